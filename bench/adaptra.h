@@ -34,7 +34,8 @@ enum { ADAPTRA_MOST_STAGES = 8 };
 /* Builds the pipeline with the delay on each link of a set: bit i is the link
  * between stages i and i + 1. */
 paper_pipeline adaptra_pipe(const adaptra_setting *s, unsigned links,
-                        double delay_ms, double delays[ADAPTRA_MOST_STAGES]);
+                            double delay_ms,
+                            double delays[ADAPTRA_MOST_STAGES]);
 /* Simulates a system and returns its makespan and bubbles. */
 paper_result adaptra_result(const adaptra_setting *s, unsigned links,
                             double delay_ms, adaptra_system system);
@@ -50,8 +51,9 @@ void adaptra_example(FILE *to, const page_options *how);   /* figure 14 */
 void adaptra_growth(FILE *to, const page_options *how);    /* figure 15 */
 void adaptra_single(FILE *to, const page_options *how);    /* figure 16 */
 void adaptra_several(FILE *to, const page_options *how);   /* figure 17 */
-void adaptra_placement(FILE *to, const page_options *how);    /* figures 3 and 18 */
-void adaptra_optima(FILE *to, const page_options *how);    /* figure 19 */
+void adaptra_placement(FILE *to,
+                       const page_options *how);        /* figures 3 and 18 */
+void adaptra_optima(FILE *to, const page_options *how); /* figure 19 */
 /* Figure 21; the folder contains adaptra-8-stages.yaml and adaptra-trace.yaml.
  */
 void adaptra_trace(FILE *to, const page_options *how);

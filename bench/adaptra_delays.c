@@ -23,7 +23,8 @@ static double saving(double ms, double of_ms)
 /* --- figure 1 ----------------------------------------------------------- */
 
 /* Returns a schedule's makespan when passes never wait for a send. */
-static double nonblocking_ms(unsigned links, double delay_ms, const char *method)
+static double nonblocking_ms(unsigned links, double delay_ms,
+                             const char *method)
 {
     double delays[ADAPTRA_MOST_STAGES];
     paper_pipeline q = adaptra_pipe(&middle, links, delay_ms, delays);

@@ -16,8 +16,9 @@ typedef struct scenario {
     bool quick;
 } scenario;
 
-static lh_emulation *run_scenario(const scenario *s, const lh_event_timeline *course,
-                             const lh_pipeline *p)
+static lh_emulation *run_scenario(const scenario *s,
+                                  const lh_event_timeline *course,
+                                  const lh_pipeline *p)
 {
     const paper_run *direct = &adaptra_runs[ADAPTRA_ZB];
     lh_sim_options sim = {.size = sizeof sim};
@@ -36,14 +37,17 @@ static lh_emulation *run_scenario(const scenario *s, const lh_event_timeline *co
         sim.receives = direct->receives;
         sim.coupled_queue = direct->send_queue;
     }
-    paper_check_status(lh_method_run("zb-h2", p, NULL, &schedule, NULL, &err), &err);
-    paper_check_status(lh_adapt_emulate(course, schedule, &o, STEPS, &played, &err), &err);
+    paper_check_status(lh_method_run("zb-h2", p, NULL, &schedule, NULL, &err),
+                       &err);
+    paper_check_status(
+        lh_adapt_emulate(course, schedule, &o, STEPS, &played, &err), &err);
     lh_schedule_free(schedule);
     return played;
 }
 
-static void print_scenario(FILE *to, const scenario *s, const lh_event_timeline *course,
-                        const lh_pipeline *p)
+static void print_scenario(FILE *to, const scenario *s,
+                           const lh_event_timeline *course,
+                           const lh_pipeline *p)
 {
     lh_emulation *played = run_scenario(s, course, p);
     uint32_t n_switches = 0;
@@ -76,7 +80,8 @@ void adaptra_adapting(FILE *to, const page_options *how)
     lh_event_timeline *course = NULL;
     lh_error err = {0};
 
-    paper_check_status(lh_event_timeline_make(p, events, NULL, &course, &err), &err);
+    paper_check_status(lh_event_timeline_make(p, events, NULL, &course, &err),
+                       &err);
 
     fputs("| begins on | minutes | switches | iterations not on the direct "
           "path |\n| --- | --- | --- | --- |\n",

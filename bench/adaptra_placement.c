@@ -3,8 +3,8 @@
  * that swap their stages. */
 #include "adaptra.h"
 
-#include <longhaul/methods.h>
 #include <longhaul/host_placement.h>
+#include <longhaul/methods.h>
 
 #include <stdlib.h>
 
@@ -37,7 +37,8 @@ static cluster make_cluster(void)
     lh_pipeline_desc d = {.size = sizeof d};
     lh_chunk chunks[ADAPTRA_MOST_STAGES];
     lh_link links[2 * ADAPTRA_MOST_STAGES];
-    const lh_host_placement_options o = {.size = sizeof o, .n_replicas = REPLICAS};
+    const lh_host_placement_options o = {.size = sizeof o,
+                                         .n_replicas = REPLICAS};
     cluster c = {0};
     lh_error err = {0};
 
@@ -55,9 +56,10 @@ static cluster make_cluster(void)
     d.chunks = chunks;
     d.links = links;
     paper_check_status(lh_pipeline_make(&d, &c.pipeline, &err), &err);
-    paper_check_status(lh_host_placement_make(c.pipeline, &o, &c.places, &err), &err);
-    paper_check_status(lh_method_run("zb-h2", c.pipeline, NULL, &c.zb, NULL, &err),
-               &err);
+    paper_check_status(lh_host_placement_make(c.pipeline, &o, &c.places, &err),
+                       &err);
+    paper_check_status(
+        lh_method_run("zb-h2", c.pipeline, NULL, &c.zb, NULL, &err), &err);
     lh_pipeline_free(plain);
     return c;
 }
@@ -72,7 +74,7 @@ static void free_cluster(cluster *c)
 /* Adds a delay per message to every link between the hosts of two sets, in both
  * directions. */
 static uint32_t add_slow_links(unsigned some, unsigned others, double ms,
-                           lh_host_link_delay *links)
+                               lh_host_link_delay *links)
 {
     uint32_t n = 0;
 
@@ -87,19 +89,21 @@ static uint32_t add_slow_links(unsigned some, unsigned others, double ms,
 
 /* Returns the makespan in ms for a placement of hosts on stages. */
 static double placement_ms(const cluster *c, const lh_host_slowdowns *now,
-                        const uint32_t *hosts, adaptra_system system)
+                           const uint32_t *hosts, adaptra_system system)
 {
     lh_pipeline *p = NULL;
     lh_error err = {0};
 
-    paper_check_status(lh_host_placement_pipeline(c->places, now, hosts, &p, &err), &err);
+    paper_check_status(
+        lh_host_placement_pipeline(c->places, now, hosts, &p, &err), &err);
     double ms = paper_run_on(p, &adaptra_runs[system]).ms;
     lh_pipeline_free(p);
     return ms;
 }
 
 /* Searches for the best exchange of hosts. */
-static lh_host_exchange *find_exchange(const cluster *c, const lh_host_slowdowns *now)
+static lh_host_exchange *find_exchange(const cluster *c,
+                                       const lh_host_slowdowns *now)
 {
     const paper_run *zb = &adaptra_runs[ADAPTRA_ZB];
     const lh_sim_options sim = {.size = sizeof sim,
@@ -109,7 +113,9 @@ static lh_host_exchange *find_exchange(const cluster *c, const lh_host_slowdowns
     lh_host_exchange *x = NULL;
     lh_error err = {0};
 
-    paper_check_status(lh_host_placement_find_exchange(c->places, now, c->zb, &o, &x, &err), &err);
+    paper_check_status(
+        lh_host_placement_find_exchange(c->places, now, c->zb, &o, &x, &err),
+        &err);
     return x;
 }
 
@@ -125,9 +131,10 @@ typedef struct one_link {
 static one_link link_ms(const cluster *c, double delay_ms)
 {
     lh_host_link_delay links[2 * HOSTS];
-    const lh_host_slowdowns now = {.size = sizeof now,
-                              .n_links = add_slow_links(1, 1 << 4, delay_ms, links),
-                              .links = links};
+    const lh_host_slowdowns now = {
+        .size = sizeof now,
+        .n_links = add_slow_links(1, 1 << 4, delay_ms, links),
+        .links = links};
     one_link r = {.data = placement_ms(c, &now, NULL, ADAPTRA_ZB)};
 
     /* Put hosts 0 and 4 on each pair of neighbouring stages; take the longest.
@@ -184,10 +191,10 @@ static void print_switches(FILE *to, const cluster *c)
           to);
     for (int i = 1; i <= 3; i++) {
         lh_host_link_delay links[HOSTS * HOSTS];
-        const lh_host_slowdowns now = {.size = sizeof now,
-                                  .n_links =
-                                      add_slow_links(0xf, 0xf0, 10 * i, links),
-                                  .links = links};
+        const lh_host_slowdowns now = {
+            .size = sizeof now,
+            .n_links = add_slow_links(0xf, 0xf0, 10 * i, links),
+            .links = links};
         lh_host_exchange *x = find_exchange(c, &now);
 
         fprintf(to, "| %d | %.0f | %.0f | %.0f | %u, %u |\n", 10 * i,

@@ -14,17 +14,17 @@ const paper_run adaptra_runs[ADAPTRA_SYSTEMS] = {
 };
 
 paper_pipeline adaptra_pipe(const adaptra_setting *s, unsigned links,
-                        double delay_ms, double delays[ADAPTRA_MOST_STAGES])
+                            double delay_ms, double delays[ADAPTRA_MOST_STAGES])
 {
     for (unsigned i = 0; i + 1 < s->stages; i++)
         delays[i] = links >> i & 1 ? delay_ms : 0;
     return (paper_pipeline){.placement = "ud",
-                        .devices = s->stages,
-                        .microbatches = s->microbatches,
-                        .f_ms = s->t_ms,
-                        .d_ms = s->t_ms,
-                        .w_ms = s->t_ms,
-                        .delays_ms = delays};
+                            .devices = s->stages,
+                            .microbatches = s->microbatches,
+                            .f_ms = s->t_ms,
+                            .d_ms = s->t_ms,
+                            .w_ms = s->t_ms,
+                            .delays_ms = delays};
 }
 
 paper_result adaptra_result(const adaptra_setting *s, unsigned links,
@@ -67,10 +67,12 @@ static void print_order(FILE *to, const order *o)
 
     fprintf(to, "| %s |", o->title);
     for (int i = 0; i < N_DELAYS; i++) {
-        paper_pipeline q = adaptra_pipe(&small, FIRST_LINK, delays_ms[i], delays);
+        paper_pipeline q =
+            adaptra_pipe(&small, FIRST_LINK, delays_ms[i], delays);
 
-        fprintf(to, " %g |",
-                paper_pipeline_replay(o->replayed ? &quiet : &q, &q, &o->how).ms);
+        fprintf(
+            to, " %g |",
+            paper_pipeline_replay(o->replayed ? &quiet : &q, &q, &o->how).ms);
     }
     fprintf(to, " %s | %s |\n", o->paper, o->sure);
 }
@@ -82,7 +84,8 @@ static void print_fastest(FILE *to)
 
     fputs("| the fastest there is |", to);
     for (int i = 0; i < N_DELAYS; i++) {
-        paper_pipeline q = adaptra_pipe(&small, FIRST_LINK, delays_ms[i], delays);
+        paper_pipeline q =
+            adaptra_pipe(&small, FIRST_LINK, delays_ms[i], delays);
         paper_best best = paper_pipeline_solve(&q, 20000000);
 
         fprintf(to, " %g |", best.ms);
@@ -128,10 +131,11 @@ void adaptra_orders(FILE *to, const page_options *how)
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
         print_order(to, &orders[i]);
     print_fastest(to);
-    fprintf(to,
-            "\nWith 20 ms, stage 0's first backward begins at %g ms in the "
-            "paper's order; the paper: 110.\n",
-            paper_pipeline_replay(&quiet, &slow, &orders[0].how).first_backward_ms);
+    fprintf(
+        to,
+        "\nWith 20 ms, stage 0's first backward begins at %g ms in the "
+        "paper's order; the paper: 110.\n",
+        paper_pipeline_replay(&quiet, &slow, &orders[0].how).first_backward_ms);
 }
 
 /* --- figure 8 ----------------------------------------------------------- */

@@ -29,12 +29,12 @@ lh_pipeline *adaptra_stages(const char *folder, bool joint)
     if (!joint)
         return p;
     paper_pipeline q = {.placement = "ud",
-                    .devices = lh_pipeline_n_devices(p),
-                    .microbatches = lh_pipeline_n_microbatches(p),
-                    .f_ms = (double)lh_pipeline_chunk(p, 0)->f_ns / 1e6,
-                    .d_ms = (double)lh_pipeline_chunk(p, 0)->d_ns / 1e6,
-                    .w_ms = (double)lh_pipeline_chunk(p, 0)->w_ns / 1e6,
-                    .joint = true};
+                        .devices = lh_pipeline_n_devices(p),
+                        .microbatches = lh_pipeline_n_microbatches(p),
+                        .f_ms = (double)lh_pipeline_chunk(p, 0)->f_ns / 1e6,
+                        .d_ms = (double)lh_pipeline_chunk(p, 0)->d_ns / 1e6,
+                        .w_ms = (double)lh_pipeline_chunk(p, 0)->w_ns / 1e6,
+                        .joint = true};
 
     lh_pipeline_free(p);
     return paper_pipeline_build(&q);
@@ -56,7 +56,8 @@ static lh_pipeline *pipeline_in(const trace *t, uint32_t state, bool joint)
     lh_pipeline *p = NULL;
     lh_error err = {0};
 
-    paper_check_status(lh_event_timeline_pipeline(t->course[joint], state, &p, &err), &err);
+    paper_check_status(
+        lh_event_timeline_pipeline(t->course[joint], state, &p, &err), &err);
     return p;
 }
 
@@ -77,7 +78,8 @@ static void compute_state(trace *t, uint32_t state)
 
 static void print_event(FILE *to, const trace *t, const lh_event *e)
 {
-    uint32_t state = lh_event_timeline_state(t->course[0], (uint64_t)e->first_step);
+    uint32_t state =
+        lh_event_timeline_state(t->course[0], (uint64_t)e->first_step);
     const paper_best *best = &t->best[state];
 
     fprintf(to, "| %d to %d | ", (int)e->first_step, (int)e->end_step);
@@ -143,8 +145,9 @@ void adaptra_trace(FILE *to, const page_options *how)
     for (int joint = 0; joint < 2; joint++) {
         lh_pipeline *p = adaptra_stages(how->folder, joint);
 
-        paper_check_status(lh_event_timeline_make(p, events, NULL, &t.course[joint], &err),
-                   &err);
+        paper_check_status(
+            lh_event_timeline_make(p, events, NULL, &t.course[joint], &err),
+            &err);
         lh_pipeline_free(p);
     }
     uint32_t n = lh_event_timeline_n_states(t.course[0]);

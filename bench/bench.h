@@ -29,8 +29,7 @@ static inline int bench_compare(const void *a, const void *b)
 static inline double bench_median(double *seconds, int n)
 {
     qsort(seconds, (size_t)n, sizeof *seconds, bench_compare);
-    return n % 2 ? seconds[n / 2]
-                 : (seconds[n / 2 - 1] + seconds[n / 2]) / 2;
+    return n % 2 ? seconds[n / 2] : (seconds[n / 2 - 1] + seconds[n / 2]) / 2;
 }
 
 /* Prints the error and exits. */

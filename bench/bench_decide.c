@@ -79,8 +79,8 @@ static lh_pipeline *make_pipeline(const setting *s, uint64_t seed,
     return p;
 }
 
-static uint32_t add_slow_links(const setting *s, uint64_t seed, int64_t *extra_ns,
-                          lh_monitor_event *events)
+static uint32_t add_slow_links(const setting *s, uint64_t seed,
+                               int64_t *extra_ns, lh_monitor_event *events)
 {
     const uint32_t n = 1 + draw(&seed, 3);
     uint32_t n_events = 0;
@@ -118,11 +118,11 @@ static double decide(const setting *s, uint64_t seed, uint64_t *effort)
     const uint32_t n_events = add_slow_links(s, seed + 7, extra_ns, events);
     lh_pipeline *slow = make_pipeline(s, seed, extra_ns);
     const lh_adapt_input now = {.size = sizeof now,
-                              .pipeline = slow,
-                              .n_events = n_events,
-                              .events = events,
-                              .step = 100,
-                              .steps_left = UINT64_MAX};
+                                .pipeline = slow,
+                                .n_events = n_events,
+                                .events = events,
+                                .step = 100,
+                                .steps_left = UINT64_MAX};
     if (lh_method_run("zb-h1", quiet, NULL, &schedule, NULL, &err) != LH_OK ||
         lh_adapt_make(quiet, schedule, &o, &a, &err) != LH_OK)
         bench_die(&err);

@@ -102,8 +102,8 @@ static double cpu_now(void)
 }
 
 static outcome run_engine(const lh_pipeline *p, const char *method,
-                    unsigned sub_blocks, lh_receives receives, int steps,
-                    uint64_t message_bytes, int64_t slip_ns)
+                          unsigned sub_blocks, lh_receives receives, int steps,
+                          uint64_t message_bytes, int64_t slip_ns)
 {
     lh_error err;
     lh_schedule *s;
@@ -148,8 +148,8 @@ static bool print_cell(const config *how, int which, int delay,
                        const column *col, bool first)
 {
     lh_pipeline *p = make_cell(how, which, delay, col);
-    outcome o = run_engine(p, col->method, col->sub_blocks, col->receives, how->steps,
-                     0, how->strict ? 1 : 0);
+    outcome o = run_engine(p, col->method, col->sub_blocks, col->receives,
+                           how->steps, 0, how->strict ? 1 : 0);
     double error = o.median / o.predicted - 1;
     bool ok = fabs(error) <= col->limit;
     lh_pipeline_free(p);

@@ -225,8 +225,8 @@ int main(int argc, char **argv)
         fail("cannot make a temporary folder");
     if (argc == 7) {
         bench_case c = {argv[2], argv[3], (unsigned)strtoul(argv[4], NULL, 10),
-                   (unsigned)strtoul(argv[5], NULL, 10),
-                   (unsigned)strtoul(argv[6], NULL, 10)};
+                        (unsigned)strtoul(argv[5], NULL, 10),
+                        (unsigned)strtoul(argv[6], NULL, 10)};
         print_head(runs);
         outcome o = measure(&c, runs, folder);
         print_row(&c, &o, true);

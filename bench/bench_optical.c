@@ -46,8 +46,9 @@ static lh_traffic_result traffic(const lh_topology *topology, timing *t,
                        .k = 5};
     for (int i = 0; i < runs; i++) {
         double wall = bench_now(), cpu = cpu_now();
-        check_status(lh_traffic_run(topology, &load, 1, 0, REQUESTS, &result, &err),
-             &err);
+        check_status(
+            lh_traffic_run(topology, &load, 1, 0, REQUESTS, &result, &err),
+            &err);
         t->wall[i] = bench_now() - wall;
         t->cpu[i] = cpu_now() - cpu;
     }
@@ -69,7 +70,8 @@ static void one_case(const char *topology, const char *model,
                      "policies:\n  sd-ff: {}\n  ksp-ff: {}\n  cba: {}\n"
                      "  cba-ladder: {policy: cba, ladder: true}\n",
                      topology, model, schedule, microbatches);
-    check_status(lh_scenario_parse(text, (size_t)n, "study", &scenario, &err), &err);
+    check_status(lh_scenario_parse(text, (size_t)n, "study", &scenario, &err),
+                 &err);
     check_status(lh_optical_run_all(scenario, NULL, &result, &err), &err);
     lh_optical_free(result);
     lh_scenario_free(scenario);

@@ -82,7 +82,8 @@ int main(int argc, char **argv)
                .best_ns = -1,
                .bound_ns = -1,
                .progress = tmpfile()};
-    lh_solve_options o = {.size = sizeof o, .progress = sample_progress, .context = &w};
+    lh_solve_options o = {
+        .size = sizeof o, .progress = sample_progress, .context = &w};
     o.threads = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 1;
     o.memory = argc > 5 ? (size_t)strtoul(argv[5], NULL, 10) << 20 : 0;
     w.limit_s *= o.threads ? o.threads : 1;

@@ -59,9 +59,9 @@ typedef struct grid {
 static fixed_format make_grid(int top)
 {
     return (fixed_format){.top = top,
-                  .units = ldexp(1, 63 - top),
-                  .unit = ldexp(1, top - 63),
-                  .limit = ldexpf(1, top) / MOST_TERMS};
+                          .units = ldexp(1, 63 - top),
+                          .unit = ldexp(1, top - 63),
+                          .limit = ldexpf(1, top) / MOST_TERMS};
 }
 
 /* --- methods ------------------------------------------------------------ */
@@ -76,7 +76,8 @@ static fixed_format make_grid(int top)
 #endif
 #define ALWAYS static inline __attribute__((always_inline))
 
-typedef uint64_t (*adder)(void *sums, const float *x, size_t n, const fixed_format *g);
+typedef uint64_t (*adder)(void *sums, const float *x, size_t n,
+                          const fixed_format *g);
 
 /* Adds terms to sums. Each variant returns the number of terms out of range. */
 ALWAYS uint64_t add_float(float *sums, const float *x, size_t n)
@@ -159,18 +160,21 @@ static const double bin_units[N_BINS] = {
     0x1p150, 0x1p130, 0x1p110, 0x1p90,  0x1p70,  0x1p50,  0x1p30,
     0x1p10,  0x1p-10, 0x1p-30, 0x1p-50, 0x1p-70, 0x1p-90, 0x1p-110};
 
-static uint64_t float_plain(void *s, const float *x, size_t n, const fixed_format *g)
+static uint64_t float_plain(void *s, const float *x, size_t n,
+                            const fixed_format *g)
 {
     (void)g;
     return add_float(s, x, n);
 }
 
-static uint64_t fixed_plain(void *s, const float *x, size_t n, const fixed_format *g)
+static uint64_t fixed_plain(void *s, const float *x, size_t n,
+                            const fixed_format *g)
 {
     return add_fixed(s, x, n, g);
 }
 
-static uint64_t bins_plain(void *s, const float *x, size_t n, const fixed_format *g)
+static uint64_t bins_plain(void *s, const float *x, size_t n,
+                           const fixed_format *g)
 {
     (void)g;
     return add_bins(s, x, n, bin_units);
@@ -189,7 +193,8 @@ WIDE static uint64_t fixed_wide(void *s, const float *x, size_t n,
     return add_fixed(s, x, n, g);
 }
 
-WIDE static uint64_t bins_wide(void *s, const float *x, size_t n, const fixed_format *g)
+WIDE static uint64_t bins_wide(void *s, const float *x, size_t n,
+                               const fixed_format *g)
 {
     (void)g;
     return add_bins(s, x, n, bin_units);
@@ -337,14 +342,14 @@ static void read_term(terms *t, const char *name)
     if (!file || t->n_terms == MOST_TERMS)
         fail(name, file ? "is one file too many" : "cannot be read");
     json_t *header = read_header(name, file, &data);
-    json_object_foreach (header, key, tensor)
-        if (is_mean(key))
-            n += (offset_of(tensor, 1) - offset_of(tensor, 0)) / sizeof(float);
+    json_object_foreach(header, key, tensor) if (is_mean(key)) n +=
+        (offset_of(tensor, 1) - offset_of(tensor, 0)) / sizeof(float);
     if (n == 0 || (t->n_terms > 0 && n != t->n))
         fail(name, "has no means, or others than the file before");
     t->n = n;
     float *to = t->of[t->n_terms++] = allocate(n, sizeof *to);
-    json_object_foreach (header, key, tensor) {
+    json_object_foreach(header, key, tensor)
+    {
         if (!is_mean(key))
             continue;
         size_t size =
@@ -363,9 +368,9 @@ static void read_term(terms *t, const char *name)
 /* --- order dependence --------------------------------------------------- */
 
 /* Adds terms `order[from]` to `order[to - 1]` sequentially. */
-static uint64_t add_range(const method *w, const terms *t, const fixed_format *g,
-                         const uint32_t *order, uint32_t from, uint32_t to,
-                         void *sums)
+static uint64_t add_range(const method *w, const terms *t,
+                          const fixed_format *g, const uint32_t *order,
+                          uint32_t from, uint32_t to, void *sums)
 {
     uint64_t outside = 0;
     memset(sums, 0, t->n * w->bytes);
@@ -418,12 +423,14 @@ static void add_exactly(const terms *t, double *sums, double *sizes)
  * terms' magnitudes, and the error of in-order sums against exact ones: the
  * worst relative error, and the error norm relative to the exact norm. Returns
  * the number that differ. */
-static size_t compare_orders(const method *w, const terms *t, const fixed_format *g,
-                             const double *exact, const double *sizes)
+static size_t compare_orders(const method *w, const terms *t,
+                             const fixed_format *g, const double *exact,
+                             const double *sizes)
 {
     uint32_t order[MOST_TERMS];
     uint64_t state = 7;
-    unsigned char *first = allocate(t->n, w->bytes), *other = allocate(t->n, w->bytes);
+    unsigned char *first = allocate(t->n, w->bytes),
+                  *other = allocate(t->n, w->bytes);
     bool *differs = allocate(t->n, sizeof *differs);
     double apart = 0, worst = 0, squares = 0, all = 0;
     size_t n = 0;
@@ -577,7 +584,8 @@ int main(int argc, char **argv)
         read_term(&t, argv[i]);
     if (argc < 2)
         draw_terms(&t);
-    double *exact = allocate(t.n, sizeof *exact), *sizes = allocate(t.n, sizeof *sizes);
+    double *exact = allocate(t.n, sizeof *exact),
+           *sizes = allocate(t.n, sizeof *sizes);
     add_exactly(&t, exact, sizes);
     bench_begin("sums");
     printf(",\n \"of\": \"%s\", \"terms\": %" PRIu32 ", \"values\": %zu",

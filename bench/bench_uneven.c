@@ -47,7 +47,8 @@ static void measure(const bench_family *k, uint64_t seed, double limit_s,
 {
     lh_pipeline *p = bench_irregular(k, seed);
     watch w = {cpu_now(), limit_s};
-    lh_solve_options o = {.size = sizeof o, .progress = check_time_limit, .context = &w};
+    lh_solve_options o = {
+        .size = sizeof o, .progress = check_time_limit, .context = &w};
     lh_solution s = {0};
     lh_error err = {0};
     bench_check_status(lh_solve(p, &o, &s, &err), &err);

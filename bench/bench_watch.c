@@ -59,8 +59,8 @@ static void note_iteration(void *of, const lh_iteration *it)
     r->last = now;
 }
 
-static void run_engine(const config *how, const lh_pipeline *p, const lh_exec *x,
-                 bool watches, run *r)
+static void run_engine(const config *how, const lh_pipeline *p,
+                       const lh_exec *x, bool watches, run *r)
 {
     lh_error err;
     lh_train_result *result;
@@ -106,12 +106,13 @@ static int64_t draw_around(uint64_t *state, int64_t ns)
 
 /* Builds a synthetic observation of an iteration with 8 stages. */
 static lh_observation make_observation(const config *how, uint64_t step,
-                         lh_observed_message *messages, lh_observed_pass *passes)
+                                       lh_observed_message *messages,
+                                       lh_observed_pass *passes)
 {
     lh_observation seen = {.size = sizeof seen,
-                    .step = step,
-                    .messages = messages,
-                    .passes = passes};
+                           .step = step,
+                           .messages = messages,
+                           .passes = passes};
     uint64_t state = step;
     for (uint32_t c = 0; c < RANKS; c++)
         for (uint32_t m = 0; m < (uint32_t)how->microbatches; m++) {

@@ -47,17 +47,17 @@ static const static_schedule statics[] = {
 };
 enum { N_STATICS = sizeof statics / sizeof statics[0] };
 
-static paper_pipeline delayed_pipeline(const model *m, const char *placement, bool transfer,
-                          double ratio)
+static paper_pipeline delayed_pipeline(const model *m, const char *placement,
+                                       bool transfer, double ratio)
 {
     paper_pipeline q = {.placement = placement,
-                    .devices = m->devices,
-                    .microbatches = m->microbatches,
-                    .f_ms = m->f_ms,
-                    .d_ms = m->d_ms,
-                    .w_ms = m->w_ms,
-                    .datacenters = 2,
-                    .memory = m->devices};
+                        .devices = m->devices,
+                        .microbatches = m->microbatches,
+                        .f_ms = m->f_ms,
+                        .d_ms = m->d_ms,
+                        .w_ms = m->w_ms,
+                        .datacenters = 2,
+                        .memory = m->devices};
 
     *(transfer ? &q.transfer_ms : &q.latency_ms) = ratio * m->f_ms;
     return q;
@@ -198,15 +198,15 @@ static double print_degrees(FILE *to, const tradeoff *t, unsigned stages)
     double scale = 8. / stages; /* times are given for 8 stages */
     unsigned memory = t->share > 0 ? activations(stages, t->share) : stages;
     paper_pipeline q = {.placement = "ud",
-                    .devices = stages,
-                    .microbatches = EACH * stages,
-                    .f_ms = 38 * scale,
-                    .d_ms = 48 * scale,
-                    .w_ms = 20 * scale,
-                    .datacenters = 2,
-                    .latency_ms = t->latency * 38 * 2,
-                    .transfer_ms = t->transfer * 38 * scale,
-                    .memory = memory};
+                        .devices = stages,
+                        .microbatches = EACH * stages,
+                        .f_ms = 38 * scale,
+                        .d_ms = 48 * scale,
+                        .w_ms = 20 * scale,
+                        .datacenters = 2,
+                        .latency_ms = t->latency * 38 * 2,
+                        .transfer_ms = t->transfer * 38 * scale,
+                        .memory = memory};
     paper_best ud = paper_pipeline_solve(&q, 3000000);
     char sure[2][32];
 
@@ -224,7 +224,7 @@ static double print_degrees(FILE *to, const tradeoff *t, unsigned stages)
         format_gap(ud.proven, sure[0], sizeof sure[0], ud.ms / ud.bound_ms - 1),
         wave.ms / 1e3,
         format_gap(wave.proven, sure[1], sizeof sure[1],
-                 wave.ms / wave.bound_ms - 1));
+                   wave.ms / wave.bound_ms - 1));
     return fmin(ud.ms, wave.ms) / 1e3;
 }
 
@@ -268,14 +268,14 @@ static const double stride_ms = 15; /* 1.5 F */
 static paper_pipeline stride_setting(const char *placement, bool delayed_links)
 {
     return (paper_pipeline){.placement = placement,
-                        .devices = 16,
-                        .microbatches = 32,
-                        .f_ms = 10,
-                        .d_ms = 10,
-                        .w_ms = 10,
-                        .datacenters = 2,
-                        .latency_ms = delayed_links ? stride_ms : 0,
-                        .memory = 16};
+                            .devices = 16,
+                            .microbatches = 32,
+                            .f_ms = 10,
+                            .d_ms = 10,
+                            .w_ms = 10,
+                            .datacenters = 2,
+                            .latency_ms = delayed_links ? stride_ms : 0,
+                            .memory = 16};
 }
 
 static void print_stride(FILE *to, const static_schedule *s)

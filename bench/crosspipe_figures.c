@@ -52,13 +52,13 @@ typedef struct panel {
 static paper_pipeline point_setting(const curve *c, bool transfers, int point)
 {
     paper_pipeline q = {.placement = c->placement,
-                    .devices = 4,
-                    .microbatches = 8,
-                    .f_ms = 10,
-                    .d_ms = 10,
-                    .w_ms = 10,
-                    .datacenters = 2,
-                    .memory = c->memory};
+                        .devices = 4,
+                        .microbatches = 8,
+                        .f_ms = 10,
+                        .d_ms = 10,
+                        .w_ms = 10,
+                        .datacenters = 2,
+                        .memory = c->memory};
 
     *(transfers ? &q.transfer_ms : &q.latency_ms) = 2.5 * point;
     return q;
@@ -194,7 +194,8 @@ static void print_claims(FILE *to, const panel p[2], double base)
             "grows %.2f times over latency and %.2f over transfer, Wave %.2f "
             "and %.2f, Loop %.2f and %.2f |\n",
             slowdown(&p[0], UD), slowdown(&p[1], UD), slowdown(&p[0], WAVE),
-            slowdown(&p[1], WAVE), slowdown(&p[0], LOOP), slowdown(&p[1], LOOP));
+            slowdown(&p[1], WAVE), slowdown(&p[0], LOOP),
+            slowdown(&p[1], LOOP));
     fprintf(to,
             "| greedy CrossUDSub matches the solver's CrossUD in most regimes "
             "| it is at most %.1f %% above; on Wave greedy comes to %.2f at a "
@@ -312,15 +313,15 @@ static double best_of(double f_ms, double latency_ms, double transfer_ms,
 
     for (size_t i = 0; i < sizeof tries / sizeof tries[0]; i++) {
         paper_pipeline q = {.placement = tries[i].placement,
-                        .devices = 16,
-                        .microbatches = 32,
-                        .f_ms = f_ms,
-                        .d_ms = f_ms,
-                        .w_ms = f_ms,
-                        .datacenters = datacenters,
-                        .latency_ms = latency_ms,
-                        .transfer_ms = transfer_ms,
-                        .memory = 16};
+                            .devices = 16,
+                            .microbatches = 32,
+                            .f_ms = f_ms,
+                            .d_ms = f_ms,
+                            .w_ms = f_ms,
+                            .datacenters = datacenters,
+                            .latency_ms = latency_ms,
+                            .transfer_ms = transfer_ms,
+                            .memory = 16};
         double ms = paper_pipeline_makespan_ms(&q, &tries[i].how);
 
         if (ms >= 0 && (best < 0 || ms < best)) {

@@ -44,18 +44,18 @@ static const column columns[4] = {
 /* Builds a table cell. The durations were fitted to the six zero-delay static
  * cells. */
 static paper_pipeline case_setting(int which, int delay, unsigned datacenters,
-                               const char *placement)
+                                   const char *placement)
 {
     paper_pipeline q = {.placement = placement,
-                    .devices = 8,
-                    .microbatches = which == 0 ? 16 : 32,
-                    .f_ms = 38,
-                    .d_ms = which == 1 ? 38 + 48 : 48, /* recomputation */
-                    .w_ms = 20,
-                    .datacenters = datacenters,
-                    .latency_ms = 38 * delays[delay][0],
-                    .transfer_ms = 38 * delays[delay][1],
-                    .memory = which == 2 ? 16 : 8};
+                        .devices = 8,
+                        .microbatches = which == 0 ? 16 : 32,
+                        .f_ms = 38,
+                        .d_ms = which == 1 ? 38 + 48 : 48, /* recomputation */
+                        .w_ms = 20,
+                        .datacenters = datacenters,
+                        .latency_ms = 38 * delays[delay][0],
+                        .transfer_ms = 38 * delays[delay][1],
+                        .memory = which == 2 ? 16 : 8};
     return q;
 }
 

@@ -127,7 +127,7 @@ static char *print_table(const page_section *part, const page_options *how)
 /* Returns the first line of `made` that the text lacks, in order; NULL: the
  * text has all. */
 static const char *find_missing_line(const char *made, const char *from,
-                                const char *to)
+                                     const char *to)
 {
     while (*made) {
         size_t len = strcspn(made, "\n");
@@ -182,7 +182,7 @@ static bool write_table(const char *marker, const char *path, const char *page,
 }
 
 static bool update_table(const char *program, const page_section *part,
-                       const page_arguments *a, const page_options *how)
+                         const page_arguments *a, const page_options *how)
 {
     char marker[80];
     char *made = print_table(part, how);

@@ -65,7 +65,8 @@ lh_pipeline *paper_pipeline_build(const paper_pipeline *q)
                d, d + 1, q->delays_ms[d], d + 1, d, q->delays_ms[d]);
     if (q->memory)
         append(&t, "memory_limit: %u\n", q->memory * chunks);
-    paper_check_status(lh_pipeline_parse(t.at, t.used, "setting", &p, &err), &err);
+    paper_check_status(lh_pipeline_parse(t.at, t.used, "setting", &p, &err),
+                       &err);
     return p;
 }
 
@@ -116,10 +117,12 @@ static paper_result run_schedule(const lh_pipeline *p, const lh_schedule *s,
     return r;
 }
 
-paper_result paper_pipeline_replay(const paper_pipeline *made_for, const paper_pipeline *q,
-                               const paper_run *how)
+paper_result paper_pipeline_replay(const paper_pipeline *made_for,
+                                   const paper_pipeline *q,
+                                   const paper_run *how)
 {
-    lh_pipeline *of = paper_pipeline_build(made_for), *p = paper_pipeline_build(q);
+    lh_pipeline *of = paper_pipeline_build(made_for),
+                *p = paper_pipeline_build(q);
     lh_schedule *s = make_schedule(of, how);
     paper_result r = {.ms = -1};
 

@@ -36,7 +36,7 @@ typedef struct paper_run {
     const char *method;
     unsigned sub_blocks;    /* greedy: parts of a W; 0: whole */
     lh_receives receives;   /* LH_RECEIVES_LATE: not preposted */
-    unsigned send_queue;       /* queue length of a device's sends; 0: none */
+    unsigned send_queue;    /* queue length of a device's sends; 0: none */
     const uint32_t *warmup; /* slackness: leading forwards per device; NULL */
 } paper_run;
 
@@ -51,10 +51,12 @@ typedef struct paper_result {
 /* Builds and simulates the schedule of a method. */
 paper_result paper_pipeline_run(const paper_pipeline *q, const paper_run *how);
 /* Returns the makespan alone, in ms. */
-double paper_pipeline_makespan_ms(const paper_pipeline *q, const paper_run *how);
+double paper_pipeline_makespan_ms(const paper_pipeline *q,
+                                  const paper_run *how);
 /* Runs a schedule built for one pipeline on another one, in the same order. */
-paper_result paper_pipeline_replay(const paper_pipeline *made_for, const paper_pipeline *q,
-                               const paper_run *how);
+paper_result paper_pipeline_replay(const paper_pipeline *made_for,
+                                   const paper_pipeline *q,
+                                   const paper_run *how);
 
 /* Solver result: best makespan and proven bound. */
 typedef struct paper_best {

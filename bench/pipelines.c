@@ -144,7 +144,7 @@ lh_pipeline *bench_uniform(const bench_point *q)
              "datacenters: {count: %u, latency: %g, transfer: %g}\n%s",
              q->microbatches, q->devices, q->placement, q->recomputes ? 86 : 48,
              q->datacenters, 38 * q->latency, 38 * q->transfer, limit);
-    bench_check_status(lh_pipeline_parse(text, strlen(text), "uniform", &p, &err),
-               &err);
+    bench_check_status(
+        lh_pipeline_parse(text, strlen(text), "uniform", &p, &err), &err);
     return p;
 }

@@ -27,7 +27,8 @@ typedef struct published {
     double measured_s;
     recipe how;
     bool held_out, moe;
-    const char *exclusion_reason; /* reason the run has no job; NULL: it has one */
+    const char
+        *exclusion_reason; /* reason the run has no job; NULL: it has one */
 } published;
 
 /* All published runs of a folder. */
@@ -66,7 +67,8 @@ void published_job(const published *run, const fitted *by, bool lifted,
 /* Prediction from a plan of the job. */
 typedef struct prediction {
     double seconds, peak_bytes, usable_bytes;
-    bool exceeds_memory; /* exceeds the published GPUs' memory by our estimate */
+    bool
+        exceeds_memory; /* exceeds the published GPUs' memory by our estimate */
 } prediction;
 
 /* Predicts time and memory by planning the run's job. Returns false after

@@ -236,8 +236,8 @@ bool published_seconds(const published *run, const fitted *by, double *out)
     lh_error err;
     double usable;
 
-    if (plan_run(run, by, !has_unpublished_schedule(run), &plan, &usable, &err) !=
-        LH_OK)
+    if (plan_run(run, by, !has_unpublished_schedule(run), &plan, &usable,
+                 &err) != LH_OK)
         return print_reason(run, &err);
     *out = (double)plan->best.iteration_ns / 1e9;
     lh_plan_free(plan);

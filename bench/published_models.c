@@ -42,7 +42,7 @@ static void print_error_stats(const error_stats *o, bool markdown, FILE *to)
 }
 
 static void print_model(const predicted *rows, uint32_t n, const published *of,
-                       bool markdown, FILE *to)
+                        bool markdown, FILE *to)
 {
     error_stats halves[2] = {{0}, {0}};
 

@@ -18,14 +18,14 @@ typedef struct workload {
     const char *name, *model, *training, *framework, *gpu;
     uint32_t layers, tensor, context, expert, pipeline, data, chunks;
     uint32_t microbatch_size, microbatches; /* per replica */
-    uint32_t two_layer_chunks;             /* leading chunks with two layers */
+    uint32_t two_layer_chunks;              /* leading chunks with two layers */
 } workload;
 
 /* Topology of buildings and zones (table 3). */
 typedef struct topology {
     const char *name;
-    uint32_t buildings, zones;   /* zones per building; 1: no zones */
-    double zone_oversubscription;               /* oversubscription 1:inside between zones */
+    uint32_t buildings, zones;    /* zones per building; 1: no zones */
+    double zone_oversubscription; /* oversubscription 1:inside between zones */
     uint32_t pipeline, replicas; /* layout of the job that fills the topology */
 } topology;
 
@@ -34,13 +34,13 @@ typedef struct crossing {
     outer outermost;
     double oversubscription; /* oversubscription 1:over between buildings */
     double latency_us;
-    double last_building_us;    /* latency to the last building; 0: latency_us */
-    const char *link_keys; /* extra link keys, e.g. "loss: 0.1"; NULL: none */
-    const char *sharding; /* NULL: full sharding */
+    double last_building_us; /* latency to the last building; 0: latency_us */
+    const char *link_keys;   /* extra link keys, e.g. "loss: 0.1"; NULL: none */
+    const char *sharding;    /* NULL: full sharding */
     bool flat_rings; /* ring over all GPUs, each step as long as its slowest hop
                       * (section 3.2); else the library's default */
-    bool planner_layout;       /* no layout: the planner chooses it */
-    const char *layout; /* replaces the whole layout; NULL: the workload's */
+    bool planner_layout; /* no layout: the planner chooses it */
+    const char *layout;  /* replaces the whole layout; NULL: the workload's */
 } crossing;
 
 /* Returns the testbed workload: 64 or 128 GPUs in two buildings without zones.

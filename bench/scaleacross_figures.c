@@ -35,15 +35,16 @@ static void add(const value_sink *a, double value, const char *figure,
 static double seconds(const workload *w, const topology *on, outer outermost,
                       double over, double latency_us)
 {
-    crossing c = {
-        .outermost = outermost, .oversubscription = over, .latency_us = latency_us};
+    crossing c = {.outermost = outermost,
+                  .oversubscription = over,
+                  .latency_us = latency_us};
 
     return across_seconds(w, on, &c, "dorapp");
 }
 
 /* Returns the slowdown from 1000 us latency when rings span all GPUs. */
 static double flat_ring_growth(const workload *w, const topology *on,
-                          outer outermost)
+                               outer outermost)
 {
     crossing c = {.outermost = outermost,
                   .oversubscription = default_oversubscription,
@@ -58,7 +59,7 @@ static double flat_ring_growth(const workload *w, const topology *on,
 /* Returns the iteration time with pipeline outermost divided by the time with
  * data outermost. */
 static double pipeline_to_data_ratio(const workload *w, const topology *on,
-                               double over, double latency_us)
+                                     double over, double latency_us)
 {
     return seconds(w, on, PIPELINE_OUT, over, latency_us) /
            seconds(w, on, DATA_OUT, over, latency_us);
@@ -73,12 +74,12 @@ static void add_dense(const value_sink *a)
     workload w = across_dense_17b(44);
 
     for (size_t i = 0; i < sizeof overs / sizeof *overs; i++)
-        add(a, pipeline_to_data_ratio(&w, NULL, overs[i], default_latency_us), "4",
-            "1:", overs[i]);
+        add(a, pipeline_to_data_ratio(&w, NULL, overs[i], default_latency_us),
+            "4", "1:", overs[i]);
     for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
         w = across_dense_17b(batches[i]);
-        add(a, pipeline_to_data_ratio(&w, NULL, 16, default_latency_us), "5", "microbatches",
-            batches[i]);
+        add(a, pipeline_to_data_ratio(&w, NULL, 16, default_latency_us), "5",
+            "microbatches", batches[i]);
     }
 }
 
@@ -89,13 +90,15 @@ static void add_experts(const value_sink *a)
     workload w = across_moe_40b(128, 4), few = across_moe_40b(16, 4);
     double many = 1 / pipeline_to_data_ratio(&w, NULL, 16, default_latency_us);
 
-    add(a, many * pipeline_to_data_ratio(&few, NULL, 16, default_latency_us), "7",
-        "128 by 16 experts", 0);
+    add(a, many * pipeline_to_data_ratio(&few, NULL, 16, default_latency_us),
+        "7", "128 by 16 experts", 0);
     for (size_t i = 0; i < sizeof overs / sizeof *overs; i++)
-        add(a, 1 / pipeline_to_data_ratio(&w, NULL, overs[i], default_latency_us), "8",
-            "1:", round(overs[i]));
+        add(a,
+            1 / pipeline_to_data_ratio(&w, NULL, overs[i], default_latency_us),
+            "8", "1:", round(overs[i]));
     w = across_moe_40b_narrow(128, 4);
-    add(a, 1 / pipeline_to_data_ratio(&w, NULL, 16, default_latency_us), "8", "16 bits 1:", 16);
+    add(a, 1 / pipeline_to_data_ratio(&w, NULL, 16, default_latency_us), "8",
+        "16 bits 1:", 16);
 }
 
 static void add_sharding(const value_sink *a)
@@ -107,7 +110,8 @@ static void add_sharding(const value_sink *a)
     halved.microbatch_size /= 2; /* "smaller micro-batch size" */
     halved.microbatches *= 2;
     for (size_t i = 0; i < sizeof overs / sizeof *overs; i++) {
-        crossing c = {.oversubscription = overs[i], .latency_us = default_latency_us};
+        crossing c = {.oversubscription = overs[i],
+                      .latency_us = default_latency_us};
         double full = across_seconds(&w, NULL, &c, "dorapp");
 
         for (int k = 0; k < 2; k++) {
@@ -149,10 +153,14 @@ static growth growth_of(const workload *w, const topology *on)
     growth g;
 
     for (int out = 0; out < 2; out++) {
-        double base = seconds(w, on, (outer)out, default_oversubscription, default_latency_us);
+        double base = seconds(w, on, (outer)out, default_oversubscription,
+                              default_latency_us);
 
-        g.over[out] = seconds(w, on, (outer)out, 4 * default_oversubscription, default_latency_us) / base;
-        g.latency[out] = seconds(w, on, (outer)out, default_oversubscription, 1000) / base;
+        g.over[out] = seconds(w, on, (outer)out, 4 * default_oversubscription,
+                              default_latency_us) /
+                      base;
+        g.latency[out] =
+            seconds(w, on, (outer)out, default_oversubscription, 1000) / base;
     }
     return g;
 }
@@ -193,19 +201,18 @@ static void add_100k(const value_sink *a)
 {
     static const char *const compared[][3] = {
         /* topology, reference topology, figure */
-        {"A2", "A1", "11"},
-        {"A3", "A1", "11"},
-        {"B3", "B2", "11"},
-        {"A4", "A1", "13"},
-        {"B4", "B1", "13"},
+        {"A2", "A1", "11"}, {"A3", "A1", "11"}, {"B3", "B2", "11"},
+        {"A4", "A1", "13"}, {"B4", "B1", "13"},
     };
     const topology *on = across_topology("A1");
     workload w = across_100k(on);
     growth g = growth_of(&w, on);
 
     for (double times = 1; times <= 4; times *= 2)
-        add(a, pipeline_to_data_ratio(&w, on, times * default_oversubscription, default_latency_us), "6", "times",
-            times);
+        add(a,
+            pipeline_to_data_ratio(&w, on, times * default_oversubscription,
+                                   default_latency_us),
+            "6", "times", times);
     add(a, g.over[PIPELINE_OUT] / g.over[DATA_OUT], "11", "A1 growth PP by DP",
         0);
     add(a, g.latency[DATA_OUT], "12", "A1 DP 1000 us", 0);
@@ -268,7 +275,8 @@ static void add_uneven(const value_sink *a)
     }
 }
 
-static double seconds_with_link_keys(const char *ends, double over, double latency_us)
+static double seconds_with_link_keys(const char *ends, double over,
+                                     double latency_us)
 {
     const topology *on = across_topology("A1");
     workload w = across_100k(on);
@@ -296,8 +304,10 @@ static void add_spraying(const value_sink *a)
             double us = far ? 1000 : default_latency_us;
 
             add(a,
-                seconds_with_link_keys(spray[four], default_oversubscription, us) /
-                    seconds_with_link_keys(ecmp[four], default_oversubscription, us),
+                seconds_with_link_keys(spray[four], default_oversubscription,
+                                       us) /
+                    seconds_with_link_keys(ecmp[four], default_oversubscription,
+                                           us),
                 "20", four ? "4 pairs us" : "1 pair us", us);
         }
 }
@@ -312,7 +322,8 @@ static void add_congestion(const value_sink *a)
 
             add(a,
                 seconds_with_link_keys("congestion_control: on", over, at[i]) /
-                    seconds_with_link_keys("congestion_control: off", over, at[i]),
+                    seconds_with_link_keys("congestion_control: off", over,
+                                           at[i]),
                 "21", eight ? "8x us" : "4x us", at[i]);
         }
 }

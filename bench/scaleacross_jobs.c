@@ -193,7 +193,7 @@ static void print_buildings(FILE *to, const workload *w, const topology *on)
 }
 
 static void print_links(FILE *to, const workload *w, const topology *on,
-                      const crossing *c)
+                        const crossing *c)
 {
     double gbps = 400.0 * count_gpus(w) / on->buildings;
 
@@ -205,16 +205,17 @@ static void print_links(FILE *to, const workload *w, const topology *on,
             fprintf(to,
                     "    - {between: [b%" PRIu32 ", b%" PRIu32
                     "], latency_ms: %.9g, gbps: %.9g, oversubscription: %.9g",
-                    a, b, (far ? c->last_building_us : c->latency_us) / 1e3, gbps,
-                    c->oversubscription);
-            fprintf(to, "%s%s}\n", c->link_keys ? ", " : "", c->link_keys ? c->link_keys : "");
+                    a, b, (far ? c->last_building_us : c->latency_us) / 1e3,
+                    gbps, c->oversubscription);
+            fprintf(to, "%s%s}\n", c->link_keys ? ", " : "",
+                    c->link_keys ? c->link_keys : "");
         }
 }
 
 /* Prints the sites: replicas within buildings, each with its pipeline across
  * the zones; or pipelines across buildings, with replicas inside the zones. */
 static void print_sites(FILE *to, const workload *w, const topology *on,
-                      outer outermost)
+                        outer outermost)
 {
     bool data = outermost == DATA_OUT;
     uint32_t groups = data ? on->buildings : on->zones;
@@ -247,13 +248,16 @@ static void print_layers(FILE *to, const workload *w)
     for (uint32_t i = 0; i < n; i++) {
         bool empty = (i == 0 && none > 0) || (i + 1 == n && none > 1);
 
-        fprintf(to, "%s%d", i ? ", " : "", empty ? 0 : i < w->two_layer_chunks ? 2 : 1);
+        fprintf(to, "%s%d", i ? ", " : "",
+                empty                     ? 0
+                : i < w->two_layer_chunks ? 2
+                                          : 1);
     }
     fputs("]\n", to);
 }
 
 static void print_layout(FILE *to, const workload *w, const topology *on,
-                       const crossing *c)
+                         const crossing *c)
 {
     if (c->layout || c->planner_layout) {
         if (c->layout)
@@ -265,8 +269,8 @@ static void print_layout(FILE *to, const workload *w, const topology *on,
             "\n  pipeline: %" PRIu32 "\n  data: %" PRIu32
             "\n  micro_batch: %" PRIu32 "\n  chunks_per_device: %" PRIu32
             "\n  sharding: %s\n",
-            w->tensor, w->context, w->pipeline, w->data, w->microbatch_size, w->chunks,
-            c->sharding ? c->sharding : "full");
+            w->tensor, w->context, w->pipeline, w->data, w->microbatch_size,
+            w->chunks, c->sharding ? c->sharding : "full");
     if (w->expert > 1)
         fprintf(to, "  expert: %" PRIu32 "\n", w->expert);
     print_layers(to, w);
@@ -295,7 +299,8 @@ char *across_job_text(const workload *w, const topology *on, const crossing *c)
     fprintf(to,
             "longhaul: job/1\nmodel: %s\n"
             "training: {global_batch: %" PRIu32 ", %s}\n",
-            w->model, w->microbatches * w->microbatch_size * w->data, w->training);
+            w->model, w->microbatches * w->microbatch_size * w->data,
+            w->training);
     if (w->framework)
         fprintf(to, "framework: {%s}\n", w->framework);
     fprintf(to,
@@ -328,10 +333,10 @@ static lh_job *read_job(const workload *w, const topology *on,
 
 /* Rebuilds a pipeline with changed chunks and without memory limits. Frees the
  * old pipeline. */
-static lh_pipeline *
-rebuild_with_chunks(lh_pipeline *old,
-        void (*change)(lh_chunk *all, const lh_pipeline_desc *d, double by),
-        double by)
+static lh_pipeline *rebuild_with_chunks(
+    lh_pipeline *old,
+    void (*change)(lh_chunk *all, const lh_pipeline_desc *d, double by),
+    double by)
 {
     lh_pipeline_desc d = {.size = sizeof d};
     lh_pipeline *made;
@@ -358,7 +363,8 @@ rebuild_with_chunks(lh_pipeline *old,
  * devices more than once, and its finer split takes 4 % longer; the paper gives
  * neither the durations nor a memory limit. Both pipeline ranks are equal, so
  * chunk durations are unchanged. */
-static void arrange_zbv_chunks(lh_chunk *all, const lh_pipeline_desc *d, double split)
+static void arrange_zbv_chunks(lh_chunk *all, const lh_pipeline_desc *d,
+                               double split)
 {
     for (uint32_t i = 0; i < d->n_chunks; i++) {
         all[i].d_ns = (int64_t)((double)all[i].d_ns * split);
@@ -370,7 +376,8 @@ static void arrange_zbv_chunks(lh_chunk *all, const lh_pipeline_desc *d, double 
 
 /* Adds ring latency to the collectives: they run one after the other, each with
  * the same total wait. */
-static void add_ring_latency(lh_chunk *all, const lh_pipeline_desc *d, double ns)
+static void add_ring_latency(lh_chunk *all, const lh_pipeline_desc *d,
+                             double ns)
 {
     for (uint32_t i = 0; i < d->n_chunks; i++) {
         all[i].all_gather_ns += (int64_t)ns;
@@ -381,7 +388,7 @@ static void add_ring_latency(lh_chunk *all, const lh_pipeline_desc *d, double ns
 
 /* Returns the makespan in ns; exits with a message on error. */
 static int64_t compute_makespan(const char *name, const lh_pipeline *p,
-                           const char *method)
+                                const char *method)
 {
     lh_method_options how = {.size = sizeof how};
     lh_schedule *s;
@@ -414,9 +421,10 @@ double across_seconds(const workload *w, const topology *on, const crossing *c,
     if (strcmp(method, "interleaved-zbv") == 0)
         p = rebuild_with_chunks(p, arrange_zbv_chunks, 1.04);
     if (c->flat_rings)
-        p = rebuild_with_chunks(p, add_ring_latency,
-                    (w->data * w->context - 1.0) * 1e3 *
-                        (c->outermost == DATA_OUT ? c->latency_us : 10));
+        p = rebuild_with_chunks(
+            p, add_ring_latency,
+            (w->data * w->context - 1.0) * 1e3 *
+                (c->outermost == DATA_OUT ? c->latency_us : 10));
     ns = compute_makespan(w->name, p, method) + after;
     lh_pipeline_free(p);
     lh_job_free(job);

@@ -23,16 +23,17 @@ typedef struct existing_lock {
 static found find(const workload *w, const topology *on, double over,
                   double latency_us, const char *others)
 {
-    crossing c = {
-        .outermost = DATA_OUT, .oversubscription = over, .latency_us = latency_us};
+    crossing c = {.outermost = DATA_OUT,
+                  .oversubscription = over,
+                  .latency_us = latency_us};
 
     return (found){.production = across_seconds(w, on, &c, "dorapp"),
                    .best = across_best_seconds(w, on, &c, NULL),
                    .sailor = across_best_seconds(w, on, &c, others)};
 }
 
-static void add(across_add_value how, void *to, const char *figure, const char *what,
-                double at, double value)
+static void add(across_add_value how, void *to, const char *figure,
+                const char *what, double at, double value)
 {
     char key[64];
 

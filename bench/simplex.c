@@ -37,7 +37,7 @@ static int by_value(const void *a, const void *b)
 }
 
 static vertex move_vertex(problem *p, const double *centre, const double *worst,
-                    double by)
+                          double by)
 {
     vertex v;
 
@@ -72,8 +72,8 @@ static void step(problem *p, vertex *s)
     } else if (next.value < s[p->n - 1].value) {
         *worst = next;
     } else {
-        further =
-            move_vertex(p, centre, worst->x, next.value < worst->value ? 0.5 : -0.5);
+        further = move_vertex(p, centre, worst->x,
+                              next.value < worst->value ? 0.5 : -0.5);
         if (further.value < fmin(next.value, worst->value))
             *worst = further;
         else

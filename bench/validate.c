@@ -278,10 +278,11 @@ static bool is_below(const char *what, double mean, double published)
 static bool check(const halves *h, const halves *sailor, const choices *all)
 {
     bool near = is_below("layouts chosen, slower than the fastest measured",
-                      all->mean, 0.03);
+                         all->mean, 0.03);
 
     bool multi = is_below("vtrain multi, held out", h[MULTI].held.mean, 0.147);
-    bool single = is_below("vtrain single, held out", h[SINGLE].held.mean, 0.084);
+    bool single =
+        is_below("vtrain single, held out", h[SINGLE].held.mean, 0.084);
 
     return is_below("sailor, held out", sailor->held.mean, 0.09) && multi &&
            single && near;

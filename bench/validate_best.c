@@ -17,7 +17,7 @@ static int compare(const void *a, const void *b)
 
 /* Chooses within one group. */
 static bool choose_in_group(const run *const *runs, uint32_t n,
-                   const lh_cost_constants *constants, choices *out)
+                            const lh_cost_constants *constants, choices *out)
 {
     const run *chosen = NULL, *best = runs[0];
     double least_s = 0, sum_s = 0, slower;

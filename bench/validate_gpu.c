@@ -56,7 +56,7 @@ static lh_job *job_of(const lh_profile_entry *e)
 }
 
 static pass_costs cost_of(const lh_job *job, const lh_profile_entry *e,
-                      const lh_cost_layer_range *slice)
+                          const lh_cost_layer_range *slice)
 {
     lh_layout layout = job->layout;
     lh_cost cost;
@@ -69,7 +69,7 @@ static pass_costs cost_of(const lh_job *job, const lh_profile_entry *e,
         fail(e->model, &err);
 #define MS(p) ((double)((p).matmul_ns + (p).memory_ns + (p).kernel_ns) * 1e-6)
     return (pass_costs){MS(cost.f), MS(cost.d), MS(cost.w),
-                    (double)cost.activation_bytes};
+                        (double)cost.activation_bytes};
 #undef MS
 }
 
@@ -92,7 +92,7 @@ static pass_costs predict(const lh_profile_entry *e)
     made = cost_of(job, e, &slice);
     lh_job_free(job);
     return (pass_costs){made.f - rest.f, made.d - rest.d, made.w - rest.w,
-                    made.kept - rest.kept};
+                        made.kept - rest.kept};
 }
 
 static double sum(pass_costs t)
@@ -222,14 +222,13 @@ static void print_shapes(FILE *to, const page_options *how)
         const lh_profile_entry *e = rows[i];
         const compared c = compare(e);
 
-        fprintf(to,
-                "| %s%s | %u x %u | %u | %.2f %.2f %.2f | %.2f %.2f %.2f | "
-                "%+.1f %% |\n",
-                e->model,
-                e->kind == LH_PROFILE_MOE_LAYER ? ", with experts" : "",
-                e->micro_batch, e->sequence, e->tensor, c.measured.f,
-                c.measured.d, c.measured.w, c.predicted.f, c.predicted.d,
-                c.predicted.w, c.error);
+        fprintf(
+            to,
+            "| %s%s | %u x %u | %u | %.2f %.2f %.2f | %.2f %.2f %.2f | "
+            "%+.1f %% |\n",
+            e->model, e->kind == LH_PROFILE_MOE_LAYER ? ", with experts" : "",
+            e->micro_batch, e->sequence, e->tensor, c.measured.f, c.measured.d,
+            c.measured.w, c.predicted.f, c.predicted.d, c.predicted.w, c.error);
     }
     free(rows);
     lh_profile_free(p);
@@ -238,7 +237,7 @@ static void print_shapes(FILE *to, const page_options *how)
 int main(int argc, char **argv)
 {
     static const page_section tables[] = {{"means", print_means},
-                                        {"shapes", print_shapes}};
+                                          {"shapes", print_shapes}};
 
     return page_program("validate-gpu", tables,
                         sizeof tables / sizeof tables[0], "data/profiles", argc,

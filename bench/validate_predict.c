@@ -78,7 +78,7 @@ static bool all_reduce(const run *r, const lh_job *job, double *seconds)
 /* Returns the reserved memory. The measurement is the driver's total: contexts,
  * libraries and the allocator's cache, which a job reserves. */
 static double reserved_bytes(const lh_job *job, const lh_pipeline *pipeline,
-                        uint32_t device)
+                             uint32_t device)
 {
     uint32_t site = lh_pipeline_device_site(pipeline, device);
     const lh_gpu *gpu = &job->datacenters[site].gpu;

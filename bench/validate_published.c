@@ -116,8 +116,8 @@ static void print_means(const predicted *rows, uint32_t n, bool markdown,
 }
 
 /* Prints the excluded runs of one reason and model, together with the first. */
-static void print_equal_exclusions(const published_set *set, uint32_t first, bool *printed,
-                        FILE *to)
+static void print_equal_exclusions(const published_set *set, uint32_t first,
+                                   bool *printed, FILE *to)
 {
     const published *a = &set->runs[first];
     const char *release = "";
@@ -126,7 +126,8 @@ static void print_equal_exclusions(const published_set *set, uint32_t first, boo
     for (uint32_t i = first; i < set->n; i++) {
         const published *b = &set->runs[i];
 
-        if (!b->exclusion_reason || strcmp(a->exclusion_reason, b->exclusion_reason) != 0 ||
+        if (!b->exclusion_reason ||
+            strcmp(a->exclusion_reason, b->exclusion_reason) != 0 ||
             strcmp(a->model, b->model) != 0)
             continue;
         printed[i] = true;
@@ -177,7 +178,8 @@ static int print_job(const published_set *set, long job)
 
     if (job >= (long)set->n || set->runs[job].exclusion_reason) {
         fprintf(stderr, "validate-published: no job says row %ld: %s\n", job,
-                job < (long)set->n ? set->runs[job].exclusion_reason : "there is none");
+                job < (long)set->n ? set->runs[job].exclusion_reason
+                                   : "there is none");
         return 1;
     }
     const fitted by = published_fitted();
@@ -187,7 +189,7 @@ static int print_job(const published_set *set, long job)
 }
 
 static bool update_page(const published_set *set, const predicted *rows,
-                         uint32_t n, const char *page, bool write)
+                        uint32_t n, const char *page, bool write)
 {
     char *made = NULL;
     size_t len = 0;
@@ -246,7 +248,7 @@ static void print_fitted(const fitted *by)
 }
 
 static bool refit(const published_set *set, uint32_t iterations,
-                      predicted *rows)
+                  predicted *rows)
 {
     fitted by = published_fitted();
     uint32_t n = 0;

@@ -14,8 +14,8 @@
  * (docs/papers/scaleacross-figures.md), between lines that begin with "<!--
  * validate-scaleacross"; --check fails if the numbers in PAGE differ. */
 #define _POSIX_C_SOURCE 200809L
-#include "scaleacross.h"
 #include "page_section.h"
+#include "scaleacross.h"
 #include "table.h"
 
 #include <math.h>
@@ -80,7 +80,8 @@ static bool agrees(const finding *f, double value)
 {
     if (f->has_low && f->has_high)
         return value >= f->low - tolerance && value <= f->high + tolerance;
-    return f->has_low ? value > f->low + tolerance : value < f->high - tolerance;
+    return f->has_low ? value > f->low + tolerance
+                      : value < f->high - tolerance;
 }
 
 static void format_finding(const finding *f, char *text, size_t room)
@@ -96,7 +97,8 @@ static void format_finding(const finding *f, char *text, size_t room)
 
 /* Formats the error against the nearest published value; for a direction,
  * whether it matches. */
-static void format_error(const finding *f, double value, char *text, size_t room)
+static void format_error(const finding *f, double value, char *text,
+                         size_t room)
 {
     double nearest = value;
 
@@ -168,7 +170,7 @@ static bool print_part(const table *t, const computed *all, bool searched,
 }
 
 static bool update_part(const table *t, const computed *all, bool searched,
-                      const char *page, bool write)
+                        const char *page, bool write)
 {
     char *made = NULL;
     size_t len = 0;

@@ -24,18 +24,18 @@ enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 /* Type that an option stores in the settings. */
 typedef enum cli_type {
-    CLI_FLAG,     /* bool */
-    CLI_TEXT,     /* const char *, NULL if not given */
-    CLI_OUTPUT,   /* const char *: file to write; checked before the command
-                   * runs */
-    CLI_APPENDED, /* const char *: file to append to */
-    CLI_COUNT,    /* uint32_t, least..most */
+    CLI_FLAG,       /* bool */
+    CLI_TEXT,       /* const char *, NULL if not given */
+    CLI_OUTPUT,     /* const char *: file to write; checked before the command
+                     * runs */
+    CLI_APPENDED,   /* const char *: file to append to */
+    CLI_COUNT,      /* uint32_t, least..most */
     CLI_COUNT64,    /* uint64_t, least..most (0: 2^62); 0 if not given */
-    CLI_SEED,     /* uint64_t, any */
-    CLI_REAL,     /* double, `low` or more; 0 if not given */
-    CLI_REAL_ABOVE,    /* double above `low`; 0 if not given */
-    CLI_TIME,     /* int64_t, ns; requires a unit, above 0; 0 if not given */
-    CLI_CHOICE,   /* uint32_t, index of the choice */
+    CLI_SEED,       /* uint64_t, any */
+    CLI_REAL,       /* double, `low` or more; 0 if not given */
+    CLI_REAL_ABOVE, /* double above `low`; 0 if not given */
+    CLI_TIME,       /* int64_t, ns; requires a unit, above 0; 0 if not given */
+    CLI_CHOICE,     /* uint32_t, index of the choice */
 } cli_type;
 
 /* Kind of value that a shell completes an argument with. */
@@ -57,15 +57,16 @@ typedef struct cli_option {
     const char *name; /* without dashes */
     char letter;      /* 0: none */
     cli_type type;
-    size_t at;          /* offset into the settings */
-    const char *arg;    /* argument's name in help; NULL: a flag */
+    size_t at;       /* offset into the settings */
+    const char *arg; /* argument's name in help; NULL: a flag */
     /* default, parsed before the command line; NULL: none */
     const char *preset;
     const char *help;
-    const char *example_argument;     /* valid example where a unit or format is required;
-                           * NULL: any value of the type works */
-    uint32_t least, most; /* CLI_COUNT, CLI_COUNT64 */
-    double low, high;     /* CLI_REAL, CLI_REAL_ABOVE; high 0: no limit */
+    const char
+        *example_argument; /* valid example where a unit or format is required;
+                            * NULL: any value of the type works */
+    uint32_t least, most;  /* CLI_COUNT, CLI_COUNT64 */
+    double low, high;      /* CLI_REAL, CLI_REAL_ABOVE; high 0: no limit */
     /* CLI_CHOICE: NULL-terminated words, or a function that returns the i-th
      * word and NULL after the last. */
     const char *const *choices;
@@ -97,17 +98,17 @@ typedef struct cli_command {
     const char *operands; /* for help, e.g. "PIPELINE S.csv"; NULL: none */
     uint32_t least_operands, most_operands;
     cli_words operand_words;
-    const char *about;          /* one line, no full stop */
-    const char *description;    /* paragraphs, separated by an empty line */
-    const char *output_help;    /* effect of -o */
-    bool handles_output;            /* the command itself handles -o */
+    const char *about;       /* one line, no full stop */
+    const char *description; /* paragraphs, separated by an empty line */
+    const char *output_help; /* effect of -o */
+    bool handles_output;     /* the command itself handles -o */
     /* file written without -o and --json; overwritten only if its first 4 KiB
      * contain `default_mark`; NULL: none */
     const char *default_output;
     const char *default_signature;
     bool default_with_json; /* written with --json, too */
     bool writes_links;      /* beside -o FILE: FILE.links.csv */
-    bool may_span_hosts;     /* hosts may lack the files' folders: the command
+    bool may_span_hosts;    /* hosts may lack the files' folders: the command
                              * itself calls cli_check_outputs() */
     const cli_option *options;
     uint32_t n_options;
@@ -134,7 +135,7 @@ struct cli {
     uint64_t given; /* bit set, see cli_is_given() */
     FILE *out;      /* buffered until the command has succeeded */
     int exit_code;
-    bool usage;   /* the error is a usage error */
+    bool usage;         /* the error is a usage error */
     bool error_printed; /* the error was printed, by this process or another */
     struct cli_owned_text *kept; /* see cli_utf8_name() */
     lh_error err;

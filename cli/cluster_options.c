@@ -47,7 +47,7 @@ static bool find_part(const char *list, uint32_t i, char part[64])
 /* Returns site i's part of a list with one part for all sites, or one per site.
  */
 static lh_status site_part(cli *c, uint32_t sites, const char *option,
-                         const char *list, uint32_t i, char part[64])
+                           const char *list, uint32_t i, char part[64])
 {
     uint32_t n = 1;
     for (const char *at = list; (at = strchr(at, ',')); at++)
@@ -62,7 +62,7 @@ static lh_status site_part(cli *c, uint32_t sites, const char *option,
 }
 
 static lh_status site_count(cli *c, uint32_t sites, const char *option,
-                          const char *list, uint32_t i, uint32_t *out)
+                            const char *list, uint32_t i, uint32_t *out)
 {
     char part[64];
     uint64_t count;
@@ -84,7 +84,8 @@ lh_status cli_check_links(cli *c, const cli_cluster_options *m)
     return cli_usage(c,
                      "--%s does nothing with one site; it is for --sites 2 "
                      "and more",
-                     cli_is_given(c, "latency-ms") ? "latency-ms" : "link-gbps");
+                     cli_is_given(c, "latency-ms") ? "latency-ms"
+                                                   : "link-gbps");
 }
 
 lh_status cli_build_cluster(cli *c, const cli_cluster_options *m,
@@ -100,7 +101,7 @@ lh_status cli_build_cluster(cli *c, const cli_cluster_options *m,
         sites[i].gpu = gpu->name;
         CLI_TRY(site_count(c, m->sites, "nodes", m->nodes, i, &sites[i].nodes));
         CLI_TRY(site_count(c, m->sites, "gpus-per-node", m->gpus_per_node, i,
-                         &sites[i].gpus_per_node));
+                           &sites[i].gpus_per_node));
     }
     out->n_sites = m->sites;
     out->sites = sites;

@@ -22,7 +22,7 @@ typedef struct cli_cluster_options {
      .type = CLI_TEXT,                                                         \
      .at = offsetof(settings, machines.gpu),                                   \
      .arg = "NAME[,NAME...]",                                                  \
-     .example_argument = "h100-sxm",                                                       \
+     .example_argument = "h100-sxm",                                           \
      .preset = "h100-sxm",                                                     \
      .help = "On which GPUs (see GPUs below): of all sites, or a name for "    \
              "each, as h100-sxm,a100-80g.",                                    \
@@ -41,21 +41,21 @@ typedef struct cli_cluster_options {
          .type = CLI_TEXT,                                                     \
          .at = offsetof(settings, machines.nodes),                             \
          .arg = "N[,N...]",                                                    \
-         .example_argument = "16",                                                         \
+         .example_argument = "16",                                             \
          .help = "Nodes of each datacenter, as 16, or 16,8 for two of them. "  \
                  "Without it a power of two with room for the model."},        \
         {.name = "gpus-per-node",                                              \
          .type = CLI_TEXT,                                                     \
          .at = offsetof(settings, machines.gpus_per_node),                     \
          .arg = "N[,N...]",                                                    \
-         .example_argument = "8",                                                          \
+         .example_argument = "8",                                              \
          .help =                                                               \
              "GPUs of a node, likewise. Without it as these GPUs are sold."},  \
         {.name = "link-gbps",                                                  \
-         .type = CLI_REAL_ABOVE,                                                    \
+         .type = CLI_REAL_ABOVE,                                               \
          .at = offsetof(settings, machines.link_gbps),                         \
          .arg = "GBPS",                                                        \
-         .example_argument = "800",                                                        \
+         .example_argument = "800",                                            \
          .preset = "3200",                                                     \
          .high = 1e9,                                                          \
          .help = "Between two datacenters: 10^9 bits per second in each "      \
@@ -64,7 +64,7 @@ typedef struct cli_cluster_options {
     {                                                                          \
         .name = "latency-ms", .type = CLI_REAL,                                \
         .at = offsetof(settings, machines.latency_ms), .arg = "MS",            \
-        .example_argument = "7.5", .preset = "20", .low = 1e-6, .high = 3.6e6,             \
+        .example_argument = "7.5", .preset = "20", .low = 1e-6, .high = 3.6e6, \
         .help = "Between two datacenters, one way, in milliseconds."           \
     }
 

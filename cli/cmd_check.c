@@ -84,9 +84,9 @@ static void print_text(cli *c, const work *w)
                   c->n_operands > 1 ? c->operands[1] : "the plan's schedule",
                   cli_time_text(lh_verdict_makespan(w->verdict), time));
         if (lh_pipeline_has_host(w->pipeline))
-            cli_print(
-                c, "host memory: %s\n",
-                cli_host_memory_text(w->pipeline, certified_peak, w->verdict, hosted));
+            cli_print(c, "host memory: %s\n",
+                      cli_host_memory_text(w->pipeline, certified_peak,
+                                           w->verdict, hosted));
         return;
     }
     cli_print(c, "not valid: %" PRIu64 " violation%s\n", total,

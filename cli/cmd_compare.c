@@ -276,8 +276,8 @@ static lh_status add_point(cli *c, const cli_comparison *x,
 static lh_status add_all(cli *c, const cli_comparison *x, lh_report *report)
 {
     for (uint32_t i = 0; i < c->n_operands; i++)
-        CLI_TRY(lh_report_add_fact(report, "input", cli_utf8_name(c, c->operands[i]),
-                                   &c->err));
+        CLI_TRY(lh_report_add_fact(report, "input",
+                                   cli_utf8_name(c, c->operands[i]), &c->err));
     CLI_TRY(lh_report_add_fact(report, "longhaul", lh_version(), &c->err));
     if (!cli_comparison_is_sweep(x)) {
         uint32_t *ranking =

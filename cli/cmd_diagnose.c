@@ -116,7 +116,7 @@ static void print_heading(cli *c, const lh_diagnosis *d)
 
 /* Formats the stage, replica or rank that a slow element belongs to. */
 static const char *owner_text(const lh_diagnosis *d, const lh_slow_component *t,
-                         char *text, size_t room)
+                              char *text, size_t room)
 {
     uint32_t replica = t->replica == LH_NONE ? 0 : d->replicas[t->replica];
     if (t->kind == LH_SLOW_MICROBATCHES)

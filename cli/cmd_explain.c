@@ -51,7 +51,8 @@ static const cli_example examples[] = {
 
 /* Returns the data-parallel operation of an instruction; NULL: none that a pass
  * launches. */
-static const lh_dp_op *find_operation(const cli_view *v, const lh_instruction *in)
+static const lh_dp_op *find_operation(const cli_view *v,
+                                      const lh_instruction *in)
 {
     return in->op == LH_NONE ? NULL : lh_pipeline_dp_op(v->pipeline, in->op);
 }
@@ -64,7 +65,7 @@ static const char *collective_name(const lh_instruction *in)
 /* Formats the instruction: "AGF, all-gather of 84.4 % of chunk 0, bucket 0/2",
  * or the pass. */
 static const char *instruction_text(const cli_view *v, const lh_instruction *in,
-                             char *buffer, size_t room)
+                                    char *buffer, size_t room)
 {
     const lh_dp_op *op = find_operation(v, in);
     char share[32] = "", bucket[32] = "";
@@ -115,7 +116,8 @@ static void print_line(cli *c, const cli_view *v, const lh_exec *exec,
     const settings *s = c->settings;
     char what[128], time[CLI_TIME_TEXT], text[LH_PASS_TEXT_SIZE];
     cli_print(c, "  %12s  %-13s %s", cli_time_text(in->predicted_ns, time),
-              lh_stream_name(in->stream), instruction_text(v, in, what, sizeof what));
+              lh_stream_name(in->stream),
+              instruction_text(v, in, what, sizeof what));
     if (in->peer != LH_NONE)
         cli_print(c, " %s rank %" PRIu32, in->slot == LH_NONE ? "to" : "from",
                   in->peer);
@@ -206,8 +208,9 @@ static lh_status print_text(cli *c, const cli_view *v, const lh_plan *plan,
         cli_print(c, "offload       %" PRIu32 " copies, out and back\n",
                   counts[LH_STREAM_OFFLOAD]);
     if (intra_pass_zero_level(plan, s->rank))
-        cli_print(c, "in passes     %sa layer's gradients are scattered "
-                     "after W\n",
+        cli_print(c,
+                  "in passes     %sa layer's gradients are scattered "
+                  "after W\n",
                   intra_pass_zero_level(plan, s->rank) > 2
                       ? "a layer's parameters are gathered before F and D, "
                       : "");
@@ -234,9 +237,10 @@ static json_t *instruction_json(const cli_view *v, const lh_exec *exec,
                                 uint32_t rank, const lh_instruction *in)
 {
     char what[64];
-    json_t *j = json_pack(
-        "{s:s, s:I, s:o}", "stream", lh_stream_name(in->stream), "after",
-        (json_int_t)in->passes_before, "predicted_s", cli_seconds(in->predicted_ns));
+    json_t *j =
+        json_pack("{s:s, s:I, s:o}", "stream", lh_stream_name(in->stream),
+                  "after", (json_int_t)in->passes_before, "predicted_s",
+                  cli_seconds(in->predicted_ns));
     if (in->stream == LH_STREAM_DATA) {
         json_object_set_new(j, "chunk", json_integer(in->pass.chunk));
         json_object_set_new(j, "collective", json_string(collective_name(in)));
@@ -261,7 +265,8 @@ static json_t *instruction_json(const cli_view *v, const lh_exec *exec,
     if (in->slot != LH_NONE)
         json_object_set_new(j, "buffer", json_integer(in->slot));
     if (in->link_position != UINT64_MAX)
-        json_object_set_new(j, "turn", json_integer((json_int_t)in->link_position));
+        json_object_set_new(j, "turn",
+                            json_integer((json_int_t)in->link_position));
     if (in->peer != LH_NONE)
         json_object_set_new(
             j, "path",
@@ -297,8 +302,8 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
     if (!list)
         return cli_no_memory(c);
     return cli_put_json(
-        c, json_pack("{s:I, s:I, s:s, s:s, s:I, s:o, s:I, s:I, s:o, s:o}", "rank",
-                     (json_int_t)s->rank, "ranks",
+        c, json_pack("{s:I, s:I, s:s, s:s, s:I, s:o, s:I, s:I, s:o, s:o}",
+                     "rank", (json_int_t)s->rank, "ranks",
                      (json_int_t)lh_exec_n_ranks(exec), "schedule", v->method,
                      "receives", cli_receives_of(&s->model, v->pipeline),
                      "coupled", (json_int_t)s->model.coupled, "predicted_s",
@@ -306,13 +311,12 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
                      (json_int_t)lh_exec_receive_slots(exec, s->rank),
                      "sends_under_way",
                      (json_int_t)lh_exec_sends_in_flight(exec, s->rank),
-                     "in_passes", intra_pass_json(plan, s->rank), "instructions",
-                     list));
+                     "in_passes", intra_pass_json(plan, s->rank),
+                     "instructions", list));
 }
 
-static lh_status explain_exec(cli *c, const cli_view *v,
-                              const lh_plan *plan, const cli_model *model,
-                              const cli_paths *paths)
+static lh_status explain_exec(cli *c, const cli_view *v, const lh_plan *plan,
+                              const cli_model *model, const cli_paths *paths)
 {
     const settings *s = c->settings;
     lh_exec_options with = {.size = sizeof with,
@@ -325,9 +329,8 @@ static lh_status explain_exec(cli *c, const cli_view *v,
         with.path = paths->links ? LH_DATA_PATH_MIXED : LH_DATA_PATH_DELEGATED;
     cli_set_receives(model, &with.receives, &with.override_receives);
     CLI_TRY(lh_exec_make(v->pipeline, v->schedule, &with, &exec, &c->err));
-    lh_status status =
-        c->common.json ? print_json(c, v, plan, exec)
-                       : print_text(c, v, plan, exec);
+    lh_status status = c->common.json ? print_json(c, v, plan, exec)
+                                      : print_text(c, v, plan, exec);
     lh_exec_free(exec);
     return status;
 }

@@ -196,7 +196,7 @@ static lh_status check_effects(cli *c)
                            ? "form"
                        : of_plan && cli_is_given(c, "schedule")   ? "schedule"
                        : of_plan && cli_is_given(c, "sub-blocks") ? "sub-blocks"
-                                                               : NULL;
+                                                                  : NULL;
     if (idle)
         return cli_usage(c, "--%s does nothing with --to %s%s; leave it out",
                          idle, target_name(s->to),
@@ -236,8 +236,9 @@ static lh_status make_bundle(cli *c)
     cli_problem_fini(&problem);
     CLI_TRY(status);
     if (c->common.json)
-        return cli_put_json(c, json_pack("{s:s, s:s}", "to", target_name(s->to),
-                                         "bundle", cli_utf8_name(c, s->bundle)));
+        return cli_put_json(c,
+                            json_pack("{s:s, s:s}", "to", target_name(s->to),
+                                      "bundle", cli_utf8_name(c, s->bundle)));
     cli_print(c, "written       %s\n", s->bundle);
     return LH_OK;
 }

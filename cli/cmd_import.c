@@ -42,7 +42,8 @@ static lh_status print_json(cli *c, const lh_import *in)
         json_array_append_new(ignored,
                               json_string(cli_utf8_name(c, in->ignored[i])));
     for (uint32_t i = 0; i < in->n_notes; i++)
-        json_array_append_new(noted, json_string(cli_utf8_name(c, in->notes[i])));
+        json_array_append_new(noted,
+                              json_string(cli_utf8_name(c, in->notes[i])));
     json_t *object = json_pack("{s:s, s:o, s:o}", "job", in->job, "ignored",
                                ignored, "noted", noted);
     if (object && c->common.output)

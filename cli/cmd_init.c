@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Implements longhaul init: writes a starting job file. */
+#include "cluster_options.h"
 #include "commands.h"
 #include "inputs.h"
-#include "cluster_options.h"
 #include "values.h"
 
 #include <longhaul/draft.h>
@@ -94,10 +94,11 @@ static lh_status make_draft(cli *c, const char *folder, char **text,
 
 static lh_status print_json(cli *c, const lh_job *job, const char *text)
 {
-    json_t *object = json_pack(
-        "{s:s, s:I, s:i, s:i, s:s}", "model", cli_utf8_name(c, job->model->name),
-        "parameters", (json_int_t)lh_model_params(job->model), "sites",
-        (int)job->n_datacenters, "gpus", (int)job->n_gpus, "job", text);
+    json_t *object = json_pack("{s:s, s:I, s:i, s:i, s:s}", "model",
+                               cli_utf8_name(c, job->model->name), "parameters",
+                               (json_int_t)lh_model_params(job->model), "sites",
+                               (int)job->n_datacenters, "gpus",
+                               (int)job->n_gpus, "job", text);
     if (object && c->common.output)
         json_object_set_new(object, "file",
                             json_string(cli_utf8_name(c, c->common.output)));
@@ -118,7 +119,7 @@ static void print_written(cli *c, const lh_job *job)
 }
 
 static lh_status write_draft(cli *c, const lh_job *job, const char *text,
-                           size_t len)
+                             size_t len)
 {
     for (uint32_t i = 0; i < job->n_files; i++)
         CLI_TRY(cli_check_named_file(c, job->files[i]));

@@ -2,12 +2,12 @@
 /* Implements longhaul plan: finds the fastest layout and schedule that fits the
  * memory. */
 #include "commands.h"
+#include "current_plan_view.h"
 #include "import_options.h"
 #include "jitter_view.h"
-#include "plan_whatif.h"
-#include "plan_screen.h"
 #include "plan_explanation.h"
-#include "current_plan_view.h"
+#include "plan_screen.h"
+#include "plan_whatif.h"
 #include "values.h"
 #include "view.h"
 
@@ -295,7 +295,7 @@ static lh_status write_html(cli *c, const lh_plan *p, const char *path)
 /* --- command ------------------------------------------------------------ */
 
 static lh_status run_planner(cli *c, const lh_job *job, lh_plan_options *how,
-                         lh_plan **plan)
+                             lh_plan **plan)
 {
     const settings *s = c->settings;
     cli_questions questions = {0};
@@ -342,8 +342,8 @@ static lh_status import_job(cli *c, lh_job **out, lh_target *plan_for)
 /* Plans the current configuration unchanged. A configuration that cannot run is
  * reported in `why`, not as an error. */
 static lh_status plan_current(cli *c, const lh_job *job,
-                            const lh_plan_options *how, lh_plan **today,
-                            char why[512])
+                              const lh_plan_options *how, lh_plan **today,
+                              char why[512])
 {
     lh_plan_options as_is = {.size = sizeof as_is,
                              .top = 1,
@@ -535,7 +535,8 @@ static lh_status make_plan(cli *c, planning_result *m)
         const lh_job open = open_job(job);
         if (!cli_is_given(c, "for"))
             how.target = plan_for;
-        status = run_planner(c, cli_is_given(c, "from") ? &open : job, &how, &m->plan);
+        status = run_planner(c, cli_is_given(c, "from") ? &open : job, &how,
+                             &m->plan);
     }
     lh_job_free(job);
     return status;
@@ -564,7 +565,7 @@ static lh_status write_plan(cli *c, const planning_result *m, uint32_t parts)
     if (status == LH_OK && !c->common.json)
         cli_plan_screen(c, plan,
                         &(cli_plan_output){parts, path, s->html, s->sensitivity,
-                                          s->curves});
+                                           s->curves});
     lh_text_free(text);
     return status;
 }

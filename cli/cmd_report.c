@@ -143,8 +143,8 @@ static lh_status add_file(cli *c, const char *path, bool first,
     if (status == LH_OK)
         status = add_named(c, &s, name, report);
     if (status == LH_OK && first && s.problem.plan)
-        status = cli_view_add_whatif(c, &s.view, &(cli_model){0}, s.problem.plan,
-                              report);
+        status = cli_view_add_whatif(c, &s.view, &(cli_model){0},
+                                     s.problem.plan, report);
     source_fini(&s);
     return status;
 }
@@ -169,7 +169,8 @@ static lh_status add_two_files(cli *c, lh_report *report)
                                            s[i].view.shown, &c->err)
                      : add_named(c, &s[i], names[i], report);
     if (status == LH_OK && plans[0])
-        status = cli_view_add_whatif(c, &s[0].view, &(cli_model){0}, plans[0], report);
+        status = cli_view_add_whatif(c, &s[0].view, &(cli_model){0}, plans[0],
+                                     report);
     source_fini(&s[0]);
     source_fini(&s[1]);
     return status;

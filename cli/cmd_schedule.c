@@ -246,8 +246,8 @@ static lh_status merge_weight_passes(cli *c, work *w, lh_sim_options sim)
 static lh_status choose_link_orders(cli *c, work *w, const lh_sim_options *sim)
 {
     lh_schedule *plain = NULL;
-    CLI_TRY(lh_schedule_drop_useless_link_orders(w->pipeline, w->schedule, sim, &plain, &w->fifo_ns,
-                           &c->err));
+    CLI_TRY(lh_schedule_drop_useless_link_orders(w->pipeline, w->schedule, sim,
+                                                 &plain, &w->fifo_ns, &c->err));
     if (!plain)
         return LH_OK;
     lh_schedule_free(w->schedule);
@@ -269,7 +269,7 @@ static lh_status solve(cli *c, work *w, const settings *s)
     memcpy(w->engines, found.engines, sizeof w->engines);
     if (s->search.certificate && found.schedule)
         CLI_TRY(cli_write_certificate(c, &s->search, &s->model, s->sub_blocks,
-                            w->pipeline, &found, &w->proof));
+                                      w->pipeline, &found, &w->proof));
     snprintf(w->bound.text, sizeof w->bound.text, "%s", found.why);
     if (found.status == LH_SOLVE_UNKNOWN)
         return cli_error(c, LH_EINFEASIBLE,
@@ -369,9 +369,9 @@ static lh_status generate(cli *c, work *w, const settings *s,
     cli_progress(c, "ordering passes by %s", s->method);
     double begin = cli_monotonic_seconds();
     lh_scheduler_options how = {.size = sizeof how,
-                           .method = o,
-                           .progress = cli_search_show,
-                           .context = c};
+                                .method = o,
+                                .progress = cli_search_show,
+                                .context = c};
     lh_scheduler_result best;
     how.disabled_engines = s->search.without;
     how.effort = s->search.effort;
@@ -399,8 +399,8 @@ static lh_status make_schedule(cli *c, work *w)
     CLI_TRY(cli_problem_add_host_memory(c, s->host_memory, &w->problem));
     w->pipeline = cli_problem_pipeline(&w->problem);
     if (s->tradeoff.pareto)
-        return cli_print_pareto_curve(c, &s->search, &s->model, s->sub_blocks, &s->tradeoff,
-                          w->pipeline);
+        return cli_print_pareto_curve(c, &s->search, &s->model, s->sub_blocks,
+                                      &s->tradeoff, w->pipeline);
     lh_method_options o = {.size = sizeof o,
                            .sub_blocks = s->sub_blocks,
                            .round_size = s->group,
@@ -460,7 +460,8 @@ static lh_status print_json(cli *c, const work *w)
         .seconds = w->seconds,
         .fifo_ns = w->fifo_ns,
         .split_ns = w->parts_ns,
-        .certificate = w->proof ? cli_utf8_name(c, s->search.certificate) : NULL,
+        .certificate =
+            w->proof ? cli_utf8_name(c, s->search.certificate) : NULL,
         .proof = w->proof,
         .n_engines = w->n_engines,
         .engines = w->engines,
@@ -509,8 +510,8 @@ static void print_text(cli *c, const work *w)
               device);
     if (s->host_memory)
         cli_print(c, "host memory   %s\n",
-                  cli_host_memory_text(w->pipeline, cli_timeline_peak, w->timeline,
-                                  hosted));
+                  cli_host_memory_text(w->pipeline, cli_timeline_peak,
+                                       w->timeline, hosted));
     if (s->model.objective == MEMORY)
         print_memory(c, w);
     if (w->proof)
@@ -532,8 +533,8 @@ static void print_costs(cli *c, const work *w)
                  cli_time_text(w->fifo_ns - ns, a));
     if (s->host_memory && !c->common.output)
         cli_note(c, "host memory: %s",
-                 cli_host_memory_text(w->pipeline, cli_timeline_peak, w->timeline,
-                                 hosted));
+                 cli_host_memory_text(w->pipeline, cli_timeline_peak,
+                                      w->timeline, hosted));
     if (w->parts_ns > 0)
         cli_note(c, "whole weight-gradient passes %s %s",
                  ns < w->parts_ns ? "save" : "cost",

@@ -2,9 +2,9 @@
 /* Implements longhaul simulate: computes the duration of an iteration and its
  * critical path. */
 #include "commands.h"
+#include "data_paths.h"
 #include "event_timeline_view.h"
 #include "jitter_view.h"
-#include "data_paths.h"
 #include "view.h"
 #include "wrap.h"
 
@@ -363,8 +363,9 @@ static void print_head(cli *c, const work *w)
               cli_memory_text(most, unit, b), device,
               lh_timeline_fits(t, NULL) ? "" : ", over the limit");
     if (s->host_memory)
-        cli_print(c, "host memory   %s\n",
-                  cli_host_memory_text(v->pipeline, cli_timeline_peak, t, hosted));
+        cli_print(
+            c, "host memory   %s\n",
+            cli_host_memory_text(v->pipeline, cli_timeline_peak, t, hosted));
     if (w->jitter.samples)
         print_jitter(c, w);
 }
@@ -409,16 +410,17 @@ static lh_status fill_report(cli *c, const work *w, lh_report *report)
     char time[CLI_TIME_TEXT];
     const cli_view *v = &w->view;
     cli_time_text(lh_timeline_makespan(v->timeline), time);
-    CLI_TRY(lh_report_add_fact(report, "input", cli_utf8_name(c, c->operands[0]),
-                               &c->err));
+    CLI_TRY(lh_report_add_fact(report, "input",
+                               cli_utf8_name(c, c->operands[0]), &c->err));
     CLI_TRY(lh_report_add_fact(report, "schedule", v->method, &c->err));
     CLI_TRY(lh_report_add_fact(report, "makespan", time, &c->err));
     CLI_TRY(lh_report_add_fact(report, "longhaul", lh_version(), &c->err));
     CLI_TRY(cli_view_report(c, v, report, v->method));
     CLI_TRY(report_jitter(c, w, report));
     const settings *s = c->settings;
-    return s->path || s->host_memory ? LH_OK
-                                     : cli_view_add_whatif(c, v, &s->model, NULL, report);
+    return s->path || s->host_memory
+               ? LH_OK
+               : cli_view_add_whatif(c, v, &s->model, NULL, report);
 }
 
 static lh_status write_html(cli *c, const work *w, const char *path)
@@ -539,7 +541,8 @@ static lh_status simulate_events(cli *c, work *w)
         play.jitter = &jitter;
     }
     return cli_event_simulation_run(c, &play, v, &s->model,
-                        iteration_ns(w) - lh_timeline_makespan(v->timeline));
+                                    iteration_ns(w) -
+                                        lh_timeline_makespan(v->timeline));
 }
 
 static lh_status simulate(cli *c, work *w)

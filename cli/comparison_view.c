@@ -98,8 +98,9 @@ uint32_t cli_comparison_n_curves(const cli_comparison *x)
     return x_axis(x) == CLI_LATENCY ? x->all->n_transfers : 1;
 }
 
-static const lh_outcome *outcome_on_curve(const cli_comparison *x, uint32_t which,
-                                  uint32_t point, uint32_t contender)
+static const lh_outcome *outcome_on_curve(const cli_comparison *x,
+                                          uint32_t which, uint32_t point,
+                                          uint32_t contender)
 {
     return x_axis(x) == CLI_LATENCY
                ? lh_comparison_at(x->all, point, which, contender)
@@ -121,7 +122,7 @@ static void name_curves(const cli_comparison *x, uint32_t which,
 }
 
 lh_status cli_curves_build(cli *c, const cli_comparison *x, uint32_t which,
-                          cli_curves *out)
+                           cli_curves *out)
 {
     const cli_axis *axis = &x->sweep.axes[x_axis(x)];
     uint32_t points = axis->delays.n_values, series = x->all->n_contenders;

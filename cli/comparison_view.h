@@ -37,7 +37,7 @@ typedef struct cli_curves {
 uint32_t cli_comparison_n_curves(const cli_comparison *x);
 /* Builds curve sheet `which`. */
 lh_status cli_curves_build(cli *c, const cli_comparison *x, uint32_t which,
-                          cli_curves *out);
+                           cli_curves *out);
 /* Releases the curves. */
 void cli_curves_fini(cli_curves *curves);
 

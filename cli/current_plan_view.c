@@ -144,12 +144,13 @@ static void format_value(dimension d, const lh_plan *p, char *text)
 /* Returns the best known iteration time with the current value in this
  * dimension; 0: unknown. */
 static int64_t best_with_current_ns(dimension d, const lh_plan *today,
-                          const lh_plan *plan)
+                                    const lh_plan *plan)
 {
     if (d > CHUNKS && d != ZERO)
         return 0;
     for (uint32_t i = 0; i < plan->n_dimension_alternatives; i++) {
-        const lh_plan_dimension_alternative *r = &plan->dimension_alternatives[i];
+        const lh_plan_dimension_alternative *r =
+            &plan->dimension_alternatives[i];
         if (strcmp(r->dimension, dimension_names[d]) == 0 &&
             r->choice.status == LH_CHOICE_OK &&
             dimension_value(d, &r->choice) == dimension_value(d, &today->best))
@@ -238,7 +239,8 @@ static void print_parts(cli *c, const lh_plan *today, const lh_plan *plan)
     cli_table_print(c, "made of", &t);
 }
 
-void cli_current_plan_text(cli *c, const cli_current_plan *today, const lh_plan *plan)
+void cli_current_plan_text(cli *c, const cli_current_plan *today,
+                           const lh_plan *plan)
 {
     const lh_plan *was = today->plan;
     char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT], layout[200];
@@ -287,8 +289,8 @@ static json_t *changes_json(const lh_plan *today, const lh_plan *plan)
     return list;
 }
 
-json_t *cli_current_plan_json(const cli_current_plan *today, const lh_plan *plan,
-                       const char *text)
+json_t *cli_current_plan_json(const cli_current_plan *today,
+                              const lh_plan *plan, const char *text)
 {
     json_t *whole = json_loads(text, 0, NULL);
     if (!today->plan)

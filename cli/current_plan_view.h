@@ -15,9 +15,10 @@ typedef struct cli_current_plan {
 } cli_current_plan;
 
 /* Prints the lines before the plan's own. */
-void cli_current_plan_text(cli *c, const cli_current_plan *today, const lh_plan *plan);
+void cli_current_plan_text(cli *c, const cli_current_plan *today,
+                           const lh_plan *plan);
 /* Returns JSON; `text` is the plan's. NULL: no memory. */
-json_t *cli_current_plan_json(const cli_current_plan *today, const lh_plan *plan,
-                       const char *text);
+json_t *cli_current_plan_json(const cli_current_plan *today,
+                              const lh_plan *plan, const char *text);
 
 #endif

@@ -73,7 +73,7 @@ lh_status cli_paths_read(cli *c, const char *text, int64_t staging_ns,
 }
 
 lh_status cli_paths_apply(cli *c, const lh_pipeline *pipeline, cli_model *model,
-                         cli_paths *out)
+                          cli_paths *out)
 {
     const lh_sim_options sim = cli_sim_options(model);
     lh_sim_options how;

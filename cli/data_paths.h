@@ -13,14 +13,14 @@
      .type = CLI_TEXT,                                                         \
      .at = offsetof(settings, path),                                           \
      .arg = "delegated|LINK=delegated,...",                                    \
-     .example_argument = "delegated",                                                      \
+     .example_argument = "delegated",                                          \
      .help = "Which messages are copied to host memory and sent from there, "  \
              "so that no pass waits for them: all, or those of links "         \
              "(0-1=delegated both ways, west>east=delegated one way)."},       \
     {                                                                          \
         .name = "staging", .type = CLI_TIME,                                   \
         .at = offsetof(settings, staging_member), .arg = "TIME",               \
-        .example_argument = "1ms", .help = says                                            \
+        .example_argument = "1ms", .help = says                                \
     }
 
 /* Data paths of a run. */
@@ -45,7 +45,7 @@ lh_status cli_paths_read(cli *c, const char *text, int64_t staging_ns,
                          cli_paths *out);
 /* Sets the paths from the existing out->delegation. */
 lh_status cli_paths_apply(cli *c, const lh_pipeline *pipeline, cli_model *model,
-                         cli_paths *out);
+                          cli_paths *out);
 /* Releases the paths. */
 void cli_paths_fini(cli_paths *paths);
 

@@ -93,15 +93,17 @@ void cli_difference_text(cli *c, const lh_trace_difference *d, const char *how,
               cli_time_text((int64_t)d->mean_start_ns, p),
               cli_time_text(d->worst_start_ns, m), d->worst);
     if (d->divergence[0])
-        cli_print(c,
-                  "  they part at %s on device %" PRIu32
-                  ", predicted at %s: it "
-                  "starts %s %s%s\n",
-                  d->divergence, d->divergence_device, cli_time_text(d->divergence_ns, p),
-                  cli_time_text(
-                      d->divergence_delay_ns < 0 ? -d->divergence_delay_ns : d->divergence_delay_ns, m),
-                  d->divergence_delay_ns < 0 ? "earlier" : "later",
-                  d->divergence_waits ? " (it waits for a message)" : "");
+        cli_print(
+            c,
+            "  they part at %s on device %" PRIu32 ", predicted at %s: it "
+            "starts %s %s%s\n",
+            d->divergence, d->divergence_device,
+            cli_time_text(d->divergence_ns, p),
+            cli_time_text(d->divergence_delay_ns < 0 ? -d->divergence_delay_ns
+                                                     : d->divergence_delay_ns,
+                          m),
+            d->divergence_delay_ns < 0 ? "earlier" : "later",
+            d->divergence_waits ? " (it waits for a message)" : "");
     if (d->n_only_predicted || d->n_only_measured)
         cli_print(c,
                   "  not in both: %" PRIu64 " predicted, %" PRIu64
@@ -141,12 +143,12 @@ json_t *cli_difference_json(const lh_trace_difference *d, const lh_run_log *log,
         cli_seconds(d->worst_start_ns), "worst_pass", d->worst, "kinds", kinds,
         "messages", kind_json(&d->messages));
     if (more && d->divergence[0])
-        json_object_set_new(more, "parts",
-                            json_pack("{s:s, s:I, s:o, s:o}", "pass", d->divergence,
-                                      "device", (json_int_t)d->divergence_device,
-                                      "predicted_start_s",
-                                      cli_seconds(d->divergence_ns), "later_s",
-                                      cli_seconds(d->divergence_delay_ns)));
+        json_object_set_new(
+            more, "parts",
+            json_pack("{s:s, s:I, s:o, s:o}", "pass", d->divergence, "device",
+                      (json_int_t)d->divergence_device, "predicted_start_s",
+                      cli_seconds(d->divergence_ns), "later_s",
+                      cli_seconds(d->divergence_delay_ns)));
     if (more && log &&
         (json_object_set_new(more, "median_s", cli_seconds(log->median_ns)) ||
          json_object_set_new(more, "iterations", iterations_json(d, log)))) {
@@ -179,10 +181,12 @@ lh_status cli_difference_facts(cli *c, const lh_trace_difference *d,
         CLI_TRY(lh_report_add_fact(report, "iterations", text, &c->err));
     }
     if (d->divergence[0]) {
-        snprintf(text, sizeof text, "%s on device %" PRIu32 ", %s %s", d->divergence,
-                 d->divergence_device,
-                 cli_time_text(
-                     d->divergence_delay_ns < 0 ? -d->divergence_delay_ns : d->divergence_delay_ns, p),
+        snprintf(text, sizeof text, "%s on device %" PRIu32 ", %s %s",
+                 d->divergence, d->divergence_device,
+                 cli_time_text(d->divergence_delay_ns < 0
+                                   ? -d->divergence_delay_ns
+                                   : d->divergence_delay_ns,
+                               p),
                  d->divergence_delay_ns < 0 ? "earlier" : "later");
         CLI_TRY(lh_report_add_fact(report, "they part at", text, &c->err));
     }

@@ -27,7 +27,7 @@ char *cli_slow_text(const lh_event_timeline *course, uint32_t state, char *text)
 /* Returns the end of the span, up to `end`, whose iterations have the same slow
  * elements as `from`. */
 static uint64_t find_state_end(const lh_event_timeline *course, uint64_t from,
-                             uint64_t end)
+                               uint64_t end)
 {
     uint64_t at = from;
     const uint32_t state = lh_event_timeline_state(course, from);
@@ -36,8 +36,8 @@ static uint64_t find_state_end(const lh_event_timeline *course, uint64_t from,
     return at;
 }
 
-lh_status cli_find_slow_spans(cli *c, const lh_event_timeline *course, uint64_t first,
-                         uint64_t n, cli_slow_spans *out)
+lh_status cli_find_slow_spans(cli *c, const lh_event_timeline *course,
+                              uint64_t first, uint64_t n, cli_slow_spans *out)
 {
     uint32_t room = 0;
     const uint64_t end = first + n;
@@ -45,8 +45,9 @@ lh_status cli_find_slow_spans(cli *c, const lh_event_timeline *course, uint64_t 
         room += lh_event_timeline_state(course, at) != 0;
         at = find_state_end(course, at, end);
     }
-    *out = (cli_slow_spans){.all = calloc(room + (size_t)1, sizeof *out->all),
-                       .names = calloc(room + (size_t)1, sizeof *out->names)};
+    *out =
+        (cli_slow_spans){.all = calloc(room + (size_t)1, sizeof *out->all),
+                         .names = calloc(room + (size_t)1, sizeof *out->names)};
     if (!out->all || !out->names)
         return cli_no_memory(c);
     for (uint64_t at = first, next; course && at < end; at = next) {
@@ -68,7 +69,7 @@ void cli_slow_spans_fini(cli_slow_spans *spans)
 }
 
 lh_status cli_write_event_timeline(cli *c, const lh_report_iterations *course,
-                           const char *path)
+                                   const char *path)
 {
     char *text = NULL;
     size_t len;

@@ -18,7 +18,8 @@ lh_status cli_check_replicas(cli *c, uint32_t replicas, const lh_plan *plan)
 }
 
 lh_status cli_placement_build(cli *c, const cli_event_simulation *play,
-                          const lh_pipeline *pipeline, lh_host_placement **out)
+                              const lh_pipeline *pipeline,
+                              lh_host_placement **out)
 {
     uint32_t n = lh_pipeline_n_devices(pipeline);
     int64_t *state = calloc(n, sizeof *state);
@@ -34,8 +35,8 @@ lh_status cli_placement_build(cli *c, const cli_event_simulation *play,
 }
 
 lh_status cli_layers_build(cli *c, const cli_event_simulation *play,
-                          const lh_pipeline *pipeline, lh_layers **out,
-                          int64_t *layer_ns)
+                           const lh_pipeline *pipeline, lh_layers **out,
+                           int64_t *layer_ns)
 {
     uint64_t sum;
     uint32_t n = lh_pipeline_n_chunks(pipeline);
@@ -80,17 +81,18 @@ static uint32_t count_moved(const lh_emulation *played, cli_migration_kind what)
     return n;
 }
 
-static migration find_migration(const lh_emulation *played, cli_migration_kind what, uint32_t i)
+static migration find_migration(const lh_emulation *played,
+                                cli_migration_kind what, uint32_t i)
 {
     uint32_t n;
     if (what == CLI_MIGRATION_HOSTS) {
         const lh_emulated_exchange *x = &lh_emulation_exchanges(played, &n)[i];
         return (migration){x->step,      x->n_hosts,      x->n_moves, x->hosts,
-                       x->before_ns, x->predicted_ns, x->move_ns, x->why};
+                           x->before_ns, x->predicted_ns, x->move_ns, x->why};
     }
     const lh_emulated_migration *x = &lh_emulation_migrations(played, &n)[i];
     return (migration){x->step,      x->n_chunks,     x->n_moves, x->numbers,
-                   x->before_ns, x->predicted_ns, x->move_ns, x->why};
+                       x->before_ns, x->predicted_ns, x->move_ns, x->why};
 }
 
 static json_t *numbers_json(const migration *x)
@@ -104,20 +106,21 @@ static json_t *numbers_json(const migration *x)
     return list;
 }
 
-static json_t *moved_json(const lh_emulation *played, cli_migration_kind what, uint32_t i,
-                          int64_t after_ns)
+static json_t *moved_json(const lh_emulation *played, cli_migration_kind what,
+                          uint32_t i, int64_t after_ns)
 {
     const migration x = find_migration(played, what, i);
-    return json_pack(
-        "{s:I, s:o, s:I, s:o, s:o, s:o, s:s}", "step", (json_int_t)x.step,
-        what == CLI_MIGRATION_HOSTS ? "hosts" : "layers", numbers_json(&x), "moves",
-        (json_int_t)x.n_moves, "before_s", cli_seconds(x.before_ns + after_ns),
-        "predicted_s", cli_seconds(x.predicted_ns + after_ns), "move_s",
-        cli_seconds(x.move_ns), "why", x.why);
+    return json_pack("{s:I, s:o, s:I, s:o, s:o, s:o, s:s}", "step",
+                     (json_int_t)x.step,
+                     what == CLI_MIGRATION_HOSTS ? "hosts" : "layers",
+                     numbers_json(&x), "moves", (json_int_t)x.n_moves,
+                     "before_s", cli_seconds(x.before_ns + after_ns),
+                     "predicted_s", cli_seconds(x.predicted_ns + after_ns),
+                     "move_s", cli_seconds(x.move_ns), "why", x.why);
 }
 
 json_t *cli_migrations_json(const lh_emulation *played, cli_migration_kind what,
-                       int64_t after_ns)
+                            int64_t after_ns)
 {
     uint32_t n = count_moved(played, what);
     json_t *list = json_array();
@@ -130,8 +133,9 @@ json_t *cli_migrations_json(const lh_emulation *played, cli_migration_kind what,
     return list;
 }
 
-json_t *cli_migration_at_json(const lh_emulation *played, cli_migration_kind what,
-                          uint64_t step, int64_t after_ns)
+json_t *cli_migration_at_json(const lh_emulation *played,
+                              cli_migration_kind what, uint64_t step,
+                              int64_t after_ns)
 {
     uint32_t n = count_moved(played, what);
     for (uint32_t i = 0; i < n; i++)
@@ -140,8 +144,9 @@ json_t *cli_migration_at_json(const lh_emulation *played, cli_migration_kind wha
     return NULL;
 }
 
-uint32_t cli_migrations_fill_table(const lh_emulation *played, cli_migration_kind what,
-                        int64_t after_ns, uint32_t most, cli_table *t)
+uint32_t cli_migrations_fill_table(const lh_emulation *played,
+                                   cli_migration_kind what, int64_t after_ns,
+                                   uint32_t most, cli_table *t)
 {
     static const char *const head[] = {"from step", "#iteration", "#moving",
                                        "why"};
@@ -160,29 +165,31 @@ uint32_t cli_migrations_fill_table(const lh_emulation *played, cli_migration_kin
     return n;
 }
 
-uint32_t cli_migrations_add_marks(const lh_emulation *played, cli_migration_kind what,
-                        lh_report_mark *marks)
+uint32_t cli_migrations_add_marks(const lh_emulation *played,
+                                  cli_migration_kind what,
+                                  lh_report_mark *marks)
 {
     uint32_t n = count_moved(played, what);
     for (uint32_t i = 0; marks && i < n; i++)
-        marks[i] = (lh_report_mark){find_migration(played, what, i).step,
-                                    what == CLI_MIGRATION_HOSTS ? "hosts move"
-                                                            : "layers move"};
+        marks[i] = (lh_report_mark){
+            find_migration(played, what, i).step,
+            what == CLI_MIGRATION_HOSTS ? "hosts move" : "layers move"};
     return n;
 }
 
 const char *cli_migration_title(cli_migration_kind what)
 {
     return what == CLI_MIGRATION_HOSTS ? "Hosts that exchange their places"
-                                   : "Layers that move";
+                                       : "Layers that move";
 }
 
-void cli_migrations_print(cli *c, const lh_emulation *played, cli_migration_kind what,
-                     int64_t after_ns)
+void cli_migrations_print(cli *c, const lh_emulation *played,
+                          cli_migration_kind what, int64_t after_ns)
 {
     enum { MOST_ROWS = 12 };
     cli_table t = {.most = 8};
-    uint32_t n = cli_migrations_fill_table(played, what, after_ns, MOST_ROWS, &t);
+    uint32_t n =
+        cli_migrations_fill_table(played, what, after_ns, MOST_ROWS, &t);
     if (n == 0)
         return;
     cli_print(c, "\n%s\n", cli_migration_title(what));

@@ -5,17 +5,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-lh_status cli_event_timeline_read(cli *c, const char *path, const lh_pipeline *pipeline,
-                          uint32_t speed, uint32_t restart,
-                          const lh_host_placement *places, lh_event_timeline **out)
+lh_status cli_event_timeline_read(cli *c, const char *path,
+                                  const lh_pipeline *pipeline, uint32_t speed,
+                                  uint32_t restart,
+                                  const lh_host_placement *places,
+                                  lh_event_timeline **out)
 {
     lh_events *events;
     const lh_event_timeline_options o = {.size = sizeof o,
-                                 .time_divisor = speed,
-                                 .placement = places,
-                                 .restart_steps = restart};
+                                         .time_divisor = speed,
+                                         .placement = places,
+                                         .restart_steps = restart};
     CLI_TRY(lh_events_read(path, &events, &c->err));
-    lh_status status = lh_event_timeline_make(pipeline, events, &o, out, &c->err);
+    lh_status status =
+        lh_event_timeline_make(pipeline, events, &o, out, &c->err);
     lh_events_free(events);
     return status;
 }
@@ -24,7 +27,8 @@ json_t *cli_slow_json(const lh_event_timeline *course, uint64_t step)
 {
     json_t *list = json_array();
     uint32_t state = course ? lh_event_timeline_state(course, step) : 0;
-    uint32_t n = course ? lh_event_timeline_slow_components(course, state, NULL, 0) : 0;
+    uint32_t n =
+        course ? lh_event_timeline_slow_components(course, state, NULL, 0) : 0;
     const char **names = calloc(n + (size_t)1, sizeof *names);
     bool ok = list && names;
     if (ok && n)
@@ -54,7 +58,7 @@ typedef struct event_run {
     const cli_view *view;
     const cli_model *model;
     lh_host_placement *places; /* NULL: without --replicas */
-    lh_layers *layers; /* NULL: without --layers */
+    lh_layers *layers;         /* NULL: without --layers */
     int64_t layer_ns;
     lh_event_timeline *course;
     int64_t *ns; /* per step */
@@ -85,25 +89,27 @@ static lh_emulated_step step_at(const event_run *p, uint32_t step)
 static json_t *step_json(const event_run *p, uint32_t step)
 {
     lh_emulated_step was = step_at(p, step);
-    return json_pack(
-        "{s:I, s:o, s:s, s:s, s:o, s:o*, s:o*}", "step", (json_int_t)step,
-        "seconds", cli_seconds(p->ns[step]), "schedule", schedule_name(p, was.name),
-        "path", path_name(p, was.path), "slow", cli_slow_json(p->course, step),
-        "exchange",
-        cli_migration_at_json(p->played, CLI_MIGRATION_HOSTS, step, p->after_ns),
-        "layers",
-        cli_migration_at_json(p->played, CLI_MIGRATION_LAYERS, step, p->after_ns));
+    return json_pack("{s:I, s:o, s:s, s:s, s:o, s:o*, s:o*}", "step",
+                     (json_int_t)step, "seconds", cli_seconds(p->ns[step]),
+                     "schedule", schedule_name(p, was.name), "path",
+                     path_name(p, was.path), "slow",
+                     cli_slow_json(p->course, step), "exchange",
+                     cli_migration_at_json(p->played, CLI_MIGRATION_HOSTS, step,
+                                           p->after_ns),
+                     "layers",
+                     cli_migration_at_json(p->played, CLI_MIGRATION_LAYERS,
+                                           step, p->after_ns));
 }
 
 static json_t *switch_json(const event_run *p, const lh_emulated_switch *x)
 {
     return json_pack("{s:I, s:s, s:s, s:s, s:o, s:o, s:o, s:s}", "step",
-                     (json_int_t)x->step, "from", schedule_name(p, x->from), "to",
-                     schedule_name(p, x->to), "path", path_name(p, x->path),
-                     "before_s", cli_seconds(x->before_ns + p->after_ns),
-                     "predicted_s", cli_seconds(x->predicted_ns + p->after_ns),
-                     "bound_s", cli_seconds(x->bound_ns + p->after_ns), "why",
-                     x->why);
+                     (json_int_t)x->step, "from", schedule_name(p, x->from),
+                     "to", schedule_name(p, x->to), "path",
+                     path_name(p, x->path), "before_s",
+                     cli_seconds(x->before_ns + p->after_ns), "predicted_s",
+                     cli_seconds(x->predicted_ns + p->after_ns), "bound_s",
+                     cli_seconds(x->bound_ns + p->after_ns), "why", x->why);
 }
 
 static const lh_emulated_switch *get_switches(const event_run *p, uint32_t *n)
@@ -117,7 +123,8 @@ static lh_status simulate_fixed(cli *c, const event_run *p, int64_t *ns)
 {
     lh_sim_options sim = cli_sim_options(p->model);
     uint32_t n = p->play->steps;
-    CLI_TRY(lh_event_timeline_simulate(p->course, p->view->schedule, &sim, n, ns, &c->err));
+    CLI_TRY(lh_event_timeline_simulate(p->course, p->view->schedule, &sim, n,
+                                       ns, &c->err));
     for (uint32_t i = 0; i < n; i++)
         ns[i] += p->after_ns;
     return LH_OK;
@@ -172,8 +179,8 @@ static lh_status print_json(cli *c, const event_run *p)
     return cli_put_json(
         c,
         json_pack("{s:s, s:s, s:o, s:o*, s:o, s:o, s:o*, s:o*}", "schedule",
-                  p->view->method, "path", cli_data_path_name(p->model), "total_s",
-                  cli_seconds(p->total_ns), "kept_s",
+                  p->view->method, "path", cli_data_path_name(p->model),
+                  "total_s", cli_seconds(p->total_ns), "kept_s",
                   kept_ns < 0 ? NULL : cli_seconds(kept_ns), "iterations", list,
                   "switches", switches, "exchanges", moved[CLI_MIGRATION_HOSTS],
                   "layer_moves", moved[CLI_MIGRATION_LAYERS]));
@@ -223,7 +230,8 @@ static lh_status write_log(cli *c, const event_run *p)
 static uint32_t find_span_end(const event_run *p, uint32_t from)
 {
     uint32_t end = from, state = lh_event_timeline_state(p->course, from);
-    while (end < p->play->steps && lh_event_timeline_state(p->course, end) == state)
+    while (end < p->play->steps &&
+           lh_event_timeline_state(p->course, end) == state)
         end++;
     return end;
 }
@@ -361,10 +369,10 @@ static lh_status write_page(cli *c, const event_run *p,
     }
     for (int i = 0; status == LH_OK && i < CLI_N_MIGRATION_KINDS; i++) {
         cli_table moved = {0};
-        if (cli_migrations_fill_table(p->played, (cli_migration_kind)i, p->after_ns, UINT32_MAX,
-                           &moved) > 0)
-            status = cli_table_report(c, cli_migration_title((cli_migration_kind)i), &moved,
-                                      report);
+        if (cli_migrations_fill_table(p->played, (cli_migration_kind)i,
+                                      p->after_ns, UINT32_MAX, &moved) > 0)
+            status = cli_table_report(
+                c, cli_migration_title((cli_migration_kind)i), &moved, report);
     }
     if (status == LH_OK)
         status = cli_write_html(c, report, p->play->html);
@@ -381,31 +389,36 @@ static lh_status draw_steps(cli *c, const event_run *p)
     const uint32_t n = p->play->steps;
     uint32_t n_switches;
     const lh_emulated_switch *all = get_switches(p, &n_switches);
-    const uint32_t n_hosts = cli_migrations_add_marks(p->played, CLI_MIGRATION_HOSTS, NULL);
+    const uint32_t n_hosts =
+        cli_migrations_add_marks(p->played, CLI_MIGRATION_HOSTS, NULL);
     const uint32_t n_moved =
-        n_hosts + cli_migrations_add_marks(p->played, CLI_MIGRATION_LAYERS, NULL);
+        n_hosts +
+        cli_migrations_add_marks(p->played, CLI_MIGRATION_LAYERS, NULL);
     cli_slow_spans spans = {0};
     lh_report_mark *marks =
         calloc(n_switches + n_moved + (size_t)1, sizeof *marks);
     int64_t *ns = calloc(2 * (size_t)n, sizeof *ns);
     const bool keeps = p->played && !p->play->jitter;
     lh_report_iterations drawn = {.size = sizeof drawn,
-                              .title = "Iterations",
-                              .n_iterations = n,
-                              .n_series = keeps ? 2 : 1,
-                              .series = names,
-                              .ns = ns,
-                              .n_marks = n_switches + n_moved,
-                              .marks = marks};
-    lh_status status = marks && ns ? cli_find_slow_spans(c, p->course, 0, n, &spans)
-                                   : cli_no_memory(c);
+                                  .title = "Iterations",
+                                  .n_iterations = n,
+                                  .n_series = keeps ? 2 : 1,
+                                  .series = names,
+                                  .ns = ns,
+                                  .n_marks = n_switches + n_moved,
+                                  .marks = marks};
+    lh_status status = marks && ns
+                           ? cli_find_slow_spans(c, p->course, 0, n, &spans)
+                           : cli_no_memory(c);
     if (status == LH_OK) {
         memcpy(ns, p->ns, n * sizeof *ns);
         for (uint32_t i = 0; i < n_switches; i++)
-            marks[i] = (lh_report_mark){all[i].step, schedule_name(p, all[i].to)};
-        cli_migrations_add_marks(p->played, CLI_MIGRATION_HOSTS, marks + n_switches);
+            marks[i] =
+                (lh_report_mark){all[i].step, schedule_name(p, all[i].to)};
+        cli_migrations_add_marks(p->played, CLI_MIGRATION_HOSTS,
+                                 marks + n_switches);
         cli_migrations_add_marks(p->played, CLI_MIGRATION_LAYERS,
-                       marks + n_switches + n_hosts);
+                                 marks + n_switches + n_hosts);
         drawn.spans = spans.all;
         drawn.n_spans = spans.n;
     }
@@ -423,8 +436,8 @@ static lh_status draw_steps(cli *c, const event_run *p)
 
 /* Simulates an iteration in a state under --path. */
 static lh_status simulate_state(cli *c, const event_run *p,
-                            const lh_delegation *delegation, uint32_t state,
-                            int64_t *ns)
+                                const lh_delegation *delegation, uint32_t state,
+                                int64_t *ns)
 {
     const lh_sim_options sim = cli_sim_options(p->model);
     lh_pipeline *plain, *staged = NULL;
@@ -445,8 +458,8 @@ static lh_status simulate_state(cli *c, const event_run *p,
 
 /* Extends the set of delegated links: links added by events are not delegated.
  */
-static lh_status set_delegated_links(cli *c, const event_run *p, lh_delegation *d,
-                            bool **links)
+static lh_status set_delegated_links(cli *c, const event_run *p,
+                                     lh_delegation *d, bool **links)
 {
     uint32_t own = lh_pipeline_n_links(p->view->pipeline);
     lh_pipeline *quiet;
@@ -469,7 +482,8 @@ static lh_status simulate_delegated(cli *c, event_run *p)
     bool *links = NULL;
     uint32_t n_states = lh_event_timeline_n_states(p->course);
     int64_t *ns = calloc(n_states, sizeof *ns);
-    lh_status status = ns ? set_delegated_links(c, p, &d, &links) : cli_no_memory(c);
+    lh_status status =
+        ns ? set_delegated_links(c, p, &d, &links) : cli_no_memory(c);
     for (uint32_t s = 0; status == LH_OK && s < n_states; s++)
         status = simulate_state(c, p, &d, s, &ns[s]);
     for (uint32_t i = 0; status == LH_OK && i < p->play->steps; i++)
@@ -485,19 +499,18 @@ static lh_status simulate_adaptive(cli *c, event_run *p)
     uint64_t n = p->play->steps;
     const lh_delegation d = {.size = sizeof d,
                              .staging_ns = p->play->staging_ns};
-    const lh_adapt_options a = {
-        .size = sizeof a,
-        .sim = &sim,
-        .delegation = &d,
-        .keep_reduction_order = p->play->same_sums};
+    const lh_adapt_options a = {.size = sizeof a,
+                                .sim = &sim,
+                                .delegation = &d,
+                                .keep_reduction_order = p->play->same_sums};
     const lh_adapt_emulate_options o = {.size = sizeof o,
-                                     .adapt = &a,
-                                     .jitter = p->play->jitter,
-                                     .exchange = p->play->migration_ns > 0,
-                                     .layers = p->layers,
-                                     .layer_ns = p->layer_ns};
+                                        .adapt = &a,
+                                        .jitter = p->play->jitter,
+                                        .exchange = p->play->migration_ns > 0,
+                                        .layers = p->layers,
+                                        .layer_ns = p->layer_ns};
     CLI_TRY(lh_adapt_emulate(p->course, p->view->schedule, &o, n, &p->played,
-                          &c->err));
+                             &c->err));
     const lh_emulated_step *steps = lh_emulation_steps(p->played, &n);
     for (uint64_t i = 0; i < n; i++)
         p->ns[i] = steps[i].ns;
@@ -515,8 +528,8 @@ static lh_status simulate_steps(cli *c, event_run *p, int64_t after_ns)
     else if (p->play->path)
         CLI_TRY(simulate_delegated(c, p));
     else
-        CLI_TRY(lh_event_timeline_simulate(p->course, p->view->schedule, &sim, n, p->ns,
-                               &c->err));
+        CLI_TRY(lh_event_timeline_simulate(p->course, p->view->schedule, &sim,
+                                           n, p->ns, &c->err));
     p->after_ns = after_ns;
     for (uint32_t i = 0; i < n; i++) {
         p->ns[i] += after_ns;
@@ -531,8 +544,9 @@ static lh_status simulate_steps(cli *c, event_run *p, int64_t after_ns)
     return print_text(c, p, lh_timeline_makespan(p->view->timeline) + after_ns);
 }
 
-lh_status cli_event_simulation_run(cli *c, const cli_event_simulation *play, const cli_view *view,
-                       const cli_model *model, int64_t after_ns)
+lh_status cli_event_simulation_run(cli *c, const cli_event_simulation *play,
+                                   const cli_view *view, const cli_model *model,
+                                   int64_t after_ns)
 {
     event_run p = {.play = play, .view = view, .model = model};
     lh_status status = LH_OK;
@@ -543,7 +557,7 @@ lh_status cli_event_simulation_run(cli *c, const cli_event_simulation *play, con
             cli_layers_build(c, play, view->pipeline, &p.layers, &p.layer_ns);
     if (status == LH_OK)
         status = cli_event_timeline_read(c, play->events, view->pipeline, 1,
-                                 play->restart, p.places, &p.course);
+                                         play->restart, p.places, &p.course);
     if (status == LH_OK)
         status = simulate_steps(c, &p, after_ns);
     free(p.ns);

@@ -10,9 +10,9 @@
 #include <longhaul/adapt.h>
 #include <longhaul/delegate.h>
 #include <longhaul/events.h>
+#include <longhaul/host_placement.h>
 #include <longhaul/jitter.h>
 #include <longhaul/layers.h>
-#include <longhaul/host_placement.h>
 #include <longhaul/plan.h>
 
 /* Option row; `member` of the settings is a const char *. */
@@ -37,9 +37,11 @@
 
 /* Reads the events from `path` for a pipeline that runs `speed` times faster.
  * `places` NULL: events refer to devices, not hosts. */
-lh_status cli_event_timeline_read(cli *c, const char *path, const lh_pipeline *pipeline,
-                          uint32_t speed, uint32_t restart,
-                          const lh_host_placement *places, lh_event_timeline **out);
+lh_status cli_event_timeline_read(cli *c, const char *path,
+                                  const lh_pipeline *pipeline, uint32_t speed,
+                                  uint32_t restart,
+                                  const lh_host_placement *places,
+                                  lh_event_timeline **out);
 
 /* Returns the slow elements in a step, ["2-3", "device 1"]; NULL: no memory.
  * `course` NULL: none. */
@@ -47,7 +49,8 @@ json_t *cli_slow_json(const lh_event_timeline *course, uint64_t step);
 /* Formats the same for people: "2-3, device 1"; "nothing". */
 #define CLI_SLOW_TEXT 48
 /* Formats the slow elements of a state. */
-char *cli_slow_text(const lh_event_timeline *course, uint32_t state, char *text);
+char *cli_slow_text(const lh_event_timeline *course, uint32_t state,
+                    char *text);
 
 /* Spans of iterations first to first + n - 1 with equal slow elements, for the
  * chart (event_timeline_chart.c). Zero-initialise; cli_slow_spans_fini() is
@@ -60,13 +63,13 @@ typedef struct cli_slow_spans {
     } * names;
 } cli_slow_spans;
 /* Finds the spans. */
-lh_status cli_find_slow_spans(cli *c, const lh_event_timeline *course, uint64_t first,
-                         uint64_t n, cli_slow_spans *out);
+lh_status cli_find_slow_spans(cli *c, const lh_event_timeline *course,
+                              uint64_t first, uint64_t n, cli_slow_spans *out);
 /* Releases the spans. */
 void cli_slow_spans_fini(cli_slow_spans *spans);
 /* Writes the chart. */
 lh_status cli_write_event_timeline(cli *c, const lh_report_iterations *course,
-                           const char *path);
+                                   const char *path);
 
 /* Returns the data path: "direct" (sends share a queue with a device's passes)
  * or "delegated" (passes never wait for sends). */
@@ -81,7 +84,7 @@ typedef struct cli_event_simulation {
     bool adapt, same_sums;
     uint32_t replicas;         /* hosts that events refer to; 0: devices */
     const char *layers;        /* per chunk; NULL: layers stay */
-    int64_t migration_ns;         /* sending a host's state; 0: hosts stay */
+    int64_t migration_ns;      /* sending a host's state; 0: hosts stay */
     uint32_t restart;          /* lh_event_timeline_options.restart_steps */
     int64_t staging_ns;        /* copying a message on the delegated path */
     const lh_delegation *path; /* the run's path; NULL: not given */
@@ -90,8 +93,9 @@ typedef struct cli_event_simulation {
 
 /* Simulates iterations 0 to steps - 1 of the view's schedule; prints text or
  * JSON. `after_ns` is added to each iteration after the pipeline. */
-lh_status cli_event_simulation_run(cli *c, const cli_event_simulation *play, const cli_view *view,
-                       const cli_model *model, int64_t after_ns);
+lh_status cli_event_simulation_run(cli *c, const cli_event_simulation *play,
+                                   const cli_view *view, const cli_model *model,
+                                   int64_t after_ns);
 
 /* Migrated objects (event_timeline_migrations.c). */
 typedef enum cli_migration_kind {
@@ -105,30 +109,34 @@ typedef enum cli_migration_kind {
 lh_status cli_check_replicas(cli *c, uint32_t replicas, const lh_plan *plan);
 /* Builds the placement of hosts from --replicas. */
 lh_status cli_placement_build(cli *c, const cli_event_simulation *play,
-                          const lh_pipeline *pipeline, lh_host_placement **out);
+                              const lh_pipeline *pipeline,
+                              lh_host_placement **out);
 /* Builds the layer partition from --layers; *layer_ns: duration of migrating
  * one layer. */
 lh_status cli_layers_build(cli *c, const cli_event_simulation *play,
-                          const lh_pipeline *pipeline, lh_layers **out,
-                          int64_t *layer_ns);
+                           const lh_pipeline *pipeline, lh_layers **out,
+                           int64_t *layer_ns);
 /* Return all migrations in a run (NULL: no memory), or those before a step
  * (NULL: none). `played` may be NULL. */
 json_t *cli_migrations_json(const lh_emulation *played, cli_migration_kind what,
-                       int64_t after_ns);
+                            int64_t after_ns);
 /* Returns the migrations before a step. */
-json_t *cli_migration_at_json(const lh_emulation *played, cli_migration_kind what,
-                          uint64_t step, int64_t after_ns);
+json_t *cli_migration_at_json(const lh_emulation *played,
+                              cli_migration_kind what, uint64_t step,
+                              int64_t after_ns);
 /* Present migrations: as table rows (at most `most`; returns their number), as
  * chart marks (may be NULL), or on the terminal. */
-uint32_t cli_migrations_fill_table(const lh_emulation *played, cli_migration_kind what,
-                        int64_t after_ns, uint32_t most, cli_table *t);
+uint32_t cli_migrations_fill_table(const lh_emulation *played,
+                                   cli_migration_kind what, int64_t after_ns,
+                                   uint32_t most, cli_table *t);
 /* Adds migrations as chart marks; returns their number. */
-uint32_t cli_migrations_add_marks(const lh_emulation *played, cli_migration_kind what,
-                        lh_report_mark *marks);
+uint32_t cli_migrations_add_marks(const lh_emulation *played,
+                                  cli_migration_kind what,
+                                  lh_report_mark *marks);
 /* Returns the title of a kind of migration. */
 const char *cli_migration_title(cli_migration_kind what);
 /* Prints migrations on the terminal. */
-void cli_migrations_print(cli *c, const lh_emulation *played, cli_migration_kind what,
-                     int64_t after_ns);
+void cli_migrations_print(cli *c, const lh_emulation *played,
+                          cli_migration_kind what, int64_t after_ns);
 
 #endif

@@ -62,7 +62,8 @@ static void print_option(FILE *out, const cli_option *o, const char *help,
         at += (size_t)snprintf(right + at, room - at, "%s%s",
                                i ? ", " : " One of: ", cli_choice_word(o, i));
     if (o->example_argument)
-        at += (size_t)snprintf(right + at, room - at, " (such as %s)", o->example_argument);
+        at += (size_t)snprintf(right + at, room - at, " (such as %s)",
+                               o->example_argument);
     if (o->preset)
         snprintf(right + at, room - at, " (default: %s)", o->preset);
     fputs(left, out);

@@ -126,9 +126,9 @@ static lh_status read_text(cli *c, const char *operand, cli_input *piped,
 
 static lh_status import_text(cli *c, const char *text, size_t len,
                              const char *name, const cli_import_options *source,
-                             const cli_cluster_options *machines, const char *folder,
-                             const lh_job *cluster, const lh_model *model,
-                             lh_import **out)
+                             const cli_cluster_options *machines,
+                             const char *folder, const lh_job *cluster,
+                             const lh_model *model, lh_import **out)
 {
     lh_draft_site sites[LH_MAX_DATACENTERS] = {{0}};
     lh_draft_options with = {.size = sizeof with, .folder = folder};
@@ -150,7 +150,7 @@ static lh_status check_source(cli *c, const cli_import_options *source)
 {
     const char *given = cli_is_given(c, "model")      ? "model"
                         : cli_is_given(c, "schedule") ? "schedule"
-                                                   : NULL;
+                                                      : NULL;
     if (source->from == LH_IMPORT_MEGATRON && given)
         return cli_usage(c,
                          "--%s does nothing with --from megatron, whose "
@@ -160,7 +160,8 @@ static lh_status check_source(cli *c, const cli_import_options *source)
                             : LH_OK;
 }
 
-lh_status cli_import(cli *c, const char *operand, const cli_import_options *source,
+lh_status cli_import(cli *c, const char *operand,
+                     const cli_import_options *source,
                      const cli_cluster_options *machines, const char *folder,
                      lh_import **out)
 {

@@ -21,14 +21,14 @@ typedef struct cli_import_options {
      .type = CLI_CHOICE,                                                       \
      .at = offsetof(settings, source.from),                                    \
      .arg = "PROGRAM",                                                         \
-     .choice_name = cli_import_source_name,                                           \
+     .choice_name = cli_import_source_name,                                    \
      .help = says},                                                            \
         {.name = "cluster",                                                    \
          .letter = 'c',                                                        \
          .type = CLI_TEXT,                                                     \
          .at = offsetof(settings, source.cluster),                             \
          .arg = "JOB",                                                         \
-         .example_argument = "job.yaml",                                                   \
+         .example_argument = "job.yaml",                                       \
          .help = "--from: the machines are those of this job, in place of "    \
                  "--gpu, --sites, --nodes and links.",                         \
          .words = CLI_WORDS_FILES},                                            \
@@ -37,7 +37,7 @@ typedef struct cli_import_options {
          .type = CLI_TEXT,                                                     \
          .at = offsetof(settings, source.model),                               \
          .arg = "NAME|FILE",                                                   \
-         .example_argument = "llama3-8b",                                                  \
+         .example_argument = "llama3-8b",                                      \
          .help = "--from torchtitan: the model, in place of the one that it "  \
                  "has by name: a preset, a config.json of Hugging Face, or a " \
                  "job, whose model it is.",                                    \
@@ -46,7 +46,7 @@ typedef struct cli_import_options {
          .type = CLI_TEXT,                                                     \
          .at = offsetof(settings, source.schedule),                            \
          .arg = "METHOD",                                                      \
-         .example_argument = "zb-h1",                                                      \
+         .example_argument = "zb-h1",                                          \
          .help = "--from torchtitan: what made the order of passes that a "    \
                  "pipeline_parallel_schedule_csv holds; auto: the fastest.",   \
          .words = CLI_WORDS_METHODS},                                          \
@@ -59,7 +59,8 @@ const char *cli_import_source_name(uint32_t i);
 const char *cli_given_import_option(const cli *c);
 /* Imports the operand: a file, "-", or an argument list. Prints deviations in
  * the costing to standard error. Release with lh_import_free(). */
-lh_status cli_import(cli *c, const char *operand, const cli_import_options *source,
+lh_status cli_import(cli *c, const char *operand,
+                     const cli_import_options *source,
                      const cli_cluster_options *machines, const char *folder,
                      lh_import **out);
 

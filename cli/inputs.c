@@ -174,7 +174,8 @@ bool cli_has_word(const char *words, const char *word)
 
 lh_status cli_check_sub_blocks(cli *c, const char *method, uint32_t sub_blocks)
 {
-    if (sub_blocks <= 1 || (method && cli_has_word(CLI_SPLITTING_METHODS, method)))
+    if (sub_blocks <= 1 ||
+        (method && cli_has_word(CLI_SPLITTING_METHODS, method)))
         return LH_OK;
     if (!method || !cli_is_method(method))
         return cli_usage(c,

@@ -6,9 +6,9 @@
 
 #include "cli.h"
 
-#include <longhaul/scheduler.h>
 #include <longhaul/pipeline.h>
 #include <longhaul/schedule.h>
+#include <longhaul/scheduler.h>
 #include <longhaul/simulate.h>
 
 /* --- files -------------------------------------------------------------- */
@@ -69,7 +69,7 @@ extern const char *const cli_receives[], *const cli_objectives[];
     {                                                                          \
         .name = "schedule", .letter = 's', .type = CLI_TEXT,                   \
         .at = offsetof(settings, schedule), .arg = "S.csv|PLAN|METHOD",        \
-        .example_argument = "zb-h1",                                                       \
+        .example_argument = "zb-h1",                                           \
         .help = "The schedule: a CSV file, that of a plan, or a method that "  \
                 "makes one; see Methods below. Without it: auto for a "        \
                 "pipeline, its own for "                                       \
@@ -144,7 +144,7 @@ extern const char *const cli_receives[], *const cli_objectives[];
     {                                                                          \
         .name = "host-memory", .type = CLI_TEXT,                               \
         .at = offsetof(settings, host_memory), .arg = "AMOUNT|all",            \
-        .example_argument = "all",                                                         \
+        .example_argument = "all",                                             \
         .help = "Each device may leave so much of its activations in host "    \
                 "memory, in the unit of the pipeline's limits (of bytes also " \
                 "as 64GiB), or all that does not fit: " says                   \

@@ -41,11 +41,11 @@ static lh_status read_part(cli *c, const char *text, lh_jitter *out,
     else if (ok && is_key(text, len, "transfer"))
         ok = cli_parse_real(value, &out->transfer, rest);
     else if (ok && is_key(text, len, "degraded"))
-        ok =
-            read_event(value, &out->degraded_probability, &out->degraded_factor, rest);
+        ok = read_event(value, &out->degraded_probability,
+                        &out->degraded_factor, rest);
     else if (ok && is_key(text, len, "straggler"))
-        ok = read_event(value, &out->straggler_probability, &out->straggler_factor,
-                        rest);
+        ok = read_event(value, &out->straggler_probability,
+                        &out->straggler_factor, rest);
     else
         ok = false;
     if (!ok || (**rest && **rest != ','))
@@ -73,7 +73,8 @@ lh_status cli_read_jitter(cli *c, const cli_jitter *given, lh_jitter *out)
     }
 }
 
-lh_status cli_jitter_report(cli *c, const cli_jitter_report_input *varied, lh_report *report)
+lh_status cli_jitter_report(cli *c, const cli_jitter_report_input *varied,
+                            lh_report *report)
 {
     const uint32_t n = varied->jitter->samples;
     int64_t *ns = calloc(n, sizeof *ns);
@@ -85,10 +86,10 @@ lh_status cli_jitter_report(cli *c, const cli_jitter_report_input *varied, lh_re
     for (uint32_t i = 0; status == LH_OK && i < n; i++)
         ns[i] += varied->after_ns;
     const lh_report_distribution drawn = {.size = sizeof drawn,
-                                    .title = "Iterations with jitter",
-                                    .n = n,
-                                    .ns = ns,
-                                    .nominal_ns = varied->base_ns};
+                                          .title = "Iterations with jitter",
+                                          .n = n,
+                                          .ns = ns,
+                                          .nominal_ns = varied->base_ns};
     if (status == LH_OK)
         status = lh_report_add_distribution(report, &drawn, &c->err);
     free(ns);

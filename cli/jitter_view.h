@@ -20,7 +20,7 @@ typedef struct cli_jitter {
      .type = CLI_TEXT,                                                         \
      .at = offsetof(settings, jitter.spec),                                    \
      .arg = "WHAT=HOW,...",                                                    \
-     .example_argument = "latency=0.2,degraded=0.01x3",                                    \
+     .example_argument = "latency=0.2,degraded=0.01x3",                        \
      .help = "Iterations under delays drawn at random: latency=A and "         \
              "transfer=A make links slower by the share A on average "         \
              "(exponentially distributed), degraded=PxK a link K times as "    \
@@ -51,7 +51,7 @@ typedef struct cli_jitter_report_input {
     const lh_sim_options *sim; /* NULL: the defaults */
     const lh_jitter *jitter;   /* its samples are not 0 */
     int64_t after_ns;          /* constant part of each iteration */
-    int64_t base_ns;          /* iteration time without jitter */
+    int64_t base_ns;           /* iteration time without jitter */
 } cli_jitter_report_input;
 /* Samples all iterations again and adds their histogram. */
 lh_status cli_jitter_report(cli *c, const cli_jitter_report_input *varied,

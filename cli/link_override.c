@@ -14,7 +14,7 @@ typedef struct link_override {
 } link_override;
 
 static lh_status parse_value(cli *c, const char *pair, uint64_t message_bytes,
-                            link_override *out)
+                             link_override *out)
 {
     double gbps;
     const char *rest;
@@ -39,7 +39,7 @@ static lh_status parse_value(cli *c, const char *pair, uint64_t message_bytes,
 }
 
 static lh_status parse_override(cli *c, char *text, uint64_t message_bytes,
-                          link_override *out)
+                                link_override *out)
 {
     char *is = strchr(text, '='), *more = NULL;
     if (!is || is == text)
@@ -78,8 +78,8 @@ lh_status cli_inject(cli *c, const char *text, const lh_pipeline *pipeline,
         status = parse_override(c, one, message_bytes, &what);
         if (status == LH_OK &&
             lh_pipeline_set_link_delay(made ? made : pipeline, what.name,
-                               what.latency_ns, what.transfer_ns, &next,
-                               &why) != LH_OK)
+                                       what.latency_ns, what.transfer_ns, &next,
+                                       &why) != LH_OK)
             status = cli_error(c, why.code, "--inject: %s", why.text);
         if (status == LH_OK) {
             lh_pipeline_free(made);
@@ -95,7 +95,7 @@ lh_status cli_inject(cli *c, const char *text, const lh_pipeline *pipeline,
 }
 
 lh_status cli_scale_speed(cli *c, const lh_pipeline *p, uint32_t speed,
-                     lh_pipeline **out)
+                          lh_pipeline **out)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
     CLI_TRY(lh_pipeline_describe(p, &desc, &c->err));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Implements `--inject west-east=latency:20ms,gbps:10`: overrides link delays.
  */
-#ifndef CLI_INJECT_H
-#define CLI_INJECT_H
+#ifndef CLI_LINK_OVERRIDE_H
+#define CLI_LINK_OVERRIDE_H
 
 #include "inputs.h"
 
@@ -16,6 +16,6 @@ lh_status cli_inject(cli *c, const char *text, const lh_pipeline *pipeline,
 
 /* Copies the pipeline with all durations divided by `speed`. */
 lh_status cli_scale_speed(cli *c, const lh_pipeline *pipeline, uint32_t speed,
-                     lh_pipeline **out);
+                          lh_pipeline **out);
 
 #endif

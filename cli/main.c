@@ -28,7 +28,7 @@ static int report_error(const cli *c)
     }
     if (c->command)
         cli_print_stderr("%s: %s\nTry 'longhaul %s --help'.", c->command->name,
-                c->err.text, c->command->name);
+                         c->err.text, c->command->name);
     else
         cli_print_stderr("%s\nTry 'longhaul --help'.", c->err.text);
     return EXIT_USAGE;

@@ -50,7 +50,7 @@ static void put_roff(FILE *out, const char *text)
 }
 
 static void print_man_head(FILE *out, const char *title, const char *name,
-                         const char *about)
+                           const char *about)
 {
     fprintf(out, ".\\\" Made from the program's own tables.\n"
                  ".Dd November 21, 2026\n.Dt ");
@@ -189,7 +189,7 @@ static void put_man_command(FILE *out, const cli_command *k)
 static void put_man_main(FILE *out)
 {
     print_man_head(out, "longhaul", "longhaul",
-                 "Plan the training of large models across datacenters");
+                   "Plan the training of large models across datacenters");
     fputs(".Sh SYNOPSIS\n.Nm\n.Ar command\n.Op Ar options\n"
           ".Op Ar arguments\n.Sh DESCRIPTION\n.Nm\n",
           out);

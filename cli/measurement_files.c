@@ -131,8 +131,8 @@ static lh_status write_profile(cli *c, const cli_measurement_files *files,
 }
 
 lh_status cli_write_measurements(cli *c, const cli_measurement_files *files,
-                             const lh_recording *recording,
-                             const lh_diagnosis *diagnosis)
+                                 const lh_recording *recording,
+                                 const lh_diagnosis *diagnosis)
 {
     lh_pipeline *p = NULL;
     uint32_t replica = slowest_replica(recording);

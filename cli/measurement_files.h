@@ -10,12 +10,12 @@
 /* Output files for measurements. */
 typedef struct cli_measurement_files {
     const char *pipeline, *profile; /* files to write; NULL: none */
-    const char *job; /* job that the profile's times apply to */
+    const char *job;                /* job that the profile's times apply to */
 } cli_measurement_files;
 
 /* Writes the files for the replica with the longest passes. */
 lh_status cli_write_measurements(cli *c, const cli_measurement_files *files,
-                             const lh_recording *recording,
-                             const lh_diagnosis *diagnosis);
+                                 const lh_recording *recording,
+                                 const lh_diagnosis *diagnosis);
 
 #endif

@@ -120,9 +120,10 @@ static lh_status write_certificate(cli *c, const char *path,
     return cli_write_text(c, path, text, len);
 }
 
-lh_status cli_write_certificate(cli *c, const cli_search *search, const cli_model *model,
-                      uint32_t sub_blocks, const lh_pipeline *pipeline,
-                      const lh_solution *solution, const char **kind)
+lh_status cli_write_certificate(cli *c, const cli_search *search,
+                                const cli_model *model, uint32_t sub_blocks,
+                                const lh_pipeline *pipeline,
+                                const lh_solution *solution, const char **kind)
 {
     lh_solve_options o;
     lh_schedule *start = NULL;

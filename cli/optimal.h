@@ -21,12 +21,12 @@ typedef struct cli_search {
      .type = CLI_REAL,                                                         \
      .at = offsetof(settings, search.time_limit_s),                            \
      .arg = "SECONDS",                                                         \
-     .example_argument = "60",                                                             \
+     .example_argument = "60",                                                 \
      .help =                                                                   \
          "optimal: stop after so long and keep the best so far (without "      \
          "a limit it goes on until it has a proof; Ctrl-C stops it too)."},    \
         {.name = "effort",                                                     \
-         .type = CLI_COUNT64,                                                    \
+         .type = CLI_COUNT64,                                                  \
          .at = offsetof(settings, search.effort),                              \
          .arg = "N",                                                           \
          .least = 1,                                                           \
@@ -37,14 +37,14 @@ typedef struct cli_search {
          .type = CLI_REAL,                                                     \
          .at = offsetof(settings, search.gap_percent),                         \
          .arg = "PERCENT",                                                     \
-         .example_argument = "0.5",                                                        \
+         .example_argument = "0.5",                                            \
          .help = "optimal: stop when the makespan is within so many percent "  \
                  "of the proven bound."},                                      \
         {.name = "memory",                                                     \
          .type = CLI_COUNT,                                                    \
          .at = offsetof(settings, search.memory_mib),                          \
          .arg = "MIB",                                                         \
-         .example_argument = "512",                                                        \
+         .example_argument = "512",                                            \
          .least = 1,                                                           \
          .most = 1u << 24,                                                     \
          .help = "optimal: memory for its tables (default 1024)."},            \
@@ -68,16 +68,16 @@ typedef struct cli_search {
          .type = CLI_TEXT,                                                     \
          .at = offsetof(settings, search.without),                             \
          .arg = "NAME,...",                                                    \
-         .example_argument = "beams,search",                                               \
+         .example_argument = "beams,search",                                   \
          .help = "optimal, auto: search without these engines, to see what "   \
                  "they are worth; see Engines below. Given again, without "    \
                  "those of all.",                                              \
-         .list_separator = ',',                                                      \
+         .list_separator = ',',                                                \
          .words = CLI_WORDS_ENGINES},                                          \
     {                                                                          \
         .name = "start", .type = CLI_TEXT,                                     \
         .at = offsetof(settings, search.start), .arg = "S.csv|PLAN",           \
-        .example_argument = "s.csv",                                                       \
+        .example_argument = "s.csv",                                           \
         .help = "optimal: a schedule to improve on, of a CSV or a plan.",      \
         .words = CLI_WORDS_FILES                                               \
     }
@@ -103,8 +103,9 @@ lh_status cli_solve(cli *c, const cli_search *search, const cli_model *model,
                     lh_solution *out);
 /* Writes search->certificate for a solution from cli_solve(). *kind (may be
  * NULL) is set to the proof's kind; static storage. */
-lh_status cli_write_certificate(cli *c, const cli_search *search, const cli_model *model,
-                      uint32_t sub_blocks, const lh_pipeline *pipeline,
-                      const lh_solution *solution, const char **kind);
+lh_status cli_write_certificate(cli *c, const cli_search *search,
+                                const cli_model *model, uint32_t sub_blocks,
+                                const lh_pipeline *pipeline,
+                                const lh_solution *solution, const char **kind);
 
 #endif

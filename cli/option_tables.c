@@ -2,8 +2,8 @@
 /* Defines the options common to all commands and looks up options in tables. */
 #include "cli.h"
 
-#include <longhaul/scheduler.h>
 #include <longhaul/job.h>
+#include <longhaul/scheduler.h>
 
 #include <string.h>
 

@@ -75,7 +75,7 @@ static bool is_same_file(const named_file *a, const named_file *b)
 }
 
 static uint32_t list_option_files(const cli_option *options, uint32_t n,
-                             const void *settings, named_file *out)
+                                  const void *settings, named_file *out)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -115,8 +115,8 @@ static char *link_order_path(const char *path)
 static uint32_t list_all_files(const cli *c, named_file *out)
 {
     const cli_command *k = c->command;
-    uint32_t n =
-        list_option_files(cli_common_options, cli_n_common_options, &c->common, out);
+    uint32_t n = list_option_files(cli_common_options, cli_n_common_options,
+                                   &c->common, out);
     n += list_option_files(k->options, k->n_options, c->settings, out + n);
     for (uint32_t i = 0; i < c->n_operands; i++) {
         if (strcmp(c->operands[i], "-") == 0)
@@ -150,7 +150,8 @@ static uint32_t list_all_files(const cli *c, named_file *out)
     return n;
 }
 
-static lh_status reject_same_file(cli *c, const named_file *a, const named_file *b)
+static lh_status reject_same_file(cli *c, const named_file *a,
+                                  const named_file *b)
 {
     if (a->is_written && b->is_written)
         return cli_usage(c, "%s and %s are one file: %.200s; name another one",

@@ -33,7 +33,7 @@ static lh_status unknown_long(cli *c, const char *name, size_t len)
 }
 
 static lh_status parse_choice(cli *c, const cli_option *o, const char *text,
-                        uint32_t *out)
+                              uint32_t *out)
 {
     char all[256] = "";
     for (uint32_t i = 0; cli_choice_word(o, i); i++) {
@@ -49,7 +49,7 @@ static lh_status parse_choice(cli *c, const cli_option *o, const char *text,
 }
 
 static lh_status parse_integer(cli *c, const cli_option *o, const char *text,
-                            uint64_t most, uint64_t *out)
+                               uint64_t most, uint64_t *out)
 {
     if (cli_parse_count(text, o->least, most, out))
         return LH_OK;
@@ -106,7 +106,8 @@ static lh_status store(cli *c, const cli_option *o, const char *text)
         if (o->list_separator) {
             const char *before;
             memcpy(&before, at, sizeof before);
-            if (before && !(text = cli_join(c, before, o->list_separator, text)))
+            if (before &&
+                !(text = cli_join(c, before, o->list_separator, text)))
                 return cli_no_memory(c);
         }
         memcpy(at, &text, sizeof text);
@@ -119,10 +120,10 @@ static lh_status store(cli *c, const cli_option *o, const char *text)
     case CLI_COUNT64:
     case CLI_SEED:
         CLI_TRY(parse_integer(c, o, text,
-                           o->type == CLI_SEED ? UINT64_MAX
-                           : o->most           ? o->most
-                                               : UINT64_C(1) << 62,
-                           &whole));
+                              o->type == CLI_SEED ? UINT64_MAX
+                              : o->most           ? o->most
+                                                  : UINT64_C(1) << 62,
+                              &whole));
         memcpy(at, &whole, sizeof whole);
         return LH_OK;
     case CLI_REAL:

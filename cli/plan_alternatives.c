@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prints the best alternative per dimension: results, proven bounds, and the
  * dimensions without an alternative. */
-#include "plan_screen.h"
 #include "plan_explanation.h"
+#include "plan_screen.h"
 #include "view.h"
 #include "wrap.h"
 
@@ -62,7 +62,8 @@ static const uint32_t *numeric_value(const lh_plan_dimension_alternative *r)
 }
 
 /* Formats "tensor 8". */
-static void name_alternative(const lh_plan_dimension_alternative *r, char *name, size_t room)
+static void name_alternative(const lh_plan_dimension_alternative *r, char *name,
+                             size_t room)
 {
     const uint32_t *degree = numeric_value(r);
     if (degree)
@@ -124,9 +125,9 @@ static void add_group(cli_table *t, const lh_plan *p, const group *g,
     if (!g->bounded)
         snprintf(found, sizeof found, "%+.1f %%", relative_gap(p, x));
     if (g->bounded || (g->known && !closed))
-        snprintf(least, sizeof least, "%+.1f %%",
-                 cli_percent_slower((double)least_ns,
-                                    (double)p->best.iteration_ns));
+        snprintf(
+            least, sizeof least, "%+.1f %%",
+            cli_percent_slower((double)least_ns, (double)p->best.iteration_ns));
     else if (closed)
         snprintf(least, sizeof least, "the same");
     snprintf(what, sizeof what, "%s %s  %s",

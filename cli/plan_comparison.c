@@ -2,8 +2,8 @@
 #include "plan_comparison.h"
 
 #include "inputs.h"
-#include "plan_screen.h"
 #include "plan_explanation.h"
+#include "plan_screen.h"
 #include "view.h"
 
 #include <inttypes.h>
@@ -314,7 +314,7 @@ static lh_status add_card(cli *c, const pair *p, const char *title,
 }
 
 lh_status cli_compare_plans(cli *c, const lh_plan *const plans[2],
-                        const char *const names[2], lh_report *report)
+                            const char *const names[2], lh_report *report)
 {
     pair *p = calloc(1, sizeof *p);
     if (!p)

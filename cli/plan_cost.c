@@ -24,11 +24,13 @@ void cli_print_cost(cli *c, const lh_choice *choice)
     cli_wrap(c, "cost", 2,
              "USD %s per iteration, %s per 10^9 tokens; %" PRIu32
              " GPUs at USD %s an hour",
-             format_amount(x->usd, one), format_amount(x->usd_per_1e9_tokens, tokens),
-             x->gpus, format_amount(x->usd_per_hour, hour));
+             format_amount(x->usd, one),
+             format_amount(x->usd_per_1e9_tokens, tokens), x->gpus,
+             format_amount(x->usd_per_hour, hour));
     if (x->inter_datacenter_gb > 0)
         cli_wrap(c, "", 2, "of it USD %s for %s GB between datacenters",
-                 format_amount(x->between_usd, one), format_amount(x->inter_datacenter_gb, gb));
+                 format_amount(x->between_usd, one),
+                 format_amount(x->inter_datacenter_gb, gb));
 }
 
 static void find_cheapest(const lh_choice *list, uint32_t n,
@@ -99,8 +101,8 @@ void cli_print_pareto_front(cli *c, const lh_plan *plan)
     if (!plan->n_pareto)
         return;
     cli_print(c, "\nNothing%s is as good in time%s memory%s as one of these\n",
-              plan->pareto_complete ? "" : " that was tried", priced ? "," : " and",
-              priced ? " and cost" : "");
+              plan->pareto_complete ? "" : " that was tried",
+              priced ? "," : " and", priced ? " and cost" : "");
     fill_front(plan, &t);
     cli_table_print(c, "", &t);
     if (plan->n_pareto_slow)
@@ -110,7 +112,8 @@ void cli_print_pareto_front(cli *c, const lh_plan *plan)
                  plan->n_pareto_slow);
 }
 
-lh_status cli_report_pareto_front(cli *c, const lh_plan *plan, lh_report *report)
+lh_status cli_report_pareto_front(cli *c, const lh_plan *plan,
+                                  lh_report *report)
 {
     cli_table t = {0};
     fill_front(plan, &t);

@@ -16,6 +16,7 @@ void cli_print_cheaper_plans(cli *c, const lh_plan *plan);
  */
 void cli_print_pareto_front(cli *c, const lh_plan *plan);
 /* Adds the Pareto front to a report. */
-lh_status cli_report_pareto_front(cli *c, const lh_plan *plan, lh_report *report);
+lh_status cli_report_pareto_front(cli *c, const lh_plan *plan,
+                                  lh_report *report);
 
 #endif

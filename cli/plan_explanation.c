@@ -2,8 +2,8 @@
 #include "plan_explanation.h"
 
 #include "plan_cost.h"
-#include "plan_whatif.h"
 #include "plan_screen.h"
+#include "plan_whatif.h"
 
 #include "view.h"
 #include "wrap.h"
@@ -14,7 +14,7 @@
 enum { OPTIMIZER = 8 };
 
 void cli_breakdown_parts(const lh_plan_breakdown *a,
-                       lh_report_breakdown_part parts[CLI_BREAKDOWN_PARTS])
+                         lh_report_breakdown_part parts[CLI_BREAKDOWN_PARTS])
 {
     const lh_report_breakdown_part all[CLI_BREAKDOWN_PARTS] = {
         {"compute", a->compute_ns},
@@ -305,7 +305,7 @@ static lh_status add_account(cli *c, const lh_plan *p, lh_report *report)
     lh_report_breakdown_part parts[CLI_BREAKDOWN_PARTS];
     cli_breakdown_parts(a, parts);
     return lh_report_add_breakdown(report, "What the iteration consists of",
-                               CLI_BREAKDOWN_PARTS, parts, &c->err);
+                                   CLI_BREAKDOWN_PARTS, parts, &c->err);
 }
 
 static lh_status add_option(cli *c, const lh_advice_question *q,
@@ -321,9 +321,9 @@ static lh_status add_option(cli *c, const lh_advice_question *q,
         cli_time_text(o->message_ns, message);
     if (o->iteration_ns >= 0)
         cli_time_text(o->iteration_ns, time);
-    const char *advice = !o->advised  ? ""
+    const char *advice = !o->advised         ? ""
                          : q->change_advised ? "advised"
-                                      : "advised, nothing to gain";
+                                             : "advised, nothing to gain";
     const char *cells[] = {o->advised ? lh_advice_topic_name(q->topic) : "",
                            name,
                            advice,
@@ -348,7 +348,8 @@ static lh_status add_link(cli *c, const lh_link_advice *a, lh_report *report)
             for (uint32_t i = 0; i < q->n_options; i++)
                 if (q->options[i].advised == !other)
                     CLI_TRY(add_option(c, q, &q->options[i], report));
-        const char *sure[] = {"", q->confidence ? q->confidence : "", "", "", "", ""};
+        const char *sure[] = {
+            "", q->confidence ? q->confidence : "", "", "", "", ""};
         if (q->confidence)
             CLI_TRY(lh_report_add_cells(report, 6, sure, &c->err));
     }
@@ -379,22 +380,22 @@ static lh_status add_memory(cli *c, const lh_plan *p, lh_report *report)
 {
     for (uint32_t i = 0; i < p->n_ranks; i++) {
         const lh_plan_memory *m = &p->rank_memory[i];
-        const lh_report_memory_kind kinds[] = {{"parameters", m->parameters_bytes},
-                                        {"gradients", m->gradients_bytes},
-                                        {"optimizer", m->optimizer_bytes},
-                                        {"activations", m->activations_bytes},
-                                        {"buffers", m->buffers_bytes},
-                                        {"temporary", m->temporary_bytes}};
+        const lh_report_memory_kind kinds[] = {
+            {"parameters", m->parameters_bytes},
+            {"gradients", m->gradients_bytes},
+            {"optimizer", m->optimizer_bytes},
+            {"activations", m->activations_bytes},
+            {"buffers", m->buffers_bytes},
+            {"temporary", m->temporary_bytes}};
         const int64_t limit =
             m->rank < lh_pipeline_n_devices(p->pipeline)
                 ? lh_pipeline_memory_limit(p->pipeline, m->rank)
                 : 0;
         char name[40];
         snprintf(name, sizeof name, "rank %" PRIu32, m->rank);
-        CLI_TRY(lh_report_add_memory(report, name,
-                                     limit == LH_NO_LIMIT ? 0 : limit,
-                                     sizeof kinds / sizeof *kinds, kinds,
-                                     &c->err));
+        CLI_TRY(
+            lh_report_add_memory(report, name, limit == LH_NO_LIMIT ? 0 : limit,
+                                 sizeof kinds / sizeof *kinds, kinds, &c->err));
     }
     return LH_OK;
 }

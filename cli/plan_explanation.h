@@ -13,7 +13,7 @@
 enum { CLI_BREAKDOWN_PARTS = 10 };
 /* Fills in the breakdown's parts. */
 void cli_breakdown_parts(const lh_plan_breakdown *account,
-                       lh_report_breakdown_part parts[CLI_BREAKDOWN_PARTS]);
+                         lh_report_breakdown_part parts[CLI_BREAKDOWN_PARTS]);
 
 /* Prints the breakdown of the iteration; nothing if the plan has none. */
 void cli_plan_breakdown(cli *c, const lh_plan *p);

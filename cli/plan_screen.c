@@ -5,8 +5,8 @@
 #include "plan_screen.h"
 #include "jitter_view.h"
 #include "plan_cost.h"
-#include "plan_whatif.h"
 #include "plan_explanation.h"
+#include "plan_whatif.h"
 #include "view.h"
 #include "wrap.h"
 
@@ -89,7 +89,8 @@ static void print_jitter(cli *c, const lh_plan *p)
              cli_plan_time(p, (double)r->p95_ns, p95),
              cli_plan_time(p, (double)r->p99_ns, p99), r->samples);
     char slow[CLI_STRAGGLER_TEXT], untried[120] = "";
-    if (*cli_straggler_text(how->jitter.straggler_probability, lh_plan_gpus(p), slow))
+    if (*cli_straggler_text(how->jitter.straggler_probability, lh_plan_gpus(p),
+                            slow))
         cli_wrap(c, "", 2, "%s", slow);
     if (how->n_unevaluated)
         snprintf(untried, sizeof untried,
@@ -103,7 +104,8 @@ static void print_jitter(cli *c, const lh_plan *p)
                  "had looked at all");
     cli_wrap(c, "chosen by", 2,
              "%s, among %" PRIu32 " schedule%s of %" PRIu32 " layout%s%s",
-             how->statistic == LH_PLAN_BY_P95 ? "the 95th percentile" : "the mean",
+             how->statistic == LH_PLAN_BY_P95 ? "the 95th percentile"
+                                              : "the mean",
              how->n_schedules, how->n_schedules == 1 ? "" : "s", how->n_layouts,
              how->n_layouts == 1 ? "" : "s", untried);
 }
@@ -174,7 +176,7 @@ typedef void print_piece(cli *c, const lh_plan *plan, uint32_t most);
 
 /* Returns the output of a piece as text; NULL: no memory. */
 static char *capture_output(cli *c, print_piece *print, const lh_plan *p,
-                      uint32_t most)
+                            uint32_t most)
 {
     char *text = NULL;
     size_t len = 0;
@@ -246,7 +248,7 @@ static void print_gain(cli *c, const lh_plan *p, uint32_t most)
 /* Prints a piece within `most` lines: as many complete rows as fit. Returns the
  * number of lines. */
 static uint32_t print_piece_within(cli *c, const lh_plan *p, print_piece *print,
-                               uint32_t rows, uint32_t most)
+                                   uint32_t rows, uint32_t most)
 {
     char *text = capture_output(c, print, p, rows);
     while (rows > 0 && count_lines(text) > most) {
@@ -264,7 +266,8 @@ static uint32_t print_piece_within(cli *c, const lh_plan *p, print_piece *print,
 }
 
 /* Prints the requested parts in full, below the screen. */
-static void print_requested(cli *c, const lh_plan *p, const cli_plan_output *shown)
+static void print_requested(cli *c, const lh_plan *p,
+                            const cli_plan_output *shown)
 {
     cli_plan_curves(c, p);
     if (shown->curves && !p->n_curves)

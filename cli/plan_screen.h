@@ -14,7 +14,7 @@
     X(NETWORK, "network", cli_plan_network)                                    \
     X(LAYOUTS, "layouts", cli_plan_layouts)                                    \
     X(SCHEDULES, "schedules", cli_plan_schedules)                              \
-    X(DIMENSIONS, "dimensions", cli_plan_alternatives)                              \
+    X(DIMENSIONS, "dimensions", cli_plan_alternatives)                         \
     X(SEARCH, "search", cli_plan_search)
 
 #define CLI_SHOW_NAMES "network, layouts, schedules, dimensions, search"
@@ -22,15 +22,15 @@
 enum {
     CLI_SCREEN_LINES = 40, /* maximum, at CLI_SCREEN_COLUMNS or more */
     CLI_SCREEN_COLUMNS = 100,
-    CLI_SCREEN_OTHERS = 3, /* alternatives, if they fit */
+    CLI_SCREEN_OTHERS = 3,     /* alternatives, if they fit */
     CLI_SHOW_NETWORK = 1 << 0, /* first of the list */
     CLI_SHOW_ALL = 1 << 30,    /* all but the network, printed on request */
 };
 
 /* Options of the plan output. */
 typedef struct cli_plan_output {
-    uint32_t parts;          /* bits in list order, or all */
-    const char *plan, *html; /* files written; NULL: none */
+    uint32_t parts;           /* bits in list order, or all */
+    const char *plan, *html;  /* files written; NULL: none */
     bool sensitivity, curves; /* requested */
 } cli_plan_output;
 

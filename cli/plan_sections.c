@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prints the compared plans and the search statistics. */
-#include "plan_whatif.h"
 #include "plan_screen.h"
+#include "plan_whatif.h"
 #include "view.h"
 #include "wrap.h"
 
@@ -89,7 +89,8 @@ void cli_plan_schedules(cli *c, const lh_plan *p)
     add_heading(&t, p->robust != NULL);
     for (uint32_t i = 0; i < p->n_methods; i++)
         if (p->methods[i].status == LH_CHOICE_OK)
-            add_choice(&t, p, &p->methods[i], has_other_chunks(&p->methods[i], &p->best),
+            add_choice(&t, p, &p->methods[i],
+                       has_other_chunks(&p->methods[i], &p->best),
                        i == chosen ? "chosen" : p->methods[i].why);
     cli_table_print(c, "", &t);
     print_too_large(c, p);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Describes a plan in words: model, GPUs, layout, placement, runners-up. */
 #include "jitter_view.h"
-#include "plan_whatif.h"
 #include "plan_screen.h"
+#include "plan_whatif.h"
 #include "view.h"
 #include "wrap.h"
 
@@ -11,9 +11,9 @@
 #include <string.h>
 
 enum {
-    NAME = 24,  /* name columns in a list */
-    SITES = 5,  /* datacenters shown */
-    LINKS = 2,  /* links shown */
+    NAME = 24, /* name columns in a list */
+    SITES = 5, /* datacenters shown */
+    LINKS = 2, /* links shown */
 };
 
 /* Text with separators between its parts. */
@@ -347,8 +347,9 @@ static double objective_value(const lh_plan *p, const lh_choice *x)
     if (p->robust && !x->jitter)
         return -1;
     if (p->robust)
-        return p->robust->statistic == LH_PLAN_BY_P95 ? (double)x->jitter->p95_ns
-                                               : x->jitter->mean_ns;
+        return p->robust->statistic == LH_PLAN_BY_P95
+                   ? (double)x->jitter->p95_ns
+                   : x->jitter->mean_ns;
     return (double)x->iteration_ns;
 }
 
@@ -375,7 +376,8 @@ static const char *objective_name(const lh_plan *p)
     if (p->objective == LH_PLAN_CHEAPEST)
         return "#cost";
     if (p->robust)
-        return p->robust->statistic == LH_PLAN_BY_P95 ? "#95th percentile" : "#mean";
+        return p->robust->statistic == LH_PLAN_BY_P95 ? "#95th percentile"
+                                                      : "#mean";
     return "#iteration";
 }
 
@@ -406,7 +408,8 @@ static void explain_no_other(cli *c, const lh_plan *p)
 void cli_plan_other_layouts(cli *c, const lh_plan *p, uint32_t most)
 {
     const double best = objective_value(p, &p->best);
-    const char *head[] = {p->objective == LH_PLAN_CHEAPEST ? "#dearer" : "#slower",
+    const char *head[] = {p->objective == LH_PLAN_CHEAPEST ? "#dearer"
+                                                           : "#slower",
                           objective_name(p), "schedule, layout"};
     char last[40] = "+0.0 %";
     uint32_t shown = 0, ties = 0;
@@ -542,7 +545,8 @@ static lh_status add_jitter_card(cli *c, const lh_plan *p, lh_report *report)
 }
 
 /* Adds the histogram of all sampled iterations. */
-static lh_status add_jitter_histogram(cli *c, const lh_plan *p, lh_report *report)
+static lh_status add_jitter_histogram(cli *c, const lh_plan *p,
+                                      lh_report *report)
 {
     const lh_choice *b = &p->best;
     lh_jitter jitter;
@@ -551,10 +555,11 @@ static lh_status add_jitter_histogram(cli *c, const lh_plan *p, lh_report *repor
     CLI_TRY(lh_plan_jitter(p->job, b, &p->robust->jitter, &jitter, &c->err));
     jitter.samples = b->jitter->samples;
     const cli_jitter_report_input varied = {.pipeline = p->pipeline,
-                               .schedule = p->schedule,
-                               .jitter = &jitter,
-                               .after_ns = b->optimizer_ns + b->overhead_ns,
-                               .base_ns = b->iteration_ns};
+                                            .schedule = p->schedule,
+                                            .jitter = &jitter,
+                                            .after_ns = b->optimizer_ns +
+                                                        b->overhead_ns,
+                                            .base_ns = b->iteration_ns};
     return cli_jitter_report(c, &varied, report);
 }
 
@@ -584,9 +589,9 @@ static lh_status add_cards(cli *c, const lh_plan *p, lh_report *report)
         {"GPUs", gpus, of.text},
         {"Parameters",
          cli_params_text(lh_model_params(p->job->model), parameters,
-                     sizeof parameters),
-         cli_utf8_name(c, cli_shorten(p->job->model->name, NAME, name,
-                                 sizeof name))}};
+                         sizeof parameters),
+         cli_utf8_name(
+             c, cli_shorten(p->job->model->name, NAME, name, sizeof name))}};
     for (uint32_t i = 0; i < sizeof cards / sizeof *cards; i++)
         CLI_TRY(lh_report_add_card(report, cards[i][0], cards[i][1],
                                    cards[i][2], &c->err));

@@ -10,8 +10,9 @@
 enum { LAYOUT_TEXT = 240 };
 
 /* Formats the sites, or "" if equal to those of `than`. */
-static const char *sites_if_different(const lh_plan *plan, const lh_choice *choice,
-                               const lh_choice *than, char *text)
+static const char *sites_if_different(const lh_plan *plan,
+                                      const lh_choice *choice,
+                                      const lh_choice *than, char *text)
 {
     char there[CLI_SITES_TEXT] = "";
     *text = '\0';
@@ -72,7 +73,8 @@ enum { CHOICE_TEXT = LAYOUT_TEXT + CLI_SITES_TEXT + 100 };
 
 /* --- what-if ------------------------------------------------------------ */
 
-static void add_answer(cli_table *t, const lh_plan *p, const lh_plan_whatif_answer *a)
+static void add_answer(cli_table *t, const lh_plan *p,
+                       const lh_plan_whatif_answer *a)
 {
     const bool cost =
         p->objective == LH_PLAN_CHEAPEST && a->kept.cost && a->best.cost;
@@ -121,8 +123,8 @@ void cli_print_whatif(cli *c, const lh_plan *plan)
 /* --- sensitivity -------------------------------------------------------- */
 
 /* Formats a factor: "43.1 ms", or "x2.16" if the links differ. */
-static const char *format_factor(const lh_plan_range *r, double job, double factor,
-                        char *text, size_t room)
+static const char *format_factor(const lh_plan_range *r, double job,
+                                 double factor, char *text, size_t room)
 {
     const char *unit = r->quantity == LH_LINK_LATENCY ? "ms" : "Gb/s";
     const double value = job * factor;
@@ -174,8 +176,8 @@ static void find_ends(const lh_plan_sensitivity *s, const lh_plan_range *r,
     }
 }
 
-static const char *format_end(const lh_plan_range *r, double job, const range_end *e,
-                            char *text, size_t room)
+static const char *format_end(const lh_plan_range *r, double job,
+                              const range_end *e, char *text, size_t room)
 {
     char value[40];
     snprintf(text, room, e->flips ? "%s" : "(%s)",
@@ -183,16 +185,17 @@ static const char *format_end(const lh_plan_range *r, double job, const range_en
     return text;
 }
 
-static void add_break_even(cli_table *t, const lh_plan *p, const lh_plan_range *r,
-                     const lh_plan_break_even *f, double job)
+static void add_break_even(cli_table *t, const lh_plan *p,
+                           const lh_plan_range *r, const lh_plan_break_even *f,
+                           double job)
 {
     char at[40], layout[CHOICE_TEXT], note[CHOICE_TEXT + 60];
     const bool up = f->factor_below >= 1;
-    snprintf(
-        note, sizeof note, "%s %s: %s", up ? "from" : "up to",
-        format_factor(r, job, up ? f->factor_above : f->factor_below, at, sizeof at),
-        layout_of(p, up ? &f->above : &f->below, &p->best, layout,
-                  sizeof layout));
+    snprintf(note, sizeof note, "%s %s: %s", up ? "from" : "up to",
+             format_factor(r, job, up ? f->factor_above : f->factor_below, at,
+                           sizeof at),
+             layout_of(p, up ? &f->above : &f->below, &p->best, layout,
+                       sizeof layout));
     cli_table_note(t, note);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prints all text for people. A %s argument may be untrusted: it is printed as
- * lh_text_escape() escapes it, and padded by its width on the terminal. Newlines
- * and colours are trusted and belong in the format. */
+ * lh_text_escape() escapes it, and padded by its width on the terminal.
+ * Newlines and colours are trusted and belong in the format. */
 #define _XOPEN_SOURCE 700
 #include "cli.h"
 
@@ -131,7 +131,8 @@ static size_t truncate_bytes(const char *text, int precision)
 static void print_untrusted(FILE *out, const conversion *x, const char *text)
 {
     char small[256];
-    char *shown = escape_text(text, truncate_bytes(text, x->precision), small, sizeof small);
+    char *shown = escape_text(text, truncate_bytes(text, x->precision), small,
+                              sizeof small);
     if (!shown) {
         fputs("(out of memory)", out);
         return;

@@ -107,7 +107,7 @@ lh_status cli_plan_job(cli *c, const lh_job *job,
 }
 
 lh_status cli_read_and_plan_job(cli *c, const cli_input *input,
-                        const lh_plan_options *options, lh_plan **out)
+                                const lh_plan_options *options, lh_plan **out)
 {
     lh_job *job = NULL;
     lh_status status = cli_input_job(c, input, &job);
@@ -203,7 +203,8 @@ static const lh_pipeline *base_pipeline(const cli_problem *problem)
 
 const lh_pipeline *cli_problem_pipeline(const cli_problem *problem)
 {
-    return problem->with_host_memory ? problem->with_host_memory : base_pipeline(problem);
+    return problem->with_host_memory ? problem->with_host_memory
+                                     : base_pipeline(problem);
 }
 
 /* --- host memory -------------------------------------------------------- */
@@ -227,7 +228,8 @@ static bool parse_memory(const char *text, bool bytes, int64_t *out)
     return *out > 0 && (i > 0 || (double)*out == value);
 }
 
-lh_status cli_problem_add_host_memory(cli *c, const char *text, cli_problem *problem)
+lh_status cli_problem_add_host_memory(cli *c, const char *text,
+                                      cli_problem *problem)
 {
     const lh_pipeline *own = base_pipeline(problem);
     const char *unit = lh_pipeline_memory_unit(own);
@@ -244,7 +246,8 @@ lh_status cli_problem_add_host_memory(cli *c, const char *text, cli_problem *pro
                          : *unit ? "a whole number of "
                                  : "a whole number in the unit of the file",
                          bytes ? "" : unit);
-    return lh_pipeline_with_host(own, more, &problem->with_host_memory, &c->err);
+    return lh_pipeline_with_host(own, more, &problem->with_host_memory,
+                                 &c->err);
 }
 
 int64_t cli_timeline_peak(const void *of, uint32_t device)
@@ -253,7 +256,7 @@ int64_t cli_timeline_peak(const void *of, uint32_t device)
 }
 
 char *cli_host_memory_text(const lh_pipeline *pipeline, cli_peak_fn *peak,
-                      const void *of, char *buffer)
+                           const void *of, char *buffer)
 {
     const char *unit = lh_pipeline_memory_unit(pipeline);
     int64_t most = 0, sum = 0;

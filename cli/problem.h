@@ -26,7 +26,8 @@ void cli_problem_fini(cli_problem *problem);
 const lh_pipeline *cli_problem_pipeline(const cli_problem *problem);
 /* Raises the memory limits of cli_problem_pipeline() by the text of
  * --host-memory; NULL: no change. */
-lh_status cli_problem_add_host_memory(cli *c, const char *text, cli_problem *problem);
+lh_status cli_problem_add_host_memory(cli *c, const char *text,
+                                      cli_problem *problem);
 /* Formats the memory that each device offloads to the host, i.e. its peak
  * beyond its own limit: "4 activations of device 0 at most, 5 activations of
  * all devices". `peak` returns a device's peak in `of`. */
@@ -34,7 +35,7 @@ typedef int64_t cli_peak_fn(const void *of, uint32_t device);
 #define CLI_HOST_MEMORY_TEXT 200
 /* Formats the offloaded memory into `buffer` (CLI_HOST_MEMORY_TEXT bytes). */
 char *cli_host_memory_text(const lh_pipeline *pipeline, cli_peak_fn *peak,
-                      const void *of, char *buffer);
+                           const void *of, char *buffer);
 /* Returns a device's peak in an lh_timeline. */
 cli_peak_fn cli_timeline_peak;
 /* Returns the plan's schedule; NULL: none. */
@@ -47,7 +48,7 @@ lh_status cli_read_schedule(cli *c, const char *path, bool fifo,
 
 /* Reads a job and plans it under `options`, with progress on the terminal. */
 lh_status cli_read_and_plan_job(cli *c, const cli_input *input,
-                        const lh_plan_options *options, lh_plan **out);
+                                const lh_plan_options *options, lh_plan **out);
 /* Read the job, and plan it. */
 lh_status cli_input_job(cli *c, const cli_input *input, lh_job **out);
 /* Plans a job, with progress on the terminal. */

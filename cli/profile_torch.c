@@ -121,7 +121,8 @@ static lh_status parse_printed(cli *c, const char *python, int status,
     return made;
 }
 
-static lh_status run_python(cli *c, char *const *arguments, int in, lh_profile **out)
+static lh_status run_python(cli *c, char *const *arguments, int in,
+                            lh_profile **out)
 {
     int ends[2], status = 0;
     pid_t pid = 0;
@@ -163,7 +164,8 @@ lh_status cli_profile_torch(cli *c, const lh_job *job, const torch_profile *how,
             arguments[n++] = given[i].value;
         }
     CLI_TRY(create_job_file(c, job, &file));
-    lh_status status = run_python(c, (char *const *)arguments, fileno(file), out);
+    lh_status status =
+        run_python(c, (char *const *)arguments, fileno(file), out);
     fclose(file);
     return status;
 }

@@ -30,7 +30,8 @@ static bool is_deferred(int number)
     atomic_store(&pending_signal, number);
     /* Released concurrently: the thread that takes the signal ends the program.
      */
-    return atomic_load(&is_deferring) || atomic_exchange(&pending_signal, 0) == 0;
+    return atomic_load(&is_deferring) ||
+           atomic_exchange(&pending_signal, 0) == 0;
 }
 
 /* Erases a partial progress line, then ends the program by the signal's default
@@ -100,7 +101,8 @@ static bool is_repeated(int number)
     clock_gettime(CLOCK_MONOTONIC, &t);
     int64_t now_ns = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
     long long last_ns = atomic_load(&signalled_ns);
-    if (number != SIGINT && last_ns > 0 && now_ns - last_ns < DUPLICATE_WINDOW_NS)
+    if (number != SIGINT && last_ns > 0 &&
+        now_ns - last_ns < DUPLICATE_WINDOW_NS)
         return true;
     /* Otherwise another thread counted it at the same moment. */
     bool counts =

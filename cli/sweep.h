@@ -21,7 +21,7 @@ enum { CLI_MOST_VALUES = 1000, CLI_MOST_POINTS = 10000 };
 typedef struct cli_axis {
     lh_compare_delays delays; /* plain numbers are relative */
     double *values;           /* owned, used by `delays` */
-    bool unit_fixed; /* a non-zero value has fixed the unit */
+    bool unit_fixed;          /* a non-zero value has fixed the unit */
 } cli_axis;
 
 /* All axes of a sweep. */

@@ -10,9 +10,9 @@
 #include <string.h>
 
 static lh_status make_options(cli *c, const cli_search *search,
-                            const cli_model *model, uint32_t sub_blocks,
-                            const cli_tradeoff *how, lh_tradeoff_options *out,
-                            lh_solve_options *each, lh_schedule **start)
+                              const cli_model *model, uint32_t sub_blocks,
+                              const cli_tradeoff *how, lh_tradeoff_options *out,
+                              lh_solve_options *each, lh_schedule **start)
 {
     *out = (lh_tradeoff_options){.size = sizeof *out,
                                  .points = how->points,
@@ -81,7 +81,7 @@ typedef struct curve_data {
 static const char *const series[] = {"optimal"};
 
 static lh_status build_curve_data(cli *c, const lh_pipeline *pipeline,
-                            const lh_memory_curve *curve, curve_data *out)
+                                  const lh_memory_curve *curve, curve_data *out)
 {
     const char *unit = lh_pipeline_memory_unit(pipeline);
     bool bytes = strcmp(unit, "bytes") == 0;
@@ -169,9 +169,10 @@ static lh_status print_curve(cli *c, const cli_tradeoff *how,
     return status;
 }
 
-lh_status cli_print_pareto_curve(cli *c, const cli_search *search, const cli_model *model,
-                     uint32_t sub_blocks, const cli_tradeoff *how,
-                     const lh_pipeline *pipeline)
+lh_status cli_print_pareto_curve(cli *c, const cli_search *search,
+                                 const cli_model *model, uint32_t sub_blocks,
+                                 const cli_tradeoff *how,
+                                 const lh_pipeline *pipeline)
 {
     lh_tradeoff_options o;
     lh_solve_options each;

@@ -21,7 +21,7 @@ typedef struct cli_tradeoff {
      .type = CLI_TIME,                                                         \
      .at = offsetof(settings, tradeoff.makespan_ns),                           \
      .arg = "TIME",                                                            \
-     .example_argument = "3980ms",                                                         \
+     .example_argument = "3980ms",                                             \
      .help = "--objective memory: the makespan to keep, with its unit: ns, "   \
              "us, ms, s. Without it the least there is."},                     \
         {.name = "pareto",                                                     \
@@ -52,8 +52,9 @@ lh_status cli_least_memory(cli *c, const cli_search *search,
                            const cli_tradeoff *how, const lh_pipeline *pipeline,
                            lh_memory_point *out);
 /* Computes the Pareto curve and prints it. */
-lh_status cli_print_pareto_curve(cli *c, const cli_search *search, const cli_model *model,
-                     uint32_t sub_blocks, const cli_tradeoff *how,
-                     const lh_pipeline *pipeline);
+lh_status cli_print_pareto_curve(cli *c, const cli_search *search,
+                                 const cli_model *model, uint32_t sub_blocks,
+                                 const cli_tradeoff *how,
+                                 const lh_pipeline *pipeline);
 
 #endif

@@ -16,20 +16,21 @@ static json_t *event_json(const lh_adapt_event *n)
 {
     const lh_monitor_event *e = &n->event;
     return json_pack("{s:I, s:I, s:s, s:I, s:s, s:f, s:f, s:o, s:s}", "step",
-                     (json_int_t)n->step, "from", (json_int_t)e->first_step, "what",
-                     lh_monitor_target_name(e->target), "index",
+                     (json_int_t)n->step, "from", (json_int_t)e->first_step,
+                     "what", lh_monitor_target_name(e->target), "index",
                      (json_int_t)e->index, "change",
                      lh_monitor_change_name(e->change), "before_s",
-                     e->baseline_ns / 1e9, "now_s", e->current_ns / 1e9, "cost_s",
-                     cli_seconds(e->cost_ns), "text", n->text);
+                     e->baseline_ns / 1e9, "now_s", e->current_ns / 1e9,
+                     "cost_s", cli_seconds(e->cost_ns), "text", n->text);
 }
 
-static json_t *decision_json(cli *c, const cli_view *began, const lh_adapt_event *n)
+static json_t *decision_json(cli *c, const cli_view *began,
+                             const lh_adapt_event *n)
 {
     return json_pack(
         "{s:I, s:b, s:s, s:s, s:o, s:o, s:o, s:s}", "step", (json_int_t)n->step,
-        "switch", (int)n->is_switch, "to", train_schedule_name(began, n->name), "path",
-        train_path_name(c, n->path), "now_s", cli_seconds(n->now_ns),
+        "switch", (int)n->is_switch, "to", train_schedule_name(began, n->name),
+        "path", train_path_name(c, n->path), "now_s", cli_seconds(n->now_ns),
         "predicted_s", cli_seconds(n->predicted_ns), "bound_s",
         cli_seconds(n->bound_ns), "why", n->text);
 }
@@ -42,7 +43,8 @@ bool train_notice_add(cli *c, const cli_view *began, const lh_adapt_event *n,
                                                     : event_json(n)) == 0;
 }
 
-void train_changes_notice(cli *c, train_changes *changes, const lh_adapt_event *n)
+void train_changes_notice(cli *c, train_changes *changes,
+                          const lh_adapt_event *n)
 {
     if (!changes->pending_events)
         changes->pending_events = json_array();
@@ -55,7 +57,8 @@ void train_changes_notice(cli *c, train_changes *changes, const lh_adapt_event *
 
 void train_notices_log(train_changes *changes, json_t *line)
 {
-    json_t **const lists[] = {&changes->pending_events, &changes->pending_decisions};
+    json_t **const lists[] = {&changes->pending_events,
+                              &changes->pending_decisions};
     static const char *const keys[] = {"noticed", "decisions"};
     for (int i = 0; i < 2; i++) {
         if (*lists[i] && json_array_size(*lists[i]) > 0)
@@ -128,8 +131,8 @@ static lh_status find_makespan(cli *c, const train_changes *changes,
                                const lh_schedule *schedule, int64_t *out)
 {
     lh_pipeline *p;
-    CLI_TRY(train_pipeline_at(c, changes, NULL, r, train_last_step(r), state,
-                              &p));
+    CLI_TRY(
+        train_pipeline_at(c, changes, NULL, r, train_last_step(r), state, &p));
     lh_status status = train_makespan(c, changes, p, schedule, out);
     lh_pipeline_free(p);
     return status;
@@ -138,18 +141,20 @@ static lh_status find_makespan(cli *c, const train_changes *changes,
 /* Returns the first of the final iterations with the same schedule and events.
  */
 static uint32_t find_first_equal(const train_changes *changes,
-                            const lh_train_result *r)
+                                 const lh_train_result *r)
 {
     const lh_iteration *all = r->iterations;
     uint32_t n, i = r->n_iterations - 1;
     uint64_t from = 0, last = all[i].step;
     const lh_switch *rows = lh_train_switches(r, &n);
-    const uint32_t state = lh_event_timeline_state(changes->event_timeline, last);
+    const uint32_t state =
+        lh_event_timeline_state(changes->event_timeline, last);
     for (uint32_t k = 0; k < n; k++)
         if (!rows[k].refused && rows[k].step <= last)
             from = rows[k].step;
     while (i > 0 && all[i - 1].step >= from &&
-           lh_event_timeline_state(changes->event_timeline, all[i - 1].step) == state)
+           lh_event_timeline_state(changes->event_timeline, all[i - 1].step) ==
+               state)
         i--;
     return i;
 }
@@ -162,9 +167,10 @@ lh_status train_adapt_predict(cli *c, const cli_view *v,
     if (!schedule)
         schedule = v->schedule;
     CLI_TRY(find_makespan(c, changes, r, 0, schedule, &quiet));
-    CLI_TRY(find_makespan(c, changes, r,
-                          lh_event_timeline_state(changes->event_timeline, train_last_step(r)),
-                          schedule, &now));
+    CLI_TRY(find_makespan(
+        c, changes, r,
+        lh_event_timeline_state(changes->event_timeline, train_last_step(r)),
+        schedule, &now));
     const uint32_t first = find_first_equal(changes, r);
     const uint32_t n = r->n_iterations - first;
     int64_t *ns = calloc(n, sizeof *ns);

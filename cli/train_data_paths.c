@@ -7,7 +7,8 @@
 lh_status train_paths_begin(cli *c, cli_view *v, cli_paths *out)
 {
     train_settings *s = c->settings;
-    if (s->adapt && s->staging_ns && !cli_paths_have_effect(&s->model, v->pipeline))
+    if (s->adapt && s->staging_ns &&
+        !cli_paths_have_effect(&s->model, v->pipeline))
         return cli_usage(c, "--staging would change nothing: without --coupled "
                             "or --receives late no send blocks, and --adapt "
                             "delegates none");
@@ -68,7 +69,7 @@ void train_paths_set(cli *c, const train_changes *changes,
 }
 
 lh_status train_paths_add_copies(cli *c, const train_changes *changes,
-                            const lh_pipeline *pipeline, lh_pipeline **out)
+                                 const lh_pipeline *pipeline, lh_pipeline **out)
 {
     lh_sim_options how;
     *out = NULL;

@@ -11,12 +11,15 @@ lh_status train_events_read(cli *c, cli_view *v, train_changes *changes,
     const train_settings *s = c->settings;
     lh_pipeline *quiet;
     const cli_event_simulation play = {.replicas = s->replicas,
-                           .migration_ns = s->moving_ns / s->speed};
+                                       .migration_ns = s->moving_ns / s->speed};
     if (s->replicas)
-        CLI_TRY(cli_placement_build(c, &play, v->pipeline, &changes->placement));
+        CLI_TRY(
+            cli_placement_build(c, &play, v->pipeline, &changes->placement));
     CLI_TRY(cli_event_timeline_read(c, s->events, v->pipeline, s->speed, 0,
-                            changes->placement, &changes->event_timeline));
-    CLI_TRY(lh_event_timeline_pipeline(changes->event_timeline, 0, &quiet, &c->err));
+                                    changes->placement,
+                                    &changes->event_timeline));
+    CLI_TRY(lh_event_timeline_pipeline(changes->event_timeline, 0, &quiet,
+                                       &c->err));
     lh_pipeline_free(*own);
     v->pipeline = *own = quiet;
     return LH_OK;
@@ -100,8 +103,9 @@ static lh_status predict_all(makespans *m, lh_train_result *r, int64_t *ns,
     CLI_TRY(find_makespan(m, train_last_step(r), 0, &quiet));
     for (uint32_t i = 0; i < r->n_iterations; i++) {
         uint64_t step = r->iterations[i].step;
-        CLI_TRY(find_makespan(m, step, lh_event_timeline_state(changes->event_timeline, step),
-                              &alone[i]));
+        CLI_TRY(find_makespan(
+            m, step, lh_event_timeline_state(changes->event_timeline, step),
+            &alone[i]));
         alone[i] += r->unshared_ns - quiet;
         ns[i] = alone[i] > least ? alone[i] : least;
     }
@@ -118,7 +122,8 @@ lh_status train_events_predict(cli *c, const cli_view *v,
 {
     makespans m = {.c = c, .v = v, .changes = changes, .r = r};
     uint32_t n_switches;
-    if (!changes->event_timeline || r->is_on_other_process || r->n_iterations == 0)
+    if (!changes->event_timeline || r->is_on_other_process ||
+        r->n_iterations == 0)
         return LH_OK;
     m.n_states = lh_event_timeline_n_states(changes->event_timeline);
     lh_train_switches(r, &n_switches);

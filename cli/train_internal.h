@@ -13,8 +13,8 @@
 #ifndef CLI_TRAIN_INTERNAL_H
 #define CLI_TRAIN_INTERNAL_H
 
-#include "event_timeline_view.h"
 #include "data_paths.h"
+#include "event_timeline_view.h"
 #include "view.h"
 
 #include <longhaul/engine.h>
@@ -69,7 +69,7 @@ typedef struct train_migration {
 typedef struct train_migrations {
     train_migration *all;
     uint32_t n, n_proposed; /* all; passed on so far */
-    uint32_t n_applied;    /* last one applied by the run; 0: none */
+    uint32_t n_applied;     /* last one applied by the run; 0: none */
 } train_migrations;
 
 /* All schedule switches, events and migrations of a run. */
@@ -80,28 +80,29 @@ typedef struct train_changes {
     /* State during the run, on rank 0. */
     uint32_t n_proposed;
     lh_reschedule given;
-    const char *current; /* name of the current schedule */
-    json_t *pending_log;        /* to be written to the log, or NULL */
-    lh_event_timeline *event_timeline;   /* --events; NULL: none */
-    lh_host_placement *placement;   /* --replicas, for the events; else NULL */
-    const char *path;    /* data path: cli_data_path_name() */
-    cli_paths paths;     /* during the run, or at its end */
-    cli_model end;       /* data paths at the end */
+    const char *current;               /* name of the current schedule */
+    json_t *pending_log;               /* to be written to the log, or NULL */
+    lh_event_timeline *event_timeline; /* --events; NULL: none */
+    lh_host_placement *placement; /* --replicas, for the events; else NULL */
+    const char *path;             /* data path: cli_data_path_name() */
+    cli_paths paths;              /* during the run, or at its end */
+    cli_model end;                /* data paths at the end */
     train_rails rails;
     /* Migrations. */
     train_migrations layers, hosts;
     uint32_t *first_layers; /* per chunk; NULL: unknown, or a chunk has none */
     uint64_t n_layers;
-    uint32_t *transfer_vias;   /* of `given`, as in lh_reschedule */
-    lh_layers *layer_rules; /* for layer migration; else NULL */
-    int64_t host_ns;  /* sending a host's state; 0: unknown */
-    int64_t layer_ns; /* sending a layer; 0: unknown */
-    char why[64];     /* reason for `given` */
-    json_t *pending_migrations;    /* to be written to the log, or NULL */
+    uint32_t *transfer_vias;    /* of `given`, as in lh_reschedule */
+    lh_layers *layer_rules;     /* for layer migration; else NULL */
+    int64_t host_ns;            /* sending a host's state; 0: unknown */
+    int64_t layer_ns;           /* sending a layer; 0: unknown */
+    char why[64];               /* reason for `given` */
+    json_t *pending_migrations; /* to be written to the log, or NULL */
     /* --adapt */
-    const cli_view *initial_view;       /* initial schedule */
-    char name[256];              /* storage of `current` */
-    json_t *pending_events, *pending_decisions; /* to be written to the log, or NULL */
+    const cli_view *initial_view; /* initial schedule */
+    char name[256];               /* storage of `current` */
+    json_t *pending_events,
+        *pending_decisions; /* to be written to the log, or NULL */
 } train_changes;
 
 /* Reads the changes for the view's pipeline and checks them on the executed
@@ -118,7 +119,7 @@ uint32_t train_first_sub_blocks(const train_settings *s);
 const lh_reschedule *train_changes_get(train_changes *changes, uint64_t step);
 /* Returns the schedule of the last iteration; NULL: the initial one. */
 const train_change *train_changes_find_last(const train_changes *changes,
-                                       const lh_train_result *r);
+                                            const lh_train_result *r);
 /* Releases the changes. */
 void train_changes_fini(train_changes *changes);
 
@@ -127,12 +128,13 @@ void train_changes_fini(train_changes *changes);
 /* Reads the migrations for the view's pipeline, for which `changes` was read.
  */
 lh_status train_migrations_read(cli *c, const cli_view *v, const lh_plan *plan,
-                           train_changes *changes);
+                                train_changes *changes);
 /* Releases the migrations. */
 void train_migrations_fini(train_changes *changes);
 /* Sets the migrations effective from `step` in *out, with their durations;
  * returns whether there are any. A rejected migration is not proposed again. */
-bool train_migrations_get(train_changes *changes, uint64_t step, lh_reschedule *out);
+bool train_migrations_get(train_changes *changes, uint64_t step,
+                          lh_reschedule *out);
 /* Marks the last proposed migration as applied. */
 void train_migrations_mark_applied(train_changes *changes);
 /* Returns JSON null for NULL; NULL: no memory. */
@@ -141,7 +143,7 @@ json_t *train_migration_json(const lh_migration *moved);
 void train_migration_print(cli *c, uint64_t step, const lh_migration *moved);
 /* Adds a table of the migrations and their durations, if any. */
 lh_status train_migrations_report(cli *c, const lh_train_result *r,
-                             lh_report *report);
+                                  lh_report *report);
 /* Builds the pipeline at a step, in a state of the event timeline, with the
  * migrations so far: *out, to be released; NULL: equal to `quiet`, the run's.
  */
@@ -152,11 +154,11 @@ lh_status train_pipeline_at(cli *c, const train_changes *changes,
 /* Returns the number of schedules in `changes` that the run had switched to by
  * iteration `step`; the last one was active. */
 uint32_t train_changes_count_applied(const train_changes *changes,
-                                const lh_train_result *r, uint64_t step);
+                                     const lh_train_result *r, uint64_t step);
 /* Returns the same for the last iteration. A run may end within the first
  * iteration of a new schedule, which it then does not report. */
 uint32_t train_changes_count_final(const train_changes *changes,
-                              const lh_train_result *r);
+                                   const lh_train_result *r);
 uint64_t train_last_step(const lh_train_result *r); /* none: UINT64_MAX */
 
 /* Reads the file of --events for the executed pipeline, then stored in *own. */
@@ -198,7 +200,8 @@ void train_paths_set(cli *c, const train_changes *changes,
 /* Builds the pipeline with message copies: *out, to be released, or NULL if
  * there are none. */
 lh_status train_paths_add_copies(cli *c, const train_changes *changes,
-                            const lh_pipeline *pipeline, lh_pipeline **out);
+                                 const lh_pipeline *pipeline,
+                                 lh_pipeline **out);
 /* Simulates an iteration with its data paths. */
 lh_status train_makespan(cli *c, const train_changes *changes,
                          const lh_pipeline *pipeline,
@@ -211,13 +214,15 @@ lh_status train_simulate(cli *c, const train_changes *changes, cli_view *view);
 /* Returns the display name of a schedule that a run has switched to. */
 const char *train_schedule_name(const cli_view *began, const char *to);
 /* Returns the display name of the last iteration's schedule. */
-const char *train_last_schedule_name(const cli_view *began, const lh_train_result *r);
+const char *train_last_schedule_name(const cli_view *began,
+                                     const lh_train_result *r);
 /* Adds a notice to one of two arrays. */
 bool train_notice_add(cli *c, const cli_view *began, const lh_adapt_event *n,
                       json_t *noticed, json_t *decisions);
 /* Stores a notice for the log; train_notices_log() adds the stored ones to a
  * line. */
-void train_changes_notice(cli *c, train_changes *changes, const lh_adapt_event *n);
+void train_changes_notice(cli *c, train_changes *changes,
+                          const lh_adapt_event *n);
 /* Adds the stored notices to a log line. */
 void train_notices_log(train_changes *changes, json_t *line);
 /* Output all notices of a run: as JSON keys, as lines, or into a report. */
@@ -247,7 +252,8 @@ typedef struct train_iteration_context {
 /* Returns the tokens per second of an iteration. */
 double train_tokens_per_s(const lh_iteration *it);
 /* Returns an iteration as JSON. */
-json_t *train_iteration_json(const lh_iteration *it, const train_iteration_context *at);
+json_t *train_iteration_json(const lh_iteration *it,
+                             const train_iteration_context *at);
 /* Returns JSON. `from`: the previous schedule; `path`: data path,
  * cli_data_path_name(); takes ownership of `moved`. */
 json_t *train_switch_json(const lh_switch *what, const char *from,
@@ -275,8 +281,8 @@ bool train_log_close(train_log *log);
  * `plan`: NULL for a pipeline. `last`: the final schedule and events,
  * simulated. `predicted_ns`: per iteration, NULL without events. */
 lh_status train_write_results(cli *c, const cli_view *v, const cli_view *last,
-                            const lh_plan *plan, const train_changes *changes,
-                            const int64_t *predicted_ns,
-                            const lh_train_result *r);
+                              const lh_plan *plan, const train_changes *changes,
+                              const int64_t *predicted_ns,
+                              const lh_train_result *r);
 
 #endif

@@ -46,7 +46,7 @@ static void fail_log(train_log *log, int cause)
     *log->failed = true;
     cli_progress_end();
     cli_print_stderr("%s: cannot write: %s; the log ends here, the run goes on",
-            log->path, strerror(cause));
+                     log->path, strerror(cause));
 }
 
 /* Appends a line; removes a partially written line where the file permits it.
@@ -79,8 +79,9 @@ void train_log_add(train_log *log, const lh_iteration *it,
     if (!log->failed || *log->failed)
         return;
     const train_iteration_context at = {.schedule = changes->current,
-                             .path = changes->path,
-                             .event_timeline = changes->event_timeline};
+                                        .path = changes->path,
+                                        .event_timeline =
+                                            changes->event_timeline};
     json_t *json = train_iteration_json(it, &at);
     if (json && changes->pending_log) {
         json_object_set_new(json, "switch", changes->pending_log);

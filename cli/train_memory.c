@@ -68,7 +68,8 @@ static void format_mib(char cell[CELL], int64_t bytes)
 }
 
 /* Formats "parameters 0.88, gradients 0.88, ...". */
-static void format_kinds(char cell[CELL], const int64_t bytes[LH_N_MEMORY_KINDS])
+static void format_kinds(char cell[CELL],
+                         const int64_t bytes[LH_N_MEMORY_KINDS])
 {
     size_t at = 0;
     for (uint32_t i = 0; i < LH_N_MEMORY_KINDS && at < CELL; i++)
@@ -111,10 +112,11 @@ void train_memory_print(cli *c, const lh_plan *plan, const lh_train_result *r)
              "planned: of a GPU there, modelled, without scratch and the sums "
              "and arrays that replicas exchange%s%s. Not in it: the program, "
              "the data, OpenBLAS's buffers, what a transport has under way",
-             is_shared(plan, true) ? ", nor the rows that ranks of a tensor group "
-                                   "gather and keep for W, which are "
-                                   "activations here"
-                                 : "",
+             is_shared(plan, true)
+                 ? ", nor the rows that ranks of a tensor group "
+                   "gather and keep for W, which are "
+                   "activations here"
+                 : "",
              is_shared(plan, false)
                  ? ", nor the room for all rows that may come to a rank's "
                    "experts, activations here, where the GPU's has those of "

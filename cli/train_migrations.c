@@ -145,9 +145,8 @@ static lh_status find_layers(cli *c, const cli_view *v, const lh_plan *plan,
         return LH_OK;
     if (!(changes->first_layers = calloc(n, sizeof *changes->first_layers)))
         return cli_no_memory(c);
-    if (s->layers &&
-        !cli_parse_numbers(s->layers, 1, n, changes->first_layers,
-                           &changes->n_layers))
+    if (s->layers && !cli_parse_numbers(s->layers, 1, n, changes->first_layers,
+                                        &changes->n_layers))
         return cli_usage(c,
                          "--layers: '%s' is not a whole number from 1 on for "
                          "each of the %" PRIu32 " chunks, such as 8,8,8",
@@ -174,7 +173,7 @@ static uint32_t count_replicas(const lh_plan *plan)
 }
 
 lh_status train_migrations_read(cli *c, const cli_view *v, const lh_plan *plan,
-                           train_changes *changes)
+                                train_changes *changes)
 {
     const train_settings *s = c->settings;
     uint32_t devices = lh_pipeline_n_devices(v->pipeline);
@@ -190,10 +189,13 @@ lh_status train_migrations_read(cli *c, const cli_view *v, const lh_plan *plan,
     if (s->places_at && !cpu && !s->replicas)
         return cli_usage(c, "--places-at: on the timed device it is of hosts: "
                             "with --replicas and --events of theirs");
-    uint32_t copies = cpu ? count_replicas(plan) : s->replicas ? s->replicas : 1;
+    uint32_t copies = cpu           ? count_replicas(plan)
+                      : s->replicas ? s->replicas
+                                    : 1;
     CLI_TRY(check_layers(c, changes, lh_pipeline_n_chunks(v->pipeline)));
     CLI_TRY(check_places(c, changes, devices * copies));
-    changes->transfer_vias = calloc((size_t)devices * copies, sizeof *changes->transfer_vias);
+    changes->transfer_vias =
+        calloc((size_t)devices * copies, sizeof *changes->transfer_vias);
     if (!changes->transfer_vias)
         return cli_no_memory(c);
     changes->host_ns = s->moving_ns / s->speed;
@@ -208,8 +210,8 @@ lh_status train_migrations_read(cli *c, const cli_view *v, const lh_plan *plan,
     changes->layer_ns = (int64_t)((double)changes->host_ns * devices /
                                       (double)changes->n_layers +
                                   0.5);
-    return lh_layers_make(v->pipeline, changes->first_layers, &changes->layer_rules,
-                          &c->err);
+    return lh_layers_make(v->pipeline, changes->first_layers,
+                          &changes->layer_rules, &c->err);
 }
 
 void train_migrations_fini(train_changes *changes)
@@ -248,25 +250,29 @@ static const uint32_t *applied_numbers(const train_migrations *moves)
 
 /* Finds the transfer method and its duration over the links at that step.
  * Unknown durations count as zero. */
-static void find_transfer(train_changes *changes, uint64_t step, lh_reschedule *to)
+static void find_transfer(train_changes *changes, uint64_t step,
+                          lh_reschedule *to)
 {
     int64_t layers = 0, hosts = 0;
     const uint32_t *from = applied_numbers(&changes->layers);
     if (changes->host_ns == 0)
         return;
     if (to->layers && changes->layer_rules)
-        lh_layers_migration_ns(changes->layer_rules, from ? from : changes->first_layers,
-                         to->layers, changes->layer_ns, &layers, NULL);
+        lh_layers_migration_ns(changes->layer_rules,
+                               from ? from : changes->first_layers, to->layers,
+                               changes->layer_ns, &layers, NULL);
     if (to->hosts && changes->placement &&
-        lh_event_timeline_migration(changes->event_timeline,
-                         lh_event_timeline_state(changes->event_timeline, step),
-                         applied_numbers(&changes->hosts), to->hosts, changes->transfer_vias,
-                         &hosts, NULL) == LH_OK)
+        lh_event_timeline_migration(
+            changes->event_timeline,
+            lh_event_timeline_state(changes->event_timeline, step),
+            applied_numbers(&changes->hosts), to->hosts, changes->transfer_vias,
+            &hosts, NULL) == LH_OK)
         to->relay_ranks = changes->transfer_vias;
     to->move_ns = layers + hosts;
 }
 
-bool train_migrations_get(train_changes *changes, uint64_t step, lh_reschedule *out)
+bool train_migrations_get(train_changes *changes, uint64_t step,
+                          lh_reschedule *out)
 {
     out->layers = next_numbers(&changes->layers, step);
     out->hosts = next_numbers(&changes->hosts, step);
@@ -319,8 +325,9 @@ json_t *train_migration_json(const lh_migration *m)
         "{s:o, s:o, s:o, s:I, s:o, s:o}", "layers",
         numbers_json(m->layers, m->n_chunks), "places",
         numbers_json(m->hosts, m->n_places), "vias",
-        numbers_json(m->relay_ranks, has_transfers(m) ? m->n_places : 0), "bytes",
-        (json_int_t)m->bytes, "seconds", cli_seconds(m->ns), "predicted_s",
+        numbers_json(m->relay_ranks, has_transfers(m) ? m->n_places : 0),
+        "bytes", (json_int_t)m->bytes, "seconds", cli_seconds(m->ns),
+        "predicted_s",
         m->predicted_ns > 0 ? cli_seconds(m->predicted_ns) : json_null());
 }
 
@@ -357,17 +364,17 @@ void train_migration_print(cli *c, uint64_t step, const lh_migration *m)
                                         : "",
              hosts,
              has_transfers(m) ? "; what a slow link would carry went by way of "
-                            "others"
-                          : "");
+                                "others"
+                              : "");
 }
 
 lh_status train_migrations_report(cli *c, const lh_train_result *r,
-                             lh_report *report)
+                                  lh_report *report)
 {
-    static const char *const head[] = {
-        "before iteration", "layers of chunks", "ranks in places",
-        "passed on by",     "#bytes",           "#predicted",
-        "#measured",        "why"};
+    static const char *const head[] = {"before iteration", "layers of chunks",
+                                       "ranks in places",  "passed on by",
+                                       "#bytes",           "#predicted",
+                                       "#measured",        "why"};
     enum { COLUMNS = sizeof head / sizeof *head };
     char step[24], layers[200], hosts[200], vias[200], bytes[24];
     char said[CLI_TIME_TEXT], took[CLI_TIME_TEXT];
@@ -402,7 +409,8 @@ lh_status train_migrations_report(cli *c, const lh_train_result *r,
 }
 
 /* Returns the last migration before an iteration, or at it. */
-static const lh_migration *find_last_migration(const lh_train_result *r, uint64_t step)
+static const lh_migration *find_last_migration(const lh_train_result *r,
+                                               uint64_t step)
 {
     uint32_t n;
     const lh_migration *last = NULL;
@@ -421,17 +429,15 @@ lh_status train_pipeline_at(cli *c, const train_changes *changes,
     lh_pipeline *now = NULL, *then = NULL;
     *out = NULL;
     if (changes->event_timeline)
-        CLI_TRY(lh_event_timeline_pipeline_with_hosts(changes->event_timeline, state,
-                                      moved && changes->placement ? moved->hosts
-                                                               : NULL,
-                                      &now,
-                                      &c->err));
+        CLI_TRY(lh_event_timeline_pipeline_with_hosts(
+            changes->event_timeline, state,
+            moved && changes->placement ? moved->hosts : NULL, &now, &c->err));
     if (!moved || !moved->layers) {
         *out = now;
         return LH_OK;
     }
-    lh_status status = lh_layers_pipeline(changes->layer_rules, now ? now : quiet,
-                                          moved->layers, &then, &c->err);
+    lh_status status = lh_layers_pipeline(
+        changes->layer_rules, now ? now : quiet, moved->layers, &then, &c->err);
     lh_pipeline_free(now);
     *out = then;
     return status;

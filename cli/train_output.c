@@ -22,17 +22,19 @@ double train_tokens_per_s(const lh_iteration *it)
     return it->ns > 0 ? (double)it->tokens * 1e9 / (double)it->ns : 0;
 }
 
-json_t *train_iteration_json(const lh_iteration *it, const train_iteration_context *at)
+json_t *train_iteration_json(const lh_iteration *it,
+                             const train_iteration_context *at)
 {
-    json_t *j =
-        json_pack("{s:I, s:f, s:o, s:s, s:s, s:o}", "step",
-                  (json_int_t)it->step, "seconds", (double)it->ns / 1e9, "loss",
-                  number_or_null(it->loss), "schedule", at->schedule, "path",
-                  at->path, "slow", cli_slow_json(at->event_timeline, it->step));
+    json_t *j = json_pack("{s:I, s:f, s:o, s:s, s:s, s:o}", "step",
+                          (json_int_t)it->step, "seconds", (double)it->ns / 1e9,
+                          "loss", number_or_null(it->loss), "schedule",
+                          at->schedule, "path", at->path, "slow",
+                          cli_slow_json(at->event_timeline, it->step));
     if (j && at->predicted_ns > 0)
         json_object_set_new(j, "predicted_s", cli_seconds(at->predicted_ns));
     if (j && isfinite(it->loss)) {
-        json_object_set_new(j, "gradient_norm", number_or_null(it->gradient_norm));
+        json_object_set_new(j, "gradient_norm",
+                            number_or_null(it->gradient_norm));
         json_object_set_new(j, "rate", number_or_null(it->learning_rate));
         json_object_set_new(j, "tokens_per_s",
                             json_real(train_tokens_per_s(it)));
@@ -42,7 +44,8 @@ json_t *train_iteration_json(const lh_iteration *it, const train_iteration_conte
             json_object_set_new(j, "validation_loss",
                                 json_real(it->validation_loss));
     } else if (j) {
-        json_object_set_new(j, "slips", json_integer((json_int_t)it->missed_deadlines));
+        json_object_set_new(j, "slips",
+                            json_integer((json_int_t)it->missed_deadlines));
     }
     return j;
 }
@@ -52,19 +55,19 @@ json_t *train_iteration_json(const lh_iteration *it, const train_iteration_conte
 json_t *train_switch_json(const lh_switch *what, const char *from,
                           const char *path, json_t *moved)
 {
-    return json_pack(
-        "{s:o, s:I, s:s, s:s, s:s, s:o, s:s, s:o}", "moved", moved, "step",
-        (json_int_t)what->step, "from", from, "to", what->to, "path", path,
-        "predicted_s",
-        what->predicted_ns > 0 ? cli_seconds(what->predicted_ns) : json_null(),
-        "why", what->why, "refused",
-        what->refused ? json_string(what->refused) : json_null());
+    return json_pack("{s:o, s:I, s:s, s:s, s:s, s:o, s:s, s:o}", "moved", moved,
+                     "step", (json_int_t)what->step, "from", from, "to",
+                     what->to, "path", path, "predicted_s",
+                     what->predicted_ns > 0 ? cli_seconds(what->predicted_ns)
+                                            : json_null(),
+                     "why", what->why, "refused",
+                     what->refused ? json_string(what->refused) : json_null());
 }
 
 /* Returns the name of the schedule in iteration `step`; `before`: without the
  * switch proposed for it. */
 static const char *schedule_name(const cli_view *v, const lh_train_result *r,
-                               uint64_t step, bool before)
+                                 uint64_t step, bool before)
 {
     uint32_t n;
     const lh_switch *rows = lh_train_switches(r, &n);
@@ -75,14 +78,16 @@ static const char *schedule_name(const cli_view *v, const lh_train_result *r,
     return name;
 }
 
-const char *train_last_schedule_name(const cli_view *began, const lh_train_result *r)
+const char *train_last_schedule_name(const cli_view *began,
+                                     const lh_train_result *r)
 {
     return schedule_name(began, r, train_last_step(r), false);
 }
 
 /* Returns the data path in iteration `step`: the initial one, unless a schedule
  * switch changed it. */
-static const char *data_path_name(cli *c, const lh_train_result *r, uint64_t step)
+static const char *data_path_name(cli *c, const lh_train_result *r,
+                                  uint64_t step)
 {
     uint32_t n;
     const lh_switch *rows = lh_train_switches(r, &n);
@@ -131,15 +136,17 @@ static bool print_switches(cli *c, const cli_view *v, const lh_train_result *r)
             train_migration_print(c, rows[i].step, lh_train_migration(r, i));
         if (rows[i].refused)
             cli_wrap(c, "refused", 0, "%s from iteration %" PRIu64 " on: %s",
-                     train_schedule_name(v, rows[i].to), rows[i].step, rows[i].refused);
+                     train_schedule_name(v, rows[i].to), rows[i].step,
+                     rows[i].refused);
         else if (!lh_train_migration(r, i) ||
                  strcmp(schedule_name(v, r, rows[i].step, true),
                         train_schedule_name(v, rows[i].to)) != 0)
             cli_wrap(c, "switched", 0,
                      "to %s%s from iteration %" PRIu64 " on; by the simulator "
                      "its passes take %s",
-                     train_schedule_name(v, rows[i].to), path_words[rows[i].path],
-                     rows[i].step, cli_time_text(rows[i].predicted_ns, a));
+                     train_schedule_name(v, rows[i].to),
+                     path_words[rows[i].path], rows[i].step,
+                     cli_time_text(rows[i].predicted_ns, a));
     }
     return any;
 }
@@ -154,11 +161,11 @@ static json_t *iterations_json(cli *c, const cli_view *v,
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < r->n_iterations; i++) {
         const lh_iteration *it = &r->iterations[i];
-        const train_iteration_context at = {.schedule = schedule_name(v, r, it->step, false),
-                                 .path = data_path_name(c, r, it->step),
-                                 .event_timeline = changes->event_timeline,
-                                 .predicted_ns =
-                                     predicted_ns ? predicted_ns[i] : 0};
+        const train_iteration_context at = {
+            .schedule = schedule_name(v, r, it->step, false),
+            .path = data_path_name(c, r, it->step),
+            .event_timeline = changes->event_timeline,
+            .predicted_ns = predicted_ns ? predicted_ns[i] : 0};
         json_t *one = train_iteration_json(it, &at);
         if (!one || json_array_append_new(list, one)) {
             json_decref(list);
@@ -258,7 +265,7 @@ static json_t *exchanges_json(const lh_train_result *r)
     for (uint32_t k = 0; k < LH_N_TRAIN_GROUPS; k++)
         json_object_set_new(all, exchanges[k],
                             was_aborted(r) ? json_null()
-                                              : cli_seconds(r->exchange_ns[k]));
+                                           : cli_seconds(r->exchange_ns[k]));
     json_object_set_new(all, "planned", cli_seconds(r->planned_exchange_ns));
     return all;
 }
@@ -297,7 +304,8 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
         json_object_set_new(j, "memory", train_memory_json(plan, r));
     } else if (j) {
         json_object_set_new(j, "speed", json_integer(s->speed));
-        json_object_set_new(j, "slips", json_integer((json_int_t)r->missed_deadlines));
+        json_object_set_new(j, "slips",
+                            json_integer((json_int_t)r->missed_deadlines));
         json_object_set_new(j, "worst_late_s", cli_seconds(r->max_lateness_ns));
     }
     if (j && s->adapt && train_notices_json(c, v, r, j) != LH_OK) {
@@ -498,8 +506,8 @@ static lh_status add_last_facts(cli *c, const cli_view *began,
     uint64_t step = train_last_step(r);
     CLI_TRY(lh_report_add_fact(report, "schedule",
                                schedule_name(began, r, step, false), &c->err));
-    CLI_TRY(lh_report_add_fact(report, "path of messages", data_path_name(c, r, step),
-                               &c->err));
+    CLI_TRY(lh_report_add_fact(report, "path of messages",
+                               data_path_name(c, r, step), &c->err));
     if (!course)
         return LH_OK;
     cli_slow_text(course, lh_event_timeline_state(course, step), text);
@@ -515,8 +523,8 @@ static uint32_t state_at(const lh_event_timeline *course, uint64_t step)
  * path if it was switched, too. */
 #define FOLLOWED_TEXT 160
 static const char *schedule_text(cli *c, const cli_view *began,
-                            const lh_train_result *r, uint64_t step,
-                            char text[FOLLOWED_TEXT])
+                                 const lh_train_result *r, uint64_t step,
+                                 char text[FOLLOWED_TEXT])
 {
     uint32_t n;
     const lh_switch *rows = lh_train_switches(r, &n);
@@ -534,8 +542,9 @@ static const char *schedule_text(cli *c, const cli_view *began,
 /* Returns the end of the span from `first` with the same events and schedule;
  * *mean_ns is its mean iteration time. */
 static uint32_t find_span_end(cli *c, const cli_view *began,
-                             const lh_event_timeline *course, const lh_train_result *r,
-                             uint32_t first, int64_t *mean_ns)
+                              const lh_event_timeline *course,
+                              const lh_train_result *r, uint32_t first,
+                              int64_t *mean_ns)
 {
     const lh_iteration *all = r->iterations;
     char name[FOLLOWED_TEXT], other[FOLLOWED_TEXT];
@@ -581,7 +590,8 @@ static lh_status add_iterations(cli *c, const cli_view *began,
             cli_table_row(&t, 3, plain);
             continue;
         }
-        cli_slow_text(course, lh_event_timeline_state(course, all[i].step), slow);
+        cli_slow_text(course, lh_event_timeline_state(course, all[i].step),
+                      slow);
         const char *alone[] = {steps, slow, name, is};
         if (!predicted_ns) {
             cli_table_row(&t, 4, alone);
@@ -618,16 +628,16 @@ static lh_status draw_iterations(cli *c, const cli_view *began,
     lh_report_mark *marks = calloc(n_switches + (size_t)1, sizeof *marks);
     int64_t *ns = calloc(2 * (size_t)n + 1, sizeof *ns);
     lh_report_iterations drawn = {.size = sizeof drawn,
-                              .title = "Iterations",
-                              .first = n ? r->iterations[0].step : 0,
-                              .n_iterations = n,
-                              .n_series = predicted_ns ? 2 : 1,
-                              .series = names,
-                              .ns = ns,
-                              .marks = marks};
-    lh_status status = marks && ns
-                           ? cli_find_slow_spans(c, course, drawn.first, n, &spans)
-                           : cli_no_memory(c);
+                                  .title = "Iterations",
+                                  .first = n ? r->iterations[0].step : 0,
+                                  .n_iterations = n,
+                                  .n_series = predicted_ns ? 2 : 1,
+                                  .series = names,
+                                  .ns = ns,
+                                  .marks = marks};
+    lh_status status =
+        marks && ns ? cli_find_slow_spans(c, course, drawn.first, n, &spans)
+                    : cli_no_memory(c);
     for (uint32_t i = 0; status == LH_OK && i < n; i++) {
         ns[i] = r->iterations[i].ns;
         ns[n + i] = predicted_ns ? predicted_ns[i] : 0;
@@ -636,8 +646,8 @@ static lh_status draw_iterations(cli *c, const cli_view *began,
         const lh_migration *moved = lh_train_migration(r, i);
         if (!rows[i].refused)
             marks[drawn.n_marks++] = (lh_report_mark){
-                rows[i].step,
-                moved ? migration_label(moved) : train_schedule_name(began, rows[i].to)};
+                rows[i].step, moved ? migration_label(moved)
+                                    : train_schedule_name(began, rows[i].to)};
     }
     drawn.spans = spans.all;
     drawn.n_spans = spans.n;
@@ -695,9 +705,9 @@ static lh_status write_profile(cli *c, const lh_profile *profile)
 }
 
 lh_status train_write_results(cli *c, const cli_view *v, const cli_view *last,
-                            const lh_plan *plan, const train_changes *changes,
-                            const int64_t *predicted_ns,
-                            const lh_train_result *r)
+                              const lh_plan *plan, const train_changes *changes,
+                              const int64_t *predicted_ns,
+                              const lh_train_result *r)
 {
     static const char not_written[] =
         "%s: not written: the run ended before its iteration was recorded";
@@ -709,11 +719,13 @@ lh_status train_write_results(cli *c, const cli_view *v, const cli_view *last,
     else if (s->trace)
         cli_note(c, not_written, s->trace);
     if (s->html && r->trace)
-        CLI_TRY(write_html(c, v, last, changes->event_timeline, predicted_ns, r));
+        CLI_TRY(
+            write_html(c, v, last, changes->event_timeline, predicted_ns, r));
     else if (s->html)
         cli_note(c, not_written, s->html);
     if (s->svg && r->n_iterations)
-        CLI_TRY(draw_iterations(c, v, changes->event_timeline, predicted_ns, r, NULL));
+        CLI_TRY(draw_iterations(c, v, changes->event_timeline, predicted_ns, r,
+                                NULL));
     else if (s->svg)
         cli_note(c, not_written, s->svg);
     if (s->profile_out && r->profile)

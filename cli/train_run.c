@@ -68,7 +68,8 @@ static void show_switch(void *of, const lh_switch *what)
     json_decref(changes->pending_log);
     changes->pending_log = train_switch_json(
         &shown, changes->current, train_path_name(w->c, what->path),
-        changes->pending_migrations ? changes->pending_migrations : json_null());
+        changes->pending_migrations ? changes->pending_migrations
+                                    : json_null());
     changes->pending_migrations = NULL;
     if (what->refused) {
         cli_note(w->c, "iteration %" PRIu64 " goes on with %s: %s: %s",
@@ -236,9 +237,9 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
         .stop = is_stop_requested,
         .failed = show_failure,
         .context = &w,
-        .reschedule =
-            changes->n || changes->layers.n || changes->hosts.n ? next_schedule
-                                                                : NULL,
+        .reschedule = changes->n || changes->layers.n || changes->hosts.n
+                          ? next_schedule
+                          : NULL,
         .switched = show_switch,
         .migrated = print_migration,
         .moves_layers = changes->layers.n > 0,
@@ -268,12 +269,15 @@ static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
 /* --- command ------------------------------------------------------------ */
 
 /* Simulates the final state of the run and prints the results. */
-static lh_status write_final_state(cli *c, const cli_view *v, const lh_plan *plan,
-                          const train_changes *changes,
-                          const int64_t *predicted_ns, const lh_train_result *r)
+static lh_status write_final_state(cli *c, const cli_view *v,
+                                   const lh_plan *plan,
+                                   const train_changes *changes,
+                                   const int64_t *predicted_ns,
+                                   const lh_train_result *r)
 {
     const train_settings *s = c->settings;
-    const lh_event_timeline *course = r->n_iterations ? changes->event_timeline : NULL;
+    const lh_event_timeline *course =
+        r->n_iterations ? changes->event_timeline : NULL;
     const train_change *change = train_changes_find_last(changes, r);
     const lh_schedule *adapted = lh_train_schedule(r);
     lh_pipeline *then = NULL;
@@ -282,7 +286,8 @@ static lh_status write_final_state(cli *c, const cli_view *v, const lh_plan *pla
     if (r->n_iterations)
         CLI_TRY(train_pipeline_at(
             c, changes, v->pipeline, r, train_last_step(r),
-            course ? lh_event_timeline_state(course, train_last_step(r)) : 0, &then));
+            course ? lh_event_timeline_state(course, train_last_step(r)) : 0,
+            &then));
     cli_view last = {.pipeline = then ? then : v->pipeline,
                      .method = change ? change->view.method : v->method,
                      .schedule = change ? change->view.schedule : v->schedule};
@@ -292,18 +297,20 @@ static lh_status write_final_state(cli *c, const cli_view *v, const lh_plan *pla
     }
     lh_status status = train_simulate(c, changes, &last);
     if (status == LH_OK)
-        status = train_write_results(c, v, &last, plan, changes, predicted_ns, r);
+        status =
+            train_write_results(c, v, &last, plan, changes, predicted_ns, r);
     cli_view_fini(&last);
     lh_pipeline_free(then);
     return status;
 }
 
 static lh_status write_results(cli *c, const cli_view *v, const lh_plan *plan,
-                             const train_changes *changes, lh_train_result *r)
+                               const train_changes *changes, lh_train_result *r)
 {
     int64_t *predicted_ns = NULL;
     const train_settings *s = c->settings;
-    if (s->adapt && changes->event_timeline && !r->is_on_other_process && r->n_iterations)
+    if (s->adapt && changes->event_timeline && !r->is_on_other_process &&
+        r->n_iterations)
         CLI_TRY(train_adapt_predict(c, v, changes, r));
     else
         CLI_TRY(train_events_predict(c, v, changes, r, &predicted_ns));
@@ -343,8 +350,8 @@ static lh_status change_pipeline(cli *c, cli_view *v, const lh_plan *plan,
     lh_pipeline *changed;
     CLI_TRY(cli_check_replicas(c, s->replicas, plan));
     if (s->inject) {
-        CLI_TRY(cli_inject(c, s->inject, v->pipeline, find_message_bytes(c, plan),
-                           &changed));
+        CLI_TRY(cli_inject(c, s->inject, v->pipeline,
+                           find_message_bytes(c, plan), &changed));
         v->pipeline = *own = changed;
     }
     if (s->speed > 1) {

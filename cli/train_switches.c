@@ -74,8 +74,9 @@ lh_status train_changes_read(cli *c, const cli_view *v, train_changes *out)
     uint32_t n = 1;
     for (const char *at = s->schedule_at; at && (at = strchr(at, ';')); at++)
         n++;
-    *out = (train_changes){
-        .current = v->method, .path = cli_data_path_name(&s->model), .initial_view = v};
+    *out = (train_changes){.current = v->method,
+                           .path = cli_data_path_name(&s->model),
+                           .initial_view = v};
     if (!s->schedule_at)
         return LH_OK;
     out->all = calloc(n, sizeof *out->all);
@@ -133,8 +134,8 @@ const lh_reschedule *train_changes_get(train_changes *changes, uint64_t step)
     if (n == changes->n_proposed && !moves)
         return NULL;
     if (n != changes->n_proposed)
-        given->why = moves ? "--schedule-at, and what moves with it"
-                           : "--schedule-at";
+        given->why =
+            moves ? "--schedule-at, and what moves with it" : "--schedule-at";
     changes->n_proposed = n;
     if (n) {
         given->schedule = changes->all[n - 1].view.schedule;
@@ -150,7 +151,7 @@ uint64_t train_last_step(const lh_train_result *r)
 }
 
 uint32_t train_changes_count_applied(const train_changes *changes,
-                                const lh_train_result *r, uint64_t step)
+                                     const lh_train_result *r, uint64_t step)
 {
     uint32_t n, followed = 0;
     const lh_switch *rows = lh_train_switches(r, &n);
@@ -162,13 +163,13 @@ uint32_t train_changes_count_applied(const train_changes *changes,
 }
 
 uint32_t train_changes_count_final(const train_changes *changes,
-                              const lh_train_result *r)
+                                   const lh_train_result *r)
 {
     return train_changes_count_applied(changes, r, train_last_step(r));
 }
 
 const train_change *train_changes_find_last(const train_changes *changes,
-                                       const lh_train_result *r)
+                                            const lh_train_result *r)
 {
     uint32_t n = train_changes_count_final(changes, r);
     return n ? &changes->all[n - 1] : NULL;

@@ -13,9 +13,9 @@ static lh_status make_schedule(cli *c, cli_view *view, const char *name,
     lh_method_options how = {
         .size = sizeof how, .sub_blocks = sub_blocks, .sim = &sim};
     lh_scheduler_options o = {.size = sizeof o,
-                         .method = &how,
-                         .progress = cli_search_show,
-                         .context = c};
+                              .method = &how,
+                              .progress = cli_search_show,
+                              .context = c};
     lh_scheduler_result best;
     CLI_TRY(lh_scheduler_run(name, view->pipeline, &o, &best, &c->err));
     cli_progress_end();
@@ -59,8 +59,8 @@ lh_status cli_view_simulate(cli *c, cli_view *view, const cli_model *model,
                         &c->err));
     CLI_TRY(lh_analysis_make(view->pipeline, view->schedule, view->timeline,
                              &view->analysis, &c->err));
-    CLI_TRY(lh_trace_make(view->pipeline, view->timeline, cli_utf8_name(c, title),
-                          &view->trace, &c->err));
+    CLI_TRY(lh_trace_make(view->pipeline, view->timeline,
+                          cli_utf8_name(c, title), &view->trace, &c->err));
     return lh_report_analysis_make(view->trace, view->analysis, &view->shown,
                                    &c->err);
 }
@@ -90,8 +90,9 @@ lh_status cli_view_report(cli *c, const cli_view *view, lh_report *report,
     return lh_report_add_row(report, &row, &c->err);
 }
 
-lh_status cli_view_add_whatif(cli *c, const cli_view *view, const cli_model *model,
-                       const lh_plan *plan, lh_report *report)
+lh_status cli_view_add_whatif(cli *c, const cli_view *view,
+                              const cli_model *model, const lh_plan *plan,
+                              lh_report *report)
 {
     lh_sim_options sim = cli_sim_options(model);
     lh_report_what_if ask = {.size = sizeof ask,

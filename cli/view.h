@@ -41,8 +41,9 @@ lh_status cli_view_report(cli *c, const cli_view *view, lh_report *report,
                           const char *label);
 /* Adds what-if queries on the view, the first in the report, to the page.
  * `plan`: plan whose cards follow the changes; NULL: none. */
-lh_status cli_view_add_whatif(cli *c, const cli_view *view, const cli_model *model,
-                       const lh_plan *plan, lh_report *report);
+lh_status cli_view_add_whatif(cli *c, const cli_view *view,
+                              const cli_model *model, const lh_plan *plan,
+                              lh_report *report);
 /* Writes the report to `path`. */
 lh_status cli_write_html(cli *c, const lh_report *report, const char *path);
 /* Writes the view's chart as SVG. */

@@ -8,7 +8,7 @@
 #include <longhaul/report.h>
 
 enum {
-    CLI_LABEL = 14, /* columns of a label and the gap after it */
+    CLI_LABEL = 14,        /* columns of a label and the gap after it */
     CLI_MOST_COLUMNS = 10, /* per table */
 };
 
@@ -26,11 +26,11 @@ const char *cli_shorten(const char *text, size_t columns, char *buffer,
 typedef struct cli_table {
     uint32_t n_columns, n_rows; /* equal in each row */
     size_t n_cells, room;
-    char **cells;  /* a row's cells; for notes NULL and the text */
-    uint32_t most; /* lines of a row's last cell; 0: unlimited */
-    bool hide_heading;     /* hides the heading */
-    bool after_label; /* printed after a label */
-    bool failed;   /* out of memory */
+    char **cells;      /* a row's cells; for notes NULL and the text */
+    uint32_t most;     /* lines of a row's last cell; 0: unlimited */
+    bool hide_heading; /* hides the heading */
+    bool after_label;  /* printed after a label */
+    bool failed;       /* out of memory */
 } cli_table;
 
 /* Adds a row. The first is the heading; a leading '#' (not printed)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Replaces base/thread_pool.c on platforms without threads: the caller runs all tasks,
- * as base/thread_pool.h specifies if no threads are available. */
+/* Replaces base/thread_pool.c on platforms without threads: the caller runs all
+ * tasks, as base/thread_pool.h specifies if no threads are available. */
 #include "base/thread_pool.h"
 
 #include <stdlib.h>
@@ -10,7 +10,8 @@ struct lhi_thread_pool {
     char none;
 };
 
-lh_status lhi_thread_pool_make(uint32_t threads, lhi_thread_pool **out, lh_error *err)
+lh_status lhi_thread_pool_make(uint32_t threads, lhi_thread_pool **out,
+                               lh_error *err)
 {
     (void)threads;
     lhi_thread_pool *crew = calloc(1, sizeof *crew);
@@ -25,13 +26,15 @@ void lhi_thread_pool_free(lhi_thread_pool *crew)
     free(crew);
 }
 
-void lhi_thread_pool_run(lhi_thread_pool *crew, const lhi_parallel_job *team, uint32_t n)
+void lhi_thread_pool_run(lhi_thread_pool *crew, const lhi_parallel_job *team,
+                         uint32_t n)
 {
     (void)crew;
     lhi_run_parallel(team, n, 1);
 }
 
-void lhi_run_parallel(const lhi_parallel_job *team, uint32_t n, uint32_t threads)
+void lhi_run_parallel(const lhi_parallel_job *team, uint32_t n,
+                      uint32_t threads)
 {
     (void)threads;
     for (uint32_t i = 0; i < n; i++) {

@@ -2,10 +2,10 @@
 /* Exports the functions that a report page calls as WebAssembly
  * (src/report/page/whatif.js). Each returns a text owned by the page until
  * page_free(): the requested JSON, or {"error": reason}. */
-#include "report/whatif/whatif.h"
-#include "schedule/pipeline/file/serialize.h"
-#include "schedule/pipeline/file/schedule_csv.h"
 #include "report/page/page_json.h"
+#include "report/whatif/whatif.h"
+#include "schedule/pipeline/file/schedule_csv.h"
+#include "schedule/pipeline/file/serialize.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -59,8 +59,8 @@ page *page_open(const char *pipeline, const char *rows, const char *links,
     page *p = calloc(1, sizeof *p);
     if (!p)
         return NULL;
-    lh_status status =
-        lhi_pipeline_deserialize(pipeline, strlen(pipeline), &p->pipeline, &err);
+    lh_status status = lhi_pipeline_deserialize(pipeline, strlen(pipeline),
+                                                &p->pipeline, &err);
     if (status == LH_OK)
         status = lhi_schedule_parse_both(rows, strlen(rows),
                                          *links ? links : NULL, strlen(links),
@@ -71,16 +71,16 @@ page *page_open(const char *pipeline, const char *rows, const char *links,
         return NULL;
     }
     lhi_text_copy(p->method, sizeof p->method, method);
-    p->question =
-        (lhi_whatif_base){.pipeline = p->pipeline,
-                       .schedule = p->schedule,
-                       .method = p->method,
-                       .sim = {.size = sizeof p->question.sim,
-                               .receives = receives < 0 ? LH_RECEIVES_EARLY
-                                                        : (lh_receives)receives,
-                               .own_receives = receives >= 0,
-                               .coupled_queue = coupled,
-                               .fifo = fifo != 0}};
+    p->question = (lhi_whatif_base){
+        .pipeline = p->pipeline,
+        .schedule = p->schedule,
+        .method = p->method,
+        .sim = {.size = sizeof p->question.sim,
+                .receives =
+                    receives < 0 ? LH_RECEIVES_EARLY : (lh_receives)receives,
+                .own_receives = receives >= 0,
+                .coupled_queue = coupled,
+                .fifo = fifo != 0}};
     return p;
 }
 
@@ -105,6 +105,7 @@ char *page_row(const page *p, const char *line, const char *method)
 {
     lhi_text out = {0};
     lh_error err;
-    lh_status status = lhi_whatif_add_row(&p->question, line, method, &out, &err);
+    lh_status status =
+        lhi_whatif_add_row(&p->question, line, method, &out, &err);
     return finish(&out, status, &err);
 }

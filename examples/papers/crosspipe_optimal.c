@@ -76,7 +76,8 @@ static lh_pipeline *make(const setting *s)
              microbatches(s), s->wave ? "wave" : "ud", s->which == 2 ? 86 : 48,
              s->datacenters, 38 * delays[s->delay][0], 38 * delays[s->delay][1],
              (s->which == 3 ? 16 : 8) * (s->wave ? 2 : 1));
-    check_status(lh_pipeline_parse(text, strlen(text), "setting", &p, &err), &err);
+    check_status(lh_pipeline_parse(text, strlen(text), "setting", &p, &err),
+                 &err);
     return p;
 }
 

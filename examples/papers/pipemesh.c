@@ -45,39 +45,82 @@ typedef struct model {
 } model;
 
 static const model models[4] = {
-    {"GPT-3 58B, 72 A100", LH_FAMILY_GPT3, 72, 3072, 36, 3, 3, 72, 6, 400, 312,
-     28, "not stated; 28 sbh gives the published 11.5",
-     {{"PipeMesh", 6, 1554.1, 2567.2, 114.5, 245.1, 140.3, 29.9, 11.5, 3.0,
-       3.9, 120.6, 38.7},
-      {"Megatron", 2, 1492.2, 2485.4, 331.5, 993.6, 262.8, 30.1, 9.6, 4.5,
-       4.5, 100.4, 32.2},
-      {"MegaScale", 2, 1501.3, 2497.0, 333.2, 986.4, 254.0, 30.1, 9.6, 4.5,
-       4.5, 100.3, 32.2},
+    {"GPT-3 58B, 72 A100",
+     LH_FAMILY_GPT3,
+     72,
+     3072,
+     36,
+     3,
+     3,
+     72,
+     6,
+     400,
+     312,
+     28,
+     "not stated; 28 sbh gives the published 11.5",
+     {{"PipeMesh", 6, 1554.1, 2567.2, 114.5, 245.1, 140.3, 29.9, 11.5, 3.0, 3.9,
+       120.6, 38.7},
+      {"Megatron", 2, 1492.2, 2485.4, 331.5, 993.6, 262.8, 30.1, 9.6, 4.5, 4.5,
+       100.4, 32.2},
+      {"MegaScale", 2, 1501.3, 2497.0, 333.2, 986.4, 254.0, 30.1, 9.6, 4.5, 4.5,
+       100.3, 32.2},
       {"Fold3D", 6, 2312.1, 3431.6, 159.5, 247.7, 134.9, 37.0, 28.7, 3.0, 3.0,
        89.3, 28.6}}},
-    {"GPT-3 58B, 96 V100", LH_FAMILY_GPT3, 72, 3072, 72, 4, 3, 96, 12, 100, 125,
-     58.0 / 3, "GeLU, norms, dropouts, one query in three layers",
-     {{"PipeMesh", 6, 5012.0, 9217.1, 296.4, 757.9, 505.9, 25.3, 11.4, 2.3,
-       2.7, 52.1, 41.7},
-      {"Megatron", 2, 4914.5, 9109.6, 876.5, 3923.1, 922.7, 25.6, 9.9, 3.4,
-       3.4, 42.1, 33.7},
+    {"GPT-3 58B, 96 V100",
+     LH_FAMILY_GPT3,
+     72,
+     3072,
+     72,
+     4,
+     3,
+     96,
+     12,
+     100,
+     125,
+     58.0 / 3,
+     "GeLU, norms, dropouts, one query in three layers",
+     {{"PipeMesh", 6, 5012.0, 9217.1, 296.4, 757.9, 505.9, 25.3, 11.4, 2.3, 2.7,
+       52.1, 41.7},
+      {"Megatron", 2, 4914.5, 9109.6, 876.5, 3923.1, 922.7, 25.6, 9.9, 3.4, 3.4,
+       42.1, 33.7},
       {"MegaScale", 2, 4917.9, 9104.5, 876.4, 3863.8, 919.0, 25.6, 9.9, 3.4,
        3.4, 42.3, 33.8},
-      {"Fold3D", 6, 7997.2, 12225.0, 421.3, 760.4, 509.7, 29.0, 43.0, 2.3,
-       2.3, 38.1, 30.5}}},
-    {"Llama2 55B, 96 V100", LH_FAMILY_LLAMA2, 80, 4096, 48, 4, 3, 96, 8, 100,
-     125, 203.0 / 6 - 32.0 / 3 - 4 - 3.0 / 16,
+      {"Fold3D", 6, 7997.2, 12225.0, 421.3, 760.4, 509.7, 29.0, 43.0, 2.3, 2.3,
+       38.1, 30.5}}},
+    {"Llama2 55B, 96 V100",
+     LH_FAMILY_LLAMA2,
+     80,
+     4096,
+     48,
+     4,
+     3,
+     96,
+     8,
+     100,
+     125,
+     203.0 / 6 - 32.0 / 3 - 4 - 3.0 / 16,
      "SiLU, product, norms, a key or value in three of four layers",
-     {{"PipeMesh", 5, 4883.6, 8841.1, 514.7, 859.2, 635.6, 25.6, 11.8, 2.4,
-       2.8, 46.2, 37.0},
+     {{"PipeMesh", 5, 4883.6, 8841.1, 514.7, 859.2, 635.6, 25.6, 11.8, 2.4, 2.8,
+       46.2, 37.0},
       {"Megatron", 1, 4789.0, 8664.1, 2522.5, 4263.8, 1155.1, 25.7, 10.6, 3.2,
        3.2, 34.8, 27.7},
-      {"MegaScale", 1, 4769.7, 8651.5, 2516.5, 4223.1, 1167.5, 25.7, 10.6,
-       3.2, 3.2, 34.5, 27.6},
+      {"MegaScale", 1, 4769.7, 8651.5, 2516.5, 4223.1, 1167.5, 25.7, 10.6, 3.2,
+       3.2, 34.5, 27.6},
       {"Fold3D", 5, 7842.8, 11725.7, 733.8, 854.7, 617.6, 29.2, 42.5, 2.4, 2.4,
        34.0, 27.2}}},
-    {"Falcon 66B, 96 V100", LH_FAMILY_FALCON, 96, 3072, 72, 4, 3, 96, 12, 100,
-     125, 14.5, "GeLU, norms",
+    {"Falcon 66B, 96 V100",
+     LH_FAMILY_FALCON,
+     96,
+     3072,
+     72,
+     4,
+     3,
+     96,
+     12,
+     100,
+     125,
+     14.5,
+     "GeLU, norms",
      {{"PipeMesh", 8, 6035.9, 10805.4, 263.1, 638.8, 548.7, 26.5, 11.6, 2.2,
        2.7, 52.2, 41.8},
       {"Megatron", 3, 5911.3, 10676.7, 691.1, 4595.8, 967.5, 26.9, 9.3, 3.8,
@@ -123,8 +166,8 @@ static double layer_flops(const model *m)
 {
     lh_published_op ops[LH_COST_MAX_OPS];
     double sum = 0;
-    uint32_t n = lh_cost_published_ops(m->family, m->sequence, 1, HIDDEN,
-                                       TENSOR, ops);
+    uint32_t n =
+        lh_cost_published_ops(m->family, m->sequence, 1, HIDDEN, TENSOR, ops);
     for (uint32_t i = 0; i < n; i++)
         sum += ops[i].flops;
     return sum;
@@ -206,12 +249,14 @@ static columns derive(const model *m, uint32_t system)
         depth.n_enqueue = depth.n_dequeue = 1;
         depth.params_g = depth.params_p = 0;
     }
-    d.dp_ms =
-        (double)lh_elastic_exposed_communication(&g, elastic || breadth ? plan : &depth, 0)
-            .optimizer_ns / MS;
-    double passes = elastic   ? (double)lh_elastic_resident_passes(&g, plan, 1)
-                    : breadth ? (double)row->M * g.microbatches
-                              : (double)lh_elastic_depth_first_resident_passes(&g);
+    d.dp_ms = (double)lh_elastic_exposed_communication(
+                  &g, elastic || breadth ? plan : &depth, 0)
+                  .optimizer_ns /
+              MS;
+    double passes = elastic ? (double)lh_elastic_resident_passes(&g, plan, 1)
+                    : breadth
+                        ? (double)row->M * g.microbatches
+                        : (double)lh_elastic_depth_first_resident_passes(&g);
     double kept = elastic ? m->stored : whole_layer(m);
     d.a = passes * layers * kept * sbh(m) / GIB;
     lh_elastic_plan shares = depth;
@@ -293,8 +338,8 @@ static void print_columns(void)
         g.as_published = true;
         lh_elastic_plan *plan = plan_for(&g, m->q);
         double share = 100.0 * (double)plan->params_p / (double)g.params;
-        double fewer = 100.0 * (plan->backward_buckets - 1.0) *
-                       (double)g.b_ns / (double)g.dp_ns;
+        double fewer = 100.0 * (plan->backward_buckets - 1.0) * (double)g.b_ns /
+                       (double)g.dp_ns;
         lh_elastic_plan_free(plan);
         g.as_published = false;
         plan = plan_for(&g, m->q);
@@ -327,8 +372,8 @@ static void fill_problem(const model *m, uint32_t M, problem *p)
 {
     lh_published_op ops[LH_COST_MAX_OPS];
     const published *row = &m->rows[0], *depth = &m->rows[1];
-    uint32_t n = lh_cost_published_ops(m->family, m->sequence, 1, HIDDEN,
-                                       TENSOR, ops);
+    uint32_t n =
+        lh_cost_published_ops(m->family, m->sequence, 1, HIDDEN, TENSOR, ops);
     double B = microbatches(m), layers = (double)m->layers / m->P / M;
     double f_ns = depth->fwd * MS / (M * B), flops = layer_flops(m);
     *p = (problem){.given = case_of(m, row)};
@@ -340,14 +385,14 @@ static void fill_problem(const model *m, uint32_t M, problem *p)
     for (uint32_t k = 0; k < n; k++)
         for (uint32_t l = 0; l < (uint32_t)layers && ops[k].bytes > 0; l++) {
             p->names[p->n_ops] = ops[k].name;
-            p->ops[p->n_ops++] = (lh_elastic_op){
-                llround(ops[k].bytes),
-                llround(f_ns / layers * ops[k].flops / flops)};
+            p->ops[p->n_ops++] =
+                (lh_elastic_op){llround(ops[k].bytes),
+                                llround(f_ns / layers * ops[k].flops / flops)};
         }
     lh_elastic_case d = p->given;
     d.chunks = depth->M;
-    double held = (double)lh_elastic_depth_first_resident_passes(&d) * m->layers /
-                  m->P / depth->M * whole_layer(m) * sbh(m);
+    double held = (double)lh_elastic_depth_first_resident_passes(&d) *
+                  m->layers / m->P / depth->M * whole_layer(m) * sbh(m);
     p->budget = llround(held + params(m) * (12.0 / m->D + 4)) + 1;
 }
 
@@ -385,16 +430,17 @@ static double event_ms(const lh_elastic_case *g, const lh_elastic_plan *plan,
 
 static void print_planner(void)
 {
-    printf("\n## The planner\n\n"
-           "Compute times of the Megatron rows (nothing recomputed, little "
-           "contention), an\noperation's time by its share of the forward's "
-           "FLOPs, C_PP at link rate, the budget\nwhat depth-first takes by "
-           "the same formulas. Times of one iteration in ms: by equation\n1 and "
-           "by an event run. `joint`: chunks (every divisor of the stage's "
-           "layers),\nqueue, sharding and recomputation searched together on "
-           "event time.\n\n"
-           "| | planner | M | groups | ZeRO-3 | recomputed per chunk | model "
-           "| events |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n");
+    printf(
+        "\n## The planner\n\n"
+        "Compute times of the Megatron rows (nothing recomputed, little "
+        "contention), an\noperation's time by its share of the forward's "
+        "FLOPs, C_PP at link rate, the budget\nwhat depth-first takes by "
+        "the same formulas. Times of one iteration in ms: by equation\n1 and "
+        "by an event run. `joint`: chunks (every divisor of the stage's "
+        "layers),\nqueue, sharding and recomputation searched together on "
+        "event time.\n\n"
+        "| | planner | M | groups | ZeRO-3 | recomputed per chunk | model "
+        "| events |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n");
     for (uint32_t i = 0; i < 4; i++) {
         const model *m = &models[i];
         static problem p[32];
@@ -410,9 +456,8 @@ static void print_planner(void)
                                   &err) != LH_OK)
                 die(&err);
             printf("| %s | %s | %u | %u of at most %u | %.0f %% | ",
-                   k ? "" : m->name,
-                   k ? "with corrections" : "as published", m->rows[0].M,
-                   c->plan->n_enqueue, c->plan->enqueue[0],
+                   k ? "" : m->name, k ? "with corrections" : "as published",
+                   m->rows[0].M, c->plan->n_enqueue, c->plan->enqueue[0],
                    100.0 * (double)c->plan->params_p /
                        (double)p[0].given.params);
             print_recomputed(&p[0], c->recomputed);
@@ -424,9 +469,8 @@ static void print_planner(void)
             if (layers % M != 0 || M > 24)
                 continue;
             fill_problem(m, M, &p[n]);
-            settings[n] = (lh_elastic_setting){.given = p[n].given,
-                                               .n_ops = p[n].n_ops,
-                                               .ops = p[n].ops};
+            settings[n] = (lh_elastic_setting){
+                .given = p[n].given, .n_ops = p[n].n_ops, .ops = p[n].ops};
             n++;
         }
         lh_elastic_search_result *best;
@@ -514,7 +558,8 @@ static void print_fig13(lh_report *report)
     double xs[6];
     int64_t ns[6];
     static problem p, scratch;
-    printf("\n## Fig. 13: chunks\n\nFalcon, q = 12, C_PP of a forward of 8 chunks, "
+    printf("\n## Fig. 13: chunks\n\nFalcon, q = 12, C_PP of a forward of 8 "
+           "chunks, "
            "the most with which the planner chooses 8\n(C_PP is not published; "
            "at link rate it would be %.1f ms, and more chunks would always\n"
            "help). Recomputation by what fits; event runs.\n\n"
@@ -607,8 +652,9 @@ static void print_fig15(lh_report *report)
         printf(" |\n");
         lh_elastic_choice_free(c);
     }
-    add_sweep(report, "Fig. 15: mixed, ZeRO-3, -2, -1, depth-first mixed, "
-                      "ZeRO-1, -3",
+    add_sweep(report,
+              "Fig. 15: mixed, ZeRO-3, -2, -1, depth-first mixed, "
+              "ZeRO-1, -3",
               "variant", 7, xs, ns);
 }
 
@@ -658,8 +704,8 @@ static void print_order(void)
 static pipemesh_row megatron_row(const model *m)
 {
     const published *r = &m->rows[1];
-    return (pipemesh_row){m->name, m->batch, r->fwd, r->bwd,
-                          r->bubble, r->dp,  r->pp,  r->tflops};
+    return (pipemesh_row){m->name,   m->batch, r->fwd, r->bwd,
+                          r->bubble, r->dp,    r->pp,  r->tflops};
 }
 
 static void print_more(void)

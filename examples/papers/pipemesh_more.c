@@ -44,16 +44,14 @@ void pipemesh_print_table5(const pipemesh_row *a100, const pipemesh_row *v100)
             const pipemesh_row *r = clusters[c];
             double times = rows[i].batch / r->batch, first = 36 / r->batch;
             double base = r->tflops * iteration_ms(r, 1, 0);
-            double got =
-                base * times / iteration_ms(r, times, rows[i].delayed);
+            double got = base * times / iteration_ms(r, times, rows[i].delayed);
             double of_first = base * first / iteration_ms(r, first, 0);
             double time = rows[i].tokens / rows[0].tokens * of_first / got;
             double want = rows[i].tokens / rows[0].tokens *
                           rows[0].published[c] / rows[i].published[c];
             printf(" %.1f / %.1f (%+.1f %%) | %+.1f %% / %+.1f %% |", got,
-                   rows[i].published[c],
-                   100 * (got / rows[i].published[c] - 1), 100 * (time - 1),
-                   100 * (want - 1));
+                   rows[i].published[c], 100 * (got / rows[i].published[c] - 1),
+                   100 * (time - 1), 100 * (want - 1));
         }
         printf("\n");
     }
@@ -66,7 +64,8 @@ void pipemesh_print_table5(const pipemesh_row *a100, const pipemesh_row *v100)
         "cpu device, four layers on two stages of two chunks and two replicas, "
         "on the\ntext of docs/theory as it was then: by an elastic plan, which "
         "hides what is sent and leaves the batch and\nthe updates as they are, "
-        "and by a depth-first one with the same batch of 8 sequences of 64 tokens, with "
+        "and by a depth-first one with the same batch of 8 sequences of 64 "
+        "tokens, with "
         "larger\nbatches, and with `--delayed-update`. All begin with the same "
         "weights and have the same windows in the\nsame order at one rate, "
         "3e-3 after a warm-up of 8192 tokens. Losses are means of the last "
@@ -74,7 +73,8 @@ void pipemesh_print_table5(const pipemesh_row *a100, const pipemesh_row *v100)
         "<!-- delayed: written by bench/delayed.py -->\n"
         "<!-- delayed: end -->\n\n"
         "The order is the published one: larger batches take more tokens to "
-        "the same loss, and updates a step\nlate more than batches four times as "
+        "the same loss, and updates a step\nlate more than batches four times "
+        "as "
         "large. How many more depends on model, rate and loss; a small\nmodel "
         "near its start is no GPT-3 at 2.8.\n");
 }
@@ -190,8 +190,8 @@ static void print_settings(double rate, double backward, double efficiency)
         outcome o = run(s, rate, backward, efficiency);
         printf("| %u | %s | %.0f M | %.1f | %.0f | %.0f | %.0f | %.1f %% | "
                "%+.1f %% |\n",
-               s->gpus, s->model, o.params / 1e6, o.f_ms, o.dp_ms,
-               o.elastic_ms, o.depth_ms, 100 * o.exposed_ms / o.depth_ms,
+               s->gpus, s->model, o.params / 1e6, o.f_ms, o.dp_ms, o.elastic_ms,
+               o.depth_ms, 100 * o.exposed_ms / o.depth_ms,
                100 * (o.depth_ms / o.elastic_ms - 1));
     }
 }

@@ -10,10 +10,10 @@
 #include <longhaul/cost.h>
 #include <longhaul/job.h>
 #include <longhaul/methods.h>
+#include <longhaul/network_model.h>
 #include <longhaul/pipeline.h>
 #include <longhaul/plan.h>
 #include <longhaul/simulate.h>
-#include <longhaul/network_model.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,8 +23,9 @@
 
 static const double line = 50e9; /* bytes/s per GPU at 1:1 */
 static const double inside_ns = 10e3, across_ns = 50e3;
-static const double peak = 989e12;      /* FLOP/s */
-static const double zbv_split_factor = 1.04; /* for I and W in interleaved ZBV */
+static const double peak = 989e12; /* FLOP/s */
+static const double zbv_split_factor =
+    1.04; /* for I and W in interleaved ZBV */
 
 /* Model shape and degrees. */
 typedef struct model {

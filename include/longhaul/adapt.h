@@ -56,8 +56,9 @@ typedef struct lh_adapt_options {
      * pipelines with up to 1,000 passes, more for larger ones, at most ten
      * times that number. */
     uint64_t effort;
-    int64_t switch_ns;    /* cost of a switch; 0: 2 ms */
-    uint32_t min_interval_steps; /* minimum iterations between switches; 0: 10 */
+    int64_t switch_ns; /* cost of a switch; 0: 2 ms */
+    uint32_t
+        min_interval_steps; /* minimum iterations between switches; 0: 10 */
     /* A slowdown by at least this fraction of an iteration is answered before
      * min_interval_steps have passed; 0: 0.2. */
     double urgent_slowdown;
@@ -122,7 +123,7 @@ typedef struct lh_decision {
     /* For the mixed path: per lh_pipeline_link(), true if delegated; else NULL.
      */
     const bool *delegated;
-    int64_t current_ns;       /* current schedule, present conditions */
+    int64_t current_ns;   /* current schedule, present conditions */
     int64_t predicted_ns; /* iteration with `schedule`; <= current_ns */
     int64_t bound_ns;     /* lower bound for any schedule */
     /* Relative optimality gap: (predicted_ns - bound_ns) / predicted_ns. */
@@ -150,7 +151,7 @@ LH_API lh_status lh_adapt_decide(lh_adapt *adapt, const lh_adapt_input *now,
  * After a rejection nothing is proposed until an event begins, changes or ends.
  * LH_EINVAL: no switch is pending. */
 LH_API lh_status lh_adapt_confirm(lh_adapt *adapt, uint64_t step, bool followed,
-                                 lh_error *err);
+                                  lh_error *err);
 
 /* --- virtual time --------------------------------------------------------- */
 
@@ -229,27 +230,28 @@ typedef struct lh_emulation lh_emulation;
  * machine. `options` may be NULL. Errors as in lh_adapt_make() and
  * lh_simulate(). Release with lh_emulation_free(). */
 LH_API lh_status lh_adapt_emulate(const lh_event_timeline *course,
-                               const lh_schedule *schedule,
-                               const lh_adapt_emulate_options *options,
-                               uint64_t n_steps, lh_emulation **out,
-                               lh_error *err);
-LH_API void lh_emulation_free(lh_emulation *played); /* frees; NULL is a no-op */
+                                  const lh_schedule *schedule,
+                                  const lh_adapt_emulate_options *options,
+                                  uint64_t n_steps, lh_emulation **out,
+                                  lh_error *err);
+LH_API void
+lh_emulation_free(lh_emulation *played); /* frees; NULL is a no-op */
 /* Returns the emulated steps in order; borrowed from the emulation. */
 LH_API const lh_emulated_step *lh_emulation_steps(const lh_emulation *played,
-                                             uint64_t *n_steps);
+                                                  uint64_t *n_steps);
 /* Returns the switches in order; borrowed from the emulation. */
-LH_API const lh_emulated_switch *lh_emulation_switches(const lh_emulation *played,
-                                                  uint32_t *n_switches);
+LH_API const lh_emulated_switch *
+lh_emulation_switches(const lh_emulation *played, uint32_t *n_switches);
 /* Returns the placement exchanges in order; borrowed from the emulation. */
-LH_API const lh_emulated_exchange *lh_emulation_exchanges(const lh_emulation *played,
-                                                     uint32_t *n_exchanges);
+LH_API const lh_emulated_exchange *
+lh_emulation_exchanges(const lh_emulation *played, uint32_t *n_exchanges);
 /* Returns the layer migrations in order; borrowed from the emulation. */
-LH_API const lh_emulated_migration *lh_emulation_migrations(const lh_emulation *played,
-                                                     uint32_t *n_moves);
+LH_API const lh_emulated_migration *
+lh_emulation_migrations(const lh_emulation *played, uint32_t *n_moves);
 /* Returns the monitor's events; borrowed. Device events refer to the initial
  * layer assignment. */
 LH_API const lh_emulated_event *lh_emulation_events(const lh_emulation *played,
-                                                 uint32_t *n_notices);
+                                                    uint32_t *n_notices);
 
 #ifdef __cplusplus
 }

@@ -4,8 +4,8 @@
 #ifndef LONGHAUL_ADVICE_H
 #define LONGHAUL_ADVICE_H
 
-#include <longhaul/status.h>
 #include <longhaul/network_model.h>
+#include <longhaul/status.h>
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -64,11 +64,12 @@ typedef struct lh_advice_question {
     const char *why; /* explanation with the numbers */
     uint32_t n_options;
     const lh_advice_option *options; /* other topics as recommended */
-    double gain; /* extra time with the current value against the recommended
-                  * one, or, if equal, against the fastest */
+    double gain;   /* extra time with the current value against the recommended
+                    * one, or, if equal, against the fastest */
     double spread; /* largest difference from the recommended option */
     const lh_advice_published *published; /* NULL: no result for such a link */
-    const char *confidence; /* confidence in words; NULL: absent from the file */
+    const char
+        *confidence; /* confidence in words; NULL: absent from the file */
 } lh_advice_question;
 
 /* Recommendations for one direction between two datacenters that the plan uses.
@@ -81,7 +82,7 @@ typedef struct lh_link_advice {
      * in `data_flows` concurrent flows with steps of `data_step_bytes`. */
     int64_t message_bytes, data_bytes, data_step_bytes;
     uint64_t messages, message_flows, data_flows;
-    uint32_t paths;   /* paths available to ECMP */
+    uint32_t paths;      /* paths available to ECMP */
     bool paths_from_job; /* true: from the job; false: one per 400 Gb/s */
     /* rates come from the job's profile, which no setting changes. Then there
      * are no questions, and neither if the link carries expert_bytes alone */

@@ -60,9 +60,9 @@ typedef struct lh_segment {
      * chunk is valid; copy: the pass whose activations are offloaded (F) or
      * reloaded (B) */
     lh_pass pass;
-    uint32_t device;  /* executing device, or the sender */
-    uint32_t run;     /* PASS: index among the device's runs */
-    uint32_t message; /* TRANSFER, LATENCY: message index */
+    uint32_t device;     /* executing device, or the sender */
+    uint32_t run;        /* PASS: index among the device's runs */
+    uint32_t message;    /* TRANSFER, LATENCY: message index */
     uint32_t collective; /* COLLECTIVE: collective index */
     uint32_t copy;       /* COPY: copy index */
 } lh_segment;

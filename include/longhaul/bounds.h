@@ -35,8 +35,8 @@ typedef struct lh_bound {
     int64_t ns;
     uint32_t device;   /* or LH_NONE */
     uint32_t resource; /* LH_BOUND_LINK: the link; else LH_NONE */
-    char text[160]; /* description, e.g. "memory on device 0: two round trips
-                     * and 8 full cycles" */
+    char text[160];    /* description, e.g. "memory on device 0: two round trips
+                        * and 8 full cycles" */
     uint32_t n_terms;
     lh_bound_term terms[LH_BOUND_TERMS]; /* sum equals `ns` */
 } lh_bound;

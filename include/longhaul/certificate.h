@@ -20,9 +20,9 @@ typedef enum lh_proof_kind {
     /* a shorter schedule gives some pass an empty time window, derived from one
      * device or link at a time */
     LH_PROOF_WINDOWS,
-    LH_PROOF_SEARCH,      /* refutation: each clause follows from earlier ones,
-                           * down to the empty clause */
-    LH_PROOF_NONE,        /* not recorded; see `why` */
+    LH_PROOF_SEARCH, /* refutation: each clause follows from earlier ones,
+                      * down to the empty clause */
+    LH_PROOF_NONE,   /* not recorded; see `why` */
 } lh_proof_kind;
 
 /* LH_PROOF_SEARCH: maximum number of pass or message pairs that share a device
@@ -58,7 +58,7 @@ typedef struct lh_proof_clause {
 /* An optimality certificate. Owns its arrays and strings; release with
  * lh_certificate_free(). */
 typedef struct lh_certificate {
-    const char *version;           /* longhaul version that wrote it */
+    const char *version; /* longhaul version that wrote it */
     /* "fnv1a64:..." hash of the canonical text */
     const char *pipeline_hash;
     /* schedule restricted to first in, first out */

@@ -56,11 +56,11 @@ typedef struct lh_compare_options {
     uint32_t n_methods;
     const char *const *methods;
     const lh_compare_delays *latency, *transfer; /* NULL: unchanged */
-    bool fixed_schedules; /* schedules are built once for the original delays, then
-                  * evaluated under each delay */
-    uint32_t sub_blocks;       /* greedy: parts per W; 0: 1 */
-    uint64_t effort;           /* search effort, see lh_scheduler_options; 0:
-                                * 200000 */
+    bool fixed_schedules; /* schedules are built once for the original delays,
+                           * then evaluated under each delay */
+    uint32_t sub_blocks;  /* greedy: parts per W; 0: 1 */
+    uint64_t effort;      /* search effort, see lh_scheduler_options; 0:
+                           * 200000 */
     const lh_sim_options *sim; /* NULL: defaults */
     lh_solve_objective objective;
     const lh_jitter *jitter; /* NULL: no jitter; `by` must be PREDICTED */

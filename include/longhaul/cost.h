@@ -157,7 +157,7 @@ typedef struct lh_cost_site {
 /* Location of a model's multi-token prediction (MTP) modules. */
 typedef enum lh_mtp_location {
     LH_MTP_WITH_HEAD, /* in the layer range with the head */
-    LH_MTP_IN_RANGE,      /* in this layer range, which has no head */
+    LH_MTP_IN_RANGE,  /* in this layer range, which has no head */
     LH_MTP_ELSEWHERE, /* in another range; this head only computes their loss */
 } lh_mtp_location;
 
@@ -167,9 +167,9 @@ typedef struct lh_cost_layer_range {
     bool embedding; /* includes the token embedding */
     /* includes final norm, vocabulary matrix and loss (see mtp) */
     bool head;
-    uint32_t chunk, n_chunks;  /* chunk index and number of chunks, for per-chunk
-                          * profiles; n_chunks = 0: none */
-    uint32_t datacenter; /* determines the GPU and networks */
+    uint32_t chunk, n_chunks; /* chunk index and number of chunks, for per-chunk
+                               * profiles; n_chunks = 0: none */
+    uint32_t datacenter;      /* determines the GPU and networks */
     /* Number of datacenters, starting at `datacenter`, that evenly share the
      * data-parallel replicas; 0 and 1: a single one. */
     uint32_t data_datacenters;
@@ -259,7 +259,8 @@ typedef struct lh_cost_op {
  * for a layer without recomputation. Writes *n_ops entries, at most
  * LH_COST_MAX_OPS. */
 LH_API lh_status lh_cost_layer_ops(const lh_job *job, const lh_layout *layout,
-                                   const lh_cost_layer_range *slice, uint32_t layer,
+                                   const lh_cost_layer_range *slice,
+                                   uint32_t layer,
                                    const lh_cost_options *options,
                                    lh_cost_op *ops, uint32_t *n_ops,
                                    lh_error *err);
@@ -343,9 +344,9 @@ typedef enum lh_cost_dimension {
  * LH_EUNSUPPORTED: the group spans some of the range's datacenters and not
  * others. */
 LH_API lh_status lh_cost_find_group(const lh_job *job, const lh_layout *layout,
-                                  lh_cost_dimension dimension,
-                                  const lh_cost_layer_range *slice,
-                                  lh_cost_group *out, lh_error *err);
+                                    lh_cost_dimension dimension,
+                                    const lh_cost_layer_range *slice,
+                                    lh_cost_group *out, lh_error *err);
 
 /* Kinds of collectives. Formulas: n GPUs, step latency a, buffer size S,
  * bandwidth b. */

@@ -52,7 +52,7 @@ typedef struct lh_delegation {
 /* Returns a message's copy time at either end: bytes / rate + constant. The
  * rate must be positive. */
 LH_API int64_t lh_delegation_staging_ns(uint64_t bytes, double host_bytes_per_s,
-                             int64_t constant_ns);
+                                        int64_t constant_ns);
 
 /* Returns the number of queues per direction that lets sends keep pace with
  * production: ceil(made / moved), at least 1. `made` and `moved` (per queue)

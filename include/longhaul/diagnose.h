@@ -155,9 +155,9 @@ typedef struct lh_diagnosed_step {
 
 /* Kind of slow component. */
 typedef enum lh_slow_kind {
-    LH_SLOW_WORKER, /* slower than the same stage on other replicas */
-    LH_SLOW_STAGE,  /* slower than other stages */
-    LH_SLOW_LINK,   /* messages from `stage` to `to_stage` in a replica */
+    LH_SLOW_WORKER,       /* slower than the same stage on other replicas */
+    LH_SLOW_STAGE,        /* slower than other stages */
+    LH_SLOW_LINK,         /* messages from `stage` to `to_stage` in a replica */
     LH_SLOW_MICROBATCHES, /* microbatches of unequal duration, the same on all
                            * ranks: longest of each against their mean */
 } lh_slow_kind;
@@ -165,13 +165,14 @@ typedef enum lh_slow_kind {
 /* A component that was slower than its peers, and when. */
 typedef struct lh_slow_component {
     lh_slow_kind kind;
-    uint32_t stage, to_stage; /* `to_stage`: links only; LH_NONE: microbatches */
-    uint32_t replica;   /* LH_NONE for stages and microbatches */
-    double ratio;       /* its time / the others', over its slow steps */
-    uint32_t n_steps;   /* number of slow steps */
-    uint64_t first_step;      /* first slow step */
-    uint64_t last_step;     /* last slow step */
-    bool is_ongoing;    /* still slow in the last recorded step */
+    uint32_t stage,
+        to_stage;        /* `to_stage`: links only; LH_NONE: microbatches */
+    uint32_t replica;    /* LH_NONE for stages and microbatches */
+    double ratio;        /* its time / the others', over its slow steps */
+    uint32_t n_steps;    /* number of slow steps */
+    uint64_t first_step; /* first slow step */
+    uint64_t last_step;  /* last slow step */
+    bool is_ongoing;     /* still slow in the last recorded step */
     /* Predicted saving per step if this component had typical times, by replay,
      * averaged over steps. `hidden`: the saving is negligible while other
      * components are slow; cost_ns is then the saving once all others are
@@ -183,7 +184,7 @@ typedef struct lh_slow_component {
 
 /* A possible remedy with its predicted effect. */
 typedef struct lh_remedy {
-    const char *action;    /* one sentence */
+    const char *action;      /* one sentence */
     const char *assumptions; /* assumptions; "" if everything was measured */
     int64_t predicted_ns;
     double gain; /* fraction of t_ns, 0..1 */

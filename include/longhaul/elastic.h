@@ -107,25 +107,27 @@ LH_API void lh_elastic_plan_free(lh_elastic_plan *plan);
 /* Returns the maximum number of chunk passes with resident activations on stage
  * 1..P. */
 LH_API int64_t lh_elastic_resident_passes(const lh_elastic_case *given,
-                                 const lh_elastic_plan *plan, uint32_t stage);
+                                          const lh_elastic_plan *plan,
+                                          uint32_t stage);
 /* Returns the same number for depth-first order: interleaved 1F1B, or 1F1B with
  * one chunk. */
-LH_API int64_t lh_elastic_depth_first_resident_passes(const lh_elastic_case *given);
+LH_API int64_t
+lh_elastic_depth_first_resident_passes(const lh_elastic_case *given);
 /* Computes the exposed communication. `backward_ns`: duration of a chunk's
  * backward pass including recomputation; 0: given->b_ns. */
-LH_API lh_elastic_terms lh_elastic_exposed_communication(const lh_elastic_case *given,
-                                           const lh_elastic_plan *plan,
-                                           int64_t backward_ns);
+LH_API lh_elastic_terms lh_elastic_exposed_communication(
+    const lh_elastic_case *given, const lh_elastic_plan *plan,
+    int64_t backward_ns);
 /* Computes the iteration time by equation 1 of the paper. `recompute_ns` per
  * chunk pass lengthens every pass but, as in the paper, widens no window. */
 LH_API int64_t lh_elastic_iteration_ns(const lh_elastic_case *given,
-                               const lh_elastic_plan *plan,
-                               int64_t recompute_ns);
+                                       const lh_elastic_plan *plan,
+                                       int64_t recompute_ns);
 /* Computes the first stage's memory. `stored`: bytes that one chunk pass stores
  * for its backward, in addition to base_bytes. */
 LH_API lh_elastic_memory lh_elastic_peak_memory(const lh_elastic_case *given,
-                                              const lh_elastic_plan *plan,
-                                              int64_t stored);
+                                                const lh_elastic_plan *plan,
+                                                int64_t stored);
 
 /* An operation of a chunk: stored bytes and recompute time. */
 typedef struct lh_elastic_op {
@@ -145,7 +147,7 @@ typedef struct lh_elastic_choice {
     const bool *recomputed; /* per operation */
     int64_t stored;         /* bytes per chunk pass */
     int64_t recompute_ns;   /* per chunk pass */
-    int64_t overhead_ns;        /* recomputation plus exposed communication */
+    int64_t overhead_ns;    /* recomputation plus exposed communication */
     int64_t time_ns;        /* equation 1 */
     lh_elastic_memory memory;
 } lh_elastic_choice;
@@ -171,7 +173,7 @@ typedef struct lh_elastic_setting {
     lh_elastic_case given; /* its `sharding` is ignored */
     uint32_t n_ops;
     const lh_elastic_op *ops;
-    uint32_t shardings; /* bits 1 << lh_elastic_sharding; 0: all */
+    uint32_t shardings;            /* bits 1 << lh_elastic_sharding; 0: all */
     uint32_t min_queue, max_queue; /* 0: any that the stages permit */
     /* Called periodically; `works` is true once a solution exists. Returning
      * true ends the search. NULL: never. */
@@ -204,7 +206,8 @@ typedef struct lh_elastic_search_result {
  * also LH_EINFEASIBLE if the search was stopped before a solution was found. */
 LH_API lh_status lh_elastic_search_events(uint32_t n_settings,
                                           const lh_elastic_setting *settings,
-                                          int64_t budget, lh_elastic_search_result **out,
+                                          int64_t budget,
+                                          lh_elastic_search_result **out,
                                           lh_error *err);
 /* frees; NULL is a no-op */
 LH_API void lh_elastic_search_result_free(lh_elastic_search_result *best);

@@ -148,7 +148,8 @@ typedef struct lh_iteration {
     /* Unweighted mean loss of the multi-token prediction modules, part of no
      * other loss; NAN: no such modules. */
     double mtp_loss;
-    double gradient_norm, learning_rate;      /* gradient norm before clipping; learning rate */
+    double gradient_norm,
+        learning_rate; /* gradient norm before clipping; learning rate */
     uint64_t tokens;
     /* Timed passes that started too late to meet their deadlines, and the
      * largest lateness of any pass. */
@@ -207,15 +208,15 @@ typedef struct lh_switch {
 
 /* State migrated with a switch, to other ranks or chunks. */
 typedef struct lh_migration {
-    uint32_t n_chunks; /* 0: chunks have their initial layers */
-    uint32_t n_places; /* 0: ranks have their initial placement */
-    const uint32_t *layers; /* layers per chunk, from then on */
-    const uint32_t *hosts;  /* rank at each placement, from then on */
-    const uint32_t *relay_ranks;   /* per placement, the rank that relayed its state;
-                             * LH_NONE: none. NULL: no relays */
-    uint64_t bytes;         /* bytes sent between ranks */
-    int64_t ns;             /* time taken between the two iterations */
-    int64_t predicted_ns;   /* from the proposer; 0: not given */
+    uint32_t n_chunks;           /* 0: chunks have their initial layers */
+    uint32_t n_places;           /* 0: ranks have their initial placement */
+    const uint32_t *layers;      /* layers per chunk, from then on */
+    const uint32_t *hosts;       /* rank at each placement, from then on */
+    const uint32_t *relay_ranks; /* per placement, the rank that relayed its
+                                  * state; LH_NONE: none. NULL: no relays */
+    uint64_t bytes;              /* bytes sent between ranks */
+    int64_t ns;                  /* time taken between the two iterations */
+    int64_t predicted_ns;        /* from the proposer; 0: not given */
 } lh_migration;
 
 /* Event detected or decision made by an adaptive run. */
@@ -389,19 +390,19 @@ typedef struct lh_train_result {
     bool is_on_other_process;
     bool interrupted;      /* ended early because of `stop` */
     const lh_trace *trace; /* last iteration; NULL: there was none */
-    uint32_t n_pool_growths; /* message buffers allocated beyond the prediction */
+    uint32_t
+        n_pool_growths; /* message buffers allocated beyond the prediction */
     /* Iteration time: predicted by the simulator and measured; 0 if there was
      * none. After switches, of the last iteration's schedule. The prediction
      * excludes timeline events; lh_event_timeline_simulate() includes them. */
     int64_t predicted_ns, median_ns, min_ns, max_ns;
-    double error;   /* median_ns / predicted_ns - 1; 0: no prediction */
+    double error; /* median_ns / predicted_ns - 1; 0: no prediction */
     uint64_t missed_deadlines; /* sum over all iterations */
-    int64_t max_lateness_ns; /* maximum over all iterations */
+    int64_t max_lateness_ns;   /* maximum over all iterations */
     /* Fraction of the peak FLOPs of the plan's GPUs; negative: unknown, or no
      * plan was run. */
     double utilisation;
-    uint32_t n_ranks,
-        n_replicas; /* ranks including all replicas; replicas */
+    uint32_t n_ranks, n_replicas; /* ranks including all replicas; replicas */
     uint32_t tensor, context, expert; /* group sizes within each replica */
     /* cpu: time per iteration that a rank spends on exchanges within passes, by
      * lh_train_group_kind: mean over ranks and iterations, with waiting,
@@ -484,7 +485,7 @@ typedef struct lh_train_model {
     const char *resume;
     /* initial weights (safetensors); NULL: random by seed */
     const char *weights;
-    bool emulate_links;  /* emulate the pipeline's links; false: none */
+    bool emulate_links; /* emulate the pipeline's links; false: none */
     /* Dropout rate, 0 <= rate < 1, for attention scores, the outputs of
      * attention and MLP, and the embedding. The dropout masks depend on the
      * seed alone. For a plan the job decides, regardless of this value:
@@ -643,12 +644,12 @@ LH_API const lh_switch *lh_train_switches(const lh_train_result *result,
 /* Returns the migration that belongs to switch i; NULL: none. Borrowed from the
  * result. */
 LH_API const lh_migration *lh_train_migration(const lh_train_result *result,
-                                      uint32_t i);
+                                              uint32_t i);
 
 /* Returns all events and decisions of an adaptive run. Borrowed from the
  * result. */
-LH_API const lh_adapt_event *lh_train_adapt_events(const lh_train_result *result,
-                                         uint32_t *n_notices);
+LH_API const lh_adapt_event *
+lh_train_adapt_events(const lh_train_result *result, uint32_t *n_notices);
 /* Returns the last iteration's schedule; NULL: the initial one. Borrowed from
  * the result. */
 LH_API const lh_schedule *lh_train_schedule(const lh_train_result *result);

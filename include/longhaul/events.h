@@ -10,8 +10,8 @@
 #ifndef LONGHAUL_EVENTS_H
 #define LONGHAUL_EVENTS_H
 
-#include <longhaul/pipeline.h>
 #include <longhaul/host_placement.h>
+#include <longhaul/pipeline.h>
 #include <longhaul/schedule.h>
 #include <longhaul/simulate.h>
 #include <longhaul/status.h>
@@ -43,14 +43,14 @@ typedef struct lh_event {
     /* First affected step and first step no longer affected. Rails: the step of
      * the change, and -1. */
     int64_t first_step, end_step;
-    uint32_t n_links;         /* 0: not a link event */
+    uint32_t n_links; /* 0: not a link event */
     /* "2-3" (both directions), "2>3", or link names; "h0-h4": hosts */
     const char *const *links;
     /* added to the links' own times; 0: none */
     int64_t latency_ns, transfer_ns;
     /* Factors >= 1; 1: unchanged. For links: */
     double latency_factor, transfer_factor;
-    double slowdown;   /* latency and transfer, or all passes */
+    double slowdown; /* latency and transfer, or all passes */
     uint32_t device; /* LH_NONE: not a device event */
     uint32_t rank;   /* rank with the rail, or LH_NONE */
     lh_rail rail;
@@ -80,16 +80,18 @@ LH_API lh_status lh_events_format(const lh_events *events, char **text,
 
 /* Sets `hit[i]` for each lh_pipeline_link() i that matches a link name in an
  * event; other entries are unchanged. LH_EINPUT: no match. */
-LH_API lh_status lh_event_match_links(const lh_pipeline *pipeline, const char *name,
-                                bool *hit, lh_error *err);
+LH_API lh_status lh_event_match_links(const lh_pipeline *pipeline,
+                                      const char *name, bool *hit,
+                                      lh_error *err);
 
 /* --- event timeline of one pipeline --------------------------------------- */
 
-typedef struct lh_event_timeline lh_event_timeline; /* immutable after creation */
+typedef struct lh_event_timeline
+    lh_event_timeline; /* immutable after creation */
 
 /* Options of lh_event_timeline_make(). */
 typedef struct lh_event_timeline_options {
-    size_t size;    /* sizeof(lh_event_timeline_options) */
+    size_t size;           /* sizeof(lh_event_timeline_options) */
     uint32_t time_divisor; /* divisor for the events' times; 0: 1 */
     /* Events refer to hosts: links "h0-h4" and "h0>h4" connect two hosts, a
      * device is a host, and a pipeline link stands for that of all replicas.
@@ -110,50 +112,56 @@ typedef struct lh_event_timeline_options {
  * LH_EINPUT: an event names something that the pipeline lacks, would change
  * nothing, or has a number out of range; the last rail fails, or a rail that
  * works is restored. */
-LH_API lh_status lh_event_timeline_make(const lh_pipeline *pipeline,
-                                const lh_events *events,
-                                const lh_event_timeline_options *options,
-                                lh_event_timeline **out, lh_error *err);
-LH_API void lh_event_timeline_free(lh_event_timeline *course); /* frees; NULL is a no-op */
+LH_API lh_status
+lh_event_timeline_make(const lh_pipeline *pipeline, const lh_events *events,
+                       const lh_event_timeline_options *options,
+                       lh_event_timeline **out, lh_error *err);
+LH_API void
+lh_event_timeline_free(lh_event_timeline *course); /* frees; NULL is a no-op */
 
 /* Returns the number of states. Steps with equal events share a state; state 0
  * has no events. */
 LH_API uint32_t lh_event_timeline_n_states(const lh_event_timeline *course);
 /* Returns the state of a step. */
-LH_API uint32_t lh_event_timeline_state(const lh_event_timeline *course, uint64_t step);
+LH_API uint32_t lh_event_timeline_state(const lh_event_timeline *course,
+                                        uint64_t step);
 /* Builds the pipeline in a state. All states have the same chunks and links,
  * with different times, so a schedule of the original pipeline is valid in
  * each. With a host placement, hosts have their initial placement. Release with
  * lh_pipeline_free(). */
-LH_API lh_status lh_event_timeline_pipeline(const lh_event_timeline *course, uint32_t state,
-                                    lh_pipeline **out, lh_error *err);
+LH_API lh_status lh_event_timeline_pipeline(const lh_event_timeline *course,
+                                            uint32_t state, lh_pipeline **out,
+                                            lh_error *err);
 /* With a host placement: builds the pipeline in a state with `hosts` at the
  * placements (longhaul/host_placement.h); NULL: initial placement. LH_EINVAL:
  * some host does not occur exactly once, or there is no host placement. */
-LH_API lh_status lh_event_timeline_pipeline_with_hosts(const lh_event_timeline *course, uint32_t state,
-                                       const uint32_t *hosts, lh_pipeline **out,
-                                       lh_error *err);
+LH_API lh_status lh_event_timeline_pipeline_with_hosts(
+    const lh_event_timeline *course, uint32_t state, const uint32_t *hosts,
+    lh_pipeline **out, lh_error *err);
 /* With a host placement: computes the time in a state to migrate from placement
  * `from` to placement `to`, as lh_host_placement_migration(); NULL: initial
  * placement. `vias` (may be NULL) receives, per placement, the host that relays
  * its state; LH_NONE: none. Errors as in that function. */
-LH_API lh_status lh_event_timeline_migration(const lh_event_timeline *course, uint32_t state,
-                                  const uint32_t *from, const uint32_t *to,
-                                  uint32_t *vias, int64_t *out_ns,
-                                  lh_error *err);
+LH_API lh_status lh_event_timeline_migration(const lh_event_timeline *course,
+                                             uint32_t state,
+                                             const uint32_t *from,
+                                             const uint32_t *to, uint32_t *vias,
+                                             int64_t *out_ns, lh_error *err);
 /* Lists the slow components in a state: links as named by the events, "device
  * 2", and "rail of rank 2" in the step of its failure. Fills at most `room`
  * names, borrowed from the timeline. Returns their total number. */
-LH_API uint32_t lh_event_timeline_slow_components(const lh_event_timeline *course, uint32_t state,
-                               const char **names, uint32_t room);
+LH_API uint32_t lh_event_timeline_slow_components(
+    const lh_event_timeline *course, uint32_t state, const char **names,
+    uint32_t room);
 
 /* Simulates steps 0 to n_steps - 1 in virtual time: ns[i] is the makespan of
  * step i. Each state is simulated once. `options` may be NULL. Errors as in
  * lh_simulate(). */
 LH_API lh_status lh_event_timeline_simulate(const lh_event_timeline *course,
-                                const lh_schedule *schedule,
-                                const lh_sim_options *options, uint64_t n_steps,
-                                int64_t *ns, lh_error *err);
+                                            const lh_schedule *schedule,
+                                            const lh_sim_options *options,
+                                            uint64_t n_steps, int64_t *ns,
+                                            lh_error *err);
 
 #ifdef __cplusplus
 }

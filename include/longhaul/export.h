@@ -34,7 +34,7 @@ LH_API const char *lh_export_target_name(lh_export_target target);
 
 /* Forms of PyTorch's schedule CSV. */
 typedef enum lh_pytorch_form {
-    LH_PYTORCH_COMPUTE_ONLY,  /* passes; PyTorch inserts communication */
+    LH_PYTORCH_COMPUTE_ONLY, /* passes; PyTorch inserts communication */
     /* with sends, receives and the collectives of sharded parameters and
      * gradients, in predicted order */
     LH_PYTORCH_COMPUTE_COMMS,
@@ -95,7 +95,7 @@ LH_API lh_status lh_export_stages(const lh_plan *plan, char **text, size_t *len,
 typedef struct lh_bundle_options {
     size_t size;          /* sizeof(lh_bundle_options) */
     lh_pytorch_form form; /* form of schedule.csv for LH_EXPORT_PYTORCH */
-    uint32_t port; /* rendezvous port on rank 0's host; 0: 29500 */
+    uint32_t port;        /* rendezvous port on rank 0's host; 0: 29500 */
 } lh_bundle_options;
 
 /* Creates the folder `path` with all files required to start the planned job

@@ -14,8 +14,8 @@
  * which an exchange of hosts changes. Rules: docs/theory/places.md.
  *
  * No threads, files or clock. Times are nanoseconds. */
-#ifndef LONGHAUL_PLACES_H
-#define LONGHAUL_PLACES_H
+#ifndef LONGHAUL_HOST_PLACEMENT_H
+#define LONGHAUL_HOST_PLACEMENT_H
 
 #include <longhaul/pipeline.h>
 #include <longhaul/schedule.h>
@@ -31,7 +31,8 @@ extern "C" {
 
 #define LH_MAX_HOSTS 1024u
 
-typedef struct lh_host_placement lh_host_placement; /* immutable after creation */
+typedef struct lh_host_placement
+    lh_host_placement; /* immutable after creation */
 
 /* Options of lh_host_placement_make(). */
 typedef struct lh_host_placement_options {
@@ -54,17 +55,18 @@ typedef struct lh_host_placement_options {
  *
  * LH_EUNSUPPORTED: several links share one resource, or there are data-parallel
  * operations within the iteration. LH_EINVAL: an option is out of range. */
-LH_API lh_status lh_host_placement_make(const lh_pipeline *pipeline,
-                                const lh_host_placement_options *options,
-                                lh_host_placement **out, lh_error *err);
-LH_API void lh_host_placement_free(lh_host_placement *places); /* frees; NULL is a no-op */
+LH_API lh_status lh_host_placement_make(
+    const lh_pipeline *pipeline, const lh_host_placement_options *options,
+    lh_host_placement **out, lh_error *err);
+LH_API void
+lh_host_placement_free(lh_host_placement *places); /* frees; NULL is a no-op */
 /* Returns the number of hosts. */
 LH_API uint32_t lh_host_placement_n_hosts(const lh_host_placement *places);
 /* Returns the nominal link between two hosts at their initial placements; its
  * name is NULL. If links differ, only the pipeline's own links are known;
  * others take no time. */
-LH_API lh_link lh_host_placement_nominal_link(const lh_host_placement *places, uint32_t from,
-                               uint32_t to);
+LH_API lh_link lh_host_placement_nominal_link(const lh_host_placement *places,
+                                              uint32_t from, uint32_t to);
 
 /* Extra delay on the link from one host to another. */
 typedef struct lh_host_link_delay {
@@ -77,7 +79,8 @@ typedef struct lh_host_slowdowns {
     size_t size; /* sizeof(lh_host_slowdowns) */
     uint32_t n_links;
     const lh_host_link_delay *links; /* several entries for one pair add up */
-    const double *pass_factors; /* per host: factor on its passes, >= 1; NULL: 1 */
+    const double
+        *pass_factors; /* per host: factor on its passes, >= 1; NULL: 1 */
 } lh_host_slowdowns;
 
 /* Builds the pipeline of one replica with `hosts` at the placements (NULL:
@@ -90,25 +93,26 @@ typedef struct lh_host_slowdowns {
  * LH_EINVAL: some host does not occur exactly once, or a value in `now` is out
  * of range. */
 LH_API lh_status lh_host_placement_pipeline(const lh_host_placement *places,
-                                    const lh_host_slowdowns *now,
-                                    const uint32_t *hosts, lh_pipeline **out,
-                                    lh_error *err);
+                                            const lh_host_slowdowns *now,
+                                            const uint32_t *hosts,
+                                            lh_pipeline **out, lh_error *err);
 
 /* Computes the migration time from placement `from` to placement `to`, with
  * transfers as in lh_host_exchange; NULL: initial placement. `now` may be NULL.
  * LH_EINVAL: some host does not occur exactly once, or a value in `now` is out
  * of range. LH_EUNSUPPORTED: the time on a slow link is unknown. */
 LH_API lh_status lh_host_placement_migration(const lh_host_placement *places,
-                                  const lh_host_slowdowns *now, const uint32_t *from,
-                                  const uint32_t *to, int64_t *out_ns,
-                                  lh_error *err);
+                                             const lh_host_slowdowns *now,
+                                             const uint32_t *from,
+                                             const uint32_t *to,
+                                             int64_t *out_ns, lh_error *err);
 
 /* Options of lh_host_placement_find_exchange(). */
 typedef struct lh_host_exchange_options {
-    size_t size;           /* sizeof(lh_host_exchange_options) */
-    const uint32_t *hosts; /* current host per placement; NULL: initial */
+    size_t size;               /* sizeof(lh_host_exchange_options) */
+    const uint32_t *hosts;     /* current host per placement; NULL: initial */
     const lh_sim_options *sim; /* message options; NULL: defaults */
-    double benefit_steps; /* iterations that benefit; 0: 10^6 */
+    double benefit_steps;      /* iterations that benefit; 0: 10^6 */
     /* Up to this number of hosts, all orders are evaluated; above it, hill
      * climbing with exchanges of two hosts. 0: 8, which is also the maximum. */
     uint32_t max_exhaustive_hosts;
@@ -132,8 +136,8 @@ typedef struct lh_host_exchange {
                       * receives one */
     uint32_t n_moves;
     const lh_host_move *moves;
-    bool is_exhaustive;             /* all orders were evaluated */
-    uint64_t n_evaluated;     /* host orders considered */
+    bool is_exhaustive;   /* all orders were evaluated */
+    uint64_t n_evaluated; /* host orders considered */
     uint64_t n_simulated; /* orders that differ in link traffic */
     const char *why;      /* explanation in one or two sentences */
 } lh_host_exchange;
@@ -142,11 +146,10 @@ typedef struct lh_host_exchange {
  * migration included. Ties: fewest moves, then the smallest numbers. Release
  * with lh_host_exchange_free(). Errors as in lh_host_placement_pipeline() and
  * lh_simulate(). */
-LH_API lh_status lh_host_placement_find_exchange(const lh_host_placement *places,
-                                    const lh_host_slowdowns *now,
-                                    const lh_schedule *schedule,
-                                    const lh_host_exchange_options *options,
-                                    lh_host_exchange **out, lh_error *err);
+LH_API lh_status lh_host_placement_find_exchange(
+    const lh_host_placement *places, const lh_host_slowdowns *now,
+    const lh_schedule *schedule, const lh_host_exchange_options *options,
+    lh_host_exchange **out, lh_error *err);
 /* frees; NULL is a no-op */
 LH_API void lh_host_exchange_free(lh_host_exchange *exchange);
 

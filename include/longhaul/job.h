@@ -9,10 +9,10 @@
 #define LONGHAUL_JOB_H
 
 #include <longhaul/model.h>
+#include <longhaul/network_model.h>
 #include <longhaul/pipeline.h>
 #include <longhaul/profile.h>
 #include <longhaul/status.h>
-#include <longhaul/network_model.h>
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -80,7 +80,7 @@ typedef struct lh_training {
     /* Layers use dropout and store the masks. Default: models with layer norm
      * use it, as GPT-2 and GPT-3 did; Falcon models do not. */
     bool dropout_given, dropout;
-    double dropout_rate; /* dropout rate; 0: not set, 0.1 */
+    double dropout_rate;      /* dropout rate; 0: not set, 0.1 */
     lh_dispatcher dispatcher; /* default LH_DISPATCHER_ALL_TO_ALL */
     /* With LH_RECOMPUTE_MODULES: bit set, 1 << lh_module. */
     uint32_t recompute_modules;
@@ -154,7 +154,7 @@ typedef struct lh_framework {
 typedef struct lh_gpu {
     const char *name;   /* preset's name or the file's; never NULL */
     const char *preset; /* preset it is based on, or NULL */
-    double tflops; /* dense peak, 10^12 FLOP/s, in the job's precision */
+    double tflops;      /* dense peak, 10^12 FLOP/s, in the job's precision */
     double flops_per_s;
     double memory_gib; /* 2^30 bytes */
     int64_t memory_bytes;
@@ -222,10 +222,10 @@ typedef enum lh_outermost {
  * several datacenters, for the state that training.zero shards
  * (longhaul/cost.h). */
 typedef enum lh_sharding {
-    LH_SHARDING_ANY,            /* not given */
-    LH_SHARDING_FULL,           /* over all replicas */
-    LH_SHARDING_HYBRID,         /* within a datacenter; between datacenters
-                                 * every GPU reduces its shard with its peers */
+    LH_SHARDING_ANY,    /* not given */
+    LH_SHARDING_FULL,   /* over all replicas */
+    LH_SHARDING_HYBRID, /* within a datacenter; between datacenters
+                         * every GPU reduces its shard with its peers */
     /* within a datacenter; between datacenters one GPU per datacenter reduces
      * the whole gradient */
     LH_SHARDING_HYBRID_LEADERS,
@@ -260,7 +260,7 @@ typedef struct lh_layout {
     uint32_t chunks_per_device;
     lh_outermost outermost;
     lh_sharding sharding;
-    const char *schedule;  /* a method's name (lh_methods) */
+    const char *schedule; /* a method's name (lh_methods) */
     /* NULL in a complete layout: determined by `outermost`, datacenters in job
      * order (docs/theory/placement.md) */
     const lh_sites *sites;

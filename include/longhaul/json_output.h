@@ -3,8 +3,8 @@
  * users. A failed call produces no partial text. Release texts with
  * lh_text_free(); `len` receives the size in bytes and may be NULL. Times are
  * seconds; memory has the pipeline's unit. */
-#ifndef LONGHAUL_RESULTS_H
-#define LONGHAUL_RESULTS_H
+#ifndef LONGHAUL_JSON_OUTPUT_H
+#define LONGHAUL_JSON_OUTPUT_H
 
 #include <longhaul/analysis.h>
 #include <longhaul/bounds.h>
@@ -74,11 +74,10 @@ LH_API lh_status lh_scheduled_format(const lh_scheduled *scheduled, char **text,
  * receives the schedule without link orders, or NULL if they are useful.
  * *fifo_ns receives the makespan with first in, first out if it is longer, else
  * 0. Release *plain with lh_schedule_free(). Errors as in lh_simulate(). */
-LH_API lh_status lh_schedule_drop_useless_link_orders(const lh_pipeline *pipeline,
-                                const lh_schedule *schedule,
-                                const lh_sim_options *options,
-                                lh_schedule **plain, int64_t *fifo_ns,
-                                lh_error *err);
+LH_API lh_status lh_schedule_drop_useless_link_orders(
+    const lh_pipeline *pipeline, const lh_schedule *schedule,
+    const lh_sim_options *options, lh_schedule **plain, int64_t *fifo_ns,
+    lh_error *err);
 
 /* Formats the verdict as JSON: `longhaul check`. `certificate` and `claims`:
  * NULL if no proof was checked. */

@@ -46,16 +46,17 @@ LH_API lh_status lh_layers_pipeline(const lh_layers *layers,
  * to send one layer's state. Layers move from chunk to chunk; each host sends
  * one layer at a time and receives one. LH_EINVAL: the sums differ, or a chunk
  * has no layer. */
-LH_API lh_status lh_layers_migration_ns(const lh_layers *layers, const uint32_t *from,
-                                  const uint32_t *to, int64_t layer_ns,
-                                  int64_t *out_ns, lh_error *err);
+LH_API lh_status lh_layers_migration_ns(const lh_layers *layers,
+                                        const uint32_t *from,
+                                        const uint32_t *to, int64_t layer_ns,
+                                        int64_t *out_ns, lh_error *err);
 
 /* Options of lh_layers_find_partition(). */
 typedef struct lh_layers_options {
-    size_t size;               /* sizeof(lh_layers_options) */
-    const uint32_t *layer_counts;   /* current layers per chunk; NULL: initial */
-    const lh_sim_options *sim; /* message options; NULL: defaults */
-    int64_t layer_ns; /* time to send one layer's state to another host */
+    size_t size;                  /* sizeof(lh_layers_options) */
+    const uint32_t *layer_counts; /* current layers per chunk; NULL: initial */
+    const lh_sim_options *sim;    /* message options; NULL: defaults */
+    int64_t layer_ns;     /* time to send one layer's state to another host */
     double benefit_steps; /* iterations that benefit; 0: 10^6 */
 } lh_layers_options;
 
@@ -63,14 +64,14 @@ typedef struct lh_layers_options {
 typedef struct lh_layer_migration {
     bool is_move; /* true if migration saves more than it costs */
     uint32_t n_chunks;
-    const uint32_t *layer_counts; /* layers per chunk afterwards; unchanged if no
-                              * move */
+    const uint32_t *layer_counts; /* layers per chunk afterwards; unchanged if
+                                   * no move */
     int64_t current_ns, predicted_ns; /* iteration time, before and after */
-    int64_t move_ns;  /* migration time; each host sends one at a time and
-                       * receives one */
-    uint32_t n_moves; /* layers that change device */
+    int64_t move_ns;      /* migration time; each host sends one at a time and
+                           * receives one */
+    uint32_t n_moves;     /* layers that change device */
     uint64_t n_evaluated; /* partitions simulated */
-    const char *why;  /* explanation in one or two sentences */
+    const char *why;      /* explanation in one or two sentences */
 } lh_layer_migration;
 
 /* Searches layer counts that shorten the coming iterations, migration time
@@ -80,10 +81,11 @@ typedef struct lh_layer_migration {
  * lh_layers_pipeline(). Release with lh_layer_migration_free(). Errors as in
  * lh_layers_pipeline() and lh_simulate(). */
 LH_API lh_status lh_layers_find_partition(const lh_layers *layers,
-                                const lh_pipeline *pipeline,
-                                const lh_schedule *schedule,
-                                const lh_layers_options *options,
-                                lh_layer_migration **out, lh_error *err);
+                                          const lh_pipeline *pipeline,
+                                          const lh_schedule *schedule,
+                                          const lh_layers_options *options,
+                                          lh_layer_migration **out,
+                                          lh_error *err);
 /* frees; NULL is a no-op */
 LH_API void lh_layer_migration_free(lh_layer_migration *move);
 

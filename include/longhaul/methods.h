@@ -20,9 +20,9 @@ typedef struct lh_method_options {
     uint32_t n_warmup;      /* slack: warm-up forwards per device, given ... */
     const uint32_t *warmup; /* ... or NULL: by Adaptra's algorithms */
     bool slack_initial;     /* slack: algorithm 1 (by memory) instead of 2 */
-    uint32_t round_size; /* flexible, dorapp: microbatches per round; 0: the number
-                     * of devices */
-    bool ignore_network; /* interleaved-zbv: order for zero-cost messages */
+    uint32_t round_size;    /* flexible, dorapp: microbatches per round; 0: the
+                             * number    of devices */
+    bool ignore_network;    /* interleaved-zbv: order for zero-cost messages */
     const lh_sim_options *sim; /* evaluates candidates in `auto` and look-ahead;
                                 * NULL: defaults */
     /* elastic: sizes of the microbatch groups for forward and backward. NULL:

@@ -37,11 +37,11 @@ typedef struct lh_model {
     const char *name; /* preset's name or source file */
     uint32_t layers, hidden, ffn, vocab;
     uint32_t heads, kv_heads, head_dim; /* with MLA: kv_heads = heads */
-    bool gated;           /* MLPs have three matrices (SwiGLU), else two */
+    bool gated; /* MLPs have three matrices (SwiGLU), else two */
     /* Falcon: attention and MLP use the same norm's output and both add to the
      * layer's input; no experts */
     bool parallel_block;
-    bool tied_embeddings; /* head and embedding share a matrix */
+    bool tied_embeddings;       /* head and embedding share a matrix */
     bool qkv_bias, output_bias; /* biases of attention's projections */
     bool mlp_bias;
     bool qk_norm;         /* Qwen3: norms of head_dim on queries and keys */
@@ -71,9 +71,10 @@ typedef struct lh_model {
     bool shared_expert_gate; /* Qwen2-MoE: gate with `hidden` weights */
     bool router_bias;        /* gpt-oss: one per expert */
     lh_router router;
-    bool unnormalised_scores; /* expert outputs are weighted by raw scores; else by
-                      * scores normalised over the selected experts */
-    double routed_scale; /* factor on the experts' output; 0: 1 */
+    bool unnormalised_scores; /* expert outputs are weighted by raw scores; else
+                               * by scores normalised over the selected experts
+                               */
+    double routed_scale;      /* factor on the experts' output; 0: 1 */
     /* Node-limited routing (DeepSeek-V2, arXiv:2405.04434, section 2.1.3):
      * number of equal expert groups, and groups that a token may use. 0:
      * disabled. */
@@ -163,7 +164,7 @@ typedef enum lh_layer_part {
     LH_PART_ATTENTION,
     LH_PART_ATTENTION_OUTPUT,
     LH_PART_MLP_NORM,
-    LH_PART_GATE_UP, /* gate and up; only up if ungated; routed experts */
+    LH_PART_GATE_UP,    /* gate and up; only up if ungated; routed experts */
     LH_PART_ACTIVATION, /* after the activation function, same scope */
     /* Appended so that the values above stay stable. Latent attention, before
      * LH_PART_QKV: compressed values and their norms' outputs. Shared experts:

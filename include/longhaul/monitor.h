@@ -65,8 +65,10 @@ typedef struct lh_observation {
 /* Estimates when messages entered real links, which do not report it. On input,
  * `entered_ns` holds the earliest possible time: message produced or receive
  * posted. LH_EINVAL: a message's link does not exist. */
-LH_API lh_status lh_observation_estimate_entry(const lh_pipeline *pipeline, size_t n,
-                                lh_observed_message *messages, lh_error *err);
+LH_API lh_status lh_observation_estimate_entry(const lh_pipeline *pipeline,
+                                               size_t n,
+                                               lh_observed_message *messages,
+                                               lh_error *err);
 
 /* --- output --------------------------------------------------------------- */
 
@@ -120,11 +122,11 @@ typedef struct lh_monitor_event {
     lh_monitor_target target;
     uint32_t index;
     lh_monitor_change change;
-    uint64_t first_step;    /* first affected step, among the last three with a
-                       * measurement */
-    double baseline_ns; /* baseline, without events */
-    double current_ns;    /* LH_MONITOR_ENDS: the baseline, within error */
-    double error_ns;  /* standard error of now_ns */
+    uint64_t first_step; /* first affected step, among the last three with a
+                          * measurement */
+    double baseline_ns;  /* baseline, without events */
+    double current_ns;   /* LH_MONITOR_ENDS: the baseline, within error */
+    double error_ns;     /* standard error of now_ns */
     /* Simulated increase of the current schedule's iteration time. A slow link
      * costs 0 if no pass waits for its messages. */
     int64_t cost_ns;
@@ -154,13 +156,15 @@ LH_API void lh_monitor_free(lh_monitor *monitor); /* frees; NULL is a no-op */
 
 /* Sets the schedule that runs from the next iteration on. */
 LH_API lh_status lh_monitor_set_schedule(lh_monitor *monitor,
-                                   const lh_schedule *schedule, lh_error *err);
+                                         const lh_schedule *schedule,
+                                         lh_error *err);
 
 /* Sets the schedule and the message options (`sim`, copied; NULL: unchanged)
  * from the next iteration on. */
 LH_API lh_status lh_monitor_set_schedule_and_path(lh_monitor *monitor,
-                                      const lh_schedule *schedule,
-                                      const lh_sim_options *sim, lh_error *err);
+                                                  const lh_schedule *schedule,
+                                                  const lh_sim_options *sim,
+                                                  lh_error *err);
 
 /* Adds a finished iteration. LH_EINVAL: an invalid value, described in `err`;
  * the iteration is then ignored. */
@@ -173,8 +177,8 @@ LH_API const lh_monitor_event *lh_monitor_events(const lh_monitor *monitor,
                                                  uint32_t *n);
 /* Returns active events, which have begun and not ended; borrowed until the
  * next iteration is added. */
-LH_API const lh_monitor_event *lh_monitor_active_events(const lh_monitor *monitor,
-                                                   uint32_t *n);
+LH_API const lh_monitor_event *
+lh_monitor_active_events(const lh_monitor *monitor, uint32_t *n);
 
 /* Returns the link's current estimate. */
 LH_API lh_link_estimate lh_monitor_link(const lh_monitor *monitor,

@@ -14,8 +14,8 @@
  *
  * Rates are bytes per second, times nanoseconds, latencies one-way. Invalid
  * arguments (a rate of 0, a loss of 1) give INFINITY. */
-#ifndef LONGHAUL_TRANSPORT_H
-#define LONGHAUL_TRANSPORT_H
+#ifndef LONGHAUL_NETWORK_MODEL_H
+#define LONGHAUL_NETWORK_MODEL_H
 
 #include <longhaul/status.h>
 
@@ -38,8 +38,8 @@ typedef struct lh_flow {
 
 /* Pipelining between the steps of a ring collective. */
 typedef enum lh_ring {
-    LH_RING_LOCKSTEP,  /* each step waits for the slowest: (n-1)/n S/b + (n-1) a
-                        * [Tha section 4.1] */
+    LH_RING_LOCKSTEP, /* each step waits for the slowest: (n-1)/n S/b + (n-1) a
+                       * [Tha section 4.1] */
     /* pieces of the buffer circulate concurrently, so the long hop's latency
      * counts twice, not n-1 times: (n-1)/n S/b + min(2, n-1) a + max(0, n-3)
      * a_in */
@@ -143,14 +143,14 @@ typedef struct lh_link_setting {
     lh_balancing balancing;
     lh_congestion congestion;
     lh_recovery recovery;
-    uint32_t queue_pairs; /* between two GPUs; 0: 1 */
-    uint32_t paths;       /* number of equal paths; 0: 1 */
+    uint32_t queue_pairs;          /* between two GPUs; 0: 1 */
+    uint32_t paths;                /* number of equal paths; 0: 1 */
     uint32_t fec_data, fec_parity; /* packets per block; 0: none */
     /* unacknowledged bytes per queue pair; 0: LH_WINDOW_BYTES if packets are
      * sprayed, else unlimited */
     double window_bytes;
-    double queue_bytes;  /* queue size that signals congestion; 0: 2 MiB, an
-                          * assumption */
+    double queue_bytes; /* queue size that signals congestion; 0: 2 MiB, an
+                         * assumption */
 } lh_link_setting;
 
 #define LH_QUEUE_BYTES (512 * 4096.0)
@@ -166,15 +166,15 @@ typedef struct lh_link_load {
     double loss;             /* packet loss, 0..1 */
     double oversubscription; /* >= 1: competing demand */
     double senders;          /* GPUs that send concurrently, equal amounts */
-    double interface_bytes_per_s;  /* sender's network interface; 0: no limit */
-    double message_bytes;    /* bytes per message from one sender; 0: none */
+    double interface_bytes_per_s; /* sender's network interface; 0: no limit */
+    double message_bytes; /* bytes per message from one sender; 0: none */
 } lh_link_load;
 
 /* Limiting factor of the rate. */
 typedef enum lh_link_limit {
-    LH_LIMIT_SHARE,  /* sender's share of the link or of its path */
-    LH_LIMIT_INTERFACE,    /* its network interface */
-    LH_LIMIT_WINDOW, /* unacknowledged window */
+    LH_LIMIT_SHARE,     /* sender's share of the link or of its path */
+    LH_LIMIT_INTERFACE, /* its network interface */
+    LH_LIMIT_WINDOW,    /* unacknowledged window */
 } lh_link_limit;
 
 /* Predicted effect per sender. Rates are before redundancy and retransmission.

@@ -76,8 +76,8 @@ LH_API void lh_routes_free(lh_route *routes); /* frees; NULL is a no-op */
 
 /* Policies for routing and spectrum assignment. */
 typedef enum lh_assignment {
-    LH_SD_FF,    /* shortest route, first fit */
-    LH_KSP_FF,   /* candidate routes in order, first fit */
+    LH_SD_FF,  /* shortest route, first fit */
+    LH_KSP_FF, /* candidate routes in order, first fit */
     /* labels communication-bound passes, ranks routes by fitness */
     LH_CBA,
     LH_SLACK,    /* deadlines instead of labels */

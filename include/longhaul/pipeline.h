@@ -94,7 +94,7 @@ typedef struct lh_link {
 /* Time at which a receive is posted; a rendezvous transfer cannot start
  * earlier. */
 typedef enum lh_receives {
-    LH_RECEIVES_EARLY,   /* pre-posted: a message is ready when produced */
+    LH_RECEIVES_EARLY, /* pre-posted: a message is ready when produced */
     /* posted when the receiver reaches the consuming pass */
     LH_RECEIVES_LATE,
     LH_RECEIVES_LATE_FD, /* the same, but not delayed by preceding W passes */
@@ -187,9 +187,10 @@ LH_API lh_status lh_pipeline_with_host(const lh_pipeline *pipeline,
  * LH_EINPUT: no such link, an ambiguous name, or no messages between the
  * devices; `err` lists the links. Otherwise as lh_pipeline_make(). */
 LH_API lh_status lh_pipeline_set_link_delay(const lh_pipeline *pipeline,
-                                    const char *link, int64_t latency_ns,
-                                    int64_t transfer_ns, lh_pipeline **out,
-                                    lh_error *err);
+                                            const char *link,
+                                            int64_t latency_ns,
+                                            int64_t transfer_ns,
+                                            lh_pipeline **out, lh_error *err);
 
 /* Formats the canonical text (JSON, nanoseconds, shorthands expanded). Parsing
  * it gives the same pipeline, which formats to the same text. Release *text

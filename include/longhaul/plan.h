@@ -47,9 +47,9 @@ typedef struct lh_plan_elastic {
 
 /* Cost per iteration in the currency of the job's prices. */
 typedef struct lh_plan_cost {
-    uint32_t gpus;       /* billed: all GPUs of every node in use */
-    double usd_per_hour; /* for these GPUs */
-    double inter_datacenter_gb;   /* traffic between datacenters, 10^9 bytes */
+    uint32_t gpus;              /* billed: all GPUs of every node in use */
+    double usd_per_hour;        /* for these GPUs */
+    double inter_datacenter_gb; /* traffic between datacenters, 10^9 bytes */
     double gpus_usd, between_usd;
     double usd; /* GPUs and traffic */
     double usd_per_1e9_tokens;
@@ -171,8 +171,8 @@ typedef struct lh_plan_range {
 /* Sensitivity of the layout to errors in the job's link values. */
 typedef struct lh_plan_sensitivity {
     double min_factor, max_factor; /* range of factors examined */
-    double tolerance;   /* factor_above / factor_below <= 1 + tolerance */
-    lh_choice reference;     /* quick search with the job's links */
+    double tolerance;    /* factor_above / factor_below <= 1 + tolerance */
+    lh_choice reference; /* quick search with the job's links */
     uint32_t n_ranges;
     const lh_plan_range *ranges;
     /* Up to the break-even value (or the end of the range), full searches found
@@ -186,16 +186,16 @@ typedef struct lh_plan_sensitivity {
  * limits, data parallelism, messages, offloading (docs/theory/plan-reasons.md).
  */
 typedef struct lh_plan_breakdown {
-    int64_t compute_ns;   /* passes, averaged over devices */
-    int64_t intra_layer_ns;    /* communication within passes: tensor, context,
-                           * expert */
-    int64_t imbalance_ns; /* busiest device minus mean */
-    int64_t bubble_ns;    /* remaining idle time, due to the pass order */
-    int64_t messages_ns;  /* exposed communication between pipeline ranks */
+    int64_t compute_ns;     /* passes, averaged over devices */
+    int64_t intra_layer_ns; /* communication within passes: tensor, context,
+                             * expert */
+    int64_t imbalance_ns;   /* busiest device minus mean */
+    int64_t bubble_ns;      /* remaining idle time, due to the pass order */
+    int64_t messages_ns;    /* exposed communication between pipeline ranks */
     /* exposed data-parallel communication, also in passes */
     int64_t data_ns;
-    int64_t offload_ns;   /* exposed offloading and reloading of activations */
-    int64_t memory_stall_ns;    /* memory limits that prevent a faster order */
+    int64_t offload_ns; /* exposed offloading and reloading of activations */
+    int64_t memory_stall_ns; /* memory limits that prevent a faster order */
     int64_t optimizer_ns, overhead_ns;
 } lh_plan_breakdown;
 
@@ -222,8 +222,8 @@ typedef struct lh_plan_dimension_alternative {
     /* Lower bound on the iteration time of every plan with another value,
      * evaluated or not; -1: unknown, for instance for the cheapest plan. */
     int64_t bound_ns;
-    bool is_quick_evaluation; /* quick evaluation only, without a local search for
-                       * better plans with that value */
+    bool is_quick_evaluation; /* quick evaluation only, without a local search
+                               * for better plans with that value */
 } lh_plan_dimension_alternative;
 
 /* Number of layouts that a bound excluded before their pipelines were built. */
@@ -274,11 +274,10 @@ LH_API const char *lh_plan_objective_name(lh_plan_objective goal); /* "time" */
 
 /* A plan. Immutable; owns its contents. Release with lh_plan_free(). */
 typedef struct lh_plan {
-    const char *name;       /* job name */
-    const char *version;    /* longhaul version that wrote it */
-    const char *input_hash; /* hash of the job and its referenced files */
-    const char
-        *cost_source; /* source of pass times: lh_cost_source_name() */
+    const char *name;        /* job name */
+    const char *version;     /* longhaul version that wrote it */
+    const char *input_hash;  /* hash of the job and its referenced files */
+    const char *cost_source; /* source of pass times: lh_cost_source_name() */
     const lh_job *job;
     lh_choice best;
     const lh_pipeline *pipeline; /* best choice's pipeline; memory in bytes */
@@ -295,8 +294,9 @@ typedef struct lh_plan {
      * microbatches while the job leaves micro_batch open). */
     uint32_t n_layouts, n_memory, n_bounded, n_simulated;
     uint32_t n_unsupported, n_dropped;
-    uint32_t n_unexplored; /* unexplored layouts: neither excluded nor simulated when
-                      * the search stopped; covered by the bounds below */
+    uint32_t
+        n_unexplored; /* unexplored layouts: neither excluded nor simulated when
+                       * the search stopped; covered by the bounds below */
     /* Combinations of degrees and placements with elastic plans: total, and
      * unexplored as in n_unexplored. */
     uint32_t n_elastic, n_elastic_unexplored;
@@ -319,7 +319,7 @@ typedef struct lh_plan {
     uint32_t n_pareto;
     const lh_choice *pareto_front;
     bool pareto_complete; /* bounds prove that the front is complete; for quick
-                       * plans, without elastic ones */
+                           * plans, without elastic ones */
     uint32_t n_pareto_slow; /* omitted because too slow to be useful */
     /* Answers to the options' questions, in the same order. */
     uint32_t n_answers;
@@ -348,15 +348,16 @@ typedef struct lh_plan {
 
 /* Search methods for the layer partition. */
 typedef enum lh_partition_search {
-    LH_PARTITION_HILL_CLIMBING, /* hill climbing from several starts by moving one or
-                         * two layers; exhaustive if there are few partitions */
+    LH_PARTITION_HILL_CLIMBING, /* hill climbing from several starts by moving
+                                 * one or two layers; exhaustive if there are
+                                 * few partitions */
     LH_PARTITION_EXACT, /* every partition of every layout that could win, up to
                          * 200000 per layout */
     /* Monte Carlo sampling of whole configurations, as in ScaleAcross Explorer
      * (2026). Proves nothing. Requires LH_PLAN_FASTEST without jitter or Pareto
      * front, else LH_EINVAL */
     LH_PARTITION_MONTE_CARLO,
-    LH_PARTITION_EVEN,        /* even partition, no search */
+    LH_PARTITION_EVEN, /* even partition, no search */
 } lh_partition_search;
 
 /* Parameters of LH_PARTITION_MONTE_CARLO; 0: the paper's value, or 100 layouts.
@@ -398,12 +399,12 @@ typedef struct lh_plan_options {
     bool quick;
     lh_partition_search partition;
     lh_plan_sampling sampling;
-    double max_chunk_ratio; /* maximum ratio of chunk sizes, in layers; 0: 3 */
-    const lh_jitter
-        *jitter;       /* optimise under jitter; NULL: none */
-    lh_plan_statistic statistic;     /* statistic, with jitter */
-    lh_plan_objective objective; /* cost requires prices in the job or options */
-    bool pareto_front;        /* also compute the Pareto front */
+    double max_chunk_ratio;  /* maximum ratio of chunk sizes, in layers; 0: 3 */
+    const lh_jitter *jitter; /* optimise under jitter; NULL: none */
+    lh_plan_statistic statistic; /* statistic, with jitter */
+    lh_plan_objective
+        objective;     /* cost requires prices in the job or options */
+    bool pareto_front; /* also compute the Pareto front */
     /* Override the job's prices; 0: the job's. */
     double usd_per_gpu_hour, usd_per_gb;
     uint32_t n_questions;

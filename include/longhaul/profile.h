@@ -39,10 +39,10 @@ typedef struct lh_profile_entry {
      * false if they are compute only. */
     bool communication;
     int64_t f_ns, d_ns, w_ns;
-    int64_t activation_bytes; /* per GPU, from F to W; or LH_NOT_MEASURED */
-    int64_t static_bytes;     /* per GPU: parameters, gradients, optimizer; or
-                               * LH_NOT_MEASURED */
-    const char *model; /* matching model name in the job; NULL: any */
+    int64_t activation_bytes;  /* per GPU, from F to W; or LH_NOT_MEASURED */
+    int64_t static_bytes;      /* per GPU: parameters, gradients, optimizer; or
+                                * LH_NOT_MEASURED */
+    const char *model;         /* matching model name in the job; NULL: any */
     bool no_sequence_parallel; /* ranks that share layers, `tensor` > 1 */
 } lh_profile_entry;
 

@@ -25,9 +25,9 @@ typedef enum lh_report_segment_kind {
     LH_STEP_TRANSFER,   /* on the link */
     LH_STEP_LATENCY,    /* in flight */
     LH_STEP_COLLECTIVE, /* index: the trace's collectives */
-    LH_STEP_BLOCKED, /* a device or message waits for a queue entry; index is
-                      * unused */
-    LH_STEP_WAIT,    /* other waiting; index is unused */
+    LH_STEP_BLOCKED,    /* a device or message waits for a queue entry; index is
+                         * unused */
+    LH_STEP_WAIT,       /* other waiting; index is unused */
 } lh_report_segment_kind;
 
 /* A critical-path segment and the item to which it belongs. */
@@ -123,7 +123,7 @@ typedef struct lh_report_iterations {
     uint32_t n_iterations;
     uint32_t n_series;         /* 1..6; the first is drawn thickest */
     const char *const *series; /* names: "measured", "1f1b throughout" */
-    const int64_t *ns; /* [series * n_iterations + i]; <= 0: none */
+    const int64_t *ns;         /* [series * n_iterations + i]; <= 0: none */
     uint32_t n_spans, n_marks;
     const lh_report_span *spans;
     const lh_report_mark *marks; /* both in time order */
@@ -131,22 +131,22 @@ typedef struct lh_report_iterations {
 
 /* A sample of iteration times, in any order. */
 typedef struct lh_report_distribution {
-    size_t size;       /* sizeof(lh_report_distribution) */
-    const char *title; /* "Iterations with jitter" */
-    uint32_t n;        /* 1..1000000 */
-    const int64_t *ns; /* each >= 0 */
-    int64_t nominal_ns;  /* nominal, without variation; 0: unknown */
+    size_t size;        /* sizeof(lh_report_distribution) */
+    const char *title;  /* "Iterations with jitter" */
+    uint32_t n;         /* 1..1000000 */
+    const int64_t *ns;  /* each >= 0 */
+    int64_t nominal_ns; /* nominal, without variation; 0: unknown */
 } lh_report_distribution;
 
 /* One compared property of two items, such as plans. */
 typedef struct lh_report_difference {
-    const char *group;          /* "memory"; rows of a group are consecutive */
-    const char *name;           /* "peak" */
+    const char *group; /* "memory"; rows of a group are consecutive */
+    const char *name;  /* "peak" */
     /* values; equal ones are shown on demand only */
     const char *first, *second;
-    const char *change;         /* "+2.1 %"; "" or NULL: none */
-    int better;                 /* second item is better: 1, worse: -1, neither:
-                                 * 0 */
+    const char *change; /* "+2.1 %"; "" or NULL: none */
+    int better;         /* second item is better: 1, worse: -1, neither:
+                         * 0 */
 } lh_report_difference;
 /* A side-by-side comparison of two items. */
 typedef struct lh_report_differences {
@@ -208,9 +208,8 @@ LH_API lh_status lh_report_add_sweep(lh_report *report,
 
 /* Adds a histogram with mean, 95th and 99th percentile. LH_EINVAL: no values,
  * too many, or a negative one. */
-LH_API lh_status lh_report_add_distribution(lh_report *report,
-                                      const lh_report_distribution *varied,
-                                      lh_error *err);
+LH_API lh_status lh_report_add_distribution(
+    lh_report *report, const lh_report_distribution *varied, lh_error *err);
 
 /* Adds a side-by-side table above the timelines. LH_EINVAL: too many rows, or a
  * text is not UTF-8. */
@@ -219,9 +218,9 @@ LH_API lh_status lh_report_add_differences(
 
 /* Adds a breakdown as one bar. */
 LH_API lh_status lh_report_add_breakdown(lh_report *report, const char *title,
-                                     uint32_t n_parts,
-                                     const lh_report_breakdown_part *parts,
-                                     lh_error *err);
+                                         uint32_t n_parts,
+                                         const lh_report_breakdown_part *parts,
+                                         lh_error *err);
 /* Adds a table without rows; lh_report_add_cells() adds them. */
 LH_API lh_status lh_report_add_table(lh_report *report,
                                      const lh_report_table *table,
@@ -234,8 +233,8 @@ LH_API lh_status lh_report_add_cells(lh_report *report, uint32_t n_cells,
 /* Adds the chart above the timelines. LH_EINVAL: counts or times are out of
  * range. */
 LH_API lh_status lh_report_add_iterations(lh_report *report,
-                                      const lh_report_iterations *course,
-                                      lh_error *err);
+                                          const lh_report_iterations *course,
+                                          lh_error *err);
 
 /* Adds a diagnosis: maps of slow stages and replicas, steps with measured and
  * typical times, and remedies. Its timelines replace traces. For large
@@ -296,8 +295,9 @@ LH_API lh_status lh_report_svg(const lh_trace *trace,
 /* Renders a run's iterations as SVG; `options` without an analysis. Release
  * *text with lh_text_free(). */
 LH_API lh_status lh_report_iterations_svg(const lh_report_iterations *course,
-                                      const lh_svg_options *options,
-                                      char **text, size_t *len, lh_error *err);
+                                          const lh_svg_options *options,
+                                          char **text, size_t *len,
+                                          lh_error *err);
 
 /* Options of the terminal renderers. */
 typedef struct lh_terminal_options {

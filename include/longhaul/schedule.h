@@ -107,8 +107,8 @@ LH_API char *lh_pass_format(const lh_pass *pass, char *buffer);
  * its first or last part, or between them: wherever the makespan increases
  * least. `pipeline` NULL: at the last part's position. */
 LH_API lh_status lh_schedule_merge_parts(const lh_pipeline *pipeline,
-                                   const lh_schedule *schedule,
-                                   lh_schedule **out, lh_error *err);
+                                         const lh_schedule *schedule,
+                                         lh_schedule **out, lh_error *err);
 
 #ifdef __cplusplus
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Creates schedules by name: every method in <longhaul/methods.h>, "optimal"
  * (search), and "auto", which picks the best result. */
-#ifndef LONGHAUL_BEST_H
-#define LONGHAUL_BEST_H
+#ifndef LONGHAUL_SCHEDULER_H
+#define LONGHAUL_SCHEDULER_H
 
 #include <longhaul/methods.h>
 #include <longhaul/solve.h>
@@ -48,9 +48,9 @@ typedef struct lh_scheduler_result {
      * improved on all methods, or proved their best result optimal and
      * "optimal" was requested. Static storage */
     const char *method;
-    int64_t bound_ns;   /* lower bound for schedules with whole W passes, or W
-                         * in the requested parts, under any `sim` */
-    char why[160];      /* description of the bottleneck */
+    int64_t bound_ns; /* lower bound for schedules with whole W passes, or W
+                       * in the requested parts, under any `sim` */
+    char why[160];    /* description of the bottleneck */
 } lh_scheduler_result;
 
 /* Builds a schedule with the named scheduler. `options` may be NULL. "auto"
@@ -58,9 +58,10 @@ typedef struct lh_scheduler_result {
  * pipelines with more than 200000 passes. Release with
  * lh_scheduler_result_fini(). Errors as in lh_method_run(). */
 LH_API lh_status lh_scheduler_run(const char *name, const lh_pipeline *pipeline,
-                                  const lh_scheduler_options *options, lh_scheduler_result *out,
-                                  lh_error *err);
-LH_API void lh_scheduler_result_fini(lh_scheduler_result *best); /* frees; NULL is a no-op */
+                                  const lh_scheduler_options *options,
+                                  lh_scheduler_result *out, lh_error *err);
+LH_API void lh_scheduler_result_fini(
+    lh_scheduler_result *best); /* frees; NULL is a no-op */
 
 #ifdef __cplusplus
 }

@@ -19,7 +19,7 @@ typedef struct lh_sim_options {
     uint32_t coupled_queue; /* head-of-line blocking: queue size in messages per
                              * device; 0: sends never block */
     bool fifo;              /* ignore the schedule's link orders */
-    bool override_receives;      /* use `receives` even if it is LH_RECEIVES_EARLY */
+    bool override_receives; /* use `receives` even if it is LH_RECEIVES_EARLY */
     /* Per lh_pipeline_link(): true if its messages take the delegated path and
      * wait for neither `coupled_queue` nor `receives`. NULL: none. Must remain
      * valid as long as the object created with these options. */
@@ -44,8 +44,8 @@ typedef struct lh_timeline_run {
 /* One message between two devices. */
 typedef struct lh_message {
     lh_pass producer, consumer;
-    uint32_t from, to;   /* devices */
-    uint32_t link;       /* lh_pipeline_link() index; LH_NONE: no link */
+    uint32_t from, to; /* devices */
+    uint32_t link;     /* lh_pipeline_link() index; LH_NONE: no link */
     /* links with equal names share one; LH_NONE: no link */
     uint32_t resource;
     int64_t produced_ns; /* end of the producer */
@@ -121,7 +121,7 @@ LH_API const lh_collective *lh_timeline_collectives(const lh_timeline *timeline,
                                                     uint32_t *n_collectives);
 /* Returns all offload copies; those on one device in stream order. Borrowed. */
 LH_API const lh_offload_copy *lh_timeline_copies(const lh_timeline *timeline,
-                                         uint32_t *n_copies);
+                                                 uint32_t *n_copies);
 /* Returns the number of distinct links (equal names count once): the resources
  * in lh_message. */
 LH_API uint32_t lh_timeline_n_resources(const lh_timeline *timeline);

@@ -51,10 +51,11 @@ typedef struct lh_solve_options {
     uint32_t threads;    /* maximum number; 0: one */
     size_t memory;       /* maximum bytes for tables; 0: 1 GiB */
     uint32_t sub_blocks; /* parts per W; 0: not split */
-    bool fifo; /* restrict messages to first in, first out */
+    bool fifo;           /* restrict messages to first in, first out */
     lh_solve_objective objective;
-    uint64_t seed;            /* for randomised engines such as annealing */
-    const lh_schedule *initial_schedule; /* initial schedule to improve; may be NULL */
+    uint64_t seed; /* for randomised engines such as annealing */
+    const lh_schedule
+        *initial_schedule; /* initial schedule to improve; may be NULL */
     /* Called a few times per second from the thread that called lh_solve().
      * Returning true stops the search, which then returns its best result. */
     bool (*progress)(void *context, const lh_solve_progress *now);

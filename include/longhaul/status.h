@@ -63,13 +63,13 @@ LH_API const char *lh_version(void);
  * fit into `buffer` (`room` bytes), and a NUL (nothing if `room` is 0). Error
  * texts are unescaped; the caller that prints them must use this function. */
 LH_API size_t lh_text_escape(const char *text, size_t len, char *buffer,
-                           size_t room);
+                             size_t room);
 /* Escapes JSON text without changing its meaning: these characters become
  * \u001b or \u202e. Only bytes that are not valid UTF-8, which JSON excludes,
  * are replaced by \ufffd. Line ends between values are preserved. Return value
  * and `buffer` as in lh_text_escape(). */
 LH_API size_t lh_json_escape(const char *text, size_t len, char *buffer,
-                           size_t room);
+                             size_t room);
 
 /* Detects the file kind from its key `longhaul`: "pipeline", "job", "plan",
  * ...; "trace" for Chrome trace events; "" for anything else. Searches only for

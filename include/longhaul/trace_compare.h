@@ -27,7 +27,7 @@ typedef struct lh_trace_difference {
     int64_t predicted_ns, measured_ns; /* makespans */
     lh_trace_share kinds[LH_B + 1];    /* indexed by lh_pass_kind */
     lh_trace_share messages;           /* from readiness to arrival */
-    uint64_t n_passes; /* in both traces; in only one of them */
+    uint64_t n_passes;                 /* in both traces; in only one of them */
     uint64_t n_only_predicted, n_only_measured;
     double mean_start_ns; /* mean absolute difference of start times */
     int64_t worst_start_ns;
@@ -37,7 +37,7 @@ typedef struct lh_trace_difference {
     char divergence[LH_PASS_TEXT_SIZE];
     uint32_t divergence_device;
     int64_t divergence_ns, divergence_delay_ns; /* predicted start; delay in the
-                                       * measurement */
+                                                 * measurement */
     bool divergence_waits; /* the prediction has it wait for a message */
 } lh_trace_difference;
 

@@ -29,7 +29,7 @@ typedef struct lh_memory_point {
     int64_t limit;       /* maximum memory on any device */
     int64_t limit_bound; /* proven: below this limit no schedule ends within
                           * `target_ns` */
-    int64_t target_ns;     /* requested makespan */
+    int64_t target_ns;   /* requested makespan */
     int64_t makespan_ns; /* schedule's makespan, <= target_ns */
     int64_t bound_ns;    /* lower bound on the makespan within `limit` */
     /* OPTIMAL if makespan_ns is proven minimal within `limit`, else FEASIBLE.
@@ -43,8 +43,8 @@ typedef struct lh_memory_point {
  * lh_memory_point_fini(). LH_EINFEASIBLE: no such schedule exists, or none was
  * found; `err` says which. */
 LH_API lh_status lh_minimise_memory(const lh_pipeline *pipeline,
-                                 const lh_tradeoff_options *options,
-                                 lh_memory_point *out, lh_error *err);
+                                    const lh_tradeoff_options *options,
+                                    lh_memory_point *out, lh_error *err);
 /* frees; NULL is a no-op */
 LH_API void lh_memory_point_fini(lh_memory_point *point);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arena allocators: one per long-lived value, so that one call frees it. */
-#ifndef LHI_ARENA_H
-#define LHI_ARENA_H
+#ifndef LHI_BASE_ARENA_H
+#define LHI_BASE_ARENA_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -48,19 +48,19 @@ static uint64_t find_number(const char *text, const char *key)
 }
 
 /* Lowers the limit to `bytes` if that is smaller. */
-static void lower_limit(lhi_available_memory *room, uint64_t bytes, const char *limit)
+static void lower_limit(lhi_available_memory *room, uint64_t bytes,
+                        const char *limit)
 {
     if (bytes < room->bytes)
         *room = (lhi_available_memory){bytes, limit};
 }
 
 /* Applies a resource limit, less the memory already in use. */
-static void apply_resource_limit(lhi_available_memory *room, int resource, uint64_t used,
-                       const char *limit)
+static void apply_resource_limit(lhi_available_memory *room, int resource,
+                                 uint64_t used, const char *limit)
 {
     struct rlimit l;
-    if (getrlimit(resource, &l) == 0 &&
-        l.rlim_cur != RLIM_INFINITY)
+    if (getrlimit(resource, &l) == 0 && l.rlim_cur != RLIM_INFINITY)
         lower_limit(room, l.rlim_cur > used ? l.rlim_cur - used : 0, limit);
 }
 
@@ -70,11 +70,11 @@ lhi_available_memory lhi_find_mappable_memory(void)
     lhi_available_memory room = {UINT64_MAX, ""};
     bool known = read_small("/proc/self/status", text);
     apply_resource_limit(&room, RLIMIT_AS,
-               known ? find_number(text, "VmSize:") * 1024 : 0,
-               "the limit on address space (ulimit -v)");
+                         known ? find_number(text, "VmSize:") * 1024 : 0,
+                         "the limit on address space (ulimit -v)");
     apply_resource_limit(&room, RLIMIT_DATA,
-               known ? find_number(text, "VmData:") * 1024 : 0,
-               "the limit on data (ulimit -d)");
+                         known ? find_number(text, "VmData:") * 1024 : 0,
+                         "the limit on data (ulimit -d)");
     return room;
 }
 
@@ -87,7 +87,7 @@ typedef struct group_file_names {
 
 /* Applies the limit of one control group. */
 static void apply_group_limit(lhi_available_memory *room, const char *folder,
-                       const group_file_names *files)
+                              const group_file_names *files)
 {
     char path[PATH_BYTES + 64], text[FILE_BYTES], *end;
     snprintf(path, sizeof path, "%s/%s", folder, files->limit);
@@ -111,7 +111,7 @@ static void apply_group_limit(lhi_available_memory *room, const char *folder,
  * path may be visible to the host only; then only the top exists, which is the
  * container's own group. */
 static void apply_group_limits(lhi_available_memory *room, const char *top,
-                        const char *inner, const group_file_names *files)
+                               const char *inner, const group_file_names *files)
 {
     char folder[PATH_BYTES];
     int len = snprintf(folder, sizeof folder, "%s%s", top, inner);
@@ -166,9 +166,9 @@ lhi_available_memory lhi_find_physical_memory(const char *root)
     snprintf(path, sizeof path, "%s/proc/meminfo", root);
     if (read_small(path, text) && strstr(text, "MemAvailable:"))
         lower_limit(&room,
-                  1024 * (find_number(text, "MemAvailable:") +
-                          find_number(text, "SwapFree:")),
-                  "the machine's available memory");
+                    1024 * (find_number(text, "MemAvailable:") +
+                            find_number(text, "SwapFree:")),
+                    "the machine's available memory");
     apply_control_groups(&room, root);
     return room;
 }

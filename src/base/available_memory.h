@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The memory still available to this process, and the binding limit. */
-#ifndef LHI_MEMORY_ROOM_H
-#define LHI_MEMORY_ROOM_H
+#ifndef LHI_BASE_AVAILABLE_MEMORY_H
+#define LHI_BASE_AVAILABLE_MEMORY_H
 
 #include <stdint.h>
 

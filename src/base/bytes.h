@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers as little-endian bytes on every machine, for files and messages
  * between ranks. */
-#ifndef LHI_BYTES_H
-#define LHI_BYTES_H
+#ifndef LHI_BASE_BYTES_H
+#define LHI_BASE_BYTES_H
 
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
 /* Stores the lowest `n` bytes of a value. */
-static inline void lhi_store_little_endian(unsigned char *out, size_t n, uint64_t value)
+static inline void lhi_store_little_endian(unsigned char *out, size_t n,
+                                           uint64_t value)
 {
     for (size_t i = 0; i < n; i++)
         out[i] = (unsigned char)(value >> (8 * i));

@@ -49,12 +49,12 @@ bool lhi_is_utf8(const char *text)
  * unescaped. */
 static const struct {
     uint32_t first, last;
-} unprintable[] = {{0xad, 0xad},       {0x34f, 0x34f},    {0x61c, 0x61c},
-              {0x115f, 0x1160},   {0x17b4, 0x17b5},  {0x180b, 0x180f},
-              {0x200b, 0x200f},   {0x2028, 0x202e},  {0x2060, 0x206f},
-              {0x3164, 0x3164},   {0xfe00, 0xfe0f},  {0xfeff, 0xfeff},
-              {0xffa0, 0xffa0},   {0xfff0, 0xfffb},  {0xfffe, 0xffff},
-              {0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a}, {0xe0000, 0xe0fff}};
+} unprintable[] = {{0xad, 0xad},       {0x34f, 0x34f},     {0x61c, 0x61c},
+                   {0x115f, 0x1160},   {0x17b4, 0x17b5},   {0x180b, 0x180f},
+                   {0x200b, 0x200f},   {0x2028, 0x202e},   {0x2060, 0x206f},
+                   {0x3164, 0x3164},   {0xfe00, 0xfe0f},   {0xfeff, 0xfeff},
+                   {0xffa0, 0xffa0},   {0xfff0, 0xfffb},   {0xfffe, 0xffff},
+                   {0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a}, {0xe0000, 0xe0fff}};
 
 bool lhi_is_unprintable(uint32_t c)
 {
@@ -80,7 +80,7 @@ size_t lhi_json_escape(uint32_t c, char *out)
 /* Escapes the first character of `text` if it is unprintable; returns its
  * length in `text`. */
 static size_t escape_character(const char *text, size_t len, char *out,
-                             size_t *out_len)
+                               size_t *out_len)
 {
     uint32_t c;
     const size_t n = lhi_utf8_decode(text, len, &c);
@@ -91,10 +91,10 @@ static size_t escape_character(const char *text, size_t len, char *out,
         return n;
     }
     if (n == 0 || c < 0x80)
-        put = n && c == '\n' ? snprintf(out, ESCAPE_BYTES, "\\n")
-              : n && c == '\t'
-                  ? snprintf(out, ESCAPE_BYTES, "\\t")
-                  : snprintf(out, ESCAPE_BYTES, "\\x%02x", (unsigned char)*text);
+        put = n && c == '\n'   ? snprintf(out, ESCAPE_BYTES, "\\n")
+              : n && c == '\t' ? snprintf(out, ESCAPE_BYTES, "\\t")
+                               : snprintf(out, ESCAPE_BYTES, "\\x%02x",
+                                          (unsigned char)*text);
     else
         put = snprintf(out, ESCAPE_BYTES, c < 0x10000 ? "\\u%04x" : "\\U%08x",
                        (unsigned)c);
@@ -105,7 +105,7 @@ static size_t escape_character(const char *text, size_t len, char *out,
 /* Escapes the first character for JSON output; keeps line ends, which occur
  * only between values. */
 static size_t escape_for_json(const char *text, size_t len, char *out,
-                           size_t *out_len)
+                              size_t *out_len)
 {
     uint32_t c;
     const size_t n = lhi_utf8_decode(text, len, &c);
@@ -119,12 +119,12 @@ static size_t escape_for_json(const char *text, size_t len, char *out,
 }
 
 typedef size_t (*escape_fn)(const char *text, size_t len, char *out,
-                         size_t *out_len);
+                            size_t *out_len);
 
 /* Escapes a whole text into `buffer`, NUL-terminated and truncated to `room`;
  * returns the untruncated length. */
-static size_t escape_text(escape_fn show, const char *text, size_t len, char *buffer,
-                       size_t room)
+static size_t escape_text(escape_fn show, const char *text, size_t len,
+                          char *buffer, size_t room)
 {
     size_t needed = 0, put = 0;
     for (size_t at = 0; at < len;) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Escaping untrusted text for safe display: lh_text_escape() of status.h for
  * growing texts. */
-#ifndef LHI_SHOW_H
-#define LHI_SHOW_H
+#ifndef LHI_BASE_ESCAPE_H
+#define LHI_BASE_ESCAPE_H
 
 #include "base/text.h"
 
@@ -25,7 +25,8 @@ enum { LHI_ESCAPE_BYTES = 16 }; /* bytes of one escaped character with NUL */
  * beyond 16 bits. Returns the length; `out` has LHI_ESCAPE_BYTES bytes. */
 size_t lhi_json_escape(uint32_t character, char *out);
 
-/* Appends the text as escaped by lh_text_escape(), at most `columns` characters.
+/* Appends the text as escaped by lh_text_escape(), at most `columns`
+ * characters.
  */
 void lhi_text_add_escaped(lhi_text *out, const char *text, size_t columns);
 /* Appends JSON as escaped by lh_json_escape(). */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef LHI_SAME_H
-#define LHI_SAME_H
+#ifndef LHI_BASE_EXACT_EQUALITY_H
+#define LHI_BASE_EXACT_EQUALITY_H
 
 #include <stdbool.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Filling in lh_error. The function that detects the cause writes the message;
  * callers add context only where it helps. */
-#ifndef LHI_FAIL_H
-#define LHI_FAIL_H
+#ifndef LHI_BASE_FAIL_H
+#define LHI_BASE_FAIL_H
 
 #include <longhaul/status.h>
 
@@ -18,7 +18,8 @@ lh_status lhi_fail(lh_error *err, lh_status code, const char *format, ...)
     LHI_PRINTF(3, 4);
 
 /* Prepends "context: " to the current message. */
-void lhi_fail_add_context(lh_error *err, const char *format, ...) LHI_PRINTF(2, 3);
+void lhi_fail_add_context(lh_error *err, const char *format, ...)
+    LHI_PRINTF(2, 3);
 
 /* Reports a failed allocation; returns LH_ENOMEM. */
 lh_status lhi_fail_nomem(lh_error *err);

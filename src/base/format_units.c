@@ -11,8 +11,8 @@ char *lhi_format_bytes(int64_t bytes, char *buffer)
     double size = 1 << 30;
     for (int i = 0; i < 3; i++, size /= 1024)
         if ((double)bytes >= 0.1 * size) {
-            snprintf(buffer, LHI_FORMAT_BYTES_SIZE, "%.1f %s", (double)bytes / size,
-                     units[i]);
+            snprintf(buffer, LHI_FORMAT_BYTES_SIZE, "%.1f %s",
+                     (double)bytes / size, units[i]);
             return buffer;
         }
     snprintf(buffer, LHI_FORMAT_BYTES_SIZE, "%" PRId64 " bytes", bytes);
@@ -44,10 +44,12 @@ char *lhi_format_duration(int64_t ns, char *buffer)
         decimals--;
     }
     if (decimals == 0)
-        snprintf(buffer, LHI_FORMAT_DURATION_SIZE, "%" PRId64 " %s", whole, units[i].name);
+        snprintf(buffer, LHI_FORMAT_DURATION_SIZE, "%" PRId64 " %s", whole,
+                 units[i].name);
     else
-        snprintf(buffer, LHI_FORMAT_DURATION_SIZE, "%" PRId64 ".%0*" PRId64 " %s", whole,
-                 decimals, rest, units[i].name);
+        snprintf(buffer, LHI_FORMAT_DURATION_SIZE,
+                 "%" PRId64 ".%0*" PRId64 " %s", whole, decimals, rest,
+                 units[i].name);
     return buffer;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Formats byte counts, durations and numbers for printing. */
-#ifndef LHI_AMOUNT_H
-#define LHI_AMOUNT_H
+#ifndef LHI_BASE_FORMAT_UNITS_H
+#define LHI_BASE_FORMAT_UNITS_H
 
 #include <stdint.h>
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A binary min-heap of timed events, ordered by (time, rank, seq). */
-#ifndef LHI_HEAP_H
-#define LHI_HEAP_H
+#ifndef LHI_BASE_HEAP_H
+#define LHI_BASE_HEAP_H
 
 #include <stdbool.h>
-#include <stdint.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* A timed event. */
 typedef struct lhi_event {
     int64_t time_ns;
-    uint64_t rank; /* order among events with equal times */
-    uint64_t seq;  /* order among equal times and ranks */
+    uint64_t rank;    /* order among events with equal times */
+    uint64_t seq;     /* order among equal times and ranks */
     uint64_t payload; /* caller's payload */
 } lhi_event;
 

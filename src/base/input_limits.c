@@ -22,8 +22,8 @@ size_t lhi_input_max_bytes(lhi_input_kind kind)
     return kinds[kind].bytes;
 }
 
-lh_status lhi_input_check_size(size_t len, const char *name, lhi_input_kind kind,
-                          lh_error *err)
+lh_status lhi_input_check_size(size_t len, const char *name,
+                               lhi_input_kind kind, lh_error *err)
 {
     if (len <= kinds[kind].bytes)
         return LH_OK;

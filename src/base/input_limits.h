@@ -5,8 +5,8 @@
  * A parser uses at most 8 times the input size plus 16 MiB. A text whose
  * in-memory form would exceed that (many one-letter values) is rejected:
  * doc/tree.h, base/json_input.h. */
-#ifndef LHI_INPUT_H
-#define LHI_INPUT_H
+#ifndef LHI_BASE_INPUT_LIMITS_H
+#define LHI_BASE_INPUT_LIMITS_H
 
 #include "base/fail.h"
 
@@ -31,7 +31,7 @@
     X(LOG, "a log", 64)                                                        \
     X(TOKENIZER, "a tokenizer", 128)                                           \
     X(TEXT, "a text to train on", 1024)                                        \
-    X(STATE, "a checkpoint's state", 256)                                       \
+    X(STATE, "a checkpoint's state", 256)                                      \
     X(ARGUMENTS, "a list of arguments", 1)
 
 /* The kinds of input. */
@@ -53,8 +53,8 @@ const char *lhi_input_describe(lhi_input_kind kind);
 size_t lhi_input_max_bytes(lhi_input_kind kind);
 
 /* Rejects a text longer than the limit for its kind. */
-lh_status lhi_input_check_size(size_t len, const char *name, lhi_input_kind kind,
-                          lh_error *err);
+lh_status lhi_input_check_size(size_t len, const char *name,
+                               lhi_input_kind kind, lh_error *err);
 /* Reads a whole file into a NUL-terminated text; release it with
  * lh_text_free(). Rejects binary files at their first run of NULs. */
 lh_status lhi_input_read(const char *path, lhi_input_kind kind, char **out,

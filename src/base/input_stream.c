@@ -11,7 +11,8 @@
 
 enum { WRITER_TIMEOUT_MS = 5000 };
 
-lh_status lhi_input_stream_open(const char *path, lhi_input_stream *out, lh_error *err)
+lh_status lhi_input_stream_open(const char *path, lhi_input_stream *out,
+                                lh_error *err)
 {
     struct stat info;
     /* O_NONBLOCK: opening a FIFO would otherwise block until it has a writer.
@@ -28,8 +29,8 @@ lh_status lhi_input_stream_open(const char *path, lhi_input_stream *out, lh_erro
         close(fd);
         return lhi_fail(err, LH_EIO, "%s: is a directory; name a file", path);
     }
-    *out =
-        (lhi_input_stream){.path = path, .fd = fd, .waits = S_ISFIFO(info.st_mode)};
+    *out = (lhi_input_stream){
+        .path = path, .fd = fd, .waits = S_ISFIFO(info.st_mode)};
     return LH_OK;
 }
 
@@ -44,8 +45,8 @@ static int wait_for_input(int fd, int within_ms)
     return n;
 }
 
-lh_status lhi_input_stream_read(lhi_input_stream *input, char *bytes, size_t room,
-                          size_t *n, lh_error *err)
+lh_status lhi_input_stream_read(lhi_input_stream *input, char *bytes,
+                                size_t room, size_t *n, lh_error *err)
 {
     for (;;) {
         const ssize_t got = read(input->fd, bytes, room);

@@ -2,8 +2,8 @@
 /* Sequential reading from a regular file, pipe or FIFO. A FIFO without a writer
  * is rejected after a timeout instead of blocking forever. Once a writer is
  * connected, reads wait as long as necessary. */
-#ifndef LHI_INFLOW_H
-#define LHI_INFLOW_H
+#ifndef LHI_BASE_INPUT_STREAM_H
+#define LHI_BASE_INPUT_STREAM_H
 
 #include "base/fail.h"
 
@@ -18,10 +18,11 @@ typedef struct lhi_input_stream {
 } lhi_input_stream;
 
 /* Opens `path` for reading. LH_EIO on failure. */
-lh_status lhi_input_stream_open(const char *path, lhi_input_stream *out, lh_error *err);
+lh_status lhi_input_stream_open(const char *path, lhi_input_stream *out,
+                                lh_error *err);
 /* Reads up to `room` bytes; *n is 0 at end of file. */
-lh_status lhi_input_stream_read(lhi_input_stream *input, char *bytes, size_t room,
-                          size_t *n, lh_error *err);
+lh_status lhi_input_stream_read(lhi_input_stream *input, char *bytes,
+                                size_t room, size_t *n, lh_error *err);
 /* Closes the stream. */
 void lhi_input_stream_close(const lhi_input_stream *input);
 

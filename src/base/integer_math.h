@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Integer arithmetic. */
-#ifndef LHI_WHOLE_H
-#define LHI_WHOLE_H
+#ifndef LHI_BASE_INTEGER_MATH_H
+#define LHI_BASE_INTEGER_MATH_H
 
 #include <stdint.h>
 

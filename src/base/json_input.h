@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bounded parsing of untrusted JSON. */
-#ifndef LHI_JSON_INPUT_H
-#define LHI_JSON_INPUT_H
+#ifndef LHI_BASE_JSON_INPUT_H
+#define LHI_BASE_JSON_INPUT_H
 
 #include <jansson.h>
 #include <stddef.h>

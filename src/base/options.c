@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-lh_status lhi_options_check_size(const void *given, const char *what, lh_error *err)
+lh_status lhi_options_check_size(const void *given, const char *what,
+                                 lh_error *err)
 {
     size_t size;
     memcpy(&size, given, sizeof size);

@@ -2,8 +2,8 @@
 /* Copying a caller's struct that begins with `size_t size`. The caller may have
  * been compiled with an older header, whose struct is shorter, or with a newer
  * one, whose struct is longer. */
-#ifndef LHI_TAKE_OPTIONS_H
-#define LHI_TAKE_OPTIONS_H
+#ifndef LHI_BASE_OPTIONS_H
+#define LHI_BASE_OPTIONS_H
 
 #include <longhaul/status.h>
 
@@ -20,7 +20,8 @@
                      #type, (err))
 
 /* Checks the size field of an output struct; LH_EINVAL as above. */
-lh_status lhi_options_check_size(const void *given, const char *what, lh_error *err);
+lh_status lhi_options_check_size(const void *given, const char *what,
+                                 lh_error *err);
 
 /* Implements LHI_OPTIONS_COPY without type checks. `what`: the struct's name
  * for messages. */

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Identifies the process that owns a file, so that a later process can check
  * whether it still runs; files of a killed run do not show it themselves. */
-#ifndef LHI_PROCESS_H
-#define LHI_PROCESS_H
+#ifndef LHI_BASE_PROCESS_H
+#define LHI_BASE_PROCESS_H
 
 #include <stdint.h>
 
 /* The identity of a process. Strings contain letters, digits, '.', '_' and '-';
  * "" where the system provides none. */
 typedef struct lhi_process {
-    char host[65];    /* host name */
-    char machine[65]; /* /etc/machine-id: survives a reboot */
-    char boot[65];    /* kernel's boot id, new with each reboot */
-    uint64_t pid_namespace;   /* PID namespace of `number` (containers) */
+    char host[65];          /* host name */
+    char machine[65];       /* /etc/machine-id: survives a reboot */
+    char boot[65];          /* kernel's boot id, new with each reboot */
+    uint64_t pid_namespace; /* PID namespace of `number` (containers) */
     int64_t number;
     uint64_t started; /* ticks since boot: PIDs are reused */
 } lhi_process;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): the same sequence on every
  * machine. */
-#ifndef LHI_RANDOM_H
-#define LHI_RANDOM_H
+#ifndef LHI_BASE_RANDOM_H
+#define LHI_BASE_RANDOM_H
 
 #include <math.h>
 #include <stdint.h>

@@ -61,8 +61,9 @@ lh_status lhi_enable_precise_wakeups(bool realtime, lh_error *err)
     return LH_OK;
 }
 
-lh_status lhi_start_normal_thread(pthread_t *out, void *(*thread_main)(void *of),
-                              void *of, lh_error *err)
+lh_status lhi_start_normal_thread(pthread_t *out,
+                                  void *(*thread_main)(void *of), void *of,
+                                  lh_error *err)
 {
     pthread_attr_t how;
     const struct sched_param ordinary = {0};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The clock for all real-time events, and sleeping by it. Times are nanoseconds
  * of CLOCK_MONOTONIC, which all processes on a host share. */
-#ifndef LHI_REALTIME_H
-#define LHI_REALTIME_H
+#ifndef LHI_BASE_REALTIME_H
+#define LHI_BASE_REALTIME_H
 
 #include <longhaul/status.h>
 
@@ -14,7 +14,8 @@
 /* Returns the current time in ns. */
 int64_t lhi_now_ns(void);
 /* Returns at_ns + ns, capped at now_ns. */
-static inline int64_t lhi_advance_time_ns(int64_t at_ns, int64_t ns, int64_t now_ns)
+static inline int64_t lhi_advance_time_ns(int64_t at_ns, int64_t ns,
+                                          int64_t now_ns)
 {
     return ns < now_ns - at_ns ? at_ns + ns : now_ns;
 }
@@ -34,8 +35,9 @@ lh_status lhi_enable_precise_wakeups(bool realtime, lh_error *err);
 
 /* Starts a thread with normal priority, even if the caller has real-time
  * priority, so that the caller's passes run first. */
-lh_status lhi_start_normal_thread(pthread_t *out, void *(*thread_main)(void *of),
-                              void *of, lh_error *err);
+lh_status lhi_start_normal_thread(pthread_t *out,
+                                  void *(*thread_main)(void *of), void *of,
+                                  lh_error *err);
 /* Returns the calling thread's CPU time in ns. */
 int64_t lhi_thread_cpu_ns(void);
 

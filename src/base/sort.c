@@ -35,8 +35,8 @@ static void reverse(const sorting *s, size_t from, size_t to)
 
 /* Finds the first item of [from, to) that sorts after item `key`; with
  * `or_equal`, equal items count as after it. */
-static size_t find_first_after(const sorting *s, size_t from, size_t to, size_t key,
-                           bool or_equal)
+static size_t find_first_after(const sorting *s, size_t from, size_t to,
+                               size_t key, bool or_equal)
 {
     while (from < to) {
         size_t at = from + (to - from) / 2;

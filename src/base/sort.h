@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stable sorting with the same result on every machine; C leaves the order that
  * qsort() gives equal items to the library. */
-#ifndef LHI_SORT_H
-#define LHI_SORT_H
+#ifndef LHI_BASE_SORT_H
+#define LHI_BASE_SORT_H
 
 #include <stddef.h>
 #include <stdint.h>

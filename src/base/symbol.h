@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Symbols of libraries loaded at run time. */
-#ifndef LHI_SYMBOL_H
-#define LHI_SYMBOL_H
+#ifndef LHI_BASE_SYMBOL_H
+#define LHI_BASE_SYMBOL_H
 
 #include <dlfcn.h>
 #include <stdbool.h>

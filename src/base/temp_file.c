@@ -19,7 +19,8 @@
 static const char suffix_mark[] = ".tmp-";
 static const time_t day_s = 24 * 60 * 60;
 
-void lhi_temp_file_format_name(const char *path, unsigned attempt, char *out, size_t room)
+void lhi_temp_file_format_name(const char *path, unsigned attempt, char *out,
+                               size_t room)
 {
     lhi_process self;
     lhi_process_identify_self(&self);
@@ -38,8 +39,8 @@ static bool read_temp_name(const char *name, const char *base, int64_t *number,
     for (const char *at = name; (at = strstr(at, suffix_mark)); at++)
         tail = at;
     if (!tail || tail == name ||
-        sscanf(tail + sizeof suffix_mark - 1, "%" SCNd64 "-%" SCNx32 "-%u", number,
-               place, &attempt) != 3)
+        sscanf(tail + sizeof suffix_mark - 1, "%" SCNd64 "-%" SCNx32 "-%u",
+               number, place, &attempt) != 3)
         return false;
     snprintf(again, sizeof again, "%s%" PRId64 "-%08" PRIx32 "-%u", suffix_mark,
              *number, *place, attempt);

@@ -100,8 +100,8 @@ lh_status lhi_text_take(lhi_text *text, char **out, size_t *len, lh_error *err)
     return LH_OK;
 }
 
-lh_status lhi_fail_too_large(const char *name, size_t max_bytes, const char *what,
-                         lh_error *err)
+lh_status lhi_fail_too_large(const char *name, size_t max_bytes,
+                             const char *what, lh_error *err)
 {
     if (max_bytes % (1 << 20))
         return lhi_fail(err, LH_EINPUT,
@@ -136,8 +136,8 @@ typedef struct reading {
 } read_request;
 
 /* Reads to the end of the stream, within the request's limits. */
-static lh_status read_chunks(lhi_input_stream *from, const read_request *r, lhi_text *text,
-                             lh_error *err)
+static lh_status read_chunks(lhi_input_stream *from, const read_request *r,
+                             lhi_text *text, lh_error *err)
 {
     for (;;) {
         char chunk[1 << 16];
@@ -313,8 +313,8 @@ static bool is_special(const char *path)
 
 /* Writes through a symbolic link: replaces its target and preserves the link.
  */
-static lh_status write_link_target(const char *path, const char *text, size_t len,
-                               lh_error *err)
+static lh_status write_link_target(const char *path, const char *text,
+                                   size_t len, lh_error *err)
 {
     struct stat info;
     char next[4096];

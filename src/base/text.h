@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A growing text buffer; reading and writing whole files. */
-#ifndef LHI_TEXT_H
-#define LHI_TEXT_H
+#ifndef LHI_BASE_TEXT_H
+#define LHI_BASE_TEXT_H
 
 #include "base/fail.h"
 
@@ -46,7 +46,7 @@ lh_status lhi_file_read(const char *path, size_t max_bytes, char **out,
 lh_status lhi_text_read(const char *path, size_t max_bytes, const char *what,
                         char **out, size_t *len, lh_error *err);
 /* LH_EINPUT: "NAME: larger than 16 MiB, the most that a job may have". */
-lh_status lhi_fail_too_large(const char *name, size_t max_bytes, const char *what,
-                         lh_error *err);
+lh_status lhi_fail_too_large(const char *name, size_t max_bytes,
+                             const char *what, lh_error *err);
 
 #endif

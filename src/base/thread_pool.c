@@ -12,8 +12,8 @@
 
 /* A pool: the current job, its finished tasks, and the worker threads. */
 struct lhi_thread_pool {
-    uint32_t max_threads;        /* threads, including the caller */
-    bool initialised;           /* lock and conditions are initialised */
+    uint32_t max_threads; /* threads, including the caller */
+    bool initialised;     /* lock and conditions are initialised */
     pthread_mutex_t lock; /* guards the members below */
     pthread_cond_t begin, change;
     const lhi_parallel_job *job;
@@ -105,8 +105,9 @@ static void run_on_caller(lhi_thread_pool *c)
 
 static void init_pool(lhi_thread_pool *c, uint32_t threads)
 {
-    *c = (lhi_thread_pool){.max_threads =
-                        threads < LHI_MAX_PARALLEL_TASKS ? threads : LHI_MAX_PARALLEL_TASKS};
+    *c = (lhi_thread_pool){.max_threads = threads < LHI_MAX_PARALLEL_TASKS
+                                              ? threads
+                                              : LHI_MAX_PARALLEL_TASKS};
     if (pthread_mutex_init(&c->lock, NULL) != 0)
         return;
     bool begins = pthread_cond_init(&c->begin, NULL) == 0;
@@ -133,7 +134,8 @@ static void stop_pool(lhi_thread_pool *c)
     pthread_mutex_destroy(&c->lock);
 }
 
-lh_status lhi_thread_pool_make(uint32_t threads, lhi_thread_pool **out, lh_error *err)
+lh_status lhi_thread_pool_make(uint32_t threads, lhi_thread_pool **out,
+                               lh_error *err)
 {
     lhi_thread_pool *crew = malloc(sizeof *crew);
     if (!crew)
@@ -151,7 +153,8 @@ void lhi_thread_pool_free(lhi_thread_pool *crew)
     free(crew);
 }
 
-void lhi_thread_pool_run(lhi_thread_pool *c, const lhi_parallel_job *team, uint32_t n)
+void lhi_thread_pool_run(lhi_thread_pool *c, const lhi_parallel_job *team,
+                         uint32_t n)
 {
     if (n > LHI_MAX_PARALLEL_TASKS)
         n = LHI_MAX_PARALLEL_TASKS;
@@ -176,7 +179,8 @@ void lhi_thread_pool_run(lhi_thread_pool *c, const lhi_parallel_job *team, uint3
     wait_for_tasks(c);
 }
 
-void lhi_run_parallel(const lhi_parallel_job *team, uint32_t n, uint32_t threads)
+void lhi_run_parallel(const lhi_parallel_job *team, uint32_t n,
+                      uint32_t threads)
 {
     lhi_thread_pool c;
     init_pool(&c, threads);
@@ -191,5 +195,7 @@ uint32_t lhi_count_processors(void)
         return (uint32_t)CPU_COUNT(&set);
     /* more processors than a cpu_set_t holds */
     long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1 : n < LHI_MAX_PARALLEL_TASKS ? (uint32_t)n : LHI_MAX_PARALLEL_TASKS;
+    return n < 1                        ? 1
+           : n < LHI_MAX_PARALLEL_TASKS ? (uint32_t)n
+                                        : LHI_MAX_PARALLEL_TASKS;
 }

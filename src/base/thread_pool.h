@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Running independent tasks on several threads. */
-#ifndef LHI_TEAM_H
-#define LHI_TEAM_H
+#ifndef LHI_BASE_THREAD_POOL_H
+#define LHI_BASE_THREAD_POOL_H
 
 #include "base/fail.h"
 
@@ -26,16 +26,19 @@ typedef struct lhi_thread_pool lhi_thread_pool;
 
 /* Creates a pool with at most `threads` threads, including the caller. Worker
  * threads start with the first job that has tasks for them. */
-lh_status lhi_thread_pool_make(uint32_t threads, lhi_thread_pool **out, lh_error *err);
+lh_status lhi_thread_pool_make(uint32_t threads, lhi_thread_pool **out,
+                               lh_error *err);
 void lhi_thread_pool_free(lhi_thread_pool *crew); /* accepts NULL */
 
 /* Runs tasks 0 .. n - 1, started in order. A pool runs one job at a time, and a
  * task must not start another job on the same pool. If no thread can be
  * created, the caller runs all tasks. */
-void lhi_thread_pool_run(lhi_thread_pool *crew, const lhi_parallel_job *team, uint32_t n);
+void lhi_thread_pool_run(lhi_thread_pool *crew, const lhi_parallel_job *team,
+                         uint32_t n);
 
 /* Runs one job on a temporary pool. */
-void lhi_run_parallel(const lhi_parallel_job *team, uint32_t n, uint32_t threads);
+void lhi_run_parallel(const lhi_parallel_job *team, uint32_t n,
+                      uint32_t threads);
 
 /* Returns the number of processors available to the process: 1 or more. */
 uint32_t lhi_count_processors(void);

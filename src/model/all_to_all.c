@@ -18,8 +18,8 @@ typedef struct shares {
 /* Computes the shares. DeepEP sends a token once to each remote node with some
  * of its experts, hence at most once per node; the copies are made and
  * distributed within that node. */
-static shares compute_shares(const lhi_exchange *exchange, double size, double near,
-                        double nodes)
+static shares compute_shares(const lhi_exchange *exchange, double size,
+                             double near, double nodes)
 {
     shares s = {(near - 1) / size, 1 / size};
     double away = exchange->copies * (size - near) / size;
@@ -35,7 +35,7 @@ static shares compute_shares(const lhi_exchange *exchange, double size, double n
 /* Computes the shares for the members in datacenter number `at` of the group.
  */
 static shares compute_site_shares(const lhi_group_members *m, uint32_t at,
-                        const lhi_exchange *exchange)
+                                  const lhi_exchange *exchange)
 {
     double nodes = 0;
 
@@ -44,8 +44,8 @@ static shares compute_site_shares(const lhi_group_members *m, uint32_t at,
     return compute_shares(exchange, m->size, m->at[at].fewest_per_node, nodes);
 }
 
-double lhi_all_to_all_compute_share(const lhi_group_members *members, uint32_t part,
-                            const lhi_exchange *exchange)
+double lhi_all_to_all_compute_share(const lhi_group_members *members,
+                                    uint32_t part, const lhi_exchange *exchange)
 {
     return compute_site_shares(members, part, exchange).member;
 }
@@ -55,7 +55,7 @@ double lhi_all_to_all_compute_share(const lhi_group_members *members, uint32_t p
  * calls of a group progress independently). DeepEP adds a forwarding step
  * within the node for tokens from other nodes. */
 static double compute_latency(const lhi_exchange *exchange, double node_ns,
-                         double away_ns)
+                              double away_ns)
 {
     return exchange->dispatcher == LH_DISPATCHER_DEEPEP
                ? node_ns + away_ns
@@ -64,7 +64,7 @@ static double compute_latency(const lhi_exchange *exchange, double node_ns,
 
 /* Counts the GPUs that use the link between two datacenters concurrently. */
 static double count_link_senders(const lh_job *job, const lhi_group_members *m,
-                           uint32_t from, uint32_t to)
+                                 uint32_t from, uint32_t to)
 {
     uint32_t a = m->at[from].datacenter, b = m->at[to].datacenter;
     double senders = 0;
@@ -76,9 +76,11 @@ static double count_link_senders(const lh_job *job, const lhi_group_members *m,
 }
 
 /* Adds the time per byte over the links from one datacenter to the others. */
-static lh_status add_inter_datacenter_links(const lh_job *job, const lhi_group_members *m, uint32_t at,
-                           const lh_cost_options *options, lhi_ecmp_cache *known,
-                           lhi_exchange_time *sum, lh_error *err)
+static lh_status
+add_inter_datacenter_links(const lh_job *job, const lhi_group_members *m,
+                           uint32_t at, const lh_cost_options *options,
+                           lhi_ecmp_cache *known, lhi_exchange_time *sum,
+                           lh_error *err)
 {
     const lhi_site_members *here = &m->at[at];
 
@@ -88,9 +90,9 @@ static lh_status add_inter_datacenter_links(const lh_job *job, const lhi_group_m
 
         if (i == at)
             continue;
-        LHI_TRY(lhi_compute_inter_datacenter_path(job, here->datacenter, there->datacenter,
-                            count_link_senders(job, m, at, i), options, known, &path,
-                            err));
+        LHI_TRY(lhi_compute_inter_datacenter_path(
+            job, here->datacenter, there->datacenter,
+            count_link_senders(job, m, at, i), options, known, &path, err));
         sum->ns_per_byte += there->members * 1e9 / path.bytes_per_s;
         sum->latency_ns = fmax(sum->latency_ns, path.latency_ns);
     }
@@ -100,10 +102,10 @@ static lh_status add_inter_datacenter_links(const lh_job *job, const lhi_group_m
 /* Finds the paths from one GPU to the other members. *away: the time for one
  * byte to each member on other nodes, sent sequentially. *node: the intra-node
  * path, unless the GPU has no peer on its node. */
-static lh_status find_member_paths(const lh_job *job, const lhi_group_members *m, uint32_t at,
-                          const lh_cost_options *options, lhi_ecmp_cache *known,
-                          lhi_exchange_time *away, lh_cost_path *node,
-                          lh_error *err)
+static lh_status
+find_member_paths(const lh_job *job, const lhi_group_members *m, uint32_t at,
+                  const lh_cost_options *options, lhi_ecmp_cache *known,
+                  lhi_exchange_time *away, lh_cost_path *node, lh_error *err)
 {
     const lhi_site_members *p = &m->at[at];
     double far = p->members - p->fewest_per_node;
@@ -113,22 +115,24 @@ static lh_status find_member_paths(const lh_job *job, const lhi_group_members *m
     *node = (lh_cost_path){.bytes_per_s = INFINITY};
     LHI_TRY(add_inter_datacenter_links(job, m, at, options, known, away, err));
     if (far > 0) {
-        LHI_TRY(lhi_compute_intra_datacenter_path(job, p->datacenter, false, 1, options, &path, err));
+        LHI_TRY(lhi_compute_intra_datacenter_path(job, p->datacenter, false, 1,
+                                                  options, &path, err));
         away->ns_per_byte += far * 1e9 / path.bytes_per_s;
         away->latency_ns = fmax(away->latency_ns, path.latency_ns);
     }
     return p->fewest_per_node > 1
-               ? lhi_compute_intra_datacenter_path(job, p->datacenter, true, 1, options, node, err)
+               ? lhi_compute_intra_datacenter_path(job, p->datacenter, true, 1,
+                                                   options, node, err)
                : LH_OK;
 }
 
 /* Computes the time for one datacenter's members. The interface carries the
  * traffic to other nodes and to other datacenters, while the node's links work
  * concurrently. Each GPU uses only its own interface. */
-static lh_status compute_site_time(const lh_job *job, const lhi_group_members *m, uint32_t at,
-                           const lhi_exchange *exchange,
-                           const lh_cost_options *options, lhi_ecmp_cache *known,
-                           lhi_exchange_time *out, lh_error *err)
+static lh_status
+compute_site_time(const lh_job *job, const lhi_group_members *m, uint32_t at,
+                  const lhi_exchange *exchange, const lh_cost_options *options,
+                  lhi_ecmp_cache *known, lhi_exchange_time *out, lh_error *err)
 {
     shares s = compute_site_shares(m, at, exchange);
     lhi_exchange_time away;
@@ -138,14 +142,17 @@ static lh_status compute_site_time(const lh_job *job, const lhi_group_members *m
     out->wire_ns_per_byte = s.member * away.ns_per_byte;
     out->ns_per_byte =
         fmax(s.node * 1e9 / node.bytes_per_s, out->wire_ns_per_byte);
-    out->latency_ns = compute_latency(exchange, node.latency_ns, away.latency_ns);
+    out->latency_ns =
+        compute_latency(exchange, node.latency_ns, away.latency_ns);
     return LH_OK;
 }
 
-lh_status lhi_all_to_all_compute_path_times(const lh_job *job, const lhi_group_members *members,
-                               const lh_cost_options *options,
-                               lhi_ecmp_cache *known, lhi_exchange_paths *out,
-                               lh_error *err)
+lh_status lhi_all_to_all_compute_path_times(const lh_job *job,
+                                            const lhi_group_members *members,
+                                            const lh_cost_options *options,
+                                            lhi_ecmp_cache *known,
+                                            lhi_exchange_paths *out,
+                                            lh_error *err)
 {
     lhi_exchange_paths worst = {0};
 
@@ -154,8 +161,8 @@ lh_status lhi_all_to_all_compute_path_times(const lh_job *job, const lhi_group_m
         lhi_exchange_time away;
         lh_cost_path node;
 
-        LHI_TRY(
-            find_member_paths(job, members, i, options, known, &away, &node, err));
+        LHI_TRY(find_member_paths(job, members, i, options, known, &away, &node,
+                                  err));
         worst.near_ns_per_byte =
             fmax(worst.near_ns_per_byte, 1e9 / node.bytes_per_s);
         worst.near_latency_ns = fmax(worst.near_latency_ns, node.latency_ns);
@@ -168,18 +175,20 @@ lh_status lhi_all_to_all_compute_path_times(const lh_job *job, const lhi_group_m
     return LH_OK;
 }
 
-lh_status lhi_all_to_all_compute_time(const lh_job *job, const lhi_group_members *members,
-                         const lhi_exchange *exchange,
-                         const lh_cost_options *options, lhi_ecmp_cache *known,
-                         lhi_exchange_time *out, lh_error *err)
+lh_status lhi_all_to_all_compute_time(const lh_job *job,
+                                      const lhi_group_members *members,
+                                      const lhi_exchange *exchange,
+                                      const lh_cost_options *options,
+                                      lhi_ecmp_cache *known,
+                                      lhi_exchange_time *out, lh_error *err)
 {
     lhi_exchange_time worst = {0};
 
     for (uint32_t i = 0; i < members->n; i++) {
         lhi_exchange_time here;
 
-        LHI_TRY(
-            compute_site_time(job, members, i, exchange, options, known, &here, err));
+        LHI_TRY(compute_site_time(job, members, i, exchange, options, known,
+                                  &here, err));
         worst.ns_per_byte = fmax(worst.ns_per_byte, here.ns_per_byte);
         worst.latency_ns = fmax(worst.latency_ns, here.latency_ns);
         worst.wire_ns_per_byte =
@@ -202,10 +211,12 @@ static lh_status best_paths(const lh_job *job, uint32_t datacenter,
 
     *node = *away = (lh_cost_path){.bytes_per_s = INFINITY};
     if (dc->node_link.bytes_per_s > 0)
-        LHI_TRY(lhi_compute_intra_datacenter_path(job, datacenter, true, 1, options, node, err));
+        LHI_TRY(lhi_compute_intra_datacenter_path(job, datacenter, true, 1,
+                                                  options, node, err));
     if (!(dc->fabric.bytes_per_s > 0))
         return LH_OK;
-    LHI_TRY(lhi_compute_intra_datacenter_path(job, datacenter, false, 1, options, away, err));
+    LHI_TRY(lhi_compute_intra_datacenter_path(job, datacenter, false, 1,
+                                              options, away, err));
     if (n > 1)
         away->bytes_per_s =
             fmax(away->bytes_per_s, dc->fabric.bytes_per_s *
@@ -228,11 +239,10 @@ static lh_status best_paths(const lh_job *job, uint32_t datacenter,
     return LH_OK;
 }
 
-lh_status lhi_all_to_all_compute_lower_bound(const lh_job *job, uint32_t datacenter,
-                               double size, uint32_t step,
-                               const lhi_exchange *exchange,
-                               const lh_cost_options *options,
-                               lhi_exchange_time *out, lh_error *err)
+lh_status lhi_all_to_all_compute_lower_bound(
+    const lh_job *job, uint32_t datacenter, double size, uint32_t step,
+    const lhi_exchange *exchange, const lh_cost_options *options,
+    lhi_exchange_time *out, lh_error *err)
 {
     lhi_exchange_time least = {INFINITY, INFINITY, 0};
     double near = job->datacenters[datacenter].gpus_per_node, most = 0, nodes;
@@ -247,7 +257,7 @@ lh_status lhi_all_to_all_compute_lower_bound(const lh_job *job, uint32_t datacen
         shares s = compute_shares(exchange, size, k, nodes);
         double far = s.member * (size - k) * 1e9 / away.bytes_per_s;
         double late = compute_latency(exchange, k > 1 ? node.latency_ns : 0,
-                                 k < size ? away.latency_ns : 0);
+                                      k < size ? away.latency_ns : 0);
 
         least.ns_per_byte =
             fmin(least.ns_per_byte, fmax(s.node * 1e9 / node.bytes_per_s, far));
@@ -260,8 +270,9 @@ lh_status lhi_all_to_all_compute_lower_bound(const lh_job *job, uint32_t datacen
 /* ---- public interface ---- */
 
 /* Distributes a group evenly over its datacenters. */
-static lh_status distribute_evenly(const lh_job *job, const lh_cost_group *group,
-                               lhi_group_members *out, lh_error *err)
+static lh_status distribute_evenly(const lh_job *job,
+                                   const lh_cost_group *group,
+                                   lhi_group_members *out, lh_error *err)
 {
     uint32_t left = group->size, n;
 
@@ -282,13 +293,13 @@ static lh_status distribute_evenly(const lh_job *job, const lh_cost_group *group
         uint32_t here = (left + n - i - 1) / (n - i);
         uint32_t near = here < group->per_node ? here : group->per_node;
 
-        out->at[i] = (lhi_site_members){.datacenter = group->n_sites > 1
-                                                  ? group->sites[i].datacenter
-                                                  : group->datacenter + i,
-                                .members = here,
-                                .fewest_per_node = near,
-                                .nodes = ceil((double)here / near),
-                                .senders = group->concurrent};
+        out->at[i] = (lhi_site_members){
+            .datacenter = group->n_sites > 1 ? group->sites[i].datacenter
+                                             : group->datacenter + i,
+            .members = here,
+            .fewest_per_node = near,
+            .nodes = ceil((double)here / near),
+            .senders = group->concurrent};
         left -= here;
     }
     return LH_OK;
@@ -307,7 +318,8 @@ lh_status lh_cost_all_to_all(const lh_job *job, const lh_cost_group *group,
 
     LHI_TRY(lhi_complete_cost_options(job, options, &full, err));
     LHI_TRY(distribute_evenly(job, group, &members, err));
-    LHI_TRY(lhi_all_to_all_compute_time(job, &members, &plain, &full, &known, &t, err));
+    LHI_TRY(lhi_all_to_all_compute_time(job, &members, &plain, &full, &known,
+                                        &t, err));
     *transfer_ns = bytes * t.ns_per_byte;
     *latency_ns = t.latency_ns;
     return LH_OK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All-to-all among the members of a group, on any placement. */
-#ifndef LHI_ALL_TO_ALL_H
-#define LHI_ALL_TO_ALL_H
+#ifndef LHI_MODEL_ALL_TO_ALL_H
+#define LHI_MODEL_ALL_TO_ALL_H
 
 #include "model/paths.h"
 
@@ -10,9 +10,9 @@
 typedef struct lhi_site_members {
     uint32_t datacenter;
     double members;
-    double fewest_per_node;    /* on the node with the fewest */
-    double nodes;   /* nodes with members */
-    double senders; /* GPUs that use an outgoing link concurrently */
+    double fewest_per_node; /* on the node with the fewest */
+    double nodes;           /* nodes with members */
+    double senders;         /* GPUs that use an outgoing link concurrently */
 } lhi_site_members;
 
 /* The members of a group by datacenter. */
@@ -36,10 +36,12 @@ typedef struct lhi_exchange_time {
 } lhi_exchange_time;
 
 /* Computes the all-to-all time. `options` must have its defaults filled in. */
-lh_status lhi_all_to_all_compute_time(const lh_job *job, const lhi_group_members *members,
-                         const lhi_exchange *exchange,
-                         const lh_cost_options *options, lhi_ecmp_cache *known,
-                         lhi_exchange_time *out, lh_error *err);
+lh_status lhi_all_to_all_compute_time(const lh_job *job,
+                                      const lhi_group_members *members,
+                                      const lhi_exchange *exchange,
+                                      const lh_cost_options *options,
+                                      lhi_ecmp_cache *known,
+                                      lhi_exchange_time *out, lh_error *err);
 
 /* The time per byte that a GPU sends to members on its node (near) and
  * elsewhere (far), for the slowest member, and the latencies. 0: no such
@@ -51,15 +53,18 @@ typedef struct lhi_exchange_paths {
 
 /* Computes the times per byte on the near and far paths. `options` must have
  * its defaults filled in. */
-lh_status lhi_all_to_all_compute_path_times(const lh_job *job, const lhi_group_members *members,
-                               const lh_cost_options *options,
-                               lhi_ecmp_cache *known, lhi_exchange_paths *out,
-                               lh_error *err);
+lh_status lhi_all_to_all_compute_path_times(const lh_job *job,
+                                            const lhi_group_members *members,
+                                            const lh_cost_options *options,
+                                            lhi_ecmp_cache *known,
+                                            lhi_exchange_paths *out,
+                                            lh_error *err);
 
 /* Returns the fraction of each byte that one GPU in datacenter number `part`
  * sends to each member on other nodes. */
-double lhi_all_to_all_compute_share(const lhi_group_members *members, uint32_t part,
-                            const lhi_exchange *exchange);
+double lhi_all_to_all_compute_share(const lhi_group_members *members,
+                                    uint32_t part,
+                                    const lhi_exchange *exchange);
 
 /* Computes a lower bound on the time of any group with `size` members and some
  * in this datacenter, for any placement of the others. There is at most one
@@ -68,10 +73,9 @@ double lhi_all_to_all_compute_share(const lhi_group_members *members, uint32_t p
  * Fewer members per node than fit can be faster, because two networks then work
  * concurrently. Links between datacenters are assumed no faster than a GPU's
  * interface. */
-lh_status lhi_all_to_all_compute_lower_bound(const lh_job *job, uint32_t datacenter,
-                               double size, uint32_t step,
-                               const lhi_exchange *exchange,
-                               const lh_cost_options *options,
-                               lhi_exchange_time *out, lh_error *err);
+lh_status lhi_all_to_all_compute_lower_bound(
+    const lh_job *job, uint32_t datacenter, double size, uint32_t step,
+    const lhi_exchange *exchange, const lh_cost_options *options,
+    lhi_exchange_time *out, lh_error *err);
 
 #endif

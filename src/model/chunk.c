@@ -15,9 +15,9 @@
  * two moments), in this order [Raj section 3.1, figure 1]. Each is sharded over
  * the data-parallel GPUs from its ZeRO stage on; with hybrid sharding, over
  * those in the datacenter. */
-static void compute_state_bytes(const lhi_cost_context *p, const lhi_params *params,
-                       double shared_ranks, double expert_ranks,
-                       double state[3])
+static void compute_state_bytes(const lhi_cost_context *p,
+                                const lhi_params *params, double shared_ranks,
+                                double expert_ranks, double state[3])
 {
     double element = p->shape.element;
     double optimizer = p->job->training.precision == LH_PRECISION_FP32 ? 8 : 12;
@@ -30,15 +30,19 @@ static void compute_state_bytes(const lhi_cost_context *p, const lhi_params *par
     state[2] = optimizer * (zero >= 1 ? split : params->total);
 }
 
-static lh_status fill_pass(const lhi_time_breakdown *s, lh_pass_cost *out, lh_error *err)
+static lh_status fill_pass(const lhi_time_breakdown *s, lh_pass_cost *out,
+                           lh_error *err)
 {
     LHI_TRY(lhi_round_up_checked(s->total, "a pass", &out->total_ns, err));
     LHI_TRY(lhi_round_up_checked(s->matmul, "a pass", &out->matmul_ns, err));
     LHI_TRY(lhi_round_up_checked(s->memory, "a pass", &out->memory_ns, err));
     LHI_TRY(lhi_round_up_checked(s->kernel, "a pass", &out->kernel_ns, err));
-    LHI_TRY(lhi_round_up_checked(s->communication, "a pass", &out->communication_ns, err));
-    LHI_TRY(lhi_round_up_checked(s->data_parallel, "a pass", &out->data_ns, err));
-    LHI_TRY(lhi_round_up_checked(s->exposed_end, "a pass", &out->blocking_ns, err));
+    LHI_TRY(lhi_round_up_checked(s->communication, "a pass",
+                                 &out->communication_ns, err));
+    LHI_TRY(
+        lhi_round_up_checked(s->data_parallel, "a pass", &out->data_ns, err));
+    LHI_TRY(
+        lhi_round_up_checked(s->exposed_end, "a pass", &out->blocking_ns, err));
     out->flops = s->flops;
     return LH_OK;
 }
@@ -46,7 +50,7 @@ static lh_status fill_pass(const lhi_time_breakdown *s, lh_pass_cost *out, lh_er
 /* Returns the source to report for a value with measured and estimated parts.
  */
 static lh_cost_source merge_sources(bool measured, bool estimated,
-                                lh_cost_source estimate)
+                                    lh_cost_source estimate)
 {
     if (measured)
         return estimated ? LH_COST_MIXED : LH_COST_PROFILE;
@@ -59,8 +63,9 @@ typedef struct largest_two {
 } largest_two;
 
 /* Updates the two largest unsharded parts with one part. */
-static void add_unsharded_part(const lhi_cost_context *p, lh_cost_layer_range part,
-                          double shared_ranks, double expert_ranks, largest_two *most)
+static void add_unsharded_part(const lhi_cost_context *p,
+                               lh_cost_layer_range part, double shared_ranks,
+                               double expert_ranks, largest_two *most)
 {
     lhi_params params;
     double whole = 0;
@@ -76,8 +81,8 @@ static void add_unsharded_part(const lhi_cost_context *p, lh_cost_layer_range pa
 
 /* Computes the buffers for temporarily unsharded data: PyTorch's FSDP2 gathers
  * one layer ahead, and reduces one layer while it computes the next. */
-static double compute_buffer_bytes(const lhi_cost_context *p, double shared_ranks,
-                           double expert_ranks)
+static double compute_buffer_bytes(const lhi_cost_context *p,
+                                   double shared_ranks, double expert_ranks)
 {
     const lh_cost_layer_range *slice = p->slice;
     uint32_t zero = p->job->training.zero;
@@ -89,17 +94,18 @@ static double compute_buffer_bytes(const lhi_cost_context *p, double shared_rank
     if (zero > 2)
         bytes += p->shape.element;
     for (uint32_t i = 0; i < slice->n_layers; i++)
-        add_unsharded_part(p,
-                      (lh_cost_layer_range){.first_layer = slice->first_layer + i,
-                                      .n_layers = 1},
-                      shared_ranks, expert_ranks, &most);
+        add_unsharded_part(
+            p,
+            (lh_cost_layer_range){.first_layer = slice->first_layer + i,
+                                  .n_layers = 1},
+            shared_ranks, expert_ranks, &most);
     if (slice->embedding)
-        add_unsharded_part(p, (lh_cost_layer_range){.embedding = true}, shared_ranks,
-                      expert_ranks, &most);
+        add_unsharded_part(p, (lh_cost_layer_range){.embedding = true},
+                           shared_ranks, expert_ranks, &most);
     if (lhi_slice_has_end(slice))
-        add_unsharded_part(p,
-                      (lh_cost_layer_range){.head = slice->head, .mtp = slice->mtp},
-                      shared_ranks, expert_ranks, &most);
+        add_unsharded_part(
+            p, (lh_cost_layer_range){.head = slice->head, .mtp = slice->mtp},
+            shared_ranks, expert_ranks, &most);
     return bytes * (most.larger + most.smaller);
 }
 
@@ -108,7 +114,8 @@ enum { OFFLOAD_BUFFERS = 3 }; /* see schedule/pipeline/offload.h */
 /* Estimates the offloaded bytes among a layer range's activations. The
  * offloaded fraction comes from the model; it is applied to the measured total
  * if there is one. */
-static double estimate_offload_bytes(const lhi_cost_context *p, const lhi_slice_sums *s)
+static double estimate_offload_bytes(const lhi_cost_context *p,
+                                     const lhi_slice_sums *s)
 {
     const lh_cost_layer_range *slice = p->slice;
     double moved = 0, all = 0;
@@ -118,10 +125,12 @@ static double estimate_offload_bytes(const lhi_cost_context *p, const lhi_slice_
     if (n == 0)
         return 0;
     for (uint32_t i = 0; i < slice->n_layers; i++) {
-        lhi_resident_memory_compute_layer(&p->shape, slice->first_layer + i, &one);
+        lhi_resident_memory_compute_layer(&p->shape, slice->first_layer + i,
+                                          &one);
         all += one.activation;
         if (i < n)
-            moved += lhi_resident_memory_compute_within_layer(&p->shape, slice->first_layer + i);
+            moved += lhi_resident_memory_compute_within_layer(
+                &p->shape, slice->first_layer + i);
     }
     if (slice->embedding) {
         lhi_resident_memory_compute_embedding(&p->shape, &one);
@@ -134,17 +143,21 @@ static double estimate_offload_bytes(const lhi_cost_context *p, const lhi_slice_
     return all > 0 ? floor(s->memory.activation * moved / all) : 0;
 }
 
-static lh_status fill_offload(const lhi_cost_context *p, const lhi_slice_sums *s,
-                              lh_cost *out, lh_error *err)
+static lh_status fill_offload(const lhi_cost_context *p,
+                              const lhi_slice_sums *s, lh_cost *out,
+                              lh_error *err)
 {
     const lh_gpu *gpu = &p->job->datacenters[p->slice->datacenter].gpu;
-    double bytes = estimate_offload_bytes(p, s), rate = p->job->training.offload_bytes_per_s;
+    double bytes = estimate_offload_bytes(p, s),
+           rate = p->job->training.offload_bytes_per_s;
 
     if (rate == 0)
         rate = lhi_gpu_host_bytes_per_s(gpu);
-    LHI_TRY(lhi_round_up_checked(bytes, "activations", &out->offload_bytes, err));
-    return lhi_round_up_checked(ceil(bytes / rate * 1e9), "activations' way to the host",
-                     &out->offload_ns, err);
+    LHI_TRY(
+        lhi_round_up_checked(bytes, "activations", &out->offload_bytes, err));
+    return lhi_round_up_checked(ceil(bytes / rate * 1e9),
+                                "activations' way to the host",
+                                &out->offload_ns, err);
 }
 
 static lh_status fill_memory(const lhi_cost_context *p, const lhi_slice_sums *s,
@@ -153,39 +166,46 @@ static lh_status fill_memory(const lhi_cost_context *p, const lhi_slice_sums *s,
 {
     double state[3], shared_ranks, expert_ranks;
 
-    LHI_TRY(lhi_round_up_checked(params->total, "parameters", &out->params, err));
-    LHI_TRY(lhi_round_up_checked(params->experts, "parameters", &out->expert_params, err));
+    LHI_TRY(
+        lhi_round_up_checked(params->total, "parameters", &out->params, err));
+    LHI_TRY(lhi_round_up_checked(params->experts, "parameters",
+                                 &out->expert_params, err));
     LHI_TRY(fill_offload(p, s, out, err));
     double stays = s->memory.activation - (double)out->offload_bytes;
-    LHI_TRY(lhi_round_up_checked(stays, "activations", &out->activation_bytes, err));
+    LHI_TRY(lhi_round_up_checked(stays, "activations", &out->activation_bytes,
+                                 err));
     double to_w = out->offload_bytes > 0 ? fmin(s->memory.weight_input, stays)
                                          : s->memory.weight_input;
-    LHI_TRY(lhi_round_up_checked(to_w, "activations", &out->weight_input_bytes, err));
-    LHI_TRY(
-        lhi_round_up_checked(s->memory.d_workspace, "workspace", &out->workspace_bytes, err));
+    LHI_TRY(lhi_round_up_checked(to_w, "activations", &out->weight_input_bytes,
+                                 err));
+    LHI_TRY(lhi_round_up_checked(s->memory.d_workspace, "workspace",
+                                 &out->workspace_bytes, err));
     LHI_TRY(lhi_count_state_ranks(p->job, p->layout, p->slice, &shared_ranks,
-                            &expert_ranks, err));
+                                  &expert_ranks, err));
     compute_state_bytes(p, params, shared_ranks, expert_ranks, state);
-    LHI_TRY(lhi_round_up_checked(compute_buffer_bytes(p, shared_ranks, expert_ranks) +
-                          OFFLOAD_BUFFERS * (double)out->offload_bytes,
-                      "buffers", &out->buffer_bytes, err));
+    LHI_TRY(lhi_round_up_checked(
+        compute_buffer_bytes(p, shared_ranks, expert_ranks) +
+            OFFLOAD_BUFFERS * (double)out->offload_bytes,
+        "buffers", &out->buffer_bytes, err));
     LHI_TRY(lhi_round_up_checked(state[0], "weights", &out->weight_bytes, err));
-    LHI_TRY(lhi_round_up_checked(state[1], "gradients", &out->gradient_bytes, err));
-    LHI_TRY(lhi_round_up_checked(state[2], "optimizer state", &out->optimizer_bytes, err));
+    LHI_TRY(
+        lhi_round_up_checked(state[1], "gradients", &out->gradient_bytes, err));
+    LHI_TRY(lhi_round_up_checked(state[2], "optimizer state",
+                                 &out->optimizer_bytes, err));
     out->static_bytes = out->weight_bytes;
     if (s->static_bytes >= 0) {
-        LHI_TRY(lhi_round_up_checked(s->static_bytes, "static memory", &out->static_bytes,
-                          err));
+        LHI_TRY(lhi_round_up_checked(s->static_bytes, "static memory",
+                                     &out->static_bytes, err));
         return lhi_round_up_checked((double)out->static_bytes +
-                             (double)out->workspace_bytes +
-                             (double)out->buffer_bytes,
-                         "static memory", &out->static_bytes, err);
+                                        (double)out->workspace_bytes +
+                                        (double)out->buffer_bytes,
+                                    "static memory", &out->static_bytes, err);
     }
-    return lhi_round_up_checked((double)out->weight_bytes + (double)out->gradient_bytes +
-                         (double)out->optimizer_bytes +
-                         (double)out->workspace_bytes +
-                         (double)out->buffer_bytes,
-                     "static memory", &out->static_bytes, err);
+    return lhi_round_up_checked(
+        (double)out->weight_bytes + (double)out->gradient_bytes +
+            (double)out->optimizer_bytes + (double)out->workspace_bytes +
+            (double)out->buffer_bytes,
+        "static memory", &out->static_bytes, err);
 }
 
 /* Computes the time for gradient norm and Adam, which are memory-bound: they
@@ -205,7 +225,7 @@ static lh_status fill_optimizer(const lhi_cost_context *p, lh_cost *out,
                                           p->shape.element);
 
     return lhi_round_up_checked(bytes / p->bytes_per_ns, "the optimizer's step",
-                     &out->optimizer_ns, err);
+                                &out->optimizer_ns, err);
 }
 
 /* Implements the three variants of lhi_chunk_cost(). */
@@ -220,8 +240,8 @@ static lh_status cost_chunk(const lh_job *job, const lh_layout *layout,
     lhi_params params;
     lh_cost cost = {0};
 
-    LHI_TRY(
-        lhi_cost_context_build(job, layout, slice, options, least, known, &p, err));
+    LHI_TRY(lhi_cost_context_build(job, layout, slice, options, least, known,
+                                   &p, err));
     p.in_sequence = among;
     LHI_TRY(lhi_slice_sums_build(&p, &s, err));
     lhi_count_slice_params(&p.shape, slice, &params);
@@ -233,9 +253,9 @@ static lh_status cost_chunk(const lh_job *job, const lh_layout *layout,
     LHI_TRY(fill_optimizer(&p, &cost, err));
     cost.time_source =
         merge_sources(s.any_measured, s.any_estimated,
-                  p.by_efficiency ? LH_COST_EFFICIENCY : LH_COST_MODEL);
-    cost.memory_source =
-        merge_sources(s.any_bytes_measured, s.any_bytes_estimated, LH_COST_MODEL);
+                      p.by_efficiency ? LH_COST_EFFICIENCY : LH_COST_MODEL);
+    cost.memory_source = merge_sources(s.any_bytes_measured,
+                                       s.any_bytes_estimated, LH_COST_MODEL);
     *out = cost;
     return LH_OK;
 }
@@ -250,18 +270,20 @@ lh_status lhi_chunk_cost(const lh_job *job, const lh_layout *layout,
 }
 
 lh_status lhi_chunk_cost_in_sequence(const lh_job *job, const lh_layout *layout,
-                               const lh_cost_layer_range *slice,
-                               const lh_cost_options *options,
-                               lhi_ecmp_cache *known, lh_cost *out, lh_error *err)
+                                     const lh_cost_layer_range *slice,
+                                     const lh_cost_options *options,
+                                     lhi_ecmp_cache *known, lh_cost *out,
+                                     lh_error *err)
 {
     return cost_chunk(job, layout, slice, options, false, true, known, out,
                       err);
 }
 
 lh_status lhi_chunk_cost_lower_bound(const lh_job *job, const lh_layout *layout,
-                               const lh_cost_layer_range *slice,
-                               const lh_cost_options *options,
-                               lhi_ecmp_cache *known, lh_cost *out, lh_error *err)
+                                     const lh_cost_layer_range *slice,
+                                     const lh_cost_options *options,
+                                     lhi_ecmp_cache *known, lh_cost *out,
+                                     lh_error *err)
 {
     return cost_chunk(job, layout, slice, options, true, false, known, out,
                       err);
@@ -288,8 +310,8 @@ lh_status lh_cost_layer_ops(const lh_job *job, const lh_layout *layout,
 
     lhi_ecmp_cache known = {0};
 
-    LHI_TRY(
-        lhi_cost_context_build(job, layout, slice, options, false, &known, &p, err));
+    LHI_TRY(lhi_cost_context_build(job, layout, slice, options, false, &known,
+                                   &p, err));
     if (layer >= job->model->layers)
         return lhi_fail(err, LH_EINVAL, "layer %" PRIu32 " of %" PRIu32, layer,
                         job->model->layers);
@@ -298,11 +320,12 @@ lh_status lh_cost_layer_ops(const lh_job *job, const lh_layout *layout,
         lhi_time_breakdown once;
 
         lhi_compute_work_time(&p, &list[i].recompute_work, &once);
-        made[i] =
-            (lh_cost_op){.name = list[i].name,
-                         .flops = list[i].recompute_work.flops,
-                         .recomputable = !list[i].not_recomputable && list[i].stored > 0};
-        LHI_TRY(lhi_round_up_checked(list[i].stored, "activations", &made[i].bytes, err));
+        made[i] = (lh_cost_op){.name = list[i].name,
+                               .flops = list[i].recompute_work.flops,
+                               .recomputable = !list[i].not_recomputable &&
+                                               list[i].stored > 0};
+        LHI_TRY(lhi_round_up_checked(list[i].stored, "activations",
+                                     &made[i].bytes, err));
         LHI_TRY(lhi_round_up_checked(once.total, "a pass", &made[i].ns, err));
     }
     memcpy(ops, made, count * sizeof *ops);

@@ -11,8 +11,9 @@
 
 /* Finds part i: the embedding, the layers and the head are numbered 0 to
  * n_layers + 1. */
-static const lhi_slice_part *find_part(const lhi_cost_context *p, const lhi_slice_sums *s,
-                                       uint32_t i, const lhi_part_times *times,
+static const lhi_slice_part *find_part(const lhi_cost_context *p,
+                                       const lhi_slice_sums *s, uint32_t i,
+                                       const lhi_part_times *times,
                                        double *gather, double *reduce)
 {
     uint32_t layer = p->slice->first_layer + i - 1;
@@ -49,12 +50,13 @@ static void extend_pass(lhi_time_breakdown *pass, double ns)
 /* Checks whether gathers use only the network between nodes. Links between
  * datacenters are slower and leave interface bandwidth free. Lower bounds
  * ignore the contention. */
-static lh_status check_fabric_contention(const lhi_cost_context *p, bool *out, lh_error *err)
+static lh_status check_fabric_contention(const lhi_cost_context *p, bool *out,
+                                         lh_error *err)
 {
     lh_cost_group group;
 
     LHI_TRY(lh_cost_find_group(p->job, p->layout, LH_COST_DATA_SHARED, p->slice,
-                             &group, err));
+                               &group, err));
     *out = !p->is_lower_bound && group.n_sites < 2 &&
            group.size <= group.per_datacenter && group.size > group.per_node;
     return LH_OK;
@@ -79,8 +81,9 @@ typedef struct adjacent_part {
 } adjacent_part;
 
 /* Computes the times of one adjacent part. */
-static lh_status compute_adjacent_part(const lhi_cost_context *p, lh_cost_layer_range one,
-                         adjacent_part *out, lh_error *err)
+static lh_status compute_adjacent_part(const lhi_cost_context *p,
+                                       lh_cost_layer_range one,
+                                       adjacent_part *out, lh_error *err)
 {
     lhi_cost_context there = *p;
     lhi_slice_sums sums = {0};
@@ -95,16 +98,16 @@ static lh_status compute_adjacent_part(const lhi_cost_context *p, lh_cost_layer_
     one.n_sharing_ranks = p->slice->n_sharing_ranks;
     there.slice = &one;
     LHI_TRY(lhi_slice_sums_build(&there, &sums, err));
-    LHI_TRY(lhi_compute_part_times(p->job, p->layout, &one, &p->options, &p->shape,
-                                p->ecmp_cache, &times, err));
+    LHI_TRY(lhi_compute_part_times(p->job, p->layout, &one, &p->options,
+                                   &p->shape, p->ecmp_cache, &times, err));
     part = find_part(&there, &sums, one.embedding ? 0 : 1, &times, &gather,
                      &reduce);
     *out = (adjacent_part){part->times.f.total,
-                         part->times.f.inter_node,
-                         part->times.d.total,
-                         part->times.d.inter_node,
-                         reduce,
-                         true};
+                           part->times.f.inter_node,
+                           part->times.d.total,
+                           part->times.d.inter_node,
+                           reduce,
+                           true};
     return LH_OK;
 }
 
@@ -112,8 +115,9 @@ static lh_status compute_adjacent_part(const lhi_cost_context *p, lh_cost_layer_
  * ranges are on one GPU and a pass proceeds from each to the next, so FSDP
  * prefetches one layer ahead across their boundaries. In a pipeline, passes of
  * other microbatches run in between. */
-static lh_status find_adjacent_parts(const lhi_cost_context *p, adjacent_part *before,
-                             adjacent_part *behind, lh_error *err)
+static lh_status find_adjacent_parts(const lhi_cost_context *p,
+                                     adjacent_part *before,
+                                     adjacent_part *behind, lh_error *err)
 {
     const lh_cost_layer_range *s = p->slice;
     const uint32_t end = s->first_layer + s->n_layers;
@@ -122,19 +126,21 @@ static lh_status find_adjacent_parts(const lhi_cost_context *p, adjacent_part *b
     if (!p->in_sequence || p->layout->pipeline != 1)
         return LH_OK;
     if (!s->embedding)
-        LHI_TRY(compute_adjacent_part(p,
-                        s->first_layer == 0
-                            ? (lh_cost_layer_range){.embedding = true}
-                            : (lh_cost_layer_range){.first_layer = s->first_layer - 1,
-                                              .n_layers = 1},
-                        before, err));
+        LHI_TRY(compute_adjacent_part(
+            p,
+            s->first_layer == 0
+                ? (lh_cost_layer_range){.embedding = true}
+                : (lh_cost_layer_range){.first_layer = s->first_layer - 1,
+                                        .n_layers = 1},
+            before, err));
     if (s->head)
         return LH_OK;
-    return compute_adjacent_part(p,
-                   end == p->job->model->layers
-                       ? (lh_cost_layer_range){.first_layer = end, .head = true}
-                       : (lh_cost_layer_range){.first_layer = end, .n_layers = 1},
-                   behind, err);
+    return compute_adjacent_part(
+        p,
+        end == p->job->model->layers
+            ? (lh_cost_layer_range){.first_layer = end, .head = true}
+            : (lh_cost_layer_range){.first_layer = end, .n_layers = 1},
+        behind, err);
 }
 
 /* Overlaps communication layer by layer, as FSDP does by default. A layer's
@@ -142,8 +148,9 @@ static lh_status find_adjacent_parts(const lhi_cost_context *p, adjacent_part *b
  * are reduced while the following one computes. The backward starts with the
  * head. *on_the_way receives the extra duration of a forward pass that gathers.
  */
-static lh_status overlap_by_layer(const lhi_cost_context *p, bool gathers, lhi_slice_sums *s,
-                                double *on_the_way, lh_error *err)
+static lh_status overlap_by_layer(const lhi_cost_context *p, bool gathers,
+                                  lhi_slice_sums *s, double *on_the_way,
+                                  lh_error *err)
 {
     uint32_t n = p->slice->n_layers + 2;
     double used_f = 0, used_d = 0; /* network use by the preceding layer */
@@ -156,7 +163,7 @@ static lh_status overlap_by_layer(const lhi_cost_context *p, bool gathers, lhi_s
 
     LHI_TRY(check_fabric_contention(p, &shared, err));
     LHI_TRY(lhi_compute_part_times(p->job, p->layout, p->slice, &p->options,
-                                &p->shape, p->ecmp_cache, &times, err));
+                                   &p->shape, p->ecmp_cache, &times, err));
     LHI_TRY(find_adjacent_parts(p, &before, &behind, err));
     f.last_second_duration = before.f;
     used_f = before.f_wire;
@@ -176,32 +183,36 @@ static lh_status overlap_by_layer(const lhi_cost_context *p, bool gathers, lhi_s
             if (s->time.w.exposed_end <= 0)
                 s->time.w.exposed_end = reduce; /* the backward ends with it */
             lhi_stage_overlap_add(&f, add_contention(gather, used_f, shared),
-                          scale[0] * one->times.f.total);
+                                  scale[0] * one->times.f.total);
             used_f = scale[0] * one->times.f.inter_node;
         }
         if (!has_part(p->slice, n - 1 - i))
             continue;
         one = find_part(p, s, n - 1 - i, &times, &gather, &reduce);
         lhi_stage_overlap_add(&d, add_contention(gather, used_d, shared),
-                      scale[1] * one->times.d.total);
+                              scale[1] * one->times.d.total);
         used_d = scale[1] * one->times.d.inter_node;
         lhi_stage_overlap_add(&w, scale[2] * one->times.w.total, reduce);
     }
-    *on_the_way = fmax(0, lhi_stage_overlap_compute_ns(&f) - before.f - s->time.f.total);
+    *on_the_way =
+        fmax(0, lhi_stage_overlap_compute_ns(&f) - before.f - s->time.f.total);
     if (gathers) {
         extend_pass(&s->time.f, lhi_stage_overlap_compute_ns(&f) - before.f);
         extend_pass(&s->time.d, lhi_stage_overlap_compute_ns(&d) - behind.d);
     }
     /* The next layer of the backward waits for a reduction. */
-    extend_pass(&s->time.w, before.is ? w.last_second_start : lhi_stage_overlap_compute_ns(&w));
+    extend_pass(&s->time.w, before.is ? w.last_second_start
+                                      : lhi_stage_overlap_compute_ns(&w));
     return LH_OK;
 }
 
 /* Computes the data-parallel communication: within passes for ZeRO 2 and 3,
  * otherwise before and after them. The sum between datacenters of hybrid
  * sharding always follows. */
-lh_status lhi_compute_data_parallel_time(const lhi_cost_context *p, const lhi_params *params,
-                                 lhi_slice_sums *s, lh_cost *out, lh_error *err)
+lh_status lhi_compute_data_parallel_time(const lhi_cost_context *p,
+                                         const lhi_params *params,
+                                         lhi_slice_sums *s, lh_cost *out,
+                                         lh_error *err)
 {
     uint32_t zero = p->job->training.zero;
     double element = p->shape.element;
@@ -216,12 +227,14 @@ lh_status lhi_compute_data_parallel_time(const lhi_cost_context *p, const lhi_pa
 
     if (ranks == 1 && copies == 1)
         return LH_OK;
-    LHI_TRY(lhi_compute_data_times(p->job, p->layout, p->slice, &p->options, params,
-                          p->ecmp_cache, &t, err));
-    LHI_TRY(lhi_round_up_checked(sent * wire, "gradient bytes", &out->reduce_bytes, err));
+    LHI_TRY(lhi_compute_data_times(p->job, p->layout, p->slice, &p->options,
+                                   params, p->ecmp_cache, &t, err));
+    LHI_TRY(lhi_round_up_checked(sent * wire, "gradient bytes",
+                                 &out->reduce_bytes, err));
     if (zero)
-        LHI_TRY(lhi_round_up_checked(gathers * sent * element, "parameter bytes",
-                          &out->gather_bytes, err));
+        LHI_TRY(lhi_round_up_checked(gathers * sent * element,
+                                     "parameter bytes", &out->gather_bytes,
+                                     err));
     t.gather.transfer *= gathers;
     if (zero >= 2) {
         double on_the_way;
@@ -236,16 +249,17 @@ lh_status lhi_compute_data_parallel_time(const lhi_cost_context *p, const lhi_pa
         t.gather = (lhi_collective){0};
     t.reduce.transfer += t.between.transfer;
     t.reduce.latency += t.between.latency;
-    LHI_TRY(lhi_round_up_checked(t.gather.transfer, "an all-gather", &out->all_gather_ns,
-                      err));
+    LHI_TRY(lhi_round_up_checked(t.gather.transfer, "an all-gather",
+                                 &out->all_gather_ns, err));
     LHI_TRY(lhi_round_up_checked(t.reduce.transfer, "a reduce-scatter",
-                      &out->reduce_scatter_ns, err));
+                                 &out->reduce_scatter_ns, err));
     if (t.between.transfer > 0 && t.gather.transfer > 0) {
         /* Gather and reduction may be slowest in different datacenters. */
-        LHI_TRY(lhi_round_up_checked(fmax(0, t.reduce.latency - t.gather.latency),
-                          "a latency", &out->reduce_extra_latency_ns, err));
+        LHI_TRY(lhi_round_up_checked(
+            fmax(0, t.reduce.latency - t.gather.latency), "a latency",
+            &out->reduce_extra_latency_ns, err));
         t.reduce.latency = t.gather.latency;
     }
-    return lhi_round_up_checked(fmax(t.gather.latency, t.reduce.latency), "a latency",
-                     &out->data_latency_ns, err);
+    return lhi_round_up_checked(fmax(t.gather.latency, t.reduce.latency),
+                                "a latency", &out->data_latency_ns, err);
 }

@@ -38,8 +38,8 @@ void lh_cost_layer_flops(const lh_model *model, uint32_t layer,
     double v = model->kv_lora_rank ? model->v_head_dim : model->head_dim;
 
     *linear = 2 * s * count_multiplied_params(model, layer);
-    *attention = 2 * s * lhi_compute_mean_attended_tokens(model, layer, s) * model->heads *
-                 (model->head_dim + v);
+    *attention = 2 * s * lhi_compute_mean_attended_tokens(model, layer, s) *
+                 model->heads * (model->head_dim + v);
 }
 
 double lh_cost_head_flops(const lh_model *model, uint32_t sequence)

@@ -15,7 +15,8 @@ enum { MAX_EXAMINED_BLOCKS = 64 };
 /* ---- the stage ---- */
 
 lh_status lhi_check_replica_sites(const lh_job *job, const lh_layout *layout,
-                          const lh_cost_layer_range *slice, lh_error *err)
+                                  const lh_cost_layer_range *slice,
+                                  lh_error *err)
 {
     uint64_t replicas = 0;
 
@@ -36,8 +37,8 @@ lh_status lhi_check_replica_sites(const lh_job *job, const lh_layout *layout,
 }
 
 lh_status lhi_check_even_spread(const lh_job *job, const lh_layout *layout,
-                           const lh_cost_layer_range *slice, uint32_t datacenters,
-                           lh_error *err)
+                                const lh_cost_layer_range *slice,
+                                uint32_t datacenters, lh_error *err)
 {
     if (slice->datacenter >= job->n_datacenters ||
         datacenters > job->n_datacenters - slice->datacenter)
@@ -64,7 +65,8 @@ static void insert_site(lhi_group_layout *f, uint32_t n, lh_cost_site site)
 }
 
 /* Lists the datacenters with their replicas. */
-static lh_status list_sites(const lh_layout *layout, const lh_cost_layer_range *slice,
+static lh_status list_sites(const lh_layout *layout,
+                            const lh_cost_layer_range *slice,
                             lhi_group_layout *f, lh_error *err)
 {
     uint32_t dcs = slice->data_datacenters ? slice->data_datacenters : 1;
@@ -87,20 +89,23 @@ static lh_status list_sites(const lh_layout *layout, const lh_cost_layer_range *
 }
 
 lh_status lhi_group_layout_build(const lh_job *job, const lh_layout *layout,
-                      const lh_cost_layer_range *slice, lhi_group_layout *out, lh_error *err)
+                                 const lh_cost_layer_range *slice,
+                                 lhi_group_layout *out, lh_error *err)
 {
     uint64_t replica = (uint64_t)layout->tensor * layout->context;
 
     *out = (lhi_group_layout){.job = job,
-                      .expert = layout->expert,
-                      .tensor = lh_layout_expert_tensor(layout),
-                      .block = lh_layout_expert_block(layout),
-                      .ranks = replica * layout->data,
-                      .replica = replica,
-                      .replica_gpu_stride = replica,
-                      .sharing =
-                          slice->n_sharing_ranks ? slice->n_sharing_ranks : layout->pipeline};
-    out->matches_dense_layers = layout->expert == 1 && out->tensor == layout->tensor;
+                              .expert = layout->expert,
+                              .tensor = lh_layout_expert_tensor(layout),
+                              .block = lh_layout_expert_block(layout),
+                              .ranks = replica * layout->data,
+                              .replica = replica,
+                              .replica_gpu_stride = replica,
+                              .sharing = slice->n_sharing_ranks
+                                             ? slice->n_sharing_ranks
+                                             : layout->pipeline};
+    out->matches_dense_layers =
+        layout->expert == 1 && out->tensor == layout->tensor;
     LHI_TRY(list_sites(layout, slice, out, err));
     if (layout->outermost == LH_OUTERMOST_DATA && layout->pipeline > 1)
         out->replica_gpu_stride *= layout->pipeline;
@@ -127,7 +132,8 @@ static uint64_t find_gpu(const lhi_group_layout *f, uint64_t rank)
     return rank / f->replica * f->replica_gpu_stride + rank % f->replica;
 }
 
-uint64_t lhi_group_layout_find_node(const lhi_group_layout *f, uint32_t datacenter, uint64_t rank)
+uint64_t lhi_group_layout_find_node(const lhi_group_layout *f,
+                                    uint32_t datacenter, uint64_t rank)
 {
     return find_gpu(f, rank) / f->job->datacenters[datacenter].gpus_per_node;
 }
@@ -137,7 +143,8 @@ uint64_t lhi_group_layout_find_node(const lhi_group_layout *f, uint32_t datacent
 static void count_nodes(const lhi_group_layout *f, uint64_t low, uint64_t high,
                         uint32_t per_node, uint64_t *nodes, uint64_t *fewest)
 {
-    uint64_t line = f->replica_gpu_stride == f->replica ? UNBOUNDED_RUN : f->replica;
+    uint64_t line =
+        f->replica_gpu_stride == f->replica ? UNBOUNDED_RUN : f->replica;
     uint64_t node = UINT64_MAX, here = 0;
 
     *nodes = 0;
@@ -165,7 +172,8 @@ static void count_nodes(const lhi_group_layout *f, uint64_t low, uint64_t high,
 
 /* Finds the members at distance `tensor` in the block that begins at rank
  * `first`. */
-static void find_members(const lhi_group_layout *f, uint64_t first, lhi_group_members *out)
+static void find_members(const lhi_group_layout *f, uint64_t first,
+                         lhi_group_members *out)
 {
     uint64_t from = 0;
 
@@ -185,7 +193,8 @@ static void find_members(const lhi_group_layout *f, uint64_t first, lhi_group_me
                         f->job->datacenters[dc].gpus_per_node, &nodes, &fewest);
             p->datacenter = dc;
             p->members = (double)(high - low) / f->tensor;
-            p->fewest_per_node = fmin(p->members, fmax(1, (double)(fewest / f->tensor)));
+            p->fewest_per_node =
+                fmin(p->members, fmax(1, (double)(fewest / f->tensor)));
             p->nodes = (double)nodes;
             p->senders = (double)(high - low) * f->sharing;
         }
@@ -199,7 +208,8 @@ static uint64_t find_node_period(const lhi_group_layout *f, uint32_t per_node)
     uint64_t n = 1;
 
     while (n < MAX_EXAMINED_BLOCKS &&
-           ((f->replica_gpu_stride != f->replica && n * f->block % f->replica != 0) ||
+           ((f->replica_gpu_stride != f->replica &&
+             n * f->block % f->replica != 0) ||
             find_gpu(f, n * f->block) % per_node != 0))
         n++;
     return n;
@@ -208,8 +218,8 @@ static uint64_t find_node_period(const lhi_group_layout *f, uint32_t per_node)
 /* Picks the i-th block with ranks in the datacenter: the first, which may begin
  * in the preceding datacenter, the following ones until they repeat, and the
  * last, which may extend into the next. */
-static bool find_block(const lhi_group_layout *f, uint32_t datacenter, uint32_t i,
-                       uint64_t *first)
+static bool find_block(const lhi_group_layout *f, uint32_t datacenter,
+                       uint32_t i, uint64_t *first)
 {
     uint32_t site = 0;
     uint64_t low, high, period, n;
@@ -231,8 +241,9 @@ static bool find_block(const lhi_group_layout *f, uint32_t datacenter, uint32_t 
     return true;
 }
 
-bool lhi_group_layout_find_dispatch_group(const lhi_group_layout *fold, uint32_t datacenter, uint32_t i,
-                      lhi_group_members *out)
+bool lhi_group_layout_find_dispatch_group(const lhi_group_layout *fold,
+                                          uint32_t datacenter, uint32_t i,
+                                          lhi_group_members *out)
 {
     uint64_t first;
 
@@ -254,7 +265,8 @@ static bool crosses_boundary(const lhi_group_layout *f, uint32_t site)
     return before / f->block != rank / f->block || before % f->block == 0;
 }
 
-bool lhi_group_layout_find_spanning_group(const lhi_group_layout *fold, uint32_t i, lhi_group_members *out)
+bool lhi_group_layout_find_spanning_group(const lhi_group_layout *fold,
+                                          uint32_t i, lhi_group_members *out)
 {
     for (uint32_t site = 1; site < fold->n_sites; site++)
         if (crosses_boundary(fold, site) && i-- == 0) {
@@ -266,8 +278,9 @@ bool lhi_group_layout_find_spanning_group(const lhi_group_layout *fold, uint32_t
     return false;
 }
 
-bool lhi_group_layout_find_sharing_group(const lhi_group_layout *fold, uint32_t datacenter, uint32_t i,
-                      lhi_group_members *out)
+bool lhi_group_layout_find_sharing_group(const lhi_group_layout *fold,
+                                         uint32_t datacenter, uint32_t i,
+                                         lhi_group_members *out)
 {
     lhi_group_layout one = *fold;
 
@@ -276,7 +289,8 @@ bool lhi_group_layout_find_sharing_group(const lhi_group_layout *fold, uint32_t 
     return lhi_group_layout_find_dispatch_group(&one, datacenter, i, out);
 }
 
-bool lhi_group_layout_sharing_is_intra_node(const lhi_group_layout *fold, uint32_t datacenter)
+bool lhi_group_layout_sharing_is_intra_node(const lhi_group_layout *fold,
+                                            uint32_t datacenter)
 {
     return fold->job->datacenters[datacenter].gpus_per_node % fold->tensor ==
                0 &&
@@ -285,15 +299,17 @@ bool lhi_group_layout_sharing_is_intra_node(const lhi_group_layout *fold, uint32
 
 /* ---- replicas of experts ---- */
 
-uint64_t lhi_count_members_on_node(uint64_t count, uint64_t stride, uint32_t per_node)
+uint64_t lhi_count_members_on_node(uint64_t count, uint64_t stride,
+                                   uint32_t per_node)
 {
     uint64_t n = stride < per_node ? per_node / stride : 1;
 
     return n < count ? n : count;
 }
 
-void lhi_group_layout_find_site_replicas(const lhi_group_layout *f, const lh_cost_site *site,
-                        lh_cost_group *out)
+void lhi_group_layout_find_site_replicas(const lhi_group_layout *f,
+                                         const lh_cost_site *site,
+                                         lh_cost_group *out)
 {
     uint32_t per_node = f->job->datacenters[site->datacenter].gpus_per_node;
     uint64_t count = site->replicas, each, near;
@@ -301,11 +317,13 @@ void lhi_group_layout_find_site_replicas(const lhi_group_layout *f, const lh_cos
     if (f->replica_gpu_stride == f->replica) {
         near = lhi_count_members_on_node(count, f->block, per_node);
     } else if (f->block >= f->replica) {
-        near = lhi_count_members_on_node(count, f->block / f->replica * f->replica_gpu_stride, per_node);
+        near = lhi_count_members_on_node(
+            count, f->block / f->replica * f->replica_gpu_stride, per_node);
     } else {
         each = f->replica / f->block;
         near = lhi_count_members_on_node(each, f->block, per_node) *
-               lhi_count_members_on_node((count + each - 1) / each, f->replica_gpu_stride, per_node);
+               lhi_count_members_on_node((count + each - 1) / each,
+                                         f->replica_gpu_stride, per_node);
     }
     *out = (lh_cost_group){.size = site->replicas,
                            .per_node = (uint32_t)(near < count ? near : count),
@@ -315,7 +333,8 @@ void lhi_group_layout_find_site_replicas(const lhi_group_layout *f, const lh_cos
 }
 
 /* Counts the ranks start, start + block, ... below `rank`. */
-static uint64_t count_replicas_before(const lhi_group_layout *f, uint64_t start, uint64_t rank)
+static uint64_t count_replicas_before(const lhi_group_layout *f, uint64_t start,
+                                      uint64_t rank)
 {
     return rank > start ? (rank - start + f->block - 1) / f->block : 0;
 }
@@ -344,7 +363,8 @@ static uint64_t count_equal_positions(const lhi_group_layout *f, uint32_t kind)
 }
 
 /* Finds the replica groups of one kind. */
-static void find_replica_groups(const lhi_group_layout *f, uint32_t kind, lhi_expert_replicas *out)
+static void find_replica_groups(const lhi_group_layout *f, uint32_t kind,
+                                lhi_expert_replicas *out)
 {
     uint64_t start = find_kind_start(f, kind), from = 0;
     lh_cost_group *g = &out->group;
@@ -359,8 +379,8 @@ static void find_replica_groups(const lhi_group_layout *f, uint32_t kind, lhi_ex
         return;
     for (uint32_t i = 0; i < f->n_sites; i++) {
         uint64_t to = from + f->sites[i].replicas * f->replica;
-        uint64_t here =
-            count_replicas_before(f, start, to) - count_replicas_before(f, start, from);
+        uint64_t here = count_replicas_before(f, start, to) -
+                        count_replicas_before(f, start, from);
         lh_cost_group at;
 
         from = to;
@@ -395,7 +415,8 @@ static double count_rings(const lhi_group_layout *f)
     return rings * f->sharing;
 }
 
-bool lhi_group_layout_find_replicas(const lhi_group_layout *fold, uint32_t i, lhi_expert_replicas *out)
+bool lhi_group_layout_find_replicas(const lhi_group_layout *fold, uint32_t i,
+                                    lhi_expert_replicas *out)
 {
     if (i >= fold->n_sites)
         return false;
@@ -408,23 +429,26 @@ bool lhi_group_layout_find_replicas(const lhi_group_layout *fold, uint32_t i, lh
 /* ---- public interface ---- */
 
 /* Picks the group that spans the most datacenters. */
-static void find_widest_group(const lhi_group_layout *fold, lh_cost_dimension dimension,
-                        uint32_t datacenter, lhi_group_members *out)
+static void find_widest_group(const lhi_group_layout *fold,
+                              lh_cost_dimension dimension, uint32_t datacenter,
+                              lhi_group_members *out)
 {
     lhi_group_members m;
 
     out->n = 0;
-    for (uint32_t i = 0; dimension == LH_COST_EXPERT
-                             ? lhi_group_layout_find_dispatch_group(fold, datacenter, i, &m)
-                             : lhi_group_layout_find_sharing_group(fold, datacenter, i, &m);
+    for (uint32_t i = 0;
+         dimension == LH_COST_EXPERT
+             ? lhi_group_layout_find_dispatch_group(fold, datacenter, i, &m)
+             : lhi_group_layout_find_sharing_group(fold, datacenter, i, &m);
          i++)
         if (m.n > out->n)
             *out = m;
 }
 
 /* Fills a lh_cost_group from the widest group. */
-static void fill_group(const lhi_group_layout *fold, lh_cost_dimension dimension,
-                         const lh_cost_layer_range *slice, lh_cost_group *out)
+static void fill_group(const lhi_group_layout *fold,
+                       lh_cost_dimension dimension,
+                       const lh_cost_layer_range *slice, lh_cost_group *out)
 {
     double near = INFINITY, here = INFINITY, senders = 1;
     lhi_group_members m;
@@ -443,9 +467,10 @@ static void fill_group(const lhi_group_layout *fold, lh_cost_dimension dimension
                            .concurrent = (uint32_t)senders};
 }
 
-lh_status lhi_group_layout_compute_group(const lhi_group_layout *fold, lh_cost_dimension dimension,
-                         const lh_cost_layer_range *slice, lh_cost_group *out,
-                         lh_error *err)
+lh_status lhi_group_layout_compute_group(const lhi_group_layout *fold,
+                                         lh_cost_dimension dimension,
+                                         const lh_cost_layer_range *slice,
+                                         lh_cost_group *out, lh_error *err)
 {
     lhi_expert_replicas c, widest;
 

@@ -7,12 +7,13 @@
  *     block   expert x expert_tensor consecutive ranks that together hold every
  *             expert once. Ranks expert_tensor apart exchange tokens; adjacent
  *             ranks share experts.
- *     copies  ranks at the same position of all blocks: they sum their gradients.
+ *     copies  ranks at the same position of all blocks: they sum their
+ * gradients.
  *
  * Blocks stay within nodes and datacenters where they fit; each datacenter's
  * ranks are assumed to begin at a node boundary. */
-#ifndef LHI_FOLD_H
-#define LHI_FOLD_H
+#ifndef LHI_MODEL_GROUP_LAYOUT_H
+#define LHI_MODEL_GROUP_LAYOUT_H
 
 #include "model/all_to_all.h"
 
@@ -24,52 +25,60 @@ typedef struct lhi_group_layout {
     /* consecutive ranks on consecutive GPUs, and the distance in GPUs between
      * the first of one run and of the next */
     uint64_t replica, replica_gpu_stride;
-    double sharing;         /* stages that use the same links */
-    bool matches_dense_layers;     /* experts are partitioned like all other layers: no
-                             * dispatch, and the same replica groups */
+    double sharing;            /* stages that use the same links */
+    bool matches_dense_layers; /* experts are partitioned like all other layers:
+                                * no dispatch, and the same replica groups */
     uint32_t n_sites;
     lh_cost_site sites[LH_MAX_DATACENTERS];
 } lhi_group_layout;
 
 /* Returns the node, within its datacenter, of the stage's rank number `rank`
  * there. */
-uint64_t lhi_group_layout_find_node(const lhi_group_layout *fold, uint32_t datacenter, uint64_t rank);
+uint64_t lhi_group_layout_find_node(const lhi_group_layout *fold,
+                                    uint32_t datacenter, uint64_t rank);
 
 /* Returns the number of members on one node of `per_node` GPUs, for `count`
  * members with distance `stride`. */
-uint64_t lhi_count_members_on_node(uint64_t count, uint64_t stride, uint32_t per_node);
+uint64_t lhi_count_members_on_node(uint64_t count, uint64_t stride,
+                                   uint32_t per_node);
 
 /* Checks that the layer range's replicas add up to the layout's and that their
  * datacenters exist. */
 lh_status lhi_check_replica_sites(const lh_job *job, const lh_layout *layout,
-                          const lh_cost_layer_range *slice, lh_error *err);
+                                  const lh_cost_layer_range *slice,
+                                  lh_error *err);
 /* Checks that the replicas can be spread evenly over `datacenters` datacenters.
  */
 lh_status lhi_check_even_spread(const lh_job *job, const lh_layout *layout,
-                           const lh_cost_layer_range *slice, uint32_t datacenters,
-                           lh_error *err);
+                                const lh_cost_layer_range *slice,
+                                uint32_t datacenters, lh_error *err);
 
 /* Computes the process-group layout. LH_EINVAL: replicas do not add up, or
  * datacenters do not exist. LH_EUNSUPPORTED: `data` is not divisible by the
  * number of datacenters. */
 lh_status lhi_group_layout_build(const lh_job *job, const lh_layout *layout,
-                      const lh_cost_layer_range *slice, lhi_group_layout *out, lh_error *err);
+                                 const lh_cost_layer_range *slice,
+                                 lhi_group_layout *out, lh_error *err);
 
 /* Finds the i-th distinct group of `expert` GPUs that exchange tokens, with at
  * least one in `datacenter`. Returns false if there are no more. */
-bool lhi_group_layout_find_dispatch_group(const lhi_group_layout *fold, uint32_t datacenter, uint32_t i,
-                      lhi_group_members *out);
+bool lhi_group_layout_find_dispatch_group(const lhi_group_layout *fold,
+                                          uint32_t datacenter, uint32_t i,
+                                          lhi_group_members *out);
 /* Finds the `tensor` equal groups within the i-th block that spans several
  * datacenters. */
-bool lhi_group_layout_find_spanning_group(const lhi_group_layout *fold, uint32_t i, lhi_group_members *out);
+bool lhi_group_layout_find_spanning_group(const lhi_group_layout *fold,
+                                          uint32_t i, lhi_group_members *out);
 /* Finds, like lhi_group_layout_find_dispatch_group(), the i-th group of
  * `tensor` GPUs that share experts. */
-bool lhi_group_layout_find_sharing_group(const lhi_group_layout *fold, uint32_t datacenter, uint32_t i,
-                      lhi_group_members *out);
+bool lhi_group_layout_find_sharing_group(const lhi_group_layout *fold,
+                                         uint32_t datacenter, uint32_t i,
+                                         lhi_group_members *out);
 
 /* Checks whether the GPUs that share experts are on one node for every
  * placement of the replicas. */
-bool lhi_group_layout_sharing_is_intra_node(const lhi_group_layout *fold, uint32_t datacenter);
+bool lhi_group_layout_sharing_is_intra_node(const lhi_group_layout *fold,
+                                            uint32_t datacenter);
 
 /* The i-th kind of group whose GPUs hold the same experts. */
 typedef struct lhi_expert_replicas {
@@ -80,14 +89,17 @@ typedef struct lhi_expert_replicas {
 
 /* Finds the i-th kind of replica group; returns false if there are no more.
  * `out` must not be moved, since it points to itself. */
-bool lhi_group_layout_find_replicas(const lhi_group_layout *fold, uint32_t i, lhi_expert_replicas *out);
+bool lhi_group_layout_find_replicas(const lhi_group_layout *fold, uint32_t i,
+                                    lhi_expert_replicas *out);
 /* Computes the members of such a group in one of its datacenters. */
-void lhi_group_layout_find_site_replicas(const lhi_group_layout *fold, const lh_cost_site *site,
-                        lh_cost_group *out);
+void lhi_group_layout_find_site_replicas(const lhi_group_layout *fold,
+                                         const lh_cost_site *site,
+                                         lh_cost_group *out);
 
 /* Implements lh_cost_find_group() for the expert dimensions. */
-lh_status lhi_group_layout_compute_group(const lhi_group_layout *fold, lh_cost_dimension dimension,
-                         const lh_cost_layer_range *slice, lh_cost_group *out,
-                         lh_error *err);
+lh_status lhi_group_layout_compute_group(const lhi_group_layout *fold,
+                                         lh_cost_dimension dimension,
+                                         const lh_cost_layer_range *slice,
+                                         lh_cost_group *out, lh_error *err);
 
 #endif

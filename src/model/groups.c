@@ -18,25 +18,27 @@ static uint64_t replica_stride(const lh_layout *layout)
 }
 
 void lhi_compute_site_group(const lh_job *job, const lh_layout *layout,
-                  const lh_cost_site *site, lh_cost_group *out)
+                            const lh_cost_site *site, lh_cost_group *out)
 {
     uint32_t per_node = job->datacenters[site->datacenter].gpus_per_node;
     uint32_t each = layout->context;
 
     *out = (lh_cost_group){.datacenter = site->datacenter, .concurrent = 1};
     out->size = out->per_datacenter = site->replicas * each;
-    out->per_node = (uint32_t)(lhi_count_members_on_node(each, layout->tensor, per_node) *
-                               lhi_count_members_on_node(site->replicas,
-                                           replica_stride(layout), per_node));
+    out->per_node =
+        (uint32_t)(lhi_count_members_on_node(each, layout->tensor, per_node) *
+                   lhi_count_members_on_node(site->replicas,
+                                             replica_stride(layout), per_node));
 }
 
 /* Computes the rings between datacenters: as many concurrent rings as the
  * smallest datacenter has GPUs, so that each ring has its own share. */
 static lh_status find_site_rings(const lh_job *job, const lh_layout *layout,
-                              const lh_cost_layer_range *slice, lh_cost_group *out,
-                              lh_error *err)
+                                 const lh_cost_layer_range *slice,
+                                 lh_cost_group *out, lh_error *err)
 {
-    uint32_t sharing = slice->n_sharing_ranks ? slice->n_sharing_ranks : layout->pipeline;
+    uint32_t sharing =
+        slice->n_sharing_ranks ? slice->n_sharing_ranks : layout->pipeline;
     uint32_t replicas = UINT32_MAX;
 
     LHI_TRY(lhi_check_replica_sites(job, layout, slice, err));
@@ -55,15 +57,16 @@ static lh_status find_site_rings(const lh_job *job, const lh_layout *layout,
     if (slice->n_sites > 1) {
         out->n_sites = slice->n_sites;
         out->sites = slice->sites;
-        out->concurrent = (uint32_t)(count_stage_gpus(layout) * sharing * replicas);
+        out->concurrent =
+            (uint32_t)(count_stage_gpus(layout) * sharing * replicas);
     }
     return LH_OK;
 }
 
 /* Finds the replicas of a stage, including the context-parallel ranks. */
 static lh_status find_replicas(const lh_job *job, const lh_layout *layout,
-                               const lh_cost_layer_range *slice, lh_cost_group *out,
-                               lh_error *err)
+                               const lh_cost_layer_range *slice,
+                               lh_cost_group *out, lh_error *err)
 {
     uint64_t stride = replica_stride(layout);
     uint32_t spread = slice->data_datacenters ? slice->data_datacenters : 1;
@@ -71,7 +74,8 @@ static lh_status find_replicas(const lh_job *job, const lh_layout *layout,
 
     out->size = layout->data * layout->context;
     out->per_node =
-        (uint32_t)(lhi_count_members_on_node(layout->context, layout->tensor, per_node) *
+        (uint32_t)(lhi_count_members_on_node(layout->context, layout->tensor,
+                                             per_node) *
                    lhi_count_members_on_node(layout->data, stride, per_node));
     if (slice->n_sites)
         return find_site_rings(job, layout, slice, out, err);
@@ -81,15 +85,15 @@ static lh_status find_replicas(const lh_job *job, const lh_layout *layout,
         out->per_node = out->per_datacenter;
     /* Every GPU in a datacenter has its own ring across datacenters. */
     if (spread > 1)
-        out->concurrent = (uint32_t)(count_stage_gpus(layout) * layout->pipeline *
-                                     layout->data / spread);
+        out->concurrent = (uint32_t)(count_stage_gpus(layout) *
+                                     layout->pipeline * layout->data / spread);
     return LH_OK;
 }
 
 static lh_status find_experts(const lh_job *job, const lh_layout *layout,
                               lh_cost_dimension dimension,
-                              const lh_cost_layer_range *slice, lh_cost_group *out,
-                              lh_error *err)
+                              const lh_cost_layer_range *slice,
+                              lh_cost_group *out, lh_error *err)
 {
     lhi_group_layout fold;
 
@@ -101,8 +105,8 @@ static lh_status find_experts(const lh_job *job, const lh_layout *layout,
 
 static lh_status find_group(const lh_job *job, const lh_layout *layout,
                             lh_cost_dimension dimension,
-                            const lh_cost_layer_range *slice, lh_cost_group *out,
-                            lh_error *err)
+                            const lh_cost_layer_range *slice,
+                            lh_cost_group *out, lh_error *err)
 {
     uint32_t dcs = slice->data_datacenters ? slice->data_datacenters : 1;
     uint32_t per_node, stride = 1;
@@ -131,15 +135,16 @@ static lh_status find_group(const lh_job *job, const lh_layout *layout,
     default:
         return lhi_fail(err, LH_EINVAL, "no such dimension");
     }
-    out->per_node = (uint32_t)lhi_count_members_on_node(out->size, stride, per_node);
+    out->per_node =
+        (uint32_t)lhi_count_members_on_node(out->size, stride, per_node);
     out->per_datacenter = out->size;
     return LH_OK;
 }
 
 lh_status lh_cost_find_group(const lh_job *job, const lh_layout *layout,
-                           lh_cost_dimension dimension,
-                           const lh_cost_layer_range *slice, lh_cost_group *out,
-                           lh_error *err)
+                             lh_cost_dimension dimension,
+                             const lh_cost_layer_range *slice,
+                             lh_cost_group *out, lh_error *err)
 {
     lh_cost_group group;
 

@@ -3,8 +3,8 @@
  * of a message. */
 #include "model/paths.h"
 
-#include "base/fail.h"
 #include "base/exact_equality.h"
+#include "base/fail.h"
 
 #include <math.h>
 
@@ -43,7 +43,7 @@ static truncated_poisson compute_moments(double x, double most)
 
     add_terms(x, most, &sum, &first);
     t = (truncated_poisson){.log_sum = log(sum) + at * log(x) - lgamma(at + 1),
-                    .mean = first / sum};
+                            .mean = first / sum};
     double weight = 1 / sum, w = weight;
     for (double j = at; j >= 0 && w > 1e-18 * weight; w *= j / x, j--) {
         double d = j - t.mean;
@@ -238,8 +238,10 @@ static double half_round_trip_ns(const lh_link_load *use)
                               : use->latency_ns;
 }
 
-/* Returns lh_ecmp_busiest_path_flows() from the cache, computing it on a miss. */
-static double find_busiest_cached(lhi_ecmp_cache *known, double flows, double paths)
+/* Returns lh_ecmp_busiest_path_flows() from the cache, computing it on a miss.
+ */
+static double find_busiest_cached(lhi_ecmp_cache *known, double flows,
+                                  double paths)
 {
     double busiest;
 
@@ -258,11 +260,13 @@ static double find_busiest_cached(lhi_ecmp_cache *known, double flows, double pa
 
 /* Computes the rates on the wire. */
 static void fill_wire(const lh_link_load *use, const lh_link_setting *s,
-                      double queue_pairs, lhi_ecmp_cache *known, lh_link_effect *e)
+                      double queue_pairs, lhi_ecmp_cache *known,
+                      lh_link_effect *e)
 {
     double paths = s->paths ? s->paths : 1, flows = use->senders * queue_pairs;
     double window = s->window_bytes, room;
-    double own = use->interface_bytes_per_s > 0 ? use->interface_bytes_per_s : INFINITY;
+    double own =
+        use->interface_bytes_per_s > 0 ? use->interface_bytes_per_s : INFINITY;
 
     e->share_bytes_per_s =
         use->line_bytes_per_s / (use->oversubscription * use->senders);
@@ -298,8 +302,9 @@ static void fill_wire(const lh_link_load *use, const lh_link_setting *s,
 }
 
 lh_status lhi_compute_link_effect(const lh_link_load *use,
-                          const lh_link_setting *setting, lhi_ecmp_cache *known,
-                          lh_link_effect *out, lh_error *err)
+                                  const lh_link_setting *setting,
+                                  lhi_ecmp_cache *known, lh_link_effect *out,
+                                  lh_error *err)
 {
     double queue_pairs = setting->queue_pairs ? setting->queue_pairs : 1;
     lh_link_effect e = {.fec_share = 1, .loss = use->loss};

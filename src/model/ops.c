@@ -28,8 +28,8 @@ static void add_fixed(op_list *l, const char *name, double stored)
 
 /* Adds a linear layer with m rows, k to n. Its output is stored or, with `keep`
  * false, consumed by the next operation. */
-static lhi_layer_op *add_linear(op_list *l, const char *name, double m, double k,
-                          double n, double matrices, bool keep)
+static lhi_layer_op *add_linear(op_list *l, const char *name, double m,
+                                double k, double n, double matrices, bool keep)
 {
     double e = l->shape->element;
     lhi_layer_op *op = add_op(l, name, keep ? m * n * e : 0);
@@ -50,7 +50,8 @@ static void add_norm(op_list *l, const char *name)
 {
     const lhi_shape *s = l->shape;
     double values = s->tokens * s->norm_share * s->model->hidden;
-    add_pointwise(l, name, values * s->product_element, 2 * values * s->element);
+    add_pointwise(l, name, values * s->product_element,
+                  2 * values * s->element);
 }
 
 static void add_projections(op_list *l)
@@ -74,7 +75,7 @@ static void add_projections(op_list *l)
     add_linear(l, "query", t, m->q_lora_rank ? m->q_lora_rank : h,
                s->heads * s->qk_dim, 1, true);
     lhi_layer_op *kv = add_op(l, "key and value",
-                        t * e * s->kv_heads * (s->qk_dim + s->v_dim));
+                              t * e * s->kv_heads * (s->qk_dim + s->v_dim));
     double out = s->heads * (m->qk_nope_head_dim + s->v_dim);
     lhi_work_linear(s, t, m->kv_lora_rank, out, 1, &kv->recompute_work);
 }
@@ -85,17 +86,19 @@ static void add_core(op_list *l, uint32_t layer)
     double t = s->tokens, e = s->element;
     double scores = t * s->heads * s->sequence;
     double dims = s->qk_dim + s->v_dim;
-    double pairs =
-        s->unfused ? scores
-                   : t * s->heads * lhi_compute_mean_attended_tokens(s->model, layer, s->sequence);
+    double pairs = s->unfused ? scores
+                              : t * s->heads *
+                                    lhi_compute_mean_attended_tokens(
+                                        s->model, layer, s->sequence);
     double kept = s->unfused ? scores * (s->dropout ? 2 * e + 1 : e)
                              : 4 * s->heads * t; /* log-sum-exp, fp32 */
     if (s->fp8) /* FP8 copy for the next product */
         kept += s->product_element * s->heads * s->v_dim * t;
-    lhi_layer_op *op = add_op(l, "attention", e * s->heads * s->v_dim * t + kept);
+    lhi_layer_op *op =
+        add_op(l, "attention", e * s->heads * s->v_dim * t + kept);
     op->recompute_work.flops = op->recompute_work.core_flops = 2 * pairs * dims;
     op->recompute_work.bytes = (s->heads + s->kv_heads) * dims * t * e +
-                      (s->unfused ? 4 * scores * e : 0);
+                               (s->unfused ? 4 * scores * e : 0);
     op->recompute_work.kernels = s->unfused ? 16 : 1;
 }
 
@@ -107,13 +110,15 @@ static void add_attention(op_list *l, uint32_t layer)
     add_core(l, layer);
     /* Each GPU's partial sum covers all tokens; only its share of the tokens,
      * with the residual added, is stored. */
-    lhi_layer_op *op = add_linear(l, "attention output", s->tokens,
-                            s->heads * s->v_dim, s->model->hidden, 1, true);
+    lhi_layer_op *op =
+        add_linear(l, "attention output", s->tokens, s->heads * s->v_dim,
+                   s->model->hidden, 1, true);
     /* In a parallel block it is only one term of the layer's sum. */
     op->stored = s->model->parallel_block ? 0 : hidden * s->element;
     op->not_recomputable = s->model->parallel_block;
     if (s->tensor > 1) {
-        op->recompute_work.tensor_bytes = s->tokens * s->model->hidden * s->element;
+        op->recompute_work.tensor_bytes =
+            s->tokens * s->model->hidden * s->element;
         op->recompute_work.tensor_calls = 1;
     }
     if (s->dropout)
@@ -121,8 +126,8 @@ static void add_attention(op_list *l, uint32_t layer)
 }
 
 /* Adds an MLP; `shared` selects the names for the shared expert. */
-static lhi_layer_op *add_mlp(op_list *l, double rows, double inner, double matrices,
-                       bool shared)
+static lhi_layer_op *add_mlp(op_list *l, double rows, double inner,
+                             double matrices, bool shared)
 {
     const lhi_shape *s = l->shape;
     double h = s->model->hidden;
@@ -151,8 +156,9 @@ static void add_experts(op_list *l)
                       (s->dispatches_tokens ? s->expert_tensor : 1);
     double routed = 4.0 * t * s->norm_share * m->experts;
     lhi_layer_op *router = add_linear(l, "router", t * s->norm_share, m->hidden,
-                                m->experts, 1, false);
-    router->stored = gathered + routed + (s->weights_expert_results ? moved : 0);
+                                      m->experts, 1, false);
+    router->stored =
+        gathered + routed + (s->weights_expert_results ? moved : 0);
     lhi_layer_op *down =
         add_mlp(l, t * s->expert_rows, (double)m->expert_ffn / s->expert_tensor,
                 (double)m->experts / s->expert, false);
@@ -162,7 +168,8 @@ static void add_experts(op_list *l)
         add_mlp(l, t, (double)m->shared_expert_ffn / s->tensor, 1, true);
 }
 
-uint32_t lhi_list_layer_ops(const lhi_shape *shape, uint32_t layer, lhi_layer_op *ops)
+uint32_t lhi_list_layer_ops(const lhi_shape *shape, uint32_t layer,
+                            lhi_layer_op *ops)
 {
     op_list l = {.shape = shape, .ops = ops};
     double hidden = shape->tokens * shape->norm_share * shape->model->hidden;

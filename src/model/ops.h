@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A layer as separate operations: work.c sums their times and resident_memory.c
  * their memory. tests/unit/test_ops.c checks that the three agree. */
-#ifndef LHI_OPS_H
-#define LHI_OPS_H
+#ifndef LHI_MODEL_OPS_H
+#define LHI_MODEL_OPS_H
 
 #include "model/work.h"
 
 /* One operation of a layer. */
 typedef struct lhi_layer_op {
-    const char *name; /* static string */
-    double stored;    /* bytes per GPU and microbatch */
-    bool not_recomputable;       /* not recomputable from other stored data */
-    lhi_work recompute_work;   /* work to recompute it */
+    const char *name;        /* static string */
+    double stored;           /* bytes per GPU and microbatch */
+    bool not_recomputable;   /* not recomputable from other stored data */
+    lhi_work recompute_work; /* work to recompute it */
 } lhi_layer_op;
 
 /* Lists a layer's operations in `ops`, an array of LH_COST_MAX_OPS; returns
  * their number. */
-uint32_t lhi_list_layer_ops(const lhi_shape *shape, uint32_t layer, lhi_layer_op *ops);
+uint32_t lhi_list_layer_ops(const lhi_shape *shape, uint32_t layer,
+                            lhi_layer_op *ops);
 
 #endif

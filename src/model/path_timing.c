@@ -12,8 +12,8 @@
 #include <math.h>
 
 /* Finds the slowest among all groups that exchange tokens. */
-static lh_status find_dispatch_path(lhi_cost_context *p, const lhi_group_layout *fold,
-                               lh_error *err)
+static lh_status find_dispatch_path(lhi_cost_context *p,
+                                    const lhi_group_layout *fold, lh_error *err)
 {
     lhi_exchange exchange = {p->job->training.dispatcher,
                              p->job->model->experts_per_token};
@@ -21,13 +21,16 @@ static lh_status find_dispatch_path(lhi_cost_context *p, const lhi_group_layout 
     lhi_group_members members;
 
     if (p->is_lower_bound)
-        return lhi_all_to_all_compute_lower_bound(p->job, dc, fold->expert, fold->tensor,
-                                    &exchange, &p->options, &p->expert, err);
-    for (uint32_t i = 0; lhi_group_layout_find_dispatch_group(fold, dc, i, &members); i++) {
+        return lhi_all_to_all_compute_lower_bound(p->job, dc, fold->expert,
+                                                  fold->tensor, &exchange,
+                                                  &p->options, &p->expert, err);
+    for (uint32_t i = 0;
+         lhi_group_layout_find_dispatch_group(fold, dc, i, &members); i++) {
         lhi_exchange_time here;
 
-        LHI_TRY(lhi_all_to_all_compute_time(p->job, &members, &exchange, &p->options,
-                               p->ecmp_cache, &here, err));
+        LHI_TRY(lhi_all_to_all_compute_time(p->job, &members, &exchange,
+                                            &p->options, p->ecmp_cache, &here,
+                                            err));
         p->expert.ns_per_byte = fmax(p->expert.ns_per_byte, here.ns_per_byte);
         p->expert.latency_ns = fmax(p->expert.latency_ns, here.latency_ns);
         p->expert.wire_ns_per_byte =
@@ -45,8 +48,8 @@ static void take_slower_path(lh_cost_path *to, const lh_cost_path *what)
 }
 
 /* Finds the slowest among the groups whose adjacent GPUs share experts. */
-static lh_status find_sharing_path(lhi_cost_context *p, const lhi_group_layout *fold,
-                               lh_error *err)
+static lh_status find_sharing_path(lhi_cost_context *p,
+                                   const lhi_group_layout *fold, lh_error *err)
 {
     uint32_t dc = p->slice->datacenter;
     lhi_group_members m;
@@ -54,7 +57,8 @@ static lh_status find_sharing_path(lhi_cost_context *p, const lhi_group_layout *
     p->sharing = (lh_cost_path){.bytes_per_s = INFINITY};
     if (p->is_lower_bound && !lhi_group_layout_sharing_is_intra_node(fold, dc))
         return LH_OK;
-    for (uint32_t i = 0; lhi_group_layout_find_sharing_group(fold, dc, i, &m); i++) {
+    for (uint32_t i = 0; lhi_group_layout_find_sharing_group(fold, dc, i, &m);
+         i++) {
         lh_cost_site sites[LH_MAX_DATACENTERS];
         lh_cost_group group = {.size = fold->tensor,
                                .per_node = UINT32_MAX,
@@ -75,8 +79,8 @@ static lh_status find_sharing_path(lhi_cost_context *p, const lhi_group_layout *
             group.concurrent =
                 (uint32_t)fmax(group.concurrent, m.at[k].senders);
         }
-        LHI_TRY(
-            lhi_compute_group_path(p->job, &group, &p->options, p->ecmp_cache, &path, err));
+        LHI_TRY(lhi_compute_group_path(p->job, &group, &p->options,
+                                       p->ecmp_cache, &path, err));
         take_slower_path(&p->sharing, &path);
     }
     return LH_OK;
@@ -99,9 +103,9 @@ static lh_status find_paths(lhi_cost_context *p, lh_error *err)
     lh_cost_group context;
 
     LHI_TRY(lh_cost_find_group(p->job, p->layout, LH_COST_TENSOR, p->slice,
-                             &p->tensor_group, err));
+                               &p->tensor_group, err));
     LHI_TRY(lh_cost_find_group(p->job, p->layout, LH_COST_CONTEXT, p->slice,
-                             &p->context_group, err));
+                               &p->context_group, err));
     if (p->tensor_group.size > 1)
         LHI_TRY(lh_cost_group_path(p->job, &p->tensor_group, &p->options,
                                    &p->tensor, err));
@@ -116,8 +120,8 @@ static lh_status find_paths(lhi_cost_context *p, lh_error *err)
     return lh_cost_group_path(p->job, &context, &p->options, &p->context, err);
 }
 
-static lh_status check_slice(const lh_job *job, const lh_cost_layer_range *slice,
-                             lh_error *err)
+static lh_status check_slice(const lh_job *job,
+                             const lh_cost_layer_range *slice, lh_error *err)
 {
     uint32_t layers = job->model->layers;
 
@@ -134,18 +138,19 @@ static lh_status check_slice(const lh_job *job, const lh_cost_layer_range *slice
 }
 
 lh_status lhi_cost_context_build(const lh_job *job, const lh_layout *layout,
-                          const lh_cost_layer_range *slice,
-                          const lh_cost_options *options, bool least,
-                          lhi_ecmp_cache *known, lhi_cost_context *p, lh_error *err)
+                                 const lh_cost_layer_range *slice,
+                                 const lh_cost_options *options, bool least,
+                                 lhi_ecmp_cache *known, lhi_cost_context *p,
+                                 lh_error *err)
 {
     const lh_gpu *gpu;
     const lh_cost_constants *c;
 
     *p = (lhi_cost_context){.job = job,
-                      .layout = layout,
-                      .slice = slice,
-                      .is_lower_bound = least,
-                      .ecmp_cache = known};
+                            .layout = layout,
+                            .slice = slice,
+                            .is_lower_bound = least,
+                            .ecmp_cache = known};
     LHI_TRY(lhi_complete_cost_options(job, options, &p->options, err));
     if (job->training.rings != LH_RING_LOCKSTEP)
         p->options.rings = job->training.rings;
@@ -159,9 +164,10 @@ lh_status lhi_cost_context_build(const lh_job *job, const lh_layout *layout,
         gpu->flops_per_s / 1e9 *
         (p->by_efficiency ? gpu->efficiency
                           : c->matmul_efficiency * lhi_gpu_sustained(gpu));
-    p->grouped_efficiency = !lhi_gpu_slows_experts(gpu)    ? 1
-                 : job->framework.fused_experts ? c->fused_experts_efficiency
-                                                : c->experts_efficiency;
+    p->grouped_efficiency = !lhi_gpu_slows_experts(gpu) ? 1
+                            : job->framework.fused_experts
+                                ? c->fused_experts_efficiency
+                                : c->experts_efficiency;
     p->fp8_flops_per_ns =
         gpu->fp8_tflops * 1e3 *
         (p->by_efficiency ? gpu->efficiency

@@ -24,7 +24,7 @@ static bool is_same_site(const lh_job *job, uint32_t a, uint32_t b)
 }
 
 bool lhi_uses_same_link(const lh_job *job, uint32_t a, uint32_t b, uint32_t x,
-                  uint32_t y)
+                        uint32_t y)
 {
     if (lhi_are_zones_of_same_datacenter(job, a, b))
         return a == x && x != y && lhi_are_zones_of_same_datacenter(job, x, y);
@@ -82,9 +82,11 @@ static bool use_measured(const lh_job *job, const lh_cost_options *options,
     return true;
 }
 
-lh_status lhi_compute_intra_datacenter_path(const lh_job *job, uint32_t datacenter, bool same_node,
-                     double interfaces, const lh_cost_options *options,
-                     lh_cost_path *out, lh_error *err)
+lh_status lhi_compute_intra_datacenter_path(const lh_job *job,
+                                            uint32_t datacenter, bool same_node,
+                                            double interfaces,
+                                            const lh_cost_options *options,
+                                            lh_cost_path *out, lh_error *err)
 {
     const lh_datacenter *dc = &job->datacenters[datacenter];
     const lh_cost_constants *c = options->constants;
@@ -125,14 +127,15 @@ lh_link_load lhi_link_load(const lh_job *job, uint32_t from, uint32_t to,
         .loss = wan->loss,
         .oversubscription = wan->oversubscription,
         .interface_bytes_per_s = job->datacenters[from].fabric.bytes_per_s *
-                           constants->fabric_efficiency,
+                                 constants->fabric_efficiency,
     };
 }
 
 /* Returns the inter-zone bandwidth available to one GPU, regardless of other
  * senders. */
-static double compute_zone_bandwidth_per_gpu(const lh_job *job, uint32_t from, uint32_t to,
-                               const lh_cost_constants *constants)
+static double compute_zone_bandwidth_per_gpu(const lh_job *job, uint32_t from,
+                                             uint32_t to,
+                                             const lh_cost_constants *constants)
 {
     const lh_datacenter *a = &job->datacenters[from];
     const lh_datacenter *b = &job->datacenters[to];
@@ -142,9 +145,11 @@ static double compute_zone_bandwidth_per_gpu(const lh_job *job, uint32_t from, u
            constants->fabric_efficiency / gpus;
 }
 
-lh_status lhi_compute_inter_datacenter_path(const lh_job *job, uint32_t from, uint32_t to,
-                      double concurrent, const lh_cost_options *options,
-                      lhi_ecmp_cache *known, lh_cost_path *out, lh_error *err)
+lh_status lhi_compute_inter_datacenter_path(const lh_job *job, uint32_t from,
+                                            uint32_t to, double concurrent,
+                                            const lh_cost_options *options,
+                                            lhi_ecmp_cache *known,
+                                            lh_cost_path *out, lh_error *err)
 {
     const lh_wan *wan = &job->wans[(size_t)from * job->n_datacenters + to];
     double rate, own;
@@ -161,7 +166,8 @@ lh_status lhi_compute_inter_datacenter_path(const lh_job *job, uint32_t from, ui
         lh_link_load use = lhi_link_load(job, from, to, options->constants);
         lh_link_effect effect;
         use.senders = concurrent;
-        LHI_TRY(lhi_compute_link_effect(&use, &wan->setting, known, &effect, err));
+        LHI_TRY(
+            lhi_compute_link_effect(&use, &wan->setting, known, &effect, err));
         out->bytes_per_s = effect.bytes_per_s;
         out->latency_ns = use.latency_ns;
         return LH_OK;
@@ -172,7 +178,8 @@ lh_status lhi_compute_inter_datacenter_path(const lh_job *job, uint32_t from, ui
     if (own > 0)
         rate = fmin(rate, own);
     if (lhi_are_zones_of_same_datacenter(job, from, to))
-        rate = fmin(rate, compute_zone_bandwidth_per_gpu(job, from, to, options->constants));
+        rate = fmin(rate, compute_zone_bandwidth_per_gpu(job, from, to,
+                                                         options->constants));
     out->bytes_per_s = rate;
     out->latency_ns = (double)wan->latency_ns;
     return LH_OK;
@@ -221,16 +228,18 @@ static lh_status add_node_hops(const lh_job *job, uint32_t datacenter,
 
     if (!hops)
         return LH_OK;
-    LHI_TRY(lhi_compute_intra_datacenter_path(job, datacenter, true, 1, options, &path, err));
+    LHI_TRY(lhi_compute_intra_datacenter_path(job, datacenter, true, 1, options,
+                                              &path, err));
     r->sum_ns += hops * path.latency_ns;
     r->least_ns = fmin(r->least_ns, path.latency_ns);
     return LH_OK;
 }
 
 /* Computes the path of a ring through the nodes of one datacenter. */
-static lh_status compute_node_ring(const lh_job *job, const lh_cost_group *group,
-                              const lh_cost_options *options, lh_cost_path *out,
-                              lh_error *err)
+static lh_status compute_node_ring(const lh_job *job,
+                                   const lh_cost_group *group,
+                                   const lh_cost_options *options,
+                                   lh_cost_path *out, lh_error *err)
 {
     uint32_t nodes = (group->size + group->per_node - 1) / group->per_node;
     bool same_node = nodes < 2;
@@ -238,7 +247,8 @@ static lh_status compute_node_ring(const lh_job *job, const lh_cost_group *group
     ring r = {0};
 
     LHI_TRY(lhi_compute_intra_datacenter_path(job, group->datacenter, same_node,
-                       same_node ? 1 : group->per_node, options, &path, err));
+                                              same_node ? 1 : group->per_node,
+                                              options, &path, err));
     add_hops(&r, &path, same_node ? group->size : nodes);
     if (!same_node)
         LHI_TRY(add_node_hops(job, group->datacenter, group->size - nodes,
@@ -249,7 +259,8 @@ static lh_status compute_node_ring(const lh_job *job, const lh_cost_group *group
 
 /* Returns the i-th of a group's n datacenters: from its list, otherwise
  * consecutive from the first. */
-static uint32_t find_ring_site(const lh_cost_group *group, uint32_t i, uint32_t n)
+static uint32_t find_ring_site(const lh_cost_group *group, uint32_t i,
+                               uint32_t n)
 {
     return group->n_sites > 1 ? group->sites[i % n].datacenter
                               : group->datacenter + i % n;
@@ -257,22 +268,26 @@ static uint32_t find_ring_site(const lh_cost_group *group, uint32_t i, uint32_t 
 
 /* Counts the ring hops over the same link as hop i. There are several if the
  * ring alternates between zones of two datacenters. */
-static uint32_t count_hops_on_link(const lh_job *job, const lh_cost_group *group,
-                           uint32_t i, uint32_t n)
+static uint32_t count_hops_on_link(const lh_job *job,
+                                   const lh_cost_group *group, uint32_t i,
+                                   uint32_t n)
 {
-    uint32_t from = find_ring_site(group, i, n), to = find_ring_site(group, i + 1, n);
+    uint32_t from = find_ring_site(group, i, n),
+             to = find_ring_site(group, i + 1, n);
     uint32_t alike = 0;
 
     for (uint32_t k = 0; k < n; k++)
         alike += lhi_uses_same_link(job, from, to, find_ring_site(group, k, n),
-                              find_ring_site(group, k + 1, n));
+                                    find_ring_site(group, k + 1, n));
     return alike;
 }
 
 /* Computes the path of a ring through n datacenters. */
-static lh_status compute_datacenter_ring(const lh_job *job, const lh_cost_group *group,
-                        uint32_t n, const lh_cost_options *options,
-                        lhi_ecmp_cache *known, lh_cost_path *out, lh_error *err)
+static lh_status compute_datacenter_ring(const lh_job *job,
+                                         const lh_cost_group *group, uint32_t n,
+                                         const lh_cost_options *options,
+                                         lhi_ecmp_cache *known,
+                                         lh_cost_path *out, lh_error *err)
 {
     double concurrent = group->concurrent ? group->concurrent : 1;
     ring r = {0};
@@ -280,9 +295,10 @@ static lh_status compute_datacenter_ring(const lh_job *job, const lh_cost_group 
     for (uint32_t i = 0; i < n; i++) {
         lh_cost_path path;
 
-        LHI_TRY(lhi_compute_inter_datacenter_path(job, find_ring_site(group, i, n), find_ring_site(group, i + 1, n),
-                            concurrent * count_hops_on_link(job, group, i, n), options,
-                            known, &path, err));
+        LHI_TRY(lhi_compute_inter_datacenter_path(
+            job, find_ring_site(group, i, n), find_ring_site(group, i + 1, n),
+            concurrent * count_hops_on_link(job, group, i, n), options, known,
+            &path, err));
         add_hops(&r, &path, 1);
     }
     *out = summarise_ring(&r);
@@ -290,8 +306,9 @@ static lh_status compute_datacenter_ring(const lh_job *job, const lh_cost_group 
 }
 
 lh_status lhi_compute_group_path(const lh_job *job, const lh_cost_group *group,
-                         const lh_cost_options *options, lhi_ecmp_cache *known,
-                         lh_cost_path *out, lh_error *err)
+                                 const lh_cost_options *options,
+                                 lhi_ecmp_cache *known, lh_cost_path *out,
+                                 lh_error *err)
 {
     lh_cost_options full;
     uint32_t spread;
@@ -301,7 +318,8 @@ lh_status lhi_compute_group_path(const lh_job *job, const lh_cost_group *group,
         group->datacenter >= job->n_datacenters)
         return lhi_fail(err, LH_EINVAL, "incomplete group of GPUs");
     if (group->n_sites > 1)
-        return compute_datacenter_ring(job, group, group->n_sites, &full, known, out, err);
+        return compute_datacenter_ring(job, group, group->n_sites, &full, known,
+                                       out, err);
     if (group->size <= group->per_datacenter)
         return compute_node_ring(job, group, &full, out, err);
     spread = (group->size + group->per_datacenter - 1) / group->per_datacenter;
@@ -333,9 +351,10 @@ int64_t lh_cost_message_bytes(const lh_job *job, const lh_layout *layout)
 
 /* Computes the path from a GPU in one pipeline rank to its peer in another. */
 static lh_status compute_hop_path(const lh_job *job, const lh_layout *layout,
-                          const lh_cost_hop *hop,
-                          const lh_cost_options *options, lhi_ecmp_cache *known,
-                          lh_cost_path *out, lh_error *err)
+                                  const lh_cost_hop *hop,
+                                  const lh_cost_options *options,
+                                  lhi_ecmp_cache *known, lh_cost_path *out,
+                                  lh_error *err)
 {
     uint32_t per_node;
     double senders;
@@ -347,19 +366,20 @@ static lh_status compute_hop_path(const lh_job *job, const lh_layout *layout,
     if (hop->from != hop->to) {
         senders = (double)layout->tensor * layout->context *
                   (hop->replicas ? hop->replicas : layout->data);
-        return lhi_compute_inter_datacenter_path(job, hop->from, hop->to, senders, options, known,
-                           out, err);
+        return lhi_compute_inter_datacenter_path(
+            job, hop->from, hop->to, senders, options, known, out, err);
     }
     per_node = job->datacenters[hop->from].gpus_per_node;
-    return lhi_compute_intra_datacenter_path(job, hop->from,
-                      hop->from_gpu / per_node == hop->to_gpu / per_node, 1,
-                      options, out, err);
+    return lhi_compute_intra_datacenter_path(
+        job, hop->from, hop->from_gpu / per_node == hop->to_gpu / per_node, 1,
+        options, out, err);
 }
 
 lh_status lhi_compute_hop_message(const lh_job *job, const lh_layout *layout,
-                          const lh_cost_hop *hop,
-                          const lh_cost_options *options, lhi_ecmp_cache *known,
-                          lh_cost_message *out, lh_error *err)
+                                  const lh_cost_hop *hop,
+                                  const lh_cost_options *options,
+                                  lhi_ecmp_cache *known, lh_cost_message *out,
+                                  lh_error *err)
 {
     lh_cost_options full;
     lhi_shape shape;
@@ -376,8 +396,9 @@ lh_status lhi_compute_hop_message(const lh_job *job, const lh_layout *layout,
     if (full.unsplit_messages)
         share *= layout->tensor;
     LHI_TRY(lhi_round_up_checked(share * 1e9 / path.bytes_per_s, "a transfer",
-                      &message.transfer_ns, err));
-    LHI_TRY(lhi_round_up_checked(path.latency_ns, "a latency", &message.latency_ns, err));
+                                 &message.transfer_ns, err));
+    LHI_TRY(lhi_round_up_checked(path.latency_ns, "a latency",
+                                 &message.latency_ns, err));
     message.kind = path.kind;
     message.measured = path.measured;
     *out = message;

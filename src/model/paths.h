@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Speed of the path between two GPUs, within and between datacenters. */
-#ifndef LHI_COST_LINKS_H
-#define LHI_COST_LINKS_H
+#ifndef LHI_MODEL_PATHS_H
+#define LHI_MODEL_PATHS_H
 
 #include "model/shape.h"
 
@@ -12,27 +12,31 @@ const lh_profile_link *lhi_profile_link(const lh_job *job, lh_profile_path kind,
                                         uint32_t from, uint32_t to);
 
 /* Checks whether both are zones of the same datacenter. */
-bool lhi_are_zones_of_same_datacenter(const lh_job *job, uint32_t a, uint32_t b);
+bool lhi_are_zones_of_same_datacenter(const lh_job *job, uint32_t a,
+                                      uint32_t b);
 /* Checks whether traffic from a to b and from x to y uses the same link. All
  * zones of two datacenters share the link between them; a zone has one outgoing
  * link to the other zones of its datacenter. */
 bool lhi_uses_same_link(const lh_job *job, uint32_t a, uint32_t b, uint32_t x,
-                  uint32_t y);
+                        uint32_t y);
 
 /* Computes the path inside a datacenter; `options` must have its defaults
  * filled in. Between nodes, a group drives `interfaces` interfaces
  * concurrently. */
-lh_status lhi_compute_intra_datacenter_path(const lh_job *job, uint32_t datacenter, bool same_node,
-                     double interfaces, const lh_cost_options *options,
-                     lh_cost_path *out, lh_error *err);
+lh_status lhi_compute_intra_datacenter_path(const lh_job *job,
+                                            uint32_t datacenter, bool same_node,
+                                            double interfaces,
+                                            const lh_cost_options *options,
+                                            lh_cost_path *out, lh_error *err);
 
 /* Describes the link as one GPU at `from` uses it towards `to`. The caller
  * fills in the other senders and the traffic. */
 lh_link_load lhi_link_load(const lh_job *job, uint32_t from, uint32_t to,
                            const lh_cost_constants *constants);
 
-/* A cache for lh_ecmp_busiest_path_flows(), the most expensive computation about a link,
- * which is mostly called with the same arguments. Zero-initialise it. */
+/* A cache for lh_ecmp_busiest_path_flows(), the most expensive computation
+ * about a link, which is mostly called with the same arguments. Zero-initialise
+ * it. */
 enum { LHI_ECMP_CACHE_SIZE = 16 };
 /* Cached results; `next` is the slot to replace. */
 typedef struct lhi_ecmp_cache {
@@ -44,19 +48,23 @@ typedef struct lhi_ecmp_cache {
 
 /* Implements lh_cost_link_setting() with a cache. */
 lh_status lhi_compute_link_effect(const lh_link_load *use,
-                          const lh_link_setting *setting, lhi_ecmp_cache *known,
-                          lh_link_effect *out, lh_error *err);
+                                  const lh_link_setting *setting,
+                                  lhi_ecmp_cache *known, lh_link_effect *out,
+                                  lh_error *err);
 
 /* Computes the path between datacenters, or between zones of one, for one of
  * `concurrent` equal shares of the link. */
-lh_status lhi_compute_inter_datacenter_path(const lh_job *job, uint32_t from, uint32_t to,
-                      double concurrent, const lh_cost_options *options,
-                      lhi_ecmp_cache *known, lh_cost_path *out, lh_error *err);
+lh_status lhi_compute_inter_datacenter_path(const lh_job *job, uint32_t from,
+                                            uint32_t to, double concurrent,
+                                            const lh_cost_options *options,
+                                            lhi_ecmp_cache *known,
+                                            lh_cost_path *out, lh_error *err);
 
 /* Implements lh_cost_group_path() with a cache. */
 lh_status lhi_compute_group_path(const lh_job *job, const lh_cost_group *group,
-                         const lh_cost_options *options, lhi_ecmp_cache *known,
-                         lh_cost_path *out, lh_error *err);
+                                 const lh_cost_options *options,
+                                 lhi_ecmp_cache *known, lh_cost_path *out,
+                                 lh_error *err);
 /* Implements lh_cost_chunk() with a cache. */
 lh_status lhi_chunk_cost(const lh_job *job, const lh_layout *layout,
                          const lh_cost_layer_range *slice,
@@ -66,19 +74,22 @@ lh_status lhi_chunk_cost(const lh_job *job, const lh_layout *layout,
  * With one pipeline rank, the ranges run consecutively in every pass. With ZeRO
  * 2 and 3, each range's cost is its contribution to that pass. */
 lh_status lhi_chunk_cost_in_sequence(const lh_job *job, const lh_layout *layout,
-                               const lh_cost_layer_range *slice,
-                               const lh_cost_options *options,
-                               lhi_ecmp_cache *known, lh_cost *out, lh_error *err);
+                                     const lh_cost_layer_range *slice,
+                                     const lh_cost_options *options,
+                                     lhi_ecmp_cache *known, lh_cost *out,
+                                     lh_error *err);
 /* Computes lhi_chunk_cost() with a lower bound on the communication between
  * experts: no placement of the replicas takes less. */
 lh_status lhi_chunk_cost_lower_bound(const lh_job *job, const lh_layout *layout,
-                               const lh_cost_layer_range *slice,
-                               const lh_cost_options *options,
-                               lhi_ecmp_cache *known, lh_cost *out, lh_error *err);
+                                     const lh_cost_layer_range *slice,
+                                     const lh_cost_options *options,
+                                     lhi_ecmp_cache *known, lh_cost *out,
+                                     lh_error *err);
 /* Implements lh_cost_hop_message() with a cache. */
 lh_status lhi_compute_hop_message(const lh_job *job, const lh_layout *layout,
-                          const lh_cost_hop *hop,
-                          const lh_cost_options *options, lhi_ecmp_cache *known,
-                          lh_cost_message *out, lh_error *err);
+                                  const lh_cost_hop *hop,
+                                  const lh_cost_options *options,
+                                  lhi_ecmp_cache *known, lh_cost_message *out,
+                                  lh_error *err);
 
 #endif

@@ -52,7 +52,8 @@ static void interpolate(const lh_profile_entry *low,
     out->w_ns = interpolate_value(low->w_ns, high->w_ns, share);
     out->activation_bytes =
         interpolate_value(low->activation_bytes, high->activation_bytes, share);
-    out->static_bytes = interpolate_value(low->static_bytes, high->static_bytes, share);
+    out->static_bytes =
+        interpolate_value(low->static_bytes, high->static_bytes, share);
 }
 
 /* Finds the entry itself, or the nearest ones on both sides. A pass's time and
@@ -140,10 +141,10 @@ static bool is_cut_as_measured(const lh_job *job, const lh_layout *layout,
 }
 
 lh_status lhi_measurement_find(const lh_job *job, const lh_layout *layout,
-                            const lh_cost_layer_range *slice,
-                            const lh_cost_options *options,
-                            lh_profile_kind kind, lhi_measurement *out,
-                            lh_error *err)
+                               const lh_cost_layer_range *slice,
+                               const lh_cost_options *options,
+                               lh_profile_kind kind, lhi_measurement *out,
+                               lh_error *err)
 {
     const lh_profile *profile = job->profile;
     lh_profile_entry like = {

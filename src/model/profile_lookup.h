@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measurements from a job's profile that replace the cost model's estimates. */
-#ifndef LHI_MEASURED_H
-#define LHI_MEASURED_H
+#ifndef LHI_MODEL_PROFILE_LOOKUP_H
+#define LHI_MODEL_PROFILE_LOOKUP_H
 
 #include "model/shape.h"
 
@@ -24,9 +24,9 @@ bool lhi_measurement_matches_job(const lh_job *job, const lh_profile_entry *e);
  * kind, if there is no profile, or with options->estimate_missing.
  * LH_EUNSUPPORTED: the kind is there, but not in this shape. */
 lh_status lhi_measurement_find(const lh_job *job, const lh_layout *layout,
-                            const lh_cost_layer_range *slice,
-                            const lh_cost_options *options,
-                            lh_profile_kind kind, lhi_measurement *out,
-                            lh_error *err);
+                               const lh_cost_layer_range *slice,
+                               const lh_cost_options *options,
+                               lh_profile_kind kind, lhi_measurement *out,
+                               lh_error *err);
 
 #endif

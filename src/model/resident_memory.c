@@ -61,7 +61,7 @@ static void add_attention(const lhi_shape *shape, layer_bytes *p)
 
 /* Adds an MLP that processes `rows` copies of each token. */
 static void add_mlp(const lhi_shape *shape, double rows, double local,
-                     mlp_bytes *mlp, layer_bytes *p)
+                    mlp_bytes *mlp, layer_bytes *p)
 {
     double e = shape->element;
     double inner = rows * local;
@@ -102,10 +102,10 @@ static void add_layer(const lhi_shape *shape, uint32_t layer, layer_bytes *p)
     if (shape->weights_expert_results)
         p->moved += moved;
     add_mlp(shape, shape->expert_rows,
-             (double)m->expert_ffn / shape->expert_tensor, &p->routed, p);
+            (double)m->expert_ffn / shape->expert_tensor, &p->routed, p);
     if (m->shared_expert_ffn)
         add_mlp(shape, 1, (double)m->shared_expert_ffn / shape->tensor,
-                 &p->shared, p);
+                &p->shared, p);
     p->linear_in += gathered + e * hidden;
     p->linear_grad += gathered + routed;
     if (m->shared_expert_ffn)
@@ -119,7 +119,8 @@ static double sum_mlp(const mlp_bytes *mlp)
 
 /* Returns the bytes that the recomputed modules do not retain. Their inputs
  * remain resident, except inputs from a norm that is recomputed itself. */
-static double count_module_recompute_bytes(const lhi_shape *shape, const layer_bytes *p)
+static double count_module_recompute_bytes(const lhi_shape *shape,
+                                           const layer_bytes *p)
 {
     double dropped = 0;
 
@@ -142,7 +143,8 @@ static double count_module_recompute_bytes(const lhi_shape *shape, const layer_b
 }
 
 /* Returns the bytes per token that recomputation does not retain. */
-static double count_recompute_bytes(const lhi_shape *shape, const layer_bytes *p, double whole)
+static double count_recompute_bytes(const lhi_shape *shape,
+                                    const layer_bytes *p, double whole)
 {
     switch (shape->recompute) {
     case LH_RECOMPUTE_NONE:
@@ -160,7 +162,8 @@ static double count_recompute_bytes(const lhi_shape *shape, const layer_bytes *p
     return p->norms + p->dense.product + p->routed.product + p->shared.product;
 }
 
-void lhi_resident_memory_compute_layer(const lhi_shape *shape, uint32_t layer, lhi_resident_memory *out)
+void lhi_resident_memory_compute_layer(const lhi_shape *shape, uint32_t layer,
+                                       lhi_resident_memory *out)
 {
     layer_bytes p = {0};
     double whole, dropped, e = shape->element;
@@ -175,11 +178,12 @@ void lhi_resident_memory_compute_layer(const lhi_shape *shape, uint32_t layer, l
     /* Keys and values that arrive while others are in use, and in D the
      * gradients of both. */
     if (shape->context > 1)
-        out->d_workspace += 4 * shape->kv_heads * (shape->qk_dim + shape->v_dim) *
-                        shape->tokens * e;
+        out->d_workspace += 4 * shape->kv_heads *
+                            (shape->qk_dim + shape->v_dim) * shape->tokens * e;
 }
 
-double lhi_resident_memory_compute_within_layer(const lhi_shape *shape, uint32_t layer)
+double lhi_resident_memory_compute_within_layer(const lhi_shape *shape,
+                                                uint32_t layer)
 {
     layer_bytes p = {0};
     lhi_resident_memory held;
@@ -189,7 +193,8 @@ double lhi_resident_memory_compute_within_layer(const lhi_shape *shape, uint32_t
     return fmax(held.activation - p.input * shape->tokens, 0);
 }
 
-void lhi_resident_memory_compute_embedding(const lhi_shape *shape, lhi_resident_memory *out)
+void lhi_resident_memory_compute_embedding(const lhi_shape *shape,
+                                           lhi_resident_memory *out)
 {
     double values = shape->tokens * shape->norm_share * shape->model->hidden;
 
@@ -211,14 +216,16 @@ static void compute_vocabulary(const lhi_shape *shape, lhi_resident_memory *out)
     out->weight_input += values + shape->element * logits;
 }
 
-void lhi_resident_memory_compute_head(const lhi_shape *shape, lhi_resident_memory *out)
+void lhi_resident_memory_compute_head(const lhi_shape *shape,
+                                      lhi_resident_memory *out)
 {
     *out = (lhi_resident_memory){0};
     for (uint32_t i = 0; i <= shape->model->mtp_layers; i++)
         compute_vocabulary(shape, out);
 }
 
-void lhi_resident_memory_compute_mtp(const lhi_shape *shape, lhi_resident_memory *out)
+void lhi_resident_memory_compute_mtp(const lhi_shape *shape,
+                                     lhi_resident_memory *out)
 {
     const lh_model *m = shape->model;
     const double n = m->mtp_layers;
@@ -246,8 +253,8 @@ bool lhi_slice_has_end(const lh_cost_layer_range *slice)
     return slice->head || slice->mtp == LH_MTP_IN_RANGE;
 }
 
-void lhi_count_slice_params(const lhi_shape *shape, const lh_cost_layer_range *slice,
-                      lhi_params *out)
+void lhi_count_slice_params(const lhi_shape *shape,
+                            const lh_cost_layer_range *slice, lhi_params *out)
 {
     const lh_model *m = shape->model;
     double t = shape->tensor;

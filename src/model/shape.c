@@ -41,8 +41,9 @@ bool lhi_is_iteration_end_measured(const lh_job *job)
 
 int64_t lhi_find_iteration_overhead_ns(const lh_job *job)
 {
-    return lhi_is_iteration_end_measured(job) ? job->profile->iteration_ns
-                                 : (int64_t)lhi_find_cost_constants(job)->iteration_ns;
+    return lhi_is_iteration_end_measured(job)
+               ? job->profile->iteration_ns
+               : (int64_t)lhi_find_cost_constants(job)->iteration_ns;
 }
 
 const char *lh_cost_source_name(lh_cost_source source)
@@ -93,8 +94,9 @@ static void add_framework(const lh_framework *f, lh_cost_options *options)
         options->gradient_wire_bytes = lh_gradient_bytes(f->reduce);
 }
 
-lh_status lhi_complete_cost_options(const lh_job *job, const lh_cost_options *in,
-                           lh_cost_options *out, lh_error *err)
+lh_status lhi_complete_cost_options(const lh_job *job,
+                                    const lh_cost_options *in,
+                                    lh_cost_options *out, lh_error *err)
 {
     lh_cost_options options;
     const lh_cost_constants *c;
@@ -122,7 +124,8 @@ lh_status lhi_complete_cost_options(const lh_job *job, const lh_cost_options *in
     return LH_OK;
 }
 
-lh_status lhi_round_up_checked(double value, const char *what, int64_t *out, lh_error *err)
+lh_status lhi_round_up_checked(double value, const char *what, int64_t *out,
+                               lh_error *err)
 {
     /* Below the range of int64_t, so that sums of a few values cannot overflow.
      */
@@ -144,7 +147,7 @@ static lh_status check_degree(uint32_t value, const char *what, lh_error *err)
 }
 
 static lh_status check_divides(uint32_t value, uint32_t by, const char *what,
-                              const char *degree, lh_error *err)
+                               const char *degree, lh_error *err)
 {
     if (value % by)
         return lhi_fail(err, LH_EUNSUPPORTED,
@@ -181,22 +184,22 @@ static lh_status check_layout(const lh_job *job, const lh_layout *layout,
     LHI_TRY(check_degree(layout->data, "data", err));
     LHI_TRY(check_degree(layout->micro_batch, "micro_batch", err));
     LHI_TRY(check_divides(m->heads, layout->tensor, "the model's heads",
-                         "tensor", err));
+                          "tensor", err));
     LHI_TRY(check_divides(job->training.sequence, layout->context,
-                         "the sequence", "context", err));
+                          "the sequence", "context", err));
     /* Two pieces per GPU, one from each end: with a causal mask, later tokens
      * attend to more, and the pairing balances the load. */
     if (layout->context > 1)
         LHI_TRY(check_divides(job->training.sequence, 2 * layout->context,
-                             "the sequence", "twice context", err));
+                              "the sequence", "twice context", err));
     if (m->experts) {
         LHI_TRY(check_divides(m->experts, layout->expert, "the model's experts",
-                             "expert", err));
+                              "expert", err));
         LHI_TRY(check_divides(m->expert_ffn, lh_layout_expert_tensor(layout),
-                             "the experts' width", "expert_tensor", err));
+                              "the experts' width", "expert_tensor", err));
         LHI_TRY(check_block(layout, err));
         LHI_TRY(check_divides(m->shared_expert_ffn, layout->tensor,
-                             "the shared experts' width", "tensor", err));
+                              "the shared experts' width", "tensor", err));
     } else if (layout->expert > 1 || layout->expert_tensor) {
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "expert is %" PRIu32 " and expert_tensor %" PRIu32
@@ -204,7 +207,7 @@ static lh_status check_layout(const lh_job *job, const lh_layout *layout,
                         layout->expert, lh_layout_expert_tensor(layout));
     }
     return check_divides(m->ffn, layout->tensor, "the model's ffn", "tensor",
-                        err);
+                         err);
 }
 
 bool lhi_is_module_recomputed(const lhi_shape *shape, lh_module module)
@@ -257,11 +260,13 @@ lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
     out->adds_biases = m->experts && m->mlp_bias &&
                        job->framework.preset == LH_FRAMEWORK_MEGATRON &&
                        !job->framework.fused_experts;
-    out->weights_expert_results = job->framework.preset == LH_FRAMEWORK_DEEPSPEED;
-    out->dispatches_tokens = layout->expert > 1 || out->expert_tensor != layout->tensor;
+    out->weights_expert_results =
+        job->framework.preset == LH_FRAMEWORK_DEEPSPEED;
+    out->dispatches_tokens =
+        layout->expert > 1 || out->expert_tensor != layout->tensor;
     if (m->experts) {
-        out->dispatched =
-            m->experts_per_token * (out->dispatches_tokens ? 1 / t : out->norm_share);
+        out->dispatched = m->experts_per_token *
+                          (out->dispatches_tokens ? 1 / t : out->norm_share);
         out->expert_rows = m->experts_per_token;
         if (out->dispatches_tokens)
             out->expert_rows *= out->expert_tensor / t;

@@ -13,15 +13,15 @@
  *     data_passes.h      when data parallelism communicates; passes that wait
  *     chunk.c            lh_cost of a layer range
  *     profile_lookup.h   profile measurements that replace estimates
- *     paths.h            paths between GPUs: paths.c; effects of their settings:
- *                        link_settings.c, with the rates of transport.c
- *     group_layout.h     GPUs that share experts, and that hold the same ones
- *     groups.h           GPUs in any other collective
- *     collective.c       collectives over one path; all_to_all.h over several
- *     sharding.h         data parallelism: shards and their communication
- *     flop_count.c       operations that a model needs on any hardware */
-#ifndef LHI_SHAPE_H
-#define LHI_SHAPE_H
+ *     paths.h            paths between GPUs: paths.c; effects of their
+ * settings: link_settings.c, with the rates of transport.c group_layout.h GPUs
+ * that share experts, and that hold the same ones groups.h           GPUs in
+ * any other collective collective.c       collectives over one path;
+ * all_to_all.h over several sharding.h         data parallelism: shards and
+ * their communication flop_count.c       operations that a model needs on any
+ * hardware */
+#ifndef LHI_MODEL_SHAPE_H
+#define LHI_MODEL_SHAPE_H
 
 #include <longhaul/cost.h>
 
@@ -41,22 +41,22 @@ typedef struct lhi_shape {
     /* The biases of experts' results are added expert by expert, as in Megatron
      * Core (TEGroupedMLP._apply_bias()) with unfused experts. */
     bool adds_biases;
-    double dispatched;  /* copies per token in `tokens` that a GPU sends */
-    double expert_rows; /* copies per token that its experts process */
-    double tokens;      /* per GPU and microbatch */
-    double norm_share;  /* fraction of the tokens processed by norms and
-                         * residuals: 1/tensor with sequence parallelism */
-    double sequence;    /* tokens visible to attention */
-    double element;     /* bytes */
-    bool fp8;           /* layers' matrix products use FP8 */
-    double product_element;      /* bytes per element of a product's factors */
-    double dispatch_element;    /* bytes per element sent to an expert */
-    double gradient;    /* bytes per gradient element in memory */
-    double heads, kv_heads; /* per GPU */
-    double qk_dim, v_dim;   /* per head */
-    double vocab;           /* per GPU */
-    double vocab_padding;     /* vocabulary padding, all GPUs */
-    double expert_divisor;  /* GPUs over which a layer's experts are divided */
+    double dispatched;       /* copies per token in `tokens` that a GPU sends */
+    double expert_rows;      /* copies per token that its experts process */
+    double tokens;           /* per GPU and microbatch */
+    double norm_share;       /* fraction of the tokens processed by norms and
+                              * residuals: 1/tensor with sequence parallelism */
+    double sequence;         /* tokens visible to attention */
+    double element;          /* bytes */
+    bool fp8;                /* layers' matrix products use FP8 */
+    double product_element;  /* bytes per element of a product's factors */
+    double dispatch_element; /* bytes per element sent to an expert */
+    double gradient;         /* bytes per gradient element in memory */
+    double heads, kv_heads;  /* per GPU */
+    double qk_dim, v_dim;    /* per head */
+    double vocab;            /* per GPU */
+    double vocab_padding;    /* vocabulary padding, all GPUs */
+    double expert_divisor;   /* GPUs over which a layer's experts are divided */
     bool unfused, dropout;
     lh_recompute recompute;
     uint32_t modules; /* with LH_RECOMPUTE_MODULES: bit mask, 1 << lh_module */
@@ -81,12 +81,13 @@ int64_t lhi_find_iteration_overhead_ns(const lh_job *job);
 
 /* Fills the options with their defaults and with the values that default to the
  * job's. LH_EINVAL: a wrong size or a constant out of range. */
-lh_status lhi_complete_cost_options(const lh_job *job, const lh_cost_options *in,
-                           lh_cost_options *out, lh_error *err);
+lh_status lhi_complete_cost_options(const lh_job *job,
+                                    const lh_cost_options *in,
+                                    lh_cost_options *out, lh_error *err);
 
 /* Rounds up to whole bytes or ns; LH_EUNSUPPORTED above 2^62. `what` names the
  * value in the message. */
 lh_status lhi_round_up_checked(double value, const char *what, int64_t *out,
-                    lh_error *err);
+                               lh_error *err);
 
 #endif

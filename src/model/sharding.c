@@ -18,7 +18,7 @@ typedef struct sharding_context {
 } sharding_context;
 
 static void find_site_group(const sharding_context *s, const lh_cost_site *site,
-                       lh_cost_group *out)
+                            lh_cost_group *out)
 {
     if (s->fold)
         lhi_group_layout_find_site_replicas(s->fold, site, out);
@@ -40,25 +40,29 @@ static void add_times(lhi_collective *to, const lhi_collective *what)
 }
 
 /* Computes the time inside one datacenter, for a group within it. */
-static lh_status compute_site_time(const sharding_context *s, lh_collective_kind kind,
-                        const lh_cost_group *group, double bytes,
-                        lhi_collective *out, lh_error *err)
+static lh_status compute_site_time(const sharding_context *s,
+                                   lh_collective_kind kind,
+                                   const lh_cost_group *group, double bytes,
+                                   lhi_collective *out, lh_error *err)
 {
     lh_cost_path path;
 
     *out = (lhi_collective){0};
     if (group->size < 2)
         return LH_OK;
-    LHI_TRY(lhi_compute_group_path(s->job, group, s->options, s->known, &path, err));
+    LHI_TRY(lhi_compute_group_path(s->job, group, s->options, s->known, &path,
+                                   err));
     lh_cost_collective_ring(s->options->rings, kind, group->size, bytes, &path,
                             &out->transfer, &out->latency);
     return LH_OK;
 }
 
 /* Computes the time inside the slowest datacenter. */
-static lh_status compute_slowest_site_time(const sharding_context *s, lh_collective_kind kind,
-                        const lh_cost_group *group, double bytes,
-                        lhi_collective *out, lh_error *err)
+static lh_status compute_slowest_site_time(const sharding_context *s,
+                                           lh_collective_kind kind,
+                                           const lh_cost_group *group,
+                                           double bytes, lhi_collective *out,
+                                           lh_error *err)
 {
     lh_cost_group inner = *group;
 
@@ -80,9 +84,11 @@ static lh_status compute_slowest_site_time(const sharding_context *s, lh_collect
 
 /* Computes the time of one ring over `sites`, with `rings` equal rings running
  * concurrently. */
-static lh_status compute_ring_time(const sharding_context *s, lh_collective_kind kind,
-                           const lh_cost_site *sites, uint32_t n, double rings,
-                           double bytes, lhi_collective *out, lh_error *err)
+static lh_status compute_ring_time(const sharding_context *s,
+                                   lh_collective_kind kind,
+                                   const lh_cost_site *sites, uint32_t n,
+                                   double rings, double bytes,
+                                   lhi_collective *out, lh_error *err)
 {
     lh_cost_group ring = {.size = n,
                           .per_node = 1,
@@ -96,7 +102,8 @@ static lh_status compute_ring_time(const sharding_context *s, lh_collective_kind
     *out = (lhi_collective){0};
     if (n < 2)
         return LH_OK;
-    LHI_TRY(lhi_compute_group_path(s->job, &ring, s->options, s->known, &path, err));
+    LHI_TRY(lhi_compute_group_path(s->job, &ring, s->options, s->known, &path,
+                                   err));
     lh_cost_collective_ring(s->options->rings, kind, n, bytes, &path,
                             &out->transfer, &out->latency);
     return LH_OK;
@@ -111,8 +118,9 @@ static uint32_t datacenter_of(const lh_cost_group *group, uint32_t i)
 
 /* Finds, among a group's n datacenters, the zones in the same datacenter as the
  * i-th; returns 0 if an earlier index is in it. */
-static uint32_t find_zones(const sharding_context *s, const lh_cost_group *group,
-                           uint32_t n, uint32_t i, lh_cost_site *zones)
+static uint32_t find_zones(const sharding_context *s,
+                           const lh_cost_group *group, uint32_t n, uint32_t i,
+                           lh_cost_site *zones)
 {
     uint32_t first = datacenter_of(group, i), count = 0;
 
@@ -155,23 +163,25 @@ static lh_status between(const sharding_context *s, lh_collective_kind kind,
 
         if (!count)
             continue;
-        LHI_TRY(compute_ring_time(s, kind, zones, count, rings, bytes, &here, err));
+        LHI_TRY(
+            compute_ring_time(s, kind, zones, count, rings, bytes, &here, err));
         if (here.transfer + here.latency > out->transfer + out->latency)
             *out = here;
         sites[n_sites++] = zones[0];
         fewest = count < fewest ? count : fewest;
     }
-    LHI_TRY(compute_ring_time(s, kind, sites, n_sites, rings * fewest, bytes / fewest,
-                      &far, err));
+    LHI_TRY(compute_ring_time(s, kind, sites, n_sites, rings * fewest,
+                              bytes / fewest, &far, err));
     add_times(out, &far);
     return LH_OK;
 }
 
 /* Adds full sharding over all datacenters: inside first, then the shards
  * between them. */
-static lh_status add_full_sharding(const sharding_context *s, lh_collective_kind kind,
-                             const lh_cost_group *group, double bytes,
-                             lhi_collective *sum, lh_error *err)
+static lh_status add_full_sharding(const sharding_context *s,
+                                   lh_collective_kind kind,
+                                   const lh_cost_group *group, double bytes,
+                                   lhi_collective *sum, lh_error *err)
 {
     lhi_collective part;
 
@@ -184,16 +194,19 @@ static lh_status add_full_sharding(const sharding_context *s, lh_collective_kind
 
 /* Adds sharding inside each datacenter; between datacenters the gradients are
  * summed [SX section 4.1, there for two]. */
-static lh_status add_hybrid_sharding(const sharding_context *s, const lh_cost_group *group,
-                              double gather_bytes, double reduce_bytes,
-                              lhi_data_times *sum, lh_error *err)
+static lh_status add_hybrid_sharding(const sharding_context *s,
+                                     const lh_cost_group *group,
+                                     double gather_bytes, double reduce_bytes,
+                                     lhi_data_times *sum, lh_error *err)
 {
     bool leaders = s->layout->sharding == LH_SHARDING_HYBRID_LEADERS;
     lhi_collective part;
 
-    LHI_TRY(compute_slowest_site_time(s, LH_ALL_GATHER, group, gather_bytes, &part, err));
+    LHI_TRY(compute_slowest_site_time(s, LH_ALL_GATHER, group, gather_bytes,
+                                      &part, err));
     add_times(&sum->gather, &part);
-    LHI_TRY(compute_slowest_site_time(s, LH_REDUCE_SCATTER, group, reduce_bytes, &part, err));
+    LHI_TRY(compute_slowest_site_time(s, LH_REDUCE_SCATTER, group, reduce_bytes,
+                                      &part, err));
     add_times(&sum->reduce, &part);
     LHI_TRY(
         between(s, LH_ALL_REDUCE, group, reduce_bytes, leaders, &part, err));
@@ -202,8 +215,9 @@ static lh_status add_hybrid_sharding(const sharding_context *s, const lh_cost_gr
 }
 
 /* Adds the times for `params` parameters held by a group. */
-static lh_status add_group_times(const sharding_context *s, const lh_cost_group *group,
-                            double params, lhi_data_times *sum, lh_error *err)
+static lh_status add_group_times(const sharding_context *s,
+                                 const lh_cost_group *group, double params,
+                                 lhi_data_times *sum, lh_error *err)
 {
     uint32_t zero = s->job->training.zero;
     double gather = params * lh_precision_bytes(s->job->training.precision);
@@ -211,12 +225,16 @@ static lh_status add_group_times(const sharding_context *s, const lh_cost_group 
 
     if (group->size < 2 || params <= 0)
         return LH_OK;
-    if (zero && s->layout->sharding > LH_SHARDING_FULL && count_datacenters(group) > 1)
+    if (zero && s->layout->sharding > LH_SHARDING_FULL &&
+        count_datacenters(group) > 1)
         return add_hybrid_sharding(s, group, gather, reduce, sum, err);
     if (!zero)
-        return add_full_sharding(s, LH_ALL_REDUCE, group, reduce, &sum->reduce, err);
-    LHI_TRY(add_full_sharding(s, LH_ALL_GATHER, group, gather, &sum->gather, err));
-    return add_full_sharding(s, LH_REDUCE_SCATTER, group, reduce, &sum->reduce, err);
+        return add_full_sharding(s, LH_ALL_REDUCE, group, reduce, &sum->reduce,
+                                 err);
+    LHI_TRY(
+        add_full_sharding(s, LH_ALL_GATHER, group, gather, &sum->gather, err));
+    return add_full_sharding(s, LH_REDUCE_SCATTER, group, reduce, &sum->reduce,
+                             err);
 }
 
 /* Takes the maximum of both components. */
@@ -228,8 +246,8 @@ static void take_slower(lhi_collective *to, const lhi_collective *what)
 
 /* Adds the experts' times. If groups differ, takes the slowest in each
  * component, since all groups wait for it. */
-static lh_status add_expert_times(sharding_context *s, double params, lhi_data_times *sum,
-                              lh_error *err)
+static lh_status add_expert_times(sharding_context *s, double params,
+                                  lhi_data_times *sum, lh_error *err)
 {
     lhi_data_times slowest = {0};
     lhi_expert_replicas c;
@@ -251,19 +269,21 @@ static lh_status add_expert_times(sharding_context *s, double params, lhi_data_t
 }
 
 lh_status lhi_compute_data_times(const lh_job *job, const lh_layout *layout,
-                        const lh_cost_layer_range *slice,
-                        const lh_cost_options *options,
-                        const lhi_params *params, lhi_ecmp_cache *known,
-                        lhi_data_times *out, lh_error *err)
+                                 const lh_cost_layer_range *slice,
+                                 const lh_cost_options *options,
+                                 const lhi_params *params,
+                                 lhi_ecmp_cache *known, lhi_data_times *out,
+                                 lh_error *err)
 {
     sharding_context s = {job, layout, slice, options, known, NULL};
     lh_cost_group group;
     lhi_group_layout fold;
 
     *out = (lhi_data_times){0};
+    LHI_TRY(lh_cost_find_group(job, layout, LH_COST_DATA_SHARED, slice, &group,
+                               err));
     LHI_TRY(
-        lh_cost_find_group(job, layout, LH_COST_DATA_SHARED, slice, &group, err));
-    LHI_TRY(add_group_times(&s, &group, params->total - params->experts, out, err));
+        add_group_times(&s, &group, params->total - params->experts, out, err));
     if (!(params->experts > 0))
         return LH_OK;
     LHI_TRY(lhi_group_layout_build(job, layout, slice, &fold, err));
@@ -275,10 +295,11 @@ lh_status lhi_compute_data_times(const lh_job *job, const lh_layout *layout,
 
 /* Computes the times for one part of a layer range, without the parameters of
  * `without`. */
-static lh_status compute_part_time(const sharding_context *s, const lhi_shape *shape,
-                           const lh_cost_layer_range *part,
-                           const lh_cost_layer_range *without, lhi_data_times *out,
-                           lh_error *err)
+static lh_status compute_part_time(const sharding_context *s,
+                                   const lhi_shape *shape,
+                                   const lh_cost_layer_range *part,
+                                   const lh_cost_layer_range *without,
+                                   lhi_data_times *out, lh_error *err)
 {
     lhi_params params, less = {0};
 
@@ -287,15 +308,15 @@ static lh_status compute_part_time(const sharding_context *s, const lhi_shape *s
         lhi_count_slice_params(shape, without, &less);
     params.total = fmax(0, params.total - less.total);
     params.experts = fmax(0, params.experts - less.experts);
-    return lhi_compute_data_times(s->job, s->layout, s->slice, s->options, &params,
-                         s->known, out, err);
+    return lhi_compute_data_times(s->job, s->layout, s->slice, s->options,
+                                  &params, s->known, out, err);
 }
 
 lh_status lhi_compute_part_times(const lh_job *job, const lh_layout *layout,
-                              const lh_cost_layer_range *slice,
-                              const lh_cost_options *options,
-                              const lhi_shape *shape, lhi_ecmp_cache *known,
-                              lhi_part_times *out, lh_error *err)
+                                 const lh_cost_layer_range *slice,
+                                 const lh_cost_options *options,
+                                 const lhi_shape *shape, lhi_ecmp_cache *known,
+                                 lhi_part_times *out, lh_error *err)
 {
     sharding_context s = {job, layout, slice, options, known, NULL};
     lh_cost_layer_range embedding = {.embedding = slice->embedding};
@@ -306,25 +327,28 @@ lh_status lhi_compute_part_times(const lh_job *job, const lh_layout *layout,
 
     for (uint32_t i = 0; i < slice->n_layers; i++) {
         lh_cost_layer_range one = {.first_layer = slice->first_layer + i,
-                             .n_layers = 1};
+                                   .n_layers = 1};
         bool moe = lh_model_layer_is_moe(job->model, one.first_layer);
 
         if (!made[moe])
-            LHI_TRY(compute_part_time(&s, shape, &one, NULL, &times.layers[moe], err));
+            LHI_TRY(compute_part_time(&s, shape, &one, NULL, &times.layers[moe],
+                                      err));
         made[moe] = true;
     }
     if (slice->embedding)
-        LHI_TRY(compute_part_time(&s, shape, &embedding, NULL, &times.embedding, err));
+        LHI_TRY(compute_part_time(&s, shape, &embedding, NULL, &times.embedding,
+                                  err));
     /* A matrix shared by both ends is sent once. */
     if (lhi_slice_has_end(slice))
-        LHI_TRY(compute_part_time(&s, shape, &ends, &embedding, &times.head, err));
+        LHI_TRY(
+            compute_part_time(&s, shape, &ends, &embedding, &times.head, err));
     *out = times;
     return LH_OK;
 }
 
 void lhi_find_part_times(const lh_job *job, const lh_cost_layer_range *slice,
-                   const lhi_part_times *times, uint32_t i, double *gather,
-                   double *reduce)
+                         const lhi_part_times *times, uint32_t i,
+                         double *gather, double *reduce)
 {
     const lhi_data_times *sent = &times->embedding;
 
@@ -337,8 +361,9 @@ void lhi_find_part_times(const lh_job *job, const lh_cost_layer_range *slice,
     *reduce = sent->reduce.transfer + sent->reduce.latency;
 }
 
-static lh_status complete_options(const lh_job *job, const lh_cost_options *given,
-                              lh_cost_options *out, lh_error *err)
+static lh_status complete_options(const lh_job *job,
+                                  const lh_cost_options *given,
+                                  lh_cost_options *out, lh_error *err)
 {
     LHI_TRY(lhi_complete_cost_options(job, given, out, err));
     if (job->training.rings != LH_RING_LOCKSTEP)
@@ -347,9 +372,10 @@ static lh_status complete_options(const lh_job *job, const lh_cost_options *give
 }
 
 lh_status lhi_compute_sharding_times(const lh_job *job, const lh_layout *layout,
-                           const lh_cost_layer_range *slice,
-                           const lh_cost_options *options, lhi_ecmp_cache *known,
-                           lhi_sharding_times *out, lh_error *err)
+                                     const lh_cost_layer_range *slice,
+                                     const lh_cost_options *options,
+                                     lhi_ecmp_cache *known,
+                                     lhi_sharding_times *out, lh_error *err)
 {
     lh_cost_options full;
     lhi_shape shape;
@@ -360,7 +386,7 @@ lh_status lhi_compute_sharding_times(const lh_job *job, const lh_layout *layout,
     LHI_TRY(complete_options(job, options, &full, err));
     LHI_TRY(lhi_shape_make(job, layout, &full, &shape, err));
     LHI_TRY(lhi_compute_part_times(job, layout, slice, &full, &shape, known,
-                                &times, err));
+                                   &times, err));
     for (uint32_t i = 0; i < slice->n_layers + 2; i++) {
         double g, r;
 
@@ -376,17 +402,18 @@ lh_status lhi_compute_sharding_times(const lh_job *job, const lh_layout *layout,
     return LH_OK;
 }
 
-lh_status lhi_compute_marginal_sharding_times(const lh_job *job, const lh_layout *layout,
-                            const lh_cost_layer_range *slice, bool of_expert,
-                            const lh_cost_options *options,
-                            lhi_data_times *out, lh_error *err)
+lh_status lhi_compute_marginal_sharding_times(
+    const lh_job *job, const lh_layout *layout,
+    const lh_cost_layer_range *slice, bool of_expert,
+    const lh_cost_options *options, lhi_data_times *out, lh_error *err)
 {
     const lhi_params many = {1e9, of_expert ? 1e9 : 0};
     lh_cost_options full;
     lhi_data_times t;
 
     LHI_TRY(complete_options(job, options, &full, err));
-    LHI_TRY(lhi_compute_data_times(job, layout, slice, &full, &many, NULL, &t, err));
+    LHI_TRY(lhi_compute_data_times(job, layout, slice, &full, &many, NULL, &t,
+                                   err));
     t.gather.transfer /= many.total;
     t.reduce.transfer /= many.total;
     t.between = (lhi_collective){0};
@@ -396,7 +423,8 @@ lh_status lhi_compute_marginal_sharding_times(const lh_job *job, const lh_layout
 
 /* The next layer's first stage starts together with this layer's second stage.
  */
-void lhi_stage_overlap_add(lhi_stage_overlap *relay, double first, double second)
+void lhi_stage_overlap_add(lhi_stage_overlap *relay, double first,
+                           double second)
 {
     relay->last_second_start += fmax(relay->last_second_duration, first);
     relay->last_second_duration = second;
@@ -414,7 +442,8 @@ bool lhi_gathers_in_first_microbatch(const lh_job *job, const lh_layout *layout)
 }
 
 /* Counts a group's members in the layer range's datacenter. */
-static double count_members_here(const sharding_context *s, const lh_cost_group *group)
+static double count_members_here(const sharding_context *s,
+                                 const lh_cost_group *group)
 {
     for (uint32_t i = 0; i < group->n_sites; i++) {
         lh_cost_group here;
@@ -441,8 +470,8 @@ static double count_replicas_here(const sharding_context *s)
 }
 
 lh_status lhi_count_state_ranks(const lh_job *job, const lh_layout *layout,
-                          const lh_cost_layer_range *slice, double *shared,
-                          double *experts, lh_error *err)
+                                const lh_cost_layer_range *slice,
+                                double *shared, double *experts, lh_error *err)
 {
     sharding_context s = {job, layout, slice, NULL, NULL, NULL};
     lh_cost_group group;
@@ -453,8 +482,8 @@ lh_status lhi_count_state_ranks(const lh_job *job, const lh_layout *layout,
         *shared * layout->tensor / (double)lh_layout_expert_block(layout);
     if (layout->sharding <= LH_SHARDING_FULL)
         return LH_OK;
-    LHI_TRY(
-        lh_cost_find_group(job, layout, LH_COST_DATA_SHARED, slice, &group, err));
+    LHI_TRY(lh_cost_find_group(job, layout, LH_COST_DATA_SHARED, slice, &group,
+                               err));
     *shared = *experts = count_members_here(&s, &group);
     if (!job->model->experts)
         return LH_OK;

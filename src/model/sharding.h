@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sharding of weights, gradients and optimizer state over data-parallel GPUs,
  * and the time of its communication. */
-#ifndef LHI_SHARDING_H
-#define LHI_SHARDING_H
+#ifndef LHI_MODEL_SHARDING_H
+#define LHI_MODEL_SHARDING_H
 
 #include "model/groups.h"
 #include "model/work.h"
@@ -24,10 +24,11 @@ typedef struct lhi_data_times {
 /* Computes the times for `params`; `options` must have its defaults filled in.
  */
 lh_status lhi_compute_data_times(const lh_job *job, const lh_layout *layout,
-                        const lh_cost_layer_range *slice,
-                        const lh_cost_options *options,
-                        const lhi_params *params, lhi_ecmp_cache *known,
-                        lhi_data_times *out, lh_error *err);
+                                 const lh_cost_layer_range *slice,
+                                 const lh_cost_options *options,
+                                 const lhi_params *params,
+                                 lhi_ecmp_cache *known, lhi_data_times *out,
+                                 lh_error *err);
 
 /* The times of each part of a layer range; 0 for absent parts. */
 typedef struct lhi_part_times {
@@ -38,16 +39,16 @@ typedef struct lhi_part_times {
 /* Computes the times of each part; `options` must have its defaults filled in.
  */
 lh_status lhi_compute_part_times(const lh_job *job, const lh_layout *layout,
-                              const lh_cost_layer_range *slice,
-                              const lh_cost_options *options,
-                              const lhi_shape *shape, lhi_ecmp_cache *known,
-                              lhi_part_times *out, lh_error *err);
+                                 const lh_cost_layer_range *slice,
+                                 const lh_cost_options *options,
+                                 const lhi_shape *shape, lhi_ecmp_cache *known,
+                                 lhi_part_times *out, lh_error *err);
 
 /* Returns the times of the i-th part in forward order, in ns: 0 is the
  * embedding, 1 to n_layers are the layers, then the head. */
 void lhi_find_part_times(const lh_job *job, const lh_cost_layer_range *slice,
-                   const lhi_part_times *times, uint32_t i, double *gather,
-                   double *reduce);
+                         const lhi_part_times *times, uint32_t i,
+                         double *gather, double *reduce);
 
 /* The times for gathering or reducing a whole chunk layer by layer, one part
  * after another without computation in between, in ns. */
@@ -58,18 +59,19 @@ typedef struct lhi_sharding_times {
 
 /* Computes the times above; `options` as for lh_cost_chunk(). */
 lh_status lhi_compute_sharding_times(const lh_job *job, const lh_layout *layout,
-                           const lh_cost_layer_range *slice,
-                           const lh_cost_options *options, lhi_ecmp_cache *known,
-                           lhi_sharding_times *out, lh_error *err);
+                                     const lh_cost_layer_range *slice,
+                                     const lh_cost_options *options,
+                                     lhi_ecmp_cache *known,
+                                     lhi_sharding_times *out, lh_error *err);
 
 /* Computes the marginal time per additional value (of an expert or of other
  * parameters) in a gather and in a reduction: `transfer` per value, and the
  * size-independent `latency`. `between` is 0, as it belongs to neither.
  * `options` as for lh_cost_chunk(). */
-lh_status lhi_compute_marginal_sharding_times(const lh_job *job, const lh_layout *layout,
-                            const lh_cost_layer_range *slice, bool of_expert,
-                            const lh_cost_options *options,
-                            lhi_data_times *out, lh_error *err);
+lh_status lhi_compute_marginal_sharding_times(
+    const lh_job *job, const lh_layout *layout,
+    const lh_cost_layer_range *slice, bool of_expert,
+    const lh_cost_options *options, lhi_data_times *out, lh_error *err);
 
 /* A two-stage overlap. Layers pass through two stages, each with one layer at a
  * time; the first stage works one layer ahead. The stages are a pass's gathers
@@ -77,24 +79,26 @@ lh_status lhi_compute_marginal_sharding_times(const lh_job *job, const lh_layout
  * of the first layer and the second stage of the last layer are exposed.
  * Initialise to {0}, and add layers in the order of the pass, in ns. */
 typedef struct lhi_stage_overlap {
-    double last_second_start;     /* start of the last layer's second stage */
+    double last_second_start;    /* start of the last layer's second stage */
     double last_second_duration; /* duration of that stage */
 } lhi_stage_overlap;
 
 /* Adds a layer with its two durations, in ns. */
-void lhi_stage_overlap_add(lhi_stage_overlap *relay, double first, double second);
+void lhi_stage_overlap_add(lhi_stage_overlap *relay, double first,
+                           double second);
 /* Returns the total duration, in ns. */
 double lhi_stage_overlap_compute_ns(const lhi_stage_overlap *relay);
 
 /* Checks whether the once-per-iteration gather of ZeRO 2 proceeds layer by
  * layer within the first microbatch, as torchtitan's FSDP does without a
  * pipeline. */
-bool lhi_gathers_in_first_microbatch(const lh_job *job, const lh_layout *layout);
+bool lhi_gathers_in_first_microbatch(const lh_job *job,
+                                     const lh_layout *layout);
 
 /* Returns the number of GPUs that shard the state of shared parameters and of
  * experts, as seen from the layer range's datacenter. */
 lh_status lhi_count_state_ranks(const lh_job *job, const lh_layout *layout,
-                          const lh_cost_layer_range *slice, double *shared,
-                          double *experts, lh_error *err);
+                                const lh_cost_layer_range *slice,
+                                double *shared, double *experts, lh_error *err);
 
 #endif

@@ -8,7 +8,8 @@
 #include <math.h>
 
 /* Fills the times from a measurement; estimates the parts that it lacks. */
-static void use_measured_time(const lhi_cost_context *p, const lhi_measurement *m,
+static void use_measured_time(const lhi_cost_context *p,
+                              const lhi_measurement *m,
                               const lhi_pass_work *work,
                               const lhi_pass_times *est, bool is_layer,
                               lhi_pass_times *out)
@@ -38,8 +39,9 @@ static void use_measured_time(const lhi_cost_context *p, const lhi_measurement *
 
 /* Returns the recomputation time of a layer measured without it; its
  * communication is excluded if it is added anyway. */
-static double compute_selective_recompute_time(const lhi_cost_context *p, uint32_t layer,
-                              bool communication)
+static double compute_selective_recompute_time(const lhi_cost_context *p,
+                                               uint32_t layer,
+                                               bool communication)
 {
     lhi_shape plain = p->shape;
     lhi_pass_work with, without;
@@ -57,9 +59,11 @@ static double compute_selective_recompute_time(const lhi_cost_context *p, uint32
            (communication ? 0 : a.communication - b.communication);
 }
 
-static lhi_slice_part build_part(const lhi_cost_context *p, const lhi_measurement *m,
-                                const lhi_pass_work *work, const lhi_resident_memory *held,
-                                bool is_layer, uint32_t layer)
+static lhi_slice_part build_part(const lhi_cost_context *p,
+                                 const lhi_measurement *m,
+                                 const lhi_pass_work *work,
+                                 const lhi_resident_memory *held, bool is_layer,
+                                 uint32_t layer)
 {
     lhi_pass_times estimate;
     lhi_slice_part out = {
@@ -70,7 +74,8 @@ static lhi_slice_part build_part(const lhi_cost_context *p, const lhi_measuremen
     if (m->found) {
         use_measured_time(p, m, work, &estimate, is_layer, &out.times);
         if (!m->recompute_done && is_layer)
-            out.times.d.total += compute_selective_recompute_time(p, layer, m->communication);
+            out.times.d.total +=
+                compute_selective_recompute_time(p, layer, m->communication);
         out.static_bytes = m->static_bytes;
     }
     /* A measurement without recomputation does not give the resident memory
@@ -101,7 +106,8 @@ static void add_part(const lhi_slice_part *one, lhi_slice_sums *s)
     s->part_ns[2] += one->times.w.total;
     s->memory.activation += one->memory.activation;
     s->memory.weight_input += one->memory.weight_input;
-    s->memory.d_workspace = fmax(s->memory.d_workspace, one->memory.d_workspace);
+    s->memory.d_workspace =
+        fmax(s->memory.d_workspace, one->memory.d_workspace);
     if (one->static_bytes < 0)
         s->static_bytes = -1;
     else if (s->static_bytes >= 0)
@@ -110,7 +116,8 @@ static void add_part(const lhi_slice_part *one, lhi_slice_sums *s)
 
 /* Adds the layers. They differ in whether they have experts and in their
  * attention window. */
-static lh_status sum_layers(const lhi_cost_context *p, lhi_slice_sums *s, lh_error *err)
+static lh_status sum_layers(const lhi_cost_context *p, lhi_slice_sums *s,
+                            lh_error *err)
 {
     const lh_model *model = p->job->model;
     bool made[2][2] = {{false}};
@@ -139,7 +146,8 @@ static lh_status sum_layers(const lhi_cost_context *p, lhi_slice_sums *s, lh_err
 }
 
 /* Computes the work of multi-token prediction modules, the head, or both. */
-static void compute_end_work(const lhi_cost_context *p, lhi_pass_work *work, lhi_resident_memory *held)
+static void compute_end_work(const lhi_cost_context *p, lhi_pass_work *work,
+                             lhi_resident_memory *held)
 {
     lhi_pass_work modules;
     lhi_resident_memory kept;
@@ -162,7 +170,8 @@ static void compute_end_work(const lhi_cost_context *p, lhi_pass_work *work, lhi
     held->d_workspace = fmax(held->d_workspace, kept.d_workspace);
 }
 
-static lh_status sum_ends(const lhi_cost_context *p, lhi_slice_sums *s, lh_error *err)
+static lh_status sum_ends(const lhi_cost_context *p, lhi_slice_sums *s,
+                          lh_error *err)
 {
     lhi_measurement m;
     lhi_pass_work work;
@@ -170,7 +179,7 @@ static lh_status sum_ends(const lhi_cost_context *p, lhi_slice_sums *s, lh_error
 
     if (p->slice->embedding) {
         LHI_TRY(lhi_measurement_find(p->job, p->layout, p->slice, &p->options,
-                                  LH_PROFILE_EMBEDDING, &m, err));
+                                     LH_PROFILE_EMBEDDING, &m, err));
         lhi_work_embedding(&p->shape, &work);
         lhi_resident_memory_compute_embedding(&p->shape, &held);
         s->embedding = build_part(p, &m, &work, &held, false, 0);
@@ -181,7 +190,7 @@ static lh_status sum_ends(const lhi_cost_context *p, lhi_slice_sums *s, lh_error
     m = (lhi_measurement){0}; /* modules without the head are never measured */
     if (p->slice->head)
         LHI_TRY(lhi_measurement_find(p->job, p->layout, p->slice, &p->options,
-                                  LH_PROFILE_HEAD, &m, err));
+                                     LH_PROFILE_HEAD, &m, err));
     compute_end_work(p, &work, &held);
     s->head = build_part(p, &m, &work, &held, false, 0);
     add_part(&s->head, s);
@@ -189,8 +198,8 @@ static lh_status sum_ends(const lhi_cost_context *p, lhi_slice_sums *s, lh_error
 }
 
 /* Uses a chunk measured as one piece. */
-static lh_status sum_chunk(const lhi_cost_context *p, lhi_slice_sums *s, bool *found,
-                           lh_error *err)
+static lh_status sum_chunk(const lhi_cost_context *p, lhi_slice_sums *s,
+                           bool *found, lh_error *err)
 {
     lhi_measurement m = {0};
     lhi_cost_context bare = *p;
@@ -200,7 +209,7 @@ static lh_status sum_chunk(const lhi_cost_context *p, lhi_slice_sums *s, bool *f
     if (!p->slice->n_chunks)
         return LH_OK;
     LHI_TRY(lhi_measurement_find(p->job, p->layout, p->slice, &p->options,
-                              LH_PROFILE_CHUNK, &m, err));
+                                 LH_PROFILE_CHUNK, &m, err));
     if (!m.found)
         return LH_OK;
     *found = true;
@@ -211,9 +220,12 @@ static lh_status sum_chunk(const lhi_cost_context *p, lhi_slice_sums *s, bool *f
     s->any_measured = true;
     s->any_estimated = false;
     s->static_bytes = m.static_bytes;
-    s->time.f = (lhi_time_breakdown){.flops = estimate.time.f.flops, .total = m.f_ns};
-    s->time.d = (lhi_time_breakdown){.flops = estimate.time.d.flops, .total = m.d_ns};
-    s->time.w = (lhi_time_breakdown){.flops = estimate.time.w.flops, .total = m.w_ns};
+    s->time.f =
+        (lhi_time_breakdown){.flops = estimate.time.f.flops, .total = m.f_ns};
+    s->time.d =
+        (lhi_time_breakdown){.flops = estimate.time.d.flops, .total = m.d_ns};
+    s->time.w =
+        (lhi_time_breakdown){.flops = estimate.time.w.flops, .total = m.w_ns};
     if (!m.communication) {
         s->time.f.communication = estimate.time.f.communication;
         s->time.d.communication = estimate.time.d.communication;
@@ -224,19 +236,21 @@ static lh_status sum_chunk(const lhi_cost_context *p, lhi_slice_sums *s, bool *f
         if (p->shape.recompute == LH_RECOMPUTE_FULL)
             s->time.d.total += m.f_ns;
         for (uint32_t i = 0; i < p->slice->n_layers; i++)
-            s->time.d.total +=
-                compute_selective_recompute_time(p, p->slice->first_layer + i, m.communication);
+            s->time.d.total += compute_selective_recompute_time(
+                p, p->slice->first_layer + i, m.communication);
     }
     if (m.activation_bytes >= 0 && m.recompute_done) {
         s->memory.activation = m.activation_bytes;
-        s->memory.weight_input = fmin(s->memory.weight_input, m.activation_bytes);
+        s->memory.weight_input =
+            fmin(s->memory.weight_input, m.activation_bytes);
         s->any_bytes_measured = true;
         s->any_bytes_estimated = false;
     }
     return LH_OK;
 }
 
-lh_status lhi_slice_sums_build(const lhi_cost_context *p, lhi_slice_sums *out, lh_error *err)
+lh_status lhi_slice_sums_build(const lhi_cost_context *p, lhi_slice_sums *out,
+                               lh_error *err)
 {
     lhi_slice_sums s = {0};
     bool whole;

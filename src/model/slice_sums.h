@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A layer range's parts, with their times and memory, and their sums. */
-#ifndef LHI_SLICE_SUMS_H
-#define LHI_SLICE_SUMS_H
+#ifndef LHI_MODEL_SLICE_SUMS_H
+#define LHI_MODEL_SLICE_SUMS_H
 
 #include "model/timing.h"
 
@@ -27,6 +27,7 @@ typedef struct lhi_slice_sums {
 
 /* Computes the sums from the job's profile where it has measurements, otherwise
  * from the model. Errors as lh_cost_chunk(). */
-lh_status lhi_slice_sums_build(const lhi_cost_context *p, lhi_slice_sums *out, lh_error *err);
+lh_status lhi_slice_sums_build(const lhi_cost_context *p, lhi_slice_sums *out,
+                               lh_error *err);
 
 #endif

@@ -7,7 +7,8 @@
 /* Returns the time of `calls` equal ring collectives with `bytes` in total,
  * over `gpus` GPUs. */
 static double compute_ring_time(const lhi_cost_context *p, uint32_t gpus,
-                          const lh_cost_path *path, double bytes, double calls)
+                                const lh_cost_path *path, double bytes,
+                                double calls)
 {
     double transfer, latency;
 
@@ -19,7 +20,8 @@ static double compute_ring_time(const lhi_cost_context *p, uint32_t gpus,
 }
 
 /* Returns the time for the matrix products. */
-static double compute_product_time(const lhi_cost_context *p, const lhi_work *work)
+static double compute_product_time(const lhi_cost_context *p,
+                                   const lhi_work *work)
 {
     double ns = (work->flops - work->fp8_flops) / p->flops_per_ns;
 
@@ -40,11 +42,12 @@ static double compute_exposed_time(double ns, double overlap, double behind)
     return ns - fmin(overlap * ns, behind);
 }
 
-double lhi_compute_communication_time(const lhi_cost_context *p, const lhi_work *work)
+double lhi_compute_communication_time(const lhi_cost_context *p,
+                                      const lhi_work *work)
 {
     const lh_framework *f = &p->job->framework;
     double tensor = compute_ring_time(p, p->tensor_group.size, &p->tensor,
-                                work->tensor_bytes, work->tensor_calls);
+                                      work->tensor_bytes, work->tensor_calls);
     double expert = work->expert_bytes * p->expert.ns_per_byte +
                     work->expert_calls * p->expert.latency_ns;
     double ring = 0, under = 0; /* key/value ring; its part hidden behind
@@ -63,12 +66,13 @@ double lhi_compute_communication_time(const lhi_cost_context *p, const lhi_work 
         behind += work->bytes / p->bytes_per_ns;
     ns += compute_exposed_time(expert, f->overlap_expert, behind);
     ns += compute_ring_time(p, p->shape.expert_tensor, &p->sharing,
-                      work->sharing_bytes, work->sharing_calls);
+                            work->sharing_bytes, work->sharing_calls);
     return ns + (ring - under);
 }
 
 /* Returns the time that a ring uses the network outside the node. */
-static double compute_ring_wire_time(const lh_cost_path *path, uint32_t gpus, double bytes)
+static double compute_ring_wire_time(const lh_cost_path *path, uint32_t gpus,
+                                     double bytes)
 {
     if (gpus < 2 || path->kind == LH_PATH_NODE)
         return 0;
@@ -77,14 +81,16 @@ static double compute_ring_wire_time(const lh_cost_path *path, uint32_t gpus, do
 
 double lhi_compute_wire_time(const lhi_cost_context *p, const lhi_work *work)
 {
-    double ns = compute_ring_wire_time(&p->tensor, p->tensor_group.size, work->tensor_bytes);
+    double ns = compute_ring_wire_time(&p->tensor, p->tensor_group.size,
+                                       work->tensor_bytes);
 
     if (work->context_calls > 0 && p->context.kind != LH_PATH_NODE)
         ns += work->context_bytes * 1e9 / p->context.bytes_per_s;
     return ns + work->expert_bytes * p->expert.wire_ns_per_byte;
 }
 
-void lhi_compute_work_time(const lhi_cost_context *p, const lhi_work *work, lhi_time_breakdown *out)
+void lhi_compute_work_time(const lhi_cost_context *p, const lhi_work *work,
+                           lhi_time_breakdown *out)
 {
     const lh_cost_constants *c = p->options.constants;
 
@@ -113,8 +119,9 @@ static void apply_host_bound(const lhi_cost_context *p, lhi_pass_times *s)
     s->w.total = fmax(s->w.total, host);
 }
 
-void lhi_compute_pass_times(const lhi_cost_context *p, const lhi_pass_work *work,
-                      bool is_layer, lhi_pass_times *out)
+void lhi_compute_pass_times(const lhi_cost_context *p,
+                            const lhi_pass_work *work, bool is_layer,
+                            lhi_pass_times *out)
 {
     lhi_compute_work_time(p, &work->f, &out->f);
     lhi_compute_work_time(p, &work->d, &out->d);
@@ -123,7 +130,8 @@ void lhi_compute_pass_times(const lhi_cost_context *p, const lhi_pass_work *work
         apply_host_bound(p, out);
 }
 
-void lhi_time_breakdown_add(lhi_time_breakdown *to, const lhi_time_breakdown *what, double times)
+void lhi_time_breakdown_add(lhi_time_breakdown *to,
+                            const lhi_time_breakdown *what, double times)
 {
     to->total += times * what->total;
     to->matmul += times * what->matmul;

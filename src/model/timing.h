@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Time for the work of a layer range: computation on its GPU, and communication
  * between GPUs. */
-#ifndef LHI_PRICES_H
-#define LHI_PRICES_H
+#ifndef LHI_MODEL_TIMING_H
+#define LHI_MODEL_TIMING_H
 
 #include "model/all_to_all.h"
 #include "model/work.h"
@@ -16,9 +16,10 @@ typedef struct lhi_cost_context {
     lh_cost_options options;
     lhi_shape shape;
     double flops_per_ns, fp8_flops_per_ns, bytes_per_ns; /* effective rates */
-    double grouped_efficiency; /* fraction of these reached by experts' products */
+    double
+        grouped_efficiency; /* fraction of these reached by experts' products */
     bool by_efficiency;
-    bool in_sequence; /* one of the ranges that make up the model */
+    bool in_sequence;    /* one of the ranges that make up the model */
     bool is_lower_bound; /* expert communication is a lower bound */
     lh_cost_group tensor_group, context_group;
     lh_cost_path tensor, context;
@@ -29,9 +30,9 @@ typedef struct lhi_cost_context {
 /* A time in nanoseconds with its breakdown. */
 typedef struct lhi_time_breakdown {
     double total, matmul, memory, kernel, communication, flops;
-    double inter_node; /* time using the network between nodes */
+    double inter_node;    /* time using the network between nodes */
     double data_parallel; /* part of communication: ZeRO 2 and 3 */
-    double exposed_end;  /* part of data: before first or after last layer */
+    double exposed_end;   /* part of data: before first or after last layer */
 } lhi_time_breakdown;
 
 /* Times of the F, D and W passes. */
@@ -43,20 +44,25 @@ typedef struct lhi_pass_times {
  * bound over all placements for expert communication. Borrows all arguments.
  * Errors as lh_cost_chunk(). */
 lh_status lhi_cost_context_build(const lh_job *job, const lh_layout *layout,
-                          const lh_cost_layer_range *slice,
-                          const lh_cost_options *options, bool least,
-                          lhi_ecmp_cache *known, lhi_cost_context *p, lh_error *err);
+                                 const lh_cost_layer_range *slice,
+                                 const lh_cost_options *options, bool least,
+                                 lhi_ecmp_cache *known, lhi_cost_context *p,
+                                 lh_error *err);
 
 /* Returns the exposed communication time in ns. */
-double lhi_compute_communication_time(const lhi_cost_context *p, const lhi_work *work);
+double lhi_compute_communication_time(const lhi_cost_context *p,
+                                      const lhi_work *work);
 /* Returns the time that the work uses the network between nodes, in ns. */
 double lhi_compute_wire_time(const lhi_cost_context *p, const lhi_work *work);
 /* Computes the time breakdown for some work. */
-void lhi_compute_work_time(const lhi_cost_context *p, const lhi_work *work, lhi_time_breakdown *out);
+void lhi_compute_work_time(const lhi_cost_context *p, const lhi_work *work,
+                           lhi_time_breakdown *out);
 /* Computes the times of all passes of a layer, or of an embedding or head. */
-void lhi_compute_pass_times(const lhi_cost_context *p, const lhi_pass_work *work,
-                      bool is_layer, lhi_pass_times *out);
+void lhi_compute_pass_times(const lhi_cost_context *p,
+                            const lhi_pass_work *work, bool is_layer,
+                            lhi_pass_times *out);
 /* Adds `what`, `times` times. */
-void lhi_time_breakdown_add(lhi_time_breakdown *to, const lhi_time_breakdown *what, double times);
+void lhi_time_breakdown_add(lhi_time_breakdown *to,
+                            const lhi_time_breakdown *what, double times);
 
 #endif

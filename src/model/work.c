@@ -50,7 +50,8 @@ static void add_product(lhi_work *work, double flops, double bytes)
  * that share a scale follow it. */
 static void quantise(const lhi_shape *shape, double elements, lhi_work *work)
 {
-    add_pointwise(work, elements * (shape->element + 2 * shape->product_element), 1);
+    add_pointwise(work,
+                  elements * (shape->element + 2 * shape->product_element), 1);
 }
 
 /* Adds an FP8 linear map. The optimizer already leaves the weights in 8 bits;
@@ -63,17 +64,20 @@ static void add_fp8_linear(const lhi_shape *shape, lhi_pass_work *out, double m,
 
     quantise(shape, m * k, &out->f);
     add_product(&out->f, flops,
-                (m * k + weights) * shape->product_element + m * n * shape->element);
+                (m * k + weights) * shape->product_element +
+                    m * n * shape->element);
     quantise(shape, m * n, &out->d);
     add_product(&out->d, flops,
-                (m * n + weights) * shape->product_element + m * k * shape->element);
+                (m * n + weights) * shape->product_element +
+                    m * k * shape->element);
     add_product(&out->w, flops,
-                m * (k + n) * shape->product_element + weights * 2 * shape->gradient);
+                m * (k + n) * shape->product_element +
+                    weights * 2 * shape->gradient);
 }
 
 /* Adds a linear map inside a layer. */
-static void add_layer_linear(const lhi_shape *shape, lhi_pass_work *out, double m, double k,
-                    double n, double matrices)
+static void add_layer_linear(const lhi_shape *shape, lhi_pass_work *out,
+                             double m, double k, double n, double matrices)
 {
     if (shape->fp8)
         add_fp8_linear(shape, out, m, k, n, matrices);
@@ -90,7 +94,8 @@ void lhi_work_linear(const lhi_shape *shape, double m, double k, double n,
     lhi_work_add(f, &all.f, 1);
 }
 
-double lhi_compute_mean_attended_tokens(const lh_model *model, uint32_t layer, double sequence)
+double lhi_compute_mean_attended_tokens(const lh_model *model, uint32_t layer,
+                                        double sequence)
 {
     double window = lh_model_layer_window(model, layer);
 
@@ -103,10 +108,11 @@ double lhi_compute_mean_attended_tokens(const lh_model *model, uint32_t layer, d
 
 /* Adds flash attention, which keeps the scores on chip and recomputes them in
  * D: two products forward, five backward [Dao section 3.1]. */
-static void add_flash_attention(const lhi_shape *shape, uint32_t layer, lhi_work *f,
-                      lhi_work *d)
+static void add_flash_attention(const lhi_shape *shape, uint32_t layer,
+                                lhi_work *f, lhi_work *d)
 {
-    double visible = lhi_compute_mean_attended_tokens(shape->model, layer, shape->sequence);
+    double visible =
+        lhi_compute_mean_attended_tokens(shape->model, layer, shape->sequence);
     double pairs = 2 * shape->tokens * visible * shape->heads;
     double qo = shape->heads * (shape->qk_dim + shape->v_dim);
     double kv = shape->kv_heads * (shape->qk_dim + shape->v_dim);
@@ -122,7 +128,8 @@ static void add_flash_attention(const lhi_shape *shape, uint32_t layer, lhi_work
 /* Adds unfused attention with scores in memory: product, masked softmax,
  * dropout, product. The copies that merge and split heads need separate
  * kernels, as biases do. */
-static void add_unfused_attention(const lhi_shape *shape, lhi_work *f, lhi_work *d)
+static void add_unfused_attention(const lhi_shape *shape, lhi_work *f,
+                                  lhi_work *d)
 {
     double scores = shape->tokens * shape->sequence * shape->heads;
     double dims = shape->qk_dim + shape->v_dim;
@@ -163,10 +170,10 @@ static void add_up_projections(const lhi_shape *shape, lhi_pass_work *out)
     double heads = shape->heads;
 
     add_layer_linear(shape, out, shape->tokens,
-            m->q_lora_rank ? m->q_lora_rank : m->hidden, heads * shape->qk_dim,
-            1);
+                     m->q_lora_rank ? m->q_lora_rank : m->hidden,
+                     heads * shape->qk_dim, 1);
     add_layer_linear(shape, out, shape->tokens, m->kv_lora_rank,
-            heads * (m->qk_nope_head_dim + shape->v_dim), 1);
+                     heads * (m->qk_nope_head_dim + shape->v_dim), 1);
 }
 
 /* Adds the projections of multi-head latent attention (arXiv:2405.04434, 2.1);
@@ -179,9 +186,10 @@ static void add_latent_projections(const lhi_shape *shape, lhi_pass_work *out)
     if (m->q_lora_rank)
         add_layer_linear(shape, out, shape->tokens, h, m->q_lora_rank, 1);
     add_layer_linear(shape, out, shape->tokens, h,
-            (double)m->kv_lora_rank + m->qk_rope_head_dim, 1);
+                     (double)m->kv_lora_rank + m->qk_rope_head_dim, 1);
     add_up_projections(shape, out);
-    add_layer_linear(shape, out, shape->tokens, shape->heads * shape->v_dim, h, 1);
+    add_layer_linear(shape, out, shape->tokens, shape->heads * shape->v_dim, h,
+                     1);
 }
 
 /* Adds the rotary position embedding. */
@@ -203,9 +211,10 @@ static void add_attention(const lhi_shape *shape, uint32_t layer,
         add_latent_projections(shape, out);
     } else {
         add_layer_linear(shape, out, shape->tokens, m->hidden,
-                (shape->heads + 2 * shape->kv_heads) * shape->qk_dim, 1);
+                         (shape->heads + 2 * shape->kv_heads) * shape->qk_dim,
+                         1);
         add_layer_linear(shape, out, shape->tokens, shape->heads * shape->v_dim,
-                m->hidden, 1);
+                         m->hidden, 1);
     }
     add_rotation(shape, &out->f);
     add_rotation(shape, &out->d);
@@ -234,7 +243,7 @@ static void add_mlp(const lhi_shape *shape, double rows, double local,
     double h = shape->model->hidden;
 
     add_layer_linear(shape, out, rows, h, (shape->model->gated ? 2 : 1) * local,
-            matrices);
+                     matrices);
     add_activation(shape, rows, local, &out->f, &out->d);
     add_layer_linear(shape, out, rows, local, h, matrices);
 }
@@ -244,10 +253,12 @@ static void add_mlp(const lhi_shape *shape, double rows, double local,
  * reduce-scatter the sums. Without sequence parallelism, every GPU in a
  * tensor-parallel group has all tokens: it sends its share and gathers the
  * combined tokens (DeepSpeed-TED, arXiv:2303.06318, section 5). */
-static void add_token_messages(const lhi_shape *shape, double moved, lhi_work *out)
+static void add_token_messages(const lhi_shape *shape, double moved,
+                               lhi_work *out)
 {
     if (shape->expert > 1) {
-        out->expert_bytes += moved * (1 + shape->dispatch_element / shape->element);
+        out->expert_bytes +=
+            moved * (1 + shape->dispatch_element / shape->element);
         out->expert_calls += 2;
     }
     if (shape->expert_tensor > 1) {
@@ -356,7 +367,8 @@ static void add_norms(const lhi_shape *shape, lhi_pass_work *out)
  * need half, since attention and MLP share input and sum. W's second all-gather
  * of its input overlaps with D. If experts are partitioned separately, only
  * attention and shared experts communicate here. */
-static void add_tensor_communication(const lhi_shape *shape, uint32_t layer, lhi_pass_work *out)
+static void add_tensor_communication(const lhi_shape *shape, uint32_t layer,
+                                     lhi_pass_work *out)
 {
     const lh_model *m = shape->model;
     double bytes = shape->tokens * m->hidden * shape->element;
@@ -411,7 +423,8 @@ static void recompute_routed_activation(const lhi_shape *shape, lhi_work *d)
 /* Adds selective recomputation: with unfused attention, its core [Kor section
  * 5]; with flash attention, which recomputes the core anyway, norms and
  * activations. */
-static void recompute_selective(const lhi_shape *shape, uint32_t layer, lhi_work *d)
+static void recompute_selective(const lhi_shape *shape, uint32_t layer,
+                                lhi_work *d)
 {
     const lh_model *m = shape->model;
     lhi_work ignored = {0};
@@ -458,7 +471,8 @@ static void recompute_experts(const lhi_shape *shape, lhi_work *d)
     if (!all && lhi_is_module_recomputed(shape, LH_MODULE_MOE_ACT))
         recompute_routed_activation(shape, d);
     if (all ? shared || !shape->dispatches_tokens
-            : shared && lhi_is_module_recomputed(shape, LH_MODULE_SHARED_EXPERTS))
+            : shared &&
+                  lhi_is_module_recomputed(shape, LH_MODULE_SHARED_EXPERTS))
         add_tensor_around(shape, &once.f);
     lhi_work_add(d, &once.f, 1);
 }
@@ -481,7 +495,8 @@ static void recompute_modules(const lhi_shape *shape, uint32_t layer,
     }
     if (lhi_is_module_recomputed(shape, LH_MODULE_LAYERNORM))
         recompute_norms(shape, d);
-    if (lhi_is_module_recomputed(shape, LH_MODULE_MLA_UP_PROJ) && m->kv_lora_rank) {
+    if (lhi_is_module_recomputed(shape, LH_MODULE_MLA_UP_PROJ) &&
+        m->kv_lora_rank) {
         add_up_projections(shape, &once);
         add_rotation(shape, &once.f);
     }
@@ -573,6 +588,6 @@ void lhi_work_mtp(const lhi_shape *shape, lhi_pass_work *out)
         lhi_work_add(&out->d, &layer.d, 1);
         lhi_work_add(&out->w, &layer.w, 1);
         add_layer_linear(shape, out, shape->tokens, 2.0 * m->hidden,
-                (double)m->hidden / shape->tensor, 1);
+                         (double)m->hidden / shape->tensor, 1);
     }
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The work of passes: floating-point operations, memory traffic, kernels.
  * docs/theory/cost-model.md has the same as tables. */
-#ifndef LHI_WORK_H
-#define LHI_WORK_H
+#ifndef LHI_MODEL_WORK_H
+#define LHI_MODEL_WORK_H
 
 #include "model/shape.h"
 
@@ -59,25 +59,31 @@ void lhi_work_mtp(const lhi_shape *shape, lhi_pass_work *out);
 double lhi_count_norms(const lh_model *model);
 
 /* Returns the average number of tokens that a token attends to in a layer. */
-double lhi_compute_mean_attended_tokens(const lh_model *model, uint32_t layer, double sequence);
+double lhi_compute_mean_attended_tokens(const lh_model *model, uint32_t layer,
+                                        double sequence);
 
 /* Resident memory per microbatch, in bytes. */
 typedef struct lhi_resident_memory {
     double activation;   /* bytes from F to D */
     double weight_input; /* bytes from D to W */
-    double d_workspace;      /* bytes used by D in addition */
+    double d_workspace;  /* bytes used by D in addition */
 } lhi_resident_memory;
 
 /* Computes the resident memory of a layer. */
-void lhi_resident_memory_compute_layer(const lhi_shape *shape, uint32_t layer, lhi_resident_memory *out);
+void lhi_resident_memory_compute_layer(const lhi_shape *shape, uint32_t layer,
+                                       lhi_resident_memory *out);
 /* Returns a layer's activations except its input, in bytes. */
-double lhi_resident_memory_compute_within_layer(const lhi_shape *shape, uint32_t layer);
+double lhi_resident_memory_compute_within_layer(const lhi_shape *shape,
+                                                uint32_t layer);
 /* Computes the resident memory of the embedding. */
-void lhi_resident_memory_compute_embedding(const lhi_shape *shape, lhi_resident_memory *out);
+void lhi_resident_memory_compute_embedding(const lhi_shape *shape,
+                                           lhi_resident_memory *out);
 /* Computes the resident memory of the head. */
-void lhi_resident_memory_compute_head(const lhi_shape *shape, lhi_resident_memory *out);
+void lhi_resident_memory_compute_head(const lhi_shape *shape,
+                                      lhi_resident_memory *out);
 /* Computes the resident memory of the multi-token prediction modules. */
-void lhi_resident_memory_compute_mtp(const lhi_shape *shape, lhi_resident_memory *out);
+void lhi_resident_memory_compute_mtp(const lhi_shape *shape,
+                                     lhi_resident_memory *out);
 
 /* Parameters on one GPU. `experts` is part of `total`. */
 typedef struct lhi_params {
@@ -91,7 +97,7 @@ bool lhi_slice_has_mtp(const lh_model *model, const lh_cost_layer_range *slice);
 bool lhi_slice_has_end(const lh_cost_layer_range *slice);
 
 /* Counts the parameters of a layer range on one GPU. */
-void lhi_count_slice_params(const lhi_shape *shape, const lh_cost_layer_range *slice,
-                      lhi_params *out);
+void lhi_count_slice_params(const lhi_shape *shape,
+                            const lh_cost_layer_range *slice, lhi_params *out);
 
 #endif

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/options.h"
-#include "planner/explain/breakdown.h"
-#include "planner/explain/link_advice.h"
-#include "planner/explain/curves.h"
 #include "planner/explain/break_even.h"
+#include "planner/explain/breakdown.h"
+#include "planner/explain/curves.h"
+#include "planner/explain/link_advice.h"
 #include "planner/explain/rank_memory.h"
 #include "planner/explain/unmeasured.h"
 #include "planner/explain/whatif.h"
-#include "planner/layout/outside_space.h"
 #include "planner/layout/choice.h"
+#include "planner/layout/outside_space.h"
 #include "planner/layout/target.h"
 #include "planner/plan_internal.h"
-#include "planner/search/pareto_front.h"
 #include "planner/search/cost.h"
+#include "planner/search/pareto_front.h"
 #include "planner/search/plan_search.h"
 #include "planner/search/refine.h"
 #include "planner/search/robust.h"
@@ -108,12 +108,15 @@ static lh_status copy_job(const lh_job *job, const lh_plan_options *options,
 
 /* Chooses the plan under jitter, within the search's time limit. */
 static lh_status choose_robust(const lh_plan_options *options, lhi_plan *plan,
-                        lh_error *err)
+                               lh_error *err)
 {
     lhi_deadline end;
     const lh_plan_options in_time = lhi_options_with_deadline(
-        options, lhi_compute_search_deadline(options, lhi_read_processor_seconds(), 1), &end);
-    return lhi_plan_choose_robust(plan->job, &in_time, plan->mem, &plan->plan, err);
+        options,
+        lhi_compute_search_deadline(options, lhi_read_processor_seconds(), 1),
+        &end);
+    return lhi_plan_choose_robust(plan->job, &in_time, plan->mem, &plan->plan,
+                                  err);
 }
 
 /* Lists the job's values outside the search space. */
@@ -122,7 +125,8 @@ static lh_status find_outside_values(lhi_plan *plan, lh_error *err)
     lhi_space space;
     lh_status status = lhi_space_init(plan->job, plan->mem, &space, err);
     if (status == LH_OK)
-        status = lhi_space_list_outside_values(&space, plan->mem, &plan->plan.outside_search_space, err);
+        status = lhi_space_list_outside_values(
+            &space, plan->mem, &plan->plan.outside_search_space, err);
     lhi_space_fini(&space);
     return status;
 }
@@ -135,20 +139,21 @@ static lh_status find_plan(const lh_plan_options *options, lhi_plan *plan,
     lh_plan_options all = *options;
     uint32_t top = options->top ? options->top : 10;
     all.top = UINT32_MAX; /* alternatives may be beyond the printed ones */
-    lh_status status =
-        lhi_plan_search_and_refine(plan->job, &all, plan->mem, &unseen, &plan->plan, err);
+    lh_status status = lhi_plan_search_and_refine(plan->job, &all, plan->mem,
+                                                  &unseen, &plan->plan, err);
     if (status == LH_OK && options->jitter)
         status = choose_robust(options, plan, err);
     if (status == LH_OK)
-        status =
-            lhi_plan_explain_time(plan->job, options, plan->mem, &plan->plan, err);
+        status = lhi_plan_explain_time(plan->job, options, plan->mem,
+                                       &plan->plan, err);
     if (status == LH_OK)
-        status = lhi_plan_explain_memory(plan->job, plan->mem, &plan->plan, err);
+        status =
+            lhi_plan_explain_memory(plan->job, plan->mem, &plan->plan, err);
     if (status == LH_OK)
         status = find_outside_values(plan, err);
     if (status == LH_OK)
-        status = lhi_plan_find_alternatives(plan->job, options, plan->mem, &unseen,
-                                  &plan->plan, err);
+        status = lhi_plan_find_alternatives(plan->job, options, plan->mem,
+                                            &unseen, &plan->plan, err);
     lhi_unexplored_fini(&unseen);
     if (plan->plan.n_alternatives > top)
         plan->plan.n_alternatives = top;
@@ -165,13 +170,14 @@ static lh_status check_target(const lh_job *job, lh_error *err)
 
 /* Evaluates the plan, and finds the best ones, with other links. */
 static lh_status evaluate_links(const lh_plan_options *options, lhi_plan *plan,
-                           lh_error *err)
+                                lh_error *err)
 {
     lhi_found_plans known = {0};
     lh_status status =
         lhi_plan_answer_whatif(options, plan->mem, &known, &plan->plan, err);
     if (status == LH_OK && options->sensitivity)
-        status = lhi_plan_find_break_even(options, plan->mem, &known, &plan->plan, err);
+        status = lhi_plan_find_break_even(options, plan->mem, &known,
+                                          &plan->plan, err);
     lhi_found_plans_fini(&known);
     return status;
 }
@@ -196,14 +202,15 @@ static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
     if (status == LH_OK)
         status = lhi_plan_without_target(options, plan->mem, &plan->plan, err);
     if (status == LH_OK)
-        status = lhi_plan_compare_measured(options, plan->mem, &plan->plan, err);
+        status =
+            lhi_plan_compare_measured(options, plan->mem, &plan->plan, err);
     if (status == LH_OK)
         status = evaluate_links(options, plan, err);
     if (status == LH_OK)
         status = lhi_pricing_fill_plan(plan->mem, &plan->plan, err);
     if (status == LH_OK && options->pareto_front)
-        status =
-            lhi_pareto_front_finish(options->pareto_max_slowdown, plan->mem, &plan->plan, err);
+        status = lhi_pareto_front_finish(options->pareto_max_slowdown,
+                                         plan->mem, &plan->plan, err);
     return status;
 }
 
@@ -222,7 +229,8 @@ lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
         return lhi_fail(err, LH_EINVAL, "lh_plan_options.seconds is %g",
                         checked.seconds);
     if (checked.partition == LH_PARTITION_MONTE_CARLO &&
-        (checked.jitter || checked.pareto_front || checked.objective != LH_PLAN_FASTEST))
+        (checked.jitter || checked.pareto_front ||
+         checked.objective != LH_PLAN_FASTEST))
         return lhi_fail(err, LH_EINVAL,
                         "layouts are drawn for the fastest alone: "
                         "LH_PARTITION_MONTE_CARLO goes with no jitter, front "
@@ -238,7 +246,8 @@ lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
             "front, quick search, questions, curves, other objective or drawn "
             "layouts");
     if (!(checked.pareto_max_slowdown == 0 ||
-          (checked.pareto_max_slowdown >= 1 && checked.pareto_max_slowdown <= DBL_MAX)))
+          (checked.pareto_max_slowdown >= 1 &&
+           checked.pareto_max_slowdown <= DBL_MAX)))
         return lhi_fail(err, LH_EINVAL,
                         "lh_plan_options.front_times is %g: 1 or more, or 0",
                         checked.pareto_max_slowdown);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plan and the memory it owns. */
-#ifndef LHI_PLAN_OWN_H
-#define LHI_PLAN_OWN_H
+#ifndef LHI_PLANNER_PLAN_INTERNAL_H
+#define LHI_PLANNER_PLAN_INTERNAL_H
 
 #include "base/arena.h"
 

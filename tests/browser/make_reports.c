@@ -4,9 +4,9 @@
  *     make_reports DIR RECORDING */
 #include <longhaul/analysis.h>
 #include <longhaul/diagnose.h>
+#include <longhaul/json_output.h>
 #include <longhaul/methods.h>
 #include <longhaul/report.h>
-#include <longhaul/json_output.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -205,10 +205,11 @@ static void add_sweep(lh_report *report)
 
 static void add_reasons(lh_report *report)
 {
-    static const lh_report_breakdown_part parts[] = {{"compute", 12229000000},
-                                           {"bubble", 571000000},
-                                           {"nothing", 0},
-                                           {"exposed messages", 310000000}};
+    static const lh_report_breakdown_part parts[] = {
+        {"compute", 12229000000},
+        {"bubble", 571000000},
+        {"nothing", 0},
+        {"exposed messages", 310000000}};
     static const char *const head[] = {"Question", "setting", "#a flow"};
     static const char *const rows[][3] = {
         {"load_balancing", "ecmp, 4 queue pairs", "36.1 Gb/s"},
@@ -217,8 +218,8 @@ static void add_reasons(lh_report *report)
                              .title = "Network: west>east",
                              .n_columns = 3,
                              .head = head};
-    must(lh_report_add_breakdown(report, "What the iteration consists of", 4, parts,
-                             &err));
+    must(lh_report_add_breakdown(report, "What the iteration consists of", 4,
+                                 parts, &err));
     must(lh_report_add_table(report, &table, &err));
     for (int i = 0; i < 2; i++)
         must(lh_report_add_cells(report, 3, rows[i], &err));

@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         lh_pipeline *p = NULL;
         lh_error err = {0};
         lh_status status = lhi_pipeline_deserialize((const char *)end + 1,
-                                                   size - len - 1, &p, &err);
+                                                    size - len - 1, &p, &err);
         if (status != LH_OK)
             fuzz_refused(status, &err, p);
         lh_pipeline_free(p);

@@ -16,8 +16,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     lhi_checkpoint_options options = {.recipe = "r"};
     lhi_checkpoint_state state = {0};
     lh_error err = {0};
-    lh_status status = lhi_checkpoint_state_parse((const char *)data, size, "state.json",
-                                       &model, 2, &options, &state, NULL, &err);
+    lh_status status =
+        lhi_checkpoint_state_parse((const char *)data, size, "state.json",
+                                   &model, 2, &options, &state, NULL, &err);
     if (status != LH_OK)
         fuzz_refused(status, &err, state.sums);
     else

@@ -27,13 +27,17 @@ FUZZ_ROUND_TRIP(read_twice, lh_events, parse, lh_events_format, lh_events_free)
 static void look(const lh_event_timeline *course, const lh_events *events)
 {
     uint32_t n = lh_event_timeline_n_states(course);
-    REQUIRE(lh_event_timeline_slow_components(course, 0, NULL, 0) == 0, "state 0 is slow");
+    REQUIRE(lh_event_timeline_slow_components(course, 0, NULL, 0) == 0,
+            "state 0 is slow");
     for (uint32_t i = 0; i < events->n_events; i++) {
         const lh_event *e = &events->events[i];
-        uint32_t first = lh_event_timeline_state(course, (uint64_t)e->first_step);
+        uint32_t first =
+            lh_event_timeline_state(course, (uint64_t)e->first_step);
         REQUIRE(first > 0 && first < n, "state %u", first);
-        REQUIRE(lh_event_timeline_slow_components(course, first, NULL, 0) > 0, "nothing is slow");
-        REQUIRE(lh_event_timeline_state(course, (uint64_t)e->end_step) < n, "no such state");
+        REQUIRE(lh_event_timeline_slow_components(course, first, NULL, 0) > 0,
+                "nothing is slow");
+        REQUIRE(lh_event_timeline_state(course, (uint64_t)e->end_step) < n,
+                "no such state");
     }
 }
 

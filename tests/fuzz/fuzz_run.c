@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes: a pipeline, a NUL, S.csv, and after another NUL S.links.csv. */
 #include "fuzz.h"
-#include "schedule/pipeline/file/pipe_file.h"
 #include "run_schedule.h"
+#include "schedule/pipeline/file/pipe_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

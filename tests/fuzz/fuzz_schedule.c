@@ -2,8 +2,8 @@
 /* Bytes: S.csv, and after a NUL, if there is one, S.links.csv. Runs on small
  * pipelines with as many devices. */
 #include "fuzz.h"
-#include "schedule/pipeline/file/pipe_file.h"
 #include "run_schedule.h"
+#include "schedule/pipeline/file/pipe_file.h"
 
 static lh_schedule *read_twice(const char *rows, size_t rows_len,
                                const char *links, size_t links_len)

@@ -28,7 +28,8 @@ static void check_node(const lhi_node *node, uint32_t n_lines, int depth)
     for (const lhi_node *c = node->first; c; c = c->next, n++) {
         REQUIRE(c->parent == node && c->index == n, "child %u", n);
         REQUIRE((c->key != NULL) == (node->kind == LHI_MAP), "key of %u", n);
-        REQUIRE(!c->key || lhi_node_find(node, c->key) == c, "'%s' twice", c->key);
+        REQUIRE(!c->key || lhi_node_find(node, c->key) == c, "'%s' twice",
+                c->key);
         check_node(c, n_lines, depth + (c->kind != LHI_SCALAR));
     }
     REQUIRE(n == node->n_items, "%u children of %u", n, node->n_items);

@@ -71,14 +71,16 @@ static void cards(const uint8_t *data)
     lh_status status = lhi_shared_links_location_read(data, &share, &err);
     if (status == LH_OK) {
         lhi_shared_links_location_write(&share, again);
-        REQUIRE(memcmp(again, data, LHI_SHARED_LINKS_LOCATION_BYTES) == 0, "another share");
+        REQUIRE(memcmp(again, data, LHI_SHARED_LINKS_LOCATION_BYTES) == 0,
+                "another share");
     } else {
         fuzz_refused(status, &err, NULL);
     }
     status = lhi_start_record_read(data, &start, &err);
     if (status == LH_OK) {
         lhi_start_record_write(&start, again);
-        REQUIRE(memcmp(again, data, LHI_START_RECORD_BYTES) == 0, "another card");
+        REQUIRE(memcmp(again, data, LHI_START_RECORD_BYTES) == 0,
+                "another card");
     } else {
         fuzz_refused(status, &err, NULL);
     }
@@ -99,7 +101,8 @@ static size_t recorded(const uint8_t *data, size_t size)
     unsigned char again[LHI_RECORD_COUNTS_BYTES];
     if (size < LHI_RECORD_COUNTS_BYTES)
         return 0;
-    lh_status status = lhi_record_counts_read(data, LHI_RECORD_COUNTS_BYTES, &counts, &err);
+    lh_status status =
+        lhi_record_counts_read(data, LHI_RECORD_COUNTS_BYTES, &counts, &err);
     if (status != LH_OK) {
         fuzz_refused(status, &err, NULL);
         return 0;
@@ -110,7 +113,8 @@ static size_t recorded(const uint8_t *data, size_t size)
     if (n > size - LHI_RECORD_COUNTS_BYTES)
         return 0;
     lhi_pass_record *records = calloc(counts.n_passes + 1u, sizeof *records);
-    lhi_collective_record *played = calloc(counts.n_collectives + 1u, sizeof *played);
+    lhi_collective_record *played =
+        calloc(counts.n_collectives + 1u, sizeof *played);
     unsigned char *rows = malloc(n + 1);
     REQUIRE(records && played && rows, "no memory");
     data += LHI_RECORD_COUNTS_BYTES;
@@ -134,16 +138,19 @@ static void seen(const uint8_t *data, size_t size)
     lh_error err = {0};
     if (size < LHI_OBSERVATION_HEADER_BYTES)
         return;
-    lhi_observation_header head = {(uint32_t)lhi_load_little_endian(data + 4, 4),
-                          (uint32_t)lhi_load_little_endian(data + 8, 4), 0};
+    lhi_observation_header head = {
+        (uint32_t)lhi_load_little_endian(data + 4, 4),
+        (uint32_t)lhi_load_little_endian(data + 8, 4), 0};
     if (head.n_passes > MOST || head.n_collectives > MOST)
         return;
     size_t n = lhi_observation_size(&head);
     lhi_pass_observation *rows = calloc(head.n_passes + 1u, sizeof *rows);
-    lhi_collective_record *played = calloc(head.n_collectives + 1u, sizeof *played);
+    lhi_collective_record *played =
+        calloc(head.n_collectives + 1u, sizeof *played);
     unsigned char *again = malloc(n);
     REQUIRE(rows && played && again, "no memory");
-    lh_status status = lhi_observation_read(data, size, &head, rows, played, &err);
+    lh_status status =
+        lhi_observation_read(data, size, &head, rows, played, &err);
     if (status == LH_OK) {
         lhi_observation_write(&head, rows, played, again);
         REQUIRE(memcmp(again, data, n) == 0, "something else was seen");
@@ -162,9 +169,10 @@ static size_t notices(const uint8_t *data, size_t size, uint32_t n)
     lhi_adapt_notice row;
     unsigned char again[LHI_ADAPT_NOTICE_BYTES];
     size_t done = 0;
-    for (; n && size - done >= LHI_ADAPT_NOTICE_BYTES; n--, done += LHI_ADAPT_NOTICE_BYTES) {
-        lh_status status =
-            lhi_adapt_notice_read(data + done, LHI_ADAPT_NOTICE_BYTES, &row, &err);
+    for (; n && size - done >= LHI_ADAPT_NOTICE_BYTES;
+         n--, done += LHI_ADAPT_NOTICE_BYTES) {
+        lh_status status = lhi_adapt_notice_read(
+            data + done, LHI_ADAPT_NOTICE_BYTES, &row, &err);
         if (status != LH_OK) {
             fuzz_refused(status, &err, NULL);
             return SIZE_MAX;
@@ -179,18 +187,20 @@ static size_t notices(const uint8_t *data, size_t size, uint32_t n)
 /* Who has what, of two chunks with five layers on two ranks. */
 static void seats(const uint8_t *data, size_t size)
 {
-    const lhi_rank_assignment_limits seating = {.n_chunks = 2, .n_places = 2, .n_layers = 5};
+    const lhi_rank_assignment_limits seating = {
+        .n_chunks = 2, .n_places = 2, .n_layers = 5};
     lhi_rank_assignment s, same;
     lh_error err = {0};
     char *again = NULL;
-    lh_status status = lhi_rank_assignment_parse((const char *)data, (uint32_t)size,
-                                      &seating, &s, &err);
+    lh_status status = lhi_rank_assignment_parse(
+        (const char *)data, (uint32_t)size, &seating, &s, &err);
     if (status != LH_OK) {
         fuzz_refused(status, &err, NULL);
         return;
     }
     MUST(lhi_rank_assignment_format(&s, &again, &err), err);
-    MUST(lhi_rank_assignment_parse(again, (uint32_t)strlen(again), &seating, &same, &err),
+    MUST(lhi_rank_assignment_parse(again, (uint32_t)strlen(again), &seating,
+                                   &same, &err),
          err);
     REQUIRE(lhi_rank_assignment_equal(&s, &same), "other seats");
     lh_text_free(again);
@@ -364,8 +374,8 @@ static void frames(const uint8_t *data, size_t size)
     static unsigned char bytes[N_OPS][LARGE_BYTES];
     static const lhi_carrier carrier = {nowhere, expect, withdraw};
     static const lhi_net_ops ops = {
-        "fuzz", lhi_proto_send, lhi_proto_receive, lhi_proto_cancel, note,
-        NULL};
+        "fuzz",           lhi_proto_send, lhi_proto_receive,
+        lhi_proto_cancel, note,           NULL};
     lhi_failure failure = {0};
     lh_error err = {0};
     const lhi_net_link link = {10, 10, 1};

@@ -13,7 +13,10 @@
 #include <longhaul/plan.h>
 #include <stdlib.h>
 
-enum { MAX_DATACENTERS = 5, MOST_GIVEN = 12 }; /* sites: one more than is drawn */
+enum {
+    MAX_DATACENTERS = 5,
+    MOST_GIVEN = 12
+}; /* sites: one more than is drawn */
 
 /* A key of `training`, `framework` or `layout`. */
 typedef struct job_key {

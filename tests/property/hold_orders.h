@@ -40,7 +40,8 @@ static inline void hold_orders(const lh_pipeline *p, lhi_machine_orders *words,
     lh_schedule_free(schedule);
 }
 
-static inline bool same_orders(const lhi_machine_orders *a, const lhi_machine_orders *b)
+static inline bool same_orders(const lhi_machine_orders *a,
+                               const lhi_machine_orders *b)
 {
     for (uint32_t m = 0; m < a->shop->n_machines; m++)
         if (memcmp(a->order[m], b->order[m], a->n[m] * sizeof **a->order) != 0)

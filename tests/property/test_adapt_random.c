@@ -129,17 +129,17 @@ static answer decide(const situation *s, const char *candidates,
                                 .candidates = candidates,
                                 .delegation = &s->delegation};
     const lh_adapt_input now = {.size = sizeof now,
-                              .pipeline = s->now,
-                              .n_events = 1,
-                              .events = &s->event,
-                              .step = 1000,
-                              .steps_left = UINT64_MAX};
+                                .pipeline = s->now,
+                                .n_events = 1,
+                                .events = &s->event,
+                                .step = 1000,
+                                .steps_left = UINT64_MAX};
     CHECK_OK(lh_adapt_make(s->quiet, s->schedule, &o, &a, &err), err);
     if (a)
         CHECK_OK(lh_adapt_decide(a, &now, &d, &err), err);
     if (d) {
         out = (answer){d->is_switch, d->current_ns, d->predicted_ns,
-                       d->bound_ns,  d->effort, {0}};
+                       d->bound_ns,  d->effort,     {0}};
         snprintf(out.why, sizeof out.why, "%s: %s", d->name, d->why);
         CHECK_INT(simulated(s, d, &fits), d->predicted_ns);
         CHECK(!d->is_switch || fits);
@@ -226,7 +226,8 @@ static int64_t total_ns(const lh_emulation *played)
 
 /* The shortest iteration from one switch to the next, as predicted or as it
  * was. */
-static int64_t least_between(const lh_emulation *played, const lh_emulated_switch *x)
+static int64_t least_between(const lh_emulation *played,
+                             const lh_emulated_switch *x)
 {
     uint64_t n;
     const lh_emulated_step *steps = lh_emulation_steps(played, &n);
@@ -261,7 +262,8 @@ static void runs_do_not_flap(void)
         CHECK_OK(lh_method_run("zb-h2", p, NULL, &s, NULL, &err), err);
         CHECK_OK(lh_adapt_emulate(course, s, NULL, STEPS, &played, &err), err);
         CHECK_OK(lh_adapt_emulate(course, s, NULL, STEPS, &again, &err), err);
-        CHECK_OK(lh_event_timeline_simulate(course, s, NULL, STEPS, ns, &err), err);
+        CHECK_OK(lh_event_timeline_simulate(course, s, NULL, STEPS, ns, &err),
+                 err);
         int64_t kept = 0, adapted = total_ns(played);
         for (uint32_t k = 0; k < STEPS; k++)
             kept += ns[k];
@@ -326,7 +328,8 @@ static bool was_calm(const lh_event_timeline *course, uint64_t step)
 {
     enum { SEEN = 8 };
     for (uint64_t i = step > SEEN ? step - SEEN : 0; i < step; i++)
-        if (lh_event_timeline_state(course, i) != lh_event_timeline_state(course, step))
+        if (lh_event_timeline_state(course, i) !=
+            lh_event_timeline_state(course, step))
             return false;
     return true;
 }

@@ -182,7 +182,8 @@ static void other_sizes(void)
     lh_pipeline_desc less = all;
     less.receives = LH_RECEIVES_EARLY;
     less.dp_links = NULL;
-    less.n_dp_ops = less.n_initial_gathers = less.n_enqueue = less.n_dequeue = 0;
+    less.n_dp_ops = less.n_initial_gathers = less.n_enqueue = less.n_dequeue =
+        0;
     p = make(&less);
     small.size = offsetof(lh_pipeline_desc, n_dp_ops);
     CHECK_OK(lh_pipeline_describe(p, &small, &err), err);

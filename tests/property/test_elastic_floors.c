@@ -238,10 +238,11 @@ static void try_shape(const lh_job *job, const lhi_config *config,
     plain.training.recompute = config->recompute;
     lhi_elastic_options any = all;
     lhi_elastic_lower_bound first;
-    lh_status status = lhi_elastic_compute_bound(&plain, config, &all, &floor, &err);
+    lh_status status =
+        lhi_elastic_compute_bound(&plain, config, &all, &floor, &err);
     any.below_ns = 1; /* what comes first is enough */
-    if (status == LH_OK &&
-        lhi_elastic_compute_bound(&plain, config, &any, &first, &err) == LH_OK) {
+    if (status == LH_OK && lhi_elastic_compute_bound(&plain, config, &any,
+                                                     &first, &err) == LH_OK) {
         CHECK(first.makespan_ns <= floor.makespan_ns);
         n->better +=
             (double)floor.makespan_ns > 1.005 * (double)first.makespan_ns;
@@ -254,11 +255,12 @@ static void try_shape(const lh_job *job, const lhi_config *config,
                     .shardings = 1u << k, .recompute = again, .queue = q};
                 lhi_elastic_result r = {0};
                 lhi_elastic_lower_bound own;
-                CHECK_OK(lhi_elastic_compute_bound(&plain, config, &f, &own, &err),
-                         err);
+                CHECK_OK(
+                    lhi_elastic_compute_bound(&plain, config, &f, &own, &err),
+                    err);
                 CHECK(own.makespan_ns >= floor.makespan_ns);
-                if (lhi_elastic_search_shape(&plain, config, &f, mem, &r, NULL) !=
-                    LH_OK)
+                if (lhi_elastic_search_shape(&plain, config, &f, mem, &r,
+                                             NULL) != LH_OK)
                     continue;
                 int64_t ns = least_trimmed(&plain, &r, mem);
                 double ratio = (double)own.makespan_ns / (double)ns;
@@ -301,10 +303,11 @@ static void try_job(lhi_random *r, counts *n)
     if (job->training.zero_given)
         all.shardings = 1u << (job->training.zero == 2 ? LH_ELASTIC_ZERO2
                                                        : LH_ELASTIC_ZERO3);
-    CHECK_OK(
-        lhi_elastic_compute_layout_bound(job, &like, &all, mem, &least_ns, &work, &err),
-        err);
-    if (lhi_elastic_search_layout(job, &like, &all, mem, &best, NULL) == LH_OK) {
+    CHECK_OK(lhi_elastic_compute_layout_bound(job, &like, &all, mem, &least_ns,
+                                              &work, &err),
+             err);
+    if (lhi_elastic_search_layout(job, &like, &all, mem, &best, NULL) ==
+        LH_OK) {
         int64_t ns =
             best.makespan_ns + best.built.optimizer_ns + best.built.overhead_ns;
         CHECK_MSG(least_ns <= ns, "%.0f ns, bound %.0f", (double)ns,
@@ -321,9 +324,9 @@ static void try_job(lhi_random *r, counts *n)
     }
     all = (lhi_elastic_options){.recompute = !job->training.recompute_given,
                                 .uneven = true};
-    CHECK_OK(
-        lhi_elastic_compute_layout_bound(job, &like, &all, mem, &least_ns, &work, &err),
-        err);
+    CHECK_OK(lhi_elastic_compute_layout_bound(job, &like, &all, mem, &least_ns,
+                                              &work, &err),
+             err);
     for (uint32_t M = 1; M <= 3 && P * M <= job->model->layers; M++) {
         uint32_t layers[64];
         lhi_config config = like;
@@ -522,7 +525,8 @@ static bool may_fit(double gib, uint32_t data, uint32_t M,
     lh_job plain = *job;
     plain.training.zero = 1;
     plain.training.recompute = LH_RECOMPUTE_NONE;
-    *fits = lhi_elastic_search_shape(&plain, &config, &f, mem, &r, NULL) == LH_OK;
+    *fits =
+        lhi_elastic_search_shape(&plain, &config, &f, mem, &r, NULL) == LH_OK;
     CHECK_OK(lhi_elastic_compute_bound(&plain, &config, &f, &floor, &err), err);
     CHECK_MSG(!*fits || floor.makespan_ns <= r.makespan_ns,
               "sharding %u with %.6f GiB: %.0f ns, bound %.0f", sharding, gib,

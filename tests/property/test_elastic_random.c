@@ -6,8 +6,8 @@
  *     test_elastic_random [CASES [FIRST]]
  */
 #include "cases.h"
-#include "schedule/elastic/elastic_internal.h"
 #include "random_pipeline.h"
+#include "schedule/elastic/elastic_internal.h"
 #include "test.h"
 
 #include <longhaul/check.h>
@@ -228,9 +228,11 @@ static brute_best brute_choice(const lh_elastic_case *g, uint32_t n,
                 (lhi_int128)(2 * M + 4 * D) * plan->params_g +
                 2 * (lhi_int128)(g->params - plan->params_p) * D * M +
                 (lhi_int128)(2 * M + 8 * D) * plan->params_p +
-                (lhi_int128)lh_elastic_resident_passes(g, plan, 1) * stored * D * M;
+                (lhi_int128)lh_elastic_resident_passes(g, plan, 1) * stored *
+                    D * M;
             bool fits = need < (lhi_int128)budget * D * M;
-            int64_t lost = J * again + lh_elastic_exposed_communication(g, plan, 0).sum_ns;
+            int64_t lost =
+                J * again + lh_elastic_exposed_communication(g, plan, 0).sum_ns;
             lh_elastic_plan_free(plan);
             if (!fits)
                 continue;

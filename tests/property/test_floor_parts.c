@@ -109,8 +109,10 @@ static void sum_up(const model *m, lhi_bound_site *s,
     }
     s->embedding = s->parts[ends];
     s->head = s->parts[ends + 1];
-    s->embedding_memory = s->part_memory[ends].state + s->part_memory[ends].activation;
-    s->head_memory = s->part_memory[ends + 1].state + s->part_memory[ends + 1].activation;
+    s->embedding_memory =
+        s->part_memory[ends].state + s->part_memory[ends].activation;
+    s->head_memory =
+        s->part_memory[ends + 1].state + s->part_memory[ends + 1].activation;
 }
 
 static void choose_chunks(rng *r, model *m)
@@ -144,7 +146,8 @@ static void make_model(rng *r, model *m)
     lhi_bound_case *c = &m->c;
     choose_chunks(r, m);
     c->chunks_per_device = m->v;
-    c->least_layers = lhi_bound_compute_least_layers(c->layers, m->n_chunks, ratio);
+    c->least_layers =
+        lhi_bound_compute_least_layers(c->layers, m->n_chunks, ratio);
     c->n_kinds = 1 + rng_chance(r, 40);
     for (uint32_t i = 0; i < c->layers; i++) {
         m->kind_of[i] = c->n_kinds > 1 && i > 0 && rng_chance(r, 80);
@@ -266,7 +269,8 @@ static int64_t largest_without_memory(const model *m)
     free.c.sites = free.site;
     for (int i = 0; i < 2; i++)
         free.site[i].capacity = INT64_MAX;
-    int64_t ns = lhi_bound_compute_warmup(&free.c), path = lhi_bound_compute_path(&free.c);
+    int64_t ns = lhi_bound_compute_warmup(&free.c),
+            path = lhi_bound_compute_path(&free.c);
     return ns > path ? ns : path;
 }
 
@@ -280,8 +284,10 @@ static int64_t split_of(const model *m, int64_t low, int64_t high)
 
 static void check_solution(const model *m, uint32_t number, int64_t best)
 {
-    int64_t stay = lhi_bound_compute_residency(&m->c), ramp = lhi_bound_compute_warmup(&m->c);
-    const int64_t floors[] = {lhi_bound_compute_work(&m->c), lhi_bound_compute_layers(&m->c),
+    int64_t stay = lhi_bound_compute_residency(&m->c),
+            ramp = lhi_bound_compute_warmup(&m->c);
+    const int64_t floors[] = {lhi_bound_compute_work(&m->c),
+                              lhi_bound_compute_layers(&m->c),
                               lhi_bound_compute_path(&m->c), ramp, stay};
     static const char *const names[] = {"work", "layers", "path", "ramp",
                                         "stay"};
@@ -447,7 +453,8 @@ static void far_ones_stay_as_long_as_they_have_to(void)
     CHECK_OK(lh_simulate(p, s, NULL, &t, &err), err);
     int64_t ns = lh_timeline_makespan(t);
     CHECK(lh_timeline_fits(t, NULL));
-    int64_t stay = lhi_bound_compute_residency(&m.c), ramp = lhi_bound_compute_warmup(&m.c);
+    int64_t stay = lhi_bound_compute_residency(&m.c),
+            ramp = lhi_bound_compute_warmup(&m.c);
     CHECK_MSG(stay <= ns && (double)stay * 1.01 > (double)ns,
               "%ld in all, %ld by what stays", (long)ns, (long)stay);
     CHECK_MSG(ramp <= ns && (double)ramp * 1.01 > (double)ns,
@@ -532,7 +539,8 @@ static void memory_fills_no_sooner_than_they_get_there(void)
     lh_timeline *t = NULL;
     lh_error err = {0};
     CHECK_OK(lh_simulate(p, s, NULL, &t, &err), err);
-    int64_t ns = lh_timeline_makespan(t), stay = lhi_bound_compute_residency(&m.c);
+    int64_t ns = lh_timeline_makespan(t),
+            stay = lhi_bound_compute_residency(&m.c);
     CHECK(lh_timeline_fits(t, NULL));
     CHECK_MSG(stay <= ns && (double)stay * 1.08 > (double)ns,
               "%ld in all, %ld by what stays", (long)ns, (long)stay);
@@ -567,7 +575,8 @@ static void make_full(rng *r, lh_placement placement, model *m)
         int64_t activation = i == 1 ? 100 * UNIT : 1;
         m->site[0].parts[i] =
             (lhi_bound_pass){some(r, !end, 4), some(r, !end, 4), !end};
-        m->site[0].part_memory[i] = (lhi_bound_memory_part){activation, 1, 0, 0};
+        m->site[0].part_memory[i] =
+            (lhi_bound_memory_part){activation, 1, 0, 0};
     }
     m->site[0].capacity = 101 * UNIT;
     sum_up(m, &m->site[0], &m->site[0]);
@@ -630,7 +639,8 @@ static void what_is_gathered_lies_on_the_way(void)
     m.site[0].latency = 20 * UNIT;
     sum_up(&m, &m.site[0], &m.site[0]);
     lh_pipeline *p = build(&m, layers);
-    int64_t best = best_of(&m, p, INT64_MAX), path = lhi_bound_compute_path(&m.c);
+    int64_t best = best_of(&m, p, INT64_MAX),
+            path = lhi_bound_compute_path(&m.c);
     int64_t split = split_of(&m, 0, best);
     CHECK_MSG(path == best, "%ld in all, %ld on the way", (long)best,
               (long)path);
@@ -662,12 +672,14 @@ static void passes_of_the_head_wait_in_memory(void)
     m.site[0].parts[0] = (lhi_bound_pass){UNIT, UNIT, UNIT};
     m.site[0].parts[2] = (lhi_bound_pass){10 * UNIT, 10 * UNIT, 10 * UNIT};
     m.site[0].part_memory[0] = (lhi_bound_memory_part){UNIT, UNIT, 0, 0};
-    m.site[0].part_memory[2] = (lhi_bound_memory_part){10 * UNIT, 10 * UNIT, 0, 0};
+    m.site[0].part_memory[2] =
+        (lhi_bound_memory_part){10 * UNIT, 10 * UNIT, 0, 0};
     m.site[0].capacity = 26 * UNIT;
     sum_up(&m, &m.site[0], &m.site[0]);
     m.forth[0] = m.back[0] = m.c.wrap_forth = m.c.wrap_back = FAR;
     lh_pipeline *p = build(&m, layers);
-    int64_t best = best_of(&m, p, INT64_MAX), ramp = lhi_bound_compute_warmup(&m.c);
+    int64_t best = best_of(&m, p, INT64_MAX),
+            ramp = lhi_bound_compute_warmup(&m.c);
     /* All that the head's device does, behind the way there and before the
      * way back, but for what it has room for meanwhile. */
     int64_t work = 20 * (2 * 3 + 30) * UNIT, room = 26 * UNIT;
@@ -719,7 +731,8 @@ static void what_is_reduced_comes_behind_all(void)
     m.site[0].reduce = 50 * UNIT;
     sum_up(&m, &m.site[0], &m.site[0]);
     lh_pipeline *p = build(&m, layers);
-    int64_t best = best_of(&m, p, INT64_MAX), ramp = lhi_bound_compute_warmup(&m.c);
+    int64_t best = best_of(&m, p, INT64_MAX),
+            ramp = lhi_bound_compute_warmup(&m.c);
     int64_t least = first_d + passes - 8 * UNIT + 2 * 50 * UNIT;
     CHECK_MSG(ramp <= best && (double)ramp * 1.001 > (double)least,
               "%ld in all, %ld by ramps, %ld at least", (long)best, (long)ramp,

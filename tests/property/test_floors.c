@@ -212,14 +212,15 @@ static uint64_t n_split, n_ruled_out; /* by what their layers take each */
 
 typedef struct path_context {
     lhi_config config;
-    lhi_lower_bound floors[LHI_LEVEL_COMPLETE + 2]; /* the last: of all splits */
+    lhi_lower_bound
+        floors[LHI_LEVEL_COMPLETE + 2]; /* the last: of all splits */
     uint64_t n_tried, n_fit;
     int64_t least_ns; /* of those that fit; INT64_MAX: none */
 } way;
 
 /* False: nothing lies below. */
-static bool go_down(lhi_random *r, const lhi_space *space, lhi_bound_inputs *floors,
-                    way *w)
+static bool go_down(lhi_random *r, const lhi_space *space,
+                    lhi_bound_inputs *floors, way *w)
 {
     lh_error err = {0};
     *w = (way){.least_ns = INT64_MAX};
@@ -233,7 +234,7 @@ static bool go_down(lhi_random *r, const lhi_space *space, lhi_bound_inputs *flo
         w->config = c.chosen;
         lh_status status =
             lhi_bound_inputs_compute(floors, (lhi_level)(level + 1), &w->config,
-                            &w->floors[level + 1], &err);
+                                     &w->floors[level + 1], &err);
         if (status == LH_EUNSUPPORTED)
             return false;
         CHECK_OK(status, err);
@@ -242,8 +243,8 @@ static bool go_down(lhi_random *r, const lhi_space *space, lhi_bound_inputs *flo
     lhi_lower_bound *closer = &w->floors[LHI_LEVEL_COMPLETE + 1];
     *closer = *leaf;
     if (leaf->ns < INT64_MAX / 2)
-        CHECK_OK(lhi_bound_inputs_compute_tight(floors, &w->config,
-                                        leaf->ns + leaf->ns / 2, closer, &err),
+        CHECK_OK(lhi_bound_inputs_compute_tight(
+                     floors, &w->config, leaf->ns + leaf->ns / 2, closer, &err),
                  err);
     CHECK(closer->ns >= leaf->ns);
     n_split += closer->ns > leaf->ns;

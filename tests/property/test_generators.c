@@ -125,9 +125,10 @@ static void planner_agrees_with_simulator(void)
             lhi_orders orders;
             lh_schedule *s = NULL;
             if (lhi_method_build_orders(lhi_method_find(names[k]), p, &options,
-                                &orders, NULL) != LH_OK)
+                                        &orders, NULL) != LH_OK)
                 continue;
-            CHECK_OK(lhi_orders_build_schedule(&orders, &s, NULL), (lh_error){0});
+            CHECK_OK(lhi_orders_build_schedule(&orders, &s, NULL),
+                     (lh_error){0});
             CHECK_INT(orders.planned_ns, makespan(p, s));
             if (test_state.bad)
                 print_case(p, s);

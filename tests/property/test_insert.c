@@ -100,7 +100,8 @@ static bool make_view(const maker *k, view *v)
     if (!test_state.bad)
         CHECK_OK(lhi_machine_orders_make(v->s, k->mem, &v->words, &err), err);
     if (!test_state.bad)
-        CHECK_OK(lhi_machine_orders_make(k->shop, k->mem, &v->forward, &err), err);
+        CHECK_OK(lhi_machine_orders_make(k->shop, k->mem, &v->forward, &err),
+                 err);
     return !test_state.bad;
 }
 
@@ -235,7 +236,8 @@ static void is_where(const view *v, uint32_t o, const lhi_machine_orders *known)
 
 /* All F, D and messages of the first microbatches, and each W that one of them
  * waits for. */
-static void stay(const view *v, const lhi_machine_orders *known, uint32_t n_kept)
+static void stay(const view *v, const lhi_machine_orders *known,
+                 uint32_t n_kept)
 {
     const lhi_shop *s = v->s;
     for (uint32_t i = 0; i < s->n_streams; i++) {
@@ -278,9 +280,10 @@ static void try_kept(maker *k, lhi_machine_orders *known, rng *r)
     for (int i = 0; i < 6 && !test_state.bad; i++) {
         const uint32_t n = i == 1 ? m : i == 4 ? 0 : rng_below(r, m + 1);
         const lhi_insertion_options how = {.start = i == 2 ? NULL : start,
-                                .n_microbatches = m,
-                                .n_kept = n,
-                                .ticks = 1 + rng_below(r, 5 * s->n_ops)};
+                                           .n_microbatches = m,
+                                           .n_kept = n,
+                                           .ticks =
+                                               1 + rng_below(r, 5 * s->n_ops)};
         k->time = -1;
         go_on(k, &how, s->n_ops / 8 + 2 + rng_below(r, 4 * s->n_ops));
         look(k, &v);
@@ -510,9 +513,9 @@ static void trains_meet(void)
                            &shop, &err),
              err);
     a.shop = shop;
-    const lhi_insertion_options how = {.ticks = 100000,
-                            .target = TRAINS_GOOD_MS * INT64_C(1000000) /
-                                      shop->unit_ns};
+    const lhi_insertion_options how = {
+        .ticks = 100000,
+        .target = TRAINS_GOOD_MS * INT64_C(1000000) / shop->unit_ns};
     for (uint32_t i = 0; i < 6; i++) {
         a.mirrored = i % 2;
         a.seed = i / 2;

@@ -59,7 +59,8 @@ static void is_turned(const lhi_shop *s, const lhi_shop *t)
         n_heads += s->head[o] > 0;
         n_tails += s->tail[o] > 0;
         for (uint32_t i = s->succ_at[o]; i < s->succ_at[o + 1]; i++) {
-            CHECK(has_arc(t, lhi_mirror_get_operation(s, s->succ[i]), x, s->succ_lag[i]));
+            CHECK(has_arc(t, lhi_mirror_get_operation(s, s->succ[i]), x,
+                          s->succ_lag[i]));
             n_lags += s->succ_lag[i] > 0;
         }
     }
@@ -90,7 +91,8 @@ static void is_same(const lhi_shop *s, const lhi_shop *u)
           u->n_machines == s->n_machines && u->n_ops == s->n_ops);
     CHECK(u->unit_ns == s->unit_ns && u->scale == s->scale &&
           u->horizon == s->horizon && u->fifo_relaxed == s->fifo_relaxed &&
-          u->parts_relaxed == s->parts_relaxed && u->restricted == s->restricted);
+          u->parts_relaxed == s->parts_relaxed &&
+          u->restricted == s->restricted);
     for (uint32_t i = 0; i < s->n_streams; i++)
         CHECK(same_stream(&u->streams[i], &s->streams[i]));
     for (uint32_t m = 0; m < s->n_machines; m++)
@@ -159,7 +161,8 @@ static int64_t peak(const lhi_machine_orders *w, uint32_t m)
 }
 
 /* After k operations from this side as before the others from that one. */
-static void holds_as_much(const lhi_machine_orders *w, const lhi_machine_orders *back, uint32_t m)
+static void holds_as_much(const lhi_machine_orders *w,
+                          const lhi_machine_orders *back, uint32_t m)
 {
     const lhi_shop *s = w->shop, *t = back->shop;
     const uint32_t n = w->n[m];
@@ -198,7 +201,8 @@ static void orders_turn(rng *r, const lhi_shop *s, const lhi_shop *t,
         }
         holds_as_much(w, back, m);
     }
-    int64_t time = lhi_machine_orders_evaluate(w), there = lhi_machine_orders_evaluate(back);
+    int64_t time = lhi_machine_orders_evaluate(w),
+            there = lhi_machine_orders_evaluate(back);
     CHECK_INT(there < 0, time < 0);
     CHECK_MSG(there >= time, "faster in the mirror");
     if (makespan)

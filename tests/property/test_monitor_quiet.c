@@ -30,7 +30,8 @@ static void check_quiet(noisy_run *n, uint32_t steps, const uint32_t *clocks)
         if (news > 0)
             fprintf(stderr, "step %" PRIu64 ": %s %u %s, %g to %g\n", step,
                     lh_monitor_target_name(e->target), e->index,
-                    lh_monitor_change_name(e->change), e->baseline_ns, e->current_ns);
+                    lh_monitor_change_name(e->change), e->baseline_ns,
+                    e->current_ns);
         told += news;
     }
     CHECK_INT(told, 0);

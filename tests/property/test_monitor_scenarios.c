@@ -124,7 +124,8 @@ static void note_event(truth *t, uint32_t n, const lh_monitor_event *e,
     if (!is)
         fprintf(stderr, "case %u, step %" PRIu64 ": %s %u %s, %g to %g\n",
                 first_case, step, lh_monitor_target_name(e->target), e->index,
-                lh_monitor_change_name(e->change), e->baseline_ns, e->current_ns);
+                lh_monitor_change_name(e->change), e->baseline_ns,
+                e->current_ns);
     if (is && e->change != LH_MONITOR_ENDS) /* of what went on before, too */
         is->began |= step < is->from + SOON;
     if (is && e->change == LH_MONITOR_ENDS)
@@ -203,9 +204,9 @@ static void all_that_costs_is_found(void)
         fprintf(stderr,
                 "%s: %u of %u changes found in time, %u of %u told are so; of "
                 "%u that cost less %u were told\n",
-                lh_monitor_target_name((lh_monitor_target)what), sum[what].found,
-                sum[what].changes, sum[what].right, sum[what].told,
-                sum[what].small, sum[what].small_found);
+                lh_monitor_target_name((lh_monitor_target)what),
+                sum[what].found, sum[what].changes, sum[what].right,
+                sum[what].told, sum[what].small, sum[what].small_found);
         CHECK_INT(sum[what].found, sum[what].changes);
         CHECK_INT(sum[what].right, sum[what].told);
     }

@@ -25,9 +25,9 @@ static void numbers_read_back(void)
         CHECK_OK(lh_pipeline_format(back, &b, NULL, &err), err);
         CHECK(strcmp(a, b) == 0);
         lh_pipeline *none = NULL; /* the last space is gone */
-        CHECK_INT(
-            lhi_pipeline_deserialize(numbers.data, numbers.len - 1, &none, &err),
-            LH_EINPUT);
+        CHECK_INT(lhi_pipeline_deserialize(numbers.data, numbers.len - 1, &none,
+                                           &err),
+                  LH_EINPUT);
         CHECK(!none);
         lh_text_free(a);
         lh_text_free(b);

@@ -49,8 +49,8 @@ static lh_job *random_job(uint64_t seed, const char *layout)
 
 static uint64_t enough = 1000000;
 
-static lh_plan *plan_of(uint64_t seed, const char *layout, lh_plan_objective goal,
-                        uint64_t effort)
+static lh_plan *plan_of(uint64_t seed, const char *layout,
+                        lh_plan_objective goal, uint64_t effort)
 {
     lh_job *job = random_job(seed, layout);
     lh_plan_options o = {.size = sizeof o,
@@ -144,7 +144,8 @@ static void check_front(uint64_t seed, const all *a)
         return;
     CHECK(front->n_pareto > 1);
     for (uint32_t i = 0; i < front->n_pareto; i++)
-        CHECK(front->pareto_front[i].iteration_ns <= 4 * front->best.iteration_ns);
+        CHECK(front->pareto_front[i].iteration_ns <=
+              4 * front->best.iteration_ns);
     for (int goal = 0; goal < 2; goal++) {
         no_plan_beats(seed, front, a->whole[goal]);
         for (uint32_t i = 0; i < n_pins; i++)

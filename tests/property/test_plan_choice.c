@@ -199,7 +199,8 @@ static bool value_in(const lh_choice *c, const char *name, char *out,
     return true;
 }
 
-static const lh_plan_dimension_alternative *runner_of(const lh_plan *plan, const char *name)
+static const lh_plan_dimension_alternative *runner_of(const lh_plan *plan,
+                                                      const char *name)
 {
     for (uint32_t i = 0; i < plan->n_dimension_alternatives; i++)
         if (strcmp(plan->dimension_alternatives[i].dimension, name) == 0)
@@ -208,7 +209,8 @@ static const lh_plan_dimension_alternative *runner_of(const lh_plan *plan, const
 }
 
 /* What the plan says that nothing with another value is below. */
-static int64_t said_least(const lh_plan *plan, const lh_plan_dimension_alternative *r)
+static int64_t said_least(const lh_plan *plan,
+                          const lh_plan_dimension_alternative *r)
 {
     double percent = 0;
     for (const char *at = r->choice.why; *at; at++)
@@ -222,7 +224,9 @@ static int64_t said_least(const lh_plan *plan, const lh_plan_dimension_alternati
 static bool is_only_given(const lh_plan *fixed, const lh_plan *plan)
 {
     return fixed && fixed->outside_search_space &&
-           !(plan->outside_search_space && strcmp(fixed->outside_search_space, plan->outside_search_space) == 0);
+           !(plan->outside_search_space &&
+             strcmp(fixed->outside_search_space, plan->outside_search_space) ==
+                 0);
 }
 
 /* The job with a dimension fixed, against what the free plan says. */
@@ -411,7 +415,8 @@ static void look_at_real(uint64_t i)
     CHECK(plan);
     for (uint32_t d = 0; plan && d < N_DIMENSIONS; d++) {
         char value[40];
-        const lh_plan_dimension_alternative *next = runner_of(plan, dimensions[d].name);
+        const lh_plan_dimension_alternative *next =
+            runner_of(plan, dimensions[d].name);
         if (next && next->choice.layout.schedule &&
             value_in(&next->choice, dimensions[d].name, value, sizeof value))
             fix(i, p, plan, &dimensions[d], value);
@@ -533,7 +538,8 @@ static void compare_row(uint64_t seed, const job_parts *p,
     lh_error err = {0};
     CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
     lh_job_free(job);
-    const double most = lhi_choices_are_equal(says, &s->reference) ? 1 + s->margin : 1;
+    const double most =
+        lhi_choices_are_equal(says, &s->reference) ? 1 + s->margin : 1;
     CHECK_MSG(!plan || (double)says->iteration_ns <=
                            most * (double)plan->best.iteration_ns + 1,
               "seed %" PRIu64 ": %.6f s at x%g, but %.6f s by a quick plan",
@@ -562,7 +568,8 @@ static void rows_are_no_worse_than_quick_plans(void)
     lh_job_free(job);
     for (uint32_t i = 0; plan && i < plan->sensitivity->n_ranges; i++) {
         const lh_plan_range *g = &plan->sensitivity->ranges[i];
-        for (uint32_t k = 0; g->from == LH_ALL_LINKS && k < g->n_break_evens; k++) {
+        for (uint32_t k = 0; g->from == LH_ALL_LINKS && k < g->n_break_evens;
+             k++) {
             const lh_plan_break_even *f = &g->break_evens[k];
             compare_row(SEED_OF_IT, &p, plan->sensitivity, g->quantity,
                         f->factor_below, &f->below);

@@ -12,8 +12,8 @@
 #include "trains.h"
 
 #include "schedule/pipeline/pipeline_internal.h"
-#include "schedule/solver/improve/reduction.h"
 #include "schedule/solver/improve/destroy_repair.h"
+#include "schedule/solver/improve/reduction.h"
 
 #include <stdlib.h>
 
@@ -56,7 +56,7 @@ static void go_on(maker *k, const lhi_repair_options *how, uint64_t effort)
     lhi_budget_begin(&budget, &o);
     k->by = LHI_ENGINE_NONE;
     CHECK_OK(lhi_repairer_run(k->regrower, k->words, &k->time, &k->by, how,
-                            &budget, &err),
+                              &budget, &err),
              err);
     k->used = budget.used;
     CHECK(before < 0 || k->time <= before);
@@ -166,7 +166,8 @@ static void takes_fewer(const maker *a, uint32_t parts, rng *r)
 {
     const uint32_t n = a->shop->n_microbatches;
     lhi_reduction fewer = {.n = n + MORE};
-    lhi_repair_options how = {.reduction = &fewer, .ticks = a->shop->n_ops * 10};
+    lhi_repair_options how = {.reduction = &fewer,
+                              .ticks = a->shop->n_ops * 10};
     maker with = *a, without = *a, both = *a;
     fewer.problems = calloc(fewer.n, sizeof *fewer.problems);
     CHECK(fewer.problems != NULL);
@@ -267,9 +268,9 @@ static void trains_meet(void)
 {
     maker a;
     if (board(&a, 64)) {
-        const lhi_repair_options how = {.ticks = 600000,
-                                .target = TRAINS_GOOD_MS * INT64_C(1000000) /
-                                          a.shop->unit_ns};
+        const lhi_repair_options how = {
+            .ticks = 600000,
+            .target = TRAINS_GOOD_MS * INT64_C(1000000) / a.shop->unit_ns};
         for (a.seed = 0; a.seed < 6 && make(&a, &how); a.seed++) {
             hold_orders(a.p, a.words, a.time);
             CHECK_MSG(a.time <= how.target && ms_of(&a) >= TRAINS_LEAST_MS,

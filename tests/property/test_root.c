@@ -156,7 +156,8 @@ static void try_case(uint64_t seed)
         draw_counts(w, &r);
         w->restricted_counts = true;
         relate(w);
-        const bool possible = lhi_search_compute_root_orders(w, true, list, least, most);
+        const bool possible =
+            lhi_search_compute_root_orders(w, true, list, least, most);
         CHECK_INT(possible, !has_cycle(shop->n_ops));
         n_possible += possible;
         n_impossible += !possible;

@@ -9,8 +9,8 @@
 #include "random_pipeline.h"
 #include "test.h"
 
-#include <longhaul/scheduler.h>
 #include <longhaul/check.h>
+#include <longhaul/scheduler.h>
 #include <longhaul/solve.h>
 #include <stdlib.h>
 #include <string.h>
@@ -223,7 +223,8 @@ static void other_names_are_refused(void)
     lh_pipeline *p = make(&r);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         lh_solve_options o = {.size = sizeof o, .disabled_engines = names[i]};
-        lh_scheduler_options b = {.size = sizeof b, .disabled_engines = names[i]};
+        lh_scheduler_options b = {.size = sizeof b,
+                                  .disabled_engines = names[i]};
         lh_solution s = {0};
         lh_scheduler_result best;
         lh_error err = {0};

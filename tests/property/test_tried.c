@@ -86,13 +86,16 @@ static void check_method(lhi_evaluation_cache *tried, const lh_pipeline *p,
     lhi_method_outcome first, again, made;
     lh_schedule *schedule = NULL;
     lh_error err = {0};
-    lh_status status =
-        lhi_evaluation_cache_run_method(tried, p, method, 1, mem, &first, NULL, &err);
+    lh_status status = lhi_evaluation_cache_run_method(tried, p, method, 1, mem,
+                                                       &first, NULL, &err);
     if (status != LH_OK)
         return; /* random operations may wait for each other */
     check_outcome(p, method, &first);
-    CHECK_OK(lhi_evaluation_cache_run_method(tried, p, method, 1, mem, &again, NULL, &err), err);
-    CHECK_OK(lhi_evaluation_cache_run_method(tried, p, method, 1, mem, &made, &schedule, &err),
+    CHECK_OK(lhi_evaluation_cache_run_method(tried, p, method, 1, mem, &again,
+                                             NULL, &err),
+             err);
+    CHECK_OK(lhi_evaluation_cache_run_method(tried, p, method, 1, mem, &made,
+                                             &schedule, &err),
              err);
     CHECK(is_same(&first, &again) && is_same(&first, &made));
     CHECK((schedule != NULL) == (first.status == LH_CHOICE_OK));

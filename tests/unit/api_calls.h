@@ -12,7 +12,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <longhaul/adapt.h>
-#include <longhaul/scheduler.h>
 #include <longhaul/certificate.h>
 #include <longhaul/compare.h>
 #include <longhaul/cost.h>
@@ -24,10 +23,11 @@
 #include <longhaul/export.h>
 #include <longhaul/import.h>
 #include <longhaul/jitter.h>
+#include <longhaul/json_output.h>
 #include <longhaul/monitor.h>
 #include <longhaul/optical.h>
 #include <longhaul/plan.h>
-#include <longhaul/json_output.h>
+#include <longhaul/scheduler.h>
 #include <longhaul/tradeoff.h>
 #include <stddef.h>
 #include <unistd.h>
@@ -119,9 +119,9 @@ static lh_status weighed(const void *given, lh_error *err)
 {
     lh_schedule *plain = NULL;
     int64_t fifo_ns = 0;
-    lh_status status =
-        lh_schedule_drop_useless_link_orders(simulated_all.pipeline, simulated_all.schedule, given,
-                       &plain, &fifo_ns, err);
+    lh_status status = lh_schedule_drop_useless_link_orders(
+        simulated_all.pipeline, simulated_all.schedule, given, &plain, &fifo_ns,
+        err);
     lh_schedule_free(plain);
     return say(status, "%d", (int)fifo_ns);
 }

@@ -444,7 +444,8 @@ static void close_rails(void *of)
     lhi_rails_read_statistics(r->rails, &seen);
     __atomic_fetch_add(&all->n_lost, seen.n_lost, __ATOMIC_RELAXED);
     __atomic_fetch_add(&all->n_restored, seen.n_restored, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&all->n_retransmitted, seen.n_retransmitted, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&all->n_retransmitted, seen.n_retransmitted,
+                       __ATOMIC_RELAXED);
     __atomic_fetch_add(&all->n_duplicates, seen.n_duplicates, __ATOMIC_RELAXED);
     lhi_rails_close(r->rails);
 }

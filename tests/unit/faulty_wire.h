@@ -7,8 +7,8 @@
 #ifndef FAULTY_WIRE_H
 #define FAULTY_WIRE_H
 
-#include "runtime/transport/transport.h"
 #include "runtime/transport/rails.h"
+#include "runtime/transport/transport.h"
 
 enum { WIRE_MOST_RANKS = 8 };
 
@@ -57,7 +57,7 @@ typedef struct wire_log {
     uint64_t passed[WIRE_MOST_RANKS][WIRE_MOST_RANKS]; /* bytes from, to */
     bool struck;                                       /* the fault came */
     int64_t struck_ns, ended_ns; /* and all ranks had ended */
-    lhi_rails_statistics seen;         /* by all ranks */
+    lhi_rails_statistics seen;   /* by all ranks */
 } wire_log;
 
 /* Like lhi_inproc_run, by the plan. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Queries, keys and values of latent attention (arXiv:2405.04434, equations 9 to
- * 19), in plain loops and doubles, as naive_llama.c uses them. */
+/* Queries, keys and values of latent attention (arXiv:2405.04434, equations 9
+ * to 19), in plain loops and doubles, as naive_llama.c uses them. */
 #ifndef NAIVE_LATENT_H
 #define NAIVE_LATENT_H
 

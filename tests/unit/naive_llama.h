@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A Llama, a Qwen, a GPT-2, a Falcon, a DeepSeek or one with experts, in plain
- * loops and doubles, forward and joint backward: what the cpu device is compared
- * with. Shares nothing with it but the order and
- * layout of tensors (lhi_tensor.index). tests/peers/test_train_torch.py compares
- * it with PyTorch. */
+ * loops and doubles, forward and joint backward: what the cpu device is
+ * compared with. Shares nothing with it but the order and layout of tensors
+ * (lhi_tensor.index). tests/peers/test_train_torch.py compares it with PyTorch.
+ */
 #ifndef NAIVE_LLAMA_H
 #define NAIVE_LLAMA_H
 
@@ -32,7 +32,7 @@ typedef struct naive_llama {
     double capacity;     /* of experts; 0: all that come */
     double balance_loss; /* of the last sequence: of what balances them, which
                             gradients are of, too, and the loss has not */
-    naive_keep *keep; /* NULL: no dropout */
+    naive_keep *keep;    /* NULL: no dropout */
     const void *context;
 } naive_llama;
 

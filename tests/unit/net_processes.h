@@ -7,8 +7,8 @@
 
 #include "base/fail.h"
 #include "base/realtime.h"
-#include "runtime/transport/transport.h"
 #include "net_suite.h"
+#include "runtime/transport/transport.h"
 #include "test.h"
 
 #include <arpa/inet.h>

@@ -124,9 +124,8 @@ static lh_status tags(lhi_net *net, void *context, char **result, size_t *size,
             /* Pairs of messages have the same tag. */
             if (sends) {
                 fill(bytes + i * n, n, i);
-                LHI_TRY(
-                    net_send_now(net, 1, i / 2, bytes + i * n, n, &ops[i],
-                                 err));
+                LHI_TRY(net_send_now(net, 1, i / 2, bytes + i * n, n, &ops[i],
+                                     err));
             } else {
                 LHI_TRY(lhi_net_receive(net, 0, i / 2, bytes + i * n, n,
                                         &ops[i], err));

@@ -94,9 +94,11 @@ lh_status net_groups_sum(lhi_net *net, void *context, char **result,
     lh_status status = make(net, 3, members, TAG, &g, err);
     if (status == LH_OK)
         status = sums(g, values, values + 30003, err);
-    if (status == LH_OK && lhi_group_memory_bytes(g) != lhi_group_scatter_bytes(3, 20001) &&
+    if (status == LH_OK &&
+        lhi_group_memory_bytes(g) != lhi_group_scatter_bytes(3, 20001) &&
         lhi_group_index(g) == 0)
-        status = lhi_fail(err, LH_EINVAL, "holds %zu", lhi_group_memory_bytes(g));
+        status =
+            lhi_fail(err, LH_EINVAL, "holds %zu", lhi_group_memory_bytes(g));
     lhi_group_free(g);
     free(values);
     return status;
@@ -163,7 +165,8 @@ static lh_status all_pairs_told(lhi_group *g, bool to_all, unsigned char *out,
     const lhi_group_bytes told = {says, each, to_all, t.told, each};
     const lhi_group_bytes rest = {out, gives, to_all, in, t.gets};
     uint64_t calls = lhi_group_count_calls(g);
-    LHI_TRY(lhi_group_all_to_all_with_counts(g, &told, &rest, hear_sizes, &t, err));
+    LHI_TRY(
+        lhi_group_all_to_all_with_counts(g, &told, &rest, hear_sizes, &t, err));
     EXPECT(lhi_group_count_calls(g) == calls + 1);
     at = 0;
     for (uint32_t i = 0; i < MOST; i++) {

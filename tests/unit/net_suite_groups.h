@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cases of the conformance suite: groups of ranks (src/runtime/transport/group.h). */
+/* Cases of the conformance suite: groups of ranks
+ * (src/runtime/transport/group.h). */
 #ifndef NET_SUITE_GROUPS_H
 #define NET_SUITE_GROUPS_H
 

@@ -131,7 +131,8 @@ lh_status net_links_held_link(lhi_net *net, void *context, char **result,
         int64_t now_ns = lhi_now_ns();
         until_ns[0] = until_ns[1] = now_ns + 300 * ms;
         LHI_TRY(lhi_net_suspend_link(net, 0, until_ns[0], err));
-        LHI_TRY(lhi_net_suspend_link(net, 0, now_ns + ms, err)); /* held longer */
+        LHI_TRY(
+            lhi_net_suspend_link(net, 0, now_ns + ms, err)); /* held longer */
         for (uint32_t i = 0; i < 2; i++)
             LHI_TRY(lhi_net_send(net, 1, i, &until_ns[i], sizeof until_ns[i], 0,
                                  now_ns, LHI_NET_NO_TURN, &ops[i], err));

@@ -230,12 +230,12 @@ static void give_operations(maker *m)
         uint32_t device = m->chunks[op->chunk].device;
         op->bucket = rng_below(m->r, op->n_buckets);
         op->launch = (lh_dp_pass){chunk_on(m, device), rng_below(m->r, M),
-                                   rng_chance(m->r, 50)};
+                                  rng_chance(m->r, 50)};
         if (rng_chance(m->r, 30))
             give_kind(m->r, op);
         if (rng_chance(m->r, 70))
-            op->needed_by = (lh_dp_pass){chunk_on(m, device), rng_below(m->r, M),
-                                       !op->launch.backward};
+            op->needed_by = (lh_dp_pass){
+                chunk_on(m, device), rng_below(m->r, M), !op->launch.backward};
     }
     m->desc.n_dp_ops = n;
     m->desc.dp_ops = m->ops;
@@ -357,7 +357,7 @@ static bool random_point(rng *r, const lh_schedule *s, uint32_t device,
         return false;
     *at = from + rng_below(r, n - from);
     *out = (lh_dp_pass){order[*at].chunk, order[*at].microbatch,
-                         order[*at].kind != LH_F};
+                        order[*at].kind != LH_F};
     return order[*at].kind != LH_W;
 }
 

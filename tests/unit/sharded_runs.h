@@ -82,8 +82,8 @@ static inline const lh_reschedule *go_on_with(void *of, uint64_t step)
     return step == 2 ? of : NULL;
 }
 
-static inline lh_status train(const setup *s, const char *name, lh_train_result **out,
-                       lh_error *err)
+static inline lh_status train(const setup *s, const char *name,
+                              lh_train_result **out, lh_error *err)
 {
     char path[128];
     uint32_t first_layers[17], again[LAYERS];
@@ -93,12 +93,11 @@ static inline lh_status train(const setup *s, const char *name, lh_train_result 
     lh_pipeline *p = make_pipeline(s);
     lh_schedule *schedule = NULL, *switched = NULL;
     lh_exec *x = NULL;
-    lh_method_options with = {.size = sizeof with,
-                              .sub_blocks = s->sub_blocks};
-    const char *method = s->method    ? s->method
-                         : s->enqueue ? "elastic"
+    lh_method_options with = {.size = sizeof with, .sub_blocks = s->sub_blocks};
+    const char *method = s->method       ? s->method
+                         : s->enqueue    ? "elastic"
                          : s->chunks > 1 ? "interleaved-1f1b"
-                                      : "1f1b";
+                                         : "1f1b";
     lh_reschedule then = {.size = sizeof then, .name = "then"};
     if (!p)
         return LH_EINVAL;
@@ -169,7 +168,7 @@ typedef struct outcome {
 } outcome;
 
 static inline void check_memory(const lh_train_result *r, const char *name,
-                         outcome *out)
+                                outcome *out)
 {
     uint32_t n;
     const lh_train_memory *all = lh_train_peak_memory(r, &n);
@@ -213,8 +212,8 @@ static inline bool are_same(const outcome *a, const outcome *b)
 }
 
 /* The largest difference of two weights, and of two losses relative to one. */
-static inline void differences(const outcome *a, const outcome *b, double *weights,
-                        double *losses)
+static inline void differences(const outcome *a, const outcome *b,
+                               double *weights, double *losses)
 {
     uint64_t head = 0;
     *weights = *losses = 0;

@@ -35,7 +35,7 @@ typedef struct small {
     double dropout, balance, capacity;
     uint64_t sample; /* that is compared now */
     uint32_t firsts[17];
-    const uint32_t *again; /* see lhi_cpu_options */
+    const uint32_t *again;   /* see lhi_cpu_options */
     lhi_device *devices[16]; /* chunk c is on device c mod n_devices */
 } small;
 

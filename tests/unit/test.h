@@ -5,7 +5,8 @@
  *     int main(void) { RUN(adds); return test_summary(); }
  *
  * A failed check prints where and what, and the program goes on with the next
- * test. test_summary() prints "N passed, N failed" and gives the exit status. */
+ * test. test_summary() prints "N passed, N failed" and gives the exit status.
+ */
 #ifndef TEST_H
 #define TEST_H
 
@@ -36,15 +37,14 @@ static struct {
 #define CHECK_INT(got, want)                                                   \
     do {                                                                       \
         int64_t test_got = (int64_t)(got), test_want = (int64_t)(want);        \
-        CHECK_MSG(test_got == test_want,                                       \
-                  "%s is %" PRId64 ", not %" PRId64, #got, test_got,           \
-                  test_want);                                                  \
+        CHECK_MSG(test_got == test_want, "%s is %" PRId64 ", not %" PRId64,    \
+                  #got, test_got, test_want);                                  \
     } while (0)
 
 #define CHECK_STR(got, want)                                                   \
     do {                                                                       \
         const char *test_got = (got), *test_want = (want);                     \
-        CHECK_MSG(test_got && strcmp(test_got, test_want) == 0,                \
+        CHECK_MSG(test_got &&strcmp(test_got, test_want) == 0,                 \
                   "%s is\n  '%s', not\n  '%s'", #got,                          \
                   test_got ? test_got : "(null)", test_want);                  \
     } while (0)
@@ -53,7 +53,7 @@ static struct {
 #define CHECK_HAS(got, part)                                                   \
     do {                                                                       \
         const char *test_got = (got);                                          \
-        CHECK_MSG(test_got && strstr(test_got, (part)),                        \
+        CHECK_MSG(test_got &&strstr(test_got, (part)),                         \
                   "%s is\n  '%s', without\n  '%s'", #got,                      \
                   test_got ? test_got : "(null)", (part));                     \
     } while (0)

@@ -81,11 +81,11 @@ static lh_decision decide(setting *t)
     const lh_decision *d = NULL;
     lh_pipeline *p = slow_pipeline(t);
     const lh_adapt_input now = {.size = sizeof now,
-                              .pipeline = p,
-                              .n_events = t->n_events,
-                              .events = t->events,
-                              .step = t->step++,
-                              .steps_left = UINT64_MAX};
+                                .pipeline = p,
+                                .n_events = t->n_events,
+                                .events = t->events,
+                                .step = t->step++,
+                                .steps_left = UINT64_MAX};
     CHECK_OK(lh_adapt_decide(t->adapt, &now, &d, &err), err);
     lh_pipeline_free(p);
     return d ? *d : (lh_decision){0};
@@ -130,14 +130,13 @@ static lh_schedule *backwards(void)
         for (uint32_t i = 0; i < 3 * four.microbatches; i++) {
             uint32_t m = i % four.microbatches;
             bool is_w = i >= 2 * four.microbatches;
-            end += sprintf(end, "%u%c%u%c", d,
-                           "FIW"[i / four.microbatches],
+            end += sprintf(end, "%u%c%u%c", d, "FIW"[i / four.microbatches],
                            is_w ? four.microbatches - 1 - m : m,
                            i + 1 < 3 * four.microbatches ? ',' : '\n');
         }
-    CHECK_OK(lh_schedule_parse(text, (size_t)(end - text), "backwards", &made,
-                               &err),
-             err);
+    CHECK_OK(
+        lh_schedule_parse(text, (size_t)(end - text), "backwards", &made, &err),
+        err);
     return made;
 }
 
@@ -156,7 +155,8 @@ static void w_text(const lh_schedule *s, char *text)
 static void gradients_are_added_as_before_where_that_is_asked_for(void)
 {
     for (int same = 0; same < 2; same++) {
-        const lh_adapt_options o = {.size = sizeof o, .keep_reduction_order = same};
+        const lh_adapt_options o = {.size = sizeof o,
+                                    .keep_reduction_order = same};
         char was[1024], is[1024];
         lh_error err = {0};
         setting t;

@@ -5,8 +5,8 @@
 #define _GNU_SOURCE /* mkdtemp */
 #include "api_calls.h"
 
-#include <longhaul/layers.h>
 #include <longhaul/host_placement.h>
+#include <longhaul/layers.h>
 
 /* --- the structs ---------------------------------------------------------- */
 
@@ -46,12 +46,13 @@ static const lh_jitter jitter = {
     .size = sizeof jitter, .latency = 0.5, .samples = 20, .seed = 3};
 static const lh_adapt_emulate_options adapt_play = {
     .size = sizeof adapt_play, .adapt = &adapt, .jitter = &jitter};
-static const lh_event_timeline_options course_options = {.size = sizeof course_options,
-                                                 .time_divisor = 7};
+static const lh_event_timeline_options course_options = {
+    .size = sizeof course_options, .time_divisor = 7};
 static const lh_host_link_delay slow_host_link = {0, 1, 500, 0};
 
 /* With the options, as things are, and as the exchange is asked for. */
-static lh_status moved(const lh_host_placement_options *made, const lh_host_slowdowns *now,
+static lh_status moved(const lh_host_placement_options *made,
+                       const lh_host_slowdowns *now,
                        const lh_host_exchange_options *how, lh_error *err)
 {
     lh_pipeline *p = pipeline();
@@ -61,8 +62,8 @@ static lh_status moved(const lh_host_placement_options *made, const lh_host_slow
     lh_status status = lh_host_placement_make(p, made, &places, err);
     if (status == LH_OK)
         status = lh_host_placement_find_exchange(places, now, s, how, &x, err);
-    say(status, "%" PRIu32 " %d %" PRId64, x ? x->n_hosts : 0, x ? x->is_exhaustive : 0,
-        x ? x->current_ns : 0);
+    say(status, "%" PRIu32 " %d %" PRId64, x ? x->n_hosts : 0,
+        x ? x->is_exhaustive : 0, x ? x->current_ns : 0);
     lh_host_exchange_free(x);
     lh_host_placement_free(places);
     lh_schedule_free(s);
@@ -115,11 +116,13 @@ static const lh_host_placement_options places = {
     .size = sizeof places, .n_replicas = 3, .state_messages = no_messages};
 static const double slower_hosts[2] = {2, 3};
 static const lh_host_slowdowns hosts_now = {.size = sizeof hosts_now,
-                                       .n_links = 1,
-                                       .links = &slow_host_link,
-                                       .pass_factors = slower_hosts};
-static const lh_host_exchange_options exchange = {
-    .size = sizeof exchange, .sim = &sim, .benefit_steps = 3, .max_exhaustive_hosts = 1};
+                                            .n_links = 1,
+                                            .links = &slow_host_link,
+                                            .pass_factors = slower_hosts};
+static const lh_host_exchange_options exchange = {.size = sizeof exchange,
+                                                  .sim = &sim,
+                                                  .benefit_steps = 3,
+                                                  .max_exhaustive_hosts = 1};
 static const lh_method_options method = {
     .size = sizeof method, .sub_blocks = 2, .sim = &sim, .bound_ns = 1};
 static const lh_scheduler_options of_best = {
@@ -138,15 +141,15 @@ static const lh_train_adapt train_adapt = {.size = sizeof train_adapt,
 static const char *const course_names[] = {"measured"};
 static const int64_t course_ns[] = {5, 6};
 static const lh_report_iterations small_course = {.size = sizeof small_course,
-                                              .n_iterations = 2,
-                                              .n_series = 1,
-                                              .series = course_names,
-                                              .ns = course_ns};
+                                                  .n_iterations = 2,
+                                                  .n_series = 1,
+                                                  .series = course_names,
+                                                  .ns = course_ns};
 static const lh_report_distribution small_varied = {.size = sizeof small_varied,
-                                              .title = "differ",
-                                              .n = 2,
-                                              .ns = course_ns,
-                                              .nominal_ns = 4};
+                                                    .title = "differ",
+                                                    .n = 2,
+                                                    .ns = course_ns,
+                                                    .nominal_ns = 4};
 static const lh_report_difference small_difference = {
     .group = "g", .name = "n", .first = "1", .second = "2"};
 static const lh_report_differences small_differences = {

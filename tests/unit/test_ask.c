@@ -38,9 +38,9 @@ static void iteration_make(iteration *i, const char *text)
     CHECK_OK(lh_method_run("1f1b", i->pipeline, NULL, &i->schedule, NULL, &err),
              err);
     i->question = (lhi_whatif_base){.pipeline = i->pipeline,
-                                 .schedule = i->schedule,
-                                 .method = "mine",
-                                 .sim = {.size = sizeof i->question.sim}};
+                                    .schedule = i->schedule,
+                                    .method = "mine",
+                                    .sim = {.size = sizeof i->question.sim}};
 }
 
 static void iteration_fini(iteration *i)
@@ -92,9 +92,9 @@ static void what_a_file_has(void)
     lh_error err;
     lhi_text out = {0};
     CHECK_OK(lhi_whatif(&two_devices.question,
-                     "latency.1-0=x2&bandwidth=x0.5&speed.0=x2&limit=x2&"
-                     "microbatches=3&schedule=1f1b&coupled=2",
-                     &out, &err),
+                        "latency.1-0=x2&bandwidth=x0.5&speed.0=x2&limit=x2&"
+                        "microbatches=3&schedule=1f1b&coupled=2",
+                        &out, &err),
              err);
     CHECK_HAS(out.data, "\"file\":{\"microbatches\":3,\"chunks\":[[5,5,5],"
                         "[10,10,10]],\"links\":[[4,6],[8,6]],"
@@ -104,13 +104,14 @@ static void what_a_file_has(void)
     CHECK_OK(lhi_whatif_add_controls(&two_devices.question, &out, &err), err);
     CHECK_HAS(out.data, "{\"name\":\"to & fro\",\"latency\":4,\"transfer\":3}");
     lhi_text_fini(&out);
-    CHECK_OK(
-        lhi_whatif_add_row(&two_devices.question, "latency=x2", "1f1b", &out, &err),
-        err);
+    CHECK_OK(lhi_whatif_add_row(&two_devices.question, "latency=x2", "1f1b",
+                                &out, &err),
+             err);
     CHECK_HAS(out.data, "\"method\":\"1f1b\",\"status\":\"ok\","
                         "\"makespan\":82");
     lhi_text_fini(&out);
-    CHECK_OK(lhi_whatif_add_row(&two_devices.question, "", "zb-v", &out, &err), err);
+    CHECK_OK(lhi_whatif_add_row(&two_devices.question, "", "zb-v", &out, &err),
+             err);
     CHECK_HAS(out.data, "\"status\":\"unsupported\",\"makespan\":-1");
     lhi_text_fini(&out);
     iteration_fini(&two_devices);
@@ -124,18 +125,17 @@ static void memory_runs_out(void)
     FAIL_EACH_ALLOC({
         lhi_text out = {0};
         status = lhi_whatif(&two_devices.question, "latency=x2&schedule=1f1b",
-                         &out, &err);
+                            &out, &err);
         lhi_text_fini(&out);
     });
     FAIL_EACH_ALLOC({
         lhi_text out = {0};
-        status =
-            lhi_whatif_add_row(&two_devices.question, "speed=x2", "1f1b", &out, &err);
+        status = lhi_whatif_add_row(&two_devices.question, "speed=x2", "1f1b",
+                                    &out, &err);
         lhi_text_fini(&out);
     });
     lhi_text numbers = {0};
-    CHECK_OK(lhi_pipeline_serialize(two_devices.pipeline, &numbers, &err),
-             err);
+    CHECK_OK(lhi_pipeline_serialize(two_devices.pipeline, &numbers, &err), err);
     FAIL_EACH_ALLOC({
         lh_pipeline *back = NULL;
         status =

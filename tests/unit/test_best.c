@@ -2,9 +2,9 @@
 /* Schedules by name, and the best of all. */
 #include "test.h"
 
-#include <longhaul/scheduler.h>
 #include <longhaul/check.h>
 #include <longhaul/pipeline.h>
+#include <longhaul/scheduler.h>
 #include <stdlib.h>
 
 static lh_pipeline *wave(const char *limit, uint32_t n)
@@ -26,7 +26,8 @@ static lh_pipeline *wave(const char *limit, uint32_t n)
     return p;
 }
 
-static void check_best(const lh_pipeline *p, const lh_scheduler_result *best, int64_t ms)
+static void check_best(const lh_pipeline *p, const lh_scheduler_result *best,
+                       int64_t ms)
 {
     lh_verdict *v = NULL;
     lh_error err = {0};
@@ -101,11 +102,13 @@ static void judged_as_asked(void)
     CHECK_OK(lh_evaluator_run(judge, best.schedule, &best_ns, &err), err);
     for (uint32_t i = 0; i + 1 < lh_n_schedulers(); i++) {
         lh_error why;
-        if (lh_scheduler_run(lh_scheduler_name(i), p, &o, &method, &why) != LH_OK)
+        if (lh_scheduler_run(lh_scheduler_name(i), p, &o, &method, &why) !=
+            LH_OK)
             continue;
         CHECK_OK(lh_evaluator_run(judge, method.schedule, &method_ns, &err),
                  err);
-        CHECK(best_ns <= method_ns || strcmp(lh_scheduler_name(i), "optimal") == 0);
+        CHECK(best_ns <= method_ns ||
+              strcmp(lh_scheduler_name(i), "optimal") == 0);
         lh_scheduler_result_fini(&method);
     }
     lh_scheduler_result_fini(&best);

@@ -5,9 +5,9 @@
 #include "test.h"
 #include "uniform.h"
 
-#include <longhaul/scheduler.h>
 #include <longhaul/certificate.h>
 #include <longhaul/check.h>
+#include <longhaul/scheduler.h>
 #include <longhaul/tradeoff.h>
 
 static void each_certificate(uniform u, lh_proof_kind kind)

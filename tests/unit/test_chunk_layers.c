@@ -61,10 +61,11 @@ static void modules_apart_cost_what_they_do_with_the_head(void)
 {
     lh_error err = {0};
     lh_job *job = parse(MTP "layers: [30, 30, 1, 0], mtp_chunk: 2}\n", &err);
-    const lh_cost_layer_range slices[] = {{.head = true},
-                                    {.head = true, .mtp = LH_MTP_ELSEWHERE},
-                                    {.mtp = LH_MTP_IN_RANGE},
-                                    {.head = false}};
+    const lh_cost_layer_range slices[] = {
+        {.head = true},
+        {.head = true, .mtp = LH_MTP_ELSEWHERE},
+        {.mtp = LH_MTP_IN_RANGE},
+        {.head = false}};
     lh_cost c[4] = {{.params = 0}};
     CHECK_MSG(job, "%s", err.text);
     for (int i = 0; job && i < 4; i++)

@@ -99,7 +99,7 @@ static void windows_differ_within_a_chunk(void)
     f.job.model = &m;
     for (uint32_t i = 0; i < 3; i++) {
         const lh_cost_layer_range slice = {.first_layer = i == 1 ? 9 : 8,
-                                     .n_layers = i == 2 ? 2 : 1};
+                                           .n_layers = i == 2 ? 2 : 1};
         CHECK_OK(lh_cost_chunk(&f.job, &f.layout, &slice, NULL, &cost[i], &err),
                  err);
     }

@@ -200,7 +200,7 @@ static void experts_beyond_a_node(void)
     f.layout.pipeline = 2;
     f.layout.outermost = LH_OUTERMOST_DATA;
     CHECK_OK(lh_cost_find_group(&f.job, &f.layout, LH_COST_EXPERT, &f.slice, &g,
-                              &f.err),
+                                &f.err),
              f.err);
     CHECK(g.size == 8 && g.per_node == 4 && g.per_datacenter == 8);
     f.sites[0].node_link.latency_ns = 0;
@@ -227,7 +227,7 @@ static void experts_beyond_a_datacenter(void)
     f.layout.pipeline = 4;
     f.slice.data_datacenters = 2;
     CHECK_OK(lh_cost_find_group(&f.job, &f.layout, LH_COST_EXPERT, &f.slice, &g,
-                              &f.err),
+                                &f.err),
              f.err);
     CHECK(g.size == 8 && g.per_node == 4 && g.per_datacenter == 4);
     CHECK_INT(g.concurrent, 16);

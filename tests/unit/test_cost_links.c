@@ -156,8 +156,8 @@ static lh_cost_group group_of(fixture *f, lh_cost_dimension dimension)
 {
     lh_cost_group group = {0};
 
-    CHECK_OK(lh_cost_find_group(&f->job, &f->layout, dimension, &f->slice, &group,
-                              &f->err),
+    CHECK_OK(lh_cost_find_group(&f->job, &f->layout, dimension, &f->slice,
+                                &group, &f->err),
              f->err);
     return group;
 }
@@ -210,9 +210,9 @@ static void groups_lie_as_numbered(void)
     g = group_of(&f, LH_COST_TENSOR);
     CHECK(g.size == 16 && g.per_node == 8);
     f.layout.data = 3;
-    CHECK_INT(
-        lh_cost_find_group(&f.job, &f.layout, LH_COST_DATA, &f.slice, &g, &f.err),
-        LH_EUNSUPPORTED);
+    CHECK_INT(lh_cost_find_group(&f.job, &f.layout, LH_COST_DATA, &f.slice, &g,
+                                 &f.err),
+              LH_EUNSUPPORTED);
 }
 
 static lh_cost_message message(fixture *f, lh_cost_hop hop)

@@ -108,7 +108,8 @@ static void zero_stages(void)
     fixture_init(&f, "llama3-8b");
     f.options.gradient_bytes = 2;
     f.layout.data = 64;
-    f.slice = (lh_cost_layer_range){.n_layers = 32, .embedding = true, .head = true};
+    f.slice =
+        (lh_cost_layer_range){.n_layers = 32, .embedding = true, .head = true};
     for (uint32_t zero = 0; zero <= 3; zero++) {
         f.job.training.zero = zero;
         COST(&f);
@@ -193,9 +194,9 @@ static void parameters_add_up(void)
         fixture_init(&f, models[i]);
         for (uint32_t at = 0; at < m->layers; at++) {
             f.slice = (lh_cost_layer_range){.first_layer = at,
-                                      .n_layers = 1,
-                                      .embedding = at == 0,
-                                      .head = at == m->layers - 1};
+                                            .n_layers = 1,
+                                            .embedding = at == 0,
+                                            .head = at == m->layers - 1};
             COST(&f);
             sum += f.cost.params;
         }

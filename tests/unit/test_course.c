@@ -51,9 +51,9 @@ static lh_pipeline *at_step(const lh_event_timeline *course, uint64_t step)
 {
     lh_pipeline *p = NULL;
     lh_error err = {0};
-    CHECK_OK(
-        lh_event_timeline_pipeline(course, lh_event_timeline_state(course, step), &p, &err),
-        err);
+    CHECK_OK(lh_event_timeline_pipeline(
+                 course, lh_event_timeline_state(course, step), &p, &err),
+             err);
     return p;
 }
 
@@ -221,7 +221,8 @@ static void what_a_pipeline_has_not_is_refused(void)
         snprintf(line, sizeof line, "  - {from: 5, to: 6, %s}\n", bad[i].event);
         lh_events *e = events_of(line);
         if (e)
-            CHECK_INT(lh_event_timeline_make(p, e, NULL, &c, &err), bad[i].status);
+            CHECK_INT(lh_event_timeline_make(p, e, NULL, &c, &err),
+                      bad[i].status);
         CHECK_HAS(err.text, "e.yaml");
         CHECK_HAS(err.text, bad[i].says);
         CHECK(!c);
@@ -324,7 +325,9 @@ static void a_rail_that_goes_down_holds_its_messages(void)
         CHECK_MSG(ns[i] == want[i] * MS, "step %d: %lld us", i,
                   (long long)(ns[i] / 1000));
     const char *names[2];
-    CHECK_INT(lh_event_timeline_slow_components(c, lh_event_timeline_state(c, 4), names, 2), 2);
+    CHECK_INT(lh_event_timeline_slow_components(
+                  c, lh_event_timeline_state(c, 4), names, 2),
+              2);
     CHECK_STR(names[0], "rail of rank 0");
     CHECK_STR(names[1], "rail of rank 2");
     CHECK_INT(lh_event_timeline_state(c, 3), 0);
@@ -372,16 +375,20 @@ static void what_a_program_says_is_looked_at(void)
         lh_event event;
         const char *says;
     } rows[] = {
-        {{.first_step = 1, .end_step = 2, OF_LINKS, .latency_ns = 1, FACTORS}, NULL},
+        {{.first_step = 1, .end_step = 2, OF_LINKS, .latency_ns = 1, FACTORS},
+         NULL},
         {{.first_step = 0,
           .end_step = 1,
           .slowdown = 2,
           .latency_factor = 1,
           .transfer_factor = 1},
          NULL},
-        {{.first_step = -3, .end_step = -1, OF_LINKS, .latency_ns = 1, FACTORS}, "from -3"},
-        {{.first_step = 2, .end_step = 2, OF_LINKS, .latency_ns = 1, FACTORS}, "to 2"},
-        {{.first_step = 1, .end_step = 2, OF_LINKS, .latency_ns = 1}, "factors at least 1"},
+        {{.first_step = -3, .end_step = -1, OF_LINKS, .latency_ns = 1, FACTORS},
+         "from -3"},
+        {{.first_step = 2, .end_step = 2, OF_LINKS, .latency_ns = 1, FACTORS},
+         "to 2"},
+        {{.first_step = 1, .end_step = 2, OF_LINKS, .latency_ns = 1},
+         "factors at least 1"},
         {{.first_step = 1,
           .end_step = 2,
           OF_LINKS,
@@ -397,8 +404,13 @@ static void what_a_program_says_is_looked_at(void)
           .transfer_ns = -1,
           FACTORS},
          "times have to be at least 0"},
-        {{.first_step = 1, .end_step = 2, OF_LINKS, FACTORS}, "it changes nothing"},
-        {{.first_step = 1, .end_step = 2, .device = 1, .latency_ns = 9, FACTORS},
+        {{.first_step = 1, .end_step = 2, OF_LINKS, FACTORS},
+         "it changes nothing"},
+        {{.first_step = 1,
+          .end_step = 2,
+          .device = 1,
+          .latency_ns = 9,
+          FACTORS},
          "a device has no latency"},
     };
     lh_pipeline *p = pipeline_of("  - {from: 0, to: 1, latency: 10}\n");
@@ -458,8 +470,12 @@ static void events_at_once_multiply_and_add(void)
             CHECK_INT(lh_event_timeline_n_states(c), 4);
             CHECK_INT(lh_event_timeline_state(c, 15), 0);
             CHECK_INT(lh_event_timeline_slow_components(c, 0, names, 2), 0);
-            CHECK_INT(lh_event_timeline_slow_components(c, lh_event_timeline_state(c, 7), names, 2), 2);
-            CHECK_INT(lh_event_timeline_slow_components(c, lh_event_timeline_state(c, 12), names, 2), 1);
+            CHECK_INT(lh_event_timeline_slow_components(
+                          c, lh_event_timeline_state(c, 7), names, 2),
+                      2);
+            CHECK_INT(lh_event_timeline_slow_components(
+                          c, lh_event_timeline_state(c, 12), names, 2),
+                      1);
             CHECK_STR(names[0], "0-1");
         }
         lh_event_timeline_free(c);
@@ -482,7 +498,9 @@ static void devices_are_slower_in_all_their_passes(void)
         CHECK_INT(lh_pipeline_chunk(two, i)->w_ns, (i == 2 ? 30 : 10) * MS);
     }
     const char *name = NULL;
-    CHECK_INT(lh_event_timeline_slow_components(c, lh_event_timeline_state(c, 4), &name, 1), 1);
+    CHECK_INT(lh_event_timeline_slow_components(
+                  c, lh_event_timeline_state(c, 4), &name, 1),
+              1);
     CHECK_STR(name, "device 2");
     lh_pipeline_free(one);
     lh_pipeline_free(two);

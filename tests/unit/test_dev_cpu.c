@@ -34,7 +34,7 @@ static void stir(small *s)
             state = state * 1664525u + 1013904223u;
             float x = (float)(state >> 8) / 16777216.0f - 0.5f;
             bool is_bias = strstr(t->name, ".bias") != NULL;
-            t->value[j] = t->balances              ? x * 0.3f
+            t->value[j] = t->balances             ? x * 0.3f
                           : t->columns || is_bias ? x * 0.6f
                                                   : 1 + x;
         }
@@ -52,10 +52,11 @@ static double naive_step(naive_llama *n, small *s, uint64_t step,
     int32_t *window = calloc(s->sequence + 1, sizeof *window);
     uint64_t per = (uint64_t)s->n_microbatches * s->microbatch;
     for (uint64_t i = 0; i < per; i++) {
-        CHECK_OK(lhi_data_read_window(s->data, validation,
+        CHECK_OK(
+            lhi_data_read_window(s->data, validation,
                                  (step * s->n_replicas + s->replica) * per + i,
                                  window, &err),
-                 err);
+            err);
         s->sample = (step * s->n_replicas + s->replica) * per + i;
         loss += naive_sequence(n, window, s->sequence, scale);
     }
@@ -110,7 +111,7 @@ static double pattern(const void *context, int site, uint32_t layer,
 {
     (void)context;
     return (row * 7 + column * 3 + layer + head * 5 + (uint32_t)site) % 4 ? 1.3
-                                                                         : 0;
+                                                                          : 0;
 }
 
 static void check_differences(const lh_model *m, bool drops)
@@ -182,8 +183,9 @@ static double as_device(const void *context, int site, uint32_t layer,
     float one[512];
     for (uint32_t i = 0; i <= column; i++)
         one[i] = 1;
-    lhi_cpu_apply_dropout(cpu, (lhi_drop){s->sample, layer, (lhi_drop_site)site}, 0,
-                 head, row, 0, one, 512, 1, column + 1);
+    lhi_cpu_apply_dropout(cpu,
+                          (lhi_drop){s->sample, layer, (lhi_drop_site)site}, 0,
+                          head, row, 0, one, 512, 1, column + 1);
     return (double)one[column];
 }
 
@@ -221,11 +223,10 @@ static void compare(small s)
         }
         /* Gradients of queries and keys vanish where there is one token, and
          * those of experts that no token chooses. */
-        CHECK_MSG(sqrt(error) <=
-                          most * sqrt(size) + 5e-9 * sqrt((double)t->n) &&
-                      (size > 0 || s.sequence == 1 ||
-                       strstr(t->name, "experts")),
-                  "%s: error %g of %g", t->name, sqrt(error), sqrt(size));
+        CHECK_MSG(
+            sqrt(error) <= most * sqrt(size) + 5e-9 * sqrt((double)t->n) &&
+                (size > 0 || s.sequence == 1 || strstr(t->name, "experts")),
+            "%s: error %g of %g", t->name, sqrt(error), sqrt(size));
     }
     n->keep = NULL;
     want = naive_step(n, &s, 1, 1, 0);
@@ -658,7 +659,8 @@ static void refuses_kinds(void)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         m[i] = &rows[i].model;
     m[0]->qk_norm = m[1]->qk_norm = m[2]->qk_norm = true;
-    m[0]->qkv_bias = true, m[1]->shared_expert_ffn = 5, m[2]->norm = LH_NORM_LAYER;
+    m[0]->qkv_bias = true, m[1]->shared_expert_ffn = 5,
+    m[2]->norm = LH_NORM_LAYER;
     m[3]->qkv_bias = true, m[4]->experts = m[4]->expert_ffn = 5,
     m[4]->experts_per_token = 1, m[5]->qk_norm = true;
     m[6]->norm = LH_NORM_LAYER, m[7]->mlp_bias = true, m[8]->kv_heads = 2;

@@ -46,7 +46,8 @@ static void windows(void)
     for (uint64_t epoch = 0; epoch < 3; epoch++) {
         bool seen[N] = {false};
         for (uint64_t i = 0; i < n; i++) {
-            CHECK_OK(lhi_data_read_window(data, 0, epoch * n + i, w, &err), err);
+            CHECK_OK(lhi_data_read_window(data, 0, epoch * n + i, w, &err),
+                     err);
             int32_t at = w[0] - 256;
             CHECK(at >= 0 && at % S == 0 && at + S < 900 && !seen[at]);
             seen[at] = true;

@@ -29,7 +29,7 @@ static const row rows[] = {
 
 typedef struct team {
     const row *row;
-    small s; /* a device of each rank */
+    small s;     /* a device of each rank */
     bool linked; /* with times of links in F, see below */
     uint64_t calls[MOST][2];
     int64_t far_ns[MOST], near_ns[MOST];
@@ -45,7 +45,8 @@ static lh_status make(lhi_net *net, uint32_t n, uint32_t mine,
 
 static uint64_t calls_of(const lhi_device_groups *g)
 {
-    const lhi_group *all[] = {g->expert, g->expert_tensor, g->intra_node_expert};
+    const lhi_group *all[] = {g->expert, g->expert_tensor,
+                              g->intra_node_expert};
     uint64_t n = 0;
     for (uint32_t i = 0; i < 3; i++)
         n += all[i] ? lhi_group_count_calls(all[i]) : 0;
@@ -172,9 +173,9 @@ static void run(team *t)
 {
     lhi_rank_result results[MOST] = {{NULL, 0}};
     lh_error err;
-    CHECK_OK(lhi_inproc_run(t->row->ranks, 0, NULL, rank_main, t, results,
-                            &err),
-             err);
+    CHECK_OK(
+        lhi_inproc_run(t->row->ranks, 0, NULL, rank_main, t, results, &err),
+        err);
     small_close(&t->s);
 }
 

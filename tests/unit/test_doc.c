@@ -41,7 +41,8 @@ static void a_tree_remembers_where_it_stood(void)
     CHECK_MSG(doc, "%s", err.text);
     if (!doc)
         return;
-    const lhi_node *a = lhi_node_find(doc->root, "a"), *b = lhi_node_find(doc->root, "b");
+    const lhi_node *a = lhi_node_find(doc->root, "a"),
+                   *b = lhi_node_find(doc->root, "b");
     CHECK(a && a->kind == LHI_SCALAR && a->line == 1 && !a->quoted);
     CHECK(b && b->kind == LHI_LIST && b->n_items == 2);
     const lhi_node *map = b->first->next;
@@ -99,7 +100,8 @@ static void json_has_characters_of_two_halves(void)
     lhi_text_fini(&text);
     lhi_text_fini(&wanted);
     doc = parse("k: '\\ud83d\\ude00'\n", &err);
-    CHECK(doc && strcmp(lhi_node_find(doc->root, "k")->text, "\\ud83d\\ude00") == 0);
+    CHECK(doc &&
+          strcmp(lhi_node_find(doc->root, "k")->text, "\\ud83d\\ude00") == 0);
     lhi_doc_free(doc);
     refuse("{\"k\": \"\\ud83d\"}", "Unicode character escape");
     refuse("{\"k\": \"\\ude00\\ud83d\"}", "Unicode character escape");
@@ -245,7 +247,8 @@ static void whole_numbers(void)
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         int64_t got = 99;
         const lhi_node *n = value(&doc, good[i].text);
-        CHECK_OK(lhi_node_get_int(doc, n, INT64_MIN, INT64_MAX, &got, &err), err);
+        CHECK_OK(lhi_node_get_int(doc, n, INT64_MIN, INT64_MAX, &got, &err),
+                 err);
         CHECK_INT(got, good[i].want);
     }
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

@@ -4,10 +4,10 @@
 #include "schedule/elastic/elastic_internal.h"
 #include "test.h"
 
-#include <longhaul/scheduler.h>
 #include <longhaul/check.h>
 #include <longhaul/elastic.h>
 #include <longhaul/methods.h>
+#include <longhaul/scheduler.h>
 #include <longhaul/simulate.h>
 #include <stdlib.h>
 
@@ -348,14 +348,16 @@ static void planned(void)
         CHECK_INT(plan->params_g, w->g);
         CHECK_INT(plan->params_p, w->p);
         CHECK_INT(plan->extra_warmup, w->x);
-        CHECK_INT(lh_elastic_exposed_communication(&g, plan, 0).sum_ns, w->exposed);
+        CHECK_INT(lh_elastic_exposed_communication(&g, plan, 0).sum_ns,
+                  w->exposed);
         lh_elastic_memory m = lh_elastic_peak_memory(&g, plan, 0);
         CHECK_INT(m.optimizer, w->m_o);
         CHECK_INT(m.gradients, w->m_g);
         CHECK_INT(m.parameters, w->m_p);
         CHECK_INT(lh_elastic_resident_passes(&g, plan, 1), w->passes);
         g.pp_ns = 0;
-        CHECK_INT(event_time(&g, plan, NULL), lh_elastic_iteration_ns(&g, plan, 0));
+        CHECK_INT(event_time(&g, plan, NULL),
+                  lh_elastic_iteration_ns(&g, plan, 0));
         lh_elastic_plan_free(plan);
     }
 }

@@ -5,8 +5,8 @@
 
 #include "base/random.h"
 #include "planner/elastic/layout_search.h"
-#include "planner/layout/link_override.h"
 #include "planner/layout/elastic_shares.h"
+#include "planner/layout/link_override.h"
 
 #include <longhaul/cost.h>
 #include <longhaul/elastic.h>
@@ -44,7 +44,8 @@ static lhi_config config_of(uint32_t pipeline, uint32_t batch)
 
 /* One layer, the embedding or the head alone, at once: gather and reduction. */
 static void cost_alone(const lh_job *job, const lhi_config *config,
-                       lh_cost_layer_range slice, double *gather, double *reduce)
+                       lh_cost_layer_range slice, double *gather,
+                       double *reduce)
 {
     lh_job plain = *job;
     lh_cost cost;
@@ -239,8 +240,9 @@ static void more_latency_is_slower(void)
             lh_timeline *t = NULL;
             lh_error err = {0};
             int64_t after_ns;
-            CHECK_OK(lhi_pipeline_override_links(near, job, &choice, r.built.pipeline,
-                                          mem, &p, &after_ns, &err),
+            CHECK_OK(lhi_pipeline_override_links(near, job, &choice,
+                                                 r.built.pipeline, mem, &p,
+                                                 &after_ns, &err),
                      err);
             CHECK_STR(lh_pipeline_dp_link(p, 0),
                       lh_pipeline_dp_link(r.built.pipeline, 0));

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Execution plans: what a schedule is lowered to, and that no plan which
  * passes the proof can stop. */
+#include "random_pipeline.h"
 #include "runtime/engine/execution_plan.h"
 #include "runtime/engine/measure.h"
-#include "random_pipeline.h"
 #include "scheduled.h"
 #include "test.h"
 
@@ -37,7 +37,8 @@ static void list(const lh_exec *x, uint32_t rank, char *out, size_t room)
         char pass[LH_PASS_TEXT_SIZE];
         at += (size_t)snprintf(out + at, room - at, "%s%s %s %" PRIu32,
                                i ? "\n" : "", lh_stream_name(in[i].stream),
-                               lh_pass_format(&in[i].pass, pass), in[i].passes_before);
+                               lh_pass_format(&in[i].pass, pass),
+                               in[i].passes_before);
     }
 }
 
@@ -136,9 +137,10 @@ static void check_data(const lh_pipeline *p, const lh_exec *x)
             CHECK_INT(op->is_reduce_scatter, in[i].pass.kind == LH_W);
             CHECK_INT(lh_pipeline_chunk(p, op->chunk)->device, d);
             CHECK_INT(in[i].passes_before, place_of(rank, &op->launch));
-            CHECK_INT(in[i].needed_by_pass, op->needed_by.chunk == LH_NONE
-                                        ? LH_NONE
-                                        : place_of(rank, &op->needed_by));
+            CHECK_INT(in[i].needed_by_pass,
+                      op->needed_by.chunk == LH_NONE
+                          ? LH_NONE
+                          : place_of(rank, &op->needed_by));
         }
         CHECK_INT(listed, rank->n_data);
     }

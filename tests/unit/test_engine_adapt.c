@@ -4,10 +4,10 @@
  * monitor sees the same however busy the machine is; when a decision comes,
  * and so from which iteration on it counts, is not the same each time. */
 #define _GNU_SOURCE
-#include "virtual_time.h"
 #include "scheduled.h"
 #include "test.h"
 #include "uniform.h"
+#include "virtual_time.h"
 
 #include <longhaul/engine.h>
 #include <longhaul/events.h>
@@ -110,8 +110,9 @@ static lh_train_result *play(setting *s, const char *transport)
 {
     lh_error err = {0};
     lh_train_result *r = NULL;
-    const lh_train_adapt adapt = {
-        .size = sizeof adapt, .decision_options = s->decides, .on_event = noticed};
+    const lh_train_adapt adapt = {.size = sizeof adapt,
+                                  .decision_options = s->decides,
+                                  .on_event = noticed};
     const lh_train_options o = {.size = sizeof o,
                                 .transport = transport,
                                 .steps = MOST_STEPS,
@@ -149,7 +150,8 @@ static void check_begin(const lh_monitor_event *e, double before_ns,
                         double now_ns)
 {
     CHECK(e->first_step >= SLOW_FROM && e->first_step < SLOW_TO);
-    CHECK(is_about(e->baseline_ns, before_ns) && is_about(e->current_ns, now_ns));
+    CHECK(is_about(e->baseline_ns, before_ns) &&
+          is_about(e->current_ns, now_ns));
     CHECK(e->cost_ns > 0);
 }
 
@@ -274,7 +276,8 @@ static void adapting_is_refused_beside_other_wills(void)
     CHECK_HAS(err.text, "lh_train_adapt");
     const lh_adapt_options decides = {.size = sizeof decides,
                                       .candidates = "nonsense"};
-    wrong = (lh_train_adapt){.size = sizeof wrong, .decision_options = &decides};
+    wrong =
+        (lh_train_adapt){.size = sizeof wrong, .decision_options = &decides};
     CHECK_INT(lh_train_timed(s.base, s.exec, &o, &r, &err), LH_EINVAL);
     CHECK_HAS(err.text, "nonsense");
     const lh_exec_options delegated = {.size = sizeof delegated,

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that share sequences: fifty steps beside those of ranks that have whole
- * ones, for every kind of attention; the same bits for the same context whatever
- * the pipeline, schedule, recomputation, transport; memory beside what was
- * predicted. */
+ * ones, for every kind of attention; the same bits for the same context
+ * whatever the pipeline, schedule, recomputation, transport; memory beside what
+ * was predicted. */
 #define _GNU_SOURCE
-#include "virtual_time.h"
 #include "jobs.h"
 #include "plans.h"
 #include "sanitized.h"
 #include "test.h"
+#include "virtual_time.h"
 
 #include <longhaul/engine.h>
 #include <math.h>
@@ -78,10 +78,10 @@ static lh_job *job_of(const setup *s)
 static void train(const setup *s, double losses[STEPS])
 {
     lh_plan *plan = plan_of_job(job_of(s));
-    lh_train_options run = {
-        .size = sizeof run,
-        .steps = STEPS,
-        .transport = s->transport ? s->transport : "inproc"};
+    lh_train_options run = {.size = sizeof run,
+                            .steps = STEPS,
+                            .transport =
+                                s->transport ? s->transport : "inproc"};
     lh_train_model m = lh_train_model_defaults();
     m.data = text_path;
     m.rate = m.min_rate = 1e-3;
@@ -141,7 +141,13 @@ static void as_whole_sequences(void)
                        : 1 + draw / 240 % 2;
         double *want = whole[s.model][s.drops], got[STEPS];
         if (want[0] == 0) {
-            setup one = {.model = s.model, 1, 1, 1, 1, 1, .schedule = "1f1b",
+            setup one = {.model = s.model,
+                         1,
+                         1,
+                         1,
+                         1,
+                         1,
+                         .schedule = "1f1b",
                          .drops = s.drops};
             train(&one, want);
             CHECK(want[0] > 5);
@@ -174,8 +180,13 @@ static void same_bits(void)
     };
     for (uint32_t model = 0; model < 3; model += 2) {
         double want[STEPS], got[STEPS];
-        setup first = {.model = model, .context = 2, .data = 1, .stages = 1,
-                       .micro_batch = 2, .zero = 1, .schedule = "1f1b"};
+        setup first = {.model = model,
+                       .context = 2,
+                       .data = 1,
+                       .stages = 1,
+                       .micro_batch = 2,
+                       .zero = 1,
+                       .schedule = "1f1b"};
         train(&first, want);
         for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
             setup s = ways[i];
@@ -190,7 +201,10 @@ static void same_bits(void)
 static void refuses(void)
 {
     lh_train_model m = lh_train_model_defaults();
-    setup s = {.context = 2, .data = 1, .stages = 1, .micro_batch = 1,
+    setup s = {.context = 2,
+               .data = 1,
+               .stages = 1,
+               .micro_batch = 1,
                .schedule = "1f1b"};
     lh_job *job = job_of(&s);
     lh_plan *plan = NULL;

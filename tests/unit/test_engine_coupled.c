@@ -3,12 +3,12 @@
  * the nanosecond, however busy the machine is; plans that stop under it are
  * refused; and weights do not notice. Passes take nanoseconds here, and may
  * begin late by any time, so that dates follow from each other alone. */
-#include "virtual_time.h"
 #include "dated_messages.h"
-#include "runtime/engine/execution_plan.h"
 #include "random_pipeline.h"
+#include "runtime/engine/execution_plan.h"
 #include "scheduled.h"
 #include "test.h"
+#include "virtual_time.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -2,12 +2,12 @@
 /* Messages that are copied to host memory and sent from there, run: dates are
  * the simulator's, to the nanosecond; there are as many queues as the rule
  * says; plans that would stop are refused. */
-#include "virtual_time.h"
 #include "dated_messages.h"
-#include "runtime/engine/execution_plan.h"
 #include "random_pipeline.h"
+#include "runtime/engine/execution_plan.h"
 #include "scheduled.h"
 #include "test.h"
+#include "virtual_time.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

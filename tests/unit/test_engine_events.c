@@ -3,9 +3,9 @@
  * are by the devices' deadlines and the links' emulation, so that with a slip
  * that is never reached they are the simulator's to the nanosecond, however
  * busy the machine is. */
-#include "virtual_time.h"
 #include "test.h"
 #include "uniform.h"
+#include "virtual_time.h"
 
 #include <longhaul/engine.h>
 #include <longhaul/events.h>
@@ -87,8 +87,8 @@ static void compare(const setting *s, const lh_trace *trace, uint64_t step)
     lh_pipeline *p = NULL;
     lh_timeline *t = NULL;
     lh_error err = {0};
-    CHECK_OK(lh_event_timeline_pipeline(s->course, lh_event_timeline_state(s->course, step), &p,
-                                &err),
+    CHECK_OK(lh_event_timeline_pipeline(
+                 s->course, lh_event_timeline_state(s->course, step), &p, &err),
              err);
     CHECK_OK(lh_simulate(p, s->schedule, NULL, &t, &err), err);
     for (uint32_t i = 0; t && trace && i < trace->n_messages; i++) {
@@ -118,7 +118,8 @@ static void run_steps(const setting *s, const char *transport, uint64_t steps)
                                 .message_bytes = 64,
                                 .tolerated_lateness_ns = INT64_C(3600000000000),
                                 .event_timeline = s->course};
-    CHECK_OK(lh_event_timeline_simulate(s->course, s->schedule, NULL, steps, ns, &err),
+    CHECK_OK(lh_event_timeline_simulate(s->course, s->schedule, NULL, steps, ns,
+                                        &err),
              err);
     CHECK_OK(lh_train_timed(s->base, s->exec, &o, &r, &err), err);
     if (!r)
@@ -152,7 +153,9 @@ static void predictions_differ(void)
     setting s = set_up(events_text, "1f1b");
     int64_t ns[STEPS];
     lh_error err = {0};
-    CHECK_OK(lh_event_timeline_simulate(s.course, s.schedule, NULL, STEPS, ns, &err), err);
+    CHECK_OK(
+        lh_event_timeline_simulate(s.course, s.schedule, NULL, STEPS, ns, &err),
+        err);
     CHECK(ns[0] == ns[5] && ns[1] > ns[0] && ns[2] > ns[1] && ns[3] > ns[0] &&
           ns[4] > ns[0]);
     tear_down(&s);
@@ -163,8 +166,10 @@ static void what_cannot_be_slow_is_refused(void)
     lh_error err = {0};
     lh_train_result *r = NULL;
     setting s = set_up(events_text, "1f1b");
-    lh_train_options o = {
-        .size = sizeof o, .steps = 1, .real_links = true, .event_timeline = s.course};
+    lh_train_options o = {.size = sizeof o,
+                          .steps = 1,
+                          .real_links = true,
+                          .event_timeline = s.course};
     CHECK_INT(lh_train_timed(s.base, s.exec, &o, &r, &err), LH_EUNSUPPORTED);
     CHECK_HAS(err.text, "only emulated links");
     o.real_links = false;

@@ -5,12 +5,12 @@
  * where ranks share layers, and have parts of experts; checkpoints are the same
  * files and read by runs of other degrees; memory is as predicted. */
 #define _GNU_SOURCE
-#include "virtual_time.h"
 #include "moe_models.h"
 #include "sanitized.h"
 #include "test.h"
 #include "tiny_model.h"
 #include "training_folder.h"
+#include "virtual_time.h"
 
 #include <longhaul/engine.h>
 #include <longhaul/methods.h>
@@ -51,10 +51,11 @@ static lh_model model_with(int kind)
 typedef struct path_context {
     int kind;
     uint32_t devices, replicas, context, tensor, expert, again;
-    uint32_t zero; /* 2 and 3: layer by layer; else 0 where whole, or 1 */
-    uint32_t cut;  /* ranks that have parts of an expert; 0: 1 */
+    uint32_t zero;   /* 2 and 3: layer by layer; else 0 where whole, or 1 */
+    uint32_t cut;    /* ranks that have parts of an expert; 0: 1 */
     bool whole_rows; /* without sequence parallelism */
-    uint32_t sites; /* replicas share within these, one after the other; 0: all */
+    uint32_t
+        sites; /* replicas share within these, one after the other; 0: all */
     uint32_t per_node; /* ranks of a stage on a node, to which a token goes
                           once; 0: a copy goes to each expert */
     const char *method, *placement, *transport, *writes, *reads;
@@ -74,18 +75,18 @@ static lh_pipeline *pipeline_of(const way *w)
     bool folded = strcmp(w->placement, "ud") != 0;
     lh_pipeline *made = NULL;
     lh_error err;
-    int n = snprintf(text, sizeof text,
-                     "longhaul: pipeline/1\ntime_unit: us\nbackward: %s\n"
-                     "microbatches: %u\ndevices: %u\nuniform: {placement: %s, "
-                     "chunks_per_device: %d, F: 11, D: 13, W: 8}\n%s",
-                     w->joint ? "joint" : "split",
-                     (unsigned)(BATCH / w->replicas), w->devices, w->placement,
-                     folded ? 2 : 1,
-                     w->links && w->devices == 2
-                         ? "links:\n  - {from: 0, to: 1, latency: 40, transfer: "
-                           "10}\n  - {from: 1, to: 0, latency: 30, transfer: "
-                           "10}\n"
-                         : "");
+    int n =
+        snprintf(text, sizeof text,
+                 "longhaul: pipeline/1\ntime_unit: us\nbackward: %s\n"
+                 "microbatches: %u\ndevices: %u\nuniform: {placement: %s, "
+                 "chunks_per_device: %d, F: 11, D: 13, W: 8}\n%s",
+                 w->joint ? "joint" : "split", (unsigned)(BATCH / w->replicas),
+                 w->devices, w->placement, folded ? 2 : 1,
+                 w->links && w->devices == 2
+                     ? "links:\n  - {from: 0, to: 1, latency: 40, transfer: "
+                       "10}\n  - {from: 1, to: 0, latency: 30, transfer: "
+                       "10}\n"
+                     : "");
     CHECK_OK(lh_pipeline_parse(text, (size_t)n, "experts", &made, &err), err);
     return made;
 }
@@ -114,9 +115,8 @@ static lh_status go(const way *w, uint64_t steps, lh_train_result **out,
         status = lh_exec_make(p, order, NULL, &plan, err);
     if (status == LH_OK) {
         lh_train_model m = lh_train_model_defaults();
-        lh_train_options run = {.size = sizeof run,
-                                .transport = w->transport,
-                                .steps = steps};
+        lh_train_options run = {
+            .size = sizeof run, .transport = w->transport, .steps = steps};
         m.model = &model;
         m.first_layers = cuts;
         m.recompute = again;
@@ -255,9 +255,12 @@ static uint32_t draw(uint32_t *state, uint32_t n)
     return (*state >> 8) % n;
 }
 
-static const char *const ways[][2] = {
-    {"1f1b", "ud"},  {"gpipe", "ud"},              {"zb-h1", "ud"},
-    {"zb-h2", "ud"}, {"interleaved-1f1b", "loop"}, {"zb-v", "wave"}};
+static const char *const ways[][2] = {{"1f1b", "ud"},
+                                      {"gpipe", "ud"},
+                                      {"zb-h1", "ud"},
+                                      {"zb-h2", "ud"},
+                                      {"interleaved-1f1b", "loop"},
+                                      {"zb-v", "wave"}};
 static const uint32_t parts[] = {0, LH_PART_ALL, 0xa2, 0x51};
 
 static void some_on_each(void)
@@ -543,14 +546,14 @@ static void what_is_refused(void)
     CHECK(!r);
 }
 
-/* In place of drawn letters, which leave a router's choice so close in some step
- * that sums in another order make it another. */
+/* In place of drawn letters, which leave a router's choice so close in some
+ * step that sums in another order make it another. */
 static void write_words(void)
 {
     FILE *file = fopen(text_path, "w");
     for (uint32_t i = 0; file && i < 5000; i++)
-        fprintf(file, "%c", "pack my box with five dozen jugs"[i * i % 31 %
-                                                               (1 + i % 29)]);
+        fprintf(file, "%c",
+                "pack my box with five dozen jugs"[i * i % 31 % (1 + i % 29)]);
     if (file)
         fclose(file);
 }

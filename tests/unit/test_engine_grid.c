@@ -16,7 +16,8 @@ enum { N_GRIDS = sizeof grids / sizeof *grids, MOST = 64 };
 static bool together(const lhi_grid *g, lhi_grid_group_kind kind, uint32_t r,
                      uint32_t q)
 {
-    lhi_grid_coords a = lhi_grid_find_coords(g, r), b = lhi_grid_find_coords(g, q);
+    lhi_grid_coords a = lhi_grid_find_coords(g, r),
+                    b = lhi_grid_find_coords(g, q);
     bool tensor = a.tensor == b.tensor, context = a.context == b.context;
     bool replica = a.replica == b.replica, expert = a.expert == b.expert;
     bool part = a.expert_tensor == b.expert_tensor;
@@ -54,7 +55,8 @@ static void those_on_a_node_come_first(void)
     const uint32_t nodes[] = {0, 1, 0, 0, 2, 2, 2, 3};
     for (uint32_t i = 0; i < 4; i++) {
         uint32_t ranks[] = {0, 2, 4, 6}, mine = i;
-        CHECK_INT(lhi_grid_select_same_node(&g, nodes, 4, ranks, &mine), i == 1 ? 1 : 3);
+        CHECK_INT(lhi_grid_select_same_node(&g, nodes, 4, ranks, &mine),
+                  i == 1 ? 1 : 3);
         CHECK_INT(ranks[mine], 2 * i);
         CHECK_INT(ranks[0], i == 1 ? 2 : 0);
         CHECK(i == 1 || (ranks[1] == 4 && ranks[2] == 6));

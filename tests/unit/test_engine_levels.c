@@ -4,9 +4,9 @@
  * those of replicas that share the optimizer alone, memory beside what was
  * predicted. */
 #define _GNU_SOURCE
-#include "virtual_time.h"
 #include "scripted_switches.h"
 #include "sharded_runs.h"
+#include "virtual_time.h"
 
 /* Each replica by itself; two by two, as neighbours and not. */
 static const uint32_t alone[] = {0, 1, 2, 3, 0, 1, 2, 3};
@@ -64,8 +64,16 @@ static void layers(void)
          .method = "look-ahead",
          .split = true,
          .again = LH_PART_ALL},
-        {.stages = 2, .chunks = 1, .parameters = 1, .method = "gpipe", .then = "1f1b"},
-        {.stages = 2, .chunks = 1, .parameters = 0, .method = "gpipe", .then = "1f1b"},
+        {.stages = 2,
+         .chunks = 1,
+         .parameters = 1,
+         .method = "gpipe",
+         .then = "1f1b"},
+        {.stages = 2,
+         .chunks = 1,
+         .parameters = 0,
+         .method = "gpipe",
+         .then = "1f1b"},
     };
     /* What passes launch, in groups of one microbatch. */
     const setup groups = {.stages = 1,
@@ -120,8 +128,7 @@ static void links_are_emulated(void)
                          .gradients = 1,
                          .parameters = 1};
     const lh_model model = tiny_model(LAYERS);
-    const double sent =
-        sizeof(float) * (double)lh_model_params(&model) / 2;
+    const double sent = sizeof(float) * (double)lh_model_params(&model) / 2;
     outcome want = run(&plain, "real-links");
     progress = note_least;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
@@ -151,7 +158,8 @@ static void links_are_emulated(void)
  * tied embedding here and there. */
 static void families(void)
 {
-    lh_model (*const models[])(uint32_t) = {tiny_gpt2, tiny_mixtral, tiny_model};
+    lh_model (*const models[])(uint32_t) = {tiny_gpt2, tiny_mixtral,
+                                            tiny_model};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         setup s = {.stages = 2,
                    .chunks = 1,

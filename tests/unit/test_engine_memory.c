@@ -2,9 +2,9 @@
 /* Memory limits that are enforced: what is predicted not to keep them does not
  * begin, and what comes to hold more ends with a checkpoint. */
 #define _GNU_SOURCE
-#include "virtual_time.h"
 #include "test.h"
 #include "tiny_model.h"
+#include "virtual_time.h"
 
 #include <longhaul/engine.h>
 #include <longhaul/methods.h>

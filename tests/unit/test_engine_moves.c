@@ -2,11 +2,11 @@
 /* Layers that go to other chunks, and ranks that change their places, while a
  * run goes on: weights and moments go with them, and do not notice. */
 #define _GNU_SOURCE
-#include "virtual_time.h"
 #include "scripted_switches.h"
 #include "test.h"
 #include "tiny_model.h"
 #include "training_folder.h"
+#include "virtual_time.h"
 
 #include <stdlib.h>
 
@@ -30,7 +30,8 @@ typedef struct moves {
 
 static uint32_t draw(moves *s, uint32_t n)
 {
-    s->seed = s->seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    s->seed =
+        s->seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     return (uint32_t)(s->seed >> 33) % n;
 }
 
@@ -294,7 +295,8 @@ static void checkpoints_do_not_notice(void)
         lh_train_result_free(r);
         CHECK(s.n_moved > 0);
         for (uint32_t i = 0; i < 2; i++) {
-            moves again = {.seed = 8, .moves_layers = true, .moves_ranks = true};
+            moves again = {
+                .seed = 8, .moves_layers = true, .moves_ranks = true};
             r = NULL;
             t.resume = replicas == 1 ? "half-1" : "half-2";
             t.name = i == 0 ? "whole-0" : "whole-1";
@@ -422,10 +424,8 @@ static void killed_in_between(void)
 {
     lh_error err;
     lh_train_result *r = NULL;
-    moves s = {.seed = 5,
-               .moves_layers = true,
-               .moves_ranks = true,
-               .kills = true};
+    moves s = {
+        .seed = 5, .moves_layers = true, .moves_ranks = true, .kills = true};
     const setting t = {.placement = "ud",
                        .transport = "local",
                        .name = "killed",

@@ -4,14 +4,15 @@
  * made again; memory is as predicted; checkpoints go on with other degrees.
  * What they compute is held against PyTorch's in tests/peers.
  *
- *     test_engine_mtp [N]     and N drawn combinations, over fifty steps each */
+ *     test_engine_mtp [N]     and N drawn combinations, over fifty steps each
+ */
 #define _GNU_SOURCE
-#include "virtual_time.h"
 #include "moe_models.h"
 #include "sanitized.h"
 #include "test.h"
 #include "tiny_model.h"
 #include "training_folder.h"
+#include "virtual_time.h"
 
 #include <longhaul/engine.h>
 #include <longhaul/methods.h>
@@ -140,8 +141,8 @@ static void one_rank(void)
         lh_train_result_free(r);
         const lh_iteration *first = reference[which];
         const lh_iteration *last = &first[STEPS - 1];
-        CHECK(FEW_CASES || (last->loss < first->loss &&
-                            last->mtp_loss < first->mtp_loss));
+        CHECK(FEW_CASES ||
+              (last->loss < first->loss && last->mtp_loss < first->mtp_loss));
     }
 }
 
@@ -177,8 +178,8 @@ static void check_same(const setup *s, const lh_train_result *r,
                   (unsigned)it->step, it->loss, it->mtp_loss, want->loss,
                   want->mtp_loss);
         CHECK_MSG(fabs(it->gradient_norm / want->gradient_norm - 1) < 1e-4,
-                  "%s: step %u: norm %.9f, not %.9f", name,
-                  (unsigned)it->step, it->gradient_norm, want->gradient_norm);
+                  "%s: step %u: norm %.9f, not %.9f", name, (unsigned)it->step,
+                  it->gradient_norm, want->gradient_norm);
         if (isfinite(want->validation_loss) && isfinite(it->validation_loss))
             CHECK_NEAR(it->validation_loss, want->validation_loss, 1e-6);
     }
@@ -253,8 +254,8 @@ static void degrees(void)
     run(&a, FEW);
 }
 
-/* For one schedule of stages and another, and what is made again, it is the same
- * to the last bit. */
+/* For one schedule of stages and another, and what is made again, it is the
+ * same to the last bit. */
 static void the_same_bits(void)
 {
     static const char *const methods[] = {"1f1b", "zb-h1"};
@@ -271,7 +272,8 @@ static void the_same_bits(void)
         for (uint32_t k = 0; r && k < r->n_iterations && k < 2; k++)
             CHECK(r->iterations[k].loss == reference[s.model][k].loss &&
                   r->iterations[k].mtp_loss == reference[s.model][k].mtp_loss &&
-                  r->iterations[k].gradient_norm == reference[s.model][k].gradient_norm);
+                  r->iterations[k].gradient_norm ==
+                      reference[s.model][k].gradient_norm);
         lh_train_result_free(r);
     }
 }
@@ -309,9 +311,9 @@ static void check_names(const char *run_name, const lh_model *m)
     char *bytes = saved_weights(run_name, SAVED, &size), text[96];
     for (size_t i = 0; bytes && i < sizeof names / sizeof *names; i++)
         for (uint32_t k = 0; k <= m->mtp_layers; k++) {
-            int len = snprintf(text, sizeof text,
-                               "\"model.layers.%u.%s.weight\"", LAYERS + k,
-                               names[i]);
+            int len =
+                snprintf(text, sizeof text, "\"model.layers.%u.%s.weight\"",
+                         LAYERS + k, names[i]);
             bool is = memmem(bytes, size, text, (size_t)len) != NULL;
             CHECK_MSG(is == (k < m->mtp_layers), "%s", text);
         }

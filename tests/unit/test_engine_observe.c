@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a run is profiled by, without a clock: ranks "run" what the simulator
  * says, and from their records the pipeline's times come out again. */
-#include "virtual_time.h"
 #include "test.h"
+#include "virtual_time.h"
 
 #include "runtime/engine/observer.h"
 
@@ -141,7 +141,8 @@ static lhi_observed_means *observe(world *w, uint32_t n)
             sums[i] += lhi_observer_sums(o)[i];
         lhi_observer_free(o);
     }
-    CHECK_OK(lhi_observed_means_make(&w->job, iterations, n, sums, &out, &err), err);
+    CHECK_OK(lhi_observed_means_make(&w->job, iterations, n, sums, &out, &err),
+             err);
     free(sums);
     free(iterations);
     return out;

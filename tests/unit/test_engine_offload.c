@@ -3,11 +3,11 @@
  * changes, ranks hold what was predicted and less than without, and what goes
  * wrong with the file ends the run with one reason. */
 #define _GNU_SOURCE
-#include "virtual_time.h"
 #include "kill_sibling.h"
 #include "scheduled.h"
 #include "tiny_model.h"
 #include "training_text.h"
+#include "virtual_time.h"
 
 #include <dirent.h>
 #include <longhaul/engine.h>
@@ -146,8 +146,8 @@ static int64_t held(const lh_train_result *r, int64_t *stored)
     for (uint32_t i = 0; i < n; i++) {
         const lh_train_memory *m = &all[i];
         int64_t more = r->n_pool_growths ? m->measured[LH_MEMORY_BUFFERS] -
-                                        m->predicted[LH_MEMORY_BUFFERS]
-                                  : 0;
+                                               m->predicted[LH_MEMORY_BUFFERS]
+                                         : 0;
         double error =
             (double)(m->measured_bytes - more) / (double)m->predicted_bytes - 1;
         CHECK_MSG(fabs(error) < 0.03, "rank %u: %lld predicted, %lld held", i,
@@ -246,14 +246,13 @@ static void nor_with_ranks_that_share(void)
                     .parameters = 1, .elastic = true},
             "elastic");
     compare((setup){"ud", "gpipe", 2, 1, .of = 4, .context = 2}, "context");
-    compare((setup){"ud", "gpipe", 2, 2, .of = 4, .expert = 2,
-                    .model = &mixtral},
-            "expert");
+    compare(
+        (setup){"ud", "gpipe", 2, 2, .of = 4, .expert = 2, .model = &mixtral},
+        "expert");
     static lh_model pairs;
     pairs = tiny_model(LAYERS);
     pairs.kv_heads = pairs.heads;
-    compare((setup){"ud", "gpipe", 2, 1, .of = 4, .tensor = 2,
-                    .model = &pairs},
+    compare((setup){"ud", "gpipe", 2, 1, .of = 4, .tensor = 2, .model = &pairs},
             "tensor");
 }
 
@@ -291,7 +290,8 @@ static void copies_take_the_pipelines_time(void)
     lh_train_result_free(r);
 }
 
-/* --- runs that end while copies last an hour each -------------------------- */
+/* --- runs that end while copies last an hour each --------------------------
+ */
 
 static const setup for_hours = {
     "ud", "gpipe", 2, 1, .of = 4, .emulates = true, .copy_us = 3600000000};

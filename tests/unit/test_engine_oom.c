@@ -216,8 +216,9 @@ static void moves(void)
     CHECK(fd >= 0);
     close(fd);
     training_text(path, 4000);
-    CHECK_OK(lh_pipeline_parse(two_stages, strlen(two_stages), "test", &p, &err),
-             err);
+    CHECK_OK(
+        lh_pipeline_parse(two_stages, strlen(two_stages), "test", &p, &err),
+        err);
     CHECK_OK(lh_method_run("1f1b", p, NULL, &s, NULL, &err), err);
     CHECK_OK(lh_exec_make(p, s, NULL, &x, &err), err);
     lh_train_model m = lh_train_model_defaults();

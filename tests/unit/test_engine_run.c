@@ -2,12 +2,12 @@
 /* Running execution plans in real time: what was measured against what the
  * simulator says, for random pipelines too, and how runs end. */
 #define _GNU_SOURCE
-#include "virtual_time.h"
 #include "dated_messages.h"
-#include "runtime/engine/execution_plan.h"
 #include "random_pipeline.h"
+#include "runtime/engine/execution_plan.h"
 #include "scheduled.h"
 #include "test.h"
+#include "virtual_time.h"
 
 #include <dirent.h>
 #include <longhaul/methods.h>

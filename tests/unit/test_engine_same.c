@@ -4,12 +4,12 @@
  * twenty steps of a tiny model, weights compared as the files that they are
  * saved to. */
 #define _GNU_SOURCE
-#include "virtual_time.h"
 #include "moe_models.h"
 #include "sanitized.h"
 #include "test.h"
 #include "tiny_model.h"
 #include "training_folder.h"
+#include "virtual_time.h"
 
 #include <dirent.h>
 #include <longhaul/engine.h>

@@ -4,10 +4,10 @@
  * beside those of replicas that shard the optimizer alone, and memory beside
  * what was predicted. */
 #define _GNU_SOURCE
-#include "virtual_time.h"
 #include "sanitized.h"
 #include "scripted_switches.h"
 #include "sharded_runs.h"
+#include "virtual_time.h"
 
 /* --- tests -----------------------------------------------------------------
  */
@@ -274,11 +274,10 @@ static void other_orders(void)
         outcome want = run(&s, "stays");
         s.then = rows[i].method;
         check_same(&s, rows[i].method, &want);
-        CHECK_MSG(rows[i].refused[0] ? strstr(switch_refused, rows[i].refused)
-                                           != NULL
-                                     : !switch_refused[0],
-                  "%s, %s: '%s'", rows[i].groups, rows[i].method,
-                  switch_refused);
+        CHECK_MSG(
+            rows[i].refused[0] ? strstr(switch_refused, rows[i].refused) != NULL
+                               : !switch_refused[0],
+            "%s, %s: '%s'", rows[i].groups, rows[i].method, switch_refused);
         free(want.weights);
     }
 }

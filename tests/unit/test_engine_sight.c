@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What ranks have seen of an iteration, put together for a monitor. What they
  * would see is taken from the simulator. */
-#include "virtual_time.h"
 #include "runtime/engine/iteration_observation.h"
 #include "scheduled.h"
 #include "test.h"
 #include "uniform.h"
+#include "virtual_time.h"
 
 #include <stdlib.h>
 
@@ -23,7 +23,8 @@ typedef struct stage_memory {
 } stage;
 
 /* Rows of one rank, as they are by the simulator, `later_ns` by its clock. */
-static lhi_pass_observation *rows_of(const stage *s, uint32_t rank, int64_t later_ns)
+static lhi_pass_observation *rows_of(const stage *s, uint32_t rank,
+                                     int64_t later_ns)
 {
     uint32_t n, n_messages;
     const lh_timeline_run *runs = lh_timeline_runs(s->t, rank, &n);
@@ -37,7 +38,8 @@ static lhi_pass_observation *rows_of(const stage *s, uint32_t rank, int64_t late
             continue;
         const lh_message *m = &all[runs[i].message];
         rows[i].handed_over_ns = m->ready_ns;
-        rows[i].transfer_start_ns = s->job.emulates ? m->depart_ns : m->ready_ns;
+        rows[i].transfer_start_ns =
+            s->job.emulates ? m->depart_ns : m->ready_ns;
         rows[i].arrived_ns = m->arrive_ns + later_ns;
     }
     return rows;
@@ -72,7 +74,9 @@ static void set_up(stage *s, lh_receives receives, uint32_t coupled,
                        .exec = s->exec,
                        .grid = {3, n_replicas, 1, 1, 1, 1},
                        .emulates = emulates};
-    CHECK_OK(lhi_iteration_observation_make(&s->job, s->device, &s->sight, &err), err);
+    CHECK_OK(
+        lhi_iteration_observation_make(&s->job, s->device, &s->sight, &err),
+        err);
     for (uint32_t r = 0; r < 3 * n_replicas; r++) {
         s->parts[r].rows = rows_of(s, r % 3, 0);
         s->parts[r].head.n_passes = s->exec->ranks[r % 3].n_passes;
@@ -95,13 +99,16 @@ static lh_observation merge(stage *s)
 {
     lh_error err = {0};
     lh_observation seen = {0};
-    CHECK_OK(lhi_iteration_observation_merge(s->sight, s->exec, s->parts, 3, &seen, &err), err);
+    CHECK_OK(lhi_iteration_observation_merge(s->sight, s->exec, s->parts, 3,
+                                             &seen, &err),
+             err);
     CHECK_INT(seen.step, 3);
     return seen;
 }
 
 /* The message of the iteration that is `m`; NULL: it is not there. */
-static const lh_observed_message *find(const lh_observation *seen, const lh_message *m)
+static const lh_observed_message *find(const lh_observation *seen,
+                                       const lh_message *m)
 {
     for (size_t i = 0; i < seen->n_messages; i++)
         if (seen->messages[i].link == m->link &&
@@ -226,8 +233,8 @@ static void what_is_gathered_is_told_but_parts(void)
 {
     stage s;
     lhi_collective_record played[] = {{1, false, LH_NONE, 1, 2, 5, 9, 0},
-                           {1, true, LH_NONE, 1, 12, 15, 20, 0},
-                           {1, true, 4, 1, 12, 15, 20, 0}};
+                                      {1, true, LH_NONE, 1, 12, 15, 20, 0},
+                                      {1, true, 4, 1, 12, 15, 20, 0}};
     set_up(&s, LH_RECEIVES_EARLY, 0, true, 1);
     s.parts[1].collectives = played;
     s.parts[1].head.n_collectives = 3;

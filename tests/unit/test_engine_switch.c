@@ -2,11 +2,11 @@
 /* Schedules that are switched while a run goes on: weights do not notice, what
  * cannot be followed is refused by all, and nothing waits for ever. */
 #define _GNU_SOURCE
-#include "virtual_time.h"
 #include "scripted_switches.h"
 #include "test.h"
 #include "tiny_model.h"
 #include "training_folder.h"
+#include "virtual_time.h"
 
 #include <stdlib.h>
 

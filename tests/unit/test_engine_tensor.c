@@ -3,17 +3,23 @@
  * whatever the degrees, the schedule, the model and the transport; checkpoints
  * are read by runs of other degrees; memory is as predicted. */
 #define _GNU_SOURCE
-#include "virtual_time.h"
 #include "sanitized.h"
 #include "test.h"
 #include "tiny_model.h"
 #include "training_folder.h"
+#include "virtual_time.h"
 
 #include <longhaul/engine.h>
 #include <longhaul/methods.h>
 #include <stdlib.h>
 
-enum { LAYERS = 4, STEPS = OF_CASES(50), MICROBATCHES = 4, SEQUENCE = 12, SEQUENCES = 2 };
+enum {
+    LAYERS = 4,
+    STEPS = OF_CASES(50),
+    MICROBATCHES = 4,
+    SEQUENCE = 12,
+    SEQUENCES = 2
+};
 
 /* --- models ------------------------------------------------------------------
  */

@@ -2,9 +2,9 @@
 /* Schedules that are proposed and voted on, one rank played by the test: votes
  * against, broken messages, commands out of order. */
 #define _GNU_SOURCE
-#include "virtual_time.h"
 #include "runtime/engine/job.h"
 #include "scripted_switches.h"
+#include "virtual_time.h"
 
 #include <pthread.h>
 
@@ -29,8 +29,8 @@ static void *real_rank(void *of)
 {
     duel *d = of;
     lhi_rank_result result = {0};
-    d->status =
-        lhi_rank_run(d->nets[d->real], lhi_job_run_rank, &d->job, &result, &d->err);
+    d->status = lhi_rank_run(d->nets[d->real], lhi_job_run_rank, &d->job,
+                             &result, &d->err);
     free(result.text);
     return NULL;
 }
@@ -176,7 +176,8 @@ static void one_vote_against(void)
     }
     c = hear_command(&d, 16);
     CHECK(c.what == LHI_COMMAND_END && c.verdict == LHI_VERDICT_NONE);
-    unsigned char bytes[LHI_RECORD_COUNTS_BYTES + 3 * LHI_PASS_RECORD_BYTES] = {0};
+    unsigned char bytes[LHI_RECORD_COUNTS_BYTES + 3 * LHI_PASS_RECORD_BYTES] = {
+        0};
     lhi_record_counts counts = {0};
     lh_schedule_order(d.script.own.all[1], 1, &counts.n_passes);
     lhi_record_counts_write(&counts, bytes);
@@ -223,12 +224,13 @@ static void propose(duel *d, uint64_t round, uint64_t step, const char *text,
     char both[400];
     unsigned char head[LHI_PROPOSAL_BYTES];
     const lhi_proposal_texts texts = {(uint32_t)strlen(text), 0,
-                             (uint32_t)strlen(paths), 0};
+                                      (uint32_t)strlen(paths), 0};
     snprintf(both, sizeof both, "%s%s", text, paths);
     lhi_proposal_write(&(lhi_proposal){step, texts}, head);
     send_bytes(d, LHI_TAG_SCHEDULE, round, 0, head, sizeof head);
     if (texts.n_rows)
-        send_bytes(d, LHI_TAG_SCHEDULE, round, 1, both, lhi_proposal_texts_size(&texts));
+        send_bytes(d, LHI_TAG_SCHEDULE, round, 1, both,
+                   lhi_proposal_texts_size(&texts));
 }
 
 static lhi_vote hear_vote(duel *d, uint64_t round)
@@ -285,7 +287,8 @@ static void bad_schedules_from_rank_0(void)
         &(lhi_command){.what = LHI_COMMAND_END, .verdict = LHI_VERDICT_DROP});
     unsigned char rest[LHI_RECORD_COUNTS_BYTES + 2 * LHI_PASS_RECORD_BYTES];
     hear_bytes(&d, LHI_TAG_RECORD, 4 * N + 1, 0, rest, LHI_RECORD_COUNTS_BYTES);
-    hear_bytes(&d, LHI_TAG_RECORD, 4 * N + 2, 0, rest, 2 * LHI_PASS_RECORD_BYTES);
+    hear_bytes(&d, LHI_TAG_RECORD, 4 * N + 2, 0, rest,
+               2 * LHI_PASS_RECORD_BYTES);
     end_duel(&d);
     CHECK_OK(d.status, d.err);
 }

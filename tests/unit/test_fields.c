@@ -140,26 +140,30 @@ static const lhi_schema_field cycle_rows[] = {
     {"gbps", LHI_GBPS(cycle, bytes_per_s), .high = 1e9, .when = LHI_NULLABLE},
     {"kib", LHI_NUMBER(cycle, bytes), .high = 1e9, .scale = 1024,
      .when = LHI_OPTIONAL},
-    {"nap_us", LHI_SHORT_TIME(cycle, nap_ns), .scale = 1e3, .when = LHI_OPTIONAL},
-    {"serial", LHI_INTEGER(cycle, serial), .least = INT64_MIN, .most = INT64_MAX},
+    {"nap_us", LHI_SHORT_TIME(cycle, nap_ns), .scale = 1e3,
+     .when = LHI_OPTIONAL},
+    {"serial", LHI_INTEGER(cycle, serial), .least = INT64_MIN,
+     .most = INT64_MAX},
     {"seed", LHI_INTEGER(cycle, seed), .least = INT64_MIN, .most = INT64_MAX,
      .when = LHI_DEFAULTED},
-    {"doors", LHI_TEXT_FORM(cycle, doors), .description = "a letter", .parse = parse_letter,
-     .print = print_letter, LHI_OMIT_IF(cycle, electric, false)},
+    {"doors", LHI_TEXT_FORM(cycle, doors), .description = "a letter",
+     .parse = parse_letter, .print = print_letter,
+     LHI_OMIT_IF(cycle, electric, false)},
     {"area", LHI_DERIVED(cycle), .write = write_area},
     {NULL, LHI_INLINED(cycle, frame), .table = &frame_table},
     {"bell", LHI_STRUCT_POINTER(cycle, bell), .table = &bell_table,
      .when = LHI_OPTIONAL},
     {"wheels", LHI_LIST(cycle, wheels, n_wheels), .table = &wheel_table,
      .min_items = 1, .max_items = 2},
-    {"gears", LHI_LIST(cycle, gears, n_gears), .item_type = LHI_FIELD_INTEGER, .least = 1,
-     .most = 50, .when = LHI_OPTIONAL},
-    {"trips_s", LHI_LIST(cycle, trips_ns, n_trips), .item_type = LHI_FIELD_SECONDS,
-     .high = 9e9, .absent = -1, .null_items = true},
+    {"gears", LHI_LIST(cycle, gears, n_gears), .item_type = LHI_FIELD_INTEGER,
+     .least = 1, .most = 50, .when = LHI_OPTIONAL},
+    {"trips_s", LHI_LIST(cycle, trips_ns, n_trips),
+     .item_type = LHI_FIELD_SECONDS, .high = 9e9, .absent = -1,
+     .null_items = true},
     {"wax", LHI_CUSTOM(cycle), .read = read_wax, .write = write_wax},
 };
 static const lhi_schema cycle_table = {LHI_ROWS("cycle", cycle, cycle_rows),
-                                      start_cycle, check_cycle};
+                                       start_cycle, check_cycle};
 
 static const char whole_text[] = "{\n"
                                  " \"name\": \"\",\n"
@@ -263,7 +267,7 @@ static void what_is_written_reads_back(void)
     CHECK_INT(c.wax, 1004);
     char *text = NULL;
     CHECK_OK(lhi_json_format(lhi_schema_write(&cycle_table, &c, &grease), &text,
-                           NULL, &err),
+                             NULL, &err),
              err);
     CHECK_STR(text, whole_text);
     lh_text_free(text);
@@ -387,7 +391,8 @@ static void refusals_name_file_line_and_key(void)
     refuse("wax: 0", "wax: 0, area: 1", "f:1: area: is not height x width");
 }
 
-static void count_rows(const lhi_schema *table, const lhi_schema_field *row, void *n)
+static void count_rows(const lhi_schema *table, const lhi_schema_field *row,
+                       void *n)
 {
     CHECK_INT(table->size, row->owner);
     CHECK(lhi_schema_find_field(table, row->key) == row);
@@ -413,8 +418,8 @@ static void any_allocation_may_fail(void)
         char *text = NULL;
         status = read_cycle(whole_text, 1, &doc, &mem, &c, &err);
         if (status == LH_OK) {
-            status = lhi_json_format(lhi_schema_write(&cycle_table, &c, &grease),
-                                   &text, NULL, &err);
+            status = lhi_json_format(
+                lhi_schema_write(&cycle_table, &c, &grease), &text, NULL, &err);
             lhi_doc_free(doc);
             lhi_arena_free(mem);
         }

@@ -48,7 +48,7 @@ static void check_group(fixture *f, lh_cost_dimension dimension,
     bool seen[16] = {false};
 
     CHECK_OK(lh_cost_find_group(&f->job, &f->layout, dimension, &f->slice, &g,
-                              &f->err),
+                                &f->err),
              f->err);
     CHECK_INT(g.size, size);
     CHECK_INT(groups * size, 16);
@@ -176,33 +176,36 @@ static void once_per_node(void)
     lhi_ecmp_cache known = {0};
 
     fixture_init(&f, "mixtral-8x7b");
-    CHECK_OK(lhi_complete_cost_options(&f.job, &f.options, &options, &f.err), f.err);
+    CHECK_OK(lhi_complete_cost_options(&f.job, &f.options, &options, &f.err),
+             f.err);
     for (int k = 4; k <= 8; k += 4) {
         double once = k == 4 ? 3.0 / 4 : 3.0 / 8;
 
         exchange.copies = k;
-        CHECK_OK(
-            lhi_all_to_all_compute_time(&f.job, &m, &exchange, &options, &known, &t, &f.err),
-            f.err);
+        CHECK_OK(lhi_all_to_all_compute_time(&f.job, &m, &exchange, &options,
+                                             &known, &t, &f.err),
+                 f.err);
         CHECK_NEAR(t.ns_per_byte, once / (0.985 * 50), 1e-12);
         /* To another node, and on it to another GPU. */
         CHECK_NEAR(t.latency_ns, 8000 + 3000, 0);
     }
     exchange.dispatcher = LH_DISPATCHER_ALL_TO_ALL;
-    CHECK_OK(
-        lhi_all_to_all_compute_time(&f.job, &m, &exchange, &options, &known, &t, &f.err),
-        f.err);
+    CHECK_OK(lhi_all_to_all_compute_time(&f.job, &m, &exchange, &options,
+                                         &known, &t, &f.err),
+             f.err);
     CHECK_NEAR(t.ns_per_byte, 12.0 / 16 / (0.985 * 50), 1e-12);
     CHECK_NEAR(t.latency_ns, 8000, 0);
     lhi_exchange_paths paths;
-    CHECK_OK(lhi_all_to_all_compute_path_times(&f.job, &m, &options, &known, &paths, &f.err),
+    CHECK_OK(lhi_all_to_all_compute_path_times(&f.job, &m, &options, &known,
+                                               &paths, &f.err),
              f.err);
     CHECK_NEAR(paths.far_ns_per_byte, 1 / (0.985 * 50), 1e-12);
     CHECK_NEAR(paths.near_ns_per_byte, 1 / fixture_node_rate(), 1e-12);
     CHECK_NEAR(paths.far_latency_ns, 8000, 0);
     CHECK_NEAR(paths.near_latency_ns, 3000, 0);
     m.at[0].fewest_per_node = 16; /* one node */
-    CHECK_OK(lhi_all_to_all_compute_path_times(&f.job, &m, &options, &known, &paths, &f.err),
+    CHECK_OK(lhi_all_to_all_compute_path_times(&f.job, &m, &options, &known,
+                                               &paths, &f.err),
              f.err);
     CHECK(paths.far_ns_per_byte == 0 && paths.far_latency_ns == 0);
 }
@@ -365,7 +368,8 @@ static lhi_exchange_time naive_exchange(const stage *s, uint32_t dc)
 
 /* Of all groups with members in a datacenter; never less than is promised of
  * any. */
-static lhi_exchange_time slowest_exchange(const stage *s, const lhi_group_layout *fold,
+static lhi_exchange_time slowest_exchange(const stage *s,
+                                          const lhi_group_layout *fold,
                                           uint32_t dc,
                                           const lhi_exchange *exchange)
 {
@@ -375,18 +379,22 @@ static lhi_exchange_time slowest_exchange(const stage *s, const lhi_group_layout
     lhi_group_members m;
     lh_error err;
 
-    CHECK_OK(lhi_complete_cost_options(&s->f.job, &s->f.options, &options, &err), err);
-    for (uint32_t i = 0; lhi_group_layout_find_dispatch_group(fold, dc, i, &m); i++) {
+    CHECK_OK(
+        lhi_complete_cost_options(&s->f.job, &s->f.options, &options, &err),
+        err);
+    for (uint32_t i = 0; lhi_group_layout_find_dispatch_group(fold, dc, i, &m);
+         i++) {
         lhi_exchange_time t;
 
-        CHECK_OK(
-            lhi_all_to_all_compute_time(&s->f.job, &m, exchange, &options, &known, &t, &err),
-            err);
+        CHECK_OK(lhi_all_to_all_compute_time(&s->f.job, &m, exchange, &options,
+                                             &known, &t, &err),
+                 err);
         got.ns_per_byte = fmax(got.ns_per_byte, t.ns_per_byte);
         got.latency_ns = fmax(got.latency_ns, t.latency_ns);
     }
-    CHECK_OK(lhi_all_to_all_compute_lower_bound(&s->f.job, dc, s->expert, s->tensor, exchange,
-                                  &options, &least, &err),
+    CHECK_OK(lhi_all_to_all_compute_lower_bound(&s->f.job, dc, s->expert,
+                                                s->tensor, exchange, &options,
+                                                &least, &err),
              err);
     CHECK(least.ns_per_byte <= got.ns_per_byte * (1 + 1e-12) &&
           least.latency_ns <= got.latency_ns + 1e-6);
@@ -399,11 +407,13 @@ static void check_nodes(const stage *s, const lhi_group_layout *fold)
     uint32_t n[MOST_SITES] = {0};
     for (uint32_t r = 0; r < s->n; r++) {
         uint32_t dc = s->ranks[r].datacenter;
-        CHECK_INT(lhi_group_layout_find_node(fold, dc, n[dc]++), s->ranks[r].node);
+        CHECK_INT(lhi_group_layout_find_node(fold, dc, n[dc]++),
+                  s->ranks[r].node);
     }
 }
 
-static void check_senders(const stage *s, const lhi_group_layout *fold, uint32_t site)
+static void check_senders(const stage *s, const lhi_group_layout *fold,
+                          uint32_t site)
 {
     static const lhi_exchange plain = {LH_DISPATCHER_ALL_TO_ALL, 1};
     static const lhi_exchange deepep = {LH_DISPATCHER_DEEPEP, 4};
@@ -513,7 +523,8 @@ static void every_rank_is_where_it_is_listed(void)
         if (!random_stage(&r, &s))
             continue;
         made++;
-        CHECK_OK(lhi_group_layout_build(&s.f.job, &s.f.layout, &s.f.slice, &fold, &err),
+        CHECK_OK(lhi_group_layout_build(&s.f.job, &s.f.layout, &s.f.slice,
+                                        &fold, &err),
                  err);
         for (uint32_t site = 0; site < s.f.slice.n_sites; site++)
             check_senders(&s, &fold, site);

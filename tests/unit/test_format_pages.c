@@ -2,12 +2,12 @@
 /* The pages of the formats name the keys that the tables of the code name: each
  * key of a table stands in its page as `key`, and what the page's examples and
  * the first columns of its tables name is a key. */
-#include "report/diagnosis/rank_map.h"
-#include "schedule/pipeline/file/pipe_file.h"
-#include "planner/file/plan_file.h"
-#include "schedule/certificate/certificate.h"
 #include "format/job/parse.h"
+#include "planner/file/plan_file.h"
+#include "report/diagnosis/rank_map.h"
 #include "report/trace/trace_keys.h"
+#include "schedule/certificate/certificate.h"
+#include "schedule/pipeline/file/pipe_file.h"
 
 #include "test.h"
 
@@ -18,7 +18,7 @@
 typedef struct page {
     const char *name;
     const lhi_schema *tables[8]; /* of the structs that the file begins with */
-    const char *besides[16];    /* in examples: of other pages */
+    const char *besides[16];     /* in examples: of other pages */
     bool more; /* the page tells of keys that no table has yet */
 } page;
 
@@ -79,7 +79,8 @@ static void compare_words(const char *word, size_t len, void *to)
     s->found |= strlen(s->key) == len && memcmp(s->key, word, len) == 0;
 }
 
-static void compare_keys(const lhi_schema *table, const lhi_schema_field *row, void *to)
+static void compare_keys(const lhi_schema *table, const lhi_schema_field *row,
+                         void *to)
 {
     search *s = to;
     (void)table;
@@ -94,7 +95,8 @@ typedef struct reading {
     uint32_t n_keys, n_words;
 } reading;
 
-static void page_has_key(const lhi_schema *table, const lhi_schema_field *row, void *to)
+static void page_has_key(const lhi_schema *table, const lhi_schema_field *row,
+                         void *to)
 {
     reading *r = to;
     search s = {row->key, false};

@@ -5,10 +5,10 @@
 
 #include "base/json_input.h"
 #include "base/text.h"
-#include "runtime/device/tokenizer.h"
 #include "format/document/tree.h"
-#include "schedule/pipeline/schedule_internal.h"
+#include "runtime/device/tokenizer.h"
 #include "runtime/training/safetensors.h"
+#include "schedule/pipeline/schedule_internal.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -303,8 +303,11 @@ static void every_kind_has_its_size_in_the_documents(void)
         snprintf(row, sizeof row, "| %s | %zu MiB |", lhi_input_describe(kind),
                  lhi_input_max_bytes(kind) / MIB);
         CHECK_HAS(page, row);
-        CHECK_OK(lhi_input_check_size(lhi_input_max_bytes(kind), "f", kind, &err), err);
-        CHECK_INT(lhi_input_check_size(lhi_input_max_bytes(kind) + 1, "f", kind, &err),
+        CHECK_OK(
+            lhi_input_check_size(lhi_input_max_bytes(kind), "f", kind, &err),
+            err);
+        CHECK_INT(lhi_input_check_size(lhi_input_max_bytes(kind) + 1, "f", kind,
+                                       &err),
                   LH_EINPUT);
         CHECK_HAS(err.text, lhi_input_describe(kind));
     }

@@ -64,17 +64,19 @@ static void rare_events(void)
     uint32_t n = 10000;
     lh_pipeline *p = uniform_make(two);
     /* Two links, each bad in 3 % of the iterations: 150 ms more each. */
-    lh_jitter_result r = run(
-        p, "1f1b",
-        (lh_jitter){.degraded_probability = 0.03, .degraded_factor = 2, .samples = n});
+    lh_jitter_result r = run(p, "1f1b",
+                             (lh_jitter){.degraded_probability = 0.03,
+                                         .degraded_factor = 2,
+                                         .samples = n});
     CHECK_INT(r.p50_ns, 360000000);
     CHECK_INT(r.p95_ns, 510000000);
     CHECK_INT(r.max_ns, 660000000);
     CHECK_MSG(fabs(r.mean_ns - 369e6) < 2e6, "mean %g", r.mean_ns);
     /* Two devices, each slow in 10 %: 30 ms more each. */
     r = run(p, "1f1b",
-            (lh_jitter){
-                .straggler_probability = 0.1, .straggler_factor = 2, .samples = n});
+            (lh_jitter){.straggler_probability = 0.1,
+                        .straggler_factor = 2,
+                        .samples = n});
     CHECK_INT(r.min_ns, 360000000);
     CHECK_INT(r.p95_ns, 390000000);
     CHECK_INT(r.max_ns, 420000000);
@@ -89,9 +91,10 @@ static void all_degraded(void)
     slow.latency *= 3;
     slow.transfer *= 3;
     lh_pipeline *p = uniform_make(all), *q = uniform_make(slow);
-    lh_jitter_result r = run(
-        p, "1f1b",
-        (lh_jitter){.degraded_probability = 1, .degraded_factor = 3, .samples = 3});
+    lh_jitter_result r =
+        run(p, "1f1b",
+            (lh_jitter){
+                .degraded_probability = 1, .degraded_factor = 3, .samples = 3});
     lh_jitter_result s = run(q, "1f1b", (lh_jitter){.samples = 1});
     CHECK_INT(r.min_ns, s.min_ns);
     CHECK_INT(r.max_ns, s.min_ns);
@@ -144,7 +147,8 @@ static lh_pipeline *make_shared(double latency, double gather, double reduce)
 static void data_parallel_links(void)
 {
     lh_pipeline *p = make_shared(5, 10, 20), *q = make_shared(15, 30, 60);
-    lh_jitter worst = {.degraded_probability = 1, .degraded_factor = 3, .samples = 2};
+    lh_jitter worst = {
+        .degraded_probability = 1, .degraded_factor = 3, .samples = 2};
     lh_jitter_result r = run(p, "1f1b", worst);
     lh_jitter_result s = run(q, "1f1b", (lh_jitter){.samples = 1});
     CHECK_INT(r.min_ns, s.min_ns);
@@ -153,7 +157,8 @@ static void data_parallel_links(void)
      * in all. Its links degraded: 180. Only device 1's: its gather takes until
      * 45, its B until 75, and then its reduce 75. */
     uint32_t n = 20000;
-    lh_jitter rare = {.degraded_probability = 0.1, .degraded_factor = 3, .samples = n};
+    lh_jitter rare = {
+        .degraded_probability = 0.1, .degraded_factor = 3, .samples = n};
     r = run(p, "1f1b", rare);
     CHECK_INT(r.min_ns, 100000000);
     CHECK_INT(r.max_ns, 180000000);

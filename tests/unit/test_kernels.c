@@ -111,7 +111,8 @@ static void refused(void)
     static const uint32_t two[] = {AG0, F1}, itself[] = {F1}, none[] = {N};
     lh_kernel k[N];
     list_example(k);
-    k[F0].n_predecessors = 2; /* f0 -> p -> f1 -> f0; b1 and after wait behind it */
+    k[F0].n_predecessors =
+        2; /* f0 -> p -> f1 -> f0; b1 and after wait behind it */
     k[F0].predecessors = two;
     refuses(k, N, "waits for itself, in a circle of 3");
     list_example(k);

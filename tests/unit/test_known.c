@@ -4,9 +4,9 @@
  * afterwards, and not worked out again. */
 #include "jobs.h"
 
-#include "planner/layout/equivalence.h"
-#include "planner/layout/choice.h"
 #include "planner/layout/build_cache.h"
+#include "planner/layout/choice.h"
+#include "planner/layout/equivalence.h"
 
 #include "model/paths.h"
 #include "schedule/pipeline/pipeline_internal.h"
@@ -72,7 +72,7 @@ static void move(uint32_t *layers, int i)
 }
 
 static lhi_built_layout build(const lh_job *job, const lhi_config *config,
-                       lhi_build_cache *known)
+                              lhi_build_cache *known)
 {
     lhi_built_layout built = {0};
     lh_error err = {0};
@@ -154,8 +154,10 @@ static void places_are_found_once(void)
     lhi_layout_placement first = {0}, again = {0};
     lh_error err = {0};
     CHECK_OK(lhi_build_cache_make(&known, &err), err);
-    CHECK_OK(lhi_build_cache_place(known, job, &config.layout, &first, &err), err);
-    CHECK_OK(lhi_build_cache_place(known, job, &config.layout, &again, &err), err);
+    CHECK_OK(lhi_build_cache_place(known, job, &config.layout, &first, &err),
+             err);
+    CHECK_OK(lhi_build_cache_place(known, job, &config.layout, &again, &err),
+             err);
     CHECK(first.ranks && first.ranks == again.ranks);
     CHECK(first.stages && first.stages == again.stages);
     lhi_build_cache_free(known);
@@ -196,7 +198,8 @@ static void check_costs(const lh_job *job, const lhi_config *config)
     const lh_cost_options options = {.size = sizeof options,
                                      .estimate_missing = true};
     CHECK_OK(lhi_build_cache_make(&known, &err), err);
-    CHECK_OK(lhi_build_cache_place(known, job, &config->layout, &places, &err), err);
+    CHECK_OK(lhi_build_cache_place(known, job, &config->layout, &places, &err),
+             err);
     for (uint32_t c = 0; c < n && built.pipeline && places.stages; c++) {
         const lhi_stage_placement *spread =
             &places.stages[lhi_config_device(config, c)];
@@ -285,7 +288,8 @@ static void alike_datacenters(void)
     lh_job *job = make_job();
     if (!job)
         return;
-    CHECK(lhi_datacenters_are_equivalent(job, 0, 3) && !lhi_datacenters_are_equivalent(job, 0, 1));
+    CHECK(lhi_datacenters_are_equivalent(job, 0, 3) &&
+          !lhi_datacenters_are_equivalent(job, 0, 1));
     CHECK(!lhi_stage_placement_repeats(job, &full, &spread, 0));
     CHECK(!lhi_stage_placement_repeats(job, &full, &spread, 1));
     CHECK(lhi_stage_placement_repeats(job, &full, &spread, 2));
@@ -346,7 +350,8 @@ static void alike_choices(void)
     for (int i = 0; i < 14; i++) {
         CHECK_MSG(!lhi_choices_are_equal(&a, &others[i]), "change %d", i);
         CHECK_MSG(!lhi_choices_share_pipeline(&a, &others[i]), "change %d", i);
-        CHECK_MSG(lhi_degrees_are_equal(&a.layout, &others[i].layout) == (i > 5),
+        CHECK_MSG(lhi_degrees_are_equal(&a.layout, &others[i].layout) ==
+                      (i > 5),
                   "change %d", i);
     }
 }
@@ -381,11 +386,12 @@ static void hashing_is_looked_up(void)
             lh_cost_path path, alone;
             if (i == k)
                 continue;
-            CHECK_OK(lhi_compute_inter_datacenter_path(job, i, k, 32, &options, &known, &path, &err),
+            CHECK_OK(lhi_compute_inter_datacenter_path(job, i, k, 32, &options,
+                                                       &known, &path, &err),
                      err);
-            CHECK_OK(
-                lhi_compute_inter_datacenter_path(job, i, k, 32, &options, &nothing, &alone, &err),
-                err);
+            CHECK_OK(lhi_compute_inter_datacenter_path(job, i, k, 32, &options,
+                                                       &nothing, &alone, &err),
+                     err);
             CHECK_NEAR(path.bytes_per_s, alone.bytes_per_s, 0);
             CHECK_INT(nothing.asked, 1);
         }
@@ -393,9 +399,11 @@ static void hashing_is_looked_up(void)
     if (job) {
         lh_cost_path other, alone;
         lhi_ecmp_cache nothing = {0};
-        CHECK_OK(lhi_compute_inter_datacenter_path(job, 0, 1, 3, &options, &known, &other, &err),
+        CHECK_OK(lhi_compute_inter_datacenter_path(job, 0, 1, 3, &options,
+                                                   &known, &other, &err),
                  err);
-        CHECK_OK(lhi_compute_inter_datacenter_path(job, 0, 1, 3, &options, &nothing, &alone, &err),
+        CHECK_OK(lhi_compute_inter_datacenter_path(job, 0, 1, 3, &options,
+                                                   &nothing, &alone, &err),
                  err);
         CHECK_NEAR(other.bytes_per_s, alone.bytes_per_s, 0);
         CHECK_INT(known.asked, 2);

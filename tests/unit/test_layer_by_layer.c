@@ -129,7 +129,7 @@ static void check_slice(fixture *f)
     const lh_cost_layer_range *s = &f->slice;
     for (uint32_t i = 0; i < s->n_layers + 2; i++) {
         lh_cost_layer_range one = {.first_layer = s->first_layer + i - 1,
-                             .n_layers = 1};
+                                   .n_layers = 1};
         if (i == 0)
             one = (lh_cost_layer_range){.embedding = s->embedding};
         if (i == s->n_layers + 1)
@@ -274,7 +274,8 @@ static void more_is_never_faster(void)
  * leaves its reduction to the others, which take max(4, 3) + max(7, 6) + 5. */
 static void cut_on_one_gpu(void)
 {
-    lhi_stage_overlap f = {.last_second_duration = 3}, w = {.last_second_duration = 4};
+    lhi_stage_overlap f = {.last_second_duration = 3},
+                      w = {.last_second_duration = 4};
     lhi_stage_overlap_add(&f, 4, 8);
     CHECK_NEAR(lhi_stage_overlap_compute_ns(&f) - 3, 9, 0);
     lhi_stage_overlap_add(&w, 3, 7);
@@ -290,14 +291,15 @@ static lh_cost cost_among(fixture *f, lh_cost_layer_range slice)
     lhi_ecmp_cache known = {0};
     slice.datacenter = f->slice.datacenter;
     slice.data_datacenters = f->slice.data_datacenters;
-    CHECK_MSG(lhi_chunk_cost_in_sequence(&f->job, &f->layout, &slice, NULL, &known,
-                                   &out, &err) == LH_OK,
+    CHECK_MSG(lhi_chunk_cost_in_sequence(&f->job, &f->layout, &slice, NULL,
+                                         &known, &out, &err) == LH_OK,
               "%s", err.text);
     return out;
 }
 
 /* From the start of a model on; the rest where it is the last slice. */
-static lh_cost_layer_range cut_next(const lh_model *m, uint32_t first, lhi_random *r)
+static lh_cost_layer_range cut_next(const lh_model *m, uint32_t first,
+                                    lhi_random *r)
 {
     const uint32_t left = m->layers - first;
     const uint32_t most = lhi_random_below(r, 2) ? 1 : left;
@@ -557,10 +559,10 @@ static void ends_are_operations(void)
             for (uint32_t c = 0; c < 4; c++) {
                 const lh_chunk *k = lh_pipeline_chunk(p, c);
                 lh_cost_layer_range one = {.first_layer = 20 * c,
-                                     .n_layers = 20,
-                                     .embedding = c == 0,
-                                     .head = c == 3,
-                                     .data_datacenters = 2};
+                                           .n_layers = 20,
+                                           .embedding = c == 0,
+                                           .head = c == 3,
+                                           .data_datacenters = 2};
                 lh_cost cost;
                 CHECK_OK(lh_cost_chunk(job, &l, &one, NULL, &cost, &err), err);
                 CHECK(k->all_gather_ns > 0 && k->reduce_scatter_ns > 0);
@@ -573,7 +575,8 @@ static void ends_are_operations(void)
                     sent += k->all_gather_ns;
                 CHECK(sent >= whole && sent < whole + 8);
                 CHECK(cost.w.blocking_ns > (int64_t)(1e6 * ms[i]));
-                CHECK((cost.f.blocking_ns > (int64_t)(1e6 * ms[i])) == (zero == 3));
+                CHECK((cost.f.blocking_ns > (int64_t)(1e6 * ms[i])) ==
+                      (zero == 3));
             }
             CHECK_MSG(ns > before[zero], "ZeRO %u, %g ms", zero, ms[i]);
             before[zero] = ns;

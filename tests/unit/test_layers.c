@@ -81,11 +81,12 @@ static int64_t makespan(const setting *t, const lh_pipeline *p,
 }
 
 static lh_layer_migration *find(const setting *t, const lh_pipeline *p,
-                           const lh_layers_options *o)
+                                const lh_layers_options *o)
 {
     lh_error err = {0};
     lh_layer_migration *m = NULL;
-    CHECK_OK(lh_layers_find_partition(t->layers, p, t->schedule, o, &m, &err), err);
+    CHECK_OK(lh_layers_find_partition(t->layers, p, t->schedule, o, &m, &err),
+             err);
     return m;
 }
 
@@ -174,7 +175,8 @@ static void it_has_to_pay(void)
 {
     setting t = set_up(four);
     lh_pipeline *slow = slowed(t.quiet, 3, 2, 0);
-    lh_layers_options o = {.size = sizeof o, .benefit_steps = 10, .layer_ns = 100 * MS};
+    lh_layers_options o = {
+        .size = sizeof o, .benefit_steps = 10, .layer_ns = 100 * MS};
     lh_layer_migration *m = find(&t, slow, &o);
     CHECK(m->is_move);
     CHECK_INT(m->move_ns, (4 - m->layer_counts[3]) * 100 * MS);
@@ -195,8 +197,10 @@ static void it_has_to_pay(void)
     CHECK(!strstr(m->why, "1 iterations"));
     lh_layer_migration_free(m);
     /* Well again, they return. */
-    o = (lh_layers_options){
-        .size = sizeof o, .benefit_steps = 100, .layer_ns = MS, .layer_counts = n};
+    o = (lh_layers_options){.size = sizeof o,
+                            .benefit_steps = 100,
+                            .layer_ns = MS,
+                            .layer_counts = n};
     m = find(&t, t.quiet, &o);
     CHECK(m->is_move);
     for (uint32_t c = 0; c < STAGES; c++)

@@ -4,8 +4,8 @@
 #define _GNU_SOURCE /* mkdtemp */
 #include "test.h"
 
-#include "base/temp_file.h"
 #include "base/process.h"
+#include "base/temp_file.h"
 
 #include <longhaul/status.h>
 

@@ -48,12 +48,12 @@ static void everything_apart(void)
     for (uint32_t d = 0; d < MOST; d++) {
         rows[d] = lh_schedule_order(s, d, &counts[d]);
         if (d + 1 < MOST) /* forward d to d + 1 */
-            orders[d] = (lh_link_order){
-                lh_pipeline_link(p, 2 * d)->name, 1, rows[d]};
+            orders[d] =
+                (lh_link_order){lh_pipeline_link(p, 2 * d)->name, 1, rows[d]};
     }
-    CHECK_OK(lh_schedule_make(MOST, rows, counts, MOST - 1, orders, &with,
-                              &err),
-             err);
+    CHECK_OK(
+        lh_schedule_make(MOST, rows, counts, MOST - 1, orders, &with, &err),
+        err);
     analyse(p, with);
     free(rows);
     free(counts);

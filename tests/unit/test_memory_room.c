@@ -169,8 +169,8 @@ static double holds_what_was_counted(const lh_model *model, uint32_t n_chunks,
     small_step(&s, 0, LHI_STEP_TRAIN, order);
     double counted[LH_N_MEMORY_KINDS] = {0};
     int64_t held[LH_N_MEMORY_KINDS] = {0};
-    CHECK_OK(lhi_cpu_estimate_memory(&o, passes, passes_of(&s, order, passes), NULL, 0,
-                             counted, &err),
+    CHECK_OK(lhi_cpu_estimate_memory(&o, passes, passes_of(&s, order, passes),
+                                     NULL, 0, counted, &err),
              err);
     s.devices[0]->ops->add_memory(s.devices[0], held);
     for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)

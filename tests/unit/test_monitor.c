@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A monitor on measurements of which all is known. */
-#include "resilience/monitor/drift_detector.h"
 #include "noisy_run.h"
+#include "resilience/monitor/drift_detector.h"
 #include "test.h"
 #include "uniform.h"
 
@@ -366,9 +366,9 @@ static void clocks_seen_from_one_side(void)
         lh_observed_message message[] = {
             {.link = l, .arrived_ns = step < 20 ? 22 * MS : 40 * MS}};
         lh_observation s = {.size = sizeof s,
-                     .step = step,
-                     .n_messages = 1,
-                     .messages = message};
+                            .step = step,
+                            .n_messages = 1,
+                            .messages = message};
         uint32_t n;
         CHECK_OK(lh_monitor_add(t.m, &s, &err), err);
         lh_monitor_events(t.m, &n);
@@ -451,15 +451,16 @@ static void nonsense_is_refused(void)
         CHECK_HAS(err.text, bad[i].says);
     }
     lh_observed_pass pass = {{.chunk = 4, .n_parts = 1}, 1};
-    lh_observation s = {.size = sizeof s, .step = 10, .n_passes = 1, .passes = &pass};
+    lh_observation s = {
+        .size = sizeof s, .step = 10, .n_passes = 1, .passes = &pass};
     CHECK_INT(lh_monitor_add(t.m, &s, &err), LH_EINVAL);
     pass = (lh_observed_pass){{.chunk = 0, .n_parts = 1}, -1};
     CHECK_INT(lh_monitor_add(t.m, &s, &err), LH_EINVAL);
     lh_observed_collective gather = {.chunk = 4, .ns = 1};
     s = (lh_observation){.size = sizeof s,
-                  .step = 10,
-                  .n_collectives = 1,
-                  .collectives = &gather};
+                         .step = 10,
+                         .n_collectives = 1,
+                         .collectives = &gather};
     CHECK_INT(lh_monitor_add(t.m, &s, &err), LH_EINVAL);
     s = (lh_observation){.size = sizeof s, .step = 9};
     CHECK_INT(lh_monitor_add(t.m, &s, &err), LH_EINVAL);
@@ -488,9 +489,9 @@ static void slow_data_parallel_links(void)
         if (step >= 20)
             c[3].ns *= 2;
         lh_observation s = {.size = sizeof s,
-                     .step = step,
-                     .n_collectives = 4,
-                     .collectives = c};
+                            .step = step,
+                            .n_collectives = 4,
+                            .collectives = c};
         uint32_t n;
         CHECK_OK(lh_monitor_add(t.m, &s, &err), err);
         const lh_monitor_event *news = lh_monitor_events(t.m, &n);
@@ -563,12 +564,14 @@ static void what_takes_nothing_can_become_slow(void)
     uint32_t ago, left = 0;
     for (uint32_t i = 0; i < 20; i++) {
         lhi_drift_reading nothing = {.n = 4};
-        CHECK_INT(lhi_drift_detector_add(&g, nothing, i < 8, MS, &ago), LHI_DRIFT_UNCHANGED);
+        CHECK_INT(lhi_drift_detector_add(&g, nothing, i < 8, MS, &ago),
+                  LHI_DRIFT_UNCHANGED);
     }
     CHECK(lhi_drift_detector_error(&g) < 1000);
     for (uint32_t i = 0; i < 3; i++) {
         lhi_drift_reading slow = {10 * MS, 0, 4};
-        left += lhi_drift_detector_add(&g, slow, false, MS, &ago) == LHI_DRIFT_BEGINS;
+        left += lhi_drift_detector_add(&g, slow, false, MS, &ago) ==
+                LHI_DRIFT_BEGINS;
     }
     CHECK_INT(left, 1);
     CHECK_NEAR(g.level, 10 * MS, 1);

@@ -3,8 +3,8 @@
  * bounds were found before, near to others. */
 #include "jobs.h"
 
-#include "planner/layout/equivalence.h"
 #include "planner/layout/choice.h"
+#include "planner/layout/equivalence.h"
 #include "planner/search/neighbourhood.h"
 
 #include <longhaul/plan.h>
@@ -35,14 +35,14 @@ static void collect_within(const lhi_space *space, lhi_bound_inputs *floors,
                            uint32_t changes, list *out)
 {
     lhi_neighbourhood around = {.space = space,
-                         .floors = floors,
-                         .bounded = bounded,
-                         .from = *from,
-                         .most_changes = changes,
-                         .dimension = LHI_N_DIMENSIONS,
-                         .limit_ns = INT64_MAX,
-                         .visit = add,
-                         .context = out};
+                                .floors = floors,
+                                .bounded = bounded,
+                                .from = *from,
+                                .most_changes = changes,
+                                .dimension = LHI_N_DIMENSIONS,
+                                .limit_ns = INT64_MAX,
+                                .visit = add,
+                                .context = out};
     lh_error err = {0};
     out->n = 0;
     CHECK_OK(lhi_neighbourhood_visit(&around, &err), err);

@@ -2,8 +2,8 @@
 /* The conformance suite over the transports that need nothing but the program,
  * and what is particular to each. */
 #define _GNU_SOURCE
-#include "virtual_time.h"
 #include "net_conform.h"
+#include "virtual_time.h"
 
 #include "base/fail.h"
 #include "base/realtime.h"
@@ -459,7 +459,7 @@ static void kills_who_takes_no_notice(void)
     const lhi_net_stop stop = {says_so, &n_asked};
     lh_error err = {0};
     CHECK_INT(lhi_local_run_or_stop(2, 0, NULL, takes_no_notice, NULL, &stop,
-                                   NULL, &err),
+                                    NULL, &err),
               LH_EIO);
     CHECK_STR(err.text, "rank 0: it did not end when it was told to");
     CHECK(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);

@@ -8,13 +8,13 @@
  *     TEST_NET_VERBOSE=1               says what each of them does
  */
 #define _GNU_SOURCE
-#include "virtual_time.h"
 #include "faulty_wire.h"
 #include "late_net.h"
 #include "net_conform.h"
 #include "sanitized.h"
 #include "tiny_model.h"
 #include "training_folder.h"
+#include "virtual_time.h"
 
 #include "base/realtime.h"
 
@@ -522,7 +522,8 @@ static void rails_lose_nothing(void)
                    s.training ? s.training->name : s.conformance->name,
                    wire_fault_name(now.plan.fault), now.log.struck,
                    (int)now.log.seen.n_lost, (int)now.log.seen.n_retransmitted,
-                   (int)now.log.seen.n_duplicates, (int)now.log.seen.n_restored);
+                   (int)now.log.seen.n_duplicates,
+                   (int)now.log.seen.n_restored);
         n_struck += now.log.struck;
         seen.n_lost += now.log.seen.n_lost;
         seen.n_restored += now.log.seen.n_restored;
@@ -531,7 +532,8 @@ static void rails_lose_nothing(void)
     }
     printf("%u over rails, %u struck: %" PRIu64 " connections lost, %" PRIu64
            " back; segments sent again %" PRIu64 ", come twice %" PRIu64 "\n",
-           n, n_struck, seen.n_lost, seen.n_restored, seen.n_retransmitted, seen.n_duplicates);
+           n, n_struck, seen.n_lost, seen.n_restored, seen.n_retransmitted,
+           seen.n_duplicates);
     if (n >= 40)
         CHECK(n_struck > n / 4 && seen.n_lost > 0 && seen.n_retransmitted > 0);
 }

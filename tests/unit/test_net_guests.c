@@ -5,9 +5,9 @@
  * to its result, and no rank holds more files for strangers than it says. */
 #define _GNU_SOURCE
 #include "base/realtime.h"
-#include "runtime/transport/pending_connections.h"
-#include "runtime/transport/handshake.h"
 #include "net_processes.h"
+#include "runtime/transport/handshake.h"
+#include "runtime/transport/pending_connections.h"
 #include "test.h"
 
 #include <dirent.h>
@@ -177,7 +177,8 @@ static int knock(uint16_t port)
 static void misbehave(int fd, manner how)
 {
     unsigned char bytes[LHI_HANDSHAKE_BYTES] = "GET / HTTP/1.1\r\n";
-    lhi_handshake_message h = {.kind = LHI_HANDSHAKE_HELLO, .rank = 1, .n_ranks = N_RANKS};
+    lhi_handshake_message h = {
+        .kind = LHI_HANDSHAKE_HELLO, .rank = 1, .n_ranks = N_RANKS};
     lhi_compute_job_digest("besieged", h.job);
     if (how != GARBAGE)
         lhi_handshake_write(&h, bytes);

@@ -2,8 +2,8 @@
 /* Each allocation of a transport fails in turn. */
 #define _GNU_SOURCE
 #include "base/realtime.h"
-#include "runtime/transport/transport.h"
 #include "runtime/transport/stream.h"
+#include "runtime/transport/transport.h"
 #include "runtime/transport/wire_format.h"
 #include "test.h"
 

@@ -3,15 +3,15 @@
  * be a rail, and what ends the run. What happens to bytes on a rail is in
  * test_net_faults.c, to interfaces in tests/net/rails.sh. */
 #define _GNU_SOURCE
-#include "virtual_time.h"
 #include "base/realtime.h"
-#include "runtime/transport/handshake.h"
-#include "runtime/transport/rails.h"
-#include "runtime/transport/frame_mac.h"
-#include "runtime/transport/sockets.h"
-#include "runtime/transport/wire_format.h"
 #include "net_conform.h"
 #include "net_processes.h"
+#include "runtime/transport/frame_mac.h"
+#include "runtime/transport/handshake.h"
+#include "runtime/transport/rails.h"
+#include "runtime/transport/sockets.h"
+#include "runtime/transport/wire_format.h"
+#include "virtual_time.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -180,7 +180,8 @@ static bool is_refused(const struct sockaddr_in *door, const char *label)
     memcpy(shake.server_nonce, answer.nonce, sizeof answer.nonce);
     memcpy(shake.job, h.job, sizeof h.job);
     h = greeting(LHI_HANDSHAKE_PROOF);
-    lhi_handshake_compute_mac(secret, strlen(secret), label, &shake, NULL, 0, h.mac);
+    lhi_handshake_compute_mac(secret, strlen(secret), label, &shake, NULL, 0,
+                              h.mac);
     lhi_handshake_write(&h, bytes);
     bool told = send(fd, bytes, sizeof bytes, MSG_NOSIGNAL) == sizeof bytes;
     bool closed = recv(fd, bytes, sizeof bytes, MSG_WAITALL) <= 0;
@@ -359,11 +360,13 @@ static void introduce(speaker *s)
     memcpy(shake.server_nonce, hear_hello(s->fd).nonce, sizeof h.nonce);
     memcpy(shake.job, h.job, sizeof h.job);
     h = greeting(LHI_HANDSHAKE_PROOF);
-    lhi_handshake_compute_mac(s->key, sizeof s->key, "rail client", &shake, NULL, 0, h.mac);
+    lhi_handshake_compute_mac(s->key, sizeof s->key, "rail client", &shake,
+                              NULL, 0, h.mac);
     say_hello(s->fd, &h);
     if (hear_hello(s->fd).kind != LHI_HANDSHAKE_WELCOME)
         abort();
-    lhi_handshake_compute_mac(s->key, sizeof s->key, "rail frames", &shake, NULL, 0, key);
+    lhi_handshake_compute_mac(s->key, sizeof s->key, "rail frames", &shake,
+                              NULL, 0, key);
     if (lhi_frame_mac_make(key, false, &s->seals, NULL) != LH_OK)
         abort();
 }
@@ -371,7 +374,8 @@ static void introduce(speaker *s)
 static void say_segment(speaker *s, uint64_t number, const void *bytes,
                         uint32_t size)
 {
-    unsigned char head[LHI_RAIL_HEAD + LHI_FRAME_MAC_BYTES], tail[LHI_FRAME_MAC_BYTES];
+    unsigned char head[LHI_RAIL_HEAD + LHI_FRAME_MAC_BYTES],
+        tail[LHI_FRAME_MAC_BYTES];
     const lhi_rail_head h = {
         .kind = LHI_RAIL_SEGMENT, .size = size, .number = number};
     lhi_rail_head_write(&h, head);
@@ -424,8 +428,8 @@ static void *speak(void *of)
 
 /* Our end of a rail to the speaker, who speaks in a thread of its own; its
  * stream is fds[1]. */
-static lhi_rails *open_to(speaker *s, void *(*speaks)(void *), pthread_t *thread,
-                          lhi_failure *failure, int fds[2])
+static lhi_rails *open_to(speaker *s, void *(*speaks)(void *),
+                          pthread_t *thread, lhi_failure *failure, int fds[2])
 {
     socklen_t size = sizeof s->door;
     int listener =

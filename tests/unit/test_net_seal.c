@@ -28,7 +28,8 @@ static const struct {
     {true, 1, LHI_FRAME_MAC_VOID, "", "20b2d3ae3cf9e87764d0099f26de949f"},
     {true, 2, LHI_FRAME_MAC_HEADER, NULL, "e1209ee776bb37ba5fc32324e8fe6e23"},
     {false, 1, LHI_FRAME_MAC_HEADER, NULL, "ea3c0d87e12431ce51fd51f79511f7bd"},
-    {false, 258, LHI_FRAME_MAC_PAYLOAD, "abc", "f818f8e1e9ecce109dbba464d5415776"},
+    {false, 258, LHI_FRAME_MAC_PAYLOAD, "abc",
+     "f818f8e1e9ecce109dbba464d5415776"},
 };
 
 static void are_those_of_the_format(void)
@@ -41,13 +42,14 @@ static void are_those_of_the_format(void)
     for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
         const char *bytes = known[k].bytes;
         lhi_frame_mac *seals = NULL;
-        CHECK_OK(lhi_frame_mac_make(count, known[k].upwards, &seals, &err), err);
+        CHECK_OK(lhi_frame_mac_make(count, known[k].upwards, &seals, &err),
+                 err);
         for (uint32_t f = 0; f < known[k].frame; f++)
             lhi_frame_mac_begin(seals, LHI_FRAME_MAC_HEADER);
         if (known[k].part != LHI_FRAME_MAC_HEADER)
             lhi_frame_mac_begin(seals, known[k].part);
         lhi_frame_mac_add(seals, bytes ? (const void *)bytes : count,
-                     bytes ? strlen(bytes) : sizeof count);
+                          bytes ? strlen(bytes) : sizeof count);
         lhi_frame_mac_end(seals, seal);
         for (size_t i = 0; i < sizeof seal; i++)
             snprintf(text + 2 * i, 3, "%02x", seal[i]);
@@ -128,7 +130,9 @@ static void play(trick what)
     lh_error err = {0};
     lhi_frame_mac *seals = NULL;
     lhi_net *net = rank_zero(&fd);
-    CHECK_OK(lhi_frame_mac_make(key + LHI_FRAME_MAC_KEY_BYTES, false, &seals, &err), err);
+    CHECK_OK(
+        lhi_frame_mac_make(key + LHI_FRAME_MAC_KEY_BYTES, false, &seals, &err),
+        err);
     write_small(seals, 7, 'a', one);
     write_small(seals, 7, 'b', two);
     const unsigned char *first = one, *second = two;

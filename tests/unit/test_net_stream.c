@@ -2,8 +2,8 @@
 /* What a rank over stream connections does, seen from the other end of them:
  * the test is its peers, frame by frame. */
 #define _GNU_SOURCE
-#include "virtual_time.h"
 #include "test.h"
+#include "virtual_time.h"
 
 #include "base/realtime.h"
 #include "runtime/transport/outgoing_frame.h"
@@ -259,7 +259,8 @@ static void breaks_off(void)
 static void withdraws_what_is_empty(void)
 {
     static const unsigned char key[LHI_FRAME_MAC_KEY_BYTES], payload[6000];
-    unsigned char came[LHI_FRAME_BYTES + sizeof payload + 2 * LHI_FRAME_MAC_BYTES];
+    unsigned char
+        came[LHI_FRAME_BYTES + sizeof payload + 2 * LHI_FRAME_MAC_BYTES];
     lhi_frame_mac *out = NULL, *in = NULL;
     lh_error err = {0};
     int pair[2];
@@ -273,9 +274,10 @@ static void withdraws_what_is_empty(void)
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
         abort();
     lhi_outgoing_frame first = {.payload = payload,
-                          .payload_size = sizeof payload,
-                          .size = sizeof came};
-    lhi_outgoing_frame empty = {.payload = payload, .size = lhi_frame_head_bytes(out)};
+                                .payload_size = sizeof payload,
+                                .size = sizeof came};
+    lhi_outgoing_frame empty = {.payload = payload,
+                                .size = lhi_frame_head_bytes(out)};
     while (first.sent < first.size) {
         ssize_t n = lhi_outgoing_frame_write(&first, pair[0], out, 4000);
         CHECK(n > 0);

@@ -3,10 +3,10 @@
  * that can go wrong before and after they have. */
 #define _GNU_SOURCE
 #include "base/realtime.h"
-#include "runtime/transport/handshake.h"
-#include "runtime/transport/wire_format.h"
 #include "net_conform.h"
 #include "net_processes.h"
+#include "runtime/transport/handshake.h"
+#include "runtime/transport/wire_format.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

@@ -4,9 +4,9 @@
  * missing. */
 #define _GNU_SOURCE
 #include "base/realtime.h"
-#include "runtime/transport/handshake.h"
 #include "net_conform.h"
 #include "net_processes.h"
+#include "runtime/transport/handshake.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -78,9 +78,9 @@ static lh_status run_mpi_case(lhi_mpi *mpi, const net_case *c, lh_error *err)
     char word[] = "hello";
     lhi_rank_result result;
     const lhi_mpi_setup work = {.transport = getenv("TEST_NET_TRANSPORT"),
-                               .n_links = c->n_links,
-                               .links = c->links,
-                               .insecure = getenv("TEST_NET_MBIT") != NULL};
+                                .n_links = c->n_links,
+                                .links = c->links,
+                                .insecure = getenv("TEST_NET_MBIT") != NULL};
     LHI_TRY(lhi_mpi_exchange(mpi, &work, err));
     lh_status status =
         lhi_mpi_run(mpi, &work, c->rank_main, word, &result, err);

@@ -2,12 +2,12 @@
 /* Who does not get into a run over UCX: ranks without the job's secret, of
  * another job, and whoever sends to a rank's worker without having joined. */
 #define _GNU_SOURCE
+#include "net_processes.h"
 #include "runtime/transport/address_exchange.h"
 #include "runtime/transport/handshake.h"
 #include "runtime/transport/ucx.h"
 #include "runtime/transport/ucx_calls.h"
 #include "runtime/transport/wire_format.h"
-#include "net_processes.h"
 #include "test.h"
 
 #include <pthread.h>

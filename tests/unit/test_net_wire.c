@@ -190,11 +190,12 @@ static void records(void)
 {
     const lhi_record_counts n = {2, 2};
     const lhi_pass_record passes[2] = {{1, 2, 5, 3, 4, 0},
-                                  {-1, 1 << 20, 1 << 21, 0, INT64_MAX, 0}};
-    const lhi_collective_record played[2] = {{7, true, LH_NONE, 5, 6, 7, 8, 0},
-                                  {3, false, LH_NONE, 1, 2, 4, 4, 9}};
+                                       {-1, 1 << 20, 1 << 21, 0, INT64_MAX, 0}};
+    const lhi_collective_record played[2] = {
+        {7, true, LH_NONE, 5, 6, 7, 8, 0}, {3, false, LH_NONE, 1, 2, 4, 4, 9}};
     unsigned char head[LHI_RECORD_COUNTS_BYTES];
-    unsigned char rows[2 * LHI_PASS_RECORD_BYTES + 2 * LHI_COLLECTIVE_RECORD_BYTES];
+    unsigned char
+        rows[2 * LHI_PASS_RECORD_BYTES + 2 * LHI_COLLECTIVE_RECORD_BYTES];
     lhi_pass_record passes_back[2];
     lhi_collective_record played_back[2];
     message back;
@@ -207,11 +208,12 @@ static void records(void)
     not_with(read_counts, head, sizeof head, 12, 1, "whose end is 1");
     CHECK_INT(lhi_record_rows_size(&n), sizeof rows);
     lhi_record_rows_write(&n, passes, played, rows);
-    CHECK(lhi_load_little_endian(rows + 16, 8) == 5 && lhi_load_little_endian(rows + 32, 8) == 4);
+    CHECK(lhi_load_little_endian(rows + 16, 8) == 5 &&
+          lhi_load_little_endian(rows + 32, 8) == 4);
     CHECK(rows[80] == 7 && rows[84] == 1);
-    CHECK_OK(
-        lhi_record_rows_read(rows, sizeof rows, &n, passes_back, played_back, &err),
-        err);
+    CHECK_OK(lhi_record_rows_read(rows, sizeof rows, &n, passes_back,
+                                  played_back, &err),
+             err);
     CHECK(memcmp(passes, passes_back, sizeof passes) == 0);
     CHECK(played_back[0].chunk == 7 && played_back[0].is_reduce_scatter);
     CHECK(played_back[0].op == LH_NONE && played_back[0].ready_ns == 5);
@@ -219,17 +221,19 @@ static void records(void)
     CHECK(played_back[0].arrive_ns == 8 && played_back[0].copy == 0);
     CHECK(played_back[1].copy == 9 && played_back[1].arrive_ns == 4);
     for (size_t k = 0; k < sizeof rows; k++)
-        CHECK_INT(lhi_record_rows_read(rows, k, &n, passes_back, played_back, &err),
-                  LH_EIO);
-    rows[84 + LHI_COLLECTIVE_RECORD_BYTES] = 1; /* a copy is no reduce-scatter */
-    CHECK_INT(
-        lhi_record_rows_read(rows, sizeof rows, &n, passes_back, played_back, &err),
-        LH_EIO);
+        CHECK_INT(
+            lhi_record_rows_read(rows, k, &n, passes_back, played_back, &err),
+            LH_EIO);
+    rows[84 + LHI_COLLECTIVE_RECORD_BYTES] =
+        1; /* a copy is no reduce-scatter */
+    CHECK_INT(lhi_record_rows_read(rows, sizeof rows, &n, passes_back,
+                                   played_back, &err),
+              LH_EIO);
     rows[84 + LHI_COLLECTIVE_RECORD_BYTES] = 0;
     rows[84] = 2;
-    CHECK_INT(
-        lhi_record_rows_read(rows, sizeof rows, &n, passes_back, played_back, &err),
-        LH_EIO);
+    CHECK_INT(lhi_record_rows_read(rows, sizeof rows, &n, passes_back,
+                                   played_back, &err),
+              LH_EIO);
     CHECK_HAS(err.text, "of no kind");
 }
 
@@ -266,8 +270,10 @@ static void outcomes(void)
     CHECK(row[0] == 1 && row[48] == 7 && row[71] == 0xff);
     lh_iteration again = lhi_iteration_read(row);
     CHECK(again.step == 1 && again.ns == 2 && again.loss == 3);
-    CHECK(again.validation_loss == 4 && again.gradient_norm == 5 && again.learning_rate == 6);
-    CHECK(again.tokens == 7 && again.missed_deadlines == 8 && again.max_lateness_ns == -9);
+    CHECK(again.validation_loss == 4 && again.gradient_norm == 5 &&
+          again.learning_rate == 6);
+    CHECK(again.tokens == 7 && again.missed_deadlines == 8 &&
+          again.max_lateness_ns == -9);
     CHECK(again.mtp_loss == 10);
 }
 
@@ -294,8 +300,8 @@ static void proposals(void)
     /* Longer than any schedule, so nobody makes room for it. */
     not_with(read_proposal, bytes, sizeof bytes, 19, 0x11, "length of rows");
     not_with(read_proposal, bytes, sizeof bytes, 23, 0x11, "of link orders");
-    const lhi_proposal no_rows = {7, {0, 20, 0, 0}},
-                       no_way = {7, {0, 0, 2, 0}}, no_one = {7, {0, 0, 0, 3}};
+    const lhi_proposal no_rows = {7, {0, 20, 0, 0}}, no_way = {7, {0, 0, 2, 0}},
+                       no_one = {7, {0, 0, 0, 3}};
     lhi_proposal_write(&no_rows, bytes);
     CHECK_INT(read_proposal(bytes, sizeof bytes, &back, &err), LH_EIO);
     CHECK_HAS(err.text, "length of link orders is 20");
@@ -379,22 +385,22 @@ static void notices_of_changes(void)
 {
     unsigned char bytes[LHI_ADAPT_NOTICE_BYTES];
     const lhi_adapt_notice t = {{.step = 7,
-                         .event = {.target = LH_MONITOR_DEVICE,
-                                   .index = 3,
-                                   .change = LH_MONITOR_ENDS,
-                                   .first_step = 5,
-                                   .baseline_ns = 0.5,
-                                   .current_ns = 1.5,
-                                   .error_ns = 2.5,
-                                   .cost_ns = -6},
-                         .is_decision = true,
-                         .is_switch = true,
-                         .path = LH_DATA_PATH_DELEGATED,
-                         .now_ns = 8,
-                         .predicted_ns = 9,
-                         .bound_ns = 10},
-                        "slack",
-                        "since it is slow"};
+                                 .event = {.target = LH_MONITOR_DEVICE,
+                                           .index = 3,
+                                           .change = LH_MONITOR_ENDS,
+                                           .first_step = 5,
+                                           .baseline_ns = 0.5,
+                                           .current_ns = 1.5,
+                                           .error_ns = 2.5,
+                                           .cost_ns = -6},
+                                 .is_decision = true,
+                                 .is_switch = true,
+                                 .path = LH_DATA_PATH_DELEGATED,
+                                 .now_ns = 8,
+                                 .predicted_ns = 9,
+                                 .bound_ns = 10},
+                                "slack",
+                                "since it is slow"};
     message back;
     lh_error err = {0};
     lhi_adapt_notice_write(&t, bytes);
@@ -406,7 +412,8 @@ static void notices_of_changes(void)
     const lh_adapt_event *n = &back.told.notice;
     CHECK(n->step == 7 && n->is_decision && n->is_switch && n->now_ns == 8);
     CHECK(n->path == LH_DATA_PATH_DELEGATED && bytes[96] == 1);
-    CHECK(n->predicted_ns == 9 && n->bound_ns == 10 && n->event.first_step == 5);
+    CHECK(n->predicted_ns == 9 && n->bound_ns == 10 &&
+          n->event.first_step == 5);
     CHECK(n->event.baseline_ns == 0.5 && n->event.current_ns == 1.5);
     CHECK(n->event.error_ns == 2.5 && n->event.cost_ns == -6);
     CHECK_STR(back.told.name, t.name);
@@ -424,9 +431,13 @@ static void notices_of_changes(void)
 /* What is seen of a step says itself how much it is; who reads it knows. */
 static void sights(void)
 {
-    enum { SIZE = LHI_OBSERVATION_HEADER_BYTES + 2 * LHI_PASS_OBSERVATION_BYTES + LHI_COLLECTIVE_RECORD_BYTES };
+    enum {
+        SIZE = LHI_OBSERVATION_HEADER_BYTES + 2 * LHI_PASS_OBSERVATION_BYTES +
+               LHI_COLLECTIVE_RECORD_BYTES
+    };
     unsigned char bytes[SIZE];
-    const lhi_pass_observation rows[] = {{1, 2, 3, 4, 5, 6}, {7, 8, 9, 10, 11, -12}};
+    const lhi_pass_observation rows[] = {{1, 2, 3, 4, 5, 6},
+                                         {7, 8, 9, 10, 11, -12}};
     const lhi_collective_record played = {1, true, LH_NONE, 2, 3, 4, 5, 0};
     const lhi_observation_header head = {2, 1, UINT64_MAX - 1};
     lhi_observation_header back = {2, 1, 0}, other;
@@ -437,35 +448,40 @@ static void sights(void)
     lhi_observation_write(&head, rows, &played, bytes);
     CHECK(memcmp(bytes, "LE\10\11\2\0\0\0\1\0\0\0\0\0\0\0\xfe\xff", 18) == 0);
     CHECK(bytes[24] == 1 && bytes[112] == 0xf4 && bytes[120] == 1);
-    CHECK_OK(lhi_observation_read(bytes, SIZE, &back, rows_back, &played_back, &err),
-             err);
+    CHECK_OK(
+        lhi_observation_read(bytes, SIZE, &back, rows_back, &played_back, &err),
+        err);
     CHECK(back.clock == UINT64_MAX - 1);
     CHECK(memcmp(rows, rows_back, sizeof rows) == 0);
     CHECK(played_back.chunk == 1 && played_back.arrive_ns == 5);
     for (uint32_t i = 0; i < 2; i++) {
         other = (lhi_observation_header){2 + i, i, 0};
-        CHECK_INT(
-            lhi_observation_read(bytes, SIZE, &other, rows_back, &played_back, &err),
-            LH_EIO);
+        CHECK_INT(lhi_observation_read(bytes, SIZE, &other, rows_back,
+                                       &played_back, &err),
+                  LH_EIO);
     }
     bytes[4] = 1;
-    CHECK_INT(lhi_observation_read(bytes, SIZE, &back, rows_back, &played_back, &err),
-              LH_EIO);
+    CHECK_INT(
+        lhi_observation_read(bytes, SIZE, &back, rows_back, &played_back, &err),
+        LH_EIO);
     CHECK_HAS(err.text, "number of passes is 1");
     bytes[4] = 2;
     bytes[12] = 1;
-    CHECK_INT(lhi_observation_read(bytes, SIZE, &back, rows_back, &played_back, &err),
-              LH_EIO);
+    CHECK_INT(
+        lhi_observation_read(bytes, SIZE, &back, rows_back, &played_back, &err),
+        LH_EIO);
     CHECK_HAS(err.text, "whose end is 1");
     bytes[12] = 0;
     bytes[31] = 0x80; /* differences of which would be no numbers */
-    CHECK_INT(lhi_observation_read(bytes, SIZE, &back, rows_back, &played_back, &err),
-              LH_EIO);
+    CHECK_INT(
+        lhi_observation_read(bytes, SIZE, &back, rows_back, &played_back, &err),
+        LH_EIO);
     CHECK_HAS(err.text, "time beyond 73 years");
     bytes[31] = 0;
     bytes[SIZE - 1] = 0x7f;
-    CHECK_INT(lhi_observation_read(bytes, SIZE, &back, rows_back, &played_back, &err),
-              LH_EIO);
+    CHECK_INT(
+        lhi_observation_read(bytes, SIZE, &back, rows_back, &played_back, &err),
+        LH_EIO);
     CHECK_HAS(err.text, "time beyond 73 years");
 }
 
@@ -476,7 +492,8 @@ static void cards(void)
 {
     unsigned char bytes[LHI_UCX_RECORD_BYTES];
     lh_error err = {0};
-    lhi_shared_links_location share = {.pid = 1, .fd = 2, .n_links = 3, .cookie = {4}};
+    lhi_shared_links_location share = {
+        .pid = 1, .fd = 2, .n_links = 3, .cookie = {4}};
     lhi_shared_links_location share_back;
     lhi_shared_links_location_write(&share, bytes);
     CHECK(bytes[0] == 1 && bytes[4] == 2 && bytes[8] == 3 && bytes[16] == 4);
@@ -487,11 +504,11 @@ static void cards(void)
     CHECK_INT(lhi_shared_links_location_read(bytes, &share_back, &err), LH_EIO);
 
     lhi_start_record start = {.port = 4711,
-                            .failed = true,
-                            .host = "here",
-                            .address = "10.0.0.1",
-                            .secret = {5},
-                            .setup_digest = {6}};
+                              .failed = true,
+                              .host = "here",
+                              .address = "10.0.0.1",
+                              .secret = {5},
+                              .setup_digest = {6}};
     lhi_start_record start_back;
     lhi_start_record_write(&start, bytes);
     CHECK_OK(lhi_start_record_read(bytes, &start_back, &err), err);

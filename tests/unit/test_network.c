@@ -47,7 +47,8 @@ static void hashing(void)
     CHECK_NEAR(lh_ecmp_busiest_path_flows(7, 1), 7, 0);
     CHECK_NEAR(lh_ecmp_busiest_path_flows(0, 4), 0, 0);
     /* Where the formula changes: 64 flows per path. */
-    CHECK_NEAR(lh_ecmp_busiest_path_flows(8 * 64 + 1, 8), lh_ecmp_busiest_path_flows(8 * 64, 8), 1.0);
+    CHECK_NEAR(lh_ecmp_busiest_path_flows(8 * 64 + 1, 8),
+               lh_ecmp_busiest_path_flows(8 * 64, 8), 1.0);
     /* More queue pairs, less imbalance. */
     double before = 100;
     for (double q = 1; q <= 4096; q *= 2) {

@@ -218,10 +218,11 @@ CALL(events_parse, lh_events,
      lh_events_parse(events_text, LEN(events_text), "e", &out, &err),
      lh_events_free)
 TEXT(events_format, lh_events_format(events, &out, NULL, &err))
-CALL(course_make, lh_event_timeline, lh_event_timeline_make(pipeline, events, NULL, &out, &err),
+CALL(course_make, lh_event_timeline,
+     lh_event_timeline_make(pipeline, events, NULL, &out, &err),
      lh_event_timeline_free)
-CALL(course_pipeline, lh_pipeline, lh_event_timeline_pipeline(course, 2, &out, &err),
-     lh_pipeline_free)
+CALL(course_pipeline, lh_pipeline,
+     lh_event_timeline_pipeline(course, 2, &out, &err), lh_pipeline_free)
 TEXT(profile_format, lh_profile_format(profile, &out, NULL, &err))
 CALL(job_parse, lh_job,
      lh_job_parse(job_yaml, strlen(job_yaml), "j", NULL, &out, &err),

@@ -112,7 +112,8 @@ static void placements(void)
         bool used[NODES] = {false};
         uint32_t n_used = 0;
         lhi_random r = {.state = seed};
-        CHECK_OK(lhi_device_placement_random(&r, NODES, 6, STAGES, sites, &err), err);
+        CHECK_OK(lhi_device_placement_random(&r, NODES, 6, STAGES, sites, &err),
+                 err);
         for (uint32_t i = 0; i < STAGES; i++) {
             CHECK(sites[i] < NODES);
             n_used += !used[sites[i]];
@@ -144,7 +145,8 @@ static void places_are_alike(void)
     for (uint32_t seed = 0; seed < SEEDS; seed++) {
         uint32_t sites[6];
         lhi_random r = {.state = seed};
-        CHECK_OK(lhi_device_placement_random(&r, NODES, 6, 6, sites, &err), err);
+        CHECK_OK(lhi_device_placement_random(&r, NODES, 6, 6, sites, &err),
+                 err);
         for (uint32_t i = 0; i < 6; i++)
             n[sites[i]]++;
     }
@@ -289,7 +291,8 @@ static bool free_block(const lhi_spectrum *s, const lhi_path *p, uint32_t b,
 {
     for (uint32_t h = 0; h < p->hops; h++)
         for (uint32_t j = b; j < b + n; j++)
-            if (j >= s->slots || lhi_slot_is_occupied(lhi_fibre(s, p->fibres[h]), j))
+            if (j >= s->slots ||
+                lhi_slot_is_occupied(lhi_fibre(s, p->fibres[h]), j))
                 return false;
     return true;
 }
@@ -347,11 +350,12 @@ static void spectrum_by_definition(void)
         CHECK_INT(any, blocks > 0);
         if (!any)
             continue;
-        double delta =
-            1.0 - (double)lhi_path_count_occupied(&s, &p) / (double)(p.hops * s.slots);
+        double delta = 1.0 - (double)lhi_path_count_occupied(&s, &p) /
+                                 (double)(p.hops * s.slots);
         double index =
             1.0 - (double)total / (double)(blocks * p.hops * (s.slots - 1));
-        CHECK(lhi_assignment_fitness(&s, &p, n, starts) == index / (1000.0 * delta));
+        CHECK(lhi_assignment_fitness(&s, &p, n, starts) ==
+              index / (1000.0 * delta));
         CHECK_INT(lhi_assignment_best_block(&s, &p, n, starts), best);
     }
 }
@@ -394,25 +398,26 @@ static outcome run_job(lhi_policy policy, const lhi_chain *chain,
     uint32_t drawn[STAGES];
     if (!sites) {
         lhi_random r = {.state = seed};
-        CHECK_OK(lhi_device_placement_random(&r, NODES, 6, STAGES, drawn, &err), err);
+        CHECK_OK(lhi_device_placement_random(&r, NODES, 6, STAGES, drawn, &err),
+                 err);
         sites = drawn;
     }
     lhi_optical_job_output job_out = {.iteration_ns = o.ns,
-                                  .labels = o.labels,
-                                  .requested = o.requested,
-                                  .refused = o.refused};
+                                      .labels = o.labels,
+                                      .requested = o.requested,
+                                      .refused = o.refused};
     lhi_optical_run_output out = {.jobs = &job_out};
     lhi_background b = {
         .erlang = erlang, .holding_ns = 1e9, .slots_min = 1, .slots_max = 8};
     lhi_optical_run_job job = {.program = &program, .sites = sites};
     lhi_optical_run_input in = {.network = n,
-                        .policy = &policy,
-                        .background = &b,
-                        .jobs = &job,
-                        .n_jobs = 1,
-                        .retry_ns = 5000000,
-                        .iterations = ITERATIONS - 1,
-                        .seed = seed};
+                                .policy = &policy,
+                                .background = &b,
+                                .jobs = &job,
+                                .n_jobs = 1,
+                                .retry_ns = 5000000,
+                                .iterations = ITERATIONS - 1,
+                                .seed = seed};
     CHECK_OK(lhi_optical_simulate(&in, &out, &err), err);
     for (int i = 0; i < ITERATIONS; i++)
         o.blocked += o.refused[i];
@@ -505,7 +510,9 @@ static void as_a_pipeline(void)
             lh_error err = {0};
             lh_schedule *s = NULL;
             lh_timeline *t = NULL;
-            CHECK_OK(lhi_device_placement_random(&r, NODES, 6, STAGES, sites, &err), err);
+            CHECK_OK(
+                lhi_device_placement_random(&r, NODES, 6, STAGES, sites, &err),
+                err);
             lh_pipeline *p = chain_pipeline(&chain, sites, 1);
             CHECK_OK(lh_method_run(methods[i], p, NULL, &s, NULL, &err), err);
             CHECK_OK(lh_simulate(p, s, NULL, &t, &err), err);
@@ -557,7 +564,8 @@ static void one_microbatch(void)
     uint32_t sites[STAGES], n_messages = 0;
     int64_t km = 0;
     lhi_random r = {.state = 1};
-    CHECK_OK(lhi_device_placement_random(&r, NODES, 6, STAGES, sites, &err), err);
+    CHECK_OK(lhi_device_placement_random(&r, NODES, 6, STAGES, sites, &err),
+             err);
     CHECK_OK(lhi_device_placement_km(t, sites, STAGES, &km, &err), err);
     lh_topology_free(t);
     for (uint32_t i = 0; i + 1 < STAGES; i++)
@@ -566,9 +574,9 @@ static void one_microbatch(void)
     const int64_t passes_ns = STAGES * (chain.forward_ns + chain.backward_ns);
     int64_t want[41];
     for (uint32_t n = 1; n <= 40; n++)
-        want[n] =
-            passes_ns +
-            2 * (5000 * km + n_messages * lhi_serialisation_ns(chain.bits, 75000, n));
+        want[n] = passes_ns +
+                  2 * (5000 * km +
+                       n_messages * lhi_serialisation_ns(chain.bits, 75000, n));
     for (uint32_t n0 = 1; n0 <= 40; n0++) {
         lhi_policy p = {.assignment = LH_KSP_FF, .request_slots = n0};
         outcome o = run_job(p, &chain, NULL, 0, 1);
@@ -641,28 +649,28 @@ static int64_t iteration_with_weights(int weight_us, bool fill)
     lhi_network *n = network(t, false);
     lhi_arena *mem = lhi_arena_make(0);
     lhi_program program;
-    CHECK_OK(
-        lhi_program_build_schedule(pipeline, schedule, 75000000, mem, &program, &err),
-        err);
+    CHECK_OK(lhi_program_build_schedule(pipeline, schedule, 75000000, mem,
+                                        &program, &err),
+             err);
     uint32_t sites[] = {8, 11};
     outcome o = {0};
     lhi_optical_job_output job_out = {.iteration_ns = o.ns,
-                                  .labels = o.labels,
-                                  .requested = o.requested,
-                                  .refused = o.refused};
+                                      .labels = o.labels,
+                                      .requested = o.requested,
+                                      .refused = o.refused};
     lhi_optical_run_output out = {.jobs = &job_out};
     lhi_policy policy = {
         .assignment = LH_KSP_FF, .request_slots = 1, .fill_idle = fill};
     lhi_background none = {.holding_ns = 1e9, .slots_min = 1, .slots_max = 1};
     lhi_optical_run_job job = {.program = &program, .sites = sites};
     lhi_optical_run_input in = {.network = n,
-                        .policy = &policy,
-                        .background = &none,
-                        .jobs = &job,
-                        .n_jobs = 1,
-                        .retry_ns = 5000000,
-                        .iterations = 1,
-                        .seed = 1};
+                                .policy = &policy,
+                                .background = &none,
+                                .jobs = &job,
+                                .n_jobs = 1,
+                                .retry_ns = 5000000,
+                                .iterations = 1,
+                                .seed = 1};
     CHECK_OK(lhi_optical_simulate(&in, &out, &err), err);
     /* A pass that a filled gap ends on is not held up. */
     CHECK_INT(o.labels[0], fill && weight_us == 900 ? 3 : 4);

@@ -350,15 +350,16 @@ static void count_messages(const lh_layout *l, const lhi_config *config,
 
 /* Every step of every ring: n - 1 of them, a part of n in each. */
 static void count_rings(const lh_job *job, const lh_layout *l,
-                        const lhi_config *config, const lhi_layout_placement *at,
-                        naive *out)
+                        const lhi_config *config,
+                        const lhi_layout_placement *at, naive *out)
 {
     uint32_t n_chunks = l->pipeline * l->chunks_per_device;
     for (uint32_t k = 0; k < n_chunks; k++) {
-        const lhi_stage_placement *spread = &at->stages[lhi_config_device(config, k)];
+        const lhi_stage_placement *spread =
+            &at->stages[lhi_config_device(config, k)];
         lh_cost_layer_range slice = {.embedding = k == 0,
-                               .head = k + 1 == n_chunks,
-                               .datacenter = spread->sites[0].datacenter};
+                                     .head = k + 1 == n_chunks,
+                                     .datacenter = spread->sites[0].datacenter};
         lh_cost cost;
         lh_error err = {0};
         uint32_t least = UINT32_MAX, n = spread->n_sites;
@@ -506,10 +507,10 @@ static void sums_between_datacenters_come_last(void)
     const lh_cost_site at[] = {{0, 2}, {1, 2}};
     lh_layout l = layout_of(4, 1, 4, &sites);
     lh_cost_layer_range slice = {.n_layers = job->model->layers,
-                           .embedding = true,
-                           .head = true,
-                           .n_sites = 2,
-                           .sites = at};
+                                 .embedding = true,
+                                 .head = true,
+                                 .n_sites = 2,
+                                 .sites = at};
     lh_cost cost;
     lh_pipeline *p = NULL;
     lh_error err = {0};

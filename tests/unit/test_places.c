@@ -4,8 +4,8 @@
 #include "test.h"
 #include "uniform.h"
 
-#include <longhaul/methods.h>
 #include <longhaul/host_placement.h>
+#include <longhaul/methods.h>
 
 enum { MS = 1000000, MOST_HOSTS = 16 };
 
@@ -92,18 +92,21 @@ static int64_t makespan(const setting *t, const lh_host_slowdowns *now,
     return ns;
 }
 
-static lh_host_exchange *exchange(const setting *t, const lh_host_slowdowns *now,
-                             const lh_host_exchange_options *o)
+static lh_host_exchange *exchange(const setting *t,
+                                  const lh_host_slowdowns *now,
+                                  const lh_host_exchange_options *o)
 {
     lh_error err = {0};
     lh_host_exchange *x = NULL;
-    CHECK_OK(lh_host_placement_find_exchange(t->places, now, t->schedule, o, &x, &err), err);
+    CHECK_OK(lh_host_placement_find_exchange(t->places, now, t->schedule, o, &x,
+                                             &err),
+             err);
     return x;
 }
 
 /* Both ways between hosts 0 and 2, which have device 0 of both replicas. */
 static const lh_host_link_delay slow_ring[] = {{0, 2, 4 * MS, 3 * MS},
-                                         {2, 0, 4 * MS, 3 * MS}};
+                                               {2, 0, 4 * MS, 3 * MS}};
 static const lh_host_slowdowns ring_now = {
     .size = sizeof ring_now, .n_links = 2, .links = slow_ring};
 
@@ -111,8 +114,10 @@ static void a_slow_link_matters_by_what_it_carries(void)
 {
     setting t = set_up(two, 2, NULL);
     CHECK_INT(lh_host_placement_n_hosts(t.places), 4);
-    CHECK_INT(lh_host_placement_nominal_link(t.places, 0, 1).latency_ns, 2 * MS);
-    CHECK_INT(lh_host_placement_nominal_link(t.places, 0, 3).transfer_ns, 1 * MS);
+    CHECK_INT(lh_host_placement_nominal_link(t.places, 0, 1).latency_ns,
+              2 * MS);
+    CHECK_INT(lh_host_placement_nominal_link(t.places, 0, 3).transfer_ns,
+              1 * MS);
 
     /* Data: 20 and 30 messages of 3 ms more each, one step of 4 ms more. */
     lh_pipeline *p = pipeline_of(&t, &ring_now, NULL);
@@ -161,7 +166,8 @@ static void longer_rings_take_more_steps(void)
 {
     setting t = set_up(two, 3, NULL);
     lh_host_link_delay one = {2, 4, 4 * MS, 0};
-    const lh_host_slowdowns now = {.size = sizeof now, .n_links = 1, .links = &one};
+    const lh_host_slowdowns now = {
+        .size = sizeof now, .n_links = 1, .links = &one};
     lh_pipeline *p = pipeline_of(&t, &now, NULL);
     CHECK_INT(lh_pipeline_chunk(p, 0)->dp_latency_ns, (2 + 2 * 4) * MS);
     CHECK_INT(lh_pipeline_chunk(p, 0)->all_gather_ns, 20 * MS);
@@ -205,7 +211,8 @@ static void it_has_to_pay(void)
     int64_t saved = makespan(&t, &ring_now, NULL) - makespan(&t, NULL, NULL);
     CHECK(saved > 0);
     double pays = 1002.0 * MS / (double)saved;
-    lh_host_exchange_options o = {.size = sizeof o, .benefit_steps = 0.99 * pays};
+    lh_host_exchange_options o = {.size = sizeof o,
+                                  .benefit_steps = 0.99 * pays};
     lh_host_exchange *x = exchange(&t, &ring_now, &o);
     CHECK(!x->is_exchange);
     CHECK_INT(x->move_ns, 0);
@@ -227,8 +234,8 @@ static uint32_t next(uint32_t *seed)
 }
 
 /* What a place keeps of one device, over one link, in the pipeline `two`. */
-static int64_t hop_ns(const lh_host_slowdowns *now, int64_t state_ns, uint32_t from,
-                      uint32_t to)
+static int64_t hop_ns(const lh_host_slowdowns *now, int64_t state_ns,
+                      uint32_t from, uint32_t to)
 {
     int64_t ns = state_ns + 2 * MS;
     for (uint32_t i = 0; i < now->n_links; i++)
@@ -270,8 +277,8 @@ static void check_ways(const setting *t, const lh_host_slowdowns *now,
     lh_error err;
     uint32_t ways[6], straight[6], i;
     int64_t ns = 0;
-    CHECK_OK(lhi_host_placement_migration(t->places, now, NULL, x->hosts, NULL, ways, &ns,
-                               &err),
+    CHECK_OK(lhi_host_placement_migration(t->places, now, NULL, x->hosts, NULL,
+                                          ways, &ns, &err),
              err);
     CHECK_INT(ns, x->move_ns);
     for (i = 0; i < 6; i++)
@@ -283,8 +290,8 @@ static void check_ways(const setting *t, const lh_host_slowdowns *now,
     CHECK(memcmp(ways, straight, sizeof ways) == 0);
     for (i = 0; i < x->n_moves; i++)
         ways[x->moves[i].place] = x->moves[i].relay;
-    CHECK_OK(lhi_host_placement_migration(t->places, now, NULL, x->hosts, ways, NULL, &ns,
-                               &err),
+    CHECK_OK(lhi_host_placement_migration(t->places, now, NULL, x->hosts, ways,
+                                          NULL, &ns, &err),
              err);
     CHECK_INT(ns, x->move_ns);
 }
@@ -349,8 +356,8 @@ static void swap(uint32_t *a, uint32_t *b)
 }
 
 /* Every order of the hosts from place k on. */
-static void least(const setting *t, const lh_host_slowdowns *now, uint32_t *hosts,
-                  uint32_t k, uint32_t n, int64_t *best)
+static void least(const setting *t, const lh_host_slowdowns *now,
+                  uint32_t *hosts, uint32_t k, uint32_t n, int64_t *best)
 {
     if (k == n) {
         int64_t ns = makespan(t, now, hosts);
@@ -380,8 +387,10 @@ static void the_best_of_all_is_found(void)
         }
         for (uint32_t h = 0; h < n; h++)
             slower[h] = next(&r) % 3 ? 1 : 1.5;
-        const lh_host_slowdowns now = {
-            .size = sizeof now, .n_links = 4, .links = links, .pass_factors = slower};
+        const lh_host_slowdowns now = {.size = sizeof now,
+                                       .n_links = 4,
+                                       .links = links,
+                                       .pass_factors = slower};
         int64_t best = INT64_MAX;
         least(&t, &now, hosts, 0, n, &best);
         lh_host_exchange *x = exchange(&t, &now, NULL);
@@ -397,8 +406,10 @@ static void the_best_of_all_is_found(void)
 static void many_hosts_go_downhill(void)
 {
     setting t = set_up(four, 4, NULL);
-    const lh_host_link_delay links[] = {{0, 4, 0, 20 * MS}, {9, 13, 0, 20 * MS}};
-    const lh_host_slowdowns now = {.size = sizeof now, .n_links = 2, .links = links};
+    const lh_host_link_delay links[] = {{0, 4, 0, 20 * MS},
+                                        {9, 13, 0, 20 * MS}};
+    const lh_host_slowdowns now = {
+        .size = sizeof now, .n_links = 2, .links = links};
     lh_host_exchange *x = exchange(&t, &now, NULL);
     CHECK(!x->is_exhaustive && x->is_exchange);
     CHECK_INT(x->predicted_ns, makespan(&t, NULL, NULL));
@@ -406,7 +417,8 @@ static void many_hosts_go_downhill(void)
     CHECK_HAS(x->why, "hosts 9 and 13 carries nothing");
     lh_host_exchange_free(x);
     /* Few, by the same way: never worse than as they are. */
-    const lh_host_exchange_options o = {.size = sizeof o, .max_exhaustive_hosts = 1};
+    const lh_host_exchange_options o = {.size = sizeof o,
+                                        .max_exhaustive_hosts = 1};
     setting s = set_up(two, 2, NULL);
     x = exchange(&s, &ring_now, &o);
     CHECK(!x->is_exhaustive);
@@ -424,7 +436,8 @@ static void refuse(uniform u, uint32_t replicas, lh_status want,
     lh_error err = {0};
     lh_host_placement *places = NULL;
     lh_pipeline *p = uniform_make(u);
-    const lh_host_placement_options o = {.size = sizeof o, .n_replicas = replicas};
+    const lh_host_placement_options o = {.size = sizeof o,
+                                         .n_replicas = replicas};
     CHECK_INT(lh_host_placement_make(p, &o, &places, &err), want);
     CHECK(!places);
     CHECK_HAS(err.text, says);
@@ -454,7 +467,8 @@ static void what_differs_stays_at_its_device(void)
         "  - {from: 0, to: 1, latency: 2, transfer: 1}\n"
         "  - {from: 1, to: 0, latency: 2, transfer: 1}\n"};
     static const lh_host_link_delay slow[] = {{0, 1, 40 * MS, 3 * MS}};
-    const lh_host_slowdowns now = {.size = sizeof now, .n_links = 1, .links = slow};
+    const lh_host_slowdowns now = {
+        .size = sizeof now, .n_links = 1, .links = slow};
     for (int i = 0; i < 2; i++) {
         uniform u = two;
         u.more = unlike[i];
@@ -465,7 +479,8 @@ static void what_differs_stays_at_its_device(void)
         CHECK_INT(lh_pipeline_link(p, 0)->transfer_ns, 4 * MS);
         CHECK_INT(lh_pipeline_link(p, 1)->latency_ns, back);
         lh_pipeline_free(p);
-        CHECK_INT(lh_host_placement_nominal_link(t.places, 1, 2).latency_ns, back);
+        CHECK_INT(lh_host_placement_nominal_link(t.places, 1, 2).latency_ns,
+                  back);
         CHECK_INT(lh_host_placement_nominal_link(t.places, 0, 2).latency_ns,
                   i == 0 ? 0 : 2 * MS);
         lh_host_exchange *x = exchange(&t, &now, NULL);
@@ -493,16 +508,20 @@ static void wrong_numbers_are_refused(void)
     setting t = set_up(two, 2, NULL);
     lh_pipeline *p = NULL;
     const uint32_t twice[] = {0, 1, 2, 2};
-    CHECK_INT(lh_host_placement_pipeline(t.places, NULL, twice, &p, &err), LH_EINVAL);
+    CHECK_INT(lh_host_placement_pipeline(t.places, NULL, twice, &p, &err),
+              LH_EINVAL);
     CHECK_HAS(err.text, "host 2");
     const lh_host_link_delay none = {0, 4, 1, 1}, back = {0, 1, -1, 0};
     lh_host_slowdowns now = {.size = sizeof now, .n_links = 1, .links = &none};
-    CHECK_INT(lh_host_placement_pipeline(t.places, &now, NULL, &p, &err), LH_EINVAL);
+    CHECK_INT(lh_host_placement_pipeline(t.places, &now, NULL, &p, &err),
+              LH_EINVAL);
     now.links = &back;
-    CHECK_INT(lh_host_placement_pipeline(t.places, &now, NULL, &p, &err), LH_EINVAL);
+    CHECK_INT(lh_host_placement_pipeline(t.places, &now, NULL, &p, &err),
+              LH_EINVAL);
     const double faster[] = {1, 1, 0.5, 1};
     now = (lh_host_slowdowns){.size = sizeof now, .pass_factors = faster};
-    CHECK_INT(lh_host_placement_pipeline(t.places, &now, NULL, &p, &err), LH_EINVAL);
+    CHECK_INT(lh_host_placement_pipeline(t.places, &now, NULL, &p, &err),
+              LH_EINVAL);
     CHECK(!p);
     tear_down(&t);
     /* Messages that take no time tell nothing of how many make up the data. */

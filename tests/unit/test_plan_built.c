@@ -304,10 +304,9 @@ static void elastic_parts(void)
 static void after_the_pipeline(void)
 {
     static const char said[] = ": optimizer_ns: is ";
-    char *text =
-        text_of("  gpus_per_node: 2\n"
-                "training: {global_batch: 16, sequence: 2048}\n"
-                "layout: {tensor: 1, context: 1, pipeline: 4}\n");
+    char *text = text_of("  gpus_per_node: 2\n"
+                         "training: {global_batch: 16, sequence: 2048}\n"
+                         "layout: {tensor: 1, context: 1, pipeline: 4}\n");
     lh_plan *plan = NULL;
     char *moved = NULL;
     lh_error err = {0};

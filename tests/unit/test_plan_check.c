@@ -16,8 +16,10 @@ static const lh_jitter rough = {
 /* A plan over two datacenters, with prices, drawn for and advised. */
 static char *make_text(void)
 {
-    const lh_plan_options how = {
-        .size = sizeof how, .effort = 10000, .jitter = &rough, .pareto_front = true};
+    const lh_plan_options how = {.size = sizeof how,
+                                 .effort = 10000,
+                                 .jitter = &rough,
+                                 .pareto_front = true};
     return planned_text("  gpus_per_node: 2\n"
                         "  usd_per_gpu_hour: 2\n"
                         "training: {global_batch: 16, sequence: 2048, "

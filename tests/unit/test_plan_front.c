@@ -7,8 +7,8 @@
 #include "planner/layout/equivalence.h"
 #include "planner/layout/space.h"
 #include "planner/search/candidate.h"
-#include "planner/search/pareto_front.h"
 #include "planner/search/cost.h"
+#include "planner/search/pareto_front.h"
 
 #include <longhaul/check.h>
 #include <longhaul/methods.h>
@@ -60,8 +60,8 @@ static void add_point(all *a, lhi_pareto_point p)
     a->points[a->n++] = p;
 }
 
-static void try_method(all *a, const lhi_config *config, const lhi_built_layout *b,
-                       const char *method)
+static void try_method(all *a, const lhi_config *config,
+                       const lhi_built_layout *b, const char *method)
 {
     lh_method_options how = {.size = sizeof how};
     lh_schedule *schedule = NULL;
@@ -149,8 +149,10 @@ static bool same_point(const lhi_pareto_point *a, const lhi_pareto_point *b)
 
 static lh_plan *make(const lh_job *job, lh_plan_objective objective, bool front)
 {
-    lh_plan_options o = {
-        .size = sizeof o, .quick = true, .objective = objective, .pareto_front = front};
+    lh_plan_options o = {.size = sizeof o,
+                         .quick = true,
+                         .objective = objective,
+                         .pareto_front = front};
     lh_plan *plan = NULL;
     lh_error err = {0};
     CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
@@ -171,7 +173,8 @@ static void check_front(const lh_plan *plan, const all *a)
                   (double)p.iteration_ns / 1e9,
                   (double)p.memory_bytes / (1 << 30), p.usd);
         for (uint32_t k = 0; k < i; k++) {
-            lhi_pareto_point other = lhi_pareto_point_of(&plan->pareto_front[k]);
+            lhi_pareto_point other =
+                lhi_pareto_point_of(&plan->pareto_front[k]);
             CHECK(!lhi_pareto_point_covers(&other, &p));
             CHECK(!lhi_pareto_point_covers(&p, &other));
         }
@@ -439,16 +442,19 @@ static void check_runners(const lh_plan *plan, lh_plan_objective goal)
 {
     for (uint32_t i = 0; i < plan->n_dimension_alternatives; i++)
         for (uint32_t k = 0; k < plan->n_pareto; k++) {
-            const lh_choice *x = &plan->dimension_alternatives[i].choice, *y = &plan->pareto_front[k];
+            const lh_choice *x = &plan->dimension_alternatives[i].choice,
+                            *y = &plan->pareto_front[k];
             bool better = x->status != LH_CHOICE_OK ||
                           (goal == LH_PLAN_FASTEST
                                ? y->iteration_ns < x->iteration_ns
                                : y->cost->usd < x->cost->usd * (1 - 1e-9));
             CHECK_MSG(!better ||
-                          !differs(plan->dimension_alternatives[i].dimension, y, &plan->best),
+                          !differs(plan->dimension_alternatives[i].dimension, y,
+                                   &plan->best),
                       "another %s: %.6f s, but row %u has %.6f s",
-                      plan->dimension_alternatives[i].dimension, (double)x->iteration_ns / 1e9,
-                      k, (double)y->iteration_ns / 1e9);
+                      plan->dimension_alternatives[i].dimension,
+                      (double)x->iteration_ns / 1e9, k,
+                      (double)y->iteration_ns / 1e9);
         }
 }
 
@@ -457,8 +463,10 @@ static void check_runners(const lh_plan *plan, lh_plan_objective goal)
 static void check_is_on_its_front(const lh_job *job, uint64_t effort,
                                   lh_plan_objective goal)
 {
-    lh_plan_options o = {
-        .size = sizeof o, .pareto_front = true, .effort = effort, .objective = goal};
+    lh_plan_options o = {.size = sizeof o,
+                         .pareto_front = true,
+                         .effort = effort,
+                         .objective = goal};
     lh_plan *plan = NULL;
     lh_error err = {0};
     lh_verdict *verdict = NULL;

@@ -106,7 +106,8 @@ static void fastest_only_if_closed(void)
     lh_plan_free(whole);
 }
 
-static const lh_plan_dimension_alternative *find(const lh_plan *p, const char *dimension)
+static const lh_plan_dimension_alternative *find(const lh_plan *p,
+                                                 const char *dimension)
 {
     for (uint32_t i = 0; i < p->n_dimension_alternatives; i++)
         if (strcmp(p->dimension_alternatives[i].dimension, dimension) == 0)
@@ -303,9 +304,8 @@ static void dives_are_for_what_bounds_leave(void)
     uint32_t closed = 0, left = 0;
     lh_job *job = job_of("micro_batch: 1, context: 1");
     lhi_arena *mem = lhi_arena_make(0);
-    lh_plan_options o = {.size = sizeof o,
-                         .no_optimal = true,
-                         .partition = LH_PARTITION_EVEN};
+    lh_plan_options o = {
+        .size = sizeof o, .no_optimal = true, .partition = LH_PARTITION_EVEN};
     CHECK_OK(lhi_plan_search(job, &o, mem, &u, &p, &err), err);
     const lhi_config own = lhi_config_from_choice(&p.best);
     for (uint32_t i = 0; i < u.heads.n; i++) {
@@ -315,7 +315,8 @@ static void dives_are_for_what_bounds_leave(void)
         int64_t other = best_other(&u, h->dimension, &own);
         int64_t most =
             other > p.best.iteration_ns ? other : p.best.iteration_ns;
-        bool is_closed = lhi_unexplored_bound_with_value(&u, h->dimension, h->value) >= most;
+        bool is_closed =
+            lhi_unexplored_bound_with_value(&u, h->dimension, h->value) >= most;
         closed += is_closed;
         left += !is_closed && h->is_local_optimum;
         CHECK_MSG(!is_closed || !h->is_local_optimum, "%s %.0f was dived for",

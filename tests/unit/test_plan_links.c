@@ -85,7 +85,7 @@ static void links_are_others(void)
     static const lh_link_change set[] = {ALL(LH_LINK_LATENCY, false, 3),
                                          {0, 2, LH_LINK_LOSS, false, 0.5}};
     static const lh_plan_whatif_question questions[] = {{"slow", 2, slow},
-                                                 {"set", 2, set}};
+                                                        {"set", 2, set}};
     lh_plan_options o = {.size = sizeof o,
                          .layout_effort = LITTLE_WORK,
                          .n_questions = 2,
@@ -219,7 +219,8 @@ static void measured_links_scale(void)
     lh_job there;
     lh_error err = {0};
     if (job && mem) {
-        CHECK_OK(lhi_job_override_links(job, changes, 2, mem, &there, &err), err);
+        CHECK_OK(lhi_job_override_links(job, changes, 2, mem, &there, &err),
+                 err);
         const lh_profile_link *was = job->profile->links,
                               *is = there.profile->links;
         CHECK_INT(is[0].alpha_ns, 3 * was[0].alpha_ns);
@@ -251,8 +252,9 @@ static lh_plan *plan_at(const lh_job *job, const lh_plan_range *r,
     char *text = NULL;
     size_t len;
     lh_error err = {0};
-    CHECK_OK(lhi_job_override_links(job, changes, r->from == LH_ALL_LINKS ? 1 : 2, mem,
-                             &there, &err),
+    CHECK_OK(lhi_job_override_links(job, changes,
+                                    r->from == LH_ALL_LINKS ? 1 : 2, mem,
+                                    &there, &err),
              err);
     CHECK_OK(lh_job_format(&there, &text, &len, &err), err);
     CHECK_OK(lh_job_parse(text, len, "there", NULL, &again, &err), err);
@@ -295,8 +297,9 @@ static void check_kept(const lh_job *job, const lh_plan *own,
     lh_choice kept;
     lh_error err;
     lh_plan *plan = plan_at(job, r, factor);
-    CHECK_OK(lhi_job_override_links(job, changes, r->from == LH_ALL_LINKS ? 1 : 2, mem,
-                             &there, &err),
+    CHECK_OK(lhi_job_override_links(job, changes,
+                                    r->from == LH_ALL_LINKS ? 1 : 2, mem,
+                                    &there, &err),
              err);
     CHECK_OK(lhi_plan_evaluate_on_job(own, &there, mem, &kept, &err), err);
     CHECK_MSG(plan && (lhi_choices_are_equal(&plan->best, &own->best) ||
@@ -315,7 +318,8 @@ static void check_range(const lh_job *job, const lh_plan *own,
     for (uint32_t i = 0; i < r->n_break_evens; i++) {
         const lh_plan_break_even *f = &r->break_evens[i];
         bool up = f->factor_below >= 1;
-        CHECK(f->factor_below >= s->min_factor && f->factor_above <= s->max_factor);
+        CHECK(f->factor_below >= s->min_factor &&
+              f->factor_above <= s->max_factor);
         CHECK(f->factor_below < f->factor_above);
         CHECK(f->factor_above / f->factor_below <= 1 + s->tolerance);
         CHECK(!lhi_choices_are_equal(&f->below, &f->above));

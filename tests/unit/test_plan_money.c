@@ -58,7 +58,8 @@ static void stages_cross(void)
         CHECK_NEAR(c->usd_per_hour, 8 * 3.6 + 4 * 7.2, 1e-9);
         /* Six microbatches of 2 x 1000 x 1024 numbers of 2 bytes, forward and
          * back; west to east has a price. */
-        CHECK_NEAR(c->inter_datacenter_gb, 2 * 6 * 2 * 1000 * 1024 * 2 / 1e9, 1e-12);
+        CHECK_NEAR(c->inter_datacenter_gb, 2 * 6 * 2 * 1000 * 1024 * 2 / 1e9,
+                   1e-12);
         CHECK_NEAR(c->between_usd, 4 * c->inter_datacenter_gb / 2, 1e-12);
         CHECK_NEAR(c->gpus_usd, c->usd_per_hour * s / 3600, 1e-12);
         CHECK_NEAR(c->usd, c->gpus_usd + c->between_usd, 1e-12);
@@ -179,8 +180,9 @@ static void elastic_plans_cost(void)
         lhi_elastic_result r = {0};
         lhi_layout_price price = {0};
         lh_error err = {0};
-        CHECK_OK(lhi_elastic_search_layout(job, &config, &freedom, mem, &r, &err),
-                 err);
+        CHECK_OK(
+            lhi_elastic_search_layout(job, &config, &freedom, mem, &r, &err),
+            err);
         r.config.zero_given = true;
         r.config.zero = 1;
         r.config.elastic = r.details;

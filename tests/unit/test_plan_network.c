@@ -143,10 +143,11 @@ static void spraying(void)
     CHECK_NEAR(gbps(spray), 8.388608, 1e-6);
     CHECK_NEAR(gbps_at(ecmp, 12.5e9, 1e6), 100, 1e-6);
     /* What holds is as fast as the fastest, and stays. */
-    CHECK(!q->change_advised && q->gain < 0.02 && q->spread > 0.3 && spray && ecmp &&
-          ecmp->advised && spray->iteration_ns > ecmp->iteration_ns);
+    CHECK(!q->change_advised && q->gain < 0.02 && q->spread > 0.3 && spray &&
+          ecmp && ecmp->advised && spray->iteration_ns > ecmp->iteration_ns);
     CHECK_HAS(q->why, "spray, 1 queue pair 8.389");
-    CHECK_HAS(q->confidence, "far more here: trust the direction, not the number");
+    CHECK_HAS(q->confidence,
+              "far more here: trust the direction, not the number");
     /* With enough queue pairs it has the line, less congestion control. */
     CHECK(gbps(with_pairs(q, LH_BALANCING_SPRAY, 64)) > 300);
     lh_plan_free(p);

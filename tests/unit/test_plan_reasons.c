@@ -46,9 +46,9 @@ static lh_plan *make(const char *training, const char *link, const char *layout)
 static void check_sum(const lh_plan *p)
 {
     const lh_plan_breakdown *a = p->breakdown;
-    const int64_t parts[] = {a->compute_ns, a->intra_layer_ns,    a->imbalance_ns,
-                             a->bubble_ns,  a->messages_ns,  a->data_ns,
-                             a->offload_ns, a->memory_stall_ns,    a->optimizer_ns,
+    const int64_t parts[] = {a->compute_ns, a->intra_layer_ns,  a->imbalance_ns,
+                             a->bubble_ns,  a->messages_ns,     a->data_ns,
+                             a->offload_ns, a->memory_stall_ns, a->optimizer_ns,
                              a->overhead_ns};
     int64_t sum = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
@@ -144,7 +144,8 @@ static void causes(void)
     check_sum(out);
     CHECK(near->breakdown->intra_layer_ns > 0);
     CHECK_INT(near->breakdown->compute_ns, far->breakdown->compute_ns);
-    CHECK(far->breakdown->messages_ns > near->breakdown->messages_ns + 100000000);
+    CHECK(far->breakdown->messages_ns >
+          near->breakdown->messages_ns + 100000000);
     CHECK_INT(far->breakdown->data_ns, near->breakdown->data_ns);
     CHECK(out->breakdown->data_ns > out->best.iteration_ns / 2);
     check_text(far);
@@ -172,7 +173,8 @@ static void elastic_sends_as_much(void)
         lh_plan *own = make(training, "latency_ms: 1, gbps: 400", text);
         CHECK(own->best.elastic != NULL);
         check_sum(own);
-        CHECK_INT(own->breakdown->intra_layer_ns, plain->breakdown->intra_layer_ns);
+        CHECK_INT(own->breakdown->intra_layer_ns,
+                  plain->breakdown->intra_layer_ns);
         CHECK_INT(own->breakdown->compute_ns, plain->breakdown->compute_ns);
         lh_plan_free(own);
     }
@@ -207,7 +209,8 @@ static void waits_for_shares_are_data_parallelism(void)
     lh_plan_free(plain);
 }
 
-static const lh_plan_dimension_alternative *find(const lh_plan *p, const char *dimension)
+static const lh_plan_dimension_alternative *find(const lh_plan *p,
+                                                 const char *dimension)
 {
     for (uint32_t i = 0; i < p->n_dimension_alternatives; i++)
         if (strcmp(p->dimension_alternatives[i].dimension, dimension) == 0)
@@ -349,8 +352,8 @@ static void curves_hold_the_plan(void)
         CHECK(p->best.chunk_layers && c->xs[0] <= 1);
         CHECK_MSG(c->iteration_ns[0] > 0 &&
                       c->iteration_ns[0] <= p->best.iteration_ns,
-                  "%" PRId64 " ns, the plan takes %" PRId64,
-                  c->iteration_ns[0], p->best.iteration_ns);
+                  "%" PRId64 " ns, the plan takes %" PRId64, c->iteration_ns[0],
+                  p->best.iteration_ns);
         CHECK(c->iteration_ns[c->n_points - 1] >= p->best.iteration_ns);
     }
     lh_plan_free(p);
@@ -389,9 +392,9 @@ static lh_plan *curves_until(const lh_job *job, ending *e)
  * there: -1 says that nothing fits. */
 static void curves_that_end_early(void)
 {
-    lh_job *job = job_with(JOB_TWO_SITES,
-                           "layout: {tensor: 4, context: 1, pipeline: 2, "
-                           "chunks_per_device: 1}\n");
+    lh_job *job =
+        job_with(JOB_TWO_SITES, "layout: {tensor: 4, context: 1, pipeline: 2, "
+                                "chunks_per_device: 1}\n");
     ending never = {0, UINT32_MAX};
     lh_plan *whole = curves_until(job, &never);
     CHECK(whole && whole->n_curves == 1 && whole->curves[0].n_points == 6);

@@ -14,8 +14,8 @@ static lh_job *job_of(const char *layout)
     return job_with(JOB_A100S, "layout: {tensor: 2%s}\n", layout);
 }
 
-static lh_plan *make(const lh_job *job, const lh_jitter *jitter, lh_plan_statistic by,
-                     uint32_t top)
+static lh_plan *make(const lh_job *job, const lh_jitter *jitter,
+                     lh_plan_statistic by, uint32_t top)
 {
     lh_plan *plan = NULL;
     lh_error err = {0};
@@ -41,7 +41,8 @@ static void check_text(const lh_plan *p)
 {
     lh_plan *again = plan_again(p, NULL);
     if (again) {
-        CHECK(again->robust && again->robust->statistic == p->robust->statistic);
+        CHECK(again->robust &&
+              again->robust->statistic == p->robust->statistic);
         CHECK(again->robust && again->robust->jitter.latency == 1 &&
               again->robust->jitter.seed == 3);
         CHECK(again->best.jitter &&

@@ -132,8 +132,8 @@ static int64_t moved_from(const lh_job *job, const lh_plan *even,
                       b->microbatches * 3 * partitions;
     int64_t ns = b->iteration_ns;
     lh_error err = {0};
-    CHECK_OK(lhi_layer_partition_search(job, &o, NULL, "greedy", false, climbed, NULL,
-                               &passes, mem, &config, &ns, &err),
+    CHECK_OK(lhi_layer_partition_search(job, &o, NULL, "greedy", false, climbed,
+                                        NULL, &passes, mem, &config, &ns, &err),
              err);
     if (best)
         *best = config.layers;
@@ -197,7 +197,8 @@ static void work_is_made_even_where_several_have_the_most(void)
     lh_error err = {0};
     if (even) {
         lhi_config config = lhi_config_from_choice(&even->best);
-        CHECK_OK(lhi_layer_partition_rebalance(job, &o, mem, &config, &err), err);
+        CHECK_OK(lhi_layer_partition_rebalance(job, &o, mem, &config, &err),
+                 err);
         const uint32_t *layers = config.layers;
         uint32_t sum = 0, slow = 0;
         for (uint32_t c = 0; layers && c < 8; c++) {
@@ -206,7 +207,8 @@ static void work_is_made_even_where_several_have_the_most(void)
         }
         CHECK_INT(sum, 32);
         CHECK_MSG(slow <= 12, "%u of 32 layers are on the slow site", slow);
-        CHECK_OK(lhi_layer_partition_rebalance(job, &o, mem, &config, &err), err);
+        CHECK_OK(lhi_layer_partition_rebalance(job, &o, mem, &config, &err),
+                 err);
         CHECK(config.layers == layers); /* nothing is left to be moved */
     }
     lhi_arena_free(mem);

@@ -319,7 +319,8 @@ static void a_slow_worker_is_named(void)
         small_job fast = j;
         fast.slower = 0;
         CHECK_INT((int64_t)(d->t_ns + 0.5) - t->cost_ns, small_t_ns(&fast));
-        CHECK(d->n_remedies > 0 && strstr(d->remedies[0].action, "replace the worker"));
+        CHECK(d->n_remedies > 0 &&
+              strstr(d->remedies[0].action, "replace the worker"));
         CHECK_INT(d->remedies[0].predicted_ns, small_t_ns(&fast));
     }
     CHECK_INT(d->slow_workers[0], 0);
@@ -351,7 +352,8 @@ static void slow_workers_that_hide_each_other_are_named(void)
         CHECK(t->cost_ns > 0);
     }
     CHECK(named[0] && named[1]);
-    CHECK_INT((int64_t)(d->t_ns + 0.5) - d->combined_saving_ns, small_t_ns(&fast));
+    CHECK_INT((int64_t)(d->t_ns + 0.5) - d->combined_saving_ns,
+              small_t_ns(&fast));
     for (uint32_t i = 0; i < d->n_remedies; i++)
         if (strstr(d->remedies[i].action, "have all 2 that are slow")) {
             CHECK_INT(d->remedies[i].predicted_ns, small_t_ns(&fast));

@@ -58,7 +58,8 @@ static void page_of_everything(void)
              err);
     CHECK_OK(lh_report_add_row(report, &row, &err), err);
     CHECK_OK(lh_report_add_sweep(report, &small_sweep, &err), err);
-    const lh_report_breakdown_part parts[] = {{"compute", 30}, {"</script>", 12}};
+    const lh_report_breakdown_part parts[] = {{"compute", 30},
+                                              {"</script>", 12}};
     const char *const head[] = {"Question", "#rate"};
     const char *const cells[] = {"ecmp", "12.5 <b>"};
     lh_report_table table = {
@@ -114,7 +115,8 @@ static void page_refuses(void)
     CHECK_HAS(err.text, "ns[1]");
     varied.n = 0;
     CHECK_INT(lh_report_add_distribution(report, &varied, &err), LH_EINVAL);
-    varied = (lh_report_distribution){.size = sizeof varied, .n = 1, .ns = times};
+    varied =
+        (lh_report_distribution){.size = sizeof varied, .n = 1, .ns = times};
     CHECK_INT(lh_report_add_distribution(report, &varied, &err), LH_EINVAL);
     varied.title = "x";
     varied.nominal_ns = -1;
@@ -167,7 +169,8 @@ static void page_refuses(void)
     CHECK_INT(lh_report_add_breakdown(report, "t", 1, &part, &err), LH_EINVAL);
     char *text = html_of(report);
     CHECK_HAS(text, "\"facts\":[\n],\n\"cards\":[\n],\n\"memory\":[\n],\n"
-                    "\"varied\":[\n],\n\"differences\":[\n],\n\"traces\":[\n],\n\"rows\":[\n],\n"
+                    "\"varied\":[\n],\n\"differences\":[\n],\n\"traces\":[\n],"
+                    "\n\"rows\":[\n],\n"
                     "\"sweeps\":[\n],\n\"reasons\":[\n]}");
     lh_text_free(text);
     lh_report_free(report);
@@ -183,10 +186,10 @@ static void iterations_that_differ(void)
         ns[i] = 20000 + 10 * (99 - i); /* 20000 to 20990 */
     ns[0] = 21200;
     const lh_report_distribution varied = {.size = sizeof varied,
-                                     .title = "differ",
-                                     .n = 100,
-                                     .ns = ns,
-                                     .nominal_ns = 19000};
+                                           .title = "differ",
+                                           .n = 100,
+                                           .ns = ns,
+                                           .nominal_ns = 19000};
     const int64_t far[] = {0, INT64_MAX};
     const lh_report_distribution apart = {
         .size = sizeof apart, .title = "apart", .n = 2, .ns = far};

@@ -15,16 +15,16 @@ static const int64_t ns[] = {1000000000, 2000000000, 0, 1000000000,
 static lh_report_iterations course_of(uint32_t n, uint32_t n_series)
 {
     return (lh_report_iterations){.size = sizeof(lh_report_iterations),
-                              .title = "A \"run\"",
-                              .first = 6,
-                              .n_iterations = n,
-                              .n_series = n_series,
-                              .series = names,
-                              .ns = ns,
-                              .n_spans = 2,
-                              .spans = spans,
-                              .n_marks = 1,
-                              .marks = marks};
+                                  .title = "A \"run\"",
+                                  .first = 6,
+                                  .n_iterations = n,
+                                  .n_series = n_series,
+                                  .series = names,
+                                  .ns = ns,
+                                  .n_spans = 2,
+                                  .spans = spans,
+                                  .n_marks = 1,
+                                  .marks = marks};
 }
 
 static uint32_t count(const char *text, const char *what)
@@ -116,7 +116,8 @@ static void what_cannot_be_drawn_is_refused(void)
     CHECK_HAS(err.text, "ends before it begins");
     c = course_of(4, 1);
     const lh_svg_options narrow = {.size = sizeof narrow, .width = 100};
-    CHECK_INT(lh_report_iterations_svg(&c, &narrow, &text, NULL, &err), LH_EINVAL);
+    CHECK_INT(lh_report_iterations_svg(&c, &narrow, &text, NULL, &err),
+              LH_EINVAL);
     CHECK(text == NULL);
 }
 

@@ -6,8 +6,8 @@
 #include "test.h"
 #include "uniform.h"
 
-#include <longhaul/methods.h>
 #include <longhaul/json_output.h>
+#include <longhaul/methods.h>
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -186,15 +186,16 @@ static void orders_of_links(void)
     lh_schedule *said = NULL, *plain = NULL;
     int64_t fifo_ns = -1;
     CHECK_OK(lh_schedule_make(4, orders, counts, 1, &order, &said, &err), err);
-    CHECK_OK(lh_schedule_drop_useless_link_orders(m.pipeline, said, NULL, &plain, &fifo_ns, &err),
+    CHECK_OK(lh_schedule_drop_useless_link_orders(m.pipeline, said, NULL,
+                                                  &plain, &fifo_ns, &err),
              err);
     CHECK(plain && lh_schedule_n_link_orders(plain) == 0);
     CHECK_INT(fifo_ns, 0);
     lh_schedule_free(plain);
     plain = NULL;
-    CHECK_OK(
-        lh_schedule_drop_useless_link_orders(m.pipeline, m.schedule, NULL, &plain, &fifo_ns, &err),
-        err);
+    CHECK_OK(lh_schedule_drop_useless_link_orders(m.pipeline, m.schedule, NULL,
+                                                  &plain, &fifo_ns, &err),
+             err);
     CHECK(!plain);
     lh_schedule_free(said);
     unmake(&m);

@@ -26,8 +26,9 @@ static lh_pipeline *unit_times(const char *placement, unsigned devices,
 static lh_schedule *make(const char *method, const lh_pipeline *p,
                          uint32_t group, bool ignore_network)
 {
-    lh_method_options o = {
-        .size = sizeof o, .round_size = group, .ignore_network = ignore_network};
+    lh_method_options o = {.size = sizeof o,
+                           .round_size = group,
+                           .ignore_network = ignore_network};
     lh_schedule *s = NULL;
     lh_error err = {0};
     CHECK_OK(lh_method_run(method, p, &o, &s, NULL, &err), err);

@@ -2,8 +2,8 @@
 /* Text of others: what may go to a terminal, and into JSON. */
 #include "test.h"
 
-#include "base/random.h"
 #include "base/escape.h"
+#include "base/random.h"
 
 #include <jansson.h>
 #include <string.h>
@@ -14,7 +14,8 @@ static void shows(const char *text, const char *wanted)
     CHECK_INT(lh_text_escape(text, strlen(text), shown, sizeof shown),
               strlen(wanted));
     CHECK_STR(shown, wanted);
-    CHECK_INT(lhi_count_escaped_columns(wanted), lhi_count_escaped_columns(text));
+    CHECK_INT(lhi_count_escaped_columns(wanted),
+              lhi_count_escaped_columns(text));
 }
 
 static void what_is_not_seen_is_named(void)

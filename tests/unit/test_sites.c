@@ -570,7 +570,9 @@ static void lists_are_kept(void)
             CHECK(again == first[i] && n == counts[i]);
             CHECK_OK(lhi_placement_search(job, &l, mem, &own, &n, &err), err);
             CHECK(n >= counts[i]);
-            CHECK_INT(counts[i], n < LHI_MAX_TRIED_PLACEMENTS ? n : LHI_MAX_TRIED_PLACEMENTS);
+            CHECK_INT(counts[i], n < LHI_MAX_TRIED_PLACEMENTS
+                                     ? n
+                                     : LHI_MAX_TRIED_PLACEMENTS);
             for (uint32_t k = 0; k < counts[i]; k++)
                 CHECK(lhi_sites_are_equal(&own[k], &first[i][k]));
         }

@@ -6,7 +6,8 @@
 
 static const uint32_t counts[] = {3};
 
-/* With sanitizers, which look at threads and not at results, only on threads. */
+/* With sanitizers, which look at threads and not at results, only on threads.
+ */
 static void same_on_threads(uniform u, uint64_t effort)
 {
     if (!FEW_CASES) {

@@ -11,7 +11,8 @@ static uint32_t n_clauses, n_root, n_fixed;
 /* Whether the planted schedule has the order that the literal says. */
 static bool planted(const lhi_search *s, const lhi_machine_orders *w, lit l)
 {
-    return w->end[lhi_search_get_first(s, l)] < w->end[lhi_search_get_second(s, l)];
+    return w->end[lhi_search_get_first(s, l)] <
+           w->end[lhi_search_get_second(s, l)];
 }
 
 static void check_clauses(const lhi_search *s, const lhi_machine_orders *w)
@@ -64,9 +65,11 @@ static void check_root(const lhi_search *s, const lhi_machine_orders *w)
                                   : x >= s->after[at] ? HOLDS_NOT
                                                       : l;
                 n_fixed += l <= HOLDS_NOT;
-                CHECK(l == fixed && lhi_search_get_literal(s, o, t->first + x) == (l ^ 1));
+                CHECK(l == fixed &&
+                      lhi_search_get_literal(s, o, t->first + x) == (l ^ 1));
                 CHECK(l <= HOLDS_NOT ||
-                      (lhi_search_get_first(s, l) == t->first + x && lhi_search_get_second(s, l) == o));
+                      (lhi_search_get_first(s, l) == t->first + x &&
+                       lhi_search_get_second(s, l) == o));
             }
         }
     }
@@ -123,8 +126,9 @@ static void check_shaving(lhi_windows *windows, const lhi_machine_orders *w,
 }
 
 /* A schedule's words, and when it ends. */
-static lhi_machine_orders *words_of(const lhi_shop *shop, const lh_schedule *schedule,
-                           lhi_arena *mem, int64_t *end)
+static lhi_machine_orders *words_of(const lhi_shop *shop,
+                                    const lh_schedule *schedule, lhi_arena *mem,
+                                    int64_t *end)
 {
     lh_error err = {0};
     lhi_machine_orders *w = NULL;
@@ -143,7 +147,8 @@ static void plant(const lh_pipeline *p, const lh_schedule *schedule,
     lhi_budget budget = no_limit();
     lhi_shop *shop = make_shop(p, mem);
     int64_t deadline;
-    lhi_machine_orders *w = words_of(shop, schedule, mem, &deadline), *found = NULL;
+    lhi_machine_orders *w = words_of(shop, schedule, mem, &deadline),
+                       *found = NULL;
     lhi_search *s = NULL;
     lhi_answer answer = LHI_GAVE_UP;
     CHECK_OK(lhi_machine_orders_make(shop, mem, &found, &err), err);
@@ -442,7 +447,8 @@ static void stopped_windows_are_as_good_as_new(void)
     lhi_shop *shop = make_shop(p, mem);
     lhi_budget budget = no_limit();
     CHECK_OK(lh_solve(p, &few, &s, &err), err);
-    const int64_t t = lhi_shop_get_deadline(shop, s.makespan_ns / shop->unit_ns);
+    const int64_t t =
+        lhi_shop_get_deadline(shop, s.makespan_ns / shop->unit_ns);
     lhi_windows *never = make_windows(shop, ALL, &budget, mem);
     lhi_windows *all = make_windows(shop, ALL, &budget, mem);
     /* More than are gone through between two looks at the time. */

@@ -331,7 +331,7 @@ static void bases_of_rotary_positions_are_read(void)
 }
 
 #define GPT                                                                    \
-    "{\"model_type\": \"gpt2\", \"vocab_size\": 100, \"n_embd\": 64, "           \
+    "{\"model_type\": \"gpt2\", \"vocab_size\": 100, \"n_embd\": 64, "         \
     "\"n_layer\": 2, \"n_head\": 4, \"n_positions\": 32"
 
 static lh_model *parse_of(const char *type, const char *more, lh_error *err)
@@ -473,8 +473,8 @@ static void gpt2_config(void)
 }
 
 #define FALCON                                                                 \
-    "{\"model_type\": \"falcon\", \"vocab_size\": 65024, "                       \
-    "\"hidden_size\": 4544, \"num_hidden_layers\": 32, "                         \
+    "{\"model_type\": \"falcon\", \"vocab_size\": 65024, "                     \
+    "\"hidden_size\": 4544, \"num_hidden_layers\": 32, "                       \
     "\"num_attention_heads\": 71"
 
 /* Falcon 7B: 6,921,720,704 parameters, worked out of the report's shape

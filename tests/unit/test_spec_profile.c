@@ -67,9 +67,10 @@ static void bad_profiles_are_refused(void)
     refuse(JOB "profile: {longhaul: profile/1, links: [{path: node, site: c, "
                "alpha_us: 1, beta_ns_per_byte: 1}]}\n",
            "names datacenter 'c'");
-    refuse(JOB "profile: {longhaul: profile/1, entries: [{kind: layer, model: "
-               "llama3-70b, sequence: 8, F_us: 1, D_us: 1, W_us: 1}, {kind: "
-               "layer, model: mine, sequence: 8, F_us: 1, D_us: 1, W_us: 1}]}\n",
+    refuse(JOB
+           "profile: {longhaul: profile/1, entries: [{kind: layer, model: "
+           "llama3-70b, sequence: 8, F_us: 1, D_us: 1, W_us: 1}, {kind: "
+           "layer, model: mine, sequence: 8, F_us: 1, D_us: 1, W_us: 1}]}\n",
            "has entries of llama3-70b, mine, and the job's model is llama3-8b");
     refuse(JOB "profile: {links: []}\n", "write 'longhaul: profile/1'");
 }

@@ -3,9 +3,9 @@
 #include "test.h"
 
 #include "base/text.h"
-#include "schedule/pipeline/schedule_internal.h"
 #include "report/trace/json_text.h"
 #include "report/trace/trace_internal.h"
+#include "schedule/pipeline/schedule_internal.h"
 
 #include <longhaul/trace.h>
 #include <stdlib.h>

@@ -38,7 +38,8 @@ static void traces(void)
     CHECK_INT(d.measured_ns - d.predicted_ns, 40);
     CHECK_INT(d.worst_start_ns, 40);
     CHECK_STR(d.divergence, d.worst);
-    CHECK_INT(d.divergence_ns, small_trace.runs[small_trace.n_runs - 1].start_ns);
+    CHECK_INT(d.divergence_ns,
+              small_trace.runs[small_trace.n_runs - 1].start_ns);
     CHECK_INT(d.divergence_delay_ns, 40);
     CHECK_INT(d.messages.n, small_trace.n_messages);
     CHECK_INT(d.messages.predicted_ns, d.messages.measured_ns);

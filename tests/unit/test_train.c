@@ -38,7 +38,8 @@ static double naive_loss(naive_llama *n, small *s, uint64_t step)
     int32_t window[64];
     double loss = 0, scale = 1 / (8.0 * s->sequence);
     for (uint64_t i = 0; i < 8; i++) {
-        CHECK_OK(lhi_data_read_window(s->data, 0, step * 8 + i, window, &err), err);
+        CHECK_OK(lhi_data_read_window(s->data, 0, step * 8 + i, window, &err),
+                 err);
         loss += naive_sequence(n, window, s->sequence, scale);
     }
     return loss * scale;

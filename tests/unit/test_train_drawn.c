@@ -7,8 +7,8 @@
  *     test_train_drawn [SEED COUNT [show]]
  */
 #define _POSIX_C_SOURCE 200809L
-#include "virtual_time.h"
 #include "sharded_runs.h"
+#include "virtual_time.h"
 
 #include <longhaul/plan.h>
 
@@ -36,14 +36,18 @@ static const char *const models[] = {
     "tied_embeddings: true",
     "layers: 6, hidden: 32, heads: 2, vocab: 256, experts: 4, "
     "experts_per_token: 2, expert_ffn: 24"};
-static const char *const zeros[] = {"",          "",          ", zero: 0",
-                                    ", zero: 1", ", zero: 2", ", zero: 3",
-                                    ", zero: 3"};
+static const char *const zeros[] = {
+    "", "", ", zero: 0", ", zero: 1", ", zero: 2", ", zero: 3", ", zero: 3"};
 static const char *const recomputes[] = {
     "", "", ", recompute: none", ", recompute: selective", ", recompute: full"};
-static const char *const schedules[] = {
-    "", "", ", schedule: elastic", ", schedule: elastic", ", schedule: 1f1b",
-    ", schedule: zb-h1", ", schedule: gpipe", ", schedule: look-ahead"};
+static const char *const schedules[] = {"",
+                                        "",
+                                        ", schedule: elastic",
+                                        ", schedule: elastic",
+                                        ", schedule: 1f1b",
+                                        ", schedule: zb-h1",
+                                        ", schedule: gpipe",
+                                        ", schedule: look-ahead"};
 static const char *const chunks[] = {"", "", ", chunks_per_device: 1",
                                      ", chunks_per_device: 2",
                                      ", chunks_per_device: 4"};
@@ -55,8 +59,8 @@ static const char *const shardings[] = {"",
                                         ", sharding: hybrid-leaders"};
 static const char *const micros[] = {"", ", micro_batch: 1",
                                      ", micro_batch: 2"};
-static const char *const limits[] = {"1",     "1",      "0.008", "0.006",
-                                     "0.005", "0.004",  "0.003", "0.0025",
+static const char *const limits[] = {"1",     "1",     "0.008", "0.006",
+                                     "0.005", "0.004", "0.003", "0.0025",
                                      "0.002", "0.0015"};
 
 /* Of one site or two, with a layout that is given or left to the planner. */
@@ -181,7 +185,8 @@ static void compare(const lh_plan *plan, const lh_train_result *r,
         double off = r->iterations[i].loss / plain->iterations[i].loss - 1;
         most = fmax(most, fabs(off));
         same = same && r->iterations[i].loss == plain->iterations[i].loss &&
-               r->iterations[i].gradient_norm == plain->iterations[i].gradient_norm;
+               r->iterations[i].gradient_norm ==
+                   plain->iterations[i].gradient_norm;
     }
     CHECK_MSG(most < 1e-6, "losses differ by %g:\n%s", most, text);
     CHECK_MSG(same || !is_summed_alike(&plan->best),
@@ -201,13 +206,14 @@ static void compare(const lh_plan *plan, const lh_train_result *r,
         predicted = fmax(predicted, (double)all[i].predicted_bytes);
     }
     double planned = (double)c->peak_memory_bytes;
-    printf("TP %u CP %u EP %u DP %u PP %u x %u chunks, zero %u%s, %s, %s, losses "
-           "%.1e%s, memory %.2f %%, planned %.0f of %.0f\n",
-           c->layout.tensor, c->layout.context, c->layout.expert,
-           c->layout.data, c->layout.pipeline, c->layout.chunks_per_device,
-           c->zero, c->layout.sharding > LH_SHARDING_FULL ? " hybrid" : "",
-           lh_recompute_name(c->recompute), c->layout.schedule, most,
-           same ? " (same)" : "", 100 * off, planned, predicted);
+    printf(
+        "TP %u CP %u EP %u DP %u PP %u x %u chunks, zero %u%s, %s, %s, losses "
+        "%.1e%s, memory %.2f %%, planned %.0f of %.0f\n",
+        c->layout.tensor, c->layout.context, c->layout.expert, c->layout.data,
+        c->layout.pipeline, c->layout.chunks_per_device, c->zero,
+        c->layout.sharding > LH_SHARDING_FULL ? " hybrid" : "",
+        lh_recompute_name(c->recompute), c->layout.schedule, most,
+        same ? " (same)" : "", 100 * off, planned, predicted);
 }
 
 /* Returns whether there is a plan. */
@@ -226,8 +232,7 @@ static bool try_one(void)
         status = lh_plan_make(job, &quick, &plan, &err);
     if (status == LH_OK) {
         lh_train_model m = lh_train_model_defaults();
-        const lh_train_options run = {.size = sizeof run,
-                                      .steps = DRAWN_STEPS};
+        const lh_train_options run = {.size = sizeof run, .steps = DRAWN_STEPS};
         const lh_train_plan_options o = {
             .size = sizeof o, .device = LH_TRAIN_CPU, .run = &run, .model = &m};
         m.seed = 3;

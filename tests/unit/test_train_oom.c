@@ -4,8 +4,8 @@
 #define _GNU_SOURCE /* mkstemp, mkdtemp */
 #include "small_llama.h"
 
-#include "runtime/device/tokenizer.h"
 #include "fail_alloc.h"
+#include "runtime/device/tokenizer.h"
 #include "runtime/training/train.h"
 
 static char text_path[64], folder[] = "/tmp/lh-oom-XXXXXX";

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Training a plan: what of the plan is run, and how a run compares with it. */
 #define _POSIX_C_SOURCE 200809L
-#include "runtime/engine/plan/group_links.h"
 #include "jobs.h"
 #include "planner/layout/layout.h"
 #include "plans.h"
+#include "runtime/engine/plan/group_links.h"
 #include "training_text.h"
 
 #include <longhaul/cost.h>
@@ -312,8 +312,7 @@ static void experts_meet_where_they_are(void)
         CHECK_OK(lhi_plan_set_group_links(plan, &m, &err), err);
         int64_t got = m.groups[LH_TRAIN_GROUP_EXPERT_TENSOR].latency_ns;
         const int64_t link_ns = 1000000;
-        bool right = rows[i].across ? got >= link_ns
-                                    : got > 0 && got < link_ns;
+        bool right = rows[i].across ? got >= link_ns : got > 0 && got < link_ns;
         if (rows[i].expert > 1)
             right = got == 0;
         CHECK_MSG(right, "row %zu: %lld ns", i, (long long)got);
@@ -327,14 +326,13 @@ static void experts_meet_where_they_are(void)
  * which has exchanges of its own, is not in it. */
 static void exchanges_are_of_iterations(void)
 {
-    lh_plan *plan = plan_of_job(
-        job_with(JOB_SMALL,
-                 "  gpus_per_node: 1\n"
-                 "training: {global_batch: 8, sequence: 16, zero: 1}\n"
-                 "model: {layers: 4, hidden: 32, heads: 2, vocab: 256, "
-                 "experts: 4, experts_per_token: 2, expert_ffn: 16}\n"
-                 "layout: {tensor: 1, expert: 2, data: 2, pipeline: 1, "
-                 "micro_batch: 1, chunks_per_device: 1}\n"));
+    lh_plan *plan = plan_of_job(job_with(
+        JOB_SMALL, "  gpus_per_node: 1\n"
+                   "training: {global_batch: 8, sequence: 16, zero: 1}\n"
+                   "model: {layers: 4, hidden: 32, heads: 2, vocab: 256, "
+                   "experts: 4, experts_per_token: 2, expert_ffn: 16}\n"
+                   "layout: {tensor: 1, expert: 2, data: 2, pipeline: 1, "
+                   "micro_batch: 1, chunks_per_device: 1}\n"));
     lh_train_options run = {.size = sizeof run, .steps = 2};
     lh_train_model m = lh_train_model_defaults();
     m.data = text_path;
@@ -518,7 +516,7 @@ static bool makes_again(const lh_plan_elastic *e, const char *operation)
     return found;
 }
 
-static void picked_operations(lh_plan *plan, const char *has, const char *not)
+static void picked_operations(lh_plan *plan, const char *has, const char * not )
 {
     lh_error err = {0};
     lh_train_options run = {.size = sizeof run, .steps = 2};
@@ -530,7 +528,7 @@ static void picked_operations(lh_plan *plan, const char *has, const char *not)
     const lh_plan_elastic *e = plan ? plan->best.elastic : NULL;
     CHECK(e && plan->best.recompute == LH_RECOMPUTE_OPERATIONS);
     CHECK_MSG(makes_again(e, has), "%s is not made again", has);
-    CHECK_MSG(!makes_again(e, not), "%s is made again", not);
+    CHECK_MSG(!makes_again(e, not ), "%s is made again", not );
     for (uint32_t i = 0; e && i + 1 < e->n_recomputed; i++)
         for (uint32_t c = 0; c < e->recomputed[i].n_chunks; c++) {
             const char *a = e->recomputed[i].operation;

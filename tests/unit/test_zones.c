@@ -289,7 +289,8 @@ static void experts_stay_in_zones(void)
     lh_cost_group g;
     lh_error err;
 
-    CHECK_OK(lh_cost_find_group(job, &l, LH_COST_EXPERT, &slice, &g, &err), err);
+    CHECK_OK(lh_cost_find_group(job, &l, LH_COST_EXPERT, &slice, &g, &err),
+             err);
     CHECK(g.size == 8 && g.per_node == 8 && g.per_datacenter == 8);
     lh_job_free(job);
 }

@@ -66,8 +66,8 @@ static inline void reduce(team *m, uint32_t chunk)
     float *out[4];
     size_t n = 0;
     for (uint32_t r = 0; r < m->n_replicas; r++)
-        lhi_train_gradients(m->t[r][chunk % m->n_devices], chunk, LHI_BUCKET_DEFAULT, &values[r],
-                            &n, &out[r]);
+        lhi_train_gradients(m->t[r][chunk % m->n_devices], chunk,
+                            LHI_BUCKET_DEFAULT, &values[r], &n, &out[r]);
     CHECK_INT(n % m->n_replicas, 0);
     size_t piece = n / m->n_replicas;
     for (uint32_t r = 0; r < m->n_replicas; r++)
@@ -84,8 +84,8 @@ static inline void gather(team *m, uint32_t chunk)
     float *values[4];
     size_t n = 0;
     for (uint32_t r = 0; r < m->n_replicas; r++)
-        lhi_train_parameters(m->t[r][chunk % m->n_devices], chunk, LHI_BUCKET_DEFAULT, &values[r],
-                             &n);
+        lhi_train_parameters(m->t[r][chunk % m->n_devices], chunk,
+                             LHI_BUCKET_DEFAULT, &values[r], &n);
     size_t piece = n / m->n_replicas;
     for (uint32_t r = 0; r < m->n_replicas; r++)
         for (uint32_t to = 0; n > 0 && to < m->n_replicas; to++)

@@ -34,7 +34,8 @@ static inline void folder_end(void)
 }
 
 /* A file of a checkpoint, to be freed: of the run whose checkpoints are in the
- * folder `run` of the folder. NULL, and a failed check, where it is not there. */
+ * folder `run` of the folder. NULL, and a failed check, where it is not there.
+ */
 static inline char *saved_file(const char *run, unsigned step, const char *file,
                                size_t *size)
 {

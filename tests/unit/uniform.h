@@ -14,7 +14,7 @@ typedef struct uniform {
     double f, d, w; /* per device */
     unsigned datacenters;
     double latency, transfer;
-    unsigned memory; /* activations per device; 0: no limit */
+    unsigned memory;  /* activations per device; 0: no limit */
     const char *more; /* further lines of the file, or NULL */
 } uniform;
 
@@ -37,8 +37,8 @@ static inline lh_pipeline *uniform_make(uniform u)
                       "transfer: %.17g}\n",
                       u.datacenters, u.latency, u.transfer);
     if (u.memory)
-        n += snprintf(text + n, sizeof text - (size_t)n,
-                      "memory_limit: %u\n", u.memory);
+        n += snprintf(text + n, sizeof text - (size_t)n, "memory_limit: %u\n",
+                      u.memory);
     snprintf(text + n, sizeof text - (size_t)n, "%s", u.more ? u.more : "");
     if (lh_pipeline_parse(text, strlen(text), "uniform", &p, &err) != LH_OK) {
         fprintf(stderr, "%s\n", err.text);

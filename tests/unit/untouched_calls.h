@@ -30,9 +30,10 @@ static lh_status gives_host_memory(bool bad)
 static lh_status injects(bool bad)
 {
     POISONED(lh_pipeline *, out);
-    lh_status status = CALL(
-        lh_pipeline_set_link_delay(other, bad ? "nowhere" : "0-1", 1, 1, &out, &err),
-        out);
+    lh_status status =
+        CALL(lh_pipeline_set_link_delay(other, bad ? "nowhere" : "0-1", 1, 1,
+                                        &out, &err),
+             out);
     if (status == LH_OK)
         lh_pipeline_free(out);
     return status;
@@ -141,7 +142,8 @@ static lh_status draws_curve(bool bad)
                              .effort = 2000,
                              .objective = bad ? LH_SOLVE_OBJECTIVE_FIRST_DEVICE
                                               : LH_SOLVE_OBJECTIVE_MAKESPAN};
-    lh_tradeoff_options o = {.size = sizeof o, .solve_options = &each, .points = 2};
+    lh_tradeoff_options o = {
+        .size = sizeof o, .solve_options = &each, .points = 2};
     lh_status status =
         CALL(lh_memory_curve_make(pipeline, &o, &out, &err), out);
     if (status == LH_OK)
@@ -235,15 +237,16 @@ static lh_status plays(bool bad)
     lh_event e;
     lh_events events = slow_device(false, &e);
     lh_event_timeline *course = NULL;
-    lh_status status =
-        lh_event_timeline_make(bad ? other : pipeline, &events, NULL, &course, &err);
+    lh_status status = lh_event_timeline_make(bad ? other : pipeline, &events,
+                                              NULL, &course, &err);
     if (status != LH_OK)
         return status;
     status = CALL(lh_event_timeline_pipeline(course, 1, &at, &err), at);
     if (status == LH_OK) {
         lh_pipeline_free(at);
-        status =
-            CALL(lh_event_timeline_simulate(course, schedule, NULL, 1, &out, &err), out);
+        status = CALL(
+            lh_event_timeline_simulate(course, schedule, NULL, 1, &out, &err),
+            out);
     }
     lh_event_timeline_free(course);
     return status;
@@ -288,8 +291,8 @@ static lh_status plays_adapting(bool bad)
     const lh_events none = {.name = "none"};
     lh_event_timeline *course = NULL;
     POISONED(lh_emulation *, out);
-    lh_status status =
-        lh_event_timeline_make(bad ? other : pipeline, &none, NULL, &course, &err);
+    lh_status status = lh_event_timeline_make(bad ? other : pipeline, &none,
+                                              NULL, &course, &err);
     if (status == LH_OK)
         status =
             CALL(lh_adapt_emulate(course, schedule, NULL, 2, &out, &err), out);
@@ -304,7 +307,7 @@ static lh_status decides(bool bad)
     lh_adapt *a = NULL;
     POISONED(const lh_decision *, out);
     const lh_adapt_input now = {.size = sizeof now,
-                              .pipeline = bad ? other : pipeline};
+                                .pipeline = bad ? other : pipeline};
     lh_status status = lh_adapt_make(pipeline, schedule, NULL, &a, &err);
     if (status == LH_OK)
         status = CALL(lh_adapt_decide(a, &now, &out, &err), out);
@@ -559,9 +562,11 @@ static lh_status drafts(bool bad)
 static lh_status finds_group(bool bad)
 {
     POISONED(lh_cost_group, out);
-    lh_cost_layer_range slice = {.n_layers = 2, .data_datacenters = bad ? 2 : 1};
+    lh_cost_layer_range slice = {.n_layers = 2,
+                                 .data_datacenters = bad ? 2 : 1};
     return CALL(
-        lh_cost_find_group(job, &layout, LH_COST_DATA, &slice, &out, &err), out);
+        lh_cost_find_group(job, &layout, LH_COST_DATA, &slice, &out, &err),
+        out);
 }
 
 static lh_status finds_path(bool bad)

@@ -13,7 +13,6 @@
 #include <longhaul/adapt.h>
 #include <longhaul/advice.h>
 #include <longhaul/analysis.h>
-#include <longhaul/scheduler.h>
 #include <longhaul/check.h>
 #include <longhaul/compare.h>
 #include <longhaul/cost.h>
@@ -22,13 +21,14 @@
 #include <longhaul/elastic.h>
 #include <longhaul/engine.h>
 #include <longhaul/events.h>
+#include <longhaul/host_placement.h>
 #include <longhaul/jitter.h>
 #include <longhaul/kernels.h>
 #include <longhaul/layers.h>
 #include <longhaul/monitor.h>
 #include <longhaul/optical.h>
-#include <longhaul/host_placement.h>
 #include <longhaul/plan.h>
+#include <longhaul/scheduler.h>
 #include <longhaul/tradeoff.h>
 
 enum { POISON = 0x5a };

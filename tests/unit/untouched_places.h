@@ -10,8 +10,9 @@ static lh_status makes_places(bool bad)
     POISONED(lh_host_placement *, out);
     POISONED(lh_pipeline *, at);
     const lh_host_placement_options o = {.size = sizeof o,
-                                 .n_replicas = bad ? 1000 : 2};
-    lh_status status = CALL(lh_host_placement_make(pipeline, &o, &out, &err), out);
+                                         .n_replicas = bad ? 1000 : 2};
+    lh_status status =
+        CALL(lh_host_placement_make(pipeline, &o, &out, &err), out);
     if (status != LH_OK)
         return status;
     status = CALL(lh_host_placement_pipeline(out, NULL, NULL, &at, &err), at);
@@ -29,8 +30,9 @@ static lh_status moves_hosts(bool bad)
     const lh_host_slowdowns now = {.size = sizeof now, .pass_factors = slower};
     lh_status status = lh_host_placement_make(pipeline, NULL, &places, &err);
     if (status == LH_OK)
-        status = CALL(
-            lh_host_placement_find_exchange(places, &now, schedule, NULL, &out, &err), out);
+        status = CALL(lh_host_placement_find_exchange(places, &now, schedule,
+                                                      NULL, &out, &err),
+                      out);
     if (status == LH_OK)
         lh_host_exchange_free(out);
     lh_host_placement_free(places);
@@ -49,8 +51,9 @@ static lh_status makes_layers(bool bad)
     status = CALL(lh_layers_pipeline(out, pipeline, numbers, &at, &err), at);
     if (status == LH_OK) {
         lh_pipeline_free(at);
-        status = CALL(
-            lh_layers_find_partition(out, pipeline, schedule, NULL, &move, &err), move);
+        status = CALL(lh_layers_find_partition(out, pipeline, schedule, NULL,
+                                               &move, &err),
+                      move);
     }
     if (status == LH_OK)
         lh_layer_migration_free(move);
@@ -75,8 +78,8 @@ static lh_status plays_sharing(bool bad)
     if (status == LH_OK)
         status = lh_event_timeline_make(pipeline, &events, NULL, &course, &err);
     if (status == LH_OK)
-        status = CALL(lh_adapt_emulate(course, schedule, &sharing, 16, &out, &err),
-                      out);
+        status = CALL(
+            lh_adapt_emulate(course, schedule, &sharing, 16, &out, &err), out);
     if (status == LH_OK)
         lh_emulation_free(out);
     lh_event_timeline_free(course);
@@ -105,14 +108,14 @@ static lh_status plays_moving(bool bad)
     POISONED(lh_emulation *, out);
     lh_event_timeline_options o = {.size = sizeof o};
     const lh_adapt_emulate_options moving = {.size = sizeof moving,
-                                          .exchange = true};
+                                             .exchange = true};
     lh_status status = lh_host_placement_make(pipeline, &two, &places, &err);
     o.placement = places;
     if (status == LH_OK)
         status = lh_event_timeline_make(pipeline, &events, &o, &course, &err);
     if (status == LH_OK)
-        status =
-            CALL(lh_adapt_emulate(course, schedule, &moving, 16, &out, &err), out);
+        status = CALL(
+            lh_adapt_emulate(course, schedule, &moving, 16, &out, &err), out);
     if (status == LH_OK)
         lh_emulation_free(out);
     lh_event_timeline_free(course);

@@ -150,9 +150,9 @@ static void wake(thread *t, bool timed_out)
 
 static void report_deadlock(void)
 {
-    static const char *const names[] = {"runs",     "a mutex", "a condition",
-                                        "a futex",  "a thread", "a time",
-                                        "files",    "ended"};
+    static const char *const names[] = {"runs",    "a mutex",  "a condition",
+                                        "a futex", "a thread", "a time",
+                                        "files",   "ended"};
     fprintf(stderr, "virtual time: no thread can run, at %" PRId64 " ns\n",
             scheduler.now_ns);
     for (const thread *t = scheduler.first; t; t = t->next)

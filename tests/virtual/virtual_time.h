@@ -6,13 +6,14 @@
  * thread or takes a lock; a seed decides which thread runs next. The clocks
  * stand still while any thread can run. When all threads wait, the clock jumps
  * to the earliest time that one of them waits for. A wait of an hour takes no
- * time, the load of the machine changes nothing, and one seed gives one history.
+ * time, the load of the machine changes nothing, and one seed gives one
+ * history.
  *
  * Replaced by the linker (--wrap) in the program's own objects, not in shared
- * libraries: threads, mutexes, conditions, private futexes, clocks, sleeps, poll
- * and epoll_wait. Files and sockets are the kernel's; a thread that waits for
- * one is asked before the clock moves. Other processes are not covered: fork()
- * ends virtual time in both.
+ * libraries: threads, mutexes, conditions, private futexes, clocks, sleeps,
+ * poll and epoll_wait. Files and sockets are the kernel's; a thread that waits
+ * for one is asked before the clock moves. Other processes are not covered:
+ * fork() ends virtual time in both.
  *
  * When no thread can ever run again, the program prints what each thread waits
  * for and aborts: a deadlock. */

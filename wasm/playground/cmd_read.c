@@ -46,14 +46,13 @@ static json_t *put(walk *w, const yaml_event_t *event, const char *kind,
 {
     const size_t at = event->start_mark.index;
     const bool keyed = w->depth >= 0 && w->levels[w->depth].is_map;
-    json_t *told =
-        json_pack("{s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I}", "path",
-                  w->path, "kind", kind, "value", value, "flow", flow, "key",
-                  (json_int_t)(keyed ? w->levels[w->depth].key_at : at),
-                  "start", (json_int_t)at, "end",
-                  (json_int_t)event->end_mark.index, "line",
-                  (json_int_t)event->start_mark.line + 1, "column",
-                  (json_int_t)event->start_mark.column);
+    json_t *told = json_pack(
+        "{s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I}", "path", w->path,
+        "kind", kind, "value", value, "flow", flow, "key",
+        (json_int_t)(keyed ? w->levels[w->depth].key_at : at), "start",
+        (json_int_t)at, "end", (json_int_t)event->end_mark.index, "line",
+        (json_int_t)event->start_mark.line + 1, "column",
+        (json_int_t)event->start_mark.column);
     return json_array_append_new(w->out, told) == 0 ? told : NULL;
 }
 
@@ -163,8 +162,7 @@ static lh_status run_read(cli *c)
     lh_job *job = NULL;
     lh_error why;
     CLI_TRY(lh_file_read(c->operands[0], MOST_BYTES, &text, &len, &c->err));
-    lh_status status =
-        lh_job_parse(text, len, c->operands[0], ".", &job, &why);
+    lh_status status = lh_job_parse(text, len, c->operands[0], ".", &job, &why);
     json_t *object = json_pack(
         "{s:o, s:o, s:o, s:o, s:o, s:o}", "values", list_values(text, len),
         "error", status == LH_OK ? json_null() : json_string(why.text), "job",

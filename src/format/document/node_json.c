@@ -17,7 +17,8 @@ static json_t *scalar(const lhi_doc *doc, const lhi_node *node)
     if (*s == '\0' || strcmp(s, "null") == 0)
         return json_null();
     if (strspn(digits, "0123456789") == strlen(digits) &&
-        lhi_node_get_int(doc, node, INT64_MIN, INT64_MAX, &whole, NULL) == LH_OK)
+        lhi_node_get_int(doc, node, INT64_MIN, INT64_MAX, &whole, NULL) ==
+            LH_OK)
         return json_integer(whole);
     if (lhi_node_get_number(doc, node, -1e308, 1e308, &number, NULL) == LH_OK)
         return json_real(number);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory for a document's nodes during parsing: nodes allocated in arrays,
  * texts packed, short texts deduplicated, all within a limit. */
-#ifndef LHI_NODE_MEMORY_H
-#define LHI_NODE_MEMORY_H
+#ifndef LHI_FORMAT_DOCUMENT_NODE_MEMORY_H
+#define LHI_FORMAT_DOCUMENT_NODE_MEMORY_H
 
 #include "format/document/tree.h"
 
@@ -12,8 +12,8 @@ enum { LHI_KNOWN_TEXTS = 512 };
 typedef struct lhi_node_memory {
     lhi_arena *mem;
     size_t max_bytes; /* limit for the arena */
-    bool is_full;      /* the last request exceeded the limit */
-    lhi_node *nodes;   /* n_nodes unused nodes */
+    bool is_full;     /* the last request exceeded the limit */
+    lhi_node *nodes;  /* n_nodes unused nodes */
     uint32_t n_nodes;
     char *texts; /* n_texts unused bytes */
     size_t n_texts;
@@ -29,6 +29,7 @@ lhi_node *lhi_node_new(lhi_node_memory *m);
  */
 void *lhi_node_alloc_bytes(lhi_node_memory *m, size_t size);
 /* Copies a text; equal short texts share a copy. NULL as above. */
-const char *lhi_node_copy_text(lhi_node_memory *m, const char *text, size_t len);
+const char *lhi_node_copy_text(lhi_node_memory *m, const char *text,
+                               size_t len);
 
 #endif

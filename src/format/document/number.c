@@ -15,8 +15,9 @@ double lhi_round15(double value)
     return strtod(text, NULL);
 }
 
-lh_status lhi_node_get_rounded_number(const lhi_doc *doc, const lhi_node *node, double min,
-                           double max, double *out, lh_error *err)
+lh_status lhi_node_get_rounded_number(const lhi_doc *doc, const lhi_node *node,
+                                      double min, double max, double *out,
+                                      lh_error *err)
 {
     double value;
     LHI_TRY(lhi_node_get_number(doc, node, min, max, &value, err));
@@ -25,7 +26,7 @@ lh_status lhi_node_get_rounded_number(const lhi_doc *doc, const lhi_node *node, 
 }
 
 lh_status lhi_node_get_time_unit(const lhi_doc *doc, const lhi_node *map,
-                            int64_t *unit_ns, lh_error *err)
+                                 int64_t *unit_ns, lh_error *err)
 {
     static const char *const names[] = {"s", "ms", "us", "ns", NULL};
     static const int64_t units[] = {1000000000, 1000000, 1000, 1};
@@ -38,7 +39,8 @@ lh_status lhi_node_get_time_unit(const lhi_doc *doc, const lhi_node *map,
 }
 
 lh_status lhi_node_get_short_time(const lhi_doc *doc, const lhi_node *node,
-                             int64_t unit_ns, int64_t *out_ns, lh_error *err)
+                                  int64_t unit_ns, int64_t *out_ns,
+                                  lh_error *err)
 {
     int64_t ns;
     LHI_TRY(lhi_node_get_time(doc, node, unit_ns, &ns, err));

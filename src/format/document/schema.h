@@ -19,8 +19,8 @@
  * other keys, so they are written, and `check` compares them on reading.
  *
  * schema_read.c reads; schema_write.c writes. */
-#ifndef LHI_FIELDS_H
-#define LHI_FIELDS_H
+#ifndef LHI_FORMAT_DOCUMENT_SCHEMA_H
+#define LHI_FORMAT_DOCUMENT_SCHEMA_H
 
 #include "base/text.h"
 #include "format/document/tree.h"
@@ -32,36 +32,38 @@ typedef struct lhi_schema lhi_schema;
 
 /* The types of fields, with their C types. */
 typedef enum lhi_field_type {
-    LHI_FIELD_INTEGER,        /* uint32_t, uint64_t or int64_t, least..most */
+    LHI_FIELD_INTEGER,      /* uint32_t, uint64_t or int64_t, least..most */
     LHI_FIELD_REAL,         /* double, low..high */
     LHI_FIELD_BOOL,         /* bool */
-    LHI_FIELD_STRING,         /* const char *; least = 1: must not be empty */
+    LHI_FIELD_STRING,       /* const char *; least = 1: must not be empty */
     LHI_FIELD_ENUM,         /* enum or bool; `least`: value of the first name */
-    LHI_FIELD_TEXT_FORM,         /* any type with a text form, see `parse` */
+    LHI_FIELD_TEXT_FORM,    /* any type with a text form, see `parse` */
     LHI_FIELD_TIME,         /* int64_t ns; in the file's time unit */
     LHI_FIELD_SECONDS,      /* int64_t ns; seconds in the file, low..high */
-    LHI_FIELD_SECONDS_REAL, /* double, whole ns; seconds in the file, low..high */
+    LHI_FIELD_SECONDS_REAL, /* double, whole ns; seconds in the file, low..high
+                             */
     LHI_FIELD_GBPS,         /* double, bytes/s; Gb/s in the file, low..high */
     LHI_FIELD_NUMBER,       /* double; number / `scale`, 15 digits, low..high;
-                         * integers without a fraction */
-    LHI_FIELD_SHORT_TIME,         /* int64_t ns, at most an hour; the file's time unit */
+                             * integers without a fraction */
+    LHI_FIELD_SHORT_TIME,   /* int64_t ns, at most an hour; the file's time unit
+                             */
     LHI_FIELD_STRUCT,       /* nested map, by `table` */
-    LHI_FIELD_STRUCT_POINTER,    /* pointer to a struct, by `table` */
-    LHI_FIELD_INLINED,       /* struct by `table`, its keys inlined here */
-    LHI_FIELD_LIST,         /* pointer and count; by `table`, or see `of` */
-    LHI_FIELD_CUSTOM,          /* by hooks */
-    LHI_FIELD_DERIVED,         /* written by a hook; read only by `check` */
+    LHI_FIELD_STRUCT_POINTER, /* pointer to a struct, by `table` */
+    LHI_FIELD_INLINED,        /* struct by `table`, its keys inlined here */
+    LHI_FIELD_LIST,           /* pointer and count; by `table`, or see `of` */
+    LHI_FIELD_CUSTOM,         /* by hooks */
+    LHI_FIELD_DERIVED,        /* written by a hook; read only by `check` */
 } lhi_field_type;
 
 /* The file's representation of a row's `absent` value. For strings, pointers
  * and lists `absent` is NULL or empty; for seconds and rates, any value up to
  * it. */
 typedef enum lhi_field_when {
-    LHI_REQUIRED,   /* never absent; the key is mandatory */
-    LHI_OPTIONAL, /* the key is omitted */
+    LHI_REQUIRED,  /* never absent; the key is mandatory */
+    LHI_OPTIONAL,  /* the key is omitted */
     LHI_NULLABLE,  /* the key has the value null */
-    LHI_DEFAULTED,     /* always written; without the key, the member keeps the value
-                   * set by `start` */
+    LHI_DEFAULTED, /* always written; without the key, the member keeps the
+                    * value set by `start` */
 } lhi_field_when;
 
 /* The state of one read operation. */
@@ -72,18 +74,20 @@ typedef struct lhi_read_context {
     void *context;   /* for hooks, `start` and `check` */
 } lhi_read_context;
 
-enum { LHI_TEXT_FORM_SIZE = 64 }; /* maximum bytes of a printed LHI_TEXT_FORM() */
+enum {
+    LHI_TEXT_FORM_SIZE = 64
+}; /* maximum bytes of a printed LHI_TEXT_FORM() */
 
 /* One row: a key and its member. */
 struct lhi_schema_field {
     const char *key;
     lhi_field_type type;
     lhi_field_when when;
-    uint32_t owner;            /* size of the containing struct */
-    uint32_t offset, width;    /* member's; for a list, the item's width */
-    uint32_t count;            /* offset of a list's count */
+    uint32_t owner;         /* size of the containing struct */
+    uint32_t offset, width; /* member's; for a list, the item's width */
+    uint32_t count;         /* offset of a list's count */
     uint32_t other_offset, other_width; /* see LHI_OMIT_IF() */
-    bool omit_if_same;                 /* see LHI_OMIT_IF_SAME() */
+    bool omit_if_same;                  /* see LHI_OMIT_IF_SAME() */
     union {
         int64_t least;
         double low;
@@ -99,11 +103,11 @@ struct lhi_schema_field {
     double scale;             /* 0 means 1 */
     bool quoted;              /* the string must be quoted */
     bool null_items;          /* list: `absent` items are null */
-    lhi_field_type item_type;        /* item type of a list without table; least..most
+    lhi_field_type item_type; /* item type of a list without table; least..most
                                * apply to items */
     uint32_t min_items, max_items; /* number of list items; 0: any */
-    const char *const *names; /* NULL-terminated */
-    const lhi_schema *table;   /* optional for custom rows (lhi_schema_walk) */
+    const char *const *names;      /* NULL-terminated */
+    const lhi_schema *table; /* optional for custom rows (lhi_schema_walk) */
     /* For a text form: its description in messages ("a pass, as 3F0"). For a
      * constant key that is checked elsewhere: its text. */
     const char *description;
@@ -111,8 +115,8 @@ struct lhi_schema_field {
     const char *(*print)(const void *member, char *text);
     /* For custom rows; `owner` is the struct. Without `read` the key is valid
      * and mandatory, but other code reads it. */
-    lh_status (*read)(const lhi_read_context *r, const lhi_node *node, void *owner,
-                      lh_error *err);
+    lh_status (*read)(const lhi_read_context *r, const lhi_node *node,
+                      void *owner, lh_error *err);
     /* Returns NULL if allocation fails, JSON null to omit the key if the row
      * allows it. Without `write` and `form` the key is only read, never
      * written. */
@@ -142,63 +146,64 @@ struct lhi_schema {
 #define LHI_FIELD(kind, T, m)                                                  \
     .type = (kind), .owner = sizeof(T), .offset = offsetof(T, m),              \
     .width = sizeof LHI_MEMBER(T, m)
-#define LHI_INTEGER(T, m)                                                        \
-    LHI_FIELD(_Generic(LHI_MEMBER(T, m), uint32_t                                  \
-                       : LHI_FIELD_INTEGER, int64_t                                  \
-                       : LHI_FIELD_INTEGER, uint64_t                                 \
-                       : LHI_FIELD_INTEGER),                                         \
+#define LHI_INTEGER(T, m)                                                      \
+    LHI_FIELD(_Generic(LHI_MEMBER(T, m), uint32_t                              \
+                       : LHI_FIELD_INTEGER, int64_t                            \
+                       : LHI_FIELD_INTEGER, uint64_t                           \
+                       : LHI_FIELD_INTEGER),                                   \
               T, m)
 #define LHI_REAL(T, m)                                                         \
     LHI_FIELD(_Generic(LHI_MEMBER(T, m), double : LHI_FIELD_REAL), T, m)
 #define LHI_BOOL(T, m)                                                         \
     LHI_FIELD(_Generic(LHI_MEMBER(T, m), bool : LHI_FIELD_BOOL), T, m)
-#define LHI_STRING(T, m)                                                         \
+#define LHI_STRING(T, m)                                                       \
     LHI_FIELD(_Generic(LHI_MEMBER(T, m), const char * : LHI_FIELD_STRING), T, m)
 #define LHI_ENUM(T, m)                                                         \
-    LHI_FIELD(_Generic(LHI_MEMBER(T, m), uint32_t                                  \
-                       : LHI_FIELD_ENUM, bool                                      \
-                       : LHI_FIELD_ENUM),                                          \
+    LHI_FIELD(_Generic(LHI_MEMBER(T, m), uint32_t                              \
+                       : LHI_FIELD_ENUM, bool                                  \
+                       : LHI_FIELD_ENUM),                                      \
               T, m)
 #define LHI_TEXT_FORM(T, m) LHI_FIELD(LHI_FIELD_TEXT_FORM, T, m)
 #define LHI_TIME(T, m)                                                         \
     LHI_FIELD(_Generic(LHI_MEMBER(T, m), int64_t : LHI_FIELD_TIME), T, m)
 #define LHI_SECONDS(T, m)                                                      \
-    LHI_FIELD(_Generic(LHI_MEMBER(T, m), int64_t                                   \
-                       : LHI_FIELD_SECONDS, double                                 \
-                       : LHI_FIELD_SECONDS_REAL),                                  \
+    LHI_FIELD(_Generic(LHI_MEMBER(T, m), int64_t                               \
+                       : LHI_FIELD_SECONDS, double                             \
+                       : LHI_FIELD_SECONDS_REAL),                              \
               T, m)
 #define LHI_GBPS(T, m)                                                         \
     LHI_FIELD(_Generic(LHI_MEMBER(T, m), double : LHI_FIELD_GBPS), T, m)
 #define LHI_NUMBER(T, m)                                                       \
     LHI_FIELD(_Generic(LHI_MEMBER(T, m), double : LHI_FIELD_NUMBER), T, m)
-#define LHI_SHORT_TIME(T, m)                                                         \
+#define LHI_SHORT_TIME(T, m)                                                   \
     LHI_FIELD(_Generic(LHI_MEMBER(T, m), int64_t : LHI_FIELD_SHORT_TIME), T, m)
 #define LHI_STRUCT(T, m) LHI_FIELD(LHI_FIELD_STRUCT, T, m)
 /* A nested map whose keys are members of this struct. */
-#define LHI_NESTED_MAP(T) .type = LHI_FIELD_STRUCT, .owner = sizeof(T), .width = sizeof(T)
+#define LHI_NESTED_MAP(T)                                                      \
+    .type = LHI_FIELD_STRUCT, .owner = sizeof(T), .width = sizeof(T)
 /* Inlines the rows of another table for the same struct. */
 #define LHI_INLINED_TABLE(T) .type = LHI_FIELD_INLINED, .owner = sizeof(T)
-#define LHI_STRUCT_POINTER(T, m)                                                    \
-    .type = LHI_FIELD_STRUCT_POINTER, .owner = sizeof(T), .offset = offsetof(T, m),     \
-    .width = sizeof *LHI_MEMBER(T, m)
+#define LHI_STRUCT_POINTER(T, m)                                               \
+    .type = LHI_FIELD_STRUCT_POINTER, .owner = sizeof(T),                      \
+    .offset = offsetof(T, m), .width = sizeof *LHI_MEMBER(T, m)
 #define LHI_INLINED(T, m) LHI_FIELD(LHI_FIELD_INLINED, T, m)
 #define LHI_LIST(T, m, n_m)                                                    \
-    .type = LHI_FIELD_LIST, .owner = sizeof(T), .offset = offsetof(T, m),          \
-    .width = sizeof *LHI_MEMBER(T, m),                                             \
-    .count = _Generic(LHI_MEMBER(T, n_m), uint32_t                                 \
+    .type = LHI_FIELD_LIST, .owner = sizeof(T), .offset = offsetof(T, m),      \
+    .width = sizeof *LHI_MEMBER(T, m),                                         \
+    .count = _Generic(LHI_MEMBER(T, n_m), uint32_t                             \
                       : offsetof(T, n_m))
 #define LHI_CUSTOM(T) .type = LHI_FIELD_CUSTOM, .owner = sizeof(T)
 #define LHI_DERIVED(T) .type = LHI_FIELD_DERIVED, .owner = sizeof(T)
 
 /* Omits the row if another member (1, 4 or 8 bytes) equals `value`. */
-#define LHI_OMIT_IF(T, m, value)                                                \
-    .when = LHI_OPTIONAL, .other_offset = offsetof(T, m),                              \
+#define LHI_OMIT_IF(T, m, value)                                               \
+    .when = LHI_OPTIONAL, .other_offset = offsetof(T, m),                      \
     .other_width = sizeof LHI_MEMBER(T, m), .absent = (value)
 
 /* Omits the row if its member equals another one of the same type, which is
  * read before it. */
-#define LHI_OMIT_IF_SAME(T, m)                                                  \
-    .when = LHI_OPTIONAL, .other_offset = offsetof(T, m),                              \
+#define LHI_OMIT_IF_SAME(T, m)                                                 \
+    .when = LHI_OPTIONAL, .other_offset = offsetof(T, m),                      \
     .other_width = sizeof LHI_MEMBER(T, m), .omit_if_same = true
 
 /* Fills *out, a zeroed struct of the schema. After a failure it holds the
@@ -208,16 +213,16 @@ lh_status lhi_schema_read(const lhi_read_context *r, const lhi_node *map,
 /* Reads items as an LHI_FIELD_LIST row describes them, for use in custom rows;
  * ignores the row's offsets. */
 lh_status lhi_schema_read_list(const lhi_read_context *r, const lhi_node *list,
-                        const lhi_schema_field *row, const void **out, uint32_t *n,
-                        lh_error *err);
+                               const lhi_schema_field *row, const void **out,
+                               uint32_t *n, lh_error *err);
 
 /* Writes a struct as a JSON map; returns NULL if allocation fails. `context` is
  * passed to hooks. */
 json_t *lhi_schema_write(const lhi_schema *table, const void *it,
                          const void *context);
 /* Writes a list as a JSON array; returns NULL if allocation fails. */
-json_t *lhi_schema_write_list(const lhi_schema_field *row, const void *items, uint32_t n,
-                       const void *context);
+json_t *lhi_schema_write_list(const lhi_schema_field *row, const void *items,
+                              uint32_t n, const void *context);
 /* Appends the struct's keys and values as JSON text without braces or spaces,
  * for texts too long for a tree. Supports numbers, enums and text forms only.
  */
@@ -235,18 +240,20 @@ bool lhi_json_set(json_t *map, const char *key, json_t *value);
 json_t *lhi_json_finish(json_t *map, bool ok);
 /* Formats a JSON value, followed by one newline. Steals the reference; NULL
  * counts as out of memory. */
-lh_status lhi_json_format(json_t *json, char **text, size_t *len, lh_error *err);
+lh_status lhi_json_format(json_t *json, char **text, size_t *len,
+                          lh_error *err);
 /* Formats a JSON value with `indent` spaces per level; otherwise as above. */
 lh_status lhi_json_format_indented(json_t *json, uint32_t indent, char **text,
-                         size_t *len, lh_error *err);
+                                   size_t *len, lh_error *err);
 
 /* Finds the row of a key, including inlined rows; returns NULL if unknown. */
-const lhi_schema_field *lhi_schema_find_field(const lhi_schema *table, const char *key);
+const lhi_schema_field *lhi_schema_find_field(const lhi_schema *table,
+                                              const char *key);
 /* Calls `visit` for each row of the schema and, recursively, of its rows'
  * schemas; `table` is the schema that contains the row. */
 void lhi_schema_walk(const lhi_schema *table,
-                     void (*visit)(const lhi_schema *table, const lhi_schema_field *row,
-                                   void *context),
+                     void (*visit)(const lhi_schema *table,
+                                   const lhi_schema_field *row, void *context),
                      void *context);
 
 #endif

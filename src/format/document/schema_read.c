@@ -8,21 +8,24 @@
 
 enum { MAX_SUGGESTED_KEYS = 64 }; /* limit for suggesting the nearest key */
 
-const lhi_schema_field *lhi_schema_find_field(const lhi_schema *table, const char *key)
+const lhi_schema_field *lhi_schema_find_field(const lhi_schema *table,
+                                              const char *key)
 {
     for (uint32_t i = 0; i < table->n_rows; i++) {
         const lhi_schema_field *row = &table->rows[i];
-        const lhi_schema_field *found = row->type == LHI_FIELD_INLINED
-                                     ? lhi_schema_find_field(row->table, key)
-                                 : strcmp(row->key, key) == 0 ? row
-                                                              : NULL;
+        const lhi_schema_field *found =
+            row->type == LHI_FIELD_INLINED
+                ? lhi_schema_find_field(row->table, key)
+            : strcmp(row->key, key) == 0 ? row
+                                         : NULL;
         if (found)
             return found;
     }
     return NULL;
 }
 
-static uint32_t list_keys(const lhi_schema *table, const char **keys, uint32_t n)
+static uint32_t list_keys(const lhi_schema *table, const char **keys,
+                          uint32_t n)
 {
     for (uint32_t i = 0; i < table->n_rows && n < MAX_SUGGESTED_KEYS; i++) {
         if (table->rows[i].type == LHI_FIELD_INLINED)
@@ -33,8 +36,9 @@ static uint32_t list_keys(const lhi_schema *table, const char **keys, uint32_t n
     return n;
 }
 
-static lh_status reject_unknown_keys(const lhi_read_context *r, const lhi_node *map,
-                                const lhi_schema *table, lh_error *err)
+static lh_status reject_unknown_keys(const lhi_read_context *r,
+                                     const lhi_node *map,
+                                     const lhi_schema *table, lh_error *err)
 {
     const char *keys[MAX_SUGGESTED_KEYS + 1];
     bool known = map->kind == LHI_MAP;
@@ -43,7 +47,8 @@ static lh_status reject_unknown_keys(const lhi_read_context *r, const lhi_node *
         while (i < table->n_rows && table->rows[i].type != LHI_FIELD_INLINED &&
                strcmp(table->rows[i].key, n->key) != 0)
             i++;
-        bool next = i < table->n_rows && table->rows[i].type != LHI_FIELD_INLINED;
+        bool next =
+            i < table->n_rows && table->rows[i].type != LHI_FIELD_INLINED;
         known = next || lhi_schema_find_field(table, n->key) != NULL;
         i += next;
     }
@@ -92,8 +97,9 @@ static void store_absent(const lhi_schema_field *row, void *member)
     }
 }
 
-static lh_status read_text(const lhi_read_context *r, const lhi_schema_field *row,
-                           const lhi_node *node, void *member, lh_error *err)
+static lh_status read_text(const lhi_read_context *r,
+                           const lhi_schema_field *row, const lhi_node *node,
+                           void *member, lh_error *err)
 {
     const char *text = node->text;
     if (row->quoted && (node->kind != LHI_SCALAR || !node->quoted))
@@ -109,8 +115,10 @@ static lh_status read_text(const lhi_read_context *r, const lhi_schema_field *ro
     return LH_OK;
 }
 
-static lh_status read_text_form(const lhi_read_context *r, const lhi_schema_field *row,
-                           const lhi_node *node, void *member, lh_error *err)
+static lh_status read_text_form(const lhi_read_context *r,
+                                const lhi_schema_field *row,
+                                const lhi_node *node, void *member,
+                                lh_error *err)
 {
     if (node->kind != LHI_SCALAR || !row->parse(node->text, member))
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT, "must be %s",
@@ -118,8 +126,9 @@ static lh_status read_text_form(const lhi_read_context *r, const lhi_schema_fiel
     return LH_OK;
 }
 
-static lh_status read_integer(const lhi_read_context *r, const lhi_schema_field *row,
-                            const lhi_node *node, void *member, lh_error *err)
+static lh_status read_integer(const lhi_read_context *r,
+                              const lhi_schema_field *row, const lhi_node *node,
+                              void *member, lh_error *err)
 {
     int64_t value;
     bool yes;
@@ -134,28 +143,30 @@ static lh_status read_integer(const lhi_read_context *r, const lhi_schema_field 
         value = row->least + name;
         break;
     case LHI_FIELD_TIME:
-        LHI_TRY(lhi_node_get_time(r->doc, node, r->unit_ns ? r->unit_ns : 1, &value,
-                             err));
+        LHI_TRY(lhi_node_get_time(r->doc, node, r->unit_ns ? r->unit_ns : 1,
+                                  &value, err));
         break;
     case LHI_FIELD_SHORT_TIME:
-        LHI_TRY(lhi_node_get_short_time(r->doc, node,
-                                   row->scale > 0 ? (int64_t)row->scale : 1,
-                                   &value, err));
+        LHI_TRY(lhi_node_get_short_time(
+            r->doc, node, row->scale > 0 ? (int64_t)row->scale : 1, &value,
+            err));
         break;
     default:
         LHI_TRY(lhi_node_get_int(r->doc, node, row->least,
-                            row->find_most ? row->find_most(r) : row->most,
-                            &value, err));
+                                 row->find_most ? row->find_most(r) : row->most,
+                                 &value, err));
     }
     store_integer(member, row->width, value);
     return LH_OK;
 }
 
-static lh_status read_real(const lhi_read_context *r, const lhi_schema_field *row,
-                           const lhi_node *node, void *member, lh_error *err)
+static lh_status read_real(const lhi_read_context *r,
+                           const lhi_schema_field *row, const lhi_node *node,
+                           void *member, lh_error *err)
 {
     double value;
-    LHI_TRY(lhi_node_get_number(r->doc, node, row->low, row->high, &value, err));
+    LHI_TRY(
+        lhi_node_get_number(r->doc, node, row->low, row->high, &value, err));
     if (row->type == LHI_FIELD_SECONDS) {
         store_integer(member, row->width, llround(value * 1e9));
         return LH_OK;
@@ -170,7 +181,8 @@ static lh_status read_real(const lhi_read_context *r, const lhi_schema_field *ro
     return LH_OK;
 }
 
-static lh_status read_struct_at(const lhi_read_context *r, const lhi_schema_field *row,
+static lh_status read_struct_at(const lhi_read_context *r,
+                                const lhi_schema_field *row,
                                 const lhi_node *node, void *member,
                                 lh_error *err)
 {
@@ -183,8 +195,9 @@ static lh_status read_struct_at(const lhi_read_context *r, const lhi_schema_fiel
     return LH_OK;
 }
 
-static lh_status read_list(const lhi_read_context *r, const lhi_schema_field *row,
-                           const lhi_node *node, char *owner, lh_error *err)
+static lh_status read_list(const lhi_read_context *r,
+                           const lhi_schema_field *row, const lhi_node *node,
+                           char *owner, lh_error *err)
 {
     const void *items;
     uint32_t n;
@@ -194,8 +207,9 @@ static lh_status read_list(const lhi_read_context *r, const lhi_schema_field *ro
     return LH_OK;
 }
 
-static lh_status read_value(const lhi_read_context *r, const lhi_schema_field *row,
-                            const lhi_node *node, char *owner, lh_error *err)
+static lh_status read_value(const lhi_read_context *r,
+                            const lhi_schema_field *row, const lhi_node *node,
+                            char *owner, lh_error *err)
 {
     void *member = owner + row->offset;
     switch (row->type) {
@@ -232,8 +246,9 @@ static lh_status read_value(const lhi_read_context *r, const lhi_schema_field *r
 /* --- lists and maps --------------------------------------------------------
  */
 
-static lh_status check_length(const lhi_read_context *r, const lhi_schema_field *row,
-                              const lhi_node *list, lh_error *err)
+static lh_status check_length(const lhi_read_context *r,
+                              const lhi_schema_field *row, const lhi_node *list,
+                              lh_error *err)
 {
     LHI_TRY(lhi_node_check_list(r->doc, list, err));
     if (list->n_items < row->min_items)
@@ -248,8 +263,8 @@ static lh_status check_length(const lhi_read_context *r, const lhi_schema_field 
 }
 
 lh_status lhi_schema_read_list(const lhi_read_context *r, const lhi_node *list,
-                        const lhi_schema_field *row, const void **out, uint32_t *n,
-                        lh_error *err)
+                               const lhi_schema_field *row, const void **out,
+                               uint32_t *n, lh_error *err)
 {
     lhi_schema_field item = *row;
     LHI_TRY(check_length(r, row, list, err));
@@ -271,7 +286,8 @@ lh_status lhi_schema_read_list(const lhi_read_context *r, const lhi_node *list,
 }
 
 static lh_status read_row(const lhi_read_context *r, const lhi_node *map,
-                          const lhi_schema_field *row, char *owner, lh_error *err)
+                          const lhi_schema_field *row, char *owner,
+                          lh_error *err)
 {
     const lhi_node *node = lhi_node_find(map, row->key);
     bool needed = row->when == LHI_REQUIRED || row->when == LHI_NULLABLE;

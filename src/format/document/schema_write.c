@@ -47,7 +47,8 @@ static bool is_absent(const lhi_schema_field *row, const char *owner)
     if (row->omit_if_same)
         return memcmp(member, owner + row->other_offset, row->width) == 0;
     if (row->other_width)
-        return load_integer(owner + row->other_offset, row->other_width) == row->absent;
+        return load_integer(owner + row->other_offset, row->other_width) ==
+               row->absent;
     switch (row->type) {
     case LHI_FIELD_INTEGER:
     case LHI_FIELD_BOOL:
@@ -74,7 +75,8 @@ static bool is_absent(const lhi_schema_field *row, const char *owner)
     }
 }
 
-static const char *find_enum_name(const lhi_schema_field *row, const char *member)
+static const char *find_enum_name(const lhi_schema_field *row,
+                                  const char *member)
 {
     int64_t nth = load_integer(member, row->width) - row->least;
     for (int64_t i = 0; nth >= 0 && row->names[i]; i++)
@@ -128,14 +130,14 @@ static json_t *value_to_json(const lhi_schema_field *row, const char *owner,
             (uint32_t)load_integer(owner + row->count, sizeof(uint32_t)),
             context);
     default:
-        return row->write  ? row->write(owner, context)
+        return row->write         ? row->write(owner, context)
                : row->description ? json_string(row->description)
-                           : json_null();
+                                  : json_null();
     }
 }
 
-json_t *lhi_schema_write_list(const lhi_schema_field *row, const void *items, uint32_t n,
-                       const void *context)
+json_t *lhi_schema_write_list(const lhi_schema_field *row, const void *items,
+                              uint32_t n, const void *context)
 {
     lhi_schema_field item = *row;
     json_t *list = json_array();
@@ -209,7 +211,8 @@ static void add_quoted(lhi_text *text, const char *word)
     lhi_text_add(text, "\"", 1);
 }
 
-void lhi_schema_add_text(lhi_text *text, const lhi_schema *table, const void *it)
+void lhi_schema_add_text(lhi_text *text, const lhi_schema *table,
+                         const void *it)
 {
     const char *owner = it, *sep = "\"";
     char word[LHI_TEXT_FORM_SIZE];
@@ -250,7 +253,7 @@ lh_status lhi_json_format(json_t *json, char **text, size_t *len, lh_error *err)
 }
 
 lh_status lhi_json_format_indented(json_t *json, uint32_t indent, char **text,
-                         size_t *len, lh_error *err)
+                                   size_t *len, lh_error *err)
 {
     lhi_text out = {0};
     /* 15 digits represent every time below 11 days to the nanosecond, and keep
@@ -264,8 +267,8 @@ lh_status lhi_json_format_indented(json_t *json, uint32_t indent, char **text,
 }
 
 void lhi_schema_walk(const lhi_schema *table,
-                     void (*visit)(const lhi_schema *table, const lhi_schema_field *row,
-                                   void *context),
+                     void (*visit)(const lhi_schema *table,
+                                   const lhi_schema_field *row, void *context),
                      void *context)
 {
     for (uint32_t i = 0; i < table->n_rows; i++) {

@@ -10,10 +10,10 @@
 
 /* How a table or an array was created. */
 typedef enum origin {
-    IMPLICIT, /* implicitly by a header: [it.other] */
-    HEADER, /* by its own header: [it], or an element of [[it]] */
-    DOTTED, /* by a dotted key: it.other = 1 */
-    VALUE,  /* as a value: {...} or [...]; closed to additions */
+    IMPLICIT,    /* implicitly by a header: [it.other] */
+    HEADER,      /* by its own header: [it], or an element of [[it]] */
+    DOTTED,      /* by a dotted key: it.other = 1 */
+    VALUE,       /* as a value: {...} or [...]; closed to additions */
     TABLE_ARRAY, /* [[it]] */
 } origin;
 
@@ -186,7 +186,7 @@ static lh_status read_path(lhi_toml *t, path *p, lh_error *err)
 
 /* Reports a key that exists already. */
 static lh_status fail_duplicate(const lhi_toml *t, const lhi_node *there,
-                            lh_error *err)
+                                lh_error *err)
 {
     char shown[64];
     lhi_doc_sanitise_text(there->key, shown, sizeof shown);
@@ -206,7 +206,7 @@ static uint32_t depth_of(const container *c)
 /* Descends into the table `key` of `in` while processing a header or dotted
  * key. Creates it if necessary and records `how` it was created. */
 static lh_status descend(lhi_toml *t, container **in, const char *key,
-                            origin how, lh_error *err)
+                         origin how, lh_error *err)
 {
     const lhi_node *there = lhi_node_find(&(*in)->node, key);
     if (!there) {
@@ -295,8 +295,8 @@ static lh_status read_value(lhi_toml *t, container *in, const char *key,
     container *c;
     if (depth_of(in) >= LHI_DOC_MAX_DEPTH)
         return lhi_toml_fail(t, err, "nested too deeply");
-    LHI_TRY(
-        add_container(t, in, list ? LHI_LIST : LHI_MAP, IMPLICIT, key, &c, err));
+    LHI_TRY(add_container(t, in, list ? LHI_LIST : LHI_MAP, IMPLICIT, key, &c,
+                          err));
     LHI_TRY(list ? read_array(t, c, err) : read_inline(t, c, err));
     c->how = VALUE;
     return LH_OK;
@@ -396,7 +396,8 @@ static lh_status check_characters(lhi_toml *t, lh_error *err)
 
 static lh_status read_all(lhi_toml *t, lh_error *err)
 {
-    container *root = lhi_node_alloc_bytes(&t->memory, sizeof *root), *in = root;
+    container *root = lhi_node_alloc_bytes(&t->memory, sizeof *root),
+              *in = root;
     t->scratch = lhi_node_alloc_bytes(&t->memory, (size_t)(t->end - t->at) + 1);
     if (!root || !t->scratch)
         return lhi_toml_fail_memory(t, err);

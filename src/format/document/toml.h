@@ -7,8 +7,8 @@
  * Numbers and booleans become plain scalars, strings quoted ones. Integers are
  * converted to decimal without underscores: "0x1_0" becomes "16". Keys retain
  * their order of first appearance. */
-#ifndef LHI_TOML_H
-#define LHI_TOML_H
+#ifndef LHI_FORMAT_DOCUMENT_TOML_H
+#define LHI_FORMAT_DOCUMENT_TOML_H
 
 #include "format/document/tree.h"
 

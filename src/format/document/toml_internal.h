@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the TOML parser's files: the parser's position, and the scalars. */
-#ifndef LHI_TOML_OWN_H
-#define LHI_TOML_OWN_H
+#ifndef LHI_FORMAT_DOCUMENT_TOML_INTERNAL_H
+#define LHI_FORMAT_DOCUMENT_TOML_INTERNAL_H
 
 #include "format/document/node_memory.h"
 #include "format/document/toml.h"
@@ -25,7 +25,7 @@ lh_status lhi_toml_fail_memory(const lhi_toml *t, lh_error *err);
 bool lhi_toml_is_next(const lhi_toml *t, const char *word);
 /* Reads a string that begins here; `lines`: multi-line strings are allowed. */
 lh_status lhi_toml_read_string(lhi_toml *t, bool lines, const char **out,
-                          lh_error *err);
+                               lh_error *err);
 /* Reads a number or boolean, in the form described in toml.h. */
 lh_status lhi_toml_read_scalar(lhi_toml *t, const char **out, lh_error *err);
 

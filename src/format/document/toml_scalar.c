@@ -184,13 +184,13 @@ static bool begins_multiline(const lhi_toml *t, char quote)
 }
 
 lh_status lhi_toml_read_string(lhi_toml *t, bool lines, const char **out,
-                          lh_error *err)
+                               lh_error *err)
 {
     string_builder s = {.t = t,
-                .line = t->line,
-                .quote = *t->at,
-                .lines = lines && begins_multiline(t, *t->at),
-                .basic = *t->at == '"'};
+                        .line = t->line,
+                        .quote = *t->at,
+                        .lines = lines && begins_multiline(t, *t->at),
+                        .basic = *t->at == '"'};
     t->at += s.lines ? 3 : 1;
     if (s.lines && (lhi_toml_is_next(t, "\n") || lhi_toml_is_next(t, "\r\n"))) {
         t->at += *t->at == '\r' ? 2 : 1;
@@ -213,7 +213,7 @@ lh_status lhi_toml_read_string(lhi_toml *t, bool lines, const char **out,
 /* Copies digits without their underscores (single ones, between two digits);
  * returns NULL if there are none. */
 static const char *copy_digits(const char *at, const char *end, unsigned base,
-                              char **to)
+                               char **to)
 {
     bool behind_digit = false;
     for (; at < end; at++) {
@@ -342,6 +342,7 @@ lh_status lhi_toml_read_scalar(lhi_toml *t, const char **out, lh_error *err)
                              "quotes",
                              shown, first);
     t->at += len;
-    *out = lhi_node_copy_text(&t->memory, t->scratch, (size_t)(to - t->scratch));
+    *out =
+        lhi_node_copy_text(&t->memory, t->scratch, (size_t)(to - t->scratch));
     return *out ? LH_OK : lhi_toml_fail_memory(t, err);
 }

@@ -49,7 +49,7 @@ static lh_status fail_memory(const builder *b, uint32_t line, lh_error *err)
 
 /* Appends a new node to the innermost open container, or makes it the root. */
 static lh_status append_node(builder *b, lhi_node_kind kind, uint32_t line,
-                      lhi_node **out, lh_error *err)
+                             lhi_node **out, lh_error *err)
 {
     lhi_node *node = lhi_node_new(&b->memory);
     if (!node)
@@ -91,8 +91,8 @@ static lh_status open_container(builder *b, lhi_node_kind kind, uint32_t line,
 enum { SMALL_MAP_KEYS = 32 };
 
 /* Reports a duplicate key. */
-static lh_status fail_duplicate(const lhi_doc *doc, uint32_t line, const char *key,
-                            lh_error *err)
+static lh_status fail_duplicate(const lhi_doc *doc, uint32_t line,
+                                const char *key, lh_error *err)
 {
     char shown[64];
     lhi_doc_sanitise_text(key, shown, sizeof shown);
@@ -153,7 +153,8 @@ static lh_status add_scalar(builder *b, const yaml_event_t *event,
     if (in && in->node->kind == LHI_MAP && !in->key) {
         if (in->node->n_items == LHI_DOC_MAX_KEYS)
             return fail_at(b->doc, line, err, "too many keys in one map");
-        if (in->node->n_items <= SMALL_MAP_KEYS && lhi_node_find(in->node, copy))
+        if (in->node->n_items <= SMALL_MAP_KEYS &&
+            lhi_node_find(in->node, copy))
             return fail_duplicate(b->doc, line, copy, err);
         in->key = copy;
         in->key_line = line;
@@ -172,8 +173,8 @@ static lh_status add_scalar(builder *b, const yaml_event_t *event,
 
 /* Rejects anchors and tags. */
 static lh_status reject_anchors_and_tags(const lhi_doc *doc, uint32_t line,
-                               const yaml_char_t *anchor,
-                               const yaml_char_t *tag, lh_error *err)
+                                         const yaml_char_t *anchor,
+                                         const yaml_char_t *tag, lh_error *err)
 {
     if (anchor)
         return fail_at(doc, line, err,
@@ -186,21 +187,23 @@ static lh_status reject_anchors_and_tags(const lhi_doc *doc, uint32_t line,
 }
 
 static lh_status process_event(builder *b, const yaml_event_t *event,
-                            lh_error *err)
+                               lh_error *err)
 {
     uint32_t line = line_of(&event->start_mark);
     switch (event->type) {
     case YAML_SCALAR_EVENT:
         LHI_TRY(reject_anchors_and_tags(b->doc, line, event->data.scalar.anchor,
-                              event->data.scalar.tag, err));
+                                        event->data.scalar.tag, err));
         return add_scalar(b, event, err);
     case YAML_SEQUENCE_START_EVENT:
-        LHI_TRY(reject_anchors_and_tags(b->doc, line, event->data.sequence_start.anchor,
-                              event->data.sequence_start.tag, err));
+        LHI_TRY(reject_anchors_and_tags(b->doc, line,
+                                        event->data.sequence_start.anchor,
+                                        event->data.sequence_start.tag, err));
         return open_container(b, LHI_LIST, line, err);
     case YAML_MAPPING_START_EVENT:
-        LHI_TRY(reject_anchors_and_tags(b->doc, line, event->data.mapping_start.anchor,
-                              event->data.mapping_start.tag, err));
+        LHI_TRY(reject_anchors_and_tags(b->doc, line,
+                                        event->data.mapping_start.anchor,
+                                        event->data.mapping_start.tag, err));
         return open_container(b, LHI_MAP, line, err);
     case YAML_SEQUENCE_END_EVENT:
     case YAML_MAPPING_END_EVENT:

@@ -16,8 +16,8 @@
  * - value.c: nodes to values, and the messages
  * - number.c: decimal numbers
  * - schema_read.c, schema_write.c: maps to structs and back, by schemas */
-#ifndef LHI_DOC_H
-#define LHI_DOC_H
+#ifndef LHI_FORMAT_DOCUMENT_TREE_H
+#define LHI_FORMAT_DOCUMENT_TREE_H
 
 #include "base/arena.h"
 #include "base/fail.h"
@@ -43,7 +43,7 @@ struct lhi_node {     /* compact: one per value in a large file */
     uint32_t index;                        /* position in its parent */
     uint32_t n_items;                      /* list, map */
     uint8_t kind;                          /* lhi_node_kind */
-    bool quoted; /* scalar: quoted, hence a string */
+    bool quoted;                           /* scalar: quoted, hence a string */
 };
 
 /* A parsed document; owns its nodes. */
@@ -82,66 +82,73 @@ void lhi_doc_sanitise_text(const char *text, char *shown, size_t size);
 /* Returns the value of `key` in a map, or NULL. */
 const lhi_node *lhi_node_find(const lhi_node *map, const char *key);
 /* Finds the value of a required key; fails if the map lacks it. */
-lh_status lhi_node_require(const lhi_doc *doc, const lhi_node *map, const char *key,
-                   const lhi_node **out, lh_error *err);
+lh_status lhi_node_require(const lhi_doc *doc, const lhi_node *map,
+                           const char *key, const lhi_node **out,
+                           lh_error *err);
 
 /* Fails if the node is not a map. */
-lh_status lhi_node_check_map(const lhi_doc *doc, const lhi_node *node, lh_error *err);
+lh_status lhi_node_check_map(const lhi_doc *doc, const lhi_node *node,
+                             lh_error *err);
 /* Fails if the node is not a list. */
 lh_status lhi_node_check_list(const lhi_doc *doc, const lhi_node *node,
-                        lh_error *err);
+                              lh_error *err);
 
 /* Rejects keys of a map that are not in the NULL-terminated list; the message
  * suggests the nearest valid key. */
 lh_status lhi_node_check_keys(const lhi_doc *doc, const lhi_node *map,
-                         const char *const *keys, lh_error *err);
+                              const char *const *keys, lh_error *err);
 
 /* Checks the root's "longhaul: NAME/VERSION"; rejects any other name or
  * version. */
-lh_status lhi_doc_check_format(const lhi_doc *doc, const char *name, int version,
-                          lh_error *err);
+lh_status lhi_doc_check_format(const lhi_doc *doc, const char *name,
+                               int version, lh_error *err);
 /* Checks the format of a value embedded in another file. */
 lh_status lhi_node_check_format(const lhi_doc *doc, const lhi_node *map,
-                             const char *name, int version, lh_error *err);
+                                const char *name, int version, lh_error *err);
 
 /* Reads an integer in min..max. */
-lh_status lhi_node_get_int(const lhi_doc *doc, const lhi_node *node, int64_t min,
-                      int64_t max, int64_t *out, lh_error *err);
+lh_status lhi_node_get_int(const lhi_doc *doc, const lhi_node *node,
+                           int64_t min, int64_t max, int64_t *out,
+                           lh_error *err);
 /* Reads an unsigned integer in min..max. */
-lh_status lhi_node_get_u32(const lhi_doc *doc, const lhi_node *node, uint32_t min,
-                      uint32_t max, uint32_t *out, lh_error *err);
+lh_status lhi_node_get_u32(const lhi_doc *doc, const lhi_node *node,
+                           uint32_t min, uint32_t max, uint32_t *out,
+                           lh_error *err);
 /* Reads a finite number. */
-lh_status lhi_node_get_number(const lhi_doc *doc, const lhi_node *node, double min,
-                         double max, double *out, lh_error *err);
+lh_status lhi_node_get_number(const lhi_doc *doc, const lhi_node *node,
+                              double min, double max, double *out,
+                              lh_error *err);
 /* Reads a boolean. */
 lh_status lhi_node_get_bool(const lhi_doc *doc, const lhi_node *node, bool *out,
-                       lh_error *err);
+                            lh_error *err);
 /* Reads a non-empty string, borrowed from the document. */
 lh_status lhi_node_get_string(const lhi_doc *doc, const lhi_node *node,
-                         const char **out, lh_error *err);
+                              const char **out, lh_error *err);
 /* Reads a name from the NULL-terminated list; *out is its index. */
 lh_status lhi_node_get_choice(const lhi_doc *doc, const lhi_node *node,
-                         const char *const *names, uint32_t *out,
-                         lh_error *err);
+                              const char *const *names, uint32_t *out,
+                              lh_error *err);
 /* Reads a time of 0..2^52 ns: the number times `unit_ns`, rounded to the
  * nearest. */
 lh_status lhi_node_get_time(const lhi_doc *doc, const lhi_node *node,
-                       int64_t unit_ns, int64_t *out_ns, lh_error *err);
+                            int64_t unit_ns, int64_t *out_ns, lh_error *err);
 
 /* Reads the key `time_unit` of a map: s (default), ms, us or ns. */
 lh_status lhi_node_get_time_unit(const lhi_doc *doc, const lhi_node *map,
-                            int64_t *unit_ns, lh_error *err);
+                                 int64_t *unit_ns, lh_error *err);
 
 /* Reads a time, as lhi_node_get_time() does, of at most an hour. */
 lh_status lhi_node_get_short_time(const lhi_doc *doc, const lhi_node *node,
-                             int64_t unit_ns, int64_t *out_ns, lh_error *err);
+                                  int64_t unit_ns, int64_t *out_ns,
+                                  lh_error *err);
 /* Rounds to 15 significant digits. Every decimal of that length survives text
  * -> double -> text, so that numbers are written as they were read
  * (lhi_json_number() in schema.h). */
 double lhi_round15(double value);
 /* Reads a number and rounds it with lhi_round15(). */
-lh_status lhi_node_get_rounded_number(const lhi_doc *doc, const lhi_node *node, double min,
-                           double max, double *out, lh_error *err);
+lh_status lhi_node_get_rounded_number(const lhi_doc *doc, const lhi_node *node,
+                                      double min, double max, double *out,
+                                      lh_error *err);
 
 /* Checks for a plain (unquoted) scalar that is null in JSON and YAML. */
 bool lhi_node_is_null(const lhi_node *node);

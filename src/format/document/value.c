@@ -82,8 +82,8 @@ const lhi_node *lhi_node_find(const lhi_node *map, const char *key)
     return NULL;
 }
 
-lh_status lhi_node_require(const lhi_doc *doc, const lhi_node *map, const char *key,
-                   const lhi_node **out, lh_error *err)
+lh_status lhi_node_require(const lhi_doc *doc, const lhi_node *map,
+                           const char *key, const lhi_node **out, lh_error *err)
 {
     const lhi_node *node = lhi_node_find(map, key);
     if (!node)
@@ -93,7 +93,8 @@ lh_status lhi_node_require(const lhi_doc *doc, const lhi_node *map, const char *
     return LH_OK;
 }
 
-lh_status lhi_node_check_map(const lhi_doc *doc, const lhi_node *node, lh_error *err)
+lh_status lhi_node_check_map(const lhi_doc *doc, const lhi_node *node,
+                             lh_error *err)
 {
     if (node->kind != LHI_MAP)
         return lhi_doc_fail(doc, node, err, LH_EINPUT,
@@ -101,7 +102,8 @@ lh_status lhi_node_check_map(const lhi_doc *doc, const lhi_node *node, lh_error 
     return LH_OK;
 }
 
-lh_status lhi_node_check_list(const lhi_doc *doc, const lhi_node *node, lh_error *err)
+lh_status lhi_node_check_list(const lhi_doc *doc, const lhi_node *node,
+                              lh_error *err)
 {
     if (node->kind != LHI_LIST)
         return lhi_doc_fail(doc, node, err, LH_EINPUT, "must be a list");
@@ -167,7 +169,7 @@ static void list_names(const char *const *names, char *text, size_t size)
 }
 
 lh_status lhi_node_check_keys(const lhi_doc *doc, const lhi_node *map,
-                         const char *const *keys, lh_error *err)
+                              const char *const *keys, lh_error *err)
 {
     LHI_TRY(lhi_node_check_map(doc, map, err));
     for (const lhi_node *n = map->first; n; n = n->next) {
@@ -188,14 +190,14 @@ lh_status lhi_node_check_keys(const lhi_doc *doc, const lhi_node *map,
     return LH_OK;
 }
 
-lh_status lhi_doc_check_format(const lhi_doc *doc, const char *name, int version,
-                          lh_error *err)
+lh_status lhi_doc_check_format(const lhi_doc *doc, const char *name,
+                               int version, lh_error *err)
 {
     return lhi_node_check_format(doc, doc->root, name, version, err);
 }
 
 lh_status lhi_node_check_format(const lhi_doc *doc, const lhi_node *map,
-                             const char *name, int version, lh_error *err)
+                                const char *name, int version, lh_error *err)
 {
     const lhi_node *node;
     char want[64];
@@ -212,7 +214,7 @@ lh_status lhi_node_check_format(const lhi_doc *doc, const lhi_node *map,
 }
 
 static lh_status check_scalar(const lhi_doc *doc, const lhi_node *node,
-                             const char *what, lh_error *err)
+                              const char *what, lh_error *err)
 {
     if (node->kind != LHI_SCALAR)
         return lhi_doc_fail(doc, node, err, LH_EINPUT, "must be %s, not a %s",
@@ -269,8 +271,9 @@ static lh_status read_double(const lhi_doc *doc, const lhi_node *node,
     return LH_OK;
 }
 
-lh_status lhi_node_get_number(const lhi_doc *doc, const lhi_node *node, double min,
-                         double max, double *out, lh_error *err)
+lh_status lhi_node_get_number(const lhi_doc *doc, const lhi_node *node,
+                              double min, double max, double *out,
+                              lh_error *err)
 {
     double value;
     LHI_TRY(read_double(doc, node, &value, err));
@@ -283,8 +286,9 @@ lh_status lhi_node_get_number(const lhi_doc *doc, const lhi_node *node, double m
     return LH_OK;
 }
 
-lh_status lhi_node_get_int(const lhi_doc *doc, const lhi_node *node, int64_t min,
-                      int64_t max, int64_t *out, lh_error *err)
+lh_status lhi_node_get_int(const lhi_doc *doc, const lhi_node *node,
+                           int64_t min, int64_t max, int64_t *out,
+                           lh_error *err)
 {
     LHI_TRY(check_scalar(doc, node, "a whole number", err));
     const char *digits = node->text + (node->text[0] == '-');
@@ -316,8 +320,9 @@ out_of_range:
                         node->text, min, max);
 }
 
-lh_status lhi_node_get_u32(const lhi_doc *doc, const lhi_node *node, uint32_t min,
-                      uint32_t max, uint32_t *out, lh_error *err)
+lh_status lhi_node_get_u32(const lhi_doc *doc, const lhi_node *node,
+                           uint32_t min, uint32_t max, uint32_t *out,
+                           lh_error *err)
 {
     int64_t value;
     LHI_TRY(lhi_node_get_int(doc, node, min, max, &value, err));
@@ -326,7 +331,7 @@ lh_status lhi_node_get_u32(const lhi_doc *doc, const lhi_node *node, uint32_t mi
 }
 
 lh_status lhi_node_get_bool(const lhi_doc *doc, const lhi_node *node, bool *out,
-                       lh_error *err)
+                            lh_error *err)
 {
     LHI_TRY(check_scalar(doc, node, "true or false", err));
     bool yes = strcmp(node->text, "true") == 0;
@@ -338,7 +343,7 @@ lh_status lhi_node_get_bool(const lhi_doc *doc, const lhi_node *node, bool *out,
 }
 
 lh_status lhi_node_get_string(const lhi_doc *doc, const lhi_node *node,
-                         const char **out, lh_error *err)
+                              const char **out, lh_error *err)
 {
     LHI_TRY(check_scalar(doc, node, "a text", err));
     if (node->text[0] == '\0')
@@ -348,7 +353,8 @@ lh_status lhi_node_get_string(const lhi_doc *doc, const lhi_node *node,
 }
 
 lh_status lhi_node_get_choice(const lhi_doc *doc, const lhi_node *node,
-                         const char *const *names, uint32_t *out, lh_error *err)
+                              const char *const *names, uint32_t *out,
+                              lh_error *err)
 {
     char known[256];
     list_names(names, known, sizeof known);
@@ -363,7 +369,7 @@ lh_status lhi_node_get_choice(const lhi_doc *doc, const lhi_node *node,
 }
 
 lh_status lhi_node_get_time(const lhi_doc *doc, const lhi_node *node,
-                       int64_t unit_ns, int64_t *out_ns, lh_error *err)
+                            int64_t unit_ns, int64_t *out_ns, lh_error *err)
 {
     double value;
     double most = (double)(LHI_MAX_TIME_NS / unit_ns);

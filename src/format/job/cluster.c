@@ -36,7 +36,8 @@ static lh_status read_optional(const lhi_doc *doc, const lhi_node *map,
                                double *out, lh_error *err)
 {
     const lhi_node *node = lhi_node_find(map, key);
-    return node ? lhi_node_get_rounded_number(doc, node, min, max, out, err) : LH_OK;
+    return node ? lhi_node_get_rounded_number(doc, node, min, max, out, err)
+                : LH_OK;
 }
 
 static void list_presets(char *text, size_t size)
@@ -176,8 +177,8 @@ static const lhi_node *find_for_site(const reader *r, const lhi_node *site,
 }
 
 static lh_status require_for_site(const reader *r, const lhi_node *site,
-                               const char *key, const lhi_node **out,
-                               lh_error *err)
+                                  const char *key, const lhi_node **out,
+                                  lh_error *err)
 {
     *out = find_for_site(r, site, key);
     if (!*out)
@@ -197,7 +198,8 @@ static lh_status read_nodes(reader *r, const lhi_node *map,
         LHI_TRY(lhi_zones_from_node(r->doc, map, r->mem, listed, err));
     } else {
         LHI_TRY(lhi_node_require(r->doc, map, "nodes", &node, err));
-        LHI_TRY(lhi_node_get_u32(r->doc, node, 1, LH_MAX_GPUS, &site->nodes, err));
+        LHI_TRY(
+            lhi_node_get_u32(r->doc, node, 1, LH_MAX_GPUS, &site->nodes, err));
     }
     LHI_TRY(require_for_site(r, map, "gpus_per_node", &node, err));
     LHI_TRY(lhi_node_get_u32(r->doc, node, 1, 1024, &site->gpus_per_node, err));
@@ -243,7 +245,7 @@ static lh_status read_site(reader *r, const lhi_node *map,
     if (!node)
         return LH_OK;
     return lhi_node_get_rounded_number(r->doc, node, 1e-6, LHI_MAX_PRICE,
-                            &site->usd_per_gpu_hour, err);
+                                       &site->usd_per_gpu_hour, err);
 }
 
 /* Reads the networks; requires the numbers of GPUs, nodes and zones. */
@@ -276,7 +278,7 @@ static lh_status read_site_networks(reader *r, const lhi_node *map,
 /* Checks that each network defined at cluster level applies to some datacenter.
  * Otherwise a user could change it there without any effect. */
 static lh_status check_cluster_networks(const reader *r, const lhi_node *list,
-                              lh_error *err)
+                                        lh_error *err)
 {
     static const char *const keys[] = {"node_link", "fabric", "zone_link"};
     const lhi_node *zone_link = lhi_node_find(r->map, "zone_link");
@@ -291,7 +293,8 @@ static lh_status check_cluster_networks(const reader *r, const lhi_node *list,
         bool used = !common;
 
         for (const lhi_node *n = list->first; n && !used; n = n->next)
-            used = !lhi_node_find(n, keys[k]) && (!zones || lhi_node_find(n, "zones"));
+            used = !lhi_node_find(n, keys[k]) &&
+                   (!zones || lhi_node_find(n, "zones"));
         if (!used)
             return lhi_doc_fail(
                 r->doc, common, err, LH_EINPUT,
@@ -418,8 +421,8 @@ static void start_link(const lhi_read_context *r, void *it)
     link->wan.usd_per_gb = *(const double *)r->context;
 }
 
-static lh_status check_link(const lhi_read_context *r, const lhi_node *map, void *it,
-                            lh_error *err)
+static lh_status check_link(const lhi_read_context *r, const lhi_node *map,
+                            void *it, lh_error *err)
 {
     lh_wan *wan = &((lhi_job_link *)it)->wan;
     const lhi_node *fec = lhi_node_find(map, "fec");
@@ -431,8 +434,9 @@ static lh_status check_link(const lhi_read_context *r, const lhi_node *map, void
     return LH_OK;
 }
 
-const lhi_schema lhi_job_link_schema = {LHI_ROWS("link", lhi_job_link, link_rows),
-                                      .start = start_link, .check = check_link};
+const lhi_schema lhi_job_link_schema = {
+    LHI_ROWS("link", lhi_job_link, link_rows), .start = start_link,
+    .check = check_link};
 
 static lh_status read_link(reader *r, const lhi_node *map, lh_error *err)
 {
@@ -512,5 +516,5 @@ lh_status lhi_cluster_from_node(const lhi_doc *doc, const lhi_node *map,
     LHI_TRY(read_links(&r, err));
     LHI_TRY(check_prices(&r, list, err));
     return lhi_zones_split(doc, list, r.sites, r.n_sites, r.wans, mem, job,
-                            err);
+                           err);
 }

@@ -15,7 +15,8 @@ static lh_status read_factor(const lhi_read_context *r, const lhi_node *node,
     lhi_node number = *node;
     number.text++;
     number.quoted = false;
-    LHI_TRY(lhi_node_get_rounded_number(r->doc, &number, 1, MOST_TIMES, times, err));
+    LHI_TRY(lhi_node_get_rounded_number(r->doc, &number, 1, MOST_TIMES, times,
+                                        err));
     if (*times > 1)
         return LH_OK;
     return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
@@ -135,11 +136,12 @@ static lh_status check_event(const lhi_read_context *r, const lhi_node *map,
                              void *it, lh_error *err)
 {
     lh_event *e = it;
-    const lhi_node *at = lhi_node_find(map, "at"), *to = lhi_node_find(map, "to");
+    const lhi_node *at = lhi_node_find(map, "at"),
+                   *to = lhi_node_find(map, "to");
     const key_rules *w = e->n_links             ? &link_rules
-                     : e->device != LH_NONE ? &device_rules
-                     : e->rail              ? &rail_rules
-                                            : NULL;
+                         : e->device != LH_NONE ? &device_rules
+                         : e->rail              ? &rail_rules
+                                                : NULL;
     e->line = map->line;
     if (!w)
         return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
@@ -177,8 +179,8 @@ static json_t *write_from(const void *owner, const void *context)
 static lh_status read_from(const lhi_read_context *r, const lhi_node *node,
                            void *owner, lh_error *err)
 {
-    return lhi_node_get_int(r->doc, node, 0, MOST_STEP, &((lh_event *)owner)->first_step,
-                       err);
+    return lhi_node_get_int(r->doc, node, 0, MOST_STEP,
+                            &((lh_event *)owner)->first_step, err);
 }
 
 static const char *const rails[] = {"down", "up", NULL};
@@ -186,14 +188,15 @@ static const char *const rails[] = {"down", "up", NULL};
 static const lhi_schema_field event_rows[] = {
     {"from", LHI_CUSTOM(lh_event), .read = read_from, .write = write_from,
      .when = LHI_OPTIONAL},
-    {"to", LHI_INTEGER(lh_event, end_step), .most = MOST_STEP, .when = LHI_OPTIONAL,
-     .absent = -1},
+    {"to", LHI_INTEGER(lh_event, end_step), .most = MOST_STEP,
+     .when = LHI_OPTIONAL, .absent = -1},
     /* read by `check`, into `from` */
     {"at", LHI_CUSTOM(lh_event), .write = write_at, .when = LHI_OPTIONAL},
-    {"links", LHI_LIST(lh_event, links, n_links), .item_type = LHI_FIELD_STRING, .least = 1,
-     .min_items = 1, .max_items = LH_MAX_EVENT_LINKS, .when = LHI_OPTIONAL},
-    {"latency", LHI_CUSTOM(lh_event), .read = read_latency, .write = write_latency,
+    {"links", LHI_LIST(lh_event, links, n_links), .item_type = LHI_FIELD_STRING,
+     .least = 1, .min_items = 1, .max_items = LH_MAX_EVENT_LINKS,
      .when = LHI_OPTIONAL},
+    {"latency", LHI_CUSTOM(lh_event), .read = read_latency,
+     .write = write_latency, .when = LHI_OPTIONAL},
     {"transfer", LHI_CUSTOM(lh_event), .read = read_transfer,
      .write = write_transfer, .when = LHI_OPTIONAL},
     {"device", LHI_INTEGER(lh_event, device), .most = LH_MAX_DEVICES - 1,
@@ -206,8 +209,8 @@ static const lhi_schema_field event_rows[] = {
      .when = LHI_OPTIONAL, .absent = LH_RAIL_UNCHANGED},
 };
 static const lhi_schema event_table = {LHI_ROWS("event", lh_event, event_rows),
-                                      .start = start_event,
-                                      .check = check_event};
+                                       .start = start_event,
+                                       .check = check_event};
 
 /* --- file -------------------------------------------------------------------
  */
@@ -220,19 +223,21 @@ static lh_status check_events(const lhi_read_context *r, const lhi_node *map,
     for (uint32_t i = 0; i < events->n_events; i++)
         n += events->events[i].n_links;
     if (n > LH_MAX_EVENT_LINKS)
-        return lhi_doc_fail(r->doc, lhi_node_find(map, "events"), err, LH_EINPUT,
-                            "name more than %u links", LH_MAX_EVENT_LINKS);
+        return lhi_doc_fail(r->doc, lhi_node_find(map, "events"), err,
+                            LH_EINPUT, "name more than %u links",
+                            LH_MAX_EVENT_LINKS);
     return LH_OK;
 }
 
 static const lhi_schema_field events_rows[] = {
     {"longhaul", LHI_DERIVED(lh_events), .description = "events/1"},
-    {"time_unit", LHI_CUSTOM(lh_events), .description = "ns", .when = LHI_DEFAULTED},
+    {"time_unit", LHI_CUSTOM(lh_events), .description = "ns",
+     .when = LHI_DEFAULTED},
     {"events", LHI_LIST(lh_events, events, n_events), .table = &event_table,
      .max_items = LH_MAX_EVENTS},
 };
-const lhi_schema lhi_events_schema = {LHI_ROWS("events", lh_events, events_rows),
-                                    .check = check_events};
+const lhi_schema lhi_events_schema = {
+    LHI_ROWS("events", lh_events, events_rows), .check = check_events};
 
 static lh_status fill_events(const lhi_doc *doc, lhi_arena *mem, void *value,
                              lh_error *err)
@@ -274,5 +279,5 @@ lh_status lh_events_format(const lh_events *events, char **text, size_t *len,
                            lh_error *err)
 {
     return lhi_json_format(lhi_schema_write(&lhi_events_schema, events, NULL),
-                         text, len, err);
+                           text, len, err);
 }

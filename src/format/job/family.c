@@ -164,13 +164,15 @@ static const char *check_experts(const lh_model *m)
     if (m->router == LH_ROUTER_SIGMOID)
         return m->output_bias ? "experts and biases" : check_sigmoid_experts(m);
     if (m->qk_norm && m->shared_expert_ffn)
-        return "norms of queries and keys, a router without sigmoids and shared "
+        return "norms of queries and keys, a router without sigmoids and "
+               "shared "
                "experts";
     if (m->qk_norm)
         what = check_qwen3(m);
     else if (m->output_bias)
         what = "experts and biases";
-    else if (is_qwen2_moe(m) && (!m->shared_expert_ffn || !m->shared_expert_gate))
+    else if (is_qwen2_moe(m) &&
+             (!m->shared_expert_ffn || !m->shared_expert_gate))
         what = "experts with biases of queries, dense layers or scores as they "
                "are, and no shared expert with a gate";
     return what ? what : check_softmax_experts(m);
@@ -192,12 +194,11 @@ lhi_family lhi_family_get(const lh_model *m)
         return is_qwen2_moe(m) ? LHI_FAMILY_QWEN2_MOE : LHI_FAMILY_MIXTRAL;
     if (m->norm == LH_NORM_LAYER)
         return LHI_FAMILY_GPT2;
-    return m->qkv_bias && !m->output_bias ? LHI_FAMILY_QWEN2
-                                          : LHI_FAMILY_LLAMA;
+    return m->qkv_bias && !m->output_bias ? LHI_FAMILY_QWEN2 : LHI_FAMILY_LLAMA;
 }
 
 lh_status lhi_family_find(const lh_model *m, uint32_t sequence, lhi_family *out,
-                        lh_error *err)
+                          lh_error *err)
 {
     const char *what = find_unsupported_part(m, sequence);
     if (!what)
@@ -215,10 +216,9 @@ lh_status lhi_family_find(const lh_model *m, uint32_t sequence, lhi_family *out,
                         "it does not know",
                         m->name ? m->name : "this model", what);
     if (m->positions && m->positions < sequence)
-        return lhi_fail(err, LH_EINVAL,
-                        "%s has %u positions, and a sequence %u tokens",
-                        m->name ? m->name : "the model", m->positions,
-                        sequence);
+        return lhi_fail(
+            err, LH_EINVAL, "%s has %u positions, and a sequence %u tokens",
+            m->name ? m->name : "the model", m->positions, sequence);
     *out = lhi_family_get(m);
     return LH_OK;
 }

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The model families that the cpu device can train, used to reject other
  * models, also when planning for that device. */
-#ifndef LHI_FAMILY_H
-#define LHI_FAMILY_H
+#ifndef LHI_FORMAT_JOB_FAMILY_H
+#define LHI_FORMAT_JOB_FAMILY_H
 
 #include <longhaul/model.h>
 
 /* The model families. */
 typedef enum lhi_family {
-    LHI_FAMILY_LLAMA, /* RMS norms, rotary positions, SwiGLU */
-    LHI_FAMILY_QWEN2, /* Llama with query, key and value biases */
-    LHI_FAMILY_GPT2,  /* layer norms, learned positions, GeLU, biases; weights
-                       * stored as [in][out] */
-    LHI_FAMILY_QWEN3, /* Llama with query and key norms */
+    LHI_FAMILY_LLAMA,  /* RMS norms, rotary positions, SwiGLU */
+    LHI_FAMILY_QWEN2,  /* Llama with query, key and value biases */
+    LHI_FAMILY_GPT2,   /* layer norms, learned positions, GeLU, biases; weights
+                        * stored as [in][out] */
+    LHI_FAMILY_QWEN3,  /* Llama with query and key norms */
     LHI_FAMILY_FALCON, /* layer norms, rotary positions, one key-value head,
                         * GeLU, no biases; parallel attention and MLP */
-    LHI_FAMILY_DEEPSEEK, /* Llama, optionally with GLM-4.5's experts, with
-                          * latent attention (DeepSeek-V3) */
-    LHI_FAMILY_MIXTRAL, /* Llama; every MLP consists of experts, of which a
-                         * token uses some, weighted by a router */
+    LHI_FAMILY_DEEPSEEK,  /* Llama, optionally with GLM-4.5's experts, with
+                           * latent attention (DeepSeek-V3) */
+    LHI_FAMILY_MIXTRAL,   /* Llama; every MLP consists of experts, of which a
+                           * token uses some, weighted by a router */
     LHI_FAMILY_QWEN2_MOE, /* Qwen2; some or all MLPs have such experts and a
                            * gated shared one */
     LHI_FAMILY_QWEN3_MOE, /* Qwen3; some or all MLPs have such experts */
@@ -31,7 +31,7 @@ typedef enum lhi_family {
  * device lacks a component, named in `err`. `sequence`: tokens per attention
  * sequence. */
 lh_status lhi_family_find(const lh_model *model, uint32_t sequence,
-                        lhi_family *out, lh_error *err);
+                          lhi_family *out, lh_error *err);
 /* Checks the family, and that the device supports the model's sizes. */
 lh_status lhi_family_check(const lh_model *model, uint32_t sequence,
                            lh_error *err);

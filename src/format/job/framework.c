@@ -157,8 +157,9 @@ static const lhi_schema_field framework_rows[] = {
      .when = LHI_DEFAULTED},
     {"attention", LHI_ENUM(lh_framework, unfused_attention),
      .names = attention_names, .when = LHI_DEFAULTED},
-    {"sequence_parallel", LHI_CUSTOM(lh_framework), .read = read_sequence_parallel,
-     .write = write_sequence_parallel, .when = LHI_DEFAULTED},
+    {"sequence_parallel", LHI_CUSTOM(lh_framework),
+     .read = read_sequence_parallel, .write = write_sequence_parallel,
+     .when = LHI_DEFAULTED},
     {"gradients", LHI_ENUM(lh_framework, gradients), .names = gradient_names,
      .when = LHI_DEFAULTED},
     {"reduce", LHI_ENUM(lh_framework, reduce), .names = gradient_names,
@@ -167,7 +168,8 @@ static const lhi_schema_field framework_rows[] = {
      LHI_OMIT_IF(lh_framework, receives_given, false)},
     {"overlap", LHI_NESTED_MAP(lh_framework), .table = &overlap_table,
      .when = LHI_DEFAULTED},
-    {"fp8", LHI_ENUM(lh_framework, fp8), .names = fp8_names, .when = LHI_DEFAULTED},
+    {"fp8", LHI_ENUM(lh_framework, fp8), .names = fp8_names,
+     .when = LHI_DEFAULTED},
     {"experts", LHI_ENUM(lh_framework, fused_experts), .names = expert_names,
      .when = LHI_DEFAULTED},
 };
@@ -191,13 +193,14 @@ static lh_status check_effects(const lhi_read_context *r, const lhi_node *map,
 {
     const lhi_node *overlap = lhi_node_find(map, "overlap");
     if (f->overlap_expert > 0 && !job->model->experts)
-        return lhi_doc_fail(r->doc, lhi_node_find(overlap, "expert"), err, LH_EINPUT,
-                            "%s has no experts", job->model->name);
+        return lhi_doc_fail(r->doc, lhi_node_find(overlap, "expert"), err,
+                            LH_EINPUT, "%s has no experts", job->model->name);
     if (f->fused_experts && !job->model->experts)
-        return lhi_doc_fail(r->doc, lhi_node_find(map, "experts"), err, LH_EINPUT,
-                            "%s has none", job->model->name);
+        return lhi_doc_fail(r->doc, lhi_node_find(map, "experts"), err,
+                            LH_EINPUT, "%s has none", job->model->name);
     if (f->overlap_tensor > 0 && job->layout.tensor == 1)
-        return lhi_doc_fail(r->doc, lhi_node_find(overlap, "tensor"), err, LH_EINPUT,
+        return lhi_doc_fail(r->doc, lhi_node_find(overlap, "tensor"), err,
+                            LH_EINPUT,
                             "there is nothing to overlap, as layout.tensor "
                             "is 1");
     return LH_OK;
@@ -214,7 +217,8 @@ static lh_status check_fp8(const lhi_read_context *r, const lhi_node *map,
                             job->model->name);
     for (uint32_t i = 0; f->fp8 && i < job->n_datacenters; i++)
         if (!(job->datacenters[i].gpu.fp8_tflops > 0))
-            return lhi_doc_fail(r->doc, lhi_node_find(map, "fp8"), err, LH_EINPUT,
+            return lhi_doc_fail(r->doc, lhi_node_find(map, "fp8"), err,
+                                LH_EINPUT,
                                 "the rate of %s in FP8 is not known; give its "
                                 "fp8_tflops, or leave this out",
                                 job->datacenters[i].gpu.name);

@@ -97,11 +97,8 @@ static const char *const preset_names[N_ROWS + 1] = {
 };
 
 static const lhi_alias aliases[] = {
-    {"v100", "v100-32g"},
-    {"a100", "a100-80g"},
-    {"a10", "a10-24g"},
-    {"h100", "h100-sxm"},
-    {NULL, NULL},
+    {"v100", "v100-32g"}, {"a100", "a100-80g"}, {"a10", "a10-24g"},
+    {"h100", "h100-sxm"}, {NULL, NULL},
 };
 
 const char *lhi_resolve_alias(const lhi_alias *list, const char *name)
@@ -188,6 +185,5 @@ uint32_t lhi_count_offloaded_layers(const lh_job *job, uint32_t n_layers)
 {
     /* Compensates for binary rounding: 0.28 x 25 is 7, but the binary product
      * is slightly larger. */
-    return (uint32_t)ceil(job->training.offload_share * (1 - 1e-12) *
-                          n_layers);
+    return (uint32_t)ceil(job->training.offload_share * (1 - 1e-12) * n_layers);
 }

@@ -56,10 +56,11 @@ static lh_status resolve(reader *r, const lhi_node *node, const char *name,
 
 /* Prepends "file:line: key: " to a message about another file. */
 static lh_status add_context(reader *r, const lhi_node *node, lh_status status,
-                         lh_error *err)
+                             lh_error *err)
 {
     if (status != LH_OK && status != LH_ENOMEM)
-        lhi_fail_add_context(err, "%s:%u: %s", r->doc->file, node->line, node->key);
+        lhi_fail_add_context(err, "%s:%u: %s", r->doc->file, node->line,
+                             node->key);
     return status;
 }
 
@@ -153,14 +154,16 @@ static lh_status read_recompute(reader *r, const lhi_node *map, lh_error *err)
     uint32_t word = LH_RECOMPUTE_NONE;
     t->recompute_given = node != NULL;
     if (node && node->kind != LHI_LIST)
-        LHI_TRY(lhi_node_get_choice(r->doc, node, lhi_recompute_names, &word, err));
+        LHI_TRY(
+            lhi_node_get_choice(r->doc, node, lhi_recompute_names, &word, err));
     t->recompute = (lh_recompute)word;
     if (!node || node->kind != LHI_LIST)
         return LH_OK;
     t->recompute = LH_RECOMPUTE_MODULES;
     for (const lhi_node *one = node->first; one; one = one->next) {
         uint32_t module;
-        LHI_TRY(lhi_node_get_choice(r->doc, one, lhi_module_names, &module, err));
+        LHI_TRY(
+            lhi_node_get_choice(r->doc, one, lhi_module_names, &module, err));
         const char *what = find_missing_component(r->job->model, module);
         if (what)
             return lhi_doc_fail(r->doc, one, err, LH_EINPUT, "%s has no %s",
@@ -185,8 +188,8 @@ static lh_status read_dropout(reader *r, const lhi_node *map, lh_error *err)
     t->dropout_given = node != NULL;
     if (!node || lhi_node_get_bool(r->doc, node, &t->dropout, &unused) == LH_OK)
         return LH_OK;
-    if (lhi_node_get_rounded_number(r->doc, node, 0, 0.999, &t->dropout_rate, err) !=
-        LH_OK)
+    if (lhi_node_get_rounded_number(r->doc, node, 0, 0.999, &t->dropout_rate,
+                                    err) != LH_OK)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "must be true, false, or a share from 0 to 0.999");
     t->dropout = t->dropout_rate > 0;
@@ -195,16 +198,18 @@ static lh_status read_dropout(reader *r, const lhi_node *map, lh_error *err)
 
 /* Reads a number that is only valid if `why_not` is NULL. */
 static lh_status read_expert_number(reader *r, const lhi_node *map,
-                                 const char *key, double least, double most,
-                                 const char *why_not, bool *given, double *out,
-                                 lh_error *err)
+                                    const char *key, double least, double most,
+                                    const char *why_not, bool *given,
+                                    double *out, lh_error *err)
 {
     const lhi_node *node = lhi_node_find(map, key);
     *given = node != NULL;
     if (node && why_not)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT, "%s %s",
                             r->job->model->name, why_not);
-    return node ? lhi_node_get_rounded_number(r->doc, node, least, most, out, err) : LH_OK;
+    return node ? lhi_node_get_rounded_number(r->doc, node, least, most, out,
+                                              err)
+                : LH_OK;
 }
 
 static lh_status read_balance(reader *r, const lhi_node *map, lh_error *err)
@@ -214,14 +219,14 @@ static lh_status read_balance(reader *r, const lhi_node *map, lh_error *err)
     const char *lacks = m->experts ? NULL : "has no experts";
     bool given;
     LHI_TRY(read_expert_number(r, map, "balance_loss", 0, 1e6, lacks,
-                            &t->balance_loss_given, &t->balance_loss, err));
+                               &t->balance_loss_given, &t->balance_loss, err));
     LHI_TRY(read_expert_number(r, map, "expert_capacity", 0.001, 1e6, lacks,
-                            &given, &t->expert_capacity, err));
+                               &given, &t->expert_capacity, err));
     if (!lacks && m->router != LH_ROUTER_SIGMOID)
         lacks = "has no bias that could balance its experts; only models with "
                 "router: sigmoid have";
     return read_expert_number(r, map, "balance_bias", 0, 1, lacks,
-                           &t->balance_bias_given, &t->balance_bias, err);
+                              &t->balance_bias_given, &t->balance_bias, err);
 }
 
 /* Reads `offload`: a fraction of the layers, or a map with that and the
@@ -237,11 +242,13 @@ static lh_status read_offload(reader *r, const lhi_node *map, lh_error *err)
         LHI_TRY(lhi_node_check_keys(r->doc, node, lhi_offload_keys, err));
         LHI_TRY(lhi_node_require(r->doc, node, "layers", &share, err));
         if ((rate = lhi_node_find(node, "storage_gbps"))) {
-            LHI_TRY(lhi_node_get_rounded_number(r->doc, rate, 1e-6, 1e6, &gbps, err));
+            LHI_TRY(lhi_node_get_rounded_number(r->doc, rate, 1e-6, 1e6, &gbps,
+                                                err));
             t->offload_bytes_per_s = gbps * 1e9;
         }
     }
-    LHI_TRY(lhi_node_get_rounded_number(r->doc, share, 0, 1, &t->offload_share, err));
+    LHI_TRY(lhi_node_get_rounded_number(r->doc, share, 0, 1, &t->offload_share,
+                                        err));
     if (t->offload_share == 0)
         t->offload_bytes_per_s = 0;
     if (t->offload_share > 0 && t->recompute == LH_RECOMPUTE_FULL)
@@ -264,7 +271,8 @@ static lh_status read_training(reader *r, lh_error *err)
     LHI_TRY(lhi_node_require(r->doc, map, "global_batch", &node, err));
     LHI_TRY(lhi_node_get_u32(r->doc, node, 1, 1u << 30, &t->global_batch, err));
     LHI_TRY(lhi_node_require(r->doc, map, "sequence", &node, err));
-    LHI_TRY(lhi_node_get_u32(r->doc, node, 1, LHI_MAX_VOCAB, &t->sequence, err));
+    LHI_TRY(
+        lhi_node_get_u32(r->doc, node, 1, LHI_MAX_VOCAB, &t->sequence, err));
     if (r->job->model->positions && t->sequence > r->job->model->positions)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "%s has learned %u positions; a sequence cannot "
@@ -281,8 +289,9 @@ static lh_status read_training(reader *r, lh_error *err)
     LHI_TRY(read_choice(r, map, "dispatcher", lhi_dispatcher_names, &dispatcher,
                         &given, err));
     if (dispatcher != LH_DISPATCHER_ALL_TO_ALL && !r->job->model->experts)
-        return lhi_doc_fail(r->doc, lhi_node_find(map, "dispatcher"), err, LH_EINPUT,
-                            "%s has no experts", r->job->model->name);
+        return lhi_doc_fail(r->doc, lhi_node_find(map, "dispatcher"), err,
+                            LH_EINPUT, "%s has no experts",
+                            r->job->model->name);
     t->dispatcher = (lh_dispatcher)dispatcher;
     t->precision = (lh_precision)precision;
     t->optimizer = (lh_optimizer)optimizer;
@@ -378,8 +387,9 @@ static lh_status read_layers(reader *r, const lhi_node *list, lh_error *err)
          * embedding or the head. Without a pipeline, the chunks between them
          * serve only overlap, so they need layers. */
         bool at_end = node->index == 0 || node->index + 1 == list->n_items;
-        LHI_TRY(lhi_node_get_u32(r->doc, node, at_end || l->pipeline > 1 ? 0 : 1,
-                            layers, &out[node->index], err));
+        LHI_TRY(lhi_node_get_u32(r->doc, node,
+                                 at_end || l->pipeline > 1 ? 0 : 1, layers,
+                                 &out[node->index], err));
         sum += out[node->index];
     }
     if (sum != layers)
@@ -406,8 +416,8 @@ static lh_status read_mtp_chunk(reader *r, const lhi_node *node, lh_error *err)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "goes with layout.layers and a pipeline above 1; "
                             "give both, or leave it out");
-    LHI_TRY(lhi_node_get_u32(r->doc, node, 1, l->n_chunk_layers - 1, &l->mtp_chunk,
-                        err));
+    LHI_TRY(lhi_node_get_u32(r->doc, node, 1, l->n_chunk_layers - 1,
+                             &l->mtp_chunk, err));
     for (uint32_t i = l->mtp_chunk + 1; i < l->n_chunk_layers; i++)
         if (l->chunk_layers[i])
             return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
@@ -520,8 +530,8 @@ static lh_status load_profile(reader *r, const lhi_node *node,
     lhi_doc *doc;
     LHI_TRY(lhi_node_get_string(r->doc, node, &name, err));
     LHI_TRY(resolve(r, node, name, &path, err));
-    LHI_TRY(add_context(r, node, lhi_doc_load(path, LHI_INPUT_PROFILE, &doc, err),
-                    err));
+    LHI_TRY(add_context(r, node,
+                        lhi_doc_load(path, LHI_INPUT_PROFILE, &doc, err), err));
     lh_status status =
         lhi_profile_from_node(doc, doc->root, r->mem, profile, err);
     lhi_doc_free(doc);
@@ -606,8 +616,8 @@ static lh_status use_measured_layers(reader *r, lh_error *err)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < p->n_entries; i++) {
         const lh_profile_entry *e = &p->entries[i];
-        if (e->kind != LH_PROFILE_CHUNK || e->n_chunks != chunks || !e->layers ||
-            layers[e->chunk])
+        if (e->kind != LH_PROFILE_CHUNK || e->n_chunks != chunks ||
+            !e->layers || layers[e->chunk])
             continue;
         layers[e->chunk] = e->layers;
         sum += e->layers;

@@ -67,7 +67,7 @@ void lhi_draft_add_line(lhi_text *text, const char *left, const char *remark)
 
 /* Appends a comma-separated list after `before`. */
 static void append_list(lhi_text *out, const char *before,
-                       const char *const *words)
+                        const char *const *words)
 {
     lhi_text_puts(out, before);
     for (uint32_t i = 0; words[i]; i++)
@@ -92,7 +92,7 @@ static void add_choice(lhi_text *text, const char *left, const char *remark,
 }
 
 void lhi_draft_add_value(lhi_text *text, const char *remark, const char *format,
-                     ...)
+                         ...)
 {
     char left[512];
     va_list list;
@@ -109,7 +109,8 @@ typedef struct key_collector {
     const char *const *but; /* keys to skip: already written */
 } key_collector;
 
-static void list_key(const lhi_schema *table, const lhi_schema_field *row, void *list)
+static void list_key(const lhi_schema *table, const lhi_schema_field *row,
+                     void *list)
 {
     key_collector *all = list;
     if (!row->key || (table != all->table && table != all->setting))
@@ -121,7 +122,7 @@ static void list_key(const lhi_schema *table, const lhi_schema_field *row, void 
 }
 
 static lhi_text list_keys(const lhi_schema *table, const lhi_schema *setting,
-                        const char *const *but)
+                          const char *const *but)
 {
     key_collector all = {table, setting, {0}, but};
     lhi_schema_walk(table, list_key, &all);
@@ -158,8 +159,8 @@ static void add_model(draft *d)
         json_t *path = json_string(d->o.model);
         char *text = path ? json_dumps(path, JSON_ENCODE_ANY) : NULL;
         t->failed = t->failed || !text;
-        lhi_draft_add_value(t, "a config.json as Hugging Face has it", "model: %s",
-                        text ? text : "");
+        lhi_draft_add_value(t, "a config.json as Hugging Face has it",
+                            "model: %s", text ? text : "");
         free(text);
         json_decref(path);
         return;
@@ -175,11 +176,13 @@ static void add_training(draft *d)
     lhi_text *t = &d->text;
     const lh_draft_options *o = &d->o;
     lhi_text_puts(t, "\n");
-    lhi_draft_add_comment(t, 0, "How it is trained: docs/formats/job.md#training");
+    lhi_draft_add_comment(t, 0,
+                          "How it is trained: docs/formats/job.md#training");
     lhi_draft_add_line(t, "training:", "");
     lhi_draft_add_value(t, "sequences of an iteration, all replicas together",
-                    "  global_batch: %u", o->global_batch);
-    lhi_draft_add_value(t, "tokens of a sequence", "  sequence: %u", o->sequence);
+                        "  global_batch: %u", o->global_batch);
+    lhi_draft_add_value(t, "tokens of a sequence", "  sequence: %u",
+                        o->sequence);
     char left[64];
     snprintf(left, sizeof left, "  precision: %s",
              lh_precision_name(d->precision));
@@ -218,7 +221,8 @@ static void add_framework(draft *d)
 {
     lhi_text *t = &d->text;
     static const char *const but[] = {"preset", NULL};
-    const lhi_schema_field *preset = lhi_schema_find_field(&lhi_framework_schema, "preset");
+    const lhi_schema_field *preset =
+        lhi_schema_find_field(&lhi_framework_schema, "preset");
     lhi_text keys = list_keys(&lhi_framework_schema, NULL, but);
     lhi_text_puts(t, "\n");
     lhi_draft_add_comment(
@@ -255,22 +259,24 @@ static void add_machine(draft *d)
     add_choice(t, left, "one of ", lh_gpu_presets(),
                "; or a map of tflops, memory_gib, memory_gbps");
     lhi_draft_add_value(t, "GPUs of a node", "  gpus_per_node: %u",
-                    m.gpus_per_node);
+                        m.gpus_per_node);
     lhi_draft_add_value(
         t,
         "between GPUs of a node, for each GPU: 10^9 bits per second in "
         "each direction; microseconds, one way",
         "  node_link: " NETWORK, m.node_gbps, NODE_US);
-    lhi_draft_add_value(t,
-                    "between the nodes of a datacenter, likewise for each GPU",
-                    "  fabric: " NETWORK, m.fabric_gbps, FABRIC_US);
+    lhi_draft_add_value(
+        t, "between the nodes of a datacenter, likewise for each GPU",
+        "  fabric: " NETWORK, m.fabric_gbps, FABRIC_US);
     char reserve[64];
     snprintf(reserve, sizeof reserve, "  # memory_reserve: %d%%",
              LH_MEMORY_RESERVE_PERCENT);
-    lhi_draft_add_line(t, reserve,
-                   "of a GPU's memory, which no plan may use: a share, or GiB");
-    lhi_draft_add_line(t, "  # usd_per_gpu_hour: 2.5",
-                   "any one currency; a plan then says what training costs");
+    lhi_draft_add_line(
+        t, reserve,
+        "of a GPU's memory, which no plan may use: a share, or GiB");
+    lhi_draft_add_line(
+        t, "  # usd_per_gpu_hour: 2.5",
+        "any one currency; a plan then says what training costs");
 }
 
 /* Returns a name that is valid in link names. */
@@ -311,7 +317,8 @@ static void add_links(draft *d)
     static const char *const but[] = {"between", "from",       "to",
                                       "gbps",    "latency_ms", NULL};
     const double ms = (double)d->o.latency_ns / 1e6;
-    lhi_text keys = list_keys(&lhi_job_link_schema, &lhi_link_setting_schema, but);
+    lhi_text keys =
+        list_keys(&lhi_job_link_schema, &lhi_link_setting_schema, but);
     lhi_text all = {0};
     lhi_text_printf(&all,
                     "one for each pair: milliseconds, one way; 10^9 bits per "
@@ -516,8 +523,8 @@ lh_status lh_job_draft(const lh_draft_options *options, char **text,
 }
 
 lh_status lhi_job_draft_with_sections(const lh_draft_options *options,
-                              const lhi_draft_sections *given, char **text,
-                              size_t *len, lh_error *err)
+                                      const lhi_draft_sections *given,
+                                      char **text, size_t *len, lh_error *err)
 {
     return make_draft(options, given, text, len, err);
 }

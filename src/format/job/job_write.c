@@ -66,7 +66,7 @@ static json_t *training_to_json(const lh_training *t)
         (!t->dropout_given ||
          lhi_json_set(map, "dropout",
                       t->dropout_rate > 0 ? lhi_json_number(t->dropout_rate)
-                                           : json_boolean(t->dropout))) &&
+                                          : json_boolean(t->dropout))) &&
         (!t->balance_loss_given ||
          lhi_json_set(map, "balance_loss", lhi_json_number(t->balance_loss))) &&
         (!t->balance_bias_given ||

@@ -14,8 +14,8 @@ uint64_t lh_layout_expert_block(const lh_layout *layout)
     return (uint64_t)layout->expert * lh_layout_expert_tensor(layout);
 }
 
-double lhi_layout_count_params(const lh_model *m, const lh_layout *l, uint32_t first,
-                         uint32_t n_layers)
+double lhi_layout_count_params(const lh_model *m, const lh_layout *l,
+                               uint32_t first, uint32_t n_layers)
 {
     const lh_layer_params p = lh_model_range_params(m, first, n_layers);
     return (double)(p.total - p.experts) / l->tensor +
@@ -33,7 +33,8 @@ double lhi_layout_count_all_params(const lh_model *m, const lh_layout *l)
            experts / (double)lh_layout_expert_block(l);
 }
 
-uint32_t lhi_megatron_padded_vocab(uint32_t vocab, uint32_t tensor, uint32_t *multiple)
+uint32_t lhi_megatron_padded_vocab(uint32_t vocab, uint32_t tensor,
+                                   uint32_t *multiple)
 {
     uint32_t by = 128;
     while (by > 8 && vocab % ((uint64_t)by * tensor) != 0)

@@ -93,9 +93,9 @@ static lh_status read_group(reader *r, const lhi_node *map, lh_site_group *out,
 /* Checks that `sum`, plus at least 1 for each of `open` missing numbers, fits
  * the total `all`, which is 0 if unspecified. Derives `all` if nothing is
  * missing. */
-static lh_status check_total(const reader *r, const lhi_node *node, const char *what,
-                        uint64_t sum, uint32_t open, const char *key,
-                        uint32_t *all, lh_error *err)
+static lh_status check_total(const reader *r, const lhi_node *node,
+                             const char *what, uint64_t sum, uint32_t open,
+                             const char *key, uint32_t *all, lh_error *err)
 {
     if (sum + open > LHI_MAX_DEGREE)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT, "more than %d %s",
@@ -120,8 +120,8 @@ static lh_status check_stages(reader *r, const lhi_node *list,
             sum += group->parts[i].stages;
             open += !group->parts[i].stages;
         }
-        LHI_TRY(check_total(r, lhi_node_find(map, "pipeline"), "stages", sum, open,
-                       "pipeline", &r->layout->pipeline, err));
+        LHI_TRY(check_total(r, lhi_node_find(map, "pipeline"), "stages", sum,
+                            open, "pipeline", &r->layout->pipeline, err));
     }
     return LH_OK;
 }
@@ -136,7 +136,7 @@ static lh_status check_replicas(reader *r, const lhi_node *list,
         open += !sites->groups[g].replicas;
     }
     return check_total(r, list, "replicas", sum, open, "data", &r->layout->data,
-                  err);
+                       err);
 }
 
 static bool has_missing_counts(const lh_sites *sites)
@@ -155,7 +155,7 @@ static bool has_missing_counts(const lh_sites *sites)
 /* Rejects missing numbers where groups share a datacenter: the search does not
  * divide it between groups. */
 static lh_status check_shared_datacenters(const reader *r, const lhi_node *list,
-                              const lh_sites *sites, lh_error *err)
+                                          const lh_sites *sites, lh_error *err)
 {
     bool used[LH_MAX_DATACENTERS] = {false};
     for (uint32_t g = 0; g < sites->n_groups; g++)

@@ -16,7 +16,8 @@ static const lhi_schema_field fec_rows[] = {
     {"parity", LHI_INTEGER(lh_link_setting, fec_parity), .least = 1,
      .most = MOST_BLOCK},
 };
-static const lhi_schema fec_table = {LHI_ROWS("fec", lh_link_setting, fec_rows)};
+static const lhi_schema fec_table = {
+    LHI_ROWS("fec", lh_link_setting, fec_rows)};
 
 static const lhi_schema_field setting_rows[] = {
     {"load_balancing", LHI_ENUM(lh_link_setting, balancing), .least = 1,
@@ -38,8 +39,9 @@ static const lhi_schema_field setting_rows[] = {
 };
 
 /* Rejects a key that has no meaning without another. */
-static lh_status check_dependent_keys(const lhi_read_context *r, const lhi_node *map,
-                               void *it, lh_error *err)
+static lh_status check_dependent_keys(const lhi_read_context *r,
+                                      const lhi_node *map, void *it,
+                                      lh_error *err)
 {
     const lh_link_setting *s = it;
     const lhi_node *node = lhi_node_find(map, "paths");
@@ -62,4 +64,5 @@ static lh_status check_dependent_keys(const lhi_read_context *r, const lhi_node 
 }
 
 const lhi_schema lhi_link_setting_schema = {
-    LHI_ROWS("setting", lh_link_setting, setting_rows), .check = check_dependent_keys};
+    LHI_ROWS("setting", lh_link_setting, setting_rows),
+    .check = check_dependent_keys};

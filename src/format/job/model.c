@@ -103,7 +103,8 @@ lh_layer_params lh_model_layer_params(const lh_model *m, uint32_t layer)
 {
     lh_layer_params p = {0};
     uint64_t idle = 0; /* parameters of experts that one token does not use */
-    p.attention = m->kv_lora_rank ? count_latent_attention_params(m) : count_attention_params(m);
+    p.attention = m->kv_lora_rank ? count_latent_attention_params(m)
+                                  : count_attention_params(m);
     p.norms = (m->parallel_block ? 1 : 2) * norm_params(m);
     if (lh_model_layer_is_moe(m, layer)) {
         uint64_t one = mlp_params(m, m->expert_ffn);

@@ -94,8 +94,8 @@ static lh_status read_size(const reader *r, const char *key, uint32_t most,
                            uint32_t class_has, uint32_t *out, lh_error *err)
 {
     bool nested = r->map != r->outer;
-    LHI_TRY(read_number(r, key, most, nested && class_has ? class_has : REQUIRED,
-                        out, err));
+    LHI_TRY(read_number(r, key, most,
+                        nested && class_has ? class_has : REQUIRED, out, err));
     if (*out == 0)
         return lhi_doc_fail(r->doc, lhi_node_find(r->map, key), err, LH_EINPUT,
                             "must not be 0");
@@ -172,7 +172,7 @@ static lh_status read_epsilon(reader *r, lh_error *err)
                          : 1e-6;
     if (node && !lhi_node_is_null(node))
         LHI_TRY(lhi_node_get_number(r->doc, node, LHI_MIN_EPSILON,
-                               LHI_MAX_EPSILON, &epsilon, err));
+                                    LHI_MAX_EPSILON, &epsilon, err));
     r->model.norm_epsilon = epsilon == 1e-5 ? 0 : epsilon;
     return LH_OK;
 }
@@ -186,11 +186,13 @@ static lh_status read_unmodelled(reader *r, lh_error *err)
         .activation = s == GPT2     ? "activation_function"
                       : s == FALCON ? "activation"
                                     : "hidden_act",
-        .function = s == GPT2 ? "gelu_new" : s == FALCON ? "gelu" : NULL,
+        .function = s == GPT2     ? "gelu_new"
+                    : s == FALCON ? "gelu"
+                                  : NULL,
         .rotary = s != GPT2,
         .rotary_fraction = s == GLM4_MOE ? 0.5 : 1};
     return lhi_config_find_unmodelled(r->doc, r->map, &class_has, r->mem,
-                                 &r->model.unsupported_keys, err);
+                                      &r->model.unsupported_keys, err);
 }
 
 static lh_status read_sizes(reader *r, lh_error *err)
@@ -302,7 +304,8 @@ static lh_status read_routing(reader *r, const routing *absent, lh_error *err)
     m->unnormalised_scores = !normalized;
     m->routed_scale = absent->scale;
     if (node && !lhi_node_is_null(node))
-        LHI_TRY(lhi_node_get_number(r->doc, node, 1e-6, 1e6, &m->routed_scale, err));
+        LHI_TRY(lhi_node_get_number(r->doc, node, 1e-6, 1e6, &m->routed_scale,
+                                    err));
     if (m->routed_scale == 1)
         m->routed_scale = 0;
     LHI_TRY(read_number(r, "n_group", LHI_MAX_WIDTH, absent->groups,
@@ -426,7 +429,8 @@ static lh_status read_dense_list(reader *r, lh_error *err)
         return lhi_fail_nomem(err);
     for (const lhi_node *node = list->first; node; node = node->next) {
         uint32_t layer, i = n;
-        LHI_TRY(lhi_node_get_u32(r->doc, node, 0, r->model.layers - 1, &layer, err));
+        LHI_TRY(lhi_node_get_u32(r->doc, node, 0, r->model.layers - 1, &layer,
+                                 err));
         while (i > 0 && layers[i - 1] > layer)
             i--;
         if (i > 0 && layers[i - 1] == layer)
@@ -463,8 +467,9 @@ static lh_status read_qwen_moe(reader *r, lh_error *err)
     LHI_TRY(
         read_number(r, "decoder_sparse_step", LHI_MAX_LAYERS, 1, &step, err));
     if (step == 0)
-        return lhi_doc_fail(r->doc, lhi_node_find(r->map, "decoder_sparse_step"),
-                            err, LH_EINPUT, "must not be 0");
+        return lhi_doc_fail(r->doc,
+                            lhi_node_find(r->map, "decoder_sparse_step"), err,
+                            LH_EINPUT, "must not be 0");
     m->moe_interval = step;
     m->moe_phase = step - 1;
     return read_dense_list(r, err);
@@ -478,12 +483,12 @@ typedef struct expert_class {
     routing routing;
 } expert_class;
 
-static const expert_class deepseek_v2 = {
-    LH_ROUTER_SOFTMAX, 64, 0, 1407, 2, 0, {false, 1, 1, 1}};
-static const expert_class deepseek_v3 = {
-    LH_ROUTER_SIGMOID, 256, 8, 2048, 1, 3, {true, 2.5, 8, 4}};
-static const expert_class glm4_moe = {
-    LH_ROUTER_SIGMOID, 128, 8, 1408, 1, 1, {true, 1, 1, 1}};
+static const expert_class deepseek_v2 = {LH_ROUTER_SOFTMAX, 64, 0, 1407, 2, 0,
+                                         {false, 1, 1, 1}};
+static const expert_class deepseek_v3 = {LH_ROUTER_SIGMOID, 256, 8, 2048, 1, 3,
+                                         {true, 2.5, 8, 4}};
+static const expert_class glm4_moe = {LH_ROUTER_SIGMOID, 128, 8, 1408, 1, 1,
+                                      {true, 1, 1, 1}};
 
 static lh_status read_experts(reader *r, const expert_class *class_has,
                               lh_error *err)
@@ -504,8 +509,8 @@ static lh_status read_experts(reader *r, const expert_class *class_has,
                         nested ? class_has->shared : 0, &shared, err));
     width = (uint64_t)shared * m->expert_ffn;
     if (width > LHI_MAX_VOCAB)
-        return lhi_doc_fail(r->doc, lhi_node_find(r->map, "n_shared_experts"), err,
-                            LH_EINPUT, "too many for their width");
+        return lhi_doc_fail(r->doc, lhi_node_find(r->map, "n_shared_experts"),
+                            err, LH_EINPUT, "too many for their width");
     m->shared_expert_ffn = (uint32_t)width;
     LHI_TRY(read_number(r, "first_k_dense_replace", LHI_MAX_LAYERS,
                         class_has->dense, &m->dense_layers, err));
@@ -514,8 +519,8 @@ static lh_status read_experts(reader *r, const expert_class *class_has,
     LHI_TRY(read_number(r, "moe_layer_freq", LHI_MAX_LAYERS, 1,
                         &m->moe_interval, err));
     if (m->moe_interval == 0)
-        return lhi_doc_fail(r->doc, lhi_node_find(r->map, "moe_layer_freq"), err,
-                            LH_EINPUT, "must not be 0");
+        return lhi_doc_fail(r->doc, lhi_node_find(r->map, "moe_layer_freq"),
+                            err, LH_EINPUT, "must not be 0");
     return LH_OK;
 }
 
@@ -539,8 +544,8 @@ static lh_status read_deepseek(reader *r, lh_error *err)
     m->head_dim = m->qk_nope_head_dim + m->qk_rope_head_dim;
     LHI_TRY(read_number(r, "num_nextn_predict_layers", LHI_MAX_LAYERS, 0,
                         &m->mtp_layers, err));
-    return read_experts(r, r->family->heads == 128 ? &deepseek_v3 : &deepseek_v2,
-                        err);
+    return read_experts(
+        r, r->family->heads == 128 ? &deepseek_v3 : &deepseek_v2, err);
 }
 
 /* Checks that the activation function, if given, is a GeLU. */
@@ -569,17 +574,16 @@ static lh_status read_gpt2(reader *r, lh_error *err)
     m->tied_embeddings = true;
     LHI_TRY(
         read_size(r, "vocab_size", LHI_MAX_VOCAB, f->vocab, &m->vocab, err));
-    LHI_TRY(
-        read_size(r, "n_embd", LHI_MAX_WIDTH, f->hidden, &m->hidden, err));
+    LHI_TRY(read_size(r, "n_embd", LHI_MAX_WIDTH, f->hidden, &m->hidden, err));
     LHI_TRY(
         read_size(r, "n_layer", LHI_MAX_LAYERS, f->layers, &m->layers, err));
     LHI_TRY(read_size(r, "n_head", LHI_MAX_WIDTH, f->heads, &m->heads, err));
-    LHI_TRY(read_size(r, "n_positions", LHI_MAX_VOCAB, 1024, &m->positions,
-                      err));
-    LHI_TRY(read_number(r, "n_inner", LHI_MAX_VOCAB, 4 * m->hidden, &m->ffn,
-                        err));
-    LHI_TRY(read_flag(r, r->map, "tie_word_embeddings", &m->tied_embeddings,
-                      err));
+    LHI_TRY(
+        read_size(r, "n_positions", LHI_MAX_VOCAB, 1024, &m->positions, err));
+    LHI_TRY(
+        read_number(r, "n_inner", LHI_MAX_VOCAB, 4 * m->hidden, &m->ffn, err));
+    LHI_TRY(
+        read_flag(r, r->map, "tie_word_embeddings", &m->tied_embeddings, err));
     m->kv_heads = m->heads;
     m->head_dim = m->hidden / m->heads;
     if (m->hidden % m->heads != 0)
@@ -591,14 +595,14 @@ static lh_status read_gpt2(reader *r, lh_error *err)
 
 /* Reads a flag that must equal `must`, which is also its default. */
 static lh_status require_flag(const reader *r, const char *key, bool must,
-                           const char *why, lh_error *err)
+                              const char *why, lh_error *err)
 {
     bool value = must;
     LHI_TRY(read_flag(r, r->map, key, &value, err));
     if (value == must)
         return LH_OK;
-    return lhi_doc_fail(r->doc, lhi_node_find(r->map, key), err, LH_EUNSUPPORTED,
-                        "%s", why);
+    return lhi_doc_fail(r->doc, lhi_node_find(r->map, key), err,
+                        LH_EUNSUPPORTED, "%s", why);
 }
 
 /* Reads Falcon 7B: one norm per layer. 40B and 180B have a different layer,
@@ -608,11 +612,11 @@ static lh_status read_falcon(reader *r, lh_error *err)
     const family *f = r->family;
     lh_model *m = &r->model;
     bool bias = false, shared = true;
-    LHI_TRY(require_flag(r, "new_decoder_architecture", false,
-                      "is not known: only layers of one norm, as Falcon 7B's",
-                      err));
+    LHI_TRY(require_flag(
+        r, "new_decoder_architecture", false,
+        "is not known: only layers of one norm, as Falcon 7B's", err));
     LHI_TRY(require_flag(r, "alibi", false,
-                      "is not known: only rotary positions", err));
+                         "is not known: only rotary positions", err));
     LHI_TRY(require_gelu(r, "activation", err));
     m->norm = LH_NORM_LAYER;
     m->gated = false;
@@ -630,8 +634,8 @@ static lh_status read_falcon(reader *r, lh_error *err)
     LHI_TRY(read_flag(r, r->map, "multi_query", &shared, err));
     LHI_TRY(read_flag(r, r->map, "parallel_attn", &m->parallel_block, err));
     LHI_TRY(read_flag(r, r->map, "bias", &bias, err));
-    LHI_TRY(read_flag(r, r->map, "tie_word_embeddings", &m->tied_embeddings,
-                      err));
+    LHI_TRY(
+        read_flag(r, r->map, "tie_word_embeddings", &m->tied_embeddings, err));
     LHI_TRY(read_rope_theta(r, err));
     m->qkv_bias = m->output_bias = m->mlp_bias = bias;
     m->kv_heads = shared ? 1 : m->heads;

@@ -69,7 +69,8 @@ static bool is_one_of(const char *name, const char *const *names)
 
 /* Finds activation functions other than SiLU (under all its names) and the
  * tanh-approximated GeLU. */
-static lh_status find_activation(unmodelled_search *f, const lhi_config_class *class_has,
+static lh_status find_activation(unmodelled_search *f,
+                                 const lhi_config_class *class_has,
                                  lh_error *err)
 {
     static const char *const silu[] = {"silu", "swish", NULL};
@@ -86,8 +87,8 @@ static lh_status find_activation(unmodelled_search *f, const lhi_config_class *c
 
 /* Finds "rope_scaling", or "rope_parameters" as transformers 5 writes it, which
  * is always present and may be a map per kind of layer. */
-static lh_status find_scaling(unmodelled_search *f, const char *key, bool always,
-                              lh_error *err)
+static lh_status find_scaling(unmodelled_search *f, const char *key,
+                              bool always, lh_error *err)
 {
     const lhi_node *scaling = find_value(f->map, key), *type;
     const char *name = "default";
@@ -106,7 +107,8 @@ static lh_status find_scaling(unmodelled_search *f, const char *key, bool always
     return LH_OK;
 }
 
-static lh_status find_rotary_fraction(unmodelled_search *f, double turned, lh_error *err)
+static lh_status find_rotary_fraction(unmodelled_search *f, double turned,
+                                      lh_error *err)
 {
     static const char key[] = "partial_rotary_factor";
     const lhi_node *node = find_value(f->map, key);
@@ -133,8 +135,9 @@ static lh_status find_jitter(unmodelled_search *f, lh_error *err)
 }
 
 lh_status lhi_config_find_unmodelled(const lhi_doc *doc, const lhi_node *map,
-                                const lhi_config_class *class_has,
-                                lhi_arena *mem, const char **out, lh_error *err)
+                                     const lhi_config_class *class_has,
+                                     lhi_arena *mem, const char **out,
+                                     lh_error *err)
 {
     unmodelled_search f = {.doc = doc, .map = map};
     *out = NULL;

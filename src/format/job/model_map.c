@@ -16,8 +16,10 @@ static const lhi_schema_field model_rows[] = {
     {INTEGER_KEY(hidden), .least = 1, .most = LHI_MAX_WIDTH},
     {INTEGER_KEY(ffn), .most = LHI_MAX_VOCAB, .when = LHI_OPTIONAL},
     {INTEGER_KEY(heads), .least = 1, .most = LHI_MAX_WIDTH},
-    {INTEGER_KEY(kv_heads), .least = 1, .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
-    {INTEGER_KEY(head_dim), .least = 1, .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(kv_heads), .least = 1, .most = LHI_MAX_WIDTH,
+     .when = LHI_OPTIONAL},
+    {INTEGER_KEY(head_dim), .least = 1, .most = LHI_MAX_WIDTH,
+     .when = LHI_OPTIONAL},
     {INTEGER_KEY(vocab), .least = 1, .most = LHI_MAX_VOCAB},
     {BOOL_KEY(gated), .when = LHI_OPTIONAL, .absent = true},
     {BOOL_KEY(parallel_block), .when = LHI_OPTIONAL},
@@ -29,17 +31,20 @@ static const lhi_schema_field model_rows[] = {
     {BOOL_KEY(attention_sinks), .when = LHI_OPTIONAL},
     {INTEGER_KEY(positions), .most = LHI_MAX_VOCAB, .when = LHI_OPTIONAL},
     {INTEGER_KEY(rope_theta), .most = INT32_MAX, .when = LHI_OPTIONAL},
-    {"norm_epsilon", LHI_NUMBER(lh_model, norm_epsilon),
-     .low = LHI_MIN_EPSILON, .high = LHI_MAX_EPSILON, .when = LHI_OPTIONAL},
+    {"norm_epsilon", LHI_NUMBER(lh_model, norm_epsilon), .low = LHI_MIN_EPSILON,
+     .high = LHI_MAX_EPSILON, .when = LHI_OPTIONAL},
     {"uncomputed", LHI_STRING(lh_model, unsupported_keys), .least = 1,
      .when = LHI_OPTIONAL},
     {INTEGER_KEY(sliding_window), .most = LHI_MAX_VOCAB, .when = LHI_OPTIONAL},
-    {INTEGER_KEY(window_first_layer), .most = LHI_MAX_LAYERS, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(window_first_layer), .most = LHI_MAX_LAYERS,
+     .when = LHI_OPTIONAL},
     {INTEGER_KEY(full_interval), .most = LHI_MAX_LAYERS, .when = LHI_OPTIONAL},
     {INTEGER_KEY(experts), .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
-    {INTEGER_KEY(experts_per_token), .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(experts_per_token), .most = LHI_MAX_WIDTH,
+     .when = LHI_OPTIONAL},
     {INTEGER_KEY(expert_ffn), .most = LHI_MAX_VOCAB, .when = LHI_OPTIONAL},
-    {INTEGER_KEY(shared_expert_ffn), .most = LHI_MAX_VOCAB, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(shared_expert_ffn), .most = LHI_MAX_VOCAB,
+     .when = LHI_OPTIONAL},
     {BOOL_KEY(shared_expert_gate), .when = LHI_OPTIONAL},
     {BOOL_KEY(router_bias), .when = LHI_OPTIONAL},
     {"router", LHI_ENUM(lh_model, router), .names = router_names,
@@ -48,19 +53,23 @@ static const lhi_schema_field model_rows[] = {
     {"routed_scale", LHI_NUMBER(lh_model, routed_scale), .low = 1e-6,
      .high = 1e6, .when = LHI_OPTIONAL},
     {INTEGER_KEY(expert_groups), .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
-    {INTEGER_KEY(groups_per_token), .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(groups_per_token), .most = LHI_MAX_WIDTH,
+     .when = LHI_OPTIONAL},
     {INTEGER_KEY(dense_layers), .most = LHI_MAX_LAYERS, .when = LHI_OPTIONAL},
     {INTEGER_KEY(moe_interval), .least = 1, .most = LHI_MAX_LAYERS,
      .when = LHI_OPTIONAL, .absent = 1},
     {INTEGER_KEY(moe_phase), .most = LHI_MAX_LAYERS, .when = LHI_OPTIONAL},
     {INTEGER_KEY(q_lora_rank), .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
     {INTEGER_KEY(kv_lora_rank), .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
-    {INTEGER_KEY(qk_nope_head_dim), .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
-    {INTEGER_KEY(qk_rope_head_dim), .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(qk_nope_head_dim), .most = LHI_MAX_WIDTH,
+     .when = LHI_OPTIONAL},
+    {INTEGER_KEY(qk_rope_head_dim), .most = LHI_MAX_WIDTH,
+     .when = LHI_OPTIONAL},
     {INTEGER_KEY(v_head_dim), .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
     {INTEGER_KEY(mtp_layers), .most = LHI_MAX_LAYERS, .when = LHI_OPTIONAL},
     {"dense_list", LHI_LIST(lh_model, dense_list, n_dense_list),
-     .item_type = LHI_FIELD_INTEGER, .most = LHI_MAX_LAYERS - 1, .when = LHI_OPTIONAL},
+     .item_type = LHI_FIELD_INTEGER, .most = LHI_MAX_LAYERS - 1,
+     .when = LHI_OPTIONAL},
     {"norm", LHI_ENUM(lh_model, norm), .names = norm_names,
      .when = LHI_OPTIONAL, .absent = LH_NORM_RMS},
 };
@@ -88,15 +97,16 @@ static lh_status check_dense_list(const lhi_doc *doc, const lhi_node *map,
 }
 
 /* Fills in defaults other than 0. */
-static lh_status fill_defaults(const lhi_doc *doc, const lhi_node *map, lh_model *m,
-                         lh_error *err)
+static lh_status fill_defaults(const lhi_doc *doc, const lhi_node *map,
+                               lh_model *m, lh_error *err)
 {
     const lhi_node *node;
     if (m->kv_heads == 0)
         m->kv_heads = m->heads;
     if (m->kv_lora_rank) {
         if (m->kv_heads != m->heads)
-            return lhi_doc_fail(doc, lhi_node_find(map, "kv_heads"), err, LH_EINPUT,
+            return lhi_doc_fail(doc, lhi_node_find(map, "kv_heads"), err,
+                                LH_EINPUT,
                                 "with latent attention every head has its own "
                                 "keys: leave kv_heads out");
         if ((node = lhi_node_find(map, "head_dim")) &&
@@ -114,7 +124,8 @@ static lh_status fill_defaults(const lhi_doc *doc, const lhi_node *map, lh_model
         m->head_dim = m->hidden / m->heads;
     }
     if (m->positions && m->rope_theta)
-        return lhi_doc_fail(doc, lhi_node_find(map, "rope_theta"), err, LH_EINPUT,
+        return lhi_doc_fail(doc, lhi_node_find(map, "rope_theta"), err,
+                            LH_EINPUT,
                             "is of rotary positions, and the model learns "
                             "%u; leave one of them out",
                             m->positions);
@@ -138,8 +149,8 @@ static const char *const latent_keys[] = {"q_lora_rank", "qk_nope_head_dim",
                                           "qk_rope_head_dim", "v_head_dim"};
 
 static lh_status reject_unused_keys(const lhi_doc *doc, const lhi_node *map,
-                             const char *const *keys, size_t n,
-                             const char *needs, lh_error *err)
+                                    const char *const *keys, size_t n,
+                                    const char *needs, lh_error *err)
 {
     for (size_t i = 0; i < n; i++) {
         const lhi_node *node = lhi_node_find(map, keys[i]);
@@ -151,21 +162,21 @@ static lh_status reject_unused_keys(const lhi_doc *doc, const lhi_node *map,
 }
 
 static lh_status check_unused_keys(const lhi_doc *doc, const lhi_node *map,
-                            const lh_model *m, lh_error *err)
+                                   const lh_model *m, lh_error *err)
 {
     if (!m->experts)
         LHI_TRY(reject_unused_keys(doc, map, expert_keys,
-                            sizeof expert_keys / sizeof *expert_keys, "experts",
-                            err));
+                                   sizeof expert_keys / sizeof *expert_keys,
+                                   "experts", err));
     if (!m->kv_lora_rank)
         LHI_TRY(reject_unused_keys(doc, map, latent_keys,
-                            sizeof latent_keys / sizeof *latent_keys,
-                            "kv_lora_rank", err));
+                                   sizeof latent_keys / sizeof *latent_keys,
+                                   "kv_lora_rank", err));
     return m->sliding_window
                ? LH_OK
                : reject_unused_keys(doc, map, window_keys,
-                             sizeof window_keys / sizeof *window_keys,
-                             "sliding_window", err);
+                                    sizeof window_keys / sizeof *window_keys,
+                                    "sliding_window", err);
 }
 
 /* Checks the keys that experts require. */
@@ -204,7 +215,8 @@ static lh_status check_model(const lhi_read_context *r, const lhi_node *map,
 }
 
 const lhi_schema lhi_model_schema = {LHI_ROWS("model", lh_model, model_rows),
-                                   .start = start_model, .check = check_model};
+                                     .start = start_model,
+                                     .check = check_model};
 
 lh_status lhi_model_from_map(const lhi_doc *doc, const lhi_node *map,
                              lhi_arena *mem, lh_model *out, lh_error *err)
@@ -224,7 +236,8 @@ json_t *lhi_model_to_json(const lh_model *model)
     /* A config.json may contain values that its model does not use. */
     if (!model->experts) {
         copy.experts_per_token = copy.expert_ffn = copy.shared_expert_ffn = 0;
-        copy.shared_expert_gate = copy.router_bias = copy.unnormalised_scores = false;
+        copy.shared_expert_gate = copy.router_bias = copy.unnormalised_scores =
+            false;
         copy.router = LH_ROUTER_SOFTMAX;
         copy.routed_scale = 0;
         copy.expert_groups = copy.groups_per_token = 0;

@@ -16,8 +16,8 @@
  *     gpu.c, model_preset.c             GPU and model presets
  *
  * This header declares the interface between these files. */
-#ifndef LHI_SPEC_H
-#define LHI_SPEC_H
+#ifndef LHI_FORMAT_JOB_PARSE_H
+#define LHI_FORMAT_JOB_PARSE_H
 
 #include <longhaul/draft.h>
 #include <longhaul/job.h>
@@ -34,8 +34,8 @@ enum {
     LHI_MAX_WIDTH = 1 << 22, /* hidden, heads, head_dim, experts, ranks */
     LHI_MAX_VOCAB = 1 << 26, /* also MLP width and sequence length */
     LHI_MAX_DEGREE = 1 << 20,
-    LHI_MAX_ENTRIES = 4096, /* per profile */
-    LHI_MAX_PIPELINE_SEGMENTS = 128,    /* pipeline segments per layout */
+    LHI_MAX_ENTRIES = 4096,          /* per profile */
+    LHI_MAX_PIPELINE_SEGMENTS = 128, /* pipeline segments per layout */
 };
 
 #define LHI_MAX_PRICE 1e9
@@ -73,18 +73,18 @@ void lhi_replace_non_ascii(char *text);
 /* The defaults of a config.json class for keys that lh_model does not
  * represent. */
 typedef struct lhi_config_class {
-    const char *activation;  /* its key */
-    const char *function;    /* its value; NULL: SiLU */
-    bool rotary;             /* uses rotary positions */
-    double rotary_fraction;           /* rotated fraction of a head */
+    const char *activation; /* its key */
+    const char *function;   /* its value; NULL: SiLU */
+    bool rotary;            /* uses rotary positions */
+    double rotary_fraction; /* rotated fraction of a head */
 } lhi_config_class;
 
 /* Sets *out to a text with the file and those keys of `map` for which the model
  * differs from lh_model, allocated in `mem`; NULL: there are none. */
 lh_status lhi_config_find_unmodelled(const lhi_doc *doc, const lhi_node *map,
-                                const lhi_config_class *class_has,
-                                lhi_arena *mem, const char **out,
-                                lh_error *err);
+                                     const lhi_config_class *class_has,
+                                     lhi_arena *mem, const char **out,
+                                     lh_error *err);
 
 /* Reads a Hugging Face config.json; allocates in `mem`. */
 lh_status lhi_model_load(const char *path, lhi_arena *mem, lh_model *out,
@@ -165,9 +165,9 @@ lh_status lhi_zones_from_node(const lhi_doc *doc, const lhi_node *map,
  * datacenters into zones. Input links: wans[from * n + to]. Messages refer to
  * `at`. */
 lh_status lhi_zones_split(const lhi_doc *doc, const lhi_node *at,
-                           const lhi_listed_site *listed, uint32_t n,
-                           const lh_wan *wans, lhi_arena *mem, lh_job *job,
-                           lh_error *err);
+                          const lhi_listed_site *listed, uint32_t n,
+                          const lh_wan *wans, lhi_arena *mem, lh_job *job,
+                          lh_error *err);
 
 /* The keys of the settings at a link's ends. */
 extern const lhi_schema lhi_link_setting_schema;
@@ -186,17 +186,18 @@ void lhi_framework_apply_target(lh_job *job);
 /* Returns the parameters on a GPU with these layers: tensor parallelism divides
  * everything except experts, which their own group divides. */
 double lhi_layout_count_params(const lh_model *model, const lh_layout *layout,
-                         uint32_t first, uint32_t n_layers);
+                               uint32_t first, uint32_t n_layers);
 /* Returns the parameters on a GPU with the whole model, including multi-token
  * prediction. */
-double lhi_layout_count_all_params(const lh_model *model, const lh_layout *layout);
+double lhi_layout_count_all_params(const lh_model *model,
+                                   const lh_layout *layout);
 
 /* Returns Megatron-LM's padded vocabulary size. Each tensor-parallel GPU's part
  * is a multiple of *multiple: the largest one useful for matrix products, up to
  * Megatron's default of 128, that adds no padding. Multiples below 8 would slow
  * the head. */
 uint32_t lhi_megatron_padded_vocab(uint32_t vocab, uint32_t tensor,
-                            uint32_t *multiple);
+                                   uint32_t *multiple);
 
 /* Returns the vocabulary size with `tensor`-way tensor parallelism:
  * Megatron-LM's padded size if the job targets it. */
@@ -257,13 +258,13 @@ typedef struct lhi_draft_sections {
     const lh_model *model; /* the model in `before`, to size the sites */
     const char *before;    /* the text before the cluster */
     const char *cluster;   /* its section; NULL: from the options' sites */
-    const char *after;    /* the text after the cluster */
+    const char *after;     /* the text after the cluster */
 } lhi_draft_sections;
 
 /* Writes a template like lh_job_draft(), with the given sections. */
 lh_status lhi_job_draft_with_sections(const lh_draft_options *options,
-                              const lhi_draft_sections *given, char **text,
-                              size_t *len, lh_error *err);
+                                      const lhi_draft_sections *given,
+                                      char **text, size_t *len, lh_error *err);
 /* Checks the sites. LH_EINPUT: too many, or an unknown GPU. */
 lh_status lhi_draft_check_sites(const lh_draft_options *options, lh_error *err);
 /* Returns the GPUs per node of a site whose GPU is valid. */
@@ -275,7 +276,7 @@ void lhi_draft_add_line(lhi_text *text, const char *left, const char *remark);
 LHI_PRINTF(3, 4)
 /* Adds a formatted "key: value" line with a comment. */
 void lhi_draft_add_value(lhi_text *text, const char *remark, const char *format,
-                     ...);
+                         ...);
 /* Adds `words` after "# ", starting at column `at`, with continuation lines
  * aligned below. */
 void lhi_draft_add_comment(lhi_text *text, size_t at, const char *words);
@@ -299,6 +300,7 @@ extern const char *const lhi_profile_kinds[];
 extern const char *const lhi_profile_paths[];
 /* Checks whether an entry's GPU and model equal those in `like`, wherever both
  * specify them. */
-bool lhi_profile_entry_matches(const lh_profile_entry *e, const lh_profile_entry *like);
+bool lhi_profile_entry_matches(const lh_profile_entry *e,
+                               const lh_profile_entry *like);
 
 #endif

@@ -55,11 +55,12 @@ static lh_status check_entry(const lhi_read_context *r, const lhi_node *map,
     if (model)
         entry->model = model->name;
     if (entry->no_sequence_parallel && entry->tensor == 1)
-        return lhi_doc_fail(r->doc, lhi_node_find(map, "sequence_parallel"), err,
-                            LH_EINPUT,
+        return lhi_doc_fail(r->doc, lhi_node_find(map, "sequence_parallel"),
+                            err, LH_EINPUT,
                             "belongs to entries with tensor above 1 only; "
                             "leave it out");
-    const lhi_node *chunk = lhi_node_find(map, "chunk"), *of = lhi_node_find(map, "of");
+    const lhi_node *chunk = lhi_node_find(map, "chunk"),
+                   *of = lhi_node_find(map, "of");
     if (entry->kind != LH_PROFILE_CHUNK) {
         if (!chunk)
             chunk = of ? of : lhi_node_find(map, "layers");
@@ -83,8 +84,8 @@ static const lhi_schema_field entry_rows[] = {
     {"kind", LHI_ENUM(lh_profile_entry, kind), .names = lhi_profile_kinds},
     {"chunk", LHI_INTEGER(lh_profile_entry, chunk), .most = LHI_MAX_ENTRIES - 1,
      LHI_OMIT_IF(lh_profile_entry, n_chunks, 0)},
-    {"of", LHI_INTEGER(lh_profile_entry, n_chunks), .least = 1, .most = LHI_MAX_ENTRIES,
-     .when = LHI_OPTIONAL},
+    {"of", LHI_INTEGER(lh_profile_entry, n_chunks), .least = 1,
+     .most = LHI_MAX_ENTRIES, .when = LHI_OPTIONAL},
     {"layers", LHI_INTEGER(lh_profile_entry, layers), .least = 1,
      .most = LHI_MAX_LAYERS, .when = LHI_OPTIONAL},
     {"gpu", LHI_STRING(lh_profile_entry, gpu), .least = 1,
@@ -167,8 +168,8 @@ static lh_status check_entries(const lhi_read_context *r, const lhi_node *list,
 /* --- links ------------------------------------------------------------------
  */
 
-static lh_status check_ends(const lhi_read_context *r, const lhi_node *map, void *it,
-                            lh_error *err)
+static lh_status check_ends(const lhi_read_context *r, const lhi_node *map,
+                            void *it, lh_error *err)
 {
     const lh_profile_link *link = it;
     const lhi_node *node;
@@ -179,7 +180,8 @@ static lh_status check_ends(const lhi_read_context *r, const lhi_node *map, void
         LHI_TRY(lhi_node_require(r->doc, map, "from", &node, err));
         return lhi_node_require(r->doc, map, "to", &node, err);
     }
-    if ((node = lhi_node_find(map, "from")) || (node = lhi_node_find(map, "to")))
+    if ((node = lhi_node_find(map, "from")) ||
+        (node = lhi_node_find(map, "to")))
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "belongs to wan paths; name the 'site'");
     return LH_OK;
@@ -187,8 +189,10 @@ static lh_status check_ends(const lhi_read_context *r, const lhi_node *map, void
 
 static const lhi_schema_field link_rows[] = {
     {"path", LHI_ENUM(lh_profile_link, path), .names = lhi_profile_paths},
-    {"site", LHI_STRING(lh_profile_link, site), .least = 1, .when = LHI_OPTIONAL},
-    {"from", LHI_STRING(lh_profile_link, from), .least = 1, .when = LHI_OPTIONAL},
+    {"site", LHI_STRING(lh_profile_link, site), .least = 1,
+     .when = LHI_OPTIONAL},
+    {"from", LHI_STRING(lh_profile_link, from), .least = 1,
+     .when = LHI_OPTIONAL},
     {"to", LHI_STRING(lh_profile_link, to), .least = 1, .when = LHI_OPTIONAL},
     {"alpha_us", LHI_SHORT_TIME(lh_profile_link, alpha_ns), .scale = 1e3},
     {"beta_ns_per_byte", LHI_NUMBER(lh_profile_link, beta_ns_per_byte),
@@ -245,7 +249,8 @@ static const lhi_schema_field profile_rows[] = {
     {"model", LHI_STRING(lh_profile, model), .least = 1, .when = LHI_OPTIONAL},
     /* written with each entry */
     {"gpu", LHI_CUSTOM(lh_profile), .read = read_gpu, .when = LHI_OPTIONAL},
-    {"source", LHI_STRING(lh_profile, source), .least = 1, .when = LHI_OPTIONAL},
+    {"source", LHI_STRING(lh_profile, source), .least = 1,
+     .when = LHI_OPTIONAL},
     {"iteration_us", LHI_SHORT_TIME(lh_profile, iteration_ns), .scale = 1e3,
      .when = LHI_OPTIONAL},
     {"entries", LHI_LIST(lh_profile, entries, n_entries), .table = &entry_table,
@@ -312,7 +317,8 @@ void lh_profile_free(lh_profile *profile)
     lhi_value_free(profile);
 }
 
-bool lhi_profile_entry_matches(const lh_profile_entry *e, const lh_profile_entry *like)
+bool lhi_profile_entry_matches(const lh_profile_entry *e,
+                               const lh_profile_entry *like)
 {
     return (!e->gpu || !like->gpu || strcmp(e->gpu, like->gpu) == 0) &&
            (!e->model || !like->model || strcmp(e->model, like->model) == 0);

@@ -113,7 +113,8 @@ static lh_datacenter zone_of(const lhi_listed_site *s, uint32_t i)
 
 /* Returns the link between two zones, at the combined rate of all GPUs in the
  * smaller zone. */
-static lh_wan build_zone_link(const lh_datacenter *from, const lh_datacenter *to)
+static lh_wan build_zone_link(const lh_datacenter *from,
+                              const lh_datacenter *to)
 {
     uint32_t gpus = from->gpus < to->gpus ? from->gpus : to->gpus;
     const lh_network *net = &from->zone_link;
@@ -140,9 +141,9 @@ static lh_status check_names(const lhi_doc *doc, const lhi_node *at,
 }
 
 lh_status lhi_zones_split(const lhi_doc *doc, const lhi_node *at,
-                           const lhi_listed_site *listed, uint32_t n,
-                           const lh_wan *wans, lhi_arena *mem, lh_job *job,
-                           lh_error *err)
+                          const lhi_listed_site *listed, uint32_t n,
+                          const lh_wan *wans, lhi_arena *mem, lh_job *job,
+                          lh_error *err)
 {
     uint32_t all = 0, *site;
     lh_datacenter *dcs;

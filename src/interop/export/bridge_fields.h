@@ -3,8 +3,8 @@
  * Sources: Megatron-Bridge 0.3.1, training/config.py,
  * training/mixed_precision.py, models/gpt_provider.py and mla_provider.py;
  * Megatron-LM core 0.16.1, megatron/training/arguments.py. */
-#ifndef LHI_BRIDGE_FIELDS_H
-#define LHI_BRIDGE_FIELDS_H
+#ifndef LHI_INTEROP_EXPORT_BRIDGE_FIELDS_H
+#define LHI_INTEROP_EXPORT_BRIDGE_FIELDS_H
 
 #include <stddef.h>
 

@@ -3,8 +3,8 @@
 #define _GNU_SOURCE /* renameat2 */
 #include "interop/export/bundle.h"
 
-#include "base/temp_file.h"
 #include "base/options.h"
+#include "base/temp_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -62,7 +62,7 @@ static lh_status add_text(bundle_files *all, const char *name, lhi_text *text,
 
 /* Adds the target's arguments or recipe; *remarks receives its '#' lines. */
 static lh_status add_arguments(bundle_files *all, const lhi_bundle *b,
-                          char **remarks, lh_error *err)
+                               char **remarks, lh_error *err)
 {
     char *text;
     size_t len;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lh_export_bundle() parts: the host and GPUs of every rank, and the generated
  * files. */
-#ifndef LHI_BUNDLE_H
-#define LHI_BUNDLE_H
+#ifndef LHI_INTEROP_EXPORT_BUNDLE_H
+#define LHI_INTEROP_EXPORT_BUNDLE_H
 
 #include "interop/export/export_internal.h"
 
@@ -18,14 +18,14 @@ typedef struct lhi_launch {
 /* A job's launches. */
 typedef struct lhi_launches {
     uint32_t n, room;
-    lhi_launch *all; /* in rank order */
+    lhi_launch *all;   /* in rank order */
     uint32_t *n_hosts; /* per datacenter of the job */
 } lhi_launches;
 
 /* Assigns every rank of the plan to the GPU on which it was costed. Release
  * with lhi_launches_fini(), also after a failure. */
 lh_status lhi_launches_compute(const lh_plan *plan, lhi_launches *out,
-                            lh_error *err);
+                               lh_error *err);
 /* Frees the launches. */
 void lhi_launches_fini(lhi_launches *launches);
 /* Counts hosts in all datacenters before this one; n_datacenters: in all. */
@@ -37,7 +37,7 @@ uint32_t lhi_launches_hosts_before(const lh_plan *plan,
  * than letters, digits, '.', '_' and '-' become '_'; then the datacenter's
  * number makes the name unique. */
 void lhi_bundle_add_site_name(lhi_text *out, const lh_plan *plan,
-                         uint32_t datacenter);
+                              uint32_t datacenter);
 
 /* Adds a datacenter's hosts with placeholder names. */
 void lhi_bundle_add_hosts(lhi_text *out, const lh_plan *plan,

@@ -30,8 +30,8 @@ static uint32_t stages_there(const lh_site_group *group, uint32_t stage)
 
 /* Returns the first GPU, within its datacenter, of a stage of a replica; see
  * lhi_rank_location. */
-static uint64_t first_gpu(const assignment_state *w, uint32_t stage, uint32_t replica,
-                          uint32_t *datacenter)
+static uint64_t first_gpu(const assignment_state *w, uint32_t stage,
+                          uint32_t replica, uint32_t *datacenter)
 {
     const lh_site_group *groups = w->places->sites->groups;
     uint64_t size = lhi_group_size(w->layout);
@@ -70,8 +70,8 @@ static lh_status add_launch(lhi_launches *out, const lhi_launch *one,
 }
 
 /* Adds consecutive GPUs of a datacenter, node by node. */
-static lh_status add_gpus(assignment_state *w, uint32_t datacenter, uint64_t gpu,
-                          uint64_t n, lh_error *err)
+static lh_status add_gpus(assignment_state *w, uint32_t datacenter,
+                          uint64_t gpu, uint64_t n, lh_error *err)
 {
     const uint32_t per_node = w->job->datacenters[datacenter].gpus_per_node;
     while (n > 0) {
@@ -82,7 +82,7 @@ static lh_status add_gpus(assignment_state *w, uint32_t datacenter, uint64_t gpu
             *host = ++w->out->n_hosts[datacenter];
         LHI_TRY(add_launch(w->out,
                            &(lhi_launch){datacenter, *host - 1, local,
-                                           (uint32_t)here, w->next},
+                                         (uint32_t)here, w->next},
                            err));
         w->next += here;
         gpu += here;
@@ -108,7 +108,8 @@ static lh_status add_all(assignment_state *w, lh_error *err)
 }
 
 /* Allocates the host numbers of all nodes, all unnumbered. */
-static lh_status number_hosts(assignment_state *w, lhi_arena *mem, lh_error *err)
+static lh_status number_hosts(assignment_state *w, lhi_arena *mem,
+                              lh_error *err)
 {
     const lh_job *job = w->job;
     w->hosts = LHI_NEW(mem, uint32_t *, job->n_datacenters);
@@ -122,14 +123,14 @@ static lh_status number_hosts(assignment_state *w, lhi_arena *mem, lh_error *err
 }
 
 lh_status lhi_launches_compute(const lh_plan *plan, lhi_launches *out,
-                            lh_error *err)
+                               lh_error *err)
 {
     lhi_arena *mem = lhi_arena_make(0);
     lhi_layout_placement places;
     assignment_state w = {.job = plan->job,
-                .layout = &plan->best.layout,
-                .places = &places,
-                .out = out};
+                          .layout = &plan->best.layout,
+                          .places = &places,
+                          .out = out};
     if (!mem)
         return lhi_fail_nomem(err);
     lh_status status = lhi_layout_place(plan->job, w.layout, mem, &places, err);
@@ -166,7 +167,7 @@ static bool is_plain(char c)
 }
 
 void lhi_bundle_add_site_name(lhi_text *out, const lh_plan *plan,
-                         uint32_t datacenter)
+                              uint32_t datacenter)
 {
     bool changed = false;
     for (const char *c = plan->job->datacenters[datacenter].name; *c; c++) {

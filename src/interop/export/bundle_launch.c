@@ -8,7 +8,7 @@
 
 /* Adds a link recommendation's confidence, if the plan's file has it. */
 static void put_confidence(lhi_text *out, const lh_link_advice *a,
-                         lh_advice_topic topic)
+                           lh_advice_topic topic)
 {
     for (uint32_t i = 0; i < a->n_questions; i++)
         if (a->questions[i].topic == topic && a->questions[i].confidence) {

@@ -12,8 +12,9 @@ static void put_start(lhi_text *out, const lhi_bundle *b)
     const lh_plan *plan = b->plan;
     uint32_t n = plan->job->n_datacenters;
     lhi_text_printf(out, "# A job for %s\n\nMade by longhaul ",
-                    b->form->display_name ? b->form->display_name
-                                   : lh_target_display_name(b->form->planner_target));
+                    b->form->display_name
+                        ? b->form->display_name
+                        : lh_target_display_name(b->form->planner_target));
     lhi_text_add_escaped(out, plan->version, SIZE_MAX);
     lhi_text_puts(out, " from the plan of ");
     lhi_text_add_escaped(out, plan->name, SIZE_MAX);

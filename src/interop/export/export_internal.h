@@ -11,8 +11,8 @@
  *     megatron_bridge.c, bridge_fields.c   the same as a recipe
  *     ranks.c       parts common to torchtitan and Megatron-LM
  *     bundle.c      all files that start the job: bundle.h */
-#ifndef LHI_EXPORT_OWN_H
-#define LHI_EXPORT_OWN_H
+#ifndef LHI_INTEROP_EXPORT_EXPORT_INTERNAL_H
+#define LHI_INTEROP_EXPORT_EXPORT_INTERNAL_H
 
 #include "base/escape.h"
 
@@ -23,8 +23,8 @@
  * device: passes, sends, receives, waits for sends, and the collectives of
  * sharded parameters and gradients. Any two devices post their messages to each
  * other in the same order, that in the trace, so there is no circular wait. */
-lh_status lhi_export_pytorch_comms(const lh_trace *trace, char **text, size_t *len,
-                           lh_error *err);
+lh_status lhi_export_pytorch_comms(const lh_trace *trace, char **text,
+                                   size_t *len, lh_error *err);
 
 /* Adds a line "--NAME VALUE". */
 void lhi_export_add_option(lhi_text *out, const char *name, uint64_t value);
@@ -57,14 +57,14 @@ typedef struct lhi_export_form {
     /* Writes the program's arguments or recipe, for a bundle's file
      * `file_name`; NULL: it accepts schedules only. */
     lh_status (*write)(const lh_plan *plan, char **text, size_t *len,
-                      lh_error *err);
+                       lh_error *err);
     const char *file_name;
     bool has_arguments; /* passed on to the program */
     bool has_schedule;
-    lh_target planner_target;      /* planner target with the same rules */
-    const char *display_name;   /* display name; NULL: the target's */
-    const char *program; /* launch.sh lines; NULL: starts nothing */
-    const char *inputs;   /* further inputs, for README.md */
+    lh_target planner_target; /* planner target with the same rules */
+    const char *display_name; /* display name; NULL: the target's */
+    const char *program;      /* launch.sh lines; NULL: starts nothing */
+    const char *inputs;       /* further inputs, for README.md */
 } lhi_export_form;
 
 /* Returns an export target's form. */

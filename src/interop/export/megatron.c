@@ -6,8 +6,8 @@
 #include "interop/export/export_internal.h"
 
 #include "base/integer_math.h"
-#include "planner/layout/target.h"
 #include "format/job/parse.h"
+#include "planner/layout/target.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -94,7 +94,8 @@ static void put_router(lhi_text *out, const lh_model *m)
         lhi_text_puts(out, "--moe-router-pre-softmax\n");
     if (m->expert_groups) {
         lhi_export_add_option(out, "moe-router-num-groups", m->expert_groups);
-        lhi_export_add_option(out, "moe-router-group-topk", m->groups_per_token);
+        lhi_export_add_option(out, "moe-router-group-topk",
+                              m->groups_per_token);
     }
     if (m->routed_scale != 0)
         lhi_text_printf(out, "--moe-router-topk-scaling-factor %.12g\n",
@@ -122,7 +123,8 @@ static void put_load_balancing(lhi_text *out, const lh_training *t)
 
 static void put_mlps(lhi_text *out, const lh_model *m)
 {
-    lhi_export_add_option(out, "ffn-hidden-size", m->ffn ? m->ffn : m->expert_ffn);
+    lhi_export_add_option(out, "ffn-hidden-size",
+                          m->ffn ? m->ffn : m->expert_ffn);
     if (m->gated)
         lhi_text_puts(out, "--swiglu\n");
     if (!m->experts)
@@ -132,7 +134,7 @@ static void put_mlps(lhi_text *out, const lh_model *m)
     lhi_export_add_option(out, "moe-ffn-hidden-size", m->expert_ffn);
     if (m->shared_expert_ffn)
         lhi_export_add_option(out, "moe-shared-expert-intermediate-size",
-                          m->shared_expert_ffn);
+                              m->shared_expert_ffn);
     if (m->shared_expert_gate)
         lhi_text_puts(out, "--moe-shared-expert-gate\n");
     lhi_text_puts(out, "--moe-layer-freq ");
@@ -183,7 +185,7 @@ static void put_model(lhi_text *out, const lh_job *job, uint32_t tensor)
     lhi_export_add_option(out, "seq-length", job->training.sequence);
     if (!m->positions)
         lhi_export_add_option(out, "max-position-embeddings",
-                          job->training.sequence);
+                              job->training.sequence);
 }
 
 /* --- plan --------------------------------------------------------------------
@@ -305,7 +307,8 @@ static void put_buckets(lhi_text *out, const lh_plan *plan)
                     " buckets of %.1f million parameters each; the plan's "
                     "chunks of layers have %.1f to %.1f million\n",
                     m->experts ? ", those of experts apart," : "", n,
-                    lhi_layout_count_all_params(m, &plan->best.layout) / n / 1e6,
+                    lhi_layout_count_all_params(m, &plan->best.layout) / n /
+                        1e6,
                     least / 1e6, most / 1e6);
 }
 
@@ -334,7 +337,8 @@ static void put_memory(lhi_text *out, const lh_plan *plan)
         break;
     }
     if (groups > 1)
-        lhi_export_add_option(out, "num-distributed-optimizer-instances", groups);
+        lhi_export_add_option(out, "num-distributed-optimizer-instances",
+                              groups);
     /* In a pipeline, whole stages overlap with passes. */
     if (plan->best.layout.pipeline == 1 &&
         (plan->best.zero || plan->best.layout.chunks_per_device > 1))
@@ -346,7 +350,7 @@ static void put_experts(lhi_text *out, const lh_job *job, const lh_layout *l)
 {
     lhi_export_add_option(out, "expert-model-parallel-size", l->expert);
     lhi_export_add_option(out, "expert-tensor-parallel-size",
-                      lh_layout_expert_tensor(l));
+                          lh_layout_expert_tensor(l));
     if (l->expert == 1 && lh_layout_expert_tensor(l) == l->tensor)
         /* sharded like the rest; tokens stay, or are gathered likewise */
         return;
@@ -400,7 +404,8 @@ lhi_megatron_connection_rule lhi_megatron_connections(const lh_plan *plan)
 
 static void put_environment(lhi_text *out, const lh_plan *plan)
 {
-    const lhi_megatron_connection_rule connections = lhi_megatron_connections(plan);
+    const lhi_megatron_connection_rule connections =
+        lhi_megatron_connections(plan);
     if (connections == LHI_CONNECTIONS_UNSET)
         lhi_text_puts(out, "# In the environment: no "
                            "CUDA_DEVICE_MAX_CONNECTIONS\n");
@@ -417,7 +422,7 @@ static void put_replicas_outermost(lhi_text *out, const lh_job *job,
     lhi_text_puts(out, "--use-tp-pp-dp-mapping\n");
     if (!job->model->experts && l->context > 1)
         lhi_export_add_option(out, "expert-tensor-parallel-size",
-                          (uint64_t)l->tensor * l->context);
+                              (uint64_t)l->tensor * l->context);
 }
 
 static void put_all(lhi_text *out, const lh_plan *plan)

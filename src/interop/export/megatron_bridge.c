@@ -2,9 +2,9 @@
 /* Exports a Megatron-Bridge recipe: Megatron-LM's arguments as fields. Settings
  * absent from both keep Bridge's default only if an iteration does not depend
  * on them. */
+#include "format/job/parse.h"
 #include "interop/export/bridge_fields.h"
 #include "interop/export/export_internal.h"
-#include "format/job/parse.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -167,7 +167,7 @@ static void put_vocabulary(recipe *r)
     char words[16];
     snprintf(words, sizeof words, "%" PRIu32,
              lhi_megatron_padded_vocab(r->plan->job->model->vocab,
-                                r->plan->best.layout.tensor, &multiple));
+                                       r->plan->best.layout.tensor, &multiple));
     put_field(r, LHI_BRIDGE_MODEL, "vocab_size", words);
 }
 
@@ -207,7 +207,8 @@ static void put_buckets(recipe *r)
     if (!is_given(r->text, "ddp-num-buckets"))
         return;
     snprintf(size, sizeof size, "%.0f",
-             lhi_layout_count_all_params(plan->job->model, l) / l->chunks_per_device);
+             lhi_layout_count_all_params(plan->job->model, l) /
+                 l->chunks_per_device);
     put_field(r, LHI_BRIDGE_DDP, "bucket_size", size);
 }
 

@@ -179,8 +179,8 @@ static uint32_t count_chunks(const lh_trace *t)
     return n;
 }
 
-lh_status lhi_export_pytorch_comms(const lh_trace *trace, char **text, size_t *len,
-                           lh_error *err)
+lh_status lhi_export_pytorch_comms(const lh_trace *trace, char **text,
+                                   size_t *len, lh_error *err)
 {
     comms m = {.trace = trace, .n_chunks = count_chunks(trace)};
     lhi_text out = {0};

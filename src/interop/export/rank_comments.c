@@ -60,7 +60,7 @@ static void end_run(const rank_run *r)
     lhi_text_printf(r->out, "# Ranks %" PRIu64 " to %" PRIu64 ": ", r->first,
                     r->next - 1);
     lhi_text_add_escaped(r->out, r->job->datacenters[r->datacenter].name,
-                       SIZE_MAX);
+                         SIZE_MAX);
     lhi_text_puts(r->out, "\n");
 }
 

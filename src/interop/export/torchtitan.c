@@ -93,9 +93,9 @@ static void put_data_parallel(lhi_text *out, const lh_plan *plan)
     /* Replicas without shared state, or groups of replicas that share it. */
     uint32_t groups = zero ? lhi_state_groups(plan->job, l, zero) : l->data;
     lhi_export_add_option(out, "parallelism.data_parallel_replicate_degree",
-                      groups);
+                          groups);
     lhi_export_add_option(out, "parallelism.data_parallel_shard_degree",
-                      l->data / groups);
+                          l->data / groups);
     if (zero >= 2)
         lhi_text_printf(out, "--parallelism.fsdp_reshard_after_forward %s\n",
                         zero == 3 ? "always" : "never");
@@ -105,7 +105,7 @@ static void put_pipeline(lhi_text *out, const lh_plan *plan)
 {
     const lh_choice *best = &plan->best;
     lhi_export_add_option(out, "parallelism.pipeline_parallel_degree",
-                      best->layout.pipeline);
+                          best->layout.pipeline);
     if (best->layout.pipeline == 1)
         return;
     lhi_text_printf(
@@ -115,7 +115,7 @@ static void put_pipeline(lhi_text *out, const lh_plan *plan)
         "--parallelism.pipeline_parallel_schedule_csv schedule.csv\n",
         schedule_class(best));
     lhi_export_add_option(out, "parallelism.pipeline_parallel_microbatch_size",
-                      best->layout.micro_batch);
+                          best->layout.micro_batch);
     lhi_text_puts(out, "--parallelism.module_fqns_per_model_part");
     for (uint32_t i = 0; i < lh_pipeline_n_chunks(plan->pipeline); i++) {
         lhi_text_puts(out, " ");
@@ -129,11 +129,12 @@ static void put_batch(lhi_text *out, const lh_plan *plan)
 {
     const lh_layout *l = &plan->best.layout;
     uint32_t at_a_time = l->pipeline > 1 ? plan->best.microbatches : 1;
-    lhi_export_add_option(out, "training.seq_len", plan->job->training.sequence);
+    lhi_export_add_option(out, "training.seq_len",
+                          plan->job->training.sequence);
     lhi_export_add_option(out, "training.local_batch_size",
-                      (uint64_t)l->micro_batch * at_a_time);
+                          (uint64_t)l->micro_batch * at_a_time);
     lhi_export_add_option(out, "training.global_batch_size",
-                      plan->job->training.global_batch);
+                          plan->job->training.global_batch);
 }
 
 static void put_all(lhi_text *out, const lh_plan *plan)
@@ -147,9 +148,11 @@ static void put_all(lhi_text *out, const lh_plan *plan)
     lhi_export_add_option(out, "parallelism.tensor_parallel_degree", l->tensor);
     if (plan->job->framework.no_sequence_parallel && l->tensor > 1)
         lhi_text_puts(out, "--parallelism.no-enable-sequence-parallel\n");
-    lhi_export_add_option(out, "parallelism.context_parallel_degree", l->context);
+    lhi_export_add_option(out, "parallelism.context_parallel_degree",
+                          l->context);
     if (plan->job->model->experts)
-        lhi_export_add_option(out, "parallelism.expert_parallel_degree", l->expert);
+        lhi_export_add_option(out, "parallelism.expert_parallel_degree",
+                              l->expert);
     put_data_parallel(out, plan);
     put_pipeline(out, plan);
     put_batch(out, plan);

@@ -117,9 +117,9 @@ static void skip_blank(splitter *c)
     }
 }
 
-lh_status lhi_command_line_parse(const char *text, size_t len,
-                                  const char *name, lhi_arena *mem,
-                                  lhi_command_line *out, lh_error *err)
+lh_status lhi_command_line_parse(const char *text, size_t len, const char *name,
+                                 lhi_arena *mem, lhi_command_line *out,
+                                 lh_error *err)
 {
     splitter c = {.at = text, .end = text + len, .file = name, .line = 1};
     if (memchr(text, '\0', len))
@@ -146,7 +146,7 @@ static bool ends_in(const char *text, const char *end)
 /* Reads an integer option like "--nnodes", in either spelling; returns 0 for a
  * range. */
 static uint32_t read_launcher_count(const lhi_command_line *words, uint32_t n,
-                         const char *name, uint32_t usual)
+                                    const char *name, uint32_t usual)
 {
     uint32_t found = usual;
     for (uint32_t i = 0; i < n; i++) {
@@ -171,8 +171,9 @@ static uint32_t read_launcher_count(const lhi_command_line *words, uint32_t n,
 
 uint32_t lhi_command_line_count_gpus(const lhi_command_line *words, uint32_t n)
 {
-    const uint64_t gpus = (uint64_t)read_launcher_count(words, n, "--nnodes", 1) *
-                          read_launcher_count(words, n, "--nproc-per-node", 0);
+    const uint64_t gpus =
+        (uint64_t)read_launcher_count(words, n, "--nnodes", 1) *
+        read_launcher_count(words, n, "--nproc-per-node", 0);
     return gpus <= LH_MAX_GPUS ? (uint32_t)gpus : 0;
 }
 

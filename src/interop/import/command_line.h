@@ -3,8 +3,8 @@
  * continuations, comments after '#'. Shell expansions are rejected, since only
  * the text is available. Other shell metacharacters are ordinary characters,
  * because argument lists contain them unquoted: "([0]*3+[1]*58)", "Et|t|tL". */
-#ifndef LHI_ARGUMENT_WORDS_H
-#define LHI_ARGUMENT_WORDS_H
+#ifndef LHI_INTEROP_IMPORT_COMMAND_LINE_H
+#define LHI_INTEROP_IMPORT_COMMAND_LINE_H
 
 #include "base/arena.h"
 #include "base/fail.h"
@@ -27,9 +27,9 @@ typedef struct lhi_command_line {
 /* Splits a text into words; *out is allocated in `mem`, except `name`.
  * LH_EINPUT: `err` has the line with an unterminated quote or a shell
  * expansion. */
-lh_status lhi_command_line_parse(const char *text, size_t len,
-                                  const char *name, lhi_arena *mem,
-                                  lhi_command_line *out, lh_error *err);
+lh_status lhi_command_line_parse(const char *text, size_t len, const char *name,
+                                 lhi_arena *mem, lhi_command_line *out,
+                                 lh_error *err);
 
 /* Returns the index of the first word after a launcher and its program, as
  * "torchrun --nnodes 4 pretrain_gpt.py" or "torchrun -m torchtitan.train"; 0 if

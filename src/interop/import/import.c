@@ -33,7 +33,7 @@ typedef struct owned_import {
 /* Splits a list of NUL-terminated texts into an array; returns NULL if
  * allocation fails. */
 static const char *const *split_texts(lhi_arena *mem, const lhi_text *text,
-                                  uint32_t n)
+                                      uint32_t n)
 {
     const char **list = LHI_NEW(mem, const char *, n + (size_t)1);
     char *all = list && n ? LHI_NEW(mem, char, text->len) : NULL;
@@ -49,8 +49,8 @@ static const char *const *split_texts(lhi_arena *mem, const lhi_text *text,
 }
 
 /* Moves the imported data into an lh_import. */
-static lh_status build_import(const lhi_imported_job *in, const char *job, size_t len,
-                      lh_import **out, lh_error *err)
+static lh_status build_import(const lhi_imported_job *in, const char *job,
+                              size_t len, lh_import **out, lh_error *err)
 {
     lhi_arena *mem = lhi_arena_make(0);
     owned_import *held = mem ? LHI_NEW(mem, owned_import, 1) : NULL;
@@ -81,8 +81,9 @@ void lh_import_free(lh_import *import)
 
 static lh_status import_text(lh_import_source source, const char *text,
                              size_t len, const char *name,
-                             const lh_import_options *options, lhi_imported_job *in,
-                             lh_import **out, lh_error *err)
+                             const lh_import_options *options,
+                             lhi_imported_job *in, lh_import **out,
+                             lh_error *err)
 {
     char *job = NULL;
     size_t job_len;

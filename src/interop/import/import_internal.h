@@ -19,8 +19,8 @@
  *     import.c                the public functions
  *
  * This header declares the interface between these files. */
-#ifndef LHI_IMPORT_OWN_H
-#define LHI_IMPORT_OWN_H
+#ifndef LHI_INTEROP_IMPORT_IMPORT_INTERNAL_H
+#define LHI_INTEROP_IMPORT_IMPORT_INTERNAL_H
 
 #include "base/arena.h"
 #include "base/input_limits.h"
@@ -39,15 +39,15 @@ typedef struct lhi_rank_range {
 /* The imported job without its cluster. Strings and lists are in `mem`. */
 typedef struct lhi_imported_job {
     lhi_arena *mem;
-    const char *source_name;  /* "Megatron-LM's arguments" */
-    const char *model_name; /* model name from options, resolved in `model` */
+    const char *source_name; /* "Megatron-LM's arguments" */
+    const char *model_name;  /* model name from options, resolved in `model` */
     lh_model model;
     lh_training training;
     lh_framework framework; /* `preset` and the differences from it */
     lh_layout layout;       /* its sites are not filled in yet */
     lh_target target;       /* program in use today; LH_TARGET_ANY */
     lh_target plan_for;     /* another program that may run the same job */
-    uint32_t instances; /* replica groups sharing state; 0: unspecified */
+    uint32_t instances;     /* replica groups sharing state; 0: unspecified */
     const char *instances_key; /* key that specifies them */
     uint32_t gpus;             /* GPUs in use; 0: not known yet */
     /* Placement of the ranks; empty: ranks fill the datacenters in order. */
@@ -82,8 +82,8 @@ uint64_t lhi_import_count_gpus(const lh_import_options *options);
 /* Reads the comments of an exported file that specify the placement of ranks.
  * Comments that conflict with the machines are ignored, with a note. */
 lh_status lhi_import_read_placement(const char *text, size_t len,
-                            const lh_import_options *options, lhi_imported_job *in,
-                            lh_error *err);
+                                    const lh_import_options *options,
+                                    lhi_imported_job *in, lh_error *err);
 /* Determines the number of GPUs: the ranks placed by comments, otherwise the
  * machines' GPUs, otherwise the launcher's processes; 0 if none is specified.
  * LH_EINPUT: the numbers conflict. */

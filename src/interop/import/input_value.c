@@ -9,7 +9,7 @@
 #include <string.h>
 
 lh_status lhi_input_value_fail(lhi_input_key key, lh_status code, lh_error *err,
-                         const char *format, ...)
+                               const char *format, ...)
 {
     char why[400];
     va_list list;
@@ -22,8 +22,8 @@ lh_status lhi_input_value_fail(lhi_input_key key, lh_status code, lh_error *err,
                     key.name, why);
 }
 
-lh_status lhi_input_value_get_integer(lhi_input_key key, int64_t least, int64_t most,
-                          int64_t *out, lh_error *err)
+lh_status lhi_input_value_get_integer(lhi_input_key key, int64_t least,
+                                      int64_t most, int64_t *out, lh_error *err)
 {
     if (!key.value->is_given)
         return LH_OK;
@@ -31,15 +31,16 @@ lh_status lhi_input_value_get_integer(lhi_input_key key, int64_t least, int64_t 
     char *end;
     const long long number = strtoll(text, &end, 10);
     if (end == text || *end || number < least || number > most)
-        return lhi_input_value_fail(key, LH_EINPUT, err,
-                              "'%.40s' is not a whole number from %" PRId64
-                              " to %" PRId64,
-                              text, least, most);
+        return lhi_input_value_fail(
+            key, LH_EINPUT, err,
+            "'%.40s' is not a whole number from %" PRId64 " to %" PRId64, text,
+            least, most);
     *out = number;
     return LH_OK;
 }
 
-lh_status lhi_input_value_get_real(lhi_input_key key, double *out, lh_error *err)
+lh_status lhi_input_value_get_real(lhi_input_key key, double *out,
+                                   lh_error *err)
 {
     if (!key.value->is_given)
         return LH_OK;
@@ -47,14 +48,15 @@ lh_status lhi_input_value_get_real(lhi_input_key key, double *out, lh_error *err
     char *end;
     const double number = strtod(text, &end);
     if (end == text || *end || !isfinite(number))
-        return lhi_input_value_fail(key, LH_EINPUT, err, "'%.40s' is not a number",
-                              text);
+        return lhi_input_value_fail(key, LH_EINPUT, err,
+                                    "'%.40s' is not a number", text);
     *out = number;
     return LH_OK;
 }
 
-lh_status lhi_input_value_get_choice(lhi_input_key key, const char *const *names,
-                           uint32_t *out, lh_error *err)
+lh_status lhi_input_value_get_choice(lhi_input_key key,
+                                     const char *const *names, uint32_t *out,
+                                     lh_error *err)
 {
     if (!key.value->is_given)
         return LH_OK;
@@ -68,8 +70,8 @@ lh_status lhi_input_value_get_choice(lhi_input_key key, const char *const *names
         }
         snprintf(all + len, sizeof all - len, "%s%s", i ? ", " : "", names[i]);
     }
-    return lhi_input_value_fail(key, LH_EINPUT, err, "'%.40s' is none of %s", text,
-                          all);
+    return lhi_input_value_fail(key, LH_EINPUT, err, "'%.40s' is none of %s",
+                                text, all);
 }
 
 /* --- names -----------------------------------------------------------------

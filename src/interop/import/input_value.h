@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A value from another program's configuration, and checks on it. */
-#ifndef LHI_GIVEN_VALUE_H
-#define LHI_GIVEN_VALUE_H
+#ifndef LHI_INTEROP_IMPORT_INPUT_VALUE_H
+#define LHI_INTEROP_IMPORT_INPUT_VALUE_H
 
 #include "interop/import/command_line.h"
 
@@ -25,16 +25,19 @@ typedef struct lhi_input_key {
 /* Reports "file:line: --name: message"; without the line if the value is not in
  * the file. */
 lh_status lhi_input_value_fail(lhi_input_key key, lh_status code, lh_error *err,
-                         const char *format, ...) LHI_PRINTF(4, 5);
+                               const char *format, ...) LHI_PRINTF(4, 5);
 /* Reads an integer in least..most. This and the next two functions leave *out
  * unchanged if no value is given. */
-lh_status lhi_input_value_get_integer(lhi_input_key key, int64_t least, int64_t most,
-                          int64_t *out, lh_error *err);
+lh_status lhi_input_value_get_integer(lhi_input_key key, int64_t least,
+                                      int64_t most, int64_t *out,
+                                      lh_error *err);
 /* Reads a finite number. */
-lh_status lhi_input_value_get_real(lhi_input_key key, double *out, lh_error *err);
+lh_status lhi_input_value_get_real(lhi_input_key key, double *out,
+                                   lh_error *err);
 /* Reads a name from the NULL-terminated list; *out is its index. */
-lh_status lhi_input_value_get_choice(lhi_input_key key, const char *const *names,
-                           uint32_t *out, lh_error *err);
+lh_status lhi_input_value_get_choice(lhi_input_key key,
+                                     const char *const *names, uint32_t *out,
+                                     lh_error *err);
 
 /* Checks whether two names differ by one letter; '-' and '_' are equal. */
 bool lhi_is_similar_name(const char *a, const char *b);

@@ -104,7 +104,7 @@ bool lhi_layer_pattern_read(const char *text, lhi_pattern_number number,
         return false;
     for (uint32_t i = 0; i < n; i++)
         is[i] = number == LHI_PATTERN_MULTIPLES ? i % every == 0
-                                            : i % every != every - 1;
+                                                : i % every != every - 1;
     return true;
 }
 
@@ -114,7 +114,7 @@ bool lhi_layer_pattern_read(const char *text, lhi_pattern_number number,
 /* Checks whether, from `first` on, exactly the layers with index % interval ==
  * phase have experts. */
 static bool matches_phase(const bool *is, uint32_t layers, uint32_t first,
-                      uint32_t interval, uint32_t phase)
+                          uint32_t interval, uint32_t phase)
 {
     for (uint32_t i = first; i < layers; i++)
         if (is[i] != (i % interval == phase))
@@ -122,7 +122,8 @@ static bool matches_phase(const bool *is, uint32_t layers, uint32_t first,
     return true;
 }
 
-bool lhi_layer_pattern_set_experts(const bool *is, lhi_arena *mem, lh_model *model)
+bool lhi_layer_pattern_set_experts(const bool *is, lhi_arena *mem,
+                                   lh_model *model)
 {
     const uint32_t n = model->layers;
     uint32_t first = 0, second, listed = 0;
@@ -153,7 +154,7 @@ bool lhi_layer_pattern_set_experts(const bool *is, lhi_arena *mem, lh_model *mod
 /* Checks whether, from `first` on, exactly every n-th layer attends to all
  * tokens; n = 0: no layer does. */
 static bool matches_interval(const bool *is, uint32_t layers, uint32_t first,
-                         uint32_t n)
+                             uint32_t n)
 {
     for (uint32_t i = first; i < layers; i++)
         if (is[i] == (n && i % n == n - 1))
@@ -161,7 +162,8 @@ static bool matches_interval(const bool *is, uint32_t layers, uint32_t first,
     return true;
 }
 
-bool lhi_layer_pattern_set_windows(const bool *is, uint32_t window, lh_model *model)
+bool lhi_layer_pattern_set_windows(const bool *is, uint32_t window,
+                                   lh_model *model)
 {
     const uint32_t layers = model->layers;
     uint32_t first = 0, full;

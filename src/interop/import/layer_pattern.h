@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Megatron-LM's notation for sets of layers: a number, or a Python list with a
  * 0 or 1 per layer, "([0]*3+[1]*58)". */
-#ifndef LHI_LAYER_PATTERN_H
-#define LHI_LAYER_PATTERN_H
+#ifndef LHI_INTEROP_IMPORT_LAYER_PATTERN_H
+#define LHI_INTEROP_IMPORT_LAYER_PATTERN_H
 
 #include "base/arena.h"
 
@@ -10,7 +10,7 @@
 
 /* The meaning of a single number N. */
 typedef enum lhi_pattern_number {
-    LHI_PATTERN_MULTIPLES,  /* N: layers 0, N, 2N, ... */
+    LHI_PATTERN_MULTIPLES,        /* N: layers 0, N, 2N, ... */
     LHI_PATTERN_EXCEPT_MULTIPLES, /* N: all except layers N-1, 2N-1, ... */
 } lhi_pattern_number;
 
@@ -21,10 +21,11 @@ bool lhi_layer_pattern_read(const char *text, lhi_pattern_number number,
 
 /* Sets the model's keys for layers with experts; its other keys must be set.
  * Returns false if allocation fails. */
-bool lhi_layer_pattern_set_experts(const bool *is, lhi_arena *mem, lh_model *model);
+bool lhi_layer_pattern_set_experts(const bool *is, lhi_arena *mem,
+                                   lh_model *model);
 /* Sets the model's keys for layers that attend to `window` tokens only. Returns
  * false if no keys can express the pattern. */
 bool lhi_layer_pattern_set_windows(const bool *is, uint32_t window,
-                               lh_model *model);
+                                   lh_model *model);
 
 #endif

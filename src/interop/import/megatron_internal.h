@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Megatron-LM's arguments as given. */
-#ifndef LHI_MEGATRON_OWN_H
-#define LHI_MEGATRON_OWN_H
+#ifndef LHI_INTEROP_IMPORT_MEGATRON_INTERNAL_H
+#define LHI_INTEROP_IMPORT_MEGATRON_INTERNAL_H
 
-#include "interop/import/input_value.h"
 #include "interop/import/import_internal.h"
+#include "interop/import/input_value.h"
 
 /* The number of words that follow an argument's name. */
 typedef enum lhi_arity {
@@ -17,7 +17,7 @@ typedef enum lhi_arity {
 /* The treatment of an argument without a counterpart in the job. */
 typedef enum lhi_argument_kind {
     LHI_ARGUMENT_UNKNOWN,
-    LHI_ARGUMENT_IGNORED,    /* no effect on cost */
+    LHI_ARGUMENT_IGNORED, /* no effect on cost */
     LHI_ARGUMENT_NOTED,   /* accepted; `why`: how it is costed */
     LHI_ARGUMENT_REFUSED, /* rejected; `why`: the reason */
 } lhi_argument_kind;
@@ -173,26 +173,26 @@ lh_status lhi_arg_fail(const lhi_megatron *m, lhi_megatron_key key,
     LHI_PRINTF(5, 6);
 /* Reads an integer in least..most; *out is unchanged if it is not given. */
 lh_status lhi_arg_get_integer(const lhi_megatron *m, lhi_megatron_key key,
-                        uint32_t least, uint32_t most, uint32_t *out,
-                        lh_error *err);
+                              uint32_t least, uint32_t most, uint32_t *out,
+                              lh_error *err);
 /* Reads a mandatory integer. */
 lh_status lhi_arg_require_integer(const lhi_megatron *m, lhi_megatron_key key,
-                       uint32_t least, uint32_t most, uint32_t *out,
-                       lh_error *err);
+                                  uint32_t least, uint32_t most, uint32_t *out,
+                                  lh_error *err);
 /* Reads a number; *out is unchanged if it is not given. */
-lh_status lhi_arg_get_real(const lhi_megatron *m, lhi_megatron_key key, double *out,
-                       lh_error *err);
+lh_status lhi_arg_get_real(const lhi_megatron *m, lhi_megatron_key key,
+                           double *out, lh_error *err);
 /* Reads a name from the NULL-terminated list `names`; *out is unchanged if it
  * is not given. */
 lh_status lhi_arg_get_choice(const lhi_megatron *m, lhi_megatron_key key,
-                         const char *const *names, uint32_t *out,
-                         lh_error *err);
+                             const char *const *names, uint32_t *out,
+                             lh_error *err);
 
 /* Derives the model from the arguments, after all are read. */
 lh_status lhi_megatron_build_model(const lhi_megatron *m, lhi_imported_job *in,
-                             lh_error *err);
+                                   lh_error *err);
 /* Derives the pipeline stages from the arguments. */
 lh_status lhi_megatron_build_stages(const lhi_megatron *m, lhi_imported_job *in,
-                              lh_error *err);
+                                    lh_error *err);
 
 #endif

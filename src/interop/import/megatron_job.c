@@ -62,14 +62,14 @@ static lh_status read_batch(const lhi_megatron *m, lhi_imported_job *in,
             ? LHI_ARG_ENCODER_SEQ_LENGTH
             : LHI_ARG_SEQ_LENGTH;
     lh_layout *l = &in->layout;
-    LHI_TRY(lhi_arg_require_integer(m, sequence, 1, LHI_MAX_VOCAB, &in->training.sequence,
-                         err));
-    LHI_TRY(lhi_arg_require_integer(m, LHI_ARG_MICRO_BATCH_SIZE, 1, LHI_MAX_DEGREE,
-                         &l->micro_batch, err));
+    LHI_TRY(lhi_arg_require_integer(m, sequence, 1, LHI_MAX_VOCAB,
+                                    &in->training.sequence, err));
+    LHI_TRY(lhi_arg_require_integer(m, LHI_ARG_MICRO_BATCH_SIZE, 1,
+                                    LHI_MAX_DEGREE, &l->micro_batch, err));
     const uint64_t share = (uint64_t)l->micro_batch * l->data;
     in->training.global_batch = share < 1u << 30 ? (uint32_t)share : 1u << 30;
     LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_GLOBAL_BATCH_SIZE, 1, 1u << 30,
-                          &in->training.global_batch, err));
+                                &in->training.global_batch, err));
     if (in->training.global_batch % share != 0)
         return lhi_arg_fail(m, LHI_ARG_GLOBAL_BATCH_SIZE, LH_EINPUT, err,
                             "%u is no multiple of --micro-batch-size %u x data "
@@ -140,11 +140,12 @@ static lh_status read_recompute(const lhi_megatron *m, lhi_imported_job *in,
     static const char *const methods[] = {"uniform", "block", NULL};
     uint32_t kind = 2, method = 0, layers = 1;
     in->training.recompute_given = true;
+    LHI_TRY(lhi_arg_get_choice(m, LHI_ARG_RECOMPUTE_GRANULARITY, kinds, &kind,
+                               err));
     LHI_TRY(
-        lhi_arg_get_choice(m, LHI_ARG_RECOMPUTE_GRANULARITY, kinds, &kind, err));
-    LHI_TRY(lhi_arg_get_choice(m, LHI_ARG_RECOMPUTE_METHOD, methods, &method, err));
-    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_RECOMPUTE_NUM_LAYERS, 1, LHI_MAX_LAYERS,
-                          &layers, err));
+        lhi_arg_get_choice(m, LHI_ARG_RECOMPUTE_METHOD, methods, &method, err));
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_RECOMPUTE_NUM_LAYERS, 1,
+                                LHI_MAX_LAYERS, &layers, err));
     if (lhi_arg_is_given(m, LHI_ARG_RECOMPUTE_ACTIVATIONS))
         kind = 1;
     if (lhi_arg_is_given(m, LHI_ARG_MOE_LAYER_RECOMPUTE))
@@ -185,8 +186,9 @@ static void note_overlap(const lhi_megatron *m, lhi_imported_job *in)
 /* Implements the checks of validate_args() in arguments.py. */
 static lh_status check_gathers(const lhi_megatron *m, lh_error *err)
 {
-    const bool shards = lhi_arg_is_given(m, LHI_ARG_USE_DISTRIBUTED_OPTIMIZER) ||
-                        lhi_arg_is_given(m, LHI_ARG_USE_MEGATRON_FSDP);
+    const bool shards =
+        lhi_arg_is_given(m, LHI_ARG_USE_DISTRIBUTED_OPTIMIZER) ||
+        lhi_arg_is_given(m, LHI_ARG_USE_MEGATRON_FSDP);
     if (!lhi_arg_is_given(m, LHI_ARG_OVERLAP_PARAM_GATHER))
         return LH_OK;
     if (!shards)
@@ -210,11 +212,12 @@ static lh_status read_zero(const lhi_megatron *m, lhi_imported_job *in,
     if (lhi_arg_is_given(m, LHI_ARG_USE_MEGATRON_FSDP)) {
         t->zero = 0;
         LHI_TRY(lhi_arg_get_choice(m, LHI_ARG_DATA_PARALLEL_SHARDING_STRATEGY,
-                               kinds, &t->zero, err));
+                                   kinds, &t->zero, err));
     } else if (lhi_arg_is_given(m, LHI_ARG_USE_TORCH_FSDP2)) {
-        t->zero = lhi_arg_is_given(m, LHI_ARG_TORCH_FSDP2_NO_RESHARD_AFTER_FORWARD)
-                      ? 2
-                      : 3;
+        t->zero =
+            lhi_arg_is_given(m, LHI_ARG_TORCH_FSDP2_NO_RESHARD_AFTER_FORWARD)
+                ? 2
+                : 3;
     }
     return LH_OK;
 }
@@ -226,8 +229,8 @@ static lh_status read_state(const lhi_megatron *m, lhi_imported_job *in,
     note_overlap(m, in);
     in->instances = 1;
     in->instances_key = "--num-distributed-optimizer-instances";
-    return lhi_arg_get_integer(m, LHI_ARG_NUM_DISTRIBUTED_OPTIMIZER_INSTANCES, 1,
-                         LHI_MAX_DEGREE, &in->instances, err);
+    return lhi_arg_get_integer(m, LHI_ARG_NUM_DISTRIBUTED_OPTIMIZER_INSTANCES,
+                               1, LHI_MAX_DEGREE, &in->instances, err);
 }
 
 static lh_status read_dispatcher(const lhi_megatron *m, lhi_imported_job *in,
@@ -236,10 +239,10 @@ static lh_status read_dispatcher(const lhi_megatron *m, lhi_imported_job *in,
     static const char *const kinds[] = {"allgather", "alltoall", "flex", NULL};
     static const char *const backends[] = {"deepep", "hybridep", NULL};
     uint32_t kind = 0, backend = 0;
-    LHI_TRY(lhi_arg_get_choice(m, LHI_ARG_MOE_TOKEN_DISPATCHER_TYPE, kinds, &kind,
-                           err));
+    LHI_TRY(lhi_arg_get_choice(m, LHI_ARG_MOE_TOKEN_DISPATCHER_TYPE, kinds,
+                               &kind, err));
     LHI_TRY(lhi_arg_get_choice(m, LHI_ARG_MOE_FLEX_DISPATCHER_BACKEND, backends,
-                           &backend, err));
+                               &backend, err));
     if (!in->model.experts)
         return LH_OK;
     if (kind == 2 || lhi_arg_is_given(m, LHI_ARG_MOE_ENABLE_DEEPEP))
@@ -297,10 +300,13 @@ static lh_status read_attention(const lhi_megatron *m, lhi_imported_job *in,
                                         "unfused", "local", NULL};
     static const char *const layers[] = {"transformer_engine", "local", NULL};
     uint32_t kind = 0, layer = 0;
-    LHI_TRY(lhi_arg_get_choice(m, LHI_ARG_ATTENTION_BACKEND, kinds, &kind, err));
-    LHI_TRY(lhi_arg_get_choice(m, LHI_ARG_TRANSFORMER_IMPL, layers, &layer, err));
+    LHI_TRY(
+        lhi_arg_get_choice(m, LHI_ARG_ATTENTION_BACKEND, kinds, &kind, err));
+    LHI_TRY(
+        lhi_arg_get_choice(m, LHI_ARG_TRANSFORMER_IMPL, layers, &layer, err));
     in->framework.unfused_attention =
-        kind >= 3 || (layer == 1 && !lhi_arg_is_given(m, LHI_ARG_USE_FLASH_ATTN));
+        kind >= 3 ||
+        (layer == 1 && !lhi_arg_is_given(m, LHI_ARG_USE_FLASH_ATTN));
     return LH_OK;
 }
 
@@ -384,15 +390,15 @@ static lh_status find_replicas(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-static lh_status read_expert_degrees(const lhi_megatron *m, lhi_imported_job *in,
-                                     lh_error *err)
+static lh_status read_expert_degrees(const lhi_megatron *m,
+                                     lhi_imported_job *in, lh_error *err)
 {
     lh_layout *l = &in->layout;
     uint32_t expert = 1, cut = l->tensor;
     LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_EXPERT_MODEL_PARALLEL_SIZE, 1,
-                          LHI_MAX_DEGREE, &expert, err));
+                                LHI_MAX_DEGREE, &expert, err));
     LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_EXPERT_TENSOR_PARALLEL_SIZE, 1,
-                          LHI_MAX_DEGREE, &cut, err));
+                                LHI_MAX_DEGREE, &cut, err));
     if (!in->model.experts) {
         if (expert > 1)
             return lhi_arg_fail(m, LHI_ARG_EXPERT_MODEL_PARALLEL_SIZE,
@@ -416,11 +422,11 @@ static lh_status read_degrees(const lhi_megatron *m, lhi_imported_job *in,
     lh_layout *l = &in->layout;
     l->tensor = l->context = l->pipeline = 1;
     LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_TENSOR_MODEL_PARALLEL_SIZE, 1,
-                          LHI_MAX_DEGREE, &l->tensor, err));
-    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_CONTEXT_PARALLEL_SIZE, 1, LHI_MAX_DEGREE,
-                          &l->context, err));
+                                LHI_MAX_DEGREE, &l->tensor, err));
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_CONTEXT_PARALLEL_SIZE, 1,
+                                LHI_MAX_DEGREE, &l->context, err));
     LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_PIPELINE_MODEL_PARALLEL_SIZE, 1,
-                          LHI_MAX_DEGREE, &l->pipeline, err));
+                                LHI_MAX_DEGREE, &l->pipeline, err));
     if (in->model.heads % l->tensor != 0)
         return lhi_arg_fail(m, LHI_ARG_TENSOR_MODEL_PARALLEL_SIZE, LH_EINPUT,
                             err, "the %u heads cannot be shared by %u",

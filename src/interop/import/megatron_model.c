@@ -10,16 +10,18 @@
 static lh_status read_sizes(const lhi_megatron *m, lh_model *model,
                             lh_error *err)
 {
-    const lhi_megatron_key layers = lhi_arg_is_given(m, LHI_ARG_ENCODER_NUM_LAYERS)
-                                        ? LHI_ARG_ENCODER_NUM_LAYERS
-                                        : LHI_ARG_NUM_LAYERS;
-    LHI_TRY(lhi_arg_require_integer(m, layers, 1, LHI_MAX_LAYERS, &model->layers, err));
+    const lhi_megatron_key layers =
+        lhi_arg_is_given(m, LHI_ARG_ENCODER_NUM_LAYERS)
+            ? LHI_ARG_ENCODER_NUM_LAYERS
+            : LHI_ARG_NUM_LAYERS;
+    LHI_TRY(lhi_arg_require_integer(m, layers, 1, LHI_MAX_LAYERS,
+                                    &model->layers, err));
     LHI_TRY(lhi_arg_require_integer(m, LHI_ARG_HIDDEN_SIZE, 1, LHI_MAX_WIDTH,
-                         &model->hidden, err));
-    LHI_TRY(lhi_arg_require_integer(m, LHI_ARG_NUM_ATTENTION_HEADS, 1, LHI_MAX_WIDTH,
-                         &model->heads, err));
+                                    &model->hidden, err));
+    LHI_TRY(lhi_arg_require_integer(m, LHI_ARG_NUM_ATTENTION_HEADS, 1,
+                                    LHI_MAX_WIDTH, &model->heads, err));
     return lhi_arg_get_integer(m, LHI_ARG_MTP_NUM_LAYERS, 0, LHI_MAX_LAYERS,
-                         &model->mtp_layers, err);
+                               &model->mtp_layers, err);
 }
 
 static lh_status read_latent(const lhi_megatron *m, lhi_imported_job *in,
@@ -40,8 +42,8 @@ static lh_status read_latent(const lhi_megatron *m, lhi_imported_job *in,
         {LHI_ARG_V_HEAD_DIM, 1, &model->v_head_dim},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        LHI_TRY(lhi_arg_get_integer(m, rows[i].key, rows[i].least, LHI_MAX_WIDTH,
-                              rows[i].to, err));
+        LHI_TRY(lhi_arg_get_integer(m, rows[i].key, rows[i].least,
+                                    LHI_MAX_WIDTH, rows[i].to, err));
     model->head_dim = model->qk_nope_head_dim + model->qk_rope_head_dim;
     model->kv_heads = model->heads;
     if (lhi_arg_is_given(m, LHI_ARG_GROUP_QUERY_ATTENTION))
@@ -69,7 +71,7 @@ static lh_status read_heads(const lhi_megatron *m, lhi_imported_job *in,
         model->head_dim = model->hidden / model->heads;
     }
     LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_KV_CHANNELS, 1, LHI_MAX_WIDTH,
-                          &model->head_dim, err));
+                                &model->head_dim, err));
     model->kv_heads = model->heads;
     if (!lhi_arg_is_given(m, LHI_ARG_GROUP_QUERY_ATTENTION)) {
         if (lhi_arg_is_given(m, LHI_ARG_NUM_QUERY_GROUPS))
@@ -80,7 +82,7 @@ static lh_status read_heads(const lhi_megatron *m, lhi_imported_job *in,
     }
     model->kv_heads = 1;
     LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_NUM_QUERY_GROUPS, 1, LHI_MAX_WIDTH,
-                          &model->kv_heads, err));
+                                &model->kv_heads, err));
     if (model->heads % model->kv_heads != 0)
         return lhi_arg_fail(m, LHI_ARG_NUM_QUERY_GROUPS, LH_EINPUT, err,
                             "the %u heads cannot be shared by %u groups",
@@ -114,9 +116,9 @@ static lh_status read_window(const lhi_megatron *m, lhi_imported_job *in,
                             text);
     for (uint32_t i = 0; i < model->layers; i++)
         is[i] = true;
-    if (freq->is_given &&
-        !lhi_layer_pattern_read(freq->values[0].text, LHI_PATTERN_EXCEPT_MULTIPLES, is,
-                                model->layers))
+    if (freq->is_given && !lhi_layer_pattern_read(freq->values[0].text,
+                                                  LHI_PATTERN_EXCEPT_MULTIPLES,
+                                                  is, model->layers))
         return lhi_arg_fail(m, LHI_ARG_WINDOW_ATTN_SKIP_FREQ, LH_EINPUT, err,
                             "'%.60s' is neither a number of layers nor a list "
                             "of a 0 or 1 for each of %u, as ([1]*3+[0])*8",
@@ -149,8 +151,8 @@ static lh_status read_positions(const lhi_megatron *m, lhi_imported_job *in,
     static const char *const kinds[] = {"learned_absolute", "rope", "mrope",
                                         "relative",         "none", NULL};
     uint32_t kind = 0, positions = 0;
-    LHI_TRY(
-        lhi_arg_get_choice(m, LHI_ARG_POSITION_EMBEDDING_TYPE, kinds, &kind, err));
+    LHI_TRY(lhi_arg_get_choice(m, LHI_ARG_POSITION_EMBEDDING_TYPE, kinds, &kind,
+                               err));
     if (lhi_arg_is_given(m, LHI_ARG_USE_ROTARY_POSITION_EMBEDDINGS))
         kind = 1;
     if (kind == 3)
@@ -158,14 +160,14 @@ static lh_status read_positions(const lhi_megatron *m, lhi_imported_job *in,
                             err,
                             "longhaul has no cost of biases by distance in "
                             "attention");
-    LHI_TRY(lhi_arg_require_integer(m, LHI_ARG_MAX_POSITION_EMBEDDINGS, 1, LHI_MAX_VOCAB,
-                         &positions, err));
+    LHI_TRY(lhi_arg_require_integer(m, LHI_ARG_MAX_POSITION_EMBEDDINGS, 1,
+                                    LHI_MAX_VOCAB, &positions, err));
     model->positions = kind == 0 ? positions : 0;
     if (kind == 0 && lhi_arg_is_given(m, LHI_ARG_ROTARY_BASE))
         lhi_import_ignore(in, "--rotary-base");
     return kind == 0 ? LH_OK
                      : lhi_arg_get_integer(m, LHI_ARG_ROTARY_BASE, 1, INT32_MAX,
-                                     &model->rope_theta, err);
+                                           &model->rope_theta, err);
 }
 
 static lh_status read_mlp(const lhi_megatron *m, lh_model *model, lh_error *err)
@@ -175,7 +177,7 @@ static lh_status read_mlp(const lhi_megatron *m, lh_model *model, lh_error *err)
     model->gated = swiglu || lhi_arg_is_given(m, LHI_ARG_QUICK_GEGLU);
     model->ffn = (uint32_t)(swiglu ? wide * 2 / 3 / 64 * 64 : wide);
     LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_FFN_HIDDEN_SIZE, 1, LHI_MAX_VOCAB,
-                          &model->ffn, err));
+                                &model->ffn, err));
     const bool biased = !lhi_arg_is_given(m, LHI_ARG_DISABLE_BIAS_LINEAR);
     model->output_bias = model->mlp_bias = biased;
     model->qkv_bias = biased || lhi_arg_is_given(m, LHI_ARG_ADD_QKV_BIAS);
@@ -212,24 +214,25 @@ static lh_status read_router(const lhi_megatron *m, lh_model *model,
 {
     static const char *const scores[] = {"softmax", "sigmoid", NULL};
     uint32_t router = LH_ROUTER_SOFTMAX;
-    LHI_TRY(lhi_arg_get_choice(m, LHI_ARG_MOE_ROUTER_SCORE_FUNCTION, scores, &router,
-                           err));
+    LHI_TRY(lhi_arg_get_choice(m, LHI_ARG_MOE_ROUTER_SCORE_FUNCTION, scores,
+                               &router, err));
     model->router = (lh_router)router;
-    model->unnormalised_scores = router == LH_ROUTER_SOFTMAX &&
-                        model->experts_per_token > 1 &&
-                        lhi_arg_is_given(m, LHI_ARG_MOE_ROUTER_PRE_SOFTMAX);
+    model->unnormalised_scores =
+        router == LH_ROUTER_SOFTMAX && model->experts_per_token > 1 &&
+        lhi_arg_is_given(m, LHI_ARG_MOE_ROUTER_PRE_SOFTMAX);
     LHI_TRY(lhi_arg_get_real(m, LHI_ARG_MOE_ROUTER_TOPK_SCALING_FACTOR,
-                         &model->routed_scale, err));
+                             &model->routed_scale, err));
     if (model->routed_scale < 0 || model->routed_scale > 1e6)
-        return lhi_arg_fail(m, LHI_ARG_MOE_ROUTER_TOPK_SCALING_FACTOR, LH_EINPUT,
-                            err, "must be from 0 to 1e6");
+        return lhi_arg_fail(m, LHI_ARG_MOE_ROUTER_TOPK_SCALING_FACTOR,
+                            LH_EINPUT, err, "must be from 0 to 1e6");
     if (!lhi_arg_is_given(m, LHI_ARG_MOE_ROUTER_NUM_GROUPS))
         return LH_OK;
-    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_MOE_ROUTER_NUM_GROUPS, 1, model->experts,
-                          &model->expert_groups, err));
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_MOE_ROUTER_NUM_GROUPS, 1,
+                                model->experts, &model->expert_groups, err));
     model->groups_per_token = model->expert_groups;
     return lhi_arg_get_integer(m, LHI_ARG_MOE_ROUTER_GROUP_TOPK, 1,
-                         model->expert_groups, &model->groups_per_token, err);
+                               model->expert_groups, &model->groups_per_token,
+                               err);
 }
 
 static lh_status read_experts(const lhi_megatron *m, lhi_imported_job *in,
@@ -237,17 +240,18 @@ static lh_status read_experts(const lhi_megatron *m, lhi_imported_job *in,
 {
     lh_model *model = &in->model;
     LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_NUM_EXPERTS, 0, LHI_MAX_WIDTH,
-                          &model->experts, err));
+                                &model->experts, err));
     if (model->experts == 0)
         return LH_OK;
     model->experts_per_token = 2;
     model->expert_ffn = model->ffn;
     LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_MOE_ROUTER_TOPK, 1, model->experts,
-                          &model->experts_per_token, err));
-    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_MOE_FFN_HIDDEN_SIZE, 1, LHI_MAX_VOCAB,
-                          &model->expert_ffn, err));
-    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_MOE_SHARED_EXPERT_INTERMEDIATE_SIZE, 1,
-                          LHI_MAX_VOCAB, &model->shared_expert_ffn, err));
+                                &model->experts_per_token, err));
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_MOE_FFN_HIDDEN_SIZE, 1,
+                                LHI_MAX_VOCAB, &model->expert_ffn, err));
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_MOE_SHARED_EXPERT_INTERMEDIATE_SIZE,
+                                1, LHI_MAX_VOCAB, &model->shared_expert_ffn,
+                                err));
     model->shared_expert_gate =
         model->shared_expert_ffn &&
         lhi_arg_is_given(m, LHI_ARG_MOE_SHARED_EXPERT_GATE);
@@ -266,28 +270,29 @@ static lh_status read_vocabulary(const lhi_megatron *m, lhi_imported_job *in,
     uint32_t by = 128, tensor = 1;
     if (!lhi_arg_is_given(m, LHI_ARG_VOCAB_SIZE) &&
         lhi_arg_is_given(m, LHI_ARG_PADDED_VOCAB_SIZE))
-        return lhi_arg_get_integer(m, LHI_ARG_PADDED_VOCAB_SIZE, 1, LHI_MAX_VOCAB,
-                             &model->vocab, err);
+        return lhi_arg_get_integer(m, LHI_ARG_PADDED_VOCAB_SIZE, 1,
+                                   LHI_MAX_VOCAB, &model->vocab, err);
     if (!lhi_arg_is_given(m, LHI_ARG_VOCAB_SIZE))
         return lhi_arg_fail(m, LHI_ARG_VOCAB_SIZE, LH_EINPUT, err,
                             "is missing; Megatron-LM asks its tokenizer, "
                             "longhaul has none: add it with the words that the "
                             "tokenizer knows");
     LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_VOCAB_SIZE, 1, LHI_MAX_VOCAB,
-                          &model->vocab, err));
+                                &model->vocab, err));
     LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_MAKE_VOCAB_SIZE_DIVISIBLE_BY, 1,
-                          LHI_MAX_VOCAB, &by, err));
+                                LHI_MAX_VOCAB, &by, err));
     LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_TENSOR_MODEL_PARALLEL_SIZE, 1,
-                          LHI_MAX_DEGREE, &tensor, err));
+                                LHI_MAX_DEGREE, &tensor, err));
     uint64_t to = (uint64_t)by * tensor;
     uint64_t padded = (model->vocab + to - 1) / to * to;
     if (lhi_arg_is_given(m, LHI_ARG_PADDED_VOCAB_SIZE)) {
         uint32_t given = 0;
-        LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_PADDED_VOCAB_SIZE, 1, LHI_MAX_VOCAB,
-                              &given, err));
+        LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_PADDED_VOCAB_SIZE, 1,
+                                    LHI_MAX_VOCAB, &given, err));
         padded = given;
     }
-    const uint32_t costed = lhi_megatron_padded_vocab(model->vocab, tensor, &by);
+    const uint32_t costed =
+        lhi_megatron_padded_vocab(model->vocab, tensor, &by);
     if (padded != costed)
         lhi_import_note(in,
                         "--vocab-size: Megatron-LM pads the vocabulary to "
@@ -334,7 +339,8 @@ static bool same_shape(const lh_model *a, const lh_model *b)
 
 static bool same_router(const lh_model *a, const lh_model *b)
 {
-    return a->router == b->router && a->unnormalised_scores == b->unnormalised_scores &&
+    return a->router == b->router &&
+           a->unnormalised_scores == b->unnormalised_scores &&
            a->routed_scale == b->routed_scale &&
            a->expert_groups == b->expert_groups &&
            a->groups_per_token == b->groups_per_token;
@@ -342,12 +348,12 @@ static bool same_router(const lh_model *a, const lh_model *b)
 
 static bool same_experts(const lh_model *a, const lh_model *b)
 {
-    return a->experts == 0 || (a->experts_per_token == b->experts_per_token &&
-                               a->expert_ffn == b->expert_ffn &&
-                               a->shared_expert_ffn == b->shared_expert_ffn &&
-                               a->shared_expert_gate == b->shared_expert_gate &&
-                               a->router_bias == b->router_bias &&
-                               same_router(a, b));
+    return a->experts == 0 ||
+           (a->experts_per_token == b->experts_per_token &&
+            a->expert_ffn == b->expert_ffn &&
+            a->shared_expert_ffn == b->shared_expert_ffn &&
+            a->shared_expert_gate == b->shared_expert_gate &&
+            a->router_bias == b->router_bias && same_router(a, b));
 }
 
 /* Compares the layers; ignores the width of dense layers if there are none. */
@@ -388,7 +394,7 @@ void lhi_import_name_model(lhi_imported_job *in)
 }
 
 lh_status lhi_megatron_build_model(const lhi_megatron *m, lhi_imported_job *in,
-                             lh_error *err)
+                                   lh_error *err)
 {
     static const char *const norms[] = {"RMSNorm", "LayerNorm", NULL};
     lh_model *model = &in->model;

@@ -209,32 +209,34 @@ lh_status lhi_arg_fail(const lhi_megatron *m, lhi_megatron_key key,
 }
 
 lh_status lhi_arg_get_integer(const lhi_megatron *m, lhi_megatron_key key,
-                        uint32_t least, uint32_t most, uint32_t *out,
-                        lh_error *err)
+                              uint32_t least, uint32_t most, uint32_t *out,
+                              lh_error *err)
 {
     int64_t number = *out;
-    LHI_TRY(lhi_input_value_get_integer(key_of(m, key), least, most, &number, err));
+    LHI_TRY(
+        lhi_input_value_get_integer(key_of(m, key), least, most, &number, err));
     *out = (uint32_t)number;
     return LH_OK;
 }
 
 lh_status lhi_arg_require_integer(const lhi_megatron *m, lhi_megatron_key key,
-                       uint32_t least, uint32_t most, uint32_t *out,
-                       lh_error *err)
+                                  uint32_t least, uint32_t most, uint32_t *out,
+                                  lh_error *err)
 {
     if (!lhi_arg_is_given(m, key))
         return lhi_arg_fail(m, key, LH_EINPUT, err, "is missing");
     return lhi_arg_get_integer(m, key, least, most, out, err);
 }
 
-lh_status lhi_arg_get_real(const lhi_megatron *m, lhi_megatron_key key, double *out,
-                       lh_error *err)
+lh_status lhi_arg_get_real(const lhi_megatron *m, lhi_megatron_key key,
+                           double *out, lh_error *err)
 {
     return lhi_input_value_get_real(key_of(m, key), out, err);
 }
 
 lh_status lhi_arg_get_choice(const lhi_megatron *m, lhi_megatron_key key,
-                         const char *const *names, uint32_t *out, lh_error *err)
+                             const char *const *names, uint32_t *out,
+                             lh_error *err)
 {
     return lhi_input_value_get_choice(key_of(m, key), names, out, err);
 }

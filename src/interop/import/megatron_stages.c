@@ -158,18 +158,18 @@ static lh_status read_split(const lhi_megatron *m, const lhi_imported_job *in,
                             split *s, lh_error *err)
 {
     const uint32_t most = in->model.layers;
-    *s = (split){
-        .pipeline = in->layout.pipeline,
-        .virtual_stages = 1,
-        .embedding =
-            lhi_arg_is_given(m, LHI_ARG_ACCOUNT_FOR_EMBEDDING_IN_PIPELINE_SPLIT),
-        .loss = lhi_arg_is_given(m, LHI_ARG_ACCOUNT_FOR_LOSS_IN_PIPELINE_SPLIT)};
-    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_DECODER_FIRST_PIPELINE_NUM_LAYERS, 1, most,
-                          &s->first, err));
-    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_DECODER_LAST_PIPELINE_NUM_LAYERS, 1, most,
-                          &s->last, err));
-    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_NUM_VIRTUAL_STAGES_PER_PIPELINE_RANK, 1,
-                          most + 2, &s->virtual_stages, err));
+    *s = (split){.pipeline = in->layout.pipeline,
+                 .virtual_stages = 1,
+                 .embedding = lhi_arg_is_given(
+                     m, LHI_ARG_ACCOUNT_FOR_EMBEDDING_IN_PIPELINE_SPLIT),
+                 .loss = lhi_arg_is_given(
+                     m, LHI_ARG_ACCOUNT_FOR_LOSS_IN_PIPELINE_SPLIT)};
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_DECODER_FIRST_PIPELINE_NUM_LAYERS, 1,
+                                most, &s->first, err));
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_DECODER_LAST_PIPELINE_NUM_LAYERS, 1,
+                                most, &s->last, err));
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_NUM_VIRTUAL_STAGES_PER_PIPELINE_RANK,
+                                1, most + 2, &s->virtual_stages, err));
     if ((s->first || s->last) && (s->embedding || s->loss))
         return lhi_fail(err, LH_EINPUT,
                         "%s: --decoder-first- and --decoder-last-pipeline-num-"
@@ -195,8 +195,9 @@ static lh_status read_split(const lhi_megatron *m, const lhi_imported_job *in,
     return LH_OK;
 }
 
-static lh_status fail_unequal_split(const lhi_megatron *m, const lhi_imported_job *in,
-                             const split *s, lh_error *err)
+static lh_status fail_unequal_split(const lhi_megatron *m,
+                                    const lhi_imported_job *in, const split *s,
+                                    lh_error *err)
 {
     return lhi_arg_fail(
         m, LHI_ARG_PIPELINE_MODEL_PARALLEL_SIZE, LH_EINPUT, err,
@@ -310,7 +311,8 @@ static lh_status read_buckets(const lhi_megatron *m, lhi_imported_job *in,
     l->chunks_per_device = 1;
     if (!lhi_arg_is_given(m, LHI_ARG_OVERLAP_GRAD_REDUCE))
         return LH_OK;
-    if (in->training.zero == 3 && !lhi_arg_is_given(m, LHI_ARG_DDP_NUM_BUCKETS)) {
+    if (in->training.zero == 3 &&
+        !lhi_arg_is_given(m, LHI_ARG_DDP_NUM_BUCKETS)) {
         note_buckets(m, in,
                      "parameters and gradients are costed layer by layer");
         return LH_OK;
@@ -321,7 +323,7 @@ static lh_status read_buckets(const lhi_megatron *m, lhi_imported_job *in,
         return lhi_arg_fail(m, LHI_ARG_DDP_BUCKET_SIZE, LH_EINPUT, err,
                             "does not go with --ddp-num-buckets");
     LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_DDP_NUM_BUCKETS, 1, 1u << 20,
-                          &l->chunks_per_device, err));
+                                &l->chunks_per_device, err));
     if (l->chunks_per_device > in->model.layers) {
         l->chunks_per_device = in->model.layers;
         lhi_import_note(in, "--ddp-num-buckets: gradients are costed in "
@@ -357,7 +359,7 @@ static lh_status read_pipeline(const lhi_megatron *m, lhi_imported_job *in,
 }
 
 lh_status lhi_megatron_build_stages(const lhi_megatron *m, lhi_imported_job *in,
-                              lh_error *err)
+                                    lh_error *err)
 {
     lh_layout *l = &in->layout;
     if (count_given_notations(m) > 1)

@@ -728,7 +728,8 @@ static bool is_listed(const char *const *names, const char *name)
     return false;
 }
 
-static const explained_argument *find_explained(const explained_argument *rows, size_t n, const char *name)
+static const explained_argument *find_explained(const explained_argument *rows,
+                                                size_t n, const char *name)
 {
     for (size_t i = 0; i < n; i++)
         if (strcmp(rows[i].name, name) == 0)
@@ -747,12 +748,15 @@ lhi_unmapped_argument lhi_megatron_find_unmapped(const char *name)
     const explained_argument *row;
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         if (is_listed(lists[i].names, name))
-            return (lhi_unmapped_argument){LHI_ARGUMENT_IGNORED, lists[i].arity, NULL};
+            return (lhi_unmapped_argument){LHI_ARGUMENT_IGNORED, lists[i].arity,
+                                           NULL};
     row = find_explained(noted, sizeof noted / sizeof *noted, name);
     if (row)
-        return (lhi_unmapped_argument){LHI_ARGUMENT_NOTED, row->arity, row->why};
+        return (lhi_unmapped_argument){LHI_ARGUMENT_NOTED, row->arity,
+                                       row->why};
     row = find_explained(refused, sizeof refused / sizeof *refused, name);
     if (row)
-        return (lhi_unmapped_argument){LHI_ARGUMENT_REFUSED, row->arity, row->why};
+        return (lhi_unmapped_argument){LHI_ARGUMENT_REFUSED, row->arity,
+                                       row->why};
     return (lhi_unmapped_argument){LHI_ARGUMENT_UNKNOWN, LHI_ARITY_FLAG, NULL};
 }

@@ -80,9 +80,9 @@ static bool has_name(placement_reader *p, uint32_t i, const char *name)
     char own[16];
     lhi_text shown = {0};
     lhi_text_add_escaped(&shown,
-                       p->o->cluster ? p->o->cluster->datacenters[i].name
-                                     : lhi_draft_site_name(i, own),
-                       SIZE_MAX);
+                         p->o->cluster ? p->o->cluster->datacenters[i].name
+                                       : lhi_draft_site_name(i, own),
+                         SIZE_MAX);
     const bool same = !shown.failed && strcmp(shown.data, name) == 0;
     p->failed = p->failed || shown.failed;
     lhi_text_fini(&shown);
@@ -105,7 +105,8 @@ static uint64_t gpus_of_site(const placement_reader *p, uint32_t i)
 
 /* Discards all placement comments with a note; ranks then fill the datacenters
  * in order. */
-static bool discard_placement(placement_reader *p, const char *why, const char *what)
+static bool discard_placement(placement_reader *p, const char *why,
+                              const char *what)
 {
     if (p->n_sites > 1)
         lhi_import_note(p->in,
@@ -121,9 +122,8 @@ static bool discard_placement(placement_reader *p, const char *why, const char *
 static bool add_placement(placement_reader *p, const placement_line *line)
 {
     lhi_imported_job *in = p->in;
-    const uint64_t next = in->n_rank_ranges
-                              ? in->rank_ranges[in->n_rank_ranges - 1].end
-                              : 0;
+    const uint64_t next =
+        in->n_rank_ranges ? in->rank_ranges[in->n_rank_ranges - 1].end : 0;
     uint32_t i = 0;
     while (i < p->n_sites && !has_name(p, i, line->name))
         i++;
@@ -132,26 +132,23 @@ static bool add_placement(placement_reader *p, const placement_line *line)
     if (i == p->n_sites)
         return discard_placement(p, "is none of the datacenters", line->name);
     if (line->first != next || line->last >= LH_MAX_GPUS)
-        return discard_placement(p, "ranks do not follow those of the line before",
-                            line->name);
+        return discard_placement(
+            p, "ranks do not follow those of the line before", line->name);
     p->used[i] += line->last + 1 - line->first;
     if (p->used[i] > gpus_of_site(p, i))
         return discard_placement(p, "has fewer GPUs", line->name);
-    in->rank_ranges[in->n_rank_ranges++] =
-        (lhi_rank_range){line->last + 1, i};
+    in->rank_ranges[in->n_rank_ranges++] = (lhi_rank_range){line->last + 1, i};
     return true;
 }
 
 static uint64_t count_placed_ranks(const lhi_imported_job *in)
 {
-    return in->n_rank_ranges
-               ? in->rank_ranges[in->n_rank_ranges - 1].end
-               : 0;
+    return in->n_rank_ranges ? in->rank_ranges[in->n_rank_ranges - 1].end : 0;
 }
 
 lh_status lhi_import_read_placement(const char *text, size_t len,
-                            const lh_import_options *options, lhi_imported_job *in,
-                            lh_error *err)
+                                    const lh_import_options *options,
+                                    lhi_imported_job *in, lh_error *err)
 {
     placement_reader p = {.in = in, .o = options};
     const char *const end = text + len;
@@ -179,7 +176,8 @@ lh_status lhi_import_read_placement(const char *text, size_t len,
         if (!add_placement(&p, &line))
             return p.failed ? lhi_fail_nomem(err) : LH_OK;
     }
-    const uint64_t there = lhi_import_count_gpus(options), placed = count_placed_ranks(in);
+    const uint64_t there = lhi_import_count_gpus(options),
+                   placed = count_placed_ranks(in);
     if (there > placed)
         lhi_import_note(in,
                         "# Ranks: these remarks place %" PRIu64 " ranks, which "

@@ -2,11 +2,11 @@
 /* torchtitan's configuration as given: the options of 0.3
  * (torchtitan/config/manager.py: --module, --config, then --section.key value),
  * or the TOML file of 0.2 (job_config.py). */
-#ifndef LHI_TORCHTITAN_OWN_H
-#define LHI_TORCHTITAN_OWN_H
+#ifndef LHI_INTEROP_IMPORT_TORCHTITAN_INTERNAL_H
+#define LHI_INTEROP_IMPORT_TORCHTITAN_INTERNAL_H
 
-#include "interop/import/input_value.h"
 #include "interop/import/import_internal.h"
+#include "interop/import/input_value.h"
 
 /* The form of the configuration. */
 typedef enum lhi_titan_form {
@@ -27,10 +27,10 @@ typedef enum lhi_titan_type {
 
 /* The treatment of a key without a counterpart in the job. */
 typedef enum lhi_titan_kind {
-    LHI_TITAN_IGNORED,    /* no effect on cost */
-    LHI_TITAN_NOTED,   /* accepted; `why`: how it is costed */
+    LHI_TITAN_IGNORED,   /* no effect on cost */
+    LHI_TITAN_NOTED,     /* accepted; `why`: how it is costed */
     LHI_TITAN_FP8_NOTED, /* the same, if products use FP8 */
-    LHI_TITAN_REFUSED, /* rejected; `why`: the reason */
+    LHI_TITAN_REFUSED,   /* rejected; `why`: the reason */
 } lhi_titan_kind;
 
 /* A key without a counterpart. */
@@ -48,7 +48,7 @@ bool lhi_titan_matches(const char *pattern, const char *name);
 /* Looks up a key without a counterpart; returns NULL if torchtitan has no such
  * key in this form. */
 const lhi_titan_unmapped *lhi_titan_find_unmapped(const char *name,
-                                              lhi_titan_form form);
+                                                  lhi_titan_form form);
 
 /* The keys with a counterpart: name, key, type, form. */
 #define LHI_TITAN_LIST(X)                                                      \
@@ -131,24 +131,27 @@ lh_status lhi_titan_fail(const lhi_titan *t, lhi_titan_key key, lh_status code,
                          lh_error *err, const char *format, ...)
     LHI_PRINTF(5, 6);
 /* Reads an integer in least..most; *out is unchanged if it is not given. */
-lh_status lhi_titan_get_integer(const lhi_titan *t, lhi_titan_key key, uint32_t least,
-                          uint32_t most, uint32_t *out, lh_error *err);
+lh_status lhi_titan_get_integer(const lhi_titan *t, lhi_titan_key key,
+                                uint32_t least, uint32_t most, uint32_t *out,
+                                lh_error *err);
 /* Reads an integer that may be -1 (derive it from the others), stored as 0. */
 lh_status lhi_titan_get_optional_integer(const lhi_titan *t, lhi_titan_key key,
-                               uint32_t *out, lh_error *err);
+                                         uint32_t *out, lh_error *err);
 /* Reads a name from the NULL-terminated list `names`; *out is unchanged if it
  * is not given. */
 lh_status lhi_titan_get_choice(const lhi_titan *t, lhi_titan_key key,
-                           const char *const *names, uint32_t *out,
-                           lh_error *err);
+                               const char *const *names, uint32_t *out,
+                               lh_error *err);
 /* Reads a boolean; returns `usual` if it is not given. */
 bool lhi_titan_get_bool(const lhi_titan *t, lhi_titan_key key, bool usual);
 
 /* Derives the model from the keys, after all are read. */
 lh_status lhi_titan_build_model(lhi_titan *t, lhi_imported_job *in,
-                          const lh_import_options *options, lh_error *err);
+                                const lh_import_options *options,
+                                lh_error *err);
 /* Derives the pipeline stages from the keys. */
 lh_status lhi_titan_build_stages(const lhi_titan *t, lhi_imported_job *in,
-                           const lh_import_options *options, lh_error *err);
+                                 const lh_import_options *options,
+                                 lh_error *err);
 
 #endif

@@ -60,10 +60,10 @@ static lh_status read_expert_degrees(const lhi_titan *t, lhi_imported_job *in,
 {
     lh_layout *l = &in->layout;
     uint32_t expert = 1, cut = 1;
-    LHI_TRY(
-        lhi_titan_get_integer(t, LHI_TITAN_EXPERT, 1, LHI_MAX_DEGREE, &expert, err));
-    LHI_TRY(lhi_titan_get_integer(t, LHI_TITAN_EXPERT_TENSOR, 1, LHI_MAX_DEGREE, &cut,
-                            err));
+    LHI_TRY(lhi_titan_get_integer(t, LHI_TITAN_EXPERT, 1, LHI_MAX_DEGREE,
+                                  &expert, err));
+    LHI_TRY(lhi_titan_get_integer(t, LHI_TITAN_EXPERT_TENSOR, 1, LHI_MAX_DEGREE,
+                                  &cut, err));
     l->expert = 1;
     if (!in->model.experts)
         return LH_OK;
@@ -100,7 +100,7 @@ static lh_status read_degrees(const lhi_titan *t, lhi_imported_job *in,
                    {LHI_TITAN_REPLICATE, &d->replicate}};
     for (size_t i = 0; i < sizeof degrees / sizeof *degrees; i++)
         LHI_TRY(lhi_titan_get_integer(t, degrees[i].key, 1, LHI_MAX_DEGREE,
-                                degrees[i].to, err));
+                                      degrees[i].to, err));
     LHI_TRY(lhi_titan_get_optional_integer(t, LHI_TITAN_SHARD, &d->shard, err));
     if (d->shard > LHI_MAX_DEGREE)
         return lhi_titan_fail(t, LHI_TITAN_SHARD, LH_EINPUT, err,
@@ -213,18 +213,20 @@ static lh_status check_rounds(const lhi_titan *t, const lhi_imported_job *in,
 
 /* Reads the batch sizes. A pipeline processes local_batch_size samples at a
  * time, each gradient accumulation step separately. */
-static lh_status read_batch(const lhi_titan *t, lhi_imported_job *in, lh_error *err)
+static lh_status read_batch(const lhi_titan *t, lhi_imported_job *in,
+                            lh_error *err)
 {
     lh_layout *l = &in->layout;
     uint32_t local = 8, global = 0, at_a_time = 1;
     in->training.sequence = 2048;
     LHI_TRY(lhi_titan_get_integer(t, LHI_TITAN_SEQUENCE, 1, LHI_MAX_VOCAB,
-                            &in->training.sequence, err));
-    LHI_TRY(
-        lhi_titan_get_integer(t, LHI_TITAN_LOCAL_BATCH, 1, 1u << 20, &local, err));
-    LHI_TRY(lhi_titan_get_optional_integer(t, LHI_TITAN_GLOBAL_BATCH, &global, err));
+                                  &in->training.sequence, err));
+    LHI_TRY(lhi_titan_get_integer(t, LHI_TITAN_LOCAL_BATCH, 1, 1u << 20, &local,
+                                  err));
+    LHI_TRY(lhi_titan_get_optional_integer(t, LHI_TITAN_GLOBAL_BATCH, &global,
+                                           err));
     LHI_TRY(lhi_titan_get_integer(t, LHI_TITAN_MICROBATCH, 1, LHI_MAX_DEGREE,
-                            &at_a_time, err));
+                                  &at_a_time, err));
     const uint64_t share = (uint64_t)local * l->data;
     if (!global && share <= 1u << 30)
         global = (uint32_t)share;
@@ -260,10 +262,10 @@ static lh_status read_training(const lhi_titan *t, lhi_imported_job *in,
     static const char *const precisions[] = {"bfloat16", "float32", NULL};
     static const char *const optimizers[] = {"AdamW", "Adam", NULL};
     uint32_t precision = 0, optimizer = 0;
-    LHI_TRY(
-        lhi_titan_get_choice(t, LHI_TITAN_PRECISION, precisions, &precision, err));
-    LHI_TRY(
-        lhi_titan_get_choice(t, LHI_TITAN_OPTIMIZER, optimizers, &optimizer, err));
+    LHI_TRY(lhi_titan_get_choice(t, LHI_TITAN_PRECISION, precisions, &precision,
+                                 err));
+    LHI_TRY(lhi_titan_get_choice(t, LHI_TITAN_OPTIMIZER, optimizers, &optimizer,
+                                 err));
     in->training.precision = precision ? LH_PRECISION_FP32 : LH_PRECISION_BF16;
     in->training.optimizer = LH_OPTIMIZER_ADAMW;
     in->training.dropout_given = true;
@@ -276,7 +278,8 @@ static lh_status read_training(const lhi_titan *t, lhi_imported_job *in,
  */
 
 /* Reads which matrix products use FP8. */
-static lh_status read_converters(lhi_titan *t, lhi_imported_job *in, lh_error *err)
+static lh_status read_converters(lhi_titan *t, lhi_imported_job *in,
+                                 lh_error *err)
 {
     const lhi_input_value *given = &t->keys[LHI_TITAN_CONVERTERS];
     static const char *const known[] = {
@@ -328,12 +331,13 @@ static void read_compiled(const lhi_titan *t, lhi_imported_job *in)
                         find_key_prefix(t));
 }
 
-static lh_status read_dispatcher(lhi_titan *t, lhi_imported_job *in, lh_error *err)
+static lh_status read_dispatcher(lhi_titan *t, lhi_imported_job *in,
+                                 lh_error *err)
 {
     static const char *const backends[] = {"standard", "deepep", NULL};
     uint32_t backend = 0;
-    LHI_TRY(
-        lhi_titan_get_choice(t, LHI_TITAN_EXPERT_BACKEND, backends, &backend, err));
+    LHI_TRY(lhi_titan_get_choice(t, LHI_TITAN_EXPERT_BACKEND, backends,
+                                 &backend, err));
     if (!in->model.experts || in->layout.expert == 1 ||
         !(backend == 1 || t->deepep))
         return LH_OK;
@@ -348,7 +352,8 @@ static lh_status read_dispatcher(lhi_titan *t, lhi_imported_job *in, lh_error *e
     return LH_OK;
 }
 
-static lh_status read_framework(lhi_titan *t, lhi_imported_job *in, lh_error *err)
+static lh_status read_framework(lhi_titan *t, lhi_imported_job *in,
+                                lh_error *err)
 {
     lh_framework *f = &in->framework;
     const bool asynchronous =
@@ -384,7 +389,7 @@ lh_status lhi_import_torchtitan_text(const char *text, size_t len,
     in->target = in->plan_for = LH_TARGET_TORCHTITAN;
     LHI_TRY(lhi_titan_read(text, len, name, in, t, err));
     in->source_name = t->form == LHI_TITAN_TOML ? "the TOML of torchtitan (0.2)"
-                                         : "options of torchtitan (0.3)";
+                                                : "options of torchtitan (0.3)";
     LHI_TRY(lhi_titan_build_model(t, in, options, err));
     LHI_TRY(read_degrees(t, in, options, &d, err));
     LHI_TRY(lhi_titan_build_stages(t, in, options, err));

@@ -205,8 +205,8 @@ static lh_status reject_config(const lhi_titan *t, const char *module,
 }
 
 /* Applies a named configuration; explicit options override it. */
-static lh_status read_config(lhi_titan *t, lhi_imported_job *in, const config **out,
-                             lh_error *err)
+static lh_status read_config(lhi_titan *t, lhi_imported_job *in,
+                             const config **out, lh_error *err)
 {
     const char *module = lhi_titan_get_string(t, LHI_TITAN_MODULE);
     const char *name = lhi_titan_get_string(t, LHI_TITAN_CONFIG);
@@ -255,7 +255,7 @@ static lh_status find_toml_model(const lhi_titan *t, lhi_imported_job *in,
 }
 
 static void use_given_model(const lhi_titan *t, lhi_imported_job *in,
-                             const lh_model *model)
+                            const lh_model *model)
 {
     const lhi_titan_key says =
         t->form == LHI_TITAN_TOML ? LHI_TITAN_FLAVOR : LHI_TITAN_CONFIG;
@@ -268,7 +268,7 @@ static void use_given_model(const lhi_titan *t, lhi_imported_job *in,
 }
 
 lh_status lhi_titan_build_model(lhi_titan *t, lhi_imported_job *in,
-                          const lh_import_options *options, lh_error *err)
+                                const lh_import_options *options, lh_error *err)
 {
     const config *c;
     LHI_TRY(read_config(t, in, &c, err));

@@ -105,17 +105,18 @@ static lh_status reject_unknown(const reader *r, const char *name,
 /* --- storage ---------------------------------------------------------------
  */
 
-static bool is_ignored_value(const lhi_titan_unmapped *u, const lhi_input_value *given)
+static bool is_ignored_value(const lhi_titan_unmapped *u,
+                             const lhi_input_value *given)
 {
     return u->ignored_value &&
            (given->n == 0 ? !*u->ignored_value
-                          : given->n == 1 &&
-                                strcmp(given->values[0].text, u->ignored_value) == 0);
+                          : given->n == 1 && strcmp(given->values[0].text,
+                                                    u->ignored_value) == 0);
 }
 
 static lh_status store_unmapped(reader *r, const lhi_titan_unmapped *u,
-                             const char *name, const lhi_input_value *given,
-                             lh_error *err)
+                                const char *name, const lhi_input_value *given,
+                                lh_error *err)
 {
     lhi_titan *t = r->t;
     const bool usual = is_ignored_value(u, given);
@@ -126,7 +127,8 @@ static lh_status store_unmapped(reader *r, const lhi_titan_unmapped *u,
     if (u->kind == LHI_TITAN_FP8_NOTED && t->n_fp8_notes < most)
         t->fp8_notes[t->n_fp8_notes++] = u;
     else if (u->kind == LHI_TITAN_NOTED && !usual)
-        lhi_import_note(r->in, "%s%s: %s", find_key_prefix(t->form), name, u->why);
+        lhi_import_note(r->in, "%s%s: %s", find_key_prefix(t->form), name,
+                        u->why);
     else
         lhi_import_ignore(r->in, name);
     return LH_OK;
@@ -143,7 +145,7 @@ static lh_status check_group(const reader *r, const lhi_input_value *given,
 }
 
 static lh_status store_key(reader *r, const found_key *k, const char *name,
-                          const lhi_input_value *given, lh_error *err)
+                           const lhi_input_value *given, lh_error *err)
 {
     if (k->row == LHI_N_TITAN_KEYS)
         return store_unmapped(r, k->unread, name, given, err);
@@ -155,7 +157,8 @@ static lh_status store_key(reader *r, const found_key *k, const char *name,
 }
 
 /* Allocates a value with `n` texts, which the caller fills in. */
-static lhi_command_line_word *new_values(reader *r, lhi_input_value *given, uint32_t n)
+static lhi_command_line_word *new_values(reader *r, lhi_input_value *given,
+                                         uint32_t n)
 {
     lhi_command_line_word *values =
         LHI_NEW(r->in->mem, lhi_command_line_word, n + (size_t)1);
@@ -240,7 +243,7 @@ static lh_status read_values(reader *r, const found_key *k, const char *name,
 }
 
 static lh_status read_bool(reader *r, const char *name, const char *behind,
-                            bool is, lhi_input_value *given, lh_error *err)
+                           bool is, lhi_input_value *given, lh_error *err)
 {
     lhi_command_line_word *value = new_values(r, given, 1);
     if (!value)
@@ -260,12 +263,14 @@ static lh_status read_option(reader *r, lh_error *err)
     char name[MOST_NAME];
     const char *behind;
     found_key k;
-    lhi_input_value given = {.is_given = true, .line = r->usual ? 0 : word->line};
+    lhi_input_value given = {.is_given = true,
+                             .line = r->usual ? 0 : word->line};
     if (is_kind(word->text)) {
         lhi_command_line_word *value = new_values(r, &given, 1);
         if (!value)
             return lhi_fail_nomem(err);
-        *value = (lhi_command_line_word){strchr(word->text, ':') + 1, word->line};
+        *value =
+            (lhi_command_line_word){strchr(word->text, ':') + 1, word->line};
         if (!r->usual || !r->t->keys[LHI_TITAN_AC_MODE].is_given)
             r->t->keys[LHI_TITAN_AC_MODE] = given;
         return LH_OK;
@@ -274,8 +279,8 @@ static lh_status read_option(reader *r, lh_error *err)
     char plain[MOST_NAME];
     memcpy(plain, name, sizeof plain);
     bool found = find_key(name, LHI_TITAN_OPTIONS, &k), no = false;
-    if (!found && strip_no_prefix(plain) && find_key(plain, LHI_TITAN_OPTIONS, &k) &&
-        k.type == LHI_TITAN_TRUTH)
+    if (!found && strip_no_prefix(plain) &&
+        find_key(plain, LHI_TITAN_OPTIONS, &k) && k.type == LHI_TITAN_TRUTH)
         found = no = true;
     /* The activation checkpoint mode is selected by its own word only. */
     if (!found || k.row == LHI_TITAN_AC_MODE)
@@ -302,7 +307,8 @@ static lh_status read_gpus(reader *r, const lhi_command_line_word *word,
 
 /* Returns the value of variable `name` set before run_train.sh, which forwards
  * it; NULL if the word is something else. */
-static const char *variable_of(const lhi_command_line_word *word, const char *name)
+static const char *variable_of(const lhi_command_line_word *word,
+                               const char *name)
 {
     const size_t len = strlen(name);
     return strncmp(word->text, name, len) == 0 ? word->text + len : NULL;
@@ -344,8 +350,8 @@ static lh_status read_options(reader *r, const char *text, size_t len,
                               lh_error *err)
 {
     lhi_command_line words;
-    LHI_TRY(lhi_command_line_parse(text, len, r->t->file, r->in->mem, &words,
-                                    err));
+    LHI_TRY(
+        lhi_command_line_parse(text, len, r->t->file, r->in->mem, &words, err));
     r->words = &words;
     r->i = 0;
     if (!r->usual)
@@ -427,7 +433,8 @@ static lh_status read_node(reader *r, const lhi_node *node, lhi_titan_type type,
                            lhi_input_value *given, lh_error *err)
 {
     const bool list = node->kind == LHI_LIST;
-    lhi_command_line_word *values = new_values(r, given, list ? node->n_items : 1);
+    lhi_command_line_word *values =
+        new_values(r, given, list ? node->n_items : 1);
     const lhi_node *n = list ? node->first : node;
     if (!values)
         return lhi_fail_nomem(err);
@@ -544,7 +551,7 @@ bool lhi_titan_is_given(const lhi_titan *t, lhi_titan_key key)
 const char *lhi_titan_get_string(const lhi_titan *t, lhi_titan_key key)
 {
     return t->keys[key].is_given && t->keys[key].n ? t->keys[key].values[0].text
-                                             : NULL;
+                                                   : NULL;
 }
 
 lh_status lhi_titan_fail(const lhi_titan *t, lhi_titan_key key, lh_status code,
@@ -558,20 +565,23 @@ lh_status lhi_titan_fail(const lhi_titan *t, lhi_titan_key key, lh_status code,
     return lhi_input_value_fail(key_of(t, key), code, err, "%s", why);
 }
 
-lh_status lhi_titan_get_integer(const lhi_titan *t, lhi_titan_key key, uint32_t least,
-                          uint32_t most, uint32_t *out, lh_error *err)
+lh_status lhi_titan_get_integer(const lhi_titan *t, lhi_titan_key key,
+                                uint32_t least, uint32_t most, uint32_t *out,
+                                lh_error *err)
 {
     int64_t number = *out;
-    LHI_TRY(lhi_input_value_get_integer(key_of(t, key), least, most, &number, err));
+    LHI_TRY(
+        lhi_input_value_get_integer(key_of(t, key), least, most, &number, err));
     *out = (uint32_t)number;
     return LH_OK;
 }
 
 lh_status lhi_titan_get_optional_integer(const lhi_titan *t, lhi_titan_key key,
-                               uint32_t *out, lh_error *err)
+                                         uint32_t *out, lh_error *err)
 {
     int64_t number = *out;
-    LHI_TRY(lhi_input_value_get_integer(key_of(t, key), -1, 1 << 30, &number, err));
+    LHI_TRY(
+        lhi_input_value_get_integer(key_of(t, key), -1, 1 << 30, &number, err));
     if (number == 0 && t->keys[key].is_given)
         return lhi_titan_fail(t, key, LH_EINPUT, err,
                               "is 0; use -1 for what the rest leaves");
@@ -580,8 +590,8 @@ lh_status lhi_titan_get_optional_integer(const lhi_titan *t, lhi_titan_key key,
 }
 
 lh_status lhi_titan_get_choice(const lhi_titan *t, lhi_titan_key key,
-                           const char *const *names, uint32_t *out,
-                           lh_error *err)
+                               const char *const *names, uint32_t *out,
+                               lh_error *err)
 {
     return lhi_input_value_get_choice(key_of(t, key), names, out, err);
 }

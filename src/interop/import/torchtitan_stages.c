@@ -67,8 +67,8 @@ static bool has_csv(const lhi_titan *t)
 /* Sets the pass order: a named schedule, or a CSV file, for which the caller
  * names the method that produced it. */
 static lh_status set_order(const lhi_titan *t, lhi_imported_job *in,
-                            const lh_import_options *options,
-                            const schedule_mapping *order, lh_error *err)
+                           const lh_import_options *options,
+                           const schedule_mapping *order, lh_error *err)
 {
     lh_framework *f = &in->framework;
     if (has_csv(t)) {
@@ -183,15 +183,18 @@ typedef struct split {
 } split;
 
 static lh_status read_split(const lhi_titan *t, const lhi_imported_job *in,
-                            const schedule_mapping *order, split *s, lh_error *err)
+                            const schedule_mapping *order, split *s,
+                            lh_error *err)
 {
     const uint32_t pipeline = in->layout.pipeline, most = LHI_MAX_LAYERS;
     uint32_t of_each = 0;
     *s = (split){pipeline * (order->several ? 2 : 1), 1, 1};
-    LHI_TRY(lhi_titan_get_integer(t, LHI_TITAN_FIRST_LESS, 0, most, &s->first, err));
-    LHI_TRY(lhi_titan_get_integer(t, LHI_TITAN_LAST_LESS, 0, most, &s->last, err));
+    LHI_TRY(lhi_titan_get_integer(t, LHI_TITAN_FIRST_LESS, 0, most, &s->first,
+                                  err));
     LHI_TRY(
-        lhi_titan_get_integer(t, LHI_TITAN_LAYERS_PER_STAGE, 1, most, &of_each, err));
+        lhi_titan_get_integer(t, LHI_TITAN_LAST_LESS, 0, most, &s->last, err));
+    LHI_TRY(lhi_titan_get_integer(t, LHI_TITAN_LAYERS_PER_STAGE, 1, most,
+                                  &of_each, err));
     if (!of_each)
         return LH_OK;
     const uint32_t all = in->model.layers + s->first + s->last;
@@ -229,8 +232,8 @@ static lh_status count_layers(const lhi_titan *t, const lhi_imported_job *in,
  */
 
 static lh_status check_stages(const lhi_titan *t, const lhi_imported_job *in,
-                              const schedule_mapping *order, const uint32_t *layers,
-                              uint32_t n, lh_error *err)
+                              const schedule_mapping *order,
+                              const uint32_t *layers, uint32_t n, lh_error *err)
 {
     const uint32_t pipeline = in->layout.pipeline;
     if (n % pipeline != 0)
@@ -279,7 +282,8 @@ static lh_status read_pipeline(const lhi_titan *t, lhi_imported_job *in,
 }
 
 lh_status lhi_titan_build_stages(const lhi_titan *t, lhi_imported_job *in,
-                           const lh_import_options *options, lh_error *err)
+                                 const lh_import_options *options,
+                                 lh_error *err)
 {
     lh_layout *l = &in->layout;
     if (l->pipeline > 1)

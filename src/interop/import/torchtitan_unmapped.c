@@ -8,7 +8,8 @@
 
 #define FREE(name, form, type)                                                 \
     {                                                                          \
-        name, LHI_TITAN_##form, LHI_TITAN_##type, LHI_TITAN_IGNORED, NULL, NULL   \
+        name, LHI_TITAN_##form, LHI_TITAN_##type, LHI_TITAN_IGNORED, NULL,     \
+            NULL                                                               \
     }
 #define NOTED(name, form, type, unless, why)                                   \
     {                                                                          \
@@ -16,7 +17,7 @@
     }
 #define QUANTUM(name, type, why)                                               \
     {                                                                          \
-        name, LHI_TITAN_TOML, LHI_TITAN_##type, LHI_TITAN_FP8_NOTED, NULL, why   \
+        name, LHI_TITAN_TOML, LHI_TITAN_##type, LHI_TITAN_FP8_NOTED, NULL, why \
     }
 #define REFUSED(name, form, type, unless, why)                                 \
     {                                                                          \
@@ -270,7 +271,7 @@ bool lhi_titan_matches(const char *pattern, const char *name)
 }
 
 const lhi_titan_unmapped *lhi_titan_find_unmapped(const char *name,
-                                              lhi_titan_form form)
+                                                  lhi_titan_form form)
 {
     for (size_t i = 0; i < sizeof unread / sizeof *unread; i++)
         if ((unread[i].form & form) && lhi_titan_matches(unread[i].name, name))

@@ -89,8 +89,7 @@ static uint32_t site_of_rank(const writer *w, uint64_t rank)
     const lhi_imported_job *in = w->in;
     uint32_t i = 0;
     if (in->n_rank_ranges) {
-        while (i + 1 < in->n_rank_ranges &&
-               rank >= in->rank_ranges[i].end)
+        while (i + 1 < in->n_rank_ranges && rank >= in->rank_ranges[i].end)
             i++;
         return in->rank_ranges[i].datacenter;
     }
@@ -137,7 +136,8 @@ static void add_group(writer *w, uint32_t first, uint32_t replicas)
                     replicas);
     for (uint32_t s = 0, from = 0; s < l->pipeline; from = s) {
         const uint32_t site = site_of_rank(w, find_rank(l, first, from));
-        while (s < l->pipeline && site_of_rank(w, find_rank(l, first, s)) == site)
+        while (s < l->pipeline &&
+               site_of_rank(w, find_rank(l, first, s)) == site)
             s++;
         lhi_text_puts(&w->behind, from ? ", {datacenter: " : "{datacenter: ");
         add_name(&w->behind, w, site);
@@ -170,16 +170,16 @@ static void note_instances(writer *w)
 }
 
 /* Checks that no stage is divided between datacenters. */
-static lh_status check_stage_boundaries(const writer *w, const char *name, lh_error *err)
+static lh_status check_stage_boundaries(const writer *w, const char *name,
+                                        lh_error *err)
 {
     const lh_layout *l = &w->in->layout;
     const uint64_t block = (uint64_t)l->tensor * l->context;
-    const uint32_t n =
-        w->in->n_rank_ranges ? w->in->n_rank_ranges : w->n_sites;
+    const uint32_t n = w->in->n_rank_ranges ? w->in->n_rank_ranges : w->n_sites;
     uint64_t end = 0;
     for (uint32_t i = 0; i + 1 < n; i++) {
         end = w->in->n_rank_ranges ? w->in->rank_ranges[i].end
-                                      : end + count_site_gpus(w, i);
+                                   : end + count_site_gpus(w, i);
         if (end % block != 0)
             return lhi_fail(err, LH_EUNSUPPORTED,
                             "%s: ranks %" PRIu64 " to %" PRIu64
@@ -196,11 +196,12 @@ static lh_status add_placement(writer *w, const char *name, lh_error *err)
     const lh_layout *l = &w->in->layout;
     uint32_t groups = 0;
     LHI_TRY(check_stage_boundaries(w, name, err));
-    lhi_draft_add_line(&w->behind, "  sites:",
-                   w->in->n_rank_ranges
-                       ? "which ranks lie where, as the export says"
-                       : "which ranks lie where: they are counted through the "
-                         "datacenters in the order of the job");
+    lhi_draft_add_line(
+        &w->behind, "  sites:",
+        w->in->n_rank_ranges
+            ? "which ranks lie where, as the export says"
+            : "which ranks lie where: they are counted through the "
+              "datacenters in the order of the job");
     for (uint32_t first = 0, end = 0; first < l->data; first = end) {
         while (end < l->data && same_sites(w, first, end))
             end++;
@@ -211,13 +212,14 @@ static lh_status add_placement(writer *w, const char *name, lh_error *err)
                             name);
         add_group(w, first, end - first);
     }
-    if (groups == 1 && l->outermost == LH_OUTERMOST_DATA && !spans_datacenters(w, 0))
+    if (groups == 1 && l->outermost == LH_OUTERMOST_DATA &&
+        !spans_datacenters(w, 0))
         lhi_draft_add_value(&w->behind, "a replica's ranks follow each other",
-                        "  outermost: %s", lh_outermost_name(l->outermost));
+                            "  outermost: %s", lh_outermost_name(l->outermost));
     if (w->in->training.zero > 0 && groups > 1)
-        lhi_draft_add_value(&w->behind,
-                        "over which replicas the optimizer's state is divided",
-                        "  sharding: %s", is_hybrid(w) ? "hybrid" : "full");
+        lhi_draft_add_value(
+            &w->behind, "over which replicas the optimizer's state is divided",
+            "  sharding: %s", is_hybrid(w) ? "hybrid" : "full");
     return LH_OK;
 }
 
@@ -263,7 +265,7 @@ static void add_recompute(lhi_text *text, const lh_training *t)
     char names[160] = "";
     if (t->recompute != LH_RECOMPUTE_MODULES) {
         lhi_draft_add_value(text, remark, "  recompute: %s",
-                        lh_recompute_name(t->recompute));
+                            lh_recompute_name(t->recompute));
         return;
     }
     for (uint32_t i = 0; i < LH_N_MODULES; i++) {
@@ -281,31 +283,32 @@ static void add_training(writer *w)
     lhi_text *text = &w->before;
     lhi_text_puts(text, "\n");
     lhi_draft_add_comment(text, 0,
-                     "How it is trained: docs/formats/job.md#training");
+                          "How it is trained: docs/formats/job.md#training");
     lhi_text_puts(text, "training:\n");
-    lhi_draft_add_value(text, "sequences of an iteration, all replicas together",
-                    "  global_batch: %" PRIu32, t->global_batch);
+    lhi_draft_add_value(text,
+                        "sequences of an iteration, all replicas together",
+                        "  global_batch: %" PRIu32, t->global_batch);
     lhi_draft_add_value(text, "tokens of a sequence", "  sequence: %" PRIu32,
-                    t->sequence);
+                        t->sequence);
     lhi_draft_add_value(text, "what passes compute in", "  precision: %s",
-                    lh_precision_name(t->precision));
+                        lh_precision_name(t->precision));
     lhi_draft_add_value(text, "", "  optimizer: %s",
-                    lh_optimizer_name(t->optimizer));
+                        lh_optimizer_name(t->optimizer));
     if (t->zero_given)
         lhi_draft_add_value(text, "ZeRO stage: what replicas share",
-                        "  zero: %" PRIu32, t->zero);
+                            "  zero: %" PRIu32, t->zero);
     if (t->recompute_given)
         add_recompute(text, t);
     if (t->dropout_given && t->dropout_rate > 0)
         lhi_draft_add_value(text, "share of activations that layers drop",
-                        "  dropout: %.12g", t->dropout_rate);
+                            "  dropout: %.12g", t->dropout_rate);
     else if (t->dropout_given &&
              t->dropout != lhi_model_uses_dropout(&w->in->model))
         lhi_draft_add_value(text, "whether layers drop activations",
-                        "  dropout: %s", t->dropout ? "true" : "false");
+                            "  dropout: %s", t->dropout ? "true" : "false");
     if (t->dispatcher == LH_DISPATCHER_DEEPEP)
         lhi_draft_add_value(text, "how tokens get to experts",
-                        "  dispatcher: deepep");
+                            "  dispatcher: deepep");
 }
 
 static void add_framework(writer *w)
@@ -313,28 +316,28 @@ static void add_framework(writer *w)
     const lh_framework *f = &w->in->framework;
     lhi_text *text = &w->before;
     lhi_text_puts(text, "\n");
-    lhi_draft_add_comment(text, 0,
-                     "The program that trains: docs/formats/job.md#framework");
+    lhi_draft_add_comment(
+        text, 0, "The program that trains: docs/formats/job.md#framework");
     lhi_text_puts(text, "framework:\n");
     lhi_draft_add_value(text, "", "  preset: %s",
-                    lh_framework_preset_name(f->preset));
+                        lh_framework_preset_name(f->preset));
     if (f->unfused_attention)
         lhi_draft_add_value(text, "", "  attention: unfused");
     if (f->no_sequence_parallel)
         lhi_draft_add_value(text, "", "  sequence_parallel: false");
     if (f->gradients_given)
         lhi_draft_add_value(text, "in memory", "  gradients: %s",
-                        lh_gradient_name(f->gradients));
+                            lh_gradient_name(f->gradients));
     if (f->reduce_given)
         lhi_draft_add_value(text, "as they are summed", "  reduce: %s",
-                        lh_gradient_name(f->reduce));
+                            lh_gradient_name(f->reduce));
     if (f->receives_given)
         lhi_draft_add_value(text, "when receives of messages are posted",
-                        "  receives: %s", lh_receives_name(f->receives));
+                            "  receives: %s", lh_receives_name(f->receives));
     if (f->overlap_tensor > 0 || f->overlap_expert > 0)
         lhi_draft_add_value(text, "shares of communication behind compute",
-                        "  overlap: {tensor: %.15g, expert: %.15g}",
-                        f->overlap_tensor, f->overlap_expert);
+                            "  overlap: {tensor: %.15g, expert: %.15g}",
+                            f->overlap_tensor, f->overlap_expert);
     if (f->fp8 != LH_FP8_NONE)
         lhi_draft_add_value(text, "", "  fp8: %s", lh_fp8_name(f->fp8));
     lhi_text_puts(text, "\n");
@@ -349,7 +352,7 @@ static bool add_cluster(writer *w)
     char *text = job ? json_dumps(json_object_get(job, "cluster"), 0) : NULL;
     const bool ok = text != NULL;
     lhi_draft_add_comment(&w->cluster, 0,
-                     "The machines: docs/formats/job.md#cluster");
+                          "The machines: docs/formats/job.md#cluster");
     if (text)
         lhi_text_printf(&w->cluster, "cluster:\n  %s\n", text);
     json_decref(job);
@@ -388,27 +391,27 @@ static lh_status add_layout(writer *w, const char *name, lh_error *err)
                    {"chunks_per_device", l->chunks_per_device}};
     lhi_text_puts(text, "\n");
     lhi_draft_add_comment(text, 0,
-                     "What runs today; each line that goes is searched: "
-                     "docs/formats/job.md#layout");
+                          "What runs today; each line that goes is searched: "
+                          "docs/formats/job.md#layout");
     lhi_text_puts(text, "layout:\n");
     if (w->in->target != LH_TARGET_ANY)
         lhi_draft_add_value(text, "what is to run the plan", "  framework: %s",
-                        lh_target_name(w->in->target));
+                            lh_target_name(w->in->target));
     for (size_t i = 0; i < sizeof degrees / sizeof *degrees; i++)
         if (degrees[i].value)
             lhi_draft_add_value(text, "", "  %s: %" PRIu32, degrees[i].key,
-                            degrees[i].value);
+                                degrees[i].value);
     if (l->schedule)
         lhi_draft_add_value(text, "", "  schedule: %s", l->schedule);
     if (l->n_chunk_layers)
         add_layers(text, l);
     if (l->mtp_chunk)
         lhi_draft_add_value(text, "multi-token prediction, apart from the head",
-                        "  mtp_chunk: %" PRIu32, l->mtp_chunk);
+                            "  mtp_chunk: %" PRIu32, l->mtp_chunk);
     if (w->n_sites > 1)
         return add_placement(w, name, err);
     lhi_draft_add_value(text, "", "  outermost: %s",
-                    lh_outermost_name(l->outermost));
+                        lh_outermost_name(l->outermost));
     return LH_OK;
 }
 
@@ -477,12 +480,13 @@ static lh_status write_all(writer *w, const char *name, char **text,
         return lhi_fail_nomem(err);
     }
     const lhi_draft_sections given = {shown.data, &w->in->model, w->before.data,
-                                   w->o->cluster ? w->cluster.data : NULL,
-                                   w->behind.data};
+                                      w->o->cluster ? w->cluster.data : NULL,
+                                      w->behind.data};
     lh_draft_options machines = *w->o->machines;
     machines.n_sites = w->o->cluster ? 1 : w->n_sites;
     machines.sites = w->o->cluster ? w->o->machines->sites : w->sites;
-    lh_status status = lhi_job_draft_with_sections(&machines, &given, text, len, err);
+    lh_status status =
+        lhi_job_draft_with_sections(&machines, &given, text, len, err);
     lhi_text_fini(&shown);
     return status;
 }

@@ -4,8 +4,9 @@
  * deadlines in place of CBA's labels. */
 #include "network/optical/assignment.h"
 
-bool lhi_assignment_first_fit(const lhi_spectrum *spectrum, const lhi_paths *paths,
-                   uint32_t n_paths, uint32_t slots, lhi_circuit_grant *out)
+bool lhi_assignment_first_fit(const lhi_spectrum *spectrum,
+                              const lhi_paths *paths, uint32_t n_paths,
+                              uint32_t slots, lhi_circuit_grant *out)
 {
     uint64_t starts[LHI_MAX_WORDS];
     for (uint32_t i = 0; i < n_paths; i++)
@@ -25,11 +26,13 @@ static inline uint64_t after_free(const uint64_t *busy, uint32_t word)
     return ~busy[word] << 1 | carry;
 }
 
-double lhi_spectrum_contiguity(const uint64_t *busy, uint32_t first, uint32_t last)
+double lhi_spectrum_contiguity(const uint64_t *busy, uint32_t first,
+                               uint32_t last)
 {
     uint32_t steps = 0;
     for (uint32_t j = first + 1; j <= last; j++)
-        steps += !lhi_slot_is_occupied(busy, j - 1) && lhi_slot_is_occupied(busy, j);
+        steps +=
+            !lhi_slot_is_occupied(busy, j - 1) && lhi_slot_is_occupied(busy, j);
     return last > first ? 1 - (double)steps / (double)(last - first) : 1;
 }
 
@@ -38,8 +41,9 @@ double lhi_spectrum_contiguity(const uint64_t *busy, uint32_t first, uint32_t la
  * b leaves a fibre with its previous steps, plus one if slot b-1 is free, minus
  * one if the slot after the block is occupied. The sum over all b and fibres is
  * an integer, so equal fitness compares as equal. */
-double lhi_assignment_fitness(const lhi_spectrum *spectrum, const lhi_path *path,
-                   uint32_t slots, const uint64_t *starts)
+double lhi_assignment_fitness(const lhi_spectrum *spectrum,
+                              const lhi_path *path, uint32_t slots,
+                              const uint64_t *starts)
 {
     const lhi_spectrum *s = spectrum;
     int64_t total = 0, n_starts = 0;
@@ -68,8 +72,9 @@ double lhi_assignment_fitness(const lhi_spectrum *spectrum, const lhi_path *path
     return contiguity / ((double)path->km * delta);
 }
 
-uint32_t lhi_assignment_best_block(const lhi_spectrum *spectrum, const lhi_path *path,
-                        uint32_t slots, const uint64_t *starts)
+uint32_t lhi_assignment_best_block(const lhi_spectrum *spectrum,
+                                   const lhi_path *path, uint32_t slots,
+                                   const uint64_t *starts)
 {
     const lhi_spectrum *s = spectrum;
     uint32_t best = 0;
@@ -82,7 +87,8 @@ uint32_t lhi_assignment_best_block(const lhi_spectrum *spectrum, const lhi_path 
             for (uint32_t h = 0; h < path->hops; h++) {
                 const uint64_t *busy = lhi_fibre(s, path->fibres[h]);
                 steps += b > 0 && !lhi_slot_is_occupied(busy, b - 1);
-                steps -= b + slots < s->slots && lhi_slot_is_occupied(busy, b + slots);
+                steps -= b + slots < s->slots &&
+                         lhi_slot_is_occupied(busy, b + slots);
             }
             if (steps < best_steps) {
                 best_steps = steps;
@@ -111,10 +117,10 @@ static bool choose_fittest(const lhi_spectrum *s, const lhi_request *r,
     }
     if (!path)
         return false;
-    *out = (lhi_circuit_grant){.path = path,
-                               .first =
-                                   lhi_assignment_best_block(s, path, slots, best_starts),
-                               .slots = slots};
+    *out = (lhi_circuit_grant){
+        .path = path,
+        .first = lhi_assignment_best_block(s, path, slots, best_starts),
+        .slots = slots};
     return true;
 }
 
@@ -151,7 +157,8 @@ static bool is_better(const candidate *a, const candidate *b)
  * sent. If that exceeds the producing pass's duration, the next message waits
  * for the rest. A long route delays one message; a slow one delays all later
  * ones. */
-static int64_t compute_delay(const lhi_request *r, int64_t takes_ns, int64_t ser)
+static int64_t compute_delay(const lhi_request *r, int64_t takes_ns,
+                             int64_t ser)
 {
     int64_t over = ser > r->period_ns ? ser - r->period_ns : 0;
     if (r->policy->assignment != LH_CRITICAL)
@@ -190,15 +197,15 @@ static bool choose_by_deadline(const lhi_spectrum *s, const lhi_request *r,
     }
     if (!best.path)
         return false;
-    *out = (lhi_circuit_grant){
-        .path = best.path,
-        .first = lhi_assignment_best_block(s, best.path, best.slots, best_starts),
-        .slots = best.slots};
+    *out = (lhi_circuit_grant){.path = best.path,
+                               .first = lhi_assignment_best_block(
+                                   s, best.path, best.slots, best_starts),
+                               .slots = best.slots};
     return true;
 }
 
-bool lhi_assignment_choose(const lhi_spectrum *spectrum, const lhi_request *request,
-                lhi_circuit_grant *out)
+bool lhi_assignment_choose(const lhi_spectrum *spectrum,
+                           const lhi_request *request, lhi_circuit_grant *out)
 {
     const lhi_policy *policy = request->policy;
     if (policy->assignment == LH_SLACK || policy->assignment == LH_CRITICAL)
@@ -208,7 +215,8 @@ bool lhi_assignment_choose(const lhi_spectrum *spectrum, const lhi_request *requ
     for (uint32_t n = request->slots; n > 0; n /= 2) {
         if (policy->assignment == LH_CBA
                 ? choose_fittest(spectrum, request, n, out)
-                : lhi_assignment_first_fit(spectrum, request->paths, n_paths, n, out))
+                : lhi_assignment_first_fit(spectrum, request->paths, n_paths, n,
+                                           out))
             return true;
         if (!policy->ladder)
             break;

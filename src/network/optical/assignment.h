@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Assignment of a route, a number of slots and a block to a request. */
-#ifndef LHI_CHOOSE_H
-#define LHI_CHOOSE_H
+#ifndef LHI_NETWORK_OPTICAL_ASSIGNMENT_H
+#define LHI_NETWORK_OPTICAL_ASSIGNMENT_H
 
 #include "network/optical/spectrum.h"
 
@@ -24,10 +24,10 @@ typedef struct lhi_request {
     const lhi_policy *policy;
     uint32_t slots; /* requested; SLACK and CRITICAL: maximum */
     int64_t bits;
-    int64_t wait_ns;    /* until the port is free */
+    int64_t wait_ns;     /* until the port is free */
     int64_t deadline_ns; /* from now to the deadline; negative: none */
-    uint32_t queued;    /* other messages queued at the port */
-    int64_t period_ns;  /* producing pass's duration */
+    uint32_t queued;     /* other messages queued at the port */
+    int64_t period_ns;   /* producing pass's duration */
 } lhi_request;
 
 /* The path and block of slots assigned to a request. */
@@ -38,7 +38,8 @@ typedef struct lhi_circuit_grant {
 
 /* Returns ceil(bits / rate) in ns: the time for which a message occupies the
  * port. */
-static inline int64_t lhi_serialisation_ns(int64_t bits, int64_t mbps, uint32_t slots)
+static inline int64_t lhi_serialisation_ns(int64_t bits, int64_t mbps,
+                                           uint32_t slots)
 {
     int64_t rate = mbps * slots; /* bits per us */
     return (bits * 1000 + rate - 1) / rate;
@@ -46,22 +47,26 @@ static inline int64_t lhi_serialisation_ns(int64_t bits, int64_t mbps, uint32_t 
 
 /* Chooses an assignment by the request's policy; false if the request is
  * blocked. */
-bool lhi_assignment_choose(const lhi_spectrum *spectrum, const lhi_request *request,
-                lhi_circuit_grant *out);
+bool lhi_assignment_choose(const lhi_spectrum *spectrum,
+                           const lhi_request *request, lhi_circuit_grant *out);
 
 /* Chooses the first fit over the candidates in order; false if blocked. */
-bool lhi_assignment_first_fit(const lhi_spectrum *spectrum, const lhi_paths *paths,
-                   uint32_t n_paths, uint32_t slots, lhi_circuit_grant *out);
+bool lhi_assignment_first_fit(const lhi_spectrum *spectrum,
+                              const lhi_paths *paths, uint32_t n_paths,
+                              uint32_t slots, lhi_circuit_grant *out);
 
 /* Returns CBA's fitness of a path with possible block starts `starts`, a
  * non-empty set. */
-double lhi_assignment_fitness(const lhi_spectrum *spectrum, const lhi_path *path,
-                   uint32_t slots, const uint64_t *starts);
+double lhi_assignment_fitness(const lhi_spectrum *spectrum,
+                              const lhi_path *path, uint32_t slots,
+                              const uint64_t *starts);
 /* Returns the start that leaves the fewest free-to-occupied steps on the path's
  * fibres; the lowest of equals. */
-uint32_t lhi_assignment_best_block(const lhi_spectrum *spectrum, const lhi_path *path,
-                        uint32_t slots, const uint64_t *starts);
+uint32_t lhi_assignment_best_block(const lhi_spectrum *spectrum,
+                                   const lhi_path *path, uint32_t slots,
+                                   const uint64_t *starts);
 /* Returns the contiguity index of slots first..last of one fibre. */
-double lhi_spectrum_contiguity(const uint64_t *busy, uint32_t first, uint32_t last);
+double lhi_spectrum_contiguity(const uint64_t *busy, uint32_t first,
+                               uint32_t last);
 
 #endif

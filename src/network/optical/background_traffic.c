@@ -59,8 +59,8 @@ static bool arrive_one(traffic_state *f, bool *refused)
     lhi_circuit_grant grant;
     if (!paths)
         return false;
-    *refused = !lhi_assignment_first_fit(&f->circuits.spectrum, paths, paths->count,
-                              a.slots, &grant);
+    *refused = !lhi_assignment_first_fit(&f->circuits.spectrum, paths,
+                                         paths->count, a.slots, &grant);
     if (*refused)
         return true;
     uint32_t at = lhi_circuits_allocate(&f->circuits, &grant);

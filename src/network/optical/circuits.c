@@ -39,7 +39,7 @@ static bool grow(lhi_circuits *c)
 }
 
 uint32_t lhi_circuits_allocate(lhi_circuits *circuits,
-                           const lhi_circuit_grant *grant)
+                               const lhi_circuit_grant *grant)
 {
     lhi_circuits *c = circuits;
     uint32_t at = c->unused;

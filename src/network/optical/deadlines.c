@@ -14,8 +14,8 @@ typedef struct critical {
 } critical;
 
 /* Computes a message's shortest possible time; false on allocation failure. */
-static bool fastest(lhi_network *network, const lhi_optical_run_job *job, uint32_t task,
-                    uint32_t slots, int64_t *out)
+static bool fastest(lhi_network *network, const lhi_optical_run_job *job,
+                    uint32_t task, uint32_t slots, int64_t *out)
 {
     const lhi_task *t = &job->program->tasks[task];
     uint32_t from = job->sites[t->device];
@@ -81,8 +81,9 @@ static bool crosses(const lhi_optical_run_job *job, uint32_t task)
                job->sites[job->program->tasks[t->consumer].device];
 }
 
-lh_status lhi_deadlines_compute(lhi_network *network, const lhi_optical_run_job *job,
-                        uint32_t slots, int64_t *deadline_ns, int64_t *ideal_ns)
+lh_status lhi_deadlines_compute(lhi_network *network,
+                                const lhi_optical_run_job *job, uint32_t slots,
+                                int64_t *deadline_ns, int64_t *ideal_ns)
 {
     const lhi_program *p = job->program;
     uint32_t n = p->n_tasks;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Message deadlines: the latest arrivals that do not prolong the iteration. */
-#ifndef LHI_CRITICAL_H
-#define LHI_CRITICAL_H
+#ifndef LHI_NETWORK_OPTICAL_DEADLINES_H
+#define LHI_NETWORK_OPTICAL_DEADLINES_H
 
 #include "network/optical/simulation.h"
 
@@ -10,8 +10,8 @@
  * deadline_ns[m], relative to the iteration's start, is the latest start for
  * the pass that consumes task m's message, such that the iteration takes at
  * most *ideal_ns; -1 if the message does not cross the network. LH_ENOMEM. */
-lh_status lhi_deadlines_compute(lhi_network *network, const lhi_optical_run_job *job,
-                        uint32_t slots, int64_t *deadline_ns,
-                        int64_t *ideal_ns);
+lh_status lhi_deadlines_compute(lhi_network *network,
+                                const lhi_optical_run_job *job, uint32_t slots,
+                                int64_t *deadline_ns, int64_t *ideal_ns);
 
 #endif

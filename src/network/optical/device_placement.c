@@ -8,8 +8,8 @@
 enum { MAX_STATES = 1 << 22 };
 
 lh_status lhi_device_placement_random(lhi_random *random, uint32_t n_nodes,
-                           uint32_t datacenters, uint32_t devices,
-                           uint32_t *sites, lh_error *err)
+                                      uint32_t datacenters, uint32_t devices,
+                                      uint32_t *sites, lh_error *err)
 {
     uint32_t *pool = malloc(n_nodes * sizeof *pool);
     if (!pool)
@@ -60,7 +60,7 @@ static lh_status stops_make(const lh_topology *t, const uint32_t *sites,
                             uint32_t devices, stop_set *s, lh_error *err)
 {
     *s = (stop_set){.nodes = malloc(devices * sizeof *s->nodes),
-                 .copies = calloc(devices, sizeof *s->copies)};
+                    .copies = calloc(devices, sizeof *s->copies)};
     int64_t *km = malloc(t->n_nodes * sizeof *km);
     lh_status status = LH_OK;
     if (!s->nodes || !s->copies || !km) {
@@ -97,8 +97,9 @@ static uint32_t find_stop(const stop_set *s, uint32_t node)
     return i;
 }
 
-lh_status lhi_device_placement_km(const lh_topology *topology, const uint32_t *sites,
-                       uint32_t devices, int64_t *km, lh_error *err)
+lh_status lhi_device_placement_km(const lh_topology *topology,
+                                  const uint32_t *sites, uint32_t devices,
+                                  int64_t *km, lh_error *err)
 {
     stop_set s;
     LHI_TRY(stops_make(topology, sites, devices, &s, err));
@@ -136,8 +137,8 @@ static void fill_least(const stop_set *s, const uint64_t *weight,
 
 /* Builds the order from the front; always takes the lowest node on an optimal
  * continuation. */
-static void follow_least(const stop_set *s, const uint64_t *weight, uint64_t state,
-                         const int64_t *least, uint32_t devices,
+static void follow_least(const stop_set *s, const uint64_t *weight,
+                         uint64_t state, const int64_t *least, uint32_t devices,
                          uint32_t *sites)
 {
     uint32_t n = s->count, last = LH_NONE;
@@ -161,8 +162,9 @@ static void follow_least(const stop_set *s, const uint64_t *weight, uint64_t sta
     }
 }
 
-lh_status lhi_device_placement_order(const lh_topology *topology, uint32_t *sites,
-                          uint32_t devices, lh_error *err)
+lh_status lhi_device_placement_order(const lh_topology *topology,
+                                     uint32_t *sites, uint32_t devices,
+                                     lh_error *err)
 {
     stop_set s;
     LHI_TRY(stops_make(topology, sites, devices, &s, err));

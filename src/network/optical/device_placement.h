@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Places a job's devices on nodes. */
-#ifndef LHI_OPTICAL_PLACE_H
-#define LHI_OPTICAL_PLACE_H
+#ifndef LHI_NETWORK_OPTICAL_DEVICE_PLACEMENT_H
+#define LHI_NETWORK_OPTICAL_DEVICE_PLACEMENT_H
 
 #include "base/random.h"
 #include "network/optical/network.h"
@@ -11,17 +11,19 @@
  * and shuffles. Requires datacenters <= devices and n_nodes. `sites` needs
  * capacity `devices`. LH_ENOMEM. */
 lh_status lhi_device_placement_random(lhi_random *random, uint32_t n_nodes,
-                           uint32_t datacenters, uint32_t devices,
-                           uint32_t *sites, lh_error *err);
+                                      uint32_t datacenters, uint32_t devices,
+                                      uint32_t *sites, lh_error *err);
 
 /* Computes the total km of shortest routes between consecutive devices. */
-lh_status lhi_device_placement_km(const lh_topology *topology, const uint32_t *sites,
-                       uint32_t devices, int64_t *km, lh_error *err);
+lh_status lhi_device_placement_km(const lh_topology *topology,
+                                  const uint32_t *sites, uint32_t devices,
+                                  int64_t *km, lh_error *err);
 
 /* Reorders sites for the least total km of shortest routes between consecutive
  * devices; of equals, the lexicographically first order. LH_EUNSUPPORTED: too
  * many different orders. */
-lh_status lhi_device_placement_order(const lh_topology *topology, uint32_t *sites,
-                          uint32_t devices, lh_error *err);
+lh_status lhi_device_placement_order(const lh_topology *topology,
+                                     uint32_t *sites, uint32_t devices,
+                                     lh_error *err);
 
 #endif

@@ -58,7 +58,7 @@ static void fit_square(uint32_t n, double *x)
 }
 
 lh_status lhi_figure_layout(const lh_topology *topology, double *x, double *y,
-                         lh_error *err)
+                            lh_error *err)
 {
     uint32_t n = topology->n_nodes;
     int64_t *km = malloc((size_t)n * n * sizeof *km);
@@ -103,8 +103,8 @@ static uint32_t cable_of(const lhi_network *n, uint32_t fibre)
 
 /* Computes the slots that job 0 occupies on each cable, averaged over the
  * iteration. */
-static void compute_job_use(const lhi_network *n, const lhi_iteration_record *rec,
-                    double *use)
+static void compute_job_use(const lhi_network *n,
+                            const lhi_iteration_record *rec, double *use)
 {
     double span = (double)(rec->end_ns - rec->begin_ns);
     for (size_t i = 0; i < rec->n_circuits; i++) {
@@ -139,7 +139,8 @@ static void draw_cables(lhi_text *out, const lh_topology *t, const double *x,
 }
 
 static void draw_nodes(lhi_text *out, const lh_topology *t,
-                       const lhi_optical_run_job *job, const double *x, const double *y)
+                       const lhi_optical_run_job *job, const double *x,
+                       const double *y)
 {
     for (uint32_t i = 0; i < t->n_nodes; i++) {
         bool used = false;
@@ -170,9 +171,9 @@ static void draw_nodes(lhi_text *out, const lh_topology *t,
 }
 
 lh_status lhi_figure_topology(lhi_text *out, const lh_scenario *s,
-                               const lhi_optical_run_job *job,
-                               const lhi_iteration_record *rec, const double *x,
-                               const double *y, lh_error *err)
+                              const lhi_optical_run_job *job,
+                              const lhi_iteration_record *rec, const double *x,
+                              const double *y, lh_error *err)
 {
     const lh_topology *t = s->topology;
     double *use = calloc(t->n_cables, sizeof *use);
@@ -194,8 +195,8 @@ lh_status lhi_figure_topology(lhi_text *out, const lh_scenario *s,
 enum { BINS = 120, LEVELS = 8, CELL = 7, ROW = 9, LEFT = 70, TOP = 16 };
 
 /* Adds one circuit's occupancy to its fibres' cells. */
-static void add_circuit(const lhi_iteration_record *rec, const lhi_recorded_circuit *h,
-                     double *cells)
+static void add_circuit(const lhi_iteration_record *rec,
+                        const lhi_recorded_circuit *h, double *cells)
 {
     double span = (double)(rec->end_ns - rec->begin_ns);
     double from = (double)(h->start_ns - rec->begin_ns) / span * BINS;
@@ -261,7 +262,7 @@ static void label_time(lhi_text *out, const lhi_iteration_record *rec,
 }
 
 lh_status lhi_figure_spectrum(lhi_text *out, const lh_scenario *s,
-                               const lhi_iteration_record *rec, lh_error *err)
+                              const lhi_iteration_record *rec, lh_error *err)
 {
     const lhi_network *n = s->network;
     uint32_t fibres = lhi_network_n_fibres(n);
@@ -278,7 +279,7 @@ lh_status lhi_figure_spectrum(lhi_text *out, const lh_scenario *s,
             double *to = h->job == LH_NONE ? others : jobs;
             for (uint32_t k = 0; k < h->path->hops; k++)
                 add_circuit(rec, h,
-                         to + (size_t)h->path->fibres[k] * (size_t)BINS);
+                            to + (size_t)h->path->fibres[k] * (size_t)BINS);
         }
     uint32_t height = TOP + fibres * ROW + 4;
     lhi_text_printf(out, "<svg viewBox=\"0 0 %d %" PRIu32 "\" class=wide>",
@@ -299,7 +300,8 @@ lh_status lhi_figure_spectrum(lhi_text *out, const lh_scenario *s,
 enum { LANE = 22, WIDTH = BINS * CELL };
 
 static void draw_passes(lhi_text *out, const lhi_program *p,
-                        const lhi_iteration_record *rec, int kind, const char *class)
+                        const lhi_iteration_record *rec, int kind,
+                        const char *class)
 {
     double scale = WIDTH / (double)(rec->end_ns - rec->begin_ns);
     bool any = false;
@@ -321,7 +323,8 @@ static void draw_passes(lhi_text *out, const lhi_program *p,
 }
 
 void lhi_figure_timeline(lhi_text *out, const lh_scenario *s,
-                          const lhi_optical_run_job *job, const lhi_iteration_record *rec)
+                         const lhi_optical_run_job *job,
+                         const lhi_iteration_record *rec)
 {
     const lhi_program *p = job->program;
     const lh_topology *t = s->topology;

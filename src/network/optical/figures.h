@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A recorded iteration's pictures as inline SVG. */
-#ifndef LHI_PICTURE_H
-#define LHI_PICTURE_H
+#ifndef LHI_NETWORK_OPTICAL_FIGURES_H
+#define LHI_NETWORK_OPTICAL_FIGURES_H
 
 #include "base/text.h"
 #include "network/optical/scenario.h"
@@ -12,20 +12,21 @@ void lhi_html_text(lhi_text *out, const char *text);
 /* Computes node positions in a unit square whose distances approximate those
  * over the network. LH_ENOMEM. */
 lh_status lhi_figure_layout(const lh_topology *topology, double *x, double *y,
-                         lh_error *err);
+                            lh_error *err);
 
 /* Draws the topology with job 0's stages; line widths show its messages'
  * occupancy per cable. */
 lh_status lhi_figure_topology(lhi_text *out, const lh_scenario *s,
-                               const lhi_optical_run_job *job,
-                               const lhi_iteration_record *rec, const double *x,
-                               const double *y, lh_error *err);
+                              const lhi_optical_run_job *job,
+                              const lhi_iteration_record *rec, const double *x,
+                              const double *y, lh_error *err);
 /* Draws the occupied share of every fibre over the iteration, by background and
  * by jobs. */
 lh_status lhi_figure_spectrum(lhi_text *out, const lh_scenario *s,
-                               const lhi_iteration_record *rec, lh_error *err);
+                              const lhi_iteration_record *rec, lh_error *err);
 /* Draws every device's passes over the iteration. */
 void lhi_figure_timeline(lhi_text *out, const lh_scenario *s,
-                          const lhi_optical_run_job *job, const lhi_iteration_record *rec);
+                         const lhi_optical_run_job *job,
+                         const lhi_iteration_record *rec);
 
 #endif

@@ -22,8 +22,8 @@ typedef struct reader {
 } reader;
 
 lh_status lhi_scenario_resolve_file(lh_scenario *s, const lhi_doc *doc,
-                             const lhi_node *node, const char **path,
-                             lh_error *err)
+                                    const lhi_node *node, const char **path,
+                                    lh_error *err)
 {
     const char *name, *slash = strrchr(doc->file, '/');
     LHI_TRY(lhi_node_get_string(doc, node, &name, err));
@@ -57,7 +57,8 @@ bool lhi_program_order_parse(const char *schedule, lhi_program_order *order)
 }
 
 lh_status lhi_scenario_parse_method(const lhi_doc *doc, const lhi_node *node,
-                         lhi_arena *mem, const char **out, lh_error *err)
+                                    lhi_arena *mem, const char **out,
+                                    lh_error *err)
 {
     const char *name;
     LHI_TRY(lhi_node_get_string(doc, node, &name, err));
@@ -136,22 +137,24 @@ static lh_status read_chain(reader *r, const lhi_node *map)
     LHI_TRY(read_amount(r, map, "message_bits", 1, MAX_BITS, &c->bits));
     r->job->weight_ns = c->backward_ns / 2;
     if ((node = lhi_node_find(map, "weight_ns")) != NULL)
-        LHI_TRY(lhi_node_get_int(r->doc, node, 0, c->backward_ns, &r->job->weight_ns,
-                            r->err));
+        LHI_TRY(lhi_node_get_int(r->doc, node, 0, c->backward_ns,
+                                 &r->job->weight_ns, r->err));
     LHI_TRY(lhi_node_require(r->doc, map, "stages", &node, r->err));
     LHI_TRY(lhi_node_get_u32(r->doc, node, 1, MAX_STAGES, &c->stages, r->err));
     r->job->devices = c->stages;
     LHI_TRY(lhi_node_require(r->doc, map, "microbatches", &node, r->err));
-    LHI_TRY(lhi_node_get_u32(r->doc, node, 1, MAX_MICROBATCHES, &c->microbatches,
-                        r->err));
+    LHI_TRY(lhi_node_get_u32(r->doc, node, 1, MAX_MICROBATCHES,
+                             &c->microbatches, r->err));
     c->warm_up_factor = 1;
     if ((node = lhi_node_find(map, "warm_up_factor")) != NULL)
-        LHI_TRY(lhi_node_get_u32(r->doc, node, 1, 1000, &c->warm_up_factor, r->err));
+        LHI_TRY(lhi_node_get_u32(r->doc, node, 1, 1000, &c->warm_up_factor,
+                                 r->err));
     if ((node = lhi_node_find(map, "activation_limit")) != NULL)
         LHI_TRY(lhi_node_get_u32(r->doc, node, 1, MAX_MICROBATCHES,
-                            &r->job->activations, r->err));
+                                 &r->job->activations, r->err));
     LHI_TRY(lhi_node_require(r->doc, map, "schedule", &node, r->err));
-    return lhi_scenario_parse_method(r->doc, node, r->s->mem, &r->job->schedule, r->err);
+    return lhi_scenario_parse_method(r->doc, node, r->s->mem, &r->job->schedule,
+                                     r->err);
 }
 
 static lh_status read_plan(reader *r, const lhi_node *node)
@@ -222,13 +225,13 @@ static lh_status read_file(reader *r, const lhi_node *map)
         LHI_TRY(lhi_node_require(r->doc, map, "message_bits", &node, r->err));
     if (node)
         LHI_TRY(lhi_node_get_int(r->doc, node, 1, MAX_BITS, &r->job->chain.bits,
-                            r->err));
+                                 r->err));
     node = lhi_node_find(map, "schedule");
     if (!node && pipeline)
         LHI_TRY(lhi_node_require(r->doc, map, "schedule", &node, r->err));
     if (node)
-        LHI_TRY(
-            lhi_scenario_parse_method(r->doc, node, r->s->mem, &r->job->schedule, r->err));
+        LHI_TRY(lhi_scenario_parse_method(r->doc, node, r->s->mem,
+                                          &r->job->schedule, r->err));
     return set_dimensions(r, plan ? plan : pipeline);
 }
 
@@ -341,8 +344,8 @@ static lh_status read_location(reader *r, const lhi_node *map)
         return read_sites(r, sites);
     if (!random)
         return keep_groups(r, map);
-    LHI_TRY(lhi_node_get_u32(r->doc, random, 1, LHI_MAX_NODES, &r->job->datacenters,
-                        r->err));
+    LHI_TRY(lhi_node_get_u32(r->doc, random, 1, LHI_MAX_NODES,
+                             &r->job->datacenters, r->err));
     return check_datacenters(r, random);
 }
 
@@ -372,7 +375,8 @@ static lh_status check_size(reader *r, const lhi_node *node)
 }
 
 lh_status lhi_optical_job_parse(const lhi_doc *doc, const lhi_node *map,
-                       lh_scenario *scenario, lhi_optical_job_spec *out, lh_error *err)
+                                lh_scenario *scenario,
+                                lhi_optical_job_spec *out, lh_error *err)
 {
     reader r = {.doc = doc, .s = scenario, .job = out, .err = err};
     const lhi_node *node;
@@ -392,8 +396,8 @@ lh_status lhi_optical_job_parse(const lhi_doc *doc, const lhi_node *map,
 }
 
 lh_status lhi_optical_job_parse_plan(const lhi_doc *doc, const lhi_node *node,
-                            lh_scenario *scenario, lhi_optical_job_spec *out,
-                            lh_error *err)
+                                     lh_scenario *scenario,
+                                     lhi_optical_job_spec *out, lh_error *err)
 {
     reader r = {.doc = doc, .s = scenario, .job = out, .err = err};
     if (node->kind == LHI_MAP)

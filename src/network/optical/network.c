@@ -110,7 +110,7 @@ static const lhi_paths *make_paths(lhi_network *n, uint32_t from, uint32_t to)
 }
 
 const lhi_paths *lhi_network_compute_paths(lhi_network *network, uint32_t from,
-                                  uint32_t to)
+                                           uint32_t to)
 {
     size_t at = (size_t)from * network->topology->n_nodes + to;
     pthread_mutex_lock(&network->lock);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A topology's routing view: cables per node, and candidate paths between pairs
  * of nodes, computed on first use. */
-#ifndef LHI_OPTICAL_NETWORK_H
-#define LHI_OPTICAL_NETWORK_H
+#ifndef LHI_NETWORK_OPTICAL_NETWORK_H
+#define LHI_NETWORK_OPTICAL_NETWORK_H
 
 #include <longhaul/optical.h>
 
@@ -32,13 +32,13 @@ struct lh_topology {
     const int64_t *ids;       /* ascending */
     const char *const *names; /* "" for none */
     const lh_cable *cables;
-    const uint32_t *first_way;   /* [n_nodes + 1], into ways */
+    const uint32_t *first_way;         /* [n_nodes + 1], into ways */
     const lhi_network_neighbour *ways; /* by node, neighbours ascending */
 };
 
 /* Reads a topology from the map `map`. */
 lh_status lhi_topology_parse_node(const lhi_doc *doc, const lhi_node *map,
-                            lh_topology **out, lh_error *err);
+                                  lh_topology **out, lh_error *err);
 
 /* A slot's capacity on paths up to a length. */
 typedef struct lhi_reach {
@@ -87,7 +87,7 @@ uint32_t lhi_network_n_fibres(const lhi_network *network);
 /* Returns the candidates between two different nodes, at least one; NULL on
  * allocation failure. */
 const lhi_paths *lhi_network_compute_paths(lhi_network *network, uint32_t from,
-                                  uint32_t to);
+                                           uint32_t to);
 /* Returns a pair's candidates without locking if they are known already. */
 static inline const lhi_paths *lhi_network_paths(lhi_network *network,
                                                  uint32_t from, uint32_t to)
@@ -114,6 +114,6 @@ lh_status lhi_routes_find(const lh_topology *topology, uint32_t from,
 /* Computes shortest distances from one node; INT64_MAX if unreachable.
  * LH_ENOMEM. */
 lh_status lhi_topology_distances(const lh_topology *topology, uint32_t from,
-                        int64_t *km);
+                                 int64_t *km);
 
 #endif

@@ -40,7 +40,8 @@ static lh_optical_run *run_at(const shared_work *w, uint32_t i)
 
 /* Computes one job's statistics in a run. */
 static void summarise_job(lh_optical_job *job, const lhi_policy *policy,
-                   const lhi_program *program, const lhi_optical_job_output *out)
+                          const lhi_program *program,
+                          const lhi_optical_job_output *out)
 {
     double total = 0, bubble = 0, requested = 0, refused = 0;
     uint32_t n = job->n_iterations - 1;
@@ -55,8 +56,8 @@ static void summarise_job(lh_optical_job *job, const lhi_policy *policy,
         job->blocked += out->refused[i];
     }
     /* Policies that reorder passes at run time have another bound. */
-    job->bound_ns = program->after_ns +
-                    (policy->fill_idle ? program->busiest_ns : program->bound_ns);
+    job->bound_ns = program->after_ns + (policy->fill_idle ? program->busiest_ns
+                                                           : program->bound_ns);
     job->iteration_s = total / n / 1e9;
     job->bubble_ratio = bubble / n;
     job->blocking_probability = requested > 0 ? refused / requested : 0;
@@ -69,40 +70,42 @@ static lh_status run_one(const shared_work *w, uint32_t i, lh_error *err)
     lh_optical_run *run = run_at(w, i);
     const lhi_policy *policy = &s->policies[i / w->result->policies[0].n_runs];
     lhi_arena *mem = lhi_arena_make(0);
-    lhi_optical_run_job *jobs = mem ? LHI_NEW(mem, lhi_optical_run_job, s->n_jobs) : NULL;
+    lhi_optical_run_job *jobs =
+        mem ? LHI_NEW(mem, lhi_optical_run_job, s->n_jobs) : NULL;
     lhi_optical_job_output *outs =
         mem ? LHI_NEW(mem, lhi_optical_job_output, s->n_jobs) : NULL;
-    lh_status status = jobs && outs
-                           ? lhi_scenario_prepare_jobs(s, policy, run->seed, mem, jobs, err)
-                           : lhi_fail_nomem(err);
+    lh_status status =
+        jobs && outs
+            ? lhi_scenario_prepare_jobs(s, policy, run->seed, mem, jobs, err)
+            : lhi_fail_nomem(err);
     lhi_optical_run_output out = {.jobs = outs};
     for (uint32_t j = 0; status == LH_OK && j < s->n_jobs; j++) {
         const lh_optical_job *job = &run->jobs[j];
         memcpy((uint32_t *)job->sites, jobs[j].sites,
                job->n_devices * sizeof *job->sites);
-        outs[j] =
-            (lhi_optical_job_output){.iteration_ns = (int64_t *)job->iteration_ns,
-                                 .labels = (uint32_t *)job->labels,
-                                 .requested = (uint32_t *)job->requested,
-                                 .refused = (uint32_t *)job->refused};
+        outs[j] = (lhi_optical_job_output){
+            .iteration_ns = (int64_t *)job->iteration_ns,
+            .labels = (uint32_t *)job->labels,
+            .requested = (uint32_t *)job->requested,
+            .refused = (uint32_t *)job->refused};
     }
     if (status == LH_OK) {
         lhi_optical_run_input in = {.network = s->network,
-                            .policy = policy,
-                            .background = &s->background,
-                            .jobs = jobs,
-                            .n_jobs = s->n_jobs,
-                            .retry_ns = s->retry_ns,
-                            .iterations = s->iterations,
-                            .seed = run->seed};
+                                    .policy = policy,
+                                    .background = &s->background,
+                                    .jobs = jobs,
+                                    .n_jobs = s->n_jobs,
+                                    .retry_ns = s->retry_ns,
+                                    .iterations = s->iterations,
+                                    .seed = run->seed};
         status = lhi_optical_simulate(&in, &out, err);
     }
     if (status == LH_OK) {
         run->background = out.background;
         run->background_refused = out.background_refused;
         for (uint32_t j = 0; j < s->n_jobs; j++)
-            summarise_job((lh_optical_job *)&run->jobs[j], policy, jobs[j].program,
-                   &outs[j]);
+            summarise_job((lh_optical_job *)&run->jobs[j], policy,
+                          jobs[j].program, &outs[j]);
     }
     lhi_arena_free(mem);
     return status;
@@ -229,7 +232,8 @@ static lh_status make_result(const lh_scenario *s,
 
 /* Computes the mean and standard deviation over seeds of the field at offset
  * `at`, averaged over jobs. */
-static double average_over_seeds(const lh_optical_policy *p, size_t at, double *sd)
+static double average_over_seeds(const lh_optical_policy *p, size_t at,
+                                 double *sd)
 {
     double sum = 0, squares = 0;
     for (int pass = 0; pass < 2; pass++)
@@ -254,14 +258,15 @@ static double average_over_seeds(const lh_optical_policy *p, size_t at, double *
 
 static void average(lh_optical_policy *p)
 {
-    p->iteration_s = average_over_seeds(p, offsetof(lh_optical_job, iteration_s),
-                                &p->iteration_s_sd);
-    p->bubble_ratio = average_over_seeds(p, offsetof(lh_optical_job, bubble_ratio),
-                                 &p->bubble_ratio_sd);
+    p->iteration_s = average_over_seeds(
+        p, offsetof(lh_optical_job, iteration_s), &p->iteration_s_sd);
+    p->bubble_ratio = average_over_seeds(
+        p, offsetof(lh_optical_job, bubble_ratio), &p->bubble_ratio_sd);
     p->blocking_probability =
         average_over_seeds(p, offsetof(lh_optical_job, blocking_probability),
-                   &p->blocking_probability_sd);
-    p->slots_held = average_over_seeds(p, offsetof(lh_optical_job, slots_held), NULL);
+                           &p->blocking_probability_sd);
+    p->slots_held =
+        average_over_seeds(p, offsetof(lh_optical_job, slots_held), NULL);
     for (uint32_t i = 0; i < p->n_runs; i++) {
         const lh_optical_run *run = &p->runs[i];
         double bound = 0;

@@ -8,16 +8,16 @@
 #include <string.h>
 
 /* Places each pipeline site on its own node. */
-static lh_status place_groups(const lhi_optical_job_spec *job, lhi_random *random,
-                              uint32_t n_nodes, lhi_arena *mem, uint32_t *sites,
-                              lh_error *err)
+static lh_status place_groups(const lhi_optical_job_spec *job,
+                              lhi_random *random, uint32_t n_nodes,
+                              lhi_arena *mem, uint32_t *sites, lh_error *err)
 {
     const lh_pipeline *p = lhi_optical_job_pipeline(job);
     uint32_t *nodes = LHI_NEW(mem, uint32_t, job->datacenters);
     if (!nodes)
         return lhi_fail_nomem(err);
     LHI_TRY(lhi_device_placement_random(random, n_nodes, job->datacenters,
-                             job->datacenters, nodes, err));
+                                        job->datacenters, nodes, err));
     for (uint32_t d = 0; d < job->devices; d++) {
         uint32_t site = lh_pipeline_device_site(p, d);
         sites[d] = nodes[site == LH_NONE ? 0 : site];
@@ -25,9 +25,10 @@ static lh_status place_groups(const lhi_optical_job_spec *job, lhi_random *rando
     return LH_OK;
 }
 
-static lh_status place_devices(const lh_scenario *s, const lhi_optical_job_spec *job,
-                       const lhi_policy *policy, lhi_random *random,
-                       lhi_arena *mem, uint32_t *sites, lh_error *err)
+static lh_status place_devices(const lh_scenario *s,
+                               const lhi_optical_job_spec *job,
+                               const lhi_policy *policy, lhi_random *random,
+                               lhi_arena *mem, uint32_t *sites, lh_error *err)
 {
     uint32_t n_nodes = s->topology->n_nodes;
     if (job->placement)
@@ -36,9 +37,10 @@ static lh_status place_devices(const lh_scenario *s, const lhi_optical_job_spec 
         LHI_TRY(place_groups(job, random, n_nodes, mem, sites, err));
     else
         LHI_TRY(lhi_device_placement_random(random, n_nodes, job->datacenters,
-                                 job->devices, sites, err));
+                                            job->devices, sites, err));
     if (policy->stage_order)
-        LHI_TRY(lhi_device_placement_order(s->topology, sites, job->devices, err));
+        LHI_TRY(
+            lhi_device_placement_order(s->topology, sites, job->devices, err));
     return LH_OK;
 }
 
@@ -52,7 +54,8 @@ typedef struct links {
 } links;
 
 /* Adds links in both directions between two devices on different nodes. */
-static lh_status add_links(const lh_scenario *s, const lhi_optical_job_spec *job,
+static lh_status add_links(const lh_scenario *s,
+                           const lhi_optical_job_spec *job,
                            const lhi_policy *policy, const uint32_t *sites,
                            uint32_t a, uint32_t b, links *out, lh_error *err)
 {
@@ -68,8 +71,8 @@ static lh_status add_links(const lh_scenario *s, const lhi_optical_job_spec *job
     lh_link link = {.from = a,
                     .to = b,
                     .latency_ns = best->km * LHI_NS_PER_KM,
-                    .transfer_ns =
-                        lhi_serialisation_ns(job->chain.bits, best->mbps, slots)};
+                    .transfer_ns = lhi_serialisation_ns(job->chain.bits,
+                                                        best->mbps, slots)};
     out->items[out->count++] = link;
     link.from = b;
     link.to = a;
@@ -77,7 +80,8 @@ static lh_status add_links(const lh_scenario *s, const lhi_optical_job_spec *job
     return LH_OK;
 }
 
-static lh_status make_links(const lh_scenario *s, const lhi_optical_job_spec *job,
+static lh_status make_links(const lh_scenario *s,
+                            const lhi_optical_job_spec *job,
                             const lhi_policy *policy, const uint32_t *sites,
                             lhi_arena *mem, links *out, lh_error *err)
 {
@@ -102,9 +106,9 @@ static lh_status make_links(const lh_scenario *s, const lhi_optical_job_spec *jo
 
 /* Builds a chain's chunks: one per device (UD), two in a V (Wave), or two in a
  * Loop. */
-static lh_status chain_chunks(const lhi_optical_job_spec *job, lh_placement placement,
-                              lhi_arena *mem, lh_pipeline_desc *desc,
-                              lh_error *err)
+static lh_status chain_chunks(const lhi_optical_job_spec *job,
+                              lh_placement placement, lhi_arena *mem,
+                              lh_pipeline_desc *desc, lh_error *err)
 {
     uint32_t n = job->devices, each = placement == LH_PLACEMENT_UD ? 1 : 2;
     lh_chunk *chunks = LHI_NEW(mem, lh_chunk, (size_t)n * each);
@@ -144,20 +148,22 @@ static lh_status chain_chunks(const lhi_optical_job_spec *job, lh_placement plac
 }
 
 static lh_status order_passes(const lh_pipeline *pipeline,
-                              const lhi_optical_job_spec *job, const char *method,
-                              lhi_arena *mem, lhi_program *out, lh_error *err)
+                              const lhi_optical_job_spec *job,
+                              const char *method, lhi_arena *mem,
+                              lhi_program *out, lh_error *err)
 {
     lh_schedule *schedule = NULL;
     LHI_TRY(lh_method_run(method, pipeline, NULL, &schedule, NULL, err));
-    lh_status status = lhi_program_build_schedule(pipeline, schedule, job->chain.bits,
-                                            mem, out, err);
+    lh_status status = lhi_program_build_schedule(
+        pipeline, schedule, job->chain.bits, mem, out, err);
     lh_schedule_free(schedule);
     return status;
 }
 
 /* Runs a method for this network: shortest-route latencies, transfer times with
  * the slots that the policy is likely to assign. */
-static lh_status run_method(const lh_scenario *s, const lhi_optical_job_spec *job,
+static lh_status run_method(const lh_scenario *s,
+                            const lhi_optical_job_spec *job,
                             const lhi_policy *policy, const uint32_t *sites,
                             const char *method, lhi_arena *mem,
                             lhi_program *out, lh_error *err)
@@ -202,8 +208,8 @@ static lh_status order(const lh_scenario *s, const lhi_optical_job_spec *job,
     if (method)
         status = run_method(s, job, policy, sites, method, mem, out, err);
     else
-        status = lhi_program_build_schedule(pipeline, job->plan->schedule, chain.bits,
-                                      mem, out, err);
+        status = lhi_program_build_schedule(pipeline, job->plan->schedule,
+                                            chain.bits, mem, out, err);
     if (status != LH_OK)
         return status;
     out->pipeline = pipeline;
@@ -213,9 +219,10 @@ static lh_status order(const lh_scenario *s, const lhi_optical_job_spec *job,
     return LH_OK;
 }
 
-lh_status lhi_scenario_prepare_jobs(const lh_scenario *scenario, const lhi_policy *policy,
-                      uint64_t seed, lhi_arena *mem, lhi_optical_run_job *jobs,
-                      lh_error *err)
+lh_status lhi_scenario_prepare_jobs(const lh_scenario *scenario,
+                                    const lhi_policy *policy, uint64_t seed,
+                                    lhi_arena *mem, lhi_optical_run_job *jobs,
+                                    lh_error *err)
 {
     /* One generator places the jobs in sequence. */
     lhi_random random = {.state = seed};

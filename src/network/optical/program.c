@@ -110,7 +110,7 @@ static bool too_many(uint64_t n_tasks)
 }
 
 lh_status lhi_program_build_chain(const lhi_chain *chain, lhi_arena *mem,
-                            lhi_program *out, lh_error *err)
+                                  lhi_program *out, lh_error *err)
 {
     uint32_t n = chain->stages, m = chain->microbatches;
     if (too_many((uint64_t)n * m * 2))
@@ -176,7 +176,7 @@ typedef struct placement_reader {
 } places;
 
 static uint32_t *task_slot(const places *p, uint32_t chunk, uint32_t microbatch,
-                       bool forward)
+                           bool forward)
 {
     return &p->at[((size_t)chunk * p->n_microbatches + microbatch) * 2 +
                   !forward];
@@ -187,13 +187,14 @@ static void connect(lhi_task *tasks, const places *where, uint32_t i)
     const lh_pass *pass = &tasks[i].pass;
     bool forward = pass->kind == LH_F;
     if (pass->kind == LH_W) {
-        tasks[i].after = *task_slot(where, pass->chunk, pass->microbatch, false);
+        tasks[i].after =
+            *task_slot(where, pass->chunk, pass->microbatch, false);
         return;
     }
     if ((forward ? pass->chunk + 1 >= where->n_chunks : pass->chunk == 0))
         return;
     uint32_t to = *task_slot(where, forward ? pass->chunk + 1 : pass->chunk - 1,
-                         pass->microbatch, forward);
+                             pass->microbatch, forward);
     if (tasks[to].device == tasks[i].device)
         return; /* the order implies it: lh_simulate() accepted it */
     tasks[i].consumer = to;
@@ -201,8 +202,9 @@ static void connect(lhi_task *tasks, const places *where, uint32_t i)
 }
 
 lh_status lhi_program_build_schedule(const lh_pipeline *pipeline,
-                               const lh_schedule *schedule, int64_t bits,
-                               lhi_arena *mem, lhi_program *out, lh_error *err)
+                                     const lh_schedule *schedule, int64_t bits,
+                                     lhi_arena *mem, lhi_program *out,
+                                     lh_error *err)
 {
     lh_timeline *timeline = NULL;
     lh_sim_options options = {.size = sizeof options, .fifo = true};

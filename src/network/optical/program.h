@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tasks of a job's devices in one iteration: passes in order, and the
  * messages between them. */
-#ifndef LHI_PROGRAM_H
-#define LHI_PROGRAM_H
+#ifndef LHI_NETWORK_OPTICAL_PROGRAM_H
+#define LHI_NETWORK_OPTICAL_PROGRAM_H
 
 #include "base/arena.h"
 #include "base/fail.h"
@@ -20,8 +20,8 @@ typedef struct lhi_task {
     uint32_t producer;
     /* task on another device that needs its message; LH_NONE */
     uint32_t consumer;
-    uint32_t after;    /* W: the D on this device that it needs; LH_NONE */
-    uint32_t port;     /* send port: device * 2 + (0 F, 1 gradient) */
+    uint32_t after; /* W: the D on this device that it needs; LH_NONE */
+    uint32_t port;  /* send port: device * 2 + (0 F, 1 gradient) */
     lh_pass pass;
 } lhi_task;
 
@@ -32,10 +32,10 @@ typedef struct lhi_program {
     const uint32_t *first; /* [n_devices + 1], into tasks */
     int64_t bound_ns;      /* iteration time with instantaneous messages */
     int64_t busy_ns;       /* total pass time */
-    int64_t busiest_ns;      /* the busiest device's pass time */
+    int64_t busiest_ns;    /* the busiest device's pass time */
     int64_t max_bits;
-    uint32_t max_pair_messages;    /* most messages between two devices */
-    lh_receives receives; /* when they are posted */
+    uint32_t max_pair_messages; /* most messages between two devices */
+    lh_receives receives;       /* when they are posted */
     /* The passes' source; provides links within a site and the data-parallel
      * communication. NULL: neither exists. */
     const lh_pipeline *pipeline;
@@ -64,11 +64,12 @@ const lhi_route *lhi_program_route(const lhi_program *program, uint32_t task);
 
 /* Builds a chain's program. */
 lh_status lhi_program_build_chain(const lhi_chain *chain, lhi_arena *mem,
-                            lhi_program *out, lh_error *err);
+                                  lhi_program *out, lh_error *err);
 /* Builds a schedule's program. LH_EINFEASIBLE, LH_EDEADLOCK: the schedule does
  * not fit the pipeline. */
 lh_status lhi_program_build_schedule(const lh_pipeline *pipeline,
-                               const lh_schedule *schedule, int64_t bits,
-                               lhi_arena *mem, lhi_program *out, lh_error *err);
+                                     const lh_schedule *schedule, int64_t bits,
+                                     lhi_arena *mem, lhi_program *out,
+                                     lh_error *err);
 
 #endif

@@ -134,18 +134,21 @@ static void bars(lhi_text *out, const lh_optical *o, measure what,
 
 /* Reruns a policy with the first seed and records its last iteration. */
 static lh_status record(const lh_scenario *s, const lhi_policy *policy,
-                        uint64_t seed, lhi_arena *mem, lhi_optical_run_job *jobs,
-                        lhi_iteration_record *rec, lh_error *err)
+                        uint64_t seed, lhi_arena *mem,
+                        lhi_optical_run_job *jobs, lhi_iteration_record *rec,
+                        lh_error *err)
 {
-    lhi_optical_job_output *outs = LHI_NEW(mem, lhi_optical_job_output, s->n_jobs);
+    lhi_optical_job_output *outs =
+        LHI_NEW(mem, lhi_optical_job_output, s->n_jobs);
     uint32_t n = s->iterations + 1;
     if (!outs)
         return lhi_fail_nomem(err);
     for (uint32_t j = 0; j < s->n_jobs; j++) {
-        outs[j] = (lhi_optical_job_output){.iteration_ns = LHI_NEW(mem, int64_t, n),
-                                       .labels = LHI_NEW(mem, uint32_t, n),
-                                       .requested = LHI_NEW(mem, uint32_t, n),
-                                       .refused = LHI_NEW(mem, uint32_t, n)};
+        outs[j] =
+            (lhi_optical_job_output){.iteration_ns = LHI_NEW(mem, int64_t, n),
+                                     .labels = LHI_NEW(mem, uint32_t, n),
+                                     .requested = LHI_NEW(mem, uint32_t, n),
+                                     .refused = LHI_NEW(mem, uint32_t, n)};
         if (!outs[j].iteration_ns || !outs[j].labels || !outs[j].requested ||
             !outs[j].refused)
             return lhi_fail_nomem(err);
@@ -153,14 +156,14 @@ static lh_status record(const lh_scenario *s, const lhi_policy *policy,
     LHI_TRY(lhi_scenario_prepare_jobs(s, policy, seed, mem, jobs, err));
     lhi_optical_run_output out = {.jobs = outs};
     lhi_optical_run_input in = {.network = s->network,
-                        .policy = policy,
-                        .background = &s->background,
-                        .jobs = jobs,
-                        .n_jobs = s->n_jobs,
-                        .retry_ns = s->retry_ns,
-                        .iterations = s->iterations,
-                        .seed = seed,
-                        .record = rec};
+                                .policy = policy,
+                                .background = &s->background,
+                                .jobs = jobs,
+                                .n_jobs = s->n_jobs,
+                                .retry_ns = s->retry_ns,
+                                .iterations = s->iterations,
+                                .seed = seed,
+                                .record = rec};
     return lhi_optical_simulate(&in, &out, err);
 }
 
@@ -171,7 +174,8 @@ static lh_status draw_policy(lhi_text *out, const lh_scenario *s,
 {
     lhi_iteration_record rec = {0};
     lhi_arena *mem = lhi_arena_make(0);
-    lhi_optical_run_job *jobs = mem ? LHI_NEW(mem, lhi_optical_run_job, s->n_jobs) : NULL;
+    lhi_optical_run_job *jobs =
+        mem ? LHI_NEW(mem, lhi_optical_run_job, s->n_jobs) : NULL;
     lh_status status =
         jobs ? record(s, policy, p->runs[0].seed, mem, jobs, &rec, err)
              : lhi_fail_nomem(err);
@@ -214,8 +218,8 @@ static lh_status draw_all(lhi_text *out, const lh_scenario *s,
 {
     uint32_t n = s->topology->n_nodes;
     double *x = calloc(n, sizeof *x), *y = calloc(n, sizeof *y);
-    lh_status status =
-        x && y ? lhi_figure_layout(s->topology, x, y, err) : lhi_fail_nomem(err);
+    lh_status status = x && y ? lhi_figure_layout(s->topology, x, y, err)
+                              : lhi_fail_nomem(err);
     for (uint32_t i = 0; status == LH_OK && i < o->n_policies; i++)
         status =
             draw_policy(out, s, o, &o->policies[i], &s->policies[i], x, y, err);

@@ -93,9 +93,10 @@ static int compare(const lhi_node_route *a, const lhi_node_route *b)
 /* Finds the least route that begins with root[0..spur] and does not continue as
  * any route in `found` with the same root. out->nodes is NULL if there is none.
  */
-static lh_status find_spur_route(finder *f, const lhi_node_route *root, uint32_t spur,
-                        int64_t root_km, const lhi_node_route *found,
-                        uint32_t n_found, lhi_arena *mem, lhi_node_route *out)
+static lh_status find_spur_route(finder *f, const lhi_node_route *root,
+                                 uint32_t spur, int64_t root_km,
+                                 const lhi_node_route *found, uint32_t n_found,
+                                 lhi_arena *mem, lhi_node_route *out)
 {
     uint32_t n_nodes = f->t->n_nodes;
     memset(f->closed, 0, n_nodes * sizeof *f->closed);
@@ -171,7 +172,8 @@ static lhi_node_route pool_take_least(route_pool *p)
 }
 
 static lh_status search(finder *f, uint32_t from, uint32_t k, lhi_arena *mem,
-                        route_pool *waiting, lhi_node_route *out, uint32_t *count)
+                        route_pool *waiting, lhi_node_route *out,
+                        uint32_t *count)
 {
     lhi_node_route begin = {.nodes = &from}, route;
     *count = 0;
@@ -183,7 +185,8 @@ static lh_status search(finder *f, uint32_t from, uint32_t k, lhi_arena *mem,
         int64_t root_km = 0;
         for (uint32_t spur = 0; spur < route.hops; spur++) {
             lhi_node_route other;
-            LHI_TRY(find_spur_route(f, &route, spur, root_km, out, *count, mem, &other));
+            LHI_TRY(find_spur_route(f, &route, spur, root_km, out, *count, mem,
+                                    &other));
             if (other.nodes && !pool_add(waiting, &other))
                 return LH_ENOMEM;
             root_km += cable_km(f->t, route.nodes[spur], route.nodes[spur + 1]);
@@ -217,7 +220,8 @@ lh_status lhi_routes_find(const lh_topology *topology, uint32_t from,
     return status;
 }
 
-lh_status lhi_topology_distances(const lh_topology *topology, uint32_t from, int64_t *km)
+lh_status lhi_topology_distances(const lh_topology *topology, uint32_t from,
+                                 int64_t *km)
 {
     uint32_t n = topology->n_nodes;
     finder f = {

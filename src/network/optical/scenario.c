@@ -43,7 +43,8 @@ static lh_status get_count(reader *r, const lhi_node *map, const char *key,
                            uint32_t least, uint32_t most, uint32_t *out)
 {
     const lhi_node *node = lhi_node_find(map, key);
-    return node ? lhi_node_get_u32(r->doc, node, least, most, out, r->err) : LH_OK;
+    return node ? lhi_node_get_u32(r->doc, node, least, most, out, r->err)
+                : LH_OK;
 }
 
 /* Parses Gb/s with up to three decimals. */
@@ -155,16 +156,17 @@ static lh_status read_background(reader *r, const lhi_node *map)
         LHI_TRY(lhi_node_require(r->doc, map, "erlang", &node, r->err));
         LHI_TRY(lhi_node_get_number(r->doc, node, 0, 1e6, &b->erlang, r->err));
         if ((node = lhi_node_find(map, "holding_s")) != NULL)
-            LHI_TRY(
-                lhi_node_get_number(r->doc, node, 1e-6, 1e6, &holding_s, r->err));
+            LHI_TRY(lhi_node_get_number(r->doc, node, 1e-6, 1e6, &holding_s,
+                                        r->err));
         if ((node = lhi_node_find(map, "slots_min")) != NULL) {
-            LHI_TRY(lhi_node_get_u32(r->doc, node, 1, slots, &b->slots_min, r->err));
+            LHI_TRY(lhi_node_get_u32(r->doc, node, 1, slots, &b->slots_min,
+                                     r->err));
             if (b->slots_max < b->slots_min)
                 b->slots_max = b->slots_min;
         }
         if ((node = lhi_node_find(map, "slots_max")) != NULL)
             LHI_TRY(lhi_node_get_u32(r->doc, node, b->slots_min, slots,
-                                &b->slots_max, r->err));
+                                     &b->slots_max, r->err));
     }
     b->holding_ns = holding_s * 1e9;
     if (!lhi_background_is_sparse(b))
@@ -177,7 +179,8 @@ static lh_status read_background(reader *r, const lhi_node *map)
 
 static lh_status read_jobs(reader *r, const lhi_node *map)
 {
-    const lhi_node *one = lhi_node_find(map, "job"), *list = lhi_node_find(map, "jobs");
+    const lhi_node *one = lhi_node_find(map, "job"),
+                   *list = lhi_node_find(map, "jobs");
     const lhi_node *plan = lhi_node_find(map, "plan");
     lh_scenario *s = r->s;
     if (!!one + !!list + !!plan > 1)
@@ -232,7 +235,8 @@ static lh_status read_policy(reader *r, const lhi_node *map, lhi_policy *out)
         node = lhi_node_find(map, "policy");
     }
     if (node) {
-        LHI_TRY(lhi_node_get_choice(r->doc, node, assignment_names, &which, r->err));
+        LHI_TRY(lhi_node_get_choice(r->doc, node, assignment_names, &which,
+                                    r->err));
     } else {
         while (assignment_names[which] &&
                strcmp(assignment_names[which], out->name) != 0)
@@ -254,8 +258,8 @@ static lh_status read_policy(reader *r, const lhi_node *map, lhi_policy *out)
     LHI_TRY(get_flag(r, map, "stage_order", &out->stage_order));
     LHI_TRY(get_flag(r, map, "fill_idle", &out->fill_idle));
     if ((node = lhi_node_find(map, "schedule")) != NULL)
-        LHI_TRY(
-            lhi_scenario_parse_method(r->doc, node, r->s->mem, &out->schedule, r->err));
+        LHI_TRY(lhi_scenario_parse_method(r->doc, node, r->s->mem,
+                                          &out->schedule, r->err));
     return LH_OK;
 }
 
@@ -323,7 +327,7 @@ static lh_status read_scenario(reader *r, const lhi_node *map)
     s->retry_ns = 5000000;
     if ((node = lhi_node_find(map, "retry_ns")) != NULL)
         LHI_TRY(lhi_node_get_int(r->doc, node, 1, LHI_MAX_TIME_NS, &s->retry_ns,
-                            r->err));
+                                 r->err));
     s->iterations = 10;
     LHI_TRY(get_count(r, map, "iterations", 1, MAX_ITERATIONS, &s->iterations));
     LHI_TRY(read_seeds(r, lhi_node_find(map, "seeds")));

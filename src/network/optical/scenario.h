@@ -13,8 +13,8 @@
  *     optical.c          all policies with all seeds; background_traffic.c:
  *                        background alone
  *     report.c           report; figures.h: its pictures */
-#ifndef LHI_SCENARIO_H
-#define LHI_SCENARIO_H
+#ifndef LHI_NETWORK_OPTICAL_SCENARIO_H
+#define LHI_NETWORK_OPTICAL_SCENARIO_H
 
 #include "network/optical/simulation.h"
 
@@ -34,7 +34,7 @@ typedef struct lhi_optical_job_spec {
     lh_pipeline *pipeline; /* owned; NULL: the plan's, or a chain */
     const uint32_t *placement; /* [devices] nodes; NULL: from the seed */
     uint32_t datacenters;      /* for placements from the seed */
-    bool keep_groups; /* devices of one pipeline site share a node */
+    bool keep_groups;          /* devices of one pipeline site share a node */
 } lhi_optical_job_spec;
 
 /* A file that the scenario refers to. */
@@ -66,26 +66,29 @@ const lh_pipeline *lhi_optical_job_pipeline(const lhi_optical_job_spec *job);
 
 /* Reads a job from the map `map`. */
 lh_status lhi_optical_job_parse(const lhi_doc *doc, const lhi_node *map,
-                       lh_scenario *scenario, lhi_optical_job_spec *out, lh_error *err);
+                                lh_scenario *scenario,
+                                lhi_optical_job_spec *out, lh_error *err);
 /* Reads a job from the plan file named at `node`. */
 lh_status lhi_optical_job_parse_plan(const lhi_doc *doc, const lhi_node *node,
-                            lh_scenario *scenario, lhi_optical_job_spec *out,
-                            lh_error *err);
+                                     lh_scenario *scenario,
+                                     lhi_optical_job_spec *out, lh_error *err);
 /* Returns the path of the file named at `node`, relative to the document. The
  * scenario owns the path and lists it (lh_scenario_file()). */
 lh_status lhi_scenario_resolve_file(lh_scenario *scenario, const lhi_doc *doc,
-                             const lhi_node *node, const char **path,
-                             lh_error *err);
+                                    const lhi_node *node, const char **path,
+                                    lh_error *err);
 /* Sets *order for a chain's "gpipe" or "1f1b"; false for another schedule. */
 bool lhi_program_order_parse(const char *schedule, lhi_program_order *order);
 /* Reads a method's name; rejects unknown ones. */
 lh_status lhi_scenario_parse_method(const lhi_doc *doc, const lhi_node *node,
-                         lhi_arena *mem, const char **out, lh_error *err);
+                                    lhi_arena *mem, const char **out,
+                                    lh_error *err);
 
 /* Places every job's devices under one policy with one seed, and builds their
  * programs; everything is allocated in `mem`. */
-lh_status lhi_scenario_prepare_jobs(const lh_scenario *scenario, const lhi_policy *policy,
-                      uint64_t seed, lhi_arena *mem, lhi_optical_run_job *jobs,
-                      lh_error *err);
+lh_status lhi_scenario_prepare_jobs(const lh_scenario *scenario,
+                                    const lhi_policy *policy, uint64_t seed,
+                                    lhi_arena *mem, lhi_optical_run_job *jobs,
+                                    lh_error *err);
 
 #endif

@@ -16,7 +16,7 @@ enum {
     BACKGROUND, /* not in the heap */
     ARRIVAL,    /* payload: job, task that produced the message */
     TASK_END,   /* payload: job, task */
-    REQUEST,        /* payload: job, task; a retried or deferred request */
+    REQUEST,    /* payload: job, task; a retried or deferred request */
     WAKE,       /* payload: job, device whose next task is ready */
     BEGIN,      /* payload: job */
     END,        /* payload: job whose iteration ends */
@@ -170,7 +170,7 @@ static void post_receive(run *r, job *j, uint32_t device, uint32_t i)
 /* Checks whether data-parallel communication permits the task's start; *since:
  * the earliest time. */
 static bool is_data_ready(run *r, job *j, uint32_t device, uint32_t i,
-                     int64_t *since)
+                          int64_t *since)
 {
     const lh_pass *pass = &j->program->tasks[i].pass;
     if (!j->program->pipeline || !lhi_dp_clock_get_start(&j->data, pass, since))
@@ -216,7 +216,7 @@ static void begin_data(const run *r, job *j)
     for (uint32_t d = 0; d < p->n_devices; d++) {
         const lhi_task *first = &p->tasks[p->first[d]];
         lhi_dp_clock_add_device(&j->data, &first->pass, sizeof *first,
-                            p->first[d + 1] - p->first[d], r->now);
+                                p->first[d + 1] - p->first[d], r->now);
         j->wake_ns[d] = -1;
     }
     for (uint32_t i = 0; i < p->pipeline->n_resources; i++)
@@ -252,7 +252,8 @@ static bool record_held(run *r, const lhi_circuit *c, int64_t end_ns)
     lhi_iteration_record *rec = r->in->record;
     if (rec->n_circuits == rec->circuits_capacity) {
         size_t room = rec->circuits_capacity ? rec->circuits_capacity * 2 : 256;
-        lhi_recorded_circuit *held = realloc(rec->circuits, room * sizeof *held);
+        lhi_recorded_circuit *held =
+            realloc(rec->circuits, room * sizeof *held);
         if (!held) {
             r->no_memory = true;
             return false;
@@ -260,13 +261,14 @@ static bool record_held(run *r, const lhi_circuit *c, int64_t end_ns)
         rec->circuits = held;
         rec->circuits_capacity = room;
     }
-    rec->circuits[rec->n_circuits++] = (lhi_recorded_circuit){.path = c->path,
-                                                  .first = c->first,
-                                                  .slots = c->slots,
-                                                  .job = c->job,
-                                                  .task = c->task,
-                                                  .start_ns = c->start_ns,
-                                                  .end_ns = end_ns};
+    rec->circuits[rec->n_circuits++] =
+        (lhi_recorded_circuit){.path = c->path,
+                               .first = c->first,
+                               .slots = c->slots,
+                               .job = c->job,
+                               .task = c->task,
+                               .start_ns = c->start_ns,
+                               .end_ns = end_ns};
     return true;
 }
 
@@ -314,10 +316,11 @@ static uint32_t requested_slots(const run *r, const job *j, uint32_t task)
 
 /* Records a granted circuit and schedules the message's arrival. */
 static void accept_grant(run *r, job *j, uint32_t task,
-                   const lhi_circuit_grant *grant, int64_t wait)
+                         const lhi_circuit_grant *grant, int64_t wait)
 {
     const lhi_task *t = &j->program->tasks[task];
-    int64_t ser = lhi_serialisation_ns(t->bits, grant->path->mbps, grant->slots);
+    int64_t ser =
+        lhi_serialisation_ns(t->bits, grant->path->mbps, grant->slots);
     int64_t end = r->now + wait + ser + grant->path->km * LHI_NS_PER_KM;
     j->port_free[t->port] = r->now + wait + ser;
     j->held_ns +=
@@ -354,8 +357,8 @@ static void request_circuit(run *r, job *j, uint32_t task)
         .queued = j->port_queue[t->port],
         .period_ns = t->duration_ns,
         .deadline_ns = j->allowed[task] < 0
-                          ? -1
-                          : j->begin_ns + j->allowed[task] - r->now};
+                           ? -1
+                           : j->begin_ns + j->allowed[task] - r->now};
     if (!request.paths) {
         r->no_memory = true;
         return;
@@ -490,7 +493,8 @@ static void end_iteration(run *r, job *j)
      * share the network to their end. The limit stops a job that is far faster.
      */
     j->iteration++;
-    if (r->jobs_left == 0 || j->iteration / MAX_ITERATION_FACTOR > r->in->iterations)
+    if (r->jobs_left == 0 ||
+        j->iteration / MAX_ITERATION_FACTOR > r->in->iterations)
         return;
     if (j->index == 0) {
         r->counting = j->iteration <= r->in->iterations;
@@ -550,8 +554,8 @@ static void arrive_background(run *r)
         r->no_memory = true;
         return;
     }
-    bool ok = lhi_assignment_first_fit(&r->circuits.spectrum, paths, paths->count, a.slots,
-                            &grant);
+    bool ok = lhi_assignment_first_fit(&r->circuits.spectrum, paths,
+                                       paths->count, a.slots, &grant);
     if (ok)
         hold_circuit(r, &grant, r->now + a.holding_ns, LH_NONE, LH_NONE);
     r->out->background += r->counting;
@@ -673,8 +677,8 @@ static lh_status make_job(run *r, uint32_t index, lh_error *err)
         return LH_OK;
     int64_t ideal_ns;
     if (lhi_deadlines_compute(r->in->network, &r->in->jobs[index],
-                      8 * r->in->policy->request_slots, j->allowed,
-                      &ideal_ns) != LH_OK)
+                              8 * r->in->policy->request_slots, j->allowed,
+                              &ideal_ns) != LH_OK)
         return lhi_fail_nomem(err);
     return LH_OK;
 }
@@ -723,8 +727,8 @@ static lh_status make_run(run *r, lh_error *err)
     return LH_OK;
 }
 
-lh_status lhi_optical_simulate(const lhi_optical_run_input *input, lhi_optical_run_output *output,
-                  lh_error *err)
+lh_status lhi_optical_simulate(const lhi_optical_run_input *input,
+                               lhi_optical_run_output *output, lh_error *err)
 {
     run r = {.in = input, .out = output};
     lh_status status = make_run(&r, err);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One run: jobs and background traffic on one network, under one policy, from
  * one seed. */
-#ifndef LHI_TRAFFIC_RUN_H
-#define LHI_TRAFFIC_RUN_H
+#ifndef LHI_NETWORK_OPTICAL_SIMULATION_H
+#define LHI_NETWORK_OPTICAL_SIMULATION_H
 
 #include "base/random.h"
 #include "network/optical/assignment.h"
@@ -24,7 +24,8 @@ typedef struct lhi_background {
 /* Checks whether the mean gap between requests is large enough. */
 static inline bool lhi_background_is_sparse(const lhi_background *b)
 {
-    return b->erlang <= 0 || b->holding_ns / b->erlang >= LHI_MIN_REQUEST_GAP_NS;
+    return b->erlang <= 0 ||
+           b->holding_ns / b->erlang >= LHI_MIN_REQUEST_GAP_NS;
 }
 
 /* A run's job with its placement. */
@@ -45,7 +46,7 @@ typedef struct lhi_recorded_circuit {
 typedef struct lhi_iteration_record {
     int64_t begin_ns, end_ns;
     int64_t *start_ns, *finish_ns, *arrive_ns; /* per task; -1: no message */
-    bool *is_bound;                               /* communication-bound */
+    bool *is_bound;                            /* communication-bound */
     lhi_recorded_circuit *circuits;
     size_t n_circuits, circuits_capacity;
 } lhi_iteration_record;
@@ -80,8 +81,8 @@ typedef struct lhi_optical_run_output {
 
 /* Simulates a run and fills in the output, whose arrays the caller allocates.
  */
-lh_status lhi_optical_simulate(const lhi_optical_run_input *input, lhi_optical_run_output *output,
-                  lh_error *err);
+lh_status lhi_optical_simulate(const lhi_optical_run_input *input,
+                               lhi_optical_run_output *output, lh_error *err);
 
 /* --- circuits and background traffic ----------------------------------------
  */
@@ -111,7 +112,7 @@ void lhi_circuits_fini(lhi_circuits *circuits);
 /* Occupies the grant's slots and returns the circuit; LH_NONE on allocation
  * failure. */
 uint32_t lhi_circuits_allocate(lhi_circuits *circuits,
-                           const lhi_circuit_grant *grant);
+                               const lhi_circuit_grant *grant);
 /* Releases the circuit's slots. */
 void lhi_circuits_release(lhi_circuits *circuits, uint32_t circuit);
 

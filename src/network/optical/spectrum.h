@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Spectrum of fibres as bit sets: bit j of a fibre is set if slot j is
  * occupied. */
-#ifndef LHI_SPECTRUM_H
-#define LHI_SPECTRUM_H
+#ifndef LHI_NETWORK_OPTICAL_SPECTRUM_H
+#define LHI_NETWORK_OPTICAL_SPECTRUM_H
 
 #include "network/optical/network.h"
 
@@ -64,7 +64,7 @@ static inline bool lhi_slot_is_occupied(const uint64_t *busy, uint32_t slot)
 
 /* Shifts a set down by `by` slots: bit j of out is bit j + by of in. */
 static inline void lhi_slots_shift_down(const uint64_t *in, uint32_t by,
-                                  uint32_t n_words, uint64_t *out)
+                                        uint32_t n_words, uint64_t *out)
 {
     uint32_t skip = by / 64, shift = by % 64;
     for (uint32_t w = 0; w < n_words; w++) {
@@ -157,7 +157,7 @@ static inline void lhi_spectrum_set(lhi_spectrum *s, const lhi_path *path,
 
 /* Counts occupied slots, summed over the path's fibres. */
 static inline uint32_t lhi_path_count_occupied(const lhi_spectrum *s,
-                                     const lhi_path *path)
+                                               const lhi_path *path)
 {
     uint32_t n = 0;
     for (uint32_t h = 0; h < path->hops; h++) {

@@ -94,7 +94,7 @@ static lh_status read_nodes(reader *r, const lhi_node *list)
 }
 
 static lh_status read_endpoint(reader *r, const lhi_node *map, const char *key,
-                          uint32_t *out)
+                               uint32_t *out)
 {
     const lhi_node *value;
     int64_t id;
@@ -248,7 +248,7 @@ static lh_status read_topology(reader *r, const lhi_node *map)
 }
 
 lh_status lhi_topology_parse_node(const lhi_doc *doc, const lhi_node *map,
-                            lh_topology **out, lh_error *err)
+                                  lh_topology **out, lh_error *err)
 {
     lhi_arena *mem = lhi_arena_make(0);
     if (!mem)

@@ -10,16 +10,16 @@
 #include "planner/elastic/bound.h"
 
 #include "base/integer_math.h"
-#include "schedule/pipeline/pipeline_internal.h"
 #include "planner/elastic/pipeline.h"
 #include "planner/layout/elastic_shares.h"
+#include "schedule/pipeline/pipeline_internal.h"
 
 #include <longhaul/bounds.h>
 #include <longhaul/elastic.h>
 #include <math.h>
 
 enum {
-    MAX_REGIONS = 256,    /* regions of sharding shares */
+    MAX_REGIONS = 256,            /* regions of sharding shares */
     MAX_WARMUP_FORWARDS = 1 << 13 /* most first-group forwards that are timed */
 };
 
@@ -29,20 +29,20 @@ enum { FIRST, INNER, LAST, N_POSITIONS };
 
 /* Memory use of one device before anything is sharded. */
 typedef struct stage_memory {
-    double static_bytes;           /* bytes, independent of passes in flight */
-    double bytes[N_POSITIONS];  /* bytes per pass, all chunks at this position */
+    double static_bytes;       /* bytes, independent of passes in flight */
+    double bytes[N_POSITIONS]; /* bytes per pass, all chunks at this position */
     double layers[N_POSITIONS]; /* layers in these chunks */
 } stage_memory;
 
 /* Least work and waiting time of one device for a region of sharding shares, in
  * ns. */
 typedef struct span {
-    double saved; /* bytes saved by sharding */
+    double saved;     /* bytes saved by sharding */
     double recompute; /* recomputation per microbatch */
-    double work;  /* all passes, without recomputation */
-    double idle;  /* before the first pass, and for gathers */
-    double tail;  /* after the last pass */
-    double link;  /* all transfers on its link, serialised */
+    double work;      /* all passes, without recomputation */
+    double idle;      /* before the first pass, and for gathers */
+    double tail;      /* after the last pass */
+    double link;      /* all transfers on its link, serialised */
 } device_span;
 
 /* State of the bound computation for one layout. */
@@ -62,7 +62,7 @@ typedef struct bound_state {
                        * a group's first entry: not computed yet */
     uint32_t n_waits; /* first-group count */
     double *ends;     /* scratch for the end times of one group */
-    device_span *spans;      /* per device */
+    device_span *spans; /* per device */
 } bound_state;
 
 static uint32_t count_layers(const bound_state *b, uint32_t chunk)
@@ -83,7 +83,8 @@ static void sort_kinds(lhi_elastic_kinds *k)
 {
     for (uint32_t i = 1; i < k->n; i++)
         for (uint32_t at = i;
-             at > 0 && recompute_cost_per_byte(&k->ops[at]) < recompute_cost_per_byte(&k->ops[at - 1]);
+             at > 0 && recompute_cost_per_byte(&k->ops[at]) <
+                           recompute_cost_per_byte(&k->ops[at - 1]);
              at--) {
             lh_cost_op op = k->ops[at];
             k->ops[at] = k->ops[at - 1];
@@ -144,7 +145,8 @@ static region find_least_traffic_region(const bound_state *b)
 /* Computes the largest memory saving by sharding on device `d`. The saving is
  * linear in the shares, so its maximum is at a corner of the region, after
  * cutting off the part with more parameters than gradients. */
-static double compute_max_saving(const bound_state *b, uint32_t d, const region *r)
+static double compute_max_saving(const bound_state *b, uint32_t d,
+                                 const region *r)
 {
     double g = 0, w = 0, most_g = 0, most_w = 0, saved = -INFINITY;
     for (uint32_t c = d; c < b->P * b->M; c += b->P) {
@@ -208,8 +210,8 @@ static int find_chunk_position(const bound_state *b, uint32_t c)
 /* Counts the forwards of a chunk that its stage has run before its first
  * backward. Forwards beyond a short first group belong to the first chunk: the
  * second group begins there and is long enough. */
-static double count_passes_in_flight(const bound_state *b, uint32_t d, uint32_t group,
-                          int place)
+static double count_passes_in_flight(const bound_state *b, uint32_t d,
+                                     uint32_t group, int place)
 {
     double e = group, n = b->config->microbatches;
     double more = count_extra_forwards(b, d);
@@ -241,14 +243,15 @@ static lh_status find_stages(bound_state *b, lh_error *err)
  * byte saved; positions with more passes in flight save more. N_POSITIONS: none
  * is left. */
 static int find_cheapest_position(const bound_state *b, const double *passes,
-                    const uint32_t *next)
+                                  const uint32_t *next)
 {
     int best = N_POSITIONS;
     double least = INFINITY;
     for (int i = 0; i < N_POSITIONS; i++) {
-        double price = next[i] < b->kinds.n && passes[i] > 0
-                           ? recompute_cost_per_byte(&b->kinds.ops[next[i]]) / passes[i]
-                           : INFINITY;
+        double price =
+            next[i] < b->kinds.n && passes[i] > 0
+                ? recompute_cost_per_byte(&b->kinds.ops[next[i]]) / passes[i]
+                : INFINITY;
         if (price < least) {
             least = price;
             best = i;
@@ -260,8 +263,8 @@ static int find_cheapest_position(const bound_state *b, const double *passes,
 /* Computes the least recomputation time of device `d` per microbatch, in ns, by
  * choosing the cheapest operations in any chunks until the device fits.
  * INFINITY: recomputing everything is not enough. */
-static double compute_least_recomputation(const bound_state *b, uint32_t d, uint32_t group,
-                          double saved)
+static double compute_least_recomputation(const bound_state *b, uint32_t d,
+                                          uint32_t group, double saved)
 {
     int64_t limit = lh_pipeline_memory_limit(b->built.pipeline, d);
     const stage_memory *s = &b->stages[d];
@@ -339,11 +342,13 @@ static void set_ends(const bound_state *b, uint32_t c, lh_chunk *k)
     k->reduce_scatter_ns =
         lhi_max_int64(k->reduce_scatter_ns, b->sharded[c].scatter_ns);
     if (must_shard(b, LH_ELASTIC_ZERO3))
-        k->all_gather_ns = lhi_max_int64(k->all_gather_ns, b->sharded[c].gather_ns);
+        k->all_gather_ns =
+            lhi_max_int64(k->all_gather_ns, b->sharded[c].gather_ns);
 }
 
 /* Computes the bound without recomputation and memory limits. */
-static lh_status compute_unconstrained_bound(const bound_state *b, int64_t *out, lh_error *err)
+static lh_status compute_unconstrained_bound(const bound_state *b, int64_t *out,
+                                             lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
     lh_pipeline *with;
@@ -375,7 +380,8 @@ static lh_status compute_unconstrained_bound(const bound_state *b, int64_t *out,
 
 /* Computes the least duration of a communication when at least `share` of it is
  * sent layer by layer. */
-static double estimate_partial_ns(int64_t at_once_ns, int64_t sharded_ns, double share)
+static double estimate_partial_ns(int64_t at_once_ns, int64_t sharded_ns,
+                                  double share)
 {
     double once = (double)at_once_ns;
     return once + (fmax((double)sharded_ns, once) - once) * share;
@@ -383,7 +389,8 @@ static double estimate_partial_ns(int64_t at_once_ns, int64_t sharded_ns, double
 
 /* Computes a chunk's gather time. The link latency counts only if something is
  * sharded; at both iteration ends it counts in any case. */
-static double compute_gather_ns(const bound_state *b, uint32_t c, const region *r, bool end)
+static double compute_gather_ns(const bound_state *b, uint32_t c,
+                                const region *r, bool end)
 {
     const lh_chunk *k = lh_pipeline_chunk(b->built.pipeline, c);
     int64_t ns = k->all_gather_ns;
@@ -393,8 +400,8 @@ static double compute_gather_ns(const bound_state *b, uint32_t c, const region *
 }
 
 /* Computes a chunk's scatter time; the counterpart of compute_gather_ns(). */
-static double compute_scatter_ns(const bound_state *b, uint32_t c, const region *r,
-                         bool end)
+static double compute_scatter_ns(const bound_state *b, uint32_t c,
+                                 const region *r, bool end)
 {
     const lh_chunk *k = lh_pipeline_chunk(b->built.pipeline, c);
     int64_t ns = k->reduce_scatter_ns;
@@ -419,7 +426,8 @@ static double compute_path_ns(const bound_state *b)
         const lh_chunk *k = lh_pipeline_chunk(p, c);
         ns += (double)(k->f_ns + k->d_ns + k->w_ns);
         if (c > 0)
-            ns += compute_hop_ns(&p->forward[c - 1]) + compute_hop_ns(&p->backward[c]);
+            ns += compute_hop_ns(&p->forward[c - 1]) +
+                  compute_hop_ns(&p->backward[c]);
     }
     return ns;
 }
@@ -430,7 +438,8 @@ static double compute_path_ns(const bound_state *b)
  * waits for its gather, which begins with the first forward of the stage's
  * previous chunk. A stage that runs more forwards first is idle for at least as
  * long. */
-static void compute_idle_times(const bound_state *b, uint32_t group, double *waits)
+static void compute_idle_times(const bound_state *b, uint32_t group,
+                               double *waits)
 {
     const lh_pipeline *p = b->built.pipeline;
     const region least = find_least_traffic_region(b);
@@ -448,8 +457,9 @@ static void compute_idle_times(const bound_state *b, uint32_t group, double *wai
                     break; /* no later chunk has them either */
                 at = fmax(at, free_at[d]);
                 if (m == 0) {
-                    at = fmax(at, (column > 0 ? begun[d] : 0) +
-                                      compute_gather_ns(b, c, &least, column == 0));
+                    at = fmax(at,
+                              (column > 0 ? begun[d] : 0) +
+                                  compute_gather_ns(b, c, &least, column == 0));
                     begun[d] = at;
                 }
                 at = free_at[d] = at + f_ns;
@@ -464,7 +474,8 @@ static void compute_idle_times(const bound_state *b, uint32_t group, double *wai
 
 /* Returns the waits of the first group with index `at`; NULL: beyond the table.
  */
-static const double *get_idle_times(const bound_state *b, uint32_t at, uint32_t group)
+static const double *get_idle_times(const bound_state *b, uint32_t at,
+                                    uint32_t group)
 {
     if (at >= b->n_waits)
         return NULL;
@@ -498,7 +509,8 @@ static lh_status allocate_idle_times(bound_state *b, lh_error *err)
 
 /* Computes the part of a device's span that does not depend on the first group.
  */
-static void compute_span(const bound_state *b, uint32_t d, const region *r, device_span *s)
+static void compute_span(const bound_state *b, uint32_t d, const region *r,
+                         device_span *s)
 {
     const lh_pipeline *p = b->built.pipeline;
     uint32_t all = b->P * b->M;
@@ -507,13 +519,14 @@ static void compute_span(const bound_state *b, uint32_t d, const region *r, devi
     for (uint32_t c = d; c < all; c += b->P) {
         const lh_chunk *k = lh_pipeline_chunk(p, c);
         s->work += n * (double)(k->f_ns + k->d_ns + k->w_ns);
-        s->link += compute_gather_ns(b, c, r, false) + compute_scatter_ns(b, c, r, false);
+        s->link += compute_gather_ns(b, c, r, false) +
+                   compute_scatter_ns(b, c, r, false);
         if (c + b->P >= all)
             continue;
         s->link += r->p[0] * (double)b->sharded[c].gather_ns;
         /* The next chunk's gather begins with this chunk's first forward. */
-        s->idle +=
-            fmax(0, compute_gather_ns(b, c + b->P, r, false) - n * (double)k->f_ns);
+        s->idle += fmax(0, compute_gather_ns(b, c + b->P, r, false) -
+                               n * (double)k->f_ns);
     }
 }
 
@@ -526,7 +539,8 @@ static void compute_spans(const bound_state *b, const region *r)
         if (d > 0) {
             const lh_chunk *k = lh_pipeline_chunk(p, d - 1);
             head += (double)k->f_ns + compute_hop_ns(&p->forward[d - 1]);
-            tail += (double)(k->d_ns + k->w_ns) + compute_hop_ns(&p->backward[d]);
+            tail +=
+                (double)(k->d_ns + k->w_ns) + compute_hop_ns(&p->backward[d]);
         }
         head = fmax(head, compute_gather_ns(b, d, r, true));
         tail = fmax(tail, compute_scatter_ns(b, d, r, true));
@@ -540,7 +554,8 @@ static void compute_spans(const bound_state *b, const region *r)
 static bool compute_recomputation(const bound_state *b, uint32_t group)
 {
     for (uint32_t d = 0; d < b->P; d++) {
-        b->spans[d].recompute = compute_least_recomputation(b, d, group, b->spans[d].saved);
+        b->spans[d].recompute =
+            compute_least_recomputation(b, d, group, b->spans[d].saved);
         if (isinf(b->spans[d].recompute))
             return false;
     }
@@ -549,11 +564,12 @@ static bool compute_recomputation(const bound_state *b, uint32_t group)
 
 /* Computes the iteration time from the device spans. `waits`: idle times of the
  * first group; NULL: any group. */
-static double compute_time(const bound_state *b, const region *r, const double *waits)
+static double compute_time(const bound_state *b, const region *r,
+                           const double *waits)
 {
     double most = 0, n = b->config->microbatches;
-    double path =
-        b->path + compute_gather_ns(b, 0, r, true) + compute_scatter_ns(b, 0, r, true);
+    double path = b->path + compute_gather_ns(b, 0, r, true) +
+                  compute_scatter_ns(b, 0, r, true);
     for (uint32_t d = 0; d < b->P; d++) {
         const device_span *s = &b->spans[d];
         double idle = fmax(s->idle, waits ? waits[d] : 0);
@@ -591,7 +607,7 @@ static double compute_region_bound(const bound_state *b, const region *r)
 /* Splits region `at` of `n` in two along its longer side; returns the new
  * region count. */
 static uint32_t split_region(const bound_state *b, region *list, uint32_t n,
-                           uint32_t at)
+                             uint32_t at)
 {
     region *one = &list[at], *other = &list[n];
     bool gradients = one->g[1] - one->g[0] >= one->p[1] - one->p[0];
@@ -642,7 +658,8 @@ static lh_status find_sharded(bound_state *b, lh_error *err)
     return lhi_layout_compute_sharded_times(b->job, b->config, b->sharded, err);
 }
 
-static lh_status compute_bound(bound_state *b, lhi_elastic_lower_bound *out, lh_error *err)
+static lh_status compute_bound(bound_state *b, lhi_elastic_lower_bound *out,
+                               lh_error *err)
 {
     double ns, enough_ns = INFINITY;
     int64_t below = b->freedom->below_ns;
@@ -668,14 +685,14 @@ static lh_status compute_bound(bound_state *b, lhi_elastic_lower_bound *out, lh_
 }
 
 lh_status lhi_elastic_compute_bound(const lh_job *job, const lhi_config *config,
-                               const lhi_elastic_options *freedom,
-                               lhi_elastic_lower_bound *out, lh_error *err)
+                                    const lhi_elastic_options *freedom,
+                                    lhi_elastic_lower_bound *out, lh_error *err)
 {
     bound_state b = {.job = job,
-                 .config = config,
-                 .freedom = freedom,
-                 .P = config->layout.pipeline,
-                 .M = config->layout.chunks_per_device};
+                     .config = config,
+                     .freedom = freedom,
+                     .P = config->layout.pipeline,
+                     .M = config->layout.chunks_per_device};
     *out = (lhi_elastic_lower_bound){0};
     if (freedom->offload)
         return LH_OK;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lower bound on the iteration time with elastic plans on given chunks:
  * docs/theory/elastic.md. */
-#ifndef LHI_ELASTIC_BOUND_H
-#define LHI_ELASTIC_BOUND_H
+#ifndef LHI_PLANNER_ELASTIC_BOUND_H
+#define LHI_PLANNER_ELASTIC_BOUND_H
 
 #include "planner/elastic/layout_search.h"
 
@@ -18,8 +18,9 @@ typedef struct lhi_elastic_lower_bound {
  * exists; `err` has the reason. With offloading the bound is 0. The computation
  * stops early once it proves that no iteration is below freedom->below_ns. */
 lh_status lhi_elastic_compute_bound(const lh_job *job, const lhi_config *config,
-                               const lhi_elastic_options *freedom,
-                               lhi_elastic_lower_bound *out, lh_error *err);
+                                    const lhi_elastic_options *freedom,
+                                    lhi_elastic_lower_bound *out,
+                                    lh_error *err);
 
 /* Estimates the time of lhi_elastic_compute_bound(), in work units (about
  * microseconds). */

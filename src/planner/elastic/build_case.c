@@ -45,9 +45,9 @@ static uint32_t fill_links(const lh_elastic_case *g, lh_link *links)
 /* Builds the pipeline with its links, chunks and data-parallel operations. */
 static lh_status make_pipeline(const lh_elastic_case *g,
                                const lh_elastic_plan *plan,
-                               const lhi_elastic_recompute *again, lhi_arena *mem,
-                               const lh_dp_op *ops, uint32_t n_ops,
-                               lh_pipeline **out, lh_error *err)
+                               const lhi_elastic_recompute *again,
+                               lhi_arena *mem, const lh_dp_op *ops,
+                               uint32_t n_ops, lh_pipeline **out, lh_error *err)
 {
     lh_chunk *chunks = LHI_NEW(mem, lh_chunk, (size_t)g->chunks * g->stages);
     lh_link *links = LHI_NEW(mem, lh_link, 2 * (size_t)g->stages);
@@ -74,9 +74,9 @@ static lh_status make_pipeline(const lh_elastic_case *g,
 }
 
 lh_status lhi_elastic_build_pipeline(const lh_elastic_case *given,
-                               const lh_elastic_plan *plan,
-                               const lhi_elastic_recompute *again,
-                               lh_pipeline **out, lh_error *err)
+                                     const lh_elastic_plan *plan,
+                                     const lhi_elastic_recompute *again,
+                                     lh_pipeline **out, lh_error *err)
 {
     lh_dp_op *ops;
     uint32_t n_ops;

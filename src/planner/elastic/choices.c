@@ -101,7 +101,7 @@ static lh_choice start_row(const lhi_config *like, const char *method)
 /* Sets the row's description: `what` and the memory it needs beyond the device.
  */
 static lh_status describe_row(const lhi_elastic_result *r, const char *what,
-                          lhi_arena *mem, lh_choice *row, lh_error *err)
+                              lhi_arena *mem, lh_choice *row, lh_error *err)
 {
     char text[LHI_ELASTIC_WHY];
     row->why = what;
@@ -319,7 +319,7 @@ static const char *sharding_text(const lh_plan_elastic *e, char *text,
 /* Puts the plan of the published planner (PipeMesh) first; the fastest follows
  * it. */
 static lh_status add_published_row(const lh_job *job, lhi_arena *mem,
-                               lhi_elastic_choices *out, lh_error *err)
+                                   lhi_elastic_choices *out, lh_error *err)
 {
     lhi_elastic_options f = lhi_elastic_options_from_job(job);
     lhi_elastic_result found;
@@ -328,7 +328,8 @@ static lh_status add_published_row(const lh_job *job, lhi_arena *mem,
     f.published = true;
     f.stopped = out->stopped;
     f.context = out->context;
-    lh_status status = lhi_elastic_search_layout(job, &like, &f, mem, &found, err);
+    lh_status status =
+        lhi_elastic_search_layout(job, &like, &f, mem, &found, err);
     if (status != LH_OK) {
         lhi_fail_add_context(err, "PipeMesh's planner");
         return status;
@@ -362,17 +363,17 @@ static const char *groups_text(const lh_plan_elastic *e, char *text,
 
 /* Describes the first row, and for the others how much slower they are. */
 static lh_status describe_rows(lhi_elastic_choices *out, lhi_arena *mem,
-                           lh_error *err)
+                               lh_error *err)
 {
     lh_choice *first = &out->rows[0];
     const lh_plan_elastic *e = first->elastic;
     char text[LHI_ELASTIC_WHY], sizes[80], shares[80];
-    size_t used = (size_t)snprintf(
-        text, sizeof text, "%s%u group%s of %s, %s",
-        out->published ? "as PipeMesh's planner has it: " : "",
-        (unsigned)e->n_enqueue, e->n_enqueue == 1 ? "" : "s",
-        groups_text(e, sizes, sizeof sizes),
-        sharding_text(e, shares, sizeof shares));
+    size_t used =
+        (size_t)snprintf(text, sizeof text, "%s%u group%s of %s, %s",
+                         out->published ? "as PipeMesh's planner has it: " : "",
+                         (unsigned)e->n_enqueue, e->n_enqueue == 1 ? "" : "s",
+                         groups_text(e, sizes, sizeof sizes),
+                         sharding_text(e, shares, sizeof shares));
     for (uint32_t i = 0; i < e->n_recomputed && used + 40 < sizeof text; i++)
         used += (size_t)snprintf(
             text + used, sizeof text - used, "%s%s %.0f %%",
@@ -394,11 +395,12 @@ static lh_status describe_rows(lhi_elastic_choices *out, lhi_arena *mem,
                  "work %+.3f s, waiting %+.3f s per device",
                  row->why,
                  lhi_drop_negative_zero(100 * ((double)row->iteration_ns /
-                                      (double)first->iteration_ns -
-                                  1),
-                           1),
+                                                   (double)first->iteration_ns -
+                                               1),
+                                        1),
                  out->published ? "that planner's" : "the fastest elastic plan",
-                 lhi_drop_negative_zero(work / 1e9, 3), lhi_drop_negative_zero((idle - less) / 1e9, 3));
+                 lhi_drop_negative_zero(work / 1e9, 3),
+                 lhi_drop_negative_zero((idle - less) / 1e9, 3));
         if (out->results[i].offloaded_bytes > 0) {
             /* The device alone cannot hold it and the host's memory is unknown:
              * a time for comparison, not a plan. */
@@ -446,8 +448,9 @@ lh_status lhi_elastic_choices_make(const lh_job *job, lhi_elastic_result *found,
     out->results[0] = *found;
     *found = (lhi_elastic_result){0};
     LHI_TRY(fill_choice(&out->results[0], NULL, &out->rows[0], err));
-    LHI_TRY(describe_row(&out->results[0], "as the search over equal stages has it",
-                     mem, &out->rows[0], err));
+    LHI_TRY(describe_row(&out->results[0],
+                         "as the search over equal stages has it", mem,
+                         &out->rows[0], err));
     out->n_rows = 1;
     LHI_TRY(add_rows(job, mem, out, err));
     sort_fastest_first(out);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Elastic plans among a plan's choices. */
-#ifndef LHI_ELASTIC_CHOICES_H
-#define LHI_ELASTIC_CHOICES_H
+#ifndef LHI_PLANNER_ELASTIC_CHOICES_H
+#define LHI_PLANNER_ELASTIC_CHOICES_H
 
 #include "planner/elastic/layout_search.h"
 

@@ -35,9 +35,9 @@ typedef struct event_search {
 
 /* Builds and simulates one plan. */
 static lh_status simulate_plan(const lh_elastic_case *g,
-                           const lh_elastic_plan *plan,
-                           const lhi_elastic_recompute *again, int64_t *out_ns,
-                           lh_error *err)
+                               const lh_elastic_plan *plan,
+                               const lhi_elastic_recompute *again,
+                               int64_t *out_ns, lh_error *err)
 {
     lh_pipeline *p = NULL;
     lh_schedule *s = NULL;
@@ -77,11 +77,13 @@ lh_status lh_elastic_event_time(const lh_elastic_case *given,
 /* Chooses the subset of operations for stage `i` that fits its memory with the
  * least recomputation. Returns false if even the smallest does not fit. */
 static bool choose_operations(event_search *s, const lh_elastic_case *g,
-                             const lh_elastic_plan *plan, uint32_t i)
+                              const lh_elastic_plan *plan, uint32_t i)
 {
     lhi_int128 unit = (lhi_int128)g->replicas * g->chunks;
-    lhi_int128 room = (lhi_int128)s->budget * unit - lhi_elastic_compute_states(g, plan);
-    lhi_int128 each = (lhi_int128)lh_elastic_resident_passes(g, plan, i + 1) * unit;
+    lhi_int128 room =
+        (lhi_int128)s->budget * unit - lhi_elastic_compute_states(g, plan);
+    lhi_int128 each =
+        (lhi_int128)lh_elastic_resident_passes(g, plan, i + 1) * unit;
     room -= each * g->base_bytes;
     lhi_int128 least = each * s->all->sums[0].stored;
     if (least >= room) {
@@ -121,8 +123,8 @@ static int64_t bound(const lh_elastic_case *g, const lh_elastic_plan *plan,
 
 /* Stores the plan as the new best. */
 static lh_status store_best(event_search *s, const lh_elastic_case *g,
-                           const lh_elastic_plan *plan, int64_t time_ns,
-                           lh_error *err)
+                            const lh_elastic_plan *plan, int64_t time_ns,
+                            lh_error *err)
 {
     best_plan *o = s->out;
     lhi_arena *mem = lhi_arena_make(0);
@@ -138,7 +140,7 @@ static lh_status store_best(event_search *s, const lh_elastic_case *g,
     }
     for (uint32_t i = 0; i < P; i++) {
         lhi_elastic_recover_operations(&s->sums, s->all->sums[s->chosen[i]],
-                               recomputed + (size_t)i * n);
+                                       recomputed + (size_t)i * n);
         ns[i] = s->again[i].ns;
         stored[i] = s->again[i].stored;
     }
@@ -166,7 +168,7 @@ static lh_status store_best(event_search *s, const lh_elastic_case *g,
 
 /* Evaluates one plan unless its lower bound rules it out. */
 static lh_status evaluate_plan(event_search *s, const lh_elastic_case *g,
-                          const lh_elastic_plan *plan, lh_error *err)
+                               const lh_elastic_plan *plan, lh_error *err)
 {
     lh_elastic_search_result *best = &s->out->best;
     for (uint32_t i = 0; i < g->stages; i++)
@@ -176,8 +178,9 @@ static lh_status evaluate_plan(event_search *s, const lh_elastic_case *g,
         return LH_OK;
     /* Equation 1 is seldom far above the simulated time; candidates that it
      * puts far behind the best are not simulated. */
-    if (s->out->plan && (double)lh_elastic_iteration_ns(g, plan, s->again[0].ns) >
-                            1.15 * (double)best->time_ns)
+    if (s->out->plan &&
+        (double)lh_elastic_iteration_ns(g, plan, s->again[0].ns) >
+            1.15 * (double)best->time_ns)
         return LH_OK;
     int64_t time_ns;
     LHI_TRY(simulate_plan(g, plan, s->again, &time_ns, err));
@@ -192,8 +195,8 @@ static lh_status sort_sums(event_search *s, lh_error *err)
 {
     const lh_elastic_case *g = &s->setting->given;
     LHI_TRY(lhi_elastic_check_case(g, err));
-    LHI_TRY(lhi_elastic_build_recompute_table(g, s->setting->n_ops, s->setting->ops, true,
-                                  s->mem, &s->sums, err));
+    LHI_TRY(lhi_elastic_build_recompute_table(
+        g, s->setting->n_ops, s->setting->ops, true, s->mem, &s->sums, err));
     s->all = &s->sums.rows[s->sums.n_ops];
     s->cheapest = LHI_NEW(s->mem, size_t, s->all->count);
     s->parts = LHI_NEW(s->mem, uint32_t, 2 * (size_t)g->microbatches);
@@ -305,7 +308,8 @@ static lh_status fail_infeasible(const event_search *s, lh_error *err)
 
 lh_status lh_elastic_search_events(uint32_t n_settings,
                                    const lh_elastic_setting *settings,
-                                   int64_t budget, lh_elastic_search_result **out,
+                                   int64_t budget,
+                                   lh_elastic_search_result **out,
                                    lh_error *err)
 {
     lhi_arena *root = lhi_arena_make(0);

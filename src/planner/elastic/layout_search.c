@@ -14,8 +14,8 @@
 #include <string.h>
 
 enum {
-    MAX_UNEVEN_CHUNKS = 4,              /* chunks per device up to which any partition is
-                           * tried */
+    MAX_UNEVEN_CHUNKS = 4, /* chunks per device up to which any partition is
+                            * tried */
     /* passes on all devices: event simulation needs ms beyond this, so many
      * microbatches allow fewer chunks only */
     MAX_PASSES = 100000,
@@ -32,16 +32,17 @@ static bool is_requested(const lh_job *job)
 static uint32_t compute_max_chunks(const lh_job *job, const lhi_config *like)
 {
     uint64_t layers = job->model->layers / like->layout.pipeline;
-    uint64_t few = MAX_PASSES /
-                   (2 * (uint64_t)like->microbatches * like->layout.pipeline);
+    uint64_t few =
+        MAX_PASSES / (2 * (uint64_t)like->microbatches * like->layout.pipeline);
     return (uint32_t)(layers < few ? layers : few);
 }
 
 bool lhi_elastic_is_applicable(const lh_job *job, const lhi_config *config)
 {
     const lh_layout *l = &config->layout;
-    bool wanted = lhi_target_supports_method(job->target, l->pipeline, LHI_ELASTIC) &&
-                  (lhi_schedule_requested(job) == LHI_REQUEST_ANY || is_requested(job));
+    bool wanted =
+        lhi_target_supports_method(job->target, l->pipeline, LHI_ELASTIC) &&
+        (lhi_schedule_requested(job) == LHI_REQUEST_ANY || is_requested(job));
     /* Elastic plans have their own sharding rules, over all replicas. */
     bool shards = (!job->training.zero_given || job->training.zero >= 1) &&
                   l->sharding <= LH_SHARDING_FULL &&
@@ -67,9 +68,9 @@ static bool may_continue(lh_status status)
  * search assumes equal stages, so its fastest plan need not be the fastest on
  * the layout's own stages. */
 static lh_status evaluate_shardings(const lh_job *job, const lhi_config *config,
-                              const lhi_elastic_options *freedom,
-                              lhi_arena *mem, lhi_elastic_result *out,
-                              lh_error *err)
+                                    const lhi_elastic_options *freedom,
+                                    lhi_arena *mem, lhi_elastic_result *out,
+                                    lh_error *err)
 {
     lh_error why = {0};
     lh_status last = LH_EINFEASIBLE;
@@ -98,8 +99,8 @@ static lh_status evaluate_shardings(const lh_job *job, const lhi_config *config,
 
 /* Callback for one chunk shape of a layout: M chunks per device with these
  * layers. */
-typedef lh_status shape_visitor(void *context, uint32_t M, const uint32_t *layers,
-                              lh_error *err);
+typedef lh_status shape_visitor(void *context, uint32_t M,
+                                const uint32_t *layers, lh_error *err);
 
 /* Evaluates or bounds one layout. */
 typedef struct enumeration {
@@ -121,7 +122,7 @@ static uint32_t count_required_chunks(const layout_trial *t)
 /* Returns the ZeRO-1 configuration on these chunks, from which elastic plans
  * start. */
 static lhi_config make_zero1_config(const layout_trial *t, uint32_t M,
-                               const uint32_t *layers, lh_job *plain)
+                                    const uint32_t *layers, lh_job *plain)
 {
     lhi_config config = {.layout = t->like->layout,
                          .microbatches = t->like->microbatches,
@@ -165,8 +166,8 @@ static lh_status check_bounds(const layout_trial *t, const lh_job *plain,
 }
 
 /* Searches one shape and keeps the faster plan. */
-static lh_status search_chunk_count(void *context, uint32_t M, const uint32_t *layers,
-                            lh_error *err)
+static lh_status search_chunk_count(void *context, uint32_t M,
+                                    const uint32_t *layers, lh_error *err)
 {
     const layout_trial *t = context;
     lh_job plain;
@@ -181,7 +182,8 @@ static lh_status search_chunk_count(void *context, uint32_t M, const uint32_t *l
 /* Computes PipeMesh's chunk count (section IV-B): the most chunks that divide a
  * stage's layers and whose forward hides receiving an input. 1 if no count
  * qualifies or the stages have different numbers of layers. */
-static lh_status count_published_chunks(const layout_trial *t, uint32_t *out, lh_error *err)
+static lh_status count_published_chunks(const layout_trial *t, uint32_t *out,
+                                        lh_error *err)
 {
     uint32_t P = t->like->layout.pipeline, layers = t->job->model->layers;
     uint32_t want = count_required_chunks(t);
@@ -191,7 +193,8 @@ static lh_status count_published_chunks(const layout_trial *t, uint32_t *out, lh
         lh_job plain;
         lhi_config config = make_zero1_config(t, *out, NULL, &plain);
         if (layers % (P * *out) == 0)
-            LHI_TRY(lhi_elastic_can_hide_receives(&plain, &config, &hides, err));
+            LHI_TRY(
+                lhi_elastic_can_hide_receives(&plain, &config, &hides, err));
         if (hides)
             break;
     }
@@ -205,7 +208,8 @@ static lh_status evaluate_published(const layout_trial *t, lh_error *err)
     lh_job plain;
     LHI_TRY(count_published_chunks(t, &M, err));
     lhi_config config = make_zero1_config(t, M, t->freedom->layers, &plain);
-    return lhi_elastic_search_shape(&plain, &config, t->freedom, t->mem, t->out, err);
+    return lhi_elastic_search_shape(&plain, &config, t->freedom, t->mem, t->out,
+                                    err);
 }
 
 /* --- search ------------------------------------------------------------------
@@ -231,8 +235,8 @@ static lh_status improve_queue(const layout_trial *given, lh_error *err)
             if (next < like.layout.pipeline || next > like.microbatches)
                 continue;
             f.queue = (uint32_t)next;
-            lh_status status =
-                search_chunk_count(&t, like.layout.chunks_per_device, like.layers, err);
+            lh_status status = search_chunk_count(
+                &t, like.layout.chunks_per_device, like.layers, err);
             if (!may_continue(status))
                 return status;
         }
@@ -246,8 +250,8 @@ static lh_status improve_queue(const layout_trial *given, lh_error *err)
  * layers there may be faster. Moves `less` layers to other chunks of the stage,
  * one each: to the last ones, or with `early` to the next ones. */
 static uint32_t *shrink_end_chunk(const lhi_config *like, uint32_t layers,
-                               uint32_t M, uint32_t less, bool early,
-                               lhi_arena *mem)
+                                  uint32_t M, uint32_t less, bool early,
+                                  lhi_arena *mem)
 {
     uint32_t P = like->layout.pipeline, each = layers / (P * M);
     uint32_t *list = LHI_NEW(mem, uint32_t, (size_t)P * M);
@@ -260,8 +264,8 @@ static uint32_t *shrink_end_chunk(const lhi_config *like, uint32_t layers,
 }
 
 /* Visits the uneven shapes with M chunks per device. */
-static lh_status visit_uneven_shapes(layout_trial *t, uint32_t M, shape_visitor *visit,
-                             lh_error *err)
+static lh_status visit_uneven_shapes(layout_trial *t, uint32_t M,
+                                     shape_visitor *visit, lh_error *err)
 {
     uint32_t layers = t->job->model->layers, P = t->like->layout.pipeline;
     if (layers % (P * M) != 0)
@@ -285,7 +289,8 @@ static lh_status visit_uneven_shapes(layout_trial *t, uint32_t M, shape_visitor 
  * remainder, the longest chunk determines nearly everything. Few chunks are the
  * exception: there the first or the last is short and its gather or scatter is
  * exposed. */
-static lh_status visit_even_shapes(layout_trial *t, shape_visitor *visit, lh_error *err)
+static lh_status visit_even_shapes(layout_trial *t, shape_visitor *visit,
+                                   lh_error *err)
 {
     uint32_t P = t->like->layout.pipeline, layers = t->job->model->layers;
     uint32_t want = count_required_chunks(t);
@@ -333,17 +338,20 @@ static lh_status retry_best_queue(layout_trial *t, lh_error *err)
 }
 
 lh_status lhi_elastic_search_layout(const lh_job *job, const lhi_config *like,
-                             const lhi_elastic_options *freedom, lhi_arena *mem,
-                             lhi_elastic_result *out, lh_error *err)
+                                    const lhi_elastic_options *freedom,
+                                    lhi_arena *mem, lhi_elastic_result *out,
+                                    lh_error *err)
 {
     lh_error why = {0};
     layout_trial t = {job, like, freedom, mem, out, INT64_MAX};
     *out = (lhi_elastic_result){0};
-    lh_status status = freedom->published ? evaluate_published(&t, &why)
-                                          : visit_even_shapes(&t, search_chunk_count, &why);
+    lh_status status = freedom->published
+                           ? evaluate_published(&t, &why)
+                           : visit_even_shapes(&t, search_chunk_count, &why);
     bool searched = status == LH_OK && !freedom->published;
     if (searched && !out->schedule && freedom->below_ns)
-        status = search_uneven_shapes(&t, &why); /* bounds ruled the others out */
+        status =
+            search_uneven_shapes(&t, &why); /* bounds ruled the others out */
     searched = searched && out->schedule;
     if (status == LH_OK && searched)
         status = improve_queue(&t, &why);
@@ -371,30 +379,33 @@ lh_status lhi_elastic_search_layout(const lh_job *job, const lhi_config *like,
  */
 
 /* Lowers the layout's bound to that of this shape. */
-static lh_status update_layout_bound(void *context, uint32_t M, const uint32_t *layers,
-                             lh_error *err)
+static lh_status update_layout_bound(void *context, uint32_t M,
+                                     const uint32_t *layers, lh_error *err)
 {
     layout_trial *t = context;
     lh_job plain;
     lhi_config config = make_zero1_config(t, M, layers, &plain);
     lhi_elastic_lower_bound floor;
     t->out->work += lhi_elastic_estimate_bound_work(&config);
-    LHI_TRY(lhi_elastic_compute_bound(&plain, &config, t->freedom, &floor, err));
+    LHI_TRY(
+        lhi_elastic_compute_bound(&plain, &config, t->freedom, &floor, err));
     if (floor.makespan_ns < INT64_MAX)
         t->least_ns =
             lhi_min_int64(t->least_ns, floor.makespan_ns + floor.after_ns);
     return LH_OK;
 }
 
-lh_status lhi_elastic_compute_layout_bound(const lh_job *job, const lhi_config *like,
-                                   const lhi_elastic_options *freedom,
-                                   lhi_arena *mem, int64_t *out_ns,
-                                   uint64_t *work, lh_error *err)
+lh_status lhi_elastic_compute_layout_bound(const lh_job *job,
+                                           const lhi_config *like,
+                                           const lhi_elastic_options *freedom,
+                                           lhi_arena *mem, int64_t *out_ns,
+                                           uint64_t *work, lh_error *err)
 {
     lhi_elastic_result none = {0};
     layout_trial t = {job, like, freedom, mem, &none, INT64_MAX};
     lh_status status = visit_even_shapes(&t, update_layout_bound, err);
-    for (uint32_t M = 1; M <= compute_max_chunks(job, like) && status == LH_OK; M++)
+    for (uint32_t M = 1; M <= compute_max_chunks(job, like) && status == LH_OK;
+         M++)
         if (allows_uneven_shapes(&t, M))
             status = visit_uneven_shapes(&t, M, update_layout_bound, err);
     *work += none.work;

@@ -12,8 +12,8 @@
  *     layout_search.c   every chunk count, sharding and queue
  *     choices.h         the best plan as rows of a plan's table, with ablations
  */
-#ifndef LHI_ELASTIC_LAYOUT_H
-#define LHI_ELASTIC_LAYOUT_H
+#ifndef LHI_PLANNER_ELASTIC_LAYOUT_SEARCH_H
+#define LHI_PLANNER_ELASTIC_LAYOUT_SEARCH_H
 
 #include "planner/layout/layout.h"
 
@@ -44,12 +44,12 @@ typedef struct lhi_elastic_options {
 
 /* Result of the search on one layout. */
 typedef struct lhi_elastic_result {
-    lhi_config config; /* with its chunks per device */
-    lhi_built_layout built;   /* pipeline with the plan's communication */
+    lhi_config config;      /* with its chunks per device */
+    lhi_built_layout built; /* pipeline with the plan's communication */
     lh_schedule *schedule;
     const lh_plan_elastic *details; /* in the caller's arena */
     int64_t offloaded_bytes;        /* per device, peak */
-    int64_t copying_ns; /* host copies, out and back */
+    int64_t copying_ns;             /* host copies, out and back */
     int64_t makespan_ns;
     uint64_t work; /* search work, about microseconds */
 } lhi_elastic_result;
@@ -65,17 +65,19 @@ bool lhi_elastic_is_required(const lh_job *job);
  * parallelism of `like`. LH_EINFEASIBLE, LH_EUNSUPPORTED: none exists; `err`
  * has the reason. Release out->built.pipeline and out->schedule. */
 lh_status lhi_elastic_search_layout(const lh_job *job, const lhi_config *like,
-                             const lhi_elastic_options *freedom, lhi_arena *mem,
-                             lhi_elastic_result *out, lh_error *err);
+                                    const lhi_elastic_options *freedom,
+                                    lhi_arena *mem, lhi_elastic_result *out,
+                                    lh_error *err);
 
 /* Computes a lower bound on the iteration of any plan that
  * lhi_elastic_search_layout() could find, over all queues, shardings and
  * recomputations; INT64_MAX: nothing fits. A bound at or above
  * freedom->below_ns may not be tight. Adds to *work, in the unit of
  * lhi_elastic_result. */
-lh_status lhi_elastic_compute_layout_bound(const lh_job *job, const lhi_config *like,
-                                   const lhi_elastic_options *freedom,
-                                   lhi_arena *mem, int64_t *out_ns,
-                                   uint64_t *work, lh_error *err);
+lh_status lhi_elastic_compute_layout_bound(const lh_job *job,
+                                           const lhi_config *like,
+                                           const lhi_elastic_options *freedom,
+                                           lhi_arena *mem, int64_t *out_ns,
+                                           uint64_t *work, lh_error *err);
 
 #endif

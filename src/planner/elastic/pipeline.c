@@ -80,8 +80,7 @@ static double compute_kept_share(const lh_layout *l, const lh_cost *cost)
     double experts = cost->params > 0
                          ? (double)cost->expert_params / (double)cost->params
                          : 0;
-    return (1 - experts) / replicas +
-           experts / lhi_elastic_expert_replicas(l);
+    return (1 - experts) / replicas + experts / lhi_elastic_expert_replicas(l);
 }
 
 lh_status lhi_elastic_state_find(const lh_job *job, const lhi_config *config,
@@ -98,14 +97,14 @@ lh_status lhi_elastic_state_find(const lh_job *job, const lhi_config *config,
                                .optimizer = LHI_NEW(mem, int64_t, P),
                                .params = LHI_NEW(mem, int64_t, P),
                                .experts = LHI_NEW(mem, int64_t, P)};
-    if (!state.weights || !state.gradients || !state.kept_shares || !state.optimizer ||
-        !state.params || !state.experts)
+    if (!state.weights || !state.gradients || !state.kept_shares ||
+        !state.optimizer || !state.params || !state.experts)
         return lhi_fail_nomem(err);
     for (uint32_t c = 0; c < n_chunks; c++) {
         lh_cost_layer_range slice = {.embedding = c == 0,
-                               .head = c + 1 == n_chunks,
-                               .chunk = c,
-                               .n_chunks = n_chunks};
+                                     .head = c + 1 == n_chunks,
+                                     .chunk = c,
+                                     .n_chunks = n_chunks};
         lh_cost cost;
         lhi_config_layers(job->model->layers, config, c, &slice.first_layer,
                           &slice.n_layers);
@@ -123,12 +122,14 @@ lh_status lhi_elastic_state_find(const lh_job *job, const lhi_config *config,
     return LH_OK;
 }
 
-int64_t lhi_elastic_offloaded_bytes(const lhi_elastic_context *ground, int64_t bytes)
+int64_t lhi_elastic_offloaded_bytes(const lhi_elastic_context *ground,
+                                    int64_t bytes)
 {
     return bytes / LHI_ELASTIC_PARTS * ground->offloaded_parts;
 }
 
-int64_t lhi_elastic_offload_copy_ns(const lhi_elastic_context *ground, int64_t bytes)
+int64_t lhi_elastic_offload_copy_ns(const lhi_elastic_context *ground,
+                                    int64_t bytes)
 {
     return bytes > 0
                ? (int64_t)ceil((double)bytes / ground->host_bytes_per_s * 1e9)
@@ -149,8 +150,8 @@ static int64_t saved(int64_t bytes, double share, double kept)
 
 /* Computes the communication buffers of device `d`. */
 static int64_t compute_buffer_bytes(const lhi_config *config,
-                          const lhi_elastic_state *state, uint32_t d,
-                          const lh_plan_elastic *plan)
+                                    const lhi_elastic_state *state, uint32_t d,
+                                    const lh_plan_elastic *plan)
 {
     uint32_t P = config->layout.pipeline;
     uint32_t n_chunks = P * config->layout.chunks_per_device;
@@ -168,7 +169,7 @@ static int64_t compute_buffer_bytes(const lhi_config *config,
 
 /* Returns the plan's row for an operation; NULL: not recomputed. */
 static const lh_plan_recomputed *find_row(const lh_plan_elastic *plan,
-                                        const char *name)
+                                          const char *name)
 {
     for (uint32_t i = 0; i < plan->n_recomputed; i++)
         if (strcmp(plan->recomputed[i].operation, name) == 0)
@@ -179,9 +180,9 @@ static const lh_plan_recomputed *find_row(const lh_plan_elastic *plan,
 /* Finds the plan's row for an operation kind. Operations of one matrix product
  * are recomputed together. */
 static lh_status find_row_of_kind(const lhi_elastic_context *g,
-                             const lh_plan_elastic *plan, uint32_t kind,
-                             uint32_t *n_known, const lh_plan_recomputed **out,
-                             lh_error *err)
+                                  const lh_plan_elastic *plan, uint32_t kind,
+                                  uint32_t *n_known,
+                                  const lh_plan_recomputed **out, lh_error *err)
 {
     const lhi_elastic_kinds *k = g->kinds;
     uint32_t n =
@@ -230,10 +231,12 @@ static lh_status find_rows(const lhi_elastic_context *g,
 static void offload(const lhi_elastic_context *g, uint32_t c, lh_chunk *chunk)
 {
     uint32_t P = g->plain->n_devices, n_chunks = g->plain->n_chunks;
-    int64_t ns = lhi_elastic_offload_copy_ns(g, lhi_elastic_offloaded_bytes(g, chunk->mem_f));
+    int64_t ns = lhi_elastic_offload_copy_ns(
+        g, lhi_elastic_offloaded_bytes(g, chunk->mem_f));
     int64_t most = 0;
     for (uint32_t k = c; k < n_chunks && c < P; k += P)
-        most = lhi_max_int64(most, lhi_elastic_offloaded_bytes(g, g->plain->chunks[k].mem_f));
+        most = lhi_max_int64(
+            most, lhi_elastic_offloaded_bytes(g, g->plain->chunks[k].mem_f));
     chunk->f_ns = lhi_max_int64(chunk->f_ns, ns);
     chunk->d_ns = lhi_max_int64(chunk->d_ns, ns - chunk->w_ns);
     chunk->mem_f -= lhi_elastic_offloaded_bytes(g, chunk->mem_f);
@@ -243,7 +246,8 @@ static void offload(const lhi_elastic_context *g, uint32_t c, lh_chunk *chunk)
 /* Computes the activation bytes per microbatch that recomputation drops on
  * chunk `c`. */
 static int64_t compute_dropped_bytes(const lhi_elastic_context *g,
-                          const lh_plan_recomputed *const *rows, uint32_t c)
+                                     const lh_plan_recomputed *const *rows,
+                                     uint32_t c)
 {
     int64_t dropped = 0;
     for (uint32_t k = 0; k < g->kinds->n; k++)
@@ -255,7 +259,8 @@ static int64_t compute_dropped_bytes(const lhi_elastic_context *g,
 /* Computes the memory on device `d` for one layer, resident in full during its
  * recomputation. */
 static int64_t compute_full_layer_bytes(const lhi_elastic_context *g,
-                        const lh_plan_recomputed *const *rows, uint32_t d)
+                                        const lh_plan_recomputed *const *rows,
+                                        uint32_t d)
 {
     int64_t dropped = 0, whole = 0;
     for (uint32_t c = d; c < g->plain->n_chunks; c += g->plain->n_devices)
@@ -266,7 +271,8 @@ static int64_t compute_full_layer_bytes(const lhi_elastic_context *g,
 }
 
 /* Fills chunk `c` with the plan's recomputation and sharding. */
-static void fill_chunk(const lhi_elastic_context *g, const lh_plan_elastic *plan,
+static void fill_chunk(const lhi_elastic_context *g,
+                       const lh_plan_elastic *plan,
                        const lh_plan_recomputed *const *rows, uint32_t c,
                        lh_chunk *chunk)
 {
@@ -281,13 +287,15 @@ static void fill_chunk(const lhi_elastic_context *g, const lh_plan_elastic *plan
     chunk->mem_d = -chunk->mem_f;
     chunk->mem_w = 0;
     chunk->mem_static -=
-        saved(g->state->gradients[c], plan->gradients, g->state->kept_shares[c]) +
+        saved(g->state->gradients[c], plan->gradients,
+              g->state->kept_shares[c]) +
         saved(g->state->weights[c], plan->parameters, g->state->kept_shares[c]);
 }
 
 lh_status lhi_elastic_build_plan_pipeline(const lhi_elastic_context *g,
-                           const lh_plan_elastic *plan, lhi_arena *mem,
-                           lh_pipeline **out, lh_error *err)
+                                          const lh_plan_elastic *plan,
+                                          lhi_arena *mem, lh_pipeline **out,
+                                          lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
     const lh_plan_recomputed *rows[LH_COST_MAX_OPS] = {0};
@@ -301,9 +309,10 @@ lh_status lhi_elastic_build_plan_pipeline(const lhi_elastic_context *g,
     for (uint32_t c = 0; c < desc.n_chunks; c++)
         fill_chunk(g, plan, rows, c, &chunks[c]);
     for (uint32_t d = 0; d < desc.n_devices; d++)
-        chunks[d].mem_static += compute_buffer_bytes(g->config, g->state, d, plan);
-    LHI_TRY(lhi_elastic_compute_communication(g->plain, g->sharded, plan, mem, chunks, &ops,
-                            &n_ops, err));
+        chunks[d].mem_static +=
+            compute_buffer_bytes(g->config, g->state, d, plan);
+    LHI_TRY(lhi_elastic_compute_communication(g->plain, g->sharded, plan, mem,
+                                              chunks, &ops, &n_ops, err));
     desc.joint = true;
     desc.chunks = chunks;
     desc.n_dp_ops = n_ops;
@@ -319,7 +328,7 @@ lh_status lhi_elastic_build_plan_pipeline(const lhi_elastic_context *g,
 
 /* Returns the layout under a choice's elastic plan and sets its job. */
 static lhi_config make_zero1_config(const lh_job *job, const lhi_config *config,
-                               lh_job *plain)
+                                    lh_job *plain)
 {
     lhi_config own = *config;
     own.elastic = NULL;
@@ -345,11 +354,11 @@ static lh_status rebuild(const lh_job *plain, const lhi_config *own,
     LHI_TRY(lhi_elastic_kinds_find(plain, own, &kinds, err));
     LHI_TRY(lhi_elastic_state_find(plain, own, mem, &state, err));
     const lhi_elastic_context ground = {.job = plain,
-                                       .config = own,
-                                       .plain = built->pipeline,
-                                       .kinds = &kinds,
-                                       .state = &state,
-                                       .sharded = sharded};
+                                        .config = own,
+                                        .plain = built->pipeline,
+                                        .kinds = &kinds,
+                                        .state = &state,
+                                        .sharded = sharded};
     LHI_TRY(lhi_elastic_build_plan_pipeline(&ground, plan, mem, &made, err));
     lh_pipeline_free(built->pipeline);
     built->pipeline = made;
@@ -406,9 +415,10 @@ static void balance_parts(const lh_pipeline *p, lh_plan_memory *part)
 
 /* Distributes each device's static memory over its parts. */
 static void distribute_memory(const lhi_config *config,
-                         const lhi_elastic_state *state,
-                         const lh_plan_elastic *plan,
-                         const lh_pipeline *pipeline, lh_plan_memory *parts)
+                              const lhi_elastic_state *state,
+                              const lh_plan_elastic *plan,
+                              const lh_pipeline *pipeline,
+                              lh_plan_memory *parts)
 {
     uint32_t P = pipeline->n_devices;
     for (uint32_t c = 0; c < pipeline->n_chunks; c++) {

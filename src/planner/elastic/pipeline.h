@@ -2,11 +2,11 @@
 /* Elastic-plan pipeline. Input: a layout with ZeRO-1 and the plan's groups,
  * shares, buckets and recomputed operations. Output: the pipeline with that
  * communication and recomputation, and its memory breakdown. */
-#ifndef LHI_ELASTIC_MADE_H
-#define LHI_ELASTIC_MADE_H
+#ifndef LHI_PLANNER_ELASTIC_PIPELINE_H
+#define LHI_PLANNER_ELASTIC_PIPELINE_H
 
-#include "planner/layout/layout.h"
 #include "planner/layout/elastic_shares.h"
+#include "planner/layout/layout.h"
 
 /* Operations of a layer that can be recomputed. Parts of one fused matrix
  * product (queries, keys and values; gate and up) count as one: `ops` has their
@@ -25,7 +25,8 @@ lh_status lhi_elastic_kinds_find(const lh_job *job, const lhi_config *config,
 /* State of a layout's chunks before anything is sharded. */
 typedef struct lhi_elastic_state {
     int64_t *weights, *gradients; /* bytes, per chunk */
-    double *kept_shares; /* per chunk: share left on a device when fully sharded */
+    double
+        *kept_shares; /* per chunk: share left on a device when fully sharded */
     int64_t *optimizer, *params; /* per device: bytes; parameter count */
     int64_t *experts;            /* expert parameters among params */
 } lhi_elastic_state;
@@ -58,9 +59,11 @@ enum { LHI_ELASTIC_PARTS = 64 };
 /* lhi_elastic_offloaded_bytes(): returns the offloaded part of `bytes` of
  * activations. lhi_elastic_offload_copy_ns(): returns its copy time in ns,
  * rounded up. */
-int64_t lhi_elastic_offloaded_bytes(const lhi_elastic_context *ground, int64_t bytes);
+int64_t lhi_elastic_offloaded_bytes(const lhi_elastic_context *ground,
+                                    int64_t bytes);
 /* Returns the copy time of the offloaded part of `bytes`, in ns, rounded up. */
-int64_t lhi_elastic_offload_copy_ns(const lhi_elastic_context *ground, int64_t bytes);
+int64_t lhi_elastic_offload_copy_ns(const lhi_elastic_context *ground,
+                                    int64_t bytes);
 
 /* Returns `part` / `all`, rounded to the digits that plan files keep. */
 double lhi_elastic_share(int64_t part, int64_t all);
@@ -69,8 +72,9 @@ double lhi_elastic_share(int64_t part, int64_t all);
  * recomputation is impossible; `err` has the reason. Release with
  * lh_pipeline_free(); `mem` is scratch. */
 lh_status lhi_elastic_build_plan_pipeline(const lhi_elastic_context *ground,
-                           const lh_plan_elastic *plan, lhi_arena *mem,
-                           lh_pipeline **out, lh_error *err);
+                                          const lh_plan_elastic *plan,
+                                          lhi_arena *mem, lh_pipeline **out,
+                                          lh_error *err);
 
 /* Builds the pipeline for a choice of a job: `config` comes from
  * lhi_config_from_choice() with its plan. Otherwise like lhi_layout_build(). */

@@ -7,9 +7,9 @@
 #include "planner/elastic/shape_search.h"
 
 #include "base/integer_math.h"
-#include "schedule/pipeline/pipeline_internal.h"
-#include "planner/elastic/pipeline.h"
 #include "format/job/parse.h"
+#include "planner/elastic/pipeline.h"
+#include "schedule/pipeline/pipeline_internal.h"
 
 #include <longhaul/elastic.h>
 #include <longhaul/simulate.h>
@@ -17,7 +17,7 @@
 #include <string.h>
 
 enum {
-    PARTS_STEP = 4, /* step of the offloaded parts (LHI_ELASTIC_PARTS) */
+    PARTS_STEP = 4,  /* step of the offloaded parts (LHI_ELASTIC_PARTS) */
     MAX_BUDGETS = 6, /* budgets to try if the real pipeline does not fit */
 };
 
@@ -29,8 +29,8 @@ typedef struct shape_search {
     lhi_arena *mem; /* scratch */
     lhi_built_layout built;
     uint32_t P, M, n_chunks;
-    uint32_t layers; /* in an even chunk, rounded up */
-    uint32_t offloaded_parts;  /* offloaded parts of every activation */
+    uint32_t layers;          /* in an even chunk, rounded up */
+    uint32_t offloaded_parts; /* offloaded parts of every activation */
     double host_bytes_per_s;
     lhi_elastic_kinds kinds;
     lhi_elastic_state state;
@@ -55,13 +55,13 @@ static double find_host_rate(const lh_job *job)
 static lhi_elastic_context make_context(const shape_search *s)
 {
     return (lhi_elastic_context){.job = s->job,
-                                .config = s->config,
-                                .plain = s->built.pipeline,
-                                .kinds = &s->kinds,
-                                .state = &s->state,
-                                .sharded = s->sharded,
-                                .offloaded_parts = s->offloaded_parts,
-                                .host_bytes_per_s = s->host_bytes_per_s};
+                                 .config = s->config,
+                                 .plain = s->built.pipeline,
+                                 .kinds = &s->kinds,
+                                 .state = &s->state,
+                                 .sharded = s->sharded,
+                                 .offloaded_parts = s->offloaded_parts,
+                                 .host_bytes_per_s = s->host_bytes_per_s};
 }
 
 static int64_t compute_offloaded_bytes(const shape_search *s, int64_t bytes)
@@ -92,7 +92,8 @@ static lh_status find_kinds(shape_search *s, lh_error *err)
 
 /* Sums a value over each device's chunks; returns the largest sum divided by
  * the chunks per device, rounded up. */
-static int64_t max_per_chunk(const shape_search *s, int64_t (*value)(const lh_chunk *))
+static int64_t max_per_chunk(const shape_search *s,
+                             int64_t (*value)(const lh_chunk *))
 {
     int64_t most = 0;
     for (uint32_t d = 0; d < s->P; d++) {
@@ -116,7 +117,8 @@ static int64_t backward_of(const lh_chunk *c)
 
 static int64_t collective_of(const lh_chunk *c)
 {
-    return lhi_max_int64(c->all_gather_ns, c->reduce_scatter_ns) + c->dp_latency_ns;
+    return lhi_max_int64(c->all_gather_ns, c->reduce_scatter_ns) +
+           c->dp_latency_ns;
 }
 
 static int64_t activation_of(const lh_chunk *c)
@@ -154,8 +156,10 @@ static lh_status list_ops(shape_search *s, lh_error *err)
     s->given.base_bytes = lhi_max_int64(stored - moved - listed, 0);
     /* Double buffering: one activation in transfer besides the one in use. */
     s->given.other_bytes += 2 * moved;
-    s->given.f_ns = lhi_max_int64(s->given.f_ns, estimate_transfer_ns(s, stored));
-    s->given.b_ns = lhi_max_int64(s->given.b_ns, estimate_transfer_ns(s, stored));
+    s->given.f_ns =
+        lhi_max_int64(s->given.f_ns, estimate_transfer_ns(s, stored));
+    s->given.b_ns =
+        lhi_max_int64(s->given.b_ns, estimate_transfer_ns(s, stored));
     /* One layer is resident in full while its backward runs. */
     s->given.other_bytes += again;
     return LH_OK;
@@ -192,7 +196,8 @@ static lh_status fill_case(shape_search *s, lh_error *err)
         for (uint32_t c = d; c < s->n_chunks; c += s->P) {
             held += lh_pipeline_chunk(p, c)->mem_static;
             state += s->state.weights[c] + s->state.gradients[c];
-            sent += lhi_max_int64(s->sharded[c].gather_ns, s->sharded[c].scatter_ns);
+            sent += lhi_max_int64(s->sharded[c].gather_ns,
+                                  s->sharded[c].scatter_ns);
         }
         g->params = lhi_max_int64(g->params, s->state.params[d]);
         g->expert_params = lhi_max_int64(g->expert_params, s->state.experts[d]);
@@ -207,8 +212,10 @@ static lh_status fill_case(shape_search *s, lh_error *err)
  */
 
 /* Counts the layers in a chunk of stage `d` that recompute kind k. */
-static uint32_t count_recomputed_layers(const shape_search *s, const lh_elastic_search_result *best,
-                             uint32_t d, uint32_t k, uint32_t n_layers)
+static uint32_t count_recomputed_layers(const shape_search *s,
+                                        const lh_elastic_search_result *best,
+                                        uint32_t d, uint32_t k,
+                                        uint32_t n_layers)
 {
     uint32_t n = 0;
     const bool *of_stage = best->recomputed + (size_t)d * best->n_ops;
@@ -224,7 +231,8 @@ static int64_t offloaded(const shape_search *s)
     for (uint32_t d = 0; d < s->P; d++) {
         int64_t sum = 0;
         for (uint32_t c = d; c < s->n_chunks; c += s->P)
-            sum += compute_offloaded_bytes(s, lh_pipeline_chunk(s->built.pipeline, c)->mem_f);
+            sum += compute_offloaded_bytes(
+                s, lh_pipeline_chunk(s->built.pipeline, c)->mem_f);
         most = lhi_max_int64(most, sum * s->config->microbatches);
     }
     return most;
@@ -232,7 +240,8 @@ static int64_t offloaded(const shape_search *s)
 
 /* Converts groups, shares and buckets to the plan's form; borrows the groups.
  */
-static lh_plan_elastic make_shares(const shape_search *s, const lh_elastic_plan *plan)
+static lh_plan_elastic make_shares(const shape_search *s,
+                                   const lh_elastic_plan *plan)
 {
     return (lh_plan_elastic){
         .n_enqueue = plan->n_enqueue,
@@ -251,8 +260,9 @@ static lh_plan_elastic make_shares(const shape_search *s, const lh_elastic_plan 
 
 /* Lists in how many layers of each chunk kind k is recomputed, and the total in
  * *sum. */
-static lh_status list_layers(const shape_search *s, const lh_elastic_search_result *best,
-                             uint32_t k, lhi_arena *mem, const uint32_t **out,
+static lh_status list_layers(const shape_search *s,
+                             const lh_elastic_search_result *best, uint32_t k,
+                             lhi_arena *mem, const uint32_t **out,
                              uint32_t *sum, lh_error *err)
 {
     uint32_t *layers = LHI_NEW(mem, uint32_t, s->n_chunks);
@@ -270,9 +280,9 @@ static lh_status list_layers(const shape_search *s, const lh_elastic_search_resu
 }
 
 /* Fills the plan's details from the search result. */
-static lh_status describe(const shape_search *s, const lh_elastic_search_result *best,
-                          lhi_arena *mem, const lh_plan_elastic **out,
-                          lh_error *err)
+static lh_status describe(const shape_search *s,
+                          const lh_elastic_search_result *best, lhi_arena *mem,
+                          const lh_plan_elastic **out, lh_error *err)
 {
     const lh_elastic_plan *plan = best->plan;
     lh_plan_elastic *e = LHI_NEW(mem, lh_plan_elastic, 1);
@@ -290,7 +300,8 @@ static lh_status describe(const shape_search *s, const lh_elastic_search_result 
     e->recomputed = again;
     for (uint32_t k = 0; k < s->kinds.n; k++) {
         uint32_t first = count_recomputed_layers(s, best, 0, k, s->layers);
-        uint32_t last = count_recomputed_layers(s, best, s->P - 1, k, s->layers);
+        uint32_t last =
+            count_recomputed_layers(s, best, s->P - 1, k, s->layers);
         const uint32_t *layers;
         uint32_t sum;
         LHI_TRY(list_layers(s, best, k, mem, &layers, &sum, err));
@@ -303,7 +314,8 @@ static lh_status describe(const shape_search *s, const lh_elastic_search_result 
     return LH_OK;
 }
 
-static lh_status make_pipeline(const shape_search *s, const lh_elastic_search_result *best,
+static lh_status make_pipeline(const shape_search *s,
+                               const lh_elastic_search_result *best,
                                lh_pipeline **out, lh_error *err)
 {
     const lhi_elastic_context ground = make_context(s);
@@ -314,9 +326,10 @@ static lh_status make_pipeline(const shape_search *s, const lh_elastic_search_re
 
 /* Builds and simulates the found plan; *missing: bytes by which it exceeds the
  * memory. */
-static lh_status build_result(const shape_search *s, const lh_elastic_search_result *best,
-                         lhi_elastic_result *out, int64_t *missing,
-                         lh_error *err)
+static lh_status build_result(const shape_search *s,
+                              const lh_elastic_search_result *best,
+                              lhi_elastic_result *out, int64_t *missing,
+                              lh_error *err)
 {
     lh_pipeline *p = NULL;
     lh_schedule *schedule = NULL;
@@ -329,7 +342,7 @@ static lh_status build_result(const shape_search *s, const lh_elastic_search_res
         status = lh_simulate(p, schedule, NULL, &t, err);
     for (uint32_t d = 0; status == LH_OK && d < s->P; d++)
         *missing = lhi_max_int64(*missing, lh_timeline_peak_memory(t, d) -
-                                          lh_pipeline_memory_limit(p, d));
+                                               lh_pipeline_memory_limit(p, d));
     bool good = status == LH_OK && *missing == 0 &&
                 (!out->schedule || lh_timeline_makespan(t) < out->makespan_ns);
     if (good) {
@@ -377,7 +390,7 @@ static lh_status choose_published(const shape_search *s, int64_t budget,
 {
     uint32_t n = s->kinds.n * s->layers;
     lh_elastic_case given = s->given;
-    bool *again = LHI_NEW(s->mem, bool, (size_t)n *s->P);
+    bool *again = LHI_NEW(s->mem, bool, (size_t)n * s->P);
     if (!again)
         return lhi_fail_nomem(err);
     given.as_published = true;
@@ -389,18 +402,18 @@ static lh_status choose_published(const shape_search *s, int64_t budget,
     for (uint32_t d = 0; d < s->P; d++)
         memcpy(again + (size_t)d * n, (*choice)->recomputed, n * sizeof *again);
     *out = (lh_elastic_search_result){.plan = (*choice)->plan,
-                             .n_stages = s->P,
-                             .n_ops = n,
-                             .recomputed = again,
-                             .n_runs = 1};
+                                      .n_stages = s->P,
+                                      .n_ops = n,
+                                      .recomputed = again,
+                                      .n_runs = 1};
     return LH_OK;
 }
 
 /* Finds the best plan for one budget, by the event search or the published
  * planner, then builds and simulates it. *missing is as in build_result(). */
-static lh_status evaluate_budget(shape_search *s, int64_t budget, lhi_arena *mem,
-                            lhi_elastic_result *out, int64_t *missing,
-                            lh_error *err)
+static lh_status evaluate_budget(shape_search *s, int64_t budget,
+                                 lhi_arena *mem, lhi_elastic_result *out,
+                                 int64_t *missing, lh_error *err)
 {
     stop_context ask = {s->freedom, out};
     lh_elastic_setting setting = {
@@ -409,7 +422,7 @@ static lh_status evaluate_budget(shape_search *s, int64_t budget, lhi_arena *mem
         .ops = s->ops,
         .shardings = s->freedom->shardings,
         .min_queue = s->freedom->breadth_first ? s->config->microbatches
-                                                 : s->freedom->queue,
+                                               : s->freedom->queue,
         .max_queue = s->freedom->depth_first ? s->P : s->freedom->queue,
         .stopped = is_stopped,
         .context = &ask};
@@ -461,7 +474,8 @@ static lh_status search_chunks(shape_search *s, lhi_arena *mem,
     if (!s->freedom->offload)
         return search_budgets(s, mem, out, err);
     s->host_bytes_per_s = find_host_rate(s->job);
-    for (; s->offloaded_parts <= LHI_ELASTIC_PARTS; s->offloaded_parts += PARTS_STEP) {
+    for (; s->offloaded_parts <= LHI_ELASTIC_PARTS;
+         s->offloaded_parts += PARTS_STEP) {
         lh_status status = search_budgets(s, mem, out, err);
         if (status != LH_OK && status != LH_EINFEASIBLE)
             return status;
@@ -470,8 +484,9 @@ static lh_status search_chunks(shape_search *s, lhi_arena *mem,
     return works ? LH_OK : LH_EINFEASIBLE;
 }
 
-lh_status lhi_elastic_can_hide_receives(const lh_job *job, const lhi_config *config,
-                                    bool *out, lh_error *err)
+lh_status lhi_elastic_can_hide_receives(const lh_job *job,
+                                        const lhi_config *config, bool *out,
+                                        lh_error *err)
 {
     uint32_t P = config->layout.pipeline, M = config->layout.chunks_per_device;
     shape_search s = {
@@ -483,26 +498,28 @@ lh_status lhi_elastic_can_hide_receives(const lh_job *job, const lhi_config *con
 }
 
 lh_status lhi_elastic_search_shape(const lh_job *job, const lhi_config *config,
-                            const lhi_elastic_options *freedom, lhi_arena *mem,
-                            lhi_elastic_result *out, lh_error *err)
+                                   const lhi_elastic_options *freedom,
+                                   lhi_arena *mem, lhi_elastic_result *out,
+                                   lh_error *err)
 {
     uint32_t P = config->layout.pipeline, M = config->layout.chunks_per_device;
     stop_context ask = {freedom, out};
     if (is_stopped(&ask, false))
         return lhi_fail(err, LH_EINFEASIBLE, "stopped before a plan was found");
     shape_search s = {.job = job,
-                .config = config,
-                .freedom = freedom,
-                .P = P,
-                .M = M,
-                .n_chunks = P * M,
-                .mem = lhi_arena_make(0)};
+                      .config = config,
+                      .freedom = freedom,
+                      .P = P,
+                      .M = M,
+                      .n_chunks = P * M,
+                      .mem = lhi_arena_make(0)};
     if (!s.mem)
         return lhi_fail_nomem(err);
     lh_status status = lhi_layout_build(job, config, &s.built, err);
     s.sharded = LHI_NEW(s.mem, lhi_chunk_sharded, s.n_chunks);
     if (status == LH_OK)
-        status = s.sharded ? lhi_layout_compute_sharded_times(job, config, s.sharded, err)
+        status = s.sharded ? lhi_layout_compute_sharded_times(job, config,
+                                                              s.sharded, err)
                            : lhi_fail_nomem(err);
     if (status == LH_OK)
         status = find_kinds(&s, err);

@@ -4,8 +4,8 @@
 
 #include "planner/explain/link_advice.h"
 
-#include "base/format_units.h"
 #include "base/fail.h"
+#include "base/format_units.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -75,11 +75,12 @@ static int describe(lh_advice_topic topic, const lh_advice_option *o,
         n += snprintf(text + n, room - (size_t)n, ", iteration %.4g s",
                       (double)o->iteration_ns / 1e9);
     if (o != advised && o->iteration_ns > 0 && advised->iteration_ns > 0)
-        n += snprintf(text + n, room - (size_t)n, " (%+.2f %%)",
-                      lhi_drop_negative_zero(100 * ((double)o->iteration_ns /
-                                           (double)advised->iteration_ns -
-                                       1),
-                                2));
+        n += snprintf(
+            text + n, room - (size_t)n, " (%+.2f %%)",
+            lhi_drop_negative_zero(
+                100 * ((double)o->iteration_ns / (double)advised->iteration_ns -
+                       1),
+                2));
     return n;
 }
 
@@ -132,8 +133,8 @@ static int describe_all(const lh_advice_question *q,
     return n;
 }
 
-lh_status lhi_advice_format_reason(lh_advice_question *q, bool shared, lhi_arena *mem,
-                      lh_error *err)
+lh_status lhi_advice_format_reason(lh_advice_question *q, bool shared,
+                                   lhi_arena *mem, lh_error *err)
 {
     char text[1600];
     const lh_advice_option *advised = &q->options[0];
@@ -142,7 +143,7 @@ lh_status lhi_advice_format_reason(lh_advice_question *q, bool shared, lhi_arena
         if (q->options[i].advised)
             advised = &q->options[i];
     n = q->change_advised ? describe_all(q, advised, text, sizeof text)
-                   : describe_shortly(q, advised, text, sizeof text);
+                          : describe_shortly(q, advised, text, sizeof text);
     if (q->topic == LH_ADVICE_CONGESTION && q->change_advised)
         snprintf(text + n, sizeof text - (size_t)n,
                  "; off as long as nothing else shares the link");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef LHI_ADVICE_WORDS_H
-#define LHI_ADVICE_WORDS_H
+#ifndef LHI_PLANNER_EXPLAIN_ADVICE_TEXT_H
+#define LHI_PLANNER_EXPLAIN_ADVICE_TEXT_H
 
 #include "base/arena.h"
 
@@ -8,7 +8,7 @@
 
 /* Fills q->why from the question's other members; the text is in `mem`.
  * `shared`: other jobs use the link too. */
-lh_status lhi_advice_format_reason(lh_advice_question *q, bool shared, lhi_arena *mem,
-                      lh_error *err);
+lh_status lhi_advice_format_reason(lh_advice_question *q, bool shared,
+                                   lhi_arena *mem, lh_error *err);
 
 #endif

@@ -15,7 +15,7 @@
 
 enum {
     MAX_SIMULATED_PER_DIMENSION = 12, /* alternatives that only have a bound */
-    MOST_PASSES = 300000 /* total passes over all simulations */
+    MOST_PASSES = 300000              /* total passes over all simulations */
 };
 
 /* State for one plan's alternatives. */
@@ -52,19 +52,21 @@ static int64_t value_of(const alternative_search *r, const lh_choice *c)
 {
     if (c->status == LH_CHOICE_OK)
         return lhi_objective_value(r->options, c);
-    bool bounded =
-        c->status == LH_CHOICE_BOUNDED && r->options->objective == LH_PLAN_FASTEST;
+    bool bounded = c->status == LH_CHOICE_BOUNDED &&
+                   r->options->objective == LH_PLAN_FASTEST;
     return bounded ? c->lower_bound_ns : INT64_MAX;
 }
 
-static bool is_better(const alternative_search *r, const lh_choice *a, const lh_choice *b)
+static bool is_better(const alternative_search *r, const lh_choice *a,
+                      const lh_choice *b)
 {
     return value_of(r, a) < INT64_MAX &&
            (!b || value_of(r, a) < value_of(r, b));
 }
 
 /* Finds the least known value; `simulated`: only among those with a time. */
-static lh_choice *find_least(const alternative_search *r, lhi_dimension d, bool simulated)
+static lh_choice *find_least(const alternative_search *r, lhi_dimension d,
+                             bool simulated)
 {
     const lh_plan *p = r->plan;
     const lh_choice *best = NULL;
@@ -84,7 +86,8 @@ static lh_choice *find_least(const alternative_search *r, lhi_dimension d, bool 
 /* Finds the best local-search result with another value. Results under one
  * method alone are no layout's best and are not listed, nor are elastic plans
  * on other degrees. */
-static const lh_choice *find_local_search_best(const alternative_search *r, lhi_dimension d)
+static const lh_choice *find_local_search_best(const alternative_search *r,
+                                               lhi_dimension d)
 {
     const lh_choice *best = NULL;
     for (uint32_t i = 0; i < r->unseen->heads.n; i++) {
@@ -101,7 +104,8 @@ static const lh_choice *find_local_search_best(const alternative_search *r, lhi_
 
 /* Finds the best on the Pareto front: searches for other objectives count too,
  * so that two tables of one plan never contradict each other. */
-static const lh_choice *find_pareto_best(const alternative_search *r, lhi_dimension d)
+static const lh_choice *find_pareto_best(const alternative_search *r,
+                                         lhi_dimension d)
 {
     const lh_choice *best = NULL;
     for (uint32_t i = 0; i < r->plan->n_pareto; i++) {
@@ -115,7 +119,8 @@ static const lh_choice *find_pareto_best(const alternative_search *r, lhi_dimens
 
 /* Computes the difference to the plan, in percent, if the choice took `ns`. */
 /* Printed with one decimal, and never as -0.0. */
-static double percent_at(const alternative_search *r, const lh_choice *c, int64_t ns)
+static double percent_at(const alternative_search *r, const lh_choice *c,
+                         int64_t ns)
 {
     lh_choice then = *c;
     then.iteration_ns = ns;
@@ -130,7 +135,8 @@ static double percent(const alternative_search *r, const lh_choice *c)
 /* Checks whether the result comes from a quick evaluation only, without a local
  * search that ended in a local optimum. Values without a local search are
  * final. */
-static bool is_quick_result(const alternative_search *r, lhi_dimension d, const lh_choice *c)
+static bool is_quick_result(const alternative_search *r, lhi_dimension d,
+                            const lh_choice *c)
 {
     lhi_config config = lhi_config_from_choice(c);
     const lhi_best_per_value *heads = &r->unseen->heads;
@@ -150,16 +156,18 @@ static bool is_quick_result(const alternative_search *r, lhi_dimension d, const 
 }
 
 /* Formats the text of an alternative. */
-static lh_status format_reason(const alternative_search *r, const lh_plan_dimension_alternative *it,
-                         lh_choice *c, lh_error *err)
+static lh_status format_reason(const alternative_search *r,
+                               const lh_plan_dimension_alternative *it,
+                               lh_choice *c, lh_error *err)
 {
     char text[120];
     /* A result outside the table describes its own layout. */
     bool closed = !it->dimension || it->bound_ns >= c->iteration_ns;
     const char *first = it->is_quick_evaluation ? ", at first sight"
-                        : closed        ? ""
-                                        : ", best found";
-    const char *in = r->options->objective == LH_PLAN_CHEAPEST ? " in cost" : "";
+                        : closed                ? ""
+                                                : ", best found";
+    const char *in =
+        r->options->objective == LH_PLAN_CHEAPEST ? " in cost" : "";
     if (c->status == LH_CHOICE_BOUNDED)
         snprintf(text, sizeof text, "%+.1f %% or more",
                  percent_at(r, c, c->lower_bound_ns));
@@ -191,19 +199,22 @@ static lh_status simulate(alternative_search *r, lh_choice *slot, lh_error *err)
     *slot = c.choice;
     lhi_plan_count_simulated(r->plan, bound_ns);
     return slot->status == LH_CHOICE_OK
-               ? format_reason(r, &(lh_plan_dimension_alternative){.bound_ns = -1}, slot, err)
+               ? format_reason(r,
+                               &(lh_plan_dimension_alternative){.bound_ns = -1},
+                               slot, err)
                : LH_OK;
 }
 
 /* Finds the best alternative. A bound below every known time does not show
  * which is best, so such layouts are simulated. */
-static lh_status find_best(alternative_search *r, lhi_dimension d, lh_choice **least,
-                           lh_error *err)
+static lh_status find_best(alternative_search *r, lhi_dimension d,
+                           lh_choice **least, lh_error *err)
 {
     for (uint32_t i = 0;; i++) {
         *least = find_least(r, d, false);
         if (!*least || (*least)->status != LH_CHOICE_BOUNDED ||
-            i == MAX_SIMULATED_PER_DIMENSION || r->passes + passes_of(*least) > MOST_PASSES)
+            i == MAX_SIMULATED_PER_DIMENSION ||
+            r->passes + passes_of(*least) > MOST_PASSES)
             return LH_OK;
         LHI_TRY(simulate(r, *least, err));
     }
@@ -211,17 +222,19 @@ static lh_status find_best(alternative_search *r, lhi_dimension d, lh_choice **l
 
 /* Computes a lower bound on all layouts with another value, explored or not. */
 static int64_t compute_other_bound(const alternative_search *r, lhi_dimension d,
-                           const lh_choice *least)
+                                   const lh_choice *least)
 {
     lhi_config own = lhi_config_from_choice(&r->plan->best);
     if (r->options->objective == LH_PLAN_CHEAPEST)
         return -1; /* no bounds on costs here */
-    return lhi_min_int64(value_of(r, least), lhi_unexplored_bound_other_values(r->unseen, d, &own));
+    return lhi_min_int64(value_of(r, least),
+                         lhi_unexplored_bound_other_values(r->unseen, d, &own));
 }
 
 /* Adds the best alternative for one dimension. */
-static lh_status add_alternative(alternative_search *r, lhi_dimension d, lh_plan_dimension_alternative *runners,
-                            lh_error *err)
+static lh_status add_alternative(alternative_search *r, lhi_dimension d,
+                                 lh_plan_dimension_alternative *runners,
+                                 lh_error *err)
 {
     lh_choice *least, *best;
     lhi_config own = lhi_config_from_choice(&r->plan->best);
@@ -229,31 +242,37 @@ static lh_status add_alternative(alternative_search *r, lhi_dimension d, lh_plan
     if (!least || !lhi_dimension_is_relevant(r->job, d, &own))
         return LH_OK;
     best = find_least(r, d, true);
-    const lh_choice *others[] = {find_local_search_best(r, d), find_pareto_best(r, d)};
+    const lh_choice *others[] = {find_local_search_best(r, d),
+                                 find_pareto_best(r, d)};
     for (int i = 0; i < 2; i++)
         if (others[i] && is_better(r, others[i], best))
             best = (lh_choice *)others[i];
     if (best && is_better(r, best, least))
         least = best;
-    lh_plan_dimension_alternative *out = &runners[r->plan->n_dimension_alternatives++];
-    *out = (lh_plan_dimension_alternative){.dimension = lhi_dimension_name(d),
-                            .choice = best ? *best : *least,
-                            .bound_ns = compute_other_bound(r, d, least)};
+    lh_plan_dimension_alternative *out =
+        &runners[r->plan->n_dimension_alternatives++];
+    *out = (lh_plan_dimension_alternative){
+        .dimension = lhi_dimension_name(d),
+        .choice = best ? *best : *least,
+        .bound_ns = compute_other_bound(r, d, least)};
     out->is_quick_evaluation = is_quick_result(r, d, &out->choice);
     return format_reason(r, out, &out->choice, err);
 }
 
-lh_status lhi_plan_find_alternatives(const lh_job *job, const lh_plan_options *options,
-                           lhi_arena *mem, const lhi_unexplored *unseen,
-                           lh_plan *plan, lh_error *err)
+lh_status lhi_plan_find_alternatives(const lh_job *job,
+                                     const lh_plan_options *options,
+                                     lhi_arena *mem,
+                                     const lhi_unexplored *unseen,
+                                     lh_plan *plan, lh_error *err)
 {
     alternative_search r = {.job = job,
-                .options = options,
-                .mem = mem,
-                .plan = plan,
-                .unseen = unseen};
+                            .options = options,
+                            .mem = mem,
+                            .plan = plan,
+                            .unseen = unseen};
     uint32_t n = plan->n_alternatives;
-    lh_plan_dimension_alternative *runners = LHI_NEW(mem, lh_plan_dimension_alternative, LHI_N_DIMENSIONS);
+    lh_plan_dimension_alternative *runners =
+        LHI_NEW(mem, lh_plan_dimension_alternative, LHI_N_DIMENSIONS);
     r.list = LHI_NEW(mem, lh_choice, n + (size_t)1);
     if (!runners || !r.list)
         return lhi_fail_nomem(err);

@@ -22,7 +22,8 @@
 
 #include <math.h>
 
-#define MARGIN 0.01 /* for results of full searches; see lh_plan_sensitivity */
+#define MARGIN 0.01 /* for results of full searches; see lh_plan_sensitivity   \
+                     */
 
 enum {
     MAX_DATACENTERS = 8, /* up to here every pair is examined separately */
@@ -66,8 +67,8 @@ static bool watch(void *context, uint32_t done, uint32_t total, int64_t best_ns)
 
 /* Plans by a quick search. A choice's arena is kept with the plan if the choice
  * is. */
-static lh_status plan_quickly(sensitivity_search *f, const lh_job *job, lhi_arena *mem,
-                              lh_choice *best, lh_error *err)
+static lh_status plan_quickly(sensitivity_search *f, const lh_job *job,
+                              lhi_arena *mem, lh_choice *best, lh_error *err)
 {
     lh_plan there = {.job = job};
     lh_status status =
@@ -82,8 +83,8 @@ static lh_status plan_quickly(sensitivity_search *f, const lh_job *job, lhi_aren
 /* Plans like an answer to --what-if, but without optimal schedules for the
  * best: all these searches together have about as much work as the plan's
  * search. */
-static lh_status plan_fully(sensitivity_search *f, const lh_job *job, lhi_arena *mem,
-                            lh_choice *best, lh_error *err)
+static lh_status plan_fully(sensitivity_search *f, const lh_job *job,
+                            lhi_arena *mem, lh_choice *best, lh_error *err)
 {
     /* per range: halfway, last, each twice */
     enum { MIN_PARTS = 10, EACH = 4 };
@@ -100,27 +101,30 @@ static lh_status plan_fully(sensitivity_search *f, const lh_job *job, lhi_arena 
     /* With little work, a part is less than a quick search has. */
     lh_choice quick;
     LHI_TRY(plan_quickly(f, job, mem, &quick, err));
-    if (lhi_objective_value(f->given, &quick) < lhi_objective_value(f->given, best))
+    if (lhi_objective_value(f->given, &quick) <
+        lhi_objective_value(f->given, best))
         *best = quick;
     return LH_OK;
 }
 
 /* Builds the job with the quantity scaled by `factor`. */
-static lh_status change_job(sensitivity_search *f, double factor, lhi_arena *mem,
-                            lh_job **out, lh_error *err)
+static lh_status change_job(sensitivity_search *f, double factor,
+                            lhi_arena *mem, lh_job **out, lh_error *err)
 {
     lh_link_change changes[2] = {
         {f->range->from, f->range->to, f->range->quantity, true, factor},
         {f->range->to, f->range->from, f->range->quantity, true, factor}};
     uint32_t n = f->range->from == LH_ALL_LINKS ? 1 : 2;
     *out = LHI_NEW(mem, lh_job, 1);
-    return *out ? lhi_job_override_links(f->plan->job, changes, n, mem, *out, err)
+    return *out ? lhi_job_override_links(f->plan->job, changes, n, mem, *out,
+                                         err)
                 : lhi_fail_nomem(err);
 }
 
 /* Plans with one factor and compares with the plan's own layout. The result of
  * a full search must be better by more than the margin. */
-static lh_status plan_at(sensitivity_search *f, lhi_arena *mem, point *p, lh_error *err)
+static lh_status plan_at(sensitivity_search *f, lhi_arena *mem, point *p,
+                         lh_error *err)
 {
     lh_choice kept;
     lh_job *job;
@@ -141,8 +145,8 @@ static lh_status plan_at(sensitivity_search *f, lhi_arena *mem, point *p, lh_err
 
 /* Plans with one factor and keeps only the choice and its placement, enough to
  * compare layouts. */
-static lh_status evaluate_point(sensitivity_search *f, double factor, bool full, point *out,
-                         lh_error *err)
+static lh_status evaluate_point(sensitivity_search *f, double factor, bool full,
+                                point *out, lh_error *err)
 {
     *out = (point){factor, f->plan->sensitivity->reference, true, full};
     if (!(factor < 1) && !(factor > 1))
@@ -162,14 +166,14 @@ static lh_status evaluate_point(sensitivity_search *f, double factor, bool full,
  */
 
 /* Adds the break-even value between two points. */
-static lh_status add_break_even(sensitivity_search *f, const point *same, const point *other,
-                          lh_error *err)
+static lh_status add_break_even(sensitivity_search *f, const point *same,
+                                const point *other, lh_error *err)
 {
     const bool up = same->factor < other->factor;
     point low = up ? *same : *other, high = up ? *other : *same;
     lh_plan_break_even *flip = &f->flips[f->n_flips++];
-    *flip =
-        (lh_plan_break_even){.factor_below = low.factor, .factor_above = high.factor};
+    *flip = (lh_plan_break_even){.factor_below = low.factor,
+                                 .factor_above = high.factor};
     /* Repeats both plans in the permanent arena. */
     LHI_TRY(plan_at(f, f->mem, &low, err));
     LHI_TRY(plan_at(f, f->mem, &high, err));
@@ -179,15 +183,16 @@ static lh_status add_break_even(sensitivity_search *f, const point *same, const 
 }
 
 /* Bisects between a factor with the plan's layout and one with another. */
-static lh_status bisect(sensitivity_search *f, point *same, point *other, lh_error *err)
+static lh_status bisect(sensitivity_search *f, point *same, point *other,
+                        lh_error *err)
 {
     const lh_plan_sensitivity *s = f->plan->sensitivity;
     while (!f->stopped && fmax(same->factor, other->factor) /
                                   fmin(same->factor, other->factor) >
                               1 + s->tolerance) {
         point middle;
-        LHI_TRY(evaluate_point(f, sqrt(same->factor * other->factor), other->full,
-                        &middle, err));
+        LHI_TRY(evaluate_point(f, sqrt(same->factor * other->factor),
+                               other->full, &middle, err));
         *(middle.same ? same : other) = middle;
     }
     return LH_OK;
@@ -195,8 +200,8 @@ static lh_status bisect(sensitivity_search *f, point *same, point *other, lh_err
 
 /* Checks with full searches that the layout is the best up to this point. If
  * not, *same and *other become the points that they found. */
-static lh_status confirm(sensitivity_search *f, point *same, point *other, bool *found,
-                         lh_error *err)
+static lh_status confirm(sensitivity_search *f, point *same, point *other,
+                         bool *found, lh_error *err)
 {
     const double last = same->factor;
     point stands = {1, f->plan->sensitivity->reference, true, true};
@@ -215,7 +220,8 @@ static lh_status confirm(sensitivity_search *f, point *same, point *other, bool 
 }
 
 /* Finds the first break-even value between the job's value and `end`. */
-static lh_status find_break_even(sensitivity_search *f, double end, lh_error *err)
+static lh_status find_break_even(sensitivity_search *f, double end,
+                                 lh_error *err)
 {
     const lh_plan_sensitivity *s = f->plan->sensitivity;
     bool up = end > 1, found = false;
@@ -238,7 +244,8 @@ static lh_status find_break_even(sensitivity_search *f, double end, lh_error *er
 }
 
 /* Finds one range's break-even values, down and up. */
-static lh_status find_break_evens(sensitivity_search *f, lh_plan_range *range, lh_error *err)
+static lh_status find_break_evens(sensitivity_search *f, lh_plan_range *range,
+                                  lh_error *err)
 {
     const lh_plan_sensitivity *s = f->plan->sensitivity;
     f->range = range;
@@ -266,7 +273,8 @@ static void add_range(lh_plan_range *ranges, uint32_t *n, uint32_t from,
 }
 
 /* Examines all links and quantities. */
-static lh_status find_all(sensitivity_search *f, lh_plan_sensitivity *s, lh_error *err)
+static lh_status find_all(sensitivity_search *f, lh_plan_sensitivity *s,
+                          lh_error *err)
 {
     uint32_t n = f->plan->job->n_datacenters;
     lh_plan_range *ranges = LHI_NEW(f->mem, lh_plan_range, 2 + (size_t)n * n);
@@ -287,15 +295,15 @@ static lh_status find_all(sensitivity_search *f, lh_plan_sensitivity *s, lh_erro
     return LH_OK;
 }
 
-lh_status lhi_plan_find_break_even(const lh_plan_options *options, lhi_arena *mem,
-                         const lhi_found_plans *known, lh_plan *plan,
-                         lh_error *err)
+lh_status lhi_plan_find_break_even(const lh_plan_options *options,
+                                   lhi_arena *mem, const lhi_found_plans *known,
+                                   lh_plan *plan, lh_error *err)
 {
     sensitivity_search f = {.options = *options,
-                 .given = options,
-                 .mem = mem,
-                 .known = known,
-                 .plan = plan};
+                            .given = options,
+                            .mem = mem,
+                            .known = known,
+                            .plan = plan};
     double range = options->range > 0 ? options->range : 16;
     lh_plan_sensitivity *s = LHI_NEW(mem, lh_plan_sensitivity, 1);
     if (!s)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Link changes up to which the plan's layout stays the best. */
-#ifndef LHI_FLIP_H
-#define LHI_FLIP_H
+#ifndef LHI_PLANNER_EXPLAIN_BREAK_EVEN_H
+#define LHI_PLANNER_EXPLAIN_BREAK_EVEN_H
 
 #include "planner/explain/found_plans.h"
 
 /* Fills plan->sensitivity for the plan's job; NULL if the caller's progress()
  * stops the search. Full searches include the plans in `known`. */
-lh_status lhi_plan_find_break_even(const lh_plan_options *options, lhi_arena *mem,
-                         const lhi_found_plans *known, lh_plan *plan,
-                         lh_error *err);
+lh_status lhi_plan_find_break_even(const lh_plan_options *options,
+                                   lhi_arena *mem, const lhi_found_plans *known,
+                                   lh_plan *plan, lh_error *err);
 
 #endif

@@ -5,8 +5,8 @@
  * one removed last. */
 #include "planner/explain/breakdown.h"
 
-#include "schedule/pipeline/pipeline_internal.h"
 #include "planner/search/candidate.h"
+#include "schedule/pipeline/pipeline_internal.h"
 
 #include <longhaul/methods.h>
 #include <longhaul/simulate.h>
@@ -21,7 +21,7 @@ typedef struct breakdown {
     lh_pipeline *reduced; /* the plan's pipeline without the removed causes */
     const lh_schedule *schedule;
     lh_schedule *unlimited_schedule; /* NULL: the plan's schedule is in use */
-    int64_t now_ns;   /* makespan with the causes removed so far */
+    int64_t now_ns; /* makespan with the causes removed so far */
 } breakdown;
 
 /* Replaces a->free_of by the pipeline of *changed, a description of a->free_of
@@ -127,7 +127,8 @@ static lh_status measure_memory_saving(breakdown *a, int64_t *ns, lh_error *err)
         return LH_OK;
     LHI_TRY(remove_memory_limits(a, err));
     lhi_built_layout built = {.pipeline = a->reduced};
-    LHI_TRY(lhi_candidate_run_methods(&s, &c, &built, &a->unlimited_schedule, NULL, NULL, err));
+    LHI_TRY(lhi_candidate_run_methods(&s, &c, &built, &a->unlimited_schedule,
+                                      NULL, NULL, err));
     if (!a->unlimited_schedule || c.choice.makespan_ns >= a->now_ns)
         return LH_OK;
     a->schedule = a->unlimited_schedule;
@@ -159,8 +160,8 @@ static void measure_work(const lh_pipeline *p, lh_plan_breakdown *out,
 
 /* Moves `ns` per microbatch, scaled to the iteration, from the passes to *to.
  */
-static void move_to_part(const lhi_config *config, int64_t ns, lh_plan_breakdown *out,
-                     int64_t *to)
+static void move_to_part(const lhi_config *config, int64_t ns,
+                         lh_plan_breakdown *out, int64_t *to)
 {
     double all = (double)ns * config->microbatches / config->layout.pipeline;
     int64_t moved =
@@ -171,8 +172,8 @@ static void move_to_part(const lhi_config *config, int64_t ns, lh_plan_breakdown
 
 /* Measures the parts within passes: tensor, context and expert communication,
  * and the waiting for ZeRO 2 and 3 gathers and reductions. */
-static lh_status measure_communication(const breakdown *a, lh_plan_breakdown *out,
-                                lh_error *err)
+static lh_status measure_communication(const breakdown *a,
+                                       lh_plan_breakdown *out, lh_error *err)
 {
     lhi_config config = lhi_config_from_choice(&a->plan->best);
     lhi_built_layout built;
@@ -184,7 +185,8 @@ static lh_status measure_communication(const breakdown *a, lh_plan_breakdown *ou
 }
 
 /* Removes all causes in order and fills the breakdown. */
-static lh_status remove_causes(breakdown *a, lh_plan_breakdown *out, lh_error *err)
+static lh_status remove_causes(breakdown *a, lh_plan_breakdown *out,
+                               lh_error *err)
 {
     int64_t most_ns;
     lh_pipeline_desc desc = {.size = sizeof desc};
@@ -204,15 +206,16 @@ static lh_status remove_causes(breakdown *a, lh_plan_breakdown *out, lh_error *e
     return measure_communication(a, out, err);
 }
 
-lh_status lhi_plan_explain_time(const lh_job *job, const lh_plan_options *options,
-                           lhi_arena *mem, lh_plan *plan, lh_error *err)
+lh_status lhi_plan_explain_time(const lh_job *job,
+                                const lh_plan_options *options, lhi_arena *mem,
+                                lh_plan *plan, lh_error *err)
 {
     breakdown a = {.job = job,
-                    .options = options,
-                    .mem = mem,
-                    .plan = plan,
-                    .schedule = plan->schedule,
-                    .now_ns = plan->best.makespan_ns};
+                   .options = options,
+                   .mem = mem,
+                   .plan = plan,
+                   .schedule = plan->schedule,
+                   .now_ns = plan->best.makespan_ns};
     lh_plan_breakdown *out = LHI_NEW(mem, lh_plan_breakdown, 1);
     if (!out)
         return lhi_fail_nomem(err);

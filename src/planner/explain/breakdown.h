@@ -9,22 +9,25 @@
  *     whatif.h        the plan, and the best one, with other links
  *     unmeasured.h    times of the layouts that the job's profile measured
  *     break_even.h    change of a link at which another layout becomes best */
-#ifndef LHI_ACCOUNT_H
-#define LHI_ACCOUNT_H
+#ifndef LHI_PLANNER_EXPLAIN_BREAKDOWN_H
+#define LHI_PLANNER_EXPLAIN_BREAKDOWN_H
 
 #include "planner/search/unexplored.h"
 
 /* Fills plan->account. */
-lh_status lhi_plan_explain_time(const lh_job *job, const lh_plan_options *options,
-                           lhi_arena *mem, lh_plan *plan, lh_error *err);
+lh_status lhi_plan_explain_time(const lh_job *job,
+                                const lh_plan_options *options, lhi_arena *mem,
+                                lh_plan *plan, lh_error *err);
 
 /* Fills plan->runners, the best alternative per dimension, from plan->methods
  * and plan->alternatives. These must be complete except for the entries of
  * `unseen`. Alternatives that only have a bound are simulated, and updated, if
  * that decides the result. */
-lh_status lhi_plan_find_alternatives(const lh_job *job, const lh_plan_options *options,
-                           lhi_arena *mem, const lhi_unexplored *unseen,
-                           lh_plan *plan, lh_error *err);
+lh_status lhi_plan_find_alternatives(const lh_job *job,
+                                     const lh_plan_options *options,
+                                     lhi_arena *mem,
+                                     const lhi_unexplored *unseen,
+                                     lh_plan *plan, lh_error *err);
 /* Checks whether a dimension with this name can have an alternative. */
 bool lhi_dimension_is_known(const char *name);
 

@@ -42,7 +42,8 @@ static void format_share(double share, char *text, size_t room)
 }
 
 /* Returns the confidence for a difference of this size. */
-static const char *rate_confidence(const published_simulation *p, double differs, double latency_ms)
+static const char *rate_confidence(const published_simulation *p,
+                                   double differs, double latency_ms)
 {
     if (latency_ms > p->to_ms)
         return "none at this latency: unsure";
@@ -56,7 +57,7 @@ static const char *rate_confidence(const published_simulation *p, double differs
 }
 
 lh_status lhi_advice_fill_confidence(lh_advice_question *q, double latency_ms,
-                           double loss, lhi_arena *mem, lh_error *err)
+                                     double loss, lhi_arena *mem, lh_error *err)
 {
     const published_simulation *p = &table[q->topic];
     char text[240], differs[24], low[24], high[24];

@@ -109,18 +109,20 @@ static bool belongs_to_series(const curve_builder *p, uint32_t series)
 /* Includes the plan's own layers and schedule. They may be faster than a search
  * with even chunks, so at its own point the curve is never slower than the
  * plan. */
-static lh_status include_plan(const curve_builder *p, const lh_job *job, int64_t *ns,
-                           lh_error *err)
+static lh_status include_plan(const curve_builder *p, const lh_job *job,
+                              int64_t *ns, lh_error *err)
 {
     lh_choice kept;
     lh_error why = {0};
     lhi_arena *scratch = lhi_arena_make(0);
     if (!scratch)
         return lhi_fail_nomem(err);
-    lh_status status = lhi_plan_evaluate_on_job(p->plan, job, scratch, &kept, &why);
+    lh_status status =
+        lhi_plan_evaluate_on_job(p->plan, job, scratch, &kept, &why);
     lhi_arena_free(scratch);
     if (status == LH_OK)
-        *ns = *ns < 0 ? kept.iteration_ns : lhi_min_int64(*ns, kept.iteration_ns);
+        *ns =
+            *ns < 0 ? kept.iteration_ns : lhi_min_int64(*ns, kept.iteration_ns);
     if (status == LH_OK || status == LH_EUNSUPPORTED)
         return LH_OK; /* times exceed a pipeline's range */
     if (err)
@@ -187,8 +189,8 @@ static bool is_stopped(curve_builder *p, uint32_t done, uint32_t total)
 /* Plans all series at xs[point] of `out`. *reached: all were searched; an
  * unreached point is not the same as one where nothing fits. */
 static lh_status plan_all_series(curve_builder *p, const lh_plan_curve *out,
-                            uint32_t point, int64_t *ns, bool *reached,
-                            lh_error *err)
+                                 uint32_t point, int64_t *ns, bool *reached,
+                                 lh_error *err)
 {
     uint32_t n = out->n_points;
     lh_job job;
@@ -207,8 +209,9 @@ static lh_status plan_all_series(curve_builder *p, const lh_plan_curve *out,
 }
 
 /* Computes one curve. */
-static lh_status build_curve(curve_builder *p, lh_curve_over over, const double *xs,
-                      uint32_t n, lh_plan_curve *out, lh_error *err)
+static lh_status build_curve(curve_builder *p, lh_curve_over over,
+                             const double *xs, uint32_t n, lh_plan_curve *out,
+                             lh_error *err)
 {
     double *at = LHI_NEW(p->mem, double, MOST_POINTS);
     double *crossings = LHI_NEW(p->mem, double, MOST_POINTS);
@@ -255,7 +258,8 @@ lh_status lhi_plan_curves(const lh_job *job, const lh_plan_options *options,
                           lhi_arena *mem, lh_plan *plan, lh_error *err)
 {
     static const double shares[] = {1, 2, 4, 8, 16, 32};
-    curve_builder p = {.job = job, .options = options, .mem = mem, .plan = plan};
+    curve_builder p = {
+        .job = job, .options = options, .mem = mem, .plan = plan};
     lh_plan_curve *curves = LHI_NEW(mem, lh_plan_curve, 2);
     double experts[MOST_POINTS];
     if (!curves)
@@ -265,7 +269,7 @@ lh_status lhi_plan_curves(const lh_job *job, const lh_plan_options *options,
         return LH_OK;
     LHI_TRY(make_sites(&p, err));
     LHI_TRY(build_curve(&p, LH_CURVE_OVERSUBSCRIPTION, shares,
-                 sizeof shares / sizeof *shares, &curves[0], err));
+                        sizeof shares / sizeof *shares, &curves[0], err));
     plan->n_curves = curves[0].n_points > 0;
     uint32_t n = list_experts(&p, experts);
     if (job->model->experts == 0 || n < 2 || p.stopped)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pipelines or replicas across datacenters, as curves over a parameter. */
-#ifndef LHI_CURVES_H
-#define LHI_CURVES_H
+#ifndef LHI_PLANNER_EXPLAIN_CURVES_H
+#define LHI_PLANNER_EXPLAIN_CURVES_H
 
 #include "base/arena.h"
 

@@ -25,7 +25,7 @@ static void retime(lh_choice *c, int64_t makespan_ns, int64_t after_ns)
 
 /* Runs a plan's schedule on another pipeline. */
 static lh_status run_schedule(const lh_plan *plan, const lh_pipeline *p,
-                           int64_t after_ns, lh_choice *kept, lh_error *err)
+                              int64_t after_ns, lh_choice *kept, lh_error *err)
 {
     lh_timeline *t;
     lh_bound bound;
@@ -38,16 +38,17 @@ static lh_status run_schedule(const lh_plan *plan, const lh_pipeline *p,
     return LH_OK;
 }
 
-lh_status lhi_plan_evaluate_on_job(const lh_plan *plan, const lh_job *job, lhi_arena *mem,
-                        lh_choice *kept, lh_error *err)
+lh_status lhi_plan_evaluate_on_job(const lh_plan *plan, const lh_job *job,
+                                   lhi_arena *mem, lh_choice *kept,
+                                   lh_error *err)
 {
     lh_pipeline *p;
     int64_t after_ns;
     *kept = plan->best;
     kept->why = "";
     kept->jitter = NULL;
-    LHI_TRY(lhi_pipeline_override_links(plan->job, job, &plan->best, plan->pipeline,
-                                 mem, &p, &after_ns, err));
+    LHI_TRY(lhi_pipeline_override_links(
+        plan->job, job, &plan->best, plan->pipeline, mem, &p, &after_ns, err));
     lh_status status = run_schedule(plan, p, after_ns, kept, err);
     lh_pipeline_free(p);
     return status;
@@ -137,9 +138,9 @@ lh_status lhi_found_plans_add(lhi_found_plans *known, const lh_plan *plan,
 }
 
 lh_status lhi_found_plans_improve(const lhi_found_plans *known,
-                                 const lh_plan_options *options,
-                                 const lh_job *job, lhi_arena *mem,
-                                 lh_choice *best, lh_error *err)
+                                  const lh_plan_options *options,
+                                  const lh_job *job, lhi_arena *mem,
+                                  lh_choice *best, lh_error *err)
 {
     for (uint32_t i = 0; i < known->n; i++) {
         lh_choice kept;
@@ -149,11 +150,13 @@ lh_status lhi_found_plans_improve(const lhi_found_plans *known,
             options->progress(options->context, i, known->n,
                               best->iteration_ns))
             break;
-        lh_status status = lhi_plan_evaluate_on_job(&known->all[i], job, mem, &kept, err);
+        lh_status status =
+            lhi_plan_evaluate_on_job(&known->all[i], job, mem, &kept, err);
         if (status == LH_EUNSUPPORTED) /* times exceed a pipeline's range */
             continue;
         LHI_TRY(status);
-        if (lhi_objective_value(options, &kept) < lhi_objective_value(options, best))
+        if (lhi_objective_value(options, &kept) <
+            lhi_objective_value(options, best))
             *best = kept;
     }
     return LH_OK;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plan pool found for some link values, which may be good for others: each
  * search is short, and one may find a plan that another missed. */
-#ifndef LHI_FOUND_PLANS_H
-#define LHI_FOUND_PLANS_H
+#ifndef LHI_PLANNER_EXPLAIN_FOUND_PLANS_H
+#define LHI_PLANNER_EXPLAIN_FOUND_PLANS_H
 
 #include "base/arena.h"
 
@@ -23,14 +23,15 @@ lh_status lhi_found_plans_add(lhi_found_plans *known, const lh_plan *plan,
 
 /* Evaluates the plan's layout and schedule, with unchanged order, for a job
  * with other links. */
-lh_status lhi_plan_evaluate_on_job(const lh_plan *plan, const lh_job *job, lhi_arena *mem,
-                        lh_choice *kept, lh_error *err);
+lh_status lhi_plan_evaluate_on_job(const lh_plan *plan, const lh_job *job,
+                                   lhi_arena *mem, lh_choice *kept,
+                                   lh_error *err);
 
 /* Replaces *best if a plan of the pool is better with the links of `job`.
  * Evaluates all unless options->progress() stops it. */
 lh_status lhi_found_plans_improve(const lhi_found_plans *known,
-                                 const lh_plan_options *options,
-                                 const lh_job *job, lhi_arena *mem,
-                                 lh_choice *best, lh_error *err);
+                                  const lh_plan_options *options,
+                                  const lh_job *job, lhi_arena *mem,
+                                  lh_choice *best, lh_error *err);
 
 #endif

@@ -29,18 +29,18 @@
 
 enum {
     MAX_QUEUE_PAIRS = 64, /* 1, 2, 4, ... */
-    FEC_DATA = 32,         /* packets per block */
-    FEC_PARITY = 8,        /* parity packets per block */
+    FEC_DATA = 32,        /* packets per block */
+    FEC_PARITY = 8,       /* parity packets per block */
     MAX_OPTIONS = 10,     /* per question */
     MAX_PATHS = 65536,    /* upper limit for a job */
 };
 
-static const double path_gbps = 400; /* per wave or port, if not given */
-static const double CLOSE_RATIO = 1.01; /* a simpler setting within 1 % is
-                                          * preferred */
-static const double same = 1.0005;       /* up to 0.05 %: no difference */
-static const double MIN_GAIN_RATIO = 1.01;     /* iteration gain from which a change
-                                          * is advised */
+static const double path_gbps = 400;       /* per wave or port, if not given */
+static const double CLOSE_RATIO = 1.01;    /* a simpler setting within 1 % is
+                                            * preferred */
+static const double same = 1.0005;         /* up to 0.05 %: no difference */
+static const double MIN_GAIN_RATIO = 1.01; /* iteration gain from which a change
+                                            * is advised */
 static const double longest_ns = 0x1p53; /* largest time that files can hold */
 
 /* State for the advice on one link. */
@@ -90,7 +90,8 @@ static lh_status fill_rates(const link_advisor *a, lh_advice_option *o,
 }
 
 /* Computes a GPU's sending time per iteration. */
-static double compute_sending_s(const link_advisor *a, const lh_advice_option *o)
+static double compute_sending_s(const link_advisor *a,
+                                const lh_advice_option *o)
 {
     const lhi_traffic *t = a->traffic;
     double s = 0;
@@ -104,8 +105,9 @@ static double compute_sending_s(const link_advisor *a, const lh_advice_option *o
 }
 
 /* Computes a GPU's sending time with a setting. */
-static lh_status compute_sending_s_with(const link_advisor *a, const lh_link_setting *setting,
-                              double *s, lh_error *err)
+static lh_status compute_sending_s_with(const link_advisor *a,
+                                        const lh_link_setting *setting,
+                                        double *s, lh_error *err)
 {
     lh_advice_option o = {.setting = *setting};
     LHI_TRY(fill_rates(a, &o, err));
@@ -118,7 +120,7 @@ static lh_status compute_sending_s_with(const link_advisor *a, const lh_link_set
 
 /* Returns a setting with other load balancing. */
 static lh_link_setting with_balancing(const lh_link_setting *from, bool spray,
-                                uint32_t pairs, uint32_t paths)
+                                      uint32_t pairs, uint32_t paths)
 {
     lh_link_setting s = *from;
     s.balancing = spray ? LH_BALANCING_SPRAY : LH_BALANCING_ECMP;
@@ -161,7 +163,8 @@ static lh_status choose_balancing(const link_advisor *a, uint32_t paths,
 }
 
 /* Switches congestion control. */
-static void set_congestion_control(const link_advisor *a, bool on, lh_link_setting *s)
+static void set_congestion_control(const link_advisor *a, bool on,
+                                   lh_link_setting *s)
 {
     s->congestion = on ? LH_CONGESTION_ON : LH_CONGESTION_OFF;
     s->queue_bytes = on ? a->queue_bytes : 0;
@@ -186,8 +189,8 @@ static lh_status choose_congestion(const link_advisor *a, lh_link_setting *s,
 }
 
 /* Finds the fewest parity packets that are close to the best number. */
-static lh_status choose_code(const link_advisor *a, lh_link_setting *s, double *with,
-                             lh_error *err)
+static lh_status choose_code(const link_advisor *a, lh_link_setting *s,
+                             double *with, lh_error *err)
 {
     double best = INFINITY, now;
     s->fec_data = FEC_DATA;
@@ -232,8 +235,8 @@ static lh_status choose_recovery(const link_advisor *a, lh_link_setting *s,
 
 /* Simulates the plan with these links. *ns is -1 if the settings are too slow
  * for a pipeline's time range. */
-static lh_status simulate(const link_advisor *a, const lh_wan *wans, int64_t *ns,
-                          lh_error *err)
+static lh_status simulate(const link_advisor *a, const lh_wan *wans,
+                          int64_t *ns, lh_error *err)
 {
     lh_job job = *a->job;
     lh_pipeline *pipeline;
@@ -242,9 +245,9 @@ static lh_status simulate(const link_advisor *a, const lh_wan *wans, int64_t *ns
     int64_t after_ns;
     job.wans = wans;
     *ns = -1;
-    lh_status status =
-        lhi_pipeline_override_links(a->job, &job, &a->plan->best, a->plan->pipeline,
-                             a->mem, &pipeline, &after_ns, &why);
+    lh_status status = lhi_pipeline_override_links(a->job, &job, &a->plan->best,
+                                                   a->plan->pipeline, a->mem,
+                                                   &pipeline, &after_ns, &why);
     if (status == LH_EUNSUPPORTED)
         return LH_OK;
     if (status != LH_OK) {
@@ -312,7 +315,7 @@ static lh_status fill_option(const link_advisor *a, lh_advice_option *o,
 /* Compares two settings: returns the ratio of iteration times, or of a GPU's
  * sending times if the iteration is not simulated. */
 static double compare_options(const link_advisor *a, const lh_advice_option *o,
-                    const lh_advice_option *than)
+                              const lh_advice_option *than)
 {
     if (o->iteration_ns > 0 && than->iteration_ns > 0)
         return (double)o->iteration_ns / (double)than->iteration_ns;
@@ -323,9 +326,10 @@ static double compare_options(const link_advisor *a, const lh_advice_option *o,
  */
 
 /* Takes the other setting if it costs next to nothing against the best. */
-static lh_status prefer_if_equal(const link_advisor *a, const lh_link_setting *other,
-                        const lh_advice_option *best, lh_link_setting *s,
-                        lh_error *err)
+static lh_status prefer_if_equal(const link_advisor *a,
+                                 const lh_link_setting *other,
+                                 const lh_advice_option *best,
+                                 lh_link_setting *s, lh_error *err)
 {
     lh_advice_option o = {.setting = *other};
     LHI_TRY(fill_option(a, &o, err));
@@ -337,8 +341,8 @@ static lh_status prefer_if_equal(const link_advisor *a, const lh_link_setting *o
 /* Simplifies settings for traffic that is hidden behind computation: no error
  * correction, no spraying, no extra queue pairs; congestion control is allowed.
  */
-static lh_status simplify(const link_advisor *a, uint32_t paths, lh_link_setting *s,
-                          lh_error *err)
+static lh_status simplify(const link_advisor *a, uint32_t paths,
+                          lh_link_setting *s, lh_error *err)
 {
     lh_advice_option best = {.setting = *s};
     LHI_TRY(fill_option(a, &best, err));
@@ -369,7 +373,8 @@ static lh_status simplify(const link_advisor *a, uint32_t paths, lh_link_setting
 
 /* Compares the settings at the endpoints; queues and paths belong to the
  * network. */
-static bool have_same_endpoints(const lh_link_setting *x, const lh_link_setting *y)
+static bool have_same_endpoints(const lh_link_setting *x,
+                                const lh_link_setting *y)
 {
     return x->balancing == y->balancing && x->congestion == y->congestion &&
            x->recovery == y->recovery && x->queue_pairs == y->queue_pairs &&
@@ -454,7 +459,8 @@ static lh_status list_options(const link_advisor *a, lh_advice_topic topic,
 /* Returns the current setting: the job's own, or the simplest if the job has
  * none. */
 static lh_link_setting make_current_setting(const link_advisor *a,
-                                     const lh_link_setting *job, uint32_t paths)
+                                            const lh_link_setting *job,
+                                            uint32_t paths)
 {
     lh_link_setting s = *job;
     uint32_t pairs = s.queue_pairs ? s.queue_pairs : 1;
@@ -502,7 +508,8 @@ static lh_link_setting with_answer(const lh_link_setting *s,
  * balancing method do not apply to the other, and these times do not model the
  * needs of other traffic on a shared link. */
 static bool is_applicable(const link_advisor *a, lh_advice_topic topic,
-                     const lh_link_setting *to, const lh_link_setting *from)
+                          const lh_link_setting *to,
+                          const lh_link_setting *from)
 {
     if (topic == LH_ADVICE_QUEUE_PAIRS)
         return to->balancing == from->balancing;
@@ -527,8 +534,9 @@ static lh_status compare(const link_advisor *a, const lh_link_setting *s,
 
 /* Starts from the current setting and takes over those answers of the fastest
  * setting that gain enough, the largest gain first. */
-static lh_status apply_gains(const link_advisor *a, const lh_link_setting *fastest,
-                              lh_link_setting *s, lh_error *err)
+static lh_status apply_gains(const link_advisor *a,
+                             const lh_link_setting *fastest, lh_link_setting *s,
+                             lh_error *err)
 {
     for (int round = 0; round < LH_N_ADVICE_TOPICS; round++) {
         double least = 1 / MIN_GAIN_RATIO, times;
@@ -550,8 +558,9 @@ static lh_status apply_gains(const link_advisor *a, const lh_link_setting *faste
 }
 
 /* Reverts the answers that no longer gain after later changes. */
-static lh_status revert_useless(const link_advisor *a, const lh_link_setting *now,
-                           lh_link_setting *s, lh_error *err)
+static lh_status revert_useless(const link_advisor *a,
+                                const lh_link_setting *now, lh_link_setting *s,
+                                lh_error *err)
 {
     double times;
     for (int i = 0; i < LH_N_ADVICE_TOPICS; i++) {
@@ -565,7 +574,7 @@ static lh_status revert_useless(const link_advisor *a, const lh_link_setting *no
 /* Returns the largest difference between any answer and the advised one, in
  * either direction. */
 static double compute_max_difference(const link_advisor *a, const options *all,
-                              const lh_advice_option *advised)
+                                     const lh_advice_option *advised)
 {
     double most = 1;
     for (uint32_t i = 0; i < all->n; i++) {
@@ -581,8 +590,9 @@ typedef struct settings {
 } settings;
 
 /* Answers one question. */
-static lh_status answer_question(const link_advisor *a, lh_advice_topic topic, const settings *s,
-                     uint32_t paths, lh_advice_question *q, lh_error *err)
+static lh_status answer_question(const link_advisor *a, lh_advice_topic topic,
+                                 const settings *s, uint32_t paths,
+                                 lh_advice_question *q, lh_error *err)
 {
     options o = {.all = LHI_NEW(a->mem, lh_advice_option, MAX_OPTIONS)};
     lh_link_setting now = with_answer(&s->advised, topic, &s->now);
@@ -597,18 +607,20 @@ static lh_status answer_question(const link_advisor *a, lh_advice_topic topic, c
     for (uint32_t i = 0; i < o.n; i++)
         LHI_TRY(fill_option(a, &o.all[i], err));
     advised->advised = true;
-    *q = (lh_advice_question){.topic = topic,
-                              .change_advised = others[0] != advised,
-                              .gain = others[0] != advised
-                                          ? compare_options(a, others[0], advised) - 1
-                                          : compare_options(a, advised, others[1]) - 1,
-                              .spread = compute_max_difference(a, &o, advised),
-                              .n_options = o.n,
-                              .options = o.all};
+    *q = (lh_advice_question){
+        .topic = topic,
+        .change_advised = others[0] != advised,
+        .gain = others[0] != advised
+                    ? compare_options(a, others[0], advised) - 1
+                    : compare_options(a, advised, others[1]) - 1,
+        .spread = compute_max_difference(a, &o, advised),
+        .n_options = o.n,
+        .options = o.all};
     q->gain = fmin(fmax(q->gain, 0), 1e12);
-    LHI_TRY(lhi_advice_format_reason(q, a->messages.oversubscription > 1, a->mem, err));
-    return lhi_advice_fill_confidence(q, a->messages.latency_ns / 1e6, a->messages.loss,
-                            a->mem, err);
+    LHI_TRY(lhi_advice_format_reason(q, a->messages.oversubscription > 1,
+                                     a->mem, err));
+    return lhi_advice_fill_confidence(q, a->messages.latency_ns / 1e6,
+                                      a->messages.loss, a->mem, err);
 }
 
 /* --- links -----------------------------------------------------------------
@@ -632,10 +644,12 @@ static lh_status find_fastest(const link_advisor *a, uint32_t paths,
 }
 
 /* Answers all questions on a link. */
-static lh_status answer_all_questions(const link_advisor *a, lh_link_advice *out, lh_error *err)
+static lh_status answer_all_questions(const link_advisor *a,
+                                      lh_link_advice *out, lh_error *err)
 {
-    settings s = {.now = make_current_setting(a, &out->planned.setting, out->paths),
-                  .fastest = out->planned.setting};
+    settings s = {
+        .now = make_current_setting(a, &out->planned.setting, out->paths),
+        .fastest = out->planned.setting};
     lh_advice_question *q =
         LHI_NEW(a->mem, lh_advice_question, LH_N_ADVICE_TOPICS);
     if (!q)
@@ -648,7 +662,8 @@ static lh_status answer_all_questions(const link_advisor *a, lh_link_advice *out
     out->advised.advised = true;
     LHI_TRY(fill_option(a, &out->advised, err));
     for (int i = 0; i < LH_N_ADVICE_TOPICS; i++)
-        LHI_TRY(answer_question(a, (lh_advice_topic)i, &s, out->paths, &q[i], err));
+        LHI_TRY(
+            answer_question(a, (lh_advice_topic)i, &s, out->paths, &q[i], err));
     out->questions = q;
     out->n_questions = LH_N_ADVICE_TOPICS;
     return LH_OK;
@@ -660,7 +675,8 @@ static const char *site_name(const lh_datacenter *dc)
 }
 
 /* Fills the advice for one link. */
-static lh_status advise_link(link_advisor *a, lh_link_advice *out, lh_error *err)
+static lh_status advise_link(link_advisor *a, lh_link_advice *out,
+                             lh_error *err)
 {
     const lhi_traffic *t = a->traffic;
     const lh_job *job = a->job;
@@ -713,8 +729,8 @@ static lh_status simulate_all(const link_advisor *a, const lhi_traffic *traffic,
 
 /* Lists one entry per pair of datacenters, with the traffic of all their zones.
  * Traffic between zones of one datacenter has no settings. */
-static lh_status list_links(const link_advisor *a, lhi_traffic **out, uint32_t *n_out,
-                          lh_error *err)
+static lh_status list_links(const link_advisor *a, lhi_traffic **out,
+                            uint32_t *n_out, lh_error *err)
 {
     const lh_job *job = a->job;
     const lhi_traffic *pairs;
@@ -729,8 +745,8 @@ static lh_status list_links(const link_advisor *a, lhi_traffic **out, uint32_t *
         uint32_t k = 0;
         if (lhi_are_zones_of_same_datacenter(job, t->from, t->to))
             continue;
-        while (k < n &&
-               !lhi_uses_same_link(job, links[k].from, links[k].to, t->from, t->to))
+        while (k < n && !lhi_uses_same_link(job, links[k].from, links[k].to,
+                                            t->from, t->to))
             k++;
         if (k == n) {
             links[n++] = *t;
@@ -751,13 +767,13 @@ static lh_status list_links(const link_advisor *a, lhi_traffic **out, uint32_t *
     return LH_OK;
 }
 
-lh_status lhi_plan_advise_links(const lh_job *job, lhi_arena *mem, lh_plan *plan,
-                          lh_error *err)
+lh_status lhi_plan_advise_links(const lh_job *job, lhi_arena *mem,
+                                lh_plan *plan, lh_error *err)
 {
     link_advisor a = {.job = job,
-                 .mem = mem,
-                 .plan = plan,
-                 .config = lhi_config_from_choice(&plan->best)};
+                      .mem = mem,
+                      .plan = plan,
+                      .config = lhi_config_from_choice(&plan->best)};
     lhi_traffic *traffic;
     uint32_t n;
     LHI_TRY(list_links(&a, &traffic, &n, err));

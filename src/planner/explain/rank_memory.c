@@ -3,12 +3,13 @@
  * remainder up to the peak is activations retained for later passes. */
 #include "planner/explain/rank_memory.h"
 
-#include "schedule/pipeline/pipeline_internal.h"
 #include "planner/elastic/pipeline.h"
 #include "planner/layout/choice.h"
+#include "schedule/pipeline/pipeline_internal.h"
 
-bool lhi_rank_compute_peak_memory(const lh_pipeline *pipeline, const lh_schedule *schedule,
-                   uint32_t device, int64_t *throughout, int64_t *most)
+bool lhi_rank_compute_peak_memory(const lh_pipeline *pipeline,
+                                  const lh_schedule *schedule, uint32_t device,
+                                  int64_t *throughout, int64_t *most)
 {
     uint32_t n;
     const lh_pass *order = lh_schedule_order(schedule, device, &n);
@@ -21,8 +22,8 @@ bool lhi_rank_compute_peak_memory(const lh_pipeline *pipeline, const lh_schedule
     for (uint32_t i = 0; i < n; i++) {
         if (order[i].chunk >= pipeline->n_chunks)
             return false;
-        int64_t step =
-            lhi_pass_memory_change(&pipeline->chunks[order[i].chunk], &order[i]);
+        int64_t step = lhi_pass_memory_change(&pipeline->chunks[order[i].chunk],
+                                              &order[i]);
         if (step > 0 ? now > INT64_MAX - step : now < INT64_MIN - step)
             return false;
         now += step;
@@ -32,8 +33,8 @@ bool lhi_rank_compute_peak_memory(const lh_pipeline *pipeline, const lh_schedule
     return true;
 }
 
-lh_status lhi_plan_explain_memory(const lh_job *job, lhi_arena *mem, lh_plan *plan,
-                          lh_error *err)
+lh_status lhi_plan_explain_memory(const lh_job *job, lhi_arena *mem,
+                                  lh_plan *plan, lh_error *err)
 {
     lhi_config config = lhi_config_from_choice(&plan->best);
     uint32_t P = config.layout.pipeline;
@@ -47,7 +48,8 @@ lh_status lhi_plan_explain_memory(const lh_job *job, lhi_arena *mem, lh_plan *pl
         LHI_TRY(lhi_layout_memory(job, &config, parts, err));
     for (uint32_t d = 0; d < P; d++) {
         int64_t throughout = 0, most = 0;
-        lhi_rank_compute_peak_memory(plan->pipeline, plan->schedule, d, &throughout, &most);
+        lhi_rank_compute_peak_memory(plan->pipeline, plan->schedule, d,
+                                     &throughout, &most);
         parts[d].activations_bytes = most - throughout;
     }
     plan->n_ranks = P;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory breakdown. */
-#ifndef LHI_RANK_MEMORY_H
-#define LHI_RANK_MEMORY_H
+#ifndef LHI_PLANNER_EXPLAIN_RANK_MEMORY_H
+#define LHI_PLANNER_EXPLAIN_RANK_MEMORY_H
 
 #include "base/arena.h"
 
@@ -9,13 +9,14 @@
 
 /* Fills plan->rank_memory from plan->best, plan->pipeline and plan->schedule.
  */
-lh_status lhi_plan_explain_memory(const lh_job *job, lhi_arena *mem, lh_plan *plan,
-                          lh_error *err);
+lh_status lhi_plan_explain_memory(const lh_job *job, lhi_arena *mem,
+                                  lh_plan *plan, lh_error *err);
 
 /* Computes a device's static memory and its peak under the schedule's pass
  * order. Returns false if the schedule has passes of unknown chunks, or if the
  * memory overflows. */
-bool lhi_rank_compute_peak_memory(const lh_pipeline *pipeline, const lh_schedule *schedule,
-                   uint32_t device, int64_t *throughout, int64_t *most);
+bool lhi_rank_compute_peak_memory(const lh_pipeline *pipeline,
+                                  const lh_schedule *schedule, uint32_t device,
+                                  int64_t *throughout, int64_t *most);
 
 #endif

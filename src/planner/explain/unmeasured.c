@@ -27,9 +27,10 @@ static bool set_or_compare(uint32_t *open, uint32_t value)
 /* Gives the layout the entry's degrees and, for a chunk entry, `chunks` per
  * device. Returns false if the job fixes other degrees. */
 static bool set_degrees(const lh_profile_entry *e, uint32_t chunks,
-                         lh_layout *l)
+                        lh_layout *l)
 {
-    if (!set_or_compare(&l->tensor, e->tensor) || !set_or_compare(&l->context, e->context) ||
+    if (!set_or_compare(&l->tensor, e->tensor) ||
+        !set_or_compare(&l->context, e->context) ||
         !set_or_compare(&l->micro_batch, e->micro_batch))
         return false;
     if ((e->kind == LH_PROFILE_MOE_LAYER || e->kind == LH_PROFILE_CHUNK) &&
@@ -103,9 +104,10 @@ static bool is_measured(const char *source)
 
 /* Runs one search out of `parts`. Its result replaces *best if it is measured
  * and better. */
-static lh_status evaluate_layout(const lh_plan_options *options, const lh_plan *plan,
-                            const lh_layout *layout, uint32_t parts,
-                            lhi_arena *mem, lh_choice *best, lh_error *err)
+static lh_status evaluate_layout(const lh_plan_options *options,
+                                 const lh_plan *plan, const lh_layout *layout,
+                                 uint32_t parts, lhi_arena *mem,
+                                 lh_choice *best, lh_error *err)
 {
     lh_job job = *plan->job;
     lh_plan found = {0};
@@ -114,8 +116,8 @@ static lh_status evaluate_layout(const lh_plan_options *options, const lh_plan *
     lh_status status =
         lhi_plan_search_short(&job, options, parts, mem, &found, &why);
     if (status == LH_OK && is_measured(found.cost_source) &&
-        (best->iteration_ns == 0 ||
-         lhi_objective_value(options, &found.best) < lhi_objective_value(options, best)))
+        (best->iteration_ns == 0 || lhi_objective_value(options, &found.best) <
+                                        lhi_objective_value(options, best)))
         *best = found.best;
     lh_pipeline_free((lh_pipeline *)found.pipeline);
     lh_schedule_free((lh_schedule *)found.schedule);
@@ -127,8 +129,9 @@ static lh_status evaluate_layout(const lh_plan_options *options, const lh_plan *
     return status;
 }
 
-lh_status lhi_plan_compare_measured(const lh_plan_options *options, lhi_arena *mem,
-                              lh_plan *plan, lh_error *err)
+lh_status lhi_plan_compare_measured(const lh_plan_options *options,
+                                    lhi_arena *mem, lh_plan *plan,
+                                    lh_error *err)
 {
     const lh_job *job = plan->job;
     lh_layout *layouts;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measured times of other layouts in the job's profile. */
-#ifndef LHI_UNMEASURED_H
-#define LHI_UNMEASURED_H
+#ifndef LHI_PLANNER_EXPLAIN_UNMEASURED_H
+#define LHI_PLANNER_EXPLAIN_UNMEASURED_H
 
 #include "base/arena.h"
 
@@ -9,7 +9,8 @@
 
 /* Fills plan->unmeasured if the job's profile measured passes, but none for the
  * plan's layout. */
-lh_status lhi_plan_compare_measured(const lh_plan_options *options, lhi_arena *mem,
-                              lh_plan *plan, lh_error *err);
+lh_status lhi_plan_compare_measured(const lh_plan_options *options,
+                                    lhi_arena *mem, lh_plan *plan,
+                                    lh_error *err);
 
 #endif

@@ -14,9 +14,10 @@
 enum { WORK_DIVISOR = 10 };
 
 /* Searches with 1/`parts` of the plan's work, without output. */
-static lh_status search_with_share(const lh_job *job, const lh_plan_options *options,
-                              uint32_t parts, lhi_arena *mem, lh_plan *there,
-                              lh_error *err)
+static lh_status search_with_share(const lh_job *job,
+                                   const lh_plan_options *options,
+                                   uint32_t parts, lhi_arena *mem,
+                                   lh_plan *there, lh_error *err)
 {
     lh_plan_options quiet = *options;
     *there = (lh_plan){.job = job};
@@ -50,7 +51,7 @@ lh_status lhi_plan_search_again(const lh_job *job,
 /* Returns options whose part of the work is at least any plan's minimum at that
  * effort. */
 static lh_plan_options with_minimum_work(const lh_plan_options *options,
-                                       uint32_t parts)
+                                         uint32_t parts)
 {
     const uint64_t least = parts * LHI_MIN_SEARCH_WORK;
     lh_plan_options own = *options;
@@ -69,12 +70,14 @@ lh_status lhi_plan_search_short(const lh_job *job,
 
 /* Searches with a part of the plan's work, but at least any plan's minimum at
  * that effort. */
-static lh_status search_changed_job(const lh_job *job, const lh_plan_options *options,
-                              lhi_arena *mem, lhi_found_plans *known,
-                              lh_choice *best, lh_error *err)
+static lh_status search_changed_job(const lh_job *job,
+                                    const lh_plan_options *options,
+                                    lhi_arena *mem, lhi_found_plans *known,
+                                    lh_choice *best, lh_error *err)
 {
     const lh_plan_options own = with_minimum_work(options, WORK_DIVISOR);
-    return lhi_plan_search_again(job, &own, WORK_DIVISOR, mem, known, best, err);
+    return lhi_plan_search_again(job, &own, WORK_DIVISOR, mem, known, best,
+                                 err);
 }
 
 /* Computes the answer from this question's own search. */
@@ -86,12 +89,13 @@ static lh_status answer(const lh_plan_whatif_question *question,
     out->text = lhi_arena_strdup(mem, question->text ? question->text : "");
     if (!out->text)
         return lhi_fail_nomem(err);
-    LHI_TRY(lhi_job_override_links(plan->job, question->changes, question->n_changes,
-                            mem, job, err));
+    LHI_TRY(lhi_job_override_links(plan->job, question->changes,
+                                   question->n_changes, mem, job, err));
     LHI_TRY(lhi_plan_evaluate_on_job(plan, job, mem, &out->kept, err));
     LHI_TRY(search_changed_job(job, options, mem, known, &out->best, err));
     /* The existing schedule may be better than one found from scratch. */
-    if (lhi_objective_value(options, &out->kept) <= lhi_objective_value(options, &out->best))
+    if (lhi_objective_value(options, &out->kept) <=
+        lhi_objective_value(options, &out->best))
         out->best = out->kept;
     return LH_OK;
 }
@@ -99,7 +103,8 @@ static lh_status answer(const lh_plan_whatif_question *question,
 /* Prefixes an error with the question. */
 static void prefix_error(const lh_plan_whatif_question *question, lh_error *err)
 {
-    lhi_fail_add_context(err, "what if %s", question->text ? question->text : "");
+    lhi_fail_add_context(err, "what if %s",
+                         question->text ? question->text : "");
 }
 
 lh_status lhi_plan_check_questions(const lh_job *job,
@@ -111,8 +116,8 @@ lh_status lhi_plan_check_questions(const lh_job *job,
         const lh_plan_whatif_question *q = &options->questions[i];
         lhi_arena *mem = lhi_arena_make(0);
         lh_job *changed = mem ? LHI_NEW(mem, lh_job, 1) : NULL;
-        status = changed ? lhi_job_override_links(job, q->changes, q->n_changes, mem,
-                                           changed, err)
+        status = changed ? lhi_job_override_links(job, q->changes, q->n_changes,
+                                                  mem, changed, err)
                          : lhi_fail_nomem(err);
         if (status != LH_OK)
             prefix_error(q, err);
@@ -124,7 +129,8 @@ lh_status lhi_plan_check_questions(const lh_job *job,
 /* Each search is short. Its result also competes in the other questions, so
  * that no case is slower than another with worse links. */
 lh_status lhi_plan_answer_whatif(const lh_plan_options *options, lhi_arena *mem,
-                          lhi_found_plans *known, lh_plan *plan, lh_error *err)
+                                 lhi_found_plans *known, lh_plan *plan,
+                                 lh_error *err)
 {
     uint32_t n = options->n_questions;
     lh_plan_whatif_answer *answers = LHI_NEW(mem, lh_plan_whatif_answer, n);
@@ -143,9 +149,11 @@ lh_status lhi_plan_answer_whatif(const lh_plan_options *options, lhi_arena *mem,
         lhi_deadline end;
         const lh_plan_options in_time = lhi_options_with_deadline(
             options,
-            lhi_compute_search_deadline(options, lhi_read_processor_seconds(), 1.0 / WORK_DIVISOR), &end);
+            lhi_compute_search_deadline(options, lhi_read_processor_seconds(),
+                                        1.0 / WORK_DIVISOR),
+            &end);
         LHI_TRY(lhi_found_plans_improve(known, &in_time, &jobs[i], mem,
-                                       &answers[i].best, err));
+                                        &answers[i].best, err));
         answers[i].best.why = "";
     }
     plan->answers = answers;
@@ -164,7 +172,8 @@ lh_status lhi_plan_without_target(const lh_plan_options *options,
         return lhi_fail_nomem(err);
     job.target = LH_TARGET_ANY;
     LHI_TRY(search_changed_job(&job, options, mem, NULL, best, err));
-    if (lhi_objective_value(options, best) < lhi_objective_value(options, &plan->best))
+    if (lhi_objective_value(options, best) <
+        lhi_objective_value(options, &plan->best))
         plan->unrestricted = best;
     return LH_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans with other links. */
-#ifndef LHI_WHATIF_H
-#define LHI_WHATIF_H
+#ifndef LHI_PLANNER_EXPLAIN_WHATIF_H
+#define LHI_PLANNER_EXPLAIN_WHATIF_H
 
 #include "planner/explain/found_plans.h"
 
@@ -31,6 +31,7 @@ lh_status lhi_plan_without_target(const lh_plan_options *options,
 /* Answers options->questions for an otherwise complete plan. Results join
  * `known` and are in `mem`. */
 lh_status lhi_plan_answer_whatif(const lh_plan_options *options, lhi_arena *mem,
-                          lhi_found_plans *known, lh_plan *plan, lh_error *err);
+                                 lhi_found_plans *known, lh_plan *plan,
+                                 lh_error *err);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `network` of a plan: docs/formats/plan.md. */
+#include "format/job/parse.h"
 #include "planner/explain/link_advice.h"
 #include "planner/file/plan_file.h"
-#include "format/job/parse.h"
 
 #include <string.h>
 
@@ -61,8 +61,8 @@ static lh_status check_site(const lhi_read_context *r, const lhi_node *map,
                         "the job has no datacenter '%.60s'", name);
 }
 
-static lh_status check_ends(const lhi_read_context *r, const lhi_node *map, void *it,
-                            lh_error *err)
+static lh_status check_ends(const lhi_read_context *r, const lhi_node *map,
+                            void *it, lh_error *err)
 {
     const lh_link_advice *a = it;
     LHI_TRY(check_site(r, map, "from", a->from, err));
@@ -83,11 +83,12 @@ static const lhi_schema_field link_rows[] = {
      .most = INT64_MAX},
     {"data_bytes", LHI_INTEGER(lh_link_advice, data_bytes), .most = INT64_MAX},
     {"data_flows", LHI_INTEGER(lh_link_advice, data_flows), .most = INT64_MAX},
-    {"expert_bytes", LHI_INTEGER(lh_link_advice, expert_bytes), .most = INT64_MAX,
-     LHI_OMIT_IF(lh_link_advice, expert_bytes, 0)},
+    {"expert_bytes", LHI_INTEGER(lh_link_advice, expert_bytes),
+     .most = INT64_MAX, LHI_OMIT_IF(lh_link_advice, expert_bytes, 0)},
     {"data_step_bytes", LHI_INTEGER(lh_link_advice, data_step_bytes),
      .most = INT64_MAX},
-    {"paths", LHI_INTEGER(lh_link_advice, paths), .least = 1, .most = UINT32_MAX},
+    {"paths", LHI_INTEGER(lh_link_advice, paths), .least = 1,
+     .most = UINT32_MAX},
     {"paths_given", LHI_BOOL(lh_link_advice, paths_from_job)},
     {"measured", LHI_BOOL(lh_link_advice, measured)},
     {"planned", LHI_STRUCT(lh_link_advice, planned), .table = &option_table},

@@ -7,23 +7,27 @@
 
 #define PART(key, member)                                                      \
     {                                                                          \
-        key, LHI_SECONDS(lh_plan_breakdown, member), .high = 9e8                 \
+        key, LHI_SECONDS(lh_plan_breakdown, member), .high = 9e8               \
     }
 
 static const lhi_schema_field account_rows[] = {
-    PART("compute_s", compute_ns),     PART("inside_s", intra_layer_ns),
-    PART("imbalance_s", imbalance_ns), PART("bubble_s", bubble_ns),
-    PART("messages_s", messages_ns),   PART("data_parallel_s", data_ns),
+    PART("compute_s", compute_ns),
+    PART("inside_s", intra_layer_ns),
+    PART("imbalance_s", imbalance_ns),
+    PART("bubble_s", bubble_ns),
+    PART("messages_s", messages_ns),
+    PART("data_parallel_s", data_ns),
     {"offload_s", LHI_SECONDS(lh_plan_breakdown, offload_ns), .high = 9e8,
      .when = LHI_OPTIONAL},
-    PART("memory_s", memory_stall_ns),       PART("optimizer_s", optimizer_ns),
+    PART("memory_s", memory_stall_ns),
+    PART("optimizer_s", optimizer_ns),
     PART("overhead_s", overhead_ns),
 };
 
 enum { N_PARTS = sizeof account_rows / sizeof *account_rows };
 
-static lh_status check_sum(const lhi_read_context *r, const lhi_node *map, void *it,
-                           lh_error *err)
+static lh_status check_sum(const lhi_read_context *r, const lhi_node *map,
+                           void *it, lh_error *err)
 {
     const lh_plan *plan = r->context;
     const lh_plan_breakdown *a = it;
@@ -58,10 +62,12 @@ static lh_status check_dimension(const lhi_read_context *r, const lhi_node *map,
 
 static const lhi_schema_field runner_rows[] = {
     {"dimension", LHI_STRING(lh_plan_dimension_alternative, dimension)},
-    {"choice", LHI_STRUCT(lh_plan_dimension_alternative, choice), .table = &lhi_choice_table},
-    {"least_s", LHI_SECONDS(lh_plan_dimension_alternative, bound_ns), .high = 9e9,
-     .when = LHI_OPTIONAL, .absent = -1},
-    {"first_sight", LHI_BOOL(lh_plan_dimension_alternative, is_quick_evaluation),
+    {"choice", LHI_STRUCT(lh_plan_dimension_alternative, choice),
+     .table = &lhi_choice_table},
+    {"least_s", LHI_SECONDS(lh_plan_dimension_alternative, bound_ns),
+     .high = 9e9, .when = LHI_OPTIONAL, .absent = -1},
+    {"first_sight",
+     LHI_BOOL(lh_plan_dimension_alternative, is_quick_evaluation),
      .when = LHI_OPTIONAL},
 };
 const lhi_schema lhi_runner_table = {

@@ -30,7 +30,8 @@ static lh_status check_layers(const checker *k, lh_error *err)
     uint64_t n = (uint64_t)c->layout.pipeline * c->layout.chunks_per_device;
     uint64_t sum = 0;
     if (n > layers && !c->chunk_layers)
-        return lhi_doc_fail(k->doc, lhi_node_find(k->map, "layout"), err, LH_EINPUT,
+        return lhi_doc_fail(k->doc, lhi_node_find(k->map, "layout"), err,
+                            LH_EINPUT,
                             "%" PRIu64 " chunks are more than the model's "
                             "%" PRIu32 " layers",
                             n, layers);
@@ -38,8 +39,8 @@ static lh_status check_layers(const checker *k, lh_error *err)
         sum += c->chunk_layers[i];
         if (c->chunk_layers[i] == 0 && i > 0 && i + 1 < n &&
             c->layout.pipeline == 1)
-            return lhi_doc_fail(k->doc, lhi_node_find(k->map, "chunk_layers"), err,
-                                LH_EINPUT,
+            return lhi_doc_fail(k->doc, lhi_node_find(k->map, "chunk_layers"),
+                                err, LH_EINPUT,
                                 "chunk %" PRIu32 " has no layers; without a "
                                 "pipeline only the first and the last may "
                                 "have none",
@@ -56,17 +57,17 @@ static lh_status check_placement(const checker *k, lh_error *err)
 {
     uint32_t n = k->c->layout.chunks_per_device;
     lh_placement has = k->c->placement;
-    if (n == 1 ? has == LH_PLACEMENT_UD
-               : has == LH_PLACEMENT_LOOP ||
-                     (n == 2 && has == LH_PLACEMENT_WAVE))
+    if (n == 1
+            ? has == LH_PLACEMENT_UD
+            : has == LH_PLACEMENT_LOOP || (n == 2 && has == LH_PLACEMENT_WAVE))
         return LH_OK;
-    return lhi_doc_fail(k->doc, lhi_node_find(k->map, "placement"), err, LH_EINPUT,
-                        "is '%s', but layout.chunks_per_device is %" PRIu32
-                        ", which lie %s",
-                        lh_placement_name(has), n,
-                        n == 1   ? "as 'ud'"
-                        : n == 2 ? "as 'loop' or 'wave'"
-                                 : "as 'loop'");
+    return lhi_doc_fail(
+        k->doc, lhi_node_find(k->map, "placement"), err, LH_EINPUT,
+        "is '%s', but layout.chunks_per_device is %" PRIu32 ", which lie %s",
+        lh_placement_name(has), n,
+        n == 1   ? "as 'ud'"
+        : n == 2 ? "as 'loop' or 'wave'"
+                 : "as 'loop'");
 }
 
 static lh_status check_gpus(const checker *k, lh_error *err)
@@ -75,15 +76,16 @@ static lh_status check_gpus(const checker *k, lh_error *err)
     const lh_plan_cost *cost = k->c->cost;
     double gpus = (double)l->tensor * l->context * l->pipeline * l->data;
     if (gpus > k->job->n_gpus)
-        return lhi_doc_fail(k->doc, lhi_node_find(k->map, "layout"), err, LH_EINPUT,
-                            "takes %.0f GPUs; the job has %" PRIu32, gpus,
-                            k->job->n_gpus);
+        return lhi_doc_fail(k->doc, lhi_node_find(k->map, "layout"), err,
+                            LH_EINPUT, "takes %.0f GPUs; the job has %" PRIu32,
+                            gpus, k->job->n_gpus);
     if (cost && (cost->gpus < gpus || cost->gpus > k->job->n_gpus))
-        return lhi_doc_fail(k->doc, lhi_node_find(lhi_node_find(k->map, "cost"), "gpus"),
-                            err, LH_EINPUT,
-                            "is %" PRIu32 ", but the layout takes %.0f GPUs of "
-                            "the job's %" PRIu32,
-                            cost->gpus, gpus, k->job->n_gpus);
+        return lhi_doc_fail(
+            k->doc, lhi_node_find(lhi_node_find(k->map, "cost"), "gpus"), err,
+            LH_EINPUT,
+            "is %" PRIu32 ", but the layout takes %.0f GPUs of "
+            "the job's %" PRIu32,
+            cost->gpus, gpus, k->job->n_gpus);
     return LH_OK;
 }
 
@@ -137,7 +139,8 @@ static lh_status check_recompute(const checker *k, lh_error *err)
     if (k->c->recompute != LH_RECOMPUTE_MODULES ||
         t->recompute == LH_RECOMPUTE_MODULES)
         return LH_OK;
-    return lhi_doc_fail(k->doc, lhi_node_find(k->map, "recompute"), err, LH_EINPUT,
+    return lhi_doc_fail(k->doc, lhi_node_find(k->map, "recompute"), err,
+                        LH_EINPUT,
                         "is 'modules', but the job's training.recompute is no "
                         "list of these");
 }
@@ -185,8 +188,8 @@ static lh_status check_times(const checker *k, lh_error *err)
                             "is not makespan_ns, optimizer_ns and overhead_ns "
                             "together");
     if (c->lower_bound_ns > c->iteration_ns)
-        return lhi_doc_fail(k->doc, lhi_node_find(k->map, "lower_bound_ns"), err,
-                            LH_EINPUT, "is more than iteration_ns");
+        return lhi_doc_fail(k->doc, lhi_node_find(k->map, "lower_bound_ns"),
+                            err, LH_EINPUT, "is more than iteration_ns");
     return LH_OK;
 }
 
@@ -198,7 +201,8 @@ static lh_status check_seconds(const checker *k, lh_error *err)
     if (k->c->iteration_ns < 0 && lhi_node_is_null(node))
         return LH_OK;
     LHI_TRY(lhi_node_get_number(k->doc, node, 0, 1e300, &said, err));
-    if (k->c->iteration_ns >= 0 && nearly_equal(said, (double)k->c->iteration_ns / 1e9))
+    if (k->c->iteration_ns >= 0 &&
+        nearly_equal(said, (double)k->c->iteration_ns / 1e9))
         return LH_OK;
     return lhi_doc_fail(k->doc, node, err, LH_EINPUT,
                         "is not what iteration_ns says");
@@ -210,11 +214,11 @@ static lh_status check_rates(const checker *k, lh_error *err)
     const lh_training *t = &k->job->training;
     bool ok = c->status == LH_CHOICE_OK;
     if (ok && c->peak_memory_bytes > c->memory_limit_bytes)
-        return lhi_doc_fail(k->doc, lhi_node_find(k->map, "peak_memory_bytes"), err,
-                            LH_EINPUT, "is more than memory_limit_bytes");
+        return lhi_doc_fail(k->doc, lhi_node_find(k->map, "peak_memory_bytes"),
+                            err, LH_EINPUT, "is more than memory_limit_bytes");
     if (!ok || c->iteration_ns == 0 ||
         nearly_equal(c->tokens_per_s, (double)t->global_batch * t->sequence /
-                                  ((double)c->iteration_ns / 1e9)))
+                                          ((double)c->iteration_ns / 1e9)))
         return LH_OK;
     return lhi_doc_fail(k->doc, lhi_node_find(k->map, "tokens_per_s"), err,
                         LH_EINPUT,
@@ -229,8 +233,8 @@ static lh_status check_mfu(const checker *k, lh_error *err)
     lh_error why = {0};
     lh_status status = lhi_choice_compute_rates(k->job, k->mem, &want, &why);
     if (lhi_layout_is_infeasible(status))
-        return lhi_doc_fail(k->doc, lhi_node_find(k->map, "layout"), err, LH_EINPUT,
-                            "%s", why.text);
+        return lhi_doc_fail(k->doc, lhi_node_find(k->map, "layout"), err,
+                            LH_EINPUT, "%s", why.text);
     if (status != LH_OK) {
         if (err)
             *err = why;
@@ -253,7 +257,8 @@ static lh_status check_groups(const checker *k, const char *key, uint32_t n,
     if (sum == k->c->microbatches)
         return LH_OK;
     return lhi_doc_fail(
-        k->doc, lhi_node_find(lhi_node_find(k->map, "elastic"), key), err, LH_EINPUT,
+        k->doc, lhi_node_find(lhi_node_find(k->map, "elastic"), key), err,
+        LH_EINPUT,
         "the groups have %" PRIu64 " microbatches, the plan %" PRIu32, sum,
         k->c->microbatches);
 }
@@ -314,15 +319,16 @@ static lh_status check_elastic(const checker *k, lh_error *err)
         return LH_OK;
     LHI_TRY(check_groups(k, "enqueue", e->n_enqueue, e->enqueue, err));
     LHI_TRY(check_groups(k, "dequeue", e->n_dequeue, e->dequeue, err));
-    const lhi_node *map = lhi_node_find(lhi_node_find(k->map, "elastic"), "recomputed");
+    const lhi_node *map =
+        lhi_node_find(lhi_node_find(k->map, "elastic"), "recomputed");
     map = map ? map->first : NULL;
     for (uint32_t i = 0; i < e->n_recomputed; i++, map = map->next)
         LHI_TRY(check_recomputed(k, &e->recomputed[i], map, err));
     if (e->parameters <= e->gradients)
         return check_level(k, err);
     return lhi_doc_fail(
-        k->doc, lhi_node_find(lhi_node_find(k->map, "elastic"), "parameters"), err,
-        LH_EINPUT,
+        k->doc, lhi_node_find(lhi_node_find(k->map, "elastic"), "parameters"),
+        err, LH_EINPUT,
         "a share of %.12g is %.12g more than 'gradients', "
         "%.12g; ZeRO-3 shards both",
         e->parameters, e->parameters - e->gradients, e->gradients);

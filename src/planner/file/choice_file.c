@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tables for a layout and a choice in the plan's file. */
+#include "format/job/parse.h"
 #include "planner/file/plan_file.h"
 #include "planner/plan_internal.h"
-#include "format/job/parse.h"
 
 #include <inttypes.h>
 
@@ -26,7 +26,7 @@ static json_t *write_sites(const void *owner, const void *context)
 
 #define DEGREE(key, member)                                                    \
     {                                                                          \
-        key, LHI_INTEGER(lh_layout, member), .least = 1, .most = LH_MAX_GPUS     \
+        key, LHI_INTEGER(lh_layout, member), .least = 1, .most = LH_MAX_GPUS   \
     }
 
 static const lhi_schema_field layout_rows[] = {
@@ -70,16 +70,19 @@ static const lhi_schema_field recomputed_rows[] = {
     {"first", LHI_REAL(lh_plan_recomputed, first), .high = 1},
     {"last", LHI_REAL(lh_plan_recomputed, last), .high = 1},
     {"layers", LHI_LIST(lh_plan_recomputed, layers, n_chunks),
-     .item_type = LHI_FIELD_INTEGER, .most = LH_MAX_CHUNKS, .when = LHI_OPTIONAL},
+     .item_type = LHI_FIELD_INTEGER, .most = LH_MAX_CHUNKS,
+     .when = LHI_OPTIONAL},
 };
 static const lhi_schema recomputed_table = {
     LHI_ROWS("recomputed", lh_plan_recomputed, recomputed_rows)};
 
 static const lhi_schema_field elastic_rows[] = {
     {"enqueue", LHI_LIST(lh_plan_elastic, enqueue, n_enqueue),
-     .item_type = LHI_FIELD_INTEGER, .least = 1, .most = LH_MAX_MICROBATCHES, .min_items = 1},
+     .item_type = LHI_FIELD_INTEGER, .least = 1, .most = LH_MAX_MICROBATCHES,
+     .min_items = 1},
     {"dequeue", LHI_LIST(lh_plan_elastic, dequeue, n_dequeue),
-     .item_type = LHI_FIELD_INTEGER, .least = 1, .most = LH_MAX_MICROBATCHES, .min_items = 1},
+     .item_type = LHI_FIELD_INTEGER, .least = 1, .most = LH_MAX_MICROBATCHES,
+     .min_items = 1},
     {"gradients", LHI_REAL(lh_plan_elastic, gradients), .high = 1},
     {"parameters", LHI_REAL(lh_plan_elastic, parameters), .high = 1},
     {"buckets", LHI_NESTED_MAP(lh_plan_elastic), .table = &buckets_table},
@@ -95,8 +98,9 @@ static const lhi_schema elastic_table = {
 static const char *const placement_names[] = {"irregular", "ud", "loop", "wave",
                                               NULL};
 
-static const lhi_schema_field layers_row = {
-    .width = sizeof(uint32_t), .item_type = LHI_FIELD_INTEGER, .most = LH_MAX_CHUNKS};
+static const lhi_schema_field layers_row = {.width = sizeof(uint32_t),
+                                            .item_type = LHI_FIELD_INTEGER,
+                                            .most = LH_MAX_CHUNKS};
 
 static lh_status read_layers(const lhi_read_context *r, const lhi_node *node,
                              void *owner, lh_error *err)
@@ -117,9 +121,9 @@ static lh_status read_layers(const lhi_read_context *r, const lhi_node *node,
 static json_t *write_layers(const void *owner, const void *context)
 {
     const lh_choice *c = owner;
-    return lhi_schema_write_list(&layers_row, c->chunk_layers,
-                          c->layout.pipeline * c->layout.chunks_per_device,
-                          context);
+    return lhi_schema_write_list(
+        &layers_row, c->chunk_layers,
+        c->layout.pipeline * c->layout.chunks_per_device, context);
 }
 
 static json_t *write_seconds(const void *owner, const void *context)
@@ -159,7 +163,8 @@ static const lhi_schema_field choice_rows[] = {
      .most = INT64_MAX},
     {"optimizer_ns", LHI_INTEGER(lh_choice, optimizer_ns), .most = INT64_MAX},
     {"overhead_ns", LHI_INTEGER(lh_choice, overhead_ns), .most = INT64_MAX},
-    {"lower_bound_ns", LHI_INTEGER(lh_choice, lower_bound_ns), .most = INT64_MAX},
+    {"lower_bound_ns", LHI_INTEGER(lh_choice, lower_bound_ns),
+     .most = INT64_MAX},
     {"bubble_ratio", LHI_REAL(lh_choice, bubble_ratio), .high = 1},
     {"peak_memory_bytes", LHI_INTEGER(lh_choice, peak_memory_bytes),
      .most = INT64_MAX},
@@ -172,10 +177,11 @@ static const lhi_schema_field choice_rows[] = {
      .when = LHI_OPTIONAL},
     {"cost", LHI_STRUCT_POINTER(lh_choice, cost), .table = &lhi_cost_table,
      .when = LHI_OPTIONAL},
-    {"jitter", LHI_STRUCT_POINTER(lh_choice, jitter), .table = &lhi_jitter_table,
-     .when = LHI_OPTIONAL},
+    {"jitter", LHI_STRUCT_POINTER(lh_choice, jitter),
+     .table = &lhi_jitter_table, .when = LHI_OPTIONAL},
     {"chunk_layers", LHI_CUSTOM(lh_choice), .read = read_layers,
      .write = write_layers, LHI_OMIT_IF(lh_choice, chunk_layers, 0)},
 };
 const lhi_schema lhi_choice_table = {LHI_ROWS("choice", lh_choice, choice_rows),
-                                    .start = start_zero, .check = check_choice};
+                                     .start = start_zero,
+                                     .check = check_choice};

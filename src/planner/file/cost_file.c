@@ -11,8 +11,8 @@ const char *lh_plan_objective_name(lh_plan_objective goal)
     return (unsigned)goal < 2 ? lhi_plan_objective_names[goal] : "unknown";
 }
 
-static lh_status check_cost(const lhi_read_context *r, const lhi_node *map, void *it,
-                            lh_error *err)
+static lh_status check_cost(const lhi_read_context *r, const lhi_node *map,
+                            void *it, lh_error *err)
 {
     const lh_plan_cost *c = it;
     if (fabs(c->gpus_usd + c->between_usd - c->usd) <= 1e-9 * c->usd)
@@ -36,4 +36,4 @@ static const lhi_schema_field cost_rows[] = {
     AMOUNT("usd_per_1e9_tokens", usd_per_1e9_tokens),
 };
 const lhi_schema lhi_cost_table = {LHI_ROWS("cost", lh_plan_cost, cost_rows),
-                                  .check = check_cost};
+                                   .check = check_cost};

@@ -22,12 +22,14 @@ typedef struct series {
 
 static const lhi_schema_field series_rows[] = {
     {"name", LHI_STRING(series, name)},
-    {"iteration_s", LHI_LIST(series, iteration_ns, n), .item_type = LHI_FIELD_SECONDS,
-     .high = 9e9, .null_items = true, .absent = -1},
+    {"iteration_s", LHI_LIST(series, iteration_ns, n),
+     .item_type = LHI_FIELD_SECONDS, .high = 9e9, .null_items = true,
+     .absent = -1},
 };
-static const lhi_schema series_table = {LHI_ROWS("series", series, series_rows)};
+static const lhi_schema series_table = {
+    LHI_ROWS("series", series, series_rows)};
 static const lhi_schema_field series_row = {.width = sizeof(series),
-                                     .table = &series_table};
+                                            .table = &series_table};
 
 static lh_status read_series(const lhi_read_context *r, const lhi_node *list,
                              void *owner, lh_error *err)
@@ -93,12 +95,13 @@ static lh_status check_curve(const lhi_read_context *r, const lhi_node *map,
 
 static const lhi_schema_field curve_rows[] = {
     {"over", LHI_ENUM(lh_plan_curve, over), .names = overs},
-    {"x", LHI_LIST(lh_plan_curve, xs, n_points), .item_type = LHI_FIELD_REAL, .low = 1e-9,
-     .high = 1e300, .max_items = MOST_POINTS},
+    {"x", LHI_LIST(lh_plan_curve, xs, n_points), .item_type = LHI_FIELD_REAL,
+     .low = 1e-9, .high = 1e300, .max_items = MOST_POINTS},
     {"series", LHI_CUSTOM(lh_plan_curve), .read = read_series,
      .write = write_series, .table = &series_table},
     {"crossings", LHI_LIST(lh_plan_curve, crossings, n_crossings),
-     .item_type = LHI_FIELD_REAL, .low = 1e-9, .high = 1e300, .max_items = MOST_POINTS},
+     .item_type = LHI_FIELD_REAL, .low = 1e-9, .high = 1e300,
+     .max_items = MOST_POINTS},
 };
-const lhi_schema lhi_curve_table = {LHI_ROWS("curve", lh_plan_curve, curve_rows),
-                                   .check = check_curve};
+const lhi_schema lhi_curve_table = {
+    LHI_ROWS("curve", lh_plan_curve, curve_rows), .check = check_curve};

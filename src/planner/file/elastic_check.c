@@ -39,7 +39,8 @@ typedef struct explained_argument {
 } operation_values;
 
 /* Derives the values of one operation kind. */
-static operation_values read_operation_values(const lh_pipeline *p, lh_dp_kind kind)
+static operation_values read_operation_values(const lh_pipeline *p,
+                                              lh_dp_kind kind)
 {
     operation_values s = {0};
     for (uint32_t i = 0; i < p->n_dp_ops; i++) {
@@ -66,7 +67,8 @@ static lh_status check_share(const lhi_doc *doc, const char *key, double has,
 }
 
 static lh_status check_buckets(const lhi_doc *doc, const char *key,
-                               uint32_t has, const operation_values *s, lh_error *err)
+                               uint32_t has, const operation_values *s,
+                               lh_error *err)
 {
     if (!s->buckets || has == s->buckets)
         return LH_OK;
@@ -77,14 +79,15 @@ static lh_status check_buckets(const lhi_doc *doc, const char *key,
 }
 
 lh_status lhi_check_elastic_operations(const lhi_doc *doc, const lh_plan *plan,
-                                lh_error *err)
+                                       lh_error *err)
 {
     const lh_plan_elastic *e = plan->best.elastic;
     const lh_pipeline *p = plan->pipeline;
     if (!e)
         return LH_OK;
-    const operation_values scatter = read_operation_values(p, LH_DP_RSG), forward = read_operation_values(p, LH_DP_AGF),
-               backward = read_operation_values(p, LH_DP_AGB);
+    const operation_values scatter = read_operation_values(p, LH_DP_RSG),
+                           forward = read_operation_values(p, LH_DP_AGF),
+                           backward = read_operation_values(p, LH_DP_AGB);
     LHI_TRY(check_groups(doc, "enqueue", e->n_enqueue, e->enqueue, p->n_enqueue,
                          p->enqueue, err));
     LHI_TRY(check_groups(doc, "dequeue", e->n_dequeue, e->dequeue, p->n_dequeue,

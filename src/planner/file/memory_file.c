@@ -7,7 +7,7 @@
 
 #define PART(key, member)                                                      \
     {                                                                          \
-        key, LHI_INTEGER(lh_plan_memory, member), .most = INT64_MAX / 8          \
+        key, LHI_INTEGER(lh_plan_memory, member), .most = INT64_MAX / 8        \
     }
 
 static const lhi_schema_field memory_rows[] = {
@@ -36,7 +36,8 @@ static lh_status check_rank(const lhi_doc *doc, const lhi_node *map,
         return lhi_doc_fail(doc, lhi_node_find(map, "rank"), err, LH_EINPUT,
                             "is %" PRIu32 ", but the entry is of rank %" PRIu32,
                             m->rank, rank);
-    if (!lhi_rank_compute_peak_memory(p->pipeline, p->schedule, rank, &throughout, &most))
+    if (!lhi_rank_compute_peak_memory(p->pipeline, p->schedule, rank,
+                                      &throughout, &most))
         return lhi_doc_fail(doc, lhi_node_find(doc->root, "schedule"), err,
                             LH_EINPUT,
                             "device %" PRIu32 " has passes that the plan's "

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checks a plan's own choice against its pipeline and schedule by computing the
  * derived values again. */
-#include "schedule/pipeline/pipeline_internal.h"
 #include "planner/explain/rank_memory.h"
 #include "planner/file/plan_file.h"
 #include "planner/layout/choice.h"
 #include "planner/layout/site_search.h"
 #include "planner/layout/space.h"
+#include "schedule/pipeline/pipeline_internal.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -39,13 +39,16 @@ static lh_status check_passes(const lhi_doc *doc, const lh_plan *p,
     const lhi_node *root = doc->root;
     for (uint32_t d = 0; d < p->best.layout.pipeline; d++) {
         int64_t throughout, most;
-        if (!lhi_rank_compute_peak_memory(p->pipeline, p->schedule, d, &throughout, &most))
-            return lhi_doc_fail(doc, lhi_node_find(root, "schedule"), err, LH_EINPUT,
+        if (!lhi_rank_compute_peak_memory(p->pipeline, p->schedule, d,
+                                          &throughout, &most))
+            return lhi_doc_fail(doc, lhi_node_find(root, "schedule"), err,
+                                LH_EINPUT,
                                 "device %" PRIu32 " has passes that the "
                                 "plan's pipeline has not",
                                 d);
         if (most < 0)
-            return lhi_doc_fail(doc, lhi_node_find(root, "pipeline"), err, LH_EINPUT,
+            return lhi_doc_fail(doc, lhi_node_find(root, "pipeline"), err,
+                                LH_EINPUT,
                                 "device %" PRIu32 " holds %" PRId64 " bytes "
                                 "at most",
                                 d, most);
@@ -112,17 +115,17 @@ static lh_status check_outermost(const lhi_doc *doc, const lh_plan *p,
         want = LH_OUTERMOST_PIPELINE;
     if (!want || l->outermost == want)
         return LH_OK;
-    return lhi_doc_fail(doc,
-                        lhi_node_find(lhi_node_find(doc->root, "layout"), "outermost"),
-                        err, LH_EINPUT,
-                        "is '%s', but %s '%s'; to have another, set "
-                        "layout.outermost in the job and plan again",
-                        lh_outermost_name(l->outermost),
-                        asked->outermost ? "the job says"
-                        : l->sites       ? "its 'sites' are"
-                                         : "both are the same here, which "
-                                           "plans call",
-                        lh_outermost_name(want));
+    return lhi_doc_fail(
+        doc, lhi_node_find(lhi_node_find(doc->root, "layout"), "outermost"),
+        err, LH_EINPUT,
+        "is '%s', but %s '%s'; to have another, set "
+        "layout.outermost in the job and plan again",
+        lh_outermost_name(l->outermost),
+        asked->outermost ? "the job says"
+        : l->sites       ? "its 'sites' are"
+                         : "both are the same here, which "
+                           "plans call",
+        lh_outermost_name(want));
 }
 
 static lh_status check_sharding(const lhi_doc *doc, const lh_plan *p,
@@ -135,17 +138,17 @@ static lh_status check_sharding(const lhi_doc *doc, const lh_plan *p,
         want = LH_SHARDING_FULL;
     if (!want || !l->sharding || l->sharding == want)
         return LH_OK;
-    return lhi_doc_fail(doc,
-                        lhi_node_find(lhi_node_find(doc->root, "layout"), "sharding"),
-                        err, LH_EINPUT,
-                        "is '%s', but %s '%s'; to have another, set "
-                        "layout.sharding in the job and plan again",
-                        lh_sharding_name(l->sharding),
-                        p->job->layout.sharding
-                            ? "the job says"
-                            : "all are the same for this layout, which plans "
-                              "call",
-                        lh_sharding_name(want));
+    return lhi_doc_fail(
+        doc, lhi_node_find(lhi_node_find(doc->root, "layout"), "sharding"), err,
+        LH_EINPUT,
+        "is '%s', but %s '%s'; to have another, set "
+        "layout.sharding in the job and plan again",
+        lh_sharding_name(l->sharding),
+        p->job->layout.sharding
+            ? "the job says"
+            : "all are the same for this layout, which plans "
+              "call",
+        lh_sharding_name(want));
 }
 
 static lh_status check_source_word(const lhi_doc *doc, const lh_plan *p,
@@ -154,13 +157,15 @@ static lh_status check_source_word(const lhi_doc *doc, const lh_plan *p,
     for (int i = LH_COST_MODEL; i <= LH_COST_PART_EFFICIENCY; i++)
         if (strcmp(p->cost_source, lh_cost_source_name((lh_cost_source)i)) == 0)
             return LH_OK;
-    return lhi_doc_fail(doc, lhi_node_find(doc->root, "cost_source"), err, LH_EINPUT,
+    return lhi_doc_fail(doc, lhi_node_find(doc->root, "cost_source"), err,
+                        LH_EINPUT,
                         "is '%.60s'; it may be model, efficiency, profile, "
                         "mixed or part-efficiency",
                         p->cost_source);
 }
 
-lh_status lhi_check_choice_pipeline(const lhi_doc *doc, const lh_plan *p, lh_error *err)
+lh_status lhi_check_choice_pipeline(const lhi_doc *doc, const lh_plan *p,
+                                    lh_error *err)
 {
     LHI_TRY(check_devices(doc, p, err));
     LHI_TRY(check_passes(doc, p, err));

@@ -36,8 +36,8 @@ static lh_status check_places(const lhi_doc *doc, const lh_plan *p,
     lh_error why = {0};
     lh_status status = lhi_layout_place(p->job, l, mem, &places, &why);
     if (status == LH_EUNSUPPORTED)
-        return lhi_doc_fail(doc, lhi_node_find(doc->root, "layout"), err, LH_EINPUT,
-                            "%s", why.text);
+        return lhi_doc_fail(doc, lhi_node_find(doc->root, "layout"), err,
+                            LH_EINPUT, "%s", why.text);
     if (status != LH_OK) {
         if (err)
             *err = why;
@@ -49,8 +49,8 @@ static lh_status check_places(const lhi_doc *doc, const lh_plan *p,
         const char *has =
             site == LH_NONE ? NULL : lh_pipeline_site_name(p->pipeline, site);
         if (has && strcmp(has, want) != 0)
-            status = lhi_doc_fail(doc, lhi_node_find(doc->root, "pipeline"), err,
-                                  LH_EINPUT,
+            status = lhi_doc_fail(doc, lhi_node_find(doc->root, "pipeline"),
+                                  err, LH_EINPUT,
                                   "device %" PRIu32 " is in '%s', but the "
                                   "layout has that rank in '%s'",
                                   d, has, want);
@@ -68,10 +68,10 @@ static lh_status check_jitter(const lhi_doc *doc, const lhi_node *map,
         return lhi_doc_fail(doc, lhi_node_find(map, "jitter"), err, LH_EINPUT,
                             "the plan has no 'robust' to say what was drawn");
     if (c->jitter && c->jitter->samples > p->robust->jitter.samples)
-        return lhi_doc_fail(doc, lhi_node_find(lhi_node_find(map, "jitter"), "samples"),
-                            err, LH_EINPUT,
-                            "is %" PRIu32 "; robust.samples is %" PRIu32,
-                            c->jitter->samples, p->robust->jitter.samples);
+        return lhi_doc_fail(
+            doc, lhi_node_find(lhi_node_find(map, "jitter"), "samples"), err,
+            LH_EINPUT, "is %" PRIu32 "; robust.samples is %" PRIu32,
+            c->jitter->samples, p->robust->jitter.samples);
     return LH_OK;
 }
 
@@ -90,8 +90,8 @@ static lh_status check_robust(const lhi_doc *doc, const lh_plan *p,
                               lh_error *err)
 {
     if (p->robust && !p->best.jitter)
-        return lhi_doc_fail(doc, lhi_node_find(doc->root, "robust"), err, LH_EINPUT,
-                            "the plan has no 'jitter' of its own");
+        return lhi_doc_fail(doc, lhi_node_find(doc->root, "robust"), err,
+                            LH_EINPUT, "the plan has no 'jitter' of its own");
     LHI_TRY(check_jitter(doc, doc->root, p, &p->best, err));
     LHI_TRY(
         check_list_jitter(doc, "methods", p, p->n_methods, p->methods, err));
@@ -117,13 +117,14 @@ static lh_status check_sizes(const lhi_doc *doc, const lh_plan *p,
                             ", but the plan's pipeline has %" PRIu32 " chunks",
                             chunks, lh_pipeline_n_chunks(p->pipeline));
     if (lh_pipeline_n_microbatches(p->pipeline) != p->best.microbatches)
-        return lhi_doc_fail(doc, lhi_node_find(root, "microbatches"), err, LH_EINPUT,
-                            "is %" PRIu32 ", but the plan's pipeline has "
-                            "%" PRIu32,
-                            p->best.microbatches,
-                            lh_pipeline_n_microbatches(p->pipeline));
+        return lhi_doc_fail(
+            doc, lhi_node_find(root, "microbatches"), err, LH_EINPUT,
+            "is %" PRIu32 ", but the plan's pipeline has "
+            "%" PRIu32,
+            p->best.microbatches, lh_pipeline_n_microbatches(p->pipeline));
     if (lh_schedule_n_devices(p->schedule) != l->pipeline)
-        return lhi_doc_fail(doc, lhi_node_find(root, "schedule"), err, LH_EINPUT,
+        return lhi_doc_fail(doc, lhi_node_find(root, "schedule"), err,
+                            LH_EINPUT,
                             "has %" PRIu32 " rows for %" PRIu32 " devices",
                             lh_schedule_n_devices(p->schedule), l->pipeline);
     return LH_OK;
@@ -149,14 +150,15 @@ static lh_status check_front(const lhi_doc *doc, const lh_plan *p,
     for (uint32_t i = 0; i < p->n_pareto; i++)
         for (uint32_t k = 0; k < p->n_pareto; k++) {
             lhi_pareto_point a = lhi_pareto_point_of(&p->pareto_front[i]),
-                            b = lhi_pareto_point_of(&p->pareto_front[k]);
+                             b = lhi_pareto_point_of(&p->pareto_front[k]);
             if (i != k && lhi_pareto_point_covers(&a, &b))
                 return lhi_doc_fail(doc, list, err, LH_EINPUT,
                                     "entry %u is as good as entry %u in time, "
                                     "memory and cost",
                                     i, k);
         }
-    return list ? lhi_node_require(doc, doc->root, "front_whole", &whole, err) : LH_OK;
+    return list ? lhi_node_require(doc, doc->root, "front_whole", &whole, err)
+                : LH_OK;
 }
 
 /* Checks the plan's layout against the values that the job fixes. */
@@ -179,7 +181,8 @@ static lh_status check_degrees(const lhi_doc *doc, const lh_plan *p,
     const lhi_node *map = lhi_node_find(doc->root, "layout");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].want && rows[i].has != rows[i].want)
-            return lhi_doc_fail(doc, lhi_node_find(map, rows[i].key), err, LH_EINPUT,
+            return lhi_doc_fail(doc, lhi_node_find(map, rows[i].key), err,
+                                LH_EINPUT,
                                 "is %" PRIu32 ", but the job's layout.%s is "
                                 "%" PRIu32,
                                 rows[i].has, rows[i].key, rows[i].want);
@@ -195,7 +198,8 @@ static lh_status check_training(const lhi_doc *doc, const lh_plan *p,
     if (p->best.elastic)
         return LH_OK;
     if (t->zero_given && p->best.zero != t->zero)
-        return lhi_doc_fail(doc, lhi_node_find(doc->root, "zero"), err, LH_EINPUT,
+        return lhi_doc_fail(doc, lhi_node_find(doc->root, "zero"), err,
+                            LH_EINPUT,
                             "is %" PRIu32 ", but the job's training.zero is "
                             "%" PRIu32,
                             p->best.zero, t->zero);
@@ -233,13 +237,14 @@ static lh_status check_job(const lhi_doc *doc, const lh_plan *p, lh_error *err)
     LHI_TRY(lh_job_format(p->job, &text, &len, err));
     if (names_text(p, text, len))
         return LH_OK;
-    return lhi_doc_fail(doc, lhi_node_find(doc->root, "input_hash"), err, LH_EINPUT,
+    return lhi_doc_fail(doc, lhi_node_find(doc->root, "input_hash"), err,
+                        LH_EINPUT,
                         "is not that of the plan's job, which was changed "
                         "after planning: make a plan of the changed job");
 }
 
-lh_status lhi_plan_check(const lhi_read_context *r, const lhi_node *map, void *it,
-                         lh_error *err)
+lh_status lhi_plan_check(const lhi_read_context *r, const lhi_node *map,
+                         void *it, lh_error *err)
 {
     const lh_plan *p = it;
     LHI_TRY(check_network(r->doc, p, err));
@@ -247,8 +252,8 @@ lh_status lhi_plan_check(const lhi_read_context *r, const lhi_node *map, void *i
     LHI_TRY(check_sizes(r->doc, p, err));
     LHI_TRY(lhi_memory_check(r->doc, p, err));
     if (p->best.status != LH_CHOICE_OK)
-        return lhi_doc_fail(r->doc, lhi_node_find(map, "status"), err, LH_EINPUT,
-                            "of a plan must be 'ok'");
+        return lhi_doc_fail(r->doc, lhi_node_find(map, "status"), err,
+                            LH_EINPUT, "of a plan must be 'ok'");
     LHI_TRY(check_counts(r->doc, p, err));
     LHI_TRY(check_robust(r->doc, p, err));
     LHI_TRY(check_places(r->doc, p, r->mem, err));

@@ -3,9 +3,9 @@
 #include "planner/file/plan_file.h"
 #include "planner/plan_internal.h"
 
-#include "schedule/pipeline/file/pipe_file.h"
-#include "planner/search/pareto_front.h"
 #include "format/job/parse.h"
+#include "planner/search/pareto_front.h"
+#include "schedule/pipeline/file/pipe_file.h"
 
 #include <string.h>
 
@@ -201,7 +201,7 @@ static lh_status check_search(const lhi_read_context *r, const lhi_node *map,
 
 #define COUNT(key, member)                                                     \
     {                                                                          \
-        key, LHI_INTEGER(lh_plan, member), .most = UINT32_MAX                    \
+        key, LHI_INTEGER(lh_plan, member), .most = UINT32_MAX                  \
     }
 #define IF_PROVEN LHI_OMIT_IF(lh_plan, search_bound_ns, 0)
 
@@ -221,15 +221,15 @@ static const lhi_schema_field search_rows[] = {
     {"left", LHI_INTEGER(lh_plan, n_unexplored), .most = UINT32_MAX, IF_PROVEN},
     {"elastic", LHI_INTEGER(lh_plan, n_elastic), .most = UINT32_MAX,
      .when = LHI_OPTIONAL},
-    {"elastic_left", LHI_INTEGER(lh_plan, n_elastic_unexplored), .most = UINT32_MAX,
-     .when = LHI_OPTIONAL},
+    {"elastic_left", LHI_INTEGER(lh_plan, n_elastic_unexplored),
+     .most = UINT32_MAX, .when = LHI_OPTIONAL},
     {"gpus_used", LHI_DERIVED(lh_plan), .write = write_gpus, IF_PROVEN},
     {"beyond", LHI_STRING(lh_plan, outside_search_space), .when = LHI_OPTIONAL},
     {"pruned", LHI_CUSTOM(lh_plan), .read = read_pruned, .write = write_pruned,
      IF_PROVEN},
 };
-static const lhi_schema search_table = {LHI_ROWS("search", lh_plan, search_rows),
-                                       .check = check_search};
+static const lhi_schema search_table = {
+    LHI_ROWS("search", lh_plan, search_rows), .check = check_search};
 
 static const lhi_schema_field unmeasured_rows[] = {
     {"entries", LHI_INTEGER(lh_plan_unmeasured, n_entries), .most = UINT32_MAX},
@@ -279,11 +279,12 @@ static const lhi_schema_field plan_rows[] = {
     {"pipeline", LHI_CUSTOM(lh_plan), .read = read_pipeline,
      .write = write_pipeline},
     {"search", LHI_NESTED_MAP(lh_plan), .table = &search_table},
-    {"account", LHI_STRUCT_POINTER(lh_plan, breakdown), .table = &lhi_account_table,
-     .when = LHI_OPTIONAL},
+    {"account", LHI_STRUCT_POINTER(lh_plan, breakdown),
+     .table = &lhi_account_table, .when = LHI_OPTIONAL},
     {"memory", LHI_LIST(lh_plan, rank_memory, n_ranks),
      .table = &lhi_memory_table, .when = LHI_OPTIONAL},
-    {"runners_up", LHI_LIST(lh_plan, dimension_alternatives, n_dimension_alternatives),
+    {"runners_up",
+     LHI_LIST(lh_plan, dimension_alternatives, n_dimension_alternatives),
      .table = &lhi_runner_table, .when = LHI_OPTIONAL},
     {"curves", LHI_LIST(lh_plan, curves, n_curves), .table = &lhi_curve_table,
      .when = LHI_OPTIONAL},
@@ -299,10 +300,12 @@ static const lhi_schema_field plan_rows[] = {
      .table = &lhi_choice_table},
     {"alternatives", LHI_LIST(lh_plan, alternatives, n_alternatives),
      .table = &lhi_choice_table},
-    {"objective", LHI_ENUM(lh_plan, objective), .names = lhi_plan_objective_names,
-     .when = LHI_OPTIONAL, .absent = LH_PLAN_FASTEST},
-    {"front", LHI_LIST(lh_plan, pareto_front, n_pareto), .table = &lhi_choice_table,
-     .max_items = LHI_MAX_PARETO_FRONT, .when = LHI_OPTIONAL},
+    {"objective", LHI_ENUM(lh_plan, objective),
+     .names = lhi_plan_objective_names, .when = LHI_OPTIONAL,
+     .absent = LH_PLAN_FASTEST},
+    {"front", LHI_LIST(lh_plan, pareto_front, n_pareto),
+     .table = &lhi_choice_table, .max_items = LHI_MAX_PARETO_FRONT,
+     .when = LHI_OPTIONAL},
     {"front_whole", LHI_BOOL(lh_plan, pareto_complete),
      LHI_OMIT_IF(lh_plan, n_pareto, 0)},
     {"front_slow", LHI_INTEGER(lh_plan, n_pareto_slow), .most = UINT32_MAX,
@@ -318,7 +321,7 @@ static const lhi_schema_field plan_rows[] = {
     {"job", LHI_CUSTOM(lh_plan), .write = write_job}, /* read first */
 };
 const lhi_schema lhi_plan_table = {LHI_ROWS("plan", lh_plan, plan_rows),
-                                  .check = lhi_plan_check};
+                                   .check = lhi_plan_check};
 
 /* --- texts -----------------------------------------------------------------
  */
@@ -375,5 +378,5 @@ lh_status lh_plan_format(const lh_plan *plan, char **text, size_t *len,
                          lh_error *err)
 {
     return lhi_json_format(lhi_schema_write(&lhi_plan_table, plan, plan), text,
-                         len, err);
+                           len, err);
 }

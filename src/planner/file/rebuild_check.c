@@ -3,10 +3,10 @@
  * plan's values do not reproduce it, this looks for other values that do, to
  * report a likely edit. */
 #include "base/integer_math.h"
-#include "schedule/pipeline/pipeline_internal.h"
 #include "planner/elastic/pipeline.h"
 #include "planner/file/plan_file.h"
 #include "planner/layout/choice.h"
+#include "schedule/pipeline/pipeline_internal.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -25,14 +25,14 @@ static lh_status check_peak(const lhi_doc *doc, const lh_plan *p,
                   has->memory_limit_bytes != want.memory_limit_bytes))
         lhi_choice_memory_within(&want, p->pipeline, p->schedule, built);
     if (has->memory_limit_bytes != want.memory_limit_bytes)
-        return lhi_doc_fail(doc, lhi_node_find(doc->root, "memory_limit_bytes"), err,
-                            LH_EINPUT,
+        return lhi_doc_fail(doc, lhi_node_find(doc->root, "memory_limit_bytes"),
+                            err, LH_EINPUT,
                             "is %" PRId64 ", but the device with the least "
                             "room left may hold %" PRId64,
                             has->memory_limit_bytes, want.memory_limit_bytes);
     if (has->peak_memory_bytes != want.peak_memory_bytes)
-        return lhi_doc_fail(doc, lhi_node_find(doc->root, "peak_memory_bytes"), err,
-                            LH_EINPUT,
+        return lhi_doc_fail(doc, lhi_node_find(doc->root, "peak_memory_bytes"),
+                            err, LH_EINPUT,
                             "is %" PRId64 ", but the device with the least "
                             "room left holds %" PRId64 " at most",
                             has->peak_memory_bytes, want.peak_memory_bytes);
@@ -100,7 +100,8 @@ static lh_status build(const lh_plan *p, const lhi_config *config,
 }
 
 /* A configuration that cannot be built cannot be the plan's. */
-static lh_status try_config(edit_search *f, const lhi_config *config, lh_error *err)
+static lh_status try_config(edit_search *f, const lhi_config *config,
+                            lh_error *err)
 {
     lhi_built_layout built;
     lh_error why = {0};
@@ -264,14 +265,15 @@ static lh_status report_state(const edit_search *f, lh_error *err)
     const lhi_config *has = &f->has, *fits = &f->best;
     const lhi_node *root = f->doc->root;
     if (has->recompute != fits->recompute)
-        return report_word(
-            f, lhi_node_find(root, "recompute"), lh_recompute_name(has->recompute),
-            lh_recompute_name(fits->recompute), "training.recompute", err);
+        return report_word(f, lhi_node_find(root, "recompute"),
+                           lh_recompute_name(has->recompute),
+                           lh_recompute_name(fits->recompute),
+                           "training.recompute", err);
     if (has->layout.sharding != fits->layout.sharding)
-        return report_word(f, lhi_node_find(lhi_node_find(root, "layout"), "sharding"),
-                           lh_sharding_name(has->layout.sharding),
-                           lh_sharding_name(fits->layout.sharding),
-                           "layout.sharding", err);
+        return report_word(
+            f, lhi_node_find(lhi_node_find(root, "layout"), "sharding"),
+            lh_sharding_name(has->layout.sharding),
+            lh_sharding_name(fits->layout.sharding), "layout.sharding", err);
     snprintf(is, sizeof is, "%" PRIu32, has->zero);
     snprintf(was, sizeof was, "%" PRIu32, fits->zero);
     return report_word(f, lhi_node_find(root, "zero"), is, was, "training.zero",
@@ -279,7 +281,8 @@ static lh_status report_state(const edit_search *f, lh_error *err)
 }
 
 /* Reports the first degree that differs. */
-static lh_status report_degree(const edit_search *f, bool *refused, lh_error *err)
+static lh_status report_degree(const edit_search *f, bool *refused,
+                               lh_error *err)
 {
     const lh_layout *has = &f->has.layout, *fits = &f->best.layout;
     const struct {
@@ -302,8 +305,8 @@ static lh_status report_degree(const edit_search *f, bool *refused, lh_error *er
         *refused = true;
         snprintf(is, sizeof is, "%" PRIu32, rows[i].has);
         snprintf(was, sizeof was, "%" PRIu32, rows[i].fits);
-        return report_word(f, lhi_node_find(map, rows[i].key), is, was, rows[i].of,
-                           err);
+        return report_word(f, lhi_node_find(map, rows[i].key), is, was,
+                           rows[i].of, err);
     }
     return LH_OK;
 }
@@ -318,8 +321,8 @@ static lh_status report_layers(const edit_search *f, lh_error *err)
         lhi_config_layers(all, &f->has, c, &first, &has);
         lhi_config_layers(all, &f->best, c, &first, &fits);
     }
-    return lhi_doc_fail(f->doc, at ? at : lhi_node_find(f->doc->root, "layout"), err,
-                        LH_EINPUT,
+    return lhi_doc_fail(f->doc, at ? at : lhi_node_find(f->doc->root, "layout"),
+                        err, LH_EINPUT,
                         "chunk %" PRIu32 " has %" PRIu32 " layers%s, but "
                         "%" PRIu32 " in the plan's pipeline; to have others, "
                         "set layout.chunk_layers in the job and plan again",
@@ -366,8 +369,9 @@ static lh_status check_elastic(const lhi_doc *doc, const lh_plan *p,
                      x->d_ns + x->w_ns != y->d_ns + y->w_ns;
     }
     const char *key = recomputed ? "recomputed" : "gradients";
-    return lhi_doc_fail(doc, lhi_node_find(lhi_node_find(doc->root, "elastic"), key), err,
-                        LH_EINPUT,
+    return lhi_doc_fail(doc,
+                        lhi_node_find(lhi_node_find(doc->root, "elastic"), key),
+                        err, LH_EINPUT,
                         "is%s not what the plan's pipeline was built with: the "
                         "file was edited, or another version made it; plan "
                         "again",
@@ -380,7 +384,8 @@ static lh_status check_source(const lhi_doc *doc, const lh_plan *p,
 {
     if (strcmp(p->cost_source, want) == 0)
         return LH_OK;
-    return lhi_doc_fail(doc, lhi_node_find(doc->root, "cost_source"), err, LH_EINPUT,
+    return lhi_doc_fail(doc, lhi_node_find(doc->root, "cost_source"), err,
+                        LH_EINPUT,
                         "is '%.60s', but times of the plan's pipeline are "
                         "from '%s'",
                         p->cost_source, want);
@@ -388,8 +393,8 @@ static lh_status check_source(const lhi_doc *doc, const lh_plan *p,
 
 /* Checks that the rebuilt pipeline matches; else searches for an edit. */
 static lh_status check_similarity(const lhi_doc *doc, const lh_plan *p,
-                                const lhi_config *config,
-                                const lhi_built_layout *built, lh_error *err)
+                                  const lhi_config *config,
+                                  const lhi_built_layout *built, lh_error *err)
 {
     edit_search f = {.doc = doc, .plan = p, .has = *config, .best = *config};
     if (built->pipeline)
@@ -412,12 +417,13 @@ static lh_status check_operations(const lhi_doc *doc, lh_status status,
 {
     if (status != LH_EINPUT)
         return LH_OK;
-    return lhi_doc_fail(doc,
-                        lhi_node_find(lhi_node_find(doc->root, "elastic"), "recomputed"),
-                        err, LH_EINPUT, "%s", why->text);
+    return lhi_doc_fail(
+        doc, lhi_node_find(lhi_node_find(doc->root, "elastic"), "recomputed"),
+        err, LH_EINPUT, "%s", why->text);
 }
 
-lh_status lhi_check_rebuilt_pipeline(const lhi_doc *doc, const lh_plan *p, lh_error *err)
+lh_status lhi_check_rebuilt_pipeline(const lhi_doc *doc, const lh_plan *p,
+                                     lh_error *err)
 {
     const lhi_config config = lhi_config_from_choice(&p->best);
     lhi_built_layout built = {0};

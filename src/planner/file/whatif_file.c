@@ -6,7 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-double lhi_compute_keeping_loss(const lh_plan *plan, const lh_plan_whatif_answer *answer)
+double lhi_compute_keeping_loss(const lh_plan *plan,
+                                const lh_plan_whatif_answer *answer)
 {
     lh_plan_options options = {.objective = plan->objective};
     return lhi_compute_relative_gap(&options, &answer->kept, &answer->best);
@@ -63,12 +64,16 @@ static lh_status check_keeping(const lhi_read_context *r, const lhi_node *map,
 
 static const lhi_schema_field answer_rows[] = {
     {"links", LHI_STRING(lh_plan_whatif_answer, text), .least = 1},
-    {"keeping_costs", LHI_DERIVED(lh_plan_whatif_answer), .write = write_keeping},
-    {"kept", LHI_STRUCT(lh_plan_whatif_answer, kept), .table = &lhi_choice_table},
-    {"best", LHI_STRUCT(lh_plan_whatif_answer, best), .table = &lhi_choice_table},
+    {"keeping_costs", LHI_DERIVED(lh_plan_whatif_answer),
+     .write = write_keeping},
+    {"kept", LHI_STRUCT(lh_plan_whatif_answer, kept),
+     .table = &lhi_choice_table},
+    {"best", LHI_STRUCT(lh_plan_whatif_answer, best),
+     .table = &lhi_choice_table},
 };
 const lhi_schema lhi_answer_table = {
-    LHI_ROWS("answer", lh_plan_whatif_answer, answer_rows), .check = check_keeping};
+    LHI_ROWS("answer", lh_plan_whatif_answer, answer_rows),
+    .check = check_keeping};
 
 /* --- sensitivity -----------------------------------------------------------
  */
@@ -79,8 +84,8 @@ static lh_status check_factors(const lhi_read_context *r, const lhi_node *map,
     const lh_plan_break_even *f = it;
     if (f->factor_above >= f->factor_below)
         return LH_OK;
-    return lhi_doc_fail(r->doc, lhi_node_find(map, "factor_above"), err, LH_EINPUT,
-                        "is less than factor_below");
+    return lhi_doc_fail(r->doc, lhi_node_find(map, "factor_above"), err,
+                        LH_EINPUT, "is less than factor_below");
 }
 
 static const lhi_schema_field flip_rows[] = {
@@ -88,11 +93,13 @@ static const lhi_schema_field flip_rows[] = {
      .high = 1e9},
     {"factor_above", LHI_REAL(lh_plan_break_even, factor_above), .low = 1e-9,
      .high = 1e9},
-    {"below", LHI_STRUCT(lh_plan_break_even, below), .table = &lhi_choice_table},
-    {"above", LHI_STRUCT(lh_plan_break_even, above), .table = &lhi_choice_table},
+    {"below", LHI_STRUCT(lh_plan_break_even, below),
+     .table = &lhi_choice_table},
+    {"above", LHI_STRUCT(lh_plan_break_even, above),
+     .table = &lhi_choice_table},
 };
-static const lhi_schema flip_table = {LHI_ROWS("flip", lh_plan_break_even, flip_rows),
-                                     .check = check_factors};
+static const lhi_schema flip_table = {
+    LHI_ROWS("flip", lh_plan_break_even, flip_rows), .check = check_factors};
 
 static lh_status find_site(const lhi_read_context *r, const lhi_node *node,
                            uint32_t *out, lh_error *err)
@@ -169,19 +176,22 @@ static const lhi_schema_field range_rows[] = {
      .write = write_between, LHI_OMIT_IF(lh_plan_range, from, LH_ALL_LINKS)},
     {"quantity", LHI_ENUM(lh_plan_range, quantity), .names = quantities},
     {"value", LHI_DERIVED(lh_plan_range), .write = write_value},
-    {"flips", LHI_LIST(lh_plan_range, break_evens, n_break_evens), .table = &flip_table},
+    {"flips", LHI_LIST(lh_plan_range, break_evens, n_break_evens),
+     .table = &flip_table},
 };
 static const lhi_schema range_table = {
     LHI_ROWS("range", lh_plan_range, range_rows), .start = start_range,
     .check = check_value};
 
 static const lhi_schema_field sensitivity_rows[] = {
-    {"least", LHI_REAL(lh_plan_sensitivity, min_factor), .low = 1e-9, .high = 1},
+    {"least", LHI_REAL(lh_plan_sensitivity, min_factor), .low = 1e-9,
+     .high = 1},
     {"most", LHI_REAL(lh_plan_sensitivity, max_factor), .low = 1, .high = 1e9},
     {"tolerance", LHI_REAL(lh_plan_sensitivity, tolerance), .high = 1e9},
     {"margin", LHI_REAL(lh_plan_sensitivity, margin), .when = LHI_DEFAULTED,
      .high = 1e9},
-    {"here", LHI_STRUCT(lh_plan_sensitivity, reference), .table = &lhi_choice_table},
+    {"here", LHI_STRUCT(lh_plan_sensitivity, reference),
+     .table = &lhi_choice_table},
     {"ranges", LHI_LIST(lh_plan_sensitivity, ranges, n_ranges),
      .table = &range_table},
 };

@@ -6,8 +6,8 @@
 #include "planner/layout/equivalence.h"
 #include "planner/layout/target.h"
 
-#include "base/text.h"
 #include "base/integer_math.h"
+#include "base/text.h"
 #include "model/paths.h"
 #include "model/shape.h"
 
@@ -38,7 +38,7 @@ typedef struct builder {
 } builder;
 
 static const lhi_rank_location *rank_of(const builder *b, uint32_t group,
-                                     uint32_t stage)
+                                        uint32_t stage)
 {
     size_t P = b->config->layout.pipeline;
     return &b->places.ranks[group * P + stage];
@@ -95,21 +95,25 @@ static void merge_worst(lh_cost *cost, const lh_cost *here)
         lhi_max_int64(cost->workspace_bytes, here->workspace_bytes);
     cost->buffer_bytes = lhi_max_int64(cost->buffer_bytes, here->buffer_bytes);
     cost->static_bytes = state + cost->workspace_bytes + cost->buffer_bytes;
-    cost->offload_bytes = lhi_max_int64(cost->offload_bytes, here->offload_bytes);
+    cost->offload_bytes =
+        lhi_max_int64(cost->offload_bytes, here->offload_bytes);
     cost->offload_ns = lhi_max_int64(cost->offload_ns, here->offload_ns);
-    cost->all_gather_ns = lhi_max_int64(cost->all_gather_ns, here->all_gather_ns);
+    cost->all_gather_ns =
+        lhi_max_int64(cost->all_gather_ns, here->all_gather_ns);
     cost->reduce_scatter_ns =
         lhi_max_int64(cost->reduce_scatter_ns, here->reduce_scatter_ns);
     cost->data_latency_ns =
         lhi_max_int64(cost->data_latency_ns, here->data_latency_ns);
-    cost->reduce_extra_latency_ns = lhi_max_int64(cost->reduce_extra_latency_ns, here->reduce_extra_latency_ns);
+    cost->reduce_extra_latency_ns = lhi_max_int64(
+        cost->reduce_extra_latency_ns, here->reduce_extra_latency_ns);
     cost->time_source = join_sources(cost->time_source, here->time_source);
 }
 
 /* Computes a slice's cost over the datacenters with its replicas; skips
  * equivalent ones. */
 static lh_status cost_slice(builder *b, const lhi_stage_placement *spread,
-                            lh_cost_layer_range slice, lh_cost *cost, lh_error *err)
+                            lh_cost_layer_range slice, lh_cost *cost,
+                            lh_error *err)
 {
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
@@ -119,7 +123,7 @@ static lh_status cost_slice(builder *b, const lhi_stage_placement *spread,
             continue;
         slice.datacenter = spread->sites[i].datacenter;
         LHI_TRY(lhi_chunk_cost_in_sequence(b->job, &b->config->layout, &slice,
-                                     &options, &b->busiest, &here, err));
+                                           &options, &b->busiest, &here, err));
         if (i == 0)
             *cost = here;
         else
@@ -128,8 +132,10 @@ static lh_status cost_slice(builder *b, const lhi_stage_placement *spread,
     return LH_OK;
 }
 
-lh_cost_layer_range lhi_config_slice(const lh_job *job, const lhi_config *config,
-                               const lhi_stage_placement *spread, uint32_t chunk)
+lh_cost_layer_range lhi_config_slice(const lh_job *job,
+                                     const lhi_config *config,
+                                     const lhi_stage_placement *spread,
+                                     uint32_t chunk)
 {
     const lh_layout *l = &config->layout;
     uint32_t n_chunks = l->pipeline * l->chunks_per_device;
@@ -162,8 +168,9 @@ static bool has_chunk_times(const lh_profile *profile)
 /* Checks whether the layers before and after two slices are equivalent. With
  * one pipeline rank, the cost of ZeRO 2 and 3 depends on them
  * (model/data_passes.c). */
-static bool have_equivalent_neighbours(const builder *b, const lh_cost_layer_range *x,
-                        const lh_cost_layer_range *y)
+static bool have_equivalent_neighbours(const builder *b,
+                                       const lh_cost_layer_range *x,
+                                       const lh_cost_layer_range *y)
 {
     const lh_model *m = b->job->model;
     const uint32_t end_x = x->first_layer + x->n_layers;
@@ -171,7 +178,8 @@ static bool have_equivalent_neighbours(const builder *b, const lh_cost_layer_ran
     return b->job->training.zero < 2 ||
            (x->first_layer > 0 && y->first_layer > 0 && end_x < m->layers &&
             end_y < m->layers &&
-            lhi_layers_are_equivalent(m, x->first_layer - 1, y->first_layer - 1) &&
+            lhi_layers_are_equivalent(m, x->first_layer - 1,
+                                      y->first_layer - 1) &&
             lhi_layers_are_equivalent(m, end_x, end_y));
 }
 
@@ -188,29 +196,32 @@ static bool has_last_cost(const builder *b, uint32_t c,
     const lh_cost_layer_range last =
         lhi_config_slice(b->job, b->config, spread, b->last_chunk);
     if (c == 0 || last.n_layers != slice->n_layers || last.mtp != slice->mtp ||
-        last.n_sharing_ranks != slice->n_sharing_ranks || last.n_sites != slice->n_sites)
+        last.n_sharing_ranks != slice->n_sharing_ranks ||
+        last.n_sites != slice->n_sites)
         return false;
     for (uint32_t i = 0; i < last.n_sites; i++)
         if (last.sites[i].datacenter != slice->sites[i].datacenter ||
             last.sites[i].replicas != slice->sites[i].replicas)
             return false;
-    if (b->config->layout.pipeline == 1 && !have_equivalent_neighbours(b, &last, slice))
+    if (b->config->layout.pipeline == 1 &&
+        !have_equivalent_neighbours(b, &last, slice))
         return false;
     for (uint32_t i = 0; i < last.n_layers; i++)
         if (!lhi_layers_are_equivalent(b->job->model, last.first_layer + i,
-                              slice->first_layer + i))
+                                       slice->first_layer + i))
             return false;
     return true;
 }
 
 /* Computes the cost of chunk `c`, from the cache if possible. */
-static lh_status compute_chunk_cost(builder *b, uint32_t c, lh_cost *cost, lh_error *err)
+static lh_status compute_chunk_cost(builder *b, uint32_t c, lh_cost *cost,
+                                    lh_error *err)
 {
     const lhi_stage_placement *spread =
         &b->places.stages[lhi_config_device(b->config, c)];
     lh_cost_layer_range slice = lhi_config_slice(b->job, b->config, spread, c);
-    if (b->known &&
-        lhi_build_cache_find_cost(b->known, c, slice.first_layer, slice.n_layers, cost))
+    if (b->known && lhi_build_cache_find_cost(b->known, c, slice.first_layer,
+                                              slice.n_layers, cost))
         return LH_OK;
     if (has_last_cost(b, c, &slice))
         *cost = b->last;
@@ -219,7 +230,8 @@ static lh_status compute_chunk_cost(builder *b, uint32_t c, lh_cost *cost, lh_er
     b->last = *cost;
     b->last_chunk = c;
     if (b->known)
-        lhi_build_cache_add_cost(b->known, c, slice.first_layer, slice.n_layers, cost);
+        lhi_build_cache_add_cost(b->known, c, slice.first_layer, slice.n_layers,
+                                 cost);
     return LH_OK;
 }
 
@@ -265,8 +277,8 @@ static int64_t raise_to(int64_t *most, int64_t value)
  * reduce, without gain. All passes of a chunk have one duration, so each
  * microbatch's passes become shorter by its share. Returns the reduction in ns.
  */
-static int64_t separate_end_communication(const builder *b, const lh_cost *cost, uint32_t c,
-                         lh_chunk *chunk)
+static int64_t separate_end_communication(const builder *b, const lh_cost *cost,
+                                          uint32_t c, lh_chunk *chunk)
 {
     if (c >= b->config->layout.pipeline)
         return 0;
@@ -314,20 +326,22 @@ static lh_status add_chunk(builder *b, uint32_t c, lh_error *err)
     chunk->reduce_scatter_ns = cost.reduce_scatter_ns;
     chunk->dp_latency_ns =
         cost.all_gather_ns || cost.reduce_scatter_ns ? cost.data_latency_ns : 0;
-    b->built->communication_ns += cost.f.communication_ns + cost.d.communication_ns +
-                           cost.w.communication_ns - data_ns;
-    b->built->zero_wait_ns += data_ns - separate_end_communication(b, &cost, c, chunk);
+    b->built->communication_ns += cost.f.communication_ns +
+                                  cost.d.communication_ns +
+                                  cost.w.communication_ns - data_ns;
+    b->built->zero_wait_ns +=
+        data_ns - separate_end_communication(b, &cost, c, chunk);
     b->late_ns = lhi_max_int64(b->late_ns, cost.reduce_extra_latency_ns);
     b->optimizer_ns[d] += cost.optimizer_ns;
-    b->built->source = c ? join_sources(b->built->source, cost.time_source)
-                         : cost.time_source;
+    b->built->source =
+        c ? join_sources(b->built->source, cost.time_source) : cost.time_source;
     return LH_OK;
 }
 
 /* Checks whether group `i` crosses between two stages as group `g` does: over
  * the same link or within one datacenter. */
 static bool crosses_same_link(const builder *b, uint32_t i, uint32_t g,
-                          uint32_t from, uint32_t to)
+                              uint32_t from, uint32_t to)
 {
     uint32_t a = rank_of(b, g, from)->datacenter;
     uint32_t z = rank_of(b, g, to)->datacenter;
@@ -341,7 +355,7 @@ static bool crosses_same_link(const builder *b, uint32_t i, uint32_t g,
 /* Counts the replicas that send at the same time as group g, from one stage to
  * another: those of all groups on the same link. */
 static uint32_t count_senders(const builder *b, uint32_t g, uint32_t from,
-                        uint32_t to)
+                              uint32_t to)
 {
     const lh_sites *sites = b->places.sites;
     uint32_t replicas = 0;
@@ -370,8 +384,8 @@ static lh_status message_between(builder *b, uint32_t from, uint32_t to,
     for (uint32_t g = 0; g < b->places.sites->n_groups; g++) {
         lh_cost_hop hop = hop_of(b, g, from, to);
         lh_cost_message here;
-        LHI_TRY(lhi_compute_hop_message(b->job, &b->config->layout, &hop, &options,
-                                &b->busiest, &here, err));
+        LHI_TRY(lhi_compute_hop_message(b->job, &b->config->layout, &hop,
+                                        &options, &b->busiest, &here, err));
         if (g == 0) {
             *out = here;
             continue;
@@ -386,15 +400,16 @@ static lh_status message_between(builder *b, uint32_t from, uint32_t to,
  * the head: it includes their hidden states, each as large as the model's. A
  * link has one message size, so the largest counts. */
 static lh_status widen_mtp_message(const builder *b, uint32_t from, uint32_t to,
-                                  lh_cost_message *message, lh_error *err)
+                                   lh_cost_message *message, lh_error *err)
 {
     const uint32_t mtp = b->job->layout.mtp_chunk;
     for (uint32_t c = mtp; mtp && c + 1 < b->n_chunks; c++) {
         uint32_t here = b->chunks[c].device, next = b->chunks[c + 1].device;
         if ((here == from && next == to) || (here == to && next == from))
             return lhi_round_up_checked((double)message->transfer_ns *
-                                 (1.0 + b->job->model->mtp_layers),
-                             "a transfer", &message->transfer_ns, err);
+                                            (1.0 + b->job->model->mtp_layers),
+                                        "a transfer", &message->transfer_ns,
+                                        err);
     }
     return LH_OK;
 }
@@ -424,7 +439,8 @@ static uint32_t first_pair(const lh_job *job, uint32_t from, uint32_t to)
 }
 
 /* Returns the link's datacenter pair used by a group, plus 1; 0: none. */
-static uint32_t find_crossed_pair(const builder *b, uint32_t g, const lh_link *link)
+static uint32_t find_crossed_pair(const builder *b, uint32_t g,
+                                  const lh_link *link)
 {
     uint32_t from = rank_of(b, g, link->from)->datacenter;
     uint32_t to = rank_of(b, g, link->to)->datacenter;
@@ -449,7 +465,8 @@ static const char *end_name(const lh_job *job, uint32_t at)
 
 enum { LINK_NAME = 256 };
 
-static void format_link_name(const lh_job *job, uint32_t pair, char name[LINK_NAME])
+static void format_link_name(const lh_job *job, uint32_t pair,
+                             char name[LINK_NAME])
 {
     uint32_t n = job->n_datacenters, from = pair / n, to = pair % n;
     bool zones = lhi_are_zones_of_same_datacenter(job, from, to);
@@ -505,14 +522,15 @@ static lh_status share_links(builder *b, lh_error *err)
 
 /* Writes the links of a ring through a stage's datacenters, each once, with
  * their names in the pipeline. */
-static void name_ring(builder *b, const lhi_stage_placement *spread, lhi_text *out)
+static void name_ring(builder *b, const lhi_stage_placement *spread,
+                      lhi_text *out)
 {
     uint32_t pairs[LH_MAX_DATACENTERS], n = 0;
     for (uint32_t i = 0; i < spread->n_sites; i++) {
         const lh_cost_site *next = &spread->sites[(i + 1) % spread->n_sites];
-        uint32_t pair =
-            find_set_root(b->shared, first_pair(b->job, spread->sites[i].datacenter,
-                                           next->datacenter));
+        uint32_t pair = find_set_root(
+            b->shared,
+            first_pair(b->job, spread->sites[i].datacenter, next->datacenter));
         uint32_t k = 0;
         while (k < n && pairs[k] != pair)
             k++;
@@ -526,7 +544,8 @@ static void name_ring(builder *b, const lhi_stage_placement *spread, lhi_text *o
 }
 
 /* Checks whether two stages use the same datacenters in the same order. */
-static bool same_ring(const lhi_stage_placement *a, const lhi_stage_placement *b)
+static bool same_ring(const lhi_stage_placement *a,
+                      const lhi_stage_placement *b)
 {
     bool same = a->n_sites == b->n_sites;
     for (uint32_t i = 0; same && i < a->n_sites; i++)
@@ -536,11 +555,13 @@ static bool same_ring(const lhi_stage_placement *a, const lhi_stage_placement *b
 
 /* Checks whether GPUs on several nodes of one datacenter reduce together;
  * expert replicas may be further apart than the others. */
-static lh_status leaves_node(const builder *b, const lhi_stage_placement *spread,
-                             uint32_t chunk, bool *leaves, lh_error *err)
+static lh_status leaves_node(const builder *b,
+                             const lhi_stage_placement *spread, uint32_t chunk,
+                             bool *leaves, lh_error *err)
 {
     const lh_layout *l = &b->config->layout;
-    lh_cost_layer_range slice = lhi_config_slice(b->job, b->config, spread, chunk);
+    lh_cost_layer_range slice =
+        lhi_config_slice(b->job, b->config, spread, chunk);
     lh_cost_group all, copies;
     slice.datacenter = spread->sites[0].datacenter;
     LHI_TRY(
@@ -666,7 +687,8 @@ static lh_status make_pipeline(builder *b, lh_error *err)
             b->built->optimizer_ns = b->optimizer_ns[d];
     }
     /* A device's last reduction comes after its last pass. */
-    b->built->overhead_ns += lhi_find_iteration_overhead_ns(b->job) + b->late_ns;
+    b->built->overhead_ns +=
+        lhi_find_iteration_overhead_ns(b->job) + b->late_ns;
     lh_pipeline_desc desc = {
         .size = sizeof desc,
         .n_devices = P,
@@ -760,8 +782,8 @@ lh_status lhi_layout_build(const lh_job *job, const lhi_config *config,
 }
 
 lh_status lhi_layout_build_cached(const lh_job *job, const lhi_config *config,
-                                 lhi_build_cache *known, lhi_built_layout *built,
-                                 lh_error *err)
+                                  lhi_build_cache *known,
+                                  lhi_built_layout *built, lh_error *err)
 {
     return build_config(job, config, known, NULL, built, err);
 }

@@ -50,8 +50,8 @@ void lhi_build_cache_free(lhi_build_cache *known)
 }
 
 lh_status lhi_build_cache_place(lhi_build_cache *known, const lh_job *job,
-                           const lh_layout *layout, lhi_layout_placement *out,
-                           lh_error *err)
+                                const lh_layout *layout,
+                                lhi_layout_placement *out, lh_error *err)
 {
     if (!known->placed)
         LHI_TRY(lhi_layout_place(job, layout, known->mem, &known->places, err));
@@ -66,8 +66,8 @@ static uint32_t entry_index(uint32_t chunk, uint32_t first, uint32_t layers)
            layers % SIZES;
 }
 
-bool lhi_build_cache_find_cost(const lhi_build_cache *known, uint32_t chunk, uint32_t first,
-                    uint32_t layers, lh_cost *out)
+bool lhi_build_cache_find_cost(const lhi_build_cache *known, uint32_t chunk,
+                               uint32_t first, uint32_t layers, lh_cost *out)
 {
     const entry *e = &known->entries[entry_index(chunk, first, layers)];
     if (!layers || e->chunk != chunk || e->first != first ||
@@ -77,8 +77,9 @@ bool lhi_build_cache_find_cost(const lhi_build_cache *known, uint32_t chunk, uin
     return true;
 }
 
-void lhi_build_cache_add_cost(lhi_build_cache *known, uint32_t chunk, uint32_t first,
-                    uint32_t layers, const lh_cost *cost)
+void lhi_build_cache_add_cost(lhi_build_cache *known, uint32_t chunk,
+                              uint32_t first, uint32_t layers,
+                              const lh_cost *cost)
 {
     known->entries[entry_index(chunk, first, layers)] =
         (entry){chunk, first, layers, *cost};

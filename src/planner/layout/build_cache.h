@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cache for building one layout with many layer partitions: the placement, and
  * the costs of unchanged chunks. */
-#ifndef LHI_REUSE_H
-#define LHI_REUSE_H
+#ifndef LHI_PLANNER_LAYOUT_BUILD_CACHE_H
+#define LHI_PLANNER_LAYOUT_BUILD_CACHE_H
 
 #include "planner/layout/layout.h"
 
@@ -14,21 +14,22 @@ void lhi_build_cache_free(lhi_build_cache *known); /* NULL is allowed */
 
 /* Like lhi_layout_place(), cached; *out lives as long as the cache. */
 lh_status lhi_build_cache_place(lhi_build_cache *known, const lh_job *job,
-                           const lh_layout *layout, lhi_layout_placement *out,
-                           lh_error *err);
+                                const lh_layout *layout,
+                                lhi_layout_placement *out, lh_error *err);
 
 /* Looks up a chunk's cost with `layers` layers from `first`. Returns false if
  * it is not in the cache. */
-bool lhi_build_cache_find_cost(const lhi_build_cache *known, uint32_t chunk, uint32_t first,
-                    uint32_t layers, lh_cost *out);
+bool lhi_build_cache_find_cost(const lhi_build_cache *known, uint32_t chunk,
+                               uint32_t first, uint32_t layers, lh_cost *out);
 /* Stores a chunk's cost; may replace another entry. */
-void lhi_build_cache_add_cost(lhi_build_cache *known, uint32_t chunk, uint32_t first,
-                    uint32_t layers, const lh_cost *cost);
+void lhi_build_cache_add_cost(lhi_build_cache *known, uint32_t chunk,
+                              uint32_t first, uint32_t layers,
+                              const lh_cost *cost);
 
 /* Like lhi_layout_build(), with a cache. All calls with one cache must use the
  * same job and layout, except for config->layers; NULL: no cache. */
 lh_status lhi_layout_build_cached(const lh_job *job, const lhi_config *config,
-                                 lhi_build_cache *known, lhi_built_layout *built,
-                                 lh_error *err);
+                                  lhi_build_cache *known,
+                                  lhi_built_layout *built, lh_error *err);
 
 #endif

@@ -44,7 +44,7 @@ static const char *chunks_needed(lhi_chunk_layout chunks)
     return chunks == LHI_CHUNK_LAYOUT_UD     ? "one chunk"
            : chunks == LHI_CHUNK_LAYOUT_LOOP ? "two chunks or more"
            : chunks == LHI_CHUNK_LAYOUT_WAVE ? "two chunks"
-                                    : "one chunk or two";
+                                             : "one chunk or two";
 }
 
 static lh_status refuse_schedule(const lh_job *job, const char *why,

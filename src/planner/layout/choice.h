@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Choices: one layout under one schedule, as plans list them; and the schedules
  * that a job allows. */
-#ifndef LHI_CHOICE_H
-#define LHI_CHOICE_H
+#ifndef LHI_PLANNER_LAYOUT_CHOICE_H
+#define LHI_PLANNER_LAYOUT_CHOICE_H
 
 #include "planner/layout/layout.h"
 #include "schedule/methods/sched.h"

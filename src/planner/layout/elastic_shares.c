@@ -32,19 +32,22 @@ static lh_status time_chunk(const lh_job *job, const lhi_config *config,
         if (lhi_stage_placement_repeats(job, &config->layout, spread, i))
             continue;
         slice.datacenter = spread->sites[i].datacenter;
-        LHI_TRY(lhi_compute_sharding_times(job, &config->layout, &slice, &options, known,
-                                 &times, err));
-        LHI_TRY(lhi_round_up_checked(times.gather, "an all-gather", &here.gather_ns, err));
-        LHI_TRY(
-            lhi_round_up_checked(times.reduce, "a reduce-scatter", &here.scatter_ns, err));
+        LHI_TRY(lhi_compute_sharding_times(job, &config->layout, &slice,
+                                           &options, known, &times, err));
+        LHI_TRY(lhi_round_up_checked(times.gather, "an all-gather",
+                                     &here.gather_ns, err));
+        LHI_TRY(lhi_round_up_checked(times.reduce, "a reduce-scatter",
+                                     &here.scatter_ns, err));
         out->gather_ns = lhi_max_int64(out->gather_ns, here.gather_ns);
         out->scatter_ns = lhi_max_int64(out->scatter_ns, here.scatter_ns);
     }
     return LH_OK;
 }
 
-lh_status lhi_layout_compute_sharded_times(const lh_job *job, const lhi_config *config,
-                             lhi_chunk_sharded *chunks, lh_error *err)
+lh_status lhi_layout_compute_sharded_times(const lh_job *job,
+                                           const lhi_config *config,
+                                           lhi_chunk_sharded *chunks,
+                                           lh_error *err)
 {
     const lh_layout *l = &config->layout;
     uint32_t n_chunks = l->pipeline * l->chunks_per_device;
@@ -93,10 +96,11 @@ static void set_ends(const lh_elastic_case *g, const lh_elastic_plan *plan,
 }
 
 lh_status lhi_elastic_compute_communication(const lh_pipeline *plain,
-                          const lhi_chunk_sharded *sharded,
-                          const lh_plan_elastic *plan, lhi_arena *mem,
-                          lh_chunk *chunks, lh_dp_op **ops, uint32_t *n_ops,
-                          lh_error *err)
+                                            const lhi_chunk_sharded *sharded,
+                                            const lh_plan_elastic *plan,
+                                            lhi_arena *mem, lh_chunk *chunks,
+                                            lh_dp_op **ops, uint32_t *n_ops,
+                                            lh_error *err)
 {
     uint32_t n = lh_pipeline_n_chunks(plain), P = lh_pipeline_n_devices(plain);
     lh_elastic_case g = {.stages = P,

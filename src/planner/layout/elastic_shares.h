@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Elastic-plan communication on a layout. */
-#ifndef LHI_SHARES_H
-#define LHI_SHARES_H
+#ifndef LHI_PLANNER_LAYOUT_ELASTIC_SHARES_H
+#define LHI_PLANNER_LAYOUT_ELASTIC_SHARES_H
 
 #include "planner/layout/layout.h"
 
@@ -12,17 +12,20 @@ typedef struct lhi_chunk_sharded {
 } lhi_chunk_sharded;
 
 /* Computes the times of every chunk in a configuration. */
-lh_status lhi_layout_compute_sharded_times(const lh_job *job, const lhi_config *config,
-                             lhi_chunk_sharded *chunks, lh_error *err);
+lh_status lhi_layout_compute_sharded_times(const lh_job *job,
+                                           const lhi_config *config,
+                                           lhi_chunk_sharded *chunks,
+                                           lh_error *err);
 
 /* Computes the data-parallel communication of `plan` (its groups, shares and
  * buckets) on `plain`, the layout's pipeline with ZeRO-1 and sharded times
  * `sharded`. Updates the communication in `chunks`, and nothing else there;
  * *ops must be released with lh_elastic_ops_free(). */
 lh_status lhi_elastic_compute_communication(const lh_pipeline *plain,
-                          const lhi_chunk_sharded *sharded,
-                          const lh_plan_elastic *plan, lhi_arena *mem,
-                          lh_chunk *chunks, lh_dp_op **ops, uint32_t *n_ops,
-                          lh_error *err);
+                                            const lhi_chunk_sharded *sharded,
+                                            const lh_plan_elastic *plan,
+                                            lhi_arena *mem, lh_chunk *chunks,
+                                            lh_dp_op **ops, uint32_t *n_ops,
+                                            lh_error *err);
 
 #endif

@@ -133,17 +133,19 @@ static bool same_setting(const lh_link_setting *a, const lh_link_setting *b)
            lhi_equals_exactly(a->queue_bytes, b->queue_bytes);
 }
 
-bool lhi_wan_links_are_equal(const lh_job *job, uint32_t a, uint32_t b, uint32_t x,
-                  uint32_t y)
+bool lhi_wan_links_are_equal(const lh_job *job, uint32_t a, uint32_t b,
+                             uint32_t x, uint32_t y)
 {
     size_t n = job->n_datacenters;
     const lh_wan *p = &job->wans[a * n + b], *q = &job->wans[x * n + y];
     return lhi_equals_exactly(p->bytes_per_s, q->bytes_per_s) &&
-           p->latency_ns == q->latency_ns && lhi_equals_exactly(p->loss, q->loss) &&
+           p->latency_ns == q->latency_ns &&
+           lhi_equals_exactly(p->loss, q->loss) &&
            lhi_equals_exactly(p->oversubscription, q->oversubscription) &&
            lhi_equals_exactly(p->usd_per_gb, q->usd_per_gb) &&
            same_setting(&p->setting, &q->setting) &&
-           lhi_are_zones_of_same_datacenter(job, a, b) == lhi_are_zones_of_same_datacenter(job, x, y) &&
+           lhi_are_zones_of_same_datacenter(job, a, b) ==
+               lhi_are_zones_of_same_datacenter(job, x, y) &&
            same_profile_link(lhi_profile_link(job, LH_PATH_WAN, a, b),
                              lhi_profile_link(job, LH_PATH_WAN, x, y));
 }

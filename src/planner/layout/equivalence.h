@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Equivalence tests for a plan's parts; one definition per question. */
-#ifndef LHI_ALIKE_H
-#define LHI_ALIKE_H
+#ifndef LHI_PLANNER_LAYOUT_EQUIVALENCE_H
+#define LHI_PLANNER_LAYOUT_EQUIVALENCE_H
 
 #include "planner/layout/layout.h"
 
@@ -33,7 +33,7 @@ bool lhi_datacenters_are_equivalent(const lh_job *job, uint32_t a, uint32_t b);
 
 /* Checks whether the link from a to b equals the one from x to y, in this
  * direction only, price included. */
-bool lhi_wan_links_are_equal(const lh_job *job, uint32_t a, uint32_t b, uint32_t x,
-                  uint32_t y);
+bool lhi_wan_links_are_equal(const lh_job *job, uint32_t a, uint32_t b,
+                             uint32_t x, uint32_t y);
 
 #endif

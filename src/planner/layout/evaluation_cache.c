@@ -91,7 +91,8 @@ static bool ensure_capacity(lhi_evaluation_cache *t)
 }
 
 /* Looks up a result. */
-static bool is_known(lhi_evaluation_cache *t, lhi_fingerprint of, lhi_method_outcome *out)
+static bool is_known(lhi_evaluation_cache *t, lhi_fingerprint of,
+                     lhi_method_outcome *out)
 {
     pthread_mutex_lock(&t->lock);
     const entry *e = find_slot(t, of);
@@ -104,7 +105,7 @@ static bool is_known(lhi_evaluation_cache *t, lhi_fingerprint of, lhi_method_out
 
 /* Stores a result; drops it if there is no memory. */
 static void add_outcome(lhi_evaluation_cache *t, lhi_fingerprint of,
-                     const lhi_method_outcome *outcome)
+                        const lhi_method_outcome *outcome)
 {
     pthread_mutex_lock(&t->lock);
     const char *why = NULL;
@@ -183,10 +184,12 @@ static lh_status run_method(const lh_pipeline *p, const char *method,
     return out->why ? LH_OK : lhi_fail_nomem(err);
 }
 
-lh_status lhi_evaluation_cache_run_method(lhi_evaluation_cache *tried, const lh_pipeline *pipeline,
-                         const char *method, uint32_t sub_blocks,
-                         lhi_arena *mem, lhi_method_outcome *out,
-                         lh_schedule **schedule, lh_error *err)
+lh_status lhi_evaluation_cache_run_method(lhi_evaluation_cache *tried,
+                                          const lh_pipeline *pipeline,
+                                          const char *method,
+                                          uint32_t sub_blocks, lhi_arena *mem,
+                                          lhi_method_outcome *out,
+                                          lh_schedule **schedule, lh_error *err)
 {
     if (!tried)
         return run_method(pipeline, method, sub_blocks, mem, out, schedule,

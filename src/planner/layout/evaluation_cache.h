@@ -5,8 +5,8 @@
  * search meets the same ones again and again: a third of all it would simulate.
  * A cached outcome equals the recomputed one, so plans do not depend on the
  * cache. */
-#ifndef LHI_TRIED_H
-#define LHI_TRIED_H
+#ifndef LHI_PLANNER_LAYOUT_EVALUATION_CACHE_H
+#define LHI_PLANNER_LAYOUT_EVALUATION_CACHE_H
 
 #include "base/arena.h"
 #include "schedule/pipeline/pipeline_internal.h"
@@ -18,7 +18,8 @@
 typedef struct lhi_evaluation_cache lhi_evaluation_cache;
 /* Creates an empty cache. */
 lh_status lhi_evaluation_cache_make(lhi_evaluation_cache **out, lh_error *err);
-void lhi_evaluation_cache_free(lhi_evaluation_cache *tried); /* NULL is allowed */
+void lhi_evaluation_cache_free(
+    lhi_evaluation_cache *tried); /* NULL is allowed */
 
 /* Outcome of a method on a pipeline. */
 typedef struct lhi_method_outcome {
@@ -32,9 +33,9 @@ typedef struct lhi_method_outcome {
 /* Runs a method by name, or returns the cached outcome; `tried` may be NULL: no
  * cache. out->why is in `mem`. The caller owns *schedule, set on success. With
  * `schedule` NULL a cached outcome avoids running the method. */
-lh_status lhi_evaluation_cache_run_method(lhi_evaluation_cache *tried, const lh_pipeline *pipeline,
-                         const char *method, uint32_t sub_blocks,
-                         lhi_arena *mem, lhi_method_outcome *out,
-                         lh_schedule **schedule, lh_error *err);
+lh_status lhi_evaluation_cache_run_method(
+    lhi_evaluation_cache *tried, const lh_pipeline *pipeline,
+    const char *method, uint32_t sub_blocks, lhi_arena *mem,
+    lhi_method_outcome *out, lh_schedule **schedule, lh_error *err);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "planner/layout/layer_partition.h"
 
-#include "base/random.h"
 #include "base/exact_equality.h"
+#include "base/random.h"
+#include "format/job/parse.h"
+#include "planner/layout/build_cache.h"
 #include "planner/layout/choice.h"
 #include "planner/layout/partition_search.h"
-#include "planner/layout/build_cache.h"
-#include "format/job/parse.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -18,7 +18,8 @@ double lhi_layer_partition_ratio(const lh_plan_options *options)
     return options->max_chunk_ratio > 0 ? options->max_chunk_ratio : 3;
 }
 
-double lhi_layer_partition_max_ratio(const lh_job *job, const lh_plan_options *options)
+double lhi_layer_partition_max_ratio(const lh_job *job,
+                                     const lh_plan_options *options)
 {
     const lh_layout *l = &job->layout;
     double ratio = lhi_layer_partition_ratio(options);
@@ -35,8 +36,9 @@ static uint32_t count_chunks(const lhi_config *config)
     return config->layout.pipeline * config->layout.chunks_per_device;
 }
 
-bool lhi_layer_partition_has_alternatives(const lh_job *job, const lhi_config *config,
-                         const lh_plan_options *options)
+bool lhi_layer_partition_has_alternatives(const lh_job *job,
+                                          const lhi_config *config,
+                                          const lh_plan_options *options)
 {
     uint32_t n = count_chunks(config);
     return !job->layout.chunk_layers &&
@@ -68,9 +70,9 @@ static lh_status time_of(void *context, const uint32_t *layers, int64_t *ns,
     lh_status status =
         lhi_layout_build_cached(t->job, &t->config, t->known, &built, &why);
     if (status == LH_OK) {
-        status = lhi_evaluation_cache_run_method(t->tried, built.pipeline, t->method,
-                                t->options->sub_blocks, t->mem, &outcome, NULL,
-                                &why);
+        status = lhi_evaluation_cache_run_method(
+            t->tried, built.pipeline, t->method, t->options->sub_blocks, t->mem,
+            &outcome, NULL, &why);
         if (status == LH_OK && outcome.status == LH_CHOICE_OK)
             *ns = outcome.makespan_ns + built.optimizer_ns + built.overhead_ns;
         lh_pipeline_free(built.pipeline);
@@ -88,7 +90,7 @@ static lh_status time_of(void *context, const uint32_t *layers, int64_t *ns,
 /* Shares layers in proportion to speed[0..n-1]: one each, then one at a time to
  * the chunk that is least behind with one more. */
 static void distribute_by_speed(uint32_t layers, uint32_t n, double most_ratio,
-                      const double *speed, uint32_t *out)
+                                const double *speed, uint32_t *out)
 {
     for (uint32_t c = 0; c < n; c++)
         out[c] = 1;
@@ -125,8 +127,8 @@ enum {
     RISING,
     FALLING,
     N_SHAPES,
-    N_STARTS = N_SHAPES + 1, /* and the partition of a sibling layout */
-    MAX_REBALANCED_LAYERS = 8          /* layers, for EVEN_WORK */
+    N_STARTS = N_SHAPES + 1,  /* and the partition of a sibling layout */
+    MAX_REBALANCED_LAYERS = 8 /* layers, for EVEN_WORK */
 };
 
 /* Returns the fraction of a layer for chunk c of n where the even partition has
@@ -198,8 +200,8 @@ static bool is_more_even(const loads *a, const loads *b)
 /* Moves one layer from device `from` to device `to` by the first move that is
  * more even than `now`; its loads go to *next. */
 static lh_status move_layer(trial *t, const lhi_partition *p, uint32_t from,
-                           uint32_t to, const loads *now, uint32_t *layers,
-                           loads *next, bool *moved, lh_error *err)
+                            uint32_t to, const loads *now, uint32_t *layers,
+                            loads *next, bool *moved, lh_error *err)
 {
     *moved = false;
     for (uint32_t a = 0; a < p->n_chunks; a++)
@@ -225,7 +227,7 @@ static lh_status move_layer(trial *t, const lhi_partition *p, uint32_t from,
  * while that helps. Embedding, head and layers of other kinds weigh several
  * layers. Needs no schedule, so it costs little. */
 static lh_status rebalance(trial *t, const lhi_partition *p, uint32_t *layers,
-                          lh_error *err)
+                           lh_error *err)
 {
     uint32_t devices = t->config.layout.pipeline;
     double *room = calloc(2 * (size_t)devices, sizeof *room);
@@ -234,8 +236,8 @@ static lh_status rebalance(trial *t, const lhi_partition *p, uint32_t *layers,
         return lhi_fail_nomem(err);
     lh_status status = find_loads(t, layers, &both[0], err);
     bool moved = devices > 1 && both[0].most < INFINITY;
-    for (uint32_t i = 0; i < MAX_REBALANCED_LAYERS + devices && moved && status == LH_OK;
-         i++) {
+    for (uint32_t i = 0;
+         i < MAX_REBALANCED_LAYERS + devices && moved && status == LH_OK; i++) {
         const loads *now = &both[i % 2];
         uint32_t from = 0, to = 0;
         for (uint32_t d = 1; d < devices; d++) {
@@ -245,7 +247,7 @@ static lh_status rebalance(trial *t, const lhi_partition *p, uint32_t *layers,
         moved = from != to;
         if (moved)
             status = move_layer(t, p, from, to, now, layers, &both[(i + 1) % 2],
-                               &moved, err);
+                                &moved, err);
     }
     free(room);
     return status;
@@ -261,8 +263,8 @@ typedef struct scenario {
 /* Builds the starting partitions. room[0..n-1] is the given partition; the
  * others differ from it by `strength`: 1 as in weight_of(), 0 not at all. */
 static void build_starts(const lhi_partition *p, const uint32_t *like,
-                        double strength, double *speed, uint32_t *room,
-                        start *starts)
+                         double strength, double *speed, uint32_t *room,
+                         start *starts)
 {
     uint32_t n = p->n_chunks;
     for (int i = 0; i < N_STARTS; i++) {
@@ -273,7 +275,8 @@ static void build_starts(const lhi_partition *p, const uint32_t *like,
         for (uint32_t c = 0; c < n; c++)
             speed[c] = room[c] * (1 + strength * (weight_of(i, c, n) - 1));
         if (i != INPUT_PARTITION && i != EVEN_WORK && i != N_SHAPES)
-            distribute_by_speed(p->n_layers, n, p->max_ratio, speed, starts[i].layers);
+            distribute_by_speed(p->n_layers, n, p->max_ratio, speed,
+                                starts[i].layers);
         for (int k = 0; k < i; k++)
             if (memcmp(starts[k].layers, starts[i].layers, n * sizeof *room) ==
                 0)
@@ -354,7 +357,8 @@ static lh_status climb(lhi_partition *p, uint64_t most, bool climbed,
                 !(climbed && i == INPUT_PARTITION) &&
                 (!next || starts[i].ns < next->ns))
                 next = &starts[i];
-        if (!next && !starts[INPUT_PARTITION].done && starts[INPUT_PARTITION].ns < INT64_MAX)
+        if (!next && !starts[INPUT_PARTITION].done &&
+            starts[INPUT_PARTITION].ns < INT64_MAX)
             next = &starts[INPUT_PARTITION];
         if (!next)
             return LH_OK;
@@ -378,12 +382,12 @@ static void get_input_layers(const trial *t, uint32_t n, uint32_t *layers)
                           &layers[c]);
 }
 
-lh_status lhi_layer_partition_search(const lh_job *job, const lh_plan_options *options,
-                            lhi_evaluation_cache *tried, const char *method, bool steepest,
-                            bool climbed, const uint32_t *like,
-                            uint64_t *passes, lhi_arena *mem,
-                            lhi_config *config, int64_t *iteration_ns,
-                            lh_error *err)
+lh_status
+lhi_layer_partition_search(const lh_job *job, const lh_plan_options *options,
+                           lhi_evaluation_cache *tried, const char *method,
+                           bool steepest, bool climbed, const uint32_t *like,
+                           uint64_t *passes, lhi_arena *mem, lhi_config *config,
+                           int64_t *iteration_ns, lh_error *err)
 {
     uint32_t n = count_chunks(config);
     uint64_t each = (uint64_t)n * config->microbatches * 3;
@@ -541,7 +545,8 @@ static lh_status walk_randomly(random_walk *s, lh_error *err)
     enum { MAX_SAMPLES = 64 }; /* samples per timed partition */
     const uint32_t n = s->p.n_chunks;
     lhi_random random = {1};
-    for (uint64_t i = 0; i < MAX_SAMPLES * s->how->max_partitions && !is_over_budget(s); i++) {
+    for (uint64_t i = 0;
+         i < MAX_SAMPLES * s->how->max_partitions && !is_over_budget(s); i++) {
         uint32_t from = lhi_random_below(&random, n);
         uint32_t to = lhi_random_below(&random, n - 1);
         to += to >= from;
@@ -553,11 +558,10 @@ static lh_status walk_randomly(random_walk *s, lh_error *err)
     return LH_OK;
 }
 
-lh_status lhi_layer_partition_search_slow_method(const lh_job *job,
-                                   const lh_plan_options *options,
-                                   lhi_evaluation_cache *tried, const lhi_layer_partition_slow_search *how,
-                                   lhi_arena *mem, lhi_config *config,
-                                   int64_t *iteration_ns, lh_error *err)
+lh_status lhi_layer_partition_search_slow_method(
+    const lh_job *job, const lh_plan_options *options,
+    lhi_evaluation_cache *tried, const lhi_layer_partition_slow_search *how,
+    lhi_arena *mem, lhi_config *config, int64_t *iteration_ns, lh_error *err)
 {
     const uint32_t n = count_chunks(config);
     const uint32_t v = config->layout.chunks_per_device;
@@ -602,8 +606,9 @@ lh_status lhi_layer_partition_search_slow_method(const lh_job *job,
 }
 
 lh_status lhi_layer_partition_rebalance(const lh_job *job,
-                               const lh_plan_options *options, lhi_arena *mem,
-                               lhi_config *config, lh_error *err)
+                                        const lh_plan_options *options,
+                                        lhi_arena *mem, lhi_config *config,
+                                        lh_error *err)
 {
     uint32_t n = count_chunks(config);
     trial t = {job, options, NULL, *config, NULL, NULL, NULL};
@@ -643,9 +648,9 @@ static lh_status layer_times(const lh_job *job, const lhi_config *config,
     as_configured.training.recompute = config->recompute;
     for (uint32_t d = 0; d < job->n_datacenters; d++) {
         lh_cost_layer_range slice = {.first_layer = job->model->layers / 2,
-                               .n_layers = 1,
-                               .datacenter = d,
-                               .data_datacenters = 1};
+                                     .n_layers = 1,
+                                     .datacenter = d,
+                                     .data_datacenters = 1};
         lh_cost_options options = {.size = sizeof options,
                                    .estimate_missing = true};
         lh_cost cost;
@@ -662,8 +667,9 @@ static bool is_mixed(const lh_job *job)
     double first =
         lhi_gpu_max_flops_per_s(&job->datacenters[0].gpu, job->framework.fp8);
     for (uint32_t d = 1; d < job->n_datacenters; d++)
-        if (!lhi_equals_exactly(first, lhi_gpu_max_flops_per_s(&job->datacenters[d].gpu,
-                                                      job->framework.fp8)))
+        if (!lhi_equals_exactly(
+                first, lhi_gpu_max_flops_per_s(&job->datacenters[d].gpu,
+                                               job->framework.fp8)))
             return true;
     return false;
 }
@@ -678,12 +684,15 @@ static double slowest_of(const lhi_stage_placement *spread, const double *times)
     return slowest;
 }
 
-lh_status lhi_layer_partition_by_speed(const lh_job *job, const lh_plan_options *options,
-                              lhi_arena *mem, lhi_config *config, lh_error *err)
+lh_status lhi_layer_partition_by_speed(const lh_job *job,
+                                       const lh_plan_options *options,
+                                       lhi_arena *mem, lhi_config *config,
+                                       lh_error *err)
 {
     uint32_t n = count_chunks(config);
     lhi_layout_placement places;
-    if (!is_mixed(job) || !lhi_layer_partition_has_alternatives(job, config, options) ||
+    if (!is_mixed(job) ||
+        !lhi_layer_partition_has_alternatives(job, config, options) ||
         config->layout.outermost == LH_OUTERMOST_DATA)
         return LH_OK;
     lhi_arena *own = lhi_arena_make(0);
@@ -699,11 +708,11 @@ lh_status lhi_layer_partition_by_speed(const lh_job *job, const lh_plan_options 
     if (status == LH_OK)
         status = layer_times(job, config, times, &why);
     for (uint32_t c = 0; status == LH_OK && c < n; c++)
-        speed[c] = 1 / slowest_of(&places.stages[lhi_config_device(config, c)],
-                                  times);
+        speed[c] =
+            1 / slowest_of(&places.stages[lhi_config_device(config, c)], times);
     if (status == LH_OK) {
-        distribute_by_speed(job->model->layers, n, lhi_layer_partition_ratio(options), speed,
-                  layers);
+        distribute_by_speed(job->model->layers, n,
+                            lhi_layer_partition_ratio(options), speed, layers);
         config->layers = layers;
     }
     lhi_arena_free(own);

@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layer partitions: moves layers between a layout's chunks, so that embedding,
  * head and slower sites get less work. */
-#ifndef LHI_UNEVEN_H
-#define LHI_UNEVEN_H
+#ifndef LHI_PLANNER_LAYOUT_LAYER_PARTITION_H
+#define LHI_PLANNER_LAYOUT_LAYER_PARTITION_H
 
-#include "planner/layout/layout.h"
 #include "planner/layout/evaluation_cache.h"
+#include "planner/layout/layout.h"
 
 /* Returns the largest allowed ratio of layers between chunks. */
 double lhi_layer_partition_ratio(const lh_plan_options *options);
 
 /* The same for any partition that a plan of the job may have: from moves, or
  * fixed by the job. */
-double lhi_layer_partition_max_ratio(const lh_job *job, const lh_plan_options *options);
+double lhi_layer_partition_max_ratio(const lh_job *job,
+                                     const lh_plan_options *options);
 
 /* Checks whether partitions besides the even one exist: several chunks, movable
  * layers, and a ratio that allows it. */
-bool lhi_layer_partition_has_alternatives(const lh_job *job, const lhi_config *config,
-                         const lh_plan_options *options);
+bool lhi_layer_partition_has_alternatives(const lh_job *job,
+                                          const lhi_config *config,
+                                          const lh_plan_options *options);
 
 /* Hill climbing over partitions from several starts, by iteration time under
  * `method`:
@@ -34,18 +36,18 @@ bool lhi_layer_partition_has_alternatives(const lh_job *job, const lhi_config *c
  * config->layers, in `mem`, and its time to *iteration_ns; otherwise both stay.
  * `climbed`: the partition of `config` is already a result, so other starts go
  * first. */
-lh_status lhi_layer_partition_search(const lh_job *job, const lh_plan_options *options,
-                            lhi_evaluation_cache *tried, const char *method, bool steepest,
-                            bool climbed, const uint32_t *like,
-                            uint64_t *passes, lhi_arena *mem,
-                            lhi_config *config, int64_t *iteration_ns,
-                            lh_error *err);
+lh_status
+lhi_layer_partition_search(const lh_job *job, const lh_plan_options *options,
+                           lhi_evaluation_cache *tried, const char *method,
+                           bool steepest, bool climbed, const uint32_t *like,
+                           uint64_t *passes, lhi_arena *mem, lhi_config *config,
+                           int64_t *iteration_ns, lh_error *err);
 
 /* Parameters of the search under a slow method. */
 typedef struct lhi_layer_partition_slow_search {
     const char *method;
-    uint64_t max_partitions;               /* partitions */
-    int64_t start_limit_ns;             /* no moves unless a start is below this */
+    uint64_t max_partitions; /* partitions */
+    int64_t start_limit_ns;  /* no moves unless a start is below this */
     bool (*should_stop)(void *context); /* stop callback; NULL: never */
     void *context;
 } lhi_layer_partition_slow_search;
@@ -55,23 +57,24 @@ typedef struct lhi_layer_partition_slow_search {
  * round. Then moves layers at random while no device's load grows. The fastest
  * timed partition goes to config->layers, in `mem`, its time to *iteration_ns;
  * if none works both stay. */
-lh_status lhi_layer_partition_search_slow_method(const lh_job *job,
-                                   const lh_plan_options *options,
-                                   lhi_evaluation_cache *tried, const lhi_layer_partition_slow_search *how,
-                                   lhi_arena *mem, lhi_config *config,
-                                   int64_t *iteration_ns, lh_error *err);
+lh_status lhi_layer_partition_search_slow_method(
+    const lh_job *job, const lh_plan_options *options,
+    lhi_evaluation_cache *tried, const lhi_layer_partition_slow_search *how,
+    lhi_arena *mem, lhi_config *config, int64_t *iteration_ns, lh_error *err);
 
 /* Rebalances the partition of `config`: moves layers while the largest device
  * load falls, independent of the schedule. Result in config->layers, in `mem`;
  * unchanged if no move helps. */
 lh_status lhi_layer_partition_rebalance(const lh_job *job,
-                               const lh_plan_options *options, lhi_arena *mem,
-                               lhi_config *config, lh_error *err);
+                                        const lh_plan_options *options,
+                                        lhi_arena *mem, lhi_config *config,
+                                        lh_error *err);
 
 /* Sets config->layers in proportion to speed if sites have different GPUs;
  * otherwise nothing. */
-lh_status lhi_layer_partition_by_speed(const lh_job *job, const lh_plan_options *options,
-                              lhi_arena *mem, lhi_config *config,
-                              lh_error *err);
+lh_status lhi_layer_partition_by_speed(const lh_job *job,
+                                       const lh_plan_options *options,
+                                       lhi_arena *mem, lhi_config *config,
+                                       lh_error *err);
 
 #endif

@@ -17,8 +17,8 @@
  *     link_override.h    the same job and layout with other links
  *     elastic_shares.h   elastic-plan communication on a layout
  *     traffic.h          traffic between datacenters */
-#ifndef LHI_LAYOUT_H
-#define LHI_LAYOUT_H
+#ifndef LHI_PLANNER_LAYOUT_LAYOUT_H
+#define LHI_PLANNER_LAYOUT_LAYOUT_H
 
 #include "base/arena.h"
 #include "base/fail.h"
@@ -48,14 +48,14 @@ uint32_t lhi_stage_placement_min_replicas(const lhi_stage_placement *spread);
 /* Checks whether the slices of a stage cost the same in its i-th datacenter as
  * in an earlier one. */
 bool lhi_stage_placement_repeats(const lh_job *job, const lh_layout *layout,
-                        const lhi_stage_placement *spread, uint32_t i);
+                                 const lhi_stage_placement *spread, uint32_t i);
 
 /* Placement of a layout. */
 typedef struct lhi_layout_placement {
     const lh_sites *sites;
-    const lhi_rank_location *ranks; /* ranks[group * pipeline + stage]: first
-                                  * replica of each group */
-    const lhi_stage_placement *stages;   /* per stage */
+    const lhi_rank_location *ranks;    /* ranks[group * pipeline + stage]: first
+                                        * replica of each group */
+    const lhi_stage_placement *stages; /* per stage */
 } lhi_layout_placement;
 
 /* A complete configuration of a layout. */
@@ -73,7 +73,8 @@ typedef struct lhi_config {
 
 /* Returns the job's layers per chunk for layouts with this chunk count, or
  * NULL. */
-const uint32_t *lhi_layers_requested(const lh_job *job, const lh_layout *layout);
+const uint32_t *lhi_layers_requested(const lh_job *job,
+                                     const lh_layout *layout);
 /* Returns the layer count of the smallest chunk in the job's partition; 1 if
  * the job has no partition. */
 uint32_t lhi_layers_requested_min(const lh_job *job);
@@ -117,7 +118,8 @@ bool lhi_layout_is_folded(const lh_layout *layout);
  * `mem` (or belongs to the layout). LH_EUNSUPPORTED: something does not divide,
  * or capacity is missing; `err` has the details. */
 lh_status lhi_layout_place(const lh_job *job, const lh_layout *layout,
-                           lhi_arena *mem, lhi_layout_placement *out, lh_error *err);
+                           lhi_arena *mem, lhi_layout_placement *out,
+                           lh_error *err);
 
 /* Computes sites[stage * data + replica], the state-sharing groups: replicas of
  * a stage with the same number share its state. With hybrid sharding the number
@@ -156,8 +158,10 @@ void lhi_config_layers(uint32_t layers, const lhi_config *config,
 uint32_t lhi_config_device(const lhi_config *config, uint32_t chunk);
 
 /* Returns a chunk as a cost-model slice, without its first datacenter. */
-lh_cost_layer_range lhi_config_slice(const lh_job *job, const lhi_config *config,
-                               const lhi_stage_placement *spread, uint32_t chunk);
+lh_cost_layer_range lhi_config_slice(const lh_job *job,
+                                     const lhi_config *config,
+                                     const lhi_stage_placement *spread,
+                                     uint32_t chunk);
 
 /* Builds the pipeline; release built->pipeline with lh_pipeline_free(). */
 lh_status lhi_layout_build(const lh_job *job, const lhi_config *config,

@@ -78,8 +78,8 @@ static lh_status change_links(const lh_job *job, const lh_link_change *change,
     for (uint32_t a = 0; a < n; a++)
         for (uint32_t b = 0; b < n; b++) {
             lh_wan *wan = &wans[(size_t)a * n + b];
-            if (a == b ||
-                (!all && !lhi_uses_same_link(job, change->from, change->to, a, b)))
+            if (a == b || (!all && !lhi_uses_same_link(job, change->from,
+                                                       change->to, a, b)))
                 continue;
             double value = change->value;
             if (change->relative)
@@ -150,9 +150,10 @@ static lh_status scale_profile(const lh_job *before, lhi_arena *mem,
     return LH_OK;
 }
 
-lh_status lhi_job_override_links(const lh_job *job, const lh_link_change *changes,
-                          uint32_t n_changes, lhi_arena *mem, lh_job *out,
-                          lh_error *err)
+lh_status lhi_job_override_links(const lh_job *job,
+                                 const lh_link_change *changes,
+                                 uint32_t n_changes, lhi_arena *mem,
+                                 lh_job *out, lh_error *err)
 {
     size_t n = (size_t)job->n_datacenters * job->n_datacenters;
     lh_wan *wans = LHI_NEW(mem, lh_wan, n);
@@ -210,9 +211,10 @@ static void replace_link_time(lh_link *link, const lh_pipeline *after)
  * layout built with the new links; an elastic plan keeps its passes, groups and
  * shares. `after` is the ZeRO-1 layout on the new links. */
 static lh_status replace_link_times(const lh_job *job, const lhi_config *config,
-                       const lh_plan_elastic *plan, const lh_pipeline *p,
-                       const lh_pipeline *after, lhi_arena *mem,
-                       lh_pipeline **out, lh_error *err)
+                                    const lh_plan_elastic *plan,
+                                    const lh_pipeline *p,
+                                    const lh_pipeline *after, lhi_arena *mem,
+                                    lh_pipeline **out, lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
     LHI_TRY(lh_pipeline_describe(p, &desc, err));
@@ -231,8 +233,8 @@ static lh_status replace_link_times(const lh_job *job, const lhi_config *config,
         replace_link_time(&links[i], after);
     }
     LHI_TRY(lhi_layout_compute_sharded_times(job, config, sharded, err));
-    LHI_TRY(lhi_elastic_compute_communication(after, sharded, plan, mem, chunks, &ops,
-                            &desc.n_dp_ops, err));
+    LHI_TRY(lhi_elastic_compute_communication(after, sharded, plan, mem, chunks,
+                                              &ops, &desc.n_dp_ops, err));
     desc.chunks = chunks;
     desc.links = links;
     desc.dp_ops = ops;
@@ -242,10 +244,10 @@ static lh_status replace_link_times(const lh_job *job, const lhi_config *config,
 }
 
 lh_status lhi_pipeline_override_links(const lh_job *before, const lh_job *job,
-                               const lh_choice *choice,
-                               const lh_pipeline *pipeline, lhi_arena *mem,
-                               lh_pipeline **out, int64_t *after_ns,
-                               lh_error *err)
+                                      const lh_choice *choice,
+                                      const lh_pipeline *pipeline,
+                                      lhi_arena *mem, lh_pipeline **out,
+                                      int64_t *after_ns, lh_error *err)
 {
     lhi_config config = lhi_config_from_choice(choice);
     lhi_built_layout old, new;
@@ -261,8 +263,8 @@ lh_status lhi_pipeline_override_links(const lh_job *before, const lh_job *job,
                      old.optimizer_ns - old.overhead_ns;
         lh_pipeline_free(old.pipeline);
         lh_job plain = lhi_config_job(job, &config);
-        status = replace_link_times(&plain, &config, choice->elastic, pipeline, new.pipeline,
-                       mem, out, err);
+        status = replace_link_times(&plain, &config, choice->elastic, pipeline,
+                                    new.pipeline, mem, out, err);
     }
     lh_pipeline_free(new.pipeline);
     return status;

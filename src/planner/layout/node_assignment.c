@@ -11,9 +11,9 @@ static lh_status place_stage(const lh_job *job, const lh_layout *l,
 {
     const lhi_stage_placement *spread = &places->stages[stage];
     const lh_cost_layer_range slice = {.n_layers = 1,
-                                 .n_sites = spread->n_sites,
-                                 .sites = spread->sites,
-                                 .n_sharing_ranks = spread->sharing};
+                                       .n_sites = spread->n_sites,
+                                       .sites = spread->sites,
+                                       .n_sharing_ranks = spread->sharing};
     uint64_t n[LH_MAX_DATACENTERS] = {0};
     lhi_group_layout fold;
     LHI_TRY(lhi_group_layout_build(job, l, &slice, &fold, err));
@@ -24,7 +24,8 @@ static lh_status place_stage(const lh_job *job, const lh_layout *l,
             before += job->datacenters[i].nodes;
         for (uint32_t k = 0;
              k < places->sites->groups[g].replicas * lhi_group_size(l); k++)
-            *nodes++ = before + (uint32_t)lhi_group_layout_find_node(&fold, dc, n[dc]++);
+            *nodes++ = before +
+                       (uint32_t)lhi_group_layout_find_node(&fold, dc, n[dc]++);
     }
     return LH_OK;
 }
@@ -35,8 +36,8 @@ lh_status lhi_state_nodes(const lh_job *job, const lh_layout *l,
     const size_t n = (size_t)l->data * lhi_group_size(l);
     lhi_arena *mem = lhi_arena_make(0);
     lhi_layout_placement places;
-    lh_status status = mem ? lhi_layout_place(job, l, mem, &places, err)
-                           : lhi_fail_nomem(err);
+    lh_status status =
+        mem ? lhi_layout_place(job, l, mem, &places, err) : lhi_fail_nomem(err);
     for (uint32_t stage = 0; status == LH_OK && stage < l->pipeline; stage++)
         status = place_stage(job, l, &places, stage, nodes + stage * n, err);
     lhi_arena_free(mem);

@@ -28,7 +28,7 @@ static bool has_empty_chunk(const lh_layout *l)
 }
 
 lh_status lhi_space_list_outside_values(const lhi_space *space, lhi_arena *mem,
-                           const char **out, lh_error *err)
+                                        const char **out, lh_error *err)
 {
     const lh_training *tr = &space->job->training;
     const lh_layout *l = &space->job->layout;

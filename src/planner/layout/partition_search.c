@@ -73,8 +73,9 @@ lh_status lhi_partition_count(const lhi_partition *p, uint64_t *out,
 
 /* Evaluates a partition; *best and *best_ns take it if it is the best so far.
  */
-static lh_status evaluate(lhi_partition *p, const uint32_t *layers, uint32_t *best,
-                     int64_t *best_ns, int64_t *ns, lh_error *err)
+static lh_status evaluate(lhi_partition *p, const uint32_t *layers,
+                          uint32_t *best, int64_t *best_ns, int64_t *ns,
+                          lh_error *err)
 {
     LHI_TRY(p->time(p->context, layers, ns, err));
     p->n_timed++;
@@ -94,8 +95,8 @@ typedef struct order_shape {
 
 /* Enumerates partitions: chunks from `at` on share `left` layers; earlier ones
  * have `least` to `most`. */
-static lh_status enumerate(enumeration *w, uint32_t at, uint32_t left, uint32_t least,
-                           uint32_t most, lh_error *err)
+static lh_status enumerate(enumeration *w, uint32_t at, uint32_t left,
+                           uint32_t least, uint32_t most, lh_error *err)
 {
     const lhi_partition *p = w->p;
     uint32_t after = p->n_chunks - at - 1;
@@ -131,8 +132,8 @@ lh_status lhi_partition_exact(lhi_partition *p, uint32_t *best,
 /* Evaluates `layers`, which the caller changed at two chunks. Keeps the change
  * if it is better, else reverts it. */
 static lh_status try_change(lhi_partition *p, uint32_t a, uint32_t b,
-                         uint32_t at_a, uint32_t at_b, uint32_t *layers,
-                         uint32_t *best, int64_t *best_ns, lh_error *err)
+                            uint32_t at_a, uint32_t at_b, uint32_t *layers,
+                            uint32_t *best, int64_t *best_ns, lh_error *err)
 {
     uint32_t was_a = layers[a], was_b = layers[b];
     int64_t ns, before = *best_ns;
@@ -150,8 +151,8 @@ static lh_status try_change(lhi_partition *p, uint32_t a, uint32_t b,
 /* Tries every move of `step` layers, or with 0 every exchange, each from the
  * current best. */
 static lh_status try_moves(lhi_partition *p, uint32_t step, uint64_t most,
-                      uint32_t *layers, uint32_t *best, int64_t *best_ns,
-                      lh_error *err)
+                           uint32_t *layers, uint32_t *best, int64_t *best_ns,
+                           lh_error *err)
 {
     for (uint32_t from = 0; from < p->n_chunks; from++)
         for (uint32_t to = 0; to < p->n_chunks && p->n_timed < most; to++) {
@@ -159,8 +160,8 @@ static lh_status try_moves(lhi_partition *p, uint32_t step, uint64_t most,
             bool useful = step ? from != to && a > step : from < to && a != b;
             if (useful)
                 LHI_TRY(try_change(p, from, to, step ? a - step : b,
-                                step ? b + step : a, layers, best, best_ns,
-                                err));
+                                   step ? b + step : a, layers, best, best_ns,
+                                   err));
         }
     return LH_OK;
 }
@@ -203,7 +204,8 @@ static int compare(const void *a, const void *b)
 
 /* Samples a partition: drops layers one by one into random chunks and repeats
  * until it is allowed; after many failures uses the even partition. */
-static void sample_partition(const lhi_partition *p, lhi_random *random, uint32_t *layers)
+static void sample_partition(const lhi_partition *p, lhi_random *random,
+                             uint32_t *layers)
 {
     uint32_t n = p->n_chunks;
     for (uint32_t tries = 0; tries < 200; tries++) {
@@ -219,9 +221,11 @@ static void sample_partition(const lhi_partition *p, lhi_random *random, uint32_
 }
 
 /* Samples random partitions and keeps the fastest. */
-static lh_status sample_partitions(lhi_partition *p, const lhi_partition_sampling *how,
-                         lhi_random *random, sample *samples, uint32_t *drawn,
-                         uint32_t *best, int64_t *best_ns, lh_error *err)
+static lh_status sample_partitions(lhi_partition *p,
+                                   const lhi_partition_sampling *how,
+                                   lhi_random *random, sample *samples,
+                                   uint32_t *drawn, uint32_t *best,
+                                   int64_t *best_ns, lh_error *err)
 {
     for (uint32_t i = 0; i < how->samples; i++) {
         uint32_t *layers = drawn + (size_t)i * p->n_chunks;
@@ -233,9 +237,11 @@ static lh_status sample_partitions(lhi_partition *p, const lhi_partition_samplin
 }
 
 /* Improves the kept samples by random single-layer moves. */
-static lh_status improve_samples(lhi_partition *p, const lhi_partition_sampling *how,
-                         lhi_random *random, uint32_t *layers, uint32_t *best,
-                         int64_t *best_ns, lh_error *err)
+static lh_status improve_samples(lhi_partition *p,
+                                 const lhi_partition_sampling *how,
+                                 lhi_random *random, uint32_t *layers,
+                                 uint32_t *best, int64_t *best_ns,
+                                 lh_error *err)
 {
     int64_t ns;
     for (uint32_t i = 0; i < how->changes && p->n_chunks > 1; i++) {
@@ -266,14 +272,15 @@ lh_status lhi_partition_sample(lhi_partition *p,
     if (!samples || !drawn)
         status = lhi_fail_nomem(err);
     if (status == LH_OK)
-        status = sample_partitions(p, how, &random, samples, drawn, best, best_ns, err);
+        status = sample_partitions(p, how, &random, samples, drawn, best,
+                                   best_ns, err);
     if (status == LH_OK)
         lhi_sort(samples, how->samples, sizeof *samples, compare);
     for (uint32_t i = 0; i < how->keep && i < how->samples && status == LH_OK;
          i++)
-        status = improve_samples(p, how, &random,
-                         drawn + (size_t)samples[i].number * p->n_chunks, best,
-                         best_ns, err);
+        status = improve_samples(
+            p, how, &random, drawn + (size_t)samples[i].number * p->n_chunks,
+            best, best_ns, err);
     free(samples);
     free(drawn);
     return status;

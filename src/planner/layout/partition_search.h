@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Searches over layer partitions. The caller evaluates a partition's time;
  * these searches only choose which to evaluate. All are deterministic. */
-#ifndef LHI_PARTITION_H
-#define LHI_PARTITION_H
+#ifndef LHI_PLANNER_LAYOUT_PARTITION_SEARCH_H
+#define LHI_PLANNER_LAYOUT_PARTITION_SEARCH_H
 
 #include <longhaul/status.h>
 
@@ -12,12 +12,12 @@
 /* Evaluates a partition: *ns is the time with layers[0..chunks-1], INT64_MAX if
  * it does not fit. */
 typedef lh_status lhi_partition_evaluate(void *context, const uint32_t *layers,
-                                     int64_t *ns, lh_error *err);
+                                         int64_t *ns, lh_error *err);
 
 /* A partition problem. */
 typedef struct lhi_partition {
     uint32_t n_layers, n_chunks; /* every chunk gets at least one */
-    double max_ratio;           /* largest chunk / smallest, >= 1 */
+    double max_ratio;            /* largest chunk / smallest, >= 1 */
     lhi_partition_evaluate *time;
     void *context;
     bool steepest;    /* steepest descent instead of first improvement */

@@ -31,8 +31,8 @@ static lh_sites *make_sites(lhi_arena *mem, uint32_t n_groups, uint32_t n_parts,
 /* Fills each datacenter with as many consecutive stages, including all
  * replicas, as fit. */
 static lh_status place_stages_by_capacity(const lh_job *job, const lh_layout *l,
-                             lhi_arena *mem, const lh_sites **out,
-                             lh_error *err)
+                                          lhi_arena *mem, const lh_sites **out,
+                                          lh_error *err)
 {
     uint32_t placed = 0;
     uint64_t stage_gpus = (uint64_t)lhi_group_size(l) * l->data;
@@ -63,8 +63,8 @@ static lh_status place_stages_by_capacity(const lh_job *job, const lh_layout *l,
 
 /* Gives each datacenter equally many whole replicas. */
 static lh_status place_replicas_evenly(const lh_job *job, const lh_layout *l,
-                                lhi_arena *mem, const lh_sites **out,
-                                lh_error *err)
+                                       lhi_arena *mem, const lh_sites **out,
+                                       lh_error *err)
 {
     uint32_t n = job->n_datacenters;
     uint64_t replica_gpus = (uint64_t)lhi_group_size(l) * l->pipeline;
@@ -120,8 +120,8 @@ typedef struct placement_builder {
 } placement_builder;
 
 static lh_status place_part(placement_builder *p, const lh_site_group *group,
-                            const lh_site_stages *part, lhi_rank_location *ranks,
-                            lh_error *err)
+                            const lh_site_stages *part,
+                            lhi_rank_location *ranks, lh_error *err)
 {
     const lh_layout *l = p->layout;
     uint64_t size = lhi_group_size(l);
@@ -142,8 +142,8 @@ static lh_status place_part(placement_builder *p, const lh_site_group *group,
                         "replicas take %" PRIu64,
                         dc->name, dc->gpus, first + gpus);
     for (uint32_t i = 0; i < part->stages; i++)
-        ranks[i] =
-            (lhi_rank_location){part->datacenter, (uint32_t)(first + i * stride)};
+        ranks[i] = (lhi_rank_location){part->datacenter,
+                                       (uint32_t)(first + i * stride)};
     p->used[part->datacenter] = first + gpus;
     return LH_OK;
 }
@@ -197,8 +197,8 @@ static bool same_datacenters(const placement_builder *p, uint32_t s, uint32_t t)
 }
 
 /* Finds a stage's datacenters, in the job's order. */
-static lh_status find_stage_placement(placement_builder *p, uint32_t s, lhi_stage_placement *out,
-                             lh_error *err)
+static lh_status find_stage_placement(placement_builder *p, uint32_t s,
+                                      lhi_stage_placement *out, lh_error *err)
 {
     uint32_t n = p->job->n_datacenters, P = p->layout->pipeline;
     lh_cost_site *sites = LHI_NEW(p->mem, lh_cost_site, n);
@@ -225,7 +225,8 @@ static bool has_site(const lhi_stage_placement *spread, uint32_t dc)
 }
 
 /* Checks whether rings through both could share a link. */
-static bool may_share_link(const lhi_stage_placement *a, const lhi_stage_placement *b)
+static bool may_share_link(const lhi_stage_placement *a,
+                           const lhi_stage_placement *b)
 {
     uint32_t common = 0;
     for (uint32_t i = 0; i < a->n_sites && common < 2; i++)
@@ -257,7 +258,7 @@ static bool has_whole_blocks(const lh_job *job, const lh_layout *layout,
 /* State sharding within datacenters depends on the replicas per datacenter;
  * experts spread over several depend on which datacenters they are. */
 bool lhi_stage_placement_repeats(const lh_job *job, const lh_layout *layout,
-                        const lhi_stage_placement *spread, uint32_t i)
+                                 const lhi_stage_placement *spread, uint32_t i)
 {
     const lh_cost_site *sites = spread->sites;
     if (i > 0 && !has_whole_blocks(job, layout, spread))
@@ -265,14 +266,16 @@ bool lhi_stage_placement_repeats(const lh_job *job, const lh_layout *layout,
     for (uint32_t k = 0; k < i; k++)
         if ((layout->sharding <= LH_SHARDING_FULL ||
              sites[k].replicas == sites[i].replicas) &&
-            lhi_datacenters_are_equivalent(job, sites[k].datacenter, sites[i].datacenter))
+            lhi_datacenters_are_equivalent(job, sites[k].datacenter,
+                                           sites[i].datacenter))
             return true;
     return false;
 }
 
 /* Estimates a stage's gradient and parameter bytes; only the ring order depends
  * on it. */
-static double ring_bytes(const placement_builder *p, const lhi_stage_placement *spread)
+static double ring_bytes(const placement_builder *p,
+                         const lhi_stage_placement *spread)
 {
     return 4 * (double)lh_model_params(p->job->model) /
            ((double)p->layout->pipeline * p->layout->tensor *
@@ -281,8 +284,8 @@ static double ring_bytes(const placement_builder *p, const lhi_stage_placement *
 
 /* Orders the rings. Stages first[i] to first[i + 1] - 1 have the same
  * datacenters. */
-static lh_status order_rings(placement_builder *p, const uint32_t *first, uint32_t n_runs,
-                             lh_error *err)
+static lh_status order_rings(placement_builder *p, const uint32_t *first,
+                             uint32_t n_runs, lh_error *err)
 {
     for (uint32_t i = 0; i < n_runs; i++) {
         lhi_stage_placement *a = &p->spreads[first[i]];
@@ -290,10 +293,11 @@ static lh_status order_rings(placement_builder *p, const uint32_t *first, uint32
             if (j == i || may_share_link(a, &p->spreads[first[j]]))
                 a->sharing += first[j + 1] - first[j];
         if (a->n_sites > 1)
-            LHI_TRY(lhi_ring_order(p->job, a->n_sites, (lh_cost_site *)a->sites,
-                                   (double)lhi_group_size(p->layout) *
-                                       a->sharing * lhi_stage_placement_min_replicas(a),
-                                   ring_bytes(p, a), err));
+            LHI_TRY(
+                lhi_ring_order(p->job, a->n_sites, (lh_cost_site *)a->sites,
+                               (double)lhi_group_size(p->layout) * a->sharing *
+                                   lhi_stage_placement_min_replicas(a),
+                               ring_bytes(p, a), err));
     }
     return LH_OK;
 }
@@ -319,7 +323,8 @@ static lh_status find_stage_placements(placement_builder *p, lh_error *err)
 }
 
 lh_status lhi_layout_place(const lh_job *job, const lh_layout *layout,
-                           lhi_arena *mem, lhi_layout_placement *out, lh_error *err)
+                           lhi_arena *mem, lhi_layout_placement *out,
+                           lh_error *err)
 {
     placement_builder p = {
         .job = job, .layout = layout, .sites = layout->sites, .mem = mem};
@@ -409,8 +414,8 @@ lh_status lhi_state_sites(const lh_job *job, const lh_layout *l, uint32_t zero,
 {
     lhi_arena *mem = lhi_arena_make(0);
     lhi_layout_placement places;
-    lh_status status = mem ? lhi_layout_place(job, l, mem, &places, err)
-                           : lhi_fail_nomem(err);
+    lh_status status =
+        mem ? lhi_layout_place(job, l, mem, &places, err) : lhi_fail_nomem(err);
     for (uint32_t stage = 0; status == LH_OK && stage < l->pipeline; stage++) {
         uint32_t replica = 0;
         for (uint32_t g = 0; g < places.sites->n_groups; g++) {

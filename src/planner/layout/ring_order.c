@@ -135,7 +135,8 @@ static void improve_slowest_link(ring *r)
     r->best_ns = compute_step_ns(r, r->order);
     for (uint32_t round = 0; round < r->n; round++) {
         uint32_t at = find_slowest(r);
-        if (!move_to_best_position(r, at) && !move_to_best_position(r, (at + 1) % r->n))
+        if (!move_to_best_position(r, at) &&
+            !move_to_best_position(r, (at + 1) % r->n))
             break;
     }
     if (!(r->best_ns < listed))
@@ -173,8 +174,9 @@ static lh_status read_links(ring *r, const lh_job *job,
             lh_cost_path path;
             if (i == j)
                 continue;
-            LHI_TRY(lhi_compute_inter_datacenter_path(job, sites[i].datacenter, sites[j].datacenter,
-                                concurrent, &options, &known, &path, err));
+            LHI_TRY(lhi_compute_inter_datacenter_path(
+                job, sites[i].datacenter, sites[j].datacenter, concurrent,
+                &options, &known, &path, err));
             r->ns_per_byte[(size_t)i * r->n + j] = 1e9 / path.bytes_per_s;
             r->latency[(size_t)i * r->n + j] = path.latency_ns;
         }

@@ -53,9 +53,9 @@ static lh_status cross_boundary(placement_estimate *r, lh_error *err)
         double both = 0;
         for (int back = 0; back < 2; back++) {
             lh_cost_path path;
-            LHI_TRY(lhi_compute_inter_datacenter_path(r->c->job, site[back], site[1 - back],
-                                count_flows(r, g), &r->options, r->known, &path,
-                                err));
+            LHI_TRY(lhi_compute_inter_datacenter_path(
+                r->c->job, site[back], site[1 - back], count_flows(r, g),
+                &r->options, r->known, &path, err));
             both += path.latency_ns;
             r->busiest = fmax(r->busiest, bytes * 1e9 / path.bytes_per_s);
         }
@@ -70,7 +70,8 @@ static lh_status cross_boundary(placement_estimate *r, lh_error *err)
 
 /* Finds the datacenters of the current stages, each once, and the fewest
  * replicas in one of them. */
-static uint32_t find_sites(const placement_estimate *r, uint32_t *sites, double *least)
+static uint32_t find_sites(const placement_estimate *r, uint32_t *sites,
+                           double *least)
 {
     double replicas[LHI_MOST_PARTS];
     uint32_t n = 0;
@@ -92,7 +93,8 @@ static uint32_t find_sites(const placement_estimate *r, uint32_t *sites, double 
 
 /* Adds a lower bound on the ring: no ring is faster than the best link of the
  * worst-connected datacenter. */
-static lh_status add_ring(placement_estimate *r, uint32_t n_stages, lh_error *err)
+static lh_status add_ring(placement_estimate *r, uint32_t n_stages,
+                          lh_error *err)
 {
     uint32_t sites[LHI_MOST_PARTS];
     double least, slow = 0, late = 0;
@@ -106,8 +108,9 @@ static lh_status add_ring(placement_estimate *r, uint32_t n_stages, lh_error *er
             lh_cost_path path;
             if (i == j)
                 continue;
-            LHI_TRY(lhi_compute_inter_datacenter_path(r->c->job, sites[i], sites[j], flows,
-                                &r->options, r->known, &path, err));
+            LHI_TRY(lhi_compute_inter_datacenter_path(
+                r->c->job, sites[i], sites[j], flows, &r->options, r->known,
+                &path, err));
             out = fmin(out, 1e9 / path.bytes_per_s);
             soon = fmin(soon, path.latency_ns);
         }
@@ -122,14 +125,16 @@ static lh_status add_ring(placement_estimate *r, uint32_t n_stages, lh_error *er
     return LH_OK;
 }
 
-lh_status lhi_placement_estimate(const lhi_placement_case *c, lhi_ecmp_cache *known,
-                         lhi_placement_draft *d, lh_error *err)
+lh_status lhi_placement_estimate(const lhi_placement_case *c,
+                                 lhi_ecmp_cache *known, lhi_placement_draft *d,
+                                 lh_error *err)
 {
-    placement_estimate r = {.c = c,
-                .options = {.size = sizeof r.options,
-                            .constants = lhi_find_cost_constants(c->job)},
-                .known = known,
-                .d = d};
+    placement_estimate r = {
+        .c = c,
+        .options = {.size = sizeof r.options,
+                    .constants = lhi_find_cost_constants(c->job)},
+        .known = known,
+        .d = d};
     for (uint32_t g = 0; g < d->n_groups; g++) {
         r.at[g] = d->from[g];
         r.left[g] = d->stages[d->from[g]];
@@ -154,17 +159,18 @@ lh_status lhi_placement_estimate(const lhi_placement_case *c, lhi_ecmp_cache *kn
     return LH_OK;
 }
 
-lh_status lhi_placement_estimate_hop_ns(const lhi_placement_case *c, uint32_t a, uint32_t b,
-                           lhi_ecmp_cache *known, double *ns, lh_error *err)
+lh_status lhi_placement_estimate_hop_ns(const lhi_placement_case *c, uint32_t a,
+                                        uint32_t b, lhi_ecmp_cache *known,
+                                        double *ns, lh_error *err)
 {
     lh_cost_options options = {.size = sizeof options,
                                .constants = lhi_find_cost_constants(c->job)};
     *ns = 0;
     for (int back = 0; back < 2; back++) {
         lh_cost_path path;
-        LHI_TRY(lhi_compute_inter_datacenter_path(c->job, back ? b : a, back ? a : b,
-                            (double)c->group * c->layout->data, &options, known,
-                            &path, err));
+        LHI_TRY(lhi_compute_inter_datacenter_path(
+            c->job, back ? b : a, back ? a : b,
+            (double)c->group * c->layout->data, &options, known, &path, err));
         *ns += path.latency_ns +
                replica_bytes(c) / c->group * 1e9 / path.bytes_per_s;
     }

@@ -12,7 +12,8 @@ typedef struct draft_filler {
 
 /* Returns the stages that fit in a part with r replicas each; 0: none, or fewer
  * than required. */
-static uint32_t count_fitting_stages(const draft_filler *f, uint32_t part, uint32_t r)
+static uint32_t count_fitting_stages(const draft_filler *f, uint32_t part,
+                                     uint32_t r)
 {
     uint64_t room = f->c->capacity[f->open->site[part]] / r;
     uint32_t given = f->open->stages[part], P = f->c->layout->pipeline;
@@ -36,7 +37,8 @@ static bool has_capacity(const draft_filler *f, uint32_t group, uint32_t r)
 
 /* Returns the most replicas, up to `most`, that fit in a group; fewer always
  * fit. */
-static uint32_t compute_max_replicas(const draft_filler *f, uint32_t group, uint32_t most)
+static uint32_t compute_max_replicas(const draft_filler *f, uint32_t group,
+                                     uint32_t most)
 {
     uint32_t fits = 0, over = most + 1;
     while (over - fits > 1) {
@@ -114,7 +116,8 @@ static void share(const draft_filler *f, uint32_t group, const double *weights)
     for (; left; left--) {
         uint32_t to = z;
         for (uint32_t i = a; i < z; i++) {
-            if (f->out->stages[i] >= count_fitting_stages(f, i, f->out->replicas[group]))
+            if (f->out->stages[i] >=
+                count_fitting_stages(f, i, f->out->replicas[group]))
                 continue;
             if (to == z ||
                 (f->out->stages[i] + 1) / weights[f->open->site[i]] <
@@ -139,8 +142,9 @@ static void split_stages(const draft_filler *f, uint32_t group, uint32_t split)
         share(f, group, weights);
 }
 
-bool lhi_placement_fill_draft(const lhi_placement_case *c, const lhi_placement_draft *open,
-                   uint32_t split, lhi_placement_draft *out)
+bool lhi_placement_fill_draft(const lhi_placement_case *c,
+                              const lhi_placement_draft *open, uint32_t split,
+                              lhi_placement_draft *out)
 {
     draft_filler f = {c, open, out};
     if (split == 4 && c->same_speed)

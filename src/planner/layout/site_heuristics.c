@@ -17,7 +17,8 @@ typedef struct placement_generator {
     uint32_t *order, *best, *cluster;
     bool *used;
     double best_ns;
-    lh_status (*take)(void *context, const lhi_placement_draft *d, lh_error *err);
+    lh_status (*take)(void *context, const lhi_placement_draft *d,
+                      lh_error *err);
     void *context;
 } placement_generator;
 
@@ -90,7 +91,8 @@ static void add_group(lhi_placement_draft *d)
     d->from[d->n_groups] = d->n_parts;
 }
 
-static void add_part(const placement_generator *m, lhi_placement_draft *d, uint32_t i)
+static void add_part(const placement_generator *m, lhi_placement_draft *d,
+                     uint32_t i)
 {
     d->site[d->n_parts] = m->site[i];
     d->stages[d->n_parts++] = 0;
@@ -100,7 +102,7 @@ static void add_part(const placement_generator *m, lhi_placement_draft *d, uint3
 /* Cuts the first `length` datacenters of an order into k contiguous groups with
  * about equal GPUs. */
 static lh_status add_cuts(const placement_generator *m, const uint32_t *order,
-                           uint32_t length, uint32_t k, lh_error *err)
+                          uint32_t length, uint32_t k, lh_error *err)
 {
     lhi_placement_draft d;
     double all = 0, sum = 0;
@@ -131,7 +133,8 @@ static bool is_tried_count(uint32_t k, uint32_t n)
 }
 
 /* Takes all cuts of one order. */
-static lh_status add_order(const placement_generator *m, const uint32_t *order, lh_error *err)
+static lh_status add_order(const placement_generator *m, const uint32_t *order,
+                           lh_error *err)
 {
     uint64_t need = (uint64_t)m->c->layout->pipeline * m->c->layout->data;
     uint64_t units = 0;
@@ -198,8 +201,9 @@ static lh_status read_hops(placement_generator *m, lh_error *err)
     for (uint32_t i = 0; i < m->n; i++)
         for (uint32_t j = 0; j < m->n; j++)
             if (i != j)
-                LHI_TRY(lhi_placement_estimate_hop_ns(m->c, m->site[i], m->site[j], &known,
-                                         &m->hop[(size_t)i * m->n + j], err));
+                LHI_TRY(lhi_placement_estimate_hop_ns(
+                    m->c, m->site[i], m->site[j], &known,
+                    &m->hop[(size_t)i * m->n + j], err));
     return LH_OK;
 }
 
@@ -223,10 +227,11 @@ static lh_status add_all(placement_generator *m, lh_error *err)
     return add_clusters(m, err);
 }
 
-lh_status lhi_placement_generate_heuristic(const lhi_placement_case *c, lhi_arena *mem,
-                         lh_status (*take)(void *context, const lhi_placement_draft *d,
-                                           lh_error *err),
-                         void *context, lh_error *err)
+lh_status lhi_placement_generate_heuristic(
+    const lhi_placement_case *c, lhi_arena *mem,
+    lh_status (*take)(void *context, const lhi_placement_draft *d,
+                      lh_error *err),
+    void *context, lh_error *err)
 {
     uint32_t n = c->job->n_datacenters;
     placement_generator m = {.c = c, .take = take, .context = context};

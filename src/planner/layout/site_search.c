@@ -15,7 +15,8 @@ typedef struct timeline_index {
     lhi_arena *work; /* scratch, freed at the end */
     lh_outermost want;
     const lh_sites *given;
-    lhi_placement_draft *kept[LHI_MOST_SITES]; /* by ns, then in order of discovery */
+    lhi_placement_draft
+        *kept[LHI_MOST_SITES]; /* by ns, then in order of discovery */
     bool always[LHI_MOST_SITES];
     uint32_t n_kept;
     uint64_t *seen; /* hashes of canonical drafts; 0: free */
@@ -69,7 +70,8 @@ static bool insert_hash(uint64_t *table, uint32_t room, uint64_t hash)
 }
 
 /* Checks a placement's hash against the known ones; *is_new: first time. */
-static lh_status check_duplicate(placement_search *f, uint64_t hash, bool *is_new, lh_error *err)
+static lh_status check_duplicate(placement_search *f, uint64_t hash,
+                                 bool *is_new, lh_error *err)
 {
     if (2 * f->n_seen >= f->seen_room) {
         uint32_t room = f->seen_room ? 2 * f->seen_room : 256;
@@ -99,8 +101,8 @@ static uint32_t find_worst(const placement_search *f)
 }
 
 /* Keeps a placement if it is among the best, or if `always`. */
-static lh_status keep_draft(placement_search *f, const lhi_placement_draft *d, bool always,
-                            lh_error *err)
+static lh_status keep_draft(placement_search *f, const lhi_placement_draft *d,
+                            bool always, lh_error *err)
 {
     lhi_placement_draft *copy;
     if (f->n_kept == LHI_MOST_SITES) {
@@ -158,8 +160,8 @@ static bool is_allowed(const placement_search *f, const lhi_placement_draft *d)
 }
 
 /* Takes a complete placement unless it is a duplicate. */
-static lh_status add_complete(placement_search *f, lhi_placement_draft *d, bool always,
-                               lh_error *err)
+static lh_status add_complete(placement_search *f, lhi_placement_draft *d,
+                              bool always, lh_error *err)
 {
     lhi_placement_draft canonical;
     bool is_new;
@@ -172,7 +174,8 @@ static lh_status add_complete(placement_search *f, lhi_placement_draft *d, bool 
 }
 
 /* Completes a draft in every way and takes the results. */
-static lh_status add_completions(void *context, const lhi_placement_draft *open, lh_error *err)
+static lh_status add_completions(void *context, const lhi_placement_draft *open,
+                                 lh_error *err)
 {
     placement_search *f = context;
     lhi_placement_draft d;
@@ -192,7 +195,8 @@ static lh_status add_completions(void *context, const lhi_placement_draft *open,
 /* Extends a draft recursively: every unused datacenter either continues the
  * last group or begins a new one. Groups are in the order of their first
  * datacenter. */
-static lh_status extend_groups(placement_search *f, lhi_placement_draft *d, bool *used, lh_error *err)
+static lh_status extend_groups(placement_search *f, lhi_placement_draft *d,
+                               bool *used, lh_error *err)
 {
     for (uint32_t s = 0; s < f->c.job->n_datacenters; s++) {
         if (used[s] || !f->c.capacity[s])
@@ -264,8 +268,8 @@ static lh_status add_defaults(placement_search *f, lh_error *err)
 
 /* ---- result list ---- */
 
-static lh_status to_sites(const lhi_placement_draft *d, lhi_arena *mem, lh_sites *out,
-                          lh_error *err)
+static lh_status to_sites(const lhi_placement_draft *d, lhi_arena *mem,
+                          lh_sites *out, lh_error *err)
 {
     lh_site_group *groups = LHI_NEW(mem, lh_site_group, d->n_groups);
     lh_site_stages *parts = LHI_NEW(mem, lh_site_stages, d->n_parts);
@@ -319,11 +323,12 @@ static lh_status find_drafts(placement_search *f, lh_error *err)
     LHI_TRY(add_defaults(f, err));
     if (f->c.job->n_datacenters <= LHI_MOST_EXHAUSTIVE)
         return extend_groups(f, &d, used, err);
-    return lhi_placement_generate_heuristic(&f->c, f->work, add_completions, f, err);
+    return lhi_placement_generate_heuristic(&f->c, f->work, add_completions, f,
+                                            err);
 }
 
-static lh_status find_list(placement_search *f, lhi_arena *mem, const lh_sites **list,
-                           uint32_t *n, lh_error *err)
+static lh_status find_list(placement_search *f, lhi_arena *mem,
+                           const lh_sites **list, uint32_t *n, lh_error *err)
 {
     LHI_TRY(find_drafts(f, err));
     lh_sites *sites = LHI_NEW(mem, lh_sites, f->n_kept + 1);
@@ -347,12 +352,12 @@ static lh_status find_list(placement_search *f, lhi_arena *mem, const lh_sites *
 }
 
 lh_status lhi_placement_search(const lh_job *job, const lh_layout *layout,
-                         lhi_arena *mem, const lh_sites **list, uint32_t *n,
-                         lh_error *err)
+                               lhi_arena *mem, const lh_sites **list,
+                               uint32_t *n, lh_error *err)
 {
     placement_search f = {.c = {.job = job, .layout = layout},
-                .want = job->layout.outermost,
-                .given = job->layout.sites};
+                          .want = job->layout.outermost,
+                          .given = job->layout.sites};
     /* With one datacenter all variants order the same GPUs in the same way. */
     if (job->n_datacenters == 1 && f.want == LH_OUTERMOST_ANY)
         f.want = LH_OUTERMOST_PIPELINE;
@@ -412,8 +417,8 @@ lh_status lhi_sites_store_find(lhi_sites_store *store, const lh_layout *layout,
         if (!e)
             return lhi_fail_nomem(err);
         *e = key;
-        LHI_TRY(lhi_placement_search(store->job, layout, store->mem, &e->list, &e->n,
-                               err));
+        LHI_TRY(lhi_placement_search(store->job, layout, store->mem, &e->list,
+                                     &e->n, err));
         e->next = store->buckets[bucket];
         store->buckets[bucket] = e;
     }

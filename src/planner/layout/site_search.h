@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Placements to try for given degrees: docs/theory/placement.md. */
-#ifndef LHI_SITES_H
-#define LHI_SITES_H
+#ifndef LHI_PLANNER_LAYOUT_SITE_SEARCH_H
+#define LHI_PLANNER_LAYOUT_SITE_SEARCH_H
 
 #include "planner/layout/layout.h"
 
@@ -14,8 +14,8 @@
  * occur once. They are in `mem`. *n is 0 if there is none, which is not an
  * error: lhi_layout_place() without sites reports the reason. */
 lh_status lhi_placement_search(const lh_job *job, const lh_layout *layout,
-                         lhi_arena *mem, const lh_sites **list, uint32_t *n,
-                         lh_error *err);
+                               lhi_arena *mem, const lh_sites **list,
+                               uint32_t *n, lh_error *err);
 
 #define LHI_MAX_TRIED_PLACEMENTS 8
 

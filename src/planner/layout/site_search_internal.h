@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Internal placement-search interface, shared by the files behind
  * lhi_placement_search(). */
-#ifndef LHI_SITES_OWN_H
-#define LHI_SITES_OWN_H
+#ifndef LHI_PLANNER_LAYOUT_SITE_SEARCH_INTERNAL_H
+#define LHI_PLANNER_LAYOUT_SITE_SEARCH_INTERNAL_H
 
 #include "planner/layout/site_search.h"
 
-#include "model/paths.h"
 #include "format/job/parse.h"
+#include "model/paths.h"
 
 enum {
     LHI_MOST_PARTS = LHI_MAX_PIPELINE_SEGMENTS,
@@ -30,14 +30,14 @@ typedef struct lhi_placement_case {
     const lh_job *job;
     const lh_layout *layout;
     uint32_t group;             /* GPUs per pipeline rank */
-    uint32_t *capacity;            /* capacity in ranks, per datacenter */
+    uint32_t *capacity;         /* capacity in ranks, per datacenter */
     double *speed;              /* per datacenter, all its GPUs, FLOP/s */
     bool same_speed;            /* the same in all datacenters */
     double flops, params;       /* per iteration; of the model */
     const uint32_t *symmetries; /* permutations that change nothing */
     /* permutations, job->n_datacenters numbers each */
     uint32_t n_symmetries;
-    bool *interchangeable;                /* [a * n + b]: interchangeable */
+    bool *interchangeable; /* [a * n + b]: interchangeable */
 } lhi_placement_case;
 
 /* ---- site_fill.c ---- */
@@ -45,46 +45,54 @@ typedef struct lhi_placement_case {
 /* Completes a draft: as many replicas per group as fit, as even as possible,
  * and stages in way `split` from LHI_SPLITS. Returns false if they do not fit.
  */
-bool lhi_placement_fill_draft(const lhi_placement_case *c, const lhi_placement_draft *open,
-                   uint32_t split, lhi_placement_draft *out);
+bool lhi_placement_fill_draft(const lhi_placement_case *c,
+                              const lhi_placement_draft *open, uint32_t split,
+                              lhi_placement_draft *out);
 
 /* ---- site_symmetry.c ---- */
 
 /* Computes c->interchangeable and c->symmetries; they are in `mem`. */
-lh_status lhi_placement_find_symmetries(lhi_placement_case *c, lhi_arena *mem, lh_error *err);
+lh_status lhi_placement_find_symmetries(lhi_placement_case *c, lhi_arena *mem,
+                                        lh_error *err);
 
 /* Sorts the groups by their first datacenter, so that equal placements are
  * equal drafts. */
 void lhi_placement_sort_groups(lhi_placement_draft *d);
 /* Compares two drafts, for sorting. */
-int lhi_placement_compare_drafts(const lhi_placement_draft *a, const lhi_placement_draft *b);
+int lhi_placement_compare_drafts(const lhi_placement_draft *a,
+                                 const lhi_placement_draft *b);
 
 /* Checks whether swapping two interchangeable datacenters gives a smaller draft
  * than `d`; then only that one is tried. */
-bool lhi_placement_is_symmetric_copy(const lhi_placement_case *c, const lhi_placement_draft *d);
+bool lhi_placement_is_symmetric_copy(const lhi_placement_case *c,
+                                     const lhi_placement_draft *d);
 
 /* Computes the smallest of all equivalent drafts. */
-void lhi_placement_make_canonical(const lhi_placement_case *c, const lhi_placement_draft *d,
-                         lhi_placement_draft *out);
+void lhi_placement_make_canonical(const lhi_placement_case *c,
+                                  const lhi_placement_draft *d,
+                                  lhi_placement_draft *out);
 
 /* ---- site_estimate.c ---- */
 
 /* Estimates the iteration time, to order the placements. */
-lh_status lhi_placement_estimate(const lhi_placement_case *c, lhi_ecmp_cache *known,
-                         lhi_placement_draft *d, lh_error *err);
+lh_status lhi_placement_estimate(const lhi_placement_case *c,
+                                 lhi_ecmp_cache *known, lhi_placement_draft *d,
+                                 lh_error *err);
 
 /* Estimates the time that a pipeline with these degrees spends on hops from a
  * to b. */
-lh_status lhi_placement_estimate_hop_ns(const lhi_placement_case *c, uint32_t a, uint32_t b,
-                           lhi_ecmp_cache *known, double *ns, lh_error *err);
+lh_status lhi_placement_estimate_hop_ns(const lhi_placement_case *c, uint32_t a,
+                                        uint32_t b, lhi_ecmp_cache *known,
+                                        double *ns, lh_error *err);
 
 /* ---- site_heuristics.c ---- */
 
 /* Generates groupings when there are too many datacenters to try all: calls
  * `take` with each, replicas and stages open. */
-lh_status lhi_placement_generate_heuristic(const lhi_placement_case *c, lhi_arena *mem,
-                         lh_status (*take)(void *context, const lhi_placement_draft *d,
-                                           lh_error *err),
-                         void *context, lh_error *err);
+lh_status lhi_placement_generate_heuristic(
+    const lhi_placement_case *c, lhi_arena *mem,
+    lh_status (*take)(void *context, const lhi_placement_draft *d,
+                      lh_error *err),
+    void *context, lh_error *err);
 
 #endif

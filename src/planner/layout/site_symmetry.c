@@ -13,7 +13,7 @@ static bool same_kind(const lh_job *job, uint32_t a, uint32_t b)
 {
     return lhi_datacenters_are_equivalent(job, a, b) &&
            lhi_equals_exactly(job->datacenters[a].usd_per_gpu_hour,
-                    job->datacenters[b].usd_per_gpu_hour);
+                              job->datacenters[b].usd_per_gpu_hour);
 }
 
 /* ---- symmetries of a job ---- */
@@ -42,14 +42,15 @@ static bool may_swap(const lhi_placement_case *c, uint32_t a, uint32_t b)
         return false;
     for (uint32_t i = 0; i < job->n_datacenters; i++)
         if (i != a && i != b &&
-            (!lhi_wan_links_are_equal(job, i, a, i, b) || !lhi_wan_links_are_equal(job, a, i, b, i)))
+            (!lhi_wan_links_are_equal(job, i, a, i, b) ||
+             !lhi_wan_links_are_equal(job, a, i, b, i)))
             return false;
     return true;
 }
 
 /* Extends a renaming recursively and lists the complete ones. */
-static void extend_renaming(const lhi_placement_case *c, uint32_t *to, uint32_t placed,
-                   uint32_t *list, uint32_t *n)
+static void extend_renaming(const lhi_placement_case *c, uint32_t *to,
+                            uint32_t placed, uint32_t *list, uint32_t *n)
 {
     uint32_t all = c->job->n_datacenters;
     if (placed == all) {
@@ -66,7 +67,8 @@ static void extend_renaming(const lhi_placement_case *c, uint32_t *to, uint32_t 
     }
 }
 
-lh_status lhi_placement_find_symmetries(lhi_placement_case *c, lhi_arena *mem, lh_error *err)
+lh_status lhi_placement_find_symmetries(lhi_placement_case *c, lhi_arena *mem,
+                                        lh_error *err)
 {
     uint32_t n = c->job->n_datacenters;
     size_t most = 1;
@@ -75,8 +77,8 @@ lh_status lhi_placement_find_symmetries(lhi_placement_case *c, lhi_arena *mem, l
         return lhi_fail_nomem(err);
     for (uint32_t a = 0; a < n; a++)
         for (uint32_t b = a + 1; b < n; b++)
-            c->interchangeable[(size_t)a * n + b] = c->interchangeable[(size_t)b * n + a] =
-                may_swap(c, a, b);
+            c->interchangeable[(size_t)a * n + b] =
+                c->interchangeable[(size_t)b * n + a] = may_swap(c, a, b);
     if (n > LHI_MOST_EXHAUSTIVE)
         return LH_OK; /* swaps only */
     for (uint32_t i = 2; i <= n; i++)
@@ -92,7 +94,8 @@ lh_status lhi_placement_find_symmetries(lhi_placement_case *c, lhi_arena *mem, l
 
 /* ---- drafts ---- */
 
-static void copy_group(const lhi_placement_draft *from, uint32_t g, lhi_placement_draft *to)
+static void copy_group(const lhi_placement_draft *from, uint32_t g,
+                       lhi_placement_draft *to)
 {
     uint32_t n = from->from[g + 1] - from->from[g], at = to->n_parts;
     memcpy(to->site + at, from->site + from->from[g], n * sizeof *to->site);
@@ -128,7 +131,8 @@ static int compare(uint32_t a, uint32_t b)
     return a < b ? -1 : a > b;
 }
 
-int lhi_placement_compare_drafts(const lhi_placement_draft *a, const lhi_placement_draft *b)
+int lhi_placement_compare_drafts(const lhi_placement_draft *a,
+                                 const lhi_placement_draft *b)
 {
     int sign = compare(a->n_groups, b->n_groups);
     for (uint32_t g = 0; !sign && g < a->n_groups; g++) {
@@ -144,7 +148,8 @@ int lhi_placement_compare_drafts(const lhi_placement_draft *a, const lhi_placeme
     return sign;
 }
 
-bool lhi_placement_is_symmetric_copy(const lhi_placement_case *c, const lhi_placement_draft *d)
+bool lhi_placement_is_symmetric_copy(const lhi_placement_case *c,
+                                     const lhi_placement_draft *d)
 {
     uint32_t n = c->job->n_datacenters;
     for (uint32_t a = 0; a < n; a++)
@@ -166,14 +171,15 @@ bool lhi_placement_is_symmetric_copy(const lhi_placement_case *c, const lhi_plac
 
 /* Checks whether reversed pipelines are the same, except for embedding and
  * head. */
-static bool is_reversible(const lhi_placement_case *c, const lhi_placement_draft *d)
+static bool is_reversible(const lhi_placement_case *c,
+                          const lhi_placement_draft *d)
 {
     for (uint32_t i = 0; i < d->n_parts; i++)
         for (uint32_t j = 0; j < i; j++)
             if (!same_kind(c->job, d->site[i], d->site[j]) ||
                 (d->site[i] != d->site[j] &&
-                 !lhi_wan_links_are_equal(c->job, d->site[i], d->site[j], d->site[j],
-                               d->site[i])))
+                 !lhi_wan_links_are_equal(c->job, d->site[i], d->site[j],
+                                          d->site[j], d->site[i])))
                 return false;
     return true;
 }
@@ -211,7 +217,8 @@ static void rename_in_order(const lhi_placement_case *c, lhi_placement_draft *d)
     for (uint32_t i = 0; i < d->n_parts; i++) {
         uint32_t site = d->site[i];
         for (uint32_t s = 0; name[site] == n && s < n; s++)
-            if (!used[s] && (s == site || c->interchangeable[(size_t)s * n + site])) {
+            if (!used[s] &&
+                (s == site || c->interchangeable[(size_t)s * n + site])) {
                 name[site] = s;
                 used[s] = true;
             }
@@ -220,8 +227,9 @@ static void rename_in_order(const lhi_placement_case *c, lhi_placement_draft *d)
     lhi_placement_sort_groups(d);
 }
 
-void lhi_placement_make_canonical(const lhi_placement_case *c, const lhi_placement_draft *d,
-                         lhi_placement_draft *out)
+void lhi_placement_make_canonical(const lhi_placement_case *c,
+                                  const lhi_placement_draft *d,
+                                  lhi_placement_draft *out)
 {
     uint32_t n = c->job->n_datacenters;
     bool turns = is_reversible(c, d);

@@ -7,10 +7,12 @@
 #include <stdlib.h>
 
 enum {
-    MIN_CONTEXT_TOKENS = 2048, /* least tokens per GPU under context parallelism;
-                         * ScaleAcross Explorer (2026), section 6.2 */
+    MIN_CONTEXT_TOKENS =
+        2048, /* least tokens per GPU under context parallelism;
+               * ScaleAcross Explorer (2026), section 6.2 */
     MOST_MICRO_BATCH = 8,
-    MAX_SPANNING_TENSOR = 8 /* tensor ranks that may span whole nodes with fewer GPUs */
+    MAX_SPANNING_TENSOR =
+        8 /* tensor ranks that may span whole nodes with fewer GPUs */
 };
 
 static const struct {
@@ -68,7 +70,8 @@ static lh_status visit_child(expansion *g, lh_error *err)
 /* Tensor parallelism stays inside a node; small nodes are combined. */
 bool lhi_space_tensor(const lhi_space *space, uint32_t tensor)
 {
-    const bool whole = tensor <= MAX_SPANNING_TENSOR && tensor % space->node == 0;
+    const bool whole =
+        tensor <= MAX_SPANNING_TENSOR && tensor % space->node == 0;
     return (space->node % tensor == 0 || whole) &&
            space->job->model->heads % tensor == 0;
 }
@@ -205,7 +208,8 @@ static bool experts_fit(const lh_layout *l, uint32_t data)
 
 /* Visits every pipeline and data degree and counts them; `visit` false: only
  * counts. */
-static lh_status add_degrees(expansion *g, bool visit, uint64_t *n, lh_error *err)
+static lh_status add_degrees(expansion *g, bool visit, uint64_t *n,
+                             lh_error *err)
 {
     const lhi_space *s = g->space;
     lh_layout *l = &g->config.layout;
@@ -299,7 +303,8 @@ bool lhi_sharding_matters(const lh_job *job, const lhi_config *config)
 }
 
 /* Checks whether a sharding kind applies. */
-static bool sharding_suits(const expansion *g, uint32_t zero, lh_sharding sharding)
+static bool sharding_suits(const expansion *g, uint32_t zero,
+                           lh_sharding sharding)
 {
     if (g->want->sharding != LH_SHARDING_ANY)
         return g->want->sharding == sharding;
@@ -310,7 +315,8 @@ static bool sharding_suits(const expansion *g, uint32_t zero, lh_sharding shardi
 }
 
 /* Visits the ZeRO stages and sharding kinds. */
-static lh_status add_states(expansion *g, bool visit, uint64_t *n, lh_error *err)
+static lh_status add_states(expansion *g, bool visit, uint64_t *n,
+                            lh_error *err)
 {
     for (uint32_t zero = 0; zero <= 3; zero++)
         for (int k = LH_SHARDING_FULL; k <= LH_SHARDING_HYBRID_LEADERS; k++) {
@@ -357,7 +363,8 @@ static lh_status add_chunkings(expansion *g, bool visit, uint64_t *n,
             continue;
         lh_placement placement =
             i < N_KINDS ? kinds[i].placement : LH_PLACEMENT_LOOP;
-        if (l->pipeline > 1 && !lhi_schedule_allows_placement(g->space->job, placement))
+        if (l->pipeline > 1 &&
+            !lhi_schedule_allows_placement(g->space->job, placement))
             continue;
         l->chunks_per_device = chunks;
         g->config.placement = placement;
@@ -379,12 +386,12 @@ lh_status lhi_space_children(const lhi_space *space, lhi_level level,
                              lh_error *err)
 {
     expansion g = {.space = space,
-                .want = &space->job->layout,
-                .level = (lhi_level)(level + 1),
-                .config = *config,
-                .dropped = dropped,
-                .visit = visit,
-                .context = context};
+                   .want = &space->job->layout,
+                   .level = (lhi_level)(level + 1),
+                   .config = *config,
+                   .dropped = dropped,
+                   .visit = visit,
+                   .context = context};
     uint64_t n = 0;
     switch (level) {
     case LHI_LEVEL_NONE:
@@ -425,9 +432,9 @@ uint64_t lhi_space_count(const lhi_space *space, lhi_level level,
                          const lhi_config *config)
 {
     expansion g = {.space = space,
-                .want = &space->job->layout,
-                .level = (lhi_level)(level + 1),
-                .config = *config};
+                   .want = &space->job->layout,
+                   .level = (lhi_level)(level + 1),
+                   .config = *config};
     counting c = {space, (lhi_level)(level + 1), 0};
     if (level == LHI_LEVEL_COMPLETE)
         return 1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Search space of a job's layouts, as a tree: each level decides more values;
  * undecided values are 0. */
-#ifndef LHI_SPACE_H
-#define LHI_SPACE_H
+#ifndef LHI_PLANNER_LAYOUT_SPACE_H
+#define LHI_PLANNER_LAYOUT_SPACE_H
 
 #include "planner/layout/site_search.h"
 
@@ -12,12 +12,12 @@
 /* Values that a configuration has decided. */
 typedef enum lhi_level {
     LHI_LEVEL_NONE,
-    LHI_LEVEL_GROUP,   /* tensor, context, expert, micro_batch */
-    LHI_LEVEL_WORK,    /* and recomputation */
-    LHI_LEVEL_DEGREES, /* and pipeline, data, microbatches */
-    LHI_LEVEL_PLACED,  /* and the placement */
-    LHI_LEVEL_STATE,   /* and ZeRO stage and sharding */
-    LHI_LEVEL_COMPLETE,   /* and the chunks */
+    LHI_LEVEL_GROUP,    /* tensor, context, expert, micro_batch */
+    LHI_LEVEL_WORK,     /* and recomputation */
+    LHI_LEVEL_DEGREES,  /* and pipeline, data, microbatches */
+    LHI_LEVEL_PLACED,   /* and the placement */
+    LHI_LEVEL_STATE,    /* and ZeRO stage and sharding */
+    LHI_LEVEL_COMPLETE, /* and the chunks */
 } lhi_level;
 
 /* Checks whether the kinds of sharding differ for a configuration: replicas in

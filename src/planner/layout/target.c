@@ -6,9 +6,9 @@
  * distributed/pipelining/schedules.py. */
 #include "planner/layout/target.h"
 
+#include "format/job/parse.h"
 #include "planner/layout/choice.h"
 #include "planner/layout/target_longhaul.h"
-#include "format/job/parse.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -99,7 +99,8 @@ bool lhi_target_accepts_any_order(lh_target target, uint32_t pipeline)
     return c->schedules[0] == NULL && !(c->one_by_one && pipeline == 1);
 }
 
-bool lhi_target_supports_method(lh_target target, uint32_t pipeline, const char *method)
+bool lhi_target_supports_method(lh_target target, uint32_t pipeline,
+                                const char *method)
 {
     const capability *c = of(target);
     if (strcmp(method, "elastic") == 0)
@@ -271,8 +272,8 @@ static bool recomputes_8_bit_inputs(const lh_job *job, const lhi_config *c)
 /* Checks the recomputation. In the cost model, "cheap" recomputation covers
  * operations that fused kernels recompute anyway: norms, and the activation
  * functions of all MLPs. Megatron-LM only has a name for those of experts. */
-static lh_status check_megatron_recompute(const lh_job *job, const lhi_config *c,
-                               lh_error *err)
+static lh_status check_megatron_recompute(const lh_job *job,
+                                          const lhi_config *c, lh_error *err)
 {
     const lh_model *m = job->model;
     bool overlaps = overlaps_experts(job, &c->layout);
@@ -582,7 +583,8 @@ lh_status lhi_target_check_job(lh_target target, const lh_job *job,
     bool chosen = schedule && (strcmp(schedule, "auto") == 0 ||
                                strcmp(schedule, "optimal") == 0);
     if (schedule &&
-        (!chosen || !lhi_target_accepts_any_order(target, job->layout.pipeline)) &&
+        (!chosen ||
+         !lhi_target_accepts_any_order(target, job->layout.pipeline)) &&
         !lhi_target_supports_method(target, job->layout.pipeline, schedule))
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "%s runs no schedule '%.60s'; leave layout.schedule "

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Capabilities of the frameworks that run plans: one table and its rules, used
  * by the search, the exporters and the documents. */
-#ifndef LHI_TARGET_H
-#define LHI_TARGET_H
+#ifndef LHI_PLANNER_LAYOUT_TARGET_H
+#define LHI_PLANNER_LAYOUT_TARGET_H
 
 #include "planner/layout/space.h"
 
@@ -14,7 +14,8 @@ const char *lhi_target_version(lh_target target);
 
 /* Checks whether the target runs the schedules of a method on `pipeline`
  * stages. Frameworks run a single stage's microbatches one by one. */
-bool lhi_target_supports_method(lh_target target, uint32_t pipeline, const char *method);
+bool lhi_target_supports_method(lh_target target, uint32_t pipeline,
+                                const char *method);
 /* Checks whether the target accepts any pass order, including one from the
  * solver; `pipeline` 0: with more than one stage. */
 bool lhi_target_accepts_any_order(lh_target target, uint32_t pipeline);

@@ -38,12 +38,12 @@ static lh_status check_tensor(const lh_job *job, const lh_layout *l,
     const uint32_t n = l->tensor;
     if (n == 1)
         return LH_OK;
-    if (m->heads % n || m->ffn % n ||
-        (m->kv_heads % n && n % m->kv_heads))
-        return REFUSE(err,
-                      "cuts layers into equal parts of heads, kv_heads and ffn; use a "
-                      "layout.tensor that divides these, or is a multiple of "
-                      "kv_heads, or 1");
+    if (m->heads % n || m->ffn % n || (m->kv_heads % n && n % m->kv_heads))
+        return REFUSE(
+            err,
+            "cuts layers into equal parts of heads, kv_heads and ffn; use a "
+            "layout.tensor that divides these, or is a multiple of "
+            "kv_heads, or 1");
     const uint64_t tokens =
         (uint64_t)l->micro_batch * job->training.sequence / l->context;
     if (m->vocab < n || tokens < n)
@@ -58,10 +58,9 @@ lh_status lhi_longhaul_group(const lh_job *job, const lh_layout *l,
 {
     LHI_TRY(check_tensor(job, l, err));
     if (l->context > 1 && job->training.sequence % (2 * l->context) != 0)
-        return REFUSE(err,
-                      "gives each rank that shares sequences two equal "
-                      "parts; use a layout.context of which twice divides "
-                      "training.sequence");
+        return REFUSE(err, "gives each rank that shares sequences two equal "
+                           "parts; use a layout.context of which twice divides "
+                           "training.sequence");
     return LH_OK;
 }
 
@@ -70,8 +69,8 @@ lh_status lhi_longhaul_group(const lh_job *job, const lh_layout *l,
 
 /* Counts one stage's replicas on the same site as `replica`, and in *before
  * those that precede it. */
-static uint32_t count_same_site(const uint32_t *sites, uint32_t n, uint32_t replica,
-                           uint32_t *before)
+static uint32_t count_same_site(const uint32_t *sites, uint32_t n,
+                                uint32_t replica, uint32_t *before)
 {
     uint32_t here = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -92,15 +91,15 @@ static lh_status check_sites(const lh_job *job, const lh_layout *l,
         for (uint32_t r = 0; r < l->data; r++) {
             uint32_t first, here;
             count_same_site(sites, l->data, r, &first);
-            if (count_same_site(sites + (size_t)s * l->data, l->data, r, &here) ==
-                    sharers &&
+            if (count_same_site(sites + (size_t)s * l->data, l->data, r,
+                                &here) == sharers &&
                 (here == first || !lhi_needs_second_embedding(job->model)))
                 continue;
-            return REFUSE(err,
-                          "shards over datacenters that have as many replicas "
-                          "each, the same at all stages where embeddings are "
-                          "tied, or modules of model.mtp_layers share them; use "
-                          "layout.sharding: full");
+            return REFUSE(
+                err, "shards over datacenters that have as many replicas "
+                     "each, the same at all stages where embeddings are "
+                     "tied, or modules of model.mtp_layers share them; use "
+                     "layout.sharding: full");
         }
     return LH_OK;
 }
@@ -108,8 +107,8 @@ static lh_status check_sites(const lh_job *job, const lh_layout *l,
 /* Checks that each datacenter has equally many ranks with the experts of a
  * stage's k-th rank. *each: that number in datacenters with any; 0 on first
  * use. */
-static bool has_equal_experts(const lh_layout *l, const uint32_t *sites, uint32_t k,
-                         uint32_t *each)
+static bool has_equal_experts(const lh_layout *l, const uint32_t *sites,
+                              uint32_t k, uint32_t *each)
 {
     const uint32_t ranks = l->context * l->tensor; /* ranks per replica */
     uint32_t here[LH_MAX_DATACENTERS] = {0};

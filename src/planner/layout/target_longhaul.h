@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rules of LH_TARGET_LONGHAUL by decided level; used by target.c. */
-#ifndef LHI_TARGET_LONGHAUL_H
-#define LHI_TARGET_LONGHAUL_H
+#ifndef LHI_PLANNER_LAYOUT_TARGET_LONGHAUL_H
+#define LHI_PLANNER_LAYOUT_TARGET_LONGHAUL_H
 
 #include "base/fail.h"
 #include "planner/layout/layout.h"

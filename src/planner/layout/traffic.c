@@ -3,8 +3,8 @@
  * times them: docs/theory/placement.md. */
 #include "planner/layout/traffic.h"
 
-#include "model/paths.h"
 #include "model/group_layout.h"
+#include "model/paths.h"
 #include "model/shape.h"
 #include "model/work.h"
 
@@ -126,8 +126,9 @@ static uint32_t zones_with(const counter *c, const ring *r, uint32_t i,
 {
     uint32_t n = 0;
     for (uint32_t k = 0; k < r->n_sites; k++) {
-        if (k != i && !lhi_are_zones_of_same_datacenter(c->job, r->sites[i].datacenter,
-                                        r->sites[k].datacenter))
+        if (k != i &&
+            !lhi_are_zones_of_same_datacenter(c->job, r->sites[i].datacenter,
+                                              r->sites[k].datacenter))
             continue;
         if (k < i)
             return 0;
@@ -167,10 +168,12 @@ static void count_params(counter *c, const ring *r, double params)
 }
 
 /* Counts the traffic of experts with their own process-group layout. */
-static void count_experts(counter *c, const lhi_group_layout *fold, double params)
+static void count_experts(counter *c, const lhi_group_layout *fold,
+                          double params)
 {
     lhi_expert_replicas copies;
-    for (uint32_t i = 0; lhi_group_layout_find_replicas(fold, i, &copies); i++) {
+    for (uint32_t i = 0; lhi_group_layout_find_replicas(fold, i, &copies);
+         i++) {
         ring r = {copies.group.n_sites, copies.sites, (double)copies.n,
                   copies.group.per_datacenter};
         if (copies.n && r.n_sites > 1)
@@ -208,9 +211,10 @@ static lh_status count_tokens(counter *c, const lhi_group_layout *fold,
     /* Bytes per GPU; half of the all-to-alls dispatch tokens, the others
      * combine them. */
     double each = shape.tokens * shape.dispatched * m->hidden *
-                  (shape.dispatch_element + shape.element) / 2 * passes * layers *
-                  c->config->microbatches;
-    for (uint32_t i = 0; lhi_group_layout_find_spanning_group(fold, i, &block); i++)
+                  (shape.dispatch_element + shape.element) / 2 * passes *
+                  layers * c->config->microbatches;
+    for (uint32_t i = 0; lhi_group_layout_find_spanning_group(fold, i, &block);
+         i++)
         for (uint32_t a = 0; a < block.n; a++)
             for (uint32_t b = 0; b < block.n; b++)
                 if (a != b)
@@ -230,11 +234,13 @@ static lh_status count_chunk(counter *c, uint32_t chunk, lh_error *err)
     const lhi_stage_placement *spread = &c->places.stages[stage];
     if (spread->n_sites < 2)
         return LH_OK;
-    lh_cost_layer_range slice = lhi_config_slice(c->job, c->config, spread, chunk);
+    lh_cost_layer_range slice =
+        lhi_config_slice(c->job, c->config, spread, chunk);
     slice.datacenter = spread->sites[0].datacenter;
     slice.n_chunks = 0; /* profiles have no bytes between sites */
     ring dense = {spread->n_sites, spread->sites, l->tensor,
-                  (double)lhi_stage_placement_min_replicas(spread) * l->context};
+                  (double)lhi_stage_placement_min_replicas(spread) *
+                      l->context};
     lh_cost cost;
     lhi_group_layout fold;
     LHI_TRY(lh_cost_chunk(c->job, l, &slice, &c->options, &cost, err));
@@ -270,9 +276,9 @@ static void count_flows(counter *c)
             size_t pair = (size_t)spread->sites[i].datacenter * n +
                           spread->sites[(i + 1) % spread->n_sites].datacenter;
             c->pairs[pair].data_flows +=
-                has_leaders(c)
-                    ? leader_rings(c->job, l)
-                    : (uint64_t)lhi_group_size(l) * lhi_stage_placement_min_replicas(spread);
+                has_leaders(c) ? leader_rings(c->job, l)
+                               : (uint64_t)lhi_group_size(l) *
+                                     lhi_stage_placement_min_replicas(spread);
         }
     }
 }
@@ -287,9 +293,9 @@ static lh_status count_data(counter *c, lh_error *err)
     count_flows(c);
     for (size_t i = 0; i < n * n; i++) {
         LHI_TRY(lhi_round_up_checked(c->bytes[i], "bytes between datacenters",
-                          &c->pairs[i].data_bytes, err));
+                                     &c->pairs[i].data_bytes, err));
         LHI_TRY(lhi_round_up_checked(c->tokens[i], "bytes between datacenters",
-                          &c->pairs[i].expert_bytes, err));
+                                     &c->pairs[i].expert_bytes, err));
     }
     return LH_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A layout's traffic between datacenters in one iteration. */
-#ifndef LHI_TRAFFIC_H
-#define LHI_TRAFFIC_H
+#ifndef LHI_PLANNER_LAYOUT_TRAFFIC_H
+#define LHI_PLANNER_LAYOUT_TRAFFIC_H
 
 #include "planner/layout/layout.h"
 

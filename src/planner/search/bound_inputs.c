@@ -26,7 +26,8 @@ static void find_kinds(lhi_bound_inputs *f)
     const lh_model *m = f->job->model;
     for (uint32_t layer = 0; layer < m->layers; layer++) {
         uint32_t k = 0;
-        while (k < f->n_kinds && !lhi_layers_are_equivalent(m, f->kinds[k].layer, layer))
+        while (k < f->n_kinds &&
+               !lhi_layers_are_equivalent(m, f->kinds[k].layer, layer))
             k++;
         if (k == f->n_kinds)
             f->kinds[f->n_kinds++].layer = layer;
@@ -41,18 +42,20 @@ static void find_kinds(lhi_bound_inputs *f)
 
 /* Computes the least cost over all datacenters; placement is still open. */
 static lh_status least_cost(lhi_bound_inputs *f, const lh_job *job,
-                            const lh_layout *layout, const lh_cost_layer_range *slice,
-                            lh_cost *cost, lh_error *err)
+                            const lh_layout *layout,
+                            const lh_cost_layer_range *slice, lh_cost *cost,
+                            lh_error *err)
 {
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
-    return lhi_chunk_cost_lower_bound(job, layout, slice, &options, &f->busiest, cost,
-                                err);
+    return lhi_chunk_cost_lower_bound(job, layout, slice, &options, &f->busiest,
+                                      cost, err);
 }
 
 static lh_status cost_of(lhi_bound_inputs *f, const lh_job *job,
-                         const lh_layout *layout, const lh_cost_layer_range *slice,
-                         lh_cost *cost, lh_error *err)
+                         const lh_layout *layout,
+                         const lh_cost_layer_range *slice, lh_cost *cost,
+                         lh_error *err)
 {
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
@@ -62,8 +65,9 @@ static lh_status cost_of(lhi_bound_inputs *f, const lh_job *job,
 /* Computes a part's cost. Times are without the ZeRO 2 and 3 communication in
  * passes, because some of it overlaps with the next layer. */
 static lh_status cost_part(lhi_bound_inputs *f, const lh_job *job,
-                           const lh_layout *layout, const lh_cost_layer_range *slice,
-                           part *out, lh_error *err)
+                           const lh_layout *layout,
+                           const lh_cost_layer_range *slice, part *out,
+                           lh_error *err)
 {
     lh_cost c;
     lh_job plain = *job;
@@ -81,12 +85,13 @@ static lh_status cost_part(lhi_bound_inputs *f, const lh_job *job,
     /* Buffers are unknown while the sharding is open; memory for offloaded
      * activations is unknown while the layers per chunk are. */
     bool known = f->state_known && job->training.offload_share == 0;
-    out->passing = lhi_min_int64(c.workspace_bytes + (known ? c.buffer_bytes : 0),
-                             LHI_BOUND_MAX_BYTES);
+    out->passing = lhi_min_int64(
+        c.workspace_bytes + (known ? c.buffer_bytes : 0), LHI_BOUND_MAX_BYTES);
     int64_t activation = lhi_min_int64(c.activation_bytes, LHI_BOUND_MAX_BYTES);
     out->held = (lhi_bound_memory_part){
         lhi_max_int64(activation - 1, 0),
-        lhi_max_int64(lhi_min_int64(c.weight_input_bytes, LHI_BOUND_MAX_BYTES) - 1, 0),
+        lhi_max_int64(
+            lhi_min_int64(c.weight_input_bytes, LHI_BOUND_MAX_BYTES) - 1, 0),
         lhi_max_int64(out->hold - activation, 0), out->passing};
     return LH_OK;
 }
@@ -120,7 +125,8 @@ static lh_status cost_site(lhi_bound_inputs *f, const lh_job *job,
                            lhi_bound_site *s, lh_error *err)
 {
     part p, embedding, head;
-    lh_cost_layer_range slice = {.datacenter = datacenter, .data_datacenters = 1};
+    lh_cost_layer_range slice = {.datacenter = datacenter,
+                                 .data_datacenters = 1};
     int64_t passing = INT64_MAX;
     *s = (lhi_bound_site){.layer_memory = INT64_MAX};
     for (uint32_t k = 0; k < f->n_kinds; k++) {
@@ -145,16 +151,18 @@ static lh_status cost_site(lhi_bound_inputs *f, const lh_job *job,
     s->part_memory[f->n_kinds + 1] = head.held;
     add_parts(f, s);
     if (!lhi_layers_requested_min(f->job)) /* a chunk may be an end alone */
-        passing =
-            lhi_min_int64(passing, lhi_min_int64(embedding.passing, head.passing));
+        passing = lhi_min_int64(passing,
+                                lhi_min_int64(embedding.passing, head.passing));
     if (lhi_layers_requested_empty_chunks(f->job)) /* or empty */
         passing = 0;
     s->embedding_memory = embedding.hold;
     s->head_memory = head.hold;
     for (uint32_t k = 0; k < f->n_kinds; k++)
         s->part_memory[k].transient -= passing;
-    s->part_memory[f->n_kinds].transient = s->part_memory[f->n_kinds + 1].transient = 0;
-    s->capacity = lh_gpu_usable_bytes(&job->datacenters[datacenter].gpu) - passing;
+    s->part_memory[f->n_kinds].transient =
+        s->part_memory[f->n_kinds + 1].transient = 0;
+    s->capacity =
+        lh_gpu_usable_bytes(&job->datacenters[datacenter].gpu) - passing;
     return LH_OK;
 }
 
@@ -182,7 +190,8 @@ static int64_t sum_fd(const lhi_bound_inputs *f, const lhi_bound_site *s)
 }
 
 /* Sums the memory of the whole model. */
-static lhi_bound_memory_part sum_memory(const lhi_bound_inputs *f, const lhi_bound_site *s)
+static lhi_bound_memory_part sum_memory(const lhi_bound_inputs *f,
+                                        const lhi_bound_site *s)
 {
     lhi_bound_memory_part sum = {0};
     for (int i = 0; i < LHI_BOUND_PARTS; i++) {
@@ -196,7 +205,7 @@ static lhi_bound_memory_part sum_memory(const lhi_bound_inputs *f, const lhi_bou
 /* Merges memory: a chunk's memory is the largest over its datacenters in each
  * respect. */
 static void merge_memory(const lhi_bound_inputs *f, lhi_bound_site *a,
-                       const lhi_bound_site *b, bool worst)
+                         const lhi_bound_site *b, bool worst)
 {
     lhi_bound_memory_part x = sum_memory(f, a), y = sum_memory(f, b);
     for (int i = 0; i < LHI_BOUND_PARTS; i++) {
@@ -226,7 +235,8 @@ static void merge_parts(const lhi_bound_inputs *f, lhi_bound_site *a,
         pick_pass(&a->parts[i], &b->parts[i], false);
     pick_pass(&a->embedding, &b->embedding, false);
     pick_pass(&a->head, &b->head, false);
-    a->embedding_memory = lhi_min_int64(a->embedding_memory, b->embedding_memory);
+    a->embedding_memory =
+        lhi_min_int64(a->embedding_memory, b->embedding_memory);
     a->head_memory = lhi_min_int64(a->head_memory, b->head_memory);
 }
 
@@ -277,7 +287,8 @@ static void merge(const lhi_bound_inputs *f, lhi_bound_site *a,
 static void clear_unknown(const lhi_bound_inputs *f, lhi_bound_site *s)
 {
     if (!f->memory_known) {
-        s->layer_memory = s->embedding_memory = s->head_memory = s->model_memory = 0;
+        s->layer_memory = s->embedding_memory = s->head_memory =
+            s->model_memory = 0;
         memset(s->part_memory, 0, sizeof s->part_memory);
     }
     if (!f->times_known)
@@ -323,7 +334,8 @@ static uint32_t most_replicas(const lh_job *job, const lh_layout *l)
 /* Completes a configuration with the cheapest values: no recomputation, and
  * state divided over as many GPUs as there are. */
 static void complete_with_cheapest(const lhi_bound_inputs *f, lhi_level level,
-                   const lhi_config *config, lh_job *job, lh_layout *layout)
+                                   const lhi_config *config, lh_job *job,
+                                   lh_layout *layout)
 {
     *job = *f->job;
     *layout = config->layout;
@@ -342,8 +354,8 @@ static void complete_with_cheapest(const lhi_bound_inputs *f, lhi_level level,
 }
 
 /* Checks whether the sites of the previous call can be reused. */
-static bool is_known(const lhi_bound_inputs *f, lhi_level level, const lh_job *job,
-                     const lh_layout *l)
+static bool is_known(const lhi_bound_inputs *f, lhi_level level,
+                     const lh_job *job, const lh_layout *l)
 {
     const lh_layout *k = &f->last;
     bool known = level < LHI_LEVEL_STATE &&
@@ -415,9 +427,10 @@ static lh_status add_sending(lhi_bound_inputs *f, const lh_job *job,
      * latency, or fewer bytes would take longest there too. A chunk's latency
      * is therefore at least the model's and at most a layer's. */
     s->latency = lhi_bound_undo_rounding(whole->data_latency_ns);
-    s->late_reduce = lhi_max_int64(whole->reduce_extra_latency_ns + whole->data_latency_ns -
-                           layer.data_latency_ns - 2,
-                       0);
+    s->late_reduce =
+        lhi_max_int64(whole->reduce_extra_latency_ns + whole->data_latency_ns -
+                          layer.data_latency_ns - 2,
+                      0);
     if (experts || job->training.zero > 1)
         return LH_OK;
     /* Among the same GPUs as layers without experts. */
@@ -433,9 +446,11 @@ static lh_status add_sending(lhi_bound_inputs *f, const lh_job *job,
 /* Removes the first gather and last reduction of each rank from its passes,
  * which ZeRO 2 and 3 run separately (build.c). The first layer of a rank is
  * unknown, so passes count without the longest gather. */
-static lh_status remove_end_communication(lhi_bound_inputs *f, const lh_job *job,
-                           const lh_layout *layout, const lh_cost_layer_range *slice,
-                           lh_cost *cost, lh_error *err)
+static lh_status remove_end_communication(lhi_bound_inputs *f,
+                                          const lh_job *job,
+                                          const lh_layout *layout,
+                                          const lh_cost_layer_range *slice,
+                                          lh_cost *cost, lh_error *err)
 {
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
@@ -445,8 +460,8 @@ static lh_status remove_end_communication(lhi_bound_inputs *f, const lh_job *job
     double each = layout->pipeline / n;
     if (cost->f.blocking_ns == 0 && cost->w.blocking_ns == 0)
         return LH_OK;
-    LHI_TRY(lhi_compute_sharding_times(job, layout, slice, &options, &f->busiest, &sent,
-                             err));
+    LHI_TRY(lhi_compute_sharding_times(job, layout, slice, &options,
+                                       &f->busiest, &sent, err));
     if (cost->f.blocking_ns > 0)
         cost->f.total_ns -= (int64_t)ceil(each * sent.longest_gather);
     cost->w.total_ns -= (int64_t)ceil(each * sent.longest_reduce);
@@ -457,24 +472,25 @@ static lh_status remove_end_communication(lhi_bound_inputs *f, const lh_job *job
  */
 static lh_status add_state(lhi_bound_inputs *f, const lh_job *job,
                            const lh_layout *layout, uint32_t microbatches,
-                           const lhi_stage_placement *spread, uint32_t datacenter,
-                           lhi_bound_site *s, lh_error *err)
+                           const lhi_stage_placement *spread,
+                           uint32_t datacenter, lhi_bound_site *s,
+                           lh_error *err)
 {
     lh_cost whole;
     lh_cost_layer_range slice = {.n_layers = job->model->layers,
-                           .embedding = true,
-                           .head = true,
-                           .datacenter = datacenter,
-                           .n_sites = spread->n_sites,
-                           .sites = spread->sites,
-                           .n_sharing_ranks = spread->sharing};
+                                 .embedding = true,
+                                 .head = true,
+                                 .datacenter = datacenter,
+                                 .n_sites = spread->n_sites,
+                                 .sites = spread->sites,
+                                 .n_sharing_ranks = spread->sharing};
     LHI_TRY(cost_of(f, job, layout, &slice, &whole, err));
     LHI_TRY(remove_end_communication(f, job, layout, &slice, &whole, err));
     /* With one pipeline rank a chunk may wait for less than it sends, because
      * some of it overlaps with the previous chunk. The whole model does not. */
     if (job->training.zero > 1 && layout->pipeline > 1) {
-        LHI_TRY(
-            lhi_bound_inputs_add_zero_traffic(f, job, layout, microbatches, &slice, s, err));
+        LHI_TRY(lhi_bound_inputs_add_zero_traffic(f, job, layout, microbatches,
+                                                  &slice, s, err));
         add_parts(f, s);
     }
     s->f = lhi_max_int64(s->f, lhi_bound_undo_rounding(whole.f.total_ns));
@@ -484,7 +500,7 @@ static lh_status add_state(lhi_bound_inputs *f, const lh_job *job,
     if (whole.all_gather_ns > 0 || whole.reduce_scatter_ns > 0)
         LHI_TRY(add_sending(f, job, layout, slice, &whole, s, err));
     s->model_memory = whole.weight_bytes + whole.gradient_bytes +
-                    whole.optimizer_bytes + whole.activation_bytes;
+                      whole.optimizer_bytes + whole.activation_bytes;
     return LH_OK;
 }
 
@@ -551,15 +567,16 @@ static int64_t compute_work_bound(const lhi_bound_inputs *f, const lh_layout *l)
 }
 
 /* Takes all links' bounds. */
-static void apply_link_bounds(const lhi_bound_inputs *f, const lhi_bound_case *c,
-                       lhi_lower_bound *out)
+static void apply_link_bounds(const lhi_bound_inputs *f,
+                              const lhi_bound_case *c, lhi_lower_bound *out)
 {
     size_t pairs = (size_t)f->job->n_datacenters * f->job->n_datacenters;
     for (size_t i = 0; i < pairs; i++)
         if (f->n_messages[i])
             raise_bound(out,
-                        lhi_bound_compute_link(c, f->n_messages[i], f->transfers[i],
-                                       f->latencies[i]),
+                        lhi_bound_compute_link(c, f->n_messages[i],
+                                               f->transfers[i],
+                                               f->latencies[i]),
                         LHI_BOUND_LINK);
 }
 
@@ -569,7 +586,8 @@ static uint32_t datacenter_of(const lhi_bound_inputs *f, uint32_t site)
 {
     uint32_t smallest = 0;
     for (uint32_t d = 0; d < f->job->n_datacenters; d++) {
-        if (site == d + 1 || f->sites[d + 1].capacity == f->sites[site].capacity)
+        if (site == d + 1 ||
+            f->sites[d + 1].capacity == f->sites[site].capacity)
             return d;
         if (f->sites[d + 1].capacity < f->sites[smallest + 1].capacity)
             smallest = d;
@@ -578,13 +596,15 @@ static uint32_t datacenter_of(const lhi_bound_inputs *f, uint32_t site)
 }
 
 /* Takes the memory bound. */
-static void apply_memory_bound(const lhi_bound_inputs *f, const lhi_bound_case *c,
-                        lhi_lower_bound *out)
+static void apply_memory_bound(const lhi_bound_inputs *f,
+                               const lhi_bound_case *c, lhi_lower_bound *out)
 {
     uint32_t site;
     int64_t held = INT64_MAX;
     for (uint32_t k = 0; k < (c->site_of_stage ? c->stages : 1); k++)
-        held = lhi_min_int64(held, f->sites[c->site_of_stage ? c->site_of_stage[k] : 0].model_memory);
+        held = lhi_min_int64(
+            held,
+            f->sites[c->site_of_stage ? c->site_of_stage[k] : 0].model_memory);
     out->memory_bytes = held / c->stages;
     out->missing = lhi_bound_compute_missing_memory(c, &site);
     if (out->missing == 0)
@@ -596,8 +616,9 @@ static void apply_memory_bound(const lhi_bound_inputs *f, const lhi_bound_case *
 
 /* Takes the best of all bounds. Computes the partition bound below `below_ns`;
  * 0: never. */
-static void apply_bounds(const lhi_bound_inputs *f, lhi_level level, int64_t below_ns,
-                     const lhi_bound_case *c, lhi_lower_bound *out)
+static void apply_bounds(const lhi_bound_inputs *f, lhi_level level,
+                         int64_t below_ns, const lhi_bound_case *c,
+                         lhi_lower_bound *out)
 {
     raise_bound(out, lhi_bound_compute_work(c), LHI_BOUND_WORK);
     raise_bound(out, lhi_bound_compute_layers(c), LHI_BOUND_LAYERS);
@@ -609,23 +630,26 @@ static void apply_bounds(const lhi_bound_inputs *f, lhi_level level, int64_t bel
     }
     int64_t optimizer = INT64_MAX, late = INT64_MAX;
     for (uint32_t k = 0; c->site_of_stage && k < c->stages; k++) {
-        optimizer = lhi_min_int64(optimizer, f->sites[c->site_of_stage[k]].optimizer);
+        optimizer =
+            lhi_min_int64(optimizer, f->sites[c->site_of_stage[k]].optimizer);
         late = lhi_min_int64(late, f->sites[c->site_of_stage[k]].late_reduce);
     }
     int64_t after = lhi_find_iteration_overhead_ns(f->job);
     if (level >= LHI_LEVEL_STATE)
         after += optimizer / c->stages + late;
     if (below_ns > 0)
-        raise_bound(out, lhi_bound_compute_partition(c, f->mem, out->ns, below_ns - after),
-                    LHI_BOUND_WARMUP);
+        raise_bound(
+            out,
+            lhi_bound_compute_partition(c, f->mem, out->ns, below_ns - after),
+            LHI_BOUND_WARMUP);
     out->ns += after;
     apply_memory_bound(f, c, out);
 }
 
 /* Computes a configuration's bound. */
 static lh_status compute_bound(lhi_bound_inputs *f, lhi_level level,
-                            const lhi_config *config, int64_t below_ns,
-                            lhi_lower_bound *out, lh_error *err)
+                               const lhi_config *config, int64_t below_ns,
+                               lhi_lower_bound *out, lh_error *err)
 {
     lh_job job;
     lh_layout layout;
@@ -645,18 +669,18 @@ static lh_status compute_bound(lhi_bound_inputs *f, lhi_level level,
         return LH_OK;
     }
     uint32_t v = level >= LHI_LEVEL_COMPLETE ? layout.chunks_per_device : 0;
-    lhi_bound_case c = {.layers = f->job->model->layers,
-                        .stages = config->layout.pipeline,
-                        .chunks_per_device = v,
-                        .microbatches = config->microbatches,
-                        .placement = v ? config->placement : LH_PLACEMENT_OTHER,
-                        .least_layers = lhi_layers_requested_min(f->job) ? 1 : 0,
-                        .n_empty_chunks = 2 + lhi_layers_requested_empty_chunks(f->job),
-                        .first_ns =
-                            f->sites[1].f + f->sites[1].d + f->sites[1].w,
-                        .n_kinds = f->n_kinds,
-                        .kind_of = f->kind_of,
-                        .sites = f->sites};
+    lhi_bound_case c = {
+        .layers = f->job->model->layers,
+        .stages = config->layout.pipeline,
+        .chunks_per_device = v,
+        .microbatches = config->microbatches,
+        .placement = v ? config->placement : LH_PLACEMENT_OTHER,
+        .least_layers = lhi_layers_requested_min(f->job) ? 1 : 0,
+        .n_empty_chunks = 2 + lhi_layers_requested_empty_chunks(f->job),
+        .first_ns = f->sites[1].f + f->sites[1].d + f->sites[1].w,
+        .n_kinds = f->n_kinds,
+        .kind_of = f->kind_of,
+        .sites = f->sites};
     memcpy(c.n_of_part, f->n_of_part, sizeof c.n_of_part);
     if (v && c.least_layers)
         c.least_layers =
@@ -683,15 +707,16 @@ static lh_status compute_bound(lhi_bound_inputs *f, lhi_level level,
 }
 
 lh_status lhi_bound_inputs_compute(lhi_bound_inputs *f, lhi_level level,
-                          const lhi_config *config, lhi_lower_bound *out,
-                          lh_error *err)
+                                   const lhi_config *config,
+                                   lhi_lower_bound *out, lh_error *err)
 {
     return compute_bound(f, level, config, 0, out, err);
 }
 
-lh_status lhi_bound_inputs_compute_tight(lhi_bound_inputs *f, const lhi_config *config,
-                                 int64_t below_ns, lhi_lower_bound *out,
-                                 lh_error *err)
+lh_status lhi_bound_inputs_compute_tight(lhi_bound_inputs *f,
+                                         const lhi_config *config,
+                                         int64_t below_ns, lhi_lower_bound *out,
+                                         lh_error *err)
 {
     return compute_bound(f, LHI_LEVEL_COMPLETE, config, below_ns, out, err);
 }
@@ -708,24 +733,24 @@ static void check_profile(lhi_bound_inputs *f)
     }
 }
 
-lh_status lhi_bound_inputs_make(const lh_job *job, double ratio, lhi_bound_inputs **out,
-                          lh_error *err)
+lh_status lhi_bound_inputs_make(const lh_job *job, double ratio,
+                                lhi_bound_inputs **out, lh_error *err)
 {
     size_t n = job->n_datacenters, layers = job->model->layers;
     lhi_bound_inputs *f = calloc(1, sizeof *f);
     if (!f)
         return lhi_fail_nomem(err);
     *f = (lhi_bound_inputs){.job = job,
-                      .ratio = ratio,
-                      .mem = lhi_arena_make(0),
-                      .sites = calloc(n + 1 + layers, sizeof *f->sites),
-                      .kind_of = calloc(layers, sizeof *f->kind_of),
-                      .at = calloc(layers, sizeof *f->at),
-                      .forth = calloc(layers, sizeof *f->forth),
-                      .back = calloc(layers, sizeof *f->back),
-                      .n_messages = calloc(n * n, sizeof *f->n_messages),
-                      .transfers = calloc(n * n, sizeof *f->transfers),
-                      .latencies = calloc(n * n, sizeof *f->latencies)};
+                            .ratio = ratio,
+                            .mem = lhi_arena_make(0),
+                            .sites = calloc(n + 1 + layers, sizeof *f->sites),
+                            .kind_of = calloc(layers, sizeof *f->kind_of),
+                            .at = calloc(layers, sizeof *f->at),
+                            .forth = calloc(layers, sizeof *f->forth),
+                            .back = calloc(layers, sizeof *f->back),
+                            .n_messages = calloc(n * n, sizeof *f->n_messages),
+                            .transfers = calloc(n * n, sizeof *f->transfers),
+                            .latencies = calloc(n * n, sizeof *f->latencies)};
     if (!f->mem || !f->sites || !f->kind_of || !f->at || !f->forth ||
         !f->back || !f->n_messages || !f->transfers || !f->latencies) {
         lhi_bound_inputs_free(f);

@@ -15,8 +15,8 @@ static lh_status hop(lhi_bound_inputs *f, const lh_layout *layout,
                        to->first_gpu, places->sites->groups[0].replicas};
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
-    LHI_TRY(
-        lhi_compute_hop_message(f->job, layout, &hop, &options, &f->busiest, out, err));
+    LHI_TRY(lhi_compute_hop_message(f->job, layout, &hop, &options, &f->busiest,
+                                    out, err));
     out->transfer_ns = lhi_min_int64(out->transfer_ns, LHI_BOUND_MAX_NS);
     out->latency_ns = lhi_min_int64(out->latency_ns, LHI_BOUND_MAX_NS);
     return LH_OK;
@@ -25,8 +25,8 @@ static lh_status hop(lhi_bound_inputs *f, const lh_layout *layout,
 /* Counts `n` messages per microbatch on their link, if it connects datacenters.
  */
 static void count_messages(lhi_bound_inputs *f, const lhi_rank_location *from,
-                  const lhi_rank_location *to, const lh_cost_message *message,
-                  uint32_t n)
+                           const lhi_rank_location *to,
+                           const lh_cost_message *message, uint32_t n)
 {
     size_t link =
         (size_t)from->datacenter * f->job->n_datacenters + to->datacenter;
@@ -37,9 +37,10 @@ static void count_messages(lhi_bound_inputs *f, const lhi_rank_location *from,
     f->latencies[link] = message->latency_ns;
 }
 
-lh_status lhi_bound_inputs_add_hops(lhi_bound_inputs *f, const lh_layout *layout,
-                               const lhi_layout_placement *places, lhi_bound_case *c,
-                               lh_error *err)
+lh_status lhi_bound_inputs_add_hops(lhi_bound_inputs *f,
+                                    const lh_layout *layout,
+                                    const lhi_layout_placement *places,
+                                    lhi_bound_case *c, lh_error *err)
 {
     uint32_t P = layout->pipeline, v = c->chunks_per_device;
     size_t pairs = (size_t)f->job->n_datacenters * f->job->n_datacenters;
@@ -47,7 +48,8 @@ lh_status lhi_bound_inputs_add_hops(lhi_bound_inputs *f, const lh_layout *layout
     lh_cost_message forth, back;
     memset(f->n_messages, 0, pairs * sizeof *f->n_messages);
     for (uint32_t k = 0; k + 1 < P; k++) {
-        const lhi_rank_location *a = &places->ranks[k], *b = &places->ranks[k + 1];
+        const lhi_rank_location *a = &places->ranks[k],
+                                *b = &places->ranks[k + 1];
         LHI_TRY(hop(f, layout, places, k, k + 1, &forth, err));
         LHI_TRY(hop(f, layout, places, k + 1, k, &back, err));
         f->forth[k] = forth.transfer_ns + forth.latency_ns;
@@ -58,7 +60,8 @@ lh_status lhi_bound_inputs_add_hops(lhi_bound_inputs *f, const lh_layout *layout
     c->forward_hops = f->forth;
     c->backward_hops = f->back;
     if (P > 1 && v > 1 && c->placement == LH_PLACEMENT_LOOP) {
-        const lhi_rank_location *a = &places->ranks[P - 1], *b = &places->ranks[0];
+        const lhi_rank_location *a = &places->ranks[P - 1],
+                                *b = &places->ranks[0];
         LHI_TRY(hop(f, layout, places, P - 1, 0, &forth, err));
         LHI_TRY(hop(f, layout, places, 0, P - 1, &back, err));
         c->wrap_forth = forth.transfer_ns + forth.latency_ns;

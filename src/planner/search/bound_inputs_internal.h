@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Internal bound-input interface: bound_inputs.c, bound_inputs_hops.c and
  * bound_inputs_sharding.c. */
-#ifndef LHI_FLOORS_OWN_H
-#define LHI_FLOORS_OWN_H
+#ifndef LHI_PLANNER_SEARCH_BOUND_INPUTS_INTERNAL_H
+#define LHI_PLANNER_SEARCH_BOUND_INPUTS_INTERNAL_H
 
 #include "planner/search/lower_bound.h"
 
@@ -26,7 +26,7 @@ struct lhi_bound_inputs {
     const lh_job *job;
     double ratio;
     bool times_known, memory_known; /* false if whole chunks were measured */
-    bool state_known; /* the ZeRO stage is decided */
+    bool state_known;               /* the ZeRO stage is decided */
     lhi_bound_layer_kind kinds[LHI_BOUND_LAYER_KINDS];
     uint32_t n_kinds;
     uint32_t n_of_part[LHI_BOUND_PARTS]; /* kinds, embedding, head */
@@ -54,15 +54,18 @@ static inline int64_t lhi_bound_undo_rounding(int64_t ns)
 
 /* Raises the times of `s`, a stage's site with the places of `slice`, to the
  * communication time of passes with ZeRO 2 and 3. */
-lh_status lhi_bound_inputs_add_zero_traffic(lhi_bound_inputs *f, const lh_job *job,
-                               const lh_layout *layout, uint32_t microbatches,
-                               const lh_cost_layer_range *slice, lhi_bound_site *s,
-                               lh_error *err);
+lh_status lhi_bound_inputs_add_zero_traffic(lhi_bound_inputs *f,
+                                            const lh_job *job,
+                                            const lh_layout *layout,
+                                            uint32_t microbatches,
+                                            const lh_cost_layer_range *slice,
+                                            lhi_bound_site *s, lh_error *err);
 
 /* Computes the messages between the stages of a placed configuration: their
  * times, and the number per microbatch on each link between datacenters. */
-lh_status lhi_bound_inputs_add_hops(lhi_bound_inputs *f, const lh_layout *layout,
-                               const lhi_layout_placement *places, lhi_bound_case *c,
-                               lh_error *err);
+lh_status lhi_bound_inputs_add_hops(lhi_bound_inputs *f,
+                                    const lh_layout *layout,
+                                    const lhi_layout_placement *places,
+                                    lhi_bound_case *c, lh_error *err);
 
 #endif

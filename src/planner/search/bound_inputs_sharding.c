@@ -10,8 +10,9 @@
 /* Computes the gather and reduction of each part with ZeRO 2 and 3; none for an
  * end that may share the other end's matrix. */
 static lh_status compute_traffic(lhi_bound_inputs *f, const lh_job *job,
-                           const lh_layout *layout, lh_cost_layer_range slice,
-                           lhi_sharding_times *sent, lh_error *err)
+                                 const lh_layout *layout,
+                                 lh_cost_layer_range slice,
+                                 lhi_sharding_times *sent, lh_error *err)
 {
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
@@ -21,11 +22,12 @@ static lh_status compute_traffic(lhi_bound_inputs *f, const lh_job *job,
         slice.first_layer = layer ? f->kinds[i].layer : 0;
         slice.embedding = i == f->n_kinds;
         slice.head = i == f->n_kinds + 1;
-        slice.mtp = slice.head ? lhi_mtp_is_with_head(f->job) : LH_MTP_WITH_HEAD;
+        slice.mtp =
+            slice.head ? lhi_mtp_is_with_head(f->job) : LH_MTP_WITH_HEAD;
         if (slice.head && job->model->tied_embeddings)
             continue;
-        LHI_TRY(lhi_compute_sharding_times(job, layout, &slice, &options, &f->busiest,
-                                 &sent[i], err));
+        LHI_TRY(lhi_compute_sharding_times(job, layout, &slice, &options,
+                                           &f->busiest, &sent[i], err));
     }
     return LH_OK;
 }
@@ -55,10 +57,12 @@ static lhi_bound_pass all_layers(const lhi_bound_inputs *f,
  * that. A rank's first gather and last reduction are outside its passes, so
  * each of n passes has 1/n less; a head alone on a rank is also gathered first.
  */
-lh_status lhi_bound_inputs_add_zero_traffic(lhi_bound_inputs *f, const lh_job *job,
-                               const lh_layout *layout, uint32_t microbatches,
-                               const lh_cost_layer_range *slice, lhi_bound_site *s,
-                               lh_error *err)
+lh_status lhi_bound_inputs_add_zero_traffic(lhi_bound_inputs *f,
+                                            const lh_job *job,
+                                            const lh_layout *layout,
+                                            uint32_t microbatches,
+                                            const lh_cost_layer_range *slice,
+                                            lhi_bound_site *s, lh_error *err)
 {
     lhi_sharding_times sent[LHI_BOUND_PARTS] = {{0}};
     lhi_bound_pass passes[LHI_BOUND_PARTS] = {{0, 0, 0}};

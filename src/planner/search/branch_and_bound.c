@@ -9,8 +9,8 @@
  * processed. Costs of a batch are computed on several threads; the results are
  * applied in batch order. */
 #include "planner/layout/layer_partition.h"
-#include "planner/search/parallel_for.h"
 #include "planner/search/objective.h"
+#include "planner/search/parallel_for.h"
 #include "planner/search/search_budget.h"
 
 #include "base/heap.h"
@@ -26,13 +26,14 @@ enum {
     MAX_NODES = 4000000, /* open nodes */
     /* parts of the work budget; the last is for every method */
     PARTS = 5,
-    MIN_WORK_DIVISOR = 30, /* good enough only after 1/MIN_WORK_DIVISOR of the work */
+    MIN_WORK_DIVISOR =
+        30, /* good enough only after 1/MIN_WORK_DIVISOR of the work */
     BATCH_DIVISOR = 32, /* batch size: nodes processed so far / BATCH_DIVISOR */
     MAX_BATCH = 256,
-    BOUNDS_PER_TASK = 16,    /* children per bounding task */
-    MAX_FULL_EVALUATIONS = 16, /* evaluated under every method in parallel */
+    BOUNDS_PER_TASK = 16,       /* children per bounding task */
+    MAX_FULL_EVALUATIONS = 16,  /* evaluated under every method in parallel */
     MAX_PARTITION_BOUNDS = 200, /* layouts with an exact partition bound */
-    FAR_FACTOR = 2,          /* far: this multiple of the least bound */
+    FAR_FACTOR = 2,             /* far: this multiple of the least bound */
     NO_NODE = -1
 };
 
@@ -75,9 +76,9 @@ typedef struct branch_and_bound {
     uint32_t n_unused, unused_room;
     lhi_search_limits limits;
     uint64_t seq, work;
-    int64_t least_partition_bound;         /* least bound over all partitions of built
-                                  * layouts */
-    uint64_t n_open;             /* layouts below open nodes */
+    int64_t least_partition_bound; /* least bound over all partitions of built
+                                    * layouts */
+    uint64_t n_open;               /* layouts below open nodes */
     /* built: in total, since the last simulation */
     uint32_t n_built, since_try;
     /* State while a node is expanded: */
@@ -152,7 +153,8 @@ static lh_status new_node(branch_and_bound *b, uint32_t *at, lh_error *err)
     return LH_OK;
 }
 
-static lh_status push(branch_and_bound *b, const node *n, uint32_t *at, lh_error *err)
+static lh_status push(branch_and_bound *b, const node *n, uint32_t *at,
+                      lh_error *err)
 {
     LHI_TRY(new_node(b, at, err));
     b->nodes[*at] = *n;
@@ -173,19 +175,22 @@ static lh_status note_dropped(lhi_layout_search *s, lhi_level level,
 {
     if (ns < s->dropped_ns)
         s->dropped_ns = ns;
-    return s->unexplored ? lhi_unexplored_add_bound(s->unexplored, level, config, ns, err)
-                     : LH_OK;
+    return s->unexplored
+               ? lhi_unexplored_add_bound(s->unexplored, level, config, ns, err)
+               : LH_OK;
 }
 
 /* Checks whether a bound is closest to fitting in memory so far. */
-static bool is_closer_to_fitting(const lhi_layout_search *s, const lhi_lower_bound *f)
+static bool is_closer_to_fitting(const lhi_layout_search *s,
+                                 const lhi_lower_bound *f)
 {
     return s->closest_floor.missing == 0 ||
            f->missing < s->closest_floor.missing;
 }
 
 /* Takes one child: counts it as pruned or queues it. */
-static lh_status queue_child(branch_and_bound *b, const node *child, lh_error *err)
+static lh_status queue_child(branch_and_bound *b, const node *child,
+                             lh_error *err)
 {
     lhi_layout_search *s = b->s;
     b->work += lhi_estimate_bound_work(child->level, s->job->n_datacenters);
@@ -234,8 +239,8 @@ static lh_status add_child(void *context, const lhi_config *config,
 }
 
 /* Lists a configuration's children. */
-static lh_status expand(branch_and_bound *b, lhi_level level, const lhi_config *config,
-                        lh_error *err)
+static lh_status expand(branch_and_bound *b, lhi_level level,
+                        const lhi_config *config, lh_error *err)
 {
     b->level = (lhi_level)(level + 1);
     return lhi_space_children(&b->space, level, config, &b->s->n_dropped,
@@ -275,11 +280,12 @@ static lh_status queue_built(branch_and_bound *b, uint32_t at, lh_error *err)
     lhi_layout_search *s = b->s;
     const lhi_candidate *c = &s->candidates[at];
     b->work += c->rebalanced ? lhi_estimate_rebalance_work(&c->config)
-                         : lhi_estimate_pipeline_work(&c->config);
+                             : lhi_estimate_pipeline_work(&c->config);
     b->n_built++;
     if (c->bound_ns == INT64_MAX)
         return LH_OK;
-    b->least_partition_bound = lhi_min_int64(b->least_partition_bound, c->lower_bound.ns);
+    b->least_partition_bound =
+        lhi_min_int64(b->least_partition_bound, c->lower_bound.ns);
     lhi_lower_bound own = bound_of_built(c);
     lhi_event event = {.time_ns =
                            bound_of(s, LHI_LEVEL_COMPLETE, &c->config, &own),
@@ -289,7 +295,8 @@ static lh_status queue_built(branch_and_bound *b, uint32_t at, lh_error *err)
 }
 
 /* Takes the time of a simulated candidate. */
-static lh_status take_time(branch_and_bound *b, const lhi_candidate *c, lh_error *err)
+static lh_status take_time(branch_and_bound *b, const lhi_candidate *c,
+                           lh_error *err)
 {
     lhi_layout_search *s = b->s;
     b->work += lhi_estimate_schedule_work(&c->config, c->fully_evaluated);
@@ -329,14 +336,15 @@ static lh_status process_node(branch_and_bound *b, uint32_t at, lh_error *err)
 }
 
 /* Computes a child's bound; `who` is the thread. */
-static lh_status compute_bound(branch_and_bound *b, lhi_layout_search *own, uint32_t who,
-                            node *child, lh_error *err)
+static lh_status compute_bound(branch_and_bound *b, lhi_layout_search *own,
+                               uint32_t who, node *child, lh_error *err)
 {
     lh_error why = {0};
     if (!b->floors[who])
-        LHI_TRY(lhi_bound_inputs_make(own->job, b->ratio, &b->floors[who], err));
-    lh_status status = lhi_bound_inputs_compute(b->floors[who], child->level,
-                                       &child->config, &child->floor, &why);
+        LHI_TRY(
+            lhi_bound_inputs_make(own->job, b->ratio, &b->floors[who], err));
+    lh_status status = lhi_bound_inputs_compute(
+        b->floors[who], child->level, &child->config, &child->floor, &why);
     child->n_layouts = lhi_space_count(&b->space, child->level, &child->config);
     child->refused =
         status != LH_OK &&
@@ -358,8 +366,10 @@ static lh_status build(lhi_layout_search *own, lhi_candidate *c, lh_error *err)
     LHI_TRY(lhi_candidate_compute_bound(own, c, err));
     if (own->best_ns == INT64_MAX || own->options.quick || can_win(own, c))
         return LH_OK;
-    int64_t least = bound_of(own, LHI_LEVEL_COMPLETE, &c->config, &c->lower_bound);
-    if (is_hopeless(own, least, LHI_LEVEL_COMPLETE, &c->config, &c->lower_bound))
+    int64_t least =
+        bound_of(own, LHI_LEVEL_COMPLETE, &c->config, &c->lower_bound);
+    if (is_hopeless(own, least, LHI_LEVEL_COMPLETE, &c->config,
+                    &c->lower_bound))
         return LH_OK;
     return lhi_candidate_rebalance(own, c, err);
 }
@@ -367,7 +377,7 @@ static lh_status build(lhi_layout_search *own, lhi_candidate *c, lh_error *err)
 /* Runs one task: simulations first, which take longest, then pipelines, then
  * bounds. */
 static lh_status run_task(void *context, lhi_layout_search *own, uint32_t who,
-                         uint32_t i, lh_error *err)
+                          uint32_t i, lh_error *err)
 {
     branch_and_bound *b = context;
     const batch *t = &b->batch;
@@ -378,8 +388,8 @@ static lh_status run_task(void *context, lhi_layout_search *own, uint32_t who,
     if (i < t->n_built)
         return build(own, &all[t->built[i]], err);
     i -= t->n_built;
-    for (uint32_t k = i * BOUNDS_PER_TASK; k < t->n_children && k < (i + 1) * BOUNDS_PER_TASK;
-         k++)
+    for (uint32_t k = i * BOUNDS_PER_TASK;
+         k < t->n_children && k < (i + 1) * BOUNDS_PER_TASK; k++)
         LHI_TRY(compute_bound(b, own, who, &t->children[k], err));
     return LH_OK;
 }
@@ -391,8 +401,8 @@ static lh_status run_batch(branch_and_bound *b, lh_error *err)
     lhi_layout_search *s = b->s;
     uint32_t groups = (t->n_children + BOUNDS_PER_TASK - 1) / BOUNDS_PER_TASK;
     b->least_child = NO_NODE;
-    LHI_TRY(lhi_layout_search_parallel_for(s, t->n_glances + t->n_built + groups,
-                                   run_task, b, err));
+    LHI_TRY(lhi_layout_search_parallel_for(
+        s, t->n_glances + t->n_built + groups, run_task, b, err));
     for (uint32_t i = 0; i < t->n_glances; i++)
         LHI_TRY(take_time(b, &s->candidates[t->glances[i]], err));
     for (uint32_t i = 0; i < t->n_built; i++)
@@ -420,7 +430,8 @@ static bool is_far(const branch_and_bound *b)
     if (s->best_ns == INT64_MAX)
         return true;
     return !s->objective && !s->options.quick &&
-           lhi_search_limits_are_reached(&b->limits, b->work, 1, MIN_WORK_DIVISOR) &&
+           lhi_search_limits_are_reached(&b->limits, b->work, 1,
+                                         MIN_WORK_DIVISOR) &&
            s->best_ns / FAR_FACTOR > compute_open_bound(b);
 }
 
@@ -445,8 +456,10 @@ static bool is_good_enough(const branch_and_bound *b)
 {
     const lhi_layout_search *s = b->s;
     return !s->objective && has_enough(s) &&
-           lhi_search_limits_are_reached(&b->limits, b->work, 1, MIN_WORK_DIVISOR) &&
-           (double)s->best_ns <= GOOD_ENOUGH_RATIO * (double)compute_open_bound(b);
+           lhi_search_limits_are_reached(&b->limits, b->work, 1,
+                                         MIN_WORK_DIVISOR) &&
+           (double)s->best_ns <=
+               GOOD_ENOUGH_RATIO * (double)compute_open_bound(b);
 }
 
 static bool is_stopped_by_watcher(const branch_and_bound *b)
@@ -508,7 +521,8 @@ static bool is_next_hopeless(const branch_and_bound *b, bool built)
 }
 
 /* Counts a pruned node. */
-static lh_status count_pruned(branch_and_bound *b, const lhi_event *e, lh_error *err)
+static lh_status count_pruned(branch_and_bound *b, const lhi_event *e,
+                              lh_error *err)
 {
     const node *n = &b->nodes[e->payload];
     if (n->done)
@@ -574,7 +588,8 @@ static lh_status run_search(branch_and_bound *b, lh_error *err)
 
 /* Orders candidates for the full evaluation: by quick-evaluation time, then
  * those without one. */
-static int64_t evaluation_priority(const lhi_layout_search *s, const lhi_candidate *c)
+static int64_t evaluation_priority(const lhi_layout_search *s,
+                                   const lhi_candidate *c)
 {
     const lhi_objective *o = s->objective;
     if (c->choice.status != LH_CHOICE_OK)
@@ -584,11 +599,12 @@ static int64_t evaluation_priority(const lhi_layout_search *s, const lhi_candida
 
 /* Queues the candidates in that order. */
 static lh_status queue_candidates(const lhi_layout_search *s, lhi_heap *line,
-                         lh_error *err)
+                                  lh_error *err)
 {
     for (uint32_t i = 0; i < s->n; i++) {
         const lhi_candidate *c = &s->candidates[i];
-        lhi_event e = {.time_ns = evaluation_priority(s, c), .seq = i, .payload = i};
+        lhi_event e = {
+            .time_ns = evaluation_priority(s, c), .seq = i, .payload = i};
         if (c->simulated && !c->fully_evaluated && !lhi_heap_push(line, e))
             return lhi_fail_nomem(err);
     }
@@ -597,7 +613,7 @@ static lh_status queue_candidates(const lhi_layout_search *s, lhi_heap *line,
 
 /* Evaluates a candidate under every method. */
 static lh_status evaluate_fully(void *context, lhi_layout_search *own,
-                                 uint32_t who, uint32_t i, lh_error *err)
+                                uint32_t who, uint32_t i, lh_error *err)
 {
     lhi_candidate *const *list = context;
     (void)who;
@@ -606,12 +622,15 @@ static lh_status evaluate_fully(void *context, lhi_layout_search *own,
 
 /* Takes the next candidates from the queue that may win; the more were
  * evaluated (n), the more at once. */
-static uint32_t next_candidates(const branch_and_bound *b, lhi_heap *line, uint32_t n,
-                            lhi_candidate **list)
+static uint32_t next_candidates(const branch_and_bound *b, lhi_heap *line,
+                                uint32_t n, lhi_candidate **list)
 {
     lhi_layout_search *s = b->s;
     lhi_event e;
-    uint32_t most = n < 1 ? 1 : n < MAX_FULL_EVALUATIONS ? n : MAX_FULL_EVALUATIONS, found = 0;
+    uint32_t most = n < 1                      ? 1
+                    : n < MAX_FULL_EVALUATIONS ? n
+                                               : MAX_FULL_EVALUATIONS,
+             found = 0;
     while (found < most && lhi_heap_pop(line, &e)) {
         bool few = n + found < MIN_SIMULATED && !s->options.quick;
         if (few || can_win(s, &s->candidates[e.payload]))
@@ -633,7 +652,8 @@ static lh_status evaluate_promising(branch_and_bound *b, lh_error *err)
             s->complete = false;
             break;
         }
-        status = lhi_layout_search_parallel_for(s, at_once, evaluate_fully, list, err);
+        status = lhi_layout_search_parallel_for(s, at_once, evaluate_fully,
+                                                list, err);
         for (uint32_t i = 0; i < at_once && status == LH_OK; i++)
             status = take_time(b, list[i], err);
         n += at_once;
@@ -668,7 +688,8 @@ static lh_status tighten_bounds(branch_and_bound *b, lh_error *err)
     if (!b->floors[0])
         LHI_TRY(lhi_bound_inputs_make(s->job, b->ratio, &b->floors[0], err));
     for (uint32_t i = 0; i < s->n && status == LH_OK; i++) {
-        lhi_event first = {.time_ns = s->candidates[i].lower_bound.ns, .payload = i};
+        lhi_event first = {.time_ns = s->candidates[i].lower_bound.ns,
+                           .payload = i};
         if (first.time_ns < s->best_ns && !lhi_heap_push(&line, first))
             status = lhi_fail_nomem(err);
     }
@@ -677,11 +698,12 @@ static lh_status tighten_bounds(branch_and_bound *b, lh_error *err)
         if (!lhi_heap_pop(&line, &e) || e.rank > 0)
             break;
         lhi_candidate *c = &s->candidates[e.payload];
-        status = lhi_bound_inputs_compute_tight(b->floors[0], &c->config, s->best_ns,
-                                        &closer, err);
+        status = lhi_bound_inputs_compute_tight(b->floors[0], &c->config,
+                                                s->best_ns, &closer, err);
         if (status != LH_OK)
             break;
-        c->lower_bound.ns = e.time_ns = lhi_max_int64(c->lower_bound.ns, closer.ns);
+        c->lower_bound.ns = e.time_ns =
+            lhi_max_int64(c->lower_bound.ns, closer.ns);
         e.rank = 1;
         if (!lhi_heap_push(&line, e))
             status = lhi_fail_nomem(err);
@@ -712,17 +734,19 @@ static lh_status compute_proven_bound(branch_and_bound *b, lh_error *err)
     for (uint32_t i = 0; i < s->n; i++) {
         lhi_candidate *c = &s->candidates[i];
         int64_t ns = c->lower_bound.ns;
-        c->open = !s->complete && !c->fully_evaluated && c->bound_ns < INT64_MAX &&
-                  can_win(s, c);
-        if (!lhi_layer_partition_has_alternatives(s->job, &c->config, &s->options) &&
+        c->open = !s->complete && !c->fully_evaluated &&
+                  c->bound_ns < INT64_MAX && can_win(s, c);
+        if (!lhi_layer_partition_has_alternatives(s->job, &c->config,
+                                                  &s->options) &&
             c->bound_ns > ns)
             ns = c->bound_ns;
         if (ns < s->proven_ns)
             s->proven_ns = ns;
         note_open(s, LHI_LEVEL_STATE, &c->config, &c->lower_bound, ns);
-        if (s->unexplored && ns < INT64_MAX) /* perhaps only uneven chunks fit */
-            LHI_TRY(lhi_unexplored_add_bound(s->unexplored, LHI_LEVEL_COMPLETE, &c->config, ns,
-                                    err));
+        if (s->unexplored &&
+            ns < INT64_MAX) /* perhaps only uneven chunks fit */
+            LHI_TRY(lhi_unexplored_add_bound(s->unexplored, LHI_LEVEL_COMPLETE,
+                                             &c->config, ns, err));
     }
     return LH_OK;
 }
@@ -733,8 +757,9 @@ static lh_status decide_exact(lhi_layout_search *s, lh_error *err)
 {
     const lh_plan_options *o = &s->options;
     s->exact = o->partition == LH_PARTITION_EXACT;
-    if (o->partition == LH_PARTITION_HILL_CLIMBING && !s->objective && !o->quick &&
-        o->objective == LH_PLAN_FASTEST && !s->candidates_only && s->complete)
+    if (o->partition == LH_PARTITION_HILL_CLIMBING && !s->objective &&
+        !o->quick && o->objective == LH_PLAN_FASTEST && !s->candidates_only &&
+        s->complete)
         return lhi_layout_search_can_enumerate(s, &s->exact, err);
     return LH_OK;
 }
@@ -752,12 +777,14 @@ static void close_branch(branch_and_bound *b)
     free(b->unused);
 }
 
-lh_status lhi_layout_search_branch_and_bound(lhi_layout_search *s, lh_error *err)
+lh_status lhi_layout_search_branch_and_bound(lhi_layout_search *s,
+                                             lh_error *err)
 {
-    branch_and_bound b = {.s = s,
-                .limits = lhi_search_limits_from_options(&s->options, s->sharing),
-                .ratio = lhi_layer_partition_max_ratio(s->job, &s->options),
-                .least_partition_bound = INT64_MAX};
+    branch_and_bound b = {
+        .s = s,
+        .limits = lhi_search_limits_from_options(&s->options, s->sharing),
+        .ratio = lhi_layer_partition_max_ratio(s->job, &s->options),
+        .least_partition_bound = INT64_MAX};
     lhi_config none = {0};
     lhi_space_refusal refused = {0};
     s->best_ns = s->best_value = s->dropped_ns = INT64_MAX;

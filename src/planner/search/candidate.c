@@ -37,7 +37,7 @@ bool lhi_candidate_is_feasible(const lhi_candidate *c)
 }
 
 bool lhi_layout_search_count_refusal(lhi_layout_search *s, lh_status status,
-                               const lh_error *why, uint64_t n)
+                                     const lh_error *why, uint64_t n)
 {
     if (!lhi_layout_is_infeasible(status))
         return false;
@@ -47,8 +47,9 @@ bool lhi_layout_search_count_refusal(lhi_layout_search *s, lh_status status,
     return true;
 }
 
-lh_status lhi_candidate_compute_bound_built(lhi_candidate *c, const lhi_built_layout *built,
-                                    lh_error *err)
+lh_status lhi_candidate_compute_bound_built(lhi_candidate *c,
+                                            const lhi_built_layout *built,
+                                            lh_error *err)
 {
     lh_bound b;
     LHI_TRY(lh_lower_bound(built->pipeline, &b, err));
@@ -58,14 +59,14 @@ lh_status lhi_candidate_compute_bound_built(lhi_candidate *c, const lhi_built_la
 }
 
 lh_status lhi_candidate_compute_bound(lhi_layout_search *s, lhi_candidate *c,
-                              lh_error *err)
+                                      lh_error *err)
 {
     lhi_built_layout built;
     lh_error why = {0};
     c->bound_ns = INT64_MAX;
     if (!c->config.layers)
-        LHI_TRY(
-            lhi_layer_partition_by_speed(s->job, &s->options, s->mem, &c->config, err));
+        LHI_TRY(lhi_layer_partition_by_speed(s->job, &s->options, s->mem,
+                                             &c->config, err));
     lh_status status = lhi_layout_build(s->job, &c->config, &built, &why);
     if (lhi_layout_search_count_refusal(s, status, &why, 1)) {
         c->lower_bound.ns = INT64_MAX;
@@ -87,15 +88,15 @@ lh_status lhi_candidate_compute_bound(lhi_layout_search *s, lhi_candidate *c,
 }
 
 lh_status lhi_candidate_rebalance(lhi_layout_search *s, lhi_candidate *c,
-                                 lh_error *err)
+                                  lh_error *err)
 {
     if (s->options.partition == LH_PARTITION_EXACT)
         return LH_OK; /* exhaustive search tries all methods */
     c->rebalanced = true;
     lhi_candidate other = *c;
     const uint64_t n_memory = s->n_memory, n_unsupported = s->n_unsupported;
-    LHI_TRY(
-        lhi_layer_partition_rebalance(s->job, &s->options, s->mem, &other.config, err));
+    LHI_TRY(lhi_layer_partition_rebalance(s->job, &s->options, s->mem,
+                                          &other.config, err));
     if (other.config.layers == c->config.layers)
         return LH_OK;
     other.missing = 0;

@@ -20,8 +20,8 @@
  *     search_budget.h     work limits; stopping.c: stop conditions
  *     unexplored.h        bounds of unexplored layouts, per dimension
  *     results.c           result of the search, and why the others lost */
-#ifndef LHI_CANDIDATE_H
-#define LHI_CANDIDATE_H
+#ifndef LHI_PLANNER_SEARCH_CANDIDATE_H
+#define LHI_PLANNER_SEARCH_CANDIDATE_H
 
 #include "planner/elastic/choices.h"
 #include "planner/layout/choice.h"
@@ -37,17 +37,17 @@ enum { LHI_FEW_PASSES = 1000 };
 /* A layout under evaluation. */
 typedef struct lhi_candidate {
     lhi_config config;
-    lhi_lower_bound lower_bound;     /* over every partition of its layers */
+    lhi_lower_bound lower_bound; /* over every partition of its layers */
     int64_t bound_ns;    /* of this partition; INT64_MAX: does not fit */
     int64_t missing;     /* bytes, if it does not fit */
     uint32_t missing_on; /* device */
     bool simulated;
-    bool fully_evaluated;    /* evaluated under every method */
-    bool with_slow_methods;      /* including slow ones, even without prospects */
-    bool rebalanced;      /* rebalanced, or cannot be */
-    bool from_local_search;       /* from a local search: already counted before */
-    bool open;        /* unexplored at the end, though maybe better */
-    lh_choice choice; /* best method, once simulated */
+    bool fully_evaluated;   /* evaluated under every method */
+    bool with_slow_methods; /* including slow ones, even without prospects */
+    bool rebalanced;        /* rebalanced, or cannot be */
+    bool from_local_search; /* from a local search: already counted before */
+    bool open;              /* unexplored at the end, though maybe better */
+    lh_choice choice;       /* best method, once simulated */
     char bound_text[160];
 } lhi_candidate;
 
@@ -63,15 +63,17 @@ typedef struct lhi_objective {
                      const lhi_lower_bound *floor);
     /* Checks whether plans with that bound are useless. */
     bool (*is_useless)(void *context, int64_t bound, lhi_level level,
-                     const lhi_config *config, const lhi_lower_bound *floor);
+                       const lhi_config *config, const lhi_lower_bound *floor);
     /* Receives each simulated candidate that works. */
-    lh_status (*add_candidate)(void *context, const lhi_candidate *c, lh_error *err);
+    lh_status (*add_candidate)(void *context, const lhi_candidate *c,
+                               lh_error *err);
     /* Returns a candidate's value. */
     int64_t (*value)(void *context, const lhi_candidate *c);
     /* Receives layouts that may be useful but were not, or not fully, explored.
      * May be NULL, as may the next one, which the elastic search uses. */
-    void (*add_unexplored)(void *context, lhi_level level, const lhi_config *config,
-                 const lhi_lower_bound *floor);
+    void (*add_unexplored)(void *context, lhi_level level,
+                           const lhi_config *config,
+                           const lhi_lower_bound *floor);
     /* Returns the iteration time from which plans on a layout are useless; 0:
      * none. */
     int64_t (*useless_ns)(void *context, lhi_level level,
@@ -87,18 +89,19 @@ typedef struct lhi_layout_search {
     lhi_candidate *candidates;
     uint32_t n, room;
     struct lhi_pareto_front *front; /* NULL: only the best is required */
-    lhi_evaluation_cache *evaluation_cache;        /* evaluation cache, or NULL */
-    lhi_unexplored *unexplored; /* receives bounds of unsimulated layouts, or NULL */
-    uint32_t sharing;   /* number of searches that share its work; 0: one */
-    int64_t best_ns;    /* fastest iteration so far; INT64_MAX: none */
-    int64_t best_value; /* best by the objective: lhi_objective_value() */
-    bool complete;      /* nothing useful is left */
-    bool candidates_only;   /* only candidates are required, not the best */
-    bool exact;         /* every promising partition was tried */
+    lhi_evaluation_cache *evaluation_cache; /* evaluation cache, or NULL */
+    lhi_unexplored
+        *unexplored;      /* receives bounds of unsimulated layouts, or NULL */
+    uint32_t sharing;     /* number of searches that share its work; 0: one */
+    int64_t best_ns;      /* fastest iteration so far; INT64_MAX: none */
+    int64_t best_value;   /* best by the objective: lhi_objective_value() */
+    bool complete;        /* nothing useful is left */
+    bool candidates_only; /* only candidates are required, not the best */
+    bool exact;           /* every promising partition was tried */
     struct lhi_workers *workers; /* parallel_for.h; NULL: this thread only */
-    bool cancelled;                  /* the caller asked to stop */
-    bool on_worker_thread;              /* runs on another thread than the caller's */
-    atomic_bool *stop;  /* stops all threads; NULL: single thread */
+    bool cancelled;              /* the caller asked to stop */
+    bool on_worker_thread;       /* runs on another thread than the caller's */
+    atomic_bool *stop;           /* stops all threads; NULL: single thread */
     double until_s;     /* process time limit for the steps after the layouts;
                          * 0: none */
     int64_t dropped_ns; /* least bound pruned by the objective */
@@ -106,11 +109,11 @@ typedef struct lhi_layout_search {
     uint64_t n_memory, n_simulated, n_unsupported, n_dropped;
     uint64_t n_unexplored; /* at the search's end: neither pruned nor tried */
     uint64_t pruned[LHI_N_BOUND_KINDS]; /* by a bound before they were built */
-    int64_t proven_ns;      /* no layout, partition or schedule is faster */
+    int64_t proven_ns; /* no layout, partition or schedule is faster */
     /* or cheaper, if cost is the objective; 0: unknown */
     double proven_usd;
-    lh_error first_refusal; /* why the first failing layout failed */
-    lhi_config closest;     /* closest to fitting in memory */
+    lh_error first_refusal;        /* why the first failing layout failed */
+    lhi_config closest;            /* closest to fitting in memory */
     lhi_lower_bound closest_floor; /* missing 0: none */
     bool closest_is_complete;      /* complete configuration */
     /* Layouts that allow elastic plans, and those not searched. */
@@ -120,13 +123,14 @@ typedef struct lhi_layout_search {
 
 /* Runs branch and bound over all layouts that the job leaves open. Fills
  * candidates, counts and proven_ns. */
-lh_status lhi_layout_search_branch_and_bound(lhi_layout_search *s, lh_error *err);
+lh_status lhi_layout_search_branch_and_bound(lhi_layout_search *s,
+                                             lh_error *err);
 
 /* Checks whether `status` means that a layout, or `n` layouts, are impossible:
  * counts them and keeps the first reason. Other failures, with `why`, are for
  * the caller to return. */
 bool lhi_layout_search_count_refusal(lhi_layout_search *s, lh_status status,
-                               const lh_error *why, uint64_t n);
+                                     const lh_error *why, uint64_t n);
 
 /* Reports progress over `total` layouts, on the caller's own thread. Returns
  * true if the caller asks to stop. */
@@ -135,15 +139,16 @@ bool lhi_layout_search_is_cancelled(lhi_layout_search *s, uint32_t total);
  * the time is over. Never true before something works: a result of the search,
  * or `works`. */
 bool lhi_layout_search_should_stop(lhi_layout_search *s, uint32_t total,
-                               bool works);
+                                   bool works);
 
 /* Evaluates every partition of every candidate that could still win. LH_EINVAL:
  * too many for one layout. */
-lh_status lhi_layout_search_enumerate_partitions(lhi_layout_search *s, lh_error *err);
+lh_status lhi_layout_search_enumerate_partitions(lhi_layout_search *s,
+                                                 lh_error *err);
 /* Checks whether the partitions are few enough, counted in passes, to try all
  * of them by default. */
 lh_status lhi_layout_search_can_enumerate(const lhi_layout_search *s, bool *out,
-                                     lh_error *err);
+                                          lh_error *err);
 
 /* Moves layers between chunks in candidates that could still win, within its
  * budget. */
@@ -151,25 +156,28 @@ lh_status lhi_layout_search_move_layers(lhi_layout_search *s, lh_error *err);
 
 /* The same for one candidate. *passes is the budget; the remainder is returned
  * in it. */
-lh_status lhi_layout_search_move_layers_of(lhi_layout_search *s, uint32_t candidate,
-                                     uint64_t *passes, lh_error *err);
+lh_status lhi_layout_search_move_layers_of(lhi_layout_search *s,
+                                           uint32_t candidate, uint64_t *passes,
+                                           lh_error *err);
 
 /* Samples at random, in place of all that. Proves nothing. */
-lh_status lhi_layout_search_run_monte_carlo(lhi_layout_search *s, lh_error *err);
+lh_status lhi_layout_search_run_monte_carlo(lhi_layout_search *s,
+                                            lh_error *err);
 
 /* Computes the lower bound of a candidate's schedules, or that it does not fit
  * or work at all. */
 lh_status lhi_candidate_compute_bound(lhi_layout_search *s, lhi_candidate *c,
-                              lh_error *err);
+                                      lh_error *err);
 
 /* Rebalances the candidate's work (layer_partition.h) if that lowers its bound.
  */
 lh_status lhi_candidate_rebalance(lhi_layout_search *s, lhi_candidate *c,
-                                 lh_error *err);
+                                  lh_error *err);
 
 /* Computes that bound from a built pipeline. */
-lh_status lhi_candidate_compute_bound_built(lhi_candidate *c, const lhi_built_layout *built,
-                                    lh_error *err);
+lh_status lhi_candidate_compute_bound_built(lhi_candidate *c,
+                                            const lhi_built_layout *built,
+                                            lh_error *err);
 
 /* Checks whether it was simulated and at least one schedule works. */
 bool lhi_candidate_is_feasible(const lhi_candidate *c);
@@ -177,32 +185,34 @@ bool lhi_candidate_is_feasible(const lhi_candidate *c);
 /* Returns a choice with the values known before any method has run. */
 lh_choice lhi_candidate_make_choice(const lhi_candidate *c, const char *method);
 /* Computes tokens per second and utilisation from the time. */
-lh_status lhi_choice_compute_rates(const lh_job *job, lhi_arena *mem, lh_choice *choice,
-                           lh_error *err);
+lh_status lhi_choice_compute_rates(const lh_job *job, lhi_arena *mem,
+                                   lh_choice *choice, lh_error *err);
 
 /* Checks whether a plan considers a method: all that are not aliases. */
 bool lhi_method_is_considered(const lh_job *job, const lh_plan_options *options,
-                           uint32_t pipeline, const lhi_method *method);
+                              uint32_t pipeline, const lhi_method *method);
 /* Runs the method named in choice->layout on the layout: fills status, times,
  * memory, rates, and the failure reason in `mem`. On failure *schedule is NULL;
  * `tried` and `schedule` are as in lhi_evaluation_cache_run_method(). */
 lh_status lhi_method_evaluate(const lh_job *job, const lh_plan_options *options,
-                         const lhi_built_layout *built, lhi_evaluation_cache *tried,
-                         lhi_arena *mem, lh_choice *choice,
-                         lh_schedule **schedule, lh_error *err);
+                              const lhi_built_layout *built,
+                              lhi_evaluation_cache *tried, lhi_arena *mem,
+                              lh_choice *choice, lh_schedule **schedule,
+                              lh_error *err);
 
 /* Evaluates every method. The best goes to c->choice and its schedule to *best
  * (NULL: none works; `best` may be NULL). `all`, if not NULL, receives every
  * method's result. */
 lh_status lhi_candidate_run_methods(lhi_layout_search *s, lhi_candidate *c,
-                                const lhi_built_layout *built, lh_schedule **best,
-                                lh_choice *all, uint32_t *n_all, lh_error *err);
+                                    const lhi_built_layout *built,
+                                    lh_schedule **best, lh_choice *all,
+                                    uint32_t *n_all, lh_error *err);
 /* The same including building the layout and counting:
  * lhi_candidate_evaluate_quickly() under one method, lhi_candidate_evaluate()
  * under every method. */
 lh_status lhi_candidate_evaluate_quickly(lhi_layout_search *s, lhi_candidate *c,
-                               /* quick evaluation, one method */
-                               lh_error *err);
+                                         /* quick evaluation, one method */
+                                         lh_error *err);
 /* Builds a candidate, evaluates every method and counts it. */
 lh_status lhi_candidate_evaluate(lhi_layout_search *s, lhi_candidate *c,
                                  lh_error *err);
@@ -213,6 +223,6 @@ lhi_candidate *lhi_layout_search_find_best(const lhi_layout_search *s);
 /* Fills the plan with the search result. LH_EINFEASIBLE: nothing works; `err`
  * has the reason. */
 lh_status lhi_layout_search_fill_plan(lhi_layout_search *s, lh_plan *plan,
-                                   lh_error *err);
+                                      lh_error *err);
 
 #endif

@@ -22,8 +22,9 @@ bool lhi_pricing_has_prices(const lh_job *job)
     return true;
 }
 
-lh_status lhi_pricing_override_job(const lh_job *job, const lh_plan_options *options,
-                        lhi_arena *mem, lh_job *out, lh_error *err)
+lh_status lhi_pricing_override_job(const lh_job *job,
+                                   const lh_plan_options *options,
+                                   lhi_arena *mem, lh_job *out, lh_error *err)
 {
     double hour = options->usd_per_gpu_hour, gb = options->usd_per_gb;
     uint32_t n = job->n_datacenters;
@@ -59,7 +60,8 @@ lh_status lhi_pricing_override_job(const lh_job *job, const lh_plan_options *opt
 /* Computes the GPU price. Nodes are exclusive: a datacenter's last node counts
  * in full, and unused nodes do not count. */
 static lh_status price_gpus(const lh_job *job, const lh_layout *layout,
-                            lhi_arena *mem, lhi_layout_price *out, lh_error *err)
+                            lhi_arena *mem, lhi_layout_price *out,
+                            lh_error *err)
 {
     lhi_layout_placement places;
     LHI_TRY(lhi_layout_place(job, layout, mem, &places, err));
@@ -83,8 +85,8 @@ static lh_status price_gpus(const lh_job *job, const lh_layout *layout,
 /* Computes the traffic price; `scale`: factor for data and expert parallelism,
  * 0 or 1. */
 static lh_status price_bytes(const lh_job *job, const lhi_config *config,
-                             double scale, lhi_arena *mem, lhi_layout_price *out,
-                             lh_error *err)
+                             double scale, lhi_arena *mem,
+                             lhi_layout_price *out, lh_error *err)
 {
     const lhi_traffic *traffic;
     uint32_t n;
@@ -119,18 +121,20 @@ static lh_status price(const lh_job *job, const lhi_config *config,
 }
 
 lh_status lhi_pricing_compute(const lh_job *job, const lhi_config *config,
-                          lhi_layout_price *out, lh_error *err)
+                              lhi_layout_price *out, lh_error *err)
 {
     return price(job, config, 1, out, err);
 }
 
 lh_status lhi_pricing_compute_bound(const lh_job *job, const lhi_config *config,
-                          bool whole, lhi_layout_price *out, lh_error *err)
+                                    bool whole, lhi_layout_price *out,
+                                    lh_error *err)
 {
     return price(job, config, whole ? 1 : 0, out, err);
 }
 
-double lhi_pricing_iteration_usd(const lhi_layout_price *price, double iteration_ns)
+double lhi_pricing_iteration_usd(const lhi_layout_price *price,
+                                 double iteration_ns)
 {
     return price->usd_per_hour * (iteration_ns / HOUR_NS) + price->between_usd;
 }
@@ -138,8 +142,8 @@ double lhi_pricing_iteration_usd(const lhi_layout_price *price, double iteration
 /* --- choices -----------------------------------------------------------------
  */
 
-lh_status lhi_pricing_set_choice(const lh_job *job, lhi_arena *mem, lh_choice *choice,
-                        lh_error *err)
+lh_status lhi_pricing_set_choice(const lh_job *job, lhi_arena *mem,
+                                 lh_choice *choice, lh_error *err)
 {
     const lh_plan_cost *was = choice->cost;
     lhi_config config = lhi_config_from_choice(choice);
@@ -152,8 +156,8 @@ lh_status lhi_pricing_set_choice(const lh_job *job, lhi_arena *mem, lh_choice *c
     if (!cost)
         return lhi_fail_nomem(err);
     if (was)
-        its = (lhi_layout_price){was->gpus, was->usd_per_hour, was->inter_datacenter_gb,
-                          was->between_usd};
+        its = (lhi_layout_price){was->gpus, was->usd_per_hour,
+                                 was->inter_datacenter_gb, was->between_usd};
     else
         LHI_TRY(lhi_pricing_compute(job, &config, &its, err));
     double tokens =

@@ -5,19 +5,20 @@
 
 #include "base/heap.h"
 #include "base/integer_math.h"
-#include "planner/layout/equivalence.h"
 #include "planner/layout/choice.h"
-#include "planner/search/objective.h"
+#include "planner/layout/equivalence.h"
 #include "planner/search/cost.h"
+#include "planner/search/objective.h"
 #include "planner/search/search_budget.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    MAX_FIRST_LAYOUTS = 2, /* first layouts: the fastest under other schedules */
+    MAX_FIRST_LAYOUTS =
+        2,            /* first layouts: the fastest under other schedules */
     WORK_DIVISOR = 6, /* work share: that of layouts divided by WORK_DIVISOR */
-    MOST_SHARES = 6 /* while nothing works at all */
+    MOST_SHARES = 6   /* while nothing works at all */
 };
 
 /* A node: degrees or a placed layout. */
@@ -67,7 +68,7 @@ static bool is_hopeless(const elastic_branch *t, const node *n)
     if (!o)
         return n->floor.ns >= t->best_ns;
     return o->is_useless(o->context, bound_of(t, n), n->level, &n->config,
-                       &n->floor);
+                         &n->floor);
 }
 
 /* Records a node that was pruned, left or searched: its plans are not faster
@@ -79,11 +80,12 @@ static lh_status note(elastic_branch *t, const node *n, lh_error *err)
         return LH_OK;
     s->proven_ns = lhi_min_int64(s->proven_ns, n->floor.ns);
     if (s->objective)
-        s->objective->add_unexplored(s->objective->context, n->level, &n->config,
-                           &n->floor);
-    return s->unexplored ? lhi_unexplored_add_bound(s->unexplored, n->level, &n->config,
-                                       n->floor.ns, err)
-                     : LH_OK;
+        s->objective->add_unexplored(s->objective->context, n->level,
+                                     &n->config, &n->floor);
+    return s->unexplored
+               ? lhi_unexplored_add_bound(s->unexplored, n->level, &n->config,
+                                          n->floor.ns, err)
+               : LH_OK;
 }
 
 /* --- nodes -------------------------------------------------------------------
@@ -114,15 +116,18 @@ static lh_status add_node(elastic_branch *t, const node *n, lh_error *err)
 }
 
 /* The elastic plan itself recomputes operations. */
-static bool suits(const elastic_branch *t, lhi_level level, const lhi_config *config)
+static bool suits(const elastic_branch *t, lhi_level level,
+                  const lhi_config *config)
 {
     if (level == LHI_LEVEL_WORK && !t->s->job->training.recompute_given)
         return config->recompute == LH_RECOMPUTE_NONE;
-    return level < LHI_LEVEL_DEGREES || lhi_elastic_is_applicable(t->s->job, config);
+    return level < LHI_LEVEL_DEGREES ||
+           lhi_elastic_is_applicable(t->s->job, config);
 }
 
 /* Adds a child of the expanded node. */
-static lh_status add_child(void *context, const lhi_config *config, lh_error *err)
+static lh_status add_child(void *context, const lhi_config *config,
+                           lh_error *err)
 {
     elastic_branch *t = context;
     node child = {.config = *config, .level = t->level};
@@ -131,8 +136,8 @@ static lh_status add_child(void *context, const lhi_config *config, lh_error *er
         return LH_OK;
     if (child.level == LHI_LEVEL_PLACED)
         child.config.layout.sharding = LH_SHARDING_FULL;
-    lh_status status =
-        lhi_bound_inputs_compute(t->floors, t->level, config, &child.floor, &why);
+    lh_status status = lhi_bound_inputs_compute(t->floors, t->level, config,
+                                                &child.floor, &why);
     t->work += lhi_estimate_bound_work(t->level, t->s->job->n_datacenters);
     if (lhi_layout_is_infeasible(status))
         return LH_OK;
@@ -189,8 +194,8 @@ static lh_status bound_layout(elastic_branch *t, uint32_t at, lh_error *err)
     lhi_mark mark = lhi_arena_mark(s->mem);
     if (!s->objective && t->best_ns < INT64_MAX)
         f.below_ns = t->best_ns;
-    lh_status status = lhi_elastic_compute_layout_bound(s->job, &n->config, &f, s->mem,
-                                                &ns, &t->work, err);
+    lh_status status = lhi_elastic_compute_layout_bound(
+        s->job, &n->config, &f, s->mem, &ns, &t->work, err);
     lhi_arena_rewind(s->mem, mark);
     LHI_TRY(status);
     n->bounded = true;
@@ -211,7 +216,8 @@ lh_status lhi_elastic_choice_finish(const lhi_layout_search *s,
 }
 
 /* Takes a result if it is the best so far. */
-static lh_status store_result(elastic_branch *t, lhi_elastic_result *found, lh_error *err)
+static lh_status store_result(elastic_branch *t, lhi_elastic_result *found,
+                              lh_error *err)
 {
     lhi_layout_search *s = t->s;
     lhi_candidate c = {0};
@@ -223,7 +229,8 @@ static lh_status store_result(elastic_branch *t, lhi_elastic_result *found, lh_e
         LHI_TRY(s->objective->add_candidate(s->objective->context, &c, err));
     lhi_best_with_value head = {LHI_N_DIMENSIONS, 0, c.choice, false};
     if (s->unexplored)
-        LHI_TRY(lhi_best_per_value_add(&s->unexplored->heads, s->mem, &head, err));
+        LHI_TRY(
+            lhi_best_per_value_add(&s->unexplored->heads, s->mem, &head, err));
     int64_t value = lhi_objective_value(&s->options, &c.choice);
     t->best_ns = lhi_min_int64(t->best_ns, c.choice.iteration_ns);
     t->best_value = lhi_min_int64(t->best_value, value);
@@ -322,7 +329,8 @@ static lh_status search_best_degrees(elastic_branch *t, lh_error *err)
 static bool is_stopped(void *context, bool works)
 {
     elastic_branch *t = context;
-    return lhi_layout_search_should_stop(t->s, t->s->n, works || t->best->schedule);
+    return lhi_layout_search_should_stop(t->s, t->s->n,
+                                         works || t->best->schedule);
 }
 
 static bool has_ended(elastic_branch *t)
@@ -346,8 +354,8 @@ static lh_status process_node(elastic_branch *t, uint32_t at, lh_error *err)
     if (n.level < LHI_LEVEL_PLACED) {
         uint64_t dropped = 0;
         t->level = (lhi_level)(n.level + 1);
-        return lhi_space_children(&t->space, n.level, &n.config, &dropped, add_child,
-                                  t, err);
+        return lhi_space_children(&t->space, n.level, &n.config, &dropped,
+                                  add_child, t, err);
     }
     return n.bounded ? search_node(t, &n, err) : bound_layout(t, at, err);
 }
@@ -401,8 +409,8 @@ static lh_status search_all(elastic_branch *t, lh_error *err)
     if (t->s->job->layout.sharding > LH_SHARDING_FULL)
         return t->likes ? search_best_degrees(t, err) : LH_OK;
     t->level = LHI_LEVEL_GROUP;
-    LHI_TRY(lhi_space_children(&t->space, LHI_LEVEL_NONE, &none, &dropped, add_child,
-                               t, err));
+    LHI_TRY(lhi_space_children(&t->space, LHI_LEVEL_NONE, &none, &dropped,
+                               add_child, t, err));
     if (t->likes) {
         LHI_TRY(tighten_bounds(t, err));
         LHI_TRY(search_best_degrees(t, err));
@@ -437,15 +445,16 @@ lh_status lhi_elastic_search(lhi_layout_search *s, bool all,
     const lhi_candidate *best =
         lhi_elastic_is_required(s->job) ? NULL : lhi_layout_search_find_best(s);
     lhi_elastic_result found = {0};
-    elastic_branch t = {.s = s,
-               .plain = *s->job,
-               .freedom = lhi_elastic_options_from_job(s->job),
-               .limits = lhi_search_limits_from_options(
-                   &s->options, WORK_DIVISOR * (s->sharing ? s->sharing : 1)),
-               .best_value = INT64_MAX,
-               .best_ns = INT64_MAX,
-               .own_value = INT64_MAX,
-               .best = &found};
+    elastic_branch t = {
+        .s = s,
+        .plain = *s->job,
+        .freedom = lhi_elastic_options_from_job(s->job),
+        .limits = lhi_search_limits_from_options(
+            &s->options, WORK_DIVISOR * (s->sharing ? s->sharing : 1)),
+        .best_value = INT64_MAX,
+        .best_ns = INT64_MAX,
+        .own_value = INT64_MAX,
+        .best = &found};
     lh_status status = LH_OK;
     if (best) {
         t.best_value = lhi_objective_value(&s->options, &best->choice);

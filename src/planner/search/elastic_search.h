@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Search for elastic plans on every layout whose bound allows a win, least
  * bound first; docs/theory/plan-search.md. */
-#ifndef LHI_ELASTIC_SEARCH_H
-#define LHI_ELASTIC_SEARCH_H
+#ifndef LHI_PLANNER_SEARCH_ELASTIC_SEARCH_H
+#define LHI_PLANNER_SEARCH_ELASTIC_SEARCH_H
 
 #include "planner/search/candidate.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Evaluates a layout under schedule methods. */
-#include "base/format_units.h"
 #include "base/exact_equality.h"
+#include "base/format_units.h"
 #include "planner/layout/target.h"
-#include "planner/search/objective.h"
 #include "planner/search/cost.h"
+#include "planner/search/objective.h"
 
 #include <inttypes.h>
 #include <longhaul/methods.h>
@@ -61,8 +61,8 @@ static lh_status peak_flops(const lh_job *job, const lh_layout *l,
     return LH_OK;
 }
 
-lh_status lhi_choice_compute_rates(const lh_job *job, lhi_arena *mem, lh_choice *choice,
-                           lh_error *err)
+lh_status lhi_choice_compute_rates(const lh_job *job, lhi_arena *mem,
+                                   lh_choice *choice, lh_error *err)
 {
     double peak;
     if (choice->status != LH_CHOICE_OK || choice->iteration_ns == 0)
@@ -77,8 +77,8 @@ lh_status lhi_choice_compute_rates(const lh_job *job, lhi_arena *mem, lh_choice 
 }
 
 /* Fills a choice from a method's outcome. */
-static void set_outcome(const lhi_built_layout *built, const lhi_method_outcome *o,
-                        lh_choice *choice)
+static void set_outcome(const lhi_built_layout *built,
+                        const lhi_method_outcome *o, lh_choice *choice)
 {
     lhi_choice_clear(choice);
     choice->status = o->status;
@@ -96,22 +96,24 @@ static void set_outcome(const lhi_built_layout *built, const lhi_method_outcome 
 }
 
 lh_status lhi_method_evaluate(const lh_job *job, const lh_plan_options *options,
-                         const lhi_built_layout *built, lhi_evaluation_cache *tried,
-                         lhi_arena *mem, lh_choice *choice,
-                         lh_schedule **schedule, lh_error *err)
+                              const lhi_built_layout *built,
+                              lhi_evaluation_cache *tried, lhi_arena *mem,
+                              lh_choice *choice, lh_schedule **schedule,
+                              lh_error *err)
 {
     lhi_method_outcome outcome;
     if (schedule)
         *schedule = NULL;
     choice->status = LH_CHOICE_FAILED;
-    LHI_TRY(lhi_evaluation_cache_run_method(tried, built->pipeline, choice->layout.schedule,
-                           options->sub_blocks, mem, &outcome, schedule, err));
+    LHI_TRY(lhi_evaluation_cache_run_method(
+        tried, built->pipeline, choice->layout.schedule, options->sub_blocks,
+        mem, &outcome, schedule, err));
     set_outcome(built, &outcome, choice);
     return lhi_choice_compute_rates(job, mem, choice, err);
 }
 
 bool lhi_method_is_considered(const lh_job *job, const lh_plan_options *options,
-                           uint32_t pipeline, const lhi_method *method)
+                              uint32_t pipeline, const lhi_method *method)
 {
     if (lhi_schedule_requested(job) == LHI_REQUEST_METHOD)
         return strcmp(job->layout.schedule, method->name) == 0;
@@ -137,19 +139,19 @@ static bool is_worth_it(const lhi_layout_search *s, const lhi_candidate *c)
     return o->status != LH_CHOICE_OK ||
            (o->iteration_ns > c->bound_ns &&
             lhi_objective_value_at(&s->options, o,
-                         o->iteration_ns - o->iteration_ns / share) <
+                                   o->iteration_ns - o->iteration_ns / share) <
                 s->best_value);
 }
 
 /* Runs one method and keeps the better result. */
 static lh_status run_method(lhi_layout_search *s, lhi_candidate *c,
-                         const lhi_built_layout *built, const char *name,
-                         lh_schedule **best, lh_choice *row, lh_error *err)
+                            const lhi_built_layout *built, const char *name,
+                            lh_schedule **best, lh_choice *row, lh_error *err)
 {
     lh_schedule *schedule = NULL;
     lh_choice choice = lhi_candidate_make_choice(c, name);
-    LHI_TRY(lhi_method_evaluate(s->job, &s->options, built, s->evaluation_cache, s->mem,
-                           &choice, best ? &schedule : NULL, err));
+    LHI_TRY(lhi_method_evaluate(s->job, &s->options, built, s->evaluation_cache,
+                                s->mem, &choice, best ? &schedule : NULL, err));
     if (c->choice.status == LH_CHOICE_OK)
         choice.cost = c->choice.cost; /* the layout's cost */
     lh_status status = lhi_pricing_set_choice(s->job, s->mem, &choice, err);
@@ -191,8 +193,9 @@ static bool is_elastic_plan(const lhi_layout_search *s, const lhi_candidate *c,
 }
 
 lh_status lhi_candidate_run_methods(lhi_layout_search *s, lhi_candidate *c,
-                                const lhi_built_layout *built, lh_schedule **best,
-                                lh_choice *all, uint32_t *n_all, lh_error *err)
+                                    const lhi_built_layout *built,
+                                    lh_schedule **best, lh_choice *all,
+                                    uint32_t *n_all, lh_error *err)
 {
     lh_choice row;
     if (best)
@@ -203,7 +206,7 @@ lh_status lhi_candidate_run_methods(lhi_layout_search *s, lhi_candidate *c,
         for (uint32_t m = 0; m < lhi_n_methods; m++) {
             const lhi_method *method = &lhi_methods[m];
             if (!lhi_method_is_considered(s->job, &s->options,
-                                       c->config.layout.pipeline, method) ||
+                                          c->config.layout.pipeline, method) ||
                 is_elastic_plan(s, c, method) ||
                 (method->kind == LHI_METHOD_SLOW) != (slow == 1) ||
                 (slow && !all && !s->exact && !is_worth_it(s, c)))
@@ -217,13 +220,13 @@ lh_status lhi_candidate_run_methods(lhi_layout_search *s, lhi_candidate *c,
 
 /* Runs the quick evaluation: one method. */
 static lh_status evaluate_quickly(lhi_layout_search *s, lhi_candidate *c,
-                        const lhi_built_layout *built, lh_error *err)
+                                  const lhi_built_layout *built, lh_error *err)
 {
     lh_choice row;
     c->choice = lhi_candidate_make_choice(c, NULL);
     c->simulated = true;
-    return run_method(s, c, built, lhi_method_get_representative()->name, NULL, &row,
-                   err);
+    return run_method(s, c, built, lhi_method_get_representative()->name, NULL,
+                      &row, err);
 }
 
 /* Evaluates a candidate and counts it. */
@@ -243,11 +246,11 @@ static lh_status simulate(lhi_layout_search *s, lhi_candidate *c, bool all,
 }
 
 lh_status lhi_candidate_evaluate_quickly(lhi_layout_search *s, lhi_candidate *c,
-                               lh_error *err)
+                                         lh_error *err)
 {
-    bool all =
-        !lhi_method_is_considered(s->job, &s->options, c->config.layout.pipeline,
-                               lhi_method_get_representative());
+    bool all = !lhi_method_is_considered(s->job, &s->options,
+                                         c->config.layout.pipeline,
+                                         lhi_method_get_representative());
     return simulate(s, c, all, err);
 }
 

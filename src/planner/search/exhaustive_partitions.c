@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Evaluates every partition of every layout that no bound rules out, under
  * every method: for small jobs, and to measure losses of the other searches. */
-#include "planner/layout/partition_search.h"
 #include "planner/layout/build_cache.h"
 #include "planner/layout/layer_partition.h"
+#include "planner/layout/partition_search.h"
 #include "planner/search/candidate.h"
 
 #include <inttypes.h>
@@ -12,8 +12,8 @@
 #include <string.h>
 
 enum {
-    MAX_PARTITIONS = 200000, /* per layout */
-    MAX_SMALL_PASSES = 500000,      /* passes over all partitions of a small job */
+    MAX_PARTITIONS = 200000,   /* per layout */
+    MAX_SMALL_PASSES = 500000, /* passes over all partitions of a small job */
 };
 
 /* State while enumerating one layout's partitions. */
@@ -26,8 +26,8 @@ typedef struct enumeration {
 } enumeration;
 
 /* Runs every method unless the bound of this partition is already too high. */
-static lh_status evaluate_built(enumeration *t, lhi_candidate *one, const lhi_built_layout *built,
-                           lh_error *err)
+static lh_status evaluate_built(enumeration *t, lhi_candidate *one,
+                                const lhi_built_layout *built, lh_error *err)
 {
     lhi_layout_search *s = t->s;
     lh_bound bound;
@@ -71,7 +71,8 @@ static lh_status try_partition(void *context, const uint32_t *layers,
             *err = why;
         return status;
     }
-    if (!lhi_candidate_is_feasible(&one) || one.choice.iteration_ns >= s->best_ns)
+    if (!lhi_candidate_is_feasible(&one) ||
+        one.choice.iteration_ns >= s->best_ns)
         return LH_OK;
     uint32_t *kept = LHI_NEW(s->mem, uint32_t, n);
     if (!kept)
@@ -130,11 +131,12 @@ static lh_status enumerate(lhi_layout_search *s, lhi_candidate *c,
 static bool is_open(const lhi_layout_search *s, const lhi_candidate *c)
 {
     return c->lower_bound.ns < s->best_ns &&
-           lhi_layer_partition_has_alternatives(s->job, &c->config, &s->options);
+           lhi_layer_partition_has_alternatives(s->job, &c->config,
+                                                &s->options);
 }
 
 lh_status lhi_layout_search_can_enumerate(const lhi_layout_search *s, bool *out,
-                                     lh_error *err)
+                                          lh_error *err)
 {
     uint64_t left = MAX_SMALL_PASSES;
     *out = false;
@@ -154,7 +156,8 @@ lh_status lhi_layout_search_can_enumerate(const lhi_layout_search *s, bool *out,
     return LH_OK;
 }
 
-lh_status lhi_layout_search_enumerate_partitions(lhi_layout_search *s, lh_error *err)
+lh_status lhi_layout_search_enumerate_partitions(lhi_layout_search *s,
+                                                 lh_error *err)
 {
     for (uint32_t i = 0; i < s->n; i++) {
         lhi_candidate *c = &s->candidates[i];

@@ -105,8 +105,9 @@ static bool clear_key(lh_job *job, key which, char value[KEY_TEXT])
     return was;
 }
 
-lh_status lhi_layout_search_has_any(const lhi_layout_search *s, const lh_job *job,
-                                lhi_config *at, bool *found, lh_error *err)
+lh_status lhi_layout_search_has_any(const lhi_layout_search *s,
+                                    const lh_job *job, lhi_config *at,
+                                    bool *found, lh_error *err)
 {
     lhi_layout_search any = {.job = job,
                              .options = s->options,
@@ -125,7 +126,8 @@ lh_status lhi_layout_search_has_any(const lhi_layout_search *s, const lh_job *jo
 }
 
 lh_status lhi_find_infeasible_key(const lhi_layout_search *s,
-                          char text[LHI_INFEASIBLE_KEY_TEXT], lh_error *err)
+                                  char text[LHI_INFEASIBLE_KEY_TEXT],
+                                  lh_error *err)
 {
     text[0] = '\0';
     for (int k = 0; k < N_KEYS && !text[0]; k++) {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Diagnoses jobs without any working layout: finds the key that prevents all.
  */
-#ifndef LHI_REFUSED_KEY_H
-#define LHI_REFUSED_KEY_H
+#ifndef LHI_PLANNER_SEARCH_INFEASIBLE_KEY_H
+#define LHI_PLANNER_SEARCH_INFEASIBLE_KEY_H
 
 #include "planner/search/candidate.h"
 
 /* Checks by quick evaluations whether any layout of `job` works, which may
  * differ from that of `s`; *at is then the best. */
-lh_status lhi_layout_search_has_any(const lhi_layout_search *s, const lh_job *job,
-                                lhi_config *at, bool *found, lh_error *err);
+lh_status lhi_layout_search_has_any(const lhi_layout_search *s,
+                                    const lh_job *job, lhi_config *at,
+                                    bool *found, lh_error *err);
 
 enum { LHI_INFEASIBLE_KEY_TEXT = 160 };
 
@@ -17,6 +18,7 @@ enum { LHI_INFEASIBLE_KEY_TEXT = 160 };
  * 4)" for the first key of the job that alone prevents all layouts. Empty:
  * there is none. */
 lh_status lhi_find_infeasible_key(const lhi_layout_search *s,
-                          char text[LHI_INFEASIBLE_KEY_TEXT], lh_error *err);
+                                  char text[LHI_INFEASIBLE_KEY_TEXT],
+                                  lh_error *err);
 
 #endif

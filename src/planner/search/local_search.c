@@ -10,25 +10,25 @@
 #include <string.h>
 
 enum {
-    MAX_BUILT = 64,       /* neighbours to build, least bounds first */
-    MAX_QUICK_EVALUATIONS = 20,     /* of them, with a quick evaluation */
-    MAX_FULL_EVALUATIONS = 4,       /* of them, under every method */
-    MAX_SLOW_EVALUATIONS = 4, /* under a slow method */
-    MAX_ROUNDS = 6,       /* per local search */
-    MAX_RESTARTS = 3,        /* restarts over all targets */
-    MAX_STARTS = 5,      /* other bests to start from as well */
+    MAX_BUILT = 64,             /* neighbours to build, least bounds first */
+    MAX_QUICK_EVALUATIONS = 20, /* of them, with a quick evaluation */
+    MAX_FULL_EVALUATIONS = 4,   /* of them, under every method */
+    MAX_SLOW_EVALUATIONS = 4,   /* under a slow method */
+    MAX_ROUNDS = 6,             /* per local search */
+    MAX_RESTARTS = 3,           /* restarts over all targets */
+    MAX_STARTS = 5,             /* other bests to start from as well */
     MOVED_OF_EACH = 3,
-    MAX_MOVED = 24,          /* others whose layers are moved at the end */
+    MAX_MOVED = 24,           /* others whose layers are moved at the end */
     MAX_NEIGHBOURS = 1 << 16, /* neighbours of one layout */
-    PASSES = 60000,      /* scheduled while moving layers, each way */
-    PASSES_PER_WORK = 3, /* budget while moving layers, per work unit */
-    SLOW_FACTOR = 20,           /* this many times as long as another method */
+    PASSES = 60000,           /* scheduled while moving layers, each way */
+    PASSES_PER_WORK = 3,      /* budget while moving layers, per work unit */
+    SLOW_FACTOR = 20,         /* this many times as long as another method */
 };
 
 /* Thresholds relative to the best: CLOSE_RATIO is evaluated under every method,
  * NEAR_RATIO in two dimensions at once. */
-static const double CLOSE_RATIO = 1.03, NEAR_RATIO = 1.05, BEHIND_RATIO = 1.15, WIDE_RATIO = 1.3,
-                    FAR_RATIO = 2;
+static const double CLOSE_RATIO = 1.03, NEAR_RATIO = 1.05, BEHIND_RATIO = 1.15,
+                    WIDE_RATIO = 1.3, FAR_RATIO = 2;
 /* Results within this factor of the best were searched as thoroughly as the
  * best. */
 static const double SETTLED_RATIO = 1.1;
@@ -44,13 +44,15 @@ static uint32_t slot_of(const lhi_local_search *d, const lhi_config *config)
                UINT64_C(1099511628211);
     uint32_t at = (uint32_t)(hash >> 32) & (d->known_room - 1);
     while (d->known[at] &&
-           !lhi_configs_are_equal(&d->s->candidates[d->known[at] - 1].config, config))
+           !lhi_configs_are_equal(&d->s->candidates[d->known[at] - 1].config,
+                                  config))
         at = (at + 1) & (d->known_room - 1);
     return at;
 }
 
 /* Grows the candidate array by at least `more` entries. */
-static lh_status ensure_capacity(lhi_local_search *d, uint32_t more, lh_error *err)
+static lh_status ensure_capacity(lhi_local_search *d, uint32_t more,
+                                 lh_error *err)
 {
     lhi_layout_search *s = d->s;
     uint32_t want = s->n + more;
@@ -83,8 +85,9 @@ static lh_status ensure_capacity(lhi_local_search *d, uint32_t more, lh_error *e
 
 /* Finds or adds the candidate for a neighbour, with its bound. If the bound is
  * not below `limit_ns`, it is rebalanced first. Capacity must be ensured. */
-static lh_status find_candidate(lhi_local_search *d, lhi_local_search_neighbour *n,
-                                int64_t limit_ns, bool *made, lh_error *err)
+static lh_status find_candidate(lhi_local_search *d,
+                                lhi_local_search_neighbour *n, int64_t limit_ns,
+                                bool *made, lh_error *err)
 {
     lhi_layout_search *s = d->s;
     const lhi_local_search_found *f = &d->found[n->found];
@@ -95,13 +98,15 @@ static lh_status find_candidate(lhi_local_search *d, lhi_local_search_neighbour 
         return LH_OK;
     }
     lhi_candidate *c = &s->candidates[s->n];
-    *c = (lhi_candidate){.config = f->config, .lower_bound = f->floor, .from_local_search = true};
+    *c = (lhi_candidate){.config = f->config,
+                         .lower_bound = f->floor,
+                         .from_local_search = true};
     d->moved[s->n] = false;
     LHI_TRY(lhi_candidate_compute_bound(s, c, err));
     if (limit_ns < INT64_MAX && c->bound_ns >= limit_ns)
         LHI_TRY(lhi_candidate_rebalance(s, c, err));
     d->work += c->rebalanced ? lhi_estimate_rebalance_work(&c->config)
-                         : lhi_estimate_pipeline_work(&c->config);
+                             : lhi_estimate_pipeline_work(&c->config);
     n->at = s->n++;
     *slot = s->n;
     return LH_OK;
@@ -116,13 +121,13 @@ static lh_status collect(void *context, const lhi_config *config,
     lhi_local_search *d = context;
     if (d->n_near == MAX_NEIGHBOURS)
         return LH_OK;
-    lhi_local_search_found *found =
-        lhi_local_search_grow_list(d->found, d->n_found, &d->found_room, sizeof *found);
+    lhi_local_search_found *found = lhi_local_search_grow_list(
+        d->found, d->n_found, &d->found_room, sizeof *found);
     if (!found)
         return lhi_fail_nomem(err);
     d->found = found;
-    lhi_local_search_neighbour *all =
-        lhi_local_search_grow_list(d->neighbours, d->n_near, &d->near_room, sizeof *all);
+    lhi_local_search_neighbour *all = lhi_local_search_grow_list(
+        d->neighbours, d->n_near, &d->near_room, sizeof *all);
     if (!all)
         return lhi_fail_nomem(err);
     d->neighbours = all;
@@ -134,11 +139,13 @@ static lh_status collect(void *context, const lhi_config *config,
 
 /* Builds the neighbours and keeps those that may be better, least bounds first.
  */
-static lh_status build_neighbours(lhi_local_search *d, const lhi_local_search_target *t,
-                            uint32_t changes, lh_error *err)
+static lh_status build_neighbours(lhi_local_search *d,
+                                  const lhi_local_search_target *t,
+                                  uint32_t changes, lh_error *err)
 {
     uint32_t n = d->n_near, kept = 0, built = 0;
-    lhi_sort(d->neighbours, n, sizeof *d->neighbours, lhi_local_search_compare_neighbours);
+    lhi_sort(d->neighbours, n, sizeof *d->neighbours,
+             lhi_local_search_compare_neighbours);
     for (uint32_t i = 0; i < n && built < MAX_BUILT * changes; i++) {
         lhi_local_search_neighbour *o = &d->neighbours[i];
         bool made;
@@ -149,7 +156,8 @@ static lh_status build_neighbours(lhi_local_search *d, const lhi_local_search_ta
             d->neighbours[kept++] = *o;
     }
     d->n_near = kept;
-    lhi_sort(d->neighbours, kept, sizeof *d->neighbours, lhi_local_search_compare_neighbours);
+    lhi_sort(d->neighbours, kept, sizeof *d->neighbours,
+             lhi_local_search_compare_neighbours);
     return LH_OK;
 }
 
@@ -161,8 +169,8 @@ static bool is_far(const lhi_local_search *d, int64_t ns)
 }
 
 /* Tries the partition of the neighbourhood's central layout. */
-static lh_status try_layers(lhi_local_search *d, uint32_t at, const lhi_config *from,
-                            bool closer, lh_error *err)
+static lh_status try_layers(lhi_local_search *d, uint32_t at,
+                            const lhi_config *from, bool closer, lh_error *err)
 {
     lhi_layout_search *s = d->s;
     lhi_candidate *c = &s->candidates[at], other = *c;
@@ -181,15 +189,16 @@ static lh_status try_layers(lhi_local_search *d, uint32_t at, const lhi_config *
                    : lhi_candidate_evaluate_quickly(s, &other, err));
     d->work += lhi_estimate_schedule_work(&other.config, closer);
     if (lhi_candidate_is_feasible(&other) &&
-        (!lhi_candidate_is_feasible(c) || lhi_objective_value(&s->options, &other.choice) <
-                                        lhi_objective_value(&s->options, &c->choice)))
+        (!lhi_candidate_is_feasible(c) ||
+         lhi_objective_value(&s->options, &other.choice) <
+             lhi_objective_value(&s->options, &c->choice)))
         *c = other;
     return LH_OK;
 }
 
 /* Evaluates a candidate quickly, also with the given layers. */
-static lh_status evaluate_quickly(lhi_local_search *d, uint32_t at, const lhi_config *from,
-                           lh_error *err)
+static lh_status evaluate_quickly(lhi_local_search *d, uint32_t at,
+                                  const lhi_config *from, lh_error *err)
 {
     lhi_candidate *c = &d->s->candidates[at];
     LHI_TRY(lhi_candidate_evaluate_quickly(d->s, c, err));
@@ -213,26 +222,31 @@ static lh_status evaluate_fully(lhi_local_search *d, uint32_t at, lh_error *err)
 
 /* Evaluates the most promising neighbours, first quickly, then under every
  * method. */
-static lh_status evaluate_neighbours(lhi_local_search *d, const lhi_local_search_target *t,
-                          const lhi_config *from, uint32_t changes,
-                          lh_error *err)
+static lh_status evaluate_neighbours(lhi_local_search *d,
+                                     const lhi_local_search_target *t,
+                                     const lhi_config *from, uint32_t changes,
+                                     lh_error *err)
 {
     uint32_t glances = 0, closer = 0;
-    for (uint32_t i = 0; i < d->n_near && glances < MAX_QUICK_EVALUATIONS * changes; i++) {
+    for (uint32_t i = 0;
+         i < d->n_near && glances < MAX_QUICK_EVALUATIONS * changes; i++) {
         lhi_local_search_neighbour *n = &d->neighbours[i];
         if (t->best < INT64_MAX && (is_far(d, n->key) || is_far(d, t->best)))
             break;
-        if (d->s->candidates[n->at].simulated || n->key >= lhi_local_search_limit(d, t))
+        if (d->s->candidates[n->at].simulated ||
+            n->key >= lhi_local_search_limit(d, t))
             continue;
         LHI_TRY(evaluate_quickly(d, n->at, from, err));
         glances++;
     }
     for (uint32_t i = 0; i < d->n_near; i++)
         d->neighbours[i].key = lhi_local_search_value(d, d->neighbours[i].at);
-    lhi_sort(d->neighbours, d->n_near, sizeof *d->neighbours, lhi_local_search_compare_neighbours);
+    lhi_sort(d->neighbours, d->n_near, sizeof *d->neighbours,
+             lhi_local_search_compare_neighbours);
     for (uint32_t i = 0; i < d->n_near && closer < MAX_FULL_EVALUATIONS; i++) {
         lhi_local_search_neighbour *n = &d->neighbours[i];
-        if (n->key == INT64_MAX || (double)n->key > CLOSE_RATIO * (double)t->best)
+        if (n->key == INT64_MAX ||
+            (double)n->key > CLOSE_RATIO * (double)t->best)
             break;
         if (d->s->candidates[n->at].fully_evaluated)
             continue;
@@ -250,7 +264,8 @@ static bool is_slow(const lhi_local_search_target *t)
 }
 
 /* Adds a row for the method's best. */
-static lh_status try_method(lhi_local_search *d, const lhi_local_search_target *t, uint32_t at,
+static lh_status try_method(lhi_local_search *d,
+                            const lhi_local_search_target *t, uint32_t at,
                             const uint32_t *layers, lh_error *err)
 {
     lhi_layout_search *s = d->s;
@@ -272,17 +287,19 @@ static lh_status try_method(lhi_local_search *d, const lhi_local_search_target *
     status = lhi_candidate_compute_bound_built(&c, &built, err);
     lh_choice row = lhi_candidate_make_choice(&c, lhi_methods[t->value].name);
     if (status == LH_OK)
-        status = lhi_method_evaluate(s->job, &s->options, &built, s->evaluation_cache, s->mem,
-                                &row, NULL, err);
-    d->work +=
-        lhi_estimate_schedule_work(&c.config, false) * (is_slow(t) ? SLOW_FACTOR : 1);
+        status =
+            lhi_method_evaluate(s->job, &s->options, &built,
+                                s->evaluation_cache, s->mem, &row, NULL, err);
+    d->work += lhi_estimate_schedule_work(&c.config, false) *
+               (is_slow(t) ? SLOW_FACTOR : 1);
     lh_pipeline_free(built.pipeline);
     LHI_TRY(status);
     lhi_candidate *own = &s->candidates[at];
     c.choice = row;
     c.simulated = true;
     if (lhi_candidate_is_feasible(&c) &&
-        lhi_objective_value(&s->options, &row) < lhi_local_search_value(d, at)) {
+        lhi_objective_value(&s->options, &row) <
+            lhi_local_search_value(d, at)) {
         *own = c;
         own->missing = 0;
     }
@@ -291,16 +308,20 @@ static lh_status try_method(lhi_local_search *d, const lhi_local_search_target *
 }
 
 /* Evaluates the neighbours under the target's method. */
-static lh_status evaluate_neighbours_by_method(lhi_local_search *d, const lhi_local_search_target *t,
-                                    const lhi_config *from, lh_error *err)
+static lh_status evaluate_neighbours_by_method(lhi_local_search *d,
+                                               const lhi_local_search_target *t,
+                                               const lhi_config *from,
+                                               lh_error *err)
 {
-    uint32_t most = is_slow(t) ? MAX_SLOW_EVALUATIONS : MAX_QUICK_EVALUATIONS, n = 0;
+    uint32_t most = is_slow(t) ? MAX_SLOW_EVALUATIONS : MAX_QUICK_EVALUATIONS,
+             n = 0;
     for (uint32_t i = 0; i < d->n_near; i++) {
         int64_t value = lhi_local_search_value(d, d->neighbours[i].at);
         if (value < INT64_MAX)
             d->neighbours[i].key = value;
     }
-    lhi_sort(d->neighbours, d->n_near, sizeof *d->neighbours, lhi_local_search_compare_neighbours);
+    lhi_sort(d->neighbours, d->n_near, sizeof *d->neighbours,
+             lhi_local_search_compare_neighbours);
     for (uint32_t i = 0; i < d->n_near && n < most; i++, n++) {
         uint32_t at = d->neighbours[i].at;
         const lh_layout *x = &d->found[d->neighbours[i].found].config.layout,
@@ -323,15 +344,15 @@ static lh_status explore(lhi_local_search *d, uint32_t which, uint32_t from,
     int64_t before = t->best;
     lhi_config anchor = d->s->candidates[from].config;
     lhi_neighbourhood around = {.space = &d->space,
-                         .floors = d->floors,
-                         .bounded = d->bound_cache,
-                         .from = anchor,
-                         .most_changes = changes,
-                         .dimension = t->dimension,
-                         .value = t->value,
-                         .limit_ns = lhi_local_search_limit(d, t),
-                         .visit = collect,
-                         .context = d};
+                                .floors = d->floors,
+                                .bounded = d->bound_cache,
+                                .from = anchor,
+                                .most_changes = changes,
+                                .dimension = t->dimension,
+                                .value = t->value,
+                                .limit_ns = lhi_local_search_limit(d, t),
+                                .visit = collect,
+                                .context = d};
     if (from == t->at && t->row.chunk_layers)
         anchor.layers = t->row.chunk_layers;
     LHI_TRY(ensure_capacity(d, MAX_BUILT * changes + 1, err));
@@ -349,8 +370,8 @@ static lh_status explore(lhi_local_search *d, uint32_t which, uint32_t from,
 }
 
 /* Moves layers, under the target's own method if the target is a method. */
-static lh_status move_by_method(lhi_local_search *d, const lhi_local_search_target *t,
-                                lh_error *err)
+static lh_status move_by_method(lhi_local_search *d,
+                                const lhi_local_search_target *t, lh_error *err)
 {
     lhi_layout_search *s = d->s;
     lhi_config config = lhi_config_from_choice(&t->row);
@@ -362,9 +383,9 @@ static lh_status move_by_method(lhi_local_search *d, const lhi_local_search_targ
         return LH_OK;
     for (int k = 0; k < 2; k++) {
         uint64_t left = PASSES;
-        LHI_TRY(lhi_layer_partition_search(s->job, &s->options, s->evaluation_cache, method, k == 0,
-                                  false, config.layers, &left, s->mem, &config,
-                                  &ns, err));
+        LHI_TRY(lhi_layer_partition_search(
+            s->job, &s->options, s->evaluation_cache, method, k == 0, false,
+            config.layers, &left, s->mem, &config, &ns, err));
         d->work += (PASSES - left) / PASSES_PER_WORK;
     }
     return config.layers == given ? LH_OK
@@ -397,8 +418,8 @@ static lh_status move_best(lhi_local_search *d, uint32_t which, lh_error *err)
 
 /* Tries the target's new partition on neighbours in one dimension, which were
  * evaluated with other layers before. */
-static lh_status transfer_layers(lhi_local_search *d, uint32_t which, bool *better,
-                             lh_error *err)
+static lh_status transfer_layers(lhi_local_search *d, uint32_t which,
+                                 bool *better, lh_error *err)
 {
     const lhi_local_search_target *t = &d->targets[which];
     const int64_t before = t->best;
@@ -406,15 +427,15 @@ static lh_status transfer_layers(lhi_local_search *d, uint32_t which, bool *bett
     const uint32_t chunks =
         from.layout.pipeline * from.layout.chunks_per_device;
     lhi_neighbourhood around = {.space = &d->space,
-                         .floors = d->floors,
-                         .bounded = d->bound_cache,
-                         .from = from,
-                         .most_changes = 1,
-                         .dimension = t->dimension,
-                         .value = t->value,
-                         .limit_ns = lhi_local_search_limit(d, t),
-                         .visit = collect,
-                         .context = d};
+                                .floors = d->floors,
+                                .bounded = d->bound_cache,
+                                .from = from,
+                                .most_changes = 1,
+                                .dimension = t->dimension,
+                                .value = t->value,
+                                .limit_ns = lhi_local_search_limit(d, t),
+                                .visit = collect,
+                                .context = d};
     *better = false;
     if (!from.layers || t->dimension == LHI_DIMENSION_SCHEDULE ||
         !lhi_layer_partition_has_alternatives(d->s->job, &from, &d->s->options))
@@ -422,9 +443,11 @@ static lh_status transfer_layers(lhi_local_search *d, uint32_t which, bool *bett
     d->n_near = d->n_found = 0;
     LHI_TRY(lhi_neighbourhood_visit(&around, err));
     d->work += around.work;
-    lhi_sort(d->neighbours, d->n_near, sizeof *d->neighbours, lhi_local_search_compare_neighbours);
-    for (uint32_t i = 0, n = 0;
-         i < d->n_near && n < MAX_BUILT && !lhi_local_search_is_out_of_budget(d); i++) {
+    lhi_sort(d->neighbours, d->n_near, sizeof *d->neighbours,
+             lhi_local_search_compare_neighbours);
+    for (uint32_t i = 0, n = 0; i < d->n_near && n < MAX_BUILT &&
+                                !lhi_local_search_is_out_of_budget(d);
+         i++) {
         lhi_local_search_neighbour *o = &d->neighbours[i];
         const lh_layout *l = &d->found[o->found].config.layout;
         bool made;
@@ -441,22 +464,26 @@ static lh_status transfer_layers(lhi_local_search *d, uint32_t which, bool *bett
 }
 
 /* Transfers partitions until nothing improves. */
-static lh_status transfer_until_settled(lhi_local_search *d, uint32_t which, lh_error *err)
+static lh_status transfer_until_settled(lhi_local_search *d, uint32_t which,
+                                        lh_error *err)
 {
     bool better = d->targets[which].at != LHI_NO_CANDIDATE;
-    for (int i = 0; i < MAX_ROUNDS && better && !lhi_local_search_is_out_of_budget(d); i++)
+    for (int i = 0;
+         i < MAX_ROUNDS && better && !lhi_local_search_is_out_of_budget(d); i++)
         LHI_TRY(transfer_layers(d, which, &better, err));
     return LH_OK;
 }
 
 /* Checks whether two dimensions may change at once. */
-static bool allows_two_dimensions(const lhi_local_search *d, const lhi_local_search_target *t)
+static bool allows_two_dimensions(const lhi_local_search *d,
+                                  const lhi_local_search_target *t)
 {
     return (double)t->best <= WIDE_RATIO * (double)d->targets[0].best;
 }
 
 /* Runs the local search for one target. */
-static lh_status run_local_search(lhi_local_search *d, uint32_t which, lh_error *err)
+static lh_status run_local_search(lhi_local_search *d, uint32_t which,
+                                  lh_error *err)
 {
     bool better = true;
     lhi_local_search_target *t = &d->targets[which];
@@ -469,8 +496,9 @@ static lh_status run_local_search(lhi_local_search *d, uint32_t which, lh_error 
         LHI_TRY(explore(d, which, top, 1, &better, err));
     if (t->at == LHI_NO_CANDIDATE)
         LHI_TRY(explore(d, which, top, 2, &better, err));
-    for (int i = 0; i < MAX_ROUNDS && t->at != LHI_NO_CANDIDATE &&
-                    !is_far(d, t->best) && !lhi_local_search_is_out_of_budget(d);
+    for (int i = 0;
+         i < MAX_ROUNDS && t->at != LHI_NO_CANDIDATE && !is_far(d, t->best) &&
+         !lhi_local_search_is_out_of_budget(d);
          i++) {
         LHI_TRY(explore(d, which, t->at, changes, &better, err));
         if (!better && changes == 2)
@@ -493,13 +521,15 @@ static lh_status run_local_search(lhi_local_search *d, uint32_t which, lh_error 
 static lh_status move_next(lhi_local_search *d, uint32_t which, lh_error *err)
 {
     const lhi_layout_search *s = d->s;
-    for (int n = 0; n < MOVED_OF_EACH && !lhi_local_search_is_out_of_budget(d); n++) {
+    for (int n = 0; n < MOVED_OF_EACH && !lhi_local_search_is_out_of_budget(d);
+         n++) {
         const lhi_local_search_target *t = &d->targets[which];
         uint32_t found = LHI_NO_CANDIDATE;
         double most = BEHIND_RATIO * (double)t->best;
         for (uint32_t i = 0; i < s->n; i++)
             if (!d->moved[i] && (double)lhi_local_search_value(d, i) < most &&
-                lhi_local_search_has_value(t, &s->candidates[i].config, UINT64_MAX)) {
+                lhi_local_search_has_value(t, &s->candidates[i].config,
+                                           UINT64_MAX)) {
                 found = i;
                 most = (double)lhi_local_search_value(d, i);
             }
@@ -522,7 +552,8 @@ static uint32_t next_target(const lhi_local_search *d, const bool *done)
 
 /* Restarts from the best with other values: the path from the overall best may
  * miss the best with this value. */
-static lh_status restart_from_others(lhi_local_search *d, uint32_t which, lh_error *err)
+static lh_status restart_from_others(lhi_local_search *d, uint32_t which,
+                                     lh_error *err)
 {
     const lhi_local_search_target *t = &d->targets[which];
     uint32_t from[MAX_STARTS], n = 0;
@@ -553,7 +584,8 @@ static lh_status restart_from_others(lhi_local_search *d, uint32_t which, lh_err
 /* Runs the local search for all targets. */
 static lh_status search_all_targets(lhi_local_search *d, lh_error *err)
 {
-    for (int i = 0; i < MAX_RESTARTS && !lhi_local_search_is_out_of_budget(d); i++) {
+    for (int i = 0; i < MAX_RESTARTS && !lhi_local_search_is_out_of_budget(d);
+         i++) {
         int64_t before = d->targets[0].best;
         bool *done = calloc(d->n_targets, sizeof *done);
         if (!done)
@@ -563,7 +595,8 @@ static lh_status search_all_targets(lhi_local_search *d, lh_error *err)
         while (status == LH_OK && !lhi_local_search_is_out_of_budget(d) &&
                (which = next_target(d, done)) > 0) {
             done[which] = true;
-            bool again = i == 1 && allows_two_dimensions(d, &d->targets[which]) &&
+            bool again = i == 1 &&
+                         allows_two_dimensions(d, &d->targets[which]) &&
                          d->targets[which].best > d->targets[0].best &&
                          !lhi_local_search_is_closed(d, &d->targets[which]);
             if (again)
@@ -587,13 +620,14 @@ static lh_status search_all_targets(lhi_local_search *d, lh_error *err)
 static lh_status move_others(lhi_local_search *d, lh_error *err)
 {
     const lhi_layout_search *s = d->s;
-    for (int n = 0; n < MAX_MOVED && !lhi_local_search_is_out_of_budget(d); n++) {
+    for (int n = 0; n < MAX_MOVED && !lhi_local_search_is_out_of_budget(d);
+         n++) {
         uint32_t found = LHI_NO_CANDIDATE;
         double most = NEAR_RATIO * (double)d->targets[0].best;
         for (uint32_t i = 0; i < s->n; i++)
             if (!d->moved[i] && (double)lhi_local_search_value(d, i) < most &&
-                lhi_layer_partition_has_alternatives(s->job, &s->candidates[i].config,
-                                    &s->options)) {
+                lhi_layer_partition_has_alternatives(
+                    s->job, &s->candidates[i].config, &s->options)) {
                 found = i;
                 most = (double)lhi_local_search_value(d, i);
             }
@@ -610,7 +644,9 @@ static lh_status finalise_best(lhi_local_search *d, lh_error *err)
 {
     bool better = true;
     LHI_TRY(transfer_until_settled(d, 0, err));
-    for (int i = 0; i < MAX_ROUNDS && better && !lhi_local_search_is_out_of_budget(d); i++) {
+    for (int i = 0;
+         i < MAX_ROUNDS && better && !lhi_local_search_is_out_of_budget(d);
+         i++) {
         const int64_t before = d->targets[0].best;
         LHI_TRY(run_local_search(d, 0, err));
         LHI_TRY(lhi_local_search_transfer_to_all(d, &better, err));
@@ -634,8 +670,8 @@ static void remove_slower(lhi_local_search *d)
 
 /* Adds or subtracts the counts of the search's own candidates, because local
  * search changes them. */
-static void count_own_candidates(const lhi_local_search *d, int64_t sign, int64_t *simulated,
-                        int64_t *too_large)
+static void count_own_candidates(const lhi_local_search *d, int64_t sign,
+                                 int64_t *simulated, int64_t *too_large)
 {
     for (uint32_t i = 0; i < d->first; i++) {
         const lhi_candidate *c = &d->s->candidates[i];
@@ -651,10 +687,12 @@ static lh_status list_best_per_value(const lhi_local_search *d, lh_error *err)
     for (uint32_t i = 1; s->unexplored && i < d->n_targets; i++) {
         const lhi_local_search_target *t = &d->targets[i];
         bool sure =
-            t->settled && (double)t->best <= SETTLED_RATIO * (double)d->targets[0].best;
+            t->settled &&
+            (double)t->best <= SETTLED_RATIO * (double)d->targets[0].best;
         lhi_best_with_value head = {t->dimension, t->value, t->row, sure};
         if (t->best < INT64_MAX)
-            LHI_TRY(lhi_best_per_value_add(&s->unexplored->heads, s->mem, &head, err));
+            LHI_TRY(lhi_best_per_value_add(&s->unexplored->heads, s->mem, &head,
+                                           err));
     }
     return LH_OK;
 }
@@ -677,7 +715,8 @@ static lh_status run_all(lhi_local_search *d, lh_error *err)
     return list_best_per_value(d, err);
 }
 
-lh_status lhi_layout_search_run_local_search(lhi_layout_search *s, lh_error *err)
+lh_status lhi_layout_search_run_local_search(lhi_layout_search *s,
+                                             lh_error *err)
 {
     const lhi_layout_search before = *s;
     lhi_local_search d = {
@@ -686,8 +725,9 @@ lh_status lhi_layout_search_run_local_search(lhi_layout_search *s, lh_error *err
     count_own_candidates(&d, -1, &simulated, &too_large);
     lh_status status = lhi_space_init(s->job, s->mem, &d.space, err);
     if (status == LH_OK)
-        status = lhi_bound_inputs_make(s->job, lhi_layer_partition_max_ratio(s->job, &s->options),
-                                 &d.floors, err);
+        status = lhi_bound_inputs_make(
+            s->job, lhi_layer_partition_max_ratio(s->job, &s->options),
+            &d.floors, err);
     if (status == LH_OK)
         status = lhi_bound_cache_make(&d.bound_cache, err);
     if (status == LH_OK)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Internal local-search state, shared by local_search.c,
  * local_search_transfer.c and local_search_targets.c. */
-#ifndef LHI_DIVES_OWN_H
-#define LHI_DIVES_OWN_H
+#ifndef LHI_PLANNER_SEARCH_LOCAL_SEARCH_INTERNAL_H
+#define LHI_PLANNER_SEARCH_LOCAL_SEARCH_INTERNAL_H
 
 #include "planner/search/local_search.h"
 #include "planner/search/neighbourhood.h"
@@ -44,12 +44,13 @@ typedef struct lhi_local_search {
     lhi_bound_cache *bound_cache; /* bounds of neighbours */
     lhi_search_limits limits;
     uint64_t work;
-    uint32_t parts;           /* parts of LHI_LOCAL_SEARCH_PARTS to use */
+    uint32_t parts; /* parts of LHI_LOCAL_SEARCH_PARTS to use */
     lhi_local_search_target *targets; /* the first: the overall best */
     uint32_t n_targets, room;
     lhi_local_search_found *found; /* neighbours, in the space's order */
     uint32_t n_found, found_room;
-    lhi_local_search_neighbour *neighbours; /* neighbours that remain, best first */
+    lhi_local_search_neighbour
+        *neighbours; /* neighbours that remain, best first */
     uint32_t n_near, near_room;
     uint32_t *known; /* hash table by configuration: candidate + 1 */
     uint32_t known_room;
@@ -63,34 +64,44 @@ lh_status lhi_local_search_make_targets(lhi_local_search *d, lh_error *err);
 
 /* Checks whether the bound closes a target: no plan with its value beats the
  * overall best, nor the best known with another value than that. */
-bool lhi_local_search_is_closed(const lhi_local_search *d, const lhi_local_search_target *t);
+bool lhi_local_search_is_closed(const lhi_local_search *d,
+                                const lhi_local_search_target *t);
 /* Checks whether the work budget is used up. */
 bool lhi_local_search_is_out_of_budget(const lhi_local_search *d);
 /* Returns a candidate's value; INT64_MAX: it does not work. */
 int64_t lhi_local_search_value(const lhi_local_search *d, uint32_t candidate);
 /* Returns the time from which candidates are useless for the target; INT64_MAX:
  * no limit. */
-int64_t lhi_local_search_limit(const lhi_local_search *d, const lhi_local_search_target *t);
+int64_t lhi_local_search_limit(const lhi_local_search *d,
+                               const lhi_local_search_target *t);
 /* Updates the targets after a candidate has changed. */
 void lhi_local_search_update_targets(lhi_local_search *d, uint32_t candidate);
 /* The same for one row of it. */
-void lhi_local_search_update_targets_by_row(lhi_local_search *d, uint32_t candidate, const lh_choice *row);
+void lhi_local_search_update_targets_by_row(lhi_local_search *d,
+                                            uint32_t candidate,
+                                            const lh_choice *row);
 /* Checks whether a configuration has the target's value; `method`: index in
  * lhi_methods. */
-bool lhi_local_search_has_value(const lhi_local_search_target *t, const lhi_config *config,
-                    uint64_t method);
-int lhi_local_search_compare_neighbours(const void *a, const void *b); /* compares keys */
+bool lhi_local_search_has_value(const lhi_local_search_target *t,
+                                const lhi_config *config, uint64_t method);
+int lhi_local_search_compare_neighbours(const void *a,
+                                        const void *b); /* compares keys */
 
 /* Gives a candidate the layers of `from` if that improves it and may make it
  * the target's best. */
-lh_status lhi_local_search_transfer_partition(lhi_local_search *d, const lhi_local_search_target *t, uint32_t at,
-                        const lhi_config *from, lh_error *err);
+lh_status lhi_local_search_transfer_partition(lhi_local_search *d,
+                                              const lhi_local_search_target *t,
+                                              uint32_t at,
+                                              const lhi_config *from,
+                                              lh_error *err);
 /* Tries the partitions of the best and nearly best candidates on all that may
  * beat the overall best. *better: one does. */
-lh_status lhi_local_search_transfer_to_all(lhi_local_search *d, bool *better, lh_error *err);
+lh_status lhi_local_search_transfer_to_all(lhi_local_search *d, bool *better,
+                                           lh_error *err);
 
 /* Returns `list` with capacity for one more than its `n` entries of `each`
  * bytes; NULL: no memory, and `list` stays valid. */
-void *lhi_local_search_grow_list(void *list, uint32_t n, uint32_t *room, size_t each);
+void *lhi_local_search_grow_list(void *list, uint32_t n, uint32_t *room,
+                                 size_t each);
 
 #endif

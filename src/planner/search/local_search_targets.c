@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-void *lhi_local_search_grow_list(void *list, uint32_t n, uint32_t *room, size_t each)
+void *lhi_local_search_grow_list(void *list, uint32_t n, uint32_t *room,
+                                 size_t each)
 {
     if (n < *room)
         return list;
@@ -27,15 +28,16 @@ static lh_status add_target(lhi_local_search *d, lhi_dimension dimension,
         if (d->targets[i].dimension == dimension &&
             d->targets[i].value == value)
             return LH_OK;
-    lhi_local_search_target *all =
-        lhi_local_search_grow_list(d->targets, d->n_targets, &d->room, sizeof *all);
+    lhi_local_search_target *all = lhi_local_search_grow_list(
+        d->targets, d->n_targets, &d->room, sizeof *all);
     if (!all)
         return lhi_fail_nomem(err);
     d->targets = all;
-    d->targets[d->n_targets++] = (lhi_local_search_target){.dimension = dimension,
-                                                   .value = value,
-                                                   .best = INT64_MAX,
-                                                   .at = LHI_NO_CANDIDATE};
+    d->targets[d->n_targets++] =
+        (lhi_local_search_target){.dimension = dimension,
+                                  .value = value,
+                                  .best = INT64_MAX,
+                                  .at = LHI_NO_CANDIDATE};
     return LH_OK;
 }
 
@@ -93,7 +95,8 @@ lh_status lhi_local_search_make_targets(lhi_local_search *d, lh_error *err)
 }
 
 /* Returns the best known result with another value than the overall best. */
-static int64_t find_best_other(const lhi_local_search *d, lhi_dimension dimension)
+static int64_t find_best_other(const lhi_local_search *d,
+                               lhi_dimension dimension)
 {
     int64_t best = INT64_MAX;
     const lhi_config top = lhi_config_from_choice(&d->targets[0].row);
@@ -106,13 +109,15 @@ static int64_t find_best_other(const lhi_local_search *d, lhi_dimension dimensio
     return best;
 }
 
-bool lhi_local_search_is_closed(const lhi_local_search *d, const lhi_local_search_target *t)
+bool lhi_local_search_is_closed(const lhi_local_search *d,
+                                const lhi_local_search_target *t)
 {
     const lhi_layout_search *s = d->s;
     if (!s->unexplored || s->options.objective != LH_PLAN_FASTEST ||
         t->dimension >= LHI_DIMENSION_SCHEDULE)
         return false;
-    return lhi_unexplored_bound_with_value(s->unexplored, t->dimension, t->value) >=
+    return lhi_unexplored_bound_with_value(s->unexplored, t->dimension,
+                                           t->value) >=
            lhi_max_int64(d->targets[0].best, find_best_other(d, t->dimension));
 }
 
@@ -121,19 +126,21 @@ bool lhi_local_search_is_closed(const lhi_local_search *d, const lhi_local_searc
 bool lhi_local_search_is_out_of_budget(const lhi_local_search *d)
 {
     return lhi_search_limits_are_reached(&d->limits, d->work, d->parts,
-                                     LHI_LOCAL_SEARCH_PARTS) ||
+                                         LHI_LOCAL_SEARCH_PARTS) ||
            lhi_layout_search_should_stop(d->s, d->s->n, true);
 }
 
 int64_t lhi_local_search_value(const lhi_local_search *d, uint32_t at)
 {
     const lhi_candidate *c = &d->s->candidates[at];
-    return lhi_candidate_is_feasible(c) ? lhi_objective_value(&d->s->options, &c->choice)
-                                  : INT64_MAX;
+    return lhi_candidate_is_feasible(c)
+               ? lhi_objective_value(&d->s->options, &c->choice)
+               : INT64_MAX;
 }
 
 /* Times at or above the limit are useless; bounds do not apply to costs. */
-int64_t lhi_local_search_limit(const lhi_local_search *d, const lhi_local_search_target *t)
+int64_t lhi_local_search_limit(const lhi_local_search *d,
+                               const lhi_local_search_target *t)
 {
     return d->s->options.objective == LH_PLAN_FASTEST ? t->best : INT64_MAX;
 }
@@ -147,8 +154,8 @@ static uint64_t method_number(const char *name)
     return UINT64_MAX;
 }
 
-bool lhi_local_search_has_value(const lhi_local_search_target *t, const lhi_config *config,
-                    uint64_t method)
+bool lhi_local_search_has_value(const lhi_local_search_target *t,
+                                const lhi_config *config, uint64_t method)
 {
     if (t->dimension == LHI_DIMENSION_SCHEDULE)
         return t->value == method;
@@ -157,7 +164,8 @@ bool lhi_local_search_has_value(const lhi_local_search_target *t, const lhi_conf
 }
 
 /* Updates the targets for which this row is the best. */
-void lhi_local_search_update_targets_by_row(lhi_local_search *d, uint32_t at, const lh_choice *row)
+void lhi_local_search_update_targets_by_row(lhi_local_search *d, uint32_t at,
+                                            const lh_choice *row)
 {
     if (row->status != LH_CHOICE_OK)
         return;

@@ -10,8 +10,8 @@
 #include <string.h>
 
 enum {
-    DONORS = 6, /* candidates whose layers are tried on all others */
-    MAX_RECEIVERS = 128  /* receivers, least bounds first */
+    DONORS = 6,         /* candidates whose layers are tried on all others */
+    MAX_RECEIVERS = 128 /* receivers, least bounds first */
 };
 
 /* Donors are within 2 % of the best. */
@@ -19,7 +19,8 @@ static const double DONOR_RATIO = 1.02;
 
 /* Checks whether the candidate may become the target's best. For costs, the
  * bound uses the traffic of its previous partition. */
-static bool may_be_best(const lhi_local_search *d, const lhi_local_search_target *t,
+static bool may_be_best(const lhi_local_search *d,
+                        const lhi_local_search_target *t,
                         const lhi_candidate *was, int64_t bound_ns)
 {
     const lh_plan_options *o = &d->s->options;
@@ -28,8 +29,11 @@ static bool may_be_best(const lhi_local_search *d, const lhi_local_search_target
     return lhi_objective_value_at(o, &was->choice, bound_ns) < t->best;
 }
 
-lh_status lhi_local_search_transfer_partition(lhi_local_search *d, const lhi_local_search_target *t, uint32_t at,
-                        const lhi_config *from, lh_error *err)
+lh_status lhi_local_search_transfer_partition(lhi_local_search *d,
+                                              const lhi_local_search_target *t,
+                                              uint32_t at,
+                                              const lhi_config *from,
+                                              lh_error *err)
 {
     lhi_layout_search *s = d->s;
     lhi_candidate *c = &s->candidates[at], other = *c;
@@ -43,7 +47,8 @@ lh_status lhi_local_search_transfer_partition(lhi_local_search *d, const lhi_loc
     LHI_TRY(lhi_candidate_evaluate(s, &other, err));
     d->work += lhi_estimate_schedule_work(&other.config, true);
     if (!lhi_candidate_is_feasible(&other) ||
-        lhi_objective_value(&s->options, &other.choice) >= lhi_local_search_value(d, at))
+        lhi_objective_value(&s->options, &other.choice) >=
+            lhi_local_search_value(d, at))
         return LH_OK;
     *c = other;
     lhi_local_search_update_targets(d, at);
@@ -67,16 +72,18 @@ static bool has_same_layers(const lh_choice *row, const lhi_config *config)
 
 /* Finds the donors: the best of the targets' best candidates with their own
  * partition, each partition once. Returns their number. */
-static int find_donors(const lhi_local_search *d, const lh_choice *donors[DONORS])
+static int find_donors(const lhi_local_search *d,
+                       const lh_choice *donors[DONORS])
 {
     int n = 0;
     for (; n < DONORS; n++) {
         const lhi_local_search_target *best = NULL;
         for (uint32_t i = 0; i < d->n_targets; i++) {
             const lhi_local_search_target *t = &d->targets[i];
-            bool out = t->at == LHI_NO_CANDIDATE || !t->row.chunk_layers ||
-                       (double)t->best > DONOR_RATIO * (double)d->targets[0].best ||
-                       (best && t->best >= best->best);
+            bool out =
+                t->at == LHI_NO_CANDIDATE || !t->row.chunk_layers ||
+                (double)t->best > DONOR_RATIO * (double)d->targets[0].best ||
+                (best && t->best >= best->best);
             const lhi_config own = lhi_config_from_choice(&t->row);
             for (int k = 0; k < n && !out; k++)
                 out = has_same_layers(donors[k], &own);
@@ -91,7 +98,8 @@ static int find_donors(const lhi_local_search *d, const lh_choice *donors[DONORS
 }
 
 /* Finds the candidates that may beat the overall best with these layers. */
-static lh_status find_receivers(lhi_local_search *d, const lh_choice *from, lh_error *err)
+static lh_status find_receivers(lhi_local_search *d, const lh_choice *from,
+                                lh_error *err)
 {
     const lhi_layout_search *s = d->s;
     const int64_t limit = lhi_local_search_limit(d, &d->targets[0]);
@@ -100,20 +108,24 @@ static lh_status find_receivers(lhi_local_search *d, const lh_choice *from, lh_e
         const lhi_candidate *c = &s->candidates[i];
         if (chunks_of(&c->config.layout) != chunks_of(&from->layout) ||
             c->lower_bound.ns >= limit || has_same_layers(from, &c->config) ||
-            !lhi_layer_partition_has_alternatives(s->job, &c->config, &s->options))
+            !lhi_layer_partition_has_alternatives(s->job, &c->config,
+                                                  &s->options))
             continue;
-        lhi_local_search_neighbour *all =
-            lhi_local_search_grow_list(d->neighbours, d->n_near, &d->near_room, sizeof *all);
+        lhi_local_search_neighbour *all = lhi_local_search_grow_list(
+            d->neighbours, d->n_near, &d->near_room, sizeof *all);
         if (!all)
             return lhi_fail_nomem(err);
         d->neighbours = all;
-        d->neighbours[d->n_near++] = (lhi_local_search_neighbour){.key = c->lower_bound.ns, .at = i};
+        d->neighbours[d->n_near++] =
+            (lhi_local_search_neighbour){.key = c->lower_bound.ns, .at = i};
     }
-    lhi_sort(d->neighbours, d->n_near, sizeof *d->neighbours, lhi_local_search_compare_neighbours);
+    lhi_sort(d->neighbours, d->n_near, sizeof *d->neighbours,
+             lhi_local_search_compare_neighbours);
     return LH_OK;
 }
 
-lh_status lhi_local_search_transfer_to_all(lhi_local_search *d, bool *better, lh_error *err)
+lh_status lhi_local_search_transfer_to_all(lhi_local_search *d, bool *better,
+                                           lh_error *err)
 {
     const lh_choice *found[DONORS];
     lhi_config donors[DONORS];
@@ -125,10 +137,11 @@ lh_status lhi_local_search_transfer_to_all(lhi_local_search *d, bool *better, lh
         const lh_choice from = {.layout = donors[k].layout,
                                 .chunk_layers = donors[k].layers};
         LHI_TRY(find_receivers(d, &from, err));
-        for (uint32_t i = 0; i < d->n_near && i < MAX_RECEIVERS && !lhi_local_search_is_out_of_budget(d);
+        for (uint32_t i = 0; i < d->n_near && i < MAX_RECEIVERS &&
+                             !lhi_local_search_is_out_of_budget(d);
              i++)
-            LHI_TRY(lhi_local_search_transfer_partition(d, &d->targets[0], d->neighbours[i].at, &donors[k],
-                                  err));
+            LHI_TRY(lhi_local_search_transfer_partition(
+                d, &d->targets[0], d->neighbours[i].at, &donors[k], err));
     }
     *better = d->targets[0].best < before;
     return LH_OK;

@@ -11,7 +11,8 @@ const char *lhi_bound_kind_name(lhi_bound_kind kind)
     return (unsigned)kind < LHI_N_BOUND_KINDS ? names[kind] : "unknown";
 }
 
-uint32_t lhi_bound_compute_least_layers(uint32_t layers, uint32_t chunks, double ratio)
+uint32_t lhi_bound_compute_least_layers(uint32_t layers, uint32_t chunks,
+                                        double ratio)
 {
     uint32_t a = 1;
     if (chunks == 0 || layers / chunks < 2)
@@ -59,11 +60,13 @@ int64_t lhi_bound_compute_layers(const lhi_bound_case *c)
     for (int kind = LHI_ANY_KIND; kind < lhi_bound_count_kinds(c); kind++) {
         int64_t layer = INT64_MAX;
         for (uint32_t k = 0; k < (c->site_of_stage ? c->stages : 1); k++)
-            layer = lhi_min_int64(layer,
-                              lhi_bound_all_passes_ns(lhi_bound_site_of_stage(c, k), kind));
+            layer = lhi_min_int64(
+                layer,
+                lhi_bound_all_passes_ns(lhi_bound_site_of_stage(c, k), kind));
         int64_t n = (lhi_bound_count_layers(c, kind) + (int64_t)c->stages - 1) /
                     c->stages;
-        most = lhi_max_int64(most, lhi_bound_multiply(n * c->microbatches, layer));
+        most =
+            lhi_max_int64(most, lhi_bound_multiply(n * c->microbatches, layer));
     }
     return most;
 }
@@ -96,8 +99,8 @@ int64_t lhi_bound_compute_path(const lhi_bound_case *c)
         hops += (c->forward_hops[k] + c->backward_hops[k]) * v;
     if (c->placement == LH_PLACEMENT_LOOP)
         hops += (c->wrap_forth + c->wrap_back) * (v - 1);
-    return lhi_bound_first_gather_ns(c) + compute_fastest_path(c) + w * c->least_layers +
-           lhi_bound_first_reduce_ns(c) + hops;
+    return lhi_bound_first_gather_ns(c) + compute_fastest_path(c) +
+           w * c->least_layers + lhi_bound_first_reduce_ns(c) + hops;
 }
 
 lhi_bound_pass lhi_bound_find_least_layer(const lhi_bound_case *c)
@@ -115,12 +118,13 @@ lhi_bound_pass lhi_bound_find_least_layer(const lhi_bound_case *c)
 /* A link carries one message at a time. With one chunk per device, all its
  * messages are of one kind, F or D, and on the path of their microbatch. */
 int64_t lhi_bound_compute_link(const lhi_bound_case *c, uint32_t per_microbatch,
-                       int64_t transfer_ns, int64_t latency_ns)
+                               int64_t transfer_ns, int64_t latency_ns)
 {
     lhi_bound_pass layer = lhi_bound_find_least_layer(c);
     int64_t messages = (int64_t)per_microbatch * c->microbatches;
     if (c->chunks_per_device == 1 && per_microbatch == 1)
-        return lhi_bound_compute_path(c) + lhi_bound_multiply(messages - 1, transfer_ns);
+        return lhi_bound_compute_path(c) +
+               lhi_bound_multiply(messages - 1, transfer_ns);
     return lhi_bound_multiply(messages, transfer_ns) + latency_ns +
            c->least_layers * (layer.f + layer.d + layer.w);
 }

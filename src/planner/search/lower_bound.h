@@ -2,8 +2,8 @@
 /* Closed-form lower bounds for a configuration before its pipeline is built.
  * They hold for every layer partition within the largest ratio of chunks, every
  * schedule, and all undecided values. Proofs: docs/theory/plan-search.md. */
-#ifndef LHI_FLOOR_H
-#define LHI_FLOOR_H
+#ifndef LHI_PLANNER_SEARCH_LOWER_BOUND_H
+#define LHI_PLANNER_SEARCH_LOWER_BOUND_H
 
 #include "planner/layout/space.h"
 
@@ -12,11 +12,11 @@ typedef enum lhi_bound_kind {
     LHI_BOUND_NONE,
     LHI_BOUND_WORK,   /* all passes over all GPUs */
     LHI_BOUND_LAYERS, /* integral layers: some device has at least this many */
-    LHI_BOUND_WARMUP,   /* warm-up bound: passes plus path to a device and back */
+    LHI_BOUND_WARMUP, /* warm-up bound: passes plus path to a device and back */
     LHI_BOUND_PATH,   /* one microbatch forward and back */
     LHI_BOUND_LINK,   /* messages between two datacenters */
-    LHI_BOUND_RESIDENCY,   /* activation residency limits concurrency */
-    LHI_BOUND_MEMORY, /* does not fit */
+    LHI_BOUND_RESIDENCY, /* activation residency limits concurrency */
+    LHI_BOUND_MEMORY,    /* does not fit */
     LHI_N_BOUND_KINDS
 } lhi_bound_kind;
 
@@ -53,19 +53,19 @@ typedef struct lhi_bound_site {
     lhi_bound_pass layer;        /* each the least over all layers */
     int64_t layer_fd, layer_all; /* least sums: F and D; F, D and W */
     lhi_bound_pass embedding, head;
-    int64_t f, d, w;                         /* whole model */
+    int64_t f, d, w; /* whole model */
     /* data-parallel communication, per layer */
     int64_t gather, reduce;
-    int64_t first_gather, first_reduce;      /* additional, for the embedding */
+    int64_t first_gather, first_reduce; /* additional, for the embedding */
     /* gather or reduction latency, per chunk */
     int64_t latency;
     /* late part of reductions, after all else */
     int64_t late_reduce;
-    int64_t optimizer;                       /* whole model */
+    int64_t optimizer; /* whole model */
     /* static memory and one microbatch */
     int64_t layer_memory, embedding_memory, head_memory;
-    int64_t model_memory;                      /* whole model */
-    int64_t capacity; /* usable memory */
+    int64_t model_memory; /* whole model */
+    int64_t capacity;     /* usable memory */
 } lhi_bound_site;
 
 /* Bound inputs: the stages in order, their sites, and the message times between
@@ -73,15 +73,15 @@ typedef struct lhi_bound_site {
 typedef struct lhi_bound_case {
     uint32_t layers, stages, chunks_per_device, microbatches;
     lh_placement placement;
-    uint32_t least_layers; /* least layers of any chunk */
-    uint32_t n_empty_chunks;    /* chunks that may have none, if that is 0 */
+    uint32_t least_layers;   /* least layers of any chunk */
+    uint32_t n_empty_chunks; /* chunks that may have none, if that is 0 */
     uint32_t n_of_part[LHI_BOUND_PARTS]; /* number in the model */
     uint32_t n_kinds;                    /* followed by embedding and head */
     const uint32_t *kind_of;             /* per layer */
     int64_t first_ns; /* the model's F, D and W in the first datacenter */
     const lhi_bound_site *sites;
-    const uint32_t *site_of_stage;   /* site per stage; NULL: sites[0] for all */
-    const int64_t *forward_hops; /* stage k to k + 1, latency and transfer */
+    const uint32_t *site_of_stage; /* site per stage; NULL: sites[0] for all */
+    const int64_t *forward_hops;   /* stage k to k + 1, latency and transfer */
     const int64_t *backward_hops;  /* k + 1 to k; NULL: neither is known */
     int64_t wrap_forth, wrap_back; /* last stage to first, and first to last */
 } lhi_bound_case;
@@ -98,42 +98,45 @@ int64_t lhi_bound_compute_warmup(const lhi_bound_case *c);
 /* The same for one link with this transfer time and `per_microbatch` messages
  * per microbatch. */
 int64_t lhi_bound_compute_link(const lhi_bound_case *c, uint32_t per_microbatch,
-                       int64_t transfer_ns, int64_t latency_ns);
+                               int64_t transfer_ns, int64_t latency_ns);
 /* Partition bound: uses each layer's own times and memory, and tries all
  * partitions of the layers. Returns at least `low`, a known bound, and at most
  * `high`. Supports one or two chunks per device; otherwise returns `low`. */
-int64_t lhi_bound_compute_partition(const lhi_bound_case *c, lhi_arena *mem, int64_t low,
-                        int64_t high);
+int64_t lhi_bound_compute_partition(const lhi_bound_case *c, lhi_arena *mem,
+                                    int64_t low, int64_t high);
 /* Activation-residency bound: no schedule shortens the time that activations
  * are needed, and the total memory limits how many are resident at once. */
 int64_t lhi_bound_compute_residency(const lhi_bound_case *c);
 /* Computes the bytes that some GPU lacks under any partition; *site: its site.
  */
-int64_t lhi_bound_compute_missing_memory(const lhi_bound_case *c, uint32_t *site);
+int64_t lhi_bound_compute_missing_memory(const lhi_bound_case *c,
+                                         uint32_t *site);
 
 /* Returns the fewest layers of any chunk when `layers` are in `chunks` and the
  * largest has at most `ratio` times as many as the smallest. */
-uint32_t lhi_bound_compute_least_layers(uint32_t layers, uint32_t chunks, double ratio);
+uint32_t lhi_bound_compute_least_layers(uint32_t layers, uint32_t chunks,
+                                        double ratio);
 
 /* Computes all bounds for a configuration's decided values. LH_EUNSUPPORTED:
  * nothing below works; `err` has the reason. */
 typedef struct lhi_bound_inputs lhi_bound_inputs; /* includes scratch memory */
 /* Creates the bound inputs for a job; `ratio` limits the chunk sizes. */
-lh_status lhi_bound_inputs_make(const lh_job *job, double ratio, lhi_bound_inputs **out,
-                          lh_error *err);
+lh_status lhi_bound_inputs_make(const lh_job *job, double ratio,
+                                lhi_bound_inputs **out, lh_error *err);
 void lhi_bound_inputs_free(lhi_bound_inputs *floors); /* NULL is allowed */
 /* Disables the memory bounds, for plans that need less memory than their
  * layouts. */
 void lhi_bound_inputs_ignore_memory(lhi_bound_inputs *floors);
 /* Computes the best bound for a configuration's decided values. */
 lh_status lhi_bound_inputs_compute(lhi_bound_inputs *floors, lhi_level level,
-                          const lhi_config *config, lhi_lower_bound *out,
-                          lh_error *err);
+                                   const lhi_config *config,
+                                   lhi_lower_bound *out, lh_error *err);
 
 /* The same for a complete configuration, with lhi_bound_compute_partition():
  * slower, and only up to `below_ns`. */
-lh_status lhi_bound_inputs_compute_tight(lhi_bound_inputs *floors, const lhi_config *config,
-                                 int64_t below_ns, lhi_lower_bound *out,
-                                 lh_error *err);
+lh_status lhi_bound_inputs_compute_tight(lhi_bound_inputs *floors,
+                                         const lhi_config *config,
+                                         int64_t below_ns, lhi_lower_bound *out,
+                                         lh_error *err);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Internal bound helpers: lower_bound.c, memory_bound.c, warmup_bound.c and
  * residency_bound.c. */
-#ifndef LHI_FLOOR_OWN_H
-#define LHI_FLOOR_OWN_H
+#ifndef LHI_PLANNER_SEARCH_LOWER_BOUND_INTERNAL_H
+#define LHI_PLANNER_SEARCH_LOWER_BOUND_INTERNAL_H
 
 #include "planner/search/lower_bound.h"
 
@@ -33,8 +33,8 @@ static inline int64_t lhi_bound_multiply(int64_t a, int64_t b)
 
 /* Returns a stage's site. If it is open, or all replicas count, sites[0] is the
  * least in everything. */
-static inline const lhi_bound_site *lhi_bound_site_of_stage(const lhi_bound_case *c,
-                                                      uint32_t stage)
+static inline const lhi_bound_site *
+lhi_bound_site_of_stage(const lhi_bound_case *c, uint32_t stage)
 {
     return &c->sites[c->site_of_stage ? c->site_of_stage[stage] : 0];
 }
@@ -86,13 +86,15 @@ static inline int64_t lhi_bound_layer_memory(const lhi_bound_site *s, int kind)
 
 /* Returns the least gather before the first F of a chunk with at least so many
  * layers; lhi_bound_reduce_ns(): the reduction after its last W. */
-static inline int64_t lhi_bound_gather_ns(const lhi_bound_site *s, int64_t layers)
+static inline int64_t lhi_bound_gather_ns(const lhi_bound_site *s,
+                                          int64_t layers)
 {
     return s->gather > 0 && layers > 0 ? layers * s->gather + s->latency : 0;
 }
 
 /* Returns the least reduction after a chunk's last W. */
-static inline int64_t lhi_bound_reduce_ns(const lhi_bound_site *s, int64_t layers)
+static inline int64_t lhi_bound_reduce_ns(const lhi_bound_site *s,
+                                          int64_t layers)
 {
     return s->reduce > 0 && layers > 0 ? layers * s->reduce + s->latency : 0;
 }
@@ -119,12 +121,13 @@ lhi_bound_pass lhi_bound_find_least_layer(const lhi_bound_case *c);
 /* Counts the layers in a kind that fit in a stage's memory plus `more` bytes.
  */
 int64_t lhi_bound_count_layers_that_fit(const lhi_bound_case *c, int kind,
-                                  uint32_t stage, int64_t more);
+                                        uint32_t stage, int64_t more);
 /* Checks whether the model fits with `more` additional bytes on each device. */
 bool lhi_bound_does_fit(const lhi_bound_case *c, int64_t more);
 /* Sums all devices' memory without transient memory. Devices with layers of one
  * kind need the transient memory of these layers, and only some devices can be
  * without them: *passing_in_all. INFINITY: unknown. */
-double lhi_bound_compute_total_memory(const lhi_bound_case *c, double *passing_in_all);
+double lhi_bound_compute_total_memory(const lhi_bound_case *c,
+                                      double *passing_in_all);
 
 #endif

@@ -6,7 +6,7 @@
 #include <math.h>
 
 int64_t lhi_bound_count_layers_that_fit(const lhi_bound_case *c, int kind,
-                                  uint32_t stage, int64_t more)
+                                        uint32_t stage, int64_t more)
 {
     const lhi_bound_site *s = lhi_bound_site_of_stage(c, stage);
     int64_t room = s->capacity, hold = lhi_bound_layer_memory(s, kind),
@@ -19,13 +19,15 @@ int64_t lhi_bound_count_layers_that_fit(const lhi_bound_case *c, int kind,
         int64_t first = stage == 0 ? s->embedding_memory : 0;
         int64_t last = stage == lhi_bound_head_stage(c) ? s->head_memory : 0;
         /* In one chunk the two may share a matrix. */
-        room -= c->stages * c->chunks_per_device == 1 ? lhi_max_int64(first, last)
-                                                      : first + last;
+        room -= c->stages * c->chunks_per_device == 1
+                    ? lhi_max_int64(first, last)
+                    : first + last;
     }
     return lhi_min_int64(lhi_bound_divide_down(room, hold), n);
 }
 
-double lhi_bound_compute_total_memory(const lhi_bound_case *c, double *passing_in_all)
+double lhi_bound_compute_total_memory(const lhi_bound_case *c,
+                                      double *passing_in_all)
 {
     double room = 0, less = 0;
     uint32_t own = c->least_layers * c->chunks_per_device;
@@ -40,8 +42,9 @@ double lhi_bound_compute_total_memory(const lhi_bound_case *c, double *passing_i
         if (c->least_layers == 0)
             without += c->n_empty_chunks;
         for (uint32_t k = 0; k < (c->site_of_stage ? c->stages : 1); k++)
-            passing =
-                lhi_min_int64(passing, lhi_bound_site_of_stage(c, k)->part_memory[i].transient);
+            passing = lhi_min_int64(
+                passing,
+                lhi_bound_site_of_stage(c, k)->part_memory[i].transient);
         if (without < c->stages)
             less = fmax(less, (double)passing * (c->stages - without));
     }
@@ -54,12 +57,14 @@ double lhi_bound_compute_total_memory(const lhi_bound_case *c, double *passing_i
 static bool does_sum_fit(const lhi_bound_case *c, int64_t more)
 {
     double sum = 0, passing;
-    double room = lhi_bound_compute_total_memory(c, &passing) + (double)more * c->stages;
+    double room =
+        lhi_bound_compute_total_memory(c, &passing) + (double)more * c->stages;
     for (uint32_t i = 0; i < c->n_kinds + 2; i++) {
         int64_t least = INT64_MAX;
         for (uint32_t k = 0; k < (c->site_of_stage ? c->stages : 1); k++)
             least = lhi_min_int64(
-                least, lhi_bound_layer_memory(lhi_bound_site_of_stage(c, k), (int)i));
+                least,
+                lhi_bound_layer_memory(lhi_bound_site_of_stage(c, k), (int)i));
         sum += (double)least * c->n_of_part[i];
         /* In one chunk the two may share a matrix. */
         if (i == c->n_kinds && c->stages == 1 && c->chunks_per_device <= 1)
@@ -94,7 +99,8 @@ bool lhi_bound_does_fit(const lhi_bound_case *c, int64_t more)
     return does_sum_fit(c, more);
 }
 
-int64_t lhi_bound_compute_missing_memory(const lhi_bound_case *c, uint32_t *site)
+int64_t lhi_bound_compute_missing_memory(const lhi_bound_case *c,
+                                         uint32_t *site)
 {
     int64_t low = 0, high = 1 << 20;
     *site = c->site_of_stage ? c->site_of_stage[0] : 0;

@@ -2,9 +2,9 @@
 /* Monte Carlo over complete configurations by ScaleAcross Explorer (2026,
  * section 5), for comparison. Samples layouts, schedules and partitions, keeps
  * the fastest, and changes each many times by one layer. */
+#include "planner/layout/layer_partition.h"
 #include "planner/layout/partition_search.h"
 #include "planner/layout/space.h"
-#include "planner/layout/layer_partition.h"
 #include "planner/search/candidate.h"
 
 #include "base/random.h"
@@ -58,7 +58,8 @@ static bool is_stopped(const monte_carlo *d, uint32_t done, uint32_t total)
 /* --- one layout ----------------------------------------------------------- */
 
 /* Reservoir sampling: selects each child with the same probability. */
-static lh_status select_child(void *context, const lhi_config *config, lh_error *err)
+static lh_status select_child(void *context, const lhi_config *config,
+                              lh_error *err)
 {
     monte_carlo *d = context;
     (void)err;
@@ -92,7 +93,7 @@ static const char *sample_method(monte_carlo *d, uint32_t pipeline)
     for (uint32_t m = 0; m < lhi_n_methods; m++) {
         const lhi_method *method = &lhi_methods[m];
         if (lhi_method_is_considered(d->s->job, &d->s->options, pipeline,
-                                  method) &&
+                                     method) &&
             method->kind != LHI_METHOD_SLOW &&
             lhi_random_below(&d->random, ++n) == 0)
             chosen = method->name;
@@ -123,8 +124,8 @@ static lh_status time_built(const monte_carlo *d, const lhi_built_layout *built,
 }
 
 /* Keeps the partition if it is among the fastest. */
-static lh_status keep_partition(monte_carlo *d, int64_t ns, const uint32_t *layers,
-                                lh_error *err)
+static lh_status keep_partition(monte_carlo *d, int64_t ns,
+                                const uint32_t *layers, lh_error *err)
 {
     const lh_layout *l = &d->s->candidates[d->layout].config.layout;
     uint32_t n = l->pipeline * l->chunks_per_device, at = d->n_best;
@@ -175,7 +176,8 @@ static lhi_partition partition_of(monte_carlo *d)
     const lh_layout *l = &d->s->candidates[d->layout].config.layout;
     return (lhi_partition){.n_layers = d->s->job->model->layers,
                            .n_chunks = l->pipeline * l->chunks_per_device,
-                           .max_ratio = lhi_layer_partition_ratio(&d->s->options),
+                           .max_ratio =
+                               lhi_layer_partition_ratio(&d->s->options),
                            .time = time_partition,
                            .context = d};
 }
@@ -196,8 +198,8 @@ static lh_status explore(monte_carlo *d, lh_error *err)
 }
 
 /* Moves one layer from one chunk to another. */
-static lh_status change(monte_carlo *d, const kept_partition *one, uint32_t *layers,
-                        lh_error *err)
+static lh_status change(monte_carlo *d, const kept_partition *one,
+                        uint32_t *layers, lh_error *err)
 {
     d->layout = one->layout;
     d->method = one->method;
@@ -288,11 +290,11 @@ lh_status lhi_layout_search_run_monte_carlo(lhi_layout_search *s, lh_error *err)
 {
     const lh_plan_sampling *o = &s->options.sampling;
     monte_carlo d = {.s = s,
-                 .random = {o->seed ? o->seed : 1},
-                 .n_layouts = value_or_default(o->layouts, 100),
-                 .n_partitions = value_or_default(o->partitions, 100),
-                 .n_keep = value_or_default(o->keep, 1000),
-                 .n_changes = value_or_default(o->changes, 100)};
+                     .random = {o->seed ? o->seed : 1},
+                     .n_layouts = value_or_default(o->layouts, 100),
+                     .n_partitions = value_or_default(o->partitions, 100),
+                     .n_keep = value_or_default(o->keep, 1000),
+                     .n_changes = value_or_default(o->changes, 100)};
     s->best_ns = s->best_value = INT64_MAX;
     d.mem = lhi_arena_make(0);
     d.best = calloc(d.n_keep, sizeof *d.best);

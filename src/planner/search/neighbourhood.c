@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "planner/search/neighbourhood.h"
 
-#include "planner/layout/equivalence.h"
 #include "planner/layout/choice.h"
+#include "planner/layout/equivalence.h"
 #include "planner/search/search_budget.h"
 
 #include <stdlib.h>
@@ -152,7 +152,8 @@ static uint32_t changes_of_places(const lh_layout *a, const lh_layout *b)
     if (!is_same_group(a, b) || a->pipeline != b->pipeline ||
         a->data != b->data)
         return 0; /* no placement in common */
-    return a->outermost != b->outermost || !lhi_sites_are_equal(a->sites, b->sites);
+    return a->outermost != b->outermost ||
+           !lhi_sites_are_equal(a->sites, b->sites);
 }
 
 static uint32_t changes_of_state(const lhi_config *a, const lhi_config *b)
@@ -226,7 +227,8 @@ static uint32_t changes_for_value(const lhi_neighbourhood *n, lhi_level level,
 }
 
 /* Visits a child if it is near enough and its bound is low enough. */
-static lh_status visit_node(void *context, const lhi_config *config, lh_error *err)
+static lh_status visit_node(void *context, const lhi_config *config,
+                            lh_error *err)
 {
     const traversal *s = context;
     lhi_neighbourhood *n = s->nearby;
@@ -244,14 +246,14 @@ static lh_status visit_node(void *context, const lhi_config *config, lh_error *e
     if (s->level == LHI_LEVEL_COMPLETE)
         return n->visit(n->context, config, &found.floor, err);
     traversal next = {n, (lhi_level)(s->level + 1), changes};
-    return lhi_space_children(n->space, s->level, config, NULL, visit_node, &next,
-                              err);
+    return lhi_space_children(n->space, s->level, config, NULL, visit_node,
+                              &next, err);
 }
 
 lh_status lhi_neighbourhood_visit(lhi_neighbourhood *nearby, lh_error *err)
 {
     const lhi_config none = {0};
     traversal first = {nearby, LHI_LEVEL_GROUP, 0};
-    return lhi_space_children(nearby->space, LHI_LEVEL_NONE, &none, NULL, visit_node,
-                              &first, err);
+    return lhi_space_children(nearby->space, LHI_LEVEL_NONE, &none, NULL,
+                              visit_node, &first, err);
 }

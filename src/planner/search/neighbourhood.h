@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layout neighbourhood: layouts that differ in few dimensions. Degrees adjust
  * to each other so that the GPU count stays the same. */
-#ifndef LHI_NEARBY_H
-#define LHI_NEARBY_H
+#ifndef LHI_PLANNER_SEARCH_NEIGHBOURHOOD_H
+#define LHI_PLANNER_SEARCH_NEIGHBOURHOOD_H
 
 #include "planner/search/lower_bound.h"
 #include "planner/search/unexplored.h"
 
 /* Receives a layout and a lower bound over all its partitions and schedules. */
 typedef lh_status lhi_neighbour_visitor(void *context, const lhi_config *config,
-                                   const lhi_lower_bound *floor, lh_error *err);
+                                        const lhi_lower_bound *floor,
+                                        lh_error *err);
 
 /* Cache of bounds, so that each is computed once however often a layout is a
  * neighbour; for one space and its bounds, which must outlive it. */

@@ -24,19 +24,20 @@ static int64_t to_ordered_integer(double usd)
     return bits;
 }
 
-int64_t lhi_objective_value_at(const lh_plan_options *options, const lh_choice *choice,
-                     int64_t iteration_ns)
+int64_t lhi_objective_value_at(const lh_plan_options *options,
+                               const lh_choice *choice, int64_t iteration_ns)
 {
     const lh_plan_cost *c = choice->cost;
     if (options->objective != LH_PLAN_CHEAPEST)
         return iteration_ns;
     if (!c)
         return INT64_MAX;
-    return to_ordered_integer(c->usd_per_hour * ((double)iteration_ns / HOUR_NS) +
-                    c->between_usd);
+    return to_ordered_integer(
+        c->usd_per_hour * ((double)iteration_ns / HOUR_NS) + c->between_usd);
 }
 
-int64_t lhi_objective_value(const lh_plan_options *options, const lh_choice *choice)
+int64_t lhi_objective_value(const lh_plan_options *options,
+                            const lh_choice *choice)
 {
     return lhi_objective_value_at(options, choice, choice->iteration_ns);
 }
@@ -50,17 +51,18 @@ static double amount(const lh_plan_options *options, const lh_choice *c)
     return c->cost->usd_per_hour * (ns / HOUR_NS) + c->cost->between_usd;
 }
 
-double lhi_compute_relative_gap(const lh_plan_options *options, const lh_choice *choice,
-                  const lh_choice *best)
+double lhi_compute_relative_gap(const lh_plan_options *options,
+                                const lh_choice *choice, const lh_choice *best)
 {
     double least = amount(options, best);
     return least > 0 ? amount(options, choice) / least - 1 : 0;
 }
 
 double lhi_compute_percent_gap(const lh_plan_options *options,
-                          const lh_choice *choice, const lh_choice *best)
+                               const lh_choice *choice, const lh_choice *best)
 {
-    return lhi_drop_negative_zero(100 * lhi_compute_relative_gap(options, choice, best), 1);
+    return lhi_drop_negative_zero(
+        100 * lhi_compute_relative_gap(options, choice, best), 1);
 }
 
 /* --- lists -------------------------------------------------------------------
@@ -93,15 +95,16 @@ void lhi_sort_choices(const lh_plan_options *options, lh_choice *list,
     if (n)
         lhi_sort(list, n, sizeof *list,
                  options->objective == LH_PLAN_CHEAPEST ? compare_costs
-                                                   : compare_times);
+                                                        : compare_times);
 }
 
 /* --- bounds ------------------------------------------------------------------
  */
 
 /* Computes the least GPU cost; undecided GPUs count with the cheapest price. */
-static double compute_gpu_cost_bound(const lhi_cost_objective *g, lhi_level level,
-                            const lhi_config *config, const lhi_lower_bound *floor)
+static double compute_gpu_cost_bound(const lhi_cost_objective *g,
+                                     lhi_level level, const lhi_config *config,
+                                     const lhi_lower_bound *floor)
 {
     const lh_layout *l = &config->layout;
     uint32_t group = lhi_group_size(l);
@@ -113,8 +116,9 @@ static double compute_gpu_cost_bound(const lhi_cost_objective *g, lhi_level leve
     return (double)gpus * (double)floor->ns * g->usd_per_ns;
 }
 
-double lhi_cost_objective_bound(lhi_cost_objective *g, lhi_level level, const lhi_config *config,
-                      const lhi_lower_bound *floor)
+double lhi_cost_objective_bound(lhi_cost_objective *g, lhi_level level,
+                                const lhi_config *config,
+                                const lhi_lower_bound *floor)
 {
     lhi_layout_price price;
     lhi_config least = *config;
@@ -128,8 +132,8 @@ double lhi_cost_objective_bound(lhi_cost_objective *g, lhi_level level, const lh
         least.placement = LH_PLACEMENT_UD;
         least.layers = NULL;
     }
-    lh_status status =
-        lhi_pricing_compute_bound(g->job, &least, level >= LHI_LEVEL_COMPLETE, &price, NULL);
+    lh_status status = lhi_pricing_compute_bound(
+        g->job, &least, level >= LHI_LEVEL_COMPLETE, &price, NULL);
     if (status == LH_ENOMEM)
         g->no_memory = true;
     if (status != LH_OK)
@@ -173,8 +177,9 @@ static bool hopeless(void *context, int64_t least, lhi_level level,
     if (!g->front)
         return lhi_cost_objective_bound(g, level, config, floor) >= g->best_usd;
     bool memory = g->even_memory || floor->memory_bytes == INT64_MAX;
-    lhi_pareto_point point = {floor->ns, memory ? floor->memory_bytes : 0,
-                             lhi_cost_objective_bound(g, level, config, floor)};
+    lhi_pareto_point point = {
+        floor->ns, memory ? floor->memory_bytes : 0,
+        lhi_cost_objective_bound(g, level, config, floor)};
     return lhi_pareto_front_covers(g->front, &point);
 }
 
@@ -183,7 +188,7 @@ static int64_t value(void *context, const lhi_candidate *c)
 {
     const lhi_cost_objective *g = context;
     lh_plan_options options = {.objective = g->cost ? LH_PLAN_CHEAPEST
-                                               : LH_PLAN_FASTEST};
+                                                    : LH_PLAN_FASTEST};
     return lhi_objective_value(&options, &c->choice);
 }
 
@@ -204,7 +209,8 @@ static void left(void *context, lhi_level level, const lhi_config *config,
     lhi_cost_objective *g = context;
     if (g->cost)
         g->unexplored_usd =
-            fmin(g->unexplored_usd, lhi_cost_objective_bound(g, level, config, floor));
+            fmin(g->unexplored_usd,
+                 lhi_cost_objective_bound(g, level, config, floor));
 }
 
 /* Returns the iteration time at which the cost reaches `usd`. */
@@ -221,7 +227,8 @@ static int64_t useless_ns(void *context, lhi_level level,
     lhi_cost_objective *g = context;
     const lhi_lower_bound none = {0}, hour = {.ns = (int64_t)HOUR_NS};
     double fixed = lhi_cost_objective_bound(g, level, config, &none);
-    double each = (lhi_cost_objective_bound(g, level, config, &hour) - fixed) / HOUR_NS;
+    double each =
+        (lhi_cost_objective_bound(g, level, config, &hour) - fixed) / HOUR_NS;
     double least = g->front ? INFINITY : time_of(g->best_usd, fixed, each);
     for (uint32_t i = 0; g->front && i < g->front->n; i++) {
         lhi_pareto_point here = lhi_pareto_point_of(&g->front->all[i]);
@@ -232,22 +239,24 @@ static int64_t useless_ns(void *context, lhi_level level,
     return least > 0 && least < 0x1p60 ? (int64_t)least + 1 : 0;
 }
 
-lh_status lhi_cost_objective_init(const lh_job *job, const lh_plan_options *options,
-                        const lhi_pareto_front *front, lhi_cost_objective *out, lh_error *err)
+lh_status lhi_cost_objective_init(const lh_job *job,
+                                  const lh_plan_options *options,
+                                  const lhi_pareto_front *front,
+                                  lhi_cost_objective *out, lh_error *err)
 {
     lhi_cost_objective g = {.job = job,
-                  .cost = options->objective == LH_PLAN_CHEAPEST,
-                  .even_memory = true,
-                  .best_usd = INFINITY,
-                  .unexplored_usd = INFINITY,
-                  .front = front,
-                  .objective = {.context = out,
-                                .bound = bound,
-                                .is_useless = hopeless,
-                                .add_candidate = offer,
-                                .value = value,
-                                .add_unexplored = left,
-                                .useless_ns = useless_ns}};
+                            .cost = options->objective == LH_PLAN_CHEAPEST,
+                            .even_memory = true,
+                            .best_usd = INFINITY,
+                            .unexplored_usd = INFINITY,
+                            .front = front,
+                            .objective = {.context = out,
+                                          .bound = bound,
+                                          .is_useless = hopeless,
+                                          .add_candidate = offer,
+                                          .value = value,
+                                          .add_unexplored = left,
+                                          .useless_ns = useless_ns}};
     double least = INFINITY;
     for (uint32_t i = 0; i < job->n_datacenters; i++) {
         least = fmin(least, job->datacenters[i].usd_per_gpu_hour);

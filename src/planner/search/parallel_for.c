@@ -3,17 +3,17 @@
 
 #include "planner/search/pareto_front.h"
 
-#include "base/thread_pool.h"
 #include "base/integer_math.h"
+#include "base/thread_pool.h"
 
 #include <stdlib.h>
 
 /* State of one thread. */
 typedef struct worker {
-    lhi_arena *mem; /* NULL: the search's own */
-    bool initialised;     /* false: the members below are from an earlier call */
+    lhi_arena *mem;   /* NULL: the search's own */
+    bool initialised; /* false: the members below are from an earlier call */
     lhi_layout_search own;
-    lh_error why;                /* error of its first failed part */
+    lh_error why; /* error of its first failed part */
     /* index of that part, and of the first refusal */
     uint32_t failed, refused_at;
     lh_status status;
@@ -165,7 +165,8 @@ static lh_status merge_fronts(parallel_job *j, lh_error *err)
 {
     for (uint32_t i = 0; j->fronts && i < j->n; i++)
         for (uint32_t k = 0; k < j->fronts[i].n; k++)
-            LHI_TRY(lhi_pareto_front_add(j->s->front, &j->fronts[i].all[k], err));
+            LHI_TRY(
+                lhi_pareto_front_add(j->s->front, &j->fronts[i].all[k], err));
     return LH_OK;
 }
 
@@ -201,8 +202,8 @@ static lh_status run_all(parallel_job *j, lh_error *err)
 }
 
 lh_status lhi_layout_search_parallel_for(lhi_layout_search *s, uint32_t n,
-                                 lhi_search_task *part, void *context,
-                                 lh_error *err)
+                                         lhi_search_task *part, void *context,
+                                         lh_error *err)
 {
     worker *alone = NULL;
     parallel_job j = {.s = s, .n = n, .part = part, .context = context};

@@ -3,8 +3,8 @@
  * result does not depend on the thread count: each part sees the search's state
  * at the start, and results are applied in order. The part count in flight must
  * therefore not depend on the threads either. */
-#ifndef LHI_EACH_H
-#define LHI_EACH_H
+#ifndef LHI_PLANNER_SEARCH_PARALLEL_FOR_H
+#define LHI_PLANNER_SEARCH_PARALLEL_FOR_H
 
 #include "planner/search/candidate.h"
 
@@ -30,7 +30,7 @@ typedef lh_status lhi_search_task(void *context, lhi_layout_search *own,
 /* Runs parts 0 .. n - 1 for any n. Returns the status and error of the first
  * failed part; others may have run. */
 lh_status lhi_layout_search_parallel_for(lhi_layout_search *s, uint32_t n,
-                                 lhi_search_task *part, void *context,
-                                 lh_error *err);
+                                         lhi_search_task *part, void *context,
+                                         lh_error *err);
 
 #endif

@@ -13,16 +13,18 @@ static const double SLOW_FACTOR = 4;
 lhi_pareto_point lhi_pareto_point_of(const lh_choice *choice)
 {
     return (lhi_pareto_point){choice->iteration_ns, choice->peak_memory_bytes,
-                             choice->cost ? choice->cost->usd : 0};
+                              choice->cost ? choice->cost->usd : 0};
 }
 
-bool lhi_pareto_point_covers(const lhi_pareto_point *a, const lhi_pareto_point *b)
+bool lhi_pareto_point_covers(const lhi_pareto_point *a,
+                             const lhi_pareto_point *b)
 {
     return a->iteration_ns <= b->iteration_ns &&
            a->memory_bytes <= b->memory_bytes && a->usd <= b->usd;
 }
 
-bool lhi_pareto_front_covers(const lhi_pareto_front *front, const lhi_pareto_point *point)
+bool lhi_pareto_front_covers(const lhi_pareto_front *front,
+                             const lhi_pareto_point *point)
 {
     for (uint32_t i = 0; i < front->n; i++) {
         lhi_pareto_point here = lhi_pareto_point_of(&front->all[i]);
@@ -48,7 +50,8 @@ static lh_status grow(lhi_pareto_front *f, lh_error *err)
 }
 
 /* Copies the layers; successive partitions share their memory. */
-static lh_status keep_layers(lhi_pareto_front *f, lh_choice *choice, lh_error *err)
+static lh_status keep_layers(lhi_pareto_front *f, lh_choice *choice,
+                             lh_error *err)
 {
     size_t n =
         (size_t)choice->layout.pipeline * choice->layout.chunks_per_device;
@@ -62,7 +65,8 @@ static lh_status keep_layers(lhi_pareto_front *f, lh_choice *choice, lh_error *e
     return LH_OK;
 }
 
-lh_status lhi_pareto_front_add(lhi_pareto_front *f, const lh_choice *choice, lh_error *err)
+lh_status lhi_pareto_front_add(lhi_pareto_front *f, const lh_choice *choice,
+                               lh_error *err)
 {
     lhi_pareto_point point = lhi_pareto_point_of(choice);
     lh_choice own = *choice;
@@ -95,7 +99,8 @@ static int compare(const void *a, const void *b)
  * are numerous and seldom useful on a front. */
 static void drop_slow(double times, lhi_pareto_front *f, lh_plan *plan)
 {
-    double most = (times > 0 ? times : SLOW_FACTOR) * (double)f->all[0].iteration_ns;
+    double most =
+        (times > 0 ? times : SLOW_FACTOR) * (double)f->all[0].iteration_ns;
     uint32_t n = f->n;
     most = fmax(most, (double)plan->best.iteration_ns);
     while (n > 1 && (double)f->all[n - 1].iteration_ns > most)
@@ -105,12 +110,12 @@ static void drop_slow(double times, lhi_pareto_front *f, lh_plan *plan)
 }
 
 lh_status lhi_pareto_front_finish(double times, lhi_arena *mem, lh_plan *plan,
-                           lh_error *err)
+                                  lh_error *err)
 {
     lhi_pareto_front f = {.mem = mem,
-                   .n = plan->n_pareto,
-                   .room = plan->n_pareto,
-                   .all = (lh_choice *)plan->pareto_front};
+                          .n = plan->n_pareto,
+                          .room = plan->n_pareto,
+                          .all = (lh_choice *)plan->pareto_front};
     LHI_TRY(lhi_pareto_front_add(&f, &plan->best, err));
     for (uint32_t i = 0; i < plan->n_alternatives; i++)
         LHI_TRY(lhi_pareto_front_add(&f, &plan->alternatives[i], err));

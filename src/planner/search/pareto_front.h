@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pareto front: choices not dominated in time, memory and cost together. */
-#ifndef LHI_FRONT_H
-#define LHI_FRONT_H
+#ifndef LHI_PLANNER_SEARCH_PARETO_FRONT_H
+#define LHI_PLANNER_SEARCH_PARETO_FRONT_H
 
 #include "base/arena.h"
 #include "base/fail.h"
@@ -28,17 +28,18 @@ lhi_pareto_point lhi_pareto_point_of(const lh_choice *choice);
 /* Checks whether a point is at least as good as the other in every coordinate.
  */
 bool lhi_pareto_point_covers(const lhi_pareto_point *point,
-                      const lhi_pareto_point *other);
+                             const lhi_pareto_point *other);
 /* Checks whether some choice on the front dominates or equals the point. */
-bool lhi_pareto_front_covers(const lhi_pareto_front *front, const lhi_pareto_point *point);
+bool lhi_pareto_front_covers(const lhi_pareto_front *front,
+                             const lhi_pareto_point *point);
 /* Adds a copy of a working choice unless one on the front covers it; drops the
  * choices it covers. */
 lh_status lhi_pareto_front_add(lhi_pareto_front *front, const lh_choice *choice,
-                        lh_error *err);
+                               lh_error *err);
 /* Finishes the plan's front with the results of later steps and sorts it by
  * time, memory and cost. `times`: drops entries slower by this factor than the
  * fastest or the plan; 0: the default. */
 lh_status lhi_pareto_front_finish(double times, lhi_arena *mem, lh_plan *plan,
-                           lh_error *err);
+                                  lh_error *err);
 
 #endif

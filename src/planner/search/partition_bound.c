@@ -21,18 +21,18 @@ typedef struct sums {
 /* Partition bound state. */
 typedef struct partition_search {
     const lhi_bound_case *c;
-    sums *least;      /* [layer]: each on its cheapest site */
-    sums **of;        /* [stage][layer]: on its own site */
-    double *forth;    /* [stage]: hops up to there; [stages]: complete path */
-    double *back;     /* [stage]: the same, back */
-    double gather;    /* first chunk's, at least */
-    double f, d;      /* all F after it, all D, with all hops */
-    double w;         /* first chunk's, with its reduction, at least */
-    double layer_ns;  /* all passes of the fastest layer */
+    sums *least;     /* [layer]: each on its cheapest site */
+    sums **of;       /* [stage][layer]: on its own site */
+    double *forth;   /* [stage]: hops up to there; [stages]: complete path */
+    double *back;    /* [stage]: the same, back */
+    double gather;   /* first chunk's, at least */
+    double f, d;     /* all F after it, all D, with all hops */
+    double w;        /* first chunk's, with its reduction, at least */
+    double layer_ns; /* all passes of the fastest layer */
     /* [front * (layers + 1) + back]: reachable after a stage */
     bool *now, *next;
-    double *refuted;  /* [layers in all first chunks]: at this makespan */
-    uint32_t around;  /* for Loop: layers in all first chunks */
+    double *refuted; /* [layers in all first chunks]: at this makespan */
+    uint32_t around; /* for Loop: layers in all first chunks */
     uint32_t trials;
     double ns; /* the makespan */
 } partition_search;
@@ -76,7 +76,8 @@ static sums between(const sums *all, uint32_t from, uint32_t to)
                   b->state - a->state};
 }
 
-static void add_end(sums *to, const lhi_bound_pass *p, const lhi_bound_memory_part *h)
+static void add_end(sums *to, const lhi_bound_pass *p,
+                    const lhi_bound_memory_part *h)
 {
     to->f += (double)p->f;
     to->d += (double)p->d;
@@ -118,7 +119,7 @@ static pass_times compute_pass_times(const partition_search *s, const share *h)
     double f = s->least[L].f - s->least[last].f;
     double d = s->least[L].d - s->least[last].d;
     pass_times m = {s->gather + s->forth[k] + s->least[h->front].f, s->f,
-                 s->d + s->w, s->back[k] + s->least[h->front].d + s->w};
+                    s->d + s->w, s->back[k] + s->least[h->front].d + s->w};
     if (k > 0) {
         m.start += (double)first->embedding.f;
         m.end += (double)first->embedding.d;
@@ -141,7 +142,8 @@ static pass_times compute_pass_times(const partition_search *s, const share *h)
 
 /* Computes the second chunk's load: all later layers follow it, and with a loop
  * the rest of the ring. */
-static load compute_second_load(const partition_search *s, const share *h, double head)
+static load compute_second_load(const partition_search *s, const share *h,
+                                double head)
 {
     const lhi_bound_case *c = s->c;
     const lhi_bound_site *site = lhi_bound_site_of_stage(c, h->stage);
@@ -162,7 +164,8 @@ static load compute_second_load(const partition_search *s, const share *h, doubl
 }
 
 /* Computes a device's chunk loads; returns one or two. */
-static uint32_t compute_chunk_loads(const partition_search *s, const share *h, load *out)
+static uint32_t compute_chunk_loads(const partition_search *s, const share *h,
+                                    load *out)
 {
     const lhi_bound_case *c = s->c;
     const sums *own = s->of[h->stage], *l = s->least;
@@ -198,14 +201,16 @@ static double count_whole(double room, double each)
 }
 
 /* Returns the memory for activations: without state and transient memory. */
-static double compute_activation_memory(const partition_search *s, const share *h, double state)
+static double compute_activation_memory(const partition_search *s,
+                                        const share *h, double state)
 {
     const lhi_bound_case *c = s->c;
     const lhi_bound_site *site = lhi_bound_site_of_stage(c, h->stage);
     int64_t passing = 0;
     for (uint32_t i = 0; i < h->first + h->second; i++) {
         uint32_t layer = i < h->first ? h->front + i : h->from + i - h->first;
-        passing = lhi_max_int64(passing, site->part_memory[c->kind_of[layer]].transient);
+        passing = lhi_max_int64(passing,
+                                site->part_memory[c->kind_of[layer]].transient);
     }
     return (double)(site->capacity - passing) - state;
 }
@@ -213,8 +218,8 @@ static double compute_activation_memory(const partition_search *s, const share *
 /* Bounds the F before a device's first D: whole passes, whose activations must
  * fit in memory, and at least one per chunk. Returns `most` if there are too
  * many to enumerate. */
-static double compute_max_forwards(const load *loads, uint32_t n_loads, double room,
-                          double n, double most)
+static double compute_max_forwards(const load *loads, uint32_t n_loads,
+                                   double room, double n, double most)
 {
     const sums *a = &loads[0].has, *b = &loads[n_loads - 1].has;
     double best = 0;
@@ -233,9 +238,9 @@ static double compute_max_forwards(const load *loads, uint32_t n_loads, double r
 
 /* Checks the memory limits before the first D, after the last F and after the
  * last D, and the activation residency. */
-static bool check_memory_limits(const partition_search *s, const share *h, const pass_times *m,
-                           const load *loads, uint32_t n_loads, double work,
-                           double reduce)
+static bool check_memory_limits(const partition_search *s, const share *h,
+                                const pass_times *m, const load *loads,
+                                uint32_t n_loads, double work, double reduce)
 {
     double n = s->c->microbatches, ns = s->ns, stay = 0, f = 0, dw = 0, w = 0;
     double all = 0, state = 0;
@@ -338,7 +343,8 @@ static bool find_range(const partition_search *s, uint32_t k, uint32_t front,
 
 /* Tries all shares of stage `k`, given `front` layers before it and `back` in
  * the earlier stages' second chunks. */
-static void try_shares(partition_search *s, uint32_t k, uint32_t front, uint32_t back)
+static void try_shares(partition_search *s, uint32_t k, uint32_t front,
+                       uint32_t back)
 {
     const lhi_bound_case *c = s->c;
     uint32_t row = c->layers + 1, later = c->stages - 1 - k;
@@ -421,12 +427,14 @@ static bool is_possible(partition_search *s, double ns)
 }
 
 /* Computes the prefix sums, from the first layer on. */
-static void compute_prefix_sums(const lhi_bound_case *c, sums *out, const lhi_bound_site *s)
+static void compute_prefix_sums(const lhi_bound_case *c, sums *out,
+                                const lhi_bound_site *s)
 {
     out[0] = (sums){0};
     for (uint32_t i = 0; i < c->layers; i++) {
         out[i + 1] = out[i];
-        add_end(&out[i + 1], &s->parts[c->kind_of[i]], &s->part_memory[c->kind_of[i]]);
+        add_end(&out[i + 1], &s->parts[c->kind_of[i]],
+                &s->part_memory[c->kind_of[i]]);
     }
 }
 
@@ -438,9 +446,9 @@ static lhi_bound_site least_site(const lhi_bound_case *c)
         for (uint32_t i = 0; i < c->n_kinds; i++) {
             const lhi_bound_pass *p = &lhi_bound_site_of_stage(c, k)->parts[i];
             lhi_bound_pass *to = &least.parts[i];
-            *to =
-                (lhi_bound_pass){lhi_min_int64(to->f, p->f), lhi_min_int64(to->d, p->d),
-                                 lhi_min_int64(to->w, p->w)};
+            *to = (lhi_bound_pass){lhi_min_int64(to->f, p->f),
+                                   lhi_min_int64(to->d, p->d),
+                                   lhi_min_int64(to->w, p->w)};
         }
     return least;
 }
@@ -451,7 +459,8 @@ static void compute_paths(partition_search *s)
     const lhi_bound_case *c = s->c;
     uint32_t P = c->stages, L = c->layers;
     const lhi_bound_site *first = lhi_bound_site_of_stage(c, 0);
-    const lhi_bound_site *head = lhi_bound_site_of_stage(c, lhi_bound_head_stage(c));
+    const lhi_bound_site *head =
+        lhi_bound_site_of_stage(c, lhi_bound_head_stage(c));
     for (uint32_t k = 0; k < P; k++) {
         bool last = k + 1 == P;
         s->forth[k + 1] = s->forth[k] + (last ? 0 : (double)c->forward_hops[k]);
@@ -504,8 +513,8 @@ static bool make_splitter(partition_search *s, lhi_arena *mem)
     return true;
 }
 
-int64_t lhi_bound_compute_partition(const lhi_bound_case *c, lhi_arena *mem, int64_t low,
-                        int64_t high)
+int64_t lhi_bound_compute_partition(const lhi_bound_case *c, lhi_arena *mem,
+                                    int64_t low, int64_t high)
 {
     partition_search s = {.c = c};
     bool known = c->chunks_per_device == 1 || has_two(c);

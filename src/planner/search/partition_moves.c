@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-    MAX_FASTEST = 12,               /* layouts */
+    MAX_FASTEST = 12,           /* layouts */
     PASSES_OF_FASTEST = 100000, /* scheduled for each */
     PASSES_OF_OTHERS = 30000,   /* for the others; or, if more, */
     TIMED_OF_OTHERS = 10,       /* this many partitions */
@@ -18,7 +18,7 @@ enum {
     MOST_KINDS = 64,
     MAX_DISTANCE = 2, /* differing dimensions of a neighbour */
     PASSES_OF_NEAR = 2000000,
-    MAX_DONORS = 3,           /* partitions with as many chunks */
+    MAX_DONORS = 3,                /* partitions with as many chunks */
     MAX_DONATED_PIPELINES = 20000, /* pipelines built with these */
     PASSES_OF_DONATED = 1000000,
     SLOW_PARTITIONS = 48, /* under a slow method, */
@@ -61,13 +61,14 @@ static bool is_over(const partition_mover *m)
 }
 
 /* Returns the method for timing; the default one if a slow method is best. */
-static const char *quick_method(const partition_mover *m, const lhi_candidate *c)
+static const char *quick_method(const partition_mover *m,
+                                const lhi_candidate *c)
 {
-    const lhi_method *want =
-        lhi_method_find(lhi_candidate_is_feasible(c) ? c->choice.layout.schedule
-                                                : m->s->job->layout.schedule);
-    bool quick = want && want->kind != LHI_METHOD_SLOW &&
-                 want->kind != LHI_METHOD_META;
+    const lhi_method *want = lhi_method_find(lhi_candidate_is_feasible(c)
+                                                 ? c->choice.layout.schedule
+                                                 : m->s->job->layout.schedule);
+    bool quick =
+        want && want->kind != LHI_METHOD_SLOW && want->kind != LHI_METHOD_META;
     return quick ? want->name : lhi_method_get_representative()->name;
 }
 
@@ -78,7 +79,8 @@ static int64_t value(const partition_mover *m, const lhi_candidate *c)
 
 /* Returns the layers of the fastest layout with as many chunks and its own
  * partition. */
-static const uint32_t *find_sibling_layers(const partition_mover *m, const lhi_candidate *like)
+static const uint32_t *find_sibling_layers(const partition_mover *m,
+                                           const lhi_candidate *like)
 {
     const lhi_candidate *best = NULL;
     uint32_t n =
@@ -95,8 +97,8 @@ static const uint32_t *find_sibling_layers(const partition_mover *m, const lhi_c
 }
 
 /* Evaluates the moved candidate. */
-static lh_status simulate(partition_mover *m, lhi_candidate *c, lhi_candidate *moved,
-                          lh_error *err)
+static lh_status simulate(partition_mover *m, lhi_candidate *c,
+                          lhi_candidate *moved, lh_error *err)
 {
     lhi_layout_search *s = m->s;
     moved->missing = 0; /* with even chunks */
@@ -115,8 +117,8 @@ static lh_status simulate(partition_mover *m, lhi_candidate *c, lhi_candidate *m
 /* Moves a candidate's layers. A new partition is a new pipeline, with its own
  * bound, evaluated under every method. It is kept if the best result is faster
  * than before. */
-static lh_status move_layers(partition_mover *m, lhi_candidate *c, const effort *how,
-                             lh_error *err)
+static lh_status move_layers(partition_mover *m, lhi_candidate *c,
+                             const effort *how, lh_error *err)
 {
     lhi_layout_search *s = m->s;
     lhi_candidate moved = *c;
@@ -125,13 +127,15 @@ static lh_status move_layers(partition_mover *m, lhi_candidate *c, const effort 
     uint64_t left = passes;
     const uint32_t *like = c->config.layers, *given = how->given;
     moved.config.layers = given;
-    if (!lhi_layer_partition_has_alternatives(s->job, &moved.config, &s->options))
+    if (!lhi_layer_partition_has_alternatives(s->job, &moved.config,
+                                              &s->options))
         return LH_OK;
     if (like == given)
         like = find_sibling_layers(m, c);
-    LHI_TRY(lhi_layer_partition_search(s->job, &s->options, s->evaluation_cache, quick_method(m, c),
-                              how->steepest, how->climbed, like, &left, s->mem,
-                              &moved.config, &ns, err));
+    LHI_TRY(lhi_layer_partition_search(s->job, &s->options, s->evaluation_cache,
+                                       quick_method(m, c), how->steepest,
+                                       how->climbed, like, &left, s->mem,
+                                       &moved.config, &ns, err));
     m->passes -= passes - left;
     if (moved.config.layers == given)
         return LH_OK;
@@ -154,8 +158,8 @@ static bool has_same_chunks(const lhi_candidate *a, const lhi_candidate *b)
 
 /* Returns the fastest candidate unlike the known ones, which often outnumber
  * the budget. */
-static lhi_candidate *next_fastest(const partition_mover *m, lhi_candidate *const *known,
-                                   int n)
+static lhi_candidate *next_fastest(const partition_mover *m,
+                                   lhi_candidate *const *known, int n)
 {
     lhi_candidate *best = NULL;
     for (uint32_t i = 0; i < m->s->n; i++) {
@@ -236,7 +240,8 @@ static lh_status move_fastest(partition_mover *m, lh_error *err)
     lhi_candidate *c, *fastest[MAX_FASTEST];
     effort how[MAX_FASTEST];
     int n = 0;
-    while (n < MAX_FASTEST && !is_over(m) && (c = next_fastest(m, fastest, n))) {
+    while (n < MAX_FASTEST && !is_over(m) &&
+           (c = next_fastest(m, fastest, n))) {
         m->done[c - m->s->candidates] = true;
         if (is_hopeless(m, c))
             continue;
@@ -313,7 +318,8 @@ static int distance(const lhi_candidate *a, const lhi_candidate *b)
 }
 
 /* Returns the most promising neighbour of the best. */
-static lhi_candidate *next_neighbour(const partition_mover *m, const lhi_candidate *best)
+static lhi_candidate *next_neighbour(const partition_mover *m,
+                                     const lhi_candidate *best)
 {
     lhi_candidate *found = NULL;
     for (uint32_t i = 0; i < m->s->n; i++) {
@@ -393,13 +399,13 @@ static int find_donors(const partition_mover *m, const lhi_candidate *c,
 /* Checks whether another partition of a candidate may still win. */
 static bool may_win(const partition_mover *m, const lhi_candidate *c)
 {
-    return !is_hopeless(m, c) &&
-           lhi_layer_partition_has_alternatives(m->s->job, &c->config, &m->s->options);
+    return !is_hopeless(m, c) && lhi_layer_partition_has_alternatives(
+                                     m->s->job, &c->config, &m->s->options);
 }
 
 /* Evaluates a candidate with a donor's layers. */
-static lh_status evaluate_donor(partition_mover *m, lhi_candidate *c, const uint32_t *layers,
-                           lh_error *err)
+static lh_status evaluate_donor(partition_mover *m, lhi_candidate *c,
+                                const uint32_t *layers, lh_error *err)
 {
     lhi_layout_search *s = m->s;
     lhi_candidate moved = *c;
@@ -409,12 +415,13 @@ static lh_status evaluate_donor(partition_mover *m, lhi_candidate *c, const uint
     LHI_TRY(lhi_candidate_compute_bound(s, &moved, err));
     s->n_memory = n_memory;
     s->n_unsupported = n_unsupported;
-    bool hopeless = moved.bound_ns == INT64_MAX ||
-                    (s->options.objective == LH_PLAN_FASTEST
-                         ? moved.bound_ns >= s->best_value
-                         : lhi_candidate_is_feasible(c) &&
-                               lhi_objective_value_at(&s->options, &c->choice,
-                                            moved.bound_ns) >= s->best_value);
+    bool hopeless =
+        moved.bound_ns == INT64_MAX ||
+        (s->options.objective == LH_PLAN_FASTEST
+             ? moved.bound_ns >= s->best_value
+             : lhi_candidate_is_feasible(c) &&
+                   lhi_objective_value_at(&s->options, &c->choice,
+                                          moved.bound_ns) >= s->best_value);
     const uint64_t passes = passes_of(c);
     if (hopeless || m->passes < passes)
         return LH_OK;
@@ -449,8 +456,9 @@ static lh_status transfer_layers(partition_mover *m, lh_error *err)
                 continue;
             done[j] = true;
             for (int k = 0; k < n && status == LH_OK; k++)
-                if (c->config.layers != layers[k] && built++ < MAX_DONATED_PIPELINES &&
-                    !is_over(m) && !is_hopeless(m, c))
+                if (c->config.layers != layers[k] &&
+                    built++ < MAX_DONATED_PIPELINES && !is_over(m) &&
+                    !is_hopeless(m, c))
                     status = evaluate_donor(m, c, layers[k], err);
         }
     }
@@ -473,7 +481,8 @@ static const char *slow_method(const partition_mover *m, const lhi_candidate *c)
     for (uint32_t i = 0; i < lhi_n_methods; i++)
         if (lhi_methods[i].kind == LHI_METHOD_SLOW &&
             lhi_method_is_considered(s->job, &s->options,
-                                  c->config.layout.pipeline, &lhi_methods[i]))
+                                     c->config.layout.pipeline,
+                                     &lhi_methods[i]))
             return lhi_methods[i].name;
     return NULL;
 }
@@ -488,7 +497,8 @@ static lhi_candidate *least_bound(const partition_mover *m)
         if (!is_hopeless(m, c) && passes > LHI_FEW_PASSES &&
             passes * LEAST_SLOW <= SLOW_PASSES &&
             (!best || c->lower_bound.ns < best->lower_bound.ns) &&
-            lhi_layer_partition_has_alternatives(m->s->job, &c->config, &m->s->options))
+            lhi_layer_partition_has_alternatives(m->s->job, &c->config,
+                                                 &m->s->options))
             best = c;
     }
     return best;
@@ -510,14 +520,15 @@ static lh_status move_under_slow_method(partition_mover *m, lh_error *err)
         .method = method,
         .max_partitions = most < SLOW_PARTITIONS ? most : SLOW_PARTITIONS,
         .start_limit_ns = s->best_value == INT64_MAX
-                       ? INT64_MAX /* nothing works yet */
-                       : (int64_t)(CLOSE_RATIO * (double)s->best_value),
+                              ? INT64_MAX /* nothing works yet */
+                              : (int64_t)(CLOSE_RATIO * (double)s->best_value),
         .should_stop = is_asked,
         .context = m};
     lhi_candidate moved = *c;
     int64_t ns = INT64_MAX;
-    LHI_TRY(lhi_layer_partition_search_slow_method(s->job, &s->options, s->evaluation_cache, &how,
-                                     s->mem, &moved.config, &ns, err));
+    LHI_TRY(lhi_layer_partition_search_slow_method(
+        s->job, &s->options, s->evaluation_cache, &how, s->mem, &moved.config,
+        &ns, err));
     if (ns >= s->best_value)
         return LH_OK;
     moved.with_slow_methods = true;
@@ -526,8 +537,9 @@ static lh_status move_under_slow_method(partition_mover *m, lh_error *err)
     return LH_OK;
 }
 
-lh_status lhi_layout_search_move_layers_of(lhi_layout_search *s, uint32_t candidate,
-                                     uint64_t *passes, lh_error *err)
+lh_status lhi_layout_search_move_layers_of(lhi_layout_search *s,
+                                           uint32_t candidate, uint64_t *passes,
+                                           lh_error *err)
 {
     partition_mover m = {.s = s, .passes = *passes};
     lhi_candidate *c = &s->candidates[candidate];

@@ -4,13 +4,13 @@
 #include "planner/search/plan_search.h"
 
 #include "base/integer_math.h"
-#include "planner/layout/equivalence.h"
 #include "planner/layout/choice.h"
-#include "planner/search/local_search.h"
-#include "planner/search/parallel_for.h"
-#include "planner/search/elastic_search.h"
-#include "planner/search/objective.h"
+#include "planner/layout/equivalence.h"
 #include "planner/search/cost.h"
+#include "planner/search/elastic_search.h"
+#include "planner/search/local_search.h"
+#include "planner/search/objective.h"
+#include "planner/search/parallel_for.h"
 #include "planner/search/refine.h"
 #include "planner/search/search_budget.h"
 
@@ -105,7 +105,8 @@ static void share_work(lh_plan_options *o, bool first)
 }
 
 /* Runs the branch and bound. `goal`: objective besides time; NULL: none. */
-static lh_status branch(lhi_layout_search *s, lhi_cost_objective *goal, lh_error *err)
+static lh_status branch(lhi_layout_search *s, lhi_cost_objective *goal,
+                        lh_error *err)
 {
     const lh_plan_options whole = s->options;
     lhi_candidate first = {0};
@@ -150,18 +151,20 @@ static lh_status search_for(const lhi_layout_search *like, lh_plan *plan,
     bool cheapest = s.options.objective == LH_PLAN_CHEAPEST;
     lhi_cost_objective own = {0}, *goal = cheapest ? &own : NULL;
     const double from_s = lhi_read_processor_seconds();
-    s.until_s = lhi_compute_search_deadline(options, from_s, LHI_SHARE_WITH_LAYERS);
+    s.until_s =
+        lhi_compute_search_deadline(options, from_s, LHI_SHARE_WITH_LAYERS);
     if (goal)
         LHI_TRY(lhi_cost_objective_init(job, options, NULL, goal, err));
-    lh_status status =
-        drawn ? lhi_layout_search_run_monte_carlo(&s, err) : branch(&s, goal, err);
+    lh_status status = drawn ? lhi_layout_search_run_monte_carlo(&s, err)
+                             : branch(&s, goal, err);
     if (status == LH_OK && !s.options.quick && !drawn &&
         !s.exact) /* already tried all */
         status = lhi_layout_search_move_layers(&s, err);
     if (status == LH_OK && !s.options.quick && !drawn)
         status = lhi_layout_search_run_local_search(&s, err);
     set_objective(&s, goal);
-    s.until_s = lhi_compute_search_deadline(options, from_s, LHI_SHARE_WITH_ELASTIC);
+    s.until_s =
+        lhi_compute_search_deadline(options, from_s, LHI_SHARE_WITH_ELASTIC);
     if (status == LH_OK && !(drawn && lhi_layout_search_find_best(&s)))
         status = search_elastic(&s, drawn, err);
     s.objective = NULL;
@@ -184,11 +187,11 @@ static lh_status refine_in_time(const lh_job *job,
                                 lh_plan *plan, lh_error *err)
 {
     lhi_deadline end;
-    const lh_plan_options in_time =
-        lhi_options_with_deadline(options,
-                          lhi_compute_search_deadline(options, lhi_read_processor_seconds(),
-                                           1 - LHI_SHARE_WITH_ELASTIC),
-                          &end);
+    const lh_plan_options in_time = lhi_options_with_deadline(
+        options,
+        lhi_compute_search_deadline(options, lhi_read_processor_seconds(),
+                                    1 - LHI_SHARE_WITH_ELASTIC),
+        &end);
     return lhi_plan_refine(job, &in_time, heads, mem, plan, err);
 }
 
@@ -201,8 +204,9 @@ static lh_status search_other(const lhi_layout_search *like, lh_error *err)
     lh_error why = {0};
     s.unexplored = NULL;
     s.options.jitter = NULL;
-    s.options.objective = like->options.objective == LH_PLAN_FASTEST ? LH_PLAN_CHEAPEST
-                                                           : LH_PLAN_FASTEST;
+    s.options.objective = like->options.objective == LH_PLAN_FASTEST
+                              ? LH_PLAN_CHEAPEST
+                              : LH_PLAN_FASTEST;
     lh_status status = search_for(&s, &other, &why);
     if (status == LH_OK)
         status = refine_in_time(s.job, &s.options, NULL, s.mem, &other, &why);
@@ -220,8 +224,8 @@ static lh_status search_other(const lhi_layout_search *like, lh_error *err)
 }
 
 /* Continues the search for the front until it covers all unexplored layouts. */
-static lh_status search_remaining_front(const lhi_layout_search *like, lh_plan *plan,
-                             lh_error *err)
+static lh_status search_remaining_front(const lhi_layout_search *like,
+                                        lh_plan *plan, lh_error *err)
 {
     lhi_cost_objective goal = {0};
     lhi_elastic_result best = {0};
@@ -254,15 +258,17 @@ static const lh_choice *better_on_front(const lhi_layout_search *s,
     const lh_choice *best = &plan->best;
     for (uint32_t i = 0; i < s->front->n; i++) {
         const lh_choice *c = &s->front->all[i];
-        if (lhi_objective_value(&s->options, c) < lhi_objective_value(&s->options, best))
+        if (lhi_objective_value(&s->options, c) <
+            lhi_objective_value(&s->options, best))
             best = c;
     }
     return best == &plan->best ? NULL : best;
 }
 
 /* Repeats the search with only this layout. */
-static lh_status search_one_layout(const lhi_layout_search *like, const lh_choice *row,
-                            lh_plan *found, lh_error *err)
+static lh_status search_one_layout(const lhi_layout_search *like,
+                                   const lh_choice *row, lh_plan *found,
+                                   lh_error *err)
 {
     lhi_layout_search s = *like;
     lhi_candidate only = {.config = lhi_config_from_choice(row)};
@@ -284,7 +290,7 @@ static lh_status search_one_layout(const lhi_layout_search *like, const lh_choic
 
 /* Makes it the plan; the previous plan becomes the first alternative. */
 static lh_status replace_plan(const lhi_layout_search *s, const lh_plan *found,
-                           lh_plan *plan, lh_error *err)
+                              lh_plan *plan, lh_error *err)
 {
     lh_choice before = plan->best,
               *list =
@@ -325,7 +331,7 @@ static lh_status replace_plan(const lhi_layout_search *s, const lh_plan *found,
 /* Takes the best of the front: its searches may find more than the first one,
  * which was short. */
 static lh_status adopt_best_of_front(const lhi_layout_search *like,
-                                    lh_plan *plan, lh_error *err)
+                                     lh_plan *plan, lh_error *err)
 {
     const lh_choice *row = better_on_front(like, plan);
     lh_plan found = {0};
@@ -376,9 +382,10 @@ lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
     return status;
 }
 
-lh_status lhi_plan_search_and_refine(const lh_job *job, const lh_plan_options *options,
-                        lhi_arena *mem, lhi_unexplored *unseen, lh_plan *plan,
-                        lh_error *err)
+lh_status lhi_plan_search_and_refine(const lh_job *job,
+                                     const lh_plan_options *options,
+                                     lhi_arena *mem, lhi_unexplored *unseen,
+                                     lh_plan *plan, lh_error *err)
 {
     LHI_TRY(lhi_plan_search(job, options, mem, unseen, plan, err));
     LHI_TRY(refine_in_time(job, options, unseen ? &unseen->heads : NULL, mem,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The search behind lh_plan_make(). */
-#ifndef LHI_PLAN_SEARCH_H
-#define LHI_PLAN_SEARCH_H
+#ifndef LHI_PLANNER_SEARCH_PLAN_SEARCH_H
+#define LHI_PLANNER_SEARCH_PLAN_SEARCH_H
 
 #include "planner/search/unexplored.h"
 
@@ -16,9 +16,10 @@ lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
                           lh_error *err);
 
 /* The same, followed by the search for optimal schedules. */
-lh_status lhi_plan_search_and_refine(const lh_job *job, const lh_plan_options *options,
-                        lhi_arena *mem, lhi_unexplored *unseen, lh_plan *plan,
-                        lh_error *err);
+lh_status lhi_plan_search_and_refine(const lh_job *job,
+                                     const lh_plan_options *options,
+                                     lhi_arena *mem, lhi_unexplored *unseen,
+                                     lh_plan *plan, lh_error *err);
 
 /* Formats how far a working choice is behind the best, and why, in `mem`. NULL:
  * no memory. */
@@ -30,8 +31,9 @@ enum { LHI_OPTIMALITY_TEXT = 240 };
 /* Formats the rank of plan->best among all layouts: "the fastest of 9 layouts
  * ..." only if all were closed and nothing faster is possible; otherwise the
  * bound, and the number of unexplored layouts. */
-void lhi_format_plan_optimality(const lh_plan *plan, const lh_plan_options *options,
-                       char *text, size_t size);
+void lhi_format_plan_optimality(const lh_plan *plan,
+                                const lh_plan_options *options, char *text,
+                                size_t size);
 
 enum { LHI_SCHEDULE_TEXT = 80 };
 

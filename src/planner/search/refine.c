@@ -20,15 +20,15 @@
 #include <string.h>
 
 enum {
-    EFFORT = 400000, /* default effort */
-    MAX_ALTERNATIVES = 3,  /* each with a share; the winner has the rest */
-    WORK_DIVISOR = 6,       /* an alternative's work: 1/WORK_DIVISOR */
-    HEADS = 3,       /* times as much: the best with other values */
-    MAX_CLOSE = 48,    /* other nearby results, */
-    CLOSE_DIVISOR = 20,     /* each with 1/CLOSE_DIVISOR of the work, */
+    EFFORT = 400000,      /* default effort */
+    MAX_ALTERNATIVES = 3, /* each with a share; the winner has the rest */
+    WORK_DIVISOR = 6,     /* an alternative's work: 1/WORK_DIVISOR */
+    HEADS = 3,            /* times as much: the best with other values */
+    MAX_CLOSE = 48,       /* other nearby results, */
+    CLOSE_DIVISOR = 20,   /* each with 1/CLOSE_DIVISOR of the work, */
     MAX_CLOSEST = 6,      /* and the best of these again, with a share */
     MAX_SEARCHED = 256,
-    MOST_OPS = 200000, /* passes: beyond this only the methods run */
+    MOST_OPS = 200000,          /* passes: beyond this only the methods run */
     MAX_TABLE_BYTES = 256 << 20 /* bytes for the solver's tables */
 };
 
@@ -190,7 +190,8 @@ static lh_status improve_best(refinement *r, uint64_t effort, char *why,
 /* --- alternatives -------------------------------------------------------- */
 
 /* Lists every method on a pipeline that became the plan's. */
-static lh_status list_methods(refinement *r, const lh_choice *like, lh_error *err)
+static lh_status list_methods(refinement *r, const lh_choice *like,
+                              lh_error *err)
 {
     lh_plan *p = r->plan;
     lh_choice *list = LHI_NEW(r->mem, lh_choice, lh_n_methods());
@@ -246,8 +247,8 @@ static const char *percent_behind(refinement *r, const lh_choice *c)
 
 /* Alternative i is faster than the best: swaps them. */
 static lh_status swap_with_best(refinement *r, lh_choice *list, uint32_t i,
-                           lhi_built_layout *built, lh_schedule *schedule,
-                           lh_error *err)
+                                lhi_built_layout *built, lh_schedule *schedule,
+                                lh_error *err)
 {
     lh_plan *p = r->plan;
     lh_choice won = list[i];
@@ -320,16 +321,18 @@ static lh_status improve_placement(refinement *r, char *why, size_t room,
     lh_choice there = *other, before = p->best;
     bool won;
     before.why = "";
-    LHI_TRY(improve_other(r, &there, 0, effort_of(r) / WORK_DIVISOR, &won, why, room,
-                          err));
+    LHI_TRY(improve_other(r, &there, 0, effort_of(r) / WORK_DIVISOR, &won, why,
+                          room, err));
     if (won)
         return add_method(r, &before, err);
-    return lh_scheduler_is_search(there.layout.schedule) ? add_method(r, &there, err)
-                                                    : LH_OK;
+    return lh_scheduler_is_search(there.layout.schedule)
+               ? add_method(r, &there, err)
+               : LH_OK;
 }
 
 /* Checks whether an equal pipeline was searched. */
-static bool was_searched(const refinement *r, const lh_choice *c, uint64_t effort)
+static bool was_searched(const refinement *r, const lh_choice *c,
+                         uint64_t effort)
 {
     for (uint32_t i = 0; i < r->n_looked; i++)
         if (r->at[i].iteration_ns == c->iteration_ns &&
@@ -340,15 +343,15 @@ static bool was_searched(const refinement *r, const lh_choice *c, uint64_t effor
 }
 
 /* Records a searched pipeline. */
-static void record_search(refinement *r, const lh_choice *before, const lh_choice *c,
-                      uint64_t effort)
+static void record_search(refinement *r, const lh_choice *before,
+                          const lh_choice *c, uint64_t effort)
 {
     const bool gained = c->iteration_ns < before->iteration_ns;
     const lh_choice *both[] = {before, c};
     for (int i = 0; i < 2 && r->n_looked < MAX_SEARCHED; i++)
         r->at[r->n_looked++] =
             (searched){both[i]->iteration_ns, both[i]->lower_bound_ns, effort,
-                     gained && i == 0};
+                       gained && i == 0};
 }
 
 static lh_status search_other(refinement *r, lh_choice *list, uint32_t i,
@@ -374,13 +377,16 @@ static lh_status improve_others(refinement *r, char *why, size_t room,
         return lhi_fail_nomem(err);
     if (p->n_alternatives)
         memcpy(list, p->alternatives, p->n_alternatives * sizeof *list);
-    for (uint32_t i = 0; i < p->n_alternatives && tried < MAX_ALTERNATIVES; i++) {
+    for (uint32_t i = 0; i < p->n_alternatives && tried < MAX_ALTERNATIVES;
+         i++) {
         if (list[i].status != LH_CHOICE_OK || is_elastic(&list[i]) ||
             r->stopped ||
-            lhi_objective_value_at(r->options, &list[i], list[i].lower_bound_ns) >=
+            lhi_objective_value_at(r->options, &list[i],
+                                   list[i].lower_bound_ns) >=
                 lhi_objective_value(r->options, &p->best))
             continue;
-        LHI_TRY(search_other(r, list, i, effort_of(r) / WORK_DIVISOR, why, room, err));
+        LHI_TRY(search_other(r, list, i, effort_of(r) / WORK_DIVISOR, why, room,
+                             err));
         tried++;
     }
     lhi_sort_choices(r->options, list, p->n_alternatives);
@@ -401,8 +407,8 @@ static bool may_win(const refinement *r, const lh_choice *c)
 
 /* Searches alternative i unless it, or an equal one, was searched. */
 static lh_status search_alternative(refinement *r, lh_choice *list, uint32_t i,
-                         uint64_t effort, bool *done, char *why, size_t room,
-                         lh_error *err)
+                                    uint64_t effort, bool *done, char *why,
+                                    size_t room, lh_error *err)
 {
     const lh_choice *c = &list[i];
     *done = c->status == LH_CHOICE_OK && !is_elastic(c) && !r->stopped &&
@@ -413,8 +419,9 @@ static lh_status search_alternative(refinement *r, lh_choice *list, uint32_t i,
 }
 
 /* Searches the alternatives close to the best, first with little effort. */
-static lh_status search_close_alternatives(refinement *r, uint32_t most, uint64_t effort,
-                              char *why, size_t room, lh_error *err)
+static lh_status search_close_alternatives(refinement *r, uint32_t most,
+                                           uint64_t effort, char *why,
+                                           size_t room, lh_error *err)
 {
     lh_plan *p = r->plan;
     lh_choice *list = (lh_choice *)p->alternatives; /* in improve_others() */
@@ -422,9 +429,11 @@ static lh_status search_close_alternatives(refinement *r, uint32_t most, uint64_
     for (uint32_t i = 0; i < p->n_alternatives && n < most; i++) {
         bool done = false;
         if (list[i].status == LH_CHOICE_OK &&
-            lhi_compute_relative_gap(r->options, &list[i], &p->best) <= CLOSE_RATIO - 1 &&
+            lhi_compute_relative_gap(r->options, &list[i], &p->best) <=
+                CLOSE_RATIO - 1 &&
             may_win(r, &list[i]))
-            LHI_TRY(search_alternative(r, list, i, effort, &done, why, room, err));
+            LHI_TRY(
+                search_alternative(r, list, i, effort, &done, why, room, err));
         n += done;
     }
     lhi_sort_choices(r->options, list, p->n_alternatives);
@@ -434,7 +443,8 @@ static lh_status search_close_alternatives(refinement *r, uint32_t most, uint64_
 /* --- best with other values ----------------------------------------------- */
 
 /* Returns the best alternative that differs from the plan in dimension d. */
-static lh_choice *best_other(const refinement *r, lh_choice *list, lhi_dimension d)
+static lh_choice *best_other(const refinement *r, lh_choice *list,
+                             lhi_dimension d)
 {
     const lh_plan *p = r->plan;
     lhi_config own = lhi_config_from_choice(&p->best);
@@ -452,7 +462,7 @@ static lh_choice *best_other(const refinement *r, lh_choice *list, lhi_dimension
 
 /* Finds the alternative of a head. */
 static lh_choice *find_alternative(const refinement *r, lh_choice *list,
-                            const lhi_best_with_value *head)
+                                   const lhi_best_with_value *head)
 {
     for (uint32_t i = 0; i < r->plan->n_alternatives; i++)
         if (lhi_choices_share_pipeline(&list[i], &head->choice))
@@ -462,8 +472,9 @@ static lh_choice *find_alternative(const refinement *r, lh_choice *list,
 
 /* Optimises the best alternative with each other value, and then all that may
  * still win. */
-static lh_status improve_best_per_value(refinement *r, const lhi_best_per_value *heads, char *why,
-                               size_t room, lh_error *err)
+static lh_status improve_best_per_value(refinement *r,
+                                        const lhi_best_per_value *heads,
+                                        char *why, size_t room, lh_error *err)
 {
     lh_plan *p = r->plan;
     lh_choice *list = (lh_choice *)p->alternatives; /* in improve_others() */
@@ -471,12 +482,13 @@ static lh_status improve_best_per_value(refinement *r, const lhi_best_per_value 
     for (uint32_t i = 0; i < LHI_N_DIMENSIONS + heads->n && left > each; i++) {
         bool first = i < LHI_N_DIMENSIONS;
         lh_choice *c =
-            first ? best_other(r, list, (lhi_dimension)i)
-                  : find_alternative(r, list, &heads->all[i - LHI_N_DIMENSIONS]);
+            first
+                ? best_other(r, list, (lhi_dimension)i)
+                : find_alternative(r, list, &heads->all[i - LHI_N_DIMENSIONS]);
         bool done = false;
         if (c && (first || may_win(r, c)))
-            LHI_TRY(search_alternative(r, list, (uint32_t)(c - list), each, &done, why,
-                            room, err));
+            LHI_TRY(search_alternative(r, list, (uint32_t)(c - list), each,
+                                       &done, why, room, err));
         left -= done ? each : 0;
     }
     lhi_sort_choices(r->options, list, p->n_alternatives);
@@ -484,18 +496,21 @@ static lh_status improve_best_per_value(refinement *r, const lhi_best_per_value 
 }
 
 /* Optimises the best with other values within its share. */
-static lh_status improve_with_heads(refinement *r, const lhi_best_per_value *heads,
-                                    char *why, size_t room, lh_error *err)
+static lh_status improve_with_heads(refinement *r,
+                                    const lhi_best_per_value *heads, char *why,
+                                    size_t room, lh_error *err)
 {
     uint64_t effort = effort_of(r);
-    LHI_TRY(search_close_alternatives(r, MAX_CLOSE, effort / CLOSE_DIVISOR, why, room, err));
-    LHI_TRY(search_close_alternatives(r, MAX_CLOSEST, effort / WORK_DIVISOR, why, room, err));
+    LHI_TRY(search_close_alternatives(r, MAX_CLOSE, effort / CLOSE_DIVISOR, why,
+                                      room, err));
+    LHI_TRY(search_close_alternatives(r, MAX_CLOSEST, effort / WORK_DIVISOR,
+                                      why, room, err));
     return improve_best_per_value(r, heads, why, room, err);
 }
 
 lh_status lhi_plan_refine_alternative(const lh_plan_options *options,
-                           const lh_pipeline *pipeline, lh_schedule **out,
-                           lh_error *err)
+                                      const lh_pipeline *pipeline,
+                                      lh_schedule **out, lh_error *err)
 {
     lh_plan_options alone = *options;
     alone.progress = NULL;
@@ -510,7 +525,8 @@ lh_status lhi_plan_refine_alternative(const lh_plan_options *options,
 
 /* --- plan ---------------------------------------------------------------- */
 
-static lh_status format_gap_text(refinement *r, const char *limit, lh_error *err)
+static lh_status format_gap_text(refinement *r, const char *limit,
+                                 lh_error *err)
 {
     lh_plan *p = r->plan;
     char standing[LHI_OPTIMALITY_TEXT], text[3 * LHI_OPTIMALITY_TEXT];
@@ -542,8 +558,8 @@ static lh_status compare_again(refinement *r, lh_error *err)
 }
 
 lh_status lhi_plan_refine(const lh_job *job, const lh_plan_options *options,
-                          const lhi_best_per_value *heads, lhi_arena *mem, lh_plan *plan,
-                          lh_error *err)
+                          const lhi_best_per_value *heads, lhi_arena *mem,
+                          lh_plan *plan, lh_error *err)
 {
     refinement r = {.job = job, .options = options, .mem = mem, .plan = plan};
     char why[160] = "";
@@ -551,7 +567,8 @@ lh_status lhi_plan_refine(const lh_job *job, const lh_plan_options *options,
         !lhi_target_accepts_any_order(job->target, 0) ||
         lhi_schedule_requested(job) == LHI_REQUEST_METHOD)
         return LH_OK;
-    uint64_t rest = effort_of(&r) - MAX_ALTERNATIVES * (effort_of(&r) / WORK_DIVISOR);
+    uint64_t rest =
+        effort_of(&r) - MAX_ALTERNATIVES * (effort_of(&r) / WORK_DIVISOR);
     if (!is_elastic(&plan->best))
         LHI_TRY(improve_best(&r, rest, why, sizeof why, err));
     if (!is_elastic(&plan->best))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Schedule optimisation after the search over layouts. */
-#ifndef LHI_REFINE_H
-#define LHI_REFINE_H
+#ifndef LHI_PLANNER_SEARCH_REFINE_H
+#define LHI_PLANNER_SEARCH_REFINE_H
 
 #include "planner/search/unexplored.h"
 
@@ -10,13 +10,13 @@
  * also for the best with other values. The caller frees the plan's pipeline and
  * schedule, on failure too; lists are in `mem`. */
 lh_status lhi_plan_refine(const lh_job *job, const lh_plan_options *options,
-                          const lhi_best_per_value *heads, lhi_arena *mem, lh_plan *plan,
-                          lh_error *err);
+                          const lhi_best_per_value *heads, lhi_arena *mem,
+                          lh_plan *plan, lh_error *err);
 
 /* Repeats the search for an alternative's schedule on this pipeline; *out is
  * NULL if it finds none. */
 lh_status lhi_plan_refine_alternative(const lh_plan_options *options,
-                           const lh_pipeline *pipeline, lh_schedule **out,
-                           lh_error *err);
+                                      const lh_pipeline *pipeline,
+                                      lh_schedule **out, lh_error *err);
 
 #endif

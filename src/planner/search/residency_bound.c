@@ -21,7 +21,8 @@ typedef struct least_values {
 /* Computes a part's least values. With separate D and W, D starts by allocating
  * the input of W, which W frees, in shares if W is split. A combined B keeps
  * the activation until its end. */
-static void find_least(const lhi_bound_case *c, uint32_t part, least_values *out)
+static void find_least(const lhi_bound_case *c, uint32_t part,
+                       least_values *out)
 {
     const lhi_bound_site *s = lhi_bound_site_of_stage(c, 0);
     lhi_bound_pass p = s->parts[part];
@@ -32,7 +33,8 @@ static void find_least(const lhi_bound_case *c, uint32_t part, least_values *out
         p.f = lhi_min_int64(p.f, s->parts[part].f);
         p.d = lhi_min_int64(p.d, s->parts[part].d);
         p.w = lhi_min_int64(p.w, s->parts[part].w);
-        held.activation = lhi_min_int64(held.activation, s->part_memory[part].activation);
+        held.activation =
+            lhi_min_int64(held.activation, s->part_memory[part].activation);
         held.weight_input =
             lhi_min_int64(held.weight_input, s->part_memory[part].weight_input);
         held.state = lhi_min_int64(held.state, s->part_memory[part].state);
@@ -59,7 +61,8 @@ static void find_least(const lhi_bound_case *c, uint32_t part, least_values *out
 static least_values find_leasts(const lhi_bound_case *c)
 {
     least_values out = {.state = 0};
-    const lhi_bound_memory_part *ends = lhi_bound_site_of_stage(c, 0)->part_memory + c->n_kinds;
+    const lhi_bound_memory_part *ends =
+        lhi_bound_site_of_stage(c, 0)->part_memory + c->n_kinds;
     for (uint32_t i = 0; i < c->n_kinds + 2; i++)
         find_least(c, i, &out);
     /* In one chunk the two may share a matrix. */
@@ -93,7 +96,8 @@ static double least_pairs(double layers, double chunks)
 
 /* Adds the residency within chunks: a layer's activation is also resident while
  * earlier layers of its chunk compute. */
-static double compute_residency_in_chunks(const lhi_bound_case *c, const least_values *l)
+static double compute_residency_in_chunks(const lhi_bound_case *c,
+                                          const least_values *l)
 {
     double most = 0, chunks = (double)c->stages * c->chunks_per_device;
     for (uint32_t i = 0; chunks > 0 && i < c->n_kinds; i++)
@@ -105,7 +109,8 @@ static double compute_residency_in_chunks(const lhi_bound_case *c, const least_v
 /* Computes one microbatch's activation residency in byte nanoseconds: each
  * layer from its F to its D, with all F and D of later layers and their hops
  * between. */
-static double compute_microbatch_residency(const lhi_bound_case *c, const least_values *l, bool with_w)
+static double compute_microbatch_residency(const lhi_bound_case *c,
+                                           const least_values *l, bool with_w)
 {
     uint32_t e = c->n_kinds, h = e + 1;
     uint32_t chunks = c->stages * c->chunks_per_device;
@@ -132,7 +137,8 @@ static double compute_microbatch_residency(const lhi_bound_case *c, const least_
 /* Computes the byte nanoseconds without activations: before each device's
  * earliest first F and after its last D or B. *longest: the largest such time
  * on one device. */
-static double compute_idle_area(const lhi_bound_case *c, bool with_w, double *longest)
+static double compute_idle_area(const lhi_bound_case *c, bool with_w,
+                                double *longest)
 {
     lhi_bound_pass layer = lhi_bound_find_least_layer(c);
     bool known = c->chunks_per_device != 0;
@@ -158,7 +164,7 @@ static double compute_idle_area(const lhi_bound_case *c, bool with_w, double *lo
 /* Returns the least time to fill a byte with activations, by F, or to free it,
  * by D, over all chunks, in ns. */
 static double compute_least_fill(const lhi_bound_case *c, const least_values *l,
-                         const double *pass)
+                                 const double *pass)
 {
     uint32_t e = c->n_kinds, h = e + 1;
     bool alone = c->least_layers == 0; /* otherwise a layer shares the
@@ -177,9 +183,10 @@ static double compute_least_fill(const lhi_bound_case *c, const least_values *l,
 /* Computes the byte nanoseconds that stay empty on all devices while the first
  * F fill them and the last D free them, at `ns` per byte at least. */
 static double compute_empty_area(const lhi_bound_case *c, const least_values *l,
-                              double room, double ns)
+                                 double room, double ns)
 {
-    double fill = compute_least_fill(c, l, l->f) + compute_least_fill(c, l, l->d);
+    double fill =
+        compute_least_fill(c, l, l->f) + compute_least_fill(c, l, l->d);
     double largest = 0, chunk = 0, most = 0;
     if (c->chunks_per_device == 0 || !(fill < INFINITY))
         return 0;
@@ -189,7 +196,8 @@ static double compute_empty_area(const lhi_bound_case *c, const least_values *l,
     chunk *= c->layers - (chunks - 1) * c->least_layers;
     chunk += l->most_at_once[c->n_kinds] + l->most_at_once[c->n_kinds + 1];
     for (uint32_t k = 0; k < c->stages; k++)
-        largest = fmax(largest, (double)lhi_bound_site_of_stage(c, k)->capacity);
+        largest =
+            fmax(largest, (double)lhi_bound_site_of_stage(c, k)->capacity);
     most = fmax(room / c->stages - chunk, 0);
     return largest * fill > ns ? 0 : c->stages * most * most / 2 * fill;
 }
@@ -230,7 +238,8 @@ static double hop_of(const lhi_bound_case *c, uint32_t chunk, bool back)
 
 /* Computes the slope from the first F to the first D, or from there to the last
  * D. A hop comes after the fewest layers that can precede it. */
-static slope compute_slope(const lhi_bound_case *c, const least_values *l, bool back)
+static slope compute_slope(const lhi_bound_case *c, const least_values *l,
+                           bool back)
 {
     const double *ns = back ? l->d : l->f;
     uint32_t e = c->n_kinds, h = e + 1, hop = 0;
@@ -241,7 +250,8 @@ static slope compute_slope(const lhi_bound_case *c, const least_values *l, bool 
         for (; hop < hops && (hop + 1) * c->least_layers <= i; hop++)
             add_part_to_slope(&s, 0, hop_of(c, hop, back));
         if (i < c->layers)
-            add_part_to_slope(&s, l->activation[c->kind_of[i]], ns[c->kind_of[i]]);
+            add_part_to_slope(&s, l->activation[c->kind_of[i]],
+                              ns[c->kind_of[i]]);
     }
     add_part_to_slope(&s, l->activation[h], ns[h]);
     return s;
@@ -272,16 +282,18 @@ static double from_first_to_last(const lhi_bound_case *c, const least_values *l,
 
 int64_t lhi_bound_compute_residency(const lhi_bound_case *c)
 {
-    double most = 0, longest, passing, room = lhi_bound_compute_total_memory(c, &passing);
+    double most = 0, longest, passing,
+           room = lhi_bound_compute_total_memory(c, &passing);
     least_values l = find_leasts(c);
     if (!(room > l.state) || !(room < INFINITY))
         return 0; /* covered by the memory bound */
     for (int with_w = 0; with_w <= 1; with_w++) {
-        double all = compute_microbatch_residency(c, &l, with_w) * c->microbatches;
+        double all =
+            compute_microbatch_residency(c, &l, with_w) * c->microbatches;
         double idle = compute_idle_area(c, with_w, &longest);
         double held = (l.state + passing) * longest; /* meanwhile */
         idle += compute_empty_area(c, &l, room - l.state,
-                                (double)lhi_bound_compute_work(c) - longest);
+                                   (double)lhi_bound_compute_work(c) - longest);
         double ns = (all + idle - held) / (room - l.state);
         most = fmax(most, ns);
     }

@@ -4,9 +4,9 @@
 #include "base/integer_math.h"
 #include "planner/layout/equivalence.h"
 #include "planner/layout/target.h"
+#include "planner/search/infeasible_key.h"
 #include "planner/search/objective.h"
 #include "planner/search/plan_search.h"
-#include "planner/search/infeasible_key.h"
 
 #include <inttypes.h>
 #include <longhaul/methods.h>
@@ -145,7 +145,7 @@ static lh_status fail_mixed(const lhi_layout_search *s, lh_error *err)
 /* Checks whether the job works without job->target; *at is then the best found.
  */
 static lh_status find_without_target(const lhi_layout_search *s, lhi_config *at,
-                              bool *found, lh_error *err)
+                                     bool *found, lh_error *err)
 {
     lh_job job = *s->job;
     job.target = LH_TARGET_ANY;
@@ -170,7 +170,8 @@ static lh_status fail_target(lhi_layout_search *s, lh_error *err)
         status = lhi_target_check(target, s->job, (lhi_level)k, &config, &why);
     if (status == LH_OK)
         return LH_OK;
-    if ((s->closest_floor.missing && s->closest_is_complete) || nearest_to_fit(s))
+    if ((s->closest_floor.missing && s->closest_is_complete) ||
+        nearest_to_fit(s))
         memory_advice(s->job, advice);
     const lh_layout *l = &config.layout;
     return lhi_fail(err, LH_EINFEASIBLE,
@@ -179,8 +180,8 @@ static lh_status fail_target(lhi_layout_search *s, lh_error *err)
                     ", data %" PRIu32 "): %s%s%s",
                     s->job->name,
                     s->closest_floor.missing ? " that fits in memory" : "",
-                    lhi_target_display_name(target), l->tensor, l->pipeline, l->data,
-                    why.text, *advice ? "; or " : "", advice);
+                    lhi_target_display_name(target), l->tensor, l->pipeline,
+                    l->data, why.text, *advice ? "; or " : "", advice);
 }
 
 /* Checks whether the chunks exceed the layers on the fewest stages allowed; the
@@ -256,7 +257,8 @@ static bool is_open(const lhi_layout_search *s, const lhi_candidate *c)
 /* Checks whether its only evaluated method failed; others were not tried. */
 static bool is_refused_once(const lhi_candidate *c)
 {
-    return c->simulated && !c->fully_evaluated && c->choice.status != LH_CHOICE_OK;
+    return c->simulated && !c->fully_evaluated &&
+           c->choice.status != LH_CHOICE_OK;
 }
 
 const char *lhi_format_gap(const lh_plan_options *options, const lh_choice *o,
@@ -284,7 +286,7 @@ const char *lhi_format_gap(const lh_plan_options *options, const lh_choice *o,
 
 /* Formats why an evaluated layout is not the best. */
 static const char *format_loss(lhi_layout_search *s, const lhi_candidate *c,
-                            const lh_choice *best)
+                               const lh_choice *best)
 {
     char text[320];
     const lh_choice *o = &c->choice;
@@ -320,7 +322,8 @@ static const char *format_loss(lhi_layout_search *s, const lhi_candidate *c,
 
 /* Checks whether the list has the same layout on other sites with the same
  * time. */
-static bool is_equivalent_listed(const lh_choice *list, uint32_t n, const lhi_candidate *c)
+static bool is_equivalent_listed(const lh_choice *list, uint32_t n,
+                                 const lhi_candidate *c)
 {
     for (uint32_t i = 0; c->simulated && i < n; i++) {
         if (list[i].iteration_ns != c->choice.iteration_ns)
@@ -358,7 +361,8 @@ static lh_status list_alternatives(lhi_layout_search *s,
         lhi_candidate *c = &s->candidates[i];
         bool won = c == best && first == &best->choice;
         if (won || c->bound_ns == INT64_MAX || is_listed(best, c) ||
-            is_equivalent_listed(list, plan->n_alternatives, c) || is_equivalent_listed(first, 1, c))
+            is_equivalent_listed(list, plan->n_alternatives, c) ||
+            is_equivalent_listed(first, 1, c))
             continue;
         lh_choice *o = &list[plan->n_alternatives];
         if (c->simulated && !is_refused_once(c)) {
@@ -382,8 +386,8 @@ static lh_status list_alternatives(lhi_layout_search *s,
 /* Checks whether the plan's current choice stays: as good as the best method of
  * `again`. At equality the placement `found` by the search wins. */
 static bool keeps_current(const lhi_layout_search *s, const lh_plan *plan,
-                  const lhi_candidate *best, const lhi_candidate *again,
-                  lh_placement found)
+                          const lhi_candidate *best, const lhi_candidate *again,
+                          lh_placement found)
 {
     if (!plan->pipeline)
         return false;
@@ -422,10 +426,11 @@ static lh_status list_methods(lhi_layout_search *s, lhi_candidate *best,
         LHI_TRY(lhi_layout_build(s->job, &again.config, &built, err));
         schedule = NULL;
         lh_status status =
-            other ? lhi_candidate_compute_bound_built(&again, &built, err) : LH_OK;
+            other ? lhi_candidate_compute_bound_built(&again, &built, err)
+                  : LH_OK;
         if (status == LH_OK)
-            status = lhi_candidate_run_methods(s, &again, &built, &schedule, list,
-                                           &plan->n_methods, err);
+            status = lhi_candidate_run_methods(s, &again, &built, &schedule,
+                                               list, &plan->n_methods, err);
         if (status == LH_OK &&
             !keeps_current(s, plan, best, &again, found.config.placement)) {
             *best = again;
@@ -472,7 +477,8 @@ static lh_status finish_elastic(lhi_layout_search *s, lh_plan *plan,
     plan->cost_source = lh_cost_source_name(best->built.source);
     const lh_choice other = plan->best;
     plan->best = *won;
-    plan->search_bound_ns = lhi_min_int64(plan->search_bound_ns, won->iteration_ns);
+    plan->search_bound_ns =
+        lhi_min_int64(plan->search_bound_ns, won->iteration_ns);
     double ahead = 100 * lhi_compute_relative_gap(&s->options, &other, won);
     const char *better =
         s->options.objective == LH_PLAN_CHEAPEST ? "cheaper" : "faster";
@@ -552,7 +558,8 @@ void lhi_plan_count_simulated(lh_plan *plan, int64_t bound_ns)
 static lh_status list_pruned(const lhi_layout_search *s, lh_plan *plan,
                              lh_error *err)
 {
-    lh_plan_pruned *list = LHI_NEW(s->mem, lh_plan_pruned, LHI_N_BOUND_KINDS + 1);
+    lh_plan_pruned *list =
+        LHI_NEW(s->mem, lh_plan_pruned, LHI_N_BOUND_KINDS + 1);
     uint64_t others = plan->n_bounded;
     if (!list)
         return lhi_fail_nomem(err);
@@ -577,8 +584,9 @@ static const char *layouts_text(uint32_t n, char text[LAYOUTS_TEXT])
     return text;
 }
 
-void lhi_format_plan_optimality(const lh_plan *plan, const lh_plan_options *options,
-                       char *text, size_t size)
+void lhi_format_plan_optimality(const lh_plan *plan,
+                                const lh_plan_options *options, char *text,
+                                size_t size)
 {
     bool cost = options->objective == LH_PLAN_CHEAPEST;
     const char *best = cost ? "cheapest" : "fastest";
@@ -604,7 +612,8 @@ void lhi_format_plan_optimality(const lh_plan *plan, const lh_plan_options *opti
                  layouts_text(plan->n_elastic_unexplored, some));
     else
         snprintf(left, sizeof left, "%s and elastic plans on %" PRIu32,
-                 layouts_text(plan->n_unexplored, some), plan->n_elastic_unexplored);
+                 layouts_text(plan->n_unexplored, some),
+                 plan->n_elastic_unexplored);
     if (bound == 0)
         snprintf(text, size, "the %s of %s that %s drawn", best, all,
                  plan->n_layouts == 1 ? "was" : "were");
@@ -633,7 +642,7 @@ void lhi_format_schedule_optimality(double gap, char *text, size_t size)
 }
 
 lh_status lhi_layout_search_fill_plan(lhi_layout_search *s, lh_plan *plan,
-                                   lh_error *err)
+                                      lh_error *err)
 {
     lhi_candidate *best =
         is_elastic_alone(s) ? NULL : lhi_layout_search_find_best(s);
@@ -644,9 +653,9 @@ lh_status lhi_layout_search_fill_plan(lhi_layout_search *s, lh_plan *plan,
     LHI_TRY(list_methods(s, best, plan, err));
     if (!best)
         return finish_elastic(s, plan, err);
-    bool elastic =
-        s->elastic.n_rows && lhi_objective_value(&s->options, &s->elastic.rows[0]) <
-                                 lhi_objective_value(&s->options, &best->choice);
+    bool elastic = s->elastic.n_rows &&
+                   lhi_objective_value(&s->options, &s->elastic.rows[0]) <
+                       lhi_objective_value(&s->options, &best->choice);
     LHI_TRY(list_alternatives(
         s, best, elastic ? &s->elastic.rows[0] : &best->choice, plan, err));
     plan->best = best->choice;

@@ -7,14 +7,14 @@
 #include "planner/search/robust.h"
 
 #include "base/format_units.h"
-#include "base/sort.h"
 #include "base/options.h"
+#include "base/sort.h"
 
-#include "planner/layout/equivalence.h"
 #include "planner/layout/choice.h"
+#include "planner/layout/equivalence.h"
 #include "planner/layout/link_override.h"
-#include "planner/search/parallel_for.h"
 #include "planner/search/objective.h"
+#include "planner/search/parallel_for.h"
 #include "planner/search/plan_search.h"
 #include "planner/search/refine.h"
 #include "schedule/simulator/jitter_samples.h"
@@ -36,7 +36,8 @@ lh_status lh_plan_jitter(const lh_job *job, const lh_choice *choice,
     lh_jitter drawn;
     LHI_TRY(LHI_OPTIONS_COPY(lh_jitter, &drawn, given, err));
     if (drawn.straggler_probability > 0 && drawn.straggler_probability <= 1)
-        drawn.straggler_probability = -expm1(gpus * log1p(-drawn.straggler_probability));
+        drawn.straggler_probability =
+            -expm1(gpus * log1p(-drawn.straggler_probability));
     drawn.shared_data_link =
         l->sites ? l->sites->n_groups > 1
                  : l->outermost == LH_OUTERMOST_DATA && job->n_datacenters > 1;
@@ -122,8 +123,8 @@ static lh_status is_hopeless(const robust *r, drawn *d, bool *out,
     for (uint32_t i = 0; i < t.n && !*out; i++) {
         lh_bound bound;
         lhi_jitter_sampler_draw(d->draws, i);
-        LHI_TRY(
-            lh_lower_bound(lhi_jitter_sampler_get_pipeline(d->draws), &bound, err));
+        LHI_TRY(lh_lower_bound(lhi_jitter_sampler_get_pipeline(d->draws),
+                               &bound, err));
         *out = cannot_win(&t, bound.ns);
     }
     return LH_OK;
@@ -179,7 +180,7 @@ static lh_status open_layout(const robust *r, const lh_choice *like, drawn *d,
         status = lh_plan_jitter(r->job, like, r->options->jitter, &jitter, err);
         if (status == LH_OK)
             status = lhi_jitter_sampler_make(d->built.pipeline, &jitter,
-                                           &d->draws, err);
+                                             &d->draws, err);
     }
     return status;
 }
@@ -196,7 +197,7 @@ static lh_status try_method(const robust *r, const drawn *d, lh_choice *row,
                             lh_schedule **schedule, lh_error *err)
 {
     return lhi_method_evaluate(r->job, r->options, &d->built, NULL, r->mem, row,
-                          schedule, err);
+                               schedule, err);
 }
 
 /* Keeps the schedule if it is the overall best so far. */
@@ -214,8 +215,8 @@ static void compare(robust *r, drawn *d, uint32_t row, lh_schedule *schedule)
 
 /* Samples the schedule of d->rows[row]; takes ownership of it. */
 static lh_status sample_schedule(robust *r, drawn *d, uint32_t row,
-                              lh_schedule *schedule, int64_t limit_ns,
-                              lh_error *err)
+                                 lh_schedule *schedule, int64_t limit_ns,
+                                 lh_error *err)
 {
     lh_status status =
         draw(r, d, schedule, limit_ns, &d->rows[row].jitter, err);
@@ -227,17 +228,18 @@ static lh_status sample_schedule(robust *r, drawn *d, uint32_t row,
 }
 
 /* The layout's schedule is no method's: it is solved again. */
-static lh_status sample_solver_schedule(robust *r, const lh_choice *like, bool show,
-                             drawn *d, lh_error *err)
+static lh_status sample_solver_schedule(robust *r, const lh_choice *like,
+                                        bool show, drawn *d, lh_error *err)
 {
     lh_schedule *schedule = NULL;
-    LHI_TRY(lhi_plan_refine_alternative(r->options, d->built.pipeline, &schedule, err));
+    LHI_TRY(lhi_plan_refine_alternative(r->options, d->built.pipeline,
+                                        &schedule, err));
     if (!schedule)
         return LH_OK;
     d->rows[d->n_rows] = *like;
     d->rows[d->n_rows++].jitter = NULL;
     return sample_schedule(r, d, d->n_rows - 1, schedule,
-                        show ? INT64_MAX : r->best_ns, err);
+                           show ? INT64_MAX : r->best_ns, err);
 }
 
 /* Skips a slow method unless another one, without jitter, beats the best's time
@@ -266,7 +268,7 @@ static lh_status try_methods(robust *r, const lh_choice *like, bool hopeless,
         const char *shown = like->layout.schedule;
         bool named = show && shown && strcmp(shown, method->name) == 0;
         if (!lhi_method_is_considered(r->job, r->options, like->layout.pipeline,
-                                   method) ||
+                                      method) ||
             (hopeless && !named) || (!named && too_slow(r, d, method)))
             continue;
         lh_choice *row = &d->rows[d->n_rows++];
@@ -277,7 +279,7 @@ static lh_status try_methods(robust *r, const lh_choice *like, bool hopeless,
         LHI_TRY(try_method(r, d, row, &schedule, err));
         if (schedule)
             LHI_TRY(sample_schedule(r, d, d->n_rows - 1, schedule,
-                                 named ? INT64_MAX : r->best_ns, err));
+                                    named ? INT64_MAX : r->best_ns, err));
     }
     if (like->layout.schedule && strcmp(like->layout.schedule, LH_OPTIMAL) == 0)
         return sample_solver_schedule(r, like, show, d, err);
@@ -290,7 +292,7 @@ static lh_status try_methods(robust *r, const lh_choice *like, bool hopeless,
 /* Samples the rows of one placement, from `from` on; one that beats all
  * previous ones becomes the plan. */
 static lh_status sample_rows(robust *r, lh_choice *rows, uint32_t n,
-                           uint32_t from, bool *done, lh_error *err)
+                             uint32_t from, bool *done, lh_error *err)
 {
     drawn d;
     lh_plan *plan = r->plan;
@@ -381,7 +383,8 @@ static lh_status sample_best(robust *r, lh_error *err)
 /* --- alternatives ----------------------------------------------------------
  */
 
-static bool row_is_better(const lh_choice *x, const lh_choice *y, lh_plan_statistic by)
+static bool row_is_better(const lh_choice *x, const lh_choice *y,
+                          lh_plan_statistic by)
 {
     if (!y || x->status != y->status)
         return !y || x->status < y->status;
@@ -425,7 +428,7 @@ static void keep_row(robust *r, const drawn *d, lh_choice *slot)
 
 /* Samples one alternative. */
 static lh_status sample_alternative(robust *r, lh_choice *slot, bool show,
-                            lh_error *err)
+                                    lh_error *err)
 {
     drawn d;
     bool hopeless = slot->lower_bound_ns >= r->best_ns;
@@ -451,7 +454,8 @@ static lh_status sample_alternative(robust *r, lh_choice *slot, bool show,
     return status;
 }
 
-static int by_score(const lh_choice *x, const lh_choice *y, lh_plan_statistic by)
+static int by_score(const lh_choice *x, const lh_choice *y,
+                    lh_plan_statistic by)
 {
     if (x->status != y->status)
         return x->status < y->status ? -1 : 1;
@@ -490,7 +494,8 @@ typedef struct wide_objective {
 
 /* Objective callback: bound by time. */
 static int64_t wide_bound(void *context, lhi_level level,
-                          const lhi_config *config, const lhi_lower_bound *floor)
+                          const lhi_config *config,
+                          const lhi_lower_bound *floor)
 {
     (void)context, (void)level, (void)config;
     return floor->ns;
@@ -498,7 +503,8 @@ static int64_t wide_bound(void *context, lhi_level level,
 
 /* Objective callback: prunes above the limit. */
 static bool wide_hopeless(void *context, int64_t bound, lhi_level level,
-                          const lhi_config *config, const lhi_lower_bound *floor)
+                          const lhi_config *config,
+                          const lhi_lower_bound *floor)
 {
     const wide_objective *w = context;
     (void)level, (void)config, (void)floor;
@@ -551,7 +557,8 @@ static lh_status add_found(robust *r, const lhi_layout_search *s,
 }
 
 /* Repeats the layout search with the higher limit. */
-static lh_status search_wider(robust *r, lh_choice **list, uint32_t *n, lh_error *err)
+static lh_status search_wider(robust *r, lh_choice **list, uint32_t *n,
+                              lh_error *err)
 {
     wide_objective w = {r->best_ns};
     lhi_objective objective = {.context = &w,
@@ -584,7 +591,7 @@ static bool is_stopped(const robust *r)
 
 /* Samples the alternatives in order. */
 static lh_status sample_alternatives(robust *r, lh_choice *list, uint32_t n,
-                             uint32_t top, lh_error *err)
+                                     uint32_t top, lh_error *err)
 {
     for (uint32_t i = 0; i < n; i++) {
         if (i < LHI_ROBUST_LAYOUTS && !is_stopped(r))
@@ -615,7 +622,8 @@ static double percent(double x, double y)
     return lhi_drop_negative_zero(100 * (x / y - 1), 1);
 }
 
-static lh_status format_gap_text(robust *r, lh_choice *list, uint32_t n, lh_error *err)
+static lh_status format_gap_text(robust *r, lh_choice *list, uint32_t n,
+                                 lh_error *err)
 {
     const lh_choice *best = &r->plan->best;
     char text[400];
@@ -639,12 +647,13 @@ static lh_status format_gap_text(robust *r, lh_choice *list, uint32_t n, lh_erro
 
 /* Formats why the plan is the best under jitter. */
 static lh_status format_reason(robust *r, const lh_choice *nominal,
-                              lh_error *err)
+                               lh_error *err)
 {
     lh_choice *best = &r->plan->best;
     bool p95 = r->options->statistic == LH_PLAN_BY_P95;
     int64_t other = score_of(nominal, r->options->statistic);
-    char text[800], there[LHI_FORMAT_DURATION_SIZE], without[LHI_FORMAT_DURATION_SIZE];
+    char text[800], there[LHI_FORMAT_DURATION_SIZE],
+        without[LHI_FORMAT_DURATION_SIZE];
     if (best->jitter == nominal->jitter)
         snprintf(text, sizeof text,
                  "the fastest without jitter and by the %s with it; %s",
@@ -653,7 +662,8 @@ static lh_status format_reason(robust *r, const lh_choice *nominal,
         snprintf(text, sizeof text,
                  "the least %s under jitter: the fastest without takes %s "
                  "there, %.1f %% more, and %s without, %.1f %% less",
-                 p95 ? "95th percentile" : "mean", lhi_format_duration(other, there),
+                 p95 ? "95th percentile" : "mean",
+                 lhi_format_duration(other, there),
                  percent((double)other, (double)r->best_ns),
                  lhi_format_duration(nominal->iteration_ns, without),
                  0 - percent((double)nominal->iteration_ns,
@@ -664,7 +674,7 @@ static lh_status format_reason(robust *r, const lh_choice *nominal,
 
 /* Lists the sampled choices in the plan. */
 static lh_status list_sampled(robust *r, lh_choice *list, uint32_t n,
-                            const lh_choice *nominal, lh_error *err)
+                              const lh_choice *nominal, lh_error *err)
 {
     lh_plan *plan = r->plan;
     lh_choice *methods = (lh_choice *)plan->methods;
@@ -685,8 +695,9 @@ lh_status lhi_plan_check_jitter(const lh_jitter *jitter, lh_error *err)
     return lh_jitter_check(jitter, err);
 }
 
-lh_status lhi_plan_choose_robust(const lh_job *job, const lh_plan_options *options,
-                          lhi_arena *mem, lh_plan *plan, lh_error *err)
+lh_status lhi_plan_choose_robust(const lh_job *job,
+                                 const lh_plan_options *options, lhi_arena *mem,
+                                 lh_plan *plan, lh_error *err)
 {
     robust r = {.job = job, .options = options, .mem = mem, .plan = plan};
     uint32_t n = plan->n_alternatives, top = options->top ? options->top : 10;

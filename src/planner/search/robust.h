@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans chosen by their times under jitter. */
-#ifndef LHI_ROBUST_H
-#define LHI_ROBUST_H
+#ifndef LHI_PLANNER_SEARCH_ROBUST_H
+#define LHI_PLANNER_SEARCH_ROBUST_H
 
 #include "base/arena.h"
 
@@ -17,7 +17,8 @@ lh_status lhi_plan_check_jitter(const lh_jitter *jitter, lh_error *err);
  * layout, and for all alternatives that could be better by options->by. The
  * best becomes the plan. The caller frees the plan's pipeline and schedule, on
  * failure too; lists are in `mem`. */
-lh_status lhi_plan_choose_robust(const lh_job *job, const lh_plan_options *options,
-                          lhi_arena *mem, lh_plan *plan, lh_error *err);
+lh_status lhi_plan_choose_robust(const lh_job *job,
+                                 const lh_plan_options *options, lhi_arena *mem,
+                                 lh_plan *plan, lh_error *err);
 
 #endif

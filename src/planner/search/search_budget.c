@@ -4,10 +4,10 @@
 #include <time.h>
 
 enum {
-    DEFAULT_EFFORT = 400000, /* default */
-    WORK_PER_EFFORT = 75, /* work for layouts per effort: about 30 s */
-    QUICK_DIVISOR = 15,      /* a quick plan has 1/QUICK_DIVISOR */
-    BUILDS_PER_REBALANCE = 10,     /* pipeline builds per rebalancing */
+    DEFAULT_EFFORT = 400000,   /* default */
+    WORK_PER_EFFORT = 75,      /* work for layouts per effort: about 30 s */
+    QUICK_DIVISOR = 15,        /* a quick plan has 1/QUICK_DIVISOR */
+    BUILDS_PER_REBALANCE = 10, /* pipeline builds per rebalancing */
 };
 
 double lhi_read_processor_seconds(void)
@@ -22,7 +22,8 @@ uint64_t lhi_compute_layout_work(const lh_plan_options *options)
         return options->layout_effort;
     if (effort <= LHI_MIN_SEARCH_WORK / WORK_PER_EFFORT)
         return LHI_MIN_SEARCH_WORK;
-    return effort < UINT64_MAX / WORK_PER_EFFORT ? effort * WORK_PER_EFFORT : UINT64_MAX;
+    return effort < UINT64_MAX / WORK_PER_EFFORT ? effort * WORK_PER_EFFORT
+                                                 : UINT64_MAX;
 }
 
 lhi_search_limits lhi_local_search_limits(const lh_plan_options *options)
@@ -36,33 +37,35 @@ lhi_search_limits lhi_local_search_limits(const lh_plan_options *options)
 }
 
 lhi_search_limits lhi_search_limits_from_options(const lh_plan_options *options,
-                                       uint32_t sharing)
+                                                 uint32_t sharing)
 {
-    uint32_t parts = (options->quick ? QUICK_DIVISOR : 1) * (sharing ? sharing : 1);
+    uint32_t parts =
+        (options->quick ? QUICK_DIVISOR : 1) * (sharing ? sharing : 1);
     if (options->seconds > 0)
         return (lhi_search_limits){
             .most_work = UINT64_MAX,
             .from_s = lhi_read_processor_seconds(),
             .seconds = options->seconds / parts *
                        (options->quick ? 1 : LHI_SHARE_OF_LAYOUTS)};
-    return (lhi_search_limits){.most_work =
-                                   lhi_compute_layout_work(options) / parts + 1};
+    return (lhi_search_limits){
+        .most_work = lhi_compute_layout_work(options) / parts + 1};
 }
 
-double lhi_compute_search_deadline(const lh_plan_options *options, double from_s,
-                        double share)
+double lhi_compute_search_deadline(const lh_plan_options *options,
+                                   double from_s, double share)
 {
     double seconds = options->seconds / (options->quick ? QUICK_DIVISOR : 1);
     return options->seconds > 0 ? from_s + share * seconds : 0;
 }
 
-bool lhi_search_limits_are_reached(const lhi_search_limits *limits, uint64_t work,
-                               uint32_t parts, uint32_t of)
+bool lhi_search_limits_are_reached(const lhi_search_limits *limits,
+                                   uint64_t work, uint32_t parts, uint32_t of)
 {
     if (work > limits->most_work / of * parts)
         return true;
     return limits->seconds > 0 &&
-           lhi_read_processor_seconds() >= limits->from_s + limits->seconds * parts / of;
+           lhi_read_processor_seconds() >=
+               limits->from_s + limits->seconds * parts / of;
 }
 
 static bool is_over(void *context, uint32_t done, uint32_t total,
@@ -77,11 +80,12 @@ static bool is_over(void *context, uint32_t done, uint32_t total,
 static bool is_watched(void *context, const lh_plan_progress *now)
 {
     const lhi_deadline *d = context;
-    return d->given->layout_progress && d->given->layout_progress(d->given->context, now);
+    return d->given->layout_progress &&
+           d->given->layout_progress(d->given->context, now);
 }
 
 lh_plan_options lhi_options_with_deadline(const lh_plan_options *options,
-                                  double until_s, lhi_deadline *out)
+                                          double until_s, lhi_deadline *out)
 {
     lh_plan_options with = *options;
     *out = (lhi_deadline){options, until_s};

@@ -2,8 +2,8 @@
 /* Work budget for a layout search. Work is counted in units near a microsecond,
  * so that results are the same on every machine; the clock is only read if the
  * caller sets a time limit. */
-#ifndef LHI_SEARCH_LIMITS_H
-#define LHI_SEARCH_LIMITS_H
+#ifndef LHI_PLANNER_SEARCH_SEARCH_BUDGET_H
+#define LHI_PLANNER_SEARCH_SEARCH_BUDGET_H
 
 #include "planner/layout/space.h"
 
@@ -38,19 +38,19 @@ uint64_t lhi_compute_layout_work(const lh_plan_options *options);
 /* Returns the options' limits; a quick plan gets a part of them, and so does
  * each of `sharing` searches (0: one). */
 lhi_search_limits lhi_search_limits_from_options(const lh_plan_options *options,
-                                       uint32_t sharing);
+                                                 uint32_t sharing);
 
 /* Returns the limits of the local search in a full search. */
 lhi_search_limits lhi_local_search_limits(const lh_plan_options *options);
 
 /* Returns the process time when this share of options->seconds is over; a quick
  * plan gets a part; 0: never. `from_s`: search start. */
-double lhi_compute_search_deadline(const lh_plan_options *options, double from_s,
-                        double share);
+double lhi_compute_search_deadline(const lh_plan_options *options,
+                                   double from_s, double share);
 
 /* Checks whether the last of `parts` parts out of `of` has begun. */
-bool lhi_search_limits_are_reached(const lhi_search_limits *limits, uint64_t work,
-                               uint32_t parts, uint32_t of);
+bool lhi_search_limits_are_reached(const lhi_search_limits *limits,
+                                   uint64_t work, uint32_t parts, uint32_t of);
 
 /* Options with a deadline. */
 typedef struct lhi_deadline {
@@ -60,7 +60,7 @@ typedef struct lhi_deadline {
 /* Returns `options` with a `progress` callback that also stops at the deadline;
  * valid as long as *out and `options`. */
 lh_plan_options lhi_options_with_deadline(const lh_plan_options *options,
-                                  double until_s, lhi_deadline *out);
+                                          double until_s, lhi_deadline *out);
 
 /* Each returns one step's work. This one: a bound. */
 uint64_t lhi_estimate_bound_work(lhi_level level, uint32_t n_datacenters);
@@ -69,6 +69,7 @@ uint64_t lhi_estimate_pipeline_work(const lhi_config *config);
 /* includes building the pipeline */
 uint64_t lhi_estimate_rebalance_work(const lhi_config *config);
 /* Returns the work of running one method, or every method. */
-uint64_t lhi_estimate_schedule_work(const lhi_config *config, bool every_method);
+uint64_t lhi_estimate_schedule_work(const lhi_config *config,
+                                    bool every_method);
 
 #endif

@@ -24,7 +24,8 @@ bool lhi_layout_search_is_cancelled(lhi_layout_search *s, uint32_t total)
     return s->cancelled;
 }
 
-bool lhi_layout_search_should_stop(lhi_layout_search *s, uint32_t total, bool works)
+bool lhi_layout_search_should_stop(lhi_layout_search *s, uint32_t total,
+                                   bool works)
 {
     bool asked = lhi_layout_search_is_cancelled(s, total);
     if ((!asked && !is_past_deadline(s)) || (s->best_ns == INT64_MAX && !works))

@@ -96,8 +96,8 @@ uint64_t lhi_dimension_value(lhi_dimension dimension, const lhi_config *config)
     }
 }
 
-lh_status lhi_best_per_value_add(lhi_best_per_value *heads, lhi_arena *mem, const lhi_best_with_value *head,
-                        lh_error *err)
+lh_status lhi_best_per_value_add(lhi_best_per_value *heads, lhi_arena *mem,
+                                 const lhi_best_with_value *head, lh_error *err)
 {
     if (heads->n == heads->room) {
         uint32_t room = heads->room ? 2 * heads->room : 64;
@@ -114,7 +114,7 @@ lh_status lhi_best_per_value_add(lhi_best_per_value *heads, lhi_arena *mem, cons
 }
 
 bool lhi_dimension_is_relevant(const lh_job *job, lhi_dimension dimension,
-                           const lhi_config *config)
+                               const lhi_config *config)
 {
     return dimension != LHI_DIMENSION_SHARDING ||
            lhi_sharding_matters(job, config);
@@ -127,8 +127,8 @@ void lhi_unexplored_fini(lhi_unexplored *unseen)
 }
 
 /* Returns a value's entry, or the free one for it; capacity must be ensured. */
-static lhi_unexplored_bound *find_entry(const lhi_unexplored *u, uint32_t dimension,
-                                  uint64_t value)
+static lhi_unexplored_bound *find_entry(const lhi_unexplored *u,
+                                        uint32_t dimension, uint64_t value)
 {
     uint64_t hash = mix(mix(UINT64_C(14695981039346656037), dimension), value);
     uint32_t at = (uint32_t)(hash >> 32) & (u->room - 1);
@@ -157,7 +157,8 @@ static lh_status ensure_capacity(lhi_unexplored *u, lh_error *err)
 }
 
 lh_status lhi_unexplored_add_bound(lhi_unexplored *unseen, lhi_level level,
-                          const lhi_config *config, int64_t ns, lh_error *err)
+                                   const lhi_config *config, int64_t ns,
+                                   lh_error *err)
 {
     LHI_TRY(ensure_capacity(unseen, err));
     ns = lhi_max_int64(ns, 1);
@@ -170,7 +171,8 @@ lh_status lhi_unexplored_add_bound(lhi_unexplored *unseen, lhi_level level,
         uint64_t value = lhi_dimension_value((lhi_dimension)d, config);
         lhi_unexplored_bound *at = find_entry(unseen, d, value);
         unseen->n += at->ns == 0;
-        *at = (lhi_unexplored_bound){value, at->ns ? lhi_min_int64(at->ns, ns) : ns, d};
+        *at = (lhi_unexplored_bound){
+            value, at->ns ? lhi_min_int64(at->ns, ns) : ns, d};
     }
     return LH_OK;
 }
@@ -192,15 +194,16 @@ static int64_t find_least(const lhi_unexplored *u, lhi_dimension dimension,
     return least;
 }
 
-int64_t lhi_unexplored_bound_other_values(const lhi_unexplored *unseen, lhi_dimension dimension,
-                         const lhi_config *config)
+int64_t lhi_unexplored_bound_other_values(const lhi_unexplored *unseen,
+                                          lhi_dimension dimension,
+                                          const lhi_config *config)
 {
     return find_least(unseen, dimension, lhi_dimension_value(dimension, config),
                       true);
 }
 
-int64_t lhi_unexplored_bound_with_value(const lhi_unexplored *unseen, lhi_dimension dimension,
-                        uint64_t value)
+int64_t lhi_unexplored_bound_with_value(const lhi_unexplored *unseen,
+                                        lhi_dimension dimension, uint64_t value)
 {
     return find_least(unseen, dimension, value, false);
 }

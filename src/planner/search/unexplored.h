@@ -2,8 +2,8 @@
 /* Unexplored layouts: the least bound of unsimulated layouts per dimension
  * value, so that statements on other values include them; and the best
  * simulated ones. */
-#ifndef LHI_UNSEEN_H
-#define LHI_UNSEEN_H
+#ifndef LHI_PLANNER_SEARCH_UNEXPLORED_H
+#define LHI_PLANNER_SEARCH_UNEXPLORED_H
 
 #include "base/fail.h"
 #include "planner/layout/space.h"
@@ -50,13 +50,14 @@ typedef struct lhi_best_per_value {
 } lhi_best_per_value;
 
 /* Appends a result; memory comes from `mem`. */
-lh_status lhi_best_per_value_add(lhi_best_per_value *heads, lhi_arena *mem, const lhi_best_with_value *head,
-                        lh_error *err);
+lh_status lhi_best_per_value_add(lhi_best_per_value *heads, lhi_arena *mem,
+                                 const lhi_best_with_value *head,
+                                 lh_error *err);
 
 /* Checks whether another value makes another layout: sharding only matters for
  * replicas in several datacenters. */
 bool lhi_dimension_is_relevant(const lh_job *job, lhi_dimension dimension,
-                           const lhi_config *config);
+                               const lhi_config *config);
 
 typedef struct lhi_unexplored_bound lhi_unexplored_bound;
 
@@ -74,15 +75,18 @@ void lhi_unexplored_fini(lhi_unexplored *unseen); /* {0} is valid */
 /* Records that everything below `config`, decided up to `level`, takes at least
  * `ns`. */
 lh_status lhi_unexplored_add_bound(lhi_unexplored *unseen, lhi_level level,
-                          const lhi_config *config, int64_t ns, lh_error *err);
+                                   const lhi_config *config, int64_t ns,
+                                   lh_error *err);
 
 /* Returns the least recorded bound over layouts with another value than
  * `config`; INT64_MAX: none. */
-int64_t lhi_unexplored_bound_other_values(const lhi_unexplored *unseen, lhi_dimension dimension,
-                         const lhi_config *config);
+int64_t lhi_unexplored_bound_other_values(const lhi_unexplored *unseen,
+                                          lhi_dimension dimension,
+                                          const lhi_config *config);
 
 /* The same over layouts with the value. */
-int64_t lhi_unexplored_bound_with_value(const lhi_unexplored *unseen, lhi_dimension dimension,
-                        uint64_t value);
+int64_t lhi_unexplored_bound_with_value(const lhi_unexplored *unseen,
+                                        lhi_dimension dimension,
+                                        uint64_t value);
 
 #endif

@@ -9,7 +9,8 @@ enum { HALVINGS = 14 }; /* bisection steps in the bound's interval */
 
 /* Computes the first chunk's gather, F of the whole model with each part on its
  * fastest site, and all hops: *forth; with D: *back. */
-static void compute_paths(const lhi_bound_case *c, int64_t *forth, int64_t *back)
+static void compute_paths(const lhi_bound_case *c, int64_t *forth,
+                          int64_t *back)
 {
     uint32_t v = c->chunks_per_device ? c->chunks_per_device : 1;
     *forth = lhi_bound_first_gather_ns(c);
@@ -73,7 +74,8 @@ typedef struct stages_before {
 } stages_before;
 
 /* Returns the embedding (0) or the head (1) if stage k has it. */
-static lhi_bound_pass get_end_passes(const lhi_bound_case *c, uint32_t k, uint32_t end)
+static lhi_bound_pass get_end_passes(const lhi_bound_case *c, uint32_t k,
+                                     uint32_t end)
 {
     const lhi_bound_site *s = lhi_bound_site_of_stage(c, k);
     if (c->chunks_per_device == 0 ||
@@ -90,7 +92,8 @@ static lhi_bound_pass sum_end_passes(const lhi_bound_case *c, uint32_t k)
 }
 
 /* Returns a stage's memory for one kind's layers. */
-static double compute_layer_memory(const lhi_bound_case *c, int kind, uint32_t k)
+static double compute_layer_memory(const lhi_bound_case *c, int kind,
+                                   uint32_t k)
 {
     const lhi_bound_site *s = lhi_bound_site_of_stage(c, k);
     double room = (double)s->capacity;
@@ -111,7 +114,7 @@ static double compute_layer_memory(const lhi_bound_case *c, int kind, uint32_t k
  * passes of the end take their own memory, and there are at most `all` ns of
  * them; the tighter limit counts. */
 static void limit_by_end(double room, double all, double for_each_byte,
-                     double *of_layers, double *of_ends)
+                         double *of_layers, double *of_ends)
 {
     if (!(all > 0))
         return;
@@ -124,7 +127,7 @@ static void limit_by_end(double room, double all, double for_each_byte,
 /* Computes the memory limits. Returns false if memory is unknown or unlimited.
  */
 static bool compute_memory_limits(const lhi_bound_case *c, int kind, uint32_t k,
-                        layer_memory *out)
+                                  layer_memory *out)
 {
     const lhi_bound_site *s = lhi_bound_site_of_stage(c, k);
     double kept = INFINITY;
@@ -136,7 +139,8 @@ static bool compute_memory_limits(const lhi_bound_case *c, int kind, uint32_t k,
         const lhi_bound_memory_part *h = &s->part_memory[i];
         const lhi_bound_pass *p = &s->parts[i];
         double w = (double)p->w;
-        if (s->capacity == INT64_MAX || h->activation <= 0 || h->weight_input <= 0)
+        if (s->capacity == INT64_MAX || h->activation <= 0 ||
+            h->weight_input <= 0)
             return false;
         out->state = fmin(out->state, (double)h->state);
         out->activation = fmin(out->activation, (double)h->activation);
@@ -144,8 +148,8 @@ static bool compute_memory_limits(const lhi_bound_case *c, int kind, uint32_t k,
         out->f = fmax(out->f, (double)p->f / (double)h->activation);
         out->dw = fmax(out->dw, ((double)p->d + w) / (double)h->activation);
         /* A combined B runs W with its activation still resident. */
-        out->w =
-            fmax(out->w, w / (double)lhi_min_int64(h->activation, h->weight_input));
+        out->w = fmax(
+            out->w, w / (double)lhi_min_int64(h->activation, h->weight_input));
     }
     /* Each microbatch in flight has a chunk's activations. */
     double n = c->microbatches, room = fmax(out->room, 0);
@@ -162,10 +166,10 @@ static bool compute_memory_limits(const lhi_bound_case *c, int kind, uint32_t k,
                dw = (double)p.d + w;
         double held = (double)lhi_min_int64(h->activation, h->weight_input);
         limit_by_end(room, before_d * (double)p.f, (double)p.f / left, &out->f,
-                 &out->f_of_ends);
+                     &out->f_of_ends);
         limit_by_end(room, before_w * w, w / held, &out->w, &out->w_of_ends);
-        limit_by_end(room, fmax(before_d, before_w) * dw, fmax(dw / left, w / held),
-                 &out->dw, &out->dw_of_ends);
+        limit_by_end(room, fmax(before_d, before_w) * dw,
+                     fmax(dw / left, w / held), &out->dw, &out->dw_of_ends);
     }
     return true;
 }
@@ -174,8 +178,8 @@ static bool compute_memory_limits(const lhi_bound_case *c, int kind, uint32_t k,
  * chunk are needed while all later layers run, and are limited by its memory
  * without state during its active time. */
 static double limit_layers_by_residency(const lhi_bound_case *c, int kind,
-                               const stages_before *b, const layer_memory *m,
-                               int64_t ns)
+                                        const stages_before *b,
+                                        const layer_memory *m, int64_t ns)
 {
     double after =
         (double)(lhi_bound_count_layers(c, kind) - b->layers) * b->least_fd +
@@ -195,12 +199,14 @@ typedef struct end_times {
  * whose activations fit in memory. After its last F, and after its last D, only
  * the waiting passes remain. */
 static double limit_layers_by_memory(const lhi_bound_case *c, int kind,
-                               const stages_before *b, const layer_memory *m,
-                               const lhi_bound_pass *ends, const end_times *at,
-                               int64_t ns)
+                                     const stages_before *b,
+                                     const layer_memory *m,
+                                     const lhi_bound_pass *ends,
+                                     const end_times *at, int64_t ns)
 {
     double n = c->microbatches, most;
-    double all = n * (double)lhi_bound_all_passes_ns(lhi_bound_site_of_stage(c, b->k), kind);
+    double all = n * (double)lhi_bound_all_passes_ns(
+                         lhi_bound_site_of_stage(c, b->k), kind);
     double rest = n * (double)(ends->f + ends->d + ends->w);
     double end = (double)ns;
     const lhi_bound_site *s = lhi_bound_site_of_stage(c, b->k);
@@ -249,7 +255,7 @@ typedef struct time_outside {
 
 /* Computes the least time outside a stage. */
 static time_outside outside_of(const lhi_bound_case *c, const stages_before *b,
-                          const lhi_bound_pass *layer)
+                               const lhi_bound_pass *layer)
 {
     const uint32_t last = lhi_bound_head_stage(c);
     int64_t layers = count_later_layers(c, b->k);
@@ -263,7 +269,7 @@ static time_outside outside_of(const lhi_bound_case *c, const stages_before *b,
 
 /* NULL: memory unknown or unlimited. */
 static const layer_memory *get_memory_limits(const lhi_bound_case *c, int kind,
-                                     const stages_before *b)
+                                             const stages_before *b)
 {
     const lhi_bound_site *site = lhi_bound_site_of_stage(c, b->k);
     known_memory *all =
@@ -278,19 +284,20 @@ static const layer_memory *get_memory_limits(const lhi_bound_case *c, int kind,
 
 /* Returns the tightest memory limit. */
 static int64_t compute_memory_layers(const lhi_bound_case *c, int kind,
-                                const lhi_bound_pass *layer, const stages_before *b,
-                                int64_t start, int64_t end, int64_t ns)
+                                     const lhi_bound_pass *layer,
+                                     const stages_before *b, int64_t start,
+                                     int64_t end, int64_t ns)
 {
     const layer_memory *m = get_memory_limits(c, kind, b);
     lhi_bound_pass ends = sum_end_passes(c, b->k);
     int64_t n = lhi_bound_count_layers(c, kind);
     time_outside more = outside_of(c, b, layer);
     end_times at = {.first_f = (double)start,
-                  .first_d = (double)(b->forth + more.d),
-                  .after_f = (double)(b->back + more.f +
-                                      layer->w * (int64_t)c->least_layers +
-                                      lhi_bound_first_reduce_ns(c)),
-                  .after_d = (double)end};
+                    .first_d = (double)(b->forth + more.d),
+                    .after_f = (double)(b->back + more.f +
+                                        layer->w * (int64_t)c->least_layers +
+                                        lhi_bound_first_reduce_ns(c)),
+                    .after_d = (double)end};
     if (!m)
         return n;
     double most = limit_layers_by_memory(c, kind, b, m, &ends, &at, ns);
@@ -302,8 +309,8 @@ static int64_t compute_memory_layers(const lhi_bound_case *c, int kind,
 
 /* Returns the most layers that a stage can have if the makespan is `ns`. */
 static int64_t compute_max_layers(const lhi_bound_case *c, int kind,
-                           const lhi_bound_pass *layer, const stages_before *b,
-                           int64_t ns)
+                                  const lhi_bound_pass *layer,
+                                  const stages_before *b, int64_t ns)
 {
     const lhi_bound_site *s = lhi_bound_site_of_stage(c, b->k);
     int64_t n = c->microbatches, a = c->least_layers;
@@ -312,7 +319,8 @@ static int64_t compute_max_layers(const lhi_bound_case *c, int kind,
     lhi_bound_pass more = sum_end_passes(c, b->k);
     int64_t start = b->in + b->layers * layer->f;
     int64_t end = b->out + b->layers * layer->d + a * layer->w;
-    int64_t gather = lhi_bound_gather_ns(s, 1), reduce = lhi_bound_reduce_ns(s, 1);
+    int64_t gather = lhi_bound_gather_ns(s, 1),
+            reduce = lhi_bound_reduce_ns(s, 1);
     int64_t all = n * (more.f + more.d + more.w);
     int64_t most = lhi_bound_count_layers_that_fit(c, kind, b->k, 0);
     if (c->chunks_per_device == 1) {
@@ -320,33 +328,37 @@ static int64_t compute_max_layers(const lhi_bound_case *c, int kind,
                                             * latency once */
         int64_t left = ns - late - all;
         most = lhi_min_int64(
-            most, lhi_bound_divide_down(left - start, n * layer_all + s->reduce));
+            most,
+            lhi_bound_divide_down(left - start, n * layer_all + s->reduce));
         most = lhi_min_int64(
             most, lhi_bound_divide_down(left - (gather - s->gather),
-                                     s->gather + s->reduce + n * layer_all));
+                                        s->gather + s->reduce + n * layer_all));
     } else {
         start = lhi_max_int64(start, lhi_bound_gather_ns(s, a));
         most = lhi_min_int64(
-            most, lhi_bound_divide_down(ns - start - all - lhi_bound_reduce_ns(s, a),
-                                     n * layer_all));
+            most,
+            lhi_bound_divide_down(ns - start - all - lhi_bound_reduce_ns(s, a),
+                                  n * layer_all));
     }
-    most = lhi_min_int64(most, compute_memory_layers(c, kind, layer, b, start, end, ns));
+    most = lhi_min_int64(
+        most, compute_memory_layers(c, kind, layer, b, start, end, ns));
     /* All F of a microbatch come before any D, and all D after any F. */
     const lhi_bound_pass *p =
         kind == LHI_ANY_KIND ? &s->layer : &s->parts[kind];
-    most = lhi_min_int64(most,
-                     lhi_bound_count_fitting(ns - b->forth - n * (more.d + more.w) -
-                                            lhi_bound_reduce_ns(s, a),
-                                        n * (p->d + p->w)));
     most = lhi_min_int64(
-        most, lhi_bound_count_fitting(ns - b->forth - end - n * more.d, n * p->d));
+        most, lhi_bound_count_fitting(ns - b->forth - n * (more.d + more.w) -
+                                          lhi_bound_reduce_ns(s, a),
+                                      n * (p->d + p->w)));
+    most = lhi_min_int64(most, lhi_bound_count_fitting(
+                                   ns - b->forth - end - n * more.d, n * p->d));
     most = lhi_min_int64(
-        most, lhi_bound_count_fitting(ns - start - b->back - a * layer->w -
-                                     lhi_bound_first_reduce_ns(c) - n * more.f,
-                                 n * p->f));
+        most,
+        lhi_bound_count_fitting(ns - start - b->back - a * layer->w -
+                                    lhi_bound_first_reduce_ns(c) - n * more.f,
+                                n * p->f));
     return lhi_min_int64(
         most, lhi_bound_divide_down(ns - start - end - n * (more.f + more.d),
-                                 n * layer_fd));
+                                    n * layer_fd));
 }
 
 /* Returns the layers per kind that every stage has at least. */
@@ -398,16 +410,17 @@ static bool is_possible(const lhi_bound_case *c, int kind,
 }
 
 /* Computes the bound for one kind by bisection. */
-static int64_t compute_kind_bound(const lhi_bound_case *c, int kind, int64_t low)
+static int64_t compute_kind_bound(const lhi_bound_case *c, int kind,
+                                  int64_t low)
 {
     lhi_bound_pass layer = lhi_bound_find_least_layer(c);
     int64_t high = low + 1;
     known_memory memory[STAGE_KINDS] = {{.of = NULL}};
     stages_before way = {.k = 0,
-                  .in = lhi_bound_first_gather_ns(c),
-                  .out = lhi_bound_first_reduce_ns(c),
-                  .least_fd = INFINITY,
-                  .memory = memory};
+                         .in = lhi_bound_first_gather_ns(c),
+                         .out = lhi_bound_first_reduce_ns(c),
+                         .least_fd = INFINITY,
+                         .memory = memory};
     compute_paths(c, &way.forth, &way.back);
     for (uint32_t k = 0; c->forward_hops && k + 1 < c->stages; k++) {
         way.hops += (double)(c->forward_hops[k] + c->backward_hops[k]);
@@ -441,7 +454,8 @@ static int64_t compute_kind_bound(const lhi_bound_case *c, int kind, int64_t low
 
 int64_t lhi_bound_compute_warmup(const lhi_bound_case *c)
 {
-    int64_t ns = lhi_max_int64(lhi_bound_compute_work(c), lhi_bound_compute_layers(c));
+    int64_t ns =
+        lhi_max_int64(lhi_bound_compute_work(c), lhi_bound_compute_layers(c));
     if (!lhi_bound_does_fit(c, 0))
         return 0; /* covered by the memory bound */
     for (int kind = LHI_ANY_KIND; kind < lhi_bound_count_kinds(c); kind++)

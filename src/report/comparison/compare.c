@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/options.h"
 #include "base/integer_math.h"
-#include "report/comparison/compare_internal.h"
+#include "base/options.h"
 #include "planner/layout/choice.h"
+#include "report/comparison/compare_internal.h"
 
 #include <longhaul/scheduler.h>
 
@@ -75,8 +75,7 @@ void lh_comparison_rank(const lh_comparison *x, uint32_t latency,
     for (uint32_t i = 0; i < x->n_contenders; i++) {
         const lh_outcome *mine = lh_comparison_at(x, latency, transfer, i);
         uint32_t at = i; /* insertion sort: equals keep their order */
-        for (;
-             at > 0 && is_better(mine, lh_comparison_at(x, latency, transfer,
+        for (; at > 0 && is_better(mine, lh_comparison_at(x, latency, transfer,
                                                           ranking[at - 1]));
              at--)
             ranking[at] = ranking[at - 1];
@@ -87,7 +86,8 @@ void lh_comparison_rank(const lh_comparison *x, uint32_t latency,
 /* --- contenders ---------------------------------------------------------- */
 
 static lh_status begin_comparison(const lh_compare_options *options,
-                               uint32_t n_bases, comparison_state **out, lh_error *err)
+                                  uint32_t n_bases, comparison_state **out,
+                                  lh_error *err)
 {
     lh_compare_options how;
     LHI_TRY(LHI_OPTIONS_COPY(lh_compare_options, &how, options, err));
@@ -121,8 +121,8 @@ static bool is_elastic(const comparison_state *x, uint32_t base)
 
 /* Returns the plan's schedule if it competes for its own method, else NULL. A
  * search could return another schedule the second time. */
-static const lh_schedule *find_plan_schedule(const comparison_state *x, uint32_t base,
-                                         const char *method)
+static const lh_schedule *find_plan_schedule(const comparison_state *x,
+                                             uint32_t base, const char *method)
 {
     if (!x->plan || base != x->plans || x->how.sub_blocks > 1 ||
         strcmp(method, x->plan->best.layout.schedule) != 0)
@@ -186,7 +186,8 @@ static lh_status build_contenders(comparison_state *x, lh_error *err)
 /* Gives each schedule of a pipeline the best lower bound that any of them
  * found: a bound on the makespan holds for all schedules, whatever the
  * objective. */
-static void share_bounds(const comparison_state *x, uint32_t base, lh_outcome *outcomes)
+static void share_bounds(const comparison_state *x, uint32_t base,
+                         lh_outcome *outcomes)
 {
     int64_t bound_ns = 0;
     for (uint32_t i = 0; i < x->shown.n_contenders; i++)
@@ -207,26 +208,30 @@ static lh_status evaluate_point(comparison_state *x, uint32_t l, uint32_t t,
     for (uint32_t b = 0; status == LH_OK && b < s->n_bases; b++) {
         const lh_pipeline *as_is = x->bases[b].pipeline;
         int64_t forward_ns = lhi_compare_forward_ns(as_is);
-        int64_t latency_ns = lhi_compare_delay_ns(x->how.latency, l, forward_ns);
-        int64_t transfer_ns = lhi_compare_delay_ns(x->how.transfer, t, forward_ns);
+        int64_t latency_ns =
+            lhi_compare_delay_ns(x->how.latency, l, forward_ns);
+        int64_t transfer_ns =
+            lhi_compare_delay_ns(x->how.transfer, t, forward_ns);
         lh_pipeline *other = NULL;
         if (latency_ns >= 0 || transfer_ns >= 0)
-            status = lhi_compare_build_delayed(as_is, latency_ns, transfer_ns, &other, err);
+            status = lhi_compare_build_delayed(as_is, latency_ns, transfer_ns,
+                                               &other, err);
         const lh_pipeline *p = other ? other : as_is;
         for (uint32_t i = 0; status == LH_OK && i < s->n_contenders; i++) {
             lh_outcome *o = &x->outcomes[point * s->n_contenders + i];
             if (x->contenders[i].base != b)
                 continue;
-            lhi_compare_case on = {.pipeline = p,
-                              .schedule_pipeline =
-                                  x->how.fixed_schedules || is_elastic(x, b) ? as_is : p,
-                              .after_ns = x->bases[b].after_ns};
+            lhi_compare_case on = {
+                .pipeline = p,
+                .schedule_pipeline =
+                    x->how.fixed_schedules || is_elastic(x, b) ? as_is : p,
+                .after_ns = x->bases[b].after_ns};
             if (on.schedule_pipeline == as_is)
                 on.schedule = find_plan_schedule(x, b, x->contenders[i].method);
             if (on.schedule && p == as_is)
                 on.bound_ns = x->plan->best.lower_bound_ns - on.after_ns;
-            status = lhi_compare_evaluate_method(&x->how, x->contenders[i].method, &on, x->mem,
-                                 o, err);
+            status = lhi_compare_evaluate_method(
+                &x->how, x->contenders[i].method, &on, x->mem, o, err);
             o->latency_ns = latency_ns;
             o->transfer_ns = transfer_ns;
         }
@@ -274,7 +279,8 @@ static bool is_never_supported(const lh_comparison *x, uint32_t contender)
     return true;
 }
 
-static bool is_supported_elsewhere(const comparison_state *x, uint32_t contender)
+static bool is_supported_elsewhere(const comparison_state *x,
+                                   uint32_t contender)
 {
     for (uint32_t i = 0; i < x->shown.n_contenders; i++)
         if (strcmp(x->contenders[i].method, x->contenders[contender].method) ==
@@ -306,7 +312,8 @@ static lh_status drop_unsupported(comparison_state *x, lh_error *err)
 }
 
 /* Runs the comparison. On success x becomes *out; on failure x is freed. */
-static lh_status run_comparison(comparison_state *x, lh_comparison **out, lh_error *err)
+static lh_status run_comparison(comparison_state *x, lh_comparison **out,
+                                lh_error *err)
 {
     x->shown.bases = x->bases;
     x->shown.left_out = x->left_out;
@@ -349,8 +356,8 @@ lh_status lh_compare(uint32_t n_bases, const lh_compare_base *bases,
 /* Adds the pipeline for one placement: the plan's own pipeline if the plan has
  * that placement, else the plan's layout rebuilt on it. All other choices stay,
  * and the layers per chunk too if the number of chunks is the same. */
-static lh_status add_placement(comparison_state *x, lh_placement placement, uint32_t chunks,
-                         lh_error *err)
+static lh_status add_placement(comparison_state *x, lh_placement placement,
+                               uint32_t chunks, lh_error *err)
 {
     uint32_t at = x->shown.n_bases;
     const lh_choice *best = &x->plan->best;
@@ -399,10 +406,10 @@ static lh_status add_placements(comparison_state *x, lh_error *err)
         lh_placement placement;
         uint32_t chunks;
     } ways[MAX_PLACEMENTS] = {{LH_PLACEMENT_UD, 1},
-                               {LH_PLACEMENT_LOOP, best->chunks_per_device > 2
-                                                       ? best->chunks_per_device
-                                                       : 2},
-                               {LH_PLACEMENT_WAVE, 2}};
+                              {LH_PLACEMENT_LOOP, best->chunks_per_device > 2
+                                                      ? best->chunks_per_device
+                                                      : 2},
+                              {LH_PLACEMENT_WAVE, 2}};
     for (uint32_t i = 0; i < MAX_PLACEMENTS; i++) {
         lh_error why = {0};
         if (fixed && fixed != ways[i].chunks)
@@ -410,7 +417,8 @@ static lh_status add_placements(comparison_state *x, lh_error *err)
         /* On a single rank a wave equals two chunks in turn. */
         if (best->pipeline == 1 && ways[i].placement == LH_PLACEMENT_WAVE)
             continue;
-        lh_status status = add_placement(x, ways[i].placement, ways[i].chunks, &why);
+        lh_status status =
+            add_placement(x, ways[i].placement, ways[i].chunks, &why);
         if (status == LH_OK)
             continue;
         if (status != LH_EUNSUPPORTED && status != LH_EINFEASIBLE) {

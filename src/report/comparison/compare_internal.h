@@ -8,8 +8,8 @@
  *     delays.c         pipelines under other delays
  *     trace_compare.c  a measured iteration against its prediction
  *     run_log.c        the iterations in a run's log */
-#ifndef LHI_COMPARE_OWN_H
-#define LHI_COMPARE_OWN_H
+#ifndef LHI_REPORT_COMPARISON_COMPARE_INTERNAL_H
+#define LHI_REPORT_COMPARISON_COMPARE_INTERNAL_H
 
 #include "base/arena.h"
 #include "base/fail.h"
@@ -18,7 +18,8 @@
 
 /* The pipeline and schedule for one method's evaluation. */
 typedef struct lhi_compare_case {
-    const lh_pipeline *pipeline, *schedule_pipeline; /* made_for: the method's input */
+    const lh_pipeline *pipeline,
+        *schedule_pipeline;      /* made_for: the method's input */
     const lh_schedule *schedule; /* existing one; NULL: the method makes it */
     int64_t bound_ns;            /* known lower bound; 0: none */
     int64_t after_ns;            /* time after the pipeline, e.g. optimizer */
@@ -27,19 +28,22 @@ typedef struct lhi_compare_case {
 /* Evaluates one method and fills in *out; its arrays are allocated in `mem`.
  * Also returns LH_OK if the method does not apply; out->status then holds the
  * cause. */
-lh_status lhi_compare_evaluate_method(const lh_compare_options *how, const char *method,
-                      const lhi_compare_case *on, lhi_arena *mem, lh_outcome *out,
-                      lh_error *err);
+lh_status lhi_compare_evaluate_method(const lh_compare_options *how,
+                                      const char *method,
+                                      const lhi_compare_case *on,
+                                      lhi_arena *mem, lh_outcome *out,
+                                      lh_error *err);
 
 /* Returns the mean over devices of one microbatch's forward time. */
 int64_t lhi_compare_forward_ns(const lh_pipeline *pipeline);
 /* Returns sweep value `i` for a pipeline with that forward time; -1 if there is
  * none. `delays` may be NULL. */
 int64_t lhi_compare_delay_ns(const lh_compare_delays *delays, uint32_t i,
-                     int64_t forward_ns);
+                             int64_t forward_ns);
 /* Builds the pipeline with other delays (-1: unchanged) on the links between
  * its sites, or on all links if it has no sites. */
-lh_status lhi_compare_build_delayed(const lh_pipeline *pipeline, int64_t latency_ns,
-                      int64_t transfer_ns, lh_pipeline **out, lh_error *err);
+lh_status lhi_compare_build_delayed(const lh_pipeline *pipeline,
+                                    int64_t latency_ns, int64_t transfer_ns,
+                                    lh_pipeline **out, lh_error *err);
 
 #endif

@@ -14,7 +14,7 @@ int64_t lhi_compare_forward_ns(const lh_pipeline *pipeline)
 }
 
 int64_t lhi_compare_delay_ns(const lh_compare_delays *delays, uint32_t i,
-                     int64_t forward_ns)
+                             int64_t forward_ns)
 {
     if (!delays || i >= delays->n_values)
         return -1;
@@ -24,7 +24,8 @@ int64_t lhi_compare_delay_ns(const lh_compare_delays *delays, uint32_t i,
 }
 
 lh_status lhi_compare_build_delayed(const lh_pipeline *p, int64_t latency_ns,
-                      int64_t transfer_ns, lh_pipeline **out, lh_error *err)
+                                    int64_t transfer_ns, lh_pipeline **out,
+                                    lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
     LHI_TRY(lh_pipeline_describe(p, &desc, err));

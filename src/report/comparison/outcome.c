@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/comparison/compare_internal.h"
 
-#include <longhaul/scheduler.h>
 #include <longhaul/bounds.h>
+#include <longhaul/scheduler.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -73,20 +73,22 @@ static const char *copy_reason(const char *method, const char *why,
 }
 
 /* Evaluates the method's schedule, or the existing one. */
-static lh_status evaluate_schedule(const lh_compare_options *how, const char *method,
-                         const lhi_compare_case *on, lhi_arena *mem, lh_outcome *out,
-                         lh_error *err)
+static lh_status evaluate_schedule(const lh_compare_options *how,
+                                   const char *method,
+                                   const lhi_compare_case *on, lhi_arena *mem,
+                                   lh_outcome *out, lh_error *err)
 {
     lh_method_options with = {
         .size = sizeof with, .sub_blocks = how->sub_blocks, .sim = how->sim};
     lh_scheduler_options search = {.size = sizeof search,
-                              .method = &with,
-                              .effort =
-                                  how->effort ? how->effort : SEARCH_EFFORT};
+                                   .method = &with,
+                                   .effort = how->effort ? how->effort
+                                                         : SEARCH_EFFORT};
     lh_scheduler_result best = {0};
     if (on->schedule)
         return measure(how, on->pipeline, on->schedule, mem, out, err);
-    LHI_TRY(lh_scheduler_run(method, on->schedule_pipeline, &search, &best, err));
+    LHI_TRY(
+        lh_scheduler_run(method, on->schedule_pipeline, &search, &best, err));
     lh_status status = measure(how, on->pipeline, best.schedule, mem, out, err);
     if (status == LH_OK && on->pipeline == on->schedule_pipeline &&
         best.bound_ns > out->bound_ns)
@@ -95,9 +97,11 @@ static lh_status evaluate_schedule(const lh_compare_options *how, const char *me
     return status;
 }
 
-lh_status lhi_compare_evaluate_method(const lh_compare_options *how, const char *method,
-                      const lhi_compare_case *on, lhi_arena *mem, lh_outcome *out,
-                      lh_error *err)
+lh_status lhi_compare_evaluate_method(const lh_compare_options *how,
+                                      const char *method,
+                                      const lhi_compare_case *on,
+                                      lhi_arena *mem, lh_outcome *out,
+                                      lh_error *err)
 {
     lh_bound bound;
     lh_error why = {0};

@@ -35,7 +35,7 @@ static int compare_messages(const void *a, const void *b)
 /* Records the earliest run whose start differs by more than 0.1 % of the
  * predicted iteration. */
 static void record_divergence(lh_trace_difference *d, const lh_trace_run *p,
-                         int64_t later_ns)
+                              int64_t later_ns)
 {
     int64_t off = later_ns < 0 ? -later_ns : later_ns;
     if (off <= d->predicted_ns / 1000 ||

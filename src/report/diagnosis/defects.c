@@ -15,8 +15,8 @@ static const struct {
 #undef LHI_REMARK_ROW
 };
 
-void lhi_defect_add(lhi_defect_counts *remarks, lhi_defect_kind kind, uint64_t n,
-                const char *format, ...)
+void lhi_defect_add(lhi_defect_counts *remarks, lhi_defect_kind kind,
+                    uint64_t n, const char *format, ...)
 {
     if (n == 0)
         return;
@@ -31,9 +31,11 @@ void lhi_defect_add(lhi_defect_counts *remarks, lhi_defect_kind kind, uint64_t n
 }
 
 lh_status lhi_defects_list(const lhi_defect_counts *remarks, lhi_arena *arena,
-                           const lh_recording_defect **out, uint32_t *n, lh_error *err)
+                           const lh_recording_defect **out, uint32_t *n,
+                           lh_error *err)
 {
-    lh_recording_defect *list = LHI_NEW(arena, lh_recording_defect, LHI_N_REMARKS);
+    lh_recording_defect *list =
+        LHI_NEW(arena, lh_recording_defect, LHI_N_REMARKS);
     uint32_t used = 0;
     for (uint32_t i = 0; list && i < LHI_N_REMARKS; i++) {
         char text[480];
@@ -42,7 +44,7 @@ lh_status lhi_defects_list(const lhi_defect_counts *remarks, lhi_arena *arena,
         snprintf(text, sizeof text, "%" PRIu64 " %s; the first: %s",
                  remarks->n[i], table[i].text, remarks->first[i]);
         list[used] = (lh_recording_defect){table[i].kind, remarks->n[i],
-                                 lhi_arena_strdup(arena, text)};
+                                           lhi_arena_strdup(arena, text)};
         if (!list[used++].text)
             return lhi_fail_nomem(err);
     }

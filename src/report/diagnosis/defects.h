@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Defects of a recording: one for each kind. */
-#ifndef LHI_REMARKS_H
-#define LHI_REMARKS_H
+#ifndef LHI_REPORT_DIAGNOSIS_DEFECTS_H
+#define LHI_REPORT_DIAGNOSIS_DEFECTS_H
 
 #include "base/arena.h"
 #include "base/fail.h"
@@ -26,8 +26,8 @@
       "steps whose times do not begin at the step's start: measured from "     \
       "their first operation")                                                 \
     X(STRAY, "stray-messages", "sends and receives without a peer, left out")  \
-    X(FILES, "missing-files", "ranks of the job of which no trace is given")    \
-    X(UNMARKED, "unmarked-steps",                                               \
+    X(FILES, "missing-files", "ranks of the job of which no trace is given")   \
+    X(UNMARKED, "unmarked-steps",                                              \
       "ranks whose steps are not marked: counted by how often a pass comes")   \
     X(REPLICAS, "replicas-left-out",                                           \
       "replicas of steps that lack ranks, left out")                           \
@@ -51,10 +51,11 @@ typedef struct lhi_defect_counts {
 } lhi_defect_counts;
 
 /* Counts `n` occurrences; `format` describes the first one, which is kept. */
-void lhi_defect_add(lhi_defect_counts *remarks, lhi_defect_kind kind, uint64_t n,
-                const char *format, ...) LHI_PRINTF(4, 5);
+void lhi_defect_add(lhi_defect_counts *remarks, lhi_defect_kind kind,
+                    uint64_t n, const char *format, ...) LHI_PRINTF(4, 5);
 /* Lists all defects that occurred. */
 lh_status lhi_defects_list(const lhi_defect_counts *remarks, lhi_arena *arena,
-                           const lh_recording_defect **out, uint32_t *n, lh_error *err);
+                           const lh_recording_defect **out, uint32_t *n,
+                           lh_error *err);
 
 #endif

@@ -10,7 +10,7 @@
 /* Groups the k-th operation of a kind over the workers from, from + stride, ...
  * below `to`, for k = 0, 1, ...; skips workers that have none of the kind. */
 static void group_kind(lhi_dependency_search *w, lhi_op_type op, uint32_t from,
-                      uint32_t to, uint32_t stride)
+                       uint32_t to, uint32_t stride)
 {
     uint32_t first = 0, n = 0, row;
     for (uint32_t i = from; i < to; i += stride) {
@@ -88,15 +88,15 @@ static lh_status alloc_chunks(lhi_arena *arena, worker_chunks *out,
 }
 
 /* Enters a worker's passes into the tables, or (`away`) clears them again. */
-static void index_chunks(const lhi_dependency_search *w, uint32_t worker, bool away,
-                       worker_chunks *out)
+static void index_chunks(const lhi_dependency_search *w, uint32_t worker,
+                         bool away, worker_chunks *out)
 {
     for (uint32_t i = w->first_pass[worker]; i < w->first_pass[worker + 1];
          i++) {
         uint32_t pass = w->passes[i];
         const lhi_op_row *row = &w->ops->rows[pass];
         chunk_limits *both[] = {&out->in_model[row->chunk + 1],
-                              &out->on_stage[row->stage_chunk + 1]};
+                                &out->on_stage[row->stage_chunk + 1]};
         for (uint32_t k = 0; k < 2; k++)
             if (away)
                 *both[k] = (chunk_limits){LH_NONE, LH_NONE};
@@ -109,10 +109,11 @@ static void index_chunks(const lhi_dependency_search *w, uint32_t worker, bool a
 
 /* Returns a collective's chunk, by its number in the model if known. */
 static const chunk_limits *chunk_of(const worker_chunks *chunks,
-                                  const lhi_op_row *collective)
+                                    const lhi_op_row *collective)
 {
-    return collective->chunk >= 0 ? &chunks->in_model[collective->chunk + 1]
-                                  : &chunks->on_stage[collective->stage_chunk + 1];
+    return collective->chunk >= 0
+               ? &chunks->in_model[collective->chunk + 1]
+               : &chunks->on_stage[collective->stage_chunk + 1];
 }
 
 /* --- before the passes ---------------------------------------------------- */
@@ -120,7 +121,7 @@ static const chunk_limits *chunk_of(const worker_chunks *chunks,
 /* Makes all-gathers depend on each other in order, and each chunk's first
  * forward on its all-gather. */
 static void add_gather_dependencies(lhi_dependency_search *w, uint32_t worker,
-                         const worker_chunks *chunks)
+                                    const worker_chunks *chunks)
 {
     uint32_t row, n = lhi_rows_of_kind(w->ops, worker, LHI_OP_ALL_GATHER, &row);
     uint32_t later = LH_NONE; /* pass that needs the following all-gather */
@@ -168,8 +169,8 @@ static uint32_t overlap_scatters(lhi_dependency_search *w, uint32_t worker,
 }
 
 /* Chains the operations of a kind after `behind`; returns the last. */
-static uint32_t chain_kind(lhi_dependency_search *w, uint32_t worker, lhi_op_type op,
-                           uint32_t behind)
+static uint32_t chain_kind(lhi_dependency_search *w, uint32_t worker,
+                           lhi_op_type op, uint32_t behind)
 {
     uint32_t row, n = lhi_rows_of_kind(w->ops, worker, op, &row);
     for (uint32_t k = 0; k < n; k++) {
@@ -182,8 +183,8 @@ static uint32_t chain_kind(lhi_dependency_search *w, uint32_t worker, lhi_op_typ
 
 /* Chains the operations after the last pass, from garbage collection to the
  * optimizer. Overlapped reduce-scatters join before gradient clipping. */
-static void chain_final_operations(lhi_dependency_search *w, uint32_t worker, bool overlaps,
-                      const worker_chunks *chunks)
+static void chain_final_operations(lhi_dependency_search *w, uint32_t worker,
+                                   bool overlaps, const worker_chunks *chunks)
 {
     static const lhi_op_type before[] = {LHI_OP_GC, LHI_OP_LAYERNORM,
                                          LHI_OP_EMBEDDING};
@@ -206,7 +207,8 @@ static void chain_final_operations(lhi_dependency_search *w, uint32_t worker, bo
     }
 }
 
-lh_status lhi_dependencies_add_collectives(lhi_dependency_search *w, lh_error *err)
+lh_status lhi_dependencies_add_collectives(lhi_dependency_search *w,
+                                           lh_error *err)
 {
     bool overlaps = w->ops->is_preposted || has_kind(w->ops, LHI_OP_SEPARATE);
     worker_chunks chunks;

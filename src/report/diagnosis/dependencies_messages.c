@@ -18,8 +18,8 @@ static bool is_backward(const lhi_op_row *row)
 
 /* Returns the chunk whose pass produces this pass's input, or (`out`) consumes
  * its output; LH_NONE if there is none on another stage. */
-static uint32_t other_chunk(const lhi_dependency_search *w, const lhi_op_row *row,
-                            bool out)
+static uint32_t other_chunk(const lhi_dependency_search *w,
+                            const lhi_op_row *row, bool out)
 {
     uint32_t chunk = (uint32_t)lhi_step_pass_chunk(w->ops, row);
     bool up = is_forward(row) == out;
@@ -43,12 +43,12 @@ typedef struct message_list {
     uint32_t n_users;
 } message_list;
 
-static const int64_t tolerance_ns = 1000000; /* 1 ms tolerance between starts and
-                                          * ends */
+static const int64_t tolerance_ns = 1000000; /* 1 ms tolerance between starts
+                                              * and ends */
 
 /* Checks whether a message's time is consistent with its pass. */
-static bool fits(const lhi_dependency_search *w, const message_list *l, uint32_t row,
-                 uint32_t pass)
+static bool fits(const lhi_dependency_search *w, const message_list *l,
+                 uint32_t row, uint32_t pass)
 {
     const lhi_op_row *m = &w->ops->rows[row], *p = &w->ops->rows[pass];
     return l->out ? m->start_ns + tolerance_ns >= lhi_row_end(p)
@@ -60,7 +60,8 @@ enum { MAX_STRAYS = 64 };
 /* Finds the first message that belongs to the step. A profile may contain
  * messages of passes before or after it; the offset with the fewest mismatches
  * wins. */
-static uint32_t find_first(const lhi_dependency_search *w, const message_list *l)
+static uint32_t find_first(const lhi_dependency_search *w,
+                           const message_list *l)
 {
     uint32_t best = 0, least = UINT32_MAX;
     for (uint32_t at = 0; at + l->n_users <= l->n; at++) {
@@ -103,7 +104,8 @@ static void match_messages(lhi_dependency_search *w, const message_list *l)
     w->out->n_strays += l->n - l->n_users;
 }
 
-static void match_worker_messages(lhi_dependency_search *w, uint32_t worker, uint32_t *room)
+static void match_worker_messages(lhi_dependency_search *w, uint32_t worker,
+                                  uint32_t *room)
 {
     static const struct {
         lhi_op_type op;
@@ -114,9 +116,9 @@ static void match_worker_messages(lhi_dependency_search *w, uint32_t worker, uin
                  {LHI_OP_BACKWARD_RECV, false, false}};
     for (uint32_t k = 0; k < 4; k++) {
         message_list l = {.worker = worker,
-                  .op = lanes[k].op,
-                  .out = lanes[k].out,
-                  .users = room};
+                          .op = lanes[k].op,
+                          .out = lanes[k].out,
+                          .users = room};
         l.n = lhi_rows_of_kind(w->ops, worker, l.op, &l.first);
         for (uint32_t i = w->first_pass[worker]; i < w->first_pass[worker + 1];
              i++) {
@@ -167,7 +169,8 @@ typedef struct pass_index {
     size_t n;
 } pass_index;
 
-static void index_replica(lhi_dependency_search *w, uint32_t replica, pass_index *b)
+static void index_replica(lhi_dependency_search *w, uint32_t replica,
+                          pass_index *b)
 {
     uint32_t from = w->first_pass[replica * w->ops->n_stages];
     uint32_t to = w->first_pass[(replica + 1) * w->ops->n_stages];
@@ -178,9 +181,10 @@ static void index_replica(lhi_dependency_search *w, uint32_t replica, pass_index
         bool backward = is_backward(row);
         if (!backward && !is_forward(row))
             continue;
-        uint32_t *at = &b->rows[backward][(size_t)lhi_step_pass_chunk(w->ops, row) *
-                                              w->out->n_microbatches +
-                                          (uint32_t)row->microbatch];
+        uint32_t *at =
+            &b->rows[backward][(size_t)lhi_step_pass_chunk(w->ops, row) *
+                                   w->out->n_microbatches +
+                               (uint32_t)row->microbatch];
         if (*at != LH_NONE)
             w->out->reason = "a pass is there twice";
         *at = w->passes[i];
@@ -189,7 +193,8 @@ static void index_replica(lhi_dependency_search *w, uint32_t replica, pass_index
 
 /* Makes a pass depend on the producer of its input: through a message, or
  * directly if none was recorded. */
-static void add_input_dependency(lhi_dependency_search *w, uint32_t pass, const pass_index *b)
+static void add_input_dependency(lhi_dependency_search *w, uint32_t pass,
+                                 const pass_index *b)
 {
     const lhi_op_row *row = &w->ops->rows[pass];
     uint32_t chunk = other_chunk(w, row, false);

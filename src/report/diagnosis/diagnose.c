@@ -27,7 +27,8 @@ static lh_status diagnose(lhi_diagnosis_state *d, lh_error *err)
 {
     LHI_TRY(fill_header(d, err));
     LHI_TRY(lhi_diagnosis_compute_slowdowns(d, err));
-    LHI_TRY(lhi_typical_passes_compute(d->recording, d->scratch, &d->passes, err));
+    LHI_TRY(
+        lhi_typical_passes_compute(d->recording, d->scratch, &d->passes, err));
     LHI_TRY(lhi_diagnosis_find_slow_components(d, err));
     LHI_TRY(lhi_diagnosis_find_remedies(d, err));
     return lhi_defects_list(&d->recording->remarks, d->arena, &d->out.defects,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared diagnosis declarations. */
-#ifndef LHI_DIAGNOSE_OWN_H
-#define LHI_DIAGNOSE_OWN_H
+#ifndef LHI_REPORT_DIAGNOSIS_DIAGNOSE_INTERNAL_H
+#define LHI_REPORT_DIAGNOSIS_DIAGNOSE_INTERNAL_H
 
 #include "report/diagnosis/replay.h"
 #include "report/diagnosis/typical_passes.h"
@@ -26,25 +26,30 @@ typedef struct lhi_diagnosis_state {
     lhi_typical_passes passes;
     /* straggler search; NULL after the diagnosis */
     struct lhi_slow_search *slow_search;
-    lhi_remedy_source *sources;    /* one per recommendation */
+    lhi_remedy_source *sources; /* one per recommendation */
 } lhi_diagnosis_state;
 
 /* Fills in out's t, ideal, slowdowns and shares. */
-lh_status lhi_diagnosis_compute_slowdowns(lhi_diagnosis_state *d, lh_error *err);
+lh_status lhi_diagnosis_compute_slowdowns(lhi_diagnosis_state *d,
+                                          lh_error *err);
 /* Fills in out's slow_components. */
-lh_status lhi_diagnosis_find_slow_components(lhi_diagnosis_state *d, lh_error *err);
+lh_status lhi_diagnosis_find_slow_components(lhi_diagnosis_state *d,
+                                             lh_error *err);
 /* Fills in out's remedies from the stragglers and from other schedules. */
 lh_status lhi_diagnosis_find_remedies(lhi_diagnosis_state *d, lh_error *err);
 /* Builds a scenario in `arena` in which all operations keep their recorded
  * times, with an empty table for replacement times. */
-lh_status lhi_scenario_make_replaceable(lhi_diagnosis_state *d, lhi_arena *arena,
-                               lhi_scenario *out, lh_error *err);
+lh_status lhi_scenario_make_replaceable(lhi_diagnosis_state *d,
+                                        lhi_arena *arena, lhi_scenario *out,
+                                        lh_error *err);
 /* Builds a scenario in the diagnosis's arena in which straggler number `thing`
  * (LH_NONE: all) takes as long as its peers. */
-lh_status lhi_scenario_make_repaired(const lhi_diagnosis_state *d, uint32_t thing,
-                              lhi_scenario *out, lh_error *err);
+lh_status lhi_scenario_make_repaired(const lhi_diagnosis_state *d,
+                                     uint32_t thing, lhi_scenario *out,
+                                     lh_error *err);
 /* Computes the mean step time under one scenario. */
-lh_status lhi_replay_mean_step(lhi_diagnosis_state *d, const lhi_scenario *scenario,
-                        double *out_ns, lh_error *err);
+lh_status lhi_replay_mean_step(lhi_diagnosis_state *d,
+                               const lhi_scenario *scenario, double *out_ns,
+                               lh_error *err);
 
 #endif

@@ -11,7 +11,7 @@ static lh_status refill(lhi_gzip_stream *zip, lh_error *err)
         return LH_OK;
     if (zip->is_file) {
         LHI_TRY(lhi_input_stream_read(&zip->input, (char *)zip->bytes,
-                                sizeof zip->bytes, &n, err));
+                                      sizeof zip->bytes, &n, err));
     } else {
         n = zip->rest_len < sizeof zip->bytes ? zip->rest_len
                                               : sizeof zip->bytes;
@@ -40,7 +40,8 @@ static lh_status detect_format(lhi_gzip_stream *zip, lh_error *err)
     return LH_OK;
 }
 
-lh_status lhi_gzip_stream_open(lhi_gzip_stream *zip, const char *path, lh_error *err)
+lh_status lhi_gzip_stream_open(lhi_gzip_stream *zip, const char *path,
+                               lh_error *err)
 {
     memset(zip, 0, sizeof *zip);
     LHI_TRY(lhi_input_stream_open(path, &zip->input, err));
@@ -48,8 +49,8 @@ lh_status lhi_gzip_stream_open(lhi_gzip_stream *zip, const char *path, lh_error 
     return detect_format(zip, err);
 }
 
-lh_status lhi_gzip_stream_open_text(lhi_gzip_stream *zip, const char *text, size_t len,
-                         lh_error *err)
+lh_status lhi_gzip_stream_open_text(lhi_gzip_stream *zip, const char *text,
+                                    size_t len, lh_error *err)
 {
     memset(zip, 0, sizeof *zip);
     zip->text_left = text;
@@ -86,14 +87,15 @@ static lh_status inflate_block(lhi_gzip_stream *zip, lh_error *err)
     return LH_OK;
 }
 
-lh_status lhi_gzip_stream_peek(lhi_gzip_stream *zip, const char **bytes, size_t *n,
-                         lh_error *err)
+lh_status lhi_gzip_stream_peek(lhi_gzip_stream *zip, const char **bytes,
+                               size_t *n, lh_error *err)
 {
     char ahead[LHI_GZIP_PEEK_BYTES];
     size_t more = 1;
     *n = 0;
     while (more && *n < sizeof ahead) {
-        LHI_TRY(lhi_gzip_stream_read(zip, ahead + *n, sizeof ahead - *n, &more, err));
+        LHI_TRY(lhi_gzip_stream_read(zip, ahead + *n, sizeof ahead - *n, &more,
+                                     err));
         *n += more;
     }
     memcpy(zip->peeked, ahead, *n);
@@ -102,8 +104,8 @@ lh_status lhi_gzip_stream_peek(lhi_gzip_stream *zip, const char **bytes, size_t 
     return LH_OK;
 }
 
-lh_status lhi_gzip_stream_read(lhi_gzip_stream *zip, char *bytes, size_t room, size_t *n,
-                         lh_error *err)
+lh_status lhi_gzip_stream_read(lhi_gzip_stream *zip, char *bytes, size_t room,
+                               size_t *n, lh_error *err)
 {
     *n = 0;
     if (zip->ahead_at < zip->n_ahead) {

@@ -13,11 +13,12 @@ static lh_status refill(lhi_json_stream *items, size_t *n, lh_error *err)
         items->n_consumed += items->n_bytes;
         items->position = items->n_bytes = 0;
         if (items->n_consumed > lhi_input_max_bytes(LHI_INPUT_RECORDING))
-            return lhi_fail_too_large(items->name,
-                                  lhi_input_max_bytes(LHI_INPUT_RECORDING),
-                                  lhi_input_describe(LHI_INPUT_RECORDING), err);
-        LHI_TRY(lhi_gzip_stream_read(items->zip, items->bytes, sizeof items->bytes,
-                               &items->n_bytes, err));
+            return lhi_fail_too_large(
+                items->name, lhi_input_max_bytes(LHI_INPUT_RECORDING),
+                lhi_input_describe(LHI_INPUT_RECORDING), err);
+        LHI_TRY(lhi_gzip_stream_read(items->zip, items->bytes,
+                                     sizeof items->bytes, &items->n_bytes,
+                                     err));
     }
     *n = items->n_bytes - items->position;
     return LH_OK;
@@ -76,7 +77,8 @@ static bool ends(value_scan *s, char c, bool first, bool *with)
 }
 
 /* Reads one value as raw text. */
-static lh_status read_value(lhi_json_stream *items, lhi_text *out, lh_error *err)
+static lh_status read_value(lhi_json_stream *items, lhi_text *out,
+                            lh_error *err)
 {
     value_scan s = {0};
     bool first = true, with = true;
@@ -180,7 +182,8 @@ static lh_status next_key(lhi_json_stream *items, lh_error *err)
     return read_value(items, &items->value, err);
 }
 
-lh_status lhi_json_stream_next(lhi_json_stream *items, bool *more, lh_error *err)
+lh_status lhi_json_stream_next(lhi_json_stream *items, bool *more,
+                               lh_error *err)
 {
     *more = false;
     if (!items->began)
@@ -189,7 +192,8 @@ lh_status lhi_json_stream_next(lhi_json_stream *items, bool *more, lh_error *err
         bool was_in_list = items->in_list;
         LHI_TRY(was_in_list ? next_item(items, err) : next_key(items, err));
         items->is_item = was_in_list;
-        *more = !items->reason && !items->at_end && items->in_list == was_in_list;
+        *more =
+            !items->reason && !items->at_end && items->in_list == was_in_list;
     }
     /* A truncated compressed stream is the more specific reason. */
     if (items->reason && items->zip->reason)

@@ -2,8 +2,8 @@
 /* Streaming reader for a JSON object too large for memory. It returns the
  * values of the object's keys one by one; one key's value, a list, is returned
  * item by item. */
-#ifndef LHI_JSON_ITEMS_H
-#define LHI_JSON_ITEMS_H
+#ifndef LHI_REPORT_DIAGNOSIS_JSON_STREAM_H
+#define LHI_REPORT_DIAGNOSIS_JSON_STREAM_H
 
 #include "base/text.h"
 #include "report/diagnosis/gzip_stream.h"
@@ -17,12 +17,12 @@ enum {
 /* Streaming reader state. */
 typedef struct lhi_json_stream {
     lhi_gzip_stream *zip;
-    const char *name;    /* input name, for error messages */
-    const char *list_key;    /* key of the list that is read item by item */
-    char bytes[1 << 16]; /* input buffer */
-    size_t position, n_bytes;        /* read position and end in `bytes` */
-    uint64_t n_consumed;       /* input bytes before `bytes` */
-    lhi_text key, value; /* last ones read; value.data is raw JSON text */
+    const char *name;         /* input name, for error messages */
+    const char *list_key;     /* key of the list that is read item by item */
+    char bytes[1 << 16];      /* input buffer */
+    size_t position, n_bytes; /* read position and end in `bytes` */
+    uint64_t n_consumed;      /* input bytes before `bytes` */
+    lhi_text key, value;      /* last ones read; value.data is raw JSON text */
     bool is_item, too_long;
     bool began, in_list, had_list, at_end;
     const char *reason; /* why JSON is truncated or invalid; NULL: valid */
@@ -31,7 +31,8 @@ typedef struct lhi_json_stream {
 /* Reads the next value into items->value; *more is false at the end, and
  * items->reason then holds the reason if the input is invalid. Before the first
  * call `items` is zeroed apart from `zip`, `name` and `list`. */
-lh_status lhi_json_stream_next(lhi_json_stream *items, bool *more, lh_error *err);
+lh_status lhi_json_stream_next(lhi_json_stream *items, bool *more,
+                               lh_error *err);
 /* Frees the buffers. */
 void lhi_json_stream_fini(lhi_json_stream *items);
 

@@ -34,7 +34,7 @@ typedef struct pass_times {
 } pass_times;
 
 static lh_status sum_pass_times(const lhi_recorded_step *step, lhi_arena *arena,
-                           pass_times *t, lh_error *err)
+                                pass_times *t, lh_error *err)
 {
     const lhi_op_graph *g = step->graph;
     size_t rows = (size_t)g->n_replicas * g->n_chunks;
@@ -82,8 +82,8 @@ static double correlation(const pair_sums *of)
 }
 
 /* Adds a replica's rows, which begin at `first`. */
-static void add_replica(worker_statistics *workers, const lhi_op_graph *g, const pass_times *t,
-                        size_t first)
+static void add_replica(worker_statistics *workers, const lhi_op_graph *g,
+                        const pass_times *t, size_t first)
 {
     uint32_t C = g->n_chunks, M = g->n_microbatches;
     for (size_t row = first; row < first + C; row++) {
@@ -133,7 +133,7 @@ static lh_status analyse_step(const lhi_recorded_step *step, lhi_arena *arena,
 }
 
 lh_status lhi_imbalance_find(const lh_recording *recording, lhi_arena *arena,
-                          lhi_imbalance_step **out, lh_error *err)
+                             lhi_imbalance_step **out, lh_error *err)
 {
     uint32_t n = lhi_recording_n_workers(recording);
     lhi_imbalance_step *steps =

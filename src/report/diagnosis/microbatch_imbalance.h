@@ -2,8 +2,8 @@
 /* Detects microbatches with uneven durations, each in the same ratio on all
  * ranks, forward and backward. Then their work differs, as with sequences of
  * unequal length, and no rank is slow. */
-#ifndef LHI_UNEVEN_WORK_H
-#define LHI_UNEVEN_WORK_H
+#ifndef LHI_REPORT_DIAGNOSIS_MICROBATCH_IMBALANCE_H
+#define LHI_REPORT_DIAGNOSIS_MICROBATCH_IMBALANCE_H
 
 #include "report/diagnosis/recording.h"
 
@@ -17,6 +17,6 @@ typedef struct lhi_imbalance_step {
 
 /* Computes one entry per step of the recording; allocated in the arena. */
 lh_status lhi_imbalance_find(const lh_recording *recording, lhi_arena *arena,
-                          lhi_imbalance_step **out, lh_error *err);
+                             lhi_imbalance_step **out, lh_error *err);
 
 #endif

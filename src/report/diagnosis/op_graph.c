@@ -45,8 +45,8 @@ static void find_leaders(sorting *s)
 static void find_dependents(sorting *s)
 {
     for (uint32_t i = 0; i < s->n; i++)
-        for (uint32_t k = 0; s->leader[i] != LH_NONE && k < LHI_MAX_DEPENDENCIES;
-             k++) {
+        for (uint32_t k = 0;
+             s->leader[i] != LH_NONE && k < LHI_MAX_DEPENDENCIES; k++) {
             uint32_t need = dependency_of(s, i, k);
             if (need == LH_NONE)
                 continue;
@@ -57,8 +57,8 @@ static void find_dependents(sorting *s)
         s->first[i + 1] += s->first[i];
     s->first[s->n + 1] = s->first[s->n];
     for (uint32_t i = s->n; i-- > 0;)
-        for (uint32_t k = 0; s->leader[i] != LH_NONE && k < LHI_MAX_DEPENDENCIES;
-             k++) {
+        for (uint32_t k = 0;
+             s->leader[i] != LH_NONE && k < LHI_MAX_DEPENDENCIES; k++) {
             uint32_t need = dependency_of(s, i, k);
             if (need != LH_NONE)
                 s->users[--s->first[need + 1]] = s->leader[i];
@@ -105,8 +105,8 @@ static lhi_op_graph *alloc_graph(uint32_t n, uint32_t n_groups,
     g->microbatch = malloc(((size_t)n + 1) * sizeof *g->microbatch);
     g->chunk = malloc(((size_t)n + 1) * sizeof *g->chunk);
     g->op = malloc((size_t)n + 1);
-    if (g->replicas && g->first && g->dependencies && g->worker && g->microbatch &&
-        g->chunk && g->op)
+    if (g->replicas && g->first && g->dependencies && g->worker &&
+        g->microbatch && g->chunk && g->op)
         return g;
     lhi_op_graph_free(g);
     return NULL;
@@ -185,12 +185,14 @@ static void fill_graph(const sorting *s, lhi_op_graph *g, uint32_t *number,
                 needs[n++] = number[need] + 1;
         }
     }
-    g->hash = hash_bytes(0, g->dependencies, g->n_ops * sizeof *g->dependencies);
+    g->hash =
+        hash_bytes(0, g->dependencies, g->n_ops * sizeof *g->dependencies);
     g->hash = hash_bytes(g->hash, g->worker, g->n_ops * sizeof *g->worker);
 }
 
-lh_status lhi_op_graph_make(const lhi_step_dependencies *needs, lhi_arena *arena,
-                            lhi_op_graph **out, int64_t **ns, lh_error *err)
+lh_status lhi_op_graph_make(const lhi_step_dependencies *needs,
+                            lhi_arena *arena, lhi_op_graph **out, int64_t **ns,
+                            lh_error *err)
 {
     const lhi_step_ops *ops = needs->ops;
     uint32_t n = ops->n;
@@ -238,7 +240,8 @@ bool lhi_op_graph_equals(const lhi_op_graph *a, const lhi_op_graph *b)
                   a->n_replicas * sizeof *a->replicas) == 0 &&
            memcmp(a->first, b->first,
                   ((size_t)a->n_groups + 1) * sizeof *a->first) == 0 &&
-           memcmp(a->dependencies, b->dependencies, n * sizeof *a->dependencies) == 0 &&
+           memcmp(a->dependencies, b->dependencies,
+                  n * sizeof *a->dependencies) == 0 &&
            memcmp(a->worker, b->worker, n * sizeof *a->worker) == 0 &&
            memcmp(a->microbatch, b->microbatch, n * sizeof *a->microbatch) ==
                0 &&

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Dependency graph of a step for replay: operations in topological order.
  * Equivalent steps share one graph. */
-#ifndef LHI_OP_GRAPH_H
-#define LHI_OP_GRAPH_H
+#ifndef LHI_REPORT_DIAGNOSIS_OP_GRAPH_H
+#define LHI_REPORT_DIAGNOSIS_OP_GRAPH_H
 
 #include "report/diagnosis/step_dependencies.h"
 
@@ -28,12 +28,13 @@ typedef struct lhi_op_graph {
  * latest start in the group. Release with lhi_op_graph_free() and free().
  *
  * *out is NULL if the dependencies have a cycle. */
-lh_status lhi_op_graph_make(const lhi_step_dependencies *needs, lhi_arena *arena,
-                            lhi_op_graph **out, int64_t **ns, lh_error *err);
+lh_status lhi_op_graph_make(const lhi_step_dependencies *needs,
+                            lhi_arena *arena, lhi_op_graph **out, int64_t **ns,
+                            lh_error *err);
 /* Returns the worker that sent the message which operation `i`, a receive,
  * receives. The group consists of this receive and its send. */
-static inline uint32_t lhi_op_graph_sender(const lhi_op_graph *graph, uint32_t group,
-                                  uint32_t i)
+static inline uint32_t lhi_op_graph_sender(const lhi_op_graph *graph,
+                                           uint32_t group, uint32_t i)
 {
     uint32_t first = graph->first[group];
     return graph->worker[i == first ? first + 1 : first];

@@ -64,7 +64,7 @@ bool lhi_op_is_compute(lhi_op_type op)
 
 /* Fails if a step was closed before. */
 static lh_status check_not_closed(const lhi_rows *rows, uint64_t step,
-                               lh_error *err)
+                                  lh_error *err)
 {
     for (uint32_t i = 0; i < rows->n_closed; i++)
         if (rows->closed[i] == step)

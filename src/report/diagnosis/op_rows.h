@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A recording's rows, with the names for their operation kinds. */
-#ifndef LHI_OP_ROWS_H
-#define LHI_OP_ROWS_H
+#ifndef LHI_REPORT_DIAGNOSIS_OP_ROWS_H
+#define LHI_REPORT_DIAGNOSIS_OP_ROWS_H
 
 #include "base/fail.h"
 #include "report/diagnosis/defects.h"
@@ -64,8 +64,9 @@ typedef struct lhi_op_row {
     uint32_t rank, index; /* order: seq_id among the rank's rows of its kind */
     int32_t microbatch;   /* -1: none */
     uint16_t stage, replica;
-    int16_t stage_chunk, chunk; /* chunk number on the stage; in the model; -1: none */
-    uint8_t op;          /* lhi_op_type */
+    int16_t stage_chunk,
+        chunk;  /* chunk number on the stage; in the model; -1: none */
+    uint8_t op; /* lhi_op_type */
 } lhi_op_row;
 
 /* One step's rows. */
@@ -81,7 +82,7 @@ typedef struct lhi_rows {
     lhi_row_list *lists;
     uint32_t n_lists, room;
     uint32_t latest_list; /* latest row's list */
-    size_t n;      /* rows in all lists */
+    size_t n;             /* rows in all lists */
     lhi_defect_counts *remarks;
     /* Consumes the rows of a completed step; later rows of the same step are
      * then an error. NULL: all rows stay in memory. */

@@ -140,18 +140,19 @@ static bool describe_invalid(column k, cell c, const char *wanted, char *why)
 }
 
 static bool parse_time(const cell *cells, column k, int64_t least, int64_t *out,
-                      char *why)
+                       char *why)
 {
     if (read_number(cells[k], 9, out) && *out >= least && *out <= MOST_NS)
         return true;
-    return describe_invalid(k, cells[k],
-                  least < 0 ? "time in seconds" : "duration in seconds", why);
+    return describe_invalid(
+        k, cells[k], least < 0 ? "time in seconds" : "duration in seconds",
+        why);
 }
 
 /* Parses an integer cell; leaves *out unchanged if an optional column is
  * absent. */
 static bool parse_integer(const table *t, const cell *cells, column k,
-                       int64_t least, int64_t most, int64_t *out, char *why)
+                          int64_t least, int64_t most, int64_t *out, char *why)
 {
     char wanted[60];
     if (!t->has[k] || read_whole(cells[k], least, most, out))
@@ -169,10 +170,12 @@ static bool fill_row(const table *t, const cell *cells, lhi_op_row *row,
     if (!parse_integer(t, cells, STEP, 0, INT64_MAX / 2, step, why) ||
         !parse_time(cells, START, -MOST_NS, &row->start_ns, why) ||
         !parse_time(cells, DURATION, 0, &row->ns, why) ||
-        !parse_integer(t, cells, STAGE, 0, LHI_MAX_STAGES_OR_REPLICAS - 1, &stage, why) ||
-        !parse_integer(t, cells, REPLICA, 0, LHI_MAX_STAGES_OR_REPLICAS - 1, &replica, why) ||
-        !parse_integer(t, cells, MICROBATCH, -1, LH_MAX_MICROBATCHES, &microbatch,
-                    why) ||
+        !parse_integer(t, cells, STAGE, 0, LHI_MAX_STAGES_OR_REPLICAS - 1,
+                       &stage, why) ||
+        !parse_integer(t, cells, REPLICA, 0, LHI_MAX_STAGES_OR_REPLICAS - 1,
+                       &replica, why) ||
+        !parse_integer(t, cells, MICROBATCH, -1, LH_MAX_MICROBATCHES,
+                       &microbatch, why) ||
         !parse_integer(t, cells, RANK, 0, UINT32_MAX, &rank, why) ||
         !parse_integer(t, cells, ORDER, 0, UINT32_MAX, &order, why) ||
         !parse_integer(t, cells, HERE, -1, INT16_MAX, &here, why) ||
@@ -259,16 +262,16 @@ static lh_status read_row(table *t, const char *line, const char *end,
                  "%" PRIu32 " cells, and the heading has %" PRIu32, n,
                  t->n_columns);
     if (!good || !fill_row(t, cells, &row, &step, why)) {
-        lhi_defect_add(remarks, LHI_REMARK_UNREAD, 1, "%s:%" PRIu64 ": %s", t->name,
-                   t->line, why);
+        lhi_defect_add(remarks, LHI_REMARK_UNREAD, 1, "%s:%" PRIu64 ": %s",
+                       t->name, t->line, why);
         return LH_OK;
     }
     lhi_op_type op = lhi_op_find(cells[TYPE].text, cells[TYPE].len);
     if (op == LHI_N_OPS) {
         lhi_defect_add(remarks, LHI_REMARK_UNKNOWN, 1, "%s:%" PRIu64 ": '%.*s'",
-                   t->name, t->line,
-                   cells[TYPE].len < 40 ? (int)cells[TYPE].len : 40,
-                   cells[TYPE].text);
+                       t->name, t->line,
+                       cells[TYPE].len < 40 ? (int)cells[TYPE].len : 40,
+                       cells[TYPE].text);
         return LH_OK;
     }
     row.op = (uint8_t)op;
@@ -278,7 +281,7 @@ static lh_status read_row(table *t, const char *line, const char *end,
 /* --- lines ---------------------------------------------------------------- */
 
 static lh_status parse_line(table *t, const char *line, const char *end,
-                           lh_error *err)
+                            lh_error *err)
 {
     t->line++;
     return t->line == 1 ? read_heading(t, line, end, err)
@@ -293,12 +296,14 @@ static lh_status read_lines(table *t, lhi_gzip_stream *zip, char *buffer,
     size_t held = 0, more;
     uint64_t all = 0;
     do {
-        LHI_TRY(lhi_gzip_stream_read(zip, buffer + held, BUFFER - held, &more, err));
+        LHI_TRY(lhi_gzip_stream_read(zip, buffer + held, BUFFER - held, &more,
+                                     err));
         const char *at = buffer, *end = buffer + held + more, *stop;
         all += more;
         if (all > lhi_input_max_bytes(LHI_INPUT_RECORDING))
-            return lhi_fail_too_large(t->name, lhi_input_max_bytes(LHI_INPUT_RECORDING),
-                                  lhi_input_describe(LHI_INPUT_RECORDING), err);
+            return lhi_fail_too_large(
+                t->name, lhi_input_max_bytes(LHI_INPUT_RECORDING),
+                lhi_input_describe(LHI_INPUT_RECORDING), err);
         while ((stop = memchr(at, '\n', (size_t)(end - at)))) {
             LHI_TRY(parse_line(t, at, stop, err));
             at = stop + 1;
@@ -316,12 +321,13 @@ static lh_status read_lines(table *t, lhi_gzip_stream *zip, char *buffer,
     if (held && t->line == 0)
         LHI_TRY(parse_line(t, buffer, buffer + held, err));
     else if (held || zip->reason)
-        lhi_defect_add(t->rows->remarks, LHI_REMARK_CUT, 1, "%s: %s", t->name, why);
+        lhi_defect_add(t->rows->remarks, LHI_REMARK_CUT, 1, "%s: %s", t->name,
+                       why);
     return LH_OK;
 }
 
-lh_status lhi_op_table_read(lhi_gzip_stream *zip, const char *name, lhi_rows *rows,
-                            lh_error *err)
+lh_status lhi_op_table_read(lhi_gzip_stream *zip, const char *name,
+                            lhi_rows *rows, lh_error *err)
 {
     table t = {.name = name, .rows = rows};
     char *buffer = malloc(BUFFER);
@@ -330,7 +336,8 @@ lh_status lhi_op_table_read(lhi_gzip_stream *zip, const char *name, lhi_rows *ro
     lh_status status = read_lines(&t, zip, buffer, err);
     free(buffer);
     if (status == LH_OK && t.line == 0)
-        status = lhi_fail(err, LH_EINPUT, "%s: is empty%s%s", name,
-                          zip->reason ? ": " : "", zip->reason ? zip->reason : "");
+        status =
+            lhi_fail(err, LH_EINPUT, "%s: is empty%s%s", name,
+                     zip->reason ? ": " : "", zip->reason ? zip->reason : "");
     return status;
 }

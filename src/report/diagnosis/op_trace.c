@@ -10,18 +10,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-static lh_status read_all(lhi_gzip_stream *zip, const char *name, lhi_text *text,
-                          lh_error *err)
+static lh_status read_all(lhi_gzip_stream *zip, const char *name,
+                          lhi_text *text, lh_error *err)
 {
     char *bytes = malloc(LHI_GZIP_STREAM_BYTES);
     size_t n = 1;
     lh_status status = bytes ? LH_OK : lhi_fail_nomem(err);
     while (status == LH_OK && n) {
-        status = lhi_gzip_stream_read(zip, bytes, LHI_GZIP_STREAM_BYTES, &n, err);
+        status =
+            lhi_gzip_stream_read(zip, bytes, LHI_GZIP_STREAM_BYTES, &n, err);
         if (status == LH_OK)
             lhi_text_add(text, bytes, n);
         if (status == LH_OK)
-            status = lhi_input_check_size(text->len, name, LHI_INPUT_TRACE, err);
+            status =
+                lhi_input_check_size(text->len, name, LHI_INPUT_TRACE, err);
     }
     free(bytes);
     return status;
@@ -154,8 +156,8 @@ static lh_status check_size(const lh_trace *t, const char *name, lh_error *err)
                            name);
 }
 
-lh_status lhi_op_trace_read(lhi_gzip_stream *zip, const char *name, uint64_t step,
-                            lhi_rows *rows, lh_error *err)
+lh_status lhi_op_trace_read(lhi_gzip_stream *zip, const char *name,
+                            uint64_t step, lhi_rows *rows, lh_error *err)
 {
     lhi_text text = {0};
     lh_trace *trace = NULL;

@@ -9,11 +9,11 @@
  * - profiler_messages.c: matches receives with sends and computes transfer
  *   times
  * - profiler_read.c: the whole conversion for all ranks */
-#ifndef LHI_PROFILER_H
-#define LHI_PROFILER_H
+#ifndef LHI_REPORT_DIAGNOSIS_PROFILER_H
+#define LHI_REPORT_DIAGNOSIS_PROFILER_H
 
-#include "report/diagnosis/rank_map.h"
 #include "report/diagnosis/gzip_stream.h"
+#include "report/diagnosis/rank_map.h"
 
 /* Kinds of ranges that communication libraries name themselves, besides
  * lhi_op_type. */
@@ -29,7 +29,7 @@ enum {
 typedef struct lhi_named_range {
     int64_t start_ns, end_ns;
     int64_t chunk, microbatch, step; /* -1: none */
-    uint8_t kind;                      /* lhi_op_type or LHI_RANGE_... */
+    uint8_t kind;                    /* lhi_op_type or LHI_RANGE_... */
 } lhi_named_range;
 
 /* A launch or kernel, matched by correlation id. */
@@ -79,10 +79,11 @@ typedef struct lhi_profiler {
 } lhi_profiler;
 
 /* Reads one file. */
-lh_status lhi_profiler_read_file(lhi_profiler *p, lhi_gzip_stream *zip, const char *name,
-                           lh_error *err);
+lh_status lhi_profiler_read_file(lhi_profiler *p, lhi_gzip_stream *zip,
+                                 const char *name, lh_error *err);
 /* Adds all operations to `rows`. */
-lh_status lhi_profiler_write_rows(lhi_profiler *p, lhi_rows *rows, lh_error *err);
+lh_status lhi_profiler_write_rows(lhi_profiler *p, lhi_rows *rows,
+                                  lh_error *err);
 /* Frees everything read so far. */
 void lhi_profiler_fini(lhi_profiler *p);
 

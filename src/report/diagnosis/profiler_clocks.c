@@ -111,7 +111,7 @@ static size_t next_collective(const lhi_profiled_rank *r, size_t i)
 /* Applies the collectives of two ranks of one stage, whose operations are
  * sorted by step. */
 static void apply_collectives(clocks *c, const lhi_profiled_rank *a,
-                                const lhi_profiled_rank *b)
+                              const lhi_profiled_rank *b)
 {
     size_t i = next_collective(a, 0), k = next_collective(b, 0);
     while (i < a->n_ops && k < b->n_ops) {
@@ -160,9 +160,9 @@ static void set_clock(lhi_profiler *p, lhi_profiled_rank *r, int64_t ahead_ns)
     }
     if (llabs(ahead_ns) >= LHI_CLOCK_TOLERANCE_NS)
         lhi_defect_add(p->remarks, LHI_REMARK_CLOCKS, n_steps,
-                   "rank %" PRIu32 ", %s by %.3f s", r->rank,
-                   ahead_ns > 0 ? "ahead" : "behind",
-                   (double)llabs(ahead_ns) / 1e9);
+                       "rank %" PRIu32 ", %s by %.3f s", r->rank,
+                       ahead_ns > 0 ? "ahead" : "behind",
+                       (double)llabs(ahead_ns) / 1e9);
 }
 
 static lh_status set_clocks(clocks *c, lh_error *err)
@@ -173,7 +173,8 @@ static lh_status set_clocks(clocks *c, lh_error *err)
     for (uint32_t i = 0; i < c->n; i++) {
         clock_comparison *one = &c->list[i];
         if (one->with != LH_NONE)
-            one->ahead_ns = limit_offset(c->list[one->with].ahead_ns + estimate_offset(one));
+            one->ahead_ns = limit_offset(c->list[one->with].ahead_ns +
+                                         estimate_offset(one));
         ahead[i] = one->ahead_ns;
     }
     usual = lhi_clock_offset_median(ahead, c->n);
@@ -192,8 +193,7 @@ lh_status lhi_profiler_correct_clocks(lhi_profiler *p, lh_error *err)
     for (uint32_t i = 0; status == LH_OK && i < c.n; i++)
         if (c.list[i].with != LH_NONE &&
             c.list[c.list[i].with].rank->stage == c.list[i].rank->stage)
-            apply_collectives(&c, c.list[c.list[i].with].rank,
-                                c.list[i].rank);
+            apply_collectives(&c, c.list[c.list[i].with].rank, c.list[i].rank);
     if (status == LH_OK)
         status = set_clocks(&c, err);
     free(c.list);

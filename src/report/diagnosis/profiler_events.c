@@ -47,8 +47,8 @@ static const struct {
     {"nccl:*reduce_scatter*", LHI_RANGE_REDUCE},
 };
 
-lh_status lhi_profiler_grow_array(void **items, size_t n, size_t *room, size_t size,
-                            lh_error *err)
+lh_status lhi_profiler_grow_array(void **items, size_t n, size_t *room,
+                                  size_t size, lh_error *err)
 {
     if (n < *room)
         return LH_OK;
@@ -124,12 +124,13 @@ static lh_status add_range(reading *r, const char *name, int64_t start_ns,
         return LH_OK;
     if (is == LHI_RANGE_OTHER || numbers.chunk >= INT16_MAX ||
         numbers.microbatch >= LH_MAX_MICROBATCHES) {
-        lhi_defect_add(r->p->remarks, LHI_REMARK_UNKNOWN, 1, "%s: '%.40s'", r->name,
-                   name);
+        lhi_defect_add(r->p->remarks, LHI_REMARK_UNKNOWN, 1, "%s: '%.40s'",
+                       r->name, name);
         return LH_OK;
     }
     LHI_TRY(lhi_profiler_grow_array((void **)&out->ranges, out->n_ranges,
-                              &out->ranges_room, sizeof *out->ranges, err));
+                                    &out->ranges_room, sizeof *out->ranges,
+                                    err));
     out->ranges[out->n_ranges++] = (lhi_named_range){
         start_ns, end_ns, numbers.chunk, numbers.microbatch, numbers.step, is};
     return LH_OK;
@@ -145,7 +146,8 @@ static lh_status add_kernel(reading *r, const json_t *event, const char *name,
     if (!json_is_integer(number) || json_integer_value(number) <= 0)
         return LH_OK; /* belongs to no launch */
     LHI_TRY(lhi_profiler_grow_array((void **)&out->kernels, out->n_kernels,
-                              &out->kernels_room, sizeof *out->kernels, err));
+                                    &out->kernels_room, sizeof *out->kernels,
+                                    err));
     out->kernels[out->n_kernels++] =
         (lhi_kernel){start_ns, end_ns, (uint64_t)json_integer_value(number),
                      is_launch, strncmp(name, "nccl", 4) == 0};
@@ -154,8 +156,8 @@ static lh_status add_kernel(reading *r, const json_t *event, const char *name,
 
 static void remark_unread(const reading *r, const char *why)
 {
-    lhi_defect_add(r->p->remarks, LHI_REMARK_UNREAD, 1, "%s: event %" PRIu64 ": %s",
-               r->name, r->n_items, why);
+    lhi_defect_add(r->p->remarks, LHI_REMARK_UNREAD, 1,
+                   "%s: event %" PRIu64 ": %s", r->name, r->n_items, why);
 }
 
 static lh_status parse_event(reading *r, const json_t *event, lh_error *err)
@@ -202,7 +204,7 @@ static bool is_relevant(const lhi_text *text)
 /* --- the file's rank ------------------------------------------------------ */
 
 static lh_status parse_group(lhi_profiled_rank *into, const json_t *ranks,
-                            lh_error *err)
+                             lh_error *err)
 {
     size_t n = json_array_size(ranks);
     uint32_t *list = malloc((n + 1) * sizeof *list);
@@ -223,7 +225,7 @@ static lh_status parse_group(lhi_profiled_rank *into, const json_t *ranks,
 }
 
 static lh_status parse_distributed(lhi_profiled_rank *into, const json_t *info,
-                                  lh_error *err)
+                                   lh_error *err)
 {
     const json_t *rank = json_object_get(info, "rank");
     const json_t *world = json_object_get(info, "world_size");
@@ -250,7 +252,7 @@ static bool key_is(const lhi_json_stream *items, const char *key)
 }
 
 static lh_status parse_key(reading *r, const lhi_json_stream *items,
-                          const json_t *value, lh_error *err)
+                           const json_t *value, lh_error *err)
 {
     if (key_is(items, "longhaul"))
         return lhi_fail(err, LH_EINPUT,
@@ -274,7 +276,7 @@ static bool is_relevant_key(const lhi_json_stream *items)
 }
 
 static lh_status parse_item(reading *r, const lhi_json_stream *items,
-                           lh_error *err)
+                            lh_error *err)
 {
     json_error_t why;
     r->n_items += items->is_item;
@@ -312,7 +314,7 @@ static lh_status read_items(reading *r, lhi_json_stream *items, lh_error *err)
                         r->name);
     if (items->reason)
         lhi_defect_add(r->p->remarks, LHI_REMARK_CUT, 1, "%s: %s", r->name,
-                   items->reason);
+                       items->reason);
     return LH_OK;
 }
 
@@ -333,7 +335,7 @@ static void add_base(const reading *r)
         if (shift_range(r, &out->ranges[i].start_ns, &out->ranges[i].end_ns))
             out->ranges[kept++] = out->ranges[i];
     lhi_defect_add(r->p->remarks, LHI_REMARK_UNREAD, out->n_ranges - kept,
-               "%s: times that are not between 1970 and 2046", r->name);
+                   "%s: times that are not between 1970 and 2046", r->name);
     out->n_ranges = kept;
     kept = 0;
     for (size_t i = 0; i < out->n_kernels; i++)
@@ -343,8 +345,8 @@ static void add_base(const reading *r)
 }
 
 lh_status lhi_profiler_read_events(const lhi_profiler *p, lhi_gzip_stream *zip,
-                              const char *name, lhi_profiled_rank *into,
-                              lhi_file_events *out, lh_error *err)
+                                   const char *name, lhi_profiled_rank *into,
+                                   lhi_file_events *out, lh_error *err)
 {
     reading r = {.p = p, .name = name, .into = into, .out = out};
     lhi_json_stream *items = calloc(1, sizeof *items);

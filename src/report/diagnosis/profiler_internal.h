@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared declarations for reading a profiler's traces. */
-#ifndef LHI_PROFILER_OWN_H
-#define LHI_PROFILER_OWN_H
+#ifndef LHI_REPORT_DIAGNOSIS_PROFILER_INTERNAL_H
+#define LHI_REPORT_DIAGNOSIS_PROFILER_INTERNAL_H
 
 #include "report/diagnosis/profiler.h"
 
@@ -16,14 +16,14 @@ typedef struct lhi_file_events {
 /* Reads a file; `into` receives its rank, world size and process groups. The
  * map's names determine the kind of a range first, then the known names. */
 lh_status lhi_profiler_read_events(const lhi_profiler *p, lhi_gzip_stream *zip,
-                              const char *name, lhi_profiled_rank *into,
-                              lhi_file_events *out, lh_error *err);
+                                   const char *name, lhi_profiled_rank *into,
+                                   lhi_file_events *out, lh_error *err);
 /* Frees the ranges and kernels. */
 void lhi_file_events_fini(lhi_file_events *events);
 
 /* Adds a file's operations to `into`. */
-lh_status lhi_profiler_add_operations(lhi_file_events *events, lhi_profiled_rank *into,
-                              lh_error *err);
+lh_status lhi_profiler_add_operations(lhi_file_events *events,
+                                      lhi_profiled_rank *into, lh_error *err);
 
 /* Determines each rank's stage and replica. */
 lh_status lhi_profiler_find_ranks(lhi_profiler *p, lh_error *err);
@@ -34,8 +34,8 @@ lh_status lhi_profiler_correct_clocks(lhi_profiler *p, lh_error *err);
 lh_status lhi_profiler_time_messages(lhi_profiler *p, lh_error *err);
 
 /* Grows an array by at least one item of `size` bytes. */
-lh_status lhi_profiler_grow_array(void **items, size_t n, size_t *room, size_t size,
-                            lh_error *err);
+lh_status lhi_profiler_grow_array(void **items, size_t n, size_t *room,
+                                  size_t size, lh_error *err);
 
 /* Checks whether a range is a pass. */
 static inline bool lhi_range_is_pass(uint8_t is)

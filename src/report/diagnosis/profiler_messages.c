@@ -112,12 +112,13 @@ static known_message known_of(const lhi_message_end *send)
     const lhi_rank_op *out = send[0].op, *in = send[1].op;
     int64_t from = out->start_ns > in->start_ns ? out->start_ns : in->start_ns;
     return (known_message){send[0].rank, send[1].rank, (send->message & 1) != 0,
-                   in->end_ns - from};
+                           in->end_ns - from};
 }
 
 /* Returns the median transfer time on a message's link; 0 if none is known,
  * because no pass ever waited. */
-static int64_t link_median(const known_message *list, size_t n, const known_message *one)
+static int64_t link_median(const known_message *list, size_t n,
+                           const known_message *one)
 {
     size_t from = 0, to = n;
     while (from < to) {
@@ -132,7 +133,8 @@ static int64_t link_median(const known_message *list, size_t n, const known_mess
     return to > from ? list[from + (to - from - 1) / 2].ns : 0;
 }
 
-static void set_arrival(lhi_message_end *send, const known_message *list, size_t n)
+static void set_arrival(lhi_message_end *send, const known_message *list,
+                        size_t n)
 {
     lhi_rank_op *out = send[0].op, *in = send[1].op;
     if (out->timed_by_gpu || in->timed_by_gpu)

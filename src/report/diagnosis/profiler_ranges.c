@@ -100,7 +100,7 @@ static int compare_correlations(const void *a, const void *b)
 }
 
 static void assign_kernel(sorted_ranges *s, const lhi_named_range *range,
-                        const lhi_kernel *k)
+                          const lhi_kernel *k)
 {
     bool counts =
         lhi_range_is_pass(range->kind) ? !k->communicates
@@ -143,8 +143,8 @@ static lh_status add_op(lhi_profiled_rank *into, const sorted_ranges *s,
 {
     const span *gpu = &s->gpu[r - s->all];
     bool timed = gpu->begin <= gpu->end;
-    LHI_TRY(lhi_profiler_grow_array((void **)&into->ops, into->n_ops, &into->ops_room,
-                              sizeof *into->ops, err));
+    LHI_TRY(lhi_profiler_grow_array((void **)&into->ops, into->n_ops,
+                                    &into->ops_room, sizeof *into->ops, err));
     into->ops[into->n_ops++] =
         (lhi_rank_op){.start_ns = timed ? gpu->begin : r->start_ns,
                       .end_ns = timed ? gpu->end : r->end_ns,
@@ -166,14 +166,16 @@ static bool is_forward(uint8_t op)
 
 /* Handles a library's send or receive. Inside a message's range it determines
  * that message's time; inside a pass it is a message itself. */
-static lh_status add_library_message(lhi_profiled_rank *into, const sorted_ranges *s,
-                              lhi_named_range *talk, lh_error *err)
+static lh_status add_library_message(lhi_profiled_rank *into,
+                                     const sorted_ranges *s,
+                                     lhi_named_range *talk, lh_error *err)
 {
     bool sends = talk->kind == LHI_RANGE_SEND;
     lhi_named_range *within = range_at(s->work, s->n_work, talk->start_ns);
     if (!within)
         return LH_OK;
-    if (within->kind == LHI_OP_FORWARD_RECV || within->kind == LHI_OP_BACKWARD_RECV)
+    if (within->kind == LHI_OP_FORWARD_RECV ||
+        within->kind == LHI_OP_BACKWARD_RECV)
         within->end_ns =
             talk->end_ns > within->end_ns ? talk->end_ns : within->end_ns;
     if (!lhi_range_is_pass(within->kind))
@@ -201,7 +203,8 @@ static void remove_wait(const sorted_ranges *s, lhi_rank_op *op)
     pass->start_ns = op->end_ns;
 }
 
-static lh_status build_operations(lhi_profiled_rank *into, sorted_ranges *s, lh_error *err)
+static lh_status build_operations(lhi_profiled_rank *into, sorted_ranges *s,
+                                  lh_error *err)
 {
     size_t first = into->n_ops;
     for (size_t i = 0; i < s->n_talk; i++)
@@ -321,7 +324,8 @@ static bool is_last_pass(const lhi_rank_op *ops, size_t n, size_t i,
 }
 
 /* Merges all reductions that start in [from, until) into one operation. */
-static lhi_rank_op merge_reductions(const sorted_ranges *s, int64_t from, int64_t until)
+static lhi_rank_op merge_reductions(const sorted_ranges *s, int64_t from,
+                                    int64_t until)
 {
     lhi_rank_op sum = {.chunk = -1,
                        .microbatch = -1,
@@ -347,7 +351,7 @@ static lhi_rank_op merge_reductions(const sorted_ranges *s, int64_t from, int64_
 /* Adds each step's gradient reduction: the reductions between its last pass and
  * its optimizer, as one operation. */
 static lh_status add_reductions(lhi_profiled_rank *into, const sorted_ranges *s,
-                          size_t first, lh_error *err)
+                                size_t first, lh_error *err)
 {
     size_t n = into->n_ops;
     for (size_t i = first; i < n; i++) {
@@ -359,14 +363,15 @@ static lh_status add_reductions(lhi_profiled_rank *into, const sorted_ranges *s,
             continue;
         sum.step = into->ops[i].step;
         LHI_TRY(lhi_profiler_grow_array((void **)&into->ops, into->n_ops,
-                                  &into->ops_room, sizeof *into->ops, err));
+                                        &into->ops_room, sizeof *into->ops,
+                                        err));
         into->ops[into->n_ops++] = sum;
     }
     return LH_OK;
 }
 
-lh_status lhi_profiler_add_operations(lhi_file_events *events, lhi_profiled_rank *into,
-                              lh_error *err)
+lh_status lhi_profiler_add_operations(lhi_file_events *events,
+                                      lhi_profiled_rank *into, lh_error *err)
 {
     sorted_ranges s = {0};
     size_t first = into->n_ops;

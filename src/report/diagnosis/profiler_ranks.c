@@ -89,7 +89,8 @@ static lh_status find_stages(lhi_profiler *p, uint32_t *n_stages, lh_error *err)
     return LH_OK;
 }
 
-static const lhi_profiled_rank *find_profiled_rank(const lhi_profiler *p, uint32_t rank)
+static const lhi_profiled_rank *find_profiled_rank(const lhi_profiler *p,
+                                                   uint32_t rank)
 {
     for (uint32_t i = 0; i < p->n_ranks; i++)
         if (p->ranks[i].rank == rank)

@@ -53,19 +53,20 @@ static lh_status find_rank(const lhi_profiler *p, lhi_profiled_rank *r,
 
 /* Appends a file to its rank: a rank may have several files, for other steps.
  */
-static lh_status append_rank(lhi_profiled_rank *to, const lhi_profiled_rank *from,
-                           lh_error *err)
+static lh_status append_rank(lhi_profiled_rank *to,
+                             const lhi_profiled_rank *from, lh_error *err)
 {
     for (size_t i = 0; i < from->n_ops; i++) {
-        LHI_TRY(lhi_profiler_grow_array((void **)&to->ops, to->n_ops, &to->ops_room,
-                                  sizeof *to->ops, err));
+        LHI_TRY(lhi_profiler_grow_array((void **)&to->ops, to->n_ops,
+                                        &to->ops_room, sizeof *to->ops, err));
         to->ops[to->n_ops++] = from->ops[i];
     }
     return LH_OK;
 }
 
 /* Takes over `r` on success and frees it otherwise. */
-static lh_status add_rank_file(lhi_profiler *p, lhi_profiled_rank *r, lh_error *err)
+static lh_status add_rank_file(lhi_profiler *p, lhi_profiled_rank *r,
+                               lh_error *err)
 {
     for (uint32_t i = 0; i < p->n_ranks; i++)
         if (p->ranks[i].rank == r->rank && r->rank != LH_NONE) {
@@ -74,8 +75,8 @@ static lh_status add_rank_file(lhi_profiler *p, lhi_profiled_rank *r, lh_error *
             return status;
         }
     size_t room = p->room;
-    lh_status status = lhi_profiler_grow_array((void **)&p->ranks, p->n_ranks, &room,
-                                         sizeof *p->ranks, err);
+    lh_status status = lhi_profiler_grow_array((void **)&p->ranks, p->n_ranks,
+                                               &room, sizeof *p->ranks, err);
     p->room = (uint32_t)room;
     if (status == LH_OK)
         p->ranks[p->n_ranks++] = *r;
@@ -84,8 +85,8 @@ static lh_status add_rank_file(lhi_profiler *p, lhi_profiled_rank *r, lh_error *
     return status;
 }
 
-lh_status lhi_profiler_read_file(lhi_profiler *p, lhi_gzip_stream *zip, const char *name,
-                           lh_error *err)
+lh_status lhi_profiler_read_file(lhi_profiler *p, lhi_gzip_stream *zip,
+                                 const char *name, lh_error *err)
 {
     lhi_file_events events = {0};
     lhi_profiled_rank r = {.rank = LH_NONE};
@@ -140,7 +141,7 @@ static lh_status check_ranks(lhi_profiler *p, lh_error *err)
         if (r->rank == LH_NONE)
             r->rank = 0;
         lhi_defect_add(p->remarks, LHI_REMARK_UNMARKED, r->no_steps,
-                   "rank %" PRIu32, r->rank);
+                       "rank %" PRIu32, r->rank);
     }
     return LH_OK;
 }
@@ -170,9 +171,9 @@ static void sort_ops(lhi_profiler *p, lhi_profiled_rank *r)
             continue;
         if (kept && compare_ops(&r->ops[kept - 1], &op) == 0)
             lhi_defect_add(p->remarks, LHI_REMARK_DOUBLED, 1,
-                       "%s: %s of microbatch %" PRId32 " in step %" PRId64,
-                       r->file, lhi_op_name((lhi_op_type)op.op), op.microbatch,
-                       op.step);
+                           "%s: %s of microbatch %" PRId32 " in step %" PRId64,
+                           r->file, lhi_op_name((lhi_op_type)op.op),
+                           op.microbatch, op.step);
         else
             r->ops[kept++] = op;
     }
@@ -208,8 +209,8 @@ static lh_status find_starts(const lhi_profiler *p, step_start **out,
                     list[n - 1].start_ns = op->start_ns;
                 continue;
             }
-            lh_status status =
-                lhi_profiler_grow_array((void **)&list, n, &room, sizeof *list, err);
+            lh_status status = lhi_profiler_grow_array((void **)&list, n, &room,
+                                                       sizeof *list, err);
             if (status != LH_OK) {
                 free(list);
                 return status;
@@ -248,8 +249,8 @@ static int compare_places(const void *a, const void *b)
     return (x->microbatch > y->microbatch) - (x->microbatch < y->microbatch);
 }
 
-static lh_status index_passes(const lhi_rank_op *ops, size_t n, pass_position **out,
-                             size_t *n_out, lh_error *err)
+static lh_status index_passes(const lhi_rank_op *ops, size_t n,
+                              pass_position **out, size_t *n_out, lh_error *err)
 {
     pass_position *list = malloc((n + 1) * sizeof *list);
     if (!list)
@@ -257,8 +258,9 @@ static lh_status index_passes(const lhi_rank_op *ops, size_t n, pass_position **
     *n_out = 0;
     for (size_t i = 0; i < n; i++)
         if (lhi_range_is_pass(ops[i].op) && ops[i].op != LHI_OP_WEIGHT)
-            list[(*n_out)++] = (pass_position){ops[i].op != LHI_OP_FORWARD,
-                                       ops[i].chunk, ops[i].microbatch, i};
+            list[(*n_out)++] =
+                (pass_position){ops[i].op != LHI_OP_FORWARD, ops[i].chunk,
+                                ops[i].microbatch, i};
     lhi_sort(list, *n_out, sizeof *list, compare_places);
     *out = list;
     return LH_OK;
@@ -266,12 +268,14 @@ static lh_status index_passes(const lhi_rank_op *ops, size_t n, pass_position **
 
 /* Returns a message's order: the index of the pass that produces or consumes
  * it; 0 if there is none. */
-static size_t order_of(const lhi_rank_op *message, const pass_position *list, size_t n)
+static size_t order_of(const lhi_rank_op *message, const pass_position *list,
+                       size_t n)
 {
     pass_position key = {message->op != LHI_OP_FORWARD_SEND &&
-                     message->op != LHI_OP_FORWARD_RECV,
-                 message->chunk, message->microbatch, 0};
-    const pass_position *found = bsearch(&key, list, n, sizeof *list, compare_places);
+                             message->op != LHI_OP_FORWARD_RECV,
+                         message->chunk, message->microbatch, 0};
+    const pass_position *found =
+        bsearch(&key, list, n, sizeof *list, compare_places);
     return found ? found->at : 0;
 }
 
@@ -328,7 +332,8 @@ static lh_status add_rank(const lhi_profiled_rank *r, const step_start *starts,
     return LH_OK;
 }
 
-lh_status lhi_profiler_write_rows(lhi_profiler *p, lhi_rows *rows, lh_error *err)
+lh_status lhi_profiler_write_rows(lhi_profiler *p, lhi_rows *rows,
+                                  lh_error *err)
 {
     step_start *starts = NULL;
     size_t n_starts = 0;

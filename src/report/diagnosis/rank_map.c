@@ -91,8 +91,8 @@ static bool has_placeholder(const char *pattern, const char *place)
     return at && !strstr(at + 1, place);
 }
 
-static lh_status check_name(const lhi_read_context *r, const lhi_node *map, void *it,
-                            lh_error *err)
+static lh_status check_name(const lhi_read_context *r, const lhi_node *map,
+                            void *it, lh_error *err)
 {
     lhi_map_name *n = it;
     const lhi_node *node = lhi_node_find(map, "name");
@@ -132,10 +132,10 @@ static const lhi_schema_field name_rows[] = {
     {"is", LHI_ENUM(lhi_map_name, kind), .names = kinds},
 };
 static const lhi_schema name_table = {LHI_ROWS("name", lhi_map_name, name_rows),
-                                     .check = check_name};
+                                      .check = check_name};
 
-static lh_status check_rank(const lhi_read_context *r, const lhi_node *map, void *it,
-                            lh_error *err)
+static lh_status check_rank(const lhi_read_context *r, const lhi_node *map,
+                            void *it, lh_error *err)
 {
     (void)r;
     (void)err;
@@ -145,12 +145,14 @@ static lh_status check_rank(const lhi_read_context *r, const lhi_node *map, void
 
 static const lhi_schema_field rank_rows[] = {
     {"rank", LHI_INTEGER(lhi_map_rank, rank), .most = UINT32_MAX - 1},
-    {"stage", LHI_INTEGER(lhi_map_rank, stage), .most = LHI_MAX_STAGES_OR_REPLICAS - 1},
-    {"replica", LHI_INTEGER(lhi_map_rank, replica), .most = LHI_MAX_STAGES_OR_REPLICAS - 1},
+    {"stage", LHI_INTEGER(lhi_map_rank, stage),
+     .most = LHI_MAX_STAGES_OR_REPLICAS - 1},
+    {"replica", LHI_INTEGER(lhi_map_rank, replica),
+     .most = LHI_MAX_STAGES_OR_REPLICAS - 1},
     {"file", LHI_STRING(lhi_map_rank, file), .least = 1, .when = LHI_OPTIONAL},
 };
 static const lhi_schema rank_table = {LHI_ROWS("rank", lhi_map_rank, rank_rows),
-                                     .check = check_rank};
+                                      .check = check_rank};
 
 static int compare_by_rank(const void *a, const void *b)
 {
@@ -192,14 +194,15 @@ static lh_status check_ranks(const lhi_read_context *r, const lhi_node *list,
     return LH_OK;
 }
 
-static lh_status check_map(const lhi_read_context *r, const lhi_node *root, void *it,
-                           lh_error *err)
+static lh_status check_map(const lhi_read_context *r, const lhi_node *root,
+                           void *it, lh_error *err)
 {
     const lh_rank_map *m = it;
     if (m->n_ranks == 0 && m->n_names == 0)
         return lhi_doc_fail(r->doc, root, err, LH_EINPUT,
                             "says nothing; give 'ranks' or 'names'");
-    return m->n_ranks ? check_ranks(r, lhi_node_find(root, "ranks"), m, err) : LH_OK;
+    return m->n_ranks ? check_ranks(r, lhi_node_find(root, "ranks"), m, err)
+                      : LH_OK;
 }
 
 static const lhi_schema_field map_rows[] = {
@@ -210,7 +213,7 @@ static const lhi_schema_field map_rows[] = {
      .min_items = 1, .max_items = LH_MAX_MAP_NAMES, .when = LHI_OPTIONAL},
 };
 const lhi_schema lhi_rank_map_table = {LHI_ROWS("ranks", lh_rank_map, map_rows),
-                                      .check = check_map};
+                                       .check = check_map};
 
 static lh_status fill_map(const lhi_doc *doc, lhi_arena *mem, void *value,
                           lh_error *err)
@@ -250,6 +253,6 @@ void lh_rank_map_free(lh_rank_map *map)
 lh_status lh_rank_map_format(const lh_rank_map *map, char **text, size_t *len,
                              lh_error *err)
 {
-    return lhi_json_format(lhi_schema_write(&lhi_rank_map_table, map, NULL), text,
-                         len, err);
+    return lhi_json_format(lhi_schema_write(&lhi_rank_map_table, map, NULL),
+                           text, len, err);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Supplement to a profiler's traces: each rank's stage and replica, and the
  * operation of each range name (docs/formats/ranks.md). */
-#ifndef LHI_RANK_MAP_H
-#define LHI_RANK_MAP_H
+#ifndef LHI_REPORT_DIAGNOSIS_RANK_MAP_H
+#define LHI_REPORT_DIAGNOSIS_RANK_MAP_H
 
 #include "report/diagnosis/op_rows.h"
 
@@ -25,7 +25,7 @@ enum {
 /* The operation of ranges whose name matches a pattern. */
 typedef struct lhi_map_name {
     const char *pattern; /* a pattern for lhi_name_matches() */
-    uint32_t kind;      /* lhi_op_type or LHI_RANGE_... */
+    uint32_t kind;       /* lhi_op_type or LHI_RANGE_... */
     uint32_t line;
 } lhi_map_name;
 

@@ -43,8 +43,8 @@ static void set_origin(lhi_step_ops *ops, lhi_defect_counts *remarks)
     if (s.begin > -LHI_CLOCK_TOLERANCE_NS && s.begin <= s.end - s.begin)
         return;
     lhi_defect_add(remarks, LHI_REMARK_ORIGIN, 1,
-               "step %" PRIu64 ", whose first operation begins at %.3f s",
-               ops->step, (double)s.begin / 1e9);
+                   "step %" PRIu64 ", whose first operation begins at %.3f s",
+                   ops->step, (double)s.begin / 1e9);
     for (uint32_t i = 0; i < ops->n; i++)
         ops->rows[i].start_ns -= s.begin;
 }
@@ -100,7 +100,7 @@ static void free_step(lhi_recorded_step *step)
 }
 
 static lh_status add_step(lh_recording *recording, lhi_recorded_step *step,
-                           lhi_op_graph *graph, lh_error *err)
+                          lhi_op_graph *graph, lh_error *err)
 {
     if (recording->n_steps == recording->room) {
         uint32_t room = recording->room ? 2 * recording->room : 64;
@@ -121,7 +121,7 @@ static lh_status add_step(lh_recording *recording, lhi_recorded_step *step,
 /* Prepares a step for replay. *why is the reason if the step is skipped, else
  * NULL. */
 static lh_status prepare_step(lh_recording *recording, lhi_row_list *list,
-                            lhi_arena *arena, const char **why, lh_error *err)
+                              lhi_arena *arena, const char **why, lh_error *err)
 {
     lhi_step_ops ops;
     lhi_step_dependencies needs;
@@ -151,7 +151,7 @@ static lh_status prepare_step(lh_recording *recording, lhi_row_list *list,
         return LH_OK;
     }
     lhi_defect_add(&recording->remarks, LHI_REMARK_STRAY, needs.n_strays,
-               "in step %" PRIu64, list->step);
+                   "in step %" PRIu64, list->step);
     lh_status status = LH_OK;
     if (!measure_spans(&ops, &step)) {
         lhi_op_graph_free(graph);
@@ -174,7 +174,7 @@ lh_status lhi_recording_add(lh_recording *recording, lhi_row_list *list,
     lhi_arena_free(arena);
     if (status == LH_OK && why)
         lhi_defect_add(&recording->remarks, LHI_REMARK_INCOMPLETE, 1,
-                   "step %" PRIu64 ": %s", list->step, why);
+                       "step %" PRIu64 ": %s", list->step, why);
     return status;
 }
 
@@ -217,7 +217,7 @@ static const lhi_op_graph *most_common_graph(const lh_recording *recording)
 }
 
 lh_status lhi_recording_finalise(lh_recording *recording, const char *name,
-                            lh_error *err)
+                                 lh_error *err)
 {
     const lhi_op_graph *usual = most_common_graph(recording);
     uint32_t kept = 0;
@@ -238,8 +238,8 @@ lh_status lhi_recording_finalise(lh_recording *recording, const char *name,
             recording->steps[kept++] = *step;
             continue;
         }
-        lhi_defect_add(&recording->remarks, LHI_REMARK_RANKS, 1, "step %" PRIu64,
-                   step->step);
+        lhi_defect_add(&recording->remarks, LHI_REMARK_RANKS, 1,
+                       "step %" PRIu64, step->step);
         free_step(step);
     }
     recording->n_steps = kept;

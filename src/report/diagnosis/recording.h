@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A job's recorded steps, prepared for replay. */
-#ifndef LHI_RECORDING_H
-#define LHI_RECORDING_H
+#ifndef LHI_REPORT_DIAGNOSIS_RECORDING_H
+#define LHI_REPORT_DIAGNOSIS_RECORDING_H
 
-#include "report/diagnosis/op_graph.h"
 #include "report/diagnosis/defects.h"
+#include "report/diagnosis/op_graph.h"
 
 /* A step with its graph and measured times. */
 typedef struct lhi_recorded_step {
@@ -36,6 +36,6 @@ lh_status lhi_recording_add(lh_recording *recording, lhi_row_list *list,
                             lh_error *err);
 /* Drops all steps whose ranks differ from those of most steps. */
 lh_status lhi_recording_finalise(lh_recording *recording, const char *name,
-                            lh_error *err);
+                                 lh_error *err);
 
 #endif

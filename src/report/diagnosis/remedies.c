@@ -14,8 +14,8 @@
 
 enum {
     MAX_REMEDIES = 12,
-    MAX_PER_KIND = 3, /* workers, or links, one recommendation each */
-    SEARCH_EFFORT = 20000,   /* schedule search budget: about 1 s */
+    MAX_PER_KIND = 3,      /* workers, or links, one recommendation each */
+    SEARCH_EFFORT = 20000, /* schedule search budget: about 1 s */
 };
 #define MIN_GAIN 0.002 /* share of a step: least gain worth reporting */
 
@@ -28,9 +28,9 @@ typedef struct remedy_entry {
 /* Adds a recommendation if its gain suffices; then takes over the source's
  * trace. */
 static lh_status add_remedy(lhi_diagnosis_state *d, remedy_entry *helps,
-                          double predicted_ns, const char *assumes,
-                          const char *what, lhi_remedy_source *source,
-                          lh_error *err)
+                            double predicted_ns, const char *assumes,
+                            const char *what, lhi_remedy_source *source,
+                            lh_error *err)
 {
     lh_diagnosis *out = &d->out;
     double gain = out->t_ns > 0 ? 1 - predicted_ns / out->t_ns : 0;
@@ -38,9 +38,9 @@ static lh_status add_remedy(lhi_diagnosis_state *d, remedy_entry *helps,
         return LH_OK;
     lh_remedy *h = &helps[out->n_remedies].help;
     *h = (lh_remedy){.action = lhi_arena_strdup(d->arena, what),
-                   .assumptions = lhi_arena_strdup(d->arena, assumes),
-                   .predicted_ns = (int64_t)(predicted_ns + 0.5),
-                   .gain = gain};
+                     .assumptions = lhi_arena_strdup(d->arena, assumes),
+                     .predicted_ns = (int64_t)(predicted_ns + 0.5),
+                     .gain = gain};
     if (!h->action || !h->assumptions)
         return lhi_fail_nomem(err);
     helps[out->n_remedies++].source = *source;
@@ -51,22 +51,25 @@ static lh_status add_remedy(lhi_diagnosis_state *d, remedy_entry *helps,
 /* --- stragglers as fast as their peers -------------------------------------
  */
 
-static const char evenly_assumption[] = "their work can be shared as evenly as that";
+static const char evenly_assumption[] =
+    "their work can be shared as evenly as that";
 
 /* Adds a recommendation to fix one straggler, or all (LH_NONE). */
-static lh_status add_repair(lhi_diagnosis_state *d, remedy_entry *helps, uint32_t thing,
-                            int64_t cost_ns, const char *assumes,
-                            const char *what, lh_error *err)
+static lh_status add_repair(lhi_diagnosis_state *d, remedy_entry *helps,
+                            uint32_t thing, int64_t cost_ns,
+                            const char *assumes, const char *what,
+                            lh_error *err)
 {
     lhi_remedy_source source = {LHI_NEW(d->arena, lhi_scenario, 1), NULL};
     if (!source.scenario)
         return lhi_fail_nomem(err);
     LHI_TRY(lhi_scenario_make_repaired(d, thing, source.scenario, err));
     return add_remedy(d, helps, d->out.t_ns - (double)cost_ns, assumes, what,
-                    &source, err);
+                      &source, err);
 }
 
-static lh_status add_repairs(lhi_diagnosis_state *d, remedy_entry *helps, lh_error *err)
+static lh_status add_repairs(lhi_diagnosis_state *d, remedy_entry *helps,
+                             lh_error *err)
 {
     uint32_t n[LH_SLOW_MICROBATCHES + 1] = {0};
     for (uint32_t i = 0; i < d->out.n_slow_components; i++) {
@@ -88,9 +91,10 @@ static lh_status add_repairs(lhi_diagnosis_state *d, remedy_entry *helps, lh_err
                      "have messages from stage %" PRIu32 " to stage %" PRIu32
                      " of replica %" PRIu32 " take as long as others",
                      t->stage, t->to_stage, d->out.replicas[t->replica]);
-        LHI_TRY(add_repair(d, helps, i, t->cost_ns,
-                           t->kind == LH_SLOW_MICROBATCHES ? evenly_assumption : "",
-                           what, err));
+        LHI_TRY(
+            add_repair(d, helps, i, t->cost_ns,
+                       t->kind == LH_SLOW_MICROBATCHES ? evenly_assumption : "",
+                       what, err));
     }
     if (d->out.combined_saving_ns == 0)
         return LH_OK;
@@ -98,7 +102,8 @@ static lh_status add_repairs(lhi_diagnosis_state *d, remedy_entry *helps, lh_err
     snprintf(what, sizeof what,
              "have all %" PRIu32 " that are slow take as long as others",
              d->out.n_slow_components);
-    return add_repair(d, helps, LH_NONE, d->out.combined_saving_ns, "", what, err);
+    return add_repair(d, helps, LH_NONE, d->out.combined_saving_ns, "", what,
+                      err);
 }
 
 /* --- layers --------------------------------------------------------------- */
@@ -111,16 +116,17 @@ static bool has_slow_stage(const lh_diagnosis *out, char *names, size_t room)
     names[0] = '\0';
     for (uint32_t i = 0; i < out->n_slow_components; i++)
         if (out->slow_components[i].kind == LH_SLOW_STAGE && len + 16 < room)
-            len +=
-                (size_t)snprintf(names + len, room - len, "%s%" PRIu32,
-                                 len ? " and " : "", out->slow_components[i].stage);
+            len += (size_t)snprintf(names + len, room - len, "%s%" PRIu32,
+                                    len ? " and " : "",
+                                    out->slow_components[i].stage);
     return len > 0;
 }
 
 /* Predicts the effect of balanced stages: passes take the mean over all stages.
  * A pass that is slower than others of its stage stays slower by the same
  * factor. */
-static lh_status move_layers(lhi_diagnosis_state *d, remedy_entry *helps, lh_error *err)
+static lh_status move_layers(lhi_diagnosis_state *d, remedy_entry *helps,
+                             lh_error *err)
 {
     const lh_recording *r = d->recording;
     lhi_remedy_source source = {LHI_NEW(d->arena, lhi_scenario, 1), NULL};
@@ -135,7 +141,8 @@ static lh_status move_layers(lhi_diagnosis_state *d, remedy_entry *helps, lh_err
     for (uint32_t k = 0; k <= LHI_OP_WEIGHT; k++) {
         double all = 0;
         for (uint32_t i = 0; i < r->n_stages; i++)
-            all += (double)lhi_typical_of_stage(&d->passes, r, i, (lhi_op_type)k);
+            all +=
+                (double)lhi_typical_of_stage(&d->passes, r, i, (lhi_op_type)k);
         for (uint32_t w = 0; w < lhi_recording_n_workers(r); w++) {
             size_t cell = (size_t)w * LHI_N_OPS + k;
             double own = (double)lhi_typical_of_stage(
@@ -151,9 +158,9 @@ static lh_status move_layers(lhi_diagnosis_state *d, remedy_entry *helps, lh_err
              "move layers away from stage %s until all stages take alike",
              names);
     return add_remedy(d, helps, ns,
-                    "layers can be moved as finely as that, and take as long "
-                    "wherever they are",
-                    what, &source, err);
+                      "layers can be moved as finely as that, and take as long "
+                      "wherever they are",
+                      what, &source, err);
 }
 
 /* --- schedules ------------------------------------------------------------ */
@@ -170,7 +177,7 @@ static uint32_t slowest_replica(const lh_recording *r)
 /* Passes on out-of-memory errors only. The recording need not be a pipeline's
  * schedule, and no method need support it; then there is no recommendation. */
 static lh_status ignore_unless_nomem(lh_status status, const lh_error *why,
-                               lh_error *err)
+                                     lh_error *err)
 {
     return status == LH_ENOMEM ? lhi_fail(err, status, "%s", why->text) : LH_OK;
 }
@@ -187,13 +194,14 @@ typedef struct current_state {
 } current_state;
 
 /* Simulates the replica's recorded order with its mean times. */
-static lh_status simulate_now(lhi_diagnosis_state *d, current_state *now, lh_error *err)
+static lh_status simulate_now(lhi_diagnosis_state *d, current_state *now,
+                              lh_error *err)
 {
     lh_timeline *t = NULL;
     LHI_TRY(lhi_replica_pipeline_build(d->recording, now->replica, &now->how,
-                                 &now->pipeline, err));
-    LHI_TRY(
-        lhi_replica_schedule_build(d->recording, now->replica, &now->schedule, err));
+                                       &now->pipeline, err));
+    LHI_TRY(lhi_replica_schedule_build(d->recording, now->replica,
+                                       &now->schedule, err));
     LHI_TRY(lh_simulate(now->pipeline, now->schedule, NULL, &t, err));
     now->ns = lh_timeline_makespan(t);
     for (uint32_t i = 0; i < d->recording->n_stages; i++) {
@@ -216,8 +224,8 @@ typedef struct unmodelled_search {
 /* Searches the fastest schedule for a reshaped replica. out->method is NULL if
  * there is none. */
 static lh_status find_schedule(lhi_diagnosis_state *d, const current_state *now,
-                               const lhi_replica_changes *how, found_schedule *out,
-                               lh_error *err)
+                               const lhi_replica_changes *how,
+                               found_schedule *out, lh_error *err)
 {
     lh_pipeline *p = NULL;
     lh_timeline *t = NULL;
@@ -248,12 +256,13 @@ static lh_status find_schedule(lhi_diagnosis_state *d, const current_state *now,
 
 /* Adds a recommendation for a found schedule, and frees its trace. */
 static lh_status add_schedule(lhi_diagnosis_state *d, const current_state *now,
-                              remedy_entry *helps, found_schedule *f, const char *assumes,
-                              const char *what, lh_error *err)
+                              remedy_entry *helps, found_schedule *f,
+                              const char *assumes, const char *what,
+                              lh_error *err)
 {
     lh_status status =
         add_remedy(d, helps, d->out.t_ns - (double)(now->ns - f->ns), assumes,
-                 what, &f->source, err);
+                   what, &f->source, err);
     lh_trace_free(f->source.trace);
     return status;
 }
@@ -296,8 +305,9 @@ static lh_status try_orders(lhi_diagnosis_state *d, const current_state *now,
 
 /* Searches a schedule with twice as many microbatches, each at half the size.
  */
-static lh_status try_half_microbatches(lhi_diagnosis_state *d, const current_state *now,
-                            remedy_entry *helps, lh_error *err)
+static lh_status try_half_microbatches(lhi_diagnosis_state *d,
+                                       const current_state *now,
+                                       remedy_entry *helps, lh_error *err)
 {
     lhi_replica_changes how = now->how;
     char what[160];
@@ -324,7 +334,7 @@ static lh_status try_half_microbatches(lhi_diagnosis_state *d, const current_sta
 }
 
 static lh_status add_schedules(lhi_diagnosis_state *d, remedy_entry *helps,
-                                   lh_error *err)
+                               lh_error *err)
 {
     current_state now = {.replica = slowest_replica(d->recording)};
     lh_error why = {0};
@@ -354,7 +364,8 @@ static int compare_gains(const void *a, const void *b)
 
 /* Sorts the recommendations by gain and stores them in the diagnosis. Also runs
  * after an error, because the diagnosis owns their traces. */
-static void store_remedies(lhi_diagnosis_state *d, remedy_entry *found, lh_remedy *helps)
+static void store_remedies(lhi_diagnosis_state *d, remedy_entry *found,
+                           lh_remedy *helps)
 {
     lhi_sort(found, d->out.n_remedies, sizeof *found, compare_gains);
     for (uint32_t i = 0; i < d->out.n_remedies; i++) {

@@ -50,8 +50,9 @@ static bool is_on_links(const lhi_scenario *s, const uint32_t *worker)
 }
 
 /* Returns the replacement time of operation `i` of a group. */
-static int64_t replacement_time(const lhi_recorded_step *step, const lhi_scenario *s,
-                          uint32_t group, uint32_t i)
+static int64_t replacement_time(const lhi_recorded_step *step,
+                                const lhi_scenario *s, uint32_t group,
+                                uint32_t i)
 {
     const lhi_op_graph *g = step->graph;
     if (!s->replacement_ns)
@@ -60,20 +61,22 @@ static int64_t replacement_time(const lhi_recorded_step *step, const lhi_scenari
         !is_on_links(s, &g->worker[g->first[group]]))
         return step->duration_ns[i];
     size_t cell = (size_t)g->worker[i] * LHI_N_OPS + g->op[i];
-    return s->factors[cell] > 0 ? (int64_t)((double)step->duration_ns[i] * s->factors[cell])
-                              : s->replacement_ns[cell];
+    return s->factors[cell] > 0
+               ? (int64_t)((double)step->duration_ns[i] * s->factors[cell])
+               : s->replacement_ns[cell];
 }
 
-int64_t lhi_replay_duration(const lhi_recorded_step *step, const lhi_scenario *s,
-                      uint32_t group, uint32_t i)
+int64_t lhi_replay_duration(const lhi_recorded_step *step,
+                            const lhi_scenario *s, uint32_t group, uint32_t i)
 {
     const lhi_op_graph *g = step->graph;
     size_t cell = (size_t)g->worker[i] * LHI_N_OPS + g->op[i];
-    return s->is_recorded[cell] ? step->duration_ns[i] : replacement_time(step, s, group, i);
+    return s->is_recorded[cell] ? step->duration_ns[i]
+                                : replacement_time(step, s, group, i);
 }
 
 int64_t lhi_replay_step(const lhi_recorded_step *step, const lhi_scenario *s,
-                 int64_t *ends)
+                        int64_t *ends)
 {
     const lhi_op_graph *g = step->graph;
     int64_t last = 0;
@@ -82,7 +85,8 @@ int64_t lhi_replay_step(const lhi_recorded_step *step, const lhi_scenario *s,
         uint32_t from = g->first[group], to = g->first[group + 1];
         int64_t begin = 0;
         for (uint32_t i = from; i < to; i++)
-            for (uint32_t k = 0; k < LHI_MAX_DEPENDENCIES && g->dependencies[i][k]; k++) {
+            for (uint32_t k = 0;
+                 k < LHI_MAX_DEPENDENCIES && g->dependencies[i][k]; k++) {
                 int64_t end = ends[g->dependencies[i][k]];
                 begin = end > begin ? end : begin;
             }
@@ -112,9 +116,9 @@ static void replay_piece(void *context, uint32_t piece, uint32_t who)
     uint64_t n = r->n;
     for (uint64_t i = n * piece / r->n_pieces;
          i < n * (piece + 1) / r->n_pieces; i++)
-        r->out[i] =
-            lhi_replay_step(&r->recording->steps[i % n_steps],
-                     &r->scenarios[i / n_steps], r->ends + who * r->room);
+        r->out[i] = lhi_replay_step(&r->recording->steps[i % n_steps],
+                                    &r->scenarios[i / n_steps],
+                                    r->ends + who * r->room);
 }
 
 static void ignore_progress(void *context, uint32_t n_done)
@@ -124,13 +128,13 @@ static void ignore_progress(void *context, uint32_t n_done)
 }
 
 lh_status lhi_replay_steps(const lh_recording *recording,
-                     const lhi_scenario *scenarios, uint32_t n_scenarios,
-                     uint32_t threads, int64_t *ends_ns, lh_error *err)
+                           const lhi_scenario *scenarios, uint32_t n_scenarios,
+                           uint32_t threads, int64_t *ends_ns, lh_error *err)
 {
     replay_job r = {.recording = recording,
-                   .scenarios = scenarios,
-                   .n = n_scenarios * recording->n_steps,
-                   .out = ends_ns};
+                    .scenarios = scenarios,
+                    .n = n_scenarios * recording->n_steps,
+                    .out = ends_ns};
     threads = threads ? threads : lhi_count_processors();
     if (threads > LHI_MAX_PARALLEL_TASKS)
         threads = LHI_MAX_PARALLEL_TASKS;
@@ -141,9 +145,10 @@ lh_status lhi_replay_steps(const lh_recording *recording,
     r.ends = calloc(threads, r.room * sizeof *r.ends);
     if (!r.ends)
         return lhi_fail_nomem(err);
-    lhi_run_parallel(
-        &(lhi_parallel_job){.context = &r, .run_task = replay_piece, .report_progress = ignore_progress},
-        r.n_pieces, threads);
+    lhi_run_parallel(&(lhi_parallel_job){.context = &r,
+                                         .run_task = replay_piece,
+                                         .report_progress = ignore_progress},
+                     r.n_pieces, threads);
     free(r.ends);
     return LH_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Replays recorded steps with some operation times replaced. */
-#ifndef LHI_PLAY_AGAIN_H
-#define LHI_PLAY_AGAIN_H
+#ifndef LHI_REPORT_DIAGNOSIS_REPLAY_H
+#define LHI_REPORT_DIAGNOSIS_REPLAY_H
 
 #include "report/diagnosis/recording.h"
 
@@ -13,9 +13,9 @@ typedef struct lhi_worker_link {
 /* Selects the operations that keep their recorded times, and the others' times.
  * Tables have a row per worker with a cell per operation kind. */
 typedef struct lhi_scenario {
-    uint8_t *is_recorded;            /* n_workers * LHI_N_OPS: 1 keeps recorded times */
-    const int64_t *typical_ns; /* LHI_N_OPS: per kind; used unless replacement_ns
-                              * is set */
+    uint8_t *is_recorded; /* n_workers * LHI_N_OPS: 1 keeps recorded times */
+    const int64_t *typical_ns; /* LHI_N_OPS: per kind; used unless
+                                * replacement_ns is set */
     /* n_workers * LHI_N_OPS; NULL: typical_ns applies */
     int64_t *replacement_ns;
     /* With replacement_ns: a cell other than 0 multiplies the recorded time. */
@@ -28,7 +28,7 @@ typedef struct lhi_scenario {
 
 /* Returns the scenario's flag for a worker and an operation kind. */
 static inline uint8_t *lhi_scenario_flag(const lhi_scenario *s, uint32_t worker,
-                               lhi_op_type op)
+                                         lhi_op_type op)
 {
     return &s->is_recorded[(size_t)worker * LHI_N_OPS + op];
 }
@@ -46,22 +46,23 @@ void lhi_scenario_set(const lh_recording *recording, lhi_scenario *scenario,
 
 /* Returns the end of a step's last operation. ends[i + 1] receives the end of
  * operation i; the array has one entry more than there are operations. */
-int64_t lhi_replay_step(const lhi_recorded_step *step, const lhi_scenario *scenario,
-                 int64_t *ends);
+int64_t lhi_replay_step(const lhi_recorded_step *step,
+                        const lhi_scenario *scenario, int64_t *ends);
 /* Returns the duration of operation `i`, in `group`, under the scenario. */
 int64_t lhi_replay_duration(const lhi_recorded_step *step,
-                      const lhi_scenario *scenario, uint32_t group, uint32_t i);
+                            const lhi_scenario *scenario, uint32_t group,
+                            uint32_t i);
 /* Replays every step under every scenario: ends_ns[scenario * n_steps + step]
  * is the end of the last operation. The result does not depend on `threads`. */
 lh_status lhi_replay_steps(const lh_recording *recording,
-                     const lhi_scenario *scenarios, uint32_t n_scenarios,
-                     uint32_t threads, int64_t *ends_ns, lh_error *err);
+                           const lhi_scenario *scenarios, uint32_t n_scenarios,
+                           uint32_t threads, int64_t *ends_ns, lh_error *err);
 /* Returns the mean over the steps. */
 double lhi_replay_mean(const lh_recording *recording, const int64_t *ends_ns);
 
 /* Computes the typical time of each operation kind over all workers and steps:
  * the mean for computation, the median for communication. */
 void lhi_typical_times(const lh_recording *recording,
-                     int64_t usual_ns[LHI_N_OPS]);
+                       int64_t usual_ns[LHI_N_OPS]);
 
 #endif

@@ -84,19 +84,21 @@ static void fill_runs(const lhi_replayed_step *p, const uint32_t *device,
                 .pass = lhi_op_graph_pass(g, i),
                 .device = d,
                 .waits_for = LH_NONE,
-                .start_ns = end - lhi_replay_duration(p->step, p->scenario, group, i),
+                .start_ns =
+                    end - lhi_replay_duration(p->step, p->scenario, group, i),
                 .end_ns = end,
                 .issued_ns = end};
         }
 }
 
 lh_status lhi_replay_trace_make(const lh_recording *recording,
-                           const lhi_replayed_step *played, lhi_arena *arena,
-                           lh_trace *out, lh_error *err)
+                                const lhi_replayed_step *played,
+                                lhi_arena *arena, lh_trace *out, lh_error *err)
 {
     const lhi_op_graph *g = played->step->graph;
     lh_trace t = {.title = "", .source = "", .memory_unit = ""};
-    uint32_t *device = LHI_NEW(arena, uint32_t, lhi_recording_n_workers(recording));
+    uint32_t *device =
+        LHI_NEW(arena, uint32_t, lhi_recording_n_workers(recording));
     int64_t *ends = LHI_NEW(arena, int64_t, (size_t)g->n_ops + 1);
     uint32_t *first = LHI_NEW(
         arena, uint32_t, (size_t)played->n_replicas * recording->n_stages + 2);

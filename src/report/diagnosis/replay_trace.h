@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Converts a replayed step into a trace. */
-#ifndef LHI_PLAYED_TRACE_H
-#define LHI_PLAYED_TRACE_H
+#ifndef LHI_REPORT_DIAGNOSIS_REPLAY_TRACE_H
+#define LHI_REPORT_DIAGNOSIS_REPLAY_TRACE_H
 
 #include "report/diagnosis/replay.h"
 
@@ -20,8 +20,8 @@ typedef struct lhi_replayed_step {
  * Replicas run the same passes, so a file cannot hold this trace:
  * lh_trace_copy() would reject it. */
 lh_status lhi_replay_trace_make(const lh_recording *recording,
-                           const lhi_replayed_step *played, lhi_arena *arena,
-                           lh_trace *out, lh_error *err);
+                                const lhi_replayed_step *played,
+                                lhi_arena *arena, lh_trace *out, lh_error *err);
 
 /* Returns the pass of operation `i`. */
 lh_pass lhi_op_graph_pass(const lhi_op_graph *graph, uint32_t i);

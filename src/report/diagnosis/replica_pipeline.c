@@ -22,7 +22,7 @@ static double mean_of(const pass_sums *sums, lhi_op_type op)
 }
 
 lhi_chunk_times *lhi_chunk_times_compute(const lh_recording *recording,
-                                    uint32_t replica, lhi_arena *arena)
+                                         uint32_t replica, lhi_arena *arena)
 {
     uint32_t n_chunks = recording->steps[0].graph->n_chunks;
     pass_sums *sums = LHI_NEW(arena, pass_sums, n_chunks);
@@ -36,7 +36,8 @@ lhi_chunk_times *lhi_chunk_times_compute(const lh_recording *recording,
             if (!lhi_op_is_pass((lhi_op_type)g->op[k]) || chunk >= n_chunks ||
                 (replica != LH_NONE && worker / g->n_stages != replica))
                 continue;
-            sums[chunk].ns[g->op[k]] += (double)recording->steps[i].duration_ns[k];
+            sums[chunk].ns[g->op[k]] +=
+                (double)recording->steps[i].duration_ns[k];
             sums[chunk].n[g->op[k]]++;
             out[chunk].stage = worker % g->n_stages;
         }
@@ -167,9 +168,9 @@ static lh_status make_links(const lh_recording *recording, uint32_t replica,
 }
 
 static lh_status make_pipeline(const lhi_chunk_times *times, bool joint,
-                               const lhi_replica_changes *how, lh_pipeline_desc *desc,
-                               lhi_arena *arena, lh_pipeline **out,
-                               lh_error *err)
+                               const lhi_replica_changes *how,
+                               lh_pipeline_desc *desc, lhi_arena *arena,
+                               lh_pipeline **out, lh_error *err)
 {
     lh_chunk *chunks = LHI_NEW(arena, lh_chunk, desc->n_chunks);
     double by = how->split_factor ? how->split_factor : 1;
@@ -192,9 +193,10 @@ static lh_status make_pipeline(const lhi_chunk_times *times, bool joint,
     return lh_pipeline_make(desc, out, err);
 }
 
-lh_status lhi_replica_pipeline_build(const lh_recording *recording, uint32_t replica,
-                               const lhi_replica_changes *how, lh_pipeline **out,
-                               lh_error *err)
+lh_status lhi_replica_pipeline_build(const lh_recording *recording,
+                                     uint32_t replica,
+                                     const lhi_replica_changes *how,
+                                     lh_pipeline **out, lh_error *err)
 {
     bool joint;
     const lhi_op_graph *g = recording->steps[0].graph;
@@ -219,8 +221,9 @@ lh_status lhi_replica_pipeline_build(const lh_recording *recording, uint32_t rep
 
 /* --- order ---------------------------------------------------------------- */
 
-lh_status lhi_replica_schedule_build(const lh_recording *recording, uint32_t replica,
-                               lh_schedule **out, lh_error *err)
+lh_status lhi_replica_schedule_build(const lh_recording *recording,
+                                     uint32_t replica, lh_schedule **out,
+                                     lh_error *err)
 {
     const lhi_op_graph *g = recording->steps[0].graph;
     uint32_t S = g->n_stages;
@@ -261,7 +264,8 @@ lh_status lh_recording_linked_pipeline(const lh_recording *recording,
 {
     LHI_TRY(check_replica(recording, replica, err));
     return lhi_replica_pipeline_build(recording, replica,
-                                &(lhi_replica_changes){.has_links = true}, out, err);
+                                      &(lhi_replica_changes){.has_links = true},
+                                      out, err);
 }
 
 lh_status lh_recording_pipeline(const lh_recording *recording, uint32_t replica,
@@ -270,8 +274,8 @@ lh_status lh_recording_pipeline(const lh_recording *recording, uint32_t replica,
 {
     lh_pipeline *made = NULL;
     LHI_TRY(check_replica(recording, replica, err));
-    LHI_TRY(lhi_replica_pipeline_build(recording, replica, &(lhi_replica_changes){0}, &made,
-                                 err));
+    LHI_TRY(lhi_replica_pipeline_build(recording, replica,
+                                       &(lhi_replica_changes){0}, &made, err));
     if (schedule) {
         lh_status status =
             lhi_replica_schedule_build(recording, replica, schedule, err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Converts a replica of a recording into a scheduling problem. */
-#ifndef LHI_REPLICA_PIPELINE_H
-#define LHI_REPLICA_PIPELINE_H
+#ifndef LHI_REPORT_DIAGNOSIS_REPLICA_PIPELINE_H
+#define LHI_REPORT_DIAGNOSIS_REPLICA_PIPELINE_H
 
 #include "report/diagnosis/recording.h"
 
@@ -14,22 +14,24 @@ typedef struct lhi_chunk_times {
 /* Computes the times of n_chunks chunks for a replica, or over all (LH_NONE),
  * in the arena. NULL: allocation failure. */
 lhi_chunk_times *lhi_chunk_times_compute(const lh_recording *recording,
-                                    uint32_t replica, lhi_arena *arena);
+                                         uint32_t replica, lhi_arena *arena);
 
 /* Deviations from the recording. */
 typedef struct lhi_replica_changes {
-    bool has_links;      /* links with mean transfer times */
-    uint32_t split_factor;   /* splits each microbatch into so many; 0: 1 */
+    bool has_links;        /* links with mean transfer times */
+    uint32_t split_factor; /* splits each microbatch into so many; 0: 1 */
     const int64_t *memory_limits; /* per-stage memory limits; NULL: none */
 } lhi_replica_changes;
 
 /* Builds the replica's pipeline with mean times; memory is in microbatches.
  * LH_EUNSUPPORTED: the recording is not one pipeline. */
-lh_status lhi_replica_pipeline_build(const lh_recording *recording, uint32_t replica,
-                               const lhi_replica_changes *how, lh_pipeline **out,
-                               lh_error *err);
+lh_status lhi_replica_pipeline_build(const lh_recording *recording,
+                                     uint32_t replica,
+                                     const lhi_replica_changes *how,
+                                     lh_pipeline **out, lh_error *err);
 /* Builds the replica's schedule as executed in the first step. */
-lh_status lhi_replica_schedule_build(const lh_recording *recording, uint32_t replica,
-                               lh_schedule **out, lh_error *err);
+lh_status lhi_replica_schedule_build(const lh_recording *recording,
+                                     uint32_t replica, lh_schedule **out,
+                                     lh_error *err);
 
 #endif

@@ -14,9 +14,9 @@
  * hardly differ between replicas, stages differ by their layers, messages by
  * other traffic. */
 static const double slow_ratio[] = {[LH_SLOW_WORKER] = 1.1,
-                                   [LH_SLOW_STAGE] = 1.1,
-                                   [LH_SLOW_LINK] = 1.5,
-                                   [LH_SLOW_MICROBATCHES] = 1};
+                                    [LH_SLOW_STAGE] = 1.1,
+                                    [LH_SLOW_LINK] = 1.5,
+                                    [LH_SLOW_MICROBATCHES] = 1};
 /* Allowance for uneven microbatches, in standard deviations of the mean: a
  * worker that received longer microbatches by chance is not slow. It is smaller
  * if other stages reveal the replica's work, which they reflect only in part.
@@ -48,18 +48,18 @@ typedef struct lhi_slow_search {
     lhi_diagnosis_state *d;
     uint32_t n;
     component *all;
-    uint32_t first_link;     /* links come last in `all` */
-    uint32_t *of_receiver;   /* at 2 * worker + back: the last listed link to
-                              * that receiver; LH_NONE: none */
-    uint32_t *next_link;     /* per link: the previous one to its receiver */
-    double *passes;          /* per worker, in the current step */
-    double *workers;         /* pass times per stage, sorted */
-    double *stages;          /* median pass time per stage */
-    double *sorted_stages;   /* the same, sorted */
-    double *values;          /* scratch: one per link */
+    uint32_t first_link;        /* links come last in `all` */
+    uint32_t *of_receiver;      /* at 2 * worker + back: the last listed link to
+                                 * that receiver; LH_NONE: none */
+    uint32_t *next_link;        /* per link: the previous one to its receiver */
+    double *passes;             /* per worker, in the current step */
+    double *workers;            /* pass times per stage, sorted */
+    double *stages;             /* median pass time per stage */
+    double *sorted_stages;      /* the same, sorted */
+    double *values;             /* scratch: one per link */
     lhi_imbalance_step *uneven; /* per step */
-    double *works;           /* scratch: one per stage */
-    uint32_t n_kept;         /* number in `all` whose cost is computed */
+    double *works;              /* scratch: one per stage */
+    uint32_t n_kept;            /* number in `all` whose cost is computed */
 } looking;
 
 /* Returns the link of the message received by operation `i` of a group; LH_NONE
@@ -83,7 +83,8 @@ static void list_links(looking *l)
     uint32_t S = g->n_stages;
     l->first_link = l->n;
     memset(l->of_receiver, 0xff,
-           2 * (size_t)lhi_recording_n_workers(l->d->recording) * sizeof(uint32_t));
+           2 * (size_t)lhi_recording_n_workers(l->d->recording) *
+               sizeof(uint32_t));
     for (uint32_t group = 0; group < g->n_groups; group++)
         for (uint32_t i = g->first[group]; i < g->first[group + 1]; i++) {
             uint32_t to = g->worker[i];
@@ -109,7 +110,8 @@ static void list_components(looking *l)
 {
     const lh_recording *r = l->d->recording;
     uint32_t S = r->n_stages;
-    for (uint32_t w = 0; w < lhi_recording_n_workers(r) && r->n_replicas > 1; w++)
+    for (uint32_t w = 0; w < lhi_recording_n_workers(r) && r->n_replicas > 1;
+         w++)
         l->all[l->n++] = (component){
             .thing = {.kind = LH_SLOW_WORKER, .stage = w % S, .replica = w / S},
             .worker = w};
@@ -222,20 +224,22 @@ static void normalise_work(looking *l)
 
 /* Returns the ratio from which a candidate counts as slow in a step. */
 static double slow_threshold(const looking *l, const component *a,
-                         const lhi_imbalance_step *uneven, uint32_t n_microbatches)
+                             const lhi_imbalance_step *uneven,
+                             uint32_t n_microbatches)
 {
     double from = slow_ratio[a->thing.kind];
     if (!uneven->is_uneven || a->thing.kind != LH_SLOW_WORKER)
         return from;
-    return from + (l->d->recording->n_stages > 1 ? RESIDUAL_NOISE_ERRORS : NOISE_ERRORS) *
+    return from + (l->d->recording->n_stages > 1 ? RESIDUAL_NOISE_ERRORS
+                                                 : NOISE_ERRORS) *
                       uneven->spread / sqrt(n_microbatches);
 }
 
 /* Computes a candidate's time in the current step and that of its peers; 0:
  * there are none. */
 static void compare_component(const looking *l, const component *a,
-                          const lhi_imbalance_step *uneven, const double *links,
-                          double *own, double *others)
+                              const lhi_imbalance_step *uneven,
+                              const double *links, double *own, double *others)
 {
     switch (a->thing.kind) {
     case LH_SLOW_LINK:
@@ -304,7 +308,7 @@ static void make_even(const looking *l, const lhi_scenario *s)
     for (uint32_t stage = 0; stage < S; stage++)
         for (uint32_t k = 0; k <= LHI_OP_WEIGHT; k++) {
             double usual = (double)lhi_typical_of_stage(&l->d->passes, r, stage,
-                                                      (lhi_op_type)k);
+                                                        (lhi_op_type)k);
             double sum = 0, n = 0;
             for (uint32_t w = stage; w < S * R; w += S) {
                 double own = l->d->passes.means[(size_t)w * LHI_N_OPS + k];
@@ -325,7 +329,7 @@ static void make_even(const looking *l, const lhi_scenario *s)
 /* Repairs one straggler in the scenario: its operations take their peers'
  * times. */
 static void repair_component(const looking *l, const component *a,
-                      const repair_scenario *u)
+                             const repair_scenario *u)
 {
     lhi_scenario *s = u->scenario;
     const lh_recording *r = l->d->recording;
@@ -342,9 +346,9 @@ static void repair_component(const looking *l, const component *a,
             if (!is_worker && !is_stage)
                 continue;
             s->replacement_ns[row + k] =
-                is_worker
-                    ? lhi_typical_of_peers(usual, r, w, (lhi_op_type)k)
-                    : lhi_typical_of_other_stages(usual, r, w % S, (lhi_op_type)k);
+                is_worker ? lhi_typical_of_peers(usual, r, w, (lhi_op_type)k)
+                          : lhi_typical_of_other_stages(usual, r, w % S,
+                                                        (lhi_op_type)k);
             if (u->stays_uneven && usual->means[row + k] > 0)
                 s->factors[row + k] =
                     (double)s->replacement_ns[row + k] / usual->means[row + k];
@@ -355,16 +359,19 @@ static void repair_component(const looking *l, const component *a,
         return;
     lhi_op_type recv = a->back ? LHI_OP_BACKWARD_RECV : LHI_OP_FORWARD_RECV;
     lhi_op_type send = a->back ? LHI_OP_BACKWARD_SEND : LHI_OP_FORWARD_SEND;
-    s->replacement_ns[(size_t)a->worker * LHI_N_OPS + recv] = l->d->typical_ns[recv];
-    s->replacement_ns[(size_t)a->sender * LHI_N_OPS + send] = l->d->typical_ns[send];
+    s->replacement_ns[(size_t)a->worker * LHI_N_OPS + recv] =
+        l->d->typical_ns[recv];
+    s->replacement_ns[(size_t)a->sender * LHI_N_OPS + send] =
+        l->d->typical_ns[send];
     *lhi_scenario_flag(s, a->worker, recv) = false;
     *lhi_scenario_flag(s, a->sender, send) = false;
     u->links[s->n_links++] = (lhi_worker_link){a->sender, a->worker};
     s->links = u->links;
 }
 
-lh_status lhi_scenario_make_replaceable(lhi_diagnosis_state *d, lhi_arena *arena,
-                               lhi_scenario *out, lh_error *err)
+lh_status lhi_scenario_make_replaceable(lhi_diagnosis_state *d,
+                                        lhi_arena *arena, lhi_scenario *out,
+                                        lh_error *err)
 {
     LHI_TRY(
         lhi_scenario_make(d->recording, true, d->typical_ns, arena, out, err));
@@ -376,10 +383,12 @@ lh_status lhi_scenario_make_replaceable(lhi_diagnosis_state *d, lhi_arena *arena
 
 /* Builds a scenario in the arena with straggler `only` repaired, or with all
  * but `without` if `only` is LH_NONE. */
-static lh_status make_repaired(const looking *l, uint32_t only, uint32_t without,
-                            lhi_arena *arena, lhi_scenario *out, lh_error *err)
+static lh_status make_repaired(const looking *l, uint32_t only,
+                               uint32_t without, lhi_arena *arena,
+                               lhi_scenario *out, lh_error *err)
 {
-    repair_scenario u = {out, LHI_NEW(arena, lhi_worker_link, l->n_kept), false};
+    repair_scenario u = {out, LHI_NEW(arena, lhi_worker_link, l->n_kept),
+                         false};
     if (!u.links)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < l->n_kept; i++)
@@ -398,8 +407,8 @@ static lh_status make_repaired(const looking *l, uint32_t only, uint32_t without
 }
 
 /* Computes the mean step time under that scenario. */
-static lh_status replay_repaired(const looking *l, uint32_t only, uint32_t without,
-                            double *ns, lh_error *err)
+static lh_status replay_repaired(const looking *l, uint32_t only,
+                                 uint32_t without, double *ns, lh_error *err)
 {
     lhi_scenario s;
     lhi_mark mark = lhi_arena_mark(l->d->scratch);
@@ -409,8 +418,9 @@ static lh_status replay_repaired(const looking *l, uint32_t only, uint32_t witho
     return LH_OK;
 }
 
-lh_status lhi_scenario_make_repaired(const lhi_diagnosis_state *d, uint32_t thing,
-                              lhi_scenario *out, lh_error *err)
+lh_status lhi_scenario_make_repaired(const lhi_diagnosis_state *d,
+                                     uint32_t thing, lhi_scenario *out,
+                                     lh_error *err)
 {
     return make_repaired(d->slow_search, thing, LH_NONE, d->arena, out, err);
 }
@@ -496,7 +506,8 @@ static lh_status select_costly(looking *l, lh_error *err)
     return LH_OK;
 }
 
-lh_status lhi_diagnosis_find_slow_components(lhi_diagnosis_state *d, lh_error *err)
+lh_status lhi_diagnosis_find_slow_components(lhi_diagnosis_state *d,
+                                             lh_error *err)
 {
     const lh_recording *r = d->recording;
     uint32_t n = lhi_recording_n_workers(r);

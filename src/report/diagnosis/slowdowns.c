@@ -10,8 +10,9 @@
 
 #define SLOWEST_SHARE 0.03 /* worker share, as in the paper */
 
-lh_status lhi_replay_mean_step(lhi_diagnosis_state *d, const lhi_scenario *scenario,
-                        double *out_ns, lh_error *err)
+lh_status lhi_replay_mean_step(lhi_diagnosis_state *d,
+                               const lhi_scenario *scenario, double *out_ns,
+                               lh_error *err)
 {
     int64_t *ends = LHI_NEW(d->scratch, int64_t, d->recording->n_steps);
     if (!ends)
@@ -33,7 +34,8 @@ typedef struct scenario_results {
 enum { BATCH_SIZE = 64 }; /* scenarios per batch, to limit table memory */
 
 /* Builds scenario number `i`. */
-static lh_status make_scenario(lhi_diagnosis_state *d, const scenario_results *p, uint32_t i,
+static lh_status make_scenario(lhi_diagnosis_state *d,
+                               const scenario_results *p, uint32_t i,
                                lhi_scenario *out, lh_error *err)
 {
     const lh_recording *r = d->recording;
@@ -49,17 +51,19 @@ static lh_status make_scenario(lhi_diagnosis_state *d, const scenario_results *p
     return LH_OK;
 }
 
-static lh_status replay_batch(lhi_diagnosis_state *d, scenario_results *p, uint32_t from,
-                            uint32_t n, lh_error *err)
+static lh_status replay_batch(lhi_diagnosis_state *d, scenario_results *p,
+                              uint32_t from, uint32_t n, lh_error *err)
 {
     lhi_scenario scenarios[BATCH_SIZE];
     for (uint32_t i = 0; i < n; i++)
         LHI_TRY(make_scenario(d, p, from + i, &scenarios[i], err));
     return lhi_replay_steps(d->recording, scenarios, n, d->threads,
-                      p->ends + (size_t)from * d->recording->n_steps, err);
+                            p->ends + (size_t)from * d->recording->n_steps,
+                            err);
 }
 
-static lh_status replay_all(lhi_diagnosis_state *d, scenario_results *p, lh_error *err)
+static lh_status replay_all(lhi_diagnosis_state *d, scenario_results *p,
+                            lh_error *err)
 {
     const lh_recording *r = d->recording;
     p->stages = 2;
@@ -84,7 +88,8 @@ static double ratio(double a, double b)
 }
 
 /* Returns the slowdown of scenario `i` relative to the ideal step. */
-static double slowdown_of(const lhi_diagnosis_state *d, const scenario_results *p, uint32_t i)
+static double slowdown_of(const lhi_diagnosis_state *d,
+                          const scenario_results *p, uint32_t i)
 {
     size_t at = (size_t)i * d->recording->n_steps;
     return ratio(lhi_replay_mean(d->recording, p->ends + at), d->out.ideal_ns);
@@ -113,7 +118,8 @@ static double standard_error(const lh_diagnosis *out)
     return sqrt(squares / (out->n_steps - 1) / out->n_steps);
 }
 
-static lh_status fill_steps(lhi_diagnosis_state *d, const scenario_results *p, lh_error *err)
+static lh_status fill_steps(lhi_diagnosis_state *d, const scenario_results *p,
+                            lh_error *err)
 {
     const lh_recording *r = d->recording;
     lh_diagnosed_step *steps = LHI_NEW(d->arena, lh_diagnosed_step, r->n_steps);
@@ -137,8 +143,8 @@ static lh_status fill_steps(lhi_diagnosis_state *d, const scenario_results *p, l
     return LH_OK;
 }
 
-static lh_status fill_slowdowns(lhi_diagnosis_state *d, const scenario_results *p,
-                                lh_error *err)
+static lh_status fill_slowdowns(lhi_diagnosis_state *d,
+                                const scenario_results *p, lh_error *err)
 {
     const lh_recording *r = d->recording;
     lh_diagnosis *out = &d->out;
@@ -212,7 +218,8 @@ static lh_status find_shares(lhi_diagnosis_state *d, lh_error *err)
     lhi_scenario workers, last;
     double ns;
     LHI_TRY(rank_workers(d, err));
-    LHI_TRY(lhi_scenario_make(r, true, d->typical_ns, d->scratch, &workers, err));
+    LHI_TRY(
+        lhi_scenario_make(r, true, d->typical_ns, d->scratch, &workers, err));
     LHI_TRY(lhi_scenario_make(r, true, d->typical_ns, d->scratch, &last, err));
     for (uint32_t i = 0; i < out->n_slow_workers; i++)
         lhi_scenario_set(r, &workers, out->slow_workers[i] / r->n_replicas,

@@ -22,7 +22,7 @@ typedef struct end_differences {
 } end_differences;
 
 static void compare_ends(const lhi_step_ops *ops, uint32_t a, lhi_op_type of_a,
-                      uint32_t b, lhi_op_type of_b, end_differences *out)
+                         uint32_t b, lhi_op_type of_b, end_differences *out)
 {
     uint32_t x, y;
     uint32_t n_x = lhi_rows_of_kind(ops, a, of_a, &x);
@@ -45,7 +45,8 @@ static int64_t clock_ahead(const lhi_step_ops *ops, uint32_t a, uint32_t b,
         compare_ends(ops, a, LHI_OP_BACKWARD_RECV, b, LHI_OP_BACKWARD_SEND, &p);
     } else { /* a stage's replicas */
         compare_ends(ops, a, LHI_OP_ALL_GATHER, b, LHI_OP_ALL_GATHER, &p);
-        compare_ends(ops, a, LHI_OP_REDUCE_SCATTER, b, LHI_OP_REDUCE_SCATTER, &p);
+        compare_ends(ops, a, LHI_OP_REDUCE_SCATTER, b, LHI_OP_REDUCE_SCATTER,
+                     &p);
         compare_ends(ops, a, LHI_OP_SEPARATE, b, LHI_OP_SEPARATE, &p);
         compare_ends(ops, a, LHI_OP_CLIP, b, LHI_OP_CLIP, &p);
     }
@@ -78,14 +79,15 @@ static void remark_on(const lhi_step_ops *ops, uint32_t w, int64_t ahead,
                       lhi_defect_counts *remarks)
 {
     lhi_defect_add(remarks, LHI_REMARK_CLOCKS, 1,
-               "stage %" PRIu32 " of replica %" PRIu32 " in step %" PRIu64
-               ", %s by %.3f s",
-               w % ops->n_stages, ops->replicas[w / ops->n_stages], ops->step,
-               ahead > 0 ? "ahead" : "behind", fabs((double)ahead) / 1e9);
+                   "stage %" PRIu32 " of replica %" PRIu32 " in step %" PRIu64
+                   ", %s by %.3f s",
+                   w % ops->n_stages, ops->replicas[w / ops->n_stages],
+                   ops->step, ahead > 0 ? "ahead" : "behind",
+                   fabs((double)ahead) / 1e9);
 }
 
 lh_status lhi_step_correct_clocks(lhi_step_ops *ops, lhi_arena *arena,
-                          lhi_defect_counts *remarks, lh_error *err)
+                                  lhi_defect_counts *remarks, lh_error *err)
 {
     int64_t *ahead = LHI_NEW(arena, int64_t, ops->n_workers);
     int64_t *sorted = LHI_NEW(arena, int64_t, ops->n_workers);

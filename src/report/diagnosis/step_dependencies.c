@@ -87,8 +87,8 @@ static lh_status alloc_needs(lhi_dependency_search *w, lh_error *err)
     w->first_pass = LHI_NEW(w->arena, uint32_t, w->ops->n_workers + 1);
     w->message_in = LHI_NEW(w->arena, uint32_t, n);
     w->message_out = LHI_NEW(w->arena, uint32_t, n);
-    if (!out->dependencies || !out->next_in_group || !out->is_stray || !w->passes ||
-        !w->first_pass || !w->message_in || !w->message_out)
+    if (!out->dependencies || !out->next_in_group || !out->is_stray ||
+        !w->passes || !w->first_pass || !w->message_in || !w->message_out)
         return lhi_fail_nomem(err);
     memset(out->dependencies, 0xff, n * sizeof *out->dependencies);
     memset(w->message_in, 0xff, n * sizeof *w->message_in);
@@ -99,7 +99,7 @@ static lh_status alloc_needs(lhi_dependency_search *w, lh_error *err)
 }
 
 lh_status lhi_step_dependencies_find(const lhi_step_ops *ops, lhi_arena *arena,
-                              lhi_step_dependencies *out, lh_error *err)
+                                     lhi_step_dependencies *out, lh_error *err)
 {
     lhi_dependency_search w = {.out = out, .ops = ops, .arena = arena};
     *out = (lhi_step_dependencies){.ops = ops};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared declarations for finding a step's dependencies. */
-#ifndef LHI_STEP_NEEDS_OWN_H
-#define LHI_STEP_NEEDS_OWN_H
+#ifndef LHI_REPORT_DIAGNOSIS_STEP_DEPENDENCIES_INTERNAL_H
+#define LHI_REPORT_DIAGNOSIS_STEP_DEPENDENCIES_INTERNAL_H
 
 #include "report/diagnosis/step_dependencies.h"
 
@@ -23,8 +23,10 @@ void lhi_dependency_add(lhi_dependency_search *w, uint32_t row, uint32_t other);
 void lhi_dependency_group(lhi_dependency_search *w, uint32_t a, uint32_t b);
 
 /* Adds the dependencies of passes and messages between stages. */
-lh_status lhi_dependencies_add_messages(lhi_dependency_search *w, lh_error *err);
+lh_status lhi_dependencies_add_messages(lhi_dependency_search *w,
+                                        lh_error *err);
 /* Adds the dependencies of collectives and of operations around the passes. */
-lh_status lhi_dependencies_add_collectives(lhi_dependency_search *w, lh_error *err);
+lh_status lhi_dependencies_add_collectives(lhi_dependency_search *w,
+                                           lh_error *err);
 
 #endif

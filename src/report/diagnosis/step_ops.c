@@ -32,7 +32,7 @@ static int compare_rows(const void *a, const void *b)
 
 /* Sorts by worker and kind with a counting sort. */
 static lh_status counting_sort(lhi_row_list *list, uint32_t n_stages,
-                           uint32_t n_replicas, lh_error *err)
+                               uint32_t n_replicas, lh_error *err)
 {
     size_t cells = (size_t)n_stages * n_replicas * LHI_N_OPS;
     size_t *at = calloc(cells + 1, sizeof *at);
@@ -132,14 +132,15 @@ static void drop_rows(lhi_row_list *list, lhi_defect_counts *remarks)
             rank = rank_of(&list->rows[i], list->n - i);
         if (row.rank != rank)
             lhi_defect_add(remarks, LHI_REMARK_PEERS, 1,
-                       "rank %" PRIu32 " beside %" PRIu32 " in step %" PRIu64,
-                       row.rank, rank, list->step);
+                           "rank %" PRIu32 " beside %" PRIu32
+                           " in step %" PRIu64,
+                           row.rank, rank, list->step);
         else if (!begins && is_duplicate(&list->rows[kept - 1], &row))
             lhi_defect_add(remarks, LHI_REMARK_DOUBLED, 1,
-                       "%s %" PRIu32
-                       " of stage %u, replica %u in step %" PRIu64,
-                       lhi_op_name((lhi_op_type)row.op), row.index, row.stage,
-                       row.replica, list->step);
+                           "%s %" PRIu32
+                           " of stage %u, replica %u in step %" PRIu64,
+                           lhi_op_name((lhi_op_type)row.op), row.index,
+                           row.stage, row.replica, list->step);
         else
             list->rows[kept++] = row;
     }
@@ -161,8 +162,8 @@ static uint32_t count_stages(const lhi_row_list *list)
 
 /* Checks whether the replica whose rows begin at `from` has passes on each
  * stage; *to is the end of its rows. */
-static bool is_complete(const lhi_row_list *list, size_t from, uint32_t n_stages,
-                     size_t *to)
+static bool is_complete(const lhi_row_list *list, size_t from,
+                        uint32_t n_stages, size_t *to)
 {
     uint32_t seen = 0;
     size_t i = from;
@@ -178,15 +179,15 @@ static bool is_complete(const lhi_row_list *list, size_t from, uint32_t n_stages
 /* Drops the rows of incomplete replicas; returns the number of complete ones.
  */
 static uint32_t keep_complete(lhi_row_list *list, uint32_t n_stages,
-                           lhi_defect_counts *remarks)
+                              lhi_defect_counts *remarks)
 {
     uint32_t n_replicas = 0;
     size_t kept = 0;
     for (size_t from = 0, to; from < list->n; from = to) {
         if (!is_complete(list, from, n_stages, &to)) {
             lhi_defect_add(remarks, LHI_REMARK_REPLICAS, 1,
-                       "replica %u in step %" PRIu64, list->rows[from].replica,
-                       list->step);
+                           "replica %u in step %" PRIu64,
+                           list->rows[from].replica, list->step);
             continue;
         }
         n_replicas++;
@@ -201,7 +202,8 @@ static uint32_t keep_complete(lhi_row_list *list, uint32_t n_stages,
 lh_status lhi_step_ops_sort(lhi_row_list *list, lhi_defect_counts *remarks,
                             lhi_arena *arena, lhi_step_ops *out, lh_error *err)
 {
-    *out = (lhi_step_ops){.step = list->step, .is_preposted = list->is_preposted};
+    *out =
+        (lhi_step_ops){.step = list->step, .is_preposted = list->is_preposted};
     LHI_TRY(sort_rows(list, err));
     drop_rows(list, remarks);
     out->n_stages = count_stages(list);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One step's sorted operations, without damaged rows. */
-#ifndef LHI_STEP_OPS_H
-#define LHI_STEP_OPS_H
+#ifndef LHI_REPORT_DIAGNOSIS_STEP_OPS_H
+#define LHI_REPORT_DIAGNOSIS_STEP_OPS_H
 
 #include "base/arena.h"
 #include "report/diagnosis/op_rows.h"
@@ -49,6 +49,6 @@ int64_t lhi_clock_offset_median(int64_t *ahead, uint32_t n);
 /* Corrects the clocks of ranks by the ends of shared operations, if their
  * offset exceeds the networks' delays. */
 lh_status lhi_step_correct_clocks(lhi_step_ops *ops, lhi_arena *arena,
-                          lhi_defect_counts *remarks, lh_error *err);
+                                  lhi_defect_counts *remarks, lh_error *err);
 
 #endif

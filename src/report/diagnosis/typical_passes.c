@@ -17,14 +17,16 @@ double lhi_lower_median(double *values, uint32_t n)
     return values[(n - 1) / 2];
 }
 
-lh_status lhi_typical_passes_compute(const lh_recording *recording, lhi_arena *arena,
-                                lhi_typical_passes *out, lh_error *err)
+lh_status lhi_typical_passes_compute(const lh_recording *recording,
+                                     lhi_arena *arena, lhi_typical_passes *out,
+                                     lh_error *err)
 {
     size_t n = (size_t)lhi_recording_n_workers(recording) * LHI_N_OPS;
     uint64_t *counts = LHI_NEW(arena, uint64_t, n);
     out->means = LHI_NEW(arena, double, n);
     out->scratch = LHI_NEW(arena, double,
-                        (size_t)lhi_recording_n_workers(recording) + recording->n_stages);
+                           (size_t)lhi_recording_n_workers(recording) +
+                               recording->n_stages);
     if (!counts || !out->means || !out->scratch)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < recording->n_steps; i++) {
@@ -49,19 +51,20 @@ static double mean_of(const lhi_typical_passes *passes, uint32_t worker,
 }
 
 int64_t lhi_typical_of_peers(const lhi_typical_passes *passes,
-                         const lh_recording *recording, uint32_t worker,
-                         lhi_op_type op)
+                             const lh_recording *recording, uint32_t worker,
+                             lhi_op_type op)
 {
     uint32_t n = 0, S = recording->n_stages;
-    for (uint32_t w = worker % S; w < lhi_recording_n_workers(recording); w += S)
+    for (uint32_t w = worker % S; w < lhi_recording_n_workers(recording);
+         w += S)
         if (w != worker)
             passes->scratch[n++] = mean_of(passes, w, op);
     return (int64_t)(lhi_lower_median(passes->scratch, n) + 0.5);
 }
 
 int64_t lhi_typical_of_stage(const lhi_typical_passes *passes,
-                           const lh_recording *recording, uint32_t stage,
-                           lhi_op_type op)
+                             const lh_recording *recording, uint32_t stage,
+                             lhi_op_type op)
 {
     uint32_t n = 0, S = recording->n_stages;
     for (uint32_t w = stage; w < lhi_recording_n_workers(recording); w += S)
@@ -70,13 +73,14 @@ int64_t lhi_typical_of_stage(const lhi_typical_passes *passes,
 }
 
 int64_t lhi_typical_of_other_stages(const lhi_typical_passes *passes,
-                            const lh_recording *recording, uint32_t stage,
-                            lhi_op_type op)
+                                    const lh_recording *recording,
+                                    uint32_t stage, lhi_op_type op)
 {
     uint32_t n = 0;
     double *stages = passes->scratch + lhi_recording_n_workers(recording);
     for (uint32_t s = 0; s < recording->n_stages; s++)
         if (s != stage)
-            stages[n++] = (double)lhi_typical_of_stage(passes, recording, s, op);
+            stages[n++] =
+                (double)lhi_typical_of_stage(passes, recording, s, op);
     return (int64_t)(lhi_lower_median(stages, n) + 0.5);
 }

@@ -1,32 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A worker's pass times, and its peers' typical times. */
-#ifndef LHI_USUAL_PASSES_H
-#define LHI_USUAL_PASSES_H
+#ifndef LHI_REPORT_DIAGNOSIS_TYPICAL_PASSES_H
+#define LHI_REPORT_DIAGNOSIS_TYPICAL_PASSES_H
 
 #include "report/diagnosis/recording.h"
 
 /* All workers' mean pass times. */
 typedef struct lhi_typical_passes {
-    double *means; /* n_workers * LHI_N_OPS: means over all steps */
-    double *scratch;  /* scratch: one value per worker and stage */
+    double *means;   /* n_workers * LHI_N_OPS: means over all steps */
+    double *scratch; /* scratch: one value per worker and stage */
 } lhi_typical_passes;
 
 /* Computes all workers' mean pass times; allocated in the arena. */
-lh_status lhi_typical_passes_compute(const lh_recording *recording, lhi_arena *arena,
-                                lhi_typical_passes *out, lh_error *err);
+lh_status lhi_typical_passes_compute(const lh_recording *recording,
+                                     lhi_arena *arena, lhi_typical_passes *out,
+                                     lh_error *err);
 /* Returns the median time of a pass kind over the other replicas of the
  * worker's stage. */
 int64_t lhi_typical_of_peers(const lhi_typical_passes *passes,
-                         const lh_recording *recording, uint32_t worker,
-                         lhi_op_type op);
+                             const lh_recording *recording, uint32_t worker,
+                             lhi_op_type op);
 /* Returns the typical time of a pass kind on a stage. */
 int64_t lhi_typical_of_stage(const lhi_typical_passes *passes,
-                           const lh_recording *recording, uint32_t stage,
-                           lhi_op_type op);
+                             const lh_recording *recording, uint32_t stage,
+                             lhi_op_type op);
 /* Returns the median time of a pass kind over the other stages. */
 int64_t lhi_typical_of_other_stages(const lhi_typical_passes *passes,
-                            const lh_recording *recording, uint32_t stage,
-                            lhi_op_type op);
+                                    const lh_recording *recording,
+                                    uint32_t stage, lhi_op_type op);
 
 /* Sorts the values and returns the lower median; 0 if there are none. Of two it
  * returns the lesser, which shows the attainable time. */

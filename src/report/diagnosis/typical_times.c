@@ -7,7 +7,7 @@
 /* Bisection state per kind. */
 typedef struct ranges {
     int64_t low[LHI_N_OPS], high[LHI_N_OPS]; /* the value's bounds */
-    uint64_t below[LHI_N_OPS]; /* times up to the midpoint */
+    uint64_t below[LHI_N_OPS];               /* times up to the midpoint */
 } ranges;
 
 static void count_below(const lh_recording *recording, ranges *r,
@@ -47,7 +47,8 @@ static void select_times(const lh_recording *recording, ranges r,
     memcpy(out, r.low, sizeof r.low);
 }
 
-void lhi_typical_times(const lh_recording *recording, int64_t usual_ns[LHI_N_OPS])
+void lhi_typical_times(const lh_recording *recording,
+                       int64_t usual_ns[LHI_N_OPS])
 {
     ranges r = {{0}, {0}, {0}};
     uint64_t n[LHI_N_OPS] = {0}, lower[LHI_N_OPS], upper[LHI_N_OPS];

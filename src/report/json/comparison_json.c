@@ -64,5 +64,6 @@ lh_status lh_comparison_format(const lh_comparison *x, char **text, size_t *len,
                 rows = lhi_json_append(rows, row_json(x, l, t, ranking[i]));
         }
     free(ranking);
-    return lhi_json_format_indented(json_pack("{s:o}", "rows", rows), 2, text, len, err);
+    return lhi_json_format_indented(json_pack("{s:o}", "rows", rows), 2, text,
+                                    len, err);
 }

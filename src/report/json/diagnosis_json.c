@@ -22,7 +22,8 @@ static json_t *map_json(const double *values, const uint32_t *numbers,
     for (uint32_t i = 0; map && i < n; i++) {
         char key[16];
         snprintf(key, sizeof key, "%" PRIu32, numbers ? numbers[i] : i);
-        map = lhi_json_finish(map, lhi_json_set(map, key, json_real(values[i])));
+        map =
+            lhi_json_finish(map, lhi_json_set(map, key, json_real(values[i])));
     }
     return map;
 }
@@ -64,9 +65,9 @@ static json_t *slow_json(const lh_diagnosis *d)
         json_t *j = json_pack(
             "{s:s, s:f, s:I, s:I, s:I, s:b, s:o, s:b}", "what", names[t->kind],
             "ratio", t->ratio, "steps", (json_int_t)t->n_steps, "from",
-            (json_int_t)t->first_step, "until", (json_int_t)t->last_step, "to_the_end",
-            t->is_ongoing, "cost_s", lhi_json_seconds(t->cost_ns), "hidden",
-            t->hidden);
+            (json_int_t)t->first_step, "until", (json_int_t)t->last_step,
+            "to_the_end", t->is_ongoing, "cost_s", lhi_json_seconds(t->cost_ns),
+            "hidden", t->hidden);
         bool ok = j != NULL;
         if (ok && t->stage != LH_NONE)
             ok = lhi_json_set(j, "stage", json_integer(t->stage));
@@ -85,10 +86,11 @@ static json_t *helps_json(const lh_diagnosis *d)
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < d->n_remedies; i++)
         list = lhi_json_append(
-            list, json_pack("{s:s, s:s, s:o, s:f}", "what", d->remedies[i].action,
-                            "assumes", d->remedies[i].assumptions, "predicted_s",
-                            lhi_json_seconds(d->remedies[i].predicted_ns), "gain",
-                            d->remedies[i].gain));
+            list,
+            json_pack("{s:s, s:s, s:o, s:f}", "what", d->remedies[i].action,
+                      "assumes", d->remedies[i].assumptions, "predicted_s",
+                      lhi_json_seconds(d->remedies[i].predicted_ns), "gain",
+                      d->remedies[i].gain));
     return list;
 }
 

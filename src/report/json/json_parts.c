@@ -33,10 +33,10 @@ json_t *lhi_json_host_memory(const lh_pipeline *pipeline, const json_t *peaks)
     json_t *list = json_array();
     for (uint32_t d = 0; list && d < lh_pipeline_n_devices(pipeline); d++)
         list = lhi_json_append(
-            list,
-            json_integer(lhi_max_int64(json_integer_value(json_array_get(peaks, d)) -
-                                      lh_pipeline_device_limit(pipeline, d),
-                                  0)));
+            list, json_integer(lhi_max_int64(
+                      json_integer_value(json_array_get(peaks, d)) -
+                          lh_pipeline_device_limit(pipeline, d),
+                      0)));
     return list;
 }
 

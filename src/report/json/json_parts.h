@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* JSON fragments that several outputs share. */
-#ifndef LHI_RESULT_PARTS_H
-#define LHI_RESULT_PARTS_H
+#ifndef LHI_REPORT_JSON_JSON_PARTS_H
+#define LHI_REPORT_JSON_JSON_PARTS_H
 
 #include <longhaul/diagnose.h>
 #include <longhaul/jitter.h>

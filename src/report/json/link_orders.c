@@ -19,9 +19,10 @@ static lh_status find_makespan(const lh_pipeline *pipeline,
 }
 
 lh_status lh_schedule_drop_useless_link_orders(const lh_pipeline *pipeline,
-                         const lh_schedule *schedule,
-                         const lh_sim_options *options, lh_schedule **plain,
-                         int64_t *fifo_ns, lh_error *err)
+                                               const lh_schedule *schedule,
+                                               const lh_sim_options *options,
+                                               lh_schedule **plain,
+                                               int64_t *fifo_ns, lh_error *err)
 {
     lh_sim_options sim;
     int64_t ordered = 0, fifo = 0;

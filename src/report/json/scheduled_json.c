@@ -52,8 +52,8 @@ static bool add_rest(json_t *j, const lh_scheduled *s)
     if (lh_pipeline_has_host(s->pipeline))
         ok = ok &&
              lhi_json_set(j, "host_memory",
-                          lhi_json_host_memory(s->pipeline,
-                                          json_object_get(j, "peak_memory")));
+                          lhi_json_host_memory(
+                              s->pipeline, json_object_get(j, "peak_memory")));
     if (s->fifo_ns > 0)
         ok = ok &&
              lhi_json_set(j, "fifo_makespan_s", lhi_json_seconds(s->fifo_ns));
@@ -86,8 +86,8 @@ static json_t *scheduled_json(const lh_scheduled *s)
         bound > 0 ? (double)(ns - bound) / (double)bound : 0.0, "limited_by",
         s->limited_by, "status", ns == bound ? "optimal" : "feasible",
         "bubble_ratio", lh_timeline_bubble_ratio(t), "peak_memory",
-        lhi_json_peak_memory(t), "memory_unit", lh_pipeline_memory_unit(s->pipeline),
-        "seconds", s->seconds);
+        lhi_json_peak_memory(t), "memory_unit",
+        lh_pipeline_memory_unit(s->pipeline), "seconds", s->seconds);
     return lhi_json_finish(j, add_rest(j, s));
 }
 
@@ -101,6 +101,7 @@ lh_status lh_scheduled_format(const lh_scheduled *scheduled, char **text,
         return lhi_fail(err, LH_EINVAL,
                         "lh_scheduled: requested, method, pipeline, limited_by "
                         "and its engines have to be there");
-    return lhi_json_format_indented(s.timeline ? scheduled_json(&s) : infeasible_json(&s),
-                          2, text, len, err);
+    return lhi_json_format_indented(s.timeline ? scheduled_json(&s)
+                                               : infeasible_json(&s),
+                                    2, text, len, err);
 }

@@ -119,7 +119,7 @@ static bool has_dp_links(const lh_pipeline *p)
 }
 
 static lh_status copy_input(const lh_simulated *given, lh_simulated *s,
-                           lh_error *err)
+                            lh_error *err)
 {
     LHI_TRY(LHI_OPTIONS_COPY(lh_simulated, s, given, err));
     if (!s->name || !s->pipeline || !s->schedule || !s->timeline ||
@@ -200,12 +200,11 @@ static bool add_rest(json_t *j, const lh_simulated *s, const lh_bound *bound)
     if (lh_pipeline_has_host(s->pipeline))
         ok = ok &&
              lhi_json_set(j, "host_memory",
-                          lhi_json_host_memory(s->pipeline,
-                                          json_object_get(j, "peak_memory")));
+                          lhi_json_host_memory(
+                              s->pipeline, json_object_get(j, "peak_memory")));
     if (s->plan)
         ok = ok &&
-             lhi_json_set(j, "iteration_s",
-                          lhi_json_seconds(ns + after_ns(s)));
+             lhi_json_set(j, "iteration_s", lhi_json_seconds(ns + after_ns(s)));
     if (has_dp_links(s->pipeline))
         ok = ok && lhi_json_set(j, "dp_links", dp_links_json(s->pipeline));
     if (s->jitter)
@@ -237,6 +236,6 @@ lh_status lh_simulated_format(const lh_simulated *simulated, char **text,
         lh_timeline_fits(t, NULL), "bubble_s", bubble_json(&s), "links",
         links_json(&s), "slack", slack_json(&s), "critical_path",
         path_json(&s));
-    return lhi_json_format_indented(lhi_json_finish(j, add_rest(j, &s, &bound)), 2, text,
-                          len, err);
+    return lhi_json_format_indented(lhi_json_finish(j, add_rest(j, &s, &bound)),
+                                    2, text, len, err);
 }

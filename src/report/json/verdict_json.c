@@ -41,8 +41,8 @@ lh_status lh_verdict_format(const lh_verdict *verdict,
         ns < 0 ? json_null() : lhi_json_seconds(ns), "peak_memory", peaks);
     bool ok = j != NULL;
     if (lh_pipeline_has_host(pipeline))
-        ok = ok &&
-             lhi_json_set(j, "host_memory", lhi_json_host_memory(pipeline, peaks));
+        ok = ok && lhi_json_set(j, "host_memory",
+                                lhi_json_host_memory(pipeline, peaks));
     ok = ok &&
          (!claims || !certificate ||
           lhi_json_set(j, "certificate", claims_json(certificate, claims)));

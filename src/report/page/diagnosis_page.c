@@ -4,8 +4,8 @@
  * replicas and the number of omitted ones. */
 #include "report/page/report_internal.h"
 
-#include "base/sort.h"
 #include "base/options.h"
+#include "base/sort.h"
 #include "report/diagnosis/diagnose_internal.h"
 #include "report/diagnosis/replay_trace.h"
 #include "report/json/json_parts.h"
@@ -152,8 +152,8 @@ static lh_status choose_steps(page_state *p, lh_error *err)
 
 /* --- timelines ------------------------------------------------------------ */
 
-static lh_status add_trace(page_state *p, const lh_trace *trace, const char *label,
-                           lh_error *err)
+static lh_status add_trace(page_state *p, const lh_trace *trace,
+                           const char *label, lh_error *err)
 {
     static const lh_report_analysis none = {.size = sizeof none};
     if (trace->makespan_ns > p->longest_ns)
@@ -166,12 +166,13 @@ static lh_status add_replay(page_state *p, uint32_t step,
                             lh_error *err)
 {
     const lhi_replayed_step played = {.step = &p->recording->steps[step],
-                                 .scenario = scenario,
-                                 .n_replicas = p->n_drawn,
-                                 .replicas = p->drawn};
+                                      .scenario = scenario,
+                                      .n_replicas = p->n_drawn,
+                                      .replicas = p->drawn};
     lh_trace trace;
     lhi_mark mark = lhi_arena_mark(p->arena);
-    LHI_TRY(lhi_replay_trace_make(p->recording, &played, p->arena, &trace, err));
+    LHI_TRY(
+        lhi_replay_trace_make(p->recording, &played, p->arena, &trace, err));
     lh_status status = add_trace(p, &trace, label, err);
     lhi_arena_rewind(p->arena, mark);
     return status;
@@ -235,7 +236,8 @@ static lh_status add_step_map(page_state *p, uint32_t step, lh_error *err)
     const lhi_recorded_step *s = &p->recording->steps[step];
     const lhi_op_graph *g = s->graph;
     lhi_mark mark = lhi_arena_mark(p->arena);
-    uint32_t n = lhi_recording_n_workers(p->recording), S = p->recording->n_stages;
+    uint32_t n = lhi_recording_n_workers(p->recording),
+             S = p->recording->n_stages;
     double *took = LHI_NEW(p->arena, double, n);
     double *usual = LHI_NEW(p->arena, double, n);
     if (!took || !usual)
@@ -265,8 +267,8 @@ static void add_map(page_state *p)
                       d->by_worker[i * d->n_replicas + p->heat[k]]);
 }
 
-static void add_numbers(page_state *p, const char *key, const uint32_t *replicas,
-                        uint32_t n)
+static void add_numbers(page_state *p, const char *key,
+                        const uint32_t *replicas, uint32_t n)
 {
     lhi_text_printf(p->out, ",\n\"%s\":[", key);
     for (uint32_t i = 0; i < n; i++)
@@ -338,9 +340,9 @@ lh_status lh_report_add_diagnosis(lh_report *report,
             return lhi_fail(err, LH_EINVAL, "a sentence is not UTF-8 text");
     lhi_text item = {0};
     page_state p = {.out = &item,
-                .arena = lhi_arena_make(0),
-                .recording = given.recording,
-                .d = (const lhi_diagnosis_state *)given.diagnosis};
+                    .arena = lhi_arena_make(0),
+                    .recording = given.recording,
+                    .d = (const lhi_diagnosis_state *)given.diagnosis};
     lh_status status = p.arena ? add_all(&p, &given, err) : lhi_fail_nomem(err);
     lhi_arena_free(p.arena);
     if (status == LH_OK && item.failed)

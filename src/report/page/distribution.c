@@ -3,8 +3,8 @@
 #include "report/page/report_internal.h"
 
 #include "base/options.h"
-#include "schedule/simulator/jitter_samples.h"
 #include "report/trace/json_text.h"
+#include "schedule/simulator/jitter_samples.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -45,7 +45,7 @@ static void add_bars(lhi_text *out, const int64_t *sorted, uint32_t n)
 }
 
 static lh_status copy_distribution(const lh_report_distribution *given,
-                             lh_report_distribution *mine, lh_error *err)
+                                   lh_report_distribution *mine, lh_error *err)
 {
     LHI_TRY(LHI_OPTIONS_COPY(lh_report_distribution, mine, given, err));
     if (!mine->title || !lhi_is_utf8(mine->title))
@@ -63,7 +63,8 @@ static lh_status copy_distribution(const lh_report_distribution *given,
 }
 
 lh_status lh_report_add_distribution(lh_report *report,
-                               const lh_report_distribution *varied, lh_error *err)
+                                     const lh_report_distribution *varied,
+                                     lh_error *err)
 {
     lh_report_distribution v;
     lh_jitter_result sum;

@@ -3,8 +3,8 @@
 #include "report/page/page_json.h"
 
 #include "base/arena.h"
-#include "base/options.h"
 #include "base/escape.h"
+#include "base/options.h"
 #include "report/trace/trace_internal.h"
 
 #include <inttypes.h>
@@ -58,8 +58,8 @@ static lh_status check_analysis(const lh_trace *trace,
 }
 
 lh_status lhi_report_copy_analysis(const lh_trace *trace,
-                            const lh_report_analysis *given,
-                            lh_report_analysis *mine, lh_error *err)
+                                   const lh_report_analysis *given,
+                                   lh_report_analysis *mine, lh_error *err)
 {
     LHI_TRY(LHI_OPTIONS_COPY(lh_report_analysis, mine, given, err));
     return check_analysis(trace, mine, err);
@@ -154,7 +154,8 @@ lh_status lh_report_analysis_make(const lh_trace *trace,
 {
     lhi_arena *mem = lhi_arena_make(0);
     owned_analysis *to = mem ? LHI_NEW(mem, owned_analysis, 1) : NULL;
-    lhi_run_index_entry *index = lhi_run_index_build(trace->runs, trace->n_runs);
+    lhi_run_index_entry *index =
+        lhi_run_index_build(trace->runs, trace->n_runs);
     translator x = {trace, index};
     lh_status status = LH_OK;
     if (to) {

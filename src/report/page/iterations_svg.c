@@ -25,8 +25,8 @@ enum {
 #define LINE "fill=\"none\" stroke=\"currentColor\""
 
 /* Colours in report.css for light pages; a page overrides them. */
-static const char *const colors[MAX_SERIES] = {
-    "#0096f0", "#c38769", "#2d964b", "#781e69", "#96964b", "#d27896"};
+static const char *const colors[MAX_SERIES] = {"#0096f0", "#c38769", "#2d964b",
+                                               "#781e69", "#96964b", "#d27896"};
 
 /* Drawing state. */
 typedef struct drawing {
@@ -244,8 +244,8 @@ static void add_names(drawing *d)
     }
 }
 
-lh_status lhi_report_copy_iterations(const lh_report_iterations *given, lh_report_iterations *c,
-                          lh_error *err)
+lh_status lhi_report_copy_iterations(const lh_report_iterations *given,
+                                     lh_report_iterations *c, lh_error *err)
 {
     LHI_TRY(LHI_OPTIONS_COPY(lh_report_iterations, c, given, err));
     if (c->n_iterations == 0 || c->n_series == 0 || c->n_series > MAX_SERIES)
@@ -264,8 +264,9 @@ lh_status lhi_report_copy_iterations(const lh_report_iterations *given, lh_repor
     return LH_OK;
 }
 
-lh_status lhi_report_draw_iterations(const lh_report_iterations *c, uint32_t width,
-                             bool in_page, lhi_text *out, lh_error *err)
+lh_status lhi_report_draw_iterations(const lh_report_iterations *c,
+                                     uint32_t width, bool in_page,
+                                     lhi_text *out, lh_error *err)
 {
     drawing d = {.c = c,
                  .in_page = in_page,
@@ -300,15 +301,16 @@ lh_status lhi_report_draw_iterations(const lh_report_iterations *c, uint32_t wid
 }
 
 lh_status lh_report_iterations_svg(const lh_report_iterations *course,
-                               const lh_svg_options *options, char **text,
-                               size_t *len, lh_error *err)
+                                   const lh_svg_options *options, char **text,
+                                   size_t *len, lh_error *err)
 {
     lh_report_iterations c;
     lh_svg_options o;
     lhi_text out = {0};
     LHI_TRY(lhi_report_copy_iterations(course, &c, err));
     LHI_TRY(lhi_report_copy_svg_options(options, &o, err));
-    lh_status status = lhi_report_draw_iterations(&c, o.width, false, &out, err);
+    lh_status status =
+        lhi_report_draw_iterations(&c, o.width, false, &out, err);
     if (status == LH_OK)
         status = lhi_text_take(&out, text, len, err);
     lhi_text_fini(&out);

@@ -33,8 +33,8 @@ void lhi_svg_add_hundredths(lhi_text *out, int64_t hundredths)
                         (int)(rest % 10 ? rest : rest / 10));
 }
 
-lh_status lhi_report_copy_svg_options(const lh_svg_options *given, lh_svg_options *mine,
-                       lh_error *err)
+lh_status lhi_report_copy_svg_options(const lh_svg_options *given,
+                                      lh_svg_options *mine, lh_error *err)
 {
     lh_svg_options o;
     LHI_TRY(LHI_OPTIONS_COPY(lh_svg_options, &o, given, err));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writers for the report page's input, independent of the JSON library. They
  * run in the program, and in the page itself for what-if analysis. */
-#ifndef LHI_PAGE_JSON_H
-#define LHI_PAGE_JSON_H
+#ifndef LHI_REPORT_PAGE_PAGE_JSON_H
+#define LHI_REPORT_PAGE_PAGE_JSON_H
 
 #include "base/text.h"
 #include "report/trace/json_string.h"
@@ -12,13 +12,13 @@
 /* Adds a trace in the page's format: integer columns, with times counted in the
  * largest tick that divides them all. docs/report.md describes the columns. */
 lh_status lhi_page_add_trace(lhi_text *out, const lh_trace *trace,
-                            const char *label,
-                            const lh_report_analysis *analysis, lh_error *err);
+                             const char *label,
+                             const lh_report_analysis *analysis, lh_error *err);
 /* Copies and validates a trace's analysis; NULL: empty. LH_EINVAL: indices or
  * times are outside the trace. */
 lh_status lhi_report_copy_analysis(const lh_trace *trace,
-                            const lh_report_analysis *given,
-                            lh_report_analysis *mine, lh_error *err);
+                                   const lh_report_analysis *given,
+                                   lh_report_analysis *mine, lh_error *err);
 /* Adds a row. Its texts have to be UTF-8 and its ratio finite. */
 void lhi_page_add_row(lhi_text *out, const lh_report_row *row);
 

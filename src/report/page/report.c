@@ -106,8 +106,8 @@ lh_status lh_report_add_row(lh_report *report, const lh_report_row *row,
 
 /* --- sweeps -------------------------------------------------------------- */
 
-lh_status lhi_report_copy_sweep(const lh_report_sweep *given, lh_report_sweep *mine,
-                         lh_error *err)
+lh_status lhi_report_copy_sweep(const lh_report_sweep *given,
+                                lh_report_sweep *mine, lh_error *err)
 {
     LHI_TRY(LHI_OPTIONS_COPY(lh_report_sweep, mine, given, err));
     const lh_report_sweep *s = mine;
@@ -167,7 +167,8 @@ lh_status lh_report_add_sweep(lh_report *report, const lh_report_sweep *sweep,
 }
 
 lh_status lh_report_add_iterations(lh_report *report,
-                               const lh_report_iterations *course, lh_error *err)
+                                   const lh_report_iterations *course,
+                                   lh_error *err)
 {
     lh_report_iterations c;
     lhi_text item = {0};
@@ -247,8 +248,7 @@ static void add_page(lhi_text *out, const lh_report *report)
             lhi_text_puts(out,
                           report->what_if.len ? report->what_if.data : "null");
         else if (len == 6 && memcmp(mark, "@WASM@", 6) == 0)
-            lhi_text_puts(out,
-                          report->what_if.len ? lhi_report_page_wasm : "");
+            lhi_text_puts(out, report->what_if.len ? lhi_report_page_wasm : "");
         else if (len == 4 && memcmp(mark, "@JS@", 4) == 0)
             lhi_text_puts(out, lhi_report_page_js);
         else

@@ -19,11 +19,11 @@
  *     svg.c            a timeline as a static picture
  *     iterations_svg.c a run's iterations as a picture
  *     text_timeline.c  a timeline as text; text_plot.c a sweep's curves */
-#ifndef LHI_PARTS_H
-#define LHI_PARTS_H
+#ifndef LHI_REPORT_PAGE_REPORT_INTERNAL_H
+#define LHI_REPORT_PAGE_REPORT_INTERNAL_H
 
-#include "base/fail.h"
 #include "base/escape.h"
+#include "base/fail.h"
 #include "report/page/page_json.h"
 
 #include <longhaul/report.h>
@@ -43,8 +43,8 @@ struct lh_report {
     lhi_text facts, traces, rows, sweeps, reasons; /* JSON list items */
     lhi_text cards, memory, varied, differences;   /* JSON list items */
     lhi_text courses;                              /* page sections */
-    lhi_text diagnosis; /* JSON; empty: none */
-    lhi_text what_if; /* a JSON object; empty: none */
+    lhi_text diagnosis;                            /* JSON; empty: none */
+    lhi_text what_if;   /* a JSON object; empty: none */
     uint32_t n_columns; /* in the last table; 0: none yet */
 };
 
@@ -53,23 +53,25 @@ lh_status lhi_report_add_item(lhi_text *list, lhi_text *item, lh_error *err);
 
 /* Copies and validates a sweep. LH_EINVAL: xs do not increase, or a text is not
  * UTF-8. */
-lh_status lhi_report_copy_sweep(const lh_report_sweep *given, lh_report_sweep *mine,
-                         lh_error *err);
+lh_status lhi_report_copy_sweep(const lh_report_sweep *given,
+                                lh_report_sweep *mine, lh_error *err);
 
 /* Copies the options and fills in the width. LH_EINVAL: it is out of range. */
 lh_status lhi_report_copy_terminal_options(const lh_terminal_options *given,
-                            lh_terminal_options *mine, lh_error *err);
+                                           lh_terminal_options *mine,
+                                           lh_error *err);
 
 /* Copies the options and fills in the width. LH_EINVAL: it is out of range. */
-lh_status lhi_report_copy_svg_options(const lh_svg_options *given, lh_svg_options *mine,
-                       lh_error *err);
+lh_status lhi_report_copy_svg_options(const lh_svg_options *given,
+                                      lh_svg_options *mine, lh_error *err);
 /* Copies and validates a run. LH_EINVAL: counts or times are out of range. */
-lh_status lhi_report_copy_iterations(const lh_report_iterations *given, lh_report_iterations *mine,
-                          lh_error *err);
+lh_status lhi_report_copy_iterations(const lh_report_iterations *given,
+                                     lh_report_iterations *mine, lh_error *err);
 /* Draws a validated run, `width` units wide: pixels, or scaled to the page's
  * width. */
-lh_status lhi_report_draw_iterations(const lh_report_iterations *course, uint32_t width,
-                             bool in_page, lhi_text *out, lh_error *err);
+lh_status lhi_report_draw_iterations(const lh_report_iterations *course,
+                                     uint32_t width, bool in_page,
+                                     lhi_text *out, lh_error *err);
 /* Adds 1/100 px as a decimal, "12.5", in any locale. */
 void lhi_svg_add_hundredths(lhi_text *out, int64_t hundredths);
 

@@ -4,8 +4,8 @@
 #include "report/page/report_internal.h"
 #include "report/page/timeline_rows.h"
 
-#include "base/format_units.h"
 #include "base/arena.h"
+#include "base/format_units.h"
 #include "base/options.h"
 #include "report/trace/json_text.h"
 #include "report/trace/trace_internal.h"
@@ -168,7 +168,8 @@ static bool has_light_label(int kind)
  * first chunk. */
 static int shade_of(const picture *p, uint32_t chunk)
 {
-    const uint32_t most = p->rows.most_chunks, turn = p->rows.chunk_positions[chunk];
+    const uint32_t most = p->rows.most_chunks,
+                   turn = p->rows.chunk_positions[chunk];
     if (most <= 1)
         return 0;
     return (int)((uint64_t)turn * (N_SHADES - 1) / (most - 1));
@@ -565,10 +566,10 @@ static void add_links(picture *p)
     for (uint32_t i = 0; i < rows->n_links && !p->out.failed; i++) {
         const uint32_t link = rows->links[i].link;
         if (i == 0)
-            add_text(p, 14,
-                     (rows->links[i].is_quiet ? p->quiet_y : row_of(p, link)->y) -
-                         7,
-                     " font-weight=\"600\" fill=\"#1b2430\"", "Links");
+            add_text(
+                p, 14,
+                (rows->links[i].is_quiet ? p->quiet_y : row_of(p, link)->y) - 7,
+                " font-weight=\"600\" fill=\"#1b2430\"", "Links");
         if (!rows->links[i].is_quiet)
             add_link(p, link == LH_NONE ? p->t->n_links : link);
     }

@@ -29,8 +29,9 @@ static void add_texts(lhi_text *out, const char *const *texts, uint32_t n)
 }
 
 lh_status lh_report_add_breakdown(lh_report *report, const char *title,
-                              uint32_t n_parts, const lh_report_breakdown_part *parts,
-                              lh_error *err)
+                                  uint32_t n_parts,
+                                  const lh_report_breakdown_part *parts,
+                                  lh_error *err)
 {
     lhi_text item = {0};
     if (n_parts > MOST_PARTS)
@@ -55,7 +56,8 @@ lh_status lh_report_add_breakdown(lh_report *report, const char *title,
 
 lh_status lh_report_add_memory(lh_report *report, const char *device,
                                int64_t limit_bytes, uint32_t n_kinds,
-                               const lh_report_memory_kind *kinds, lh_error *err)
+                               const lh_report_memory_kind *kinds,
+                               lh_error *err)
 {
     lhi_text item = {0};
     if (n_kinds > MOST_PARTS)
@@ -68,8 +70,7 @@ lh_status lh_report_add_memory(lh_report *report, const char *device,
     }
     lhi_text_puts(&item, "{\"name\":");
     lhi_json_add_string(&item, device);
-    lhi_text_printf(&item, ",\"limit\":%" PRId64 ",\"parts\":[",
-                    limit_bytes);
+    lhi_text_printf(&item, ",\"limit\":%" PRId64 ",\"parts\":[", limit_bytes);
     for (uint32_t i = 0; i < n_kinds; i++) {
         lhi_text_puts(&item, i ? ",[" : "[");
         lhi_json_add_string(&item, kinds[i].name);

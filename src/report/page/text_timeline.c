@@ -19,7 +19,7 @@ enum {
     RIGHT = 6,
     MAX_LINKS = 8,  /* with rows of their own */
     MAX_LABEL = 16, /* columns for a link's name */
-    IDLE = -1,       /* column contents besides kinds */
+    IDLE = -1,      /* column contents besides kinds */
     FLIGHT = -2,
 };
 
@@ -312,8 +312,8 @@ static uint32_t label_width(const screen *s)
     char label[LHI_ROW_LABEL];
     size_t most = strlen(lhi_device_label(s->t->n_devices - 1, label));
     for (uint32_t i = 0; i < s->rows.n_links; i++) {
-        size_t len =
-            lhi_count_escaped_columns(lhi_link_label(s->t, s->rows.links[i].link));
+        size_t len = lhi_count_escaped_columns(
+            lhi_link_label(s->t, s->rows.links[i].link));
         len = len < MAX_LABEL ? len : MAX_LABEL;
         if (!s->rows.links[i].is_quiet && i < MAX_LINKS && len > most &&
             s->width >= 60)
@@ -323,7 +323,8 @@ static uint32_t label_width(const screen *s)
 }
 
 lh_status lhi_report_copy_terminal_options(const lh_terminal_options *given,
-                            lh_terminal_options *mine, lh_error *err)
+                                           lh_terminal_options *mine,
+                                           lh_error *err)
 {
     lh_terminal_options o;
     LHI_TRY(LHI_OPTIONS_COPY(lh_terminal_options, &o, given, err));

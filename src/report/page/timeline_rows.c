@@ -89,8 +89,8 @@ static bool order_devices(const lh_trace *t, bool replicas, lhi_arena *mem,
 
 /* Computes each chunk's position among its device's chunks. */
 static bool number_chunks(const lh_trace *t, const uint32_t *owners,
-                        uint32_t n_chunks, lhi_arena *mem,
-                        lhi_timeline_rows *out)
+                          uint32_t n_chunks, lhi_arena *mem,
+                          lhi_timeline_rows *out)
 {
     uint32_t *turns = LHI_NEW(mem, uint32_t, n_chunks);
     uint32_t *held = LHI_NEW(mem, uint32_t, t->n_devices);
@@ -111,12 +111,12 @@ static bool number_chunks(const lh_trace *t, const uint32_t *owners,
 static int compare_links(const void *x, const void *y)
 {
     const lhi_link_row *a = x, *b = y;
-    const int ranks[] = {a->is_between_sites     ? 0
-                         : a->is_quiet ? 2
-                                    : 1,
-                         b->is_between_sites     ? 0
-                         : b->is_quiet ? 2
-                                    : 1};
+    const int ranks[] = {a->is_between_sites ? 0
+                         : a->is_quiet       ? 2
+                                             : 1,
+                         b->is_between_sites ? 0
+                         : b->is_quiet       ? 2
+                                             : 1};
     if (ranks[0] != ranks[1])
         return ranks[0] - ranks[1];
     return a->link < b->link ? -1 : a->link > b->link;
@@ -184,8 +184,8 @@ static uint32_t first_run(const lh_trace *t, uint64_t device)
     return lo;
 }
 
-const lh_trace_run *lhi_trace_device_runs(const lh_trace *trace, uint32_t device,
-                                uint32_t *n)
+const lh_trace_run *lhi_trace_device_runs(const lh_trace *trace,
+                                          uint32_t device, uint32_t *n)
 {
     const uint32_t first = first_run(trace, device);
     *n = first_run(trace, (uint64_t)device + 1) - first;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of a timeline: selection, order and names. The page, the static picture
  * and the terminal all draw these rows. */
-#ifndef LHI_TIMELINE_ROWS_H
-#define LHI_TIMELINE_ROWS_H
+#ifndef LHI_REPORT_PAGE_TIMELINE_ROWS_H
+#define LHI_REPORT_PAGE_TIMELINE_ROWS_H
 
 #include "base/arena.h"
 
@@ -12,9 +12,9 @@
 
 /* A link on which some message takes time. */
 typedef struct lhi_link_row {
-    uint32_t link; /* LH_NONE: messages without a link */
-    bool is_between_sites;      /* between sites */
-    bool is_quiet;    /* within a site, and rarely used */
+    uint32_t link;         /* LH_NONE: messages without a link */
+    bool is_between_sites; /* between sites */
+    bool is_quiet;         /* within a site, and rarely used */
 } lhi_link_row;
 
 /* A timeline's rows. */
@@ -39,8 +39,8 @@ bool lhi_timeline_rows_make(const lh_trace *trace, lhi_arena *mem,
                             lhi_timeline_rows *out);
 
 /* Returns a device's runs in order; *n: their number. */
-const lh_trace_run *lhi_trace_device_runs(const lh_trace *trace, uint32_t device,
-                                uint32_t *n);
+const lh_trace_run *lhi_trace_device_runs(const lh_trace *trace,
+                                          uint32_t device, uint32_t *n);
 
 /* Buffer size for row labels. */
 #define LHI_ROW_LABEL 40

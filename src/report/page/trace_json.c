@@ -278,8 +278,8 @@ static void add_all(columns *c, const char *label,
 }
 
 lh_status lhi_page_add_trace(lhi_text *out, const lh_trace *trace,
-                            const char *label,
-                            const lh_report_analysis *analysis, lh_error *err)
+                             const char *label,
+                             const lh_report_analysis *analysis, lh_error *err)
 {
     size_t most = trace->n_devices;
     most = most > trace->n_runs ? most : trace->n_runs;
@@ -289,7 +289,8 @@ lh_status lhi_page_add_trace(lhi_text *out, const lh_trace *trace,
         most = analysis->n_segments;
     columns c = {.out = out,
                  .t = trace,
-                 .runs_by_pass = lhi_run_index_build(trace->runs, trace->n_runs),
+                 .runs_by_pass =
+                     lhi_run_index_build(trace->runs, trace->n_runs),
                  .values = malloc(most * sizeof *c.values),
                  .tick_ns = tick_of(trace, analysis)};
     lhi_arena *mem = lhi_arena_make(0);

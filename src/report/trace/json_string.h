@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* JSON strings without the JSON library, for code that also runs in a report's
  * page. */
-#ifndef LHI_JSONSTRING_H
-#define LHI_JSONSTRING_H
+#ifndef LHI_REPORT_TRACE_JSON_STRING_H
+#define LHI_REPORT_TRACE_JSON_STRING_H
 
 #include "base/escape.h"
 

@@ -2,8 +2,8 @@
 /* JSON values as compact text that any reader accepts. Characters that YAML
  * forbids, that end a script in HTML or a line in JavaScript, or that are
  * invisible are written as \uXXXX. */
-#ifndef LHI_JSONTEXT_H
-#define LHI_JSONTEXT_H
+#ifndef LHI_REPORT_TRACE_JSON_TEXT_H
+#define LHI_REPORT_TRACE_JSON_TEXT_H
 
 #include "report/trace/json_string.h"
 

@@ -31,11 +31,11 @@ typedef struct checker {
 } checker;
 
 static lh_status fail_part(const checker *c, part p, uint32_t i,
-                        const char *format, ...) LHI_PRINTF(4, 5);
+                           const char *format, ...) LHI_PRINTF(4, 5);
 
 /* Fails with a message about element `i` of a part, with its line if known. */
 static lh_status fail_part(const checker *c, part p, uint32_t i,
-                        const char *format, ...)
+                           const char *format, ...)
 {
     static const char *const names[] = {"runs", "messages", "collectives",
                                         "copies"};
@@ -90,7 +90,8 @@ lhi_run_index_entry *lhi_run_index_build(const lh_trace_run *runs, uint32_t n)
     return index;
 }
 
-uint32_t lhi_run_index_find(const lhi_run_index_entry *index, uint32_t n, const lh_pass *pass)
+uint32_t lhi_run_index_find(const lhi_run_index_entry *index, uint32_t n,
+                            const lh_pass *pass)
 {
     uint64_t key = pass_key(pass);
     uint32_t low = 0, high = n;
@@ -130,14 +131,14 @@ static lh_status check_run(const checker *c, uint32_t i)
         return fail_part(c, RUN, i, "there is no such pass");
     if (r->device >= c->t->n_devices)
         return fail_part(c, RUN, i, "device %" PRIu32 " of %" PRIu32, r->device,
-                      c->t->n_devices);
+                         c->t->n_devices);
     if (r->waits_for != LH_NONE && r->waits_for >= c->t->n_messages)
         return fail_part(c, RUN, i, "waits for message %" PRIu32 " of %" PRIu32,
-                      r->waits_for, c->t->n_messages);
+                         r->waits_for, c->t->n_messages);
     const int64_t times[] = {r->start_ns, r->end_ns, r->issued_ns};
     if (!times_ok(times, 3))
         return fail_part(c, RUN, i,
-                      "start, end and issued must rise from 0 to 2^53 ns");
+                         "start, end and issued must rise from 0 to 2^53 ns");
     return LH_OK;
 }
 
@@ -148,18 +149,18 @@ static lh_status check_message(const checker *c, uint32_t i)
         return fail_part(c, MESSAGE, i, "between passes that cannot be");
     if (m->from >= c->t->n_devices || m->to >= c->t->n_devices)
         return fail_part(c, MESSAGE, i,
-                      "from device %" PRIu32 " to device %" PRIu32
-                      " of %" PRIu32,
-                      m->from, m->to, c->t->n_devices);
+                         "from device %" PRIu32 " to device %" PRIu32
+                         " of %" PRIu32,
+                         m->from, m->to, c->t->n_devices);
     if (m->link != LH_NONE && m->link >= c->t->n_links)
         return fail_part(c, MESSAGE, i, "link %" PRIu32 " of %" PRIu32, m->link,
-                      c->t->n_links);
+                         c->t->n_links);
     const int64_t times[] = {m->produced_ns, m->ready_ns, m->depart_ns,
                              m->sent_ns, m->arrive_ns};
     if (!times_ok(times, 5))
         return fail_part(c, MESSAGE, i,
-                      "produced, ready, depart, sent and arrive must rise "
-                      "from 0 to 2^53 ns");
+                         "produced, ready, depart, sent and arrive must rise "
+                         "from 0 to 2^53 ns");
     return LH_OK;
 }
 
@@ -168,24 +169,24 @@ static lh_status check_collective(const checker *c, uint32_t i)
     const lh_trace_collective *x = &c->t->collectives[i];
     if (x->chunk >= LH_MAX_CHUNKS || x->device >= c->t->n_devices)
         return fail_part(c, COLLECTIVE, i,
-                      "chunk %" PRIu32 " on device %" PRIu32 " of %" PRIu32,
-                      x->chunk, x->device, c->t->n_devices);
+                         "chunk %" PRIu32 " on device %" PRIu32 " of %" PRIu32,
+                         x->chunk, x->device, c->t->n_devices);
     const int64_t times[] = {x->ready_ns, x->depart_ns, x->sent_ns,
                              x->arrive_ns};
     if (!times_ok(times, 4))
         return fail_part(c, COLLECTIVE, i,
-                      "ready, depart, sent and arrive must rise from 0 to "
-                      "2^53 ns");
+                         "ready, depart, sent and arrive must rise from 0 to "
+                         "2^53 ns");
     bool scatters = x->kind == LH_DP_RSG || x->kind == LH_DP_RSO;
     if ((unsigned)x->kind > LH_DP_RSO ||
         (x->kind != LH_DP_ANY && scatters != x->is_reduce_scatter))
         return fail_part(c, COLLECTIVE, i, "its kind is none of a%s",
-                      x->is_reduce_scatter ? " reduce-scatter"
-                                           : "n all-gather");
+                         x->is_reduce_scatter ? " reduce-scatter"
+                                              : "n all-gather");
     if (x->n_buckets > LH_MAX_MICROBATCHES ||
         (x->n_buckets ? x->bucket >= x->n_buckets : x->bucket > 0))
         return fail_part(c, COLLECTIVE, i, "bucket %" PRIu32 " of %" PRIu32,
-                      x->bucket, x->n_buckets);
+                         x->bucket, x->n_buckets);
     return LH_OK;
 }
 
@@ -195,13 +196,13 @@ static lh_status check_copy(const checker *c, uint32_t i)
     if (x->chunk >= LH_MAX_CHUNKS || x->microbatch >= LH_MAX_MICROBATCHES ||
         x->device >= c->t->n_devices)
         return fail_part(c, COPY, i,
-                      "chunk %" PRIu32 ", microbatch %" PRIu32
-                      " on device %" PRIu32 " of %" PRIu32,
-                      x->chunk, x->microbatch, x->device, c->t->n_devices);
+                         "chunk %" PRIu32 ", microbatch %" PRIu32
+                         " on device %" PRIu32 " of %" PRIu32,
+                         x->chunk, x->microbatch, x->device, c->t->n_devices);
     const int64_t times[] = {x->ready_ns, x->depart_ns, x->end_ns};
     if (!times_ok(times, 3))
         return fail_part(c, COPY, i,
-                      "ready, depart and end must rise from 0 to 2^53 ns");
+                         "ready, depart and end must rise from 0 to 2^53 ns");
     return LH_OK;
 }
 
@@ -249,26 +250,27 @@ static lh_status check_parts(const checker *c)
 }
 
 /* Checks that a pass runs once, and that messages connect passes that ran. */
-static lh_status check_passes(const checker *c, const lhi_run_index_entry *index)
+static lh_status check_passes(const checker *c,
+                              const lhi_run_index_entry *index)
 {
     char text[LH_PASS_TEXT_SIZE];
     const lh_trace *t = c->t;
     for (uint32_t i = 1; i < t->n_runs; i++)
         if (index[i].key == index[i - 1].key)
             return fail_part(c, RUN, index[i].run, "pass %s is there twice",
-                          lh_pass_format(&t->runs[index[i].run].pass, text));
+                             lh_pass_format(&t->runs[index[i].run].pass, text));
     for (uint32_t i = 0; i < t->n_messages; i++) {
         const lh_trace_message *m = &t->messages[i];
         uint32_t p = lhi_run_index_find(index, t->n_runs, &m->producer);
         uint32_t q = lhi_run_index_find(index, t->n_runs, &m->consumer);
         if (p == LH_NONE || t->runs[p].device != m->from)
             return fail_part(c, MESSAGE, i,
-                          "its producer %s did not run on device %" PRIu32,
-                          lh_pass_format(&m->producer, text), m->from);
+                             "its producer %s did not run on device %" PRIu32,
+                             lh_pass_format(&m->producer, text), m->from);
         if (q == LH_NONE || t->runs[q].device != m->to)
             return fail_part(c, MESSAGE, i,
-                          "its consumer %s did not run on device %" PRIu32,
-                          lh_pass_format(&m->consumer, text), m->to);
+                             "its consumer %s did not run on device %" PRIu32,
+                             lh_pass_format(&m->consumer, text), m->to);
     }
     for (uint32_t i = 0; i < t->n_runs; i++) {
         uint32_t m = t->runs[i].waits_for;
@@ -334,9 +336,9 @@ static lh_status order_runs(const checker *c, sort_item *items,
         if (i > 0 && to[i].device == to[i - 1].device &&
             to[i].start_ns < to[i - 1].end_ns)
             return fail_part(c, RUN, items[i].index,
-                          "%s starts before %s ends on device %" PRIu32,
-                          lh_pass_format(&to[i].pass, a),
-                          lh_pass_format(&to[i - 1].pass, b), to[i].device);
+                             "%s starts before %s ends on device %" PRIu32,
+                             lh_pass_format(&to[i].pass, a),
+                             lh_pass_format(&to[i - 1].pass, b), to[i].device);
         if (to[i].waits_for != LH_NONE)
             to[i].waits_for = places[to[i].waits_for];
     }
@@ -443,8 +445,9 @@ static lh_status check_trace(const checker *c)
     return status;
 }
 
-lh_status lhi_trace_build(const lh_trace *from, const lhi_trace_source_lines *origin,
-                          lh_trace **out, lh_error *err)
+lh_status lhi_trace_build(const lh_trace *from,
+                          const lhi_trace_source_lines *origin, lh_trace **out,
+                          lh_error *err)
 {
     lh_trace given = *from;
     given.title = from->title ? from->title : "";

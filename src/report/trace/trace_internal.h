@@ -9,8 +9,8 @@
  * - trace_keys.c: tables with the file's keys (format/document/fields.h)
  * - trace_read.c, trace_write.c: the events around them
  * - jsontext.c: compact JSON that is safe in HTML */
-#ifndef LHI_TRACE_OWN_H
-#define LHI_TRACE_OWN_H
+#ifndef LHI_REPORT_TRACE_TRACE_INTERNAL_H
+#define LHI_REPORT_TRACE_TRACE_INTERNAL_H
 
 #include "base/fail.h"
 
@@ -24,8 +24,9 @@ typedef struct lhi_trace_source_lines {
 
 /* Same as lh_trace_copy(), but errors name the file and line; `origin` may be
  * NULL. */
-lh_status lhi_trace_build(const lh_trace *from, const lhi_trace_source_lines *origin,
-                          lh_trace **out, lh_error *err);
+lh_status lhi_trace_build(const lh_trace *from,
+                          const lhi_trace_source_lines *origin, lh_trace **out,
+                          lh_error *err);
 
 /* Index entry that maps a pass to its run. */
 typedef struct lhi_run_index_entry {
@@ -38,6 +39,6 @@ typedef struct lhi_run_index_entry {
 lhi_run_index_entry *lhi_run_index_build(const lh_trace_run *runs, uint32_t n);
 /* Returns a pass's run, or LH_NONE. */
 uint32_t lhi_run_index_find(const lhi_run_index_entry *index, uint32_t n,
-                      const lh_pass *pass);
+                            const lh_pass *pass);
 
 #endif

@@ -13,8 +13,8 @@ static const lhi_schema_field device_rows[] = {
     {"memory_limit", LHI_INTEGER(lh_trace_device, memory_limit),
      .least = INT64_MIN, .most = INT64_MAX - 1, .when = LHI_OPTIONAL,
      .absent = LH_NO_LIMIT},
-    {"dp_link", LHI_STRING(lh_trace_device, dp_link), .least = 1, .quoted = true,
-     .when = LHI_OPTIONAL},
+    {"dp_link", LHI_STRING(lh_trace_device, dp_link), .least = 1,
+     .quoted = true, .when = LHI_OPTIONAL},
 };
 static const lhi_schema device_table = {
     LHI_ROWS("device", lh_trace_device, device_rows)};
@@ -26,13 +26,14 @@ static const lhi_schema_field trace_rows[] = {
     {"makespan_ns", LHI_INTEGER(lh_trace, makespan_ns),
      .most = LHI_TRACE_MOST_NS},
     {"memory_unit", LHI_STRING(lh_trace, memory_unit), .quoted = true},
-    {"sites", LHI_LIST(lh_trace, site_names, n_sites), .item_type = LHI_FIELD_STRING,
-     .quoted = true},
-    {"links", LHI_LIST(lh_trace, link_names, n_links), .item_type = LHI_FIELD_STRING,
-     .quoted = true},
+    {"sites", LHI_LIST(lh_trace, site_names, n_sites),
+     .item_type = LHI_FIELD_STRING, .quoted = true},
+    {"links", LHI_LIST(lh_trace, link_names, n_links),
+     .item_type = LHI_FIELD_STRING, .quoted = true},
     {"devices", LHI_LIST(lh_trace, devices, n_devices), .table = &device_table,
      .min_items = 1, .max_items = LH_MAX_DEVICES},
-    {"displayTimeUnit", LHI_CUSTOM(lh_trace), .description = "ms", .when = LHI_DEFAULTED},
+    {"displayTimeUnit", LHI_CUSTOM(lh_trace), .description = "ms",
+     .when = LHI_DEFAULTED},
     {"traceEvents", LHI_CUSTOM(lh_trace), .description = ""},
 };
 const lhi_schema lhi_trace_table = {LHI_ROWS("trace", lh_trace, trace_rows)};
@@ -54,9 +55,9 @@ const lhi_schema lhi_trace_slice_table = {
 
 #define AT_NS(T, m) LHI_INTEGER(T, m), .most = LHI_TRACE_MOST_NS
 #define PASS(m)                                                                \
-    LHI_TEXT_FORM(lh_trace_message, m), .parse = lhi_parse_pass,                    \
-                                   .print = lhi_format_pass,                    \
-                                   .description = LHI_PASS_FORM
+    LHI_TEXT_FORM(lh_trace_message, m), .parse = lhi_parse_pass,               \
+                                        .print = lhi_format_pass,              \
+                                        .description = LHI_PASS_FORM
 
 static const lhi_schema_field run_rows[] = {
     {"start_ns", AT_NS(lh_trace_run, start_ns)},
@@ -65,8 +66,8 @@ static const lhi_schema_field run_rows[] = {
      LHI_OMIT_IF_SAME(lh_trace_run, end_ns)},
     {"memory", LHI_INTEGER(lh_trace_run, memory), .least = INT64_MIN,
      .most = INT64_MAX},
-    {"memory_after", LHI_INTEGER(lh_trace_run, memory_after), .least = INT64_MIN,
-     .most = INT64_MAX},
+    {"memory_after", LHI_INTEGER(lh_trace_run, memory_after),
+     .least = INT64_MIN, .most = INT64_MAX},
     {"waits_for", LHI_INTEGER(lh_trace_run, waits_for), .most = LH_NONE - 1,
      .when = LHI_OPTIONAL, .absent = LH_NONE},
 };
@@ -106,7 +107,8 @@ static const lhi_schema_field collective_rows[] = {
      .names = collectives},
     {"kind", LHI_ENUM(lh_trace_collective, kind), .names = lhi_dp_kind_names,
      .least = LH_DP_AGO, LHI_OMIT_IF(lh_trace_collective, kind, LH_DP_ANY)},
-    {"chunk", LHI_INTEGER(lh_trace_collective, chunk), .most = LH_MAX_CHUNKS - 1},
+    {"chunk", LHI_INTEGER(lh_trace_collective, chunk),
+     .most = LH_MAX_CHUNKS - 1},
     {"device", LHI_INTEGER(lh_trace_collective, device),
      .most = LH_MAX_DEVICES - 1},
     {"ready_ns", AT_NS(lh_trace_collective, ready_ns)},
@@ -131,7 +133,8 @@ static const lhi_schema_field copy_rows[] = {
     {"chunk", LHI_INTEGER(lh_trace_offload, chunk), .most = LH_MAX_CHUNKS - 1},
     {"microbatch", LHI_INTEGER(lh_trace_offload, microbatch),
      .most = LH_MAX_MICROBATCHES - 1},
-    {"device", LHI_INTEGER(lh_trace_offload, device), .most = LH_MAX_DEVICES - 1},
+    {"device", LHI_INTEGER(lh_trace_offload, device),
+     .most = LH_MAX_DEVICES - 1},
     {"ready_ns", AT_NS(lh_trace_offload, ready_ns)},
     {"depart_ns", AT_NS(lh_trace_offload, depart_ns)},
     {"end_ns", AT_NS(lh_trace_offload, end_ns)},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Trace file format keys: docs/formats/trace.md. */
-#ifndef LHI_TRACE_KEYS_H
-#define LHI_TRACE_KEYS_H
+#ifndef LHI_REPORT_TRACE_TRACE_KEYS_H
+#define LHI_REPORT_TRACE_TRACE_KEYS_H
 
 #include "format/document/schema.h"
 

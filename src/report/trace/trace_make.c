@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Converts a simulated timeline into a trace. */
 #include "base/arena.h"
-#include "schedule/pipeline/pipeline_internal.h"
 #include "report/trace/trace_internal.h"
+#include "schedule/pipeline/pipeline_internal.h"
 
 /* Adds with saturation: the sums are only drawn. */
 static int64_t capped_sum(int64_t a, int64_t b)
@@ -102,7 +102,8 @@ static void fill_collectives(const lh_pipeline *pipeline,
     }
 }
 
-static void fill_copies(const lh_offload_copy *from, uint32_t n, lh_trace_offload *to)
+static void fill_copies(const lh_offload_copy *from, uint32_t n,
+                        lh_trace_offload *to)
 {
     for (uint32_t i = 0; i < n; i++)
         to[i] = (lh_trace_offload){.chunk = from[i].chunk,

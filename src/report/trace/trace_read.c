@@ -4,8 +4,8 @@
  * are skipped, as are events that other programs added. */
 #include "report/trace/trace_internal.h"
 
-#include "schedule/pipeline/schedule_internal.h"
 #include "report/trace/trace_keys.h"
+#include "schedule/pipeline/schedule_internal.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -96,7 +96,8 @@ static lh_status read_identity(const reader *r, const lhi_node *event,
         return lhi_doc_fail(doc, name, r->err, LH_EINPUT,
                             "must be " LHI_PASS_FORM);
     LHI_TRY(lhi_node_require(doc, event, "tid", &tid, r->err));
-    LHI_TRY(lhi_node_get_u32(doc, tid, 1, r->t.n_devices, &run->device, r->err));
+    LHI_TRY(
+        lhi_node_get_u32(doc, tid, 1, r->t.n_devices, &run->device, r->err));
     run->device--;
     return LH_OK;
 }
@@ -182,7 +183,8 @@ static lh_status read_heading(reader *r)
 {
     const lhi_doc *doc = r->doc;
     const lhi_read_context reading = {.doc = doc, .mem = doc->mem};
-    if (lhi_node_find(doc->root, "traceEvents") && !lhi_node_find(doc->root, "longhaul"))
+    if (lhi_node_find(doc->root, "traceEvents") &&
+        !lhi_node_find(doc->root, "longhaul"))
         return lhi_doc_fail(doc, doc->root, r->err, LH_EINPUT,
                             "a Chrome trace, but not one of longhaul's: key "
                             "'longhaul' (trace/1) is missing");
@@ -206,8 +208,9 @@ static lh_status read_all(reader *r, lh_trace **out)
     r->t.n_collectives = r->collectives.count;
     r->t.copies = r->copies.items;
     r->t.n_copies = r->copies.count;
-    lhi_trace_source_lines origin = {r->doc->file, r->runs.lines, r->messages.lines,
-                               r->collectives.lines, r->copies.lines};
+    lhi_trace_source_lines origin = {r->doc->file, r->runs.lines,
+                                     r->messages.lines, r->collectives.lines,
+                                     r->copies.lines};
     return lhi_trace_build(&r->t, &origin, out, r->err);
 }
 

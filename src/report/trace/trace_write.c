@@ -111,19 +111,19 @@ static void add_name(writer *w, const char *what, uint32_t pid, uint32_t tid,
 {
     begin_event(w, "M");
     lhi_json_add_members(&w->out,
-                      json_pack("{s:s, s:I, s:I, s:{s:s}}", "name", what, "pid",
-                                (json_int_t)pid, "tid", (json_int_t)tid, "args",
-                                "name", name));
+                         json_pack("{s:s, s:I, s:I, s:{s:s}}", "name", what,
+                                   "pid", (json_int_t)pid, "tid",
+                                   (json_int_t)tid, "args", "name", name));
 }
 
 static void add_place(writer *w, const char *what, uint32_t pid, uint32_t tid,
                       uint32_t place)
 {
     begin_event(w, "M");
-    lhi_json_add_members(&w->out,
-                      json_pack("{s:s, s:I, s:I, s:{s:I}}", "name", what, "pid",
-                                (json_int_t)pid, "tid", (json_int_t)tid, "args",
-                                "sort_index", (json_int_t)place));
+    lhi_json_add_members(&w->out, json_pack("{s:s, s:I, s:I, s:{s:I}}", "name",
+                                            what, "pid", (json_int_t)pid, "tid",
+                                            (json_int_t)tid, "args",
+                                            "sort_index", (json_int_t)place));
 }
 
 static void add_thread(writer *w, uint32_t pid, uint32_t tid, const char *name)
@@ -423,10 +423,10 @@ static void add_flows(writer *w)
     const lh_trace *t = w->t;
     for (uint32_t i = 0; i < t->n_messages && !w->out.failed; i++) {
         const lh_trace_message *m = &t->messages[i];
-        const lh_trace_run *from =
-            &t->runs[lhi_run_index_find(w->runs_by_pass, t->n_runs, &m->producer)];
-        const lh_trace_run *to =
-            &t->runs[lhi_run_index_find(w->runs_by_pass, t->n_runs, &m->consumer)];
+        const lh_trace_run *from = &t->runs[lhi_run_index_find(
+            w->runs_by_pass, t->n_runs, &m->producer)];
+        const lh_trace_run *to = &t->runs[lhi_run_index_find(
+            w->runs_by_pass, t->n_runs, &m->consumer)];
         int64_t leave = from->end_ns - (from->end_ns > from->start_ns);
         add_flow(w, "s", leave, i, device_pid(w, m->from), m->from + 1);
         if (m->sent_ns > m->depart_ns && m->depart_ns > leave &&

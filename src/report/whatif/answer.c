@@ -3,12 +3,12 @@
 
 #include "base/arena.h"
 #include "report/comparison/compare_internal.h"
-#include "schedule/pipeline/pipeline_internal.h"
 #include "report/page/page_json.h"
+#include "schedule/pipeline/pipeline_internal.h"
 
 #include <longhaul/analysis.h>
-#include <longhaul/scheduler.h>
 #include <longhaul/report.h>
+#include <longhaul/scheduler.h>
 
 #include <inttypes.h>
 #include <string.h>
@@ -36,7 +36,8 @@ static void answer_fini(answer *a)
 }
 
 /* Makes the schedule as `longhaul simulate` does. */
-static lh_status find_schedule(const lhi_whatif_base *q, answer *a, lh_error *err)
+static lh_status find_schedule(const lhi_whatif_base *q, answer *a,
+                               lh_error *err)
 {
     a->schedule = q->schedule;
     a->method = q->method;
@@ -65,7 +66,8 @@ static lh_status evaluate(const lhi_whatif_base *q, const char *line, answer *a,
     LHI_TRY(lhi_whatif_apply_changes(q->pipeline, &q->sim, line, &a->now, err));
     const lh_pipeline *p = a->now.pipeline;
     LHI_TRY(find_schedule(q, a, err));
-    LHI_TRY(lh_simulate(p, a->schedule, &a->now.sim_options, &a->timeline, err));
+    LHI_TRY(
+        lh_simulate(p, a->schedule, &a->now.sim_options, &a->timeline, err));
     LHI_TRY(lh_analysis_make(p, a->schedule, a->timeline, &a->analysis, err));
     LHI_TRY(lh_trace_make(p, a->timeline, a->method, &a->trace, err));
     return lh_report_analysis_make(a->trace, a->analysis, &a->shown, err);
@@ -170,8 +172,8 @@ static lh_status add_answer(const answer *a, lhi_text *out, lh_error *err)
     return out->failed ? lhi_fail_nomem(err) : LH_OK;
 }
 
-lh_status lhi_whatif(const lhi_whatif_base *question, const char *line, lhi_text *out,
-                  lh_error *err)
+lh_status lhi_whatif(const lhi_whatif_base *question, const char *line,
+                     lhi_text *out, lh_error *err)
 {
     answer a = {0};
     lh_status status = evaluate(question, line, &a, err);
@@ -184,16 +186,19 @@ lh_status lhi_whatif(const lhi_whatif_base *question, const char *line, lhi_text
 /* --- schedule table ------------------------------------------------------- */
 
 lh_status lhi_whatif_add_row(const lhi_whatif_base *question, const char *line,
-                      const char *method, lhi_text *out, lh_error *err)
+                             const char *method, lhi_text *out, lh_error *err)
 {
     lhi_whatif_pipeline now;
     lh_outcome o;
-    LHI_TRY(lhi_whatif_apply_changes(question->pipeline, &question->sim, line, &now, err));
+    LHI_TRY(lhi_whatif_apply_changes(question->pipeline, &question->sim, line,
+                                     &now, err));
     lh_compare_options how = {.size = sizeof how, .sim = &now.sim_options};
-    lhi_compare_case on = {.pipeline = now.pipeline, .schedule_pipeline = now.pipeline};
+    lhi_compare_case on = {.pipeline = now.pipeline,
+                           .schedule_pipeline = now.pipeline};
     lhi_arena *mem = lhi_arena_make(0);
-    lh_status status = mem ? lhi_compare_evaluate_method(&how, method, &on, mem, &o, err)
-                           : lhi_fail_nomem(err);
+    lh_status status =
+        mem ? lhi_compare_evaluate_method(&how, method, &on, mem, &o, err)
+            : lhi_fail_nomem(err);
     if (status == LH_OK) {
         bool ok = o.status == LH_OK;
         lh_report_row row = {.method = method,
@@ -258,8 +263,8 @@ static void add_methods(lhi_text *out)
     lhi_text_puts(out, "]");
 }
 
-lh_status lhi_whatif_add_controls(const lhi_whatif_base *question, lhi_text *out,
-                           lh_error *err)
+lh_status lhi_whatif_add_controls(const lhi_whatif_base *question,
+                                  lhi_text *out, lh_error *err)
 {
     const lh_pipeline *p = question->pipeline;
     const lh_sim_options *sim = &question->sim;

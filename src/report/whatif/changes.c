@@ -42,7 +42,8 @@ typedef struct change_state {
 } change_state;
 
 /* Fails with LH_EINPUT and the current item in the message. */
-static lh_status fail_item(const change_state *c, lh_error *err, const char *why)
+static lh_status fail_item(const change_state *c, lh_error *err,
+                           const char *why)
 {
     return lhi_fail(err, LH_EINPUT, "%.*s: %s",
                     c->item_len > 80 ? 80 : c->item_len, c->item, why);
@@ -133,9 +134,9 @@ static lh_status change_links(change_state *c, change_key key, const char *of,
     if (!read_factor(value, &factor) &&
         (key != CHANGE_LATENCY || !read_time(value, &latency_ns)))
         return fail_item(c, err,
-                      key == CHANGE_LATENCY
-                          ? "neither a factor, as x2, nor a time, as 20ms"
-                          : "no factor, as x0.5");
+                         key == CHANGE_LATENCY
+                             ? "neither a factor, as x2, nor a time, as 20ms"
+                             : "no factor, as x0.5");
     for (uint32_t i = 0; i < c->desc.n_links; i++) {
         const lh_link *was = lh_pipeline_link(c->from, i);
         if (only == LH_NONE ? !lhi_link_is_inter_site(c->from, was)
@@ -144,14 +145,15 @@ static lh_status change_links(change_state *c, change_key key, const char *of,
         if (key == CHANGE_BANDWIDTH)
             c->links[i].transfer_ns = multiply(was->transfer_ns, 1 / factor);
         else
-            c->links[i].latency_ns =
-                latency_ns >= 0 ? latency_ns : multiply(was->latency_ns, factor);
+            c->links[i].latency_ns = latency_ns >= 0
+                                         ? latency_ns
+                                         : multiply(was->latency_ns, factor);
     }
     return LH_OK;
 }
 
-static lh_status change_speed(change_state *c, const char *of, const char *value,
-                              lh_error *err)
+static lh_status change_speed(change_state *c, const char *of,
+                              const char *value, lh_error *err)
 {
     double factor;
     uint32_t only = LH_NONE;
@@ -179,8 +181,8 @@ static lh_status change_limit(change_state *c, const char *value, lh_error *err)
     bool given = !none && read_decimal(&rest, &number) && !*rest;
     if (!none && !given && !read_factor(value, &factor))
         return fail_item(c, err,
-                      "neither a factor, as x0.8, nor a number in the "
-                      "unit of the pipeline, nor none");
+                         "neither a factor, as x0.8, nor a number in the "
+                         "unit of the pipeline, nor none");
     if (factor > 0 && !c->from->has_limits)
         return fail_item(c, err, "the pipeline has no limit of memory");
     for (uint32_t d = 0; d < c->desc.n_devices; d++)
@@ -199,13 +201,14 @@ static lh_status change_microbatches(change_state *c, const char *value,
         return fail_item(c, err, "no number of microbatches");
     if (n != c->desc.n_microbatches && (c->desc.n_dp_ops || c->desc.n_enqueue))
         return fail_item(c, err,
-                      "communication within the passes of this "
-                      "pipeline is planned for its own microbatches");
+                         "communication within the passes of this "
+                         "pipeline is planned for its own microbatches");
     c->desc.n_microbatches = n;
     return LH_OK;
 }
 
-static lh_status change_schedule(change_state *c, const char *value, lh_error *err)
+static lh_status change_schedule(change_state *c, const char *value,
+                                 lh_error *err)
 {
     bool as_is = strcmp(value, "as-is") == 0;
     if (!as_is)
@@ -214,7 +217,8 @@ static lh_status change_schedule(change_state *c, const char *value, lh_error *e
     return LH_OK;
 }
 
-static lh_status change_receives(change_state *c, const char *value, lh_error *err)
+static lh_status change_receives(change_state *c, const char *value,
+                                 lh_error *err)
 {
     for (int r = LH_RECEIVES_EARLY; r <= LH_RECEIVES_LATE_FD; r++)
         if (strcmp(value, lh_receives_name((lh_receives)r)) == 0) {
@@ -226,7 +230,7 @@ static lh_status change_receives(change_state *c, const char *value, lh_error *e
 }
 
 static lh_status apply_change(change_state *c, change_key key, const char *of,
-                             const char *value, lh_error *err)
+                              const char *value, lh_error *err)
 {
     switch (key) {
     case CHANGE_LATENCY:
@@ -301,8 +305,8 @@ static lh_status read_item(change_state *c, lh_error *err)
         if (strcmp(text, keys[k].key) == 0 && (!*of || *keys[k].of))
             return apply_change(c, (change_key)k, of, value, err);
     return fail_item(c, err,
-                  "nothing that can be changed: latency, bandwidth, speed, "
-                  "microbatches, limit, receives, coupled, schedule can");
+                     "nothing that can be changed: latency, bandwidth, speed, "
+                     "microbatches, limit, receives, coupled, schedule can");
 }
 
 static lh_status read_line(change_state *c, const char *line, lh_error *err)
@@ -337,8 +341,9 @@ static lh_status describe(change_state *c, lhi_arena *mem, lh_error *err)
     return LH_OK;
 }
 
-lh_status lhi_whatif_apply_changes(const lh_pipeline *pipeline, const lh_sim_options *sim,
-                     const char *line, lhi_whatif_pipeline *out, lh_error *err)
+lh_status lhi_whatif_apply_changes(const lh_pipeline *pipeline,
+                                   const lh_sim_options *sim, const char *line,
+                                   lhi_whatif_pipeline *out, lh_error *err)
 {
     lhi_whatif_pipeline made = {.sim_options = *sim};
     change_state c = {.from = pipeline, .to = &made};

@@ -5,8 +5,8 @@
  *     changes.c  parses a line with changes, "latency=x2&schedule=zb-h1", and
  *                applies it to a pipeline
  *     answer.c   writes the resulting iteration as the page's JSON */
-#ifndef LHI_ASK_H
-#define LHI_ASK_H
+#ifndef LHI_REPORT_WHATIF_WHATIF_H
+#define LHI_REPORT_WHATIF_WHATIF_H
 
 #include "base/text.h"
 
@@ -18,7 +18,7 @@
 
 /* Keys in a line with changes: X(key, of, value, about). `of`: the kind of item
  * that can follow a dot, as in "speed.3=x0.5"; "": none. */
-#define LHI_WHATIF_CHANGE_LIST(X)                                                     \
+#define LHI_WHATIF_CHANGE_LIST(X)                                              \
     X(LATENCY, "latency", "link", "of the links between sites: 20ms, or x2")   \
     X(BANDWIDTH, "bandwidth", "link", "of the same links: x0.5")               \
     X(SPEED, "speed", "device", "of devices: x0.9")                            \
@@ -43,8 +43,9 @@ typedef struct lhi_whatif_pipeline {
  *
  * LH_EINPUT: an item is invalid or does not apply to the pipeline; `err` names
  * it. The caller releases *out with lhi_whatif_pipeline_fini(). */
-lh_status lhi_whatif_apply_changes(const lh_pipeline *pipeline, const lh_sim_options *sim,
-                     const char *line, lhi_whatif_pipeline *out, lh_error *err);
+lh_status lhi_whatif_apply_changes(const lh_pipeline *pipeline,
+                                   const lh_sim_options *sim, const char *line,
+                                   lhi_whatif_pipeline *out, lh_error *err);
 /* Frees the pipeline. */
 void lhi_whatif_pipeline_fini(lhi_whatif_pipeline *changed);
 
@@ -61,14 +62,14 @@ typedef struct lhi_whatif_base {
 /* Adds {"trace", "row", "slack", "file"}: the iteration under the changes, and
  * the pipeline-file fields that differ from the original's. LH_EINPUT,
  * LH_EUNSUPPORTED, LH_EINFEASIBLE, LH_EDEADLOCK: there is no such iteration. */
-lh_status lhi_whatif(const lhi_whatif_base *question, const char *line, lhi_text *out,
-                  lh_error *err);
+lh_status lhi_whatif(const lhi_whatif_base *question, const char *line,
+                     lhi_text *out, lh_error *err);
 /* Adds one method's row under the changes, apart from a schedule change. If the
  * method fails, the row holds the reason. */
 lh_status lhi_whatif_add_row(const lhi_whatif_base *question, const char *line,
-                      const char *method, lhi_text *out, lh_error *err);
+                             const char *method, lhi_text *out, lh_error *err);
 /* Adds a pipeline's changeable parts: links between sites, and devices. */
-lh_status lhi_whatif_add_controls(const lhi_whatif_base *question, lhi_text *out,
-                           lh_error *err);
+lh_status lhi_whatif_add_controls(const lhi_whatif_base *question,
+                                  lhi_text *out, lh_error *err);
 
 #endif

@@ -13,7 +13,8 @@
 
 enum {
     DEFAULT_EFFORT = 60000,
-    EFFORT_UNIT_PASSES = 1000, /* passes; effort grows in proportion beyond this */
+    EFFORT_UNIT_PASSES =
+        1000, /* passes; effort grows in proportion beyond this */
     MAX_EFFORT_FACTOR = 10,
     DEFAULT_STEPS = 10
 };
@@ -55,11 +56,12 @@ static uint64_t compute_default_effort(const lh_pipeline *p)
 {
     uint64_t passes = UINT64_C(3) * p->n_chunks * p->n_microbatches;
     uint64_t times = (passes + EFFORT_UNIT_PASSES - 1) / EFFORT_UNIT_PASSES;
-    return DEFAULT_EFFORT * (times < MAX_EFFORT_FACTOR ? times : MAX_EFFORT_FACTOR);
+    return DEFAULT_EFFORT *
+           (times < MAX_EFFORT_FACTOR ? times : MAX_EFFORT_FACTOR);
 }
 
 static lh_status check_options(lh_adapt *a, const lh_adapt_options *o,
-                              lh_error *err)
+                               lh_error *err)
 {
     if (o->switch_ns < 0 || !(o->urgent_slowdown >= 0) || !(o->min_gain >= 0) ||
         o->min_gain >= 1)
@@ -70,8 +72,10 @@ static lh_status check_options(lh_adapt *a, const lh_adapt_options *o,
                         o->switch_ns, o->urgent_slowdown, o->min_gain);
     a->effort = o->effort ? o->effort : compute_default_effort(a->pipeline);
     a->switch_ns = o->switch_ns ? o->switch_ns : DEFAULT_SWITCH_NS;
-    a->min_interval_steps = o->min_interval_steps ? o->min_interval_steps : DEFAULT_STEPS;
-    a->urgent_slowdown = o->urgent_slowdown > 0 ? o->urgent_slowdown : DEFAULT_URGENT_SLOWDOWN;
+    a->min_interval_steps =
+        o->min_interval_steps ? o->min_interval_steps : DEFAULT_STEPS;
+    a->urgent_slowdown =
+        o->urgent_slowdown > 0 ? o->urgent_slowdown : DEFAULT_URGENT_SLOWDOWN;
     a->min_gain = o->min_gain > 0 ? o->min_gain : DEFAULT_MIN_GAIN;
     return parse_candidates(a, o->candidates, err);
 }
@@ -101,7 +105,7 @@ static bool is_blocking(const lh_adapt *a)
 /* Sets up the data paths: direct only, or delegated and mixed too if the
  * options allow delegation and messages can block passes. */
 static lh_status set_up_paths(lh_adapt *a, const lh_adapt_options *o,
-                            lh_error *err)
+                              lh_error *err)
 {
     uint32_t n = a->pipeline->n_links;
     lh_pipeline *trial;
@@ -126,7 +130,8 @@ static lh_status set_up_paths(lh_adapt *a, const lh_adapt_options *o,
                n * sizeof *a->link_staging_ns);
         a->delegation.link_staging_ns = a->link_staging_ns;
         for (uint32_t i = 0; i < n; i++)
-            a->has_staging_time = a->has_staging_time || a->link_staging_ns[i] > 0;
+            a->has_staging_time =
+                a->has_staging_time || a->link_staging_ns[i] > 0;
     }
     /* A trial delegation reports invalid options at construction time. */
     LHI_TRY(
@@ -149,7 +154,8 @@ static lh_status set_up(lh_adapt *a, const lh_pipeline *pipeline,
     LHI_TRY(check_options(a, o, err));
     LHI_TRY(set_up_paths(a, o, err));
     if (o->keep_reduction_order)
-        LHI_TRY(lhi_reduction_order_build(pipeline, schedule, &a->reduction_order, err));
+        LHI_TRY(lhi_reduction_order_build(pipeline, schedule,
+                                          &a->reduction_order, err));
     a->n_changes = pipeline->n_links + 2 * pipeline->n_devices + 1;
     a->changes = calloc(a->n_changes, sizeof *a->changes);
     if (!a->changes)
@@ -200,7 +206,7 @@ void lh_adapt_free(lh_adapt *a)
 /* --- events --------------------------------------------------------------- */
 
 static lh_status check_input(const lh_adapt *a, const lh_adapt_input *now,
-                           lh_error *err)
+                             lh_error *err)
 {
     const lh_pipeline *p = a->pipeline, *q = now->pipeline;
     if (a->step != UINT64_MAX && now->step <= a->step)
@@ -228,7 +234,8 @@ static lh_status check_input(const lh_adapt *a, const lh_adapt_input *now,
 }
 
 /* Returns the slot for an event's link, device or device's data loading. */
-static lhi_persistent_change *find_change(lh_adapt *a, const lh_monitor_event *e)
+static lhi_persistent_change *find_change(lh_adapt *a,
+                                          const lh_monitor_event *e)
 {
     uint32_t first = 0;
     if (e->target != LH_MONITOR_LINK)
@@ -265,7 +272,8 @@ static bool update_changes(lh_adapt *a, const lh_adapt_input *now)
     }
     if (now->n_events == 0) {
         if (!quiet->is_active) /* before the first call nothing was slow */
-            is_news = mark_active(quiet, a->step == UINT64_MAX ? 0 : now->step - 1);
+            is_news =
+                mark_active(quiet, a->step == UINT64_MAX ? 0 : now->step - 1);
         quiet->is_observed = true;
     }
     for (uint32_t i = 0; i < a->n_changes; i++)
@@ -279,7 +287,7 @@ static bool update_changes(lh_adapt *a, const lh_adapt_input *now)
 /* --- decisions ------------------------------------------------------------ */
 
 static lh_status repeat_search(lh_adapt *a, const lh_adapt_input *now,
-                             lh_error *err)
+                               lh_error *err)
 {
     lhi_adapt_candidate_result found;
     LHI_TRY(lhi_adapt_find_candidate(a, now, &found, err));
@@ -337,7 +345,7 @@ lh_status lh_adapt_decide(lh_adapt *a, const lh_adapt_input *given,
 }
 
 lh_status lh_adapt_confirm(lh_adapt *a, uint64_t step, bool followed,
-                          lh_error *err)
+                           lh_error *err)
 {
     if (!a->is_pending)
         return lhi_fail(err, LH_EINVAL, "there is no switch that could be %s",

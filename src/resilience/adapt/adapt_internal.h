@@ -9,8 +9,8 @@
  * - reduction_order.c: bitwise reproducibility of a candidate's training
  * - decision.c: benefit of a switch against its cost, with the reason as text
  * - adapt.c: the public functions */
-#ifndef LHI_ADAPT_OWN_H
-#define LHI_ADAPT_OWN_H
+#ifndef LHI_RESILIENCE_ADAPT_ADAPT_INTERNAL_H
+#define LHI_RESILIENCE_ADAPT_ADAPT_INTERNAL_H
 
 #include "base/fail.h"
 
@@ -32,7 +32,9 @@ typedef struct lhi_persistent_change {
 /* Estimates for how many more iterations the current state of `n` changes stays
  * the same, given that `step` is the last step observed. The last slot is the
  * state without any slowdown. UINT64_MAX if no change is active. */
-uint64_t lhi_persistent_change_estimate_remaining(const lhi_persistent_change *things, uint32_t n, uint64_t step);
+uint64_t
+lhi_persistent_change_estimate_remaining(const lhi_persistent_change *things,
+                                         uint32_t n, uint64_t step);
 /* Ends a change: `step` is the first step without it. */
 void lhi_persistent_change_end(lhi_persistent_change *thing, uint64_t step);
 
@@ -52,18 +54,21 @@ typedef struct lhi_adapt_candidate_result {
 /* Evaluates all candidates on the current pipeline over all available data
  * paths. *out owns its schedule. */
 lh_status lhi_adapt_find_candidate(lh_adapt *adapt, const lh_adapt_input *now,
-                          lhi_adapt_candidate_result *out, lh_error *err);
+                                   lhi_adapt_candidate_result *out,
+                                   lh_error *err);
 
 /* --- reduction order ------------------------------------------------------ */
 
 /* Builds the order in which each chunk accumulates its microbatches' gradients.
  * The caller frees *out with free(). */
-lh_status lhi_reduction_order_build(const lh_pipeline *p, const lh_schedule *schedule,
-                        uint32_t **out, lh_error *err);
+lh_status lhi_reduction_order_build(const lh_pipeline *p,
+                                    const lh_schedule *schedule, uint32_t **out,
+                                    lh_error *err);
 /* Checks whether a schedule accumulates gradients in the order `sums`. */
-lh_status lhi_reduction_order_matches(const lh_pipeline *p, const uint32_t *sums,
-                         const lh_schedule *schedule, bool *agree,
-                         lh_error *err);
+lh_status lhi_reduction_order_matches(const lh_pipeline *p,
+                                      const uint32_t *sums,
+                                      const lh_schedule *schedule, bool *agree,
+                                      lh_error *err);
 
 /* --- state ---------------------------------------------------------------- */
 
@@ -75,8 +80,8 @@ struct lh_adapt {
     lh_pipeline *pipeline; /* without slowdowns: its shape and names */
     lh_schedule *original, *running;
     const char *running_name;
-    lh_sim_options sim; /* for the initial data path */
-    bool *initial_links;  /* delegated links in `sim` */
+    lh_sim_options sim;  /* for the initial data path */
+    bool *initial_links; /* delegated links in `sim` */
     bool may_delegate, has_staging_time;
     lh_delegation delegation;
     int64_t *link_staging_ns; /* in `delegation`; NULL: all links equal */
@@ -86,29 +91,30 @@ struct lh_adapt {
     int64_t switch_ns;
     uint32_t min_interval_steps;
     double urgent_slowdown, min_gain;
-    uint32_t candidates; /* bit i: lh_adapt_candidate(i) */
-    uint32_t *reduction_order;      /* the initial schedule's; NULL: any order */
+    uint32_t candidates;       /* bit i: lh_adapt_candidate(i) */
+    uint32_t *reduction_order; /* the initial schedule's; NULL: any order */
 
     uint64_t step; /* last step seen; UINT64_MAX: none yet */
     /* Slots in this order: links, devices, devices' data loading, no slowdown.
      */
     uint32_t n_changes;
     lhi_persistent_change *changes;
-    bool is_pending;         /* a proposed switch is unanswered */
-    bool was_refused;     /* the last proposal, with no change since */
-    bool has_switched;    /* at least one switch was followed */
+    bool is_pending;        /* a proposed switch is unanswered */
+    bool was_refused;       /* the last proposal, with no change since */
+    bool has_switched;      /* at least one switch was followed */
     uint64_t switched_step; /* last switch's step */
     uint64_t changed_step;  /* step at which the last change was reported */
-    bool needs_search;    /* a change since the last search */
-    bool is_final_search;         /* searched again `min_interval_steps` after it */
-    int64_t baseline_ns;     /* running schedule's time when last chosen */
-    lhi_adapt_candidate_result candidate;      /* last search result */
+    bool needs_search;      /* a change since the last search */
+    bool is_final_search;   /* searched again `min_interval_steps` after it */
+    int64_t baseline_ns;    /* running schedule's time when last chosen */
+    lhi_adapt_candidate_result candidate; /* last search result */
     lh_decision decision;
     char why[LHI_ADAPT_REASON_SIZE];
 };
 
 /* Fills in adapt->decision from adapt->candidate, which has to be up to date.
  * `is_new`: this call's search found it, so its effort counts now. */
-void lhi_adapt_decide_switch(lh_adapt *adapt, const lh_adapt_input *now, bool is_new);
+void lhi_adapt_decide_switch(lh_adapt *adapt, const lh_adapt_input *now,
+                             bool is_new);
 
 #endif

@@ -6,9 +6,9 @@
 #include "schedule/pipeline/pipeline_internal.h"
 #include "schedule/pipeline/schedule_internal.h"
 
-#include <longhaul/scheduler.h>
 #include <longhaul/bounds.h>
 #include <longhaul/methods.h>
+#include <longhaul/scheduler.h>
 #include <longhaul/solve.h>
 
 #include <string.h>
@@ -26,8 +26,9 @@ static const struct {
     const char *name;
     candidate_kind kind;
 } candidates[] = {
-    {"original", ORIGINAL}, {"slack", METHOD},        {"steady-slack", METHOD},
-    {"greedy", METHOD},     {"look-ahead", SEARCH_METHOD}, {LH_OPTIMAL, OPTIMAL},
+    {"original", ORIGINAL},        {"slack", METHOD},
+    {"steady-slack", METHOD},      {"greedy", METHOD},
+    {"look-ahead", SEARCH_METHOD}, {LH_OPTIMAL, OPTIMAL},
 };
 enum {
     N_CANDIDATES = sizeof candidates / sizeof *candidates,
@@ -67,8 +68,8 @@ typedef struct search {
 /* Transforms `p` for messages over `path`. The caller ends *w with free_path(),
  * after a failure too. */
 static lh_status make_path(const lh_adapt *a, const lh_pipeline *p,
-                          lh_data_path path, const bool *links, path_state *w,
-                          lh_error *err)
+                           lh_data_path path, const bool *links, path_state *w,
+                           lh_error *err)
 {
     *w = (path_state){.path = path, .links = links, .sim = a->sim};
     if (path == LH_DATA_PATH_DIRECT) {
@@ -88,7 +89,7 @@ static void free_path(path_state *w)
 }
 
 static lh_status add_path(search *s, lh_data_path path, const bool *links,
-                         lh_error *err)
+                          lh_error *err)
 {
     lh_bound bound;
     path_state *w = &s->ways[s->n_ways++];
@@ -152,7 +153,8 @@ static bool is_inapplicable(lh_status status)
 
 /* Turns a status that only rules out a candidate into LH_OK; copies `why` into
  * `err` for the others. */
-static lh_status filter_status(lh_status status, const lh_error *why, lh_error *err)
+static lh_status filter_status(lh_status status, const lh_error *why,
+                               lh_error *err)
 {
     if (status == LH_OK || is_inapplicable(status))
         return LH_OK;
@@ -164,12 +166,13 @@ static lh_status filter_status(lh_status status, const lh_error *why, lh_error *
 /* Checks whether a faster schedule is admissible: with a required reduction
  * order, only one that matches it. */
 static lh_status check_admissible(const search *s, const lh_schedule *schedule,
-                            bool *may, lh_error *err)
+                                  bool *may, lh_error *err)
 {
     *may = true;
     if (!s->adapt->reduction_order)
         return LH_OK;
-    return lhi_reduction_order_matches(s->now, s->adapt->reduction_order, schedule, may, err);
+    return lhi_reduction_order_matches(s->now, s->adapt->reduction_order,
+                                       schedule, may, err);
 }
 
 /* Evaluates a schedule; keeps it as the best candidate, or frees it. */
@@ -197,8 +200,8 @@ static lh_status judge(search *s, uint32_t w, lh_schedule *schedule,
 
 /* Checks whether a schedule made for one path fits the host memory on path `w`.
  */
-static lh_status check_memory(const search *s, uint32_t w, const lh_schedule *of,
-                            bool *fits, lh_error *err)
+static lh_status check_memory(const search *s, uint32_t w,
+                              const lh_schedule *of, bool *fits, lh_error *err)
 {
     lh_timeline *t;
     lh_error why = {0};
@@ -263,10 +266,10 @@ static lh_status try_optimal(search *s, const char *name, lh_error *err)
     lh_error why = {0};
     if (s->found.effort >= a->effort)
         return LH_OK;
-    const lh_solve_options o = {.size = sizeof o,
-                                .effort = a->effort - s->found.effort,
-                                .initial_schedule = s->found.schedule ? s->found.schedule
-                                                           : a->running};
+    const lh_solve_options o = {
+        .size = sizeof o,
+        .effort = a->effort - s->found.effort,
+        .initial_schedule = s->found.schedule ? s->found.schedule : a->running};
     lh_status status = lh_solve(s->ways[s->best].pipeline, &o, &solution, &why);
     if (status != LH_OK)
         return filter_status(status, &why, err);
@@ -298,8 +301,8 @@ static lh_status try_candidate(search *s, uint32_t i, lh_error *err)
 static lh_status try_all(search *s, lh_error *err)
 {
     const lh_adapt *a = s->adapt;
-    LHI_TRY(
-        lh_evaluator_run(s->ways[0].judge, a->running, &s->found.current_ns, err));
+    LHI_TRY(lh_evaluator_run(s->ways[0].judge, a->running, &s->found.current_ns,
+                             err));
     s->found.predicted_ns = s->found.current_ns;
     for (uint32_t w = 1; w < s->n_ways; w++)
         LHI_TRY(try_copy(s, w, a->running, s->found.name, err));
@@ -315,9 +318,11 @@ static lh_status try_all(search *s, lh_error *err)
 
 /* Computes a schedule's iteration time on a path without slowdowns; *ns is 0 if
  * it does not apply or deadlocks. */
-static lh_status evaluate_without_slowdowns(const lh_adapt *a, lh_data_path path,
-                             const bool *links, const lh_schedule *schedule,
-                             int64_t *ns, lh_error *err)
+static lh_status evaluate_without_slowdowns(const lh_adapt *a,
+                                            lh_data_path path,
+                                            const bool *links,
+                                            const lh_schedule *schedule,
+                                            int64_t *ns, lh_error *err)
 {
     path_state w;
     lh_error why = {0};
@@ -337,16 +342,18 @@ static lh_status compute_loss(search *s, lh_error *err)
     int64_t kept, found;
     if (!s->found.schedule)
         return LH_OK;
-    LHI_TRY(evaluate_without_slowdowns(a, a->path, a->running_links, a->running, &kept, err));
-    LHI_TRY(evaluate_without_slowdowns(a, s->found.path, s->found.links, s->found.schedule,
-                        &found, err));
+    LHI_TRY(evaluate_without_slowdowns(a, a->path, a->running_links, a->running,
+                                       &kept, err));
+    LHI_TRY(evaluate_without_slowdowns(a, s->found.path, s->found.links,
+                                       s->found.schedule, &found, err));
     s->found.effort += 2 * (s->passes / PASSES_PER_UNIT);
     s->found.loss_after_ns = found > kept ? found - kept : 0;
     return LH_OK;
 }
 
-lh_status lhi_adapt_find_candidate(lh_adapt *a, const lh_adapt_input *now, lhi_adapt_candidate_result *out,
-                          lh_error *err)
+lh_status lhi_adapt_find_candidate(lh_adapt *a, const lh_adapt_input *now,
+                                   lhi_adapt_candidate_result *out,
+                                   lh_error *err)
 {
     const lh_pipeline *p = now->pipeline;
     search s = {.adapt = a,

@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static void append_reason(lh_adapt *a, const char *format, ...) LHI_PRINTF(2, 3);
+static void append_reason(lh_adapt *a, const char *format, ...)
+    LHI_PRINTF(2, 3);
 
 /* Appends to the reason; truncates text beyond its capacity. */
 static void append_reason(lh_adapt *a, const char *format, ...)
@@ -41,8 +42,9 @@ static const char *time_text(int64_t ns, char *text)
 }
 
 /* Returns the event of a link's other direction if it is as slow, else NULL. */
-static const lh_monitor_event *
-find_opposite_event(const lh_adapt *a, const lh_adapt_input *now, const lh_monitor_event *e)
+static const lh_monitor_event *find_opposite_event(const lh_adapt *a,
+                                                   const lh_adapt_input *now,
+                                                   const lh_monitor_event *e)
 {
     if (e->target != LH_MONITOR_LINK)
         return NULL;
@@ -53,7 +55,8 @@ find_opposite_event(const lh_adapt *a, const lh_adapt_input *now, const lh_monit
             continue;
         const lh_link *back = lh_pipeline_link(a->pipeline, x->index);
         if (back->from == l->to && back->to == l->from &&
-            fabs(x->current_ns - e->current_ns) <= DIRECTION_TOLERANCE * e->current_ns)
+            fabs(x->current_ns - e->current_ns) <=
+                DIRECTION_TOLERANCE * e->current_ns)
             return x;
     }
     return NULL;
@@ -65,16 +68,17 @@ static void append_event(lh_adapt *a, const lh_monitor_event *e, bool both_ways)
     time_text((int64_t)e->current_ns, now);
     if (e->target != LH_MONITOR_LINK) {
         append_reason(a, "device %" PRIu32 " takes %s%s", e->index, now,
-                  e->target == LH_MONITOR_DATA ? " for its data" : "");
+                      e->target == LH_MONITOR_DATA ? " for its data" : "");
         return;
     }
     const lh_link *l = lh_pipeline_link(a->pipeline, e->index);
     if (both_ways)
         append_reason(a, "%" PRIu32 "-%" PRIu32 " takes %s each way",
-                  l->from < l->to ? l->from : l->to,
-                  l->from < l->to ? l->to : l->from, now);
+                      l->from < l->to ? l->from : l->to,
+                      l->from < l->to ? l->to : l->from, now);
     else
-        append_reason(a, "%" PRIu32 ">%" PRIu32 " takes %s", l->from, l->to, now);
+        append_reason(a, "%" PRIu32 ">%" PRIu32 " takes %s", l->from, l->to,
+                      now);
 }
 
 /* Appends the active slowdowns, the first few by name. */
@@ -113,18 +117,21 @@ static void append_path(lh_adapt *a, const lhi_adapt_candidate_result *f)
         append_reason(a, ", slow links delegated");
     } else if (f->path != a->path) {
         append_reason(a, f->path == LH_DATA_PATH_DIRECT
-                         ? ", messages direct again"
-                         : ", all messages delegated");
+                             ? ", messages direct again"
+                             : ", all messages delegated");
     }
 }
 
 /* Returns for how many iterations a switch would take effect in the present
  * state: the expected remaining duration less the decision latency. */
-static uint64_t estimate_benefit_steps(const lh_adapt *a, const lh_adapt_input *now)
+static uint64_t estimate_benefit_steps(const lh_adapt *a,
+                                       const lh_adapt_input *now)
 {
-    uint64_t left = lhi_persistent_change_estimate_remaining(a->changes, a->n_changes, now->step);
+    uint64_t left = lhi_persistent_change_estimate_remaining(
+        a->changes, a->n_changes, now->step);
     left = left < now->steps_left ? left : now->steps_left;
-    return left > LH_ADAPT_DECISION_LATENCY ? left - LH_ADAPT_DECISION_LATENCY : 0;
+    return left > LH_ADAPT_DECISION_LATENCY ? left - LH_ADAPT_DECISION_LATENCY
+                                            : 0;
 }
 
 /* Computes a switch's cost in ns: the switch itself, plus the candidate's loss
@@ -132,13 +139,14 @@ static uint64_t estimate_benefit_steps(const lh_adapt *a, const lh_adapt_input *
  * is reported and followed, or for `min_interval_steps` after the switch. */
 static double compute_switch_cost(const lh_adapt *a, const lh_adapt_input *now)
 {
-    uint64_t lasts = a->decision.benefit_steps, stays = END_REPORT_DELAY + LH_ADAPT_DECISION_LATENCY,
+    uint64_t lasts = a->decision.benefit_steps,
+             stays = END_REPORT_DELAY + LH_ADAPT_DECISION_LATENCY,
              passed = LH_ADAPT_DECISION_LATENCY + lasts;
     if (a->min_interval_steps > stays + lasts)
         stays = a->min_interval_steps - lasts;
     uint64_t left = now->steps_left > passed ? now->steps_left - passed : 0;
-    return (double)a->switch_ns +
-           (double)a->candidate.loss_after_ns * (double)(stays < left ? stays : left);
+    return (double)a->switch_ns + (double)a->candidate.loss_after_ns *
+                                      (double)(stays < left ? stays : left);
 }
 
 /* Returns the rule that forbids a switch now, or NULL. */
@@ -151,17 +159,18 @@ static const char *find_objection(const lh_adapt *a, const lh_adapt_input *now)
         return "it was refused";
     if (gain * (double)d->benefit_steps <= compute_switch_cost(a, now))
         return "too few iterations are expected to stay like this";
-    bool is_urgent =
-        (double)f->current_ns >= (1 + a->urgent_slowdown) * (double)a->baseline_ns;
+    bool is_urgent = (double)f->current_ns >=
+                     (1 + a->urgent_slowdown) * (double)a->baseline_ns;
     if (a->has_switched && !is_urgent &&
-        now->step + 1 + LH_ADAPT_DECISION_LATENCY < a->switched_step + a->min_interval_steps)
+        now->step + 1 + LH_ADAPT_DECISION_LATENCY <
+            a->switched_step + a->min_interval_steps)
         return "the last switch was just before";
     return NULL;
 }
 
 /* Writes the reason to stay with the running schedule. */
 static void explain_no_switch(lh_adapt *a, const lh_adapt_input *now,
-                        const char *objection)
+                              const char *objection)
 {
     char one[TIME_TEXT], other[TIME_TEXT];
     const lhi_adapt_candidate_result *f = &a->candidate;
@@ -172,7 +181,7 @@ static void explain_no_switch(lh_adapt *a, const lh_adapt_input *now,
         return;
     }
     append_reason(a, ", %s with %s", time_text(f->predicted_ns, other),
-              candidate_text(f->name));
+                  candidate_text(f->name));
     append_path(a, f);
     append_reason(a, "; %s", objection);
 }
@@ -189,12 +198,14 @@ static void propose(lh_adapt *a, const lh_adapt_input *now)
     d->delegated = f->path == LH_DATA_PATH_MIXED ? f->links : NULL;
     d->predicted_ns = f->predicted_ns;
     append_slowdowns(a, now);
-    append_reason(a, "%s an iteration, %s with %s", time_text(f->current_ns, one),
-              time_text(f->predicted_ns, other), candidate_text(f->name));
+    append_reason(a, "%s an iteration, %s with %s",
+                  time_text(f->current_ns, one),
+                  time_text(f->predicted_ns, other), candidate_text(f->name));
     append_path(a, f);
 }
 
-void lhi_adapt_decide_switch(lh_adapt *a, const lh_adapt_input *now, bool is_new)
+void lhi_adapt_decide_switch(lh_adapt *a, const lh_adapt_input *now,
+                             bool is_new)
 {
     const lhi_adapt_candidate_result *f = &a->candidate;
     lh_decision *d = &a->decision;
@@ -225,7 +236,8 @@ void lhi_adapt_decide_switch(lh_adapt *a, const lh_adapt_input *now, bool is_new
         d->gap =
             (double)(d->predicted_ns - d->bound_ns) / (double)d->predicted_ns;
     if (d->bound_ns > 0 && d->gap >= 0.0005)
-        append_reason(a, "; no schedule is more than %.1f %% faster", 100 * d->gap);
+        append_reason(a, "; no schedule is more than %.1f %% faster",
+                      100 * d->gap);
     else if (d->bound_ns > 0)
         append_reason(a, "; no schedule is faster");
 }

@@ -23,8 +23,9 @@ static int64_t staging_time(const lhi_emulation_run *p, uint32_t link)
 /* Records the messages as observed on the network. Staging copies are outside
  * it: a message enters after the copy out and has arrived before the copy in.
  * Messages over no link are not monitored. */
-static void record_messages(const lhi_emulation_run *p, const lhi_emulation_version *v,
-                          const lh_timeline *t, lhi_emulated_iteration *m)
+static void record_messages(const lhi_emulation_run *p,
+                            const lhi_emulation_version *v,
+                            const lh_timeline *t, lhi_emulated_iteration *m)
 {
     uint32_t n, links = lh_pipeline_n_links(p->assignments[0].pipelines[0]);
     const lh_message *all = lh_timeline_messages(t, &n);
@@ -37,10 +38,10 @@ static void record_messages(const lhi_emulation_run *p, const lhi_emulation_vers
         int64_t copy = staged ? staging_time(p, all[i].link) : 0;
         m->messages[m->observation.n_messages++] =
             (lh_observed_message){.link = all[i].link,
-                              .produced_ns = all[i].produced_ns + copy,
-                              .posted_ns = staged ? 0 : all[i].ready_ns,
-                              .entered_ns = all[i].depart_ns + copy,
-                              .arrived_ns = all[i].arrive_ns - copy};
+                                  .produced_ns = all[i].produced_ns + copy,
+                                  .posted_ns = staged ? 0 : all[i].ready_ns,
+                                  .entered_ns = all[i].depart_ns + copy,
+                                  .arrived_ns = all[i].arrive_ns - copy};
     }
     m->observation.messages = m->messages;
 }
@@ -48,7 +49,7 @@ static void record_messages(const lhi_emulation_run *p, const lhi_emulation_vers
 /* Records the passes without copies to and from host memory; the simulator adds
  * those. */
 static void record_passes(const lh_pipeline *pipeline, const lh_timeline *t,
-                        lhi_emulated_iteration *m)
+                          lhi_emulated_iteration *m)
 {
     m->observation.n_passes = 0;
     for (uint32_t d = 0; d < lh_timeline_n_devices(t); d++) {
@@ -64,8 +65,8 @@ static void record_passes(const lh_pipeline *pipeline, const lh_timeline *t,
 }
 
 /* Records whole chunks' collectives; only those compare with each other. */
-static void record_collectives(const lh_pipeline *pipeline, const lh_timeline *t,
-                             lhi_emulated_iteration *m)
+static void record_collectives(const lh_pipeline *pipeline,
+                               const lh_timeline *t, lhi_emulated_iteration *m)
 {
     uint32_t n;
     const lh_collective *all = lh_timeline_collectives(t, &n);
@@ -76,8 +77,9 @@ static void record_collectives(const lh_pipeline *pipeline, const lh_timeline *t
             k->dp_latency_ns + (all[i].is_reduce_scatter ? k->reduce_scatter_ns
                                                          : k->all_gather_ns);
         if (all[i].op == LH_NONE)
-            m->collectives[m->observation.n_collectives++] = (lh_observed_collective){
-                all[i].chunk, all[i].is_reduce_scatter, ns};
+            m->collectives[m->observation.n_collectives++] =
+                (lh_observed_collective){all[i].chunk, all[i].is_reduce_scatter,
+                                         ns};
     }
     m->observation.collectives = m->collectives;
 }
@@ -91,7 +93,8 @@ static void free_measurements(lhi_emulated_iteration *m)
     *m = (lhi_emulated_iteration){0};
 }
 
-static lh_status measure(const lhi_emulation_run *p, const lhi_emulation_version *v,
+static lh_status measure(const lhi_emulation_run *p,
+                         const lhi_emulation_version *v,
                          const lh_pipeline *pipeline, const lh_timeline *t,
                          lhi_emulated_iteration *m, lh_error *err)
 {
@@ -119,7 +122,8 @@ static lh_status measure(const lhi_emulation_run *p, const lhi_emulation_version
     return LH_OK;
 }
 
-static lh_status simulate_path(const lhi_emulation_run *p, const lhi_emulation_version *v,
+static lh_status simulate_path(const lhi_emulation_run *p,
+                               const lhi_emulation_version *v,
                                const lh_pipeline *pipeline, lh_timeline **out,
                                lh_error *err)
 {
@@ -138,13 +142,15 @@ static lh_status simulate_path(const lhi_emulation_run *p, const lhi_emulation_v
 
 /* Simulates one iteration on the version's data path with its layers per chunk.
  * Measurements refer to the initial layers per chunk, those of `pipeline`. */
-static lh_status simulate_version(const lhi_emulation_run *p, const lhi_emulation_version *v,
-                              const lh_pipeline *pipeline,
-                              lhi_emulated_iteration *m, lh_error *err)
+static lh_status simulate_version(const lhi_emulation_run *p,
+                                  const lhi_emulation_version *v,
+                                  const lh_pipeline *pipeline,
+                                  lhi_emulated_iteration *m, lh_error *err)
 {
     lh_timeline *t = NULL;
     lh_pipeline *shared;
-    LHI_TRY(lhi_emulation_assign_layers(p, v->assignment, pipeline, &shared, err));
+    LHI_TRY(
+        lhi_emulation_assign_layers(p, v->assignment, pipeline, &shared, err));
     lh_status status = simulate_path(p, v, shared, &t, err);
     lh_pipeline_free(shared);
     if (status == LH_OK)
@@ -156,7 +162,7 @@ static lh_status simulate_version(const lhi_emulation_run *p, const lhi_emulatio
 /* Simulates a step. Without jitter, the result is cached per state and version.
  */
 static lh_status simulate_step(lhi_emulation_run *p, uint64_t step,
-                           lhi_emulated_iteration **out, lh_error *err)
+                               lhi_emulated_iteration **out, lh_error *err)
 {
     uint32_t state = lh_event_timeline_state(p->timeline, step);
     const lhi_emulation_version *v = &p->out->versions[p->running];
@@ -166,8 +172,8 @@ static lh_status simulate_step(lhi_emulation_run *p, uint64_t step,
         lhi_jitter_sampler *draws = spot->samples[state];
         lhi_jitter_sampler_draw(draws, (uint32_t)step);
         *out = &p->sampled;
-        return simulate_version(p, v, lhi_jitter_sampler_get_pipeline(draws), &p->sampled,
-                            err);
+        return simulate_version(p, v, lhi_jitter_sampler_get_pipeline(draws),
+                                &p->sampled, err);
     }
     *out = &p->cached[p->running][state];
     return (*out)->is_known
@@ -177,7 +183,8 @@ static lh_status simulate_step(lhi_emulation_run *p, uint64_t step,
 
 /* --- decisions ------------------------------------------------------------ */
 
-static lh_status add_monitor_events(lhi_emulation_run *p, uint64_t step, lh_error *err)
+static lh_status add_monitor_events(lhi_emulation_run *p, uint64_t step,
+                                    lh_error *err)
 {
     uint32_t n;
     lh_emulation *o = p->out;
@@ -196,26 +203,27 @@ static lh_status add_monitor_events(lhi_emulation_run *p, uint64_t step, lh_erro
 }
 
 /* Adds a pending version for a schedule switch, active from step `at`. */
-static lh_status add_switch(lhi_emulation_run *p, const lh_decision *d, uint64_t at,
-                            lh_error *err)
+static lh_status add_switch(lhi_emulation_run *p, const lh_decision *d,
+                            uint64_t at, lh_error *err)
 {
     lh_emulation *o = p->out;
     const char *why = lhi_arena_strdup(o->mem, d->why);
     if (!why)
         return lhi_fail_nomem(err);
-    LHI_TRY(lhi_emulation_add_version(p, d->name, d->schedule, d->path, d->delegated,
-                         o->versions[p->running].assignment, err));
+    LHI_TRY(lhi_emulation_add_version(p, d->name, d->schedule, d->path,
+                                      d->delegated,
+                                      o->versions[p->running].assignment, err));
     lhi_emulation_version *to = &o->versions[o->n_versions - 1];
     o->switches[o->n_switches++] =
         (lh_emulated_switch){.step = at,
-                           .from = to[-1].name,
-                           .to = to->name,
-                           .path = to->path,
-                           .delegated = to->links,
-                           .before_ns = d->current_ns,
-                           .predicted_ns = d->predicted_ns,
-                           .bound_ns = d->bound_ns,
-                           .why = why};
+                             .from = to[-1].name,
+                             .to = to->name,
+                             .path = to->path,
+                             .delegated = to->links,
+                             .before_ns = d->current_ns,
+                             .predicted_ns = d->predicted_ns,
+                             .bound_ns = d->bound_ns,
+                             .why = why};
     p->pending_step = at;
     return LH_OK;
 }
@@ -223,25 +231,27 @@ static lh_status add_switch(lhi_emulation_run *p, const lh_decision *d, uint64_t
 /* Applies the decision; a migration of hosts or layers takes precedence and
  * refuses the switch. */
 static lh_status apply_decision(lhi_emulation_run *p, uint64_t step,
-                     const lh_pipeline *estimated, const lh_decision *d,
-                     lh_error *err)
+                                const lh_pipeline *estimated,
+                                const lh_decision *d, lh_error *err)
 {
     bool moves = false;
     bool is_free = p->pending_step == UINT64_MAX;
     if (is_free)
-        LHI_TRY(lhi_emulation_find_migration(p, step, estimated, d, &moves, err));
+        LHI_TRY(
+            lhi_emulation_find_migration(p, step, estimated, d, &moves, err));
     if (d->is_switch && moves)
         return lh_adapt_confirm(p->adapt, step + 1, false, err);
-    return d->is_switch ? add_switch(p, d, step + 1 + LH_ADAPT_DECISION_LATENCY, err)
-                        : LH_OK;
+    return d->is_switch
+               ? add_switch(p, d, step + 1 + LH_ADAPT_DECISION_LATENCY, err)
+               : LH_OK;
 }
 
 /* Makes the decision after a step. */
 static lh_status decide(lhi_emulation_run *p, uint64_t step, lh_error *err)
 {
     lh_adapt_input now = {.size = sizeof now,
-                        .step = step,
-                        .steps_left = p->out->n_steps - step - 1};
+                          .step = step,
+                          .steps_left = p->out->n_steps - step - 1};
     const lh_decision *d;
     lh_pipeline *estimated, *shared;
     uint32_t spot = p->out->versions[p->running].assignment;
@@ -250,7 +260,8 @@ static lh_status decide(lhi_emulation_run *p, uint64_t step, lh_error *err)
         p->out->versions[p->out->n_versions - 1].origin != LHI_ORIGIN_SWITCH)
         return LH_OK;
     LHI_TRY(lh_monitor_pipeline(p->monitor, &estimated, err));
-    lh_status status = lhi_emulation_assign_layers(p, spot, estimated, &shared, err);
+    lh_status status =
+        lhi_emulation_assign_layers(p, spot, estimated, &shared, err);
     if (status == LH_OK) {
         now.pipeline = shared;
         now.events = lh_monitor_active_events(p->monitor, &now.n_events);
@@ -265,8 +276,8 @@ static lh_status decide(lhi_emulation_run *p, uint64_t step, lh_error *err)
 
 /* Activates the pending version at its step. *moving_ns: migration time before
  * the step, if hosts or layers move. */
-static lh_status activate_pending(lhi_emulation_run *p, uint64_t step, int64_t *moving_ns,
-                        lh_error *err)
+static lh_status activate_pending(lhi_emulation_run *p, uint64_t step,
+                                  int64_t *moving_ns, lh_error *err)
 {
     if (step != p->pending_step)
         return LH_OK;
@@ -284,7 +295,8 @@ static lh_status activate_pending(lhi_emulation_run *p, uint64_t step, int64_t *
         return LH_OK;
     }
     const lh_sim_options how = lhi_emulation_sim_options(p, v);
-    LHI_TRY(lh_monitor_set_schedule_and_path(p->monitor, v->schedule, &how, err));
+    LHI_TRY(
+        lh_monitor_set_schedule_and_path(p->monitor, v->schedule, &how, err));
     return lh_adapt_confirm(p->adapt, step, true, err);
 }
 
@@ -324,8 +336,8 @@ static lh_status set_up(lhi_emulation_run *p, const lh_schedule *schedule,
                                   .sim = p->adapt_options.sim};
     LHI_TRY(lh_monitor_make(quiet, schedule, &m, &p->monitor, err));
     LHI_TRY(lh_adapt_make(quiet, schedule, &p->adapt_options, &p->adapt, err));
-    return lhi_emulation_add_version(p, lh_adapt_candidate(0), schedule, LH_DATA_PATH_DIRECT,
-                        NULL, 0, err);
+    return lhi_emulation_add_version(p, lh_adapt_candidate(0), schedule,
+                                     LH_DATA_PATH_DIRECT, NULL, 0, err);
 }
 
 static void tear_down(lhi_emulation_run *p)
@@ -352,14 +364,15 @@ static void drop_pending(lhi_emulation_run *p)
         lh_schedule_free(last->schedule);
         uint32_t *n = last->origin == LHI_ORIGIN_SWITCH     ? &o->n_switches
                       : last->origin == LHI_ORIGIN_EXCHANGE ? &o->n_exchanges
-                                                        : &o->n_layers;
+                                                            : &o->n_layers;
         --*n;
     }
 }
 
-lh_status lh_adapt_emulate(const lh_event_timeline *course, const lh_schedule *schedule,
-                        const lh_adapt_emulate_options *options, uint64_t n_steps,
-                        lh_emulation **out, lh_error *err)
+lh_status lh_adapt_emulate(const lh_event_timeline *course,
+                           const lh_schedule *schedule,
+                           const lh_adapt_emulate_options *options,
+                           uint64_t n_steps, lh_emulation **out, lh_error *err)
 {
     lh_adapt_emulate_options o;
     lhi_emulation_run p = {.timeline = course, .pending_step = UINT64_MAX};
@@ -402,35 +415,35 @@ void lh_emulation_free(lh_emulation *played)
 }
 
 const lh_emulated_step *lh_emulation_steps(const lh_emulation *played,
-                                      uint64_t *n_steps)
+                                           uint64_t *n_steps)
 {
     *n_steps = played->n_steps;
     return played->steps;
 }
 
 const lh_emulated_switch *lh_emulation_switches(const lh_emulation *played,
-                                           uint32_t *n_switches)
+                                                uint32_t *n_switches)
 {
     *n_switches = played->n_switches;
     return played->switches;
 }
 
 const lh_emulated_exchange *lh_emulation_exchanges(const lh_emulation *played,
-                                              uint32_t *n_exchanges)
+                                                   uint32_t *n_exchanges)
 {
     *n_exchanges = played->n_exchanges;
     return played->exchanges;
 }
 
 const lh_emulated_migration *lh_emulation_migrations(const lh_emulation *played,
-                                              uint32_t *n_moves)
+                                                     uint32_t *n_moves)
 {
     *n_moves = played->n_layers;
     return played->layers;
 }
 
 const lh_emulated_event *lh_emulation_events(const lh_emulation *played,
-                                          uint32_t *n_notices)
+                                             uint32_t *n_notices)
 {
     *n_notices = played->n_events;
     return played->events;

@@ -3,8 +3,8 @@
 #include "resilience/adapt/emulation_internal.h"
 
 #include "resilience/event_timeline/timeline.h"
-#include "schedule/pipeline/pipeline_internal.h"
 #include "resilience/placement/placement_internal.h"
+#include "schedule/pipeline/pipeline_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +20,9 @@ static lh_status copy_numbers(const uint32_t *from, uint32_t n, uint32_t **out,
     return LH_OK;
 }
 
-lh_status lhi_emulation_add_assignment(lhi_emulation_run *p, const uint32_t *hosts,
-                       const uint32_t *numbers, lh_error *err)
+lh_status lhi_emulation_add_assignment(lhi_emulation_run *p,
+                                       const uint32_t *hosts,
+                                       const uint32_t *numbers, lh_error *err)
 {
     uint32_t states = lh_event_timeline_n_states(p->timeline);
     size_t n = (size_t)p->n_assignments + 1;
@@ -30,15 +31,17 @@ lh_status lhi_emulation_add_assignment(lhi_emulation_run *p, const uint32_t *hos
         return lhi_fail_nomem(err);
     p->assignments = more;
     lhi_emulation_assignment *spot = &more[p->n_assignments++];
-    *spot = (lhi_emulation_assignment){.pipelines = calloc(states, sizeof *spot->pipelines),
-                       .samples = calloc(states, sizeof *spot->samples)};
+    *spot = (lhi_emulation_assignment){
+        .pipelines = calloc(states, sizeof *spot->pipelines),
+        .samples = calloc(states, sizeof *spot->samples)};
     if (!spot->pipelines || !spot->samples)
         return lhi_fail_nomem(err);
     if (hosts)
-        LHI_TRY(copy_numbers(hosts, lh_host_placement_n_hosts(p->timeline->placement),
+        LHI_TRY(copy_numbers(hosts,
+                             lh_host_placement_n_hosts(p->timeline->placement),
                              &spot->hosts, err));
-    return copy_numbers(numbers, p->timeline->base->n_chunks, &spot->layer_counts,
-                        err);
+    return copy_numbers(numbers, p->timeline->base->n_chunks,
+                        &spot->layer_counts, err);
 }
 
 void lhi_emulation_free_assignments(lhi_emulation_run *p)
@@ -60,22 +63,22 @@ void lhi_emulation_free_assignments(lhi_emulation_run *p)
     free(p->assignments);
 }
 
-lh_status lhi_emulation_require_pipeline(lhi_emulation_run *p, uint32_t i, uint32_t state,
-                        lh_error *err)
+lh_status lhi_emulation_require_pipeline(lhi_emulation_run *p, uint32_t i,
+                                         uint32_t state, lh_error *err)
 {
     lhi_emulation_assignment *spot = &p->assignments[i];
     if (!spot->pipelines[state])
-        LHI_TRY(lh_event_timeline_pipeline_with_hosts(p->timeline, state, spot->hosts,
-                                      &spot->pipelines[state], err));
+        LHI_TRY(lh_event_timeline_pipeline_with_hosts(
+            p->timeline, state, spot->hosts, &spot->pipelines[state], err));
     if (p->jitter && !spot->samples[state])
         return lhi_jitter_sampler_make(spot->pipelines[state], p->jitter,
-                                     &spot->samples[state], err);
+                                       &spot->samples[state], err);
     return LH_OK;
 }
 
 lh_status lhi_emulation_assign_layers(const lhi_emulation_run *p, uint32_t spot,
-                         const lh_pipeline *pipeline, lh_pipeline **out,
-                         lh_error *err)
+                                      const lh_pipeline *pipeline,
+                                      lh_pipeline **out, lh_error *err)
 {
     const uint32_t *numbers = p->assignments[spot].layer_counts;
     if (!numbers)

@@ -5,19 +5,19 @@
  * - emulation_versions.c: the running version per step
  * - emulation_assignments.c: pipelines with hosts and layers reassigned
  * - emulation_migrations.c: host exchanges and layer migrations */
-#ifndef LHI_PLAY_OWN_H
-#define LHI_PLAY_OWN_H
+#ifndef LHI_RESILIENCE_ADAPT_EMULATION_INTERNAL_H
+#define LHI_RESILIENCE_ADAPT_EMULATION_INTERNAL_H
 
+#include "base/arena.h"
 #include "resilience/adapt/adapt_internal.h"
 #include "resilience/adapt/migration.h"
-#include "base/arena.h"
 #include "schedule/simulator/jitter_samples.h"
 
 /* An assignment of hosts and layers for part of the run, with the pipelines of
  * all states under it. */
 typedef struct lhi_emulation_assignment {
-    uint32_t *hosts;          /* per place; NULL: the initial hosts */
-    uint32_t *layer_counts;        /* layers per chunk; NULL: the initial ones */
+    uint32_t *hosts;        /* per place; NULL: the initial hosts */
+    uint32_t *layer_counts; /* layers per chunk; NULL: the initial ones */
     /* per state, initial layers; NULL: not built yet */
     lh_pipeline **pipelines;
     lhi_jitter_sampler **samples; /* per state; NULL: not built yet */
@@ -79,46 +79,50 @@ typedef struct lhi_emulation_run {
     uint32_t n_assignments;
     lhi_emulation_assignment *assignments;
     lhi_emulated_iteration **cached; /* cached results per version and state */
-    uint32_t n_cached;             /* number of versions in `cached` */
-    lhi_emulated_iteration sampled;   /* with jitter: the last sampled iteration */
+    uint32_t n_cached;               /* number of versions in `cached` */
+    lhi_emulated_iteration
+        sampled;           /* with jitter: the last sampled iteration */
     uint64_t pending_step; /* step at which the last version starts; UINT64_MAX:
-                         * none is pending */
-    uint32_t running;       /* running version's index */
+                            * none is pending */
+    uint32_t running;      /* running version's index */
     lhi_migration_history migrations;
     lh_emulation *out;
 } lhi_emulation_run;
 
 /* Returns the simulator options for a version's data path. */
 lh_sim_options lhi_emulation_sim_options(const lhi_emulation_run *play,
-                            const lhi_emulation_version *version);
+                                         const lhi_emulation_version *version);
 /* Appends a version to out->versions; `schedule` and `links` are copied. On
  * LH_OK it is pending. */
 lh_status lhi_emulation_add_version(lhi_emulation_run *play, const char *name,
-                       const lh_schedule *schedule, lh_data_path path,
-                       const bool *links, uint32_t spot, lh_error *err);
+                                    const lh_schedule *schedule,
+                                    lh_data_path path, const bool *links,
+                                    uint32_t spot, lh_error *err);
 /* Adds an assignment; its pipelines are built on demand. NULL: the initial
  * hosts or layers per chunk. */
-lh_status lhi_emulation_add_assignment(lhi_emulation_run *play, const uint32_t *hosts,
-                       const uint32_t *numbers, lh_error *err);
+lh_status lhi_emulation_add_assignment(lhi_emulation_run *play,
+                                       const uint32_t *hosts,
+                                       const uint32_t *numbers, lh_error *err);
 /* Frees all assignments and their pipelines. */
 void lhi_emulation_free_assignments(lhi_emulation_run *play);
 /* Builds an assignment's pipeline, and its jitter samples, for a state if
  * missing. */
-lh_status lhi_emulation_require_pipeline(lhi_emulation_run *play, uint32_t spot, uint32_t state,
-                        lh_error *err);
+lh_status lhi_emulation_require_pipeline(lhi_emulation_run *play, uint32_t spot,
+                                         uint32_t state, lh_error *err);
 
 /* Copies `pipeline`, which has the initial layers per chunk, with the layers
  * per chunk in the assignment. */
-lh_status lhi_emulation_assign_layers(const lhi_emulation_run *play, uint32_t spot,
-                         const lh_pipeline *pipeline, lh_pipeline **out,
-                         lh_error *err);
+lh_status lhi_emulation_assign_layers(const lhi_emulation_run *play,
+                                      uint32_t spot,
+                                      const lh_pipeline *pipeline,
+                                      lh_pipeline **out, lh_error *err);
 
 /* Decides after a step whether hosts or layers migrate in place of the schedule
  * decision. *moves: a version was added. `estimated`: with the initial layers
  * per chunk. */
 lh_status lhi_emulation_find_migration(lhi_emulation_run *play, uint64_t step,
-                         const lh_pipeline *estimated,
-                         const lh_decision *decision, bool *moves,
-                         lh_error *err);
+                                       const lh_pipeline *estimated,
+                                       const lh_decision *decision, bool *moves,
+                                       lh_error *err);
 
 #endif

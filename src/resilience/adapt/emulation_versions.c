@@ -12,7 +12,8 @@ static lh_status grow_arrays(lhi_emulation_run *p, lh_error *err)
 {
     lh_emulation *o = p->out;
     size_t n = (size_t)o->n_versions + 1;
-    lhi_emulation_version *versions = realloc(o->versions, n * sizeof *versions);
+    lhi_emulation_version *versions =
+        realloc(o->versions, n * sizeof *versions);
     if (versions)
         o->versions = versions;
     lh_emulated_switch *switches = realloc(o->switches, n * sizeof *switches);
@@ -30,7 +31,8 @@ static lh_status grow_arrays(lhi_emulation_run *p, lh_error *err)
         p->cached = known;
     if (!versions || !switches || !exchanges || !layers || !known)
         return lhi_fail_nomem(err);
-    known[n - 1] = calloc(lh_event_timeline_n_states(p->timeline), sizeof **known);
+    known[n - 1] =
+        calloc(lh_event_timeline_n_states(p->timeline), sizeof **known);
     if (!known[n - 1])
         return lhi_fail_nomem(err);
     p->n_cached = (uint32_t)n;
@@ -38,8 +40,9 @@ static lh_status grow_arrays(lhi_emulation_run *p, lh_error *err)
 }
 
 lh_status lhi_emulation_add_version(lhi_emulation_run *p, const char *name,
-                       const lh_schedule *schedule, lh_data_path path,
-                       const bool *links, uint32_t spot, lh_error *err)
+                                    const lh_schedule *schedule,
+                                    lh_data_path path, const bool *links,
+                                    uint32_t spot, lh_error *err)
 {
     lh_emulation *o = p->out;
     uint32_t n = lh_pipeline_n_links(p->assignments[0].pipelines[0]);
@@ -56,7 +59,8 @@ lh_status lhi_emulation_add_version(lhi_emulation_run *p, const char *name,
     return LH_OK;
 }
 
-lh_sim_options lhi_emulation_sim_options(const lhi_emulation_run *p, const lhi_emulation_version *v)
+lh_sim_options lhi_emulation_sim_options(const lhi_emulation_run *p,
+                                         const lhi_emulation_version *v)
 {
     lh_sim_options how = {.size = sizeof how};
     if (p->adapt_options.sim)

@@ -13,15 +13,16 @@ static const double MIN_GAIN = 0.002;
 
 /* Checks whether to search for a host exchange: once per state and assignment,
  * and again when the expected remaining duration has doubled. */
-static bool is_host_search_due(lhi_migration_history *t, const lhi_migration_state *now)
+static bool is_host_search_due(lhi_migration_history *t,
+                               const lhi_migration_state *now)
 {
     uint32_t n;
     uint64_t lasts = now->decision->benefit_steps;
     lh_monitor_active_events(now->monitor, &n);
     if (!now->timeline || n == 0 || lasts == 0)
         return false;
-    if (t->hosts_searched && t->state == now->state && t->hosts_assignment == now->assignment &&
-        lasts < 2 * t->hosts_steps)
+    if (t->hosts_searched && t->state == now->state &&
+        t->hosts_assignment == now->assignment && lasts < 2 * t->hosts_steps)
         return false;
     t->hosts_searched = true;
     t->state = now->state;
@@ -40,19 +41,20 @@ static bool is_better(int64_t predicted_ns, int64_t move_ns,
            (double)d->predicted_ns * lasts;
 }
 
-static lh_status find_exchange(const lhi_migration_state *now, lh_host_exchange **out,
-                               lh_error *err)
+static lh_status find_exchange(const lhi_migration_state *now,
+                               lh_host_exchange **out, lh_error *err)
 {
     lh_host_slowdowns slow;
-    const lh_host_exchange_options o = {.size = sizeof o,
-                                   .hosts = now->hosts,
-                                   .sim = now->sim,
-                                   .benefit_steps = (double)now->decision->benefit_steps};
+    const lh_host_exchange_options o = {
+        .size = sizeof o,
+        .hosts = now->hosts,
+        .sim = now->sim,
+        .benefit_steps = (double)now->decision->benefit_steps};
     lhi_arena *mem = lhi_arena_make(0);
     if (!mem)
         return lhi_fail_nomem(err);
-    lh_status status =
-        lhi_event_timeline_host_slowdowns(now->timeline, now->state, mem, &slow, err);
+    lh_status status = lhi_event_timeline_host_slowdowns(
+        now->timeline, now->state, mem, &slow, err);
     if (status == LH_OK)
         status = lh_host_placement_find_exchange(
             now->placement ? now->placement : now->timeline->placement, &slow,
@@ -62,8 +64,9 @@ static lh_status find_exchange(const lhi_migration_state *now, lh_host_exchange 
 }
 
 /* Searches for a host exchange. *out is NULL if hosts stay. */
-static lh_status find_host_migration(lhi_migration_history *tried, const lhi_migration_state *now,
-                            lh_host_exchange **out, lh_error *err)
+static lh_status find_host_migration(lhi_migration_history *tried,
+                                     const lhi_migration_state *now,
+                                     lh_host_exchange **out, lh_error *err)
 {
     lh_host_exchange *x;
     *out = NULL;
@@ -83,7 +86,8 @@ static lh_status find_host_migration(lhi_migration_history *tried, const lhi_mig
 /* Checks whether to search for a layer migration: while a device is slow or
  * layers are away from their first chunk. Once per notice and assignment, and
  * again when the expected remaining duration has doubled. */
-static bool is_layer_search_due(lhi_migration_history *t, const lhi_migration_state *now)
+static bool is_layer_search_due(lhi_migration_history *t,
+                                const lhi_migration_state *now)
 {
     uint32_t n;
     uint64_t lasts = now->decision->benefit_steps;
@@ -92,7 +96,8 @@ static bool is_layer_search_due(lhi_migration_history *t, const lhi_migration_st
     for (uint32_t i = 0; i < n; i++)
         is_slow = is_slow || all[i].target == LH_MONITOR_DEVICE;
     if (!now->layers || !is_slow || lasts == 0 ||
-        (t->n_events == now->n_events && t->layers_assignment == now->assignment &&
+        (t->n_events == now->n_events &&
+         t->layers_assignment == now->assignment &&
          lasts < 2 * t->layers_steps))
         return false;
     t->n_events = now->n_events;
@@ -101,20 +106,22 @@ static bool is_layer_search_due(lhi_migration_history *t, const lhi_migration_st
     return true;
 }
 
-static lh_status find_layer_migration(lhi_migration_history *tried, const lhi_migration_state *now,
-                             lh_layer_migration **out, lh_error *err)
+static lh_status find_layer_migration(lhi_migration_history *tried,
+                                      const lhi_migration_state *now,
+                                      lh_layer_migration **out, lh_error *err)
 {
     lh_layer_migration *m;
     const lh_layers_options o = {.size = sizeof o,
                                  .layer_counts = now->layer_counts,
                                  .sim = now->sim,
                                  .layer_ns = now->layer_ns,
-                                 .benefit_steps = (double)now->decision->benefit_steps};
+                                 .benefit_steps =
+                                     (double)now->decision->benefit_steps};
     *out = NULL;
     if (!is_layer_search_due(tried, now))
         return LH_OK;
-    LHI_TRY(lh_layers_find_partition(now->layers, now->estimated, now->schedule, &o, &m,
-                           err));
+    LHI_TRY(lh_layers_find_partition(now->layers, now->estimated, now->schedule,
+                                     &o, &m, err));
     if (m->is_move &&
         (double)m->predicted_ns <= (1 - MIN_GAIN) * (double)m->current_ns &&
         is_better(m->predicted_ns, m->move_ns, now->decision))
@@ -124,8 +131,9 @@ static lh_status find_layer_migration(lhi_migration_history *tried, const lhi_mi
     return LH_OK;
 }
 
-lh_status lhi_migration_find(lhi_migration_history *tried, const lhi_migration_state *now,
-                         lhi_migration *out, lh_error *err)
+lh_status lhi_migration_find(lhi_migration_history *tried,
+                             const lhi_migration_state *now, lhi_migration *out,
+                             lh_error *err)
 {
     lhi_migration found = {0};
     LHI_TRY(find_host_migration(tried, now, &found.exchange, err));

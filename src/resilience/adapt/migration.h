@@ -2,8 +2,8 @@
 /* Decides whether to migrate parts of a job in place of following the schedule
  * decision: hosts exchange places, or layers move to other chunks. Real runs
  * and simulated runs share it. */
-#ifndef LHI_MOVING_H
-#define LHI_MOVING_H
+#ifndef LHI_RESILIENCE_ADAPT_MIGRATION_H
+#define LHI_RESILIENCE_ADAPT_MIGRATION_H
 
 #include <longhaul/adapt.h>
 #include <longhaul/host_placement.h>
@@ -14,7 +14,8 @@ typedef struct lhi_migration_history {
     bool hosts_searched; /* hosts: in this state of the event timeline */
     uint32_t state, hosts_assignment;
     uint64_t hosts_steps;
-    uint32_t n_events, layers_assignment; /* layers: notices identify the state */
+    uint32_t n_events,
+        layers_assignment; /* layers: notices identify the state */
     uint64_t layers_steps;
 } lhi_migration_history;
 
@@ -24,7 +25,8 @@ typedef struct lhi_migration_state {
      * a ring's hop times. NULL: hosts stay. */
     const lh_event_timeline *timeline;
     uint32_t state;
-    const lh_host_placement *placement; /* with current times; NULL: the timeline's */
+    const lh_host_placement
+        *placement;          /* with current times; NULL: the timeline's */
     const lh_layers *layers; /* NULL: layers stay */
     int64_t layer_ns;
     /* Present host of each place and layers per chunk, and an identifier that
@@ -32,7 +34,7 @@ typedef struct lhi_migration_state {
     const uint32_t *hosts, *layer_counts;
     uint32_t assignment;
     const lh_monitor *monitor;
-    uint32_t n_events;           /* monitor notices so far */
+    uint32_t n_events;            /* monitor notices so far */
     const lh_pipeline *estimated; /* with the initial layers per chunk */
     const lh_schedule *schedule;  /* the running one; `sim`: its data path */
     const lh_sim_options *sim;
@@ -48,8 +50,9 @@ typedef struct lhi_migration {
 /* Searches for a migration after an iteration with a slowdown. Errors are those
  * of lh_host_placement_find_exchange() and lh_layers_find_partition(); on an
  * error *out is untouched. */
-lh_status lhi_migration_find(lhi_migration_history *tried, const lhi_migration_state *now,
-                         lhi_migration *out, lh_error *err);
+lh_status lhi_migration_find(lhi_migration_history *tried,
+                             const lhi_migration_state *now, lhi_migration *out,
+                             lh_error *err);
 
 /* Requests a new search after a layer migration, which changes the iteration
  * time without an event. */

@@ -7,7 +7,8 @@
 void lhi_persistent_change_end(lhi_persistent_change *thing, uint64_t step)
 {
     thing->is_active = false;
-    thing->past_steps[thing->n_ended++ % LHI_MAX_PAST_DURATIONS] = step - thing->since_step;
+    thing->past_steps[thing->n_ended++ % LHI_MAX_PAST_DURATIONS] =
+        step - thing->since_step;
 }
 
 /* Sums over past occurrences that lasted at least `age` iterations: their
@@ -19,20 +20,25 @@ typedef struct remaining_sum {
 /* Adds a change's past occurrences. An end is reported with the second
  * iteration without it, so the latest iteration may already be the first after
  * the end; hence the + 1. */
-static void add_past_durations(const lhi_persistent_change *thing, uint64_t age, remaining_sum *r)
+static void add_past_durations(const lhi_persistent_change *thing, uint64_t age,
+                               remaining_sum *r)
 {
-    uint64_t n = thing->n_ended < LHI_MAX_PAST_DURATIONS ? thing->n_ended : LHI_MAX_PAST_DURATIONS;
+    uint64_t n = thing->n_ended < LHI_MAX_PAST_DURATIONS
+                     ? thing->n_ended
+                     : LHI_MAX_PAST_DURATIONS;
     for (uint64_t i = 0; i < n; i++)
         if (thing->past_steps[i] + 1 >= age) {
             r->n_alike++;
-            r->left += thing->past_steps[i] > age ? thing->past_steps[i] - age : 0;
+            r->left +=
+                thing->past_steps[i] > age ? thing->past_steps[i] - age : 0;
         }
 }
 
 /* Estimates one change's remaining duration; `others` serve if it has no past
  * of its own. */
-static uint64_t estimate_remaining(const lhi_persistent_change *thing, const lhi_persistent_change *others,
-                        uint32_t n_others, uint64_t step)
+static uint64_t estimate_remaining(const lhi_persistent_change *thing,
+                                   const lhi_persistent_change *others,
+                                   uint32_t n_others, uint64_t step)
 {
     uint64_t age = step + 1 - thing->since_step;
     remaining_sum r = {0};
@@ -42,14 +48,17 @@ static uint64_t estimate_remaining(const lhi_persistent_change *thing, const lhi
     return r.n_alike > 0 ? r.left / r.n_alike : age;
 }
 
-uint64_t lhi_persistent_change_estimate_remaining(const lhi_persistent_change *things, uint32_t n, uint64_t step)
+uint64_t
+lhi_persistent_change_estimate_remaining(const lhi_persistent_change *things,
+                                         uint32_t n, uint64_t step)
 {
     uint64_t least = UINT64_MAX;
     for (uint32_t i = 0; i < n; i++) {
         if (!things[i].is_active)
             continue;
         bool is_quiet = i + 1 == n;
-        uint64_t left = estimate_remaining(&things[i], things, is_quiet ? 0 : n - 1, step);
+        uint64_t left =
+            estimate_remaining(&things[i], things, is_quiet ? 0 : n - 1, step);
         least = left < least ? left : least;
     }
     return least;

@@ -13,8 +13,9 @@
  * are complete: after W or a joint backward, with several parts after the last.
  * `sums` and `parts` have n_chunks x n_microbatches entries; `parts` and `n_of`
  * start at 0. */
-static void list_reduction_order(const lh_pipeline *p, const lh_schedule *schedule,
-                      uint32_t *sums, uint32_t *parts, uint32_t *n_of)
+static void list_reduction_order(const lh_pipeline *p,
+                                 const lh_schedule *schedule, uint32_t *sums,
+                                 uint32_t *parts, uint32_t *n_of)
 {
     for (uint32_t d = 0; d < p->n_devices; d++) {
         uint32_t n;
@@ -30,8 +31,9 @@ static void list_reduction_order(const lh_pipeline *p, const lh_schedule *schedu
     }
 }
 
-lh_status lhi_reduction_order_build(const lh_pipeline *p, const lh_schedule *schedule,
-                        uint32_t **out, lh_error *err)
+lh_status lhi_reduction_order_build(const lh_pipeline *p,
+                                    const lh_schedule *schedule, uint32_t **out,
+                                    lh_error *err)
 {
     const size_t n = (size_t)p->n_chunks * p->n_microbatches;
     uint32_t *sums = calloc(n, sizeof *sums);
@@ -47,9 +49,10 @@ lh_status lhi_reduction_order_build(const lh_pipeline *p, const lh_schedule *sch
     return LH_OK;
 }
 
-lh_status lhi_reduction_order_matches(const lh_pipeline *p, const uint32_t *sums,
-                         const lh_schedule *schedule, bool *agree,
-                         lh_error *err)
+lh_status lhi_reduction_order_matches(const lh_pipeline *p,
+                                      const uint32_t *sums,
+                                      const lh_schedule *schedule, bool *agree,
+                                      lh_error *err)
 {
     uint32_t *own;
     LHI_TRY(lhi_reduction_order_build(p, schedule, &own, err));

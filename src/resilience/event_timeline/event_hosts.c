@@ -39,7 +39,7 @@ static bool scan_pair(const char *name, uint32_t n_hosts, uint32_t *a,
 /* Returns the timeline's index of a link between hosts; adds the link if it is
  * new. */
 static lh_status link_index(lh_event_timeline *c, uint32_t from, uint32_t to,
-                           uint32_t *out, lh_error *err)
+                            uint32_t *out, lh_error *err)
 {
     for (*out = 0; *out < c->n_host_links; ++*out)
         if (c->host_links[*out].from == from && c->host_links[*out].to == to)
@@ -51,7 +51,8 @@ static lh_status link_index(lh_event_timeline *c, uint32_t from, uint32_t to,
             return lhi_fail_nomem(err);
         c->host_links = more;
     }
-    c->host_links[c->n_host_links++] = lh_host_placement_nominal_link(c->placement, from, to);
+    c->host_links[c->n_host_links++] =
+        lh_host_placement_nominal_link(c->placement, from, to);
     return LH_OK;
 }
 
@@ -60,8 +61,8 @@ typedef struct existing_lock {
     uint32_t *links, n, room;
 } link_list;
 
-static lh_status add_link(lh_event_timeline *c, link_list *f, uint32_t from, uint32_t to,
-                          lh_error *err)
+static lh_status add_link(lh_event_timeline *c, link_list *f, uint32_t from,
+                          uint32_t to, lh_error *err)
 {
     uint32_t number, i = 0;
     LHI_TRY(link_index(c, from, to, &number, err));
@@ -82,8 +83,8 @@ static lh_status add_link(lh_event_timeline *c, link_list *f, uint32_t from, uin
 }
 
 /* Adds a named pipeline link, once per replica. */
-static lh_status add_replicas(lh_event_timeline *c, const char *name, link_list *f,
-                              lh_error *err)
+static lh_status add_replicas(lh_event_timeline *c, const char *name,
+                              link_list *f, lh_error *err)
 {
     const lh_pipeline *p = c->placement->pipeline;
     bool *hit = calloc(p->n_links + (size_t)1, sizeof *hit);
@@ -110,7 +111,8 @@ static lh_status add_named(lh_event_timeline *c, const char *name, link_list *f,
     return one_way ? LH_OK : add_link(c, f, b, a, err);
 }
 
-lh_status lhi_event_find_host_links(lh_event_timeline *c, lhi_event_effect *effect, lh_error *err)
+lh_status lhi_event_find_host_links(lh_event_timeline *c,
+                                    lhi_event_effect *effect, lh_error *err)
 {
     const lh_event *e = effect->event;
     link_list f = {0};

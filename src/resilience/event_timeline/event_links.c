@@ -8,7 +8,7 @@
 
 /* Marks the links that a name matches, as for an event, but adds no link. */
 lh_status lh_event_match_links(const lh_pipeline *pipeline, const char *name,
-                         bool *hit, lh_error *err)
+                               bool *hit, lh_error *err)
 {
     uint32_t n = lh_pipeline_n_links(pipeline);
     lh_link *links = calloc(n + (size_t)2, sizeof *links);

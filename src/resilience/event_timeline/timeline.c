@@ -2,9 +2,9 @@
 /* Builds an event timeline's states from its events. */
 #include "resilience/event_timeline/timeline.h"
 #include "base/options.h"
+#include "resilience/placement/placement_internal.h"
 #include "schedule/pipeline/link_names.h"
 #include "schedule/pipeline/pipeline_internal.h"
-#include "resilience/placement/placement_internal.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -27,7 +27,7 @@ static void add_to(uint64_t *set, uint32_t i)
 
 /* Prefixes an error with the event's file and line, or its index. */
 static lh_status fail_event(const lh_events *events, const lh_event *e,
-                              lh_status status, lh_error *err)
+                            lh_status status, lh_error *err)
 {
     if (status != LH_OK && status != LH_ENOMEM && e->line > 0)
         lhi_fail_add_context(err, "%s:%" PRIu32, events->name, e->line);
@@ -37,8 +37,8 @@ static lh_status fail_event(const lh_events *events, const lh_event *e,
 }
 
 /* Rejects a factor on links whose time is 0, where it has no effect. */
-static lh_status check_factors(const lh_link *links, const lhi_event_effect *effect,
-                               lh_error *err)
+static lh_status check_factors(const lh_link *links,
+                               const lhi_event_effect *effect, lh_error *err)
 {
     const lh_event *e = effect->event;
     bool has_latency = false, has_transfer = false;
@@ -62,8 +62,9 @@ static lh_status check_factors(const lh_link *links, const lhi_event_effect *eff
 }
 
 /* Stores the marked links in the effect. */
-static lh_status store_links(const lhi_link_list *list, lhi_event_effect *effect,
-                          const bool *hit, lhi_arena *mem, lh_error *err)
+static lh_status store_links(const lhi_link_list *list,
+                             lhi_event_effect *effect, const bool *hit,
+                             lhi_arena *mem, lh_error *err)
 {
     for (uint32_t i = 0; i < list->n_links; i++)
         effect->n_links += hit[i];
@@ -92,7 +93,8 @@ static lh_status find_event_links(lhi_link_list *list, lhi_event_effect *effect,
     return check_factors(list->links, effect, err);
 }
 
-static lh_status find_host(const lh_event_timeline *c, const lh_event *e, lh_error *err)
+static lh_status find_host(const lh_event_timeline *c, const lh_event *e,
+                           lh_error *err)
 {
     uint32_t n = lh_host_placement_n_hosts(c->placement);
     if (e->device < n)
@@ -146,8 +148,8 @@ static lh_status check_numbers(const lh_event *e, lh_error *err)
 }
 
 /* Finds the links for messages from and to the rank. */
-static lh_status find_rail(lhi_link_list *list, lhi_event_effect *effect, bool *hit,
-                           lhi_arena *mem, lh_error *err)
+static lh_status find_rail(lhi_link_list *list, lhi_event_effect *effect,
+                           bool *hit, lhi_arena *mem, lh_error *err)
 {
     uint32_t rank = effect->event->rank;
     uint32_t n = lh_pipeline_n_devices(list->pipeline);
@@ -172,7 +174,8 @@ static lh_status find_rail(lhi_link_list *list, lhi_event_effect *effect, bool *
     return store_links(list, effect, hit, mem, err);
 }
 
-static lh_status find_hosts(lh_event_timeline *c, lhi_event_effect *effect, lh_error *err)
+static lh_status find_hosts(lh_event_timeline *c, lhi_event_effect *effect,
+                            lh_error *err)
 {
     if (effect->event->n_links == 0)
         return find_host(c, effect->event, err);
@@ -185,8 +188,9 @@ static lh_status find_hosts(lh_event_timeline *c, lhi_event_effect *effect, lh_e
 }
 
 /* Validates one event and finds its targets. */
-static lh_status resolve_event(lh_event_timeline *c, lhi_link_list *list, lhi_event_effect *effect,
-                          bool *hit, lh_error *err)
+static lh_status resolve_event(lh_event_timeline *c, lhi_link_list *list,
+                               lhi_event_effect *effect, bool *hit,
+                               lh_error *err)
 {
     const lh_event *e = effect->event;
     if (e->rail != LH_RAIL_UNCHANGED && c->placement)
@@ -218,7 +222,8 @@ static lh_status check_rail(const lh_events *events, const lh_event *e,
                             "rail: two events of rank %" PRIu32
                             " at step %" PRId64,
                             e->rank, e->first_step);
-        if (x->first_step < e->first_step && (!before || x->first_step > before->first_step))
+        if (x->first_step < e->first_step &&
+            (!before || x->first_step > before->first_step))
             before = x;
     }
     bool down = before && before->rail == LH_RAIL_DOWN;
@@ -237,7 +242,7 @@ static lh_status check_rail(const lh_events *events, const lh_event *e,
 }
 
 static lh_status resolve_events(lh_event_timeline *c, const lh_events *events,
-                          lhi_link_list *list, lh_error *err)
+                                lhi_link_list *list, lh_error *err)
 {
     size_t room = list->n_links;
     for (uint32_t i = 0; i < events->n_events; i++)
@@ -256,7 +261,8 @@ static lh_status resolve_events(lh_event_timeline *c, const lh_events *events,
         if ((e->rail != LH_RAIL_UNCHANGED) != rails)
             continue;
         memset(hit, 0, room);
-        status = resolve_event(c, list, &c->effects[i % c->n_effects], hit, err);
+        status =
+            resolve_event(c, list, &c->effects[i % c->n_effects], hit, err);
         if (status == LH_OK && rails)
             status = check_rail(events, e, c->restart_steps > 0, err);
         fail_event(events, e, status, err);
@@ -332,8 +338,8 @@ static lh_status build_states(lh_event_timeline *c, lh_error *err)
 /* --- names -------------------------------------------------------------------
  */
 
-static lh_status find_name(lh_event_timeline *c, const char *name, uint32_t *out,
-                           lh_error *err)
+static lh_status find_name(lh_event_timeline *c, const char *name,
+                           uint32_t *out, lh_error *err)
 {
     for (*out = 0; *out < c->n_names; (*out)++)
         if (strcmp(c->names[*out], name) == 0)
@@ -345,7 +351,8 @@ static lh_status find_name(lh_event_timeline *c, const char *name, uint32_t *out
 }
 
 /* Stores the display names for an event's links, device or rail. */
-static lh_status name_effect(lh_event_timeline *c, lhi_event_effect *x, lh_error *err)
+static lh_status name_effect(lh_event_timeline *c, lhi_event_effect *x,
+                             lh_error *err)
 {
     const lh_event *e = x->event;
     char device[32];
@@ -392,16 +399,17 @@ static lh_status check_size(const lh_events *events, lh_error *err)
                     events->n_events, n, LH_MAX_EVENTS, LH_MAX_EVENT_LINKS);
 }
 
-static lh_status check_places(const lh_event_timeline *c, const lh_pipeline *pipeline,
-                              lh_error *err)
+static lh_status check_places(const lh_event_timeline *c,
+                              const lh_pipeline *pipeline, lh_error *err)
 {
     const lh_pipeline *p = c->placement ? c->placement->pipeline : pipeline;
     if (p->n_devices == pipeline->n_devices &&
         p->n_chunks == pipeline->n_chunks &&
         p->n_microbatches == pipeline->n_microbatches)
         return LH_OK;
-    return lhi_fail(err, LH_EINVAL,
-                    "lh_event_timeline_options: the places are of another pipeline");
+    return lhi_fail(
+        err, LH_EINVAL,
+        "lh_event_timeline_options: the places are of another pipeline");
 }
 
 /* Copies the events and resolves their targets. Link indices refer to c->base,
@@ -448,14 +456,15 @@ static lh_status copy_events(lh_event_timeline *c, const lh_events *events,
 }
 
 /* Checks that every time in every state is within a pipeline's limits. */
-static lh_status check_states(const lh_event_timeline *c, const lh_events *events,
-                              lh_error *err)
+static lh_status check_states(const lh_event_timeline *c,
+                              const lh_events *events, lh_error *err)
 {
     for (uint32_t s = 0; s < c->n_states; s++) {
         lh_pipeline *p;
         lh_status status = lh_event_timeline_pipeline(c, s, &p, err);
         if (status != LH_OK) {
-            lhi_fail_add_context(err, "%s", events->name ? events->name : "events");
+            lhi_fail_add_context(err, "%s",
+                                 events->name ? events->name : "events");
             return status;
         }
         lh_pipeline_free(p);
@@ -463,9 +472,10 @@ static lh_status check_states(const lh_event_timeline *c, const lh_events *event
     return LH_OK;
 }
 
-lh_status lh_event_timeline_make(const lh_pipeline *pipeline, const lh_events *events,
-                         const lh_event_timeline_options *options, lh_event_timeline **out,
-                         lh_error *err)
+lh_status lh_event_timeline_make(const lh_pipeline *pipeline,
+                                 const lh_events *events,
+                                 const lh_event_timeline_options *options,
+                                 lh_event_timeline **out, lh_error *err)
 {
     lh_event_timeline_options o;
     LHI_TRY(LHI_OPTIONS_COPY(lh_event_timeline_options, &o, options, err));
@@ -520,8 +530,9 @@ uint32_t lh_event_timeline_state(const lh_event_timeline *course, uint64_t step)
     return course->states[lo];
 }
 
-uint32_t lh_event_timeline_slow_components(const lh_event_timeline *course, uint32_t state,
-                        const char **names, uint32_t room)
+uint32_t lh_event_timeline_slow_components(const lh_event_timeline *course,
+                                           uint32_t state, const char **names,
+                                           uint32_t room)
 {
     uint64_t seen[(LH_MAX_EVENTS + LH_MAX_EVENT_LINKS) / 64 + 1] = {0};
     uint32_t n = 0;
@@ -568,23 +579,27 @@ static void slow_passes(const lh_event *e, lh_chunk *chunks, uint32_t n_chunks)
 }
 
 /* Checks whether effect `k` is active and a slowdown, not a failed rail. */
-static bool is_slowdown(const uint64_t *set, uint32_t k, const lhi_event_effect *x)
+static bool is_slowdown(const uint64_t *set, uint32_t k,
+                        const lhi_event_effect *x)
 {
     return has(set, k) && x->block_ns == 0;
 }
 
 /* Applies all factors first, then all additions: the result does not depend on
  * the event order. */
-static void slow_links(const lh_event_timeline *c, const uint64_t *set, lh_link *links)
+static void slow_links(const lh_event_timeline *c, const uint64_t *set,
+                       lh_link *links)
 {
     for (uint32_t k = 0; k < c->n_effects; k++) {
         const lhi_event_effect *x = &c->effects[k];
         for (uint32_t i = 0; is_slowdown(set, k, x) && i < x->n_links; i++) {
             lh_link *link = &links[x->links[i]];
-            link->latency_ns = times(
-                link->latency_ns, x->event->slowdown * x->event->latency_factor);
-            link->transfer_ns = times(
-                link->transfer_ns, x->event->slowdown * x->event->transfer_factor);
+            link->latency_ns =
+                times(link->latency_ns,
+                      x->event->slowdown * x->event->latency_factor);
+            link->transfer_ns =
+                times(link->transfer_ns,
+                      x->event->slowdown * x->event->transfer_factor);
         }
     }
     for (uint32_t k = 0; k < c->n_effects; k++) {
@@ -601,7 +616,7 @@ static void slow_links(const lh_event_timeline *c, const uint64_t *set, lh_link 
 
 /* Blocks the active rail failures' links. */
 static lh_status block_links(const lh_event_timeline *c, const uint64_t *set,
-                            lh_pipeline *p, lh_error *err)
+                             lh_pipeline *p, lh_error *err)
 {
     for (uint32_t k = 0; k < c->n_effects; k++) {
         const lhi_event_effect *x = &c->effects[k];
@@ -611,7 +626,8 @@ static lh_status block_links(const lh_event_timeline *c, const uint64_t *set,
     return LH_OK;
 }
 
-uint32_t lhi_event_timeline_count_failures(const lh_event_timeline *course, uint32_t state)
+uint32_t lhi_event_timeline_count_failures(const lh_event_timeline *course,
+                                           uint32_t state)
 {
     const uint64_t *set = course->active_sets + (size_t)state * course->n_words;
     uint32_t n = 0;
@@ -620,10 +636,13 @@ uint32_t lhi_event_timeline_count_failures(const lh_event_timeline *course, uint
     return n;
 }
 
-lh_status lhi_event_timeline_host_slowdowns(const lh_event_timeline *c, uint32_t state, lhi_arena *mem,
-                           lh_host_slowdowns *out, lh_error *err)
+lh_status lhi_event_timeline_host_slowdowns(const lh_event_timeline *c,
+                                            uint32_t state, lhi_arena *mem,
+                                            lh_host_slowdowns *out,
+                                            lh_error *err)
 {
-    uint32_t n = c->n_host_links, n_hosts = lh_host_placement_n_hosts(c->placement);
+    uint32_t n = c->n_host_links,
+             n_hosts = lh_host_placement_n_hosts(c->placement);
     const uint64_t *set = c->active_sets + (size_t)state * c->n_words;
     lh_link *links = LHI_NEW(mem, lh_link, n);
     lh_host_link_delay *more = LHI_NEW(mem, lh_host_link_delay, n);
@@ -635,17 +654,20 @@ lh_status lhi_event_timeline_host_slowdowns(const lh_event_timeline *c, uint32_t
     slow_links(c, set, links);
     for (uint32_t i = 0; i < n; i++) {
         const lh_link *usual = &c->host_links[i];
-        more[i] = (lh_host_link_delay){links[i].from, links[i].to,
-                                 links[i].latency_ns - usual->latency_ns,
-                                 links[i].transfer_ns - usual->transfer_ns};
+        more[i] = (lh_host_link_delay){
+            links[i].from, links[i].to, links[i].latency_ns - usual->latency_ns,
+            links[i].transfer_ns - usual->transfer_ns};
     }
     for (uint32_t h = 0; h < n_hosts; h++)
         slower[h] = 1;
     for (uint32_t k = 0; k < c->n_effects; k++)
         if (has(set, k) && c->effects[k].event->n_links == 0)
-            slower[c->effects[k].event->device] *= c->effects[k].event->slowdown;
-    *out = (lh_host_slowdowns){
-        .size = sizeof *out, .n_links = n, .links = more, .pass_factors = slower};
+            slower[c->effects[k].event->device] *=
+                c->effects[k].event->slowdown;
+    *out = (lh_host_slowdowns){.size = sizeof *out,
+                               .n_links = n,
+                               .links = more,
+                               .pass_factors = slower};
     return LH_OK;
 }
 
@@ -660,18 +682,19 @@ static lh_status move_hosts(const lh_event_timeline *c, uint32_t state,
     lhi_arena *mem = lhi_arena_make(0);
     if (!mem)
         return lhi_fail_nomem(err);
-    lh_status status = lhi_event_timeline_host_slowdowns(c, state, mem, &now, err);
+    lh_status status =
+        lhi_event_timeline_host_slowdowns(c, state, mem, &now, err);
     if (status == LH_OK)
-        status = lhi_host_placement_migration(c->placement, &now, from, to, vias, ways,
-                                   out_ns, err);
+        status = lhi_host_placement_migration(c->placement, &now, from, to,
+                                              vias, ways, out_ns, err);
     lhi_arena_free(mem);
     return status;
 }
 
-lh_status lhi_event_timeline_migration(const lh_event_timeline *course, uint32_t state,
-                            const uint32_t *from, const uint32_t *to,
-                            const uint32_t *vias, int64_t *out_ns,
-                            lh_error *err)
+lh_status lhi_event_timeline_migration(const lh_event_timeline *course,
+                                       uint32_t state, const uint32_t *from,
+                                       const uint32_t *to, const uint32_t *vias,
+                                       int64_t *out_ns, lh_error *err)
 {
     return move_hosts(course, state, from, to, vias, NULL, out_ns, err);
 }
@@ -682,9 +705,10 @@ static lh_status fail_no_hosts(lh_error *err)
                     "the course has no hosts that could have other places");
 }
 
-lh_status lh_event_timeline_migration(const lh_event_timeline *course, uint32_t state,
-                           const uint32_t *from, const uint32_t *to,
-                           uint32_t *vias, int64_t *out_ns, lh_error *err)
+lh_status lh_event_timeline_migration(const lh_event_timeline *course,
+                                      uint32_t state, const uint32_t *from,
+                                      const uint32_t *to, uint32_t *vias,
+                                      int64_t *out_ns, lh_error *err)
 {
     if (!course->placement)
         return fail_no_hosts(err);
@@ -699,22 +723,27 @@ static lh_status places_pipeline(const lh_event_timeline *c, uint32_t state,
     lhi_arena *mem = lhi_arena_make(0);
     if (!mem)
         return lhi_fail_nomem(err);
-    lh_status status = lhi_event_timeline_host_slowdowns(c, state, mem, &now, err);
+    lh_status status =
+        lhi_event_timeline_host_slowdowns(c, state, mem, &now, err);
     if (status == LH_OK)
-        status = lh_host_placement_pipeline(c->placement, &now, hosts, out, err);
+        status =
+            lh_host_placement_pipeline(c->placement, &now, hosts, out, err);
     lhi_arena_free(mem);
     return status;
 }
 
-lh_status lh_event_timeline_pipeline(const lh_event_timeline *course, uint32_t state,
-                             lh_pipeline **out, lh_error *err)
+lh_status lh_event_timeline_pipeline(const lh_event_timeline *course,
+                                     uint32_t state, lh_pipeline **out,
+                                     lh_error *err)
 {
     return lh_event_timeline_pipeline_with_hosts(course, state, NULL, out, err);
 }
 
-lh_status lh_event_timeline_pipeline_with_hosts(const lh_event_timeline *course, uint32_t state,
-                                const uint32_t *hosts, lh_pipeline **out,
-                                lh_error *err)
+lh_status lh_event_timeline_pipeline_with_hosts(const lh_event_timeline *course,
+                                                uint32_t state,
+                                                const uint32_t *hosts,
+                                                lh_pipeline **out,
+                                                lh_error *err)
 {
     if (course->placement)
         return places_pipeline(course, state, hosts, out, err);

@@ -10,8 +10,8 @@
  * - timeline.c: groups steps with the same events into states and builds the
  *   pipeline in each
  * - timeline_run.c: simulates the steps in virtual time */
-#ifndef LHI_COURSE_H
-#define LHI_COURSE_H
+#ifndef LHI_RESILIENCE_EVENT_TIMELINE_TIMELINE_H
+#define LHI_RESILIENCE_EVENT_TIMELINE_TIMELINE_H
 
 #include "base/arena.h"
 #include "base/fail.h"
@@ -54,21 +54,25 @@ struct lh_event_timeline {
 
 /* Fills in effect->links from the names in its event. LH_EINPUT: a name matches
  * nothing. */
-lh_status lhi_event_find_host_links(lh_event_timeline *course, lhi_event_effect *effect, lh_error *err);
+lh_status lhi_event_find_host_links(lh_event_timeline *course,
+                                    lhi_event_effect *effect, lh_error *err);
 
 /* Computes the slowdowns of hosts and links in a state of a timeline with a
  * placement; allocated in `mem`. */
-lh_status lhi_event_timeline_host_slowdowns(const lh_event_timeline *course, uint32_t state,
-                           lhi_arena *mem, lh_host_slowdowns *out, lh_error *err);
+lh_status lhi_event_timeline_host_slowdowns(const lh_event_timeline *course,
+                                            uint32_t state, lhi_arena *mem,
+                                            lh_host_slowdowns *out,
+                                            lh_error *err);
 
 /* Computes the migration time as lh_event_timeline_migration() does, but with
  * the relays in `vias`. The timeline has to have a placement. */
-lh_status lhi_event_timeline_migration(const lh_event_timeline *course, uint32_t state,
-                            const uint32_t *from, const uint32_t *to,
-                            const uint32_t *vias, int64_t *out_ns,
-                            lh_error *err);
+lh_status lhi_event_timeline_migration(const lh_event_timeline *course,
+                                       uint32_t state, const uint32_t *from,
+                                       const uint32_t *to, const uint32_t *vias,
+                                       int64_t *out_ns, lh_error *err);
 
 /* Counts rails that fail in a state. */
-uint32_t lhi_event_timeline_count_failures(const lh_event_timeline *course, uint32_t state);
+uint32_t lhi_event_timeline_count_failures(const lh_event_timeline *course,
+                                           uint32_t state);
 
 #endif

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 
 static lh_status simulate_state(const lh_event_timeline *course, uint32_t state,
-                            const lh_schedule *schedule,
-                            const lh_sim_options *options, int64_t *ns,
-                            lh_error *err)
+                                const lh_schedule *schedule,
+                                const lh_sim_options *options, int64_t *ns,
+                                lh_error *err)
 {
     lh_pipeline *p;
     lh_timeline *timeline;
@@ -28,7 +28,8 @@ static lh_status add_restarts(const lh_event_timeline *course, uint32_t state,
                               int64_t *ns, lh_error *err)
 {
     int64_t n = course->restart_steps;
-    if (*ns < 0 || n == 0 || lhi_event_timeline_count_failures(course, state) == 0)
+    if (*ns < 0 || n == 0 ||
+        lhi_event_timeline_count_failures(course, state) == 0)
         return LH_OK;
     if (*ns > INT64_MAX / 2 / (1 + n))
         return lhi_fail(err, LH_EINVAL,
@@ -39,9 +40,11 @@ static lh_status add_restarts(const lh_event_timeline *course, uint32_t state,
     return LH_OK;
 }
 
-lh_status lh_event_timeline_simulate(const lh_event_timeline *course, const lh_schedule *schedule,
-                         const lh_sim_options *options, uint64_t n_steps,
-                         int64_t *ns, lh_error *err)
+lh_status lh_event_timeline_simulate(const lh_event_timeline *course,
+                                     const lh_schedule *schedule,
+                                     const lh_sim_options *options,
+                                     uint64_t n_steps, int64_t *ns,
+                                     lh_error *err)
 {
     uint32_t n_states = lh_event_timeline_n_states(course);
     int64_t *known = malloc(n_states * sizeof *known);
@@ -51,8 +54,8 @@ lh_status lh_event_timeline_simulate(const lh_event_timeline *course, const lh_s
     for (uint64_t i = 0; status == LH_OK && i < n_steps; i++) {
         int64_t *of_state = &known[lh_event_timeline_state(course, i)];
         if (*of_state < 0)
-            status = simulate_state(course, lh_event_timeline_state(course, i), schedule,
-                                options, of_state, err);
+            status = simulate_state(course, lh_event_timeline_state(course, i),
+                                    schedule, options, of_state, err);
     }
     for (uint32_t i = 0; status == LH_OK && i < n_states; i++)
         status = add_restarts(course, i, &known[i], err);

@@ -18,18 +18,22 @@ double lhi_clock_offset_error(const lhi_clock_offset *c)
 {
     double n = fmin((double)c->n_iterations, MAX_AVERAGED);
     /* A fitted line's standard error at its end. */
-    return c->n_iterations ? sqrt(4 * (c->variance + square(resolution_ns)) / n) : 0;
+    return c->n_iterations ? sqrt(4 * (c->variance + square(resolution_ns)) / n)
+                           : 0;
 }
 
-static void begin_clocks(lhi_clock_offset *c, uint64_t step, double half, double both)
+static void begin_clocks(lhi_clock_offset *c, uint64_t step, double half,
+                         double both)
 {
-    *c = (lhi_clock_offset){.offset = half, .round_trip = both, .step = step, .n_iterations = 1};
+    *c = (lhi_clock_offset){
+        .offset = half, .round_trip = both, .step = step, .n_iterations = 1};
 }
 
 /* Updates the least-squares line through all readings while there are few
  * (Brookner, Tracking and Kalman Filtering Made Easy, section 1.2.10); later
  * with fading memory. */
-static void update_line(lhi_clock_offset *c, double off, double off_both, double steps)
+static void update_line(lhi_clock_offset *c, double off, double off_both,
+                        double steps)
 {
     double n = fmin((double)++c->n_iterations, MAX_AVERAGED);
     double gain = 2 * (2 * n - 1) / (n * (n + 1));
@@ -40,7 +44,8 @@ static void update_line(lhi_clock_offset *c, double off, double off_both, double
     c->variance += share * (square(off) - c->variance);
 }
 
-double lhi_clock_offset_add(lhi_clock_offset *c, uint64_t step, double there, double back)
+double lhi_clock_offset_add(lhi_clock_offset *c, uint64_t step, double there,
+                            double back)
 {
     double half = (there - back) / 2, both = there + back;
     if (c->n_iterations == 0) {
@@ -50,7 +55,8 @@ double lhi_clock_offset_add(lhi_clock_offset *c, uint64_t step, double there, do
     double steps = (double)(step - c->step);
     c->step = step;
     c->offset += c->drift * steps;
-    double off = half - c->asymmetry - c->offset, off_both = both - c->round_trip;
+    double off = half - c->asymmetry - c->offset,
+           off_both = both - c->round_trip;
     double odd = outlier_errors * sqrt(c->variance + square(resolution_ns));
     if (c->n_iterations < WARM_UP || fabs(off) < odd) {
         c->n_outliers = 0;

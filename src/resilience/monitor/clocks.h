@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Estimates two hosts' clock offset from messages in both directions, as NTP
  * does (RFC 5905, section 8): half the difference between the least delays. */
-#ifndef LHI_CLOCKS_H
-#define LHI_CLOCKS_H
+#ifndef LHI_RESILIENCE_MONITOR_CLOCKS_H
+#define LHI_RESILIENCE_MONITOR_CLOCKS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 /* Clock b relative to clock a. */
 typedef struct lhi_clock_offset {
-    double offset, drift; /* ns and ns per step, at the last iteration */
-    double asymmetry; /* measured difference due to one slower direction */
-    double round_trip; /* excess delay, both directions together */
-    double variance; /* variance of readings around the offset */
-    uint64_t step; /* last step */
+    double offset, drift;  /* ns and ns per step, at the last iteration */
+    double asymmetry;      /* measured difference due to one slower direction */
+    double round_trip;     /* excess delay, both directions together */
+    double variance;       /* variance of readings around the offset */
+    uint64_t step;         /* last step */
     uint64_t n_iterations; /* iteration count */
-    uint32_t n_outliers;  /* consecutive outliers */
+    uint32_t n_outliers;   /* consecutive outliers */
     double outlier_sum;
 } lhi_clock_offset;
 
 /* Adds an iteration and returns its clock offset. `there` and `back`: excess
  * delay, by the uncorrected clocks, of the fastest message from a to b and from
  * b to a. */
-double lhi_clock_offset_add(lhi_clock_offset *clocks, uint64_t step, double there,
-                      double back);
+double lhi_clock_offset_add(lhi_clock_offset *clocks, uint64_t step,
+                            double there, double back);
 
 /* Returns the offset's standard error. */
 double lhi_clock_offset_error(const lhi_clock_offset *clocks);

@@ -51,7 +51,7 @@ static void move_extremes(double *values, size_t n, size_t cut)
     if (cut > 3) {
         select_kth(values, (ptrdiff_t)n, (ptrdiff_t)cut);
         select_kth(values + cut, (ptrdiff_t)(n - cut),
-                     (ptrdiff_t)(n - 2 * cut) - 1);
+                   (ptrdiff_t)(n - 2 * cut) - 1);
         return;
     }
     for (size_t from = 0, to = n - 1; from < cut; from++, to--) {
@@ -103,7 +103,8 @@ static double variance_of(const lhi_drift_detector *g, double n, double w)
 {
     /* A scatter from few samples can be far off, and apparent common variation
      * can be chance: both are widened. */
-    double sample = g->sample_scatter / n * square(1 + 4 / (g->degrees_of_freedom + 1));
+    double sample =
+        g->sample_scatter / n * square(1 + 4 / (g->degrees_of_freedom + 1));
     double seen = fmax(g->n_iterations, 1); /* 0 if the level is 0 */
     double chance = 3 * sqrt(2 / seen) * g->sample_scatter / n;
     double common = fmax(g->common_scatter - chance, 0) * square(1 + 8 / seen);
@@ -119,20 +120,24 @@ double lhi_drift_detector_error(const lhi_drift_detector *g)
 }
 
 /* Updates the scatter from a reading that deviates by `off`. */
-static void learn_scatter(lhi_drift_detector *g, lhi_drift_reading r, double off)
+static void learn_scatter(lhi_drift_detector *g, lhi_drift_reading r,
+                          double off)
 {
     double n = (double)r.n;
     g->n_iterations = fmin(g->n_iterations + 1, scatter_iterations);
     if (r.n > 1) {
         double degrees = n - 1;
-        g->degrees_of_freedom = fmin(g->degrees_of_freedom + degrees, scatter_iterations * degrees);
-        g->sample_scatter += (r.variance * n / square(g->level) - g->sample_scatter) *
-                      degrees / g->degrees_of_freedom;
+        g->degrees_of_freedom =
+            fmin(g->degrees_of_freedom + degrees, scatter_iterations * degrees);
+        g->sample_scatter +=
+            (r.variance * n / square(g->level) - g->sample_scatter) * degrees /
+            g->degrees_of_freedom;
     }
     /* Variance of an iteration's mean around the previous level, beyond that of
      * its samples. */
     double mean = square(off / g->level) * (g->weight - 1) / g->weight;
-    g->common_scatter += (mean - g->sample_scatter / n - g->common_scatter) / g->n_iterations;
+    g->common_scatter +=
+        (mean - g->sample_scatter / n - g->common_scatter) / g->n_iterations;
     if (!g->has_left)
         g->normal_scatter = g->sample_scatter;
 }
@@ -163,7 +168,8 @@ static void add_to_window(lhi_drift_detector *g, lhi_drift_reading r)
 
 /* Checks whether the newest `w` readings all deviate from the level, on the
  * same side; `mean` is theirs. */
-static bool has_deviated(const lhi_drift_detector *g, uint32_t w, double least, double *mean)
+static bool has_deviated(const lhi_drift_detector *g, uint32_t w, double least,
+                         double *mean)
 {
     double samples = 0, sum = 0;
     bool above = g->window[0].mean > g->level;
@@ -178,8 +184,9 @@ static bool has_deviated(const lhi_drift_detector *g, uint32_t w, double least, 
     *mean = sum / w;
     double n = samples / w, off = *mean - g->level;
     return fabs(off) >= least &&
-           square(off) >= square(change_errors) * (variance_of(g, n, w) +
-                                                 variance_of(g, n, g->weight));
+           square(off) >=
+               square(change_errors) *
+                   (variance_of(g, n, w) + variance_of(g, n, g->weight));
 }
 
 /* Checks whether the newest `w` readings share one level; the oldest may belong
@@ -199,7 +206,8 @@ static bool share_level(const lhi_drift_detector *g, uint32_t w, double mean)
 
 /* Counts the newest readings that have left the level; 0: none. If all three
  * deviate but do not agree, all three count. */
-static uint32_t find_change(const lhi_drift_detector *g, double least, double *mean)
+static uint32_t find_change(const lhi_drift_detector *g, double least,
+                            double *mean)
 {
     for (uint32_t w = g->n_last; w > 1; w--)
         if (has_deviated(g, w, least, mean) && share_level(g, w, *mean))
@@ -235,12 +243,14 @@ static lhi_drift_change reset_level(lhi_drift_detector *g)
 /* Checks whether the level has returned to its normal value. */
 static bool has_returned(const lhi_drift_detector *g, double least)
 {
-    double error = lhi_drift_detector_error(g), off = fabs(g->level - g->normal);
+    double error = lhi_drift_detector_error(g),
+           off = fabs(g->level - g->normal);
     return g->has_left && (off < least / 2 || off < 3 * error);
 }
 
-lhi_drift_change lhi_drift_detector_add(lhi_drift_detector *g, lhi_drift_reading r, bool learns,
-                             double least, uint32_t *ago)
+lhi_drift_change lhi_drift_detector_add(lhi_drift_detector *g,
+                                        lhi_drift_reading r, bool learns,
+                                        double least, uint32_t *ago)
 {
     *ago = 0;
     g->n_samples += r.n;
@@ -253,7 +263,8 @@ lhi_drift_change lhi_drift_detector_add(lhi_drift_detector *g, lhi_drift_reading
     uint32_t w = find_change(g, least, &mean);
     if (w == 0) {
         g->report_delay -= g->report_delay > 0;
-        bool fades = g->weight >= LHI_DRIFT_AVERAGING / 2 && has_returned(g, least);
+        bool fades =
+            g->weight >= LHI_DRIFT_AVERAGING / 2 && has_returned(g, least);
         return fades ? reset_level(g) : LHI_DRIFT_UNCHANGED;
     }
     *ago = w - 1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Drift detector for one quantity per iteration: tracks slow drift and detects
  * jumps. docs/theory/monitor.md derives all constants. */
-#ifndef LHI_GAUGE_H
-#define LHI_GAUGE_H
+#ifndef LHI_RESILIENCE_MONITOR_DRIFT_DETECTOR_H
+#define LHI_RESILIENCE_MONITOR_DRIFT_DETECTOR_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,22 +22,22 @@ typedef struct lhi_drift_reading {
 /* Detected level changes. */
 typedef enum lhi_drift_change {
     LHI_DRIFT_UNCHANGED,
-    LHI_DRIFT_BEGINS, /* departs from the normal level */
-    LHI_DRIFT_CHANGES,  /* changes again after a departure */
+    LHI_DRIFT_BEGINS,  /* departs from the normal level */
+    LHI_DRIFT_CHANGES, /* changes again after a departure */
     LHI_DRIFT_ENDS,
 } lhi_drift_change;
 
 /* Drift detector state. */
 typedef struct lhi_drift_detector {
     double level;  /* present level */
-    double normal;  /* level before the departure; else the level */
+    double normal; /* level before the departure; else the level */
     double weight; /* iterations averaged in the level */
     /* Scatter as variance divided by the level's square: of one sample, and
      * common to all samples of an iteration. */
     double sample_scatter, common_scatter;
-    double normal_scatter; /* at the normal level */
-    double n_iterations;          /* iterations averaged in both */
-    double degrees_of_freedom;       /* degrees of freedom in `sample_scatter` */
+    double normal_scatter;     /* at the normal level */
+    double n_iterations;       /* iterations averaged in both */
+    double degrees_of_freedom; /* degrees of freedom in `sample_scatter` */
     lhi_drift_reading window[LHI_DRIFT_WINDOW]; /* newest first */
     uint32_t n_last;
     uint32_t report_delay; /* iterations until another change is reported */
@@ -52,8 +52,9 @@ lhi_drift_reading lhi_drift_reading_compute(double *samples, size_t n);
 /* Adds a reading and returns the detected change. During warm-up (`learns`) it
  * reports none. A change has at least size `least`, and began *ago iterations
  * before this one. */
-lhi_drift_change lhi_drift_detector_add(lhi_drift_detector *gauge, lhi_drift_reading reading,
-                             bool learns, double least, uint32_t *ago);
+lhi_drift_change lhi_drift_detector_add(lhi_drift_detector *gauge,
+                                        lhi_drift_reading reading, bool learns,
+                                        double least, uint32_t *ago);
 
 /* Returns the level's standard error. */
 double lhi_drift_detector_error(const lhi_drift_detector *gauge);

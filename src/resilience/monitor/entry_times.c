@@ -21,7 +21,8 @@ static int compare_entries(const void *a, const void *b)
 }
 
 /* Corrects entry times for one link's messages, sorted by entry. */
-static void correct_entries(const sorted_entry *entries, size_t n, int64_t transfer_ns)
+static void correct_entries(const sorted_entry *entries, size_t n,
+                            int64_t transfer_ns)
 {
     int64_t least = INT64_MAX;
     for (size_t i = 0; i < n; i++) {
@@ -46,7 +47,8 @@ static void correct_entries(const sorted_entry *entries, size_t n, int64_t trans
  * less the iteration's least delay; its transfer time is the pipeline's. A
  * clock offset shifts the least delay by the same amount. */
 lh_status lh_observation_estimate_entry(const lh_pipeline *pipeline, size_t n,
-                         lh_observed_message *messages, lh_error *err)
+                                        lh_observed_message *messages,
+                                        lh_error *err)
 {
     for (size_t i = 0; i < n; i++)
         if (messages[i].link >= lh_pipeline_n_links(pipeline))
@@ -63,7 +65,7 @@ lh_status lh_observation_estimate_entry(const lh_pipeline *pipeline, size_t n,
         for (end = i; end < n && entries[end].message->link == link;)
             end++;
         correct_entries(entries + i, end - i,
-                     lh_pipeline_link(pipeline, link)->transfer_ns);
+                        lh_pipeline_link(pipeline, link)->transfer_ns);
     }
     free(entries);
     return LH_OK;

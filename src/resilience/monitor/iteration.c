@@ -19,8 +19,9 @@ static bool is_learning(const lh_monitor *m)
 /* --- changes -------------------------------------------------------------- */
 
 /* Records a detected change as an event. */
-static void report_change(lh_monitor *m, lhi_monitored *w, lh_monitor_target what,
-                 uint32_t index, lhi_drift_change move, uint32_t ago)
+static void report_change(lh_monitor *m, lhi_monitored *w,
+                          lh_monitor_target what, uint32_t index,
+                          lhi_drift_change move, uint32_t ago)
 {
     static const lh_monitor_change changes[] = {
         [LHI_DRIFT_BEGINS] = LH_MONITOR_BEGINS,
@@ -44,19 +45,20 @@ static void report_change(lh_monitor *m, lhi_monitored *w, lh_monitor_target wha
 
 /* Adds a reading for the present step. */
 static lhi_drift_change add_reading(const lh_monitor *m, lhi_monitored *w,
-                                  lhi_drift_reading reading, double least,
-                                  uint32_t *ago)
+                                    lhi_drift_reading reading, double least,
+                                    uint32_t *ago)
 {
     for (uint32_t i = LHI_DRIFT_WINDOW - 1; i > 0; i--)
         w->steps[i] = w->steps[i - 1];
     w->steps[0] = m->step;
-    return lhi_drift_detector_add(&w->detector, reading, is_learning(m), least, ago);
+    return lhi_drift_detector_add(&w->detector, reading, is_learning(m), least,
+                                  ago);
 }
 
 /* Returns the least reported change in ns. `times`: occurrences per iteration.
  */
 static double min_reported_change(const lh_monitor *m, const lhi_monitored *w,
-                         double times)
+                                  double times)
 {
     return fmax(min_share * m->iteration_ns / times,
                 min_change * w->detector.level);
@@ -108,7 +110,8 @@ static void compare_clocks(lh_monitor *m, const lh_observation *seen)
         if (link->pair == LH_NONE)
             continue;
         lhi_clock_pair *pair = &m->pairs[link->pair];
-        double *least = link->is_reversed ? &pair->backward_ns : &pair->forward_ns;
+        double *least =
+            link->is_reversed ? &pair->backward_ns : &pair->forward_ns;
         double took = (double)(message->arrived_ns - message->entered_ns);
         *least = fmin(*least, took - link->nominal_ns);
     }
@@ -116,7 +119,8 @@ static void compare_clocks(lh_monitor *m, const lh_observation *seen)
         lhi_clock_pair *p = &m->pairs[i];
         bool there = p->forward_ns < HUGE_VAL, back = p->backward_ns < HUGE_VAL;
         if (there && back)
-            p->offset = lhi_clock_offset_add(&p->estimate, m->step, p->forward_ns, p->backward_ns);
+            p->offset = lhi_clock_offset_add(&p->estimate, m->step,
+                                             p->forward_ns, p->backward_ns);
         else if ((there || back) && !p->is_known)
             p->offset = there ? p->forward_ns : -p->backward_ns;
         p->is_known = p->is_known || there || back;
@@ -135,7 +139,8 @@ static void order_messages(lh_monitor *m, const lh_observation *seen)
             (lhi_sample){resources[seen->messages[i].link], (double)i};
     group_samples(m, seen->n_messages, m->pipeline->n_resources);
     for (size_t i = 0; i < seen->n_messages; i++) {
-        const lh_observed_message now = seen->messages[(size_t)m->samples[i].value];
+        const lh_observed_message now =
+            seen->messages[(size_t)m->samples[i].value];
         size_t at = i;
         while (at > 0 && m->samples[at - 1].group == m->samples[i].group &&
                m->messages[at - 1].entered_ns > now.entered_ns) {
@@ -297,14 +302,15 @@ static void compare_with_nominal(lh_monitor *m, lhi_monitored *things,
         }
     for (uint32_t d = 0; d < m->pipeline->n_devices; d++) {
         const lhi_busy_time *busy = &m->busy[d];
-        things[d].slowdown = busy->initial > 0 ? busy->current / busy->initial : 1;
+        things[d].slowdown =
+            busy->initial > 0 ? busy->current / busy->initial : 1;
     }
 }
 
 /* Learns a series' initial mean at its device's normal level: a series that
  * another schedule introduces may first occur while the device is slow. */
-static void learn_initial(lh_monitor *m, const lhi_monitored *things, uint32_t from,
-                        uint32_t to)
+static void learn_initial(lh_monitor *m, const lhi_monitored *things,
+                          uint32_t from, uint32_t to)
 {
     for (uint32_t c = 0; c < m->pipeline->n_chunks; c++) {
         const lhi_monitored *thing = &things[m->pipeline->chunks[c].device];
@@ -318,7 +324,7 @@ static void learn_initial(lh_monitor *m, const lhi_monitored *things, uint32_t f
 }
 
 static lhi_drift_change watch_device(lh_monitor *m, lhi_monitored *w,
-                                   const lhi_busy_time *busy, uint32_t *ago)
+                                     const lhi_busy_time *busy, uint32_t *ago)
 {
     if (busy->initial <= 0)
         return LHI_DRIFT_UNCHANGED;

@@ -2,8 +2,8 @@
 #include "resilience/monitor/monitor_internal.h"
 
 #include "base/fail.h"
-#include "base/sort.h"
 #include "base/options.h"
+#include "base/sort.h"
 #include "schedule/pipeline/schedule_internal.h"
 
 #include <inttypes.h>
@@ -199,8 +199,10 @@ void lh_monitor_free(lh_monitor *m)
     free(m);
 }
 
-lh_status lh_monitor_set_schedule_and_path(lh_monitor *m, const lh_schedule *schedule,
-                               const lh_sim_options *sim, lh_error *err)
+lh_status lh_monitor_set_schedule_and_path(lh_monitor *m,
+                                           const lh_schedule *schedule,
+                                           const lh_sim_options *sim,
+                                           lh_error *err)
 {
     lh_schedule *copy = NULL, *old = m->schedule;
     lh_sim_options old_sim = m->sim, new_sim = m->sim;
@@ -229,7 +231,7 @@ lh_status lh_monitor_set_schedule_and_path(lh_monitor *m, const lh_schedule *sch
 }
 
 lh_status lh_monitor_set_schedule(lh_monitor *m, const lh_schedule *schedule,
-                            lh_error *err)
+                                  lh_error *err)
 {
     return lh_monitor_set_schedule_and_path(m, schedule, NULL, err);
 }
@@ -265,8 +267,8 @@ static lh_status check_message(const lh_monitor *m, size_t i,
     return LH_OK;
 }
 
-static lh_status check_observation(const lh_monitor *m, const lh_observation *seen,
-                            lh_error *err)
+static lh_status check_observation(const lh_monitor *m,
+                                   const lh_observation *seen, lh_error *err)
 {
     if (m->n_iterations > 0 && seen->step <= m->step)
         return lhi_fail(err, LH_EINVAL,
@@ -323,11 +325,12 @@ static lh_status grow(lh_monitor *m, const lh_observation *seen, lh_error *err)
     return LH_OK;
 }
 
-static lhi_monitored *find_monitored(const lh_monitor *m, const lh_monitor_event *e)
+static lhi_monitored *find_monitored(const lh_monitor *m,
+                                     const lh_monitor_event *e)
 {
     return e->target == LH_MONITOR_LINK     ? &m->links[e->index].monitored
            : e->target == LH_MONITOR_DEVICE ? &m->work[e->index]
-                                          : &m->data[e->index];
+                                            : &m->data[e->index];
 }
 
 /* Computes each new change's cost, all others as at present. */
@@ -367,7 +370,8 @@ static void list_active(lh_monitor *m)
         add_if_active(m, &m->data[d]);
 }
 
-lh_status lh_monitor_add(lh_monitor *m, const lh_observation *seen, lh_error *err)
+lh_status lh_monitor_add(lh_monitor *m, const lh_observation *seen,
+                         lh_error *err)
 {
     lh_observation s;
     LHI_TRY(LHI_OPTIONS_COPY(lh_observation, &s, seen, err));
@@ -387,7 +391,8 @@ const lh_monitor_event *lh_monitor_events(const lh_monitor *m, uint32_t *n)
     return m->news;
 }
 
-const lh_monitor_event *lh_monitor_active_events(const lh_monitor *m, uint32_t *n)
+const lh_monitor_event *lh_monitor_active_events(const lh_monitor *m,
+                                                 uint32_t *n)
 {
     *n = m->n_active;
     return m->active;

@@ -57,9 +57,9 @@ lh_clock_estimate lh_monitor_clock(const lh_monitor *m, uint32_t a, uint32_t b)
         const lhi_clock_pair *p = &m->pairs[i];
         double sign = p->a == a && p->b == b ? 1 : -1;
         if ((p->a == a && p->b == b) || (p->a == b && p->b == a))
-            return (lh_clock_estimate){sign * p->estimate.offset,
-                                       lhi_clock_offset_error(&p->estimate),
-                                       sign * p->estimate.drift, p->estimate.n_iterations};
+            return (lh_clock_estimate){
+                sign * p->estimate.offset, lhi_clock_offset_error(&p->estimate),
+                sign * p->estimate.drift, p->estimate.n_iterations};
     }
     return (lh_clock_estimate){0};
 }

@@ -9,8 +9,8 @@
  * - monitor.c: the public functions
  * - drift_detector.c: one quantity
  * - clocks.c: the offset of two clocks */
-#ifndef LHI_MONITOR_OWN_H
-#define LHI_MONITOR_OWN_H
+#ifndef LHI_RESILIENCE_MONITOR_MONITOR_INTERNAL_H
+#define LHI_RESILIENCE_MONITOR_MONITOR_INTERNAL_H
 
 #include "resilience/monitor/clocks.h"
 #include "resilience/monitor/drift_detector.h"
@@ -28,7 +28,7 @@ typedef struct lhi_monitored {
     /* Computation, data: initial time per iteration. Present slowdown relative
      * to the nominal time; 1 without measurements. */
     double initial_ns, slowdown;
-    uint64_t changed_step;                /* step at which the last change was
+    uint64_t changed_step;            /* step at which the last change was
                                        * detected */
     uint64_t steps[LHI_DRIFT_WINDOW]; /* last readings' steps, newest first */
     bool is_active;
@@ -38,10 +38,10 @@ typedef struct lhi_monitored {
 /* A monitored link. */
 typedef struct lhi_monitored_link {
     lhi_monitored monitored;
-    uint32_t pair; /* clock pair; LH_NONE: both ends share a clock */
+    uint32_t pair;    /* clock pair; LH_NONE: both ends share a clock */
     bool is_reversed; /* direction from the pair's b to its a */
     double transfer_ns, n_transfers; /* mean over n_transfers iterations */
-    uint64_t transfers_step;           /* last step */
+    uint64_t transfers_step;         /* last step */
     double bytes;                    /* per message; 0: unknown */
     double nominal_ns;
 } lhi_monitored_link;
@@ -50,15 +50,16 @@ typedef struct lhi_monitored_link {
 typedef struct lhi_clock_pair {
     uint32_t a, b;
     lhi_clock_offset estimate;
-    double forward_ns, backward_ns; /* least ones in the iteration; HUGE_VAL: none */
-    double offset;      /* for the iteration's messages */
-    bool is_known;      /* offset is known: messages were observed */
+    double forward_ns,
+        backward_ns; /* least ones in the iteration; HUGE_VAL: none */
+    double offset;   /* for the iteration's messages */
+    bool is_known;   /* offset is known: messages were observed */
 } lhi_clock_pair;
 
 /* Statistics for one kind of pass or communication on one chunk. */
 typedef struct lhi_series {
-    double initial;                  /* mean over the first iterations */
-    double n_initial;                /* number of first iterations */
+    double initial;                /* mean over the first iterations */
+    double n_initial;              /* number of first iterations */
     double mean, weight, variance; /* present level, as in a drift detector */
     uint64_t n, last_step;
     double nominal_ns;
@@ -85,18 +86,19 @@ struct lh_monitor {
     lh_sim_options sim;
     bool *delegated; /* owned array in `sim`; NULL: none */
     uint32_t warm_up;
-    uint64_t step;       /* last step */
-    uint64_t n_iterations;     /* iteration count */
-    double iteration_ns; /* simulated at normal levels */
+    uint64_t step;         /* last step */
+    uint64_t n_iterations; /* iteration count */
+    double iteration_ns;   /* simulated at normal levels */
     lhi_monitored_link *links;
     lhi_monitored *work, *data; /* per device */
-    lhi_series *series;       /* LHI_N_SERIES per chunk */
+    lhi_series *series;         /* LHI_N_SERIES per chunk */
     lhi_clock_pair *pairs;
     uint32_t n_pairs;
-    lh_monitor_event *news, *active; /* capacity for one per monitored quantity */
+    lh_monitor_event *news,
+        *active; /* capacity for one per monitored quantity */
     uint32_t n_news, n_active;
     lhi_busy_time *busy; /* scratch: per device */
-    size_t *first;  /* scratch: per sampled quantity */
+    size_t *first;       /* scratch: per sampled quantity */
     /* Scratch, grown as needed. */
     lhi_sample *samples, *gathered;
     lh_observed_message *messages;
@@ -105,8 +107,8 @@ struct lh_monitor {
 };
 
 /* Returns a chunk's series statistics. */
-static inline lhi_series *lhi_monitor_series(const lh_monitor *m, uint32_t chunk,
-                                        uint32_t kind)
+static inline lhi_series *lhi_monitor_series(const lh_monitor *m,
+                                             uint32_t chunk, uint32_t kind)
 {
     return &m->series[(size_t)chunk * LHI_N_SERIES + kind];
 }
@@ -121,7 +123,8 @@ static inline double lhi_monitored_normal_ratio(const lhi_monitored *thing)
 
 /* Feeds a validated iteration into all drift detectors; changes become news,
  * without costs yet. The scratch arrays have to be large enough. */
-void lhi_monitor_process_iteration(lh_monitor *monitor, const lh_observation *seen);
+void lhi_monitor_process_iteration(lh_monitor *monitor,
+                                   const lh_observation *seen);
 
 /* Builds the pipeline from all estimates. Quantity `quiet`, unless NULL, is at
  * its normal level; with all_quiet all are. */

@@ -96,7 +96,7 @@ static lh_status simulate(search *s, int64_t *ns, lh_error *err)
 /* Returns an order's iteration time; simulates it unless an equal view is
  * known. */
 static lh_status estimate_order(search *s, const uint32_t *hosts, int64_t *ns,
-                         lh_error *err)
+                                lh_error *err)
 {
     lhi_placement_view_fill(s->places, &s->slow, hosts, &s->view);
     s->n_tried++;
@@ -131,8 +131,9 @@ static lh_status try_order(search *s, const uint32_t *hosts, bool *better,
     double total = (double)ns * s->lasts;
     if (total > s->best_total)
         return LH_OK;
-    int64_t move = lhi_host_placement_plan_transfers(s->places, &s->slow, s->from, hosts, NULL,
-                                  s->free_at, s->moves, &n_moves);
+    int64_t move =
+        lhi_host_placement_plan_transfers(s->places, &s->slow, s->from, hosts,
+                                          NULL, s->free_at, s->moves, &n_moves);
     total += (double)move;
     bool is_less = total < s->best_total ||
                    (total <= s->best_total && n_moves < s->n_best_moves);
@@ -208,17 +209,20 @@ static lh_status set_up(search *s, const lh_host_slowdowns *now,
                         const lh_host_exchange_options *o, lh_error *err)
 {
     uint32_t n = s->places->n_hosts;
-    if (!(o->benefit_steps >= 0) || o->benefit_steps > 1e15 || o->max_exhaustive_hosts > MOST_HOSTS)
-        return lhi_fail(err, LH_EINVAL,
-                        "lh_host_exchange_options: lasts is %g and has to be from "
-                        "0 to 1e15, most_hosts %" PRIu32 ", at most %d",
-                        o->benefit_steps, o->max_exhaustive_hosts, MOST_HOSTS);
+    if (!(o->benefit_steps >= 0) || o->benefit_steps > 1e15 ||
+        o->max_exhaustive_hosts > MOST_HOSTS)
+        return lhi_fail(
+            err, LH_EINVAL,
+            "lh_host_exchange_options: lasts is %g and has to be from "
+            "0 to 1e15, most_hosts %" PRIu32 ", at most %d",
+            o->benefit_steps, o->max_exhaustive_hosts, MOST_HOSTS);
     /* Default horizon: long enough that migration time hardly matters, short
      * enough that it still breaks ties. */
     s->lasts = o->benefit_steps > 0 ? o->benefit_steps : 1e6;
     s->sim = o->sim;
     LHI_TRY(lhi_host_slowdowns_check(s->places, now, s->mem, &s->slow, err));
-    LHI_TRY(lhi_host_placement_copy_hosts(s->places, o->hosts, s->mem, &s->from, err));
+    LHI_TRY(lhi_host_placement_copy_hosts(s->places, o->hosts, s->mem, &s->from,
+                                          err));
     s->best = LHI_NEW(s->mem, uint32_t, n);
     s->trial = LHI_NEW(s->mem, uint32_t, n);
     s->free_at = LHI_NEW(s->mem, int64_t, 2 * (size_t)n);
@@ -241,7 +245,8 @@ typedef struct owned {
     lhi_arena *mem;
 } owned;
 
-static lh_status make_result(search *s, bool all, lh_host_exchange **out, lh_error *err)
+static lh_status make_result(search *s, bool all, lh_host_exchange **out,
+                             lh_error *err)
 {
     uint32_t n = s->places->n_hosts;
     owned *x = LHI_NEW(s->mem, owned, 1);
@@ -250,26 +255,27 @@ static lh_status make_result(search *s, bool all, lh_host_exchange **out, lh_err
         return lhi_fail_nomem(err);
     x->mem = s->mem;
     x->exchange = (lh_host_exchange){.is_exchange = s->n_best_moves > 0,
-                                .n_hosts = n,
-                                .hosts = s->best,
-                                .current_ns = s->now_ns,
-                                .predicted_ns = s->best_ns,
-                                .move_ns = s->best_move_ns,
-                                .n_moves = s->n_best_moves,
-                                .moves = s->best_moves,
-                                .is_exhaustive = all,
-                                .n_evaluated = s->n_tried,
-                                .n_simulated = s->n_simulated,
-                                .why = why};
-    lhi_host_exchange_explain(s->places, &s->slow, s->from, s->lasts, &x->exchange, why);
+                                     .n_hosts = n,
+                                     .hosts = s->best,
+                                     .current_ns = s->now_ns,
+                                     .predicted_ns = s->best_ns,
+                                     .move_ns = s->best_move_ns,
+                                     .n_moves = s->n_best_moves,
+                                     .moves = s->best_moves,
+                                     .is_exhaustive = all,
+                                     .n_evaluated = s->n_tried,
+                                     .n_simulated = s->n_simulated,
+                                     .why = why};
+    lhi_host_exchange_explain(s->places, &s->slow, s->from, s->lasts,
+                              &x->exchange, why);
     *out = &x->exchange;
     return LH_OK;
 }
 
-lh_status lh_host_placement_find_exchange(const lh_host_placement *places, const lh_host_slowdowns *now,
-                             const lh_schedule *schedule,
-                             const lh_host_exchange_options *options,
-                             lh_host_exchange **out, lh_error *err)
+lh_status lh_host_placement_find_exchange(
+    const lh_host_placement *places, const lh_host_slowdowns *now,
+    const lh_schedule *schedule, const lh_host_exchange_options *options,
+    lh_host_exchange **out, lh_error *err)
 {
     lh_host_exchange_options o;
     search s = {.places = places, .schedule = schedule};
@@ -278,7 +284,8 @@ lh_status lh_host_placement_find_exchange(const lh_host_placement *places, const
     if (!s.mem)
         return lhi_fail_nomem(err);
     lh_status status = set_up(&s, now, &o, err);
-    uint32_t most = o.max_exhaustive_hosts ? o.max_exhaustive_hosts : MOST_HOSTS;
+    uint32_t most =
+        o.max_exhaustive_hosts ? o.max_exhaustive_hosts : MOST_HOSTS;
     bool all = places->n_hosts <= most;
     if (status == LH_OK)
         status = all ? try_all(&s, err) : try_exchanges(&s, err);

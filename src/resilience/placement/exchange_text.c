@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes the reason for or against a host exchange as text. */
-#include "resilience/placement/text_fragments.h"
 #include "resilience/placement/placement_internal.h"
+#include "resilience/placement/text_fragments.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -29,8 +29,9 @@ static bool has_link(const lh_pipeline *p, uint32_t from, uint32_t to)
 typedef enum carries { NOTHING, MESSAGES, DATA } carries;
 
 /* Describes the traffic on the link between two hosts, in either direction. */
-static carries describe_traffic(const lh_host_placement *s, const uint32_t *hosts, uint32_t one,
-                       uint32_t other, char *text)
+static carries describe_traffic(const lh_host_placement *s,
+                                const uint32_t *hosts, uint32_t one,
+                                uint32_t other, char *text)
 {
     uint32_t a = place_of(hosts, one), b = place_of(hosts, other);
     uint32_t d = a % s->n_devices, e = b % s->n_devices, r = a / s->n_devices,
@@ -51,7 +52,8 @@ static carries describe_traffic(const lh_host_placement *s, const uint32_t *host
     return NOTHING;
 }
 
-static bool is_slow(const lhi_host_slowdown_tables *slow, uint32_t from, uint32_t to)
+static bool is_slow(const lhi_host_slowdown_tables *slow, uint32_t from,
+                    uint32_t to)
 {
     lhi_additional_time x = lhi_host_slowdowns_link(slow, from, to);
     return x.latency_ns > 0 || x.transfer_ns > 0;
@@ -59,7 +61,8 @@ static bool is_slow(const lhi_host_slowdown_tables *slow, uint32_t from, uint32_
 
 /* Appends the host pairs with a slow link and their traffic: each, or only
  * their number if there are many. */
-static void add_links(const lh_host_placement *s, const lhi_host_slowdown_tables *slow,
+static void add_links(const lh_host_placement *s,
+                      const lhi_host_slowdown_tables *slow,
                       const uint32_t *hosts, char *why)
 {
     char text[CARRIED_TEXT];
@@ -72,17 +75,17 @@ static void add_links(const lh_host_placement *s, const lhi_host_slowdown_tables
             of[describe_traffic(s, hosts, a, b, text)]++;
             if (n++ < SHOWN)
                 lhi_text_append_limited(why, LHI_EXCHANGE_REASON_SIZE,
-                              "%sthe slow link between hosts %" PRIu32
-                              " and %" PRIu32 " carries %s",
-                              n > 1 ? ", " : "", a, b, text);
+                                        "%sthe slow link between hosts %" PRIu32
+                                        " and %" PRIu32 " carries %s",
+                                        n > 1 ? ", " : "", a, b, text);
         }
     if (n <= SHOWN)
         return;
     why[before] = '\0';
     lhi_text_append_limited(why, LHI_EXCHANGE_REASON_SIZE,
-                  "of %" PRIu32 " slow links between hosts %" PRIu32
-                  " carry data, %" PRIu32 " messages",
-                  n, of[DATA], of[MESSAGES]);
+                            "of %" PRIu32 " slow links between hosts %" PRIu32
+                            " carry data, %" PRIu32 " messages",
+                            n, of[DATA], of[MESSAGES]);
 }
 
 static void add_hosts(const lhi_host_slowdown_tables *slow, char *why)
@@ -91,33 +94,38 @@ static void add_hosts(const lhi_host_slowdown_tables *slow, char *why)
     for (uint32_t h = 0; h < slow->n_hosts; h++)
         if (slow->pass_factors[h] > 1 && n++ < SHOWN)
             lhi_text_append_limited(why, LHI_EXCHANGE_REASON_SIZE,
-                          "%shost %" PRIu32 " takes %.3g times as long",
-                          *why ? ", " : "", h, slow->pass_factors[h]);
+                                    "%shost %" PRIu32
+                                    " takes %.3g times as long",
+                                    *why ? ", " : "", h, slow->pass_factors[h]);
     if (n > SHOWN)
-        lhi_text_append_limited(why, LHI_EXCHANGE_REASON_SIZE, ", so do %" PRIu32 " more",
-                      n - SHOWN);
+        lhi_text_append_limited(why, LHI_EXCHANGE_REASON_SIZE,
+                                ", so do %" PRIu32 " more", n - SHOWN);
 }
 
-static void add_moves(const lh_host_placement *s, const lh_host_exchange *x, char *why)
+static void add_moves(const lh_host_placement *s, const lh_host_exchange *x,
+                      char *why)
 {
     for (uint32_t i = 0; i < x->n_moves && i < SHOWN_MOVES; i++) {
         const lh_host_move *m = &x->moves[i];
         lhi_text_append_limited(why, LHI_EXCHANGE_REASON_SIZE,
-                      "%shost %" PRIu32 " gets device %" PRIu32
-                      " of replica %" PRIu32,
-                      i ? ", " : "", m->to, m->place % s->n_devices,
-                      m->place / s->n_devices);
+                                "%shost %" PRIu32 " gets device %" PRIu32
+                                " of replica %" PRIu32,
+                                i ? ", " : "", m->to, m->place % s->n_devices,
+                                m->place / s->n_devices);
     }
     if (x->n_moves > SHOWN_MOVES)
-        lhi_text_append_limited(why, LHI_EXCHANGE_REASON_SIZE, " and %" PRIu32 " more move",
-                      x->n_moves - SHOWN_MOVES);
+        lhi_text_append_limited(why, LHI_EXCHANGE_REASON_SIZE,
+                                " and %" PRIu32 " more move",
+                                x->n_moves - SHOWN_MOVES);
 }
 
-void lhi_host_exchange_explain(const lh_host_placement *s, const lhi_host_slowdown_tables *slow,
-                      const uint32_t *now_hosts, double lasts,
-                      const lh_host_exchange *x, char *why)
+void lhi_host_exchange_explain(const lh_host_placement *s,
+                               const lhi_host_slowdown_tables *slow,
+                               const uint32_t *now_hosts, double lasts,
+                               const lh_host_exchange *x, char *why)
 {
-    char one[LHI_TIME_FORMAT_SIZE], other[LHI_TIME_FORMAT_SIZE], move[LHI_TIME_FORMAT_SIZE];
+    char one[LHI_TIME_FORMAT_SIZE], other[LHI_TIME_FORMAT_SIZE],
+        move[LHI_TIME_FORMAT_SIZE];
     char many[LHI_TIME_FORMAT_SIZE];
     why[0] = '\0';
     add_links(s, slow, now_hosts, why);
@@ -126,17 +134,19 @@ void lhi_host_exchange_explain(const lh_host_placement *s, const lhi_host_slowdo
         why, LHI_EXCHANGE_REASON_SIZE, "%s%s an iteration",
         *why ? ": " : "nothing is slow: ", lhi_time_format(x->current_ns, one));
     if (!x->is_exchange) {
-        lhi_text_append_limited(why, LHI_EXCHANGE_REASON_SIZE,
-                      x->is_exhaustive ? "; no places are worth what moving costs"
+        lhi_text_append_limited(
+            why, LHI_EXCHANGE_REASON_SIZE,
+            x->is_exhaustive ? "; no places are worth what moving costs"
                              : "; no exchange is worth what moving costs");
         return;
     }
     lhi_text_append_limited(why, LHI_EXCHANGE_REASON_SIZE, ", %s where ",
-                  lhi_time_format(x->predicted_ns, other));
+                            lhi_time_format(x->predicted_ns, other));
     add_moves(s, x, why);
-    lhi_text_append_limited(
-        why, LHI_EXCHANGE_REASON_SIZE, ", which takes %s once and counts for %s",
-        lhi_time_format(x->move_ns, move), lhi_iterations_format(lasts, many));
+    lhi_text_append_limited(why, LHI_EXCHANGE_REASON_SIZE,
+                            ", which takes %s once and counts for %s",
+                            lhi_time_format(x->move_ns, move),
+                            lhi_iterations_format(lasts, many));
     size_t before = strlen(why);
     lhi_text_append_limited(why, LHI_EXCHANGE_REASON_SIZE, "; then ");
     add_links(s, slow, x->hosts, why);

@@ -93,9 +93,9 @@ lhi_layer_ratios lhi_layers_ratios(const lh_layers *l, uint32_t c, uint32_t now)
     const lh_chunk *k = &l->pipeline->chunks[c];
     uint32_t n = l->numbers[c];
     return (lhi_layer_ratios){.f = time_ratio(k->f_ns, l->f, n, now),
-                        .d = time_ratio(k->d_ns, l->d, n, now),
-                        .w = time_ratio(k->w_ns, l->w, n, now),
-                        .all = (double)now / (double)n};
+                              .d = time_ratio(k->d_ns, l->d, n, now),
+                              .w = time_ratio(k->w_ns, l->w, n, now),
+                              .all = (double)now / (double)n};
 }
 
 static int64_t multiply(int64_t value, double factor)
@@ -169,7 +169,8 @@ lh_status lh_layers_pipeline(const lh_layers *l, const lh_pipeline *pipeline,
 /* --- migration ------------------------------------------------------------ */
 
 uint64_t lhi_layers_count_transfers(const lh_pipeline *p, const uint32_t *from,
-                          const uint32_t *to, int64_t *room, int64_t *busiest)
+                                    const uint32_t *to, int64_t *room,
+                                    int64_t *busiest)
 {
     int64_t *sent = room, *received = room + p->n_devices, before = 0;
     uint64_t n_moves = 0;
@@ -194,8 +195,8 @@ uint64_t lhi_layers_count_transfers(const lh_pipeline *p, const uint32_t *from,
 }
 
 lh_status lh_layers_migration_ns(const lh_layers *l, const uint32_t *from,
-                           const uint32_t *to, int64_t layer_ns,
-                           int64_t *out_ns, lh_error *err)
+                                 const uint32_t *to, int64_t layer_ns,
+                                 int64_t *out_ns, lh_error *err)
 {
     int64_t busiest;
     const lh_pipeline *p = l->pipeline;

@@ -3,8 +3,8 @@
  *
  * - layers.c: a pipeline with another layer partition
  * - layers_search.c: the search for a partition */
-#ifndef LHI_LAYERS_OWN_H
-#define LHI_LAYERS_OWN_H
+#ifndef LHI_RESILIENCE_PLACEMENT_LAYERS_INTERNAL_H
+#define LHI_RESILIENCE_PLACEMENT_LAYERS_INTERNAL_H
 
 #include "base/arena.h"
 #include "base/fail.h"
@@ -30,12 +30,13 @@ typedef struct lhi_layer_ratios {
 
 /* Returns the ratios for chunk `chunk` with `now` layers. */
 lhi_layer_ratios lhi_layers_ratios(const lh_layers *layers, uint32_t chunk,
-                             uint32_t now);
+                                   uint32_t now);
 
 /* Counts the layers that cross each border between chunks of different devices.
  * *busiest: the most layers that one device sends, or receives. `room`: scratch
  * for two numbers per device. */
-uint64_t lhi_layers_count_transfers(const lh_pipeline *pipeline, const uint32_t *from,
-                          const uint32_t *to, int64_t *room, int64_t *busiest);
+uint64_t lhi_layers_count_transfers(const lh_pipeline *pipeline,
+                                    const uint32_t *from, const uint32_t *to,
+                                    int64_t *room, int64_t *busiest);
 
 #endif

@@ -88,7 +88,8 @@ static lh_status evaluate_partition(search *s, bool *is_next, lh_error *err)
         memcpy(s->next, s->trial, s->n * sizeof *s->next);
         *is_next = true;
     }
-    lhi_layers_count_transfers(s->pipeline, s->from, s->trial, s->moved, &busiest);
+    lhi_layers_count_transfers(s->pipeline, s->from, s->trial, s->moved,
+                               &busiest);
     double move = (double)busiest * (double)s->o.layer_ns;
     double total = (double)ns * s->lasts + move;
     if (total >= s->best_total || move > 0x1p61)
@@ -135,7 +136,8 @@ static lh_status search_partition(search *s, lh_error *err)
 static void add_numbers(const search *s, const uint32_t *numbers, char *why)
 {
     for (uint32_t c = 0; c < s->n && c < SHOWN; c++)
-        lhi_text_append_limited(why, WHY_TEXT, "%s%" PRIu32, c ? ", " : "", numbers[c]);
+        lhi_text_append_limited(why, WHY_TEXT, "%s%" PRIu32, c ? ", " : "",
+                                numbers[c]);
     if (s->n > SHOWN)
         lhi_text_append_limited(why, WHY_TEXT, ", ...");
 }
@@ -156,32 +158,35 @@ static void add_slow(const search *s, char *why)
             is += (double)q->f_ns + (double)q->d_ns + (double)q->w_ns;
         }
         if (is > 1.02 * was && was > 0 && n++ < 3)
-            lhi_text_append_limited(why, WHY_TEXT,
-                          "%sdevice %" PRIu32 " takes %.3g times as long",
-                          n > 1 ? ", " : "", d, is / was);
+            lhi_text_append_limited(
+                why, WHY_TEXT, "%sdevice %" PRIu32 " takes %.3g times as long",
+                n > 1 ? ", " : "", d, is / was);
     }
     lhi_text_append_limited(why, WHY_TEXT, n ? ": " : "no device is slow: ");
 }
 
 static void explain(const search *s, const lh_layer_migration *m, char *why)
 {
-    char one[LHI_TIME_FORMAT_SIZE], other[LHI_TIME_FORMAT_SIZE], move[LHI_TIME_FORMAT_SIZE];
+    char one[LHI_TIME_FORMAT_SIZE], other[LHI_TIME_FORMAT_SIZE],
+        move[LHI_TIME_FORMAT_SIZE];
     char many[LHI_TIME_FORMAT_SIZE];
     add_slow(s, why);
     lhi_text_append_limited(why, WHY_TEXT, "%s an iteration",
-                  lhi_time_format(m->current_ns, one));
+                            lhi_time_format(m->current_ns, one));
     if (!m->is_move) {
-        lhi_text_append_limited(why, WHY_TEXT, "; no layers are worth what moving costs");
+        lhi_text_append_limited(why, WHY_TEXT,
+                                "; no layers are worth what moving costs");
         return;
     }
     lhi_text_append_limited(why, WHY_TEXT, " with ");
     add_numbers(s, s->from, why);
     lhi_text_append_limited(why, WHY_TEXT, " layers, %s with ",
-                  lhi_time_format(m->predicted_ns, other));
+                            lhi_time_format(m->predicted_ns, other));
     add_numbers(s, m->layer_counts, why);
-    lhi_text_append_limited(
-        why, WHY_TEXT, "; moving them takes %s once and counts for %s",
-        lhi_time_format(m->move_ns, move), lhi_iterations_format(s->lasts, many));
+    lhi_text_append_limited(why, WHY_TEXT,
+                            "; moving them takes %s once and counts for %s",
+                            lhi_time_format(m->move_ns, move),
+                            lhi_iterations_format(s->lasts, many));
 }
 
 /* --- result --------------------------------------------------------------- */
@@ -191,7 +196,8 @@ static lh_status set_up(search *s, lh_error *err)
     const lh_pipeline *p = s->layers->pipeline;
     bool fits;
     s->n = p->n_chunks;
-    if (!(s->o.benefit_steps >= 0) || s->o.benefit_steps > 1e15 || s->o.layer_ns < 0)
+    if (!(s->o.benefit_steps >= 0) || s->o.benefit_steps > 1e15 ||
+        s->o.layer_ns < 0)
         return lhi_fail(err, LH_EINVAL,
                         "lh_layers_options: lasts is %g, layer_ns %" PRId64
                         "; neither may be negative",
@@ -207,7 +213,8 @@ static lh_status set_up(search *s, lh_error *err)
     if (!s->from || !s->best || !s->next || !s->work || !s->step || !s->trial ||
         !s->moved)
         return lhi_fail_nomem(err);
-    const uint32_t *now = s->o.layer_counts ? s->o.layer_counts : s->layers->numbers;
+    const uint32_t *now =
+        s->o.layer_counts ? s->o.layer_counts : s->layers->numbers;
     memcpy(s->from, now, s->n * sizeof *now);
     memcpy(s->best, now, s->n * sizeof *now);
     memcpy(s->next, now, s->n * sizeof *now);
@@ -232,8 +239,8 @@ static lh_status make_result(search *s, lh_layer_migration **out, lh_error *err)
     char *why = LHI_NEW(s->mem, char, WHY_TEXT);
     if (!x || !why)
         return lhi_fail_nomem(err);
-    uint64_t n_moves =
-        lhi_layers_count_transfers(s->pipeline, s->from, s->best, s->moved, &busiest);
+    uint64_t n_moves = lhi_layers_count_transfers(s->pipeline, s->from, s->best,
+                                                  s->moved, &busiest);
     x->mem = s->mem;
     x->move = (lh_layer_migration){
         .is_move = memcmp(s->best, s->from, s->n * sizeof *s->best) != 0,
@@ -250,10 +257,11 @@ static lh_status make_result(search *s, lh_layer_migration **out, lh_error *err)
     return LH_OK;
 }
 
-lh_status lh_layers_find_partition(const lh_layers *layers, const lh_pipeline *pipeline,
-                         const lh_schedule *schedule,
-                         const lh_layers_options *options, lh_layer_migration **out,
-                         lh_error *err)
+lh_status lh_layers_find_partition(const lh_layers *layers,
+                                   const lh_pipeline *pipeline,
+                                   const lh_schedule *schedule,
+                                   const lh_layers_options *options,
+                                   lh_layer_migration **out, lh_error *err)
 {
     search s = {.layers = layers, .pipeline = pipeline, .schedule = schedule};
     LHI_TRY(LHI_OPTIONS_COPY(lh_layers_options, &s.o, options, err));

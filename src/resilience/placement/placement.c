@@ -98,38 +98,42 @@ static bool are_valid_counts(const double *of, uint32_t n)
     return true;
 }
 
-static lh_status copy_options(lh_host_placement *s, const lh_host_placement_options *o,
-                              lh_error *err)
+static lh_status copy_options(lh_host_placement *s,
+                              const lh_host_placement_options *o, lh_error *err)
 {
     const lh_pipeline *p = s->pipeline;
     s->gather_messages = LHI_NEW(s->mem, double, p->n_chunks);
     s->scatter_messages = LHI_NEW(s->mem, double, p->n_chunks);
     s->state_ns = LHI_NEW(s->mem, int64_t, p->n_devices);
     s->state_messages = LHI_NEW(s->mem, double, p->n_devices);
-    if (!s->gather_messages || !s->scatter_messages || !s->state_ns || !s->state_messages)
+    if (!s->gather_messages || !s->scatter_messages || !s->state_ns ||
+        !s->state_messages)
         return lhi_fail_nomem(err);
     if (!are_valid_counts(o->gather_messages, p->n_chunks) ||
         !are_valid_counts(o->scatter_messages, p->n_chunks) ||
         !are_valid_counts(o->state_messages, p->n_devices))
-        return lhi_fail(err, LH_EINVAL,
-                        "lh_host_placement_options: messages have to be numbers from 0 "
-                        "on");
+        return lhi_fail(
+            err, LH_EINVAL,
+            "lh_host_placement_options: messages have to be numbers from 0 "
+            "on");
     for (uint32_t c = 0; c < p->n_chunks; c++) {
         const lh_chunk *k = &p->chunks[c];
-        s->gather_messages[c] = o->gather_messages
-                            ? o->gather_messages[c]
-                            : in_messages(k->all_gather_ns, s->transfer_ns);
-        s->scatter_messages[c] = o->scatter_messages ? o->scatter_messages[c]
-                                             : in_messages(k->reduce_scatter_ns,
-                                                           s->transfer_ns);
+        s->gather_messages[c] =
+            o->gather_messages ? o->gather_messages[c]
+                               : in_messages(k->all_gather_ns, s->transfer_ns);
+        s->scatter_messages[c] =
+            o->scatter_messages
+                ? o->scatter_messages[c]
+                : in_messages(k->reduce_scatter_ns, s->transfer_ns);
     }
     for (uint32_t d = 0; d < p->n_devices; d++) {
         s->state_ns[d] = o->state_ns ? o->state_ns[d] : 0;
         if (s->state_ns[d] < 0 || s->state_ns[d] > INT64_MAX / 4096)
-            return lhi_fail(err, LH_EINVAL,
-                            "lh_host_placement_options: state_ns of device %" PRIu32
-                            " is %" PRId64,
-                            d, s->state_ns[d]);
+            return lhi_fail(
+                err, LH_EINVAL,
+                "lh_host_placement_options: state_ns of device %" PRIu32
+                " is %" PRId64,
+                d, s->state_ns[d]);
         s->state_messages[d] =
             o->state_messages ? o->state_messages[d]
                               : in_messages(s->state_ns[d], s->transfer_ns);
@@ -155,8 +159,8 @@ static lh_status set_up(lh_host_placement *s, const lh_pipeline *pipeline,
 }
 
 lh_status lh_host_placement_make(const lh_pipeline *pipeline,
-                         const lh_host_placement_options *options, lh_host_placement **out,
-                         lh_error *err)
+                                 const lh_host_placement_options *options,
+                                 lh_host_placement **out, lh_error *err)
 {
     lh_host_placement_options o;
     LHI_TRY(LHI_OPTIONS_COPY(lh_host_placement_options, &o, options, err));
@@ -175,8 +179,9 @@ lh_status lh_host_placement_make(const lh_pipeline *pipeline,
     return status;
 }
 
-lh_status lhi_host_placement_with_times(const lh_host_placement *places, const lh_pipeline *measured,
-                           lh_host_placement **out, lh_error *err)
+lh_status lhi_host_placement_with_times(const lh_host_placement *places,
+                                        const lh_pipeline *measured,
+                                        lh_host_placement **out, lh_error *err)
 {
     lh_pipeline_desc d = {.size = sizeof d};
     LHI_TRY(lh_pipeline_describe(places->pipeline, &d, err));
@@ -219,7 +224,8 @@ uint32_t lh_host_placement_n_hosts(const lh_host_placement *places)
     return places->n_hosts;
 }
 
-lh_link lh_host_placement_nominal_link(const lh_host_placement *places, uint32_t from, uint32_t to)
+lh_link lh_host_placement_nominal_link(const lh_host_placement *places,
+                                       uint32_t from, uint32_t to)
 {
     const lh_pipeline *p = places->pipeline;
     uint32_t a = from % places->n_devices, b = to % places->n_devices;
@@ -250,36 +256,42 @@ static int64_t times(int64_t ns, double factor)
     return product < 0x1p61 ? (int64_t)product : INT64_MAX / 4;
 }
 
-static lh_status fill_links(const lh_host_slowdowns *now, lhi_host_slowdown_tables *s, lh_error *err)
+static lh_status fill_links(const lh_host_slowdowns *now,
+                            lhi_host_slowdown_tables *s, lh_error *err)
 {
     for (uint32_t i = 0; i < now->n_links; i++) {
         const lh_host_link_delay *l = &now->links[i];
         if (l->from >= s->n_hosts || l->to >= s->n_hosts || l->from == l->to)
-            return lhi_fail(err, LH_EINVAL,
-                            "lh_host_slowdowns: no link leads from host %" PRIu32
-                            " to %" PRIu32 " of %" PRIu32,
-                            l->from, l->to, s->n_hosts);
+            return lhi_fail(
+                err, LH_EINVAL,
+                "lh_host_slowdowns: no link leads from host %" PRIu32
+                " to %" PRIu32 " of %" PRIu32,
+                l->from, l->to, s->n_hosts);
         if (l->latency_ns < 0 || l->transfer_ns < 0 ||
             l->latency_ns > INT64_MAX / 4 || l->transfer_ns > INT64_MAX / 4)
             return lhi_fail(err, LH_EINVAL,
                             "lh_host_slowdowns: the times of link %" PRIu32
                             " are out of range",
                             i);
-        lhi_additional_time *x = &s->links[(size_t)l->from * s->n_hosts + l->to];
+        lhi_additional_time *x =
+            &s->links[(size_t)l->from * s->n_hosts + l->to];
         x->latency_ns = add_times(x->latency_ns, l->latency_ns);
         x->transfer_ns = add_times(x->transfer_ns, l->transfer_ns);
     }
     return LH_OK;
 }
 
-lh_status lhi_host_slowdowns_check(const lh_host_placement *places, const lh_host_slowdowns *given,
-                        lhi_arena *mem, lhi_host_slowdown_tables *out, lh_error *err)
+lh_status lhi_host_slowdowns_check(const lh_host_placement *places,
+                                   const lh_host_slowdowns *given,
+                                   lhi_arena *mem,
+                                   lhi_host_slowdown_tables *out, lh_error *err)
 {
     lh_host_slowdowns now;
     uint32_t n = places->n_hosts;
     LHI_TRY(LHI_OPTIONS_COPY(lh_host_slowdowns, &now, given, err));
-    lhi_host_slowdown_tables s = {n, LHI_NEW(mem, lhi_additional_time, (size_t)n * n),
-                  LHI_NEW(mem, double, n)};
+    lhi_host_slowdown_tables s = {
+        n, LHI_NEW(mem, lhi_additional_time, (size_t)n * n),
+        LHI_NEW(mem, double, n)};
     if (!s.links || !s.pass_factors)
         return lhi_fail_nomem(err);
     for (uint32_t h = 0; h < n; h++) {
@@ -299,11 +311,13 @@ lh_status lhi_host_slowdowns_check(const lh_host_placement *places, const lh_hos
 
 size_t lhi_placement_view_bytes(const lh_host_placement *s)
 {
-    return (s->pipeline->n_links + (size_t)s->n_devices) * sizeof(lhi_additional_time) +
+    return (s->pipeline->n_links + (size_t)s->n_devices) *
+               sizeof(lhi_additional_time) +
            s->n_devices * sizeof(double);
 }
 
-bool lhi_placement_view_make(const lh_host_placement *s, lhi_arena *mem, lhi_placement_view *out)
+bool lhi_placement_view_make(const lh_host_placement *s, lhi_arena *mem,
+                             lhi_placement_view *out)
 {
     char *room = LHI_NEW(mem, char, lhi_placement_view_bytes(s));
     if (!room)
@@ -322,8 +336,9 @@ static void raise_to(lhi_additional_time *most, lhi_additional_time x)
         most->transfer_ns = x.transfer_ns;
 }
 
-void lhi_placement_view_fill(const lh_host_placement *s, const lhi_host_slowdown_tables *slow,
-                   const uint32_t *hosts, lhi_placement_view *view)
+void lhi_placement_view_fill(const lh_host_placement *s,
+                             const lhi_host_slowdown_tables *slow,
+                             const uint32_t *hosts, lhi_placement_view *view)
 {
     const lh_pipeline *p = s->pipeline;
     memset(view->links, 0, lhi_placement_view_bytes(s));
@@ -333,12 +348,12 @@ void lhi_placement_view_fill(const lh_host_placement *s, const lhi_host_slowdown
             hosts + (size_t)((r + 1) % s->n_replicas) * s->n_devices;
         for (uint32_t i = 0; i < p->n_links; i++)
             raise_to(&view->links[i],
-                      lhi_host_slowdowns_link(slow, own[p->links[i].from],
-                                    own[p->links[i].to]));
+                     lhi_host_slowdowns_link(slow, own[p->links[i].from],
+                                             own[p->links[i].to]));
         for (uint32_t d = 0; d < s->n_devices; d++) {
             if (s->n_replicas > 1)
                 raise_to(&view->rings[d],
-                          lhi_host_slowdowns_link(slow, own[d], next[d]));
+                         lhi_host_slowdowns_link(slow, own[d], next[d]));
             if (slow->pass_factors[own[d]] > view->pass_factors[d])
                 view->pass_factors[d] = slow->pass_factors[own[d]];
         }
@@ -347,14 +362,15 @@ void lhi_placement_view_fill(const lh_host_placement *s, const lhi_host_slowdown
 
 /* Prolongs a chunk's data-parallel communication. A ring takes n_replicas - 1
  * steps, each as long as its slowest link. */
-static lh_status slow_data(const lh_host_placement *s, uint32_t c, lhi_additional_time ring,
-                           lh_chunk *k, lh_error *err)
+static lh_status slow_data(const lh_host_placement *s, uint32_t c,
+                           lhi_additional_time ring, lh_chunk *k, lh_error *err)
 {
     bool is_there = k->all_gather_ns > 0 || k->reduce_scatter_ns > 0 ||
                     s->gather_messages[c] > 0 || s->scatter_messages[c] > 0;
     if (!is_there || s->n_replicas < 2)
         return LH_OK;
-    if (ring.transfer_ns > 0 && (s->gather_messages[c] < 0 || s->scatter_messages[c] < 0))
+    if (ring.transfer_ns > 0 &&
+        (s->gather_messages[c] < 0 || s->scatter_messages[c] < 0))
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "hosts' places: how many messages the data-parallel "
                         "communication of chunk %" PRIu32
@@ -363,18 +379,20 @@ static lh_status slow_data(const lh_host_placement *s, uint32_t c, lhi_additiona
                         "them one",
                         c);
     if (ring.transfer_ns > 0) {
-        k->all_gather_ns =
-            add_times(k->all_gather_ns, times(ring.transfer_ns, s->gather_messages[c]));
-        k->reduce_scatter_ns = add_times(k->reduce_scatter_ns,
-                                      times(ring.transfer_ns, s->scatter_messages[c]));
+        k->all_gather_ns = add_times(
+            k->all_gather_ns, times(ring.transfer_ns, s->gather_messages[c]));
+        k->reduce_scatter_ns =
+            add_times(k->reduce_scatter_ns,
+                      times(ring.transfer_ns, s->scatter_messages[c]));
     }
     k->dp_latency_ns =
         add_times(k->dp_latency_ns, times(ring.latency_ns, s->n_replicas - 1));
     return LH_OK;
 }
 
-static lh_status slow_chunks(const lh_host_placement *s, const lhi_placement_view *view,
-                             lh_chunk *chunks, lh_error *err)
+static lh_status slow_chunks(const lh_host_placement *s,
+                             const lhi_placement_view *view, lh_chunk *chunks,
+                             lh_error *err)
 {
     for (uint32_t c = 0; c < s->pipeline->n_chunks; c++) {
         lh_chunk *k = &chunks[c];
@@ -387,8 +405,9 @@ static lh_status slow_chunks(const lh_host_placement *s, const lhi_placement_vie
     return LH_OK;
 }
 
-lh_status lhi_placement_view_pipeline(const lh_host_placement *s, const lhi_placement_view *view,
-                            lh_pipeline **out, lh_error *err)
+lh_status lhi_placement_view_pipeline(const lh_host_placement *s,
+                                      const lhi_placement_view *view,
+                                      lh_pipeline **out, lh_error *err)
 {
     lh_pipeline_desc d = {.size = sizeof d};
     LHI_TRY(lh_pipeline_describe(s->pipeline, &d, err));
@@ -441,8 +460,9 @@ static lh_status check_hosts(const lh_host_placement *s, const uint32_t *hosts,
     return LH_OK;
 }
 
-lh_status lhi_host_placement_copy_hosts(const lh_host_placement *s, const uint32_t *given,
-                         lhi_arena *mem, uint32_t **out, lh_error *err)
+lh_status lhi_host_placement_copy_hosts(const lh_host_placement *s,
+                                        const uint32_t *given, lhi_arena *mem,
+                                        uint32_t **out, lh_error *err)
 {
     uint32_t *hosts = LHI_NEW(mem, uint32_t, s->n_hosts);
     if (!hosts)
@@ -454,9 +474,10 @@ lh_status lhi_host_placement_copy_hosts(const lh_host_placement *s, const uint32
     return LH_OK;
 }
 
-lh_status lh_host_placement_pipeline(const lh_host_placement *places, const lh_host_slowdowns *now,
-                             const uint32_t *hosts, lh_pipeline **out,
-                             lh_error *err)
+lh_status lh_host_placement_pipeline(const lh_host_placement *places,
+                                     const lh_host_slowdowns *now,
+                                     const uint32_t *hosts, lh_pipeline **out,
+                                     lh_error *err)
 {
     lhi_host_slowdown_tables slow;
     lhi_placement_view view;

@@ -9,8 +9,8 @@
  * - exchange.c: search for the best placement
  * - exchange_text.c: its explanation; text_fragments.h: its parts
  * - layers_internal.h: the chunks' layers */
-#ifndef LHI_PLACES_OWN_H
-#define LHI_PLACES_OWN_H
+#ifndef LHI_RESILIENCE_PLACEMENT_PLACEMENT_INTERNAL_H
+#define LHI_RESILIENCE_PLACEMENT_PLACEMENT_INTERNAL_H
 
 #include "base/arena.h"
 #include "base/fail.h"
@@ -24,19 +24,20 @@ struct lh_host_placement {
     lhi_arena *mem;
     lh_pipeline *pipeline; /* with links for all messages */
     uint32_t n_replicas, n_devices, n_hosts;
-    bool hosts_are_equivalent; /* all hosts are equivalent; else those of a device */
+    bool hosts_are_equivalent; /* all hosts are equivalent; else those of a
+                                  device */
     /* Of each link; 0 if links differ: then only the pipeline's links are
      * known. */
     int64_t latency_ns, transfer_ns;
-    double *gather_messages, *scatter_messages;      /* per chunk, in messages */
-    int64_t *state_ns;               /* per device */
-    double *state_messages;          /* per device; negative: unknown */
+    double *gather_messages, *scatter_messages; /* per chunk, in messages */
+    int64_t *state_ns;                          /* per device */
+    double *state_messages; /* per device; negative: unknown */
 };
 
 /* Checks whether a host can take a place: all hosts are equivalent, or both
  * belong to the same device. */
-static inline bool lhi_host_placement_can_host(const lh_host_placement *places, uint32_t host,
-                                 uint32_t place)
+static inline bool lhi_host_placement_can_host(const lh_host_placement *places,
+                                               uint32_t host, uint32_t place)
 {
     return places->hosts_are_equivalent ||
            host % places->n_devices == place % places->n_devices;
@@ -51,16 +52,19 @@ typedef struct lhi_additional_time {
 typedef struct lhi_host_slowdown_tables {
     uint32_t n_hosts;
     lhi_additional_time *links; /* [from * n_hosts + to] */
-    double *pass_factors;   /* per host */
+    double *pass_factors;       /* per host */
 } lhi_host_slowdown_tables;
 
 /* Validates slowdowns and converts them to tables in `mem`. */
-lh_status lhi_host_slowdowns_check(const lh_host_placement *places, const lh_host_slowdowns *now,
-                        lhi_arena *mem, lhi_host_slowdown_tables *out, lh_error *err);
+lh_status lhi_host_slowdowns_check(const lh_host_placement *places,
+                                   const lh_host_slowdowns *now, lhi_arena *mem,
+                                   lhi_host_slowdown_tables *out,
+                                   lh_error *err);
 
 /* Returns the additional time on a link between hosts. */
-static inline lhi_additional_time lhi_host_slowdowns_link(const lhi_host_slowdown_tables *slow, uint32_t from,
-                                      uint32_t to)
+static inline lhi_additional_time
+lhi_host_slowdowns_link(const lhi_host_slowdown_tables *slow, uint32_t from,
+                        uint32_t to)
 {
     return slow->links[(size_t)from * slow->n_hosts + to];
 }
@@ -70,54 +74,63 @@ static inline lhi_additional_time lhi_host_slowdowns_link(const lhi_host_slowdow
 typedef struct lhi_placement_view {
     lhi_additional_time *links; /* per pipeline link */
     lhi_additional_time *rings; /* per device */
-    double *pass_factors;   /* per device */
+    double *pass_factors;       /* per device */
 } lhi_placement_view;
 
 /* Returns a view's size: its three arrays are contiguous from `links`. */
 size_t lhi_placement_view_bytes(const lh_host_placement *places);
 /* Allocates a view; false on allocation failure. */
-bool lhi_placement_view_make(const lh_host_placement *places, lhi_arena *mem, lhi_placement_view *out);
+bool lhi_placement_view_make(const lh_host_placement *places, lhi_arena *mem,
+                             lhi_placement_view *out);
 /* Computes a host order's view under the slowdowns. */
-void lhi_placement_view_fill(const lh_host_placement *places, const lhi_host_slowdown_tables *slow,
-                   const uint32_t *hosts, lhi_placement_view *view);
+void lhi_placement_view_fill(const lh_host_placement *places,
+                             const lhi_host_slowdown_tables *slow,
+                             const uint32_t *hosts, lhi_placement_view *view);
 /* Builds the pipeline for a view. LH_EINPUT: a time exceeds a pipeline's limit.
  */
-lh_status lhi_placement_view_pipeline(const lh_host_placement *places, const lhi_placement_view *view,
-                            lh_pipeline **out, lh_error *err);
+lh_status lhi_placement_view_pipeline(const lh_host_placement *places,
+                                      const lhi_placement_view *view,
+                                      lh_pipeline **out, lh_error *err);
 
 /* Copies and validates each place's host; NULL: the initial ones. */
-lh_status lhi_host_placement_copy_hosts(const lh_host_placement *places, const uint32_t *given,
-                         lhi_arena *mem, uint32_t **out, lh_error *err);
+lh_status lhi_host_placement_copy_hosts(const lh_host_placement *places,
+                                        const uint32_t *given, lhi_arena *mem,
+                                        uint32_t **out, lh_error *err);
 
 /* Plans the state transfer from the hosts in `from` to those in `to`. Returns
  * the total time, or -1 if a link's time is unknown. `vias`: relay per place;
  * NULL: the fastest one. `moves` needs capacity for all hosts, `free_at` for 2
  * * n_hosts. */
-int64_t lhi_host_placement_plan_transfers(const lh_host_placement *places, const lhi_host_slowdown_tables *slow,
-                       const uint32_t *from, const uint32_t *to,
-                       const uint32_t *vias, int64_t *free_at, lh_host_move *moves,
-                       uint32_t *n_moves);
+int64_t lhi_host_placement_plan_transfers(
+    const lh_host_placement *places, const lhi_host_slowdown_tables *slow,
+    const uint32_t *from, const uint32_t *to, const uint32_t *vias,
+    int64_t *free_at, lh_host_move *moves, uint32_t *n_moves);
 
 /* Computes the migration time as lh_host_placement_migration() does, but with
  * the given relays; NULL: the fastest ones. `ways` receives the relay per
  * place, LH_NONE for a direct transfer; may be NULL. */
-lh_status lhi_host_placement_migration(const lh_host_placement *places, const lh_host_slowdowns *now,
-                            const uint32_t *from, const uint32_t *to,
-                            const uint32_t *vias, uint32_t *ways,
-                            int64_t *out_ns, lh_error *err);
+lh_status lhi_host_placement_migration(const lh_host_placement *places,
+                                       const lh_host_slowdowns *now,
+                                       const uint32_t *from, const uint32_t *to,
+                                       const uint32_t *vias, uint32_t *ways,
+                                       int64_t *out_ns, lh_error *err);
 /* Checks that the state's size in messages is known for every device; otherwise
  * LH_EUNSUPPORTED, because a slow link's time for it is unknown. */
-lh_status lhi_host_placement_check_state(const lh_host_placement *places, lh_error *err);
+lh_status lhi_host_placement_check_state(const lh_host_placement *places,
+                                         lh_error *err);
 
 /* Copies a placement with the pass times in `measured`, which has the same
  * chunks. Borrows from `places`. Release with lh_host_placement_free(). */
-lh_status lhi_host_placement_with_times(const lh_host_placement *places, const lh_pipeline *measured,
-                           lh_host_placement **out, lh_error *err);
+lh_status lhi_host_placement_with_times(const lh_host_placement *places,
+                                        const lh_pipeline *measured,
+                                        lh_host_placement **out, lh_error *err);
 
 enum { LHI_EXCHANGE_REASON_SIZE = 700 };
-/* Writes the explanation into `why`, which has capacity LHI_EXCHANGE_REASON_SIZE. */
-void lhi_host_exchange_explain(const lh_host_placement *places, const lhi_host_slowdown_tables *slow,
-                      const uint32_t *now_hosts, double lasts,
-                      const lh_host_exchange *exchange, char *why);
+/* Writes the explanation into `why`, which has capacity
+ * LHI_EXCHANGE_REASON_SIZE. */
+void lhi_host_exchange_explain(const lh_host_placement *places,
+                               const lhi_host_slowdown_tables *slow,
+                               const uint32_t *now_hosts, double lasts,
+                               const lh_host_exchange *exchange, char *why);
 
 #endif

@@ -9,7 +9,8 @@
 #include <math.h>
 
 /* Returns one hop's time; -1: unknown. */
-static int64_t hop_ns(const lh_host_placement *s, const lhi_host_slowdown_tables *slow, uint32_t device,
+static int64_t hop_ns(const lh_host_placement *s,
+                      const lhi_host_slowdown_tables *slow, uint32_t device,
                       uint32_t from, uint32_t to)
 {
     lhi_additional_time x = lhi_host_slowdowns_link(slow, from, to);
@@ -34,8 +35,9 @@ static int64_t later(int64_t a, int64_t b)
 }
 
 /* Returns when a place's state arrives over relay `via`; -1: unknown. */
-static int64_t route_arrival(const lh_host_placement *s, const lhi_host_slowdown_tables *slow, host_links w,
-                       uint32_t via, lh_host_move *m)
+static int64_t route_arrival(const lh_host_placement *s,
+                             const lhi_host_slowdown_tables *slow, host_links w,
+                             uint32_t via, lh_host_move *m)
 {
     uint32_t device = m->place % s->n_devices;
     if (via == LH_NONE) {
@@ -52,8 +54,9 @@ static int64_t route_arrival(const lh_host_placement *s, const lhi_host_slowdown
 }
 
 /* Finds the transfer's route. `via`: the relay; NULL: the fastest one. */
-static bool find_route(const lh_host_placement *s, const lhi_host_slowdown_tables *slow, host_links w,
-                     const uint32_t *via, lh_host_move *m)
+static bool find_route(const lh_host_placement *s,
+                       const lhi_host_slowdown_tables *slow, host_links w,
+                       const uint32_t *via, lh_host_move *m)
 {
     lh_host_move best = *m;
     best.end_ns = -1;
@@ -62,7 +65,8 @@ static bool find_route(const lh_host_placement *s, const lhi_host_slowdown_table
         one.relay = k == 0 ? LH_NONE : k - 1;
         if (one.relay == m->from || one.relay == m->to ||
             (via ? one.relay != *via
-                 : one.relay != LH_NONE && !lhi_host_placement_can_host(s, one.relay, m->place)))
+                 : one.relay != LH_NONE &&
+                       !lhi_host_placement_can_host(s, one.relay, m->place)))
             continue;
         one.end_ns = route_arrival(s, slow, w, one.relay, &one);
         if (one.end_ns >= 0 && (best.end_ns < 0 || one.end_ns < best.end_ns))
@@ -72,10 +76,10 @@ static bool find_route(const lh_host_placement *s, const lhi_host_slowdown_table
     return best.end_ns >= 0;
 }
 
-int64_t lhi_host_placement_plan_transfers(const lh_host_placement *s, const lhi_host_slowdown_tables *slow,
-                       const uint32_t *from, const uint32_t *to,
-                       const uint32_t *vias, int64_t *free_at, lh_host_move *moves,
-                       uint32_t *n_moves)
+int64_t lhi_host_placement_plan_transfers(
+    const lh_host_placement *s, const lhi_host_slowdown_tables *slow,
+    const uint32_t *from, const uint32_t *to, const uint32_t *vias,
+    int64_t *free_at, lh_host_move *moves, uint32_t *n_moves)
 {
     host_links w = {free_at, free_at + slow->n_hosts};
     int64_t all = 0;
@@ -112,7 +116,8 @@ static lh_status fail_unknown(lh_error *err)
                     "known: say how many messages that is");
 }
 
-lh_status lhi_host_placement_check_state(const lh_host_placement *s, lh_error *err)
+lh_status lhi_host_placement_check_state(const lh_host_placement *s,
+                                         lh_error *err)
 {
     for (uint32_t d = 0; d < s->n_devices; d++)
         if (s->state_messages[d] < 0)
@@ -127,8 +132,9 @@ typedef struct asked {
     uint32_t *ways;
 } transfer_request;
 
-static lh_status plan_transfers(const lh_host_placement *s, const transfer_request *a, lhi_arena *mem,
-                          int64_t *out, lh_error *err)
+static lh_status plan_transfers(const lh_host_placement *s,
+                                const transfer_request *a, lhi_arena *mem,
+                                int64_t *out, lh_error *err)
 {
     lhi_host_slowdown_tables slow;
     uint32_t *before, *then, n_moves;
@@ -139,8 +145,8 @@ static lh_status plan_transfers(const lh_host_placement *s, const transfer_reque
     lh_host_move *moves = LHI_NEW(mem, lh_host_move, (size_t)s->n_hosts + 1);
     if (!free_at || !moves)
         return lhi_fail_nomem(err);
-    int64_t ns = lhi_host_placement_plan_transfers(s, &slow, before, then, a->vias, free_at, moves,
-                                &n_moves);
+    int64_t ns = lhi_host_placement_plan_transfers(
+        s, &slow, before, then, a->vias, free_at, moves, &n_moves);
     if (ns < 0)
         return fail_unknown(err);
     for (uint32_t i = 0; a->ways && i < s->n_hosts; i++)
@@ -151,10 +157,11 @@ static lh_status plan_transfers(const lh_host_placement *s, const transfer_reque
     return LH_OK;
 }
 
-lh_status lhi_host_placement_migration(const lh_host_placement *places, const lh_host_slowdowns *now,
-                            const uint32_t *from, const uint32_t *to,
-                            const uint32_t *vias, uint32_t *ways,
-                            int64_t *out_ns, lh_error *err)
+lh_status lhi_host_placement_migration(const lh_host_placement *places,
+                                       const lh_host_slowdowns *now,
+                                       const uint32_t *from, const uint32_t *to,
+                                       const uint32_t *vias, uint32_t *ways,
+                                       int64_t *out_ns, lh_error *err)
 {
     const transfer_request a = {now, from, to, vias, ways};
     lhi_arena *mem = lhi_arena_make(0);
@@ -165,9 +172,11 @@ lh_status lhi_host_placement_migration(const lh_host_placement *places, const lh
     return status;
 }
 
-lh_status lh_host_placement_migration(const lh_host_placement *places, const lh_host_slowdowns *now,
-                           const uint32_t *from, const uint32_t *to,
-                           int64_t *out_ns, lh_error *err)
+lh_status lh_host_placement_migration(const lh_host_placement *places,
+                                      const lh_host_slowdowns *now,
+                                      const uint32_t *from, const uint32_t *to,
+                                      int64_t *out_ns, lh_error *err)
 {
-    return lhi_host_placement_migration(places, now, from, to, NULL, NULL, out_ns, err);
+    return lhi_host_placement_migration(places, now, from, to, NULL, NULL,
+                                        out_ns, err);
 }

@@ -20,7 +20,8 @@ const char *lhi_time_format(int64_t ns, char *text)
     if (ms >= 10000)
         snprintf(text, LHI_TIME_FORMAT_SIZE, "%.1f s", ms * 1e-3);
     else
-        snprintf(text, LHI_TIME_FORMAT_SIZE, ms >= 100 ? "%.0f ms" : "%.3g ms", ms);
+        snprintf(text, LHI_TIME_FORMAT_SIZE, ms >= 100 ? "%.0f ms" : "%.3g ms",
+                 ms);
     return text;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text fragments for explanations. */
-#ifndef LHI_PLACE_WORDS_H
-#define LHI_PLACE_WORDS_H
+#ifndef LHI_RESILIENCE_PLACEMENT_TEXT_FRAGMENTS_H
+#define LHI_RESILIENCE_PLACEMENT_TEXT_FRAGMENTS_H
 
 #include "base/fail.h"
 

@@ -84,7 +84,7 @@ static bool can_map_buffer(void)
  * them mapped for later calls. Checks the address space before each allocation,
  * because blas_memory_alloc() retries forever when mmap() fails. */
 static lh_status preallocate_buffers(uint32_t n, void *(*take)(int),
-                              void (*give_back)(void *), lh_error *err)
+                                     void (*give_back)(void *), lh_error *err)
 {
     enum { MAX_BUFFERS = 500 }; /* OpenBLAS has 512 and misbehaves beyond */
     if (n > MAX_BUFFERS)

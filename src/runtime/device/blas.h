@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products by OpenBLAS. The library is loaded when the first computing
  * device is opened, because nothing else in longhaul needs it. */
-#ifndef LHI_BLAS_H
-#define LHI_BLAS_H
+#ifndef LHI_RUNTIME_DEVICE_BLAS_H
+#define LHI_RUNTIME_DEVICE_BLAS_H
 
 #include <longhaul/status.h>
 

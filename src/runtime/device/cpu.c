@@ -12,7 +12,7 @@
 
 enum {
     LOGITS_PER_BLOCK = 1 << 20, /* 4 MiB */
-    MAX_ROWS = 1 << 24,       /* per microbatch */
+    MAX_ROWS = 1 << 24,         /* per microbatch */
 };
 
 /* Checks the options of a cpu device. */
@@ -79,28 +79,35 @@ static lh_status make_scratch(lhi_cpu *cpu, const lhi_cpu_options *o,
 {
     lhi_arena *mem = cpu->mem;
     size_t widest = lhi_cpu_scratch_width(cpu), d = cpu->head_dim;
-    size_t all = (size_t)cpu->max_rows * cpu->max_choices, beside = lhi_cpu_second_scratch_width(cpu);
+    size_t all = (size_t)cpu->max_rows * cpu->max_choices,
+           beside = lhi_cpu_second_scratch_width(cpu);
     cpu->logit_rows = LOGITS_PER_BLOCK / cpu->v;
     if (cpu->logit_rows < 64)
         cpu->logit_rows = 64;
     if (!(cpu->scratch = lhi_cpu_alloc_floats(mem, cpu->t, widest)) ||
         !(cpu->scores = lhi_cpu_alloc_floats(mem, cpu->block, cpu->sequence)) ||
-        !(cpu->d_scores = lhi_cpu_alloc_floats(mem, cpu->block, cpu->sequence)) ||
+        !(cpu->d_scores =
+              lhi_cpu_alloc_floats(mem, cpu->block, cpu->sequence)) ||
         !(cpu->d_query = lhi_cpu_alloc_floats(mem, cpu->block, d)) ||
         !(cpu->d_key = lhi_cpu_alloc_floats(mem, cpu->sequence, d)) ||
-        !(cpu->d_value = lhi_cpu_alloc_floats(mem, cpu->sequence, cpu->value_dim)) ||
-        (beside && !(cpu->second_scratch = lhi_cpu_alloc_floats(mem, cpu->t, beside))) ||
+        !(cpu->d_value =
+              lhi_cpu_alloc_floats(mem, cpu->sequence, cpu->value_dim)) ||
+        (beside &&
+         !(cpu->second_scratch = lhi_cpu_alloc_floats(mem, cpu->t, beside))) ||
         !(cpu->delta = lhi_cpu_alloc_floats(mem, cpu->block, 1)) ||
         (cpu->experts &&
-         (!(cpu->dispatch_buffer = lhi_cpu_alloc_floats(mem, lhi_cpu_dispatch_floats(cpu), 1)) ||
+         (!(cpu->dispatch_buffer =
+                lhi_cpu_alloc_floats(mem, lhi_cpu_dispatch_floats(cpu), 1)) ||
           !lhi_cpu_make_expert_parallel(cpu, o) || !lhi_cpu_make_choices(cpu) ||
           !(cpu->d_routing_weights = lhi_cpu_alloc_floats(mem, all, 1)) ||
-          !(cpu->d_experts = lhi_cpu_alloc_floats(mem, 1 + (size_t)cpu->microbatch, cpu->experts)))) ||
+          !(cpu->d_experts = lhi_cpu_alloc_floats(
+                mem, 1 + (size_t)cpu->microbatch, cpu->experts)))) ||
         (cpu->drop_threshold &&
          !(cpu->dropped = lhi_cpu_alloc_floats(mem, cpu->r, cpu->h))) ||
-        !lhi_cpu_make_context_parallel(cpu) || !lhi_cpu_make_tensor_parallel(cpu) ||
-        !(cpu->token_window = LHI_NEW(mem, int32_t,
-                                cpu->whole_sequence + 1 + cpu->modules)) ||
+        !lhi_cpu_make_context_parallel(cpu) ||
+        !lhi_cpu_make_tensor_parallel(cpu) ||
+        !(cpu->token_window =
+              LHI_NEW(mem, int32_t, cpu->whole_sequence + 1 + cpu->modules)) ||
         (cpu->modules &&
          (!(cpu->carried = lhi_cpu_alloc_floats(mem, cpu->r, cpu->h)) ||
           !(cpu->module_losses = LHI_NEW(mem, double, cpu->n_microbatches)))) ||
@@ -184,8 +191,8 @@ static lh_status begin_step(lhi_device *device, uint64_t step,
         for (uint32_t m = 0; m < n; m++)
             if (chunk->slots[m]) {
                 for (uint32_t j = 0; j < lhi_cpu_count_layers(chunk); j++)
-                    lhi_cpu_detach_recompute_buffers(cpu, &chunk->slots[m]->layers[j],
-                                   chunk->recompute[j]);
+                    lhi_cpu_detach_recompute_buffers(
+                        cpu, &chunk->slots[m]->layers[j], chunk->recompute[j]);
                 lhi_cpu_release_offload(cpu, chunk, chunk->slots[m]);
                 chunk->slots[m]->next = chunk->free;
                 chunk->free = chunk->slots[m];
@@ -304,7 +311,8 @@ static lhi_tensor *tensor(lhi_device *device, uint32_t chunk, uint32_t i)
 
 /* Adds the device's memory by kind, in bytes. Freed buffers go to free lists
  * and never back to the system, so the current size is also the peak. */
-static void add_memory(const lhi_device *device, int64_t bytes[LH_N_MEMORY_KINDS])
+static void add_memory(const lhi_device *device,
+                       int64_t bytes[LH_N_MEMORY_KINDS])
 {
     const lhi_cpu *cpu = as_cpu(device);
     bytes[LH_MEMORY_PARAMETERS] += (int64_t)lhi_arena_used(cpu->parameters);
@@ -312,9 +320,11 @@ static void add_memory(const lhi_device *device, int64_t bytes[LH_N_MEMORY_KINDS
     bytes[LH_MEMORY_ACTIVATIONS] += (int64_t)lhi_arena_used(cpu->activations);
     bytes[LH_MEMORY_SCRATCH] += (int64_t)lhi_arena_used(cpu->mem);
     if (cpu->tensor_group)
-        bytes[LH_MEMORY_SCRATCH] += (int64_t)lhi_group_memory_bytes(cpu->tensor_group);
+        bytes[LH_MEMORY_SCRATCH] +=
+            (int64_t)lhi_group_memory_bytes(cpu->tensor_group);
     if (cpu->storage)
-        bytes[LH_MEMORY_STORAGE] += (int64_t)lhi_storage_file_bytes(cpu->storage);
+        bytes[LH_MEMORY_STORAGE] +=
+            (int64_t)lhi_storage_file_bytes(cpu->storage);
 }
 
 /* Returns the memory used, storage excluded, in bytes. */
@@ -329,7 +339,8 @@ static size_t peak_bytes(const lhi_device *device)
 }
 
 /* Counts the chunk's tensors and values that are sharded. */
-static lhi_sharded_tensors sharded_tensors(const lhi_device *device, uint32_t chunk)
+static lhi_sharded_tensors sharded_tensors(const lhi_device *device,
+                                           uint32_t chunk)
 {
     lhi_sharded_tensors out = {0};
     const lhi_cpu_chunk *c = find_chunk(as_cpu(device), chunk);
@@ -353,7 +364,8 @@ static void finalise(lhi_device *device)
 {
     lhi_cpu *cpu = as_cpu(device);
     for (uint32_t i = 0; i < cpu->n_local_chunks; i++)
-        cpu->local_chunks[i].has_values = cpu->local_chunks[i].n_sharded_values == 0;
+        cpu->local_chunks[i].has_values =
+            cpu->local_chunks[i].n_sharded_values == 0;
     lhi_arena_free(cpu->full_values);
     cpu->full_values = NULL;
 }
@@ -363,11 +375,12 @@ static void set_sharded_values(lhi_device *device, uint32_t chunk, float *room)
     lhi_cpu_set_sharded_values(find_chunk(as_cpu(device), chunk), room);
 }
 
-static void set_sharded_gradients(lhi_device *device, uint32_t chunk, float *room,
-                            uint32_t first_microbatch, uint32_t n_microbatches)
+static void set_sharded_gradients(lhi_device *device, uint32_t chunk,
+                                  float *room, uint32_t first_microbatch,
+                                  uint32_t n_microbatches)
 {
     lhi_cpu_set_sharded_gradients(find_chunk(as_cpu(device), chunk), room,
-                            first_microbatch, n_microbatches);
+                                  first_microbatch, n_microbatches);
 }
 
 static uint32_t n_parts(const lhi_device *device, uint32_t chunk)
@@ -383,13 +396,14 @@ static const lhi_device_part *part(const lhi_device *device, uint32_t chunk,
     return found && i < found->n_parts ? &found->parts[i] : NULL;
 }
 
-static void set_part_hooks(lhi_device *device, const lhi_device_part_hooks *hooks)
+static void set_part_hooks(lhi_device *device,
+                           const lhi_device_part_hooks *hooks)
 {
     as_cpu(device)->hooks = hooks;
 }
 
 static void set_part_values(lhi_device *device, uint32_t chunk, uint32_t i,
-                      float *room)
+                            float *room)
 {
     lhi_cpu_set_part_values(find_chunk(as_cpu(device), chunk), i, room);
 }
@@ -407,7 +421,8 @@ static lh_status copy(lhi_device *device, const lhi_offload_copy *what,
                       int64_t least_ns, lh_error *err)
 {
     lhi_cpu *cpu = as_cpu(device);
-    return lhi_cpu_start_copy(cpu, find_chunk(cpu, what->chunk), what, least_ns, err);
+    return lhi_cpu_start_copy(cpu, find_chunk(cpu, what->chunk), what, least_ns,
+                              err);
 }
 
 static bool await_copies(lhi_device *device, uint32_t n, int64_t until_ns)
@@ -461,7 +476,8 @@ static lh_status fill_cpu(lhi_cpu *cpu, const lhi_cpu_options *o, lh_error *err)
     cpu->sgemm = o->sgemm;
     if (!cpu->sgemm)
         LHI_TRY(lhi_blas_load(1, &cpu->sgemm, err));
-    LHI_TRY(build_rotary_tables(cpu, o->rope_theta > 0 ? o->rope_theta : 10000, err));
+    LHI_TRY(build_rotary_tables(cpu, o->rope_theta > 0 ? o->rope_theta : 10000,
+                                err));
     LHI_TRY(make_scratch(cpu, o, err));
     LHI_TRY(make_chunks(cpu, o, err));
     LHI_TRY(lhi_cpu_make_storage(cpu, o, err));

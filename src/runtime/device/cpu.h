@@ -29,8 +29,8 @@
  * of the t rows (sequence parallelism, arXiv:2205.05198, section 4.2.2). It
  * sends these rows to experts, unless the experts are tensor-parallel too.
  * Without tensor parallelism, or with replicated rows, r is t. */
-#ifndef LHI_CPU_H
-#define LHI_CPU_H
+#ifndef LHI_RUNTIME_DEVICE_CPU_H
+#define LHI_RUNTIME_DEVICE_CPU_H
 
 #include "base/arena.h"
 #include "runtime/device/blas.h"
@@ -88,12 +88,12 @@ typedef struct lhi_drop {
 /* Activations that one layer saves for one microbatch from F to W. D overwrites
  * an activation with its gradient once the activation is no longer needed. */
 typedef struct lhi_cpu_saved_activations {
-    float *norm1;             /* [t][h], input to qkv */
-    float *qkv;               /* [t][qkv], then its gradient */
-    float *attention_output;          /* [t][o], input to out */
-    float *residual;               /* [r][h], residual stream after attention, then
-                               * its gradient */
-    float *norm2;             /* [t][h], input to gate_up */
+    float *norm1;            /* [t][h], input to qkv */
+    float *qkv;              /* [t][qkv], then its gradient */
+    float *attention_output; /* [t][o], input to out */
+    float *residual;         /* [r][h], residual stream after attention, then
+                              * its gradient */
+    float *norm2;            /* [t][h], input to gate_up */
     /* [t][up], then its gradient. With experts: [max_rows * max_choices][2
      * expert_f] for the local experts. With expert parallelism the received
      * rows follow: [max_rows * max_choices][h] inputs and [max_rows *
@@ -101,13 +101,13 @@ typedef struct lhi_cpu_saved_activations {
     float *gate_up;
     float *act; /* [t][f], input to down; with experts like gate_up */
     float *shared_gate_up, *shared_act; /* [t][2 shared_f], [t][shared_f] */
-    float *inv1, *inv2;       /* [r]: inverse norms, then the means */
+    float *inv1, *inv2;                 /* [r]: inverse norms, then the means */
     /* [t][h], gathered output gradients of out and down, with tensor
      * parallelism; with experts those of the shared experts */
     float *d_out, *d_down;
     float *max, *inv;         /* [heads][t], softmax statistics */
     float *d_norm1, *d_norm2; /* gradients of the norm weights */
-    float *d_inner; /* [inner]: q_norm's, then k_norm's */
+    float *d_inner;           /* [inner]: q_norm's, then k_norm's */
     /* With query and key norms: the norms' inputs, [t][q] and [t][kv], then
      * their gradients, stored behind qkv; the inverse norm per head. */
     float *q_before_norm, *k_before_norm, *inv_q, *inv_k;
@@ -116,30 +116,31 @@ typedef struct lhi_cpu_saved_activations {
      * its rotation. inv_q and inv_k then have one value per row. */
     float *q_latent, *q_normed;   /* [t][q_rank] */
     float *kv_latent, *kv_normed; /* [t][kv_rank + rope_dim], [t][kv_rank] */
-    uint64_t sample;          /* run-wide number; the microbatch's first */
-    uint32_t layer;           /* model-wide index */
-    uint32_t items_left;      /* W items not yet done */
-    bool moe;                 /* has experts */
+    uint64_t sample;              /* run-wide number; the microbatch's first */
+    uint32_t layer;               /* model-wide index */
+    uint32_t items_left;          /* W items not yet done */
+    bool moe;                     /* has experts */
     /* Expert choices per row (cpu_router.c): */
-    float *scores;   /* [router_rows][experts], then the logits' gradient */
-    float *routing_weights;   /* [dispatched_rows][topk] */
-    int32_t *topk_experts; /* [dispatched_rows][topk], expert indices */
-    int32_t *expert_rows;  /* [dispatched_rows][topk], row in expert order; -1:
-                      * dropped, the expert is at capacity */
-    float *shared_gate_values;     /* [t], first r used (all for tensor-parallel experts): the
-                      * shared experts' output gate */
-    float *d_shared_gate_values;   /* [t], first r used: gradient of the gate's logit */
-    int32_t *source_rows; /* [dispatched_rows * topk]: source row per row in expert
-                      * order */
-    int32_t *expert_offsets;  /* [experts + 1]: each expert's first row */
+    float *scores; /* [router_rows][experts], then the logits' gradient */
+    float *routing_weights; /* [dispatched_rows][topk] */
+    int32_t *topk_experts;  /* [dispatched_rows][topk], expert indices */
+    int32_t *expert_rows;   /* [dispatched_rows][topk], row in expert order; -1:
+                             * dropped, the expert is at capacity */
+    float *shared_gate_values;   /* [t], first r used (all for tensor-parallel
+                                  * experts): the   shared experts' output gate */
+    float *d_shared_gate_values; /* [t], first r used: gradient of the gate's
+                                    logit */
+    int32_t *source_rows;    /* [dispatched_rows * topk]: source row per row in
+                              * expert    order */
+    int32_t *expert_offsets; /* [experts + 1]: each expert's first row */
     /* [n_source_ranks * n_local_experts + 1]: first received row per source
      * rank and local expert; without expert parallelism the same array as
      * expert_offsets */
     int32_t *recv_offsets;
     /* With node-aware dispatch (cpu_node_dispatch.h), for the sources that this
      * rank relays: */
-    int32_t *copy_index;      /* [sources * max_rows][topk]: index among the copies;
-                         * -1: none */
+    int32_t *copy_index; /* [sources * max_rows][topk]: index among the copies;
+                          * -1: none */
     float *copy_routing_weights; /* [sources * max_rows][topk] */
     /* [node_ranks + 1]: first copy per rank on this node */
     int32_t *copy_offsets;
@@ -151,18 +152,19 @@ typedef struct lhi_cpu_microbatch_state {
     /* layers + 1 arrays [r][h]: layer inputs, then gradients; then each
      * module's layer input and output. Index: lhi_cpu_input_index(). */
     float **x;
-    lhi_cpu_saved_activations *layers;    /* modules' layers included */
+    lhi_cpu_saved_activations *layers;       /* modules' layers included */
     struct lhi_cpu_mtp_activations *modules; /* last chunk only: cpu_mtp.h */
-    int32_t *tokens;              /* [t]; chunk 0 only */
+    int32_t *tokens;                         /* [t]; chunk 0 only */
     /* Last chunk only: [1 + modules][t], for each position the next token, then
      * the second next, and so on. */
     int32_t *targets;
     float *normed, *inv, *logits; /* last chunk: [t][h], like inv1, [t][v] */
     float *d_norm;                /* last chunk only */
-    float *d_embedded; /* [t][h]; chunk 0, with tensor parallelism */
+    float *d_embedded;            /* [t][h]; chunk 0, with tensor parallelism */
     uint32_t items_left;          /* W items not yet done */
-    bool d_done;                 /* D has run */
-    lhi_storage_block *storage_block;    /* offloaded activations; NULL: resident */
+    bool d_done;                  /* D has run */
+    lhi_storage_block
+        *storage_block; /* offloaded activations; NULL: resident */
 } lhi_cpu_microbatch_state;
 
 /* Records one storage copy in the current step, for its completion. */
@@ -175,7 +177,7 @@ typedef struct lhi_cpu_offload_copy {
 /* Weight gradients, the units into which W can be split. */
 typedef enum lhi_cpu_item_kind {
     LHI_ITEM_EMBEDDING, /* with learned positions */
-    LHI_ITEM_QKV, /* with the norm before it */
+    LHI_ITEM_QKV,       /* with the norm before it */
     LHI_ITEM_OUT,
     LHI_ITEM_GATE_UP, /* with the norm before it */
     LHI_ITEM_DOWN,
@@ -187,11 +189,11 @@ typedef enum lhi_cpu_item_kind {
 /* One weight gradient and its progress through the microbatches. */
 typedef struct lhi_cpu_item {
     lhi_cpu_item_kind kind;
-    uint32_t layer;      /* chunk-local; n_layers + k: module k's */
+    uint32_t layer;             /* chunk-local; n_layers + k: module k's */
     uint64_t cost_before, cost; /* multiplications per row; those before it */
-    uint32_t first;      /* first microbatch in the gradient */
-    uint32_t done;       /* the gradient has first..done-1 */
-    bool *requested;         /* per microbatch: its W pass has come */
+    uint32_t first;             /* first microbatch in the gradient */
+    uint32_t done;              /* the gradient has first..done-1 */
+    bool *requested;            /* per microbatch: its W pass has come */
 } lhi_cpu_item;
 
 /* One chunk on this device: weights, gradients, W items and microbatch state.
@@ -208,24 +210,25 @@ typedef struct lhi_cpu_chunk {
     uint32_t n_sharded_items; /* items with sharded gradients; */
     uint32_t end_microbatch;  /* the buffer holds microbatches below it */
     bool has_values, has_gradients;
-    bool shards_by_layer;            /* false: one buffer for all sharded values */
-    uint32_t n_parts;         /* embedding, layers, head */
-    lhi_device_part *parts;   /* offsets in the chunk; current addresses: */
+    bool shards_by_layer;   /* false: one buffer for all sharded values */
+    uint32_t n_parts;       /* embedding, layers, head */
+    lhi_device_part *parts; /* offsets in the chunk; current addresses: */
     float **part_values, **part_gradients;
     lhi_cpu_weights *weights, *d_weights; /* layers, then modules */
     float *embedding, *d_embedding;       /* [v][h] */
     float *positions, *d_positions;       /* learned: [positions][h]; or NULL */
     float *norm, *d_norm, *head, *d_head; /* like norm1, [v][h] */
-    float *embedding_copy, *d_embedding_copy; /* modules' embedding; NULL: the head's matrix */
+    float *embedding_copy,
+        *d_embedding_copy; /* modules' embedding; NULL: the head's matrix */
     uint32_t n_tensors, n_items;
     lhi_tensor *tensors;
     lhi_cpu_item *items;
     uint64_t cost;
-    bool *moe; /* has experts; layers, then modules */
+    bool *moe;                        /* has experts; layers, then modules */
     lhi_cpu_microbatch_state **slots; /* per microbatch; NULL: not resident */
-    bool *forward_done;       /* per microbatch: F has run in this step */
-    uint32_t *recompute;      /* per layer: bit set of parts recomputed by D */
-    uint32_t *offload;       /* per layer: offloaded parts; 0 for modules */
+    bool *forward_done;  /* per microbatch: F has run in this step */
+    uint32_t *recompute; /* per layer: bit set of parts recomputed by D */
+    uint32_t *offload;   /* per layer: offloaded parts; 0 for modules */
     lhi_cpu_microbatch_state *free;
     /* one block holds one microbatch's offload */
     lhi_storage_block *free_blocks;
@@ -247,31 +250,32 @@ typedef struct lhi_cpu {
     const lhi_kernels *k;
     lhi_sgemm sgemm;
     const lhi_data *data;
-    const lhi_device_part_hooks *hooks; /* callbacks for per-layer sharding (FSDP) */
+    const lhi_device_part_hooks
+        *hooks;            /* callbacks for per-layer sharding (FSDP) */
     const lh_model *model; /* during construction only */
     lhi_family family;
     uint32_t layers, h, heads, kv_heads, head_dim, q, kv, v;
     uint32_t f, up; /* dense layers' MLP; 0: no dense layers */
     uint32_t value_dim, values, qkv, o; /* value_dim: per head */
-    uint32_t rope_dim;            /* rotary dimensions, the last of head_dim */
+    uint32_t rope_dim;        /* rotary dimensions, the last of head_dim */
     uint32_t q_rank, kv_rank; /* latent ranks; kv_rank 0: no latents */
     uint32_t inner;           /* norm weights within attention */
     bool head_norms;          /* query and key norms per head */
     bool qkv_bias;
-    uint32_t kv_sharers;      /* ranks with the same key and value heads */
-    bool parallel; /* attention and MLP in parallel on one norm */
+    uint32_t kv_sharers;   /* ranks with the same key and value heads */
+    bool parallel;         /* attention and MLP in parallel on one norm */
     uint32_t positions;    /* learned positions; 0: rotary */
     uint32_t norm_vectors; /* weight vectors per norm: 2 with biases */
     uint32_t experts;      /* 0: none */
-    uint32_t topk;       /* experts per row (top-k) */
+    uint32_t topk;         /* experts per row (top-k) */
     uint32_t expert_f, shared_f;
     bool sigmoid, raw_routing_weights; /* router settings: see lh_model */
     float routed_scale;
     uint32_t expert_groups, topk_groups; /* 0: none */
-    uint32_t capacity; /* max choices per expert and sequence; 0: all */
-    int32_t *all_topk_experts; /* [n_context_ranks][t][topk], with a capacity; NULL:
-                          * choices are complete locally */
-    size_t *choice_bytes; /* per rank; scratch for gathering choices */
+    uint32_t capacity;         /* max choices per expert and sequence; 0: all */
+    int32_t *all_topk_experts; /* [n_context_ranks][t][topk], with a capacity;
+                                * NULL: choices are complete locally */
+    size_t *choice_bytes;      /* per rank; scratch for gathering choices */
     /* Expert parallelism: number of ranks, this rank's index, experts per rank,
      * and an upper bound on received choices in multiples of max_rows. */
     uint32_t n_expert_ranks, expert_rank, n_local_experts, max_choices;
@@ -291,22 +295,23 @@ typedef struct lhi_cpu {
      * send rows here (expert-parallel times expert-tensor-parallel). */
     uint32_t n_expert_tensor_ranks, expert_tensor_rank, n_source_ranks;
     lhi_group *expert_group, *expert_tensor_group;
-    lhi_cpu_node_topology node_topology; /* all 0: rows go directly to each expert */
+    lhi_cpu_node_topology
+        node_topology; /* all 0: rows go directly to each expert */
     /* NULL: rows go directly to each expert */
     struct lhi_cpu_node_dispatch *node_dispatch;
-    lhi_group *intra_node_group;              /* expert-parallel ranks on this node;
-                                         * NULL: alone */
+    lhi_group *intra_node_group; /* expert-parallel ranks on this node;
+                                  * NULL: alone */
     /* [1 + n_expert_tensor_ranks][experts] */
     int32_t *row_counts;
     /* [LHI_CPU_EXCHANGE_SIZES][lhi_cpu_max_partners()], bytes */
     size_t *exchange_sizes;
-    float *received, *recv_routing_weights;  /* [max_rows * max_choices][h + 1],
-                                         * [...] */
+    float *received, *recv_routing_weights; /* [max_rows * max_choices][h + 1],
+                                             * [...] */
     bool gates_shared;
     float balance_weight; /* weight of the load-balancing loss */
     bool embeds_twice, gated;
-    uint32_t modules; /* multi-token prediction modules */
-    bool weights_in_first;      /* layer weights are [in][out] */
+    uint32_t modules;        /* multi-token prediction modules */
+    bool weights_in_first;   /* layer weights are [in][out] */
     uint32_t drop_threshold; /* dropout probability times 2^24; 0: none */
     float drop_scale;
     uint64_t seed;
@@ -316,58 +321,60 @@ typedef struct lhi_cpu {
      * tokens per local piece (half the rank's share of a sequence; all of it
      * when alone). */
     uint32_t context_rank, n_context_ranks, piece;
-    lhi_group *context_group; /* NULL: no context parallelism */
-    lh_status collective_status;       /* first error of the pass's collectives */
+    lhi_group *context_group;    /* NULL: no context parallelism */
+    lh_status collective_status; /* first error of the pass's collectives */
     lh_error collective_err;
-    float *ring[4];             /* [t][kv + values]: keys and values, then their
-                                 * gradients; each with a receive buffer */
-    float *d_queries;           /* [t][q] */
-    float *partial;             /* [block][value_dim] */
+    float *ring[4];   /* [t][kv + values]: keys and values, then their
+                       * gradients; each with a receive buffer */
+    float *d_queries; /* [t][q] */
+    float *partial;   /* [block][value_dim] */
     float *partial_max, *partial_inv; /* [block] */
     /* Tensor parallelism: number of ranks, this rank's index, its first row,
      * its number of rows, the maximum rows that any of them sends to experts,
      * its first head and its first vocabulary token. */
-    uint32_t n_tensor_ranks, tensor_rank, first_row, r, max_rows, first_head, first_token;
+    uint32_t n_tensor_ranks, tensor_rank, first_row, r, max_rows, first_head,
+        first_token;
     bool replicates_rows; /* every rank has all t rows: r is t */
     /* rows among r that a pipeline message carries */
     uint32_t first_sent, n_sent;
-    lhi_group *tensor_group;               /* NULL: no tensor parallelism */
+    lhi_group *tensor_group;        /* NULL: no tensor parallelism */
     size_t *row_bytes, *row_floats; /* per rank: size of its rows of [t][h] */
     /* per rank: bytes of its logit statistics */
     size_t *statistic_bytes;
-    float *summands;                /* [t][h]: this rank's summand */
-    float *logit_statistics;                    /* [ranks][t][3] */
-    float *partial_sums;            /* see lhi_cpu_reduce_partial_gradients() */
+    float *summands;         /* [t][h]: this rank's summand */
+    float *logit_statistics; /* [ranks][t][3] */
+    float *partial_sums;     /* see lhi_cpu_reduce_partial_gradients() */
     uint32_t replica, n_replicas;
     float epsilon;
     uint32_t n_chunks, n_local_chunks;
     lhi_cpu_chunk *local_chunks;
     uint64_t step;
     lhi_step_kind kind;
-    float loss_scale; /* 1 / tokens of the global batch */
-    double *losses;   /* per microbatch */
+    float loss_scale;      /* 1 / tokens of the global batch */
+    double *losses;        /* per microbatch */
     double *module_losses; /* per microbatch: mean over modules; or NULL */
     bool *has_loss;
-    float *cosines, *sines;         /* [sequence][rope_dim / 2] */
-    uint32_t block;                 /* query rows per attention block */
-    uint32_t logit_rows;            /* rows per logits block */
+    float *cosines, *sines; /* [sequence][rope_dim / 2] */
+    uint32_t block;         /* query rows per attention block */
+    uint32_t logit_rows;    /* rows per logits block */
     /* free lists for recomputed parts (cpu_recompute.c); [1]: of layers with
      * experts */
     float *recompute_free[2][LH_N_LAYER_PARTS];
     /* free lists for offloaded parts (cpu_offload.c) */
     float *offload_free[2][LH_N_LAYER_PARTS];
-    lhi_storage *storage;                   /* NULL: no offload */
-    lhi_cpu_offload_copy *copies; /* current step's; 2 per chunk and microbatch */
+    lhi_storage *storage; /* NULL: no offload */
+    lhi_cpu_offload_copy
+        *copies; /* current step's; 2 per chunk and microbatch */
     uint32_t n_copies, n_copied;
     lhi_storage_piece *pieces; /* scratch: one chunk's pieces */
     /* Scratch: */
-    float *scratch;              /* [t][lhi_cpu_scratch_width()] */
-    float *second_scratch;            /* [t][lhi_cpu_second_scratch_width()] */
+    float *scratch;           /* [t][lhi_cpu_scratch_width()] */
+    float *second_scratch;    /* [t][lhi_cpu_second_scratch_width()] */
     float *scores, *d_scores; /* [block][sequence] */
     float *d_query;           /* [block][head_dim] */
     float *d_key, *d_value;   /* [sequence][head_dim] */
     float *delta;             /* [block] */
-    int32_t *token_window;          /* [whole_sequence + 1 + modules] */
+    int32_t *token_window;    /* [whole_sequence + 1 + modules] */
     float *carried;           /* [r][h]: a module's gradient for the state
                                * before it; with modules */
     float *dropped;           /* [t][h]; with dropout */
@@ -385,15 +392,17 @@ float *lhi_cpu_alloc_floats(lhi_arena *mem, size_t rows, size_t columns);
 void lhi_cpu_compute_shape(lhi_cpu *cpu, const lhi_cpu_options *options);
 /* Counts the local tensors in a range of model layers. */
 uint32_t lhi_cpu_count_layer_tensors(const lhi_cpu *cpu, uint32_t first,
-                                 uint32_t n_layers);
+                                     uint32_t n_layers);
 /* Counts the local tensors of a chunk; needs its dimensions. */
-uint32_t lhi_cpu_count_chunk_tensors(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
+uint32_t lhi_cpu_count_chunk_tensors(const lhi_cpu *cpu,
+                                     const lhi_cpu_chunk *chunk);
 /* Returns the device's i-th chunk with only its dimensions set. */
 lhi_cpu_chunk lhi_cpu_init_chunk(const lhi_cpu_options *options, uint32_t i);
 /* Counts the modules whose layer has experts. */
 uint32_t lhi_cpu_count_moe_modules(const lhi_cpu *cpu);
 /* Counts the local values of a chunk; needs its dimensions. */
-double lhi_cpu_count_chunk_values(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
+double lhi_cpu_count_chunk_values(const lhi_cpu *cpu,
+                                  const lhi_cpu_chunk *chunk);
 /* Returns this rank's slice of a tensor. Assumes that an expert's tensor is
  * local. */
 lhi_slice lhi_cpu_tensor_slice(const lhi_cpu *cpu, const lhi_model_tensor *of);
@@ -420,12 +429,13 @@ double lhi_cpu_scratch_bytes(const lhi_cpu *cpu);
 double lhi_cpu_count_expert_values(const lhi_cpu *cpu);
 /* Counts a chunk's gradient values that tensor-parallel ranks hold as partial
  * sums; see lhi_cpu_reduce_partial_gradients(). */
-size_t lhi_cpu_count_partial_gradients(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
+size_t lhi_cpu_count_partial_gradients(const lhi_cpu *cpu,
+                                       const lhi_cpu_chunk *chunk);
 /* Returns the bytes that the tensor-parallel group allocates for the chunk. */
 double lhi_cpu_group_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
 /* Builds a chunk's list of W items; needs the chunk's dimensions. */
 lh_status lhi_cpu_build_items(const lhi_cpu *cpu, lhi_arena *mem,
-                        lhi_cpu_chunk *chunk, lh_error *err);
+                              lhi_cpu_chunk *chunk, lh_error *err);
 /* Counts a chunk's layers, its modules' layers included. */
 static inline uint32_t lhi_cpu_count_layers(const lhi_cpu_chunk *chunk)
 {
@@ -433,7 +443,8 @@ static inline uint32_t lhi_cpu_count_layers(const lhi_cpu_chunk *chunk)
 }
 /* Returns the index in the slot's `x` of a layer's input; the layer's output is
  * at the next index. */
-static inline uint32_t lhi_cpu_input_index(const lhi_cpu_chunk *chunk, uint32_t layer)
+static inline uint32_t lhi_cpu_input_index(const lhi_cpu_chunk *chunk,
+                                           uint32_t layer)
 {
     uint32_t n = chunk->n_layers;
     return layer < n ? layer : n + 1 + 2 * (layer - n);
@@ -452,15 +463,16 @@ static inline size_t lhi_cpu_max_items(const lhi_cpu_chunk *chunk)
 /* Fills the chunk's per-layer flags: recomputed parts, offloaded parts, and
  * whether it has experts. */
 lh_status lhi_cpu_build_layer_flags(const lhi_cpu *cpu, lhi_arena *mem,
-                         const lhi_cpu_options *options, lhi_cpu_chunk *chunk,
-                         lh_error *err);
+                                    const lhi_cpu_options *options,
+                                    lhi_cpu_chunk *chunk, lh_error *err);
 /* Returns the offloaded bytes per microbatch in a chunk; 0: none. */
-double lhi_cpu_compute_offload_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
+double lhi_cpu_compute_offload_bytes(const lhi_cpu *cpu,
+                                     const lhi_cpu_chunk *chunk);
 
 /* Builds a chunk's weights, gradients, tensor names and W items. Initial values
  * are drawn from the seed. */
 lh_status lhi_cpu_build_tensors(lhi_cpu *cpu, const lhi_cpu_options *options,
-                          lhi_cpu_chunk *chunk, lh_error *err);
+                                lhi_cpu_chunk *chunk, lh_error *err);
 
 /* --- activations in storage (cpu_offload.c) ---------------------------------
  */
@@ -472,17 +484,18 @@ lh_status lhi_cpu_make_storage(lhi_cpu *cpu, const lhi_cpu_options *options,
 /* Returns the bytes of the copy records, for n_chunks chunks with at most
  * `layers` layers. */
 double lhi_cpu_copy_record_bytes(const lhi_cpu *cpu, uint32_t n_mine,
-                            uint32_t layers);
+                                 uint32_t layers);
 /* Starts a copy to or from storage; see lhi_device_ops. */
 lh_status lhi_cpu_start_copy(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
-                       const lhi_offload_copy *what, int64_t least_ns,
-                       lh_error *err);
+                             const lhi_offload_copy *what, int64_t least_ns,
+                             lh_error *err);
 /* Waits for the step's first `n` copies; see lhi_device_ops. */
 bool lhi_cpu_wait_copies(lhi_cpu *cpu, uint32_t n, int64_t until_ns);
 /* Starts a new step: waits for the last step's copies and forgets them. */
 void lhi_cpu_reset_copies(lhi_cpu *cpu);
 /* Releases a slot's offload buffers and its storage block. */
-void lhi_cpu_release_offload(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lhi_cpu_microbatch_state *slot);
+void lhi_cpu_release_offload(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
+                             lhi_cpu_microbatch_state *slot);
 
 /* Computes y = x w'. The weight w is [out][in]; `adds` accumulates. */
 void lhi_cpu_forward_product(const lhi_cpu *cpu, const float *x, const float *w,
@@ -506,8 +519,8 @@ void lhi_cpu_linear_dgrad(const lhi_cpu *cpu, const float *dy, const float *w,
                           float *dx, uint32_t in, uint32_t out);
 /* Computes a layer's weight and bias gradients; `d_bias` may be NULL. */
 void lhi_cpu_linear_wgrad(const lhi_cpu *cpu, const float *dy, const float *x,
-                            float *dw, float *d_bias, uint32_t in, uint32_t out,
-                            bool adds);
+                          float *dw, float *d_bias, uint32_t in, uint32_t out,
+                          bool adds);
 
 /* Computes the model's norm over the local rows: see lhi_kernels. */
 void lhi_cpu_norm(const lhi_cpu *cpu, const float *x, const float *weight,
@@ -515,8 +528,8 @@ void lhi_cpu_norm(const lhi_cpu *cpu, const float *x, const float *weight,
 /* Computes the norm's input and weight gradients over the local rows: see
  * lhi_kernels. */
 void lhi_cpu_norm_backward(const lhi_cpu *cpu, const float *d_out,
-                       const float *weight, const float *inv, const float *add,
-                       float *x, float *d_weight);
+                           const float *weight, const float *inv,
+                           const float *add, float *x, float *d_weight);
 
 /* --- tensor parallelism (cpu_tensor_parallel.c) ------------------------------
  * Without tensor parallelism these do nothing, since gathered or reduced
@@ -537,7 +550,8 @@ void lhi_cpu_write_message(const lhi_cpu *cpu, const float *x, float *message);
 void lhi_cpu_read_message(lhi_cpu *cpu, const float *message, float *x);
 /* Checks that the model and microbatch can be split over the tensor-parallel
  * ranks. */
-lh_status lhi_cpu_check_tensor_parallel(const lhi_cpu_options *options, lh_error *err);
+lh_status lhi_cpu_check_tensor_parallel(const lhi_cpu_options *options,
+                                        lh_error *err);
 /* Allocates the buffers for tensor parallelism; false: out of memory. */
 bool lhi_cpu_make_tensor_parallel(lhi_cpu *cpu);
 /* Returns the address of this rank's rows in [t][h]. */
@@ -549,8 +563,8 @@ void lhi_cpu_gather_rows(lhi_cpu *cpu, const float *own, float *all);
 void lhi_cpu_reduce_scatter_rows(lhi_cpu *cpu, const float *all, float *own);
 /* Computes the loss like cross_entropy in lhi_kernels, from logits that are
  * distributed over the vocabulary. */
-double lhi_cpu_vocab_parallel_loss(lhi_cpu *cpu, float *logits, const int32_t *targets,
-                           float scale);
+double lhi_cpu_vocab_parallel_loss(lhi_cpu *cpu, float *logits,
+                                   const int32_t *targets, float scale);
 /* All-gathers choices, or routing weights, [t][topk]; each rank provides its
  * own rows. */
 void lhi_cpu_gather_choices(lhi_cpu *cpu, void *all);
@@ -561,14 +575,15 @@ void lhi_cpu_all_reduce_values(lhi_cpu *cpu, float *values, size_t n);
  * routers), or from some of the queries that share a key head. A chunk's other
  * gradients are complete without this. */
 void lhi_cpu_reduce_partial_gradients(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                         uint32_t first, uint32_t n);
+                                      uint32_t first, uint32_t n);
 /* Allocates the buffer for partial gradients once the chunks exist; false: out
  * of memory. */
 bool lhi_cpu_make_partial_gradients(lhi_cpu *cpu);
 /* Checks whether each tensor-parallel rank routes only part of the rows. */
 static inline bool lhi_cpu_distributes_routing(const lhi_cpu *cpu)
 {
-    return cpu->n_tensor_ranks > 1 && !(cpu->replicates_rows && cpu->shards_experts);
+    return cpu->n_tensor_ranks > 1 &&
+           !(cpu->replicates_rows && cpu->shards_experts);
 }
 /* Returns the address in x [r][h] of the rows routed by this rank. */
 static inline float *lhi_cpu_routed_rows(const lhi_cpu *cpu, const float *x)
@@ -598,14 +613,16 @@ lhi_drop lhi_cpu_embedding_dropout(const lhi_cpu *cpu, uint32_t microbatch);
  * `sequence`, columns from `column`. `head` identifies attention scores and is
  * 0 elsewhere. Does nothing without dropout. */
 void lhi_cpu_apply_dropout(const lhi_cpu *cpu, lhi_drop at, uint32_t sequence,
-                  uint32_t head, uint32_t row, uint32_t column, float *x,
-                  size_t stride, uint32_t rows, uint32_t width);
+                           uint32_t head, uint32_t row, uint32_t column,
+                           float *x, size_t stride, uint32_t rows,
+                           uint32_t width);
 /* Applies dropout to x [r][h]. */
 void lhi_cpu_apply_dropout_rows(const lhi_cpu *cpu, lhi_drop at, float *x);
 /* Returns the gradient before dropout of [r][h], given the gradient d after it.
  * The result is in a scratch buffer, valid until the next call; without dropout
  * it is d itself. */
-const float *lhi_cpu_dropout_backward(const lhi_cpu *cpu, lhi_drop at, const float *d);
+const float *lhi_cpu_dropout_backward(const lhi_cpu *cpu, lhi_drop at,
+                                      const float *d);
 /* Copies the last result of lhi_cpu_dropout_backward() to d. */
 void lhi_cpu_copy_dropout_gradient(const lhi_cpu *cpu, float *d);
 
@@ -617,27 +634,30 @@ void lhi_cpu_norm_heads(const lhi_cpu *cpu, const lhi_cpu_weights *w,
                         lhi_cpu_saved_activations *kept);
 /* Computes the gradients before the per-head norms, in place in qkv. */
 void lhi_cpu_norm_heads_backward(const lhi_cpu *cpu, const lhi_cpu_weights *w,
-                             lhi_cpu_saved_activations *kept);
+                                 lhi_cpu_saved_activations *kept);
 /* Computes the latents from norm1. */
 void lhi_cpu_compute_latents(const lhi_cpu *cpu, const lhi_cpu_weights *w,
-                     lhi_cpu_saved_activations *kept);
+                             lhi_cpu_saved_activations *kept);
 /* Computes qkv from the latents and applies rotary positions. */
-void lhi_cpu_compute_qkv_from_latents(const lhi_cpu *cpu, const lhi_cpu_weights *w,
-                          lhi_cpu_saved_activations *kept);
+void lhi_cpu_compute_qkv_from_latents(const lhi_cpu *cpu,
+                                      const lhi_cpu_weights *w,
+                                      lhi_cpu_saved_activations *kept);
 /* Computes the gradient of norm1, into the scratch buffer, from the gradient of
  * qkv. Reorders the gradient of qkv into the layout of the products' outputs.
  */
 void lhi_cpu_latents_backward(const lhi_cpu *cpu, const lhi_cpu_weights *w,
-                          lhi_cpu_saved_activations *kept);
+                              lhi_cpu_saved_activations *kept);
 /* Computes the weight gradients of latent attention's products (W). */
-void lhi_cpu_latents_wgrad(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
-                            const lhi_cpu_weights *d_w, bool adds);
+void lhi_cpu_latents_wgrad(const lhi_cpu *cpu,
+                           const lhi_cpu_saved_activations *kept,
+                           const lhi_cpu_weights *d_w, bool adds);
 
 /* --- context parallelism (cpu_context_parallel.c) ---------------------------
  */
 
 /* Checks that the sequences can be split over the context-parallel ranks. */
-lh_status lhi_cpu_check_context_parallel(const lhi_cpu_options *options, lh_error *err);
+lh_status lhi_cpu_check_context_parallel(const lhi_cpu_options *options,
+                                         lh_error *err);
 /* Allocates the buffers for context parallelism; false: out of memory. */
 bool lhi_cpu_make_context_parallel(lhi_cpu *cpu);
 /* Counts a rank's pieces of each sequence; their rows are contiguous. */
@@ -647,7 +667,7 @@ static inline uint32_t lhi_cpu_count_pieces(const lhi_cpu *cpu)
 }
 /* Returns the sequence piece that is half `half` of a rank. */
 static inline uint32_t lhi_cpu_piece_index(const lhi_cpu *cpu, uint32_t rank,
-                                        uint32_t half)
+                                           uint32_t half)
 {
     return half ? 2 * cpu->n_context_ranks - 1 - rank : rank;
 }
@@ -671,16 +691,20 @@ void lhi_cpu_gather_contexts(lhi_cpu *cpu, const void *mine, void *all,
 void lhi_cpu_all_reduce_contexts(lhi_cpu *cpu, float *values, size_t n);
 /* Computes attention like lhi_cpu_attention_forward(), with the keys and values
  * of all context-parallel ranks. Errors are in collective_status. */
-void lhi_cpu_ring_attention_forward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept);
+void lhi_cpu_ring_attention_forward(lhi_cpu *cpu,
+                                    lhi_cpu_saved_activations *kept);
 /* Computes the gradient of qkv like lhi_cpu_attention_backward(), across all
  * context-parallel ranks. */
-void lhi_cpu_ring_attention_backward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, const float *d);
+void lhi_cpu_ring_attention_backward(lhi_cpu *cpu,
+                                     lhi_cpu_saved_activations *kept,
+                                     const float *d);
 
 /* Writes gradients [rows][head_dim], from sequence row `row` on, to their
  * positions in qkv and inverts the rotation. With latents,
  * lhi_cpu_latents_backward() inverts it. */
-void lhi_cpu_apply_rotary_backward(const lhi_cpu *cpu, const float *from, size_t from_stride,
-                       float *to, uint32_t row, uint32_t rows);
+void lhi_cpu_apply_rotary_backward(const lhi_cpu *cpu, const float *from,
+                                   size_t from_stride, float *to, uint32_t row,
+                                   uint32_t rows);
 /* Applies rotary positions to queries and keys, in place. */
 void lhi_cpu_apply_rotary(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept);
 /* Computes the attention output from rotated qkv; stores the softmax's max and
@@ -688,38 +712,52 @@ void lhi_cpu_apply_rotary(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept);
 void lhi_cpu_attention_forward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept);
 /* Computes the gradient of qkv, in place, from the attention output's gradient
  * d [t][o]. With latents the gradient remains rotated. */
-void lhi_cpu_attention_backward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, const float *d);
+void lhi_cpu_attention_backward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
+                                const float *d);
 
 /* Runs F for one microbatch. */
-lh_status lhi_cpu_run_forward(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
-                    const float *in, float *out, lh_error *err);
+lh_status lhi_cpu_run_forward(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
+                              uint32_t microbatch, const float *in, float *out,
+                              lh_error *err);
 /* Runs D for one microbatch. If `joint`, each layer's W follows its D directly,
  * except for the first layer, so that recomputed activations exist for one
  * layer at a time. */
-lh_status lhi_cpu_run_dgrad(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
-                    bool joint, const float *in, float *out, lh_error *err);
+lh_status lhi_cpu_run_dgrad(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
+                            uint32_t microbatch, bool joint, const float *in,
+                            float *out, lh_error *err);
 /* Requests the layer's weight gradients for the microbatch. They are computed
  * now, or later in microbatch order. */
-lh_status lhi_cpu_request_layer_gradients(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t layer,
-                            uint32_t microbatch, lh_error *err);
+lh_status lhi_cpu_request_layer_gradients(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
+                                          uint32_t layer, uint32_t microbatch,
+                                          lh_error *err);
 
 /* --- recompute (cpu_recompute.c) --------------------------------------- */
 
 /* Attaches buffers for the layer's recomputed parts, from the free list or new;
  * false: out of memory. */
-bool lhi_cpu_attach_recompute_buffers(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, uint32_t again);
+bool lhi_cpu_attach_recompute_buffers(lhi_cpu *cpu,
+                                      lhi_cpu_saved_activations *kept,
+                                      uint32_t again);
 /* Attaches buffers for the layer's offloaded parts, from a free list of their
  * own. */
-bool lhi_cpu_attach_offload_buffers(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, uint32_t away);
+bool lhi_cpu_attach_offload_buffers(lhi_cpu *cpu,
+                                    lhi_cpu_saved_activations *kept,
+                                    uint32_t away);
 /* Returns the buffers for offloaded parts to their free list. */
-void lhi_cpu_detach_offload_buffers(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, uint32_t away);
+void lhi_cpu_detach_offload_buffers(lhi_cpu *cpu,
+                                    lhi_cpu_saved_activations *kept,
+                                    uint32_t away);
 /* Returns a part's buffer; NULL: none attached. */
 float *lhi_cpu_part_buffer(lhi_cpu_saved_activations *kept, lh_layer_part part);
 /* Allocates permanent buffers for parts that are neither recomputed nor
  * offloaded. */
-bool lhi_cpu_attach_permanent_buffers(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, uint32_t parts);
+bool lhi_cpu_attach_permanent_buffers(lhi_cpu *cpu,
+                                      lhi_cpu_saved_activations *kept,
+                                      uint32_t parts);
 /* Returns the buffers for recomputed parts to the free list. */
-void lhi_cpu_detach_recompute_buffers(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, uint32_t again);
+void lhi_cpu_detach_recompute_buffers(lhi_cpu *cpu,
+                                      lhi_cpu_saved_activations *kept,
+                                      uint32_t again);
 /* Computes out = residual + dropout(x w' + bias), the end of attention and MLP.
  */
 void lhi_cpu_residual(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
@@ -736,7 +774,8 @@ static inline bool lhi_cpu_fuses_block_reduction(const lhi_cpu *cpu)
 /* Recomputes the parts in the bit set `again` exactly as F did, from the
  * layer's input x and its saved activations. */
 void lhi_cpu_recompute_parts(lhi_cpu *cpu, const lhi_cpu_weights *w,
-                        lhi_cpu_saved_activations *kept, const float *x, uint32_t again);
+                             lhi_cpu_saved_activations *kept, const float *x,
+                             uint32_t again);
 /* Returns the floats in a part (cpu_memory.c); 0: the model has no such part.
  */
 double lhi_cpu_part_floats(const lhi_cpu *cpu, lh_layer_part part, bool moe);
@@ -745,8 +784,8 @@ size_t lhi_cpu_mlp_width(const lhi_cpu *cpu, bool moe);
 /* Returns a part's size in bytes. */
 double lhi_cpu_part_bytes(const lhi_cpu *cpu, lh_layer_part part, bool moe);
 /* Checks whether an item belongs to this part of a split W pass. */
-bool lhi_cpu_is_item_in_pass(const lhi_cpu_chunk *chunk, const lhi_cpu_item *item,
-                     const lh_pass *pass);
+bool lhi_cpu_is_item_in_pass(const lhi_cpu_chunk *chunk,
+                             const lhi_cpu_item *item, const lh_pass *pass);
 /* Checks whether an item belongs to a layer, a module's layer included. */
 static inline bool lhi_cpu_is_layer_item(const lhi_cpu_item *item)
 {
@@ -754,7 +793,7 @@ static inline bool lhi_cpu_is_layer_item(const lhi_cpu_item *item)
            item->kind != LHI_ITEM_MTP_JOIN;
 }
 /* Runs a W pass, or one part of a split one. */
-lh_status lhi_cpu_run_wgrad(lhi_cpu *cpu, lhi_cpu_chunk *chunk, const lh_pass *pass,
-                    lh_error *err);
+lh_status lhi_cpu_run_wgrad(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
+                            const lh_pass *pass, lh_error *err);
 
 #endif

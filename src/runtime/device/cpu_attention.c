@@ -59,8 +59,9 @@ static void score(const lhi_cpu *cpu, const head *a, uint32_t row,
 static void drop(const lhi_cpu *cpu, const head *a, uint32_t row, uint32_t rows,
                  float *scores)
 {
-    lhi_cpu_apply_dropout(cpu, a->drop, a->sequence, cpu->first_head + a->number, row, 0,
-                 scores, cpu->sequence, rows, row + rows);
+    lhi_cpu_apply_dropout(cpu, a->drop, a->sequence,
+                          cpu->first_head + a->number, row, 0, scores,
+                          cpu->sequence, rows, row + rows);
 }
 
 void lhi_cpu_apply_rotary(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept)
@@ -87,8 +88,8 @@ void lhi_cpu_attention_forward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept)
             for (uint32_t row = 0; row < s; row += cpu->block) {
                 uint32_t rows = s - row < cpu->block ? s - row : cpu->block;
                 uint32_t n = row + rows;
-                float *to = kept->attention_output + ((size_t)i * s + row) * cpu->o +
-                            (size_t)number * d;
+                float *to = kept->attention_output +
+                            ((size_t)i * s + row) * cpu->o + (size_t)number * d;
                 score(cpu, &a, row, rows, cpu->scores);
                 cpu->k->softmax(cpu->scores, s, rows, row + 1, n, a.scale,
                                 a.max + row, a.inv + row);
@@ -104,8 +105,8 @@ void lhi_cpu_attention_forward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept)
 
 /* Returns the scores after dropout, which weigh the values; possibly in
  * d_scores. */
-static const float *scores_after_dropout(const lhi_cpu *cpu, const head *a, uint32_t row,
-                               uint32_t rows)
+static const float *scores_after_dropout(const lhi_cpu *cpu, const head *a,
+                                         uint32_t row, uint32_t rows)
 {
     if (!lhi_cpu_has_dropout(cpu))
         return cpu->scores;
@@ -119,7 +120,7 @@ static const float *scores_after_dropout(const lhi_cpu *cpu, const head *a, uint
  * queries' gradient in place, with the rotation inverted. `adds`: accumulate
  * into d_key and d_value instead of overwriting them. */
 static void block_backward(lhi_cpu *cpu, const head *a, uint32_t row,
-                       const float *attended, const float *d_out, bool adds)
+                           const float *attended, const float *d_out, bool adds)
 {
     uint32_t s = cpu->sequence, left = s - row;
     uint32_t rows = left < cpu->block ? left : cpu->block, n = row + rows;
@@ -146,10 +147,12 @@ static void block_backward(lhi_cpu *cpu, const head *a, uint32_t row,
     cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_TRANSPOSED, LHI_BLAS_PLAIN, (int)n, d,
                (int)rows, 1, cpu->d_scores, (int)s, query, a->width, beta,
                cpu->d_key, d);
-    lhi_cpu_apply_rotary_backward(cpu, cpu->d_query, cpu->head_dim, query, row, rows);
+    lhi_cpu_apply_rotary_backward(cpu, cpu->d_query, cpu->head_dim, query, row,
+                                  rows);
 }
 
-void lhi_cpu_attention_backward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, const float *d)
+void lhi_cpu_attention_backward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
+                                const float *d)
 {
     uint32_t s = cpu->sequence, dim = cpu->value_dim;
     uint32_t group = cpu->heads / cpu->kv_heads;
@@ -167,12 +170,13 @@ void lhi_cpu_attention_backward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, c
                 row -= cpu->block;
                 size_t at =
                     ((size_t)i * s + row) * cpu->o + (size_t)number * dim;
-                block_backward(cpu, &a, row, kept->attention_output + at, d + at,
-                           number % group > 0 || row != last);
+                block_backward(cpu, &a, row, kept->attention_output + at,
+                               d + at, number % group > 0 || row != last);
             }
             if (number % group != group - 1)
                 continue;
-            lhi_cpu_apply_rotary_backward(cpu, cpu->d_key, cpu->head_dim, a.key, 0, s);
+            lhi_cpu_apply_rotary_backward(cpu, cpu->d_key, cpu->head_dim, a.key,
+                                          0, s);
             for (uint32_t row = 0; row < s; row++)
                 memcpy(a.value + row * (size_t)a.width,
                        cpu->d_value + (size_t)row * dim, dim * sizeof(float));

@@ -10,8 +10,8 @@
 
 /* Computes the gradient of norm2, into the scratch buffer, from the MLP
  * output's gradient d. */
-static void mlp_backward(lhi_cpu *cpu, const lhi_cpu_weights *w, lhi_cpu_saved_activations *a,
-                     const float *d)
+static void mlp_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
+                         lhi_cpu_saved_activations *a, const float *d)
 {
     float *wide = cpu->scratch;
     if (a->moe) {
@@ -29,8 +29,8 @@ static void mlp_backward(lhi_cpu *cpu, const lhi_cpu_weights *w, lhi_cpu_saved_a
 /* Returns the gradient before the dropout at `at`, given d, the gradient after
  * it. With tensor parallelism it gathers all rows into `all`, where W finds
  * them. */
-static const float *gradient_before_dropout(lhi_cpu *cpu, lhi_drop at, const float *d,
-                                float *all)
+static const float *gradient_before_dropout(lhi_cpu *cpu, lhi_drop at,
+                                            const float *d, float *all)
 {
     const float *own = lhi_cpu_dropout_backward(cpu, at, d);
     if (!lhi_cpu_has_sequence_parallel(cpu))
@@ -42,7 +42,7 @@ static const float *gradient_before_dropout(lhi_cpu *cpu, lhi_drop at, const flo
 /* Computes a norm's input gradient, in the place of x, from the output gradient
  * in the scratch buffer. */
 static void norm_backward(lhi_cpu *cpu, const float *weight, const float *inv,
-                      const float *add, float *x, float *d_weight)
+                          const float *add, float *x, float *d_weight)
 {
     float *own = lhi_cpu_own_rows(cpu, cpu->scratch);
     lhi_cpu_reduce_scatter_rows(cpu, cpu->scratch, own);
@@ -52,7 +52,7 @@ static void norm_backward(lhi_cpu *cpu, const float *weight, const float *inv,
 /* Computes the gradient of norm1, into the scratch buffer, from the attention
  * output's gradient d. */
 static void attention_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
-                           lhi_cpu_saved_activations *a, const float *d)
+                               lhi_cpu_saved_activations *a, const float *d)
 {
     float *wide = cpu->scratch;
     lhi_cpu_linear_dgrad(cpu, d, w->out, wide, cpu->o, cpu->h);
@@ -69,7 +69,8 @@ static void attention_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
 /* Computes the gradients of a parallel block, whose attention and MLP both read
  * norm1 and add to x. */
 static void parallel_block_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
-                          lhi_cpu_saved_activations *a, float *d, float *x)
+                                    lhi_cpu_saved_activations *a, float *d,
+                                    float *x)
 {
     size_t n = (size_t)cpu->t * cpu->h;
     lhi_drop at = {a->sample, a->layer, LHI_DROP_MLP};
@@ -78,12 +79,15 @@ static void parallel_block_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
     mlp_backward(cpu, w, a, gradient_before_dropout(cpu, at, d, a->d_down));
     lhi_cpu_copy_dropout_gradient(cpu, d);
     memcpy(cpu->second_scratch, cpu->scratch, n * sizeof *d);
-    if (lhi_cpu_fuses_block_reduction(cpu) && lhi_cpu_has_sequence_parallel(cpu)) {
+    if (lhi_cpu_fuses_block_reduction(cpu) &&
+        lhi_cpu_has_sequence_parallel(cpu)) {
         /* attention and MLP outputs have the same gradient */
         memcpy(a->d_out, a->d_down, n * sizeof *d);
         attention_backward(cpu, w, a, a->d_out);
     } else {
-        attention_backward(cpu, w, a, gradient_before_dropout(cpu, also, a->residual, a->d_out));
+        attention_backward(
+            cpu, w, a,
+            gradient_before_dropout(cpu, also, a->residual, a->d_out));
     }
     cpu->k->add(cpu->scratch, cpu->second_scratch, n);
     norm_backward(cpu, w->norm1, a->inv1, a->residual, x, a->d_norm1);
@@ -92,8 +96,8 @@ static void parallel_block_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
 
 /* Computes a layer's input gradient in the place of x. `d` has the layer's
  * output gradient and afterwards the gradient of the last summand. */
-static void layer_backward(lhi_cpu *cpu, const lhi_cpu_weights *w, lhi_cpu_saved_activations *a,
-                       float *d, float *x)
+static void layer_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
+                           lhi_cpu_saved_activations *a, float *d, float *x)
 {
     lhi_drop at = {a->sample, a->layer, LHI_DROP_MLP};
     lhi_drop also = {a->sample, a->layer, LHI_DROP_ATTENTION};
@@ -103,22 +107,23 @@ static void layer_backward(lhi_cpu *cpu, const lhi_cpu_weights *w, lhi_cpu_saved
     }
     if (a->moe) { /* input and output: local rows only */
         mlp_backward(cpu, w, a, lhi_cpu_dropout_backward(cpu, at, d));
-        lhi_cpu_norm_backward(cpu, cpu->scratch, w->norm2, a->inv2, d, a->residual,
-                          a->d_norm2);
+        lhi_cpu_norm_backward(cpu, cpu->scratch, w->norm2, a->inv2, d,
+                              a->residual, a->d_norm2);
     } else {
         mlp_backward(cpu, w, a, gradient_before_dropout(cpu, at, d, a->d_down));
         norm_backward(cpu, w->norm2, a->inv2, d, a->residual, a->d_norm2);
     }
     lhi_cpu_copy_dropout_gradient(cpu, d);
-    attention_backward(cpu, w, a, gradient_before_dropout(cpu, also, a->residual, a->d_out));
+    attention_backward(
+        cpu, w, a, gradient_before_dropout(cpu, also, a->residual, a->d_out));
     norm_backward(cpu, w->norm1, a->inv1, a->residual, x, a->d_norm1);
     lhi_cpu_copy_dropout_gradient(cpu, a->residual);
 }
 
 /* Runs D for the chunk's layer `layer`, or a module's layer. */
 static lh_status run_layer_backward(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                                const lhi_cpu_microbatch_state *slot, uint32_t layer,
-                                lh_error *err)
+                                    const lhi_cpu_microbatch_state *slot,
+                                    uint32_t layer, lh_error *err)
 {
     lhi_cpu_saved_activations *kept = &slot->layers[layer];
     const lhi_cpu_weights *w = &chunk->weights[layer];
@@ -134,7 +139,8 @@ static lh_status run_layer_backward(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
  * cpu->carried then has the gradient of the state that the first module read.
  */
 static lh_status modules_backward(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
-                              uint32_t microbatch, bool joint, lh_error *err)
+                                  uint32_t microbatch, bool joint,
+                                  lh_error *err)
 {
     const lhi_cpu_microbatch_state *slot = chunk->slots[microbatch];
     for (uint32_t k = chunk->n_modules; k-- > 0;) {
@@ -143,13 +149,15 @@ static lh_status modules_backward(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
         LHI_TRY(run_layer_backward(cpu, chunk, slot, layer, err));
         lhi_cpu_mtp_join_backward(cpu, chunk, slot, microbatch, k);
         if (joint)
-            LHI_TRY(lhi_cpu_request_layer_gradients(cpu, chunk, layer, microbatch, err));
+            LHI_TRY(lhi_cpu_request_layer_gradients(cpu, chunk, layer,
+                                                    microbatch, err));
     }
     return LH_OK;
 }
 
-lh_status lhi_cpu_run_dgrad(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
-                    bool joint, const float *in, float *out, lh_error *err)
+lh_status lhi_cpu_run_dgrad(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
+                            uint32_t microbatch, bool joint, const float *in,
+                            float *out, lh_error *err)
 {
     lhi_cpu_microbatch_state *slot = chunk->slots[microbatch];
     uint32_t n = chunk->n_layers;
@@ -163,27 +171,29 @@ lh_status lhi_cpu_run_dgrad(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microba
                         "needs is back from storage",
                         chunk->chunk, microbatch);
     if (chunk->is_last) {
-        LHI_TRY(lhi_cpu_request_part_values(cpu, chunk, chunk->n_parts - 1, true, err));
+        LHI_TRY(lhi_cpu_request_part_values(cpu, chunk, chunk->n_parts - 1,
+                                            true, err));
         LHI_TRY(modules_backward(cpu, chunk, microbatch, joint, err));
-        lhi_cpu_head_loss_backward(cpu, chunk->norm, chunk->head, slot->logits,
-                           slot->inv, chunk->n_modules ? cpu->carried : NULL,
-                           slot->x[n], slot->d_norm);
+        lhi_cpu_head_loss_backward(
+            cpu, chunk->norm, chunk->head, slot->logits, slot->inv,
+            chunk->n_modules ? cpu->carried : NULL, slot->x[n], slot->d_norm);
     } else {
         lhi_cpu_read_message(cpu, in, slot->x[n]);
     }
     for (uint32_t i = n; i-- > 0;) {
-        LHI_TRY(
-            lhi_cpu_request_part_values(cpu, chunk, chunk->is_first + i, true, err));
+        LHI_TRY(lhi_cpu_request_part_values(cpu, chunk, chunk->is_first + i,
+                                            true, err));
         LHI_TRY(run_layer_backward(cpu, chunk, slot, i, err));
         if (joint && i > 0)
-            LHI_TRY(lhi_cpu_request_layer_gradients(cpu, chunk, i, microbatch, err));
+            LHI_TRY(lhi_cpu_request_layer_gradients(cpu, chunk, i, microbatch,
+                                                    err));
     }
     if (chunk->is_first) {
         /* D does not read the embedding, but FSDP2 gathers it anyway and plans
          * model that transfer. */
         LHI_TRY(lhi_cpu_request_part_values(cpu, chunk, 0, true, err));
-        lhi_cpu_apply_dropout_rows(cpu, lhi_cpu_embedding_dropout(cpu, microbatch),
-                         slot->x[0]);
+        lhi_cpu_apply_dropout_rows(
+            cpu, lhi_cpu_embedding_dropout(cpu, microbatch), slot->x[0]);
         if (lhi_cpu_has_sequence_parallel(cpu))
             lhi_cpu_gather_rows(cpu, slot->x[0], slot->d_embedded);
     } else {

@@ -16,7 +16,8 @@
 #include <math.h>
 #include <string.h>
 
-lh_status lhi_cpu_check_context_parallel(const lhi_cpu_options *o, lh_error *err)
+lh_status lhi_cpu_check_context_parallel(const lhi_cpu_options *o,
+                                         lh_error *err)
 {
     uint32_t n = o->n_contexts ? o->n_contexts : 1;
     if (o->context >= n)
@@ -40,7 +41,8 @@ bool lhi_cpu_make_context_parallel(lhi_cpu *cpu)
         if (!(cpu->ring[i] = lhi_cpu_alloc_floats(mem, cpu->t, width)))
             return false;
     return (cpu->d_queries = lhi_cpu_alloc_floats(mem, cpu->t, cpu->q)) &&
-           (cpu->partial = lhi_cpu_alloc_floats(mem, cpu->block, cpu->value_dim)) &&
+           (cpu->partial =
+                lhi_cpu_alloc_floats(mem, cpu->block, cpu->value_dim)) &&
            (cpu->partial_max = lhi_cpu_alloc_floats(mem, cpu->block, 1)) &&
            (cpu->partial_inv = lhi_cpu_alloc_floats(mem, cpu->block, 1));
 }
@@ -65,16 +67,18 @@ void lhi_cpu_gather_contexts(lhi_cpu *cpu, const void *mine, void *all,
     for (uint32_t i = 0; i < cpu->n_context_ranks; i++)
         cpu->choice_bytes[i] = bytes;
     record_error(cpu,
-         lhi_group_all_gather(cpu->context_group, mine, all, cpu->choice_bytes,
-                              &err),
-         &err);
+                 lhi_group_all_gather(cpu->context_group, mine, all,
+                                      cpu->choice_bytes, &err),
+                 &err);
 }
 
 void lhi_cpu_all_reduce_contexts(lhi_cpu *cpu, float *values, size_t n)
 {
     lh_error err;
     if (cpu->n_context_ranks > 1 && cpu->collective_status == LH_OK)
-        record_error(cpu, lhi_group_all_reduce(cpu->context_group, values, n, &err), &err);
+        record_error(cpu,
+                     lhi_group_all_reduce(cpu->context_group, values, n, &err),
+                     &err);
 }
 
 /* Starts sending ring buffer `room` to the next rank and receiving the previous
@@ -85,9 +89,10 @@ static void begin_ring_shift(lhi_cpu *cpu, unsigned room)
     lh_error err;
     if (cpu->collective_status == LH_OK)
         record_error(cpu,
-             lhi_group_shift_begin(cpu->context_group, false, cpu->ring[room], bytes,
-                                   cpu->ring[room + 1], bytes, &err),
-             &err);
+                     lhi_group_shift_begin(cpu->context_group, false,
+                                           cpu->ring[room], bytes,
+                                           cpu->ring[room + 1], bytes, &err),
+                     &err);
 }
 
 /* Completes the shift and swaps the two buffers. */
@@ -133,10 +138,11 @@ typedef struct attention_block {
 
 /* Calls the callback for every block of this rank's queries that attends to
  * keys from rank `source`. */
-static void for_each_block(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept, uint32_t source,
-                     const float *d,
-                     void (*meet)(lhi_cpu *, const lhi_cpu_saved_activations *,
-                                  const attention_block *, bool, const float *))
+static void
+for_each_block(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
+               uint32_t source, const float *d,
+               void (*meet)(lhi_cpu *, const lhi_cpu_saved_activations *,
+                            const attention_block *, bool, const float *))
 {
     uint32_t halves = 2 * cpu->microbatch, piece = cpu->piece;
     uint32_t group = cpu->heads / cpu->kv_heads;
@@ -164,8 +170,8 @@ static void for_each_block(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept, 
                 .key = from * lhi_cpu_ring_width(cpu) + shared * cpu->head_dim,
                 .value = from * lhi_cpu_ring_width(cpu) + cpu->kv +
                          shared * cpu->value_dim,
-                .query = kept->qkv + at * cpu->qkv +
-                         (size_t)head * cpu->head_dim,
+                .query =
+                    kept->qkv + at * cpu->qkv + (size_t)head * cpu->head_dim,
                 .max = kept->max + (size_t)head * cpu->t + at,
                 .inv = kept->inv + (size_t)head * cpu->t + at,
                 .scale = 1 / sqrtf((float)cpu->head_dim)};
@@ -185,8 +191,9 @@ static void score(const lhi_cpu *cpu, const attention_block *m)
 
 static void drop(const lhi_cpu *cpu, const attention_block *m, float *scores)
 {
-    lhi_cpu_apply_dropout(cpu, m->drop, m->sequence, cpu->first_head + m->head, m->row, m->column, scores,
-                 cpu->sequence, m->rows, m->keys);
+    lhi_cpu_apply_dropout(cpu, m->drop, m->sequence, cpu->first_head + m->head,
+                          m->row, m->column, scores, cpu->sequence, m->rows,
+                          m->keys);
 }
 
 /* Computes the block's softmax. One kernel call covers causal rows, whose
@@ -219,7 +226,7 @@ static void recompute_softmax(const lhi_cpu *cpu, const attention_block *m)
 /* Merges a partial softmax result into a row's running sum, maximum and total.
  */
 static void merge_row(float *sum, float *max, float *total, const float *more,
-                     float more_max, float more_total, uint32_t n)
+                      float more_max, float more_total, uint32_t n)
 {
     float top = *max > more_max ? *max : more_max;
     float a = (float)exp((double)(*max - top));
@@ -232,8 +239,9 @@ static void merge_row(float *sum, float *max, float *total, const float *more,
 
 /* Adds the block's result to the attention output. Until the end kept->inv
  * holds the sums, not their inverses. */
-static void block_forward(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept, const attention_block *m,
-                 bool is_first, const float *unused)
+static void block_forward(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
+                          const attention_block *m, bool is_first,
+                          const float *unused)
 {
     uint32_t v = cpu->value_dim;
     float *to = kept->attention_output + m->at * cpu->o + (size_t)m->head * v;
@@ -254,19 +262,21 @@ static void block_forward(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept, c
             m->inv[i] = total;
         } else {
             merge_row(to + i * cpu->o, &m->max[i], &m->inv[i], part,
-                     cpu->partial_max[i], total, v);
+                      cpu->partial_max[i], total, v);
         }
     }
 }
 
-void lhi_cpu_ring_attention_forward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept)
+void lhi_cpu_ring_attention_forward(lhi_cpu *cpu,
+                                    lhi_cpu_saved_activations *kept)
 {
     uint32_t n = cpu->n_context_ranks;
     fill_ring(cpu, kept);
     for (uint32_t j = 0; j < n; j++) {
         if (j + 1 < n)
             begin_ring_shift(cpu, KEYS);
-        for_each_block(cpu, kept, (cpu->context_rank + n - j) % n, NULL, block_forward);
+        for_each_block(cpu, kept, (cpu->context_rank + n - j) % n, NULL,
+                       block_forward);
         if (j + 1 < n)
             end_ring_shift(cpu, KEYS);
     }
@@ -274,14 +284,15 @@ void lhi_cpu_ring_attention_forward(lhi_cpu *cpu, lhi_cpu_saved_activations *kep
         float *inv = kept->inv + head * cpu->t;
         for (size_t row = 0; row < cpu->t; row++)
             inv[row] = 1 / inv[row];
-        cpu->k->scale_rows(kept->attention_output + head * cpu->value_dim, cpu->o,
-                           cpu->t, cpu->value_dim, inv);
+        cpu->k->scale_rows(kept->attention_output + head * cpu->value_dim,
+                           cpu->o, cpu->t, cpu->value_dim, inv);
     }
 }
 
 /* Returns the scores after dropout, which weigh the values; possibly in
  * d_scores. */
-static const float *scores_after_dropout(const lhi_cpu *cpu, const attention_block *m)
+static const float *scores_after_dropout(const lhi_cpu *cpu,
+                                         const attention_block *m)
 {
     if (!lhi_cpu_has_dropout(cpu))
         return cpu->scores;
@@ -293,8 +304,9 @@ static const float *scores_after_dropout(const lhi_cpu *cpu, const attention_blo
 
 /* Adds the block's gradients for queries and for the keys and values in the
  * ring buffer, given the attention output's gradient d. */
-static void block_backward(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept, const attention_block *m,
-                      bool is_first, const float *d)
+static void block_backward(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
+                           const attention_block *m, bool is_first,
+                           const float *d)
 {
     int s = (int)cpu->sequence, rows = (int)m->rows, n = (int)m->keys;
     int k = (int)cpu->head_dim, v = (int)cpu->value_dim, o = (int)cpu->o;
@@ -312,8 +324,8 @@ static void block_backward(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept, 
                1, d_out, o, cpu->ring[KEYS] + m->value, width, 0, cpu->d_scores,
                s);
     drop(cpu, m, cpu->d_scores);
-    cpu->k->row_dots(d_out, cpu->o, kept->attention_output + at, cpu->o, m->rows,
-                     cpu->value_dim, cpu->delta);
+    cpu->k->row_dots(d_out, cpu->o, kept->attention_output + at, cpu->o,
+                     m->rows, cpu->value_dim, cpu->delta);
     cpu->k->softmax_back(cpu->scores, cpu->d_scores, cpu->sequence, m->rows,
                          m->keys, m->scale, cpu->delta);
     cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_PLAIN, rows, k, n, 1,
@@ -324,22 +336,22 @@ static void block_backward(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept, 
 }
 
 /* Writes the accumulated gradients to qkv and inverts the rotation. */
-static void write_qkv_gradients(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept)
+static void write_qkv_gradients(const lhi_cpu *cpu,
+                                lhi_cpu_saved_activations *kept)
 {
     size_t width = lhi_cpu_ring_width(cpu), s = cpu->sequence;
     for (size_t i = 0; i < cpu->microbatch; i++) {
         float *to = kept->qkv + i * s * cpu->qkv;
         const float *from = cpu->ring[GRADIENTS] + i * s * width;
         for (size_t head = 0; head < cpu->heads; head++)
-            lhi_cpu_apply_rotary_backward(cpu,
-                              cpu->d_queries + i * s * cpu->q +
-                                  head * cpu->head_dim,
-                              cpu->q, to + head * cpu->head_dim, 0,
-                              cpu->sequence);
+            lhi_cpu_apply_rotary_backward(
+                cpu, cpu->d_queries + i * s * cpu->q + head * cpu->head_dim,
+                cpu->q, to + head * cpu->head_dim, 0, cpu->sequence);
         to += cpu->q;
         for (size_t head = 0; head < cpu->kv_heads; head++)
-            lhi_cpu_apply_rotary_backward(cpu, from + head * cpu->head_dim, width,
-                              to + head * cpu->head_dim, 0, cpu->sequence);
+            lhi_cpu_apply_rotary_backward(cpu, from + head * cpu->head_dim,
+                                          width, to + head * cpu->head_dim, 0,
+                                          cpu->sequence);
         for (size_t row = 0; row < s; row++)
             memcpy(to + row * cpu->qkv + cpu->kv, from + row * width + cpu->kv,
                    cpu->values * sizeof *to);
@@ -348,7 +360,9 @@ static void write_qkv_gradients(const lhi_cpu *cpu, lhi_cpu_saved_activations *k
 
 /* After as many shifts as there are ranks the gradients are back at the rank
  * that owns their keys. */
-void lhi_cpu_ring_attention_backward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, const float *d)
+void lhi_cpu_ring_attention_backward(lhi_cpu *cpu,
+                                     lhi_cpu_saved_activations *kept,
+                                     const float *d)
 {
     uint32_t n = cpu->n_context_ranks;
     fill_ring(cpu, kept);
@@ -358,7 +372,8 @@ void lhi_cpu_ring_attention_backward(lhi_cpu *cpu, lhi_cpu_saved_activations *ke
     for (uint32_t j = 0; j < n; j++) {
         if (j + 1 < n)
             begin_ring_shift(cpu, KEYS);
-        for_each_block(cpu, kept, (cpu->context_rank + n - j) % n, d, block_backward);
+        for_each_block(cpu, kept, (cpu->context_rank + n - j) % n, d,
+                       block_backward);
         if (j + 1 < n)
             end_ring_shift(cpu, KEYS);
         begin_ring_shift(cpu, GRADIENTS);

@@ -22,12 +22,14 @@ uint64_t lhi_cpu_first_sample(const lhi_cpu *cpu, uint32_t microbatch)
 
 lhi_drop lhi_cpu_embedding_dropout(const lhi_cpu *cpu, uint32_t microbatch)
 {
-    return (lhi_drop){lhi_cpu_first_sample(cpu, microbatch), 0, LHI_DROP_EMBEDDING};
+    return (lhi_drop){lhi_cpu_first_sample(cpu, microbatch), 0,
+                      LHI_DROP_EMBEDDING};
 }
 
 void lhi_cpu_apply_dropout(const lhi_cpu *cpu, lhi_drop at, uint32_t sequence,
-                  uint32_t head, uint32_t row, uint32_t column, float *x,
-                  size_t stride, uint32_t rows, uint32_t width)
+                           uint32_t head, uint32_t row, uint32_t column,
+                           float *x, size_t stride, uint32_t rows,
+                           uint32_t width)
 {
     if (!lhi_cpu_has_dropout(cpu))
         return;
@@ -46,14 +48,15 @@ void lhi_cpu_apply_dropout_rows(const lhi_cpu *cpu, lhi_drop at, float *x)
         uint32_t left = cpu->piece - within;
         uint32_t rows = left < end - row ? left : end - row;
         lhi_cpu_apply_dropout(cpu, at, piece / n, 0,
-                     lhi_cpu_piece_position(cpu, piece % n) + within, 0, x, cpu->h,
-                     rows, cpu->h);
+                              lhi_cpu_piece_position(cpu, piece % n) + within,
+                              0, x, cpu->h, rows, cpu->h);
         x += (size_t)rows * cpu->h;
         row += rows;
     }
 }
 
-const float *lhi_cpu_dropout_backward(const lhi_cpu *cpu, lhi_drop at, const float *d)
+const float *lhi_cpu_dropout_backward(const lhi_cpu *cpu, lhi_drop at,
+                                      const float *d)
 {
     if (!lhi_cpu_has_dropout(cpu))
         return d;

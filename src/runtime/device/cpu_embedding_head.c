@@ -22,7 +22,7 @@ void lhi_cpu_embed(lhi_cpu *cpu, const int32_t *tokens, const float *table,
 }
 
 void lhi_cpu_embed_wgrad(const lhi_cpu *cpu, const int32_t *tokens,
-                           const float *d, float *d_table)
+                         const float *d, float *d_table)
 {
     size_t h = cpu->h;
     for (uint32_t i = 0; i < cpu->t; i++) {
@@ -34,8 +34,8 @@ void lhi_cpu_embed_wgrad(const lhi_cpu *cpu, const int32_t *tokens,
 
 /* Processes a few rows at a time, so that they stay in the cache. */
 double lhi_cpu_head_loss(lhi_cpu *cpu, const float *norm, const float *head,
-                     const float *x, float *normed, float *inv, float *logits,
-                     const int32_t *targets, float scale)
+                         const float *x, float *normed, float *inv,
+                         float *logits, const int32_t *targets, float scale)
 {
     uint32_t t = cpu->t, h = cpu->h;
     double loss = 0;
@@ -48,18 +48,22 @@ double lhi_cpu_head_loss(lhi_cpu *cpu, const float *norm, const float *head,
         lhi_cpu_forward_product(cpu, normed + (size_t)row * h, head, at, rows,
                                 h, cpu->v, false);
         if (!cpu->tensor_group)
-            loss += cpu->k->cross_entropy(at, rows, cpu->v, targets + row,
-                                          scale);
+            loss +=
+                cpu->k->cross_entropy(at, rows, cpu->v, targets + row, scale);
     }
-    return cpu->tensor_group ? lhi_cpu_vocab_parallel_loss(cpu, logits, targets, scale) : loss;
+    return cpu->tensor_group
+               ? lhi_cpu_vocab_parallel_loss(cpu, logits, targets, scale)
+               : loss;
 }
 
-void lhi_cpu_head_loss_backward(lhi_cpu *cpu, const float *norm, const float *head,
-                        const float *logits, const float *inv,
-                        const float *add, float *x, float *d_norm)
+void lhi_cpu_head_loss_backward(lhi_cpu *cpu, const float *norm,
+                                const float *head, const float *logits,
+                                const float *inv, const float *add, float *x,
+                                float *d_norm)
 {
     float *own = lhi_cpu_own_rows(cpu, cpu->scratch);
-    lhi_cpu_input_product(cpu, logits, head, cpu->scratch, cpu->t, cpu->h, cpu->v);
+    lhi_cpu_input_product(cpu, logits, head, cpu->scratch, cpu->t, cpu->h,
+                          cpu->v);
     lhi_cpu_reduce_scatter_rows(cpu, cpu->scratch, own);
     if (add)
         cpu->k->add(own, add, (size_t)cpu->r * cpu->h);

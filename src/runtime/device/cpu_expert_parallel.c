@@ -54,7 +54,8 @@ bool lhi_cpu_make_expert_parallel(lhi_cpu *cpu, const lhi_cpu_options *o)
     if (cpu->n_source_ranks == 1)
         return true;
     return (cpu->row_counts = LHI_NEW(mem, int32_t, counts)) &&
-           (cpu->exchange_sizes = LHI_NEW(mem, size_t, LHI_CPU_EXCHANGE_SIZES * n)) &&
+           (cpu->exchange_sizes =
+                LHI_NEW(mem, size_t, LHI_CPU_EXCHANGE_SIZES * n)) &&
            (cpu->received = lhi_cpu_alloc_floats(mem, all, cpu->h + 1)) &&
            (cpu->recv_routing_weights = lhi_cpu_alloc_floats(mem, all, 1)) &&
            lhi_cpu_make_node_dispatch(cpu, o);
@@ -74,22 +75,22 @@ static void exchange(lhi_cpu *cpu, lhi_group *group, const void *out,
                      const size_t *gives, void *in, const size_t *gets)
 {
     if (cpu->collective_status == LH_OK)
-        cpu->collective_status =
-            lhi_group_all_to_all(group, out, gives, in, gets, &cpu->collective_err);
+        cpu->collective_status = lhi_group_all_to_all(
+            group, out, gives, in, gets, &cpu->collective_err);
 }
 
 /* Exchanges rows together with the counts that announce them; `known` runs
  * between the two. A single rank copies locally. */
 static void exchange_with_counts(lhi_cpu *cpu, lhi_group *group,
-                          const lhi_group_bytes *told,
-                          const lhi_group_bytes *rows, void (*known)(void *),
-                          exchange_context *t)
+                                 const lhi_group_bytes *told,
+                                 const lhi_group_bytes *rows,
+                                 void (*known)(void *), exchange_context *t)
 {
     if (cpu->collective_status != LH_OK)
         return;
     if (group) {
-        cpu->collective_status = lhi_group_all_to_all_with_counts(group, told, rows, known, t,
-                                             &cpu->collective_err);
+        cpu->collective_status = lhi_group_all_to_all_with_counts(
+            group, told, rows, known, t, &cpu->collective_err);
         return;
     }
     memcpy(told->in, told->out, told->send_bytes[0]);
@@ -114,28 +115,31 @@ static void exchange_experts(lhi_cpu *cpu, const void *out, const size_t *gives,
 static void gather_expert_tensor(lhi_cpu *cpu, const void *mine, void *all)
 {
     if (cpu->collective_status == LH_OK)
-        cpu->collective_status = lhi_group_all_gather(cpu->expert_tensor_group, mine, all, cpu->exchange_sizes,
-                                        &cpu->collective_err);
+        cpu->collective_status =
+            lhi_group_all_gather(cpu->expert_tensor_group, mine, all,
+                                 cpu->exchange_sizes, &cpu->collective_err);
 }
 
 /* Counts the local rows that arrived through expert-tensor ranks before the
  * i-th. */
-static size_t rows_before(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
-                          uint32_t i)
+static size_t rows_before(const lhi_cpu *cpu,
+                          const lhi_cpu_saved_activations *kept, uint32_t i)
 {
-    return (size_t)kept->recv_offsets[i * cpu->n_expert_ranks * cpu->n_local_experts];
+    return (size_t)
+        kept->recv_offsets[i * cpu->n_expert_ranks * cpu->n_local_experts];
 }
 
 /* Counts the local rows that arrived through the i-th expert-tensor rank. */
-static size_t count_part_rows(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept, uint32_t i)
+static size_t count_part_rows(const lhi_cpu *cpu,
+                              const lhi_cpu_saved_activations *kept, uint32_t i)
 {
     return rows_before(cpu, kept, i + 1) - rows_before(cpu, kept, i);
 }
 
 /* Computes the bytes of rows of `width` floats sent to and received from each
  * expert-parallel rank. The return path swaps the two. */
-static void count_bytes(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
-                        size_t width)
+static void count_bytes(const lhi_cpu *cpu,
+                        const lhi_cpu_saved_activations *kept, size_t width)
 {
     uint32_t n = cpu->n_expert_ranks, here = cpu->n_local_experts;
     const int32_t *first = kept->expert_offsets;
@@ -150,10 +154,11 @@ static void count_bytes(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kep
 
 /* Returns the address of the rows, of `width` floats, that this rank received
  * itself. */
-static float *own_incoming(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
-                           size_t width)
+static float *own_incoming(const lhi_cpu *cpu,
+                           const lhi_cpu_saved_activations *kept, size_t width)
 {
-    return cpu->received + rows_before(cpu, kept, cpu->expert_tensor_rank) * width;
+    return cpu->received +
+           rows_before(cpu, kept, cpu->expert_tensor_rank) * width;
 }
 
 /* Gathers the received rows over the ranks that share these experts. */
@@ -163,17 +168,21 @@ static void gather_incoming(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
     if (cpu->n_expert_tensor_ranks == 1)
         return;
     for (uint32_t i = 0; i < cpu->n_expert_tensor_ranks; i++)
-        cpu->exchange_sizes[i] = count_part_rows(cpu, kept, i) * width * sizeof(float);
+        cpu->exchange_sizes[i] =
+            count_part_rows(cpu, kept, i) * width * sizeof(float);
     gather_expert_tensor(cpu, own_incoming(cpu, kept, width), cpu->received);
 }
 
 /* Sums the partial outputs of the rows that this rank received, over the ranks
  * that share these experts. The result replaces the partial outputs in the
  * receive buffer. */
-static void reduce_partial_outputs(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept, size_t width)
+static void reduce_partial_outputs(lhi_cpu *cpu,
+                                   const lhi_cpu_saved_activations *kept,
+                                   size_t width)
 {
     size_t n = count_part_rows(cpu, kept, cpu->expert_tensor_rank) * width;
-    size_t *gives = cpu->exchange_sizes, *gets = gives + cpu->n_expert_tensor_ranks;
+    size_t *gives = cpu->exchange_sizes,
+           *gets = gives + cpu->n_expert_tensor_ranks;
     float *own = own_incoming(cpu, kept, width);
     if (cpu->n_expert_tensor_ranks == 1)
         return;
@@ -181,7 +190,8 @@ static void reduce_partial_outputs(lhi_cpu *cpu, const lhi_cpu_saved_activations
         gives[i] = count_part_rows(cpu, kept, i) * width * sizeof *own;
         gets[i] = n * sizeof *own;
     }
-    exchange(cpu, cpu->expert_tensor_group, cpu->received, gives, cpu->dispatch_buffer, gets);
+    exchange(cpu, cpu->expert_tensor_group, cpu->received, gives,
+             cpu->dispatch_buffer, gets);
     memcpy(own, cpu->dispatch_buffer, n * sizeof *own);
     for (uint32_t i = 1; i < cpu->n_expert_tensor_ranks; i++)
         cpu->k->add(own, cpu->dispatch_buffer + i * n, n);
@@ -189,7 +199,8 @@ static void reduce_partial_outputs(lhi_cpu *cpu, const lhi_cpu_saved_activations
 
 /* Combines tokens: returns outputs to the source ranks. Results go to the
  * dispatch buffer in expert order, or as cpu_node_dispatch.h defines. */
-static void combine_tokens(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept, bool gradients)
+static void combine_tokens(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
+                           bool gradients)
 {
     size_t width = (size_t)cpu->h + gradients;
     float *own = own_incoming(cpu, kept, width);
@@ -199,8 +210,8 @@ static void combine_tokens(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept, 
         return;
     }
     count_bytes(cpu, kept, width);
-    exchange_experts(cpu, own, cpu->exchange_sizes + cpu->n_expert_ranks, cpu->dispatch_buffer,
-                     cpu->exchange_sizes);
+    exchange_experts(cpu, own, cpu->exchange_sizes + cpu->n_expert_ranks,
+                     cpu->dispatch_buffer, cpu->exchange_sizes);
 }
 
 /* --- rows with counts known only to the sender ----------------------------
@@ -221,7 +232,8 @@ static void compute_recv_bytes(void *context)
 }
 
 /* Sends the rows in the dispatch buffer to the ranks of their experts. */
-static void dispatch_rows(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, float *in)
+static void dispatch_rows(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
+                          float *in)
 {
     exchange_context t = {cpu, kept};
     uint32_t n = cpu->n_expert_ranks;
@@ -231,14 +243,17 @@ static void dispatch_rows(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, float *
         out[e] = kept->expert_offsets[e + 1] - kept->expert_offsets[e];
     for (uint32_t i = 0; i < n; i++) {
         told[i] = cpu->n_local_experts * sizeof *out;
-        gives[i] = (size_t)(kept->expert_offsets[(i + 1) * cpu->n_local_experts] -
-                            kept->expert_offsets[i * cpu->n_local_experts]) *
-                   cpu->h * sizeof *in;
+        gives[i] =
+            (size_t)(kept->expert_offsets[(i + 1) * cpu->n_local_experts] -
+                     kept->expert_offsets[i * cpu->n_local_experts]) *
+            cpu->h * sizeof *in;
     }
-    const lhi_group_bytes counts = {out, told, false,
-                                    lhi_cpu_row_counts(cpu, cpu->expert_tensor_rank), told};
+    const lhi_group_bytes counts = {
+        out, told, false, lhi_cpu_row_counts(cpu, cpu->expert_tensor_rank),
+        told};
     const lhi_group_bytes rows = {cpu->dispatch_buffer, gives, false, in, gets};
-    exchange_with_counts(cpu, cpu->expert_group, &counts, &rows, compute_recv_bytes, &t);
+    exchange_with_counts(cpu, cpu->expert_group, &counts, &rows,
+                         compute_recv_bytes, &t);
 }
 
 /* Computes the offsets of all received rows from the counts. */
@@ -255,10 +270,12 @@ static void compute_recv_offsets(void *context)
 }
 
 /* All-gathers the received rows over the ranks that share these experts. */
-static void gather_received_rows(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, float *in)
+static void gather_received_rows(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
+                                 float *in)
 {
     exchange_context t = {cpu, kept};
-    size_t *told = cpu->exchange_sizes, *gets = told + cpu->n_expert_tensor_ranks;
+    size_t *told = cpu->exchange_sizes,
+           *gets = told + cpu->n_expert_tensor_ranks;
     size_t mine = 0;
     const int32_t *own = lhi_cpu_row_counts(cpu, cpu->expert_tensor_rank);
     for (uint32_t e = 0; e < cpu->experts; e++)
@@ -270,19 +287,20 @@ static void gather_received_rows(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, 
     const lhi_group_bytes counts = {cpu->row_counts, told, true,
                                     lhi_cpu_row_counts(cpu, 0), told};
     const lhi_group_bytes rows = {cpu->received, &mine, true, in, gets};
-    exchange_with_counts(cpu, cpu->expert_tensor_group, &counts, &rows, compute_recv_offsets, &t);
+    exchange_with_counts(cpu, cpu->expert_tensor_group, &counts, &rows,
+                         compute_recv_offsets, &t);
 }
 
 /* Sends the rows of x to their experts; received rows are in `in` and their
  * offsets in recv_offsets. */
-static void send_rows_with_counts(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, const float *x,
-                      float *in)
+static void send_rows_with_counts(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
+                                  const float *x, float *in)
 {
     bool cut = cpu->n_expert_tensor_ranks > 1;
     float *own = cut ? cpu->received : in;
     if (cpu->node_dispatch)
         lhi_cpu_send_rows_via_relays(cpu, kept, x, false, own,
-                              cut ? in : cpu->received);
+                                     cut ? in : cpu->received);
     else
         dispatch_rows(cpu, kept, own);
     if (cpu->collective_status == LH_OK && cut)
@@ -291,23 +309,25 @@ static void send_rows_with_counts(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
         compute_recv_offsets(&(exchange_context){cpu, kept});
     if (cpu->collective_status != LH_OK)
         memset(kept->recv_offsets, 0,
-               (cpu->n_source_ranks * cpu->n_local_experts + 1) * sizeof *kept->recv_offsets);
+               (cpu->n_source_ranks * cpu->n_local_experts + 1) *
+                   sizeof *kept->recv_offsets);
 }
 
 /* --- rows --------------------------------------------------------------------
  */
 
 /* Copies rows to the dispatch buffer in expert order. */
-static void gather(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept, const float *x,
-                   size_t stride)
+static void gather(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
+                   const float *x, size_t stride)
 {
     size_t h = cpu->h, all = (size_t)kept->expert_offsets[cpu->experts];
     for (size_t i = 0; i < all; i++)
-        memcpy(cpu->dispatch_buffer + i * stride, x + (size_t)kept->source_rows[i] * h,
-               h * sizeof *x);
+        memcpy(cpu->dispatch_buffer + i * stride,
+               x + (size_t)kept->source_rows[i] * h, h * sizeof *x);
 }
 
-const float *lhi_cpu_send_rows(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, const float *x)
+const float *lhi_cpu_send_rows(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
+                               const float *x)
 {
     if (!cpu->node_dispatch)
         gather(cpu, kept, x, cpu->h);
@@ -318,8 +338,9 @@ const float *lhi_cpu_send_rows(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, co
     return in;
 }
 
-const float *lhi_cpu_resent_rows(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
-                                const float *x)
+const float *lhi_cpu_resent_rows(const lhi_cpu *cpu,
+                                 const lhi_cpu_saved_activations *kept,
+                                 const float *x)
 {
     if (cpu->n_source_ranks > 1)
         return lhi_cpu_received_rows(cpu, kept);
@@ -334,24 +355,28 @@ void lhi_cpu_return_rows(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept)
 }
 
 /* Sends gradient rows to their experts, each followed by its routing weight. */
-static void send_with_shares(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, const float *d)
+static void send_with_shares(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
+                             const float *d)
 {
     size_t h = cpu->h, width = h + 1;
     float *own = own_incoming(cpu, kept, width);
     if (cpu->node_dispatch) {
-        lhi_cpu_send_rows_via_relays(cpu, kept, d, true, own, cpu->dispatch_buffer);
+        lhi_cpu_send_rows_via_relays(cpu, kept, d, true, own,
+                                     cpu->dispatch_buffer);
         return;
     }
     gather(cpu, kept, d, width);
     for (size_t i = 0; i < (size_t)cpu->dispatched_rows * cpu->topk; i++)
         if (kept->expert_rows[i] >= 0)
-            cpu->dispatch_buffer[(size_t)kept->expert_rows[i] * width + h] = kept->routing_weights[i];
+            cpu->dispatch_buffer[(size_t)kept->expert_rows[i] * width + h] =
+                kept->routing_weights[i];
     count_bytes(cpu, kept, width);
     exchange_experts(cpu, cpu->dispatch_buffer, cpu->exchange_sizes, own,
                      cpu->exchange_sizes + cpu->n_expert_ranks);
 }
 
-float *lhi_cpu_send_gradients(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, const float *d)
+float *lhi_cpu_send_gradients(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
+                              const float *d)
 {
     size_t h = cpu->h, width = h + 1;
     if (cpu->n_source_ranks == 1) {
@@ -368,10 +393,12 @@ float *lhi_cpu_send_gradients(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, con
     return in;
 }
 
-void lhi_cpu_return_gradients(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
+void lhi_cpu_return_gradients(lhi_cpu *cpu,
+                              const lhi_cpu_saved_activations *kept,
                               const float *worth)
 {
-    size_t h = cpu->h, width = h + 1, all = (size_t)kept->expert_offsets[cpu->experts];
+    size_t h = cpu->h, width = h + 1,
+           all = (size_t)kept->expert_offsets[cpu->experts];
     if (cpu->n_source_ranks == 1)
         return;
     for (size_t i = 0; i < lhi_cpu_count_local_rows(cpu, kept); i++) {

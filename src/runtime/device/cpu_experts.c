@@ -29,10 +29,13 @@ static uint32_t count_batches(const lhi_cpu *cpu)
     return cpu->n_source_ranks * cpu->n_local_experts;
 }
 
-static expert_batch make_batch(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept, uint32_t i)
+static expert_batch make_batch(const lhi_cpu *cpu,
+                               const lhi_cpu_saved_activations *kept,
+                               uint32_t i)
 {
-    return (expert_batch){i % cpu->n_local_experts, (size_t)kept->recv_offsets[i],
-                 (uint32_t)(kept->recv_offsets[i + 1] - kept->recv_offsets[i])};
+    return (expert_batch){
+        i % cpu->n_local_experts, (size_t)kept->recv_offsets[i],
+        (uint32_t)(kept->recv_offsets[i + 1] - kept->recv_offsets[i])};
 }
 
 static float *gate_up_of(const lhi_cpu *cpu, const lhi_cpu_weights *w,
@@ -55,7 +58,8 @@ static float *shared_down_of(const lhi_cpu *cpu, const lhi_cpu_weights *w)
 /* Returns the rows, out of all, that routed experts process. */
 static float *routed_rows(const lhi_cpu *cpu, float *all)
 {
-    return cpu->shards_experts ? all : all + (size_t)cpu->first_router_row * cpu->h;
+    return cpu->shards_experts ? all
+                               : all + (size_t)cpu->first_router_row * cpu->h;
 }
 
 /* Returns the rows over which the shared experts' outputs are summed; for
@@ -87,21 +91,20 @@ void lhi_cpu_experts_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
     for (uint32_t i = 0; i < count_batches(cpu); i++) {
         expert_batch l = make_batch(cpu, kept, i);
         if (l.n)
-            lhi_cpu_forward_product(cpu, x + l.first * cpu->h,
-                                    gate_up_of(cpu, w, l.expert),
-                                    kept->gate_up + l.first * up, l.n, cpu->h,
-                                    up, false);
+            lhi_cpu_forward_product(
+                cpu, x + l.first * cpu->h, gate_up_of(cpu, w, l.expert),
+                kept->gate_up + l.first * up, l.n, cpu->h, up, false);
     }
 }
 
 void lhi_cpu_experts_act(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept)
 {
-    cpu->k->swiglu(kept->gate_up, kept->act, lhi_cpu_count_local_rows(cpu, kept),
-                   cpu->expert_f);
+    cpu->k->swiglu(kept->gate_up, kept->act,
+                   lhi_cpu_count_local_rows(cpu, kept), cpu->expert_f);
 }
 
 void lhi_cpu_shared_experts_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
-                       lhi_cpu_saved_activations *kept)
+                               lhi_cpu_saved_activations *kept)
 {
     if (!w->shared)
         return;
@@ -115,7 +118,7 @@ void lhi_cpu_shared_experts_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
 }
 
 void lhi_cpu_shared_experts_act(const lhi_cpu *cpu, const lhi_cpu_weights *w,
-                        lhi_cpu_saved_activations *kept)
+                                lhi_cpu_saved_activations *kept)
 {
     if (w->shared)
         cpu->k->swiglu(kept->shared_gate_up, kept->shared_act, cpu->t,
@@ -139,7 +142,8 @@ static void add_shared(lhi_cpu *cpu, const lhi_cpu_weights *w,
 
 /* Adds `by` times the row's `number`-th routed output to `to`; dropped choices
  * add nothing. */
-static void add_routed(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept, size_t row,
+static void add_routed(const lhi_cpu *cpu,
+                       const lhi_cpu_saved_activations *kept, size_t row,
                        uint32_t number, float by, float *to)
 {
     int32_t at = kept->expert_rows[row * cpu->topk + number];
@@ -150,7 +154,8 @@ static void add_routed(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept
 
 /* Adds all routed outputs, with their routing weights, to `sum`; gradients are
  * added without weights. */
-static void add_all_routed(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
+static void add_all_routed(const lhi_cpu *cpu,
+                           const lhi_cpu_saved_activations *kept,
                            bool gradients, float *sum)
 {
     if (cpu->node_dispatch) {
@@ -160,7 +165,8 @@ static void add_all_routed(const lhi_cpu *cpu, const lhi_cpu_saved_activations *
     for (size_t row = 0; row < cpu->dispatched_rows; row++)
         for (uint32_t j = 0; j < cpu->topk; j++)
             add_routed(cpu, kept, row, j,
-                       gradients ? 1 : kept->routing_weights[row * cpu->topk + j],
+                       gradients ? 1
+                                 : kept->routing_weights[row * cpu->topk + j],
                        sum);
 }
 
@@ -196,8 +202,8 @@ void lhi_cpu_experts_down(lhi_cpu *cpu, const lhi_cpu_weights *w,
         if (l.n)
             lhi_cpu_forward_product(cpu, kept->act + l.first * cpu->expert_f,
                                     down_of(cpu, w, l.expert),
-                                    made + l.first * cpu->h, l.n,
-                                    cpu->expert_f, cpu->h, false);
+                                    made + l.first * cpu->h, l.n, cpu->expert_f,
+                                    cpu->h, false);
     }
     lhi_cpu_return_rows(cpu, kept);
     memset(out, 0, n * sizeof *out);
@@ -212,8 +218,9 @@ void lhi_cpu_experts_down(lhi_cpu *cpu, const lhi_cpu_weights *w,
 }
 
 /* Multiplies rows in expert order by their routing weights. */
-static void scale_by_shares(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
-                            float *x, size_t width)
+static void scale_by_shares(const lhi_cpu *cpu,
+                            const lhi_cpu_saved_activations *kept, float *x,
+                            size_t width)
 {
     if (cpu->n_source_ranks > 1) {
         cpu->k->scale_rows(x, width, lhi_cpu_count_local_rows(cpu, kept), width,
@@ -222,21 +229,24 @@ static void scale_by_shares(const lhi_cpu *cpu, const lhi_cpu_saved_activations 
     }
     for (size_t i = 0; i < (size_t)cpu->dispatched_rows * cpu->topk; i++)
         if (kept->expert_rows[i] >= 0)
-            cpu->k->scale_rows(x + (size_t)kept->expert_rows[i] * width, width, 1,
-                               width, &kept->routing_weights[i]);
+            cpu->k->scale_rows(x + (size_t)kept->expert_rows[i] * width, width,
+                               1, width, &kept->routing_weights[i]);
 }
 
 /* Gathers the gradient d of all rows into kept->d_down, multiplied by the gate
  * unless experts are tensor-parallel. */
-static const float *gather_gated_gradient(lhi_cpu *cpu, const lhi_cpu_weights *w,
-                                   lhi_cpu_saved_activations *kept, const float *d)
+static const float *gather_gated_gradient(lhi_cpu *cpu,
+                                          const lhi_cpu_weights *w,
+                                          lhi_cpu_saved_activations *kept,
+                                          const float *d)
 {
     if (!lhi_cpu_has_sequence_parallel(cpu))
         return d;
     float *own = lhi_cpu_own_rows(cpu, kept->d_down);
     memcpy(own, d, (size_t)cpu->r * cpu->h * sizeof *d);
     if (w->shared_gate && gates_before_gather(cpu))
-        cpu->k->scale_rows(own, cpu->h, cpu->r, cpu->h, kept->shared_gate_values);
+        cpu->k->scale_rows(own, cpu->h, cpu->r, cpu->h,
+                           kept->shared_gate_values);
     lhi_cpu_gather_rows(cpu, own, kept->d_down);
     return kept->d_down;
 }
@@ -249,19 +259,22 @@ static void gate_backward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept)
     cpu->k->row_dots(cpu->scratch, f, kept->shared_act, f, cpu->t, f,
                      kept->d_shared_gate_values);
     lhi_cpu_all_reduce_values(cpu, kept->d_shared_gate_values, cpu->t);
-    memmove(kept->d_shared_gate_values, kept->d_shared_gate_values + cpu->first_row,
+    memmove(kept->d_shared_gate_values,
+            kept->d_shared_gate_values + cpu->first_row,
             cpu->r * sizeof *kept->d_shared_gate_values);
     const float *gate = kept->shared_gate_values + cpu->first_dispatched_row;
     for (size_t i = 0; i < cpu->r; i++)
-        kept->d_shared_gate_values[i] *= (gates_before_gather(cpu) ? 1 : gate[i]) * (1 - gate[i]);
+        kept->d_shared_gate_values[i] *=
+            (gates_before_gather(cpu) ? 1 : gate[i]) * (1 - gate[i]);
     if (!gates_before_gather(cpu))
-        cpu->k->scale_rows(cpu->scratch, f, cpu->t, f, kept->shared_gate_values);
+        cpu->k->scale_rows(cpu->scratch, f, cpu->t, f,
+                           kept->shared_gate_values);
 }
 
 /* Computes the gradients of the shared experts' gate_up and of their gate's
  * logit. With tensor-parallel experts d covers all rows. */
 static void shared_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
-                        lhi_cpu_saved_activations *kept, const float *d)
+                            lhi_cpu_saved_activations *kept, const float *d)
 {
     size_t f = cpu->shared_f;
     if (gates_before_gather(cpu))
@@ -274,8 +287,10 @@ static void shared_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
         cpu->k->row_dots(cpu->scratch, f, kept->shared_act, f, cpu->t, f,
                          kept->d_shared_gate_values);
         for (size_t i = 0; i < cpu->t; i++)
-            kept->d_shared_gate_values[i] *= kept->shared_gate_values[i] * (1 - kept->shared_gate_values[i]);
-        cpu->k->scale_rows(cpu->scratch, f, cpu->t, f, kept->shared_gate_values);
+            kept->d_shared_gate_values[i] *=
+                kept->shared_gate_values[i] * (1 - kept->shared_gate_values[i]);
+        cpu->k->scale_rows(cpu->scratch, f, cpu->t, f,
+                           kept->shared_gate_values);
     }
     cpu->k->swiglu_back(kept->shared_gate_up, cpu->scratch, cpu->t, f);
 }
@@ -283,22 +298,24 @@ static void shared_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
 /* Adds the shared experts' gradient of norm2 to `sum`, and the gate's
  * contribution to the scratch buffer. */
 static void add_shared_dgrad(lhi_cpu *cpu, const lhi_cpu_weights *w,
-                            const lhi_cpu_saved_activations *kept, float *sum)
+                             const lhi_cpu_saved_activations *kept, float *sum)
 {
     size_t h = cpu->h;
     float *rows = shared_rows(cpu, cpu->dispatch_buffer);
     lhi_cpu_input_product(cpu, kept->shared_gate_up, w->shared,
-                          cpu->dispatch_buffer, cpu->t, cpu->h, 2 * cpu->shared_f);
+                          cpu->dispatch_buffer, cpu->t, cpu->h,
+                          2 * cpu->shared_f);
     if (!cpu->shards_experts)
         lhi_cpu_reduce_scatter_rows(cpu, cpu->dispatch_buffer, rows);
     cpu->k->add(sum, rows, n_shared_rows(cpu) * h);
     for (size_t row = 0; w->shared_gate && row < cpu->r; row++)
         for (size_t i = 0; i < h; i++)
-            cpu->scratch[row * h + i] += kept->d_shared_gate_values[row] * w->shared_gate[i];
+            cpu->scratch[row * h + i] +=
+                kept->d_shared_gate_values[row] * w->shared_gate[i];
 }
 
 void lhi_cpu_experts_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
-                          lhi_cpu_saved_activations *kept, const float *d)
+                              lhi_cpu_saved_activations *kept, const float *d)
 {
     size_t h = cpu->h, f = cpu->expert_f;
     if (cpu->shards_experts)
@@ -309,13 +326,13 @@ void lhi_cpu_experts_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
     for (uint32_t i = 0; i < count_batches(cpu); i++) {
         expert_batch l = make_batch(cpu, kept, i);
         if (l.n)
-            lhi_cpu_input_product(cpu, d_made + l.first * h,
-                                  down_of(cpu, w, l.expert),
-                                  cpu->scratch + l.first * f, l.n, cpu->expert_f,
-                                  cpu->h);
+            lhi_cpu_input_product(
+                cpu, d_made + l.first * h, down_of(cpu, w, l.expert),
+                cpu->scratch + l.first * f, l.n, cpu->expert_f, cpu->h);
     }
     /* d W' act' = d (W act)': the gradient of the expert's routing weight. */
-    cpu->k->row_dots(cpu->scratch, f, kept->act, f, all, f, cpu->d_routing_weights);
+    cpu->k->row_dots(cpu->scratch, f, kept->act, f, all, f,
+                     cpu->d_routing_weights);
     scale_by_shares(cpu, kept, cpu->scratch, f);
     if (cpu->n_source_ranks > 1) /* W reads it from here */
         scale_by_shares(cpu, kept, d_made, h);
@@ -325,19 +342,19 @@ void lhi_cpu_experts_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
         if (l.n)
             lhi_cpu_input_product(cpu, kept->gate_up + l.first * 2 * f,
                                   gate_up_of(cpu, w, l.expert),
-                                  cpu->dispatch_buffer + l.first * h, l.n, cpu->h,
-                                  2 * cpu->expert_f);
+                                  cpu->dispatch_buffer + l.first * h, l.n,
+                                  cpu->h, 2 * cpu->expert_f);
     }
     lhi_cpu_return_gradients(cpu, kept, cpu->d_routing_weights);
     if (cpu->shards_experts) /* each rank has a partial sum */
         lhi_cpu_all_reduce_values(cpu, cpu->d_routing_weights,
-                           (size_t)kept->expert_offsets[cpu->experts]);
+                                  (size_t)kept->expert_offsets[cpu->experts]);
     lhi_cpu_route_backward(cpu, kept);
     if (w->shared)
         shared_backward(cpu, w, kept, d);
     lhi_cpu_input_product(cpu, kept->scores, w->router,
-                          lhi_cpu_routed_rows(cpu, cpu->scratch), cpu->router_rows,
-                          cpu->h, cpu->experts);
+                          lhi_cpu_routed_rows(cpu, cpu->scratch),
+                          cpu->router_rows, cpu->h, cpu->experts);
     float *sum = begin_sum(cpu, cpu->scratch);
     add_all_routed(cpu, kept, true, lhi_cpu_routed_rows(cpu, sum));
     lhi_cpu_gather_expert_outputs(cpu, sum);
@@ -357,8 +374,9 @@ static void expert_weights(const lhi_cpu *cpu, const float *dy, const float *x,
         memset(dw, 0, (size_t)in * out * sizeof *dw);
 }
 
-void lhi_cpu_experts_up_wgrad(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
-                                const lhi_cpu_weights *d_w, bool adds)
+void lhi_cpu_experts_up_wgrad(const lhi_cpu *cpu,
+                              const lhi_cpu_saved_activations *kept,
+                              const lhi_cpu_weights *d_w, bool adds)
 {
     uint32_t up = 2 * cpu->expert_f;
     const float *own = lhi_cpu_own_rows(cpu, kept->norm2);
@@ -376,13 +394,14 @@ void lhi_cpu_experts_up_wgrad(const lhi_cpu *cpu, const lhi_cpu_saved_activation
                                d_w->shared, cpu->t, cpu->h, 2 * cpu->shared_f,
                                adds);
     if (d_w->shared_gate)
-        lhi_cpu_weight_product(cpu, kept->d_shared_gate_values, own, d_w->shared_gate,
-                               cpu->r, cpu->h, 1, adds);
+        lhi_cpu_weight_product(cpu, kept->d_shared_gate_values, own,
+                               d_w->shared_gate, cpu->r, cpu->h, 1, adds);
 }
 
 /* Returns d in expert order, each row multiplied by its routing weight. */
 static const float *weighted_gradients(const lhi_cpu *cpu,
-                                      const lhi_cpu_saved_activations *kept, const float *d)
+                                       const lhi_cpu_saved_activations *kept,
+                                       const float *d)
 {
     if (cpu->n_source_ranks > 1)
         return lhi_cpu_received_gradients(cpu, kept);
@@ -391,9 +410,10 @@ static const float *weighted_gradients(const lhi_cpu *cpu,
     return cpu->dispatch_buffer;
 }
 
-void lhi_cpu_experts_down_wgrad(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
-                                  const float *d, const lhi_cpu_weights *d_w,
-                                  bool adds)
+void lhi_cpu_experts_down_wgrad(const lhi_cpu *cpu,
+                                const lhi_cpu_saved_activations *kept,
+                                const float *d, const lhi_cpu_weights *d_w,
+                                bool adds)
 {
     if (cpu->shards_experts && lhi_cpu_has_sequence_parallel(cpu))
         d = kept->d_down;
@@ -412,10 +432,10 @@ void lhi_cpu_experts_down_wgrad(const lhi_cpu *cpu, const lhi_cpu_saved_activati
         d = kept->d_down;
     } else if (d_w->shared_gate) {
         memcpy(cpu->dispatch_buffer, d, (size_t)cpu->t * cpu->h * sizeof *d);
-        cpu->k->scale_rows(cpu->dispatch_buffer, cpu->h, cpu->t, cpu->h, kept->shared_gate_values);
+        cpu->k->scale_rows(cpu->dispatch_buffer, cpu->h, cpu->t, cpu->h,
+                           kept->shared_gate_values);
         d = cpu->dispatch_buffer;
     }
-    lhi_cpu_weight_product(cpu, d, kept->shared_act,
-                           shared_down_of(cpu, d_w), cpu->t, cpu->shared_f,
-                           cpu->h, adds);
+    lhi_cpu_weight_product(cpu, d, kept->shared_act, shared_down_of(cpu, d_w),
+                           cpu->t, cpu->shared_f, cpu->h, adds);
 }

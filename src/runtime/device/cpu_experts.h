@@ -2,8 +2,8 @@
 /* Mixture-of-experts layers in the cpu device: routing, dispatch to experts on
  * other ranks (node-aware: cpu_node_dispatch.h), and the experts' computation.
  */
-#ifndef LHI_CPU_EXPERTS_H
-#define LHI_CPU_EXPERTS_H
+#ifndef LHI_RUNTIME_DEVICE_CPU_EXPERTS_H
+#define LHI_RUNTIME_DEVICE_CPU_EXPERTS_H
 
 #include "runtime/device/cpu.h"
 
@@ -27,8 +27,9 @@ void lhi_cpu_route(lhi_cpu *cpu, const lhi_cpu_weights *w,
 void lhi_cpu_route_backward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept);
 /* Computes the router's weight gradient (W) and counts each expert's choices.
  */
-void lhi_cpu_route_wgrad(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
-                           const lhi_cpu_weights *d_w, bool adds);
+void lhi_cpu_route_wgrad(const lhi_cpu *cpu,
+                         const lhi_cpu_saved_activations *kept,
+                         const lhi_cpu_weights *d_w, bool adds);
 
 /* --- expert parallelism (cpu_expert_parallel.c) -----------------------------
  * A single rank sends nothing and only sorts rows by expert. A failing
@@ -36,7 +37,7 @@ void lhi_cpu_route_wgrad(const lhi_cpu *cpu, const lhi_cpu_saved_activations *ke
 
 /* Checks that the model's experts can be distributed over the ranks. */
 lh_status lhi_cpu_check_expert_parallel(const lhi_cpu_options *options,
-                                     lh_error *err);
+                                        lh_error *err);
 /* Allocates the buffers for expert parallelism; false: out of memory. */
 bool lhi_cpu_make_expert_parallel(lhi_cpu *cpu, const lhi_cpu_options *options);
 /* Checks whether an expert is on this rank. */
@@ -45,16 +46,20 @@ static inline bool lhi_cpu_has_expert(const lhi_cpu *cpu, uint32_t expert)
     return expert / cpu->n_local_experts == cpu->expert_rank;
 }
 /* Counts the rows that local experts process. */
-static inline size_t lhi_cpu_count_local_rows(const lhi_cpu *cpu,
-                                       const lhi_cpu_saved_activations *kept)
+static inline size_t
+lhi_cpu_count_local_rows(const lhi_cpu *cpu,
+                         const lhi_cpu_saved_activations *kept)
 {
-    return (size_t)kept->recv_offsets[cpu->n_source_ranks * cpu->n_local_experts];
+    return (size_t)
+        kept->recv_offsets[cpu->n_source_ranks * cpu->n_local_experts];
 }
 /* Returns the size of the larger of the two groups that exchange expert rows.
  */
 static inline uint32_t lhi_cpu_max_partners(const lhi_cpu *cpu)
 {
-    return cpu->n_expert_ranks > cpu->n_expert_tensor_ranks ? cpu->n_expert_ranks : cpu->n_expert_tensor_ranks;
+    return cpu->n_expert_ranks > cpu->n_expert_tensor_ranks
+               ? cpu->n_expert_ranks
+               : cpu->n_expert_tensor_ranks;
 }
 /* Returns the row counts received by the i-th rank that shares the local
  * experts, one per source rank and local expert. */
@@ -63,8 +68,9 @@ static inline int32_t *lhi_cpu_row_counts(const lhi_cpu *cpu, uint32_t i)
     return cpu->row_counts + (1 + (size_t)i) * cpu->experts;
 }
 /* Returns this rank's part of recv_offsets. */
-static inline int32_t *lhi_cpu_own_recv_offsets(const lhi_cpu *cpu,
-                                        const lhi_cpu_saved_activations *kept)
+static inline int32_t *
+lhi_cpu_own_recv_offsets(const lhi_cpu *cpu,
+                         const lhi_cpu_saved_activations *kept)
 {
     return kept->recv_offsets + (size_t)cpu->expert_tensor_rank * cpu->experts;
 }
@@ -75,8 +81,9 @@ enum { LHI_CPU_EXCHANGE_SIZES = 4 };
 const float *lhi_cpu_send_rows(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                                const float *x);
 /* Returns the rows that lhi_cpu_send_rows() returned, without communication. */
-const float *lhi_cpu_resent_rows(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
-                                const float *x);
+const float *lhi_cpu_resent_rows(const lhi_cpu *cpu,
+                                 const lhi_cpu_saved_activations *kept,
+                                 const float *x);
 /* Returns the buffer for the local experts' outputs, before they are sent back.
  */
 static inline float *lhi_cpu_expert_output_buffer(const lhi_cpu *cpu)
@@ -93,7 +100,8 @@ float *lhi_cpu_send_gradients(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                               const float *d);
 /* Sends input gradients back to the rows' ranks, into the dispatch buffer, with
  * the gradients of the routing weights. */
-void lhi_cpu_return_gradients(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
+void lhi_cpu_return_gradients(lhi_cpu *cpu,
+                              const lhi_cpu_saved_activations *kept,
                               const float *worth);
 /* Returns the floats in the dispatch buffer: one row per choice, with one extra
  * float each under expert parallelism; or all rows, for the shared experts'
@@ -106,14 +114,16 @@ static inline size_t lhi_cpu_dispatch_floats(const lhi_cpu *cpu)
     return n > shared ? n : shared;
 }
 /* Returns the buffer in which received rows are saved for W. */
-static inline float *lhi_cpu_received_rows(const lhi_cpu *cpu,
-                                           const lhi_cpu_saved_activations *kept)
+static inline float *
+lhi_cpu_received_rows(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept)
 {
-    return kept->gate_up + (size_t)cpu->max_rows * cpu->max_choices * 2 * cpu->expert_f;
+    return kept->gate_up +
+           (size_t)cpu->max_rows * cpu->max_choices * 2 * cpu->expert_f;
 }
 /* Returns the buffer in which received gradients are saved for W. */
-static inline float *lhi_cpu_received_gradients(const lhi_cpu *cpu,
-                                                const lhi_cpu_saved_activations *kept)
+static inline float *
+lhi_cpu_received_gradients(const lhi_cpu *cpu,
+                           const lhi_cpu_saved_activations *kept)
 {
     return lhi_cpu_received_rows(cpu, kept) +
            (size_t)cpu->max_rows * cpu->max_choices * cpu->h;
@@ -130,10 +140,10 @@ void lhi_cpu_experts_act(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept);
 /* Computes the shared experts' gate_up and their output gate, if the layer has
  * shared experts. */
 void lhi_cpu_shared_experts_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
-                       lhi_cpu_saved_activations *kept);
+                               lhi_cpu_saved_activations *kept);
 /* Computes the shared experts' act from gate_up. */
 void lhi_cpu_shared_experts_act(const lhi_cpu *cpu, const lhi_cpu_weights *w,
-                        lhi_cpu_saved_activations *kept);
+                                lhi_cpu_saved_activations *kept);
 /* Computes out = mid + the weighted expert outputs. */
 void lhi_cpu_experts_down(lhi_cpu *cpu, const lhi_cpu_weights *w,
                           const lhi_cpu_saved_activations *kept, float *out);
@@ -141,14 +151,16 @@ void lhi_cpu_experts_down(lhi_cpu *cpu, const lhi_cpu_weights *w,
  * the experts' output gradient d [r][h]. Replaces gate_up and the router's
  * scores by their gradients. */
 void lhi_cpu_experts_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
-                          lhi_cpu_saved_activations *kept, const float *d);
+                              lhi_cpu_saved_activations *kept, const float *d);
 /* Computes the weight gradients of router, gate and up (W). */
-void lhi_cpu_experts_up_wgrad(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
-                                const lhi_cpu_weights *d_w, bool adds);
+void lhi_cpu_experts_up_wgrad(const lhi_cpu *cpu,
+                              const lhi_cpu_saved_activations *kept,
+                              const lhi_cpu_weights *d_w, bool adds);
 /* Computes the experts' down weight gradient from d, as in
  * lhi_cpu_experts_backward() (W). */
-void lhi_cpu_experts_down_wgrad(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
-                                  const float *d, const lhi_cpu_weights *d_w,
-                                  bool adds);
+void lhi_cpu_experts_down_wgrad(const lhi_cpu *cpu,
+                                const lhi_cpu_saved_activations *kept,
+                                const float *d, const lhi_cpu_weights *d_w,
+                                bool adds);
 
 #endif

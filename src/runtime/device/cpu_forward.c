@@ -9,11 +9,13 @@
 
 /* Allocates the state for one microbatch; lhi_cpu_microbatch_bytes() must count
  * the same buffers. */
-static lhi_cpu_microbatch_state *make_slot(lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
+static lhi_cpu_microbatch_state *make_slot(lhi_cpu *cpu,
+                                           const lhi_cpu_chunk *chunk)
 {
     lhi_arena *mem = cpu->activations;
     size_t t = cpu->t, r = cpu->r, h = cpu->h, vectors = cpu->norm_vectors;
-    uint32_t n = lhi_cpu_count_layers(chunk), n_inputs = lhi_cpu_count_inputs(chunk);
+    uint32_t n = lhi_cpu_count_layers(chunk),
+             n_inputs = lhi_cpu_count_inputs(chunk);
     bool shares = lhi_cpu_has_sequence_parallel(cpu);
     lhi_cpu_microbatch_state *slot = LHI_NEW(mem, lhi_cpu_microbatch_state, 1);
     bool ok = slot && (slot->x = LHI_NEW(mem, float *, n_inputs)) &&
@@ -24,7 +26,8 @@ static lhi_cpu_microbatch_state *make_slot(lhi_cpu *cpu, const lhi_cpu_chunk *ch
         lhi_cpu_saved_activations *a = &slot->layers[i];
         a->moe = chunk->moe[i];
         ok = lhi_cpu_attach_permanent_buffers(
-                 cpu, a, LH_PART_ALL & ~chunk->recompute[i] & ~chunk->offload[i]) &&
+                 cpu, a,
+                 LH_PART_ALL & ~chunk->recompute[i] & ~chunk->offload[i]) &&
              (a->inv1 = lhi_cpu_alloc_floats(mem, vectors, r)) &&
              (a->inv2 = lhi_cpu_alloc_floats(mem, vectors, r)) &&
              (!shares || (a->d_out = lhi_cpu_alloc_floats(mem, t, h))) &&
@@ -77,12 +80,12 @@ static lh_status read_tokens(lhi_cpu *cpu, uint32_t microbatch, int32_t *out,
     uint32_t pieces = lhi_cpu_count_pieces(cpu);
     for (uint32_t i = 0; i < cpu->microbatch; i++) {
         LHI_TRY(lhi_data_read_window(cpu->data, cpu->kind == LHI_STEP_VALIDATE,
-                                sample + i, cpu->token_window, err));
+                                     sample + i, cpu->token_window, err));
         for (uint32_t k = 0; k < n * pieces; k++)
             memcpy(out + (size_t)(k / pieces) * cpu->t +
                        ((size_t)i * pieces + k % pieces) * cpu->piece,
-                   cpu->token_window + lhi_cpu_piece_position(cpu, k % pieces) + from +
-                       k / pieces,
+                   cpu->token_window + lhi_cpu_piece_position(cpu, k % pieces) +
+                       from + k / pieces,
                    cpu->piece * sizeof *out);
     }
     return LH_OK;
@@ -90,7 +93,8 @@ static lh_status read_tokens(lhi_cpu *cpu, uint32_t microbatch, int32_t *out,
 
 /* Embeds the microbatch's tokens and applies dropout. */
 static lh_status embed(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                       lhi_cpu_microbatch_state *slot, uint32_t microbatch, lh_error *err)
+                       lhi_cpu_microbatch_state *slot, uint32_t microbatch,
+                       lh_error *err)
 {
     size_t h = cpu->h;
     uint32_t n = lhi_cpu_count_pieces(cpu);
@@ -102,17 +106,20 @@ static lh_status embed(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                     row % cpu->piece;
         cpu->k->add(slot->x[0] + i * h, chunk->positions + at * h, h);
     }
-    lhi_cpu_apply_dropout_rows(cpu, lhi_cpu_embedding_dropout(cpu, microbatch), slot->x[0]);
+    lhi_cpu_apply_dropout_rows(cpu, lhi_cpu_embedding_dropout(cpu, microbatch),
+                               slot->x[0]);
     return LH_OK;
 }
 
 /* Computes a parallel block's output with a single reduction over attention and
  * MLP. */
-static void add_parallel_block(lhi_cpu *cpu, const lhi_cpu_weights *w, lhi_cpu_saved_activations *a,
-                     const float *x, float *out)
+static void add_parallel_block(lhi_cpu *cpu, const lhi_cpu_weights *w,
+                               lhi_cpu_saved_activations *a, const float *x,
+                               float *out)
 {
     float *sum = cpu->summands;
-    lhi_cpu_linear(cpu, a->attention_output, w->out, NULL, sum, cpu->o, cpu->h, false);
+    lhi_cpu_linear(cpu, a->attention_output, w->out, NULL, sum, cpu->o, cpu->h,
+                   false);
     lhi_cpu_linear(cpu, a->act, w->down, NULL, sum, cpu->f, cpu->h, true);
     lhi_cpu_reduce_scatter_rows(cpu, sum, out);
     cpu->k->add(out, x, (size_t)cpu->r * cpu->h);
@@ -120,7 +127,8 @@ static void add_parallel_block(lhi_cpu *cpu, const lhi_cpu_weights *w, lhi_cpu_s
 
 /* Runs F for one layer. */
 static void layer_forward(lhi_cpu *cpu, const lhi_cpu_weights *w,
-                          lhi_cpu_saved_activations *a, const float *x, float *out)
+                          lhi_cpu_saved_activations *a, const float *x,
+                          float *out)
 {
     lhi_cpu_recompute_parts(cpu, w, a, x, LH_PART_ALL);
     if (lhi_cpu_fuses_block_reduction(cpu))
@@ -134,8 +142,8 @@ static void layer_forward(lhi_cpu *cpu, const lhi_cpu_weights *w,
 
 /* Runs F for the chunk's layer `layer`, or a module's layer. */
 static lh_status run_layer(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                           const lhi_cpu_microbatch_state *slot, uint32_t microbatch,
-                           uint32_t layer, lh_error *err)
+                           const lhi_cpu_microbatch_state *slot,
+                           uint32_t microbatch, uint32_t layer, lh_error *err)
 {
     lhi_cpu_saved_activations *kept = &slot->layers[layer];
     uint32_t at = lhi_cpu_input_index(chunk, layer);
@@ -156,8 +164,8 @@ static lh_status run_layer(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
 /* Computes the head's loss, and the modules' losses except in validation steps.
  */
 static lh_status head_forward(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                              const lhi_cpu_microbatch_state *slot, uint32_t microbatch,
-                              lh_error *err)
+                              const lhi_cpu_microbatch_state *slot,
+                              uint32_t microbatch, lh_error *err)
 {
     bool trains = cpu->kind == LHI_STEP_TRAIN;
     uint32_t modules = trains ? chunk->n_modules : 0;
@@ -169,8 +177,8 @@ static lh_status head_forward(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     double loss = 0;
     for (uint32_t k = 0; k < modules; k++) {
         lhi_cpu_mtp_join(cpu, chunk, slot, microbatch, k);
-        LHI_TRY(run_layer(cpu, chunk, slot, microbatch, chunk->n_layers + k,
-                          err));
+        LHI_TRY(
+            run_layer(cpu, chunk, slot, microbatch, chunk->n_layers + k, err));
         loss += lhi_cpu_mtp_loss(cpu, chunk, slot, k);
     }
     if (modules)
@@ -178,8 +186,9 @@ static lh_status head_forward(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     return LH_OK;
 }
 
-lh_status lhi_cpu_run_forward(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t microbatch,
-                    const float *in, float *out, lh_error *err)
+lh_status lhi_cpu_run_forward(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
+                              uint32_t microbatch, const float *in, float *out,
+                              lh_error *err)
 {
     lhi_cpu_microbatch_state *slot = NULL;
     if (chunk->forward_done[microbatch])
@@ -194,13 +203,13 @@ lh_status lhi_cpu_run_forward(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t micro
         lhi_cpu_read_message(cpu, in, slot->x[0]);
     }
     for (uint32_t i = 0; i < chunk->n_layers; i++) {
-        LHI_TRY(
-            lhi_cpu_request_part_values(cpu, chunk, chunk->is_first + i, false, err));
+        LHI_TRY(lhi_cpu_request_part_values(cpu, chunk, chunk->is_first + i,
+                                            false, err));
         LHI_TRY(run_layer(cpu, chunk, slot, microbatch, i, err));
     }
     if (chunk->is_last) {
-        LHI_TRY(
-            lhi_cpu_request_part_values(cpu, chunk, chunk->n_parts - 1, false, err));
+        LHI_TRY(lhi_cpu_request_part_values(cpu, chunk, chunk->n_parts - 1,
+                                            false, err));
         LHI_TRY(head_forward(cpu, chunk, slot, microbatch, err));
     } else {
         lhi_cpu_write_message(cpu, slot->x[chunk->n_layers], out);

@@ -12,7 +12,7 @@ static uint32_t place_on_node(const uint32_t *nodes, uint32_t member)
 }
 
 uint32_t lhi_cpu_find_relay(const uint32_t *nodes, uint32_t n, uint32_t member,
-                          uint32_t node)
+                            uint32_t node)
 {
     uint32_t size = 0, i = 0;
     for (uint32_t k = 0; k < n; k++)
@@ -31,7 +31,7 @@ lhi_cpu_node_topology lhi_cpu_compute_node_topology(const lhi_cpu_options *o)
         s.nodes += place_on_node(nodes, i) == 0;
         s.node_ranks += nodes[i] == nodes[o->expert];
         s.sources += lhi_cpu_find_relay(nodes, o->n_expert, i,
-                                      nodes[o->expert]) == o->expert;
+                                        nodes[o->expert]) == o->expert;
     }
     return s.nodes > 1 ? s : (lhi_cpu_node_topology){0};
 }

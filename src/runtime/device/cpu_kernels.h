@@ -3,8 +3,8 @@
  * source (cpu_kernels_body.inc) is compiled for several instruction sets. The
  * source fixes the order of every sum, so all tables give equal bits at any
  * alignment. Matrices are row-major; row strides are in floats. */
-#ifndef LHI_CPU_KERNELS_H
-#define LHI_CPU_KERNELS_H
+#ifndef LHI_RUNTIME_DEVICE_CPU_KERNELS_H
+#define LHI_RUNTIME_DEVICE_CPU_KERNELS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernel tables, one per instruction set. */
-#ifndef LHI_CPU_KERNELS_ALL_H
-#define LHI_CPU_KERNELS_ALL_H
+#ifndef LHI_RUNTIME_DEVICE_CPU_KERNELS_INTERNAL_H
+#define LHI_RUNTIME_DEVICE_CPU_KERNELS_INTERNAL_H
 
 #include "runtime/device/cpu_kernels.h"
 

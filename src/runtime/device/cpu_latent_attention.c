@@ -42,8 +42,8 @@ static void norm_heads(const lhi_cpu *cpu, float *x, uint32_t n,
 }
 
 static void norm_heads_backward(const lhi_cpu *cpu, float *x, uint32_t n,
-                            const float *weight, float *plain, const float *inv,
-                            float *d_weight)
+                                const float *weight, float *plain,
+                                const float *inv, float *d_weight)
 {
     size_t t = cpu->t, width = (size_t)n * cpu->head_dim;
     copy(x, cpu->qkv, cpu->scratch, width, t, width);
@@ -57,17 +57,18 @@ void lhi_cpu_norm_heads(const lhi_cpu *cpu, const lhi_cpu_weights *w,
 {
     norm_heads(cpu, kept->qkv, cpu->heads, w->q_norm, kept->q_before_norm,
                kept->inv_q);
-    norm_heads(cpu, kept->qkv + cpu->q, cpu->kv_heads, w->k_norm, kept->k_before_norm,
-               kept->inv_k);
+    norm_heads(cpu, kept->qkv + cpu->q, cpu->kv_heads, w->k_norm,
+               kept->k_before_norm, kept->inv_k);
 }
 
 void lhi_cpu_norm_heads_backward(const lhi_cpu *cpu, const lhi_cpu_weights *w,
-                             lhi_cpu_saved_activations *kept)
+                                 lhi_cpu_saved_activations *kept)
 {
-    norm_heads_backward(cpu, kept->qkv, cpu->heads, w->q_norm, kept->q_before_norm,
-                    kept->inv_q, kept->d_inner);
+    norm_heads_backward(cpu, kept->qkv, cpu->heads, w->q_norm,
+                        kept->q_before_norm, kept->inv_q, kept->d_inner);
     norm_heads_backward(cpu, kept->qkv + cpu->q, cpu->kv_heads, w->k_norm,
-                    kept->k_before_norm, kept->inv_k, kept->d_inner + cpu->head_dim);
+                        kept->k_before_norm, kept->inv_k,
+                        kept->d_inner + cpu->head_dim);
 }
 
 /* --- latents -----------------------------------------------------------------
@@ -91,12 +92,13 @@ static void halves_to_pairs(const float *from, float *to, uint32_t n)
 }
 
 /* Rotates [t][rope_dim] in place, by the rows' positions. */
-static void apply_rotary(const lhi_cpu *cpu, float *x, size_t stride, float direction)
+static void apply_rotary(const lhi_cpu *cpu, float *x, size_t stride,
+                         float direction)
 {
     for (size_t i = 0; i < cpu->microbatch; i++) {
         float *first = x + i * cpu->sequence * stride;
-        cpu->k->rotate(first, stride, first, stride, cpu->sequence, cpu->rope_dim,
-                       cpu->cosines, cpu->sines, direction);
+        cpu->k->rotate(first, stride, first, stride, cpu->sequence,
+                       cpu->rope_dim, cpu->cosines, cpu->sines, direction);
     }
 }
 
@@ -113,7 +115,7 @@ static uint32_t kv_up_width(const lhi_cpu *cpu)
 }
 
 void lhi_cpu_compute_latents(const lhi_cpu *cpu, const lhi_cpu_weights *w,
-                     lhi_cpu_saved_activations *kept)
+                             lhi_cpu_saved_activations *kept)
 {
     uint32_t wide = cpu->kv_rank + cpu->rope_dim;
     if (cpu->q_rank) {
@@ -124,7 +126,8 @@ void lhi_cpu_compute_latents(const lhi_cpu *cpu, const lhi_cpu_weights *w,
     }
     lhi_cpu_linear(cpu, kept->norm1, w->kv_down, NULL, kept->kv_latent, cpu->h,
                    wide, false);
-    copy(kept->kv_latent, wide, cpu->scratch, cpu->kv_rank, cpu->t, cpu->kv_rank);
+    copy(kept->kv_latent, wide, cpu->scratch, cpu->kv_rank, cpu->t,
+         cpu->kv_rank);
     cpu->k->norm(cpu->scratch, w->k_norm, kept->kv_normed, kept->inv_k, cpu->t,
                  cpu->kv_rank, latent_epsilon);
 }
@@ -151,8 +154,8 @@ static void place_keys(const lhi_cpu *cpu, float *qkv)
     uint32_t d = cpu->head_dim, plain = non_rotary_dim(cpu), v = cpu->value_dim;
     for (size_t row = 0; row < cpu->t; row++)
         for (uint32_t head = 0; head < cpu->heads; head++) {
-            const float *from =
-                cpu->scratch + row * kv_up_width(cpu) + (size_t)head * (plain + v);
+            const float *from = cpu->scratch + row * kv_up_width(cpu) +
+                                (size_t)head * (plain + v);
             float *keys = qkv + row * cpu->qkv + cpu->q;
             float *to = keys + (size_t)head * d;
             memcpy(to, from, plain * sizeof *to);
@@ -163,19 +166,21 @@ static void place_keys(const lhi_cpu *cpu, float *qkv)
         }
 }
 
-void lhi_cpu_compute_qkv_from_latents(const lhi_cpu *cpu, const lhi_cpu_weights *w,
-                          lhi_cpu_saved_activations *kept)
+void lhi_cpu_compute_qkv_from_latents(const lhi_cpu *cpu,
+                                      const lhi_cpu_weights *w,
+                                      lhi_cpu_saved_activations *kept)
 {
     size_t wide = cpu->kv_rank + cpu->rope_dim;
     lhi_cpu_linear(cpu, cpu->q_rank ? kept->q_normed : kept->norm1, w->q_up,
-                   NULL, cpu->scratch, cpu->q_rank ? cpu->q_rank : cpu->h, cpu->q,
-                   false);
+                   NULL, cpu->scratch, cpu->q_rank ? cpu->q_rank : cpu->h,
+                   cpu->q, false);
     place_queries(cpu, kept->qkv);
     lhi_cpu_linear(cpu, kept->kv_normed, w->kv_up, NULL, cpu->scratch,
                    cpu->kv_rank, kv_up_width(cpu), false);
     for (size_t row = 0; row < cpu->t; row++)
         pairs_to_halves(kept->kv_latent + row * wide + cpu->kv_rank,
-                   cpu->second_scratch + row * cpu->rope_dim, cpu->rope_dim);
+                        cpu->second_scratch + row * cpu->rope_dim,
+                        cpu->rope_dim);
     apply_rotary(cpu, cpu->second_scratch, cpu->rope_dim, 1);
     place_keys(cpu, kept->qkv);
 }
@@ -199,7 +204,8 @@ static void compute_query_gradients(const lhi_cpu *cpu, float *qkv)
 /* Computes the gradient of kv_up's output, into the scratch buffer, from those
  * of keys and values. Adds the gradients of the shared rotary key over all
  * heads, in head order. */
-static void compute_key_value_gradients(const lhi_cpu *cpu, const float *qkv, float *kv_latent)
+static void compute_key_value_gradients(const lhi_cpu *cpu, const float *qkv,
+                                        float *kv_latent)
 {
     uint32_t d = cpu->head_dim, plain = non_rotary_dim(cpu), v = cpu->value_dim;
     size_t latent = cpu->kv_rank + cpu->rope_dim;
@@ -208,8 +214,8 @@ static void compute_key_value_gradients(const lhi_cpu *cpu, const float *qkv, fl
         float *shared = cpu->second_scratch + row * cpu->rope_dim;
         for (uint32_t head = 0; head < cpu->heads; head++) {
             const float *from = keys + (size_t)head * d;
-            float *to =
-                cpu->scratch + row * kv_up_width(cpu) + (size_t)head * (plain + v);
+            float *to = cpu->scratch + row * kv_up_width(cpu) +
+                        (size_t)head * (plain + v);
             memcpy(to, from, plain * sizeof *to);
             memcpy(to + plain, keys + cpu->kv + (size_t)head * v,
                    v * sizeof *to);
@@ -222,17 +228,19 @@ static void compute_key_value_gradients(const lhi_cpu *cpu, const float *qkv, fl
     apply_rotary(cpu, cpu->second_scratch, cpu->rope_dim, -1);
     for (size_t row = 0; row < cpu->t; row++)
         halves_to_pairs(cpu->second_scratch + row * cpu->rope_dim,
-                   kv_latent + row * latent + cpu->kv_rank, cpu->rope_dim);
+                        kv_latent + row * latent + cpu->kv_rank, cpu->rope_dim);
 }
 
 void lhi_cpu_latents_backward(const lhi_cpu *cpu, const lhi_cpu_weights *w,
-                          lhi_cpu_saved_activations *kept)
+                              lhi_cpu_saved_activations *kept)
 {
     size_t t = cpu->t, latent = cpu->kv_rank + cpu->rope_dim;
     float *wide = cpu->scratch, *beside = cpu->second_scratch;
     compute_key_value_gradients(cpu, kept->qkv, kept->kv_latent);
-    copy(wide, kv_up_width(cpu), kept->qkv + cpu->q, cpu->qkv, t, kv_up_width(cpu));
-    lhi_cpu_linear_dgrad(cpu, wide, w->kv_up, beside, cpu->kv_rank, kv_up_width(cpu));
+    copy(wide, kv_up_width(cpu), kept->qkv + cpu->q, cpu->qkv, t,
+         kv_up_width(cpu));
+    lhi_cpu_linear_dgrad(cpu, wide, w->kv_up, beside, cpu->kv_rank,
+                         kv_up_width(cpu));
     copy(kept->kv_latent, latent, wide, cpu->kv_rank, t, cpu->kv_rank);
     cpu->k->norm_back(beside, w->k_norm, kept->inv_k, NULL, wide,
                       kept->d_inner + cpu->q_rank, t, cpu->kv_rank);
@@ -252,20 +260,21 @@ void lhi_cpu_latents_backward(const lhi_cpu *cpu, const lhi_cpu_weights *w,
     cpu->k->add(wide, beside, t * cpu->h);
 }
 
-void lhi_cpu_latents_wgrad(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
-                            const lhi_cpu_weights *d, bool adds)
+void lhi_cpu_latents_wgrad(const lhi_cpu *cpu,
+                           const lhi_cpu_saved_activations *kept,
+                           const lhi_cpu_weights *d, bool adds)
 {
     copy(kept->qkv, cpu->qkv, cpu->scratch, cpu->q, cpu->t, cpu->q);
-    lhi_cpu_linear_wgrad(cpu, cpu->scratch,
-                           cpu->q_rank ? kept->q_normed : kept->norm1, d->q_up,
-                           NULL, cpu->q_rank ? cpu->q_rank : cpu->h, cpu->q,
-                           adds);
-    copy(kept->qkv + cpu->q, cpu->qkv, cpu->scratch, kv_up_width(cpu), cpu->t, kv_up_width(cpu));
+    lhi_cpu_linear_wgrad(
+        cpu, cpu->scratch, cpu->q_rank ? kept->q_normed : kept->norm1, d->q_up,
+        NULL, cpu->q_rank ? cpu->q_rank : cpu->h, cpu->q, adds);
+    copy(kept->qkv + cpu->q, cpu->qkv, cpu->scratch, kv_up_width(cpu), cpu->t,
+         kv_up_width(cpu));
     lhi_cpu_linear_wgrad(cpu, cpu->scratch, kept->kv_normed, d->kv_up, NULL,
-                           cpu->kv_rank, kv_up_width(cpu), adds);
+                         cpu->kv_rank, kv_up_width(cpu), adds);
     if (cpu->q_rank)
-        lhi_cpu_linear_wgrad(cpu, kept->q_latent, kept->norm1, d->q_down,
-                               NULL, cpu->h, cpu->q_rank, adds);
+        lhi_cpu_linear_wgrad(cpu, kept->q_latent, kept->norm1, d->q_down, NULL,
+                             cpu->h, cpu->q_rank, adds);
     lhi_cpu_linear_wgrad(cpu, kept->kv_latent, kept->norm1, d->kv_down, NULL,
-                           cpu->h, cpu->kv_rank + cpu->rope_dim, adds);
+                         cpu->h, cpu->kv_rank + cpu->rope_dim, adds);
 }

@@ -56,8 +56,8 @@ void lhi_cpu_linear_dgrad(const lhi_cpu *cpu, const float *dy, const float *w,
 }
 
 void lhi_cpu_linear_wgrad(const lhi_cpu *cpu, const float *dy, const float *x,
-                            float *dw, float *d_bias, uint32_t in, uint32_t out,
-                            bool adds)
+                          float *dw, float *d_bias, uint32_t in, uint32_t out,
+                          bool adds)
 {
     if (cpu->weights_in_first)
         lhi_cpu_weight_product(cpu, x, dy, dw, cpu->t, out, in, adds);
@@ -79,8 +79,8 @@ void lhi_cpu_norm(const lhi_cpu *cpu, const float *x, const float *weight,
 }
 
 void lhi_cpu_norm_backward(const lhi_cpu *cpu, const float *d_out,
-                       const float *weight, const float *inv, const float *add,
-                       float *x, float *d_weight)
+                           const float *weight, const float *inv,
+                           const float *add, float *x, float *d_weight)
 {
     uint32_t t = cpu->r, h = cpu->h;
     if (cpu->norm_vectors == 2)
@@ -91,8 +91,8 @@ void lhi_cpu_norm_backward(const lhi_cpu *cpu, const float *d_out,
 }
 
 void lhi_cpu_apply_rotary_backward(const lhi_cpu *cpu, const float *from,
-                       size_t from_stride, float *to, uint32_t row,
-                       uint32_t rows)
+                                   size_t from_stride, float *to, uint32_t row,
+                                   uint32_t rows)
 {
     size_t d = cpu->head_dim, turned = (size_t)row * (cpu->rope_dim / 2);
     if (!cpu->kv_rank) {

@@ -35,9 +35,11 @@ static void shape_experts(lhi_cpu *cpu, const lhi_cpu_options *o)
     cpu->n_expert_ranks = o->n_expert ? o->n_expert : 1;
     cpu->expert_rank = o->expert;
     cpu->n_local_experts = m->experts / cpu->n_expert_ranks;
-    cpu->shards_experts = cuts > 1 && cuts == cpu->n_tensor_ranks && cpu->n_expert_ranks == 1;
+    cpu->shards_experts =
+        cuts > 1 && cuts == cpu->n_tensor_ranks && cpu->n_expert_ranks == 1;
     cpu->n_expert_tensor_ranks = cpu->shards_experts ? 1 : cuts;
-    cpu->expert_tensor_rank = cpu->n_expert_tensor_ranks > 1 ? o->expert_tensor : 0;
+    cpu->expert_tensor_rank =
+        cpu->n_expert_tensor_ranks > 1 ? o->expert_tensor : 0;
     cpu->n_source_ranks = cpu->n_expert_ranks * cpu->n_expert_tensor_ranks;
     cpu->node_topology = lhi_cpu_compute_node_topology(o);
     cpu->expert_f = m->expert_ffn / cuts;
@@ -62,20 +64,23 @@ static void bound_choices(lhi_cpu *cpu)
     if (!cpu->experts || cpu->n_source_ranks == 1)
         return;
     cpu->max_choices =
-        cpu->n_source_ranks * (cpu->topk < cpu->n_local_experts ? cpu->topk : cpu->n_local_experts);
-    double room =
-        (double)cpu->n_source_ranks * cpu->capacity * cpu->n_local_experts * cpu->microbatch;
+        cpu->n_source_ranks *
+        (cpu->topk < cpu->n_local_experts ? cpu->topk : cpu->n_local_experts);
+    double room = (double)cpu->n_source_ranks * cpu->capacity *
+                  cpu->n_local_experts * cpu->microbatch;
     if (room > 0 && room < (double)cpu->max_choices * cpu->max_rows)
         cpu->max_choices = (uint32_t)ceil(room / cpu->max_rows);
 }
 
 /* Computes this rank's share of n units: the first and the count. */
 static void compute_share(const lhi_cpu *cpu, uint32_t n, uint32_t *first,
-                     uint32_t *count)
+                          uint32_t *count)
 {
-    *first = (uint32_t)lhi_slice_first(n, cpu->n_tensor_ranks, cpu->tensor_rank);
-    *count =
-        (uint32_t)lhi_slice_first(n, cpu->n_tensor_ranks, cpu->tensor_rank + 1) - *first;
+    *first =
+        (uint32_t)lhi_slice_first(n, cpu->n_tensor_ranks, cpu->tensor_rank);
+    *count = (uint32_t)lhi_slice_first(n, cpu->n_tensor_ranks,
+                                       cpu->tensor_rank + 1) -
+             *first;
 }
 
 void lhi_cpu_compute_shape(lhi_cpu *cpu, const lhi_cpu_options *o)
@@ -133,7 +138,8 @@ void lhi_cpu_compute_shape(lhi_cpu *cpu, const lhi_cpu_options *o)
     cpu->replicates_rows = o->replicates_rows && cpu->n_tensor_ranks > 1;
     compute_share(cpu, cpu->t, &cpu->first_row, &cpu->r);
     cpu->n_sent = cpu->r;
-    cpu->max_rows = cpu->t / cpu->n_tensor_ranks + (cpu->t % cpu->n_tensor_ranks != 0);
+    cpu->max_rows =
+        cpu->t / cpu->n_tensor_ranks + (cpu->t % cpu->n_tensor_ranks != 0);
     if (cpu->replicates_rows) {
         cpu->first_sent = cpu->first_row;
         cpu->first_row = 0;
@@ -154,7 +160,7 @@ void lhi_cpu_compute_shape(lhi_cpu *cpu, const lhi_cpu_options *o)
 }
 
 uint32_t lhi_cpu_count_layer_tensors(const lhi_cpu *cpu, uint32_t first,
-                                 uint32_t n_layers)
+                                     uint32_t n_layers)
 {
     const lh_model *m = cpu->model;
     uint32_t n = lhi_layer_tensor_index(m, first + n_layers) -
@@ -163,7 +169,8 @@ uint32_t lhi_cpu_count_layer_tensors(const lhi_cpu *cpu, uint32_t first,
                    lh_model_moe_layers(m, first, n_layers);
 }
 
-uint32_t lhi_cpu_count_chunk_tensors(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
+uint32_t lhi_cpu_count_chunk_tensors(const lhi_cpu *cpu,
+                                     const lhi_cpu_chunk *chunk)
 {
     const lh_model *m = cpu->model;
     uint32_t back = m->layers;
@@ -173,7 +180,8 @@ uint32_t lhi_cpu_count_chunk_tensors(const lhi_cpu *cpu, const lhi_cpu_chunk *ch
         n += lhi_count_front_tensors(m);
     if (chunk->is_last)
         n += lhi_count_model_tensors(m) - lhi_layer_tensor_index(m, back) -
-             3 * (cpu->experts - cpu->n_local_experts) * lhi_cpu_count_moe_modules(cpu);
+             3 * (cpu->experts - cpu->n_local_experts) *
+                 lhi_cpu_count_moe_modules(cpu);
     return n;
 }
 
@@ -185,7 +193,8 @@ uint32_t lhi_cpu_count_moe_modules(const lhi_cpu *cpu)
 lhi_slice lhi_cpu_tensor_slice(const lhi_cpu *cpu, const lhi_model_tensor *of)
 {
     if (of->expert != UINT32_MAX && !cpu->shards_experts)
-        return lhi_model_slice(of, cpu->n_expert_tensor_ranks, cpu->expert_tensor_rank);
+        return lhi_model_slice(of, cpu->n_expert_tensor_ranks,
+                               cpu->expert_tensor_rank);
     return lhi_model_slice(of, cpu->n_tensor_ranks, cpu->tensor_rank);
 }
 
@@ -204,7 +213,8 @@ double lhi_cpu_count_values(const lhi_cpu *cpu, uint32_t first, uint32_t n)
     return values;
 }
 
-double lhi_cpu_count_chunk_values(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
+double lhi_cpu_count_chunk_values(const lhi_cpu *cpu,
+                                  const lhi_cpu_chunk *chunk)
 {
     const lh_model *m = cpu->model;
     uint32_t first = lhi_layer_tensor_index(m, chunk->first_layer);
@@ -234,7 +244,8 @@ static double mlp_floats(const lhi_cpu *cpu, bool moe, bool gate_up)
         return t * (gate_up ? cpu->up : cpu->f);
     if (!gate_up)
         return all * cpu->expert_f;
-    return all * (2.0 * cpu->expert_f + (cpu->n_source_ranks > 1 ? 2 * cpu->h : 0));
+    return all *
+           (2.0 * cpu->expert_f + (cpu->n_source_ranks > 1 ? 2 * cpu->h : 0));
 }
 
 /* Returns a part's floats per row. */
@@ -242,9 +253,9 @@ static size_t part_columns(const lhi_cpu *cpu, lh_layer_part part)
 {
     switch (part) {
     case LH_PART_LATENT: /* before and after the norms, one inverse each */
-        return cpu->kv_rank
-                   ? 2 * ((size_t)cpu->q_rank + cpu->kv_rank) + cpu->rope_dim + 2
-                   : 0;
+        return cpu->kv_rank ? 2 * ((size_t)cpu->q_rank + cpu->kv_rank) +
+                                  cpu->rope_dim + 2
+                            : 0;
     case LH_PART_QKV: /* with norms also their inputs and one float per head */
         return cpu->qkv + (cpu->head_norms ? (size_t)cpu->q + cpu->kv +
                                                  cpu->heads + cpu->kv_heads
@@ -284,7 +295,8 @@ double lhi_cpu_part_bytes(const lhi_cpu *cpu, lh_layer_part part, bool moe)
 /* Bytes allocated by lhi_cpu_make_copies() in cpu_node_dispatch.c. */
 static double kept_copies_bytes(const lhi_cpu *cpu)
 {
-    double all = (double)cpu->node_topology.sources * (double)lhi_cpu_choice_table_size(cpu);
+    double all = (double)cpu->node_topology.sources *
+                 (double)lhi_cpu_choice_table_size(cpu);
     if (cpu->node_topology.nodes == 0)
         return 0;
     return (all + cpu->node_topology.node_ranks + 1) * sizeof(int32_t) +
@@ -296,10 +308,12 @@ static double route_bytes(const lhi_cpu *cpu)
 {
     double all = (double)cpu->dispatched_rows * cpu->topk;
     double gates = cpu->gates_shared ? 2 * lhi_cpu_float_bytes(cpu->t) : 0;
-    return lhi_cpu_float_bytes((double)cpu->router_rows * cpu->experts) + gates +
-           lhi_cpu_float_bytes(all) + kept_copies_bytes(cpu) +
+    return lhi_cpu_float_bytes((double)cpu->router_rows * cpu->experts) +
+           gates + lhi_cpu_float_bytes(all) + kept_copies_bytes(cpu) +
            (3 * all + cpu->experts + 1.0 +
-            (cpu->n_source_ranks > 1 ? cpu->n_source_ranks * (double)cpu->n_local_experts + 1 : 0)) *
+            (cpu->n_source_ranks > 1
+                 ? cpu->n_source_ranks * (double)cpu->n_local_experts + 1
+                 : 0)) *
                sizeof(int32_t);
 }
 
@@ -307,7 +321,8 @@ static double route_bytes(const lhi_cpu *cpu)
 static double module_bytes(const lhi_cpu *cpu)
 {
     double t = cpu->t, r = cpu->r, h = cpu->h;
-    double shared = lhi_cpu_has_sequence_parallel(cpu) ? lhi_cpu_float_bytes(t * h) : 0;
+    double shared =
+        lhi_cpu_has_sequence_parallel(cpu) ? lhi_cpu_float_bytes(t * h) : 0;
     return sizeof(lhi_cpu_mtp_activations) + shared +
            3 * (lhi_cpu_float_bytes(r * h) + lhi_cpu_float_bytes(r) +
                 lhi_cpu_float_bytes(h)) +
@@ -320,11 +335,14 @@ double lhi_cpu_microbatch_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
     double inputs = lhi_cpu_count_inputs(chunk);
     double vectors = cpu->norm_vectors; /* vectors per norm; also per norm
                                          * gradient */
-    double shared = lhi_cpu_has_sequence_parallel(cpu) ? lhi_cpu_float_bytes(t * h) : 0;
-    double bytes = sizeof(lhi_cpu_microbatch_state) + n * sizeof(lhi_cpu_saved_activations) +
+    double shared =
+        lhi_cpu_has_sequence_parallel(cpu) ? lhi_cpu_float_bytes(t * h) : 0;
+    double bytes = sizeof(lhi_cpu_microbatch_state) +
+                   n * sizeof(lhi_cpu_saved_activations) +
                    inputs * (sizeof(float *) + lhi_cpu_float_bytes(r * h)) +
-                   2 * n * (lhi_cpu_float_bytes(vectors * r) +
-                            lhi_cpu_float_bytes(vectors * h));
+                   2 * n *
+                       (lhi_cpu_float_bytes(vectors * r) +
+                        lhi_cpu_float_bytes(vectors * h));
     for (uint32_t k = 0; k < lhi_cpu_count_layers(chunk); k++) {
         bool moe = chunk->moe[k];
         for (uint32_t i = 0; i < LH_N_LAYER_PARTS; i++)
@@ -339,15 +357,15 @@ double lhi_cpu_microbatch_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
         bytes += t * sizeof(int32_t) + shared;
     if (chunk->is_last)
         bytes += (1 + chunk->n_modules) * t * sizeof(int32_t) +
-                 lhi_cpu_float_bytes(t * h) +
-                 lhi_cpu_float_bytes(vectors * r) +
+                 lhi_cpu_float_bytes(t * h) + lhi_cpu_float_bytes(vectors * r) +
                  lhi_cpu_float_bytes(t * cpu->v) +
                  lhi_cpu_float_bytes(vectors * h) +
                  chunk->n_modules * module_bytes(cpu);
     return bytes;
 }
 
-double lhi_cpu_compute_offload_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
+double lhi_cpu_compute_offload_bytes(const lhi_cpu *cpu,
+                                     const lhi_cpu_chunk *chunk)
 {
     double bytes = 0;
     for (uint32_t k = 0; k < chunk->n_layers; k++)
@@ -364,8 +382,8 @@ double lhi_cpu_chunk_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
     const double name = 64;
     double n = lhi_cpu_count_layers(chunk), microbatches = cpu->n_microbatches;
     double tensors = lhi_cpu_count_chunk_tensors(cpu, chunk);
-    double items = (double)lhi_cpu_max_items(chunk) - !chunk->is_first -
-                   !chunk->is_last;
+    double items =
+        (double)lhi_cpu_max_items(chunk) - !chunk->is_first - !chunk->is_last;
     double part = sizeof *chunk->parts + 2 * sizeof(float *);
     return sizeof *chunk + (chunk->shards_by_layer ? (n + 2) * part : 0) +
            (n + 1) * 2 * sizeof(lhi_cpu_weights) +
@@ -378,7 +396,7 @@ double lhi_cpu_chunk_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
 /* Counts the values of the partial gradients, as in partial_of() in
  * cpu_tensor_parallel.c, that an item produces; the final norm included. */
 static size_t count_item_partial(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                            const lhi_cpu_item *item)
+                                 const lhi_cpu_item *item)
 {
     const bool shares = lhi_cpu_has_sequence_parallel(cpu);
     size_t norm = shares ? (size_t)cpu->norm_vectors * cpu->h : 0;
@@ -410,14 +428,15 @@ static size_t count_item_partial(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
 /* Returns the size of the largest reduction: one part's with per-layer
  * sharding, otherwise the sharded items' or the remaining ones'. Items are in
  * this order. */
-size_t lhi_cpu_count_partial_gradients(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
+size_t lhi_cpu_count_partial_gradients(const lhi_cpu *cpu,
+                                       const lhi_cpu_chunk *chunk)
 {
     size_t most = 0, sum = 0;
     uint32_t before = LH_NONE;
     for (uint32_t i = 0; i < chunk->n_items; i++) {
         const lhi_cpu_item *item = &chunk->items[i];
         uint32_t with = chunk->shards_by_layer ? lhi_cpu_item_part(chunk, item)
-                                        : i < chunk->n_sharded_items;
+                                               : i < chunk->n_sharded_items;
         sum = count_item_partial(cpu, chunk, item) + (with == before ? sum : 0);
         most = sum > most ? sum : most;
         before = with;
@@ -447,11 +466,11 @@ double lhi_cpu_group_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
     size_t shares = cpu->shards_experts ? (size_t)cpu->t * cpu->topk : 0;
     if (n == 1)
         return 0;
-    double bytes =
-        fmax((double)(cpu->replicates_rows ? lhi_group_reduce_bytes(n, mine, rows)
+    double bytes = fmax(
+        (double)(cpu->replicates_rows ? lhi_group_reduce_bytes(n, mine, rows)
                                       : lhi_group_scatter_bytes(n, rows)),
-             (double)lhi_group_reduce_bytes(n, mine,
-                                            lhi_cpu_count_partial_gradients(cpu, chunk)));
+        (double)lhi_group_reduce_bytes(
+            n, mine, lhi_cpu_count_partial_gradients(cpu, chunk)));
     bytes = fmax(bytes, (double)lhi_group_reduce_bytes(n, mine, choices));
     bytes = fmax(bytes, (double)lhi_group_reduce_bytes(n, mine, shares));
     return fmax(bytes, (double)lhi_group_reduce_bytes(n, mine, dots));
@@ -485,8 +504,8 @@ static double expert_rank_bytes(const lhi_cpu *cpu)
     return (1.0 + cpu->n_expert_tensor_ranks) * cpu->experts * sizeof(int32_t) +
            (double)LHI_CPU_EXCHANGE_SIZES * lhi_cpu_max_partners(cpu) *
                sizeof(size_t) +
-           lhi_cpu_float_bytes(all * (cpu->h + 1.0)) + lhi_cpu_float_bytes(all) +
-           node_dispatch_bytes(cpu);
+           lhi_cpu_float_bytes(all * (cpu->h + 1.0)) +
+           lhi_cpu_float_bytes(all) + node_dispatch_bytes(cpu);
 }
 
 size_t lhi_cpu_scratch_width(const lhi_cpu *cpu)
@@ -500,7 +519,8 @@ size_t lhi_cpu_scratch_width(const lhi_cpu *cpu)
         widest = mlps[i] > widest ? mlps[i] : widest;
     size_t attention = cpu->q > cpu->o ? cpu->q : cpu->o;
     if (cpu->kv_rank) { /* non-rotary keys and values; or a latent */
-        size_t made = cpu->kv + cpu->values - (size_t)cpu->heads * cpu->rope_dim;
+        size_t made =
+            cpu->kv + cpu->values - (size_t)cpu->heads * cpu->rope_dim;
         attention = attention > made ? attention : made;
         attention = attention > cpu->kv_rank ? attention : cpu->kv_rank;
     }
@@ -531,7 +551,8 @@ static double context_bytes(const lhi_cpu *cpu)
 /* The number of ranks in lhi_cpu_make_choices() in cpu_router.c. */
 static uint32_t max_choice_ranks(const lhi_cpu *cpu)
 {
-    return cpu->n_tensor_ranks > cpu->n_context_ranks ? cpu->n_tensor_ranks : cpu->n_context_ranks;
+    return cpu->n_tensor_ranks > cpu->n_context_ranks ? cpu->n_tensor_ranks
+                                                      : cpu->n_context_ranks;
 }
 
 size_t lhi_cpu_choice_bytes(const lhi_cpu *cpu)
@@ -548,11 +569,12 @@ double lhi_cpu_scratch_bytes(const lhi_cpu *cpu)
     double s = cpu->sequence, block = cpu->block, d = cpu->head_dim;
     double t = cpu->t;
     double all = (double)cpu->max_choices * cpu->max_rows;
-    double routed = cpu->experts ? lhi_cpu_float_bytes((double)lhi_cpu_dispatch_floats(cpu)) +
-                                       lhi_cpu_float_bytes(all) +
-                                       lhi_cpu_float_bytes(
-                                           (1.0 + cpu->microbatch) * cpu->experts)
-                                 : 0;
+    double routed =
+        cpu->experts
+            ? lhi_cpu_float_bytes((double)lhi_cpu_dispatch_floats(cpu)) +
+                  lhi_cpu_float_bytes(all) +
+                  lhi_cpu_float_bytes((1.0 + cpu->microbatch) * cpu->experts)
+            : 0;
     double dropped =
         cpu->drop_threshold ? lhi_cpu_float_bytes((double)cpu->r * cpu->h) : 0;
     double beside = (double)lhi_cpu_second_scratch_width(cpu);
@@ -611,8 +633,8 @@ double lhi_cpu_count_expert_parameters(const lhi_cpu_options *o, uint32_t i)
 {
     lhi_cpu cpu = {0};
     const lhi_cpu_chunk chunk = lhi_cpu_init_chunk(o, i);
-    uint32_t layers = lh_model_moe_layers(o->model, chunk.first_layer,
-                                          chunk.n_layers);
+    uint32_t layers =
+        lh_model_moe_layers(o->model, chunk.first_layer, chunk.n_layers);
     lhi_cpu_compute_shape(&cpu, o);
     if (chunk.is_last)
         layers += lhi_cpu_count_moe_modules(&cpu);
@@ -634,8 +656,9 @@ size_t lhi_cpu_message_bytes(const lhi_cpu_options *o)
 }
 
 /* Counts the values of a model chunk with n_layers layers from `first` on. */
-static double count_model_chunk_values(const lhi_cpu *cpu, uint32_t first, uint32_t n_layers,
-                        bool is_first, bool is_last)
+static double count_model_chunk_values(const lhi_cpu *cpu, uint32_t first,
+                                       uint32_t n_layers, bool is_first,
+                                       bool is_last)
 {
     const lhi_cpu_chunk chunk = {.first_layer = first,
                                  .n_layers = n_layers,
@@ -644,17 +667,21 @@ static double count_model_chunk_values(const lhi_cpu *cpu, uint32_t first, uint3
     return lhi_cpu_count_chunk_values(cpu, &chunk);
 }
 
-lhi_cpu_part_sizes lhi_cpu_compute_part_sizes(const lhi_cpu_options *o, uint32_t i)
+lhi_cpu_part_sizes lhi_cpu_compute_part_sizes(const lhi_cpu_options *o,
+                                              uint32_t i)
 {
     lhi_cpu cpu = {0};
     uint32_t c = o->mine[i], first = o->first_layers[c];
     uint32_t n = o->first_layers[c + 1] - first;
     bool is_first = c == 0, is_last = c + 1 == o->n_chunks;
     lhi_cpu_compute_shape(&cpu, o);
-    double front = is_first ? count_model_chunk_values(&cpu, 0, 0, true, false) : 0;
-    double back = is_last ? count_model_chunk_values(&cpu, 0, 0, false, true) : 0;
-    double theirs =
-        is_last ? lhi_cpu_count_moe_modules(&cpu) * lhi_cpu_count_expert_values(&cpu) : 0;
+    double front =
+        is_first ? count_model_chunk_values(&cpu, 0, 0, true, false) : 0;
+    double back =
+        is_last ? count_model_chunk_values(&cpu, 0, 0, false, true) : 0;
+    double theirs = is_last ? lhi_cpu_count_moe_modules(&cpu) *
+                                  lhi_cpu_count_expert_values(&cpu)
+                            : 0;
     lhi_cpu_part_sizes out = {n + is_first + is_last, fmax(front, back),
                               fmax(front, back - theirs), theirs};
     for (uint32_t k = 0; k < n; k++) {
@@ -663,7 +690,8 @@ lhi_cpu_part_sizes lhi_cpu_compute_part_sizes(const lhi_cpu_options *o, uint32_t
                              ? lhi_cpu_count_expert_values(&cpu)
                              : 0;
         out.largest = fmax(out.largest, one);
-        out.largest_without_experts = fmax(out.largest_without_experts, one - experts);
+        out.largest_without_experts =
+            fmax(out.largest_without_experts, one - experts);
         out.experts = fmax(out.experts, experts);
     }
     return out;

@@ -27,9 +27,10 @@ typedef struct state_builder {
 } dry_run;
 
 static void attach_offload(dry_run *k, chunk_counts *c, uint32_t microbatch,
-                      uint32_t layer)
+                           uint32_t layer)
 {
-    bool *is = &c->here[(size_t)microbatch * lhi_cpu_count_layers(&c->chunk) + layer];
+    bool *is =
+        &c->here[(size_t)microbatch * lhi_cpu_count_layers(&c->chunk) + layer];
     uint32_t *rooms = k->away[c->chunk.moe[layer]];
     uint32_t *most = k->most_away[c->chunk.moe[layer]];
     for (uint32_t i = 0; !*is && i < LH_N_LAYER_PARTS; i++)
@@ -39,17 +40,21 @@ static void attach_offload(dry_run *k, chunk_counts *c, uint32_t microbatch,
 }
 
 static void detach_offload(dry_run *k, chunk_counts *c, uint32_t microbatch,
-                      uint32_t layer)
+                           uint32_t layer)
 {
-    bool *is = &c->here[(size_t)microbatch * lhi_cpu_count_layers(&c->chunk) + layer];
+    bool *is =
+        &c->here[(size_t)microbatch * lhi_cpu_count_layers(&c->chunk) + layer];
     for (uint32_t i = 0; *is && i < LH_N_LAYER_PARTS; i++)
         k->away[c->chunk.moe[layer]][i] -= c->chunk.offload[layer] >> i & 1;
     *is = false;
 }
 
-static void attach(dry_run *k, chunk_counts *c, uint32_t microbatch, uint32_t layer)
+static void attach(dry_run *k, chunk_counts *c, uint32_t microbatch,
+                   uint32_t layer)
 {
-    bool *is = &c->attached[(size_t)microbatch * lhi_cpu_count_layers(&c->chunk) + layer];
+    bool *is =
+        &c->attached[(size_t)microbatch * lhi_cpu_count_layers(&c->chunk) +
+                     layer];
     uint32_t *rooms = k->rooms[c->chunk.moe[layer]];
     uint32_t *most = k->most_rooms[c->chunk.moe[layer]];
     for (uint32_t i = 0; !*is && i < LH_N_LAYER_PARTS; i++)
@@ -58,9 +63,12 @@ static void attach(dry_run *k, chunk_counts *c, uint32_t microbatch, uint32_t la
     *is = true;
 }
 
-static void detach(dry_run *k, chunk_counts *c, uint32_t microbatch, uint32_t layer)
+static void detach(dry_run *k, chunk_counts *c, uint32_t microbatch,
+                   uint32_t layer)
 {
-    bool *is = &c->attached[(size_t)microbatch * lhi_cpu_count_layers(&c->chunk) + layer];
+    bool *is =
+        &c->attached[(size_t)microbatch * lhi_cpu_count_layers(&c->chunk) +
+                     layer];
     for (uint32_t i = 0; *is && i < LH_N_LAYER_PARTS; i++)
         k->rooms[c->chunk.moe[layer]][i] -= c->chunk.recompute[layer] >> i & 1;
     *is = false;
@@ -96,18 +104,21 @@ static void add_next_microbatch(dry_run *k, chunk_counts *c, lhi_cpu_item *item)
 }
 
 /* Mirrors request_item() in cpu_weight_gradients.c. */
-static void request_item(dry_run *k, chunk_counts *c, lhi_cpu_item *item, uint32_t m)
+static void request_item(dry_run *k, chunk_counts *c, lhi_cpu_item *item,
+                         uint32_t m)
 {
     uint32_t first = 0, n, now;
     item->requested[m] = true;
     if (!c->chunk.shards_by_layer) {
-        while (item->done < k->cpu.n_microbatches && item->requested[item->done])
+        while (item->done < k->cpu.n_microbatches &&
+               item->requested[item->done])
             add_next_microbatch(k, c, item);
         return;
     }
-    n = lhi_cpu_part_items(&c->chunk, lhi_cpu_item_part(&c->chunk, item), &first);
-    while (lhi_cpu_part_is_due(&c->chunk, first, n, k->cpu.n_microbatches,
-                               &now))
+    n = lhi_cpu_part_items(&c->chunk, lhi_cpu_item_part(&c->chunk, item),
+                           &first);
+    while (
+        lhi_cpu_part_is_due(&c->chunk, first, n, k->cpu.n_microbatches, &now))
         for (uint32_t i = 0; i < n; i++)
             add_next_microbatch(k, c, &c->chunk.items[first + i]);
 }
@@ -142,8 +153,8 @@ static uint32_t find_chunk(const dry_run *k, uint32_t n_mine, uint32_t chunk)
 }
 
 /* Counts the start or the end of a copy. */
-static void count_copy(dry_run *k, uint32_t n_mine, const lhi_offload_copy *copy,
-                       bool done)
+static void count_copy(dry_run *k, uint32_t n_mine,
+                       const lhi_offload_copy *copy, bool done)
 {
     uint32_t i = find_chunk(k, n_mine, copy->chunk);
     if (i == n_mine || copy->microbatch >= k->cpu.n_microbatches)
@@ -175,8 +186,7 @@ static lh_status make_chunk(dry_run *k, const lhi_cpu_options *o, uint32_t i,
     chunk_counts *c = &k->chunks[i];
     c->chunk = lhi_cpu_init_chunk(o, i);
     c->chunk.shards_by_layer = o->shards_by_layer;
-    c->chunk.n_parts =
-        c->chunk.n_layers + c->chunk.is_first + c->chunk.is_last;
+    c->chunk.n_parts = c->chunk.n_layers + c->chunk.is_first + c->chunk.is_last;
     size_t all =
         (size_t)k->cpu.n_microbatches * lhi_cpu_count_layers(&c->chunk);
     c->items_left = LHI_NEW(k->mem, uint32_t, k->cpu.n_microbatches);
@@ -210,7 +220,7 @@ static void add_chunk(const dry_run *k, const chunk_counts *c,
 
 /* Adds the memory for offload: buffers here, and storage. */
 static void add_offload_bytes(const dry_run *k, uint32_t n_mine,
-                     double bytes[LH_N_MEMORY_KINDS])
+                              double bytes[LH_N_MEMORY_KINDS])
 {
     uint32_t layers = 0;
     bool leaves = false;
@@ -284,8 +294,8 @@ static lh_status count(dry_run *k, const lhi_cpu_options *o,
     for (uint32_t i = 0; i < 2 * LH_N_LAYER_PARTS; i++) {
         bool moe = i >= LH_N_LAYER_PARTS;
         lh_layer_part part = (lh_layer_part)(i % LH_N_LAYER_PARTS);
-        bytes[LH_MEMORY_SCRATCH] += k->most_rooms[moe][part] *
-                                    lhi_cpu_part_bytes(&k->cpu, part, moe);
+        bytes[LH_MEMORY_SCRATCH] +=
+            k->most_rooms[moe][part] * lhi_cpu_part_bytes(&k->cpu, part, moe);
     }
     return LH_OK;
 }
@@ -304,8 +314,9 @@ static size_t sharded_experts(const dry_run *k, const lhi_cpu_chunk *chunk,
     return layers * (size_t)lhi_cpu_count_expert_values(&k->cpu);
 }
 
-lh_status lhi_cpu_compute_sharded_tensors(const lhi_cpu_options *options, uint32_t i,
-                          lhi_sharded_tensors *out, lh_error *err)
+lh_status lhi_cpu_compute_sharded_tensors(const lhi_cpu_options *options,
+                                          uint32_t i, lhi_sharded_tensors *out,
+                                          lh_error *err)
 {
     dry_run k = {.mem = lhi_arena_make(0)};
     if (!k.mem)
@@ -318,13 +329,13 @@ lh_status lhi_cpu_compute_sharded_tensors(const lhi_cpu_options *options, uint32
         *out = (lhi_sharded_tensors){
             .values = k.chunks[i].chunk.n_sharded_values,
             .gradients = k.chunks[i].chunk.n_sharded_gradients,
-            .expert_values =
-                sharded_experts(&k, &k.chunks[i].chunk, options)};
+            .expert_values = sharded_experts(&k, &k.chunks[i].chunk, options)};
     lhi_arena_free(k.mem);
     return status;
 }
 
-double lhi_cpu_estimate_offload_bytes(const lhi_cpu_options *options, uint32_t i)
+double lhi_cpu_estimate_offload_bytes(const lhi_cpu_options *options,
+                                      uint32_t i)
 {
     double bytes = 0;
     uint32_t c = options->mine[i];
@@ -335,16 +346,19 @@ double lhi_cpu_estimate_offload_bytes(const lhi_cpu_options *options, uint32_t i
         uint32_t again = options->recompute ? options->recompute[layer] : 0;
         uint32_t away = options->offload[layer] ? LH_PART_ALL & ~again : 0;
         bool moe = lh_model_layer_is_moe(options->model, layer);
-        const lhi_cpu_chunk one = {.n_layers = 1, .offload = &away, .moe = &moe};
+        const lhi_cpu_chunk one = {
+            .n_layers = 1, .offload = &away, .moe = &moe};
         bytes += lhi_cpu_compute_offload_bytes(&k.cpu, &one);
     }
     return bytes;
 }
 
-lh_status lhi_cpu_estimate_memory(const lhi_cpu_options *options, const lh_pass *passes,
-                          uint32_t n_passes, const lhi_offload_copy *copies,
-                          uint32_t n_copies, double bytes[LH_N_MEMORY_KINDS],
-                          lh_error *err)
+lh_status lhi_cpu_estimate_memory(const lhi_cpu_options *options,
+                                  const lh_pass *passes, uint32_t n_passes,
+                                  const lhi_offload_copy *copies,
+                                  uint32_t n_copies,
+                                  double bytes[LH_N_MEMORY_KINDS],
+                                  lh_error *err)
 {
     dry_run k = {.mem = lhi_arena_make(0)};
     if (!k.mem)

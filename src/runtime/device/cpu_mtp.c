@@ -37,8 +37,8 @@ bool lhi_cpu_make_modules(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
 
 /* Multiplies the joined input by eh_proj. Each row in the matrix has the
  * columns for the embedding, then those for the previous state. */
-static void join(const lhi_cpu *cpu, const float *w, const lhi_cpu_mtp_activations *m,
-                 float *x)
+static void join(const lhi_cpu *cpu, const float *w,
+                 const lhi_cpu_mtp_activations *m, float *x)
 {
     const int r = (int)cpu->r, h = (int)cpu->h;
     cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_TRANSPOSED, r, h, h, 1,
@@ -50,7 +50,7 @@ static void join(const lhi_cpu *cpu, const float *w, const lhi_cpu_mtp_activatio
 /* Computes the gradient of one of the two inputs from dx; `w` points to that
  * input's columns. */
 static void join_dgrad(const lhi_cpu *cpu, const float *w, const float *dx,
-                 float *out)
+                       float *out)
 {
     const int r = (int)cpu->r, h = (int)cpu->h;
     cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_PLAIN, r, h, h, 1, dx, h,
@@ -66,34 +66,39 @@ static const float *embedding_table(const lhi_cpu_chunk *chunk)
 
 /* Returns module k's input state: the head's input in the module before, or in
  * the model. */
-static float *previous_state(const lhi_cpu *cpu, const lhi_cpu_microbatch_state *slot,
-                           uint32_t k)
+static float *previous_state(const lhi_cpu *cpu,
+                             const lhi_cpu_microbatch_state *slot, uint32_t k)
 {
-    return lhi_cpu_own_rows(cpu, k ? slot->modules[k - 1].normed
-                                   : slot->normed);
+    return lhi_cpu_own_rows(cpu,
+                            k ? slot->modules[k - 1].normed : slot->normed);
 }
 
 /* Returns the tokens at distance k + 1 from each position. */
-static const int32_t *module_tokens(const lhi_cpu *cpu, const lhi_cpu_microbatch_state *slot,
-                                uint32_t k)
+static const int32_t *module_tokens(const lhi_cpu *cpu,
+                                    const lhi_cpu_microbatch_state *slot,
+                                    uint32_t k)
 {
     return slot->targets + (size_t)k * cpu->t;
 }
 
-static lhi_drop module_dropout(const lhi_cpu *cpu, uint32_t microbatch, uint32_t k)
+static lhi_drop module_dropout(const lhi_cpu *cpu, uint32_t microbatch,
+                               uint32_t k)
 {
     return (lhi_drop){lhi_cpu_first_sample(cpu, microbatch), cpu->layers + k,
                       LHI_DROP_EMBEDDING};
 }
 
 void lhi_cpu_mtp_join(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                  const lhi_cpu_microbatch_state *slot, uint32_t microbatch, uint32_t k)
+                      const lhi_cpu_microbatch_state *slot, uint32_t microbatch,
+                      uint32_t k)
 {
     const uint32_t layer = chunk->n_layers + k;
     const lhi_cpu_weights *w = &chunk->weights[layer];
     lhi_cpu_mtp_activations *m = &slot->modules[k];
-    lhi_cpu_embed(cpu, module_tokens(cpu, slot, k), embedding_table(chunk), m->embedded);
-    lhi_cpu_apply_dropout_rows(cpu, module_dropout(cpu, microbatch, k), m->embedded);
+    lhi_cpu_embed(cpu, module_tokens(cpu, slot, k), embedding_table(chunk),
+                  m->embedded);
+    lhi_cpu_apply_dropout_rows(cpu, module_dropout(cpu, microbatch, k),
+                               m->embedded);
     lhi_cpu_norm(cpu, m->embedded, w->enorm, m->enormed, m->einv);
     lhi_cpu_norm(cpu, previous_state(cpu, slot, k), w->hnorm, m->hnormed,
                  m->hinv);
@@ -101,47 +106,49 @@ void lhi_cpu_mtp_join(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
 }
 
 double lhi_cpu_mtp_loss(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                           const lhi_cpu_microbatch_state *slot, uint32_t k)
+                        const lhi_cpu_microbatch_state *slot, uint32_t k)
 {
     const uint32_t layer = chunk->n_layers + k;
     const double share = LHI_MTP_LOSS_WEIGHT / chunk->n_modules;
     const lhi_cpu_mtp_activations *m = &slot->modules[k];
-    return lhi_cpu_head_loss(cpu, chunk->weights[layer].module_norm, chunk->head,
-                         slot->x[lhi_cpu_input_index(chunk, layer) + 1], m->normed,
-                         m->inv, m->logits, module_tokens(cpu, slot, k + 1),
-                         (float)(share * (double)cpu->loss_scale));
+    return lhi_cpu_head_loss(
+        cpu, chunk->weights[layer].module_norm, chunk->head,
+        slot->x[lhi_cpu_input_index(chunk, layer) + 1], m->normed, m->inv,
+        m->logits, module_tokens(cpu, slot, k + 1),
+        (float)(share * (double)cpu->loss_scale));
 }
 
 void lhi_cpu_mtp_loss_backward(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                              const lhi_cpu_microbatch_state *slot, uint32_t k)
+                               const lhi_cpu_microbatch_state *slot, uint32_t k)
 {
     const uint32_t layer = chunk->n_layers + k;
     const lhi_cpu_mtp_activations *m = &slot->modules[k];
-    lhi_cpu_head_loss_backward(cpu, chunk->weights[layer].module_norm, chunk->head,
-                       m->logits, m->inv,
-                       k + 1 < chunk->n_modules ? cpu->carried : NULL,
-                       slot->x[lhi_cpu_input_index(chunk, layer) + 1], m->d_norm);
+    lhi_cpu_head_loss_backward(
+        cpu, chunk->weights[layer].module_norm, chunk->head, m->logits, m->inv,
+        k + 1 < chunk->n_modules ? cpu->carried : NULL,
+        slot->x[lhi_cpu_input_index(chunk, layer) + 1], m->d_norm);
 }
 
 void lhi_cpu_mtp_join_backward(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                       const lhi_cpu_microbatch_state *slot, uint32_t microbatch,
-                       uint32_t k)
+                               const lhi_cpu_microbatch_state *slot,
+                               uint32_t microbatch, uint32_t k)
 {
     const uint32_t layer = chunk->n_layers + k;
     const lhi_cpu_weights *w = &chunk->weights[layer];
     const float *dx = slot->x[lhi_cpu_input_index(chunk, layer)];
     lhi_cpu_mtp_activations *m = &slot->modules[k];
     join_dgrad(cpu, w->join, dx, cpu->scratch);
-    lhi_cpu_norm_backward(cpu, cpu->scratch, w->enorm, m->einv, NULL, m->embedded,
-                      m->d_enorm);
-    lhi_cpu_apply_dropout_rows(cpu, module_dropout(cpu, microbatch, k), m->embedded);
+    lhi_cpu_norm_backward(cpu, cpu->scratch, w->enorm, m->einv, NULL,
+                          m->embedded, m->d_enorm);
+    lhi_cpu_apply_dropout_rows(cpu, module_dropout(cpu, microbatch, k),
+                               m->embedded);
     if (lhi_cpu_has_sequence_parallel(cpu))
         lhi_cpu_gather_rows(cpu, m->embedded, m->d_embedded);
     join_dgrad(cpu, w->join + cpu->h, dx, cpu->scratch);
     memcpy(cpu->carried, previous_state(cpu, slot, k),
            (size_t)cpu->r * cpu->h * sizeof *dx);
-    lhi_cpu_norm_backward(cpu, cpu->scratch, w->hnorm, m->hinv, NULL, cpu->carried,
-                      m->d_hnorm);
+    lhi_cpu_norm_backward(cpu, cpu->scratch, w->hnorm, m->hinv, NULL,
+                          cpu->carried, m->d_hnorm);
 }
 
 /* --- W -----------------------------------------------------------------------
@@ -156,7 +163,8 @@ static void add_norm(const lhi_cpu *cpu, float *to, const float *d, bool adds)
 }
 
 void lhi_cpu_mtp_join_wgrad(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                          const lhi_cpu_microbatch_state *slot, uint32_t layer, bool adds)
+                            const lhi_cpu_microbatch_state *slot,
+                            uint32_t layer, bool adds)
 {
     const int r = (int)cpu->r, h = (int)cpu->h;
     const lhi_cpu_mtp_activations *m = &slot->modules[layer - chunk->n_layers];
@@ -172,9 +180,10 @@ void lhi_cpu_mtp_join_wgrad(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
 }
 
 void lhi_cpu_mtp_shared_wgrad(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                          const lhi_cpu_microbatch_state *slot, bool adds)
+                              const lhi_cpu_microbatch_state *slot, bool adds)
 {
-    float *d_table = chunk->embedding_copy ? chunk->d_embedding_copy : chunk->d_head;
+    float *d_table =
+        chunk->embedding_copy ? chunk->d_embedding_copy : chunk->d_head;
     for (uint32_t k = 0; k < chunk->n_modules; k++)
         lhi_cpu_weight_product(cpu, slot->modules[k].logits,
                                slot->modules[k].normed, chunk->d_head, cpu->t,
@@ -184,8 +193,8 @@ void lhi_cpu_mtp_shared_wgrad(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     for (uint32_t k = 0; k < chunk->n_modules; k++) {
         const lhi_cpu_mtp_activations *m = &slot->modules[k];
         lhi_cpu_embed_wgrad(cpu, module_tokens(cpu, slot, k),
-                              lhi_cpu_has_sequence_parallel(cpu) ? m->d_embedded
-                                                       : m->embedded,
-                              d_table);
+                            lhi_cpu_has_sequence_parallel(cpu) ? m->d_embedded
+                                                               : m->embedded,
+                            d_table);
     }
 }

@@ -12,8 +12,8 @@
  *
  * A module's layer is layer n_layers + k - 1 in the chunk. Each tensor-parallel
  * rank joins its own rows with the full matrix. */
-#ifndef LHI_CPU_MODULES_H
-#define LHI_CPU_MODULES_H
+#ifndef LHI_RUNTIME_DEVICE_CPU_MTP_H
+#define LHI_RUNTIME_DEVICE_CPU_MTP_H
 
 #include "runtime/device/cpu.h"
 
@@ -41,28 +41,31 @@ bool lhi_cpu_make_modules(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
 /* Computes the input to module k's layer (k from 0), once the previous module
  * or the model has its `normed`. F in training steps only. */
 void lhi_cpu_mtp_join(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                  const lhi_cpu_microbatch_state *slot, uint32_t microbatch, uint32_t k);
+                      const lhi_cpu_microbatch_state *slot, uint32_t microbatch,
+                      uint32_t k);
 /* Computes the module's loss from its layer's output. */
 double lhi_cpu_mtp_loss(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                           const lhi_cpu_microbatch_state *slot, uint32_t k);
+                        const lhi_cpu_microbatch_state *slot, uint32_t k);
 /* Computes the gradient of the module's layer output, in place, from its loss.
  * D runs modules last to first. */
 void lhi_cpu_mtp_loss_backward(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                              const lhi_cpu_microbatch_state *slot, uint32_t k);
+                               const lhi_cpu_microbatch_state *slot,
+                               uint32_t k);
 /* Computes the gradients of the joined inputs from that of the layer's input:
  * the embedding's in place, the previous state's (this rank's rows) in
  * cpu->carried. */
 void lhi_cpu_mtp_join_backward(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                       const lhi_cpu_microbatch_state *slot, uint32_t microbatch,
-                       uint32_t k);
+                               const lhi_cpu_microbatch_state *slot,
+                               uint32_t microbatch, uint32_t k);
 /* Computes the weight gradients of one module's joining matrix and norms
  * (LHI_ITEM_MTP_JOIN). */
 void lhi_cpu_mtp_join_wgrad(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                          const lhi_cpu_microbatch_state *slot, uint32_t layer, bool adds);
+                            const lhi_cpu_microbatch_state *slot,
+                            uint32_t layer, bool adds);
 /* Adds all modules' weight gradients to those of the head and the embedding,
  * after the model's own gradient of the head. */
 void lhi_cpu_mtp_shared_wgrad(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                          const lhi_cpu_microbatch_state *slot, bool adds);
+                              const lhi_cpu_microbatch_state *slot, bool adds);
 
 /* --- embedding and head, shared with the model (cpu_embedding_head.c) -------
  */
@@ -73,17 +76,18 @@ void lhi_cpu_embed(lhi_cpu *cpu, const int32_t *tokens, const float *table,
                    float *x);
 /* Adds the gradient d [t][h] of embedded rows to the table's gradient. */
 void lhi_cpu_embed_wgrad(const lhi_cpu *cpu, const int32_t *tokens,
-                           const float *d, float *d_table);
+                         const float *d, float *d_table);
 /* Applies the final norm and the head to x [r][h] and returns the loss. Stores
  * `normed` [t][h], the inverse norms, and the logits' gradient times `scale` in
  * the place of `logits`. */
 double lhi_cpu_head_loss(lhi_cpu *cpu, const float *norm, const float *head,
-                     const float *x, float *normed, float *inv, float *logits,
-                     const int32_t *targets, float scale);
+                         const float *x, float *normed, float *inv,
+                         float *logits, const int32_t *targets, float scale);
 /* Replaces x by its gradient. `add` [r][h] is a further gradient of `normed`;
  * NULL: none. */
-void lhi_cpu_head_loss_backward(lhi_cpu *cpu, const float *norm, const float *head,
-                        const float *logits, const float *inv,
-                        const float *add, float *x, float *d_norm);
+void lhi_cpu_head_loss_backward(lhi_cpu *cpu, const float *norm,
+                                const float *head, const float *logits,
+                                const float *inv, const float *add, float *x,
+                                float *d_norm);
 
 #endif

@@ -11,7 +11,8 @@
 static void find_members(lhi_cpu *cpu, const uint32_t *node_of)
 {
     struct lhi_cpu_node_dispatch *d = cpu->node_dispatch;
-    uint32_t n = cpu->n_expert_ranks, me = cpu->expert_rank, near = 0, sources = 0;
+    uint32_t n = cpu->n_expert_ranks, me = cpu->expert_rank, near = 0,
+             sources = 0;
     memcpy(d->node_of, node_of, n * sizeof *node_of);
     for (uint32_t i = 0; i < n; i++) {
         d->relays[i] = lhi_cpu_find_relay(node_of, n, i, node_of[me]);
@@ -30,20 +31,25 @@ bool lhi_cpu_make_node_dispatch(lhi_cpu *cpu, const lhi_cpu_options *o)
     size_t width = (size_t)cpu->h + cpu->topk;
     if (cpu->node_topology.nodes == 0)
         return true;
-    struct lhi_cpu_node_dispatch *d = LHI_NEW(mem, struct lhi_cpu_node_dispatch, 1);
+    struct lhi_cpu_node_dispatch *d =
+        LHI_NEW(mem, struct lhi_cpu_node_dispatch, 1);
     cpu->node_dispatch = d;
     if (!d || !(d->node_of = LHI_NEW(mem, uint32_t, n)) ||
-        !(d->node_members = LHI_NEW(mem, uint32_t, cpu->node_topology.node_ranks)) ||
+        !(d->node_members =
+              LHI_NEW(mem, uint32_t, cpu->node_topology.node_ranks)) ||
         !(d->sources = LHI_NEW(mem, uint32_t, cpu->node_topology.sources)) ||
         !(d->relays = LHI_NEW(mem, uint32_t, n)) ||
         !(d->is_relay = LHI_NEW(mem, bool, n)) ||
         !(d->headers = LHI_NEW(mem, int32_t, lhi_cpu_header_words(cpu))) ||
-        !(d->first_copies = LHI_NEW(mem, int32_t, lhi_cpu_copy_table_size(cpu))) ||
+        !(d->first_copies =
+              LHI_NEW(mem, int32_t, lhi_cpu_copy_table_size(cpu))) ||
         !(d->sent = lhi_cpu_alloc_floats(
               mem, (size_t)cpu->node_topology.nodes * cpu->max_rows, width)) ||
         !(d->relayed = lhi_cpu_alloc_floats(
-              mem, (size_t)cpu->node_topology.sources * cpu->max_rows, width)) ||
-        !(d->copies = lhi_cpu_alloc_floats(mem, lhi_cpu_max_copies(cpu), cpu->h + 1)))
+              mem, (size_t)cpu->node_topology.sources * cpu->max_rows,
+              width)) ||
+        !(d->copies =
+              lhi_cpu_alloc_floats(mem, lhi_cpu_max_copies(cpu), cpu->h + 1)))
         return false;
     find_members(cpu, o->expert_nodes);
     return true;
@@ -56,34 +62,43 @@ bool lhi_cpu_make_copies(const lhi_cpu *cpu, lhi_arena *mem,
     return cpu->node_topology.nodes == 0 ||
            ((kept->copy_index = LHI_NEW(mem, int32_t, all)) &&
             (kept->copy_routing_weights = lhi_cpu_alloc_floats(mem, all, 1)) &&
-            (kept->copy_offsets = LHI_NEW(mem, int32_t, cpu->node_topology.node_ranks + 1)));
+            (kept->copy_offsets =
+                 LHI_NEW(mem, int32_t, cpu->node_topology.node_ranks + 1)));
 }
 
 /* --- routes ------------------------------------------------------------------
  */
 
 /* Checks whether a choice was not dropped and its expert is on the node. */
-static bool is_choice_on_node(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept, size_t choice,
-                  uint32_t node)
+static bool is_choice_on_node(const lhi_cpu *cpu,
+                              const lhi_cpu_saved_activations *kept,
+                              size_t choice, uint32_t node)
 {
-    uint32_t member = (uint32_t)kept->topk_experts[choice] / cpu->n_local_experts;
-    return kept->expert_rows[choice] >= 0 && cpu->node_dispatch->node_of[member] == node;
+    uint32_t member =
+        (uint32_t)kept->topk_experts[choice] / cpu->n_local_experts;
+    return kept->expert_rows[choice] >= 0 &&
+           cpu->node_dispatch->node_of[member] == node;
 }
 
 /* Writes the routing header for each rank: the row counts for its experts; for
  * a relay also the choices and routing weights of its rows. gives[i] bytes are
  * sent, gets[i] received. */
-static void write_headers(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
-                        size_t *gives, size_t *gets)
+static void write_headers(const lhi_cpu *cpu,
+                          const lhi_cpu_saved_activations *kept, size_t *gives,
+                          size_t *gets)
 {
     const struct lhi_cpu_node_dispatch *d = cpu->node_dispatch;
-    size_t table = lhi_cpu_choice_table_size(cpu), own = (size_t)cpu->router_rows * cpu->topk;
+    size_t table = lhi_cpu_choice_table_size(cpu),
+           own = (size_t)cpu->router_rows * cpu->topk;
     int32_t *to = d->headers;
     for (uint32_t i = 0; i < cpu->n_expert_ranks; i++) {
-        for (uint32_t e = i * cpu->n_local_experts; e < (i + 1) * cpu->n_local_experts; e++)
+        for (uint32_t e = i * cpu->n_local_experts;
+             e < (i + 1) * cpu->n_local_experts; e++)
             *to++ = kept->expert_offsets[e + 1] - kept->expert_offsets[e];
-        gives[i] = (cpu->n_local_experts + (d->is_relay[i] ? 2 * table : 0)) * sizeof *to;
-        gets[i] = (cpu->n_local_experts + (d->relays[i] == cpu->expert_rank ? 2 * table : 0)) *
+        gives[i] = (cpu->n_local_experts + (d->is_relay[i] ? 2 * table : 0)) *
+                   sizeof *to;
+        gets[i] = (cpu->n_local_experts +
+                   (d->relays[i] == cpu->expert_rank ? 2 * table : 0)) *
                   sizeof *to;
         if (!d->is_relay[i])
             continue;
@@ -91,7 +106,8 @@ static void write_headers(const lhi_cpu *cpu, const lhi_cpu_saved_activations *k
             to[k] = k < own && is_choice_on_node(cpu, kept, k, d->node_of[i])
                         ? kept->topk_experts[k]
                         : -1;
-        memcpy(to + table, kept->routing_weights, own * sizeof *kept->routing_weights);
+        memcpy(to + table, kept->routing_weights,
+               own * sizeof *kept->routing_weights);
         to += 2 * table;
     }
 }
@@ -99,7 +115,7 @@ static void write_headers(const lhi_cpu *cpu, const lhi_cpu_saved_activations *k
 /* Reads the received headers. `counts` receives the row counts as without
  * node-aware dispatch. */
 static void read_headers(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
-                       const int32_t *from, int32_t *counts)
+                         const int32_t *from, int32_t *counts)
 {
     const struct lhi_cpu_node_dispatch *d = cpu->node_dispatch;
     size_t table = lhi_cpu_choice_table_size(cpu), at = 0;
@@ -113,7 +129,8 @@ static void read_headers(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
         if (d->relays[i] != cpu->expert_rank)
             continue;
         memcpy(kept->copy_index + at, from, table * sizeof *from);
-        memcpy(kept->copy_routing_weights + at, from + table, table * sizeof *from);
+        memcpy(kept->copy_routing_weights + at, from + table,
+               table * sizeof *from);
         from += 2 * table;
         at += table;
     }
@@ -132,16 +149,20 @@ static uint32_t index_of(const uint32_t *list, uint32_t member)
 static size_t start_of(const lhi_cpu *cpu, size_t source, int32_t expert)
 {
     uint32_t of = (uint32_t)expert;
-    uint32_t q = index_of(cpu->node_dispatch->node_members, of / cpu->n_local_experts);
-    return (q * (size_t)cpu->node_topology.sources + source) * cpu->n_local_experts +
+    uint32_t q =
+        index_of(cpu->node_dispatch->node_members, of / cpu->n_local_experts);
+    return (q * (size_t)cpu->node_topology.sources + source) *
+               cpu->n_local_experts +
            of % cpu->n_local_experts;
 }
 
 /* Replaces expert indices by positions among the copies, ordered by the
  * expert's rank, then by source, then by expert, as the receiver expects. */
-static void compute_copy_positions(lhi_cpu *cpu, lhi_cpu_saved_activations *kept)
+static void compute_copy_positions(lhi_cpu *cpu,
+                                   lhi_cpu_saved_activations *kept)
 {
-    size_t table = lhi_cpu_choice_table_size(cpu), all = cpu->node_topology.sources * table;
+    size_t table = lhi_cpu_choice_table_size(cpu),
+           all = cpu->node_topology.sources * table;
     size_t each = (size_t)cpu->node_topology.sources * cpu->n_local_experts;
     int32_t *starts = cpu->node_dispatch->first_copies;
     memset(starts, 0, lhi_cpu_copy_table_size(cpu) * sizeof *starts);
@@ -154,23 +175,25 @@ static void compute_copy_positions(lhi_cpu *cpu, lhi_cpu_saved_activations *kept
         kept->copy_offsets[q] = starts[q * each];
     for (size_t k = 0; k < all; k++)
         if (kept->copy_index[k] >= 0)
-            kept->copy_index[k] = starts[start_of(cpu, k / table, kept->copy_index[k])]++;
+            kept->copy_index[k] =
+                starts[start_of(cpu, k / table, kept->copy_index[k])]++;
 }
 
 static void exchange(lhi_cpu *cpu, lhi_group *group, const void *out,
                      const size_t *gives, void *in, const size_t *gets)
 {
     if (cpu->collective_status == LH_OK)
-        cpu->collective_status =
-            lhi_group_all_to_all(group, out, gives, in, gets, &cpu->collective_err);
+        cpu->collective_status = lhi_group_all_to_all(
+            group, out, gives, in, gets, &cpu->collective_err);
 }
 
 /* --- between nodes -----------------------------------------------------------
  */
 
 /* Checks whether a row has an expert on the node. */
-static bool is_row_for_node(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept, size_t row,
-                    uint32_t node)
+static bool is_row_for_node(const lhi_cpu *cpu,
+                            const lhi_cpu_saved_activations *kept, size_t row,
+                            uint32_t node)
 {
     for (uint32_t j = 0; j < cpu->topk; j++)
         if (is_choice_on_node(cpu, kept, row * cpu->topk + j, node))
@@ -179,7 +202,8 @@ static bool is_row_for_node(const lhi_cpu *cpu, const lhi_cpu_saved_activations 
 }
 
 /* Checks whether a relayed row has copies for this node. */
-static bool has_copies(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept, size_t row)
+static bool has_copies(const lhi_cpu *cpu,
+                       const lhi_cpu_saved_activations *kept, size_t row)
 {
     for (uint32_t j = 0; j < cpu->topk; j++)
         if (kept->copy_index[row * cpu->topk + j] >= 0)
@@ -188,8 +212,9 @@ static bool has_copies(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept
 }
 
 /* Computes the bytes of rows of `width` floats sent to each relay. */
-static void compute_send_bytes(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
-                      size_t width, size_t *gives)
+static void compute_send_bytes(const lhi_cpu *cpu,
+                               const lhi_cpu_saved_activations *kept,
+                               size_t width, size_t *gives)
 {
     const struct lhi_cpu_node_dispatch *d = cpu->node_dispatch;
     memset(gives, 0, cpu->n_expert_ranks * sizeof *gives);
@@ -200,13 +225,16 @@ static void compute_send_bytes(const lhi_cpu *cpu, const lhi_cpu_saved_activatio
 }
 
 /* Computes the bytes that this relay receives from each source. */
-static void compute_recv_bytes(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept, size_t width,
-                     size_t *gets)
+static void compute_recv_bytes(const lhi_cpu *cpu,
+                               const lhi_cpu_saved_activations *kept,
+                               size_t width, size_t *gets)
 {
     memset(gets, 0, cpu->n_expert_ranks * sizeof *gets);
-    for (size_t k = 0; k < (size_t)cpu->node_topology.sources * cpu->max_rows; k++)
+    for (size_t k = 0; k < (size_t)cpu->node_topology.sources * cpu->max_rows;
+         k++)
         if (has_copies(cpu, kept, k))
-            gets[cpu->node_dispatch->sources[k / cpu->max_rows]] += width * sizeof(float);
+            gets[cpu->node_dispatch->sources[k / cpu->max_rows]] +=
+                width * sizeof(float);
 }
 
 /* Context of the callback that runs once the headers have arrived. */
@@ -218,7 +246,8 @@ typedef struct exchange_context {
 /* Returns the receive buffer for all ranks' headers. */
 static int32_t *received_headers(const lhi_cpu *cpu)
 {
-    return cpu->node_dispatch->headers + (size_t)cpu->n_expert_ranks * cpu->n_local_experts +
+    return cpu->node_dispatch->headers +
+           (size_t)cpu->n_expert_ranks * cpu->n_local_experts +
            2 * cpu->node_topology.nodes * lhi_cpu_choice_table_size(cpu);
 }
 
@@ -227,15 +256,16 @@ static void handle_headers(void *context)
 {
     const exchange_context *t = context;
     read_headers(t->cpu, t->kept, received_headers(t->cpu),
-               lhi_cpu_row_counts(t->cpu, t->cpu->expert_tensor_rank));
+                 lhi_cpu_row_counts(t->cpu, t->cpu->expert_tensor_rank));
     compute_copy_positions(t->cpu, t->kept);
-    compute_recv_bytes(t->cpu, t->kept, t->cpu->h, t->cpu->exchange_sizes + 3 * t->cpu->n_expert_ranks);
+    compute_recv_bytes(t->cpu, t->kept, t->cpu->h,
+                       t->cpu->exchange_sizes + 3 * t->cpu->n_expert_ranks);
 }
 
 /* Sends rows to the relays. `tells`: with headers, since relays do not have the
  * routing yet. */
-static void send_to_relays(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, const float *x,
-                     bool tells)
+static void send_to_relays(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
+                           const float *x, bool tells)
 {
     const struct lhi_cpu_node_dispatch *d = cpu->node_dispatch;
     size_t h = cpu->h, n = cpu->n_expert_ranks;
@@ -257,11 +287,13 @@ static void send_to_relays(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, const 
     if (cpu->collective_status != LH_OK)
         return;
     write_headers(cpu, kept, cpu->exchange_sizes, cpu->exchange_sizes + n);
-    const lhi_group_bytes words = {d->headers, cpu->exchange_sizes, false, received_headers(cpu),
+    const lhi_group_bytes words = {d->headers, cpu->exchange_sizes, false,
+                                   received_headers(cpu),
                                    cpu->exchange_sizes + n};
     const lhi_group_bytes rows = {d->sent, gives, false, d->relayed, gets};
-    cpu->collective_status = lhi_group_all_to_all_with_counts(cpu->expert_group, &words, &rows,
-                                         handle_headers, &t, &cpu->collective_err);
+    cpu->collective_status = lhi_group_all_to_all_with_counts(
+        cpu->expert_group, &words, &rows, handle_headers, &t,
+        &cpu->collective_err);
 }
 
 /* --- within the node ---------------------------------------------------------
@@ -269,7 +301,8 @@ static void send_to_relays(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, const 
 
 /* Counts the rows that this rank's experts receive from members before
  * `member`. */
-static size_t rows_before(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
+static size_t rows_before(const lhi_cpu *cpu,
+                          const lhi_cpu_saved_activations *kept,
                           uint32_t member)
 {
     const int32_t *first = lhi_cpu_own_recv_offsets(cpu, kept);
@@ -277,30 +310,32 @@ static size_t rows_before(const lhi_cpu *cpu, const lhi_cpu_saved_activations *k
 }
 
 /* Counts the rows that this rank's experts receive from a member. */
-static size_t rows_from(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
-                        uint32_t member)
+static size_t rows_from(const lhi_cpu *cpu,
+                        const lhi_cpu_saved_activations *kept, uint32_t member)
 {
     return rows_before(cpu, kept, member + 1) - rows_before(cpu, kept, member);
 }
 
 /* Exchanges copies, or on the way back their outputs, between relays and the
  * ranks that have the experts. */
-static void exchange_within_node(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept, size_t width,
-                          float *by_relay, bool back)
+static void exchange_within_node(lhi_cpu *cpu,
+                                 const lhi_cpu_saved_activations *kept,
+                                 size_t width, float *by_relay, bool back)
 {
     const struct lhi_cpu_node_dispatch *d = cpu->node_dispatch;
     uint32_t n = cpu->node_topology.node_ranks;
-    size_t *relays = cpu->exchange_sizes, *here = cpu->exchange_sizes + cpu->n_expert_ranks;
+    size_t *relays = cpu->exchange_sizes,
+           *here = cpu->exchange_sizes + cpu->n_expert_ranks;
     memset(here, 0, n * sizeof *here);
     for (uint32_t q = 0; q < n; q++)
-        relays[q] = (size_t)(kept->copy_offsets[q + 1] - kept->copy_offsets[q]) *
-                    width * sizeof(float);
+        relays[q] =
+            (size_t)(kept->copy_offsets[q + 1] - kept->copy_offsets[q]) *
+            width * sizeof(float);
     for (uint32_t i = 0; i < cpu->n_expert_ranks; i++)
         here[index_of(d->node_members, d->relays[i])] +=
             rows_from(cpu, kept, i) * width * sizeof(float);
     if (n == 1)
-        memcpy(back ? d->copies : by_relay, back ? by_relay : d->copies,
-               *here);
+        memcpy(back ? d->copies : by_relay, back ? by_relay : d->copies, *here);
     else if (back)
         exchange(cpu, cpu->intra_node_group, by_relay, here, d->copies, relays);
     else
@@ -316,8 +351,8 @@ static void overlap_groups(lhi_group *second, const lhi_group *first)
 }
 
 /* Reorders rows from relay order to rank order, or back. */
-static void reorder(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept, size_t width,
-                    float *by_relay, float *by_rank, bool back)
+static void reorder(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
+                    size_t width, float *by_relay, float *by_rank, bool back)
 {
     const struct lhi_cpu_node_dispatch *d = cpu->node_dispatch;
     for (uint32_t q = 0; q < cpu->node_topology.node_ranks; q++)
@@ -332,8 +367,9 @@ static void reorder(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept, s
         }
 }
 
-void lhi_cpu_send_rows_via_relays(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, const float *x,
-                           bool shares, float *in, float *room)
+void lhi_cpu_send_rows_via_relays(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
+                                  const float *x, bool shares, float *in,
+                                  float *room)
 {
     const struct lhi_cpu_node_dispatch *d = cpu->node_dispatch;
     size_t h = cpu->h, width = h + shares;
@@ -341,7 +377,8 @@ void lhi_cpu_send_rows_via_relays(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
     if (cpu->collective_status != LH_OK)
         return;
     const float *from = d->relayed;
-    for (size_t k = 0; k < (size_t)cpu->node_topology.sources * cpu->max_rows; k++) {
+    for (size_t k = 0; k < (size_t)cpu->node_topology.sources * cpu->max_rows;
+         k++) {
         for (size_t i = k * cpu->topk; i < (k + 1) * cpu->topk; i++) {
             if (kept->copy_index[i] < 0)
                 continue;
@@ -360,13 +397,15 @@ void lhi_cpu_send_rows_via_relays(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
 
 /* Sums each row's copies. Outputs are multiplied by their routing weights;
  * gradients carry the routing weights' gradients along. */
-static void add_copies(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
-                       bool gradients, size_t width)
+static void add_copies(const lhi_cpu *cpu,
+                       const lhi_cpu_saved_activations *kept, bool gradients,
+                       size_t width)
 {
     const struct lhi_cpu_node_dispatch *d = cpu->node_dispatch;
     size_t h = cpu->h, each = h + gradients;
     float *to = d->relayed;
-    for (size_t k = 0; k < (size_t)cpu->node_topology.sources * cpu->max_rows; k++) {
+    for (size_t k = 0; k < (size_t)cpu->node_topology.sources * cpu->max_rows;
+         k++) {
         if (!has_copies(cpu, kept, k))
             continue;
         memset(to, 0, width * sizeof *to);
@@ -374,7 +413,8 @@ static void add_copies(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept
             size_t choice = k * cpu->topk + j;
             if (kept->copy_index[choice] < 0)
                 continue;
-            const float *x = d->copies + (size_t)kept->copy_index[choice] * each;
+            const float *x =
+                d->copies + (size_t)kept->copy_index[choice] * each;
             float by = gradients ? 1 : kept->copy_routing_weights[choice];
             for (size_t i = 0; i < h; i++)
                 to[i] += by * x[i];
@@ -390,7 +430,8 @@ static void add_copies(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept
 
 /* Copies the routing weights' gradients from the returned rows to
  * cpu->d_routing_weights. */
-static void read_routing_weight_gradients(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept)
+static void read_routing_weight_gradients(lhi_cpu *cpu,
+                                          const lhi_cpu_saved_activations *kept)
 {
     const struct lhi_cpu_node_dispatch *d = cpu->node_dispatch;
     const float *from = d->sent;
@@ -401,20 +442,24 @@ static void read_routing_weight_gradients(lhi_cpu *cpu, const lhi_cpu_saved_acti
             for (uint32_t j = 0; j < cpu->topk; j++) {
                 size_t choice = row * cpu->topk + j;
                 if (is_choice_on_node(cpu, kept, choice, d->node_of[i]))
-                    cpu->d_routing_weights[kept->expert_rows[choice]] = from[cpu->h + j];
+                    cpu->d_routing_weights[kept->expert_rows[choice]] =
+                        from[cpu->h + j];
             }
             from += (size_t)cpu->h + cpu->topk;
         }
 }
 
-void lhi_cpu_return_rows_via_relays(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
-                             float *made, bool gradients)
+void lhi_cpu_return_rows_via_relays(lhi_cpu *cpu,
+                                    const lhi_cpu_saved_activations *kept,
+                                    float *made, bool gradients)
 {
     const struct lhi_cpu_node_dispatch *d = cpu->node_dispatch;
     size_t width = (size_t)cpu->h + (gradients ? cpu->topk : 0);
     size_t *gives = cpu->exchange_sizes, *gets = gives + cpu->n_expert_ranks;
-    reorder(cpu, kept, (size_t)cpu->h + gradients, cpu->dispatch_buffer, made, true);
-    exchange_within_node(cpu, kept, (size_t)cpu->h + gradients, cpu->dispatch_buffer, true);
+    reorder(cpu, kept, (size_t)cpu->h + gradients, cpu->dispatch_buffer, made,
+            true);
+    exchange_within_node(cpu, kept, (size_t)cpu->h + gradients,
+                         cpu->dispatch_buffer, true);
     if (cpu->collective_status != LH_OK)
         return;
     add_copies(cpu, kept, gradients, width);
@@ -426,8 +471,9 @@ void lhi_cpu_return_rows_via_relays(lhi_cpu *cpu, const lhi_cpu_saved_activation
         read_routing_weight_gradients(cpu, kept);
 }
 
-void lhi_cpu_add_returned_rows(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
-                            bool gradients, float *x)
+void lhi_cpu_add_returned_rows(const lhi_cpu *cpu,
+                               const lhi_cpu_saved_activations *kept,
+                               bool gradients, float *x)
 {
     const struct lhi_cpu_node_dispatch *d = cpu->node_dispatch;
     const float *from = d->sent;

@@ -9,8 +9,8 @@
  * Rows arrive at the experts in the same order as without relays
  * (cpu_expert_parallel.c), so products are bitwise equal. Outputs are summed
  * node by node. */
-#ifndef LHI_CPU_NODES_H
-#define LHI_CPU_NODES_H
+#ifndef LHI_RUNTIME_DEVICE_CPU_NODE_DISPATCH_H
+#define LHI_RUNTIME_DEVICE_CPU_NODE_DISPATCH_H
 
 #include "runtime/device/cpu_experts.h"
 
@@ -18,24 +18,26 @@
  * expert-parallel group unless stated otherwise. */
 struct lhi_cpu_node_dispatch {
     uint32_t *node_of;
-    uint32_t *node_members;    /* [node_topology.node_ranks] members on this node */
+    uint32_t
+        *node_members; /* [node_topology.node_ranks] members on this node */
     /* [node_topology.sources] members that this rank relays */
     uint32_t *sources;
-    uint32_t *relays;  /* each member's relay on this node */
-    bool *is_relay;    /* relays this rank's rows on its own node */
-    int32_t *headers;    /* routing headers: sent, then received */
-    int32_t *first_copies;   /* [node_ranks * sources * n_local_experts + 1] */
-    float *sent;       /* [nodes * max_rows][h + topk], to and from relays */
-    float *relayed;    /* [sources * max_rows][h + topk], the relay's side */
-    float *copies;     /* [...][h + 1], ordered by the expert's local rank */
+    uint32_t *relays;      /* each member's relay on this node */
+    bool *is_relay;        /* relays this rank's rows on its own node */
+    int32_t *headers;      /* routing headers: sent, then received */
+    int32_t *first_copies; /* [node_ranks * sources * n_local_experts + 1] */
+    float *sent;    /* [nodes * max_rows][h + topk], to and from relays */
+    float *relayed; /* [sources * max_rows][h + topk], the relay's side */
+    float *copies;  /* [...][h + 1], ordered by the expert's local rank */
 };
 
 /* Computes the node topology from the options. All 0: no relays; each row is
  * sent directly to each expert (cpu_hierarchical_all_to_all.c). */
-lhi_cpu_node_topology lhi_cpu_compute_node_topology(const lhi_cpu_options *options);
+lhi_cpu_node_topology
+lhi_cpu_compute_node_topology(const lhi_cpu_options *options);
 /* Returns member's relay on a node, given the nodes of all n members. */
 uint32_t lhi_cpu_find_relay(const uint32_t *nodes, uint32_t n, uint32_t member,
-                          uint32_t node);
+                            uint32_t node);
 /* Allocates the buffers for node-aware dispatch; false: out of memory. */
 bool lhi_cpu_make_node_dispatch(lhi_cpu *cpu, const lhi_cpu_options *options);
 /* Allocates a layer's copy tables for one microbatch; false: out of memory. */
@@ -52,18 +54,22 @@ static inline size_t lhi_cpu_choice_table_size(const lhi_cpu *cpu)
 static inline size_t lhi_cpu_header_words(const lhi_cpu *cpu)
 {
     return 2 * ((size_t)cpu->n_expert_ranks * cpu->n_local_experts +
-                (cpu->node_topology.nodes + cpu->node_topology.sources) * lhi_cpu_choice_table_size(cpu));
+                (cpu->node_topology.nodes + cpu->node_topology.sources) *
+                    lhi_cpu_choice_table_size(cpu));
 }
 /* Returns the size of the table of first copies. */
 static inline size_t lhi_cpu_copy_table_size(const lhi_cpu *cpu)
 {
-    return (size_t)cpu->node_topology.node_ranks * cpu->node_topology.sources * cpu->n_local_experts + 1;
+    return (size_t)cpu->node_topology.node_ranks * cpu->node_topology.sources *
+               cpu->n_local_experts +
+           1;
 }
 /* Returns an upper bound on the copies: per row at most the number of its
  * experts on this node. */
 static inline size_t lhi_cpu_max_copies(const lhi_cpu *cpu)
 {
-    size_t experts = (size_t)cpu->node_topology.node_ranks * cpu->n_local_experts;
+    size_t experts =
+        (size_t)cpu->node_topology.node_ranks * cpu->n_local_experts;
     size_t each = cpu->max_rows * (cpu->topk < experts ? cpu->topk : experts);
     size_t room = cpu->microbatch * experts * cpu->capacity;
     return cpu->node_topology.sources * (room && room < each ? room : each);
@@ -76,14 +82,17 @@ static inline size_t lhi_cpu_max_copies(const lhi_cpu *cpu)
  * fills the row counts (lhi_cpu_row_counts()), this rank's part of
  * recv_offsets, and the relay's tables. With `shares` each row is followed by
  * its routing weight. */
-void lhi_cpu_send_rows_via_relays(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, const float *x,
-                           bool shares, float *in, float *room);
+void lhi_cpu_send_rows_via_relays(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
+                                  const float *x, bool shares, float *in,
+                                  float *room);
 /* Returns expert outputs, weighted by routing weights; or gradients, with the
  * routing weights' gradients, which arrive in cpu->d_routing_weights. */
-void lhi_cpu_return_rows_via_relays(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
-                             float *made, bool gradients);
+void lhi_cpu_return_rows_via_relays(lhi_cpu *cpu,
+                                    const lhi_cpu_saved_activations *kept,
+                                    float *made, bool gradients);
 /* Adds the returned rows to x [router_rows][h]. */
-void lhi_cpu_add_returned_rows(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
-                            bool gradients, float *x);
+void lhi_cpu_add_returned_rows(const lhi_cpu *cpu,
+                               const lhi_cpu_saved_activations *kept,
+                               bool gradients, float *x);
 
 #endif

@@ -15,9 +15,9 @@ static uint32_t list_pieces(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
             lh_layer_part part = (lh_layer_part)i;
             double floats = lhi_cpu_part_floats(cpu, part, chunk->moe[k]);
             if ((chunk->offload[k] >> i & 1) && floats > 0)
-                cpu->pieces[n++] =
-                    (lhi_storage_piece){lhi_cpu_part_buffer(&slot->layers[k], part),
-                                        (size_t)floats * sizeof(float)};
+                cpu->pieces[n++] = (lhi_storage_piece){
+                    lhi_cpu_part_buffer(&slot->layers[k], part),
+                    (size_t)floats * sizeof(float)};
         }
     return n;
 }
@@ -27,7 +27,8 @@ static void detach_all(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                        const lhi_cpu_microbatch_state *slot)
 {
     for (uint32_t k = 0; k < chunk->n_layers; k++)
-        lhi_cpu_detach_offload_buffers(cpu, &slot->layers[k], chunk->offload[k]);
+        lhi_cpu_detach_offload_buffers(cpu, &slot->layers[k],
+                                       chunk->offload[k]);
 }
 
 /* Returns the microbatch's storage block to the free list. */
@@ -46,19 +47,21 @@ static lh_status take_block(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
 {
     slot->storage_block = chunk->free_blocks;
     if (!slot->storage_block)
-        return lhi_storage_add_block(cpu->storage,
-                                (size_t)lhi_cpu_compute_offload_bytes(cpu, chunk),
-                                &slot->storage_block, err);
+        return lhi_storage_add_block(
+            cpu->storage, (size_t)lhi_cpu_compute_offload_bytes(cpu, chunk),
+            &slot->storage_block, err);
     chunk->free_blocks = slot->storage_block->next;
     return LH_OK;
 }
 
 lh_status lhi_cpu_start_copy(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
-                       const lhi_offload_copy *what, int64_t least_ns, lh_error *err)
+                             const lhi_offload_copy *what, int64_t least_ns,
+                             lh_error *err)
 {
-    lhi_cpu_microbatch_state *slot = chunk && what->microbatch < cpu->n_microbatches
-                             ? chunk->slots[what->microbatch]
-                             : NULL;
+    lhi_cpu_microbatch_state *slot =
+        chunk && what->microbatch < cpu->n_microbatches
+            ? chunk->slots[what->microbatch]
+            : NULL;
     bool away = slot && slot->storage_block;
     if (!slot || slot->d_done || away != what->to_device || !cpu->storage)
         return lhi_fail(err, LH_EINVAL,
@@ -66,12 +69,13 @@ lh_status lhi_cpu_start_copy(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                         what->chunk, what->microbatch,
                         what->to_device ? "comes back from" : "leaves for");
     for (uint32_t k = 0; what->to_device && k < chunk->n_layers; k++)
-        if (!lhi_cpu_attach_offload_buffers(cpu, &slot->layers[k], chunk->offload[k]))
+        if (!lhi_cpu_attach_offload_buffers(cpu, &slot->layers[k],
+                                            chunk->offload[k]))
             return lhi_fail_nomem(err);
     if (!what->to_device)
         LHI_TRY(take_block(cpu, chunk, slot, err));
-    cpu->copies[cpu->n_copies++] =
-        (lhi_cpu_offload_copy){slot, (uint32_t)(chunk - cpu->local_chunks), what->to_device};
+    cpu->copies[cpu->n_copies++] = (lhi_cpu_offload_copy){
+        slot, (uint32_t)(chunk - cpu->local_chunks), what->to_device};
     return lhi_storage_copy(cpu->storage, slot->storage_block, cpu->pieces,
                             list_pieces(cpu, chunk, slot), what->to_device,
                             least_ns, err);
@@ -103,7 +107,8 @@ void lhi_cpu_reset_copies(lhi_cpu *cpu)
     cpu->n_copies = cpu->n_copied = 0;
 }
 
-void lhi_cpu_release_offload(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lhi_cpu_microbatch_state *slot)
+void lhi_cpu_release_offload(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
+                             lhi_cpu_microbatch_state *slot)
 {
     detach_all(cpu, chunk, slot);
     return_block(chunk, slot);
@@ -121,8 +126,9 @@ lh_status lhi_cpu_make_storage(lhi_cpu *cpu, const lhi_cpu_options *o,
     }
     if (!leaves)
         return LH_OK;
-    cpu->copies = LHI_NEW(cpu->mem, lhi_cpu_offload_copy,
-                          2 * (size_t)cpu->n_local_chunks * cpu->n_microbatches);
+    cpu->copies =
+        LHI_NEW(cpu->mem, lhi_cpu_offload_copy,
+                2 * (size_t)cpu->n_local_chunks * cpu->n_microbatches);
     cpu->pieces =
         LHI_NEW(cpu->mem, lhi_storage_piece, layers * LH_N_LAYER_PARTS);
     if (!cpu->copies || !cpu->pieces)
@@ -135,7 +141,7 @@ lh_status lhi_cpu_make_storage(lhi_cpu *cpu, const lhi_cpu_options *o,
 
 /* Bytes allocated by lhi_cpu_make_storage(). */
 double lhi_cpu_copy_record_bytes(const lhi_cpu *cpu, uint32_t n_mine,
-                            uint32_t layers)
+                                 uint32_t layers)
 {
     return 2.0 * n_mine * cpu->n_microbatches * sizeof(lhi_cpu_offload_copy) +
            (double)layers * LH_N_LAYER_PARTS * sizeof(lhi_storage_piece);

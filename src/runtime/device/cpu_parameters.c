@@ -22,7 +22,8 @@ static uint64_t next_random(uint64_t *state)
 
 /* Fills values with normal random numbers, in pairs by Box and Muller, with
  * Llama's initial standard deviation. */
-static void fill_normal_run(float *values, size_t first, size_t n, uint64_t base)
+static void fill_normal_run(float *values, size_t first, size_t n,
+                            uint64_t base)
 {
     const double deviation = 0.02, pi = 3.14159265358979323846;
     uint64_t state = base + (uint64_t)(first / 2 * 2) * STEP;
@@ -46,14 +47,15 @@ static void fill_normal_run(float *values, size_t first, size_t n, uint64_t base
 /* Draws a tensor's slice. Each value is equal to that in the complete tensor.
  */
 static void fill_normal(float *values, const lhi_slice *slice, uint64_t seed,
-                 uint32_t index)
+                        uint32_t index)
 {
     uint64_t state = seed;
     state = next_random(&state) + index;
     state = next_random(&state);
     for (size_t i = 0; i < lhi_slice_count_runs(slice); i++) {
         lhi_slice_run run = lhi_slice_run_of(slice, i);
-        fill_normal_run(values + run.slice_offset, run.tensor_offset, run.n, state);
+        fill_normal_run(values + run.slice_offset, run.tensor_offset, run.n,
+                        state);
     }
 }
 
@@ -69,7 +71,8 @@ typedef struct maker {
 
 /* Records the addresses of a tensor's values and gradients. */
 static void record_tensor(lhi_cpu_chunk *chunk, lhi_cpu_weights *w,
-                     lhi_cpu_weights *d, lhi_role role, const lhi_tensor *t)
+                          lhi_cpu_weights *d, lhi_role role,
+                          const lhi_tensor *t)
 {
     float **const places[][2] = {
         [LHI_ROLE_EMBEDDING] = {&chunk->embedding, &chunk->d_embedding},
@@ -97,7 +100,8 @@ static void record_tensor(lhi_cpu_chunk *chunk, lhi_cpu_weights *w,
         [LHI_ROLE_EXPERTS] = {&w->experts, &d->experts},
         [LHI_ROLE_NORM] = {&chunk->norm, &chunk->d_norm},
         [LHI_ROLE_HEAD] = {&chunk->head, &chunk->d_head},
-        [LHI_ROLE_EMBEDDING_COPY] = {&chunk->embedding_copy, &chunk->d_embedding_copy},
+        [LHI_ROLE_EMBEDDING_COPY] = {&chunk->embedding_copy,
+                                     &chunk->d_embedding_copy},
         [LHI_ROLE_ENORM] = {&w->enorm, &d->enorm},
         [LHI_ROLE_HNORM] = {&w->hnorm, &d->hnorm},
         [LHI_ROLE_MTP_JOIN] = {&w->join, &d->join},
@@ -153,8 +157,8 @@ static void make_tensor(tensor_builder *m, uint32_t index, uint32_t layer)
         fill_normal(tensor->value, &slice, m->seed, index);
     for (size_t i = 0; !of.columns && i < tensor->n; i++)
         tensor->value[i] = of.is_bias ? 0 : 1;
-    record_tensor(chunk, &chunk->weights[layer], &chunk->d_weights[layer], of.role,
-             tensor);
+    record_tensor(chunk, &chunk->weights[layer], &chunk->d_weights[layer],
+                  of.role, tensor);
 }
 
 /* State while building a chunk's W items. */
@@ -184,8 +188,10 @@ static uint64_t qkv_cost(const lhi_cpu *cpu)
     if (!cpu->kv_rank)
         return h * cpu->qkv;
     uint64_t q = cpu->q_rank ? cpu->q_rank * (h + cpu->q) : h * cpu->q;
-    uint64_t made = cpu->kv + cpu->values - (uint64_t)cpu->heads * cpu->rope_dim;
-    return q + h * ((uint64_t)cpu->kv_rank + cpu->rope_dim) + cpu->kv_rank * made;
+    uint64_t made =
+        cpu->kv + cpu->values - (uint64_t)cpu->heads * cpu->rope_dim;
+    return q + h * ((uint64_t)cpu->kv_rank + cpu->rope_dim) +
+           cpu->kv_rank * made;
 }
 
 static lh_status make_layer_items(const item_builder *m, uint32_t layer)
@@ -195,13 +201,12 @@ static lh_status make_layer_items(const item_builder *m, uint32_t layer)
     uint64_t mlp = h * lhi_cpu_mlp_width(cpu, m->chunk->moe[layer]);
     LHI_TRY(make_item(m, LHI_ITEM_QKV, layer, qkv_cost(cpu)));
     LHI_TRY(make_item(m, LHI_ITEM_OUT, layer, h * cpu->o));
-    LHI_TRY(
-        make_item(m, LHI_ITEM_GATE_UP, layer, cpu->gated ? 2 * mlp : mlp));
+    LHI_TRY(make_item(m, LHI_ITEM_GATE_UP, layer, cpu->gated ? 2 * mlp : mlp));
     return make_item(m, LHI_ITEM_DOWN, layer, mlp);
 }
 
 lh_status lhi_cpu_build_items(const lhi_cpu *cpu, lhi_arena *mem,
-                        lhi_cpu_chunk *chunk, lh_error *err)
+                              lhi_cpu_chunk *chunk, lh_error *err)
 {
     const item_builder m = {cpu, mem, chunk, err};
     uint64_t h = cpu->h, n = chunk->n_layers, all = lhi_cpu_count_layers(chunk);
@@ -223,8 +228,8 @@ lh_status lhi_cpu_build_items(const lhi_cpu *cpu, lhi_arena *mem,
 }
 
 lh_status lhi_cpu_build_layer_flags(const lhi_cpu *cpu, lhi_arena *mem,
-                         const lhi_cpu_options *options, lhi_cpu_chunk *chunk,
-                         lh_error *err)
+                                    const lhi_cpu_options *options,
+                                    lhi_cpu_chunk *chunk, lh_error *err)
 {
     uint32_t n = lhi_cpu_count_layers(chunk);
     chunk->recompute = LHI_NEW(mem, uint32_t, n);
@@ -235,9 +240,10 @@ lh_status lhi_cpu_build_layer_flags(const lhi_cpu *cpu, lhi_arena *mem,
     for (uint32_t i = 0; i < n; i++) {
         /* The modules' layers follow the last chunk's layers. */
         uint32_t layer = chunk->first_layer + i;
-        bool leaves = i < chunk->n_layers && options->offload &&
-                      options->offload[layer];
-        chunk->recompute[i] = options->recompute ? options->recompute[layer] : 0;
+        bool leaves =
+            i < chunk->n_layers && options->offload && options->offload[layer];
+        chunk->recompute[i] =
+            options->recompute ? options->recompute[layer] : 0;
         if (leaves)
             chunk->offload[i] = LH_PART_ALL & ~chunk->recompute[i];
         chunk->moe[i] = lhi_layer_is_moe(cpu->model, layer);
@@ -251,7 +257,8 @@ static void make_tensors(tensor_builder *m)
     const lh_model *model = m->cpu->model;
     const lhi_cpu_chunk *chunk = m->chunk;
     uint32_t at = lhi_layer_tensor_index(model, chunk->first_layer);
-    for (uint32_t i = 0; chunk->is_first && i < lhi_count_front_tensors(model); i++)
+    for (uint32_t i = 0; chunk->is_first && i < lhi_count_front_tensors(model);
+         i++)
         make_tensor(m, i, 0);
     for (uint32_t k = 0; k < chunk->n_layers; k++) {
         uint32_t end =
@@ -271,21 +278,22 @@ static void make_tensors(tensor_builder *m)
 }
 
 lh_status lhi_cpu_build_tensors(lhi_cpu *cpu, const lhi_cpu_options *options,
-                          lhi_cpu_chunk *chunk, lh_error *err)
+                                lhi_cpu_chunk *chunk, lh_error *err)
 {
     lhi_arena *mem = cpu->mem;
     uint32_t n = lhi_cpu_count_layers(chunk);
     uint32_t n_tensors = lhi_cpu_count_chunk_tensors(cpu, chunk);
     double values = lhi_cpu_count_chunk_values(cpu, chunk);
-    tensor_builder m = {.cpu = cpu, .chunk = chunk, .mem = mem, .seed = options->seed};
+    tensor_builder m = {
+        .cpu = cpu, .chunk = chunk, .mem = mem, .seed = options->seed};
     if (values > (double)(INT64_MAX / 8)) /* exceeds the address space */
         return lhi_fail_nomem(err);
     chunk->n_values = (size_t)values;
     LHI_TRY(lhi_cpu_build_layer_flags(cpu, mem, options, chunk, err));
     LHI_TRY(lhi_cpu_build_items(cpu, mem, chunk, err));
     uint32_t unused;
-    chunk->n_sharded_values =
-        (size_t)lhi_cpu_choose_sharded_items(cpu, chunk, options->sharded_parameters, &unused);
+    chunk->n_sharded_values = (size_t)lhi_cpu_choose_sharded_items(
+        cpu, chunk, options->sharded_parameters, &unused);
     chunk->n_sharded_gradients = (size_t)lhi_cpu_choose_sharded_items(
         cpu, chunk, options->sharded_gradients, &chunk->n_sharded_items);
     chunk->has_values = true;
@@ -293,12 +301,15 @@ lh_status lhi_cpu_build_tensors(lhi_cpu *cpu, const lhi_cpu_options *options,
     bool parted = chunk->n_sharded_values > 0 || chunk->n_sharded_gradients > 0;
     lhi_arena *parameters = parted ? cpu->full_values : cpu->parameters;
     lhi_arena *gradients = parted ? cpu->full_values : cpu->gradients;
-    if (!(chunk->values = lhi_cpu_alloc_floats(parameters, chunk->n_values, 1)) ||
-        !(chunk->gradients = lhi_cpu_alloc_floats(gradients, chunk->n_values, 1)) ||
+    if (!(chunk->values =
+              lhi_cpu_alloc_floats(parameters, chunk->n_values, 1)) ||
+        !(chunk->gradients =
+              lhi_cpu_alloc_floats(gradients, chunk->n_values, 1)) ||
         !(chunk->weights = LHI_NEW(mem, lhi_cpu_weights, n + 1)) ||
         !(chunk->d_weights = LHI_NEW(mem, lhi_cpu_weights, n + 1)) ||
         !(chunk->tensors = LHI_NEW(mem, lhi_tensor, n_tensors)) ||
-        !(chunk->slots = LHI_NEW(mem, lhi_cpu_microbatch_state *, cpu->n_microbatches)) ||
+        !(chunk->slots =
+              LHI_NEW(mem, lhi_cpu_microbatch_state *, cpu->n_microbatches)) ||
         !(chunk->forward_done = LHI_NEW(mem, bool, cpu->n_microbatches)))
         return lhi_fail_nomem(err);
     make_tensors(&m);

@@ -33,7 +33,7 @@ static float **part_pointer(lhi_cpu_saved_activations *kept, lh_layer_part part)
 
 /* Allocates a part's buffer. */
 static float *alloc_buffer(const lhi_cpu *cpu, lh_layer_part part, bool moe,
-                        lhi_arena *in)
+                           lhi_arena *in)
 {
     double n = lhi_cpu_part_floats(cpu, part, moe);
     return n < 0x1p53 ? lhi_cpu_alloc_floats(in, (size_t)n, 1) : NULL;
@@ -42,7 +42,7 @@ static float *alloc_buffer(const lhi_cpu *cpu, lh_layer_part part, bool moe,
 /* Takes a buffer from a free list, or allocates one. Each free buffer begins
  * with the address of the next. */
 static float *take_buffer(lhi_cpu *cpu, float **spare, lh_layer_part part,
-                        bool moe, lhi_arena *in)
+                          bool moe, lhi_arena *in)
 {
     float *room = *spare;
     if (!room)
@@ -53,7 +53,8 @@ static float *take_buffer(lhi_cpu *cpu, float **spare, lh_layer_part part,
 
 /* Sets the pointers to the arrays that follow a part's first array in its
  * buffer. */
-static void set_subarrays(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept, uint32_t parts)
+static void set_subarrays(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
+                          uint32_t parts)
 {
     size_t t = cpu->t;
     if (contains_part(parts, LH_PART_ATTENTION)) {
@@ -77,8 +78,9 @@ static void set_subarrays(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept, u
 
 /* Attaches buffers for `parts`. `spare` has the free lists, indexed by whether
  * the layer has experts; NULL: allocate permanent buffers. */
-static bool attach(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, uint32_t parts,
-                   float *(*spare)[LH_N_LAYER_PARTS], lhi_arena *in)
+static bool attach(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
+                   uint32_t parts, float *(*spare)[LH_N_LAYER_PARTS],
+                   lhi_arena *in)
 {
     for (uint32_t i = 0; i < LH_N_LAYER_PARTS; i++) {
         lh_layer_part part = (lh_layer_part)i;
@@ -110,27 +112,37 @@ static void detach(lhi_cpu_saved_activations *kept, uint32_t parts,
     }
 }
 
-bool lhi_cpu_attach_recompute_buffers(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, uint32_t again)
+bool lhi_cpu_attach_recompute_buffers(lhi_cpu *cpu,
+                                      lhi_cpu_saved_activations *kept,
+                                      uint32_t again)
 {
     return attach(cpu, kept, again, cpu->recompute_free, cpu->mem);
 }
 
-bool lhi_cpu_attach_offload_buffers(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, uint32_t away)
+bool lhi_cpu_attach_offload_buffers(lhi_cpu *cpu,
+                                    lhi_cpu_saved_activations *kept,
+                                    uint32_t away)
 {
     return attach(cpu, kept, away, cpu->offload_free, cpu->activations);
 }
 
-bool lhi_cpu_attach_permanent_buffers(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, uint32_t parts)
+bool lhi_cpu_attach_permanent_buffers(lhi_cpu *cpu,
+                                      lhi_cpu_saved_activations *kept,
+                                      uint32_t parts)
 {
     return attach(cpu, kept, parts, NULL, cpu->activations);
 }
 
-void lhi_cpu_detach_recompute_buffers(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, uint32_t again)
+void lhi_cpu_detach_recompute_buffers(lhi_cpu *cpu,
+                                      lhi_cpu_saved_activations *kept,
+                                      uint32_t again)
 {
     detach(kept, again, cpu->recompute_free);
 }
 
-void lhi_cpu_detach_offload_buffers(lhi_cpu *cpu, lhi_cpu_saved_activations *kept, uint32_t away)
+void lhi_cpu_detach_offload_buffers(lhi_cpu *cpu,
+                                    lhi_cpu_saved_activations *kept,
+                                    uint32_t away)
 {
     detach(kept, away, cpu->offload_free);
 }
@@ -165,7 +177,8 @@ void lhi_cpu_residual(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
     else
         lhi_cpu_linear(cpu, x, w, bias, out, in, cpu->h, adds);
     if (!adds) {
-        lhi_cpu_apply_dropout_rows(cpu, (lhi_drop){kept->sample, kept->layer, site}, out);
+        lhi_cpu_apply_dropout_rows(
+            cpu, (lhi_drop){kept->sample, kept->layer, site}, out);
         cpu->k->add(out, residual, n);
     }
 }
@@ -196,7 +209,8 @@ static void norm_rows(lhi_cpu *cpu, const float *x, const float *weight,
 }
 
 void lhi_cpu_recompute_parts(lhi_cpu *cpu, const lhi_cpu_weights *w,
-                        lhi_cpu_saved_activations *kept, const float *x, uint32_t again)
+                             lhi_cpu_saved_activations *kept, const float *x,
+                             uint32_t again)
 {
     uint32_t h = cpu->h;
     if (contains_part(again, LH_PART_ATTENTION_NORM))
@@ -207,9 +221,11 @@ void lhi_cpu_recompute_parts(lhi_cpu *cpu, const lhi_cpu_weights *w,
         make_qkv(cpu, w, kept);
     if (contains_part(again, LH_PART_ATTENTION))
         lhi_cpu_attention_forward(cpu, kept);
-    if (contains_part(again, LH_PART_ATTENTION_OUTPUT) && !lhi_cpu_fuses_block_reduction(cpu))
-        lhi_cpu_residual(cpu, kept, LHI_DROP_ATTENTION, x, kept->attention_output,
-                         w->out, w->out_bias, cpu->o, kept->residual);
+    if (contains_part(again, LH_PART_ATTENTION_OUTPUT) &&
+        !lhi_cpu_fuses_block_reduction(cpu))
+        lhi_cpu_residual(cpu, kept, LHI_DROP_ATTENTION, x,
+                         kept->attention_output, w->out, w->out_bias, cpu->o,
+                         kept->residual);
     if (contains_part(again, LH_PART_MLP_NORM) && !cpu->parallel)
         norm_rows(cpu, kept->residual, w->norm2, kept->norm2, kept->inv2,
                   lhi_cpu_mlp_gathers_rows(cpu, kept->moe));

@@ -29,8 +29,9 @@
 
 bool lhi_cpu_make_choices(lhi_cpu *cpu)
 {
-    uint32_t n =
-        cpu->n_tensor_ranks > cpu->n_context_ranks ? cpu->n_tensor_ranks : cpu->n_context_ranks;
+    uint32_t n = cpu->n_tensor_ranks > cpu->n_context_ranks
+                     ? cpu->n_tensor_ranks
+                     : cpu->n_context_ranks;
     size_t all = (size_t)cpu->n_context_ranks * cpu->t * cpu->topk;
     if (lhi_cpu_choice_bytes(cpu) == 0)
         return true;
@@ -45,15 +46,17 @@ static size_t own_choice_offset(const lhi_cpu *cpu)
     return (size_t)cpu->first_dispatched_row * cpu->topk;
 }
 
-bool lhi_cpu_make_routes(const lhi_cpu *cpu, lhi_arena *mem, lhi_cpu_saved_activations *kept)
+bool lhi_cpu_make_routes(const lhi_cpu *cpu, lhi_arena *mem,
+                         lhi_cpu_saved_activations *kept)
 {
     size_t t = cpu->t, r = cpu->router_rows;
     size_t all = (size_t)cpu->dispatched_rows * cpu->topk;
     bool gates = cpu->gates_shared;
     return (kept->scores = lhi_cpu_alloc_floats(mem, r, cpu->experts)) &&
            (kept->routing_weights = lhi_cpu_alloc_floats(mem, all, 1)) &&
-           (!gates || ((kept->shared_gate_values = lhi_cpu_alloc_floats(mem, t, 1)) &&
-                       (kept->d_shared_gate_values = lhi_cpu_alloc_floats(mem, t, 1)))) &&
+           (!gates ||
+            ((kept->shared_gate_values = lhi_cpu_alloc_floats(mem, t, 1)) &&
+             (kept->d_shared_gate_values = lhi_cpu_alloc_floats(mem, t, 1)))) &&
            (kept->topk_experts = LHI_NEW(mem, int32_t, all)) &&
            (kept->expert_rows = LHI_NEW(mem, int32_t, all)) &&
            (kept->source_rows = LHI_NEW(mem, int32_t, all)) &&
@@ -61,7 +64,9 @@ bool lhi_cpu_make_routes(const lhi_cpu *cpu, lhi_arena *mem, lhi_cpu_saved_activ
            (kept->recv_offsets =
                 cpu->n_source_ranks == 1
                     ? kept->expert_offsets
-                    : LHI_NEW(mem, int32_t, cpu->n_source_ranks * cpu->n_local_experts + 1)) &&
+                    : LHI_NEW(mem, int32_t,
+                              cpu->n_source_ranks * cpu->n_local_experts +
+                                  1)) &&
            lhi_cpu_make_copies(cpu, mem, kept);
 }
 
@@ -131,7 +136,8 @@ static uint32_t first_dispatched(const lhi_cpu *cpu)
 
 /* Gathers the choices from all ranks that share sequences and rows:
  * [context][t][topk]. */
-static const int32_t *gather_choices(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept)
+static const int32_t *gather_choices(lhi_cpu *cpu,
+                                     const lhi_cpu_saved_activations *kept)
 {
     size_t each = (size_t)cpu->t * cpu->topk;
     int32_t *all = cpu->all_topk_experts;
@@ -150,8 +156,8 @@ static const int32_t *gather_choices(lhi_cpu *cpu, const lhi_cpu_saved_activatio
  * dropped, else to 0. First choices of all tokens precede second ones; `chosen`
  * is as gathered. */
 static void apply_capacity(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
-                             const int32_t *chosen, uint32_t sequence,
-                             int32_t *taken)
+                           const int32_t *chosen, uint32_t sequence,
+                           int32_t *taken)
 {
     uint32_t n = cpu->n_context_ranks, pieces = lhi_cpu_count_pieces(cpu);
     uint32_t first = first_dispatched(cpu);
@@ -200,7 +206,8 @@ static void sort_by_expert(lhi_cpu *cpu, lhi_cpu_saved_activations *kept)
 }
 
 /* Returns the rows that this rank's router processes. */
-static const float *router_input(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept)
+static const float *router_input(const lhi_cpu *cpu,
+                                 const lhi_cpu_saved_activations *kept)
 {
     return kept->norm2 + (size_t)cpu->first_router_row * cpu->h;
 }
@@ -211,8 +218,8 @@ void lhi_cpu_route(lhi_cpu *cpu, const lhi_cpu_weights *w,
     size_t n = cpu->experts, own = own_choice_offset(cpu);
     float max, inv;
     lhi_cpu_forward_product(cpu, router_input(cpu, kept), w->router,
-                            kept->scores, cpu->router_rows, cpu->h, cpu->experts,
-                            false);
+                            kept->scores, cpu->router_rows, cpu->h,
+                            cpu->experts, false);
     if (cpu->sigmoid)
         cpu->k->sigmoid(kept->scores, cpu->router_rows * n);
     for (size_t row = 0; row < cpu->router_rows; row++) {
@@ -221,7 +228,8 @@ void lhi_cpu_route(lhi_cpu *cpu, const lhi_cpu_weights *w,
             cpu->k->softmax(p, n, 1, n, n, 1, &max, &inv);
             cpu->k->scale_rows(p, n, 1, n, &inv);
         }
-        choose(cpu, p, w->router_bias, kept->topk_experts + own + row * cpu->topk,
+        choose(cpu, p, w->router_bias,
+               kept->topk_experts + own + row * cpu->topk,
                kept->routing_weights + own + row * cpu->topk);
     }
     if (cpu->shards_experts) {
@@ -241,13 +249,15 @@ static float balance_gradient(const lhi_cpu *cpu, float count)
 }
 
 /* Counts each expert's choices in each sequence: [microbatch][experts]. */
-static void count_choices(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept, float *counts)
+static void count_choices(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
+                          float *counts)
 {
     size_t all = (size_t)cpu->microbatch * cpu->experts;
     const int32_t *chosen = kept->topk_experts + own_choice_offset(cpu);
     memset(counts, 0, all * sizeof *counts);
     for (size_t i = 0; i < (size_t)cpu->router_rows * cpu->topk; i++) {
-        size_t sequence = (cpu->first_router_row + i / cpu->topk) / cpu->sequence;
+        size_t sequence =
+            (cpu->first_router_row + i / cpu->topk) / cpu->sequence;
         counts[sequence * cpu->experts + (size_t)chosen[i]]++;
     }
     if (lhi_cpu_distributes_routing(cpu))
@@ -271,13 +281,14 @@ static void normalise_backward(const float *p, float *d, uint32_t n)
 /* Replaces a row's scores by the gradients of its logits: from those of the
  * routing weights, through the normalisation over the chosen experts, then the
  * softmax or sigmoid. `balance` [experts]. */
-static void row_backward(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept, size_t row,
-                     const float *balance)
+static void row_backward(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
+                         size_t row, const float *balance)
 {
     float *p = kept->scores + row * cpu->experts, all = 0, dot = 0, mean = 0;
     const size_t own = own_choice_offset(cpu) + row * cpu->topk;
     const float *shares = kept->routing_weights + own;
-    const int32_t *chosen = kept->topk_experts + own, *place = kept->expert_rows + own;
+    const int32_t *chosen = kept->topk_experts + own,
+                  *place = kept->expert_rows + own;
     float *d = cpu->d_experts;
     memcpy(d, balance, cpu->experts * sizeof *d);
     if (cpu->sigmoid)
@@ -310,8 +321,9 @@ void lhi_cpu_route_backward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept)
     }
 }
 
-void lhi_cpu_route_wgrad(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
-                           const lhi_cpu_weights *d_w, bool adds)
+void lhi_cpu_route_wgrad(const lhi_cpu *cpu,
+                         const lhi_cpu_saved_activations *kept,
+                         const lhi_cpu_weights *d_w, bool adds)
 {
     size_t all = (size_t)cpu->router_rows * cpu->topk;
     const int32_t *chosen = kept->topk_experts + own_choice_offset(cpu);

@@ -2,8 +2,8 @@
 /* Sharded weights and gradients: those of a chunk's first items, in the number
  * closest to the requested share. They have no permanent memory here; the
  * caller that runs the passes provides buffers. */
-#include "base/fail.h"
 #include "runtime/device/cpu_sharding.h"
+#include "base/fail.h"
 
 #include <math.h>
 #include <string.h>
@@ -35,7 +35,8 @@ static double item_values(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     if (item->kind == LHI_ITEM_EMBEDDING)
         return lhi_cpu_count_values(cpu, 0, lhi_count_front_tensors(m));
     if (item->kind == LHI_ITEM_HEAD)
-        return lhi_cpu_count_values(cpu, back, lhi_count_model_tensors(m) - back);
+        return lhi_cpu_count_values(cpu, back,
+                                    lhi_count_model_tensors(m) - back);
     if (item->layer >= chunk->n_layers) /* counted with the head */
         return 0;
     uint32_t layer = chunk->first_layer + item->layer;
@@ -51,8 +52,9 @@ static double item_values(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     return sum;
 }
 
-double lhi_cpu_choose_sharded_items(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                     double share, uint32_t *n_items)
+double lhi_cpu_choose_sharded_items(const lhi_cpu *cpu,
+                                    const lhi_cpu_chunk *chunk, double share,
+                                    uint32_t *n_items)
 {
     double all = 0, at = 0, best = 0;
     *n_items = 0;
@@ -102,7 +104,8 @@ static void move_weights(lhi_cpu_chunk *chunk, bool gradients, const float *old,
                      gradients ? chunk->d_positions : chunk->positions,
                      gradients ? chunk->d_norm : chunk->norm,
                      gradients ? chunk->d_head : chunk->head,
-                     gradients ? chunk->d_embedding_copy : chunk->embedding_copy};
+                     gradients ? chunk->d_embedding_copy
+                               : chunk->embedding_copy};
     for (uint32_t i = 0; i < chunk->n_tensors; i++) {
         lhi_tensor *t = &chunk->tensors[i];
         move_pointers(gradients ? &t->gradient : &t->value, 1, from, n, to);
@@ -125,7 +128,8 @@ static void move_weights(lhi_cpu_chunk *chunk, bool gradients, const float *old,
     }
 }
 
-lh_status lhi_cpu_detach_sharded_weights(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lh_error *err)
+lh_status lhi_cpu_detach_sharded_weights(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
+                                         lh_error *err)
 {
     size_t n_values = chunk->n_values - chunk->n_sharded_values;
     size_t n_gradients = chunk->n_values - chunk->n_sharded_gradients;
@@ -151,7 +155,8 @@ void lhi_cpu_set_sharded_values(lhi_cpu_chunk *chunk, float *room)
 }
 
 void lhi_cpu_set_sharded_gradients(lhi_cpu_chunk *chunk, float *room,
-                             uint32_t first_microbatch, uint32_t n_microbatches)
+                                   uint32_t first_microbatch,
+                                   uint32_t n_microbatches)
 {
     chunk->has_gradients = room != NULL;
     if (!room || chunk->n_sharded_gradients == 0)
@@ -198,7 +203,8 @@ lh_status lhi_cpu_build_parts(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lh_error *err)
         add_part(chunk, chunk->n_tensors);
     for (uint32_t i = 0; i < chunk->n_parts; i++) {
         chunk->part_values[i] = chunk->values + chunk->parts[i].first_value;
-        chunk->part_gradients[i] = chunk->gradients + chunk->parts[i].first_value;
+        chunk->part_gradients[i] =
+            chunk->gradients + chunk->parts[i].first_value;
     }
     return LH_OK;
 }
@@ -231,7 +237,8 @@ static void move_part(lhi_cpu_chunk *chunk, uint32_t i, bool gradients,
                       gradients ? &chunk->d_positions : &chunk->positions,
                       gradients ? &chunk->d_norm : &chunk->norm,
                       gradients ? &chunk->d_head : &chunk->head,
-                      gradients ? &chunk->d_embedding_copy : &chunk->embedding_copy};
+                      gradients ? &chunk->d_embedding_copy
+                                : &chunk->embedding_copy};
     for (uint32_t k = front ? 0 : 2; k < (front ? 2 : 5); k++)
         move_pointers(ends[k], 1, from, part->n_values, to);
     for (uint32_t k = 0; !front && k < chunk->n_modules; k++)
@@ -239,7 +246,8 @@ static void move_part(lhi_cpu_chunk *chunk, uint32_t i, bool gradients,
 }
 
 lh_status lhi_cpu_request_part_values(const lhi_cpu *cpu, lhi_cpu_chunk *chunk,
-                              uint32_t part, bool backward, lh_error *err)
+                                      uint32_t part, bool backward,
+                                      lh_error *err)
 {
     uint32_t then = LH_NONE;
     float *room;
@@ -260,8 +268,9 @@ void lhi_cpu_set_part_values(lhi_cpu_chunk *chunk, uint32_t part, float *room)
     move_part(chunk, part, false, room);
 }
 
-lh_status lhi_cpu_request_part_gradients(const lhi_cpu *cpu, lhi_cpu_chunk *chunk,
-                                 uint32_t part, lh_error *err)
+lh_status lhi_cpu_request_part_gradients(const lhi_cpu *cpu,
+                                         lhi_cpu_chunk *chunk, uint32_t part,
+                                         lh_error *err)
 {
     float *room;
     LHI_TRY(cpu->hooks->gradients(cpu->hooks->context, chunk->chunk, part,
@@ -270,8 +279,8 @@ lh_status lhi_cpu_request_part_gradients(const lhi_cpu *cpu, lhi_cpu_chunk *chun
     return LH_OK;
 }
 
-lh_status lhi_cpu_check_sharded_buffers(const lhi_cpu_chunk *chunk, const lh_pass *pass,
-                               lh_error *err)
+lh_status lhi_cpu_check_sharded_buffers(const lhi_cpu_chunk *chunk,
+                                        const lh_pass *pass, lh_error *err)
 {
     bool backward = pass->kind == LH_B || pass->kind == LH_W;
     if (chunk->shards_by_layer ||

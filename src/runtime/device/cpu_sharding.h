@@ -1,39 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sharded weights and gradients of the cpu device: a share of a chunk, or a
  * whole chunk layer by layer. */
-#ifndef LHI_CPU_SHARDS_H
-#define LHI_CPU_SHARDS_H
+#ifndef LHI_RUNTIME_DEVICE_CPU_SHARDING_H
+#define LHI_RUNTIME_DEVICE_CPU_SHARDING_H
 
 #include "runtime/device/cpu.h"
 
 /* Chooses the number of leading items closest to the requested share of a
  * chunk's values. Returns their values. */
-double lhi_cpu_choose_sharded_items(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                     double share, uint32_t *n_items);
+double lhi_cpu_choose_sharded_items(const lhi_cpu *cpu,
+                                    const lhi_cpu_chunk *chunk, double share,
+                                    uint32_t *n_items);
 /* Moves the unsharded weights of a fully built chunk to permanent memory. */
-lh_status lhi_cpu_detach_sharded_weights(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lh_error *err);
+lh_status lhi_cpu_detach_sharded_weights(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
+                                         lh_error *err);
 /* Sets the buffer with the sharded values; NULL: none. */
 void lhi_cpu_set_sharded_values(lhi_cpu_chunk *chunk, float *room);
 /* Sets the buffer for the sharded gradients of n_microbatches from
  * first_microbatch on; NULL: none. */
 void lhi_cpu_set_sharded_gradients(lhi_cpu_chunk *chunk, float *room,
-                             uint32_t first_microbatch,
-                             uint32_t n_microbatches);
+                                   uint32_t first_microbatch,
+                                   uint32_t n_microbatches);
 /* Builds the parts of a chunk; needs its tensors. */
-lh_status lhi_cpu_build_parts(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lh_error *err);
+lh_status lhi_cpu_build_parts(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
+                              lh_error *err);
 /* Requests the values of `part` at the start of its computation, with per-layer
  * sharding. */
 lh_status lhi_cpu_request_part_values(const lhi_cpu *cpu, lhi_cpu_chunk *chunk,
-                              uint32_t part, bool backward, lh_error *err);
+                                      uint32_t part, bool backward,
+                                      lh_error *err);
 /* Sets the buffer with a part's values between steps. */
 void lhi_cpu_set_part_values(lhi_cpu_chunk *chunk, uint32_t part, float *room);
 /* Requests a buffer for one microbatch's gradients of a part, with per-layer
  * sharding. */
-lh_status lhi_cpu_request_part_gradients(const lhi_cpu *cpu, lhi_cpu_chunk *chunk,
-                                 uint32_t part, lh_error *err);
+lh_status lhi_cpu_request_part_gradients(const lhi_cpu *cpu,
+                                         lhi_cpu_chunk *chunk, uint32_t part,
+                                         lh_error *err);
 /* Returns the part to which an item belongs. */
 static inline uint32_t lhi_cpu_item_part(const lhi_cpu_chunk *chunk,
-                                       const lhi_cpu_item *item)
+                                         const lhi_cpu_item *item)
 {
     if (item->kind == LHI_ITEM_EMBEDDING)
         return 0;
@@ -58,7 +63,7 @@ static inline bool lhi_cpu_part_is_due(const lhi_cpu_chunk *chunk,
 }
 /* Checks that the sharded values that a pass needs have buffers; LH_EINVAL:
  * they have none. */
-lh_status lhi_cpu_check_sharded_buffers(const lhi_cpu_chunk *chunk, const lh_pass *pass,
-                               lh_error *err);
+lh_status lhi_cpu_check_sharded_buffers(const lhi_cpu_chunk *chunk,
+                                        const lh_pass *pass, lh_error *err);
 
 #endif

@@ -71,7 +71,8 @@ bool lhi_cpu_make_tensor_parallel(lhi_cpu *cpu)
         !(cpu->row_floats = LHI_NEW(cpu->mem, size_t, n)) ||
         !(cpu->statistic_bytes = LHI_NEW(cpu->mem, size_t, n)) ||
         !(cpu->summands = lhi_cpu_alloc_floats(cpu->mem, cpu->t, cpu->h)) ||
-        !(cpu->logit_statistics = lhi_cpu_alloc_floats(cpu->mem, (size_t)n * cpu->t, 3)))
+        !(cpu->logit_statistics =
+              lhi_cpu_alloc_floats(cpu->mem, (size_t)n * cpu->t, 3)))
         return false;
     for (uint32_t i = 0; i < n; i++) {
         size_t rows =
@@ -97,8 +98,8 @@ float *lhi_cpu_own_rows(const lhi_cpu *cpu, float *all)
 void lhi_cpu_gather_rows(lhi_cpu *cpu, const float *own, float *all)
 {
     if (can_run_collective(cpu) && !cpu->replicates_rows)
-        cpu->collective_status = lhi_group_all_gather(cpu->tensor_group, own, all, cpu->row_bytes,
-                                        &cpu->collective_err);
+        cpu->collective_status = lhi_group_all_gather(
+            cpu->tensor_group, own, all, cpu->row_bytes, &cpu->collective_err);
 }
 
 void lhi_cpu_reduce_scatter_rows(lhi_cpu *cpu, const float *all, float *own)
@@ -109,8 +110,8 @@ void lhi_cpu_reduce_scatter_rows(lhi_cpu *cpu, const float *all, float *own)
     if (cpu->replicates_rows)
         lhi_cpu_all_reduce_values(cpu, own, n);
     else if (can_run_collective(cpu))
-        cpu->collective_status = lhi_group_reduce_scatter(cpu->tensor_group, all, own,
-                                            cpu->row_floats, &cpu->collective_err);
+        cpu->collective_status = lhi_group_reduce_scatter(
+            cpu->tensor_group, all, own, cpu->row_floats, &cpu->collective_err);
 }
 
 /* All-gathers x [t][h] from the ranks' shares if rows are replicated. */
@@ -118,8 +119,8 @@ static void gather_shares(lhi_cpu *cpu, float *x)
 {
     if (can_run_collective(cpu) && cpu->replicates_rows)
         cpu->collective_status = lhi_group_all_gather(
-            cpu->tensor_group, x + (size_t)cpu->first_sent * cpu->h, x, cpu->row_bytes,
-            &cpu->collective_err);
+            cpu->tensor_group, x + (size_t)cpu->first_sent * cpu->h, x,
+            cpu->row_bytes, &cpu->collective_err);
 }
 
 void lhi_cpu_gather_expert_outputs(lhi_cpu *cpu, float *x)
@@ -136,14 +137,15 @@ void lhi_cpu_gather_choices(lhi_cpu *cpu, void *all)
     for (uint32_t i = 0; i < cpu->n_tensor_ranks; i++)
         cpu->choice_bytes[i] = cpu->row_floats[i] / cpu->h * each;
     cpu->collective_status = lhi_group_all_gather(
-        cpu->tensor_group, (const char *)all + cpu->first_router_row * each, all,
-        cpu->choice_bytes, &cpu->collective_err);
+        cpu->tensor_group, (const char *)all + cpu->first_router_row * each,
+        all, cpu->choice_bytes, &cpu->collective_err);
 }
 
 void lhi_cpu_all_reduce_values(lhi_cpu *cpu, float *values, size_t n)
 {
     if (can_run_collective(cpu) && n > 0)
-        cpu->collective_status = lhi_group_all_reduce(cpu->tensor_group, values, n, &cpu->collective_err);
+        cpu->collective_status = lhi_group_all_reduce(cpu->tensor_group, values,
+                                                      n, &cpu->collective_err);
 }
 
 void lhi_cpu_write_message(const lhi_cpu *cpu, const float *x, float *message)
@@ -161,8 +163,8 @@ void lhi_cpu_read_message(lhi_cpu *cpu, const float *message, float *x)
 
 /* Computes a row's loss from all ranks' statistics. *by receives the factor for
  * this rank's exponentials. */
-static double merge_row_loss(const lhi_cpu *cpu, const logit_statistics *tops, size_t row,
-                       float scale, float *by)
+static double merge_row_loss(const lhi_cpu *cpu, const logit_statistics *tops,
+                             size_t row, float scale, float *by)
 {
     float high = -INFINITY, right = 0;
     double all = 0;
@@ -187,11 +189,12 @@ static uint32_t local_target(const lhi_cpu *cpu, int32_t target)
     return (uint32_t)target - cpu->first_token;
 }
 
-double lhi_cpu_vocab_parallel_loss(lhi_cpu *cpu, float *logits, const int32_t *targets,
-                           float scale)
+double lhi_cpu_vocab_parallel_loss(lhi_cpu *cpu, float *logits,
+                                   const int32_t *targets, float scale)
 {
     size_t v = cpu->v, t = cpu->t;
-    logit_statistics *tops = (logit_statistics *)(void *)cpu->logit_statistics, *mine = tops + cpu->tensor_rank * t;
+    logit_statistics *tops = (logit_statistics *)(void *)cpu->logit_statistics,
+                     *mine = tops + cpu->tensor_rank * t;
     double loss = 0;
     for (size_t row = 0; row < t; row++) {
         float inv, *at = logits + row * v;
@@ -201,8 +204,9 @@ double lhi_cpu_vocab_parallel_loss(lhi_cpu *cpu, float *logits, const int32_t *t
         mine[row].sum = 1 / inv;
     }
     if (can_run_collective(cpu))
-        cpu->collective_status = lhi_group_all_gather(cpu->tensor_group, mine, tops, cpu->statistic_bytes,
-                                        &cpu->collective_err);
+        cpu->collective_status =
+            lhi_group_all_gather(cpu->tensor_group, mine, tops,
+                                 cpu->statistic_bytes, &cpu->collective_err);
     for (size_t row = 0; row < t; row++) {
         float by, *at = logits + row * v;
         loss += merge_row_loss(cpu, tops, row, scale, &by);
@@ -231,8 +235,8 @@ typedef struct partial_gradient {
 
 /* Returns the i-th partial gradient. Norms of heads and latents have the sum
  * over the rank's own heads. Keys and values follow the queries. */
-static partial_gradient describe_partial(const lhi_cpu *cpu, const lhi_cpu_weights *d,
-                          uint32_t i)
+static partial_gradient describe_partial(const lhi_cpu *cpu,
+                                         const lhi_cpu_weights *d, uint32_t i)
 {
     const size_t h = cpu->h, norm = cpu->norm_vectors * h;
     const size_t kv = (size_t)cpu->kv + cpu->values, q = cpu->q;
@@ -270,7 +274,8 @@ bool lhi_cpu_make_partial_gradients(lhi_cpu *cpu)
         most = n > most ? n : most;
     }
     return cpu->n_tensor_ranks == 1 ||
-           (cpu->partial_sums = lhi_cpu_alloc_floats(cpu->mem, most, 1)) != NULL;
+           (cpu->partial_sums = lhi_cpu_alloc_floats(cpu->mem, most, 1)) !=
+               NULL;
 }
 
 /* Copies a partial gradient to the reduction buffer, with zeros for the other
@@ -288,20 +293,23 @@ static size_t copy_partial(const partial_gradient *p, float *sums, bool back)
 
 /* Copies the partial gradients that n items from `first` on produce to
  * cpu->partial_sums, or back. Returns the number of values. */
-static size_t copy_partial_gradients(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                           uint32_t first, uint32_t n, bool back)
+static size_t copy_partial_gradients(const lhi_cpu *cpu,
+                                     const lhi_cpu_chunk *chunk, uint32_t first,
+                                     uint32_t n, bool back)
 {
     size_t at = 0;
-    const partial_gradient last = {lhi_cpu_has_sequence_parallel(cpu) ? chunk->d_norm : NULL,
-                          (size_t)cpu->norm_vectors * cpu->h, 0, 1,
-                          LHI_ITEM_HEAD};
+    const partial_gradient last = {
+        lhi_cpu_has_sequence_parallel(cpu) ? chunk->d_norm : NULL,
+        (size_t)cpu->norm_vectors * cpu->h, 0, 1, LHI_ITEM_HEAD};
     for (uint32_t k = first; k < first + n; k++) {
         const lhi_cpu_item *item = &chunk->items[k];
         if (item->kind == LHI_ITEM_HEAD)
             at += copy_partial(&last, cpu->partial_sums + at, back);
-        bool in_layer = lhi_cpu_is_layer_item(item) || item->kind == LHI_ITEM_MTP_JOIN;
+        bool in_layer =
+            lhi_cpu_is_layer_item(item) || item->kind == LHI_ITEM_MTP_JOIN;
         for (uint32_t i = 0; in_layer && i < N_PARTIAL; i++) {
-            partial_gradient one = describe_partial(cpu, &chunk->d_weights[item->layer], i);
+            partial_gradient one =
+                describe_partial(cpu, &chunk->d_weights[item->layer], i);
             if (one.item == item->kind)
                 at += copy_partial(&one, cpu->partial_sums + at, back);
         }
@@ -310,7 +318,7 @@ static size_t copy_partial_gradients(const lhi_cpu *cpu, const lhi_cpu_chunk *ch
 }
 
 void lhi_cpu_reduce_partial_gradients(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                         uint32_t first, uint32_t n)
+                                      uint32_t first, uint32_t n)
 {
     if (!can_run_collective(cpu))
         return;

@@ -39,8 +39,8 @@ static void add_qkv(const lhi_cpu *cpu, const lhi_cpu_saved_activations *a,
     if (cpu->kv_rank)
         lhi_cpu_latents_wgrad(cpu, a, d, adds);
     else
-        lhi_cpu_linear_wgrad(cpu, a->qkv, a->norm1, d->qkv, d->qkv_bias,
-                               cpu->h, cpu->qkv, adds);
+        lhi_cpu_linear_wgrad(cpu, a->qkv, a->norm1, d->qkv, d->qkv_bias, cpu->h,
+                             cpu->qkv, adds);
 }
 
 static void add_embedding(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
@@ -65,14 +65,16 @@ static void add_embedding(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
 
 /* Computes one item's gradient for a microbatch. */
 static void run_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                    const lhi_cpu_item *item, const lhi_cpu_microbatch_state *slot)
+                     const lhi_cpu_item *item,
+                     const lhi_cpu_microbatch_state *slot)
 {
     uint32_t t = cpu->t, h = cpu->h, f = cpu->f;
     bool adds = item->done > item->first && !chunk->shards_by_layer;
     bool in_layer = lhi_cpu_is_layer_item(item);
     const float *d_out =
         in_layer ? slot->x[lhi_cpu_input_index(chunk, item->layer) + 1] : NULL;
-    const lhi_cpu_saved_activations *a = in_layer ? &slot->layers[item->layer] : NULL;
+    const lhi_cpu_saved_activations *a =
+        in_layer ? &slot->layers[item->layer] : NULL;
     const lhi_cpu_weights *d = in_layer ? &chunk->d_weights[item->layer] : NULL;
     switch (item->kind) {
     case LHI_ITEM_EMBEDDING:
@@ -83,10 +85,9 @@ static void run_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
         add_qkv(cpu, a, d, adds);
         break;
     case LHI_ITEM_OUT:
-        lhi_cpu_linear_wgrad(cpu,
-                               lhi_cpu_has_sequence_parallel(cpu) ? a->d_out : a->residual,
-                               a->attention_output, d->out, d->out_bias, cpu->o, h,
-                               adds);
+        lhi_cpu_linear_wgrad(
+            cpu, lhi_cpu_has_sequence_parallel(cpu) ? a->d_out : a->residual,
+            a->attention_output, d->out, d->out_bias, cpu->o, h, adds);
         break;
     case LHI_ITEM_GATE_UP:
         if (!cpu->parallel)
@@ -94,17 +95,17 @@ static void run_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
         if (a->moe)
             lhi_cpu_experts_up_wgrad(cpu, a, d, adds);
         else
-            lhi_cpu_linear_wgrad(
-                cpu, a->gate_up, cpu->parallel ? a->norm1 : a->norm2,
-                d->gate_up, d->gate_up_bias, h, cpu->up, adds);
+            lhi_cpu_linear_wgrad(cpu, a->gate_up,
+                                 cpu->parallel ? a->norm1 : a->norm2,
+                                 d->gate_up, d->gate_up_bias, h, cpu->up, adds);
         break;
     case LHI_ITEM_DOWN:
         if (a->moe)
             lhi_cpu_experts_down_wgrad(cpu, a, d_out, d, adds);
         else
             lhi_cpu_linear_wgrad(
-                cpu, lhi_cpu_has_sequence_parallel(cpu) ? a->d_down : d_out, a->act,
-                d->down, d->down_bias, f, h, adds);
+                cpu, lhi_cpu_has_sequence_parallel(cpu) ? a->d_down : d_out,
+                a->act, d->down, d->down_bias, f, h, adds);
         break;
     case LHI_ITEM_HEAD:
         add_norm(cpu, chunk->d_norm, slot->d_norm, adds);
@@ -120,18 +121,19 @@ static void run_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
 
 /* Each item belongs to the one of n parts that contains its midpoint in cost.
  */
-bool lhi_cpu_is_item_in_pass(const lhi_cpu_chunk *chunk, const lhi_cpu_item *item,
-                     const lh_pass *pass)
+bool lhi_cpu_is_item_in_pass(const lhi_cpu_chunk *chunk,
+                             const lhi_cpu_item *item, const lh_pass *pass)
 {
     uint32_t n = pass->n_parts ? pass->n_parts : 1;
-    return (2 * item->cost_before + item->cost) * n / (2 * chunk->cost) == pass->part;
+    return (2 * item->cost_before + item->cost) * n / (2 * chunk->cost) ==
+           pass->part;
 }
 
 /* Called when an item's gradient has all its microbatches. Once the items that
  * are reduced together with it are complete too, reduces their partial
  * gradients. */
 static void finish_item(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                     const lhi_cpu_item *item)
+                        const lhi_cpu_item *item)
 {
     uint32_t n = chunk->n_sharded_items, end = cpu->n_microbatches;
     bool sharded = (uint32_t)(item - chunk->items) < n;
@@ -145,14 +147,16 @@ static void finish_item(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
 }
 
 /* Adds the next microbatch to the item's gradient. */
-static void add_next_microbatch(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lhi_cpu_item *item)
+static void add_next_microbatch(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
+                                lhi_cpu_item *item)
 {
     lhi_cpu_microbatch_state *slot = chunk->slots[item->done];
     run_item(cpu, chunk, item, slot);
     lhi_cpu_saved_activations *kept =
         lhi_cpu_is_layer_item(item) ? &slot->layers[item->layer] : NULL;
     if (kept && --kept->items_left == 0) {
-        lhi_cpu_detach_recompute_buffers(cpu, kept, chunk->recompute[item->layer]);
+        lhi_cpu_detach_recompute_buffers(cpu, kept,
+                                         chunk->recompute[item->layer]);
         lhi_cpu_detach_offload_buffers(cpu, kept, chunk->offload[item->layer]);
     }
     if (--slot->items_left == 0) {
@@ -178,7 +182,7 @@ uint32_t lhi_cpu_part_items(const lhi_cpu_chunk *chunk, uint32_t part,
 /* Runs all items of a part that are due, microbatch by microbatch, since each
  * microbatch's gradients are scattered. */
 static lh_status request_part(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t part,
-                          lh_error *err)
+                              lh_error *err)
 {
     uint32_t first = 0, n = lhi_cpu_part_items(chunk, part, &first), m;
     while (lhi_cpu_part_is_due(chunk, first, n, cpu->n_microbatches, &m)) {
@@ -192,8 +196,9 @@ static lh_status request_part(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t part,
 }
 
 /* Requests an item for a microbatch and runs it if it is due. */
-static lh_status request_item(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lhi_cpu_item *item,
-                     uint32_t microbatch, lh_error *err)
+static lh_status request_item(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
+                              lhi_cpu_item *item, uint32_t microbatch,
+                              lh_error *err)
 {
     item->requested[microbatch] = true;
     if (chunk->shards_by_layer && cpu->hooks)
@@ -203,26 +208,29 @@ static lh_status request_item(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lhi_cpu_item *
     return LH_OK;
 }
 
-lh_status lhi_cpu_request_layer_gradients(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t layer,
-                            uint32_t microbatch, lh_error *err)
+lh_status lhi_cpu_request_layer_gradients(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
+                                          uint32_t layer, uint32_t microbatch,
+                                          lh_error *err)
 {
     for (uint32_t i = 0; i < chunk->n_items; i++)
         if (lhi_cpu_is_layer_item(&chunk->items[i]) &&
             chunk->items[i].layer == layer)
-            LHI_TRY(request_item(cpu, chunk, &chunk->items[i], microbatch, err));
+            LHI_TRY(
+                request_item(cpu, chunk, &chunk->items[i], microbatch, err));
     return LH_OK;
 }
 
-lh_status lhi_cpu_run_wgrad(lhi_cpu *cpu, lhi_cpu_chunk *chunk, const lh_pass *pass,
-                    lh_error *err)
+lh_status lhi_cpu_run_wgrad(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
+                            const lh_pass *pass, lh_error *err)
 {
     uint32_t m = pass->microbatch, n = pass->n_parts ? pass->n_parts : 1;
     const lhi_cpu_microbatch_state *slot = chunk->slots[m];
     bool early = !chunk->forward_done[m] || (slot && !slot->d_done);
     bool again = false, joint = pass->kind == LH_B;
     for (uint32_t i = 0; !joint && i < chunk->n_items; i++)
-        again = again || (lhi_cpu_is_item_in_pass(chunk, &chunk->items[i], pass) &&
-                          chunk->items[i].requested[m]);
+        again =
+            again || (lhi_cpu_is_item_in_pass(chunk, &chunk->items[i], pass) &&
+                      chunk->items[i].requested[m]);
     if (early || again)
         return lhi_fail(err, LH_EINVAL,
                         "W of chunk %u, microbatch %u, part %u of %u, comes %s",
@@ -230,7 +238,8 @@ lh_status lhi_cpu_run_wgrad(lhi_cpu *cpu, lhi_cpu_chunk *chunk, const lh_pass *p
                         early ? "before its D" : "twice");
     for (uint32_t i = 0; i < chunk->n_items; i++)
         if (lhi_cpu_is_item_in_pass(chunk, &chunk->items[i], pass) &&
-            !(joint && chunk->items[i].requested[m])) /* already run with its D */
+            !(joint &&
+              chunk->items[i].requested[m])) /* already run with its D */
             LHI_TRY(request_item(cpu, chunk, &chunk->items[i], m, err));
     return LH_OK;
 }

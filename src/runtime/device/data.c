@@ -50,7 +50,8 @@ static uint64_t shuffle(uint64_t i, uint64_t n, uint64_t key)
     do {
         uint64_t left = i >> half, right = i & mask;
         for (uint64_t round = 0; round < 4; round++) {
-            uint64_t next = left ^ (lhi_mix64(right + lhi_mix64(key + round)) & mask);
+            uint64_t next =
+                left ^ (lhi_mix64(right + lhi_mix64(key + round)) & mask);
             left = right;
             right = next;
         }
@@ -176,9 +177,8 @@ uint64_t lhi_data_n_windows(const lhi_data *data, int validation)
 {
     const lhi_data_options o = {.sequence = data->sequence,
                                 .look_ahead = data->ahead};
-    return count_windows(validation ? data->n_tokens - data->n_train
-                                    : data->n_train,
-                         &o);
+    return count_windows(
+        validation ? data->n_tokens - data->n_train : data->n_train, &o);
 }
 
 /* Reads exactly `size` bytes at offset `at`. */
@@ -213,8 +213,8 @@ static void widen(int32_t *tokens, size_t n, uint32_t size, const char *from)
     }
 }
 
-lh_status lhi_data_read_window(const lhi_data *data, int validation, uint64_t sample,
-                          int32_t *tokens, lh_error *err)
+lh_status lhi_data_read_window(const lhi_data *data, int validation,
+                               uint64_t sample, int32_t *tokens, lh_error *err)
 {
     uint64_t n = lhi_data_n_windows(data, validation);
     size_t count = (size_t)data->sequence + 1 + data->ahead;
@@ -222,7 +222,8 @@ lh_status lhi_data_read_window(const lhi_data *data, int validation, uint64_t sa
         return lhi_fail(err, LH_EINVAL, "there are no validation data");
     uint64_t epoch = sample / n, window = sample % n;
     if (!validation)
-        window = shuffle(window, n, lhi_mix64(data->seed + lhi_mix64(epoch + 1)));
+        window =
+            shuffle(window, n, lhi_mix64(data->seed + lhi_mix64(epoch + 1)));
     uint64_t at = (validation ? data->n_train : 0) + window * data->sequence;
     if (data->encoded) {
         for (size_t i = 0; i < count; i++)

@@ -5,8 +5,8 @@
  * The windows in a microbatch depend only on the seed, the step and the
  * microbatch's index in the global batch; not on the pipeline's degree or the
  * number of replicas. */
-#ifndef LHI_DATA_H
-#define LHI_DATA_H
+#ifndef LHI_RUNTIME_DEVICE_DATA_H
+#define LHI_RUNTIME_DEVICE_DATA_H
 
 #include <longhaul/status.h>
 
@@ -28,7 +28,7 @@ typedef struct lhi_data_options {
     const char *tokenizer; /* tokenizer.json, byte-level BPE; NULL: none */
     uint32_t vocab;        /* model's vocabulary; larger tokens are rejected */
     uint32_t sequence;     /* tokens per window */
-    uint32_t look_ahead;        /* additional tokens read after a window */
+    uint32_t look_ahead;   /* additional tokens read after a window */
     /* Share of the tokens, from the file's end, reserved for validation; 0 <=
      * share < 1. 0: none. */
     double validation;
@@ -49,7 +49,7 @@ uint64_t lhi_data_n_windows(const lhi_data *data, int validation);
  * look-ahead, since a position's target is the next token. `sample` counts from
  * 0 without limit. Each pass over the training data has its own order;
  * validation repeats its windows in order. */
-lh_status lhi_data_read_window(const lhi_data *data, int validation, uint64_t sample,
-                          int32_t *tokens, lh_error *err);
+lh_status lhi_data_read_window(const lhi_data *data, int validation,
+                               uint64_t sample, int32_t *tokens, lh_error *err);
 
 #endif

@@ -28,12 +28,12 @@
  *     data.c                  a microbatch's tokens, from token or text files
  *     tokenizer.c             text to tokens; pretokenizer.c, unicode.h: words
  */
-#ifndef LHI_DEV_H
-#define LHI_DEV_H
+#ifndef LHI_RUNTIME_DEVICE_DEVICE_H
+#define LHI_RUNTIME_DEVICE_DEVICE_H
 
 #include "runtime/device/blas.h"
-#include "runtime/device/tensor_slices.h"
 #include "runtime/device/storage.h"
+#include "runtime/device/tensor_slices.h"
 #include "runtime/transport/group.h"
 #include "schedule/pipeline/offload.h"
 
@@ -54,10 +54,10 @@ typedef struct lhi_tensor {
     const char *name;
     float *value, *gradient; /* n each; the gradient is summed over the step's
                               * microbatches in order */
-    size_t n;               /* local values */
-    uint32_t rows, columns; /* full tensor; columns 0: a vector */
-    lhi_slice slice;        /* local slice */
-    bool decays;            /* weight decay applies (not to norms) */
+    size_t n;                /* local values */
+    uint32_t rows, columns;  /* full tensor; columns 0: a vector */
+    lhi_slice slice;         /* local slice */
+    bool decays;             /* weight decay applies (not to norms) */
     /* Router bias for load balancing, updated by a fixed amount per step and
      * not by gradient descent. The gradient's sign gives the direction: above
      * 0, the value decreases; below 0, it increases. */
@@ -69,7 +69,7 @@ typedef struct lhi_tensor {
      * added, the embedding's first. The value is the chunk with the other copy;
      * LH_NONE: not tied. */
     uint32_t tied_chunk;
-    bool is_head; /* tied: this is the last chunk's copy */
+    bool is_head;   /* tied: this is the last chunk's copy */
     uint32_t index; /* model order: embedding, layers, norm, head, modules */
 } lhi_tensor;
 
@@ -168,18 +168,21 @@ typedef struct lhi_device_ops {
     /* Returns the peak memory so far in bytes, tensors included; 0: unknown. */
     size_t (*peak_bytes)(const lhi_device *device);
     /* Adds the peak memory by kind to bytes[]. */
-    void (*add_memory)(const lhi_device *device, int64_t bytes[LH_N_MEMORY_KINDS]);
+    void (*add_memory)(const lhi_device *device,
+                       int64_t bytes[LH_N_MEMORY_KINDS]);
     /* Sharded tensors; NULL on a device that trains nothing. Until finalise()
      * all values are resident and may be changed; afterwards the sharded ones
      * have no memory here. Before a pass the caller provides buffers for values
      * and gradients and keeps them until it withdraws them with NULL. The
      * buffer's values are current; its gradients cover n_microbatches from
      * `first_microbatch` on. */
-    lhi_sharded_tensors (*sharded_tensors)(const lhi_device *device, uint32_t chunk);
+    lhi_sharded_tensors (*sharded_tensors)(const lhi_device *device,
+                                           uint32_t chunk);
     void (*finalise)(lhi_device *device);
     void (*set_sharded_values)(lhi_device *device, uint32_t chunk, float *room);
-    void (*set_sharded_gradients)(lhi_device *device, uint32_t chunk, float *room,
-                            uint32_t first_microbatch, uint32_t n_microbatches);
+    void (*set_sharded_gradients)(lhi_device *device, uint32_t chunk,
+                                  float *room, uint32_t first_microbatch,
+                                  uint32_t n_microbatches);
     /* Sets the groups, borrowed, before the first step. Passes call their
      * collectives. All members call them in the same order, which depends only
      * on their order of passes. NULL on a device that computes alone. */
@@ -190,10 +193,11 @@ typedef struct lhi_device_ops {
     uint32_t (*n_parts)(const lhi_device *device, uint32_t chunk);
     const lhi_device_part *(*part)(const lhi_device *device, uint32_t chunk,
                                    uint32_t i);
-    void (*set_part_hooks)(lhi_device *device, const lhi_device_part_hooks *hooks);
+    void (*set_part_hooks)(lhi_device *device,
+                           const lhi_device_part_hooks *hooks);
     /* Sets a part's values between steps: they are in the given buffer. */
     void (*set_part_values)(lhi_device *device, uint32_t chunk, uint32_t i,
-                      float *room);
+                            float *room);
     /* Starts a copy of a microbatch's offloaded activations to storage after F,
      * or back before D or B. Copies run in the order in which they are started.
      * A copy takes at least `least_ns`. NULL on a device without activations.
@@ -212,10 +216,11 @@ struct lhi_device {
     const lhi_device_ops *ops;
 };
 
-/* Creates a timed device (src/runtime/device/timed.c): a pass takes its duration in the
- * pipeline. Deadlines are chained from `ready_ns`, so that late wake-ups do not
- * accumulate. A pass that starts more than `slip_ns` after ready_ns is timed
- * from its actual start. Messages have `message_bytes` bytes. */
+/* Creates a timed device (src/runtime/device/timed.c): a pass takes its
+ * duration in the pipeline. Deadlines are chained from `ready_ns`, so that late
+ * wake-ups do not accumulate. A pass that starts more than `slip_ns` after
+ * ready_ns is timed from its actual start. Messages have `message_bytes` bytes.
+ */
 lh_status lhi_device_timed(const lh_pipeline *pipeline, uint32_t device,
                            size_t message_bytes, int64_t slip_ns,
                            lhi_device **out, lh_error *err);
@@ -244,9 +249,10 @@ typedef struct lhi_cpu_options {
     /* Sharded share of each chunk, 0 to 1, rounded to whole weight products.
      * The share of parameters is at most that of gradients. */
     double sharded_gradients, sharded_parameters;
-    bool shards_by_layer; /* per-layer sharding; each share is 1, or parameters 0 */
-    uint32_t microbatch; /* sequences */
-    uint32_t sequence;   /* tokens per sequence */
+    bool shards_by_layer; /* per-layer sharding; each share is 1, or parameters
+                             0 */
+    uint32_t microbatch;  /* sequences */
+    uint32_t sequence;    /* tokens per sequence */
     uint32_t n_microbatches;
     uint32_t replica, n_replicas; /* data parallelism */
     /* Context parallelism: this rank's index and the number of ranks that share
@@ -255,8 +261,8 @@ typedef struct lhi_cpu_options {
     /* Tensor parallelism: ranks that share layers, vocabulary and, between
      * products, rows; 0, 0: none. Requires join(). */
     uint32_t n_tensor, tensor;
-    bool replicates_rows; /* no sequence parallelism: every rank has all rows between
-                      * products */
+    bool replicates_rows; /* no sequence parallelism: every rank has all rows
+                           * between products */
     /* Expert parallelism: ranks with different experts, equal numbers each; 0,
      * 0: none. Requires join(). */
     uint32_t n_expert, expert;
@@ -273,7 +279,8 @@ typedef struct lhi_cpu_options {
     uint64_t seed;
     double dropout; /* dropout probability for scores, attention and MLP outputs
                      * and the embedding, 0 <= p < 1 */
-    double balance_weight; /* weight of the expert load-balancing loss; 0: none */
+    double
+        balance_weight; /* weight of the expert load-balancing loss; 0: none */
     double expert_capacity; /* capacity factor: an expert's maximum per sequence
                              * relative to an equal share; 0: unlimited */
     const lhi_data *data; /* borrowed, thread-safe; NULL if neither chunk 0 nor
@@ -286,16 +293,20 @@ typedef struct lhi_cpu_options {
  * and these copies, in order. Adds bytes by kind to bytes[]. Uses doubles,
  * since sizes may exceed 64 bits. Neither reads `data` nor checks the passes.
  */
-lh_status lhi_cpu_estimate_memory(const lhi_cpu_options *options, const lh_pass *passes,
-                          uint32_t n_passes, const lhi_offload_copy *copies,
-                          uint32_t n_copies, double bytes[LH_N_MEMORY_KINDS],
-                          lh_error *err);
+lh_status lhi_cpu_estimate_memory(const lhi_cpu_options *options,
+                                  const lh_pass *passes, uint32_t n_passes,
+                                  const lhi_offload_copy *copies,
+                                  uint32_t n_copies,
+                                  double bytes[LH_N_MEMORY_KINDS],
+                                  lh_error *err);
 /* Returns the bytes that chunk mine[i] offloads per microbatch. */
-double lhi_cpu_estimate_offload_bytes(const lhi_cpu_options *options, uint32_t i);
+double lhi_cpu_estimate_offload_bytes(const lhi_cpu_options *options,
+                                      uint32_t i);
 /* Computes the sharded values of chunk mine[i]; leaves the numbers of tensors
  * at 0. */
-lh_status lhi_cpu_compute_sharded_tensors(const lhi_cpu_options *options, uint32_t i,
-                          lhi_sharded_tensors *out, lh_error *err);
+lh_status lhi_cpu_compute_sharded_tensors(const lhi_cpu_options *options,
+                                          uint32_t i, lhi_sharded_tensors *out,
+                                          lh_error *err);
 /* Part sizes of a chunk under per-layer sharding: number of parts, and values
  * in the largest part, in the largest without its experts, and in one part's
  * experts. */
@@ -304,11 +315,13 @@ typedef struct lhi_cpu_part_sizes {
     double largest, largest_without_experts, experts;
 } lhi_cpu_part_sizes;
 /* Computes the part sizes of chunk mine[i]. */
-lhi_cpu_part_sizes lhi_cpu_compute_part_sizes(const lhi_cpu_options *options, uint32_t i);
+lhi_cpu_part_sizes lhi_cpu_compute_part_sizes(const lhi_cpu_options *options,
+                                              uint32_t i);
 /* Counts the local tensors of chunk mine[i]. */
 uint32_t lhi_cpu_count_tensors(const lhi_cpu_options *options, uint32_t i);
 /* Counts the local expert parameters of chunk mine[i]. */
-double lhi_cpu_count_expert_parameters(const lhi_cpu_options *options, uint32_t i);
+double lhi_cpu_count_expert_parameters(const lhi_cpu_options *options,
+                                       uint32_t i);
 /* Counts the local parameters of chunk mine[i], in floats. */
 double lhi_cpu_count_parameters(const lhi_cpu_options *options, uint32_t i);
 /* Counts the local parameters in the embedding, or equally the head. */

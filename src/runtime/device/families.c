@@ -59,20 +59,20 @@ static const tensor_row llama_front[] = {
 #define ATTENTION_ROWS                                                         \
     {"input_layernorm.weight", H, NONE, LHI_ROLE_NORM1, ALWAYS},               \
         {"self_attn.q_proj.weight", Q, H, LHI_ROLE_QKV, ALWAYS},               \
-        {"self_attn.k_proj.weight", KV, H, LHI_ROLE_CONTINUED, ALWAYS},             \
-        {"self_attn.v_proj.weight", KV, H, LHI_ROLE_CONTINUED, ALWAYS},             \
+        {"self_attn.k_proj.weight", KV, H, LHI_ROLE_CONTINUED, ALWAYS},        \
+        {"self_attn.v_proj.weight", KV, H, LHI_ROLE_CONTINUED, ALWAYS},        \
         {"self_attn.q_norm.weight", HEAD, NONE, LHI_ROLE_Q_NORM, IF_QK_NORM},  \
         {"self_attn.k_norm.weight", HEAD, NONE, LHI_ROLE_K_NORM, IF_QK_NORM},  \
         {"self_attn.q_proj.bias", Q, NONE, LHI_ROLE_QKV_BIAS, IF_QKV_BIAS},    \
-        {"self_attn.k_proj.bias", KV, NONE, LHI_ROLE_CONTINUED, IF_QKV_BIAS},       \
-        {"self_attn.v_proj.bias", KV, NONE, LHI_ROLE_CONTINUED, IF_QKV_BIAS},       \
+        {"self_attn.k_proj.bias", KV, NONE, LHI_ROLE_CONTINUED, IF_QKV_BIAS},  \
+        {"self_attn.v_proj.bias", KV, NONE, LHI_ROLE_CONTINUED, IF_QKV_BIAS},  \
         {"self_attn.o_proj.weight", H, Q, LHI_ROLE_OUT, ALWAYS},               \
         {"self_attn.o_proj.bias", H, NONE, LHI_ROLE_OUT_BIAS, IF_OUTPUT_BIAS}, \
         {"post_attention_layernorm.weight", H, NONE, LHI_ROLE_NORM2, ALWAYS},
 /* Dense layers in models that have experts elsewhere. */
 #define DENSE_ROWS                                                             \
     {"mlp.gate_proj.weight", F, H, LHI_ROLE_GATE_UP, IF_DENSE},                \
-        {"mlp.up_proj.weight", F, H, LHI_ROLE_CONTINUED, IF_DENSE},                 \
+        {"mlp.up_proj.weight", F, H, LHI_ROLE_CONTINUED, IF_DENSE},            \
         {"mlp.down_proj.weight", H, F, LHI_ROLE_DOWN, IF_DENSE},
 
 /* Expert layers with a sigmoid router. */
@@ -82,14 +82,13 @@ static const tensor_row llama_front[] = {
          LHI_ROLE_ROUTER_BIAS, IF_MOE},                                        \
         {"mlp.shared_experts.gate_proj.weight", SHARED_F, H, LHI_ROLE_SHARED,  \
          IF_MOE},                                                              \
-        {"mlp.shared_experts.up_proj.weight", SHARED_F, H, LHI_ROLE_CONTINUED,      \
+        {"mlp.shared_experts.up_proj.weight", SHARED_F, H, LHI_ROLE_CONTINUED, \
          IF_MOE},                                                              \
-        {"mlp.shared_experts.down_proj.weight", H, SHARED_F, LHI_ROLE_CONTINUED,    \
-         IF_MOE},
+        {"mlp.shared_experts.down_proj.weight", H, SHARED_F,                   \
+         LHI_ROLE_CONTINUED, IF_MOE},
 
 static const tensor_row llama_layer[] = {
-    ATTENTION_ROWS
-    {"mlp.gate_proj.weight", F, H, LHI_ROLE_GATE_UP, ALWAYS},
+    ATTENTION_ROWS{"mlp.gate_proj.weight", F, H, LHI_ROLE_GATE_UP, ALWAYS},
     {"mlp.up_proj.weight", F, H, LHI_ROLE_CONTINUED, ALWAYS},
     {"mlp.gate_proj.bias", F, NONE, LHI_ROLE_GATE_UP_BIAS, IF_MLP_BIAS},
     {"mlp.up_proj.bias", F, NONE, LHI_ROLE_CONTINUED, IF_MLP_BIAS},
@@ -113,12 +112,11 @@ static const tensor_row deepseek_layer[] = {
     {"self_attn.kv_b_proj.weight", KV_UP, KV_RANK, LHI_ROLE_KV_UP, ALWAYS},
     {"self_attn.o_proj.weight", H, OUT, LHI_ROLE_OUT, ALWAYS},
     {"post_attention_layernorm.weight", H, NONE, LHI_ROLE_NORM2, ALWAYS},
-    DENSE_ROWS SIGMOID_ROWS
-};
+    DENSE_ROWS SIGMOID_ROWS};
 
 static const tensor_row mixtral_layer[] = {
-    ATTENTION_ROWS
-    {"block_sparse_moe.gate.weight", EXPERTS, H, LHI_ROLE_ROUTER, ALWAYS},
+    ATTENTION_ROWS{"block_sparse_moe.gate.weight", EXPERTS, H, LHI_ROLE_ROUTER,
+                   ALWAYS},
 };
 static const tensor_row mixtral_expert[] = {
     {"w1.weight", EXPERT_F, H, LHI_ROLE_EXPERTS, ALWAYS},
@@ -127,19 +125,22 @@ static const tensor_row mixtral_expert[] = {
 };
 
 static const tensor_row qwen2_moe_layer[] = {
-    ATTENTION_ROWS DENSE_ROWS
-    {"mlp.gate.weight", EXPERTS, H, LHI_ROLE_ROUTER, IF_MOE},
+    ATTENTION_ROWS DENSE_ROWS{"mlp.gate.weight", EXPERTS, H, LHI_ROLE_ROUTER,
+                              IF_MOE},
     {"mlp.shared_expert.gate_proj.weight", SHARED_F, H, LHI_ROLE_SHARED,
      IF_MOE},
-    {"mlp.shared_expert.up_proj.weight", SHARED_F, H, LHI_ROLE_CONTINUED, IF_MOE},
-    {"mlp.shared_expert.down_proj.weight", H, SHARED_F, LHI_ROLE_CONTINUED, IF_MOE},
+    {"mlp.shared_expert.up_proj.weight", SHARED_F, H, LHI_ROLE_CONTINUED,
+     IF_MOE},
+    {"mlp.shared_expert.down_proj.weight", H, SHARED_F, LHI_ROLE_CONTINUED,
+     IF_MOE},
     {"mlp.shared_expert_gate.weight", ONE, H, LHI_ROLE_SHARED_GATE, IF_MOE},
 };
 static const tensor_row qwen3_moe_layer[] = {
-    ATTENTION_ROWS DENSE_ROWS
-    {"mlp.gate.weight", EXPERTS, H, LHI_ROLE_ROUTER, IF_MOE},
+    ATTENTION_ROWS DENSE_ROWS{"mlp.gate.weight", EXPERTS, H, LHI_ROLE_ROUTER,
+                              IF_MOE},
 };
-static const tensor_row glm4_moe_layer[] = {ATTENTION_ROWS DENSE_ROWS SIGMOID_ROWS};
+static const tensor_row glm4_moe_layer[] = {
+    ATTENTION_ROWS DENSE_ROWS SIGMOID_ROWS};
 /* Tensors of an MTP module around its layer, named as in DeepSeek-V3's
  * checkpoints. */
 static const tensor_row module_front[] = {
@@ -179,9 +180,9 @@ static const tensor_row gpt2_back[] = {
     {"transformer.ln_f.bias", H, NONE, LHI_ROLE_CONTINUED, ALWAYS},
     {"lm_head.weight", VOCAB, H, LHI_ROLE_HEAD, ALWAYS}};
 
-static const tensor_row falcon_front[] = {
-    {"transformer.word_embeddings.weight", VOCAB, H, LHI_ROLE_EMBEDDING,
-     ALWAYS}};
+static const tensor_row falcon_front[] = {{"transformer.word_embeddings.weight",
+                                           VOCAB, H, LHI_ROLE_EMBEDDING,
+                                           ALWAYS}};
 static const tensor_row falcon_layer[] = {
     {"input_layernorm.weight", H, NONE, LHI_ROLE_NORM1, ALWAYS},
     {"input_layernorm.bias", H, NONE, LHI_ROLE_CONTINUED, ALWAYS},
@@ -210,32 +211,33 @@ typedef struct family_table {
         (list), sizeof(list) / sizeof *(list)                                  \
     }
 
-static const family_table llama = {"model.layers", ROWS(llama_front),
-                            ROWS(llama_layer), ROWS(llama_back),
-                            NULL,           {NULL, 0}};
-static const family_table gpt2 = {"transformer.h", ROWS(gpt2_front), ROWS(gpt2_layer),
-                           ROWS(gpt2_back),  NULL,             {NULL, 0}};
-static const family_table falcon = {
-    "transformer.h", ROWS(falcon_front), ROWS(falcon_layer),
-    ROWS(gpt2_back), NULL,               {NULL, 0}};
-static const family_table deepseek = {
-    "model.layers",   ROWS(llama_front), ROWS(deepseek_layer),
-    ROWS(llama_back), "mlp.experts",     ROWS(mlp_expert)};
-static const family_table mixtral = {"model.layers",
-                              ROWS(llama_front),
-                              ROWS(mixtral_layer),
-                              ROWS(llama_back),
-                              "block_sparse_moe.experts",
-                              ROWS(mixtral_expert)};
+static const family_table llama = {
+    "model.layers", ROWS(llama_front), ROWS(llama_layer), ROWS(llama_back),
+    NULL,           {NULL, 0}};
+static const family_table gpt2 = {
+    "transformer.h", ROWS(gpt2_front), ROWS(gpt2_layer), ROWS(gpt2_back), NULL,
+    {NULL, 0}};
+static const family_table falcon = {"transformer.h",
+                                    ROWS(falcon_front),
+                                    ROWS(falcon_layer),
+                                    ROWS(gpt2_back),
+                                    NULL,
+                                    {NULL, 0}};
+static const family_table deepseek = {"model.layers",       ROWS(llama_front),
+                                      ROWS(deepseek_layer), ROWS(llama_back),
+                                      "mlp.experts",        ROWS(mlp_expert)};
+static const family_table mixtral = {
+    "model.layers",   ROWS(llama_front),          ROWS(mixtral_layer),
+    ROWS(llama_back), "block_sparse_moe.experts", ROWS(mixtral_expert)};
 static const family_table qwen2_moe = {"model.layers",        ROWS(llama_front),
-                                ROWS(qwen2_moe_layer), ROWS(llama_back),
-                                "mlp.experts",         ROWS(mlp_expert)};
+                                       ROWS(qwen2_moe_layer), ROWS(llama_back),
+                                       "mlp.experts",         ROWS(mlp_expert)};
 static const family_table qwen3_moe = {"model.layers",        ROWS(llama_front),
-                                ROWS(qwen3_moe_layer), ROWS(llama_back),
-                                "mlp.experts",         ROWS(mlp_expert)};
+                                       ROWS(qwen3_moe_layer), ROWS(llama_back),
+                                       "mlp.experts",         ROWS(mlp_expert)};
 static const family_table glm4_moe = {"model.layers",       ROWS(llama_front),
-                               ROWS(glm4_moe_layer), ROWS(llama_back),
-                               "mlp.experts",        ROWS(mlp_expert)};
+                                      ROWS(glm4_moe_layer), ROWS(llama_back),
+                                      "mlp.experts",        ROWS(mlp_expert)};
 
 static const family_table *find_family_table(const lh_model *m)
 {
@@ -296,7 +298,7 @@ static uint32_t count_rows(const lh_model *m, uint32_t layer, rows list)
 }
 
 static const tensor_row *find_row(const lh_model *m, uint32_t layer, rows list,
-                           uint32_t number)
+                                  uint32_t number)
 {
     uint32_t i = 0;
     while (!has_tensor(m, layer, &list.rows[i]) || number-- > 0)
@@ -402,7 +404,7 @@ uint32_t lhi_count_model_tensors(const lh_model *m)
 
 /* Returns the row for the layer's tensor `index`; also for a module's layer. */
 static const tensor_row *find_layer_row(const lh_model *m, uint32_t layer,
-                               uint32_t index, uint32_t *expert)
+                                        uint32_t index, uint32_t *expert)
 {
     const family_table *lists = find_family_table(m);
     uint32_t before = layer >= m->layers ? module_rows[0].n : 0;
@@ -422,10 +424,11 @@ static const tensor_row *find_layer_row(const lh_model *m, uint32_t layer,
 }
 
 /* Returns the row for the model's tensor `index`. */
-static const tensor_row *find_model_row(const lh_model *m, uint32_t index, uint32_t *layer,
-                         uint32_t *expert)
+static const tensor_row *find_model_row(const lh_model *m, uint32_t index,
+                                        uint32_t *layer, uint32_t *expert)
 {
-    static const tensor_row copy = {NULL, VOCAB, H, LHI_ROLE_EMBEDDING_COPY, ALWAYS};
+    static const tensor_row copy = {NULL, VOCAB, H, LHI_ROLE_EMBEDDING_COPY,
+                                    ALWAYS};
     const family_table *lists = find_family_table(m);
     uint32_t front = lhi_count_front_tensors(m), at = 0, n;
     uint32_t back = count_rows(m, 0, lists->back);
@@ -453,7 +456,7 @@ static const tensor_row *find_model_row(const lh_model *m, uint32_t index, uint3
 }
 
 void lhi_describe_model_tensor(const lh_model *m, uint32_t index,
-                         lhi_model_tensor *out)
+                               lhi_model_tensor *out)
 {
     uint32_t layer, expert;
     const family_table *lists = find_family_table(m);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names, shapes and order of the tensors of the supported model families, as in
  * files for the transformers library. */
-#ifndef LHI_FAMILIES_H
-#define LHI_FAMILIES_H
+#ifndef LHI_RUNTIME_DEVICE_FAMILIES_H
+#define LHI_RUNTIME_DEVICE_FAMILIES_H
 
-#include "runtime/device/tensor_slices.h"
 #include "format/job/family.h"
+#include "runtime/device/tensor_slices.h"
 
 #include <stddef.h>
 
@@ -52,15 +52,15 @@ typedef struct lhi_model_tensor {
     uint32_t rows, columns; /* columns 0: a vector */
     size_t n;
     lhi_role role;
-    bool is_bias; /* initial value 0 */
-    uint32_t expert; /* UINT32_MAX: none */
-    uint32_t layer;  /* UINT32_MAX: none; model->layers + k: module k */
-    bool is_tied_copy;     /* tied to the embedding and stored only as that */
+    bool is_bias;      /* initial value 0 */
+    uint32_t expert;   /* UINT32_MAX: none */
+    uint32_t layer;    /* UINT32_MAX: none; model->layers + k: module k */
+    bool is_tied_copy; /* tied to the embedding and stored only as that */
     /* How tensor parallelism cuts the tensor: along a side as wide as heads,
      * MLP or vocabulary. */
     lhi_cut cut;
-    uint32_t parts; /* matrices along that side */
-    uint32_t max_slices;  /* maximum slices; 0: unlimited */
+    uint32_t parts;         /* matrices along that side */
+    uint32_t max_slices;    /* maximum slices; 0: unlimited */
     uint32_t n_common_rows; /* uncut rows, of keys and values */
 } lhi_model_tensor;
 
@@ -80,7 +80,7 @@ uint32_t lhi_layer_tensor_index(const lh_model *model, uint32_t layer);
 uint32_t lhi_module_tensor_index(const lh_model *model, uint32_t module);
 /* Describes the model's tensor `index`. */
 void lhi_describe_model_tensor(const lh_model *model, uint32_t index,
-                         lhi_model_tensor *out);
+                               lhi_model_tensor *out);
 /* Returns rank `mine`'s slice of a tensor among `ranks`. A slice limit, if any,
  * and `ranks` must divide one another. */
 lhi_slice lhi_model_slice(const lhi_model_tensor *tensor, uint32_t ranks,

@@ -78,8 +78,8 @@ static class classify(const unsigned char *p, size_t n, size_t *size)
 
 /* Returns the end of the run of characters in one class from `at` on; *last
  * receives the offset of its last character. */
-static size_t find_run_end(const unsigned char *p, size_t len, size_t at, class of,
-                      size_t *last)
+static size_t find_run_end(const unsigned char *p, size_t len, size_t at,
+                           class of, size_t *last)
 {
     size_t size;
     while (at < len && classify(p + at, len - at, &size) == of) {

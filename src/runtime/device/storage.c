@@ -6,8 +6,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -206,8 +206,8 @@ static lh_status allocate_disk_space(lhi_storage *s, size_t size, lh_error *err)
                     (double)s->size / (1 << 20), strerror(failed));
 }
 
-lh_status lhi_storage_add_block(lhi_storage *s, size_t size, lhi_storage_block **out,
-                           lh_error *err)
+lh_status lhi_storage_add_block(lhi_storage *s, size_t size,
+                                lhi_storage_block **out, lh_error *err)
 {
     size_t room = lhi_storage_block_bytes(size ? size : 1);
     mapping *m = calloc(1, sizeof *m);

@@ -3,8 +3,8 @@
  * disappears with the process. A thread of its own copies to and from it, one
  * copy at a time, in the order in which copies are started. One thread at a
  * time may call these functions. */
-#ifndef LHI_STORAGE_H
-#define LHI_STORAGE_H
+#ifndef LHI_RUNTIME_DEVICE_STORAGE_H
+#define LHI_RUNTIME_DEVICE_STORAGE_H
 
 #include "base/fail.h"
 
@@ -42,10 +42,11 @@ void lhi_storage_close(lhi_storage *storage);
 /* Extends the file by a block of `size` bytes, valid until the storage is
  * closed. LH_EIO: the disk is full. */
 lh_status lhi_storage_add_block(lhi_storage *storage, size_t size,
-                           lhi_storage_block **out, lh_error *err);
+                                lhi_storage_block **out, lh_error *err);
 /* Returns the file space for a block in bytes: whole pages. */
 size_t lhi_storage_block_bytes(size_t size);
-size_t lhi_storage_file_bytes(const lhi_storage *storage); /* current file size */
+size_t
+lhi_storage_file_bytes(const lhi_storage *storage); /* current file size */
 
 /* Starts a new step: waits for running copies and resets the count. */
 void lhi_storage_begin_step(lhi_storage *storage);

@@ -45,7 +45,8 @@ size_t lhi_slice_count_own_values(const lhi_slice *s, uint32_t rank)
     size_t all = lhi_slice_count_values(s);
     if (!lhi_slice_is_first(s, rank))
         return 0;
-    return s->ranks == 1 || s->mine == 0 ? all : all - s->n_common_rows * width_of(s);
+    return s->ranks == 1 || s->mine == 0 ? all
+                                         : all - s->n_common_rows * width_of(s);
 }
 
 size_t lhi_slice_count_runs(const lhi_slice *s)
@@ -78,7 +79,7 @@ lhi_slice_run lhi_slice_run_of(const lhi_slice *s, size_t run)
 
 /* Copies the slice's values [first, first + n) run by run. */
 static void copy_runs(const lhi_slice *s, float *whole, size_t first, size_t n,
-                 float *values, bool puts)
+                      float *values, bool puts)
 {
     if (n == 0)
         return;
@@ -104,7 +105,7 @@ void lhi_slice_read(const lhi_slice *s, const float *whole, size_t first,
 }
 
 void lhi_slice_write(const lhi_slice *s, const float *values, size_t first,
-                   size_t n, float *whole)
+                     size_t n, float *whole)
 {
     copy_runs(s, whole, first, n, (float *)(uintptr_t)values, true);
 }

@@ -9,8 +9,8 @@
  *   `sharers` consecutive ranks have the same slice.
  * - If such heads are fused with the queries, as in Falcon, the last `common`
  *   rows are on all ranks. */
-#ifndef LHI_SLICES_H
-#define LHI_SLICES_H
+#ifndef LHI_RUNTIME_DEVICE_TENSOR_SLICES_H
+#define LHI_RUNTIME_DEVICE_TENSOR_SLICES_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ typedef struct lhi_slice {
     uint32_t parts;         /* matrices along the cut side; 1: one matrix */
     uint32_t ranks, mine;   /* number of slices, own index; 1, 0: not cut */
     uint32_t sharers;       /* ranks per slice */
-    uint32_t n_common_rows;        /* uncut rows, if rows are cut */
+    uint32_t n_common_rows; /* uncut rows, if rows are cut */
     uint32_t rows, columns; /* full tensor; columns 0: a vector */
 } lhi_slice;
 
@@ -62,6 +62,6 @@ void lhi_slice_read(const lhi_slice *slice, const float *whole, size_t first,
 /* Copies values into positions first .. first + n - 1 of the slice within the
  * full tensor. */
 void lhi_slice_write(const lhi_slice *slice, const float *values, size_t first,
-                   size_t n, float *whole);
+                     size_t n, float *whole);
 
 #endif

@@ -81,7 +81,8 @@ static lh_status timed_run(lhi_device *device, const lh_pass *pass,
         t->slips.lost_ns += late;
         span->start_ns = now;
     }
-    span->end_ns = span->start_ns + pass_duration(&t->chunks[pass->chunk], pass);
+    span->end_ns =
+        span->start_ns + pass_duration(&t->chunks[pass->chunk], pass);
     if (span->end_ns > now)
         lhi_sleep_until(span->end_ns);
     return LH_OK;
@@ -114,7 +115,7 @@ static lhi_tensor *timed_tensor(lhi_device *device, uint32_t chunk, uint32_t i)
 }
 
 static void timed_add_memory(const lhi_device *device,
-                       int64_t bytes[LH_N_MEMORY_KINDS])
+                             int64_t bytes[LH_N_MEMORY_KINDS])
 {
     (void)device;
     (void)bytes;

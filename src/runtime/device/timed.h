@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The timed device's functions beyond the device interface. */
-#ifndef LHI_TIMED_H
-#define LHI_TIMED_H
+#ifndef LHI_RUNTIME_DEVICE_TIMED_H
+#define LHI_RUNTIME_DEVICE_TIMED_H
 
 #include "runtime/device/device.h"
 

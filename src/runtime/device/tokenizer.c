@@ -137,7 +137,7 @@ static lh_status read_vocab(lhi_tokenizer *t, const json_t *vocab,
 /* Parses "left right" or ["left", "right"] and copies to `buffer` of `room`
  * bytes. */
 static bool parse_pair(const json_t *item, char *buffer, size_t room,
-                      const char **left, const char **right)
+                       const char **left, const char **right)
 {
     const char *text = json_string_value(item);
     if (!text) {
@@ -195,7 +195,7 @@ static lh_status read_merges(lhi_tokenizer *t, const json_t *vocab,
         const char *left, *right;
         merge m = {.rank = (uint32_t)i};
         if (!parse_pair(json_array_get(list, i), buffer, sizeof buffer, &left,
-                       &right) ||
+                        &right) ||
             !find_merge(vocab, left, right, &m))
             return lhi_fail(err, LH_EINPUT,
                             "%s: model.merges: number %zu is no pair of tokens "
@@ -311,7 +311,8 @@ static bool merge_all(const lhi_tokenizer *t, word *w)
         w->next[i] = w->next[gone];
         if (w->next[i] < w->n)
             w->last[w->next[i]] = i;
-        if (!push_candidate(t, w, i) || (i > 0 && !push_candidate(t, w, w->last[i])))
+        if (!push_candidate(t, w, i) ||
+            (i > 0 && !push_candidate(t, w, w->last[i])))
             return false;
     }
     return true;
@@ -346,7 +347,8 @@ static lh_status encode_all(const lhi_tokenizer *t, word *w, const char *text,
                             size_t len, uint32_t *out, size_t *n, lh_error *err)
 {
     for (size_t at = 0; at < len;) {
-        size_t size = t->splits ? lhi_pretokenize_word(text + at, len - at) : len;
+        size_t size =
+            t->splits ? lhi_pretokenize_word(text + at, len - at) : len;
         LHI_TRY(encode_word(t, w, text + at, (uint32_t)size, out, n, err));
         at += size;
     }

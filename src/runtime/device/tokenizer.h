@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Byte-level BPE as in GPT-2, from a tokenizer.json by Hugging Face's
  * tokenizers. The supported subset is in docs/training.md. */
-#ifndef LHI_TOKENIZER_H
-#define LHI_TOKENIZER_H
+#ifndef LHI_RUNTIME_DEVICE_TOKENIZER_H
+#define LHI_RUNTIME_DEVICE_TOKENIZER_H
 
 #include <longhaul/status.h>
 
@@ -31,7 +31,8 @@ void lhi_tokens_free(uint32_t *tokens); /* NULL is allowed */
 /* Returns the length in bytes of the word at the start of `text` (len > 0), as
  * GPT-2 splits text before merging:
  *
- *     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+ *     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+|
+ * ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
  */
 size_t lhi_pretokenize_word(const char *text, size_t len);
 

@@ -16,7 +16,8 @@ static bool has_activations(const lhi_rank *rank)
 
 lh_status lhi_activation_offload_make(lhi_rank *rank, lh_error *err)
 {
-    rank->copied = LHI_NEW(rank->mem, lhi_storage_times, rank->program->n_copies);
+    rank->copied =
+        LHI_NEW(rank->mem, lhi_storage_times, rank->program->n_copies);
     return rank->copied ? LH_OK : lhi_fail_nomem(err);
 }
 
@@ -44,7 +45,8 @@ static void emulate_copy(lhi_rank *rank, uint32_t chunk, int64_t ready_ns)
     when->depart_ns =
         ready_ns > rank->copy_free_ns ? ready_ns : rank->copy_free_ns;
     when->end_ns = rank->copy_free_ns =
-        when->depart_ns + lhi_timed_find_chunk(rank->o.device, chunk)->offload_ns;
+        when->depart_ns +
+        lhi_timed_find_chunk(rank->o.device, chunk)->offload_ns;
 }
 
 /* Launches the copies of pass `i` at its start (back) or end. */
@@ -69,8 +71,8 @@ static lh_status launch(lhi_rank *rank, uint32_t i, bool is_back,
     return LH_OK;
 }
 
-lh_status lhi_activation_offload_before_pass(lhi_rank *rank, uint32_t i, int64_t *ready_ns,
-                               lh_error *err)
+lh_status lhi_activation_offload_before_pass(lhi_rank *rank, uint32_t i,
+                                             int64_t *ready_ns, lh_error *err)
 {
     uint32_t n = rank->program->passes[i].n_required_copies;
     if (has_activations(rank)) {
@@ -87,8 +89,8 @@ lh_status lhi_activation_offload_before_pass(lhi_rank *rank, uint32_t i, int64_t
     return lhi_sleep_emulated(rank->o.net, rank->o.stop, done_ns, err);
 }
 
-lh_status lhi_activation_offload_after_pass(lhi_rank *rank, uint32_t i, const lhi_span *span,
-                              lh_error *err)
+lh_status lhi_activation_offload_after_pass(lhi_rank *rank, uint32_t i,
+                                            const lhi_span *span, lh_error *err)
 {
     if (!has_activations(rank))
         LHI_TRY(launch(rank, i, true, span->start_ns, err));

@@ -27,8 +27,8 @@ static lh_status receive_bytes(lhi_net *net, uint32_t from, uint64_t tag,
 }
 
 /* Each entry is filled by one rank, so the order of addition is irrelevant. */
-lh_status lhi_all_reduce_sum(lhi_net *net, uint64_t turn, double *values, size_t n,
-                        const lhi_net_stop *stop, lh_error *err)
+lh_status lhi_all_reduce_sum(lhi_net *net, uint64_t turn, double *values,
+                             size_t n, const lhi_net_stop *stop, lh_error *err)
 {
     uint64_t up = lhi_tag(LHI_TAG_SUM, turn, 0);
     uint64_t down = lhi_tag(LHI_TAG_SUM, turn, 1);
@@ -52,8 +52,8 @@ lh_status lhi_all_reduce_sum(lhi_net *net, uint64_t turn, double *values, size_t
 }
 
 lh_status lhi_send_text_to_root(lhi_net *net, uint32_t from, uint64_t turn,
-                            char *text, size_t size, const lhi_net_stop *stop,
-                            lh_error *err)
+                                char *text, size_t size,
+                                const lhi_net_stop *stop, lh_error *err)
 {
     uint64_t tag = lhi_tag(LHI_TAG_SUM, turn, 2);
     uint32_t me = lhi_net_rank(net);

@@ -86,8 +86,8 @@ static lh_status send_notice(lhi_blocking_sends *c, const lhi_exec_post *post,
 
 /* Polls an operation. Lowers *look_ns to the time of the next poll if it is not
  * done. */
-static lh_status poll_op(lhi_blocking_sends *c, lhi_net_op *op, int64_t *look_ns,
-                         bool *is_done, lh_error *err)
+static lh_status poll_op(lhi_blocking_sends *c, lhi_net_op *op,
+                         int64_t *look_ns, bool *is_done, lh_error *err)
 {
     int64_t again_ns;
     lh_status status = lhi_net_test(c->rank->o.net, op, &again_ns, err);
@@ -100,7 +100,8 @@ static lh_status poll_op(lhi_blocking_sends *c, lhi_net_op *op, int64_t *look_ns
 }
 
 /* Polls all posted receives and sends a notice for each arrival. */
-static lh_status poll_receives(lhi_blocking_sends *c, int64_t *look_ns, lh_error *err)
+static lh_status poll_receives(lhi_blocking_sends *c, int64_t *look_ns,
+                               lh_error *err)
 {
     lhi_rank *rank = c->rank;
     for (uint32_t s = 0; s < rank->program->n_slots; s++) {
@@ -121,7 +122,8 @@ static lh_status poll_receives(lhi_blocking_sends *c, int64_t *look_ns, lh_error
 }
 
 /* Posts the receive for the next notice from a receiver. */
-static lh_status post_notice_receive(lhi_blocking_sends *c, receiver *r, lh_error *err)
+static lh_status post_notice_receive(lhi_blocking_sends *c, receiver *r,
+                                     lh_error *err)
 {
     const lhi_rank *rank = c->rank;
     r->next = (arrival_notice){.op = {.signals_event = true}};
@@ -141,13 +143,15 @@ static void record_freed(lhi_blocking_sends *c, int64_t ns)
 }
 
 /* Processes one arrival notice and posts the next receive. */
-static lh_status process_notice(lhi_blocking_sends *c, receiver *r, lh_error *err)
+static lh_status process_notice(lhi_blocking_sends *c, receiver *r,
+                                lh_error *err)
 {
     int64_t arrived_ns;
-    lh_status status =
-        lhi_receive_notice_read(r->next.bytes, sizeof r->next.bytes, &arrived_ns, err);
+    lh_status status = lhi_receive_notice_read(
+        r->next.bytes, sizeof r->next.bytes, &arrived_ns, err);
     if (status != LH_OK) {
-        lhi_fail_add_context(err, "rank %u sends", lhi_rank_of_stage(c->rank, r->peer));
+        lhi_fail_add_context(err, "rank %u sends",
+                             lhi_rank_of_stage(c->rank, r->peer));
         return status;
     }
     record_freed(c, c->rank->o.emulates ? arrived_ns : r->next.op.arrived_ns);
@@ -155,7 +159,7 @@ static lh_status process_notice(lhi_blocking_sends *c, receiver *r, lh_error *er
 }
 
 static lh_status poll_notices(lhi_blocking_sends *c, int64_t *look_ns,
-                                   lh_error *err)
+                              lh_error *err)
 {
     for (uint32_t i = 0; i < c->n_receivers; i++) {
         receiver *r = &c->receivers[i];
@@ -267,7 +271,8 @@ static lh_status begin_step(lhi_blocking_sends *c, uint64_t step, lh_error *err)
 {
     c->step = step;
     c->n_notices = c->n_issued = c->n_freed = 0;
-    memset(c->n_notices_to, 0, c->rank->o.exec->n_ranks * sizeof c->n_notices_to[0]);
+    memset(c->n_notices_to, 0,
+           c->rank->o.exec->n_ranks * sizeof c->n_notices_to[0]);
     for (uint32_t i = 0; i < c->n_receivers; i++) {
         c->receivers[i].n_arrived = 0;
         LHI_TRY(post_notice_receive(c, &c->receivers[i], err));
@@ -276,8 +281,8 @@ static lh_status begin_step(lhi_blocking_sends *c, uint64_t step, lh_error *err)
     return LH_OK;
 }
 
-lh_status lhi_blocking_sends_begin_step(lhi_blocking_sends *c, uint64_t step, lhi_step_kind kind,
-                            lh_error *err)
+lh_status lhi_blocking_sends_begin_step(lhi_blocking_sends *c, uint64_t step,
+                                        lhi_step_kind kind, lh_error *err)
 {
     if (kind != LHI_STEP_TRAIN)
         return LH_OK;
@@ -300,7 +305,8 @@ bool lhi_blocking_sends_is_active(const lhi_blocking_sends *c)
     return c && c->is_active;
 }
 
-void lhi_blocking_sends_add_receive(lhi_blocking_sends *c, const lhi_exec_post *post)
+void lhi_blocking_sends_add_receive(lhi_blocking_sends *c,
+                                    const lhi_exec_post *post)
 {
     pthread_mutex_lock(&c->lock);
     c->posted[post->slot] = post;
@@ -328,7 +334,8 @@ static lh_status wait_for_progress(lhi_blocking_sends *c, lh_error *err)
     return LH_OK;
 }
 
-lh_status lhi_blocking_sends_await_receive(lhi_blocking_sends *c, uint32_t slot, lh_error *err)
+lh_status lhi_blocking_sends_await_receive(lhi_blocking_sends *c, uint32_t slot,
+                                           lh_error *err)
 {
     lh_status status = LH_OK;
     pthread_mutex_lock(&c->lock);
@@ -339,7 +346,8 @@ lh_status lhi_blocking_sends_await_receive(lhi_blocking_sends *c, uint32_t slot,
     return status;
 }
 
-lh_status lhi_blocking_sends_acquire_entry(lhi_blocking_sends *c, int64_t *at_ns, lh_error *err)
+lh_status lhi_blocking_sends_acquire_entry(lhi_blocking_sends *c,
+                                           int64_t *at_ns, lh_error *err)
 {
     uint32_t queue = c->rank->o.exec->options.coupled_queue;
     lh_status status = LH_OK;
@@ -368,7 +376,7 @@ lh_status lhi_blocking_sends_end_step(lhi_blocking_sends *c, lh_error *err)
     c->is_active = false;
     pthread_mutex_unlock(&c->lock);
     for (uint32_t i = 0; i < c->n_notices && status == LH_OK; i++)
-        status =
-            lhi_net_wait_or_stop(rank->o.net, &c->notices[i].op, rank->o.stop, err);
+        status = lhi_net_wait_or_stop(rank->o.net, &c->notices[i].op,
+                                      rank->o.stop, err);
     return status;
 }

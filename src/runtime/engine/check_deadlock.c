@@ -26,19 +26,19 @@
 typedef struct deadlock_walk {
     const lh_exec *x;
     lhi_arena *mem;
-    uint32_t *done;     /* per rank: executed passes */
-    uint32_t *queued;   /* per rank: messages in its queue */
-    bool *has_unqueued;        /* per rank: the last message is not queued yet */
-    uint8_t *n_waits;     /* per message: unmet conditions */
-    bool *moved;        /* per message */
-    bool *is_available;        /* per message: arrived, and copied if delegated */
-    uint32_t *next_in_queue;   /* per message: next one in its copy queue */
-    uint32_t *previous_in_queue;    /* likewise, the previous one */
-    bool *delegated;    /* per message */
-    uint32_t *consumer; /* per message: rank */
-    uint32_t *before;   /* per message: its post */
-    uint32_t *producer;    /* per message: rank */
-    uint32_t *next;     /* per message: next in its link's order */
+    uint32_t *done;          /* per rank: executed passes */
+    uint32_t *queued;        /* per rank: messages in its queue */
+    bool *has_unqueued;      /* per rank: the last message is not queued yet */
+    uint8_t *n_waits;        /* per message: unmet conditions */
+    bool *moved;             /* per message */
+    bool *is_available;      /* per message: arrived, and copied if delegated */
+    uint32_t *next_in_queue; /* per message: next one in its copy queue */
+    uint32_t *previous_in_queue; /* likewise, the previous one */
+    bool *delegated;             /* per message */
+    uint32_t *consumer;          /* per message: rank */
+    uint32_t *before;            /* per message: its post */
+    uint32_t *producer;          /* per message: rank */
+    uint32_t *next;              /* per message: next in its link's order */
     uint32_t *previous;
     uint32_t *stack; /* messages that can move */
     uint32_t n_stack;
@@ -62,12 +62,14 @@ static lh_status allocate(deadlock_walk *p, lh_error *err)
     p->next = LHI_NEW(p->mem, uint32_t, n);
     p->previous = LHI_NEW(p->mem, uint32_t, n);
     p->stack = LHI_NEW(p->mem, uint32_t, n);
-    if (!p->done || !p->queued || !p->has_unqueued || !p->n_waits || !p->moved ||
-        !p->consumer || !p->before || !p->producer || !p->next || !p->previous ||
-        !p->stack || !p->is_available || !p->delegated || !p->next_in_queue || !p->previous_in_queue)
+    if (!p->done || !p->queued || !p->has_unqueued || !p->n_waits ||
+        !p->moved || !p->consumer || !p->before || !p->producer || !p->next ||
+        !p->previous || !p->stack || !p->is_available || !p->delegated ||
+        !p->next_in_queue || !p->previous_in_queue)
         return lhi_fail_nomem(err);
     for (size_t i = 0; i < n; i++)
-        p->next[i] = p->previous[i] = p->next_in_queue[i] = p->previous_in_queue[i] = LH_NONE;
+        p->next[i] = p->previous[i] = p->next_in_queue[i] =
+            p->previous_in_queue[i] = LH_NONE;
     return LH_OK;
 }
 
@@ -207,7 +209,8 @@ static bool has_input_in_queue(const deadlock_walk *p, uint32_t r)
 }
 
 static lh_status fail_own_communication(const lhi_exec_rank *rank, uint32_t r,
-                             const lhi_exec_pass *pass, lh_error *err)
+                                        const lhi_exec_pass *pass,
+                                        lh_error *err)
 {
     char here[LH_PASS_TEXT_SIZE], there[LH_PASS_TEXT_SIZE];
     if (pass->n_required_copies > pass->first_copy)
@@ -224,7 +227,8 @@ static lh_status fail_own_communication(const lhi_exec_rank *rank, uint32_t r,
                     lh_pass_format(&rank->passes[data->after].pass, there));
 }
 
-static lh_status fail_deadlock(const deadlock_walk *p, uint32_t r, lh_error *err)
+static lh_status fail_deadlock(const deadlock_walk *p, uint32_t r,
+                               lh_error *err)
 {
     const lhi_exec_rank *rank = &p->x->ranks[r];
     char here[LH_PASS_TEXT_SIZE], there[LH_PASS_TEXT_SIZE];
@@ -270,7 +274,8 @@ static lh_status fail_deadlock(const deadlock_walk *p, uint32_t r, lh_error *err
 static void mark_available(deadlock_walk *p, uint32_t message)
 {
     while (message != LH_NONE && p->moved[message] &&
-           (p->previous_in_queue[message] == LH_NONE || p->is_available[p->previous_in_queue[message]])) {
+           (p->previous_in_queue[message] == LH_NONE ||
+            p->is_available[p->previous_in_queue[message]])) {
         p->is_available[message] = true;
         run_rank(p, p->consumer[message]);
         message = p->next_in_queue[message];

@@ -26,11 +26,16 @@ typedef enum message_kind {
 } message_kind;
 
 static const char *const names[] = {
-    [MESSAGE_COMMAND] = "a command",  [MESSAGE_REPORT] = "a report",
-    [MESSAGE_NOTICE] = "a notice",    [MESSAGE_COUNTS] = "a count of records",
-    [MESSAGE_OUTCOME] = "an outcome", [MESSAGE_PROPOSAL] = "a proposal",
-    [MESSAGE_VOTE] = "a vote",        [MESSAGE_SWITCH] = "a switch",
-    [MESSAGE_OBSERVATION] = "what was seen", [MESSAGE_ADAPT_NOTICE] = "a notice of a change",
+    [MESSAGE_COMMAND] = "a command",
+    [MESSAGE_REPORT] = "a report",
+    [MESSAGE_NOTICE] = "a notice",
+    [MESSAGE_COUNTS] = "a count of records",
+    [MESSAGE_OUTCOME] = "an outcome",
+    [MESSAGE_PROPOSAL] = "a proposal",
+    [MESSAGE_VOTE] = "a vote",
+    [MESSAGE_SWITCH] = "a switch",
+    [MESSAGE_OBSERVATION] = "what was seen",
+    [MESSAGE_ADAPT_NOTICE] = "a notice of a change",
 };
 
 enum { HEAD_BYTES = 4 };
@@ -150,7 +155,8 @@ lh_status lhi_command_read(const unsigned char *in, size_t size,
     return LH_OK;
 }
 
-void lhi_command_report_write(const lhi_command_report *d, unsigned char out[LHI_COMMAND_REPORT_BYTES])
+void lhi_command_report_write(const lhi_command_report *d,
+                              unsigned char out[LHI_COMMAND_REPORT_BYTES])
 {
     unsigned char *at = put_head(out, MESSAGE_REPORT);
     put32(&at, d->n_collectives);
@@ -161,11 +167,12 @@ void lhi_command_report_write(const lhi_command_report *d, unsigned char out[LHI
     put64(&at, d->pool_growth);
 }
 
-lh_status lhi_command_report_read(const unsigned char *in, size_t size, lhi_command_report *out,
-                        lh_error *err)
+lh_status lhi_command_report_read(const unsigned char *in, size_t size,
+                                  lhi_command_report *out, lh_error *err)
 {
     const unsigned char *at = NULL;
-    LHI_TRY(get_head(in, size, MESSAGE_REPORT, LHI_COMMAND_REPORT_BYTES, &at, err));
+    LHI_TRY(
+        get_head(in, size, MESSAGE_REPORT, LHI_COMMAND_REPORT_BYTES, &at, err));
     out->n_collectives = get32(&at);
     out->end_ns = get_time(&at);
     out->loss = get_real(&at);
@@ -175,7 +182,8 @@ lh_status lhi_command_report_read(const unsigned char *in, size_t size, lhi_comm
     return LH_OK;
 }
 
-void lhi_receive_notice_write(int64_t posted_ns, unsigned char out[LHI_RECEIVE_NOTICE_BYTES])
+void lhi_receive_notice_write(int64_t posted_ns,
+                              unsigned char out[LHI_RECEIVE_NOTICE_BYTES])
 {
     unsigned char *at = put_head(out, MESSAGE_NOTICE);
     put32(&at, 0);
@@ -183,10 +191,11 @@ void lhi_receive_notice_write(int64_t posted_ns, unsigned char out[LHI_RECEIVE_N
 }
 
 lh_status lhi_receive_notice_read(const unsigned char *in, size_t size,
-                          int64_t *posted_ns, lh_error *err)
+                                  int64_t *posted_ns, lh_error *err)
 {
     const unsigned char *at = NULL;
-    LHI_TRY(get_head(in, size, MESSAGE_NOTICE, LHI_RECEIVE_NOTICE_BYTES, &at, err));
+    LHI_TRY(
+        get_head(in, size, MESSAGE_NOTICE, LHI_RECEIVE_NOTICE_BYTES, &at, err));
     uint32_t rest = get32(&at);
     if (rest)
         return fail_field(MESSAGE_NOTICE, "beginning", rest, err);
@@ -196,7 +205,8 @@ lh_status lhi_receive_notice_read(const unsigned char *in, size_t size,
 
 /* --- records --- */
 
-void lhi_record_counts_write(const lhi_record_counts *c, unsigned char out[LHI_RECORD_COUNTS_BYTES])
+void lhi_record_counts_write(const lhi_record_counts *c,
+                             unsigned char out[LHI_RECORD_COUNTS_BYTES])
 {
     unsigned char *at = put_head(out, MESSAGE_COUNTS);
     put32(&at, c->n_passes);
@@ -204,11 +214,12 @@ void lhi_record_counts_write(const lhi_record_counts *c, unsigned char out[LHI_R
     put32(&at, 0);
 }
 
-lh_status lhi_record_counts_read(const unsigned char *in, size_t size, lhi_record_counts *out,
-                          lh_error *err)
+lh_status lhi_record_counts_read(const unsigned char *in, size_t size,
+                                 lhi_record_counts *out, lh_error *err)
 {
     const unsigned char *at = NULL;
-    LHI_TRY(get_head(in, size, MESSAGE_COUNTS, LHI_RECORD_COUNTS_BYTES, &at, err));
+    LHI_TRY(
+        get_head(in, size, MESSAGE_COUNTS, LHI_RECORD_COUNTS_BYTES, &at, err));
     lhi_record_counts c = {get32(&at), 0};
     c.n_collectives = get32(&at);
     uint32_t rest = get32(&at);
@@ -224,7 +235,8 @@ size_t lhi_record_rows_size(const lhi_record_counts *c)
            (size_t)c->n_collectives * LHI_COLLECTIVE_RECORD_BYTES;
 }
 
-static void put_collectives(const lhi_collective_record *played, uint32_t n, unsigned char *out)
+static void put_collectives(const lhi_collective_record *played, uint32_t n,
+                            unsigned char *out)
 {
     for (uint32_t i = 0; i < n; i++) {
         put32(&out, played[i].chunk);
@@ -239,7 +251,7 @@ static void put_collectives(const lhi_collective_record *played, uint32_t n, uns
 }
 
 static lh_status get_collectives(const unsigned char *in, uint32_t n,
-                            lhi_collective_record *played, lh_error *err)
+                                 lhi_collective_record *played, lh_error *err)
 {
     for (uint32_t i = 0; i < n; i++) {
         lhi_collective_record *x = &played[i];
@@ -259,8 +271,10 @@ static lh_status get_collectives(const unsigned char *in, uint32_t n,
     return LH_OK;
 }
 
-void lhi_record_rows_write(const lhi_record_counts *c, const lhi_pass_record *records,
-                    const lhi_collective_record *played, unsigned char *out)
+void lhi_record_rows_write(const lhi_record_counts *c,
+                           const lhi_pass_record *records,
+                           const lhi_collective_record *played,
+                           unsigned char *out)
 {
     for (uint32_t i = 0; i < c->n_passes; i++) {
         put64(&out, (uint64_t)records[i].start_ns);
@@ -273,8 +287,9 @@ void lhi_record_rows_write(const lhi_record_counts *c, const lhi_pass_record *re
 }
 
 lh_status lhi_record_rows_read(const unsigned char *in, size_t size,
-                        const lhi_record_counts *c, lhi_pass_record *records,
-                        lhi_collective_record *played, lh_error *err)
+                               const lhi_record_counts *c,
+                               lhi_pass_record *records,
+                               lhi_collective_record *played, lh_error *err)
 {
     if (size != lhi_record_rows_size(c))
         return lhi_fail(err, LH_EIO, "records of %zu bytes, not %zu", size,
@@ -317,12 +332,15 @@ _Static_assert(sizeof(lhi_pass_observation) == LHI_PASS_OBSERVATION_BYTES,
 
 size_t lhi_observation_size(const lhi_observation_header *s)
 {
-    return LHI_OBSERVATION_HEADER_BYTES + (size_t)s->n_passes * LHI_PASS_OBSERVATION_BYTES +
+    return LHI_OBSERVATION_HEADER_BYTES +
+           (size_t)s->n_passes * LHI_PASS_OBSERVATION_BYTES +
            (size_t)s->n_collectives * LHI_COLLECTIVE_RECORD_BYTES;
 }
 
-void lhi_observation_write(const lhi_observation_header *s, const lhi_pass_observation *rows,
-                    const lhi_collective_record *played, unsigned char *out)
+void lhi_observation_write(const lhi_observation_header *s,
+                           const lhi_pass_observation *rows,
+                           const lhi_collective_record *played,
+                           unsigned char *out)
 {
     unsigned char *at = put_head(out, MESSAGE_OBSERVATION);
     put32(&at, s->n_passes);
@@ -330,29 +348,33 @@ void lhi_observation_write(const lhi_observation_header *s, const lhi_pass_obser
     put32(&at, 0);
     put64(&at, s->clock);
     memcpy(at, rows, (size_t)s->n_passes * sizeof *rows);
-    put_collectives(played, s->n_collectives, at + (size_t)s->n_passes * sizeof *rows);
+    put_collectives(played, s->n_collectives,
+                    at + (size_t)s->n_passes * sizeof *rows);
 }
 
 lh_status lhi_observation_read(const unsigned char *in, size_t size,
-                        lhi_observation_header *seen, lhi_pass_observation *rows,
-                        lhi_collective_record *played, lh_error *err)
+                               lhi_observation_header *seen,
+                               lhi_pass_observation *rows,
+                               lhi_collective_record *played, lh_error *err)
 {
     const unsigned char *at = NULL;
-    LHI_TRY(get_head(in, size, MESSAGE_OBSERVATION, lhi_observation_size(seen), &at, err));
+    LHI_TRY(get_head(in, size, MESSAGE_OBSERVATION, lhi_observation_size(seen),
+                     &at, err));
     lhi_observation_header s = {get32(&at), 0, 0};
     s.n_collectives = get32(&at);
     uint32_t rest = get32(&at);
     s.clock = get64(&at);
     if (s.n_passes != seen->n_passes)
-        return fail_field(MESSAGE_OBSERVATION, "number of passes", s.n_passes, err);
-    if (s.n_collectives != seen->n_collectives)
-        return fail_field(MESSAGE_OBSERVATION, "number of communications", s.n_collectives,
+        return fail_field(MESSAGE_OBSERVATION, "number of passes", s.n_passes,
                           err);
+    if (s.n_collectives != seen->n_collectives)
+        return fail_field(MESSAGE_OBSERVATION, "number of communications",
+                          s.n_collectives, err);
     if (rest)
         return fail_field(MESSAGE_OBSERVATION, "end", rest, err);
     memcpy(rows, at, (size_t)s.n_passes * sizeof *rows);
-    LHI_TRY(get_collectives(at + (size_t)s.n_passes * sizeof *rows, s.n_collectives,
-                       played, err));
+    LHI_TRY(get_collectives(at + (size_t)s.n_passes * sizeof *rows,
+                            s.n_collectives, played, err));
     bool valid = true;
     for (uint32_t i = 0; i < s.n_passes; i++)
         valid = valid && has_valid_pass_times(&rows[i]);
@@ -428,8 +450,10 @@ lh_status lhi_proposal_read(const unsigned char *in, size_t size,
                           err);
     if (t->n_paths > LHI_PATHS_MAX_BYTES || (t->n_paths && !t->n_rows))
         return fail_field(MESSAGE_PROPOSAL, "length of paths", t->n_paths, err);
-    if (t->n_assignment > LHI_RANK_ASSIGNMENT_MAX_BYTES || (t->n_assignment && !t->n_rows))
-        return fail_field(MESSAGE_PROPOSAL, "length of seats", t->n_assignment, err);
+    if (t->n_assignment > LHI_RANK_ASSIGNMENT_MAX_BYTES ||
+        (t->n_assignment && !t->n_rows))
+        return fail_field(MESSAGE_PROPOSAL, "length of seats", t->n_assignment,
+                          err);
     *out = p;
     return LH_OK;
 }
@@ -497,7 +521,8 @@ lh_status lhi_switch_read(const unsigned char *in, size_t size, lhi_switch *out,
     if (refused >> 1 > LH_DATA_PATH_MIXED)
         return fail_field(MESSAGE_SWITCH, "path", refused >> 1, err);
     if (s.n_assignment > LHI_RANK_ASSIGNMENT_MAX_BYTES || rest)
-        return fail_field(MESSAGE_SWITCH, "length of seats", s.n_assignment, err);
+        return fail_field(MESSAGE_SWITCH, "length of seats", s.n_assignment,
+                          err);
     *out = s;
     return LH_OK;
 }
@@ -506,7 +531,8 @@ lh_status lhi_switch_read(const unsigned char *in, size_t size, lhi_switch *out,
 
 enum { NOTICE_DECISION = 1, NOTICE_SWITCH = 2 };
 
-void lhi_adapt_notice_write(const lhi_adapt_notice *row, unsigned char out[LHI_ADAPT_NOTICE_BYTES])
+void lhi_adapt_notice_write(const lhi_adapt_notice *row,
+                            unsigned char out[LHI_ADAPT_NOTICE_BYTES])
 {
     const lh_adapt_event *n = &row->notice;
     const lh_monitor_event *e = &n->event;
@@ -532,11 +558,12 @@ void lhi_adapt_notice_write(const lhi_adapt_notice *row, unsigned char out[LHI_A
     put_text(&at, row->text, sizeof row->text);
 }
 
-lh_status lhi_adapt_notice_read(const unsigned char *in, size_t size, lhi_adapt_notice *out,
-                        lh_error *err)
+lh_status lhi_adapt_notice_read(const unsigned char *in, size_t size,
+                                lhi_adapt_notice *out, lh_error *err)
 {
     const unsigned char *at = NULL;
-    LHI_TRY(get_head(in, size, MESSAGE_ADAPT_NOTICE, LHI_ADAPT_NOTICE_BYTES, &at, err));
+    LHI_TRY(get_head(in, size, MESSAGE_ADAPT_NOTICE, LHI_ADAPT_NOTICE_BYTES,
+                     &at, err));
     lhi_adapt_notice t = {{0}, "", ""};
     lh_adapt_event *n = &t.notice;
     lh_monitor_event *e = &n->event;

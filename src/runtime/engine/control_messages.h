@@ -3,8 +3,8 @@
  * docs/formats/wire.md. Encoding and checking only; no communication. Reading
  * fails with LH_EIO if the bytes are not a valid message; `err` names the
  * problem and the output is unchanged, except for arrays of rows. */
-#ifndef LHI_CONTROL_MESSAGES_H
-#define LHI_CONTROL_MESSAGES_H
+#ifndef LHI_RUNTIME_ENGINE_CONTROL_MESSAGES_H
+#define LHI_RUNTIME_ENGINE_CONTROL_MESSAGES_H
 
 #include <longhaul/engine.h>
 #include <longhaul/status.h>
@@ -32,7 +32,8 @@ enum {
     LHI_SWITCH_NAME = 128,               /* all with the terminating 0 */
     LHI_SWITCH_WHY = 600,
     LHI_PATHS_MAX_BYTES = 1 << 20, /* bytes of the path text */
-    LHI_RANK_ASSIGNMENT_MAX_BYTES = 1 << 20, /* bytes of the rank assignment text */
+    LHI_RANK_ASSIGNMENT_MAX_BYTES =
+        1 << 20, /* bytes of the rank assignment text */
     LHI_SWITCH_REFUSED =
         LHI_SWITCH_BYTES - 64 - LHI_SWITCH_NAME - LHI_SWITCH_WHY,
     LHI_ADAPT_NOTICE_NAME = 32, /* all with the terminating 0 */
@@ -44,8 +45,8 @@ typedef enum lhi_command_kind {
     LHI_COMMAND_STEP,
     LHI_COMMAND_VALIDATE,
     LHI_COMMAND_SAVE,
-    LHI_COMMAND_MEASURE, /* once after the last step, for profiles */
-    LHI_COMMAND_END,     /* the last command */
+    LHI_COMMAND_MEASURE,  /* once after the last step, for profiles */
+    LHI_COMMAND_END,      /* the last command */
     LHI_COMMAND_SCHEDULE, /* a proposal before the first step */
     LHI_COMMAND_MOVE      /* accept the proposal and migrate state */
 } lhi_command_kind;
@@ -61,9 +62,9 @@ typedef enum lhi_verdict {
 typedef struct lhi_command {
     lhi_command_kind what;
     uint64_t step;
-    int64_t t0_ns; /* step start, with a shared clock */
-    bool proposes; /* a PROPOSAL follows, for the next step */
-    bool wants_observation;     /* an observation follows this step's DONE */
+    int64_t t0_ns;          /* step start, with a shared clock */
+    bool proposes;          /* a PROPOSAL follows, for the next step */
+    bool wants_observation; /* an observation follows this step's DONE */
     lhi_verdict verdict;
 } lhi_command;
 
@@ -81,10 +82,9 @@ typedef struct lhi_command_report {
  * transport's. */
 typedef struct lhi_pass_record {
     int64_t start_ns, end_ns;
-    int64_t
-        issued_ns; /* rank continues; later only if sends block */
+    int64_t issued_ns; /* rank continues; later only if sends block */
     int64_t entered_ns, arrived_ns; /* for an input message */
-    size_t peak_bytes; /* device's peak so far; not sent */
+    size_t peak_bytes;              /* device's peak so far; not sent */
 } lhi_pass_record;
 
 /* Observation of a pass for online adaptation, on the host's clock, as modelled
@@ -188,43 +188,51 @@ lh_status lhi_command_read(const unsigned char *in, size_t size,
                            lhi_command *out, lh_error *err);
 
 /* Encodes a report. */
-void lhi_command_report_write(const lhi_command_report *done, unsigned char out[LHI_COMMAND_REPORT_BYTES]);
+void lhi_command_report_write(const lhi_command_report *done,
+                              unsigned char out[LHI_COMMAND_REPORT_BYTES]);
 /* Decodes a report. */
-lh_status lhi_command_report_read(const unsigned char *in, size_t size, lhi_command_report *out,
-                        lh_error *err);
+lh_status lhi_command_report_read(const unsigned char *in, size_t size,
+                                  lhi_command_report *out, lh_error *err);
 
 /* Encodes a notice that a receive was posted at `posted_ns`. */
-void lhi_receive_notice_write(int64_t posted_ns, unsigned char out[LHI_RECEIVE_NOTICE_BYTES]);
+void lhi_receive_notice_write(int64_t posted_ns,
+                              unsigned char out[LHI_RECEIVE_NOTICE_BYTES]);
 /* Decodes the notice. */
 lh_status lhi_receive_notice_read(const unsigned char *in, size_t size,
-                          int64_t *posted_ns, lh_error *err);
+                                  int64_t *posted_ns, lh_error *err);
 
 /* Encodes record counts. */
 void lhi_record_counts_write(const lhi_record_counts *counts,
-                      unsigned char out[LHI_RECORD_COUNTS_BYTES]);
+                             unsigned char out[LHI_RECORD_COUNTS_BYTES]);
 /* Decodes record counts. */
-lh_status lhi_record_counts_read(const unsigned char *in, size_t size, lhi_record_counts *out,
-                          lh_error *err);
+lh_status lhi_record_counts_read(const unsigned char *in, size_t size,
+                                 lhi_record_counts *out, lh_error *err);
 
 /* Returns the size of a rank's rows: pass records, then collectives. */
 size_t lhi_record_rows_size(const lhi_record_counts *counts);
 /* Encodes a rank's rows. */
-void lhi_record_rows_write(const lhi_record_counts *counts, const lhi_pass_record *records,
-                    const lhi_collective_record *played, unsigned char *out);
+void lhi_record_rows_write(const lhi_record_counts *counts,
+                           const lhi_pass_record *records,
+                           const lhi_collective_record *played,
+                           unsigned char *out);
 /* Decodes a rank's rows. */
 lh_status lhi_record_rows_read(const unsigned char *in, size_t size,
-                        const lhi_record_counts *counts, lhi_pass_record *records,
-                        lhi_collective_record *played, lh_error *err);
+                               const lhi_record_counts *counts,
+                               lhi_pass_record *records,
+                               lhi_collective_record *played, lh_error *err);
 
 /* Returns the size of an observation: header, rows and collectives. */
 size_t lhi_observation_size(const lhi_observation_header *seen);
 /* Encodes an observation. */
-void lhi_observation_write(const lhi_observation_header *seen, const lhi_pass_observation *rows,
-                    const lhi_collective_record *played, unsigned char *out);
+void lhi_observation_write(const lhi_observation_header *seen,
+                           const lhi_pass_observation *rows,
+                           const lhi_collective_record *played,
+                           unsigned char *out);
 /* Decodes an observation whose counts must match *seen; sets its clock. */
 lh_status lhi_observation_read(const unsigned char *in, size_t size,
-                        lhi_observation_header *seen, lhi_pass_observation *rows,
-                        lhi_collective_record *played, lh_error *err);
+                               lhi_observation_header *seen,
+                               lhi_pass_observation *rows,
+                               lhi_collective_record *played, lh_error *err);
 
 /* Encodes a proposal. */
 void lhi_proposal_write(const lhi_proposal *proposal,
@@ -246,10 +254,11 @@ lh_status lhi_switch_read(const unsigned char *in, size_t size, lhi_switch *out,
                           lh_error *err);
 
 /* Encodes an adaptation notice. */
-void lhi_adapt_notice_write(const lhi_adapt_notice *row, unsigned char out[LHI_ADAPT_NOTICE_BYTES]);
+void lhi_adapt_notice_write(const lhi_adapt_notice *row,
+                            unsigned char out[LHI_ADAPT_NOTICE_BYTES]);
 /* Decodes an adaptation notice. */
-lh_status lhi_adapt_notice_read(const unsigned char *in, size_t size, lhi_adapt_notice *out,
-                        lh_error *err);
+lh_status lhi_adapt_notice_read(const unsigned char *in, size_t size,
+                                lhi_adapt_notice *out, lh_error *err);
 
 /* Encodes the outcome header. */
 void lhi_outcome_head_write(const lhi_outcome *outcome,

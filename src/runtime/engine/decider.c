@@ -4,8 +4,8 @@
 #include "runtime/engine/migration_decider.h"
 
 #include "base/fail.h"
-#include "base/realtime.h"
 #include "base/options.h"
+#include "base/realtime.h"
 #include "base/text.h"
 
 #include <inttypes.h>
@@ -16,10 +16,10 @@
 
 /* State of the latest proposal. */
 typedef enum proposal_state {
-    NO_PROPOSAL,    /* no open proposal */
-    DECIDED,  /* decided, not yet proposed to the ranks */
-    PROPOSED, /* proposed to the ranks */
-    ACCEPTED, /* in effect from step `from` on */
+    NO_PROPOSAL, /* no open proposal */
+    DECIDED,     /* decided, not yet proposed to the ranks */
+    PROPOSED,    /* proposed to the ranks */
+    ACCEPTED,    /* in effect from step `from` on */
     REFUSED
 } proposal_state;
 
@@ -29,11 +29,12 @@ struct lhi_decider {
     lh_monitor *monitor; /* NULL: no iteration observed yet */
     lh_adapt *adapt;
     lhi_migration_decider *migration; /* NULL: migration is disabled */
-    bool has_switched; /* the initial plan was replaced */
-    bool is_move;      /* latest decision is a migration */
+    bool has_switched;                /* the initial plan was replaced */
+    bool is_move;                     /* latest decision is a migration */
     uint32_t n_noticed;
     int64_t cpu_ns;
-    char last[LHI_ADAPT_NOTICE_TEXT]; /* reason in the latest reported decision */
+    char last[LHI_ADAPT_NOTICE_TEXT]; /* reason in the latest reported decision
+                                       */
     /* Protected by `lock`. `proposal` and the data behind it belong to the
      * decision until its verdict is recorded. */
     pthread_mutex_t lock;
@@ -52,7 +53,8 @@ lh_status lhi_job_make_adapt(const lhi_job *job, lh_adapt **out, lh_error *err)
 {
     lh_adapt_options o;
     const lh_sim_options sim = lhi_exec_sim_options(job->exec);
-    LHI_TRY(LHI_OPTIONS_COPY(lh_adapt_options, &o, job->adapt.decision_options, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_adapt_options, &o, job->adapt.decision_options,
+                             err));
     if (job->exec->options.path != LH_DATA_PATH_DIRECT)
         return lhi_fail(err, LH_EINVAL,
                         "lh_train_adapt: a run that adapts chooses the path of "
@@ -61,8 +63,7 @@ lh_status lhi_job_make_adapt(const lhi_job *job, lh_adapt **out, lh_error *err)
     return lh_adapt_make(job->pipeline, job->exec->schedule, &o, out, err);
 }
 
-lh_status lhi_decider_make(const lhi_job *job, lhi_decider **out,
-                            lh_error *err)
+lh_status lhi_decider_make(const lhi_job *job, lhi_decider **out, lh_error *err)
 {
     lhi_decider *d = calloc(1, sizeof *d);
     if (!d)
@@ -95,12 +96,14 @@ void lhi_decider_free(lhi_decider *d)
 /* --- notices --- */
 
 /* Appends a notice; the array doubles when it is full. */
-static lh_status add_notice(lhi_decider *d, const lhi_adapt_notice *row, lh_error *err)
+static lh_status add_notice(lhi_decider *d, const lhi_adapt_notice *row,
+                            lh_error *err)
 {
     pthread_mutex_lock(&d->lock);
     lhi_adapt_notice *more = d->notices;
     if ((d->n_notices & (d->n_notices + 1)) == 0) /* full at 1, 3, 7, ... */
-        more = realloc(d->notices, (2 * (size_t)d->n_notices + 1) * sizeof *d->notices);
+        more = realloc(d->notices,
+                       (2 * (size_t)d->n_notices + 1) * sizeof *d->notices);
     if (more) {
         d->notices = more;
         d->notices[d->n_notices++] = *row;
@@ -122,7 +125,7 @@ static void format_time(double ns, char *text, size_t room)
 
 /* Names the monitored link, device or communication in a notice. */
 static void format_subject(const lhi_decider *d, const lh_monitor_event *e,
-                       char *text, size_t room)
+                           char *text, size_t room)
 {
     const lh_pipeline *p = d->job->pipeline;
     const lh_link *link =
@@ -133,13 +136,14 @@ static void format_subject(const lhi_decider *d, const lh_monitor_event *e,
     else
         snprintf(text, room, "%s of device %" PRIu32,
                  e->target == LH_MONITOR_DEVICE ? "the passes"
-                                              : "the communication",
+                                                : "the communication",
                  e->index);
 }
 
 /* Returns the part of a notice that names a remedy this run has not enabled; ""
  * if none. */
-static const char *describe_disabled_option(const lhi_decider *d, const lh_monitor_event *e)
+static const char *describe_disabled_option(const lhi_decider *d,
+                                            const lh_monitor_event *e)
 {
     const lh_train_adapt *may = &d->job->adapt;
     if (e->cost_ns <= 0)
@@ -155,7 +159,7 @@ static const char *describe_disabled_option(const lhi_decider *d, const lh_monit
 
 /* Adds the notice for a monitor event. */
 static lh_status report_event(lhi_decider *d, uint64_t step,
-                            const lh_monitor_event *e, lh_error *err)
+                              const lh_monitor_event *e, lh_error *err)
 {
     lhi_adapt_notice row = {{.step = step, .event = *e}, "", ""};
     char thing[80], before[24], now[24], cost[24];
@@ -171,7 +175,8 @@ static lh_status report_event(lhi_decider *d, uint64_t step,
         snprintf(row.text, sizeof row.text,
                  "from iteration %" PRIu64 " on %s takes %s in place of %s; an "
                  "iteration takes %s more because of it%s",
-                 e->first_step, thing, now, before, e->cost_ns > 0 ? cost : "nothing",
+                 e->first_step, thing, now, before,
+                 e->cost_ns > 0 ? cost : "nothing",
                  describe_disabled_option(d, e));
     d->n_noticed++;
     return add_notice(d, &row, err);
@@ -194,18 +199,18 @@ static void record_failure(lhi_decider *d, const lh_error *err)
 
 /* Adds the notice for a decision unless it repeats the previous reason. */
 static lh_status report_decision(lhi_decider *d, uint64_t step,
-                               const lh_decision *what, bool news,
-                               lh_error *err)
+                                 const lh_decision *what, bool news,
+                                 lh_error *err)
 {
     lhi_adapt_notice row = {{.step = step,
-                     .is_decision = true,
-                     .is_switch = what->is_switch,
-                     .path = what->path,
-                     .now_ns = what->current_ns,
-                     .predicted_ns = what->predicted_ns,
-                     .bound_ns = what->bound_ns},
-                    "",
-                    ""};
+                             .is_decision = true,
+                             .is_switch = what->is_switch,
+                             .path = what->path,
+                             .now_ns = what->current_ns,
+                             .predicted_ns = what->predicted_ns,
+                             .bound_ns = what->bound_ns},
+                            "",
+                            ""};
     lhi_text_copy(row.name, sizeof row.name, what->name);
     lhi_text_copy(row.text, sizeof row.text, what->why);
     if (!what->is_switch && (!news || strcmp(row.text, d->last) == 0))
@@ -227,14 +232,15 @@ static void propose(lhi_decider *d, const lh_reschedule *given, bool is_move)
 /* Checks whether a migration is better than the decision; if so, proposes it.
  */
 static lh_status propose_migration(lhi_decider *d, uint64_t step,
-                            const lh_pipeline *estimated,
-                            const lh_decision *what, bool *moves, lh_error *err)
+                                   const lh_pipeline *estimated,
+                                   const lh_decision *what, bool *moves,
+                                   lh_error *err)
 {
     const lhi_migration_decider_input seen = {.step = step,
-                                 .monitor = d->monitor,
-                                 .n_notices = d->n_noticed,
-                                 .estimated = estimated,
-                                 .decision = what};
+                                              .monitor = d->monitor,
+                                              .n_notices = d->n_noticed,
+                                              .estimated = estimated,
+                                              .decision = what};
     lhi_migration_decider_result move;
     lh_decision told = *what;
     *moves = false;
@@ -258,8 +264,8 @@ static lh_status propose_migration(lhi_decider *d, uint64_t step,
 
 /* Proposes a migration if it is better, else the adaptation's decision. */
 static lh_status propose_decision(lhi_decider *d, uint64_t step, bool news,
-                     const lh_pipeline *estimated, const lh_decision *what,
-                     lh_error *err)
+                                  const lh_pipeline *estimated,
+                                  const lh_decision *what, lh_error *err)
 {
     bool moves;
     LHI_TRY(propose_migration(d, step, estimated, what, &moves, err));
@@ -280,19 +286,18 @@ static lh_status propose_decision(lhi_decider *d, uint64_t step, bool news,
 }
 
 /* Runs the adaptation on the monitor's current estimate. */
-static lh_status decide(lhi_decider *d, uint64_t step, bool news,
-                        lh_error *err)
+static lh_status decide(lhi_decider *d, uint64_t step, bool news, lh_error *err)
 {
     lh_pipeline *estimated = NULL, *shared = NULL;
     const lh_decision *what;
     LHI_TRY(lh_monitor_pipeline(d->monitor, &estimated, err));
-    lh_status status =
-        d->migration ? lhi_migration_decider_make_pipeline(d->migration, estimated, &shared, err)
-                 : LH_OK;
+    lh_status status = d->migration ? lhi_migration_decider_make_pipeline(
+                                          d->migration, estimated, &shared, err)
+                                    : LH_OK;
     lh_adapt_input with = {.size = sizeof with,
-                         .pipeline = shared ? shared : estimated,
-                         .step = step,
-                         .steps_left = d->job->o.steps - step - 1};
+                           .pipeline = shared ? shared : estimated,
+                           .step = step,
+                           .steps_left = d->job->o.steps - step - 1};
     with.events = lh_monitor_active_events(d->monitor, &with.n_events);
     const int64_t before_ns = lhi_thread_cpu_ns();
     if (status == LH_OK)
@@ -322,8 +327,8 @@ static lh_status process_verdict(lhi_decider *d, uint64_t step, lh_error *err)
     if (d->is_move) { /* the monitor detects host changes itself */
         bool layers;
         d->has_switched = d->has_switched || was == ACCEPTED;
-        LHI_TRY(
-            lhi_migration_decider_record_verdict(d->migration, was == ACCEPTED, &layers, err));
+        LHI_TRY(lhi_migration_decider_record_verdict(
+            d->migration, was == ACCEPTED, &layers, err));
         if (layers)
             lhi_adapt_request_search(d->adapt);
         return LH_OK;
@@ -332,9 +337,11 @@ static lh_status process_verdict(lhi_decider *d, uint64_t step, lh_error *err)
         const lh_sim_options how =
             lhi_exec_sim_options_on(d->job->exec, given.path, given.delegated);
         d->has_switched = true;
-        LHI_TRY(lh_monitor_set_schedule_and_path(d->monitor, given.schedule, &how, err));
+        LHI_TRY(lh_monitor_set_schedule_and_path(d->monitor, given.schedule,
+                                                 &how, err));
         if (d->migration)
-            LHI_TRY(lhi_migration_decider_record_schedule(d->migration, &given, err));
+            LHI_TRY(lhi_migration_decider_record_schedule(d->migration, &given,
+                                                          err));
     }
     return lh_adapt_confirm(d->adapt, from, was == ACCEPTED, err);
 }
@@ -347,7 +354,8 @@ static bool has_no_proposal(lhi_decider *d)
     return quiet;
 }
 
-static lh_status add_step(lhi_decider *d, const lh_observation *seen, lh_error *err)
+static lh_status add_step(lhi_decider *d, const lh_observation *seen,
+                          lh_error *err)
 {
     uint32_t n_news, n_open;
     LHI_TRY(process_verdict(d, seen->step, err));
@@ -364,7 +372,7 @@ static lh_status add_step(lhi_decider *d, const lh_observation *seen, lh_error *
 }
 
 lh_status lhi_decider_add_iteration(lhi_decider *d, const lh_observation *seen,
-                           const uint32_t *clocks, lh_error *err)
+                                    const uint32_t *clocks, lh_error *err)
 {
     lh_error why = {0};
     lh_status status = LH_OK;

@@ -3,8 +3,8 @@
  * its estimate from each iteration and reports changes as notices. At most one
  * proposal is open at a time. All calls belong to one thread except those below
  * the line. */
-#ifndef LHI_DECIDER_H
-#define LHI_DECIDER_H
+#ifndef LHI_RUNTIME_ENGINE_DECIDER_H
+#define LHI_RUNTIME_ENGINE_DECIDER_H
 
 #include "runtime/engine/iteration_observation.h"
 
@@ -16,14 +16,15 @@ lh_status lhi_job_make_adapt(const lhi_job *job, lh_adapt **out, lh_error *err);
 
 /* Makes the decider of a run. */
 lh_status lhi_decider_make(const lhi_job *job, lhi_decider **out,
-                            lh_error *err);
+                           lh_error *err);
 void lhi_decider_free(lhi_decider *deciding); /* NULL is fine */
 
 /* Adds a finished iteration. `clocks`: clock id per device; NULL: one clock;
  * used in the first call only. Failures in the monitor or the decision become a
  * remark and do not end the run. Returns LH_ENOMEM only. */
-lh_status lhi_decider_add_iteration(lhi_decider *deciding, const lh_observation *seen,
-                           const uint32_t *clocks, lh_error *err);
+lh_status lhi_decider_add_iteration(lhi_decider *deciding,
+                                    const lh_observation *seen,
+                                    const uint32_t *clocks, lh_error *err);
 
 /* Returns the processor time spent on decisions, in ns. */
 int64_t lhi_decider_cpu_ns(const lhi_decider *deciding);
@@ -34,10 +35,12 @@ int64_t lhi_decider_cpu_ns(const lhi_decider *deciding);
  * recorded. */
 const lh_reschedule *lhi_decider_take_proposal(lhi_decider *deciding);
 /* Records the verdict: in effect from `step` on, or refused. */
-void lhi_decider_record_verdict(lhi_decider *deciding, uint64_t step, bool followed);
+void lhi_decider_record_verdict(lhi_decider *deciding, uint64_t step,
+                                bool followed);
 
 /* Copies the i-th notice; false: there are fewer. */
-bool lhi_decider_get_notice(lhi_decider *deciding, uint32_t i, lhi_adapt_notice *out);
+bool lhi_decider_get_notice(lhi_decider *deciding, uint32_t i,
+                            lhi_adapt_notice *out);
 /* Takes the pending remark; false: there is none. */
 bool lhi_decider_take_remark(lhi_decider *deciding, char *text, size_t room);
 

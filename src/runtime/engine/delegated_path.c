@@ -63,7 +63,7 @@ struct lhi_delegated_path {
     bool is_active, stop;
     uint64_t round, step; /* round: counts started steps */
     uint32_t n_busy;
-    ready_output *made;         /* per pass */
+    ready_output *made; /* per pass */
     arrival *arrivals;  /* per slot */
     lhi_buffer *copied; /* copied buffers of the rank's pool */
     lh_status status;   /* threads' status */
@@ -172,8 +172,9 @@ static lh_status receive_one(queue *q, uint32_t nth, lh_error *err)
     int64_t there_ns = 0;
     if (status == LH_OK) {
         memcpy(to->data, slot->data, lhi_rank_input_bytes(rank, post->input));
-        there_ns = finish_copy(q, lhi_rank_arrived_ns(rank, post->link, &slot->op),
-                            pass->in_staging_ns);
+        there_ns =
+            finish_copy(q, lhi_rank_arrived_ns(rank, post->link, &slot->op),
+                        pass->in_staging_ns);
     }
     pthread_mutex_lock(&d->lock);
     if (status != LH_OK)
@@ -354,7 +355,7 @@ static lh_status start_threads(lhi_delegated_path *d, lh_error *err)
 }
 
 lh_status lhi_delegated_path_begin_step(lhi_delegated_path *d, uint64_t step,
-                              lhi_step_kind kind, lh_error *err)
+                                        lhi_step_kind kind, lh_error *err)
 {
     if (kind != LHI_STEP_TRAIN)
         return LH_OK;
@@ -402,8 +403,8 @@ void lhi_delegated_path_add_receive(lhi_delegated_path *d, uint32_t i)
     pthread_mutex_unlock(&d->lock);
 }
 
-void lhi_delegated_path_add_output(lhi_delegated_path *d, uint32_t i, lhi_buffer *buffer,
-                        int64_t made_ns)
+void lhi_delegated_path_add_output(lhi_delegated_path *d, uint32_t i,
+                                   lhi_buffer *buffer, int64_t made_ns)
 {
     const lhi_exec_pass *pass = &d->rank->program->passes[i];
     pthread_mutex_lock(&d->lock);
@@ -445,8 +446,8 @@ static lh_status await_threads(lhi_delegated_path *d, lh_error *err)
 }
 
 lh_status lhi_delegated_path_await_input(lhi_delegated_path *d, uint32_t slot,
-                              const void **data, int64_t *there_ns,
-                              lh_error *err)
+                                         const void **data, int64_t *there_ns,
+                                         lh_error *err)
 {
     arrival *a = &d->arrivals[slot];
     lh_status status = LH_OK;

@@ -12,7 +12,7 @@
 /* State of the elastic sharding on one rank. */
 struct lhi_elastic_sharding {
     lhi_sharding_options o;
-    lhi_arena *mem;   /* bookkeeping */
+    lhi_arena *mem;     /* bookkeeping */
     lhi_arena *buffers; /* counted buffers */
     const lhi_exec_rank *program;
     lhi_shard_plan plan;
@@ -20,8 +20,8 @@ struct lhi_elastic_sharding {
     uint32_t n_values, n_gradients;
     lhi_part_collectives exchange;
     uint64_t turn;
-    uint32_t n_turn; /* collectives in the turn */
-    uint32_t gathered_chunk;  /* chunk in value buffer 0; LH_NONE */
+    uint32_t n_turn;         /* collectives in the turn */
+    uint32_t gathered_chunk; /* chunk in value buffer 0; LH_NONE */
     /* Thread state, protected by `lock`. */
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -38,7 +38,8 @@ struct lhi_elastic_sharding {
 
 /* --- collectives --- */
 
-static uint64_t tag_of(const lhi_elastic_sharding *s, uint64_t step, uint32_t number)
+static uint64_t tag_of(const lhi_elastic_sharding *s, uint64_t step,
+                       uint32_t number)
 {
     uint32_t first = 2 * s->o.exec->n_chunks;
     return lhi_tag(LHI_TAG_DATA, step, (first + number) * LHI_PART_TAGS);
@@ -49,7 +50,8 @@ static uint64_t tag_of(const lhi_elastic_sharding *s, uint64_t step, uint32_t nu
 static bool is_whole_chunk(const lhi_elastic_sharding *s, uint32_t k)
 {
     uint32_t op = s->program->data[k].op;
-    lh_dp_kind kind = op == LH_NONE ? LH_DP_AGO : s->o.pipeline->dp_ops[op].kind;
+    lh_dp_kind kind =
+        op == LH_NONE ? LH_DP_AGO : s->o.pipeline->dp_ops[op].kind;
     return kind == LH_DP_AGO || kind == LH_DP_RSO;
 }
 
@@ -59,8 +61,8 @@ static lhi_train_part part_of(const lhi_elastic_sharding *s, uint32_t k)
     const lhi_exec_data *d = &s->program->data[k];
     lhi_train_part part = {.chunk = d->chunk};
     for (uint32_t i = 0; i < LHI_N_TRAIN_BUCKETS; i++) {
-        lhi_train_piece_sizes pieces = lhi_train_find_piece_sizes(s->o.train, d->chunk,
-                                                      (lhi_train_bucket_kind)i);
+        lhi_train_piece_sizes pieces = lhi_train_find_piece_sizes(
+            s->o.train, d->chunk, (lhi_train_bucket_kind)i);
         part.of[i].to = pieces.all;
         if (is_whole_chunk(s, k))
             continue;
@@ -82,17 +84,18 @@ static lh_status communicate(lhi_elastic_sharding *s, uint32_t k, uint64_t step,
     if (!s->program->data[k].is_scatter)
         return lhi_part_all_gather(
             &s->exchange, &part,
-            op->buffer == LH_NONE ? NULL : s->values[op->buffer], tag, ready, err);
+            op->buffer == LH_NONE ? NULL : s->values[op->buffer], tag, ready,
+            err);
     LHI_TRY(lhi_part_reduce_scatter(
         &s->exchange, &part,
-        op->buffer == LH_NONE ? NULL : s->gradients[op->buffer], op->accumulates, tag,
-        ready, err));
+        op->buffer == LH_NONE ? NULL : s->gradients[op->buffer],
+        op->accumulates, tag, ready, err));
     if (!s->o.across || !is_whole_chunk(s, k))
         return LH_OK;
     uint32_t number =
         s->program->n_data + k * lhi_part_count_sum_tags(&s->exchange);
-    return lhi_part_sum_sites(&s->exchange, &part, tag_of(s, step, number), ready,
-                        err);
+    return lhi_part_sum_sites(&s->exchange, &part, tag_of(s, step, number),
+                              ready, err);
 }
 
 /* --- times --- */
@@ -114,15 +117,15 @@ static void record_times(lhi_elastic_sharding *s, uint32_t k, int64_t ready_ns)
         s->data_free_ns = sent;
     }
     s->arrive_ns[k] = sent + latency;
-    s->played[k] =
-        (lhi_collective_record){d->chunk, d->is_scatter, d->op,           ready_ns,
-                     depart,   sent,          s->arrive_ns[k], 0};
+    s->played[k] = (lhi_collective_record){
+        d->chunk, d->is_scatter, d->op,           ready_ns,
+        depart,   sent,          s->arrive_ns[k], 0};
     if (s->arrive_ns[k] > s->last_ns)
         s->last_ns = s->arrive_ns[k];
 }
 
 lh_status lhi_check_run_end(lhi_net *net, const lhi_net_stop *stop,
-                           lh_error *err)
+                            lh_error *err)
 {
     const char *failure = lhi_net_failure(net);
     if (failure)
@@ -179,7 +182,8 @@ static void *thread_main(void *of)
 
 /* --- step --- */
 
-static lhi_sharded_tensors sharded_of(const lhi_elastic_sharding *s, uint32_t chunk)
+static lhi_sharded_tensors sharded_of(const lhi_elastic_sharding *s,
+                                      uint32_t chunk)
 {
     return s->o.device->ops->sharded_tensors(s->o.device, chunk);
 }
@@ -191,7 +195,8 @@ void lhi_elastic_sharding_begin_step(lhi_elastic_sharding *s, uint64_t step)
         if (sharded_of(s, chunk).values > 0)
             s->o.device->ops->set_sharded_values(s->o.device, chunk, NULL);
         if (sharded_of(s, chunk).gradients > 0)
-            s->o.device->ops->set_sharded_gradients(s->o.device, chunk, NULL, 0, 0);
+            s->o.device->ops->set_sharded_gradients(s->o.device, chunk, NULL, 0,
+                                                    0);
     }
     s->gathered_chunk = LH_NONE;
     pthread_mutex_lock(&s->lock);
@@ -204,8 +209,8 @@ void lhi_elastic_sharding_begin_step(lhi_elastic_sharding *s, uint64_t step)
 
 /* Launches the communications that start with pass i, and waits for the first
  * `needs`. */
-static lh_status launch_and_wait(lhi_elastic_sharding *s, uint32_t i, uint32_t needs,
-                                 lh_error *err)
+static lh_status launch_and_wait(lhi_elastic_sharding *s, uint32_t i,
+                                 uint32_t needs, lh_error *err)
 {
     int64_t arrive_ns = 0;
     pthread_mutex_lock(&s->lock);
@@ -228,15 +233,16 @@ static lh_status launch_and_wait(lhi_elastic_sharding *s, uint32_t i, uint32_t n
 }
 
 static lh_status gather_for_pass(lhi_elastic_sharding *s, const lh_pass *pass,
-                               lh_error *err)
+                                 lh_error *err)
 {
-    if (s->gathered_chunk == pass->chunk || sharded_of(s, pass->chunk).values == 0)
+    if (s->gathered_chunk == pass->chunk ||
+        sharded_of(s, pass->chunk).values == 0)
         return LH_OK;
     return lhi_elastic_sharding_gather_chunk(s, pass->chunk, true, err);
 }
 
-lh_status lhi_elastic_sharding_prepare_pass(lhi_elastic_sharding *s, uint32_t i, lhi_step_kind kind,
-                          lh_error *err)
+lh_status lhi_elastic_sharding_prepare_pass(lhi_elastic_sharding *s, uint32_t i,
+                                            lhi_step_kind kind, lh_error *err)
 {
     const lh_pass *pass = &s->program->passes[i].pass;
     const lhi_shard_pass *how;
@@ -251,11 +257,12 @@ lh_status lhi_elastic_sharding_prepare_pass(lhi_elastic_sharding *s, uint32_t i,
     how = &s->plan.passes[i];
     LHI_TRY(launch_and_wait(s, i, how->n_required, err));
     if (how->values != LH_NONE)
-        ops->set_sharded_values(s->o.device, pass->chunk, s->values[how->values]);
+        ops->set_sharded_values(s->o.device, pass->chunk,
+                                s->values[how->values]);
     if (how->gradients != LH_NONE)
         ops->set_sharded_gradients(s->o.device, pass->chunk,
-                             s->gradients[how->gradients],
-                             how->first_microbatch, how->n_microbatches);
+                                   s->gradients[how->gradients],
+                                   how->first_microbatch, how->n_microbatches);
     return LH_OK;
 }
 
@@ -269,7 +276,8 @@ lh_status lhi_elastic_sharding_end_step(lhi_elastic_sharding *s, lh_error *err)
     return lhi_sleep_emulated(s->o.net, s->o.stop, last_ns, err);
 }
 
-const lhi_collective_record *lhi_elastic_sharding_collectives(const lhi_elastic_sharding *s, uint32_t *n)
+const lhi_collective_record *
+lhi_elastic_sharding_collectives(const lhi_elastic_sharding *s, uint32_t *n)
 {
     *n = s->n_done;
     return s->played;
@@ -283,7 +291,8 @@ static uint64_t next_tag(lhi_elastic_sharding *s)
     return tag_of(s, (1u << 23) + s->turn, s->n_turn++);
 }
 
-lh_status lhi_elastic_sharding_gather_values(lhi_elastic_sharding *s, uint64_t turn, lh_error *err)
+lh_status lhi_elastic_sharding_gather_values(lhi_elastic_sharding *s,
+                                             uint64_t turn, lh_error *err)
 {
     s->turn = turn;
     s->n_turn = 0;
@@ -294,33 +303,35 @@ lh_status lhi_elastic_sharding_gather_values(lhi_elastic_sharding *s, uint64_t t
                 s->o.train, part.chunk, (lhi_train_bucket_kind)k);
             part.of[k] = (lhi_train_range){pieces.values, pieces.all};
         }
-        LHI_TRY(lhi_part_all_gather(&s->exchange, &part, NULL, next_tag(s), NULL,
-                                err));
+        LHI_TRY(lhi_part_all_gather(&s->exchange, &part, NULL, next_tag(s),
+                                    NULL, err));
     }
     s->gathered_chunk = LH_NONE;
     return LH_OK;
 }
 
-lh_status lhi_elastic_sharding_gather_chunk(lhi_elastic_sharding *s, uint32_t chunk, bool whole,
-                          lh_error *err)
+lh_status lhi_elastic_sharding_gather_chunk(lhi_elastic_sharding *s,
+                                            uint32_t chunk, bool whole,
+                                            lh_error *err)
 {
     lhi_train_part part = {.chunk = chunk};
     if (sharded_of(s, chunk).values == 0)
         return LH_OK;
     for (uint32_t i = 0; i < LHI_N_TRAIN_BUCKETS; i++)
         part.of[i].to = lhi_train_find_piece_sizes(s->o.train, chunk,
-                                            (lhi_train_bucket_kind)i)
+                                                   (lhi_train_bucket_kind)i)
                             .values;
     s->gathered_chunk = whole ? chunk : LH_NONE;
     if (whole)
-        LHI_TRY(lhi_part_all_gather(&s->exchange, &part, s->values[0], next_tag(s),
-                                NULL, err));
+        LHI_TRY(lhi_part_all_gather(&s->exchange, &part, s->values[0],
+                                    next_tag(s), NULL, err));
     s->o.device->ops->set_sharded_values(s->o.device, chunk,
-                                   whole ? s->values[0] : NULL);
+                                         whole ? s->values[0] : NULL);
     return LH_OK;
 }
 
-void lhi_elastic_sharding_add_memory(const lhi_elastic_sharding *s, int64_t bytes[LH_N_MEMORY_KINDS])
+void lhi_elastic_sharding_add_memory(const lhi_elastic_sharding *s,
+                                     int64_t bytes[LH_N_MEMORY_KINDS])
 {
     bytes[LH_MEMORY_BUFFERS] += (int64_t)lhi_arena_used(s->buffers);
 }
@@ -341,8 +352,8 @@ static lhi_sharded_tensors find_most(const lhi_elastic_sharding *s)
 }
 
 /* Grows the buffer list to the plan's size and keeps the existing buffers. */
-static bool add_buffers(const lhi_elastic_sharding *s, float ***rooms, uint32_t *n,
-                      uint32_t wanted, size_t size)
+static bool add_buffers(const lhi_elastic_sharding *s, float ***rooms,
+                        uint32_t *n, uint32_t wanted, size_t size)
 {
     if (wanted <= *n)
         return true;
@@ -374,9 +385,9 @@ static lh_status make_plan(lhi_elastic_sharding *s, lh_error *err)
     LHI_TRY(lhi_shard_plan_make(s->o.pipeline, s->o.exec, s->o.stage, all,
                                 &s->plan, err));
     bool ok = add_buffers(s, &s->values, &s->n_values, s->plan.n_values,
-                        most.values) &&
-              add_buffers(s, &s->gradients, &s->n_gradients, s->plan.n_gradients,
-                        most.gradients);
+                          most.values) &&
+              add_buffers(s, &s->gradients, &s->n_gradients,
+                          s->plan.n_gradients, most.gradients);
     return ok ? LH_OK : lhi_fail_nomem(err);
 }
 
@@ -384,12 +395,12 @@ static lh_status init(lhi_elastic_sharding *s, lh_error *err)
 {
     lhi_part_buffer_sizes room = {0};
     LHI_TRY(make_plan(s, err));
-    s->exchange = (lhi_part_collectives){.net = s->o.net,
-                                      .train = s->o.train,
-                                      .groups = {s->o.group, s->o.experts},
-                                      .across = {s->o.across,
-                                                 s->o.expert_across},
-                                      .by_leaders = s->o.leaders};
+    s->exchange =
+        (lhi_part_collectives){.net = s->o.net,
+                               .train = s->o.train,
+                               .groups = {s->o.group, s->o.experts},
+                               .across = {s->o.across, s->o.expert_across},
+                               .by_leaders = s->o.leaders};
     for (uint32_t i = 0; i < s->o.n_mine; i++) {
         uint32_t chunk = s->o.mine[i];
         const lhi_train_part whole = lhi_train_find_part(
@@ -419,8 +430,8 @@ void lhi_elastic_sharding_set_plan(lhi_elastic_sharding *s, const lh_exec *exec)
     pthread_mutex_unlock(&s->lock);
 }
 
-lh_status lhi_elastic_sharding_make(const lhi_sharding_options *options, lhi_elastic_sharding **out,
-                          lh_error *err)
+lh_status lhi_elastic_sharding_make(const lhi_sharding_options *options,
+                                    lhi_elastic_sharding **out, lh_error *err)
 {
     lhi_elastic_sharding *s = calloc(1, sizeof *s);
     if (!s)

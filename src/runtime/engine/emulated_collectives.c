@@ -12,7 +12,8 @@ lh_status lhi_emulated_collectives_make(lhi_rank *rank, lh_error *err)
 {
     const lhi_exec_rank *program = rank->program;
     rank->data_ready_ns = LHI_NEW(rank->mem, int64_t, program->n_passes);
-    rank->collectives = LHI_NEW(rank->mem, lhi_collective_record, program->n_data);
+    rank->collectives =
+        LHI_NEW(rank->mem, lhi_collective_record, program->n_data);
     if (!rank->data_ready_ns || !rank->collectives)
         return lhi_fail_nomem(err);
     return LH_OK;
@@ -34,14 +35,15 @@ static void emulate_next(lhi_rank *rank, int64_t ready_ns)
     int64_t depart =
         ready_ns > rank->data_free_ns ? ready_ns : rank->data_free_ns;
     *x = (lhi_collective_record){.chunk = data->chunk,
-                      .is_reduce_scatter = data->is_scatter,
-                      .op = data->op,
-                      .ready_ns = ready_ns,
-                      .depart_ns = depart,
-                      .sent_ns = depart + transfer_time(rank, data)};
+                                 .is_reduce_scatter = data->is_scatter,
+                                 .op = data->op,
+                                 .ready_ns = ready_ns,
+                                 .depart_ns = depart,
+                                 .sent_ns = depart + transfer_time(rank, data)};
     rank->data_free_ns = x->sent_ns;
-    x->arrive_ns = x->sent_ns +
-                   lhi_timed_find_chunk(rank->o.device, data->chunk)->dp_latency_ns;
+    x->arrive_ns =
+        x->sent_ns +
+        lhi_timed_find_chunk(rank->o.device, data->chunk)->dp_latency_ns;
     if (data->before == LH_NONE)
         return;
     int64_t *waits = &rank->data_ready_ns[data->before];
@@ -52,7 +54,7 @@ static void emulate_next(lhi_rank *rank, int64_t ready_ns)
 /* Emulates the collectives before `end` that are launched after at most this
  * many passes. */
 static void emulate_until(lhi_rank *rank, uint32_t end, uint32_t after,
-                       int64_t ready_ns)
+                          int64_t ready_ns)
 {
     while (rank->n_collectives < end &&
            rank->program->data[rank->n_collectives].after <= after)
@@ -69,19 +71,23 @@ void lhi_emulated_collectives_begin_step(lhi_rank *rank, int64_t t0_ns)
     emulate_until(rank, program->passes[0].first_data, 0, t0_ns);
 }
 
-int64_t lhi_emulated_collectives_ready_ns(const lhi_rank *rank, const lhi_exec_pass *pass)
+int64_t lhi_emulated_collectives_ready_ns(const lhi_rank *rank,
+                                          const lhi_exec_pass *pass)
 {
     return rank->data_ready_ns[pass - rank->program->passes];
 }
 
-void lhi_emulated_collectives_start_pass(lhi_rank *rank, const lhi_exec_pass *pass,
-                      int64_t start_ns)
+void lhi_emulated_collectives_start_pass(lhi_rank *rank,
+                                         const lhi_exec_pass *pass,
+                                         int64_t start_ns)
 {
     emulate_until(rank, pass[1].first_data,
-               (uint32_t)(pass - rank->program->passes), start_ns);
+                  (uint32_t)(pass - rank->program->passes), start_ns);
 }
 
-void lhi_emulated_collectives_end_pass(lhi_rank *rank, const lhi_exec_pass *pass, int64_t end_ns)
+void lhi_emulated_collectives_end_pass(lhi_rank *rank,
+                                       const lhi_exec_pass *pass,
+                                       int64_t end_ns)
 {
     emulate_until(rank, pass[1].first_data, UINT32_MAX, end_ns);
 }

@@ -20,7 +20,7 @@ void lh_exec_free(lh_exec *exec)
 }
 
 lh_sim_options lhi_exec_sim_options_on(const lh_exec *exec, lh_data_path path,
-                               const bool *delegated)
+                                       const bool *delegated)
 {
     const lh_exec_options *o = &exec->options;
     const bool all = path == LH_DATA_PATH_DELEGATED;

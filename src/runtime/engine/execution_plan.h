@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The inside of an lh_exec: instructions in the form that ranks execute. */
-#ifndef LHI_EXECUTION_PLAN_H
-#define LHI_EXECUTION_PLAN_H
+#ifndef LHI_RUNTIME_ENGINE_EXECUTION_PLAN_H
+#define LHI_RUNTIME_ENGINE_EXECUTION_PLAN_H
 
 #include "base/arena.h"
 #include "base/fail.h"
@@ -38,7 +38,7 @@ typedef struct lhi_exec_pass {
     uint32_t first_post;      /* posts before this pass: up to the next one's */
     int64_t start_ns, end_ns; /* predicted */
     int64_t issued_ns;        /* predicted: the rank continues */
-    uint32_t first_data; /* collectives launched before this pass */
+    uint32_t first_data;      /* collectives launched before this pass */
     uint32_t n_required_data; /* how many of them must be complete */
     /* Copies launched by earlier passes, and how many must be complete. */
     uint32_t first_copy, n_required_copies;
@@ -71,12 +71,12 @@ typedef struct lhi_exec_lane {
 /* The lowered program of one rank. */
 typedef struct lhi_exec_rank {
     uint32_t n_passes, n_posts, n_slots, n_in_flight, n_instructions, n_data;
-    uint32_t n_buffers;    /* for outputs until they have arrived */
-    lhi_exec_data *data;   /* in launch order */
+    uint32_t n_buffers;  /* for outputs until they have arrived */
+    lhi_exec_data *data; /* in launch order */
     uint32_t n_copies;
-    lhi_offload_copy *copies;   /* in launch order */
-    lhi_exec_pass *passes; /* n_passes + 1: the last one only ends posts */
-    lhi_exec_post *posts;  /* in posting order */
+    lhi_offload_copy *copies; /* in launch order */
+    lhi_exec_pass *passes;    /* n_passes + 1: the last one only ends posts */
+    lhi_exec_post *posts;     /* in posting order */
     uint32_t n_lanes;
     lhi_exec_lane *lanes;
     lh_instruction *instructions;
@@ -117,14 +117,14 @@ lh_sim_options lhi_exec_sim_options(const lh_exec *exec);
 /* Same for another data path; `delegated`: links on the mixed path, else NULL.
  */
 lh_sim_options lhi_exec_sim_options_on(const lh_exec *exec, lh_data_path path,
-                               const bool *delegated);
+                                       const bool *delegated);
 
 /* --- direct and delegated path (lower_paths.c) --- */
 
 /* Copies the delegation options that the path uses. */
 lh_status lhi_exec_copy_delegation(const lh_pipeline *pipeline,
-                              lh_exec_options *options, lhi_arena *mem,
-                              lh_error *err);
+                                   lh_exec_options *options, lhi_arena *mem,
+                                   lh_error *err);
 /* Simulates the schedule with the data path from the options. */
 lh_status lhi_exec_simulate(const lh_pipeline *pipeline,
                             const lh_schedule *schedule,
@@ -132,8 +132,8 @@ lh_status lhi_exec_simulate(const lh_pipeline *pipeline,
                             lh_error *err);
 /* Checks whether a route's messages are delegated, and returns the duration of
  * each copy. */
-bool lhi_exec_is_delegated(const lh_exec_options *options, const lhi_route *route,
-                        int64_t *staging_ns);
+bool lhi_exec_is_delegated(const lh_exec_options *options,
+                           const lhi_route *route, int64_t *staging_ns);
 /* Builds the rank's lanes from its passes and posts. made_ns, arrive_ns: per
  * input, when the prediction has its message produced and arrived.
  * LH_EUNSUPPORTED: more queues are needed than LH_MAX_QUEUES. */
@@ -148,7 +148,7 @@ lh_status lhi_exec_check_deadlock(const lh_exec *exec, lh_error *err);
 
 /* Returns the rank that produces an input. */
 static inline uint32_t lhi_exec_producer(const lh_exec *x, uint32_t input,
-                                      uint32_t n_microbatches)
+                                         uint32_t n_microbatches)
 {
     uint32_t c = input % x->n_half / n_microbatches;
     return x->chunk_ranks[input < x->n_half ? c - 1 : c + 1];

@@ -81,9 +81,9 @@ static uint32_t parts_of(const lhi_fsdp *l, uint32_t chunk)
 static lhi_train_part find_part(const lhi_fsdp *l, uint32_t chunk,
                                 uint32_t part)
 {
-    const lhi_device_part *p =
-        l->o.device->ops->part(l->o.device, chunk, part);
-    return lhi_train_find_part(l->o.train, chunk, p->first_tensor, p->n_tensors);
+    const lhi_device_part *p = l->o.device->ops->part(l->o.device, chunk, part);
+    return lhi_train_find_part(l->o.train, chunk, p->first_tensor,
+                               p->n_tensors);
 }
 
 /* --- thread --- */
@@ -94,21 +94,22 @@ static lh_status gather_chunk(lhi_fsdp *l, const queued_communication *s,
     for (uint32_t i = 0; i < parts_of(l, s->chunk); i++) {
         lhi_train_part part = find_part(l, s->chunk, i);
         LHI_TRY(lhi_part_all_gather(&l->exchange, &part, NULL,
-                                s->tag + (uint64_t)i * LHI_PART_TAGS,
-                                i == 0 ? ready_ns : NULL, err));
+                                    s->tag + (uint64_t)i * LHI_PART_TAGS,
+                                    i == 0 ? ready_ns : NULL, err));
     }
     return LH_OK;
 }
 
 /* Sums part by part, since the buffers hold one part. */
-static lh_status sum_chunk(lhi_fsdp *l, const queued_communication *s, int64_t *ready_ns,
-                           lh_error *err)
+static lh_status sum_chunk(lhi_fsdp *l, const queued_communication *s,
+                           int64_t *ready_ns, lh_error *err)
 {
-    uint64_t tags = (uint64_t)lhi_part_count_sum_tags(&l->exchange) * LHI_PART_TAGS;
+    uint64_t tags =
+        (uint64_t)lhi_part_count_sum_tags(&l->exchange) * LHI_PART_TAGS;
     for (uint32_t i = 0; i < parts_of(l, s->chunk); i++) {
         lhi_train_part part = find_part(l, s->chunk, i);
         LHI_TRY(lhi_part_sum_sites(&l->exchange, &part, s->tag + i * tags,
-                             i == 0 ? ready_ns : NULL, err));
+                                   i == 0 ? ready_ns : NULL, err));
     }
     return LH_OK;
 }
@@ -125,10 +126,10 @@ static lh_status communicate(lhi_fsdp *l, const queued_communication *s,
         return sum_chunk(l, s, ready_ns, err);
     part = find_part(l, s->chunk, s->part);
     if (s->kind == GATHER_PART)
-        return lhi_part_all_gather(&l->exchange, &part, s->room, s->tag, ready_ns,
-                               err);
-    return lhi_part_reduce_scatter(&l->exchange, &part, s->room, s->accumulates, s->tag,
-                            ready_ns, err);
+        return lhi_part_all_gather(&l->exchange, &part, s->room, s->tag,
+                                   ready_ns, err);
+    return lhi_part_reduce_scatter(&l->exchange, &part, s->room, s->accumulates,
+                                   s->tag, ready_ns, err);
 }
 
 /* Returns the emulated transfer time; *latency_ns: additional latency.
@@ -149,20 +150,21 @@ static int64_t transfer_of(const lhi_fsdp *l, const queued_communication *s,
     double ns = 0;
     for (uint32_t i = 0; i < LHI_N_TRAIN_BUCKETS; i++) {
         const lhi_net_group *group = l->exchange.groups[i];
-        const lh_train_group_link *link = gathers ? &l->o.parts[i]->gathers
-                                             : &l->o.parts[i]->reductions;
+        const lh_train_group_link *link =
+            gathers ? &l->o.parts[i]->gathers : &l->o.parts[i]->reductions;
         size_t n = part.of[i].to - part.of[i].from;
         if (n > 0 && group && group->n_ranks > 1)
-            ns += (double)link->latency_ns +
-                  (double)n * sizeof(float) * (group->n_ranks - 1) *
-                      link->ns_per_byte;
+            ns += (double)link->latency_ns + (double)n * sizeof(float) *
+                                                 (group->n_ranks - 1) *
+                                                 link->ns_per_byte;
     }
     return (int64_t)(ns + 0.5);
 }
 
 /* Records the times as measured, or as emulated on the stage's serial
  * data-parallel link. Called with the lock held. */
-static void record_times(lhi_fsdp *l, const queued_communication *s, int64_t ready_ns)
+static void record_times(lhi_fsdp *l, const queued_communication *s,
+                         int64_t ready_ns)
 {
     bool scatters = s->kind == SCATTER_PART || s->kind == SUM_CHUNK;
     int64_t depart = ready_ns, sent = lhi_now_ns(), latency = 0;
@@ -233,7 +235,7 @@ static lh_status await(lhi_fsdp *l, uint64_t done, const int64_t *arrive_ns,
 
 /* Same, and counts the wait towards the current pass. */
 static lh_status await_in_pass(lhi_fsdp *l, uint64_t done,
-                              const int64_t *arrive_ns, lh_error *err)
+                               const int64_t *arrive_ns, lh_error *err)
 {
     int64_t from = lhi_now_ns();
     lh_status status = await(l, done, arrive_ns, err);
@@ -266,18 +268,18 @@ static uint64_t enqueue(lhi_fsdp *l, queued_communication s, uint32_t n_tags)
 /* --- device hooks --- */
 
 /* Queues the all-gather of a part into a buffer. */
-static void gather_into(lhi_fsdp *l, uint32_t chunk, uint32_t part,
-                        room *into, bool is_planned)
+static void gather_into(lhi_fsdp *l, uint32_t chunk, uint32_t part, room *into,
+                        bool is_planned)
 {
     into->chunk = chunk;
     into->part = part;
     into->done = enqueue(l,
                          (queued_communication){.kind = GATHER_PART,
-                                   .chunk = chunk,
-                                   .part = part,
-                                   .room = into->at,
-                                   .is_planned = is_planned,
-                                   .arrive_ns = &into->arrive_ns},
+                                                .chunk = chunk,
+                                                .part = part,
+                                                .room = into->at,
+                                                .is_planned = is_planned,
+                                                .arrive_ns = &into->arrive_ns},
                          1);
 }
 
@@ -335,22 +337,22 @@ static void scatter(void *of, uint32_t chunk, uint32_t part,
     bool is_last = ++l->scattered[chunk] == all;
     l->next_gradients = (l->next_gradients + 1) % l->n_buffers;
     pthread_mutex_lock(&l->lock);
-    mine->done = enqueue(
-        l,
-        (queued_communication){.kind = SCATTER_PART,
-                  .chunk = chunk,
-                  .part = part,
-                  .room = mine->at,
-                  .accumulates = microbatch > 0,
-                  .is_planned =
-                      is_last && !l->o.across && is_planned_last(l, chunk),
-                  .arrive_ns = &mine->arrive_ns},
-        1);
+    mine->done =
+        enqueue(l,
+                (queued_communication){.kind = SCATTER_PART,
+                                       .chunk = chunk,
+                                       .part = part,
+                                       .room = mine->at,
+                                       .accumulates = microbatch > 0,
+                                       .is_planned = is_last && !l->o.across &&
+                                                     is_planned_last(l, chunk),
+                                       .arrive_ns = &mine->arrive_ns},
+                1);
     if (is_last && l->o.across)
         enqueue(l,
                 (queued_communication){.kind = SUM_CHUNK,
-                          .chunk = chunk,
-                          .is_planned = is_planned_last(l, chunk)},
+                                       .chunk = chunk,
+                                       .is_planned = is_planned_last(l, chunk)},
                 parts_of(l, chunk) * lhi_part_count_sum_tags(&l->exchange));
     pthread_mutex_unlock(&l->lock);
 }
@@ -389,14 +391,15 @@ void lhi_fsdp_begin_step(lhi_fsdp *l, uint64_t step)
     for (uint32_t i = 0; !l->shards_values && i < program->n_passes; i++) {
         uint32_t chunk = program->passes[i].pass.chunk;
         if (program->passes[i].is_first)
-            l->gathered[chunk] = enqueue(
-                l,
-                (queued_communication){.kind = GATHER_CHUNK,
-                          .chunk = chunk,
-                          .is_planned =
-                              l->o.pipeline->chunks[chunk].all_gather_ns > 0,
-                          .arrive_ns = &l->arrive_ns[chunk]},
-                parts_of(l, chunk));
+            l->gathered[chunk] =
+                enqueue(l,
+                        (queued_communication){
+                            .kind = GATHER_CHUNK,
+                            .chunk = chunk,
+                            .is_planned =
+                                l->o.pipeline->chunks[chunk].all_gather_ns > 0,
+                            .arrive_ns = &l->arrive_ns[chunk]},
+                        parts_of(l, chunk));
     }
     /* The first pass waits for it; later passes overlap theirs. */
     if (l->shards_values && program->n_passes > 0) {
@@ -408,7 +411,7 @@ void lhi_fsdp_begin_step(lhi_fsdp *l, uint64_t step)
 }
 
 lh_status lhi_fsdp_prepare_pass(lhi_fsdp *l, uint32_t i, lhi_step_kind kind,
-                           lh_error *err)
+                                lh_error *err)
 {
     uint32_t chunk = l->program->passes[i].pass.chunk;
     l->pass = i;
@@ -416,8 +419,7 @@ lh_status lhi_fsdp_prepare_pass(lhi_fsdp *l, uint32_t i, lhi_step_kind kind,
         !l->program->passes[i].is_first)
         return LH_OK;
     pthread_mutex_lock(&l->lock);
-    lh_status status =
-        await(l, l->gathered[chunk], &l->arrive_ns[chunk], err);
+    lh_status status = await(l, l->gathered[chunk], &l->arrive_ns[chunk], err);
     pthread_mutex_unlock(&l->lock);
     return status;
 }
@@ -430,7 +432,8 @@ lh_status lhi_fsdp_end_step(lhi_fsdp *l, lh_error *err)
     return status;
 }
 
-const lhi_collective_record *lhi_fsdp_collectives(const lhi_fsdp *l, uint32_t *n)
+const lhi_collective_record *lhi_fsdp_collectives(const lhi_fsdp *l,
+                                                  uint32_t *n)
 {
     *n = l->n_played;
     return l->played;
@@ -468,7 +471,7 @@ lh_status lhi_fsdp_gather_values(lhi_fsdp *l, uint64_t turn, lh_error *err)
 /* Gathers the whole part that contains the tensor, since the next tensors are
  * mostly in the same part. */
 lh_status lhi_fsdp_gather_tensor(lhi_fsdp *l, uint32_t chunk, uint32_t tensor,
-                           lh_error *err)
+                                 lh_error *err)
 {
     room *into = &l->values[0];
     uint32_t i = 0;
@@ -487,8 +490,8 @@ lh_status lhi_fsdp_gather_tensor(lhi_fsdp *l, uint32_t chunk, uint32_t tensor,
     if (into->chunk == chunk && into->part == i)
         return LH_OK;
     lhi_train_part part = find_part(l, chunk, i);
-    LHI_TRY(lhi_part_all_gather(&l->exchange, &part, into->at, reserve_tags(l, 1), NULL,
-                            err));
+    LHI_TRY(lhi_part_all_gather(&l->exchange, &part, into->at,
+                                reserve_tags(l, 1), NULL, err));
     into->chunk = chunk;
     into->part = i;
     l->o.device->ops->set_part_values(l->o.device, chunk, i, into->at);
@@ -503,7 +506,7 @@ void lhi_fsdp_add_memory(const lhi_fsdp *l, int64_t bytes[LH_N_MEMORY_KINDS])
 }
 
 double lhi_fsdp_predict_bytes(double largest_part, uint32_t n_parts,
-                         bool shards_values)
+                              bool shards_values)
 {
     double rooms = n_parts < N_BUFFERS ? n_parts : N_BUFFERS;
     double kinds = shards_values ? 2 : 1;
@@ -549,19 +552,21 @@ static lh_status init(lhi_fsdp *l, lh_error *err)
     l->arrive_ns = LHI_NEW(l->mem, int64_t, n_chunks);
     l->n_waited = l->program->n_passes;
     l->waited_ns = LHI_NEW(l->mem, int64_t, l->n_waited);
-    l->played = LHI_NEW(l->mem, lhi_collective_record, 2 * (size_t)l->o.n_mine + 1);
+    l->played =
+        LHI_NEW(l->mem, lhi_collective_record, 2 * (size_t)l->o.n_mine + 1);
     if (!l->waited_ns || !l->scattered || !l->gathered || !l->arrive_ns ||
         !l->played)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < l->o.n_mine; i++)
-        if (l->o.device->ops->sharded_tensors(l->o.device, l->o.mine[i]).values > 0)
+        if (l->o.device->ops->sharded_tensors(l->o.device, l->o.mine[i])
+                .values > 0)
             l->shards_values = true;
-    l->exchange = (lhi_part_collectives){.net = l->o.net,
-                                      .train = l->o.train,
-                                      .groups = {l->o.group, l->o.experts},
-                                      .across = {l->o.across,
-                                                 l->o.expert_across},
-                                      .by_leaders = l->o.leaders};
+    l->exchange =
+        (lhi_part_collectives){.net = l->o.net,
+                               .train = l->o.train,
+                               .groups = {l->o.group, l->o.experts},
+                               .across = {l->o.across, l->o.expert_across},
+                               .by_leaders = l->o.leaders};
     l->hooks = (lhi_device_part_hooks){l, values, gradients, scatter, end_pass};
     LHI_TRY(make_buffers(l, err));
     if (pthread_create(&l->thread, NULL, thread_main, l) != 0)
@@ -572,7 +577,7 @@ static lh_status init(lhi_fsdp *l, lh_error *err)
 }
 
 lh_status lhi_fsdp_make(const lhi_sharding_options *options, lhi_fsdp **out,
-                           lh_error *err)
+                        lh_error *err)
 {
     lhi_fsdp *l = calloc(1, sizeof *l);
     if (!l)

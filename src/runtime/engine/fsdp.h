@@ -5,17 +5,17 @@
  * layer, and reduce-scatters its gradients while it computes the next one. All
  * communications complete by the end of the pass. At most two parts of
  * parameters and two of gradients are resident. */
-#ifndef LHI_FSDP_H
-#define LHI_FSDP_H
+#ifndef LHI_RUNTIME_ENGINE_FSDP_H
+#define LHI_RUNTIME_ENGINE_FSDP_H
 
-#include "runtime/engine/part_collectives.h"
 #include "runtime/engine/elastic_sharding.h"
+#include "runtime/engine/part_collectives.h"
 
 typedef struct lhi_fsdp lhi_fsdp;
 
 /* Makes FSDP in place of the elastic sharding, with the same options. */
 lh_status lhi_fsdp_make(const lhi_sharding_options *options, lhi_fsdp **out,
-                           lh_error *err);
+                        lh_error *err);
 /* Ends the thread; after a failure, call it once all ranks are notified. */
 void lhi_fsdp_stop(lhi_fsdp *l);
 void lhi_fsdp_free(lhi_fsdp *l); /* NULL is fine */
@@ -24,11 +24,12 @@ void lhi_fsdp_free(lhi_fsdp *l); /* NULL is fine */
 void lhi_fsdp_begin_step(lhi_fsdp *l, uint64_t step);
 /* Prepares pass `i` of the rank. */
 lh_status lhi_fsdp_prepare_pass(lhi_fsdp *l, uint32_t i, lhi_step_kind kind,
-                           lh_error *err);
+                                lh_error *err);
 /* Waits until all sums are complete. */
 lh_status lhi_fsdp_end_step(lhi_fsdp *l, lh_error *err);
 /* Returns the collectives that the pipeline models. */
-const lhi_collective_record *lhi_fsdp_collectives(const lhi_fsdp *l, uint32_t *n);
+const lhi_collective_record *lhi_fsdp_collectives(const lhi_fsdp *l,
+                                                  uint32_t *n);
 /* Returns the wait time inside each pass of the last step, in ns. */
 const int64_t *lhi_fsdp_wait_times(const lhi_fsdp *l);
 /* Switches to `exec` between steps. */
@@ -40,13 +41,13 @@ lh_status lhi_fsdp_gather_values(lhi_fsdp *l, uint64_t turn, lh_error *err);
 /* Gathers one sharded tensor until the next call, on all replicas; LH_NONE
  * releases the buffer. */
 lh_status lhi_fsdp_gather_tensor(lhi_fsdp *l, uint32_t chunk, uint32_t tensor,
-                           lh_error *err);
+                                 lh_error *err);
 
 /* Adds the bytes of the buffers and exchange arrays to bytes[]. */
 void lhi_fsdp_add_memory(const lhi_fsdp *l, int64_t bytes[LH_N_MEMORY_KINDS]);
 /* Predicts the buffers' bytes, without the exchange arrays, for chunks with at
  * most `n_parts` parts whose largest has `largest_part` values. */
 double lhi_fsdp_predict_bytes(double largest_part, uint32_t n_parts,
-                         bool shards_values);
+                              bool shards_values);
 
 #endif

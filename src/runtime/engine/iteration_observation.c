@@ -13,8 +13,7 @@ struct lhi_iteration_observation {
     const lh_pipeline *pipeline;
     uint32_t n_stages, n_copies;
     bool emulates;
-    uint64_t
-        *bytes;    /* messages into a chunk: F's, then D's or B's */
+    uint64_t *bytes;  /* messages into a chunk: F's, then D's or B's */
     producer *makers; /* per input */
     /* Per replica, the number of each. */
     size_t n_messages, n_passes, n_collectives;
@@ -26,8 +25,8 @@ struct lhi_iteration_observation {
 
 /* --- construction --- */
 
-static lh_status record_message_bytes(lhi_iteration_observation *s, const lhi_device *device,
-                            lh_error *err)
+static lh_status record_message_bytes(lhi_iteration_observation *s,
+                                      const lhi_device *device, lh_error *err)
 {
     uint32_t n = s->pipeline->n_chunks;
     s->bytes = calloc(2 * (size_t)n, sizeof *s->bytes);
@@ -42,8 +41,10 @@ static lh_status record_message_bytes(lhi_iteration_observation *s, const lhi_de
     return LH_OK;
 }
 
-lh_status lhi_iteration_observation_make(const lhi_job *job, const lhi_device *device,
-                         lhi_iteration_observation **out, lh_error *err)
+lh_status lhi_iteration_observation_make(const lhi_job *job,
+                                         const lhi_device *device,
+                                         lhi_iteration_observation **out,
+                                         lh_error *err)
 {
     lhi_iteration_observation *s = calloc(1, sizeof *s);
     if (!s)
@@ -86,8 +87,8 @@ static void *grow_array(void *at, size_t *room, size_t n, size_t size)
     return more;
 }
 
-static lh_status grow_arrays(lhi_iteration_observation *s, size_t n_passes, size_t n_collectives,
-                           lh_error *err)
+static lh_status grow_arrays(lhi_iteration_observation *s, size_t n_passes,
+                             size_t n_collectives, lh_error *err)
 {
     size_t n = s->n_messages * s->n_copies;
     lh_observed_message *messages =
@@ -100,8 +101,9 @@ static lh_status grow_arrays(lhi_iteration_observation *s, size_t n_passes, size
     if (!passes)
         return lhi_fail_nomem(err);
     s->passes = passes;
-    lh_observed_collective *collectives = grow_array(s->collectives, &s->collective_room,
-                                            n_collectives, sizeof *collectives);
+    lh_observed_collective *collectives =
+        grow_array(s->collectives, &s->collective_room, n_collectives,
+                   sizeof *collectives);
     if (!collectives)
         return lhi_fail_nomem(err);
     s->collectives = collectives;
@@ -116,7 +118,8 @@ static uint32_t link_of(const lhi_iteration_observation *s, const lh_pass *pass)
 }
 
 /* Checks whether the pass's input is a message on a link. */
-static bool uses_link(const lhi_iteration_observation *s, const lhi_exec_pass *pass)
+static bool uses_link(const lhi_iteration_observation *s,
+                      const lhi_exec_pass *pass)
 {
     return pass->input != LH_NONE && !pass->local_input &&
            link_of(s, &pass->pass) != LH_NONE;
@@ -151,7 +154,8 @@ static int64_t max_time(int64_t a, int64_t b)
 
 /* Fills in one observed message. */
 static void add_message(lhi_iteration_observation *s, const lhi_exec_pass *pass,
-                        const lhi_pass_observation *row, const lhi_pass_observation *from,
+                        const lhi_pass_observation *row,
+                        const lhi_pass_observation *from,
                         lh_observed_message *to)
 {
     bool backward = pass->pass.kind != LH_F;
@@ -167,11 +171,13 @@ static void add_message(lhi_iteration_observation *s, const lhi_exec_pass *pass,
     /* Handed over after its producer finished: it waited for its receive. */
     else if (row->handed_over_ns > from->free_ns)
         to->posted_ns = row->handed_over_ns;
-    to->entered_ns = max_time(row->transfer_start_ns, max_time(row->handed_over_ns, from->free_ns));
+    to->entered_ns = max_time(row->transfer_start_ns,
+                              max_time(row->handed_over_ns, from->free_ns));
 }
 
 static void add_messages(lhi_iteration_observation *s, const lh_exec *x,
-                         const lhi_rank_observation *parts, lh_observed_message *to)
+                         const lhi_rank_observation *parts,
+                         lh_observed_message *to)
 {
     for (uint32_t r = 0; r < x->n_ranks; r++)
         for (uint32_t i = 0; i < x->ranks[r].n_passes; i++) {
@@ -185,7 +191,8 @@ static void add_messages(lhi_iteration_observation *s, const lh_exec *x,
 }
 
 /* Checks whether all ranks read the same clock. */
-static bool reads_one_clock(const lhi_iteration_observation *s, const lhi_rank_observation *parts)
+static bool reads_one_clock(const lhi_iteration_observation *s,
+                            const lhi_rank_observation *parts)
 {
     for (uint32_t r = 1; r < s->n_stages * s->n_copies; r++)
         if (parts[r].head.clock != parts[0].head.clock)
@@ -194,14 +201,16 @@ static bool reads_one_clock(const lhi_iteration_observation *s, const lhi_rank_o
 }
 
 static lh_status merge_messages(lhi_iteration_observation *s, const lh_exec *x,
-                                const lhi_rank_observation *parts, lh_error *err)
+                                const lhi_rank_observation *parts,
+                                lh_error *err)
 {
     uint32_t n = reads_one_clock(s, parts) ? s->n_copies : 1;
     for (uint32_t q = 0; q < n; q++) {
         lh_observed_message *of = s->messages + q * s->n_messages;
         add_messages(s, x, parts + (size_t)q * s->n_stages, of);
         if (!s->emulates)
-            LHI_TRY(lh_observation_estimate_entry(s->pipeline, s->n_messages, of, err));
+            LHI_TRY(lh_observation_estimate_entry(s->pipeline, s->n_messages,
+                                                  of, err));
         for (size_t i = 0; q > 0 && i < s->n_messages; i++) {
             lh_observed_message *slowest = &s->messages[i];
             if (of[i].arrived_ns - of[i].entered_ns >
@@ -233,7 +242,8 @@ static void merge_passes(lhi_iteration_observation *s, const lh_exec *x,
 /* Takes collectives of whole chunks; all replicas take part in each. Skips
  * parts of chunks, which elastic pipelines gather and reduce between passes,
  * since the monitor models chunks only. */
-static void take_collectives(lhi_iteration_observation *s, const lhi_rank_observation *parts)
+static void take_collectives(lhi_iteration_observation *s,
+                             const lhi_rank_observation *parts)
 {
     s->n_collectives = 0;
     for (uint32_t r = 0; r < s->n_stages; r++)
@@ -241,33 +251,35 @@ static void take_collectives(lhi_iteration_observation *s, const lhi_rank_observ
             const lhi_collective_record *x = &parts[r].collectives[i];
             if (x->op != LH_NONE || x->chunk >= s->pipeline->n_chunks)
                 continue;
-            s->collectives[s->n_collectives++] =
-                (lh_observed_collective){x->chunk, x->is_reduce_scatter,
-                                     max_time(x->arrive_ns - x->depart_ns, 0)};
+            s->collectives[s->n_collectives++] = (lh_observed_collective){
+                x->chunk, x->is_reduce_scatter,
+                max_time(x->arrive_ns - x->depart_ns, 0)};
         }
 }
 
-lh_status lhi_iteration_observation_merge(lhi_iteration_observation *s, const lh_exec *exec,
-                          const lhi_rank_observation *parts, uint64_t step,
-                          lh_observation *out, lh_error *err)
+lh_status lhi_iteration_observation_merge(lhi_iteration_observation *s,
+                                          const lh_exec *exec,
+                                          const lhi_rank_observation *parts,
+                                          uint64_t step, lh_observation *out,
+                                          lh_error *err)
 {
     LHI_TRY(count_all(s, exec, parts, err));
     LHI_TRY(merge_messages(s, exec, parts, err));
     merge_passes(s, exec, parts);
     take_collectives(s, parts);
     *out = (lh_observation){.size = sizeof *out,
-                     .step = step,
-                     .n_messages = s->n_messages,
-                     .n_passes = s->n_passes,
-                     .n_collectives = s->n_collectives,
-                     .messages = s->messages,
-                     .passes = s->passes,
-                     .collectives = s->collectives};
+                            .step = step,
+                            .n_messages = s->n_messages,
+                            .n_passes = s->n_passes,
+                            .n_collectives = s->n_collectives,
+                            .messages = s->messages,
+                            .passes = s->passes,
+                            .collectives = s->collectives};
     return LH_OK;
 }
 
-bool lhi_iteration_observation_find_clocks(const lhi_rank_observation *parts, uint32_t n_devices,
-                      uint32_t *clocks)
+bool lhi_iteration_observation_find_clocks(const lhi_rank_observation *parts,
+                                           uint32_t n_devices, uint32_t *clocks)
 {
     uint32_t n = 0;
     for (uint32_t d = 0; d < n_devices; d++) {
@@ -282,19 +294,20 @@ bool lhi_iteration_observation_find_clocks(const lhi_rank_observation *parts, ui
 /* Scales a duration from the current pipeline to the initial one. */
 static int64_t scale_to_initial(int64_t ns, int64_t first_ns, int64_t now_ns)
 {
-    return now_ns > 0 ? (int64_t)((double)ns * (double)first_ns /
-                                      (double)now_ns +
-                                  0.5)
-                      : ns;
+    return now_ns > 0
+               ? (int64_t)((double)ns * (double)first_ns / (double)now_ns + 0.5)
+               : ns;
 }
 
-void lhi_iteration_observation_scale_layers(lhi_iteration_observation *s, const lh_pipeline *now)
+void lhi_iteration_observation_scale_layers(lhi_iteration_observation *s,
+                                            const lh_pipeline *now)
 {
     for (size_t i = 0; i < s->n_passes; i++) {
         lh_observed_pass *p = &s->passes[i];
         uint32_t c = p->pass.chunk;
-        p->ns = scale_to_initial(p->ns, lhi_pass_duration(&s->pipeline->chunks[c], &p->pass),
-                         lhi_pass_duration(&now->chunks[c], &p->pass));
+        p->ns = scale_to_initial(
+            p->ns, lhi_pass_duration(&s->pipeline->chunks[c], &p->pass),
+            lhi_pass_duration(&now->chunks[c], &p->pass));
     }
     for (size_t i = 0; i < s->n_collectives; i++) {
         lh_observed_collective *x = &s->collectives[i];
@@ -302,10 +315,9 @@ void lhi_iteration_observation_scale_layers(lhi_iteration_observation *s, const 
         const lh_chunk *b = &now->chunks[x->chunk];
         bool scatters = x->is_reduce_scatter;
         int64_t rest = x->ns > a->dp_latency_ns ? a->dp_latency_ns : 0;
-        x->ns = rest + scale_to_initial(x->ns - rest,
-                                scatters ? a->reduce_scatter_ns
-                                         : a->all_gather_ns,
-                                scatters ? b->reduce_scatter_ns
-                                         : b->all_gather_ns);
+        x->ns = rest + scale_to_initial(
+                           x->ns - rest,
+                           scatters ? a->reduce_scatter_ns : a->all_gather_ns,
+                           scatters ? b->reduce_scatter_ns : b->all_gather_ns);
     }
 }

@@ -5,8 +5,8 @@
  * counts, since the iteration waits for it. If ranks read different clocks,
  * only the first replica's messages count: otherwise the clock offset would
  * decide which is slowest. */
-#ifndef LHI_ITERATION_OBSERVATION_H
-#define LHI_ITERATION_OBSERVATION_H
+#ifndef LHI_RUNTIME_ENGINE_ITERATION_OBSERVATION_H
+#define LHI_RUNTIME_ENGINE_ITERATION_OBSERVATION_H
 
 #include "runtime/engine/job.h"
 
@@ -19,26 +19,34 @@ typedef struct lhi_rank_observation {
     lhi_collective_record *collectives;
 } lhi_rank_observation;
 
-typedef struct lhi_iteration_observation lhi_iteration_observation; /* buffers shared by iterations */
+typedef struct lhi_iteration_observation
+    lhi_iteration_observation; /* buffers shared by iterations */
 
 /* Makes the buffers. `device`: any rank's, for message sizes. */
-lh_status lhi_iteration_observation_make(const lhi_job *job, const lhi_device *device,
-                         lhi_iteration_observation **out, lh_error *err);
-void lhi_iteration_observation_free(lhi_iteration_observation *sight); /* NULL is fine */
+lh_status lhi_iteration_observation_make(const lhi_job *job,
+                                         const lhi_device *device,
+                                         lhi_iteration_observation **out,
+                                         lh_error *err);
+void lhi_iteration_observation_free(
+    lhi_iteration_observation *sight); /* NULL is fine */
 
 /* Merges the observations of all ranks under `exec`. *out is borrowed until the
  * next call. */
-lh_status lhi_iteration_observation_merge(lhi_iteration_observation *sight, const lh_exec *exec,
-                          const lhi_rank_observation *parts, uint64_t step,
-                          lh_observation *out, lh_error *err);
+lh_status lhi_iteration_observation_merge(lhi_iteration_observation *sight,
+                                          const lh_exec *exec,
+                                          const lhi_rank_observation *parts,
+                                          uint64_t step, lh_observation *out,
+                                          lh_error *err);
 
 /* Scales the last merged iteration, which ran `now` with other layer counts, to
  * the counts of the run's pipeline. */
-void lhi_iteration_observation_scale_layers(lhi_iteration_observation *sight, const lh_pipeline *now);
+void lhi_iteration_observation_scale_layers(lhi_iteration_observation *sight,
+                                            const lh_pipeline *now);
 
 /* Numbers the clocks of the first replica's ranks, per device, in `clocks`;
  * returns whether any two differ. */
-bool lhi_iteration_observation_find_clocks(const lhi_rank_observation *parts, uint32_t n_devices,
-                      uint32_t *clocks);
+bool lhi_iteration_observation_find_clocks(const lhi_rank_observation *parts,
+                                           uint32_t n_devices,
+                                           uint32_t *clocks);
 
 #endif

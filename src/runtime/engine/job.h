@@ -53,8 +53,8 @@
  *     observer.c                 profile of a run
  *     measure*.c                 profiles of passes and links
  *     plan/                      training a plan */
-#ifndef LHI_ENGINE_JOB_H
-#define LHI_ENGINE_JOB_H
+#ifndef LHI_RUNTIME_ENGINE_JOB_H
+#define LHI_RUNTIME_ENGINE_JOB_H
 
 #include "base/text.h"
 #include "runtime/device/data.h"
@@ -70,13 +70,13 @@ typedef struct lhi_job {
     const lh_exec *exec; /* initial plan */
     lhi_proposals *proposals;
     lh_exec_options proposal_options; /* options for lowering proposals */
-    lhi_rank_assignment_limits assignment_limits;    /* permitted migrations */
-    lh_train_options o;     /* complete */
-    lh_train_adapt adapt;   /* target of o.adapt, unless that is NULL */
+    lhi_rank_assignment_limits assignment_limits; /* permitted migrations */
+    lh_train_options o;                           /* complete */
+    lh_train_adapt adapt; /* target of o.adapt, unless that is NULL */
     lhi_grid grid;
     bool shared_clock; /* all ranks on one machine */
     bool emulates;
-    bool launched; /* one rank per process, started externally */
+    bool launched;               /* one rank per process, started externally */
     const lh_train_model *model; /* NULL: nothing is trained */
     const lhi_data *data;
     const lh_train_memory *memory; /* per rank, predicted; NULL without model */
@@ -92,7 +92,7 @@ typedef struct lhi_job {
 /* Fills the cpu device's options for a rank of a job with a model, without data
  * and sgemm. Release options->mine with free(). */
 lh_status lhi_job_fill_cpu_options(const lhi_job *job, uint32_t rank,
-                              lhi_cpu_options *out, lh_error *err);
+                                   lhi_cpu_options *out, lh_error *err);
 
 /* Where the ranks of a job run, for the memory check. */
 typedef enum lhi_job_launch_kind {
@@ -105,7 +105,8 @@ typedef enum lhi_job_launch_kind {
  * the schedule's activations and OpenBLAS buffers exceed the limits of the
  * process, its control groups or the machine. `err` names the amounts and a
  * remedy. */
-lh_status lhi_job_check_memory(const lhi_job *job, lhi_job_launch_kind place, lh_error *err);
+lh_status lhi_job_check_memory(const lhi_job *job, lhi_job_launch_kind place,
+                               lh_error *err);
 
 /* Predicts a rank's memory under `exec`, and returns its limit. */
 lh_status lhi_job_predict_memory(const lhi_job *job, const lh_exec *exec,
@@ -116,41 +117,44 @@ lh_status lhi_job_predict_memory(const lhi_job *job, const lh_exec *exec,
 lh_status lhi_job_check_limits(const lhi_job *job, const lh_exec *exec,
                                lh_error *err);
 /* Returns LH_ENOMEM: a rank exceeded its limit. */
-lh_status lhi_job_fail_over_limit(uint32_t rank, int64_t bytes, int64_t limit_bytes,
-                             uint64_t step, lh_error *err);
+lh_status lhi_job_fail_over_limit(uint32_t rank, int64_t bytes,
+                                  int64_t limit_bytes, uint64_t step,
+                                  lh_error *err);
 
 /* Returns the peak activation bytes under a schedule, including scratch: for
  * one rank, or the sum over all ranks. */
 lh_status lhi_job_activation_bytes(const lhi_job *job, const lh_exec *exec,
+                                   uint32_t rank, bool all, double *bytes,
+                                   lh_error *err);
+/* Same for the remaining memory: weights, gradients, moments, buffers. */
+lh_status lhi_job_state_bytes(const lhi_job *job, const lh_exec *exec,
                               uint32_t rank, bool all, double *bytes,
                               lh_error *err);
-/* Same for the remaining memory: weights, gradients, moments, buffers. */
-lh_status lhi_job_state_bytes(const lhi_job *job, const lh_exec *exec, uint32_t rank,
-                        bool all, double *bytes, lh_error *err);
 /* Checks additional memory beside the resident memory. LH_ENOMEM: too little is
  * available; `what` names its use. */
-lh_status lhi_job_check_extra_memory(double bytes, const char *what, lh_error *err);
+lh_status lhi_job_check_extra_memory(double bytes, const char *what,
+                                     lh_error *err);
 
 /* Makes the device of a rank. */
-lh_status lhi_job_make_device(const lhi_job *job, uint32_t rank, lhi_device **out,
-                         lh_error *err);
+lh_status lhi_job_make_device(const lhi_job *job, uint32_t rank,
+                              lhi_device **out, lh_error *err);
 
 /* Runs one rank: an lhi_rank_main, with the lhi_job. On rank 0 the result is
  * the outcome's text (lhi_outcome_read), also for an interrupted run. */
 lh_status lhi_job_run_rank(lhi_net *net, void *job, char **result, size_t *size,
-                       lh_error *err);
+                           lh_error *err);
 
 /* Runs this process's rank of a job that mpirun or srun started; the text in
  * *result is NULL on all ranks except 0. */
 lh_status lhi_job_run_launched(lhi_job *job, uint32_t n_links,
-                           const lhi_net_link *links, lhi_rank_result *result,
-                           lh_error *err);
+                               const lhi_net_link *links,
+                               lhi_rank_result *result, lh_error *err);
 
 /* Computes a SHA-256 over everything that all ranks must share: instructions
  * with their times, and the training parameters. Excludes file paths, which may
  * differ per host. In job_digest.c. */
 lh_status lhi_job_compute_digest(const lhi_job *job, unsigned char out[32],
-                            lh_error *err);
+                                 lh_error *err);
 
 /* --- event timeline (step_conditions.c) --- */
 
@@ -163,15 +167,16 @@ lh_status lhi_job_check_events(const lhi_job *job, lh_error *err);
 /* Makes the pipeline for a step under a rank assignment: *out, released by the
  * caller; NULL: as at the start. */
 lh_status lhi_job_make_step_pipeline(const lhi_job *job, uint64_t step,
-                             const lhi_rank_assignment *seats, lh_pipeline **out,
-                             lh_error *err);
+                                     const lhi_rank_assignment *seats,
+                                     lh_pipeline **out, lh_error *err);
 /* Applies a step's conditions between steps: on each rank before it starts
  * `step`, on rank 0 before it sends the command. If the timeline's state
  * differs from *state, sets links, device and training (NULL: none). */
 lh_status lhi_job_apply_conditions(const lhi_job *job, uint64_t step,
-                             const lhi_rank_assignment *seats, lhi_net *net,
-                             lhi_device *device, lhi_training *training,
-                             uint32_t *state, lh_error *err);
+                                   const lhi_rank_assignment *seats,
+                                   lhi_net *net, lhi_device *device,
+                                   lhi_training *training, uint32_t *state,
+                                   lh_error *err);
 /* Adds the event timeline to lhi_job_compute_digest(). */
 lh_status lhi_job_digest_events(const lhi_job *job, unsigned char sum[32],
                                 lh_error *err);
@@ -180,7 +185,8 @@ lh_status lhi_job_digest_events(const lhi_job *job, unsigned char sum[32],
  * pipeline, the first copy's first. */
 size_t lhi_job_count_links(const lhi_job *job);
 /* Lists the emulated links. */
-lh_status lhi_job_list_links(const lhi_job *job, lhi_net_link *links, lh_error *err);
+lh_status lhi_job_list_links(const lhi_job *job, lhi_net_link *links,
+                             lh_error *err);
 
 /* Numbers returned per rank in a training run: bytes by kind, time in groups,
  * duration of activation copies and the wait time for them. */

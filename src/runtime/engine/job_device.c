@@ -10,15 +10,15 @@ static void list_nodes(const lhi_job *job, const lhi_grid_coords *at,
                        uint32_t *out)
 {
     const lhi_grid *g = &job->grid;
-    const uint32_t *nodes = job->model->nodes + (size_t)at->device *
-                                                    lhi_grid_count_copies(g);
+    const uint32_t *nodes =
+        job->model->nodes + (size_t)at->device * lhi_grid_count_copies(g);
     for (uint32_t i = 0; i < g->expert; i++)
         out[i] = nodes[(at->expert_replica * g->expert + i) * g->expert_tensor +
                        at->expert_tensor];
 }
 
 lh_status lhi_job_fill_cpu_options(const lhi_job *job, uint32_t rank,
-                              lhi_cpu_options *out, lh_error *err)
+                                   lhi_cpu_options *out, lh_error *err)
 {
     const lh_train_model *m = job->model;
     const lh_exec *x = job->exec;
@@ -84,12 +84,12 @@ static lh_status cpu_device(const lhi_job *job, uint32_t rank, lhi_device **out,
     return status;
 }
 
-lh_status lhi_job_make_device(const lhi_job *job, uint32_t rank, lhi_device **out,
-                         lh_error *err)
+lh_status lhi_job_make_device(const lhi_job *job, uint32_t rank,
+                              lhi_device **out, lh_error *err)
 {
     if (job->model)
         return cpu_device(job, rank, out, err);
     return lhi_device_timed(job->pipeline, rank % job->exec->n_ranks,
-                            (size_t)job->o.message_bytes, job->o.tolerated_lateness_ns, out,
-                            err);
+                            (size_t)job->o.message_bytes,
+                            job->o.tolerated_lateness_ns, out, err);
 }

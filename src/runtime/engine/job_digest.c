@@ -11,8 +11,8 @@
 enum { INSTRUCTION_BYTES = 64, DIGEST_BYTES = 32, SAMPLES = 4 };
 
 /* Folds in numbers, 8 bytes each. */
-static void digest_numbers(unsigned char sum[DIGEST_BYTES], const uint64_t *numbers,
-                        size_t n)
+static void digest_numbers(unsigned char sum[DIGEST_BYTES],
+                           const uint64_t *numbers, size_t n)
 {
     unsigned char bytes[DIGEST_BYTES + 32 * 8];
     memcpy(bytes, sum, DIGEST_BYTES);
@@ -24,7 +24,8 @@ static void digest_numbers(unsigned char sum[DIGEST_BYTES], const uint64_t *numb
 static void write_instruction(const lh_instruction *in, unsigned char *out)
 {
     lhi_store_little_endian(out, 4, (uint64_t)in->stream);
-    lhi_store_little_endian(out + 4, 4, in->pass.kind | (uint64_t)in->pass.part << 8);
+    lhi_store_little_endian(out + 4, 4,
+                            in->pass.kind | (uint64_t)in->pass.part << 8);
     lhi_store_little_endian(out + 8, 4, in->pass.chunk);
     lhi_store_little_endian(out + 12, 4, in->pass.microbatch);
     lhi_store_little_endian(out + 16, 4, in->passes_before);
@@ -38,8 +39,8 @@ static void write_instruction(const lh_instruction *in, unsigned char *out)
     lhi_store_little_endian(out + 60, 4, in->needed_by_pass);
 }
 
-static lh_status digest_rank(unsigned char sum[DIGEST_BYTES], const lh_exec *exec,
-                          uint32_t rank, lh_error *err)
+static lh_status digest_rank(unsigned char sum[DIGEST_BYTES],
+                             const lh_exec *exec, uint32_t rank, lh_error *err)
 {
     uint32_t n;
     const lh_instruction *all = lh_exec_instructions(exec, rank, &n);
@@ -56,8 +57,8 @@ static lh_status digest_rank(unsigned char sum[DIGEST_BYTES], const lh_exec *exe
     return LH_OK;
 }
 
-static void digest_model(unsigned char sum[DIGEST_BYTES], const lh_train_model *t,
-                      uint32_t n_chunks)
+static void digest_model(unsigned char sum[DIGEST_BYTES],
+                         const lh_train_model *t, uint32_t n_chunks)
 {
     const lh_model *m = t->model;
     const uint64_t numbers[] = {m->layers,
@@ -127,22 +128,22 @@ static void digest_model(unsigned char sum[DIGEST_BYTES], const lh_train_model *
         digest_numbers(sum, &(uint64_t){t->first_layers[c]}, 1);
     for (uint32_t i = 0; i < m->layers; i++)
         digest_numbers(sum,
-                    (uint64_t[]){t->recompute ? t->recompute[i] : 0,
-                                 t->offload && t->offload[i],
-                                 lh_model_layer_is_moe(m, i)},
-                    3);
+                       (uint64_t[]){t->recompute ? t->recompute[i] : 0,
+                                    t->offload && t->offload[i],
+                                    lh_model_layer_is_moe(m, i)},
+                       3);
     for (uint32_t i = 0; i < m->mtp_layers; i++)
-        digest_numbers(sum,
-                    &(uint64_t){t->recompute ? t->recompute[m->layers + i] : 0}, 1);
+        digest_numbers(
+            sum, &(uint64_t){t->recompute ? t->recompute[m->layers + i] : 0},
+            1);
 }
 
 /* Folds in the token count and the first training tokens, which differ for
  * another file or tokenizer. */
-static lh_status digest_data(unsigned char sum[DIGEST_BYTES], const lhi_job *job,
-                          lh_error *err)
+static lh_status digest_data(unsigned char sum[DIGEST_BYTES],
+                             const lhi_job *job, lh_error *err)
 {
-    size_t n =
-        (size_t)job->model->sequence + 1 + job->model->model->mtp_layers;
+    size_t n = (size_t)job->model->sequence + 1 + job->model->model->mtp_layers;
     size_t size = DIGEST_BYTES + n * sizeof(int32_t);
     int32_t *tokens = calloc(n, sizeof *tokens);
     unsigned char *bytes = malloc(size);
@@ -155,7 +156,7 @@ static lh_status digest_data(unsigned char sum[DIGEST_BYTES], const lhi_job *job
         memcpy(bytes, sum, DIGEST_BYTES);
         for (size_t k = 0; k < n; k++)
             lhi_store_little_endian(bytes + DIGEST_BYTES + k * sizeof *tokens,
-                          sizeof *tokens, (uint64_t)tokens[k]);
+                                    sizeof *tokens, (uint64_t)tokens[k]);
         lhi_compute_sha256(bytes, size, sum);
     }
     free(tokens);
@@ -175,7 +176,8 @@ static void digest_limits(unsigned char sum[DIGEST_BYTES], const lhi_job *job)
 }
 
 /* Folds in properties of operations that instructions do not have. */
-static void digest_operations(unsigned char sum[DIGEST_BYTES], const lh_pipeline *p)
+static void digest_operations(unsigned char sum[DIGEST_BYTES],
+                              const lh_pipeline *p)
 {
     for (uint32_t i = 0; i < p->n_dp_ops; i++) {
         const lh_dp_op *op = &p->dp_ops[i];
@@ -195,16 +197,16 @@ static void digest_copies(unsigned char sum[DIGEST_BYTES], const lhi_job *job)
 {
     const lh_delegation *d = job->proposal_options.delegation;
     digest_numbers(sum,
-                (const uint64_t[]){(uint64_t)d->staging_ns,
-                                   (uint64_t)d->host_memory,
-                                   (uint64_t)d->host_copy_ns},
-                3);
+                   (const uint64_t[]){(uint64_t)d->staging_ns,
+                                      (uint64_t)d->host_memory,
+                                      (uint64_t)d->host_copy_ns},
+                   3);
     for (uint32_t i = 0; d->link_staging_ns && i < job->pipeline->n_links; i++)
         digest_numbers(sum, &(uint64_t){(uint64_t)d->link_staging_ns[i]}, 1);
 }
 
 lh_status lhi_job_compute_digest(const lhi_job *job, unsigned char out[32],
-                            lh_error *err)
+                                 lh_error *err)
 {
     unsigned char sum[DIGEST_BYTES] = {0};
     const uint64_t numbers[] = {job->exec->n_ranks,

@@ -9,10 +9,12 @@
 
 size_t lhi_job_count_links(const lhi_job *job)
 {
-    return (size_t)job->pipeline->n_resources * lhi_grid_count_copies(&job->grid);
+    return (size_t)job->pipeline->n_resources *
+           lhi_grid_count_copies(&job->grid);
 }
 
-lh_status lhi_job_list_links(const lhi_job *job, lhi_net_link *links, lh_error *err)
+lh_status lhi_job_list_links(const lhi_job *job, lhi_net_link *links,
+                             lh_error *err)
 {
     const lh_pipeline *p = job->pipeline;
     bool *seen = calloc((size_t)p->n_resources + 1, sizeof *seen);
@@ -31,8 +33,8 @@ lh_status lhi_job_list_links(const lhi_job *job, lhi_net_link *links, lh_error *
         *to = (lhi_net_link){l->latency_ns, l->transfer_ns, 0};
         seen[p->link_resources[i]] = true;
     }
-    for (size_t i = p->n_resources; status == LH_OK && i < lhi_job_count_links(job);
-         i++)
+    for (size_t i = p->n_resources;
+         status == LH_OK && i < lhi_job_count_links(job); i++)
         links[i] = links[i - p->n_resources];
     free(seen);
     return status;

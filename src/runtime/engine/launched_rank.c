@@ -48,8 +48,9 @@ static lh_status check_ranks(const lhi_job *job, uint32_t rank,
 
 /* Names the job by its Slurm step and its digest, so that ranks with another
  * configuration do not connect. */
-static void format_job_name(const lhi_slurm_settings *s, const unsigned char digest[32],
-                          char *out, size_t room)
+static void format_job_name(const lhi_slurm_settings *s,
+                            const unsigned char digest[32], char *out,
+                            size_t room)
 {
     int n = snprintf(out, room, "%s ", s->job);
     for (size_t i = 0; i < 32; i++)
@@ -97,8 +98,8 @@ static lh_status run_task(lhi_job *job, uint32_t n_links,
 }
 
 lh_status lhi_job_run_launched(lhi_job *job, uint32_t n_links,
-                           const lhi_net_link *links, lhi_rank_result *result,
-                           lh_error *err)
+                               const lhi_net_link *links,
+                               lhi_rank_result *result, lh_error *err)
 {
     lhi_mpi *mpi;
     uint32_t n = lhi_grid_count_ranks(&job->grid);
@@ -112,11 +113,11 @@ lh_status lhi_job_run_launched(lhi_job *job, uint32_t n_links,
                         " longhaul train ..., or srun -n %" PRIu32,
                         job->o.transport, n, n);
     lhi_mpi_setup work = {.transport = job->o.transport,
-                         .insecure = job->o.insecure,
-                         .n_rails = job->o.n_rails,
-                         .rails = job->o.rails,
-                         .n_links = n_links,
-                         .links = links};
+                          .insecure = job->o.insecure,
+                          .n_rails = job->o.n_rails,
+                          .rails = job->o.rails,
+                          .n_links = n_links,
+                          .links = links};
     LHI_TRY(lhi_job_compute_digest(job, work.digest, err));
     LHI_TRY(lhi_mpi_start(&mpi, err));
     lh_status status = check_ranks(job, lhi_mpi_rank(mpi), lhi_mpi_n_ranks(mpi),

@@ -15,13 +15,14 @@ typedef struct lowering {
     lh_timeline *t;
     lhi_arena *scratch;
     lh_exec *x;
-    int64_t *produced_ns;   /* per message input: when produced */
-    int64_t *arrive_ns; /* and when arrived */
-    uint64_t *turns;    /* per input; UINT64_MAX */
+    int64_t *produced_ns; /* per message input: when produced */
+    int64_t *arrive_ns;   /* and when arrived */
+    uint64_t *turns;      /* per input; UINT64_MAX */
     int64_t lead_ns;
 } lowering;
 
-static uint32_t input_number(const lowering *l, uint32_t chunk, uint32_t microbatch)
+static uint32_t input_number(const lowering *l, uint32_t chunk,
+                             uint32_t microbatch)
 {
     return chunk * l->p->n_microbatches + microbatch;
 }
@@ -181,7 +182,8 @@ static void lower_pass(const lowering *l, const lh_timeline_run *run,
 }
 
 /* Marks each chunk's first F and its last W or B. */
-static void mark_first_and_last(const lowering *l, lhi_exec_rank *rank, bool *seen)
+static void mark_first_and_last(const lowering *l, lhi_exec_rank *rank,
+                                bool *seen)
 {
     for (uint32_t i = 0; i < rank->n_passes; i++) {
         lhi_exec_pass *pass = &rank->passes[i];
@@ -203,7 +205,7 @@ static void mark_first_and_last(const lowering *l, lhi_exec_rank *rank, bool *se
  * before its message is produced. Late: when the rank reaches the consuming
  * pass. */
 static uint32_t find_post_position(const lowering *l, const lhi_exec_rank *rank,
-                              uint32_t consumer)
+                                   uint32_t consumer)
 {
     const lhi_exec_pass *passes = rank->passes;
     uint32_t at = consumer;
@@ -392,7 +394,7 @@ static void add_copies(lhi_exec_rank *rank, uint32_t i, bool is_back)
 }
 
 static lh_status build_instructions(lowering *l, lhi_exec_rank *rank,
-                                   lh_error *err)
+                                    lh_error *err)
 {
     size_t most = 2 * (size_t)rank->n_passes + rank->n_posts + rank->n_data +
                   rank->n_copies;

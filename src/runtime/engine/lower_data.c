@@ -16,7 +16,8 @@ typedef struct op_list {
 
 static size_t point_of(const stream_builder *l, const lh_pass *pass)
 {
-    return lhi_pass_index(l->p, pass->chunk, pass->microbatch, pass->kind != LH_F);
+    return lhi_pass_index(l->p, pass->chunk, pass->microbatch,
+                          pass->kind != LH_F);
 }
 
 /* Checks whether a chunk's weights are gathered before pass i. */
@@ -60,7 +61,7 @@ static uint32_t find_pass(const stream_builder *l, const lh_dp_pass *at)
     return at->chunk == LH_NONE
                ? LH_NONE
                : l->pass_of[lhi_pass_index(l->p, at->chunk, at->microbatch,
-                                      at->backward)];
+                                           at->backward)];
 }
 
 /* Adds the communications launched when pass i starts. */
@@ -122,9 +123,9 @@ lh_status lhi_exec_lower_data(const lh_pipeline *p, lhi_arena *mem,
     for (uint32_t i = 0; i < rank->n_passes; i++)
         most += (size_t)rank->passes[i].is_first + rank->passes[i].is_last;
     stream_builder l = {.p = p,
-                .rank = rank,
-                .pass_of = LHI_NEW(scratch, uint32_t, points),
-                .gathers = LHI_NEW(scratch, uint32_t, p->n_chunks)};
+                        .rank = rank,
+                        .pass_of = LHI_NEW(scratch, uint32_t, points),
+                        .gathers = LHI_NEW(scratch, uint32_t, p->n_chunks)};
     rank->data = LHI_NEW(mem, lhi_exec_data, most);
     if (!l.pass_of || !l.gathers || !rank->data)
         return lhi_fail_nomem(err);
@@ -147,7 +148,7 @@ lh_status lhi_exec_lower_copies(const lh_pipeline *p, lhi_arena *mem,
         return lhi_fail_nomem(err);
     rank->n_copies =
         lhi_list_offload_copies(p, &rank->passes->pass, sizeof *rank->passes,
-                          rank->n_passes, places, rank->copies);
+                                rank->n_passes, places, rank->copies);
     for (uint32_t k = 0, i = 0; i <= rank->n_passes; i++) {
         while (k < rank->n_copies && rank->copies[k].at < i)
             k++;

@@ -6,16 +6,17 @@
  * There are enough queues that no message waits for the previous copy in its
  * queue: the maximum of ceil(messages produced in a period / messages that one
  * queue moves in it). */
-#include "base/sort.h"
 #include "base/options.h"
+#include "base/sort.h"
 #include "runtime/engine/execution_plan.h"
 
 #include <inttypes.h>
 
 /* --- path selection --- */
 
-lh_status lhi_exec_copy_delegation(const lh_pipeline *p, lh_exec_options *options,
-                              lhi_arena *mem, lh_error *err)
+lh_status lhi_exec_copy_delegation(const lh_pipeline *p,
+                                   lh_exec_options *options, lhi_arena *mem,
+                                   lh_error *err)
 {
     uint32_t n = p->n_links;
     lh_delegation from = {0};
@@ -68,7 +69,7 @@ lh_status lhi_exec_simulate(const lh_pipeline *pipeline,
 }
 
 bool lhi_exec_is_delegated(const lh_exec_options *o, const lhi_route *route,
-                        int64_t *staging_ns)
+                           int64_t *staging_ns)
 {
     const lh_delegation *d = o->delegation;
     if (!route->message || o->path == LH_DATA_PATH_DIRECT ||
@@ -117,8 +118,8 @@ static uint32_t count_queues(const item *items, uint32_t n)
 
 /* Lists the passes that send to `peer`, or the posts that receive from it. */
 static uint32_t list_items(const lh_exec *x, const lhi_exec_rank *rank,
-                       uint32_t peer, bool receives, const int64_t *made_ns,
-                       const int64_t *arrive_ns, item *items)
+                           uint32_t peer, bool receives, const int64_t *made_ns,
+                           const int64_t *arrive_ns, item *items)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; !receives && i < rank->n_passes; i++) {
@@ -173,8 +174,8 @@ lh_status lhi_exec_add_lanes(lh_exec *x, uint32_t r, const int64_t *made_ns,
     lh_status status = items && rank->lanes ? LH_OK : lhi_fail_nomem(err);
     for (uint32_t i = 0; status == LH_OK && i < 2 * x->n_ranks; i++) {
         lhi_exec_lane lane = {.receives = i % 2, .peer = i / 2};
-        lane.n = list_items(x, rank, lane.peer, lane.receives, made_ns, arrive_ns,
-                        items);
+        lane.n = list_items(x, rank, lane.peer, lane.receives, made_ns,
+                            arrive_ns, items);
         if (lane.n == 0)
             continue;
         status = fill_lane(x, rank, &lane, items, err);

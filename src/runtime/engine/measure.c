@@ -5,12 +5,12 @@
 #define _GNU_SOURCE
 #include "runtime/engine/measure.h"
 
+#include "base/options.h"
 #include "base/realtime.h"
 #include "base/sort.h"
-#include "base/options.h"
+#include "format/job/parse.h"
 #include "runtime/device/data.h"
 #include "runtime/device/device.h"
-#include "format/job/parse.h"
 
 #include <errno.h>
 #include <longhaul/engine.h>
@@ -44,9 +44,9 @@ static lh_status write_tokens(const measurement *m, char *path, lh_error *err)
     if (!file)
         return lhi_fail(err, LH_EIO, "cannot write %s: %s", path,
                         strerror(errno));
-    uint64_t n = ((uint64_t)m->job->training.sequence + 1 +
-                  m->model.mtp_layers) * 2 *
-                 m->micro_batch * MICROBATCHES;
+    uint64_t n =
+        ((uint64_t)m->job->training.sequence + 1 + m->model.mtp_layers) * 2 *
+        m->micro_batch * MICROBATCHES;
     uint64_t state = 1;
     for (uint64_t i = 0; i < n; i++) {
         state = state * 6364136223846793005u + 1442695040888963407u;
@@ -129,8 +129,8 @@ static lh_status allocate(measurement *m, lh_error *err)
 static lh_status run_passes(measurement *m, const lhi_data *data, lh_error *err)
 {
     static const uint32_t mine[MOST_PARTS] = {0, 1, 2, 3};
-    const uint32_t first_layers[MOST_PARTS + 1] = {
-        0, 0, 1, m->model.layers, m->model.layers};
+    const uint32_t first_layers[MOST_PARTS + 1] = {0, 0, 1, m->model.layers,
+                                                   m->model.layers};
     const lh_job *job = m->job;
     lhi_cpu_options o = {.model = &m->model,
                          .n_chunks = m->n_parts,
@@ -187,7 +187,8 @@ static int64_t static_bytes(const measurement *m, uint32_t part)
     return 16 * n;
 }
 
-static void fill_entry(const measurement *m, uint32_t part, lh_profile_entry *out)
+static void fill_entry(const measurement *m, uint32_t part,
+                       lh_profile_entry *out)
 {
     *out = (lh_profile_entry){
         .kind = m->parts[part],
@@ -200,14 +201,15 @@ static void fill_entry(const measurement *m, uint32_t part, lh_profile_entry *ou
         .f_ns = lhi_median_ns(m->times[part][LH_F], m->n_times),
         .d_ns = lhi_median_ns(m->times[part][LH_D], m->n_times),
         .w_ns = lhi_median_ns(m->times[part][LH_W], m->n_times),
-        .activation_bytes =
-            m->activation_bytes[part] ? (int64_t)m->activation_bytes[part] : LH_NOT_MEASURED,
+        .activation_bytes = m->activation_bytes[part]
+                                ? (int64_t)m->activation_bytes[part]
+                                : LH_NOT_MEASURED,
         .static_bytes = static_bytes(m, part),
     };
 }
 
 lh_status lhi_profile_copy(const lh_profile *profile, lh_profile **out,
-                          lh_error *err)
+                           lh_error *err)
 {
     char *text;
     size_t len;

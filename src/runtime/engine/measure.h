@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measurement of links and profiles. */
-#ifndef LHI_MEASURE_H
-#define LHI_MEASURE_H
+#ifndef LHI_RUNTIME_ENGINE_MEASURE_H
+#define LHI_RUNTIME_ENGINE_MEASURE_H
 
 #include "base/fail.h"
 #include "runtime/transport/transport.h"
@@ -11,7 +11,7 @@
 
 /* Copies a profile so that it owns its strings. */
 lh_status lhi_profile_copy(const lh_profile *profile, lh_profile **out,
-                          lh_error *err);
+                           lh_error *err);
 
 /* Measures messages between two processes on this machine. Duration for n
  * bytes: *alpha_ns + n * *beta_ns_per_byte, fitted over several sizes by least
@@ -23,8 +23,8 @@ lh_status lhi_measure_link(uint32_t repeats, double *alpha_ns,
  * following tags. Uses half the round trip, so that clocks need not be
  * synchronised. */
 lh_status lhi_measure_ping(lhi_net *net, uint32_t a, uint32_t b, uint64_t tag,
-                   uint32_t repeats, double *alpha_ns, double *beta_ns_per_byte,
-                   lh_error *err);
+                           uint32_t repeats, double *alpha_ns,
+                           double *beta_ns_per_byte, lh_error *err);
 
 /* Fits the line to n sizes and durations. */
 void lhi_fit_link(const double *bytes, const double *ns, uint32_t n,

@@ -35,7 +35,7 @@ void lhi_fit_link(const double *bytes, const double *ns, uint32_t n,
 }
 
 static lh_status transfer(lhi_net *net, uint32_t peer, bool sends, uint64_t tag,
-                         void *data, size_t size, lh_error *err)
+                          void *data, size_t size, lh_error *err)
 {
     lhi_net_op op = {0};
     if (sends)
@@ -47,9 +47,9 @@ static lh_status transfer(lhi_net *net, uint32_t peer, bool sends, uint64_t tag,
 }
 
 /* Measures round trips; half is one way. */
-static lh_status measure_round_trips(lhi_net *net, uint32_t a, uint32_t b, uint64_t tag,
-                      uint32_t repeats, char *data, int64_t *times, double *out,
-                      lh_error *err)
+static lh_status measure_round_trips(lhi_net *net, uint32_t a, uint32_t b,
+                                     uint64_t tag, uint32_t repeats, char *data,
+                                     int64_t *times, double *out, lh_error *err)
 {
     bool leads = lhi_net_rank(net) == a;
     uint32_t peer = leads ? b : a;
@@ -67,15 +67,16 @@ static lh_status measure_round_trips(lhi_net *net, uint32_t a, uint32_t b, uint6
 }
 
 lh_status lhi_measure_ping(lhi_net *net, uint32_t a, uint32_t b, uint64_t tag,
-                   uint32_t repeats, double *alpha_ns, double *beta_ns_per_byte,
-                   lh_error *err)
+                           uint32_t repeats, double *alpha_ns,
+                           double *beta_ns_per_byte, lh_error *err)
 {
     double bytes[N_SIZES], ns[N_SIZES];
     char *data = calloc(1, sizes[N_SIZES - 1]);
     int64_t *times = calloc(repeats + 1u, sizeof *times);
-    lh_status status = data && times
-                           ? measure_round_trips(net, a, b, tag, repeats, data, times, ns, err)
-                           : lhi_fail_nomem(err);
+    lh_status status =
+        data && times
+            ? measure_round_trips(net, a, b, tag, repeats, data, times, ns, err)
+            : lhi_fail_nomem(err);
     for (uint32_t i = 0; i < N_SIZES; i++)
         bytes[i] = (double)sizes[i];
     if (status == LH_OK)

@@ -25,7 +25,8 @@ static int64_t at_least(int64_t value, int64_t least)
 }
 
 static void add_message(trace_builder *m, const lh_timeline_run *consumer,
-                        const lhi_exec_pass *pass, const lhi_pass_record *record)
+                        const lhi_exec_pass *pass,
+                        const lhi_pass_record *record)
 {
     lh_timeline *t = m->t;
     const lh_timeline_run *producer = &t->runs[m->makers[pass->input]];
@@ -86,7 +87,8 @@ static void add_runs(trace_builder *m)
         }
 }
 
-static void add_collectives(trace_builder *m, const lhi_collective_record *const *played,
+static void add_collectives(trace_builder *m,
+                            const lhi_collective_record *const *played,
                             const uint32_t *n_played)
 {
     lh_timeline *t = m->t;
@@ -108,7 +110,8 @@ static void add_collectives(trace_builder *m, const lhi_collective_record *const
         }
 }
 
-static void add_copies(trace_builder *m, const lhi_collective_record *const *played,
+static void add_copies(trace_builder *m,
+                       const lhi_collective_record *const *played,
                        const uint32_t *n_played)
 {
     lh_timeline *t = m->t;
@@ -117,14 +120,15 @@ static void add_copies(trace_builder *m, const lhi_collective_record *const *pla
             const lhi_collective_record *from = &played[r][i];
             if (!from->copy)
                 continue;
-            const lhi_offload_copy *what = &m->exec->ranks[r].copies[from->copy - 1];
+            const lhi_offload_copy *what =
+                &m->exec->ranks[r].copies[from->copy - 1];
             lh_offload_copy *x = &t->copies[t->n_copies++];
             *x = (lh_offload_copy){.chunk = what->chunk,
-                           .microbatch = what->microbatch,
-                           .device = r,
-                           .is_reload = what->to_device,
-                           .launching_run = what->at,
-                           .waiting_run = what->before};
+                                   .microbatch = what->microbatch,
+                                   .device = r,
+                                   .is_reload = what->to_device,
+                                   .launching_run = what->at,
+                                   .waiting_run = what->before};
             x->ready_ns = at_least(from->ready_ns, 0);
             x->depart_ns = at_least(from->depart_ns, x->ready_ns);
             x->end_ns = at_least(from->arrive_ns, x->depart_ns);
@@ -162,8 +166,8 @@ static lh_status allocate(trace_builder *m, const uint32_t *n_played,
 }
 
 /* Lists the conditions that make durations differ from a plain run. */
-static const char *format_title(const lhi_job *job, const lh_exec *exec, char *text,
-                            size_t room)
+static const char *format_title(const lhi_job *job, const lh_exec *exec,
+                                char *text, size_t room)
 {
     static const char *const paths[] = {"", "messages are delegated",
                                         "messages of some links are delegated"};
@@ -189,8 +193,8 @@ static const char *format_title(const lhi_job *job, const lh_exec *exec, char *t
 
 /* Replaces planned memory values, since memory over time is not measured. */
 static lh_status clear_planned_memory(const lhi_job *job, const lh_exec *exec,
-                             const lh_trace *from, lh_trace **out,
-                             lh_error *err)
+                                      const lh_trace *from, lh_trace **out,
+                                      lh_error *err)
 {
     char title[256];
     lh_trace measured = *from;

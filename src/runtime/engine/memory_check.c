@@ -3,12 +3,12 @@
  * shortage may show after hours, in the middle of a step. The count is a lower
  * bound, so passing the check is no guarantee. */
 #include "base/available_memory.h"
+#include "format/job/family.h"
+#include "runtime/engine/elastic_sharding.h"
 #include "runtime/engine/fsdp.h"
+#include "runtime/engine/job.h"
 #include "runtime/engine/shard_groups.h"
 #include "runtime/engine/shard_plan.h"
-#include "runtime/engine/elastic_sharding.h"
-#include "runtime/engine/job.h"
-#include "format/job/family.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -44,7 +44,8 @@ static double count_messages(const lhi_exec_rank *rank, double bytes)
     for (uint32_t p = 0; p < rank->n_passes; p++)
         any = any || rank->passes[p].input != LH_NONE ||
               rank->passes[p].output != LH_NONE;
-    double most = any ? bytes : 0, room = (double)lhi_pool_buffer_bytes((size_t)most);
+    double most = any ? bytes : 0,
+           room = (double)lhi_pool_buffer_bytes((size_t)most);
     double sum = rank->n_slots * most + rank->n_buffers * room;
     for (uint32_t i = 0; i < rank->n_lanes; i++) {
         const lhi_exec_lane *lane = &rank->lanes[i];
@@ -63,8 +64,8 @@ static lh_status predict_device(const lhi_exec_rank *rank,
         return lhi_fail_nomem(err);
     for (uint32_t p = 0; p < rank->n_passes; p++)
         passes[p] = rank->passes[p].pass;
-    lh_status status = lhi_cpu_estimate_memory(o, passes, rank->n_passes, rank->copies,
-                                       rank->n_copies, bytes, err);
+    lh_status status = lhi_cpu_estimate_memory(
+        o, passes, rank->n_passes, rank->copies, rank->n_copies, bytes, err);
     free(passes);
     return status;
 }
@@ -100,11 +101,11 @@ static void add_chunk(chunks_memory *need, const lhi_cpu_options *o, uint32_t i,
     most->sharded += (double)sharded->values - of;
     experts->sharded += of;
     most->largest = fmax(most->largest, !o->shards_by_layer ? all - theirs
-                                        : apart      ? parts.largest_without_experts
-                                                     : parts.largest);
+                                        : apart ? parts.largest_without_experts
+                                                : parts.largest);
     experts->largest = fmax(experts->largest, !o->shards_by_layer ? theirs
-                                              : apart      ? parts.experts
-                                                           : 0);
+                                              : apart ? parts.experts
+                                                      : 0);
     need->part = fmax(need->part, parts.largest);
     need->n_parts = parts.n > need->n_parts ? parts.n : need->n_parts;
     if (sharded->values > need->most.values)
@@ -173,22 +174,24 @@ static lh_status predict_training(const lhi_job *job, const lh_exec *exec,
     for (uint32_t i = 0; i < LHI_N_TRAIN_BUCKETS; i++) {
         const bucket_memory *lot = &need.lots[i];
         if (lot->n_sharers)
-            lhi_train_predict_memory(lot->values,
-                              i == LHI_BUCKET_DEFAULT ? count_tied(o, exec, stage) : 0,
-                              lot->sharded, lot->n_sharers, lot->n_shards,
-                              staged, job->model->delayed_update, bytes);
+            lhi_train_predict_memory(
+                lot->values,
+                i == LHI_BUCKET_DEFAULT ? count_tied(o, exec, stage) : 0,
+                lot->sharded, lot->n_sharers, lot->n_shards, staged,
+                job->model->delayed_update, bytes);
     }
-    bytes[LH_MEMORY_SCRATCH] += lhi_train_bookkeeping_bytes(o->n_mine, n_tensors);
+    bytes[LH_MEMORY_SCRATCH] +=
+        lhi_train_bookkeeping_bytes(o->n_mine, n_tensors);
     if (staged)
         bytes[LH_MEMORY_BUFFERS] += exchange_bytes(&need);
     if (staged && by_layer)
-        bytes[LH_MEMORY_BUFFERS] +=
-            lhi_fsdp_predict_bytes(need.part, need.n_parts, need.most.values > 0);
+        bytes[LH_MEMORY_BUFFERS] += lhi_fsdp_predict_bytes(
+            need.part, need.n_parts, need.most.values > 0);
     else if (staged)
         bytes[LH_MEMORY_BUFFERS] +=
-            sizeof(float) * ((double)plan.n_values * (double)need.most.values +
-                             (double)plan.n_gradients *
-                                 (double)need.most.gradients);
+            sizeof(float) *
+            ((double)plan.n_values * (double)need.most.values +
+             (double)plan.n_gradients * (double)need.most.gradients);
     lhi_shard_plan_fini(&plan);
     return LH_OK;
 }
@@ -254,7 +257,8 @@ static const char *format_bytes(double bytes, bool up, char *text)
 }
 
 static lh_status fail_memory(const char *where, rank_memory need, double blas,
-                        lhi_available_memory room, const char *also, lh_error *err)
+                             lhi_available_memory room, const char *also,
+                             lh_error *err)
 {
     size_text all, state, activations, buffers, there;
     return lhi_fail(
@@ -272,18 +276,20 @@ static lh_status fail_memory(const char *where, rank_memory need, double blas,
 }
 
 /* Compares the process and the machine with their limits. */
-static lh_status check_available(rank_memory here, double n_here, rank_memory machine,
-                         lh_error *err)
+static lh_status check_available(rank_memory here, double n_here,
+                                 rank_memory machine, lh_error *err)
 {
     /* In this process and each that it starts, with one thread per rank. */
     double maps = n_here * (LHI_BLAS_BUFFER_BYTES + stack_bytes());
-    lhi_available_memory to_map = lhi_find_mappable_memory(), to_fill = lhi_find_physical_memory("");
+    lhi_available_memory to_map = lhi_find_mappable_memory(),
+                         to_fill = lhi_find_physical_memory("");
     if (here.state + here.activations + maps > (double)to_map.bytes)
         return fail_memory("in a process", here, maps, to_map,
-                      n_here > 1 ? ", or run ranks as processes (--transport "
-                                   "local)"
-                                 : "",
-                      err);
+                           n_here > 1
+                               ? ", or run ranks as processes (--transport "
+                                 "local)"
+                               : "",
+                           err);
     if (machine.state + machine.activations > (double)to_fill.bytes)
         return fail_memory("on this machine", machine, 0, to_fill, "", err);
     return LH_OK;
@@ -340,7 +346,7 @@ const char *lh_memory_kind_name(lh_memory_kind kind)
 
 /* "parameters 0.9 MiB, gradients ..." */
 static const char *format_kinds(const int64_t bytes[LH_N_MEMORY_KINDS],
-                              char *text, size_t room)
+                                char *text, size_t room)
 {
     size_text one;
     size_t at = 0;
@@ -376,8 +382,9 @@ lh_status lhi_job_check_limits(const lhi_job *job, const lh_exec *exec,
     return LH_OK;
 }
 
-lh_status lhi_job_fail_over_limit(uint32_t rank, int64_t bytes, int64_t limit_bytes,
-                             uint64_t step, lh_error *err)
+lh_status lhi_job_fail_over_limit(uint32_t rank, int64_t bytes,
+                                  int64_t limit_bytes, uint64_t step,
+                                  lh_error *err)
 {
     size_text all, limit;
     return lhi_fail(err, LH_ENOMEM,
@@ -387,7 +394,8 @@ lh_status lhi_job_fail_over_limit(uint32_t rank, int64_t bytes, int64_t limit_by
                     format_bytes((double)limit_bytes, false, limit));
 }
 
-lh_status lhi_job_check_memory(const lhi_job *job, lhi_job_launch_kind place, lh_error *err)
+lh_status lhi_job_check_memory(const lhi_job *job, lhi_job_launch_kind place,
+                               lh_error *err)
 {
     uint32_t n = lhi_grid_count_ranks(&job->grid);
     rank_memory sum = {0}, most = {0}, least = {0}, one = {0};
@@ -412,8 +420,8 @@ lh_status lhi_job_check_memory(const lhi_job *job, lhi_job_launch_kind place, lh
 }
 
 static lh_status sum_rank_memory(const lhi_job *job, const lh_exec *exec,
-                           uint32_t rank, bool all, rank_memory *sum,
-                           lh_error *err)
+                                 uint32_t rank, bool all, rank_memory *sum,
+                                 lh_error *err)
 {
     uint32_t n = all ? lhi_grid_count_ranks(&job->grid) : 1;
     *sum = (rank_memory){0};
@@ -427,8 +435,8 @@ static lh_status sum_rank_memory(const lhi_job *job, const lh_exec *exec,
 }
 
 lh_status lhi_job_activation_bytes(const lhi_job *job, const lh_exec *exec,
-                              uint32_t rank, bool all, double *bytes,
-                              lh_error *err)
+                                   uint32_t rank, bool all, double *bytes,
+                                   lh_error *err)
 {
     rank_memory sum;
     LHI_TRY(sum_rank_memory(job, exec, rank, all, &sum, err));
@@ -436,8 +444,9 @@ lh_status lhi_job_activation_bytes(const lhi_job *job, const lh_exec *exec,
     return LH_OK;
 }
 
-lh_status lhi_job_state_bytes(const lhi_job *job, const lh_exec *exec, uint32_t rank,
-                        bool all, double *bytes, lh_error *err)
+lh_status lhi_job_state_bytes(const lhi_job *job, const lh_exec *exec,
+                              uint32_t rank, bool all, double *bytes,
+                              lh_error *err)
 {
     rank_memory sum;
     LHI_TRY(sum_rank_memory(job, exec, rank, all, &sum, err));
@@ -445,7 +454,8 @@ lh_status lhi_job_state_bytes(const lhi_job *job, const lh_exec *exec, uint32_t 
     return LH_OK;
 }
 
-lh_status lhi_job_check_extra_memory(double bytes, const char *what, lh_error *err)
+lh_status lhi_job_check_extra_memory(double bytes, const char *what,
+                                     lh_error *err)
 {
     size_text more, there;
     lhi_available_memory room = lhi_find_physical_memory("");

@@ -31,20 +31,20 @@ static uint32_t find_chunk(const lhi_job *job, const uint32_t *first_layers,
         return 0;
     if (index >= lhi_layer_tensor_index(m, m->layers))
         return n - 1;
-    while (c + 1 < n &&
-           index >= lhi_layer_tensor_index(m, first_layers[c + 1]))
+    while (c + 1 < n && index >= lhi_layer_tensor_index(m, first_layers[c + 1]))
         c++;
     return c;
 }
 
 /* Returns the rank that holds a tensor in one copy of the pipeline. */
-static uint32_t find_holder(const lhi_job *job, const lhi_rank_assignment *seats,
-                          const uint32_t *first_layers, uint32_t index,
-                          uint32_t copy)
+static uint32_t find_holder(const lhi_job *job,
+                            const lhi_rank_assignment *seats,
+                            const uint32_t *first_layers, uint32_t index,
+                            uint32_t copy)
 {
     uint32_t c = find_chunk(job, first_layers, index);
     return lhi_rank_assignment_find_rank(seats, copy * job->exec->n_ranks +
-                                     job->exec->chunk_ranks[c]);
+                                                    job->exec->chunk_ranks[c]);
 }
 
 /* Route for a tensor in one copy of the pipeline. */
@@ -53,12 +53,17 @@ typedef struct path_context {
     uint32_t via; /* LH_NONE: direct */
 } route;
 
-static route find_route(const lhi_state_migration_options *o, uint32_t index, uint32_t copy)
+static route find_route(const lhi_state_migration_options *o, uint32_t index,
+                        uint32_t copy)
 {
-    route w = {find_holder(o->job, o->old_assignment, o->old_first_layers, index, copy),
-             find_holder(o->job, o->new_assignment, o->new_first_layers, index, copy), LH_NONE};
+    route w = {find_holder(o->job, o->old_assignment, o->old_first_layers,
+                           index, copy),
+               find_holder(o->job, o->new_assignment, o->new_first_layers,
+                           index, copy),
+               LH_NONE};
     if (o->new_assignment && o->new_assignment->relays)
-        w.via = o->new_assignment->relays[lhi_rank_assignment_find_place(o->new_assignment, w.to)];
+        w.via = o->new_assignment->relays[lhi_rank_assignment_find_place(
+            o->new_assignment, w.to)];
     if (w.from == w.to || w.via == w.from)
         w.via = LH_NONE;
     return w;
@@ -87,9 +92,9 @@ static float *array_of(const lhi_train_tensor_state *t, uint32_t i, size_t *n)
     return i == 0 ? t->values : t->moments[i - 1];
 }
 
-static lh_status receive_all(const lhi_state_migration_options *o, lhi_train *to,
-                             uint32_t copy, lhi_state_migration_ops *ops,
-                             lh_error *err)
+static lh_status receive_all(const lhi_state_migration_options *o,
+                             lhi_train *to, uint32_t copy,
+                             lhi_state_migration_ops *ops, lh_error *err)
 {
     uint32_t me = lhi_net_rank(o->net), n = lhi_train_count_tensor_states(to);
     for (uint32_t i = 0; i < n; i++) {
@@ -98,10 +103,9 @@ static lh_status receive_all(const lhi_state_migration_options *o, lhi_train *to
         for (uint32_t k = 0; w.from != me && k <= t.n; k++) {
             size_t values;
             float *array = array_of(&t, k, &values);
-            LHI_TRY(lhi_net_receive(
-                o->net, w.via == LH_NONE ? w.from : w.via,
-                state_tag(o, t.index, copy, k), array, values * sizeof *array,
-                next_op(ops), err));
+            LHI_TRY(lhi_net_receive(o->net, w.via == LH_NONE ? w.from : w.via,
+                                    state_tag(o, t.index, copy, k), array,
+                                    values * sizeof *array, next_op(ops), err));
         }
     }
     return LH_OK;
@@ -174,9 +178,10 @@ static size_t array_size(const lhi_state_migration_options *o,
 }
 
 /* Relays the arrays of one tensor from one rank to another through `room`. */
-static lh_status relay_tensor(const lhi_state_migration_options *o, const route *w,
-                             uint32_t index, uint32_t copy, float *room,
-                             lhi_state_migration_ops *ops, lh_error *err)
+static lh_status relay_tensor(const lhi_state_migration_options *o,
+                              const route *w, uint32_t index, uint32_t copy,
+                              float *room, lhi_state_migration_ops *ops,
+                              lh_error *err)
 {
     lhi_model_tensor t;
     lhi_describe_model_tensor(o->job->model->model, index, &t);
@@ -213,8 +218,8 @@ static size_t max_relay_size(const lhi_state_migration_options *o)
     return most;
 }
 
-static lh_status relay_all(const lhi_state_migration_options *o, lhi_state_migration_ops *ops,
-                          lh_error *err)
+static lh_status relay_all(const lhi_state_migration_options *o,
+                           lhi_state_migration_ops *ops, lh_error *err)
 {
     const uint32_t n = lhi_count_model_tensors(o->job->model->model);
     const uint32_t me = lhi_net_rank(o->net);
@@ -222,8 +227,7 @@ static lh_status relay_all(const lhi_state_migration_options *o, lhi_state_migra
         for (uint32_t r = 0; r < o->job->grid.replicas; r++) {
             const route w = find_route(o, i, r);
             if (w.via == me)
-                LHI_TRY(
-                    relay_tensor(o, &w, i, r, ops->relay_buffer, ops, err));
+                LHI_TRY(relay_tensor(o, &w, i, r, ops->relay_buffer, ops, err));
         }
     return LH_OK;
 }
@@ -231,9 +235,10 @@ static lh_status relay_all(const lhi_state_migration_options *o, lhi_state_migra
 /* --- migration --- */
 
 static lh_status allocate_ops(const lhi_state_migration_options *o, size_t n,
-                           lhi_state_migration_ops *ops, lh_error *err)
+                              lhi_state_migration_ops *ops, lh_error *err)
 {
-    const size_t most = o->new_assignment && o->new_assignment->relays ? max_relay_size(o) : 0;
+    const size_t most =
+        o->new_assignment && o->new_assignment->relays ? max_relay_size(o) : 0;
     lhi_state_migration_ops_fini(ops);
     ops->ops = calloc(n + 1, sizeof *ops->ops);
     if (most > 0)
@@ -249,18 +254,22 @@ void lhi_state_migration_ops_fini(lhi_state_migration_ops *ops)
     *ops = (lhi_state_migration_ops){0};
 }
 
-lh_status lhi_state_migration_run(const lhi_state_migration_options *o, lhi_train *from,
-                             lhi_train *to, lhi_state_migration_ops *ops,
-                             lh_error *err)
+lh_status lhi_state_migration_run(const lhi_state_migration_options *o,
+                                  lhi_train *from, lhi_train *to,
+                                  lhi_state_migration_ops *ops, lh_error *err)
 {
     uint32_t me = lhi_net_rank(o->net), per = o->job->exec->n_ranks;
-    LHI_TRY(allocate_ops(o,
-                      N_ARRAYS * ((size_t)lhi_train_count_tensor_states(from) +
-                                lhi_train_count_tensor_states(to)),
-                      ops, err));
-    LHI_TRY(receive_all(o, to, lhi_rank_assignment_find_place(o->new_assignment, me) / per, ops, err));
     LHI_TRY(
-        send_all(o, from, to, lhi_rank_assignment_find_place(o->old_assignment, me) / per, ops, err));
+        allocate_ops(o,
+                     N_ARRAYS * ((size_t)lhi_train_count_tensor_states(from) +
+                                 lhi_train_count_tensor_states(to)),
+                     ops, err));
+    LHI_TRY(receive_all(
+        o, to, lhi_rank_assignment_find_place(o->new_assignment, me) / per, ops,
+        err));
+    LHI_TRY(send_all(
+        o, from, to,
+        lhi_rank_assignment_find_place(o->old_assignment, me) / per, ops, err));
     LHI_TRY(relay_all(o, ops, err));
     for (size_t i = 0; i < ops->n; i++)
         LHI_TRY(lhi_net_wait(o->net, &ops->ops[i], 0, err));

@@ -4,8 +4,8 @@
 #include "base/fail.h"
 #include "base/text.h"
 #include "resilience/event_timeline/timeline.h"
-#include "schedule/pipeline/schedule_internal.h"
 #include "resilience/placement/placement_internal.h"
+#include "schedule/pipeline/schedule_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,8 @@ bool lhi_job_can_migrate(const lhi_job *job)
 lh_status lhi_job_check_migration(const lhi_job *job, lh_error *err)
 {
     const lh_train_adapt *a = &job->adapt;
-    const bool hosts = job->o.event_timeline && job->o.event_timeline->placement;
+    const bool hosts =
+        job->o.event_timeline && job->o.event_timeline->placement;
     if (!job->o.adapt)
         return LH_OK;
     if (a->moves_hosts && !hosts)
@@ -53,8 +54,8 @@ lh_status lhi_job_check_migration(const lhi_job *job, lh_error *err)
     return LH_OK;
 }
 
-lh_status lhi_migration_decider_make(const lhi_job *job, lhi_migration_decider **out,
-                             lh_error *err)
+lh_status lhi_migration_decider_make(const lhi_job *job,
+                                     lhi_migration_decider **out, lh_error *err)
 {
     lhi_migration_decider *m = calloc(1, sizeof *m);
     if (!m)
@@ -62,7 +63,8 @@ lh_status lhi_migration_decider_make(const lhi_job *job, lhi_migration_decider *
     m->job = job;
     m->path = job->exec->options.path;
     lhi_text_copy(m->name, sizeof m->name, lh_adapt_candidate(0));
-    m->relays = calloc(job->assignment_limits.n_places + (size_t)1, sizeof *m->relays);
+    m->relays =
+        calloc(job->assignment_limits.n_places + (size_t)1, sizeof *m->relays);
     if (!m->relays) {
         free(m);
         return lhi_fail_nomem(err);
@@ -91,14 +93,15 @@ void lhi_migration_decider_free(lhi_migration_decider *m)
     free(m);
 }
 
-lh_status lhi_migration_decider_make_pipeline(const lhi_migration_decider *m, const lh_pipeline *first,
-                              lh_pipeline **out, lh_error *err)
+lh_status lhi_migration_decider_make_pipeline(const lhi_migration_decider *m,
+                                              const lh_pipeline *first,
+                                              lh_pipeline **out, lh_error *err)
 {
     *out = NULL;
     if (!m->layer_counts)
         return LH_OK;
-    return lh_layers_pipeline(m->job->assignment_limits.layers, first, m->layer_counts, out,
-                              err);
+    return lh_layers_pipeline(m->job->assignment_limits.layers, first,
+                              m->layer_counts, out, err);
 }
 
 static const lh_schedule *current_schedule(const lhi_migration_decider *m)
@@ -107,7 +110,8 @@ static const lh_schedule *current_schedule(const lhi_migration_decider *m)
 }
 
 /* Fills the decision from the open proposal. */
-static void fill_decision(lhi_migration_decider *m, lhi_migration_decider_result *out)
+static void fill_decision(lhi_migration_decider *m,
+                          lhi_migration_decider_result *out)
 {
     const lh_host_exchange *x = m->open.exchange;
     const lh_layer_migration *l = m->open.layers;
@@ -117,34 +121,37 @@ static void fill_decision(lhi_migration_decider *m, lhi_migration_decider_result
         m->relays[x->moves[i].place] = x->moves[i].relay;
     *out = (lhi_migration_decider_result){
         .proposal = {.size = sizeof out->proposal,
-                  .schedule = current_schedule(m),
-                  .name = m->name,
-                  .why = x ? x->why : l->why,
-                  .override_path = true,
-                  .path = m->path,
-                  .delegated = m->links,
-                  .predicted_ns = x ? x->predicted_ns : l->predicted_ns,
-                  .layers = l ? l->layer_counts : NULL,
-                  .hosts = x ? x->hosts : NULL,
-                  .relay_ranks = x ? m->relays : NULL,
-                  .move_ns = x ? x->move_ns : l->move_ns},
+                     .schedule = current_schedule(m),
+                     .name = m->name,
+                     .why = x ? x->why : l->why,
+                     .override_path = true,
+                     .path = m->path,
+                     .delegated = m->links,
+                     .predicted_ns = x ? x->predicted_ns : l->predicted_ns,
+                     .layers = l ? l->layer_counts : NULL,
+                     .hosts = x ? x->hosts : NULL,
+                     .relay_ranks = x ? m->relays : NULL,
+                     .move_ns = x ? x->move_ns : l->move_ns},
         .now_ns = x ? x->current_ns : l->current_ns};
 }
 
 /* Makes a placement with measured pass durations if the run computes on the cpu
  * device. *out NULL: the event timeline's placement applies. */
-static lh_status make_measured_placement(const lhi_migration_decider *m, const lh_pipeline *measured,
-                      lh_host_placement **out, lh_error *err)
+static lh_status make_measured_placement(const lhi_migration_decider *m,
+                                         const lh_pipeline *measured,
+                                         lh_host_placement **out, lh_error *err)
 {
     *out = NULL;
     if (!m->job->model || !m->job->adapt.moves_hosts)
         return LH_OK;
-    return lhi_host_placement_with_times(m->job->o.event_timeline->placement, measured, out, err);
+    return lhi_host_placement_with_times(m->job->o.event_timeline->placement,
+                                         measured, out, err);
 }
 
-lh_status lhi_migration_decider_find(lhi_migration_decider *m, const lhi_migration_decider_input *seen,
-                             lhi_migration_decider_result *out, bool *moves,
-                             lh_error *err)
+lh_status lhi_migration_decider_find(lhi_migration_decider *m,
+                                     const lhi_migration_decider_input *seen,
+                                     lhi_migration_decider_result *out,
+                                     bool *moves, lh_error *err)
 {
     const lh_train_adapt *a = &m->job->adapt;
     const lh_event_timeline *course = m->job->o.event_timeline;
@@ -177,8 +184,8 @@ lh_status lhi_migration_decider_find(lhi_migration_decider *m, const lhi_migrati
     return LH_OK;
 }
 
-static lh_status replace_numbers(const uint32_t *from, uint32_t n, uint32_t **to,
-                              lh_error *err)
+static lh_status replace_numbers(const uint32_t *from, uint32_t n,
+                                 uint32_t **to, lh_error *err)
 {
     uint32_t *copy = calloc((size_t)n + 1, sizeof *copy);
     if (!copy)
@@ -189,24 +196,27 @@ static lh_status replace_numbers(const uint32_t *from, uint32_t n, uint32_t **to
     return LH_OK;
 }
 
-lh_status lhi_migration_decider_record_verdict(lhi_migration_decider *m, bool followed, bool *layers,
-                               lh_error *err)
+lh_status lhi_migration_decider_record_verdict(lhi_migration_decider *m,
+                                               bool followed, bool *layers,
+                                               lh_error *err)
 {
     lh_status status = LH_OK;
     *layers = followed && m->open.layers;
     if (followed && m->open.exchange)
         status = replace_numbers(m->open.exchange->hosts,
-                              m->open.exchange->n_hosts, &m->hosts, err);
+                                 m->open.exchange->n_hosts, &m->hosts, err);
     else if (followed)
-        status = replace_numbers(m->open.layers->layer_counts,
-                              m->open.layers->n_chunks, &m->layer_counts, err);
+        status =
+            replace_numbers(m->open.layers->layer_counts,
+                            m->open.layers->n_chunks, &m->layer_counts, err);
     m->spot += followed;
     close_proposal(m);
     return status;
 }
 
-lh_status lhi_migration_decider_record_schedule(lhi_migration_decider *m, const lh_reschedule *what,
-                               lh_error *err)
+lh_status lhi_migration_decider_record_schedule(lhi_migration_decider *m,
+                                                const lh_reschedule *what,
+                                                lh_error *err)
 {
     size_t n = m->job->pipeline->n_links;
     lh_schedule *schedule;

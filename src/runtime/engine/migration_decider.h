@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Decides in an adapting run whether to migrate parts of the job in place of
- * the adaptation's decision (resilience/adapt/migration.h). Tracks where the parts are and
- * the current schedule. */
-#ifndef LHI_MIGRATION_DECIDER_H
-#define LHI_MIGRATION_DECIDER_H
+ * the adaptation's decision (resilience/adapt/migration.h). Tracks where the
+ * parts are and the current schedule. */
+#ifndef LHI_RUNTIME_ENGINE_MIGRATION_DECIDER_H
+#define LHI_RUNTIME_ENGINE_MIGRATION_DECIDER_H
 
 #include "resilience/adapt/migration.h"
 #include "runtime/engine/job.h"
@@ -17,15 +17,16 @@ bool lhi_job_can_migrate(const lhi_job *job);
 lh_status lhi_job_check_migration(const lhi_job *job, lh_error *err);
 
 /* Makes the migration decider of a run. */
-lh_status lhi_migration_decider_make(const lhi_job *job, lhi_migration_decider **out,
-                             lh_error *err);
+lh_status lhi_migration_decider_make(const lhi_job *job,
+                                     lhi_migration_decider **out,
+                                     lh_error *err);
 void lhi_migration_decider_free(lhi_migration_decider *mind); /* NULL is fine */
 
 /* Converts `first`, a pipeline with the initial layer counts, to the current
  * ones: *out, released by the caller; NULL: the counts are the initial ones. */
 lh_status lhi_migration_decider_make_pipeline(const lhi_migration_decider *mind,
-                              const lh_pipeline *first, lh_pipeline **out,
-                              lh_error *err);
+                                              const lh_pipeline *first,
+                                              lh_pipeline **out, lh_error *err);
 
 /* Input after an iteration, with the adaptation's decision. */
 typedef struct lhi_migration_decider_input {
@@ -44,14 +45,17 @@ typedef struct lhi_migration_decider_result {
 
 /* Searches for a migration. *moves: one was found and is in *out, borrowed
  * until its verdict is recorded. */
-lh_status lhi_migration_decider_find(lhi_migration_decider *mind, const lhi_migration_decider_input *seen,
-                             lhi_migration_decider_result *out, bool *moves,
-                             lh_error *err);
+lh_status lhi_migration_decider_find(lhi_migration_decider *mind,
+                                     const lhi_migration_decider_input *seen,
+                                     lhi_migration_decider_result *out,
+                                     bool *moves, lh_error *err);
 /* Records the verdict. *layers: layers have moved. */
-lh_status lhi_migration_decider_record_verdict(lhi_migration_decider *mind, bool followed,
-                               bool *layers, lh_error *err);
+lh_status lhi_migration_decider_record_verdict(lhi_migration_decider *mind,
+                                               bool followed, bool *layers,
+                                               lh_error *err);
 /* Records that the run switched to another schedule. */
-lh_status lhi_migration_decider_record_schedule(lhi_migration_decider *mind, const lh_reschedule *what,
-                               lh_error *err);
+lh_status lhi_migration_decider_record_schedule(lhi_migration_decider *mind,
+                                                const lh_reschedule *what,
+                                                lh_error *err);
 
 #endif

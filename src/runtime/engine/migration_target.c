@@ -6,23 +6,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-lh_status lhi_rank_assignment_make_pipeline(const lhi_job *job, const lh_pipeline *pipeline,
-                             const lhi_rank_assignment *seats, lh_pipeline **out,
-                             lh_error *err)
+lh_status lhi_rank_assignment_make_pipeline(const lhi_job *job,
+                                            const lh_pipeline *pipeline,
+                                            const lhi_rank_assignment *seats,
+                                            lh_pipeline **out, lh_error *err)
 {
     *out = NULL;
     if (!seats || !seats->layers)
         return LH_OK;
-    return lh_layers_pipeline(job->assignment_limits.layers, pipeline, seats->layers, out,
-                              err);
+    return lh_layers_pipeline(job->assignment_limits.layers, pipeline,
+                              seats->layers, out, err);
 }
 
 /* Adapts the job to the new rank assignment. */
 static lh_status adapt_job(lhi_migration_target *s, lh_error *err)
 {
     uint32_t n = s->job.exec->n_chunks;
-    LHI_TRY(lhi_rank_assignment_make_pipeline(&s->job, s->job.pipeline, &s->assignment,
-                               &s->pipeline, err));
+    LHI_TRY(lhi_rank_assignment_make_pipeline(
+        &s->job, s->job.pipeline, &s->assignment, &s->pipeline, err));
     if (s->pipeline)
         s->job.pipeline = s->pipeline;
     if (!s->job.model || !s->assignment.layers)
@@ -38,20 +39,23 @@ static lh_status adapt_job(lhi_migration_target *s, lh_error *err)
 }
 
 /* Checks memory: the training state is resident twice until it has moved. */
-static lh_status check_memory(const lhi_migration_target *s, const lh_exec *exec,
-                            lh_error *err)
+static lh_status check_memory(const lhi_migration_target *s,
+                              const lh_exec *exec, lh_error *err)
 {
     double bytes;
     const lhi_job *job = &s->job;
     if (!job->launched && s->place > 0)
         return LH_OK; /* the first rank checks for this machine */
-    LHI_TRY(lhi_job_state_bytes(job, exec, s->place, !job->launched, &bytes, err));
-    return lhi_job_check_extra_memory(bytes, "what moves, held twice for a time", err);
+    LHI_TRY(
+        lhi_job_state_bytes(job, exec, s->place, !job->launched, &bytes, err));
+    return lhi_job_check_extra_memory(bytes,
+                                      "what moves, held twice for a time", err);
 }
 
 lhi_training_options lhi_job_training_options(const lhi_job *job, lhi_net *net,
-                                      lhi_device *device, uint32_t place,
-                                      const lhi_net_stop *stop)
+                                              lhi_device *device,
+                                              uint32_t place,
+                                              const lhi_net_stop *stop)
 {
     uint32_t sharers[LHI_NET_MAX_RANKS];
     return (lhi_training_options){
@@ -63,7 +67,8 @@ lhi_training_options lhi_job_training_options(const lhi_job *job, lhi_net *net,
         .grid = &job->grid,
         .place = place,
         .stage = place % job->exec->n_ranks,
-        .replica = lhi_grid_find_group(&job->grid, LHI_GRID_DATA, place, sharers),
+        .replica =
+            lhi_grid_find_group(&job->grid, LHI_GRID_DATA, place, sharers),
         .n_replicas = lhi_grid_group_size(&job->grid, LHI_GRID_DATA),
         .tensor = lhi_grid_find_coords(&job->grid, place).tensor,
         .n_ranks = lhi_net_n_ranks(net),
@@ -74,8 +79,9 @@ lhi_training_options lhi_job_training_options(const lhi_job *job, lhi_net *net,
         .stop = stop};
 }
 
-static lh_status make_target(lhi_migration_target *s, lhi_net *net, const lh_exec *exec,
-                            const lhi_net_stop *stop, lh_error *err)
+static lh_status make_target(lhi_migration_target *s, lhi_net *net,
+                             const lh_exec *exec, const lhi_net_stop *stop,
+                             lh_error *err)
 {
     const lhi_job *job = &s->job;
     if (!job->model)
@@ -89,9 +95,11 @@ static lh_status make_target(lhi_migration_target *s, lhi_net *net, const lh_exe
     return lhi_training_make(&o, &s->training, err);
 }
 
-lh_status lhi_migration_target_make(const lhi_job *job, lhi_net *net, const lh_exec *exec,
-                        const lhi_rank_assignment *seats, const lhi_net_stop *stop,
-                        lhi_migration_target **out, lh_error *err)
+lh_status lhi_migration_target_make(const lhi_job *job, lhi_net *net,
+                                    const lh_exec *exec,
+                                    const lhi_rank_assignment *seats,
+                                    const lhi_net_stop *stop,
+                                    lhi_migration_target **out, lh_error *err)
 {
     lhi_migration_target *s = calloc(1, sizeof *s);
     if (!s)
@@ -100,7 +108,8 @@ lh_status lhi_migration_target_make(const lhi_job *job, lhi_net *net, const lh_e
     s->job.devices = NULL;
     lh_status status = lhi_rank_assignment_copy(seats, &s->assignment, err);
     if (status == LH_OK) {
-        s->place = lhi_rank_assignment_find_place(&s->assignment, lhi_net_rank(net));
+        s->place =
+            lhi_rank_assignment_find_place(&s->assignment, lhi_net_rank(net));
         status = adapt_job(s, err);
     }
     if (status == LH_OK)

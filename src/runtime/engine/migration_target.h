@@ -2,11 +2,11 @@
 /* Migration target: a device and training for this rank's place in a new rank
  * assignment, made while the rank still works in the old one; and the migration
  * of the training state. */
-#ifndef LHI_MIGRATION_TARGET_H
-#define LHI_MIGRATION_TARGET_H
+#ifndef LHI_RUNTIME_ENGINE_MIGRATION_TARGET_H
+#define LHI_RUNTIME_ENGINE_MIGRATION_TARGET_H
 
-#include "runtime/engine/rank_assignment.h"
 #include "runtime/engine/job.h"
+#include "runtime/engine/rank_assignment.h"
 
 /* A rank's device and training under a new rank assignment. */
 typedef struct lhi_migration_target {
@@ -22,23 +22,27 @@ typedef struct lhi_migration_target {
 
 /* Makes a migration target. `exec`: the plan that runs there. LH_ENOMEM also if
  * both copies do not fit into memory. */
-lh_status lhi_migration_target_make(const lhi_job *job, lhi_net *net, const lh_exec *exec,
-                        const lhi_rank_assignment *seats, const lhi_net_stop *stop,
-                        lhi_migration_target **out, lh_error *err);
+lh_status lhi_migration_target_make(const lhi_job *job, lhi_net *net,
+                                    const lh_exec *exec,
+                                    const lhi_rank_assignment *seats,
+                                    const lhi_net_stop *stop,
+                                    lhi_migration_target **out, lh_error *err);
 /* Ends its threads. Call it before the endpoint is closed. NULL is fine. */
 void lhi_migration_target_stop(lhi_migration_target *seat);
 void lhi_migration_target_free(lhi_migration_target *seat); /* NULL is fine */
 
 /* Returns the training options for a logical rank. */
 lhi_training_options lhi_job_training_options(const lhi_job *job, lhi_net *net,
-                                      lhi_device *device, uint32_t place,
-                                      const lhi_net_stop *stop);
+                                              lhi_device *device,
+                                              uint32_t place,
+                                              const lhi_net_stop *stop);
 
 /* Converts a pipeline of the run to other layer counts: *out, released by the
  * caller; NULL: it is unchanged. */
-lh_status lhi_rank_assignment_make_pipeline(const lhi_job *job, const lh_pipeline *pipeline,
-                             const lhi_rank_assignment *seats, lh_pipeline **out,
-                             lh_error *err);
+lh_status lhi_rank_assignment_make_pipeline(const lhi_job *job,
+                                            const lh_pipeline *pipeline,
+                                            const lhi_rank_assignment *seats,
+                                            lh_pipeline **out, lh_error *err);
 
 /* --- rank_assignment_limits.c --- */
 
@@ -57,23 +61,26 @@ typedef struct lhi_state_migration_ops {
     size_t n;
     float *relay_buffer; /* buffer for one relayed array */
 } lhi_state_migration_ops;
-void lhi_state_migration_ops_fini(lhi_state_migration_ops *ops); /* zeroed is fine */
+void lhi_state_migration_ops_fini(
+    lhi_state_migration_ops *ops); /* zeroed is fine */
 
 /* Options for a state migration. */
 typedef struct lhi_state_migration_options {
     const lhi_job *job; /* as at the start */
     lhi_net *net;
     const lhi_rank_assignment *old_assignment, *new_assignment;
-    const uint32_t *old_first_layers, *new_first_layers; /* first layer of each chunk */
+    const uint32_t *old_first_layers,
+        *new_first_layers; /* first layer of each chunk */
     uint64_t turn;
 } lhi_state_migration_options;
 
 /* Migrates values, which must be gathered, and moments between two steps, from
  * their old holders to the new ones. Collective. */
 lh_status lhi_state_migration_run(const lhi_state_migration_options *options,
-                             lhi_train *from, lhi_train *to,
-                             lhi_state_migration_ops *ops, lh_error *err);
+                                  lhi_train *from, lhi_train *to,
+                                  lhi_state_migration_ops *ops, lh_error *err);
 /* Returns the bytes sent between ranks; relayed bytes count twice. */
-uint64_t lhi_state_migration_count_bytes(const lhi_state_migration_options *options);
+uint64_t
+lhi_state_migration_count_bytes(const lhi_state_migration_options *options);
 
 #endif

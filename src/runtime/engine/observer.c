@@ -2,9 +2,9 @@
 #include "runtime/engine/observer.h"
 
 #include "base/sort.h"
+#include "runtime/engine/all_reduce.h"
 #include "runtime/engine/measure.h"
 #include "runtime/engine/shard_groups.h"
-#include "runtime/engine/all_reduce.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -78,7 +78,8 @@ const double *lhi_observer_sums(const lhi_observer *o)
 static int64_t gathered_ns(const lhi_rank_program *s, uint32_t chunk)
 {
     for (uint32_t i = 0; i < s->n_collectives; i++)
-        if (s->collectives[i].chunk == chunk && !s->collectives[i].is_reduce_scatter)
+        if (s->collectives[i].chunk == chunk &&
+            !s->collectives[i].is_reduce_scatter)
             return s->collectives[i].arrive_ns;
     return 0;
 }
@@ -105,8 +106,8 @@ static void record_activations(lhi_observer *o, const lhi_rank_program *s)
 
 /* A pass with data-parallel communication starts when that is complete and may
  * wait for it inside; profiles count only its computation. */
-void lhi_observer_add_step(lhi_observer *o, uint64_t iteration, const lhi_rank_program *s,
-                      const int64_t *waited_ns)
+void lhi_observer_add_step(lhi_observer *o, uint64_t iteration,
+                           const lhi_rank_program *s, const int64_t *waited_ns)
 {
     const lhi_rank_hooks *hooks = s->rank->o.hooks;
     bool staged = hooks && hooks->pass;
@@ -177,13 +178,14 @@ static void record_state(lhi_observer *o, lhi_device *device)
         if (by_layer)
             sharded = ops->sharded_tensors(device, c);
         double of = experts > 0 ? (double)sharded.expert_values : 0;
-        lhi_train_predict_memory(values - experts, 0, (double)sharded.values - of, n,
-                          n_shards, by_layer, m->delayed_update, bytes);
-        lhi_train_predict_memory(experts, 0, of, same, n_expert_shards, by_layer,
-                          m->delayed_update, bytes);
+        lhi_train_predict_memory(values - experts, 0,
+                                 (double)sharded.values - of, n, n_shards,
+                                 by_layer, m->delayed_update, bytes);
+        lhi_train_predict_memory(experts, 0, of, same, n_expert_shards,
+                                 by_layer, m->delayed_update, bytes);
         to = &o->sums[chunk_index(o->job, STATE, c)];
-        *to = sizeof(float) * (2 * values - (double)sharded.values -
-                               (double)sharded.gradients);
+        *to = sizeof(float) *
+              (2 * values - (double)sharded.values - (double)sharded.gradients);
         for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
             *to += bytes[i];
     }
@@ -191,7 +193,8 @@ static void record_state(lhi_observer *o, lhi_device *device)
 
 /* Checks whether an earlier chunk boundary joins the same two stages; *first:
  * that boundary. */
-static bool is_repeated_boundary(const lh_exec *x, uint32_t chunk, uint32_t *first)
+static bool is_repeated_boundary(const lh_exec *x, uint32_t chunk,
+                                 uint32_t *first)
 {
     uint32_t a = x->chunk_ranks[chunk], b = x->chunk_ranks[chunk + 1];
     for (uint32_t c = 0; c < chunk; c++) {
@@ -205,7 +208,7 @@ static bool is_repeated_boundary(const lh_exec *x, uint32_t chunk, uint32_t *fir
 
 /* Measures the stage pairs one after the other, without other traffic. */
 static lh_status measure_stages(lhi_observer *o, lhi_net *net, uint64_t turn,
-                             lh_error *err)
+                                lh_error *err)
 {
     const lh_exec *x = o->job->exec;
     const lhi_net_group all = {lhi_net_n_ranks(net), o->rank, NULL,
@@ -216,8 +219,8 @@ static lh_status measure_stages(lhi_observer *o, lhi_net *net, uint64_t turn,
             continue;
         if (o->rank == a || o->rank == b) {
             double alpha, beta;
-            LHI_TRY(lhi_measure_ping(net, a, b, lhi_tag(LHI_TAG_PING, turn, 0), REPEATS,
-                             &alpha, &beta, err));
+            LHI_TRY(lhi_measure_ping(net, a, b, lhi_tag(LHI_TAG_PING, turn, 0),
+                                     REPEATS, &alpha, &beta, err));
             if (o->rank == a) {
                 o->sums[chunk_index(o->job, ALPHA, c)] = alpha;
                 o->sums[chunk_index(o->job, BETA, c)] = beta;
@@ -231,13 +234,13 @@ static lh_status measure_stages(lhi_observer *o, lhi_net *net, uint64_t turn,
 }
 
 lh_status lhi_observer_finish(lhi_observer *o, lhi_net *net, lhi_device *device,
-                          uint64_t turn, lh_error *err)
+                              uint64_t turn, lh_error *err)
 {
     record_state(o, device);
     if (!o->job->emulates)
         LHI_TRY(measure_stages(o, net, turn, err));
-    return lhi_all_reduce_sum(net, turn, o->sums, lhi_observer_count_sums(o->job), NULL,
-                         err);
+    return lhi_all_reduce_sum(net, turn, o->sums,
+                              lhi_observer_count_sums(o->job), NULL, err);
 }
 
 /* --- means --- */
@@ -305,7 +308,8 @@ static void add_steps(const lhi_job *job, const double *sums,
     }
 }
 
-static void add_chunk_values(const lhi_job *job, const double *sums, lhi_observed_means *to)
+static void add_chunk_values(const lhi_job *job, const double *sums,
+                             lhi_observed_means *to)
 {
     const lh_exec *x = job->exec;
     for (uint32_t c = 0; c < x->n_chunks; c++) {
@@ -336,9 +340,10 @@ static lhi_observed_means *allocate_means(uint32_t n_chunks)
     return o;
 }
 
-lh_status lhi_observed_means_make(const lhi_job *job, const lh_iteration *iterations,
-                            uint64_t n, const double *sums, lhi_observed_means **out,
-                            lh_error *err)
+lh_status lhi_observed_means_make(const lhi_job *job,
+                                  const lh_iteration *iterations, uint64_t n,
+                                  const double *sums, lhi_observed_means **out,
+                                  lh_error *err)
 {
     recorded_step steps[MAX_STEPS];
     uint32_t n_chunks = job->exec->n_chunks;

@@ -7,11 +7,11 @@
  * A pass counts from the time when it could start (device free, input arrived)
  * to its end. A message counts from the end of its producer to its arrival.
  * This matches the simulator's model. */
-#ifndef LHI_OBSERVER_H
-#define LHI_OBSERVER_H
+#ifndef LHI_RUNTIME_ENGINE_OBSERVER_H
+#define LHI_RUNTIME_ENGINE_OBSERVER_H
 
-#include "runtime/engine/rank_program.h"
 #include "runtime/engine/job.h"
+#include "runtime/engine/rank_program.h"
 
 typedef struct lhi_observer lhi_observer;
 
@@ -24,11 +24,12 @@ void lhi_observer_free(lhi_observer *observer); /* NULL is fine */
  * rank program. `waited_ns`: wait time inside each pass for gathers and
  * scatters; NULL: none. */
 void lhi_observer_add_step(lhi_observer *observer, uint64_t iteration,
-                      const lhi_rank_program *shift, const int64_t *waited_ns);
+                           const lhi_rank_program *shift,
+                           const int64_t *waited_ns);
 /* Measures links and reduces the sums after the last step. Collective. `turn`
  * is equal on all ranks and used by no one else. */
 lh_status lhi_observer_finish(lhi_observer *observer, lhi_net *net,
-                          lhi_device *device, uint64_t turn, lh_error *err);
+                              lhi_device *device, uint64_t turn, lh_error *err);
 /* Returns the sums on rank 0, for lhi_observed_means_make(). */
 const double *lhi_observer_sums(const lhi_observer *observer);
 /* Returns the number of sums. */
@@ -36,27 +37,29 @@ size_t lhi_observer_count_sums(const lhi_job *job);
 
 /* Means, in ns and bytes. */
 typedef struct lhi_observed_means {
-    uint32_t n_steps;    /* steps averaged */
-    bool has_messages;   /* shared clock: message_ns are measured */
-    double *pass_ns;     /* per chunk and lh_pass_kind; 0: none ran */
-    double *message_ns;  /* into a chunk: F, then D or B; 0: none */
-    double *state_bytes; /* per chunk: values, gradients, moments */
-    double *activation_bytes;  /* per chunk and microbatch; 0: unknown */
-    double *alpha_ns;    /* chunk c to c + 1 and back, unloaded: */
-    double *beta_ns;     /* alpha + beta * bytes; 0: same rank, or the links are
-                          * emulated */
+    uint32_t n_steps;         /* steps averaged */
+    bool has_messages;        /* shared clock: message_ns are measured */
+    double *pass_ns;          /* per chunk and lh_pass_kind; 0: none ran */
+    double *message_ns;       /* into a chunk: F, then D or B; 0: none */
+    double *state_bytes;      /* per chunk: values, gradients, moments */
+    double *activation_bytes; /* per chunk and microbatch; 0: unknown */
+    double *alpha_ns;         /* chunk c to c + 1 and back, unloaded: */
+    double *beta_ns; /* alpha + beta * bytes; 0: same rank, or the links are
+                      * emulated */
     double iteration_ns;
 } lhi_observed_means;
 
 /* Computes the means over the run's n iterations. Release with
  * lhi_observed_means_free(). */
-lh_status lhi_observed_means_make(const lhi_job *job, const lh_iteration *iterations,
-                            uint64_t n, const double *sums, lhi_observed_means **out,
-                            lh_error *err);
+lh_status lhi_observed_means_make(const lhi_job *job,
+                                  const lh_iteration *iterations, uint64_t n,
+                                  const double *sums, lhi_observed_means **out,
+                                  lh_error *err);
 void lhi_observed_means_free(lhi_observed_means *observed); /* NULL is fine */
 
 /* Returns a result's means; NULL: none. In outcome.c. */
-const lhi_observed_means *lhi_result_observed_means(const lh_train_result *result);
+const lhi_observed_means *
+lhi_result_observed_means(const lh_train_result *result);
 /* Attaches a profile, which the result then owns. */
 void lhi_result_take_profile(lh_train_result *result, lh_profile *profile);
 

@@ -33,7 +33,7 @@ typedef struct observed_step {
     uint64_t step;
     const lh_exec *exec;
     const lhi_proposed_plan *proposed; /* that has it; NULL: the initial plan */
-    rank_message *parts;                  /* per rank */
+    rank_message *parts;               /* per rank */
 } observed_step;
 
 /* State of the online adaptation on rank 0. */
@@ -80,7 +80,8 @@ uint64_t lhi_host_clock_id(const lhi_job *job, uint32_t rank)
 /* --- thread --- */
 
 /* Grows the row arrays to hold an entire iteration. */
-static lh_status grow_rows(lhi_adaptation *a, const observed_step *in, lh_error *err)
+static lh_status grow_rows(lhi_adaptation *a, const observed_step *in,
+                           lh_error *err)
 {
     size_t n_rows = 0, n_played = 0;
     for (uint32_t r = 0; r < a->n; r++) {
@@ -88,7 +89,8 @@ static lh_status grow_rows(lhi_adaptation *a, const observed_step *in, lh_error 
         n_played += in->parts[r].head.n_collectives;
     }
     if (n_rows > a->row_capacity || !a->rows) {
-        lhi_pass_observation *rows = realloc(a->rows, (n_rows + 1) * sizeof *rows);
+        lhi_pass_observation *rows =
+            realloc(a->rows, (n_rows + 1) * sizeof *rows);
         if (!rows)
             return lhi_fail_nomem(err);
         a->rows = rows;
@@ -106,7 +108,8 @@ static lh_status grow_rows(lhi_adaptation *a, const observed_step *in, lh_error 
 }
 
 /* Waits for the messages of all ranks and parses them into a->seen. */
-static lh_status read_messages(lhi_adaptation *a, observed_step *in, lh_error *err)
+static lh_status read_messages(lhi_adaptation *a, observed_step *in,
+                               lh_error *err)
 {
     lhi_pass_observation *rows;
     lhi_collective_record *played;
@@ -119,8 +122,8 @@ static lh_status read_messages(lhi_adaptation *a, observed_step *in, lh_error *e
         *to = (lhi_rank_observation){p->head, rows, played};
         if (r > 0)
             LHI_TRY(lhi_net_wait(a->net, &p->op, 0, err));
-        lh_status status = lhi_observation_read(p->bytes, p->size, &to->head, to->rows,
-                                         to->collectives, err);
+        lh_status status = lhi_observation_read(p->bytes, p->size, &to->head,
+                                                to->rows, to->collectives, err);
         if (status != LH_OK) {
             lhi_fail_add_context(err, "rank %u sends", r);
             return status;
@@ -132,15 +135,20 @@ static lh_status read_messages(lhi_adaptation *a, observed_step *in, lh_error *e
 }
 
 /* Merges one iteration and hands it to the decider. */
-static lh_status process_iteration(lhi_adaptation *a, observed_step *in, lh_error *err)
+static lh_status process_iteration(lhi_adaptation *a, observed_step *in,
+                                   lh_error *err)
 {
     lh_observation seen;
     LHI_TRY(read_messages(a, in, err));
-    LHI_TRY(lhi_iteration_observation_merge(a->observation, in->exec, a->seen, in->step, &seen, err));
+    LHI_TRY(lhi_iteration_observation_merge(a->observation, in->exec, a->seen,
+                                            in->step, &seen, err));
     if (in->proposed && in->proposed->assignment->layers)
-        lhi_iteration_observation_scale_layers(a->observation, in->proposed->pipeline);
-    bool differ = lhi_iteration_observation_find_clocks(a->seen, in->exec->n_ranks, a->clocks);
-    return lhi_decider_add_iteration(a->decider, &seen, differ ? a->clocks : NULL, err);
+        lhi_iteration_observation_scale_layers(a->observation,
+                                               in->proposed->pipeline);
+    bool differ = lhi_iteration_observation_find_clocks(
+        a->seen, in->exec->n_ranks, a->clocks);
+    return lhi_decider_add_iteration(a->decider, &seen,
+                                     differ ? a->clocks : NULL, err);
 }
 
 static void *thread_main(void *of)
@@ -172,7 +180,7 @@ static void *thread_main(void *of)
 /* --- construction --- */
 
 static lh_status init(lhi_adaptation *a, const lhi_device *device,
-                        lh_error *err)
+                      lh_error *err)
 {
     a->seen = calloc(a->n, sizeof *a->seen);
     a->clocks = calloc(a->job->exec->n_ranks, sizeof *a->clocks);
@@ -182,15 +190,16 @@ static lh_status init(lhi_adaptation *a, const lhi_device *device,
         if (!(a->queue[i].parts = calloc(a->n, sizeof *a->queue[i].parts)))
             return lhi_fail_nomem(err);
     LHI_TRY(lhi_decider_make(a->job, &a->decider, err));
-    LHI_TRY(lhi_iteration_observation_make(a->job, device, &a->observation, err));
+    LHI_TRY(
+        lhi_iteration_observation_make(a->job, device, &a->observation, err));
     LHI_TRY(lhi_start_normal_thread(&a->thread, thread_main, a, err));
     a->has_thread = true;
     return LH_OK;
 }
 
 lh_status lhi_adaptation_make(const lhi_job *job, lhi_net *net,
-                            const lhi_device *device, lhi_adaptation **out,
-                            lh_error *err)
+                              const lhi_device *device, lhi_adaptation **out,
+                              lh_error *err)
 {
     lhi_adaptation *a = calloc(1, sizeof *a);
     if (!a)
@@ -252,7 +261,8 @@ lhi_decider *lhi_adaptation_decider(lhi_adaptation *a)
 
 /* --- called by the rank --- */
 
-bool lhi_adaptation_begin_iteration(lhi_adaptation *a, uint64_t step, const lhi_rank_program *shift)
+bool lhi_adaptation_begin_iteration(lhi_adaptation *a, uint64_t step,
+                                    const lhi_rank_program *shift)
 {
     pthread_mutex_lock(&a->lock);
     const bool has_room = a->last - a->first < QUEUE_LENGTH;
@@ -266,14 +276,16 @@ bool lhi_adaptation_begin_iteration(lhi_adaptation *a, uint64_t step, const lhi_
     observed_step *in = &a->queue[a->last % QUEUE_LENGTH];
     in->step = step;
     in->exec = shift->exec;
-    in->proposed = shift->proposed ? lhi_proposed_plan_retain(shift->proposed) : NULL;
+    in->proposed =
+        shift->proposed ? lhi_proposed_plan_retain(shift->proposed) : NULL;
     return true;
 }
 
 /* Prepares the receive buffer and expected header for one rank's message in the
  * current iteration. */
-static lh_status prepare_message(lhi_adaptation *a, uint32_t rank, uint32_t n_played,
-                           rank_message **out, lh_error *err)
+static lh_status prepare_message(lhi_adaptation *a, uint32_t rank,
+                                 uint32_t n_played, rank_message **out,
+                                 lh_error *err)
 {
     observed_step *in = &a->queue[a->last % QUEUE_LENGTH];
     rank_message *p = &in->parts[rank];
@@ -294,8 +306,9 @@ static lh_status prepare_message(lhi_adaptation *a, uint32_t rank, uint32_t n_pl
     return LH_OK;
 }
 
-lh_status lhi_adaptation_expect_rank(lhi_adaptation *a, uint32_t rank, uint32_t n_played,
-                              uint64_t tag, lh_error *err)
+lh_status lhi_adaptation_expect_rank(lhi_adaptation *a, uint32_t rank,
+                                     uint32_t n_played, uint64_t tag,
+                                     lh_error *err)
 {
     rank_message *p;
     LHI_TRY(prepare_message(a, rank, n_played, &p, err));
@@ -304,8 +317,8 @@ lh_status lhi_adaptation_expect_rank(lhi_adaptation *a, uint32_t rank, uint32_t 
 }
 
 lh_status lhi_adaptation_add_local(lhi_adaptation *a, const lhi_rank *rank,
-                               const lhi_collective_record *played, uint32_t n_played,
-                               lh_error *err)
+                                   const lhi_collective_record *played,
+                                   uint32_t n_played, lh_error *err)
 {
     rank_message *p;
     const int64_t before_ns = lhi_thread_cpu_ns();

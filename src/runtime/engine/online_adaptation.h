@@ -2,8 +2,8 @@
 /* Online adaptation on rank 0. The rank's thread posts receives for the
  * observations of all ranks and continues. A second thread waits for them,
  * merges them and runs the decider (decider.h). */
-#ifndef LHI_ONLINE_ADAPTATION_H
-#define LHI_ONLINE_ADAPTATION_H
+#ifndef LHI_RUNTIME_ENGINE_ONLINE_ADAPTATION_H
+#define LHI_RUNTIME_ENGINE_ONLINE_ADAPTATION_H
 
 #include "runtime/engine/decider.h"
 #include "runtime/engine/rank_program.h"
@@ -12,13 +12,13 @@ typedef struct lhi_adaptation lhi_adaptation;
 
 /* Starts the thread. */
 lh_status lhi_adaptation_make(const lhi_job *job, lhi_net *net,
-                            const lhi_device *device, lhi_adaptation **out,
-                            lh_error *err);
+                              const lhi_device *device, lhi_adaptation **out,
+                              lh_error *err);
 /* Ends the thread. Call it before the endpoint is closed; after a failure, once
  * all ranks are notified. */
 void lhi_adaptation_stop(lhi_adaptation *a);
-void lhi_adaptation_free(lhi_adaptation *a); /* once the endpoint is closed; NULL is
-                                          * fine */
+void lhi_adaptation_free(lhi_adaptation *a); /* once the endpoint is closed;
+                                              * NULL is fine */
 /* Returns the decider; borrowed. */
 lhi_decider *lhi_adaptation_decider(lhi_adaptation *a);
 
@@ -26,15 +26,17 @@ lhi_decider *lhi_adaptation_decider(lhi_adaptation *a);
  * observed: false when the queue is full or the processor-time budget is spent.
  * If true, the caller adds the messages of all other ranks and of this rank,
  * then ends the iteration. */
-bool lhi_adaptation_begin_iteration(lhi_adaptation *a, uint64_t step, const lhi_rank_program *shift);
+bool lhi_adaptation_begin_iteration(lhi_adaptation *a, uint64_t step,
+                                    const lhi_rank_program *shift);
 /* Posts the receive for a rank that announced an observation with
  * `n_collectives` collectives. */
-lh_status lhi_adaptation_expect_rank(lhi_adaptation *a, uint32_t rank, uint32_t n_played,
-                              uint64_t tag, lh_error *err);
+lh_status lhi_adaptation_expect_rank(lhi_adaptation *a, uint32_t rank,
+                                     uint32_t n_played, uint64_t tag,
+                                     lh_error *err);
 /* Adds this rank's own observation. */
 lh_status lhi_adaptation_add_local(lhi_adaptation *a, const lhi_rank *rank,
-                               const lhi_collective_record *played, uint32_t n_played,
-                               lh_error *err);
+                                   const lhi_collective_record *played,
+                                   uint32_t n_played, lh_error *err);
 /* Completes the current iteration and wakes the thread. */
 void lhi_adaptation_end_iteration(lhi_adaptation *a);
 

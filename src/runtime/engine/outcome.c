@@ -18,9 +18,9 @@ typedef struct owned_result {
     lh_train_result result; /* first: callers hold this */
     lh_iteration *iterations;
     lhi_switch *rows;
-    lh_switch *switches; /* with the texts of `rows` */
-    lhi_rank_assignment *seats;    /* per switch, if parts moved */
-    lh_migration *moved;     /* likewise, with the numbers in `seats` */
+    lh_switch *switches;        /* with the texts of `rows` */
+    lhi_rank_assignment *seats; /* per switch, if parts moved */
+    lh_migration *moved;        /* likewise, with the numbers in `seats` */
     uint32_t n_switches;
     lhi_adapt_notice *notice_rows;
     lh_adapt_event *notices; /* with the texts of `told` */
@@ -69,16 +69,17 @@ lh_status lhi_job_check_counts(const lhi_job *job, const lh_exec *exec,
         2 * (size_t)p->n_chunks + p->n_dp_ops + exec->ranks[rank].n_copies;
     if (counts->n_passes == n_passes && counts->n_collectives <= most)
         return LH_OK;
-    return lhi_fail(err, LH_EIO,
-                    "rank %" PRIu32 " has recorded %" PRIu32
-                    " passes and %" PRIu32 " communications, not %" PRIu32
-                    " and at most %zu",
-                    rank, counts->n_passes, counts->n_collectives, n_passes, most);
+    return lhi_fail(
+        err, LH_EIO,
+        "rank %" PRIu32 " has recorded %" PRIu32 " passes and %" PRIu32
+        " communications, not %" PRIu32 " and at most %zu",
+        rank, counts->n_passes, counts->n_collectives, n_passes, most);
 }
 
 static lh_status check_played(const lhi_job *job, const lh_exec *exec,
-                              uint32_t rank, const lhi_collective_record *played,
-                              uint32_t n, lh_error *err)
+                              uint32_t rank,
+                              const lhi_collective_record *played, uint32_t n,
+                              lh_error *err)
 {
     const lh_pipeline *p = job->pipeline;
     for (uint32_t i = 0; i < n; i++)
@@ -96,14 +97,16 @@ static lh_status check_played(const lhi_job *job, const lh_exec *exec,
 /* Parses the records of one rank. */
 static lh_status read_rank(const lhi_job *job, const lh_exec *exec,
                            uint32_t rank, reader *r, lhi_arena *mem,
-                           lhi_pass_record **records, lhi_collective_record **played,
-                           uint32_t *n_played, lh_error *err)
+                           lhi_pass_record **records,
+                           lhi_collective_record **played, uint32_t *n_played,
+                           lh_error *err)
 {
     lhi_record_counts counts;
     const unsigned char *head = next_bytes(r, LHI_RECORD_COUNTS_BYTES);
     if (!head)
         return fail_truncated(err);
-    LHI_TRY(lhi_record_counts_read(head, LHI_RECORD_COUNTS_BYTES, &counts, err));
+    LHI_TRY(
+        lhi_record_counts_read(head, LHI_RECORD_COUNTS_BYTES, &counts, err));
     LHI_TRY(lhi_job_check_counts(job, exec, rank, &counts, err));
     size_t size = lhi_record_rows_size(&counts);
     const unsigned char *rows = next_bytes(r, size);
@@ -136,15 +139,16 @@ static lh_status read_records(const lhi_job *job, const lh_exec *exec,
     for (uint32_t i = 0; i < n; i++)
         LHI_TRY(read_rank(job, exec, i, r, mem, &records[i], &played[i],
                           &n_played[i], err));
-    return lhi_measured_trace(job, exec, (const lhi_pass_record *const *)records,
-                              (const lhi_collective_record *const *)played, n_played, out,
-                              err);
+    return lhi_measured_trace(
+        job, exec, (const lhi_pass_record *const *)records,
+        (const lhi_collective_record *const *)played, n_played, out, err);
 }
 
 /* Sets the prediction, which assumes one processor per pipeline rank. With
  * fewer processors, the total pass time divided by their number is a lower
  * bound. */
-static void set_prediction(const lhi_job *job, int64_t alone_ns, lh_train_result *r)
+static void set_prediction(const lhi_job *job, int64_t alone_ns,
+                           lh_train_result *r)
 {
     const lh_pipeline *p = job->pipeline;
     double passes_ns = 0;
@@ -157,7 +161,8 @@ static void set_prediction(const lhi_job *job, int64_t alone_ns, lh_train_result
                      (double)p->chunks[c].w_ns;
     if (job->model)
         passes_ns -= (double)job->model->collective_wait_ns;
-    passes_ns *= (double)p->n_microbatches * lhi_grid_count_copies(&job->grid) / n;
+    passes_ns *=
+        (double)p->n_microbatches * lhi_grid_count_copies(&job->grid) / n;
     r->n_processors = n;
     if (passes_ns > (double)r->predicted_ns && passes_ns < 0x1p62)
         r->predicted_ns = (int64_t)passes_ns;
@@ -165,16 +170,18 @@ static void set_prediction(const lhi_job *job, int64_t alone_ns, lh_train_result
 
 /* Copies the job to *at with the conditions of the last iteration under
  * `seats`; *made: its pipeline. */
-static lh_status find_last_conditions(const lhi_job *job, const owned_result *to,
-                                 uint64_t n, const lhi_rank_assignment *seats,
-                                 lhi_job *at, lh_pipeline **made, lh_error *err)
+static lh_status find_last_conditions(const lhi_job *job,
+                                      const owned_result *to, uint64_t n,
+                                      const lhi_rank_assignment *seats,
+                                      lhi_job *at, lh_pipeline **made,
+                                      lh_error *err)
 {
     *at = *job;
     *made = NULL;
     if (n == 0)
         return LH_OK;
-    LHI_TRY(lhi_job_make_step_pipeline(job, to->iterations[n - 1].step, seats, made,
-                               err));
+    LHI_TRY(lhi_job_make_step_pipeline(job, to->iterations[n - 1].step, seats,
+                                       made, err));
     if (*made)
         at->pipeline = *made;
     return LH_OK;
@@ -184,7 +191,7 @@ static lh_status find_last_conditions(const lhi_job *job, const owned_result *to
  * effect, and its prediction. A run may end before a new schedule's first
  * iteration. */
 static uint64_t find_last_schedule(const lhi_job *job, const owned_result *to,
-                          int64_t *predicted_ns)
+                                   int64_t *predicted_ns)
 {
     const lh_train_result *r = &to->result;
     uint64_t from = 0, last = r->n_iterations
@@ -241,8 +248,8 @@ static lh_status read_observed(const lhi_job *job, reader *r, owned_result *to,
         bytes ? sums ? LH_OK : lhi_fail_nomem(err) : fail_truncated(err);
     if (status == LH_OK) {
         memcpy(sums, bytes, size);
-        status =
-            lhi_observed_means_make(job, to->iterations, n, sums, &to->observed, err);
+        status = lhi_observed_means_make(job, to->iterations, n, sums,
+                                         &to->observed, err);
     }
     free(sums);
     return status;
@@ -263,11 +270,12 @@ static int64_t predicted_copies(const lhi_job *job)
 
 /* Parses each rank's measured memory, next to its prediction. */
 static lh_status read_memory(const lhi_job *job, reader *r, owned_result *to,
-                           lh_error *err)
+                             lh_error *err)
 {
     double held;
     uint32_t n = lhi_grid_count_ranks(&job->grid);
-    const unsigned char *at = next_bytes(r, n * LHI_MEMORY_REPORT_NUMBERS * sizeof held);
+    const unsigned char *at =
+        next_bytes(r, n * LHI_MEMORY_REPORT_NUMBERS * sizeof held);
     if (!at)
         return fail_truncated(err);
     if (!(to->memory = calloc(n, sizeof *to->memory)))
@@ -291,8 +299,8 @@ static lh_status read_memory(const lhi_job *job, reader *r, owned_result *to,
             memcpy(&held, at, sizeof held);
             at += sizeof held;
             if (!(held >= 0 && held < 0x1p53))
-                return lhi_fail(err, LH_EIO,
-                                "rank %" PRIu32 " has spent %g ns", i, held);
+                return lhi_fail(err, LH_EIO, "rank %" PRIu32 " has spent %g ns",
+                                i, held);
             *(k < LH_N_TRAIN_GROUPS ? &to->spent_ns[k]
                                     : ends[k - LH_N_TRAIN_GROUPS]) += held / n;
         }
@@ -302,7 +310,7 @@ static lh_status read_memory(const lhi_job *job, reader *r, owned_result *to,
 
 /* Parses the migration of a switch, if any. */
 static lh_status read_migration(const lhi_job *job, reader *r, owned_result *to,
-                            uint32_t i, lh_error *err)
+                                uint32_t i, lh_error *err)
 {
     const lhi_switch *row = &to->rows[i];
     if (row->n_assignment == 0)
@@ -310,8 +318,9 @@ static lh_status read_migration(const lhi_job *job, reader *r, owned_result *to,
     const unsigned char *text = next_bytes(r, row->n_assignment);
     if (!text)
         return fail_truncated(err);
-    LHI_TRY(lhi_rank_assignment_parse((const char *)text, row->n_assignment, &job->assignment_limits,
-                           &to->seats[i], err));
+    LHI_TRY(lhi_rank_assignment_parse((const char *)text, row->n_assignment,
+                                      &job->assignment_limits, &to->seats[i],
+                                      err));
     to->moved[i] = lhi_moved_to_public(row, &to->seats[i]);
     return LH_OK;
 }
@@ -340,7 +349,7 @@ static lh_status read_switches(const lhi_job *job, reader *r, uint32_t n,
 }
 
 static lh_status read_notices(reader *r, uint32_t n, owned_result *to,
-                           lh_error *err)
+                              lh_error *err)
 {
     if (n > r->n_left / LHI_ADAPT_NOTICE_BYTES)
         return fail_truncated(err);
@@ -349,8 +358,9 @@ static lh_status read_notices(reader *r, uint32_t n, owned_result *to,
     if (!to->notice_rows || !to->notices)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < n; i++) {
-        LHI_TRY(lhi_adapt_notice_read(next_bytes(r, LHI_ADAPT_NOTICE_BYTES), LHI_ADAPT_NOTICE_BYTES,
-                              &to->notice_rows[i], err));
+        LHI_TRY(lhi_adapt_notice_read(next_bytes(r, LHI_ADAPT_NOTICE_BYTES),
+                                      LHI_ADAPT_NOTICE_BYTES,
+                                      &to->notice_rows[i], err));
         to->notices[i] = lhi_notice_to_public(&to->notice_rows[i]);
         to->n_notices++;
     }
@@ -362,20 +372,21 @@ static lh_status read_schedule(const lhi_job *job, reader *r,
                                const lhi_outcome *head,
                                const lhi_proposed_plan **out, lh_error *err)
 {
-    const unsigned char *text = next_bytes(r, lhi_proposal_texts_size(&head->texts));
+    const unsigned char *text =
+        next_bytes(r, lhi_proposal_texts_size(&head->texts));
     *out = NULL;
     if (!text)
         return fail_truncated(err);
     if (!head->texts.n_rows)
         return LH_OK;
-    return lhi_proposed_plan_acquire(job->proposals, (const char *)text, &head->texts,
-                             out, err);
+    return lhi_proposed_plan_acquire(job->proposals, (const char *)text,
+                                     &head->texts, out, err);
 }
 
 /* Parses the ranks' records of the last iteration. */
-static lh_status read_last(const lhi_job *job, const lhi_proposed_plan *followed,
-                           reader *r, owned_result *to, uint64_t n,
-                           lh_error *err)
+static lh_status read_last(const lhi_job *job,
+                           const lhi_proposed_plan *followed, reader *r,
+                           owned_result *to, uint64_t n, lh_error *err)
 {
     lhi_job at;
     lh_pipeline *made;
@@ -395,7 +406,7 @@ static lh_status read_last(const lhi_job *job, const lhi_proposed_plan *followed
 
 /* Stores the data path at the end of the run. */
 static lh_status store_path(const lhi_job *job, const lh_exec *exec,
-                           owned_result *to, lh_error *err)
+                            owned_result *to, lh_error *err)
 {
     const bool *links = exec->options.delegation->links;
     const size_t n = job->pipeline->n_links;
@@ -497,7 +508,8 @@ lh_status lhi_outcome_read(const lhi_job *job, const char *text, size_t size,
     return LH_OK;
 }
 
-const lhi_observed_means *lhi_result_observed_means(const lh_train_result *result)
+const lhi_observed_means *
+lhi_result_observed_means(const lh_train_result *result)
 {
     return ((const owned_result *)result)->observed;
 }
@@ -517,14 +529,16 @@ const lh_switch *lh_train_switches(const lh_train_result *result,
     return own->switches;
 }
 
-const lh_migration *lh_train_migration(const lh_train_result *result, uint32_t i)
+const lh_migration *lh_train_migration(const lh_train_result *result,
+                                       uint32_t i)
 {
     const owned_result *own = (const owned_result *)result;
-    return i < own->n_switches && own->rows[i].n_assignment ? &own->moved[i] : NULL;
+    return i < own->n_switches && own->rows[i].n_assignment ? &own->moved[i]
+                                                            : NULL;
 }
 
 const lh_adapt_event *lh_train_adapt_events(const lh_train_result *result,
-                                  uint32_t *n_notices)
+                                            uint32_t *n_notices)
 {
     const owned_result *own = (const owned_result *)result;
     *n_notices = own->n_notices;

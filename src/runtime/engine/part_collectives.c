@@ -4,8 +4,9 @@
 #include "base/fail.h"
 #include "base/realtime.h"
 
-void lhi_part_fit_buffers(const lhi_part_collectives *x, const lhi_train_part *part,
-                       lhi_part_buffer_sizes *room)
+void lhi_part_fit_buffers(const lhi_part_collectives *x,
+                          const lhi_train_part *part,
+                          lhi_part_buffer_sizes *room)
 {
     for (uint32_t i = 0; i < LHI_N_TRAIN_BUCKETS; i++) {
         size_t piece = part->of[i].to - part->of[i].from;
@@ -15,17 +16,17 @@ void lhi_part_fit_buffers(const lhi_part_collectives *x, const lhi_train_part *p
     }
 }
 
-bool lhi_part_make_buffers(lhi_part_collectives *x, const lhi_part_buffer_sizes *room,
-                        lhi_arena *mem)
+bool lhi_part_make_buffers(lhi_part_collectives *x,
+                           const lhi_part_buffer_sizes *room, lhi_arena *mem)
 {
     return (x->array = LHI_NEW(mem, float, room->array)) &&
            (x->sums = LHI_NEW(mem, float, room->sums));
 }
 
 static lh_status gather_bucket(const lhi_part_collectives *x,
-                            const lhi_train_part *part, lhi_train_bucket_kind lot,
-                            float *room, uint64_t tag, int64_t *ready_ns,
-                            lh_error *err)
+                               const lhi_train_part *part,
+                               lhi_train_bucket_kind lot, float *room,
+                               uint64_t tag, int64_t *ready_ns, lh_error *err)
 {
     lhi_net_group group = *x->groups[lot];
     size_t n = (part->of[lot].to - part->of[lot].from) * group.n_ranks;
@@ -40,23 +41,25 @@ static lh_status gather_bucket(const lhi_part_collectives *x,
 }
 
 lh_status lhi_part_all_gather(const lhi_part_collectives *x,
-                          const lhi_train_part *part, float *room, uint64_t tag,
-                          int64_t *ready_ns, lh_error *err)
+                              const lhi_train_part *part, float *room,
+                              uint64_t tag, int64_t *ready_ns, lh_error *err)
 {
     for (uint32_t i = 0; i < LHI_N_TRAIN_BUCKETS; i++)
         if (x->groups[i])
             LHI_TRY(gather_bucket(x, part, (lhi_train_bucket_kind)i, room, tag,
-                               ready_ns, err));
+                                  ready_ns, err));
     return LH_OK;
 }
 
 static lh_status scatter_bucket(const lhi_part_collectives *x,
-                             const lhi_train_part *part, lhi_train_bucket_kind lot,
-                             const float *room, bool adds, uint64_t tag,
-                             int64_t *ready_ns, lh_error *err)
+                                const lhi_train_part *part,
+                                lhi_train_bucket_kind lot, const float *room,
+                                bool adds, uint64_t tag, int64_t *ready_ns,
+                                lh_error *err)
 {
     lhi_net_group group = *x->groups[lot];
-    size_t sharded = lhi_train_find_piece_sizes(x->train, part->chunk, lot).gradients;
+    size_t sharded =
+        lhi_train_find_piece_sizes(x->train, part->chunk, lot).gradients;
     lhi_train_range all = part->of[lot], early = all, late = all;
     size_t n = (all.to - all.from) * group.n_ranks;
     group.latest_ns = ready_ns;
@@ -73,19 +76,19 @@ static lh_status scatter_bucket(const lhi_part_collectives *x,
         lhi_train_store_sums(x->train, part->chunk, lot, early, x->sums, adds);
     if (late.from < late.to)
         lhi_train_store_sums(x->train, part->chunk, lot, late,
-                            x->sums + (late.from - all.from), false);
+                             x->sums + (late.from - all.from), false);
     return LH_OK;
 }
 
 lh_status lhi_part_reduce_scatter(const lhi_part_collectives *x,
-                           const lhi_train_part *part, const float *room,
-                           bool adds, uint64_t tag, int64_t *ready_ns,
-                           lh_error *err)
+                                  const lhi_train_part *part, const float *room,
+                                  bool adds, uint64_t tag, int64_t *ready_ns,
+                                  lh_error *err)
 {
     for (uint32_t i = 0; i < LHI_N_TRAIN_BUCKETS; i++)
         if (x->groups[i])
-            LHI_TRY(scatter_bucket(x, part, (lhi_train_bucket_kind)i, room, adds, tag,
-                                ready_ns, err));
+            LHI_TRY(scatter_bucket(x, part, (lhi_train_bucket_kind)i, room,
+                                   adds, tag, ready_ns, err));
     return LH_OK;
 }
 
@@ -166,8 +169,9 @@ uint32_t lhi_part_count_sum_tags(const lhi_part_collectives *x)
     return most;
 }
 
-lh_status lhi_part_sum_sites(const lhi_part_collectives *x, const lhi_train_part *part,
-                       uint64_t tag, int64_t *ready_ns, lh_error *err)
+lh_status lhi_part_sum_sites(const lhi_part_collectives *x,
+                             const lhi_train_part *part, uint64_t tag,
+                             int64_t *ready_ns, lh_error *err)
 {
     uint64_t each = (uint64_t)lhi_part_count_sum_tags(x) * LHI_NET_TAGS;
     for (uint32_t i = 0; i < LHI_N_TRAIN_BUCKETS; i++) {
@@ -178,7 +182,7 @@ lh_status lhi_part_sum_sites(const lhi_part_collectives *x, const lhi_train_part
         if (!x->across[i])
             continue;
         float *sums = lhi_train_get_sums(x->train, part->chunk,
-                                     (lhi_train_bucket_kind)i, &n);
+                                         (lhi_train_bucket_kind)i, &n);
         LHI_TRY(lhi_sum_sites(&sites, sums + of->from, of->to - of->from,
                               x->sums, tag + i * each, ready_ns, err));
     }

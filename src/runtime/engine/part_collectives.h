@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives on parts of a chunk's values and gradients among the replicas
  * that shard them, and sums over sites with the same sharding. */
-#ifndef LHI_PART_COLLECTIVES_H
-#define LHI_PART_COLLECTIVES_H
+#ifndef LHI_RUNTIME_ENGINE_PART_COLLECTIVES_H
+#define LHI_RUNTIME_ENGINE_PART_COLLECTIVES_H
 
 #include "base/arena.h"
-#include "runtime/transport/transport.h"
 #include "runtime/training/train.h"
+#include "runtime/transport/transport.h"
 
 /* Groups and arrays for the collectives. */
 typedef struct lhi_part_collectives {
@@ -16,7 +16,7 @@ typedef struct lhi_part_collectives {
     const lhi_net_group *groups[LHI_N_TRAIN_BUCKETS];
     /* Peers with the same shard at other sites; NULL: none. */
     const lhi_net_group *across[LHI_N_TRAIN_BUCKETS];
-    bool by_leaders; /* as in lhi_site_sums */
+    bool by_leaders;     /* as in lhi_site_sums */
     float *array, *sums; /* sizes: the largest bucket part over all shards, and
                           * over one shard */
 } lhi_part_collectives;
@@ -30,31 +30,33 @@ typedef struct lhi_part_buffer_sizes {
 } lhi_part_buffer_sizes;
 
 /* Grows `room` to fit the part. */
-void lhi_part_fit_buffers(const lhi_part_collectives *x, const lhi_train_part *part,
-                       lhi_part_buffer_sizes *room);
+void lhi_part_fit_buffers(const lhi_part_collectives *x,
+                          const lhi_train_part *part,
+                          lhi_part_buffer_sizes *room);
 /* Allocates both arrays; false: out of memory. */
-bool lhi_part_make_buffers(lhi_part_collectives *x, const lhi_part_buffer_sizes *room,
-                        lhi_arena *mem);
+bool lhi_part_make_buffers(lhi_part_collectives *x,
+                           const lhi_part_buffer_sizes *room, lhi_arena *mem);
 /* All-gathers a part. The collectives here raise *ready_ns (NULL: no shared
  * clock) from the time when this rank was ready to the time when all were. They
  * use LHI_PART_TAGS from `tag` on. `room`: sharded values to write, or sharded
  * gradients to read. */
 lh_status lhi_part_all_gather(const lhi_part_collectives *x,
-                          const lhi_train_part *part, float *room, uint64_t tag,
-                          int64_t *ready_ns, lh_error *err);
+                              const lhi_train_part *part, float *room,
+                              uint64_t tag, int64_t *ready_ns, lh_error *err);
 /* Reduce-scatters a part's gradients. `adds`: sharded ones are added to the
  * sums of earlier microbatch groups. */
 lh_status lhi_part_reduce_scatter(const lhi_part_collectives *x,
-                           const lhi_train_part *part, const float *room,
-                           bool adds, uint64_t tag, int64_t *ready_ns,
-                           lh_error *err);
+                                  const lhi_train_part *part, const float *room,
+                                  bool adds, uint64_t tag, int64_t *ready_ns,
+                                  lh_error *err);
 
 /* Returns the tag blocks, each LHI_PART_TAGS, that lhi_part_sum_sites() uses.
  */
 uint32_t lhi_part_count_sum_tags(const lhi_part_collectives *x);
 /* Sums a reduced part over all sites. *ready_ns as above. */
-lh_status lhi_part_sum_sites(const lhi_part_collectives *x, const lhi_train_part *part,
-                       uint64_t tag, int64_t *ready_ns, lh_error *err);
+lh_status lhi_part_sum_sites(const lhi_part_collectives *x,
+                             const lhi_train_part *part, uint64_t tag,
+                             int64_t *ready_ns, lh_error *err);
 
 /* Sums over sites. Each shard sums with its peers, or the first rank at a site
  * does it for all (leaders: LH_SHARDING_HYBRID_LEADERS). */

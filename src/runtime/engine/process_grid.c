@@ -111,8 +111,8 @@ static uint32_t stride_of(const lhi_grid *g, lhi_grid_group_kind kind)
     }
 }
 
-uint32_t lhi_grid_find_group(const lhi_grid *g, lhi_grid_group_kind kind, uint32_t rank,
-                        uint32_t *ranks)
+uint32_t lhi_grid_find_group(const lhi_grid *g, lhi_grid_group_kind kind,
+                             uint32_t rank, uint32_t *ranks)
 {
     uint32_t n = lhi_grid_group_size(g, kind), stride = stride_of(g, kind);
     uint32_t run = run_length(g, kind), copy = rank / g->n_devices;
@@ -131,8 +131,8 @@ static uint32_t node_of(const lhi_grid *g, const uint32_t *nodes, uint32_t rank)
                  rank / g->n_devices];
 }
 
-uint32_t lhi_grid_select_same_node(const lhi_grid *g, const uint32_t *nodes, uint32_t n,
-                       uint32_t *ranks, uint32_t *mine)
+uint32_t lhi_grid_select_same_node(const lhi_grid *g, const uint32_t *nodes,
+                                   uint32_t n, uint32_t *ranks, uint32_t *mine)
 {
     const uint32_t me = ranks[*mine], node = node_of(g, nodes, me);
     uint32_t near = 0;

@@ -8,8 +8,8 @@
  * Megatron-LM; rank r is device r % n_devices in copy r / n_devices. Expert
  * groups divide the same copies again: expert tensor first, then expert, then
  * expert replica. They therefore lie inside the data-parallel ranks. */
-#ifndef LHI_PROCESS_GRID_H
-#define LHI_PROCESS_GRID_H
+#ifndef LHI_RUNTIME_ENGINE_PROCESS_GRID_H
+#define LHI_RUNTIME_ENGINE_PROCESS_GRID_H
 
 #include <longhaul/status.h>
 
@@ -60,11 +60,11 @@ uint32_t lhi_grid_find_rank(const lhi_grid *grid, const lhi_grid_coords *place);
 uint32_t lhi_grid_group_size(const lhi_grid *grid, lhi_grid_group_kind kind);
 /* Lists the group that contains `rank` in ascending order, ranks[0..size-1].
  * Returns the rank's index in it. */
-uint32_t lhi_grid_find_group(const lhi_grid *grid, lhi_grid_group_kind kind, uint32_t rank,
-                        uint32_t *ranks);
+uint32_t lhi_grid_find_group(const lhi_grid *grid, lhi_grid_group_kind kind,
+                             uint32_t rank, uint32_t *ranks);
 /* Moves the members on the node of ranks[*mine] to the front and updates *mine.
  * Returns their number. nodes: per stage and copy, as in lh_train_model. */
-uint32_t lhi_grid_select_same_node(const lhi_grid *grid, const uint32_t *nodes, uint32_t n,
-                       uint32_t *ranks, uint32_t *mine);
+uint32_t lhi_grid_select_same_node(const lhi_grid *grid, const uint32_t *nodes,
+                                   uint32_t n, uint32_t *ranks, uint32_t *mine);
 
 #endif

@@ -32,8 +32,8 @@ struct lhi_proposals {
 
 lh_status lhi_proposals_make(const lh_pipeline *pipeline,
                              const lh_exec_options *options,
-                             const lhi_rank_assignment_limits *seating, lhi_proposals **out,
-                             lh_error *err)
+                             const lhi_rank_assignment_limits *seating,
+                             lhi_proposals **out, lh_error *err)
 {
     lhi_proposals *all = calloc(1, sizeof *all);
     if (!all)
@@ -55,7 +55,7 @@ void lhi_proposals_free(lhi_proposals *all)
 }
 
 uint32_t lhi_paths_format(lh_data_path path, const bool *delegated,
-                         uint32_t n_links, char *out)
+                          uint32_t n_links, char *out)
 {
     if (path != LH_DATA_PATH_MIXED)
         return (uint32_t)sprintf(out, "%s", lh_data_path_name(path));
@@ -70,7 +70,8 @@ static lh_status read_paths(const char *text, uint32_t n, uint32_t n_links,
 {
     char want[LHI_PATHS_TEXT_BYTES];
     for (int path = 0; path < LH_DATA_PATH_MIXED; path++) {
-        uint32_t len = lhi_paths_format((lh_data_path)path, NULL, n_links, want);
+        uint32_t len =
+            lhi_paths_format((lh_data_path)path, NULL, n_links, want);
         o->path = (lh_data_path)path;
         if (n == len && memcmp(text, want, n) == 0)
             return LH_OK;
@@ -91,7 +92,7 @@ static lh_status read_paths(const char *text, uint32_t n, uint32_t n_links,
 
 /* Sets the options for lowering an entry; `links` as above. */
 static lh_status fill_options(const entry *e, lh_delegation *costs, bool *links,
-                            lh_exec_options *out, lh_error *err)
+                              lh_exec_options *out, lh_error *err)
 {
     const lhi_proposal_texts *t = &e->proposed.texts;
     *out = *e->of->options;
@@ -113,7 +114,8 @@ static lh_status set_assignment(entry *e, lh_error *err)
     const lhi_proposal_texts *t = &e->proposed.texts;
     const lhi_proposals *all = e->of;
     const char *text = e->text + t->n_rows + t->n_links + t->n_paths;
-    LHI_TRY(lhi_rank_assignment_parse(text, t->n_assignment, &all->limits, &e->seats, err));
+    LHI_TRY(lhi_rank_assignment_parse(text, t->n_assignment, &all->limits,
+                                      &e->seats, err));
     if (e->seats.layers)
         LHI_TRY(lh_layers_pipeline(all->limits.layers, all->pipeline,
                                    e->seats.layers, &e->pipeline, err));
@@ -153,7 +155,8 @@ static void free_entry(entry *e)
 }
 
 static lh_status make_entry(lhi_proposals *all, const char *text,
-                            const lhi_proposal_texts *texts, entry **out, lh_error *err)
+                            const lhi_proposal_texts *texts, entry **out,
+                            lh_error *err)
 {
     size_t size = lhi_proposal_texts_size(texts);
     entry *e = calloc(1, sizeof *e + size + 1);
@@ -187,8 +190,9 @@ static entry *find_entry(const lhi_proposals *all, const char *text,
 }
 
 lh_status lhi_proposed_plan_acquire(lhi_proposals *all, const char *text,
-                            const lhi_proposal_texts *texts, const lhi_proposed_plan **out,
-                            lh_error *err)
+                                    const lhi_proposal_texts *texts,
+                                    const lhi_proposed_plan **out,
+                                    lh_error *err)
 {
     lh_status status = LH_OK;
     pthread_mutex_lock(&all->lock);
@@ -203,7 +207,8 @@ lh_status lhi_proposed_plan_acquire(lhi_proposals *all, const char *text,
     return status;
 }
 
-const lhi_proposed_plan *lhi_proposed_plan_retain(const lhi_proposed_plan *proposed)
+const lhi_proposed_plan *
+lhi_proposed_plan_retain(const lhi_proposed_plan *proposed)
 {
     entry *e = (entry *)(uintptr_t)proposed;
     pthread_mutex_lock(&e->of->lock);

@@ -2,11 +2,11 @@
 /* Schedules proposed during a run, from their texts to execution plans. Ranks
  * in one process share them: one rank lowers and checks, the others find its
  * result. */
-#ifndef LHI_PROPOSED_PLAN_H
-#define LHI_PROPOSED_PLAN_H
+#ifndef LHI_RUNTIME_ENGINE_PROPOSED_PLAN_H
+#define LHI_RUNTIME_ENGINE_PROPOSED_PLAN_H
 
-#include "runtime/engine/execution_plan.h"
 #include "runtime/engine/control_messages.h"
+#include "runtime/engine/execution_plan.h"
 #include "runtime/engine/rank_assignment.h"
 
 /* The plans in use by this process's ranks; thread-safe. */
@@ -27,8 +27,8 @@ typedef struct lhi_proposed_plan {
  * All are borrowed. */
 lh_status lhi_proposals_make(const lh_pipeline *pipeline,
                              const lh_exec_options *options,
-                             const lhi_rank_assignment_limits *seating, lhi_proposals **out,
-                             lh_error *err);
+                             const lhi_rank_assignment_limits *seating,
+                             lhi_proposals **out, lh_error *err);
 /* Call it once all plans are released. NULL is fine. */
 void lhi_proposals_free(lhi_proposals *proposals);
 
@@ -36,16 +36,19 @@ void lhi_proposals_free(lhi_proposals *proposals);
  * as in lh_schedule_parse() and lh_exec_make(); LH_EINPUT: the paths do not
  * match the pipeline's links. Release with lhi_proposed_plan_release(). */
 lh_status lhi_proposed_plan_acquire(lhi_proposals *proposals, const char *text,
-                            const lhi_proposal_texts *texts, const lhi_proposed_plan **out,
-                            lh_error *err);
+                                    const lhi_proposal_texts *texts,
+                                    const lhi_proposed_plan **out,
+                                    lh_error *err);
 /* Formats the data path: "direct", "delegated", or for the mixed path a 0 or 1
  * per link. `out` has LHI_PATHS_TEXT_BYTES plus one byte per link. Returns the
  * length. */
 enum { LHI_PATHS_TEXT_BYTES = 16 };
 uint32_t lhi_paths_format(lh_data_path path, const bool *delegated,
-                         uint32_t n_links, char *out);
+                          uint32_t n_links, char *out);
 /* Adds a reference. */
-const lhi_proposed_plan *lhi_proposed_plan_retain(const lhi_proposed_plan *proposed);
-void lhi_proposed_plan_release(const lhi_proposed_plan *proposed); /* NULL is fine */
+const lhi_proposed_plan *
+lhi_proposed_plan_retain(const lhi_proposed_plan *proposed);
+void lhi_proposed_plan_release(
+    const lhi_proposed_plan *proposed); /* NULL is fine */
 
 #endif

@@ -31,7 +31,8 @@ static lh_status make_receives(lhi_rank *rank, lh_error *err)
     if (!rank->records || !rank->receives || !rank->local)
         return lhi_fail_nomem(err);
     if (rank->o.observes &&
-        !(rank->observation = LHI_NEW(rank->mem, lhi_pass_observation, program->n_passes)))
+        !(rank->observation =
+              LHI_NEW(rank->mem, lhi_pass_observation, program->n_passes)))
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < program->n_slots; i++)
         if (!(rank->receives[i].data = malloc(most ? most : 1)))
@@ -129,8 +130,9 @@ static lh_status post(lhi_rank *rank, uint32_t k, uint64_t step,
 {
     const lhi_exec_post *what = &rank->program->posts[k];
     lhi_buffer *slot = &rank->receives[what->slot];
-    slot->op = (lhi_net_op){.signals_event = !what->delegated &&
-                                     lhi_blocking_sends_is_active(rank->blocking_sends)};
+    slot->op = (lhi_net_op){
+        .signals_event = !what->delegated &&
+                         lhi_blocking_sends_is_active(rank->blocking_sends)};
     LHI_TRY(lhi_net_receive(
         rank->o.net, lhi_rank_of_stage(rank, what->peer),
         lhi_tag(LHI_TAG_MESSAGE, 2 * step + kind, what->input), slot->data,
@@ -140,7 +142,8 @@ static lh_status post(lhi_rank *rank, uint32_t k, uint64_t step,
     if (what->delegated && lhi_delegated_path_is_active(rank->delegated))
         lhi_delegated_path_add_receive(rank->delegated, k);
     if (rank->rendezvous && !what->delegated)
-        return lhi_rendezvous_notify_posted(rank->rendezvous, what, now_ns, err);
+        return lhi_rendezvous_notify_posted(rank->rendezvous, what, now_ns,
+                                            err);
     return LH_OK;
 }
 
@@ -177,12 +180,15 @@ static lh_status take_input(lhi_rank *rank, uint32_t i, const void **in,
         pass->in_delegated && lhi_delegated_path_is_active(rank->delegated);
     *in = slot->data;
     if (copied)
-        LHI_TRY(lhi_delegated_path_await_input(rank->delegated, pass->slot, in, &there_ns,
-                                    err));
-    else if (!pass->in_delegated && lhi_blocking_sends_is_active(rank->blocking_sends))
-        LHI_TRY(lhi_blocking_sends_await_receive(rank->blocking_sends, pass->slot, err));
+        LHI_TRY(lhi_delegated_path_await_input(rank->delegated, pass->slot, in,
+                                               &there_ns, err));
+    else if (!pass->in_delegated &&
+             lhi_blocking_sends_is_active(rank->blocking_sends))
+        LHI_TRY(lhi_blocking_sends_await_receive(rank->blocking_sends,
+                                                 pass->slot, err));
     else
-        LHI_TRY(lhi_net_wait_or_stop(rank->o.net, &slot->op, rank->o.stop, err));
+        LHI_TRY(
+            lhi_net_wait_or_stop(rank->o.net, &slot->op, rank->o.stop, err));
     record->entered_ns = slot->op.entered_ns;
     record->arrived_ns = lhi_rank_arrived_ns(rank, pass->in_link, &slot->op);
     if (rank->observation) {
@@ -202,9 +208,10 @@ static lh_status take_input(lhi_rank *rank, uint32_t i, const void **in,
 
 /* Hands over the pass's output. *free_ns: in, end of the pass; out, when the
  * rank may continue. */
-static lh_status hand_over_output(lhi_rank *rank, uint32_t i, lhi_buffer *buffer,
-                             uint64_t step, lhi_step_kind kind,
-                             int64_t *free_ns, lh_error *err)
+static lh_status hand_over_output(lhi_rank *rank, uint32_t i,
+                                  lhi_buffer *buffer, uint64_t step,
+                                  lhi_step_kind kind, int64_t *free_ns,
+                                  lh_error *err)
 {
     const lhi_exec_pass *pass = &rank->program->passes[i];
     if (pass->local_output) {
@@ -218,7 +225,8 @@ static lh_status hand_over_output(lhi_rank *rank, uint32_t i, lhi_buffer *buffer
         return LH_OK;
     }
     if (rank->blocking_sends && !pass->delegated)
-        status = lhi_blocking_sends_acquire_entry(rank->blocking_sends, free_ns, err);
+        status = lhi_blocking_sends_acquire_entry(rank->blocking_sends, free_ns,
+                                                  err);
     if (*free_ns > ended_ns)
         rank->records[i].issued_ns = lhi_now_ns();
     if (rank->observation)
@@ -275,7 +283,7 @@ static void after_pass(lhi_rank *rank, const lhi_exec_pass *pass,
  * from its real start. On other devices a pass that waits for a gather or for
  * the step command counts from its start too. */
 static void record_observation(lhi_rank *rank, uint32_t i, int64_t ready_ns,
-                     const lhi_span *span)
+                               const lhi_span *span)
 {
     lhi_pass_observation *seen = &rank->observation[i];
     const lhi_exec_pass *pass = &rank->program->passes[i];
@@ -359,7 +367,7 @@ static void await_collectives(lhi_rank *rank, int64_t *end_ns)
 }
 
 lh_status lhi_rank_run_step(lhi_rank *rank, uint64_t step, lhi_step_kind kind,
-                        int64_t t0_ns, int64_t *end_ns, lh_error *err)
+                            int64_t t0_ns, int64_t *end_ns, lh_error *err)
 {
     const lhi_exec_rank *program = rank->program;
     lhi_device *device = rank->o.device;
@@ -370,9 +378,11 @@ lh_status lhi_rank_run_step(lhi_rank *rank, uint64_t step, lhi_step_kind kind,
     if (rank->rendezvous)
         LHI_TRY(lhi_rendezvous_begin_step(rank->rendezvous, step, kind, err));
     if (rank->blocking_sends)
-        LHI_TRY(lhi_blocking_sends_begin_step(rank->blocking_sends, step, kind, err));
+        LHI_TRY(lhi_blocking_sends_begin_step(rank->blocking_sends, step, kind,
+                                              err));
     if (rank->delegated)
-        LHI_TRY(lhi_delegated_path_begin_step(rank->delegated, step, kind, err));
+        LHI_TRY(
+            lhi_delegated_path_begin_step(rank->delegated, step, kind, err));
     int64_t free_ns = t0_ns;
     *end_ns = t0_ns;
     for (uint32_t i = 0; i < program->n_passes; i++) {

@@ -2,12 +2,12 @@
 /* Executes one rank's instructions, step by step. The compute thread runs
  * passes, posts receives and hands over sends without blocking; the transport
  * moves the bytes meanwhile. Only inputs are waited for. */
-#ifndef LHI_RANK_H
-#define LHI_RANK_H
+#ifndef LHI_RUNTIME_ENGINE_RANK_H
+#define LHI_RUNTIME_ENGINE_RANK_H
 
 #include "runtime/device/device.h"
-#include "runtime/engine/execution_plan.h"
 #include "runtime/engine/control_messages.h"
+#include "runtime/engine/execution_plan.h"
 #include "runtime/engine/rank_assignment.h"
 #include "runtime/transport/transport.h"
 
@@ -30,7 +30,7 @@ enum {
     LHI_TAG_ARRIVED, /* arrival notice for blocking sends */
     LHI_TAG_OBSERVATION,
     LHI_TAG_GROUP, /* groups that compute a pass together */
-    LHI_TAG_STATE /* migrated training state */
+    LHI_TAG_STATE  /* migrated training state */
 };
 
 /* Builds a tag. */
@@ -54,8 +54,8 @@ typedef struct lhi_pool {
     uint32_t n_buffers, growth; /* all; allocated after construction */
 } lhi_pool;
 
-typedef struct lhi_rendezvous lhi_rendezvous;           /* rendezvous.c */
-typedef struct lhi_blocking_sends lhi_blocking_sends;     /* blocking_sends.c */
+typedef struct lhi_rendezvous lhi_rendezvous;         /* rendezvous.c */
+typedef struct lhi_blocking_sends lhi_blocking_sends; /* blocking_sends.c */
 typedef struct lhi_delegated_path lhi_delegated_path; /* delegated_path.c */
 
 /* Real data-parallel work around the passes; NULL: emulated with the pipeline's
@@ -78,11 +78,12 @@ typedef struct lhi_rank_options {
     const lh_exec *exec;
     uint32_t stage; /* pipeline device of this rank */
     uint32_t base;  /* logical rank of its copy's stage 0 */
-    const lhi_rank_assignment *assignment; /* rank assignment; NULL: the initial one */
+    const lhi_rank_assignment
+        *assignment; /* rank assignment; NULL: the initial one */
     lhi_net *net;
     lhi_device *device;
     bool emulates; /* messages use the pipeline's links */
-    bool observes;     /* records lhi_rank.observation */
+    bool observes; /* records lhi_rank.observation */
     const lhi_rank_hooks *hooks;
     const lhi_net_stop *stop; /* polled regularly; may be NULL */
 } lhi_rank_options;
@@ -98,11 +99,12 @@ typedef struct lhi_rank {
     lhi_rank_options o;
     lhi_arena *mem;
     const lhi_exec_rank *program;
-    lhi_buffer *receives; /* one per slot */
-    lhi_pool pool;        /* for outputs */
-    lhi_buffer **local;   /* per local input; NULL: none stored */
-    lhi_pass_record *records;  /* per pass */
-    lhi_pass_observation *observation;   /* last step, per pass; NULL: not requested */
+    lhi_buffer *receives;     /* one per slot */
+    lhi_pool pool;            /* for outputs */
+    lhi_buffer **local;       /* per local input; NULL: none stored */
+    lhi_pass_record *records; /* per pass */
+    lhi_pass_observation
+        *observation; /* last step, per pass; NULL: not requested */
     /* Emulated data-parallel link; progress in the data stream. */
     int64_t data_free_ns;
     int64_t *data_ready_ns; /* per pass: arrival of all that it waits for */
@@ -113,16 +115,17 @@ typedef struct lhi_rank {
     uint32_t n_copied;
     lhi_storage_times *copied; /* one per copy in the program */
     lhi_copy_sums copy_sums;
-    lhi_rendezvous *rendezvous;           /* NULL: receives are posted early */
-    lhi_blocking_sends *blocking_sends;     /* NULL: sends never block */
+    lhi_rendezvous *rendezvous;         /* NULL: receives are posted early */
+    lhi_blocking_sends *blocking_sends; /* NULL: sends never block */
     lhi_delegated_path *delegated; /* NULL: all messages use the direct path */
-    uint64_t turns;           /* steps so far with ordered links */
+    uint64_t turns;                /* steps so far with ordered links */
 } lhi_rank;
 
 /* Returns the endpoint's rank for a stage of its copy. */
 static inline uint32_t lhi_rank_of_stage(const lhi_rank *rank, uint32_t stage)
 {
-    return lhi_rank_assignment_find_rank(rank->o.assignment, rank->o.base + stage);
+    return lhi_rank_assignment_find_rank(rank->o.assignment,
+                                         rank->o.base + stage);
 }
 
 /* Makes a rank for a plan. */
@@ -138,12 +141,13 @@ void lhi_rank_free(lhi_rank *rank);
 uint32_t lhi_rank_pool_growth(const lhi_rank *rank);
 
 /* Adds the bytes of its message buffers to bytes[]. */
-void lhi_rank_add_memory(const lhi_rank *rank, int64_t bytes[LH_N_MEMORY_KINDS]);
+void lhi_rank_add_memory(const lhi_rank *rank,
+                         int64_t bytes[LH_N_MEMORY_KINDS]);
 
 /* Runs one step from `t0_ns` on. *end_ns: end of its last pass or data-parallel
  * communication, on the real clock. */
 lh_status lhi_rank_run_step(lhi_rank *rank, uint64_t step, lhi_step_kind kind,
-                        int64_t t0_ns, int64_t *end_ns, lh_error *err);
+                            int64_t t0_ns, int64_t *end_ns, lh_error *err);
 
 /* --- messages (rank_send.c) --- */
 
@@ -185,14 +189,15 @@ void lhi_rendezvous_stop(lhi_rendezvous *late);
 /* Frees the protocol state; NULL is fine. */
 void lhi_rendezvous_free(lhi_rendezvous *late);
 /* Starts a step; the first call starts the threads. */
-lh_status lhi_rendezvous_begin_step(lhi_rendezvous *late, uint64_t step, lhi_step_kind kind,
-                         lh_error *err);
+lh_status lhi_rendezvous_begin_step(lhi_rendezvous *late, uint64_t step,
+                                    lhi_step_kind kind, lh_error *err);
 /* Sends the notice that a receive was posted at `posted_ns`. */
-lh_status lhi_rendezvous_notify_posted(lhi_rendezvous *late, const lhi_exec_post *post,
-                          int64_t posted_ns, lh_error *err);
+lh_status lhi_rendezvous_notify_posted(lhi_rendezvous *late,
+                                       const lhi_exec_post *post,
+                                       int64_t posted_ns, lh_error *err);
 /* Queues the output of pass `pass`, produced at `made_ns`. */
-void lhi_rendezvous_add_output(lhi_rendezvous *late, uint32_t pass, lhi_buffer *buffer,
-                   int64_t made_ns);
+void lhi_rendezvous_add_output(lhi_rendezvous *late, uint32_t pass,
+                               lhi_buffer *buffer, int64_t made_ns);
 /* Waits until all messages of the step are in flight. */
 lh_status lhi_rendezvous_end_step(lhi_rendezvous *late, lh_error *err);
 
@@ -208,21 +213,25 @@ void lhi_blocking_sends_stop(lhi_blocking_sends *coupled);
 /* Frees the state; NULL is fine. */
 void lhi_blocking_sends_free(lhi_blocking_sends *coupled);
 /* Starts a step; the first call starts the thread. */
-lh_status lhi_blocking_sends_begin_step(lhi_blocking_sends *coupled, uint64_t step,
-                            lhi_step_kind kind, lh_error *err);
+lh_status lhi_blocking_sends_begin_step(lhi_blocking_sends *coupled,
+                                        uint64_t step, lhi_step_kind kind,
+                                        lh_error *err);
 /* Checks whether the thread awaits the step's receives; their `op` must then
  * ring the bell. */
 bool lhi_blocking_sends_is_active(const lhi_blocking_sends *coupled);
 /* Registers a posted receive. */
-void lhi_blocking_sends_add_receive(lhi_blocking_sends *coupled, const lhi_exec_post *post);
+void lhi_blocking_sends_add_receive(lhi_blocking_sends *coupled,
+                                    const lhi_exec_post *post);
 /* Waits for the message posted into `slot`. */
-lh_status lhi_blocking_sends_await_receive(lhi_blocking_sends *coupled, uint32_t slot, lh_error *err);
+lh_status lhi_blocking_sends_await_receive(lhi_blocking_sends *coupled,
+                                           uint32_t slot, lh_error *err);
 /* Waits for a free queue entry for the output of a pass that ended at *at_ns;
  * raises *at_ns to the time when the entry was free. */
-lh_status lhi_blocking_sends_acquire_entry(lhi_blocking_sends *coupled, int64_t *at_ns,
-                            lh_error *err);
+lh_status lhi_blocking_sends_acquire_entry(lhi_blocking_sends *coupled,
+                                           int64_t *at_ns, lh_error *err);
 /* Waits until all sends of the step have arrived. */
-lh_status lhi_blocking_sends_end_step(lhi_blocking_sends *coupled, lh_error *err);
+lh_status lhi_blocking_sends_end_step(lhi_blocking_sends *coupled,
+                                      lh_error *err);
 /* Returns the arrival time of a received message on its link. */
 int64_t lhi_rank_arrived_ns(const lhi_rank *rank, uint32_t link,
                             const lhi_net_op *op);
@@ -239,22 +248,22 @@ void lhi_delegated_path_stop(lhi_delegated_path *d);
 void lhi_delegated_path_free(lhi_delegated_path *d);
 /* Starts a step; the first call starts the threads. */
 lh_status lhi_delegated_path_begin_step(lhi_delegated_path *d, uint64_t step,
-                              lhi_step_kind kind, lh_error *err);
+                                        lhi_step_kind kind, lh_error *err);
 /* Checks whether this step uses the delegated path; NULL: no. */
 bool lhi_delegated_path_is_active(const lhi_delegated_path *d);
 /* Registers a posted receive, by its index. */
 void lhi_delegated_path_add_receive(lhi_delegated_path *d, uint32_t post);
 /* Queues the output of pass `pass`, produced at `made_ns`. After the copy,
  * lhi_delegated_path_reclaim_buffers() returns the buffer to the rank. */
-void lhi_delegated_path_add_output(lhi_delegated_path *d, uint32_t pass, lhi_buffer *buffer,
-                        int64_t made_ns);
+void lhi_delegated_path_add_output(lhi_delegated_path *d, uint32_t pass,
+                                   lhi_buffer *buffer, int64_t made_ns);
 /* Returns copied buffers to the rank's pool. */
 void lhi_delegated_path_reclaim_buffers(lhi_delegated_path *d);
 /* Waits for the input in `slot`; *data: its copy, *there_ns: when the copy was
  * complete. */
 lh_status lhi_delegated_path_await_input(lhi_delegated_path *d, uint32_t slot,
-                              const void **data, int64_t *there_ns,
-                              lh_error *err);
+                                         const void **data, int64_t *there_ns,
+                                         lh_error *err);
 /* Waits until all messages of the step are in flight. */
 lh_status lhi_delegated_path_end_step(lhi_delegated_path *d, lh_error *err);
 /* Returns the number of buffers allocated after construction. */
@@ -272,11 +281,12 @@ lh_status lhi_activation_offload_make(lhi_rank *rank, lh_error *err);
 void lhi_activation_offload_begin_step(lhi_rank *rank, int64_t t0_ns);
 /* Prepares pass i: waits for its copies, then starts those launched with it.
  * Raises *ready_ns to their completion. */
-lh_status lhi_activation_offload_before_pass(lhi_rank *rank, uint32_t i, int64_t *ready_ns,
-                               lh_error *err);
+lh_status lhi_activation_offload_before_pass(lhi_rank *rank, uint32_t i,
+                                             int64_t *ready_ns, lh_error *err);
 /* Launches the copies that follow pass i. */
-lh_status lhi_activation_offload_after_pass(lhi_rank *rank, uint32_t i, const lhi_span *span,
-                              lh_error *err);
+lh_status lhi_activation_offload_after_pass(lhi_rank *rank, uint32_t i,
+                                            const lhi_span *span,
+                                            lh_error *err);
 /* Waits for all copies of the step and completes rank->copied. */
 lh_status lhi_activation_offload_end_step(lhi_rank *rank, lh_error *err);
 
@@ -288,12 +298,16 @@ lh_status lhi_emulated_collectives_make(lhi_rank *rank, lh_error *err);
 void lhi_emulated_collectives_begin_step(lhi_rank *rank, int64_t t0_ns);
 /* Returns the arrival time of all collectives that the pass waits for; 0: none.
  */
-int64_t lhi_emulated_collectives_ready_ns(const lhi_rank *rank, const lhi_exec_pass *pass);
+int64_t lhi_emulated_collectives_ready_ns(const lhi_rank *rank,
+                                          const lhi_exec_pass *pass);
 /* Launches the collectives that start with the pass. */
-void lhi_emulated_collectives_start_pass(lhi_rank *rank, const lhi_exec_pass *pass,
-                      int64_t start_ns);
+void lhi_emulated_collectives_start_pass(lhi_rank *rank,
+                                         const lhi_exec_pass *pass,
+                                         int64_t start_ns);
 /* Launches the collectives that follow the pass. */
-void lhi_emulated_collectives_end_pass(lhi_rank *rank, const lhi_exec_pass *pass, int64_t end_ns);
+void lhi_emulated_collectives_end_pass(lhi_rank *rank,
+                                       const lhi_exec_pass *pass,
+                                       int64_t end_ns);
 /* Returns the last arrival; 0: no collectives. */
 int64_t lhi_emulated_collectives_last_ns(const lhi_rank *rank);
 

@@ -19,7 +19,8 @@ static void write_numbers(lhi_text *text, const uint32_t *numbers, uint32_t n)
     lhi_text_puts(text, ";");
 }
 
-lh_status lhi_rank_assignment_format(const lhi_rank_assignment *s, char **out, lh_error *err)
+lh_status lhi_rank_assignment_format(const lhi_rank_assignment *s, char **out,
+                                     lh_error *err)
 {
     lhi_text text = {0};
     size_t size;
@@ -83,20 +84,25 @@ static lh_status read_numbers(cursor *c, uint32_t n, uint64_t most,
 
 /* --- validation --- */
 
-lh_status lhi_rank_assignment_fail_layers(const lhi_rank_assignment_limits *seating, lh_error *err)
+lh_status
+lhi_rank_assignment_fail_layers(const lhi_rank_assignment_limits *seating,
+                                lh_error *err)
 {
     return lhi_fail(err, LH_EUNSUPPORTED, "layers do not move in this run: %s",
                     seating->layers_fixed_reason);
 }
 
-lh_status lhi_rank_assignment_fail_places(const lhi_rank_assignment_limits *seating, lh_error *err)
+lh_status
+lhi_rank_assignment_fail_places(const lhi_rank_assignment_limits *seating,
+                                lh_error *err)
 {
     return lhi_fail(err, LH_EUNSUPPORTED,
                     "ranks keep their places in this run: %s",
                     seating->places_fixed_reason);
 }
 
-static lh_status check_layers(const lhi_rank_assignment *s, const lhi_rank_assignment_limits *seating,
+static lh_status check_layers(const lhi_rank_assignment *s,
+                              const lhi_rank_assignment_limits *seating,
                               lh_error *err)
 {
     uint64_t sum = 0;
@@ -122,12 +128,11 @@ static lh_status check_hosts(const lhi_rank_assignment *s, lh_error *err)
     lh_status status = there ? LH_OK : lhi_fail_nomem(err);
     for (uint32_t p = 0; status == LH_OK && p < s->n_places; p++) {
         if (s->ranks[p] >= s->n_places || there[s->ranks[p]])
-            status = lhi_fail(err, LH_EINPUT,
-                              "rank %" PRIu32 " would have place %" PRIu32
-                              ", and %s",
-                              s->ranks[p], p,
-                              s->ranks[p] >= s->n_places ? "is none"
-                                                         : "another one, too");
+            status = lhi_fail(
+                err, LH_EINPUT,
+                "rank %" PRIu32 " would have place %" PRIu32 ", and %s",
+                s->ranks[p], p,
+                s->ranks[p] >= s->n_places ? "is none" : "another one, too");
         else
             there[s->ranks[p]] = true;
     }
@@ -143,18 +148,17 @@ static lh_status check_vias(const lhi_rank_assignment *s, lh_error *err)
             return lhi_fail(err, LH_EINPUT,
                             "rank %" PRIu32 " would pass on what goes to place "
                             "%" PRIu32 ", and %s",
-                            via, p,
-                            via >= s->n_places ? "is none" : "has it");
+                            via, p, via >= s->n_places ? "is none" : "has it");
     }
     return LH_OK;
 }
 
-static lh_status read_all(cursor *c, const lhi_rank_assignment_limits *seating, lhi_rank_assignment *to,
-                          lh_error *err)
+static lh_status read_all(cursor *c, const lhi_rank_assignment_limits *seating,
+                          lhi_rank_assignment *to, lh_error *err)
 {
     uint64_t ns = 0;
-    LHI_TRY(read_numbers(c, to->n_chunks, UINT32_MAX, "layers", &to->layers,
-                         err));
+    LHI_TRY(
+        read_numbers(c, to->n_chunks, UINT32_MAX, "layers", &to->layers, err));
     if (to->n_places == 0 && c->at < c->end && *c->at != ';')
         return lhi_rank_assignment_fail_places(seating, err);
     LHI_TRY(
@@ -176,12 +180,12 @@ static lh_status read_all(cursor *c, const lhi_rank_assignment_limits *seating, 
 }
 
 lh_status lhi_rank_assignment_parse(const char *text, uint32_t n,
-                         const lhi_rank_assignment_limits *seating, lhi_rank_assignment *out,
-                         lh_error *err)
+                                    const lhi_rank_assignment_limits *seating,
+                                    lhi_rank_assignment *out, lh_error *err)
 {
     cursor c = {text, text + n};
     lhi_rank_assignment made = {.n_chunks = seating->n_chunks,
-                      .n_places = seating->n_places};
+                                .n_places = seating->n_places};
     if (n > 0) {
         lh_status status = read_all(&c, seating, &made, err);
         if (status != LH_OK) {
@@ -206,7 +210,8 @@ static lh_status copy_numbers(const uint32_t *from, uint32_t n, uint32_t **to,
     return LH_OK;
 }
 
-lh_status lhi_rank_assignment_copy(const lhi_rank_assignment *from, lhi_rank_assignment *to, lh_error *err)
+lh_status lhi_rank_assignment_copy(const lhi_rank_assignment *from,
+                                   lhi_rank_assignment *to, lh_error *err)
 {
     lhi_rank_assignment made = *from;
     made.layers = made.ranks = made.relays = NULL;
@@ -241,7 +246,8 @@ static bool are_equal(const uint32_t *a, const uint32_t *b, uint32_t n)
 
 /* Explicit arrays that equal the defaults still count as different: the
  * migration then moves nothing and takes no time. */
-bool lhi_rank_assignment_equal(const lhi_rank_assignment *a, const lhi_rank_assignment *b)
+bool lhi_rank_assignment_equal(const lhi_rank_assignment *a,
+                               const lhi_rank_assignment *b)
 {
     static const lhi_rank_assignment begun = {0};
     a = a ? a : &begun;
@@ -251,12 +257,14 @@ bool lhi_rank_assignment_equal(const lhi_rank_assignment *a, const lhi_rank_assi
            are_equal(a->ranks, b->ranks, any->n_places);
 }
 
-uint32_t lhi_rank_assignment_find_rank(const lhi_rank_assignment *s, uint32_t place)
+uint32_t lhi_rank_assignment_find_rank(const lhi_rank_assignment *s,
+                                       uint32_t place)
 {
     return s && s->ranks ? s->ranks[place] : place;
 }
 
-uint32_t lhi_rank_assignment_find_place(const lhi_rank_assignment *s, uint32_t host)
+uint32_t lhi_rank_assignment_find_place(const lhi_rank_assignment *s,
+                                        uint32_t host)
 {
     uint32_t place = 0;
     if (!s || !s->ranks)

@@ -2,8 +2,8 @@
 /* Rank assignment: the layer count of each chunk, and the rank at each place. A
  * place is a logical rank: place r * P + d is device d in replica r of a
  * pipeline with P devices. A run starts with rank p at place p. */
-#ifndef LHI_RANK_ASSIGNMENT_H
-#define LHI_RANK_ASSIGNMENT_H
+#ifndef LHI_RUNTIME_ENGINE_RANK_ASSIGNMENT_H
+#define LHI_RUNTIME_ENGINE_RANK_ASSIGNMENT_H
 
 #include <longhaul/layers.h>
 #include <longhaul/status.h>
@@ -19,7 +19,7 @@ typedef struct lhi_rank_assignment {
     /* Per place, the rank that relays the state sent there; LH_NONE: sent
      * directly. NULL: no relays. */
     uint32_t *relays;
-    int64_t move_ns;  /* predicted duration of the migration */
+    int64_t move_ns; /* predicted duration of the migration */
 } lhi_rank_assignment;
 
 /* Length of a reason text, with the terminating 0. */
@@ -32,32 +32,42 @@ typedef struct lhi_rank_assignment_limits {
     /* Derives pipelines with other layer counts; NULL: layers cannot move. */
     const lh_layers *layers;
     /* Reasons against a migration; "": it is permitted. */
-    char layers_fixed_reason[LHI_FIXED_REASON_BYTES], places_fixed_reason[LHI_FIXED_REASON_BYTES];
+    char layers_fixed_reason[LHI_FIXED_REASON_BYTES],
+        places_fixed_reason[LHI_FIXED_REASON_BYTES];
 } lhi_rank_assignment_limits;
 
 /* Returns LH_EUNSUPPORTED with the reason why layers cannot move. */
-lh_status lhi_rank_assignment_fail_layers(const lhi_rank_assignment_limits *seating, lh_error *err);
+lh_status
+lhi_rank_assignment_fail_layers(const lhi_rank_assignment_limits *seating,
+                                lh_error *err);
 /* Returns LH_EUNSUPPORTED with the reason why ranks cannot move. */
-lh_status lhi_rank_assignment_fail_places(const lhi_rank_assignment_limits *seating, lh_error *err);
+lh_status
+lhi_rank_assignment_fail_places(const lhi_rank_assignment_limits *seating,
+                                lh_error *err);
 
 /* Formats an assignment: layer counts, ranks, relays and nanoseconds, separated
  * by `;`, numbers by commas; "" for the initial assignment. Release with
  * free(). */
-lh_status lhi_rank_assignment_format(const lhi_rank_assignment *seats, char **text, lh_error *err);
+lh_status lhi_rank_assignment_format(const lhi_rank_assignment *seats,
+                                     char **text, lh_error *err);
 /* Parses an assignment. LH_EINPUT: invalid text, or outside the limits. `text`
  * need not be zero-terminated. Release with lhi_rank_assignment_fini(). */
 lh_status lhi_rank_assignment_parse(const char *text, uint32_t n,
-                         const lhi_rank_assignment_limits *seating, lhi_rank_assignment *out,
-                         lh_error *err);
+                                    const lhi_rank_assignment_limits *seating,
+                                    lhi_rank_assignment *out, lh_error *err);
 /* Copies an assignment. */
-lh_status lhi_rank_assignment_copy(const lhi_rank_assignment *from, lhi_rank_assignment *to, lh_error *err);
+lh_status lhi_rank_assignment_copy(const lhi_rank_assignment *from,
+                                   lhi_rank_assignment *to, lh_error *err);
 void lhi_rank_assignment_fini(lhi_rank_assignment *seats); /* zeroed is fine */
 
 /* Compares two assignments; NULL: the initial one. */
-bool lhi_rank_assignment_equal(const lhi_rank_assignment *a, const lhi_rank_assignment *b);
+bool lhi_rank_assignment_equal(const lhi_rank_assignment *a,
+                               const lhi_rank_assignment *b);
 /* Returns the rank at a place. */
-uint32_t lhi_rank_assignment_find_rank(const lhi_rank_assignment *seats, uint32_t place);
+uint32_t lhi_rank_assignment_find_rank(const lhi_rank_assignment *seats,
+                                       uint32_t place);
 /* Returns the place of a rank. */
-uint32_t lhi_rank_assignment_find_place(const lhi_rank_assignment *seats, uint32_t host);
+uint32_t lhi_rank_assignment_find_place(const lhi_rank_assignment *seats,
+                                        uint32_t host);
 
 #endif

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/fail.h"
 #include "resilience/event_timeline/timeline.h"
+#include "runtime/engine/elastic_sharding.h"
 #include "runtime/engine/migration_target.h"
 #include "runtime/engine/shard_groups.h"
-#include "runtime/engine/elastic_sharding.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 /* Finds the reason why training state cannot move; "" if it can. */
-static void find_migration_obstacle(const lhi_job *job, char why[LHI_FIXED_REASON_BYTES])
+static void find_migration_obstacle(const lhi_job *job,
+                                    char why[LHI_FIXED_REASON_BYTES])
 {
     const lhi_grid *g = &job->grid;
     const lh_train_model *m = job->model;
@@ -41,7 +42,8 @@ static void find_migration_obstacle(const lhi_job *job, char why[LHI_FIXED_REASO
         snprintf(why, LHI_FIXED_REASON_BYTES,
                  "memory is enforced, and what moves is held twice for a time; "
                  "do not enforce it");
-    else if (n > 1 && !lhi_shard_groups_equal_at_stages(m, n, job->exec->n_ranks))
+    else if (n > 1 &&
+             !lhi_shard_groups_equal_at_stages(m, n, job->exec->n_ranks))
         snprintf(why, LHI_FIXED_REASON_BYTES,
                  "replicas share by site, and at other sites at some stages "
                  "than at others; plan with sharding: full");
@@ -49,7 +51,7 @@ static void find_migration_obstacle(const lhi_job *job, char why[LHI_FIXED_REASO
 
 /* Same for layers only. */
 static void find_layer_obstacle(const lhi_job *job, const uint32_t *numbers,
-                       char why[LHI_FIXED_REASON_BYTES])
+                                char why[LHI_FIXED_REASON_BYTES])
 {
     bool all = true;
     for (uint32_t c = 0; c < job->exec->n_chunks; c++)
@@ -79,8 +81,8 @@ static lh_status set_layers(lhi_job *job, lh_error *err)
     if (!numbers)
         return lhi_fail_nomem(err);
     for (uint32_t c = 0; c < s->n_chunks && (m || job->o.layers); c++)
-        numbers[c] = m ? m->first_layers[c + 1] - m->first_layers[c]
-                       : job->o.layers[c];
+        numbers[c] =
+            m ? m->first_layers[c + 1] - m->first_layers[c] : job->o.layers[c];
     find_layer_obstacle(job, numbers, s->layers_fixed_reason);
     lh_status status = LH_OK;
     if (!s->layers_fixed_reason[0])
@@ -96,13 +98,15 @@ static lh_status set_layers(lhi_job *job, lh_error *err)
 
 lh_status lhi_job_set_assignment_limits(lhi_job *job, lh_error *err)
 {
-    const lh_host_placement *places = job->o.event_timeline ? job->o.event_timeline->placement : NULL;
+    const lh_host_placement *places =
+        job->o.event_timeline ? job->o.event_timeline->placement : NULL;
     lhi_rank_assignment_limits *s = &job->assignment_limits;
     *s = (lhi_rank_assignment_limits){.n_chunks = job->exec->n_chunks};
     if (job->model)
         find_migration_obstacle(job, s->places_fixed_reason);
     if (s->places_fixed_reason[0]) {
-        lhi_text_copy(s->layers_fixed_reason, sizeof s->layers_fixed_reason, s->places_fixed_reason);
+        lhi_text_copy(s->layers_fixed_reason, sizeof s->layers_fixed_reason,
+                      s->places_fixed_reason);
         return LH_OK;
     }
     if (job->model)

@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-lh_status lhi_rank_program_make(const lhi_rank_options *options, lhi_rank_program **out,
-                         lh_error *err)
+lh_status lhi_rank_program_make(const lhi_rank_options *options,
+                                lhi_rank_program **out, lh_error *err)
 {
     const lh_pipeline *p = options->pipeline;
     lhi_rank_program *s = calloc(1, sizeof *s);
@@ -16,8 +16,8 @@ lh_status lhi_rank_program_make(const lhi_rank_options *options, lhi_rank_progra
         s->records =
             calloc(s->rank->program->n_passes + 1u, sizeof *s->records);
         s->collectives = calloc(2 * (size_t)p->n_chunks + p->n_dp_ops +
-                               s->rank->program->n_copies + 1,
-                           sizeof *s->collectives);
+                                    s->rank->program->n_copies + 1,
+                                sizeof *s->collectives);
         if (!s->records || !s->collectives)
             status = lhi_fail_nomem(err);
     }
@@ -40,8 +40,9 @@ void lhi_rank_program_free(lhi_rank_program *s)
     free(s);
 }
 
-void lhi_rank_program_store_records(lhi_rank_program *s, int64_t t0_ns, const lhi_collective_record *played,
-                    uint32_t n_played)
+void lhi_rank_program_store_records(lhi_rank_program *s, int64_t t0_ns,
+                                    const lhi_collective_record *played,
+                                    uint32_t n_played)
 {
     const lhi_rank *rank = s->rank;
     for (uint32_t i = 0; i < rank->program->n_passes; i++) {
@@ -70,12 +71,12 @@ void lhi_rank_program_store_records(lhi_rank_program *s, int64_t t0_ns, const lh
         int64_t end_ns = when->end_ns - t0_ns;
         s->collectives[s->n_collectives++] =
             (lhi_collective_record){.chunk = rank->program->copies[i].chunk,
-                         .op = LH_NONE,
-                         .copy = i + 1,
-                         .ready_ns = when->ready_ns - t0_ns,
-                         .depart_ns = when->depart_ns - t0_ns,
-                         .sent_ns = end_ns,
-                         .arrive_ns = end_ns};
+                                    .op = LH_NONE,
+                                    .copy = i + 1,
+                                    .ready_ns = when->ready_ns - t0_ns,
+                                    .depart_ns = when->depart_ns - t0_ns,
+                                    .sent_ns = end_ns,
+                                    .arrive_ns = end_ns};
     }
     s->has_records = true;
 }

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rank program: a rank's instructions in one execution plan, with all storage
  * that depends on them and the records of the last step. */
-#ifndef LHI_RANK_PROGRAM_H
-#define LHI_RANK_PROGRAM_H
+#ifndef LHI_RUNTIME_ENGINE_RANK_PROGRAM_H
+#define LHI_RUNTIME_ENGINE_RANK_PROGRAM_H
 
 #include "runtime/engine/proposed_plan.h"
 #include "runtime/engine/rank.h"
 
 /* A rank program. */
 typedef struct lhi_rank_program {
-    const lh_exec *exec;          /* borrowed */
-    const lhi_proposed_plan *proposed; /* owner of `exec`, released with the program;
-                                   * NULL: initial plan */
+    const lh_exec *exec;               /* borrowed */
+    const lhi_proposed_plan *proposed; /* owner of `exec`, released with the
+                                        * program; NULL: initial plan */
     lhi_rank *rank;
     lhi_pass_record *records; /* last completed step, per pass */
     lhi_collective_record *collectives;
@@ -20,14 +20,15 @@ typedef struct lhi_rank_program {
 } lhi_rank_program;
 
 /* Makes a rank program. */
-lh_status lhi_rank_program_make(const lhi_rank_options *options, lhi_rank_program **out,
-                         lh_error *err);
+lh_status lhi_rank_program_make(const lhi_rank_options *options,
+                                lhi_rank_program **out, lh_error *err);
 /* Frees it as lhi_rank_free() does; NULL is fine. */
 void lhi_rank_program_free(lhi_rank_program *shift);
 
 /* Stores the records of the step that started at t0_ns, relative to it: passes,
  * data-parallel collectives, then activation copies. */
-void lhi_rank_program_store_records(lhi_rank_program *shift, int64_t t0_ns, const lhi_collective_record *played,
-                    uint32_t n_played);
+void lhi_rank_program_store_records(lhi_rank_program *shift, int64_t t0_ns,
+                                    const lhi_collective_record *played,
+                                    uint32_t n_played);
 
 #endif

@@ -38,8 +38,8 @@ struct lhi_rendezvous {
     lhi_rank *rank;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    ready_output *made;      /* per pass */
-    notice *notices; /* sent, per post */
+    ready_output *made; /* per pass */
+    notice *notices;    /* sent, per post */
     uint32_t n_notices;
     uint32_t n_senders, n_busy;
     sender *senders;
@@ -67,10 +67,11 @@ static lh_status send_one(sender *s, uint32_t pass)
         lhi_tag(LHI_TAG_NOTICE, 2 * late->step + late->kind, p->output),
         heard.bytes, sizeof heard.bytes, &heard.op, &s->err));
     LHI_TRY(lhi_net_wait(rank->o.net, &heard.op, 0, &s->err));
-    lh_status status =
-        lhi_receive_notice_read(heard.bytes, sizeof heard.bytes, &posted_ns, &s->err);
+    lh_status status = lhi_receive_notice_read(heard.bytes, sizeof heard.bytes,
+                                               &posted_ns, &s->err);
     if (status != LH_OK) {
-        lhi_fail_add_context(&s->err, "rank %u sends", lhi_rank_of_stage(rank, s->peer));
+        lhi_fail_add_context(&s->err, "rank %u sends",
+                             lhi_rank_of_stage(rank, s->peer));
         return status;
     }
     pthread_mutex_lock(&late->lock);
@@ -207,8 +208,8 @@ void lhi_rendezvous_free(lhi_rendezvous *late)
     pthread_mutex_destroy(&late->lock);
 }
 
-lh_status lhi_rendezvous_begin_step(lhi_rendezvous *late, uint64_t step, lhi_step_kind kind,
-                         lh_error *err)
+lh_status lhi_rendezvous_begin_step(lhi_rendezvous *late, uint64_t step,
+                                    lhi_step_kind kind, lh_error *err)
 {
     LHI_TRY(start_senders(late, err));
     pthread_mutex_lock(&late->lock);
@@ -222,8 +223,9 @@ lh_status lhi_rendezvous_begin_step(lhi_rendezvous *late, uint64_t step, lhi_ste
     return LH_OK;
 }
 
-lh_status lhi_rendezvous_notify_posted(lhi_rendezvous *late, const lhi_exec_post *post,
-                          int64_t posted_ns, lh_error *err)
+lh_status lhi_rendezvous_notify_posted(lhi_rendezvous *late,
+                                       const lhi_exec_post *post,
+                                       int64_t posted_ns, lh_error *err)
 {
     lhi_rank *rank = late->rank;
     notice *n = &late->notices[late->n_notices++];
@@ -236,8 +238,8 @@ lh_status lhi_rendezvous_notify_posted(lhi_rendezvous *late, const lhi_exec_post
         LHI_NET_NO_TURN, &n->op, err);
 }
 
-void lhi_rendezvous_add_output(lhi_rendezvous *late, uint32_t pass, lhi_buffer *buffer,
-                   int64_t made_ns)
+void lhi_rendezvous_add_output(lhi_rendezvous *late, uint32_t pass,
+                               lhi_buffer *buffer, int64_t made_ns)
 {
     pthread_mutex_lock(&late->lock);
     late->made[pass] = (ready_output){buffer, made_ns};
@@ -264,6 +266,6 @@ lh_status lhi_rendezvous_end_step(lhi_rendezvous *late, lh_error *err)
         }
     for (uint32_t i = 0; i < late->n_notices; i++)
         LHI_TRY(lhi_net_wait_or_stop(rank->o.net, &late->notices[i].op,
-                                    rank->o.stop, err));
+                                     rank->o.stop, err));
     return LH_OK;
 }

@@ -32,10 +32,10 @@ struct lhi_rescheduler {
     const lhi_job *job;
     lhi_rank_options rank, next_rank; /* current; after the proposal */
     uint32_t me, n;
-    peer_messages *others;     /* rank 0: per rank; else one */
-    double most_bytes;    /* cpu: peak activations so far, in bytes */
-    uint64_t round;       /* counts proposals */
-    lhi_switch *switches; /* rank 0; the open proposal's is last */
+    peer_messages *others; /* rank 0: per rank; else one */
+    double most_bytes;     /* cpu: peak activations so far, in bytes */
+    uint64_t round;        /* counts proposals */
+    lhi_switch *switches;  /* rank 0; the open proposal's is last */
     uint32_t n_closed;
     pthread_t thread;
     bool has_thread;
@@ -50,7 +50,7 @@ struct lhi_rescheduler {
     const lh_schedule *schedule;
     char *paths; /* path text, n_paths bytes */
     uint32_t n_paths;
-    char *assignment_text; /* rank 0: rank assignment as a text */
+    char *assignment_text;             /* rank 0: rank assignment as a text */
     const lhi_proposed_plan *proposed; /* current plan; NULL: the initial one */
     lhi_migration_target *next_target; /* NULL: this rank keeps its device */
     unsigned char head[LHI_PROPOSAL_BYTES];
@@ -77,31 +77,34 @@ static lh_status check_memory(lhi_rescheduler *r, const lhi_job *job,
     LHI_TRY(lhi_job_activation_bytes(job, exec, place, all, &r->bytes, err));
     if (r->bytes <= r->most_bytes)
         return LH_OK;
-    return lhi_job_check_extra_memory(r->bytes - r->most_bytes, "activations at a time",
-                             err);
+    return lhi_job_check_extra_memory(r->bytes - r->most_bytes,
+                                      "activations at a time", err);
 }
 
-static const lhi_rank_assignment *assignment_of(const lhi_proposed_plan *proposed)
+static const lhi_rank_assignment *
+assignment_of(const lhi_proposed_plan *proposed)
 {
     return proposed ? proposed->assignment : NULL;
 }
 
 /* Checks whether the event timeline's hosts may have these places. */
-static lh_status check_places(const lhi_job *job, const lhi_rank_assignment *seats,
-                              lh_error *err)
+static lh_status check_places(const lhi_job *job,
+                              const lhi_rank_assignment *seats, lh_error *err)
 {
     lh_pipeline *p;
-    if (!job->o.event_timeline || !job->o.event_timeline->placement || !seats->ranks)
+    if (!job->o.event_timeline || !job->o.event_timeline->placement ||
+        !seats->ranks)
         return LH_OK;
-    LHI_TRY(lh_event_timeline_pipeline_with_hosts(job->o.event_timeline, 0, seats->ranks, &p, err));
+    LHI_TRY(lh_event_timeline_pipeline_with_hosts(job->o.event_timeline, 0,
+                                                  seats->ranks, &p, err));
     lh_pipeline_free(p);
     return LH_OK;
 }
 
 /* Sets up this rank's options under the proposal. A changed rank assignment
  * requires a new device and training. */
-static lh_status set_up_target(lhi_rescheduler *r, const lhi_proposed_plan *proposed,
-                           lh_error *err)
+static lh_status set_up_target(lhi_rescheduler *r,
+                               const lhi_proposed_plan *proposed, lh_error *err)
 {
     const lhi_rank_assignment *seats = proposed->assignment;
     lhi_rank_options *with = &r->next_rank;
@@ -114,8 +117,8 @@ static lh_status set_up_target(lhi_rescheduler *r, const lhi_proposed_plan *prop
     with->assignment = seats;
     if (lhi_rank_assignment_equal(seats, assignment_of(r->proposed)))
         return LH_OK;
-    LHI_TRY(lhi_migration_target_make(r->job, with->net, proposed->exec, seats, with->stop,
-                          &r->next_target, err));
+    LHI_TRY(lhi_migration_target_make(r->job, with->net, proposed->exec, seats,
+                                      with->stop, &r->next_target, err));
     const lhi_migration_target *seat = r->next_target;
     with->stage = seat->place % proposed->exec->n_ranks;
     with->base = seat->place - with->stage;
@@ -126,11 +129,11 @@ static lh_status set_up_target(lhi_rescheduler *r, const lhi_proposed_plan *prop
 
 /* Lowers the proposal and makes the rank program for it. */
 static lh_status make_program(lhi_rescheduler *r, const lhi_proposal *p,
-                            lh_error *err)
+                              lh_error *err)
 {
     const lhi_proposed_plan *proposed;
-    LHI_TRY(lhi_proposed_plan_acquire(r->job->proposals, r->text, &p->texts, &proposed,
-                              err));
+    LHI_TRY(lhi_proposed_plan_acquire(r->job->proposals, r->text, &p->texts,
+                                      &proposed, err));
     lh_status status = set_up_target(r, proposed, err);
     if (status == LH_OK)
         status = check_memory(r, r->next_target ? &r->next_target->job : r->job,
@@ -148,8 +151,8 @@ static lh_status make_program(lhi_rescheduler *r, const lhi_proposal *p,
 }
 
 /* Evaluates the proposal and fills in this rank's vote. */
-static void evaluate_proposal(lhi_rescheduler *r, const lhi_proposal *p, lh_status status,
-                  lh_error *why)
+static void evaluate_proposal(lhi_rescheduler *r, const lhi_proposal *p,
+                              lh_status status, lh_error *why)
 {
     if (status == LH_OK)
         status = make_program(r, p, why);
@@ -198,11 +201,12 @@ static lh_status format(const lhi_rescheduler *r, lhi_proposal *p, char **out,
     if (!links)
         n_links = 0;
     if (status == LH_OK && (n_rows > most || n_links > most))
-        status =
-            lhi_fail_too_large("the proposed schedule", most, "a schedule", err);
+        status = lhi_fail_too_large("the proposed schedule", most, "a schedule",
+                                    err);
     if (status == LH_OK && n_seats > LHI_RANK_ASSIGNMENT_MAX_BYTES)
-        status = lhi_fail_too_large("the proposed seats", LHI_RANK_ASSIGNMENT_MAX_BYTES,
-                                "seats of a run", err);
+        status = lhi_fail_too_large("the proposed seats",
+                                    LHI_RANK_ASSIGNMENT_MAX_BYTES,
+                                    "seats of a run", err);
     if (status == LH_OK &&
         !(both = malloc(n_rows + n_links + r->n_paths + n_seats + 1)))
         status = lhi_fail_nomem(err);
@@ -213,9 +217,10 @@ static lh_status format(const lhi_rescheduler *r, lhi_proposal *p, char **out,
         if (r->n_paths)
             memcpy(both + n_rows + n_links, r->paths, r->n_paths);
         if (n_seats)
-            memcpy(both + n_rows + n_links + r->n_paths, r->assignment_text, n_seats);
-        p->texts = (lhi_proposal_texts){(uint32_t)n_rows, (uint32_t)n_links, r->n_paths,
-                               (uint32_t)n_seats};
+            memcpy(both + n_rows + n_links + r->n_paths, r->assignment_text,
+                   n_seats);
+        p->texts = (lhi_proposal_texts){(uint32_t)n_rows, (uint32_t)n_links,
+                                        r->n_paths, (uint32_t)n_seats};
         *out = both;
     }
     lh_text_free(rows);
@@ -264,7 +269,8 @@ static lh_status lead_proposal(lhi_rescheduler *r, lh_error *err)
                            &x->head, err));
         if (p.texts.n_rows)
             LHI_TRY(send_bytes(r, to, proposal_tag(r, 1), r->text,
-                               lhi_proposal_texts_size(&p.texts), &x->text, err));
+                               lhi_proposal_texts_size(&p.texts), &x->text,
+                               err));
     }
     evaluate_proposal(r, &p, formatted, &why);
     for (uint32_t to = 1; to < r->n; to++) {
@@ -279,7 +285,8 @@ static lh_status lead_proposal(lhi_rescheduler *r, lh_error *err)
 
 /* --- other ranks --- */
 
-static lh_status receive_header(lhi_rescheduler *r, lhi_proposal *out, lh_error *err)
+static lh_status receive_header(lhi_rescheduler *r, lhi_proposal *out,
+                                lh_error *err)
 {
     peer_messages *x = r->others;
     LHI_TRY(receive_bytes(r, 0, proposal_tag(r, 0), r->head, sizeof r->head,
@@ -298,7 +305,7 @@ static lh_status receive_header(lhi_rescheduler *r, lhi_proposal *out, lh_error 
 }
 
 static lh_status receive_text(lhi_rescheduler *r, const lhi_proposal *p,
-                           lh_error *err)
+                              lh_error *err)
 {
     peer_messages *x = r->others;
     size_t size = lhi_proposal_texts_size(&p->texts);
@@ -386,7 +393,7 @@ static lh_status init(lhi_rescheduler *r, lh_error *err)
         return lhi_fail_nomem(err);
     if (r->job->model && (r->me == 0 || !all))
         LHI_TRY(lhi_job_activation_bytes(r->job, r->rank.exec, r->me, all,
-                                    &r->most_bytes, err));
+                                         &r->most_bytes, err));
     return start_thread(r, err);
 }
 
@@ -464,9 +471,9 @@ static lh_status add_switch(lhi_rescheduler *r, uint64_t step,
         return lhi_fail_nomem(err);
     r->switches = more;
     lhi_switch *row = &more[r->n_closed];
-    *row = (lhi_switch){.step = step,
-                        .path = what->override_path ? what->path
-                                               : r->job->exec->options.path};
+    *row = (lhi_switch){
+        .step = step,
+        .path = what->override_path ? what->path : r->job->exec->options.path};
     lhi_text_copy(row->to, sizeof row->to, what->name ? what->name : "");
     lhi_text_copy(row->why, sizeof row->why, what->why ? what->why : "");
     row->expected_ns = what->predicted_ns;
@@ -474,8 +481,8 @@ static lh_status add_switch(lhi_rescheduler *r, uint64_t step,
 }
 
 /* Formats the proposed rank assignment: as given, else the current one. */
-static lh_status format_assignment(lhi_rescheduler *r, const lh_reschedule *what,
-                           lh_error *err)
+static lh_status format_assignment(lhi_rescheduler *r,
+                                   const lh_reschedule *what, lh_error *err)
 {
     static const lhi_rank_assignment begun = {0};
     const lhi_rank_assignment *now = assignment_of(r->proposed);
@@ -507,7 +514,7 @@ lh_status lhi_rescheduler_open(lhi_rescheduler *r, uint64_t step,
     pthread_mutex_lock(&r->lock);
     r->n_paths = what && what->override_path
                      ? lhi_paths_format(what->path, what->delegated,
-                                       r->job->pipeline->n_links, r->paths)
+                                        r->job->pipeline->n_links, r->paths)
                      : 0;
     r->phase = OPEN;
     r->step = step;
@@ -561,9 +568,9 @@ const lhi_rank_program *lhi_rescheduler_next_program(lhi_rescheduler *r)
 bool lhi_rescheduler_migrates(lhi_rescheduler *r)
 {
     pthread_mutex_lock(&r->lock);
-    bool moves =
-        r->next && !lhi_rank_assignment_equal(r->next->proposed->assignment,
-                                    r->proposed ? r->proposed->assignment : NULL);
+    bool moves = r->next && !lhi_rank_assignment_equal(
+                                r->next->proposed->assignment,
+                                r->proposed ? r->proposed->assignment : NULL);
     pthread_mutex_unlock(&r->lock);
     return moves;
 }
@@ -574,7 +581,8 @@ lhi_migration_target *lhi_rescheduler_migration_target(lhi_rescheduler *r)
 }
 
 /* Completes rank 0's record of a proposal that was accepted or dropped. */
-static void record_result(lhi_rescheduler *r, bool go, const lhi_migration_stats *moved)
+static void record_result(lhi_rescheduler *r, bool go,
+                          const lhi_migration_stats *moved)
 {
     lhi_switch *row = &r->switches[r->n_closed++];
     row->is_refused = !go;
@@ -605,7 +613,8 @@ static void switch_plan(lhi_rescheduler *r, lhi_rank_program **shift)
         r->most_bytes = r->bytes;
 }
 
-void lhi_rescheduler_close(lhi_rescheduler *r, bool go, const lhi_migration_stats *moved,
+void lhi_rescheduler_close(lhi_rescheduler *r, bool go,
+                           const lhi_migration_stats *moved,
                            lhi_rank_program **shift)
 {
     lhi_migration_target *unused = NULL;
@@ -646,16 +655,17 @@ lh_switch lhi_switch_to_public(const lhi_switch *row)
                                            : row->predicted_ns};
 }
 
-lh_migration lhi_moved_to_public(const lhi_switch *row, const lhi_rank_assignment *seats)
+lh_migration lhi_moved_to_public(const lhi_switch *row,
+                                 const lhi_rank_assignment *seats)
 {
     return (lh_migration){.n_chunks = seats->layers ? seats->n_chunks : 0,
-                      .n_places = seats->ranks ? seats->n_places : 0,
-                      .layers = seats->layers,
-                      .hosts = seats->ranks,
-                      .relay_ranks = seats->relays,
-                      .bytes = row->moved_bytes,
-                      .ns = row->move_ns,
-                      .predicted_ns = row->move_expected_ns};
+                          .n_places = seats->ranks ? seats->n_places : 0,
+                          .layers = seats->layers,
+                          .hosts = seats->ranks,
+                          .relay_ranks = seats->relays,
+                          .bytes = row->moved_bytes,
+                          .ns = row->move_ns,
+                          .predicted_ns = row->move_expected_ns};
 }
 
 lh_adapt_event lhi_notice_to_public(const lhi_adapt_notice *row)

@@ -9,12 +9,12 @@
  * Between the two steps all ranks switch, or none: only a pointer is exchanged
  * then. The thread frees the replaced program. Messages: docs/formats/wire.md.
  */
-#ifndef LHI_RESCHEDULE_H
-#define LHI_RESCHEDULE_H
+#ifndef LHI_RUNTIME_ENGINE_RESCHEDULE_H
+#define LHI_RUNTIME_ENGINE_RESCHEDULE_H
 
+#include "runtime/engine/job.h"
 #include "runtime/engine/migration_target.h"
 #include "runtime/engine/rank_program.h"
-#include "runtime/engine/job.h"
 
 typedef struct lhi_rescheduler lhi_rescheduler;
 
@@ -47,7 +47,8 @@ typedef struct lhi_migration_stats {
  * rank's acceptance: replaces the caller's rank program and frees the old one
  * later. Otherwise frees the proposed program. A drop after all ranks accepted
  * leaves no record. `moved`: migration statistics on rank 0; else NULL. */
-void lhi_rescheduler_close(lhi_rescheduler *r, bool go, const lhi_migration_stats *moved,
+void lhi_rescheduler_close(lhi_rescheduler *r, bool go,
+                           const lhi_migration_stats *moved,
                            lhi_rank_program **shift);
 
 /* Returns the proposed program; borrowed. */
@@ -65,7 +66,8 @@ const lhi_switch *lhi_rescheduler_switches(const lhi_rescheduler *r,
 /* Converts a switch to the public struct, which borrows its texts. */
 lh_switch lhi_switch_to_public(const lhi_switch *row);
 /* Same for a migration; `seats`: parsed from the row's text. */
-lh_migration lhi_moved_to_public(const lhi_switch *row, const lhi_rank_assignment *seats);
+lh_migration lhi_moved_to_public(const lhi_switch *row,
+                                 const lhi_rank_assignment *seats);
 /* Same for an adaptation notice. */
 lh_adapt_event lhi_notice_to_public(const lhi_adapt_notice *row);
 

@@ -76,7 +76,8 @@ static lh_status choose_checkpoint(agreement *r, double *which, lh_error *err)
 }
 
 /* Reports a checkpoint that is skipped. */
-static void report_skipped(agreement *r, double which, uint32_t rank, const char *why)
+static void report_skipped(agreement *r, double which, uint32_t rank,
+                           const char *why)
 {
     char text[sizeof r->newest_why + 600];
     snprintf(text, sizeof text,
@@ -107,7 +108,7 @@ static lh_status agree(agreement *r, double which, bool failed, lh_error *mine,
     *all = first == n;
     if (!*all)
         LHI_TRY(lhi_send_text_to_root(r->o->net, first, r->turn, mine->text,
-                                  sizeof mine->text, r->o->stop, err));
+                                      sizeof mine->text, r->o->stop, err));
     if (!*all && leads(r))
         report_skipped(r, which, first, mine->text);
     r->turn++;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Resumes from a checkpoint, the same one on every rank. */
-#ifndef LHI_RESUME_H
-#define LHI_RESUME_H
+#ifndef LHI_RUNTIME_ENGINE_RESUME_H
+#define LHI_RUNTIME_ENGINE_RESUME_H
 
-#include "runtime/transport/transport.h"
 #include "runtime/training/train.h"
+#include "runtime/transport/transport.h"
 
 /* Options for resuming. */
 typedef struct lhi_resume_options {

@@ -4,10 +4,10 @@
 #define _GNU_SOURCE
 #include "base/options.h"
 #include "runtime/engine/decider.h"
+#include "runtime/engine/elastic_sharding.h"
 #include "runtime/engine/migration_decider.h"
 #include "runtime/engine/migration_target.h"
 #include "runtime/engine/shard_groups.h"
-#include "runtime/engine/elastic_sharding.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -92,8 +92,8 @@ static lh_status run_processes(lhi_job *job, uint32_t n, uint32_t n_links,
         return lhi_fail_nomem(err);
     job->stop_request = map;
     const lhi_net_stop stop = {poll_stop, job};
-    lh_status status = lhi_local_run_or_stop(n, n_links, links, lhi_job_run_rank,
-                                            job, &stop, results, err);
+    lh_status status = lhi_local_run_or_stop(
+        n, n_links, links, lhi_job_run_rank, job, &stop, results, err);
     munmap(map, sizeof *job->stop_request);
     job->stop_request = NULL;
     return status;
@@ -105,7 +105,8 @@ static lh_status run_ranks(lhi_job *job, const lhi_net_link *links,
 {
     uint32_t n = lhi_grid_count_ranks(&job->grid);
     uint32_t n_links = job->emulates ? (uint32_t)lhi_job_count_links(job) : 0;
-    lhi_job_launch_kind place = transports[find_transport(job->o.transport)].place;
+    lhi_job_launch_kind place =
+        transports[find_transport(job->o.transport)].place;
     if (place == LHI_RANKS_LAUNCHED)
         return lhi_job_run_launched(job, n_links, links, first, err);
     lhi_rank_result *results = calloc(n, sizeof *results);
@@ -113,7 +114,8 @@ static lh_status run_ranks(lhi_job *job, const lhi_net_link *links,
         return lhi_fail_nomem(err);
     lh_status status =
         place == LHI_RANKS_THREADS
-            ? lhi_inproc_run(n, n_links, links, lhi_job_run_rank, job, results, err)
+            ? lhi_inproc_run(n, n_links, links, lhi_job_run_rank, job, results,
+                             err)
             : run_processes(job, n, n_links, links, results, err);
     *first = results[0];
     for (uint32_t i = 1; i < n; i++)
@@ -134,8 +136,8 @@ static lh_status check_adapt(lhi_job *job, lh_error *err)
     job->o.adapt = &job->adapt;
     LHI_TRY(lhi_job_make_adapt(job, &made, err));
     lh_adapt_free(made);
-    LHI_TRY(
-        LHI_OPTIONS_COPY(lh_adapt_options, &decides, job->adapt.decision_options, err));
+    LHI_TRY(LHI_OPTIONS_COPY(lh_adapt_options, &decides,
+                             job->adapt.decision_options, err));
     if (decides.delegation)
         job->proposal_options.delegation = decides.delegation;
     return LH_OK;
@@ -156,8 +158,9 @@ static lh_status run_job(lhi_job *job, lh_train_result **out, lh_error *err)
     if (status == LH_OK)
         status = lhi_job_check_migration(job, err);
     if (status == LH_OK)
-        status = lhi_proposals_make(job->pipeline, &job->proposal_options, &job->assignment_limits,
-                                    &job->proposals, err);
+        status =
+            lhi_proposals_make(job->pipeline, &job->proposal_options,
+                               &job->assignment_limits, &job->proposals, err);
     if (status == LH_OK && job->emulates)
         status = lhi_job_list_links(job, links, err);
     if (status == LH_OK)
@@ -355,8 +358,8 @@ static lh_status make_devices(lhi_job *job, lh_error *err)
     job->devices = calloc(n, sizeof *job->devices);
     if (!job->devices)
         return lhi_fail_nomem(err);
-    while (made < n && (status = lhi_job_make_device(job, made, &job->devices[made],
-                                                err)) == LH_OK)
+    while (made < n && (status = lhi_job_make_device(
+                            job, made, &job->devices[made], err)) == LH_OK)
         made++;
     return status;
 }
@@ -389,7 +392,7 @@ static lh_status predict_memory(const lhi_job *job, lh_train_memory **out,
 
 /* Opens data and BLAS before threads start; processes inherit them. */
 static lh_status train_in_process(lhi_job *job, lhi_job_launch_kind place,
-                            lh_train_result **out, lh_error *err)
+                                  lh_train_result **out, lh_error *err)
 {
     lhi_data *data;
     LHI_TRY(open_data(job->model, &data, err));

@@ -2,8 +2,8 @@
 #include "runtime/engine/shard_groups.h"
 
 #include "base/fail.h"
-#include "runtime/transport/transport.h"
 #include "format/job/family.h"
+#include "runtime/transport/transport.h"
 
 #include <inttypes.h>
 
@@ -15,18 +15,20 @@ typedef struct gradient_group {
     const uint32_t *places; /* per member; NULL: equally many per replica */
 } gradient_group;
 
-static gradient_group data_group(const lh_train_model *m, uint32_t n, uint32_t stage)
+static gradient_group data_group(const lh_train_model *m, uint32_t n,
+                                 uint32_t stage)
 {
     return (gradient_group){m, n, stage, NULL, NULL};
 }
 
 /* Fills `places` with the logical ranks in the expert group. */
-static gradient_group expert_group(const lh_train_model *m, const lhi_grid *grid,
-                          uint32_t place, uint32_t *places, uint32_t *member)
+static gradient_group expert_group(const lh_train_model *m,
+                                   const lhi_grid *grid, uint32_t place,
+                                   uint32_t *places, uint32_t *member)
 {
     *member = lhi_grid_find_group(grid, LHI_GRID_EXPERT_DATA, place, places);
     return (gradient_group){m, lhi_grid_group_size(grid, LHI_GRID_EXPERT_DATA),
-                     place % grid->n_devices, grid, places};
+                            place % grid->n_devices, grid, places};
 }
 
 static uint32_t site_of(const gradient_group *s, uint32_t member)
@@ -37,8 +39,9 @@ static uint32_t site_of(const gradient_group *s, uint32_t member)
         return member;
     if (!m->sites)
         return 0;
-    replica = s->places ? lhi_grid_find_coords(s->grid, s->places[member]).replica
-                        : member / (s->n / replicas);
+    replica = s->places
+                  ? lhi_grid_find_coords(s->grid, s->places[member]).replica
+                  : member / (s->n / replicas);
     return m->sites[(size_t)s->stage * replicas + replica];
 }
 
@@ -78,8 +81,9 @@ static lhi_shard_groups find_groups(const gradient_group *s, uint32_t member)
 
 /* Lists the members at the same site, and those with the same shard at each
  * site. */
-static void list_members(const gradient_group *s, uint32_t member, const uint32_t *ranks,
-                       uint32_t *sharers, uint32_t *across)
+static void list_members(const gradient_group *s, uint32_t member,
+                         const uint32_t *ranks, uint32_t *sharers,
+                         uint32_t *across)
 {
     const lhi_shard_groups mine = find_groups(s, member);
     uint32_t n_sharers = 0;
@@ -93,48 +97,51 @@ static void list_members(const gradient_group *s, uint32_t member, const uint32_
 }
 
 lhi_shard_groups lhi_shard_groups_find(const lh_train_model *m, uint32_t n,
-                                     uint32_t stage, uint32_t member)
+                                       uint32_t stage, uint32_t member)
 {
     const gradient_group s = data_group(m, n, stage);
     return find_groups(&s, member);
 }
 
-void lhi_shard_groups_list_members(const lh_train_model *m, uint32_t n, uint32_t stage,
-                       uint32_t member, const uint32_t *ranks,
-                       uint32_t *sharers, uint32_t *across)
+void lhi_shard_groups_list_members(const lh_train_model *m, uint32_t n,
+                                   uint32_t stage, uint32_t member,
+                                   const uint32_t *ranks, uint32_t *sharers,
+                                   uint32_t *across)
 {
     const gradient_group s = data_group(m, n, stage);
     list_members(&s, member, ranks, sharers, across);
 }
 
 bool lhi_shard_groups_equal_at_stages(const lh_train_model *m, uint32_t n,
-                            uint32_t n_stages)
+                                      uint32_t n_stages)
 {
     bool alike = true;
     for (uint32_t i = 0; m->sites && i < n * n_stages; i++)
-        alike = alike &&
-                lhi_shard_groups_find(m, n, i / n, i % n).shard ==
-                    lhi_shard_groups_find(m, n, 0, i % n).shard;
+        alike = alike && lhi_shard_groups_find(m, n, i / n, i % n).shard ==
+                             lhi_shard_groups_find(m, n, 0, i % n).shard;
     return alike;
 }
 
-bool lhi_has_disjoint_expert_groups(const lh_train_model *m, const lhi_grid *grid)
+bool lhi_has_disjoint_expert_groups(const lh_train_model *m,
+                                    const lhi_grid *grid)
 {
     return m->model->experts > 0 &&
            (grid->expert > 1 || grid->expert_tensor != grid->tensor);
 }
 
 lhi_shard_groups lhi_expert_shard_groups_find(const lh_train_model *m,
-                                      const lhi_grid *grid, uint32_t place)
+                                              const lhi_grid *grid,
+                                              uint32_t place)
 {
     uint32_t places[LHI_NET_MAX_RANKS], member;
     const gradient_group s = expert_group(m, grid, place, places, &member);
     return find_groups(&s, member);
 }
 
-void lhi_expert_shard_groups_list_members(const lh_train_model *m, const lhi_grid *grid,
-                        uint32_t place, const uint32_t *ranks,
-                        uint32_t *sharers, uint32_t *across)
+void lhi_expert_shard_groups_list_members(const lh_train_model *m,
+                                          const lhi_grid *grid, uint32_t place,
+                                          const uint32_t *ranks,
+                                          uint32_t *sharers, uint32_t *across)
 {
     uint32_t places[LHI_NET_MAX_RANKS], member;
     const gradient_group s = expert_group(m, grid, place, places, &member);
@@ -197,5 +204,6 @@ lh_status lhi_shard_groups_check(const lh_train_model *m, const lhi_grid *grid,
     if (!m->sites)
         return LH_OK;
     LHI_TRY(check_replicas(m, grid, err));
-    return lhi_has_disjoint_expert_groups(m, grid) ? check_experts(m, grid, err) : LH_OK;
+    return lhi_has_disjoint_expert_groups(m, grid) ? check_experts(m, grid, err)
+                                                   : LH_OK;
 }

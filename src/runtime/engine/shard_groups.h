@@ -2,8 +2,8 @@
 /* Shard groups among the ranks that sum a stage's gradients (LHI_GRID_DATA):
  * who shards state with whom, and who holds the same shard elsewhere:
  * lh_train_model.sites. With ZeRO 0 each rank is its own site. */
-#ifndef LHI_SHARD_GROUPS_H
-#define LHI_SHARD_GROUPS_H
+#ifndef LHI_RUNTIME_ENGINE_SHARD_GROUPS_H
+#define LHI_RUNTIME_ENGINE_SHARD_GROUPS_H
 
 #include "runtime/engine/process_grid.h"
 
@@ -17,28 +17,32 @@ typedef struct lhi_shard_groups {
 
 /* Returns the shard groups for one of `n` members, in group order. */
 lhi_shard_groups lhi_shard_groups_find(const lh_train_model *model, uint32_t n,
-                                     uint32_t stage, uint32_t member);
+                                       uint32_t stage, uint32_t member);
 /* Lists the ranks at the member's site (n_shards) and those with the same shard
  * (n_sites). */
-void lhi_shard_groups_list_members(const lh_train_model *model, uint32_t n, uint32_t stage,
-                       uint32_t member, const uint32_t *ranks,
-                       uint32_t *sharers, uint32_t *across);
+void lhi_shard_groups_list_members(const lh_train_model *model, uint32_t n,
+                                   uint32_t stage, uint32_t member,
+                                   const uint32_t *ranks, uint32_t *sharers,
+                                   uint32_t *across);
 
 /* Checks whether each member has the same shard at all stages. */
 bool lhi_shard_groups_equal_at_stages(const lh_train_model *model, uint32_t n,
-                            uint32_t n_stages);
+                                      uint32_t n_stages);
 
 /* Checks whether the ranks with the same experts (LHI_GRID_EXPERT_DATA) differ
  * from the ranks that share all other tensors. */
-bool lhi_has_disjoint_expert_groups(const lh_train_model *model, const lhi_grid *grid);
+bool lhi_has_disjoint_expert_groups(const lh_train_model *model,
+                                    const lhi_grid *grid);
 
 /* Same for the expert group of a logical rank. */
 lhi_shard_groups lhi_expert_shard_groups_find(const lh_train_model *model,
-                                      const lhi_grid *grid, uint32_t place);
+                                              const lhi_grid *grid,
+                                              uint32_t place);
 /* Lists the ranks in the expert group's shard groups. */
-void lhi_expert_shard_groups_list_members(const lh_train_model *model, const lhi_grid *grid,
-                        uint32_t place, const uint32_t *ranks,
-                        uint32_t *sharers, uint32_t *across);
+void lhi_expert_shard_groups_list_members(const lh_train_model *model,
+                                          const lhi_grid *grid, uint32_t place,
+                                          const uint32_t *ranks,
+                                          uint32_t *sharers, uint32_t *across);
 
 /* Checks the sites. LH_EUNSUPPORTED: sites have different numbers of a stage's
  * replicas, or of ranks with the same experts. */

@@ -30,7 +30,7 @@ typedef struct planner {
     uint32_t *group_of[2]; /* by microbatch; forward, backward */
     uint32_t n_groups[2];
     block *blocks[2];    /* by chunk and group */
-    uint32_t *n_users;     /* per value buffer: blocks that need it */
+    uint32_t *n_users;   /* per value buffer: blocks that need it */
     uint32_t *pending;   /* per chunk: gradient buffer to scatter */
     bool *is_pending;    /* per chunk: a group waits for its scatter */
     buckets *parts;      /* per chunk: buckets of its scatter */
@@ -38,13 +38,13 @@ typedef struct planner {
     bool *begun, *ended; /* per chunk: gathered; finally scattered */
     bool *added;         /* per chunk: has sums of an earlier group */
     uint32_t emptied[MAX_GRADIENT_BUFFERS]; /* communications to wait for;
-                                            * LH_NONE: full */
+                                             * LH_NONE: full */
     uint32_t n_launched;
     lh_error *err;
 } planner;
 
 static lh_status fail_plan(const planner *l, uint32_t pass, uint32_t chunk,
-                        const char *what)
+                           const char *what)
 {
     char text[LH_PASS_TEXT_SIZE] = "the end";
     if (pass < l->rank->n_passes)
@@ -112,13 +112,14 @@ static lh_status take_bucket(const planner *l, uint32_t i, uint32_t k,
     }
     if (all > 1 && is_whole_chunk(l, d))
         return fail_plan(l, i, d->chunk,
-                      "what comes once an iteration is cut into buckets");
+                         "what comes once an iteration is cut into buckets");
     if (bucket != parts->n || (bucket > 0 && all != parts->all))
         return fail_plan(l, i, d->chunk,
-                      d->is_scatter ? "a bucket of its gradients is left out "
-                                      "or comes twice"
-                                    : "a bucket of its parameters is left out "
-                                      "or comes twice");
+                         d->is_scatter
+                             ? "a bucket of its gradients is left out "
+                               "or comes twice"
+                             : "a bucket of its parameters is left out "
+                               "or comes twice");
     *last = bucket + 1 == all;
     *parts = (buckets){*last ? 0 : bucket + 1, all};
     return LH_OK;
@@ -177,7 +178,8 @@ static lh_status launch_gather(planner *l, uint32_t i, uint32_t k)
     if (b->room == LH_NONE) {
         bool first = b == block_of(l, false, d->chunk, 0);
         b->room = take_buffer(l);
-        l->n_users[b->room] = 1 + (first ? count_value_reusers(l, d->chunk) : 0);
+        l->n_users[b->room] =
+            1 + (first ? count_value_reusers(l, d->chunk) : 0);
     }
     l->out->ops[k].buffer = b->room;
     if (is_all)
@@ -192,20 +194,21 @@ static lh_status launch_scatter(planner *l, uint32_t i, uint32_t k)
     lhi_shard_op *op = &l->out->ops[k];
     bool is_all;
     if (!l->is_pending[c])
-        return fail_plan(l, i, c, "gradients are scattered before they are there");
+        return fail_plan(l, i, c,
+                         "gradients are scattered before they are there");
     LHI_TRY(take_bucket(l, i, k, &l->parts[c], &is_all));
     op->buffer = l->pending[c];
     op->accumulates = l->added[c];
     if (is_whole_chunk(l, d)) {
         if (l->n_back[c] < l->p->n_microbatches)
             return fail_plan(l, i, c,
-                          "the last scatter comes before the last "
-                          "backward");
+                             "the last scatter comes before the last "
+                             "backward");
         l->ended[c] = true;
     } else if (l->n_back[c] == l->p->n_microbatches) {
         return fail_plan(l, i, c,
-                      "its last group's gradients are scattered in "
-                      "parts");
+                         "its last group's gradients are scattered in "
+                         "parts");
     }
     if (!is_all)
         return LH_OK;
@@ -242,7 +245,8 @@ static lh_status begin_values(planner *l, uint32_t i, block *b)
     }
     return b->room != LH_NONE && b->gathered > 0
                ? LH_OK
-               : fail_plan(l, i, pass->chunk, "its parameters are not gathered");
+               : fail_plan(l, i, pass->chunk,
+                           "its parameters are not gathered");
 }
 
 static lh_status begin_gradients(planner *l, uint32_t i, block *b)
@@ -262,8 +266,8 @@ static lh_status begin_gradients(planner *l, uint32_t i, block *b)
     }
     if (best == LH_NONE)
         return fail_plan(l, i, pass->chunk,
-                      "two groups' gradients still have to "
-                      "be scattered");
+                         "two groups' gradients still have to "
+                         "be scattered");
     if (out->passes[i].n_required < l->emptied[best])
         out->passes[i].n_required = l->emptied[best];
     l->emptied[best] = LH_NONE;
@@ -300,8 +304,8 @@ static lh_status plan_pass(planner *l, uint32_t i)
     if (backward) {
         if (l->is_pending[c] && l->pending[c] != LH_NONE)
             return fail_plan(l, i, c,
-                          "gradients of the group before are not "
-                          "scattered");
+                             "gradients of the group before are not "
+                             "scattered");
         l->pending[c] = b->gradients;
         l->is_pending[c] = true;
     }
@@ -314,8 +318,8 @@ static lh_status check_end(const planner *l)
         uint32_t c = l->rank->passes[i].pass.chunk;
         if (!l->ended[c])
             return fail_plan(l, l->rank->n_passes, c,
-                          "its gradients are not "
-                          "scattered");
+                             "its gradients are not "
+                             "scattered");
     }
     return LH_OK;
 }
@@ -328,8 +332,8 @@ static lh_status plan_all(planner *l)
         block *b = d->is_scatter ? NULL : find_target(l, k, &last);
         if (d->op != LH_NONE && l->p->dp_ops[d->op].kind == LH_DP_ANY)
             return fail_plan(l, d->after, d->chunk,
-                          "an operation does not say "
-                          "what it carries");
+                             "an operation does not say "
+                             "what it carries");
         if (b)
             b->has_gather = true;
     }

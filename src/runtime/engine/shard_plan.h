@@ -3,24 +3,24 @@
  * (PipeMesh, section V): the buffers that all-gathers fill and reduce-scatters
  * drain, and the ones each pass uses. The plan is made in advance, so that
  * missing operations are reported before the run, and memory is known. */
-#ifndef LHI_SHARD_PLAN_H
-#define LHI_SHARD_PLAN_H
+#ifndef LHI_RUNTIME_ENGINE_SHARD_PLAN_H
+#define LHI_RUNTIME_ENGINE_SHARD_PLAN_H
 
 #include "runtime/device/device.h"
 #include "runtime/engine/execution_plan.h"
 
 /* Per communication in the rank's data stream. */
 typedef struct lhi_shard_op {
-    uint32_t buffer; /* buffer for values or gradients; LH_NONE: nothing is
-                    * sharded */
-    bool accumulates;     /* added to an earlier group's sums */
+    uint32_t buffer;  /* buffer for values or gradients; LH_NONE: nothing is
+                       * sharded */
+    bool accumulates; /* added to an earlier group's sums */
 } lhi_shard_op;
 
 /* Per pass of the rank. */
 typedef struct lhi_shard_pass {
-    uint32_t values, gradients; /* buffers; LH_NONE: unused */
+    uint32_t values, gradients;                /* buffers; LH_NONE: unused */
     uint32_t first_microbatch, n_microbatches; /* backward together */
-    uint32_t n_required;             /* communications to wait for */
+    uint32_t n_required;                       /* communications to wait for */
 } lhi_shard_pass;
 
 /* The plan of one rank. */

@@ -6,9 +6,9 @@
 #include "runtime/engine/migration_target.h"
 
 #include "resilience/event_timeline/timeline.h"
+#include "resilience/placement/placement_internal.h"
 #include "runtime/device/timed.h"
 #include "runtime/transport/handshake.h"
-#include "resilience/placement/placement_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -31,8 +31,8 @@ static lh_status set_links(const lhi_job *job, const lh_pipeline *now,
 }
 
 lh_status lhi_job_make_step_pipeline(const lhi_job *job, uint64_t step,
-                             const lhi_rank_assignment *seats, lh_pipeline **out,
-                             lh_error *err)
+                                     const lhi_rank_assignment *seats,
+                                     lh_pipeline **out, lh_error *err)
 {
     const lh_event_timeline *course = job->o.event_timeline;
     lh_pipeline *now = NULL, *shared = NULL;
@@ -41,8 +41,8 @@ lh_status lhi_job_make_step_pipeline(const lhi_job *job, uint64_t step,
         LHI_TRY(lh_event_timeline_pipeline_with_hosts(
             course, lh_event_timeline_state(course, step),
             seats && course->placement ? seats->ranks : NULL, &now, err));
-    lh_status status = lhi_rank_assignment_make_pipeline(job, now ? now : job->pipeline, seats,
-                                          &shared, err);
+    lh_status status = lhi_rank_assignment_make_pipeline(
+        job, now ? now : job->pipeline, seats, &shared, err);
     if (status != LH_OK || shared) {
         lh_pipeline_free(now);
         now = shared;
@@ -52,9 +52,10 @@ lh_status lhi_job_make_step_pipeline(const lhi_job *job, uint64_t step,
 }
 
 lh_status lhi_job_apply_conditions(const lhi_job *job, uint64_t step,
-                             const lhi_rank_assignment *seats, lhi_net *net,
-                             lhi_device *device, lhi_training *training,
-                             uint32_t *state, lh_error *err)
+                                   const lhi_rank_assignment *seats,
+                                   lhi_net *net, lhi_device *device,
+                                   lhi_training *training, uint32_t *state,
+                                   lh_error *err)
 {
     const lh_event_timeline *course = job->o.event_timeline;
     uint32_t next = course ? lh_event_timeline_state(course, step) : 0;
@@ -81,13 +82,14 @@ lh_status lhi_job_hold_links(const lhi_job *job, uint32_t state, lhi_net *net,
                              int64_t begin_ns, lh_error *err)
 {
     const lh_event_timeline *course = job->o.event_timeline;
-    if (!course || !job->emulates || !lhi_event_timeline_count_failures(course, state))
+    if (!course || !job->emulates ||
+        !lhi_event_timeline_count_failures(course, state))
         return LH_OK;
     lh_pipeline *now;
     LHI_TRY(lh_event_timeline_pipeline(course, state, &now, err));
     lh_status status = LH_OK;
-    for (uint32_t i = 0; i < now->n_resources * lhi_grid_count_copies(&job->grid);
-         i++) {
+    for (uint32_t i = 0;
+         i < now->n_resources * lhi_grid_count_copies(&job->grid); i++) {
         int64_t held_ns = now->blocked_until_ns[i % now->n_resources];
         if (status == LH_OK && held_ns > 0)
             status = lhi_net_suspend_link(net, i, begin_ns + held_ns, err);
@@ -113,13 +115,15 @@ static lh_status check_hosts(const lhi_job *job, lh_error *err)
         return lhi_fail(err, LH_EINVAL,
                         "events are of %" PRIu32 " hosts, and the run has "
                         "%" PRIu32 " ranks",
-                        lh_host_placement_n_hosts(course->placement), lhi_grid_count_ranks(g));
+                        lh_host_placement_n_hosts(course->placement),
+                        lhi_grid_count_ranks(g));
     for (uint32_t i = 0; i < course->n_effects; i++) {
         const lh_event *e = course->effects[i].event;
         transfers = transfers || e->transfer_ns > 0 || e->slowdown > 1 ||
                     e->transfer_factor > 1;
     }
-    return transfers ? lhi_host_placement_check_state(course->placement, err) : LH_OK;
+    return transfers ? lhi_host_placement_check_state(course->placement, err)
+                     : LH_OK;
 }
 
 lh_status lhi_job_check_events(const lhi_job *job, lh_error *err)
@@ -168,13 +172,14 @@ static void digest_text(unsigned char sum[32], const char *text, size_t len)
 
 /* Host links affect the run once hosts exchange places. */
 static lh_status digest_hosts(const lh_event_timeline *course, uint32_t state,
-                           unsigned char sum[32], lh_error *err)
+                              unsigned char sum[32], lh_error *err)
 {
     lh_host_slowdowns now;
     lhi_arena *mem = lhi_arena_make(0);
     if (!mem)
         return lhi_fail_nomem(err);
-    lh_status status = lhi_event_timeline_host_slowdowns(course, state, mem, &now, err);
+    lh_status status =
+        lhi_event_timeline_host_slowdowns(course, state, mem, &now, err);
     for (uint32_t i = 0; status == LH_OK && i < now.n_links; i++) {
         char link[96];
         const lh_host_link_delay *l = &now.links[i];
@@ -190,7 +195,7 @@ static lh_status digest_hosts(const lh_event_timeline *course, uint32_t state,
 /* Folds one timeline state into the digest: its pipeline, held links and host
  * links. */
 static lh_status digest_state(const lh_event_timeline *course, uint32_t state,
-                           unsigned char sum[32], lh_error *err)
+                              unsigned char sum[32], lh_error *err)
 {
     lh_pipeline *p;
     char *text = NULL;
@@ -199,7 +204,7 @@ static lh_status digest_state(const lh_event_timeline *course, uint32_t state,
     lh_status status = lh_pipeline_format(p, &text, &len, err);
     if (p->blocked_until_ns)
         digest_text(sum, (const char *)p->blocked_until_ns,
-                 p->n_resources * sizeof *p->blocked_until_ns);
+                    p->n_resources * sizeof *p->blocked_until_ns);
     lh_pipeline_free(p);
     LHI_TRY(status);
     digest_text(sum, text, len);

@@ -3,8 +3,8 @@
  * step, receives the reports, and collects the records. */
 #include "runtime/engine/worker.h"
 
-#include "base/realtime.h"
 #include "base/options.h"
+#include "base/realtime.h"
 #include "runtime/device/timed.h"
 
 #include <inttypes.h>
@@ -19,17 +19,19 @@ enum { TURNS_PER_COMMAND = 4 }; /* turns that a command may use */
 #define START_LEAD_NS 1000000
 #define START_LEAD_PER_RANK_NS 100000
 
-static lh_status apply_conditions(lhi_run_worker *w, uint64_t step, lh_error *err)
+static lh_status apply_conditions(lhi_run_worker *w, uint64_t step,
+                                  lh_error *err)
 {
-    return lhi_job_apply_conditions(w->job, step, lhi_run_worker_rank_assignment(w), w->net,
-                              w->device, w->training, &w->state, err);
+    return lhi_job_apply_conditions(w->job, step,
+                                    lhi_run_worker_rank_assignment(w), w->net,
+                                    w->device, w->training, &w->state, err);
 }
 
 /* --- step --- */
 
 /* Adds a rank's report to the iteration. */
 static void add_report(lhi_run_worker *w, lh_iteration *it, int64_t t0_ns,
-                     const lhi_command_report *d)
+                       const lhi_command_report *d)
 {
     int64_t ns = w->job->shared_clock ? d->end_ns - t0_ns : d->end_ns;
     if (ns > it->ns)
@@ -44,15 +46,16 @@ static lh_status train_step(lhi_run_worker *w, const lhi_command *command,
                             lhi_train_report *report, lh_error *err)
 {
     lhi_training_begin_step(w->training, command->step);
-    LHI_TRY(lhi_rank_run_step(w->program->rank, command->step, LHI_STEP_TRAIN, t0,
-                          end_ns, err));
+    LHI_TRY(lhi_rank_run_step(w->program->rank, command->step, LHI_STEP_TRAIN,
+                              t0, end_ns, err));
     LHI_TRY(lhi_training_end_step(w->training, w->turn, report, err));
     uint32_t n_played;
-    const lhi_collective_record *played = lhi_training_collectives(w->training, &n_played);
+    const lhi_collective_record *played =
+        lhi_training_collectives(w->training, &n_played);
     lhi_rank_program_store_records(w->program, t0, played, n_played);
     if (w->observer)
         lhi_observer_add_step(w->observer, w->n_steps++, w->program,
-                         lhi_training_wait_times(w->training));
+                              lhi_training_wait_times(w->training));
     *end_ns = lhi_now_ns();
     lhi_run_worker_record_memory(w, NULL, NULL);
     return lhi_run_worker_check_limits(w, w->turn + 1, err);
@@ -64,8 +67,8 @@ static lh_status validate(lhi_run_worker *w, double *loss, lh_error *err)
     double before[LH_N_TRAIN_GROUPS], after[LH_N_TRAIN_GROUPS];
     LHI_TRY(lhi_training_gather_values(w->training, w->turn, err));
     lhi_run_worker_group_times(w, before);
-    LHI_TRY(lhi_rank_run_step(w->program->rank, 0, LHI_STEP_VALIDATE, lhi_now_ns(),
-                          &end_ns, err));
+    LHI_TRY(lhi_rank_run_step(w->program->rank, 0, LHI_STEP_VALIDATE,
+                              lhi_now_ns(), &end_ns, err));
     lhi_run_worker_group_times(w, after);
     for (uint32_t k = 0; k < LH_N_TRAIN_GROUPS; k++)
         w->validation_ns[k] += after[k] - before[k];
@@ -73,7 +76,8 @@ static lh_status validate(lhi_run_worker *w, double *loss, lh_error *err)
 }
 
 /* Returns the last step's collective records, with clock times. */
-static const lhi_collective_record *last_collectives(const lhi_run_worker *w, uint32_t *n)
+static const lhi_collective_record *last_collectives(const lhi_run_worker *w,
+                                                     uint32_t *n)
 {
     if (w->training)
         return lhi_training_collectives(w->training, n);
@@ -87,8 +91,9 @@ static lh_status send_observation(lhi_run_worker *w, lh_error *err)
     lhi_pending_send *s = &w->observation;
     const lhi_rank *rank = w->program->rank;
     lhi_observation_header seen = {.n_passes = rank->program->n_passes,
-                          .clock = w->clock};
-    const lhi_collective_record *played = last_collectives(w, &seen.n_collectives);
+                                   .clock = w->clock};
+    const lhi_collective_record *played =
+        last_collectives(w, &seen.n_collectives);
     size_t size = lhi_observation_size(&seen);
     if (s->is_in_flight)
         LHI_TRY(lhi_net_wait(w->net, &s->op, 0, err));
@@ -102,23 +107,26 @@ static lh_status send_observation(lhi_run_worker *w, lh_error *err)
     }
     lhi_observation_write(&seen, rank->observation, played, s->bytes);
     s->op = (lhi_net_op){0};
-    LHI_TRY(lhi_net_send(w->net, 0, lhi_tag(LHI_TAG_OBSERVATION, w->turn, 0), s->bytes,
-                         size, LHI_NET_NO_LINK, lhi_now_ns(), LHI_NET_NO_TURN,
-                         &s->op, err));
+    LHI_TRY(lhi_net_send(w->net, 0, lhi_tag(LHI_TAG_OBSERVATION, w->turn, 0),
+                         s->bytes, size, LHI_NET_NO_LINK, lhi_now_ns(),
+                         LHI_NET_NO_TURN, &s->op, err));
     s->is_in_flight = true;
     return LH_OK;
 }
 
 /* Closes the proposal. `moved`: statistics of a migration; NULL: none. */
-static void close_proposal(lhi_run_worker *w, bool go, const lhi_migration_stats *moved)
+static void close_proposal(lhi_run_worker *w, bool go,
+                           const lhi_migration_stats *moved)
 {
     const lhi_rank *rank = w->program->rank;
     const uint64_t turns = rank->turns;
     const lhi_copy_sums copies = rank->copy_sums;
     const uint32_t n_grown = lhi_rank_pool_growth(rank);
-    lhi_migration_target *seat = moved ? lhi_rescheduler_migration_target(w->rescheduler) : NULL;
+    lhi_migration_target *seat =
+        moved ? lhi_rescheduler_migration_target(w->rescheduler) : NULL;
     if (go)
-        lhi_run_worker_record_memory(w, lhi_rescheduler_next_program(w->rescheduler), NULL);
+        lhi_run_worker_record_memory(
+            w, lhi_rescheduler_next_program(w->rescheduler), NULL);
     lhi_rescheduler_close(w->rescheduler, go, moved, &w->program);
     if (!go)
         return;
@@ -140,8 +148,9 @@ static lh_status move(lhi_run_worker *w, uint64_t step, lh_error *err)
 }
 
 /* Executes a command; *report: values that only rank 0 uses. */
-static lh_status execute_command(lhi_run_worker *w, const lhi_command *command, lhi_command_report *out,
-                      lhi_train_report *report, lh_error *err)
+static lh_status execute_command(lhi_run_worker *w, const lhi_command *command,
+                                 lhi_command_report *out,
+                                 lhi_train_report *report, lh_error *err)
 {
     *out = (lhi_command_report){.loss = NAN};
     if (command->what == LHI_COMMAND_SCHEDULE)
@@ -153,21 +162,24 @@ static lh_status execute_command(lhi_run_worker *w, const lhi_command *command, 
     if (command->what == LHI_COMMAND_SAVE)
         return lhi_training_save(w->training, w->turn, err);
     if (command->what == LHI_COMMAND_MEASURE)
-        return lhi_observer_finish(w->observer, w->net, w->device, w->turn, err);
+        return lhi_observer_finish(w->observer, w->net, w->device, w->turn,
+                                   err);
     int64_t t0 = w->job->shared_clock ? command->t0_ns : lhi_now_ns(), end_ns;
     if (w->training) {
         LHI_TRY(train_step(w, command, t0, &end_ns, report, err));
     } else {
-        LHI_TRY(lhi_rank_run_step(w->program->rank, command->step, LHI_STEP_TRAIN, t0,
-                              &end_ns, err));
+        LHI_TRY(lhi_rank_run_step(w->program->rank, command->step,
+                                  LHI_STEP_TRAIN, t0, &end_ns, err));
         lhi_timed_slips slips = lhi_timed_read_slips(w->device);
         out->n_slips = slips.n;
         out->worst_late_ns = slips.worst_ns;
         const lhi_rank *rank = w->program->rank;
-        lhi_rank_program_store_records(w->program, t0, rank->collectives, rank->n_collectives);
+        lhi_rank_program_store_records(w->program, t0, rank->collectives,
+                                       rank->n_collectives);
     }
     out->end_ns = w->job->shared_clock ? end_ns : end_ns - t0;
-    out->pool_growth = w->earlier_pool_growth + lhi_rank_pool_growth(w->program->rank);
+    out->pool_growth =
+        w->earlier_pool_growth + lhi_rank_pool_growth(w->program->rank);
     last_collectives(w, &out->n_collectives);
     return LH_OK;
 }
@@ -187,16 +199,16 @@ static lh_status lead_command(lhi_run_worker *w, const lhi_command *command,
     if (command->what == LHI_COMMAND_VALIDATE)
         it->validation_loss = mine.loss;
     if (command->wants_observation)
-        LHI_TRY(lhi_adaptation_add_local(w->adapting, w->program->rank,
-                                     last_collectives(w, &mine.n_collectives),
-                                     mine.n_collectives, err));
+        LHI_TRY(lhi_adaptation_add_local(
+            w->adapting, w->program->rank,
+            last_collectives(w, &mine.n_collectives), mine.n_collectives, err));
     for (uint32_t r = 1; r < w->n; r++) {
         lhi_command_report theirs;
         LHI_TRY(lhi_run_worker_receive_report(w, r, &theirs, err));
         if (command->wants_observation)
-            LHI_TRY(lhi_adaptation_expect_rank(w->adapting, r, theirs.n_collectives,
-                                        lhi_tag(LHI_TAG_OBSERVATION, w->turn, 0),
-                                        err));
+            LHI_TRY(lhi_adaptation_expect_rank(
+                w->adapting, r, theirs.n_collectives,
+                lhi_tag(LHI_TAG_OBSERVATION, w->turn, 0), err));
         if (command->what == LHI_COMMAND_STEP)
             add_report(w, it, command->t0_ns, &theirs);
         n_grown += theirs.pool_growth;
@@ -256,8 +268,9 @@ static lh_status propose(lhi_run_worker *w, uint64_t step, lhi_command *command,
                         "reschedule says that there is another schedule from "
                         "step %" PRIu64 " on, and gives none",
                         step);
-    if (what.override_path && (what.path > LH_DATA_PATH_MIXED ||
-                          (what.path == LH_DATA_PATH_MIXED && !what.delegated)))
+    if (what.override_path &&
+        (what.path > LH_DATA_PATH_MIXED ||
+         (what.path == LH_DATA_PATH_MIXED && !what.delegated)))
         return lhi_fail(err, LH_EINVAL,
                         "reschedule gives path %d from step %" PRIu64
                         " on, which is none, or mixed without `delegated`",
@@ -270,21 +283,20 @@ static lh_status propose(lhi_run_worker *w, uint64_t step, lhi_command *command,
 /* Migrates on all ranks; its duration counts towards the next iteration. */
 static lh_status lead_move(lhi_run_worker *w, uint64_t step, lh_error *err)
 {
-    const lhi_command command = {.what = LHI_COMMAND_MOVE,
-                                 .step = step,
-                                 .verdict = LHI_VERDICT_GO};
+    const lhi_command command = {
+        .what = LHI_COMMAND_MOVE, .step = step, .verdict = LHI_VERDICT_GO};
     int64_t begin_ns = lhi_now_ns();
     LHI_TRY(lead_command(w, &command, NULL, NULL, err));
     w->migration_ns = lhi_now_ns() - begin_ns;
     return LH_OK;
 }
 
-static lh_status report_migration(const lhi_run_worker *w, const lhi_switch *row,
-                            lh_error *err)
+static lh_status report_migration(const lhi_run_worker *w,
+                                  const lhi_switch *row, lh_error *err)
 {
     lhi_rank_assignment seats;
-    LHI_TRY(lhi_rank_assignment_parse(row->assignment, row->n_assignment, &w->job->assignment_limits, &seats,
-                           err));
+    LHI_TRY(lhi_rank_assignment_parse(row->assignment, row->n_assignment,
+                                      &w->job->assignment_limits, &seats, err));
     const lh_migration what = lhi_moved_to_public(row, &seats);
     w->job->o.migrated(w->job->o.context, &what);
     lhi_rank_assignment_fini(&seats);
@@ -292,7 +304,8 @@ static lh_status report_migration(const lhi_run_worker *w, const lhi_switch *row
 }
 
 /* Decides an open proposal, if any. */
-static lh_status decide_proposal(lhi_run_worker *w, lhi_command *command, lh_error *err)
+static lh_status decide_proposal(lhi_run_worker *w, lhi_command *command,
+                                 lh_error *err)
 {
     bool all_agree;
     uint32_t before, n;
@@ -315,8 +328,8 @@ static lh_status decide_proposal(lhi_run_worker *w, lhi_command *command, lh_err
         w->job->o.switched(w->job->o.context, &what);
     }
     if (n > before && w->adapting)
-        lhi_decider_record_verdict(lhi_adaptation_decider(w->adapting), rows[before].step,
-                            go);
+        lhi_decider_record_verdict(lhi_adaptation_decider(w->adapting),
+                                   rows[before].step, go);
     return LH_OK;
 }
 
@@ -340,7 +353,8 @@ static void report_notices(lhi_run_worker *w)
 }
 
 /* Checks and applies the verdict and proposal in rank 0's command. */
-static lh_status apply_verdict(lhi_run_worker *w, const lhi_command *command, lh_error *err)
+static lh_status apply_verdict(lhi_run_worker *w, const lhi_command *command,
+                               lh_error *err)
 {
     bool steps = command->what == LHI_COMMAND_STEP;
     bool ends = command->what == LHI_COMMAND_END;
@@ -369,7 +383,8 @@ static lh_status apply_verdict(lhi_run_worker *w, const lhi_command *command, lh
             close_proposal(w, go, NULL);
         open = false;
     }
-    if (command->wants_observation && (!steps || !w->program->rank->observation))
+    if (command->wants_observation &&
+        (!steps || !w->program->rank->observation))
         return lhi_fail(err, LH_EIO,
                         "rank 0 asks what this rank has seen, which it may not "
                         "now");
@@ -389,8 +404,8 @@ static bool is_due(uint64_t step, uint32_t every)
 }
 
 /* Leads validation and checkpoint after a training step. */
-static lh_status lead_validation_and_save(lhi_run_worker *w, uint64_t step, lh_iteration *it,
-                           lh_error *err)
+static lh_status lead_validation_and_save(lhi_run_worker *w, uint64_t step,
+                                          lh_iteration *it, lh_error *err)
 {
     const lh_train_model *m = w->job->model;
     bool ends = step + 1 == w->job->o.steps;
@@ -418,7 +433,8 @@ static lh_status lead_step(lhi_run_worker *w, uint64_t step, lh_error *err)
     LHI_TRY(propose(w, step + 1, &command, err));
     LHI_TRY(apply_conditions(w, step, err));
     command.wants_observation =
-        w->adapting && lhi_adaptation_begin_iteration(w->adapting, step, w->program);
+        w->adapting &&
+        lhi_adaptation_begin_iteration(w->adapting, step, w->program);
     command.t0_ns = lhi_now_ns();
     if (!w->training)
         command.t0_ns += START_LEAD_NS + (int64_t)w->n * START_LEAD_PER_RANK_NS;
@@ -506,7 +522,8 @@ static int asked_to_stop(lhi_run_worker *w)
     int there = job->stop_request ? atomic_load(job->stop_request) : LH_STOP_NO;
     int asked = here > there ? here : there;
     if (asked != LH_STOP_NO && !atomic_exchange(&w->stop_reported, true))
-        print_remark(w, "stopping after this iteration; interrupt again to stop at "
+        print_remark(
+            w, "stopping after this iteration; interrupt again to stop at "
                "once");
     return asked;
 }
@@ -524,8 +541,10 @@ static void report_unheard_stop(lhi_run_worker *w)
     enum { STEPS_TO_CONFIRM = 2 };
     char text[200];
     const lhi_job *job = w->job;
-    if (!job->launched || !job->o.stop || w->n_unheard_stops >= STEPS_TO_CONFIRM ||
-        job->o.stop(job->o.context) == LH_STOP_NO || ++w->n_unheard_stops < STEPS_TO_CONFIRM)
+    if (!job->launched || !job->o.stop ||
+        w->n_unheard_stops >= STEPS_TO_CONFIRM ||
+        job->o.stop(job->o.context) == LH_STOP_NO ||
+        ++w->n_unheard_stops < STEPS_TO_CONFIRM)
         return;
     snprintf(text, sizeof text,
              "rank %" PRIu32 " was asked to stop, and goes on until rank 0 is "
@@ -555,8 +574,9 @@ static void report_unsaved(lhi_run_worker *w)
 {
     const lh_train_model *m = w->job->model;
     if (m && m->checkpoint && !w->saved && w->n_iterations > 0)
-        print_remark(w, "stopped at once: no checkpoint of the last iteration was "
-               "written; those written before it, if any, are there");
+        print_remark(w,
+                     "stopped at once: no checkpoint of the last iteration was "
+                     "written; those written before it, if any, are there");
 }
 
 static lh_status lead(lhi_run_worker *w, lhi_text *out, lh_error *err)
@@ -581,9 +601,9 @@ static lh_status lead(lhi_run_worker *w, lhi_text *out, lh_error *err)
         ended = status == LH_OK;
     }
     if (status == LH_OK && w->over_limit_rank != LH_NONE)
-        return lhi_job_fail_over_limit(w->over_limit_rank, w->over_limit_bytes,
-                                  w->job->memory[w->over_limit_rank].limit_bytes, step,
-                                  err);
+        return lhi_job_fail_over_limit(
+            w->over_limit_rank, w->over_limit_bytes,
+            w->job->memory[w->over_limit_rank].limit_bytes, step, err);
     if (status == LH_OK)
         status = lead_measuring(w, err);
     if (status == LH_OK)
@@ -631,8 +651,8 @@ static lh_status follow(lhi_run_worker *w, lh_error *err)
 
 static lh_status make_training(lhi_run_worker *w, lh_error *err)
 {
-    const lhi_training_options o = lhi_job_training_options(
-        w->job, w->net, w->device, w->place, w->stop);
+    const lhi_training_options o =
+        lhi_job_training_options(w->job, w->net, w->device, w->place, w->stop);
     return lhi_training_make(&o, &w->training, err);
 }
 
@@ -695,7 +715,7 @@ static void free_worker(void *of)
 }
 
 lh_status lhi_job_run_rank(lhi_net *net, void *of, char **result, size_t *size,
-                       lh_error *err)
+                           lh_error *err)
 {
     const lhi_job *job = of;
     lhi_run_worker *w = calloc(1, sizeof *w);

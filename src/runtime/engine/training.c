@@ -31,8 +31,7 @@ void lhi_training_begin_step(lhi_training *t, uint64_t step)
 void lhi_training_set_times(lhi_training *t, const lh_pipeline *pipeline)
 {
     pthread_mutex_lock(&t->lock);
-    memcpy(t->times, pipeline->chunks,
-           t->o.exec->n_chunks * sizeof *t->times);
+    memcpy(t->times, pipeline->chunks, t->o.exec->n_chunks * sizeof *t->times);
     pthread_mutex_unlock(&t->lock);
 }
 
@@ -86,8 +85,8 @@ static lh_status exchange_tied(lhi_training *t, uint64_t turn, lh_error *err)
     if (pair.n == 0)
         return LH_OK;
     uint32_t peer = lhi_rank_assignment_find_rank(
-        t->o.assignment, t->o.place - t->o.stage +
-                        t->o.exec->chunk_ranks[pair.other_chunk]);
+        t->o.assignment,
+        t->o.place - t->o.stage + t->o.exec->chunk_ranks[pair.other_chunk]);
     return exchange(t, peer, turn, pair.mine, pair.theirs,
                     pair.n * sizeof *pair.mine, err);
 }
@@ -95,9 +94,8 @@ static lh_status exchange_tied(lhi_training *t, uint64_t turn, lh_error *err)
 /* Sums the ranks' tallies from lhi_train_tally() or, in validation steps,
  * lhi_train_validation_tally(). */
 static lh_status sum_tally(lhi_training *t, uint64_t turn,
-                            lh_status (*fill)(lhi_train *, double *,
-                                              lh_error *),
-                            double **out, lh_error *err)
+                           lh_status (*fill)(lhi_train *, double *, lh_error *),
+                           double **out, lh_error *err)
 {
     size_t n = lhi_train_tally_size(t->train);
     double *tally = calloc(n + 1, sizeof *tally);
@@ -115,7 +113,7 @@ static lh_status sum_tally(lhi_training *t, uint64_t turn,
 }
 
 lh_status lhi_training_end_step(lhi_training *t, uint64_t turn,
-                           lhi_train_report *report, lh_error *err)
+                                lhi_train_report *report, lh_error *err)
 {
     double *tally;
     LHI_TRY(await_scatters(t, err));
@@ -127,7 +125,8 @@ lh_status lhi_training_end_step(lhi_training *t, uint64_t turn,
     return status;
 }
 
-lh_status lhi_training_gather_values(lhi_training *t, uint64_t turn, lh_error *err)
+lh_status lhi_training_gather_values(lhi_training *t, uint64_t turn,
+                                     lh_error *err)
 {
     if (t->sharded)
         return lhi_elastic_sharding_gather_values(t->sharded, turn, err);
@@ -146,8 +145,8 @@ lh_status lhi_training_gather_values(lhi_training *t, uint64_t turn, lh_error *e
     return LH_OK;
 }
 
-lh_status lhi_training_end_validation(lhi_training *t, uint64_t turn, double *loss,
-                                 lh_error *err)
+lh_status lhi_training_end_validation(lhi_training *t, uint64_t turn,
+                                      double *loss, lh_error *err)
 {
     double *tally;
     LHI_TRY(sum_tally(t, turn, lhi_train_validation_tally, &tally, err));
@@ -210,7 +209,8 @@ const lhi_rank_hooks *lhi_training_hooks(lhi_training *t)
     return &t->hooks;
 }
 
-const lhi_collective_record *lhi_training_collectives(const lhi_training *t, uint32_t *n)
+const lhi_collective_record *lhi_training_collectives(const lhi_training *t,
+                                                      uint32_t *n)
 {
     if (t->sharded)
         return lhi_elastic_sharding_collectives(t->sharded, n);
@@ -225,7 +225,8 @@ const int64_t *lhi_training_wait_times(const lhi_training *t)
     return t->fsdp ? lhi_fsdp_wait_times(t->fsdp) : NULL;
 }
 
-void lhi_training_add_memory(const lhi_training *t, int64_t bytes[LH_N_MEMORY_KINDS])
+void lhi_training_add_memory(const lhi_training *t,
+                             int64_t bytes[LH_N_MEMORY_KINDS])
 {
     lhi_train_add_memory(t->train, bytes);
     if (t->sharded)

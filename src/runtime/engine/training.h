@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Training around the passes of one rank: data-parallel communication on its
  * own thread, optimizer, validation, checkpoints. */
-#ifndef LHI_TRAINING_H
-#define LHI_TRAINING_H
+#ifndef LHI_RUNTIME_ENGINE_TRAINING_H
+#define LHI_RUNTIME_ENGINE_TRAINING_H
 
 #include "runtime/engine/process_grid.h"
 #include "runtime/engine/rank.h"
@@ -56,7 +56,7 @@ uint64_t lhi_training_step(const lhi_training *training);
 
 /* Adds the bytes beside the device's to bytes[]. */
 void lhi_training_add_memory(const lhi_training *training,
-                       int64_t bytes[LH_N_MEMORY_KINDS]);
+                             int64_t bytes[LH_N_MEMORY_KINDS]);
 
 /* Switches between steps to `exec`, for the same pipeline, which orders the
  * collectives. */
@@ -65,27 +65,27 @@ void lhi_training_set_plan(lhi_training *training, const lh_exec *exec);
 /* Sets emulated collectives to the times in `pipeline`, which has the same
  * chunks; between steps. */
 void lhi_training_set_times(lhi_training *training,
-                             const lh_pipeline *pipeline);
+                            const lh_pipeline *pipeline);
 
 /* Starts a step, before its passes. */
 void lhi_training_begin_step(lhi_training *training, uint64_t step);
 /* Ends a step after its passes: reduces, clips, updates. */
 lh_status lhi_training_end_step(lhi_training *training, uint64_t turn,
-                           lhi_train_report *report, lh_error *err);
+                                lhi_train_report *report, lh_error *err);
 /* Returns the last step's all-gathers and reduce-scatters, one record each, on
  * the real clock or as emulated. Valid until the next step; none with one
  * replica. */
-const lhi_collective_record *lhi_training_collectives(const lhi_training *training,
-                                      uint32_t *n);
+const lhi_collective_record *
+lhi_training_collectives(const lhi_training *training, uint32_t *n);
 /* Returns the wait time inside each pass of the last step for gathers and
  * scatters, in ns; NULL: passes do not wait. */
 const int64_t *lhi_training_wait_times(const lhi_training *training);
 /* Gathers all values between steps; valid until the next update. */
 lh_status lhi_training_gather_values(lhi_training *training, uint64_t turn,
-                              lh_error *err);
+                                     lh_error *err);
 /* Ends a validation step after its passes; returns the loss. */
 lh_status lhi_training_end_validation(lhi_training *training, uint64_t turn,
-                                 double *loss, lh_error *err);
+                                      double *loss, lh_error *err);
 /* Saves a checkpoint. Collective. */
 lh_status lhi_training_save(lhi_training *training, uint64_t turn,
                             lh_error *err);

@@ -10,7 +10,7 @@ static uint64_t data_tag(uint64_t step, uint32_t chunk, bool is_scatter)
 
 /* Chunk numbers in tags; the experts' follow the others. */
 static uint32_t chunk_number(const lhi_training *t, uint32_t chunk,
-                          lhi_train_bucket_kind lot)
+                             lhi_train_bucket_kind lot)
 {
     return chunk + lot * t->o.exec->n_chunks;
 }
@@ -22,8 +22,7 @@ static uint64_t sum_tag(const lhi_training *t, uint64_t step, uint32_t number)
     uint32_t each = lhi_site_count_sum_tags(&t->group);
     uint32_t experts = lhi_site_count_sum_tags(&t->experts);
     each = each > experts ? each : experts;
-    return lhi_tag(LHI_TAG_DATA, step,
-                   (first + each * number) * LHI_NET_TAGS);
+    return lhi_tag(LHI_TAG_DATA, step, (first + each * number) * LHI_NET_TAGS);
 }
 
 /* Sums over sites with the same sharding. `room`: the bucket's array, unused by
@@ -39,15 +38,15 @@ static lh_status sum_sites(lhi_training *t, uint64_t step, uint32_t chunk,
     size_t n;
     float *sums = lhi_train_get_sums(t->train, chunk, lot, &n);
     return lhi_sum_sites(&sites, sums, n, room,
-                         sum_tag(t, step, chunk_number(t, chunk, lot)), ready_ns,
-                         err);
+                         sum_tag(t, step, chunk_number(t, chunk, lot)),
+                         ready_ns, err);
 }
 
 /* The all-gather and reduce-scatter raise *ready_ns, if the clock is shared,
  * from this rank's ready time to that of all replicas. */
 static lh_status gather_bucket(lhi_training *t, uint64_t step, uint32_t chunk,
-                            lhi_train_bucket_kind lot, int64_t *ready_ns,
-                            lh_error *err)
+                               lhi_train_bucket_kind lot, int64_t *ready_ns,
+                               lh_error *err)
 {
     lhi_net_group group = lot == LHI_BUCKET_DEFAULT ? t->group : t->experts;
     float *values;
@@ -56,9 +55,9 @@ static lh_status gather_bucket(lhi_training *t, uint64_t step, uint32_t chunk,
     lhi_train_parameters(t->train, chunk, lot, &values, &n);
     if (n == 0)
         return LH_OK;
-    return lhi_net_all_gather(t->o.net, &group,
-                              data_tag(step, chunk_number(t, chunk, lot), false),
-                              values, n, sizeof *values, err);
+    return lhi_net_all_gather(
+        t->o.net, &group, data_tag(step, chunk_number(t, chunk, lot), false),
+        values, n, sizeof *values, err);
 }
 
 lh_status lhi_training_gather_chunk(lhi_training *t, uint64_t step,
@@ -66,14 +65,14 @@ lh_status lhi_training_gather_chunk(lhi_training *t, uint64_t step,
                                     lh_error *err)
 {
     for (uint32_t i = 0; i < LHI_N_TRAIN_BUCKETS; i++)
-        LHI_TRY(gather_bucket(t, step, chunk, (lhi_train_bucket_kind)i, ready_ns,
-                           err));
+        LHI_TRY(gather_bucket(t, step, chunk, (lhi_train_bucket_kind)i,
+                              ready_ns, err));
     return LH_OK;
 }
 
 static lh_status scatter_bucket(lhi_training *t, uint64_t step, uint32_t chunk,
-                             lhi_train_bucket_kind lot, const float **values,
-                             int64_t *ready_ns, lh_error *err)
+                                lhi_train_bucket_kind lot, const float **values,
+                                int64_t *ready_ns, lh_error *err)
 {
     lhi_net_group group = lot == LHI_BUCKET_DEFAULT ? t->group : t->experts;
     float *out;
@@ -107,8 +106,8 @@ lh_status lhi_training_scatter_chunk(lhi_training *t, uint64_t step,
 /* Records a completed collective that all replicas were ready for at
  * `ready_ns`: as measured, or as emulated on the stage's serial data-parallel
  * link. Returns its arrival. Called with the lock held. */
-static int64_t record_collective(lhi_training *t, uint32_t chunk, bool is_scatter,
-                               int64_t ready_ns)
+static int64_t record_collective(lhi_training *t, uint32_t chunk,
+                                 bool is_scatter, int64_t ready_ns)
 {
     const lh_chunk *c = &t->times[chunk];
     int64_t takes = is_scatter ? c->reduce_scatter_ns : c->all_gather_ns;

@@ -4,12 +4,12 @@
  *     training.c       steps, and calls between steps
  *     training_data.c  collectives on chunks, by the thread or inline
  *     training_make.c  hooks for passes; construction */
-#ifndef LHI_TRAINING_INTERNAL_H
-#define LHI_TRAINING_INTERNAL_H
+#ifndef LHI_RUNTIME_ENGINE_TRAINING_INTERNAL_H
+#define LHI_RUNTIME_ENGINE_TRAINING_INTERNAL_H
 
+#include "runtime/engine/elastic_sharding.h"
 #include "runtime/engine/fsdp.h"
 #include "runtime/engine/shard_groups.h"
-#include "runtime/engine/elastic_sharding.h"
 #include "runtime/engine/training.h"
 #include "runtime/transport/group.h"
 

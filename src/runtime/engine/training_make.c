@@ -39,8 +39,9 @@ static lh_status first(void *of, uint32_t chunk, lh_error *err)
 static lh_status pass(void *of, uint32_t i, lhi_step_kind kind, lh_error *err)
 {
     lhi_training *t = of;
-    return t->fsdp ? lhi_fsdp_prepare_pass(t->fsdp, i, kind, err)
-                      : lhi_elastic_sharding_prepare_pass(t->sharded, i, kind, err);
+    return t->fsdp
+               ? lhi_fsdp_prepare_pass(t->fsdp, i, kind, err)
+               : lhi_elastic_sharding_prepare_pass(t->sharded, i, kind, err);
 }
 
 /* Gathers slices at the first of this device's ranks that hold the same tensors
@@ -71,7 +72,8 @@ static lh_status show(void *of, uint32_t chunk, uint32_t tensor, lh_error *err)
     if (t->fsdp)
         return lhi_fsdp_gather_tensor(t->fsdp, chunk, tensor, err);
     return tensor == 0 || tensor == LH_NONE
-               ? lhi_elastic_sharding_gather_chunk(t->sharded, chunk, tensor == 0, err)
+               ? lhi_elastic_sharding_gather_chunk(t->sharded, chunk,
+                                                   tensor == 0, err)
                : LH_OK;
 }
 
@@ -110,10 +112,8 @@ void lhi_training_set_plan(lhi_training *t, const lh_exec *exec)
 
 static lhi_net_group group_at(uint32_t n, uint32_t mine, const uint32_t *ranks)
 {
-    return (lhi_net_group){.n_ranks = n,
-                           .mine = mine,
-                           .ranks = ranks,
-                           .link = LHI_NET_NO_LINK};
+    return (lhi_net_group){
+        .n_ranks = n, .mine = mine, .ranks = ranks, .link = LHI_NET_NO_LINK};
 }
 
 /* Lists the expert group, if it differs from the group for other tensors. */
@@ -122,7 +122,8 @@ static void list_experts(lhi_training *t)
     uint32_t all[LHI_NET_MAX_RANKS];
     if (!lhi_has_disjoint_expert_groups(t->o.model, t->o.grid))
         return;
-    t->expert_member = lhi_grid_find_group(t->o.grid, LHI_GRID_EXPERT_DATA, t->o.place, all);
+    t->expert_member =
+        lhi_grid_find_group(t->o.grid, LHI_GRID_EXPERT_DATA, t->o.place, all);
     t->n_expert_members = lhi_grid_group_size(t->o.grid, LHI_GRID_EXPERT_DATA);
     for (uint32_t k = 0; k < t->n_expert_members; k++) {
         const lhi_shard_groups its =
@@ -132,8 +133,9 @@ static void list_experts(lhi_training *t)
     }
     const lhi_shard_groups of =
         lhi_expert_shard_groups_find(t->o.model, t->o.grid, t->o.place);
-    lhi_expert_shard_groups_list_members(t->o.model, t->o.grid, t->o.place, all, t->expert_ranks,
-                       t->expert_across_ranks);
+    lhi_expert_shard_groups_list_members(t->o.model, t->o.grid, t->o.place, all,
+                                         t->expert_ranks,
+                                         t->expert_across_ranks);
     t->expert_shards = of;
     t->experts = group_at(of.n_shards, of.shard, t->expert_ranks);
     t->expert_across = group_at(of.n_sites, of.site, t->expert_across_ranks);
@@ -143,18 +145,19 @@ static void list_groups(lhi_training *t)
 {
     lhi_grid_find_group(t->o.grid, LHI_GRID_DATA, t->o.place, t->all_ranks);
     for (uint32_t k = 0; k < t->o.n_replicas; k++)
-        t->all_ranks[k] = lhi_rank_assignment_find_rank(t->o.assignment, t->all_ranks[k]);
+        t->all_ranks[k] =
+            lhi_rank_assignment_find_rank(t->o.assignment, t->all_ranks[k]);
     t->shards = lhi_shard_groups_find(t->o.model, t->o.n_replicas, t->o.stage,
-                                    t->o.replica);
+                                      t->o.replica);
     for (uint32_t k = 0; k < t->o.n_replicas; k++) {
-        const lhi_shard_groups of = lhi_shard_groups_find(
-            t->o.model, t->o.n_replicas, t->o.stage, k);
+        const lhi_shard_groups of =
+            lhi_shard_groups_find(t->o.model, t->o.n_replicas, t->o.stage, k);
         t->shard_of[k] = of.site > 0 ? UINT32_MAX : of.shard;
     }
-    lhi_shard_groups_list_members(t->o.model, t->o.n_replicas, t->o.stage, t->o.replica,
-                      t->all_ranks, t->group_ranks, t->across_ranks);
-    t->group =
-        group_at(t->shards.n_shards, t->shards.shard, t->group_ranks);
+    lhi_shard_groups_list_members(t->o.model, t->o.n_replicas, t->o.stage,
+                                  t->o.replica, t->all_ranks, t->group_ranks,
+                                  t->across_ranks);
+    t->group = group_at(t->shards.n_shards, t->shards.shard, t->group_ranks);
     t->across = group_at(t->shards.n_sites, t->shards.site, t->across_ranks);
     list_experts(t);
 }
@@ -179,11 +182,11 @@ static lh_status list_chunks(lhi_training *t, lh_error *err)
         calloc(lhi_grid_count_copies(t->o.grid), sizeof *t->expert_ranks);
     t->expert_shard_of =
         calloc(lhi_grid_count_copies(t->o.grid), sizeof *t->expert_shard_of);
-    t->expert_across_ranks =
-        calloc(lhi_grid_count_copies(t->o.grid), sizeof *t->expert_across_ranks);
+    t->expert_across_ranks = calloc(lhi_grid_count_copies(t->o.grid),
+                                    sizeof *t->expert_across_ranks);
     if (!t->mine || !t->gathers || !t->scatters || !t->gathered || !t->ended ||
-        !t->times || !t->ended_ns || !t->arrive_ns || !t->collectives || !t->all_ranks ||
-        !t->group_ranks || !t->across_ranks || !t->shard_of ||
+        !t->times || !t->ended_ns || !t->arrive_ns || !t->collectives ||
+        !t->all_ranks || !t->group_ranks || !t->across_ranks || !t->shard_of ||
         !t->expert_ranks || !t->expert_across_ranks || !t->expert_shard_of)
         return lhi_fail_nomem(err);
     for (uint32_t c = 0; c < x->n_chunks; c++)
@@ -197,7 +200,8 @@ static lh_status list_chunks(lhi_training *t, lh_error *err)
 
 static bool shards(const lhi_training *t)
 {
-    return t->o.n_replicas > 1 && lhi_has_pass_collectives(t->o.pipeline, t->o.model);
+    return t->o.n_replicas > 1 &&
+           lhi_has_pass_collectives(t->o.pipeline, t->o.model);
 }
 
 static lhi_train_options train_options(const lhi_training *t)
@@ -278,17 +282,16 @@ static void describe_recipe(lhi_training *t, const lhi_train_options *with)
     if (m->model->experts && m->expert_capacity > 0)
         snprintf(t->recipe + used, sizeof t->recipe - used, ", capacity %.9g",
                  m->expert_capacity);
-    t->checkpoint =
-        (lhi_checkpoint_options){.folder = m->checkpoint,
-                                 .norm_epsilon =
-                                     lh_model_norm_epsilon(m->model),
-                                 .rope_theta = lh_model_rope_theta(m->model),
-                                 .dropout = m->dropout,
-                                 .balance = m->balance_loss,
-                                 .keep = m->keep,
-                                 .recipe = t->recipe,
-                                 .sequence = m->sequence,
-                                 .tokenizer = m->tokenizer};
+    t->checkpoint = (lhi_checkpoint_options){
+        .folder = m->checkpoint,
+        .norm_epsilon = lh_model_norm_epsilon(m->model),
+        .rope_theta = lh_model_rope_theta(m->model),
+        .dropout = m->dropout,
+        .balance = m->balance_loss,
+        .keep = m->keep,
+        .recipe = t->recipe,
+        .sequence = m->sequence,
+        .tokenizer = m->tokenizer};
 }
 
 /* Prevents other runs from writing there until this one has ended. */
@@ -302,27 +305,25 @@ static lh_status lock_checkpoints(lhi_training *t, lh_error *err)
 
 static lh_status make_sharded(lhi_training *t, lh_error *err)
 {
-    const lhi_sharding_options o = {.pipeline = t->o.pipeline,
-                                  .exec = t->o.exec,
-                                  .stage = t->o.stage,
-                                  .n_mine = t->n_mine,
-                                  .mine = t->mine,
-                                  .emulates = t->o.emulates,
-                                  .times = t->times,
-                                  .parts = {&t->o.model->layer_links,
-                                            &t->o.model->expert_links},
-                                  .shared_clock = t->o.shared_clock,
-                                  .net = t->o.net,
-                                  .group = &t->group,
-                                  .experts = t->n_expert_members ? &t->experts : NULL,
-                                  .across = t->shards.n_sites > 1 ? &t->across
-                                                                  : NULL,
-                                  .expert_across =
-                                      t->n_expert_members ? &t->expert_across : NULL,
-                                  .leaders = t->o.model->reduce_by_leaders,
-                                  .stop = t->o.stop,
-                                  .train = t->train,
-                                  .device = t->o.device};
+    const lhi_sharding_options o = {
+        .pipeline = t->o.pipeline,
+        .exec = t->o.exec,
+        .stage = t->o.stage,
+        .n_mine = t->n_mine,
+        .mine = t->mine,
+        .emulates = t->o.emulates,
+        .times = t->times,
+        .parts = {&t->o.model->layer_links, &t->o.model->expert_links},
+        .shared_clock = t->o.shared_clock,
+        .net = t->o.net,
+        .group = &t->group,
+        .experts = t->n_expert_members ? &t->experts : NULL,
+        .across = t->shards.n_sites > 1 ? &t->across : NULL,
+        .expert_across = t->n_expert_members ? &t->expert_across : NULL,
+        .leaders = t->o.model->reduce_by_leaders,
+        .stop = t->o.stop,
+        .train = t->train,
+        .device = t->o.device};
     LHI_TRY(lhi_train_finalise(t->train, err));
     if (t->o.model->per_layer_sharding)
         LHI_TRY(lhi_fsdp_make(&o, &t->fsdp, err));
@@ -334,14 +335,15 @@ static lh_status make_sharded(lhi_training *t, lh_error *err)
 
 /* Makes the group that gathers a bucket's slices. */
 static lh_status make_slice_group(lhi_training *t, lhi_train_bucket_kind lot,
-                             lhi_grid_group_kind kind, lh_error *err)
+                                  lhi_grid_group_kind kind, lh_error *err)
 {
     uint32_t ranks[LHI_NET_MAX_RANKS];
     lhi_group_options o = {.n_ranks = lhi_grid_group_size(t->o.grid, kind),
                            .ranks = ranks,
                            .tag = lhi_tag(LHI_TAG_GROUP, kind, 0),
                            .stop = t->o.stop};
-    o.mine = lhi_grid_find_group(t->o.grid, kind, lhi_net_rank(t->o.net), ranks);
+    o.mine =
+        lhi_grid_find_group(t->o.grid, kind, lhi_net_rank(t->o.net), ranks);
     return lhi_group_make(t->o.net, &o, &t->slice_groups[lot], err);
 }
 
@@ -352,7 +354,8 @@ static lh_status init(lhi_training *t, lh_error *err)
     if (t->o.grid->tensor > 1)
         LHI_TRY(make_slice_group(t, LHI_BUCKET_DEFAULT, LHI_GRID_COPIES, err));
     if (t->n_expert_members && t->o.grid->expert_tensor > 1)
-        LHI_TRY(make_slice_group(t, LHI_BUCKET_EXPERTS, LHI_GRID_EXPERT_SLICES, err));
+        LHI_TRY(make_slice_group(t, LHI_BUCKET_EXPERTS, LHI_GRID_EXPERT_SLICES,
+                                 err));
     lhi_train_options with = train_options(t);
     describe_recipe(t, &with);
     LHI_TRY(lhi_train_make(t->o.device, &with, &t->train, err));

@@ -2,14 +2,14 @@
 /* Worker: one rank of a run from the first step to the last. Holds its state,
  * its control messages and the results that it returns. step_loop.c executes
  * rank 0's commands on it. */
-#ifndef LHI_WORKER_H
-#define LHI_WORKER_H
+#ifndef LHI_RUNTIME_ENGINE_WORKER_H
+#define LHI_RUNTIME_ENGINE_WORKER_H
 
-#include "runtime/engine/online_adaptation.h"
-#include "runtime/engine/observer.h"
-#include "runtime/engine/reschedule.h"
-#include "runtime/engine/rank_program.h"
 #include "runtime/engine/job.h"
+#include "runtime/engine/observer.h"
+#include "runtime/engine/online_adaptation.h"
+#include "runtime/engine/rank_program.h"
+#include "runtime/engine/reschedule.h"
 
 #include <stdatomic.h>
 
@@ -27,62 +27,68 @@ typedef struct lhi_run_worker {
     lhi_net *net;
     lhi_rank_program *program;
     lhi_rescheduler *rescheduler; /* NULL: no proposal so far */
-    lhi_adaptation *adapting;       /* rank 0; NULL: the run does not adapt */
-    uint32_t n_notices_reported;              /* notices passed on to the caller */
-    lhi_pending_send observation;             /* other ranks: last observation sent */
+    lhi_adaptation *adapting;     /* rank 0; NULL: the run does not adapt */
+    uint32_t n_notices_reported;  /* notices passed on to the caller */
+    lhi_pending_send observation; /* other ranks: last observation sent */
     uint64_t clock;               /* id of the host's clock, if adapting */
     lhi_device *device;
     lhi_group *groups[LHI_N_GRID_KINDS]; /* groups of the device; or NULL */
     /* group time in validation steps, in ns */
     double validation_ns[LH_N_TRAIN_GROUPS];
     lhi_group *node_experts; /* node-local expert group; or NULL */
-    lhi_training *training; /* NULL: nothing is trained */
-    lhi_observer *observer; /* NULL: no profile is recorded */
-    uint64_t n_steps;       /* completed by this rank */
+    lhi_training *training;  /* NULL: nothing is trained */
+    lhi_observer *observer;  /* NULL: no profile is recorded */
+    uint64_t n_steps;        /* completed by this rank */
     uint32_t me, n;
-    uint32_t place;          /* current logical rank */
-    lhi_migration_target *target;          /* NULL: the initial one */
-    lhi_state_migration_ops migration; /* in flight until the endpoint is closed */
+    uint32_t place;               /* current logical rank */
+    lhi_migration_target *target; /* NULL: the initial one */
+    lhi_state_migration_ops
+        migration;            /* in flight until the endpoint is closed */
     lh_iteration *iterations; /* rank 0 */
     uint32_t n_iterations;
     int64_t migration_ns; /* migration time before this step */
     bool interrupted, saved;
     int64_t peak_bytes[LH_N_MEMORY_KINDS]; /* peak over all kinds together */
-    uint32_t over_limit_rank;                   /* a rank above its limit; LH_NONE */
+    uint32_t over_limit_rank;              /* a rank above its limit; LH_NONE */
     int64_t over_limit_bytes;
     uint64_t pool_growth;
-    uint64_t earlier_pool_growth; /* this rank's pool growth in earlier programs */
+    uint64_t
+        earlier_pool_growth; /* this rank's pool growth in earlier programs */
     uint64_t turn;           /* numbers the command rounds */
     uint32_t state;          /* event timeline state; 0 without one; LH_NONE:
                               * unknown */
     lhi_net_stop stop_now;
-    const lhi_net_stop *stop; /* rank 0: &stop_now; NULL: never stops */
-    atomic_bool stop_reported;         /* the stop was reported */
-    uint32_t n_unheard_stops;       /* steps since only this rank was asked to stop */
+    const lhi_net_stop *stop;  /* rank 0: &stop_now; NULL: never stops */
+    atomic_bool stop_reported; /* the stop was reported */
+    uint32_t n_unheard_stops; /* steps since only this rank was asked to stop */
 } lhi_run_worker;
 
 /* --- control messages in the current turn; blocking --- */
 
 /* Sends a control message. */
 lh_status lhi_run_worker_send(lhi_run_worker *w, uint32_t to, unsigned class,
-                          const void *data, size_t size, lh_error *err);
+                              const void *data, size_t size, lh_error *err);
 /* Receives a control message. */
-lh_status lhi_run_worker_receive(lhi_run_worker *w, uint32_t from, unsigned class,
-                          void *data, size_t size, lh_error *err);
+lh_status lhi_run_worker_receive(lhi_run_worker *w, uint32_t from,
+                                 unsigned class, void *data, size_t size,
+                                 lh_error *err);
 /* On failure, adds the sender's rank to the error; returns `status`. */
-lh_status lhi_run_worker_wrap_sender(uint32_t from, lh_status status, lh_error *err);
+lh_status lhi_run_worker_wrap_sender(uint32_t from, lh_status status,
+                                     lh_error *err);
 /* Sends a command. */
 lh_status lhi_run_worker_send_command(lhi_run_worker *w, uint32_t to,
-                                  const lhi_command *command, lh_error *err);
+                                      const lhi_command *command,
+                                      lh_error *err);
 /* Receives rank 0's command. */
 lh_status lhi_run_worker_receive_command(lhi_run_worker *w, lhi_command *out,
-                                  lh_error *err);
+                                         lh_error *err);
 /* Reports a finished command to rank 0. */
-lh_status lhi_run_worker_send_report(lhi_run_worker *w, const lhi_command_report *done,
-                               lh_error *err);
+lh_status lhi_run_worker_send_report(lhi_run_worker *w,
+                                     const lhi_command_report *done,
+                                     lh_error *err);
 /* Receives a rank's report. */
-lh_status lhi_run_worker_receive_report(lhi_run_worker *w, uint32_t from, lhi_command_report *out,
-                               lh_error *err);
+lh_status lhi_run_worker_receive_report(lhi_run_worker *w, uint32_t from,
+                                        lhi_command_report *out, lh_error *err);
 
 /* --- process groups of the device (worker_groups.c) --- */
 
@@ -92,34 +98,40 @@ lh_status lhi_run_worker_join_groups(lhi_run_worker *w, lh_error *err);
 void lhi_run_worker_leave_groups(lhi_run_worker *w);
 /* Returns the time spent in group calls so far, without validation steps, by
  * lh_train_group_kind, in ns. */
-void lhi_run_worker_group_times(const lhi_run_worker *w, double ns[LH_N_TRAIN_GROUPS]);
+void lhi_run_worker_group_times(const lhi_run_worker *w,
+                                double ns[LH_N_TRAIN_GROUPS]);
 
 /* --- memory (worker_memory.c) --- */
 
 /* Updates the memory peak, including a program or migration target that is
  * about to replace the current one; NULL: none. */
-void lhi_run_worker_record_memory(lhi_run_worker *w, const lhi_rank_program *next,
-                          const lhi_migration_target *seat);
+void lhi_run_worker_record_memory(lhi_run_worker *w,
+                                  const lhi_rank_program *next,
+                                  const lhi_migration_target *seat);
 /* Compares all ranks with their enforced limits after a step and sets
  * over_limit_rank. Collective. */
-lh_status lhi_run_worker_check_limits(lhi_run_worker *w, uint64_t turn, lh_error *err);
+lh_status lhi_run_worker_check_limits(lhi_run_worker *w, uint64_t turn,
+                                      lh_error *err);
 /* Gathers the memory of all ranks at the end of the run; rank 0 appends it to
  * `out`, by rank and kind. Collective. */
-lh_status lhi_run_worker_gather_memory(lhi_run_worker *w, lhi_text *out, lh_error *err);
+lh_status lhi_run_worker_gather_memory(lhi_run_worker *w, lhi_text *out,
+                                       lh_error *err);
 
 /* --- migration (worker_migrate.c) --- */
 
 /* Returns the current rank assignment; NULL: the initial one. */
-const lhi_rank_assignment *lhi_run_worker_rank_assignment(const lhi_run_worker *w);
+const lhi_rank_assignment *
+lhi_run_worker_rank_assignment(const lhi_run_worker *w);
 /* Migrates the training state before `step`, for a migration that all ranks
  * agreed to; timed devices only take the time. *out: bytes over all ranks, on
  * rank 0. The caller then closes the proposal and calls
  * lhi_run_worker_finish_migration() with the rescheduler's migration target.
  * Collective. */
-lh_status lhi_run_worker_migrate(lhi_run_worker *w, uint64_t step, lhi_migration_stats *out,
-                          lh_error *err);
+lh_status lhi_run_worker_migrate(lhi_run_worker *w, uint64_t step,
+                                 lhi_migration_stats *out, lh_error *err);
 /* Switches to the migration target; NULL: the rank keeps its device. */
-void lhi_run_worker_finish_migration(lhi_run_worker *w, lhi_migration_target *next);
+void lhi_run_worker_finish_migration(lhi_run_worker *w,
+                                     lhi_migration_target *next);
 
 /* --- records at the end of the run --- */
 
@@ -129,9 +141,10 @@ lh_status lhi_run_worker_send_records(lhi_run_worker *w, lh_error *err);
 /* Appends the outcome header on rank 0; `n_recorded`: ranks whose records
  * follow. */
 void lhi_run_worker_add_header(const lhi_run_worker *w, uint32_t n_recorded,
-                            lhi_text *out);
+                               lhi_text *out);
 /* Appends the outcome with all records, which the ranks send after the end
  * command. */
-lh_status lhi_run_worker_collect_records(lhi_run_worker *w, lhi_text *out, lh_error *err);
+lh_status lhi_run_worker_collect_records(lhi_run_worker *w, lhi_text *out,
+                                         lh_error *err);
 
 #endif

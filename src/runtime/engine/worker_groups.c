@@ -48,7 +48,8 @@ static lh_status make_node_experts(lhi_run_worker *w, lh_error *err)
     if (!m->nodes || n == 1)
         return LH_OK;
     o.mine = lhi_grid_find_group(&job->grid, LHI_GRID_EXPERT, w->me, ranks);
-    o.n_ranks = lhi_grid_select_same_node(&job->grid, m->nodes, n, ranks, &o.mine);
+    o.n_ranks =
+        lhi_grid_select_same_node(&job->grid, m->nodes, n, ranks, &o.mine);
     lhi_group *near = w->groups[LHI_GRID_EXPERT];
     if (o.n_ranks == 1)
         return LH_OK;
@@ -79,15 +80,18 @@ lh_status lhi_run_worker_join_groups(lhi_run_worker *w, lh_error *err)
     return LH_OK;
 }
 
-void lhi_run_worker_group_times(const lhi_run_worker *w, double ns[LH_N_TRAIN_GROUPS])
+void lhi_run_worker_group_times(const lhi_run_worker *w,
+                                double ns[LH_N_TRAIN_GROUPS])
 {
     for (unsigned i = 0; i < N_PASS_GROUPS; i++) {
         const lhi_group *group = w->groups[pass_groups[i].kind];
         double all_ns = group ? (double)lhi_group_duration_ns(group) : 0;
-        ns[pass_groups[i].link] = all_ns - w->validation_ns[pass_groups[i].link];
+        ns[pass_groups[i].link] =
+            all_ns - w->validation_ns[pass_groups[i].link];
     }
     if (w->node_experts)
-        ns[LH_TRAIN_GROUP_EXPERT] += (double)lhi_group_duration_ns(w->node_experts);
+        ns[LH_TRAIN_GROUP_EXPERT] +=
+            (double)lhi_group_duration_ns(w->node_experts);
 }
 
 void lhi_run_worker_leave_groups(lhi_run_worker *w)

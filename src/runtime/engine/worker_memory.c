@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tracks the resident memory of each rank in a training run. */
-#include "runtime/engine/worker.h"
 #include "runtime/engine/all_reduce.h"
+#include "runtime/engine/worker.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +14,9 @@ static int64_t total_bytes(const int64_t bytes[LH_N_MEMORY_KINDS])
     return sum;
 }
 
-void lhi_run_worker_record_memory(lhi_run_worker *w, const lhi_rank_program *next,
-                          const lhi_migration_target *seat)
+void lhi_run_worker_record_memory(lhi_run_worker *w,
+                                  const lhi_rank_program *next,
+                                  const lhi_migration_target *seat)
 {
     int64_t now[LH_N_MEMORY_KINDS] = {0};
     if (!w->training)
@@ -33,7 +34,8 @@ void lhi_run_worker_record_memory(lhi_run_worker *w, const lhi_rank_program *nex
         memcpy(w->peak_bytes, now, sizeof now);
 }
 
-lh_status lhi_run_worker_check_limits(lhi_run_worker *w, uint64_t turn, lh_error *err)
+lh_status lhi_run_worker_check_limits(lhi_run_worker *w, uint64_t turn,
+                                      lh_error *err)
 {
     if (!w->job->o.enforces_memory)
         return LH_OK;
@@ -52,7 +54,8 @@ lh_status lhi_run_worker_check_limits(lhi_run_worker *w, uint64_t turn, lh_error
     return status;
 }
 
-lh_status lhi_run_worker_gather_memory(lhi_run_worker *w, lhi_text *out, lh_error *err)
+lh_status lhi_run_worker_gather_memory(lhi_run_worker *w, lhi_text *out,
+                                       lh_error *err)
 {
     size_t each = LHI_MEMORY_REPORT_NUMBERS, n = w->n * each;
     const lhi_copy_sums *copies = &w->program->rank->copy_sums;
@@ -67,7 +70,8 @@ lh_status lhi_run_worker_gather_memory(lhi_run_worker *w, lhi_text *out, lh_erro
     lhi_run_worker_group_times(w, all + w->me * each + LH_N_MEMORY_KINDS);
     all[w->me * each + each - 2] = (double)copies->copied_ns;
     all[w->me * each + each - 1] = (double)copies->waited_ns;
-    lh_status status = lhi_all_reduce_sum(w->net, w->turn, all, n, w->stop, err);
+    lh_status status =
+        lhi_all_reduce_sum(w->net, w->turn, all, n, w->stop, err);
     w->turn++;
     if (status == LH_OK && out)
         lhi_text_add(out, (const char *)all, n * sizeof *all);

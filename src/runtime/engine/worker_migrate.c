@@ -8,32 +8,36 @@
 #include "resilience/event_timeline/timeline.h"
 #include "runtime/engine/elastic_sharding.h"
 
-const lhi_rank_assignment *lhi_run_worker_rank_assignment(const lhi_run_worker *w)
+const lhi_rank_assignment *
+lhi_run_worker_rank_assignment(const lhi_run_worker *w)
 {
-    return w->program && w->program->proposed ? w->program->proposed->assignment : NULL;
+    return w->program && w->program->proposed ? w->program->proposed->assignment
+                                              : NULL;
 }
 
-static const uint32_t *first_layers_of(const lhi_run_worker *w, const lhi_migration_target *seat)
+static const uint32_t *first_layers_of(const lhi_run_worker *w,
+                                       const lhi_migration_target *seat)
 {
     const lhi_job *job = seat ? &seat->job : w->job;
     return job->model ? job->model->first_layers : NULL;
 }
 
 /* Migrates the training state; collective. */
-static lh_status migrate_state(lhi_run_worker *w, lhi_migration_target *next, uint64_t *bytes,
-                          lh_error *err)
+static lh_status migrate_state(lhi_run_worker *w, lhi_migration_target *next,
+                               uint64_t *bytes, lh_error *err)
 {
-    const lhi_state_migration_options o = {.job = w->job,
-                                    .net = w->net,
-                                    .old_assignment = lhi_run_worker_rank_assignment(w),
-                                    .new_assignment = &next->assignment,
-                                    .old_first_layers = first_layers_of(w, w->target),
-                                    .new_first_layers = first_layers_of(w, next),
-                                    .turn = w->turn};
+    const lhi_state_migration_options o = {
+        .job = w->job,
+        .net = w->net,
+        .old_assignment = lhi_run_worker_rank_assignment(w),
+        .new_assignment = &next->assignment,
+        .old_first_layers = first_layers_of(w, w->target),
+        .new_first_layers = first_layers_of(w, next),
+        .turn = w->turn};
     LHI_TRY(lhi_training_gather_values(w->training, w->turn, err));
     LHI_TRY(lhi_state_migration_run(&o, lhi_training_state(w->training),
-                               lhi_training_state(next->training), &w->migration,
-                               err));
+                                    lhi_training_state(next->training),
+                                    &w->migration, err));
     lhi_training_take_over(next->training, w->training);
     *bytes = w->me == 0 ? lhi_state_migration_count_bytes(&o) : 0;
     return LH_OK;
@@ -49,9 +53,9 @@ static lh_status await_links(lhi_run_worker *w, const lhi_rank_assignment *then,
     int64_t ns;
     if (!course || !course->placement || !then->ranks)
         return LH_OK;
-    LHI_TRY(lhi_event_timeline_migration(course, lh_event_timeline_state(course, step),
-                              before ? before->ranks : NULL, then->ranks,
-                              then->relays, &ns, err));
+    LHI_TRY(lhi_event_timeline_migration(
+        course, lh_event_timeline_state(course, step),
+        before ? before->ranks : NULL, then->ranks, then->relays, &ns, err));
     return lhi_sleep_emulated(w->net, w->stop, begin_ns + ns, err);
 }
 
@@ -73,20 +77,21 @@ static void replace_state(lhi_run_worker *w, lhi_migration_target *next)
  */
 static lh_status emulate_migration(lhi_run_worker *w, lh_error *err)
 {
-    int64_t until =
-        lhi_now_ns() + lhi_rescheduler_next_program(w->rescheduler)->proposed->assignment
-                           ->move_ns;
+    int64_t until = lhi_now_ns() + lhi_rescheduler_next_program(w->rescheduler)
+                                       ->proposed->assignment->move_ns;
     return lhi_sleep_emulated(w->net, w->stop, until, err);
 }
 
-lh_status lhi_run_worker_migrate(lhi_run_worker *w, uint64_t step, lhi_migration_stats *out,
-                          lh_error *err)
+lh_status lhi_run_worker_migrate(lhi_run_worker *w, uint64_t step,
+                                 lhi_migration_stats *out, lh_error *err)
 {
     int64_t begin_ns = lhi_now_ns();
-    lhi_migration_target *next = lhi_rescheduler_migration_target(w->rescheduler);
+    lhi_migration_target *next =
+        lhi_rescheduler_migration_target(w->rescheduler);
     *out = (lhi_migration_stats){0};
     if (next) {
-        lhi_run_worker_record_memory(w, lhi_rescheduler_next_program(w->rescheduler), next);
+        lhi_run_worker_record_memory(
+            w, lhi_rescheduler_next_program(w->rescheduler), next);
         LHI_TRY(migrate_state(w, next, &out->bytes, err));
         LHI_TRY(await_links(w, &next->assignment, step, begin_ns, err));
     } else {
@@ -96,11 +101,13 @@ lh_status lhi_run_worker_migrate(lhi_run_worker *w, uint64_t step, lhi_migration
     return LH_OK;
 }
 
-void lhi_run_worker_finish_migration(lhi_run_worker *w, lhi_migration_target *next)
+void lhi_run_worker_finish_migration(lhi_run_worker *w,
+                                     lhi_migration_target *next)
 {
     if (next) {
         replace_state(w, next);
-        w->place = lhi_rank_assignment_find_place(lhi_run_worker_rank_assignment(w), w->me);
+        w->place = lhi_rank_assignment_find_place(
+            lhi_run_worker_rank_assignment(w), w->me);
     }
     w->state = LH_NONE; /* conditions are applied before the next step */
 }

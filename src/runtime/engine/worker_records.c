@@ -8,14 +8,16 @@
 static lh_status write_records(const lhi_run_worker *w, lhi_text *out,
                                lh_error *err)
 {
-    lhi_record_counts counts = {w->program->rank->program->n_passes, w->program->n_collectives};
+    lhi_record_counts counts = {w->program->rank->program->n_passes,
+                                w->program->n_collectives};
     unsigned char head[LHI_RECORD_COUNTS_BYTES];
     size_t size = lhi_record_rows_size(&counts);
     unsigned char *rows = malloc(size + 1);
     if (!rows)
         return lhi_fail_nomem(err);
     lhi_record_counts_write(&counts, head);
-    lhi_record_rows_write(&counts, w->program->records, w->program->collectives, rows);
+    lhi_record_rows_write(&counts, w->program->records, w->program->collectives,
+                          rows);
     lhi_text_add(out, (const char *)head, sizeof head);
     lhi_text_add(out, (const char *)rows, size);
     free(rows);
@@ -28,34 +30,36 @@ lh_status lhi_run_worker_send_records(lhi_run_worker *w, lh_error *err)
     lh_status status = write_records(w, &text, err);
     if (status == LH_OK)
         status = lhi_run_worker_send(w, 0, LHI_TAG_RECORD, text.data,
-                                 LHI_RECORD_COUNTS_BYTES, err);
+                                     LHI_RECORD_COUNTS_BYTES, err);
     w->turn++;
     if (status == LH_OK)
-        status =
-            lhi_run_worker_send(w, 0, LHI_TAG_RECORD, text.data + LHI_RECORD_COUNTS_BYTES,
-                            text.len - LHI_RECORD_COUNTS_BYTES, err);
+        status = lhi_run_worker_send(w, 0, LHI_TAG_RECORD,
+                                     text.data + LHI_RECORD_COUNTS_BYTES,
+                                     text.len - LHI_RECORD_COUNTS_BYTES, err);
     lhi_text_fini(&text);
     return status;
 }
 
 static lh_status receive_counts(lhi_run_worker *w, uint32_t rank,
-                             unsigned char head[LHI_RECORD_COUNTS_BYTES],
-                             lhi_record_counts *out, lh_error *err)
+                                unsigned char head[LHI_RECORD_COUNTS_BYTES],
+                                lhi_record_counts *out, lh_error *err)
 {
-    LHI_TRY(
-        lhi_run_worker_receive(w, rank, LHI_TAG_RECORD, head, LHI_RECORD_COUNTS_BYTES, err));
+    LHI_TRY(lhi_run_worker_receive(w, rank, LHI_TAG_RECORD, head,
+                                   LHI_RECORD_COUNTS_BYTES, err));
     return lhi_run_worker_wrap_sender(
-        rank, lhi_record_counts_read(head, LHI_RECORD_COUNTS_BYTES, out, err), err);
+        rank, lhi_record_counts_read(head, LHI_RECORD_COUNTS_BYTES, out, err),
+        err);
 }
 
-static lh_status receive_records(lhi_run_worker *w, uint32_t rank, uint32_t place,
-                              lhi_text *out, lh_error *err)
+static lh_status receive_records(lhi_run_worker *w, uint32_t rank,
+                                 uint32_t place, lhi_text *out, lh_error *err)
 {
     lhi_record_counts counts;
     unsigned char head[LHI_RECORD_COUNTS_BYTES];
     uint64_t turn = w->turn;
     LHI_TRY(receive_counts(w, rank, head, &counts, err));
-    LHI_TRY(lhi_job_check_counts(w->job, w->program->exec, place, &counts, err));
+    LHI_TRY(
+        lhi_job_check_counts(w->job, w->program->exec, place, &counts, err));
     size_t size = lhi_record_rows_size(&counts);
     unsigned char *rows = malloc(size + 1);
     if (!rows)
@@ -85,7 +89,7 @@ static void add_notices(const lhi_run_worker *w, lhi_text *out)
 }
 
 void lhi_run_worker_add_header(const lhi_run_worker *w, uint32_t n_recorded,
-                            lhi_text *out)
+                               lhi_text *out)
 {
     lhi_outcome outcome = {.n_iterations = w->n_iterations,
                            .pool_growth = w->pool_growth,
@@ -116,14 +120,16 @@ void lhi_run_worker_add_header(const lhi_run_worker *w, uint32_t n_recorded,
         lhi_text_add(out, last->text, lhi_proposal_texts_size(&last->texts));
 }
 
-lh_status lhi_run_worker_collect_records(lhi_run_worker *w, lhi_text *out, lh_error *err)
+lh_status lhi_run_worker_collect_records(lhi_run_worker *w, lhi_text *out,
+                                         lh_error *err)
 {
     uint32_t n = w->program->has_records ? w->job->exec->n_ranks : 0;
     lhi_run_worker_add_header(w, n, out);
     for (uint32_t p = 0; p < n; p++) {
         /* In a timed run ranks stay at their logical ranks. */
-        uint32_t host =
-            w->training ? lhi_rank_assignment_find_rank(lhi_run_worker_rank_assignment(w), p) : p;
+        uint32_t host = w->training ? lhi_rank_assignment_find_rank(
+                                          lhi_run_worker_rank_assignment(w), p)
+                                    : p;
         LHI_TRY(host == w->me ? write_records(w, out, err)
                               : receive_records(w, host, p, out, err));
     }

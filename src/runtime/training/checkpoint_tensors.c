@@ -11,7 +11,7 @@ uint32_t lhi_checkpoint_count_tensors(const lh_model *model)
 }
 
 bool lhi_checkpoint_get_tensor(const lh_model *model, uint32_t index,
-                        lhi_checkpoint_tensor *out)
+                               lhi_checkpoint_tensor *out)
 {
     lhi_describe_model_tensor(model, index, out);
     return !out->is_tied_copy;

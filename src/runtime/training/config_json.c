@@ -37,7 +37,8 @@ static void add_llama(lhi_text *text, const lh_model *m,
         "  \"hidden_size\": %u,\n  \"intermediate_size\": %u,\n"
         "  \"max_position_embeddings\": %u,\n",
         m->kv_lora_rank ? m->qk_rope_head_dim : m->head_dim, m->hidden,
-        lhi_family_get(m) == LHI_FAMILY_MIXTRAL ? m->expert_ffn : m->ffn, sequence_of(o));
+        lhi_family_get(m) == LHI_FAMILY_MIXTRAL ? m->expert_ffn : m->ffn,
+        sequence_of(o));
     if (lhi_family_get(m) == LHI_FAMILY_LLAMA)
         lhi_text_printf(text, "  \"mlp_bias\": %s,\n", json_bool(m->mlp_bias));
     lhi_text_printf(
@@ -66,16 +67,17 @@ static void add_sigmoid_experts(lhi_text *text, const lh_model *m)
                     "  \"topk_group\": %u,\n",
                     lhi_first_moe_layer(m), m->expert_ffn,
                     m->expert_groups ? m->expert_groups : 1, m->experts,
-                    m->shared_expert_ffn / m->expert_ffn, json_bool(!m->unnormalised_scores),
-                    m->experts_per_token, m->mtp_layers, scale,
-                    whole ? ".0" : "",
+                    m->shared_expert_ffn / m->expert_ffn,
+                    json_bool(!m->unnormalised_scores), m->experts_per_token,
+                    m->mtp_layers, scale, whole ? ".0" : "",
                     m->groups_per_token ? m->groups_per_token : 1);
 }
 
 static void add_deepseek(lhi_text *text, const lh_model *m)
 {
-    lhi_text_printf(text, "  \"attention_bias\": false,\n"
-                          "  \"kv_lora_rank\": %u,\n",
+    lhi_text_printf(text,
+                    "  \"attention_bias\": false,\n"
+                    "  \"kv_lora_rank\": %u,\n",
                     m->kv_lora_rank);
     if (m->experts)
         add_sigmoid_experts(text, m);
@@ -152,8 +154,8 @@ static void add_qwen_moe(lhi_text *text, const lh_model *m,
                     "  \"num_experts\": %u,\n"
                     "  \"num_experts_per_tok\": %u,\n"
                     "  \"router_aux_loss_coef\": %.17g,\n",
-                    m->expert_ffn, json_bool(!m->unnormalised_scores), m->experts,
-                    m->experts_per_token, o->balance);
+                    m->expert_ffn, json_bool(!m->unnormalised_scores),
+                    m->experts, m->experts_per_token, o->balance);
     if (m->shared_expert_ffn)
         lhi_text_printf(text,
                         "  \"qkv_bias\": %s,\n"

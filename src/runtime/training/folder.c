@@ -214,11 +214,13 @@ lh_status lhi_list_steps(const char *path, uint64_t **steps, size_t *n,
     return LH_OK;
 }
 
-lh_status lhi_auxiliary_checksum(const char *folder, int side, double *sum, lh_error *err)
+lh_status lhi_auxiliary_checksum(const char *folder, int side, double *sum,
+                                 lh_error *err)
 {
     char path[LHI_PATH], *text;
     size_t len;
-    LHI_TRY(lhi_folder_path(path, err, "%s/%s", folder, lhi_auxiliary_files[side]));
+    LHI_TRY(
+        lhi_folder_path(path, err, "%s/%s", folder, lhi_auxiliary_files[side]));
     if (access(path, F_OK) != 0) {
         *sum = -1;
         return LH_OK;
@@ -254,7 +256,7 @@ static bool is_checkpoint(const char *path)
 
 /* Cleans up one entry; *moved: a folder was renamed back. */
 static lh_status clean_entry(const char *path, const char *name, bool *moved,
-                            lh_error *err)
+                             lh_error *err)
 {
     char at[LHI_PATH], back[LHI_PATH];
     uint64_t step;

@@ -6,9 +6,9 @@
  * where its process number is meaningless. */
 #define _GNU_SOURCE /* flock, renameat2 */
 #include "base/fail.h"
-#include "base/temp_file.h"
 #include "base/process.h"
 #include "base/realtime.h"
+#include "base/temp_file.h"
 #include "base/text.h"
 #include "runtime/training/train_internal.h"
 
@@ -57,9 +57,9 @@ static char *format_owner(const owner *o)
     json_t *root = json_pack(
         "{s:s, s:s, s:I, s:I, s:I, s:s, s:s, s:s, s:b, s:s}", "longhaul",
         LOCK_FORMAT, "host", p->host, "process", (json_int_t)p->number,
-        "started", (json_int_t)p->started, "space", (json_int_t)p->pid_namespace,
-        "machine", p->machine, "boot", p->boot, "since", o->since, "flock",
-        (int)o->flocked, "token", o->token);
+        "started", (json_int_t)p->started, "space",
+        (json_int_t)p->pid_namespace, "machine", p->machine, "boot", p->boot,
+        "since", o->since, "flock", (int)o->flocked, "token", o->token);
     char *text =
         root ? json_dumps(root, JSON_INDENT(1) | JSON_SORT_KEYS) : NULL;
     json_decref(root);
@@ -198,7 +198,13 @@ static bool publish(const claim *c, const char *path)
 /* --- existing lock --- */
 
 /* State of an existing lock's owner. */
-typedef enum owner_state { NO_LOCK, OWNER_RUNS, OWNER_GONE, OWNER_ELSEWHERE, OWNER_UNKNOWN } owner_state;
+typedef enum owner_state {
+    NO_LOCK,
+    OWNER_RUNS,
+    OWNER_GONE,
+    OWNER_ELSEWHERE,
+    OWNER_UNKNOWN
+} owner_state;
 
 /* An existing lock: its owner, and whether that is still alive. */
 typedef struct existing_lock {
@@ -245,7 +251,8 @@ static lh_status inspect_lock(const char *path, existing_lock *f, lh_error *err)
     return LH_OK;
 }
 
-static lh_status fail_locked(const char *path, const existing_lock *f, lh_error *err)
+static lh_status fail_locked(const char *path, const existing_lock *f,
+                             lh_error *err)
 {
     const owner *o = &f->owner;
     if (f->verdict == OWNER_UNKNOWN)
@@ -268,7 +275,8 @@ static lh_status fail_locked(const char *path, const existing_lock *f, lh_error 
 
 /* Without flock: among all that want to replace this lock, the one that creates
  * a folder named after it wins. */
-static bool replace_by_folder(const char *path, const existing_lock *f, const claim *c)
+static bool replace_by_folder(const char *path, const existing_lock *f,
+                              const claim *c)
 {
     char gone[LHI_PATH];
     bool missing;
@@ -284,7 +292,8 @@ static bool replace_by_folder(const char *path, const existing_lock *f, const cl
 
 /* Replaces a stale lock by the claim; false: another process may have replaced
  * it. */
-static bool replace_stale(const char *path, const existing_lock *f, const claim *c)
+static bool replace_stale(const char *path, const existing_lock *f,
+                          const claim *c)
 {
     bool missing;
     if (!f->has_flock)

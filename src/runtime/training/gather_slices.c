@@ -29,8 +29,8 @@ static uint32_t count_members(const holders *h)
 }
 
 /* Returns one shard's range of a slice with n values. */
-static void find_shard_range(size_t n, size_t share, uint32_t shard, size_t *first,
-                       size_t *count)
+static void find_shard_range(size_t n, size_t share, uint32_t shard,
+                             size_t *first, size_t *count)
 {
     *first = share * shard < n ? share * shard : n;
     *count = n - *first < share ? n - *first : share;
@@ -39,8 +39,8 @@ static void find_shard_range(size_t n, size_t share, uint32_t shard, size_t *fir
 /* Returns the values that member `i` provides: those that no earlier rank of
  * its replica holds. */
 static lhi_slice find_member_range(const lhi_train *train, const lhi_tensor *t,
-                          const holders *h, uint32_t shards, uint32_t i,
-                          size_t *first, size_t *n)
+                                   const holders *h, uint32_t shards,
+                                   uint32_t i, size_t *first, size_t *n)
 {
     uint32_t ranks = h->ranks, replica = i / ranks;
     lhi_slice slice = lhi_slice_for_rank(&t->slice, i % ranks);
@@ -51,17 +51,17 @@ static lhi_slice find_member_range(const lhi_train *train, const lhi_tensor *t,
     if (shards > 1 && h->shard_of)
         shard = h->shard_of[replica];
     if (shard < shards)
-        find_shard_range(all, shards > 1 ? lhi_values_per_shard(train, h->lot, all) : all,
-                   shard, first, n);
+        find_shard_range(
+            all, shards > 1 ? lhi_values_per_shard(train, h->lot, all) : all,
+            shard, first, n);
     if (*n > own - (*first < own ? *first : own))
         *n = own - (*first < own ? *first : own);
     return slice;
 }
 
 static lh_status assemble(const lhi_train *train, const lhi_tensor *t,
-                              const holders *h, uint32_t shards,
-                              const float *mine, size_t n, size_t *gets,
-                              float *whole, lh_error *err)
+                          const holders *h, uint32_t shards, const float *mine,
+                          size_t n, size_t *gets, float *whole, lh_error *err)
 {
     float *all = malloc((lhi_count_full_values(t) + 1) * sizeof *all);
     size_t first;
@@ -69,8 +69,8 @@ static lh_status assemble(const lhi_train *train, const lhi_tensor *t,
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < count_members(h); i++)
         find_member_range(train, t, h, shards, i, &first, &gets[i]);
-    lh_status status =
-        train->o.gather_slices(train->o.context, h->lot, mine, n, all, gets, err);
+    lh_status status = train->o.gather_slices(train->o.context, h->lot, mine, n,
+                                              all, gets, err);
     const float *at = all;
     for (uint32_t i = 0; status == LH_OK && i < count_members(h);
          at += gets[i++]) {
@@ -82,8 +82,8 @@ static lh_status assemble(const lhi_train *train, const lhi_tensor *t,
 }
 
 lh_status lhi_gather_slices(const lhi_train *train, const lhi_tensor *t,
-                             uint32_t shards, const float *mine, size_t n,
-                             float *whole, lh_error *err)
+                            uint32_t shards, const float *mine, size_t n,
+                            float *whole, lh_error *err)
 {
     const lhi_train_options *o = &train->o;
     const holders h = holders_of(train, t);

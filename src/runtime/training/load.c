@@ -85,7 +85,8 @@ static lh_status read_weights(const lhi_safetensors *file,
     float *to = lhi_is_sliced(tensor) ? whole : tensor->value;
     LHI_TRY(lhi_st_find(file, tensor->name, tensor->rows, tensor->columns,
                         &found, err));
-    LHI_TRY(lhi_st_read(file, found, 0, lhi_count_full_values(tensor), to, err));
+    LHI_TRY(
+        lhi_st_read(file, found, 0, lhi_count_full_values(tensor), to, err));
     if (lhi_is_sliced(tensor))
         lhi_slice_read(&tensor->slice, whole, 0, tensor->n, tensor->value);
     return LH_OK;
@@ -93,9 +94,11 @@ static lh_status read_weights(const lhi_safetensors *file,
 
 /* Reads a sliced tensor's moments: all pieces, then the owned part of the
  * slice. */
-static lh_status read_sliced_moments(const reader *r, const lhi_owned_tensor *own,
-                              const lhi_st_tensor *found, const double *sums,
-                              float *out, const char *name, lh_error *err)
+static lh_status read_sliced_moments(const reader *r,
+                                     const lhi_owned_tensor *own,
+                                     const lhi_st_tensor *found,
+                                     const double *sums, float *out,
+                                     const char *name, lh_error *err)
 {
     size_t all = lhi_count_full_values(own->tensor);
     size_t share = all / r->state.replicas + (all % r->state.replicas != 0);
@@ -218,9 +221,9 @@ static lh_status open_files(lhi_train *train, reader *r, const char *folder,
     LHI_TRY(
         lhi_folder_path(r->moments_path, err, "%s/" LHI_MOMENTS_FILE, folder));
     LHI_TRY(lhi_input_read(path, LHI_INPUT_STATE, &text, &len, err));
-    lh_status status =
-        lhi_checkpoint_state_parse(text, len, path, train->o.model, lhi_count_moments(train),
-                        options, &r->state, &r->differs, err);
+    lh_status status = lhi_checkpoint_state_parse(
+        text, len, path, train->o.model, lhi_count_moments(train), options,
+        &r->state, &r->differs, err);
     lh_text_free(text);
     if (status != LH_OK)
         return status;
@@ -260,12 +263,14 @@ static bool is_missing_files(const char *folder)
 }
 
 /* Reports changed files that no run reads, since users may edit them. */
-static void check_auxiliary_files(const char *folder, const lhi_checkpoint_state *state,
-                          const lhi_remarks *remarks)
+static void check_auxiliary_files(const char *folder,
+                                  const lhi_checkpoint_state *state,
+                                  const lhi_remarks *remarks)
 {
     char text[600];
     double sum;
-    for (int i = 0; i < LHI_N_AUXILIARY_FILES && remarks && remarks->print; i++) {
+    for (int i = 0; i < LHI_N_AUXILIARY_FILES && remarks && remarks->print;
+         i++) {
         if (state->auxiliary[i] < 0 ||
             (lhi_auxiliary_checksum(folder, i, &sum, NULL) == LH_OK &&
              sum == state->auxiliary[i]))
@@ -295,8 +300,9 @@ lh_status lhi_train_load_one(lhi_train *train, const char *path,
     lh_status status = load_folder(train, &r, folder, options, err);
     if (status == LH_OK)
         check_auxiliary_files(folder, &r.state, remarks);
-    *is_damaged = !r.differs && (status == LH_EINPUT ||
-                                 (status == LH_EIO && is_missing_files(folder)));
+    *is_damaged =
+        !r.differs &&
+        (status == LH_EINPUT || (status == LH_EIO && is_missing_files(folder)));
     lhi_st_close(r.weights);
     lhi_st_close(r.moments);
     free(r.state.sums);

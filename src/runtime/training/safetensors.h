@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reader for safetensors (github.com/huggingface/safetensors): eight bytes with
  * the length of a JSON header, the header, the values. */
-#ifndef LHI_SAFETENSORS_H
-#define LHI_SAFETENSORS_H
+#ifndef LHI_RUNTIME_TRAINING_SAFETENSORS_H
+#define LHI_RUNTIME_TRAINING_SAFETENSORS_H
 
 #include <longhaul/status.h>
 

@@ -15,7 +15,7 @@ enum { LENGTH = 8 };
 const char *const lhi_weight_suffixes[] = {"", NULL};
 const char *const lhi_moment_suffixes[] = {".exp_avg", ".exp_avg_sq", NULL};
 const char *const lhi_delayed_suffixes[] = {".exp_avg", ".exp_avg_sq",
-                                         ".late_grad", NULL};
+                                            ".late_grad", NULL};
 
 static void add_tensor(lhi_text *text, const lhi_checkpoint_tensor *t,
                        const char *suffix, uint64_t at)
@@ -29,8 +29,9 @@ static void add_tensor(lhi_text *text, const lhi_checkpoint_tensor *t,
 }
 
 lh_status lhi_safetensors_layout_make(const lh_model *model,
-                                const char *const *suffixes,
-                                lhi_safetensors_layout *out, lh_error *err)
+                                      const char *const *suffixes,
+                                      lhi_safetensors_layout *out,
+                                      lh_error *err)
 {
     lhi_safetensors_layout made = {0};
     lhi_text text = {0};
@@ -59,7 +60,8 @@ lh_status lhi_safetensors_layout_make(const lh_model *model,
         free(made.at);
         return status;
     }
-    lhi_store_little_endian((unsigned char *)made.header, LENGTH, made.len - LENGTH);
+    lhi_store_little_endian((unsigned char *)made.header, LENGTH,
+                            made.len - LENGTH);
     for (size_t i = 0; i < (size_t)n * made.n_suffixes; i++)
         made.at[i] += made.len;
     made.bytes = made.len + at;

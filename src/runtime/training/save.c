@@ -18,8 +18,8 @@
 
 /* Returns the temporary and the final folder name. */
 static lh_status folder_names(const lhi_train *train,
-                       const lhi_checkpoint_options *options, char *temporary,
-                       char *final, lh_error *err)
+                              const lhi_checkpoint_options *options,
+                              char *temporary, char *final, lh_error *err)
 {
     LHI_TRY(lhi_folder_path(temporary, err, "%s/.new-" LHI_STEP_FOLDER,
                             options->folder, train->step));
@@ -107,7 +107,8 @@ static lh_status begin_folder(const lhi_train *train,
     LHI_TRY(lhi_folder_path(path, err, "%s/" LHI_WEIGHTS_FILE, folder));
     LHI_TRY(make_file(path, train->o.model, lhi_weight_suffixes, err));
     LHI_TRY(lhi_folder_path(path, err, "%s/" LHI_MOMENTS_FILE, folder));
-    LHI_TRY(make_file(path, train->o.model, lhi_moment_suffixes_of(train), err));
+    LHI_TRY(
+        make_file(path, train->o.model, lhi_moment_suffixes_of(train), err));
     LHI_TRY(lhi_write_config(train->o.model, options, folder, err));
     return options->tokenizer ? copy_tokenizer(options->tokenizer, folder, err)
                               : LH_OK;
@@ -160,9 +161,10 @@ static bool is_gathered(const lhi_train *train, const lhi_tensor *t)
 
 /* Writes a sliced tensor, on the first of the ranks that hold its slices, in
  * the format of an unsliced one. */
-static lh_status write_slices(const lhi_train *train, const lhi_owned_tensor *own,
-                              float *whole, const writer *weights,
-                              const writer *moments, double *sum, lh_error *err)
+static lh_status write_slices(const lhi_train *train,
+                              const lhi_owned_tensor *own, float *whole,
+                              const writer *weights, const writer *moments,
+                              double *sum, lh_error *err)
 {
     const lhi_tensor *t = own->tensor;
     bool experts = lhi_bucket_of(train, t) == LHI_BUCKET_EXPERTS;
@@ -177,7 +179,7 @@ static lh_status write_slices(const lhi_train *train, const lhi_owned_tensor *ow
         LHI_TRY(write_values(weights, t->index, 0, 0, whole, n, &sum[0], err));
     for (uint32_t s = 0; s < lhi_count_moments(train); s++) {
         LHI_TRY(lhi_gather_slices(train, t, shards, own->moments[s], own->n,
-                                   whole, err));
+                                  whole, err));
         for (uint32_t r = 0; leads && r < pieces; r++) {
             size_t first = share * r < n ? share * r : n;
             size_t count = n - first < share ? n - first : share;
@@ -205,14 +207,15 @@ static lh_status write_pieces(const lhi_owned_tensor *own, uint32_t pieces,
 }
 
 /* Writes a tensor that is not gathered. */
-static lh_status write_owned(const lhi_train *train, const lhi_owned_tensor *own,
-                             const writer *weights, const writer *moments,
-                             double *sum, lh_error *err)
+static lh_status write_owned(const lhi_train *train,
+                             const lhi_owned_tensor *own, const writer *weights,
+                             const writer *moments, double *sum, lh_error *err)
 {
     const lhi_tensor *t = own->tensor;
     lhi_train_bucket_kind lot = lhi_bucket_of(train, t);
     bool experts = lot == LHI_BUCKET_EXPERTS;
-    uint32_t all = lhi_count_checkpoint_pieces(train), pieces = lhi_pieces_per_shard(train, lot);
+    uint32_t all = lhi_count_checkpoint_pieces(train),
+             pieces = lhi_pieces_per_shard(train, lot);
     if (lhi_bucket_is_follower(train, lot))
         return LH_OK;
     if ((experts ? train->o.expert_replica : train->o.replica) == 0)
@@ -249,8 +252,9 @@ static lh_status write_chunk(const lhi_train *train, const lhi_train_chunk *c,
     for (uint32_t j = 0; status == LH_OK && j < c->n_tensors; j++) {
         const lhi_owned_tensor *own = &c->owned[j];
         double *sum =
-            sums + lhi_checksum_index(own->tensor->index, lhi_count_checkpoint_pieces(train),
-                               lhi_count_moments(train));
+            sums + lhi_checksum_index(own->tensor->index,
+                                      lhi_count_checkpoint_pieces(train),
+                                      lhi_count_moments(train));
         if (own == train->head)
             continue;
         if (train->o.gather_tensor)
@@ -264,7 +268,8 @@ static lh_status write_chunk(const lhi_train *train, const lhi_train_chunk *c,
     }
     free(whole);
     if (status == LH_OK && train->o.gather_tensor)
-        status = train->o.gather_tensor(train->o.context, c->chunk, LH_NONE, err);
+        status =
+            train->o.gather_tensor(train->o.context, c->chunk, LH_NONE, err);
     return status;
 }
 
@@ -273,7 +278,8 @@ static lh_status open_writer(const lhi_train *train, const char *folder,
                              writer *w, lh_error *err)
 {
     LHI_TRY(lhi_folder_path(w->path, err, "%s/%s", folder, name));
-    LHI_TRY(lhi_safetensors_layout_make(train->o.model, suffixes, &w->layout, err));
+    LHI_TRY(
+        lhi_safetensors_layout_make(train->o.model, suffixes, &w->layout, err));
     w->fd = open(w->path, O_WRONLY | O_CLOEXEC);
     return w->fd < 0 ? fail_write(w->path, errno, err) : LH_OK;
 }
@@ -298,15 +304,15 @@ lh_status lhi_train_save_part(lhi_train *train,
         status = open_writer(train, folder, LHI_MOMENTS_FILE,
                              lhi_moment_suffixes_of(train), &moments, err);
     for (uint32_t i = 0; status == LH_OK && i < train->o.n_mine; i++)
-        status = write_chunk(train, &train->chunks[i], &weights, &moments,
-                             sums, err);
+        status = write_chunk(train, &train->chunks[i], &weights, &moments, sums,
+                             err);
     status = close_writer(&weights, status, err);
     return close_writer(&moments, status, err);
 }
 
 static lh_status format_step_path(const lhi_checkpoint_options *options,
-                              const char *before, uint64_t step, char *out,
-                              lh_error *err)
+                                  const char *before, uint64_t step, char *out,
+                                  lh_error *err)
 {
     return lhi_folder_path(out, err, "%s/%s" LHI_STEP_FOLDER, options->folder,
                            before, step);
@@ -363,7 +369,8 @@ static lh_status write_state(lhi_train *train,
     for (int i = 0; i < LHI_N_AUXILIARY_FILES; i++)
         LHI_TRY(lhi_auxiliary_checksum(folder, i, &sides[i], err));
     LHI_TRY(lhi_folder_path(path, err, "%s/" LHI_STATE_FILE, folder));
-    LHI_TRY(lhi_checkpoint_state_format(train, options, sums, sides, &text, err));
+    LHI_TRY(
+        lhi_checkpoint_state_format(train, options, sums, sides, &text, err));
     lh_status status = lh_file_write(path, text, strlen(text), err);
     free(text);
     return status == LH_OK ? lhi_sync_folder(folder, err) : status;

@@ -9,19 +9,22 @@
 /* Returns the offset, in a piece, of the bucket's first tensor from `first` on.
  */
 static size_t bucket_offset(const lhi_train *train, const lhi_train_chunk *c,
-                       lhi_train_bucket_kind lot, uint32_t first)
+                            lhi_train_bucket_kind lot, uint32_t first)
 {
     uint32_t i = first;
     while (i < c->n_tensors && lhi_bucket_of(train, c->owned[i].tensor) != lot)
         i++;
-    return i < c->n_tensors ? c->owned[i].offset_in_piece : c->buckets[lot].piece;
+    return i < c->n_tensors ? c->owned[i].offset_in_piece
+                            : c->buckets[lot].piece;
 }
 
-lhi_train_piece_sizes lhi_train_find_piece_sizes(const lhi_train *train, uint32_t chunk,
-                                     lhi_train_bucket_kind lot)
+lhi_train_piece_sizes lhi_train_find_piece_sizes(const lhi_train *train,
+                                                 uint32_t chunk,
+                                                 lhi_train_bucket_kind lot)
 {
     const lhi_train_chunk *c = lhi_train_find_chunk(train, chunk);
-    lhi_sharded_tensors s = train->device->ops->sharded_tensors(train->device, chunk);
+    lhi_sharded_tensors s =
+        train->device->ops->sharded_tensors(train->device, chunk);
     return (lhi_train_piece_sizes){
         .all = c->buckets[lot].piece,
         .values = bucket_offset(train, c, lot, s.n_values),
@@ -30,7 +33,7 @@ lhi_train_piece_sizes lhi_train_find_piece_sizes(const lhi_train *train, uint32_
 }
 
 lhi_train_part lhi_train_find_part(const lhi_train *train, uint32_t chunk,
-                                 uint32_t first, uint32_t n_tensors)
+                                   uint32_t first, uint32_t n_tensors)
 {
     const lhi_train_chunk *c = lhi_train_find_chunk(train, chunk);
     lhi_train_part part = {
@@ -53,11 +56,12 @@ typedef struct overlap {
 } overlap;
 
 static overlap find_overlap(const lhi_train *train, const lhi_owned_tensor *own,
-                            const lhi_train_part *part, lhi_train_bucket_kind lot,
-                            uint32_t replica)
+                            const lhi_train_part *part,
+                            lhi_train_bucket_kind lot, uint32_t replica)
 {
     const lhi_train_range *of = &part->of[lot];
-    size_t from = own->offset_in_piece > of->from ? own->offset_in_piece : of->from;
+    size_t from =
+        own->offset_in_piece > of->from ? own->offset_in_piece : of->from;
     size_t end = own->offset_in_piece + own->share;
     size_t to = end < of->to ? end : of->to;
     overlap o = {0};
@@ -135,8 +139,8 @@ void lhi_train_pack_gradients(const lhi_train *train,
 }
 
 void lhi_train_store_sums(lhi_train *train, uint32_t chunk,
-                         lhi_train_bucket_kind lot, lhi_train_range range,
-                         const float *sums, bool adds)
+                          lhi_train_bucket_kind lot, lhi_train_range range,
+                          const float *sums, bool adds)
 {
     const lhi_train_chunk *c = lhi_train_find_chunk(train, chunk);
     size_t n = range.to - range.from;
@@ -148,9 +152,10 @@ void lhi_train_store_sums(lhi_train *train, uint32_t chunk,
 
 /* Moves the bucket's sharded pieces to their permanent storage. */
 static bool store_bucket(lhi_train *train, lhi_train_chunk *c,
-                     lhi_train_bucket_kind lot)
+                         lhi_train_bucket_kind lot)
 {
-    uint32_t n = train->device->ops->sharded_tensors(train->device, c->chunk).n_values;
+    uint32_t n =
+        train->device->ops->sharded_tensors(train->device, c->chunk).n_values;
     size_t room = lhi_train_find_piece_sizes(train, c->chunk, lot).values;
     float *kept = LHI_NEW(train->parameters, float, room);
     for (uint32_t j = 0; kept && j < n; j++) {
@@ -168,7 +173,7 @@ lh_status lhi_train_finalise(lhi_train *train, lh_error *err)
     lhi_device *device = train->device;
     for (uint32_t i = 0; i < train->o.n_mine * LHI_N_TRAIN_BUCKETS; i++)
         if (!store_bucket(train, &train->chunks[i / LHI_N_TRAIN_BUCKETS],
-                      (lhi_train_bucket_kind)(i % LHI_N_TRAIN_BUCKETS)))
+                          (lhi_train_bucket_kind)(i % LHI_N_TRAIN_BUCKETS)))
             return lhi_fail_nomem(err);
     device->ops->finalise(device);
     return LH_OK;

@@ -16,8 +16,9 @@ size_t lhi_checksum_index(uint32_t index, uint32_t replicas, uint32_t n_moments)
 
 size_t lhi_train_count_checksums(const lhi_train *train)
 {
-    return lhi_checksum_index(train->n_tensors, lhi_count_checkpoint_pieces(train),
-                       lhi_count_moments(train));
+    return lhi_checksum_index(train->n_tensors,
+                              lhi_count_checkpoint_pieces(train),
+                              lhi_count_moments(train));
 }
 
 static json_t *json_of_double(double x)
@@ -39,7 +40,8 @@ static json_t *format_list(const double *sums, uint32_t n)
 static json_t *format_sums(const lhi_train *train, const double *sums)
 {
     const lh_model *model = train->o.model;
-    uint32_t replicas = lhi_count_checkpoint_pieces(train), n = lhi_count_moments(train);
+    uint32_t replicas = lhi_count_checkpoint_pieces(train),
+             n = lhi_count_moments(train);
     json_t *all = json_object();
     lhi_checkpoint_tensor t;
     for (uint32_t i = 0; all && i < lhi_checkpoint_count_tensors(model); i++) {
@@ -110,7 +112,7 @@ static json_t *add_family_fields(json_t *shape, const lh_model *m)
 }
 
 static json_t *format_model(const lh_model *model,
-                        const lhi_checkpoint_options *options)
+                            const lhi_checkpoint_options *options)
 {
     json_t *shape = json_pack(
         "{s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:f, s:f}", "layers",
@@ -148,7 +150,8 @@ static json_t *format_auxiliary(const double *sides)
     json_t *all = json_object();
     for (int i = 0; all && i < LHI_N_AUXILIARY_FILES; i++)
         if (sides[i] >= 0 &&
-            json_object_set_new(all, lhi_auxiliary_files[i], json_of_double(sides[i])) != 0) {
+            json_object_set_new(all, lhi_auxiliary_files[i],
+                                json_of_double(sides[i])) != 0) {
             json_decref(all);
             return NULL;
         }
@@ -156,20 +159,21 @@ static json_t *format_auxiliary(const double *sides)
 }
 
 lh_status lhi_checkpoint_state_format(const lhi_train *train,
-                           const lhi_checkpoint_options *options,
-                           const double *sums, const double *sides, char **text,
-                           lh_error *err)
+                                      const lhi_checkpoint_options *options,
+                                      const double *sums, const double *sides,
+                                      char **text, lh_error *err)
 {
     const lh_model *model = train->o.model;
     json_t *root = json_pack(
         "{s:s, s:I, s:i, s:s*, s:o, s:o, s:o}", "longhaul",
         LHI_CHECKPOINT_FORMAT, "step", (json_int_t)train->step, "replicas",
-        (int)lhi_count_checkpoint_pieces(train), "recipe", options->recipe, "model",
-        format_model(model, options), "sums", format_sums(train, sums), "files",
-        format_auxiliary(sides));
+        (int)lhi_count_checkpoint_pieces(train), "recipe", options->recipe,
+        "model", format_model(model, options), "sums", format_sums(train, sums),
+        "files", format_auxiliary(sides));
     double check = root ? compute_check(root) : -1;
     char *made = NULL;
-    if (check >= 0 && json_object_set_new(root, "check", json_of_double(check)) == 0)
+    if (check >= 0 &&
+        json_object_set_new(root, "check", json_of_double(check)) == 0)
         made = json_dumps(root, JSON_INDENT(1) | JSON_SORT_KEYS);
     json_decref(root);
     if (!made)
@@ -196,8 +200,8 @@ static lh_status read_list(const json_t *list, uint32_t n, const char *name,
 }
 
 static lh_status read_sums(const json_t *all, const char *name,
-                           const lh_model *model, const lhi_checkpoint_state *state,
-                           lh_error *err)
+                           const lh_model *model,
+                           const lhi_checkpoint_state *state, lh_error *err)
 {
     uint32_t replicas = state->replicas, n = state->n_moments;
     for (uint32_t i = 0; i < lhi_checkpoint_count_tensors(model); i++) {
@@ -217,9 +221,9 @@ static lh_status read_sums(const json_t *all, const char *name,
 }
 
 static lh_status check_match(const json_t *root, const char *name,
-                            const lh_model *model,
-                            const lhi_checkpoint_options *options,
-                            lh_error *err)
+                             const lh_model *model,
+                             const lhi_checkpoint_options *options,
+                             lh_error *err)
 {
     json_t *shape = format_model(model, options);
     const char *recipe = json_string_value(json_object_get(root, "recipe"));
@@ -238,7 +242,8 @@ static lh_status check_match(const json_t *root, const char *name,
 static lh_status read_state(json_t *root, const char *name,
                             const lh_model *model, uint32_t n_moments,
                             const lhi_checkpoint_options *options,
-                            lhi_checkpoint_state *out, bool *differs, lh_error *err)
+                            lhi_checkpoint_state *out, bool *differs,
+                            lh_error *err)
 {
     const char *format = json_string_value(json_object_get(root, "longhaul"));
     json_int_t step = json_integer_value(json_object_get(root, "step"));
@@ -261,10 +266,10 @@ static lh_status read_state(json_t *root, const char *name,
     LHI_TRY(check_match(root, name, model, options, err));
     *differs = false;
     lhi_checkpoint_state state = {.step = (uint64_t)step,
-                       .replicas = (uint32_t)replicas,
-                       .n_moments = n_moments};
-    size_t n =
-        lhi_checksum_index(lhi_checkpoint_count_tensors(model), state.replicas, n_moments);
+                                  .replicas = (uint32_t)replicas,
+                                  .n_moments = n_moments};
+    size_t n = lhi_checksum_index(lhi_checkpoint_count_tensors(model),
+                                  state.replicas, n_moments);
     for (int i = 0; i < LHI_N_AUXILIARY_FILES; i++) {
         const json_t *sum = json_object_get(files, lhi_auxiliary_files[i]);
         state.auxiliary[i] = sum ? (double)json_integer_value(sum) : -1;
@@ -281,10 +286,12 @@ static lh_status read_state(json_t *root, const char *name,
     return LH_OK;
 }
 
-lh_status lhi_checkpoint_state_parse(const char *text, size_t len, const char *name,
-                          const lh_model *model, uint32_t n_moments,
-                          const lhi_checkpoint_options *options, lhi_checkpoint_state *out,
-                          bool *differs, lh_error *err)
+lh_status lhi_checkpoint_state_parse(const char *text, size_t len,
+                                     const char *name, const lh_model *model,
+                                     uint32_t n_moments,
+                                     const lhi_checkpoint_options *options,
+                                     lhi_checkpoint_state *out, bool *differs,
+                                     lh_error *err)
 {
     json_error_t why;
     bool is_other = false;

@@ -21,11 +21,11 @@ lhi_train_tensor_state lhi_train_get_tensor_state(lhi_train *train, uint32_t i)
         i -= c->n_tensors;
     const lhi_owned_tensor *own = &c->owned[i];
     lhi_train_tensor_state out = {.chunk = c->chunk,
-                             .index = own->tensor->index,
-                             .n = lhi_count_moments(train),
-                             .values = own->tensor->value,
-                             .n_values = own->tensor->n,
-                             .n_moments = own->n};
+                                  .index = own->tensor->index,
+                                  .n = lhi_count_moments(train),
+                                  .values = own->tensor->value,
+                                  .n_values = own->tensor->n,
+                                  .n_moments = own->n};
     memcpy(out.moments, own->moments, sizeof out.moments);
     return out;
 }

@@ -63,8 +63,9 @@ static lh_status check_options(const lhi_train_options *o, lh_error *err)
 }
 
 void lhi_train_predict_memory(double n_values, double n_tied, double n_sharded,
-                       uint32_t n_replicas, uint32_t n_shards, bool staged,
-                       bool delayed, double bytes[LH_N_MEMORY_KINDS])
+                              uint32_t n_replicas, uint32_t n_shards,
+                              bool staged, bool delayed,
+                              double bytes[LH_N_MEMORY_KINDS])
 {
     double share = n_values / n_shards;
     bool arrays = n_shards > 1 && !staged;
@@ -79,8 +80,8 @@ void lhi_train_predict_memory(double n_values, double n_tied, double n_sharded,
 double lhi_train_bytes(double n_values, uint32_t n_replicas)
 {
     double bytes[LH_N_MEMORY_KINDS] = {0}, sum = 0;
-    lhi_train_predict_memory(n_values, 0, 0, n_replicas, n_replicas, false, false,
-                      bytes);
+    lhi_train_predict_memory(n_values, 0, 0, n_replicas, n_replicas, false,
+                             false, bytes);
     for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
         sum += bytes[i];
     return sum;
@@ -93,7 +94,8 @@ double lhi_train_bookkeeping_bytes(uint32_t n_chunks, uint32_t n_tensors)
            n_tensors * (double)sizeof(lhi_owned_tensor);
 }
 
-void lhi_train_add_memory(const lhi_train *train, int64_t bytes[LH_N_MEMORY_KINDS])
+void lhi_train_add_memory(const lhi_train *train,
+                          int64_t bytes[LH_N_MEMORY_KINDS])
 {
     bytes[LH_MEMORY_MOMENTS] += (int64_t)lhi_arena_used(train->moments);
     bytes[LH_MEMORY_GRADIENTS] += (int64_t)lhi_arena_used(train->gradients);
@@ -107,7 +109,7 @@ static lh_status make_buffers(lhi_train *train, lhi_train_chunk *chunk,
 {
     uint32_t shards = lhi_bucket_count_shards(train, kind);
     uint32_t replicas = kind == LHI_BUCKET_EXPERTS ? train->o.n_expert_replicas
-                                                : train->o.n_replicas;
+                                                   : train->o.n_replicas;
     lhi_train_bucket *lot = &chunk->buckets[kind];
     size_t n = lot->piece;
     float *moments[LHI_MAX_MOMENTS] = {NULL};
@@ -128,13 +130,15 @@ static lh_status make_buffers(lhi_train *train, lhi_train_chunk *chunk,
             continue;
         for (uint32_t k = 0; k < lhi_count_moments(train); k++)
             own->moments[k] = moments[k] + own->offset_in_piece;
-        own->gradient = sums ? lot->sums + own->offset_in_piece : own->tensor->gradient;
+        own->gradient =
+            sums ? lot->sums + own->offset_in_piece : own->tensor->gradient;
     }
     return LH_OK;
 }
 
 /* Returns the number of tally entries per slice. */
-static uint32_t count_tally_entries(const lhi_train *train, lhi_train_bucket_kind lot)
+static uint32_t count_tally_entries(const lhi_train *train,
+                                    lhi_train_bucket_kind lot)
 {
     const lhi_train_options *o = &train->o;
     return o->n_replicas * o->n_tensor / lhi_bucket_count_slices(train, lot);
@@ -142,12 +146,14 @@ static uint32_t count_tally_entries(const lhi_train *train, lhi_train_bucket_kin
 
 /* An expert's shard consists of full checkpoint pieces or, if the expert is
  * sliced, of full tally entries. */
-size_t lhi_values_per_shard(const lhi_train *train, lhi_train_bucket_kind lot, size_t n)
+size_t lhi_values_per_shard(const lhi_train *train, lhi_train_bucket_kind lot,
+                            size_t n)
 {
     uint32_t shards = lhi_bucket_count_shards(train, lot), pieces = shards;
     if (lot == LHI_BUCKET_EXPERTS)
-        pieces = lhi_bucket_count_slices(train, lot) > 1 ? count_tally_entries(train, lot)
-                                                : lhi_count_checkpoint_pieces(train);
+        pieces = lhi_bucket_count_slices(train, lot) > 1
+                     ? count_tally_entries(train, lot)
+                     : lhi_count_checkpoint_pieces(train);
     return (n / pieces + (n % pieces != 0)) * (pieces / shards);
 }
 
@@ -209,7 +215,8 @@ static lh_status make_chunks(lhi_train *train, lh_error *err)
         train->chunks[i].chunk = mine[i];
         LHI_TRY(make_chunk(train, &train->chunks[i], err));
     }
-    const lhi_owned_tensor *end = train->embedding ? train->embedding : train->head;
+    const lhi_owned_tensor *end =
+        train->embedding ? train->embedding : train->head;
     if (end && !(train->embedding && train->head)) {
         train->peer_gradient = LHI_NEW(train->buffers, float, end->n);
         if (!train->peer_gradient)
@@ -279,7 +286,7 @@ lhi_train_chunk *lhi_train_find_chunk(const lhi_train *train, uint32_t chunk)
 
 /* Copies a tensor's values into the exchange array, or back. */
 static void copy_array(const lhi_train *train, const lhi_train_chunk *chunk,
-                 const lhi_owned_tensor *own, float *values, bool back)
+                       const lhi_owned_tensor *own, float *values, bool back)
 {
     lhi_train_bucket_kind kind = lhi_bucket_of(train, own->tensor);
     const lhi_train_bucket *lot = &chunk->buckets[kind];
@@ -309,7 +316,8 @@ void lhi_train_parameters(lhi_train *train, uint32_t chunk,
         return;
     for (uint32_t i = 0; i < c->n_tensors; i++)
         if (lhi_bucket_of(train, c->owned[i].tensor) == lot)
-            copy_array(train, c, &c->owned[i], c->owned[i].tensor->value, false);
+            copy_array(train, c, &c->owned[i], c->owned[i].tensor->value,
+                       false);
     *values = c->buckets[lot].array;
     *n = c->buckets[lot].piece * lhi_bucket_count_shards(train, lot);
 }
@@ -331,8 +339,8 @@ static void copy_gradients(const lhi_train *train, const lhi_train_chunk *c,
                    c->owned[i].n * sizeof(float));
 }
 
-float *lhi_train_get_sums(lhi_train *train, uint32_t chunk, lhi_train_bucket_kind lot,
-                      size_t *n)
+float *lhi_train_get_sums(lhi_train *train, uint32_t chunk,
+                          lhi_train_bucket_kind lot, size_t *n)
 {
     const lhi_train_chunk *c = lhi_train_find_chunk(train, chunk);
     *n = c && c->buckets[lot].sums ? c->buckets[lot].piece : 0;
@@ -355,7 +363,8 @@ void lhi_train_gradients(lhi_train *train, uint32_t chunk,
     }
     for (uint32_t i = 0; i < c->n_tensors; i++)
         if (lhi_bucket_of(train, c->owned[i].tensor) == lot)
-            copy_array(train, c, &c->owned[i], c->owned[i].tensor->gradient, false);
+            copy_array(train, c, &c->owned[i], c->owned[i].tensor->gradient,
+                       false);
     *values = c->buckets[lot].array;
     *out = c->buckets[lot].sums;
     *n = c->buckets[lot].piece * lhi_bucket_count_shards(train, lot);
@@ -363,7 +372,8 @@ void lhi_train_gradients(lhi_train *train, uint32_t chunk,
 
 lhi_train_tied_pair lhi_train_get_tied_pair(lhi_train *train)
 {
-    const lhi_owned_tensor *end = train->embedding ? train->embedding : train->head;
+    const lhi_owned_tensor *end =
+        train->embedding ? train->embedding : train->head;
     bool has_head = end && end == train->head;
     if (!train->peer_gradient)
         return (lhi_train_tied_pair){.n = 0};
@@ -406,10 +416,12 @@ static double *losses_of(const lhi_train *train, double *tally)
 
 /* Returns the number of values in this rank's slice that it contributes to the
  * norm. */
-static size_t count_contributed(const lhi_train *train, const lhi_owned_tensor *own)
+static size_t count_contributed(const lhi_train *train,
+                                const lhi_owned_tensor *own)
 {
     lhi_train_bucket_kind lot = lhi_bucket_of(train, own->tensor);
-    if (own == train->head || own->tensor->balances || lhi_bucket_is_follower(train, lot))
+    if (own == train->head || own->tensor->balances ||
+        lhi_bucket_is_follower(train, lot))
         return 0;
     if (lot == LHI_BUCKET_EXPERTS)
         return own->tensor->n;

@@ -2,19 +2,20 @@
 /* Training apart from passes: AdamW (arXiv:1711.05101), its state sharded over
  * replicas (ZeRO stage 1, arXiv:1910.02054), clipping, the learning-rate
  * schedule, checkpoints. An lhi_train is one rank's part. It does not
- * communicate: it provides arrays, and the caller (src/runtime/engine) sends them.
+ * communicate: it provides arrays, and the caller (src/runtime/engine) sends
+ * them.
  *
  * A step, on every rank:
  *
  *     for each of its chunks, before the chunk's first F:
- *         lhi_train_parameters()  -> all-gather the array -> lhi_train_gathered()
+ *         lhi_train_parameters()  -> all-gather the array ->
+ * lhi_train_gathered()
  *     ... passes ...
  *     for each chunk, after its last W or B:
  *         lhi_train_gradients()   -> reduce-scatter the array
- *     lhi_train_get_tied_pair()   -> exchange, if this rank has one end of a tied
- *                                    pair and the other end is on another rank
- *     lhi_train_tally()           -> add the arrays of all ranks, any order
- *     lhi_train_update()
+ *     lhi_train_get_tied_pair()   -> exchange, if this rank has one end of a
+ * tied pair and the other end is on another rank lhi_train_tally()           ->
+ * add the arrays of all ranks, any order lhi_train_update()
  *
  * The first all-gather of a run may be skipped: initial values are equal
  * everywhere (also after lhi_train_load()). With one replica arrays are empty
@@ -36,8 +37,8 @@
  *
  * All numbers are computed from the same operands in the same order whatever
  * the pipeline's degree, so weights are equal to the last bit. */
-#ifndef LHI_TRAIN_H
-#define LHI_TRAIN_H
+#ifndef LHI_RUNTIME_TRAINING_TRAIN_H
+#define LHI_RUNTIME_TRAINING_TRAIN_H
 
 #include "runtime/device/device.h"
 
@@ -85,8 +86,8 @@ typedef struct lhi_train_options {
      * all holders, concatenated. gets[0] is its own size; gets is NULL on other
      * ranks. All call it in the same order. */
     lh_status (*gather_slices)(void *context, lhi_train_bucket_kind lot,
-                         const float *mine, size_t n, float *all,
-                         const size_t *gets, lh_error *err);
+                               const float *mine, size_t n, float *all,
+                               const size_t *gets, lh_error *err);
     uint64_t steps;  /* entire run, for the learning-rate schedule */
     double rate;     /* peak learning rate */
     double min_rate; /* at the end of the cosine */
@@ -98,12 +99,12 @@ typedef struct lhi_train_options {
      * nothing. Models gradients that are sent while the next step computes. */
     bool delayed;
     double balance_bias; /* per-step change of balancing biases */
-    bool staged; /* exchanged in parts */
+    bool staged;         /* exchanged in parts */
     /* For staged training: gathers a chunk's tensor before its values are
      * written; LH_NONE: releases them. Called on all replicas in the same
      * order. */
     lh_status (*gather_tensor)(void *context, uint32_t chunk, uint32_t tensor,
-                      lh_error *err);
+                               lh_error *err);
     void *context; /* argument for both callbacks */
 } lhi_train_options;
 
@@ -120,13 +121,15 @@ double lhi_train_bytes(double n_values, uint32_t n_replicas);
  * values. Staged training has no exchange arrays. n_shards and delayed as in
  * lhi_train_options. */
 void lhi_train_predict_memory(double n_values, double n_tied, double n_sharded,
-                       uint32_t n_replicas, uint32_t n_shards, bool staged,
-                       bool delayed, double bytes[LH_N_MEMORY_KINDS]);
+                              uint32_t n_replicas, uint32_t n_shards,
+                              bool staged, bool delayed,
+                              double bytes[LH_N_MEMORY_KINDS]);
 /* Returns the bookkeeping bytes for n_tensors tensors in n_chunks chunks,
  * counted as scratch. */
 double lhi_train_bookkeeping_bytes(uint32_t n_chunks, uint32_t n_tensors);
 /* Adds the actual bytes to bytes[]. */
-void lhi_train_add_memory(const lhi_train *train, int64_t bytes[LH_N_MEMORY_KINDS]);
+void lhi_train_add_memory(const lhi_train *train,
+                          int64_t bytes[LH_N_MEMORY_KINDS]);
 
 /* Makes a rank's training. `device` is borrowed and must have tensors. */
 lh_status lhi_train_make(lhi_device *device, const lhi_train_options *options,
@@ -155,8 +158,8 @@ void lhi_train_gradients(lhi_train *train, uint32_t chunk,
                          lhi_train_bucket_kind lot, const float **values,
                          size_t *n, float **out);
 /* Returns a bucket's current gradient sums and their number. */
-float *lhi_train_get_sums(lhi_train *train, uint32_t chunk, lhi_train_bucket_kind lot,
-                      size_t *n);
+float *lhi_train_get_sums(lhi_train *train, uint32_t chunk,
+                          lhi_train_bucket_kind lot, size_t *n);
 
 /* A range in every replica's piece. Parts serve chunks that are sharded
  * (lhi_device_ops). Per bucket a part is [from, to) in every piece; its array
@@ -175,15 +178,16 @@ typedef struct lhi_train_part {
 
 /* Returns the part that covers tensors `first` to `first + n_tensors - 1`. */
 lhi_train_part lhi_train_find_part(const lhi_train *train, uint32_t chunk,
-                                 uint32_t first, uint32_t n_tensors);
+                                   uint32_t first, uint32_t n_tensors);
 
 /* Piece sizes in a bucket. */
 typedef struct lhi_train_piece_sizes {
     size_t all, values, gradients; /* of these sharded */
 } lhi_train_piece_sizes;
 /* Returns the piece sizes of a chunk's bucket. */
-lhi_train_piece_sizes lhi_train_find_piece_sizes(const lhi_train *train, uint32_t chunk,
-                                     lhi_train_bucket_kind lot);
+lhi_train_piece_sizes lhi_train_find_piece_sizes(const lhi_train *train,
+                                                 uint32_t chunk,
+                                                 lhi_train_bucket_kind lot);
 /* Copies this replica's values into its range of the array. */
 void lhi_train_pack_values(const lhi_train *train, const lhi_train_part *part,
                            lhi_train_bucket_kind lot, float *array);
@@ -199,8 +203,8 @@ void lhi_train_pack_gradients(const lhi_train *train,
 /* Stores the reduce-scatter's sums for a range in the piece; `adds`: adds them
  * to those of earlier groups. */
 void lhi_train_store_sums(lhi_train *train, uint32_t chunk,
-                         lhi_train_bucket_kind lot, lhi_train_range range,
-                         const float *sums, bool adds);
+                          lhi_train_bucket_kind lot, lhi_train_range range,
+                          const float *sums, bool adds);
 /* Moves the replica's sharded pieces to permanent storage after values were
  * made or loaded, and finalises the device. */
 lh_status lhi_train_finalise(lhi_train *train, lh_error *err);
@@ -247,10 +251,10 @@ lh_status lhi_train_tally(lhi_train *train, double *tally, lh_error *err);
 
 /* Result of a step. */
 typedef struct lhi_train_report {
-    uint64_t step; /* completed step, from 0 */
-    double loss;   /* nats per token, over the global batch */
+    uint64_t step;       /* completed step, from 0 */
+    double loss;         /* nats per token, over the global batch */
     double modules_loss; /* same, mean over MTP modules; NAN: none */
-    double norm;   /* gradient norm before clipping */
+    double norm;         /* gradient norm before clipping */
     double rate;
     uint64_t tokens; /* in the step, all replicas */
 } lhi_train_report;
@@ -265,7 +269,7 @@ lh_status lhi_train_validation_tally(lhi_train *train, double *tally,
                                      lh_error *err);
 /* Returns the loss from the summed tally. */
 lh_status lhi_train_reduce_validation(lhi_train *train, const double *tally,
-                              double *loss, lh_error *err);
+                                      double *loss, lh_error *err);
 
 /* Receiver for remarks that are not errors. */
 typedef struct lhi_remarks {

@@ -4,8 +4,8 @@
  * Pieces: for a tensor with n values, shard r owns the values from r * c on; c
  * is n divided by the number of shards, rounded up. A chunk's array is, shard
  * by shard, its pieces of all tensors, each padded to c with zeros. */
-#ifndef LHI_TRAIN_INTERNAL_H
-#define LHI_TRAIN_INTERNAL_H
+#ifndef LHI_RUNTIME_TRAINING_TRAIN_INTERNAL_H
+#define LHI_RUNTIME_TRAINING_TRAIN_INTERNAL_H
 
 #include "base/arena.h"
 #include "runtime/device/cpu_kernels.h"
@@ -15,12 +15,12 @@
 /* This rank's part of one tensor. */
 typedef struct lhi_owned_tensor {
     lhi_tensor *tensor;
-    size_t share;    /* c; for experts times lhi_pieces_per_shard() */
-    size_t offset_in_piece;       /* offset in a replica's part of the array */
-    size_t offset;   /* tensor offset in the chunk's values */
-    size_t first, n; /* owned values */
-    float *value;    /* n values, wherever stored */
-    float *gradient; /* n, summed over the replicas */
+    size_t share;           /* c; for experts times lhi_pieces_per_shard() */
+    size_t offset_in_piece; /* offset in a replica's part of the array */
+    size_t offset;          /* tensor offset in the chunk's values */
+    size_t first, n;        /* owned values */
+    float *value;           /* n values, wherever stored */
+    float *gradient;        /* n, summed over the replicas */
     /* n each: both means of AdamW; and the clipped gradients for the next step.
      * NULL: the next step uses its own. */
     float *moments[LHI_MAX_MOMENTS];
@@ -47,8 +47,8 @@ struct lhi_train {
     const lhi_kernels *k;
     lhi_train_options o;
     uint64_t step;
-    uint32_t n_tensors;          /* in the model, with a tied pair's head */
-    lhi_train_chunk *chunks;     /* o.n_mine */
+    uint32_t n_tensors;      /* in the model, with a tied pair's head */
+    lhi_train_chunk *chunks; /* o.n_mine */
     lhi_owned_tensor *embedding, *head; /* tied pair; NULL: on another rank */
     uint32_t embedding_chunk, head_chunk;
     float *peer_gradient; /* the other end's gradient */
@@ -62,37 +62,38 @@ static inline size_t lhi_count_full_values(const lhi_tensor *t)
 
 /* Returns the bucket of a tensor. */
 static inline lhi_train_bucket_kind lhi_bucket_of(const lhi_train *train,
-                                            const lhi_tensor *t)
+                                                  const lhi_tensor *t)
 {
     return t->is_expert && train->o.n_expert_replicas ? LHI_BUCKET_EXPERTS
                                                       : LHI_BUCKET_DEFAULT;
 }
 /* Returns the number of shards in a bucket. */
 static inline uint32_t lhi_bucket_count_shards(const lhi_train *train,
-                                     lhi_train_bucket_kind lot)
+                                               lhi_train_bucket_kind lot)
 {
     return lot == LHI_BUCKET_EXPERTS ? train->o.n_expert_shards
-                                  : train->o.n_shards;
+                                     : train->o.n_shards;
 }
 /* Returns the number of ranks with slices of the same tensors. */
 static inline uint32_t lhi_bucket_count_slices(const lhi_train *train,
-                                      lhi_train_bucket_kind lot)
+                                               lhi_train_bucket_kind lot)
 {
     return lot == LHI_BUCKET_EXPERTS ? train->o.n_expert_tensor
-                                  : train->o.n_tensor;
+                                     : train->o.n_tensor;
 }
 /* Returns this rank's shard. */
 static inline uint32_t lhi_bucket_shard(const lhi_train *train,
-                                    lhi_train_bucket_kind lot)
+                                        lhi_train_bucket_kind lot)
 {
     return lot == LHI_BUCKET_EXPERTS ? train->o.expert_shard : train->o.shard;
 }
 /* Checks whether another rank contributes this rank's shard to collective
  * results. */
-static inline bool lhi_bucket_is_follower(const lhi_train *train, lhi_train_bucket_kind lot)
+static inline bool lhi_bucket_is_follower(const lhi_train *train,
+                                          lhi_train_bucket_kind lot)
 {
     return lot == LHI_BUCKET_EXPERTS ? train->o.is_expert_follower
-                                  : train->o.is_follower;
+                                     : train->o.is_follower;
 }
 
 /* Returns the number of pieces per tensor in a checkpoint, each with a
@@ -105,9 +106,10 @@ static inline uint32_t lhi_count_checkpoint_pieces(const lhi_train *train)
 /* Returns the number of consecutive pieces in a shard: several for experts in
  * their own bucket, since fewer ranks hold the same ones. */
 static inline uint32_t lhi_pieces_per_shard(const lhi_train *train,
-                                     lhi_train_bucket_kind lot)
+                                            lhi_train_bucket_kind lot)
 {
-    return lhi_count_checkpoint_pieces(train) / lhi_bucket_count_shards(train, lot);
+    return lhi_count_checkpoint_pieces(train) /
+           lhi_bucket_count_shards(train, lot);
 }
 
 /* Returns the number of moments per tensor. */
@@ -124,14 +126,15 @@ static inline bool lhi_is_sliced(const lhi_tensor *t)
 
 /* Returns the values per shard for a slice with n values; the last shard may
  * have fewer. */
-size_t lhi_values_per_shard(const lhi_train *train, lhi_train_bucket_kind lot, size_t n);
+size_t lhi_values_per_shard(const lhi_train *train, lhi_train_bucket_kind lot,
+                            size_t n);
 
 /* Gathers a tensor's values, or a moment, from ranks that each have a part
  * (`mine`, `n`; `shards` per slice, as in lhi_owned_tensor). The first rank
  * gets everything in `whole`, which other ranks ignore. */
 lh_status lhi_gather_slices(const lhi_train *train, const lhi_tensor *tensor,
-                             uint32_t shards, const float *mine, size_t n,
-                             float *whole, lh_error *err);
+                            uint32_t shards, const float *mine, size_t n,
+                            float *whole, lh_error *err);
 
 /* NULL: another rank has the chunk. */
 lhi_train_chunk *lhi_train_find_chunk(const lhi_train *train, uint32_t chunk);
@@ -164,7 +167,7 @@ typedef lhi_model_tensor lhi_checkpoint_tensor;
 /* Returns tensor `index` in the model's order; false: the second one in a tied
  * pair, which is stored as the embedding. */
 bool lhi_checkpoint_get_tensor(const lh_model *model, uint32_t index,
-                        lhi_checkpoint_tensor *out);
+                               lhi_checkpoint_tensor *out);
 /* Returns the number of tensors. */
 uint32_t lhi_checkpoint_count_tensors(const lh_model *model);
 
@@ -188,17 +191,18 @@ typedef struct lhi_safetensors_layout {
     uint64_t *at;   /* [model tensor][suffix] */
     uint32_t n_suffixes;
 } lhi_safetensors_layout;
-extern const char *const lhi_weight_suffixes[]; /* NULL-terminated */
-extern const char *const lhi_moment_suffixes[]; /* without delayed gradients */
-extern const char *const lhi_delayed_suffixes[];   /* with delayed gradients */
+extern const char *const lhi_weight_suffixes[];  /* NULL-terminated */
+extern const char *const lhi_moment_suffixes[];  /* without delayed gradients */
+extern const char *const lhi_delayed_suffixes[]; /* with delayed gradients */
 static inline const char *const *lhi_moment_suffixes_of(const lhi_train *train)
 {
     return train->o.delayed ? lhi_delayed_suffixes : lhi_moment_suffixes;
 }
 /* Makes the layout of a file. */
 lh_status lhi_safetensors_layout_make(const lh_model *model,
-                                const char *const *suffixes,
-                                lhi_safetensors_layout *out, lh_error *err);
+                                      const char *const *suffixes,
+                                      lhi_safetensors_layout *out,
+                                      lh_error *err);
 /* Frees a layout. */
 void lhi_safetensors_layout_fini(lhi_safetensors_layout *layout);
 
@@ -206,7 +210,8 @@ void lhi_safetensors_layout_fini(lhi_safetensors_layout *layout);
 #define LHI_MOMENTS_FILE "optimizer.safetensors"
 #define LHI_STATE_FILE "state.json"
 #define LHI_LOCK_FILE ".longhaul-lock"
-#define LHI_LOCK_TAKEOVER_SUFFIX ".gone-" /* suffix of a lock that is being replaced */
+#define LHI_LOCK_TAKEOVER_SUFFIX                                               \
+    ".gone-" /* suffix of a lock that is being replaced */
 #define LHI_CONFIG_FILE "config.json"
 #define LHI_TOKENIZER_FILE "tokenizer.json"
 #define LHI_CHECKPOINT_FORMAT "checkpoint/1"
@@ -217,30 +222,33 @@ extern const char *const lhi_auxiliary_files[LHI_N_AUXILIARY_FILES];
 enum { LHI_AUXILIARY_MAX_BYTES = 1 << 27 }; /* bytes */
 /* Computes an auxiliary file's checksum; -1: no such file. */
 lh_status lhi_auxiliary_checksum(const char *folder, int side, double *sum,
-                       lh_error *err);
+                                 lh_error *err);
 
 /* A checkpoint's description: src/runtime/training/state.c. `sums` has
  * lhi_train_count_checksums() numbers for `replicas`. */
 typedef struct lhi_checkpoint_state {
     uint64_t step;
     uint32_t replicas, n_moments;
-    double *sums;              /* release with free() */
+    double *sums;                            /* release with free() */
     double auxiliary[LHI_N_AUXILIARY_FILES]; /* checksums; negative: none */
 } lhi_checkpoint_state;
 /* Formats the description; `sides` as in lhi_checkpoint_state. */
 lh_status lhi_checkpoint_state_format(const lhi_train *train,
-                           const lhi_checkpoint_options *options,
-                           const double *sums, const double *sides, char **text,
-                           lh_error *err);
+                                      const lhi_checkpoint_options *options,
+                                      const double *sums, const double *sides,
+                                      char **text, lh_error *err);
 /* Parses the description. `n_moments`: moments per tensor in this run. *differs
  * (may be NULL): intact, but another model, recipe or format than this run's;
  * false: damaged. */
-lh_status lhi_checkpoint_state_parse(const char *text, size_t len, const char *name,
-                          const lh_model *model, uint32_t n_moments,
-                          const lhi_checkpoint_options *options, lhi_checkpoint_state *out,
-                          bool *differs, lh_error *err);
+lh_status lhi_checkpoint_state_parse(const char *text, size_t len,
+                                     const char *name, const lh_model *model,
+                                     uint32_t n_moments,
+                                     const lhi_checkpoint_options *options,
+                                     lhi_checkpoint_state *out, bool *differs,
+                                     lh_error *err);
 /* Returns the index, in the sums, of a tensor's weight checksum; its moments'
  * follow, one per replica each. */
-size_t lhi_checksum_index(uint32_t index, uint32_t replicas, uint32_t n_moments);
+size_t lhi_checksum_index(uint32_t index, uint32_t replicas,
+                          uint32_t n_moments);
 
 #endif

@@ -46,8 +46,8 @@ static double sum_losses(const lhi_train *train, const double *tally,
         count += losses[replicas + r];
         further += losses[2 * replicas + r];
     }
-    *modules = train->o.model->mtp_layers > 0 && count > 0 ? further / count
-                                                            : NAN;
+    *modules =
+        train->o.model->mtp_layers > 0 && count > 0 ? further / count : NAN;
     *tokens = (uint64_t)count;
     return count > 0 ? sum / count : 0;
 }
@@ -55,7 +55,7 @@ static double sum_losses(const lhi_train *train, const double *tally,
 /* Moves balancing biases towards experts that were chosen less often
  * (arXiv:2408.15664, algorithm 1). */
 static void move_bias(const lhi_train *train, const lhi_owned_tensor *own,
-                 const float *gradient)
+                      const float *gradient)
 {
     float by = (float)train->o.balance_bias;
     for (size_t i = 0; i < own->n; i++)
@@ -79,7 +79,7 @@ static void update(const lhi_train *train, const lhi_owned_tensor *own,
 /* Applies the gradients stored by the previous step, clipped there, and stores
  * this step's. The first step applies nothing, not even weight decay. */
 static void update_delayed(const lhi_train *train, const lhi_owned_tensor *own,
-                        lhi_adamw how)
+                           lhi_adamw how)
 {
     float scale = own->tensor->balances ? 1 : how.scale;
     float *late = own->moments[2];
@@ -133,7 +133,7 @@ lh_status lhi_train_update(lhi_train *train, const double *tally,
 }
 
 lh_status lhi_train_reduce_validation(lhi_train *train, const double *tally,
-                              double *loss, lh_error *err)
+                                      double *loss, lh_error *err)
 {
     uint64_t tokens;
     double modules, mean = sum_losses(train, tally, &tokens, &modules);

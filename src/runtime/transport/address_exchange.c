@@ -25,8 +25,9 @@ static lh_status check_version(uint64_t version, lh_error *err)
 
 /* Encodes the record. It has no version, because the TABLE message that carries
  * it has one. */
-void lhi_shared_links_location_write(const lhi_shared_links_location *s,
-                          unsigned char out[LHI_SHARED_LINKS_LOCATION_BYTES])
+void lhi_shared_links_location_write(
+    const lhi_shared_links_location *s,
+    unsigned char out[LHI_SHARED_LINKS_LOCATION_BYTES])
 {
     memset(out, 0, LHI_SHARED_LINKS_LOCATION_BYTES);
     lhi_store_little_endian(out, 4, s->pid);
@@ -35,15 +36,18 @@ void lhi_shared_links_location_write(const lhi_shared_links_location *s,
     memcpy(out + 16, s->cookie, sizeof s->cookie);
 }
 
-lh_status lhi_shared_links_location_read(const unsigned char in[LHI_SHARED_LINKS_LOCATION_BYTES],
-                              lhi_shared_links_location *out, lh_error *err)
+lh_status lhi_shared_links_location_read(
+    const unsigned char in[LHI_SHARED_LINKS_LOCATION_BYTES],
+    lhi_shared_links_location *out, lh_error *err)
 {
-    if (!is_zero(in + 12, 4) || !is_zero(in + 48, LHI_SHARED_LINKS_LOCATION_BYTES - 48))
+    if (!is_zero(in + 12, 4) ||
+        !is_zero(in + 48, LHI_SHARED_LINKS_LOCATION_BYTES - 48))
         return lhi_fail(err, LH_EIO,
                         "where links are shared: bytes that are not 0");
-    *out = (lhi_shared_links_location){.pid = (uint32_t)lhi_load_little_endian(in, 4),
-                            .fd = (uint32_t)lhi_load_little_endian(in + 4, 4),
-                            .n_links = (uint32_t)lhi_load_little_endian(in + 8, 4)};
+    *out = (lhi_shared_links_location){
+        .pid = (uint32_t)lhi_load_little_endian(in, 4),
+        .fd = (uint32_t)lhi_load_little_endian(in + 4, 4),
+        .n_links = (uint32_t)lhi_load_little_endian(in + 8, 4)};
     memcpy(out->cookie, in + 16, sizeof out->cookie);
     return LH_OK;
 }
@@ -51,7 +55,7 @@ lh_status lhi_shared_links_location_read(const unsigned char in[LHI_SHARED_LINKS
 static const unsigned char magic[8] = "longhaul";
 
 void lhi_start_record_write(const lhi_start_record *c,
-                          unsigned char out[LHI_START_RECORD_BYTES])
+                            unsigned char out[LHI_START_RECORD_BYTES])
 {
     memset(out, 0, LHI_START_RECORD_BYTES);
     memcpy(out, magic, sizeof magic);
@@ -72,7 +76,7 @@ static bool is_text(const unsigned char *bytes, size_t n)
 }
 
 lh_status lhi_start_record_read(const unsigned char in[LHI_START_RECORD_BYTES],
-                              lhi_start_record *out, lh_error *err)
+                                lhi_start_record *out, lh_error *err)
 {
     lhi_start_record c = {.port = (uint32_t)lhi_load_little_endian(in + 12, 4)};
     uint64_t failed = lhi_load_little_endian(in + 16, 4);
@@ -95,7 +99,7 @@ lh_status lhi_start_record_read(const unsigned char in[LHI_START_RECORD_BYTES],
 }
 
 void lhi_ucx_record_write(const lhi_ucx_record *c,
-                        unsigned char out[LHI_UCX_RECORD_BYTES])
+                          unsigned char out[LHI_UCX_RECORD_BYTES])
 {
     memset(out, 0, LHI_UCX_RECORD_BYTES);
     lhi_store_little_endian(out, 8, c->frame_tag);
@@ -106,7 +110,7 @@ void lhi_ucx_record_write(const lhi_ucx_record *c,
 }
 
 lh_status lhi_ucx_record_read(const unsigned char in[LHI_UCX_RECORD_BYTES],
-                            lhi_ucx_record *out, lh_error *err)
+                              lhi_ucx_record *out, lh_error *err)
 {
     uint64_t size = lhi_load_little_endian(in + 8, 4);
     LHI_TRY(check_version(lhi_load_little_endian(in + 12, 4), err));

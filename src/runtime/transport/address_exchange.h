@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Address exchange before ranks are connected, in records of fixed size:
  * docs/formats/wire.md. Encoding and checking only, no I/O. */
-#ifndef LHI_CARDS_H
-#define LHI_CARDS_H
+#ifndef LHI_RUNTIME_TRANSPORT_ADDRESS_EXCHANGE_H
+#define LHI_RUNTIME_TRANSPORT_ADDRESS_EXCHANGE_H
 
 #include <longhaul/status.h>
 
@@ -45,23 +45,25 @@ typedef struct lhi_ucx_record {
 } lhi_ucx_record;
 
 /* Encodes the location of shared links. */
-void lhi_shared_links_location_write(const lhi_shared_links_location *card,
-                          unsigned char out[LHI_SHARED_LINKS_LOCATION_BYTES]);
+void lhi_shared_links_location_write(
+    const lhi_shared_links_location *card,
+    unsigned char out[LHI_SHARED_LINKS_LOCATION_BYTES]);
 /* Decodes the location of shared links. LH_EIO: invalid record; `err` has the
  * cause. */
-lh_status lhi_shared_links_location_read(const unsigned char in[LHI_SHARED_LINKS_LOCATION_BYTES],
-                              lhi_shared_links_location *out, lh_error *err);
+lh_status lhi_shared_links_location_read(
+    const unsigned char in[LHI_SHARED_LINKS_LOCATION_BYTES],
+    lhi_shared_links_location *out, lh_error *err);
 /* Encodes a start record. */
 void lhi_start_record_write(const lhi_start_record *card,
-                          unsigned char out[LHI_START_RECORD_BYTES]);
+                            unsigned char out[LHI_START_RECORD_BYTES]);
 /* Decodes a start record; errors as above. */
 lh_status lhi_start_record_read(const unsigned char in[LHI_START_RECORD_BYTES],
-                              lhi_start_record *out, lh_error *err);
+                                lhi_start_record *out, lh_error *err);
 /* Encodes a UCX record. */
 void lhi_ucx_record_write(const lhi_ucx_record *card,
-                        unsigned char out[LHI_UCX_RECORD_BYTES]);
+                          unsigned char out[LHI_UCX_RECORD_BYTES]);
 /* Decodes a UCX record; errors as above. */
 lh_status lhi_ucx_record_read(const unsigned char in[LHI_UCX_RECORD_BYTES],
-                            lhi_ucx_record *out, lh_error *err);
+                              lhi_ucx_record *out, lh_error *err);
 
 #endif

@@ -34,8 +34,8 @@ typedef struct link {
     bool broken, in_turns;
     /* Last finalised message: the end of its transfer, and its arrival. */
     int64_t free_ns, arrived_ns;
-    uint64_t next_turn;                  /* turn of order[head] */
-    uint32_t head, tail;                 /* range of `order` in use */
+    uint64_t next_turn;  /* turn of order[head] */
+    uint32_t head, tail; /* range of `order` in use */
     /* slots ever used; first free one + 1 */
     uint32_t n_slots, free_slot;
     uint32_t order[2 * LHI_LINKS_MAX_MESSAGES]; /* slots in departure order */
@@ -316,7 +316,7 @@ lh_status lhi_links_set(lhi_links *table, uint32_t i, const lhi_net_link *rule,
 }
 
 lh_status lhi_links_suspend(lhi_links *table, uint32_t i, int64_t until_ns,
-                         lh_error *err)
+                            lh_error *err)
 {
     if (i >= table->n_links)
         return lhi_fail(err, LH_EINVAL, "no emulated link %u: there are %u", i,
@@ -367,7 +367,7 @@ lh_status lhi_links_take(lhi_links *table, uint32_t i, uint32_t index,
 }
 
 void lhi_links_wait_known(lhi_links *table, uint32_t i, uint32_t slot,
-                     int64_t until_ns)
+                          int64_t until_ns)
 {
     lhi_futex_wait(&table->links[i].slots[slot].known, 0, until_ns, true);
 }

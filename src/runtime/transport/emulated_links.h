@@ -9,8 +9,8 @@
  * hand over messages slightly after their entry and not always in entry order.
  * A message's times therefore stay provisional until it has arrived: an earlier
  * entry that is handed over later is still scheduled before it. */
-#ifndef LHI_EMULATED_LINKS_H
-#define LHI_EMULATED_LINKS_H
+#ifndef LHI_RUNTIME_TRANSPORT_EMULATED_LINKS_H
+#define LHI_RUNTIME_TRANSPORT_EMULATED_LINKS_H
 
 #include "runtime/transport/transport.h"
 
@@ -21,7 +21,7 @@ typedef struct lhi_links lhi_links;
 
 enum {
     LHI_LINKS_MAX_MESSAGES = 1 << 14, /* maximum messages on one link */
-    LHI_LINKS_MAX = 4096      /* maximum links per run */
+    LHI_LINKS_MAX = 4096              /* maximum links per run */
 };
 
 /* Checks link parameters; LH_EINVAL names the link. */
@@ -50,7 +50,7 @@ lh_status lhi_links_set(lhi_links *table, uint32_t link,
 
 /* Delays departures from the link until `until_ns`. */
 lh_status lhi_links_suspend(lhi_links *table, uint32_t link, int64_t until_ns,
-                         lh_error *err);
+                            lh_error *err);
 
 /* Checks that link and slot exist; a peer may send any values. */
 bool lhi_links_is_valid(const lhi_links *table, uint32_t link, uint32_t slot);
@@ -64,6 +64,6 @@ lh_status lhi_links_take(lhi_links *table, uint32_t link, uint32_t slot,
                          int64_t *arrived_ns, lh_error *err);
 /* Sleeps until the message's arrival time is set, or until `until_ns`. */
 void lhi_links_wait_known(lhi_links *table, uint32_t link, uint32_t slot,
-                     int64_t until_ns);
+                          int64_t until_ns);
 
 #endif

@@ -19,7 +19,7 @@ struct lhi_frame_mac {
 };
 
 lh_status lhi_frame_mac_make(const unsigned char key[LHI_FRAME_MAC_KEY_BYTES],
-                        bool upwards, lhi_frame_mac **out, lh_error *err)
+                             bool upwards, lhi_frame_mac **out, lh_error *err)
 {
     lhi_frame_mac *s = calloc(1, sizeof *s);
     if (!s)
@@ -72,12 +72,13 @@ void lhi_frame_mac_end(lhi_frame_mac *s, unsigned char out[LHI_FRAME_MAC_BYTES])
     int n = 0;
     memset(out, 0, LHI_FRAME_MAC_BYTES);
     if (!EVP_EncryptFinal_ex(s->cipher, none, &n) ||
-        !EVP_CIPHER_CTX_ctrl(s->cipher, EVP_CTRL_AEAD_GET_TAG, LHI_FRAME_MAC_BYTES,
-                             out))
+        !EVP_CIPHER_CTX_ctrl(s->cipher, EVP_CTRL_AEAD_GET_TAG,
+                             LHI_FRAME_MAC_BYTES, out))
         s->broken = true;
 }
 
-bool lhi_frame_mac_verify(lhi_frame_mac *s, const unsigned char is[LHI_FRAME_MAC_BYTES])
+bool lhi_frame_mac_verify(lhi_frame_mac *s,
+                          const unsigned char is[LHI_FRAME_MAC_BYTES])
 {
     unsigned char own[LHI_FRAME_MAC_BYTES];
     lhi_frame_mac_end(s, own);
@@ -87,7 +88,7 @@ bool lhi_frame_mac_verify(lhi_frame_mac *s, const unsigned char is[LHI_FRAME_MAC
 #else
 
 lh_status lhi_frame_mac_make(const unsigned char key[LHI_FRAME_MAC_KEY_BYTES],
-                        bool upwards, lhi_frame_mac **out, lh_error *err)
+                             bool upwards, lhi_frame_mac **out, lh_error *err)
 {
     (void)key, (void)upwards, (void)out;
     return lhi_fail(err, LH_EUNSUPPORTED,
@@ -110,13 +111,15 @@ void lhi_frame_mac_add(lhi_frame_mac *seal, const void *bytes, size_t n)
     (void)seal, (void)bytes, (void)n;
 }
 
-void lhi_frame_mac_end(lhi_frame_mac *seal, unsigned char out[LHI_FRAME_MAC_BYTES])
+void lhi_frame_mac_end(lhi_frame_mac *seal,
+                       unsigned char out[LHI_FRAME_MAC_BYTES])
 {
     (void)seal;
     memset(out, 0, LHI_FRAME_MAC_BYTES);
 }
 
-bool lhi_frame_mac_verify(lhi_frame_mac *seal, const unsigned char is[LHI_FRAME_MAC_BYTES])
+bool lhi_frame_mac_verify(lhi_frame_mac *seal,
+                          const unsigned char is[LHI_FRAME_MAC_BYTES])
 {
     (void)seal, (void)is;
     return false;

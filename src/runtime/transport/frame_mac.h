@@ -4,8 +4,8 @@
  * 800-38D) over a part of a frame, under a key from the handshake. Its nonce
  * consists of the direction, the frame's number in that direction, and the
  * part. Nothing is encrypted. */
-#ifndef LHI_SEAL_H
-#define LHI_SEAL_H
+#ifndef LHI_RUNTIME_TRANSPORT_FRAME_MAC_H
+#define LHI_RUNTIME_TRANSPORT_FRAME_MAC_H
 
 #include <longhaul/status.h>
 
@@ -19,7 +19,7 @@ typedef struct lhi_frame_mac lhi_frame_mac; /* one direction of a connection */
 /* Creates the MAC state for one direction; `upwards`: from the lower to the
  * higher rank. LH_EUNSUPPORTED: this build has no OpenSSL. */
 lh_status lhi_frame_mac_make(const unsigned char key[LHI_FRAME_MAC_KEY_BYTES],
-                        bool upwards, lhi_frame_mac **out, lh_error *err);
+                             bool upwards, lhi_frame_mac **out, lh_error *err);
 void lhi_frame_mac_free(lhi_frame_mac *seal); /* NULL is allowed */
 
 /* Parts of a frame. */
@@ -35,8 +35,10 @@ void lhi_frame_mac_begin(lhi_frame_mac *seal, lhi_frame_mac_part part);
 /* Adds bytes to the MAC. */
 void lhi_frame_mac_add(lhi_frame_mac *seal, const void *bytes, size_t n);
 /* Ends the MAC and returns it. */
-void lhi_frame_mac_end(lhi_frame_mac *seal, unsigned char out[LHI_FRAME_MAC_BYTES]);
+void lhi_frame_mac_end(lhi_frame_mac *seal,
+                       unsigned char out[LHI_FRAME_MAC_BYTES]);
 /* Ends the MAC and compares it with the received one. */
-bool lhi_frame_mac_verify(lhi_frame_mac *seal, const unsigned char is[LHI_FRAME_MAC_BYTES]);
+bool lhi_frame_mac_verify(lhi_frame_mac *seal,
+                          const unsigned char is[LHI_FRAME_MAC_BYTES]);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sleeping until a word in memory changes; all transports wait this way. */
-#ifndef LHI_FUTEX_H
-#define LHI_FUTEX_H
+#ifndef LHI_RUNTIME_TRANSPORT_FUTEX_H
+#define LHI_RUNTIME_TRANSPORT_FUTEX_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -18,7 +18,7 @@ struct lhi_group {
     int64_t latest_ns, began_ns, spent_ns, linked_ns;
     int64_t latency_ns;
     double ns_per_byte;
-    int64_t bytes_ns;  /* emulated transfer time, last call */
+    int64_t bytes_ns; /* emulated transfer time, last call */
     /* part of the next call's transfer time already elapsed */
     int64_t beside_ns;
     uint32_t *ranks;
@@ -154,8 +154,8 @@ static lh_status receive(lhi_group *g, uint32_t i, void *data, size_t size,
     return lhi_round_receive(&g->round, i, data, size, err);
 }
 
-static lh_status send_part(lhi_group *g, uint32_t i, const void *data, size_t size,
-                      lh_error *err)
+static lh_status send_part(lhi_group *g, uint32_t i, const void *data,
+                           size_t size, lh_error *err)
 {
     g->given += size;
     return lhi_round_send(&g->round, i, data, size, err);
@@ -169,9 +169,9 @@ static lh_status end_round(lhi_group *g, lh_status status, lh_error *err)
     status = lhi_round_end(&g->round, status, g->stop, err);
     size_t most = g->given > g->got ? g->given : g->got;
     g->bytes_ns = (int64_t)((double)most * g->ns_per_byte + 0.5);
-    int64_t link_ns = g->latency_ns + (g->bytes_ns > g->beside_ns
-                                           ? g->bytes_ns - g->beside_ns
-                                           : 0);
+    int64_t link_ns =
+        g->latency_ns +
+        (g->bytes_ns > g->beside_ns ? g->bytes_ns - g->beside_ns : 0);
     g->beside_ns = 0;
     g->linked_ns += link_ns;
     if (status == LH_OK && link_ns > 0 && g->members.n_ranks > 1)
@@ -197,7 +197,7 @@ static lh_status send_all(lhi_group *g, lhi_round *round,
 
 /* Starts the round's receives from all other members. */
 static lh_status receive_all(lhi_group *g, lhi_round *round,
-                         const lhi_group_bytes *b, lh_error *err)
+                             const lhi_group_bytes *b, lh_error *err)
 {
     unsigned char *to = b->in;
     for (uint32_t i = 0; i < g->members.n_ranks; to += b->recv_bytes[i++]) {
@@ -210,8 +210,7 @@ static lh_status receive_all(lhi_group *g, lhi_round *round,
 }
 
 /* Runs an all-to-all with the sizes and addresses in `b`. */
-static lh_status exchange(lhi_group *g, const lhi_group_bytes *b,
-                          lh_error *err)
+static lh_status exchange(lhi_group *g, const lhi_group_bytes *b, lh_error *err)
 {
     begin_round(g);
     lh_status status = receive_all(g, &g->round, b, err);
@@ -375,10 +374,11 @@ lh_status lhi_group_all_to_all(lhi_group *g, const void *out,
                            : lhi_round_end(&g->round, status, NULL, err);
 }
 
-lh_status lhi_group_all_to_all_with_counts(lhi_group *g, const lhi_group_bytes *told,
-                                    const lhi_group_bytes *rest,
-                                    void (*known)(void *context), void *context,
-                                    lh_error *err)
+lh_status lhi_group_all_to_all_with_counts(lhi_group *g,
+                                           const lhi_group_bytes *told,
+                                           const lhi_group_bytes *rest,
+                                           void (*known)(void *context),
+                                           void *context, lh_error *err)
 {
     begin_round(g);
     lh_status status = receive_all(g, &g->ahead, told, err);

@@ -12,8 +12,8 @@
  * at a time may use a group. If a rank fails, the others' waits end as for any
  * message: LH_EIO with the rank and the reason. A failed call ends the run and
  * leaves no operation pending. */
-#ifndef LHI_GROUP_H
-#define LHI_GROUP_H
+#ifndef LHI_RUNTIME_TRANSPORT_GROUP_H
+#define LHI_RUNTIME_TRANSPORT_GROUP_H
 
 #include "runtime/transport/transport.h"
 
@@ -102,10 +102,10 @@ typedef struct lhi_group_bytes {
  * follows directly. After receiving the first, calls known(context), which sets
  * rest->gets[]. */
 lh_status lhi_group_all_to_all_with_counts(lhi_group *group,
-                                    const lhi_group_bytes *told,
-                                    const lhi_group_bytes *rest,
-                                    void (*known)(void *context), void *context,
-                                    lh_error *err);
+                                           const lhi_group_bytes *told,
+                                           const lhi_group_bytes *rest,
+                                           void (*known)(void *context),
+                                           void *context, lh_error *err);
 /* Shift: sends `gives` bytes to the next member (`back`: to the previous one)
  * and receives `gets` bytes from the opposite side; the group is a ring. A
  * group of one copies. */

@@ -17,7 +17,8 @@
 
 static const unsigned char magic[8] = "longhaul";
 
-void lhi_handshake_write(const lhi_handshake_message *h, unsigned char out[LHI_HANDSHAKE_BYTES])
+void lhi_handshake_write(const lhi_handshake_message *h,
+                         unsigned char out[LHI_HANDSHAKE_BYTES])
 {
     memset(out, 0, LHI_HANDSHAKE_BYTES);
     memcpy(out, magic, sizeof magic);
@@ -34,7 +35,7 @@ void lhi_handshake_write(const lhi_handshake_message *h, unsigned char out[LHI_H
 }
 
 lh_status lhi_handshake_read(const unsigned char in[LHI_HANDSHAKE_BYTES],
-                         lhi_handshake_message *out, lh_error *err)
+                             lhi_handshake_message *out, lh_error *err)
 {
     if (memcmp(in, magic, sizeof magic) != 0)
         return lhi_fail(err, LH_EIO, "it does not speak longhaul");
@@ -42,13 +43,15 @@ lh_status lhi_handshake_read(const unsigned char in[LHI_HANDSHAKE_BYTES],
         return lhi_fail(err, LH_EIO,
                         "it speaks version %d of the wire format, not %d",
                         in[8], LHI_WIRE_VERSION);
-    lhi_handshake_message h = {.kind = (lhi_handshake_kind)in[9],
-                   .rank = (uint32_t)lhi_load_little_endian(in + 12, 4),
-                   .n_ranks = (uint32_t)lhi_load_little_endian(in + 16, 4),
-                   .port = (uint32_t)lhi_load_little_endian(in + 20, 4),
-                   .more = (uint32_t)lhi_load_little_endian(in + 24, 4),
-                   .n_rails = (uint32_t)lhi_load_little_endian(in + 28, 4)};
-    if (in[9] < LHI_HANDSHAKE_HELLO || in[9] > LHI_HANDSHAKE_RAIL || in[10] || in[11] ||
+    lhi_handshake_message h = {
+        .kind = (lhi_handshake_kind)in[9],
+        .rank = (uint32_t)lhi_load_little_endian(in + 12, 4),
+        .n_ranks = (uint32_t)lhi_load_little_endian(in + 16, 4),
+        .port = (uint32_t)lhi_load_little_endian(in + 20, 4),
+        .more = (uint32_t)lhi_load_little_endian(in + 24, 4),
+        .n_rails = (uint32_t)lhi_load_little_endian(in + 28, 4)};
+    if (in[9] < LHI_HANDSHAKE_HELLO || in[9] > LHI_HANDSHAKE_RAIL || in[10] ||
+        in[11] ||
         h.n_rails > (h.kind == LHI_HANDSHAKE_HELLO ? LHI_MAX_RAILS : 0))
         return lhi_fail(err, LH_EIO, "it sent a greeting that there is not");
     if (h.n_ranks == 0 || h.n_ranks > LHI_NET_MAX_RANKS ||
@@ -60,7 +63,7 @@ lh_status lhi_handshake_read(const unsigned char in[LHI_HANDSHAKE_BYTES],
         h.kind == LHI_HANDSHAKE_REFUSE  ? LHI_REFUSAL_BYTES
         : h.kind == LHI_HANDSHAKE_TABLE ? h.n_ranks * LHI_ADDRESS_BYTES + 64
         : h.kind == LHI_HANDSHAKE_RAILS ? LHI_MAX_RAILS * LHI_ADDRESS_BYTES
-                                    : 0;
+                                        : 0;
     if (h.more > most)
         return lhi_fail(err, LH_EIO, "it sent a greeting with %u more bytes",
                         h.more);
@@ -77,7 +80,7 @@ bool lhi_random_bytes(void *out, size_t size)
 }
 
 bool lhi_mac_equals(const unsigned char a[LHI_MAC_BYTES],
-                const unsigned char b[LHI_MAC_BYTES])
+                    const unsigned char b[LHI_MAC_BYTES])
 {
     /* Compares in constant time. */
     unsigned char differs = 0;
@@ -121,9 +124,10 @@ static size_t write_handshake(const char *label, const lhi_handshake *h,
     return 128;
 }
 
-void lhi_handshake_compute_mac(const void *secret, size_t secret_size, const char *label,
-               const lhi_handshake *h, const void *more, size_t n,
-               unsigned char out[LHI_MAC_BYTES])
+void lhi_handshake_compute_mac(const void *secret, size_t secret_size,
+                               const char *label, const lhi_handshake *h,
+                               const void *more, size_t n,
+                               unsigned char out[LHI_MAC_BYTES])
 {
     unsigned char bytes[160];
     size_t size = write_handshake(label, h, bytes);
@@ -148,9 +152,10 @@ void lhi_compute_sha256(const void *bytes, size_t n, unsigned char out[32])
     memset(out, 0, 32);
 }
 
-void lhi_handshake_compute_mac(const void *secret, size_t secret_size, const char *label,
-               const lhi_handshake *handshake, const void *more, size_t n,
-               unsigned char out[LHI_MAC_BYTES])
+void lhi_handshake_compute_mac(const void *secret, size_t secret_size,
+                               const char *label,
+                               const lhi_handshake *handshake, const void *more,
+                               size_t n, unsigned char out[LHI_MAC_BYTES])
 {
     (void)secret, (void)secret_size, (void)label, (void)handshake;
     (void)more, (void)n;

@@ -2,8 +2,8 @@
 /* Handshake between ranks that were not forked together: the messages before
  * the first frame (docs/formats/wire.md) and their authentication. Encoding and
  * checking only, no I/O. */
-#ifndef LHI_HELLO_H
-#define LHI_HELLO_H
+#ifndef LHI_RUNTIME_TRANSPORT_HANDSHAKE_H
+#define LHI_RUNTIME_TRANSPORT_HANDSHAKE_H
 
 #include <longhaul/status.h>
 
@@ -47,10 +47,10 @@ typedef struct lhi_handshake_message {
 
 /* Encodes a handshake message. */
 void lhi_handshake_write(const lhi_handshake_message *hello,
-                     unsigned char out[LHI_HANDSHAKE_BYTES]);
+                         unsigned char out[LHI_HANDSHAKE_BYTES]);
 /* Decodes a handshake message. LH_EIO: invalid; `err` names the field. */
 lh_status lhi_handshake_read(const unsigned char in[LHI_HANDSHAKE_BYTES],
-                         lhi_handshake_message *out, lh_error *err);
+                             lhi_handshake_message *out, lh_error *err);
 
 /* Both sides' values in a handshake, filled as they become known. */
 typedef struct lhi_handshake {
@@ -70,12 +70,13 @@ void lhi_compute_job_digest(const char *job, unsigned char out[32]);
 bool lhi_random_bytes(void *out, size_t size);
 /* Computes the HMAC-SHA-256 over the label, the handshake and `n` more bytes.
  */
-void lhi_handshake_compute_mac(const void *secret, size_t secret_size, const char *label,
-               const lhi_handshake *handshake, const void *more, size_t n,
-               unsigned char out[LHI_MAC_BYTES]);
+void lhi_handshake_compute_mac(const void *secret, size_t secret_size,
+                               const char *label,
+                               const lhi_handshake *handshake, const void *more,
+                               size_t n, unsigned char out[LHI_MAC_BYTES]);
 /* Compares two MACs in constant time. */
 bool lhi_mac_equals(const unsigned char a[LHI_MAC_BYTES],
-                const unsigned char b[LHI_MAC_BYTES]);
+                    const unsigned char b[LHI_MAC_BYTES]);
 
 /* Length of the longest label. */
 enum { LHI_LABEL_BYTES = 16 };

@@ -113,8 +113,8 @@ static void *copier_main(void *of)
 
 /* Queues the copy for e's copy thread; e's lock must be held. False: no thread,
  * the caller copies. */
-static bool queue_copy(inproc_endpoint *e, lhi_net_op *receive, lhi_net_op *send,
-                      bool was_kept)
+static bool queue_copy(inproc_endpoint *e, lhi_net_op *receive,
+                       lhi_net_op *send, bool was_kept)
 {
     if (send->size < COPY_BYTES)
         return false;
@@ -135,7 +135,8 @@ static bool queue_copy(inproc_endpoint *e, lhi_net_op *receive, lhi_net_op *send
 }
 
 /* Queues an unexpected message; `to`'s lock must be held. */
-static lh_status queue_unexpected(inproc_endpoint *from, inproc_endpoint *to, lhi_net_op *op, lh_error *err)
+static lh_status queue_unexpected(inproc_endpoint *from, inproc_endpoint *to,
+                                  lhi_net_op *op, lh_error *err)
 {
     bool small = op->size <= LHI_NET_EAGER_BYTES;
     lhi_unexpected *kept = lhi_unexpected_make(small ? op->size : 0);
@@ -168,7 +169,8 @@ static lh_status queue_unexpected(inproc_endpoint *from, inproc_endpoint *to, lh
 
 static lh_status inproc_send(lhi_net *net, lhi_net_op *op, lh_error *err)
 {
-    inproc_endpoint *from = (inproc_endpoint *)net, *to = &from->fabric->ends[op->peer];
+    inproc_endpoint *from = (inproc_endpoint *)net,
+                    *to = &from->fabric->ends[op->peer];
     pthread_mutex_lock(&to->lock);
     if (__atomic_load_n(&to->left, __ATOMIC_ACQUIRE)) {
         pthread_mutex_unlock(&to->lock);
@@ -198,8 +200,8 @@ static lh_status inproc_send(lhi_net *net, lhi_net_op *op, lh_error *err)
 }
 
 /* Receives an unexpected message; called with the lock held, releases it. */
-static lh_status receive_unexpected(inproc_endpoint *e, lhi_net_op *op, lhi_unexpected *kept,
-                              lh_error *err)
+static lh_status receive_unexpected(inproc_endpoint *e, lhi_net_op *op,
+                                    lhi_unexpected *kept, lh_error *err)
 {
     if (kept->size != op->size) {
         size_t size = kept->size;
@@ -233,7 +235,8 @@ static lh_status inproc_receive(lhi_net *net, lhi_net_op *op, lh_error *err)
 {
     inproc_endpoint *e = (inproc_endpoint *)net;
     pthread_mutex_lock(&e->lock);
-    lhi_unexpected *kept = lhi_match_take_unexpected(&e->match, op->peer, op->tag);
+    lhi_unexpected *kept =
+        lhi_match_take_unexpected(&e->match, op->peer, op->tag);
     if (kept)
         return receive_unexpected(e, op, kept, err);
     /* A closing peer first sets `left` and then cancels posted receives. */
@@ -249,7 +252,8 @@ static lh_status inproc_receive(lhi_net *net, lhi_net_op *op, lh_error *err)
 
 static void inproc_cancel(lhi_net *net, lhi_net_op *op)
 {
-    inproc_endpoint *e = (inproc_endpoint *)net, *at = op->receives ? e : &e->fabric->ends[op->peer];
+    inproc_endpoint *e = (inproc_endpoint *)net,
+                    *at = op->receives ? e : &e->fabric->ends[op->peer];
     bool found;
     pthread_mutex_lock(&at->lock);
     if (op->receives) {

@@ -104,8 +104,9 @@ bool lhi_match_add_unexpected(lhi_match *match, lhi_unexpected *kept)
     return true;
 }
 
-static lhi_unexpected *unlink_unexpected(lhi_match *match, lhi_queue *q, lhi_unexpected *before,
-                             lhi_unexpected *kept)
+static lhi_unexpected *unlink_unexpected(lhi_match *match, lhi_queue *q,
+                                         lhi_unexpected *before,
+                                         lhi_unexpected *kept)
 {
     if (before)
         before->next = kept->next;
@@ -117,7 +118,8 @@ static lhi_unexpected *unlink_unexpected(lhi_match *match, lhi_queue *q, lhi_une
     return kept;
 }
 
-lhi_unexpected *lhi_match_take_unexpected(lhi_match *match, uint32_t from, uint64_t tag)
+lhi_unexpected *lhi_match_take_unexpected(lhi_match *match, uint32_t from,
+                                          uint64_t tag)
 {
     lhi_queue *q = &match->unexpected[list_of(from, tag)];
     lhi_unexpected *before = NULL;
@@ -132,12 +134,12 @@ lhi_unexpected *lhi_match_take_any(lhi_match *match)
     for (size_t i = 0; i < LHI_MATCH_LISTS; i++)
         if (match->unexpected[i].first)
             return unlink_unexpected(match, &match->unexpected[i], NULL,
-                               match->unexpected[i].first);
+                                     match->unexpected[i].first);
     return NULL;
 }
 
 static lhi_unexpected *take_send(lhi_match *match, lhi_queue *q,
-                           const lhi_net_op *send, uint32_t from)
+                                 const lhi_net_op *send, uint32_t from)
 {
     lhi_unexpected *before = NULL;
     for (lhi_unexpected *k = q->first; k; before = k, k = k->next)
@@ -147,11 +149,11 @@ static lhi_unexpected *take_send(lhi_match *match, lhi_queue *q,
 }
 
 lhi_unexpected *lhi_match_take_send(lhi_match *match, const lhi_net_op *send,
-                              uint32_t from)
+                                    uint32_t from)
 {
     if (send)
-        return take_send(match, &match->unexpected[list_of(from, send->tag)], send,
-                         from);
+        return take_send(match, &match->unexpected[list_of(from, send->tag)],
+                         send, from);
     lhi_unexpected *found = NULL;
     for (size_t i = 0; i < LHI_MATCH_LISTS && !found; i++)
         found = take_send(match, &match->unexpected[i], NULL, from);

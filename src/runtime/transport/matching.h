@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Message matching by peer and tag, oldest first: posted receives, and
  * unexpected messages. The endpoint's lock protects it. */
-#ifndef LHI_MATCH_H
-#define LHI_MATCH_H
+#ifndef LHI_RUNTIME_TRANSPORT_MATCHING_H
+#define LHI_RUNTIME_TRANSPORT_MATCHING_H
 
 #include "runtime/transport/transport.h"
 
@@ -27,8 +27,8 @@ enum { LHI_MATCH_LISTS = 256 };
 
 /* Hash lists of receives and messages. */
 typedef struct lhi_match {
-    lhi_queue posted[LHI_MATCH_LISTS]; /* lhi_net_op */
-    lhi_queue unexpected[LHI_MATCH_LISTS];   /* lhi_unexpected */
+    lhi_queue posted[LHI_MATCH_LISTS];     /* lhi_net_op */
+    lhi_queue unexpected[LHI_MATCH_LISTS]; /* lhi_unexpected */
     size_t kept_bytes;
 } lhi_match;
 
@@ -49,12 +49,13 @@ lhi_unexpected *lhi_unexpected_make(size_t data_bytes);
 /* Queues an unexpected message; false: LHI_NET_UNEXPECTED_BYTES are in use. */
 bool lhi_match_add_unexpected(lhi_match *match, lhi_unexpected *kept);
 /* Removes and returns the oldest matching message; NULL: none. */
-lhi_unexpected *lhi_match_take_unexpected(lhi_match *match, uint32_t from, uint64_t tag);
+lhi_unexpected *lhi_match_take_unexpected(lhi_match *match, uint32_t from,
+                                          uint64_t tag);
 lhi_unexpected *lhi_match_take_any(lhi_match *match); /* NULL: none left */
 /* Removes and returns the message from `from` that belongs to the send
  * operation `send` (NULL: any message whose bytes are still the sender's);
  * NULL: none. */
 lhi_unexpected *lhi_match_take_send(lhi_match *match, const lhi_net_op *send,
-                              uint32_t from);
+                                    uint32_t from);
 
 #endif

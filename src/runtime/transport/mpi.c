@@ -43,7 +43,8 @@ uint32_t lhi_mpi_n_ranks(const lhi_mpi *mpi)
     return 0;
 }
 
-lh_status lhi_mpi_exchange(lhi_mpi *mpi, const lhi_mpi_setup *work, lh_error *err)
+lh_status lhi_mpi_exchange(lhi_mpi *mpi, const lhi_mpi_setup *work,
+                           lh_error *err)
 {
     (void)work;
     return lhi_mpi_start(&mpi, err);
@@ -196,22 +197,22 @@ static void find_own_address(char *out, socklen_t room)
 
 /* All-gathers the start records. */
 static lh_status exchange_records(lhi_mpi *m, const lhi_start_record *mine,
-                                lh_error *err)
+                                  lh_error *err)
 {
     unsigned char *bytes = calloc(m->n_ranks, LHI_START_RECORD_BYTES);
     if (!m->cards)
         m->cards = calloc(m->n_ranks, sizeof *m->cards);
     lh_status status = bytes && m->cards ? LH_OK : lhi_fail_nomem(err);
     if (status == LH_OK)
-        lhi_start_record_write(mine,
-                             bytes + (size_t)m->rank * LHI_START_RECORD_BYTES);
+        lhi_start_record_write(mine, bytes + (size_t)m->rank *
+                                                 LHI_START_RECORD_BYTES);
     if (status == LH_OK &&
-        m->call.Allgather(MPI_IN_PLACE, 0, m->byte, bytes, LHI_START_RECORD_BYTES,
-                          m->byte, m->world))
+        m->call.Allgather(MPI_IN_PLACE, 0, m->byte, bytes,
+                          LHI_START_RECORD_BYTES, m->byte, m->world))
         status = lhi_fail(err, LH_EIO, "MPI cannot exchange addresses");
     for (uint32_t i = 0; i < m->n_ranks && status == LH_OK; i++) {
-        status = lhi_start_record_read(bytes + (size_t)i * LHI_START_RECORD_BYTES,
-                                     &m->cards[i], err);
+        status = lhi_start_record_read(
+            bytes + (size_t)i * LHI_START_RECORD_BYTES, &m->cards[i], err);
         if (status != LH_OK)
             lhi_fail_add_context(err, "rank %u", i);
     }
@@ -231,7 +232,7 @@ static bool one_host(const lhi_mpi *m)
 
 /* Checks the start records; every rank reaches the same result. */
 static lh_status check_records(const lhi_mpi *m, const lhi_mpi_setup *work,
-                             lh_error *err)
+                               lh_error *err)
 {
     for (uint32_t i = 0; i < m->n_ranks; i++)
         if (m->cards[i].failed)
@@ -276,8 +277,8 @@ static void name_job(const lhi_mpi *m, char out[2 * LHI_MAC_BYTES + 1])
     unsigned char mac[LHI_MAC_BYTES];
     const lhi_start_record *c = &m->cards[0];
     const lhi_handshake none = {.n_ranks = m->n_ranks, .port = c->port};
-    lhi_handshake_compute_mac(c->secret, sizeof c->secret, "job", &none, c->setup_digest,
-              sizeof c->setup_digest, mac);
+    lhi_handshake_compute_mac(c->secret, sizeof c->secret, "job", &none,
+                              c->setup_digest, sizeof c->setup_digest, mac);
     for (size_t i = 0; i < sizeof mac; i++)
         snprintf(out + 2 * i, 3, "%02x", mac[i]);
 }

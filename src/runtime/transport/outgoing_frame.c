@@ -49,14 +49,16 @@ static void add_void_mac(lhi_outgoing_frame *o, lhi_frame_mac *seals)
 }
 
 /* Extends the payload's MAC up to `end`. */
-static void extend_payload_mac(lhi_outgoing_frame *o, lhi_frame_mac *seals, size_t end)
+static void extend_payload_mac(lhi_outgoing_frame *o, lhi_frame_mac *seals,
+                               size_t end)
 {
     if (!seals || o->n_authenticated >= end)
         return;
     if (o->n_authenticated == 0)
         lhi_frame_mac_begin(seals, LHI_FRAME_MAC_PAYLOAD);
     if (o->payload)
-        lhi_frame_mac_add(seals, o->payload + o->n_authenticated, end - o->n_authenticated);
+        lhi_frame_mac_add(seals, o->payload + o->n_authenticated,
+                          end - o->n_authenticated);
     o->n_authenticated = end;
     if (end == o->payload_size && o->payload)
         lhi_frame_mac_end(seals, o->payload_mac);
@@ -64,10 +66,11 @@ static void extend_payload_mac(lhi_outgoing_frame *o, lhi_frame_mac *seals, size
         add_void_mac(o, seals);
 }
 
-ssize_t lhi_outgoing_frame_write(lhi_outgoing_frame *o, int fd, lhi_frame_mac *seals,
-                           size_t most)
+ssize_t lhi_outgoing_frame_write(lhi_outgoing_frame *o, int fd,
+                                 lhi_frame_mac *seals, size_t most)
 {
-    size_t head = lhi_frame_head_bytes(seals), tail = lhi_frame_tail_bytes(seals);
+    size_t head = lhi_frame_head_bytes(seals),
+           tail = lhi_frame_tail_bytes(seals);
     struct iovec parts[3];
     size_t n = 0, done = o->sent;
     add_header_mac(o, seals);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A frame being sent over a stream socket: header, payload and, on
  * authenticated connections, their MACs. */
-#ifndef LHI_OUTGOING_H
-#define LHI_OUTGOING_H
+#ifndef LHI_RUNTIME_TRANSPORT_OUTGOING_FRAME_H
+#define LHI_RUNTIME_TRANSPORT_OUTGOING_FRAME_H
 
-#include "runtime/transport/transport.h"
 #include "runtime/transport/frame_mac.h"
+#include "runtime/transport/transport.h"
 #include "runtime/transport/wire_format.h"
 
 #include <sys/types.h>
@@ -18,9 +18,10 @@ typedef struct lhi_outgoing_frame {
     const unsigned char *payload; /* NULL: zeros, after cancellation */
     size_t size, sent;            /* with header and MACs */
     size_t payload_size;
-    size_t n_authenticated; /* payload bytes in the MAC; complete at payload_size */
-    bool has_header_mac;  /* header MAC computed */
-    lhi_net_op *op;  /* NULL: the payload is `copy` */
+    size_t n_authenticated; /* payload bytes in the MAC; complete at
+                               payload_size */
+    bool has_header_mac;    /* header MAC computed */
+    lhi_net_op *op;         /* NULL: the payload is `copy` */
     unsigned char copy[];
 } lhi_outgoing_frame;
 
@@ -39,8 +40,8 @@ static inline size_t lhi_frame_tail_bytes(const lhi_frame_mac *seals)
 
 /* Writes about `most` bytes at most; returns sendmsg()'s result. A connection's
  * frames must be sent in sequence, because the MACs number them. */
-ssize_t lhi_outgoing_frame_write(lhi_outgoing_frame *frame, int fd, lhi_frame_mac *seals,
-                           size_t most);
+ssize_t lhi_outgoing_frame_write(lhi_outgoing_frame *frame, int fd,
+                                 lhi_frame_mac *seals, size_t most);
 
 /* Cancels a frame whose payload becomes invalid. The remaining bytes are sent
  * as zeros, since the frame must have the length in its header; the MAC marks

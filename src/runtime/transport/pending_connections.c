@@ -36,7 +36,8 @@ uint32_t lhi_count_free_files(uint32_t enough)
     return n;
 }
 
-lh_status lhi_pending_init(lhi_pending_connections *g, uint32_t most, lh_error *err)
+lh_status lhi_pending_init(lhi_pending_connections *g, uint32_t most,
+                           lh_error *err)
 {
     *g = (lhi_pending_connections){.capacity = most ? most : 1};
     g->list = calloc(g->capacity, sizeof *g->list);
@@ -80,8 +81,9 @@ bool lhi_pending_drop_oldest(lhi_pending_connections *g)
             oldest = i;
         }
     }
-    uint32_t goes =
-        oldest == UINT32_MAX || n_named > g->capacity / 2 ? oldest_named : oldest;
+    uint32_t goes = oldest == UINT32_MAX || n_named > g->capacity / 2
+                        ? oldest_named
+                        : oldest;
     if (goes == UINT32_MAX)
         return false;
     close(g->list[goes].fd);
@@ -92,7 +94,7 @@ bool lhi_pending_drop_oldest(lhi_pending_connections *g)
 }
 
 uint32_t lhi_pending_fill_polls(const lhi_pending_connections *g, int listener,
-                          struct pollfd *polls)
+                                struct pollfd *polls)
 {
     bool deaf = lhi_now_ns() < g->paused_until_ns;
     polls[0] = (struct pollfd){.fd = deaf ? -1 : listener, .events = POLLIN};
@@ -101,7 +103,8 @@ uint32_t lhi_pending_fill_polls(const lhi_pending_connections *g, int listener,
     return g->n + 1;
 }
 
-lhi_pending_connection *lhi_pending_accept(lhi_pending_connections *g, int listener)
+lhi_pending_connection *lhi_pending_accept(lhi_pending_connections *g,
+                                           int listener)
 {
     struct sockaddr_storage a;
     socklen_t size;
@@ -126,7 +129,8 @@ lhi_pending_connection *lhi_pending_accept(lhi_pending_connections *g, int liste
         lhi_pending_drop_oldest(g);
     lhi_set_tcp_options(fd);
     lhi_pending_connection *new = &g->list[g->n++];
-    *new = (lhi_pending_connection){.fd = fd, .until_ns = lhi_now_ns() + LHI_HANDSHAKE_TIMEOUT_NS};
+    *new = (lhi_pending_connection){
+        .fd = fd, .until_ns = lhi_now_ns() + LHI_HANDSHAKE_TIMEOUT_NS};
     lhi_address_write((struct sockaddr *)&a, new->address);
     return new;
 }

@@ -8,8 +8,8 @@
  * has the digest of the job's name, which outsiders do not have) takes
  * precedence over those that have not. Identified connections may fill at most
  * half of the table, so that replayed handshakes cannot lock out others. */
-#ifndef LHI_GUESTS_H
-#define LHI_GUESTS_H
+#ifndef LHI_RUNTIME_TRANSPORT_PENDING_CONNECTIONS_H
+#define LHI_RUNTIME_TRANSPORT_PENDING_CONNECTIONS_H
 
 #include "runtime/transport/handshake.h"
 
@@ -22,9 +22,9 @@ enum { LHI_PENDING_EXTRA = 64 };
 
 /* A pending connection. */
 typedef struct lhi_pending_connection {
-    int fd;       /* -1: to be removed */
-    bool identified;   /* identified; challenge sent */
-    size_t n_got; /* bytes of the next handshake message */
+    int fd;          /* -1: to be removed */
+    bool identified; /* identified; challenge sent */
+    size_t n_got;    /* bytes of the next handshake message */
     int64_t until_ns;
     lhi_handshake shake;
     unsigned char address[LHI_ADDRESS_BYTES];
@@ -35,8 +35,8 @@ typedef struct lhi_pending_connection {
 typedef struct lhi_pending_connections {
     lhi_pending_connection *list; /* oldest first */
     uint32_t n, capacity;
-    uint64_t n_dropped;    /* dropped because the table was full */
-    bool short_of_files;   /* the last accept found no free file descriptor */
+    uint64_t n_dropped;      /* dropped because the table was full */
+    bool short_of_files;     /* the last accept found no free file descriptor */
     int64_t paused_until_ns; /* pause: nor was there a connection to drop */
 } lhi_pending_connections;
 
@@ -45,8 +45,10 @@ typedef struct lhi_pending_connections {
 uint32_t lhi_count_free_files(uint32_t enough);
 
 /* Allocates a table for `most` connections, at least 1. */
-lh_status lhi_pending_init(lhi_pending_connections *guests, uint32_t most, lh_error *err);
-void lhi_pending_fini(lhi_pending_connections *guests); /* closes all connections */
+lh_status lhi_pending_init(lhi_pending_connections *guests, uint32_t most,
+                           lh_error *err);
+void lhi_pending_fini(
+    lhi_pending_connections *guests); /* closes all connections */
 /* Closes all connections. */
 void lhi_pending_close_all(lhi_pending_connections *guests);
 
@@ -58,10 +60,11 @@ void lhi_pending_remove_closed(lhi_pending_connections *guests);
 
 /* Fills at most `most` + 1 poll() entries: the listener (-1 during a pause),
  * then the connections in order. Returns their number. */
-uint32_t lhi_pending_fill_polls(const lhi_pending_connections *guests, int listener,
-                          struct pollfd *polls);
+uint32_t lhi_pending_fill_polls(const lhi_pending_connections *guests,
+                                int listener, struct pollfd *polls);
 /* Accepts one connection, dropping others if necessary; NULL: no connection, or
  * no free file descriptor. Entries move, which invalidates pointers to them. */
-lhi_pending_connection *lhi_pending_accept(lhi_pending_connections *guests, int listener);
+lhi_pending_connection *lhi_pending_accept(lhi_pending_connections *guests,
+                                           int listener);
 
 #endif

@@ -279,7 +279,7 @@ static lh_status reap(launcher *l, uint32_t rank, lh_error *err)
 
 /* Checks all ranks once; *n_running receives the number still running. */
 static lh_status poll_ranks(launcher *l, struct pollfd *polls,
-                               uint32_t *n_running, lh_error *err)
+                            uint32_t *n_running, lh_error *err)
 {
     for (uint32_t i = 0; i < l->n; i++) {
         const child *c = &l->children[i];
@@ -469,14 +469,14 @@ lh_status lhi_local_run(uint32_t n, uint32_t n_links, const lhi_net_link *links,
                         lhi_rank_result *results, lh_error *err)
 {
     return lhi_local_run_or_stop(n, n_links, links, rank_main, context, NULL,
-                                results, err);
+                                 results, err);
 }
 
 lh_status lhi_local_run_or_stop(uint32_t n, uint32_t n_links,
-                               const lhi_net_link *links,
-                               lhi_rank_main *rank_main, void *context,
-                               const lhi_net_stop *stop,
-                               lhi_rank_result *results, lh_error *err)
+                                const lhi_net_link *links,
+                                lhi_rank_main *rank_main, void *context,
+                                const lhi_net_stop *stop,
+                                lhi_rank_result *results, lh_error *err)
 {
     if (n == 0 || n > LHI_NET_MAX_RANKS)
         return lhi_fail(err, LH_EINVAL, "%u ranks, not 1 to %d", n,

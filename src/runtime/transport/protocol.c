@@ -181,7 +181,7 @@ lh_status lhi_proto_send(lhi_net *net, lhi_net_op *op, lh_error *err)
 
 /* Copies the message's attributes to the receive. */
 static void set_attributes(lhi_net_op *op, int64_t entered_ns, uint32_t link,
-                     uint32_t slot)
+                           uint32_t slot)
 {
     op->entered_ns = entered_ns;
     op->link = link;
@@ -243,7 +243,8 @@ static void copy_unexpected(const lhi_unexpected *kept, lhi_net_op *op)
 
 static lh_status receive(lhi_proto *p, lhi_net_op *op, lh_error *err)
 {
-    lhi_unexpected *kept = lhi_match_take_unexpected(&p->match, op->peer, op->tag);
+    lhi_unexpected *kept =
+        lhi_match_take_unexpected(&p->match, op->peer, op->tag);
     if (!kept && p->peers[op->peer].has_shut_down)
         return lhi_fail(err, LH_EIO, "rank %u has left", op->peer);
     lh_status status = LH_OK;
@@ -281,7 +282,8 @@ lh_status lhi_proto_receive(lhi_net *net, lhi_net_op *op, lh_error *err)
 /* ---- incoming frames ---- */
 
 /* Allocates an unexpected message for a frame. */
-static lhi_unexpected *alloc_unexpected(uint32_t from, const lhi_frame *f, lh_error *err)
+static lhi_unexpected *alloc_unexpected(uint32_t from, const lhi_frame *f,
+                                        lh_error *err)
 {
     bool offer = f->kind == LHI_FRAME_OFFER;
     lhi_unexpected *kept = lhi_unexpected_make(offer ? 0 : (size_t)f->size);
@@ -300,7 +302,8 @@ static lhi_unexpected *alloc_unexpected(uint32_t from, const lhi_frame *f, lh_er
 }
 
 /* Queues an unexpected message. */
-static lh_status queue_unexpected(lhi_proto *p, lhi_unexpected *kept, lh_error *err)
+static lh_status queue_unexpected(lhi_proto *p, lhi_unexpected *kept,
+                                  lh_error *err)
 {
     if (lhi_match_add_unexpected(&p->match, kept))
         return LH_OK;
@@ -329,8 +332,8 @@ static lh_status take_small(lhi_proto *p, uint32_t from, uint64_t tag,
 
 /* Handles a SMALL frame's header. */
 static lh_status small_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
-                             void **into, lhi_net_op **op, lhi_unexpected **kept,
-                             lh_error *err)
+                             void **into, lhi_net_op **op,
+                             lhi_unexpected **kept, lh_error *err)
 {
     lhi_net_op *found = NULL;
     LHI_TRY(take_small(p, from, f->tag, f->size, &found, err));
@@ -449,9 +452,10 @@ static lh_status check_link(const lhi_proto *p, uint32_t from,
                     from, f->link);
 }
 
-lh_status lhi_proto_frame_received(lhi_proto *p, uint32_t from, const lhi_frame *f,
-                          void **into, lhi_net_op **op, lhi_unexpected **kept,
-                          lh_error *err)
+lh_status lhi_proto_frame_received(lhi_proto *p, uint32_t from,
+                                   const lhi_frame *f, void **into,
+                                   lhi_net_op **op, lhi_unexpected **kept,
+                                   lh_error *err)
 {
     *into = NULL;
     *op = NULL;
@@ -477,7 +481,8 @@ lh_status lhi_proto_frame_received(lhi_proto *p, uint32_t from, const lhi_frame 
 }
 
 /* Handles a complete message that had no receive when it began to arrive. */
-static lh_status finish_unexpected(lhi_proto *p, lhi_unexpected *kept, lh_error *err)
+static lh_status finish_unexpected(lhi_proto *p, lhi_unexpected *kept,
+                                   lh_error *err)
 {
     lhi_net_op *op = NULL;
     lh_status status =
@@ -490,8 +495,8 @@ static lh_status finish_unexpected(lhi_proto *p, lhi_unexpected *kept, lh_error 
     return status;
 }
 
-lh_status lhi_proto_payload_received(lhi_proto *p, lhi_net_op *op, lhi_unexpected *kept,
-                           lh_error *err)
+lh_status lhi_proto_payload_received(lhi_proto *p, lhi_net_op *op,
+                                     lhi_unexpected *kept, lh_error *err)
 {
     if (kept)
         return finish_unexpected(p, kept, err);
@@ -538,9 +543,11 @@ void lhi_proto_drain(lhi_proto *p)
 {
     pthread_mutex_lock(&p->lock);
     uint32_t n_out;
-    while ((n_out = p->n_sends_pending) > 0 && !lhi_failure_text(p->net.failure)) {
+    while ((n_out = p->n_sends_pending) > 0 &&
+           !lhi_failure_text(p->net.failure)) {
         pthread_mutex_unlock(&p->lock);
-        lhi_futex_wait(&p->n_sends_pending, n_out, lhi_now_ns() + LHI_NET_POLL_NS, false);
+        lhi_futex_wait(&p->n_sends_pending, n_out,
+                       lhi_now_ns() + LHI_NET_POLL_NS, false);
         pthread_mutex_lock(&p->lock);
     }
     for (uint32_t i = 0; i < p->net.n_ranks; i++) {

@@ -7,8 +7,8 @@
  *
  * A carrier transports frames between two ranks in order. The endpoint's lock
  * is held in every call in either direction. */
-#ifndef LHI_PROTO_H
-#define LHI_PROTO_H
+#ifndef LHI_RUNTIME_TRANSPORT_PROTOCOL_H
+#define LHI_RUNTIME_TRANSPORT_PROTOCOL_H
 
 #include "runtime/transport/matching.h"
 #include "runtime/transport/transport_internal.h"
@@ -73,11 +73,12 @@ void lhi_proto_cancel(lhi_net *net, lhi_net_op *op);
  * message in *kept; if both are NULL, the payload is dropped. Errors end the
  * run. */
 lh_status lhi_proto_frame_received(lhi_proto *proto, uint32_t from,
-                          const lhi_frame *frame, void **into, lhi_net_op **op,
-                          lhi_unexpected **kept, lh_error *err);
+                                   const lhi_frame *frame, void **into,
+                                   lhi_net_op **op, lhi_unexpected **kept,
+                                   lh_error *err);
 /* Called by the carrier when the payload is complete. */
-lh_status lhi_proto_payload_received(lhi_proto *proto, lhi_net_op *op, lhi_unexpected *kept,
-                           lh_error *err);
+lh_status lhi_proto_payload_received(lhi_proto *proto, lhi_net_op *op,
+                                     lhi_unexpected *kept, lh_error *err);
 /* Called by the carrier when an operation's bytes are sent, or cannot be
  * (`status`). */
 void lhi_proto_payload_sent(lhi_proto *proto, lhi_net_op *op, lh_status status);

@@ -20,9 +20,11 @@
 #define CONNECT_TIMEOUT_NS INT64_C(1000000000)
 
 /* Creates a handshake message of the given kind. */
-static lhi_handshake_message greeting(const lhi_rails *s, lhi_handshake_kind kind)
+static lhi_handshake_message greeting(const lhi_rails *s,
+                                      lhi_handshake_kind kind)
 {
-    lhi_handshake_message h = {.kind = kind, .rank = s->rank, .n_ranks = s->n_ranks};
+    lhi_handshake_message h = {
+        .kind = kind, .rank = s->rank, .n_ranks = s->n_ranks};
     memcpy(h.job, s->job, sizeof h.job);
     return h;
 }
@@ -37,15 +39,16 @@ static bool send_message(int fd, const lhi_handshake_message *h)
 
 /* Computes the proof for a handshake with a peer. */
 static void compute_proof(const lhi_rails *s, uint32_t peer, const char *label,
-                  const lhi_handshake *shake, unsigned char out[LHI_MAC_BYTES])
+                          const lhi_handshake *shake,
+                          unsigned char out[LHI_MAC_BYTES])
 {
-    lhi_handshake_compute_mac(s->keys + (size_t)peer * LHI_MAC_BYTES, LHI_MAC_BYTES, label,
-              shake, NULL, 0, out);
+    lhi_handshake_compute_mac(s->keys + (size_t)peer * LHI_MAC_BYTES,
+                              LHI_MAC_BYTES, label, shake, NULL, 0, out);
 }
 
 /* Creates the handshake state for a rail. */
 static lhi_handshake make_handshake(const lhi_rails *s, uint32_t client,
-                              uint32_t server, uint32_t rail)
+                                    uint32_t server, uint32_t rail)
 {
     lhi_handshake k = {.client = client,
                        .server = server,
@@ -177,7 +180,8 @@ void lhi_rail_continue_connect(lhi_rails *s, uint32_t peer, uint32_t rail)
 /* challenge() and admit() handle a pending connection's message; false: close
  * it. No refusal is sent: a valid rail succeeds on a later attempt, and no user
  * reads it. */
-static bool challenge(lhi_rails *s, lhi_pending_connection *g, const lhi_handshake_message *h)
+static bool challenge(lhi_rails *s, lhi_pending_connection *g,
+                      const lhi_handshake_message *h)
 {
     if (h->kind != LHI_HANDSHAKE_RAIL || h->n_ranks != s->n_ranks ||
         h->rank <= s->rank || h->port >= s->n_rails ||
@@ -194,7 +198,8 @@ static bool challenge(lhi_rails *s, lhi_pending_connection *g, const lhi_handsha
 }
 
 /* Checks the client's proof and activates the rail. */
-static bool admit(lhi_rails *s, lhi_pending_connection *g, const lhi_handshake_message *h)
+static bool admit(lhi_rails *s, lhi_pending_connection *g,
+                  const lhi_handshake_message *h)
 {
     uint32_t peer = g->shake.client;
     unsigned char mac[LHI_MAC_BYTES];
@@ -207,7 +212,7 @@ static bool admit(lhi_rails *s, lhi_pending_connection *g, const lhi_handshake_m
     int64_t answer_ns = lhi_now_ns() + LHI_HANDSHAKE_TIMEOUT_NS - g->until_ns;
     if (s->peers[peer].given_up || !send_message(g->fd, &answer) ||
         lhi_rail_activate(s, peer, g->shake.port, g->fd, &g->shake, answer_ns,
-                       NULL) != LH_OK)
+                          NULL) != LH_OK)
         return false;
     g->fd = -1;
     return true;
@@ -215,8 +220,8 @@ static bool admit(lhi_rails *s, lhi_pending_connection *g, const lhi_handshake_m
 
 void lhi_rail_read_pending(lhi_rails *s, lhi_pending_connection *g)
 {
-    ssize_t n =
-        recv(g->fd, g->buffer + g->n_got, sizeof g->buffer - g->n_got, MSG_DONTWAIT);
+    ssize_t n = recv(g->fd, g->buffer + g->n_got, sizeof g->buffer - g->n_got,
+                     MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     bool stays = n > 0;

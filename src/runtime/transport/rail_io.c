@@ -28,7 +28,7 @@ static lhi_segment **ring_entry(lhi_segment **ring, uint64_t number)
 
 /* Records that a rail was lost or restored, for the notices to the user. */
 static void record_event(lhi_rails *s, uint32_t peer, uint32_t rail, int error,
-                 int64_t away_ns)
+                         int64_t away_ns)
 {
     if (s->rank < peer)
         return;
@@ -85,16 +85,17 @@ void lhi_rail_close(lhi_rails *s, uint32_t peer, uint32_t rail, int error)
 }
 
 lh_status lhi_rail_activate(lhi_rails *s, uint32_t peer, uint32_t rail, int fd,
-                         const lhi_handshake *shake, int64_t answer_ns,
-                         lh_error *err)
+                            const lhi_handshake *shake, int64_t answer_ns,
+                            lh_error *err)
 {
     lhi_rail_peer *p = &s->peers[peer];
     lhi_rail *r = &p->rails[rail];
     unsigned char key[LHI_FRAME_MAC_KEY_BYTES];
     bool up = s->rank < peer;
     lhi_frame_mac *out = NULL, *in = NULL;
-    lhi_handshake_compute_mac(s->keys + (size_t)peer * LHI_MAC_BYTES, LHI_MAC_BYTES,
-              "rail frames", shake, NULL, 0, key);
+    lhi_handshake_compute_mac(s->keys + (size_t)peer * LHI_MAC_BYTES,
+                              LHI_MAC_BYTES, "rail frames", shake, NULL, 0,
+                              key);
     LHI_TRY(lhi_frame_mac_make(key, up, &out, err));
     lh_status status = lhi_frame_mac_make(key, !up, &in, err);
     if (status != LH_OK) {
@@ -120,8 +121,9 @@ lh_status lhi_rail_activate(lhi_rails *s, uint32_t peer, uint32_t rail, int fd,
                     .seals_out = out,
                     .seals_in = in};
     if (4 * answer_ns > r->timeout_ns)
-        r->timeout_ns = answer_ns < LHI_RAIL_TIMEOUT_NS ? 4 * answer_ns
-                                                     : 4 * LHI_RAIL_TIMEOUT_NS;
+        r->timeout_ns = answer_ns < LHI_RAIL_TIMEOUT_NS
+                            ? 4 * answer_ns
+                            : 4 * LHI_RAIL_TIMEOUT_NS;
     if (was_up)
         lhi_rails_add_statistic(&s->statistics.n_restored, 1);
     else
@@ -153,7 +155,7 @@ void lhi_rails_fail_peer(lhi_rails *s, uint32_t peer, const char *why)
 
 /* Prepares the rail's next frame; `g`: its payload, NULL: none. */
 static void prepare_frame(const lhi_rails *s, uint32_t peer, uint32_t rail,
-                 lhi_segment *g)
+                          lhi_segment *g)
 {
     lhi_rail_peer *p = &s->peers[peer];
     lhi_rail *r = &p->rails[rail];
@@ -256,7 +258,8 @@ static uint32_t find_ack_rail(const lhi_rails *s, const lhi_rail_peer *p)
     for (uint32_t k = 0; k < s->n_rails; k++) {
         const lhi_rail *r = &p->rails[k];
         if (r->state == LHI_RAIL_UP && !r->writing &&
-            (best == UINT32_MAX || r->last_input_ns > p->rails[best].last_input_ns))
+            (best == UINT32_MAX ||
+             r->last_input_ns > p->rails[best].last_input_ns))
             best = k;
     }
     return best;
@@ -302,8 +305,8 @@ void lhi_rail_send_ack(lhi_rails *s, uint32_t peer, uint32_t rail)
 /* ---- reading ---- */
 
 /* Releases the segments before `number`, which the peer has acknowledged. */
-static lh_status release_acknowledged(lhi_rails *s, lhi_rail_peer *p, uint64_t number,
-                              lh_error *err)
+static lh_status release_acknowledged(lhi_rails *s, lhi_rail_peer *p,
+                                      uint64_t number, lh_error *err)
 {
     (void)s;
     if (number > p->next)
@@ -325,7 +328,7 @@ static lh_status release_acknowledged(lhi_rails *s, lhi_rail_peer *p, uint64_t n
 
 /* Handles an authenticated frame header. */
 static lh_status handle_header(lhi_rails *s, uint32_t peer, lhi_rail *r,
-                          lh_error *err)
+                               lh_error *err)
 {
     lhi_rail_peer *p = &s->peers[peer];
     LHI_TRY(lhi_rail_head_read(r->in_head, &r->in_frame, err));
@@ -343,7 +346,8 @@ static lh_status handle_header(lhi_rails *s, uint32_t peer, lhi_rail *r,
 }
 
 /* Handles a complete, authenticated frame. */
-static lh_status handle_frame(lhi_rails *s, uint32_t peer, lhi_rail *r, lh_error *err)
+static lh_status handle_frame(lhi_rails *s, uint32_t peer, lhi_rail *r,
+                              lh_error *err)
 {
     lhi_rail_peer *p = &s->peers[peer];
     lhi_segment *g = r->in;
@@ -371,7 +375,7 @@ static lh_status handle_frame(lhi_rails *s, uint32_t peer, lhi_rail *r, lh_error
 
 /* Checks the MAC of a frame's part. */
 static bool verify_mac(lhi_rail *r, lhi_frame_mac_part what, const void *bytes,
-                      size_t n, const unsigned char *seal)
+                       size_t n, const unsigned char *seal)
 {
     lhi_frame_mac_begin(r->seals_in, what);
     lhi_frame_mac_add(r->seals_in, bytes, n);
@@ -397,14 +401,15 @@ static unsigned char *next_destination(lhi_rail *r, size_t *n)
 }
 
 /* Handles received bytes; checks MACs when they are complete. */
-static lh_status handle_bytes(lhi_rails *s, uint32_t peer, lhi_rail *r, lh_error *err)
+static lh_status handle_bytes(lhi_rails *s, uint32_t peer, lhi_rail *r,
+                              lh_error *err)
 {
     static const char broken[] = "its seal is broken";
     if (r->in_got < head_bytes)
         return LH_OK;
     if (r->in_got == head_bytes) {
         if (!verify_mac(r, LHI_FRAME_MAC_HEADER, r->in_head, LHI_RAIL_HEAD,
-                       r->in_head + LHI_RAIL_HEAD))
+                        r->in_head + LHI_RAIL_HEAD))
             return lhi_fail(err, LH_EIO, broken);
         LHI_TRY(handle_header(s, peer, r, err));
         return r->in_frame.size ? LH_OK : handle_frame(s, peer, r, err);
@@ -412,7 +417,8 @@ static lh_status handle_bytes(lhi_rails *s, uint32_t peer, lhi_rail *r, lh_error
     /* Duplicate segments are dropped only when complete. */
     if (r->in_got < head_bytes + r->in->size + LHI_FRAME_MAC_BYTES)
         return LH_OK;
-    if (!verify_mac(r, LHI_FRAME_MAC_PAYLOAD, r->in->bytes, r->in->size, r->in_tail))
+    if (!verify_mac(r, LHI_FRAME_MAC_PAYLOAD, r->in->bytes, r->in->size,
+                    r->in_tail))
         return lhi_fail(err, LH_EIO, broken);
     return handle_frame(s, peer, r, err);
 }

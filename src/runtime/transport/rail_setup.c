@@ -29,7 +29,7 @@ static socklen_t size_of(const struct sockaddr *a)
 
 /* Returns an address's bytes and its length in bits. */
 static const unsigned char *address_bits(const struct sockaddr_storage *a,
-                                    unsigned *n)
+                                         unsigned *n)
 {
     *n = a->ss_family == AF_INET ? 32 : 128;
     return a->ss_family == AF_INET
@@ -43,7 +43,7 @@ static const unsigned char *address_bits(const struct sockaddr_storage *a,
 
 /* Checks whether two addresses share a prefix of `bits` bits. */
 static bool have_common_prefix(const struct sockaddr_storage *a,
-                        const struct sockaddr_storage *b, unsigned bits)
+                               const struct sockaddr_storage *b, unsigned bits)
 {
     unsigned n, m;
     const unsigned char *x = address_bits(a, &n), *y = address_bits(b, &m);
@@ -200,27 +200,28 @@ static lh_status listen_on_rails(rail_setup *j, lh_error *err)
 /* Computes the proof for an address record from one rank to another, on their
  * connection from joining. */
 static void compute_proof(const rail_setup *j, uint32_t from, uint32_t to,
-                  const unsigned char *card, size_t size,
-                  unsigned char out[LHI_MAC_BYTES])
+                          const unsigned char *card, size_t size,
+                          unsigned char out[LHI_MAC_BYTES])
 {
     uint32_t peer = from == j->o->rank ? to : from;
     lhi_handshake shake = {
         .client = from, .server = to, .n_ranks = j->o->n_ranks};
     memcpy(shake.job, j->job, sizeof shake.job);
-    lhi_handshake_compute_mac(j->keys + (size_t)peer * LHI_MAC_BYTES, LHI_MAC_BYTES, "rails",
-              &shake, card, size, out);
+    lhi_handshake_compute_mac(j->keys + (size_t)peer * LHI_MAC_BYTES,
+                              LHI_MAC_BYTES, "rails", &shake, card, size, out);
 }
 
 /* Sends this rank's rail addresses to a peer. */
-static lh_status send_addresses(const rail_setup *j, uint32_t peer, lh_error *err)
+static lh_status send_addresses(const rail_setup *j, uint32_t peer,
+                                lh_error *err)
 {
     unsigned char bytes[LHI_HANDSHAKE_BYTES + CARD_BYTES];
     const unsigned char *card = address_at(j, j->o->rank, 0);
     size_t size = (size_t)j->o->n_rails * LHI_ADDRESS_BYTES;
     lhi_handshake_message h = {.kind = LHI_HANDSHAKE_RAILS,
-                   .rank = j->o->rank,
-                   .n_ranks = j->o->n_ranks,
-                   .more = (uint32_t)size};
+                               .rank = j->o->rank,
+                               .n_ranks = j->o->n_ranks,
+                               .more = (uint32_t)size};
     memcpy(h.job, j->job, sizeof h.job);
     compute_proof(j, j->o->rank, peer, card, size, h.mac);
     lhi_handshake_write(&h, bytes);
@@ -253,8 +254,8 @@ static bool read_until(int fd, unsigned char *bytes, size_t size,
 }
 
 /* Receives a peer's rail addresses and checks their proof. */
-static lh_status receive_addresses(const rail_setup *j, uint32_t peer, int64_t until_ns,
-                      lh_error *err)
+static lh_status receive_addresses(const rail_setup *j, uint32_t peer,
+                                   int64_t until_ns, lh_error *err)
 {
     unsigned char bytes[LHI_HANDSHAKE_BYTES], mac[LHI_MAC_BYTES];
     unsigned char *card = address_at(j, peer, 0);
@@ -311,8 +312,8 @@ static lh_status open_rails(rail_setup *j, lhi_failure *failure, int *streams,
 }
 
 lh_status lhi_rails_setup(const lhi_tcp_options *o, const unsigned char *keys,
-                         lhi_failure *failure, int *fds, lhi_rails **out,
-                         lh_error *err)
+                          lhi_failure *failure, int *fds, lhi_rails **out,
+                          lh_error *err)
 {
     rail_setup j = {.o = o, .keys = keys, .fds = fds};
     for (uint32_t k = 0; k < LHI_MAX_RAILS; k++)

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Exchange of rail addresses between ranks that have joined. */
-#ifndef LHI_RAIL_JOIN_H
-#define LHI_RAIL_JOIN_H
+#ifndef LHI_RUNTIME_TRANSPORT_RAIL_SETUP_H
+#define LHI_RUNTIME_TRANSPORT_RAIL_SETUP_H
 
-#include "runtime/transport/transport.h"
 #include "runtime/transport/rails.h"
+#include "runtime/transport/transport.h"
 
 /* Opens the rails of a rank that has joined with these options, over its
  * connections from joining (fds[i], -1 at its own) and their keys. LH_OK:
  * fds[i] is now its end of the stream to rank i and the connection is closed;
  * otherwise nothing has changed. */
 lh_status lhi_rails_setup(const lhi_tcp_options *options,
-                         const unsigned char *keys, lhi_failure *failure,
-                         int *fds, lhi_rails **out, lh_error *err);
+                          const unsigned char *keys, lhi_failure *failure,
+                          int *fds, lhi_rails **out, lh_error *err);
 
 #endif

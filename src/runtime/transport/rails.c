@@ -111,12 +111,14 @@ static lh_status add_segment(lhi_rails *s, lhi_rail_peer *p, size_t size,
 }
 
 /* Allocates the read buffer and the ring of sent segments. */
-static lh_status alloc_read_buffer(lhi_rails *s, lhi_rail_peer *p, lh_error *err)
+static lh_status alloc_read_buffer(lhi_rails *s, lhi_rail_peer *p,
+                                   lh_error *err)
 {
     if (!p->sent)
         p->sent = calloc(LHI_RAIL_WINDOW, sizeof(lhi_segment *));
     if (!s->read_buffer)
-        s->read_buffer = malloc(sizeof *s->read_buffer + LHI_RAIL_SEGMENT_BYTES);
+        s->read_buffer =
+            malloc(sizeof *s->read_buffer + LHI_RAIL_SEGMENT_BYTES);
     if (!p->sent || !s->read_buffer)
         return lhi_fail_nomem(err);
     *s->read_buffer = (lhi_segment){0};
@@ -131,8 +133,8 @@ static void read_local_stream(lhi_rails *s, uint32_t peer)
     lh_status status = LH_OK;
     while (can_queue_segment(s, p) &&
            (status = alloc_read_buffer(s, p, &err)) == LH_OK) {
-        ssize_t n =
-            recv(p->fd, s->read_buffer->bytes, LHI_RAIL_SEGMENT_BYTES, MSG_DONTWAIT);
+        ssize_t n = recv(p->fd, s->read_buffer->bytes, LHI_RAIL_SEGMENT_BYTES,
+                         MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
@@ -215,7 +217,7 @@ static int64_t earlier_ns(int64_t a_ns, int64_t b_ns)
 
 /* Runs a rail's timers; returns the next time. */
 static int64_t run_rail_timers(lhi_rails *s, uint32_t peer, uint32_t k,
-                            int64_t now_ns)
+                               int64_t now_ns)
 {
     lhi_rail_peer *p = &s->peers[peer];
     lhi_rail *r = &p->rails[k];
@@ -241,7 +243,8 @@ static int64_t run_rail_timers(lhi_rails *s, uint32_t peer, uint32_t k,
             lhi_rail_send_ack(s, peer, k);
         /* If the rail cannot be written, only its input is checked. */
         return earlier_ns(r->last_input_ns + r->timeout_ns + ms_ns,
-                      r->writing ? INT64_MAX : r->last_output_ns + r->timeout_ns / 3);
+                          r->writing ? INT64_MAX
+                                     : r->last_output_ns + r->timeout_ns / 3);
     default:
         if (r->until_ns <= now_ns)
             lhi_rail_close(s, peer, k, ETIMEDOUT);
@@ -255,8 +258,10 @@ static void extend_timeouts(lhi_rails *s, int64_t late_ns, int64_t now_ns)
 {
     for (uint32_t i = 0; i < s->n_ranks; i++) {
         lhi_rail_peer *p = &s->peers[i];
-        p->last_input_ns = lhi_advance_time_ns(p->last_input_ns, late_ns, now_ns);
-        p->last_progress_ns = lhi_advance_time_ns(p->last_progress_ns, late_ns, now_ns);
+        p->last_input_ns =
+            lhi_advance_time_ns(p->last_input_ns, late_ns, now_ns);
+        p->last_progress_ns =
+            lhi_advance_time_ns(p->last_progress_ns, late_ns, now_ns);
     }
 }
 
@@ -301,7 +306,8 @@ static nfds_t fill_polls(lhi_rails *s)
     nfds_t n = 1 + s->n_rails;
     struct pollfd *guests =
         f + n - 1; /* its listener entry is overwritten below */
-    uint32_t n_guests = lhi_pending_fill_polls(&s->guests, s->listeners[0], guests);
+    uint32_t n_guests =
+        lhi_pending_fill_polls(&s->guests, s->listeners[0], guests);
     bool deaf = guests[0].fd < 0;
     for (uint32_t k = 0; k < s->n_rails; k++)
         f[1 + k] = (struct pollfd){.fd = deaf ? -1 : s->listeners[k],
@@ -323,7 +329,8 @@ static nfds_t fill_polls(lhi_rails *s)
 }
 
 /* Handles poll() events on a rail. */
-static void handle_rail_events(lhi_rails *s, uint32_t peer, uint32_t k, short events)
+static void handle_rail_events(lhi_rails *s, uint32_t peer, uint32_t k,
+                               short events)
 {
     lhi_rail *r = &s->peers[peer].rails[k];
     if (!events || r->state == LHI_RAIL_DOWN)
@@ -339,7 +346,8 @@ static void handle_rail_events(lhi_rails *s, uint32_t peer, uint32_t k, short ev
 }
 
 /* Handles poll() events on a peer's stream and rails. */
-static void handle_peer_events(lhi_rails *s, uint32_t peer, const struct pollfd *f)
+static void handle_peer_events(lhi_rails *s, uint32_t peer,
+                               const struct pollfd *f)
 {
     lhi_rail_peer *p = &s->peers[peer];
     for (uint32_t k = 0; k < s->n_rails; k++)
@@ -481,8 +489,9 @@ static lh_status allocate(lhi_rails *s, const lhi_rails_options *o,
     s->addresses = malloc(room);
     s->keys = malloc(n * LHI_MAC_BYTES);
     s->peers = calloc(n, sizeof *s->peers);
-    s->polls = calloc(2 + o->n_rails + s->guests.capacity + n * (1 + o->n_rails),
-                      sizeof *s->polls);
+    s->polls =
+        calloc(2 + o->n_rails + s->guests.capacity + n * (1 + o->n_rails),
+               sizeof *s->polls);
     if (!s->addresses || !s->keys || !s->peers || !s->polls)
         return lhi_fail_nomem(err);
     memcpy(s->addresses, o->addresses, room);
@@ -646,7 +655,8 @@ void lhi_rails_read_statistics(const lhi_rails *s, lhi_rails_statistics *out)
     const lhi_rails_statistics *seen = &s->statistics;
     out->n_lost = __atomic_load_n(&seen->n_lost, __ATOMIC_RELAXED);
     out->n_restored = __atomic_load_n(&seen->n_restored, __ATOMIC_RELAXED);
-    out->n_retransmitted = __atomic_load_n(&seen->n_retransmitted, __ATOMIC_RELAXED);
+    out->n_retransmitted =
+        __atomic_load_n(&seen->n_retransmitted, __ATOMIC_RELAXED);
     out->n_duplicates = __atomic_load_n(&seen->n_duplicates, __ATOMIC_RELAXED);
     for (uint32_t k = 0; k < LHI_MAX_RAILS; k++)
         out->sent[k] = __atomic_load_n(&seen->sent[k], __ATOMIC_RELAXED);

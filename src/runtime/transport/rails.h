@@ -14,15 +14,15 @@
  * Each connection has its own handshake (handshake.h), under the key that the
  * two ranks share from joining this run. Its frames have MACs (frame_mac.h)
  * under the key that the handshake produces: docs/formats/wire.md. */
-#ifndef LHI_RAILS_H
-#define LHI_RAILS_H
+#ifndef LHI_RUNTIME_TRANSPORT_RAILS_H
+#define LHI_RUNTIME_TRANSPORT_RAILS_H
 
 #include "runtime/transport/handshake.h"
 #include "runtime/transport/transport_internal.h"
 
 enum {
     LHI_RAIL_SEGMENT_BYTES = 64 << 10, /* maximum segment size */
-    LHI_RAIL_WINDOW = 1024     /* maximum unacknowledged segments */
+    LHI_RAIL_WINDOW = 1024             /* maximum unacknowledged segments */
 };
 
 /* Silence after which a rail is lost; longer for links whose round trip exceeds
@@ -46,7 +46,7 @@ typedef struct lhi_rails_options {
      * LHI_MAC_BYTES. */
     const unsigned char *keys;
     unsigned char job[32]; /* digest of the job's name */
-    int64_t timeout_ns;       /* time without rails before the run ends; 0: 10 s */
+    int64_t timeout_ns;    /* time without rails before the run ends; 0: 10 s */
     lhi_failure *failure;  /* the run's; outlives the rails */
 } lhi_rails_options;
 
@@ -68,12 +68,13 @@ bool lhi_rails_read_notice(lhi_rails *rails, char *text, size_t room);
 
 /* Statistics of the rails. */
 typedef struct lhi_rails_statistics {
-    uint64_t n_lost, n_restored;       /* connections lost, connections restored */
-    uint64_t n_retransmitted, n_duplicates;     /* segments retransmitted, duplicates
-                                    * received */
-    uint64_t sent[LHI_MAX_RAILS]; /* segment bytes per rail */
+    uint64_t n_lost, n_restored; /* connections lost, connections restored */
+    uint64_t n_retransmitted, n_duplicates; /* segments retransmitted,
+                                             * duplicates received */
+    uint64_t sent[LHI_MAX_RAILS];           /* segment bytes per rail */
 } lhi_rails_statistics;
 /* Returns the current statistics. */
-void lhi_rails_read_statistics(const lhi_rails *rails, lhi_rails_statistics *out);
+void lhi_rails_read_statistics(const lhi_rails *rails,
+                               lhi_rails_statistics *out);
 
 #endif

@@ -2,12 +2,12 @@
 /* Internals of the rails: rails.c has the thread, the local streams and the
  * timers, rail_io.c the transfer over a rail, rail_acceptor.c its setup.
  * Everything here belongs to the thread once it runs. */
-#ifndef LHI_RAILS_OWN_H
-#define LHI_RAILS_OWN_H
+#ifndef LHI_RUNTIME_TRANSPORT_RAILS_INTERNAL_H
+#define LHI_RUNTIME_TRANSPORT_RAILS_INTERNAL_H
 
+#include "runtime/transport/frame_mac.h"
 #include "runtime/transport/pending_connections.h"
 #include "runtime/transport/rails.h"
-#include "runtime/transport/frame_mac.h"
 #include "runtime/transport/wire_format.h"
 
 #include <pthread.h>
@@ -16,12 +16,12 @@
 /* A segment of a peer's stream. */
 typedef struct lhi_segment {
     uint64_t number;
-    uint32_t size; /* 0: end of the stream */
-    uint32_t rail; /* last sent over */
-    bool waiting;    /* waits for (re)transmission */
-    bool retransmission;    /* retransmission */
-    bool being_written; /* a rail is writing it */
-    bool free_after_write;   /* acknowledged meanwhile: that rail frees it */
+    uint32_t size;         /* 0: end of the stream */
+    uint32_t rail;         /* last sent over */
+    bool waiting;          /* waits for (re)transmission */
+    bool retransmission;   /* retransmission */
+    bool being_written;    /* a rail is writing it */
+    bool free_after_write; /* acknowledged meanwhile: that rail frees it */
     unsigned char bytes[];
 } lhi_segment;
 
@@ -30,7 +30,7 @@ typedef enum lhi_rail_state {
     LHI_RAIL_DOWN,
     LHI_RAIL_CONNECTING,
     LHI_RAIL_AWAITING_CHALLENGE, /* RAIL sent, CHALLENGE expected */
-    LHI_RAIL_AWAITING_WELCOME,  /* PROOF sent, WELCOME expected */
+    LHI_RAIL_AWAITING_WELCOME,   /* PROOF sent, WELCOME expected */
     LHI_RAIL_UP
 } lhi_rail_state;
 
@@ -39,15 +39,15 @@ typedef struct lhi_rail {
     lhi_rail_state state;
     int fd;           /* -1: DOWN */
     bool was_up;      /* was active before */
-    bool probes_only;      /* CONNECTING: only tests whether the peer listens */
+    bool probes_only; /* CONNECTING: only tests whether the peer listens */
     bool writable;    /* socket accepts more bytes */
     int error;        /* last attempt's, or reason of the loss; 0: silence */
     int64_t last_input_ns; /* UP: last input */
     int64_t last_output_ns;
     int64_t timeout_ns; /* timeout for silence */
-    int64_t until_ns; /* attempt's timeout */
-    int64_t retry_ns; /* DOWN: next attempt */
-    int64_t lost_ns;  /* time of the loss; 0: not lost */
+    int64_t until_ns;   /* attempt's timeout */
+    int64_t retry_ns;   /* DOWN: next attempt */
+    int64_t lost_ns;    /* time of the loss; 0: not lost */
     lhi_handshake shake;
     unsigned char greeting[LHI_HANDSHAKE_BYTES];
     size_t n_greeting;
@@ -75,27 +75,27 @@ typedef struct lhi_rail_peer {
     bool out_ended; /* local rank has closed; the last segment marks it */
     bool in_ended;  /* peer has closed */
     bool in_shut;   /* ... and the local rank is notified */
-    bool stopped_receiving;      /* local rank reads no more; input is dropped */
+    bool stopped_receiving; /* local rank reads no more; input is dropped */
     bool given_up;
     /* Segments by number % LHI_RAIL_WINDOW; NULL while unused. */
     lhi_segment **sent, **received;
-    uint64_t acknowledged; /* all lower numbers are acknowledged */
-    uint64_t next;         /* next segment's number */
-    uint64_t first_waiting;    /* no lower number waits */
+    uint64_t acknowledged;  /* all lower numbers are acknowledged */
+    uint64_t next;          /* next segment's number */
+    uint64_t first_waiting; /* no lower number waits */
     uint32_t n_waiting;
-    uint64_t expected;  /* all lower numbers are delivered */
-    size_t n_delivered; /* delivered bytes of segment `expected` */
-    bool owes_ack;          /* an acknowledgement is due */
-    uint32_t next_rail;      /* first rail to try next */
-    int64_t last_input_ns;   /* over any rail */
-    int64_t last_progress_ns;   /* last acknowledgement, or time with none due */
+    uint64_t expected;        /* all lower numbers are delivered */
+    size_t n_delivered;       /* delivered bytes of segment `expected` */
+    bool owes_ack;            /* an acknowledgement is due */
+    uint32_t next_rail;       /* first rail to try next */
+    int64_t last_input_ns;    /* over any rail */
+    int64_t last_progress_ns; /* last acknowledgement, or time with none due */
     lhi_rail *rails;
 } lhi_rail_peer;
 
 /* The loss or restoration of a rail. */
 typedef struct lhi_rail_event {
     uint32_t peer, rail;
-    int error;       /* reason of the loss; 0: silence */
+    int error;           /* reason of the loss; 0: silence */
     int64_t downtime_ns; /* downtime on restoration; negative: lost */
 } lhi_rail_event;
 
@@ -115,10 +115,10 @@ struct lhi_rails {
     lhi_segment *read_buffer; /* read buffer for local streams; or NULL */
     int poke;
     pthread_t thread;
-    uint32_t n_up; /* atomic: rails that ever were active */
+    uint32_t n_up;    /* atomic: rails that ever were active */
     uint32_t request; /* atomic: request to the thread */
     int64_t close_by_ns;
-    lhi_rails_statistics statistics;  /* each atomic */
+    lhi_rails_statistics statistics; /* each atomic */
     pthread_mutex_t lock; /* for the events; unread old ones are overwritten */
     lhi_rail_event events[LHI_RAIL_EVENTS];
     uint32_t n_events, n_reported;
@@ -137,9 +137,9 @@ static inline void lhi_rails_add_statistic(uint64_t *what, uint64_t n)
 
 /* Activates an authenticated connection as the rail, in place of an earlier
  * one. */
-lh_status lhi_rail_activate(lhi_rails *rails, uint32_t peer, uint32_t rail, int fd,
-                         const lhi_handshake *shake, int64_t answer_ns,
-                         lh_error *err);
+lh_status lhi_rail_activate(lhi_rails *rails, uint32_t peer, uint32_t rail,
+                            int fd, const lhi_handshake *shake,
+                            int64_t answer_ns, lh_error *err);
 /* Closes a rail in any state; its segments are sent over others. */
 void lhi_rail_close(lhi_rails *rails, uint32_t peer, uint32_t rail, int error);
 /* Reads from a rail after a poll() event. */

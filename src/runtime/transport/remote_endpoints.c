@@ -18,7 +18,7 @@
 
 /* Maps rank 0's table of emulated links. */
 static lh_status map_shared_links(void *context, const lhi_tcp_options *o,
-                             const lhi_tcp_extra *extra, lh_error *err)
+                                  const lhi_tcp_extra *extra, lh_error *err)
 {
     lhi_shared_links **shared = context;
     lh_status status =
@@ -51,20 +51,20 @@ static bool read_rails_notice(void *of, char *text, size_t room)
 
 /* Creates the endpoint over sockets or rails. */
 static lh_status start(const lhi_tcp_options *o, const int *fds,
-                       const unsigned char *keys, endpoint_resources *b, lhi_net **out,
-                       lh_error *err)
+                       const unsigned char *keys, endpoint_resources *b,
+                       lhi_net **out, lh_error *err)
 {
-    lhi_stream_options options = {.name = "tcp",
-                                  .rank = o->rank,
-                                  .n_ranks = o->n_ranks,
-                                  .fds = fds,
-                                  .keys = keys,
-                                  .links = lhi_shared_links_table(b->shared),
-                                  .failure = &b->failure,
-                                  .silence_ns = o->silence_ns ? o->silence_ns
-                                                              : LHI_SILENCE_TIMEOUT_NS,
-                                  .closed = free_resources,
-                                  .context = b};
+    lhi_stream_options options = {
+        .name = "tcp",
+        .rank = o->rank,
+        .n_ranks = o->n_ranks,
+        .fds = fds,
+        .keys = keys,
+        .links = lhi_shared_links_table(b->shared),
+        .failure = &b->failure,
+        .silence_ns = o->silence_ns ? o->silence_ns : LHI_SILENCE_TIMEOUT_NS,
+        .closed = free_resources,
+        .context = b};
     if (b->rails) { /* rails authenticate frames and detect losses themselves */
         options.keys = NULL;
         options.silence_ns = 0;
@@ -87,12 +87,12 @@ lh_status lhi_net_tcp(const lhi_tcp_options *o, lhi_net **out, lh_error *err)
     unsigned char *keys = calloc(n, LHI_FRAME_MAC_KEY_BYTES);
     lh_status status = b && fds && keys ? LH_OK : lhi_fail_nomem(err);
     if (status == LH_OK && o->rank == 0)
-        status =
-            lhi_shared_links_make(o->n_links, o->links, extra.bytes, &b->shared, err);
+        status = lhi_shared_links_make(o->n_links, o->links, extra.bytes,
+                                       &b->shared, err);
     bool joined = false;
     if (status == LH_OK) {
-        status =
-            lhi_tcp_join(o, &extra, map_shared_links, &b->shared, fds, keys, err);
+        status = lhi_tcp_join(o, &extra, map_shared_links, &b->shared, fds,
+                              keys, err);
         joined = status == LH_OK;
     }
     if (status == LH_OK && o->n_rails)

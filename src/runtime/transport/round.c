@@ -51,7 +51,7 @@ lh_status lhi_round_wait(lhi_round *x, lhi_net_op *ops,
         if (!ops[i].net || i == x->group->mine)
             continue;
         lh_status status = lhi_net_wait_or_stop(x->net, &ops[i], stop,
-                                               first == LH_OK ? err : NULL);
+                                                first == LH_OK ? err : NULL);
         if (first == LH_OK)
             first = status;
         int64_t *latest = x->group->latest_ns;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rounds of messages between all members of a group, the basis of the
  * collectives (collective.c, group.c). */
-#ifndef LHI_NET_ROUND_H
-#define LHI_NET_ROUND_H
+#ifndef LHI_RUNTIME_TRANSPORT_ROUND_H
+#define LHI_RUNTIME_TRANSPORT_ROUND_H
 
 #include "runtime/transport/transport.h"
 

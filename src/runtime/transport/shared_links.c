@@ -34,7 +34,8 @@ static size_t head_bytes(uint32_t n_links)
 }
 
 /* Maps the file. */
-static lh_status map_shared(lhi_shared_links *s, uint32_t n_links, lh_error *err)
+static lh_status map_shared(lhi_shared_links *s, uint32_t n_links,
+                            lh_error *err)
 {
     s->offset = head_bytes(n_links);
     s->bytes = s->offset + lhi_links_bytes(n_links);
@@ -54,12 +55,12 @@ lhi_links *lhi_shared_links_table(const lhi_shared_links *s)
 }
 
 /* Creates and initialises the file on rank 0. */
-static lh_status share_links(lhi_shared_links *s, uint32_t n_links,
-                             const lhi_net_link *links,
-                             unsigned char extra[LHI_SHARED_LINKS_LOCATION_BYTES],
-                             lh_error *err)
+static lh_status
+share_links(lhi_shared_links *s, uint32_t n_links, const lhi_net_link *links,
+            unsigned char extra[LHI_SHARED_LINKS_LOCATION_BYTES], lh_error *err)
 {
-    lhi_shared_links_location what = {.pid = (uint32_t)getpid(), .n_links = n_links};
+    lhi_shared_links_location what = {.pid = (uint32_t)getpid(),
+                                      .n_links = n_links};
     /* An unnamed file, so nothing remains in any case. */
     s->fd = memfd_create("longhaul-links", MFD_CLOEXEC);
     off_t bytes = (off_t)(head_bytes(n_links) + lhi_links_bytes(n_links));
@@ -84,10 +85,10 @@ static bool are_equal(const lhi_net_link *a, const lhi_net_link *b)
 }
 
 /* Maps rank 0's file and checks its cookie and links. */
-static lh_status find_shared(lhi_shared_links *s, uint32_t n_links,
-                             const lhi_net_link *links,
-                             const unsigned char extra[LHI_SHARED_LINKS_LOCATION_BYTES],
-                             lh_error *err)
+static lh_status
+find_shared(lhi_shared_links *s, uint32_t n_links, const lhi_net_link *links,
+            const unsigned char extra[LHI_SHARED_LINKS_LOCATION_BYTES],
+            lh_error *err)
 {
     lhi_shared_links_location what;
     LHI_TRY(lhi_shared_links_location_read(extra, &what, err));
@@ -143,9 +144,10 @@ static lhi_shared_links *alloc_empty(lh_error *err)
     return s;
 }
 
-lh_status lhi_shared_links_make(uint32_t n_links, const lhi_net_link *links,
-                          unsigned char extra[LHI_SHARED_LINKS_LOCATION_BYTES],
-                          lhi_shared_links **out, lh_error *err)
+lh_status
+lhi_shared_links_make(uint32_t n_links, const lhi_net_link *links,
+                      unsigned char extra[LHI_SHARED_LINKS_LOCATION_BYTES],
+                      lhi_shared_links **out, lh_error *err)
 {
     memset(extra, 0, LHI_SHARED_LINKS_LOCATION_BYTES);
     lhi_shared_links *s = alloc_empty(err);
@@ -160,9 +162,10 @@ lh_status lhi_shared_links_make(uint32_t n_links, const lhi_net_link *links,
     return status;
 }
 
-lh_status lhi_shared_links_map(uint32_t n_links, const lhi_net_link *links,
-                          const unsigned char extra[LHI_SHARED_LINKS_LOCATION_BYTES],
-                          lhi_shared_links **out, lh_error *err)
+lh_status
+lhi_shared_links_map(uint32_t n_links, const lhi_net_link *links,
+                     const unsigned char extra[LHI_SHARED_LINKS_LOCATION_BYTES],
+                     lhi_shared_links **out, lh_error *err)
 {
     lhi_shared_links *s = alloc_empty(err);
     if (!s)

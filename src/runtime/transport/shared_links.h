@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A table of emulated links shared by separately started processes on one host.
  * Rank 0 creates it and sends its location (64 bytes) to the others. */
-#ifndef LHI_SHARED_H
-#define LHI_SHARED_H
+#ifndef LHI_RUNTIME_TRANSPORT_SHARED_LINKS_H
+#define LHI_RUNTIME_TRANSPORT_SHARED_LINKS_H
 
 #include "runtime/transport/address_exchange.h"
 #include "runtime/transport/emulated_links.h"
@@ -10,14 +10,16 @@
 typedef struct lhi_shared_links lhi_shared_links;
 
 /* Creates the table on rank 0. Without links the table is NULL. */
-lh_status lhi_shared_links_make(uint32_t n_links, const lhi_net_link *links,
-                          unsigned char extra[LHI_SHARED_LINKS_LOCATION_BYTES],
-                          lhi_shared_links **out, lh_error *err);
+lh_status
+lhi_shared_links_make(uint32_t n_links, const lhi_net_link *links,
+                      unsigned char extra[LHI_SHARED_LINKS_LOCATION_BYTES],
+                      lhi_shared_links **out, lh_error *err);
 /* Maps rank 0's table. LH_EUNSUPPORTED: rank 0 is on another host. LH_EINVAL:
  * it emulates other links. */
-lh_status lhi_shared_links_map(uint32_t n_links, const lhi_net_link *links,
-                          const unsigned char extra[LHI_SHARED_LINKS_LOCATION_BYTES],
-                          lhi_shared_links **out, lh_error *err);
+lh_status
+lhi_shared_links_map(uint32_t n_links, const lhi_net_link *links,
+                     const unsigned char extra[LHI_SHARED_LINKS_LOCATION_BYTES],
+                     lhi_shared_links **out, lh_error *err);
 /* Returns the table. */
 lhi_links *lhi_shared_links_table(const lhi_shared_links *shared);
 void lhi_shared_links_free(lhi_shared_links *shared); /* NULL is allowed */

@@ -18,7 +18,7 @@ enum { FIRST_PORT = 20000, N_PORTS = 10000 };
 /* Parses the number in an environment variable; `ends` lists characters that
  * may follow it. */
 static bool parse_number(const char *name, uint64_t most, const char *ends,
-                      uint64_t *out)
+                         uint64_t *out)
 {
     const char *text = getenv(name);
     char *end;
@@ -48,7 +48,8 @@ static bool is_step_task(void)
 
 bool lhi_slurm_is_launched(void)
 {
-    return is_step_task() && (getenv("LONGHAUL_SECRET") || !lhi_mpi_is_launched());
+    return is_step_task() &&
+           (getenv("LONGHAUL_SECRET") || !lhi_mpi_is_launched());
 }
 
 bool lhi_slurm_is_first_rank(void)

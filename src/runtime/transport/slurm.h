@@ -2,8 +2,8 @@
 /* Startup under srun without MPI. A step's environment has the rank, the number
  * of ranks, rank 0's host and the job's secret. Slurm's variables are described
  * in srun(1), "OUTPUT ENVIRONMENT VARIABLES". */
-#ifndef LHI_SLURM_H
-#define LHI_SLURM_H
+#ifndef LHI_RUNTIME_TRANSPORT_SLURM_H
+#define LHI_RUNTIME_TRANSPORT_SLURM_H
 
 #include "runtime/transport/transport.h"
 

@@ -65,7 +65,7 @@ socklen_t lhi_address_read(const unsigned char in[LHI_ADDRESS_BYTES],
 }
 
 void lhi_address_format(const struct sockaddr_storage *a, socklen_t size,
-                      char out[LHI_ADDRESS_TEXT])
+                        char out[LHI_ADDRESS_TEXT])
 {
     char host[48] = "?", port[8] = "?";
     getnameinfo((const struct sockaddr *)a, size, host, sizeof host, port,
@@ -74,8 +74,8 @@ void lhi_address_format(const struct sockaddr_storage *a, socklen_t size,
 }
 
 lh_status lhi_address_resolve(const char *host, uint16_t port,
-                           struct sockaddr_storage *out, socklen_t *size,
-                           lh_error *err)
+                              struct sockaddr_storage *out, socklen_t *size,
+                              lh_error *err)
 {
     char service[8];
     snprintf(service, sizeof service, "%u", port);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* TCP sockets and addresses for joining ranks. */
-#ifndef LHI_SOCKETS_H
-#define LHI_SOCKETS_H
+#ifndef LHI_RUNTIME_TRANSPORT_SOCKETS_H
+#define LHI_RUNTIME_TRANSPORT_SOCKETS_H
 
 #include "runtime/transport/handshake.h"
 
@@ -20,12 +20,12 @@ socklen_t lhi_address_read(const unsigned char in[LHI_ADDRESS_BYTES],
                            struct sockaddr_storage *out);
 /* Formats an address, for example "127.0.0.1:4711". */
 void lhi_address_format(const struct sockaddr_storage *address, socklen_t size,
-                      char out[LHI_ADDRESS_TEXT]);
+                        char out[LHI_ADDRESS_TEXT]);
 
 /* Resolves rank 0's host name. LH_EIO: not found. */
 lh_status lhi_address_resolve(const char *host, uint16_t port,
-                           struct sockaddr_storage *out, socklen_t *size,
-                           lh_error *err);
+                              struct sockaddr_storage *out, socklen_t *size,
+                              lh_error *err);
 
 /* Listens on the address with the system's maximum backlog. *port receives the
  * port, also if the address has port 0. `rank` is for the error text. */

@@ -37,7 +37,7 @@ typedef struct connection {
     lhi_outgoing_frame *first, *last;
     lhi_outgoing_frame *spare; /* for the last frame, if memory is exhausted */
     lhi_frame_mac *seals_out, *seals_in; /* NULL: not authenticated */
-    size_t head_bytes, tail_bytes;  /* frame overhead around the payload */
+    size_t head_bytes, tail_bytes;       /* frame overhead around the payload */
     /* Bytes read ahead: [at, end) in `buffer`. */
     size_t at, end;
     /* Frame being read, from its header on. */
@@ -54,7 +54,7 @@ typedef struct connection {
      * received in it. */
     int64_t coming_ns;
     size_t n_coming;
-    int64_t lost_ns; /* loss without orderly shutdown; 0: none */
+    int64_t lost_ns;      /* loss without orderly shutdown; 0: none */
     int64_t broke_off_ns; /* peer cancelled a message; 0: no */
     unsigned char reason[LHI_ABORT_BYTES];
     unsigned char buffer[READ_BYTES];
@@ -120,7 +120,8 @@ static void flush(stream *s, uint32_t peer, size_t most)
     size_t done = 0;
     while (c->first && c->writes && done < most) {
         lhi_outgoing_frame *o = c->first;
-        ssize_t n = lhi_outgoing_frame_write(o, c->fd, c->seals_out, CHUNK_BYTES);
+        ssize_t n =
+            lhi_outgoing_frame_write(o, c->fd, c->seals_out, CHUNK_BYTES);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
@@ -161,10 +162,10 @@ static lh_status stream_frame(lhi_proto *p, uint32_t to, const lhi_frame *f,
     if (!o)
         return lhi_fail_nomem(err);
     *o = (lhi_outgoing_frame){.payload = op ? payload : o->copy,
-                        .size =
-                            c->head_bytes + size + (size ? c->tail_bytes : 0),
-                        .payload_size = size,
-                        .op = op};
+                              .size = c->head_bytes + size +
+                                      (size ? c->tail_bytes : 0),
+                              .payload_size = size,
+                              .op = op};
     lhi_frame_write(f, o->header);
     if (!op && size)
         memcpy(o->copy, payload, size);
@@ -267,8 +268,8 @@ static lh_status begin_frame(stream *s, uint32_t peer, lh_error *err)
     }
     LHI_TRY(lhi_frame_read(head, &c->frame, err));
     c->at += c->head_bytes;
-    LHI_TRY(lhi_proto_frame_received(&s->proto, peer, &c->frame, &into, &c->op, &c->kept,
-                            err));
+    LHI_TRY(lhi_proto_frame_received(&s->proto, peer, &c->frame, &into, &c->op,
+                                     &c->kept, err));
     c->in_frame = true;
     c->filled = c->n_tail = 0;
     c->size = (size_t)lhi_frame_payload(&c->frame);
@@ -690,8 +691,8 @@ static lh_status start(stream *s, const lhi_stream_options *o, lh_error *err)
         LHI_TRY(watch(s, fds[i], i, err));
         s->connections[i].head_bytes = lhi_frame_head_bytes(NULL);
         if (o->keys)
-            LHI_TRY(
-                make_macs(s, i, o->keys + (size_t)i * LHI_FRAME_MAC_KEY_BYTES, err));
+            LHI_TRY(make_macs(
+                s, i, o->keys + (size_t)i * LHI_FRAME_MAC_KEY_BYTES, err));
         s->connections[i].heard_ns = s->connections[i].spoke_ns = now_ns;
         s->connections[i].coming_ns = now_ns;
     }

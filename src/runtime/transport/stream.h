@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A transport over one connected stream socket per peer, with a communication
  * thread that sleeps in epoll_wait(). */
-#ifndef LHI_STREAM_H
-#define LHI_STREAM_H
+#ifndef LHI_RUNTIME_TRANSPORT_STREAM_H
+#define LHI_RUNTIME_TRANSPORT_STREAM_H
 
-#include "runtime/transport/transport_internal.h"
 #include "runtime/transport/frame_mac.h"
+#include "runtime/transport/transport_internal.h"
 
 /* Options for lhi_net_stream(). */
 typedef struct lhi_stream_options {

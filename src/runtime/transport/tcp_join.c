@@ -13,8 +13,8 @@
 
 #include "base/fail.h"
 #include "base/realtime.h"
-#include "runtime/transport/pending_connections.h"
 #include "runtime/transport/handshake.h"
+#include "runtime/transport/pending_connections.h"
 #include "runtime/transport/sockets.h"
 #include "runtime/transport/wire_format.h"
 
@@ -101,7 +101,8 @@ static void refuse(const tcp *t, int fd, const char *why)
 }
 
 /* Checks for reasons to reject a rank; `text` receives the reason. */
-static bool find_objection(const tcp *t, const lhi_handshake_message *h, char *text, size_t room)
+static bool find_objection(const tcp *t, const lhi_handshake_message *h,
+                           char *text, size_t room)
 {
     const lhi_tcp_options *o = t->options;
     if (memcmp(h->job, t->job, sizeof h->job) != 0)
@@ -123,7 +124,8 @@ static bool find_objection(const tcp *t, const lhi_handshake_message *h, char *t
 
 /* challenge() and admit() handle a pending connection's message. False: close
  * it; the rejection is recorded. */
-static bool challenge(tcp *t, lhi_pending_connection *g, const lhi_handshake_message *h)
+static bool challenge(tcp *t, lhi_pending_connection *g,
+                      const lhi_handshake_message *h)
 {
     char text[200], why[100];
     if (h->kind != LHI_HANDSHAKE_HELLO) {
@@ -157,13 +159,15 @@ static bool challenge(tcp *t, lhi_pending_connection *g, const lhi_handshake_mes
 
 /* Checks the client's proof. True: the connection now belongs to the rank and
  * is no longer pending. */
-static bool admit(tcp *t, lhi_pending_connection *g, const lhi_handshake_message *h)
+static bool admit(tcp *t, lhi_pending_connection *g,
+                  const lhi_handshake_message *h)
 {
     const lhi_tcp_options *o = t->options;
     unsigned char mac[LHI_MAC_BYTES], bytes[LHI_HANDSHAKE_BYTES];
     uint32_t rank = g->shake.client;
     char why[100];
-    lhi_handshake_compute_mac(o->secret, o->secret_size, "client", &g->shake, NULL, 0, mac);
+    lhi_handshake_compute_mac(o->secret, o->secret_size, "client", &g->shake,
+                              NULL, 0, mac);
     if (h->kind != LHI_HANDSHAKE_PROOF || h->rank != rank ||
         !lhi_mac_equals(mac, h->mac)) {
         snprintf(why, sizeof why,
@@ -180,8 +184,8 @@ static bool admit(tcp *t, lhi_pending_connection *g, const lhi_handshake_message
         return false;
     }
     lhi_handshake_message answer = make_message(t, LHI_HANDSHAKE_WELCOME);
-    lhi_handshake_compute_mac(o->secret, o->secret_size, "server", &g->shake, NULL, 0,
-              answer.mac);
+    lhi_handshake_compute_mac(o->secret, o->secret_size, "server", &g->shake,
+                              NULL, 0, answer.mac);
     lhi_handshake_write(&answer, bytes);
     if (!lhi_send_now(g->fd, bytes, sizeof bytes))
         return false;
@@ -200,8 +204,8 @@ static bool admit(tcp *t, lhi_pending_connection *g, const lhi_handshake_message
  */
 static void read_pending(tcp *t, lhi_pending_connection *g)
 {
-    ssize_t n =
-        recv(g->fd, g->buffer + g->n_got, sizeof g->buffer - g->n_got, MSG_DONTWAIT);
+    ssize_t n = recv(g->fd, g->buffer + g->n_got, sizeof g->buffer - g->n_got,
+                     MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     bool stays = n > 0;
@@ -247,14 +251,15 @@ static void close_expired(tcp *t)
  * connected higher ranks; *spoke receives the rank of one with input, which is
  * out of turn. */
 static bool poll_all(tcp *t, int fd, short what, int64_t until_ns,
-                        uint32_t *spoke)
+                     uint32_t *spoke)
 {
     const lhi_tcp_options *o = t->options;
     int64_t left_ns = until_ns - lhi_now_ns();
     int ms = left_ns <= 0 ? 0 : left_ns > 100 * ms_ns ? 100 : -1;
     t->polls[0] = (struct pollfd){.fd = fd, .events = what};
     struct pollfd *guests = t->polls + 1;
-    uint32_t n_guests = lhi_pending_fill_polls(&t->guests, t->listener, guests) - 1;
+    uint32_t n_guests =
+        lhi_pending_fill_polls(&t->guests, t->listener, guests) - 1;
     struct pollfd *ranks = guests + n_guests + 1;
     for (uint32_t i = 0; i < o->n_ranks && spoke; i++)
         ranks[i] = (struct pollfd){.fd = i > o->rank ? t->fds[i] : -1,
@@ -291,7 +296,8 @@ static bool wait_fd(tcp *t, int fd, short what, int64_t until_ns)
 
 /* After recv() or send() returned `n`: waits and returns true if the call
  * should be repeated; false: `errno` has the error. */
-static bool should_retry(tcp *t, int fd, ssize_t n, short what, int64_t until_ns)
+static bool should_retry(tcp *t, int fd, ssize_t n, short what,
+                         int64_t until_ns)
 {
     if (n >= 0)
         return true;
@@ -332,8 +338,8 @@ static bool write_until(tcp *t, int fd, const void *in, size_t size,
 
 /* ---- handshake ---- */
 
-static bool send_message(tcp *t, int fd, const lhi_handshake_message *h, const void *more,
-                int64_t until_ns)
+static bool send_message(tcp *t, int fd, const lhi_handshake_message *h,
+                         const void *more, int64_t until_ns)
 {
     unsigned char bytes[LHI_HANDSHAKE_BYTES];
     lhi_handshake_write(h, bytes);
@@ -343,8 +349,9 @@ static bool send_message(tcp *t, int fd, const lhi_handshake_message *h, const v
 
 /* Reads a handshake message of the given kind; a refusal becomes an error with
  * its reason. */
-static lh_status receive_message(tcp *t, int fd, lhi_handshake_kind kind, uint32_t from,
-                      lhi_handshake_message *h, int64_t until_ns, lh_error *err)
+static lh_status receive_message(tcp *t, int fd, lhi_handshake_kind kind,
+                                 uint32_t from, lhi_handshake_message *h,
+                                 int64_t until_ns, lh_error *err)
 {
     unsigned char bytes[LHI_HANDSHAKE_BYTES], more[LHI_REFUSAL_BYTES];
     t->cut = false;
@@ -377,7 +384,7 @@ static lh_status receive_message(tcp *t, int fd, lhi_handshake_kind kind, uint32
 /* Runs the connecting side's handshake: mutual authentication with rank `to`.
  */
 static lh_status run_handshake(tcp *t, int fd, uint32_t to, int64_t until_ns,
-                       lh_error *err)
+                               lh_error *err)
 {
     const lhi_tcp_options *o = t->options;
     lhi_handshake *s = &t->shakes[to];
@@ -394,14 +401,18 @@ static lh_status run_handshake(tcp *t, int fd, uint32_t to, int64_t until_ns,
     memcpy(s->client_nonce, h.nonce, sizeof h.nonce);
     /* If the write fails, the input has the reason. */
     send_message(t, fd, &h, NULL, until_ns);
-    LHI_TRY(receive_message(t, fd, LHI_HANDSHAKE_CHALLENGE, to, &answer, until_ns, err));
+    LHI_TRY(receive_message(t, fd, LHI_HANDSHAKE_CHALLENGE, to, &answer,
+                            until_ns, err));
     memcpy(s->server_nonce, answer.nonce, sizeof answer.nonce);
     h = make_message(t, LHI_HANDSHAKE_PROOF);
-    lhi_handshake_compute_mac(o->secret, o->secret_size, "client", s, NULL, 0, h.mac);
+    lhi_handshake_compute_mac(o->secret, o->secret_size, "client", s, NULL, 0,
+                              h.mac);
     send_message(t, fd, &h, NULL, until_ns);
-    LHI_TRY(receive_message(t, fd, LHI_HANDSHAKE_WELCOME, to, &answer, until_ns, err));
+    LHI_TRY(receive_message(t, fd, LHI_HANDSHAKE_WELCOME, to, &answer, until_ns,
+                            err));
     unsigned char mac[LHI_MAC_BYTES];
-    lhi_handshake_compute_mac(o->secret, o->secret_size, "server", s, NULL, 0, mac);
+    lhi_handshake_compute_mac(o->secret, o->secret_size, "server", s, NULL, 0,
+                              mac);
     if (!lhi_mac_equals(mac, answer.mac))
         return lhi_fail(err, LH_EIO,
                         "rank %u does not hold the job's secret: another "
@@ -451,13 +462,13 @@ static lh_status accept_higher_ranks(tcp *t, lh_error *err)
         if (lhi_now_ns() >= t->until_ns)
             return fail_missing(t, err);
         /* The only message expected from rank 0 now is a refusal. */
-        if (poll_all(t, o->rank ? t->fds[0] : -1, POLLIN, t->until_ns,
-                        &spoke))
+        if (poll_all(t, o->rank ? t->fds[0] : -1, POLLIN, t->until_ns, &spoke))
             spoke = 0;
         if (spoke == UINT32_MAX)
             continue;
-        LHI_TRY(receive_message(t, t->fds[spoke], LHI_HANDSHAKE_REFUSE, spoke, &h,
-                     lhi_now_ns() + LHI_HANDSHAKE_TIMEOUT_NS, err));
+        LHI_TRY(receive_message(t, t->fds[spoke], LHI_HANDSHAKE_REFUSE, spoke,
+                                &h, lhi_now_ns() + LHI_HANDSHAKE_TIMEOUT_NS,
+                                err));
         return lhi_fail(err, LH_EIO, "rank %u: it speaks out of turn", spoke);
     }
     close(t->listener);
@@ -547,7 +558,7 @@ static lh_status connect_once(tcp *t, const struct sockaddr_storage *a,
 
 /* Retries until it succeeds, is rejected, or the timeout expires. */
 static lh_status connect_with_retry(tcp *t, const struct sockaddr_storage *a,
-                                   socklen_t size, uint32_t to, lh_error *err)
+                                    socklen_t size, uint32_t to, lh_error *err)
 {
     int64_t pause_ns = 20 * ms_ns;
     for (;;) {
@@ -580,9 +591,10 @@ static lh_status send_table(tcp *t, const lhi_tcp_extra *extra, lh_error *err)
     for (uint32_t i = 1; i < o->n_ranks && status == LH_OK; i++) {
         lhi_handshake_message h = make_message(t, LHI_HANDSHAKE_TABLE);
         h.more = (uint32_t)size;
-        lhi_handshake_compute_mac(o->secret, o->secret_size, "table", &t->shakes[i], bytes,
-                  size, h.mac);
-        if (!send_message(t, t->fds[i], &h, bytes, lhi_now_ns() + LHI_HANDSHAKE_TIMEOUT_NS))
+        lhi_handshake_compute_mac(o->secret, o->secret_size, "table",
+                                  &t->shakes[i], bytes, size, h.mac);
+        if (!send_message(t, t->fds[i], &h, bytes,
+                          lhi_now_ns() + LHI_HANDSHAKE_TIMEOUT_NS))
             status = lhi_fail(err, LH_EIO, "rank %u: connection lost: %s", i,
                               strerror(errno));
     }
@@ -597,7 +609,8 @@ static lh_status receive_table(tcp *t, lhi_tcp_extra *extra, lh_error *err)
     lhi_handshake_message h;
     /* Rank 0 times out first and sends the reason. */
     int64_t until_ns = t->until_ns + 1000 * ms_ns;
-    LHI_TRY(receive_message(t, t->fds[0], LHI_HANDSHAKE_TABLE, 0, &h, until_ns, err));
+    LHI_TRY(receive_message(t, t->fds[0], LHI_HANDSHAKE_TABLE, 0, &h, until_ns,
+                            err));
     if (h.more != size + sizeof extra->bytes)
         return lhi_fail(err, LH_EIO, "rank 0: a table of %u bytes", h.more);
     unsigned char *bytes = malloc(h.more);
@@ -607,8 +620,8 @@ static lh_status receive_table(tcp *t, lhi_tcp_extra *extra, lh_error *err)
     unsigned char mac[LHI_MAC_BYTES];
     if (!read_until(t, t->fds[0], bytes, h.more, until_ns))
         status = lhi_fail(err, LH_EIO, "rank 0: connection lost");
-    lhi_handshake_compute_mac(o->secret, o->secret_size, "table", &t->shakes[0], bytes, h.more,
-              mac);
+    lhi_handshake_compute_mac(o->secret, o->secret_size, "table", &t->shakes[0],
+                              bytes, h.more, mac);
     if (status == LH_OK && !lhi_mac_equals(mac, h.mac))
         status = lhi_fail(err, LH_EIO, "rank 0: its table was changed");
     if (status == LH_OK) {
@@ -635,8 +648,8 @@ static lh_status receive_ready(tcp *t, int64_t until_ns, lh_error *err)
             continue;
         if (spoke == UINT32_MAX) /* sets the error from its message */
             spoke = late;
-        status =
-            receive_message(t, t->fds[spoke], LHI_HANDSHAKE_READY, spoke, &h, until_ns, err);
+        status = receive_message(t, t->fds[spoke], LHI_HANDSHAKE_READY, spoke,
+                                 &h, until_ns, err);
         if (status != LH_OK)
             break;
         left -= !ready[spoke];
@@ -650,12 +663,14 @@ static lh_status receive_ready(tcp *t, int64_t until_ns, lh_error *err)
 static lh_status start_together(tcp *t, lh_error *err)
 {
     const lhi_tcp_options *o = t->options;
-    lhi_handshake_message h = make_message(t, o->rank ? LHI_HANDSHAKE_READY : LHI_HANDSHAKE_GO), got;
+    lhi_handshake_message h = make_message(t, o->rank ? LHI_HANDSHAKE_READY
+                                                      : LHI_HANDSHAKE_GO),
+                          got;
     int64_t until_ns = t->until_ns + 2000 * ms_ns;
     if (o->rank) {
         send_message(t, t->fds[0], &h, NULL, until_ns);
         return receive_message(t, t->fds[0], LHI_HANDSHAKE_GO, 0, &got,
-                    until_ns + 1000 * ms_ns, err);
+                               until_ns + 1000 * ms_ns, err);
     }
     LHI_TRY(receive_ready(t, until_ns, err));
     for (uint32_t i = 1; i < o->n_ranks; i++)
@@ -678,7 +693,7 @@ static lh_status join(tcp *t, lh_error *err)
     struct sockaddr_storage a;
     socklen_t size = 0;
     LHI_TRY(lhi_address_resolve(o->host ? o->host : "127.0.0.1", o->port, &a,
-                             &size, err));
+                                &size, err));
     if (o->rank == 0) {
         LHI_TRY(lhi_listen_at(&a, size, 0, &t->listener, &t->port, err));
         LHI_TRY(accept_higher_ranks(t, err));
@@ -762,8 +777,9 @@ lh_status lhi_tcp_join(const lhi_tcp_options *o, const lhi_tcp_extra *extra,
     for (uint32_t i = 0; t.fds && i < o->n_ranks; i++) {
         if (status == LH_OK) {
             fds[i] = t.fds[i];
-            lhi_handshake_compute_mac(o->secret, o->secret_size, "frames", &t.shakes[i], NULL,
-                      0, keys + (size_t)i * LHI_MAC_BYTES);
+            lhi_handshake_compute_mac(o->secret, o->secret_size, "frames",
+                                      &t.shakes[i], NULL, 0,
+                                      keys + (size_t)i * LHI_MAC_BYTES);
         } else if (t.fds[i] >= 0) { /* waiting ranks receive the reason */
             refuse(&t, t.fds[i], e.text);
             close(t.fds[i]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Joins the ranks of a job over TCP. */
-#ifndef LHI_TCP_H
-#define LHI_TCP_H
+#ifndef LHI_RUNTIME_TRANSPORT_TCP_JOIN_H
+#define LHI_RUNTIME_TRANSPORT_TCP_JOIN_H
 
 #include "runtime/transport/handshake.h"
 #include "runtime/transport/transport.h"
@@ -18,8 +18,10 @@ typedef struct lhi_tcp_extra {
 
 /* Callback on the other ranks for that data; an error prevents all from
  * starting. */
-typedef lh_status lhi_tcp_extra_callback(void *context, const lhi_tcp_options *options,
-                               const lhi_tcp_extra *extra, lh_error *err);
+typedef lh_status lhi_tcp_extra_callback(void *context,
+                                         const lhi_tcp_options *options,
+                                         const lhi_tcp_extra *extra,
+                                         lh_error *err);
 
 /* Connects this rank to all others: fds[i], -1 at its own. The LHI_MAC_BYTES at
  * keys + i * LHI_MAC_BYTES are a key shared only with rank i, new for each

@@ -34,7 +34,8 @@ static void *thread_main(void *of)
 
 /* Returns the run's status: the causing rank's own, not that of ranks that
  * ended because of it. */
-static lh_status summarise_failure(const rank_thread *ranks, uint32_t n, lh_error *err)
+static lh_status summarise_failure(const rank_thread *ranks, uint32_t n,
+                                   lh_error *err)
 {
     const rank_thread *worst = NULL;
     for (uint32_t i = 0; i < n; i++)

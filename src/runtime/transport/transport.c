@@ -54,7 +54,8 @@ void lhi_failure_set(lhi_failure *failure, uint32_t rank, const char *reason)
     set_failure(failure, rank, LHI_NET_OBSERVED, text);
 }
 
-void lhi_failure_set_reported(lhi_failure *failure, uint32_t from, const char *text)
+void lhi_failure_set_reported(lhi_failure *failure, uint32_t from,
+                              const char *text)
 {
     unsigned rank;
     if (sscanf(text, "rank %9u:", &rank) != 1)
@@ -72,7 +73,8 @@ bool lhi_net_is_reporter(const lhi_net *net)
 
 bool lhi_net_read_notice(lhi_net *net, char *text, size_t room)
 {
-    return net->read_notice && net->read_notice(net->notice_context, text, room);
+    return net->read_notice &&
+           net->read_notice(net->notice_context, text, room);
 }
 
 const char *lhi_failure_text(lhi_failure *failure)
@@ -94,7 +96,7 @@ lh_status lhi_net_fail(const lhi_net *net, lh_error *err)
 }
 
 void lhi_net_fail_size(lhi_net *net, uint32_t from, uint64_t tag,
-                        size_t message_bytes, size_t receive_bytes)
+                       size_t message_bytes, size_t receive_bytes)
 {
     char text[200];
     snprintf(text, sizeof text,
@@ -126,7 +128,7 @@ lh_status lhi_net_set_link(lhi_net *net, uint32_t link,
 }
 
 lh_status lhi_net_suspend_link(lhi_net *net, uint32_t link, int64_t until_ns,
-                            lh_error *err)
+                               lh_error *err)
 {
     if (!net->links)
         return lhi_fail(err, LH_EINVAL, "no emulated link %u: there are none",
@@ -135,7 +137,7 @@ lh_status lhi_net_suspend_link(lhi_net *net, uint32_t link, int64_t until_ns,
 }
 
 lh_status lhi_net_enter_link(lhi_net *net, lhi_net_op *op, int64_t entered_ns,
-                        uint64_t turn, lh_error *err)
+                             uint64_t turn, lh_error *err)
 {
     if (op->link == LHI_NET_NO_LINK)
         return LH_OK;
@@ -287,8 +289,10 @@ lh_status lhi_net_wait(lhi_net *net, lhi_net_op *op, int64_t until_ns,
 lh_status lhi_net_test(lhi_net *net, lhi_net_op *op, int64_t *again_ns,
                        lh_error *err)
 {
-    enum { TURN_NS = 1000000 }; /* poll interval: a determined turn signals no
-                                 * event */
+    enum {
+        TURN_NS = 1000000
+    }; /* poll interval: a determined turn signals no
+        * event */
     lh_status status = lhi_net_wait(net, op, 1, err);
     if (status != LH_ECANCELED)
         return status;
@@ -313,8 +317,8 @@ void lhi_net_signal_event(lhi_net *net)
 void lhi_net_wait_event(lhi_net *net, uint32_t said, int64_t until_ns)
 {
     int64_t look_ns = lhi_now_ns() + LHI_NET_POLL_NS;
-    lhi_futex_wait(&net->event_count, said, until_ns < look_ns ? until_ns : look_ns,
-                   false);
+    lhi_futex_wait(&net->event_count, said,
+                   until_ns < look_ns ? until_ns : look_ns, false);
 }
 
 bool lhi_net_is_stop_requested(const lhi_net_stop *stop)
@@ -323,7 +327,7 @@ bool lhi_net_is_stop_requested(const lhi_net_stop *stop)
 }
 
 lh_status lhi_net_wait_or_stop(lhi_net *net, lhi_net_op *op,
-                              const lhi_net_stop *stop, lh_error *err)
+                               const lhi_net_stop *stop, lh_error *err)
 {
     if (!stop)
         return lhi_net_wait(net, op, 0, err);

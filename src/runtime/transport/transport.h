@@ -45,8 +45,8 @@
  *     round.c                   message rounds used by both
  *
  * Times are nanoseconds on the lhi_now_ns() clock (base/realtime.h). */
-#ifndef LHI_NET_H
-#define LHI_NET_H
+#ifndef LHI_RUNTIME_TRANSPORT_TRANSPORT_H
+#define LHI_RUNTIME_TRANSPORT_TRANSPORT_H
 
 #include <longhaul/status.h>
 
@@ -75,12 +75,12 @@ typedef struct lhi_net_op {
      * transfer began and when it arrived, by the link's emulation. Without
      * emulation: when it was sent (entered_ns and began_ns) and received. */
     int64_t entered_ns, began_ns, arrived_ns;
-    lh_status status;        /* once done */
-    bool is_done;            /* set by the successful wait */
+    lh_status status;              /* once done */
+    bool is_done;                  /* set by the successful wait */
     bool receives, was_unexpected; /* transport's */
-    bool signals_event;              /* caller's: signal the event on completion */
+    bool signals_event;      /* caller's: signal the event on completion */
     struct lhi_net_op *next; /* transport's queues */
-    void *transport_data;               /* transport's */
+    void *transport_data;    /* transport's */
     uint32_t link, slot;     /* transport's: position on the emulated link */
     uint64_t id;
     uint32_t flags;
@@ -124,7 +124,7 @@ lh_status lhi_net_set_link(lhi_net *net, uint32_t link,
 /* Suspends an emulated link until `until_ns`, for all ranks: messages that
  * enter earlier depart then. LH_EINVAL: invalid link. */
 lh_status lhi_net_suspend_link(lhi_net *net, uint32_t link, int64_t until_ns,
-                            lh_error *err);
+                               lh_error *err);
 
 /* Posts a receive of exactly `size` bytes; never blocks. A message of another
  * size is an error that names both sizes and ends the run. */
@@ -168,7 +168,7 @@ bool lhi_net_is_stop_requested(const lhi_net_stop *stop); /* NULL: false */
  * stopped; the run is ended on every rank and the transport has released the
  * operation. */
 lh_status lhi_net_wait_or_stop(lhi_net *net, lhi_net_op *op,
-                              const lhi_net_stop *stop, lh_error *err);
+                               const lhi_net_stop *stop, lh_error *err);
 
 /* Fails the run on every rank, with this rank as the cause: every wait, send
  * and receive returns LH_EIO within a second. The first reason is reported. May
@@ -281,10 +281,10 @@ lh_status lhi_local_run(uint32_t n, uint32_t n_links, const lhi_net_link *links,
  * signal and several times a second (NULL: none). The caller must notify the
  * ranks itself; those that still run 3 s after the request are killed. */
 lh_status lhi_local_run_or_stop(uint32_t n, uint32_t n_links,
-                               const lhi_net_link *links,
-                               lhi_rank_main *rank_main, void *context,
-                               const lhi_net_stop *stop,
-                               lhi_rank_result *results, lh_error *err);
+                                const lhi_net_link *links,
+                                lhi_rank_main *rank_main, void *context,
+                                const lhi_net_stop *stop,
+                                lhi_rank_result *results, lh_error *err);
 
 /* tcp: ranks that are started separately, on one host or several. */
 enum { LHI_SECRET_MIN_BYTES = 16 };
@@ -301,9 +301,9 @@ typedef struct lhi_tcp_options {
     int64_t join_ns;    /* timeout for all ranks to join; 0: 4 s */
     int64_t silence_ns; /* a rank silent for this time has failed; 0: 3.5 s,
                          * with rails 10 s */
-    uint32_t n_links; /* emulated, with all ranks on one host; the same */
+    uint32_t n_links;   /* emulated, with all ranks on one host; the same */
     const lhi_net_link *links; /* on every rank */
-    bool insecure; /* ucx: may accept messages from other hosts */
+    bool insecure;             /* ucx: may accept messages from other hosts */
     /* tcp: several connections to each peer (rails.h), each between rails with
      * the same number. A rail is an address of this rank, the name of an
      * interface, or a network in which this rank has an address
@@ -350,7 +350,7 @@ typedef struct lhi_mpi_setup {
     /* Digest of everything that must be equal on all ranks; it differs for
      * different jobs. */
     unsigned char digest[32];
-    bool insecure;    /* as in lhi_tcp_options, like the rails */
+    bool insecure; /* as in lhi_tcp_options, like the rails */
     uint32_t n_rails;
     const char *const *rails;
     uint32_t n_links; /* emulated; requires all ranks on one host */
@@ -358,7 +358,8 @@ typedef struct lhi_mpi_setup {
 } lhi_mpi_setup;
 /* Exchanges the setup and addresses before each run. All ranks detect the same
  * errors, such as differing setups. */
-lh_status lhi_mpi_exchange(lhi_mpi *mpi, const lhi_mpi_setup *work, lh_error *err);
+lh_status lhi_mpi_exchange(lhi_mpi *mpi, const lhi_mpi_setup *work,
+                           lh_error *err);
 /* Creates this process's endpoint for one run, after lhi_mpi_exchange(). */
 lh_status lhi_net_mpi(lhi_mpi *mpi, const lhi_mpi_setup *work, lhi_net **out,
                       lh_error *err);

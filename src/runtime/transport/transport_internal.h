@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Internals shared by the transports: the endpoint's base, completion of
  * operations, and the run's failure. */
-#ifndef LHI_NET_OWN_H
-#define LHI_NET_OWN_H
+#ifndef LHI_RUNTIME_TRANSPORT_TRANSPORT_INTERNAL_H
+#define LHI_RUNTIME_TRANSPORT_TRANSPORT_INTERNAL_H
 
 #include "runtime/transport/emulated_links.h"
 #include "runtime/transport/transport.h"
@@ -23,14 +23,15 @@ enum {
 typedef struct lhi_failure {
     uint32_t state; /* atomic, LHI_FAILURE_NONE to LHI_FAILURE_INCOMPLETE */
     uint32_t rank;  /* failed rank */
-    uint32_t reported_by;  /* reporting rank; LHI_NET_OBSERVED: observed here */
+    uint32_t reported_by; /* reporting rank; LHI_NET_OBSERVED: observed here */
     char text[500];
 } lhi_failure;
 
 /* Sets the failure of `rank` as observed here; the first one remains. */
 void lhi_failure_set(lhi_failure *failure, uint32_t rank, const char *reason);
 /* Sets the failure that rank `from` reported. */
-void lhi_failure_set_reported(lhi_failure *failure, uint32_t from, const char *text);
+void lhi_failure_set_reported(lhi_failure *failure, uint32_t from,
+                              const char *text);
 /* Returns the reason; NULL: no failure. Waits for a concurrent writer, so that
  * the text is always complete. */
 const char *lhi_failure_text(lhi_failure *failure);
@@ -51,10 +52,11 @@ typedef struct lhi_net_ops {
 struct lhi_net {
     const lhi_net_ops *ops;
     uint32_t rank, n_ranks;
-    uint32_t event_count;    /* atomic, a futex */
-    lhi_links *links; /* NULL: no emulation */
+    uint32_t event_count; /* atomic, a futex */
+    lhi_links *links;     /* NULL: no emulation */
     lhi_failure *failure;
-    bool (*read_notice)(void *of, char *text, size_t room); /* NULL: no notices */
+    bool (*read_notice)(void *of, char *text,
+                        size_t room); /* NULL: no notices */
     void *notice_context;
     void (*release)(void *of); /* called after close; may be NULL */
     void *release_context;
@@ -75,13 +77,13 @@ void lhi_op_done(lhi_net_op *op, lh_status status);
 
 /* Adds a send's message to its emulated link, if any. */
 lh_status lhi_net_enter_link(lhi_net *net, lhi_net_op *op, int64_t entered_ns,
-                        uint64_t turn, lh_error *err);
+                             uint64_t turn, lh_error *err);
 
 /* Fills `err` with the run's failure, the result of every later call. */
 lh_status lhi_net_fail(const lhi_net *net, lh_error *err);
 
 /* Ends the run because a message and its receive differ in size. */
 void lhi_net_fail_size(lhi_net *net, uint32_t from, uint64_t tag,
-                        size_t message_bytes, size_t receive_bytes);
+                       size_t message_bytes, size_t receive_bytes);
 
 #endif

@@ -48,7 +48,10 @@ lh_status lhi_ucx_open(const lhi_ucx_options *options, lhi_net **out,
 #define TAG_RANK ((UINT64_C(1) << TAG_RANK_BITS) - 1)
 _Static_assert(LHI_NET_MAX_RANKS <= 1 << TAG_RANK_BITS, "a rank in a tag");
 
-enum { FRAME_MOST = LHI_FRAME_BYTES + LHI_NET_EAGER_BYTES, MAX_PROGRESS_CALLS = 100 };
+enum {
+    FRAME_MOST = LHI_FRAME_BYTES + LHI_NET_EAGER_BYTES,
+    MAX_PROGRESS_CALLS = 100
+};
 static const int64_t ms_ns = 1000000;
 /* Time after a lost connection in which its reason may still arrive. */
 #define LOSS_REASON_TIMEOUT_NS INT64_C(500000000)
@@ -123,7 +126,8 @@ static void progress(const ucx *u)
 
 /* ---- requests in progress ---- */
 
-static ucx_request *request_make(ucx *u, uint32_t peer, lhi_net_op *op, size_t bytes)
+static ucx_request *request_make(ucx *u, uint32_t peer, lhi_net_op *op,
+                                 size_t bytes)
 {
     ucx_request *j = malloc(sizeof *j + bytes);
     if (!j)
@@ -165,7 +169,8 @@ static void sent(void *request, ucs_status_t status, void *of)
     if (status != UCS_OK)
         note_lost(u, j->peer, status);
     if (j->op)
-        lhi_proto_payload_sent(&u->proto, j->op, status == UCS_OK ? LH_OK : LH_EIO);
+        lhi_proto_payload_sent(&u->proto, j->op,
+                               status == UCS_OK ? LH_OK : LH_EIO);
     request_release(j);
     if (request)
         u->call.request_free(request);
@@ -235,7 +240,8 @@ static uint64_t tag_of_data(const ucx *u, uint64_t id)
 }
 
 /* Sends a tagged message. */
-static void post(ucx *u, ucx_request *j, const void *bytes, size_t size, uint64_t tag)
+static void post(ucx *u, ucx_request *j, const void *bytes, size_t size,
+                 uint64_t tag)
 {
     ucx_peer *e = &u->ends[j->peer];
     ucp_request_param_t p = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
@@ -344,7 +350,7 @@ static const lhi_carrier ucx_carrier = {
 /* ---- incoming messages ---- */
 
 static void frame_received(void *request, ucs_status_t status,
-                        const ucp_tag_recv_info_t *info, void *of)
+                           const ucp_tag_recv_info_t *info, void *of)
 {
     incoming_frame *c = of;
     c->there = true;
@@ -353,7 +359,7 @@ static void frame_received(void *request, ucs_status_t status,
 }
 
 static void discard_done(void *request, ucs_status_t status,
-                        const ucp_tag_recv_info_t *info, void *of)
+                         const ucp_tag_recv_info_t *info, void *of)
 {
     (void)status, (void)info;
     ((ucx *)of)->call.request_free(request);
@@ -432,10 +438,12 @@ static lh_status handle_frame(ucx *u, const incoming_frame *c, lh_error *err)
         u->told = true;
         return LH_OK;
     }
-    LHI_TRY(lhi_proto_frame_received(&u->proto, c->from, &f, &into, &op, &kept, err));
+    LHI_TRY(lhi_proto_frame_received(&u->proto, c->from, &f, &into, &op, &kept,
+                                     err));
     if (into && f.size)
         memcpy(into, payload, (size_t)f.size);
-    return op || kept ? lhi_proto_payload_received(&u->proto, op, kept, err) : LH_OK;
+    return op || kept ? lhi_proto_payload_received(&u->proto, op, kept, err)
+                      : LH_OK;
 }
 
 /* Handles complete frames in order of arrival. */
@@ -690,8 +698,8 @@ static void lost(void *of, ucp_ep_h ep, ucs_status_t status)
  * steps; on failure it sends an empty record, since the others would wait for
  * it. */
 static lh_status exchange_records(ucx *u, const lhi_ucx_options *o,
-                                lhi_ucx_record *cards, lh_status status,
-                                lh_error *err)
+                                  lhi_ucx_record *cards, lh_status status,
+                                  lh_error *err)
 {
     lh_error ignored;
     unsigned char *bytes = calloc(o->n_ranks, LHI_UCX_RECORD_BYTES);
@@ -702,14 +710,14 @@ static lh_status exchange_records(ucx *u, const lhi_ucx_options *o,
     if (status != LH_OK)
         cards[o->rank].size = 0;
     lhi_ucx_record_write(&cards[o->rank],
-                       bytes + (size_t)o->rank * LHI_UCX_RECORD_BYTES);
+                         bytes + (size_t)o->rank * LHI_UCX_RECORD_BYTES);
     lh_status exchanged = o->exchange(o->context, bytes, LHI_UCX_RECORD_BYTES,
                                       status == LH_OK ? err : &ignored);
     if (status == LH_OK)
         status = exchanged;
     for (uint32_t i = 0; i < o->n_ranks && status == LH_OK; i++) {
         status = lhi_ucx_record_read(bytes + (size_t)i * LHI_UCX_RECORD_BYTES,
-                                   &cards[i], err);
+                                     &cards[i], err);
         if (status != LH_OK)
             lhi_fail_add_context(err, "rank %u", i);
         else if (cards[i].size == 0)

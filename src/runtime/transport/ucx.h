@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A transport over UCX for ranks that have another channel for the address
  * exchange. */
-#ifndef LHI_UCX_H
-#define LHI_UCX_H
+#ifndef LHI_RUNTIME_TRANSPORT_UCX_H
+#define LHI_RUNTIME_TRANSPORT_UCX_H
 
 #include "runtime/transport/transport_internal.h"
 

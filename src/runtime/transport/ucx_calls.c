@@ -28,7 +28,7 @@ lh_status lhi_ucx_load(lhi_ucx_calls *call, lh_error *err)
 }
 
 lh_status lhi_ucx_check_status(const lhi_ucx_calls *call, ucs_status_t status,
-                         const char *what, lh_error *err)
+                               const char *what, lh_error *err)
 {
     if (status == UCS_OK)
         return LH_OK;
@@ -42,7 +42,7 @@ static lh_status configure(const lhi_ucx_calls *call, bool loopback,
 {
     ucp_config_t *config = NULL;
     LHI_TRY(lhi_ucx_check_status(call, call->config_read(NULL, NULL, &config),
-                           "read its settings", err));
+                                 "read its settings", err));
     lh_status status = LH_OK;
     /* The user's environment has precedence. */
     if (loopback && !getenv("UCX_NET_DEVICES"))
@@ -78,10 +78,11 @@ lh_status lhi_ucx_make_worker(const lhi_ucx_calls *call, bool loopback,
     LHI_TRY(lhi_ucx_check_status(call, got, "start", err));
     ucp_worker_params_t how = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                .thread_mode = UCS_THREAD_MODE_SERIALIZED};
-    LHI_TRY(lhi_ucx_check_status(call, call->worker_create(*context, &how, worker),
-                           "make a worker", err));
+    LHI_TRY(lhi_ucx_check_status(call,
+                                 call->worker_create(*context, &how, worker),
+                                 "make a worker", err));
     return lhi_ucx_check_status(call, call->worker_get_efd(*worker, efd),
-                          "sleep until something comes", err);
+                                "sleep until something comes", err);
 }
 
 #else

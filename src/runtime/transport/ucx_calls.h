@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* UCX functions, from the library loaded at run time. */
-#ifndef LHI_UCX_CALLS_H
-#define LHI_UCX_CALLS_H
+#ifndef LHI_RUNTIME_TRANSPORT_UCX_CALLS_H
+#define LHI_RUNTIME_TRANSPORT_UCX_CALLS_H
 
 #include <longhaul/status.h>
 
@@ -49,7 +49,7 @@ lh_status lhi_ucx_load(lhi_ucx_calls *calls, lh_error *err);
 /* Converts a UCX status to LH_OK or LH_EIO, with UCX's message: "UCX cannot
  * `what`". */
 lh_status lhi_ucx_check_status(const lhi_ucx_calls *calls, ucs_status_t status,
-                         const char *what, lh_error *err);
+                               const char *what, lh_error *err);
 
 /* Creates a worker for tagged messages with about `n_peers` peers, and its
  * event file. `loopback`: reachable only from this host. On failure *context

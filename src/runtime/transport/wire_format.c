@@ -3,8 +3,8 @@
 
 #include "base/bytes.h"
 #include "base/fail.h"
-#include "runtime/transport/transport.h"
 #include "runtime/transport/rails.h"
+#include "runtime/transport/transport.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -116,14 +116,15 @@ lh_status lhi_rail_head_read(const unsigned char in[LHI_RAIL_HEAD],
                        .number = lhi_load_little_endian(in + 8, 8),
                        .acknowledged = lhi_load_little_endian(in + 16, 8)};
     bool alive = h.kind == LHI_RAIL_ALIVE;
-    if ((in[3] != LHI_RAIL_SEGMENT && !alive) || h.size > LHI_RAIL_SEGMENT_BYTES ||
-        (alive && (h.size || h.number)))
+    if ((in[3] != LHI_RAIL_SEGMENT && !alive) ||
+        h.size > LHI_RAIL_SEGMENT_BYTES || (alive && (h.size || h.number)))
         return lhi_fail(err, LH_EIO, "a segment that there is not");
     *out = h;
     return LH_OK;
 }
 
-void lhi_wire_sanitise_text(const unsigned char *bytes, size_t n, char *out, size_t room)
+void lhi_wire_sanitise_text(const unsigned char *bytes, size_t n, char *out,
+                            size_t room)
 {
     size_t used = 0;
     for (size_t i = 0; i < n && used + 1 < room; i++)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Wire format of frames between two ranks: docs/formats/wire.md. Encoding and
  * checking only, no I/O. */
-#ifndef LHI_WIRE_H
-#define LHI_WIRE_H
+#ifndef LHI_RUNTIME_TRANSPORT_WIRE_FORMAT_H
+#define LHI_RUNTIME_TRANSPORT_WIRE_FORMAT_H
 
 #include <longhaul/status.h>
 
@@ -13,12 +13,12 @@ enum { LHI_WIRE_VERSION = 2 };
 
 /* X(name): frame kinds, from 1. */
 #define LHI_FRAME_LIST(X)                                                      \
-    X(SMALL) /* complete small message */                                             \
+    X(SMALL) /* complete small message */                                      \
     X(OFFER) /* rendezvous request (RTS) */                                    \
-    X(GRANT) /* rendezvous reply (CTS) */                                    \
-    X(DATA)  /* large message's bytes */                                                   \
-    X(ABORT) /* run failed */                                          \
-    X(BYE)   /* orderly shutdown; last frame */                           \
+    X(GRANT) /* rendezvous reply (CTS) */                                      \
+    X(DATA)  /* large message's bytes */                                       \
+    X(ABORT) /* run failed */                                                  \
+    X(BYE)   /* orderly shutdown; last frame */                                \
     X(PING)  /* heartbeat */
 
 /* Frame kinds. */
@@ -78,6 +78,6 @@ lh_status lhi_rail_head_read(const unsigned char in[LHI_RAIL_HEAD],
 
 /* Copies a peer's text for display: without control bytes, NUL-terminated. */
 void lhi_wire_sanitise_text(const unsigned char *bytes, size_t n, char *out,
-                   size_t room);
+                            size_t room);
 
 #endif

@@ -2,14 +2,15 @@
 /* Optimality certificates: records that prove why a schedule is optimal
  * (docs/formats/certificate.md).
  *
- * Input: a proof from src/schedule/solver (certify.c there fills the record), or a file.
- * Output: an lh_certificate, or its file. src/schedule/verifier checks it and depends on
- * nothing else.
+ * Input: a proof from src/schedule/solver (certify.c there fills the record),
+ * or a file. Output: an lh_certificate, or its file. src/schedule/verifier
+ * checks it and depends on nothing else.
  *
  * - certificate.c: ownership, names, and the hash over the pipeline.
- * - certificate_file.c: reads and writes it by field tables (format/document/schema.h). */
-#ifndef LHI_PROOF_H
-#define LHI_PROOF_H
+ * - certificate_file.c: reads and writes it by field tables
+ * (format/document/schema.h). */
+#ifndef LHI_SCHEDULE_CERTIFICATE_CERTIFICATE_H
+#define LHI_SCHEDULE_CERTIFICATE_CERTIFICATE_H
 
 #include "base/arena.h"
 #include "base/fail.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads and writes certificates as JSON: docs/formats/certificate.md. Checking
  * their claims is left to lh_check_certificate(). */
+#include "schedule/certificate/certificate.h"
 #include "schedule/pipeline/file/pipe_file.h"
 #include "schedule/pipeline/schedule_internal.h"
-#include "schedule/certificate/certificate.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -47,8 +47,9 @@ static const lhi_schema schedule_table = {
 /* --- closed forms -------------------------------------------------------- */
 
 /* Rejects a certificate that gives both a device and a link. */
-static lh_status check_bound_location(const lhi_read_context *r, const lhi_node *map,
-                             void *it, lh_error *err)
+static lh_status check_bound_location(const lhi_read_context *r,
+                                      const lhi_node *map, void *it,
+                                      lh_error *err)
 {
     const lhi_node *device = lhi_node_find(map, "device");
     (void)it;
@@ -64,7 +65,8 @@ static const lhi_schema_field location_rows[] = {
     {"link", LHI_STRING(lh_certificate, link), .when = LHI_OPTIONAL},
 };
 static const lhi_schema location_table = {
-    LHI_ROWS("place", lh_certificate, location_rows), .check = check_bound_location};
+    LHI_ROWS("place", lh_certificate, location_rows),
+    .check = check_bound_location};
 
 static const lhi_schema_field term_rows[] = {
     {"name", LHI_STRING(lh_bound_term, name)},
@@ -102,8 +104,8 @@ static json_t *write_passes(const void *owner, const void *context)
 }
 
 /* Checks that both lists have the same length. */
-static lh_status check_row(const lhi_read_context *r, const lhi_node *map, void *it,
-                           lh_error *err)
+static lh_status check_row(const lhi_read_context *r, const lhi_node *map,
+                           void *it, lh_error *err)
 {
     uint32_t starts = lhi_node_find(map, "start_ns")->n_items;
     uint32_t finishes = lhi_node_find(map, "finish_ns")->n_items;
@@ -117,10 +119,12 @@ static lh_status check_row(const lhi_read_context *r, const lhi_node *map, void 
 static const lhi_schema_field window_rows[] = {
     {"passes", LHI_CUSTOM(lh_proof_row), .read = read_passes,
      .write = write_passes},
-    {"start_ns", LHI_LIST(lh_proof_row, start_ns, n_passes), .item_type = LHI_FIELD_INTEGER,
-     .least = INT64_MIN / 4, .most = INT64_MAX / 4},
+    {"start_ns", LHI_LIST(lh_proof_row, start_ns, n_passes),
+     .item_type = LHI_FIELD_INTEGER, .least = INT64_MIN / 4,
+     .most = INT64_MAX / 4},
     {"finish_ns", LHI_LIST(lh_proof_row, finish_ns, n_passes),
-     .item_type = LHI_FIELD_INTEGER, .least = INT64_MIN / 4, .most = INT64_MAX / 4},
+     .item_type = LHI_FIELD_INTEGER, .least = INT64_MIN / 4,
+     .most = INT64_MAX / 4},
 };
 static const lhi_schema window_table = {
     LHI_ROWS("window", lh_proof_row, window_rows), .check = check_row};
@@ -130,7 +134,7 @@ static const lhi_schema window_table = {
 /* Parses one precedence: "0F3<0W1" for passes, "m0F2<m1I0" for messages.
  * Returns the end of the parsed text, or NULL on error. */
 static const char *scan_precedence(const char *at, const char *end,
-                              lh_proof_order *out)
+                                   lh_proof_order *out)
 {
     out->messages = *at == 'm';
     at = lhi_scan_pass(at + out->messages, end, &out->first, NULL);
@@ -157,8 +161,9 @@ static lh_status read_clause(const lhi_read_context *r, const lhi_node *node,
         return lhi_fail_nomem(err);
     out->orders = orders;
     while (at < end) {
-        at = out->n_orders < room ? scan_precedence(at, end, &orders[out->n_orders])
-                                  : NULL;
+        at = out->n_orders < room
+                 ? scan_precedence(at, end, &orders[out->n_orders])
+                 : NULL;
         if (!at || (*at && *at != ' '))
             return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                                 "order %u is not one such as 0F3<0W1",
@@ -196,11 +201,11 @@ static json_t *write_clause(const void *owner, const void *context)
     }
 #define REFUTED_ROW                                                            \
     {                                                                          \
-        "refuted_ns", LHI_INTEGER(lh_certificate, refuted_ns), .most = MAX_NS   \
+        "refuted_ns", LHI_INTEGER(lh_certificate, refuted_ns), .most = MAX_NS  \
     }
-#define LOCATION_ROW                                                              \
+#define LOCATION_ROW                                                           \
     {                                                                          \
-        NULL, LHI_INLINED_TABLE(lh_certificate), .table = &location_table           \
+        NULL, LHI_INLINED_TABLE(lh_certificate), .table = &location_table      \
     }
 
 static const lhi_schema_field closed_form_rows[] = {
@@ -218,8 +223,8 @@ static const lhi_schema_field windows_rows[] = {
 static const lhi_schema_field search_rows[] = {
     KIND_ROW,
     REFUTED_ROW,
-    {"clauses", LHI_LIST(lh_certificate, clauses, n_clauses), .item_type = LHI_FIELD_CUSTOM,
-     .read = read_clause, .write = write_clause},
+    {"clauses", LHI_LIST(lh_certificate, clauses, n_clauses),
+     .item_type = LHI_FIELD_CUSTOM, .read = read_clause, .write = write_clause},
 };
 static const lhi_schema_field none_rows[] = {
     KIND_ROW,
@@ -274,15 +279,15 @@ static const lhi_schema_field certificate_rows[] = {
     {"makespan_ns", LHI_INTEGER(lh_certificate, makespan_ns), .most = MAX_NS},
     {"bound_ns", LHI_INTEGER(lh_certificate, bound_ns), .most = MAX_NS},
     {"schedule", LHI_NESTED_MAP(lh_certificate), .table = &schedule_table},
-    {"proof", LHI_CUSTOM(lh_certificate), .read = read_proof, .write = write_proof,
-     .table = &any_proof_table},
+    {"proof", LHI_CUSTOM(lh_certificate), .read = read_proof,
+     .write = write_proof, .table = &any_proof_table},
 };
 const lhi_schema lhi_certificate_table = {
     LHI_ROWS("certificate", lh_certificate, certificate_rows)};
 
 /* Reads all certificate keys from a parsed document. */
 static lh_status read_certificate(const lhi_doc *doc, lhi_certificate *whole,
-                          lh_error *err)
+                                  lh_error *err)
 {
     lhi_read_context r = {.doc = doc, .mem = whole->mem};
     LHI_TRY(lhi_doc_check_format(doc, "certificate", 1, err));
@@ -291,7 +296,8 @@ static lh_status read_certificate(const lhi_doc *doc, lhi_certificate *whole,
 }
 
 /* Builds a certificate from `doc`, and frees `doc` in any case. */
-static lh_status build_from_document(lhi_doc *doc, lh_certificate **out, lh_error *err)
+static lh_status build_from_document(lhi_doc *doc, lh_certificate **out,
+                                     lh_error *err)
 {
     lhi_certificate *whole;
     lh_status status = lhi_certificate_make(&whole, err);

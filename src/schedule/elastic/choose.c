@@ -64,10 +64,12 @@ static lh_status find_options(chooser *c, lh_error *err)
 
 /* Returns the memory that queue `o` requires with `stored` bytes per chunk
  * pass, as a numerator over D M. */
-static lhi_int128 compute_memory(const chooser *c, const option *o, int64_t stored)
+static lhi_int128 compute_memory(const chooser *c, const option *o,
+                                 int64_t stored)
 {
     lhi_int128 unit = (lhi_int128)c->g->replicas * c->g->chunks;
-    return o->states + (lhi_int128)o->passes * (stored + c->g->base_bytes) * unit;
+    return o->states +
+           (lhi_int128)o->passes * (stored + c->g->base_bytes) * unit;
 }
 
 /* Returns the queue F(o) for `stored` bytes per chunk pass: the largest that
@@ -90,7 +92,8 @@ static const option *find_queue(const chooser *c, int64_t stored)
 
 /* Reports LH_EINFEASIBLE with the smallest memory over all queues, everything
  * recomputed. */
-static lh_status report_infeasible_budget(const chooser *c, int64_t budget, lh_error *err)
+static lh_status report_infeasible_budget(const chooser *c, int64_t budget,
+                                          lh_error *err)
 {
     lhi_int128 unit = (lhi_int128)c->g->replicas * c->g->chunks, least = 0;
     uint32_t queue = 0;
@@ -117,8 +120,9 @@ typedef struct owned_choice {
 } owned_choice;
 
 /* Fills the result from the chosen queue and recompute point. */
-static lh_status fill_choice(chooser *c, const option *o, lhi_elastic_recompute_point at,
-                             owned_choice *out, lh_error *err)
+static lh_status fill_choice(chooser *c, const option *o,
+                             lhi_elastic_recompute_point at, owned_choice *out,
+                             lh_error *err)
 {
     const lh_elastic_case *g = c->g;
     bool *recomputed = LHI_NEW(out->mem, bool, c->sums.n_ops);
@@ -155,7 +159,8 @@ static lh_status choose(chooser *c, int64_t budget, owned_choice *out,
         const option *o = find_queue(c, all->sums[i].stored);
         if (!o)
             break; /* more stored bytes do not fit either */
-        lhi_int128 lost = (lhi_int128)J * all->sums[i].recompute_ns + o->exposed_ns;
+        lhi_int128 lost =
+            (lhi_int128)J * all->sums[i].recompute_ns + o->exposed_ns;
         if (!best || lost < least) {
             least = lost;
             best = o;
@@ -185,8 +190,8 @@ lh_status lh_elastic_choose(const lh_elastic_case *given, uint32_t n_ops,
                          (lhi_int128)budget * given->replicas * given->chunks,
                      .search = search};
         choice->mem = keep;
-        status =
-            lhi_elastic_build_recompute_table(given, n_ops, ops, false, mem, &c.sums, err);
+        status = lhi_elastic_build_recompute_table(given, n_ops, ops, false,
+                                                   mem, &c.sums, err);
         if (status == LH_OK)
             status = choose(&c, budget, choice, err);
     }

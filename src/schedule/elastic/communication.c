@@ -26,30 +26,32 @@ typedef struct launcher {
 
 /* Returns C_p (gather) or C_g (scatter) for a chunk: the sharded part alone, in
  * ns. */
-static int64_t compute_partial_ns(const launcher *l, uint32_t chunk, bool is_scatter)
+static int64_t compute_partial_ns(const launcher *l, uint32_t chunk,
+                                  bool is_scatter)
 {
     int64_t share = is_scatter ? l->p->params_g : l->p->params_p;
     if (!l->times)
         return lhi_elastic_compute_partial_ns(l->g, share);
     const lhi_elastic_times *t = &l->times[chunk];
     return lhi_elastic_compute_part_ns(is_scatter ? t->sharded_scatter_ns
-                                          : t->sharded_gather_ns,
-                               share, l->g->params);
+                                                  : t->sharded_gather_ns,
+                                       share, l->g->params);
 }
 
 /* Returns the chunk's full gather after the optimizer step, or its last
  * scatter, in ns. */
-static int64_t compute_chunk_ns(const launcher *l, uint32_t chunk, bool is_scatter)
+static int64_t compute_chunk_ns(const launcher *l, uint32_t chunk,
+                                bool is_scatter)
 {
     int64_t share = is_scatter ? l->p->params_g : l->p->params_p;
     if (!l->times)
         return lhi_elastic_compute_first_last_ns(l->g, share);
     const lhi_elastic_times *t = &l->times[chunk];
     return is_scatter
-               ? lhi_elastic_compute_chunk_ns(t->scatter_ns, t->sharded_scatter_ns,
-                                      share, l->g->params)
-               : lhi_elastic_compute_chunk_ns(t->gather_ns, t->sharded_gather_ns, share,
-                                      l->g->params);
+               ? lhi_elastic_compute_chunk_ns(
+                     t->scatter_ns, t->sharded_scatter_ns, share, l->g->params)
+               : lhi_elastic_compute_chunk_ns(
+                     t->gather_ns, t->sharded_gather_ns, share, l->g->params);
 }
 
 /* Returns part `i` when `total` is split into `n` integer parts that add up to
@@ -92,7 +94,8 @@ static block next_backward(const launcher *l, uint32_t group, uint32_t chunk)
 }
 
 /* Returns the block that precedes in backward order. */
-static block previous_backward(const launcher *l, uint32_t group, uint32_t chunk)
+static block previous_backward(const launcher *l, uint32_t group,
+                               uint32_t chunk)
 {
     if (chunk + 1 < l->g->chunks)
         return (block){group, chunk + 1, true};
@@ -100,8 +103,8 @@ static block previous_backward(const launcher *l, uint32_t group, uint32_t chunk
 }
 
 /* Returns the block's first pass, the deadline for its gather. */
-static lh_dp_pass find_first_pass(const launcher *l, const uint32_t *groups, block b,
-                         uint32_t stage, bool backward)
+static lh_dp_pass find_first_pass(const launcher *l, const uint32_t *groups,
+                                  block b, uint32_t stage, bool backward)
 {
     uint32_t m = 0;
     for (uint32_t j = 0; j < b.group; j++)
@@ -112,8 +115,8 @@ static lh_dp_pass find_first_pass(const launcher *l, const uint32_t *groups, blo
 /* Launches the gather bucket that belongs to pass `n` out of `count`. The last
  * `buckets` passes in the block carry one bucket each. */
 static void launch_gather(launcher *l, block next, const uint32_t *groups,
-                   uint32_t stage, lh_dp_pass pass, uint32_t n, uint32_t count,
-                   uint32_t buckets)
+                          uint32_t stage, lh_dp_pass pass, uint32_t n,
+                          uint32_t count, uint32_t buckets)
 {
     buckets = buckets < count ? buckets : count;
     if (!next.exists || n < count - buckets)
@@ -123,25 +126,25 @@ static void launch_gather(launcher *l, block next, const uint32_t *groups,
     if (i + 1 == buckets)
         before = find_first_pass(l, groups, next, stage, pass.backward);
     uint32_t c = next.chunk * l->g->stages + stage;
-    launch(l,
-           (lh_dp_op){.chunk = c,
-                      .bucket = i,
-                      .n_buckets = buckets,
-                      .kind = pass.backward ? LH_DP_AGB : LH_DP_AGF,
-                      .share = compute_share(l, l->p->params_p),
-                      .transfer_ns = compute_bucket_ns(compute_partial_ns(l, c, false), i, buckets),
-                      .launch = pass,
-                      .needed_by = before});
+    launch(l, (lh_dp_op){.chunk = c,
+                         .bucket = i,
+                         .n_buckets = buckets,
+                         .kind = pass.backward ? LH_DP_AGB : LH_DP_AGF,
+                         .share = compute_share(l, l->p->params_p),
+                         .transfer_ns = compute_bucket_ns(
+                             compute_partial_ns(l, c, false), i, buckets),
+                         .launch = pass,
+                         .needed_by = before});
 }
 
 /* Launches the communication for pass `n` in forward block (group, chunk). */
-static void launch_forward(launcher *l, uint32_t stage, uint32_t group, uint32_t chunk,
-                    uint32_t n, lh_dp_pass pass)
+static void launch_forward(launcher *l, uint32_t stage, uint32_t group,
+                           uint32_t chunk, uint32_t n, lh_dp_pass pass)
 {
     block next = next_forward(l, group, chunk);
     if (group > 0 || chunk + 1 == l->g->chunks) {
-        launch_gather(l, next, l->p->enqueue, stage, pass, n, l->p->enqueue[group],
-               l->p->forward_buckets);
+        launch_gather(l, next, l->p->enqueue, stage, pass, n,
+                      l->p->enqueue[group], l->p->forward_buckets);
     } else if (n == 0) { /* gather of the updated parameters */
         uint32_t c = next.chunk * l->g->stages + stage;
         launch(l, (lh_dp_op){.chunk = c,
@@ -150,8 +153,8 @@ static void launch_forward(launcher *l, uint32_t stage, uint32_t group, uint32_t
                              .share = 1,
                              .transfer_ns = compute_chunk_ns(l, c, false),
                              .launch = pass,
-                             .needed_by =
-                                 find_first_pass(l, l->p->enqueue, next, stage, false)});
+                             .needed_by = find_first_pass(l, l->p->enqueue,
+                                                          next, stage, false)});
     }
 }
 
@@ -167,19 +170,21 @@ static void backward(launcher *l, uint32_t stage, uint32_t group,
     uint32_t c = before.chunk * l->g->stages + stage;
     buckets = last ? 1 : buckets < count ? buckets : count;
     if (before.exists && n < buckets) {
-        int64_t whole_ns = last ? compute_chunk_ns(l, c, true) : compute_partial_ns(l, c, true);
-        launch(l, (lh_dp_op){.chunk = c,
-                             .is_reduce_scatter = true,
-                             .bucket = n,
-                             .n_buckets = buckets,
-                             .kind = last ? LH_DP_RSO : LH_DP_RSG,
-                             .share = last ? 1 : compute_share(l, l->p->params_g),
-                             .transfer_ns = compute_bucket_ns(whole_ns, n, buckets),
-                             .launch = pass,
-                             .needed_by = {LH_NONE, 0, false}});
+        int64_t whole_ns = last ? compute_chunk_ns(l, c, true)
+                                : compute_partial_ns(l, c, true);
+        launch(l, (lh_dp_op){
+                      .chunk = c,
+                      .is_reduce_scatter = true,
+                      .bucket = n,
+                      .n_buckets = buckets,
+                      .kind = last ? LH_DP_RSO : LH_DP_RSG,
+                      .share = last ? 1 : compute_share(l, l->p->params_g),
+                      .transfer_ns = compute_bucket_ns(whole_ns, n, buckets),
+                      .launch = pass,
+                      .needed_by = {LH_NONE, 0, false}});
     }
-    launch_gather(l, next_backward(l, group, chunk), l->p->dequeue, stage, pass, n,
-           count, l->p->backward_buckets);
+    launch_gather(l, next_backward(l, group, chunk), l->p->dequeue, stage, pass,
+                  n, count, l->p->backward_buckets);
 }
 
 /* Launches all communication for one stage and direction. */
@@ -192,7 +197,8 @@ static void launch_stage(launcher *l, uint32_t stage, bool is_backward)
         for (uint32_t j = 0; j < n_groups; j++)
             for (uint32_t n = 0; n < groups[j]; n++, m++) {
                 lh_dp_pass pass = {c * l->g->stages + stage, m, is_backward};
-                (is_backward ? backward : launch_forward)(l, stage, j, c, n, pass);
+                (is_backward ? backward : launch_forward)(l, stage, j, c, n,
+                                                          pass);
             }
     }
 }
@@ -206,9 +212,10 @@ static void launch_all(launcher *l)
 }
 
 lh_status lhi_elastic_build_operations(const lh_elastic_case *given,
-                                 const lh_elastic_plan *plan,
-                                 const lhi_elastic_times *times, lh_dp_op **ops,
-                                 uint32_t *n_ops, lh_error *err)
+                                       const lh_elastic_plan *plan,
+                                       const lhi_elastic_times *times,
+                                       lh_dp_op **ops, uint32_t *n_ops,
+                                       lh_error *err)
 {
     LHI_TRY(lhi_elastic_check_case(given, err));
     launcher l = {.g = given, .p = plan, .times = times};

@@ -14,8 +14,8 @@
  *     choose.c            queue, sharding and recomputation together
  *
  * Searches that run the event simulator are in plan/elastic/. */
-#ifndef LHI_ELASTIC_OWN_H
-#define LHI_ELASTIC_OWN_H
+#ifndef LHI_SCHEDULE_ELASTIC_ELASTIC_INTERNAL_H
+#define LHI_SCHEDULE_ELASTIC_ELASTIC_INTERNAL_H
 
 #include "base/arena.h"
 #include "base/fail.h"
@@ -40,7 +40,8 @@ lh_status lhi_elastic_check_case(const lh_elastic_case *given, lh_error *err);
 
 /* Computes x and whether pipeline messages are hidden. Accepts any sequences,
  * including those that lh_elastic_plan_make() rejects. */
-void lhi_elastic_derive_plan(const lh_elastic_case *given, lh_elastic_plan *plan);
+void lhi_elastic_derive_plan(const lh_elastic_case *given,
+                             lh_elastic_plan *plan);
 
 /* A chunk's data-parallel communication times in ns: for the whole chunk in one
  * collective, and layer by layer as sharded parameters require. */
@@ -55,24 +56,28 @@ int64_t lhi_elastic_get_sharded_ns(const lh_elastic_case *given);
 
 /* Returns the time for the sharded part alone, `share` out of `params`
  * parameters, in ns rounded up. */
-int64_t lhi_elastic_compute_part_ns(int64_t sharded_ns, int64_t share, int64_t params);
+int64_t lhi_elastic_compute_part_ns(int64_t sharded_ns, int64_t share,
+                                    int64_t params);
 /* Returns the time for the whole chunk when `share` parameters are sharded and
  * the others communicate in one collective, in ns. */
 int64_t lhi_elastic_compute_chunk_ns(int64_t at_once_ns, int64_t sharded_ns,
-                             int64_t share, int64_t params);
+                                     int64_t share, int64_t params);
 
 /* Returns C_g or C_p for `share` sharded parameters alone, in ns. */
-int64_t lhi_elastic_compute_partial_ns(const lh_elastic_case *given, int64_t share);
+int64_t lhi_elastic_compute_partial_ns(const lh_elastic_case *given,
+                                       int64_t share);
 /* Returns the first gather or last scatter for a whole chunk with `share`
  * sharded parameters, in ns. */
-int64_t lhi_elastic_compute_first_last_ns(const lh_elastic_case *given, int64_t share);
+int64_t lhi_elastic_compute_first_last_ns(const lh_elastic_case *given,
+                                          int64_t share);
 
 /* lh_elastic_operations() for unequal chunks. `times`: one entry per chunk;
  * NULL: times from `given`. */
 lh_status lhi_elastic_build_operations(const lh_elastic_case *given,
-                                 const lh_elastic_plan *plan,
-                                 const lhi_elastic_times *times, lh_dp_op **ops,
-                                 uint32_t *n_ops, lh_error *err);
+                                       const lh_elastic_plan *plan,
+                                       const lhi_elastic_times *times,
+                                       lh_dp_op **ops, uint32_t *n_ops,
+                                       lh_error *err);
 
 /* Returns the number of groups for `queue`. */
 uint32_t lhi_elastic_count_groups(const lh_elastic_case *given, uint32_t queue);
@@ -80,12 +85,12 @@ uint32_t lhi_elastic_count_groups(const lh_elastic_case *given, uint32_t queue);
  * need lhi_elastic_count_groups() entries each. LH_EINFEASIBLE: a group has
  * fewer microbatches than there are stages. */
 lh_status lhi_elastic_fill_plan(const lh_elastic_case *given, uint32_t queue,
-                           uint32_t *enqueue, uint32_t *dequeue,
-                           lh_elastic_plan *out, lh_error *err);
+                                uint32_t *enqueue, uint32_t *dequeue,
+                                lh_elastic_plan *out, lh_error *err);
 
 /* Copies a plan; the caller owns the copy. */
-lh_status lhi_elastic_copy_plan(const lh_elastic_plan *from, lh_elastic_plan **out,
-                           lh_error *err);
+lh_status lhi_elastic_copy_plan(const lh_elastic_plan *from,
+                                lh_elastic_plan **out, lh_error *err);
 
 /* Recompute time (ns) and stored bytes per chunk pass on one stage. */
 typedef struct lhi_elastic_recompute {
@@ -94,9 +99,9 @@ typedef struct lhi_elastic_recompute {
 
 /* lh_elastic_pipeline() with one recompute entry per stage. */
 lh_status lhi_elastic_build_pipeline(const lh_elastic_case *given,
-                               const lh_elastic_plan *plan,
-                               const lhi_elastic_recompute *again,
-                               lh_pipeline **out, lh_error *err);
+                                     const lh_elastic_plan *plan,
+                                     const lhi_elastic_recompute *again,
+                                     lh_pipeline **out, lh_error *err);
 
 /* A total of stored bytes over a subset of the operations, with the minimum
  * recompute time for the other operations. */
@@ -117,20 +122,24 @@ typedef struct lhi_elastic_recompute_table {
 /* Builds the table by dynamic programming over the operations. `front`: drop
  * dominated points (more bytes, no less recompute time). LH_EUNSUPPORTED: more
  * than 2^23 points. */
-lh_status lhi_elastic_build_recompute_table(const lh_elastic_case *given, uint32_t n_ops,
-                                const lh_elastic_op *ops, bool front,
-                                lhi_arena *mem, lhi_elastic_recompute_table *out,
-                                lh_error *err);
+lh_status lhi_elastic_build_recompute_table(const lh_elastic_case *given,
+                                            uint32_t n_ops,
+                                            const lh_elastic_op *ops,
+                                            bool front, lhi_arena *mem,
+                                            lhi_elastic_recompute_table *out,
+                                            lh_error *err);
 /* Recovers which operations point `at` in the last row recomputes. */
-void lhi_elastic_recover_operations(const lhi_elastic_recompute_table *sums, lhi_elastic_recompute_point at,
-                            bool *recomputed);
+void lhi_elastic_recover_operations(const lhi_elastic_recompute_table *sums,
+                                    lhi_elastic_recompute_point at,
+                                    bool *recomputed);
 
 /* Returns D times the resident part of `share` parameters per device, rounded
  * up. This equals `share` unless experts have more or fewer replicas than D. */
-lhi_int128 lhi_elastic_compute_resident_params(const lh_elastic_case *given, int64_t share);
+lhi_int128 lhi_elastic_compute_resident_params(const lh_elastic_case *given,
+                                               int64_t share);
 
 /* Returns M_o + M_g + M_p as an exact numerator over D M. */
 lhi_int128 lhi_elastic_compute_states(const lh_elastic_case *given,
-                            const lh_elastic_plan *plan);
+                                      const lh_elastic_plan *plan);
 
 #endif

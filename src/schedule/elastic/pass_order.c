@@ -37,8 +37,8 @@ static uint32_t extra_warmup(const lh_elastic_case *g, const lh_elastic_plan *p)
 
 /* Checks for every group that e_j C >= P (C + C_PP), so pipeline messages are
  * hidden. */
-static bool are_messages_hidden(uint32_t n, const uint32_t *groups, int64_t pass_ns,
-                   const lh_elastic_case *g)
+static bool are_messages_hidden(uint32_t n, const uint32_t *groups,
+                                int64_t pass_ns, const lh_elastic_case *g)
 {
     for (uint32_t j = 0; j < n; j++)
         if ((lhi_int128)groups[j] * pass_ns <
@@ -47,14 +47,16 @@ static bool are_messages_hidden(uint32_t n, const uint32_t *groups, int64_t pass
     return true;
 }
 
-void lhi_elastic_derive_plan(const lh_elastic_case *given, lh_elastic_plan *plan)
+void lhi_elastic_derive_plan(const lh_elastic_case *given,
+                             lh_elastic_plan *plan)
 {
     plan->extra_warmup = extra_warmup(given, plan);
     /* Between groups a stage alternates forwards and backwards, so a message
      * longer than either is exposed. */
     plan->pp_hidden =
         given->pp_ns <= given->f_ns && given->pp_ns <= given->b_ns &&
-        are_messages_hidden(plan->n_enqueue, plan->enqueue, given->f_ns, given) &&
+        are_messages_hidden(plan->n_enqueue, plan->enqueue, given->f_ns,
+                            given) &&
         are_messages_hidden(plan->n_dequeue, plan->dequeue, given->b_ns, given);
 }
 
@@ -70,7 +72,7 @@ static int64_t warmup(const lh_elastic_case *g, const lh_elastic_plan *p,
 }
 
 int64_t lh_elastic_resident_passes(const lh_elastic_case *given,
-                          const lh_elastic_plan *plan, uint32_t stage)
+                                   const lh_elastic_plan *plan, uint32_t stage)
 {
     int64_t all = (int64_t)given->chunks * given->microbatches;
     int64_t n = warmup(given, plan, stage) + 1;
@@ -89,15 +91,17 @@ int64_t lh_elastic_depth_first_resident_passes(const lh_elastic_case *given)
 typedef struct list_cursor {
     uint32_t n;
     const uint32_t *groups;
-    uint32_t chunks, group, completed_microbatches, index; /* at: index within the block */
-    uint32_t completed_blocks;                       /* completed blocks in this group */
+    uint32_t chunks, group, completed_microbatches,
+        index;                 /* at: index within the block */
+    uint32_t completed_blocks; /* completed blocks in this group */
 } list_cursor;
 
 /* Writes the next pass in the list and advances the cursor. */
-static void write_next_pass(list_cursor *w, const lh_elastic_case *g, uint32_t stage,
-                     bool backward, lh_pass *out)
+static void write_next_pass(list_cursor *w, const lh_elastic_case *g,
+                            uint32_t stage, bool backward, lh_pass *out)
 {
-    uint32_t c = backward ? w->chunks - 1 - w->completed_blocks : w->completed_blocks;
+    uint32_t c =
+        backward ? w->chunks - 1 - w->completed_blocks : w->completed_blocks;
     *out = (lh_pass){.chunk = c * g->stages + stage - 1,
                      .microbatch = w->completed_microbatches + w->index,
                      .n_parts = 1,

@@ -27,9 +27,9 @@ lh_status lhi_elastic_check_case(const lh_elastic_case *given, lh_error *err)
                         "%" PRIu32 " stages of %" PRIu32 " chunks and %" PRIu32
                         " microbatches are more than is handled",
                         g->stages, g->chunks, g->microbatches);
-    if (is_time_invalid(g->f_ns) || is_time_invalid(g->b_ns) || is_time_invalid(g->dp_ns) ||
-        is_time_invalid(g->pp_ns) || is_time_invalid(g->sharded_ns) || g->f_ns == 0 ||
-        g->b_ns == 0)
+    if (is_time_invalid(g->f_ns) || is_time_invalid(g->b_ns) ||
+        is_time_invalid(g->dp_ns) || is_time_invalid(g->pp_ns) ||
+        is_time_invalid(g->sharded_ns) || g->f_ns == 0 || g->b_ns == 0)
         return lhi_fail(err, LH_EINVAL,
                         "times must be from 0 to 2^52 ns, those of passes "
                         "above 0");
@@ -56,10 +56,10 @@ lh_status lhi_elastic_check_case(const lh_elastic_case *given, lh_error *err)
         (unsigned)g->sharding > LH_ELASTIC_ZERO3)
         return lhi_fail(err, LH_EINVAL, "bytes or sharding are out of range");
     /* Everything serialised, the same limit as for pipelines. */
-    long double all =
-        ((long double)g->f_ns + (long double)g->b_ns +
-         2 * (long double)g->pp_ns + 4 * (long double)lhi_elastic_get_sharded_ns(g)) *
-        g->chunks * g->microbatches * g->stages;
+    long double all = ((long double)g->f_ns + (long double)g->b_ns +
+                       2 * (long double)g->pp_ns +
+                       4 * (long double)lhi_elastic_get_sharded_ns(g)) *
+                      g->chunks * g->microbatches * g->stages;
     if (all > 0x1p60L)
         return lhi_fail(err, LH_EINVAL,
                         "the times add up to more than is handled");
@@ -91,7 +91,7 @@ uint32_t lhi_elastic_count_groups(const lh_elastic_case *given, uint32_t queue)
 /* Returns the largest share of psi, up to `most`, whose communication `n`
  * passes can hide. */
 static int64_t compute_hidden_share(const lh_elastic_case *g, uint32_t n,
-                            int64_t pass_ns, int64_t most)
+                                    int64_t pass_ns, int64_t most)
 {
     int64_t sharded_ns = lhi_elastic_get_sharded_ns(g);
     if (sharded_ns == 0)
@@ -116,7 +116,8 @@ static uint32_t min_u32(uint32_t a, uint32_t b)
  * layer by layer if any part may be sharded. */
 static int64_t get_time_to_hide(const lh_elastic_case *g)
 {
-    return g->sharding == LH_ELASTIC_ZERO1 ? g->dp_ns : lhi_elastic_get_sharded_ns(g);
+    return g->sharding == LH_ELASTIC_ZERO1 ? g->dp_ns
+                                           : lhi_elastic_get_sharded_ns(g);
 }
 
 /* Sets the dequeue groups, shares and backward buckets. */
@@ -134,7 +135,8 @@ static void fill_dequeue(const lh_elastic_case *g, uint32_t *dequeue,
         split_evenly(B - last, S - 1, dequeue);
         dequeue[S - 1] = last;
         p->scatter_buckets = find_minimum(dequeue, S);
-        p->params_g = compute_hidden_share(g, p->scatter_buckets, g->b_ns, g->params);
+        p->params_g =
+            compute_hidden_share(g, p->scatter_buckets, g->b_ns, g->params);
         return;
     }
     split_evenly(B, S, dequeue);
@@ -144,11 +146,12 @@ static void fill_dequeue(const lh_elastic_case *g, uint32_t *dequeue,
         return;
     }
     p->scatter_buckets = min_u32(to_hide, m);
-    p->params_g = S == 1
-                      ? g->params
-                      : compute_hidden_share(g, p->scatter_buckets, g->b_ns, g->params);
+    p->params_g = S == 1 ? g->params
+                         : compute_hidden_share(g, p->scatter_buckets, g->b_ns,
+                                                g->params);
     p->backward_buckets = m - p->scatter_buckets;
-    p->params_p = compute_hidden_share(g, p->backward_buckets, g->b_ns, p->params_g);
+    p->params_p =
+        compute_hidden_share(g, p->backward_buckets, g->b_ns, p->params_g);
 }
 
 /* Checks whether ZeRO-3 saves memory: 2/D + 8/M < 2. If experts have fewer
@@ -156,8 +159,9 @@ static void fill_dequeue(const lh_elastic_case *g, uint32_t *dequeue,
 static bool does_sharding_save_memory(const lh_elastic_case *g)
 {
     lhi_int128 D = g->replicas, M = g->chunks,
-             all = g->params > 0 ? g->params : 1;
-    lhi_int128 kept = g->params > 0 ? lhi_elastic_compute_resident_params(g, g->params) : 1;
+               all = g->params > 0 ? g->params : 1;
+    lhi_int128 kept =
+        g->params > 0 ? lhi_elastic_compute_resident_params(g, g->params) : 1;
     return 2 * M * kept + 8 * D * all < 2 * D * M * all;
 }
 
@@ -177,16 +181,17 @@ static void shard_all(const lh_elastic_case *g, lh_elastic_plan *p)
     if (p->params_p == 0)
         return;
     uint32_t rest = m - p->scatter_buckets;
-    uint32_t e = p->n_enqueue == 1 ? p->enqueue[0]
-                                   : find_minimum(p->enqueue + 1, p->n_enqueue - 1);
+    uint32_t e = p->n_enqueue == 1
+                     ? p->enqueue[0]
+                     : find_minimum(p->enqueue + 1, p->n_enqueue - 1);
     uint32_t forward = count_passes_to_hide(sharded_ns, g->f_ns);
     p->backward_buckets = rest > 0 ? rest : 1;
     p->forward_buckets = forward == 0 ? 1 : min_u32(forward, e);
 }
 
 lh_status lhi_elastic_fill_plan(const lh_elastic_case *given, uint32_t queue,
-                           uint32_t *enqueue, uint32_t *dequeue,
-                           lh_elastic_plan *out, lh_error *err)
+                                uint32_t *enqueue, uint32_t *dequeue,
+                                lh_elastic_plan *out, lh_error *err)
 {
     const lh_elastic_case *g = given;
     uint32_t B = g->microbatches, groups = lhi_elastic_count_groups(g, queue);
@@ -214,13 +219,13 @@ lh_status lhi_elastic_fill_plan(const lh_elastic_case *given, uint32_t queue,
     if (!g->as_published && !does_sharding_save_memory(g))
         out->params_p = 0;
     if (!g->as_published && groups > 1)
-        out->params_p = compute_hidden_share(g, find_minimum(enqueue + 1, groups - 1), g->f_ns,
-                                     out->params_p);
+        out->params_p = compute_hidden_share(
+            g, find_minimum(enqueue + 1, groups - 1), g->f_ns, out->params_p);
     if (out->params_p == 0)
         out->backward_buckets = 0;
     else
-        out->forward_buckets =
-            count_passes_to_hide(lhi_elastic_compute_partial_ns(g, out->params_p), g->f_ns);
+        out->forward_buckets = count_passes_to_hide(
+            lhi_elastic_compute_partial_ns(g, out->params_p), g->f_ns);
     lhi_elastic_derive_plan(g, out);
     return LH_OK;
 }
@@ -231,8 +236,8 @@ typedef struct owned_plan {
     lhi_arena *mem;
 } owned_plan;
 
-lh_status lhi_elastic_copy_plan(const lh_elastic_plan *from, lh_elastic_plan **out,
-                           lh_error *err)
+lh_status lhi_elastic_copy_plan(const lh_elastic_plan *from,
+                                lh_elastic_plan **out, lh_error *err)
 {
     lhi_arena *mem = lhi_arena_make(0);
     owned_plan *to = mem ? LHI_NEW(mem, owned_plan, 1) : NULL;
@@ -271,9 +276,9 @@ lh_status lh_elastic_plan_queue(const lh_elastic_case *given, uint32_t queue,
     uint32_t n = lhi_elastic_count_groups(given, queue);
     uint32_t *parts = mem ? LHI_NEW(mem, uint32_t, 2 * (size_t)n) : NULL;
     lh_elastic_plan plan;
-    lh_status status =
-        parts ? lhi_elastic_fill_plan(given, queue, parts, parts + n, &plan, err)
-              : lhi_fail_nomem(err);
+    lh_status status = parts ? lhi_elastic_fill_plan(given, queue, parts,
+                                                     parts + n, &plan, err)
+                             : lhi_fail_nomem(err);
     if (status == LH_OK)
         status = lhi_elastic_copy_plan(&plan, out, err);
     lhi_arena_free(mem);

@@ -32,8 +32,8 @@ static lh_status check_ops(const lh_elastic_case *g, uint32_t n,
 /* Computes the row after `from`: each point with the next operation recomputed
  * and with it stored. Both sequences are sorted, so one pass merges them. */
 static lh_status merge_next_row(lhi_arena *mem, bool front, const row *from,
-                        const lh_elastic_op *op, row *to, size_t *total,
-                        lh_error *err)
+                                const lh_elastic_op *op, row *to, size_t *total,
+                                lh_error *err)
 {
     if (*total + 2 * from->count > MAX_POINTS)
         return lhi_fail(err, LH_EUNSUPPORTED,
@@ -65,10 +65,9 @@ static lh_status merge_next_row(lhi_arena *mem, bool front, const row *from,
     return LH_OK;
 }
 
-lh_status lhi_elastic_build_recompute_table(const lh_elastic_case *given, uint32_t n_ops,
-                                const lh_elastic_op *ops, bool front,
-                                lhi_arena *mem, lhi_elastic_recompute_table *out,
-                                lh_error *err)
+lh_status lhi_elastic_build_recompute_table(
+    const lh_elastic_case *given, uint32_t n_ops, const lh_elastic_op *ops,
+    bool front, lhi_arena *mem, lhi_elastic_recompute_table *out, lh_error *err)
 {
     LHI_TRY(check_ops(given, n_ops, ops, err));
     *out = (lhi_elastic_recompute_table){.n_ops = n_ops, .ops = ops};
@@ -79,13 +78,14 @@ lh_status lhi_elastic_build_recompute_table(const lh_elastic_case *given, uint32
     out->rows[0] = (row){start, 1};
     size_t total = 1;
     for (uint32_t k = 0; k < n_ops; k++)
-        LHI_TRY(merge_next_row(mem, front, &out->rows[k], &ops[k], &out->rows[k + 1],
-                       &total, err));
+        LHI_TRY(merge_next_row(mem, front, &out->rows[k], &ops[k],
+                               &out->rows[k + 1], &total, err));
     return LH_OK;
 }
 
-void lhi_elastic_recover_operations(const lhi_elastic_recompute_table *sums, lhi_elastic_recompute_point at,
-                            bool *recomputed)
+void lhi_elastic_recover_operations(const lhi_elastic_recompute_table *sums,
+                                    lhi_elastic_recompute_point at,
+                                    bool *recomputed)
 {
     for (uint32_t k = sums->n_ops; k-- > 0;) {
         const row *r = &sums->rows[k];

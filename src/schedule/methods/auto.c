@@ -27,7 +27,8 @@ static lh_status simulate(comparison *c, const lhi_orders *orders, int64_t *out,
 
 /* Tries one method. Returns LH_OK also if the method does not support the
  * pipeline. */
-static lh_status try_method(comparison *c, const lhi_method *method, lh_error *err)
+static lh_status try_method(comparison *c, const lhi_method *method,
+                            lh_error *err)
 {
     lhi_orders orders;
     lh_error why = {0};

@@ -42,7 +42,7 @@ static bool grow_intervals(lhi_arena *mem, lhi_link_reservations *b)
  * section 4.2.3) and sets *end_ns to its end. No later message starts before
  * now_ns. Returns false if out of memory. */
 static bool reserve(lhi_arena *mem, lhi_link_reservations *b, int64_t now_ns,
-                 int64_t ready_ns, int64_t length_ns, int64_t *end_ns)
+                    int64_t ready_ns, int64_t length_ns, int64_t *end_ns)
 {
     while (b->count && b->spans[b->first].to_ns <= now_ns) {
         b->first++;
@@ -105,8 +105,8 @@ static void build_tree(lhi_dispatcher *p)
 /* --- admissible passes --------------------------------------------------- */
 
 int64_t lhi_dispatcher_get_start(const lhi_dispatcher *planner,
-                       const lhi_dispatcher_device *device, uint32_t chunk,
-                       lh_pass_kind kind)
+                                 const lhi_dispatcher_device *device,
+                                 uint32_t chunk, lh_pass_kind kind)
 {
     const lhi_dispatcher_chunk *c = &planner->chunks[chunk];
     uint32_t next = kind == LH_F ? c->next_f : c->next_d;
@@ -118,7 +118,7 @@ int64_t lhi_dispatcher_get_start(const lhi_dispatcher *planner,
 
 /* Returns the oldest microbatch that is not finished on the device. */
 static uint32_t get_oldest_microbatch(const lhi_dispatcher *planner,
-                          const lhi_dispatcher_device *device)
+                                      const lhi_dispatcher_device *device)
 {
     return planner->chunks[device->chunks[0]].next_d;
 }
@@ -127,7 +127,7 @@ static uint32_t get_oldest_microbatch(const lhi_dispatcher *planner,
  * leave free; INT64_MIN if it takes none. The oldest microbatch needs no
  * reserve: every younger one was admitted with that reserve. */
 static int64_t compute_need(const lhi_dispatcher *planner, uint32_t chunk,
-                       lh_pass_kind kind)
+                            lh_pass_kind kind)
 {
     const lhi_dispatcher_chunk *c = &planner->chunks[chunk];
     const lh_chunk *pipe_chunk = &planner->pipeline->chunks[chunk];
@@ -148,10 +148,12 @@ int64_t lhi_dispatcher_get_headroom(const lhi_dispatcher_device *device)
     return (device->limit < most ? device->limit : most) - device->memory;
 }
 
-bool lhi_dispatcher_fits(const lhi_dispatcher *planner, const lhi_dispatcher_device *device,
-                   uint32_t chunk, lh_pass_kind kind)
+bool lhi_dispatcher_fits(const lhi_dispatcher *planner,
+                         const lhi_dispatcher_device *device, uint32_t chunk,
+                         lh_pass_kind kind)
 {
-    return compute_need(planner, chunk, kind) <= lhi_dispatcher_get_headroom(device);
+    return compute_need(planner, chunk, kind) <=
+           lhi_dispatcher_get_headroom(device);
 }
 
 /* --- ready queue --------------------------------------------------------- */
@@ -165,9 +167,10 @@ static void set_entry(lhi_ready_queue *o, uint32_t nth, lhi_ready_entry leaf)
     o->nodes[i] = leaf;
     for (i /= 2; i > 0; i /= 2) {
         const lhi_ready_entry *a = &o->nodes[2 * i], *b = &o->nodes[2 * i + 1];
-        o->nodes[i] = (lhi_ready_entry){lhi_min_int64(a->ready_need, b->ready_need),
-                                       lhi_min_int64(a->later_ns, b->later_ns),
-                                       lhi_min_int64(a->later_need, b->later_need)};
+        o->nodes[i] =
+            (lhi_ready_entry){lhi_min_int64(a->ready_need, b->ready_need),
+                              lhi_min_int64(a->later_ns, b->later_ns),
+                              lhi_min_int64(a->later_need, b->later_need)};
     }
 }
 
@@ -224,7 +227,8 @@ static uint32_t find_later(const lhi_ready_queue *o, uint32_t i, int64_t room,
     return found == LH_NONE ? find_later(o, 2 * i, room, by_ns) : found;
 }
 
-uint32_t lhi_ready_queue_find_later(const lhi_ready_queue *offers, int64_t room, int64_t by_ns)
+uint32_t lhi_ready_queue_find_later(const lhi_ready_queue *offers, int64_t room,
+                                    int64_t by_ns)
 {
     return by_ns == LHI_NEVER ? LH_NONE : find_later(offers, 1, room, by_ns);
 }
@@ -246,7 +250,8 @@ static int64_t find_next(const lhi_ready_queue *o, uint32_t i, int64_t room,
     return find_next(o, second, room, best);
 }
 
-int64_t lhi_ready_queue_get_next_arrival(const lhi_ready_queue *offers, int64_t room)
+int64_t lhi_ready_queue_get_next_arrival(const lhi_ready_queue *offers,
+                                         int64_t room)
 {
     return find_next(offers, 1, room, LHI_NEVER);
 }
@@ -254,13 +259,13 @@ int64_t lhi_ready_queue_get_next_arrival(const lhi_ready_queue *offers, int64_t 
 /* --- dispatch ------------------------------------------------------------ */
 
 /* Raises *at_ns to the arrival of a message produced at made_ns. */
-static bool compute_arrival(lhi_dispatcher *p, const lhi_route *route, int64_t now_ns,
-                   int64_t made_ns, int64_t *at_ns)
+static bool compute_arrival(lhi_dispatcher *p, const lhi_route *route,
+                            int64_t now_ns, int64_t made_ns, int64_t *at_ns)
 {
     int64_t sent = made_ns;
     if (route->resource != LH_NONE &&
         !reserve(p->mem, &p->resources[route->resource], now_ns, made_ns,
-              route->transfer_ns, &sent))
+                 route->transfer_ns, &sent))
         return false;
     sent += route->latency_ns;
     if (sent > *at_ns) /* a first F may wait longer for its all-gather */
@@ -270,8 +275,8 @@ static bool compute_arrival(lhi_dispatcher *p, const lhi_route *route, int64_t n
 
 /* Sends the result of an F or D to its consumer. Sets *reader to the device
  * whose choice may change; LH_NONE: none. */
-static bool send_output(lhi_dispatcher *p, const lh_pass *pass, int64_t start_ns,
-                    int64_t end_ns, uint32_t *reader)
+static bool send_output(lhi_dispatcher *p, const lh_pass *pass,
+                        int64_t start_ns, int64_t end_ns, uint32_t *reader)
 {
     const lh_pipeline *pipe = p->pipeline;
     uint32_t c = pass->chunk, m = pass->microbatch;
@@ -290,8 +295,8 @@ static bool send_output(lhi_dispatcher *p, const lh_pass *pass, int64_t start_ns
     int64_t *at = forward ? &next->f_at[m] : &next->d_at[m];
     *at = forward && m == 0 ? p->gathered_ns[to] : 0;
     *reader = pipe->chunks[to].device;
-    if (!compute_arrival(p, forward ? &pipe->forward[c] : &pipe->backward[c], start_ns,
-                end_ns, at))
+    if (!compute_arrival(p, forward ? &pipe->forward[c] : &pipe->backward[c],
+                         start_ns, end_ns, at))
         return false;
     if (m == (forward ? next->next_f : next->next_d))
         update_entry(p, to, forward ? LH_F : LH_D);
@@ -305,12 +310,13 @@ static lh_pass *add_choice(lhi_dispatcher *p, uint32_t device,
     lhi_dispatcher_device *d = &p->devices[device];
     lhi_order *order = &p->orders->devices[device];
     if (choice->kind == LH_F) {
-        lhi_order_add_pass(order, LH_F, choice->chunk, p->chunks[choice->chunk].next_f++);
+        lhi_order_add_pass(order, LH_F, choice->chunk,
+                           p->chunks[choice->chunk].next_f++);
         d->f_left--;
         d->last = LH_F;
     } else if (choice->kind == LH_D) {
-        lhi_order_add_pass(order, p->pipeline->joint ? LH_B : LH_D, choice->chunk,
-                p->chunks[choice->chunk].next_d++);
+        lhi_order_add_pass(order, p->pipeline->joint ? LH_B : LH_D,
+                           choice->chunk, p->chunks[choice->chunk].next_d++);
         d->d_left--;
         d->last = LH_D;
         d->w_pending += p->pipeline->joint ? 0 : 1;
@@ -340,7 +346,8 @@ static bool run_choice(lhi_dispatcher *p, uint32_t device, uint32_t *reader)
     const lh_chunk *chunk = &p->pipeline->chunks[pass->chunk];
     d->free_ns = start + lhi_pass_duration(chunk, pass);
     d->memory += lhi_pass_memory_change(chunk, pass);
-    p->orders->tight = p->orders->tight || lhi_dispatcher_get_headroom(d) < d->most_need;
+    p->orders->tight =
+        p->orders->tight || lhi_dispatcher_get_headroom(d) < d->most_need;
     *reader = LH_NONE;
     move_arrived(&d->f, d->free_ns);
     move_arrived(&d->d, d->free_ns);
@@ -366,7 +373,7 @@ static bool run_choice(lhi_dispatcher *p, uint32_t device, uint32_t *reader)
  * with capacity for all its earlier passes. So it can always continue, and no
  * order deadlocks. */
 static void compute_reserves(lhi_dispatcher *p, const lhi_dispatcher_device *d,
-                         int64_t *whole)
+                             int64_t *whole)
 {
     const lh_chunk *chunks = p->pipeline->chunks;
     int64_t rise = 0, most = 0; /* rise from here; maximum over any interval */
@@ -396,7 +403,8 @@ static void compute_reserves(lhi_dispatcher *p, const lhi_dispatcher_device *d,
 
 /* Subtracts the memory to leave unused from a device's limit, as far as
  * feasible. */
-static void reduce_limit(const lhi_dispatcher *p, lhi_dispatcher_device *d, int64_t whole)
+static void reduce_limit(const lhi_dispatcher *p, lhi_dispatcher_device *d,
+                         int64_t whole)
 {
     int64_t most_f = 0;
     for (uint32_t i = 0; i < d->n_chunks; i++) {
@@ -407,8 +415,8 @@ static void reduce_limit(const lhi_dispatcher *p, lhi_dispatcher_device *d, int6
         d->most_need = lhi_max_int64(d->most_need, c->mem_d + c->reserve_d);
     }
     if (d->limit < LH_NO_LIMIT)
-        d->limit =
-            lhi_max_int64(d->memory + whole, d->limit - most_f / 4 * p->quarters);
+        d->limit = lhi_max_int64(d->memory + whole,
+                                 d->limit - most_f / 4 * p->quarters);
 }
 
 static bool make_queue(lhi_dispatcher *p, lhi_ready_queue *o, uint32_t n_chunks)
@@ -535,8 +543,9 @@ static lh_status report_blocked(const lhi_dispatcher *p, lh_error *err)
 }
 
 /* Dispatches all passes until none is left or nothing can start. */
-static lh_status dispatch_all(lhi_dispatcher *p, lhi_dispatcher_policy_fn *choose,
-                           const void *policy, lh_error *err)
+static lh_status dispatch_all(lhi_dispatcher *p,
+                              lhi_dispatcher_policy_fn *choose,
+                              const void *policy, lh_error *err)
 {
     uint64_t left = 0;
     for (uint32_t i = 0; i < p->pipeline->n_devices; i++) {
@@ -561,13 +570,14 @@ static lh_status dispatch_all(lhi_dispatcher *p, lhi_dispatcher_policy_fn *choos
 }
 
 lh_status lhi_dispatcher_run(const lh_pipeline *pipeline, uint32_t n_parts,
-                          uint32_t quarters, lhi_dispatcher_policy_fn *choose,
-                          const void *policy, lhi_orders *out, lh_error *err)
+                             uint32_t quarters,
+                             lhi_dispatcher_policy_fn *choose,
+                             const void *policy, lhi_orders *out, lh_error *err)
 {
     lhi_dispatcher p = {.pipeline = pipeline,
-                     .n_parts = n_parts,
-                     .quarters = quarters,
-                     .orders = out};
+                        .n_parts = n_parts,
+                        .quarters = quarters,
+                        .orders = out};
     p.mem = lhi_arena_make(0);
     if (!p.mem)
         return lhi_fail_nomem(err);

@@ -2,8 +2,8 @@
 /* Dispatcher: builds an order by running the performance model forward. It
  * tracks which pass each device may run next and when, given all passes placed
  * so far. `slack` and `greedy` differ only in their dispatch policy. */
-#ifndef LHI_DISPATCHER_H
-#define LHI_DISPATCHER_H
+#ifndef LHI_SCHEDULE_METHODS_DISPATCHER_H
+#define LHI_SCHEDULE_METHODS_DISPATCHER_H
 
 #include "schedule/methods/sched.h"
 
@@ -18,8 +18,8 @@ typedef struct lhi_dispatcher_chunk {
     /* Memory that must stay free after an F, or D, on this chunk so that its
      * microbatch can always finish. */
     int64_t reserve_f, reserve_d;
-    int64_t mem_d; /* change by D, or B */
-    uint32_t index;  /* index among its device's chunks */
+    int64_t mem_d;  /* change by D, or B */
+    uint32_t index; /* index among its device's chunks */
 } lhi_dispatcher_chunk;
 
 /* Minimum over several chunks; all fields LHI_NEVER: no entry. `need`: memory
@@ -63,8 +63,9 @@ typedef struct lhi_dispatcher_choice {
 typedef struct lhi_dispatcher lhi_dispatcher;
 /* Dispatch policy: chooses a device's next pass. `policy`: the caller's data.
  */
-typedef lhi_dispatcher_choice lhi_dispatcher_policy_fn(const lhi_dispatcher *planner, uint32_t device,
-                                 const void *policy);
+typedef lhi_dispatcher_choice
+lhi_dispatcher_policy_fn(const lhi_dispatcher *planner, uint32_t device,
+                         const void *policy);
 
 /* The dispatcher's state for one run. */
 struct lhi_dispatcher {
@@ -72,13 +73,13 @@ struct lhi_dispatcher {
     lhi_arena *mem;
     lhi_dispatcher_chunk *chunks;
     lhi_dispatcher_device *devices;
-    uint32_t n_parts;              /* parts per W */
-    uint32_t quarters;             /* unused memory, quarters of a forward */
+    uint32_t n_parts;  /* parts per W */
+    uint32_t quarters; /* unused memory, quarters of a forward */
     struct lhi_link_reservations *resources; /* per link resource */
-    int64_t *gathered_ns;          /* per chunk: arrival of its all-gather */
-    lhi_dispatcher_choice *choices;           /* per device */
-    uint32_t *tree, leaves;        /* tournament tree over devices */
-    lhi_orders *orders;            /* output; not owned */
+    int64_t *gathered_ns;           /* per chunk: arrival of its all-gather */
+    lhi_dispatcher_choice *choices; /* per device */
+    uint32_t *tree, leaves;         /* tournament tree over devices */
+    lhi_orders *orders;             /* output; not owned */
 };
 
 /* Places all passes: repeatedly runs the choice that starts earliest (ties: the
@@ -86,36 +87,42 @@ struct lhi_dispatcher {
  * memory that each device leaves unused, if feasible. Allocates and fills
  * `out`. Time O(passes * log(chunks * devices)). */
 lh_status lhi_dispatcher_run(const lh_pipeline *pipeline, uint32_t n_parts,
-                          uint32_t quarters, lhi_dispatcher_policy_fn *choose,
-                          const void *policy, lhi_orders *out, lh_error *err);
+                             uint32_t quarters,
+                             lhi_dispatcher_policy_fn *choose,
+                             const void *policy, lhi_orders *out,
+                             lh_error *err);
 
 /* Runs greedy with that much memory left unused. With little memory this can be
  * faster: a forward that barely fits may take memory that other passes then
  * wait for. */
 lh_status lhi_greedy_run_with_reserve(const lh_pipeline *pipeline,
-                             const lh_method_options *options,
-                             uint32_t quarters, lhi_orders *out, lh_error *err);
+                                      const lh_method_options *options,
+                                      uint32_t quarters, lhi_orders *out,
+                                      lh_error *err);
 
 /* Returns when a chunk's next F, or D, could start; LHI_NEVER: unknown, or none
  * left. */
 int64_t lhi_dispatcher_get_start(const lhi_dispatcher *planner,
-                       const lhi_dispatcher_device *device, uint32_t chunk,
-                       lh_pass_kind kind);
+                                 const lhi_dispatcher_device *device,
+                                 uint32_t chunk, lh_pass_kind kind);
 /* Checks whether a chunk's next F, or D, leaves the required reserve free. */
-bool lhi_dispatcher_fits(const lhi_dispatcher *planner, const lhi_dispatcher_device *device,
-                   uint32_t chunk, lh_pass_kind kind);
+bool lhi_dispatcher_fits(const lhi_dispatcher *planner,
+                         const lhi_dispatcher_device *device, uint32_t chunk,
+                         lh_pass_kind kind);
 
 /* Returns the memory that the device may still take, in bytes. */
 int64_t lhi_dispatcher_get_headroom(const lhi_dispatcher_device *device);
 
 /* Returns the last chunk, by its index on the device, whose pass has its input
  * and fits into `room` bytes; LH_NONE: none. */
-uint32_t lhi_ready_queue_find_ready(const lhi_ready_queue *offers, int64_t room);
+uint32_t lhi_ready_queue_find_ready(const lhi_ready_queue *offers,
+                                    int64_t room);
 /* The same for passes whose input arrives later, but by `by_ns`. */
 uint32_t lhi_ready_queue_find_later(const lhi_ready_queue *offers, int64_t room,
-                          int64_t by_ns);
+                                    int64_t by_ns);
 /* Returns when the first later input arrives, among passes that fit; LHI_NEVER:
  * none. */
-int64_t lhi_ready_queue_get_next_arrival(const lhi_ready_queue *offers, int64_t room);
+int64_t lhi_ready_queue_get_next_arrival(const lhi_ready_queue *offers,
+                                         int64_t room);
 
 #endif

@@ -32,7 +32,7 @@ static lh_elastic_case describe(const lh_pipeline *p)
 
 /* Writes the plan's order for every device. */
 static void write_orders(const lh_elastic_case *g, const lh_elastic_plan *plan,
-                       lhi_orders *out)
+                         lhi_orders *out)
 {
     for (uint32_t d = 0; d < out->n_devices; d++) {
         lhi_order *order = &out->devices[d];
@@ -44,8 +44,9 @@ static void write_orders(const lh_elastic_case *g, const lh_elastic_plan *plan,
 /* Builds a plan from the groups in the options. Without `dequeue`, uses as many
  * equal groups as in `enqueue`. */
 static lh_status build_plan_from_options(const lh_elastic_case *g,
-                              const lh_method_options *o, lhi_arena *mem,
-                              lh_elastic_plan **out, lh_error *err)
+                                         const lh_method_options *o,
+                                         lhi_arena *mem, lh_elastic_plan **out,
+                                         lh_error *err)
 {
     lh_elastic_plan wanted = {.n_enqueue = o->n_enqueue,
                               .enqueue = o->enqueue,
@@ -67,8 +68,8 @@ static lh_status build_plan_from_options(const lh_elastic_case *g,
 /* Finds the queue that is fastest by the closed form among those that fit;
  * ties: the shorter. */
 static lh_status find_best_queue(const lh_elastic_case *g, const lh_pipeline *p,
-                            lhi_orders *orders, lh_elastic_plan **out,
-                            lh_error *err)
+                                 lhi_orders *orders, lh_elastic_plan **out,
+                                 lh_error *err)
 {
     lh_error why = {0};
     lh_elastic_plan *best = NULL;
@@ -83,8 +84,9 @@ static lh_status find_best_queue(const lh_elastic_case *g, const lh_pipeline *p,
             return lhi_fail_nomem(err);
         }
         int64_t held = lh_elastic_resident_passes(g, plan, 1);
-        if (held >= too_many || (best && lh_elastic_iteration_ns(g, plan, 0) >=
-                                             lh_elastic_iteration_ns(g, best, 0))) {
+        if (held >= too_many ||
+            (best && lh_elastic_iteration_ns(g, plan, 0) >=
+                         lh_elastic_iteration_ns(g, best, 0))) {
             lh_elastic_plan_free(plan);
             continue;
         }

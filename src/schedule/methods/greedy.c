@@ -22,8 +22,9 @@ static int64_t find_earliest_start(const lhi_dispatcher_device *d, int64_t room)
 
 /* Selects a pass that can start by `by_ns`; among several chunks, the furthest
  * along the path. */
-static candidate find_candidate(const lhi_dispatcher_device *d, const lhi_ready_queue *offers,
-                      int64_t room, int64_t by_ns)
+static candidate find_candidate(const lhi_dispatcher_device *d,
+                                const lhi_ready_queue *offers, int64_t room,
+                                int64_t by_ns)
 {
     const lhi_ready_entry *all = &offers->nodes[1];
     candidate m = {.chunk = LH_NONE};
@@ -40,8 +41,9 @@ static candidate find_candidate(const lhi_dispatcher_device *d, const lhi_ready_
 /* Returns the preferred kind. Warm-up lasts until the first D is ready; waiting
  * until it has run would admit one more F before it. Tear-down starts when no F
  * is left. */
-static lh_pass_kind get_preferred_kind(const lhi_dispatcher *p, const lhi_dispatcher_device *d,
-                           const candidate *back)
+static lh_pass_kind get_preferred_kind(const lhi_dispatcher *p,
+                                       const lhi_dispatcher_device *d,
+                                       const candidate *back)
 {
     if (d->f_left == 0)
         return LH_D;
@@ -54,7 +56,7 @@ static lh_pass_kind get_preferred_kind(const lhi_dispatcher *p, const lhi_dispat
 
 /* Dispatch policy: chooses F, D or a W part for a device. */
 static lhi_dispatcher_choice choose(const lhi_dispatcher *p, uint32_t device,
-                         const void *policy)
+                                    const void *policy)
 {
     (void)policy;
     const lhi_dispatcher_device *d = &p->devices[device];
@@ -64,7 +66,7 @@ static lhi_dispatcher_choice choose(const lhi_dispatcher *p, uint32_t device,
     if (at == LHI_NEVER)
         return choice;
     candidate f = find_candidate(d, &d->f, room, at),
-         back = find_candidate(d, &d->d, room, at);
+              back = find_candidate(d, &d->d, room, at);
     lh_pass_kind first = get_preferred_kind(p, d, &back);
     const candidate *good = first == LH_F ? &f : &back;
     const candidate *other = first == LH_F ? &back : &f;
@@ -81,11 +83,13 @@ static lhi_dispatcher_choice choose(const lhi_dispatcher *p, uint32_t device,
 }
 
 lh_status lhi_greedy_run_with_reserve(const lh_pipeline *pipeline,
-                             const lh_method_options *options,
-                             uint32_t quarters, lhi_orders *out, lh_error *err)
+                                      const lh_method_options *options,
+                                      uint32_t quarters, lhi_orders *out,
+                                      lh_error *err)
 {
     uint32_t n_parts = pipeline->joint ? 1 : options->sub_blocks;
-    return lhi_dispatcher_run(pipeline, n_parts, quarters, choose, NULL, out, err);
+    return lhi_dispatcher_run(pipeline, n_parts, quarters, choose, NULL, out,
+                              err);
 }
 
 lh_status lhi_greedy(const lh_pipeline *pipeline,

@@ -17,15 +17,15 @@ typedef struct order_shape {
 } order_shape;
 
 /* Adds the k-th forward or backward on `device`. */
-static void add_kth_pass(const order_shape *w, lhi_order *order, uint32_t device,
-                    uint32_t k, bool forward)
+static void add_kth_pass(const order_shape *w, lhi_order *order,
+                         uint32_t device, uint32_t k, bool forward)
 {
     uint32_t group = k / (w->group * w->legs);
     uint32_t leg = k / w->group % w->legs;
     if (!forward)
         leg = w->legs - 1 - leg;
     lhi_order_add_pass(order, forward ? LH_F : LH_B, leg * w->devices + device,
-            group * w->group + k % w->group);
+                       group * w->group + k % w->group);
 }
 
 lh_status lhi_interleaved_1f1b(const lh_pipeline *pipeline,

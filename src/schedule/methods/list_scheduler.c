@@ -19,7 +19,7 @@ typedef struct next_pass {
     int64_t time_ns, due_ns;
     uint32_t stream;
     uint32_t checked_count; /* device's pass count when .. */
-    bool fits;      /* .. `fits` was evaluated */
+    bool fits;              /* .. `fits` was evaluated */
 } next_pass;
 
 /* A pass that a device could run next. */
@@ -38,9 +38,9 @@ typedef struct stream_memory {
 /* Prefix and suffix sums for the current device, per position in its stream
  * sequence. */
 typedef struct position_sums {
-    int64_t rise;   /* max. rise for a microbatch from here on */
-    int64_t held_after;  /* memory held by completed passes from here on */
-    int64_t held_before; /* held by one microbatch up to here */
+    int64_t rise;             /* max. rise for a microbatch from here on */
+    int64_t held_after;       /* memory held by completed passes from here on */
+    int64_t held_before;      /* held by one microbatch up to here */
     uint32_t most_completed;  /* max. completed in any stream from here on */
     uint32_t least_completed; /* min. completed in any stream before here */
 } position_sums;
@@ -50,18 +50,18 @@ typedef struct lhi_list_scheduler_state {
     const lhi_list_scheduler_rules *rules;
     bool backward;
     uint32_t n_parts;
-    int64_t *ready; /* [stream * n + microbatch]: inputs available so far */
-    uint32_t *next; /* per stream: passes run; W: parts */
-    stream_memory *now;   /* per slot in this direction */
-    next_pass *coming; /* per forward slot, in both directions */
-    int64_t *free;  /* per device */
-    int64_t *held;  /* per device: memory, complete passes only */
-    uint8_t *last_kind;  /* per device: kind of its last F or D */
+    int64_t *ready;     /* [stream * n + microbatch]: inputs available so far */
+    uint32_t *next;     /* per stream: passes run; W: parts */
+    stream_memory *now; /* per slot in this direction */
+    next_pass *coming;  /* per forward slot, in both directions */
+    int64_t *free;      /* per device */
+    int64_t *held;      /* per device: memory, complete passes only */
+    uint8_t *last_kind; /* per device: kind of its last F or D */
     bool *has_run_d;    /* per device: a D has run */
-    int64_t *link;  /* per resource: free from this time */
-    pick *picks;    /* per device */
+    int64_t *link;      /* per resource: free from this time */
+    pick *picks;        /* per device */
     uint32_t *tree, leaves;
-    candidate *list;    /* candidates on the current device */
+    candidate *list;         /* candidates on the current device */
     position_sums *standing; /* sums for the current device, one extra entry */
 } list_state;
 
@@ -70,7 +70,8 @@ static bool is_w(const lhi_list_scheduler *b, uint32_t stream)
     return b->kinds == 3 && stream % 3 == 2;
 }
 
-static stream_memory *get_stream_memory(const lhi_list_scheduler *b, uint32_t stream)
+static stream_memory *get_stream_memory(const lhi_list_scheduler *b,
+                                        uint32_t stream)
 {
     const list_state *s = b->state;
     return &s->now[b->streams[stream].direction[s->backward].slot];
@@ -85,7 +86,8 @@ static uint32_t done(const lhi_list_scheduler *b, uint32_t stream)
 /* --- memory -------------------------------------------------------------- */
 
 /* Fills the sums for all n positions on a device, plus the one past the end. */
-static void fill_position_sums(const list_state *s, const stream_memory *now, uint32_t n)
+static void fill_position_sums(const list_state *s, const stream_memory *now,
+                               uint32_t n)
 {
     position_sums *at = s->standing;
     at[n].rise = at[n].held_after = 0;
@@ -114,8 +116,9 @@ static void fill_position_sums(const list_state *s, const stream_memory *now, ui
  * on, plus a few earlier ones that lag behind (W may). Lowers *spare to the
  * memory left over, for m and for the following microbatches up to n with the
  * same passes completed. */
-static bool can_finish(const list_state *s, const stream_memory *now, uint32_t i,
-                       uint32_t m, uint32_t n, int64_t room, int64_t *spare)
+static bool can_finish(const list_state *s, const stream_memory *now,
+                       uint32_t i, uint32_t m, uint32_t n, int64_t room,
+                       int64_t *spare)
 {
     const position_sums *at = s->standing;
     while (at[i].most_completed > m)
@@ -149,7 +152,8 @@ static bool can_finish(const list_state *s, const stream_memory *now, uint32_t i
  * microbatch m reduces the memory for m and those before it by at most its own
  * change, and does not affect the others. Therefore passes that together take
  * at most *spare are also safe. */
-static bool is_safe(const lhi_list_scheduler *b, uint32_t device, int64_t *spare)
+static bool is_safe(const lhi_list_scheduler *b, uint32_t device,
+                    int64_t *spare)
 {
     const list_state *s = b->state;
     const lhi_stream_device *d = &b->devices[device];
@@ -177,15 +181,16 @@ static bool is_safe(const lhi_list_scheduler *b, uint32_t device, int64_t *spare
 }
 
 /* Counts a complete pass in a stream, or undoes it. */
-static void count(const lhi_list_scheduler *b, uint32_t device, stream_memory *h, bool on)
+static void count(const lhi_list_scheduler *b, uint32_t device,
+                  stream_memory *h, bool on)
 {
     h->done += on ? 1 : UINT32_MAX;
     b->state->held[device] += on ? h->memory : -h->memory;
 }
 
 /* Checks whether the state is still safe after one more pass in a stream. */
-static bool is_safe_after(const lhi_list_scheduler *b, uint32_t device, stream_memory *h,
-                          int64_t *spare)
+static bool is_safe_after(const lhi_list_scheduler *b, uint32_t device,
+                          stream_memory *h, int64_t *spare)
 {
     count(b, device, h, true);
     bool safe = is_safe(b, device, spare);
@@ -196,7 +201,8 @@ static bool is_safe_after(const lhi_list_scheduler *b, uint32_t device, stream_m
 /* Checks whether passes on the device with an earlier due date still fit after
  * `pass`. Passes that take at most `spare` need no check. */
 static bool leaves_reserve(const lhi_list_scheduler *b, uint32_t device,
-                        const next_pass *pass, stream_memory *of, int64_t spare)
+                           const next_pass *pass, stream_memory *of,
+                           int64_t spare)
 {
     const list_state *s = b->state;
     const lhi_stream_device *d = &b->devices[device];
@@ -262,7 +268,8 @@ static next_pass *get_next_pass(const lhi_list_scheduler *b, uint32_t stream)
 static int64_t get_ready_time(const lhi_list_scheduler *b, uint32_t stream)
 {
     const list_state *s = b->state;
-    const lhi_stream_direction *way = &b->streams[stream].direction[s->backward];
+    const lhi_stream_direction *way =
+        &b->streams[stream].direction[s->backward];
     uint32_t m = done(b, stream);
     if (m == b->n)
         return NEVER;
@@ -294,14 +301,16 @@ static void update_next_pass(const lhi_list_scheduler *b, uint32_t stream)
 }
 
 /* Delays a pass until its messages can leave immediately. */
-static int64_t hold_back(const lhi_list_scheduler *b, uint32_t stream, int64_t at)
+static int64_t hold_back(const lhi_list_scheduler *b, uint32_t stream,
+                         int64_t at)
 {
     const list_state *s = b->state;
     const lhi_pass_stream *lane = &b->streams[stream];
     const lhi_stream_direction *way = &lane->direction[s->backward];
     for (uint32_t i = 0; i < way->n_out; i++)
         if (way->out[i].resource != LH_NONE)
-            at = lhi_max_int64(at, s->link[way->out[i].resource] - lane->time_ns);
+            at = lhi_max_int64(at,
+                               s->link[way->out[i].resource] - lane->time_ns);
     return at;
 }
 
@@ -309,7 +318,7 @@ static int64_t hold_back(const lhi_list_scheduler *b, uint32_t stream, int64_t a
  * else can start or memory blocks the preferred kind. Among several chunks
  * takes the furthest along the path. */
 static uint32_t pick_greedily(const lhi_list_scheduler *b, uint32_t device,
-                             uint32_t n, int64_t at)
+                              uint32_t n, int64_t at)
 {
     const list_state *s = b->state;
     const next_pass *kinds[3] = {NULL, NULL, NULL};
@@ -343,7 +352,8 @@ static uint32_t pick_greedily(const lhi_list_scheduler *b, uint32_t device,
 
 /* Picks the pass with the earliest due date among those that can start by
  * `until`. */
-static pick pick_by_due_date(const lhi_list_scheduler *b, uint32_t n, int64_t until)
+static pick pick_by_due_date(const lhi_list_scheduler *b, uint32_t n,
+                             int64_t until)
 {
     const list_state *s = b->state;
     pick best = {NEVER, LH_NONE};
@@ -485,19 +495,20 @@ bool lhi_list_scheduler_make_state(lhi_list_scheduler *b)
         .coming = LHI_NEW(b->mem, next_pass, b->n_streams),
     };
     b->state = s;
-    return s->ready && s->next && s->free && s->held && s->last_kind && s->has_run_d &&
-           s->link && s->picks && s->tree && s->list && s->now && s->coming &&
-           s->standing;
+    return s->ready && s->next && s->free && s->held && s->last_kind &&
+           s->has_run_d && s->link && s->picks && s->tree && s->list &&
+           s->now && s->coming && s->standing;
 }
 
 /* --- run ----------------------------------------------------------------- */
 
 /* Sends a pass's output to its consumers, over links where there are any. */
 static void send_output(lhi_list_scheduler *b, uint32_t stream, uint32_t m,
-                    int64_t end_ns)
+                        int64_t end_ns)
 {
     list_state *s = b->state;
-    const lhi_stream_direction *way = &b->streams[stream].direction[s->backward];
+    const lhi_stream_direction *way =
+        &b->streams[stream].direction[s->backward];
     for (uint32_t i = 0; i < way->n_out; i++) {
         const lhi_stream_arc *arc = &way->out[i];
         int64_t at = end_ns;
@@ -533,7 +544,8 @@ static void run_pick(lhi_list_scheduler *b, uint32_t device)
     s->has_run_d[device] = s->has_run_d[device] || kind == 1;
     send_output(b, p.stream, m, end);
     update_next_pass(b, p.stream);
-    const lhi_stream_direction *way = &b->streams[p.stream].direction[s->backward];
+    const lhi_stream_direction *way =
+        &b->streams[p.stream].direction[s->backward];
     for (uint32_t i = 0; i < way->n_out; i++) {
         uint32_t to = b->streams[way->out[i].to].device;
         int64_t *ready_ns = &get_next_pass(b, way->out[i].to)->ready_ns;
@@ -559,18 +571,21 @@ static void reset(lhi_list_scheduler *b)
     memset(s->has_run_d, 0, p->n_devices * sizeof *s->has_run_d);
     memset(s->link, 0, p->n_resources * sizeof *s->link);
     for (uint32_t i = 0; i < b->n_streams; i++)
-        *get_stream_memory(b, i) = (stream_memory){b->streams[i].direction[s->backward].memory, 0};
+        *get_stream_memory(b, i) =
+            (stream_memory){b->streams[i].direction[s->backward].memory, 0};
     for (uint32_t d = 0; d < p->n_devices; d++)
         b->devices[d].count = 0;
     b->end_ns = 0;
     for (uint32_t i = 0; i < b->n_streams; i++) {
-        *get_next_pass(b, i) = (next_pass){.stream = i, .checked_count = UINT32_MAX};
+        *get_next_pass(b, i) =
+            (next_pass){.stream = i, .checked_count = UINT32_MAX};
         update_next_pass(b, i);
     }
 }
 
-bool lhi_list_scheduler_run(lhi_list_scheduler *b, bool backward, uint32_t n_parts,
-                       const lhi_list_scheduler_rules *rules)
+bool lhi_list_scheduler_run(lhi_list_scheduler *b, bool backward,
+                            uint32_t n_parts,
+                            const lhi_list_scheduler_rules *rules)
 {
     list_state *s = b->state;
     const lh_pipeline *p = b->p;
@@ -617,7 +632,8 @@ static void number_parts(const lhi_list_scheduler *b, lhi_order *order,
     }
 }
 
-void lhi_list_scheduler_write_orders(const lhi_list_scheduler *b, lhi_orders *out)
+void lhi_list_scheduler_write_orders(const lhi_list_scheduler *b,
+                                     lhi_orders *out)
 {
     static const lh_pass_kind split[3] = {LH_F, LH_D, LH_W};
     static const lh_pass_kind joint[2] = {LH_F, LH_B};
@@ -630,8 +646,9 @@ void lhi_list_scheduler_write_orders(const lhi_list_scheduler *b, lhi_orders *ou
         for (uint32_t k = 0; k < d->count; k++) {
             uint32_t number = d->order[b->is_backward ? d->count - 1 - k : k];
             uint32_t stream = number / b->n, m = number % b->n;
-            lhi_order_add_pass(order, kinds[stream % b->kinds], stream / b->kinds,
-                    b->is_backward ? b->n - 1 - m : m);
+            lhi_order_add_pass(order, kinds[stream % b->kinds],
+                               stream / b->kinds,
+                               b->is_backward ? b->n - 1 - m : m);
         }
         if (n_parts > 1)
             number_parts(b, order, n_parts);
@@ -644,7 +661,8 @@ uint64_t lhi_list_scheduler_estimate_cost(const lhi_list_scheduler *b)
     for (uint32_t i = 0; i < b->p->n_devices; i++) {
         const lhi_stream_device *d = &b->devices[i];
         uint64_t each = d->n_streams; /* streams scanned per pass */
-        if (d->room != LH_NO_LIMIT && !(d->only_first_allocates[0] && d->only_first_allocates[1]))
+        if (d->room != LH_NO_LIMIT &&
+            !(d->only_first_allocates[0] && d->only_first_allocates[1]))
             each *= (uint64_t)d->n_chunks * d->n_streams;
         cost += each * d->n_streams * b->n;
     }

@@ -7,8 +7,8 @@
  * A stream is the sequence of all passes with one kind and chunk, ordered by
  * microbatch: F, D, W on chunk 0, F, D, W on chunk 1, ...; with a joint
  * backward F and B. Backward in time, microbatches count from the end. */
-#ifndef LHI_LIST_SCHEDULER_H
-#define LHI_LIST_SCHEDULER_H
+#ifndef LHI_SCHEDULE_METHODS_LIST_SCHEDULER_H
+#define LHI_SCHEDULE_METHODS_LIST_SCHEDULER_H
 
 #include "schedule/methods/sched.h"
 
@@ -41,18 +41,18 @@ typedef struct lhi_stream_device {
      * first chunk, ... */
     uint32_t *sequence;
     uint32_t n_streams, n_chunks, first_slot;
-    int64_t room;      /* activation memory; LH_NO_LIMIT: all fit */
-    int64_t microbatch_peak[2];  /* peak of one microbatch, per direction */
+    int64_t room;                 /* activation memory; LH_NO_LIMIT: all fit */
+    int64_t microbatch_peak[2];   /* peak of one microbatch, per direction */
     bool only_first_allocates[2]; /* only the first stream takes memory */
-    uint32_t *order;   /* executed passes: stream * n + microbatch */
+    uint32_t *order;              /* executed passes: stream * n + microbatch */
     uint32_t count;
 } lhi_stream_device;
 
 /* Rules for one run. */
 typedef struct lhi_list_scheduler_rules {
     const uint32_t *caps; /* per chunk: max. microbatches between F and W */
-    bool greedy;       /* greedy's rule instead of earliest due date */
-    bool delay_sends;       /* delay passes until their message can leave */
+    bool greedy;          /* greedy's rule instead of earliest due date */
+    bool delay_sends;     /* delay passes until their message can leave */
     bool reserve;         /* reserve memory for passes due earlier */
     /* Quarters of the interval from the first possible start to the first
      * possible end on a device. A pass with an earlier due date is preferred if
@@ -78,15 +78,17 @@ typedef struct lhi_list_scheduler {
 /* Builds a scheduler for a pipeline; `mem` owns all its memory. `n_parts`:
  * maximum number of parts per W. */
 lh_status lhi_list_scheduler_make(const lh_pipeline *pipeline, uint32_t n_parts,
-                             lhi_arena *mem, lhi_list_scheduler *out, lh_error *err);
+                                  lhi_arena *mem, lhi_list_scheduler *out,
+                                  lh_error *err);
 
 /* Allocates the run state; false: out of memory. */
 bool lhi_list_scheduler_make_state(lhi_list_scheduler *b);
 
 /* Runs all passes, each W in `n_parts` parts (backward: 1). Returns false if no
  * device can continue. Ignores the time for collectives. */
-bool lhi_list_scheduler_run(lhi_list_scheduler *b, bool backward, uint32_t n_parts,
-                       const lhi_list_scheduler_rules *rules);
+bool lhi_list_scheduler_run(lhi_list_scheduler *b, bool backward,
+                            uint32_t n_parts,
+                            const lhi_list_scheduler_rules *rules);
 
 /* Converts the last run's starts to due dates for a run in the opposite
  * direction. */
@@ -94,7 +96,8 @@ void lhi_list_scheduler_reverse_due_dates(lhi_list_scheduler *b);
 
 /* Writes the last run's orders, forward in time, into `out`, which the caller
  * has allocated. */
-void lhi_list_scheduler_write_orders(const lhi_list_scheduler *b, lhi_orders *out);
+void lhi_list_scheduler_write_orders(const lhi_list_scheduler *b,
+                                     lhi_orders *out);
 
 /* Estimates the cost of one run, in about nanoseconds; proportional to the
  * number of passes. */
@@ -103,10 +106,12 @@ uint64_t lhi_list_scheduler_estimate_cost(const lhi_list_scheduler *b);
 /* Computes per-chunk caps: shares of each device's memory, proportional to each
  * chunk's activation lifetime without waits (Little's law), rounded down or to
  * nearest. Without `all`, a device's last chunk gets no share. */
-lh_status lhi_list_scheduler_compute_caps(const lhi_list_scheduler *b, bool nearest, bool all,
-                             uint32_t *caps, lh_error *err);
+lh_status lhi_list_scheduler_compute_caps(const lhi_list_scheduler *b,
+                                          bool nearest, bool all,
+                                          uint32_t *caps, lh_error *err);
 /* Computes caps with the same number of microbatches on every chunk: the number
  * that fits into the device on all chunks together. */
-void lhi_list_scheduler_compute_uniform_caps(const lhi_list_scheduler *b, uint32_t *caps);
+void lhi_list_scheduler_compute_uniform_caps(const lhi_list_scheduler *b,
+                                             uint32_t *caps);
 
 #endif

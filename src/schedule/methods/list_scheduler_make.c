@@ -12,11 +12,13 @@ static void link_streams(lhi_list_scheduler *b, uint32_t from, uint32_t to,
         arc.transfer_ns = route->transfer_ns;
         arc.latency_ns = route->latency_ns;
     }
-    lhi_stream_direction *there = &b->streams[from].direction[0], *back = &b->streams[to].direction[1];
+    lhi_stream_direction *there = &b->streams[from].direction[0],
+                         *back = &b->streams[to].direction[1];
     there->out[there->n_out++] = arc;
     arc.to = from;
     back->out[back->n_out++] = arc;
-    lhi_stream_direction *reader = &b->streams[to].direction[0], *maker = &b->streams[from].direction[1];
+    lhi_stream_direction *reader = &b->streams[to].direction[0],
+                         *maker = &b->streams[from].direction[1];
     reader->in[reader->n_in++] = from;
     maker->in[maker->n_in++] = to;
 }
@@ -92,8 +94,8 @@ static bool fill_sequences(lhi_list_scheduler *b)
 }
 
 /* Checks whether only the first stream takes memory. */
-static bool only_first_allocates(const lhi_list_scheduler *b, const lhi_stream_device *d,
-                      uint32_t back)
+static bool only_first_allocates(const lhi_list_scheduler *b,
+                                 const lhi_stream_device *d, uint32_t back)
 {
     for (uint32_t i = 1; i < d->n_streams; i++) {
         uint32_t at = d->sequence[back ? d->n_streams - 1 - i : i];
@@ -104,8 +106,8 @@ static bool only_first_allocates(const lhi_list_scheduler *b, const lhi_stream_d
 }
 
 /* Returns the maximum rise over any interval on a microbatch's path. */
-static int64_t compute_peak(const lhi_list_scheduler *b, const lhi_stream_device *d,
-                    uint32_t back)
+static int64_t compute_peak(const lhi_list_scheduler *b,
+                            const lhi_stream_device *d, uint32_t back)
 {
     int64_t sum = 0, most = 0;
     for (uint32_t i = 0; i < d->n_streams; i++) {
@@ -146,13 +148,14 @@ static void fill_memory(lhi_list_scheduler *b)
 }
 
 lh_status lhi_list_scheduler_make(const lh_pipeline *pipeline, uint32_t n_parts,
-                             lhi_arena *mem, lhi_list_scheduler *out, lh_error *err)
+                                  lhi_arena *mem, lhi_list_scheduler *out,
+                                  lh_error *err)
 {
     lhi_list_scheduler *b = out;
     *b = (lhi_list_scheduler){.p = pipeline,
-                         .mem = mem,
-                         .n = pipeline->n_microbatches,
-                         .kinds = pipeline->joint ? 2 : 3};
+                              .mem = mem,
+                              .n = pipeline->n_microbatches,
+                              .kinds = pipeline->joint ? 2 : 3};
     b->n_streams = pipeline->n_chunks * b->kinds;
     size_t numbers = (size_t)b->n_streams * b->n;
     size_t passes = (size_t)pipeline->n_chunks * b->n;
@@ -192,8 +195,9 @@ static void compute_lifetimes(const lhi_list_scheduler *b, int64_t *lives)
     }
 }
 
-lh_status lhi_list_scheduler_compute_caps(const lhi_list_scheduler *b, bool nearest, bool all,
-                             uint32_t *caps, lh_error *err)
+lh_status lhi_list_scheduler_compute_caps(const lhi_list_scheduler *b,
+                                          bool nearest, bool all,
+                                          uint32_t *caps, lh_error *err)
 {
     lhi_mark mark = lhi_arena_mark(b->mem);
     int64_t *lives = LHI_NEW(b->mem, int64_t, b->p->n_chunks);
@@ -225,7 +229,8 @@ lh_status lhi_list_scheduler_compute_caps(const lhi_list_scheduler *b, bool near
     return LH_OK;
 }
 
-void lhi_list_scheduler_compute_uniform_caps(const lhi_list_scheduler *b, uint32_t *caps)
+void lhi_list_scheduler_compute_uniform_caps(const lhi_list_scheduler *b,
+                                             uint32_t *caps)
 {
     for (uint32_t i = 0; i < b->p->n_devices; i++) {
         const lhi_stream_device *d = &b->devices[i];

@@ -6,9 +6,9 @@
  * in the opposite direction. Tries several initial memory shares and selection
  * rules and keeps the best result. See docs/theory/schedules.md. */
 #include "base/integer_math.h"
-#include "schedule/pipeline/schedule_internal.h"
-#include "schedule/methods/list_scheduler.h"
 #include "schedule/methods/dispatcher.h"
+#include "schedule/methods/list_scheduler.h"
+#include "schedule/pipeline/schedule_internal.h"
 
 #include <longhaul/simulate.h>
 #include <string.h>
@@ -50,8 +50,8 @@ typedef struct search_state {
 } search_state;
 
 /* Computes the makespan for `orders` without copying them. */
-static lh_status evaluate(search_state *l, const lhi_orders *orders, int64_t *out,
-                       lh_error *err)
+static lh_status evaluate(search_state *l, const lhi_orders *orders,
+                          int64_t *out, lh_error *err)
 {
     for (uint32_t d = 0; d < orders->n_devices; d++) {
         l->view.orders[d] = orders->devices[d].passes;
@@ -84,11 +84,12 @@ static lh_status evaluate_trial(search_state *l, lh_error *err)
     return LH_OK;
 }
 
-static bool run_direction(search_state *l, bool backward, const lhi_list_scheduler_rules *rules)
+static bool run_direction(search_state *l, bool backward,
+                          const lhi_list_scheduler_rules *rules)
 {
     l->work += lhi_list_scheduler_estimate_cost(&l->scheduler);
     return lhi_list_scheduler_run(&l->scheduler, backward,
-                             backward ? 1 : l->o->sub_blocks, rules);
+                                  backward ? 1 : l->o->sub_blocks, rules);
 }
 
 /* Checks whether the work limit or the lower bound is reached. */
@@ -102,8 +103,8 @@ static bool is_over(const search_state *l)
 static lh_status try_rule(search_state *l, const attempt *by, lh_error *err)
 {
     lhi_list_scheduler_rules rules = {.caps = l->caps[by->shares],
-                           .greedy = true,
-                           .delay_sends = by->hold_back};
+                                      .greedy = true,
+                                      .delay_sends = by->hold_back};
     if (!run_direction(l, false, &rules))
         return LH_OK;
     LHI_TRY(evaluate_trial(l, err));
@@ -139,7 +140,7 @@ static const attempt rules_shared[] = {
     {SHARED, true, 3, false, false},   {DOWN, false, 2, false, false},
     {ALL, true, 0, true, true},        {DOWN, true, 4, false, false},
     {SHARED, false, 0, false, false},  {NEAREST, false, 0, false, false},
-    {UNIFORM, false, 3, true, true},     {NEAREST, true, 3, false, false},
+    {UNIFORM, false, 3, true, true},   {NEAREST, true, 3, false, false},
     {NEAREST, true, 2, true, true},    {SHARED, true, 2, false, false},
     {NEAREST, false, 3, false, false}, {SHARED, false, 4, false, false},
 };
@@ -154,8 +155,8 @@ static lh_status compute_shares(search_state *l, lh_error *err)
         if (i == UNIFORM)
             lhi_list_scheduler_compute_uniform_caps(&l->scheduler, l->caps[i]);
         else
-            LHI_TRY(lhi_list_scheduler_compute_caps(&l->scheduler, i != DOWN, i == ALL,
-                                       l->caps[i], err));
+            LHI_TRY(lhi_list_scheduler_compute_caps(&l->scheduler, i != DOWN,
+                                                    i == ALL, l->caps[i], err));
     }
     return LH_OK;
 }
@@ -173,8 +174,9 @@ static bool reduce_memory(search_state *l)
         for (uint32_t c = 0; c < l->p->n_chunks; c++)
             if (l->p->chunks[c].device == i)
                 most_f = lhi_max_int64(most_f, l->p->chunks[c].mem_f);
-        d->room =
-            lhi_max_int64(lhi_max_int64(d->microbatch_peak[0], d->microbatch_peak[1]), d->room - most_f / 4);
+        d->room = lhi_max_int64(
+            lhi_max_int64(d->microbatch_peak[0], d->microbatch_peak[1]),
+            d->room - most_f / 4);
         any = true;
     }
     return any;

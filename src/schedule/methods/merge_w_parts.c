@@ -72,8 +72,8 @@ static bool fits(const merge_state *w)
         int64_t limit = lh_pipeline_memory_limit(w->pipeline, d);
         for (uint32_t i = 0; i < w->counts[d]; i++) {
             const lh_pass *pass = &w->orders[d][i];
-            held += lhi_pass_memory_change(lh_pipeline_chunk(w->pipeline, pass->chunk),
-                                    pass);
+            held += lhi_pass_memory_change(
+                lh_pipeline_chunk(w->pipeline, pass->chunk), pass);
             if (held > limit)
                 return false;
         }
@@ -82,7 +82,8 @@ static bool fits(const merge_state *w)
 }
 
 /* Builds the schedule for the current positions and evaluates it. */
-static lh_status evaluate(merge_state *w, lh_schedule **out, objective *s, lh_error *err)
+static lh_status evaluate(merge_state *w, lh_schedule **out, objective *s,
+                          lh_error *err)
 {
     lh_schedule *made;
     LHI_TRY(make_schedule(w, &made, err));
@@ -153,7 +154,8 @@ static lh_status improve_one(merge_state *w, uint32_t d, uint32_t first,
 }
 
 /* Local search: moves one W after another within the work limit. */
-static lh_status improve(merge_state *w, lh_schedule **best, objective *s, lh_error *err)
+static lh_status improve(merge_state *w, lh_schedule **best, objective *s,
+                         lh_error *err)
 {
     uint64_t effort = 0;
     for (uint32_t d = 0; d < w->n_devices; d++) {
@@ -242,7 +244,8 @@ static lh_status merge_parts(merge_state *w, lh_schedule **out, lh_error *err)
             w->fixed[chunk->device] += chunk->mem_static;
     }
     int64_t ignored; /* also checks schedule against pipeline */
-    lh_status status = lh_evaluator_run(w->evaluator, w->divided, &ignored, err);
+    lh_status status =
+        lh_evaluator_run(w->evaluator, w->divided, &ignored, err);
     if (status == LH_OK)
         status = search(w, out, err);
     lh_evaluator_free(w->evaluator);
@@ -250,8 +253,8 @@ static lh_status merge_parts(merge_state *w, lh_schedule **out, lh_error *err)
 }
 
 lh_status lh_schedule_merge_parts(const lh_pipeline *pipeline,
-                            const lh_schedule *schedule, lh_schedule **out,
-                            lh_error *err)
+                                  const lh_schedule *schedule,
+                                  lh_schedule **out, lh_error *err)
 {
     merge_state w = {.pipeline = pipeline, .divided = schedule};
     w.mem = lhi_arena_make(0);

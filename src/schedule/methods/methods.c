@@ -21,7 +21,7 @@ const lhi_method lhi_methods[] = {
 #define METHOD_ROW(name, function, chunks, backward, kind, about)              \
     {name,                                                                     \
      function,                                                                 \
-     LHI_CHUNK_LAYOUT_##chunks,                                                         \
+     LHI_CHUNK_LAYOUT_##chunks,                                                \
      BACKWARD_##backward == BACKWARD_SPLIT,                                    \
      LHI_METHOD_##kind,                                                        \
      about NEEDS_##chunks##_##backward},
@@ -109,7 +109,7 @@ static bool has_placement(const lh_pipeline *p, lh_placement placement)
 }
 
 static lh_status check_placement(const lh_pipeline *p, lh_placement placement,
-                                lh_error *err)
+                                 lh_error *err)
 {
     if (has_placement(p, placement))
         return LH_OK;
@@ -136,8 +136,8 @@ static lh_status check_waves(const lh_pipeline *p, lh_error *err)
                     "many on each; placement wave is that with two");
 }
 
-static lh_status check_chunk_layout(const lh_pipeline *p, lhi_chunk_layout chunks,
-                             lh_error *err)
+static lh_status check_chunk_layout(const lh_pipeline *p,
+                                    lhi_chunk_layout chunks, lh_error *err)
 {
     switch (chunks) {
     case LHI_CHUNK_LAYOUT_ANY:
@@ -158,9 +158,10 @@ static lh_status check_chunk_layout(const lh_pipeline *p, lhi_chunk_layout chunk
     return LH_OK;
 }
 
-lh_status lhi_method_build_orders(const lhi_method *method, const lh_pipeline *pipeline,
-                          const lh_method_options *options, lhi_orders *out,
-                          lh_error *err)
+lh_status lhi_method_build_orders(const lhi_method *method,
+                                  const lh_pipeline *pipeline,
+                                  const lh_method_options *options,
+                                  lhi_orders *out, lh_error *err)
 {
     LHI_TRY(check_chunk_layout(pipeline, method->chunks, err));
     if (method->split && pipeline->joint)

@@ -46,7 +46,8 @@ static lh_pass take_next_pass(round_cursor *w, lh_pass_kind kind)
 
 static void put_pass(lhi_order *order, lh_pass pass)
 {
-    lhi_order_add_pass(order, (lh_pass_kind)pass.kind, pass.chunk, pass.microbatch);
+    lhi_order_add_pass(order, (lh_pass_kind)pass.kind, pass.chunk,
+                       pass.microbatch);
 }
 
 /* Returns the number of warm-up forwards. */
@@ -111,7 +112,7 @@ typedef void put_order(lhi_order *order, round_cursor forward);
  * depends on the first device. Megatron-LM rejects such sizes, although some
  * work. */
 static lh_status check_deadlock(const lh_pipeline *p, const lhi_orders *orders,
-                               uint32_t group, lh_error *err)
+                                uint32_t group, lh_error *err)
 {
     uint32_t n = p->n_microbatches, rest = n % group, devices = p->n_devices;
     if (p->n_chunks == devices || group >= n ||

@@ -6,7 +6,7 @@
 
 /* Allocates each device's order. */
 static lh_status allocate_orders(lhi_orders *orders, const lh_pipeline *p,
-                           uint32_t passes_per_microbatch, lh_error *err)
+                                 uint32_t passes_per_microbatch, lh_error *err)
 {
     orders->devices = LHI_NEW(orders->mem, lhi_order, p->n_devices);
     uint64_t *room = LHI_NEW(orders->mem, uint64_t, p->n_devices);
@@ -37,7 +37,8 @@ lh_status lhi_orders_init(lhi_orders *orders, const lh_pipeline *pipeline,
                            .n_devices = pipeline->n_devices};
     if (!orders->mem)
         return lhi_fail_nomem(err);
-    lh_status status = allocate_orders(orders, pipeline, passes_per_microbatch, err);
+    lh_status status =
+        allocate_orders(orders, pipeline, passes_per_microbatch, err);
     if (status != LH_OK)
         lhi_orders_fini(orders);
     return status;
@@ -50,7 +51,7 @@ void lhi_orders_fini(lhi_orders *orders)
 }
 
 lh_status lhi_orders_build_schedule(const lhi_orders *orders, lh_schedule **out,
-                              lh_error *err)
+                                    lh_error *err)
 {
     const lh_pass **passes =
         LHI_NEW(orders->mem, const lh_pass *, orders->n_devices);
@@ -65,8 +66,8 @@ lh_status lhi_orders_build_schedule(const lhi_orders *orders, lh_schedule **out,
                             err);
 }
 
-lh_status lhi_orders_check_memory(const lhi_orders *orders, const lh_pipeline *pipeline,
-                         lh_error *err)
+lh_status lhi_orders_check_memory(const lhi_orders *orders,
+                                  const lh_pipeline *pipeline, lh_error *err)
 {
     int64_t *held = calloc(pipeline->n_devices, sizeof *held);
     if (!held)

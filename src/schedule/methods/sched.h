@@ -10,8 +10,8 @@
  *     merge_w_parts.c         joins the parts of each W
  *
  * Every other file is one method: gpipe.c, zb_v.c, ... */
-#ifndef LHI_SCHED_H
-#define LHI_SCHED_H
+#ifndef LHI_SCHEDULE_METHODS_SCHED_H
+#define LHI_SCHEDULE_METHODS_SCHED_H
 
 #include "base/arena.h"
 #include "base/fail.h"
@@ -53,7 +53,7 @@
       "the same, and keeps it: one D, one F in turn")                          \
     X("steady", lhi_steady, ANY, ANY, QUICK,                                   \
       "every microbatch alike, as far apart as the fullest device needs")      \
-    X("greedy", lhi_greedy, ANY, ANY, REPRESENTATIVE,                                  \
+    X("greedy", lhi_greedy, ANY, ANY, REPRESENTATIVE,                          \
       "earliest pass first, W cut to fill gaps")                               \
     X("look-ahead", lhi_look_ahead, ANY, ANY, SLOW,                            \
       "greedy, then improved by what is due, seen from the end")               \
@@ -72,10 +72,11 @@ typedef enum lhi_chunk_layout {
 /* A method's role and cost. */
 typedef enum lhi_method_kind {
     LHI_METHOD_QUICK,
-    LHI_METHOD_REPRESENTATIVE, /* the quick method that is closest to the best on most
-                        * layouts: used alone in quick evaluations */
-    LHI_METHOD_SLOW,   /* up to chunks^2 per device and pass: tried only if the
-                        * quick methods leave a gap to the bound */
+    LHI_METHOD_REPRESENTATIVE, /* the quick method that is closest to the best
+                                * on most layouts: used alone in quick
+                                * evaluations */
+    LHI_METHOD_SLOW, /* up to chunks^2 per device and pass: tried only if the
+                      * quick methods leave a gap to the bound */
     LHI_METHOD_META, /* the best of the others, no order of its own */
 } lhi_method_kind;
 
@@ -128,9 +129,10 @@ const lhi_method *lhi_method_get_representative(void);
 
 /* Runs a method. LH_EUNSUPPORTED: it does not support the pipeline; other
  * errors come from its function. */
-lh_status lhi_method_build_orders(const lhi_method *method, const lh_pipeline *pipeline,
-                          const lh_method_options *options, lhi_orders *out,
-                          lh_error *err);
+lh_status lhi_method_build_orders(const lhi_method *method,
+                                  const lh_pipeline *pipeline,
+                                  const lh_method_options *options,
+                                  lhi_orders *out, lh_error *err);
 
 /* Checks whether a status means that the method does not apply to this
  * pipeline; another method may. All other failures are fatal. */
@@ -144,14 +146,14 @@ lh_status lhi_orders_init(lhi_orders *orders, const lh_pipeline *pipeline,
 void lhi_orders_fini(lhi_orders *orders);
 /* Builds a schedule that copies the orders. */
 lh_status lhi_orders_build_schedule(const lhi_orders *orders, lh_schedule **out,
-                              lh_error *err);
+                                    lh_error *err);
 /* Checks memory; LH_EINFEASIBLE names the device, its need and its limit. */
-lh_status lhi_orders_check_memory(const lhi_orders *orders, const lh_pipeline *pipeline,
-                         lh_error *err);
+lh_status lhi_orders_check_memory(const lhi_orders *orders,
+                                  const lh_pipeline *pipeline, lh_error *err);
 
 /* Appends an undivided pass to an order. */
-static inline void lhi_order_add_pass(lhi_order *order, lh_pass_kind kind, uint32_t chunk,
-                           uint32_t microbatch)
+static inline void lhi_order_add_pass(lhi_order *order, lh_pass_kind kind,
+                                      uint32_t chunk, uint32_t microbatch)
 {
     assert(order->count < order->room);
     order->passes[order->count++] = (lh_pass){.chunk = chunk,

@@ -27,7 +27,8 @@ static void compute_warmups_by_memory(const lh_pipeline *p, uint32_t *x)
 /* Algorithm 2: the minimum slackness that absorbs each link's round-trip delay,
  * at least `least` (2 in the paper). The paper's upper clip N - 2S is negative
  * for short batches; here it is at least 2. */
-static void compute_warmups_by_delay(const lh_pipeline *p, int64_t least, uint32_t *x)
+static void compute_warmups_by_delay(const lh_pipeline *p, int64_t least,
+                                     uint32_t *x)
 {
     int64_t n = p->n_microbatches, highest = n - 2 * (int64_t)p->n_devices;
     if (highest < 2)
@@ -74,7 +75,8 @@ static bool clip_warmups(const lh_pipeline *p, uint32_t *x)
 /* Algorithm 2 with the slackness at all boundaries reduced in proportion. The
  * first device's capacity beyond one forward is assigned one by one, each to
  * the boundary with the smallest fraction of its delay's demand. */
-void lhi_slack_compute_reduced_warmups(const lh_pipeline *p, uint32_t least, uint32_t *x)
+void lhi_slack_compute_reduced_warmups(const lh_pipeline *p, uint32_t least,
+                                       uint32_t *x)
 {
     uint32_t last = p->n_devices - 1;
     compute_warmups_by_delay(p, least, x);
@@ -103,8 +105,8 @@ void lhi_slack_compute_reduced_warmups(const lh_pipeline *p, uint32_t least, uin
 
 /* Checks and copies the warm-up counts from the options. */
 static lh_status read_warmups(const lh_pipeline *p,
-                            const lh_method_options *options, uint32_t *x,
-                            lh_error *err)
+                              const lh_method_options *options, uint32_t *x,
+                              lh_error *err)
 {
     if (options->n_warmup != p->n_devices)
         return lhi_fail(err, LH_EINVAL,
@@ -129,16 +131,17 @@ static lh_status read_warmups(const lh_pipeline *p,
         const lh_chunk *c = &p->chunks[i];
         if (x[i] > compute_max_forwards(p, i))
             return lhi_fail_memory_limit(p, i,
-                                   c->mem_static + lhi_max_int64(c->mem_d, 0) +
-                                       c->mem_f * (int64_t)x[i],
-                                   err);
+                                         c->mem_static +
+                                             lhi_max_int64(c->mem_d, 0) +
+                                             c->mem_f * (int64_t)x[i],
+                                         err);
     }
     return LH_OK;
 }
 
 lh_status lhi_slack_compute_warmups(const lh_pipeline *pipeline,
-                            const lh_method_options *options, uint32_t *x,
-                            bool *cut, lh_error *err)
+                                    const lh_method_options *options,
+                                    uint32_t *x, bool *cut, lh_error *err)
 {
     if (options->warmup) {
         LHI_TRY(read_warmups(pipeline, options, x, err));
@@ -157,7 +160,7 @@ lh_status lhi_slack_compute_warmups(const lh_pipeline *pipeline,
  * passes. As printed, x is only the minimum number of forwards in flight; with
  * a memory limit it is also the maximum. */
 static lhi_dispatcher_choice choose(const lhi_dispatcher *p, uint32_t device,
-                         const void *policy)
+                                    const void *policy)
 {
     const uint32_t *x = policy;
     const lhi_dispatcher_device *d = &p->devices[device];
@@ -166,7 +169,8 @@ static lhi_dispatcher_choice choose(const lhi_dispatcher *p, uint32_t device,
     bool held = d->limit != LH_NO_LIMIT && c->next_f - c->next_d >= x[device];
     if (!held && lhi_dispatcher_fits(p, d, device, LH_F))
         f_ns = lhi_dispatcher_get_start(p, d, device, LH_F);
-    lhi_dispatcher_choice choice = {.start_ns = f_ns, .kind = LH_F, .chunk = device};
+    lhi_dispatcher_choice choice = {
+        .start_ns = f_ns, .kind = LH_F, .chunk = device};
     if (c->next_f < x[device])
         return choice;
     if (lhi_dispatcher_fits(p, d, device, LH_D))
@@ -189,8 +193,9 @@ lh_status lhi_slack(const lh_pipeline *pipeline,
     lhi_arena *mem = lhi_arena_make(0);
     uint32_t *x = mem ? LHI_NEW(mem, uint32_t, pipeline->n_devices) : NULL;
     bool cut;
-    lh_status status = x ? lhi_slack_compute_warmups(pipeline, options, x, &cut, err)
-                         : lhi_fail_nomem(err);
+    lh_status status =
+        x ? lhi_slack_compute_warmups(pipeline, options, x, &cut, err)
+          : lhi_fail_nomem(err);
     if (status == LH_OK)
         status = lhi_dispatcher_run(pipeline, 1, 0, choose, x, out, err);
     lhi_arena_free(mem);

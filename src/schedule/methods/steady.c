@@ -7,8 +7,8 @@
  * with less and less waiting are tried until one fits. See
  * docs/theory/schedules.md. */
 #include "base/integer_math.h"
-#include "schedule/pipeline/schedule_internal.h"
 #include "schedule/methods/sched.h"
+#include "schedule/pipeline/schedule_internal.h"
 
 #include <longhaul/simulate.h>
 #include <math.h>
@@ -39,7 +39,8 @@ typedef struct steady {
 
 /* Returns the number of a pass within one microbatch: F, then D or B, then W.
  */
-static uint32_t pass_number(const lh_pipeline *p, lh_pass_kind kind, uint32_t chunk)
+static uint32_t pass_number(const lh_pipeline *p, lh_pass_kind kind,
+                            uint32_t chunk)
 {
     uint32_t nth = kind == LH_F ? 0 : kind == LH_W ? 2 : 1;
     return nth * p->n_chunks + chunk;
@@ -91,7 +92,7 @@ static void place_all(steady *s, double tolerance)
         now += (double)(r->transfer_ns + r->latency_ns) / s->unit_ns;
         double ready = ceil(fmax(now - tolerance, (double)last) - 1e-9);
         last = place_pass(s, pass_number(p, back ? LH_D : LH_F, c),
-                   (int64_t)fmin(ready, 0x1p60));
+                          (int64_t)fmin(ready, 0x1p60));
         now = fmax(now, (double)last) + (double)ns / s->unit_ns;
     }
     for (uint32_t c = C; c-- > 0 && !p->joint;)
@@ -127,7 +128,7 @@ static void put_order(const steady *s, uint32_t device, lhi_order *out)
             int64_t first = pass == LH_NONE ? 0 : s->at[pass] / s->slots;
             if (pass != LH_NONE && round >= first && round - first < n)
                 lhi_order_add_pass(out, pass_kind(s->p, pass), pass % C,
-                        (uint32_t)(round - first));
+                                   (uint32_t)(round - first));
         }
 }
 

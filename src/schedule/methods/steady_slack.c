@@ -55,7 +55,8 @@ static void write_order(row *r, uint32_t n, uint32_t x)
         add_next_pass(r, LH_W);
 }
 
-static void write_orders(const lh_pipeline *p, const uint32_t *x, lhi_orders *out)
+static void write_orders(const lh_pipeline *p, const uint32_t *x,
+                         lhi_orders *out)
 {
     for (uint32_t i = 0; i < p->n_devices; i++) {
         row r = {.chunk = &p->chunks[i],
@@ -142,8 +143,9 @@ lh_status lhi_steady_slack(const lh_pipeline *pipeline,
     uint32_t *x =
         mem ? LHI_NEW(mem, uint32_t, 2 * (size_t)pipeline->n_devices) : NULL;
     bool cut = false;
-    lh_status status = x ? lhi_slack_compute_warmups(pipeline, options, x, &cut, err)
-                         : lhi_fail_nomem(err);
+    lh_status status =
+        x ? lhi_slack_compute_warmups(pipeline, options, x, &cut, err)
+          : lhi_fail_nomem(err);
     if (status == LH_OK)
         status = lhi_orders_init(out, pipeline, 3, err);
     if (status == LH_OK && cut && !options->slack_initial) {

@@ -34,11 +34,11 @@ typedef struct v_plan {
     v_device *devices;
     /* [kind][leg][device * n + microbatch]; < 0: not run */
     int64_t *ends[2][2];
-    lhi_orders orders;   /* also owns the arrays above */
+    lhi_orders orders; /* also owns the arrays above */
 } v_plan;
 
 static int64_t *get_end(const v_plan *v, int kind, uint32_t leg, uint32_t d,
-                       uint32_t m)
+                        uint32_t m)
 {
     return &v->ends[kind][leg][(size_t)d * v->n + m];
 }
@@ -51,7 +51,8 @@ static uint32_t get_chunk(const v_plan *v, int kind, uint32_t leg, uint32_t d)
 
 /* Returns when the next pass with that kind and leg receives its input from the
  * leg's previous device; < 0: not yet, or the leg starts here. */
-static int64_t get_input_time(const v_plan *v, int kind, uint32_t leg, uint32_t d)
+static int64_t get_input_time(const v_plan *v, int kind, uint32_t leg,
+                              uint32_t d)
 {
     uint32_t m = v->devices[d].done[kind][leg];
     if (m == v->n || (leg == 0 ? d == 0 : d == v->n_devices - 1))
@@ -86,7 +87,7 @@ static void put_pass(v_plan *v, int kind, uint32_t leg, uint32_t d)
     else
         dev->w_pending++;
     lhi_order_add_pass(&v->orders.devices[d], kind == FORWARD ? LH_F : LH_D,
-            get_chunk(v, kind, leg, d), m);
+                       get_chunk(v, kind, leg, d), m);
 }
 
 /* Runs the device's oldest pending W. */

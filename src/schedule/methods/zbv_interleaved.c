@@ -49,13 +49,15 @@ typedef struct simulation {
     lhi_heap events;
 } simulation;
 
-static size_t pass_index(const simulation *f, uint32_t chunk, uint32_t microbatch)
+static size_t pass_index(const simulation *f, uint32_t chunk,
+                         uint32_t microbatch)
 {
     return (size_t)chunk * f->p->n_microbatches + microbatch;
 }
 
 /* Schedules an event at which the device may start a pass. */
-static lh_status push_event(simulation *f, uint32_t device, int64_t at, lh_error *err)
+static lh_status push_event(simulation *f, uint32_t device, int64_t at,
+                            lh_error *err)
 {
     if (lhi_heap_push(&f->events, (lhi_event){.time_ns = at, .rank = device}))
         return LH_OK;
@@ -74,8 +76,8 @@ static int64_t arrival(simulation *f, const lhi_route *route, int64_t at)
 
 /* Runs a pass from `now` for one unit and sends its output. */
 static lh_status run_pass(simulation *f, uint32_t device, lh_pass_kind kind,
-                           uint32_t chunk, uint32_t m, int64_t now,
-                           lh_error *err)
+                          uint32_t chunk, uint32_t m, int64_t now,
+                          lh_error *err)
 {
     const lh_pipeline *p = f->p;
     device_state *dev = &f->devices[device];
@@ -116,7 +118,8 @@ static bool has_arrived(int64_t ready_ns, int64_t now)
 }
 
 /* Finds a chunk with a ready input gradient; LH_NONE: none. */
-static uint32_t find_d(const simulation *f, const device_state *dev, int64_t now)
+static uint32_t find_d(const simulation *f, const device_state *dev,
+                       int64_t now)
 {
     for (uint32_t i = 0; i < f->legs; i++) {
         uint32_t chunk = dev->chunks[i], m = f->d_next[chunk];
@@ -152,19 +155,18 @@ static uint32_t find_f(simulation *f, const device_state *dev, int64_t now)
 }
 
 /* Starts the device's next pass, if any is ready. */
-static lh_status start_next_pass(simulation *f, uint32_t device, int64_t now, lh_error *err)
+static lh_status start_next_pass(simulation *f, uint32_t device, int64_t now,
+                                 lh_error *err)
 {
     device_state *dev = &f->devices[device];
     uint32_t waiting = dev->n_waiting - dev->n_taken, chunk = LH_NONE;
     if (waiting <= f->p->n_devices) {
         chunk = find_d(f, dev, now);
         if (chunk != LH_NONE)
-            return run_pass(f, device, LH_D, chunk, f->d_next[chunk], now,
-                             err);
+            return run_pass(f, device, LH_D, chunk, f->d_next[chunk], now, err);
         chunk = find_f(f, dev, now);
         if (chunk != LH_NONE)
-            return run_pass(f, device, LH_F, chunk, f->f_next[chunk], now,
-                             err);
+            return run_pass(f, device, LH_F, chunk, f->f_next[chunk], now, err);
     }
     if (waiting == 0)
         return LH_OK;
@@ -240,10 +242,10 @@ lh_status lhi_interleaved_zbv(const lh_pipeline *pipeline,
 {
     LHI_TRY(lhi_orders_init(out, pipeline, 3, err));
     simulation f = {.p = pipeline,
-              .options = options,
-              .orders = out,
-              .legs = pipeline->n_chunks / pipeline->n_devices,
-              .unit_ns = mean_forward(pipeline)};
+                    .options = options,
+                    .orders = out,
+                    .legs = pipeline->n_chunks / pipeline->n_devices,
+                    .unit_ns = mean_forward(pipeline)};
     lh_status status = run_simulation(&f, err);
     lhi_heap_fini(&f.events);
     if (status != LH_OK)

@@ -8,9 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-lh_status lh_pipeline_set_link_delay(const lh_pipeline *pipeline, const char *link,
-                             int64_t latency_ns, int64_t transfer_ns,
-                             lh_pipeline **out, lh_error *err)
+lh_status lh_pipeline_set_link_delay(const lh_pipeline *pipeline,
+                                     const char *link, int64_t latency_ns,
+                                     int64_t transfer_ns, lh_pipeline **out,
+                                     lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
     LHI_TRY(lh_pipeline_describe(pipeline, &desc, err));

@@ -9,13 +9,13 @@
 #include <string.h>
 
 static lh_status fail_operation(const lhi_pipeline_origin *origin, uint32_t i,
-                        lh_error *err, const char *format, ...)
+                                lh_error *err, const char *format, ...)
     LHI_PRINTF(4, 5);
 
 /* Reports an error about operation `i`, with its line if it comes from a file.
  */
 static lh_status fail_operation(const lhi_pipeline_origin *origin, uint32_t i,
-                        lh_error *err, const char *format, ...)
+                                lh_error *err, const char *format, ...)
 {
     char text[sizeof err->text];
     va_list args;
@@ -37,17 +37,18 @@ static lh_status check_point(const lh_pipeline *p, const lh_dp_op *op,
 {
     if (at->chunk >= p->n_chunks || at->microbatch >= p->n_microbatches)
         return fail_operation(origin, i, err,
-                      "%s: there is no pass of chunk %" PRIu32
-                      " on microbatch %" PRIu32,
-                      what, at->chunk, at->microbatch);
+                              "%s: there is no pass of chunk %" PRIu32
+                              " on microbatch %" PRIu32,
+                              what, at->chunk, at->microbatch);
     uint32_t here = p->chunks[op->chunk].device;
     uint32_t there = p->chunks[at->chunk].device;
     if (here != there)
         return fail_operation(origin, i, err,
-                      "%s: chunk %" PRIu32 " is on device %" PRIu32
-                      ", chunk %" PRIu32 ", whose communication it is, on "
-                      "device %" PRIu32 "; both must be on one",
-                      what, at->chunk, there, op->chunk, here);
+                              "%s: chunk %" PRIu32 " is on device %" PRIu32
+                              ", chunk %" PRIu32
+                              ", whose communication it is, on "
+                              "device %" PRIu32 "; both must be on one",
+                              what, at->chunk, there, op->chunk, here);
     return LH_OK;
 }
 
@@ -70,23 +71,24 @@ static lh_status check_kind(const lh_dp_op *op,
     if (op->kind == LH_DP_ANY && !(op->share > 0) && !(op->share < 0))
         return LH_OK;
     if ((unsigned)op->kind > LH_DP_RSO || op->kind == LH_DP_ANY)
-        return fail_operation(origin, i, err,
-                      "a share says nothing without 'kind', which says of "
-                      "what: AGO, AGF, AGB, RSG or RSO");
+        return fail_operation(
+            origin, i, err,
+            "a share says nothing without 'kind', which says of "
+            "what: AGO, AGF, AGB, RSG or RSO");
     if (op->is_reduce_scatter != scatters)
         return fail_operation(origin, i, err, "%s is %s, not %s",
-                      lh_dp_kind_name(op->kind),
-                      scatters ? "a reduce_scatter" : "an all_gather",
-                      scatters ? "an all_gather" : "a reduce_scatter");
+                              lh_dp_kind_name(op->kind),
+                              scatters ? "a reduce_scatter" : "an all_gather",
+                              scatters ? "an all_gather" : "a reduce_scatter");
     if (op->launch.backward != backward)
         return fail_operation(
             origin, i, err, "%s is launched by a %s pass, not by a %s one",
             lh_dp_kind_name(op->kind), backward ? "backward" : "forward",
             backward ? "forward" : "backward");
     if (!(op->share > 0) || !(op->share <= 1))
-        return fail_operation(origin, i, err,
-                      "the share must be above 0 and at most 1, not %.15g",
-                      op->share);
+        return fail_operation(
+            origin, i, err,
+            "the share must be above 0 and at most 1, not %.15g", op->share);
     return LH_OK;
 }
 
@@ -95,15 +97,16 @@ static lh_status check_op(const lh_pipeline *p, const lh_dp_op *op,
                           lh_error *err)
 {
     if (op->chunk >= p->n_chunks)
-        return fail_operation(origin, i, err, "there is no chunk %" PRIu32, op->chunk);
+        return fail_operation(origin, i, err, "there is no chunk %" PRIu32,
+                              op->chunk);
     if (op->transfer_ns < 0 || op->transfer_ns > LHI_MAX_TIME_NS)
         return fail_operation(origin, i, err,
-                      "a time is negative or above 2^52 ns (52 days)");
+                              "a time is negative or above 2^52 ns (52 days)");
     if (op->bucket >= op->n_buckets)
         return fail_operation(origin, i, err,
-                      "bucket %" PRIu32 " of %" PRIu32
-                      " does not exist; they count from 0",
-                      op->bucket, op->n_buckets);
+                              "bucket %" PRIu32 " of %" PRIu32
+                              " does not exist; they count from 0",
+                              op->bucket, op->n_buckets);
     LHI_TRY(check_point(p, op, &op->launch, "launch", origin, i, err));
     LHI_TRY(check_kind(op, origin, i, err));
     if (op->needed_by.chunk == LH_NONE)
@@ -113,7 +116,7 @@ static lh_status check_op(const lh_pipeline *p, const lh_dp_op *op,
         op->needed_by.microbatch == op->launch.microbatch &&
         op->needed_by.backward == op->launch.backward)
         return fail_operation(origin, i, err,
-                      "the pass that launches it cannot wait for it");
+                              "the pass that launches it cannot wait for it");
     return LH_OK;
 }
 
@@ -146,8 +149,9 @@ static lh_status copy_groups(lh_pipeline *p, const char *name, uint32_t n,
                     p->n_microbatches);
 }
 
-lh_status lhi_pipeline_copy_dp_groups(lh_pipeline *p, const lh_pipeline_desc *desc,
-                             lh_error *err)
+lh_status lhi_pipeline_copy_dp_groups(lh_pipeline *p,
+                                      const lh_pipeline_desc *desc,
+                                      lh_error *err)
 {
     if (desc->n_enqueue == 0 && desc->n_dequeue == 0)
         return LH_OK;
@@ -161,7 +165,8 @@ lh_status lhi_pipeline_copy_dp_groups(lh_pipeline *p, const lh_pipeline_desc *de
 }
 
 lh_status lhi_pipeline_copy_dp_ops(lh_pipeline *p, const lh_pipeline_desc *desc,
-                          const lhi_pipeline_origin *origin, lh_error *err)
+                                   const lhi_pipeline_origin *origin,
+                                   lh_error *err)
 {
     uint32_t n = desc->n_dp_ops;
     if (n == 0)
@@ -217,8 +222,9 @@ static lh_status copy_link(lh_pipeline *p, const lh_pipeline_desc *desc,
     return LH_OK;
 }
 
-lh_status lhi_pipeline_copy_dp_links(lh_pipeline *p, const lh_pipeline_desc *desc,
-                            lh_error *err)
+lh_status lhi_pipeline_copy_dp_links(lh_pipeline *p,
+                                     const lh_pipeline_desc *desc,
+                                     lh_error *err)
 {
     if (!desc->dp_links)
         return LH_OK;
@@ -240,8 +246,9 @@ uint32_t lh_pipeline_n_initial_gathers(const lh_pipeline *pipeline)
     return pipeline->first_gathers;
 }
 
-lh_status lhi_pipeline_copy_prefetch(lh_pipeline *p, const lh_pipeline_desc *desc,
-                            lh_error *err)
+lh_status lhi_pipeline_copy_prefetch(lh_pipeline *p,
+                                     const lh_pipeline_desc *desc,
+                                     lh_error *err)
 {
     p->first_gathers = desc->n_initial_gathers;
     if (p->first_gathers == 0)

@@ -3,8 +3,8 @@
  * within its limit. */
 #include "schedule/pipeline/pipeline_internal.h"
 
-#include "base/format_units.h"
 #include "base/fail.h"
+#include "base/format_units.h"
 #include "base/integer_math.h"
 
 #include <inttypes.h>
@@ -12,7 +12,7 @@
 #include <string.h>
 
 lh_status lhi_fail_memory_limit(const lh_pipeline *pipeline, uint32_t device,
-                          int64_t need, lh_error *err)
+                                int64_t need, lh_error *err)
 {
     const char *unit = lh_pipeline_memory_unit(pipeline);
     const int64_t limit = lh_pipeline_memory_limit(pipeline, device);
@@ -37,20 +37,23 @@ static lh_status check_devices(const lh_pipeline *p, int64_t *held,
         held[p->chunks[i].device] += p->chunks[i].mem_static;
     for (uint32_t i = 0; i < p->n_chunks; i++) {
         const lh_chunk *c = &p->chunks[i];
-        int64_t need = held[c->device] + lhi_max_int64(lhi_max_int64(c->mem_f, c->mem_d),
-                                                  lhi_max_int64(c->mem_w, 0));
+        int64_t need =
+            held[c->device] + lhi_max_int64(lhi_max_int64(c->mem_f, c->mem_d),
+                                            lhi_max_int64(c->mem_w, 0));
         if (need <= p->memory_limits[c->device])
             continue;
         lh_status status = lhi_fail_memory_limit(p, c->device, need, err);
-        lhi_fail_add_context(err, "host memory holds activations that wait, no others");
+        lhi_fail_add_context(
+            err, "host memory holds activations that wait, no others");
         return status;
     }
     return LH_OK;
 }
 
 /* Builds a pipeline whose limits include the host memory. */
-static lh_status build_with_host_memory(const lh_pipeline *p, int64_t host_memory,
-                            int64_t *limits, lh_pipeline **out, lh_error *err)
+static lh_status build_with_host_memory(const lh_pipeline *p,
+                                        int64_t host_memory, int64_t *limits,
+                                        lh_pipeline **out, lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
     LHI_TRY(check_devices(p, limits, err));
@@ -65,7 +68,7 @@ static lh_status build_with_host_memory(const lh_pipeline *p, int64_t host_memor
 
 /* Stores the devices' own limits beside the extended ones. */
 static lh_status store_device_limits(const lh_pipeline *p, lh_pipeline *roomy,
-                                 lh_error *err)
+                                     lh_error *err)
 {
     roomy->device_limits = LHI_NEW(roomy->mem, int64_t, p->n_devices);
     if (!roomy->device_limits)
@@ -89,9 +92,9 @@ lh_status lh_pipeline_with_host(const lh_pipeline *pipeline,
                         "memory_limit");
     lh_pipeline *roomy = NULL;
     int64_t *limits = calloc(pipeline->n_devices, sizeof *limits);
-    lh_status status =
-        limits ? build_with_host_memory(pipeline, host_memory, limits, &roomy, err)
-               : lhi_fail_nomem(err);
+    lh_status status = limits ? build_with_host_memory(pipeline, host_memory,
+                                                       limits, &roomy, err)
+                              : lhi_fail_nomem(err);
     free(limits);
     if (status == LH_OK)
         status = store_device_limits(pipeline, roomy, err);
@@ -102,8 +105,8 @@ lh_status lh_pipeline_with_host(const lh_pipeline *pipeline,
     return status;
 }
 
-lh_status lhi_pipeline_block_link(lh_pipeline *p, uint32_t link, int64_t until_ns,
-                            lh_error *err)
+lh_status lhi_pipeline_block_link(lh_pipeline *p, uint32_t link,
+                                  int64_t until_ns, lh_error *err)
 {
     uint32_t resource = p->link_resources[link];
     if (!p->blocked_until_ns)
@@ -116,13 +119,14 @@ lh_status lhi_pipeline_block_link(lh_pipeline *p, uint32_t link, int64_t until_n
 }
 
 lh_status lhi_pipeline_rebuild(const lh_pipeline *from,
-                              const lh_pipeline_desc *desc, lh_pipeline **out,
-                              lh_error *err)
+                               const lh_pipeline_desc *desc, lh_pipeline **out,
+                               lh_error *err)
 {
     lh_pipeline *made;
     LHI_TRY(lh_pipeline_make(desc, &made, err));
-    lh_status status =
-        lh_pipeline_has_host(from) ? store_device_limits(from, made, err) : LH_OK;
+    lh_status status = lh_pipeline_has_host(from)
+                           ? store_device_limits(from, made, err)
+                           : LH_OK;
     for (uint32_t i = 0; from->blocked_until_ns && i < from->n_links; i++)
         if (status == LH_OK)
             status = lhi_pipeline_block_link(

@@ -154,8 +154,8 @@ static void list_names(const lhi_link_list *list, char *text, size_t room)
     }
 }
 
-lh_status lhi_find_links_by_name(lhi_link_list *list, const char *name, bool *hit,
-                          lh_error *err)
+lh_status lhi_find_links_by_name(lhi_link_list *list, const char *name,
+                                 bool *hit, lh_error *err)
 {
     uint32_t a, b, n = lh_pipeline_n_devices(list->pipeline);
     bool one_way, found = mark_called(list, name, hit) > 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* User-supplied link names in `--inject`, events and paths. */
-#ifndef LHI_LINK_NAMES_H
-#define LHI_LINK_NAMES_H
+#ifndef LHI_SCHEDULE_PIPELINE_LINK_NAMES_H
+#define LHI_SCHEDULE_PIPELINE_LINK_NAMES_H
 
 #include <longhaul/pipeline.h>
 
@@ -21,7 +21,7 @@ typedef struct lhi_link_list {
  *
  * LH_EINPUT: the name matches nothing, is ambiguous, or no messages use that
  * route; `err` lists the links. */
-lh_status lhi_find_links_by_name(lhi_link_list *list, const char *name, bool *hit,
-                          lh_error *err);
+lh_status lhi_find_links_by_name(lhi_link_list *list, const char *name,
+                                 bool *hit, lh_error *err);
 
 #endif

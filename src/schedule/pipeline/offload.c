@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "schedule/pipeline/offload.h"
 
-enum { MIN_COPY_DISTANCE = 3 }; /* minimum distance from F to backward for a copy */
+enum {
+    MIN_COPY_DISTANCE = 3
+}; /* minimum distance from F to backward for a copy */
 
 /* The order of a device's passes and their positions. */
 typedef struct op_list {
@@ -28,8 +30,8 @@ static bool is_offloaded(const pass_order *l, const lh_pass *pass)
 }
 
 uint32_t lhi_list_offload_copies(const lh_pipeline *p, const lh_pass *order,
-                           size_t stride, uint32_t count, uint32_t *scratch,
-                           lhi_offload_copy *out)
+                                 size_t stride, uint32_t count,
+                                 uint32_t *scratch, lhi_offload_copy *out)
 {
     const pass_order l = {p, (const char *)order, stride, scratch};
     uint32_t n = 0;
@@ -39,18 +41,18 @@ uint32_t lhi_list_offload_copies(const lh_pipeline *p, const lh_pass *order,
         const lh_pass *pass = pass_at(&l, i);
         if (pass->kind != LH_W)
             scratch[lhi_pass_index(p, pass->chunk, pass->microbatch,
-                              pass->kind != LH_F)] = i;
+                                   pass->kind != LH_F)] = i;
     }
     for (uint32_t i = 0; i < count; i++) {
         const lh_pass *pass = pass_at(&l, i);
         const lh_pass *next = i + 1 < count ? pass_at(&l, i + 1) : NULL;
         if (next && next->kind != LH_F && next->kind != LH_W &&
             is_offloaded(&l, next))
-            out[n++] =
-                (lhi_offload_copy){next->chunk, next->microbatch, true, i, i + 1};
+            out[n++] = (lhi_offload_copy){next->chunk, next->microbatch, true,
+                                          i, i + 1};
         if (pass->kind == LH_F && is_offloaded(&l, pass))
-            out[n++] =
-                (lhi_offload_copy){pass->chunk, pass->microbatch, false, i, i + 2};
+            out[n++] = (lhi_offload_copy){pass->chunk, pass->microbatch, false,
+                                          i, i + 2};
     }
     return n;
 }

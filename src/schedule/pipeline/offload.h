@@ -11,8 +11,8 @@
  * Hence the device holds the activations of at most three passes: the running
  * one, the preceding and the following one. If the backward is one of the next
  * two passes, nothing is copied. */
-#ifndef LHI_OFFLOAD_H
-#define LHI_OFFLOAD_H
+#ifndef LHI_SCHEDULE_PIPELINE_OFFLOAD_H
+#define LHI_SCHEDULE_PIPELINE_OFFLOAD_H
 
 #include "schedule/pipeline/pipeline_internal.h"
 
@@ -30,8 +30,8 @@ typedef struct lhi_offload_copy {
  * `scratch` for lhi_count_offload_scratch() numbers. Returns the number of
  * copies. */
 uint32_t lhi_list_offload_copies(const lh_pipeline *p, const lh_pass *order,
-                           size_t stride, uint32_t count, uint32_t *scratch,
-                           lhi_offload_copy *out);
+                                 size_t stride, uint32_t count,
+                                 uint32_t *scratch, lhi_offload_copy *out);
 
 /* Returns the scratch size, in numbers. */
 static inline size_t lhi_count_offload_scratch(const lh_pipeline *p)

@@ -16,12 +16,13 @@
 typedef enum error_location { AT_ROOT, AT_CHUNK, AT_LINK } error_location;
 
 /* Reports an error with its line for file input, otherwise with the index. */
-static lh_status fail_at(const lhi_pipeline_origin *origin, error_location where,
-                        uint32_t index, lh_error *err, const char *format, ...)
-    LHI_PRINTF(5, 6);
+static lh_status fail_at(const lhi_pipeline_origin *origin,
+                         error_location where, uint32_t index, lh_error *err,
+                         const char *format, ...) LHI_PRINTF(5, 6);
 
-static lh_status fail_at(const lhi_pipeline_origin *origin, error_location where,
-                        uint32_t index, lh_error *err, const char *format, ...)
+static lh_status fail_at(const lhi_pipeline_origin *origin,
+                         error_location where, uint32_t index, lh_error *err,
+                         const char *format, ...)
 {
     char text[sizeof err->text];
     va_list args;
@@ -49,26 +50,27 @@ static lh_status check_counts(const lh_pipeline_desc *d,
 {
     if (d->n_devices < 1 || d->n_devices > LH_MAX_DEVICES)
         return fail_at(origin, AT_ROOT, 0, err,
-                      "devices: %" PRIu32 " is out of range; from 1 to %u",
-                      d->n_devices, LH_MAX_DEVICES);
+                       "devices: %" PRIu32 " is out of range; from 1 to %u",
+                       d->n_devices, LH_MAX_DEVICES);
     if (d->n_microbatches < 1 || d->n_microbatches > LH_MAX_MICROBATCHES)
         return fail_at(origin, AT_ROOT, 0, err,
-                      "microbatches: %" PRIu32 " is out of range; from 1 to %u",
-                      d->n_microbatches, LH_MAX_MICROBATCHES);
+                       "microbatches: %" PRIu32
+                       " is out of range; from 1 to %u",
+                       d->n_microbatches, LH_MAX_MICROBATCHES);
     if (d->n_chunks < 1 || d->n_chunks > LH_MAX_CHUNKS)
         return fail_at(origin, AT_ROOT, 0, err,
-                      "chunks: %" PRIu32 " is out of range; from 1 to %u",
-                      d->n_chunks, LH_MAX_CHUNKS);
+                       "chunks: %" PRIu32 " is out of range; from 1 to %u",
+                       d->n_chunks, LH_MAX_CHUNKS);
     if ((uint64_t)d->n_chunks * d->n_microbatches > LH_MAX_PASSES)
         return fail_at(origin, AT_ROOT, 0, err,
-                      "%" PRIu32 " chunks times %" PRIu32
-                      " microbatches are more than %" PRIu64
-                      " forward passes, the most that is handled; use fewer "
-                      "microbatches",
-                      d->n_chunks, d->n_microbatches, LH_MAX_PASSES);
+                       "%" PRIu32 " chunks times %" PRIu32
+                       " microbatches are more than %" PRIu64
+                       " forward passes, the most that is handled; use fewer "
+                       "microbatches",
+                       d->n_chunks, d->n_microbatches, LH_MAX_PASSES);
     if (d->receives > LH_RECEIVES_LATE_FD)
         return fail_at(origin, AT_ROOT, 0, err, "receives: there is no kind %d",
-                      (int)d->receives);
+                       (int)d->receives);
     return LH_OK;
 }
 
@@ -89,23 +91,23 @@ static lh_status check_chunks(const lh_pipeline_desc *d,
         const lh_chunk *k = &d->chunks[c];
         if (k->device >= d->n_devices)
             return fail_at(origin, AT_CHUNK, c, err,
-                          "device %" PRIu32
-                          " does not exist; there are %" PRIu32
-                          ", counted from 0",
-                          k->device, d->n_devices);
+                           "device %" PRIu32
+                           " does not exist; there are %" PRIu32
+                           ", counted from 0",
+                           k->device, d->n_devices);
         if (bad_time(k->f_ns) || bad_time(k->d_ns) || bad_time(k->w_ns) ||
             bad_time(k->all_gather_ns) || bad_time(k->reduce_scatter_ns) ||
             bad_time(k->dp_latency_ns) || bad_time(k->offload_ns))
             return fail_at(origin, AT_CHUNK, c, err,
-                          "a time is negative or above 2^52 ns (52 days)");
+                           "a time is negative or above 2^52 ns (52 days)");
         if (bad_memory(k->mem_f) || bad_memory(k->mem_d) ||
             bad_memory(k->mem_w) || bad_memory(k->mem_static))
             return fail_at(origin, AT_CHUNK, c, err,
-                          "a memory amount is beyond 2^60");
+                           "a memory amount is beyond 2^60");
         if (k->offload_ns > 0 && !d->joint)
             return fail_at(origin, AT_CHUNK, c, err,
-                          "offload: what D leaves for W would have to stay; "
-                          "it is for backward: joint alone");
+                           "offload: what D leaves for W would have to stay; "
+                           "it is for backward: joint alone");
     }
     return LH_OK;
 }
@@ -123,16 +125,16 @@ static lh_status check_links(const lh_pipeline_desc *d,
                 l->from >= d->n_devices ? l->from : l->to, d->n_devices);
         if (l->from == l->to)
             return fail_at(origin, AT_LINK, i, err,
-                          "a link from device %" PRIu32 " to itself; messages "
-                          "inside a device need none",
-                          l->from);
+                           "a link from device %" PRIu32 " to itself; messages "
+                           "inside a device need none",
+                           l->from);
         if (bad_time(l->latency_ns) || bad_time(l->transfer_ns))
             return fail_at(origin, AT_LINK, i, err,
-                          "a time is negative or above 2^52 ns (52 days)");
+                           "a time is negative or above 2^52 ns (52 days)");
         if (l->name && !lhi_is_link_name(l->name, strlen(l->name)))
             return fail_at(origin, AT_LINK, i, err,
-                          "name: must not be empty, hold commas, quotes or "
-                          "control characters, or have blanks around it");
+                           "name: must not be empty, hold commas, quotes or "
+                           "control characters, or have blanks around it");
     }
     return LH_OK;
 }
@@ -166,13 +168,13 @@ static lh_status check_horizon(const lh_pipeline *p,
                  (long double)p->chunks[p->dp_ops[i].chunk].dp_latency_ns;
     if (total > 0x1p53L)
         return fail_at(origin, AT_ROOT, 0, err,
-                      "the times add up to more than 2^53 ns (104 days), the "
-                      "longest iteration that is handled; use smaller times "
-                      "or fewer microbatches");
+                       "the times add up to more than 2^53 ns (104 days), the "
+                       "longest iteration that is handled; use smaller times "
+                       "or fewer microbatches");
     if (memory > 4e18L)
         return fail_at(origin, AT_ROOT, 0, err,
-                      "the memory amounts add up to more than 2^62; use a "
-                      "larger unit");
+                       "the memory amounts add up to more than 2^62; use a "
+                       "larger unit");
     return LH_OK;
 }
 
@@ -272,18 +274,18 @@ static void count_routes(lh_pipeline *p)
 }
 
 static lh_status reject_duplicate_links(const lh_pipeline *p,
-                                const lh_link *const *sorted,
-                                const lhi_pipeline_origin *origin,
-                                lh_error *err)
+                                        const lh_link *const *sorted,
+                                        const lhi_pipeline_origin *origin,
+                                        lh_error *err)
 {
     for (uint32_t i = 1; i < p->n_links; i++)
         if (sorted[i]->from == sorted[i - 1]->from &&
             sorted[i]->to == sorted[i - 1]->to)
             return fail_at(origin, AT_LINK, (uint32_t)(sorted[i] - p->links),
-                          err,
-                          "a second link from device %" PRIu32
-                          " to device %" PRIu32 "; keep one",
-                          sorted[i]->from, sorted[i]->to);
+                           err,
+                           "a second link from device %" PRIu32
+                           " to device %" PRIu32 "; keep one",
+                           sorted[i]->from, sorted[i]->to);
     return LH_OK;
 }
 
@@ -403,7 +405,7 @@ static lh_status copy_sites(lh_pipeline *p, const lh_pipeline_desc *d,
     for (uint32_t i = 0; i < d->n_devices; i++) {
         if (d->device_sites[i] >= d->n_sites)
             return fail_at(origin, AT_ROOT, 0, err,
-                          "sites: device %" PRIu32 " is at none", i);
+                           "sites: device %" PRIu32 " is at none", i);
         p->device_sites[i] = d->device_sites[i];
     }
     p->n_sites = d->n_sites;
@@ -424,7 +426,7 @@ static lh_status copy_limits(lh_pipeline *p, const lh_pipeline_desc *d,
             d->memory_limits ? d->memory_limits[i] : LH_NO_LIMIT;
         if (p->memory_limits[i] < 0)
             return fail_at(origin, AT_ROOT, 0, err,
-                          "memory_limit: must not be negative");
+                           "memory_limit: must not be negative");
     }
     return LH_OK;
 }

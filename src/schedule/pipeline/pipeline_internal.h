@@ -13,8 +13,8 @@
  * - offload.h: activation offloading
  * - schedule.c: schedules (schedule_internal.h), and passes as text
  * - file/: their files (file/pipe_file.h) */
-#ifndef LHI_PIPELINE_OWN_H
-#define LHI_PIPELINE_OWN_H
+#ifndef LHI_SCHEDULE_PIPELINE_PIPELINE_INTERNAL_H
+#define LHI_SCHEDULE_PIPELINE_PIPELINE_INTERNAL_H
 
 #include "base/arena.h"
 #include "format/document/tree.h"
@@ -61,9 +61,9 @@ struct lh_pipeline {
     uint32_t n_dp_ops;
     lh_dp_op *dp_ops;
     uint32_t *dp_first, *dp_waits;
-    uint32_t first_gathers; /* 0: all */
-    bool has_deferred_gathers; /* some device has more, and issues the remaining ones
-                        * later */
+    uint32_t first_gathers;    /* 0: all */
+    bool has_deferred_gathers; /* some device has more, and issues the remaining
+                                * ones later */
     uint32_t n_enqueue, n_dequeue;
     uint32_t *enqueue, *dequeue;
     lh_receives receives;
@@ -75,8 +75,8 @@ struct lh_pipeline {
 };
 
 /* Blocks the link's resource for messages until then. */
-lh_status lhi_pipeline_block_link(lh_pipeline *p, uint32_t link, int64_t until_ns,
-                            lh_error *err);
+lh_status lhi_pipeline_block_link(lh_pipeline *p, uint32_t link,
+                                  int64_t until_ns, lh_error *err);
 
 /* NULL-terminated, indexed by lh_receives. */
 extern const char *const lhi_receives_names[];
@@ -94,28 +94,32 @@ typedef struct lhi_pipeline_origin {
  * and microbatch. W passes have no index, as they neither launch nor wait for
  * operations. */
 static inline size_t lhi_pass_index(const lh_pipeline *p, uint32_t chunk,
-                               uint32_t microbatch, bool backward)
+                                    uint32_t microbatch, bool backward)
 {
     return 2 * ((size_t)chunk * p->n_microbatches + microbatch) + backward;
 }
 
 /* Copies the prefetch depth from a description. This and the next three
  * functions are in dp.c. */
-lh_status lhi_pipeline_copy_prefetch(lh_pipeline *p, const lh_pipeline_desc *desc,
-                            lh_error *err);
+lh_status lhi_pipeline_copy_prefetch(lh_pipeline *p,
+                                     const lh_pipeline_desc *desc,
+                                     lh_error *err);
 /* Copies the data-parallel groups. */
-lh_status lhi_pipeline_copy_dp_groups(lh_pipeline *p, const lh_pipeline_desc *desc,
-                             lh_error *err);
+lh_status lhi_pipeline_copy_dp_groups(lh_pipeline *p,
+                                      const lh_pipeline_desc *desc,
+                                      lh_error *err);
 /* Copies each device's data-parallel link name; call it after copying the
  * operations. */
-lh_status lhi_pipeline_copy_dp_links(lh_pipeline *p, const lh_pipeline_desc *desc,
-                            lh_error *err);
+lh_status lhi_pipeline_copy_dp_links(lh_pipeline *p,
+                                     const lh_pipeline_desc *desc,
+                                     lh_error *err);
 /* Names of lh_dp_kind, starting with LH_DP_AGO; NULL-terminated. */
 extern const char *const lhi_dp_kind_names[];
 
 /* Checks, sorts and copies the data-parallel operations. */
 lh_status lhi_pipeline_copy_dp_ops(lh_pipeline *p, const lh_pipeline_desc *desc,
-                          const lhi_pipeline_origin *origin, lh_error *err);
+                                   const lhi_pipeline_origin *origin,
+                                   lh_error *err);
 
 /* Returns the resource with that name, or LH_NONE. */
 uint32_t lhi_resource_find(const lh_pipeline *pipeline, const char *name);
@@ -132,8 +136,8 @@ lh_status lhi_pipeline_make(const lh_pipeline_desc *desc,
 /* Builds a pipeline from a modified description of `from`. If `from` has host
  * memory, preserves the devices' own limits, which a description lacks. */
 lh_status lhi_pipeline_rebuild(const lh_pipeline *from,
-                              const lh_pipeline_desc *desc, lh_pipeline **out,
-                              lh_error *err);
+                               const lh_pipeline_desc *desc, lh_pipeline **out,
+                               lh_error *err);
 /* Copies a pipeline. */
 lh_status lhi_pipeline_copy(const lh_pipeline *pipeline, lh_pipeline **out,
                             lh_error *err);
@@ -149,7 +153,7 @@ lhi_fingerprint lhi_pipeline_fingerprint(const lh_pipeline *pipeline);
 
 /* Reports LH_EINFEASIBLE: the device needs `need` memory, above its limit. */
 lh_status lhi_fail_memory_limit(const lh_pipeline *pipeline, uint32_t device,
-                          int64_t need, lh_error *err);
+                                int64_t need, lh_error *err);
 
 /* Returns the device's turnaround for one microbatch before it replies to the
  * preceding device (t in Adaptra's equation 1): F and the input gradient, which
@@ -171,14 +175,16 @@ static inline int64_t lhi_round_trip_ns(const lh_pipeline *p, uint32_t chunk)
 
 /* Returns the share of part `part` of `n_parts` in `total`; the shares add up
  * to `total`. */
-static inline int64_t lhi_split_evenly(int64_t total, uint32_t part, uint32_t n_parts)
+static inline int64_t lhi_split_evenly(int64_t total, uint32_t part,
+                                       uint32_t n_parts)
 {
     int64_t each = total / n_parts, rest = total % n_parts;
     return each + rest * (part + 1) / n_parts - rest * part / n_parts;
 }
 
 /* Returns the duration of a pass of `chunk`. */
-static inline int64_t lhi_pass_duration(const lh_chunk *chunk, const lh_pass *pass)
+static inline int64_t lhi_pass_duration(const lh_chunk *chunk,
+                                        const lh_pass *pass)
 {
     switch (pass->kind) {
     case LH_F:
@@ -196,7 +202,7 @@ static inline int64_t lhi_pass_duration(const lh_chunk *chunk, const lh_pass *pa
 
 /* Returns the net change of memory by a pass. */
 static inline int64_t lhi_pass_memory_change(const lh_chunk *chunk,
-                                      const lh_pass *pass)
+                                             const lh_pass *pass)
 {
     switch (pass->kind) {
     case LH_F:

@@ -13,8 +13,8 @@ static const char kind_letters[] = {
 char *lh_pass_format(const lh_pass *pass, char *buffer)
 {
     char letter = pass->kind <= LH_B ? kind_letters[pass->kind] : '?';
-    int n = snprintf(buffer, LH_PASS_TEXT_SIZE, "%" PRIu32 "%c%" PRIu32, pass->chunk,
-                     letter, pass->microbatch);
+    int n = snprintf(buffer, LH_PASS_TEXT_SIZE, "%" PRIu32 "%c%" PRIu32,
+                     pass->chunk, letter, pass->microbatch);
     if (pass->n_parts > 1)
         snprintf(buffer + n, LH_PASS_TEXT_SIZE - (size_t)n, ":%u/%u",
                  (unsigned)pass->part, (unsigned)pass->n_parts);
@@ -36,7 +36,7 @@ const char *lhi_scan_number(const char *at, const char *end, uint32_t below,
 }
 
 const char *lhi_scan_pass_kind(const char *at, const char *end, uint32_t *chunk,
-                            uint8_t *kind)
+                               uint8_t *kind)
 {
     at = lhi_scan_number(at, end, LH_MAX_CHUNKS, chunk);
     if (!at || at == end)
@@ -49,8 +49,8 @@ const char *lhi_scan_pass_kind(const char *at, const char *end, uint32_t *chunk,
 }
 
 /* Parses ":2/8". */
-static const char *scan_partition(const char *at, const char *end, lh_pass *pass,
-                            bool *bad_cut)
+static const char *scan_partition(const char *at, const char *end,
+                                  lh_pass *pass, bool *bad_cut)
 {
     uint32_t part, n_parts;
     at = lhi_scan_number(at + 1, end, LH_MAX_PARTS, &part);

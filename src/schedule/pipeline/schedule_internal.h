@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The members of an lh_schedule. */
-#ifndef LHI_SCHEDULE_OWN_H
-#define LHI_SCHEDULE_OWN_H
+#ifndef LHI_SCHEDULE_PIPELINE_SCHEDULE_INTERNAL_H
+#define LHI_SCHEDULE_PIPELINE_SCHEDULE_INTERNAL_H
 
 #include "base/arena.h"
 
@@ -39,7 +39,7 @@ bool lhi_parse_pass(const char *text, void *pass);
 const char *lhi_format_pass(const void *pass, char *text);
 /* Parses "0F": the chunk and kind of passes. */
 const char *lhi_scan_pass_kind(const char *at, const char *end, uint32_t *chunk,
-                            uint8_t *kind);
+                               uint8_t *kind);
 
 /* Checks whether a link name is valid: non-empty, no control characters, commas
  * or quotes, no surrounding spaces. All other names survive the CSV format. */

@@ -28,11 +28,11 @@ typedef struct timeline_index {
     uint32_t *before_on_dp; /* per collective: the previous one on its device's
                              * link */
     uint32_t *gathers;      /* per chunk: its all-gather, or LH_NONE */
-    /* per lhi_pass_index(): the last operation to arrive among its prerequisites;
-     * LH_NONE: none; NULL: no operations */
+    /* per lhi_pass_index(): the last operation to arrive among its
+     * prerequisites; LH_NONE: none; NULL: no operations */
     uint32_t *awaited;
-    uint32_t *copied;       /* per run: the last copy that it waits for;
-                             * LH_NONE: none; NULL: no copies */
+    uint32_t *copied;         /* per run: the last copy that it waits for;
+                               * LH_NONE: none; NULL: no copies */
     uint32_t *before_on_copy; /* per copy: the previous one on its stream */
 } timeline_index;
 
@@ -77,7 +77,7 @@ const char *lh_segment_name(lh_segment_kind kind)
 }
 
 static const lh_timeline_run *get_run(const lh_timeline *t, uint32_t device,
-                                     uint32_t i)
+                                      uint32_t i)
 {
     return &t->runs[t->offsets[device] + i];
 }
@@ -116,8 +116,8 @@ static lh_status find_awaited(timeline_index *f, lhi_arena *mem, lh_error *err)
         if (c->op == LH_NONE || p->dp_ops[c->op].needed_by.chunk == LH_NONE)
             continue;
         const lh_dp_pass *at = &p->dp_ops[c->op].needed_by;
-        uint32_t *last =
-            &f->awaited[lhi_pass_index(p, at->chunk, at->microbatch, at->backward)];
+        uint32_t *last = &f->awaited[lhi_pass_index(
+            p, at->chunk, at->microbatch, at->backward)];
         if (*last == LH_NONE || c->arrive_ns > t->collectives[*last].arrive_ns)
             *last = i;
     }
@@ -125,7 +125,8 @@ static lh_status find_awaited(timeline_index *f, lhi_arena *mem, lh_error *err)
 }
 
 /* Collectives on one device occupy its link in array order. */
-static lh_status find_collectives(timeline_index *f, lhi_arena *mem, lh_error *err)
+static lh_status find_collectives(timeline_index *f, lhi_arena *mem,
+                                  lh_error *err)
 {
     const lh_timeline *t = f->t;
     uint32_t *last = LHI_NEW(mem, uint32_t, t->n_devices);
@@ -215,8 +216,8 @@ static void attribute(int64_t *idle, lh_cause cause, int64_t *from,
 
 /* Returns when the device's next forward after run i had its input, if running
  * it would have exceeded the memory limit; otherwise INT64_MAX. */
-static int64_t memory_blocked_since(const timeline_index *f, uint32_t d, uint32_t next,
-                                    int64_t memory)
+static int64_t memory_blocked_since(const timeline_index *f, uint32_t d,
+                                    uint32_t next, int64_t memory)
 {
     if (next == LH_NONE)
         return INT64_MAX;
@@ -237,7 +238,8 @@ static int64_t memory_blocked_since(const timeline_index *f, uint32_t d, uint32_
 }
 
 /* Returns the last copy that the run waits for; NULL: none. */
-static const lh_offload_copy *copy_before(const timeline_index *f, const lh_timeline_run *run)
+static const lh_offload_copy *copy_before(const timeline_index *f,
+                                          const lh_timeline_run *run)
 {
     uint32_t i = f->copied ? f->copied[run - f->t->runs] : LH_NONE;
     return i == LH_NONE ? NULL : &f->t->copies[i];
@@ -246,7 +248,7 @@ static const lh_offload_copy *copy_before(const timeline_index *f, const lh_time
 /* Attributes the wait after the message's arrival, or the whole wait if the run
  * has no message. */
 static void attribute_rest(const timeline_index *f, const lh_timeline_run *run,
-                         int64_t from, int64_t *idle)
+                           int64_t from, int64_t *idle)
 {
     const lh_offload_copy *copy = copy_before(f, run);
     int64_t until = run->start_ns;
@@ -258,7 +260,7 @@ static void attribute_rest(const timeline_index *f, const lh_timeline_run *run,
 /* Attributes the gap before one run, from the end of the previous pass. `from`
  * is already past any head-of-line stall. */
 static void attribute_gap(const timeline_index *f, const lh_timeline_run *run,
-                        int64_t from, int64_t blocked_since, int64_t *idle)
+                          int64_t from, int64_t blocked_since, int64_t *idle)
 {
     const lh_timeline *t = f->t;
     int64_t until = run->start_ns;
@@ -287,8 +289,9 @@ static void attribute_gap(const timeline_index *f, const lh_timeline_run *run,
 }
 
 /* `memory`: the device's static memory. */
-static lh_status attribute_device(const timeline_index *f, lhi_arena *mem, uint32_t d,
-                                int64_t memory, int64_t *idle, lh_error *err)
+static lh_status attribute_device(const timeline_index *f, lhi_arena *mem,
+                                  uint32_t d, int64_t memory, int64_t *idle,
+                                  lh_error *err)
 {
     const lh_timeline *t = f->t;
     uint32_t count = count_runs(t, d);
@@ -306,7 +309,8 @@ static lh_status attribute_device(const timeline_index *f, lhi_arena *mem, uint3
         attribute_gap(f, run, at, blocked, idle);
         idle[LH_CAUSE_HEAD_OF_LINE] += run->issued_ns - run->end_ns;
         at = run->issued_ns;
-        memory += lhi_pass_memory_change(&f->p->chunks[run->pass.chunk], &run->pass);
+        memory +=
+            lhi_pass_memory_change(&f->p->chunks[run->pass.chunk], &run->pass);
     }
     attribute(idle, LH_CAUSE_DRAIN, &at, t->makespan_ns);
     lhi_arena_rewind(mem, mark);
@@ -315,7 +319,7 @@ static lh_status attribute_device(const timeline_index *f, lhi_arena *mem, uint3
 
 /* Fills idle time per device and cause, plus the totals. */
 static lh_status attribute_idle(lh_analysis *a, const timeline_index *f,
-                              lhi_arena *scratch, lh_error *err)
+                                lhi_arena *scratch, lh_error *err)
 {
     a->n_devices = f->t->n_devices;
     a->idle =
@@ -346,7 +350,7 @@ typedef struct path_walk {
     const lh_timeline_run *run; /* current position: before this run, or ... */
     const lh_message *message;  /* ... before this message departs, or ... */
     const lh_collective *collective; /* ... before this collective, or ... */
-    const lh_offload_copy *copy;             /* ... before this copy */
+    const lh_offload_copy *copy;     /* ... before this copy */
     bool no_memory;
 } path_walk;
 
@@ -388,15 +392,16 @@ static void step_to_run(path_walk *w, uint32_t d, uint32_t i)
                                 .device = d,
                                 .run = i});
     *w = (path_walk){.f = w->f,
-                  .a = w->a,
-                  .room = w->room,
-                  .at_ns = run->start_ns,
-                  .run = run,
-                  .no_memory = w->no_memory};
+                     .a = w->a,
+                     .room = w->room,
+                     .at_ns = run->start_ns,
+                     .run = run,
+                     .no_memory = w->no_memory};
 }
 
 /* Adds a message's segments and moves to its departure. */
-static void step_to_message(path_walk *w, const lh_message *m, bool with_latency)
+static void step_to_message(path_walk *w, const lh_message *m,
+                            bool with_latency)
 {
     uint32_t index = (uint32_t)(m - w->f->t->messages);
     lh_segment segment = {.kind = LH_SEGMENT_LATENCY,
@@ -412,11 +417,11 @@ static void step_to_message(path_walk *w, const lh_message *m, bool with_latency
     segment.end_ns = m->sent_ns;
     add_segment(w, segment);
     *w = (path_walk){.f = w->f,
-                  .a = w->a,
-                  .room = w->room,
-                  .at_ns = m->depart_ns,
-                  .message = m,
-                  .no_memory = w->no_memory};
+                     .a = w->a,
+                     .room = w->room,
+                     .at_ns = m->depart_ns,
+                     .message = m,
+                     .no_memory = w->no_memory};
 }
 
 /* Adds a collective's segment and moves to its departure. */
@@ -430,11 +435,11 @@ static void step_to_collective(path_walk *w, const lh_collective *c)
                         .device = c->device,
                         .collective = (uint32_t)(c - w->f->t->collectives)});
     *w = (path_walk){.f = w->f,
-                  .a = w->a,
-                  .room = w->room,
-                  .at_ns = c->depart_ns,
-                  .collective = c,
-                  .no_memory = w->no_memory};
+                     .a = w->a,
+                     .room = w->room,
+                     .at_ns = c->depart_ns,
+                     .collective = c,
+                     .no_memory = w->no_memory};
 }
 
 /* Adds a copy's segment and moves to its departure. */
@@ -450,11 +455,11 @@ static void step_to_copy(path_walk *w, const lh_offload_copy *c)
                                 .device = c->device,
                                 .copy = (uint32_t)(c - w->f->t->copies)});
     *w = (path_walk){.f = w->f,
-                  .a = w->a,
-                  .room = w->room,
-                  .at_ns = c->depart_ns,
-                  .copy = c,
-                  .no_memory = w->no_memory};
+                     .a = w->a,
+                     .room = w->room,
+                     .at_ns = c->depart_ns,
+                     .copy = c,
+                     .no_memory = w->no_memory};
 }
 
 /* Steps from a run to its predecessor: the previous pass, its message, a copy
@@ -482,8 +487,8 @@ static bool step_from_run(path_walk *w)
     }
     if (w->f->awaited && run->pass.kind != LH_W) {
         uint32_t op = w->f->awaited[lhi_pass_index(w->f->p, run->pass.chunk,
-                                              run->pass.microbatch,
-                                              run->pass.kind != LH_F)];
+                                                   run->pass.microbatch,
+                                                   run->pass.kind != LH_F)];
         if (op != LH_NONE && t->collectives[op].arrive_ns == w->at_ns) {
             step_to_collective(w, &t->collectives[op]);
             return true;
@@ -532,11 +537,11 @@ static void step_to_launch(path_walk *w, const lh_collective *c)
     size_t i = (size_t)at->chunk * w->f->p->n_microbatches + at->microbatch;
     uint32_t run = (at->backward ? w->f->backward_run : w->f->forward_run)[i];
     *w = (path_walk){.f = w->f,
-                  .a = w->a,
-                  .room = w->room,
-                  .at_ns = c->ready_ns,
-                  .run = get_run(w->f->t, c->device, run),
-                  .no_memory = w->no_memory};
+                     .a = w->a,
+                     .room = w->room,
+                     .at_ns = c->ready_ns,
+                     .run = get_run(w->f->t, c->device, run),
+                     .no_memory = w->no_memory};
 }
 
 /* Steps from an all-gather to the first forward on another chunk that issued it
@@ -550,11 +555,11 @@ static bool step_to_first_forward(path_walk *w, const lh_collective *c)
         if (run->start_ns != c->ready_ns || run->pass.kind != LH_F)
             continue;
         *w = (path_walk){.f = w->f,
-                      .a = w->a,
-                      .room = w->room,
-                      .at_ns = c->ready_ns,
-                      .run = run,
-                      .no_memory = w->no_memory};
+                         .a = w->a,
+                         .room = w->room,
+                         .at_ns = c->ready_ns,
+                         .run = run,
+                         .no_memory = w->no_memory};
         return true;
     }
     return false;
@@ -599,11 +604,11 @@ static bool step_from_copy(path_walk *w)
         step_to_run(w, c->device, c->launching_run);
     } else {
         *w = (path_walk){.f = w->f,
-                      .a = w->a,
-                      .room = w->room,
-                      .at_ns = c->ready_ns,
-                      .run = get_run(t, c->device, c->launching_run),
-                      .no_memory = w->no_memory};
+                         .a = w->a,
+                         .room = w->room,
+                         .at_ns = c->ready_ns,
+                         .run = get_run(t, c->device, c->launching_run),
+                         .no_memory = w->no_memory};
     }
     return true;
 }
@@ -666,13 +671,14 @@ static int compare_arrivals(const void *a, const void *b)
 }
 
 /* Computes messages, busy time and queues per link. */
-static lh_status compute_link_use(lh_analysis *a, const timeline_index *f, lhi_arena *scratch,
-                           lh_error *err)
+static lh_status compute_link_use(lh_analysis *a, const timeline_index *f,
+                                  lhi_arena *scratch, lh_error *err)
 {
     const lh_timeline *t = f->t;
     a->n_links = t->n_resources;
     a->links = LHI_NEW(a->mem, lh_link_use, t->n_resources);
-    queue_change *events = LHI_NEW(scratch, queue_change, 2 * (size_t)t->n_messages);
+    queue_change *events =
+        LHI_NEW(scratch, queue_change, 2 * (size_t)t->n_messages);
     uint32_t *waiting = LHI_NEW(scratch, uint32_t, t->n_resources);
     size_t n = 0;
     if (!a->links || !events || !waiting)
@@ -728,8 +734,8 @@ static lh_status find_slack(lh_analysis *a, const timeline_index *f,
     int64_t *tolerances = LHI_NEW(scratch, int64_t, a->n_slacks);
     if (!a->slacks || !tolerances)
         return lhi_fail_nomem(err);
-    LHI_TRY(
-        lhi_sim_find_tolerances(p, s, &f->t->options, scratch, tolerances, err));
+    LHI_TRY(lhi_sim_find_tolerances(p, s, &f->t->options, scratch, tolerances,
+                                    err));
     for (uint32_t i = 0; i < a->n_slacks; i++) {
         lh_slack *k = &a->slacks[i];
         k->warmup = count_warmup(s, i);
@@ -740,8 +746,9 @@ static lh_status find_slack(lh_analysis *a, const timeline_index *f,
     return LH_OK;
 }
 
-static lh_status analyse(lh_analysis *a, timeline_index *f, const lh_schedule *s,
-                         lhi_arena *scratch, lh_error *err)
+static lh_status analyse(lh_analysis *a, timeline_index *f,
+                         const lh_schedule *s, lhi_arena *scratch,
+                         lh_error *err)
 {
     LHI_TRY(build_index(f, scratch, err));
     LHI_TRY(attribute_idle(a, f, scratch, err));

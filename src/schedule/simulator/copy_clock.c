@@ -4,8 +4,8 @@
 #include "base/fail.h"
 
 lh_status lhi_copy_clock_init(const lh_pipeline *p, const lh_schedule *schedule,
-                          const size_t *offsets, lhi_arena *mem,
-                          lhi_copy_clock *out, lh_error *err)
+                              const size_t *offsets, lhi_arena *mem,
+                              lhi_copy_clock *out, lh_error *err)
 {
     lhi_copy_clock c = {.p = p, .offsets = offsets};
     size_t n_passes = offsets[p->n_devices];
@@ -26,15 +26,15 @@ lh_status lhi_copy_clock_init(const lh_pipeline *p, const lh_schedule *schedule,
     for (uint32_t d = 0; d < p->n_devices; d++) {
         c.next[d] = n;
         n += lhi_list_offload_copies(p, schedule->orders[d], sizeof(lh_pass),
-                               schedule->counts[d], scratch, c.items + n);
+                                     schedule->counts[d], scratch, c.items + n);
         c.end[d] = n;
     }
     *out = c;
     return LH_OK;
 }
 
-void lhi_copy_clock_get_start(const lhi_copy_clock *c, uint32_t device, uint32_t i,
-                      int64_t *start)
+void lhi_copy_clock_get_start(const lhi_copy_clock *c, uint32_t device,
+                              uint32_t i, int64_t *start)
 {
     if (!c->p)
         return;
@@ -44,8 +44,8 @@ void lhi_copy_clock_get_start(const lhi_copy_clock *c, uint32_t device, uint32_t
 
 /* Queues one copy on the device's stream and updates the pass that waits for
  * it. */
-static void launch(lhi_copy_clock *c, uint32_t device, const lhi_offload_copy *what,
-                   int64_t now)
+static void launch(lhi_copy_clock *c, uint32_t device,
+                   const lhi_offload_copy *what, int64_t now)
 {
     int64_t *free_ns = &c->free_ns[device];
     int64_t *waits = &c->ready_ns[c->offsets[device] + what->before];
@@ -53,14 +53,14 @@ static void launch(lhi_copy_clock *c, uint32_t device, const lhi_offload_copy *w
     *free_ns = depart_ns + c->p->chunks[what->chunk].offload_ns;
     *waits = *free_ns > *waits ? *free_ns : *waits;
     c->done[c->n_done++] = (lh_offload_copy){.chunk = what->chunk,
-                                     .microbatch = what->microbatch,
-                                     .device = device,
-                                     .is_reload = what->to_device,
-                                     .launching_run = what->at,
-                                     .waiting_run = what->before,
-                                     .ready_ns = now,
-                                     .depart_ns = depart_ns,
-                                     .end_ns = *free_ns};
+                                             .microbatch = what->microbatch,
+                                             .device = device,
+                                             .is_reload = what->to_device,
+                                             .launching_run = what->at,
+                                             .waiting_run = what->before,
+                                             .ready_ns = now,
+                                             .depart_ns = depart_ns,
+                                             .end_ns = *free_ns};
 }
 
 /* Launches the stream's copies that belong to pass `i`, at its start or after
@@ -77,13 +77,13 @@ static void launch_all(lhi_copy_clock *c, uint32_t device, uint32_t i,
 }
 
 void lhi_copy_clock_on_start(lhi_copy_clock *c, uint32_t device, uint32_t i,
-                        int64_t start)
+                             int64_t start)
 {
     launch_all(c, device, i, true, start);
 }
 
 void lhi_copy_clock_on_end(lhi_copy_clock *c, uint32_t device, uint32_t i,
-                      int64_t now)
+                           int64_t now)
 {
     launch_all(c, device, i, false, now);
 }

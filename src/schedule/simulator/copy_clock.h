@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Models activation offloading: when activations leave their devices and
  * return. Each device has one copy stream that carries one copy at a time, in
- * launch order (schedule/pipeline/offload.h). The simulator reports each pass's start and
- * end, in the device's order, and queries when a pass may start. */
-#ifndef LHI_COPY_CLOCK_H
-#define LHI_COPY_CLOCK_H
+ * launch order (schedule/pipeline/offload.h). The simulator reports each pass's
+ * start and end, in the device's order, and queries when a pass may start. */
+#ifndef LHI_SCHEDULE_SIMULATOR_COPY_CLOCK_H
+#define LHI_SCHEDULE_SIMULATOR_COPY_CLOCK_H
 
 #include "schedule/pipeline/offload.h"
 #include "schedule/pipeline/schedule_internal.h"
@@ -13,30 +13,31 @@
 
 /* Copy streams for all devices. */
 typedef struct lhi_copy_clock {
-    const lh_pipeline *p;  /* NULL: no copies */
-    lhi_offload_copy *items;    /* by device */
-    uint32_t *next, *end;  /* per device: range in `items` */
-    int64_t *free_ns;      /* per device */
-    const size_t *offsets; /* per device: first pass */
-    int64_t *ready_ns;     /* per pass: end of its copies */
-    lh_offload_copy *done;         /* executed copies; capacity as `items` */
+    const lh_pipeline *p;    /* NULL: no copies */
+    lhi_offload_copy *items; /* by device */
+    uint32_t *next, *end;    /* per device: range in `items` */
+    int64_t *free_ns;        /* per device */
+    const size_t *offsets;   /* per device: first pass */
+    int64_t *ready_ns;       /* per pass: end of its copies */
+    lh_offload_copy *done;   /* executed copies; capacity as `items` */
     uint32_t n_done;
 } lhi_copy_clock;
 
 /* Initialises the clock for one iteration from time 0. `offsets`: n_devices + 1
  * entries, borrowed. All memory belongs to `mem`. */
 lh_status lhi_copy_clock_init(const lh_pipeline *pipeline,
-                          const lh_schedule *schedule, const size_t *offsets,
-                          lhi_arena *mem, lhi_copy_clock *out, lh_error *err);
+                              const lh_schedule *schedule,
+                              const size_t *offsets, lhi_arena *mem,
+                              lhi_copy_clock *out, lh_error *err);
 
 /* Raises *start to the time when the device's pass `i` may start. */
-void lhi_copy_clock_get_start(const lhi_copy_clock *c, uint32_t device, uint32_t i,
-                      int64_t *start);
+void lhi_copy_clock_get_start(const lhi_copy_clock *c, uint32_t device,
+                              uint32_t i, int64_t *start);
 /* Reports that the device's pass `i` starts. */
 void lhi_copy_clock_on_start(lhi_copy_clock *c, uint32_t device, uint32_t i,
-                        int64_t start);
+                             int64_t start);
 /* Reports that the device's pass `i` has ended. */
 void lhi_copy_clock_on_end(lhi_copy_clock *c, uint32_t device, uint32_t i,
-                      int64_t now);
+                           int64_t now);
 
 #endif

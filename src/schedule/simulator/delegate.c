@@ -19,7 +19,7 @@ const char *lh_data_path_name(lh_data_path path)
 }
 
 int64_t lh_delegation_staging_ns(uint64_t bytes, double host_bytes_per_s,
-                      int64_t constant_ns)
+                                 int64_t constant_ns)
 {
     return constant_ns + llround((double)bytes / host_bytes_per_s * 1e9);
 }
@@ -120,7 +120,7 @@ static lh_status stage_links(const lh_pipeline *p, const lh_delegation *o,
 
 /* Adds host memory; devices that already offload activations are unchanged. */
 static lh_status add_host_memory(const lh_pipeline *p, const lh_delegation *o,
-                           lh_pipeline **staged, lh_error *err)
+                                 lh_pipeline **staged, lh_error *err)
 {
     lh_pipeline *roomy;
     if (o->host_memory == 0 || lh_pipeline_has_host(p))

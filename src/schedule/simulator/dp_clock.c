@@ -82,7 +82,8 @@ static void send_chunk(lhi_dp_clock *c, uint32_t chunk, bool is_scatter,
 
 /* Issues the all-gather for the device's n-th chunk that has one: at the start,
  * or at the first forward of the chunk `first_gathers` positions earlier. */
-static void issue_gather(lhi_dp_clock *c, uint32_t n, uint32_t chunk, int64_t now)
+static void issue_gather(lhi_dp_clock *c, uint32_t n, uint32_t chunk,
+                         int64_t now)
 {
     uint32_t first = c->p->first_gathers;
     c->chunk_queue[n] = chunk;
@@ -94,8 +95,8 @@ static void issue_gather(lhi_dp_clock *c, uint32_t n, uint32_t chunk, int64_t no
     c->next_gather[c->chunk_queue[n - first]] = chunk;
 }
 
-void lhi_dp_clock_add_device(lhi_dp_clock *c, const lh_pass *order, size_t stride,
-                         uint32_t count, int64_t now)
+void lhi_dp_clock_add_device(lhi_dp_clock *c, const lh_pass *order,
+                             size_t stride, uint32_t count, int64_t now)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -111,11 +112,12 @@ void lhi_dp_clock_add_device(lhi_dp_clock *c, const lh_pass *order, size_t strid
 
 static size_t get_point(const lhi_dp_clock *c, const lh_pass *pass)
 {
-    return lhi_pass_index(c->p, pass->chunk, pass->microbatch, pass->kind != LH_F);
+    return lhi_pass_index(c->p, pass->chunk, pass->microbatch,
+                          pass->kind != LH_F);
 }
 
 bool lhi_dp_clock_get_start(const lhi_dp_clock *c, const lh_pass *pass,
-                        int64_t *start)
+                            int64_t *start)
 {
     if (pass->kind == LH_F && c->gathered_ns[pass->chunk] > *start)
         *start = c->gathered_ns[pass->chunk];
@@ -142,8 +144,9 @@ static void launch_operations(lhi_dp_clock *c, size_t point, int64_t now)
                  op->transfer_ns, now);
         if (op->needed_by.chunk == LH_NONE)
             continue;
-        size_t waiting = lhi_pass_index(p, op->needed_by.chunk, op->needed_by.microbatch,
-                                   op->needed_by.backward);
+        size_t waiting =
+            lhi_pass_index(p, op->needed_by.chunk, op->needed_by.microbatch,
+                           op->needed_by.backward);
         c->n_pending[waiting]--;
         if (arrives > c->ready_ns[waiting])
             c->ready_ns[waiting] = arrives;

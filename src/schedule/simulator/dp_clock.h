@@ -3,8 +3,8 @@
  * operations that passes launch. Each device has one link for them, which
  * serves them in issue order. The simulator reports each pass's start and end
  * and queries whether a pass may start. */
-#ifndef LHI_DP_CLOCK_H
-#define LHI_DP_CLOCK_H
+#ifndef LHI_SCHEDULE_SIMULATOR_DP_CLOCK_H
+#define LHI_SCHEDULE_SIMULATOR_DP_CLOCK_H
 
 #include "base/arena.h"
 #include "base/fail.h"
@@ -15,17 +15,17 @@
 /* Data-parallel links for all devices. */
 typedef struct lhi_dp_clock {
     const lh_pipeline *p;
-    int64_t last_ns;       /* latest arrival; INT64_MIN: none */
-    int64_t *free_ns;      /* per device: link free from */
-    int64_t *gathered_ns;  /* per chunk: arrival of its all-gather */
-    uint32_t *next_gather; /* per chunk: the chunk whose all-gather its first
-                            * forward issues, or LH_NONE */
-    uint32_t *chunk_queue;        /* one device's chunks by first forward */
-    uint32_t *n_unreleased;    /* per chunk: remaining W and B passes */
-    uint32_t *n_pending;        /* per point: prerequisites not yet launched; NULL:
-                            * the pipeline has no operations */
-    int64_t *ready_ns;     /* per point: latest arrival of launched ones */
-    lh_collective *sent;   /* 2 n_chunks + n_dp_ops; NULL: not recorded */
+    int64_t last_ns;        /* latest arrival; INT64_MIN: none */
+    int64_t *free_ns;       /* per device: link free from */
+    int64_t *gathered_ns;   /* per chunk: arrival of its all-gather */
+    uint32_t *next_gather;  /* per chunk: the chunk whose all-gather its first
+                             * forward issues, or LH_NONE */
+    uint32_t *chunk_queue;  /* one device's chunks by first forward */
+    uint32_t *n_unreleased; /* per chunk: remaining W and B passes */
+    uint32_t *n_pending;    /* per point: prerequisites not yet launched; NULL:
+                             * the pipeline has no operations */
+    int64_t *ready_ns;      /* per point: latest arrival of launched ones */
+    lh_collective *sent;    /* 2 n_chunks + n_dp_ops; NULL: not recorded */
     uint32_t n_sent;
 } lhi_dp_clock;
 
@@ -38,15 +38,15 @@ void lhi_dp_clock_begin(lhi_dp_clock *clock, int64_t now);
 /* Registers a device's passes in order, `stride` bytes apart, and issues the
  * first chunks' gathers. */
 void lhi_dp_clock_add_device(lhi_dp_clock *clock, const lh_pass *order,
-                         size_t stride, uint32_t count, int64_t now);
+                             size_t stride, uint32_t count, int64_t now);
 
 /* Raises *start to the pass's earliest start. Returns false if one of its
  * prerequisites has not been launched. */
 bool lhi_dp_clock_get_start(const lhi_dp_clock *clock, const lh_pass *pass,
-                        int64_t *start);
+                            int64_t *start);
 /* Reports that a pass starts; call in each device's pass order. */
 void lhi_dp_clock_on_start(lhi_dp_clock *clock, const lh_pass *pass,
-                          int64_t start);
+                           int64_t start);
 /* Reports that a pass has ended. */
 void lhi_dp_clock_on_end(lhi_dp_clock *clock, const lh_pass *pass, int64_t now);
 

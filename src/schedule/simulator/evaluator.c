@@ -185,7 +185,7 @@ static inline int64_t send(lh_evaluator *e, const lhi_route *route, int64_t now)
 /* Returns the start of a pass that may start `now`, after its prerequisite
  * operations, and launches its own. UNKNOWN: it never starts. */
 static int64_t run_operations(lh_evaluator *e, uint32_t d, size_t point,
-                           int64_t now)
+                              int64_t now)
 {
     const lh_pipeline *p = e->p;
     if (e->dp_left[point] > 0)
@@ -200,8 +200,9 @@ static int64_t run_operations(lh_evaluator *e, uint32_t d, size_t point,
         e->dp_last = arrive > e->dp_last ? arrive : e->dp_last;
         if (op->needed_by.chunk == LH_NONE)
             continue;
-        size_t waiting = lhi_pass_index(p, op->needed_by.chunk, op->needed_by.microbatch,
-                                   op->needed_by.backward);
+        size_t waiting =
+            lhi_pass_index(p, op->needed_by.chunk, op->needed_by.microbatch,
+                           op->needed_by.backward);
         e->dp_left[waiting]--;
         if (arrive > e->dp_ready[waiting])
             e->dp_ready[waiting] = arrive;
@@ -212,8 +213,8 @@ static int64_t run_operations(lh_evaluator *e, uint32_t d, size_t point,
 /* Runs device d until an input is not known yet, and wakes devices that wait
  * for its outputs. Returns the latest time reached. */
 static ALWAYS_INLINE int64_t run_device(lh_evaluator *e, const lh_schedule *s,
-                                    uint32_t d, uint32_t *depth,
-                                    bool operations)
+                                        uint32_t d, uint32_t *depth,
+                                        bool operations)
 {
     const lh_pipeline *p = e->p;
     const lh_pass *order = s->orders[d];
@@ -301,7 +302,8 @@ static void reset(lh_evaluator *e)
     memset(e->arrive[0], 0, row * sizeof *e->arrive[0]);
     memset(e->arrive[1] + (n - row), 0, row * sizeof *e->arrive[1]);
     if (p->blocked_until_ns)
-        memcpy(e->link_free, p->blocked_until_ns, p->n_resources * sizeof *e->link_free);
+        memcpy(e->link_free, p->blocked_until_ns,
+               p->n_resources * sizeof *e->link_free);
     else
         memset(e->link_free, 0, p->n_resources * sizeof *e->link_free);
     memset(e->device_free, 0, p->n_devices * sizeof *e->device_free);

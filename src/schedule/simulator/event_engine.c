@@ -90,7 +90,7 @@ static uint64_t get_input(const engine *e, const lh_pass *pass)
 
 /* Returns the input that a pass produces, and its route. */
 static uint64_t get_output(const engine *e, const lh_pass *pass,
-                          const lhi_route **route)
+                           const lhi_route **route)
 {
     const lh_pipeline *p = e->p;
     uint64_t n = p->n_microbatches;
@@ -172,7 +172,8 @@ static uint32_t get_sender(const engine *e, uint64_t in)
 }
 
 /* Posts the receive for the pass at dev->order[pos]. */
-static void post_receive(engine *e, const device_state *dev, uint32_t pos, int64_t now)
+static void post_receive(engine *e, const device_state *dev, uint32_t pos,
+                         int64_t now)
 {
     if (pos >= dev->count)
         return;
@@ -188,7 +189,7 @@ static void post_receive(engine *e, const device_state *dev, uint32_t pos, int64
 /* Rendezvous receives: posts the receives due when the device reaches dev->pos.
  * `after_w`: the previous pass was a W. */
 static void post_due_receives(engine *e, const device_state *dev, int64_t now,
-                      bool after_w)
+                              bool after_w)
 {
     if (e->options.receives == LH_RECEIVES_LATE) {
         post_receive(e, dev, dev->pos, now);
@@ -326,7 +327,7 @@ static void start_all(engine *e)
     lhi_dp_clock_begin(&e->data, 0);
     for (uint32_t d = 0; d < p->n_devices; d++)
         lhi_dp_clock_add_device(&e->data, e->devices[d].order, sizeof(lh_pass),
-                            e->devices[d].count, 0);
+                                e->devices[d].count, 0);
     for (uint32_t d = 0; d < p->n_devices; d++)
         post_due_receives(e, &e->devices[d], 0, false);
     for (uint32_t d = 0; d < p->n_devices; d++)
@@ -344,7 +345,7 @@ static lh_status report_late_launch(const engine *e, uint32_t d, size_t point,
         const lh_dp_op *op = &p->dp_ops[i];
         if (op->needed_by.chunk != LH_NONE &&
             lhi_pass_index(p, op->needed_by.chunk, op->needed_by.microbatch,
-                      op->needed_by.backward) == point)
+                           op->needed_by.backward) == point)
             break;
         i++;
     }
@@ -369,8 +370,8 @@ static lh_status report_deadlock(const engine *e, uint32_t d, lh_error *err)
     size_t point =
         lhi_pass_index(e->p, pass->chunk, pass->microbatch, pass->kind != LH_F);
     lh_pass_format(pass, here);
-    if (dev->stalled_on == NO_INPUT && pass->kind != LH_W && e->data.n_pending &&
-        e->data.n_pending[point] > 0 &&
+    if (dev->stalled_on == NO_INPUT && pass->kind != LH_W &&
+        e->data.n_pending && e->data.n_pending[point] > 0 &&
         (needs == NO_INPUT || e->inputs[needs].arrive_ns != UNKNOWN))
         return report_late_launch(e, d, point, here, err);
     if (dev->stalled_on != NO_INPUT || needs == NO_INPUT)
@@ -463,9 +464,9 @@ static lh_status read_link_order(engine *e, const lh_link_order *order,
     for (uint32_t i = 0; i < order->n_passes; i++) {
         ids[i] = message_on(e, &order->passes[i], r);
         if (ids[i] == NO_INPUT)
-            return lhi_fail(err, LH_EINFEASIBLE,
-                            "link '%.60s': %s sends nothing over it",
-                            order->link, lh_pass_format(&order->passes[i], text));
+            return lhi_fail(
+                err, LH_EINFEASIBLE, "link '%.60s': %s sends nothing over it",
+                order->link, lh_pass_format(&order->passes[i], text));
         if (!runs_as_named(e, &order->passes[i], ids[i]))
             return lhi_fail(err, LH_EINFEASIBLE,
                             "link '%.60s': no device runs %s", order->link,
@@ -534,7 +535,8 @@ static lh_status read_link_orders(engine *e, lh_error *err)
     for (uint32_t i = 0; i < e->s->n_link_orders; i++) {
         lh_status status = read_link_order(e, &e->s->link_orders[i], err);
         if (status == LH_EINFEASIBLE && e->s->name)
-            lhi_fail_add_context(err, "%s: link order %" PRIu32, e->s->name, i + 1);
+            lhi_fail_add_context(err, "%s: link order %" PRIu32, e->s->name,
+                                 i + 1);
         if (status != LH_OK)
             return status;
     }
@@ -650,7 +652,8 @@ static void compute_totals(engine *e)
         for (size_t i = t->offsets[d]; i < t->offsets[d + 1]; i++) {
             const lh_timeline_run *run = &t->runs[i];
             t->busy_ns += run->end_ns - run->start_ns;
-            now += lhi_pass_memory_change(&p->chunks[run->pass.chunk], &run->pass);
+            now +=
+                lhi_pass_memory_change(&p->chunks[run->pass.chunk], &run->pass);
             if (now > memory[d])
                 memory[d] = now;
         }
@@ -664,7 +667,8 @@ static lh_status run_all(engine *e, lh_error *err)
     const lh_pipeline *p = e->p;
     uint64_t n = (uint64_t)p->n_chunks * p->n_microbatches;
     lhi_mark mark = lhi_arena_mark(e->mem);
-    lhi_observed_passes seen = {LHI_NEW(e->mem, uint8_t, n), LHI_NEW(e->mem, uint32_t, n)};
+    lhi_observed_passes seen = {LHI_NEW(e->mem, uint8_t, n),
+                                LHI_NEW(e->mem, uint32_t, n)};
     if (!seen.state || !seen.parts)
         return lhi_fail_nomem(err);
     LHI_TRY(lhi_orders_check(p, e->s, &seen, err));
@@ -677,9 +681,9 @@ static lh_status run_all(engine *e, lh_error *err)
 }
 
 lh_status lhi_event_engine_run(const lh_pipeline *pipeline,
-                         const lh_schedule *schedule,
-                         const lh_sim_options *options, lhi_arena *mem,
-                         lh_timeline **out, lh_error *err)
+                               const lh_schedule *schedule,
+                               const lh_sim_options *options, lhi_arena *mem,
+                               lh_timeline **out, lh_error *err)
 {
     engine e = {.p = pipeline, .s = schedule, .options = *options, .mem = mem};
     e.t = LHI_NEW(mem, lh_timeline, 1);

@@ -4,8 +4,8 @@
 #include "schedule/simulator/jitter_samples.h"
 
 #include "base/fail.h"
-#include "base/random.h"
 #include "base/options.h"
+#include "base/random.h"
 #include "schedule/pipeline/pipeline_internal.h"
 
 #include <inttypes.h>
@@ -25,7 +25,8 @@ typedef struct sampled_pipeline {
     lh_pipeline now;
     double *latency, *transfer; /* per resource: factors */
     double *work;               /* per device: factor on its passes */
-    double *dp_latency, *dp_transfer; /* data-parallel link: latency and transfer factor */
+    double *dp_latency,
+        *dp_transfer; /* data-parallel link: latency and transfer factor */
 } sampled_pipeline;
 
 /* A sampler with its options. */
@@ -36,8 +37,8 @@ struct lhi_jitter_sampler {
 
 /* Returns the random source for one object in one sample; independent of all
  * others. */
-static lhi_random get_random_source(const lh_jitter *j, uint32_t sample, uint32_t kind,
-                         uint32_t number)
+static lhi_random get_random_source(const lh_jitter *j, uint32_t sample,
+                                    uint32_t kind, uint32_t number)
 {
     lhi_random r = {j->seed};
     uint64_t at = lhi_random_next(&r) ^ ((uint64_t)sample << 32 | number);
@@ -75,23 +76,27 @@ static void draw_factors(sampled_pipeline *x, uint32_t sample)
     const lh_jitter *j = x->jitter;
     for (uint32_t i = 0; i < x->from->n_resources; i++) {
         lhi_random r = get_random_source(j, sample, 0, i);
-        double bad = draw_event(&r, j->degraded_probability) ? j->degraded_factor : 1;
+        double bad =
+            draw_event(&r, j->degraded_probability) ? j->degraded_factor : 1;
         x->latency[i] = bad * (1 + j->latency * draw_exponential(&r));
         x->transfer[i] = bad * (1 + j->transfer * draw_exponential(&r));
     }
     for (uint32_t d = 0; d < x->from->n_devices; d++) {
         lhi_random r = get_random_source(j, sample, 1, d);
-        x->work[d] = draw_event(&r, j->straggler_probability) ? j->straggler_factor : 1;
+        x->work[d] =
+            draw_event(&r, j->straggler_probability) ? j->straggler_factor : 1;
         if (j->shared_data_link)
             r = get_random_source(j, sample, 2, 0);
         double transfer = draw_exponential(&r);
-        double bad = draw_event(&r, j->degraded_probability) ? j->degraded_factor : 1;
+        double bad =
+            draw_event(&r, j->degraded_probability) ? j->degraded_factor : 1;
         x->dp_transfer[d] = bad * (1 + j->transfer * transfer);
         x->dp_latency[d] = bad * (1 + j->latency * draw_exponential(&r));
     }
 }
 
-static void vary_route(const sampled_pipeline *x, const lhi_route *from, lhi_route *to)
+static void vary_route(const sampled_pipeline *x, const lhi_route *from,
+                       lhi_route *to)
 {
     *to = *from;
     if (!from->message || from->link == LH_NONE)
@@ -107,14 +112,16 @@ static void apply_factors(sampled_pipeline *x)
     for (uint32_t c = 0; c < p->n_chunks; c++) {
         const lh_chunk *from = &p->chunks[c];
         lh_chunk *to = &x->now.chunks[c];
-        double work = x->work[from->device], shared = x->dp_transfer[from->device];
+        double work = x->work[from->device],
+               shared = x->dp_transfer[from->device];
         *to = *from;
         to->f_ns = scale_ns(from->f_ns, work);
         to->d_ns = scale_ns(from->d_ns, work);
         to->w_ns = scale_ns(from->w_ns, work);
         to->all_gather_ns = scale_ns(from->all_gather_ns, shared);
         to->reduce_scatter_ns = scale_ns(from->reduce_scatter_ns, shared);
-        to->dp_latency_ns = scale_ns(from->dp_latency_ns, x->dp_latency[from->device]);
+        to->dp_latency_ns =
+            scale_ns(from->dp_latency_ns, x->dp_latency[from->device]);
         vary_route(x, &p->forward[c], &x->now.forward[c]);
         vary_route(x, &p->backward[c], &x->now.backward[c]);
     }
@@ -194,7 +201,7 @@ static void summarise(int64_t *ns, uint32_t n, lh_jitter_result *out)
  */
 
 static lh_status check_range(const char *what, double value, double least,
-                          double most, lh_error *err)
+                             double most, lh_error *err)
 {
     if (value >= least && value <= most)
         return LH_OK;
@@ -203,19 +210,22 @@ static lh_status check_range(const char *what, double value, double least,
 }
 
 /* Fills in defaults and checks ranges. */
-static lh_status complete_options(const lh_jitter *given, lh_jitter *out, lh_error *err)
+static lh_status complete_options(const lh_jitter *given, lh_jitter *out,
+                                  lh_error *err)
 {
     LHI_TRY(LHI_OPTIONS_COPY(lh_jitter, out, given, err));
     out->samples = out->samples ? out->samples : DEFAULT_SAMPLES;
     LHI_TRY(check_range("latency", out->latency, 0, 1000, err));
     LHI_TRY(check_range("transfer", out->transfer, 0, 1000, err));
     LHI_TRY(check_range("degraded_rate", out->degraded_probability, 0, 1, err));
-    LHI_TRY(check_range("straggler_rate", out->straggler_probability, 0, 1, err));
+    LHI_TRY(
+        check_range("straggler_rate", out->straggler_probability, 0, 1, err));
     if (out->degraded_probability > 0)
-        LHI_TRY(check_range("degraded_factor", out->degraded_factor, 1, 1e6, err));
-    if (out->straggler_probability > 0)
         LHI_TRY(
-            check_range("straggler_factor", out->straggler_factor, 1, 1e6, err));
+            check_range("degraded_factor", out->degraded_factor, 1, 1e6, err));
+    if (out->straggler_probability > 0)
+        LHI_TRY(check_range("straggler_factor", out->straggler_factor, 1, 1e6,
+                            err));
     return check_range("samples", out->samples, 1, MAX_SAMPLES, err);
 }
 
@@ -226,8 +236,8 @@ lh_status lh_jitter_check(const lh_jitter *jitter, lh_error *err)
 }
 
 lh_status lhi_jitter_sampler_make(const lh_pipeline *pipeline,
-                                const lh_jitter *jitter, lhi_jitter_sampler **out,
-                                lh_error *err)
+                                  const lh_jitter *jitter,
+                                  lhi_jitter_sampler **out, lh_error *err)
 {
     lh_jitter j;
     LHI_TRY(complete_options(jitter, &j, err));
@@ -260,7 +270,8 @@ uint32_t lhi_jitter_sampler_count(const lhi_jitter_sampler *draws)
     return draws->jitter.samples;
 }
 
-const lh_pipeline *lhi_jitter_sampler_get_pipeline(const lhi_jitter_sampler *draws)
+const lh_pipeline *
+lhi_jitter_sampler_get_pipeline(const lhi_jitter_sampler *draws)
 {
     return &draws->x.now;
 }
@@ -297,10 +308,10 @@ static lh_status run_all(lhi_jitter_sampler *draws, const lh_schedule *schedule,
 
 /* Simulates all samples. *out: *n times in ns; the caller frees it. */
 static lh_status simulate_samples(const lh_pipeline *pipeline,
-                          const lh_schedule *schedule,
-                          const lh_sim_options *options,
-                          const lh_jitter *jitter, int64_t **out, uint32_t *n,
-                          lh_error *err)
+                                  const lh_schedule *schedule,
+                                  const lh_sim_options *options,
+                                  const lh_jitter *jitter, int64_t **out,
+                                  uint32_t *n, lh_error *err)
 {
     lhi_jitter_sampler *draws;
     LHI_TRY(lhi_jitter_sampler_make(pipeline, jitter, &draws, err));
@@ -323,7 +334,8 @@ lh_status lh_jitter_run(const lh_pipeline *pipeline,
 {
     int64_t *ns;
     uint32_t n;
-    LHI_TRY(simulate_samples(pipeline, schedule, options, jitter, &ns, &n, err));
+    LHI_TRY(
+        simulate_samples(pipeline, schedule, options, jitter, &ns, &n, err));
     summarise(ns, n, out);
     free(ns);
     return LH_OK;
@@ -342,7 +354,8 @@ lh_status lh_jitter_times(const lh_pipeline *pipeline,
         return lhi_fail(err, LH_EINVAL,
                         "jitter: no samples, so that nothing says how many "
                         "times there is room for");
-    LHI_TRY(simulate_samples(pipeline, schedule, options, jitter, &all, &n, err));
+    LHI_TRY(
+        simulate_samples(pipeline, schedule, options, jitter, &all, &n, err));
     memcpy(ns, all, n * sizeof *ns);
     free(all);
     return LH_OK;

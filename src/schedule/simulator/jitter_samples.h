@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Monte Carlo samples of a pipeline, for callers that may stop early. */
-#ifndef LHI_JITTER_SAMPLES_H
-#define LHI_JITTER_SAMPLES_H
+#ifndef LHI_SCHEDULE_SIMULATOR_JITTER_SAMPLES_H
+#define LHI_SCHEDULE_SIMULATOR_JITTER_SAMPLES_H
 
 #include <longhaul/jitter.h>
 
@@ -9,14 +9,15 @@ typedef struct lhi_jitter_sampler lhi_jitter_sampler;
 
 /* Creates a sampler. `pipeline` must outlive it. Errors as lh_jitter_run(). */
 lh_status lhi_jitter_sampler_make(const lh_pipeline *pipeline,
-                                const lh_jitter *jitter, lhi_jitter_sampler **out,
-                                lh_error *err);
+                                  const lh_jitter *jitter,
+                                  lhi_jitter_sampler **out, lh_error *err);
 void lhi_jitter_sampler_free(lhi_jitter_sampler *draws); /* NULL is allowed */
 /* Returns the number of samples. */
 uint32_t lhi_jitter_sampler_count(const lhi_jitter_sampler *draws);
 /* Returns the pipeline for the current sample (initially sample 0); its times
  * change with every draw. */
-const lh_pipeline *lhi_jitter_sampler_get_pipeline(const lhi_jitter_sampler *draws);
+const lh_pipeline *
+lhi_jitter_sampler_get_pipeline(const lhi_jitter_sampler *draws);
 /* Draws a sample; it depends on its number and the seed only. */
 void lhi_jitter_sampler_draw(lhi_jitter_sampler *draws, uint32_t sample);
 

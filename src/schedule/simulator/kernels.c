@@ -17,7 +17,7 @@ typedef struct graph {
     size_t *first; /* [kernel]: its successors start at after[first[k]] */
     uint32_t *after;
     uint32_t *n_unfinished; /* [kernel]: predecessors without an end time */
-    uint32_t *queue; /* kernels with all predecessors finished */
+    uint32_t *queue;        /* kernels with all predecessors finished */
     int64_t *end_ns;
     uint32_t *last; /* [kernel]: critical predecessor, or NONE */
 } graph;

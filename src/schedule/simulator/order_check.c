@@ -7,7 +7,7 @@
 /* Checks one pass at its position. Returns NULL if valid, otherwise an error
  * text. */
 static const char *check_pass(const lh_pipeline *p, uint32_t device,
-                       const lh_pass *pass, lhi_observed_passes *seen)
+                              const lh_pass *pass, lhi_observed_passes *seen)
 {
     if (pass->chunk >= p->n_chunks)
         return "there is no such chunk";
@@ -55,8 +55,8 @@ static const char *check_pass(const lh_pipeline *p, uint32_t device,
 }
 
 /* Reports the first missing pass. */
-static lh_status report_missing(const lh_pipeline *p, const lhi_observed_passes *seen,
-                                lh_error *err)
+static lh_status report_missing(const lh_pipeline *p,
+                                const lhi_observed_passes *seen, lh_error *err)
 {
     size_t n = (size_t)p->n_chunks * p->n_microbatches;
     for (size_t i = 0; i < n; i++) {
@@ -67,7 +67,7 @@ static lh_status report_missing(const lh_pipeline *p, const lhi_observed_passes 
         uint32_t m = (uint32_t)(i % p->n_microbatches);
         char what = !(state & LHI_OBSERVED_F)   ? 'F'
                     : !(state & LHI_OBSERVED_D) ? 'I'
-                                            : 'W';
+                                                : 'W';
         return lhi_fail(err, LH_EINFEASIBLE,
                         "pass %" PRIu32 "%c%" PRIu32 " of device %" PRIu32
                         " is missing",
@@ -95,7 +95,7 @@ static lh_status report_cell(const lh_schedule *schedule, uint32_t device,
 
 /* Prefixes the error with the schedule's name. */
 static lh_status wrap_with_name(const lh_schedule *schedule, lh_status status,
-                           lh_error *err)
+                                lh_error *err)
 {
     if (status == LH_EINFEASIBLE && schedule->name)
         lhi_fail_add_context(err, "%s", schedule->name);
@@ -103,8 +103,8 @@ static lh_status wrap_with_name(const lh_schedule *schedule, lh_status status,
 }
 
 lh_status lhi_orders_check(const lh_pipeline *pipeline,
-                           const lh_schedule *schedule, lhi_observed_passes *seen,
-                           lh_error *err)
+                           const lh_schedule *schedule,
+                           lhi_observed_passes *seen, lh_error *err)
 {
     if (schedule->n_devices != pipeline->n_devices)
         return wrap_with_name(

@@ -106,7 +106,7 @@ const lh_collective *lh_timeline_collectives(const lh_timeline *timeline,
 }
 
 const lh_offload_copy *lh_timeline_copies(const lh_timeline *timeline,
-                                  uint32_t *n_copies)
+                                          uint32_t *n_copies)
 {
     *n_copies = timeline->n_copies;
     return timeline->copies;

@@ -15,8 +15,8 @@
  *     tolerance.c          delay tolerance per boundary, from many makespans
  *     jitter_samples.h     makespans under random delays: jitter.c
  *     kernels.c            longest path through recorded kernels */
-#ifndef LHI_TIMELINE_H
-#define LHI_TIMELINE_H
+#ifndef LHI_SCHEDULE_SIMULATOR_TIMELINE_H
+#define LHI_SCHEDULE_SIMULATOR_TIMELINE_H
 
 #include "base/arena.h"
 #include "schedule/pipeline/pipeline_internal.h"
@@ -60,8 +60,8 @@ enum { LHI_OBSERVED_F = 1, LHI_OBSERVED_D = 2, LHI_OBSERVED_W = 4 };
  * device, after its prerequisites with the same chunk and microbatch (W parts
  * in order). `seen`: zeroed, n_chunks x n_microbatches entries. */
 lh_status lhi_orders_check(const lh_pipeline *pipeline,
-                           const lh_schedule *schedule, lhi_observed_passes *seen,
-                           lh_error *err);
+                           const lh_schedule *schedule,
+                           lhi_observed_passes *seen, lh_error *err);
 
 /* Work limit for tolerances: total passes times boundaries. With the event
  * engine a sixteenth applies. */
@@ -72,14 +72,15 @@ lh_status lhi_orders_check(const lh_pipeline *pipeline,
  * whose last ns costs at most 2 ns: one forward and one backward. LH_NO_LIMIT:
  * any delay; -1: too much to simulate. `options` must be complete. */
 lh_status lhi_sim_find_tolerances(const lh_pipeline *pipeline,
-                              const lh_schedule *schedule,
-                              const lh_sim_options *options, lhi_arena *scratch,
-                              int64_t *tolerances, lh_error *err);
+                                  const lh_schedule *schedule,
+                                  const lh_sim_options *options,
+                                  lhi_arena *scratch, int64_t *tolerances,
+                                  lh_error *err);
 
 /* Runs the event engine; everything in *out is allocated from `mem`. */
 lh_status lhi_event_engine_run(const lh_pipeline *pipeline,
-                         const lh_schedule *schedule,
-                         const lh_sim_options *options, lhi_arena *mem,
-                         lh_timeline **out, lh_error *err);
+                               const lh_schedule *schedule,
+                               const lh_sim_options *options, lhi_arena *mem,
+                               lh_timeline **out, lh_error *err);
 
 #endif

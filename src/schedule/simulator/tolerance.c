@@ -62,7 +62,7 @@ static int64_t compute_slope(search *s, int64_t extra, int64_t *ns)
 /* Returns the intersection of the lines through both points, strictly between
  * them. */
 static int64_t intersect(int64_t low, double low_at, double low_slope,
-                       int64_t high, double high_at, double high_slope)
+                         int64_t high, double high_at, double high_slope)
 {
     double width = (double)(high - low);
     double at =
@@ -126,7 +126,7 @@ static void find_all(search *s, uint32_t n, int64_t *tolerances)
  * missing link takes no time and has no place for a delay. Existing links keep
  * their numbers. */
 static lh_status build_linked_pipeline(const lh_pipeline *p, lhi_arena *mem,
-                             lh_pipeline **out, lh_error *err)
+                                       lh_pipeline **out, lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
     LHI_TRY(lh_pipeline_describe(p, &desc, err));
@@ -147,8 +147,8 @@ static lh_status build_linked_pipeline(const lh_pipeline *p, lhi_arena *mem,
 
 /* Copies `options` with an entry for each link in `linked`. */
 static lh_status extend_options(const lh_pipeline *p, const lh_pipeline *linked,
-                             const lh_sim_options *options, lhi_arena *mem,
-                             lh_sim_options *out, lh_error *err)
+                                const lh_sim_options *options, lhi_arena *mem,
+                                lh_sim_options *out, lh_error *err)
 {
     *out = *options;
     if (!options->delegated)
@@ -164,9 +164,9 @@ static lh_status extend_options(const lh_pipeline *p, const lh_pipeline *linked,
 
 /* Computes all tolerances on the linked pipeline. */
 static lh_status find_on_linked(const lh_pipeline *p, const lh_pipeline *linked,
-                         const lh_schedule *schedule,
-                         const lh_sim_options *options, lhi_arena *mem,
-                         int64_t *tolerances, lh_error *err)
+                                const lh_schedule *schedule,
+                                const lh_sim_options *options, lhi_arena *mem,
+                                int64_t *tolerances, lh_error *err)
 {
     lh_pipeline now = *linked;
     lh_sim_options fitting;
@@ -201,9 +201,10 @@ static bool is_small(const lh_pipeline *p, const lh_schedule *schedule,
 }
 
 lh_status lhi_sim_find_tolerances(const lh_pipeline *pipeline,
-                              const lh_schedule *schedule,
-                              const lh_sim_options *options, lhi_arena *scratch,
-                              int64_t *tolerances, lh_error *err)
+                                  const lh_schedule *schedule,
+                                  const lh_sim_options *options,
+                                  lhi_arena *scratch, int64_t *tolerances,
+                                  lh_error *err)
 {
     lh_pipeline *linked = NULL;
     if (!is_small(pipeline, schedule, options)) {
@@ -212,8 +213,8 @@ lh_status lhi_sim_find_tolerances(const lh_pipeline *pipeline,
         return LH_OK;
     }
     LHI_TRY(build_linked_pipeline(pipeline, scratch, &linked, err));
-    lh_status status =
-        find_on_linked(pipeline, linked, schedule, options, scratch, tolerances, err);
+    lh_status status = find_on_linked(pipeline, linked, schedule, options,
+                                      scratch, tolerances, err);
     lh_pipeline_free(linked);
     return status;
 }

@@ -3,8 +3,8 @@
 #include "base/options.h"
 #include "schedule/pipeline/pipeline_internal.h"
 
-#include <longhaul/scheduler.h>
 #include <longhaul/bounds.h>
+#include <longhaul/scheduler.h>
 #include <longhaul/simulate.h>
 #include <stdio.h>
 #include <string.h>
@@ -62,8 +62,9 @@ typedef struct choice_state {
 } choice_state;
 
 /* Returns a schedule's makespan under the given options, in ns. */
-static lh_status compute_makespan(const choice_state *k, const lh_schedule *schedule,
-                         int64_t *out, lh_error *err)
+static lh_status compute_makespan(const choice_state *k,
+                                  const lh_schedule *schedule, int64_t *out,
+                                  lh_error *err)
 {
     lh_evaluator *judge = NULL;
     LHI_TRY(lh_evaluator_make(k->p, &k->sim, &judge, err));
@@ -72,8 +73,8 @@ static lh_status compute_makespan(const choice_state *k, const lh_schedule *sche
     return status;
 }
 
-static lh_status search(const choice_state *k, uint64_t effort, lh_solution *out,
-                        lh_error *err)
+static lh_status search(const choice_state *k, uint64_t effort,
+                        lh_solution *out, lh_error *err)
 {
     lh_solve_options o = {.size = sizeof o,
                           .effort = k->o.effort ? k->o.effort : effort,
@@ -141,7 +142,8 @@ static lh_status run_auto(choice_state *k, lh_error *err)
     if (s.bound_ns > k->out->bound_ns)
         store_bound(k, &s);
     lh_error stop = {0};
-    status = s.schedule ? compute_makespan(k, s.schedule, &by_search, &stop) : LH_OK;
+    status =
+        s.schedule ? compute_makespan(k, s.schedule, &by_search, &stop) : LH_OK;
     if (status == LH_EDEADLOCK && k->out->schedule)
         status = LH_OK; /* the search does not model coupled queues */
     else if (status != LH_OK && err)
@@ -179,8 +181,9 @@ static lh_status choose(choice_state *k, const char *name, lh_error *err)
 }
 
 /* Copies and completes the options. */
-static lh_status complete_options(choice_state *k, const lh_scheduler_options *given,
-                              lh_error *err)
+static lh_status complete_options(choice_state *k,
+                                  const lh_scheduler_options *given,
+                                  lh_error *err)
 {
     LHI_TRY(LHI_OPTIONS_COPY(lh_scheduler_options, &k->o, given, err));
     LHI_TRY(LHI_OPTIONS_COPY(lh_method_options, &k->method, k->o.method, err));
@@ -190,8 +193,8 @@ static lh_status complete_options(choice_state *k, const lh_scheduler_options *g
 }
 
 lh_status lh_scheduler_run(const char *name, const lh_pipeline *pipeline,
-                           const lh_scheduler_options *options, lh_scheduler_result *out,
-                           lh_error *err)
+                           const lh_scheduler_options *options,
+                           lh_scheduler_result *out, lh_error *err)
 {
     lh_scheduler_result best = {0};
     choice_state k = {.p = pipeline, .out = &best};

@@ -2,9 +2,9 @@
 /* Proves again that a schedule is optimal and records the proof: by a closed
  * form, by windows, or by the clauses that a search learns. */
 #include "base/options.h"
+#include "schedule/certificate/certificate.h"
 #include "schedule/pipeline/pipeline_internal.h"
 #include "schedule/pipeline/schedule_internal.h"
-#include "schedule/certificate/certificate.h"
 #include "schedule/solver/bound/lattice.h"
 #include "schedule/solver/bound/windows.h"
 #include "schedule/solver/model/machine_orders.h"
@@ -92,7 +92,8 @@ static bool is_infeasible(lhi_windows *w, uint32_t m, lhi_budget *budget)
     if (!l)
         return false;
     uint32_t first = s->streams[k->first_stream].first;
-    for (uint32_t o = first; o < first + lhi_machine_count_operations(s, m); o++) {
+    for (uint32_t o = first; o < first + lhi_machine_count_operations(s, m);
+         o++) {
         w->new_r[o] = FAR;
         w->new_e[o] = -1;
     }
@@ -291,7 +292,7 @@ static lh_status refute(prover *r, lh_error *err)
 
 /* Fills in the claims: schedule, hash, version and options. */
 static lh_status fill_claims(prover *r, const lh_solution *solution,
-                            lh_error *err)
+                             lh_error *err)
 {
     lh_certificate *c = &r->out->c;
     char hash[LHI_HASH_TEXT];

@@ -2,8 +2,8 @@
 /* Finds the smallest memory limit by bisection. Each step asks lh_solve() for a
  * schedule within the limit and a given makespan. */
 #include "base/fail.h"
-#include "base/options.h"
 #include "base/integer_math.h"
+#include "base/options.h"
 #include "schedule/pipeline/pipeline_internal.h"
 #include "schedule/solver/model/budget.h"
 
@@ -93,8 +93,8 @@ static int64_t find_level_above(const tradeoff_state *t, int64_t limit)
 }
 
 /* Copies the pipeline with all memory limits capped. */
-static lh_status copy_with_limit(const lh_pipeline *p, int64_t limit, lh_pipeline **out,
-                         lh_error *err)
+static lh_status copy_with_limit(const lh_pipeline *p, int64_t limit,
+                                 lh_pipeline **out, lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
     LHI_TRY(lh_pipeline_describe(p, &desc, err));
@@ -110,8 +110,9 @@ static lh_status copy_with_limit(const lh_pipeline *p, int64_t limit, lh_pipelin
 }
 
 /* Returns the limit that a schedule requires. */
-static lh_status compute_required_limit(const tradeoff_state *t, const lh_schedule *schedule,
-                         int64_t *out, lh_error *err)
+static lh_status compute_required_limit(const tradeoff_state *t,
+                                        const lh_schedule *schedule,
+                                        int64_t *out, lh_error *err)
 {
     lh_timeline *timeline = NULL;
     LHI_TRY(lh_simulate(t->p, schedule, NULL, &timeline, err));
@@ -136,8 +137,9 @@ static bool is_timed_out(tradeoff_state *t)
 
 /* Finds the fastest schedule within `limit`; with `target_ns` > 0, any schedule
  * within that makespan. */
-static lh_status solve_within(tradeoff_state *t, int64_t limit, int64_t target_ns,
-                      lh_solution *out, lh_error *err)
+static lh_status solve_within(tradeoff_state *t, int64_t limit,
+                              int64_t target_ns, lh_solution *out,
+                              lh_error *err)
 {
     lh_pipeline *p = NULL;
     lh_solve_options o = t->each;
@@ -172,7 +174,8 @@ static bool refutes(const lh_solution *s, int64_t target_ns)
 
 /* Lowers point->limit and raises its bound by bisection between refuted (or
  * abandoned) limits and feasible ones. */
-static lh_status lower_limit(tradeoff_state *t, lh_memory_point *point, lh_error *err)
+static lh_status lower_limit(tradeoff_state *t, lh_memory_point *point,
+                             lh_error *err)
 {
     int64_t from = point->limit_bound;
     LHI_TRY(compute_required_limit(t, point->schedule, &point->limit, err));
@@ -187,7 +190,8 @@ static lh_status lower_limit(tradeoff_state *t, lh_memory_point *point, lh_error
         lh_status status = LH_OK;
         if (found) {
             take_schedule(point, &s);
-            status = compute_required_limit(t, point->schedule, &point->limit, err);
+            status =
+                compute_required_limit(t, point->schedule, &point->limit, err);
         } else {
             int64_t next = find_level_above(t, middle);
             bool proven =
@@ -204,7 +208,8 @@ static lh_status lower_limit(tradeoff_state *t, lh_memory_point *point, lh_error
 }
 
 /* Reports why no schedule meets the requested makespan. */
-static lh_status report_failure(const tradeoff_state *t, const lh_solution *s, lh_error *err)
+static lh_status report_failure(const tradeoff_state *t, const lh_solution *s,
+                                lh_error *err)
 {
     int64_t asked = t->o.makespan_ns;
     if (s->status == LH_SOLVE_INFEASIBLE)
@@ -215,10 +220,11 @@ static lh_status report_failure(const tradeoff_state *t, const lh_solution *s, l
                         "memory limit: the least is %.9g s or more (%s)",
                         (double)asked / 1e9, (double)s->bound_ns / 1e9, s->why);
     if (s->status == LH_SOLVE_UNKNOWN)
-        return lhi_fail(err, LH_EINFEASIBLE,
-                        "no schedule was found before the search ended; give "
-                        "it more time%s",
-                        t->each.disabled_engines ? ", or leave out fewer engines" : "");
+        return lhi_fail(
+            err, LH_EINFEASIBLE,
+            "no schedule was found before the search ended; give "
+            "it more time%s",
+            t->each.disabled_engines ? ", or leave out fewer engines" : "");
     return lhi_fail(err, LH_EINFEASIBLE,
                     "no schedule of at most %.9g s was found before the search "
                     "was stopped; the best takes %.9g s, and %.9g s is proven",
@@ -227,7 +233,8 @@ static lh_status report_failure(const tradeoff_state *t, const lh_solution *s, l
 }
 
 /* Computes the smallest limit for one makespan. */
-static lh_status least_memory(tradeoff_state *t, lh_memory_point *out, lh_error *err)
+static lh_status least_memory(tradeoff_state *t, lh_memory_point *out,
+                              lh_error *err)
 {
     lh_solution s = {0};
     int64_t asked = t->o.makespan_ns;
@@ -259,8 +266,8 @@ static void drop_dominated(lh_memory_curve *curve, int64_t makespan_ns)
 }
 
 /* Adds one point, starting from `s`, the fastest within `limit`. */
-static lh_status add_point(tradeoff_state *t, lh_memory_curve *curve, lh_solution *s,
-                           lh_error *err)
+static lh_status add_point(tradeoff_state *t, lh_memory_curve *curve,
+                           lh_solution *s, lh_error *err)
 {
     lh_memory_point point = {.target_ns = s->makespan_ns,
                              .limit_bound = t->least,
@@ -280,7 +287,8 @@ static lh_status add_point(tradeoff_state *t, lh_memory_curve *curve, lh_solutio
 }
 
 /* Computes the curve from no limit downward. */
-static lh_status trace_curve(tradeoff_state *t, lh_memory_curve *curve, lh_error *err)
+static lh_status trace_curve(tradeoff_state *t, lh_memory_curve *curve,
+                             lh_error *err)
 {
     int64_t limit = LH_NO_LIMIT;
     uint32_t most = t->o.points ? t->o.points : POINTS;
@@ -326,7 +334,8 @@ static lh_status begin_trade(tradeoff_state *t, const lh_pipeline *pipeline,
 {
     *t = (tradeoff_state){.p = pipeline, .begin_s = lhi_seconds()};
     LHI_TRY(LHI_OPTIONS_COPY(lh_tradeoff_options, &t->o, options, err));
-    LHI_TRY(LHI_OPTIONS_COPY(lh_solve_options, &t->each, t->o.solve_options, err));
+    LHI_TRY(
+        LHI_OPTIONS_COPY(lh_solve_options, &t->each, t->o.solve_options, err));
     if (t->each.objective != LH_SOLVE_OBJECTIVE_MAKESPAN)
         return lhi_fail(err, LH_EINVAL,
                         "memory is weighed against the makespan alone");
@@ -342,8 +351,8 @@ static void end(tradeoff_state *t)
 }
 
 lh_status lh_minimise_memory(const lh_pipeline *pipeline,
-                          const lh_tradeoff_options *options,
-                          lh_memory_point *out, lh_error *err)
+                             const lh_tradeoff_options *options,
+                             lh_memory_point *out, lh_error *err)
 {
     tradeoff_state t;
     lh_memory_point point = {0};

@@ -7,28 +7,29 @@
 #include "schedule/solver/portfolio.h"
 
 #include "schedule/solver/improve/annealing.h"
-#include "schedule/solver/improve/parallel_beams.h"
-#include "schedule/solver/improve/reduction.h"
-#include "schedule/solver/improve/parallel_insertion.h"
 #include "schedule/solver/improve/justification.h"
 #include "schedule/solver/improve/large_neighbourhood.h"
+#include "schedule/solver/improve/parallel_beams.h"
+#include "schedule/solver/improve/parallel_insertion.h"
+#include "schedule/solver/improve/reduction.h"
 #include "schedule/solver/improve/rule_tuning.h"
 #include "schedule/solver/state/batch.h"
 
 #include "base/fail.h"
 
 enum {
-    REDUCE_AFTER = 3000000,  /* ticks: most searches have ended by then */
+    REDUCE_AFTER = 3000000,   /* ticks: most searches have ended by then */
     MAX_TASK_TICKS = 4000000, /* max. ticks per task, without the extra share */
-    REFUTATION_TICKS = 600000,    /* ticks: most successful refutations take less */
+    REFUTATION_TICKS =
+        600000, /* ticks: most successful refutations take less */
     MAX_IDLE_ROUNDS = 1000,
     MAX_BEAM_WIDTH = 1536 /* of beams */
 };
 
 /* Searches by deadline. */
 enum {
-    SEARCH_NEAR_BOUND, /* the bound, or above it by the last refutations */
-    SEARCH_BETWEEN, /* between bound and incumbent, varying */
+    SEARCH_NEAR_BOUND,     /* the bound, or above it by the last refutations */
+    SEARCH_BETWEEN,        /* between bound and incumbent, varying */
     SEARCH_NEAR_INCUMBENT, /* slightly below the incumbent */
     N_SEARCHES
 };
@@ -83,10 +84,10 @@ typedef struct portfolio {
     bool gained, improved;
     bool refuted; /* deadlines near the bound were tried */
     lh_error *err;
-    uint64_t reduction_at;    /* ticks at which the reduction runs next */
-    int64_t bound_distance;      /* first search's distance above the bound, units */
-    uint64_t near_at;  /* ticks at which neighbourhood search starts */
-    uint64_t near_end; /* ticks at its last end */
+    uint64_t reduction_at;  /* ticks at which the reduction runs next */
+    int64_t bound_distance; /* first search's distance above the bound, units */
+    uint64_t near_at;       /* ticks at which neighbourhood search starts */
+    uint64_t near_end;      /* ticks at its last end */
     uint32_t n_near_vain;
     bool insert_vain; /* no improvement last time */
     uint64_t insert_end;
@@ -115,22 +116,22 @@ static lh_status improve(task *t, lhi_batch_task *k)
         lhi_justification_options how = {
             .seed = t->seed, .ticks = k->ticks, .target = t->target};
         return lhi_justifier_run(t->justifier, t->words, &t->time, &how,
-                               &k->budget, &k->err);
+                                 &k->budget, &k->err);
     }
     if (t->kind == TASK_TUNE) {
         lhi_tuning_options how = {
             .seed = t->seed, .ticks = k->ticks, .target = t->target};
         return lhi_rule_tuning_run(t->words, &t->time, &how, &k->budget, t->mem,
-                              &k->err);
+                                   &k->err);
     }
     lhi_annealing_options how = {.seed = t->seed,
-                      .ticks = k->ticks,
-                      .target = t->target,
-                      .hot = mean / 2 + 1,
-                      .cold = mean / 50 + 1};
+                                 .ticks = k->ticks,
+                                 .target = t->target,
+                                 .hot = mean / 2 + 1,
+                                 .cold = mean / 50 + 1};
     lhi_machine_orders_copy(t->found, t->words);
     LHI_TRY(lhi_annealing_run(t->words, t->found, &t->time, &how, &k->budget,
-                             t->mem, &k->err));
+                              t->mem, &k->err));
     lhi_machine_orders_copy(t->words, t->found);
     return LH_OK;
 }
@@ -165,7 +166,8 @@ static lh_status run_task(void *context, uint32_t i, lhi_batch_task *k)
  * ------------------------------------------------------------ */
 
 /* Merges a search's answer and keeps or frees the search. */
-static lh_status merge_search(portfolio *x, task *t, uint64_t used, lh_error *err)
+static lh_status merge_search(portfolio *x, task *t, uint64_t used,
+                              lh_error *err)
 {
     lhi_solver *r = x->r;
     bool found = t->answer == LHI_FOUND;
@@ -175,13 +177,14 @@ static lh_status merge_search(portfolio *x, task *t, uint64_t used, lh_error *er
     if (t->answer == LHI_REFUTED)
         lhi_solver_raise_bound(r, t->units + 1, "search");
     if (t == &x->tasks[SEARCH_NEAR_BOUND] && t->answer != LHI_FOUND)
-        x->bound_distance = t->answer == LHI_REFUTED ? 2 * x->bound_distance + 1 : x->bound_distance / 2;
+        x->bound_distance = t->answer == LHI_REFUTED ? 2 * x->bound_distance + 1
+                                                     : x->bound_distance / 2;
     x->gained = x->gained || t->answer != LHI_GAVE_UP;
     /* A found schedule determines the next longest useful deadline. Other
      * deadlines end here: with relaxed FIFO, the real schedule may take longer
      * and would be found again. A search without memory learns nothing more. */
-    const bool goes_on =
-        t->answer == LHI_GAVE_UP || (found && t == &x->tasks[SEARCH_NEAR_INCUMBENT]);
+    const bool goes_on = t->answer == LHI_GAVE_UP ||
+                         (found && t == &x->tasks[SEARCH_NEAR_INCUMBENT]);
     if (!goes_on || lhi_search_get_bytes(t->search) > t->room) {
         lhi_search_free(t->search);
         t->search = NULL;
@@ -207,8 +210,8 @@ static lh_status merge(void *context, uint32_t i, const lhi_batch_task *k,
 /* --- planning a round
  * ----------------------------------------------------------- */
 
-lh_status lhi_portfolio_count_searches(const lhi_solver *r, uint32_t most, uint32_t *out,
-                             lh_error *err)
+lh_status lhi_portfolio_count_searches(const lhi_solver *r, uint32_t most,
+                                       uint32_t *out, lh_error *err)
 {
     /* larger searches take too long to start */
     const size_t largest = (size_t)1 << 28;
@@ -228,8 +231,9 @@ static const lhi_machine_orders *get_hint(lhi_solver *r)
     return lhi_machine_orders_evaluate(r->scratch) >= 0 ? r->scratch : NULL;
 }
 
-lh_status lhi_portfolio_start_search(lhi_solver *r, int64_t units, lhi_search **out,
-                           lhi_answer *answer, lh_error *err)
+lh_status lhi_portfolio_start_search(lhi_solver *r, int64_t units,
+                                     lhi_search **out, lhi_answer *answer,
+                                     lh_error *err)
 {
     int64_t deadline = lhi_shop_get_deadline(r->shop, units);
     *answer = LHI_GAVE_UP;
@@ -275,7 +279,9 @@ static lh_status plan_search(portfolio *x, uint32_t i, bool *refuted)
     bool keep = false;
     if (i == SEARCH_NEAR_BOUND) {
         int64_t most = (x->high - 1 - first) / 2;
-        x->bound_distance = x->bound_distance < most ? x->bound_distance : most > 0 ? most : 0;
+        x->bound_distance = x->bound_distance < most ? x->bound_distance
+                            : most > 0               ? most
+                                                     : 0;
         units = first + x->bound_distance;
         keep = t->search && t->units == units;
     } else if (i == SEARCH_BETWEEN) {
@@ -286,15 +292,16 @@ static lh_status plan_search(portfolio *x, uint32_t i, bool *refuted)
         units = x->high - 1;
         keep = t->search && t->units >= units;
         if (keep && t->units > units) {
-            lhi_search_set_deadline(t->search, lhi_shop_get_deadline(r->shop, units),
-                               get_hint(r));
+            lhi_search_set_deadline(
+                t->search, lhi_shop_get_deadline(r->shop, units), get_hint(r));
             t->units = units;
         }
     }
     /* Nothing to do either if another task has the same deadline. */
-    if (units >= x->high || (i != SEARCH_NEAR_INCUMBENT && units == x->high - 1 &&
-                             x->n_searches > SEARCH_NEAR_INCUMBENT &&
-                             lhi_budget_is_engine_enabled(&r->budget, LHI_ENGINE_SHORTENED))) {
+    if (units >= x->high ||
+        (i != SEARCH_NEAR_INCUMBENT && units == x->high - 1 &&
+         x->n_searches > SEARCH_NEAR_INCUMBENT &&
+         lhi_budget_is_engine_enabled(&r->budget, LHI_ENGINE_SHORTENED))) {
         lhi_search_free(t->search);
         t->search = NULL;
         return LH_OK;
@@ -305,12 +312,14 @@ static lh_status plan_search(portfolio *x, uint32_t i, bool *refuted)
         t->search = NULL;
         const lhi_engine before =
             lhi_budget_enter_engine(&r->budget, search_engines[i]);
-        LHI_TRY(lhi_portfolio_start_search(r, units, &t->search, &answer, x->err));
+        LHI_TRY(
+            lhi_portfolio_start_search(r, units, &t->search, &answer, x->err));
         t->units = units;
         t->spent = 0;
         *refuted = answer == LHI_REFUTED;
         if (*refuted) {
-            lhi_solver_raise_bound(r, units + 1, lhi_windows_get_engine_name(r));
+            lhi_solver_raise_bound(r, units + 1,
+                                   lhi_windows_get_engine_name(r));
             x->bound_distance = 2 * x->bound_distance + 1;
         }
         lhi_budget_restore_engine(&r->budget, before);
@@ -368,7 +377,8 @@ static task_kind select_improvement(const portfolio *x, uint32_t i)
 static lh_status plan(portfolio *x, bool *refuted)
 {
     lhi_solver *r = x->r;
-    const uint64_t ticks = lhi_budget_get_remaining(&r->budget, x->allow * x->n) / x->n;
+    const uint64_t ticks =
+        lhi_budget_get_remaining(&r->budget, x->allow * x->n) / x->n;
     const uint64_t more = compute_extra_ticks(x, x->n * ticks);
     *refuted = false;
     for (uint32_t i = 0; i < x->n; i++) {
@@ -378,8 +388,10 @@ static lh_status plan(portfolio *x, bool *refuted)
         t->answer = LHI_GAVE_UP;
         t->time = t->before = -1;
         t->target = lhi_shop_get_deadline(r->shop, r->low_units);
-        t->seed = r->o.seed + (uint64_t)x->number * LHI_SOLVER_MAX_TASKS + i + 1;
-        if (i < x->n_searches && lhi_budget_is_engine_enabled(&r->budget, search_engines[i]))
+        t->seed =
+            r->o.seed + (uint64_t)x->number * LHI_SOLVER_MAX_TASKS + i + 1;
+        if (i < x->n_searches &&
+            lhi_budget_is_engine_enabled(&r->budget, search_engines[i]))
             LHI_TRY(plan_search(x, i, refuted));
         if (*refuted || r->budget.stop)
             return LH_OK;
@@ -391,8 +403,9 @@ static lh_status plan(portfolio *x, bool *refuted)
         x->batch.pieces[i].ticks =
             t->kind == TASK_SEARCH
                 ? ticks + (i == SEARCH_NEAR_INCUMBENT ? more : 0)
-                : ticks /
-                      (x->n_vain < 8 && !prefers_insertion(r) ? x->n_vain + 1 : 8);
+                : ticks / (x->n_vain < 8 && !prefers_insertion(r)
+                               ? x->n_vain + 1
+                               : 8);
     }
     return LH_OK;
 }
@@ -430,7 +443,8 @@ static lh_status try_refuting(portfolio *x, int64_t units, lhi_answer *answer)
     if (status == LH_OK && *answer == LHI_REFUTED)
         lhi_solver_raise_bound(r, units + 1, by);
     if (status == LH_OK && *answer == LHI_FOUND)
-        status = lhi_solver_offer_orders(r, r->found, LHI_ENGINE_REFUTATION, x->err);
+        status =
+            lhi_solver_offer_orders(r, r->found, LHI_ENGINE_REFUTATION, x->err);
     return status;
 }
 
@@ -534,8 +548,9 @@ static lh_status run_insertion(portfolio *x)
 static lh_status run_large_neighbourhood(portfolio *x)
 {
     lhi_solver *r = x->r;
-    if (!lhi_budget_is_engine_enabled(&r->budget, LHI_ENGINE_NEAR) || x->n_searches == 0 ||
-        !r->has_orders || (prefers_insertion(r) && !x->insert_vain) ||
+    if (!lhi_budget_is_engine_enabled(&r->budget, LHI_ENGINE_NEAR) ||
+        x->n_searches == 0 || !r->has_orders ||
+        (prefers_insertion(r) && !x->insert_vain) ||
         r->budget.used < x->near_at)
         return LH_OK;
     size_t taken = r->windows->used, room = r->o.memory / 8;
@@ -560,17 +575,20 @@ static lh_status run_rounds(portfolio *x)
     LHI_TRY(lhi_reduction_make(r, &r->reduction, x->err));
     x->near_at = r->windows->complete ? REDUCE_AFTER : 0;
     x->near_end = r->windows->complete ? REDUCE_AFTER / 2 : r->budget.used;
-    x->near =
-        (lhi_lns_state){.share = {128, 256, 256}, .step = 1, .random = {r->o.seed}};
+    x->near = (lhi_lns_state){
+        .share = {128, 256, 256}, .step = 1, .random = {r->o.seed}};
     x->insert_end = x->round_end = r->budget.used;
-    x->reduction_at = r->shop->n_ops > LHI_SOLVER_LARGE_OPERATIONS ? 0 : REDUCE_AFTER;
+    x->reduction_at =
+        r->shop->n_ops > LHI_SOLVER_LARGE_OPERATIONS ? 0 : REDUCE_AFTER;
     while (!lhi_solver_is_done(r) && x->n_idle < MAX_IDLE_ROUNDS) {
         bool refuted;
-        if (r->reduction && !r->is_reduced && r->budget.used >= x->reduction_at) {
+        if (r->reduction && !r->is_reduced &&
+            r->budget.used >= x->reduction_at) {
             LHI_TRY(lhi_reduction_solve(r, x->err));
             x->reduction_at = 2 * r->budget.used;
         }
-        if (!x->refuted && x->n_searches > 0 && r->shop->n_ops > LHI_SOLVER_LARGE_OPERATIONS)
+        if (!x->refuted && x->n_searches > 0 &&
+            r->shop->n_ops > LHI_SOLVER_LARGE_OPERATIONS)
             LHI_TRY(refute(x));
         x->refuted = true;
         x->low = r->low_units;
@@ -584,7 +602,8 @@ static lh_status run_rounds(portfolio *x)
         if (lhi_solver_is_done(r))
             continue;
         if (!r->windows->complete) {
-            lhi_windows_set_max_states(r->windows, 3 * r->windows->max_deadline_states);
+            lhi_windows_set_max_states(r->windows,
+                                       3 * r->windows->max_deadline_states);
             lhi_solver_report(r, "bounds");
             LHI_TRY(lhi_solver_bound_by_windows(r, x->err));
         }
@@ -600,8 +619,8 @@ lh_status lhi_portfolio_run(lhi_solver *r, lh_error *err)
     portfolio x = {.r = r, .width = 48, .err = err};
     /* With very many passes or machine states, no search with a deadline this
      * long finishes. */
-    const bool all =
-        r->shop->n_ops <= LHI_SOLVER_LARGE_OPERATIONS && !r->shop->fifo_relaxed && r->windows->has_full_lattices;
+    const bool all = r->shop->n_ops <= LHI_SOLVER_LARGE_OPERATIONS &&
+                     !r->shop->fifo_relaxed && r->windows->has_full_lattices;
     const uint32_t n = all ? N_SEARCHES : SEARCH_NEAR_INCUMBENT;
     if (lhi_solver_is_done(r))
         return LH_OK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bounds for pipelines with unequal W parts. */
-#ifndef LHI_RELAXATION_H
-#define LHI_RELAXATION_H
+#ifndef LHI_SCHEDULE_SOLVER_RELAXATION_H
+#define LHI_SCHEDULE_SOLVER_RELAXATION_H
 
 #include "schedule/solver/state/solver.h"
 

@@ -4,14 +4,14 @@
 #include "base/fail.h"
 #include "base/options.h"
 #include "schedule/pipeline/pipeline_internal.h"
-#include "schedule/solver/improve/parallel_beams.h"
 #include "schedule/solver/improve/dispatch.h"
-#include "schedule/solver/improve/reduction.h"
-#include "schedule/solver/improve/parallel_insertion.h"
 #include "schedule/solver/improve/justification.h"
+#include "schedule/solver/improve/parallel_beams.h"
+#include "schedule/solver/improve/parallel_insertion.h"
+#include "schedule/solver/improve/reduction.h"
 #include "schedule/solver/improve/rule_tuning.h"
-#include "schedule/solver/relaxation.h"
 #include "schedule/solver/portfolio.h"
+#include "schedule/solver/relaxation.h"
 
 #include <inttypes.h>
 #include <longhaul/bounds.h>
@@ -27,11 +27,11 @@ static lh_status justify(lhi_solver *r, lhi_engine by, lh_error *err)
     int64_t time = lhi_machine_orders_evaluate(r->found), before = time;
     if (time < 0)
         return LH_OK;
-    LHI_TRY(lhi_justifier_run_unperturbed(r->justifier, r->found, &time, r->o.seed,
-                               lhi_shop_get_deadline(r->shop, r->low_units), &r->budget,
-                               err));
-    return lhi_solver_offer_orders(r, r->found,
-                            time < before ? LHI_ENGINE_JUSTIFICATION : by, err);
+    LHI_TRY(lhi_justifier_run_unperturbed(
+        r->justifier, r->found, &time, r->o.seed,
+        lhi_shop_get_deadline(r->shop, r->low_units), &r->budget, err));
+    return lhi_solver_offer_orders(
+        r, r->found, time < before ? LHI_ENGINE_JUSTIFICATION : by, err);
 }
 
 /* Improves the best external schedule for a short time. */
@@ -41,16 +41,17 @@ static lh_status justify_best(lhi_solver *r, lh_error *err)
         return LH_OK;
     lhi_machine_orders_copy(r->found, r->best);
     int64_t time = lhi_machine_orders_evaluate(r->found), before = time;
-    lhi_justification_options how = {.seed = r->o.seed,
-                       .ticks = 20 * (uint64_t)(r->shop->n_ops / 4 + 1),
-                       .target = lhi_shop_get_deadline(r->shop, r->low_units)};
+    lhi_justification_options how = {
+        .seed = r->o.seed,
+        .ticks = 20 * (uint64_t)(r->shop->n_ops / 4 + 1),
+        .target = lhi_shop_get_deadline(r->shop, r->low_units)};
     if (time < 0)
         return LH_OK;
-    LHI_TRY(
-        lhi_justifier_run(r->justifier, r->found, &time, &how, &r->budget, err));
-    return time < before
-               ? lhi_solver_offer_orders(r, r->found, LHI_ENGINE_JUSTIFICATION, err)
-               : LH_OK;
+    LHI_TRY(lhi_justifier_run(r->justifier, r->found, &time, &how, &r->budget,
+                              err));
+    return time < before ? lhi_solver_offer_orders(
+                               r, r->found, LHI_ENGINE_JUSTIFICATION, err)
+                         : LH_OK;
 }
 
 /* Checks whether bounds should come first. Lattices for one chunk and few
@@ -74,15 +75,18 @@ static lh_status dispatch(lhi_solver *r, lh_error *err)
          slack = slack ? 2 * slack : 1) {
         int64_t units = r->low_units + r->low_units * slack / 256;
         bool ok = false;
-        if (r->best_ns >= 0 && units >= lhi_solver_convert_to_units(r, r->best_ns))
+        if (r->best_ns >= 0 &&
+            units >= lhi_solver_convert_to_units(r, r->best_ns))
             break;
         bool open = lhi_windows_set(
             r->windows, lhi_shop_get_deadline(r->shop, units), &r->budget);
         if (!open && units >= r->low_units)
-            lhi_solver_raise_bound(r, units + 1, lhi_windows_get_engine_name(r));
+            lhi_solver_raise_bound(r, units + 1,
+                                   lhi_windows_get_engine_name(r));
         if (!open)
             continue;
-        LHI_TRY(lhi_dispatch_by_due_date(r->found, r->windows->e, &ok, r->mem, err));
+        LHI_TRY(lhi_dispatch_by_due_date(r->found, r->windows->e, &ok, r->mem,
+                                         err));
         lhi_budget_spend(&r->budget, r->shop->n_ops / 4 + 1);
         if (ok)
             LHI_TRY(justify(r, LHI_ENGINE_DISPATCHING, err));
@@ -95,14 +99,17 @@ static lh_status dispatch(lhi_solver *r, lh_error *err)
 static lh_status tune(lhi_solver *r, uint64_t ticks, lh_error *err)
 {
     lhi_tuning_options how = {.seed = r->o.seed,
-                    .ticks = ticks,
-                    .target = lhi_shop_get_deadline(r->shop, r->low_units)};
+                              .ticks = ticks,
+                              .target =
+                                  lhi_shop_get_deadline(r->shop, r->low_units)};
     int64_t time = -1;
     if (!lhi_budget_is_engine_enabled(&r->budget, LHI_ENGINE_TUNING))
         return LH_OK;
-    const lhi_engine before = lhi_budget_enter_engine(&r->budget, LHI_ENGINE_TUNING);
+    const lhi_engine before =
+        lhi_budget_enter_engine(&r->budget, LHI_ENGINE_TUNING);
     lhi_solver_report(r, "tuning");
-    LHI_TRY(lhi_rule_tuning_run(r->found, &time, &how, &r->budget, r->mem, err));
+    LHI_TRY(
+        lhi_rule_tuning_run(r->found, &time, &how, &r->budget, r->mem, err));
     lhi_budget_restore_engine(&r->budget, before);
     return time >= 0 ? justify(r, LHI_ENGINE_TUNING, err) : LH_OK;
 }
@@ -116,9 +123,11 @@ static lh_status find_any_schedule(lhi_solver *r, lh_error *err)
     uint32_t n;
     lhi_solver_report(r, "searching for any schedule");
     LHI_TRY(lhi_portfolio_count_searches(r, 1, &n, err));
-    if (r->budget.stop || n == 0 || !lhi_budget_is_engine_enabled(&r->budget, LHI_ENGINE_SEARCH))
+    if (r->budget.stop || n == 0 ||
+        !lhi_budget_is_engine_enabled(&r->budget, LHI_ENGINE_SEARCH))
         return LH_OK;
-    const lhi_engine before = lhi_budget_enter_engine(&r->budget, LHI_ENGINE_SEARCH);
+    const lhi_engine before =
+        lhi_budget_enter_engine(&r->budget, LHI_ENGINE_SEARCH);
     LHI_TRY(lhi_portfolio_start_search(r, units, &search, &answer, err));
     lh_status status = LH_OK;
     if (search)
@@ -218,7 +227,8 @@ static lh_status solve_job_shop(lhi_solver *r, lh_error *err)
     const int64_t low = r->low_units;
     LHI_TRY(lhi_solver_bound_by_shaving(r, err));
     if (r->is_reduced && !lhi_solver_is_done(r))
-        LHI_TRY(lhi_reduction_extend_schedules(r, r->budget.max_ticks / 3, err));
+        LHI_TRY(
+            lhi_reduction_extend_schedules(r, r->budget.max_ticks / 3, err));
     if (r->low_units > low)
         LHI_TRY(dispatch(r, err));
     /* Reduced problems are solved for their bounds and patterns. */
@@ -252,7 +262,8 @@ static lh_status solve_within(lhi_solver *r, lh_error *err)
     /* With many passes, insertion runs first, since all generators take longer;
      * with few passes the generators often suffice. */
     if (r->shop && r->shop->n_ops > LHI_SOLVER_LARGE_OPERATIONS)
-        LHI_TRY(lhi_parallel_insertion_run(r, 4 * (uint64_t)r->shop->n_ops, err));
+        LHI_TRY(
+            lhi_parallel_insertion_run(r, 4 * (uint64_t)r->shop->n_ops, err));
     LHI_TRY(lhi_solver_run_methods(r, err));
     if (lhi_solver_is_done(r) || !r->shop)
         return LH_OK;
@@ -265,7 +276,7 @@ static lh_status solve_within(lhi_solver *r, lh_error *err)
 
 /* Completes and checks the options. */
 static lh_status complete_options(const lh_solve_options *given,
-                              lh_solve_options *out, lh_error *err)
+                                  lh_solve_options *out, lh_error *err)
 {
     LHI_TRY(LHI_OPTIONS_COPY(lh_solve_options, out, given, err));
     if (!(out->time_limit_s >= 0) || !(out->gap >= 0))
@@ -289,12 +300,13 @@ static void write_engines(const lhi_solver *r, lh_solution *out)
     for (uint32_t i = 0; i < out->n_engines; i++) {
         const lhi_engine engine = (lhi_engine)(i + 1);
         const lhi_engine_statistics *use = &r->budget.use[engine];
-        out->engines[i] = (lh_solve_engine){.name = lh_solve_engine_name(i),
-                                            .on = lhi_budget_is_engine_enabled(&r->budget, engine),
-                                            .effort = use->effort,
-                                            .calls = use->calls,
-                                            .improved = use->improved,
-                                            .gained_ns = use->gained_ns};
+        out->engines[i] = (lh_solve_engine){
+            .name = lh_solve_engine_name(i),
+            .on = lhi_budget_is_engine_enabled(&r->budget, engine),
+            .effort = use->effort,
+            .calls = use->calls,
+            .improved = use->improved,
+            .gained_ns = use->gained_ns};
     }
 }
 
@@ -352,7 +364,8 @@ static lh_status solve_early(const lh_pipeline *pipeline,
     if (r.n_parallel > LHI_SOLVER_MAX_TASKS)
         r.n_parallel = LHI_SOLVER_MAX_TASKS;
     lhi_budget_begin(&r.budget, &r.o);
-    LHI_TRY(lhi_engine_parse_disabled(r.o.disabled_engines, &r.budget.disabled_engines, err));
+    LHI_TRY(lhi_engine_parse_disabled(r.o.disabled_engines,
+                                      &r.budget.disabled_engines, err));
     r.mem = lhi_arena_make(0);
     if (!r.mem)
         return lhi_fail_nomem(err);

@@ -32,11 +32,12 @@ typedef struct checker {
     lh_claims *out;
 } checker;
 
-static void add_statement(checker *k, lh_claim_status status, const char *format, ...)
-    LHI_PRINTF(3, 4);
+static void add_statement(checker *k, lh_claim_status status,
+                          const char *format, ...) LHI_PRINTF(3, 4);
 
 /* Appends a formatted statement. */
-static void add_statement(checker *k, lh_claim_status status, const char *format, ...)
+static void add_statement(checker *k, lh_claim_status status,
+                          const char *format, ...)
 {
     char text[400];
     va_list args;
@@ -66,11 +67,12 @@ static lh_status check_pipeline(checker *k, lh_error *err)
     lh_text_free(text);
     snprintf(hash, sizeof hash, "fnv1a64:%016" PRIx64, value);
     if (strcmp(hash, k->c->pipeline_hash) == 0)
-        add_statement(k, LH_CLAIM_VERIFIED, "the certificate is for this pipeline");
+        add_statement(k, LH_CLAIM_VERIFIED,
+                      "the certificate is for this pipeline");
     else
         add_statement(k, LH_CLAIM_WRONG,
-            "the certificate is for another pipeline: %.40s, not %s",
-            k->c->pipeline_hash, hash);
+                      "the certificate is for another pipeline: %.40s, not %s",
+                      k->c->pipeline_hash, hash);
     return LH_OK;
 }
 
@@ -98,19 +100,21 @@ static lh_status check_schedule(checker *k, const lh_schedule *s,
     int64_t ns = lh_verdict_makespan(v);
     if (!lh_verdict_valid(v))
         add_statement(k, LH_CLAIM_WRONG, "%s is not valid: %.200s", name,
-            lh_verdict_violation(v, 0));
+                      lh_verdict_violation(v, 0));
     else if (ns != claimed_ns)
         add_statement(k, LH_CLAIM_WRONG,
-            "%s is valid and takes %" PRId64 " ns, not %" PRId64 " ns", name,
-            ns, claimed_ns);
+                      "%s is valid and takes %" PRId64 " ns, not %" PRId64
+                      " ns",
+                      name, ns, claimed_ns);
     else if (!has_parts(k, s))
         add_statement(k, LH_CLAIM_UNVERIFIED,
-            "%s takes %" PRId64 " ns, but cuts weight-gradient passes into "
-            "other parts than the bound holds for",
-            name, ns);
+                      "%s takes %" PRId64
+                      " ns, but cuts weight-gradient passes into "
+                      "other parts than the bound holds for",
+                      name, ns);
     else
-        add_statement(k, LH_CLAIM_VERIFIED, "%s is valid and takes %" PRId64 " ns", name,
-            ns);
+        add_statement(k, LH_CLAIM_VERIFIED,
+                      "%s is valid and takes %" PRId64 " ns", name, ns);
     lh_verdict_free(v);
     return LH_OK;
 }
@@ -124,8 +128,8 @@ static lh_status check_closed_form(checker *k, lh_error *err)
     lh_bound_term terms[LHI_VERIFY_MAX_TERMS];
     uint32_t n;
     int64_t sum;
-    LHI_TRY(lhi_verify_compute_closed_form(k->p, c->form, c->device, c->link, terms, &n, &sum,
-                           err));
+    LHI_TRY(lhi_verify_compute_closed_form(k->p, c->form, c->device, c->link,
+                                           terms, &n, &sum, err));
     bool same = n > 0 && n == c->n_terms;
     for (uint32_t i = 0; same && i < n; i++)
         same = strcmp(terms[i].name, c->terms[i].name) == 0 &&
@@ -138,28 +142,31 @@ static lh_status check_closed_form(checker *k, lh_error *err)
         snprintf(where, sizeof where, " on link %.48s", c->link);
     const char *name = lh_bound_kind_name(c->form);
     if (n == 0)
-        add_statement(k, LH_CLAIM_WRONG, "there is no closed form '%s'%s here", name,
-            where);
+        add_statement(k, LH_CLAIM_WRONG, "there is no closed form '%s'%s here",
+                      name, where);
     else if (sum < c->bound_ns)
         add_statement(k, LH_CLAIM_WRONG,
-            "the closed form '%s'%s gives %" PRId64 " ns, not %" PRId64 " ns",
-            name, where, sum, c->bound_ns);
+                      "the closed form '%s'%s gives %" PRId64
+                      " ns, not %" PRId64 " ns",
+                      name, where, sum, c->bound_ns);
     else if (!same)
         add_statement(k, LH_CLAIM_WRONG,
-            "the closed form '%s'%s has other terms than are given", name,
-            where);
+                      "the closed form '%s'%s has other terms than are given",
+                      name, where);
     else
         add_statement(k, LH_CLAIM_VERIFIED,
-            "no schedule takes less than %" PRId64 " ns: closed form '%s'%s, "
-            "worked out anew",
-            c->bound_ns, name, where);
+                      "no schedule takes less than %" PRId64
+                      " ns: closed form '%s'%s, "
+                      "worked out anew",
+                      c->bound_ns, name, where);
     return LH_OK;
 }
 
 /* --- refutations ---------------------------------------------------------- */
 
 /* Finds the machine that the certificate names; LH_NONE: none. */
-static uint32_t find_machine(const lhi_verify_model *claim, const lh_certificate *c)
+static uint32_t find_machine(const lhi_verify_model *claim,
+                             const lh_certificate *c)
 {
     for (uint32_t m = 0; m < claim->n_machines; m++) {
         const lhi_verify_machine *k = &claim->machines[m];
@@ -192,25 +199,29 @@ static bool record_fails(lhi_verify_model *claim, const lh_certificate *c)
                 return false;
             claim->start[row->first + x] =
                 start / claim->unit_ns * claim->scale;
-            claim->finish[row->first + x] = lhi_verify_get_deadline(claim, finish);
+            claim->finish[row->first + x] =
+                lhi_verify_get_deadline(claim, finish);
         }
     }
     return lhi_verify_is_machine_infeasible(claim, m);
 }
 
 /* Adds the statements about windows. */
-static void add_window_statements(checker *k, lhi_verify_model *claim, bool refuted)
+static void add_window_statements(checker *k, lhi_verify_model *claim,
+                                  bool refuted)
 {
     const lh_certificate *c = k->c;
     if (!refuted) {
         add_statement(k, LH_CLAIM_UNVERIFIED,
-            "the judge's windows do not refute %" PRId64 " ns", c->refuted_ns);
+                      "the judge's windows do not refute %" PRId64 " ns",
+                      c->refuted_ns);
         return;
     }
     add_statement(k, LH_CLAIM_VERIFIED,
-        "no schedule takes %" PRId64 " ns or less: windows of devices and "
-        "links, worked out anew",
-        c->refuted_ns);
+                  "no schedule takes %" PRId64
+                  " ns or less: windows of devices and "
+                  "links, worked out anew",
+                  c->refuted_ns);
     if (c->n_rows == 0)
         return;
     char where[80];
@@ -220,9 +231,11 @@ static void add_window_statements(checker *k, lhi_verify_model *claim, bool refu
         snprintf(where, sizeof where, "link %.48s", c->link);
     if (record_fails(claim, c))
         add_statement(k, LH_CLAIM_VERIFIED,
-            "%s alone cannot keep the starts and finishes on record", where);
+                      "%s alone cannot keep the starts and finishes on record",
+                      where);
     else
-        add_statement(k, LH_CLAIM_UNVERIFIED,
+        add_statement(
+            k, LH_CLAIM_UNVERIFIED,
             "the starts and finishes on record for %s are no contradiction by "
             "themselves",
             where);
@@ -233,19 +246,22 @@ static void add_clause_statement(checker *k, uint32_t bad, bool refuted)
 {
     const lh_certificate *c = k->c;
     if (refuted)
-        add_statement(k, LH_CLAIM_VERIFIED,
+        add_statement(
+            k, LH_CLAIM_VERIFIED,
             "no schedule takes %" PRId64 " ns or less: each of %" PRIu32
             " clauses follows from those before it, and none is left open",
             c->refuted_ns, c->n_clauses);
     else if (bad != LH_NONE)
-        add_statement(k, LH_CLAIM_UNVERIFIED,
+        add_statement(
+            k, LH_CLAIM_UNVERIFIED,
             "clause %" PRIu32 " of %" PRIu32
             " does not follow from those before it by the judge's rules",
             bad + 1, c->n_clauses);
     else
         add_statement(k, LH_CLAIM_UNVERIFIED,
-            "%" PRIu32 " clauses follow, but do not refute %" PRId64 " ns",
-            c->n_clauses, c->refuted_ns);
+                      "%" PRIu32 " clauses follow, but do not refute %" PRId64
+                      " ns",
+                      c->n_clauses, c->refuted_ns);
 }
 
 /* Checks a refutation by windows or clauses. */
@@ -257,20 +273,22 @@ static lh_status refute(checker *k, lhi_verify_model *claim, lh_error *err)
     uint32_t bad = LH_NONE;
     if (lhi_verify_get_next_makespan(claim, c->refuted_ns) < c->bound_ns) {
         add_statement(k, LH_CLAIM_WRONG,
-            "that no schedule takes %" PRId64 " ns does not make %" PRId64
-            " ns a bound",
-            c->refuted_ns, c->bound_ns);
+                      "that no schedule takes %" PRId64
+                      " ns does not make %" PRId64 " ns a bound",
+                      c->refuted_ns, c->bound_ns);
         return LH_OK;
     }
     if (deadline < 0) {
-        add_statement(k, LH_CLAIM_UNVERIFIED, "the times are beyond what is checked");
+        add_statement(k, LH_CLAIM_UNVERIFIED,
+                      "the times are beyond what is checked");
         return LH_OK;
     }
     if (c->kind == LH_PROOF_WINDOWS) {
         LHI_TRY(lhi_verify_tighten_windows(claim, deadline, &refuted, err));
         add_window_statements(k, claim, refuted);
     } else {
-        LHI_TRY(lhi_verify_check_clauses(claim, deadline, c, &bad, &refuted, err));
+        LHI_TRY(
+            lhi_verify_check_clauses(claim, deadline, c, &bad, &refuted, err));
         add_clause_statement(k, bad, refuted);
     }
     return LH_OK;
@@ -289,7 +307,8 @@ static lh_status check_refutation(checker *k, lh_error *err)
     if (status == LH_OK && claim)
         status = refute(k, claim, err);
     else if (status == LH_OK)
-        add_statement(k, LH_CLAIM_UNVERIFIED, "the bound was not checked: %s", why);
+        add_statement(k, LH_CLAIM_UNVERIFIED, "the bound was not checked: %s",
+                      why);
     lhi_verify_model_fini(claim);
     lhi_arena_free(mem);
     return status;
@@ -307,7 +326,7 @@ static lh_status check_proof(checker *k, lh_error *err)
         return check_refutation(k, err);
     default:
         add_statement(k, LH_CLAIM_UNVERIFIED, "the bound has no record: %.200s",
-            k->c->why);
+                      k->c->why);
         return LH_OK;
     }
 }
@@ -326,9 +345,9 @@ static lh_status check_all(checker *k, lh_error *err)
     LHI_TRY(check_proof(k, err));
     if (c->makespan_ns > c->bound_ns)
         add_statement(k, LH_CLAIM_UNVERIFIED,
-            "between bound and makespan there are %" PRId64
-            " ns: not said to be optimal",
-            c->makespan_ns - c->bound_ns);
+                      "between bound and makespan there are %" PRId64
+                      " ns: not said to be optimal",
+                      c->makespan_ns - c->bound_ns);
     else if (c->makespan_ns < c->bound_ns)
         add_statement(k, LH_CLAIM_WRONG, "the bound is above the makespan");
     return LH_OK;

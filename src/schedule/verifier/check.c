@@ -49,11 +49,12 @@ static lh_status run_all_checks(lhi_verifier *judge, lh_error *err)
         return lhi_fail_nomem(err);
     LHI_TRY(concatenate_orders(judge, err));
     if (judge->n_rows != judge->n_devices)
-        lhi_verify_add_violation(judge,
-                      "the schedule has %" PRIu32 " row%s, but the pipeline "
-                      "has %" PRIu32 " device%s",
-                      judge->n_rows, judge->n_rows == 1 ? "" : "s",
-                      judge->n_devices, judge->n_devices == 1 ? "" : "s");
+        lhi_verify_add_violation(
+            judge,
+            "the schedule has %" PRIu32 " row%s, but the pipeline "
+            "has %" PRIu32 " device%s",
+            judge->n_rows, judge->n_rows == 1 ? "" : "s", judge->n_devices,
+            judge->n_devices == 1 ? "" : "s");
     LHI_TRY(lhi_verify_find_links(judge, err));
     LHI_TRY(lhi_verify_check_passes(judge, err));
     LHI_TRY(lhi_verify_check_links(judge, err));

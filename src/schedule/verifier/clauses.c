@@ -251,7 +251,8 @@ static bool propagate_row(checker *r, uint32_t o, const lhi_verify_row *u)
     size_t at = c->slot_at[o] + u->slot;
     int64_t end = c->start[o] + row->time, begin = c->finish[o] - row->time;
     uint32_t y = r->before[at];
-    if (r->after[at] < u->count && !raise_start(r, u->first + r->after[at], end))
+    if (r->after[at] < u->count &&
+        !raise_start(r, u->first + r->after[at], end))
         return false;
     if (y > 0 && !lower_end(r, u->first + y - 1, begin))
         return false;
@@ -519,7 +520,8 @@ static bool initialise_operation(checker *r, uint32_t o)
     }
     for (uint32_t i = c->pred_at[o]; i < c->pred_at[o + 1]; i++)
         if (row_of(r, c->pred[i])->machine == row->machine &&
-            row_of(r, c->pred[i]) != row && !assign(r, before(r, c->pred[i], o)))
+            row_of(r, c->pred[i]) != row &&
+            !assign(r, before(r, c->pred[i], o)))
             return false;
     return true;
 }
@@ -653,8 +655,8 @@ static lh_status allocate(checker *r, lhi_arena *mem, lh_error *err)
 }
 
 lh_status lhi_verify_check_clauses(lhi_verify_model *claim, int64_t deadline,
-                            const lh_certificate *c, uint32_t *bad,
-                            bool *refuted, lh_error *err)
+                                   const lh_certificate *c, uint32_t *bad,
+                                   bool *refuted, lh_error *err)
 {
     bool by_windows;
     checker r = {.c = claim, .cert = c};

@@ -61,14 +61,14 @@ static void compute_path_times(closed_form *f)
             k->all_gather_ns ? k->all_gather_ns + k->dp_latency_ns : 0;
         int64_t came = 0;
         if (c > 0)
-            came =
-                f->first_f[c - 1] + get_chunk(f, c - 1)->f_ns + compute_hop(f, c - 1, false);
+            came = f->first_f[c - 1] + get_chunk(f, c - 1)->f_ns +
+                   compute_hop(f, c - 1, false);
         f->first_f[c] = lhi_max_int64(gather, came);
         f->after_d[c] = get_w_ns(f, c) + scatter(k);
         if (c > 0)
-            f->after_d[c] =
-                lhi_max_int64(f->after_d[c],
-                         compute_hop(f, c, true) + get_d_ns(f, c - 1) + f->after_d[c - 1]);
+            f->after_d[c] = lhi_max_int64(
+                f->after_d[c], compute_hop(f, c, true) + get_d_ns(f, c - 1) +
+                                   f->after_d[c - 1]);
     }
     for (uint32_t c = last + 1; c-- > 0;) {
         if (c == last) {
@@ -85,7 +85,8 @@ static void compute_path_times(closed_form *f)
     }
 }
 
-static void add_term(closed_form *f, const char *name, int64_t times, int64_t ns)
+static void add_term(closed_form *f, const char *name, int64_t times,
+                     int64_t ns)
 {
     f->terms[f->n_terms++] = (lh_bound_term){name, times, ns};
 }
@@ -199,7 +200,8 @@ static void form_round_trips(closed_form *f, uint32_t device)
         int64_t trips = (f->n + k - 1) / k - 1;
         int64_t trip = get_chunk(f, c)->f_ns + f->round[c] + get_d_ns(f, c) +
                        (whole ? get_w_ns(f, c) : 0);
-        int64_t ns = f->first_d[c] + get_d_ns(f, c) + trips * trip + f->after_d[c];
+        int64_t ns =
+            f->first_d[c] + get_d_ns(f, c) + trips * trip + f->after_d[c];
         if (ns <= most)
             continue;
         most = ns;
@@ -239,11 +241,13 @@ static void form_link(closed_form *f, const char *link)
         const lh_link *k = lh_pipeline_link(f->p, l);
         uint32_t to = back ? c - 1 : c + 1;
         busy += k->transfer_ns;
-        first = lhi_min_int64(first, back ? f->first_d[c] + get_d_ns(f, c)
+        first =
+            lhi_min_int64(first, back ? f->first_d[c] + get_d_ns(f, c)
                                       : f->first_f[c] + get_chunk(f, c)->f_ns);
-        after = lhi_min_int64(after, k->latency_ns +
-                                     (back ? get_d_ns(f, to) + f->after_d[to]
-                                           : get_chunk(f, to)->f_ns + f->after_f[to]));
+        after = lhi_min_int64(
+            after,
+            k->latency_ns + (back ? get_d_ns(f, to) + f->after_d[to]
+                                  : get_chunk(f, to)->f_ns + f->after_f[to]));
     }
     if (first == LHI_NEVER)
         return;
@@ -256,10 +260,10 @@ static lh_status make_closed_form(closed_form *f, lhi_arena *mem, lh_error *err)
 {
     size_t n = f->n_chunks;
     f->links = (lhi_verifier){.pipeline = f->p,
-                           .n_devices = lh_pipeline_n_devices(f->p),
-                           .n_chunks = f->n_chunks,
-                           .n_microbatches = f->n,
-                           .mem = mem};
+                              .n_devices = lh_pipeline_n_devices(f->p),
+                              .n_chunks = f->n_chunks,
+                              .n_microbatches = f->n,
+                              .mem = mem};
     f->first_f = LHI_NEW(mem, int64_t, n);
     f->first_d = LHI_NEW(mem, int64_t, n);
     f->round = LHI_NEW(mem, int64_t, n);
@@ -272,17 +276,18 @@ static lh_status make_closed_form(closed_form *f, lhi_arena *mem, lh_error *err)
     return LH_OK;
 }
 
-lh_status lhi_verify_compute_closed_form(const lh_pipeline *p, lh_bound_kind form,
-                         uint32_t device, const char *link,
-                         lh_bound_term *terms, uint32_t *n, int64_t *sum,
-                         lh_error *err)
+lh_status lhi_verify_compute_closed_form(const lh_pipeline *p,
+                                         lh_bound_kind form, uint32_t device,
+                                         const char *link, lh_bound_term *terms,
+                                         uint32_t *n, int64_t *sum,
+                                         lh_error *err)
 {
     lhi_arena *mem = lhi_arena_make(0);
     closed_form f = {.p = p,
-                .n_chunks = lh_pipeline_n_chunks(p),
-                .n = lh_pipeline_n_microbatches(p),
-                .joint = lh_pipeline_is_joint(p),
-                .terms = terms};
+                     .n_chunks = lh_pipeline_n_chunks(p),
+                     .n = lh_pipeline_n_microbatches(p),
+                     .joint = lh_pipeline_is_joint(p),
+                     .terms = terms};
     if (!mem)
         return lhi_fail_nomem(err);
     lh_status status = make_closed_form(&f, mem, err);

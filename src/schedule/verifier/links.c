@@ -88,7 +88,8 @@ lh_status lhi_verify_find_links(lhi_verifier *judge, lh_error *err)
     return LH_OK;
 }
 
-uint32_t lhi_verify_get_link(const lhi_verifier *judge, uint32_t node, uint32_t *consumer)
+uint32_t lhi_verify_get_link(const lhi_verifier *judge, uint32_t node,
+                             uint32_t *consumer)
 {
     const lh_pass *pass = &judge->passes[node];
     uint32_t to = LH_NONE, link = LHI_SAME_DEVICE;
@@ -138,17 +139,19 @@ static void check_order(lhi_verifier *judge, const lh_link_order *order,
         lh_pass_format(&order->passes[i], text);
         uint32_t node = lhi_verify_find_pass(judge, &order->passes[i]);
         if (node == LH_NONE)
-            lhi_verify_add_violation(judge,
-                          "link %s, message %" PRIu32 ": no device runs %s",
-                          order->link, i + 1, text);
+            lhi_verify_add_violation(
+                judge, "link %s, message %" PRIu32 ": no device runs %s",
+                order->link, i + 1, text);
         else if (get_resource(judge, node) != resource)
-            lhi_verify_add_violation(judge,
-                          "link %s, message %" PRIu32
-                          ": what %s makes does not travel on this link",
-                          order->link, i + 1, text);
+            lhi_verify_add_violation(
+                judge,
+                "link %s, message %" PRIu32
+                ": what %s makes does not travel on this link",
+                order->link, i + 1, text);
         else if (listed[node])
-            lhi_verify_add_violation(judge, "link %s, message %" PRIu32 ": %s again",
-                          order->link, i + 1, text);
+            lhi_verify_add_violation(judge,
+                                     "link %s, message %" PRIu32 ": %s again",
+                                     order->link, i + 1, text);
         else
             listed[node] = true;
     }
@@ -168,11 +171,13 @@ lh_status lhi_verify_check_links(lhi_verifier *judge, lh_error *err)
         const lh_link_order *order = lh_schedule_link_order(judge->schedule, i);
         uint32_t resource = find_resource(judge, order->link);
         if (resource == LH_NONE) {
-            lhi_verify_add_violation(judge, "link order %" PRIu32 ": no link is named %s",
-                          i + 1, order->link);
+            lhi_verify_add_violation(
+                judge, "link order %" PRIu32 ": no link is named %s", i + 1,
+                order->link);
         } else if (ordered[resource]) {
-            lhi_verify_add_violation(judge, "link order %" PRIu32 ": link %s again", i + 1,
-                          order->link);
+            lhi_verify_add_violation(judge,
+                                     "link order %" PRIu32 ": link %s again",
+                                     i + 1, order->link);
         } else {
             ordered[resource] = true;
             check_order(judge, order, resource, listed);
@@ -184,9 +189,10 @@ lh_status lhi_verify_check_links(lhi_verifier *judge, lh_error *err)
         if (resource == LH_NONE || !ordered[resource] || listed[node])
             continue;
         char text[LH_PASS_TEXT_SIZE];
-        lhi_verify_add_violation(judge, "link %s: the message of %s is not in its order",
-                      judge->resource_names[resource],
-                      lh_pass_format(&judge->passes[node], text));
+        lhi_verify_add_violation(
+            judge, "link %s: the message of %s is not in its order",
+            judge->resource_names[resource],
+            lh_pass_format(&judge->passes[node], text));
     }
     return LH_OK;
 }

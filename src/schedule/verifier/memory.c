@@ -58,17 +58,18 @@ static void check_device(lhi_verifier *judge, uint32_t device)
     const char *space = unit[0] ? " " : "";
     if (worst == LH_NONE) {
         lhi_verify_add_violation(judge,
-                      "device %" PRIu32 " holds %" PRId64
-                      "%s%s all along, of %" PRId64 " allowed",
-                      device, fixed, space, unit, limit);
+                                 "device %" PRIu32 " holds %" PRId64
+                                 "%s%s all along, of %" PRId64 " allowed",
+                                 device, fixed, space, unit, limit);
         return;
     }
     char text[LH_PASS_TEXT_SIZE];
-    lhi_verify_add_violation(judge,
-                  "device %" PRIu32 " holds %" PRId64 "%s%s in cell %" PRIu32
-                  ", %s, of %" PRId64 " allowed",
-                  device, *peak, space, unit, lhi_verify_get_cell(judge, worst),
-                  lh_pass_format(&judge->passes[worst], text), limit);
+    lhi_verify_add_violation(
+        judge,
+        "device %" PRIu32 " holds %" PRId64 "%s%s in cell %" PRIu32
+        ", %s, of %" PRId64 " allowed",
+        device, *peak, space, unit, lhi_verify_get_cell(judge, worst),
+        lh_pass_format(&judge->passes[worst], text), limit);
 }
 
 void lhi_verify_check_memory(lhi_verifier *judge)

@@ -25,9 +25,9 @@ typedef struct builder {
     uint32_t *f, *d, *w, *mf, *md; /* rows by chunk; LH_NONE */
     /* the same; LH_NONE if alone on its device */
     uint32_t *gather, *scatter;
-    uint32_t *alone;               /* per device: number of chunks */
-    int64_t *held;                 /* per device: static memory, */
-    int64_t *gathered;             /* ... total all-gather time */
+    uint32_t *alone;   /* per device: number of chunks */
+    int64_t *held;     /* per device: static memory, */
+    int64_t *gathered; /* ... total all-gather time */
     arc *arcs;
     size_t n_arcs;
 } builder;
@@ -68,10 +68,10 @@ static void add_machine(builder *b, uint32_t device, const char *link)
 {
     lhi_verify_model *c = b->c;
     c->machines[c->n_machines++] = (lhi_verify_machine){.device = device,
-                                                       .link = link,
-                                                       .first_row = c->n_rows,
-                                                       .first_op = c->n_ops,
-                                                       .room = INT64_MAX};
+                                                        .link = link,
+                                                        .first_row = c->n_rows,
+                                                        .first_op = c->n_ops,
+                                                        .room = INT64_MAX};
 }
 
 /* Adds a device with rows for its chunks' passes. */
@@ -91,26 +91,26 @@ static void add_device(builder *b, uint32_t device)
         uint32_t down = 2 * c, up = 2 * (2 * last + 1 - c);
         b->f[c] = add_row(b,
                           (lhi_verify_row){.kind = LH_F,
-                                          .chunk = c,
-                                          .place = down,
-                                          .time = k->f_ns,
-                                          .memory = k->mem_f},
+                                           .chunk = c,
+                                           .place = down,
+                                           .time = k->f_ns,
+                                           .memory = k->mem_f},
                           1);
         b->d[c] = add_row(
             b,
             (lhi_verify_row){.kind = b->joint ? LH_B : LH_D,
-                            .chunk = c,
-                            .place = up,
-                            .time = back_ns(b, c),
-                            .memory = k->mem_d + (b->joint ? k->mem_w : 0)},
+                             .chunk = c,
+                             .place = up,
+                             .time = back_ns(b, c),
+                             .memory = k->mem_d + (b->joint ? k->mem_w : 0)},
             1);
         if (!b->joint)
             b->w[c] = add_row(b,
                               (lhi_verify_row){.kind = LH_W,
-                                              .chunk = c,
-                                              .place = up,
-                                              .time = k->w_ns / b->parts,
-                                              .memory = k->mem_w / b->parts},
+                                               .chunk = c,
+                                               .place = up,
+                                               .time = k->w_ns / b->parts,
+                                               .memory = k->mem_w / b->parts},
                               b->parts);
     }
 }
@@ -133,9 +133,9 @@ static void add_collectives(builder *b, uint32_t device)
             *(after ? &b->scatter[c] : &b->gather[c]) = add_row_of(
                 b,
                 (lhi_verify_row){.kind = after ? LHI_SCATTERED : LHI_GATHERED,
-                                .chunk = c,
-                                .per = 1,
-                                .time = time},
+                                 .chunk = c,
+                                 .per = 1,
+                                 .time = time},
                 1);
         }
     }
@@ -166,10 +166,10 @@ static void add_messages(builder *b, uint32_t resource, uint32_t c, bool back,
     uint32_t row = add_row(
         b,
         (lhi_verify_row){.kind = back ? (b->joint ? LH_B : LH_D) : LH_F,
-                        .message = true,
-                        .chunk = c,
-                        .place = back ? 2 * (2 * last + 1 - c) + 1 : 2 * c + 1,
-                        .time = time},
+                         .message = true,
+                         .chunk = c,
+                         .place = back ? 2 * (2 * last + 1 - c) + 1 : 2 * c + 1,
+                         .time = time},
         1);
     *(back ? &b->md[c] : &b->mf[c]) = row;
 }
@@ -220,7 +220,7 @@ static void add_arc(builder *b, uint32_t from, uint32_t to, int64_t lag)
 
 /* Adds arcs between two rows, through a message row if there is one. */
 static void add_path(builder *b, uint32_t from, uint32_t message, uint32_t to,
-                    uint32_t link)
+                     uint32_t link)
 {
     const lhi_verify_row *rows = b->c->rows;
     int64_t lag = 0;
@@ -512,8 +512,9 @@ static lh_status build(builder *b, const char **why, lh_error *err)
     return LH_OK;
 }
 
-lh_status lhi_verify_model_make(const lh_pipeline *p, uint32_t parts, lhi_arena *mem,
-                         lhi_verify_model **out, const char **why, lh_error *err)
+lh_status lhi_verify_model_make(const lh_pipeline *p, uint32_t parts,
+                                lhi_arena *mem, lhi_verify_model **out,
+                                const char **why, lh_error *err)
 {
     lhi_verify_model *c = LHI_NEW(mem, lhi_verify_model, 1);
     *out = NULL;
@@ -530,17 +531,18 @@ lh_status lhi_verify_model_make(const lh_pipeline *p, uint32_t parts, lhi_arena 
                  .joint = lh_pipeline_is_joint(p),
                  .parts = lh_pipeline_is_joint(p) ? 1 : parts};
     b.links = (lhi_verifier){.pipeline = p,
-                          .n_devices = b.n_devices,
-                          .n_chunks = b.n_chunks,
-                          .n_microbatches = b.n,
-                          .mem = mem};
+                             .n_devices = b.n_devices,
+                             .n_chunks = b.n_chunks,
+                             .n_microbatches = b.n,
+                             .mem = mem};
     LHI_TRY(build(&b, why, err));
     *out = *why ? NULL : c;
     return LH_OK;
 }
 
-const lhi_verify_row *lhi_verify_find_row(const lhi_verify_model *claim, uint32_t chunk,
-                                        uint8_t kind, bool message)
+const lhi_verify_row *lhi_verify_find_row(const lhi_verify_model *claim,
+                                          uint32_t chunk, uint8_t kind,
+                                          bool message)
 {
     for (uint32_t r = 0; r < claim->n_rows; r++) {
         const lhi_verify_row *row = &claim->rows[r];
@@ -550,7 +552,8 @@ const lhi_verify_row *lhi_verify_find_row(const lhi_verify_model *claim, uint32_
     return NULL;
 }
 
-uint32_t lhi_verify_find_operation(const lhi_verify_model *claim, const lh_pass *pass, bool message)
+uint32_t lhi_verify_find_operation(const lhi_verify_model *claim,
+                                   const lh_pass *pass, bool message)
 {
     const lhi_verify_row *row =
         lhi_verify_find_row(claim, pass->chunk, pass->kind, message);

@@ -3,8 +3,8 @@
  * chunk and kind, or their messages) on machines (devices and links), with its
  * own proofs that a deadline cannot be met. Shares no code with the scheduling
  * and bounding modules; proofs are in docs/theory/optimal.md. */
-#ifndef LHI_VERIFY_MODEL_H
-#define LHI_VERIFY_MODEL_H
+#ifndef LHI_SCHEDULE_VERIFIER_MODEL_H
+#define LHI_SCHEDULE_VERIFIER_MODEL_H
 
 #include "base/arena.h"
 #include "base/fail.h"
@@ -29,7 +29,7 @@ typedef struct lhi_verify_row {
     uint32_t first, count, per; /* its operations; `per`: per microbatch */
     /* position on a microbatch's path; W: as its D */
     uint32_t place;
-    int64_t time, memory;       /* per operation; time in units */
+    int64_t time, memory; /* per operation; time in units */
 } lhi_verify_row;
 
 /* All reachable states of one machine. */
@@ -44,7 +44,7 @@ typedef struct lhi_verify_machine {
     uint32_t device;  /* or LH_NONE: */
     const char *link; /* ... a link with that name */
     uint32_t first_row, n_rows, first_op, n_ops;
-    int64_t room;             /* memory for passes; INT64_MAX: no limit */
+    int64_t room;              /* memory for passes; INT64_MAX: no limit */
     lhi_verify_states *states; /* NULL: too many */
 } lhi_verify_machine;
 
@@ -77,10 +77,12 @@ typedef struct lhi_verify_model {
 
 /* Builds the model in `mem`. Unsupported pipeline: *why is set and *out is
  * NULL. */
-lh_status lhi_verify_model_make(const lh_pipeline *p, uint32_t parts, lhi_arena *mem,
-                         lhi_verify_model **out, const char **why, lh_error *err);
-void lhi_verify_model_fini(lhi_verify_model *claim); /* frees memory outside `mem`; NULL is
-                                        * allowed */
+lh_status lhi_verify_model_make(const lh_pipeline *p, uint32_t parts,
+                                lhi_arena *mem, lhi_verify_model **out,
+                                const char **why, lh_error *err);
+void lhi_verify_model_fini(
+    lhi_verify_model *claim); /* frees memory outside `mem`; NULL is
+                               * allowed */
 
 /* Returns the deadline in model time for "done by `ns`"; -1: out of range. */
 int64_t lhi_verify_get_deadline(const lhi_verify_model *claim, int64_t ns);
@@ -89,8 +91,8 @@ int64_t lhi_verify_get_next_makespan(const lhi_verify_model *claim, int64_t ns);
 
 /* Tightens the windows to a fixpoint; *refuted: some window is empty. Otherwise
  * fills `least` and `most`. */
-lh_status lhi_verify_tighten_windows(lhi_verify_model *claim, int64_t deadline, bool *refuted,
-                            lh_error *err);
+lh_status lhi_verify_tighten_windows(lhi_verify_model *claim, int64_t deadline,
+                                     bool *refuted, lh_error *err);
 /* Checks whether machine m alone cannot run its operations within the windows
  * in `start` and `finish`. */
 bool lhi_verify_is_machine_infeasible(lhi_verify_model *claim, uint32_t m);
@@ -99,23 +101,25 @@ bool lhi_verify_is_machine_infeasible(lhi_verify_model *claim, uint32_t m);
  * (lhi_verify_tighten_windows()) and the previous clauses. *bad: the first that
  * does not, or LH_NONE; *refuted: the clauses refute the deadline. */
 lh_status lhi_verify_check_clauses(lhi_verify_model *claim, int64_t deadline,
-                            const lh_certificate *c, uint32_t *bad,
-                            bool *refuted, lh_error *err);
+                                   const lh_certificate *c, uint32_t *bad,
+                                   bool *refuted, lh_error *err);
 
 /* Returns the operation for a pass or its message; LH_NONE. */
-uint32_t lhi_verify_find_operation(const lhi_verify_model *claim, const lh_pass *pass,
-                      bool message);
+uint32_t lhi_verify_find_operation(const lhi_verify_model *claim,
+                                   const lh_pass *pass, bool message);
 /* Finds a row; NULL: none. */
-const lhi_verify_row *lhi_verify_find_row(const lhi_verify_model *claim, uint32_t chunk,
-                                        uint8_t kind, bool message);
+const lhi_verify_row *lhi_verify_find_row(const lhi_verify_model *claim,
+                                          uint32_t chunk, uint8_t kind,
+                                          bool message);
 
 /* Recomputes a closed form: *n terms, at most 8, and their sum. *n is 0 if the
  * form does not apply. */
 enum { LHI_VERIFY_MAX_TERMS = 8 };
 /* Computes the closed form `form` for a device or link. */
-lh_status lhi_verify_compute_closed_form(const lh_pipeline *p, lh_bound_kind form,
-                         uint32_t device, const char *link,
-                         lh_bound_term *terms, uint32_t *n, int64_t *sum,
-                         lh_error *err);
+lh_status lhi_verify_compute_closed_form(const lh_pipeline *p,
+                                         lh_bound_kind form, uint32_t device,
+                                         const char *link, lh_bound_term *terms,
+                                         uint32_t *n, int64_t *sum,
+                                         lh_error *err);
 
 #endif

@@ -57,7 +57,7 @@ uint32_t lhi_verify_find_pass(const lhi_verifier *judge, const lh_pass *pass)
 }
 
 uint32_t lhi_verify_find_gradient(const lhi_verifier *judge, uint32_t chunk,
-                           uint32_t microbatch)
+                                  uint32_t microbatch)
 {
     lh_pass pass = {.chunk = chunk, .microbatch = microbatch, .kind = LH_D};
     uint32_t node = lhi_verify_find_pass(judge, &pass);
@@ -75,32 +75,34 @@ static bool is_valid_pass(lhi_verifier *judge, uint32_t node)
     char text[LH_PASS_TEXT_SIZE];
     lh_pass_format(pass, text);
     if (pass->chunk >= judge->n_chunks) {
-        lhi_verify_add_violation(judge,
-                      "device %" PRIu32 ", cell %" PRIu32 ": %s is of chunk "
-                      "%" PRIu32 ", but there are %" PRIu32 ", counted from 0",
-                      row, at, text, pass->chunk, judge->n_chunks);
+        lhi_verify_add_violation(
+            judge,
+            "device %" PRIu32 ", cell %" PRIu32 ": %s is of chunk "
+            "%" PRIu32 ", but there are %" PRIu32 ", counted from 0",
+            row, at, text, pass->chunk, judge->n_chunks);
         return false;
     }
     if (pass->microbatch >= judge->n_microbatches) {
-        lhi_verify_add_violation(judge,
-                      "device %" PRIu32 ", cell %" PRIu32 ": %s is of "
-                      "microbatch %" PRIu32 ", but there are %" PRIu32
-                      ", counted from 0",
-                      row, at, text, pass->microbatch, judge->n_microbatches);
+        lhi_verify_add_violation(
+            judge,
+            "device %" PRIu32 ", cell %" PRIu32 ": %s is of "
+            "microbatch %" PRIu32 ", but there are %" PRIu32 ", counted from 0",
+            row, at, text, pass->microbatch, judge->n_microbatches);
         return false;
     }
     uint32_t home = lh_pipeline_chunk(judge->pipeline, pass->chunk)->device;
     if (home != row)
         lhi_verify_add_violation(judge,
-                      "device %" PRIu32 ", cell %" PRIu32
-                      ": %s belongs on device %" PRIu32,
-                      row, at, text, home);
+                                 "device %" PRIu32 ", cell %" PRIu32
+                                 ": %s belongs on device %" PRIu32,
+                                 row, at, text, home);
     if (lh_pipeline_is_joint(judge->pipeline) &&
         (pass->kind == LH_D || pass->kind == LH_W)) {
-        lhi_verify_add_violation(judge,
-                      "device %" PRIu32 ", cell %" PRIu32
-                      ": %s, but this pipeline's backward is joint: B only",
-                      row, at, text);
+        lhi_verify_add_violation(
+            judge,
+            "device %" PRIu32 ", cell %" PRIu32
+            ": %s, but this pipeline's backward is joint: B only",
+            row, at, text);
         return false;
     }
     if (pass->kind == LH_W &&
@@ -132,24 +134,25 @@ static lh_status sort_passes(lhi_verifier *judge, lh_error *err)
 static void report_missing(lhi_verifier *judge, const lh_pass *pass)
 {
     char text[LH_PASS_TEXT_SIZE];
-    lhi_verify_add_violation(judge, "device %" PRIu32 ": %s is missing",
-                  lh_pipeline_chunk(judge->pipeline, pass->chunk)->device,
-                  lh_pass_format(pass, text));
+    lhi_verify_add_violation(
+        judge, "device %" PRIu32 ": %s is missing",
+        lh_pipeline_chunk(judge->pipeline, pass->chunk)->device,
+        lh_pass_format(pass, text));
 }
 
 static void report_missing_backward(lhi_verifier *judge, const lh_pass *pass)
 {
     uint32_t device = lh_pipeline_chunk(judge->pipeline, pass->chunk)->device;
     if (lh_pipeline_is_joint(judge->pipeline))
-        lhi_verify_add_violation(judge,
-                      "device %" PRIu32 ": %" PRIu32 "B%" PRIu32 " is missing",
-                      device, pass->chunk, pass->microbatch);
+        lhi_verify_add_violation(
+            judge, "device %" PRIu32 ": %" PRIu32 "B%" PRIu32 " is missing",
+            device, pass->chunk, pass->microbatch);
     else
         lhi_verify_add_violation(judge,
-                      "device %" PRIu32 ": %" PRIu32 "I%" PRIu32 " and %" PRIu32
-                      "W%" PRIu32 " are missing",
-                      device, pass->chunk, pass->microbatch, pass->chunk,
-                      pass->microbatch);
+                                 "device %" PRIu32 ": %" PRIu32 "I%" PRIu32
+                                 " and %" PRIu32 "W%" PRIu32 " are missing",
+                                 device, pass->chunk, pass->microbatch,
+                                 pass->chunk, pass->microbatch);
 }
 
 /* Reports `node` as too early if `needed` comes later on its device. */
@@ -159,24 +162,27 @@ static void check_after(lhi_verifier *judge, uint32_t node, uint32_t needed)
     if (node == LH_NONE || needed == LH_NONE || needed < node ||
         judge->rows[node] != judge->rows[needed])
         return;
-    lhi_verify_add_violation(judge,
-                  "device %" PRIu32 ", cell %" PRIu32
-                  ": %s comes before %s (cell %" PRIu32 "), which it needs",
-                  judge->rows[node], lhi_verify_get_cell(judge, node),
-                  TEXT(judge, node, text), TEXT(judge, needed, before),
-                  lhi_verify_get_cell(judge, needed));
+    lhi_verify_add_violation(
+        judge,
+        "device %" PRIu32 ", cell %" PRIu32
+        ": %s comes before %s (cell %" PRIu32 "), which it needs",
+        judge->rows[node], lhi_verify_get_cell(judge, node),
+        TEXT(judge, node, text), TEXT(judge, needed, before),
+        lhi_verify_get_cell(judge, needed));
 }
 
 /* Reports `node` as a duplicate. */
-static void report_duplicate(lhi_verifier *judge, uint32_t node, uint32_t earlier)
+static void report_duplicate(lhi_verifier *judge, uint32_t node,
+                             uint32_t earlier)
 {
     char text[LH_PASS_TEXT_SIZE];
     lhi_verify_add_violation(
         judge,
         "device %" PRIu32 ", cell %" PRIu32 ": %s again; it is cell %" PRIu32
         " of device %" PRIu32 " already",
-        judge->rows[node], lhi_verify_get_cell(judge, node), TEXT(judge, node, text),
-        lhi_verify_get_cell(judge, earlier), judge->rows[earlier]);
+        judge->rows[node], lhi_verify_get_cell(judge, node),
+        TEXT(judge, node, text), lhi_verify_get_cell(judge, earlier),
+        judge->rows[earlier]);
 }
 
 /* Checks the W passes keys[0..n-1] for one chunk and microbatch: all parts of
@@ -192,12 +198,13 @@ static void check_weights(lhi_verifier *judge, const lhi_verify_node *keys,
         if (pass->n_parts != first->n_parts) {
             char text[LH_PASS_TEXT_SIZE], other[LH_PASS_TEXT_SIZE];
             lhi_verify_add_violation(judge,
-                          "device %" PRIu32 ", cell %" PRIu32
-                          ": %s, but %s cuts this W into %u parts",
-                          judge->rows[keys[i].node],
-                          lhi_verify_get_cell(judge, keys[i].node),
-                          lh_pass_format(pass, text), lh_pass_format(first, other),
-                          (unsigned)first->n_parts);
+                                     "device %" PRIu32 ", cell %" PRIu32
+                                     ": %s, but %s cuts this W into %u parts",
+                                     judge->rows[keys[i].node],
+                                     lhi_verify_get_cell(judge, keys[i].node),
+                                     lh_pass_format(pass, text),
+                                     lh_pass_format(first, other),
+                                     (unsigned)first->n_parts);
             return;
         }
         if (i > 0 && pass->part == keys[i - 1].pass.part) {
@@ -222,7 +229,8 @@ static void check_weights(lhi_verifier *judge, const lhi_verify_node *keys,
 
 /* Checks a group of equal keys that should have one element: reports duplicates
  * and returns the first; LH_NONE: empty. */
-static uint32_t check_single(lhi_verifier *judge, const lhi_verify_node *keys, uint32_t n)
+static uint32_t check_single(lhi_verifier *judge, const lhi_verify_node *keys,
+                             uint32_t n)
 {
     for (uint32_t i = 1; i < n; i++)
         report_duplicate(judge, keys[i].node, keys[0].node);
@@ -230,7 +238,8 @@ static uint32_t check_single(lhi_verifier *judge, const lhi_verify_node *keys, u
 }
 
 /* Checks all passes with one chunk and microbatch. */
-static void check_group(lhi_verifier *judge, const lhi_verify_node *keys, uint32_t n)
+static void check_group(lhi_verifier *judge, const lhi_verify_node *keys,
+                        uint32_t n)
 {
     uint32_t begin[5] = {0};
     for (unsigned kind = LH_F; kind <= LH_B; kind++) {
@@ -241,7 +250,8 @@ static void check_group(lhi_verifier *judge, const lhi_verify_node *keys, uint32
     }
     uint32_t n_w = begin[LH_W + 1] - begin[LH_W];
     uint32_t f = check_single(judge, keys, begin[LH_F + 1]);
-    uint32_t d = check_single(judge, keys + begin[LH_D], begin[LH_W] - begin[LH_D]);
+    uint32_t d =
+        check_single(judge, keys + begin[LH_D], begin[LH_W] - begin[LH_D]);
     uint32_t b = check_single(judge, keys + begin[LH_B], n - begin[LH_B]);
     lh_pass pass = {.chunk = keys[0].pass.chunk,
                     .microbatch = keys[0].pass.microbatch,
@@ -254,12 +264,13 @@ static void check_group(lhi_verifier *judge, const lhi_verify_node *keys, uint32
     if (b != LH_NONE) {
         for (uint32_t i = begin[LH_D]; i < begin[LH_W + 1]; i++) {
             char text[LH_PASS_TEXT_SIZE], whole[LH_PASS_TEXT_SIZE];
-            lhi_verify_add_violation(
-                judge,
-                "device %" PRIu32 ", cell %" PRIu32
-                ": %s, but %s does that already",
-                judge->rows[keys[i].node], lhi_verify_get_cell(judge, keys[i].node),
-                TEXT(judge, keys[i].node, text), TEXT(judge, b, whole));
+            lhi_verify_add_violation(judge,
+                                     "device %" PRIu32 ", cell %" PRIu32
+                                     ": %s, but %s does that already",
+                                     judge->rows[keys[i].node],
+                                     lhi_verify_get_cell(judge, keys[i].node),
+                                     TEXT(judge, keys[i].node, text),
+                                     TEXT(judge, b, whole));
         }
         return;
     }

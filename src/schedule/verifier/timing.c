@@ -51,10 +51,10 @@ typedef struct run {
     /* [node]: for an F with offloaded activations, the node that needs them;
      * for that node, the F; LH_NONE: not offloaded. NULL: no chunk offloads */
     uint32_t *gradients;
-    int64_t *stream_ns;  /* [device]: copy stream free from */
-    int64_t *copied_ns;  /* [node]: end of the copies that it waits for */
-    uint32_t *stack;     /* devices that may be able to continue */
-    bool *stacked;       /* [device] */
+    int64_t *stream_ns; /* [device]: copy stream free from */
+    int64_t *copied_ns; /* [node]: end of the copies that it waits for */
+    uint32_t *stack;    /* devices that may be able to continue */
+    bool *stacked;      /* [device] */
     uint32_t n_stacked;
     lhi_heap heap; /* produced messages */
     uint64_t n_messages;
@@ -93,8 +93,8 @@ static int64_t duration(const lhi_verifier *judge, const lh_pass *pass)
 }
 
 /* Runs one collective on the device's data-parallel link; returns its end. */
-static int64_t run_collective(simulation *r, const lh_chunk *chunk, int64_t ready_ns,
-                          int64_t transfer_ns)
+static int64_t run_collective(simulation *r, const lh_chunk *chunk,
+                              int64_t ready_ns, int64_t transfer_ns)
 {
     int64_t *link = &r->dp_free_ns[chunk->device];
     *link = (*link > ready_ns ? *link : ready_ns) + transfer_ns;
@@ -270,7 +270,8 @@ static void end_pass(simulation *r, uint32_t node, int64_t end_ns)
 
 /* Adds a copy on the device's stream; `waiter` does not start before its end.
  */
-static void add_copy(simulation *r, uint32_t node, uint32_t waiter, int64_t now_ns)
+static void add_copy(simulation *r, uint32_t node, uint32_t waiter,
+                     int64_t now_ns)
 {
     const lhi_verifier *judge = r->judge;
     const lh_chunk *chunk =
@@ -406,7 +407,8 @@ static lh_status find_copies(simulation *r, lh_error *err)
         if (pass->kind != LH_F ||
             !lh_pipeline_chunk(judge->pipeline, pass->chunk)->offload_ns)
             continue;
-        uint32_t back = lhi_verify_find_gradient(judge, pass->chunk, pass->microbatch);
+        uint32_t back =
+            lhi_verify_find_gradient(judge, pass->chunk, pass->microbatch);
         if (back < node + 3)
             continue;
         r->gradients[node] = back;
@@ -418,8 +420,9 @@ static lh_status find_copies(simulation *r, lh_error *err)
 static uint32_t node_at(const lhi_verifier *judge, const lh_dp_pass *at)
 {
     lh_pass forward = {at->chunk, at->microbatch, 0, 1, LH_F};
-    return at->backward ? lhi_verify_find_gradient(judge, at->chunk, at->microbatch)
-                        : lhi_verify_find_pass(judge, &forward);
+    return at->backward
+               ? lhi_verify_find_gradient(judge, at->chunk, at->microbatch)
+               : lhi_verify_find_pass(judge, &forward);
 }
 
 /* Finds the node that starts each operation and the node that waits for it. */
@@ -446,8 +449,9 @@ static lh_status find_operations(simulation *r, lh_error *err)
         uint32_t starter = r->starters[i] = node_at(judge, &op->launch);
         r->next_op[i] = r->launches[starter];
         r->launches[starter] = i;
-        r->waiters[i] =
-            op->needed_by.chunk == LH_NONE ? LH_NONE : node_at(judge, &op->needed_by);
+        r->waiters[i] = op->needed_by.chunk == LH_NONE
+                            ? LH_NONE
+                            : node_at(judge, &op->needed_by);
         if (r->waiters[i] != LH_NONE)
             r->missing[r->waiters[i]]++;
     }
@@ -524,7 +528,8 @@ static lh_status make_simulation(simulation *r, lh_error *err)
 static uint32_t find_blocker(const simulation *r, uint32_t device, char *why)
 {
     const lhi_verifier *judge = r->judge;
-    char text[LH_PASS_TEXT_SIZE], needs[LH_PASS_TEXT_SIZE], first[LH_PASS_TEXT_SIZE];
+    char text[LH_PASS_TEXT_SIZE], needs[LH_PASS_TEXT_SIZE],
+        first[LH_PASS_TEXT_SIZE];
     uint32_t node = r->next[device], source = r->sources[node];
     lh_pass_format(&judge->passes[node], text);
     if (r->inputs[node] != UNKNOWN) {
@@ -583,7 +588,8 @@ static void report_deadlock(simulation *r)
         else if (used + 8 < sizeof text && text[used - 1] != '.')
             used += (size_t)snprintf(text + used, room, "; ...");
     } while (device != begin);
-    lhi_verify_add_violation(judge, "deadlock, a circle of %" PRIu32 ": %s", length, text);
+    lhi_verify_add_violation(judge, "deadlock, a circle of %" PRIu32 ": %s",
+                             length, text);
 }
 
 lh_status lhi_verify_check_timing(lhi_verifier *judge, lh_error *err)

@@ -14,8 +14,8 @@
  *     certificate.c    all statements of a certificate
  *     model.h          lower bounds: closed_forms.c, windows.c and clauses.c,
  *                      over the operations and machines in model.c */
-#ifndef LHI_VERIFIER_H
-#define LHI_VERIFIER_H
+#ifndef LHI_SCHEDULE_VERIFIER_VERIFIER_H
+#define LHI_SCHEDULE_VERIFIER_VERIFIER_H
 
 #include "base/arena.h"
 #include "base/fail.h"
@@ -52,12 +52,12 @@ typedef struct lhi_verifier {
     bool no_memory; /* an allocation failed: verdict invalid */
     uint32_t n_devices, n_chunks, n_microbatches;
     uint32_t n_rows;
-    uint32_t *first;      /* [row]: first node; [n_rows]: number of nodes */
-    lh_pass *passes;      /* [node] */
-    uint32_t *rows;       /* [node] */
-    uint32_t n_sorted;    /* nodes with valid passes, ... */
+    uint32_t *first;         /* [row]: first node; [n_rows]: number of nodes */
+    lh_pass *passes;         /* [node] */
+    uint32_t *rows;          /* [node] */
+    uint32_t n_sorted;       /* nodes with valid passes, ... */
     lhi_verify_node *sorted; /* ... by chunk, microbatch, kind, part */
-    uint32_t n_resources; /* links with equal names are one resource */
+    uint32_t n_resources;    /* links with equal names are one resource */
     const char **resource_names;
     uint32_t *link_resources; /* [link] */
     uint32_t *forward;        /* [c]: link from chunk c to c + 1, or ... */
@@ -70,7 +70,8 @@ typedef struct lhi_verifier {
 #define LHI_SAME_DEVICE UINT32_MAX
 
 /* Adds a violation (verdict.c). */
-void lhi_verify_add_violation(lhi_verifier *judge, const char *format, ...) LHI_PRINTF(2, 3);
+void lhi_verify_add_violation(lhi_verifier *judge, const char *format, ...)
+    LHI_PRINTF(2, 3);
 /* Counts `count` violations without a text. */
 void lhi_verify_count_violations(lhi_verifier *judge, uint64_t count);
 /* Checks whether the list of violation texts is full. */
@@ -82,10 +83,11 @@ uint32_t lhi_verify_get_cell(const lhi_verifier *judge, uint32_t node);
 uint32_t lhi_verify_find_pass(const lhi_verifier *judge, const lh_pass *pass);
 /* Returns the node for D or B; LH_NONE: neither is in the schedule. */
 uint32_t lhi_verify_find_gradient(const lhi_verifier *judge, uint32_t chunk,
-                           uint32_t microbatch);
+                                  uint32_t microbatch);
 /* Returns the link for the node's output; see LHI_NO_LINK. *consumer (may be
  * NULL): the chunk that receives it. */
-uint32_t lhi_verify_get_link(const lhi_verifier *judge, uint32_t node, uint32_t *consumer);
+uint32_t lhi_verify_get_link(const lhi_verifier *judge, uint32_t node,
+                             uint32_t *consumer);
 
 /* Returns a W part's share of `total`; integer shares add up to `total`. */
 int64_t lhi_verify_compute_share(int64_t total, const lh_pass *pass);

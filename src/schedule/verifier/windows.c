@@ -104,8 +104,9 @@ static bool may_step(const state_builder *k, const uint16_t *x, uint32_t i)
 
 /* Returns the state after `from` with one more operation in row i, reached at
  * `time`. LH_NONE: too many states, or out of memory. */
-static uint32_t find_or_add_state(state_builder *k, uint64_t key, const uint16_t *from,
-                            uint32_t i, int64_t time, bool *no_memory)
+static uint32_t find_or_add_state(state_builder *k, uint64_t key,
+                                  const uint16_t *from, uint32_t i,
+                                  int64_t time, bool *no_memory)
 {
     if (2 * (size_t)k->s->n + 2 > k->seen.room && !enlarge_table(&k->seen)) {
         *no_memory = true;
@@ -186,7 +187,8 @@ static void free_states(lhi_verify_states *s)
 }
 
 /* Enumerates a machine's states; `states` stays NULL if there are too many. */
-static lh_status make_states(lhi_verify_model *c, lhi_verify_machine *m, lh_error *err)
+static lh_status make_states(lhi_verify_model *c, lhi_verify_machine *m,
+                             lh_error *err)
 {
     state_builder k = {.c = c, .m = m};
     uint32_t bits = 0;
@@ -315,7 +317,8 @@ static bool propagate(lhi_verify_model *c)
 
 /* Computes early[x], the earliest time at state x, and late[x], the latest.
  * false: the final state is unreachable. */
-static bool compute_state_times(lhi_verify_model *c, const lhi_verify_machine *m)
+static bool compute_state_times(lhi_verify_model *c,
+                                const lhi_verify_machine *m)
 {
     const lhi_verify_states *s = m->states;
     uint32_t n = m->n_rows;
@@ -399,7 +402,8 @@ static bool tighten_by_states(lhi_verify_model *c, const lhi_verify_machine *m)
 
 /* Checks the preemptive schedule, earliest deadline first: if it is late, every
  * order is. Only the front of a row competes. */
-static bool meets_deadlines(const lhi_verify_model *c, const lhi_verify_machine *m)
+static bool meets_deadlines(const lhi_verify_model *c,
+                            const lhi_verify_machine *m)
 {
     enum { MOST = 64 };
     uint32_t done[MOST] = {0};
@@ -495,8 +499,8 @@ static bool tighten(lhi_verify_model *c)
     return true;
 }
 
-lh_status lhi_verify_tighten_windows(lhi_verify_model *claim, int64_t deadline, bool *refuted,
-                            lh_error *err)
+lh_status lhi_verify_tighten_windows(lhi_verify_model *claim, int64_t deadline,
+                                     bool *refuted, lh_error *err)
 {
     reset_windows(claim, deadline);
     *refuted = true;

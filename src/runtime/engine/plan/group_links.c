@@ -2,8 +2,8 @@
 #include "runtime/engine/plan/group_links.h"
 
 #include "model/group_layout.h"
-#include "model/timing.h"
 #include "model/sharding.h"
+#include "model/timing.h"
 #include "planner/layout/choice.h"
 #include "planner/layout/layout.h"
 
@@ -18,7 +18,8 @@ static double engine_bytes(const lh_plan *plan)
 }
 
 /* Raises a link's latency and time per byte to at least these. */
-static void raise_link(lh_train_group_link *to, double latency_ns, double ns_per_byte)
+static void raise_link(lh_train_group_link *to, double latency_ns,
+                       double ns_per_byte)
 {
     if (latency_ns > (double)to->latency_ns)
         to->latency_ns = (int64_t)(latency_ns + 0.5);
@@ -45,7 +46,7 @@ static lh_status add_ring(const lh_plan *plan, const lh_cost_layer_range *slice,
     lh_cost_group group;
     lh_cost_path path;
     LHI_TRY(lh_cost_find_group(plan->job, &plan->best.layout, dimension, slice,
-                             &group, err));
+                               &group, err));
     if (group.size < 2)
         return LH_OK;
     LHI_TRY(lh_cost_group_path(plan->job, &group, NULL, &path, err));
@@ -56,59 +57,61 @@ static lh_status add_ring(const lh_plan *plan, const lh_cost_layer_range *slice,
 /* Adds the links among ranks with different experts or slices of the same ones,
  * at each of the stage's sites. The plan's all-to-all counts a rank's own share
  * too. */
-static lh_status add_experts(const lh_plan *plan, const lhi_stage_placement *spread,
+static lh_status add_experts(const lh_plan *plan,
+                             const lhi_stage_placement *spread,
                              lh_train_group_link *groups, bool by_nodes,
                              lh_error *err)
 {
     const lh_layout *l = &plan->best.layout;
     lh_cost_layer_range slice = {.n_layers = 1,
-                           .n_sites = spread->n_sites,
-                           .sites = spread->sites,
-                           .n_sharing_ranks = spread->sharing};
+                                 .n_sites = spread->n_sites,
+                                 .sites = spread->sites,
+                                 .n_sharing_ranks = spread->sharing};
     lhi_ecmp_cache known = {0};
     lhi_cost_context prices;
     for (uint32_t i = 0; i < spread->n_sites; i++) {
         slice.datacenter = spread->sites[i].datacenter;
-        LHI_TRY(lhi_cost_context_build(plan->job, l, &slice, NULL, false, &known,
-                                &prices, err));
+        LHI_TRY(lhi_cost_context_build(plan->job, l, &slice, NULL, false,
+                                       &known, &prices, err));
         if (prices.shape.dispatches_tokens && prices.shape.expert_tensor > 1)
             add_path(plan, prices.shape.expert_tensor, &prices.sharing,
                      &groups[LH_TRAIN_GROUP_EXPERT_TENSOR]);
         if (l->expert > 1 && !by_nodes)
             raise_link(&groups[LH_TRAIN_GROUP_EXPERT], prices.expert.latency_ns,
-                     prices.expert.ns_per_byte * l->expert / (l->expert - 1.0) /
-                         engine_bytes(plan));
+                       prices.expert.ns_per_byte * l->expert /
+                           (l->expert - 1.0) / engine_bytes(plan));
     }
     return LH_OK;
 }
 
 /* Adds the links for node-aware dispatch: between nodes and within a node. */
-static lh_status add_nodes(const lh_plan *plan, const lhi_stage_placement *spread,
+static lh_status add_nodes(const lh_plan *plan,
+                           const lhi_stage_placement *spread,
                            lh_train_model *to, lh_error *err)
 {
     const double bytes = engine_bytes(plan);
     const lh_cost_layer_range slice = {.n_layers = 1,
-                                 .n_sites = spread->n_sites,
-                                 .sites = spread->sites,
-                                 .n_sharing_ranks = spread->sharing};
+                                       .n_sites = spread->n_sites,
+                                       .sites = spread->sites,
+                                       .n_sharing_ranks = spread->sharing};
     lh_cost_options options;
     lhi_ecmp_cache known = {0};
     lhi_exchange_paths paths;
     lhi_group_members members;
     lhi_group_layout fold;
     LHI_TRY(lhi_complete_cost_options(plan->job, NULL, &options, err));
-    LHI_TRY(
-        lhi_group_layout_build(plan->job, &plan->best.layout, &slice, &fold, err));
+    LHI_TRY(lhi_group_layout_build(plan->job, &plan->best.layout, &slice, &fold,
+                                   err));
     for (uint32_t i = 0; i < spread->n_sites; i++)
         for (uint32_t k = 0; lhi_group_layout_find_dispatch_group(
                  &fold, spread->sites[i].datacenter, k, &members);
              k++) {
-            LHI_TRY(lhi_all_to_all_compute_path_times(plan->job, &members, &options, &known,
-                                         &paths, err));
+            LHI_TRY(lhi_all_to_all_compute_path_times(
+                plan->job, &members, &options, &known, &paths, err));
             raise_link(&to->groups[LH_TRAIN_GROUP_EXPERT], paths.far_latency_ns,
-                     paths.far_ns_per_byte / bytes);
+                       paths.far_ns_per_byte / bytes);
             raise_link(&to->intra_node_experts, paths.near_latency_ns,
-                     paths.near_ns_per_byte / bytes);
+                       paths.near_ns_per_byte / bytes);
         }
     return LH_OK;
 }
@@ -124,8 +127,8 @@ static lh_status add_sharing(const lh_job *job, const lh_layout *layout,
     lhi_data_times t;
     if (sharers < 2)
         return LH_OK;
-    LHI_TRY(
-        lhi_compute_marginal_sharding_times(job, layout, slice, of_expert, NULL, &t, err));
+    LHI_TRY(lhi_compute_marginal_sharding_times(job, layout, slice, of_expert,
+                                                NULL, &t, err));
     raise_link(&to->gathers, t.gather.latency, t.gather.transfer / sent);
     raise_link(&to->reductions, t.reduce.latency, t.reduce.transfer / sent);
     return LH_OK;
@@ -133,8 +136,9 @@ static lh_status add_sharing(const lh_job *job, const lh_layout *layout,
 
 /* Adds the gathers and reductions inside passes, over all the stage's
  * datacenters. */
-static lh_status add_parts(const lh_plan *plan, const lhi_stage_placement *spread,
-                           uint32_t stage, lh_train_model *to, lh_error *err)
+static lh_status add_parts(const lh_plan *plan,
+                           const lhi_stage_placement *spread, uint32_t stage,
+                           lh_train_model *to, lh_error *err)
 {
     const lhi_config config = lhi_config_from_choice(&plan->best);
     const lh_job job = lhi_config_job(plan->job, &config);
@@ -142,8 +146,8 @@ static lh_status add_parts(const lh_plan *plan, const lhi_stage_placement *sprea
     for (uint32_t i = 0; i < spread->n_sites; i++) {
         double all, experts;
         slice.datacenter = spread->sites[i].datacenter;
-        LHI_TRY(lhi_count_state_ranks(&job, &config.layout, &slice, &all, &experts,
-                                err));
+        LHI_TRY(lhi_count_state_ranks(&job, &config.layout, &slice, &all,
+                                      &experts, err));
         LHI_TRY(add_sharing(&job, &config.layout, &slice, false, all,
                             &to->layer_links, err));
         if (job.model->experts)
@@ -155,7 +159,7 @@ static lh_status add_parts(const lh_plan *plan, const lhi_stage_placement *sprea
 
 /* Sets the planned wait time inside passes. */
 static lh_status find_wait_time(const lh_plan *plan, lh_train_model *to,
-                            lh_error *err)
+                                lh_error *err)
 {
     const lhi_config config = lhi_config_from_choice(&plan->best);
     lhi_built_layout built;
@@ -166,7 +170,7 @@ static lh_status find_wait_time(const lh_plan *plan, lh_train_model *to,
 }
 
 lh_status lhi_plan_set_group_links(const lh_plan *plan, lh_train_model *model,
-                          lh_error *err)
+                                   lh_error *err)
 {
     const lh_layout *l = &plan->best.layout;
     lhi_layout_placement places;
@@ -175,14 +179,13 @@ lh_status lhi_plan_set_group_links(const lh_plan *plan, lh_train_model *model,
         return lhi_fail_nomem(err);
     lh_status status = lhi_layout_place(plan->job, l, mem, &places, err);
     for (uint32_t i = 0; status == LH_OK && i < l->pipeline; i++) {
-        const lh_cost_layer_range slice = {.n_layers = 1,
-                                     .datacenter = places.ranks[i].datacenter};
+        const lh_cost_layer_range slice = {
+            .n_layers = 1, .datacenter = places.ranks[i].datacenter};
         status = add_ring(plan, &slice, LH_COST_TENSOR,
                           &model->groups[LH_TRAIN_GROUP_TENSOR], err);
         if (status == LH_OK && plan->job->model->experts)
-            status =
-                add_experts(plan, &places.stages[i], model->groups,
-                            model->nodes != NULL, err);
+            status = add_experts(plan, &places.stages[i], model->groups,
+                                 model->nodes != NULL, err);
         if (status == LH_OK && model->nodes)
             status = add_nodes(plan, &places.stages[i], model, err);
         if (status == LH_OK && model->per_layer_sharding)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plan's estimate for communication within process groups and for
  * layer-by-layer sharding. */
-#ifndef LHI_GROUP_LINKS_H
-#define LHI_GROUP_LINKS_H
+#ifndef LHI_RUNTIME_ENGINE_PLAN_GROUP_LINKS_H
+#define LHI_RUNTIME_ENGINE_PLAN_GROUP_LINKS_H
 
 #include <longhaul/engine.h>
 #include <longhaul/plan.h>
@@ -12,6 +12,6 @@
  * plan counts its own element size. If devices have different networks, the
  * slowest counts. */
 lh_status lhi_plan_set_group_links(const lh_plan *plan, lh_train_model *model,
-                          lh_error *err);
+                                   lh_error *err);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/engine/plan/run_profile.h"
 
-#include "runtime/engine/measure.h"
 #include "planner/layout/choice.h"
 #include "planner/layout/layout.h"
+#include "runtime/engine/measure.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -30,7 +30,8 @@ typedef struct profile_writer {
 /* --- passes --- */
 
 /* Combined D and W passes are split in the planned proportion. */
-static void fill_times(const profile_writer *w, uint32_t c, lh_profile_entry *out)
+static void fill_times(const profile_writer *w, uint32_t c,
+                       lh_profile_entry *out)
 {
     const double *ns = &w->seen->pass_ns[(size_t)c * (LH_B + 1)];
     const lh_chunk *chunk = lh_pipeline_chunk(w->run->pipeline, c);
@@ -41,7 +42,8 @@ static void fill_times(const profile_writer *w, uint32_t c, lh_profile_entry *ou
     out->w_ns = llround(ns[LH_W] > 0 ? ns[LH_W] : ns[LH_B] * (1 - share));
 }
 
-static void fill_chunk(const profile_writer *w, uint32_t c, lh_profile_entry *out)
+static void fill_chunk(const profile_writer *w, uint32_t c,
+                       lh_profile_entry *out)
 {
     const lh_choice *best = &w->run->plan->best;
     uint32_t first;
@@ -93,8 +95,8 @@ static path *find_path(profile_writer *w, uint32_t from, uint32_t to)
 
 /* Adds a message between two stages: as measured in the run with a shared
  * clock, else from the unloaded measurement. */
-static void add_message(profile_writer *w, uint32_t from, uint32_t to, double seen_ns,
-                        uint32_t boundary)
+static void add_message(profile_writer *w, uint32_t from, uint32_t to,
+                        double seen_ns, uint32_t boundary)
 {
     const lhi_observed_means *o = w->seen;
     const lh_layout *l = &w->run->plan->best.layout;
@@ -151,8 +153,9 @@ static lh_profile_link link_of(const profile_writer *w, const path *x)
 
 /* Builds the pipeline as the next plan will have it, with all durations from
  * the profile and data-parallel times from its links. */
-static lh_status make_next_pipeline(const profile_writer *w, const lh_profile *profile,
-                            lh_pipeline **out, lh_error *err)
+static lh_status make_next_pipeline(const profile_writer *w,
+                                    const lh_profile *profile,
+                                    lh_pipeline **out, lh_error *err)
 {
     lh_job job = *w->run->plan->job;
     const lhi_config config = lhi_config_from_choice(&w->run->plan->best);
@@ -165,8 +168,9 @@ static lh_status make_next_pipeline(const profile_writer *w, const lh_profile *p
 
 /* Builds the pipeline if no link was measured: with the run's own links, which
  * may have been emulated with other delays than the job's. */
-static lh_status make_run_pipeline(const profile_writer *w, const lh_profile *profile,
-                        lh_pipeline **out, lh_error *err)
+static lh_status make_run_pipeline(const profile_writer *w,
+                                   const lh_profile *profile, lh_pipeline **out,
+                                   lh_error *err)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
     LHI_TRY(lh_pipeline_describe(w->run->pipeline, &desc, err));
@@ -185,7 +189,8 @@ static lh_status make_run_pipeline(const profile_writer *w, const lh_profile *pr
 
 /* Computes the iteration time beyond the simulation of the profile: the
  * optimizer, sums over ranks, and waits due to variation between passes. */
-static lh_status compute_overhead(profile_writer *w, lh_profile *profile, lh_error *err)
+static lh_status compute_overhead(profile_writer *w, lh_profile *profile,
+                                  lh_error *err)
 {
     lh_pipeline *pipeline;
     lh_exec *exec;
@@ -204,7 +209,8 @@ static lh_status compute_overhead(profile_writer *w, lh_profile *profile, lh_err
 
 /* --- profile --- */
 
-static lh_status write_profile(profile_writer *w, lh_profile **out, lh_error *err)
+static lh_status write_profile(profile_writer *w, lh_profile **out,
+                               lh_error *err)
 {
     uint32_t n = lh_pipeline_n_chunks(w->run->pipeline);
     lh_profile_entry *entries = LHI_NEW(w->mem, lh_profile_entry, n);
@@ -235,8 +241,9 @@ static lh_status write_profile(profile_writer *w, lh_profile **out, lh_error *er
     return lhi_profile_copy(&made, out, err);
 }
 
-lh_status lhi_run_profile_make(const lhi_plan_run *run, const lhi_observed_means *observed,
-                          lh_profile **out, lh_error *err)
+lh_status lhi_run_profile_make(const lhi_plan_run *run,
+                               const lhi_observed_means *observed,
+                               lh_profile **out, lh_error *err)
 {
     profile_writer w = {.run = run, .seen = observed, .mem = lhi_arena_make(0)};
     if (!w.mem)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Converts a run of a plan to a profile, from which the next plan predicts. */
-#ifndef LHI_RUN_PROFILE_H
-#define LHI_RUN_PROFILE_H
+#ifndef LHI_RUNTIME_ENGINE_PLAN_RUN_PROFILE_H
+#define LHI_RUNTIME_ENGINE_PLAN_RUN_PROFILE_H
 
 #include "runtime/engine/observer.h"
 
@@ -16,7 +16,8 @@ typedef struct lhi_plan_run {
 } lhi_plan_run;
 
 /* Makes the profile; released with lh_profile_free(). */
-lh_status lhi_run_profile_make(const lhi_plan_run *run, const lhi_observed_means *observed,
-                          lh_profile **out, lh_error *err);
+lh_status lhi_run_profile_make(const lhi_plan_run *run,
+                               const lhi_observed_means *observed,
+                               lh_profile **out, lh_error *err);
 
 #endif

@@ -11,9 +11,9 @@ static lh_status make_sites(const lh_plan *plan, uint32_t **out, lh_error *err)
 {
     const lh_layout *l = &plan->best.layout;
     uint32_t *sites = calloc((size_t)l->pipeline * l->data, sizeof *sites);
-    lh_status status = sites ? lhi_state_sites(plan->job, l, plan->best.zero,
-                                               sites, err)
-                             : lhi_fail_nomem(err);
+    lh_status status =
+        sites ? lhi_state_sites(plan->job, l, plan->best.zero, sites, err)
+              : lhi_fail_nomem(err);
     if (status != LH_OK) {
         free(sites);
         return status;
@@ -33,7 +33,7 @@ static uint32_t count_sharers(const uint32_t *sites, uint32_t n_replicas)
 }
 
 lh_status lhi_plan_set_sharding(const lh_plan *plan, lh_train_model *model,
-                            uint32_t **sites, lh_error *err)
+                                uint32_t **sites, lh_error *err)
 {
     const lh_choice *best = &plan->best;
     const lh_plan_elastic *elastic = best->elastic;
@@ -48,8 +48,8 @@ lh_status lhi_plan_set_sharding(const lh_plan *plan, lh_train_model *model,
     model->per_layer_sharding =
         !elastic && best->zero >= 2 && context * count_sharers(*sites, n) > 1;
     model->sharded_gradients = model->per_layer_sharding ? 1
-                               : elastic       ? elastic->gradients
-                                               : 0;
+                               : elastic                 ? elastic->gradients
+                                                         : 0;
     model->sharded_parameters = model->per_layer_sharding && best->zero >= 3 ? 1
                                 : elastic ? elastic->parameters
                                           : 0;

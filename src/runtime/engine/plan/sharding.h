@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Transfers a plan's sharding to the training model. */
-#ifndef LHI_ENGINE_PLAN_SHARDING_H
-#define LHI_ENGINE_PLAN_SHARDING_H
+#ifndef LHI_RUNTIME_ENGINE_PLAN_SHARDING_H
+#define LHI_RUNTIME_ENGINE_PLAN_SHARDING_H
 
 #include <longhaul/engine.h>
 #include <longhaul/plan.h>
@@ -9,6 +9,6 @@
 /* Sets the model's sharding fields. *sites, which `model` then references, is
  * released with free(). LH_EUNSUPPORTED: the cpu device cannot run it. */
 lh_status lhi_plan_set_sharding(const lh_plan *plan, lh_train_model *model,
-                            uint32_t **sites, lh_error *err);
+                                uint32_t **sites, lh_error *err);
 
 #endif

@@ -3,12 +3,12 @@
  * the plan's prediction. */
 #include "base/fail.h"
 #include "base/options.h"
-#include "runtime/engine/plan/group_links.h"
-#include "runtime/engine/plan/sharding.h"
-#include "runtime/engine/plan/run_profile.h"
-#include "planner/layout/layout.h"
 #include "format/job/family.h"
 #include "format/job/parse.h"
+#include "planner/layout/layout.h"
+#include "runtime/engine/plan/group_links.h"
+#include "runtime/engine/plan/run_profile.h"
+#include "runtime/engine/plan/sharding.h"
 
 #include <inttypes.h>
 #include <longhaul/cost.h>
@@ -28,7 +28,8 @@ uint64_t lh_train_message_bytes(const lh_plan *plan)
 
 /* Checks whether the chunks were measured in a run with this pipeline: then the
  * durations already include sharing of processors. */
-static bool was_measured_shared(const lh_plan *plan, const lh_pipeline *pipeline)
+static bool was_measured_shared(const lh_plan *plan,
+                                const lh_pipeline *pipeline)
 {
     const lh_profile *p = plan->job->profile;
     for (uint32_t i = 0; p && i < p->n_entries; i++)
@@ -41,7 +42,7 @@ static bool was_measured_shared(const lh_plan *plan, const lh_pipeline *pipeline
 /* On the cpu device adds the planned time after the pipeline: the optimizer and
  * overhead once per iteration. */
 static lh_status add_planned_end(const lhi_plan_run *run, lh_train_result *r,
-                         lh_error *err)
+                                 lh_error *err)
 {
     const lh_plan *plan = run->plan;
     int64_t end_ns = plan->best.optimizer_ns + plan->best.overhead_ns;
@@ -73,8 +74,8 @@ static double utilisation(const lh_plan *plan, int64_t ns)
 }
 
 /* Profiles have no field for the number of ranks that slice an expert. */
-static lh_status check_profile(const lh_plan *plan,
-                               const lh_train_options *run, lh_error *err)
+static lh_status check_profile(const lh_plan *plan, const lh_train_options *run,
+                               lh_error *err)
 {
     const lh_layout *l = &plan->best.layout;
     lh_layout usual = *l;
@@ -159,8 +160,8 @@ static const struct {
 enum { N_OPERATIONS = sizeof operations / sizeof *operations };
 
 /* Returns the number of layers in a chunk that recompute the operation. */
-static uint32_t count_recomputed_layers(const lh_plan_elastic *e, const char *operation,
-                             uint32_t chunk)
+static uint32_t count_recomputed_layers(const lh_plan_elastic *e,
+                                        const char *operation, uint32_t chunk)
 {
     for (uint32_t i = 0; i < e->n_recomputed; i++)
         if (strcmp(e->recomputed[i].operation, operation) == 0)
@@ -231,8 +232,8 @@ static lh_status list_operations(const lh_plan *plan, uint32_t n_chunks,
             *made = here;
         }
         for (uint32_t part = 0; part < LH_N_LAYER_PARTS; part++)
-            for (uint32_t i = 0; of_part[part] < UINT32_MAX && i < of_part[part];
-                 i++)
+            for (uint32_t i = 0;
+                 of_part[part] < UINT32_MAX && i < of_part[part]; i++)
                 again[first + i] |= 1u << part;
     }
     return LH_OK;
@@ -269,7 +270,7 @@ static uint32_t parts_of_modules(const lh_model *m, uint32_t modules,
 
 /* Lists the recomputed parts per layer of the model and of its MTP modules. */
 static lh_status list_recomputed(const lh_plan *plan, uint32_t n_chunks,
-                            uint32_t *again, lh_error *err)
+                                 uint32_t *again, lh_error *err)
 {
     uint32_t cheap = 1u << LH_PART_ATTENTION_NORM | 1u << LH_PART_MLP_NORM |
                      1u << LH_PART_ACTIVATION | 1u << LH_PART_SHARED_ACTIVATION;
@@ -335,8 +336,8 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
     uint32_t n_chunks = lh_pipeline_n_chunks(pipeline);
     uint32_t *first = layers_of(plan, n_chunks);
     const lh_model *model = plan->job->model;
-    uint32_t *again = calloc((size_t)model->layers + model->mtp_layers + 1,
-                             sizeof *again);
+    uint32_t *again =
+        calloc((size_t)model->layers + model->mtp_layers + 1, sizeof *again);
     bool *offload = list_offload(plan, n_chunks);
     uint32_t *sites = NULL, *nodes = NULL;
     lh_status status = first && again && offload
@@ -398,8 +399,8 @@ lh_status lh_train_plan(const lh_plan *plan,
         return status;
     made->utilisation = utilisation(plan, made->median_ns);
     if (o.device == LH_TRAIN_CPU)
-        status = add_planned_end(&(lhi_plan_run){plan, pipeline, schedule, o.exec},
-                         made, err);
+        status = add_planned_end(
+            &(lhi_plan_run){plan, pipeline, schedule, o.exec}, made, err);
     if (status != LH_OK) {
         lh_train_result_free(made);
         return status;

@@ -45,18 +45,21 @@ static lh_status check_shares(const lhi_read_context *r, const lhi_node *map,
     const elastic_text *e = it;
     LHI_TRY(check_share(r, map, "gradients", e->gradients, err));
     LHI_TRY(check_share(r, map, "parameters", e->parameters, err));
-    double gradients = (double)share_to_params(e->gradients) / (double)NOMINAL_PARAMS;
-    double parameters = (double)share_to_params(e->parameters) / (double)NOMINAL_PARAMS;
+    double gradients =
+        (double)share_to_params(e->gradients) / (double)NOMINAL_PARAMS;
+    double parameters =
+        (double)share_to_params(e->parameters) / (double)NOMINAL_PARAMS;
     if (parameters <= gradients)
         return LH_OK;
-    return lhi_doc_fail(
-        r->doc, lhi_node_find(map, "parameters"), err, LH_EINPUT,
-        "a share of %.12g is %.12g more than 'gradients', "
-        "%.12g; ZeRO-3 shards both",
-        parameters,
-        (double)(share_to_params(e->parameters) - share_to_params(e->gradients)) /
-            (double)NOMINAL_PARAMS,
-        gradients);
+    return lhi_doc_fail(r->doc, lhi_node_find(map, "parameters"), err,
+                        LH_EINPUT,
+                        "a share of %.12g is %.12g more than 'gradients', "
+                        "%.12g; ZeRO-3 shards both",
+                        parameters,
+                        (double)(share_to_params(e->parameters) -
+                                 share_to_params(e->gradients)) /
+                            (double)NOMINAL_PARAMS,
+                        gradients);
 }
 
 static const lhi_schema_field bucket_rows[] = {
@@ -64,8 +67,8 @@ static const lhi_schema_field bucket_rows[] = {
      .when = LHI_DEFAULTED},
     {"forward", LHI_INTEGER(elastic_text, forward), .most = LH_MAX_MICROBATCHES,
      .when = LHI_DEFAULTED},
-    {"backward", LHI_INTEGER(elastic_text, backward), .most = LH_MAX_MICROBATCHES,
-     .when = LHI_DEFAULTED},
+    {"backward", LHI_INTEGER(elastic_text, backward),
+     .most = LH_MAX_MICROBATCHES, .when = LHI_DEFAULTED},
 };
 static const lhi_schema bucket_table = {
     LHI_ROWS("buckets", elastic_text, bucket_rows)};
@@ -84,8 +87,9 @@ static const lhi_schema_field elastic_rows[] = {
 const lhi_schema lhi_dp_elastic_schema = {
     LHI_ROWS("elastic", elastic_text, elastic_rows), .check = check_shares};
 
-static lh_status require_loop(const lhi_read_context *r, const lh_pipeline_desc *d,
-                           const lhi_node *node, lh_error *err)
+static lh_status require_loop(const lhi_read_context *r,
+                              const lh_pipeline_desc *d, const lhi_node *node,
+                              lh_error *err)
 {
     uint32_t P = d->n_devices;
     for (uint32_t c = 0; c < d->n_chunks; c++)
@@ -97,9 +101,10 @@ static lh_status require_loop(const lhi_read_context *r, const lh_pipeline_desc 
     return LH_OK;
 }
 
-static lh_status copy_operations(const lhi_read_context *r, const lhi_node *node,
-                                 const lh_dp_op *made, uint32_t n,
-                                 lhi_pipeline_text *text, lh_error *err)
+static lh_status copy_operations(const lhi_read_context *r,
+                                 const lhi_node *node, const lh_dp_op *made,
+                                 uint32_t n, lhi_pipeline_text *text,
+                                 lh_error *err)
 {
     lh_dp_op *ops = LHI_NEW(r->mem, lh_dp_op, n);
     const lhi_node **nodes = LHI_NEW(r->mem, const lhi_node *, n);
@@ -115,10 +120,11 @@ static lh_status copy_operations(const lhi_read_context *r, const lhi_node *node
     return LH_OK;
 }
 
-static lh_status build_operations(const lhi_read_context *r, const lhi_node *node,
-                                 const lh_elastic_case *given,
-                                 const lh_elastic_plan *wanted,
-                                 lhi_pipeline_text *text, lh_error *err)
+static lh_status build_operations(const lhi_read_context *r,
+                                  const lhi_node *node,
+                                  const lh_elastic_case *given,
+                                  const lh_elastic_plan *wanted,
+                                  lhi_pipeline_text *text, lh_error *err)
 {
     lh_elastic_plan *plan;
     lh_error why = {0};

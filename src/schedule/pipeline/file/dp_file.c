@@ -19,7 +19,8 @@ static int64_t last_chunk(const lhi_read_context *r)
 static const lhi_schema_field chunk_rows[] = {
     {"chunk", LHI_INTEGER(lhi_dp_chunk, chunk), .most = LH_MAX_CHUNKS - 1,
      .find_most = last_chunk},
-    {"all_gather", LHI_TIME(lhi_dp_chunk, all_gather_ns), .when = LHI_DEFAULTED},
+    {"all_gather", LHI_TIME(lhi_dp_chunk, all_gather_ns),
+     .when = LHI_DEFAULTED},
     {"reduce_scatter", LHI_TIME(lhi_dp_chunk, reduce_scatter_ns),
      .when = LHI_DEFAULTED},
     {"latency", LHI_TIME(lhi_dp_chunk, latency_ns), .when = LHI_DEFAULTED},
@@ -29,7 +30,7 @@ static const lhi_schema chunk_table = {
     LHI_ROWS("communication of a chunk", lhi_dp_chunk, chunk_rows)};
 
 static lh_status set_chunks(const lhi_read_context *r, const lhi_node *list,
-                             lhi_pipeline_text *text, lh_error *err)
+                            lhi_pipeline_text *text, lh_error *err)
 {
     lh_chunk *chunks = lhi_pipeline_copy_chunks(r, text);
     bool *seen = LHI_NEW(r->mem, bool, text->desc.n_chunks);
@@ -39,9 +40,9 @@ static lh_status set_chunks(const lhi_read_context *r, const lhi_node *list,
         const lhi_dp_chunk *from = &text->dp_chunks[n->index];
         lh_chunk *chunk = &chunks[from->chunk];
         if (seen[from->chunk])
-            return lhi_doc_fail(r->doc, lhi_node_find(n, "chunk"), err, LH_EINPUT,
-                                "chunk %" PRIu32 " is there twice; keep one",
-                                from->chunk);
+            return lhi_doc_fail(
+                r->doc, lhi_node_find(n, "chunk"), err, LH_EINPUT,
+                "chunk %" PRIu32 " is there twice; keep one", from->chunk);
         seen[from->chunk] = true;
         chunk->all_gather_ns = from->all_gather_ns;
         chunk->reduce_scatter_ns = from->reduce_scatter_ns;
@@ -59,8 +60,8 @@ static bool communicates(const lhi_pipeline_text *text, const lhi_dp_chunk *it)
 }
 
 static lh_status set_link(const lhi_read_context *r, const lhi_node *item,
-                           const lhi_pipeline_text *text, const char **links,
-                           lh_error *err)
+                          const lhi_pipeline_text *text, const char **links,
+                          lh_error *err)
 {
     const lhi_dp_chunk *from = &text->dp_chunks[item->index];
     const uint32_t device = text->desc.chunks[from->chunk].device;
@@ -89,7 +90,7 @@ static lh_status set_link(const lhi_read_context *r, const lhi_node *item,
 
 /* Sets the link names; requires that the operations are known. */
 static lh_status set_links(const lhi_read_context *r, const lhi_node *list,
-                            lhi_pipeline_text *text, lh_error *err)
+                           lhi_pipeline_text *text, lh_error *err)
 {
     const char **links = LHI_NEW(r->mem, const char *, text->desc.n_devices);
     if (!links)
@@ -234,8 +235,8 @@ static const lhi_schema_field dp_rows[] = {
      .table = &chunk_table, .when = LHI_DEFAULTED},
     {"operations", LHI_LIST(lhi_pipeline_text, ops, n_ops),
      .table = &operation_table, .when = LHI_OPTIONAL},
-    {"prefetch", LHI_INTEGER(lhi_pipeline_text, prefetch), .most = LH_MAX_CHUNKS,
-     .when = LHI_OPTIONAL, .absent = -1},
+    {"prefetch", LHI_INTEGER(lhi_pipeline_text, prefetch),
+     .most = LH_MAX_CHUNKS, .when = LHI_OPTIONAL, .absent = -1},
     {"groups", LHI_STRUCT(lhi_pipeline_text, groups),
      .table = &lhi_dp_groups_schema,
      LHI_OMIT_IF(lhi_pipeline_text, groups.n_enqueue, 0)},
@@ -272,16 +273,16 @@ static lh_status read_map(const lhi_read_context *r, const lhi_node *map,
     return LH_OK;
 }
 
-lh_status lhi_dp_read(const lhi_read_context *r, const lhi_node *node, void *owner,
-                      lh_error *err)
+lh_status lhi_dp_read(const lhi_read_context *r, const lhi_node *node,
+                      void *owner, lh_error *err)
 {
     lhi_pipeline_text *text = owner;
     LHI_TRY(lhi_pipeline_require_chunks(r, text, node->parent, err));
     if (node->kind == LHI_MAP)
         return read_map(r, node, text, err);
     const void *items;
-    LHI_TRY(
-        lhi_schema_read_list(r, node, &dp_rows[0], &items, &text->n_dp_chunks, err));
+    LHI_TRY(lhi_schema_read_list(r, node, &dp_rows[0], &items,
+                                 &text->n_dp_chunks, err));
     text->dp_chunks = items;
     LHI_TRY(set_chunks(r, node, text, err));
     return set_links(r, node, text, err);
@@ -294,6 +295,6 @@ json_t *lhi_dp_write(const void *owner, const void *context)
         return lhi_schema_write(&lhi_dp_schema, text, context);
     if (text->n_dp_chunks == 0)
         return json_null();
-    return lhi_schema_write_list(&dp_rows[0], text->dp_chunks, text->n_dp_chunks,
-                          context);
+    return lhi_schema_write_list(&dp_rows[0], text->dp_chunks,
+                                 text->n_dp_chunks, context);
 }

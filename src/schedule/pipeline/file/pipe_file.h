@@ -12,8 +12,8 @@
  * - pipeline_parts.c: parts shared by several keys
  * - schedule_csv.c: schedules; schedule_json.c: schedules inside other files
  * - serialize.c: a pipeline as numbers, for the report's page */
-#ifndef LHI_PIPE_FILE_H
-#define LHI_PIPE_FILE_H
+#ifndef LHI_SCHEDULE_PIPELINE_FILE_PIPE_FILE_H
+#define LHI_SCHEDULE_PIPELINE_FILE_PIPE_FILE_H
 
 #include "format/document/schema.h"
 #include "schedule/pipeline/file/schedule_csv.h"
@@ -90,20 +90,23 @@ extern const lhi_schema lhi_uniform_schema, lhi_datacenters_schema,
     lhi_dp_elastic_schema;
 
 /* Reads `data_parallel`: a list of chunks, or a map. */
-lh_status lhi_dp_read(const lhi_read_context *r, const lhi_node *node, void *text,
-                      lh_error *err);
+lh_status lhi_dp_read(const lhi_read_context *r, const lhi_node *node,
+                      void *text, lh_error *err);
 /* Writes `data_parallel`; returns NULL if allocation fails. */
 json_t *lhi_dp_write(const void *text, const void *context);
 extern const lhi_schema lhi_dp_schema;
 
 /* Fails if no key has defined the chunks yet. */
-lh_status lhi_pipeline_require_chunks(const lhi_read_context *r, const lhi_pipeline_text *text,
-                          const lhi_node *map, lh_error *err);
+lh_status lhi_pipeline_require_chunks(const lhi_read_context *r,
+                                      const lhi_pipeline_text *text,
+                                      const lhi_node *map, lh_error *err);
 /* Returns a modifiable copy of the chunks; NULL if allocation fails. */
-lh_chunk *lhi_pipeline_copy_chunks(const lhi_read_context *r, lhi_pipeline_text *text);
+lh_chunk *lhi_pipeline_copy_chunks(const lhi_read_context *r,
+                                   lhi_pipeline_text *text);
 /* Returns an array with the items of a list, for messages; NULL if allocation
  * fails. */
-const lhi_node **lhi_list_nodes(const lhi_read_context *r, const lhi_node *list);
+const lhi_node **lhi_list_nodes(const lhi_read_context *r,
+                                const lhi_node *list);
 
 /* Reads `rows` and `link_orders` from a map in another file. */
 lh_status lhi_schedule_from_map(const lhi_doc *doc, const lhi_node *map,

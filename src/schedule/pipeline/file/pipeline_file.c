@@ -33,15 +33,16 @@ static int64_t last_device(const lhi_read_context *r)
 
 static const lhi_schema_field site_rows[] = {
     {"name", LHI_STRING(lhi_site_text, name), .least = 1},
-    {"devices", LHI_LIST(lhi_site_text, devices, n_devices), .item_type = LHI_FIELD_INTEGER,
-     .most = LH_MAX_DEVICES - 1, .find_most = last_device},
+    {"devices", LHI_LIST(lhi_site_text, devices, n_devices),
+     .item_type = LHI_FIELD_INTEGER, .most = LH_MAX_DEVICES - 1,
+     .find_most = last_device},
 };
 static const lhi_schema site_table = {
     LHI_ROWS("site", lhi_site_text, site_rows)};
 
 /* Assigns every device to exactly one site. */
 static lh_status assign_sites(const lhi_read_context *r, const lhi_node *list,
-                               lhi_pipeline_text *text, lh_error *err)
+                              lhi_pipeline_text *text, lh_error *err)
 {
     uint32_t P = text->desc.n_devices, placed = 0;
     lh_site *sites = LHI_NEW(r->mem, lh_site, text->n_sites);
@@ -124,11 +125,12 @@ static lh_status read_limits(const lhi_read_context *r, const lhi_node *node,
 
 static json_t *write_limits(const void *owner, const void *context)
 {
-    static const lhi_schema_field row = {.item_type = LHI_FIELD_INTEGER, .width = sizeof(int64_t)};
+    static const lhi_schema_field row = {.item_type = LHI_FIELD_INTEGER,
+                                         .width = sizeof(int64_t)};
     const lh_pipeline_desc *d = &((const lhi_pipeline_text *)owner)->desc;
-    return d->memory_limits
-               ? lhi_schema_write_list(&row, d->memory_limits, d->n_devices, context)
-               : json_null();
+    return d->memory_limits ? lhi_schema_write_list(&row, d->memory_limits,
+                                                    d->n_devices, context)
+                            : json_null();
 }
 
 /* --- root map ------------------------------------------------------------ */
@@ -136,7 +138,7 @@ static json_t *write_limits(const void *owner, const void *context)
 static const char *const backwards[] = {"split", "joint", NULL};
 
 static lh_status check_pipeline(const lhi_read_context *r, const lhi_node *map,
-                             void *it, lh_error *err)
+                                void *it, lh_error *err)
 {
     lhi_pipeline_text *text = it;
     const lhi_node *sites = lhi_node_find(map, "sites");
@@ -151,7 +153,8 @@ static lh_status check_pipeline(const lhi_read_context *r, const lhi_node *map,
 static const lhi_schema_field pipeline_rows[] = {
     {"longhaul", LHI_CUSTOM(lhi_pipeline_text), .description = "pipeline/1",
      .when = LHI_DEFAULTED},
-    {"time_unit", LHI_CUSTOM(lhi_pipeline_text), .description = "ns", .when = LHI_DEFAULTED},
+    {"time_unit", LHI_CUSTOM(lhi_pipeline_text), .description = "ns",
+     .when = LHI_DEFAULTED},
     {"microbatches", LHI_INTEGER(lhi_pipeline_text, desc.n_microbatches),
      .least = 1, .most = LH_MAX_MICROBATCHES},
     {"devices", LHI_INTEGER(lhi_pipeline_text, desc.n_devices), .least = 1,
@@ -297,7 +300,7 @@ static lh_status list_dp_chunks(lhi_pipeline_text *text, lhi_arena *mem,
 }
 
 static lh_status build_text(const lh_pipeline *p, lhi_arena *mem,
-                         lhi_pipeline_text *text, lh_error *err)
+                            lhi_pipeline_text *text, lh_error *err)
 {
     lh_pipeline_desc *d = &text->desc;
     *text = (lhi_pipeline_text){.desc.size = sizeof *d};

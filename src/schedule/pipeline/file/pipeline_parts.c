@@ -25,22 +25,24 @@ static const lhi_schema_field work_rows[] = {
     {"F", LHI_TIME(lh_chunk, f_ns)},
     {"D", LHI_TIME(lh_chunk, d_ns)},
     {"W", LHI_TIME(lh_chunk, w_ns)},
-    {"memory", LHI_NESTED_MAP(lh_chunk), .table = &memory_table, .when = LHI_DEFAULTED},
+    {"memory", LHI_NESTED_MAP(lh_chunk), .table = &memory_table,
+     .when = LHI_DEFAULTED},
     {"offload", LHI_TIME(lh_chunk, offload_ns), .when = LHI_OPTIONAL},
 };
 const lhi_schema lhi_chunk_schema = {LHI_ROWS("work", lh_chunk, work_rows)};
 
 static const lhi_schema_field groups_rows[] = {
-    {"enqueue", LHI_LIST(lhi_dp_groups, enqueue, n_enqueue), .item_type = LHI_FIELD_INTEGER,
-     .least = 1, .most = LH_MAX_MICROBATCHES},
-    {"dequeue", LHI_LIST(lhi_dp_groups, dequeue, n_dequeue), .item_type = LHI_FIELD_INTEGER,
-     .least = 1, .most = LH_MAX_MICROBATCHES},
+    {"enqueue", LHI_LIST(lhi_dp_groups, enqueue, n_enqueue),
+     .item_type = LHI_FIELD_INTEGER, .least = 1, .most = LH_MAX_MICROBATCHES},
+    {"dequeue", LHI_LIST(lhi_dp_groups, dequeue, n_dequeue),
+     .item_type = LHI_FIELD_INTEGER, .least = 1, .most = LH_MAX_MICROBATCHES},
 };
 const lhi_schema lhi_dp_groups_schema = {
     LHI_ROWS("groups", lhi_dp_groups, groups_rows)};
 
-lh_status lhi_pipeline_require_chunks(const lhi_read_context *r, const lhi_pipeline_text *text,
-                          const lhi_node *map, lh_error *err)
+lh_status lhi_pipeline_require_chunks(const lhi_read_context *r,
+                                      const lhi_pipeline_text *text,
+                                      const lhi_node *map, lh_error *err)
 {
     if (text->desc.n_chunks > 0)
         return LH_OK;
@@ -48,7 +50,8 @@ lh_status lhi_pipeline_require_chunks(const lhi_read_context *r, const lhi_pipel
                         "give 'chunks' or 'uniform'");
 }
 
-lh_chunk *lhi_pipeline_copy_chunks(const lhi_read_context *r, lhi_pipeline_text *text)
+lh_chunk *lhi_pipeline_copy_chunks(const lhi_read_context *r,
+                                   lhi_pipeline_text *text)
 {
     uint32_t n = text->desc.n_chunks;
     lh_chunk *chunks = LHI_NEW(r->mem, lh_chunk, n);

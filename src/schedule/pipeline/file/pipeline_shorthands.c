@@ -98,7 +98,8 @@ typedef struct datacenters_text {
 static const lhi_schema_field datacenters_rows[] = {
     {"count", LHI_INTEGER(datacenters_text, count), .least = 1,
      .most = LH_MAX_DEVICES},
-    {"latency", LHI_TIME(datacenters_text, model.latency_ns), .when = LHI_DEFAULTED},
+    {"latency", LHI_TIME(datacenters_text, model.latency_ns),
+     .when = LHI_DEFAULTED},
     {"transfer", LHI_TIME(datacenters_text, model.transfer_ns),
      .when = LHI_DEFAULTED},
 };
@@ -129,7 +130,7 @@ static int compare_nth(const void *a, const void *b)
 /* Finds the pairs of devices in different groups with neighbouring chunks, each
  * once (a wave visits each twice), in chunk order. */
 static uint32_t find_pairs(const lh_pipeline_desc *d, const uint32_t *group,
-                        pair *pairs)
+                           pair *pairs)
 {
     uint32_t n = 0, kept = 0;
     for (uint32_t c = 0; c + 1 < d->n_chunks; c++) {

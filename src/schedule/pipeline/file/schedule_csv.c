@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Schedules in the CSV format of torch.distributed.pipelining. */
 #define _XOPEN_SOURCE 700
+#include "schedule/pipeline/file/schedule_csv.h"
 #include "base/input_limits.h"
 #include "base/text.h"
-#include "schedule/pipeline/file/schedule_csv.h"
 #include "schedule/pipeline/schedule_internal.h"
 
 #include <errno.h>
@@ -67,7 +67,7 @@ static bool read_number(span *s, uint32_t below, uint32_t *out)
 }
 
 static lh_status fail_cell(const reader *r, span cell, lh_error *err,
-                        const char *why)
+                           const char *why)
 {
     int len = (int)(cell.end - cell.at < 40 ? cell.end - cell.at : 40);
     return lhi_fail(err, LH_EINPUT,
@@ -109,9 +109,9 @@ static lh_status read_pass(const reader *r, span cell, lh_pass *out,
     if (lhi_scan_pass(cell.at, cell.end, out, &bad_cut) == cell.end)
         return LH_OK;
     return fail_cell(r, cell, err,
-                  bad_cut ? "only a W is cut, into at least 2 parts counted "
-                            "from 0"
-                          : why);
+                     bad_cut ? "only a W is cut, into at least 2 parts counted "
+                               "from 0"
+                             : why);
 }
 
 /* Reads a cell; the two passes of "(0F7;7B3)OVERLAP_F_B" run one after the
@@ -134,8 +134,8 @@ static lh_status read_cell(reader *r, span cell, lh_pass *passes, uint32_t *n,
     span after = {close ? close + 1 : cell.end, cell.end};
     if (!close || !skip_text(&after, "OVERLAP_F_B") || after.at != after.end)
         return fail_cell(r, cell, err,
-                      "must be (<pass>;<pass>)OVERLAP_F_B, as "
-                      "(0F7;7B3)OVERLAP_F_B");
+                         "must be (<pass>;<pass>)OVERLAP_F_B, as "
+                         "(0F7;7B3)OVERLAP_F_B");
     span inside = {cell.at + 1, close};
     while (inside.at < inside.end) {
         LHI_TRY(read_pass(r, trim(cut(&inside, ';')), &passes[*n], err));
@@ -321,7 +321,7 @@ static char *links_path(const char *path)
 }
 
 static lh_status read_links_file(lh_schedule *s, const char *path,
-                                   lh_error *err)
+                                 lh_error *err)
 {
     char *links = links_path(path), *text;
     size_t len;
@@ -410,8 +410,8 @@ lh_status lh_schedule_format_links(const lh_schedule *schedule, char **text,
     return lhi_text_take(&out, text, len, err);
 }
 
-static lh_status write_links_file(const lh_schedule *schedule,
-                                    const char *path, lh_error *err)
+static lh_status write_links_file(const lh_schedule *schedule, const char *path,
+                                  lh_error *err)
 {
     char *text;
     size_t len;

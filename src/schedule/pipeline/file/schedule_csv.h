@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A schedule's CSV texts in memory. */
-#ifndef LHI_SCHEDULE_CSV_H
-#define LHI_SCHEDULE_CSV_H
+#ifndef LHI_SCHEDULE_PIPELINE_FILE_SCHEDULE_CSV_H
+#define LHI_SCHEDULE_PIPELINE_FILE_SCHEDULE_CSV_H
 
 #include <longhaul/schedule.h>
 

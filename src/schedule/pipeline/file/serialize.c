@@ -83,7 +83,8 @@ static void traverse_text(traversal *w, const char **value)
 /* Returns the array to traverse: when reading, a new one with `n` items of
  * `size` bytes, otherwise the existing one. Returns NULL if it is empty or
  * larger than the remaining text permits. */
-static void *traverse_items(traversal *w, const void *have, uint32_t n, size_t size)
+static void *traverse_items(traversal *w, const void *have, uint32_t n,
+                            size_t size)
 {
     if (w->out)
         return (void *)(uintptr_t)have;
@@ -146,7 +147,8 @@ static void walk_indices(traversal *w, const uint32_t **list, uint32_t n)
 
 /* Traverses the length of a per-device list: the number of devices, or 0
  * without a list. */
-static uint32_t traverse_device_count(traversal *w, const lh_pipeline_desc *d, const void *list)
+static uint32_t traverse_device_count(traversal *w, const lh_pipeline_desc *d,
+                                      const void *list)
 {
     bool there = list != NULL;
     traverse_flag(w, &there);
@@ -218,7 +220,8 @@ static void walk_all(traversal *w, lh_pipeline_desc *d)
     walk_links(w, d);
     walk_limits(w, d);
     walk_sites(w, d);
-    walk_indices(w, &d->device_sites, traverse_device_count(w, d, d->device_sites));
+    walk_indices(w, &d->device_sites,
+                 traverse_device_count(w, d, d->device_sites));
     walk_ops(w, d);
     traverse_index(w, &d->n_enqueue);
     walk_indices(w, &d->enqueue, d->n_enqueue);
@@ -228,7 +231,7 @@ static void walk_all(traversal *w, lh_pipeline_desc *d)
 }
 
 lh_status lhi_pipeline_serialize(const lh_pipeline *pipeline, lhi_text *out,
-                                   lh_error *err)
+                                 lh_error *err)
 {
     lh_pipeline_desc d = {.size = sizeof d};
     traversal w = {.out = out};
@@ -238,7 +241,7 @@ lh_status lhi_pipeline_serialize(const lh_pipeline *pipeline, lhi_text *out,
 }
 
 lh_status lhi_pipeline_deserialize(const char *text, size_t len,
-                                  lh_pipeline **out, lh_error *err)
+                                   lh_pipeline **out, lh_error *err)
 {
     lh_pipeline_desc d = {.size = sizeof d};
     traversal w = {.p = text, .end = text + len, .mem = lhi_arena_make(0)};

@@ -64,19 +64,20 @@ static void compute_path_times(const lh_pipeline *p, path_times *w)
         times next = times_of(p, c + 1);
         int64_t back = next.d + compute_hop(&p->backward[c + 1]);
         w->head_d[c] = w->head_d[c + 1] + back;
-        w->round[c] = compute_hop(&p->forward[c]) + next.f + w->round[c + 1] + back;
+        w->round[c] =
+            compute_hop(&p->forward[c]) + next.f + w->round[c + 1] + back;
     }
     for (uint32_t c = 0; c < n; c++) {
         w->tail_d[c] = times_of(p, c).w + scatter_time(&p->chunks[c]);
         if (c > 0)
-            w->tail_d[c] = lhi_max_int64(w->tail_d[c], compute_hop(&p->backward[c]) +
-                                                      times_of(p, c - 1).d +
-                                                      w->tail_d[c - 1]);
+            w->tail_d[c] = lhi_max_int64(
+                w->tail_d[c], compute_hop(&p->backward[c]) +
+                                  times_of(p, c - 1).d + w->tail_d[c - 1]);
     }
     for (uint32_t c = n; c-- > 0;) {
         if (c + 1 < n)
-            w->tail_f[c] =
-                compute_hop(&p->forward[c]) + times_of(p, c + 1).f + w->tail_f[c + 1];
+            w->tail_f[c] = compute_hop(&p->forward[c]) + times_of(p, c + 1).f +
+                           w->tail_f[c + 1];
         else
             w->tail_f[c] = times_of(p, c).d + w->tail_d[c];
     }
@@ -87,13 +88,14 @@ typedef struct bound_sum {
     lh_bound_term terms[LH_BOUND_TERMS];
 } bound_sum;
 
-static void raise_to(lh_bound *best, lh_bound_kind kind, bound_sum s, uint32_t device,
-                     uint32_t resource, const char *format, ...)
-    LHI_PRINTF(6, 7);
+static void raise_to(lh_bound *best, lh_bound_kind kind, bound_sum s,
+                     uint32_t device, uint32_t resource, const char *format,
+                     ...) LHI_PRINTF(6, 7);
 
 /* Replaces the best bound if the sum is larger. */
-static void raise_to(lh_bound *best, lh_bound_kind kind, bound_sum s, uint32_t device,
-                     uint32_t resource, const char *format, ...)
+static void raise_to(lh_bound *best, lh_bound_kind kind, bound_sum s,
+                     uint32_t device, uint32_t resource, const char *format,
+                     ...)
 {
     lh_bound now = {.kind = kind, .device = device, .resource = resource};
     for (uint32_t i = 0; i < LH_BOUND_TERMS; i++) {
@@ -112,13 +114,14 @@ static void raise_to(lh_bound *best, lh_bound_kind kind, bound_sum s, uint32_t d
 }
 
 /* Path bound: one microbatch, forward and backward. */
-static void bound_path(const lh_pipeline *p, const path_times *w, lh_bound *best)
+static void bound_path(const lh_pipeline *p, const path_times *w,
+                       lh_bound *best)
 {
     for (uint32_t c = 0; c < p->n_chunks; c++)
         raise_to(best, LH_BOUND_PATH,
                  (bound_sum){{{"before the first D", 1, w->head_d[c]},
-                        {"D", 1, times_of(p, c).d},
-                        {"after a D", 1, w->tail_d[c]}}},
+                              {"D", 1, times_of(p, c).d},
+                              {"after a D", 1, w->tail_d[c]}}},
                  LH_NONE, LH_NONE, "the way of one microbatch there and back");
 }
 
@@ -152,9 +155,9 @@ static void bound_memory(const lh_pipeline *p, const path_times *w, uint32_t c,
     int64_t trip = t.f + w->round[c] + t.d + (whole ? t.w : 0);
     raise_to(best, LH_BOUND_ROUND_TRIPS,
              (bound_sum){{{"before the first D", 1, w->head_d[c]},
-                    {"D", 1, t.d},
-                    {"round trip", trips, trip},
-                    {"after a D", 1, w->tail_d[c]}}},
+                          {"D", 1, t.d},
+                          {"round trip", trips, trip},
+                          {"after a D", 1, w->tail_d[c]}}},
              d, LH_NONE,
              "memory on device %" PRIu32 ": %" PRId64
              " round trips one after the other",
@@ -163,19 +166,19 @@ static void bound_memory(const lh_pipeline *p, const path_times *w, uint32_t c,
         return;
     raise_to(best, LH_BOUND_MEMORY,
              (bound_sum){{{"before the first D", 1, w->head_d[c]},
-                    {"full cycle", n - k, t.f + t.d + t.w},
-                    {"round trip of the last microbatch", 1, w->round[c]},
-                    {"D", 1, t.d},
-                    {"after a D", 1, w->tail_d[c]}}},
+                          {"full cycle", n - k, t.f + t.d + t.w},
+                          {"round trip of the last microbatch", 1, w->round[c]},
+                          {"D", 1, t.d},
+                          {"after a D", 1, w->tail_d[c]}}},
              d, LH_NONE,
              "memory on device %" PRIu32 ": two round trips and %" PRId64
              " full cycles",
              d, n - k);
     raise_to(best, LH_BOUND_DEVICE_DRAIN,
              (bound_sum){{{"before the first F", 1, w->head_f[c]},
-                    {"F and D of a microbatch", n, t.f + t.d},
-                    {"W that memory asks for", n - k, t.w},
-                    {"after the last D", 1, w->tail_d[c]}}},
+                          {"F and D of a microbatch", n, t.f + t.d},
+                          {"W that memory asks for", n - k, t.w},
+                          {"after the last D", 1, w->tail_d[c]}}},
              d, LH_NONE,
              "work of device %" PRIu32
              " up to its last input gradient (memory makes %" PRId64
@@ -200,13 +203,13 @@ static void bound_devices(const lh_pipeline *p, const device_sum *sums,
             continue;
         raise_to(best, LH_BOUND_DEVICE,
                  (bound_sum){{{"before the first F", 1, s->head},
-                        {"a microbatch's work", n, s->work},
-                        {"reduce-scatter", 1, s->scatter}}},
+                              {"a microbatch's work", n, s->work},
+                              {"reduce-scatter", 1, s->scatter}}},
                  d, LH_NONE, "all the work of device %" PRIu32, d);
         raise_to(best, LH_BOUND_DEVICE_DRAIN,
                  (bound_sum){{{"before the first F", 1, s->head},
-                        {"F and D of a microbatch", n, s->forth_and_back},
-                        {"after the last D", 1, s->tail}}},
+                              {"F and D of a microbatch", n, s->forth_and_back},
+                              {"after the last D", 1, s->tail}}},
                  d, LH_NONE,
                  "work of device %" PRIu32
                  " up to its last input gradient, and the way out",
@@ -246,8 +249,8 @@ static void add_message(link_sum *sums, const lhi_route *route, int64_t head,
 }
 
 /* Link bounds: all messages on a link. */
-static void bound_links(const lh_pipeline *p, const path_times *w, link_sum *sums,
-                        lh_bound *best)
+static void bound_links(const lh_pipeline *p, const path_times *w,
+                        link_sum *sums, lh_bound *best)
 {
     for (uint32_t c = 0; c < p->n_chunks; c++) {
         if (c + 1 < p->n_chunks)
@@ -263,16 +266,16 @@ static void bound_links(const lh_pipeline *p, const path_times *w, link_sum *sum
         if (sums[r].used)
             raise_to(best, LH_BOUND_LINK,
                      (bound_sum){{{"before the first message", 1, sums[r].head},
-                            {"a microbatch's messages", p->n_microbatches,
-                             sums[r].busy},
-                            {"after the last message", 1, sums[r].tail}}},
+                                  {"a microbatch's messages", p->n_microbatches,
+                                   sums[r].busy},
+                                  {"after the last message", 1, sums[r].tail}}},
                      LH_NONE, r, "all messages of link %.60s",
                      p->resource_names[r]);
 }
 
 /* Computes all bounds and returns the largest. */
 static lh_status compute_largest_bound(const lh_pipeline *p, lhi_arena *mem,
-                              lh_bound *best, lh_error *err)
+                                       lh_bound *best, lh_error *err)
 {
     path_times w = {
         LHI_NEW(mem, int64_t, p->n_chunks), LHI_NEW(mem, int64_t, p->n_chunks),

@@ -113,7 +113,8 @@ static bool is_same(const uint16_t *a, const uint16_t *b, uint32_t n)
 
 /* Returns the number of the state with these counts, adding it if new. NONE:
  * out of memory, or stopped. */
-static uint32_t find_or_add_state(builder *b, const uint16_t *counts, int64_t held)
+static uint32_t find_or_add_state(builder *b, const uint16_t *counts,
+                                  int64_t held)
 {
     lhi_lattice *l = b->l;
     uint32_t n = l->n_streams;
@@ -195,8 +196,8 @@ static bool can_finish(const builder *b, const uint16_t *counts, int64_t now)
 }
 
 /* Returns the end of a stream's next operation after state x; FAR: too late. */
-static int64_t compute_end_in_window(const builder *b, uint16_t *counts, uint32_t x,
-                        uint32_t slot)
+static int64_t compute_end_in_window(const builder *b, uint16_t *counts,
+                                     uint32_t x, uint32_t slot)
 {
     uint32_t o = b->first_op[slot] + counts[slot];
     int64_t now = b->time[x] > b->w->r[o] ? b->time[x] : b->w->r[o];
@@ -301,9 +302,9 @@ lhi_lattice *lhi_lattice_make(const lhi_shop *shop, uint32_t machine,
     return make_lattice(shop, machine, NULL, room, budget, no_memory);
 }
 
-lhi_lattice *lhi_lattice_make_for_deadline(const lhi_windows *windows, uint32_t machine,
-                                   size_t room, lhi_budget *budget,
-                                   bool *no_memory)
+lhi_lattice *lhi_lattice_make_for_deadline(const lhi_windows *windows,
+                                           uint32_t machine, size_t room,
+                                           lhi_budget *budget, bool *no_memory)
 {
     return make_lattice(windows->shop, machine, windows, room, budget,
                         no_memory);
@@ -320,8 +321,8 @@ typedef struct path_context {
     uint32_t first_op[MAX_STREAMS];
 } path_context;
 
-static path_context make_path_context(const lhi_lattice *l, const lhi_windows *w,
-                   lhi_budget *budget)
+static path_context make_path_context(const lhi_lattice *l,
+                                      const lhi_windows *w, lhi_budget *budget)
 {
     path_context y = {.l = l, .w = w, .budget = budget};
     const lhi_machine *m = &w->shop->machines[l->machine];
@@ -331,7 +332,8 @@ static path_context make_path_context(const lhi_lattice *l, const lhi_windows *w
 }
 
 /* Checks whether shaving still allows operation o after these counts. */
-static inline bool is_allowed(const path_context *y, uint32_t o, const uint16_t *counts)
+static inline bool is_allowed(const path_context *y, uint32_t o,
+                              const uint16_t *counts)
 {
     const lhi_windows *w = y->w;
     if (!w->low)
@@ -379,8 +381,8 @@ static void run_forward(const path_context *y)
     }
 }
 
-typedef void use_step(const path_context *, lhi_windows *, uint32_t state, uint32_t slot,
-                      uint32_t op, int64_t end);
+typedef void use_step(const path_context *, lhi_windows *, uint32_t state,
+                      uint32_t slot, uint32_t op, int64_t end);
 
 /* Backward pass. Calls `use` for every usable step: an earliest path to its
  * state and a latest path from it are compatible. The result is undefined if
@@ -453,7 +455,8 @@ static void use_counts(const path_context *y, lhi_windows *w, uint32_t state,
 static bool run_both(const path_context *y, lhi_windows *w, use_step *use)
 {
     run_forward(y);
-    return !y->budget->timed_out && run_backward(y, w, use) && !y->budget->timed_out;
+    return !y->budget->timed_out && run_backward(y, w, use) &&
+           !y->budget->timed_out;
 }
 
 bool lhi_lattice_tighten(const lhi_lattice *lattice, lhi_windows *windows,
@@ -463,8 +466,8 @@ bool lhi_lattice_tighten(const lhi_lattice *lattice, lhi_windows *windows,
     return run_both(&y, windows, use_time) || budget->timed_out;
 }
 
-void lhi_lattice_compute_counts(const lhi_lattice *lattice, lhi_windows *windows,
-                        lhi_budget *budget)
+void lhi_lattice_compute_counts(const lhi_lattice *lattice,
+                                lhi_windows *windows, lhi_budget *budget)
 {
     path_context y = make_path_context(lattice, windows, budget);
     run_both(&y, windows, use_counts);
@@ -482,8 +485,9 @@ static void ignore_step(const path_context *y, lhi_windows *w, uint32_t state,
 }
 
 /* Copies the states that have a number. */
-static lhi_lattice *copy_reachable(const lhi_lattice *from, const uint32_t *number,
-                              uint32_t n_live, lhi_budget *budget)
+static lhi_lattice *copy_reachable(const lhi_lattice *from,
+                                   const uint32_t *number, uint32_t n_live,
+                                   lhi_budget *budget)
 {
     uint32_t n = from->n_streams;
     lhi_lattice *l = calloc(1, sizeof *l);
@@ -513,8 +517,8 @@ static lhi_lattice *copy_reachable(const lhi_lattice *from, const uint32_t *numb
     return l;
 }
 
-lhi_lattice *lhi_lattice_prune(const lhi_lattice *lattice,
-                                lhi_windows *windows, lhi_budget *budget)
+lhi_lattice *lhi_lattice_prune(const lhi_lattice *lattice, lhi_windows *windows,
+                               lhi_budget *budget)
 {
     path_context y = make_path_context(lattice, windows, budget);
     lhi_lattice *l = NULL;
@@ -532,8 +536,9 @@ lhi_lattice *lhi_lattice_prune(const lhi_lattice *lattice,
     return l;
 }
 
-bool lhi_lattice_compute_latest(const lhi_lattice *lattice, lhi_windows *windows,
-                      int64_t *last, lhi_budget *budget)
+bool lhi_lattice_compute_latest(const lhi_lattice *lattice,
+                                lhi_windows *windows, int64_t *last,
+                                lhi_budget *budget)
 {
     path_context y = make_path_context(lattice, windows, budget);
     bool ok = run_both(&y, windows, ignore_step);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef LHI_LATTICE_H
-#define LHI_LATTICE_H
+#ifndef LHI_SCHEDULE_SOLVER_BOUND_LATTICE_H
+#define LHI_SCHEDULE_SOLVER_BOUND_LATTICE_H
 
 #include "schedule/solver/bound/windows.h"
 
@@ -10,9 +10,9 @@ lhi_lattice *lhi_lattice_make(const lhi_shop *shop, uint32_t machine,
                               size_t room, lhi_budget *budget, bool *no_memory);
 /* The same without states that no order within these windows reaches. If no
  * order exists, the final state is missing. */
-lhi_lattice *lhi_lattice_make_for_deadline(const lhi_windows *windows, uint32_t machine,
-                                   size_t room, lhi_budget *budget,
-                                   bool *no_memory);
+lhi_lattice *lhi_lattice_make_for_deadline(const lhi_windows *windows,
+                                           uint32_t machine, size_t room,
+                                           lhi_budget *budget, bool *no_memory);
 /* Frees a lattice; NULL is allowed. */
 void lhi_lattice_free(lhi_lattice *lattice);
 
@@ -24,15 +24,16 @@ bool lhi_lattice_tighten(const lhi_lattice *lattice, lhi_windows *windows,
                          lhi_budget *budget);
 /* Copies the lattice, keeping only states on usable steps; NULL: out of memory
  * or time. */
-lhi_lattice *lhi_lattice_prune(const lhi_lattice *lattice,
-                                lhi_windows *windows, lhi_budget *budget);
+lhi_lattice *lhi_lattice_prune(const lhi_lattice *lattice, lhi_windows *windows,
+                               lhi_budget *budget);
 /* Computes each state's latest departure time; below 0: unreachable. false: no
  * order exists, or out of time. */
-bool lhi_lattice_compute_latest(const lhi_lattice *lattice, lhi_windows *windows,
-                      int64_t *last, lhi_budget *budget);
+bool lhi_lattice_compute_latest(const lhi_lattice *lattice,
+                                lhi_windows *windows, int64_t *last,
+                                lhi_budget *budget);
 /* Computes `least` and `most` from the usable steps; undefined if out of time.
  */
-void lhi_lattice_compute_counts(const lhi_lattice *lattice, lhi_windows *windows,
-                        lhi_budget *budget);
+void lhi_lattice_compute_counts(const lhi_lattice *lattice,
+                                lhi_windows *windows, lhi_budget *budget);
 
 #endif

@@ -58,7 +58,8 @@ static bool shave_count(shaver *a, uint32_t m, size_t at)
         if (!propagate(a, m))
             return false;
     }
-    while (*least < *most && !is_over(a) && !is_open(a, m, &a->low[at], *most)) {
+    while (*least < *most && !is_over(a) &&
+           !is_open(a, m, &a->low[at], *most)) {
         a->high[at] = *most - 1;
         if (!propagate(a, m))
             return false;
@@ -91,15 +92,15 @@ static bool shave(shaver *a)
     do {
         a->changed = false;
         for (uint32_t m = 0; m < s->n_machines; m++)
-            if (s->machines[m].n_streams > 1 && lhi_windows_get_lattice(a->w, m) &&
-                !shave_machine(a, m))
+            if (s->machines[m].n_streams > 1 &&
+                lhi_windows_get_lattice(a->w, m) && !shave_machine(a, m))
                 return false;
     } while (a->changed && !is_over(a));
     return true;
 }
 
 lh_status lhi_shaving_run(lhi_windows *w, uint64_t ticks, lhi_budget *budget,
-                    bool *open, lh_error *err)
+                          bool *open, lh_error *err)
 {
     const size_t n = w->shop->n_ops, slots = w->slot_at[n];
     const lhi_mark mark = lhi_arena_mark(w->mem);

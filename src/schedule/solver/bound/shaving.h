@@ -2,8 +2,8 @@
 /* Shaving: an order that leaves an operation no time is impossible, and its
  * negation may refute a deadline that windows alone do not
  * (docs/theory/optimal.md, "Shaving"). */
-#ifndef LHI_SHAVING_H
-#define LHI_SHAVING_H
+#ifndef LHI_SCHEDULE_SOLVER_BOUND_SHAVING_H
+#define LHI_SCHEDULE_SOLVER_BOUND_SHAVING_H
 
 #include "schedule/solver/bound/windows.h"
 
@@ -12,7 +12,7 @@
  * operation of another stream. The resulting windows hold until the next
  * lhi_windows_set(). *open = false: no schedule meets the deadline; true if
  * stopped by the budget. Machines without a lattice are skipped. */
-lh_status lhi_shaving_run(lhi_windows *windows, uint64_t ticks, lhi_budget *budget,
-                    bool *open, lh_error *err);
+lh_status lhi_shaving_run(lhi_windows *windows, uint64_t ticks,
+                          lhi_budget *budget, bool *open, lh_error *err);
 
 #endif

@@ -33,9 +33,9 @@ static lh_status allocate(lhi_windows *w, lh_error *err)
     w->queue = LHI_NEW(w->mem, uint32_t, n + 1);
     w->queued = LHI_NEW(w->mem, bool, n);
     w->dirty = LHI_NEW(w->mem, bool, s->n_machines);
-    if (!w->lattices || !w->pruned || !w->pruned_deadline || !w->too_large || !w->r ||
-        !w->e || !w->new_r || !w->new_e || !w->fixed || !w->least || !w->most ||
-        !w->order || !w->queue || !w->queued || !w->dirty)
+    if (!w->lattices || !w->pruned || !w->pruned_deadline || !w->too_large ||
+        !w->r || !w->e || !w->new_r || !w->new_e || !w->fixed || !w->least ||
+        !w->most || !w->order || !w->queue || !w->queued || !w->dirty)
         return lhi_fail_nomem(err);
     return LH_OK;
 }
@@ -126,11 +126,12 @@ static bool make_scratch(lhi_windows *w, uint32_t n)
 
 /* Returns the bytes that a lattice may use; some machines produce far more
  * states than others. 0: a lattice no larger has failed already. */
-static size_t compute_lattice_limit(const lhi_shop *shop, uint32_t m, size_t fair,
-                    const size_t *failed)
+static size_t compute_lattice_limit(const lhi_shop *shop, uint32_t m,
+                                    size_t fair, const size_t *failed)
 {
     uint32_t n = shop->machines[m].n_streams;
-    if (failed[0] && n >= failed[0] && lhi_machine_count_operations(shop, m) >= failed[1])
+    if (failed[0] && n >= failed[0] &&
+        lhi_machine_count_operations(shop, m) >= failed[1])
         return 0;
     size_t most = (n <= 3 ? (size_t)2000000 : 300000) * (n * 6 + 32);
     return fair < most ? fair : most;
@@ -155,11 +156,13 @@ lh_status lhi_windows_make(const lhi_shop *shop, size_t room,
     size_t failed[2] = {0}; /* streams, operations */
     const bool on = lhi_budget_is_engine_enabled(budget, LHI_ENGINE_LATTICE);
     const lhi_engine before =
-        on ? lhi_budget_enter_engine(budget, LHI_ENGINE_LATTICE) : budget->engine;
+        on ? lhi_budget_enter_engine(budget, LHI_ENGINE_LATTICE)
+           : budget->engine;
     for (uint32_t m = 0; m < shop->n_machines; m++) {
         const lhi_machine *k = &shop->machines[m];
         bool no_memory = false;
-        size_t fair = compute_lattice_limit(shop, m, room / (shop->n_machines - m), failed);
+        size_t fair = compute_lattice_limit(
+            shop, m, room / (shop->n_machines - m), failed);
         if (k->n_streams == 0)
             continue;
         if (fair > 0 && on)
@@ -184,7 +187,8 @@ lh_status lhi_windows_make(const lhi_shop *shop, size_t room,
         uint32_t total = 0;
         for (uint32_t i = 0; i < k->n_streams; i++)
             total += l->counts[(size_t)(l->n_states - 1) * k->n_streams + i];
-        if (total < lhi_machine_count_operations(shop, m) && *impossible == NONE)
+        if (total < lhi_machine_count_operations(shop, m) &&
+            *impossible == NONE)
             *impossible = k->index;
     }
     lhi_budget_restore_engine(budget, before);
@@ -202,11 +206,12 @@ void lhi_windows_sync_lattices(lhi_windows *w, const lhi_windows *from)
     const size_t n = w->shop->n_machines;
     memcpy(w->lattices, from->lattices, n * sizeof *w->lattices);
     memcpy(w->pruned, from->pruned, n * sizeof *w->pruned);
-    memcpy(w->pruned_deadline, from->pruned_deadline, n * sizeof *w->pruned_deadline);
+    memcpy(w->pruned_deadline, from->pruned_deadline,
+           n * sizeof *w->pruned_deadline);
 }
 
 lh_status lhi_windows_make_shared(const lhi_windows *from, lhi_arena *mem,
-                             lhi_windows **out, lh_error *err)
+                                  lhi_windows **out, lh_error *err)
 {
     const lhi_shop *s = from->shop;
     lhi_windows *w = LHI_NEW(mem, lhi_windows, 1);
@@ -343,7 +348,8 @@ static void push_back(lhi_windows *w, uint32_t o)
 
 /* Initialises the windows for a deadline and propagates streams and arcs, once
  * forward and once backward. */
-static bool initialise_windows(lhi_windows *w, int64_t deadline, lhi_budget *budget)
+static bool initialise_windows(lhi_windows *w, int64_t deadline,
+                               lhi_budget *budget)
 {
     const lhi_shop *s = w->shop;
     bool ok = true;
@@ -390,8 +396,9 @@ static bool propagate(lhi_windows *w, lhi_budget *budget)
 /* Returns the earliest end of the operations that must precede an operation.
  * Scheduling them by rising head is optimal. They are the first fixed[i] of
  * each stream, whose heads increase, so this is a merge. */
-static int64_t compute_predecessor_end(const lhi_windows *w, const lhi_machine *k,
-                             const uint32_t *fixed)
+static int64_t compute_predecessor_end(const lhi_windows *w,
+                                       const lhi_machine *k,
+                                       const uint32_t *fixed)
 {
     const lhi_shop *s = w->shop;
     uint32_t at[64] = {0};
@@ -466,7 +473,9 @@ static bool tighten_without_lattice(lhi_windows *w, uint32_t m)
     for (uint32_t i = 0; i < k->n_streams; i++) {
         const lhi_stream *t = &s->streams[k->first_stream + i];
         for (uint32_t o = t->first; o < t->first + t->count; o++)
-            if (!raise_start(w, o, compute_predecessor_end(w, k, w->fixed + w->slot_at[o])))
+            if (!raise_start(
+                    w, o,
+                    compute_predecessor_end(w, k, w->fixed + w->slot_at[o])))
                 return false;
     }
     return true;
@@ -545,7 +554,7 @@ static bool propagate_machines(lhi_windows *w, lhi_budget *budget)
 /* Builds a deadline lattice for a machine whose full lattice is too large.
  * Returns true on success. */
 static bool make_deadline_lattice(lhi_windows *w, uint32_t m, int64_t deadline,
-                      lhi_budget *budget)
+                                  lhi_budget *budget)
 {
     const lhi_shop *s = w->shop;
     bool no_memory = false;
@@ -559,8 +568,8 @@ static bool make_deadline_lattice(lhi_windows *w, uint32_t m, int64_t deadline,
     size_t all = w->room + w->room / 2;
     size_t room = all > used ? (all - used) / 3 * 2 : 0;
     size_t most = w->max_deadline_states * (s->machines[m].n_streams * 6 + 40);
-    w->pruned[m] = lhi_lattice_make_for_deadline(w, m, room < most ? room : most,
-                                         budget, &no_memory);
+    w->pruned[m] = lhi_lattice_make_for_deadline(
+        w, m, room < most ? room : most, budget, &no_memory);
     lhi_budget_restore_engine(budget, before);
     if (!w->pruned[m]) {
         if (!no_memory && !budget->stop) {
@@ -579,9 +588,10 @@ static bool make_deadline_lattice(lhi_windows *w, uint32_t m, int64_t deadline,
 
 /* Prunes one lattice. Returns false if out of memory, or stopped. */
 static bool prune_machine(lhi_windows *w, uint32_t m, int64_t deadline,
-                       bool for_good, lhi_budget *budget)
+                          bool for_good, lhi_budget *budget)
 {
-    lhi_lattice *l = lhi_lattice_prune(lhi_windows_get_lattice(w, m), w, budget);
+    lhi_lattice *l =
+        lhi_lattice_prune(lhi_windows_get_lattice(w, m), w, budget);
     if (!l)
         return false;
     drop_pruned(w, m);
@@ -632,7 +642,7 @@ bool lhi_windows_set_strictly(lhi_windows *w, int64_t deadline,
 }
 
 bool lhi_windows_prune(lhi_windows *w, int64_t deadline, bool for_good,
-                        lhi_budget *budget)
+                       lhi_budget *budget)
 {
     for (uint32_t m = 0; m < w->shop->n_machines; m++) {
         if (lhi_windows_get_lattice(w, m) &&

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Time windows for all operations under a deadline, tightened to a fixpoint.
  * Proofs: docs/theory/optimal.md, "Windows" and "Lattice". */
-#ifndef LHI_WINDOWS_H
-#define LHI_WINDOWS_H
+#ifndef LHI_SCHEDULE_SOLVER_BOUND_WINDOWS_H
+#define LHI_SCHEDULE_SOLVER_BOUND_WINDOWS_H
 
-#include "schedule/solver/model/job_shop.h"
 #include "schedule/solver/model/budget.h"
+#include "schedule/solver/model/job_shop.h"
 
 /* All reachable states of one machine: the number of completed operations per
  * stream. States are in topological order. */
@@ -19,13 +19,13 @@ typedef struct lhi_lattice {
 typedef struct lhi_windows {
     const lhi_shop *shop;
     lhi_arena *mem;
-    lhi_lattice **lattices; /* per machine; NULL: none, or too large */
-    lhi_lattice **pruned;   /* pruned lattices, valid up to ... */
-    int64_t *pruned_deadline;          /* ... this deadline; -1: none */
-    size_t max_deadline_states;     /* max. states in a deadline lattice */
+    lhi_lattice **lattices;     /* per machine; NULL: none, or too large */
+    lhi_lattice **pruned;       /* pruned lattices, valid up to ... */
+    int64_t *pruned_deadline;   /* ... this deadline; -1: none */
+    size_t max_deadline_states; /* max. states in a deadline lattice */
     int64_t *too_large;     /* smallest deadline whose lattice did not fit */
     uint32_t tries;         /* attempts to build all for a long deadline */
-    bool is_memory_limited;       /* .. because of `room`, not the state limit */
+    bool is_memory_limited; /* .. because of `room`, not the state limit */
     size_t room, used;      /* lattice memory: limit and use, bytes */
     int64_t *first, *last;  /* scratch per state: earliest, latest time */
     uint32_t scratch;       /* capacity of the two, in states */
@@ -43,9 +43,9 @@ typedef struct lhi_windows {
     uint32_t *queue; /* ring buffer of operations */
     bool *queued, *dirty;
     uint32_t front, n_queue;
-    bool restricted_counts;     /* least and most hold for all machines, restricted to a
-                    * schedule's neighbourhood */
-    bool has_full_lattices;    /* every machine has its full lattice */
+    bool restricted_counts; /* least and most hold for all machines, restricted
+                             * to a schedule's neighbourhood */
+    bool has_full_lattices; /* every machine has its full lattice */
     bool shares_lattices;   /* lattices are borrowed */
     bool strict;   /* stop building deadline lattices after one is too large */
     bool complete; /* every machine with an open order had its lattice when the
@@ -71,7 +71,7 @@ void lhi_windows_set_max_states(lhi_windows *windows, size_t states);
  * deadline exceeds theirs. They live in `mem` and need no lhi_windows_free().
  */
 lh_status lhi_windows_make_shared(const lhi_windows *from, lhi_arena *mem,
-                             lhi_windows **out, lh_error *err);
+                                  lhi_windows **out, lh_error *err);
 /* Shares all current lattices of `from` again. */
 void lhi_windows_sync_lattices(lhi_windows *beside, const lhi_windows *from);
 
@@ -89,22 +89,22 @@ bool lhi_windows_set_strictly(lhi_windows *windows, int64_t deadline,
  * restores the states. false: out of memory. If stopped by the budget it
  * returns true and some machines stay unpruned. */
 bool lhi_windows_prune(lhi_windows *windows, int64_t deadline, bool for_good,
-                        lhi_budget *budget);
+                       lhi_budget *budget);
 
 /* Returns a machine's current lattice, or NULL. */
 const lhi_lattice *lhi_windows_get_lattice(const lhi_windows *windows,
-                                       uint32_t machine);
+                                           uint32_t machine);
 
 /* Propagates to a fixpoint after a limit on a machine's counts has changed.
  * false: no schedule. Returns true if stopped by the budget. */
 bool lhi_windows_propagate(lhi_windows *windows, uint32_t machine,
-                        lhi_budget *budget);
+                           lhi_budget *budget);
 
 /* Computes `least` and `most` from the current windows; undefined if out of
  * time. */
 void lhi_windows_compute_all_counts(lhi_windows *windows, lhi_budget *budget);
 /* The same for one machine. */
 void lhi_windows_compute_counts(lhi_windows *windows, uint32_t machine,
-                       lhi_budget *budget);
+                                lhi_budget *budget);
 
 #endif

@@ -77,7 +77,8 @@ static bool is_valid(annealer *a, uint32_t m, uint32_t from, uint32_t upto)
 }
 
 /* Restores index order among operations of the same stream after a move. */
-static void restore_stream_order(annealer *a, uint32_t m, uint32_t lo, uint32_t hi)
+static void restore_stream_order(annealer *a, uint32_t m, uint32_t lo,
+                                 uint32_t hi)
 {
     const lhi_shop *s = a->w->shop;
     uint32_t *order = a->w->order[m];
@@ -180,8 +181,9 @@ static void undo_move(annealer *a, const move *mv)
 }
 
 /* Runs the annealing loop with a geometric cooling schedule. */
-static void run_annealing(annealer *a, lhi_machine_orders *best, int64_t *best_time,
-                 const lhi_annealing_options *how, lhi_budget *budget)
+static void run_annealing(annealer *a, lhi_machine_orders *best,
+                          int64_t *best_time, const lhi_annealing_options *how,
+                          lhi_budget *budget)
 {
     const uint64_t each = a->w->shop->n_ops / 128 + 1;
     const uint64_t steps = how->ticks / each / 64 + 1;
@@ -217,8 +219,9 @@ static void run_annealing(annealer *a, lhi_machine_orders *best, int64_t *best_t
 }
 
 lh_status lhi_annealing_run(lhi_machine_orders *words, lhi_machine_orders *best,
-                           int64_t *best_time, const lhi_annealing_options *how,
-                           lhi_budget *budget, lhi_arena *mem, lh_error *err)
+                            int64_t *best_time,
+                            const lhi_annealing_options *how,
+                            lhi_budget *budget, lhi_arena *mem, lh_error *err)
 {
     uint32_t n = words->shop->n_ops;
     lhi_mark mark = lhi_arena_mark(mem);

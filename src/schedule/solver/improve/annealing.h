@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Simulated annealing on the orders of all machines. */
-#ifndef LHI_ANNEALING_H
-#define LHI_ANNEALING_H
+#ifndef LHI_SCHEDULE_SOLVER_IMPROVE_ANNEALING_H
+#define LHI_SCHEDULE_SOLVER_IMPROVE_ANNEALING_H
 
 #include "schedule/solver/model/machine_orders.h"
 
@@ -17,7 +17,8 @@ typedef struct lhi_annealing_options {
  * state. If a better objective than *best_time is found, stores the orders in
  * `best` and updates *best_time. */
 lh_status lhi_annealing_run(lhi_machine_orders *words, lhi_machine_orders *best,
-                           int64_t *best_time, const lhi_annealing_options *how,
-                           lhi_budget *budget, lhi_arena *mem, lh_error *err);
+                            int64_t *best_time,
+                            const lhi_annealing_options *how,
+                            lhi_budget *budget, lhi_arena *mem, lh_error *err);
 
 #endif

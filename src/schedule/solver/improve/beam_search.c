@@ -40,7 +40,7 @@ typedef struct beam {
     uint32_t *past_op, *past_parent;
     int64_t mean;
     uint32_t most_children; /* per partial schedule */
-    uint64_t *postponed;      /* per machine: bit mask of streams */
+    uint64_t *postponed;    /* per machine: bit mask of streams */
 } beam;
 
 /* Maximum number of machines, per partial schedule, that may postpone
@@ -61,7 +61,7 @@ static uint32_t get_machine(const beam *b, uint32_t op)
 
 /* Returns an operation's end if it ran next; FAR: it cannot. */
 static int64_t compute_end(const beam *b, const partial *p, uint32_t m,
-                      uint32_t slot, uint32_t *op, uint32_t *to)
+                           uint32_t slot, uint32_t *op, uint32_t *to)
 {
     const lhi_lattice *l = b->lattice[m];
     uint32_t n = l->n_streams;
@@ -79,8 +79,8 @@ static int64_t compute_end(const beam *b, const partial *p, uint32_t m,
 
 /* Finds the machine on which an operation could end first, and when; false:
  * none. */
-static bool find_next_machine(const beam *b, const partial *p, uint32_t *machine,
-                         int64_t *first)
+static bool find_next_machine(const beam *b, const partial *p,
+                              uint32_t *machine, int64_t *first)
 {
     *first = FAR;
     for (uint32_t m = 0; m < b->s->n_machines; m++)
@@ -117,8 +117,8 @@ static int64_t compute_start_bound(const beam *b, const partial *p, uint32_t op)
     for (uint32_t i = s->pred_at[op]; i < s->pred_at[op + 1]; i++) {
         uint32_t q = s->pred[i];
         if (!is_done(b, p, q))
-            start = lhi_max_int64(start,
-                             compute_start_bound(b, p, q) + s->time[q] + s->pred_lag[i]);
+            start = lhi_max_int64(start, compute_start_bound(b, p, q) +
+                                             s->time[q] + s->pred_lag[i]);
     }
     return start;
 }
@@ -161,7 +161,8 @@ static int64_t rate_step(const beam *b, partial *p, const child *c)
     for (uint32_t i = 0; i < n; i++) {
         uint32_t o = s->succ[first + i];
         kept[i] = p->ready[o];
-        p->ready[o] = lhi_max_int64(p->ready[o], c->end + s->succ_lag[first + i]);
+        p->ready[o] =
+            lhi_max_int64(p->ready[o], c->end + s->succ_lag[first + i]);
         p->waits[o]--;
     }
     for (uint32_t m = 0; m < s->n_machines && score < FAR; m++) {
@@ -189,7 +190,8 @@ static uint64_t mix(uint64_t h, uint64_t x)
 
 /* Adds a child for every operation on machine m that could start before any
  * operation there could end. Returns the streams that allocate memory. */
-static uint64_t expand_machine(beam *b, uint32_t parent, uint32_t m, int64_t first)
+static uint64_t expand_machine(beam *b, uint32_t parent, uint32_t m,
+                               int64_t first)
 {
     partial *p = &b->now[parent];
     uint64_t rest = 0, taking = 0;
@@ -312,8 +314,8 @@ static bool allocate(beam *b)
     b->children = LHI_NEW(b->mem, child, (size_t)b->width * b->most_children);
     b->past_op = LHI_NEW(b->mem, uint32_t, past);
     b->past_parent = LHI_NEW(b->mem, uint32_t, past);
-    if (!b->lattice || !b->last || !b->postponed || !b->children || !b->past_op ||
-        !b->past_parent || !make_partials(b, &b->now) ||
+    if (!b->lattice || !b->last || !b->postponed || !b->children ||
+        !b->past_op || !b->past_parent || !make_partials(b, &b->now) ||
         !make_partials(b, &b->next))
         return false;
     for (uint32_t m = 0; m < s->n_machines; m++) {
@@ -342,7 +344,8 @@ static bool initialise_partial(beam *b, lhi_budget *budget)
     for (uint32_t m = 0; m < s->n_machines; m++) {
         if (!b->lattice[m])
             continue;
-        if (!lhi_lattice_compute_latest(b->lattice[m], b->w, b->last[m], budget))
+        if (!lhi_lattice_compute_latest(b->lattice[m], b->w, b->last[m],
+                                        budget))
             return false;
     }
     return true;
@@ -358,7 +361,8 @@ static bool run_steps(beam *b, lhi_budget *budget)
         if (b->n_children == 0)
             return false;
         select_best(b);
-        if (lhi_budget_spend(budget, 1 + (uint64_t)b->n_now * b->s->n_machines / 3))
+        if (lhi_budget_spend(budget,
+                             1 + (uint64_t)b->n_now * b->s->n_machines / 3))
             return false;
     }
     return true;
@@ -393,7 +397,8 @@ static uint32_t compute_width(const beam *b, size_t room)
     size_t fixed = 0;
     for (uint32_t m = 0; m < s->n_machines; m++)
         if (lhi_windows_get_lattice(b->w, m))
-            fixed += lhi_windows_get_lattice(b->w, m)->n_states * sizeof(int64_t);
+            fixed +=
+                lhi_windows_get_lattice(b->w, m)->n_states * sizeof(int64_t);
     size_t each =
         b->most_children * sizeof(child) +
         s->n_ops * 2 * (sizeof(int64_t) + sizeof(uint16_t) + sizeof(uint32_t)) +
@@ -404,8 +409,8 @@ static uint32_t compute_width(const beam *b, size_t room)
 }
 
 lh_status lhi_beam_search_run(lhi_windows *windows, uint32_t width, size_t room,
-                         lhi_machine_orders *out, bool *ok, lhi_budget *budget,
-                         lh_error *err)
+                              lhi_machine_orders *out, bool *ok,
+                              lhi_budget *budget, lh_error *err)
 {
     beam b = {.s = windows->shop, .w = windows, .width = width};
     *ok = false;

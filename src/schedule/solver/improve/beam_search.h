@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Beam search: many partial schedules in parallel, rated by their machines'
  * remaining slack under a deadline. */
-#ifndef LHI_BEAM_SEARCH_H
-#define LHI_BEAM_SEARCH_H
+#ifndef LHI_SCHEDULE_SOLVER_IMPROVE_BEAM_SEARCH_H
+#define LHI_SCHEDULE_SOLVER_IMPROVE_BEAM_SEARCH_H
 
 #include "schedule/solver/bound/windows.h"
 #include "schedule/solver/model/machine_orders.h"
@@ -13,7 +13,7 @@
  * `room` bytes. *ok: `out` has the orders for a schedule within the deadline.
  */
 lh_status lhi_beam_search_run(lhi_windows *windows, uint32_t width, size_t room,
-                         lhi_machine_orders *out, bool *ok, lhi_budget *budget,
-                         lh_error *err);
+                              lhi_machine_orders *out, bool *ok,
+                              lhi_budget *budget, lh_error *err);
 
 #endif

@@ -8,12 +8,12 @@
 
 #include "base/fail.h"
 #include "base/random.h"
-#include "schedule/solver/improve/reduction.h"
 #include "schedule/solver/improve/justification.h"
+#include "schedule/solver/improve/reduction.h"
 
 enum {
-    JUSTIFY_DIVISOR = 200, /* justify results within best / CLOSE */
-    CYCLES_FROM_BEST = 4, /* of 8 cycles: keep part of the best */
+    JUSTIFY_DIVISOR = 200,  /* justify results within best / CLOSE */
+    CYCLES_FROM_BEST = 4,   /* of 8 cycles: keep part of the best */
     CYCLES_FROM_REDUCED = 3 /* of 8: part of a reduced schedule; else nothing */
 };
 
@@ -28,8 +28,9 @@ struct lhi_repairer {
 };
 
 /* Draws a known schedule with fewer than n microbatches; NULL: none. */
-static const lhi_reduced_problem *draw_reduced_problem(lhi_repairer *a, const lhi_reduction *fewer,
-                                 uint32_t n, uint32_t *m)
+static const lhi_reduced_problem *
+draw_reduced_problem(lhi_repairer *a, const lhi_reduction *fewer, uint32_t n,
+                     uint32_t *m)
 {
     uint32_t n_known = 0, pick;
     for (uint32_t i = 2; fewer && i < n; i++)
@@ -44,8 +45,9 @@ static const lhi_reduced_problem *draw_reduced_problem(lhi_repairer *a, const lh
 
 /* Draws the prefix to keep: part of the best, part of a reduced schedule, or
  * nothing. */
-static void draw_prefix(lhi_repairer *a, const lhi_machine_orders *words, int64_t time,
-                      const lhi_reduction *fewer, lhi_insertion_options *out)
+static void draw_prefix(lhi_repairer *a, const lhi_machine_orders *words,
+                        int64_t time, const lhi_reduction *fewer,
+                        lhi_insertion_options *out)
 {
     const uint32_t what = lhi_random_below(&a->random, 8);
     const lhi_reduced_problem *rung = NULL;
@@ -69,9 +71,10 @@ static void draw_prefix(lhi_repairer *a, const lhi_machine_orders *words, int64_
 }
 
 /* Anneals once and improves the result by justification. */
-static lh_status repair_once(lhi_repairer *a, lhi_machine_orders *words, int64_t *time,
-                        lhi_engine *by, const lhi_repair_options *how,
-                        lhi_budget *budget, lh_error *err)
+static lh_status repair_once(lhi_repairer *a, lhi_machine_orders *words,
+                             int64_t *time, lhi_engine *by,
+                             const lhi_repair_options *how, lhi_budget *budget,
+                             lh_error *err)
 {
     lhi_insertion_options insert = {.ticks = how->ticks, .target = how->target};
     int64_t found = -1;
@@ -83,12 +86,13 @@ static lh_status repair_once(lhi_repairer *a, lhi_machine_orders *words, int64_t
     const lhi_engine before = lhi_budget_enter_engine(budget, engine);
     lhi_inserter_run(a->inserters[a->turn], &insert, a->found, &found, budget);
     lhi_budget_restore_engine(budget, before);
-    a->turn = !a->turn && lhi_budget_is_engine_enabled(budget, LHI_ENGINE_MIRROR);
+    a->turn =
+        !a->turn && lhi_budget_is_engine_enabled(budget, LHI_ENGINE_MIRROR);
     if (found < 0 || (*time >= 0 && found > *time + *time / JUSTIFY_DIVISOR))
         return LH_OK;
     const int64_t plain = found = lhi_machine_orders_evaluate(a->found);
-    LHI_TRY(lhi_justifier_run_unperturbed(a->justifier, a->found, &found, how->seed,
-                               how->target, budget, err));
+    LHI_TRY(lhi_justifier_run_unperturbed(a->justifier, a->found, &found,
+                                          how->seed, how->target, budget, err));
     if (*time >= 0 && found >= *time)
         return LH_OK;
     lhi_machine_orders_copy(words, a->found);
@@ -97,12 +101,14 @@ static lh_status repair_once(lhi_repairer *a, lhi_machine_orders *words, int64_t
     return LH_OK;
 }
 
-lh_status lhi_repairer_run(lhi_repairer *a, lhi_machine_orders *words, int64_t *time,
-                         lhi_engine *by, const lhi_repair_options *how,
-                         lhi_budget *budget, lh_error *err)
+lh_status lhi_repairer_run(lhi_repairer *a, lhi_machine_orders *words,
+                           int64_t *time, lhi_engine *by,
+                           const lhi_repair_options *how, lhi_budget *budget,
+                           lh_error *err)
 {
     const uint64_t end = budget->used + how->ticks;
-    a->turn = a->turn && lhi_budget_is_engine_enabled(budget, LHI_ENGINE_MIRROR);
+    a->turn =
+        a->turn && lhi_budget_is_engine_enabled(budget, LHI_ENGINE_MIRROR);
     while (!budget->stop && budget->used < end &&
            (*time < 0 || *time > how->target)) {
         lhi_repair_options rest = *how;

@@ -2,8 +2,8 @@
 /* Destroy and repair, a large neighbourhood for insertion: removes a schedule's
  * last (or first) microbatches and inserts them again (docs/theory/optimal.md,
  * "Insertion"). */
-#ifndef LHI_DESTROY_REPAIR_H
-#define LHI_DESTROY_REPAIR_H
+#ifndef LHI_SCHEDULE_SOLVER_IMPROVE_DESTROY_REPAIR_H
+#define LHI_SCHEDULE_SOLVER_IMPROVE_DESTROY_REPAIR_H
 
 #include "schedule/solver/improve/insertion.h"
 #include "schedule/solver/state/solver.h"
@@ -17,15 +17,16 @@ lh_status lhi_repairer_make(const lhi_shop *shop, uint64_t seed, lhi_arena *mem,
 /* Options for one run. */
 typedef struct lhi_repair_options {
     const lhi_reduction *reduction; /* initial schedules; may be NULL */
-    uint64_t ticks;         /* to spend, approximate */
-    int64_t target;         /* stop at this objective */
-    uint64_t seed;          /* for justification */
+    uint64_t ticks;                 /* to spend, approximate */
+    int64_t target;                 /* stop at this objective */
+    uint64_t seed;                  /* for justification */
 } lhi_repair_options;
 
 /* Improves `words`. *time: its objective as last evaluated (< 0: no orders
  * yet), updated on improvement. *by: the engine that found the improvement. */
 lh_status lhi_repairer_run(lhi_repairer *regrower, lhi_machine_orders *words,
-                         int64_t *time, lhi_engine *by, const lhi_repair_options *how,
-                         lhi_budget *budget, lh_error *err);
+                           int64_t *time, lhi_engine *by,
+                           const lhi_repair_options *how, lhi_budget *budget,
+                           lh_error *err);
 
 #endif

@@ -14,12 +14,12 @@
 typedef struct dispatcher {
     const lhi_shop *s;
     lhi_machine_orders *w;
-    const int64_t *due; /* per operation */
-    uint32_t *next;     /* per stream: completed operations */
-    int64_t *free_at;   /* per machine */
-    int64_t *held;      /* per machine */
-    uint32_t *pick;     /* per machine: next operation, or NONE */
-    lhi_earliest_machine first;    /* machines by earliest end */
+    const int64_t *due;         /* per operation */
+    uint32_t *next;             /* per stream: completed operations */
+    int64_t *free_at;           /* per machine */
+    int64_t *held;              /* per machine */
+    uint32_t *pick;             /* per machine: next operation, or NONE */
+    lhi_earliest_machine first; /* machines by earliest end */
 } dispatcher;
 
 /* Checks inputs, memory and rules for a stream's next operation. */
@@ -78,7 +78,8 @@ static void run_op(dispatcher *d, uint32_t o)
     w->order[m][w->next[m]++] = o;
     for (uint32_t i = s->succ_at[o]; i < s->succ_at[o + 1]; i++) {
         uint32_t to = s->succ[i], other = s->streams[s->stream_of[to]].machine;
-        w->ready[to] = lhi_max_int64(w->ready[to], d->free_at[m] + s->succ_lag[i]);
+        w->ready[to] =
+            lhi_max_int64(w->ready[to], d->free_at[m] + s->succ_lag[i]);
         lhi_earliest_machine_mark_stale(&d->first, other);
         if (w->waits[to] > 0)
             w->waits[to]--;
@@ -93,7 +94,8 @@ static bool run_all(dispatcher *d)
 {
     const lhi_shop *s = d->s;
     for (uint32_t left = s->n_ops; left > 0;) {
-        for (uint32_t m; (m = lhi_earliest_machine_take_stale(&d->first)) != NONE;)
+        for (uint32_t m;
+             (m = lhi_earliest_machine_take_stale(&d->first)) != NONE;)
             if (s->machines[m].leader == NONE)
                 choose(d, m);
         uint32_t best = lhi_earliest_machine_get(&d->first);
@@ -123,8 +125,9 @@ static void count_waits(dispatcher *d)
     }
 }
 
-lh_status lhi_dispatch_by_due_date(lhi_machine_orders *words, const int64_t *due, bool *ok,
-                             lhi_arena *mem, lh_error *err)
+lh_status lhi_dispatch_by_due_date(lhi_machine_orders *words,
+                                   const int64_t *due, bool *ok, lhi_arena *mem,
+                                   lh_error *err)
 {
     const lhi_shop *s = words->shop;
     lhi_mark mark = lhi_arena_mark(mem);
@@ -133,7 +136,8 @@ lh_status lhi_dispatch_by_due_date(lhi_machine_orders *words, const int64_t *due
     d.free_at = LHI_NEW(mem, int64_t, s->n_machines);
     d.held = LHI_NEW(mem, int64_t, s->n_machines);
     d.pick = LHI_NEW(mem, uint32_t, s->n_machines);
-    lh_status status = lhi_earliest_machine_make(&d.first, s->n_machines, mem, err);
+    lh_status status =
+        lhi_earliest_machine_make(&d.first, s->n_machines, mem, err);
     if (status == LH_OK && (!d.next || !d.free_at || !d.held || !d.pick))
         status = lhi_fail_nomem(err);
     if (status == LH_OK) {

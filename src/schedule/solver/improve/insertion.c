@@ -49,18 +49,18 @@ typedef struct prefix {
 
 /* State of the insertion heuristic. */
 struct lhi_inserter {
-    const lhi_shop *s;  /* the job shop or its mirror */
+    const lhi_shop *s;           /* the job shop or its mirror */
     lhi_machine_orders *words;   /* its orders */
     lhi_machine_orders *forward; /* the original's orders, if s is the mirror */
-    uint32_t *path;      /* streams on a microbatch's path */
+    uint32_t *path;              /* streams on a microbatch's path */
     uint32_t n_path, turn;
     const uint32_t *up, *down; /* streams per chunk before and after the turn */
     slot **line;               /* per machine, by time */
     uint32_t *n;
-    uint32_t *next; /* per stream: operations with a slot */
-    int64_t *end;   /* per operation; -1: no slot yet */
-    int64_t *trip;  /* per chunk: round trip to the next one */
-    uint32_t *distant_chunks;  /* chunks with a message over a long link */
+    uint32_t *next;           /* per stream: operations with a slot */
+    int64_t *end;             /* per operation; -1: no slot yet */
+    int64_t *trip;            /* per chunk: round trip to the next one */
+    uint32_t *distant_chunks; /* chunks with a message over a long link */
     uint32_t n_distant;
     parameters now, old;
     lhi_random random;
@@ -76,7 +76,8 @@ struct lhi_inserter {
  * ---------------------------------------------------------------------- */
 
 /* Returns the first slot that ends after `ready`; often one of the last. */
-static uint32_t find_first_after(const lhi_inserter *a, uint32_t m, int64_t ready)
+static uint32_t find_first_after(const lhi_inserter *a, uint32_t m,
+                                 int64_t ready)
 {
     const slot *line = a->line[m];
     uint32_t high = a->n[m], step = 1;
@@ -231,7 +232,8 @@ static int compare_times(const void *x, const void *y)
 /* Lists all operations in a schedule with m microbatches, sorted by start
  * (mirrored: descending). Starts are used because a job shop of different size
  * may use a different time scale, and so have different ends. */
-static uint32_t list_operations(lhi_inserter *a, const int64_t *start, uint32_t m)
+static uint32_t list_operations(lhi_inserter *a, const int64_t *start,
+                                uint32_t m)
 {
     const lhi_shop *s = a->s;
     uint32_t n = 0;
@@ -253,7 +255,8 @@ static uint32_t list_operations(lhi_inserter *a, const int64_t *start, uint32_t 
 
 /* Checks whether an operation belongs to the prefix. A W does only if other
  * operations in the prefix require it. */
-static bool is_in_prefix(const lhi_inserter *a, uint32_t o, uint32_t n_microbatches)
+static bool is_in_prefix(const lhi_inserter *a, uint32_t o,
+                         uint32_t n_microbatches)
 {
     const uint32_t stream = a->s->stream_of[o];
     const lhi_stream *t = &a->s->streams[stream];
@@ -327,7 +330,8 @@ static void build_prefix(lhi_inserter *a, const lhi_insertion_options *how)
     const lhi_shop *s = a->s;
     prefix *k = &a->kept;
     k->n_microbatches = how->start ? how->n_kept : 0;
-    if (k->n_microbatches > 0 && !rebuild_schedule(a, how->start, how->n_microbatches))
+    if (k->n_microbatches > 0 &&
+        !rebuild_schedule(a, how->start, how->n_microbatches))
         k->n_microbatches = 0;
     memset(k->n, 0, s->n_machines * sizeof *k->n);
     memset(k->next, 0, s->n_streams * sizeof *k->next);
@@ -369,7 +373,7 @@ static int64_t draw_up_to(lhi_inserter *a, int64_t most)
 }
 
 static int64_t get_duration(const lhi_inserter *a, const uint32_t *streams,
-                       uint32_t c)
+                            uint32_t c)
 {
     uint32_t stream = streams[c];
     return stream == NONE ? 0 : a->s->time[a->s->streams[stream].first];
@@ -428,8 +432,9 @@ static void perturb_dwell(lhi_inserter *a)
     uint32_t last = s->p->n_chunks - 1;
     if (last == 0)
         return;
-    uint32_t c =
-        a->n_distant > 0 && draw_bit(a) ? a->distant_chunks[draw_below(a, a->n_distant)] : draw_below(a, last);
+    uint32_t c = a->n_distant > 0 && draw_bit(a)
+                     ? a->distant_chunks[draw_below(a, a->n_distant)]
+                     : draw_below(a, last);
     int64_t both = get_duration(a, s->f, c) + get_duration(a, s->d, c);
     int64_t need = (both - a->trip[c] % both) % both, up = 0;
     switch (draw_below(a, 5)) {
@@ -489,7 +494,8 @@ static void turn(lhi_inserter *a)
         a->now.shift = !a->now.shift;
 }
 
-static void copy_parameters(const lhi_shop *s, parameters *to, const parameters *from)
+static void copy_parameters(const lhi_shop *s, parameters *to,
+                            const parameters *from)
 {
     memcpy(to->space, from->space, s->n_streams * sizeof *to->space);
     memcpy(to->dwell, from->dwell, s->n_streams * sizeof *to->dwell);
@@ -541,15 +547,17 @@ static int64_t anneal(lhi_inserter *a, uint32_t left, uint32_t cycle)
     int64_t time = evaluate(a);
     const int64_t heat =
         a->heat / cycle * left + a->heat % cycle * left / cycle;
-    if (time <= a->time + (a->time < FAR ? draw_up_to(a, draw_up_to(a, heat)) : 0))
+    if (time <=
+        a->time + (a->time < FAR ? draw_up_to(a, draw_up_to(a, heat)) : 0))
         a->time = time;
     else
         copy_parameters(a->s, &a->now, &a->old);
     return time;
 }
 
-void lhi_inserter_run(lhi_inserter *a, const lhi_insertion_options *how, lhi_machine_orders *best,
-                      int64_t *best_time, lhi_budget *budget)
+void lhi_inserter_run(lhi_inserter *a, const lhi_insertion_options *how,
+                      lhi_machine_orders *best, int64_t *best_time,
+                      lhi_budget *budget)
 {
     const lhi_shop *s = a->s;
     const uint32_t n = s->n_microbatches;
@@ -561,7 +569,9 @@ void lhi_inserter_run(lhi_inserter *a, const lhi_insertion_options *how, lhi_mac
     const uint64_t left = s->n_ops * (uint64_t)(n - a->kept.n_microbatches) / n;
     const uint64_t each = (s->n_ops + 3 * left) / 48 + 1;
     const uint64_t fit = (how->ticks + each - 1) / each;
-    const uint32_t cycle = fit < 1 ? 1 : fit < MAX_CYCLE ? (uint32_t)fit : MAX_CYCLE;
+    const uint32_t cycle = fit < 1           ? 1
+                           : fit < MAX_CYCLE ? (uint32_t)fit
+                                             : MAX_CYCLE;
     for (uint32_t i = 0; i < cycle; i++) {
         int64_t time = i == 0 ? begin_cycle(a) : anneal(a, cycle - i, cycle);
         keep_better(a, time, best, best_time);

@@ -2,8 +2,8 @@
 /* Insertion heuristic: builds schedules microbatch by microbatch, each on its
  * complete path through the gaps that earlier ones left
  * (docs/theory/optimal.md, "Insertion"). */
-#ifndef LHI_INSERTION_H
-#define LHI_INSERTION_H
+#ifndef LHI_SCHEDULE_SOLVER_IMPROVE_INSERTION_H
+#define LHI_SCHEDULE_SOLVER_IMPROVE_INSERTION_H
 
 #include "schedule/solver/model/machine_orders.h"
 
@@ -32,7 +32,8 @@ typedef struct lhi_insertion_options {
  * at most 200. If better than *best_time (< 0: any), stores the orders in
  * `best` and updates *best_time. */
 void lhi_inserter_run(lhi_inserter *inserter, const lhi_insertion_options *how,
-                      lhi_machine_orders *best, int64_t *best_time, lhi_budget *budget);
+                      lhi_machine_orders *best, int64_t *best_time,
+                      lhi_budget *budget);
 /* Returns each operation's end by the slots of the last schedule, which is no
  * earlier than its orders allow; mirrored: reversed time. */
 const int64_t *lhi_inserter_get_ends(const lhi_inserter *inserter);

@@ -90,8 +90,8 @@ lh_status lhi_justifier_make(const lhi_shop *shop, lhi_arena *mem,
 static perturbation draw_perturbation(lhi_justifier *j, int64_t span)
 {
     perturbation k = {.kind = (perturbation_kind)draw_below(j, N_PERTURBATIONS),
-               .most = j->mean * (1 + draw_below(j, 24)) / 8,
-               .to = FAR};
+                      .most = j->mean * (1 + draw_below(j, 24)) / 8,
+                      .to = FAR};
     if (draw_below(j, 4) > 0) {
         int64_t length = span / (2 + draw_below(j, 20));
         k.from = draw_below(j, span - length);
@@ -102,8 +102,8 @@ static perturbation draw_perturbation(lhi_justifier *j, int64_t span)
 
 /* Computes due dates for the opposite direction: operations in order of their
  * starts here, last first. */
-static void fill_due_dates(lhi_justifier *j, const lhi_machine_orders *from, int64_t span,
-                     const perturbation *k)
+static void fill_due_dates(lhi_justifier *j, const lhi_machine_orders *from,
+                           int64_t span, const perturbation *k)
 {
     const lhi_shop *s = j->shop;
     int64_t by_kind[N_KINDS] = {0};
@@ -128,8 +128,9 @@ static void fill_due_dates(lhi_justifier *j, const lhi_machine_orders *from, int
 /* Dispatches `to` by due dates from `from`, whose makespan is `span`. *time:
  * the objective, or -1. */
 static lh_status dispatch_from(lhi_justifier *j, const lhi_machine_orders *from,
-                               int64_t span, const perturbation *k, lhi_machine_orders *to,
-                               int64_t *time, lh_error *err)
+                               int64_t span, const perturbation *k,
+                               lhi_machine_orders *to, int64_t *time,
+                               lh_error *err)
 {
     bool ok = false;
     fill_due_dates(j, from, span, k);
@@ -150,9 +151,10 @@ static bool keep_better(lhi_machine_orders *best, int64_t *best_time,
 }
 
 /* Alternates backward and forward dispatching until the limit. */
-static lh_status justify(lhi_justifier *j, lhi_machine_orders *best, int64_t *best_time,
-                         const lhi_justification_options *how, lhi_budget *budget,
-                         lh_error *err)
+static lh_status justify(lhi_justifier *j, lhi_machine_orders *best,
+                         int64_t *best_time,
+                         const lhi_justification_options *how,
+                         lhi_budget *budget, lh_error *err)
 {
     const uint64_t each = j->shop->n_ops / 8 + 1;
     const uint64_t end = budget->used + how->ticks;
@@ -187,23 +189,29 @@ static lh_status justify(lhi_justifier *j, lhi_machine_orders *best, int64_t *be
     return LH_OK;
 }
 
-lh_status lhi_justifier_run(lhi_justifier *j, lhi_machine_orders *best, int64_t *best_time,
-                          const lhi_justification_options *how, lhi_budget *budget,
-                          lh_error *err)
+lh_status lhi_justifier_run(lhi_justifier *j, lhi_machine_orders *best,
+                            int64_t *best_time,
+                            const lhi_justification_options *how,
+                            lhi_budget *budget, lh_error *err)
 {
     if (!lhi_budget_is_engine_enabled(budget, LHI_ENGINE_JUSTIFICATION))
         return LH_OK;
-    const lhi_engine before = lhi_budget_enter_engine(budget, LHI_ENGINE_JUSTIFICATION);
+    const lhi_engine before =
+        lhi_budget_enter_engine(budget, LHI_ENGINE_JUSTIFICATION);
     lh_status status = justify(j, best, best_time, how, budget, err);
     lhi_budget_restore_engine(budget, before);
     return status;
 }
 
-lh_status lhi_justifier_run_unperturbed(lhi_justifier *j, lhi_machine_orders *best,
-                             int64_t *best_time, uint64_t seed, int64_t target,
-                             lhi_budget *budget, lh_error *err)
+lh_status lhi_justifier_run_unperturbed(lhi_justifier *j,
+                                        lhi_machine_orders *best,
+                                        int64_t *best_time, uint64_t seed,
+                                        int64_t target, lhi_budget *budget,
+                                        lh_error *err)
 {
-    lhi_justification_options how = {
-        .seed = seed, .ticks = UINT64_MAX / 2, .target = target, .unperturbed = true};
+    lhi_justification_options how = {.seed = seed,
+                                     .ticks = UINT64_MAX / 2,
+                                     .target = target,
+                                     .unperturbed = true};
     return j ? lhi_justifier_run(j, best, best_time, &how, budget, err) : LH_OK;
 }

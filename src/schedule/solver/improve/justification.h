@@ -2,8 +2,8 @@
 /* Forward-backward improvement: schedules dispatched alternately from both
  * ends, each by due dates from the previous one (docs/theory/optimal.md, "Both
  * ends"). */
-#ifndef LHI_JUSTIFICATION_H
-#define LHI_JUSTIFICATION_H
+#ifndef LHI_SCHEDULE_SOLVER_IMPROVE_JUSTIFICATION_H
+#define LHI_SCHEDULE_SOLVER_IMPROVE_JUSTIFICATION_H
 
 #include "schedule/solver/model/machine_orders.h"
 
@@ -17,21 +17,24 @@ lh_status lhi_justifier_make(const lhi_shop *shop, lhi_arena *mem,
 /* Options for one run. */
 typedef struct lhi_justification_options {
     uint64_t seed;
-    uint64_t ticks; /* to spend */
-    int64_t target; /* stop at this objective */
-    bool unperturbed;      /* no perturbation; stop without improvement */
+    uint64_t ticks;   /* to spend */
+    int64_t target;   /* stop at this objective */
+    bool unperturbed; /* no perturbation; stop without improvement */
 } lhi_justification_options;
 
 /* Improves `best`, which must be feasible and evaluated, and is again on
  * return. Updates *best_time on improvement. */
-lh_status lhi_justifier_run(lhi_justifier *j, lhi_machine_orders *best, int64_t *best_time,
-                          const lhi_justification_options *how, lhi_budget *budget,
-                          lh_error *err);
+lh_status lhi_justifier_run(lhi_justifier *j, lhi_machine_orders *best,
+                            int64_t *best_time,
+                            const lhi_justification_options *how,
+                            lhi_budget *budget, lh_error *err);
 
 /* The same without perturbation, until a round does not improve. A NULL
  * justifier does nothing. */
-lh_status lhi_justifier_run_unperturbed(lhi_justifier *j, lhi_machine_orders *best,
-                             int64_t *best_time, uint64_t seed, int64_t target,
-                             lhi_budget *budget, lh_error *err);
+lh_status lhi_justifier_run_unperturbed(lhi_justifier *j,
+                                        lhi_machine_orders *best,
+                                        int64_t *best_time, uint64_t seed,
+                                        int64_t target, lhi_budget *budget,
+                                        lh_error *err);
 
 #endif

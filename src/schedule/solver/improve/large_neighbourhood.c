@@ -15,10 +15,10 @@
 #include <string.h>
 
 enum {
-    SUBPROBLEM_TICKS = 150000, /* ticks per subproblem */
-    MAX_FAILURES = 8,  /* failures before diversification */
+    SUBPROBLEM_TICKS = 150000,   /* ticks per subproblem */
+    MAX_FAILURES = 8,            /* failures before diversification */
     EXTRA_LENGTH_DIVISOR = 1000, /* max. extra length: best / LONGER */
-    PERTURBED_POSITIONS = 5    /* then positions moved, in operations per device */
+    PERTURBED_POSITIONS = 5 /* then positions moved, in operations per device */
 };
 
 /* A subproblem: its neighbourhood and its result. */
@@ -37,19 +37,20 @@ typedef struct lns_run {
     lhi_lns_state *state;
     lhi_batch batch;
     subproblem *questions;
-    uint32_t n;     /* subproblems solved in parallel */
-    size_t room;    /* bytes per subproblem */
-    int64_t units;  /* target makespan */
-    bool elsewhere; /* diversifying: any different schedule */
-    int64_t span;   /* makespan of r->scratch, job-shop time */
+    uint32_t n;                   /* subproblems solved in parallel */
+    size_t room;                  /* bytes per subproblem */
+    int64_t units;                /* target makespan */
+    bool elsewhere;               /* diversifying: any different schedule */
+    int64_t span;                 /* makespan of r->scratch, job-shop time */
     const uint32_t *least, *most; /* borrowed from the windows */
-    int64_t set_at;    /* deadline of the windows, units; -1: none */
-    int64_t set_for;   /* deadline after shifting */
-    uint64_t again_at; /* recompute windows after this many ticks */
+    int64_t set_at;               /* deadline of the windows, units; -1: none */
+    int64_t set_for;              /* deadline after shifting */
+    uint64_t again_at;            /* recompute windows after this many ticks */
 } lns_run;
 
 /* Checks whether an operation overlaps the interval. */
-static bool is_free(const subproblem *k, const lhi_machine_orders *w, uint32_t o)
+static bool is_free(const subproblem *k, const lhi_machine_orders *w,
+                    uint32_t o)
 {
     return w->end[o] > k->from && w->end[o] - w->shop->time[o] < k->to;
 }
@@ -153,8 +154,10 @@ static bool set_windows(lns_run *k, int64_t units)
     const uint64_t before = r->budget.used;
     if (k->set_at >= units && before < k->again_at)
         return shift_windows(k, units);
-    const int64_t top = r->windows->has_full_lattices ? get_diversification_target(r) : units;
-    if (!lhi_windows_set(r->windows, lhi_shop_get_deadline(s, top), &r->budget)) {
+    const int64_t top =
+        r->windows->has_full_lattices ? get_diversification_target(r) : units;
+    if (!lhi_windows_set(r->windows, lhi_shop_get_deadline(s, top),
+                         &r->budget)) {
         refute(r, top);
         return false;
     }
@@ -169,7 +172,8 @@ static bool set_windows(lns_run *k, int64_t units)
 }
 
 /* Task: solves one subproblem. */
-static lh_status solve_subproblem(void *context, uint32_t i, lhi_batch_task *piece)
+static lh_status solve_subproblem(void *context, uint32_t i,
+                                  lhi_batch_task *piece)
 {
     lns_run *all = context;
     const lhi_solver *r = all->r;
@@ -184,10 +188,12 @@ static lh_status solve_subproblem(void *context, uint32_t i, lhi_batch_task *pie
                         all->elsewhere ? all->state->perturbed : r->scratch,
                         &search, &piece->err);
     if (status == LH_OK)
-        status = lhi_search_run(search, SUBPROBLEM_TICKS, all->room, &piece->budget,
-                                k->found, &k->answer, &piece->err);
+        status =
+            lhi_search_run(search, SUBPROBLEM_TICKS, all->room, &piece->budget,
+                           k->found, &k->answer, &piece->err);
     lhi_budget_spend(&piece->budget,
-              s->n_ops * 4 + (search ? lhi_search_get_creation_ticks(search) : 0));
+                     s->n_ops * 4 +
+                         (search ? lhi_search_get_creation_ticks(search) : 0));
     lhi_search_free(search);
     piece->ends_batch = k->answer == LHI_FOUND;
     return status;
@@ -195,7 +201,8 @@ static lh_status solve_subproblem(void *context, uint32_t i, lhi_batch_task *pie
 
 /* Adapts interval length and step: subproblems should be neither trivial nor
  * hopeless, and steps should succeed occasionally. */
-static void adapt_parameters(lhi_lns_state *state, const subproblem *k, uint64_t spent)
+static void adapt_parameters(lhi_lns_state *state, const subproblem *k,
+                             uint64_t spent)
 {
     int64_t *share = &state->share[k->kind];
     if (k->answer == LHI_GAVE_UP)
@@ -212,8 +219,9 @@ static void adapt_parameters(lhi_lns_state *state, const subproblem *k, uint64_t
 }
 
 /* Merges one result. */
-static lh_status merge_subproblem(void *context, uint32_t i, const lhi_batch_task *piece,
-                             bool *last, lh_error *err)
+static lh_status merge_subproblem(void *context, uint32_t i,
+                                  const lhi_batch_task *piece, bool *last,
+                                  lh_error *err)
 {
     lns_run *all = context;
     subproblem *k = &all->questions[i];
@@ -223,7 +231,8 @@ static lh_status merge_subproblem(void *context, uint32_t i, const lhi_batch_tas
     if (k->answer != LHI_FOUND)
         return LH_OK;
     lhi_machine_orders_copy(all->state->now, k->found);
-    return lhi_solver_offer_orders(all->r, k->found, all->r->budget.engine, err);
+    return lhi_solver_offer_orders(all->r, k->found, all->r->budget.engine,
+                                   err);
 }
 
 /* Returns share / 1024 of a time, without overflow. */
@@ -243,7 +252,8 @@ static void select_neighbourhood(lns_run *all, subproblem *k)
     k->device = number / LHI_LNS_KINDS % (n - k->n_devices + 1);
     const int64_t share = state->share[k->kind];
     state->at = (state->at + share / 2) % 1024;
-    k->from = scale_time(all->span, state->at) - scale_time(all->span, share) / 2;
+    k->from =
+        scale_time(all->span, state->at) - scale_time(all->span, share) / 2;
     k->to = k->from + scale_time(all->span, share);
     k->answer = LHI_GAVE_UP;
     uint32_t *least = k->windows.least, *most = k->windows.most;
@@ -260,7 +270,9 @@ static lh_status solve_batch(lns_run *all, lh_error *err)
     for (uint32_t i = 0; i < all->n; i++) {
         select_neighbourhood(all, &all->questions[i]);
         all->batch.pieces[i].ticks =
-            lhi_budget_get_remaining(&r->budget, (uint64_t)all->n * 4 * SUBPROBLEM_TICKS) / all->n;
+            lhi_budget_get_remaining(&r->budget,
+                                     (uint64_t)all->n * 4 * SUBPROBLEM_TICKS) /
+            all->n;
     }
     return lhi_batch_run(&all->batch, r->o.threads, err);
 }
@@ -272,7 +284,8 @@ static lh_status select_current(lns_run *all, lh_error *err)
     lhi_lns_state *state = all->state;
     if (!state->now) {
         LHI_TRY(lhi_machine_orders_make(r->shop, r->mem, &state->now, err));
-        LHI_TRY(lhi_machine_orders_make(r->shop, r->mem, &state->perturbed, err));
+        LHI_TRY(
+            lhi_machine_orders_make(r->shop, r->mem, &state->perturbed, err));
         state->best_ns = INT64_MAX;
     }
     if (r->best_ns < state->best_ns) {
@@ -308,9 +321,11 @@ static void target_diversification(lns_run *all)
     const lhi_solver *r = all->r;
     const lhi_shop *s = r->shop;
     lhi_lns_state *state = all->state;
-    const int64_t most = all->span / (PERTURBED_POSITIONS * (int64_t)r->p->n_devices);
+    const int64_t most =
+        all->span / (PERTURBED_POSITIONS * (int64_t)r->p->n_devices);
     const int64_t each = all->span / s->n_ops;
-    const int64_t off = (each < most ? each : most) * r->p->n_devices * PERTURBED_POSITIONS;
+    const int64_t off =
+        (each < most ? each : most) * r->p->n_devices * PERTURBED_POSITIONS;
     all->elsewhere = true;
     all->units = get_diversification_target(r);
     lhi_machine_orders_copy(state->perturbed, r->scratch);
@@ -322,14 +337,16 @@ static void target_diversification(lns_run *all)
 }
 
 /* Main loop of the large-neighbourhood search. */
-static lh_status search_neighbourhoods(lns_run *all, uint64_t ticks, lh_error *err)
+static lh_status search_neighbourhoods(lns_run *all, uint64_t ticks,
+                                       lh_error *err)
 {
     lhi_solver *r = all->r;
     lhi_lns_state *state = all->state;
     const uint64_t end = r->budget.used + ticks;
     state->n_failed = 0;
     for (uint32_t k = 0;
-         (r->budget.used < end || k < MAX_FAILURES) && !lhi_solver_is_done(r); k++) {
+         (r->budget.used < end || k < MAX_FAILURES) && !lhi_solver_is_done(r);
+         k++) {
         LHI_TRY(select_current(all, err));
         lhi_budget_restore_engine(&r->budget, LHI_ENGINE_NEAR);
         /* Deadline lattices would have to be rebuilt, for a longer deadline. */
@@ -387,17 +404,18 @@ static lh_status make_subproblems(lns_run *all, lhi_arena *mem, lh_error *err)
 }
 
 lh_status lhi_lns_run(lhi_solver *r, lhi_lns_state *state, uint64_t ticks,
-                       size_t room, lh_error *err)
+                      size_t room, lh_error *err)
 {
     lhi_arena *mem = lhi_arena_make(0);
     lns_run all = {.r = r,
-                .state = state,
-                .least = r->windows->least,
-                .most = r->windows->most,
-                .set_at = -1};
+                   .state = state,
+                   .least = r->windows->least,
+                   .most = r->windows->most,
+                   .set_at = -1};
     if (!mem)
         return lhi_fail_nomem(err);
-    const lhi_engine before = lhi_budget_enter_engine(&r->budget, LHI_ENGINE_NEAR);
+    const lhi_engine before =
+        lhi_budget_enter_engine(&r->budget, LHI_ENGINE_NEAR);
     lhi_solver_report(r, "neighbourhoods");
     lh_status status = count_subproblems(&all, room, err);
     if (status == LH_OK)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Large-neighbourhood search around the best schedule (docs/theory/optimal.md,
  * "All together"). */
-#ifndef LHI_LARGE_NEIGHBOURHOOD_H
-#define LHI_LARGE_NEIGHBOURHOOD_H
+#ifndef LHI_SCHEDULE_SOLVER_IMPROVE_LARGE_NEIGHBOURHOOD_H
+#define LHI_SCHEDULE_SOLVER_IMPROVE_LARGE_NEIGHBOURHOOD_H
 
 #include "schedule/solver/state/solver.h"
 
@@ -10,13 +10,14 @@ enum { LHI_LNS_KINDS = 3 }; /* all devices, three quarters, half */
 
 /* State kept between calls to lhi_lns_run(). */
 typedef struct lhi_lns_state {
-    int64_t at;                    /* interval centre, 1/1024 of the makespan */
+    int64_t at;                   /* interval centre, 1/1024 of the makespan */
     int64_t share[LHI_LNS_KINDS]; /* interval length, likewise */
-    int64_t step;                  /* requested improvement, units */
-    uint32_t n_subproblems, n_failed;      /* subproblems; failures since a success */
+    int64_t step;                 /* requested improvement, units */
+    uint32_t n_subproblems,
+        n_failed;                  /* subproblems; failures since a success */
     lhi_machine_orders *now;       /* current schedule: initially the best */
     lhi_machine_orders *perturbed; /* `now` with perturbed times */
-    int64_t best_ns;      /* incumbent that `now` was copied from */
+    int64_t best_ns;               /* incumbent that `now` was copied from */
     lhi_random random;
 } lhi_lns_state;
 
@@ -24,6 +25,6 @@ typedef struct lhi_lns_state {
  * only, on all or some devices, in `room` bytes. When no improvement is left,
  * continues from schedules that are slightly longer. */
 lh_status lhi_lns_run(lhi_solver *r, lhi_lns_state *state, uint64_t ticks,
-                       size_t room, lh_error *err);
+                      size_t room, lh_error *err);
 
 #endif

@@ -41,37 +41,42 @@ static lh_status run_task(void *context, uint32_t i, lhi_batch_task *piece)
     if (k->refuted || budget->stop)
         return LH_OK;
     LHI_TRY(lhi_beam_search_run(k->windows, b->width, b->room, k->found, &k->ok,
-                           budget, &piece->err));
+                                budget, &piece->err));
     if (!k->ok)
         return LH_OK;
     piece->ends_batch = true;
     int64_t time = lhi_machine_orders_evaluate(k->found), before = time;
     if (time >= 0)
-        LHI_TRY(lhi_justifier_run_unperturbed(k->justifier, k->found, &time, b->r->o.seed,
-                                   k->target, budget, &piece->err));
+        LHI_TRY(lhi_justifier_run_unperturbed(k->justifier, k->found, &time,
+                                              b->r->o.seed, k->target, budget,
+                                              &piece->err));
     k->justified = time < before;
     k->ok = time >= 0;
     return LH_OK;
 }
 
 /* Merges one result: raises the bound or offers the schedule. */
-static lh_status merge_task(void *context, uint32_t i, const lhi_batch_task *piece,
-                           bool *last, lh_error *err)
+static lh_status merge_task(void *context, uint32_t i,
+                            const lhi_batch_task *piece, bool *last,
+                            lh_error *err)
 {
     beam_batch *b = context;
     const beam_task *k = &b->one[i];
     (void)piece;
     (void)last; /* set by the task itself */
     if (k->refuted)
-        lhi_solver_raise_bound(b->r, k->units + 1, lhi_windows_get_engine_name(b->r));
-    return k->ok ? lhi_solver_offer_orders(b->r, k->found,
-                                    k->justified ? LHI_ENGINE_JUSTIFICATION
-                                                 : LHI_ENGINE_BEAMS,
-                                    err)
-                 : LH_OK;
+        lhi_solver_raise_bound(b->r, k->units + 1,
+                               lhi_windows_get_engine_name(b->r));
+    return k->ok
+               ? lhi_solver_offer_orders(b->r, k->found,
+                                         k->justified ? LHI_ENGINE_JUSTIFICATION
+                                                      : LHI_ENGINE_BEAMS,
+                                         err)
+               : LH_OK;
 }
 
-static lh_status make_beams(beam_batch *b, lhi_batch_task *pieces, lh_error *err)
+static lh_status make_beams(beam_batch *b, lhi_batch_task *pieces,
+                            lh_error *err)
 {
     lhi_solver *r = b->r;
     b->batch = (lhi_batch){.r = r,
@@ -86,7 +91,8 @@ static lh_status make_beams(beam_batch *b, lhi_batch_task *pieces, lh_error *err
             return lhi_fail_nomem(err);
         k->windows = r->windows;
         if (b->n > 1)
-            LHI_TRY(lhi_windows_make_shared(r->windows, k->mem, &k->windows, err));
+            LHI_TRY(
+                lhi_windows_make_shared(r->windows, k->mem, &k->windows, err));
         LHI_TRY(lhi_machine_orders_make(r->shop, k->mem, &k->found, err));
         LHI_TRY(lhi_justifier_make(r->shop, k->mem, &k->justifier, err));
     }
@@ -125,9 +131,11 @@ lh_status lhi_parallel_beams_run(lhi_solver *r, uint32_t width, lh_error *err)
     lhi_batch_task pieces[DEADLINES] = {0};
     beam_batch b = {.r = r, .width = width, .n = 1};
     /* Each operation copies a partial schedule: too slow for large problems. */
-    if (r->shop->n_ops > LHI_SOLVER_LARGE_OPERATIONS || !lhi_budget_is_engine_enabled(&r->budget, LHI_ENGINE_BEAMS))
+    if (r->shop->n_ops > LHI_SOLVER_LARGE_OPERATIONS ||
+        !lhi_budget_is_engine_enabled(&r->budget, LHI_ENGINE_BEAMS))
         return LH_OK;
-    const lhi_engine before = lhi_budget_enter_engine(&r->budget, LHI_ENGINE_BEAMS);
+    const lhi_engine before =
+        lhi_budget_enter_engine(&r->budget, LHI_ENGINE_BEAMS);
     if (r->windows->has_full_lattices && r->n_parallel > 1)
         b.n = DEADLINES;
     uint32_t share = r->n_parallel < b.n ? r->n_parallel : b.n;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef LHI_PARALLEL_BEAMS_H
-#define LHI_PARALLEL_BEAMS_H
+#ifndef LHI_SCHEDULE_SOLVER_IMPROVE_PARALLEL_BEAMS_H
+#define LHI_SCHEDULE_SOLVER_IMPROVE_PARALLEL_BEAMS_H
 
 #include "schedule/solver/state/solver.h"
 

@@ -9,7 +9,7 @@
 
 enum {
     WORKER_BYTES = 800, /* per operation, approximate */
-    N_DIRECTIONS = 2              /* insertion from the first or the last */
+    N_DIRECTIONS = 2    /* insertion from the first or the last */
 };
 
 /* One task's result. */
@@ -33,13 +33,13 @@ static lh_status run_task(void *context, uint32_t i, lhi_batch_task *piece)
     lhi_repair_options how = a->how;
     how.ticks = piece->ticks;
     return lhi_repairer_run(a->r->workers[i].regrower, k->words, &k->time,
-                          &k->by, &how, &piece->budget, &piece->err);
+                            &k->by, &how, &piece->budget, &piece->err);
 }
 
 /* Offers a task's schedule if it improved. */
 static lh_status merge_task(void *context, uint32_t i,
-                               const lhi_batch_task *piece, bool *last,
-                               lh_error *err)
+                            const lhi_batch_task *piece, bool *last,
+                            lh_error *err)
 {
     insertion_batch *a = context;
     const insertion_task *k = &a->all[i];
@@ -63,13 +63,14 @@ static lh_status make_workers(lhi_solver *r, lh_error *err)
     r->workers = LHI_NEW(r->mem, lhi_worker, n);
     if (!r->workers)
         return lhi_fail_nomem(err);
-    while (r->n_workers < n && !lhi_budget_spend(&r->budget, r->shop->n_ops / 6)) {
+    while (r->n_workers < n &&
+           !lhi_budget_spend(&r->budget, r->shop->n_ops / 6)) {
         lhi_worker *k = &r->workers[r->n_workers];
         k->mem = lhi_arena_make(0);
         if (!k->mem)
             return lhi_fail_nomem(err);
-        lh_status status = lhi_repairer_make(
-            r->shop, r->o.seed + r->n_workers, k->mem, &k->regrower, err);
+        lh_status status = lhi_repairer_make(r->shop, r->o.seed + r->n_workers,
+                                             k->mem, &k->regrower, err);
         if (status != LH_OK || !k->regrower) {
             lhi_arena_free(k->mem);
             return status;
@@ -86,8 +87,8 @@ void lhi_parallel_insertion_free_workers(lhi_solver *r)
     r->n_workers = 0;
 }
 
-static lh_status make_tasks(insertion_batch *a, lhi_arena *mem, lhi_batch_task **pieces,
-                          lh_error *err)
+static lh_status make_tasks(insertion_batch *a, lhi_arena *mem,
+                            lhi_batch_task **pieces, lh_error *err)
 {
     lhi_solver *r = a->r;
     const uint32_t n = r->n_workers;
@@ -95,8 +96,8 @@ static lh_status make_tasks(insertion_batch *a, lhi_arena *mem, lhi_batch_task *
     a->all = LHI_NEW(mem, insertion_task, n);
     if (!*pieces || !a->all)
         return lhi_fail_nomem(err);
-    for (uint32_t i = 0; i < n && !lhi_budget_spend(&r->budget, r->shop->n_ops / 12);
-         i++) {
+    for (uint32_t i = 0;
+         i < n && !lhi_budget_spend(&r->budget, r->shop->n_ops / 12); i++) {
         insertion_task *k = &a->all[i];
         k->before = k->time = -1;
         LHI_TRY(lhi_machine_orders_make(r->shop, mem, &k->words, err));
@@ -104,21 +105,25 @@ static lh_status make_tasks(insertion_batch *a, lhi_arena *mem, lhi_batch_task *
             lhi_machine_orders_copy(k->words, r->best);
             k->before = k->time = lhi_machine_orders_evaluate(k->words);
         }
-        (*pieces)[i].ticks = lhi_budget_get_remaining(&r->budget, a->how.ticks) / n;
+        (*pieces)[i].ticks =
+            lhi_budget_get_remaining(&r->budget, a->how.ticks) / n;
     }
     return LH_OK;
 }
 
-lh_status lhi_parallel_insertion_run(lhi_solver *r, uint64_t ticks, lh_error *err)
+lh_status lhi_parallel_insertion_run(lhi_solver *r, uint64_t ticks,
+                                     lh_error *err)
 {
-    insertion_batch a = {.r = r,
-                 .how = {.reduction = r->reduction,
-                         .ticks = ticks,
-                         .target = lhi_shop_get_deadline(r->shop, r->low_units),
-                         .seed = r->o.seed}};
+    insertion_batch a = {
+        .r = r,
+        .how = {.reduction = r->reduction,
+                .ticks = ticks,
+                .target = lhi_shop_get_deadline(r->shop, r->low_units),
+                .seed = r->o.seed}};
     if (!lhi_budget_is_engine_enabled(&r->budget, LHI_ENGINE_INSERTION))
         return LH_OK;
-    const lhi_engine before = lhi_budget_enter_engine(&r->budget, LHI_ENGINE_INSERTION);
+    const lhi_engine before =
+        lhi_budget_enter_engine(&r->budget, LHI_ENGINE_INSERTION);
     LHI_TRY(make_workers(r, err));
     if (r->n_workers == 0 || lhi_solver_is_done(r)) {
         lhi_budget_restore_engine(&r->budget, before);

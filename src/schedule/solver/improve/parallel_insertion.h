@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef LHI_PARALLEL_INSERTION_H
-#define LHI_PARALLEL_INSERTION_H
+#ifndef LHI_SCHEDULE_SOLVER_IMPROVE_PARALLEL_INSERTION_H
+#define LHI_SCHEDULE_SOLVER_IMPROVE_PARALLEL_INSERTION_H
 
 #include "schedule/solver/state/solver.h"
 
 /* Runs insertion for `ticks` in total on all threads. Creates r's workers on
  * the first call. */
-lh_status lhi_parallel_insertion_run(lhi_solver *r, uint64_t ticks, lh_error *err);
+lh_status lhi_parallel_insertion_run(lhi_solver *r, uint64_t ticks,
+                                     lh_error *err);
 /* Frees r's insertion workers. */
 void lhi_parallel_insertion_free_workers(lhi_solver *r);
 

@@ -9,8 +9,8 @@
 #include "schedule/solver/improve/reduction.h"
 
 #include "schedule/solver/improve/dispatch.h"
-#include "schedule/solver/improve/parallel_insertion.h"
 #include "schedule/solver/improve/justification.h"
+#include "schedule/solver/improve/parallel_insertion.h"
 #include "schedule/solver/state/batch.h"
 
 #include "base/fail.h"
@@ -25,7 +25,7 @@ enum {
     FIRST_SIZE = 2,
     MIN_MICROBATCHES = 8,
     MAX_TICKS = 4000000, /* initial limit per problem, ticks */
-    RANGE = 4 /* first microbatches tried per task */
+    RANGE = 4            /* first microbatches tried per task */
 };
 
 /* --- tails
@@ -50,8 +50,9 @@ lh_status lhi_reduction_make(lhi_solver *r, lhi_reduction **out, lh_error *err)
     *out = NULL;
     /* Devices with several chunks do not benefit: with few microbatches the
      * chunks interleave differently than with many. */
-    if (!lhi_budget_is_engine_enabled(&r->budget, LHI_ENGINE_FEWER) || r->reduction ||
-        !r->windows->has_full_lattices || !lhi_shop_has_single_chunks(r->shop) || n < MIN_MICROBATCHES ||
+    if (!lhi_budget_is_engine_enabled(&r->budget, LHI_ENGINE_FEWER) ||
+        r->reduction || !r->windows->has_full_lattices ||
+        !lhi_shop_has_single_chunks(r->shop) || n < MIN_MICROBATCHES ||
         r->o.fifo || p->has_collectives ||
         r->o.objective != LH_SOLVE_OBJECTIVE_MAKESPAN || r->shop->restricted ||
         !never_adds_memory(p))
@@ -112,8 +113,8 @@ typedef struct extension {
 } extension;
 
 /* Returns an operation's start in the extended schedule. */
-static int64_t get_extended_start(const lhi_shop *s, const extension *k, uint32_t stream,
-                        uint32_t x)
+static int64_t get_extended_start(const lhi_shop *s, const extension *k,
+                                  uint32_t stream, uint32_t x)
 {
     const lhi_stream *t = &s->streams[stream];
     uint32_t j = x / t->per, extra = s->n_microbatches - k->m, turns = 0;
@@ -187,7 +188,8 @@ typedef struct extension_batch {
 } extension_batch;
 
 /* Improves the task's orders by justification and keeps the best. */
-static lh_status keep_best(const extension_batch *a, extension_task *k, lhi_batch_task *piece)
+static lh_status keep_best(const extension_batch *a, extension_task *k,
+                           lhi_batch_task *piece)
 {
     const lhi_solver *r = a->r;
     int64_t time = lhi_machine_orders_evaluate(k->words);
@@ -195,9 +197,10 @@ static lh_status keep_best(const extension_batch *a, extension_task *k, lhi_batc
         return LH_OK;
     if (k->best < 0 || time < k->best)
         k->best = time;
-    LHI_TRY(lhi_justifier_run_unperturbed(k->justifier, k->words, &time, r->o.seed,
-                               lhi_shop_get_deadline(r->shop, r->low_units),
-                               &piece->budget, &piece->err));
+    LHI_TRY(lhi_justifier_run_unperturbed(
+        k->justifier, k->words, &time, r->o.seed,
+        lhi_shop_get_deadline(r->shop, r->low_units), &piece->budget,
+        &piece->err));
     if (time < k->best)
         k->best = time;
     if (k->now < 0 || time < k->now) {
@@ -208,7 +211,8 @@ static lh_status keep_best(const extension_batch *a, extension_task *k, lhi_batc
 }
 
 /* Builds orders for one extension, by due date and by dispatching. */
-static lh_status try_extension(const extension_batch *a, extension_task *k, lhi_batch_task *piece)
+static lh_status try_extension(const extension_batch *a, extension_task *k,
+                               lhi_batch_task *piece)
 {
     const lhi_shop *s = a->r->shop;
     bool ok;
@@ -216,7 +220,8 @@ static lh_status try_extension(const extension_batch *a, extension_task *k, lhi_
     lhi_budget_spend(&piece->budget, s->n_ops / 4 + 1);
     if (order_by_due_date(k->words, k->due))
         LHI_TRY(keep_best(a, k, piece));
-    LHI_TRY(lhi_dispatch_by_due_date(k->words, k->due, &ok, k->mem, &piece->err));
+    LHI_TRY(
+        lhi_dispatch_by_due_date(k->words, k->due, &ok, k->mem, &piece->err));
     return ok ? keep_best(a, k, piece) : LH_OK;
 }
 
@@ -262,8 +267,8 @@ static lh_status run_task(void *context, uint32_t i, lhi_batch_task *piece)
 
 /* Merges one task's result. */
 static lh_status merge_task(void *context, uint32_t i,
-                                const lhi_batch_task *piece, bool *last,
-                                lh_error *err)
+                            const lhi_batch_task *piece, bool *last,
+                            lh_error *err)
 {
     extension_batch *a = context;
     const extension_task *k = &a->triers[i];
@@ -272,14 +277,16 @@ static lh_status merge_task(void *context, uint32_t i,
     if (k->best >= 0 && (a->best < 0 || k->best < a->best))
         a->best = k->best;
     if (k->now < 0 ||
-        lhi_solver_convert_to_units(a->r, a->r->best_ns) * a->r->shop->scale <= k->now)
+        lhi_solver_convert_to_units(a->r, a->r->best_ns) * a->r->shop->scale <=
+            k->now)
         return LH_OK;
-    return lhi_solver_offer_orders(a->r, k->best_words, LHI_ENGINE_STRETCHING, err);
+    return lhi_solver_offer_orders(a->r, k->best_words, LHI_ENGINE_STRETCHING,
+                                   err);
 }
 
 /* Tries all first microbatches for one period, several ranges in parallel. */
 static lh_status extend_by_period(extension_batch *a, const extension *rung,
-                                lh_error *err)
+                                  lh_error *err)
 {
     for (uint32_t from = 0, end = rung->m - rung->period; from < end;) {
         uint32_t n = 0;
@@ -287,7 +294,9 @@ static lh_status extend_by_period(extension_batch *a, const extension *rung,
         if (lhi_solver_is_done(r) || r->budget.used >= a->end)
             break;
         uint64_t ticks =
-            lhi_budget_get_remaining(&r->budget, a->end - r->budget.used) / a->n + 1;
+            lhi_budget_get_remaining(&r->budget, a->end - r->budget.used) /
+                a->n +
+            1;
         for (; n < a->n && from < end; n++, from += RANGE) {
             extension_task *k = &a->triers[n];
             k->at = *rung;
@@ -350,7 +359,8 @@ static uint32_t count_tasks(const lhi_solver *r)
     return fit == 0 ? 1 : (uint32_t)(fit < want ? fit : want);
 }
 
-lh_status lhi_reduction_extend_schedules(lhi_solver *r, uint64_t ticks, lh_error *err)
+lh_status lhi_reduction_extend_schedules(lhi_solver *r, uint64_t ticks,
+                                         lh_error *err)
 {
     uint32_t done = 0;
     lhi_mark mark = lhi_arena_mark(r->mem);
@@ -363,7 +373,8 @@ lh_status lhi_reduction_extend_schedules(lhi_solver *r, uint64_t ticks, lh_error
     lhi_solver_report(r, "stretching");
     lh_status status = make_tasks(&a, r->mem, err);
     for (uint32_t m = r->shop->n_microbatches; m-- > 2 && done < 3;) {
-        if (!r->reduction->problems[m].start || status != LH_OK || lhi_solver_is_done(r))
+        if (!r->reduction->problems[m].start || status != LH_OK ||
+            lhi_solver_is_done(r))
             continue;
         status = extend_problem(&a, m, err);
         done++;
@@ -379,8 +390,8 @@ lh_status lhi_reduction_extend_schedules(lhi_solver *r, uint64_t ticks, lh_error
  * --------------------------------------------------- */
 
 /* Stores the bound and schedule from a reduced problem's solver. */
-static lh_status store_result(lhi_solver *r, lhi_solver *part, lhi_reduced_problem *g,
-                           lh_error *err)
+static lh_status store_result(lhi_solver *r, lhi_solver *part,
+                              lhi_reduced_problem *g, lh_error *err)
 {
     if (part->bound_ns > g->bound_ns)
         g->bound_ns = part->bound_ns;
@@ -463,7 +474,8 @@ static lh_status solve_problems(lhi_solver *r, lh_error *err)
 
 lh_status lhi_reduction_solve(lhi_solver *r, lh_error *err)
 {
-    const lhi_engine before = lhi_budget_enter_engine(&r->budget, LHI_ENGINE_FEWER);
+    const lhi_engine before =
+        lhi_budget_enter_engine(&r->budget, LHI_ENGINE_FEWER);
     lh_status status = solve_problems(r, err);
     lhi_budget_restore_engine(&r->budget, before);
     return status;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bounds, and schedules to extend, from pipelines with fewer microbatches
  * (docs/theory/optimal.md, "Fewer microbatches"). */
-#ifndef LHI_REDUCTION_H
-#define LHI_REDUCTION_H
+#ifndef LHI_SCHEDULE_SOLVER_IMPROVE_REDUCTION_H
+#define LHI_SCHEDULE_SOLVER_IMPROVE_REDUCTION_H
 
 #include "schedule/solver/state/solver.h"
 
@@ -16,9 +16,9 @@ typedef struct lhi_reduced_problem {
 
 /* The reduction's results and limits. */
 struct lhi_reduction {
-    uint32_t n;     /* microbatches in the full pipeline */
+    uint32_t n;                    /* microbatches in the full pipeline */
     lhi_reduced_problem *problems; /* [microbatches], 0 .. n - 1 */
-    uint64_t ticks; /* limit per problem in the next round */
+    uint64_t ticks;                /* limit per problem in the next round */
 };
 
 /* Creates the reduction; *out is NULL where it cannot help. Its schedules are
@@ -35,6 +35,7 @@ lh_status lhi_reduction_solve(lhi_solver *r, lh_error *err);
 void lhi_reduction_raise_tails(lhi_solver *r);
 /* Offers the best known schedules with fewer microbatches, their steady state
  * repeated. */
-lh_status lhi_reduction_extend_schedules(lhi_solver *r, uint64_t ticks, lh_error *err);
+lh_status lhi_reduction_extend_schedules(lhi_solver *r, uint64_t ticks,
+                                         lh_error *err);
 
 #endif

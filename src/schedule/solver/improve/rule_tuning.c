@@ -33,9 +33,9 @@ typedef struct tuner {
     uint32_t *waits0;
     int64_t *free_at, *held; /* per machine */
     uint32_t *pick;
-    lhi_earliest_machine first;  /* machines by earliest end */
-    int64_t *reserve; /* per stream: memory reserved for others */
-    uint32_t *give;   /* per F stream: the stream that releases, or NONE */
+    lhi_earliest_machine first; /* machines by earliest end */
+    int64_t *reserve;           /* per stream: memory reserved for others */
+    uint32_t *give; /* per F stream: the stream that releases, or NONE */
     uint32_t *rule_at, *rule; /* per stream: streams that precede it */
     int64_t scale;            /* scale of the offsets */
 } tuner;
@@ -139,7 +139,8 @@ static bool run_all(tuner *a)
 {
     const lhi_shop *s = a->s;
     for (;;) {
-        for (uint32_t m; (m = lhi_earliest_machine_take_stale(&a->first)) != NONE;)
+        for (uint32_t m;
+             (m = lhi_earliest_machine_take_stale(&a->first)) != NONE;)
             if (s->machines[m].leader == NONE)
                 choose(a, m);
         uint32_t best = lhi_earliest_machine_get(&a->first);
@@ -177,7 +178,8 @@ static int64_t evaluate(tuner *a)
 /* --- parameters --------------------------------------------------------------
  */
 
-static void copy_parameters(const lhi_shop *s, parameters *to, const parameters *from)
+static void copy_parameters(const lhi_shop *s, parameters *to,
+                            const parameters *from)
 {
     memcpy(to->offset, from->offset, s->n_streams * sizeof *to->offset);
     memcpy(to->cap, from->cap, s->p->n_chunks * sizeof *to->cap);
@@ -230,8 +232,9 @@ static void perturb(tuner *a)
 }
 
 /* Searches the parameters by simulated annealing. */
-static void search_parameters(tuner *a, lhi_machine_orders *best, int64_t *best_time,
-                         const lhi_tuning_options *how, lhi_budget *budget)
+static void search_parameters(tuner *a, lhi_machine_orders *best,
+                              int64_t *best_time, const lhi_tuning_options *how,
+                              lhi_budget *budget)
 {
     const uint64_t each = a->s->n_ops / 10 + 1;
     uint64_t steps = how->ticks / each + 1;
@@ -328,8 +331,8 @@ static bool allocate(tuner *a, lhi_arena *mem)
 }
 
 lh_status lhi_rule_tuning_run(lhi_machine_orders *best, int64_t *best_time,
-                         const lhi_tuning_options *how, lhi_budget *budget,
-                         lhi_arena *mem, lh_error *err)
+                              const lhi_tuning_options *how, lhi_budget *budget,
+                              lhi_arena *mem, lh_error *err)
 {
     lhi_mark mark = lhi_arena_mark(mem);
     tuner a = {.s = best->shop, .rng = how->seed};
@@ -337,7 +340,8 @@ lh_status lhi_rule_tuning_run(lhi_machine_orders *best, int64_t *best_time,
     uint32_t impossible;
     lh_status status = lhi_machine_orders_make(best->shop, mem, &a.w, err);
     if (status == LH_OK)
-        status = lhi_earliest_machine_make(&a.first, best->shop->n_machines, mem, err);
+        status = lhi_earliest_machine_make(&a.first, best->shop->n_machines,
+                                           mem, err);
     if (status == LH_OK && !allocate(&a, mem))
         status = lhi_fail_nomem(err);
     /* Due dates from the required successors, for any orders. */

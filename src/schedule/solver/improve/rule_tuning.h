@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parametrised dispatching rules: stream priority on each device and maximum
  * activations per chunk. */
-#ifndef LHI_RULE_TUNING_H
-#define LHI_RULE_TUNING_H
+#ifndef LHI_SCHEDULE_SOLVER_IMPROVE_RULE_TUNING_H
+#define LHI_SCHEDULE_SOLVER_IMPROVE_RULE_TUNING_H
 
 #include "schedule/solver/model/machine_orders.h"
 
@@ -16,7 +16,7 @@ typedef struct lhi_tuning_options {
 /* Tunes the rules. If better than *best_time (< 0: any), stores the orders in
  * `best` and updates *best_time, as from lhi_machine_orders_evaluate(). */
 lh_status lhi_rule_tuning_run(lhi_machine_orders *best, int64_t *best_time,
-                         const lhi_tuning_options *how, lhi_budget *budget,
-                         lhi_arena *mem, lh_error *err);
+                              const lhi_tuning_options *how, lhi_budget *budget,
+                              lhi_arena *mem, lh_error *err);
 
 #endif

@@ -25,7 +25,7 @@ void lhi_budget_begin(lhi_budget *budget, const lh_solve_options *options)
 }
 
 lhi_budget lhi_budget_make_part(const lhi_budget *budget, uint64_t most,
-                           const atomic_bool *end)
+                                const atomic_bool *end)
 {
     lhi_budget part = *budget;
     part.used = part.next_check = 0;
@@ -55,7 +55,8 @@ bool lhi_budget_check_time(lhi_budget *b)
     if (o->time_limit_s > 0 && now >= o->time_limit_s)
         b->stop = b->timed_out = true;
     /* A caller who has requested a stop is not called again. */
-    if (b->timed_out || !b->may_report || !o->progress || now - b->last_call_s < 0.1)
+    if (b->timed_out || !b->may_report || !o->progress ||
+        now - b->last_call_s < 0.1)
         return b->stop;
     b->last_call_s = now;
     b->now.seconds = now;

@@ -2,8 +2,8 @@
 /* Work budget for the solver, in ticks of about 1 us, so that a run limited by
  * ticks alone is reproducible. Also counts each engine's work and improvements.
  */
-#ifndef LHI_BUDGET_H
-#define LHI_BUDGET_H
+#ifndef LHI_SCHEDULE_SOLVER_MODEL_BUDGET_H
+#define LHI_SCHEDULE_SOLVER_MODEL_BUDGET_H
 
 #include "schedule/solver/model/engines.h"
 
@@ -23,15 +23,15 @@ typedef struct lhi_budget {
     const lh_solve_options *options;
     double begin_s, last_call_s;
     uint64_t used, next_check;
-    uint64_t max_ticks;          /* ticks; 0: no limit */
-    lh_solve_progress now;  /* for the caller's progress */
-    bool may_report;             /* may call it: on the caller's thread */
+    uint64_t max_ticks;    /* ticks; 0: no limit */
+    lh_solve_progress now; /* for the caller's progress */
+    bool may_report;       /* may call it: on the caller's thread */
     /* part only: stop flag set by others; may be NULL */
     const atomic_bool *end;
     bool stop;
-    bool timed_out;         /* stopped by clock or caller, not by effort */
-    uint64_t disabled_engines;      /* disabled engines: 1 << lhi_engine */
-    lhi_engine engine; /* engine currently running */
+    bool timed_out;            /* stopped by clock or caller, not by effort */
+    uint64_t disabled_engines; /* disabled engines: 1 << lhi_engine */
+    lhi_engine engine;         /* engine currently running */
     lhi_engine_statistics use[LHI_N_ENGINES];
 } lhi_budget;
 
@@ -41,7 +41,7 @@ void lhi_budget_begin(lhi_budget *budget, const lh_solve_options *options);
 /* Returns a budget of at most `most` ticks for work that may run on another
  * thread; it also stops when *end is set. */
 lhi_budget lhi_budget_make_part(const lhi_budget *budget, uint64_t most,
-                           const atomic_bool *end);
+                                const atomic_bool *end);
 /* Returns the remaining ticks, at most `most`. */
 uint64_t lhi_budget_get_remaining(const lhi_budget *budget, uint64_t most);
 /* Spends ticks; true: stop now and from now on. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "schedule/solver/model/earliest_machine.h"
 
-lh_status lhi_earliest_machine_make(lhi_earliest_machine *f, uint32_t n_machines, lhi_arena *mem,
-                         lh_error *err)
+lh_status lhi_earliest_machine_make(lhi_earliest_machine *f,
+                                    uint32_t n_machines, lhi_arena *mem,
+                                    lh_error *err)
 {
     *f = (lhi_earliest_machine){.n = n_machines, .n_leaves = 1};
     while (f->n_leaves < n_machines)
@@ -54,7 +55,8 @@ uint32_t lhi_earliest_machine_take_stale(lhi_earliest_machine *f)
     return m;
 }
 
-void lhi_earliest_machine_set_end(lhi_earliest_machine *f, uint32_t machine, int64_t end)
+void lhi_earliest_machine_set_end(lhi_earliest_machine *f, uint32_t machine,
+                                  int64_t end)
 {
     if (f->end[machine] == end)
         return;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the machine that could end an operation first: a tournament tree that
  * reevaluates only changed machines. */
-#ifndef LHI_EARLIEST_MACHINE_H
-#define LHI_EARLIEST_MACHINE_H
+#ifndef LHI_SCHEDULE_SOLVER_MODEL_EARLIEST_MACHINE_H
+#define LHI_SCHEDULE_SOLVER_MODEL_EARLIEST_MACHINE_H
 
 #include "schedule/solver/model/job_shop.h"
 
@@ -10,23 +10,26 @@
 typedef struct lhi_earliest_machine {
     uint32_t n, n_leaves; /* machines; a power of two */
     int64_t *end;         /* per machine; FAR: nothing to run */
-    uint32_t *winner; /* [1]: root; node i has children 2i and 2i + 1 */
-    bool *stale;      /* per machine: to be reevaluated */
-    uint32_t *list;   /* stale machines */
+    uint32_t *winner;     /* [1]: root; node i has children 2i and 2i + 1 */
+    bool *stale;          /* per machine: to be reevaluated */
+    uint32_t *list;       /* stale machines */
     uint32_t n_stale;
 } lhi_earliest_machine;
 
 /* Allocates the tree in `mem`. */
-lh_status lhi_earliest_machine_make(lhi_earliest_machine *first, uint32_t n_machines, lhi_arena *mem,
-                         lh_error *err);
+lh_status lhi_earliest_machine_make(lhi_earliest_machine *first,
+                                    uint32_t n_machines, lhi_arena *mem,
+                                    lh_error *err);
 /* Resets: no machine has anything to run, and all are stale. */
 void lhi_earliest_machine_reset(lhi_earliest_machine *first);
 /* Marks a machine for reevaluation. */
-void lhi_earliest_machine_mark_stale(lhi_earliest_machine *first, uint32_t machine);
+void lhi_earliest_machine_mark_stale(lhi_earliest_machine *first,
+                                     uint32_t machine);
 /* Returns and removes a stale machine; NONE: none. */
 uint32_t lhi_earliest_machine_take_stale(lhi_earliest_machine *first);
 /* Sets a machine's earliest end. */
-void lhi_earliest_machine_set_end(lhi_earliest_machine *first, uint32_t machine, int64_t end);
+void lhi_earliest_machine_set_end(lhi_earliest_machine *first, uint32_t machine,
+                                  int64_t end);
 /* Returns the machine with the smallest end (ties: the first); NONE: none. */
 uint32_t lhi_earliest_machine_get(const lhi_earliest_machine *first);
 

@@ -41,7 +41,8 @@ const char *lhi_engine_get_label(lhi_engine engine)
 }
 
 /* Reports an unknown engine with the list of names. */
-static lh_status report_unknown_engine(const char *name, size_t len, lh_error *err)
+static lh_status report_unknown_engine(const char *name, size_t len,
+                                       lh_error *err)
 {
     char known[400] = "";
     size_t n = 0;
@@ -56,7 +57,8 @@ static lh_status report_unknown_engine(const char *name, size_t len, lh_error *e
                     (int)(len < 40 ? len : 40), name, known);
 }
 
-lh_status lhi_engine_parse_disabled(const char *without, uint64_t *off, lh_error *err)
+lh_status lhi_engine_parse_disabled(const char *without, uint64_t *off,
+                                    lh_error *err)
 {
     uint64_t all = 0;
     const char *at = without;

@@ -2,8 +2,8 @@
 /* The engines in lh_solve(). Each engine is one row. The row provides its
  * switch (lh_solve_options.without), its statistics (lh_solution.engines), the
  * program's help and completion, and bench/bench_ablation.c. */
-#ifndef LHI_ENGINES_H
-#define LHI_ENGINES_H
+#ifndef LHI_SCHEDULE_SOLVER_MODEL_ENGINES_H
+#define LHI_SCHEDULE_SOLVER_MODEL_ENGINES_H
 
 #include <longhaul/solve.h>
 
@@ -58,6 +58,6 @@ const char *lhi_engine_get_label(lhi_engine engine);
 /* Parses a list of engine names. *off: bit 1 << lhi_engine per name in
  * `without` (comma-separated; NULL: none). */
 lh_status lhi_engine_parse_disabled(const char *without, uint64_t *off,
-                              lh_error *err);
+                                    lh_error *err);
 
 #endif

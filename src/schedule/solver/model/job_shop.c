@@ -202,7 +202,8 @@ static int64_t compute_min_share(int64_t total, uint32_t parts)
 }
 
 /* Returns the duration of operation x in a stream, in ns. */
-static int64_t get_operation_ns(const builder *m, const lhi_stream *t, uint32_t x)
+static int64_t get_operation_ns(const builder *m, const lhi_stream *t,
+                                uint32_t x)
 {
     const lh_chunk *c = &m->p->chunks[t->chunk];
     lh_pass part = {t->chunk, 0, (uint16_t)(x % t->per), (uint16_t)t->per,
@@ -227,7 +228,8 @@ static int64_t get_operation_ns(const builder *m, const lhi_stream *t, uint32_t 
 }
 
 /* Returns the memory change of operation x in a stream. */
-static int64_t get_operation_memory(const builder *m, const lhi_stream *t, uint32_t x)
+static int64_t get_operation_memory(const builder *m, const lhi_stream *t,
+                                    uint32_t x)
 {
     const lh_chunk *c = &m->p->chunks[t->chunk];
     lh_pass part = {t->chunk, 0, (uint16_t)(x % t->per), (uint16_t)t->per,
@@ -440,7 +442,7 @@ static uint32_t get_position(const lhi_shop *s, const lhi_stream *t)
 
 /* Checks whether stream a always precedes stream b for a microbatch. */
 static bool always_precedes(const lhi_shop *s, const lhi_stream *a,
-                        const lhi_stream *b)
+                            const lhi_stream *b)
 {
     uint32_t x = get_position(s, a), y = get_position(s, b);
     if (x != NONE && y != NONE)
@@ -459,7 +461,8 @@ static lh_status make_rules(lhi_shop *s, lh_error *err)
             for (uint32_t i = 0; i < k->n_streams * k->n_streams; i++) {
                 uint32_t a = k->first_stream + i / k->n_streams;
                 uint32_t b = k->first_stream + i % k->n_streams;
-                if (a == b || !always_precedes(s, &s->streams[a], &s->streams[b]))
+                if (a == b ||
+                    !always_precedes(s, &s->streams[a], &s->streams[b]))
                     continue;
                 if (fill)
                     s->rules[n] = (lhi_rule){a, b};
@@ -525,7 +528,8 @@ static lh_status scale_times(builder *m, lh_error *err)
     long double total = 0;
     for (uint32_t o = 0; o < s->n_ops; o++)
         total += (long double)s->time[o] +
-                 (long double)lhi_max_int64(s->tail[o], 0) + (long double)s->head[o];
+                 (long double)lhi_max_int64(s->tail[o], 0) +
+                 (long double)s->head[o];
     for (size_t i = 0; i < m->n_arcs; i++)
         total += (long double)s->succ_lag[i];
     total = total / (long double)s->unit_ns * (long double)s->scale +
@@ -570,7 +574,8 @@ int64_t lhi_shop_get_deadline(const lhi_shop *shop, int64_t units)
 /* --- construction ------------------------------------------------------------
  */
 
-static lh_status make_all(builder *m, lh_solve_objective objective, lh_error *err)
+static lh_status make_all(builder *m, lh_solve_objective objective,
+                          lh_error *err)
 {
     sort_chunks(m);
     add_devices(m);
@@ -631,13 +636,13 @@ lh_status lhi_shop_make(const lh_pipeline *p, uint32_t parts, bool fifo,
                         lh_solve_objective objective, lhi_arena *mem,
                         lhi_shop **out, lh_error *err)
 {
-    return make_shop((builder){.p = p, .fifo = fifo}, parts, objective, mem, out,
-                     err);
+    return make_shop((builder){.p = p, .fifo = fifo}, parts, objective, mem,
+                     out, err);
 }
 
 lh_status lhi_shop_make_relaxed(const lh_pipeline *p, uint32_t parts, bool fifo,
-                              lh_solve_objective objective, lhi_arena *mem,
-                              lhi_shop **out, lh_error *err)
+                                lh_solve_objective objective, lhi_arena *mem,
+                                lhi_shop **out, lh_error *err)
 {
     return make_shop((builder){.p = p, .fifo = fifo, .loose = true}, parts,
                      objective, mem, out, err);

@@ -3,8 +3,8 @@
  * run one at a time. Microbatches are interchangeable, so a stream's operations
  * run in index order, and only the interleaving of a machine's streams is open
  * (docs/theory/optimal.md, "Streams"). */
-#ifndef LHI_SHOP_H
-#define LHI_SHOP_H
+#ifndef LHI_SCHEDULE_SOLVER_MODEL_JOB_SHOP_H
+#define LHI_SCHEDULE_SOLVER_MODEL_JOB_SHOP_H
 
 #include "base/arena.h"
 #include "base/fail.h"
@@ -57,8 +57,8 @@ typedef struct lhi_machine {
     uint32_t first_rule, n_rules;
     /* The device that also determines its order; NONE: open. */
     uint32_t leader;
-    int64_t memory_limit; /* without static memory; LH_NO_LIMIT */
-    bool arcs_enforce_memory;       /* arcs alone enforce that limit */
+    int64_t memory_limit;     /* without static memory; LH_NO_LIMIT */
+    bool arcs_enforce_memory; /* arcs alone enforce that limit */
 } lhi_machine;
 
 /* The job shop for one pipeline. */
@@ -86,10 +86,10 @@ typedef struct lhi_shop {
     uint32_t *f, *d, *w, *message_f, *message_d; /* streams per chunk */
     uint32_t *device_machine;                    /* per device; NONE: idle */
     uint32_t *link_machine;                      /* per resource; NONE */
-    int64_t horizon; /* upper bound for semi-active schedules */
-    bool fifo_relaxed;    /* bounds are valid; solutions must be simulated */
-    bool parts_relaxed;      /* built by lhi_shop_make_relaxed() */
-    bool restricted; /* solutions are valid; better ones may exist */
+    int64_t horizon;    /* upper bound for semi-active schedules */
+    bool fifo_relaxed;  /* bounds are valid; solutions must be simulated */
+    bool parts_relaxed; /* built by lhi_shop_make_relaxed() */
+    bool restricted;    /* solutions are valid; better ones may exist */
 } lhi_shop;
 
 /* Builds a job shop in `mem`. `parts`: parts per W. `fifo`: links are FIFO; if
@@ -104,8 +104,8 @@ lh_status lhi_shop_make(const lh_pipeline *p, uint32_t parts, bool fifo,
  * much as the largest. Never restricted: its bounds hold for all orders of the
  * parts. */
 lh_status lhi_shop_make_relaxed(const lh_pipeline *p, uint32_t parts, bool fifo,
-                              lh_solve_objective objective, lhi_arena *mem,
-                              lhi_shop **out, lh_error *err);
+                                lh_solve_objective objective, lhi_arena *mem,
+                                lhi_shop **out, lh_error *err);
 
 /* Checks whether no device has more than one chunk. */
 bool lhi_shop_has_single_chunks(const lhi_shop *shop);
@@ -115,13 +115,16 @@ int64_t lhi_shop_get_deadline(const lhi_shop *shop, int64_t units);
 
 /* Builds a schedule from the operation order on every machine,
  * orders[machine][k]. `links`: include message orders. */
-lh_status lhi_shop_build_schedule(const lhi_shop *shop, const uint32_t *const *orders,
-                            bool links, lh_schedule **out, lh_error *err);
+lh_status lhi_shop_build_schedule(const lhi_shop *shop,
+                                  const uint32_t *const *orders, bool links,
+                                  lh_schedule **out, lh_error *err);
 /* Extracts every machine's order from a schedule by simulating it; orders[m]
  * must hold the machine's operations. *fits = false: the schedule does not
  * belong to this job shop. */
-lh_status lhi_shop_read_orders(const lhi_shop *shop, const lh_schedule *schedule,
-                          uint32_t *const *orders, bool *fits, lh_error *err);
+lh_status lhi_shop_read_orders(const lhi_shop *shop,
+                               const lh_schedule *schedule,
+                               uint32_t *const *orders, bool *fits,
+                               lh_error *err);
 /* Returns the number of operations on a machine. */
 uint32_t lhi_machine_count_operations(const lhi_shop *shop, uint32_t machine);
 

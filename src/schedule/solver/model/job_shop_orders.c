@@ -30,7 +30,7 @@ static lh_pass convert_operation(const lhi_shop *s, uint32_t op)
 }
 
 static lh_pass *convert_order(const lhi_shop *s, lhi_arena *mem,
-                          const uint32_t *order, uint32_t n)
+                              const uint32_t *order, uint32_t n)
 {
     lh_pass *passes = LHI_NEW(mem, lh_pass, n);
     for (uint32_t i = 0; passes && i < n; i++)
@@ -39,9 +39,10 @@ static lh_pass *convert_order(const lhi_shop *s, lhi_arena *mem,
 }
 
 /* Builds a schedule, allocating scratch from `mem`. */
-static lh_status build_schedule(const lhi_shop *s, const uint32_t *const *orders,
-                          bool links, lhi_arena *mem, lh_schedule **out,
-                          lh_error *err)
+static lh_status build_schedule(const lhi_shop *s,
+                                const uint32_t *const *orders, bool links,
+                                lhi_arena *mem, lh_schedule **out,
+                                lh_error *err)
 {
     const lh_pipeline *p = s->p;
     const lh_pass **rows = LHI_NEW(mem, const lh_pass *, p->n_devices);
@@ -71,8 +72,9 @@ static lh_status build_schedule(const lhi_shop *s, const uint32_t *const *orders
                             err);
 }
 
-lh_status lhi_shop_build_schedule(const lhi_shop *shop, const uint32_t *const *orders,
-                            bool links, lh_schedule **out, lh_error *err)
+lh_status lhi_shop_build_schedule(const lhi_shop *shop,
+                                  const uint32_t *const *orders, bool links,
+                                  lh_schedule **out, lh_error *err)
 {
     lhi_arena *mem = lhi_arena_make(0);
     if (!mem)
@@ -106,7 +108,8 @@ static bool append_next(order_reader *f, uint32_t stream, uint32_t times)
 }
 
 /* Appends a device's passes; false: they do not match. */
-static bool append_device(order_reader *f, const lh_schedule *schedule, uint32_t d)
+static bool append_device(order_reader *f, const lh_schedule *schedule,
+                          uint32_t d)
 {
     const lhi_shop *s = f->s;
     uint32_t n;
@@ -158,16 +161,18 @@ static bool append_messages(order_reader *f, const lh_timeline *timeline)
     for (uint32_t i = 0; i < n; i++) {
         uint32_t c = all[i].producer.chunk;
         if (!append_next(f,
-                      all[i].producer.kind == LH_F ? s->message_f[c]
-                                                   : s->message_d[c],
-                      1))
+                         all[i].producer.kind == LH_F ? s->message_f[c]
+                                                      : s->message_d[c],
+                         1))
             return false;
     }
     return true;
 }
 
-lh_status lhi_shop_read_orders(const lhi_shop *shop, const lh_schedule *schedule,
-                          uint32_t *const *orders, bool *fits, lh_error *err)
+lh_status lhi_shop_read_orders(const lhi_shop *shop,
+                               const lh_schedule *schedule,
+                               uint32_t *const *orders, bool *fits,
+                               lh_error *err)
 {
     lh_timeline *timeline = NULL;
     lh_sim_options sim = {.size = sizeof sim};

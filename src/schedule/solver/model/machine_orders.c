@@ -12,7 +12,8 @@ static bool connects_machines(const lhi_shop *s, uint32_t a, uint32_t b)
 }
 
 /* Copies the arcs between different machines. */
-static lh_status index_arcs(lhi_machine_orders *w, lhi_arena *mem, lh_error *err)
+static lh_status index_arcs(lhi_machine_orders *w, lhi_arena *mem,
+                            lh_error *err)
 {
     const lhi_shop *s = w->shop;
     uint32_t n = s->n_ops, n_succ = 0, n_pred = 0;
@@ -50,8 +51,8 @@ static lh_status index_arcs(lhi_machine_orders *w, lhi_arena *mem, lh_error *err
     return LH_OK;
 }
 
-lh_status lhi_machine_orders_make(const lhi_shop *shop, lhi_arena *mem, lhi_machine_orders **out,
-                         lh_error *err)
+lh_status lhi_machine_orders_make(const lhi_shop *shop, lhi_arena *mem,
+                                  lhi_machine_orders **out, lh_error *err)
 {
     uint32_t n = shop->n_machines;
     lhi_machine_orders *w = LHI_NEW(mem, lhi_machine_orders, 1);
@@ -85,7 +86,8 @@ lh_status lhi_machine_orders_make(const lhi_shop *shop, lhi_arena *mem, lhi_mach
     return LH_OK;
 }
 
-void lhi_machine_orders_copy(lhi_machine_orders *to, const lhi_machine_orders *from)
+void lhi_machine_orders_copy(lhi_machine_orders *to,
+                             const lhi_machine_orders *from)
 {
     for (uint32_t m = 0; m < from->shop->n_machines; m++)
         memcpy(to->order[m], from->order[m], from->n[m] * sizeof(uint32_t));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operation orders for all machines in a job shop, with fast evaluation. */
-#ifndef LHI_MACHINE_ORDERS_H
-#define LHI_MACHINE_ORDERS_H
+#ifndef LHI_SCHEDULE_SOLVER_MODEL_MACHINE_ORDERS_H
+#define LHI_SCHEDULE_SOLVER_MODEL_MACHINE_ORDERS_H
 
 #include "schedule/solver/model/budget.h"
 #include "schedule/solver/model/job_shop.h"
@@ -23,14 +23,16 @@ typedef struct lhi_machine_orders {
 } lhi_machine_orders;
 
 /* Allocates orders for a job shop in `mem`; they are not initialised. */
-lh_status lhi_machine_orders_make(const lhi_shop *shop, lhi_arena *mem, lhi_machine_orders **out,
-                         lh_error *err);
+lh_status lhi_machine_orders_make(const lhi_shop *shop, lhi_arena *mem,
+                                  lhi_machine_orders **out, lh_error *err);
 /* Returns the objective in job-shop time, or -1 if the orders deadlock. */
 int64_t lhi_machine_orders_evaluate(lhi_machine_orders *words);
 /* Copies the orders, without end times. */
-void lhi_machine_orders_copy(lhi_machine_orders *to, const lhi_machine_orders *from);
+void lhi_machine_orders_copy(lhi_machine_orders *to,
+                             const lhi_machine_orders *from);
 
 /* Orders the machines that follow `leader` in accordance with it. */
-void lhi_machine_orders_update_followers(lhi_machine_orders *words, uint32_t leader);
+void lhi_machine_orders_update_followers(lhi_machine_orders *words,
+                                         uint32_t leader);
 
 #endif

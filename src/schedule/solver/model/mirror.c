@@ -72,7 +72,8 @@ lh_status lhi_mirror_make(const lhi_shop *s, lhi_arena *mem, lhi_shop **out,
     return LH_OK;
 }
 
-void lhi_mirror_convert_orders(lhi_machine_orders *to, const lhi_machine_orders *from)
+void lhi_mirror_convert_orders(lhi_machine_orders *to,
+                               const lhi_machine_orders *from)
 {
     for (uint32_t m = 0; m < from->shop->n_machines; m++)
         for (uint32_t k = 0; k < from->n[m]; k++)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A job shop with time reversed: arcs are reversed, heads and tails are
  * swapped, and operations that release memory allocate it. */
-#ifndef LHI_MIRROR_H
-#define LHI_MIRROR_H
+#ifndef LHI_SCHEDULE_SOLVER_MODEL_MIRROR_H
+#define LHI_SCHEDULE_SOLVER_MODEL_MIRROR_H
 
 #include "schedule/solver/model/machine_orders.h"
 
@@ -12,6 +12,7 @@ lh_status lhi_mirror_make(const lhi_shop *shop, lhi_arena *mem, lhi_shop **out,
 /* Maps an operation's number to the mirror and back. */
 uint32_t lhi_mirror_get_operation(const lhi_shop *shop, uint32_t op);
 /* Converts orders between a job shop and its mirror, in either direction. */
-void lhi_mirror_convert_orders(lhi_machine_orders *to, const lhi_machine_orders *from);
+void lhi_mirror_convert_orders(lhi_machine_orders *to,
+                               const lhi_machine_orders *from);
 
 #endif

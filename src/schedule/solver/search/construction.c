@@ -171,8 +171,9 @@ static void build_heap(lhi_search *s)
 }
 
 lh_status lhi_search_make(const lhi_shop *shop, int64_t deadline,
-                          const lhi_windows *windows, const lhi_machine_orders *hint,
-                          lhi_search **out, lh_error *err)
+                          const lhi_windows *windows,
+                          const lhi_machine_orders *hint, lhi_search **out,
+                          lh_error *err)
 {
     if (!lhi_search_is_applicable(shop))
         return lhi_fail(err, LH_EUNSUPPORTED,
@@ -191,7 +192,8 @@ lh_status lhi_search_make(const lhi_shop *shop, int64_t deadline,
     lh_status status = allocate_ops(s, windows, err);
     /* The memory queue serves as scratch for a list. */
     if (status == LH_OK &&
-        !lhi_search_compute_root_orders(windows, true, s->memory_queue, s->before, s->after)) {
+        !lhi_search_compute_root_orders(windows, true, s->memory_queue,
+                                        s->before, s->after)) {
         s->refuted = true;
         *out = s;
         return LH_OK;

@@ -7,8 +7,8 @@
 
 #include <stdlib.h>
 
-bool lhi_search_grow_array(lhi_search *s, void **array, uint32_t *room, size_t each,
-              uint32_t need)
+bool lhi_search_grow_array(lhi_search *s, void **array, uint32_t *room,
+                           size_t each, uint32_t need)
 {
     if (need <= *room)
         return true;
@@ -31,7 +31,7 @@ void lhi_search_add_conflict(lhi_search *s, lit l)
     if (s->level_of[l >> 1] == 0)
         return;
     if (lhi_search_grow_array(s, (void **)&s->conflict, &s->room_conflict,
-                 sizeof *s->conflict, s->n_conflict + 1))
+                              sizeof *s->conflict, s->n_conflict + 1))
         s->conflict[s->n_conflict++] = l;
 }
 
@@ -64,9 +64,10 @@ void lhi_search_undo_steps(history *h, uint32_t n)
 }
 
 bool lhi_search_add_step(lhi_search *s, history *h, uint32_t op, uint32_t from,
-                  int64_t weight, lit by)
+                         int64_t weight, lit by)
 {
-    if (!lhi_search_grow_array(s, (void **)&h->steps, &h->room, sizeof *h->steps, h->n + 1))
+    if (!lhi_search_grow_array(s, (void **)&h->steps, &h->room,
+                               sizeof *h->steps, h->n + 1))
         return false;
     h->steps[h->n] =
         (step){h->now[from] + weight, weight, op, from, by, h->last[op]};
@@ -77,7 +78,7 @@ bool lhi_search_add_step(lhi_search *s, history *h, uint32_t op, uint32_t from,
 }
 
 void lhi_search_explain_path(lhi_search *s, const history *h, uint32_t op,
-                      int64_t need)
+                             int64_t need)
 {
     while (need > h->root[op]) {
         uint32_t e = h->last[op];
@@ -100,10 +101,11 @@ static int64_t get_value_at(const history *h, uint32_t op, uint32_t n)
     return e == NONE ? h->root[op] : h->steps[e].value;
 }
 
-void lhi_search_explain_both(lhi_search *s, uint32_t a, int64_t head, uint32_t b,
-                      int64_t tail, int64_t spare)
+void lhi_search_explain_both(lhi_search *s, uint32_t a, int64_t head,
+                             uint32_t b, int64_t tail, int64_t spare)
 {
-    int64_t less = lhi_min_int64(spare, lhi_max_int64(head - s->head.root[a], 0));
+    int64_t less =
+        lhi_min_int64(spare, lhi_max_int64(head - s->head.root[a], 0));
     lhi_search_explain_path(s, &s->head, a, head - less);
     lhi_search_explain_path(s, &s->tail, b, tail - (spare - less));
 }

@@ -15,7 +15,8 @@
 static bool push_follower(lhi_search *s, uint32_t o, bool heads)
 {
     const lhi_shop *shop = s->s;
-    const lhi_machine *m = &shop->machines[lhi_search_get_stream(s, o)->machine];
+    const lhi_machine *m =
+        &shop->machines[lhi_search_get_stream(s, o)->machine];
     uint32_t producer = s->producer[o];
     for (uint32_t i = 0; i < m->n_streams; i++) {
         const lhi_stream *u = &shop->streams[m->first_stream + i];
@@ -29,8 +30,9 @@ static bool push_follower(lhi_search *s, uint32_t o, bool heads)
             y = s->after[at] > skip ? s->after[at] - skip : 0;
             if (y >= u->count)
                 continue;
-            if (!lhi_search_raise_time(s, &s->head, u->first + y, o, shop->time[o],
-                                lhi_search_get_literal(s, producer, base + y)))
+            if (!lhi_search_raise_time(
+                    s, &s->head, u->first + y, o, shop->time[o],
+                    lhi_search_get_literal(s, producer, base + y)))
                 return false;
             continue;
         }
@@ -38,8 +40,9 @@ static bool push_follower(lhi_search *s, uint32_t o, bool heads)
             continue;
         y = s->before[at] - skip - 1;
         y = y < u->count ? y : u->count - 1;
-        if (!lhi_search_raise_time(s, &s->tail, u->first + y, o, shop->time[o],
-                            lhi_search_get_literal(s, base + y, producer)))
+        if (!lhi_search_raise_time(
+                s, &s->tail, u->first + y, o, shop->time[o],
+                lhi_search_get_literal(s, base + y, producer)))
             return false;
     }
     return true;
@@ -60,13 +63,15 @@ static bool push_machine(lhi_search *s, uint32_t o, bool heads)
         if (heads && s->after[at] < u->count) {
             uint32_t to = u->first + s->after[at];
             if (lhi_search_would_rise(&s->head, to, o, time) &&
-                !lhi_search_raise_time(s, &s->head, to, o, time, lhi_search_get_literal(s, o, to)))
+                !lhi_search_raise_time(s, &s->head, to, o, time,
+                                       lhi_search_get_literal(s, o, to)))
                 return false;
         }
         if (!heads && s->before[at] > 0) {
             uint32_t to = u->first + s->before[at] - 1;
             if (lhi_search_would_rise(&s->tail, to, o, time) &&
-                !lhi_search_raise_time(s, &s->tail, to, o, time, lhi_search_get_literal(s, to, o)))
+                !lhi_search_raise_time(s, &s->tail, to, o, time,
+                                       lhi_search_get_literal(s, to, o)))
                 return false;
         }
     }
@@ -83,7 +88,7 @@ static bool push_head(lhi_search *s, uint32_t o)
         return false;
     for (uint32_t i = shop->succ_at[o]; i < shop->succ_at[o + 1]; i++)
         if (!lhi_search_raise_time(s, &s->head, shop->succ[i], o,
-                            time + shop->succ_lag[i], NONE))
+                                   time + shop->succ_lag[i], NONE))
             return false;
     if (s->producer[o] != NONE)
         return push_follower(s, o, true);
@@ -95,11 +100,12 @@ static bool push_tail(lhi_search *s, uint32_t o)
     const lhi_shop *shop = s->s;
     const lhi_stream *t = lhi_search_get_stream(s, o);
     int64_t time = shop->time[o];
-    if (o > t->first && !lhi_search_raise_time(s, &s->tail, o - 1, o, time, NONE))
+    if (o > t->first &&
+        !lhi_search_raise_time(s, &s->tail, o - 1, o, time, NONE))
         return false;
     for (uint32_t i = shop->pred_at[o]; i < shop->pred_at[o + 1]; i++)
         if (!lhi_search_raise_time(s, &s->tail, shop->pred[i], o,
-                            time + shop->pred_lag[i], NONE))
+                                   time + shop->pred_lag[i], NONE))
             return false;
     if (s->producer[o] != NONE)
         return push_follower(s, o, false);
@@ -126,7 +132,8 @@ static bool order_by_head(lhi_search *s, uint32_t o)
                    s->deadline)
             y++;
         s->work += y - open + 1;
-        if (y > open && !lhi_search_enqueue(s, lhi_search_get_literal(s, first + y - 1, o), w))
+        if (y > open && !lhi_search_enqueue(
+                            s, lhi_search_get_literal(s, first + y - 1, o), w))
             return false;
     }
     return true;
@@ -151,7 +158,8 @@ static bool order_by_tail(lhi_search *s, uint32_t o)
                s->head.now[first + y - 1] + shop->time[first + y - 1] > begin)
             y--;
         s->work += open - y + 1;
-        if (y < open && !lhi_search_enqueue(s, lhi_search_get_literal(s, o, first + y), w))
+        if (y < open &&
+            !lhi_search_enqueue(s, lhi_search_get_literal(s, o, first + y), w))
             return false;
     }
     return true;
@@ -224,7 +232,7 @@ typedef struct block {
 /* Checks whether the operations due by `due` alone, ordered by head, end too
  * late; `out`: the late block without idle time. */
 static bool find_late_block(lhi_search *s, const lhi_machine *m, int64_t due,
-                     block *out)
+                            block *out)
 {
     const lhi_shop *shop = s->s;
     uint32_t at[MOST_SLOTS] = {0};
@@ -377,17 +385,20 @@ static lit share_reason(const lhi_search *s, uint32_t o, uint32_t stream)
     const lhi_stream *u = &s->s->streams[stream];
     size_t at = s->slot_at[o] + u->slot;
     if (allocates(s, stream))
-        return s->before[at] ? lhi_search_get_literal(s, u->first + s->before[at] - 1, o)
-                             : NONE;
-    return s->after[at] < u->count ? lhi_search_get_literal(s, o, u->first + s->after[at])
-                                   : NONE;
+        return s->before[at]
+                   ? lhi_search_get_literal(s, u->first + s->before[at] - 1, o)
+                   : NONE;
+    return s->after[at] < u->count
+               ? lhi_search_get_literal(s, o, u->first + s->after[at])
+               : NONE;
 }
 
 /* Returns a stream's minimum share of resident memory at o. */
 static int64_t get_min_share(const lhi_search *s, uint32_t o, uint32_t stream)
 {
     size_t at = s->slot_at[o] + s->s->streams[stream].slot;
-    return get_memory_sum(s, stream, allocates(s, stream) ? s->before[at] : s->after[at]);
+    return get_memory_sum(s, stream,
+                          allocates(s, stream) ? s->before[at] : s->after[at]);
 }
 
 /* Stores the reasons for the shares of all streams except its own and `except`.
@@ -397,8 +408,8 @@ static bool shares_as_reason(lhi_search *s, uint32_t o, uint32_t except,
 {
     const lhi_stream *t = lhi_search_get_stream(s, o);
     const lhi_machine *m = &s->s->machines[t->machine];
-    if (!lhi_search_grow_array(s, (void **)&s->sets, &s->room_sets, sizeof *s->sets,
-                  s->n_sets + m->n_streams))
+    if (!lhi_search_grow_array(s, (void **)&s->sets, &s->room_sets,
+                               sizeof *s->sets, s->n_sets + m->n_streams))
         return false;
     *out = (why){WHY_SET, s->n_sets, 0};
     for (uint32_t i = 0; i < m->n_streams; i++) {
@@ -414,7 +425,7 @@ static bool shares_as_reason(lhi_search *s, uint32_t o, uint32_t except,
 
 /* Derives orders between o and one stream from the remaining memory. */
 static bool order_by_memory(lhi_search *s, uint32_t o, uint32_t stream,
-                        int64_t spare)
+                            int64_t spare)
 {
     const lhi_stream *u = &s->s->streams[stream];
     size_t at = s->slot_at[o] + u->slot;

@@ -28,12 +28,13 @@ static const lhi_stream *stream_at(const root *a, uint32_t o)
 }
 
 /* Initialises an operation's counts, including its own stream. */
-static void initialise_counts(root *a, const lhi_windows *w, bool with_counts, uint32_t o)
+static void initialise_counts(root *a, const lhi_windows *w, bool with_counts,
+                              uint32_t o)
 {
     const lhi_stream *t = stream_at(a, o);
     const lhi_machine *m = &a->s->machines[t->machine];
-    const bool counts =
-        with_counts && (w->restricted_counts || lhi_windows_get_lattice(w, t->machine));
+    const bool counts = with_counts && (w->restricted_counts ||
+                                        lhi_windows_get_lattice(w, t->machine));
     for (uint32_t i = 0; i < m->n_streams; i++) {
         const size_t at = a->slot_at[o] + i;
         const bool own = i == t->slot;
@@ -170,8 +171,9 @@ static bool compute_closure(root *a, const lhi_windows *w, const lhi_machine *m)
     return is_possible(a, m);
 }
 
-bool lhi_search_compute_root_orders(const lhi_windows *w, bool with_counts, uint32_t *list,
-                     uint32_t *before, uint32_t *after)
+bool lhi_search_compute_root_orders(const lhi_windows *w, bool with_counts,
+                                    uint32_t *list, uint32_t *before,
+                                    uint32_t *after)
 {
     root a = {.s = w->shop,
               .slot_at = w->slot_at,
@@ -187,8 +189,10 @@ bool lhi_search_compute_root_orders(const lhi_windows *w, bool with_counts, uint
     return true;
 }
 
-uint64_t lhi_search_count_open_pairs(const lhi_shop *shop, const size_t *slot_at,
-                        const uint32_t *before, const uint32_t *after)
+uint64_t lhi_search_count_open_pairs(const lhi_shop *shop,
+                                     const size_t *slot_at,
+                                     const uint32_t *before,
+                                     const uint32_t *after)
 {
     uint64_t n = 0;
     for (uint32_t o = 0; o < shop->n_ops; o++) {
@@ -201,8 +205,8 @@ uint64_t lhi_search_count_open_pairs(const lhi_shop *shop, const size_t *slot_at
     return n;
 }
 
-lh_status lhi_search_estimate_bytes(const lhi_windows *w, bool with_counts, size_t *out,
-                          lh_error *err)
+lh_status lhi_search_estimate_bytes(const lhi_windows *w, bool with_counts,
+                                    size_t *out, lh_error *err)
 {
     const lhi_shop *shop = w->shop;
     const size_t n = shop->n_ops, slots = w->slot_at[n];
@@ -217,7 +221,8 @@ lh_status lhi_search_estimate_bytes(const lhi_windows *w, bool with_counts, size
     *out = n * 400 + slots * (2 * sizeof *scratch + sizeof(open_pairs));
     uint32_t *before = scratch + n, *after = before + slots;
     if (lhi_search_compute_root_orders(w, with_counts, scratch, before, after))
-        *out += each * lhi_search_count_open_pairs(shop, w->slot_at, before, after);
+        *out +=
+            each * lhi_search_count_open_pairs(shop, w->slot_at, before, after);
     free(scratch);
     return LH_OK;
 }

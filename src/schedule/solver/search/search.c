@@ -23,10 +23,12 @@ static const why decision = {WHY_NOT, 0, 0};
 static bool propagate_orders(lhi_search *s, lit l)
 {
     uint32_t a = lhi_search_get_first(s, l), b = lhi_search_get_second(s, l);
-    const lhi_stream *x = lhi_search_get_stream(s, a), *y = lhi_search_get_stream(s, b);
+    const lhi_stream *x = lhi_search_get_stream(s, a),
+                     *y = lhi_search_get_stream(s, b);
     const lhi_machine *m = &s->s->machines[x->machine];
     why one = {WHY_ONE, l, 0};
-    if (a > x->first && !lhi_search_enqueue(s, lhi_search_get_literal(s, a - 1, b), one))
+    if (a > x->first &&
+        !lhi_search_enqueue(s, lhi_search_get_literal(s, a - 1, b), one))
         return false;
     if (b + 1 < y->first + y->count &&
         !lhi_search_enqueue(s, lhi_search_get_literal(s, a, b + 1), one))
@@ -38,13 +40,16 @@ static bool propagate_orders(lhi_search *s, lit l)
         uint32_t k = s->after[s->slot_at[b] + i];
         if (k < z->count) {
             why two = {WHY_TWO, l, lhi_search_get_literal(s, b, z->first + k)};
-            if (!lhi_search_enqueue(s, lhi_search_get_literal(s, a, z->first + k), two))
+            if (!lhi_search_enqueue(
+                    s, lhi_search_get_literal(s, a, z->first + k), two))
                 return false;
         }
         k = s->before[s->slot_at[a] + i];
         if (k > 0) {
-            why two = {WHY_TWO, l, lhi_search_get_literal(s, z->first + k - 1, a)};
-            if (!lhi_search_enqueue(s, lhi_search_get_literal(s, z->first + k - 1, b), two))
+            why two = {WHY_TWO, l,
+                       lhi_search_get_literal(s, z->first + k - 1, a)};
+            if (!lhi_search_enqueue(
+                    s, lhi_search_get_literal(s, z->first + k - 1, b), two))
                 return false;
         }
     }
@@ -199,8 +204,8 @@ static void bump(lhi_search *s, uint32_t v)
 
 static bool open_level(lhi_search *s)
 {
-    if (!lhi_search_grow_array(s, (void **)&s->levels, &s->room_levels, sizeof *s->levels,
-                  s->n_levels + 1))
+    if (!lhi_search_grow_array(s, (void **)&s->levels, &s->room_levels,
+                               sizeof *s->levels, s->n_levels + 1))
         return false;
     s->levels[s->n_levels++] =
         (level){s->n_trail, s->head.n, s->tail.n, s->n_undos, s->n_sets};
@@ -390,8 +395,8 @@ static bool learn(lhi_search *s)
     if (n == 1)
         return lhi_search_enqueue(s, s->learnt[0], decision);
     uint32_t at = s->n_clauses;
-    if (!lhi_search_grow_array(s, (void **)&s->clauses, &s->room_clauses, sizeof *s->clauses,
-                  at + n + 2))
+    if (!lhi_search_grow_array(s, (void **)&s->clauses, &s->room_clauses,
+                               sizeof *s->clauses, at + n + 2))
         return false;
     s->clauses[at] = n;
     s->clauses[at + 1] = width;
@@ -548,8 +553,8 @@ static lhi_answer search(lhi_search *s, uint64_t ticks, size_t room,
 }
 
 lh_status lhi_search_run(lhi_search *s, uint64_t ticks, size_t room,
-                         lhi_budget *budget, lhi_machine_orders *out, lhi_answer *answer,
-                         lh_error *err)
+                         lhi_budget *budget, lhi_machine_orders *out,
+                         lhi_answer *answer, lh_error *err)
 {
     *answer = s->refuted ? LHI_REFUTED : search(s, ticks, room, budget);
     if (*answer == LHI_FOUND)
@@ -557,7 +562,8 @@ lh_status lhi_search_run(lhi_search *s, uint64_t ticks, size_t room,
     return s->no_memory ? lhi_fail_nomem(err) : LH_OK;
 }
 
-void lhi_search_set_deadline(lhi_search *s, int64_t deadline, const lhi_machine_orders *hint)
+void lhi_search_set_deadline(lhi_search *s, int64_t deadline,
+                             const lhi_machine_orders *hint)
 {
     assert(deadline <= s->deadline);
     backtrack_to(s, 0);

@@ -2,8 +2,8 @@
 /* Decides whether a schedule meets a deadline. Clause learning over "a before b
  * on their machine", with heads and tails, one-machine bounds and memory as
  * propagators (docs/theory/optimal.md, "Search"). */
-#ifndef LHI_SEARCH_H
-#define LHI_SEARCH_H
+#ifndef LHI_SCHEDULE_SOLVER_SEARCH_SEARCH_H
+#define LHI_SCHEDULE_SOLVER_SEARCH_SEARCH_H
 
 #include "schedule/solver/bound/windows.h"
 #include "schedule/solver/model/machine_orders.h"
@@ -19,8 +19,9 @@ typedef enum lhi_answer {
 
 /* Computes an upper bound on a search's initial memory, in bytes. with_counts:
  * with the current windows and their counts. SIZE_MAX: not possible. */
-lh_status lhi_search_estimate_bytes(const lhi_windows *windows, bool with_counts,
-                          size_t *out, lh_error *err);
+lh_status lhi_search_estimate_bytes(const lhi_windows *windows,
+                                    bool with_counts, size_t *out,
+                                    lh_error *err);
 /* Returns the work spent on creating a search, in ticks. */
 uint64_t lhi_search_get_creation_ticks(const lhi_search *search);
 
@@ -28,20 +29,21 @@ uint64_t lhi_search_get_creation_ticks(const lhi_search *search);
  * the search. `hint`: evaluated orders to start near; may be NULL. Release with
  * lhi_search_free(). */
 lh_status lhi_search_make(const lhi_shop *shop, int64_t deadline,
-                          const lhi_windows *windows, const lhi_machine_orders *hint,
-                          lhi_search **out, lh_error *err);
+                          const lhi_windows *windows,
+                          const lhi_machine_orders *hint, lhi_search **out,
+                          lh_error *err);
 void lhi_search_free(lhi_search *search); /* NULL is allowed */
 
 /* Continues with a shorter deadline, for which all learnt clauses remain valid,
  * near another hint (may be NULL). */
 void lhi_search_set_deadline(lhi_search *search, int64_t deadline,
-                        const lhi_machine_orders *hint);
+                             const lhi_machine_orders *hint);
 
 /* Continues for `ticks`, or until it uses `room` bytes. LHI_FOUND: `out` has
  * the orders. LH_ENOMEM: nothing is proven. */
 lh_status lhi_search_run(lhi_search *search, uint64_t ticks, size_t room,
-                         lhi_budget *budget, lhi_machine_orders *out, lhi_answer *answer,
-                         lh_error *err);
+                         lhi_budget *budget, lhi_machine_orders *out,
+                         lhi_answer *answer, lh_error *err);
 /* Log of learnt clauses, in order. Each clause: the number of literals, then
  * that many pairs of operations (first before second). At least one pair holds
  * in every schedule that meets the deadline. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Internal interface between the parts of the search. */
-#ifndef LHI_SEARCH_INTERNAL_H
-#define LHI_SEARCH_INTERNAL_H
+#ifndef LHI_SCHEDULE_SOLVER_SEARCH_SEARCH_INTERNAL_H
+#define LHI_SCHEDULE_SOLVER_SEARCH_SEARCH_INTERNAL_H
 
 #include "schedule/solver/search/search.h"
 
@@ -17,8 +17,8 @@ typedef enum why_kind {
     WHY_CLAUSE, /* x: its position */
     WHY_ONE,    /* literal x */
     WHY_TWO,    /* literals x and y */
-    WHY_TIME, /* heads and tails at history steps x, y */
-    WHY_SET,  /* y literals from position x in the sets */
+    WHY_TIME,   /* heads and tails at history steps x, y */
+    WHY_SET,    /* y literals from position x in the sets */
 } why_kind;
 
 /* The reason for a literal. */
@@ -140,11 +140,14 @@ bool lhi_search_is_applicable(const lhi_shop *shop);
  * precede it, and the first that always follows. with_counts: includes the
  * windows' counts. `list`: scratch for one machine's operations. Returns false
  * if no order exists. */
-bool lhi_search_compute_root_orders(const lhi_windows *w, bool with_counts, uint32_t *list,
-                     uint32_t *before, uint32_t *after);
+bool lhi_search_compute_root_orders(const lhi_windows *w, bool with_counts,
+                                    uint32_t *list, uint32_t *before,
+                                    uint32_t *after);
 /* Counts the pairs that remain open. */
-uint64_t lhi_search_count_open_pairs(const lhi_shop *shop, const size_t *slot_at,
-                        const uint32_t *before, const uint32_t *after);
+uint64_t lhi_search_count_open_pairs(const lhi_shop *shop,
+                                     const size_t *slot_at,
+                                     const uint32_t *before,
+                                     const uint32_t *after);
 
 /* --- histories of heads and tails: history.c */
 
@@ -161,14 +164,15 @@ static inline uint32_t lhi_search_get_second(const lhi_search *s, lit l)
 }
 
 /* Returns an operation's stream. */
-static inline const lhi_stream *lhi_search_get_stream(const lhi_search *s, uint32_t op)
+static inline const lhi_stream *lhi_search_get_stream(const lhi_search *s,
+                                                      uint32_t op)
 {
     return &s->s->streams[s->s->stream_of[op]];
 }
 
 /* Grows an array to at least `need` elements; false: out of memory. */
-bool lhi_search_grow_array(lhi_search *s, void **array, uint32_t *room, size_t each,
-              uint32_t need);
+bool lhi_search_grow_array(lhi_search *s, void **array, uint32_t *room,
+                           size_t each, uint32_t need);
 void lhi_search_add_conflict(lhi_search *s, lit l); /* adds a true literal */
 /* Queues an operation whose value changed, for propagation. */
 void lhi_search_queue_operation(history *h, uint32_t n_ops, uint32_t op);
@@ -178,19 +182,19 @@ uint32_t lhi_search_take_operation(history *h, uint32_t n_ops);
 void lhi_search_undo_steps(history *h, uint32_t n);
 
 /* Checks whether op's value would rise. */
-static inline bool lhi_search_would_rise(const history *h, uint32_t op, uint32_t from,
-                             int64_t weight)
+static inline bool lhi_search_would_rise(const history *h, uint32_t op,
+                                         uint32_t from, int64_t weight)
 {
     return h->now[from] + weight > h->now[op];
 }
 
 /* Appends a step that raises op's value; false: out of memory. */
 bool lhi_search_add_step(lhi_search *s, history *h, uint32_t op, uint32_t from,
-                  int64_t weight, lit by);
+                         int64_t weight, lit by);
 /* Raises op's value to at least that of `from` plus the weight, with reason
  * `by` (NONE: an arc). false: out of memory. */
 static inline bool lhi_search_raise_time(lhi_search *s, history *h, uint32_t op,
-                                  uint32_t from, int64_t weight, lit by)
+                                         uint32_t from, int64_t weight, lit by)
 {
     return !lhi_search_would_rise(h, op, from, weight) ||
            lhi_search_add_step(s, h, op, from, weight, by);
@@ -199,11 +203,11 @@ static inline bool lhi_search_raise_time(lhi_search *s, history *h, uint32_t op,
 /* Adds the literals that explain why op's value is at least `need`. At each
  * operation on the path, uses the first value that sufficed. */
 void lhi_search_explain_path(lhi_search *s, const history *h, uint32_t op,
-                      int64_t need);
+                             int64_t need);
 /* Explains a head and a tail that together exceed the deadline; `spare`: amount
  * by which the explanation may be weakened. */
-void lhi_search_explain_both(lhi_search *s, uint32_t a, int64_t head, uint32_t b,
-                      int64_t tail, int64_t spare);
+void lhi_search_explain_both(lhi_search *s, uint32_t a, int64_t head,
+                             uint32_t b, int64_t tail, int64_t spare);
 /* Explains `l`, which times implied. */
 void lhi_search_explain_time(lhi_search *s, lit l);
 
@@ -211,9 +215,11 @@ void lhi_search_explain_time(lhi_search *s, lit l);
 
 /* Returns the literal "a before b" for operations in two streams on one
  * machine. */
-static inline lit lhi_search_get_literal(const lhi_search *s, uint32_t a, uint32_t b)
+static inline lit lhi_search_get_literal(const lhi_search *s, uint32_t a,
+                                         uint32_t b)
 {
-    const lhi_stream *x = lhi_search_get_stream(s, a), *y = lhi_search_get_stream(s, b);
+    const lhi_stream *x = lhi_search_get_stream(s, a),
+                     *y = lhi_search_get_stream(s, b);
     const lit turned = x->slot > y->slot;
     const open_pairs *p = turned ? &s->pairs[s->slot_at[b] + x->slot]
                                  : &s->pairs[s->slot_at[a] + y->slot];

@@ -34,8 +34,8 @@ void lhi_search_explain(lhi_search *s, lit l)
 /* Sets a count and records it for undo. */
 static bool set_count(lhi_search *s, uint32_t *where, uint32_t value)
 {
-    if (!lhi_search_grow_array(s, (void **)&s->undos, &s->room_undos, sizeof *s->undos,
-                  s->n_undos + 1))
+    if (!lhi_search_grow_array(s, (void **)&s->undos, &s->room_undos,
+                               sizeof *s->undos, s->n_undos + 1))
         return false;
     s->undos[s->n_undos++] = (undo){where, *where};
     *where = value;
@@ -44,8 +44,10 @@ static bool set_count(lhi_search *s, uint32_t *where, uint32_t value)
 
 bool lhi_search_assign(lhi_search *s, lit l, why w)
 {
-    uint32_t a = lhi_search_get_first(s, l), b = lhi_search_get_second(s, l), v = l >> 1;
-    const lhi_stream *x = lhi_search_get_stream(s, a), *y = lhi_search_get_stream(s, b);
+    uint32_t a = lhi_search_get_first(s, l), b = lhi_search_get_second(s, l),
+             v = l >> 1;
+    const lhi_stream *x = lhi_search_get_stream(s, a),
+                     *y = lhi_search_get_stream(s, b);
     s->value[l] = 1;
     s->value[l ^ 1] = -1;
     s->level_of[v] = s->n_levels;

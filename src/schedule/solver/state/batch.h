@@ -2,8 +2,8 @@
 /* Independent tasks on several threads. Results are merged in order as far as
  * they are useful, so they do not depend on the number of threads
  * (docs/theory/optimal.md, "Threads"). */
-#ifndef LHI_BATCH_H
-#define LHI_BATCH_H
+#ifndef LHI_SCHEDULE_SOLVER_STATE_BATCH_H
+#define LHI_SCHEDULE_SOLVER_STATE_BATCH_H
 
 #include "schedule/solver/state/solver.h"
 

@@ -35,7 +35,7 @@ void lhi_solver_report(lhi_solver *r, const char *phase)
 
 /* Returns a schedule's objective; -1: exceeds memory. */
 static lh_status evaluate(const lhi_solver *r, const lh_schedule *schedule,
-                       bool fifo, int64_t *out, lh_error *err)
+                          bool fifo, int64_t *out, lh_error *err)
 {
     lh_timeline *timeline = NULL;
     lh_sim_options sim = {.size = sizeof sim, .fifo = fifo};
@@ -87,8 +87,8 @@ static bool has_parts(const lhi_solver *r, const lh_schedule *schedule)
     return true;
 }
 
-lh_status lhi_solver_enter_schedule(lhi_solver *r, lh_schedule *schedule, const char *by,
-                    lh_error *err)
+lh_status lhi_solver_enter_schedule(lhi_solver *r, lh_schedule *schedule,
+                                    const char *by, lh_error *err)
 {
     int64_t ns = -1;
     bool kept = false;
@@ -101,8 +101,8 @@ lh_status lhi_solver_enter_schedule(lhi_solver *r, lh_schedule *schedule, const 
     if (status != LH_OK || !kept || !r->shop)
         return status;
     bool fits = false;
-    status =
-        lhi_shop_read_orders(r->shop, r->schedule, r->scratch->order, &fits, err);
+    status = lhi_shop_read_orders(r->shop, r->schedule, r->scratch->order,
+                                  &fits, err);
     if (status == LH_OK && fits) {
         lhi_machine_orders_copy(r->best, r->scratch);
         r->has_orders = true;
@@ -143,7 +143,8 @@ lh_status lhi_solver_run_methods(lhi_solver *r, lh_error *err)
 {
     if (!lhi_budget_is_engine_enabled(&r->budget, LHI_ENGINE_METHODS))
         return LH_OK;
-    const lhi_engine before = lhi_budget_enter_engine(&r->budget, LHI_ENGINE_METHODS);
+    const lhi_engine before =
+        lhi_budget_enter_engine(&r->budget, LHI_ENGINE_METHODS);
     lh_status status = generate(r, err);
     lhi_budget_restore_engine(&r->budget, before);
     return status;
@@ -191,8 +192,9 @@ lh_status lhi_solver_copy_start(lhi_solver *r, lh_error *err)
 
 /* Converts orders to a schedule; keeps message orders only where FIFO is worse.
  */
-lh_status lhi_solver_offer_orders(lhi_solver *r, const lhi_machine_orders *words, lhi_engine by,
-                           lh_error *err)
+lh_status lhi_solver_offer_orders(lhi_solver *r,
+                                  const lhi_machine_orders *words,
+                                  lhi_engine by, lh_error *err)
 {
     lh_schedule *plain = NULL, *ordered = NULL;
     int64_t plain_ns = -1, ordered_ns = -1;
@@ -215,7 +217,8 @@ lh_status lhi_solver_offer_orders(lhi_solver *r, const lhi_machine_orders *words
             lh_schedule_free(ordered);
             return status;
         }
-        keep_better(r, ordered, ordered_ns, by, lhi_engine_get_label(by), &kept);
+        keep_better(r, ordered, ordered_ns, by, lhi_engine_get_label(by),
+                    &kept);
         any = any || kept;
     }
     if (any) {
@@ -248,14 +251,17 @@ void lhi_solver_raise_bound(lhi_solver *r, int64_t units, const char *by)
 /* Returns the requested target, or the bound, which is often the optimum. */
 int64_t lhi_solver_get_first_deadline(const lhi_solver *r)
 {
-    int64_t target = r->o.target_ns > 0 ? lhi_solver_convert_to_units(r, r->o.target_ns) : -1;
+    int64_t target = r->o.target_ns > 0
+                         ? lhi_solver_convert_to_units(r, r->o.target_ns)
+                         : -1;
     return target > r->low_units ? target : r->low_units;
 }
 
 int64_t lhi_solver_get_deadline_limit(const lhi_solver *r)
 {
     int64_t best = lhi_solver_convert_to_units(r, r->best_ns);
-    int64_t target =
-        r->o.target_ns > 0 ? lhi_solver_convert_to_units(r, r->o.target_ns) + 1 : best;
+    int64_t target = r->o.target_ns > 0
+                         ? lhi_solver_convert_to_units(r, r->o.target_ns) + 1
+                         : best;
     return target < best ? target : best;
 }

@@ -5,7 +5,9 @@
 
 #include "base/fail.h"
 
-enum { SHAVING_TICKS = 60 /* Work limit for shaving, in ticks per operation. */ };
+enum {
+    SHAVING_TICKS = 60 /* Work limit for shaving, in ticks per operation. */
+};
 
 const char *lhi_windows_get_engine_name(const lhi_solver *r)
 {
@@ -39,8 +41,8 @@ static lh_status bound_by_windows(lhi_solver *r, lh_error *err)
         return LH_OK;
     while (r->low_units < high && !r->budget.stop) {
         int64_t t = r->low_units + step < high ? r->low_units + step : high - 1;
-        bool open = lhi_windows_set(r->windows, lhi_shop_get_deadline(r->shop, t),
-                                    &r->budget);
+        bool open = lhi_windows_set(
+            r->windows, lhi_shop_get_deadline(r->shop, t), &r->budget);
         if (r->budget.stop)
             return LH_OK;
         if (!open) {
@@ -52,7 +54,7 @@ static lh_status bound_by_windows(lhi_solver *r, lh_error *err)
         step = (high - r->low_units) / 2;
         if (whole &&
             !lhi_windows_prune(r->windows, lhi_shop_get_deadline(r->shop, t),
-                                false, &r->budget))
+                               false, &r->budget))
             return lhi_fail_nomem(err);
     }
     return LH_OK;
@@ -62,7 +64,8 @@ lh_status lhi_solver_bound_by_windows(lhi_solver *r, lh_error *err)
 {
     if (!lhi_budget_is_engine_enabled(&r->budget, LHI_ENGINE_WINDOWS))
         return LH_OK;
-    const lhi_engine before = lhi_budget_enter_engine(&r->budget, LHI_ENGINE_WINDOWS);
+    const lhi_engine before =
+        lhi_budget_enter_engine(&r->budget, LHI_ENGINE_WINDOWS);
     lh_status status = bound_by_windows(r, err);
     lhi_budget_restore_engine(&r->budget, before);
     return status;
@@ -78,7 +81,8 @@ lh_status lhi_solver_bound_by_shaving(lhi_solver *r, lh_error *err)
     const uint64_t end = r->budget.used + (most < share ? most : share);
     int64_t step = 1;
     bool failed = false;
-    if (!r->windows->has_full_lattices || r->shop->n_ops > LHI_SOLVER_LARGE_OPERATIONS ||
+    if (!r->windows->has_full_lattices ||
+        r->shop->n_ops > LHI_SOLVER_LARGE_OPERATIONS ||
         !lhi_budget_is_engine_enabled(&r->budget, LHI_ENGINE_SHAVING))
         return LH_OK;
     lhi_budget_enter_engine(&r->budget, LHI_ENGINE_SHAVING);
@@ -89,8 +93,8 @@ lh_status lhi_solver_bound_by_shaving(lhi_solver *r, lh_error *err)
             open = lhi_windows_set(
                 r->windows, lhi_shop_get_deadline(r->shop, units), &r->budget);
             if (open && !r->budget.stop)
-                LHI_TRY(lhi_shaving_run(r->windows, end - r->budget.used, &r->budget,
-                                  &open, err));
+                LHI_TRY(lhi_shaving_run(r->windows, end - r->budget.used,
+                                        &r->budget, &open, err));
         }
         if (!open)
             lhi_solver_raise_bound(r, units + 1, "shaving");

@@ -12,8 +12,8 @@
  *                 improvements in turn until the end. Output: a solution
  *                 (solve.h). certify.c, best.c and memory_tradeoff.c call
  *                 lh_solve() */
-#ifndef LHI_SOLVER_H
-#define LHI_SOLVER_H
+#ifndef LHI_SCHEDULE_SOLVER_STATE_SOLVER_H
+#define LHI_SCHEDULE_SOLVER_STATE_SOLVER_H
 
 #include "base/random.h"
 #include "schedule/solver/bound/windows.h"
@@ -22,7 +22,10 @@
 
 /* Operations above which annealing on orders and beam search are too slow. */
 enum { LHI_SOLVER_LARGE_OPERATIONS = 4096 };
-enum { LHI_SOLVER_MIN_TASKS = 4, LHI_SOLVER_MAX_TASKS = 64 }; /* tasks per round */
+enum {
+    LHI_SOLVER_MIN_TASKS = 4,
+    LHI_SOLVER_MAX_TASKS = 64
+}; /* tasks per round */
 
 typedef struct lhi_reduction lhi_reduction;
 typedef struct lhi_justifier lhi_justifier;
@@ -40,15 +43,16 @@ typedef struct lhi_solver lhi_solver;
 struct lhi_solver {
     const lh_pipeline *p;
     lh_solve_options o;
-    uint32_t n_parallel; /* number of parallel tasks: the threads, or a constant if
-                       * limited by effort */
+    uint32_t n_parallel; /* number of parallel tasks: the threads, or a constant
+                          * if limited by effort */
     lhi_budget budget;
     lhi_arena *mem;
     lhi_shop *shop;
     lhi_windows *windows;
-    lhi_machine_orders *best, *scratch, *found; /* best: the incumbent's orders */
-    lhi_justifier *justifier;          /* may be NULL */
-    lhi_worker *workers; /* NULL: not created, or not applicable */
+    lhi_machine_orders *best, *scratch,
+        *found;               /* best: the incumbent's orders */
+    lhi_justifier *justifier; /* may be NULL */
+    lhi_worker *workers;      /* NULL: not created, or not applicable */
     uint32_t n_workers;
     bool has_orders;
     lh_schedule *schedule;
@@ -58,7 +62,7 @@ struct lhi_solver {
     char why[160];
     bool infeasible;
     lhi_reduction *reduction; /* may be NULL */
-    bool is_reduced;     /* solves a reduced problem; no progress reports */
+    bool is_reduced; /* solves a reduced problem; no progress reports */
     /* Runs the complete solver given p, options, budget and arena; used for
      * reduced problems. */
     lh_status (*solve)(lhi_solver *r, lh_error *err);
@@ -80,16 +84,17 @@ int64_t lhi_solver_get_first_deadline(const lhi_solver *r);
 /* Returns the smallest useless makespan, in units. */
 int64_t lhi_solver_get_deadline_limit(const lhi_solver *r);
 /* Takes ownership of a schedule; keeps it if valid and better. */
-lh_status lhi_solver_enter_schedule(lhi_solver *r, lh_schedule *schedule, const char *by,
-                    lh_error *err);
+lh_status lhi_solver_enter_schedule(lhi_solver *r, lh_schedule *schedule,
+                                    const char *by, lh_error *err);
 /* Runs all schedule generators. */
 lh_status lhi_solver_run_methods(lhi_solver *r, lh_error *err);
 /* Enters a copy of the caller's initial schedule. */
 lh_status lhi_solver_copy_start(lhi_solver *r, lh_error *err);
 /* Offers orders found by engine `by` as a schedule; keeps message orders only
  * where FIFO is worse. */
-lh_status lhi_solver_offer_orders(lhi_solver *r, const lhi_machine_orders *words, lhi_engine by,
-                           lh_error *err);
+lh_status lhi_solver_offer_orders(lhi_solver *r,
+                                  const lhi_machine_orders *words,
+                                  lhi_engine by, lh_error *err);
 
 /* --- bounds by trial deadlines: raise_bound.c */
 
