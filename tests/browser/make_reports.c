@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes the reports that test_report.py opens in a browser, and their traces,
- * into the folder named, and a diagnosis of the recording:
+/* Writes the reports that test_report.py opens in a browser, their traces, and
+ * a diagnosis of the recording into a folder:
  *     make_reports DIR RECORDING */
 #include <longhaul/analysis.h>
 #include <longhaul/diagnose.h>
@@ -22,6 +22,7 @@ static void must(lh_status status)
     exit(1);
 }
 
+/* A simulated pipeline with everything that a report needs. */
 typedef struct scene {
     lh_pipeline *pipeline;
     lh_schedule *schedule;
@@ -87,8 +88,7 @@ static void write_all(const char *dir, const char *name, const scene *s,
     lh_report_free(report);
 }
 
-/* --- two stages, two microbatches, and a hostile title ---------------------
- */
+/* --- two stages, two microbatches, malicious title ---------------------- */
 
 static void tiny(const char *dir)
 {
@@ -245,8 +245,7 @@ static void two_sites(const char *dir)
     free_scene(&s);
 }
 
-/* --- predicted and measured: the second with coupled sends ------------------
- */
+/* --- predicted and measured (with blocking sends) ----------------------- */
 
 static void pair(const char *dir)
 {
@@ -285,8 +284,7 @@ static void large(const char *dir)
     free_scene(&s);
 }
 
-/* --- nothing -----------------------------------------------------------------
- */
+/* --- empty report -------------------------------------------------------- */
 
 static void empty(const char *dir)
 {
@@ -299,8 +297,7 @@ static void empty(const char *dir)
     lh_report_free(report);
 }
 
-/* --- a diagnosis, and the numbers that it is to have -----------------------
- */
+/* --- diagnosis report and its reference values --------------------------- */
 
 static void diagnosis(const char *dir, const char *recorded)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the fuzz targets share. Each is a function of bytes that must not crash,
- * hang, leak or find a property broken; REQUIRE aborts where one is. Built by
- * -Dfuzz=true with libFuzzer, and always with replay.c. */
+/* Shared helpers for the fuzz targets. A target is a function from bytes that
+ * must not crash, hang, leak or violate a property; REQUIRE aborts on a
+ * violation. Built with libFuzzer by -Dfuzz=true, and always with replay.c. */
 #ifndef FUZZ_H
 #define FUZZ_H
 
@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Runs one input; libFuzzer's entry point. Every target defines it. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define REQUIRE(condition, ...)                                                \
@@ -26,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
         }                                                                      \
     } while (0)
 
-/* A refusal says why and hands out nothing. */
+/* Checks that a rejected input has an error message and no result. */
 static inline void fuzz_refused(lh_status status, const lh_error *err,
                                 const void *out)
 {
@@ -36,14 +37,15 @@ static inline void fuzz_refused(lh_status status, const lh_error *err,
             "status %d without a message", (int)status);
 }
 
-/* `call` has to succeed. */
+/* Requires that `call` succeeds. */
 #define MUST(call, err)                                                        \
     do {                                                                       \
         lh_status must_status = (call);                                        \
         REQUIRE(must_status == LH_OK, "%s", (err).text);                       \
     } while (0)
 
-/* Cuts the bytes up to the first NUL off the rest. */
+/* Returns the text up to the first NUL (or the end) and advances `rest` beyond
+ * it. */
 static inline const char *fuzz_cut(const char **rest, size_t *rest_len,
                                    size_t *len)
 {
@@ -55,9 +57,9 @@ static inline const char *fuzz_cut(const char **rest, size_t *rest_len,
     return text;
 }
 
-/* Defines `static type *name(data, size)`: parses, and if that works formats,
- * parses the text again and formats again, which has to give the same text.
- * NULL where the parser refuses. */
+/* Defines `static type *name(text, len)`: parses and formats the input, then
+ * parses and formats the result again. Both texts must be equal. Returns the
+ * first object, or NULL if the parser rejects the input. */
 #define FUZZ_ROUND_TRIP(name, type, PARSE, format, release)                    \
     static type *name(const char *text, size_t len)                            \
     {                                                                          \

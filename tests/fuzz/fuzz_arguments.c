@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes: arguments of Megatron-LM. */
+/* Input: Megatron-LM arguments. */
 #include "fuzz.h"
 #include "run_import.h"
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes: a certificate. Whatever it says of a small pipeline, what the judge
- * accepts is that pipeline's optimum. */
+/* Input: a certificate. Whatever the certificate for a small pipeline claims,
+ * the verifier must accept only the pipeline's optimum. */
 #include "fuzz.h"
 
 #include <longhaul/certificate.h>
 #include <longhaul/check.h>
 #include <longhaul/solve.h>
 
-#define HASH "fnv1a64:3fb7622eabca4598" /* of: */
+#define HASH "fnv1a64:3fb7622eabca4598" /* hash over pipeline_text */
 
 static const char pipeline_text[] =
     "{longhaul: pipeline/1, time_unit: ns, microbatches: 4, devices: 2,\n"
@@ -24,7 +24,8 @@ static lh_status parse(const char *text, size_t len, lh_certificate **out,
 FUZZ_ROUND_TRIP(read_twice, lh_certificate, parse, lh_certificate_format,
                 lh_certificate_free)
 
-/* Makespan and bound for W whole and in two parts; solved once. */
+/* Makespan and bound by number of W parts (index 2: W split in two). Each is
+ * solved once. */
 static struct {
     int64_t best_ns, bound_ns;
 } known[3];

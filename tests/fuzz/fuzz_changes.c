@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes: a line of changes of a small pipeline, a NUL, and a pipeline in
- * numbers. What comes of either is a pipeline, or an error that says why. */
+/* Input: a line with changes to a small pipeline, a NUL, and a pipeline in the
+ * number format. Each must yield either a pipeline or an error with a message.
+ */
 #include "fuzz.h"
 
 #include "report/whatif/whatif.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes: a checkpoint's state.json. */
+/* Input: a checkpoint's state.json. */
 #include "fuzz.h"
 
 #include "runtime/training/train_internal.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes: options or TOML of torchtitan, with its own model and with another. */
+/* Input: torchtitan options or TOML; imported with torchtitan's own model and
+ * with another model. */
 #include "fuzz.h"
 #include "run_import.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes: events, which are then made to be of a pipeline. */
+/* Input: an events file. If it parses, it is applied to a small pipeline as an
+ * event timeline. */
 #include "fuzz.h"
 
 #include <longhaul/events.h>
@@ -23,7 +24,8 @@ static lh_status parse(const char *text, size_t len, lh_events **out,
 
 FUZZ_ROUND_TRIP(read_twice, lh_events, parse, lh_events_format, lh_events_free)
 
-/* Each state is a pipeline, and each step has one. */
+/* Checks the event timeline: state 0 has no slowdown, and every event's steps
+ * map to valid states. */
 static void look(const lh_event_timeline *course, const lh_events *events)
 {
     uint32_t n = lh_event_timeline_n_states(course);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes: a job, which may not name files. */
+/* Input: a job, which may not refer to other files. */
 #include "fuzz.h"
 
 #include <longhaul/job.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes: a Hugging Face config.json. */
+/* Input: a Hugging Face config.json. */
 #include "fuzz.h"
 
 #include <longhaul/model.h>

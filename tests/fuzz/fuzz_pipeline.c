@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes: a pipeline. */
+/* Input: a pipeline. */
 #include "fuzz.h"
 #include "run_schedule.h"
 
@@ -15,7 +15,8 @@ FUZZ_ROUND_TRIP(read_twice, lh_pipeline, parse, lh_pipeline_format,
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     lh_pipeline *p = read_twice((const char *)data, size);
-    /* look-ahead, on its own and in auto, takes its time on more. */
+    /* Limits the size: look-ahead, alone and within auto, is slow on larger
+     * pipelines. */
     if (p && fuzz_is_small(p) &&
         lh_pipeline_n_chunks(p) * lh_pipeline_n_microbatches(p) <= 120)
         fuzz_methods(p);

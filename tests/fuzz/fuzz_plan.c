@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes: a plan. */
+/* Input: a plan. */
 #include "fuzz.h"
 
 #include <longhaul/plan.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes: a profile. */
+/* Input: a profile. */
 #include "fuzz.h"
 
 #include <longhaul/profile.h>

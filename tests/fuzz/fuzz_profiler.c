@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes: a map of ranks, which may be empty, a NUL, and a trace of a profiler,
- * as it is or compressed. Of what is left of it a diagnosis can be made. */
+/* Input: a rank map (may be empty), a NUL, and a profiler trace, plain or
+ * compressed. Any recording that results must be diagnosable. */
 #include "fuzz.h"
 
 #include <longhaul/diagnose.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes: a map of ranks. */
+/* Input: a rank map. */
 #include "fuzz.h"
 
 #include <longhaul/diagnose.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes: a recording. Of what is left of it a diagnosis can be made, and all
- * numbers in that are numbers. */
+/* Input: a recording. Any recording that parses must be diagnosable, and the
+ * diagnosis must contain finite numbers only. */
 #include "fuzz.h"
 
 #include <longhaul/diagnose.h>

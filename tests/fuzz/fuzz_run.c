@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes: a pipeline, a NUL, S.csv, and after another NUL S.links.csv. */
+/* Input: a pipeline, a NUL, S.csv, and optionally another NUL and S.links.csv.
+ */
 #include "fuzz.h"
 #include "run_schedule.h"
 #include "schedule/pipeline/file/pipe_file.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes: a safetensors file, in memory as far as its header goes. */
+/* Input: a safetensors file up to the end of its header. */
 #include "fuzz.h"
 
 #include "runtime/training/safetensors.h"

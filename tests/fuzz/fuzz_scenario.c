@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes: a scenario of an optical network. Those that are small are run, with
- * what must hold of every iteration checked by the simulation itself. */
+/* Input: an optical-network scenario. Small scenarios are run; the simulation
+ * itself checks its invariants in every iteration. */
 #include "fuzz.h"
 
 #include "network/optical/scenario.h"

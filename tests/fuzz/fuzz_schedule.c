@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes: S.csv, and after a NUL, if there is one, S.links.csv. Runs on small
- * pipelines with as many devices. */
+/* Input: S.csv, optionally followed by a NUL and S.links.csv. Schedules for up
+ * to three devices run on small pipelines with the same number of devices. */
 #include "fuzz.h"
 #include "run_schedule.h"
 #include "schedule/pipeline/file/pipe_file.h"
@@ -36,7 +36,8 @@ static lh_schedule *read_twice(const char *rows, size_t rows_len,
     return first;
 }
 
-/* Pipelines for up to three devices: split and joint, shared links, limits. */
+/* Builds a pipeline for up to three devices. The split variant has two chunks
+ * per device and memory limits; links with the same name are shared. */
 static lh_pipeline *pipeline_for(uint32_t devices, bool joint)
 {
     lh_chunk chunks[6];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes: a tokenizer.json, NUL, a text. Words must cover the text, and tokens
- * be below the vocabulary's size. */
+/* Input: a tokenizer.json, a NUL, and a text. Words must cover the text, and
+ * tokens must be below the vocabulary size. */
 #include "fuzz.h"
 
 #include "runtime/device/tokenizer.h"

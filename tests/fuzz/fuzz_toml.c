@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes: TOML. What is read is a tree whose parts know each other and where
- * they stood. */
+/* Input: TOML. The parsed tree must have consistent parent links, child
+ * indices, keys and line numbers. */
 #include "fuzz.h"
 
 #include "base/escape.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes: a topology, in which some routes are looked for. */
+/* Input: a topology. Finds several routes in it and checks them. */
 #include "fuzz.h"
 
 #include <longhaul/optical.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes: a trace. */
+/* Input: a trace. */
 #include "fuzz.h"
 
 #include <longhaul/report.h>
@@ -13,7 +13,7 @@ static lh_status parse(const char *text, size_t len, lh_trace **out,
 
 FUZZ_ROUND_TRIP(read_twice, lh_trace, parse, lh_trace_format, lh_trace_free)
 
-/* Every picture of it can be drawn. */
+/* Renders the trace in every report format; each must succeed. */
 static void draw(const lh_trace *trace)
 {
     lh_report *report = NULL;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes that a peer sends: greetings, cards, messages of the engine and heads
- * of segments if they begin so, otherwise frames to an endpoint that has sent
- * and received a little. What is read is written again as the same bytes. */
+/* Input: bytes from a peer. By their first bytes they are parsed as handshakes,
+ * engine messages or rail segment headers, otherwise as frames for an endpoint
+ * with a few posted sends and receives. Sufficiently long inputs are also
+ * parsed as address-exchange messages. Every message that parses must be
+ * written as the same bytes again. */
 #define _GNU_SOURCE
 #include "base/bytes.h"
 #include "fuzz.h"
@@ -42,7 +44,7 @@ static void greetings(const uint8_t *data, size_t size)
     }
 }
 
-/* What precedes the payloads of a rail. */
+/* Parses consecutive segment headers of a rail. */
 static void rail_heads(const uint8_t *data, size_t size)
 {
     for (; size >= LHI_RAIL_HEAD;
@@ -60,7 +62,8 @@ static void rail_heads(const uint8_t *data, size_t size)
     }
 }
 
-/* The bytes as each kind of card there is; `size` is enough for all. */
+/* Parses the bytes as every type of address-exchange message. The input holds
+ * at least LHI_UCX_CARD_BYTES, the largest of them. */
 static void cards(const uint8_t *data)
 {
     static lhi_ucx_record ucx;
@@ -93,7 +96,8 @@ static void cards(const uint8_t *data)
     }
 }
 
-/* Counts and as many rows; how many bytes that was, 0: something else. */
+/* Parses a rank's recorded passes: the counts, then the rows. Returns the bytes
+ * consumed, or 0 if the input is malformed. */
 static size_t recorded(const uint8_t *data, size_t size)
 {
     lhi_record_counts counts;
@@ -131,7 +135,8 @@ static size_t recorded(const uint8_t *data, size_t size)
     return status == LH_OK ? LHI_RECORD_COUNTS_BYTES + n : 0;
 }
 
-/* What a rank has seen of a step, of so many passes as it says. */
+/* Parses a rank's observation of a step; the number of passes is taken from the
+ * input. */
 static void seen(const uint8_t *data, size_t size)
 {
     enum { MOST = 4096 };
@@ -162,7 +167,8 @@ static void seen(const uint8_t *data, size_t size)
     free(again);
 }
 
-/* How many bytes of notices there were; SIZE_MAX: something else. */
+/* Parses up to `n` change notices. Returns the bytes consumed, or SIZE_MAX if
+ * one is malformed. */
 static size_t notices(const uint8_t *data, size_t size, uint32_t n)
 {
     lh_error err;
@@ -184,7 +190,7 @@ static size_t notices(const uint8_t *data, size_t size, uint32_t n)
     return done;
 }
 
-/* Who has what, of two chunks with five layers on two ranks. */
+/* Parses a rank assignment for two chunks with five layers on two ranks. */
 static void seats(const uint8_t *data, size_t size)
 {
     const lhi_rank_assignment_limits seating = {
@@ -264,7 +270,7 @@ static void outcome(const uint8_t *data, size_t size)
     }
 }
 
-/* One message of the engine, as each kind that there is. */
+/* Parses one engine message as every message type. */
 static void engine_messages(const uint8_t *data, size_t size)
 {
     unsigned char again[LHI_VOTE_BYTES];
@@ -300,7 +306,8 @@ static void engine_messages(const uint8_t *data, size_t size)
     outcome(data, size);
 }
 
-/* A carrier that sends into nothing. */
+/* Carrier operation that discards the frame after a round trip through its
+ * encoding. */
 static lh_status nowhere(lhi_proto *p, uint32_t to, const lhi_frame *f,
                          const void *payload, lhi_net_op *op, lh_error *err)
 {
@@ -332,7 +339,8 @@ static void note(lhi_net *net, const char *reason)
     lhi_failure_set(net->failure, net->rank, reason);
 }
 
-/* One frame and its payload; false: the connection would be closed. */
+/* Consumes one frame and its payload. Returns false if the endpoint would close
+ * the connection. */
 static bool take_frame(lhi_proto *p, const uint8_t **data, size_t *size)
 {
     lhi_frame f;
@@ -358,7 +366,7 @@ static bool take_frame(lhi_proto *p, const uint8_t **data, size_t *size)
         return false;
     }
     uint64_t payload = lhi_frame_payload(&f);
-    if (payload > *size) { /* cut off within the frame */
+    if (payload > *size) { /* input ends within the frame */
         free(kept);
         return false;
     }
@@ -389,7 +397,8 @@ static void frames(const uint8_t *data, size_t size)
         .carrier = &carrier};
     MUST(lhi_proto_init(&p, &err), err);
     lhi_net_op op[N_OPS] = {{0}};
-    /* Receives with tags 0 to 3, two of each size; sends with tags 4 and 5. */
+    /* Posts receives with tags 0 to 3, two per size, and sends with tags 4 and
+     * 5. */
     for (uint32_t i = 0; i < N_OPS; i++) {
         size_t n = i % 2 ? LARGE_BYTES : 8;
         if (i < 4)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs a fuzz target on the files, and the files of the folders, named on the
- * command line, without libFuzzer. A folder that is not there is empty. */
+/* Runs a fuzz target, without libFuzzer, on the files and folders given as
+ * arguments. A missing folder counts as empty. */
 #define _POSIX_C_SOURCE 200809L
 #include "fuzz.h"
 
@@ -18,7 +18,8 @@ static void run_file(const char *path)
     }
     size_t size = (size_t)ftell(file);
     rewind(file);
-    uint8_t *data = malloc(size ? size : 1); /* exact: overruns are seen */
+    /* exact size, to detect overruns */
+    uint8_t *data = malloc(size ? size : 1);
     if (!data || fread(data, 1, size, file) != size)
         exit(1);
     fclose(file);

@@ -8,7 +8,7 @@ void run_import(lh_import_source source, const uint8_t *data, size_t size,
 {
     static const lh_draft_site sites[] = {{.gpu = "h100-sxm", .nodes = 2},
                                           {.gpu = "h200", .nodes = 2}};
-    /* One or two datacenters, as the first byte says. */
+    /* Uses two datacenters if the first byte is a space, otherwise one. */
     const lh_draft_options machines = {.size = sizeof machines,
                                        .n_sites =
                                            size && data[0] == ' ' ? 2 : 1,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A text that another program is started with, as a job. */
+/* Imports another program's arguments or configuration as a job. */
 #ifndef RUN_IMPORT_H
 #define RUN_IMPORT_H
 
@@ -7,8 +7,9 @@
 
 #include <stdint.h>
 
-/* What becomes of it is a job, which is read again; everything is named that is
- * not in it. `model` and `schedule` may be NULL. */
+/* Imports `data`. If that succeeds, the result must parse as a job, and every
+ * note and every name of an ignored option must be non-empty. `model` and
+ * `schedule` may be NULL. */
 void run_import(lh_import_source source, const uint8_t *data, size_t size,
                 const lh_model *model, const char *schedule);
 

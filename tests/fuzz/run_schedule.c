@@ -17,7 +17,8 @@ bool fuzz_is_small(const lh_pipeline *p)
                400;
 }
 
-/* Idle time adds up, and the critical path goes from the start to the end. */
+/* Checks that busy and idle times add up to the makespan on every device, and
+ * that the critical path runs from the start to the end without gaps. */
 static void analyse(const lh_pipeline *p, const lh_schedule *s,
                     const lh_timeline *t)
 {
@@ -49,7 +50,8 @@ static void analyse(const lh_pipeline *p, const lh_schedule *s,
     lh_analysis_free(a);
 }
 
-/* The makespan under one data path; -1 where it cannot run. */
+/* Returns the makespan under the given simulation options, or -1 if the
+ * schedule cannot run. The evaluator must agree. */
 static int64_t simulate(const lh_pipeline *p, const lh_schedule *s,
                         const lh_sim_options *o, bool *fits)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A user of the installed library: plans nothing, but schedules, simulates and
- * says what came out. */
+/* Uses the installed library: reads a pipeline, generates and simulates a
+ * schedule, and prints its makespan. */
 #include <longhaul/check.h>
 #include <longhaul/methods.h>
 #include <longhaul/simulate.h>

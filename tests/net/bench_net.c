@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures the transports: emulated links by ping-pong and by a stream of
- * messages, against what was asked for, and how many messages of no bytes eight
- * ranks exchange per second. One JSON object on stdout; with --check, exit
- * status 1 where the latency (half a round trip) or the stream is off by more
- * than 1 % and 100 us. */
+/* Measures the transports. Compares emulated links with their settings, by
+ * ping-pong and by a stream of messages; counts the empty messages that eight
+ * ranks exchange per second. Prints one JSON object on stdout. With --check,
+ * exits with status 1 if a latency (half a round trip) or a stream time is off
+ * by more than 1 % and 100 us. */
 #define _GNU_SOURCE
 #include "base/fail.h"
 #include "base/realtime.h"
@@ -22,11 +22,12 @@ typedef lh_status runner(uint32_t n, uint32_t n_links,
                          void *context, lhi_rank_result *results,
                          lh_error *err);
 
+/* An emulated link and the messages to send over it. */
 typedef struct setting {
     const char *name;
     lhi_net_link link;
     size_t bytes;
-    uint32_t n; /* messages */
+    uint32_t n; /* message count */
 } setting;
 
 static const setting settings[] = {
@@ -58,7 +59,7 @@ static lh_status one(lhi_net *net, bool sends, uint64_t tag, void *data,
     return lhi_net_wait(net, &op, 0, err);
 }
 
-/* Median time of there and back, to rank 0's result. */
+/* Computes the median round-trip time. */
 static lh_status ping_pong(lhi_net *net, const setting *s, char *data,
                            int64_t *median_ns, lh_error *err)
 {
@@ -75,7 +76,8 @@ static lh_status ping_pong(lhi_net *net, const setting *s, char *data,
     return LH_OK;
 }
 
-/* All messages at once; from the first's sending to the last's arrival. */
+/* Sends all messages at once and measures from the first send to the last
+ * arrival. */
 static lh_status stream(lhi_net *net, const setting *s, char *data,
                         int64_t *took_ns, lh_error *err)
 {
@@ -164,8 +166,8 @@ static bool print_setting(const char *transport, runner *run, const setting *s,
 
 enum { RING = 8, ROUNDS = 20000, AHEAD = 16 };
 
-/* Every rank sends to the next and receives from the one before; receives are
- * posted ahead, as the engine's are. */
+/* Every rank sends to its successor and receives from its predecessor. Receives
+ * are posted ahead, as in the engine. */
 static lh_status ring(lhi_net *net, void *context, char **result, size_t *size,
                       lh_error *err)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* To be preloaded into the ranks of a run, for tests that have to be at a
- * rank's door before the other ranks are: rank 0 says in the file `port` of the
- * folder HOLD_DOOR where it listens, and no rank goes on until there is a file
- * `go`. Only calls of the program itself are held, not those of MPI. */
+/* Preloaded library that delays the ranks of a run, for tests that must connect
+ * to a rank before the other ranks do. Rank 0 writes its listening port to the
+ * file `port` in the folder $HOLD_DOOR. All ranks then wait until the file `go`
+ * exists. Delays only calls by the program itself, not those by MPI. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dlfcn.h>

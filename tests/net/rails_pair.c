@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two ranks over rails, each on a host of its own:
+/* Two ranks that communicate over rails, each on its own host:
  *
- *     rails_pair RANK HOST PORT RAILS pings FILE     until FILE is there
- *     rails_pair RANK HOST PORT RAILS stream BYTES   so many from rank 0 to 1
+ *     rails_pair RANK HOST PORT RAILS pings FILE     until FILE exists
+ *     rails_pair RANK HOST PORT RAILS stream BYTES   from rank 0 to rank 1
  *
- * RAILS: as train has them; "-": none. `pings` sends messages of many sizes to
- * and fro, looks at each byte of them, and says how long the longest of them
- * took: from a failure to the next message that is no longer. Ten
- * times a second it says that it goes on. */
+ * RAILS: as for `train`; "-": none. `pings` sends messages with various sizes
+ * in both directions, checks every byte, and prints the longest round: after a
+ * failure, the time until the next message is complete. It prints its progress
+ * ten times a second. */
 #define _GNU_SOURCE
 #include "base/fail.h"
 #include "base/realtime.h"
@@ -26,7 +26,7 @@ static unsigned char byte_of(uint64_t round, size_t at, uint32_t from)
     return (unsigned char)(round * 131 + at * 7 + from);
 }
 
-/* From nothing to a MiB. */
+/* Returns the message size for a round: 0 bytes to 1 MiB. */
 static size_t size_of(uint64_t round)
 {
     static const size_t sizes[] = {8,      1000,  0,         20000,
@@ -53,7 +53,8 @@ static lh_status receive_all(lhi_net *net, uint64_t tag, void *data,
     return lhi_net_wait(net, &op, 0, err);
 }
 
-/* One message of this rank, one of the other, at once. */
+/* Exchanges one message in each direction, first from rank 0, then from rank 1,
+ * and checks the bytes. */
 static lh_status ping(lhi_net *net, uint64_t round, unsigned char *bytes,
                       lh_error *err)
 {
@@ -74,7 +75,7 @@ static lh_status ping(lhi_net *net, uint64_t round, unsigned char *bytes,
     return LH_OK;
 }
 
-/* What has become of rails since it was last asked for. */
+/* Prints the rail events since the last call. */
 static void tell_news(lhi_net *net)
 {
     char text[400];
@@ -102,7 +103,7 @@ static lh_status pings(lhi_net *net, const char *file, lh_error *err)
             tell_news(net);
         }
         last = access(file, F_OK) == 0;
-        if (status == LH_OK) /* rank 0 says whether it was the last */
+        if (status == LH_OK) /* rank 0 decides whether to stop */
             status = lhi_net_rank(net) == 0
                          ? send_all(net, UINT64_MAX, &last, 1, err)
                          : receive_all(net, UINT64_MAX, &last, 1, err);
@@ -115,7 +116,7 @@ static lh_status pings(lhi_net *net, const char *file, lh_error *err)
     return status;
 }
 
-/* Several messages are under way. */
+/* Sends `size` bytes with several messages in flight and prints the rate. */
 static lh_status stream(lhi_net *net, uint64_t size, lh_error *err)
 {
     uint64_t n = (size + PIECE_BYTES - 1) / PIECE_BYTES;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The naive reference's loss and gradients on weights from a file, in doubles:
+/* Computes the naive reference's loss and gradients in double precision, with
+ * weights from a file:
  *
  *     naive-gradient WEIGHTS TOKENS(int32) OUT LAYERS HIDDEN FFN VOCAB HEADS
  *                    KV_HEADS HEAD_DIM TIED
  *
- * OUT gets the summed loss, then every tensor's gradient in the model's order.
- */
+ * Writes the summed loss to OUT, then every tensor's gradient in the model's
+ * order. */
 #include "naive_llama.h"
 
 #include "runtime/training/safetensors.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tokens of a text, as 32-bit numbers on standard output:
+/* Writes a text's tokens to standard output, as 32-bit numbers:
  *
  *     print-tokens TOKENIZER.json TEXT */
 #include "base/text.h"

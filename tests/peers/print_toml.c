@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is read of TOML, as JSON: for each file a line, {"value": ...} or
- * {"error": "..."}. Strings are strings, all else {"plain": "its text"}. */
+/* Prints parsed TOML as JSON, one line per file: {"value": ...} or {"error":
+ * "..."}. Strings become strings, all other scalars {"plain": "source text"}.
+ */
 #include "format/document/toml.h"
 
 #include "base/text.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* States are counts of passes and messages done; of each, the vectors of times
- * that no other vector beats in every entry are kept. */
+/* Dynamic programming over states. A state is the number of completed passes
+ * and messages per stream; it keeps the time vectors that no other vector
+ * dominates. */
 #include "brute.h"
 
 #include <stdio.h>
@@ -9,30 +10,34 @@
 
 enum { MAX_STREAMS = 40, MAX_COUNT = 16 };
 
+/* Operations with one kind and chunk that run in microbatch order on one
+ * machine (a device or a link). `per`: operations per microbatch. */
 typedef struct stream {
     uint32_t machine, chunk, count, per;
     int64_t time, memory;
     bool message, forward, weight;
 } stream;
 
+/* The search instance: pipeline, options and stream indices by chunk. */
 typedef struct brute {
     const lh_pipeline *p;
     brute_options o;
     uint32_t n, n_devices, n_machines, n_streams, width;
     stream s[MAX_STREAMS];
     uint32_t f[16], d[16], w[16], mf[16], md[16];
-    uint32_t ready_at[MAX_STREAMS]; /* into a vector */
-    int64_t gathers[16];            /* per device, all together */
+    uint32_t ready_at[MAX_STREAMS]; /* index in a time vector */
+    int64_t gathers[16];            /* per device: total all-gather time, ns */
 } brute;
 
-/* A vector: when machines are free, when gathers and scatters of devices are,
- * the end so far, and when the inputs of every operation arrive (-1: not yet
- * known, or over). */
+/* A time vector. In this order: when each machine is free, when each device's
+ * all-gathers and reduce-scatters are done, the current end, and every
+ * operation's input arrival (-1: not known yet, or already run). */
 typedef struct label {
     struct label *next;
     int64_t at[];
 } label;
 
+/* Operation counts per stream and the non-dominated time vectors. */
 typedef struct state {
     uint8_t counts[MAX_STREAMS];
     label *labels;
@@ -41,6 +46,8 @@ typedef struct state {
 
 enum { N_TABLE = 1 << 12 };
 
+/* Hash table with all states that have the same number of completed operations.
+ */
 typedef struct layer {
     state *table[N_TABLE];
     uint32_t n_labels;
@@ -58,7 +65,7 @@ static const lh_link *link_of(const lh_pipeline *p, uint32_t a, uint32_t b)
     return NULL;
 }
 
-/* Links by name, numbered. */
+/* Returns the number of a link: the index of the first link with its name. */
 static uint32_t link_number(const lh_pipeline *p, const lh_link *l)
 {
     for (uint32_t i = 0; i < lh_pipeline_n_links(p); i++)
@@ -67,7 +74,8 @@ static uint32_t link_number(const lh_pipeline *p, const lh_link *l)
     return 0;
 }
 
-/* How many kinds of messages the link carries, from how many devices. */
+/* Counts the kinds of messages that the link carries. *several: whether more
+ * than one device sends on it. */
 static void count_users(const lh_pipeline *p, uint32_t number, uint32_t *kinds,
                         bool *several)
 {
@@ -100,8 +108,8 @@ bool brute_shared_links(const lh_pipeline *p)
     return false;
 }
 
-/* Of a microbatch's `total`, what the first x operations of a stream take; the
- * parts of a W are as alike as whole numbers can be. */
+/* Returns the share of the first x operations in a stream, if one microbatch
+ * takes `total`. The parts of a W are as equal as integers allow. */
 static int64_t first_of(const stream *s, int64_t total, uint32_t x)
 {
     int64_t per = s->per, part = x % s->per;
@@ -122,7 +130,7 @@ static uint32_t add_message(brute *b, uint32_t c, bool forward)
     if (l)
         count_users(b->p, link_number(b->p, l), &kinds, &several);
     if (kinds < 2 || (b->o.fifo && !several))
-        return UINT32_MAX; /* leaves as soon as it is made, in turn */
+        return UINT32_MAX; /* sent immediately, in order */
     return add(b, (stream){.machine = b->n_devices + link_number(b->p, l),
                            .chunk = c,
                            .count = b->n,
@@ -202,7 +210,7 @@ static void arrives(const brute *b, int64_t *v, uint32_t s, uint32_t x,
     v[b->ready_at[s] + x] = time;
 }
 
-/* A message that needs no order of its own. */
+/* Sends a message whose order needs no decision. */
 static void send(const brute *b, int64_t *v, uint32_t from, uint32_t to,
                  uint32_t consumer, uint32_t x, int64_t now)
 {
@@ -247,7 +255,7 @@ static void hand_on(const brute *b, int64_t *v, uint32_t i, uint32_t x,
         send(b, v, c, c - 1, b->d[c - 1], x, now);
 }
 
-/* Runs operation x of stream i next on its machine. */
+/* Runs operation x of stream i as the next one on its machine. */
 static void run_next(const brute *b, int64_t *v, uint32_t i, uint32_t x)
 {
     const stream *s = &b->s[i];
@@ -281,7 +289,8 @@ static void run_next(const brute *b, int64_t *v, uint32_t i, uint32_t x)
     hand_on(b, v, i, x, now);
 }
 
-/* Too late already, with what the devices still have to do. */
+/* Checks whether the state can no longer meet the limit, given its end and each
+ * device's remaining work. */
 static bool is_late(const brute *b, const uint8_t *counts, int64_t *v)
 {
     int64_t work[64] = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many random cases a program of these tests takes and from which on: its
- * arguments CASES and FIRST, so that one that failed can be run alone. */
+/* Command-line arguments CASES and FIRST: the number of random cases and the
+ * first seed, so that a failed case can be run alone. */
 #ifndef CASES_H
 #define CASES_H
 
@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* Leaves as it is what no argument gives. */
+/* Parses CASES and FIRST; a missing argument leaves its value unchanged. */
 static inline void cases_from(int argc, char **argv, uint32_t *n_cases,
                               uint32_t *first_case)
 {

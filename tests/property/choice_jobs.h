@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Seeded random jobs as people have them: dense models and such with experts,
- * 4 to 256 GPUs in nodes of 1 to 8 on one to four sites, alike and not, near
- * and far, with memory to spare and without; and what can be made of one by
- * giving a dimension, or by more of something. */
+/* Seeded random jobs with realistic parameters: dense and MoE models, and 4 to
+ * 256 GPUs in nodes with 1 to 8 GPUs on one to four sites. Sites are equal or
+ * different, near or far, with ample or scarce memory. A job can be varied by
+ * fixing a dimension or by adding resources. */
 #ifndef CHOICE_JOBS_H
 #define CHOICE_JOBS_H
 
@@ -16,11 +16,12 @@
 enum {
     MAX_DATACENTERS = 5,
     MOST_GIVEN = 12
-}; /* sites: one more than is drawn */
+}; /* sites: one more than sampled */
 
-/* A key of `training`, `framework` or `layout`. */
+/* A key in the job's `training`, `framework` or `layout` section. */
 typedef struct job_key {
     const char *where, *key;
+    /* A site's nodes and GPU type. */
     char value[64];
 } job_key;
 
@@ -29,32 +30,37 @@ typedef struct job_site {
     double tflops, memory_gib, memory_gbps;
 } job_site;
 
-/* All that a job is made from. */
+/* All parameters of a job. */
 typedef struct job_parts {
     uint32_t n_sites, gpus_per_node, n_given;
     job_site sites[MAX_DATACENTERS];
     uint32_t batch, sequence;
-    double latency_ms, gbps; /* of the first link; others are so many times */
+    double latency_ms, gbps; /* first link; other links are multiples of it */
     double fabric_gbps;
-    char model[400]; /* as it stands in the job */
+    char model[400]; /* as written in the job file */
     bool experts;
+    /* Upper limits for sampled jobs. */
     job_key given[MOST_GIVEN];
 } job_parts;
 
 typedef struct job_size {
-    uint32_t gpus, layers, batch; /* at most, and 4, 4 and 8 at least */
+    uint32_t gpus, layers, batch; /* maxima; the minima are 4, 4 and 8 */
 } job_size;
 
-/* --- drawing ---------------------------------------------------------------
+/* Samples an integer from `least` to `most`, inclusive. */
+/* --- sampling --------------------------------------------------------------
  */
 
 static inline uint32_t draw(lhi_random *r, uint32_t least, uint32_t most)
 {
+    /* Returns true with the given probability, in percent. */
     return least + lhi_random_below(r, most - least + 1);
 }
 
 static inline bool draw_chance(lhi_random *r, uint32_t percent)
 {
+    /* Samples log-uniformly from `least` to `most`, rounded to one decimal
+     * place, below 1 to two. */
     return lhi_random_below(r, 100) < percent;
 }
 
@@ -68,7 +74,7 @@ static inline double draw_wide(lhi_random *r, double least, double most)
 #define DRAW_OF(r, list)                                                       \
     (list)[lhi_random_below(r, sizeof(list) / sizeof *(list))]
 
-/* False: there is one of that name already. */
+/* Adds a key. Returns false if the job has a key with that name already. */
 static inline bool job_give(job_parts *p, const char *where, const char *key,
                             const char *value)
 {
@@ -79,6 +85,7 @@ static inline bool job_give(job_parts *p, const char *where, const char *key,
     k->where = where;
     k->key = key;
     snprintf(k->value, sizeof k->value, "%s", value);
+    /* Counts the job's GPUs. */
     return true;
 }
 
@@ -90,7 +97,7 @@ static inline uint32_t job_gpus(const job_parts *p)
     return nodes * p->gpus_per_node;
 }
 
-/* Returns about how many parameters it has, in billions. */
+/* Samples a model. Returns its approximate parameter count, in billions. */
 static inline double draw_model(lhi_random *r, const job_size *size,
                                 job_parts *p)
 {
@@ -121,6 +128,7 @@ static inline double draw_model(lhi_random *r, const job_size *size,
              "vocab: %u, gated: %s, tied_embeddings: %s%s}",
              layers, h, ffn, heads, kv, v, gated ? "true" : "false",
              draw_chance(r, 20) ? "true" : "false", experts);
+    /* Samples the sites and their nodes. */
     return (layers * (mlp + 3.0 * h * h) + dense + 2.0 * v * h) / 1e9;
 }
 
@@ -138,6 +146,8 @@ static inline void draw_sites(lhi_random *r, const job_size *size, job_parts *p)
         p->sites[i].nodes = part < 1 ? 1 : (uint32_t)part;
         if (alike)
             p->sites[i].nodes = p->sites[0].nodes;
+    /* Samples each site's GPU type and memory for a model with that many
+     * billions of parameters. */
     }
 }
 
@@ -150,7 +160,8 @@ static inline void draw_gpus(lhi_random *r, job_parts *p, double billions)
                                      {0, 125, 32, 900}};
     bool alike = draw_chance(r, 50), tight = draw_chance(r, 50);
     job_site kind = DRAW_OF(r, kinds);
-    /* Of what weights, gradients and optimizer state take at least. */
+    /* Minimum memory per GPU for weights, gradients and optimizer state, in
+     * GiB. */
     double least = 18e9 * billions / job_gpus(p) / (1 << 30);
     double room = least * draw(r, 12, 50) / 10 + 1;
     for (uint32_t i = 0; i < p->n_sites; i++) {
@@ -165,7 +176,7 @@ static inline void draw_gpus(lhi_random *r, job_parts *p, double billions)
     }
 }
 
-/* What a job may say besides. */
+/* Samples optional keys of a job. */
 static inline void draw_given(lhi_random *r, job_parts *p)
 {
     static const char *const presets[] = {"megatron", "torchtitan",
@@ -189,6 +200,7 @@ static inline void draw_given(lhi_random *r, job_parts *p)
     if (draw_chance(r, 15))
         job_give(p, "layout", "outermost", DRAW_OF(r, outermost));
     if (draw_chance(r, 15))
+        /* Samples a job. */
         job_give(p, "layout", "schedule", DRAW_OF(r, schedules));
 }
 
@@ -211,7 +223,8 @@ static inline job_parts draw_job(lhi_random *r, const job_size *size)
     return p;
 }
 
-/* --- the job ----------------------------------------------------------------
+/* Writes a section's optional keys. Returns the number of bytes. */
+/* --- job file ---------------------------------------------------------------
  */
 
 static inline size_t job_add_given(const job_parts *p, const char *where,
@@ -227,6 +240,7 @@ static inline size_t job_add_given(const job_parts *p, const char *where,
         }
     return len;
 }
+/* Writes the job file. */
 
 enum { JOB_TEXT = 6000 };
 
@@ -266,8 +280,8 @@ static inline void job_write(const job_parts *p, char *out)
     CHECK_MSG(len < room, "the job is too long");
 }
 
-/* NULL where degrees are given that the cluster or the batch do not divide
- * into, and where the test fails. */
+/* Parses the job. Returns NULL if the cluster or the batch is not divisible by
+ * the given degrees, and if the test fails. */
 static inline lh_job *job_make(const job_parts *p)
 {
     static char text[JOB_TEXT];
@@ -282,7 +296,7 @@ static inline lh_job *job_make(const job_parts *p)
     return job;
 }
 
-/* --- real ones --------------------------------------------------------------
+/* --- realistic jobs ---------------------------------------------------------
  */
 
 #define JOB_H100(n)                                                            \
@@ -353,7 +367,8 @@ static const job_parts real_jobs[] = {
      {{0}}},
 };
 
-/* --- more of something ------------------------------------------------------
+/* Resources that can be added to a job. */
+/* --- additional resources ---------------------------------------------------
  */
 
 typedef enum job_more {
@@ -364,6 +379,7 @@ typedef enum job_more {
     MORE_SITES,
     FASTER_GPUS,
     FASTER_FABRIC,
+    /* Returns the resource's name for messages. */
     N_MORE
 } job_more;
 
@@ -375,7 +391,8 @@ static inline const char *job_more_name(job_more what)
     return names[what];
 }
 
-/* False: that makes no sense of this job. */
+/* Adds the resource to the job. Returns false if that does not apply to this
+ * job. */
 static inline bool job_add_more(lhi_random *r, job_more what, job_parts *p)
 {
     double factor = draw_chance(r, 30) ? 1.01 : 1 + 0.1 * draw(r, 1, 20);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether orders of a shop's machines are what a search may offer. */
+/* Checks that machine orders found by a search are feasible and correctly
+ * evaluated. */
 #ifndef HOLD_ORDERS_H
 #define HOLD_ORDERS_H
 
@@ -11,8 +12,9 @@
 #include <longhaul/bounds.h>
 #include <longhaul/check.h>
 
-/* They take the time that is said, and as a schedule of the pipeline they can
- * run, keep its memory limits and do not undercut a proven bound. */
+/* Checks that the orders take the stated time, and that as a schedule of the
+ * pipeline they run, respect its memory limits and are not below a proven
+ * bound. */
 static inline void hold_orders(const lh_pipeline *p, lhi_machine_orders *words,
                                int64_t time)
 {
@@ -40,6 +42,7 @@ static inline void hold_orders(const lh_pipeline *p, lhi_machine_orders *words,
     lh_schedule_free(schedule);
 }
 
+/* Checks whether both have the same order on every machine. */
 static inline bool same_orders(const lhi_machine_orders *a,
                                const lhi_machine_orders *b)
 {
@@ -49,7 +52,7 @@ static inline bool same_orders(const lhi_machine_orders *a,
     return true;
 }
 
-/* Every operation alone keeps the limits. */
+/* Checks whether every operation alone fits its machine's memory limit. */
 static inline bool is_possible(const lhi_shop *s)
 {
     for (uint32_t o = 0; o < s->n_ops; o++) {

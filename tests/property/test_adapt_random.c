@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decisions on random pipelines whose links and devices have become slow, and
- * whole runs under random events.
+/* Adaptation decisions on random pipelines whose links or devices have become
+ * slower, and complete runs under random events.
  *
- *     test_adapt_random [CASES [FIRST]]
- */
+ *     test_adapt_random [CASES [FIRST]] */
 #include "cases.h"
 #include "random_pipeline.h"
 #include "test.h"
@@ -14,7 +13,8 @@
 
 static uint32_t n_cases = OF_CASES(600), first_case;
 
-/* One situation: what was, what is, and what runs. */
+/* Input of one decision: the original pipeline, the current one, and the
+ * running schedule. */
 typedef struct situation {
     lh_pipeline *quiet, *now;
     lh_schedule *schedule;
@@ -23,7 +23,8 @@ typedef struct situation {
     lh_monitor_event event;
 } situation;
 
-/* Times of now, and one event that has gone on for a while. */
+/* Returns the pipeline with current times, which one persistent event has
+ * slowed down; *e describes the event. */
 static lh_pipeline *slower(rng *r, const lh_pipeline *p, lh_monitor_event *e)
 {
     lh_error err = {0};
@@ -55,7 +56,8 @@ static lh_pipeline *slower(rng *r, const lh_pipeline *p, lh_monitor_event *e)
     return out;
 }
 
-/* False: no such schedule ends. */
+/* Samples a situation. Returns false if its schedule does not run to the end.
+ */
 static bool make_situation(uint32_t i, situation *s)
 {
     static const char *const methods[] = {"gpipe", "greedy", "1f1b", "zb-h1"};
@@ -86,6 +88,7 @@ static void free_situation(situation *s)
     lh_pipeline_free(s->quiet);
 }
 
+/* The parts of a decision to compare. */
 typedef struct answer {
     bool is_switch;
     int64_t now_ns, predicted_ns, bound_ns;
@@ -93,7 +96,8 @@ typedef struct answer {
     char why[512];
 } answer;
 
-/* What a schedule takes on a path, and whether it fits. */
+/* Simulates the decision's schedule on its data path. Returns the makespan, and
+ * in *fits whether it fits in memory. */
 static int64_t simulated(const situation *s, const lh_decision *d, bool *fits)
 {
     lh_error err = {0};
@@ -148,8 +152,9 @@ static answer decide(const situation *s, const char *candidates,
     return out;
 }
 
-/* It is never worse than staying, takes what is said, is within its bound, the
- * same again; and with fewer candidates nothing is better. */
+/* A decision is never worse than keeping the schedule, takes its predicted
+ * time, respects its bound and is reproducible. With fewer candidates, no
+ * decision is better. */
 static void decisions_are_what_they_say(void)
 {
     enum { EFFORT = 3000 };
@@ -185,7 +190,8 @@ static void decisions_are_what_they_say(void)
 
 enum { STEPS = 120, LEAST = 10, MOST_EVENTS = 6 };
 
-/* Events of links that come and go, some of them every few iterations. */
+/* Builds an event timeline with random link slowdowns, some only a few
+ * iterations apart. */
 static lh_event_timeline *random_course(rng *r, const lh_pipeline *p)
 {
     static const char *const names[] = {"dc0-dc1", "dc1-dc2", "dc2-dc3",
@@ -224,8 +230,8 @@ static int64_t total_ns(const lh_emulation *played)
     return sum;
 }
 
-/* The shortest iteration from one switch to the next, as predicted or as it
- * was. */
+/* Returns the shortest iteration between two consecutive switches, as predicted
+ * or as executed. */
 static int64_t least_between(const lh_emulation *played,
                              const lh_emulated_switch *x)
 {
@@ -237,8 +243,10 @@ static int64_t least_between(const lh_emulation *played,
     return least;
 }
 
-/* Not twice within ten iterations but where the change costs a fifth; by at
- * most 3 % worse than keeping, and better over all. */
+/* No two switches within ten iterations, unless the iteration before the second
+ * was at least a fifth slower than the best since the first. Each run is at
+ * most 3 % slower than keeping the schedule, and all runs together are faster.
+ */
 static void runs_do_not_flap(void)
 {
     static int64_t ns[STEPS];
@@ -294,7 +302,8 @@ static void runs_do_not_flap(void)
               (double)all_adapted / (double)all_kept);
 }
 
-/* Devices and links that become slow and well again, seldom. */
+/* Builds an event timeline with rare slowdowns and recoveries of devices and
+ * links. */
 static lh_event_timeline *seldom_slow(rng *r, const lh_pipeline *p)
 {
     lh_error err = {0};
@@ -322,8 +331,8 @@ static lh_event_timeline *seldom_slow(rng *r, const lh_pipeline *p)
     return course;
 }
 
-/* Whether nothing changed in the iterations from which it was decided, nor
- * since. */
+/* Checks that the state did not change in the iterations before the decision,
+ * nor since. */
 static bool was_calm(const lh_event_timeline *course, uint64_t step)
 {
     enum { SEEN = 8 };
@@ -334,8 +343,8 @@ static bool was_calm(const lh_event_timeline *course, uint64_t step)
     return true;
 }
 
-/* Where things stay as they were measured, an iteration takes what was
- * predicted; how many such switches there are. */
+/* Checks that, while the state is as measured, an iteration takes its predicted
+ * time. Returns the number of switches checked. */
 static uint32_t check_predicted(const lh_event_timeline *course,
                                 const lh_emulation *played, uint32_t i)
 {
@@ -356,8 +365,8 @@ static uint32_t check_predicted(const lh_event_timeline *course,
     return n_calm;
 }
 
-/* Under schedules with passes of other kinds, on all paths, with what rests in
- * the host. */
+/* Covers schedules with different kinds of passes, all data paths, and
+ * activations in host memory. */
 static void what_is_predicted_comes(void)
 {
     static const char *const methods[] = {"1f1b", "zb-h1", "gpipe", "slack"};
@@ -387,7 +396,7 @@ static void what_is_predicted_comes(void)
         const lh_adapt_options adapt = {
             .size = sizeof adapt, .sim = &sim, .delegation = &delegation};
         const lh_adapt_emulate_options o = {.size = sizeof o, .adapt = &adapt};
-        /* Of the others some stop where sends block. */
+        /* Some schedules by the other methods deadlock with blocking sends. */
         const char *method = methods[rng_below(&r, blocks ? 2 : 4)];
         lh_pipeline *p = uniform_make(u), *roomy = NULL;
         lh_schedule *s = NULL;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Four ways to the same times on random pipelines and schedules: the
- * simulator, the plain one of these tests, the judge and the evaluator.
+/* Four independent timings for random pipelines and schedules: the simulator,
+ * the tests' naive simulator, the verifier and the evaluator must agree.
  *
- *     test_agreement [CASES [FIRST]]
- */
+ *     test_agreement [CASES [FIRST]] */
 #include "cases.h"
 #include "naive_sim.h"
 #include "random_pipeline.h"
@@ -94,8 +93,8 @@ static void compare_collectives(const lh_timeline *t, const naive_result *n)
     }
 }
 
-/* Idle time adds up on every device, and the critical path goes from 0 to the
- * makespan without gaps. */
+/* Checks that busy and idle times add up to the makespan on every device, and
+ * that the critical path runs from 0 to the makespan without gaps. */
 static void check_analysis(const lh_pipeline *p, const lh_schedule *s,
                            const lh_timeline *t)
 {
@@ -130,7 +129,8 @@ static void check_analysis(const lh_pipeline *p, const lh_schedule *s,
 
 enum { MOST_LINKS = 256 };
 
-/* Into `delegated`, of at least MOST_LINKS: which links are. */
+/* Samples simulation options. `delegated`: array with at least MOST_LINKS
+ * flags; receives the delegated links. */
 static lh_sim_options some_options(rng *r, bool *delegated)
 {
     lh_sim_options o = {.size = sizeof o};
@@ -180,8 +180,8 @@ static void compare_evaluator(const lh_pipeline *p, const lh_schedule *s,
     lh_evaluator_free(e);
 }
 
-/* The same where the pipeline says when receives are posted, also to the judge;
- * options may say otherwise. */
+/* Repeats the comparison, including the verifier, with the receive policy set
+ * in the pipeline. Options may override it. */
 static void compare_own(const lh_pipeline *p, const lh_schedule *s,
                         const lh_sim_options *o, lh_status want_status,
                         int64_t want)
@@ -202,7 +202,7 @@ static void compare_own(const lh_pipeline *p, const lh_schedule *s,
     if (t && !o->coupled_queue && !o->delegated &&
         (!o->fifo || lh_schedule_n_link_orders(s) == 0))
         compare_judge(own, s, t);
-    with.override_receives = true; /* early after all */
+    with.override_receives = true; /* overrides: early */
     lh_timeline *early = NULL, *plain = NULL;
     CHECK_INT(lh_simulate(own, s, &with, &early, &err),
               lh_simulate(p, s, &with, &plain, &err));
@@ -239,7 +239,7 @@ static void compare(const lh_pipeline *p, const lh_schedule *s,
             compare_judge(p, s, t);
     }
     compare_evaluator(p, s, o, status, n->makespan_ns);
-    if (!lh_pipeline_has_host(p)) /* which a description has not */
+    if (!lh_pipeline_has_host(p)) /* not part of a pipeline description */
         compare_own(p, s, o, status, n->makespan_ns);
     lh_timeline_free(t);
     naive_free(n);
@@ -289,8 +289,8 @@ static void all_agree(void)
               n_deadlocks);
 }
 
-/* Broken schedules: the judge says valid exactly where the simulator runs
- * them and they fit. */
+/* Broken schedules: the verifier accepts a schedule if and only if the
+ * simulator can run it and it fits. */
 static void agree_on_what_is_wrong(void)
 {
     uint32_t n_valid = 0, n_deadlocks = 0;
@@ -324,7 +324,7 @@ static void agree_on_what_is_wrong(void)
         lh_schedule_free(s);
         lh_pipeline_free(p);
     }
-    /* The test sees all kinds. */
+    /* Checks that both valid and deadlocking schedules occurred. */
     CHECK_MSG(n_cases < 1000 ||
                   (n_valid > n_cases / 50 && n_deadlocks > n_cases / 100),
               "%" PRIu32 " valid, %" PRIu32 " deadlocks", n_valid, n_deadlocks);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Certificates of tiny pipelines: what is optimal can be checked, and nothing
- * that is not so can be shown, whatever a certificate says.
+/* Certificates for tiny pipelines: every claim of optimality can be verified,
+ * and the verifier accepts no false claim.
  *
- *     test_certificate [CASES [FIRST]]
- */
+ *     test_certificate [CASES [FIRST]] */
 #include "cases.h"
 #include "random_pipeline.h"
 #include "test.h"
@@ -32,7 +31,8 @@ static lh_claim_status check(const lh_pipeline *p, const lh_certificate *c,
     return status;
 }
 
-/* The same after it was written and read. */
+/* Checks that the certificate is unchanged after a round trip through its file
+ * format. */
 static void check_text(const lh_certificate *c)
 {
     char *a = NULL, *b = NULL;
@@ -50,9 +50,9 @@ static void check_text(const lh_certificate *c)
     lh_text_free(b);
 }
 
-/* Says that the schedule's own makespan cannot be reached: windows must not
- * refute it, and clauses must not, whether they hold for a shorter deadline or
- * are made up. */
+/* Claims falsely that the schedule's own makespan is unreachable. Neither
+ * windows nor clauses may refute it, even if clauses are valid for a shorter
+ * deadline or invented. */
 static void check_lies(const lh_pipeline *p, const lh_certificate *c, rng *r)
 {
     lh_certificate lie = *c;
@@ -65,7 +65,8 @@ static void check_lies(const lh_pipeline *p, const lh_certificate *c, rng *r)
     }
     lie.n_rows = 0;
     CHECK(check(p, &lie, false) != LH_CLAIM_VERIFIED);
-    /* That also holds by what the judge says of the bound alone. */
+    /* Raises the claimed makespan to the false bound: the certificate must
+     * still not be verified. */
     lie.makespan_ns++;
     CHECK(check(p, &lie, false) != LH_CLAIM_VERIFIED);
     lie.makespan_ns--;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pipelines described and made again.
+/* Round trips from pipelines to descriptions and back.
  *
- *     test_describe [CASES [FIRST]]
- */
+ *     test_describe [CASES [FIRST]] */
 #include "cases.h"
 #include "random_pipeline.h"
 #include "test.h"
@@ -28,7 +27,7 @@ static lh_pipeline_desc describe(const lh_pipeline *p)
     return desc;
 }
 
-/* Releases both. */
+/* Checks that both pipelines have the same text, and frees both. */
 static void check_same(lh_pipeline *p, lh_pipeline *q)
 {
     char *a = NULL, *b = NULL;
@@ -55,7 +54,7 @@ static void random_ones_come_back(void)
     }
 }
 
-/* So do those of other tests, copied for one change. */
+/* Copies that other tests make, each with one change, lose no other field. */
 static void copies_lose_nothing(void)
 {
     static const random_shape shape = {.everything = true};
@@ -75,9 +74,9 @@ static void copies_lose_nothing(void)
     }
 }
 
-/* All that a description can say. A positional initialiser that lacks a field
- * does not compile: who adds one gives it here something that is not absent,
- * and below compares it. */
+/* A description that uses every field. A positional initialiser that lacks a
+ * field does not compile: a new field needs a non-default value here and a
+ * comparison below. */
 static const lh_chunk chunks[] = {{1, 2, 3, 4, 5, -6, 1, 8, 9, 10, 11, 12},
                                   {0, 2, 3, 4, 5, -6, 1, 8, 9, 10, 11, 12}};
 static const lh_link links[] = {{0, 1, 5, 6, "left"}, {1, 0, 7, 8, NULL}};
@@ -155,7 +154,7 @@ static void every_field_is_described(void)
     check_same(p, make(&d));
 }
 
-/* Structs of older and newer headers. */
+/* Descriptions whose size is that of older and newer headers. */
 static void other_sizes(void)
 {
     struct {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds of elastic plans against elastic plans: on small random jobs, with
- * memory for all and for hardly any, no queue, sharding and recomputation on
- * any chunks is faster than the bound of these chunks, or than that of the
- * layout; and where the bound says that nothing fits, nothing does. What is
- * found makes again as many layers of every chunk; with fewer in those that
- * save least memory it is faster, and the bound holds for that, too. */
+/* Lower bounds of elastic plans versus elastic plans, on small random jobs with
+ * ample and scarce memory. No queue, sharding and recomputation on any chunks
+ * beats the bound for these chunks, or that for the layout. If the bound finds
+ * no feasible plan, none exists.
+ *
+ * The planner recomputes equally many layers in every chunk. Recomputing fewer
+ * in some chunks is faster, and the bound must hold for that, too. */
 #include "jobs.h"
 
 #include "base/random.h"
@@ -25,13 +26,14 @@ static uint32_t pick(lhi_random *r, uint32_t least, uint32_t most)
     return least + lhi_random_below(r, most - least + 1);
 }
 
+/* Counters for plans and bounds. */
 typedef struct counts {
     uint32_t plans, none, tight, again, near, close, memory;
-    uint32_t shared, both; /* sharded and made again; near their bound */
-    uint32_t better;       /* bounds that shares raise */
-    uint32_t trimmed;      /* faster where some chunks make less again */
-    uint32_t brief;        /* with first groups of some microbatches */
-    double worst;          /* of these, the bound to the plan's time at least */
+    uint32_t shared, both; /* shard and recompute; within 3 % of bound */
+    uint32_t better;       /* bounds that sharding raises */
+    uint32_t trimmed;      /* faster with less recomputation in some chunks */
+    uint32_t brief;        /* first group without all microbatches */
+    double worst;          /* least bound-to-time ratio of `brief` plans */
 } counts;
 
 static lh_job *random_job(lhi_random *r)
@@ -55,7 +57,7 @@ static lh_job *random_job(lhi_random *r)
     bool alike = pick(r, 0, 1);
     double gib = pick(r, 0, 2) ? 0.15 + 0.02 * pick(r, 0, 60) : 40;
     uint32_t tflops = pick(r, 1, 5) * 60;
-    /* What is reserved is a share of it. */
+    /* By default a share of the memory is reserved. */
     snprintf(sites, sizeof sites,
              "  datacenters:\n"
              "   - {name: a, nodes: 2, gpu: {tflops: %u, memory_gib: %.2f, "
@@ -94,18 +96,18 @@ static lhi_config random_config(lhi_random *r, const lh_job *job)
     return c;
 }
 
-/* --- less is made again ------------------------------------------------------
- */
+/* --- reduced recomputation ----------------------------------------------- */
 
+/* State while recomputation in a plan is reduced. */
 typedef struct trimmer {
     const lhi_elastic_result *found;
-    lh_pipeline *p; /* its own; with less made again mem_f changes */
+    lh_pipeline *p; /* original; less recomputation changes mem_f */
     lhi_elastic_kinds kinds;
-    uint32_t *layers[LH_COST_MAX_OPS]; /* of each chunk */
-    int64_t mem_f[64];                 /* of each chunk, with these */
+    uint32_t *layers[LH_COST_MAX_OPS]; /* per chunk */
+    int64_t mem_f[64];                 /* per chunk, with `layers` */
 } trimmer;
 
-/* Whether device `d` has room for what it has at once in the plan's order. */
+/* Checks whether device `d` fits its memory limit in the plan's order. */
 static bool fits(const trimmer *t, uint32_t d)
 {
     lh_pipeline_desc desc = {.size = sizeof desc};
@@ -123,7 +125,8 @@ static bool fits(const trimmer *t, uint32_t d)
     return most <= lh_pipeline_memory_limit(t->p, d);
 }
 
-/* Of one operation, as few layers of chunk `c` as fit. */
+/* Reduces the number of layers in chunk `c` that recompute operation `k` to the
+ * least that fits. */
 static void trim_chunk(trimmer *t, uint32_t k, uint32_t c, uint32_t P)
 {
     while (t->layers[k][c] > 0) {
@@ -141,7 +144,7 @@ static double price_of(const lh_cost_op *op)
     return (double)op->ns / (double)(op->bytes + 1);
 }
 
-/* Those that take most for a byte first. */
+/* Sorts the operations by recomputation time per byte, highest first. */
 static void sort_kinds(const lhi_elastic_kinds *kinds, uint32_t *order)
 {
     for (uint32_t k = 0; k < kinds->n; k++) {
@@ -154,7 +157,8 @@ static void sort_kinds(const lhi_elastic_kinds *kinds, uint32_t *order)
     }
 }
 
-/* Its pipeline with so many layers made again. */
+/* Simulates the plan with the reduced recomputation. Returns the makespan, or
+ * INT64_MAX if it does not fit. */
 static int64_t time_trimmed(const trimmer *t, const lh_job *plain,
                             uint32_t n_chunks)
 {
@@ -184,8 +188,9 @@ static int64_t time_trimmed(const trimmer *t, const lh_job *plain,
     return ns;
 }
 
-/* What the plan takes if each chunk makes again what it must: of all, the
- * dearest is left out first, and where fewest passes are there at once. */
+/* Returns the plan's time if each chunk recomputes only the minimum. Drops the
+ * most expensive operation first, in all chunks from the last, which retain the
+ * fewest microbatches, to the first. */
 static int64_t least_trimmed(const lh_job *plain, const lhi_elastic_result *r,
                              lhi_arena *mem)
 {
@@ -222,10 +227,10 @@ static int64_t least_trimmed(const lh_job *plain, const lhi_elastic_result *r,
     return ns < r->makespan_ns ? ns : r->makespan_ns;
 }
 
-/* --- bounds and plans --------------------------------------------------------
- */
+/* --- bounds and plans ---------------------------------------------------- */
 
-/* Everything that elastic plans can be on these chunks. */
+/* Tries every elastic plan for these chunks: all sharding modes, queues and
+ * recomputation settings. */
 static void try_shape(const lh_job *job, const lhi_config *config,
                       int64_t least_ns, counts *n)
 {
@@ -240,7 +245,7 @@ static void try_shape(const lh_job *job, const lhi_config *config,
     lhi_elastic_lower_bound first;
     lh_status status =
         lhi_elastic_compute_bound(&plain, config, &all, &floor, &err);
-    any.below_ns = 1; /* what comes first is enough */
+    any.below_ns = 1; /* stop at the first bound */
     if (status == LH_OK && lhi_elastic_compute_bound(&plain, config, &any,
                                                      &first, &err) == LH_OK) {
         CHECK(first.makespan_ns <= floor.makespan_ns);
@@ -312,7 +317,7 @@ static void try_job(lhi_random *r, counts *n)
             best.makespan_ns + best.built.optimizer_ns + best.built.overhead_ns;
         CHECK_MSG(least_ns <= ns, "%.0f ns, bound %.0f", (double)ns,
                   (double)least_ns);
-        /* What is asked to be better than that is not found. */
+        /* A plan required to be faster than the bound must not exist. */
         lhi_elastic_result none = {0};
         all.below_ns = least_ns;
         CHECK_INT(lhi_elastic_search_layout(job, &like, &all, mem, &none, NULL),
@@ -338,7 +343,8 @@ static void try_job(lhi_random *r, counts *n)
         if (M < 2 || job->model->layers % (P * M) ||
             job->model->layers / (P * M) < 2)
             continue;
-        for (uint32_t c = 0; c < P * M; c++) /* a smaller first chunk */
+        /* fewer layers in each stage's first chunk */
+        for (uint32_t c = 0; c < P * M; c++)
             layers[c] =
                 job->model->layers / (P * M) + (c >= P * (M - 1)) - (c < P);
         config.layers = layers;
@@ -365,9 +371,9 @@ static void no_elastic_plan_is_below_its_bound(void)
               n.plans, n.tight, n.again, n.close, n.trimmed, n.none, n.memory);
 }
 
-/* Fewer than two microbatches for each stage are one group, so a stage has all
- * of them on every chunk but its last at once; with memory for less and less of
- * it, what is made again is what the bound says, nearly. */
+/* Fewer than two microbatches per stage form a single group, so a stage retains
+ * all of them on every chunk except its last. As memory shrinks, the
+ * recomputation must be close to the bound's. */
 static void one_group_makes_again_what_it_must(void)
 {
     counts n = {0};
@@ -404,7 +410,7 @@ static void one_group_makes_again_what_it_must(void)
               n.again, n.near);
 }
 
-/* On slow links what is sharded costs as much as what is made again. */
+/* On slow links, sharding costs as much as recomputation. */
 static void sharding_and_memory_count_together(void)
 {
     counts n = {0};
@@ -442,9 +448,9 @@ static void sharding_and_memory_count_together(void)
         n.plans, n.shared, n.both, n.better);
 }
 
-/* Between datacenters a first group of as few microbatches as there are stages
- * waits for each chunk's messages; one that is longer, for fewer of them. With
- * memory for all the bound is near what such plans take. */
+/* Between datacenters, a first group with only as many microbatches as stages
+ * waits for each chunk's messages; a larger group waits for fewer. With ample
+ * memory, the bound must be close to the plans' times. */
 static void first_groups_wait_for_messages(void)
 {
     counts n = {0};
@@ -483,9 +489,9 @@ static void first_groups_wait_for_messages(void)
               n.brief, n.worst);
 }
 
-/* What sharding takes off a stage decides alone whether a plan fits where
- * nothing is made again: with hardly more memory than a plan needs the bound
- * lets it be, and with little less it says that nothing fits. */
+/* Without recomputation, only the memory that sharding saves decides whether a
+ * plan fits. With barely enough memory the bound must allow a plan; with 1 %
+ * less it must rule out all plans. */
 static lh_job *full_job(double gib, uint32_t data)
 {
     return job_with(
@@ -501,7 +507,8 @@ static lh_job *full_job(double gib, uint32_t data)
         data, gib, 4 * data);
 }
 
-/* Whether the bound lets a plan be; *fits: whether there is one. */
+/* Checks whether the bound allows a plan; *fits: whether the planner finds one.
+ */
 static bool may_fit(double gib, uint32_t data, uint32_t M,
                     lh_elastic_sharding sharding, bool *fits)
 {
@@ -562,7 +569,8 @@ static void what_sharding_saves_is_what_it_is(void)
     }
 }
 
-/* Of device 0, if an operation is made again in a layer of chunk `c` alone. */
+/* Returns device 0's static memory if one layer in chunk `c` recomputes an
+ * operation. A chunk number of 4 or more means no recomputation. */
 static int64_t static_bytes(const lh_job *job, lhi_config config, uint32_t c)
 {
     uint32_t all = config.microbatches, layers[4] = {0};
@@ -590,7 +598,8 @@ static int64_t static_bytes(const lh_job *job, lhi_config config, uint32_t c)
     return bytes;
 }
 
-/* While a layer is made again all of it is there, whichever chunk has it. */
+/* During recomputation a complete layer's activations are in memory, whichever
+ * chunk the layer is in. */
 static void a_layer_is_whole_in_any_chunk(void)
 {
     lh_job *job = job_with(

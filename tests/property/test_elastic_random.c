@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elastic pipelines on random cases: sequences never stop, the events take
- * what the closed form says, memory is what the formula says, and the choice
- * of queue and recomputation is that of brute force.
+/* Elastic pipelines on random cases: schedules never deadlock, event simulation
+ * matches the closed forms for time and memory, and the choice of queue and
+ * recomputation matches brute force.
  *
- *     test_elastic_random [CASES [FIRST]]
- */
+ *     test_elastic_random [CASES [FIRST]] */
 #include "cases.h"
 #include "random_pipeline.h"
 #include "schedule/elastic/elastic_internal.h"
@@ -33,12 +32,13 @@ static lh_elastic_case some_case(rng *r)
     return g;
 }
 
+/* Simulated time and peak activation memory per stage. */
 typedef struct events {
     int64_t time_ns;
     int64_t peaks[8];
 } events;
 
-/* Simulator, evaluator and judge. */
+/* Runs the simulator, the evaluator and the verifier, which must agree. */
 static bool run_events(const lh_elastic_case *g, const lh_elastic_plan *plan,
                        events *out)
 {
@@ -97,7 +97,8 @@ static void check_plan(const lh_elastic_case *g, const lh_elastic_plan *plan,
         CHECK_INT(e.peaks[i], lh_elastic_resident_passes(g, plan, i + 1));
 }
 
-/* Every admissible queue, or some where there are many. */
+/* Samples three admissible queues per case; times and memory must match the
+ * closed form. */
 static void planned_ones_take_what_the_model_says(void)
 {
     uint32_t n_plans = 0, n_extra = 0;
@@ -141,8 +142,9 @@ static uint32_t some_groups(rng *r, uint32_t B, uint32_t P, uint32_t *groups)
     return n;
 }
 
-/* Any sequences, shares and buckets: they run, by all three alike, and hold
- * as many passes as the formula says. */
+/* Arbitrary sequences, shares and buckets: simulator, evaluator and verifier
+ * run them with equal results, and retain as many passes as the formula
+ * predicts. */
 static void hand_made_ones_never_stop(void)
 {
     for (uint32_t i = first_case; i < first_case + n_cases; i++) {
@@ -170,7 +172,7 @@ static void hand_made_ones_never_stop(void)
     }
 }
 
-/* Where messages between stages hide, the model counts them exactly. */
+/* If messages between stages are fully hidden, the closed form is exact. */
 static void hidden_messages_cost_what_the_model_says(void)
 {
     uint32_t n_hidden = 0;
@@ -199,13 +201,14 @@ static void hidden_messages_cost_what_the_model_says(void)
     CHECK(n_cases < 1000 || n_hidden > n_cases / 5);
 }
 
+/* Best choice by brute force: lost time and stored bytes. */
 typedef struct brute_best {
     bool any;
     int64_t lost, stored;
 } brute_best;
 
-/* Every subset of operations with every queue; with `largest` only the largest
- * queue that fits counts. */
+/* Tries every subset of operations with every queue. `largest`: only the
+ * largest queue that fits counts. */
 static brute_best brute_choice(const lh_elastic_case *g, uint32_t n,
                                const lh_elastic_op *ops, int64_t budget,
                                bool largest)
@@ -287,8 +290,8 @@ static void choices_are_those_of_brute_force(void)
     CHECK(n_cases < 1000 || n_found > n_cases / 8);
 }
 
-/* The search by events finds nothing slower than the paper's planner, and what
- * it finds fits. */
+/* The event-based search finds nothing slower than the paper's planner, and its
+ * result fits. */
 static void the_joint_search_is_never_worse(void)
 {
     uint32_t n_found = 0, n_better = 0;

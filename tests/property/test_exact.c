@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The exact search over layouts, partitions and methods against all of them,
- * one after the other. */
+/* The exact search over layouts, partitions and methods versus complete
+ * enumeration. */
 #include "jobs.h"
 
 #include "planner/layout/partition_search.h"
@@ -21,7 +21,7 @@ static int64_t best_of_methods(const lh_pipeline *p)
         lh_schedule *s;
         lh_timeline *t;
         lh_error err = {0};
-        if (lh_method_is_auto(name)) /* the others do */
+        if (lh_method_is_auto(name)) /* only selects among the others */
             continue;
         if (lh_method_run(name, p, NULL, &s, NULL, &err) != LH_OK)
             continue;
@@ -34,6 +34,7 @@ static int64_t best_of_methods(const lh_pipeline *p)
     return best;
 }
 
+/* State of the enumeration. */
 typedef struct everything {
     const lh_job *job;
     const lhi_space *space;
@@ -139,14 +140,14 @@ static void compare(uint32_t layers, double memory_gib, double tflops,
     lh_plan *climb = plan_by(job, LH_PARTITION_HILL_CLIMBING);
     if (exact && climb) {
         CHECK(all.n_layouts > 20 && all.n_partitions > 2 * all.n_layouts);
-        if (exact->best.elastic) /* which has more to choose from */
+        if (exact->best.elastic) /* elastic plans have a larger search space */
             CHECK(exact->best.iteration_ns <= all.best_ns);
         else
             CHECK_INT(exact->best.iteration_ns, all.best_ns);
         CHECK(exact->search_bound_ns <= all.best_ns);
         CHECK(climb->search_bound_ns <= all.best_ns);
         CHECK(climb->best.iteration_ns >= exact->best.iteration_ns);
-        /* Exact looks at each partition's own bound. */
+        /* The exact search uses each partition's own bound. */
         CHECK(exact->search_bound_ns >= climb->search_bound_ns);
     }
     lh_plan_free(exact);

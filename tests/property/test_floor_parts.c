@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds before a pipeline is built against the best schedules of all
- * pipelines that could be built: on tiny random models of layers of one kind
- * or two, with little memory, no partition's best schedule is faster than any
- * of the bounds; and often enough one is as fast, so that none can be higher.
+/* Lower bounds, computed before a pipeline is built, versus optimal schedules
+ * of every pipeline that could be built. Cases are tiny random models with one
+ * or two kinds of layers and little memory. No partition's optimal schedule is
+ * faster than any bound, and the bounds are tight often enough.
  *
- *     test_floor_parts [CASES [FIRST]]
- */
+ *     test_floor_parts [CASES [FIRST]] */
 #include "cases.h"
 #include "random_pipeline.h"
 #include "test.h"
@@ -20,13 +19,14 @@
 #include <string.h>
 
 enum { MOST_LAYERS = 8, MOST_STAGES = 3, MOST_CHUNKS = 6, UNIT = 1000 };
-enum { USUAL_LAYERS = 6 }; /* at most, but in rings of three */
+enum { USUAL_LAYERS = 6 }; /* maximum, except in rings of three */
 
 static uint32_t n_cases = OF_CASES(4000), first_case;
-static bool may_be_empty; /* the first chunk and the last: no layer */
-static bool rings;        /* loops of two chunks on three devices */
+static bool may_be_empty; /* first and last chunk may have no layer */
+static bool rings;        /* Loop placement: three devices, two chunks each */
 static const double ratio = 3;
 
+/* A random model: inputs of the bounds, and the data to build its pipelines. */
 typedef struct model {
     lhi_bound_site site[2];
     lhi_bound_case c;
@@ -34,10 +34,11 @@ typedef struct model {
     int64_t forth[MOST_STAGES], back[MOST_STAGES];
     uint32_t v, n_chunks;
     bool joint;
-    uint32_t parts; /* of a W */
+    uint32_t parts; /* per W */
 } model;
 
-static uint32_t n_split, n_split_tight; /* above others; near the best */
+static uint32_t n_split, n_split_tight; /* above other bounds; within 2 % of the
+                                         * optimum */
 static uint32_t n_solved, n_tight, n_by_memory, n_refused, n_kinds_seen;
 
 static int64_t some(rng *r, uint32_t least, uint32_t most)
@@ -80,7 +81,7 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* The sums that bounds use. */
+/* Computes the aggregates that the bounds use. */
 static void sum_up(const model *m, lhi_bound_site *s,
                    const lhi_bound_site *first)
 {
@@ -157,7 +158,7 @@ static void make_model(rng *r, model *m)
     c->kind_of = m->kind_of;
     for (int i = 0; i < 2; i++)
         make_parts(r, m, &m->site[i]);
-    if (rng_chance(r, 50)) /* memory alone differs */
+    if (rng_chance(r, 50)) /* sites differ in memory only */
         memcpy(m->site[1].parts, m->site[0].parts, sizeof m->site[0].parts);
     for (int i = 0; i < 2; i++)
         sum_up(m, &m->site[i], &m->site[0]);
@@ -168,7 +169,7 @@ static void make_model(rng *r, model *m)
         m->back[k] = far ? some(r, 0, 20) : some(r, 0, 2);
     }
     if (c->stages > 1 && c->placement == LH_PLACEMENT_LOOP) {
-        /* Of two devices it is the way back. */
+        /* With two devices, the wrap-around link is the return link. */
         c->wrap_forth = c->stages == 2 ? m->back[0] : some(r, 0, 5);
         c->wrap_back = c->stages == 2 ? m->forth[0] : some(r, 0, 5);
     }
@@ -234,7 +235,7 @@ static lh_pipeline *build(const model *m, const uint32_t *layers)
         if (i + 1 == m->n_chunks)
             add_part(m, m->c.n_kinds + 1, &chunks[i], &passing[d]);
         if (chunks[i].f_ns == 0)
-            return NULL; /* neither a layer nor an end */
+            return NULL; /* no layer, embedding or head */
     }
     for (uint32_t k = 0; k + 1 < P; k++) {
         links[n_links++] = (lh_link){k, k + 1, m->forth[k], 0, NULL};
@@ -262,7 +263,8 @@ static lh_pipeline *build(const model *m, const uint32_t *layers)
     return p;
 }
 
-/* What bounds say of memory is of devices whose memory has no limit, too. */
+/* Returns the larger of the warm-up and path bounds if memory were unlimited.
+ * Detects cases in which memory raises the bound. */
 static int64_t largest_without_memory(const model *m)
 {
     model free = *m;
@@ -304,10 +306,11 @@ static void check_solution(const model *m, uint32_t number, int64_t best)
               number, (long)best, (long)split);
     n_split += split > most;
     n_split_tight += (double)split * 1.02 >= (double)best;
-    /* Just above the best nothing is refuted, and what is known stays. */
+    /* With limits just above the optimum the bound must not exceed it, and it
+     * never falls below the known lower limit. */
     CHECK(split_of(m, most, best) >= most && split_of(m, 0, best) <= best);
     CHECK(split_of(m, best, best + 100) <= best);
-    /* Halving stops a little below. */
+    /* Bisection stops slightly below the exact bound. */
     bool tight = (double)most * 1.005 >= (double)best;
     n_solved++;
     n_kinds_seen += m->c.n_kinds > 1;
@@ -417,8 +420,8 @@ static void nor_on_a_ring_of_three(void)
               n_solved - solved, n_split - above);
 }
 
-/* Two devices far apart, of which the first holds 200 of 4000 microbatches:
- * these go there and back in 20 lots, and there is little else to do. */
+/* Two distant devices; the first can retain 200 of 4000 microbatches. They make
+ * the round trip in 20 groups, and there is little other work. */
 static void far_ones_stay_as_long_as_they_have_to(void)
 {
     enum { FAR = 1000 * UNIT, ROOM = 200 };
@@ -464,8 +467,9 @@ static void far_ones_stay_as_long_as_they_have_to(void)
     lh_pipeline_free(p);
 }
 
-/* Lots of microbatches on two devices far apart, down and back: where one lot's
- * D of the last chunk leave room, the next one's F begin. */
+/* Builds a schedule with groups of microbatches on two distant devices, Wave
+ * placement. As the last chunk's D passes of one group free memory, the next
+ * group's F passes start. */
 static lh_schedule *in_lots(uint32_t lots, uint32_t each)
 {
     lh_pass *passes[2];
@@ -549,8 +553,9 @@ static void memory_fills_no_sooner_than_they_get_there(void)
     lh_pipeline_free(p);
 }
 
-/* Where memory has place for hardly more than one microbatch, and one of the
- * chunks leaves most of it, how long that stays says how long all takes. */
+/* Samples a model whose memory holds hardly more than one microbatch, nearly
+ * all of it from one chunk. The residency of that chunk's activations then
+ * determines the makespan. */
 static void make_full(rng *r, lh_placement placement, model *m)
 {
     lhi_bound_case *c = &m->c;
@@ -611,7 +616,8 @@ static void chunks_stay_as_long_as_they_have_to(void)
     check_full(LH_PLACEMENT_LOOP);
 }
 
-/* One microbatch: nothing hides what its first chunk gathers and reduces. */
+/* With one microbatch, nothing hides the first chunk's all-gather and
+ * reduce-scatter. */
 static void what_is_gathered_lies_on_the_way(void)
 {
     model m = {.v = 1, .n_chunks = 2, .parts = 1};
@@ -649,8 +655,8 @@ static void what_is_gathered_lies_on_the_way(void)
     lh_pipeline_free(p);
 }
 
-/* Where passes of the head leave as much as layers do, no more of them than
- * there is room for come before its device's first D. */
+/* If the head retains as much memory as layers do, the memory limits how many
+ * head passes precede the first D on its device. */
 static void passes_of_the_head_wait_in_memory(void)
 {
     enum { FAR = 100 * UNIT };
@@ -680,8 +686,8 @@ static void passes_of_the_head_wait_in_memory(void)
     lh_pipeline *p = build(&m, layers);
     int64_t best = best_of(&m, p, INT64_MAX),
             ramp = lhi_bound_compute_warmup(&m.c);
-    /* All that the head's device does, behind the way there and before the
-     * way back, but for what it has room for meanwhile. */
+    /* All work on the head's device runs after the path to it and before the
+     * path back, except for the passes that memory admits meanwhile. */
     int64_t work = 20 * (2 * 3 + 30) * UNIT, room = 26 * UNIT;
     int64_t ways = 6 * FAR + 2 * (4 + 10) * UNIT;
     CHECK_MSG(ramp <= best, "%ld in all, %ld by ramps", (long)best, (long)ramp);
@@ -691,9 +697,9 @@ static void passes_of_the_head_wait_in_memory(void)
     lh_pipeline_free(p);
 }
 
-/* Two devices with a chunk of two layers each, far apart, and 6 microbatches;
- * a layer's F leaves UNIT in a room of so many. W are long, so that there is
- * enough to do behind the last F. */
+/* Builds a model with two distant devices, one chunk with two layers each, and
+ * 6 microbatches. A layer's F retains UNIT bytes; `room` is the memory limit. W
+ * passes are long, so enough work remains after the last F. */
 static void make_far(int64_t f, int64_t w, int64_t room, int64_t far, model *m)
 {
     *m = (model){.v = 1, .n_chunks = 2, .parts = 1};
@@ -717,9 +723,9 @@ static void make_far(int64_t f, int64_t w, int64_t room, int64_t far, model *m)
     m->forth[0] = m->back[0] = far;
 }
 
-/* The first device has done no more F than there is room for before its first
- * D, which is behind the head and the hop home; all else is behind that, and
- * then its chunk is reduced. */
+/* Before its first D, the first device has run at most as many F as fit in
+ * memory. That D waits for the head and the return hop. All other passes
+ * follow, then the chunk's reduce-scatter. */
 static void what_is_reduced_comes_behind_all(void)
 {
     enum { FAR = 100 * UNIT, W = 40 * UNIT };
@@ -740,7 +746,7 @@ static void what_is_reduced_comes_behind_all(void)
     lh_pipeline_free(p);
 }
 
-/* Room for almost five passes is room for four. */
+/* Memory for almost five passes holds only four. */
 static void passes_are_whole(void)
 {
     enum { FAR = 100 * UNIT, F = 20 * UNIT, W = 60 * UNIT };
@@ -749,7 +755,7 @@ static void passes_are_whole(void)
     int64_t passes = 6 * (2 * (F + UNIT + W) + W);
     model m;
     make_far(F, W, 10 * UNIT - 1, FAR, &m);
-    m.site[0].parts[1].w = W; /* more than the head takes */
+    m.site[0].parts[1].w = W; /* longer than the head's */
     sum_up(&m, &m.site[0], &m.site[0]);
     lh_pipeline *p = build(&m, layers);
     int64_t best = best_of(&m, p, INT64_MAX),

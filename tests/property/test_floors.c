@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds of the search over layouts against what they bound: on small random
- * jobs no partition of the layers under any method is faster than the bound of
- * its layout, or than that of any node of the tree above it; and where the
- * bound says that nothing fits, nothing does. */
+/* Lower bounds of the layout search versus simulated schedules, on small random
+ * jobs. No layer partition under any method beats the bound of its layout, or
+ * that of any ancestor in the search tree. If the bound finds that nothing
+ * fits, nothing does. */
 #include "jobs.h"
 
 #include "base/random.h"
@@ -29,8 +29,8 @@ static uint32_t pick(lhi_random *r, uint32_t least, uint32_t most)
     return least + lhi_random_below(r, most - least + 1);
 }
 
-/* With `far`, ten times as far as else: next to that a layer computes for
- * nothing. */
+/* Writes the datacenters and links. `far`: ten times the latency, so that a
+ * layer's compute time is negligible. */
 static size_t add_datacenters(lhi_random *r, uint32_t n, bool far, char *text,
                               size_t room)
 {
@@ -39,7 +39,7 @@ static size_t add_datacenters(lhi_random *r, uint32_t n, bool far, char *text,
         ", load_balancing: ecmp, queue_pairs: 4, paths: 8",
         ", recovery: go-back-n, loss: 0.0001, fec: {data: 32, parity: 1}"};
     size_t len = 0;
-    /* What is fast in one thing need not be in another. */
+    /* Compute, memory and memory bandwidth vary independently. */
     len += (size_t)snprintf(text + len, room - len, "  datacenters:\n");
     for (uint32_t i = 0; i < n; i++)
         len += (size_t)snprintf(
@@ -61,7 +61,8 @@ static size_t add_datacenters(lhi_random *r, uint32_t n, bool far, char *text,
     return len;
 }
 
-/* One datacenter of two or three zones, or two of two, with any ZeRO. */
+/* Writes one datacenter with two or three zones, or two datacenters with two
+ * zones each. All ZeRO stages are possible. */
 static size_t add_zones(lhi_random *r, char *text, size_t room)
 {
     uint32_t n = pick(r, 1, 2), n_zones = n == 1 ? pick(r, 2, 3) : 2;
@@ -88,21 +89,23 @@ static size_t add_zones(lhi_random *r, char *text, size_t room)
     return len;
 }
 
+/* Types of random jobs. */
 typedef enum kind {
     ANY,
-    FAR,   /* ZeRO 3, and two sites or three */
-    ZONED, /* datacenters have zones */
-    EMPTY  /* the job gives chunks, of which the ends may have no layer */
+    FAR,   /* ZeRO 3, two or three sites */
+    ZONED, /* datacenters with zones */
+    EMPTY  /* job gives chunks; the ends may have no layer */
 } kind;
 
-/* Tokens are sent to experts only where there are some. */
+/* Drops the dispatcher key if the model has no experts. */
 static const char *suited(const char *training, bool experts)
 {
     return experts || !strstr(training, "dispatcher") ? training : "";
 }
 
-/* A job's own chunks, of which the first and the last may have no layer, in a
- * pipeline any; with `mtp` its modules may be apart from the head. */
+/* Writes the job's own chunks. The first and the last may have no layer; with
+ * two pipeline stages, any chunk may. `mtp`: the MTP modules may be in a chunk
+ * other than the head's. */
 static void add_chunks(lhi_random *r, uint32_t layers, bool mtp, char *text,
                        size_t room)
 {
@@ -116,7 +119,7 @@ static void add_chunks(lhi_random *r, uint32_t layers, bool mtp, char *text,
             list[c] = 1;
             left--;
         }
-    /* Of two one has them all. */
+    /* With two chunks, one has all layers. */
     uint32_t first = n > 2 ? 1 : pick(r, 0, n - 1);
     while (left-- > 0)
         list[n > 2 ? pick(r, 1, end < n - 1 ? end - 1 : n - 2) : first]++;
@@ -132,7 +135,8 @@ static void add_chunks(lhi_random *r, uint32_t layers, bool mtp, char *text,
     snprintf(text + len, room - len, "}\n");
 }
 
-/* torchtitan gathers in its own way where there is no pipeline. */
+/* Samples a job. torchtitan gathers parameters differently without a pipeline.
+ */
 static lh_job *random_job(lhi_random *r, kind of, bool torchtitan)
 {
     static const char *const more[] = {
@@ -151,7 +155,7 @@ static lh_job *random_job(lhi_random *r, kind of, bool torchtitan)
                                        ", dispatcher: deepep"};
     static const char *const all_shared[] = {", zero: 3",
                                              ", zero: 3, recompute: full"};
-    /* Experts cut, too, of which bounds know less. */
+    /* Includes sharded experts, for which the bounds are weaker. */
     static const char *const layouts[] = {
         "layout: {expert_tensor: 2}\n", "layout: {expert: 2, tensor: 2}\n",
         "layout: {expert: 2, outermost: data}\n"};
@@ -190,15 +194,16 @@ static lh_job *random_job(lhi_random *r, kind of, bool torchtitan)
                                         : "");
 }
 
-/* --- one way down the tree ------------------------------------------------ */
+/* --- random descent in the search tree ----------------------------------- */
 
+/* State of a uniform random selection among a node's children. */
 typedef struct choosing {
     lhi_random *r;
     lhi_config chosen;
     uint32_t n;
 } choosing;
 
-/* Each of n is the one with the same probability. */
+/* Selects one of n nodes with equal probability (reservoir sampling). */
 static lh_status choose(void *context, const lhi_config *config, lh_error *err)
 {
     choosing *c = context;
@@ -208,17 +213,20 @@ static lh_status choose(void *context, const lhi_config *config, lh_error *err)
     return LH_OK;
 }
 
-static uint64_t n_split, n_ruled_out; /* by what their layers take each */
+static uint64_t n_split, n_ruled_out; /* raised by the partition bound; by half
+                                       * or more */
 
+/* A path from the root to a leaf, with the bound at each level. */
 typedef struct path_context {
     lhi_config config;
     lhi_lower_bound
-        floors[LHI_LEVEL_COMPLETE + 2]; /* the last: of all splits */
+        floors[LHI_LEVEL_COMPLETE + 2]; /* the last: partition bound */
     uint64_t n_tried, n_fit;
-    int64_t least_ns; /* of those that fit; INT64_MAX: none */
+    int64_t least_ns; /* feasible only; INT64_MAX: none */
 } way;
 
-/* False: nothing lies below. */
+/* Descends to a random leaf and computes the bounds on the way. Returns false
+ * if the branch is empty. */
 static bool go_down(lhi_random *r, const lhi_space *space,
                     lhi_bound_inputs *floors, way *w)
 {
@@ -252,7 +260,7 @@ static bool go_down(lhi_random *r, const lhi_space *space,
     return true;
 }
 
-/* --- everything below a layout -------------------------------------------- */
+/* --- schedules for a layout ---------------------------------------------- */
 
 static void check_time(way *w, int64_t ns, const char *method)
 {
@@ -273,7 +281,7 @@ static void run_methods(lhi_random *r, const lhi_built_layout *built, way *w)
         lh_timeline *t;
         lh_error err = {0};
         w->n_tried++;
-        if (lh_method_is_auto(name)) /* the others do */
+        if (lh_method_is_auto(name)) /* only selects among the others */
             continue;
         if (lh_method_run(name, built->pipeline, NULL, &s, NULL, &err) != LH_OK)
             continue;
@@ -303,7 +311,8 @@ static void try_partition(lhi_random *r, const lh_job *job, way *w,
     lh_pipeline_free(built.pipeline);
 }
 
-/* Every way to share out the layers from chunk `at` on. */
+/* Tries every partition of the remaining `left` layers on chunks from `at` on.
+ */
 static void try_partitions(lhi_random *r, const lh_job *job, way *w,
                            uint32_t *layers, uint32_t at, uint32_t left)
 {
@@ -326,10 +335,11 @@ static void try_partitions(lhi_random *r, const lh_job *job, way *w,
 }
 
 static uint64_t n_layouts, n_fit, n_refused, n_tight;
-static uint64_t n_dispatched, n_across; /* that fit */
-static uint64_t n_shared;               /* of these: ZeRO 3 over sites */
+static uint64_t n_dispatched, n_across; /* feasible */
+static uint64_t n_shared;               /* feasible, parameters gathered across
+                                         * sites */
 
-/* Whether parameters are gathered from another datacenter. */
+/* Checks whether parameters are gathered from another datacenter. */
 static bool shares_across(const lhi_config *config)
 {
     const lh_layout *l = &config->layout;
@@ -343,7 +353,7 @@ static bool shares_across(const lhi_config *config)
     return false;
 }
 
-/* Whether some tokens go to experts in another datacenter. */
+/* Checks whether some tokens go to experts in another datacenter. */
 static bool sends_across(const lhi_config *config)
 {
     const lh_layout *l = &config->layout;
@@ -357,7 +367,8 @@ static bool sends_across(const lhi_config *config)
     return false;
 }
 
-/* Of the job's own chunks: as far apart as they can be. */
+/* Returns the largest ratio between chunk sizes; unrestricted if the job gives
+ * its own chunks. */
 static double ratio_of(const lh_job *job)
 {
     return job->layout.n_chunk_layers ? MOST_LAYERS : ratio;
@@ -409,14 +420,15 @@ static void check_seed(uint64_t seed, kind of)
 
 static void nothing_is_below_its_bounds(void)
 {
-    /* Rare: an embedding's gradient is sent, and experts' are not; replicas of
-     * a stage are where layers, and where ends, take the longest. */
+    /* Rare combinations: an embedding's gradient is sent and the experts' are
+     * not; the slowest replicas of a stage differ for layers and for the ends.
+     */
     static const uint64_t known[] = {6052, 13596};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         check_seed(known[i], ANY);
     for (uint64_t seed = 1; seed <= JOBS; seed++)
         check_seed(seed, ANY);
-    /* Both kinds occur, or this would prove little. */
+    /* Both feasible and rejected layouts must occur often enough. */
     CHECK_MSG(n_fit > JOBS / 2 && n_refused > 5 && n_tight > 2,
               "of %lu layouts %lu fit, %lu are refused, %lu of them tried",
               (unsigned long)n_layouts, (unsigned long)n_fit,
@@ -461,8 +473,8 @@ static void nothing_with_empty_ends_is_below_its_bounds(void)
               (unsigned long)n_fit - before);
 }
 
-/* Replicas far apart that gather each layer from each other: next to that
- * nothing takes long, and the bound is close to the best there is. */
+/* Distant replicas that gather each layer from each other: communication
+ * dominates, and the bound is close to the optimum. */
 static void far_layers_take_what_they_send(void)
 {
     lhi_random r = {1};
@@ -491,7 +503,7 @@ static void far_layers_take_what_they_send(void)
         CHECK_OK(lhi_space_init(job, mem, &space, &err), err);
         CHECK_OK(lhi_bound_inputs_make(job, ratio, &floors, &err), err);
         CHECK(go_down(&r, &space, floors, &w));
-        for (int i = 0; i < 10; i++) /* other methods each time */
+        for (int i = 0; i < 10; i++) /* with different random methods */
             try_partitions(&r, job, &w, layers, 0, job->model->layers);
         double ns = (double)w.floors[LHI_LEVEL_COMPLETE].ns;
         CHECK_MSG(shares_across(&w.config), "replicas are in one place");

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every generator on random pipelines: what it makes can run, keeps the memory
- * limits and does not undercut a proven bound; those that adapt never give up
- * where a microbatch fits.
+/* Every generator on random pipelines. Schedules are valid, respect the memory
+ * limits and are not below a proven bound. Adaptive generators never fail if a
+ * microbatch fits.
  *
- *     test_generators [CASES [FIRST]]
- */
+ *     test_generators [CASES [FIRST]] */
 #include "cases.h"
 #include "random_pipeline.h"
 #include "test.h"
@@ -37,7 +36,8 @@ static int64_t makespan(const lh_pipeline *p, const lh_schedule *s)
     return ns;
 }
 
-/* These make an order wherever one microbatch at a time fits. */
+/* Checks whether the method must find an order wherever one microbatch at a
+ * time fits. */
 static bool adapts(const char *method, const lh_pipeline *p)
 {
     if (strcmp(method, "slack") == 0 || strcmp(method, "steady-slack") == 0)
@@ -109,7 +109,8 @@ static void generators_on_random_pipelines(void)
     }
 }
 
-/* Where no two senders share a link, the planner's clock is the simulator's. */
+/* Without links shared by two senders, the generator's planned makespan equals
+ * the simulator's. */
 static void planner_agrees_with_simulator(void)
 {
     static const char *const names[] = {"greedy", "slack"};
@@ -139,8 +140,8 @@ static void planner_agrees_with_simulator(void)
     }
 }
 
-/* A copy in which Ds take memory, and each device has room for one microbatch
- * and `eighths` of a forward's more. */
+/* Returns a copy in which most D passes allocate memory. Each device has memory
+ * for one microbatch plus `eighths` eighths of a forward pass's memory. */
 static lh_pipeline *with_room(rng *r, const lh_pipeline *p, uint32_t eighths)
 {
     lh_pipeline_desc d = {.size = sizeof d};
@@ -167,8 +168,8 @@ static lh_pipeline *with_room(rng *r, const lh_pipeline *p, uint32_t eighths)
     return out;
 }
 
-/* What adapts to memory finds an order in however much there is, if one
- * microbatch fits. */
+/* Memory-aware methods find an order with any amount of memory that holds one
+ * microbatch. */
 static void no_room_is_a_dead_end(void)
 {
     static const char *const names[] = {"greedy", "look-ahead"};

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inserting microbatch after microbatch, from either end, on random pipelines:
- * what comes out can run, keeps the memory limits, takes as long as is said and
- * does not undercut a proven bound; the same seed makes the same orders, and no
- * more of them than it takes. Slots do not overlap, and begin when what they
- * wait for has come. What is kept of a known schedule, of as many microbatches
- * or of fewer, stays where it was. Shops of other kinds are refused.
+/* Insertion of microbatch after microbatch, from either end, on random
+ * pipelines:
+ * - Schedules are valid, respect the memory limits, take the stated time and
+ *   are not below a proven bound.
+ * - The same seed gives the same orders, with no more schedules than needed.
+ * - Slots do not overlap, and start after their inputs arrive.
+ * - The part retained from a known schedule, with as many or fewer
+ *   microbatches, keeps its times.
+ * - Job shops to which insertion does not apply are rejected.
  *
- *     test_insert [CASES [FIRST]]
- */
+ *     test_insert [CASES [FIRST]] */
 #include "cases.h"
 #include "hold_orders.h"
 #include "trains.h"
@@ -18,11 +20,12 @@
 
 #include <stdlib.h>
 
-enum { MAX_CYCLE = 200 }; /* schedules of a cycle, at most */
+enum { MAX_CYCLE = 200 }; /* schedules per cycle, maximum */
 
 static uint32_t n_cases = 2000, first_case;
 static uint32_t n_made, n_refused, n_moved;
 
+/* An inserter with its job shop and the best orders so far. */
 typedef struct maker {
     const lh_pipeline *p;
     lhi_arena *mem;
@@ -35,7 +38,7 @@ typedef struct maker {
     uint64_t used; /* ticks */
 } maker;
 
-/* false: this shop is not for insertion. */
+/* Starts a run. Returns false if insertion does not apply to the job shop. */
 static bool begin(maker *k)
 {
     lh_error err = {0};
@@ -77,14 +80,14 @@ static int64_t *starts_of(const lhi_machine_orders *words, lhi_arena *mem)
     return start;
 }
 
-/* --- slots
- * ------------------------------------------------------------------------ */
+/* --- slots --------------------------------------------------------------- */
 
-/* The shop as the inserter sees it, and the orders of its last schedule. */
+/* The job shop as the inserter uses it, with the orders of its last schedule.
+ */
 typedef struct view {
     const lhi_shop *s;
     lhi_machine_orders *words;
-    lhi_machine_orders *forward; /* the same orders, of the shop */
+    lhi_machine_orders *forward; /* same orders, not mirrored */
     const int64_t *end;
 } view;
 
@@ -105,7 +108,7 @@ static bool make_view(const maker *k, view *v)
     return !test_state.bad;
 }
 
-/* The orders that the slots are in. */
+/* Sorts each machine's operations by their slots. */
 static void order_by_slots(view *v)
 {
     const lhi_shop *s = v->s;
@@ -126,7 +129,7 @@ static int64_t start_of(const view *v, uint32_t o)
     return v->end[o] - v->s->time[o];
 }
 
-/* When all that an operation waits for has come. */
+/* Returns the time when all inputs of an operation are available. */
 static int64_t ready_of(const view *v, uint32_t o)
 {
     const lhi_shop *s = v->s;
@@ -140,8 +143,9 @@ static int64_t ready_of(const view *v, uint32_t o)
     return ready;
 }
 
-/* Slots lie one after another, in the order that came out, and nothing begins
- * before it can; so nothing ends later when it waits no more than it has to. */
+/* Checks that slots on a machine do not overlap, follow its order and start
+ * after their inputs. Evaluated without unnecessary waits, no operation ends
+ * later than its slot. */
 static void slots_fit(const view *v)
 {
     const lhi_shop *s = v->s;
@@ -164,7 +168,7 @@ static void slots_fit(const view *v)
     CHECK(lhi_machine_orders_evaluate(v->words) <= last);
 }
 
-/* No operation would fit into a gap before it. */
+/* Checks that no operation would fit into an earlier gap. */
 static void no_gap_is_left(const view *v)
 {
     const lhi_shop *s = v->s;
@@ -183,7 +187,7 @@ static void no_gap_is_left(const view *v)
         }
 }
 
-/* The last schedule that was made, the best of which is in k->words. */
+/* Checks the last schedule built; k->words holds the best one. */
 static void look(const maker *k, view *v)
 {
     v->end = lhi_inserter_get_ends(k->inserter);
@@ -198,8 +202,8 @@ static void look(const maker *k, view *v)
     hold_orders(k->p, v->forward, time);
 }
 
-/* Cycles that end after some schedules: the first one is as early as can be,
- * those to come have waits. */
+/* Runs cycles that end after a few schedules. The first schedule inserts as
+ * early as possible; later ones have waits. */
 static void try_slots(maker *k, rng *r)
 {
     const uint64_t one = k->shop->n_ops / 12 + 1;
@@ -218,11 +222,11 @@ static void try_slots(maker *k, rng *r)
     }
 }
 
-/* --- what is kept
- * ------------------------------------------------------------------------ */
+/* --- retained part ------------------------------------------------------- */
 
-/* Ends at the same time in both shops. Where some passes take none, those of
- * different sizes differ in what they take instead. */
+/* Checks that the operation ends at the same time in both job shops. If some
+ * passes have zero duration, job shops with different microbatch counts
+ * substitute different durations; times are then compared without the scale. */
 static void is_where(const view *v, uint32_t o, const lhi_machine_orders *known)
 {
     const lhi_shop *s = v->s, *t = known->shop;
@@ -234,8 +238,8 @@ static void is_where(const view *v, uint32_t o, const lhi_machine_orders *known)
     CHECK_MSG(is == was, "%u ends at %" PRId64 ", not %" PRId64, o, is, was);
 }
 
-/* All F, D and messages of the first microbatches, and each W that one of them
- * waits for. */
+/* Checks that all F, D and messages of the first microbatches, and each W that
+ * one of them waits for, keep their times. */
 static void stay(const view *v, const lhi_machine_orders *known,
                  uint32_t n_kept)
 {
@@ -251,7 +255,7 @@ static void stay(const view *v, const lhi_machine_orders *known,
     }
 }
 
-/* The orders and times of a schedule as the inserter begins with them. */
+/* Returns the orders and times of a schedule in the inserter's direction. */
 static lhi_machine_orders *turned(const maker *k, lhi_machine_orders *known)
 {
     lh_error err = {0};
@@ -266,7 +270,8 @@ static lhi_machine_orders *turned(const maker *k, lhi_machine_orders *known)
     return words;
 }
 
-/* None, some and all of a schedule, of as many microbatches or fewer. */
+/* Retains none, some and all of a schedule with as many or fewer microbatches.
+ */
 static void try_kept(maker *k, lhi_machine_orders *known, rng *r)
 {
     const lhi_shop *s = k->shop;
@@ -295,7 +300,7 @@ static void try_kept(maker *k, lhi_machine_orders *known, rng *r)
     }
 }
 
-/* A schedule of the first microbatches alone. */
+/* Retains parts of a schedule that has the first microbatches only. */
 static void try_fewer(maker *k, uint32_t parts, bool fifo, rng *r)
 {
     lh_pipeline part = *k->p;
@@ -314,10 +319,9 @@ static void try_fewer(maker *k, uint32_t parts, bool fifo, rng *r)
         try_kept(k, few.words, r);
 }
 
-/* --- cases
- * ------------------------------------------------------------------------ */
+/* --- cases --------------------------------------------------------------- */
 
-/* Whether the shop is for insertion, by what the pipeline says. */
+/* Checks from the pipeline whether insertion applies to the job shop. */
 static bool should_fit(const lh_pipeline *p, const lhi_shop *s)
 {
     bool fits = true, joint = lh_pipeline_is_joint(p);
@@ -336,8 +340,8 @@ static bool should_fit(const lh_pipeline *p, const lhi_shop *s)
     return fits;
 }
 
-/* As good as was asked for is good enough, and found by as many schedules as it
- * takes. `a` has made what one cycle of so many ticks makes. */
+/* A run stops as soon as it reaches its target, after the same number of
+ * schedules each time. `a`: the result of one cycle with `ticks`. */
 static void ends_early(const maker *a, uint64_t ticks)
 {
     maker b = *a;
@@ -358,7 +362,7 @@ static void ends_early(const maker *a, uint64_t ticks)
     CHECK_INT(b.used, one);
 }
 
-/* However many ticks there are. */
+/* A cycle ends after CYCLE schedules, however many ticks remain. */
 static void cycles_end(const maker *a)
 {
     maker b = *a;
@@ -367,8 +371,8 @@ static void cycles_end(const maker *a)
     CHECK_INT(b.used, MAX_CYCLE * one);
 }
 
-/* The same seed makes the same, cycle after cycle, and what one leaves is no
- * worse than what it was given. */
+/* The same seed gives the same results in every cycle, and a cycle never
+ * returns worse orders than its input. */
 static void makes_the_same(const maker *a, uint64_t ticks)
 {
     maker both[2] = {*a, *a};
@@ -449,8 +453,7 @@ static void random_pipelines(void)
     CHECK_MSG(n_moved * 100 >= n_cases, "only %u changed the scale", n_moved);
 }
 
-/* --- by hand
- * ------------------------------------------------------------------------ */
+/* --- hand-made cases ----------------------------------------------------- */
 
 static void judge_fit(const lh_pipeline_desc *desc, bool fifo, bool fits)
 {
@@ -471,7 +474,8 @@ static void judge_fit(const lh_pipeline_desc *desc, bool fifo, bool fits)
     lh_pipeline_free(p);
 }
 
-/* One chunk on each device, and no link that a device orders for itself. */
+/* Insertion requires one chunk per device and no link whose order follows a
+ * device's. */
 static void others_are_refused(void)
 {
     lh_chunk chunks[4] = {{.device = 0}, {.device = 1}, {.device = 2}};
@@ -501,7 +505,7 @@ static void others_are_refused(void)
     }
 }
 
-/* Some cycles are enough, from either end, and seldom many. */
+/* A few cycles from either end reach the target, most of them early. */
 static void trains_meet(void)
 {
     lh_error err = {0};

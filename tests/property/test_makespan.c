@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What holds for the makespan of every schedule: it is not below the bounds,
- * and a longer delay does not shorten it where the order of messages on each
- * link is fixed: by a single sender, or by an explicit order.
+/* Properties of the makespan of every schedule. It is not below the bounds, and
+ * a longer delay does not shorten it if the message order on each link is
+ * fixed, by a single sender or an explicit order.
  *
- * Where several devices share a link first in, first out, the second is not
- * true: a delay can let another device's message go first, and that can be the
- * one the end waits for (one of Graham's anomalies);
- * shared_links_can_speed_up() has an example.
+ * On FIFO links shared by several devices, the second property is false. A
+ * delay can let another device's message go first, and that message can be on
+ * the critical path (one of Graham's anomalies). shared_links_can_speed_up()
+ * has an example.
  *
- *     test_makespan [CASES [FIRST]]
- */
+ *     test_makespan [CASES [FIRST]] */
 #include "cases.h"
 #include "random_pipeline.h"
 #include "test.h"
@@ -45,7 +44,7 @@ static int64_t hop_ns(const lh_pipeline *p, uint32_t from, uint32_t to)
     return 0;
 }
 
-/* From the start to the input of F(c). */
+/* Returns the least time from the start to the input of F(c). */
 static int64_t way_in(const lh_pipeline *p, uint32_t c)
 {
     int64_t ns = 0;
@@ -54,7 +53,7 @@ static int64_t way_in(const lh_pipeline *p, uint32_t c)
     return ns;
 }
 
-/* From the end of D(c) to the end of D(0). */
+/* Returns the least time from the end of D(c) to the end of D(0). */
 static int64_t way_out(const lh_pipeline *p, uint32_t c)
 {
     int64_t ns = 0;
@@ -63,7 +62,7 @@ static int64_t way_out(const lh_pipeline *p, uint32_t c)
     return ns;
 }
 
-/* From the start of F(c) to the end of D(c). */
+/* Returns the least time from the start of F(c) to the end of D(c). */
 static int64_t round_trip(const lh_pipeline *p, uint32_t c)
 {
     uint32_t last = lh_pipeline_n_chunks(p) - 1;
@@ -80,13 +79,13 @@ static int64_t most(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* One microbatch there and back, and its last W. */
+/* Bound: one microbatch's round trip and its last W. */
 static int64_t path_bound(const lh_pipeline *p)
 {
     return round_trip(p, 0) + lh_pipeline_chunk(p, 0)->w_ns;
 }
 
-/* All work of one device, which starts when its first input can be there. */
+/* Bound: all work on one device, after its first input can arrive. */
 static int64_t device_bound(const lh_pipeline *p, uint32_t d)
 {
     int64_t work = 0, first = INT64_MAX;
@@ -101,8 +100,8 @@ static int64_t device_bound(const lh_pipeline *p, uint32_t d)
     return work ? first + work : 0;
 }
 
-/* Chunk c may be held K times: then the microbatches go there and back in at
- * least ceil(n / K) turns, one after the other. */
+/* Bound: if chunk c retains at most K = `held` microbatches, the microbatches
+ * make the round trip in at least ceil(n / K) consecutive turns. */
 static int64_t turns_bound(const lh_pipeline *p, uint32_t c, uint32_t held)
 {
     uint32_t n = lh_pipeline_n_microbatches(p);
@@ -110,7 +109,7 @@ static int64_t turns_bound(const lh_pipeline *p, uint32_t c, uint32_t held)
     return way_in(p, c) + turns * round_trip(p, c) + way_out(p, c);
 }
 
-/* All messages of an unshared link between two chunks. */
+/* Bound: all messages on an unshared link between two chunks. */
 static int64_t link_bound(const lh_pipeline *p, uint32_t c, bool forward)
 {
     uint32_t a = forward ? c : c + 1, b = forward ? c + 1 : c;
@@ -132,8 +131,8 @@ static int64_t link_bound(const lh_pipeline *p, uint32_t c, bool forward)
     return 0;
 }
 
-/* How many microbatches of one chunk's activations the device holds at most
- * in this schedule: counted from F to the end of D. */
+/* Returns the peak number of microbatches whose activations the device retains
+ * for one chunk in this schedule, from F to the end of D. */
 static uint32_t most_held(const lh_schedule *s, uint32_t device, uint32_t chunk)
 {
     uint32_t count, now = 0, peak = 1;
@@ -175,7 +174,7 @@ static lh_sim_options any_options(rng *r)
     return o;
 }
 
-/* Limits as the schedule needs them make the bounds tight. */
+/* Sets the memory limits to the schedule's peaks, for tight bounds. */
 static lh_pipeline *just_enough(const lh_pipeline *p, const lh_schedule *s)
 {
     lh_timeline *t = NULL;
@@ -244,9 +243,9 @@ static void grow(rng *r, const lh_pipeline *p, const lh_schedule *s,
     lh_pipeline_free(slower);
 }
 
-/* Every link has one sender and one receiver. Its order is the sender's own, or
- * with late receives the receiver's, also where a full queue holds the sender
- * back. */
+/* Every link has one sender and one receiver. The sender determines the message
+ * order, with rendezvous receives the receiver, even if a full queue blocks the
+ * sender. */
 static void private_links_never_speed_up(void)
 {
     static const random_shape shape = {.links = LINKS_PRIVATE};
@@ -261,7 +260,7 @@ static void private_links_never_speed_up(void)
     }
 }
 
-/* The links that the schedule leaves first in, first out. */
+/* Checks whether the schedule gives an explicit order for every link. */
 static bool all_ordered(const lh_pipeline *p, const lh_schedule *s)
 {
     for (uint32_t i = 0; i < lh_pipeline_n_links(p); i++) {
@@ -275,7 +274,7 @@ static bool all_ordered(const lh_pipeline *p, const lh_schedule *s)
     return true;
 }
 
-/* Explicit orders on every link, any data path. */
+/* Explicit orders on every link, with any simulation options. */
 static void ordered_links_never_speed_up(void)
 {
     static const random_shape shape = {.links = LINKS_SHARED, .max_devices = 3};
@@ -316,9 +315,10 @@ static void shared_links_can_speed_up(void)
     lh_error err = {0};
     CHECK_OK(lh_pipeline_parse(text, strlen(text), "p", &p, &err), err);
     CHECK_OK(lh_schedule_parse(csv, strlen(csv), "s", &s, &err), err);
-    /* At 9 the messages of 1B0 and 2B1 want the link, and the long one of the
-     * lower device goes first. With 2B0's message later, so is 1B0's: 2B1's
-     * goes first and costs it nothing, as 0B0 is not what the end waits for. */
+    /* At time 9, the messages of 1B0 and 2B1 compete for the link, and the
+     * lower device's long message goes first. If 2B0's message is delayed, so
+     * is 1B0's. Then 2B1's message goes first at no cost, because 0B0 is not on
+     * the critical path. */
     lh_pipeline *slower = slower_pipeline(p, 3, 1, 0);
     CHECK_INT(makespan(p, s, NULL), 19);
     CHECK_INT(makespan(slower, s, NULL), 18);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The generators on random pipelines: what they make passes the judge, keeps
- * the bounds, is the same each time, and never beats the best of all orders
- * where those are few enough to try.
+/* The generators on random pipelines. Schedules pass the verifier, are not
+ * below the bounds, are reproducible, and never beat the best among all orders
+ * where these are few enough to enumerate.
  *
- *     test_methods [CASES [FIRST]]
- */
+ *     test_methods [CASES [FIRST]] */
 #include "cases.h"
 #include "naive_sim.h"
 #include "random_pipeline.h"
@@ -27,7 +26,7 @@ static char *csv_of(const lh_schedule *s)
     return text;
 }
 
-/* --- what each method makes ------------------------------------------------
+/* --- schedules by each method ----------------------------------------------
  */
 
 static void judge(const lh_pipeline *p, const lh_schedule *s)
@@ -67,7 +66,8 @@ static void reads_back(const lh_schedule *s, const char *csv)
     lh_schedule_free(again);
 }
 
-/* W made whole may need more memory, but nothing else may be wrong. */
+/* With undivided W passes the schedule may exceed a memory limit, but must have
+ * no other violation. */
 static void make_whole(const lh_pipeline *p, const lh_schedule *s)
 {
     lh_schedule *whole = NULL;
@@ -97,7 +97,8 @@ static bool unlimited(const lh_pipeline *p)
     return true;
 }
 
-/* Runs a method; the makespan, or -1 where it refuses. */
+/* Runs a method and checks its schedule. Returns the makespan, or -1 if the
+ * method rejects the pipeline. */
 static int64_t try_method(const lh_pipeline *p, const char *name,
                           const lh_method_options *o, uint32_t *n_made)
 {
@@ -134,7 +135,7 @@ static int64_t try_method(const lh_pipeline *p, const char *name,
     return ns;
 }
 
-/* To know of a bound saves time and changes nothing. */
+/* A given bound saves time and does not change the result. */
 static void try_bound(const lh_pipeline *p, const char *name,
                       const lh_method_options *o)
 {
@@ -166,7 +167,7 @@ static lh_method_options some_options(rng *r)
     return o;
 }
 
-/* `auto` is the best of all that fit. */
+/* Checks that `auto` is as good as the best method that fits. */
 static void compare_auto(const int64_t *ns, uint32_t n)
 {
     int64_t best = -1, own = -1;
@@ -218,26 +219,28 @@ static void methods_are_sound(void)
         test_state.bad |= before;
         lh_pipeline_free(p);
     }
-    /* Each gets to make something. */
+    /* Every method must have produced schedules. */
     for (uint32_t m = 0; m < n; m++)
         CHECK_MSG(n_cases < 500 || n_made[m] > n_cases / 100,
                   "%s made only %" PRIu32 " schedules", lh_method_name(m),
                   n_made[m]);
 }
 
-/* --- all orders ------------------------------------------------------------
+/* --- enumeration -----------------------------------------------------------
  */
 
 enum { MAX_ORDERS = 1700, MAX_LENGTH = 24, MAX_PRODUCT = 20000 };
 
-/* All orders of one device's passes that keep F, D, W (or F, B) of each chunk
- * and microbatch in sequence. */
+/* All orders for one device's passes that keep F, D, W (or F, B) in sequence
+ * for each chunk and microbatch. */
 typedef struct orders {
     uint32_t n, length;
     lh_pass (*all)[MAX_LENGTH];
     bool too_many;
 } orders;
 
+/* The pass sequence for one chunk and microbatch; `done`: passes in the order
+ * so far. */
 typedef struct chain {
     uint32_t chunk, microbatch, done;
 } chain;
@@ -294,8 +297,8 @@ static orders orders_of(const lh_pipeline *p, uint32_t device)
     return o;
 }
 
-/* The makespan of one choice of orders, -1 where it deadlocks or does not
- * fit. */
+/* Returns the makespan for one combination of orders, or -1 if it deadlocks or
+ * does not fit. */
 static int64_t evaluate(const lh_pipeline *p, lh_evaluator *e, const orders *o,
                         uint64_t choice)
 {
@@ -325,7 +328,8 @@ static int64_t evaluate(const lh_pipeline *p, lh_evaluator *e, const orders *o,
     return ns;
 }
 
-/* The least makespan; -1: no order runs and fits; -2: too many to try. */
+/* Returns the least makespan; -1: no order runs and fits; -2: too many orders.
+ */
 static int64_t best_of_all(const lh_pipeline *p)
 {
     static const lh_sim_options fifo = {.size = sizeof fifo, .fifo = true};

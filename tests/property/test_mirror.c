@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shops with time running backwards, on random pipelines: the mirror of the
- * mirror is the shop; turned orders take as long, and hold from the other side
- * what they held from this one.
+/* Time-reversed job shops on random pipelines. The mirror image of a mirror
+ * image is the original. Reversed orders take as long, and their memory use is
+ * the same, seen from the other end.
  *
- *     test_mirror [CASES [FIRST]]
- */
+ *     test_mirror [CASES [FIRST]] */
 #include "cases.h"
 #include "random_pipeline.h"
 #include "test.h"
@@ -14,7 +13,7 @@
 #include <stdlib.h>
 
 static uint32_t n_cases = 3000, first_case;
-/* How often each side of what is compared came up. */
+/* Counts how often each outcome occurred. */
 static uint32_t n_over, n_within, n_stuck, n_timed, n_heads, n_tails, n_lags;
 
 static uint32_t machine_of(const lhi_shop *s, uint32_t o)
@@ -22,10 +21,9 @@ static uint32_t machine_of(const lhi_shop *s, uint32_t o)
     return s->streams[s->stream_of[o]].machine;
 }
 
-/* --- the shops
- * ------------------------------------------------------------------------ */
+/* --- job shops ---------------------------------------------------------- */
 
-/* The last operation of every stream is its first, and so on. */
+/* Checks that each stream's operations are reversed. */
 static void operations_turn(const lhi_shop *s)
 {
     for (uint32_t i = 0; i < s->n_streams; i++) {
@@ -83,7 +81,8 @@ static bool same_stream(const lhi_stream *a, const lhi_stream *b)
            a->first == b->first && a->count == b->count && a->per == b->per;
 }
 
-/* All but rules, which a mirror has none of, and tails that nobody asks for. */
+/* Compares everything except rules, which mirror images lack, and tails that
+ * are not required. */
 static void is_same(const lhi_shop *s, const lhi_shop *u)
 {
     CHECK(u->p == s->p && u->n_microbatches == s->n_microbatches &&
@@ -119,12 +118,10 @@ static void is_same(const lhi_shop *s, const lhi_shop *u)
           memcmp(u->pred_lag, s->pred_lag, n_arcs * sizeof *s->pred_lag) == 0);
 }
 
-/* --- orders
- * ---------------------------------------------------------------------------
- */
+/* --- orders ------------------------------------------------------------- */
 
-/* A random walk through the operations that are ready or, if `blind`, through
- * all. */
+/* Builds random orders from operations that are ready, or, if `blind`, from all
+ * operations. */
 static void walk(rng *r, lhi_machine_orders *w, bool blind, lhi_arena *mem)
 {
     const lhi_shop *s = w->shop;
@@ -149,7 +146,7 @@ static void walk(rng *r, lhi_machine_orders *w, bool blind, lhi_arena *mem)
     }
 }
 
-/* The most that is held after an operation, or before the first. */
+/* Returns the peak memory after an operation, or before the first. */
 static int64_t peak(const lhi_machine_orders *w, uint32_t m)
 {
     int64_t held = 0, most = 0;
@@ -160,7 +157,8 @@ static int64_t peak(const lhi_machine_orders *w, uint32_t m)
     return most;
 }
 
-/* After k operations from this side as before the others from that one. */
+/* Checks that memory after k operations is the same as in the mirror image
+ * before the corresponding remaining operations. */
 static void holds_as_much(const lhi_machine_orders *w,
                           const lhi_machine_orders *back, uint32_t m)
 {
@@ -210,9 +208,7 @@ static void orders_turn(rng *r, const lhi_shop *s, const lhi_shop *t,
     (*(time < 0 ? &n_stuck : &n_timed))++;
 }
 
-/* --- cases
- * ----------------------------------------------------------------------------
- */
+/* --- cases -------------------------------------------------------------- */
 
 static void try_case(uint64_t seed)
 {
@@ -263,11 +259,10 @@ static void random_shops(void)
               n_over, n_within, n_stuck, n_timed, n_heads, n_tails, n_lags);
 }
 
-/* --- by hand
- * -------------------------------------------------------------------------- */
+/* --- hand-made case ----------------------------------------------------- */
 
-/* A device that gathers for 5 and then scatters for 7, 1 ns away: 6 before the
- * first F and 8 after the last W, and the other way in the mirror. */
+/* A device gathers for 5 and scatters for 7, with latency 1. So it has 6 before
+ * the first F and 8 after the last W, and vice versa in the mirror image. */
 static void heads_are_tails(void)
 {
     static const lh_chunk chunk = {.f_ns = 2,
@@ -279,11 +274,11 @@ static void heads_are_tails(void)
                                    .all_gather_ns = 5,
                                    .reduce_scatter_ns = 7,
                                    .dp_latency_ns = 1};
-    /* F, D, W of either microbatch. */
+    /* F, D, W for each microbatch */
     static const int64_t head[] = {0, 0, 0, 0, 8, 0},
                          tail[] = {0, 6, 0, 0, 0, 0};
     static const int64_t memory[] = {-5, -5, 1, 1, 4, 4};
-    /* The second F after the first D, which frees 1 of 5, or after its W. */
+    /* The second F follows the first D, which frees 1 of 5, or the first W. */
     static const uint32_t early[] = {0, 2, 1, 3, 4, 5};
     static const uint32_t late[] = {0, 2, 4, 1, 3, 5};
     lh_pipeline_desc desc = {.size = sizeof desc,

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ten thousand iterations in which nothing happens but noise of 5 %: nothing
- * is called an event.
+/* Ten thousand iterations with 5 % noise and no other change: the monitor must
+ * report no event.
  *
  *     test_monitor_quiet [ITERATIONS [SEED]]
  *
- * A fifth of them where noise is of another kind.
- */
+ * Other kinds of noise run for a fifth as many iterations. */
 #include "cases.h"
 #include "noisy_run.h"
 #include "test.h"
@@ -53,7 +52,7 @@ static void quiet(uint32_t steps, const char *method, uniform u, bool together,
     for (uint32_t d = 0; d < u.devices; d++) {
         hosts[d] = d / 2;
         offsets[d] = 1e9 * (d / 2);
-        drifts[d] = 1e5 * (d / 2 % 2); /* 100 us in each step */
+        drifts[d] = 1e5 * (d / 2 % 2); /* 100 us per step */
     }
     if (clocks) {
         n.clock = offsets;

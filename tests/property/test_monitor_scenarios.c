@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random scenarios whose truth is known: links and devices that become slower
- * for a while, under noise of 5 %. What costs 5 % of an iteration is found
- * within three, and its end too; nothing is told that is not so.
+/* Random scenarios with known ground truth: links and devices become slower for
+ * a while, under 5 % noise. The monitor must detect every slowdown that costs
+ * at least 5 % per iteration, and its end, within three iterations, and must
+ * report nothing false.
  *
- *     test_monitor_scenarios [SCENARIOS [FIRST]]
- */
+ *     test_monitor_scenarios [SCENARIOS [FIRST]] */
 #include "cases.h"
 #include "noisy_run.h"
 #include "random_pipeline.h"
@@ -17,19 +17,19 @@ enum { MOST_TRUTHS = 3, STEPS = 90, SOON = 3, MOST = 64 };
 
 static uint32_t n_cases = 200, first_case = 1;
 
-/* One thing is slower from one step to another. */
+/* A slowdown between two steps: the ground truth. */
 typedef struct truth {
     lh_monitor_target what;
     uint32_t index;
     bool transfer;
     double factor;
     uint64_t from, to;
-    double cost; /* share of an iteration */
+    double cost; /* fraction per iteration */
     bool began, ended;
 } truth;
 
 static struct {
-    uint32_t changes, found; /* costing 5 % or more: begins and ends */
+    uint32_t changes, found; /* cost >= 5 %: starts and ends */
     uint32_t small, small_found;
     uint32_t told, right;
 } sum[LH_MONITOR_DATA];
@@ -79,7 +79,7 @@ static void apply_truths(const truth *t, uint32_t n, uint64_t step,
     }
 }
 
-/* How much longer an iteration without noise takes at that step. */
+/* Returns the makespan without noise under the current factors. */
 static int64_t quiet_makespan(noisy_run *n, uint64_t step)
 {
     double cv = n->cv;
@@ -105,7 +105,7 @@ static truth *truth_of(truth *t, uint32_t n, const lh_monitor_event *e,
                        uint64_t step)
 {
     bool ends = e->change == LH_MONITOR_ENDS;
-    for (uint32_t i = n; i-- > 0;) { /* the last one that it can mean */
+    for (uint32_t i = n; i-- > 0;) { /* the latest match */
         uint64_t since = ends ? t[i].to : t[i].from;
         uint64_t until = ends ? STEPS + 20 : t[i].to + 1;
         if (t[i].what == e->target && t[i].index == e->index && step >= since &&
@@ -126,7 +126,7 @@ static void note_event(truth *t, uint32_t n, const lh_monitor_event *e,
                 first_case, step, lh_monitor_target_name(e->target), e->index,
                 lh_monitor_change_name(e->change), e->baseline_ns,
                 e->current_ns);
-    if (is && e->change != LH_MONITOR_ENDS) /* of what went on before, too */
+    if (is && e->change != LH_MONITOR_ENDS) /* also for an ongoing event */
         is->began |= step < is->from + SOON;
     if (is && e->change == LH_MONITOR_ENDS)
         is->ended |= step < is->to + SOON;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A pipeline in numbers reads back to the same pipeline; what is cut off is
- * refused. */
+/* A pipeline in the number format reads back as the same pipeline; truncated
+ * input is rejected. */
 #include "random_pipeline.h"
 #include "test.h"
 
@@ -24,7 +24,7 @@ static void numbers_read_back(void)
         CHECK_OK(lh_pipeline_format(p, &a, NULL, &err), err);
         CHECK_OK(lh_pipeline_format(back, &b, NULL, &err), err);
         CHECK(strcmp(a, b) == 0);
-        lh_pipeline *none = NULL; /* the last space is gone */
+        lh_pipeline *none = NULL; /* without the last space */
         CHECK_INT(lhi_pipeline_deserialize(numbers.data, numbers.len - 1, &none,
                                            &err),
                   LH_EINPUT);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Training under twenty random events, with other schedules and other paths of
- * messages at random iterations, ends with the bytes of a quiet run on one
- * rank, and never hangs. Takes CASES and FIRST case. */
+/* Training under twenty random events, with schedule and data-path switches at
+ * random iterations. The final weights must equal, byte for byte, those from an
+ * undisturbed run on one rank, and no run may hang. Arguments: CASES and FIRST.
+ */
 #define _GNU_SOURCE
 #include "base/text.h"
 #include "cases.h"
@@ -37,12 +38,13 @@ static void hangs(int signal)
     _exit(1);
 }
 
-/* --- a case ----------------------------------------------------------------
+/* --- cases -----------------------------------------------------------------
  */
 
+/* A random case: pipeline, event timeline, schedules and data paths. */
 typedef struct setting {
     rng r;
-    lh_pipeline *pipeline; /* of the course in state 0 */
+    lh_pipeline *pipeline; /* the event timeline's state 0 */
     lh_event_timeline *course;
     lh_schedule *all[MOST_METHODS];
     const char *names[MOST_METHODS];
@@ -108,7 +110,8 @@ static void draw_events(setting *s, const lh_pipeline *p)
     lh_events_free(events);
 }
 
-/* Sends that block, or not; copies of some time; the path to begin with. */
+/* Samples blocking or non-blocking sends, staging durations, and the initial
+ * data path. */
 static void draw_paths(setting *s)
 {
     rng *r = &s->r;
@@ -165,7 +168,7 @@ static void tear_down(setting *s)
     lh_pipeline_free(s->pipeline);
 }
 
-/* --- a run -----------------------------------------------------------------
+/* --- runs ------------------------------------------------------------------
  */
 
 static const lh_reschedule *another(void *of, uint64_t step)
@@ -186,7 +189,8 @@ static const lh_reschedule *another(void *of, uint64_t step)
     return &s->given;
 }
 
-/* Its own first schedule where nothing stops, else one without a queue. */
+/* Creates the executor for the case's first schedule, without queue and slot
+ * limits if it would deadlock. */
 static lh_exec *first_exec(setting *s)
 {
     lh_exec *x = NULL;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is asked for gains nothing over what is left open, on random jobs, for
- * plans that a search without an end would find: elastic ones, the cheapest,
- * and what stands on a front. And what such a search has proven, or says of
- * what it has not looked at, is true of them. */
+/* Fixing a dimension of the search gains nothing over leaving it open. Uses
+ * random jobs and plans that an unlimited search would find: elastic plans, the
+ * cheapest plan, and the plans on a Pareto front. In addition, the bounds that
+ * a search reports must hold for all these plans, including plans in unexplored
+ * parts. */
 #include "jobs.h"
 
 #include "base/random.h"
@@ -19,7 +20,8 @@ static uint32_t pick(lhi_random *r, uint32_t least, uint32_t most)
     return least + lhi_random_below(r, most - least + 1);
 }
 
-/* Two sites, of one kind of GPU or two, that a thin or a far link joins. */
+/* Samples two sites with one or two kinds of GPUs, joined by a slow or long
+ * link. */
 static lh_job *random_job(uint64_t seed, const char *layout)
 {
     static const char *const gpus[] = {"a100-80g", "h100-sxm"};
@@ -81,14 +83,16 @@ static lh_plan *front_of(uint64_t seed)
     return plan;
 }
 
-/* What may win, or ought not to. */
+/* Fixed dimensions that may or may not contain the best plan. */
 static const char *const pins[PINNED] = {
     ", schedule: elastic", ", schedule: elastic, pipeline: 2",
     ", schedule: elastic, tensor: 2", ", pipeline: 2",
     ", schedule: elastic, outermost: data, micro_batch: 1"};
 
+/* A job's plans by full search, by minimal search, and with fixed dimensions.
+ */
 typedef struct all {
-    lh_plan *whole[2], *glance[2], *pinned[2][PINNED]; /* by goal */
+    lh_plan *whole[2], *glance[2], *pinned[2][PINNED]; /* per objective */
 } all;
 
 static double value_of(const lh_plan *plan, int goal)
@@ -136,7 +140,9 @@ static void no_plan_beats(uint64_t seed, const lh_plan *front,
     }
 }
 
-/* What is on it was found by the same search as the plan. */
+/* Checks that no other plan dominates a plan on the front, and that these plans
+ * take at most four times the best one's time. The same search finds the front
+ * and the plan. */
 static void check_front(uint64_t seed, const all *a)
 {
     lh_plan *front = front_of(seed);
@@ -182,7 +188,7 @@ static void asking_gains_nothing(void)
               won[1], left);
 }
 
-/* [JOBS [FIRST [WORK]]] */
+/* Arguments: [JOBS [FIRST [WORK]]] */
 int main(int argc, char **argv)
 {
     if (argc > 1)

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What more freedom, more effort and more of everything come to, on random jobs
- * (choice_jobs.h): to fix a dimension never makes a plan faster, and neither do
- * less memory, slower links, slower GPUs or fewer. Nothing is found below what
- * a plan says is the least, and what it says of other links is what plans for
- * these come to.
+/* Monotonicity of planning on random jobs (choice_jobs.h). More freedom, more
+ * effort or more resources never give a slower plan: fixing a dimension never
+ * makes a plan faster, nor do less memory, slower links, slower GPUs or fewer
+ * GPUs. Nothing is faster than a plan's reported bound, and predictions for
+ * other links match plans made for them.
  *
  *     test_plan_choice [JOBS [SEED [SIZE [WORK [every]]]]]
  *
- * SIZE: quick, small, large, or real, jobs that are no random ones. WORK: what
- * each search may do, in units of about a microsecond; 0: what it has at the
- * least effort. every: every value of every dimension is fixed, not three of
- * them, and nothing else is compared. */
+ * SIZE: quick, small, large, or real (realistic jobs without random sampling).
+ * WORK: evaluation budget per search, in units of about a microsecond; 0: the
+ * budget at the lowest effort. every: fixes every value of every dimension
+ * instead of three, and makes no other comparison. */
 #include "choice_jobs.h"
 
 #include "planner/layout/equivalence.h"
@@ -19,20 +19,21 @@
 #include <time.h>
 
 enum { JOBS = FEW_CASES ? 2 : 3 };
-enum { SEED = 31, WORK = 1000000, ASK = 8 }; /* one of so many */
+enum { SEED = 31, WORK = 1000000, ASK = 8 }; /* asks every eighth seed */
 
-/* Of what is searched for longer than tests may take some is behind, by less
- * than this. */
+/* Largest accepted ratio for longer searches: with the test's budget, some
+ * plans are slightly behind. */
 static const double BEHIND = 1.002;
 
 static uint32_t n_jobs = JOBS;
 static uint64_t first_seed = SEED, work = WORK;
 static const char *size_name = "quick";
-static bool every; /* value of every dimension */
+static bool every; /* fix all values in all dimensions */
 
-/* --- what was compared -----------------------------------------------------
+/* --- comparisons -----------------------------------------------------------
  */
 
+/* Kinds of comparisons. */
 typedef enum kind {
     FIXED,
     BOUND,
@@ -45,8 +46,9 @@ typedef enum kind {
     N_KINDS = MORE + N_MORE
 } kind;
 
+/* Results for one kind of comparison. */
 typedef struct tally {
-    uint32_t n, behind; /* compared; of these too far behind */
+    uint32_t n, behind; /* comparisons; those too far behind */
     double worst;
 } tally;
 
@@ -68,7 +70,8 @@ static void say_job(const char *which, const job_parts *p)
     fprintf(stderr, "# %s\n%s", which, text);
 }
 
-/* The job `more` should have no plan that is slower than that of `less`. */
+/* Checks that the plan for the job `more` is not slower than the plan for
+ * `less`. */
 static void compare(uint64_t seed, kind k, const job_parts *more,
                     int64_t more_ns, const job_parts *less, int64_t less_ns,
                     const char *what)
@@ -79,7 +82,7 @@ static void compare(uint64_t seed, kind k, const job_parts *more,
     t->n++;
     double behind = (double)more_ns / (double)less_ns - 1;
     t->worst = fmax(t->worst, behind);
-    /* What is proven has to hold. */
+    /* Proven values must hold exactly. */
     bool holds = k == BOUND || k == TABLE || strcmp(size_name, "quick") == 0;
     double most = holds ? 1 : BEHIND;
     if ((double)more_ns <= most * (double)less_ns)
@@ -95,7 +98,8 @@ static void compare(uint64_t seed, kind k, const job_parts *more,
 /* --- plans ------------------------------------------------------------------
  */
 
-/* NULL: no layout works. */
+/* Plans the job and answers what-if questions. Returns NULL if no layout is
+ * feasible. */
 static lh_plan *plan_asked(const job_parts *p, uint64_t effort,
                            const lh_plan_whatif_question *questions, uint32_t n)
 {
@@ -135,9 +139,10 @@ static int64_t ns_of(const lh_plan *plan)
 /* --- dimensions -------------------------------------------------------------
  */
 
+/* A dimension of the search and its key in the job file. */
 typedef struct dimension {
     const char *name, *where, *key;
-    const char *values[10]; /* some */
+    const char *values[10]; /* examples */
 } dimension;
 
 static const dimension dimensions[] = {
@@ -166,7 +171,8 @@ static const dimension dimensions[] = {
 
 enum { N_DIMENSIONS = sizeof dimensions / sizeof *dimensions, VALUES = 10 };
 
-/* What a choice has there; false: not one value. */
+/* Writes the choice's value in a dimension. Returns false if it has no single
+ * value. */
 static bool value_in(const lh_choice *c, const char *name, char *out,
                      size_t room)
 {
@@ -191,7 +197,7 @@ static bool value_in(const lh_choice *c, const char *name, char *out,
     else if (strcmp(name, "schedule") == 0)
         snprintf(out, room, "%s", l->schedule);
     else if (c->elastic)
-        return false; /* which has several */
+        return false; /* has several */
     else if (strcmp(name, "zero") == 0)
         snprintf(out, room, "%u", c->zero);
     else
@@ -208,7 +214,8 @@ static const lh_plan_dimension_alternative *runner_of(const lh_plan *plan,
     return NULL;
 }
 
-/* What the plan says that nothing with another value is below. */
+/* Returns the lower bound that the plan reports for every other value in the
+ * alternative's dimension, in ns. */
 static int64_t said_least(const lh_plan *plan,
                           const lh_plan_dimension_alternative *r)
 {
@@ -220,7 +227,8 @@ static int64_t said_least(const lh_plan *plan,
                      (double)plan->best.iteration_ns);
 }
 
-/* Its plan has what a search looks at only where a job gives it. */
+/* Checks whether the fixed plan uses a feature outside the search space, which
+ * is tried only if the job requests it. */
 static bool is_only_given(const lh_plan *fixed, const lh_plan *plan)
 {
     return fixed && fixed->outside_search_space &&
@@ -229,7 +237,8 @@ static bool is_only_given(const lh_plan *fixed, const lh_plan *plan)
                  0);
 }
 
-/* The job with a dimension fixed, against what the free plan says. */
+/* Plans the job with a dimension fixed, and compares the result with the
+ * unrestricted plan and its reports. */
 static void fix(uint64_t seed, const job_parts *p, const lh_plan *plan,
                 const dimension *d, const char *value)
 {
@@ -252,7 +261,7 @@ static void fix(uint64_t seed, const job_parts *p, const lh_plan *plan,
                 what);
     }
     const lh_plan_dimension_alternative *r = runner_of(plan, d->name);
-    /* Where the value makes no difference, it is the plan itself. */
+    /* If the value makes no difference, the result is the plan itself. */
     if (r && !less->best.elastic && ns_of(less) != ns_of(plan) &&
         value_in(&plan->best, d->name, own, sizeof own) &&
         strcmp(own, value) != 0) {
@@ -263,7 +272,8 @@ static void fix(uint64_t seed, const job_parts *p, const lh_plan *plan,
     lh_plan_free(less);
 }
 
-/* To what the plan has, to what it says is next best, and to anything. */
+/* Fixes dimensions to the plan's value, to its best alternative, and to an
+ * arbitrary value. */
 static void fix_some(lhi_random *r, uint64_t seed, const job_parts *p,
                      const lh_plan *plan)
 {
@@ -285,7 +295,8 @@ static void fix_some(lhi_random *r, uint64_t seed, const job_parts *p,
         fix(seed, p, plan, d, any);
 }
 
-/* To all that jobs may give, and to what the plan has and says. */
+/* Fixes every dimension to all listed values, to the plan's value and to its
+ * best alternative. */
 static void fix_all(uint64_t seed, const job_parts *p, const lh_plan *plan)
 {
     for (uint32_t i = 0; i < N_DIMENSIONS; i++) {
@@ -328,11 +339,11 @@ static void work_less(uint64_t seed, const job_parts *p, const lh_plan *plan)
     lh_plan_free(worse);
 }
 
-/* --- other links ------------------------------------------------------------
+/* --- other links -----------------------------------------------------------
  */
 
-/* Whether the plan says that its layout stays the best at so many times the
- * bandwidth of all links. */
+/* Checks whether the plan reports that its layout remains the best if the
+ * bandwidth on all links is multiplied by `factor`. */
 static bool stays(const lh_plan *plan, double factor)
 {
     const lh_plan_sensitivity *s = plan->sensitivity;
@@ -351,7 +362,8 @@ static bool stays(const lh_plan *plan, double factor)
     return false;
 }
 
-/* What is said of other links, and what a plan for these comes to. */
+/* Compares the plan's what-if answer for other links with a plan made for them.
+ */
 static void ask(lhi_random *r, uint64_t seed, const job_parts *p)
 {
     double factor = draw_chance(r, 50) ? 1 / (1 + 0.1 * draw(r, 1, 20))
@@ -363,7 +375,7 @@ static void ask(lhi_random *r, uint64_t seed, const job_parts *p)
     if (p->n_sites < 2)
         return;
     there.gbps *= factor;
-    /* What if has a tenth of it. */
+    /* A what-if question receives a tenth of the budget. */
     lh_plan *plan = plan_asked(p, 10 * work, &question, 1);
     lh_plan *own = plan ? plan_with(&there, work) : NULL;
     if (own && plan->n_answers == 1) {
@@ -406,7 +418,7 @@ static void look_at(uint64_t seed, const job_size *size)
     lh_plan_free(plan);
 }
 
-/* What a plan says is next best, in every dimension. */
+/* Fixes every dimension to the plan's best alternative. */
 static void look_at_real(uint64_t i)
 {
     lhi_random r = {i};
@@ -426,7 +438,7 @@ static void look_at_real(uint64_t i)
     lh_plan_free(plan);
 }
 
-/* NULL: another name. */
+/* Returns the size by name, or NULL if the name is unknown. */
 static const job_size *size_named(const char *name)
 {
     static const struct {
@@ -441,8 +453,8 @@ static const job_size *size_named(const char *name)
     return NULL;
 }
 
-/* Its context 1 fits with uneven chunks alone, of which the bounds in the table
- * of dimensions knew nothing. */
+/* Regression: this job's context 1 fits only with an uneven layer partition,
+ * which the bounds in the dimensions table ignored. */
 static void bounds_count_what_fits_unevenly(void)
 {
     enum { SEED_OF_IT = 122, CONTEXT = 1 };
@@ -464,8 +476,8 @@ static const dimension *dimension_named(const char *name)
     return d;
 }
 
-/* What a search left out: a slow method on few passes, and elastic plans whose
- * layers their chunks do not divide. */
+/* Regression: searches omitted a slow method on pipelines with few passes, and
+ * elastic plans whose chunks have unequal numbers of layers. */
 static void what_was_left_out_once_is_looked_at(void)
 {
     static const struct {
@@ -485,10 +497,11 @@ static void what_was_left_out_once_is_looked_at(void)
     }
 }
 
-/* With little effort the search once built a layout or two of these, and what
- * it found where a dimension was given was 16, 16 and, of deepseek-v3, 80 %
- * better; of seed 216 1.4 %, as it had seen that layout with other layers
- * alone, and of 5003 0.12 %, as no work was left to look around the best. */
+/* Regression: with little effort, the search built only one or two of these
+ * layouts. With a dimension fixed, plans were 16 %, 16 % and (deepseek-v3) 80 %
+ * faster. Seed 216 was 1.4 % faster, because the search had evaluated that
+ * layout with another layer partition only. Seed 5003 was 0.12 % faster,
+ * because no budget remained for the best layout's neighbourhood. */
 static void the_least_effort_is_enough(void)
 {
     enum { MOE = 0 }; /* deepseek-v3 */
@@ -524,8 +537,8 @@ static void the_least_effort_is_enough(void)
     work = usual;
 }
 
-/* A row of --sensitivity, at a factor of all links, and what a quick plan there
- * comes to: the plan's own layout may stay within the margin. */
+/* Compares a --sensitivity row, for a factor on all links, with a quick plan
+ * for these links. The plan's own layout may be slower by up to the margin. */
 static void compare_row(uint64_t seed, const job_parts *p,
                         const lh_plan_sensitivity *s, lh_link_quantity quantity,
                         double factor, const lh_choice *says)
@@ -548,8 +561,8 @@ static void compare_row(uint64_t seed, const job_parts *p,
     lh_plan_free(plan);
 }
 
-/* With the least effort a search of its own has less of it than a quick one,
- * and what it had found was 0.6 % behind. */
+/* Regression: at the lowest effort, a row's own search had a smaller budget
+ * than a quick plan, and its result was 0.6 % slower. */
 static void rows_are_no_worse_than_quick_plans(void)
 {
     enum { SEED_OF_IT = 1000 };
@@ -611,7 +624,7 @@ int main(int argc, char **argv)
         RUN(what_was_left_out_once_is_looked_at);
         RUN(the_least_effort_is_enough);
     }
-    if (!work) /* the least effort */
+    if (!work) /* lowest effort */
         RUN(rows_are_no_worse_than_quick_plans);
     RUN(more_is_never_worse);
     printf("%.1f s of processor time\n", (double)clock() / CLOCKS_PER_SEC);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a plan's memory goes. On random jobs the parts of each rank add up to
- * the peak that an independent judge finds; on one that is worked out by hand
- * each part is what it has to be. */
+/* Memory breakdown of plans. On random jobs, each rank's parts add up to the
+ * peak that the independent verifier finds. On hand-made jobs, each part has
+ * its calculated value. */
 #include "jobs.h"
 #include "plans.h"
 
@@ -131,7 +131,8 @@ static void parts_are_the_peak(void)
               elastic);
 }
 
-/* --- by hand -------------------------------------------------------------- */
+/* --- hand-made jobs --------------------------------------------------------
+ */
 
 static lh_job *job_by_hand(int zero, const char *schedule, int chunks)
 {
@@ -157,17 +158,18 @@ static lh_plan *made_by_hand(int zero, const char *schedule, int chunks)
     return plan;
 }
 
-/* A layer: four h x h and two h x f matrices and two norms. The first rank has
- * half of them and the embedding. */
+/* Parameters. A layer has four h x h and two h x f matrices and two norms. The
+ * first rank has half of the layers and the embedding. */
 enum {
     LAYER = 4 * HIDDEN * HIDDEN + 2 * HIDDEN * FFN + 2 * HIDDEN,
     EMBEDDING = VOCAB * HIDDEN,
     HALF = LAYERS / 2 * LAYER + EMBEDDING,
 };
 
-/* Rajbhandari et al.: 2, 4 and 12 bytes, shared by two replicas from ZeRO 3, 2
- * and 1 on; GPipe keeps all eight microbatches, 1F1B on the first of two ranks
- * two of them. Two layers of what is sharded lie whole for a while. */
+/* Rajbhandari et al.: 2, 4 and 12 bytes per parameter (parameters, gradients,
+ * optimizer state), sharded by two replicas from ZeRO 3, 2 and 1 on. GPipe
+ * retains all eight microbatches; 1F1B on the first of two ranks retains two.
+ * Buffers hold two layers of the sharded state unsharded. */
 static void parts_by_hand(void)
 {
     static const int64_t sharded[] = {0, 0, 4, 4 + 2};
@@ -186,8 +188,8 @@ static void parts_by_hand(void)
         }
 }
 
-/* Sharded inside datacenters, of which one has three
- * replicas and the other one alone: there the optimizer's state is whole. */
+/* Sharding inside datacenters: one site has three replicas, the other one. The
+ * single replica holds the complete optimizer state. */
 static void parts_where_they_are_most(void)
 {
     lh_plan *p = NULL;
@@ -215,10 +217,10 @@ static void parts_where_they_are_most(void)
     lh_job_free(job);
 }
 
-/* An elastic plan that is wholly at ZeRO-3 has half of all state, too, and
- * buffers: for twice the gradients of its largest chunk, here two layers and
- * the embedding, and four times its parameters. At ZeRO-2 of gradients alone.
- */
+/* An elastic plan entirely at ZeRO-3 also holds half of all state, plus
+ * buffers: twice the gradients and four times the parameters of its largest
+ * chunk, here two layers and the embedding. At ZeRO-2 only the gradient buffers
+ * remain. */
 static void parts_of_elastic_plans(void)
 {
     const int64_t chunk = 2 * LAYER + EMBEDDING;
@@ -237,7 +239,8 @@ static void parts_of_elastic_plans(void)
     }
 }
 
-/* Where a profile says what each chunk holds of the three together. */
+/* Plans with a profile that gives each chunk's total for parameters, gradients
+ * and optimizer state. */
 static lh_plan *made_as_measured(int zero, const char *schedule,
                                  uint32_t chunks, int64_t held)
 {
@@ -269,9 +272,9 @@ static lh_plan *made_as_measured(int zero, const char *schedule,
     return plan;
 }
 
-/* They are that, as 2, 4 and 12, or 6 of the optimizer's where two replicas
- * share it. Elastic plans shard what the model counts, be it more than was
- * measured. */
+/* The parts add up to the measured total, in the ratio 2 : 4 : 12, or 2 : 4 : 6
+ * where two replicas share the optimizer state. Elastic plans shard the
+ * modelled sizes, even if these exceed the measured total. */
 static void parts_of_what_was_measured(void)
 {
     static const int64_t held[] = {900000000, 120000000, 18000};
@@ -289,7 +292,7 @@ static void parts_of_what_was_measured(void)
             check_parts(p, 0);
             lh_plan_free(p);
         }
-        if (k == 2) /* no chunk holds less than what is shared away */
+        if (k == 2) /* measured total below the sharded part */
             continue;
         lh_plan *own = made_as_measured(3, "elastic", 2, held[k]);
         CHECK(own->best.elastic != NULL);
@@ -298,9 +301,11 @@ static void parts_of_what_was_measured(void)
     }
 }
 
-/* --- files ---------------------------------------------------------------- */
+/* --- files -----------------------------------------------------------------
+ */
 
-/* `from`, which is there once, with another text in its place. */
+/* Replaces `from`, which occurs once, and checks that the file is rejected with
+ * the message `says`. */
 static void refused(const char *text, const char *from, const char *to,
                     const char *says)
 {
@@ -325,7 +330,7 @@ static void edited_files_are_refused(void)
             "bytes, but rank 0 holds");
     refused(text, "\"rank\": 1", "\"rank\": 0", "but the entry is of rank 1");
     refused(text, "\"buffers_bytes\": 0", "\"buffers_bytes\": -2", "");
-    /* One entry too few. */
+    /* Remove an entry. */
     char *first = strstr(text, "\"rank\": 0"),
          *second = strstr(text, "\"rank\": 1");
     CHECK(first && second);

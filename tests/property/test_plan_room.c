@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Room for a plan: on seeded random jobs, whose search comes to its end, more
- * memory never gives a slower plan, nor does a larger reserve give one where
- * there was none. Methods that look at memory (greedy, look-ahead) make other
- * orders with more of it, of which nothing is promised: where the job leaves
- * the schedule open, what is promised is a plan. */
+/* Memory limits and plans, on seeded random jobs whose search completes. More
+ * memory never gives a slower plan, and a larger reserve never makes an
+ * infeasible job feasible.
+ *
+ * Memory-aware methods (greedy, look-ahead) build other orders with more
+ * memory, without a guarantee on their time. If the job leaves the schedule
+ * open, the test therefore requires only that a plan exists. */
 #include "jobs.h"
 
 #include "base/random.h"
@@ -22,7 +24,7 @@ static const char *pick(lhi_random *r, const char *const *texts, size_t n)
 
 #define PICK(r, texts) pick(r, texts, sizeof(texts) / sizeof *(texts))
 
-/* The changes to JOB_SMALL that make a job, but for its GPU's memory. */
+/* Samples the changes to JOB_SMALL, except the GPU memory. */
 static void draw_job(lhi_random *r, char *text, size_t room)
 {
     static const char *const kinds[] = {
@@ -61,8 +63,9 @@ static void draw_job(lhi_random *r, char *text, size_t room)
              PICK(r, layouts));
 }
 
-/* With so much memory, less the reserve: what it takes, or INT64_MAX where
- * there is no plan; and what the plan holds. */
+/* Plans with `gib` of memory less the reserve. Returns the iteration time, or
+ * INT64_MAX if there is no plan. *held: the plan's peak memory; *closed:
+ * cleared if parts of the search remain unexplored. */
 static int64_t plan_in(const char *changes, double gib, const char *reserve,
                        int64_t *held, bool *closed)
 {
@@ -92,7 +95,7 @@ static int64_t plan_in(const char *changes, double gib, const char *reserve,
 
 enum { JOBS = OF_CASES(40) };
 
-/* Whether times with more memory are as they have to be. */
+/* Checks that the time with more memory is acceptable. */
 static bool no_slower(const char *changes, int64_t with_less, int64_t with_more)
 {
     if (strstr(changes, "schedule: "))
@@ -126,12 +129,13 @@ static void more_memory_is_no_slower(void)
         }
         ended += closed;
     }
-    /* The test has seen what it is about. */
+    /* All relevant outcomes must occur often enough. */
     CHECK_MSG(differ > JOBS / 4 && lacking > JOBS / 4 && ended > JOBS / 2,
               "%u differ, %u lack memory, %u ended", differ, lacking, ended);
 }
 
-/* A share, as much in GiB, and a GPU that has so much less are the same. */
+/* A reserve as a share, the same reserve in GiB, and a GPU with correspondingly
+ * less memory give equal plans. */
 static void a_reserve_is_memory(void)
 {
     for (uint32_t i = 0; i < JOBS / 4; i++) {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedules whose ends are taken out and inserted again, on random pipelines:
- * what comes out can run, takes as long as is said, and no longer than what was
- * given; the same seed makes the same orders; it ends at its target and soon
- * after its ticks. Schedules of fewer microbatches help, those of as many or
- * more are left alone.
+/* Destroy and repair on random pipelines: removes the ends of schedules and
+ * inserts them again.
+ * - Results are valid, take the stated time, and are not worse than the input.
+ * - The same seed gives the same orders.
+ * - A run stops at its target, and soon after its ticks are spent.
+ * - Schedules with fewer microbatches help; those with as many or more are
+ *   ignored.
  *
- *     test_regrow [CASES [FIRST]]
- */
+ *     test_regrow [CASES [FIRST]] */
 #include "cases.h"
 #include "hold_orders.h"
 #include "trains.h"
@@ -17,11 +18,12 @@
 
 #include <stdlib.h>
 
-enum { MORE = 3 }; /* microbatches that a larger pipeline has */
+enum { MORE = 3 }; /* additional microbatches in larger pipelines */
 
 static uint32_t n_cases = 400, first_case;
 static uint32_t n_made, n_better, n_differ;
 
+/* A repairer with its job shop and the current orders. */
 typedef struct maker {
     const lh_pipeline *p;
     lhi_arena *mem;
@@ -30,11 +32,12 @@ typedef struct maker {
     lhi_repairer *regrower;
     lhi_machine_orders *words;
     int64_t time;
-    lhi_engine by; /* what found it */
-    uint64_t used; /* ticks of the last call */
+    lhi_engine by; /* engine that found it */
+    uint64_t used; /* ticks in the last call */
 } maker;
 
-/* false: this shop is not for insertion. */
+/* Creates the repairer. Returns false if insertion does not apply to the job
+ * shop. */
 static bool begin(maker *k)
 {
     lh_error err = {0};
@@ -76,10 +79,10 @@ static bool same(const maker *a, const maker *b)
            same_orders(a->words, b->words);
 }
 
-/* --- one call after another
- * ------------------------------------------------------------------------ */
+/* --- consecutive calls -------------------------------------------------- */
 
-/* But for a few schedules, and what one of them takes to be improved. */
+/* Checks that the run kept to its ticks, with a tolerance for a few schedules
+ * and the improvement of one. */
 static bool in_time(const maker *k, uint64_t ticks)
 {
     const uint64_t few = 4 * (uint64_t)k->shop->n_ops;
@@ -88,8 +91,8 @@ static bool in_time(const maker *k, uint64_t ticks)
     return k->used <= ticks + few;
 }
 
-/* From one that was made in no time to one that is no worse, and to the same
- * for the same seed. */
+/* Continues from a quickly built schedule. The result must not be worse, and
+ * must be the same for the same seed. */
 static void goes_on(const maker *a, const lhi_repair_options *how)
 {
     const lhi_repair_options quick = {.ticks = 1};
@@ -132,10 +135,11 @@ static void ends_early(const maker *a, const lhi_repair_options *how)
     in_time(&b, how->ticks / 2);
 }
 
-/* --- fewer microbatches
- * ------------------------------------------------------------------------ */
+/* --- fewer microbatches ------------------------------------------------- */
 
-/* Times of a schedule of so many microbatches, and no room behind them. */
+/* Returns a malloc'd array with the operation starts of a schedule that has
+ * `n_microbatches`. It has no spare capacity at the end, so that overruns are
+ * detected. */
 static int64_t *starts_of(const maker *k, uint32_t n_microbatches,
                           uint32_t parts, uint64_t ticks)
 {
@@ -160,8 +164,8 @@ static int64_t *starts_of(const maker *k, uint32_t n_microbatches,
     return start;
 }
 
-/* What is known of a pipeline of more microbatches is of fewer and of more
- * than this shop has: those of more change nothing. */
+/* Offers schedules with fewer and with more microbatches than this job shop
+ * has; those with more must not change the result. */
 static void takes_fewer(const maker *a, uint32_t parts, rng *r)
 {
     const uint32_t n = a->shop->n_microbatches;
@@ -189,8 +193,7 @@ static void takes_fewer(const maker *a, uint32_t parts, rng *r)
     free(fewer.problems);
 }
 
-/* --- cases
- * ------------------------------------------------------------------------ */
+/* --- cases -------------------------------------------------------------- */
 
 static void try_case(uint64_t seed)
 {
@@ -238,8 +241,7 @@ static void random_pipelines(void)
               n_cases, n_made, n_better, n_differ);
 }
 
-/* --- by hand
- * ------------------------------------------------------------------------ */
+/* --- hand-made cases ---------------------------------------------------- */
 
 static int64_t ms_of(const maker *k)
 {
@@ -280,7 +282,7 @@ static void trains_meet(void)
     leave(&a);
 }
 
-/* The sum over some seeds. */
+/* Returns the sum over 16 seeds, in ms. */
 static int64_t sum_of(maker *k, const lhi_repair_options *how)
 {
     int64_t sum = 0;
@@ -289,7 +291,8 @@ static int64_t sum_of(maker *k, const lhi_repair_options *how)
     return sum;
 }
 
-/* The beginning of what took long to find for 20 microbatches is one for 24. */
+/* A schedule for 20 microbatches from a long search provides a good prefix for
+ * 24. */
 static void fewer_help(void)
 {
     maker a;

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a search holds from the beginning, on random pipelines with random
- * counts: exactly what follows from them by "before" being transitive, or that
- * there is no order at all.
+/* Root inference of the search, on random pipelines with random counts: derives
+ * exactly the transitive closure of "before", or detects that no order exists.
  *
- *     test_root [CASES [FIRST]]
- */
+ *     test_root [CASES [FIRST]] */
 #include "cases.h"
 #include "random_pipeline.h"
 #include "test.h"
@@ -21,11 +19,10 @@ static uint32_t n_possible, n_impossible, n_inferred;
 
 static bool before[MOST][MOST];
 
-/* --- counts
- * ------------------------------------------------------------------------ */
+/* --- counts --------------------------------------------------------------- */
 
-/* Those of an order of the machines that keeps arcs, made wide, and sometimes
- * wrong. */
+/* Samples counts from a random order that respects the arcs, widens them, and
+ * sometimes makes them inconsistent. */
 static void draw_counts(lhi_windows *w, rng *r)
 {
     const lhi_shop *s = w->shop;
@@ -62,8 +59,7 @@ static void draw_counts(lhi_windows *w, rng *r)
     }
 }
 
-/* --- by hand
- * ------------------------------------------------------------------------ */
+/* --- reference ------------------------------------------------------------ */
 
 static void relate(const lhi_windows *w)
 {
@@ -98,8 +94,7 @@ static bool has_cycle(uint32_t n)
     return false;
 }
 
-/* --- both
- * ------------------------------------------------------------------------ */
+/* --- comparison ----------------------------------------------------------- */
 
 static void compare(const lhi_windows *w, const uint32_t *least,
                     const uint32_t *most)

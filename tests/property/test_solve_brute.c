@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the solver calls optimal is: no schedule of a tiny pipeline is faster,
- * by going through all of them; what it calls infeasible has none.
+/* The solver versus brute force on tiny pipelines: no schedule is faster than a
+ * solution proven optimal, and a pipeline proven infeasible has no schedule.
  *
- *     test_solve_brute [CASES [FIRST]]
- */
+ *     test_solve_brute [CASES [FIRST]] */
 #include "brute.h"
 #include "cases.h"
 #include "random_pipeline.h"
@@ -17,6 +16,7 @@
 
 static uint32_t n_cases = OF_CASES(3000), first_case;
 
+/* Counts of cases by feature and outcome. */
 typedef struct tally {
     uint32_t compared, too_many, infeasible, shared, parts, fifo, first_device;
     uint32_t gathers, ordered, open;
@@ -58,7 +58,7 @@ static lh_pipeline *make(rng *r)
     lh_pipeline *p = random_pipeline(r, &shape);
     if (!rng_chance(r, 8))
         return p;
-    /* Less memory than needed, often. */
+    /* Reduces the limits, often below the required memory. */
     int64_t limits[8];
     for (uint32_t d = 0; d < lh_pipeline_n_devices(p); d++) {
         limits[d] = lh_pipeline_memory_limit(p, d);
@@ -164,8 +164,8 @@ static void agrees_with_brute_force(void)
     CHECK(n_cases < 3000 || seen.compared >= 2000);
 }
 
-/* Where a W does not divide evenly no proof by searching holds, but bounds do:
- * no schedule that takes the parts in order is below them. */
+/* If a W does not divide evenly, proofs by search do not apply, but bounds do:
+ * no schedule that runs the parts in order is below them. */
 static void bounds_hold_for_uneven_parts(void)
 {
     uint32_t n_tight = 0, n_seen = 0;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The solver without some of its engines, on random pipelines: schedules are
- * valid, bounds hold for what others find, an engine that is left out does
- * nothing, and what all of them did is no more than what was done.
+/* The solver with some of its engines disabled, on random pipelines. Schedules
+ * are valid, bounds hold for the other runs' solutions, a disabled engine does
+ * nothing, and the engines' effort adds up to no more than the total.
  *
- *     test_solve_engines [CASES [FIRST]]
- */
+ *     test_solve_engines [CASES [FIRST]] */
 #include "cases.h"
 #include "random_pipeline.h"
 #include "test.h"
@@ -18,7 +17,7 @@
 enum { EFFORT = 60000, LIST = 512 };
 
 static uint32_t n_cases = OF_CASES(120), first_case;
-/* Of all cases: how often an engine was at work, and with success. */
+/* Over all cases: calls and improvements per engine. */
 static uint64_t n_calls[LH_MAX_SOLVE_ENGINES];
 static uint64_t n_improved[LH_MAX_SOLVE_ENGINES];
 
@@ -87,7 +86,7 @@ static lh_solution solve(const lh_pipeline *p, const lh_solve_options *options,
     return s;
 }
 
-/* What one proves, the other must not find. */
+/* Checks that neither run's solution contradicts the other's proof. */
 static void check_both(const lh_solution *a, const lh_solution *b)
 {
     if (a->schedule)
@@ -109,7 +108,7 @@ static void leave_out(const lh_pipeline *p, const lh_solve_options *o,
     lh_solution_fini(&s);
 }
 
-/* Some of the engines, by chance. */
+/* Samples a list of engines. */
 static void draw_list(rng *r, char *out)
 {
     const uint32_t percent = 10 + rng_below(r, 80);
@@ -174,8 +173,8 @@ static lh_pipeline *uniform(unsigned devices, unsigned microbatches)
     return p;
 }
 
-/* Those that begin after others have tried for long, or where passes are many.
- */
+/* Covers engines that start only after long unsuccessful searches by others, or
+ * on pipelines with many passes. */
 static void late_ones_begin(void)
 {
     static const char *const of_many[] = {"refutation", "fewer", "regrowth",
@@ -239,8 +238,7 @@ int main(int argc, char **argv)
 {
     cases_from(argc, argv, &n_cases, &first_case);
     RUN(results_are_valid_without_them);
-    if (!FEW_CASES) /* millions of steps; test_solve_batches has such searches
-                     */
+    if (!FEW_CASES) /* millions of steps; test_solve_batches also covers them */
         RUN(late_ones_begin);
     RUN(statistics_do_not_depend_on_threads);
     RUN(other_names_are_refused);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What delay a schedule tolerates on each boundary, against trying every one
- * on small random pipelines: the last ns that costs 2 ns or less.
+/* The delay that a schedule tolerates on each boundary, versus trying every
+ * delay on small random pipelines: the last ns that costs at most 2 ns.
  *
- *     test_tolerance [CASES [FIRST]]
- */
+ *     test_tolerance [CASES [FIRST]] */
 #include "cases.h"
 #include "random_pipeline.h"
 #include "test.h"
@@ -13,7 +12,8 @@
 
 static uint32_t n_cases = OF_CASES(600), first_case;
 
-/* A few devices and ns, with links between some. */
+/* Samples a pipeline with a few devices, durations of a few ns, and links
+ * between some devices. */
 static lh_pipeline *tiny(rng *r)
 {
     lh_chunk chunks[5] = {{0}};
@@ -43,8 +43,9 @@ static lh_pipeline *tiny(rng *r)
     return p;
 }
 
-/* The makespan with so much more latency from a to b and back, where a link
- * takes what none takes: no time. */
+/* Returns the makespan with additional latency between a and a + 1, in both
+ * directions. A missing link counts as one without latency and transfer time.
+ */
 static int64_t with_delay(const lh_pipeline *p, const lh_schedule *s,
                           const lh_sim_options *sim, uint32_t a, int64_t extra)
 {
@@ -103,9 +104,9 @@ static void check_boundary(const lh_pipeline *p, const lh_schedule *s,
     CHECK_INT(slack->delay_ns, delay);
     int64_t before = with_delay(p, s, sim, a, least);
     int64_t end = with_delay(p, s, sim, a, 0) + 2;
-    /* Of two places in a queue the message that arrives first frees one: a
-     * later one may make others wait less. Then there are several ends, of
-     * which one is found. */
+    /* In a queue with two slots, the first message to arrive frees a slot, so a
+     * later message may reduce waiting. There may then be several limits; the
+     * analysis finds one of them. */
     most = least;
     bool several = sim->coupled_queue > 1, over = false, is_end = false;
     for (int64_t extra = least + 1; extra <= end; extra++) {
@@ -170,9 +171,9 @@ static void every_delay_is_tried(void)
     }
 }
 
-/* Adaptra's theorem 1: stages alike, warm-ups whose slackness is drawn. What
- * they promise is kept on every boundary, and no more on the last one, behind
- * which no device waits. */
+/* Adaptra, theorem 1: equal stages, warm-ups with sampled slackness. Every
+ * boundary tolerates the promised delay, and the last one no more, because no
+ * device waits behind it. */
 static void warm_ups_promise_so_much(void)
 {
     enum { T = 12 };

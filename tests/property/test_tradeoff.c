@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The least memory and the curve of tiny pipelines, against brute force at
- * every limit.
+/* The least memory and the memory-time curve of tiny pipelines, versus brute
+ * force at every limit.
  *
- *     test_tradeoff [CASES [FIRST]]
- */
+ *     test_tradeoff [CASES [FIRST]] */
 #include "brute.h"
 #include "cases.h"
 #include "random_pipeline.h"
@@ -27,7 +26,8 @@ static lh_pipeline *within(const lh_pipeline *p, int64_t limit)
     return limited_pipeline(p, limits);
 }
 
-/* Whether there is a schedule below `below_ns` within the limit. */
+/* Checks by brute force whether a schedule below `below_ns` exists within the
+ * limit. */
 static brute_answer ask(const lh_pipeline *p, int64_t limit, int64_t below_ns)
 {
     lh_pipeline *less = within(p, limit);
@@ -141,7 +141,7 @@ static lh_pipeline *uniform(uint32_t n_microbatches, const int64_t *limits)
     return p;
 }
 
-/* What was asked for stays; what cannot be is refused with the reason. */
+/* Impossible or invalid requests are rejected with a reason. */
 static void refuses(void)
 {
     lh_pipeline *p = uniform(8, NULL);
@@ -166,7 +166,8 @@ static void refuses(void)
     lh_pipeline_free(p);
 }
 
-/* Few points are spread over the limits; devices' own limits stay. */
+/* A small number of points is spread over the limits; the devices' own limits
+ * still apply. */
 static void few_points(void)
 {
     int64_t limits[4] = {6, 20, 20, 20};
@@ -192,7 +193,8 @@ static bool stop_at_once(void *context, const lh_solve_progress *now)
     return true;
 }
 
-/* Stopped, it gives what it has and says that less may do. */
+/* An interrupted search returns its best result and a lower bound on the limit.
+ */
 static void stops(void)
 {
     lh_pipeline *p = uniform(12, NULL);
@@ -211,9 +213,9 @@ static void stops(void)
     lh_pipeline_free(p);
 }
 
-/* A pipeline says which microbatches go together; the method elastic, a start
- * of the search, takes that. A search that is given no time after its starts
- * finds the same with a limit that limits nothing. */
+/* The pipeline's microbatch groups are used by the method elastic, a start of
+ * the search. A search with no budget after its starts finds the same makespan
+ * under a limit that does not bind. */
 static void keeps_groups(void)
 {
     static const int64_t times[8][2] = {{9, 8}, {2, 5}, {8, 4}, {5, 0},

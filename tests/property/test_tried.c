@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a search remembers of methods: what the simulator says of their
- * schedules, the second time as the first; and pipelines that differ in
- * anything are never taken for each other. On seeded random pipelines, which
- * have all that pipelines can have. */
+/* The evaluation cache for methods. Cached outcomes equal the simulator's, on
+ * the second lookup as on the first, and pipelines with any difference never
+ * share an entry. Uses seeded random pipelines with all optional features. */
 #include "test.h"
 
 #include "cases.h"
@@ -25,8 +24,7 @@ static lh_pipeline *draw(uint32_t number)
     return random_pipeline(&r, &shape);
 }
 
-/* --- what is remembered ---------------------------------------------------
- */
+/* --- cached outcomes ------------------------------------------------------ */
 
 static bool is_same(const lhi_method_outcome *a, const lhi_method_outcome *b)
 {
@@ -39,7 +37,8 @@ static bool is_same(const lhi_method_outcome *a, const lhi_method_outcome *b)
             memcmp(&a->bubble_ratio, &b->bubble_ratio, sizeof(double)) == 0);
 }
 
-/* The device with the least room has what is said. */
+/* Checks that the reported memory is that of the device with the least
+ * headroom. */
 static void check_memory(const lh_pipeline *p, const lh_timeline *t,
                          const lhi_method_outcome *o)
 {
@@ -79,7 +78,7 @@ static void check_outcome(const lh_pipeline *p, const char *method,
     lh_schedule_free(schedule);
 }
 
-/* Twice, and the schedule is there where it is asked for. */
+/* Looks the method up twice, then with its schedule. */
 static void check_method(lhi_evaluation_cache *tried, const lh_pipeline *p,
                          const char *method, lhi_arena *mem)
 {
@@ -89,7 +88,7 @@ static void check_method(lhi_evaluation_cache *tried, const lh_pipeline *p,
     lh_status status = lhi_evaluation_cache_run_method(tried, p, method, 1, mem,
                                                        &first, NULL, &err);
     if (status != LH_OK)
-        return; /* random operations may wait for each other */
+        return; /* random operations may deadlock */
     check_outcome(p, method, &first);
     CHECK_OK(lhi_evaluation_cache_run_method(tried, p, method, 1, mem, &again,
                                              NULL, &err),
@@ -120,8 +119,7 @@ static void outcomes_are_those_of_the_simulator(void)
     lhi_evaluation_cache_free(tried);
 }
 
-/* --- which pipelines are alike --------------------------------------------
- */
+/* --- pipeline equivalence ------------------------------------------------- */
 
 static bool is_alike(const lh_pipeline *a, const lh_pipeline *b)
 {
@@ -147,7 +145,8 @@ static char *text_of(const lh_pipeline *p)
     return text;
 }
 
-/* Each digit of its text that is no part of a name, made another. */
+/* Changes each digit in the pipeline's text, outside names, and checks that
+ * fingerprints are equal only for equal pipelines. */
 static void change_digits(uint32_t number, const lh_pipeline *p, char *text,
                           uint64_t *n)
 {
@@ -190,7 +189,7 @@ static void others_have_another_fingerprint(void)
     CHECK(n > n_cases);
 }
 
-/* [CASES [FIRST]] */
+/* Arguments: [CASES [FIRST]] */
 int main(int argc, char **argv)
 {
     cases_from(argc, argv, &n_cases, &first_case);

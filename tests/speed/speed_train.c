@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much of training's time its matrix products need: whole steps on one cpu
- * device, and between them the same products alone, with the same shapes at the
- * same addresses. Prints JSON lines; bench/train.py reads them.
+/* Measures the share of matrix products in training time. Runs complete steps
+ * on one CPU device, and in between the same products alone, with the same
+ * shapes and addresses. Prints JSON lines for bench/train.py.
  *
  *     speed-train DATA LAYERS HIDDEN FFN VOCAB HEADS KV_HEADS HEAD_DIM SEQUENCE
  *                 MICROBATCH MICROBATCHES TIED
  *
- * Then, by line on standard input: "step" (one step), "products", "save FILE"
- * (the weights now, as a checkpoint in that folder). */
+ * Commands on standard input, one per line: "step" (one step), "products",
+ * "save FOLDER" (stores the current weights as a checkpoint in that folder). */
 #define _POSIX_C_SOURCE 200809L
 #include "runtime/device/cpu.h"
 #include "runtime/training/train.h"
@@ -17,6 +17,7 @@
 #include <string.h>
 #include <time.h>
 
+/* Arguments of a recorded matrix product. */
 typedef struct call {
     int ta, tb, m, n, k, lda, ldb, ldc;
     const float *a, *b;
@@ -63,6 +64,7 @@ static void must(lh_status status, const lh_error *err)
     exit(status == LH_EUNSUPPORTED ? 77 : 1);
 }
 
+/* The device and trainer under measurement. */
 typedef struct bench {
     lhi_cpu *cpu;
     lhi_train *train;

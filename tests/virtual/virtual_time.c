@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The file is compiled without sanitizers, and threads hand the processor over
- * by raw futexes: ThreadSanitizer sees the program's own locks only, and finds
- * races in the one history that it watches. */
+/* This file is compiled without sanitizers, and threads switch by raw futexes.
+ * ThreadSanitizer thus observes the program's own locks only, and finds races
+ * in the single execution order that it sees. */
 #define _GNU_SOURCE
 #include "virtual_time.h"
 
@@ -72,14 +72,16 @@ pid_t __wrap_fork(void);
 long __wrap_syscall(long, ...);
 
 static const int64_t never_ns = INT64_MAX;
-/* A reading of the clock takes so long, so that a loop until a time ends. */
+/* Each clock reading advances the virtual clock by this much, so polling loops
+ * with a time limit terminate. */
 static const int64_t reading_ns = 100;
-/* CLOCK_REALTIME minus CLOCK_MONOTONIC: a deadline beyond half of it is one of
- * CLOCK_REALTIME. */
+/* CLOCK_REALTIME minus CLOCK_MONOTONIC. A deadline above half this value is
+ * interpreted as CLOCK_REALTIME. */
 static const int64_t epoch_ns = INT64_C(1700000000) * 1000000000;
 
+/* The state of a thread, or the object that blocks it. */
 typedef enum wait_kind {
-    RUNS, /* or could */
+    RUNS, /* running or runnable */
     WAITS_MUTEX,
     WAITS_CONDITION,
     WAITS_FUTEX,
@@ -89,14 +91,15 @@ typedef enum wait_kind {
     ENDED
 } wait_kind;
 
+/* A thread under the scheduler's control. */
 typedef struct thread {
-    struct thread *next; /* in the order of creation */
-    uint32_t number, go; /* go: a futex; 1: the thread is to run */
+    struct thread *next; /* in creation order */
+    uint32_t number, go; /* go: futex word; 1: the thread may run */
     pthread_t handle;
     void *(*start)(void *);
     void *argument;
     wait_kind waits;
-    const void *object; /* the mutex, condition, futex or thread */
+    const void *object; /* mutex, condition, futex or thread waited for */
     int64_t until_ns;   /* never_ns: no limit */
     bool timed_out;
     struct pollfd *files;
@@ -112,7 +115,7 @@ static struct {
 } scheduler;
 static __thread thread *self;
 
-/* ---- handing over ---- */
+/* ---- switching threads ---- */
 
 static uint64_t random_below(uint64_t n)
 {
@@ -161,9 +164,8 @@ static void report_deadlock(void)
     abort();
 }
 
-/* Whether a socket goes over the loopback interface, where the kernel may
- * deliver a little later than it sends; pairs of local sockets deliver at once.
- */
+/* Checks whether a socket uses the loopback interface, where the kernel may
+ * deliver slightly after the send. Local socket pairs deliver immediately. */
 static bool is_network(int fd)
 {
     int domain = 0;
@@ -172,8 +174,8 @@ static bool is_network(int fd)
            domain == AF_INET || domain == AF_INET6;
 }
 
-/* Wakes the threads whose files are ready. `wait_us`: waits so long in real
- * time for the first of them. */
+/* Wakes the threads whose files are ready. Waits up to `wait_us` in real time
+ * for the first. Returns whether a thread was woken. */
 static bool wake_ready_files(int wait_us)
 {
     struct pollfd all[1024];
@@ -211,7 +213,8 @@ static bool wake_ready_files(int wait_us)
     return woke;
 }
 
-/* Moves the clock to the next time that a thread waits for. */
+/* Advances the clock to the earliest deadline and wakes the threads that have
+ * reached theirs. Returns false if no thread has a deadline. */
 static bool advance(void)
 {
     int64_t next_ns = never_ns;
@@ -249,7 +252,8 @@ static thread *choose(void)
     }
 }
 
-/* Lets another thread run until it is this one's turn again. */
+/* Switches to another thread and returns when the scheduler selects this one
+ * again. */
 static void hand_over(void)
 {
     thread *t = choose();
@@ -259,7 +263,7 @@ static void hand_over(void)
     await_turn(self);
 }
 
-/* Blocks the calling thread. True: `until_ns` has passed. */
+/* Blocks the calling thread. Returns true if `until_ns` has passed. */
 static bool block(wait_kind kind, const void *object, int64_t until_ns)
 {
     self->waits = kind;
@@ -269,7 +273,7 @@ static bool block(wait_kind kind, const void *object, int64_t until_ns)
     return self->timed_out;
 }
 
-/* A point at which another thread may run. */
+/* Preemption point: switches to another thread with probability 1/4. */
 static void may_switch(void)
 {
     if (random_below(4) == 0)
@@ -285,7 +289,7 @@ static void wake_waiters(wait_kind kind, const void *object, uint32_t most)
         }
 }
 
-/* ---- beginning and ending ---- */
+/* ---- start and end ---- */
 
 static int64_t of_timespec(const struct timespec *t)
 {
@@ -606,7 +610,7 @@ int __wrap_epoll_wait(int epoll, struct epoll_event *events, int most,
     return __real_epoll_wait(epoll, events, most, limit_ms);
 }
 
-/* Waits until the file can be read, if a call may block on it. */
+/* Waits until the file is readable, if a call may block on it. */
 static void wait_readable(int fd, int flags)
 {
     struct pollfd file = {.fd = fd, .events = POLLIN};
