@@ -38,9 +38,9 @@ void lhi_run_parallel(const lhi_parallel_job *team, uint32_t n,
 {
     (void)threads;
     for (uint32_t i = 0; i < n; i++) {
-        team->work(team->context, i, 0);
-        if (team->look)
-            team->look(team->context, i + 1);
+        team->run_task(team->context, i, 0);
+        if (team->report_progress)
+            team->report_progress(team->context, i + 1);
     }
 }
 

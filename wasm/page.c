@@ -78,7 +78,7 @@ page *page_open(const char *pipeline, const char *rows, const char *links,
         .sim = {.size = sizeof p->question.sim,
                 .receives =
                     receives < 0 ? LH_RECEIVES_EARLY : (lh_receives)receives,
-                .own_receives = receives >= 0,
+                .override_receives = receives >= 0,
                 .coupled_queue = coupled,
                 .fifo = fifo != 0}};
     return p;
