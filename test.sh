@@ -140,7 +140,7 @@ suites() {
         shift
         set -- "$@" --suite "$name"
     done
-    suite "$folder" "$@" --no-suite searches
+    suite "$folder" "$@" --no-suite searches --no-suite "${without:-none}"
 }
 
 # fuzz: runs every fuzzer in build-fuzz.
@@ -191,7 +191,7 @@ if [ "$mode" = quick ]; then
     # Writing debug information takes longer than it saves.
     [ -f build-quick/build.ninja ] ||
         step 'configure build-quick' meson setup build-quick \
-            -Doptimization=1 -Ddebug=false -Dplayground=disabled \
+            -Doptimization=2 -Ddebug=false -Dplayground=disabled \
             -Dpage=disabled
     suites build-quick house unit property fuzz
     finish
@@ -225,7 +225,7 @@ if command -v clang >/dev/null; then
             -Dfuzz=true -Doptimization=1 -Dc_args=-g1 \
             -Db_sanitize=address,undefined -Db_lundef=false \
             -Dplayground=disabled -Dpage=disabled
-    suites build-fuzz unit fuzz
+    without=heavy suites build-fuzz unit fuzz
     if [ "$seconds" -gt 0 ]; then
         stage "Fuzzers: $seconds s each"
         fuzz

@@ -7,6 +7,7 @@
 #include "scheduled.h"
 #include "tiny_model.h"
 #include "training_text.h"
+#include "sanitized.h"
 #include "virtual_time.h"
 
 #include <dirent.h>
@@ -153,9 +154,8 @@ static int64_t held(const lh_train_result *r, int64_t *stored)
         CHECK_MSG(fabs(error) < 0.03, "rank %u: %lld predicted, %lld held", i,
                   (long long)m->predicted_bytes, (long long)m->measured_bytes);
         int64_t room = 1024;
-#ifdef __SANITIZE_ADDRESS__ /* leaves a gap behind each array */
-        room += m->predicted[LH_MEMORY_ACTIVATIONS] / 50;
-#endif
+        if (SANITIZED) /* AddressSanitizer puts a gap behind each array. */
+            room += m->predicted[LH_MEMORY_ACTIVATIONS] / 50;
         CHECK(llabs(m->measured[LH_MEMORY_ACTIVATIONS] -
                     m->predicted[LH_MEMORY_ACTIVATIONS]) < room);
         CHECK_INT(m->measured[LH_MEMORY_STORAGE],

@@ -199,12 +199,13 @@ static lh_status send_all(lhi_group *g, lhi_round *round,
 static lh_status receive_all(lhi_group *g, lhi_round *round,
                              const lhi_group_bytes *b, lh_error *err)
 {
-    unsigned char *to = b->in;
-    for (uint32_t i = 0; i < g->members.n_ranks; to += b->recv_bytes[i++]) {
+    size_t at = 0; /* `in` is NULL if nothing is received */
+    for (uint32_t i = 0; i < g->members.n_ranks; at += b->recv_bytes[i++]) {
         if (i == g->members.mine)
             continue;
         g->got += b->recv_bytes[i];
-        LHI_TRY(lhi_round_receive(round, i, to, b->recv_bytes[i], err));
+        LHI_TRY(lhi_round_receive(round, i, at ? (unsigned char *)b->in + at : b->in,
+                                  b->recv_bytes[i], err));
     }
     return LH_OK;
 }
