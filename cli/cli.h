@@ -85,7 +85,7 @@ typedef struct cli_example {
 
 /* Settings common to all commands. */
 typedef struct cli_common {
-    bool json, quiet, help, version;
+    bool json, quiet, help, help_all, version;
     const char *output;
     uint64_t seed;
 } cli_common;
@@ -200,8 +200,17 @@ const char *cli_choice_word(const cli_option *option, uint32_t i);
 
 /* --- pages generated from the tables ------------------------------------ */
 
-/* Prints the help of a command. */
-void cli_help(FILE *out, const cli_command *command, uint32_t width);
+/* Options of a command under one heading of its help. */
+typedef struct cli_help_group {
+    const char *command, *heading;
+    const char *options; /* names, separated by a space */
+} cli_help_group;
+/* Returns the command's i-th group; NULL: no more. A command without groups has
+ * all its options in its help. */
+const cli_help_group *cli_find_help_group(const char *command, uint32_t i);
+/* Prints the help of a command: on one screen, or with all options and the whole
+ * description. */
+void cli_help(FILE *out, const cli_command *command, bool all, uint32_t width);
 /* Prints the program's help with all commands. */
 void cli_help_all(FILE *out, uint32_t width);
 /* Prints the man page of a command, or of all (NULL). */

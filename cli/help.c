@@ -2,6 +2,7 @@
 /* Generates --help from the tables. */
 #include "cli.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { HELP_COLUMN = 26 };
@@ -47,8 +48,24 @@ static void wrap(FILE *out, const char *text, uint32_t at, uint32_t indent,
     fputc('\n', out);
 }
 
+/* Copies the first sentence of `text`, or its part before a semicolon. */
+static void copy_sentence(char *out, size_t capacity, const char *text)
+{
+    size_t len = strcspn(text, "\n");
+    for (size_t i = 0; i + 1 < len; i++)
+        if (text[i] == ';' && text[i + 1] == ' ')
+            len = i;
+        else if (text[i] == '.' && text[i + 1] == ' ' && i > 1 &&
+                 (text[i - 1] != 'g' || text[i - 2] != '.')) /* not "e.g. " */
+            len = i;
+    if (len > 0 && text[len - 1] == '.')
+        len--;
+    snprintf(out, capacity, "%.*s", (int)len, text);
+}
+
+/* `all`: the whole text, with choices and an example. */
 static void print_option(FILE *out, const cli_option *o, const char *help,
-                         uint32_t width)
+                         bool all, uint32_t width)
 {
     char left[80], right[900];
     int len = o->letter ? snprintf(left, sizeof left, "  -%c, --%s", o->letter,
@@ -56,16 +73,21 @@ static void print_option(FILE *out, const cli_option *o, const char *help,
                         : snprintf(left, sizeof left, "      --%s", o->name);
     if (o->arg)
         len += snprintf(left + len, sizeof left - (size_t)len, " %s", o->arg);
-    size_t room = sizeof right;
-    size_t at = (size_t)snprintf(right, room, "%s", help);
-    for (uint32_t i = 0; o->type == CLI_CHOICE && cli_choice_word(o, i); i++)
-        at += (size_t)snprintf(right + at, room - at, "%s%s",
+    size_t capacity = sizeof right;
+    if (all)
+        snprintf(right, capacity, "%s", help);
+    else
+        copy_sentence(right, capacity, help);
+    size_t at = strlen(right);
+    for (uint32_t i = 0; all && o->type == CLI_CHOICE && cli_choice_word(o, i);
+         i++)
+        at += (size_t)snprintf(right + at, capacity - at, "%s%s",
                                i ? ", " : " One of: ", cli_choice_word(o, i));
-    if (o->example_argument)
-        at += (size_t)snprintf(right + at, room - at, " (such as %s)",
+    if (o->example_argument && all)
+        at += (size_t)snprintf(right + at, capacity - at, " (such as %s)",
                                o->example_argument);
     if (o->preset)
-        snprintf(right + at, room - at, " (default: %s)", o->preset);
+        snprintf(right + at, capacity - at, " (default: %s)", o->preset);
     fputs(left, out);
     if (len + 2 > HELP_COLUMN) {
         fprintf(out, "\n%*s", HELP_COLUMN, "");
@@ -86,35 +108,69 @@ static void print_words(FILE *out, cli_words words, uint32_t width)
     }
 }
 
-void cli_help(FILE *out, const cli_command *k, uint32_t width)
+static void print_options(FILE *out, const cli_command *k, bool all,
+                          uint32_t width)
 {
-    if (width > 80)
-        width = 80;
-    fprintf(out, "Usage: longhaul %s [options]%s%s\n\n%s.\n", k->name,
-            k->operands ? " " : "", k->operands ? k->operands : "", k->about);
-    if (k->description) {
-        fputc('\n', out);
-        wrap(out, k->description, 0, 0, width);
+    const cli_help_group *group = cli_find_help_group(k->name, 0);
+    if (all || !group) {
+        if (k->n_options)
+            fputs("\nOptions:\n", out);
+        for (uint32_t i = 0; i < k->n_options; i++)
+            print_option(out, &k->options[i], k->options[i].help, all, width);
+        return;
     }
-    if (k->n_options)
-        fputs("\nOptions:\n", out);
-    for (uint32_t i = 0; i < k->n_options; i++)
-        print_option(out, &k->options[i], k->options[i].help, width);
+    for (uint32_t g = 0; (group = cli_find_help_group(k->name, g)); g++) {
+        fprintf(out, "\n%s:\n", group->heading);
+        for (const char *name = group->options; *name;) {
+            size_t len = strcspn(name, " ");
+            const cli_option *o = cli_find_long(k, name, len);
+            if (o)
+                print_option(out, o, o->help, false, width);
+            name += len + strspn(name + len, " ");
+        }
+    }
+}
+
+static void print_common_options(FILE *out, const cli_command *k, bool all,
+                                 uint32_t width)
+{
     fputs("\nCommon options:\n", out);
     for (uint32_t i = 0; i < cli_n_common_options; i++) {
         const cli_option *o = &cli_common_options[i];
         bool is_output = strcmp(o->name, "output") == 0 && k->output_help;
-        print_option(out, o, is_output ? k->output_help : o->help, width);
+        print_option(out, o, is_output ? k->output_help : o->help, all, width);
     }
-    for (cli_words w = 0; w < CLI_N_WORDS; w++)
+}
+
+void cli_help(FILE *out, const cli_command *k, bool all, uint32_t width)
+{
+    enum { FEW_EXAMPLES = 2 };
+    bool has_more = !all && cli_find_help_group(k->name, 0);
+    if (width > 80)
+        width = 80;
+    fprintf(out, "Usage: longhaul %s [options]%s%s\n\n%s.\n", k->name,
+            k->operands ? " " : "", k->operands ? k->operands : "", k->about);
+    if (k->description && !has_more) {
+        fputc('\n', out);
+        wrap(out, k->description, 0, 0, width);
+    }
+    print_options(out, k, all, width);
+    print_common_options(out, k, all, width);
+    for (cli_words w = 0; w < CLI_N_WORDS && !has_more; w++)
         if (cli_words_title(w) && cli_accepts_words(k, w))
             print_words(out, w, width);
     if (k->n_examples)
         fputs("\nExamples:\n", out);
-    for (uint32_t i = 0; i < k->n_examples; i++) {
+    for (uint32_t i = 0; i < k->n_examples && (!has_more || i < FEW_EXAMPLES);
+         i++) {
         fprintf(out, "  %s\n      ", k->examples[i].line);
         wrap(out, k->examples[i].does, 6, 6, width);
     }
+    if (has_more)
+        fprintf(out,
+                "\nAll %u options and the details:\n"
+                "  longhaul %s --help-all\n  man longhaul-%s\n",
+                k->n_options + cli_n_common_options, k->name, k->name);
 }
 
 void cli_help_all(FILE *out, uint32_t width)

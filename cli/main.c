@@ -37,8 +37,8 @@ static int report_error(const cli *c)
 static lh_status run_command(cli *c, int argc, char **argv)
 {
     CLI_TRY(cli_parse(c, argc, argv, 2));
-    if (c->common.help) {
-        cli_help(c->out, c->command, cli_width());
+    if (c->common.help || c->common.help_all) {
+        cli_help(c->out, c->command, c->common.help_all, cli_width());
         return LH_OK;
     }
     if (c->common.version) {
@@ -59,7 +59,7 @@ static lh_status show_help(cli *c, const char *name)
     if (name && !command)
         return cli_usage(c, "there is no command '%.60s' to help with", name);
     if (command)
-        cli_help(c->out, command, cli_width());
+        cli_help(c->out, command, false, cli_width());
     else
         cli_help_all(c->out, cli_width());
     return LH_OK;

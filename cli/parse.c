@@ -212,7 +212,7 @@ static lh_status parse_short(cli *c, int argc, char **argv, int *i)
 static lh_status count_operands(cli *c)
 {
     const cli_command *k = c->command;
-    if (c->common.help || c->common.version)
+    if (c->common.help || c->common.help_all || c->common.version)
         return LH_OK;
     if (c->n_operands > k->most_operands)
         return cli_usage(c, "'%.100s' is one argument too many; %s%s",

@@ -9,7 +9,7 @@ from harness import (ANY, ROOT, WORK, case, check, finish, json_case, makes,
                      read, run, test, uniform, write)
 
 METHODS = re.findall(r"^  ([a-z0-9][\w-]+) ", run(
-    "schedule", "--help").stdout.split("\nMethods:\n")[1].split("\n\n")[0],
+    "schedule", "--help-all").stdout.split("\nMethods:\n")[1].split("\n\n")[0],
     re.M)
 # Options of schedule that are for some methods, with a value.
 FOR = {"--warmup": ("initial", {"slack", "steady-slack", "auto"}),
@@ -51,7 +51,7 @@ def an_option_of_schedule_is_for_a_method_or_is_refused():
             check(refused == (method not in methods),
                   f"-m {method} {option}: {done.returncode} {done.stderr!r}")
     # Each that stands in the help for a method is in the table above.
-    text = " ".join(run("schedule", "--help", env={"COLUMNS": "1000"}
+    text = " ".join(run("schedule", "--help-all", env={"COLUMNS": "1000"}
                         ).stdout.split("Options:")[1].split("\n"))
     for option, of in re.findall(r"(--[\w-]+)(?: \S+)? {2,}([a-z0-9, -]+): ",
                                  text):
@@ -117,7 +117,7 @@ def an_option_of_train_is_for_the_device_or_is_refused():
            "--emulate-links": None, "--profile-out": "p.json",
            "--offload-to": ".", "--memory": "report"}
     timed = {"--speed": "2", "--message-bytes": "64", "--real-links": None}
-    help_text = run("train", "--help", env={"COLUMNS": "1000"}).stdout
+    help_text = run("train", "--help-all", env={"COLUMNS": "1000"}).stdout
     said = {of: set(re.findall(rf"(--[\w-]+)(?: \S+)?\s+{of}: ", help_text))
             for of in ("cpu", "timed")}
     check(said == {"cpu": set(cpu), "timed": set(timed)}, f"help: {said}")

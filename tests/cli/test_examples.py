@@ -104,7 +104,7 @@ def examples(text):
 
 def options(command):
     """(name, argument, help) of each option that takes an argument."""
-    part = run(command, "--help").stdout.partition("\nOptions:\n")[2]
+    part = run(command, "--help-all").stdout.partition("\nOptions:\n")[2]
     part = part.partition("\nCommon options:")[0]
     for text in re.split(r"\n(?=  -|      --)", "\n" + part):
         flat = " ".join(text.split())
@@ -118,7 +118,7 @@ def options(command):
 def every_example_works():
     ran = set()
     for command in COMMANDS:
-        for line in examples(run(command, "--help").stdout):
+        for line in examples(run(command, "--help-all").stdout):
             clear()
             args = shlex.split(line.partition(" | ")[0])
             ran.add(args[0])
@@ -247,7 +247,7 @@ def units_are_said_where_numbers_have_one():
              "train --message-bytes": "size of a message"}
     for option, unit in units.items():
         command, name = option.split()
-        text = " ".join(run(command, "--help").stdout.split())
+        text = " ".join(run(command, "--help-all").stdout.split())
         text = text.partition(" Options: ")[2]
         check(any(unit in text[at.start():at.start() + 700]
                   for at in re.finditer(f"{name} ", text)), f"{option}: {unit}")

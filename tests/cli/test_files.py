@@ -91,7 +91,7 @@ def every_command_says_that_its_output_cannot_be_written():
 def every_option_that_names_an_output_says_that_it_cannot_be_written():
     inputs()
     for name, args in commands().items():
-        text = run(name, "--help").stdout
+        text = run(name, "--help-all").stdout
         for option in re.findall(r"--(html|svg|trace|stages|certificate)\b",
                                  text.partition("Options:")[2]):
             if option == "certificate" and name == "check":

@@ -146,7 +146,7 @@ def completions_know_the_names():
              out=r"llama3-8b llama3-70b.*v100-32g a100-40g")
     case("manual", ["__generate", "man", "init"],
          out=r"MODELS\n.*It Cm deepseek\\?-v3\n61 layers.*GPUS\n.*It Cm h200\n")
-    case("help", ["init", "--help"],
+    case("help", ["init", "--help-all"],
          out=r"Models:\n  llama3-8b +32 layers.*GPUs:\n  v100-32g +125 TFLOP/s")
 
 

@@ -14,7 +14,7 @@ check(len(COMMANDS) >= 7, f"commands: {COMMANDS}")
 
 
 def options(command):
-    text = run(command, "--help").stdout.partition("\nExamples:")[0]
+    text = run(command, "--help-all").stdout.partition("\nExamples:")[0]
     return set(re.findall(r"^ +(?:-\w, )?--([a-z-]+)", text, re.M))
 
 

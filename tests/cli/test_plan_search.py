@@ -329,17 +329,19 @@ def a_front_leaves_out_what_is_slow():
 @test
 def a_clock_ends_every_part_of_a_plan():
     write("job.yaml", LARGE)
-    said = run("plan", "job.yaml", "--time", "1", "--pareto", "--what-if",
-               "latency=x2", "--sensitivity", "--jitter", "latency=0.5",
-               "--gpu-hour", "2", "--json")
-    check(said.returncode == 0, said.stderr)
-    plan = json.loads(said.stdout)
-    left = plan["search"]["left"]
-    check(left > 100000, f"{left} were left")
-    check(f"best found in 1 s of processor time; {left} layouts" in
-          plan["why"], plan["why"])
-    check(plan["what_if"] and plan["front"] and plan["sensitivity"] and
-          plan["robust"], plan.keys())
+    args = ("plan", "job.yaml", "--time", "1", "--pareto", "--what-if",
+            "latency=x2", "--sensitivity", "--gpu-hour", "2", "--json")
+    # Under --jitter the reason can be that of another plan than the fastest.
+    for more in ((), ("--jitter", "latency=0.5")):
+        said = run(*args, *more)
+        check(said.returncode == 0, said.stderr)
+        plan = json.loads(said.stdout)
+        left = plan["search"]["left"]
+        check(left > 100000, f"{left} were left")
+        check(more or f"best found in 1 s of processor time; {left} layouts" in
+              plan["why"], plan["why"])
+        check(plan["what_if"] and plan["front"] and plan["sensitivity"] and
+              bool(more) == ("robust" in plan), plan.keys())
 
 
 finish()

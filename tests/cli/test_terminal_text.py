@@ -300,7 +300,7 @@ def nothing_in_an_argument_is_acted_on():
                 continue
             clean(command, b"-" + bad)
             clean(command, "--json" , b"p.yaml", bad)
-            text = run(command, "--help").stdout.decode()
+            text = run(command, "--help-all").stdout.decode()
             operand = {"plan": "job.yaml", "optical": "p.yaml",
                        "check": "p.yaml"}.get(command, "plan.json")
             for option in re.findall(r"--([\w-]+) [A-Z]", text):

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Help, version, wrong usage."""
+import re
+
 from harness import (ANY, ROOT, case, check, finish, json_case, read, run, uniform,
                      write)
 
@@ -9,6 +11,7 @@ COMMANDS = ("init", "import", "plan", "compare", "simulate", "schedule", "check"
 TRY = r"[^\n]*\nTry 'longhaul {} --help'\.\n\Z"
 
 uniform("p.yaml")
+GROUPS = (ROOT / "cli/help_groups.c").read_text()
 
 # Help says what the command does, how, with examples that name it.
 case("help", ["--help"], out=r"Usage: longhaul COMMAND.*Examples:")
@@ -16,10 +19,26 @@ case("help word", ["help"], out=r"Usage: longhaul COMMAND")
 case("version", ["--version"], out=r"\Alonghaul \d+\.\d+\.\d+\n\Z")
 for command in COMMANDS:
     done = case(f"help of {command}", [command, "--help"],
+                out=rf"\AUsage: longhaul {command} .*--json.*"
+                    rf"Examples:\n  longhaul {command} ")
+    lines = done.stdout.splitlines()
+    check(max(map(len, lines)) <= 80, f"help of {command} fits 80 columns")
+    check(len(lines) <= 60, f"help of {command} is {len(lines)} lines")
+    option = re.compile(r"^  (?:-\w, |    )--([\w-]+)", re.M)
+    some = set(option.findall(done.stdout))
+    done = case(f"whole help of {command}", [command, "--help-all"],
                 out=rf"\AUsage: longhaul {command} .*Options:.*"
                     rf"--json.*Examples:\n  longhaul {command} ")
-    check(max(map(len, done.stdout.splitlines())) <= 80,
-          f"help of {command} fits 80 columns")
+    every = set(option.findall(done.stdout))
+    check(some <= every, f"help of {command}: {some - every}")
+    grouped = {name for names in re.findall(
+        rf'{{"{command}",\s+"[^"]+",\s+"([^"]+)"}}', GROUPS)
+               for name in names.split()}
+    check(grouped <= every, f"unknown options of {command}: {grouped - every}")
+    check((some == every) != (f"longhaul {command} --help-all" in
+                              case(f"rest of {command}", [command, "--help"],
+                                   out=ANY).stdout),
+          f"help of {command} says where the rest is")
     case(f"help {command}", ["help", command],
          out=rf"\AUsage: longhaul {command} ")
     case(f"version of {command}", [command, "--version"],

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Changes of a job's text, one value each, that leave all else as it stands:
- * comments, order, style. `values` is what the program's `read` tells of the
- * text; places count characters. */
+/* Edits single values in a job's text and preserves everything else: comments,
+ * order, style. `values` is the output of the program's `read` for the text;
+ * positions count characters. */
 
 const utf8 = new TextEncoder();
 const fromUtf8 = new TextDecoder();
@@ -15,7 +15,8 @@ function valueAt(values, path) {
   return values.find((v) => v.path === path);
 }
 
-/* The path of the map or list that holds a value; '' is the whole job. */
+/* Returns the path of the map or list that contains a value; '' is the whole
+ * job. */
 function holder(path) {
   return path.replace(/(\.[^.[\]]+|\[\d+\]|^[^.[\]]+)$/, '');
 }
@@ -24,7 +25,8 @@ function keyOf(path) {
   return path.slice(holder(path).length).replace(/^\./, '');
 }
 
-/* As it may stand in YAML: plain where that means the same. */
+/* Formats a value for YAML: plain if that parses as the same value, else
+ * quoted. */
 function written(value) {
   if (/^[[{].*[\]}]$/.test(value)) return value;
   return /^[\w./+%-][\w./+%:@ -]*$/.test(value) && !/: |\s$|:$/.test(value)
@@ -38,7 +40,7 @@ function withValue(text, values, path, value) {
     quoted ? JSON.stringify(value) : written(value));
 }
 
-/* A key more, in a map that may not be there yet. */
+/* Inserts a key into a map, which is created if it does not exist. */
 function withKey(text, values, path, value) {
   const map = valueAt(values, holder(path));
   const line = `${keyOf(path)}: ${value}`;
@@ -70,7 +72,7 @@ function withoutKey(text, values, path) {
     return spliced(text, from, to, '{}');
   while (from > 0 && chars[from - 1] !== '\n') from--;
   while (to < chars.length && chars[to - 1] !== '\n') to++;
-  /* "- key: ...": the dash stays, before the next key. */
+  /* "- key: ...": keeps the dash, before the next key. */
   const dash = /^\s*- /.exec(chars.slice(from, v.key).join(''));
   if (dash) {
     const rest = chars.slice(to).join('').replace(/^\s*/, '');
@@ -79,7 +81,8 @@ function withoutKey(text, values, path) {
   return spliced(text, from, to, '');
 }
 
-/* {line, key, text} of what the program says of job.yaml. */
+/* Parses an error message of the program about job.yaml into {line, key,
+ * text}. */
 function errorAt(message) {
   const m = /^job\.yaml:(\d+)?:? ?([^]*)$/.exec(message);
   if (!m) return { line: 0, key: '', text: message };

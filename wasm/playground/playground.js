@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The page: a job as a form and as YAML, planned by the program in a worker. */
+/* The page: a job as a form and as YAML; a worker runs the program to plan
+ * it. */
 
 const $ = (id) => document.getElementById(id);
 const root = document.documentElement;
@@ -37,12 +38,12 @@ function startWorker(hear) {
   return worker;
 }
 
-/* What the program may read: the job, and what was dropped beside it. */
+/* Files that the program can read: the job and dropped files. */
 function jobFiles() {
   return [...state.beside, ['job.yaml', utf8.encode(state.text)]];
 }
 
-/* --- reading while it is edited ------------------------------------------------- */
+/* --- parsing during editing ----------------------------------------------------- */
 
 function read() {
   state.sent++;
@@ -96,7 +97,7 @@ function edited() {
   }, 120);
 }
 
-/* By the form, or from a file. */
+/* After a change by the form or from a file. */
 function setText(text) {
   $('text').value = text;
   edited();
@@ -128,7 +129,7 @@ function showError() {
 
 /* --- the form ------------------------------------------------------------------- */
 
-/* Keys that a part of the job may have, and what they begin with. */
+/* Optional keys of each part of a job, with their initial values. */
 const OPTIONAL = {
   training: { precision: 'bf16', optimizer: 'adamw', zero: '1',
     recompute: 'none', dispatcher: 'deepep', dropout: 'false',
@@ -142,7 +143,7 @@ const OPTIONAL = {
     sharding: 'full', schedule: '1f1b', framework: 'megatron' },
 };
 
-/* What a value can be, where it is one of some words. */
+/* Choices of keys with a fixed set of values. */
 const WORDS = {
   precision: ['bf16', 'fp16', 'fp32'], optimizer: ['adamw', 'adam'],
   zero: ['0', '1', '2', '3'], recompute: ['none', 'selective', 'full'],
@@ -174,7 +175,7 @@ function wordsOf(path) {
   return document.getElementById(`words-${list}`) ? `words-${list}` : undefined;
 }
 
-/* Values that are one field: scalars, and lists that hold nothing else. */
+/* Values edited in one field: scalars, and lists of scalars. */
 function fieldValues() {
   const inLists = new Set();
   const out = [];
@@ -393,7 +394,7 @@ function showBeside() {
     .join(', ')}`;
 }
 
-/* A job, or a plan, becomes what is edited; all else lies beside it. */
+/* A job or a plan opens in the editor; other files are stored beside it. */
 async function takeFiles(list) {
   for (const file of list) {
     const bytes = new Uint8Array(await file.arrayBuffer());
@@ -446,7 +447,7 @@ async function share() {
   }
 }
 
-/* --- beginning --------------------------------------------------------------------- */
+/* --- start ------------------------------------------------------------------------- */
 
 function setTheme(name) {
   root.dataset.theme = name;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The worker that runs the program: longhaul, compiled for WebAssembly, over a
- * folder that is in memory. It has nothing else of this page. Told {wasm} it
- * compiles; told {id, args, files} it runs and answers {id, code, out, err,
- * files, ms}, and {id, progress} meanwhile. */
+/* Worker that runs longhaul, compiled to WebAssembly, over an in-memory folder.
+ * It has no access to the rest of the page. The message {wasm} compiles the
+ * program. The message {id, args, files} runs it; the replies are {id,
+ * progress} during the run, and {id, code, out, err, files, ms} at the end. */
 function programWorker() {
   const BADF = 8;
   const EXIST = 20;
   const INVAL = 28;
   const NOENT = 44;
   const NOSYS = 52;
-  const FOLDER = 3; /* the descriptor of the only one there is */
+  const FOLDER = 3; /* descriptor of the only preopened folder */
   const text = new TextDecoder();
   const utf8 = new TextEncoder();
   let module = null;
@@ -21,7 +21,8 @@ function programWorker() {
     }
   }
 
-  /* Runs once: `files` is a Map of names to Uint8Arrays, and changes. */
+  /* Runs the program once. `files` maps names to Uint8Arrays and receives the
+   * changes. */
   function run(args, files, progress) {
     const inodes = new Map();
     const open = new Map(); /* descriptor -> {name, at, file} */
@@ -117,7 +118,7 @@ function programWorker() {
         if (fd > FOLDER && !open.has(fd)) return BADF;
         bytes(at, 24).fill(0);
         view().setUint8(at, fd < FOLDER ? 2 : fd === FOLDER ? 3 : 4);
-        /* What can seek is no terminal. */
+        /* A seekable file is not a terminal. */
         bytes(at + 8, 16).fill(255);
         if (fd < FOLDER) view().setUint8(at + 8, 255 & ~0x24);
         return 0;
@@ -169,7 +170,7 @@ function programWorker() {
       },
       fd_seek: (fd, offset, whence, out) => {
         const o = open.get(fd);
-        if (!o) return fd < FOLDER ? 70 : BADF; /* as a pipe */
+        if (!o) return fd < FOLDER ? 70 : BADF; /* like a pipe */
         const from = whence === 0 ? 0 : whence === 1 ? o.at
           : files.get(o.name).length;
         o.at = from + Number(offset);
@@ -230,7 +231,7 @@ function programWorker() {
       self.postMessage({ id: told.id, broken: String(error.message || error) });
     }
   };
-  /* In the order in which they come: compiling takes its time. */
+  /* Handles messages in order of arrival, since compilation is asynchronous. */
   let last = Promise.resolve();
   self.onmessage = ({ data: told }) => {
     last = last.then(() => answer(told));
