@@ -12,7 +12,7 @@ import sys
 
 from pages import check, contrast, finish, linear, luminance, parts
 
-PAGE = os.path.join(sys.argv[1], "src", "report")
+PAGE = os.path.join(sys.argv[1], "src", "report", "page")
 AA, GRAPHICS = 4.5, 3.0  # of text, and of lines and marks
 SHADE = 0.45  # colors.js shades a device's last chunk by this
 APART = 12  # distance in CIELAB at which two colours are told apart at a glance

@@ -287,7 +287,7 @@ def test_traces(folder):
 
 def test_themes():
     """Pass colours differ in lightness, so also in grey."""
-    with open(os.path.join(HERE, "../../src/report/report.css"),
+    with open(os.path.join(HERE, "../../src/report/page/report.css"),
               encoding="utf-8") as f:
         css = f.read()
     light, dark = css.split(':root[data-theme="dark"]')
@@ -310,7 +310,7 @@ def test_themes():
 def test_maps():
     """Cells go from one end of lightness to the other, and can be read: a
     contrast of 4.5, the AA of WCAG 2."""
-    with open(os.path.join(HERE, "../../src/report/report.css"),
+    with open(os.path.join(HERE, "../../src/report/page/report.css"),
               encoding="utf-8") as f:
         css = f.read()
     light, dark = css.split(':root[data-theme="dark"]')

@@ -127,7 +127,7 @@ def options_are_known(made):
 def options_are_theirs(known):
     """Names of the tables that options have."""
     source = "".join((ROOT / "src/interop/import" / name).read_text() for name in
-                     ("torchtitan_own.h", "torchtitan_unread.c"))
+                     ("torchtitan_internal.h", "torchtitan_unmapped.c"))
     flat = " ".join(source.replace("\\\n", " ").split())
     names = (re.findall(r'X\(\w+, "([^"]+)", \w+, (\w+)\)', flat) +
              re.findall(r'(?:FREE|NOTED|REFUSED)\( ?"([^"]+)", (\w+),', flat))

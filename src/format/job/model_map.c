@@ -49,7 +49,7 @@ static const lhi_schema_field model_rows[] = {
     {BOOL_KEY(router_bias), .when = LHI_OPTIONAL},
     {"router", LHI_ENUM(lh_model, router), .names = router_names,
      .when = LHI_OPTIONAL, .absent = LH_ROUTER_SOFTMAX},
-    {BOOL_KEY(unnormalised_scores), .when = LHI_OPTIONAL},
+    {"raw_shares", LHI_BOOL(lh_model, unnormalised_scores), .when = LHI_OPTIONAL},
     {"routed_scale", LHI_NUMBER(lh_model, routed_scale), .low = 1e-6,
      .high = 1e6, .when = LHI_OPTIONAL},
     {INTEGER_KEY(expert_groups), .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
