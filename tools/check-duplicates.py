@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""No ten lines stand twice in src and cli.
+"""Checks that no ten lines occur twice in src and cli.
 
-    tools/check-duplicates.py [FOLDER of the sources]
+    tools/check-duplicates.py [SOURCE_ROOT]
 
-Lines are compared without white space, comments and #include; blank lines and
-lines of punctuation alone do not count. Tables of presets, which repeat their
-keys, and what is generated are left out.
+Lines are compared without white space, comments and #include. Blank lines and
+lines of punctuation do not count. Tables of presets, which repeat their keys, and
+generated files are excluded.
 """
 import collections
 import pathlib
@@ -14,57 +14,58 @@ import re
 import sys
 
 root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else '.')
-LEAST = 10
-TABLES = {'src/format/job/gpu.c', 'src/format/job/model_preset.c', 'src/runtime/device/unicode.h'}
+MIN_LINES = 10
+TABLES = {'src/format/job/gpu.c', 'src/format/job/model_preset.c',
+          'src/runtime/device/unicode.h'}
 SUFFIXES = {'.c', '.h', '.inc', '.js', '.css'}
 
 
 def lines_of(path):
-    """What a file says: (line number, text) of each line that counts."""
+    """Returns (line number, text) for each line that counts."""
     text = re.sub(r'/\*.*?\*/', lambda found: '\n' * found[0].count('\n'),
                   path.read_text(), flags=re.S)
-    said = []
+    kept = []
     for number, line in enumerate(text.splitlines(), 1):
         line = ''.join(re.sub(r'(^|\s)//.*', '', line).split())
         if re.search(r'\w', line) and not line.startswith('#include'):
-            said.append((number, line))
-    return said
+            kept.append((number, line))
+    return kept
 
 
-said = {}
+kept = {}
 at = collections.defaultdict(list)
 for path in sorted(p for top in ('src', 'cli') for p in (root / top).rglob('*')
                    if p.suffix in SUFFIXES):
     inside = path.relative_to(root).as_posix()
     if inside in TABLES:
         continue
-    said[inside] = lines_of(path)
-    for first in range(len(said[inside]) - LEAST + 1):
-        at[tuple(text for _, text in said[inside][first:first + LEAST])].append(
-            (inside, first))
+    kept[inside] = lines_of(path)
+    for first in range(len(kept[inside]) - MIN_LINES + 1):
+        run = kept[inside][first:first + MIN_LINES]
+        at[tuple(text for _, text in run)].append((inside, first))
 
-wrong = []
+problems = []
 seen = set()
-for inside, lines in said.items():
-    for first in range(len(lines) - LEAST + 1):
+for inside, lines in kept.items():
+    for first in range(len(lines) - MIN_LINES + 1):
         for other, second in at[tuple(text for _, text in
-                                      lines[first:first + LEAST])]:
+                                      lines[first:first + MIN_LINES])]:
             if (other, second) <= (inside, first) or (
                     (inside, first, other, second) in seen):
                 continue
-            # The whole run, once; its parts are not runs of their own.
+            # Reports the maximal run once, without its parts.
             length = 0
             while (first + length < len(lines) and
-                   second + length < len(said[other]) and
-                   lines[first + length][1] == said[other][second + length][1]
+                   second + length < len(kept[other]) and
+                   lines[first + length][1] == kept[other][second + length][1]
                    and not (inside == other and first + length >= second)):
                 seen.add((inside, first + length, other, second + length))
                 length += 1
-            if length >= LEAST:
-                wrong.append(
+            if length >= MIN_LINES:
+                problems.append(
                     f'{inside}:{lines[first][0]}-{lines[first + length - 1][0]}'
-                    f' stands again at {other}:{said[other][second][0]}-'
-                    f'{said[other][second + length - 1][0]} ({length} lines)')
-print('\n'.join(wrong) or f'duplicates: none of {LEAST} lines in {len(said)} '
-      'files')
-sys.exit(bool(wrong))
+                    f' is repeated at {other}:{kept[other][second][0]}-'
+                    f'{kept[other][second + length - 1][0]} ({length} lines)')
+print('\n'.join(problems) or f'duplicates: none of {MIN_LINES} lines in '
+      f'{len(kept)} files')
+sys.exit(bool(problems))

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks who needs whom.
+"""Checks the dependencies between modules.
 
-    tools/check-layers.py [FOLDER of the sources]
+    tools/check-layers.py [SOURCE_ROOT]
 
-- Rooms of src/ include and call only what tools/layers.txt lets them, and every
-  permission there is used; no room needs, by a chain of others, itself.
-- cli, bench and examples see the library by <longhaul/...> alone.
-- No circles between files: of headers by #include, of .c files by the functions
-  and tables that one defines and another uses.
+- Modules of src/ include and call only modules that tools/layers.txt permits.
+  Every permission there is used. No module depends on itself through others.
+- cli, bench and examples use the library through <longhaul/...> alone.
+- No circular dependencies between files: of headers by #include, of .c files by
+  the functions and tables that one defines and another uses.
 """
 import collections
 import pathlib
@@ -16,18 +16,19 @@ import re
 import sys
 
 root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else '.')
-wrong = []
+problems = []
 
 
-def plain(text):
-    """Without comments and strings, in which names mean nothing."""
+def strip_c(text):
+    """Removes comments and strings."""
     text = re.sub(r'/\*.*?\*/', ' ', text, flags=re.S)
     text = re.sub(r'//[^\n]*', ' ', text)
     return re.sub(r'"(\\.|[^"\\\n])*"', '""', text)
 
 
-def circles(needs):
-    """The strongly connected parts of more than one node (Tarjan)."""
+def find_cycles(needs):
+    """Returns the strongly connected components of more than one node
+    (Tarjan)."""
     sys.setrecursionlimit(100000)
     number, low, stack, on_stack, found = {}, {}, [], set(), []
 
@@ -55,23 +56,23 @@ def circles(needs):
     return found
 
 
-# Who includes whom.
+# Includes.
 may = {}
 for line in (root / 'tools/layers.txt').read_text().splitlines():
     if ':' in line and not line.startswith('#'):
-        room, others = line.split(':')
-        may[room] = set(others.split())
-for part in circles(may):
-    wrong.append(f'tools/layers.txt: {", ".join(part)} need each other')
+        module, others = line.split(':')
+        may[module] = set(others.split())
+for part in find_cycles(may):
+    problems.append(f'tools/layers.txt: {", ".join(part)} depend on each other')
 used = collections.defaultdict(set)
 included = collections.defaultdict(set)
 for path in sorted(p for top in ('src', 'cli', 'bench', 'examples', 'include')
                    for p in (root / top).rglob('*.[ch]')):
     inside = path.relative_to(root)
     outside = inside.parts[0] != 'src'
-    room = inside.parent.relative_to('src').as_posix() if not outside else ''
-    if not outside and room not in may:
-        wrong.append(f'{inside}: src/{room} is not in tools/layers.txt')
+    module = inside.parent.relative_to('src').as_posix() if not outside else ''
+    if not outside and module not in may:
+        problems.append(f'{inside}: src/{module} is not in tools/layers.txt')
         continue
     for number, line in enumerate(path.read_text().splitlines(), 1):
         found = re.match(r'\s*#\s*include\s*["<]([^">]+)[">]', line)
@@ -83,25 +84,25 @@ for path in sorted(p for top in ('src', 'cli', 'bench', 'examples', 'include')
                 included[inside.as_posix()].add('include/' + header)
             continue
         theirs = pathlib.PurePath(header).parent.as_posix()
-        if outside:  # their own headers, and generated ones, are fine
+        if outside:  # own headers and generated ones are permitted
             bad = '..' in header or (root / 'src' / header).exists()
             target = f'{inside.parts[0]}/{header}'
         else:
-            bad = theirs != room and theirs not in may[room]
-            if theirs != room:
-                used[room].add(theirs)
+            bad = theirs != module and theirs not in may[module]
+            if theirs != module:
+                used[module].add(theirs)
             target = 'src/' + header
         if bad:
-            wrong.append(f'{inside}:{number}: src/{room} may not include '
-                         f'"{header}"' if room else f'{inside}:{number}: '
-                         f'{inside.parts[0]} may not include "{header}"')
+            problems.append(f'{inside}:{number}: src/{module} may not include '
+                            f'"{header}"' if module else f'{inside}:{number}: '
+                            f'{inside.parts[0]} may not include "{header}"')
         if path.suffix == '.h':
             included[inside.as_posix()].add(target)
-for part in circles(included):
-    wrong.append('headers include each other: ' + ', '.join(part))
+for part in find_cycles(included):
+    problems.append('headers include each other: ' + ', '.join(part))
 
-# Who calls whom.
-texts = {p.relative_to(root).as_posix(): plain(p.read_text())
+# Calls.
+texts = {p.relative_to(root).as_posix(): strip_c(p.read_text())
          for top in ('src', 'cli') for p in sorted((root / top).rglob('*.c'))}
 name = r'((?:lhi?|cli)_\w+)'
 defined = {}
@@ -113,30 +114,30 @@ for path, text in texts.items():
         for found in re.finditer(pattern, text, flags=re.M):
             other = defined.setdefault(found[1], path)
             if other != path:
-                wrong.append(f'{path}: {found[1]} is also in {other}')
+                problems.append(f'{path}: {found[1]} is also defined in {other}')
 needs = collections.defaultdict(lambda: collections.defaultdict(set))
 for path, text in texts.items():
     for word in re.findall(r'\b(?:lhi?|cli)_\w+', text):
         if defined.get(word, path) != path:
             needs[path][defined[word]].add(word)
 for path, others in needs.items():
-    room = pathlib.PurePath(path).parent.as_posix().removeprefix('src/')
+    module = pathlib.PurePath(path).parent.as_posix().removeprefix('src/')
     for other, names in others.items():
         theirs = pathlib.PurePath(other).parent.as_posix().removeprefix('src/')
-        if path.startswith('cli/') or theirs == room:
+        if path.startswith('cli/') or theirs == module:
             continue
-        used[room].add(theirs)
-        if theirs not in may.get(room, ()):
-            wrong.append(f'{path}: src/{room} may not use src/{theirs}, whose '
-                         f'{other} has {", ".join(sorted(names))}')
-for room, others in may.items():
-    for other in sorted(others - used[room]):
-        wrong.append(f'tools/layers.txt: {room} does not use {other}')
-for part in circles(needs):
-    wrong.append('these need each other:')
+        used[module].add(theirs)
+        if theirs not in may.get(module, ()):
+            problems.append(f'{path}: src/{module} may not use src/{theirs}: '
+                            f'{", ".join(sorted(names))} in {other}')
+for module, others in may.items():
+    for other in sorted(others - used[module]):
+        problems.append(f'tools/layers.txt: {module} does not use {other}')
+for part in find_cycles(needs):
+    problems.append('these files depend on each other:')
     for path in part:
         for other in sorted(set(needs[path]) & set(part)):
-            wrong.append(f'    {path} calls {other} for '
+            problems.append(f'    {path} calls {other} for '
                          f'{", ".join(sorted(needs[path][other]))}')
-print('\n'.join(wrong) or 'layers: all includes are allowed, no circles')
-sys.exit(bool(wrong))
+print('\n'.join(problems) or 'layers: all dependencies are permitted, no cycles')
+sys.exit(bool(problems))

@@ -1,82 +1,205 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A name means one thing in all of longhaul.
+"""Checks header guards, duplicate definitions and retired words.
 
-    tools/check-names.py [FOLDER of the sources]
+    tools/check-names.py [SOURCE_ROOT]
 
-- No two files of C have the same name, whatever their folder.
-- A header's guard is LONGHAUL_, LHI_ or CLI_, its file's name and _H.
-- No lh_, lhi_ or cli_ name is two things: of functions, tables, types and tags
-  each is defined once.
-- Functions local to a file say what they do: `run`, `fill` and the like do not.
+- A header's guard follows from its path: LHI_BASE_HEAP_H for src/base/heap.h,
+  CLI_HELP_H for cli/help.h, CLI_H for cli/cli.h, LONGHAUL_PLAN_H for
+  include/longhaul/plan.h.
+- Every lh_, lhi_ and cli_ function, table and type is defined once.
+- Retired words do not occur. The table "Retired words" of docs/glossary.md lists
+  them; the third column selects the checks of a row, separated by commas:
+    name  identifiers of C, Python and JavaScript: the word, or its plural with
+          s, as a complete part (`lent` in lent_to, not in silent). A word that
+          ends with _ only counts where _ follows in the identifier.
+    file  file names without suffix, below src, cli, include, python and wasm
+    text  phrases in documents (*.md), and in all files of cli and src/report;
+          upper and lower case are equal
+  A row without a value is not checked.
 """
 import collections
+import io
+import os
 import pathlib
 import re
 import sys
+import tokenize
 
 root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else '.')
-VAGUE = {'run', 'fill', 'take', 'make', 'find', 'add', 'put', 'set', 'keep',
-         'check', 'begin', 'finish', 'prepare', 'walk', 'look', 'enter', 'work',
-         'handle', 'process', 'do_it', 'helper'}
-wrong = []
+SOURCES = ('include', 'src', 'cli', 'python', 'wasm')
+CHECKS = {'name', 'file', 'text'}
+GLOSSARY = 'docs/glossary.md'
+problems = []
 
 
-def plain(text):
-    """Without comments and strings, in which names mean nothing."""
+def list_files(top):
+    """Returns paths relative to the root, without hidden and build folders."""
+    found = []
+    for folder, folders, names in os.walk(root / top):
+        inside = pathlib.Path(folder).relative_to(root)
+        folders[:] = sorted(name for name in folders if not re.match(
+            r'\.|__pycache__$' if inside.parts else r'\.|build|shared$', name))
+        found += [(inside / name).as_posix() for name in sorted(names)]
+    return found
+
+
+def read(name):
+    return (root / name).read_text(encoding='utf-8', errors='replace')
+
+
+def strip_c(text):
+    """Removes comments and the contents of strings."""
     text = re.sub(r'/\*.*?\*/', ' ', text, flags=re.S)
     return re.sub(r'"(\\.|[^"\\\n])*"', '""', text)
 
 
-files = [p for top in ('include', 'src', 'cli', 'bench', 'examples', 'tests')
-         for p in sorted((root / top).rglob('*.[ch]'))
-         if 'data' not in p.relative_to(root).parts]
-at = collections.defaultdict(list)
-for path in files:
-    at[path.name].append(path.relative_to(root).as_posix())
-for name, paths in sorted(at.items()):
-    if len(paths) > 1:
-        wrong.append(f'{name} is the name of {", ".join(paths)}')
+def strip_javascript(text):
+    text = re.sub(r'`(\\.|[^`\\])*`|\'(\\.|[^\'\\\n])*\'', '""', strip_c(text))
+    return re.sub(r'(^|\s)//[^\n]*', ' ', text)
 
-defined = collections.defaultdict(set)
-for path in files:
-    inside = path.relative_to(root).as_posix()
-    top = inside.split('/')[0]
-    text = plain(path.read_text())
-    if path.suffix == '.h' and top in ('include', 'src', 'cli'):
-        prefix = {'include': 'LONGHAUL_', 'src': 'LHI_', 'cli': 'CLI_'}[top]
-        guard = 'CLI_H' if inside == 'cli/cli.h' else (
-            f'{prefix}{path.stem.upper()}_H')
-        if not re.search(rf'^#ifndef {guard}\n#define {guard}$', text, re.M):
-            wrong.append(f'{inside}: its guard is to be {guard}')
-    if top not in ('include', 'src', 'cli'):
-        continue
-    # What is defined: a tag with its typedef is one thing, a function another.
-    for found in re.finditer(r'\b(struct|union|enum) ((?:lhi?|cli)_\w+) \{',
+
+def list_identifiers(name):
+    text = read(name)
+    if name.endswith('.py'):
+        return {token.string for token in
+                tokenize.generate_tokens(io.StringIO(text).readline)
+                if token.type == tokenize.NAME}
+    text = strip_javascript(text) if name.endswith('.js') else strip_c(text)
+    return set(re.findall(r'\b[A-Za-z_]\w*', text))
+
+
+# --- header guards and definitions -----------------------------------------------
+def guard_of(name):
+    if name == 'cli/cli.h':
+        return 'CLI_H'
+    top, *rest = name.removesuffix('.h').split('/')
+    prefix = {'include': '', 'src': 'LHI_', 'cli': 'CLI_'}[top]
+    return prefix + re.sub(r'\W', '_', '/'.join(rest)).upper() + '_H'
+
+
+def check_guard(name, text):
+    guard = guard_of(name)
+    if not re.search(rf'^#ifndef {guard}\n#define {guard}$', text, re.M):
+        problems.append(f'{name}: the header guard must be {guard}')
+
+
+def list_definitions(text):
+    """Yields (name, kind). A tag and its typedef are one definition."""
+    symbol = r'((?:lhi?|cli)_\w+)'
+    declarator = r'[A-Za-z][\w\s*]*?[\s*]' + symbol
+    for found in re.finditer(r'\b(?:struct|union|enum)\s+' + symbol + r'\s*\{',
                              text):
-        defined[found[2]].add((inside, 'type'))
-    for found in re.finditer(r'^typedef [^;{]*?\b((?:lhi?|cli)_\w+)(?:;|\))',
-                             text, flags=re.M):
-        if not re.search(rf'typedef (struct|union|enum) {found[1]} {found[1]};',
-                         found[0] if found[0].endswith(';') else found[0] + ';'):
-            defined[found[1]].add((inside, 'type'))
-    for found in re.finditer(
-            r'^(?!extern|typedef|return|struct \w+;)[A-Za-z][\w\s*]*?[\s*]'
-            r'((?:lhi?|cli)_\w+)\([^;{}]*\)\s*\{', text, flags=re.M):
-        defined[found[1]].add((inside, 'function'))
-    for found in re.finditer(
-            r'^(?!extern|typedef|return)[A-Za-z][\w\s*]*?[\s*]'
-            r'((?:lhi?|cli)_\w+)(?:\[[^\]]*\])*\s*=[^=]', text, flags=re.M):
-        defined[found[1]].add((inside, 'table'))
-    if path.suffix == '.c' and top in ('src', 'cli'):
-        for found in re.finditer(r'^static [^=;(){}]*?\b(\w+)\(', text,
-                                 flags=re.M):
-            if found[1] in VAGUE:
-                wrong.append(f'{inside}: say what {found[1]}() does')
-for name, places in sorted(defined.items()):
+        yield found[1], 'type'
+    for found in re.finditer(r'^typedef\s[^;{]*?\b' + symbol + r'[;)]', text,
+                             re.M):
+        if not re.fullmatch(rf'typedef\s+(struct|union|enum)\s+{found[1]}\s+'
+                            rf'{found[1]};', found[0]):
+            yield found[1], 'type'
+    for found in re.finditer(r'^(?!extern|typedef|return|struct \w+;)' +
+                             declarator + r'\([^;{}]*\)\s*\{', text, re.M):
+        yield found[1], 'function'
+    for found in re.finditer(r'^(?!extern|typedef|return)' + declarator +
+                             r'(?:\[[^\]]*\])*\s*=[^=]', text, re.M):
+        yield found[1], 'table'
+
+
+sources = [name for top in SOURCES for name in list_files(top)]
+definitions = collections.defaultdict(set)
+for name in sources:
+    if name.endswith(('.c', '.h')) and name.startswith(('include/', 'src/',
+                                                        'cli/')):
+        code = strip_c(read(name))
+        if name.endswith('.h'):
+            check_guard(name, code)
+        for symbol, kind in list_definitions(code):
+            definitions[symbol].add((name, kind))
+for symbol, places in sorted(definitions.items()):
     if len(places) > 1:
-        wrong.append(f'{name} is ' + ' and '.join(
-            f'a {kind} in {inside}' for inside, kind in sorted(places)))
-print('\n'.join(wrong) or f'names: {len(at)} files, {len(defined)} names, each '
-      'of one thing')
-sys.exit(bool(wrong))
+        problems.append(f'{symbol} is defined more than once: ' + ', '.join(
+            f'{kind} in {name}' for name, kind in sorted(places)))
+
+
+# --- retired words ---------------------------------------------------------------
+def read_retired():
+    """Returns the retired words and their replacements, for each check."""
+    retired = {check: {} for check in CHECKS}
+    if not (root / GLOSSARY).is_file():
+        problems.append(f'{GLOSSARY} does not exist')
+        return retired
+    section = re.split(r'^## Retired words$', read(GLOSSARY), flags=re.M)
+    rows = [[cell.strip() for cell in line.strip().strip('|').split('|')]
+            for line in section[-1].splitlines() if line.startswith('|')][2:]
+    if len(section) != 2 or not rows:
+        problems.append(f'{GLOSSARY} has no table of retired words')
+        return retired
+    for row in rows:
+        checks = set(re.findall(r'\w+', row[2])) if len(row) == 3 else {'?'}
+        if checks - CHECKS:
+            problems.append(f'{GLOSSARY}: the row of {row[0]} must have three '
+                            'columns, the third with name, file, text or '
+                            'nothing')
+            continue
+        words = re.sub(r'\(.*?\)|`', '', row[0]).split(',')
+        for check in checks:
+            retired[check].update((word.strip(), row[1]) for word in words)
+    return retired
+
+
+def pattern_of_name(word):
+    parts = re.escape(word.rstrip('_').replace(' ', '_').lower())
+    return rf'(?:^|_){parts}' + ('_' if word.endswith('_') else 's?(?:_|$)')
+
+
+def matches_name(pattern, identifier):
+    """Splits camelCase, except for a word that ends with _."""
+    if not pattern.endswith('_'):
+        identifier = re.sub(r'(?<=[a-z\d])(?=[A-Z])', '_', identifier)
+    return re.search(pattern, identifier.lower())
+
+
+def join_text(text):
+    """Joins adjacent C strings, and the lines of a comment or paragraph."""
+    text = re.sub(r'"\s*\n\s*"', '', text)
+    text = re.sub(r'\n\s*(?:\*|//|#|>)\s', ' ', text)
+    return re.sub(r'\s+', ' ', text)
+
+
+retired = read_retired()
+names = [(pattern_of_name(word), word) for word in retired['name']]
+quick_filter = re.compile('|'.join(
+    re.escape(word.split('_')[0].split(' ')[0]) for word in retired['name'])
+    or r'(?!)', re.I)
+for name in sources:
+    if not name.endswith(('.c', '.h', '.py', '.js')):
+        continue
+    for identifier in sorted(list_identifiers(name)):
+        if not quick_filter.search(identifier):
+            continue
+        for pattern, word in names:
+            if matches_name(pattern, identifier):
+                problems.append(f'{name}: {identifier}: "{word}" is retired, '
+                                f'use: {retired["name"][word]}')
+for name in sources:
+    stem = pathlib.PurePath(name).stem.replace('-', '_')
+    for word, better in retired['file'].items():
+        if stem == word.replace(' ', '_'):
+            problems.append(f'{name}: the file name "{word}" is retired, use: '
+                            f'{better}')
+texts = [name for name in list_files('.')
+         if name.startswith(('cli/', 'src/report/')) or
+         name.endswith('.md') and not name.startswith('tests/')]
+for name in texts:
+    if name == GLOSSARY:
+        continue
+    text = join_text(read(name))
+    for word, better in retired['text'].items():
+        for found in re.finditer(rf'\b{re.escape(word)}\b', text, re.I):
+            context = text[max(found.start() - 20, 0):found.end() + 20]
+            problems.append(f'{name}: "{context}": "{word}" is retired, use: '
+                            f'{better}')
+
+print('\n'.join(problems) or
+      f'names: {len(definitions)} names, each defined once; '
+      f'{len(set().union(*retired.values()))} retired words, none in use')
+sys.exit(bool(problems))

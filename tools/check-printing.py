@@ -1,28 +1,28 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the program says goes through the functions of cli/print.c, which show
-what others wrote: names, paths, messages with such in them.
+"""Checks that cli/ prints through the functions of cli/print.c, which escape
+control characters in names, paths and messages.
 
-    tools/check-printing.py [FOLDER of the sources]
+    tools/check-printing.py [SOURCE_ROOT]
 
-Nothing else of cli/ writes to a stream, but for these: pages made of the
-program's own tables, progress and its end, what a program of its own reads, and
-what writes standard output in the end. A line of ours does not stand in an argument, where its end would be
-shown as \\n.
+Other files of cli/ must not write to a stream. Exceptions: pages that only contain
+the program's own tables, progress display, output for other programs, and the
+final write to standard output. An argument of a print function must not end a
+line, since the line end would be printed as \\n.
 """
 import pathlib
 import re
 import sys
 
 root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else '.')
-OWN = {'print.c', 'complete.c', 'help.c', 'man.c'}
-# Each file's ways past print.c, and how often.
+OWN = {'print.c', 'completion.c', 'help.c', 'man.c'}
+# Permitted exceptions of each file, with their number.
 ALLOWED = {'terminal.c': {'fprintf': 1, 'fputs': 1, 'write': 1},
            'output.c': {'fprintf': 1, 'fwrite': 1},
            'profile_torch.c': {'write': 1},
            'signals.c': {'write': 1},
            'train_log.c': {'write': 1}}
-WAYS = r'\b(v?f?printf|v?dprintf|fputs|puts|f?putc|putchar|fwrite|write|perror)\('
+WRITES = r'\b(v?f?printf|v?dprintf|fputs|puts|f?putc|putchar|fwrite|write|perror)\('
 PRINTS = r'\b(cli_print|cli_print_stderr|cli_note|cli_error|cli_usage)\('
 
 
@@ -32,7 +32,7 @@ def without_comments(text):
 
 
 def arguments(text, at):
-    """Those of the call whose opening bracket is before `at`."""
+    """Returns the arguments of the call whose opening bracket is before `at`."""
     found, begin, depth, quoted = [], at, 1, False
     while depth:
         c = text[at]
@@ -54,28 +54,29 @@ def arguments(text, at):
     return found + [text[begin:at - 1]]
 
 
-wrong = []
+problems = []
 for path in sorted((root / 'cli').glob('*.c')):
     if path.name in OWN:
         continue
     text = without_comments(path.read_text())
     left = dict(ALLOWED.get(path.name, {}))
-    for found in re.finditer(WAYS, text):
-        way = found[1]
+    for found in re.finditer(WRITES, text):
+        function = found[1]
         line = text.count('\n', 0, found.start()) + 1
-        left[way] = left.get(way, 0) - 1
-        if left[way] < 0:
-            wrong.append(f'cli/{path.name}:{line}: {way}() goes past '
+        left[function] = left.get(function, 0) - 1
+        if left[function] < 0:
+            problems.append(f'cli/{path.name}:{line}: {function}() bypasses '
                          'cli_print(), cli_print_stderr() and cli_note()')
-    wrong += [f'cli/{path.name}: {n} fewer {way}() than this file allows'
-              for way, n in left.items() if n > 0]
+    problems += [f'cli/{path.name}: {n} fewer calls of {function}() than '
+                 f'ALLOWED has' for function, n in left.items() if n > 0]
     for found in re.finditer(PRINTS, text):
         given = arguments(text, found.end())
         first = {'cli_print_stderr': 1, 'cli_error': 3}.get(found[1], 2)
         line = text.count('\n', 0, found.start()) + 1
-        wrong += [f'cli/{path.name}:{line}: an end of line in an argument of '
-                  f'{found[1]}() would be shown as \\n; it goes into the format'
-                  for one in given[first:] if re.search(r'"[^"]*\\n', one)]
+        problems += [f'cli/{path.name}:{line}: a line end in an argument of '
+                     f'{found[1]}() would be printed as \\n; move it to the '
+                     'format string' for one in given[first:]
+                     if re.search(r'"[^"]*\\n', one)]
 
-print('\n'.join(wrong) or 'all that is said is shown')
-sys.exit(1 if wrong else 0)
+print('\n'.join(problems) or 'printing: all output passes through cli/print.c')
+sys.exit(1 if problems else 0)

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Adds up what the tests of a build say.
+"""Counts the test results of a build.
 
     count-tests.py TESTLOG.json...
     count-tests.py --slowest N TESTLOG.json...
 
-Programs that end with "N passed, N failed" count as so many checks, others as
-one. Shows the end of what failing and skipped ones print, then one line
-"PASSED FAILED SKIPPED" of numbers. With --slowest it prints the N slowest tests
-instead, with their seconds by the clock.
+Programs whose output ends with "N passed, N failed" count as that many checks,
+others as one. Prints the end of the output of failing and skipped programs, then
+one line of numbers: "PASSED FAILED SKIPPED". With --slowest it prints the N
+slowest tests instead, with their seconds of real time.
 """
 import json
 import os
@@ -17,13 +17,13 @@ import sys
 
 
 def count(test):
-    """(passed, failed, skipped) of one entry of meson's log."""
+    """Returns (passed, failed, skipped) for one entry of meson's log."""
     if test["result"] == "SKIP":
         return 0, 0, 1
     fine = test["result"] in ("OK", "EXPECTEDFAIL")
     found = re.findall(r"(\d+) passed, (\d+) failed", test.get("stdout") or "")
     passed, failed = map(int, found[-1]) if found else (int(fine), 0)
-    # A program that broke down said so less clearly.
+    # A crashed program prints no counts.
     return passed, failed if fine or failed else failed + 1, 0
 
 

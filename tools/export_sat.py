@@ -5,23 +5,23 @@
     tools/export_sat.py PIPELINE T_NS > p.cnf
     cadical p.cnf            # or any other SAT solver
 
-A stock SAT solver that finds it unsatisfiable for one time unit less than a
-makespan confirms that the makespan is the least, with nothing of longhaul's
-solver in between; many write a proof (DRAT) that others check.
+If a standard SAT solver finds it unsatisfiable for one time unit less than a
+makespan, the makespan is minimal, independent of longhaul's solver. Many solvers
+write a proof (DRAT) that others check.
 
-Start times are order-encoded: a variable for every pass, message and time t
-says "starts at t or before". A second kind of variable says which of two
-operations on one machine is first; memory counts with those. The chains over
-microbatches lose nothing: they are alike. Data-parallel communication is
-refused. The encoding grows with T: meant for small pipelines. The first
-comment line gives T and the unit.
+Start times are order-encoded: a variable for every pass, message and time t means
+"starts at t or before". A second kind of variable orders two operations on one
+machine; memory is counted by those. The chains over microbatches lose no
+generality, since microbatches are interchangeable. Data-parallel communication is
+rejected. The encoding grows with T: for small pipelines. The first comment line
+contains T and the unit.
 """
 import itertools
 import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "bench"))
-import peer_cpsat  # noqa: E402  (for reading files alone)
+import peer_cpsat  # noqa: E402  (only reads files)
 
 
 class Cnf:
@@ -88,7 +88,7 @@ class Cnf:
                 self.follow((a, kind, j), (b, kind, j))
 
     def windows(self):
-        """Longest paths from the start and to the end."""
+        """Computes the longest paths from the start and to the end."""
         self.first = {o: 0 for o in self.ops}
         self.last = {o: self.top - t for o, (_, t) in self.ops.items()}
         changed = True
@@ -104,7 +104,8 @@ class Cnf:
         self.possible = all(self.first[o] <= self.last[o] for o in self.ops)
 
     def by(self, o, t):
-        """The literal "o starts at t or before"; True or False if known."""
+        """Returns the literal "o starts at t or before"; True or False if
+        known."""
         if t >= self.last[o]:
             return True
         return False if t < self.first[o] else \
@@ -139,7 +140,7 @@ class Cnf:
                 self.memory(machine[1], streams, limit)
 
     def precede(self, a, b, lag, unless=None):
-        """b starts lag after a or later, or `unless` holds."""
+        """Adds: b starts at least lag after a, or `unless` holds."""
         more = [] if unless is None else [(unless, True)]
         for t in range(self.first[b], self.last[b] + 1):
             self.add((self.by(b, t), False), (self.by(a, t - lag), True),
@@ -152,7 +153,8 @@ class Cnf:
                 self.before[a, b], self.before[b, a] = v, -v
                 self.precede(a, b, self.ops[a][1], -v)
                 self.precede(b, a, self.ops[b][1], v)
-        # Operations without length can be in any order in time: keep it one.
+        # Operations of zero duration can have any order at equal times: keep
+        # one.
         for a, b, _ in self.arcs:
             if (a in x and b in y) or (a in y and b in x):
                 self.clauses.append([self.before[a, b]])
@@ -163,7 +165,7 @@ class Cnf:
                                          self.before[a, b]])
 
     def memory(self, device, streams, limit):
-        """Before every pass that takes memory: no counts of the other streams
+        """For every allocating pass, excludes the counts of the other streams
         at which it does not fit."""
         chunks = self.p["chunks"]
         room = limit - sum(c["static"] for c in chunks
@@ -184,7 +186,7 @@ class Cnf:
             self.clauses.append([])
 
     def forbid(self, o, streams, others, counts, change):
-        """At least so many that take and at most so many that give: never."""
+        """Excludes at least so many allocations with at most so many releases."""
         clause = []
         for k, count in zip(others, counts):
             s = streams[k]

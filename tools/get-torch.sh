@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Makes a virtual environment with torch for the CPU, from PyPI. Its wheels for
-# x86-64 want gigabytes of CUDA, which stay away: see torch-without-cuda.py.
+# Makes a virtual environment with torch for the CPU, from PyPI. Its x86-64 wheels
+# depend on gigabytes of CUDA, which torch-without-cuda.py replaces by stubs.
 # Downloads about half a gigabyte the first time, nothing later.
 #
 #     tools/get-torch.sh FOLDER
@@ -14,15 +14,15 @@ pip="$folder/bin/python -m pip install --quiet --no-input
 
 has() { [ -x "$folder/bin/python" ] && "$folder/bin/python" -c "import $1"; }
 
-# Its configuration and how it splits models. Data sets, curves and triton it
-# can do without: tests/peers/stand_ins.py.
+# torchtitan, for its configuration and its split of models. Stubs replace data
+# sets, plots and triton: tests/peers/stand_ins.py.
 get_torchtitan() {
     has 'importlib.metadata as m; [m.version(n) for n in
     ("torchtitan", "spmd_types", "tyro", "docstring-parser", "typeguard")]' \
         2>/dev/null ||
         $pip --no-deps torchtitan==0.3.0 spmd_types==0.2.3 tyro \
             docstring-parser typeguard ||
-        echo 'no torchtitan: the test that needs it will be skipped' >&2
+        echo 'torchtitan is not installed: its test will be skipped' >&2
 }
 
 if has 'torch.distributed.pipelining, einops' 2>/dev/null; then
@@ -33,12 +33,12 @@ rm -rf "$folder"
 python3 -m venv "$folder"
 $pip --no-deps "torch==$version"
 $pip filelock typing-extensions sympy networkx jinja2 fsspec numpy packaging
-# For its parser of pipeline layouts, its process groups, of which the
-# hierarchical ones are written with einops, and its schedules.
+# megatron-core, for its parser of pipeline layouts, its process groups (the
+# hierarchical ones use einops) and its schedules.
 $pip --no-deps megatron-core==0.16.1 einops
-# For the tests that load our checkpoints and tokenizers there; they skip without.
+# For the tests that load our checkpoints and tokenizers; skipped without these.
 $pip transformers tokenizers safetensors ||
-    echo 'no transformers: the tests that need it will be skipped' >&2
+    echo 'transformers is not installed: its tests will be skipped' >&2
 get_torchtitan
 python3 "$here/torch-without-cuda.py" "$folder/bin/python"
 "$folder/bin/python" -c 'import torch.distributed.pipelining'

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Gets the sources of libyaml and jansson, which the playground's planner is
-# compiled with for WebAssembly: Debian's, from where this machine's apt gets its
-# packages, known by their checksums. Downloads 230 KB the first time, nothing
-# later. A new build then has `longhaul playground`.
+# Downloads the sources of libyaml and jansson, for the playground's planner in
+# WebAssembly: Debian's, from the mirror of this machine's apt, verified by
+# checksums. 230 KB the first time, nothing later. A new build then has `longhaul
+# playground`.
 #
 #     tools/get-wasm.sh [FOLDER]      (default: build-wasm beside meson.build)
 set -eu
@@ -19,21 +19,21 @@ download() {
         >"$temp/log" 2>&1 && [ -s "$2" ]
 }
 
-# get NAME PATH SHA256: unpacked as FOLDER/NAME.
+# get NAME PATH SHA256: unpacks the archive to FOLDER/NAME.
 get() {
     [ -d "$folder/$1" ] && return
     if [ -z "$mirror" ]; then
-        echo "get-wasm: apt here knows no Debian mirror: put the unpacked" \
-            "$2 in $folder/$1" >&2
+        echo "get-wasm: apt has no Debian mirror: unpack" \
+            "$2 to $folder/$1" >&2
         exit 1
     fi
     if ! download "${mirror%/}/$2" "$temp/$1.tar.gz"; then
         cat "$temp/log" >&2
-        echo "get-wasm: cannot get ${mirror%/}/$2" >&2
+        echo "get-wasm: cannot download ${mirror%/}/$2" >&2
         exit 1
     fi
     if ! echo "$3  $temp/$1.tar.gz" | sha256sum -c - >/dev/null 2>&1; then
-        echo "get-wasm: $2 is not the file that it should be" >&2
+        echo "get-wasm: $2 has a wrong checksum" >&2
         exit 1
     fi
     mkdir "$temp/$1"

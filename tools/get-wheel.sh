@@ -1,9 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Makes a virtual environment in which longhaul is installed from a wheel of this
-# folder, as `pip install .` does it, with what the tests of it use: from PyPI.
-# The wheel is left in FOLDER/wheel. The compiler has little to optimise, which
-# takes half the time.
+# Makes a virtual environment with longhaul installed from a wheel of this folder,
+# like `pip install .`, and the tests' dependencies from PyPI. The wheel remains in
+# FOLDER/wheel. A low optimisation level halves the build time.
 #
 #     tools/get-wheel.sh FOLDER
 set -eu
@@ -21,9 +20,9 @@ pip wheel --no-deps --wheel-dir "$folder/wheel" \
 pip install cffi==2.1.1
 pip install --no-deps --force-reinstall "$folder"/wheel/*.whl
 pip install auditwheel==6.8.2 ruff==0.17.6 'pyright[nodejs]==1.1.414' ||
-    echo 'no auditwheel, ruff or pyright: what needs them will be skipped' >&2
+    echo 'auditwheel, ruff or pyright is missing: their tests will be skipped' >&2
 pip install pandas tqdm ||
-    echo 'no pandas or tqdm: what needs them will be skipped' >&2
+    echo 'pandas or tqdm is missing: their tests will be skipped' >&2
 pip install nbclient==0.11.0 ipykernel==7.4.0 pdoc==16.0.0 ||
-    echo 'no nbclient, ipykernel or pdoc: notebooks and reference skip' >&2
+    echo 'nbclient, ipykernel or pdoc is missing: their tests will be skipped' >&2
 "$folder/bin/python" -c 'import longhaul'

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the pictures of docs/img that show pages, in headless Chromium.
+"""Creates the screenshots in docs/img, with headless Chromium.
 
     tools/make-pictures.py LONGHAUL [NAME...]
 
-LONGHAUL is a program with the playground (tools/get-wasm.sh); NAMEs, such as
-report-dark, are those to make: without, all. Look at each before it is
-committed."""
+LONGHAUL must be built with the playground (tools/get-wasm.sh). NAMEs such as
+report-dark select screenshots (default: all). Inspect each one before you commit
+it.
+"""
 import base64
 import os
 import re
@@ -34,7 +35,7 @@ def longhaul(folder, *words):
 
 
 def plans(folder):
-    """Pages of a plan and of it beside one for worse links."""
+    """Writes a plan's page, and its comparison with a plan for slower links."""
     if os.path.exists(os.path.join(folder, "plan.html")):
         return
     with open(JOB, encoding="utf-8") as f:
@@ -62,7 +63,7 @@ def ready(browser):
 
 
 def take(browser, name, size, scale):
-    """The page's beginning; what it draws is drawn for all of it."""
+    """Saves the top of the page as an image."""
     browser.ask("Emulation.setDeviceMetricsOverride", width=size[0],
                 height=size[1], deviceScaleFactor=1, mobile=False)
     browser.run("new Promise((r) => setTimeout(r, 300))")

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the page of the playground of its parts.
+"""Builds the page of the playground.
 
     make-playground.py OUT.html PAGE.html PLANNER.wasm CSS,CSS JS,JS JOB,JOB
 
-PAGE.html has places for them: @CSS@, @JS@, @WASM@ (its gzip in base64),
-@PRESETS@ (jobs by name, as JSON)."""
+Replaces the placeholders of PAGE.html: @CSS@, @JS@, @WASM@ (gzip in base64) and
+@PRESETS@ (jobs by name, as JSON).
+"""
 import base64
 import gzip
 import json

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the reference of the Python package, longhaul and longhaul.torch, as one
-page of HTML that needs no other file, from its docstrings.
+"""Writes the reference of the Python package, longhaul and longhaul.torch, from its
+docstrings as one self-contained HTML page.
 
     tools/make-reference.py -o reference.html
 
-Run by a Python that has longhaul, torch and pdoc.
+Needs a Python with longhaul, torch and pdoc.
 """
 import argparse
 import pathlib
@@ -18,7 +18,7 @@ import pdoc.render
 
 MAIN = re.compile(r"<main class=\"pdoc\">.*?</main>", re.S)
 CONTENTS = re.compile(r"<nav class=\"pdoc\">.*?</nav>", re.S)
-# From one page of the two to the other, or to itself.
+# Links between the two pages, or within one.
 LINKS = re.compile(r"(?<=href=\")[./]*longhaul(/torch)?\.html#?")
 
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Writes a small text to train on: the project's licence (Apache License 2.0, text
-# by the Apache Software Foundation, which may be copied) and its own documents.
+# Writes a small training text: the licence (Apache License 2.0, whose text may be
+# copied) and the project's documents.
 #
 #     tools/make-text.sh FILE
 set -eu

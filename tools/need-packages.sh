@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs those of the named Debian packages that are missing. As root, or with
-# sudo; never asks anything unless sudo wants a password on a terminal.
+# Installs missing Debian packages, as root or with sudo. Never prompts, except for
+# sudo's password on a terminal.
 #
 #     tools/need-packages.sh PACKAGE...
 set -eu
@@ -14,7 +14,8 @@ done
 [ -n "$missing" ] || exit 0
 
 if ! command -v apt-get >/dev/null; then
-    echo "need-packages: no apt-get here; install what corresponds to:$missing" >&2
+    echo "need-packages: apt-get not found; install these or their" \
+        "equivalents:$missing" >&2
     exit 1
 fi
 as_root=
@@ -30,12 +31,12 @@ fi
 echo "installing$missing"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-# shellcheck disable=SC2086 # words on purpose
+# shellcheck disable=SC2086 # split into words
 if ! { $as_root apt-get update -q &&
        $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y \
            --no-install-recommends -o Dpkg::Use-Pty=0 $missing
      } >"$log" 2>&1 </dev/null; then
     tail -n 30 "$log" >&2
-    echo "need-packages: could not install$missing" >&2
+    echo "need-packages: cannot install$missing" >&2
     exit 1
 fi

@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# liblonghaul is plain C11: this compiles all of it without a build system, and
-# a program that uses it.
+# Compiles all of liblonghaul as plain C11 without a build system, and a program
+# that uses it.
 set -eu
 cd "$(dirname "$0")/.."
 temp=$(mktemp -d)
 trap 'rm -rf "$temp"' EXIT
-# The only file that is made: the pages as C arrays.
+# The only generated file: the pages as C arrays.
 report=src/report/page
 scripts=$(sed -n "s/^ *\(input: \[\)*'/'/p" $report/meson.build |
     grep -o "[a-z]*\.js" | sed "s|^|$report/|" | paste -s -d : -)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs tests many times on a busy machine: a test that depends on time, load or
-# order fails sooner or later.
+# Runs tests many times on a loaded machine, to find tests that depend on time, load
+# or order.
 #
 #     tools/repeat-tests.sh BUILD TIMES LOAD [ARGUMENTS OF meson test...]
 #

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The files that the tests of suites run, so that only these have to be built.
+"""Lists the files that the tests of suites run, so that only these are built.
 
     suite-targets.py BUILD SUITE...
 

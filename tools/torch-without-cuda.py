@@ -4,12 +4,12 @@
 
 usage: torch-without-cuda.py PYTHON
 
-The x86-64 wheels of torch on PyPI link against CUDA libraries, several
-gigabytes of other wheels. Our tests need none of what is in them, only that
-the loader finds their names. This script compiles, for every library that is
-missing, one whose functions return an error, so that torch sees a machine
-without a GPU. They are put beside torch's own libraries, in the virtual
-environment of the Python that is named. Needs cc and readelf.
+The x86-64 wheels of torch on PyPI link against CUDA libraries, several gigabytes
+of other wheels. The tests do not use them, but the loader must find their
+symbols. This script compiles a stub for every missing library, whose functions
+return an error, so that torch detects no GPU. It installs the stubs beside
+torch's own libraries, in the virtual environment of the given Python. Needs cc
+and readelf.
 """
 
 import collections
@@ -39,7 +39,7 @@ def needed(path):
 
 
 def version_homes(path):
-    """Which library each needed symbol version is expected in."""
+    """Returns the library in which each needed symbol version is expected."""
     homes, home = {}, None
     for line in readelf("-V", path).splitlines():
         if found := re.search(r"Version: \d+\s+File: (\S+)", line):
@@ -50,7 +50,7 @@ def version_homes(path):
 
 
 def symbols(path):
-    """(name, version or None, is defined) of each dynamic symbol."""
+    """Returns (name, version or None, is defined) for each dynamic symbol."""
     for line in readelf("--dyn-syms", path).splitlines():
         fields = line.split()
         if len(fields) < 8 or not fields[0].rstrip(":").isdigit():
@@ -63,7 +63,7 @@ def symbols(path):
 
 
 def build(folder, soname, versions):
-    """A library with these symbols, by version."""
+    """Compiles a library with these symbols, by version."""
     with tempfile.TemporaryDirectory() as temp:
         source, script = pathlib.Path(temp, "s.s"), pathlib.Path(temp, "s.map")
         lines = [".text", "error: mov $999, %eax", "ret"]
