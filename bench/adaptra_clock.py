@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Adaptra's trace with its iteration 1030 on the clock.
+"""Runs Adaptra's trace, including its iteration 1030, in real time.
 
     bench/adaptra_clock.py LONGHAUL [--speed 100] [--restart 100]
                            [--transport local] [--steps 1200] [--plain]
 
-Plays examples/adaptra-8-stages.yaml under examples/adaptra-trace.yaml, to which
-the interface of stage 2 that goes down at iteration 1030 is added, and prints
-what the simulator says of each run and what the clock does, as a table of
-docs/papers/adaptra.md. Baselines keep to their schedule on the direct path and
-begin again where they saved: the iterations before 1030 are done again, whose
-measured times are added, since a run itself goes on over another rail. Eight
-ranks as processes with real-time priority (--plain: without); on two processors
-it takes about two minutes, and means something only where nothing else runs."""
+Runs examples/adaptra-8-stages.yaml under examples/adaptra-trace.yaml, with an
+additional failure of stage 2's interface at iteration 1030. Prints simulated
+and measured times of each run as a table for docs/papers/adaptra.md. Baselines
+keep their schedule on the direct path and restart from a checkpoint: they
+repeat the iterations since it. The measured times of the repeated iterations
+are added, since the run itself continues over another rail. Eight ranks run as
+processes with real-time priority (--plain: without). On two processors this
+takes about two minutes; results are valid only on an otherwise idle machine.
+"""
 import argparse
 import json
 import pathlib
@@ -25,7 +26,7 @@ PIPELINE = ROOT / "examples/adaptra-8-stages.yaml"
 TRACE = ROOT / "examples/adaptra-trace.yaml"
 FAILS = 1030
 DIRECT = ["--coupled", "1", "--receives", "late"]
-# Name, options, whether it begins again where the rail goes down.
+# Name, options, whether it restarts when the rail fails.
 RUNS = [("1f1b, direct path, restarts", ["-s", "1f1b", *DIRECT], True),
         ("zb-h2, direct path, restarts", ["-s", "zb-h2", *DIRECT], True),
         ("zb-h2, delegated path, adapts", ["-s", "zb-h2", "--adapt"], False),
@@ -46,7 +47,7 @@ def seconds(found):
 
 
 def begin_again(times, iterations):
-    """Iteration FAILS has the time of those before it that are done again."""
+    """Adds the time of the repeated iterations to iteration FAILS."""
     if len(times) > FAILS:
         times[FAILS] += sum(times[max(0, FAILS - iterations):FAILS])
 

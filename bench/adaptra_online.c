@@ -17,7 +17,7 @@ typedef struct scenario {
 } scenario;
 
 static lh_emulation *run_scenario(const scenario *s,
-                                  const lh_event_timeline *course,
+                                  const lh_event_timeline *timeline,
                                   const lh_pipeline *p)
 {
     const paper_run *direct = &adaptra_runs[ADAPTRA_ZB];
@@ -40,16 +40,16 @@ static lh_emulation *run_scenario(const scenario *s,
     paper_check_status(lh_method_run("zb-h2", p, NULL, &schedule, NULL, &err),
                        &err);
     paper_check_status(
-        lh_adapt_emulate(course, schedule, &o, STEPS, &played, &err), &err);
+        lh_adapt_emulate(timeline, schedule, &o, STEPS, &played, &err), &err);
     lh_schedule_free(schedule);
     return played;
 }
 
 static void print_scenario(FILE *to, const scenario *s,
-                           const lh_event_timeline *course,
+                           const lh_event_timeline *timeline,
                            const lh_pipeline *p)
 {
-    lh_emulation *played = run_scenario(s, course, p);
+    lh_emulation *played = run_scenario(s, timeline, p);
     uint32_t n_switches = 0;
     uint64_t n_steps = 0, delegated = 0;
     int64_t ns = 0;
@@ -77,10 +77,10 @@ void adaptra_adapting(FILE *to, const page_options *how)
     };
     lh_pipeline *p = adaptra_stages(how->folder, false);
     lh_events *events = adaptra_events(how->folder);
-    lh_event_timeline *course = NULL;
+    lh_event_timeline *timeline = NULL;
     lh_error err = {0};
 
-    paper_check_status(lh_event_timeline_make(p, events, NULL, &course, &err),
+    paper_check_status(lh_event_timeline_make(p, events, NULL, &timeline, &err),
                        &err);
 
     fputs("| begins on | minutes | switches | iterations not on the direct "
@@ -88,8 +88,8 @@ void adaptra_adapting(FILE *to, const page_options *how)
           to);
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
         if (!how->quick || starts[i].quick)
-            print_scenario(to, &starts[i], course, p);
-    lh_event_timeline_free(course);
+            print_scenario(to, &starts[i], timeline, p);
+    lh_event_timeline_free(timeline);
     lh_events_free(events);
     lh_pipeline_free(p);
 }

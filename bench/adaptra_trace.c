@@ -11,7 +11,7 @@ enum { STEPS = 1200, SAMPLES = 32, MOST_STATES = 64 };
 
 /* Timelines, events and simulated states of the trace. */
 typedef struct trace {
-    lh_event_timeline *course[2]; /* event timelines with B split and joint */
+    lh_event_timeline *timeline[2]; /* event timelines with B split and joint */
     const lh_events *events;
     /* iteration time per state and system */
     double s[MOST_STATES][ADAPTRA_SYSTEMS];
@@ -57,7 +57,7 @@ static lh_pipeline *pipeline_in(const trace *t, uint32_t state, bool joint)
     lh_error err = {0};
 
     paper_check_status(
-        lh_event_timeline_pipeline(t->course[joint], state, &p, &err), &err);
+        lh_event_timeline_pipeline(t->timeline[joint], state, &p, &err), &err);
     return p;
 }
 
@@ -79,7 +79,7 @@ static void compute_state(trace *t, uint32_t state)
 static void print_event(FILE *to, const trace *t, const lh_event *e)
 {
     uint32_t state =
-        lh_event_timeline_state(t->course[0], (uint64_t)e->first_step);
+        lh_event_timeline_state(t->timeline[0], (uint64_t)e->first_step);
     const paper_best *best = &t->best[state];
 
     fprintf(to, "| %d to %d | ", (int)e->first_step, (int)e->end_step);
@@ -106,7 +106,7 @@ static void print_minutes(FILE *to, const trace *t)
     double minutes[ADAPTRA_SYSTEMS] = {0}, bound = 0;
 
     for (uint64_t step = 0; step < STEPS; step++) {
-        uint32_t state = lh_event_timeline_state(t->course[0], step);
+        uint32_t state = lh_event_timeline_state(t->timeline[0], step);
 
         for (int k = 0; k < ADAPTRA_SYSTEMS; k++)
             minutes[k] += t->s[state][k] / 60;
@@ -146,16 +146,16 @@ void adaptra_trace(FILE *to, const page_options *how)
         lh_pipeline *p = adaptra_stages(how->folder, joint);
 
         paper_check_status(
-            lh_event_timeline_make(p, events, NULL, &t.course[joint], &err),
+            lh_event_timeline_make(p, events, NULL, &t.timeline[joint], &err),
             &err);
         lh_pipeline_free(p);
     }
-    uint32_t n = lh_event_timeline_n_states(t.course[0]);
+    uint32_t n = lh_event_timeline_n_states(t.timeline[0]);
 
     for (uint32_t state = 0; state < n && state < MOST_STATES; state++)
         compute_state(&t, state);
     print_trace(to, &t);
-    lh_event_timeline_free(t.course[0]);
-    lh_event_timeline_free(t.course[1]);
+    lh_event_timeline_free(t.timeline[0]);
+    lh_event_timeline_free(t.timeline[1]);
     lh_events_free(events);
 }

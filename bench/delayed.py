@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What updates that are a step late do to the loss, as PipeMesh's Fig. 11.
+"""Measures the effect of delayed updates on the loss: PipeMesh's Fig. 11.
 
     bench/delayed.py LONGHAUL [--write docs/papers/pipemesh.md] [--tokens N]
 
-Trains a small model on the cpu device: by an elastic plan, which hides what is
-sent with the batch as it is, and by a depth-first one as it is, with a batch two
-and four times as large, and with --delayed-update. Each has the same weights to
-begin with, the same windows in the same order, as many tokens and the same rate.
-Prints the losses by tokens, and the tokens to the loss that delayed updates end
-with, as a part of the page; --write puts it there, and a picture of the curves
-into docs/img beside it. Needs nothing but longhaul and OpenBLAS.
+Trains a small model on the cpu device: with an elastic plan, which hides
+communication at the unchanged batch size; with a depth-first plan at the
+unchanged batch size, and at two and four times that size; and with
+--delayed-update. All runs share initial weights, windows and their order, the
+number of tokens and the learning rate. Prints the losses by tokens, and the
+tokens to reach the final loss of delayed updates, as a section of the page.
+--write inserts it there, and writes a picture of the curves into docs/img. Needs
+only longhaul and OpenBLAS.
 """
 import argparse
 import json
@@ -41,19 +42,20 @@ layout: {{tensor: 1, context: 1, expert: 1, pipeline: 2, data: 2, micro_batch: 1
          chunks_per_device: 2, schedule: {schedule}}}
 """
 
-# Name, schedule, times the batch, more of `train`, the paper's 10^9 tokens to a
-# loss of 2.8 (table V; PipeMesh trains as Megatron does with the same batch).
+# Name, schedule, batch multiple, more options of `train`, the paper's 10^9
+# tokens to a loss of 2.8 (table V; PipeMesh trains like Megatron at the same
+# batch size).
 RUNS = [("elastic", "elastic", 1, [], 2.47),
         ("depth-first", "interleaved-1f1b", 1, [], 2.47),
         ("batch of 16", "interleaved-1f1b", 2, [], 2.90),
         ("batch of 32", "interleaved-1f1b", 4, [], 3.56),
         ("a step late", "interleaved-1f1b", 1, ["--delayed-update"], 4.17)]
-# Distinct in any kind of colour vision (Okabe and Ito).
+# Distinct in all types of colour vision (Okabe and Ito).
 COLOURS = ["#0072b2", "#000000", "#009e73", "#e69f00", "#d55e00"]
 
 
 def curve(program, folder, data, run_, tokens, seed):
-    """[(tokens, loss of the step that ends there)]."""
+    """Returns [(tokens, loss of the step that ends there)]."""
     _, schedule, times, more, _ = run_
     job, plan = folder / "job.yaml", folder / "plan.json"
     batch = BATCH * times
@@ -70,13 +72,14 @@ def curve(program, folder, data, run_, tokens, seed):
 
 
 def near(points, tokens):
-    """The mean loss of the steps of the NEAR tokens up to `tokens`."""
+    """Returns the mean loss of the steps of the last NEAR tokens up to
+    `tokens`."""
     seen = [loss for at, loss in points if tokens - NEAR < at <= tokens]
     return sum(seen) / len(seen)
 
 
 def tokens_to(points, loss):
-    """When `near` is first no more than `loss`; None: never."""
+    """Returns the first tokens at which `near` is at most `loss`; None: never."""
     return next((at for at, _ in points
                  if at >= NEAR and near(points, at) <= loss), None)
 
@@ -86,7 +89,7 @@ def mean(numbers):
 
 
 def drawn(points):
-    """Evenly spaced points of a curve."""
+    """Returns evenly spaced points of a curve."""
     last = points[-1][0]
     at = [NEAR + (last - NEAR) * k // 100 for k in range(101)]
     return [(tokens, near(points, tokens)) for tokens in at]
@@ -136,7 +139,7 @@ def picture(curves):
 
 
 def page(all_, tokens):
-    """The part of the page: `all_` has a list of curves for each seed."""
+    """Formats the page's section; `all_` has a list of curves for each seed."""
     said = []
     at = [tokens * k // 5 for k in range(1, 6)]
     said.append("| tokens | " + " | ".join(r[0] for r in RUNS) + " |")

@@ -1,30 +1,28 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Exposed communication of sharded training beside what is predicted.
+"""Compares measured and predicted exposed communication of sharded training.
 
     bench/exposed.py LONGHAUL [--ratios X,Y,...] [--runs N] [--data FILE] >exposed.json
 
-Two replicas of one stage with all sharded (zero: 3, four chunks, schedule:
-elastic, so that parameters are gathered while passes run), over data-parallel
-links that are emulated (--emulate-links, --transport local, one thread a
-process). A run measures a profile. For each ratio links are as fast as lets a
-chunk's gather take so many times what its forward passes take, the job is planned
-with the profile, and N runs train that plan for a few steps; of each the last step
-is looked at.
+Two replicas of one fully sharded stage (zero: 3, four chunks, schedule: elastic,
+so that parameters are gathered during passes) run over emulated data-parallel
+links (--emulate-links, --transport local, one thread per process). A first run
+measures a profile. Each ratio sets the link rate so that a chunk's gather takes
+that multiple of its forward passes. The job is planned with the profile, N runs
+train the plan for a few steps, and the last step of each is evaluated.
 
-Communication is exposed while a collective is under way on the link and the
-rank computes nothing; in percent of the time from the first collective to the
-last. The same is taken from three traces:
+Communication is exposed while a collective occupies the link and the rank
+computes nothing, in percent of the time from the first collective to the last.
+It is computed from three traces:
 
-    planned    what the plan predicts, with the profile's times
-    predicted  the same order simulated with the mean times that passes had in
-               that very step
+    planned    the plan's prediction, with the profile's times
+    predicted  the same order simulated with the mean pass times of that step
     measured   the step
 
-`difference` is measured less predicted in percent of predicted, `points` the same
-in percent of the step: medians of the runs, as all is. Two idle cores are needed: with other
-work on them ranks wait for each other, which is `other`, time in which nothing is
-computed nor sent; `quietest` is the run that has the least of it.
+`difference` is measured minus predicted in percent of predicted, `points` the
+same in percent of the step: medians of the runs. Needs two idle cores: with other
+load, ranks wait for each other. `other` is that time, without computation and
+communication; `quietest` is the run with the least of it.
 """
 import argparse
 import json
@@ -38,7 +36,7 @@ import tempfile
 from running import run
 
 HERE = pathlib.Path(__file__).resolve().parent
-STEPS = 4  # the last one is looked at
+STEPS = 4  # the last one is evaluated
 
 JOB = """longhaul: job/1
 model: {{layers: 4, hidden: 128, ffn: 344, heads: 4, kv_heads: 2, head_dim: 32,
@@ -57,7 +55,7 @@ layout: {{tensor: 1, context: 1, expert: 1, pipeline: 1, data: 2, micro_batch: 4
 
 
 def spans_of(trace, kind, first, last):
-    """Those that overlap are joined; in order."""
+    """Merges overlapping intervals; in order."""
     joined = []
     for begin, end in sorted((e["args"][first], e["args"][last]) for e in trace
                              if e.get("cat") == kind):
@@ -78,8 +76,8 @@ def time_in_both(some, others):
 
 
 def shares(path):
-    """Nanoseconds of a trace's iteration, what of it is exposed and what is
-    neither computed nor sent in, in percent."""
+    """Returns the iteration time of a trace in nanoseconds, and its shares of
+    exposed communication and of other waiting, in percent."""
     trace = json.loads(path.read_text())["traceEvents"]
     passes = spans_of(trace, "pass", "start_ns", "end_ns")
     sent = spans_of(trace, "collective", "depart_ns", "arrive_ns")
@@ -91,7 +89,7 @@ def shares(path):
 
 
 def with_times_of(plan, path):
-    """The plan's pipeline with the mean times that passes have in a trace."""
+    """Returns the plan's pipeline with the mean pass times of a trace."""
     taken = {}
     for e in json.loads(path.read_text())["traceEvents"]:
         if e.get("cat") == "pass":
@@ -109,7 +107,7 @@ def with_times_of(plan, path):
 
 
 def make_plan(program, folder, gbps, profile=None):
-    """Of a job whose replicas have such a link between them."""
+    """Makes a job with such a link between its replicas."""
     job = folder / "job.yaml"
     job.write_text(JOB.format(gbps=gbps) +
                    (f"profile: {profile.name}\n" if profile else ""))
@@ -118,8 +116,8 @@ def make_plan(program, folder, gbps, profile=None):
 
 
 def gbps_of(plan, ratio):
-    """Of a plan at 1 Gbit/s: how fast links are when a gather of chunk 1 takes
-    `ratio` times its forward passes."""
+    """Computes the link rate from a plan at 1 Gbit/s, so that a gather of
+    chunk 1 takes `ratio` times its forward passes."""
     pipeline = plan["pipeline"]
     gather = next(op["all_gather"] for op in pipeline["data_parallel"]["operations"]
                   if op["chunk"] == 1 and op["kind"] == "AGO")

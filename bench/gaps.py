@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The tables and the plot of docs/theory/gaps.md from what bench-gaps prints.
+"""Formats the output of bench-gaps as the tables and plot of docs/theory/gaps.md.
 
     build/bench/bench-gaps ud 8 16 > ud.json
     bench/gaps.py ud.json --svg docs/img/gaps-ud.svg
@@ -10,7 +10,7 @@ import json
 import math
 import pathlib
 
-# Distinct in any kind of colour vision (Okabe and Ito).
+# Distinct in all types of colour vision (Okabe and Ito).
 COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
            "#000000"]
 WIDTH, HEIGHT, LEFT, TOP = 250, 200, 48, 46

@@ -5,9 +5,9 @@
     bench/gpu_profiles.py -o data/profiles/h200.json
 
 Needs the packages longhaul and torch. Shapes are the product of models, tensor
-degrees, sequences and microbatches, but for those whose layer would take too
-long, or do not fit into memory; these are said. Where --seconds are over, what
-was measured until then is written; a file that is there already is added to.
+degrees, sequences and microbatches. Shapes whose layer would take too long or
+does not fit into memory are skipped and printed. After --seconds, the results so
+far are written. Results are added to an existing file.
 """
 
 import argparse
@@ -25,10 +25,12 @@ from longhaul.torch import profile
 
 MODELS = ("llama3-8b", "llama3-70b", "qwen2.5-72b", "llama3-405b",
           "mixtral-8x7b", "deepseek-v3")
-# Parameters of a layer, and of the head's matrix, roughly: what is too long.
+# Approximate parameters of a layer, and of the head's matrix, to skip shapes
+# that take too long.
 LAYERS = {"llama3-8b": 218e6, "llama3-70b": 856e6, "qwen2.5-72b": 878e6,
           "llama3-405b": 3.19e9, "mixtral-8x7b": 0.4e9, "deepseek-v3": 1.5e9}
-# What the package makes no layers of is run as transformers has it, whole.
+# Models that the package cannot make layers of run as whole transformers
+# modules.
 CONFIGS = {
     "mixtral-8x7b": {
         "architectures": ["MixtralForCausalLM"], "model_type": "mixtral",
@@ -69,7 +71,7 @@ def numbers(text):
 
 
 def shapes(given):
-    """The most asked for first."""
+    """Yields the shapes, the most common sequence lengths first."""
     for sequence in given.sequence:
         for micro_batch in given.micro_batch:
             for model in given.models:
@@ -83,7 +85,8 @@ def shapes(given):
 
 
 def modules(model):
-    """A folder with the model's configuration; None: layers of its shape."""
+    """Makes a folder with the model's configuration; None: layers of its
+    shape."""
     if model not in CONFIGS:
         return None
     folder = pathlib.Path(tempfile.gettempdir(), "longhaul-configs", model)
@@ -93,7 +96,7 @@ def modules(model):
 
 
 def optimizer_ns(device, n=1 << 28):
-    """Of AdamW for each parameter: fp32 weights, gradients and moments."""
+    """Measures AdamW per parameter: fp32 weights, gradients and moments."""
     weight = torch.randn(n, device=device, requires_grad=True)
     weight.grad = torch.randn(n, device=device)
     adam = torch.optim.AdamW([weight], fused=device.type == "cuda")
@@ -114,7 +117,7 @@ def now(device):
 
 
 def rates(device, n=8192):
-    """TFLOP/s of a product of bf16 matrices, and TB/s of a copy."""
+    """Measures TFLOP/s of a bf16 matrix product, and TB/s of a copy."""
     a, b = (torch.randn(n, n, device=device, dtype=torch.bfloat16)
             for _ in range(2))
     data = torch.empty(1 << 30, device=device, dtype=torch.uint8)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`schedule --method optimal` beside OR-tools CP-SAT, in the same run.
+"""Compares `schedule --method optimal` with OR-tools CP-SAT, in the same run.
 
     pip install ortools
     bench/optimal.py BENCH_OPTIMAL LONGHAUL [--limit S] [--threads N]
@@ -8,13 +8,13 @@
 
 BENCH_OPTIMAL and LONGHAUL are the programs build/bench/bench-optimal and
 build/cli/longhaul. Each pipeline has uneven stages (times drawn between 3/4 and
-5/4 of 38, 48 and 20 ms, seeded), once with no delays and once with two
-datacenters, latency and transfer 76 ms; each with no memory limit and with room
-for as many activations as there are devices. CP-SAT gets the model of
-bench/peer_cpsat.py; with --hint also the best of longhaul's generators' schedules,
-from which longhaul starts. (Most often it is faster without.) Both get --limit seconds of processor time per thread,
-and all times are processor time, so that a busy machine changes nothing.
-Every schedule that either finds is judged by `longhaul check`.
+5/4 of 38, 48 and 20 ms, seeded), once without delays and once with two
+datacenters, latency and transfer 76 ms; each without a memory limit, and with a
+limit of as many activations as devices. CP-SAT gets the model of
+bench/peer_cpsat.py, with --hint also the best schedule of longhaul's generators,
+from which longhaul starts. (Most often it is faster without.) Both get --limit
+seconds of processor time per thread. All times are processor time, independent
+of other load. `longhaul check` verifies every schedule that either finds.
 """
 import argparse
 import json
@@ -27,8 +27,8 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 SIZES = [(4, 8), (4, 16), (6, 12), (8, 8), (8, 16), (8, 32), (16, 32)]
-WITHIN = 0.01  # of the best known
-LEAST_S = 1e-4  # a process looks at its clock no finer than that
+WITHIN = 0.01  # relative to the best known
+LEAST_S = 1e-4  # resolution of a process's clock checks
 
 
 def pipeline(devices, microbatches, delays, limited):
@@ -56,8 +56,9 @@ def run(*command):
 
 
 def judged(longhaul, path, schedule, found):
-    """Whether the schedule is valid and as fast as was said. One that is not
-    optimal may be faster: CP-SAT's passes can start later than they could."""
+    """Tests whether the schedule is valid and as fast as reported. A non-
+    optimal one may be faster: CP-SAT's passes can start later than possible.
+    """
     if found["best_ns"] is None or found["best_ns"] < 0:
         return None
     verdict = run(longhaul, "check", path, schedule, "--json")
@@ -68,7 +69,7 @@ def judged(longhaul, path, schedule, found):
 
 
 def when(found, target):
-    """Processor seconds until a schedule was no longer than the target."""
+    """Returns the processor seconds until a schedule met the target."""
     for second, best, *_ in found["progress"]:
         if 0 <= best <= target:
             return second
@@ -104,7 +105,7 @@ def measure(o, folder, size, delays, limited):
     both = [row[k] for k in ("longhaul", "cp_sat")]
     row["agree"] = both[0]["best_ns"] == both[1]["best_ns"] \
         if all(x["status"] == "optimal" for x in both) else None
-    # Whatever was proven, no schedule is below it.
+    # No schedule may be below a proven bound.
     row["sound"] = all(x["bound_ns"] is None or x["bound_ns"] <= known
                        for x in both)
     print(f"{size[0]} x {size[1]}, delays {delays}, limited {limited}: "
@@ -142,7 +143,7 @@ def table(rows, limit):
 
 
 def ratios(rows, key):
-    """How many times sooner longhaul is, where both get there."""
+    """Returns the ratio of both times where both reach the target."""
     found = sorted(r["cp_sat"][key] / max(r["longhaul"][key], LEAST_S)
                    for r in rows
                    if r["cp_sat"][key] and r["longhaul"][key] is not None)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The fastest schedule of a pipeline by OR-tools CP-SAT: a peer for
+"""Finds the fastest schedule of a pipeline by OR-tools CP-SAT: a peer for
 `longhaul schedule --method optimal`, and an independent check of it.
 
     pip install ortools              # and pyyaml, for files that are not JSON
@@ -8,16 +8,17 @@
 
 Prints one JSON object: best_ns, bound_ns, status, seconds and cpu_seconds (of
 the solver), build_seconds (of the model), progress (processor seconds and
-makespan of every better schedule). -o writes the schedule, and S.links.csv where messages of several
-kinds share a link; `longhaul check PIPELINE S.csv` judges both.
+makespan of every better schedule). -o writes the schedule, and S.links.csv if
+messages of several kinds share a link; `longhaul check PIPELINE S.csv` verifies
+both.
 
-The model is the whole performance model of docs/theory/performance-model.md
-with exact integer times: passes are intervals that do not overlap on their
-device, passes of a chunk and kind start in the order of microbatches (which
-loses nothing: they are alike), messages are intervals on their link in any
-order, memory is a precedence where one chunk's F takes and one other pass
-gives it back, else a cumulative resource or a reservoir. Split pipelines use F,
-D and W, never B.
+The model is the complete performance model of docs/theory/performance-model.md
+with exact integer times. Passes are non-overlapping intervals on their device.
+Passes of a chunk and kind start in the order of microbatches, without loss of
+generality, since microbatches are interchangeable. Messages are intervals on
+their link in any order. Memory is a precedence if one chunk's F allocates and one
+other pass frees, else a cumulative resource or a reservoir. Split pipelines use
+F, D and W, never B.
 """
 import argparse
 import csv
@@ -73,7 +74,7 @@ def chunks_of(p, unit):
 
 
 def links_of(p, unit):
-    """(from, to) -> name, latency, transfer."""
+    """Maps (from, to) to name, latency, transfer."""
     links = {}
     if "datacenters" in p:
         d, n = p["datacenters"], p["devices"]
@@ -145,7 +146,7 @@ class Model:
         self.m.minimize(self.makespan)
 
     def serial(self):
-        """One thing after the other is no longer than this."""
+        """Upper bound: all operations in sequence."""
         p, total = self.p, 0
         for i, c in enumerate(p["chunks"]):
             total += sum(c["time"].values()) * p["n"]
@@ -198,7 +199,7 @@ class Model:
             self.share(streams, fifo)
 
     def send(self, a, b, kind):
-        """What kind's passes of chunk a make for those of chunk b."""
+        """Tensors from passes of this kind of chunk a for chunk b."""
         link, n = self.link(a, b), self.p["n"]
         if not link:
             for j in range(n):
@@ -237,9 +238,10 @@ class Model:
                         self.m.add(s2 + t2 <= s).only_enforce_if(~first)
 
     def add_collectives(self):
-        """Gathers stand in line from 0 by first need, scatters by last pass.
+        """Gathers queue from 0 by first need, scatters by last pass.
 
-        Gathers are known to run without a gap, before every scatter."""
+        Gathers run without a gap, before every scatter.
+        """
         p, n = self.p, self.p["n"]
         for d in range(p["devices"]):
             mine = [(i, c) for i, c in enumerate(p["chunks"])
@@ -326,7 +328,7 @@ class Model:
                                             room)
 
     def hint(self, path):
-        """Starts from the schedule of a CSV file: replays it in this model."""
+        """Starts from the schedule of a CSV file: simulates it in this model."""
         order = []
         with open(path, newline="") as f:
             for row in csv.reader(f):
@@ -378,7 +380,7 @@ class Model:
     def write(self, solver, path):
         value = {k: solver.value(s) for k, s in self.start.items()}
         letter = {"F": "F", "D": "B" if self.p["joint"] else "I", "W": "W"}
-        # Passes of no length at one time: as they depend on each other.
+        # Passes of zero duration at equal times: ordered by dependency.
         rank = {"F": lambda c: c, "D": lambda c: 10**6 - c,
                 "W": lambda c: 2 * 10**6}
         rows = [[] for _ in range(self.p["devices"])]
@@ -405,7 +407,7 @@ class Model:
 
 def solve(path, time_limit=60.0, threads=1, seed=0, fifo=False, hint=None,
           horizon_ns=None, output=None, cpu_limit=None):
-    """What main() prints, as a dictionary."""
+    """Returns the output of main() as a dictionary."""
     import ortools
     from ortools.sat.python import cp_model
     begin = time.perf_counter()

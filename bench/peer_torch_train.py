@@ -56,7 +56,7 @@ def read_safetensors(path):
 
 
 class Llama(torch.nn.Module):
-    """From the weights under Hugging Face's names."""
+    """Loads weights by Hugging Face's names."""
 
     def __init__(self, weights, heads, kv_heads, head_dim, sequence,
                  theta=10000.0, epsilon=1e-5):
@@ -109,7 +109,7 @@ class Llama(torch.nn.Module):
         return x + F.linear(y, self.w(at + ".mlp.down_proj"))
 
     def loss(self, x, targets):
-        """The sum, of what the head tells from x."""
+        """Returns the summed loss of the head's predictions from x."""
         head = ("lm_head" if "lm_head.weight" in self.names
                 else "model.embed_tokens")
         logits = F.linear(x, self.w(head))
@@ -127,7 +127,7 @@ class Llama(torch.nn.Module):
 
 
 class Training:
-    """One process; microbatches are accumulated."""
+    """Trains in one process; accumulates microbatches."""
 
     def __init__(self, model, tokens, sequence, microbatch, microbatches, seed,
                  steps, rate, min_rate, warmup, clip=1.0, fused=None):

@@ -1,23 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The what-if analysis of a recording in pandas and NumPy, beside longhaul's.
+"""Compares the what-if analysis of a recording in pandas and NumPy with longhaul's.
 
     pip install "pandas<2.3"
     bench/peer_whatif.py build-fast/cli/longhaul tests/data/recordings/AR.csv.gz
 
 The method is section 4 of Lin et al., "Understanding Stragglers in Large Model
-Training Using What-if Analysis" (OSDI 2025, arXiv:2505.05713), written anew from
-the paper for recordings like its two: one chunk a stage, the same operations in
+Training Using What-if Analysis" (OSDI 2025, arXiv:2505.05713), reimplemented from
+the paper for recordings like its two: one chunk per stage, the same operations in
 every step. Prints both programs' times and the largest difference of their
-numbers as JSON.
+results as JSON.
 
     git clone https://github.com/ByteDance-Seed/StragglerAnalysis
     pip install "pandas<2.3" -r StragglerAnalysis/requirements.txt
     bench/peer_whatif.py build-fast/cli/longhaul tests/data/recordings/AR.csv.gz \
         --authors StragglerAnalysis
 
-runs its authors' own three programs, too, as their run_all.sh does, on their
-data of that name."""
+also runs its authors' own three programs, like their run_all.sh, on their data of
+that name.
+"""
 import argparse
 import json
 import os
@@ -37,7 +38,7 @@ ALONE = {"forward-compute", "backward-compute", "optimizer", "gc"}
 
 
 def read(path):
-    """The rows, by step and in each alike, and one step's as places."""
+    """Returns the rows sorted equally in each step, and one step's positions."""
     rows = pd.read_csv(path)
     rows = rows.sort_values(["step", "dp_rank", "stage", "optype", "seq_id"])
     steps = rows.step.nunique()
@@ -55,7 +56,8 @@ def places(first):
 
 
 def needs_of(first, of):
-    """What each operation waits for, and what begins together."""
+    """Finds the dependencies of each operation, and groups that start
+    together."""
     needs = [[] for _ in range(len(first))]
     groups = {i: (i,) for i in range(len(first))}
     last_stage = first.stage.max()
@@ -110,7 +112,7 @@ def needs_of(first, of):
 
 
 def in_order(needs, groups):
-    """Groups, each behind all that its members wait for."""
+    """Orders groups behind all dependencies of their members."""
     left = {g: sum(len(needs[i]) for i in g) for g in groups.values() if g}
     users = {}
     for i, all_of_it in enumerate(needs):
@@ -127,7 +129,7 @@ def in_order(needs, groups):
 
 
 def own_times(start, duration, order):
-    """Of what begins together its end less the last begin."""
+    """Subtracts the group's last start from each end."""
     takes = duration.copy()
     for g in order:
         if len(g) > 1:
@@ -139,7 +141,7 @@ def own_times(start, duration, order):
 
 
 def play(order, needs, takes):
-    """When each step ends."""
+    """Returns the end of each step."""
     ends = np.zeros_like(takes.T)
     by_op = takes.T
     for g in order:
@@ -191,8 +193,8 @@ def processor_s(who):
 
 
 def run_authors(folder, name):
-    """Processor time of each of their programs, and of one that only starts;
-    what they find."""
+    """Measures the processor time of each of the authors' programs, and of an
+    empty one; returns their results."""
     data = folder / "data"
     seconds = {}
     with tempfile.TemporaryDirectory() as made:

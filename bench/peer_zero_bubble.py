@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Times the zero-bubble authors' scheduler beside ours, in the same run.
+"""Times the zero-bubble authors' scheduler and longhaul's, in the same run.
 
     bench/peer_zero_bubble.py CHECKOUT [BENCH_GREEDY]
 
-CHECKOUT is a clone of github.com/sail-sg/zero-bubble-pipeline-parallelism; of it
-only scheduler/zbv.py (PipelineGraph.try_v_schedule, all four fill policies, as
-its create_schedule runs them) is used. BENCH_GREEDY is the program
-build/bench/greedy. Both make ZB-V for 32 devices and 256 microbatches with unit
-costs, the same orders; ours also makes greedy's schedule of that size. Prints
-one JSON object.
+CHECKOUT is a clone of github.com/sail-sg/zero-bubble-pipeline-parallelism. Only its
+scheduler/zbv.py is used (PipelineGraph.try_v_schedule, all four fill policies, as
+its create_schedule runs them). BENCH_GREEDY is the program build/bench/greedy. Both
+make ZB-V for 32 devices and 256 microbatches with unit costs, with the same orders;
+longhaul also makes greedy's schedule of that size. Prints one JSON object.
 """
 import importlib
 import json
@@ -24,7 +23,7 @@ DEVICES, MICROBATCHES, RUNS = 32, 256, 5
 
 
 def load_zbv(checkout):
-    """Imports zbv.py without its package, whose __init__ wants torch."""
+    """Imports zbv.py without its package, whose __init__ needs torch."""
     found = sorted(pathlib.Path(checkout).rglob("zerobubble/scheduler/zbv.py"))
     if not found:
         sys.exit(f"peer_zero_bubble: no zerobubble/scheduler/zbv.py in "

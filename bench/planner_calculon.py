@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""longhaul's planner beside Calculon's search, over one space in one run.
+"""Compares longhaul's planner with Calculon's search, over one space in one run.
 
     git clone https://github.com/calculon-ai/calculon
     pip install pandas psutil
@@ -9,20 +9,19 @@
 
 CALCULON is the checkout, BENCH_SPACE and LONGHAUL the programs
 build/bench/bench-space and build/cli/longhaul. The job: a model of Llama 70B's
-size (80 layers, hidden 8192) on 64 H100 as Calculon's systems/h100_80g_nvl8.json
-describes them, without its second memory, so without offloading. The space:
-tensor, pipeline and data degrees, interleaving, microbatch, recomputation and
-optimizer sharding, each with every value that Calculon's own functions give,
-and, for Calculon, its choice of network for each degree, which longhaul derives
-from where the GPUs are. Tensor parallelism is with sequence parallelism and not
-overlapped, data parallelism overlapped, in both.
+size (80 layers, hidden 8192) on 64 H100 as described by Calculon's
+systems/h100_80g_nvl8.json, without its second memory, thus without offloading.
+The space: tensor, pipeline and data degrees, interleaving, microbatch,
+recomputation and optimizer sharding, each with every value of Calculon's own
+functions. Calculon also chooses the network of each degree, which longhaul derives
+from the placement. In both, tensor parallelism uses sequence parallelism without
+overlap, and data parallelism overlaps.
 
-So that the search is compared and not the cost model, longhaul is given
-Calculon's own times and bytes of a layer as profiles. What it chooses is then
-evaluated by Calculon, and Calculon's choice by longhaul. A second run has
-longhaul's own cost model. All times are processor time. The status is 1 where
-longhaul's choice is slower in Calculon's own model by more than 0.5 %; the terms
-of both choices say where the difference is.
+To compare the searches and not the cost models, longhaul gets Calculon's own layer
+times and bytes as profiles. Each program then evaluates the other's choice. A second
+run uses longhaul's own cost model. All times are processor time. The exit status is
+1 if longhaul's choice is slower in Calculon's own model by more than 0.5 %; the
+terms of both choices explain the difference.
 """
 import argparse
 import json
@@ -85,7 +84,7 @@ class Calculon:
                     yield t, p, d
 
     def run(self, x, networks):
-        """The model, run, and whether the layout is possible in it."""
+        """Runs the model; returns it, and whether the layout is feasible."""
         d = x["data"]
         execution = {
             "num_procs": GPUS, "tensor_par": x["tensor"],
@@ -110,14 +109,14 @@ class Calculon:
         return model, True
 
     def best_of(self, x):
-        """The model of a layout on the networks that suit it best, or None."""
+        """Returns the model of a layout on its best networks, or None."""
         found = [m for n in self.networks(x)
                  for m, ok in [self.run(x, n)] if ok]
         return min(found, key=lambda m: m.get_total_time(), default=None)
 
     @staticmethod
     def terms(model):
-        """What an iteration consists of, in seconds."""
+        """Returns the breakdown of an iteration, in seconds."""
         return {
             "passes": model.get_fw_time() + model.get_bw_time(),
             "recomputation": model.get_recompute_time() +
@@ -146,8 +145,9 @@ class Calculon:
                 "best": best, "iteration_s": best_s}
 
     def entry(self, x):
-        """A layer as Calculon has it. What it counts once per GPU (the working
-        space, gradients before they are shared) is spread over the layers."""
+        """Returns a layer by Calculon's costs. Costs that it counts once per
+        GPU (working space, gradients before sharding) are spread over the
+        layers."""
         near = 0 if x["tensor"] <= self.system.get_network(0).size else 1
         m, _ = self.run(dict(x, chunks=1), (near, 1, 1))
         layers = LAYERS // x["pipeline"]
@@ -190,7 +190,7 @@ def job_of(calculon, own_costs):
                     "tflops": s["matrix"]["float16"]["tflops"],
                     "memory_gib": s["mem1"]["GiB"],
                     "memory_gbps": s["mem1"]["GBps"]},
-            # Calculon keeps nothing free.
+            # Calculon reserves no memory.
             **({} if own_costs else {"memory_reserve": 0}),
             "gpus_per_node": near["size"], "node_link": network(near),
             "fabric": network(far),
@@ -198,8 +198,8 @@ def job_of(calculon, own_costs):
 
 
 def profiled_jobs(calculon, folder):
-    """A job for every tensor, pipeline, data and sharding: a profile's static
-    bytes are of one such combination."""
+    """Makes a job for every tensor, pipeline, data and sharding: a profile's
+    static bytes apply to one combination."""
     paths = {}
     for t, p, d in calculon.degrees():
         for sharded in [True, False] if d > 1 else [False]:
@@ -240,7 +240,7 @@ def as_layout(best):
 
 
 def grid(calculon):
-    # 0 stands for the planner's own 1, 2, 4 and 8 in one call.
+    # 0: the planner's own 1, 2, 4 and 8 in one call.
     micro = {0 if m in (1, 2, 4, 8) else m for x in calculon.degrees()
              for m in calculon.micro_batches(*x)}
     chunks = {c for _, p, _ in calculon.degrees()
@@ -270,7 +270,7 @@ def with_own_costs(o, calculon, folder):
 
 
 def in_longhaul(o, jobs, x):
-    """What longhaul makes of a layout, by Calculon's costs of a layer."""
+    """Evaluates a layout by longhaul, with Calculon's costs of a layer."""
     path = jobs[x["tensor"], x["pipeline"], x["data"], x["sharded"]]
     job = json.loads(path.read_text())
     job["training"]["recompute"] = RECOMPUTE[x["recompute"]]

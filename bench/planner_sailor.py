@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""longhaul's planner beside Sailor's, on one job in one run.
+"""Compares longhaul's planner with Sailor's, on one job in one run.
 
     git clone https://github.com/eth-easl/sailor
     apt install libjsoncpp-dev; pip install numpy pandas pybind11
@@ -9,19 +9,17 @@
 
 SAILOR is the checkout, BENCH_SPACE and LONGHAUL the programs
 build/bench/bench-space and build/cli/longhaul. The job: OPT 30B in fp32 on 128
-A100 of 40 GB in one zone, four to a node, with the layer times, bytes and
-bandwidths that Sailor's repository has for them. Sailor's planner is compiled
-from the checkout, into FOLDER, where a second run finds it. It runs twice: with
-the quotas of several zones and two kinds of GPU that its own scripts give it,
-and with those of this job alone, for which it makes smaller tables.
+A100 of 40 GB in one zone, four per node, with the layer times, bytes and
+bandwidths in Sailor's repository. Sailor's planner is compiled from the checkout
+into FOLDER, which later runs reuse. It runs twice: with the quotas of several zones
+and two kinds of GPU from its own scripts, and with those of this job alone, for
+which it makes smaller tables.
 
-longhaul is given the same layer times and bytes as a profile, and plans the same
-space as Sailor: 1F1B, one chunk per device, any tensor, pipeline and data
-degrees and microbatch that were profiled, any division of the layers. Then the
-plans change places: Sailor's simulator says how long longhaul's takes, longhaul
-how long Sailor's does. A second run leaves longhaul all its schedules. All times
-are processor time. The status is 1 where longhaul's plan is slower in Sailor's
-own simulator.
+longhaul gets the same layer times and bytes as a profile, and plans the same space
+as Sailor: 1F1B, one chunk per device, any profiled tensor, pipeline and data degrees
+and microbatch, any layer partition. Then each program evaluates the other's plan. A
+second run permits all of longhaul's schedules. All times are processor time. The exit
+status is 1 if longhaul's plan is slower in Sailor's own simulator.
 """
 import argparse
 import contextlib
@@ -40,7 +38,7 @@ import types
 MODEL, GPU, ZONE = "OPT-30", "A100-40", "us-central1-a"
 GPUS_PER_NODE, LAYERS, HIDDEN, HEADS, SEQUENCE = 4, 48, 7168, 56, 2048
 STATIC = 24  # bytes per parameter: Sailor's weights, gradients, Adam, copies
-# Sailor keeps 3e9 bytes for the libraries (2e9 without tensor parallelism).
+# Sailor reserves 3e9 bytes for libraries (2e9 without tensor parallelism).
 MEMORY_GIB, RESERVED_GIB = 40, 3e9 / 2**30
 
 
@@ -96,7 +94,7 @@ class Sailor:
         sys.path.insert(0, str(out.parent))
 
     def plan(self, quotas):
-        """Sailor's plans, best first, and the processor time they took."""
+        """Returns Sailor's plans, best first, and their processor time."""
         self.build()
         import libplanner
         training = self.folder / "training"
@@ -125,8 +123,8 @@ class Sailor:
         return plans, seconds
 
     def simulator(self):
-        # Sailor's hooks for measuring import PyTorch; its simulator does not
-        # use them.
+        # Sailor's measurement hooks import PyTorch; its simulator does not use
+        # them.
         sys.modules.setdefault("torch", types.ModuleType("torch"))
         sys.path.insert(0, str(self.root))
         from sailor.Planner.simulations.runtime_simulator import Simulator
@@ -134,7 +132,7 @@ class Sailor:
         parent.mkdir()
         (parent / "sailor").symlink_to(self.root)
         tensors = {t for by in self.profile.values() for t in by}
-        # It asks for a microbatch of every tensor degree's size.
+        # It requires a microbatch of every tensor degree's size.
         profiles = {m: self.profile.get(m, {})
                     for m in set(self.profile) | tensors}
         return Simulator(str(parent), self.training, {MODEL: self.info}, False,
@@ -160,8 +158,8 @@ class Sailor:
             return simulator.simulate_iteration_time(plan)[0]
 
     def link(self, gpus):
-        """Latency and time per byte through Sailor's times of a pipeline's
-        message and of one sixteenth."""
+        """Fits latency and time per byte to Sailor's times for a pipeline's
+        message and for one sixteenth of it."""
         from sailor.providers.gcp.model_networking import get_time_on_config
         curve = self.network[ZONE][GPU][str(gpus)][ZONE][GPU][str(gpus)][0]
         small, large = 4e6 * HIDDEN * SEQUENCE / 16e6, HIDDEN * SEQUENCE * 4.0
@@ -183,8 +181,8 @@ class Sailor:
                 "static_bytes": round(held["params_floats"] * STATIC)}
 
     def job(self, tensor, micro, schedule):
-        """Profiles have links for one number of GPUs at work in a node, so a
-        job has one tensor degree."""
+        """Profiles have links for one number of active GPUs per node, so a job
+        has one tensor degree."""
         ends = {"embedding": "0", "layer": "1", "head": str(LAYERS + 1)}
         entries = [self.entry(kind, layer, micro, tensor)
                    for kind, layer in ends.items()]
@@ -238,7 +236,7 @@ def plan_same_space(o, jobs, folder):
 
 
 def plan_all(o, jobs, folder):
-    """The best plan of several jobs, as `longhaul plan` makes it."""
+    """Returns the best plan of several jobs, by `longhaul plan`."""
     best, seconds = None, 0.0
     for path in written(jobs, folder):
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
@@ -248,7 +246,7 @@ def plan_all(o, jobs, folder):
         seconds += (resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime -
                     before)
         if done.returncode:
-            continue  # nothing of it fits
+            continue  # no plan fits
         plan = json.loads(done.stdout)
         if best is None or plan["iteration_s"] < best["iteration_s"]:
             best = plan
@@ -259,7 +257,8 @@ def plan_all(o, jobs, folder):
 
 
 def as_sailor(best):
-    """Even stages, what is left over in the middle, and the two ends."""
+    """Returns an even partition, with the remainder in the middle or at either
+    end."""
     p, at, stages = best["pipeline"], 0, []
     n, more = divmod(LAYERS, p)
     first = (p - more) // 2
@@ -274,9 +273,9 @@ def as_sailor(best):
 
 
 def in_longhaul(o, sailor, plan, folder):
-    """What longhaul makes of Sailor's degrees, with the division of layers that
-    suits these best. Sailor rounds a replica's microbatches up, so the batch
-    is rounded up here."""
+    """Evaluates Sailor's degrees by longhaul, with the best layer partition.
+    Sailor rounds a replica's microbatches up, so the batch is rounded up here.
+    """
     if len(set(plan["tensor"])) > 1:
         return None
     job = sailor.job(str(plan["tensor"][0]), str(plan["micro_batch"]), "1f1b")
@@ -343,7 +342,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         result = compare(o, pathlib.Path(folder))
     print(json.dumps(result, indent=1))
-    return int(result["slower_in_sailor"] > 1e-9)  # may be numpy's
+    return int(result["slower_in_sailor"] > 1e-9)  # may be a numpy type
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the program, for what measures it."""
+"""Runs the program, for measurements."""
 import subprocess
 import sys
 
 
 def run(*args):
-    """What it prints; ends with what it says if it fails."""
+    """Returns its output; exits with its error message if it fails."""
     done = subprocess.run([*map(str, args)], text=True, capture_output=True,
                           check=False)
     if done.returncode:

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Training with everything sharded beside PyTorch's FSDP2 over gloo.
+"""Compares fully sharded training with PyTorch's FSDP2 over gloo.
 
     bench/sharded.py LONGHAUL [--replicas N] [--steps N] [--data FILE] >sharded.json
 
-N processes each, one after the other: longhaul with an elastic plan of one stage
-(zero: 3, four chunks, --transport local), and torch.distributed.fsdp.fully_shard
-(all parameters one group, gathered before each forward and backward) on the model
-of peer_torch_train.py, with the same weights to begin with, windows, optimizer
-and rates, one thread a process. Says how far losses are apart, and what a step
-takes: medians of the clock, the first step left out. Needs torch and numpy
-($LONGHAUL_TORCH names a Python that has them).
+N processes each, one program after the other: longhaul with an elastic plan of
+one stage (zero: 3, four chunks, --transport local), and
+torch.distributed.fsdp.fully_shard (all parameters in one group, gathered before
+each forward and backward) on the model of peer_torch_train.py. Both use the same
+initial weights, windows, optimizer and rates, with one thread per process. Prints
+the difference of the losses and the duration of a step: medians of real time
+without the first step. Needs torch and numpy ($LONGHAUL_TORCH names a Python that
+has them).
 """
 import argparse
 import json
@@ -59,8 +60,8 @@ layout: {{tensor: 1, context: 1, expert: 1, pipeline: 1, data: {replicas},
 
 
 def ours(program, replicas, steps, data, folder, zero):
-    """Of longhaul: losses, seconds of steps, and bytes that the fullest rank
-    held beside activations, of which plans of other levels have others."""
+    """Runs longhaul: returns losses, step times, and the maximum memory of a
+    rank without activations, which differ between plans of other levels."""
     job, plan = folder / "job.yaml", folder / "plan.json"
     job.write_text(JOB.format(
         layers=LAYERS, heads=HEADS, kv_heads=KV_HEADS, head_dim=HEAD_DIM,
@@ -82,7 +83,7 @@ def ours(program, replicas, steps, data, folder, zero):
 
 
 def worker(replicas, rank, port, steps, data, weights):
-    """One process of PyTorch's; rank 0 prints."""
+    """Runs one PyTorch process; rank 0 prints."""
     import torch.distributed as dist
     from torch.distributed.fsdp import fully_shard
     torch.set_num_threads(1)
@@ -103,7 +104,7 @@ def worker(replicas, rank, port, steps, data, weights):
         loss = torch.tensor([train.step()[0]])
         seconds = time.monotonic() - begin
         dist.all_reduce(loss)
-        # gradients, and so the parts' losses, are means over replicas
+        # gradients, and so partial losses, are means over replicas
         rows.append([loss.item() / replicas, seconds])
     if rank == 0:
         print(json.dumps(rows))
@@ -111,7 +112,7 @@ def worker(replicas, rank, port, steps, data, weights):
 
 
 def theirs(replicas, steps, data, weights, program=__file__):
-    """Losses and seconds of steps of `program --worker`'s processes."""
+    """Returns losses and step times of `program --worker` processes."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Training with layers on two ranks beside PyTorch's tensor parallelism.
+"""Compares tensor-parallel training on two ranks with PyTorch's.
 
     bench/tensor.py LONGHAUL [--ranks N] [--steps N] [--rounds N] [--data FILE] \\
         >tensor.json
 
-N processes each, in turns: longhaul with `tensor: N` (--transport local), and
-DTensor over gloo (parallelize_module: columns and rows, sequence parallelism, the
-loss over parts of the vocabulary, as torchtitan has them) on the model of
-peer_torch_train.py, with the same weights to begin with, windows, optimizer and
-rates, one thread a process; beside both one process of each. Says how far losses
-are apart, and what a step takes: the least and the median over all rounds of the
-clock and of the processor time of all processes, the first step of a run left
-out. Needs torch and numpy ($LONGHAUL_TORCH names a Python that has them).
+N processes each, alternating: longhaul with `tensor: N` (--transport local), and
+DTensor over gloo (parallelize_module: columns and rows, sequence parallelism,
+vocabulary-parallel loss, like torchtitan) on the model of peer_torch_train.py.
+Both use the same initial weights, windows, optimizer and rates, with one thread
+per process; one process of each runs for comparison. Prints the difference of the
+losses and the duration of a step: minimum and median over all rounds, in real
+time and in processor time of all processes, without the first step of a run.
+Needs torch and numpy ($LONGHAUL_TORCH names a Python that has them).
 """
 import argparse
 import contextlib
@@ -25,7 +25,7 @@ import tempfile
 import time
 
 from running import run
-from sharded import theirs  # and a Python that has torch
+from sharded import theirs  # and a Python with torch
 import numpy
 import peer_torch_train as peer
 import torch
@@ -61,7 +61,7 @@ def planned(program, ranks, folder):
 
 
 def ours(program, plan, steps, data, folder):
-    """Losses and seconds of steps."""
+    """Returns losses and step times."""
     train = [program, "train", plan, "--device", "cpu", "--transport", "local",
              "--data", data, "--seed", SEED]
     weights = folder / "step-00000001/model.safetensors"
@@ -119,7 +119,8 @@ class Layer(torch.nn.Module):
 
 
 class Llama(torch.nn.Module):
-    """That of peer_torch_train.py, of the modules that parallelize_module cuts."""
+    """The model of peer_torch_train.py, from modules that parallelize_module
+    splits."""
 
     def __init__(self, weights):
         super().__init__()
@@ -141,7 +142,7 @@ class Llama(torch.nn.Module):
 
 
 def cut(model, mesh):
-    """As torchtitan cuts Llama 3."""
+    """Splits it as torchtitan splits Llama 3."""
     from torch.distributed.tensor import Replicate, Shard
     from torch.distributed.tensor.parallel import (
         ColwiseParallel, PrepareModuleInput, RowwiseParallel, SequenceParallel,
@@ -169,7 +170,7 @@ def cut(model, mesh):
 
 
 def worker(ranks, rank, port, steps, data, weights):
-    """One process of PyTorch's; rank 0 prints."""
+    """Runs one PyTorch process; rank 0 prints."""
     import torch.distributed as dist
     from torch.distributed.tensor.parallel import loss_parallel
     torch.set_num_threads(1)

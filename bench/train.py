@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Training on the CPU beside its matrix products alone and beside PyTorch.
+"""Compares training on the CPU with its matrix products alone and with PyTorch.
 
     bench/train.py SPEED_TRAIN [--rounds N] [--data FILE] >train.json
 
-SPEED_TRAIN is build/tests/speed/speed-train. One step of ours, the same step's
-matrix products alone in OpenBLAS, one step of PyTorch (the model of
-peer_torch_train.py: its own attention, fused AdamW), in turns, with one thread
-each, so that what else the machine does hits all alike; medians of processor time
-and of the clock. PyTorch runs the microbatches as we do and, in its own turns, the
-whole batch at once; the faster counts. Needs torch and numpy
-($LONGHAUL_TORCH names a Python that has them); without them only the share of the
-products is measured.
+SPEED_TRAIN is build/tests/speed/speed-train. Alternates one step of longhaul, the
+same step's matrix products alone in OpenBLAS, and one step of PyTorch (the model
+of peer_torch_train.py: its own attention, fused AdamW), with one thread each, so
+that other load affects all equally. Prints medians of processor time and real
+time. PyTorch runs the same microbatches and, separately, the whole batch at once;
+the faster one counts. Needs torch and numpy ($LONGHAUL_TORCH names a Python that
+has them); without them only the share of the products is measured.
 """
 import argparse
 import json
@@ -35,8 +34,8 @@ except ImportError:
         os.execve(other, [other, *sys.argv], environment)
     torch = None
 
-# layers, hidden, ffn, vocab, heads, kv_heads, head_dim, then sequence, sequences of
-# a microbatch, microbatches of a step
+# layers, hidden, ffn, vocab, heads, kv_heads, head_dim, then sequence,
+# sequences per microbatch, microbatches per step
 MODELS = {
     "14M, 256 tokens": (8, 384, 1024, 256, 6, 6, 64, 256, 4, 4),
     "14M, grouped heads, 512 tokens": (8, 384, 1024, 256, 6, 2, 64, 512, 2, 4),
@@ -107,7 +106,7 @@ def measure(name, program, data, sizes, rounds):
     if torch:
         turns["pytorch"] = theirs(data, sizes, False)
         turns["pytorch_whole_batch"] = theirs(data, sizes, True)
-    for turn in turns.values():  # first touch of memory, caches of kernels
+    for turn in turns.values():  # first access to memory, kernel caches
         turn()
     seen = {key: [] for key in turns}
     for _ in range(rounds):

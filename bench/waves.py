@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""CrossPipe's settings, one or two chunks per device: makespan, bound and time.
+"""Makespan, bound and time for CrossPipe's settings, one or two chunks per device.
 
     bench/waves.py BENCH_OPTIMAL [--limit S] [--only TEXT] > waves.json
 
 8 stages of a 70-billion-parameter model (F, D, W = 38, 48, 20 ms per device; half
 of it per chunk with two), over two and four datacenters; latency and transfer are
-in forwards. Case 1: 16 microbatches, memory of 8 activations of a stage; case 2:
-32, 8, D with recomputation; case 3: 32, 16. --limit is in seconds of processor
-time (default 60), on one thread."""
+multiples of a forward. Case 1: 16 microbatches, memory for 8 activations of a stage;
+case 2: 32, 8, D with recomputation; case 3: 32, 16. --limit is in seconds of
+processor time (default 60), on one thread.
+"""
 import argparse
 import json
 import subprocess

@@ -23,16 +23,17 @@ lh_status cli_event_timeline_read(cli *c, const char *path,
     return status;
 }
 
-json_t *cli_slow_json(const lh_event_timeline *course, uint64_t step)
+json_t *cli_slow_json(const lh_event_timeline *timeline, uint64_t step)
 {
     json_t *list = json_array();
-    uint32_t state = course ? lh_event_timeline_state(course, step) : 0;
+    uint32_t state = timeline ? lh_event_timeline_state(timeline, step) : 0;
     uint32_t n =
-        course ? lh_event_timeline_slow_components(course, state, NULL, 0) : 0;
+        timeline ? lh_event_timeline_slow_components(timeline, state, NULL, 0)
+                 : 0;
     const char **names = calloc(n + (size_t)1, sizeof *names);
     bool ok = list && names;
     if (ok && n)
-        lh_event_timeline_slow_components(course, state, names, n);
+        lh_event_timeline_slow_components(timeline, state, names, n);
     for (uint32_t i = 0; ok && i < n; i++)
         ok = json_array_append_new(list, json_string(names[i])) == 0;
     free(names);
@@ -60,7 +61,7 @@ typedef struct event_run {
     lh_host_placement *places; /* NULL: without --replicas */
     lh_layers *layers;         /* NULL: without --layers */
     int64_t layer_ns;
-    lh_event_timeline *course;
+    lh_event_timeline *timeline;
     int64_t *ns; /* per step */
     int64_t total_ns, after_ns;
     lh_emulation *played; /* NULL: the schedule is fixed */
@@ -93,7 +94,7 @@ static json_t *step_json(const event_run *p, uint32_t step)
                      (json_int_t)step, "seconds", cli_seconds(p->ns[step]),
                      "schedule", schedule_name(p, was.name), "path",
                      path_name(p, was.path), "slow",
-                     cli_slow_json(p->course, step), "exchange",
+                     cli_slow_json(p->timeline, step), "exchange",
                      cli_migration_at_json(p->played, CLI_MIGRATION_HOSTS, step,
                                            p->after_ns),
                      "layers",
@@ -123,7 +124,7 @@ static lh_status simulate_fixed(cli *c, const event_run *p, int64_t *ns)
 {
     lh_sim_options sim = cli_sim_options(p->model);
     uint32_t n = p->play->steps;
-    CLI_TRY(lh_event_timeline_simulate(p->course, p->view->schedule, &sim, n,
+    CLI_TRY(lh_event_timeline_simulate(p->timeline, p->view->schedule, &sim, n,
                                        ns, &c->err));
     for (uint32_t i = 0; i < n; i++)
         ns[i] += p->after_ns;
@@ -229,9 +230,9 @@ static lh_status write_log(cli *c, const event_run *p)
 /* Returns the end of the span that starts at `from` and has its state. */
 static uint32_t find_span_end(const event_run *p, uint32_t from)
 {
-    uint32_t end = from, state = lh_event_timeline_state(p->course, from);
+    uint32_t end = from, state = lh_event_timeline_state(p->timeline, from);
     while (end < p->play->steps &&
-           lh_event_timeline_state(p->course, end) == state)
+           lh_event_timeline_state(p->timeline, end) == state)
         end++;
     return end;
 }
@@ -250,7 +251,7 @@ static void print_spans(cli *c, const event_run *p, int64_t quiet_ns)
         end = find_span_end(p, i);
         for (uint32_t k = i; k < end; k++)
             sum += p->ns[k];
-        uint32_t state = lh_event_timeline_state(p->course, i);
+        uint32_t state = lh_event_timeline_state(p->timeline, i);
         if (state == 0 || n++ >= MOST_ROWS)
             continue;
         if (n == 1)
@@ -259,7 +260,7 @@ static void print_spans(cli *c, const event_run *p, int64_t quiet_ns)
         snprintf(steps, sizeof steps, "%" PRIu32 " to %" PRIu32, i, end - 1);
         snprintf(factor, sizeof factor, "%.2f",
                  quiet_ns > 0 ? (double)mean / (double)quiet_ns : 1.0);
-        const char *cells[] = {steps, cli_slow_text(p->course, state, slow),
+        const char *cells[] = {steps, cli_slow_text(p->timeline, state, slow),
                                cli_time_text(mean, one), factor,
                                cli_time_text(sum, all)};
         cli_table_row(&t, 5, cells);
@@ -315,7 +316,7 @@ static lh_status print_text(cli *c, const event_run *p, int64_t quiet_ns)
     int64_t kept_ns;
     uint32_t n_slow = 0;
     for (uint32_t i = 0; i < p->play->steps; i++)
-        n_slow += lh_event_timeline_state(p->course, i) != 0;
+        n_slow += lh_event_timeline_state(p->timeline, i) != 0;
     cli_print(c, "schedule      %s, %s path\n", p->view->method,
               cli_data_path_name(p->model));
     cli_print(c,
@@ -408,7 +409,7 @@ static lh_status draw_steps(cli *c, const event_run *p)
                                   .n_marks = n_switches + n_moved,
                                   .marks = marks};
     lh_status status = marks && ns
-                           ? cli_find_slow_spans(c, p->course, 0, n, &spans)
+                           ? cli_find_slow_spans(c, p->timeline, 0, n, &spans)
                            : cli_no_memory(c);
     if (status == LH_OK) {
         memcpy(ns, p->ns, n * sizeof *ns);
@@ -443,7 +444,7 @@ static lh_status simulate_state(cli *c, const event_run *p,
     lh_pipeline *plain, *staged = NULL;
     lh_timeline *t = NULL;
     lh_sim_options how;
-    CLI_TRY(lh_event_timeline_pipeline(p->course, state, &plain, &c->err));
+    CLI_TRY(lh_event_timeline_pipeline(p->timeline, state, &plain, &c->err));
     lh_status status =
         lh_delegate(plain, &sim, delegation, &staged, &how, &c->err);
     if (status == LH_OK)
@@ -466,7 +467,7 @@ static lh_status set_delegated_links(cli *c, const event_run *p,
     *d = *p->play->path;
     if (!d->links)
         return LH_OK;
-    CLI_TRY(lh_event_timeline_pipeline(p->course, 0, &quiet, &c->err));
+    CLI_TRY(lh_event_timeline_pipeline(p->timeline, 0, &quiet, &c->err));
     *links = calloc(lh_pipeline_n_links(quiet) + (size_t)1, sizeof **links);
     lh_pipeline_free(quiet);
     if (!*links)
@@ -480,14 +481,14 @@ static lh_status simulate_delegated(cli *c, event_run *p)
 {
     lh_delegation d;
     bool *links = NULL;
-    uint32_t n_states = lh_event_timeline_n_states(p->course);
+    uint32_t n_states = lh_event_timeline_n_states(p->timeline);
     int64_t *ns = calloc(n_states, sizeof *ns);
     lh_status status =
         ns ? set_delegated_links(c, p, &d, &links) : cli_no_memory(c);
     for (uint32_t s = 0; status == LH_OK && s < n_states; s++)
         status = simulate_state(c, p, &d, s, &ns[s]);
     for (uint32_t i = 0; status == LH_OK && i < p->play->steps; i++)
-        p->ns[i] = ns[lh_event_timeline_state(p->course, i)];
+        p->ns[i] = ns[lh_event_timeline_state(p->timeline, i)];
     free(links);
     free(ns);
     return status;
@@ -509,7 +510,7 @@ static lh_status simulate_adaptive(cli *c, event_run *p)
                                         .exchange = p->play->migration_ns > 0,
                                         .layers = p->layers,
                                         .layer_ns = p->layer_ns};
-    CLI_TRY(lh_adapt_emulate(p->course, p->view->schedule, &o, n, &p->played,
+    CLI_TRY(lh_adapt_emulate(p->timeline, p->view->schedule, &o, n, &p->played,
                              &c->err));
     const lh_emulated_step *steps = lh_emulation_steps(p->played, &n);
     for (uint64_t i = 0; i < n; i++)
@@ -528,7 +529,7 @@ static lh_status simulate_steps(cli *c, event_run *p, int64_t after_ns)
     else if (p->play->path)
         CLI_TRY(simulate_delegated(c, p));
     else
-        CLI_TRY(lh_event_timeline_simulate(p->course, p->view->schedule, &sim,
+        CLI_TRY(lh_event_timeline_simulate(p->timeline, p->view->schedule, &sim,
                                            n, p->ns, &c->err));
     p->after_ns = after_ns;
     for (uint32_t i = 0; i < n; i++) {
@@ -557,12 +558,12 @@ lh_status cli_event_simulation_run(cli *c, const cli_event_simulation *play,
             cli_layers_build(c, play, view->pipeline, &p.layers, &p.layer_ns);
     if (status == LH_OK)
         status = cli_event_timeline_read(c, play->events, view->pipeline, 1,
-                                         play->restart, p.places, &p.course);
+                                         play->restart, p.places, &p.timeline);
     if (status == LH_OK)
         status = simulate_steps(c, &p, after_ns);
     free(p.ns);
     lh_emulation_free(p.played);
-    lh_event_timeline_free(p.course);
+    lh_event_timeline_free(p.timeline);
     lh_layers_free(p.layers);
     lh_host_placement_free(p.places);
     return status;

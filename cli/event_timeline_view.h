@@ -44,12 +44,12 @@ lh_status cli_event_timeline_read(cli *c, const char *path,
                                   lh_event_timeline **out);
 
 /* Returns the slow elements in a step, ["2-3", "device 1"]; NULL: no memory.
- * `course` NULL: none. */
-json_t *cli_slow_json(const lh_event_timeline *course, uint64_t step);
+ * `timeline` NULL: none. */
+json_t *cli_slow_json(const lh_event_timeline *timeline, uint64_t step);
 /* Formats the same for people: "2-3, device 1"; "nothing". */
 #define CLI_SLOW_TEXT 48
 /* Formats the slow elements of a state. */
-char *cli_slow_text(const lh_event_timeline *course, uint32_t state,
+char *cli_slow_text(const lh_event_timeline *timeline, uint32_t state,
                     char *text);
 
 /* Spans of iterations first to first + n - 1 with equal slow elements, for the
@@ -63,12 +63,13 @@ typedef struct cli_slow_spans {
     } * names;
 } cli_slow_spans;
 /* Finds the spans. */
-lh_status cli_find_slow_spans(cli *c, const lh_event_timeline *course,
+lh_status cli_find_slow_spans(cli *c, const lh_event_timeline *timeline,
                               uint64_t first, uint64_t n, cli_slow_spans *out);
 /* Releases the spans. */
 void cli_slow_spans_fini(cli_slow_spans *spans);
 /* Writes the chart. */
-lh_status cli_write_event_timeline(cli *c, const lh_report_iterations *course,
+lh_status cli_write_event_timeline(cli *c,
+                                   const lh_report_iterations *iterations,
                                    const char *path);
 
 /* Returns the data path: "direct" (sends share a queue with a device's passes)

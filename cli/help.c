@@ -52,8 +52,13 @@ static void wrap(FILE *out, const char *text, uint32_t at, uint32_t indent,
 static void copy_sentence(char *out, size_t capacity, const char *text)
 {
     size_t len = strcspn(text, "\n");
+    int depth = 0; /* of parentheses */
     for (size_t i = 0; i + 1 < len; i++)
-        if (text[i] == ';' && text[i + 1] == ' ')
+        if (text[i] == '(' || text[i] == ')')
+            depth += text[i] == '(' ? 1 : -1;
+        else if (depth > 0)
+            continue;
+        else if (text[i] == ';' && text[i + 1] == ' ')
             len = i;
         else if (text[i] == '.' && text[i + 1] == ' ' && i > 1 &&
                  (text[i - 1] != 'g' || text[i - 2] != '.')) /* not "e.g. " */

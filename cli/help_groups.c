@@ -8,14 +8,14 @@
 
 static const cli_help_group groups[] = {
     {"plan", "Input", "from sites nodes gpu"},
-    {"plan", "Search", "for effort time schedule objective jitter"},
-    {"plan", "Questions", "what-if sensitivity pareto gpu-hour per-gb"},
+    {"plan", "Search", "for effort time objective"},
+    {"plan", "Questions", "what-if sensitivity pareto jitter"},
     {"plan", "Output", "show top html"},
     {"train", "Run", "device transport schedule steps"},
     {"train", "Training (--device cpu)",
      "data rate validation checkpoint resume"},
     {"train", "Changing conditions", "events adapt inject"},
-    {"train", "Output", "trace html log profile-out memory"},
+    {"train", "Output", "trace html log profile-out"},
     {"simulate", "Schedule", "schedule receives coupled fifo"},
     {"simulate", "Changing conditions", "jitter events steps adapt"},
     {"simulate", "Output", "trace html svg"},

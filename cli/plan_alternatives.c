@@ -75,7 +75,7 @@ static void name_alternative(const lh_plan_dimension_alternative *r, char *name,
 /* Rows that describe the same plan, and their status. */
 typedef struct group {
     char names[200];
-    bool first_sight, bounded, known;
+    bool is_quick_evaluation, bounded, known;
     int64_t least_ns; /* if known: lower bound */
 } group;
 
@@ -100,7 +100,7 @@ static void merge_row(group *g, const lh_plan_dimension_alternative *r)
     const size_t len = strlen(g->names);
     snprintf(g->names + len, sizeof g->names - len, "%s%s", len ? ", " : "",
              name);
-    g->first_sight |= r->is_quick_evaluation;
+    g->is_quick_evaluation |= r->is_quick_evaluation;
     g->bounded |= r->choice.status == LH_CHOICE_BOUNDED;
     if (r->bound_ns >= 0 && (!g->known || r->bound_ns < g->least_ns))
         g->least_ns = r->bound_ns;
@@ -135,10 +135,10 @@ static void add_group(cli_table *t, const lh_plan *p, const group *g,
              lh_placement_name(x->placement),
              cli_layout_text(x, layout, sizeof layout));
     const char *cells[] = {g->names, found, least,
-                           g->bounded       ? "only a bound"
-                           : g->first_sight ? "first sight"
-                           : closed         ? "proven"
-                                            : "best found",
+                           g->bounded               ? "only a bound"
+                           : g->is_quick_evaluation ? "first sight"
+                           : closed                 ? "proven"
+                                                    : "best found",
                            what};
     cli_table_row(t, 5, cells);
 }

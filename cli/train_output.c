@@ -426,14 +426,14 @@ static void print_ranks(cli *c, const cli_view *v, const lh_plan *plan,
 /* Prints the mean time of iterations with events, and of all, against the
  * simulation. An adaptive run has no such prediction (`predicted_ns` is NULL).
  */
-static void print_events(cli *c, const lh_event_timeline *course,
+static void print_events(cli *c, const lh_event_timeline *timeline,
                          const int64_t *predicted_ns, const lh_train_result *r)
 {
     char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT];
     uint32_t n = 0;
     int64_t sum = 0;
     for (uint32_t i = 0; i < r->n_iterations; i++) {
-        n += lh_event_timeline_state(course, r->iterations[i].step) != 0;
+        n += lh_event_timeline_state(timeline, r->iterations[i].step) != 0;
         sum += predicted_ns ? predicted_ns[i] : 0;
     }
     if (!predicted_ns) {
@@ -499,7 +499,7 @@ static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
 
 /* Adds facts on the last iteration, which is the displayed one. */
 static lh_status add_last_facts(cli *c, const cli_view *began,
-                                const lh_event_timeline *course,
+                                const lh_event_timeline *timeline,
                                 const lh_train_result *r, lh_report *report)
 {
     char text[CLI_SLOW_TEXT];
@@ -508,15 +508,15 @@ static lh_status add_last_facts(cli *c, const cli_view *began,
                                schedule_name(began, r, step, false), &c->err));
     CLI_TRY(lh_report_add_fact(report, "path of messages",
                                data_path_name(c, r, step), &c->err));
-    if (!course)
+    if (!timeline)
         return LH_OK;
-    cli_slow_text(course, lh_event_timeline_state(course, step), text);
+    cli_slow_text(timeline, lh_event_timeline_state(timeline, step), text);
     return lh_report_add_fact(report, "slow in this iteration", text, &c->err);
 }
 
-static uint32_t state_at(const lh_event_timeline *course, uint64_t step)
+static uint32_t state_at(const lh_event_timeline *timeline, uint64_t step)
 {
-    return course ? lh_event_timeline_state(course, step) : 0;
+    return timeline ? lh_event_timeline_state(timeline, step) : 0;
 }
 
 /* Formats "slack, delegated": the schedule of iteration `step`, with the data
@@ -542,16 +542,17 @@ static const char *schedule_text(cli *c, const cli_view *began,
 /* Returns the end of the span from `first` with the same events and schedule;
  * *mean_ns is its mean iteration time. */
 static uint32_t find_span_end(cli *c, const cli_view *began,
-                              const lh_event_timeline *course,
+                              const lh_event_timeline *timeline,
                               const lh_train_result *r, uint32_t first,
                               int64_t *mean_ns)
 {
     const lh_iteration *all = r->iterations;
     char name[FOLLOWED_TEXT], other[FOLLOWED_TEXT];
     schedule_text(c, began, r, all[first].step, name);
-    uint32_t state = state_at(course, all[first].step), end = first;
+    uint32_t state = state_at(timeline, all[first].step), end = first;
     int64_t sum = 0;
-    while (end < r->n_iterations && state_at(course, all[end].step) == state &&
+    while (end < r->n_iterations &&
+           state_at(timeline, all[end].step) == state &&
            strcmp(schedule_text(c, began, r, all[end].step, other), name) == 0)
         sum += all[end++].ns;
     *mean_ns = sum / (end - first);
@@ -560,7 +561,7 @@ static uint32_t find_span_end(cli *c, const cli_view *began,
 
 /* Adds the spans of iterations that events or schedules distinguish. */
 static lh_status add_iterations(cli *c, const cli_view *began,
-                                const lh_event_timeline *course,
+                                const lh_event_timeline *timeline,
                                 const int64_t *predicted_ns,
                                 const lh_train_result *r, lh_report *report)
 {
@@ -575,22 +576,22 @@ static lh_status add_iterations(cli *c, const cli_view *began,
     cli_table t = {0};
     static const char *const slow_alone[] = {"iterations", "slow", "schedule",
                                              "#measured"};
-    if (course)
+    if (timeline)
         cli_table_row(&t, predicted_ns ? 5 : 4,
                       predicted_ns ? with : slow_alone);
     else
         cli_table_row(&t, 3, without);
     for (uint32_t i = 0, end; i < r->n_iterations; i = end) {
-        end = find_span_end(c, began, course, r, i, &mean_ns);
+        end = find_span_end(c, began, timeline, r, i, &mean_ns);
         snprintf(steps, sizeof steps, "%" PRIu64 " to %" PRIu64, all[i].step,
                  all[end - 1].step);
         const char *name = schedule_text(c, began, r, all[i].step, what);
         const char *plain[] = {steps, name, cli_time_text(mean_ns, is)};
-        if (!course) {
+        if (!timeline) {
             cli_table_row(&t, 3, plain);
             continue;
         }
-        cli_slow_text(course, lh_event_timeline_state(course, all[i].step),
+        cli_slow_text(timeline, lh_event_timeline_state(timeline, all[i].step),
                       slow);
         const char *alone[] = {steps, slow, name, is};
         if (!predicted_ns) {
@@ -602,8 +603,8 @@ static lh_status add_iterations(cli *c, const cli_view *began,
         cli_table_row(&t, 5, cells);
     }
     return cli_table_report(c,
-                            course ? "Iterations and their events"
-                                   : "Iterations and their schedules",
+                            timeline ? "Iterations and their events"
+                                     : "Iterations and their schedules",
                             &t, report);
 }
 
@@ -616,7 +617,7 @@ static const char *migration_label(const lh_migration *m)
 
 /* Draws the iteration times: into the report, or as a separate chart. */
 static lh_status draw_iterations(cli *c, const cli_view *began,
-                                 const lh_event_timeline *course,
+                                 const lh_event_timeline *timeline,
                                  const int64_t *predicted_ns,
                                  const lh_train_result *r, lh_report *report)
 {
@@ -636,7 +637,7 @@ static lh_status draw_iterations(cli *c, const cli_view *began,
                                   .ns = ns,
                                   .marks = marks};
     lh_status status =
-        marks && ns ? cli_find_slow_spans(c, course, drawn.first, n, &spans)
+        marks && ns ? cli_find_slow_spans(c, timeline, drawn.first, n, &spans)
                     : cli_no_memory(c);
     for (uint32_t i = 0; status == LH_OK && i < n; i++) {
         ns[i] = r->iterations[i].ns;
@@ -661,7 +662,7 @@ static lh_status draw_iterations(cli *c, const cli_view *began,
 }
 
 static lh_status write_html(cli *c, const cli_view *began, const cli_view *v,
-                            const lh_event_timeline *course,
+                            const lh_event_timeline *timeline,
                             const int64_t *predicted_ns,
                             const lh_train_result *r)
 {
@@ -675,15 +676,15 @@ static lh_status write_html(cli *c, const cli_view *began, const cli_view *v,
     CLI_TRY(lh_report_make(cli_utf8_name(c, c->operands[0]), &report, &c->err));
     lh_status status = cli_difference_facts(c, &d, trace->title, NULL, report);
     if (status == LH_OK)
-        status = add_last_facts(c, began, course, r, report);
+        status = add_last_facts(c, began, timeline, r, report);
     if (status == LH_OK)
-        status = draw_iterations(c, began, course, predicted_ns, r, report);
+        status = draw_iterations(c, began, timeline, predicted_ns, r, report);
     if (status == LH_OK && s->adapt)
         status = train_notices_report(c, r, report);
     if (status == LH_OK)
         status = train_migrations_report(c, r, report);
-    if (status == LH_OK && (course || n_switches))
-        status = add_iterations(c, began, course, predicted_ns, r, report);
+    if (status == LH_OK && (timeline || n_switches))
+        status = add_iterations(c, began, timeline, predicted_ns, r, report);
     if (status == LH_OK)
         status = lh_report_add_trace(report, v->trace, "predicted", v->shown,
                                      &c->err);

@@ -276,17 +276,18 @@ static lh_status write_final_state(cli *c, const cli_view *v,
                                    const lh_train_result *r)
 {
     const train_settings *s = c->settings;
-    const lh_event_timeline *course =
+    const lh_event_timeline *timeline =
         r->n_iterations ? changes->event_timeline : NULL;
     const train_change *change = train_changes_find_last(changes, r);
     const lh_schedule *adapted = lh_train_schedule(r);
     lh_pipeline *then = NULL;
-    if (!change && !course && !adapted)
+    if (!change && !timeline && !adapted)
         return train_write_results(c, v, v, plan, changes, predicted_ns, r);
     if (r->n_iterations)
         CLI_TRY(train_pipeline_at(
             c, changes, v->pipeline, r, train_last_step(r),
-            course ? lh_event_timeline_state(course, train_last_step(r)) : 0,
+            timeline ? lh_event_timeline_state(timeline, train_last_step(r))
+                     : 0,
             &then));
     cli_view last = {.pipeline = then ? then : v->pipeline,
                      .method = change ? change->view.method : v->method,

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Reproduces the published results that longhaul builds on: prints the pages of
-# docs/papers anew and draws their curves into out/.
+# Reproduces published results: generates the pages of docs/papers again and draws
+# their curves into out/.
 set -eu
 cd "$(dirname "$0")/../.."
 [ -d build ] || meson setup build --buildtype=release >/dev/null
@@ -15,7 +15,7 @@ build/examples/scaleacross >docs/papers/scaleacross.md
 build/bench/validate-scaleacross --write docs/papers/scaleacross-figures.md
 build/examples/pipemesh out/pipemesh.html >docs/papers/pipemesh.md
 bench/delayed.py build/cli/longhaul --write docs/papers/pipemesh.md >/dev/null
-# About a quarter of an hour; SECONDS_EACH=0 leaves that page as it is.
+# About a quarter of an hour; SECONDS_EACH=0 skips that page.
 seconds=${SECONDS_EACH:-60}
 if [ "$seconds" != 0 ]; then
     build/examples/crosspipe-optimal "$seconds" >out/crosspipe-optimal.md

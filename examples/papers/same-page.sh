@@ -1,6 +1,6 @@
 #!/bin/sh
-# same-page.sh PROGRAM PAGE: the program still prints the page as it stands, but
-# for parts that other programs write between two lines that begin with "<!--".
+# same-page.sh PROGRAM PAGE: checks that the program prints the stored page, except
+# for sections of other programs between two lines that begin with "<!--".
 out=$(mktemp) || exit 1
 page=$(mktemp) || exit 1
 trap 'rm -f "$out" "$page"' EXIT

@@ -229,7 +229,7 @@ typedef struct lh_emulation lh_emulation;
  * `schedule` belongs to the timeline's pipeline. Results do not depend on the
  * machine. `options` may be NULL. Errors as in lh_adapt_make() and
  * lh_simulate(). Release with lh_emulation_free(). */
-LH_API lh_status lh_adapt_emulate(const lh_event_timeline *course,
+LH_API lh_status lh_adapt_emulate(const lh_event_timeline *timeline,
                                   const lh_schedule *schedule,
                                   const lh_adapt_emulate_options *options,
                                   uint64_t n_steps, lh_emulation **out,

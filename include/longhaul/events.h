@@ -116,33 +116,33 @@ LH_API lh_status
 lh_event_timeline_make(const lh_pipeline *pipeline, const lh_events *events,
                        const lh_event_timeline_options *options,
                        lh_event_timeline **out, lh_error *err);
-LH_API void
-lh_event_timeline_free(lh_event_timeline *course); /* frees; NULL is a no-op */
+LH_API void lh_event_timeline_free(
+    lh_event_timeline *timeline); /* frees; NULL is a no-op */
 
 /* Returns the number of states. Steps with equal events share a state; state 0
  * has no events. */
-LH_API uint32_t lh_event_timeline_n_states(const lh_event_timeline *course);
+LH_API uint32_t lh_event_timeline_n_states(const lh_event_timeline *timeline);
 /* Returns the state of a step. */
-LH_API uint32_t lh_event_timeline_state(const lh_event_timeline *course,
+LH_API uint32_t lh_event_timeline_state(const lh_event_timeline *timeline,
                                         uint64_t step);
 /* Builds the pipeline in a state. All states have the same chunks and links,
  * with different times, so a schedule of the original pipeline is valid in
  * each. With a host placement, hosts have their initial placement. Release with
  * lh_pipeline_free(). */
-LH_API lh_status lh_event_timeline_pipeline(const lh_event_timeline *course,
+LH_API lh_status lh_event_timeline_pipeline(const lh_event_timeline *timeline,
                                             uint32_t state, lh_pipeline **out,
                                             lh_error *err);
 /* With a host placement: builds the pipeline in a state with `hosts` at the
  * placements (longhaul/host_placement.h); NULL: initial placement. LH_EINVAL:
  * some host does not occur exactly once, or there is no host placement. */
 LH_API lh_status lh_event_timeline_pipeline_with_hosts(
-    const lh_event_timeline *course, uint32_t state, const uint32_t *hosts,
+    const lh_event_timeline *timeline, uint32_t state, const uint32_t *hosts,
     lh_pipeline **out, lh_error *err);
 /* With a host placement: computes the time in a state to migrate from placement
  * `from` to placement `to`, as lh_host_placement_migration(); NULL: initial
  * placement. `vias` (may be NULL) receives, per placement, the host that relays
  * its state; LH_NONE: none. Errors as in that function. */
-LH_API lh_status lh_event_timeline_migration(const lh_event_timeline *course,
+LH_API lh_status lh_event_timeline_migration(const lh_event_timeline *timeline,
                                              uint32_t state,
                                              const uint32_t *from,
                                              const uint32_t *to, uint32_t *vias,
@@ -151,13 +151,13 @@ LH_API lh_status lh_event_timeline_migration(const lh_event_timeline *course,
  * 2", and "rail of rank 2" in the step of its failure. Fills at most `room`
  * names, borrowed from the timeline. Returns their total number. */
 LH_API uint32_t lh_event_timeline_slow_components(
-    const lh_event_timeline *course, uint32_t state, const char **names,
+    const lh_event_timeline *timeline, uint32_t state, const char **names,
     uint32_t room);
 
 /* Simulates steps 0 to n_steps - 1 in virtual time: ns[i] is the makespan of
  * step i. Each state is simulated once. `options` may be NULL. Errors as in
  * lh_simulate(). */
-LH_API lh_status lh_event_timeline_simulate(const lh_event_timeline *course,
+LH_API lh_status lh_event_timeline_simulate(const lh_event_timeline *timeline,
                                             const lh_schedule *schedule,
                                             const lh_sim_options *options,
                                             uint64_t n_steps, int64_t *ns,

@@ -11,7 +11,7 @@
  * devices of a replica exchange messages. The replicas of a device form a ring
  * for data-parallel communication (replica r sends to r + 1), as fast as its
  * slowest link. The effect of a slow link therefore depends on its traffic,
- * which an exchange of hosts changes. Rules: docs/theory/places.md.
+ * which an exchange of hosts changes. Rules: docs/theory/host-placement.md.
  *
  * No threads, files or clock. Times are nanoseconds. */
 #ifndef LONGHAUL_HOST_PLACEMENT_H

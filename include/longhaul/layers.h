@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Migration of layers from a slow device to others, and back after recovery.
  * Chunks keep their devices and order; their layer counts change. Rules:
- * docs/theory/places.md.
+ * docs/theory/host-placement.md.
  *
  * No threads, files or clock. Times are nanoseconds. */
 #ifndef LONGHAUL_LAYERS_H

@@ -232,9 +232,8 @@ LH_API lh_status lh_report_add_cells(lh_report *report, uint32_t n_cells,
 
 /* Adds the chart above the timelines. LH_EINVAL: counts or times are out of
  * range. */
-LH_API lh_status lh_report_add_iterations(lh_report *report,
-                                          const lh_report_iterations *course,
-                                          lh_error *err);
+LH_API lh_status lh_report_add_iterations(
+    lh_report *report, const lh_report_iterations *iterations, lh_error *err);
 
 /* Adds a diagnosis: maps of slow stages and replicas, steps with measured and
  * typical times, and remedies. Its timelines replace traces. For large
@@ -294,10 +293,9 @@ LH_API lh_status lh_report_svg(const lh_trace *trace,
 
 /* Renders a run's iterations as SVG; `options` without an analysis. Release
  * *text with lh_text_free(). */
-LH_API lh_status lh_report_iterations_svg(const lh_report_iterations *course,
-                                          const lh_svg_options *options,
-                                          char **text, size_t *len,
-                                          lh_error *err);
+LH_API lh_status lh_report_iterations_svg(
+    const lh_report_iterations *iterations, const lh_svg_options *options,
+    char **text, size_t *len, lh_error *err);
 
 /* Options of the terminal renderers. */
 typedef struct lh_terminal_options {

@@ -4,7 +4,7 @@
  *
  * A parser uses at most 8 times the input size plus 16 MiB. A text whose
  * in-memory form would exceed that (many one-letter values) is rejected:
- * doc/tree.h, base/json_input.h. */
+ * format/document/tree.h, base/json_input.h. */
 #ifndef LHI_BASE_INPUT_LIMITS_H
 #define LHI_BASE_INPUT_LIMITS_H
 

@@ -14,12 +14,13 @@
  *     chunk.c            lh_cost of a layer range
  *     profile_lookup.h   profile measurements that replace estimates
  *     paths.h            paths between GPUs: paths.c; effects of their
- * settings: link_settings.c, with the rates of transport.c group_layout.h GPUs
- * that share experts, and that hold the same ones groups.h           GPUs in
- * any other collective collective.c       collectives over one path;
- * all_to_all.h over several sharding.h         data parallelism: shards and
- * their communication flop_count.c       operations that a model needs on any
- * hardware */
+ *                        settings: link_settings.c, with the rates of
+ *                        transport.c
+ *     group_layout.h     GPUs that share experts, and that hold the same ones
+ *     groups.h           GPUs in any other collective
+ *     collective.c       collectives over one path; all_to_all.h: over several
+ *     sharding.h         data parallelism: shards and their communication
+ *     flop_count.c       operations that a model needs on any hardware */
 #ifndef LHI_MODEL_SHAPE_H
 #define LHI_MODEL_SHAPE_H
 

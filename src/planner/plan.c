@@ -135,12 +135,12 @@ static lh_status find_outside_values(lhi_plan *plan, lh_error *err)
 static lh_status find_plan(const lh_plan_options *options, lhi_plan *plan,
                            lh_error *err)
 {
-    lhi_unexplored unseen = {0};
+    lhi_unexplored unexplored = {0};
     lh_plan_options all = *options;
     uint32_t top = options->top ? options->top : 10;
     all.top = UINT32_MAX; /* alternatives may be beyond the printed ones */
-    lh_status status = lhi_plan_search_and_refine(plan->job, &all, plan->mem,
-                                                  &unseen, &plan->plan, err);
+    lh_status status = lhi_plan_search_and_refine(
+        plan->job, &all, plan->mem, &unexplored, &plan->plan, err);
     if (status == LH_OK && options->jitter)
         status = choose_robust(options, plan, err);
     if (status == LH_OK)
@@ -153,8 +153,8 @@ static lh_status find_plan(const lh_plan_options *options, lhi_plan *plan,
         status = find_outside_values(plan, err);
     if (status == LH_OK)
         status = lhi_plan_find_alternatives(plan->job, options, plan->mem,
-                                            &unseen, &plan->plan, err);
-    lhi_unexplored_fini(&unseen);
+                                            &unexplored, &plan->plan, err);
+    lhi_unexplored_fini(&unexplored);
     if (plan->plan.n_alternatives > top)
         plan->plan.n_alternatives = top;
     return status;

@@ -5,11 +5,11 @@
  *
  *     export.c      target list; Perfetto
  *     pytorch.c     schedules without features that PyTorch lacks
- *     comms.c       schedules with explicit communication
+ *     pytorch_comms.c  schedules with explicit communication
  *     torchtitan.c  options; each stage's layers
  *     megatron.c    arguments
  *     megatron_bridge.c, bridge_fields.c   the same as a recipe
- *     ranks.c       parts common to torchtitan and Megatron-LM
+ *     rank_comments.c  parts common to torchtitan and Megatron-LM
  *     bundle.c      all files that start the job: bundle.h */
 #ifndef LHI_INTEROP_EXPORT_EXPORT_INTERNAL_H
 #define LHI_INTEROP_EXPORT_EXPORT_INTERNAL_H

@@ -192,7 +192,7 @@ static uint32_t next_group(const bound_state *b, uint32_t e)
 
 /* Computes a lower bound on the forwards that stage `d` runs before its first
  * backward, beyond the first group on all chunks but the last
- * (elastic_order.c). */
+ * (pass_order.c). */
 static uint32_t count_extra_forwards(const bound_state *b, uint32_t d)
 {
     return 2 * (b->P - 1 - d) + 1;

@@ -25,7 +25,7 @@ typedef struct alternative_search {
     lhi_arena *mem;
     lh_plan *plan;
     lh_choice *list; /* the plan's alternatives */
-    const lhi_unexplored *unseen;
+    const lhi_unexplored *unexplored;
     uint64_t passes; /* passes simulated so far */
 } alternative_search;
 
@@ -90,8 +90,8 @@ static const lh_choice *find_local_search_best(const alternative_search *r,
                                                lhi_dimension d)
 {
     const lh_choice *best = NULL;
-    for (uint32_t i = 0; i < r->unseen->heads.n; i++) {
-        const lhi_best_with_value *h = &r->unseen->heads.all[i];
+    for (uint32_t i = 0; i < r->unexplored->heads.n; i++) {
+        const lhi_best_with_value *h = &r->unexplored->heads.all[i];
         bool listed =
             h->dimension != LHI_N_DIMENSIONS &&
             (h->dimension != LHI_DIMENSION_SCHEDULE || h->dimension != d);
@@ -139,7 +139,7 @@ static bool is_quick_result(const alternative_search *r, lhi_dimension d,
                             const lh_choice *c)
 {
     lhi_config config = lhi_config_from_choice(c);
-    const lhi_best_per_value *heads = &r->unseen->heads;
+    const lhi_best_per_value *heads = &r->unexplored->heads;
     if (heads->n && d == LHI_DIMENSION_ZERO && c->zero >= 2 &&
         lhi_elastic_is_applicable(r->job, &config))
         return true; /* elastic plans with only this sharding are unknown */
@@ -227,8 +227,8 @@ static int64_t compute_other_bound(const alternative_search *r, lhi_dimension d,
     lhi_config own = lhi_config_from_choice(&r->plan->best);
     if (r->options->objective == LH_PLAN_CHEAPEST)
         return -1; /* no bounds on costs here */
-    return lhi_min_int64(value_of(r, least),
-                         lhi_unexplored_bound_other_values(r->unseen, d, &own));
+    return lhi_min_int64(value_of(r, least), lhi_unexplored_bound_other_values(
+                                                 r->unexplored, d, &own));
 }
 
 /* Adds the best alternative for one dimension. */
@@ -262,14 +262,14 @@ static lh_status add_alternative(alternative_search *r, lhi_dimension d,
 lh_status lhi_plan_find_alternatives(const lh_job *job,
                                      const lh_plan_options *options,
                                      lhi_arena *mem,
-                                     const lhi_unexplored *unseen,
+                                     const lhi_unexplored *unexplored,
                                      lh_plan *plan, lh_error *err)
 {
     alternative_search r = {.job = job,
                             .options = options,
                             .mem = mem,
                             .plan = plan,
-                            .unseen = unseen};
+                            .unexplored = unexplored};
     uint32_t n = plan->n_alternatives;
     lh_plan_dimension_alternative *runners =
         LHI_NEW(mem, lh_plan_dimension_alternative, LHI_N_DIMENSIONS);

@@ -21,12 +21,12 @@ lh_status lhi_plan_explain_time(const lh_job *job,
 
 /* Fills plan->runners, the best alternative per dimension, from plan->methods
  * and plan->alternatives. These must be complete except for the entries of
- * `unseen`. Alternatives that only have a bound are simulated, and updated, if
- * that decides the result. */
+ * `unexplored`. Alternatives that only have a bound are simulated, and updated,
+ * if that decides the result. */
 lh_status lhi_plan_find_alternatives(const lh_job *job,
                                      const lh_plan_options *options,
                                      lhi_arena *mem,
-                                     const lhi_unexplored *unseen,
+                                     const lhi_unexplored *unexplored,
                                      lh_plan *plan, lh_error *err);
 /* Checks whether a dimension with this name can have an alternative. */
 bool lhi_dimension_is_known(const char *name);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Link advice confidence. The rates have a closed form (longhaul/transport.h).
- * Published packet simulations are compared with it:
+/* Link advice confidence. The rates have a closed form
+ * (longhaul/network_model.h). Published packet simulations are compared with
+ * it:
  *     [SX]  ScaleAcross Explorer: Exploring Communication Optimization for
  *           Scale-Across AI Model Training, 2026
  * docs/theory/network-advice.md has the table, and

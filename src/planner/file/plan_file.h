@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plan's file: docs/formats/plan.md. One table per struct lists its keys
- * (format/document/fields.h); lh_plan_parse(), lh_plan_read() and
+ * (format/document/schema.h); lh_plan_parse(), lh_plan_read() and
  * lh_plan_format() use the table of the complete file.
  *     plan_file.c                  complete file, schedule, search
  *     plan_check.c                 redundant values outside choices

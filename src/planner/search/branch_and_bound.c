@@ -57,7 +57,7 @@ typedef struct batch {
     node *children;
     uint32_t n_children, room;
     uint32_t built[MAX_BATCH], n_built; /* candidates: bounds to compute */
-    uint32_t glances[MAX_BATCH], n_glances;
+    uint32_t quick_evaluations[MAX_BATCH], n_quick_evaluations;
 } batch;
 
 /* Branch and bound state. */
@@ -317,7 +317,8 @@ static void add_quick_evaluation(branch_and_bound *b)
     lhi_event event;
     b->since_try = 0;
     if (lhi_heap_pop(&b->built, &event))
-        b->batch.glances[b->batch.n_glances++] = (uint32_t)event.payload;
+        b->batch.quick_evaluations[b->batch.n_quick_evaluations++] =
+            (uint32_t)event.payload;
 }
 
 /* --- batches -------------------------------------------------------------- */
@@ -382,9 +383,10 @@ static lh_status run_task(void *context, lhi_layout_search *own, uint32_t who,
     branch_and_bound *b = context;
     const batch *t = &b->batch;
     lhi_candidate *all = b->s->candidates;
-    if (i < t->n_glances)
-        return lhi_candidate_evaluate_quickly(own, &all[t->glances[i]], err);
-    i -= t->n_glances;
+    if (i < t->n_quick_evaluations)
+        return lhi_candidate_evaluate_quickly(
+            own, &all[t->quick_evaluations[i]], err);
+    i -= t->n_quick_evaluations;
     if (i < t->n_built)
         return build(own, &all[t->built[i]], err);
     i -= t->n_built;
@@ -402,14 +404,14 @@ static lh_status run_batch(branch_and_bound *b, lh_error *err)
     uint32_t groups = (t->n_children + BOUNDS_PER_TASK - 1) / BOUNDS_PER_TASK;
     b->least_child = NO_NODE;
     LHI_TRY(lhi_layout_search_parallel_for(
-        s, t->n_glances + t->n_built + groups, run_task, b, err));
-    for (uint32_t i = 0; i < t->n_glances; i++)
-        LHI_TRY(take_time(b, &s->candidates[t->glances[i]], err));
+        s, t->n_quick_evaluations + t->n_built + groups, run_task, b, err));
+    for (uint32_t i = 0; i < t->n_quick_evaluations; i++)
+        LHI_TRY(take_time(b, &s->candidates[t->quick_evaluations[i]], err));
     for (uint32_t i = 0; i < t->n_built; i++)
         LHI_TRY(queue_built(b, t->built[i], err));
     for (uint32_t i = 0; i < t->n_children; i++)
         LHI_TRY(queue_child(b, &t->children[i], err));
-    t->n_glances = t->n_built = t->n_children = t->n_taken = 0;
+    t->n_quick_evaluations = t->n_built = t->n_children = t->n_taken = 0;
     return LH_OK;
 }
 
@@ -437,15 +439,15 @@ static bool is_far(const branch_and_bound *b)
 
 /* Dives while that holds: expands only each node's best child, for an early
  * incumbent. */
-static lh_status dive(branch_and_bound *b, lh_error *err)
+static lh_status run_local_search(branch_and_bound *b, lh_error *err)
 {
-    const bool glanced = b->batch.n_glances > 0;
+    const bool evaluated_quickly = b->batch.n_quick_evaluations > 0;
     LHI_TRY(run_batch(b, err));
     while (is_far(b) && b->least_child != NO_NODE) {
         LHI_TRY(process_node(b, (uint32_t)b->least_child, err));
         LHI_TRY(run_batch(b, err));
     }
-    if (!is_far(b) || glanced)
+    if (!is_far(b) || evaluated_quickly)
         return LH_OK;
     add_quick_evaluation(b);
     return run_batch(b, err);
@@ -554,7 +556,7 @@ static lh_status fill_batch(branch_and_bound *b, lh_error *err)
             continue;
         }
         if (built) {
-            if (t->n_glances > most / BUILDS_PER_SIMULATION)
+            if (t->n_quick_evaluations > most / BUILDS_PER_SIMULATION)
                 return LH_OK;
             add_quick_evaluation(b);
             continue;
@@ -576,7 +578,7 @@ static lh_status run_search(branch_and_bound *b, lh_error *err)
            !is_good_enough(b)) {
         LHI_TRY(fill_batch(b, err));
         if (is_far(b))
-            LHI_TRY(dive(b, err));
+            LHI_TRY(run_local_search(b, err));
         else
             LHI_TRY(run_batch(b, err));
     }

@@ -227,9 +227,10 @@ static lh_status evaluate_neighbours(lhi_local_search *d,
                                      const lhi_config *from, uint32_t changes,
                                      lh_error *err)
 {
-    uint32_t glances = 0, closer = 0;
+    uint32_t quick_evaluations = 0, closer = 0;
     for (uint32_t i = 0;
-         i < d->n_near && glances < MAX_QUICK_EVALUATIONS * changes; i++) {
+         i < d->n_near && quick_evaluations < MAX_QUICK_EVALUATIONS * changes;
+         i++) {
         lhi_local_search_neighbour *n = &d->neighbours[i];
         if (t->best < INT64_MAX && (is_far(d, n->key) || is_far(d, t->best)))
             break;
@@ -237,7 +238,7 @@ static lh_status evaluate_neighbours(lhi_local_search *d,
             n->key >= lhi_local_search_limit(d, t))
             continue;
         LHI_TRY(evaluate_quickly(d, n->at, from, err));
-        glances++;
+        quick_evaluations++;
     }
     for (uint32_t i = 0; i < d->n_near; i++)
         d->neighbours[i].key = lhi_local_search_value(d, d->neighbours[i].at);

@@ -356,14 +356,14 @@ static lh_status adopt_best_of_front(const lhi_layout_search *like,
 }
 
 lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
-                          lhi_arena *mem, lhi_unexplored *unseen, lh_plan *plan,
-                          lh_error *err)
+                          lhi_arena *mem, lhi_unexplored *unexplored,
+                          lh_plan *plan, lh_error *err)
 {
     lhi_pareto_front front = {.mem = mem};
     lhi_layout_search s = {.job = job,
                            .options = *options,
                            .mem = mem,
-                           .unexplored = unseen,
+                           .unexplored = unexplored,
                            .front = options->pareto_front ? &front : NULL};
     LHI_TRY(lhi_workers_make(options->threads, mem, &s.workers, err));
     lh_status status = lhi_evaluation_cache_make(&s.evaluation_cache, err);
@@ -384,11 +384,11 @@ lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
 
 lh_status lhi_plan_search_and_refine(const lh_job *job,
                                      const lh_plan_options *options,
-                                     lhi_arena *mem, lhi_unexplored *unseen,
+                                     lhi_arena *mem, lhi_unexplored *unexplored,
                                      lh_plan *plan, lh_error *err)
 {
-    LHI_TRY(lhi_plan_search(job, options, mem, unseen, plan, err));
-    LHI_TRY(refine_in_time(job, options, unseen ? &unseen->heads : NULL, mem,
-                           plan, err));
+    LHI_TRY(lhi_plan_search(job, options, mem, unexplored, plan, err));
+    LHI_TRY(refine_in_time(job, options, unexplored ? &unexplored->heads : NULL,
+                           mem, plan, err));
     return lhi_pricing_set_choice(job, mem, &plan->best, err);
 }

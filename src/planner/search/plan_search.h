@@ -7,18 +7,18 @@
 
 #include <longhaul/plan.h>
 
-/* Searches for a plan. Bounds on unsimulated layouts go to `unseen` (NULL:
+/* Searches for a plan. Bounds on unsimulated layouts go to `unexplored` (NULL:
  * nowhere), which the caller releases, on failure too; without a proof there
  * are none. Fills `plan` except for name, version, hash and job. Lists are in
  * `mem`; the caller frees plan->pipeline and plan->schedule, on failure too. */
 lh_status lhi_plan_search(const lh_job *job, const lh_plan_options *options,
-                          lhi_arena *mem, lhi_unexplored *unseen, lh_plan *plan,
-                          lh_error *err);
+                          lhi_arena *mem, lhi_unexplored *unexplored,
+                          lh_plan *plan, lh_error *err);
 
 /* The same, followed by the search for optimal schedules. */
 lh_status lhi_plan_search_and_refine(const lh_job *job,
                                      const lh_plan_options *options,
-                                     lhi_arena *mem, lhi_unexplored *unseen,
+                                     lhi_arena *mem, lhi_unexplored *unexplored,
                                      lh_plan *plan, lh_error *err);
 
 /* Formats how far a working choice is behind the best, and why, in `mem`. NULL:

@@ -120,10 +120,10 @@ bool lhi_dimension_is_relevant(const lh_job *job, lhi_dimension dimension,
            lhi_sharding_matters(job, config);
 }
 
-void lhi_unexplored_fini(lhi_unexplored *unseen)
+void lhi_unexplored_fini(lhi_unexplored *unexplored)
 {
-    free(unseen->table);
-    *unseen = (lhi_unexplored){0};
+    free(unexplored->table);
+    *unexplored = (lhi_unexplored){0};
 }
 
 /* Returns a value's entry, or the free one for it; capacity must be ensured. */
@@ -156,21 +156,21 @@ static lh_status ensure_capacity(lhi_unexplored *u, lh_error *err)
     return LH_OK;
 }
 
-lh_status lhi_unexplored_add_bound(lhi_unexplored *unseen, lhi_level level,
+lh_status lhi_unexplored_add_bound(lhi_unexplored *unexplored, lhi_level level,
                                    const lhi_config *config, int64_t ns,
                                    lh_error *err)
 {
-    LHI_TRY(ensure_capacity(unseen, err));
+    LHI_TRY(ensure_capacity(unexplored, err));
     ns = lhi_max_int64(ns, 1);
     for (uint32_t d = 0; d < LHI_N_DIMENSIONS; d++) {
-        int64_t *open = &unseen->open_ns[d];
+        int64_t *open = &unexplored->open_ns[d];
         if (level < dimensions[d].level) {
             *open = *open ? lhi_min_int64(*open, ns) : ns;
             continue;
         }
         uint64_t value = lhi_dimension_value((lhi_dimension)d, config);
-        lhi_unexplored_bound *at = find_entry(unseen, d, value);
-        unseen->n += at->ns == 0;
+        lhi_unexplored_bound *at = find_entry(unexplored, d, value);
+        unexplored->n += at->ns == 0;
         *at = (lhi_unexplored_bound){
             value, at->ns ? lhi_min_int64(at->ns, ns) : ns, d};
     }
@@ -194,16 +194,16 @@ static int64_t find_least(const lhi_unexplored *u, lhi_dimension dimension,
     return least;
 }
 
-int64_t lhi_unexplored_bound_other_values(const lhi_unexplored *unseen,
+int64_t lhi_unexplored_bound_other_values(const lhi_unexplored *unexplored,
                                           lhi_dimension dimension,
                                           const lhi_config *config)
 {
-    return find_least(unseen, dimension, lhi_dimension_value(dimension, config),
-                      true);
+    return find_least(unexplored, dimension,
+                      lhi_dimension_value(dimension, config), true);
 }
 
-int64_t lhi_unexplored_bound_with_value(const lhi_unexplored *unseen,
+int64_t lhi_unexplored_bound_with_value(const lhi_unexplored *unexplored,
                                         lhi_dimension dimension, uint64_t value)
 {
-    return find_least(unseen, dimension, value, false);
+    return find_least(unexplored, dimension, value, false);
 }

@@ -70,22 +70,22 @@ typedef struct lhi_unexplored {
     lhi_best_per_value heads; /* best result per value, from the local search */
 } lhi_unexplored;
 
-void lhi_unexplored_fini(lhi_unexplored *unseen); /* {0} is valid */
+void lhi_unexplored_fini(lhi_unexplored *unexplored); /* {0} is valid */
 
 /* Records that everything below `config`, decided up to `level`, takes at least
  * `ns`. */
-lh_status lhi_unexplored_add_bound(lhi_unexplored *unseen, lhi_level level,
+lh_status lhi_unexplored_add_bound(lhi_unexplored *unexplored, lhi_level level,
                                    const lhi_config *config, int64_t ns,
                                    lh_error *err);
 
 /* Returns the least recorded bound over layouts with another value than
  * `config`; INT64_MAX: none. */
-int64_t lhi_unexplored_bound_other_values(const lhi_unexplored *unseen,
+int64_t lhi_unexplored_bound_other_values(const lhi_unexplored *unexplored,
                                           lhi_dimension dimension,
                                           const lhi_config *config);
 
 /* The same over layouts with the value. */
-int64_t lhi_unexplored_bound_with_value(const lhi_unexplored *unseen,
+int64_t lhi_unexplored_bound_with_value(const lhi_unexplored *unexplored,
                                         lhi_dimension dimension,
                                         uint64_t value);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests: with #check=1 in its address the page uses itself, and writes
- * what came of it into a <script id="check">. */
+/* Self-test, enabled by #check=1 in the address: operates the page and writes
+ * the results into <script id="check">. */
 
-/* Acts as a person would, on the first timeline, and tells what came of it. */
+/* Simulates user input on the first timeline and returns the results. */
 function act() {
   const panel = visiblePanels()[0];
   if (!panel || !panel.t.runs.n) return {};
@@ -24,7 +24,7 @@ function act() {
     new KeyboardEvent('keydown', { key, bubbles: true }));
   const note = () => spans.push(state.b - state.a);
   note();
-  for (let k = 0; k < 12; k++) { /* each turns about a whole pixel */
+  for (let k = 0; k < 12; k++) { /* each wheel step rounds to a whole pixel */
     panel.canvas.dispatchEvent(new WheelEvent('wheel',
       Object.assign({ deltaY: -120 }, at)));
     at.clientX = middle();
@@ -46,7 +46,7 @@ function act() {
   return Object.assign(result, { spans });
 }
 
-/* Acts on a diagnosis: another step, what would help, the maps. */
+/* Simulates user input on a diagnosis: another step, a remedy, the maps. */
 function actOnDiagnosis() {
   if (!data.diagnosis || !traces.length) return null;
   const texts = (selector) => [...document.querySelectorAll(selector)].map(
@@ -82,8 +82,8 @@ function actOnDiagnosis() {
   return result;
 }
 
-/* Counts shapes that are asked of a canvas, until the end is called for; images,
- * of which strips of narrow passes are made, are as many as rows. */
+/* Counts the shapes drawn on a canvas until the returned function is called.
+ * Excludes images: strips of narrow passes use one image per row. */
 function countShapes() {
   const names = ['fillRect', 'strokeRect', 'rect', 'lineTo', 'bezierCurveTo',
     'quadraticCurveTo', 'arc', 'fill', 'stroke', 'fillText'];
@@ -101,14 +101,16 @@ function countShapes() {
   return count;
 }
 
-/* Pixels between a timeline's end and the longest number beside it. */
+/* Returns the pixels between a timeline's end and the longest number beside
+ * it. */
 function roomBeside(p) {
   p.ctx.font = `11px ${FONT}`;
   return RIGHT - 8 -
     p.ctx.measureText(memory(1023.99 * 2 ** 30, 'bytes')).width;
 }
 
-/* Draws many views, and writes down how much that was and what came out. */
+/* Draws many views and records the number of shapes and the resulting
+ * pixels. */
 function check() {
   const times = [];
   let shapes = 0;

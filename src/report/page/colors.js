@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Colours of the page, as its style has them, and what follows from them. */
+/* Colours of the page, read from its style, and derived colours. */
 
-const SHADE = 0.45; /* of a device's last chunk */
+const SHADE = 0.45; /* lightness of a device's last chunk */
 
 let colors = {};
 
@@ -10,8 +10,8 @@ function rgb(text) {
   return [n >> 16, (n >> 8) & 255, n & 255];
 }
 
-/* Colours of a kind's passes, a shade for each chunk that a device has: away
- * from the colour of the label on it, which stays readable. */
+/* Returns the colours for a kind's passes, one shade per chunk of a device.
+ * Shades move away from the label's colour, so that labels stay readable. */
 function shadesOf(t) {
   const most = Math.max(1, t.rows.most);
   const key = `${most} ${colors.panel}`;
@@ -29,14 +29,14 @@ function shadesOf(t) {
   return t.shades;
 }
 
-/* As WCAG 2 has it. */
+/* Relative luminance as defined by WCAG 2. */
 function luminance(color) {
   const [r, g, b] = rgb(color).map((c) => (c <= 10.3 ? c / 3294.6
     : ((c / 255 + 0.055) / 1.055) ** 2.4));
   return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 }
 
-/* The colour of text that is read best on `color`. */
+/* Returns the text colour with the highest contrast on `color`. */
 function readableOn(color) {
   const at = luminance(color) + 0.05;
   return (luminance(colors['on-dark']) + 0.05) / at >=
@@ -53,7 +53,7 @@ function readColors() {
     colors[name] = get(name);
   colors.kinds = KINDS.map((k) => get(k.toLowerCase()));
   colors.rgb = colors.kinds.map(rgb);
-  /* As a word of an image's bytes: red first, alpha last. */
+  /* Packs a colour into an image's 32-bit pixel: red first, alpha last. */
   colors.packed = colors.rgb.map((c) =>
     new Uint32Array(new Uint8ClampedArray([...c, 255]).buffer)[0]);
   colors.labels = colors.kinds.map(readableOn);

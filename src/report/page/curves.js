@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every method over the latency between sites, under the changes of "what
- * if?": the worker works it out a point at a time, and what is there is drawn.
- * The latency at which another method becomes the fastest is looked for between
- * the points. */
+/* Curves of every method over the latency between sites, under the what-if
+ * changes. The worker computes one point at a time, and the page draws all
+ * available points. Between points, the worker searches the latency at which
+ * another method becomes the fastest. */
 
-/* Runs in the worker, too (whatif.js puts its text there). `rowsAt(ns)`: the
- * rows of all methods at a latency, or null once nobody waits any more;
- * `tell({rows, ns})` and at the end `tell({changes})`. */
+/* Also runs in the worker (whatif.js copies its source text there).
+ * `rowsAt(ns)` returns the rows of all methods at a latency, or null after
+ * cancellation. Results go to `tell({rows, ns})`, and at the end to
+ * `tell({changes})`. */
 async function sweepLatency(points, rowsAt, tell) {
-  const STEPS = 10; /* halvings of the distance between two points */
+  const STEPS = 10; /* bisection steps between two points */
   const fastest = (rows, before) => {
     const good = rows.filter((r) => r.status === 'ok' && r.makespan >= 0);
     const least = Math.min(...good.map((r) => r.makespan));
-    /* Of several as fast, the one that was the fastest so far. */
+    /* Ties keep the previous fastest method. */
     const all = good.filter((r) => r.makespan === least).map((r) => r.method);
     return all.includes(before) ? before : all[0];
   };
@@ -44,11 +45,11 @@ async function sweepLatency(points, rowsAt, tell) {
   tell({ first: fastest(seen[0].rows), changes });
 }
 
-/* --- drawn -------------------------------------------------------------------- */
+/* --- drawing ------------------------------------------------------------------ */
 
 const curves = { points: [], found: null };
 
-/* Latencies to look at, in ns; far ones first would not be better. */
+/* Latencies to evaluate, in ns, in ascending order. */
 function curvePoints() {
   const { links } = ask.controls;
   const longest = Math.max(...links.map((l) => l.latency));
@@ -92,7 +93,7 @@ function drawCurves() {
     : `${points.length} of ${curvePoints().length} latencies`;
 }
 
-/* What the worker told of the latest request. */
+/* The worker's results for the latest request. */
 function hearCurves(told) {
   if (told.rows) {
     curves.points.push(told);
@@ -109,7 +110,7 @@ function beginCurves() {
   document.documentElement.dataset.curves = '1';
 }
 
-/* The box, whose opening asks for them. */
+/* The box; opening it starts the computation. */
 function curvesBox() {
   const box = el('details', { id: 'curves-box', ontoggle: () => {
     if (box.open) request(ask.line || '');

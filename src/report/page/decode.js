@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Traces decoded from the page's data. Times are nanoseconds as doubles, exact
+/* Decodes traces from the page's data. Times are nanoseconds as doubles, exact
  * below 2^53. */
 
 const KINDS = ['F', 'D', 'W', 'B', 'dp'];
@@ -33,7 +33,7 @@ function trim(text) {
   return text.includes('.') ? text.replace(/\.?0+$/, '') : text;
 }
 
-/* Four digits that count. */
+/* Formats with four significant digits. */
 function time(ns) {
   if (ns === 0) return '0';
   const [size, name] = unitOf(ns);
@@ -43,7 +43,7 @@ function time(ns) {
   return trim(value.toFixed(Math.max(0, 4 - whole))) + '\u00a0' + name;
 }
 
-/* To the nanosecond. */
+/* Formats to the nanosecond. */
 function exact(ns) {
   const [size, name] = unitOf(ns);
   return trim((ns / size).toFixed(size === 1 ? 0 : Math.log10(size))) +
@@ -65,7 +65,7 @@ function percent(share) {
   return (100 * share).toFixed(1) + '\u00a0%';
 }
 
-/* The first index in [lo, hi) whose value is above x; hi if there is none. */
+/* Returns the first index in [lo, hi) whose value is above x; hi if none. */
 function above(values, x, lo, hi) {
   while (lo < hi) {
     const middle = (lo + hi) >>> 1;
@@ -185,7 +185,7 @@ function decodePath(from, t) {
   return p;
 }
 
-/* Slices one after the other, with the running sum of each kind's time. */
+/* Consecutive slices, with the running sum of each kind's time. */
 class Track {
   constructor(start, end, kind, ids) {
     const n = start.length;
@@ -200,7 +200,8 @@ class Track {
     }
   }
 
-  /* Time of kind k before time t; i is the number of slices begun by t. */
+  /* Returns the time of kind k before time t; i is the number of slices begun
+   * by t. */
   before(k, t, i) {
     const sum = this.sums[k];
     if (i === 0) return 0;
@@ -214,7 +215,7 @@ class Track {
   }
 }
 
-/* A quantity that changes in steps, with the highest value of each block. */
+/* A step function over time, with the maximum of each block. */
 const BLOCK = 64;
 class Steps {
   constructor(times, values) {
@@ -234,7 +235,7 @@ class Steps {
     return i ? this.values[i - 1] : 0;
   }
 
-  /* The highest of values[lo..hi). */
+  /* Returns the maximum of values[lo..hi). */
   highest(lo, hi) {
     let best = -Infinity;
     while (lo < hi) {
@@ -248,7 +249,7 @@ class Steps {
     return best;
   }
 
-  /* How many intervals [from, to) there are at each time. */
+  /* Returns the number of open intervals [from, to) at each time. */
   static count(from, to) {
     const a = Float64Array.from(from).sort();
     const b = Float64Array.from(to).sort();
@@ -286,7 +287,7 @@ function pick(values, ids) {
   return Float64Array.from(ids, (i) => values[i]);
 }
 
-/* Links that take any time, as the program has them in order, each with its
+/* Returns the links with nonzero time in the program's order, each with its
  * messages in order of departure. */
 function linkTracks(t) {
   const m = t.messages;
@@ -363,7 +364,8 @@ function decodeTrace(from) {
   return t;
 }
 
-/* Where replicas stand beside each other, a device is a stage of one. */
+/* If replicas are displayed side by side, a device is one stage of one
+ * replica. */
 function deviceName(t, d) {
   return t.per ? `stage ${d % t.per}` : t.rows.labels[d];
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A diagnosis: maps of who is slow, steps with measured and with usual times,
- * what would help. The timelines are those of every page: the one above has the
- * step's own times, the one below usual ones or what would help. */
+/* Draws a diagnosis: maps of slow workers, steps with measured and typical
+ * times, remedies. The timelines are those of every page. The upper one has the
+ * step's own times, the lower one typical times or those under a remedy. */
 
 const played = { step: 0, help: -1, cache: new Map() };
 
@@ -13,7 +13,7 @@ function decodePlayed(key, from, per) {
   return played.cache.get(key);
 }
 
-/* Those to be shown: of a step, and of what is held against it. */
+/* Returns the displayed traces: a step, and its comparison. */
 function playedTraces() {
   const x = data.diagnosis;
   if (!x.steps.length) return [];
@@ -26,7 +26,7 @@ function playedTraces() {
   return [decodePlayed('s' + played.step, step.own, per), below];
 }
 
-/* A help is a step played again, with all that is drawn, or one replica. */
+/* A remedy is either a replayed step with all its drawings, or one replica. */
 function isPlayed(help) {
   const { helps, drawn, told } = data.diagnosis;
   return helps[help].sites.length === drawn.length &&
@@ -63,7 +63,7 @@ function headings() {
     : `the slowest replica, simulated with mean times: ${ends} for its passes`]];
 }
 
-/* Puts the traces that are chosen in the place of those that are shown. */
+/* Replaces the displayed traces by the selected ones. */
 function showPlayed() {
   playedTraces().forEach((t, i) => {
     traces[i] = t;
@@ -95,13 +95,13 @@ function chooseHelp(help) {
 /* --- maps ----------------------------------------------------------------- */
 
 const HEAT = [1.02, 1.05, 1.1, 1.25, 1.5, 2];
-const MOST_TEXTS = 24; /* columns of a map that have room for numbers */
+const MOST_TEXTS = 24; /* maximum number of columns with visible numbers */
 
 function heat(value) {
   return HEAT.filter((from) => value >= from).length;
 }
 
-/* One cell is reached by Tab, the others from there by arrow keys. */
+/* Tab focuses one cell; arrow keys move from there to the others. */
 function moveInMap(event) {
   const { mapped } = data.diagnosis;
   const by = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -mapped.length,
@@ -117,7 +117,7 @@ function moveInMap(event) {
   to.focus();
 }
 
-/* The first pass of a worker, in the timeline above. */
+/* Returns a worker's first pass in the upper timeline. */
 function goToWorker(stage, replica) {
   const { drawn, told } = data.diagnosis;
   const at = drawn.indexOf(replica);
@@ -207,7 +207,7 @@ function diagnosisCards() {
 
 const MOST_BARS = 8;
 
-/* Slowdowns of a kind of things, the largest first. */
+/* Slowdowns of one kind of component, the largest first. */
 function slowdownTable(name, values) {
   const rows = Object.entries(values).sort((x, y) => y[1] - x[1]);
   const reach = Math.max(1e-9, ...rows.map(([, v]) => v - 1));
@@ -247,7 +247,7 @@ function showHelps() {
     el('td', { class: 'why' }, h.assumes))));
 }
 
-/* What is not on the page, as it would be large. */
+/* Data left out of the page because of its size. */
 function leftOut() {
   const x = data.diagnosis;
   const said = [];
@@ -277,7 +277,7 @@ function wireSteps() {
   });
 }
 
-/* The step with that number, or else as it is; a help by its place. */
+/* Selects the step with that number if it exists; a remedy by its index. */
 function applyPlayed(want) {
   const x = data.diagnosis;
   if (!x || !x.steps.length) return;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two of something beside each other: what differs, and on demand all. */
+/* Compares two configurations: lists the differences and, on demand, all
+ * values. */
 
-/* Numbers stay in a line; names of many places go on in the next. */
+/* Keeps numbers on one line; long lists of names wrap. */
 function kind(text) {
   return text.length > 32 ? 'num long' : 'num';
 }

@@ -300,14 +300,14 @@ lh_status lhi_report_draw_iterations(const lh_report_iterations *c,
     return out->failed ? lhi_fail_nomem(err) : LH_OK;
 }
 
-lh_status lh_report_iterations_svg(const lh_report_iterations *course,
+lh_status lh_report_iterations_svg(const lh_report_iterations *iterations,
                                    const lh_svg_options *options, char **text,
                                    size_t *len, lh_error *err)
 {
     lh_report_iterations c;
     lh_svg_options o;
     lhi_text out = {0};
-    LHI_TRY(lhi_report_copy_iterations(course, &c, err));
+    LHI_TRY(lhi_report_copy_iterations(iterations, &c, err));
     LHI_TRY(lhi_report_copy_svg_options(options, &o, err));
     lh_status status =
         lhi_report_draw_iterations(&c, o.width, false, &out, err);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What lies on top of a timeline's rows: the critical path, passes that were
- * found, and the one under the pointer with its messages. */
+/* Draws the overlays on a timeline's rows: the critical path, found passes, and
+ * the pass under the pointer with its messages. */
 
-/* Row, top and height of a step of the critical path; null: not shown. */
+/* Returns row, top and height of a step of the critical path; null: not
+ * shown. */
 function stepPlace(panel, step, index) {
   const { t } = panel;
   if (step === 'p') {
@@ -105,7 +106,7 @@ function drawMatches(panel) {
   }
 }
 
-/* The pass under the pointer, and the messages that come and go. */
+/* The pass under the pointer, with its incoming and outgoing messages. */
 function drawPicked(panel) {
   const { state, ctx, t } = panel;
   const picked = state.pinned || state.hover;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What readers do with panels and tables, and what they read there first. */
+/* User interaction with panels and tables, and their summary sentences. */
 
 /* --- folding ------------------------------------------------------------------ */
 
-/* Every panel's heading folds it. */
+/* Makes every panel's heading fold it. */
 function wireFolding() {
   for (const panel of document.querySelectorAll('main > .panel')) {
     const heading = panel.querySelector('.panel-head h2');
@@ -18,7 +18,7 @@ function wireFolding() {
   }
 }
 
-/* New content of a panel, which stays folded if it is. */
+/* Replaces a panel's content; a folded panel stays folded. */
 function refill(panel, ...children) {
   const folded = panel.classList.contains('folded');
   panel.replaceChildren(...children);
@@ -31,7 +31,7 @@ function refill(panel, ...children) {
 const SORTED_UNITS = { ns: 1, '\u00b5s': 1e3, us: 1e3, ms: 1e6, s: 1e9, min: 6e10,
   h: 3.6e12, B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40 };
 
-/* "12.3 ms" as a number; what is none, as "-", is last. */
+/* Parses "12.3 ms" as a number; text such as "-" sorts last. */
 function numberIn(text) {
   const m = /^([+\u2212-]?)([\d.,]+(?:e[+-]?\d+)?)\s*([^\s\d]+)?/i.exec(text);
   if (!m) return NaN;
@@ -55,7 +55,8 @@ function sortTable(table, column, rising) {
   table.tBodies[0].append(...rows);
 }
 
-/* The columns of a table sort it; those that sort by themselves stay. */
+/* Makes a table's column headings sort it, except for tables with their own
+ * sorting. */
 function sortable(table) {
   if (!table.tHead || !table.tBodies.length) return;
   [...table.tHead.rows[0].cells].forEach((head, i) => {
@@ -71,10 +72,11 @@ function sortable(table) {
   });
 }
 
-/* --- what waits for what -------------------------------------------------------- */
+/* --- waiting for messages ------------------------------------------------------- */
 
-/* {device, of, kind, link, ns}: the device that waits longest for messages that
- * another one makes in passes of a kind; null: none waits. */
+/* Returns {device, of, kind, link, ns}: the device with the longest wait for
+ * messages that another device sends after passes of a kind; null: no device
+ * waits. */
 function longestWait(t) {
   const r = t.runs;
   const m = t.messages;
@@ -112,10 +114,10 @@ function waitSentence(t) {
 
 /* --- memory by kind -------------------------------------------------------------- */
 
-/* From this share of the limit on it is near. */
+/* Share of the limit from which memory counts as nearly full. */
 const NEAR = 0.95;
 
-/* {name, limit, parts: [[kind, bytes]]} of each device. */
+/* Returns {name, limit, parts: [[kind, bytes]]} for each device. */
 function showMemory(list) {
   if (!list || !list.length) return;
   $('memory').hidden = false;
@@ -151,9 +153,10 @@ function showMemory(list) {
       `The first 256 of ${list.length} devices.`));
 }
 
-/* --- units for people ------------------------------------------------------------- */
+/* --- units ------------------------------------------------------------------------ */
 
-/* Bytes within a sentence of the program: "takes 86539949376 bytes more". */
+/* Converts bytes within one of the program's sentences: "takes 86539949376
+ * bytes more". */
 function readable(text, unit) {
   return unit !== 'bytes' && unit !== 'B' ? text
     : text.replace(/\b(\d{5,})( bytes)?\b/g, (_, n) => memory(Number(n), unit));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a plan has to say: parts of a whole, and tables of text. */
+/* Explanations of a plan: breakdown bars and text tables. */
 
 function partColor(i) {
   return `--p${i % 9}`;
 }
 
-/* A bar, and below it what each part is. */
+/* A bar, and a legend of its parts below it. */
 function partsBar({ parts: title, list }) {
   const all = list.reduce((sum, [, ns]) => sum + ns, 0);
   const shown = list.map(([name, ns], i) => [name, ns,
@@ -30,7 +30,7 @@ function textTable(title, head, rows) {
         numeric[i] ? name.slice(1) : name)))),
     el('tbody', {}, ...rows.map((cells) => el('tr', {},
       ...cells.map((text, i) => cell(text, kind(i)))))))));
-  /* Rows that go on with the one before stay behind it. */
+  /* Keeps continuation rows behind their first row. */
   if (rows.every((cells) => cells[0] !== '')) sortable(box.querySelector('table'));
   return box;
 }
@@ -39,7 +39,7 @@ function showReasons() {
   const { reasons } = data;
   if (!reasons.length) return;
   $('reasons').hidden = false;
-  if (document.querySelector('.course')) /* of a run, not of a plan */
+  if (document.querySelector('.course')) /* from a run, not from a plan */
     $('reasons').querySelector('h2').textContent = 'What was decided, and why';
   reasons.forEach((item, i) => {
     if (item.parts !== undefined) {

@@ -46,7 +46,7 @@ void lh_report_free(lh_report *report)
     lhi_text_fini(&report->rows);
     lhi_text_fini(&report->sweeps);
     lhi_text_fini(&report->reasons);
-    lhi_text_fini(&report->courses);
+    lhi_text_fini(&report->iteration_charts);
     lhi_text_fini(&report->diagnosis);
     lhi_text_fini(&report->what_if);
     free(report);
@@ -167,12 +167,12 @@ lh_status lh_report_add_sweep(lh_report *report, const lh_report_sweep *sweep,
 }
 
 lh_status lh_report_add_iterations(lh_report *report,
-                                   const lh_report_iterations *course,
+                                   const lh_report_iterations *iterations,
                                    lh_error *err)
 {
     lh_report_iterations c;
     lhi_text item = {0};
-    LHI_TRY(lhi_report_copy_iterations(course, &c, err));
+    LHI_TRY(lhi_report_copy_iterations(iterations, &c, err));
     lhi_text_puts(&item, "<section class=\"panel\">\n<div class=\"panel-head\">"
                          "<h2>");
     lhi_report_add_markup(&item, c.title ? c.title : "Iterations");
@@ -180,8 +180,8 @@ lh_status lh_report_add_iterations(lh_report *report,
     lh_status status = lhi_report_draw_iterations(&c, 860, true, &item, err);
     lhi_text_puts(&item, "</div>\n</section>\n");
     if (status == LH_OK)
-        lhi_text_add(&report->courses, item.data, item.len);
-    if (status == LH_OK && (item.failed || report->courses.failed))
+        lhi_text_add(&report->iteration_charts, item.data, item.len);
+    if (status == LH_OK && (item.failed || report->iteration_charts.failed))
         status = lhi_fail_nomem(err);
     lhi_text_fini(&item);
     return status;
@@ -241,7 +241,9 @@ static void add_page(lhi_text *out, const lh_report *report)
         else if (len == 5 && memcmp(mark, "@CSS@", 5) == 0)
             lhi_text_puts(out, lhi_report_page_css);
         else if (len == 9 && memcmp(mark, "@COURSES@", 9) == 0)
-            lhi_text_puts(out, report->courses.len ? report->courses.data : "");
+            lhi_text_puts(out, report->iteration_charts.len
+                                   ? report->iteration_charts.data
+                                   : "");
         else if (len == 6 && memcmp(mark, "@DATA@", 6) == 0)
             add_data(out, report);
         else if (len == 9 && memcmp(mark, "@WHAT_IF@", 9) == 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The page: what timeline.js draws put to use, and the tables and charts. */
+/* The page: combines the drawings of timeline.js with tables and charts. */
 
 const data = JSON.parse($('data').textContent);
 const traces = data.diagnosis ? playedTraces() : data.traces.map(decodeTrace);
@@ -9,7 +9,7 @@ const started = performance.now();
 
 const state = {
   a: 0, b: end, critical: false, links: true, memory: true,
-  quiet: false, /* whether quiet links are shown, too */
+  quiet: false, /* also show idle links */
   matches: [], match: -1, hover: null, pinned: null, cursor: null, over: null,
   printing: false, checked: /\bcheck=1/.test(window.location.hash),
 };
@@ -17,7 +17,7 @@ const panels = [];
 
 /* --- heading -------------------------------------------------------------- */
 
-/* Numbers stay in a line with their unit. */
+/* Keeps numbers and units on one line. */
 function together(text) {
   return text.replace(/(\d) (?=(?:s|ms|%|[KMGT]iB|GB)(?![\w/]))/g, '$1\u00a0');
 }
@@ -41,12 +41,13 @@ function change(from, to) {
   return (by < 0 ? '\u2212' : '+') + percent(Math.abs(by));
 }
 
-/* Whether devices have different limits of memory. */
+/* Tests whether devices have different memory limits. */
 function limitsDiffer(t) {
   return Boolean(t) && t.limit.some((limit) => limit !== t.limit[0]);
 }
 
-/* The device with the least room left; without limits, of the highest peak. */
+/* Returns the device with the least free memory; without limits, the one with
+ * the highest peak. */
 function fullest(t) {
   const limited = t.limit.some((limit) => limit !== null);
   const room = t.memory.map((m, d) => (!limited ? -m.max
@@ -54,7 +55,7 @@ function fullest(t) {
   return room.indexOf(Math.min(...room));
 }
 
-/* [cause, time] of a trace, largest first. */
+/* Returns [cause, time] for a trace, the largest first. */
 function causeTotals(t) {
   const n = t.causes.length;
   return t.causes.map((name, c) => {
@@ -76,7 +77,7 @@ function showHeading() {
   cards.replaceChildren(card('Makespan', time(t.makespan),
     `${t.label}, ${t.source}`), ...cardsNow(t.makespan)
       .map((texts) => card(...texts)));
-  if (data.differences.length) { /* the table has what each is like */
+  if (data.differences.length) { /* the table lists the individual values */
     cards.append(card(`${traces[1].label} against ${t.label}`,
       change(t.makespan, traces[1].makespan), time(traces[1].makespan)));
     return;
@@ -185,7 +186,7 @@ function fit() {
   setView(0, end * 1.002);
 }
 
-/* --- the overview: devices at work over the whole iteration ---------------- */
+/* --- the overview: busy devices over the whole iteration ------------------- */
 
 const overview = { key: null, image: document.createElement('canvas') };
 
@@ -271,7 +272,7 @@ function wireOverview() {
     const t = at(event);
     const span = state.b - state.a;
     if (span > end * 0.98) {
-      from = t; /* select a stretch */
+      from = t; /* select an interval */
       return;
     }
     if (t < state.a || t > state.b) setView(t - span / 2, t + span / 2);
@@ -291,9 +292,9 @@ function wireOverview() {
   canvas.addEventListener('dblclick', fit);
 }
 
-/* --- what a pass waited for ------------------------------------------------ */
+/* --- causes of a pass's wait ----------------------------------------------- */
 
-/* {previous, idle, reason, ...} of a run: the latest of what it needed. */
+/* Returns {previous, idle, reason, ...} for a run: its latest dependency. */
 function waitOf(t, i) {
   const r = t.runs;
   const m = t.messages;
@@ -379,14 +380,14 @@ function wire(panel) {
   const { canvas, view } = panel;
   let drag = null;
   canvas.addEventListener('wheel', (event) => {
-    if (performance.now() - lastScroll < 200) return; /* the page scrolls */
+    if (performance.now() - lastScroll < 200) return; /* let the page scroll */
     const out = event.deltaY > 0;
     if (Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey) {
       const by = (event.deltaX || event.deltaY) *
         (state.b - state.a) / panel.plot;
       setView(state.a + by, state.b + by);
     } else if (out && state.b - state.a >= end && !event.ctrlKey) {
-      return; /* nothing to zoom out to: the page may scroll */
+      return; /* already zoomed out: let the page scroll */
     } else {
       const lines = event.deltaMode === 1 ? 18 : 1;
       zoom(Math.exp(Math.max(-120, Math.min(120, event.deltaY * lines)) / 300),
@@ -439,8 +440,8 @@ function wire(panel) {
   view.addEventListener('scroll', draw);
 }
 
-/* To the pass before or after the pinned one on its device; at first to that
- * device's in view which stands on top. */
+/* Selects the pass before or after the pinned one on its device. Without a
+ * pinned pass, starts at the topmost visible device. */
 function step(by) {
   const { pinned } = state;
   if (!pinned || pinned.run === undefined) {
@@ -577,7 +578,7 @@ function pressButton(id, text, title, on, action) {
     onclick: action }, text);
 }
 
-/* The button is of use only while there are such links. */
+/* The button is enabled only if such links exist. */
 function showQuiet() {
   const button = $('toggle-quiet');
   if (button)
@@ -604,7 +605,7 @@ function wireToolbar() {
   $('find').addEventListener('input', () => find($('find').value));
 }
 
-/* At least one stays. */
+/* Keeps at least one visible. */
 function show(i, on) {
   if (!on && visiblePanels().length === 1) return;
   panels[i].node.hidden = !on;
@@ -640,7 +641,7 @@ function wireTheme() {
 
 /* --- the address: #find=3F7&critical=1&from=0.1&to=0.2&theme=dark ---------- */
 
-/* `from` and `to` are shares of the whole time. */
+/* `from` and `to` are shares of the total time. */
 function applyAddress() {
   const want = new URLSearchParams(window.location.hash.slice(1));
   if (want.has('theme')) setTheme(want.get('theme') === 'dark' ? 'dark' : 'light');
@@ -663,9 +664,10 @@ function applyAddress() {
   if (state.checked) check();
 }
 
-/* --- another answer ---------------------------------------------------------- */
+/* --- replacing the trace ----------------------------------------------------- */
 
-/* Shows `t` in place of the first trace, over what `ghost` was (or null). */
+/* Shows `t` in place of the first trace, with `ghost` (or null) as the previous
+ * one behind it. */
 function replaceTrace(t, ghost) {
   const all = state.b - state.a >= end;
   traces[0] = t;
@@ -686,7 +688,7 @@ function replaceTrace(t, ghost) {
   if ($('find').value) find($('find').value);
 }
 
-/* --- beginning ------------------------------------------------------------ */
+/* --- start ---------------------------------------------------------------- */
 
 traces.forEach((t, i) => {
   const panel = new Panel(t, state);

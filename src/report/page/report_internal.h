@@ -42,7 +42,7 @@ struct lh_report {
     char *title;
     lhi_text facts, traces, rows, sweeps, reasons; /* JSON list items */
     lhi_text cards, memory, varied, differences;   /* JSON list items */
-    lhi_text courses;                              /* page sections */
+    lhi_text iteration_charts;                     /* page sections */
     lhi_text diagnosis;                            /* JSON; empty: none */
     lhi_text what_if;   /* a JSON object; empty: none */
     uint32_t n_columns; /* in the last table; 0: none yet */
@@ -69,7 +69,7 @@ lh_status lhi_report_copy_iterations(const lh_report_iterations *given,
                                      lh_report_iterations *mine, lh_error *err);
 /* Draws a validated run, `width` units wide: pixels, or scaled to the page's
  * width. */
-lh_status lhi_report_draw_iterations(const lh_report_iterations *course,
+lh_status lhi_report_draw_iterations(const lh_report_iterations *iterations,
                                      uint32_t width, bool in_page,
                                      lhi_text *out, lh_error *err);
 /* Adds 1/100 px as a decimal, "12.5", in any locale. */

@@ -7,10 +7,10 @@ function cell(text, kind) {
   return el('td', { class: kind || '' }, text);
 }
 
-/* What a plan's words for a row's state mean. */
+/* Explanations of a plan's row states. */
 const STATES = { memory: 'does not fit', bounded: 'too slow at best' };
 
-/* What a row of the schedules takes: of a plan's, an iteration. */
+/* Returns the duration of a schedule's row; for a plan, the iteration time. */
 function rowsTake() {
   return data.cards.some(([name]) => name === 'Iteration') ? 'Iteration'
     : 'Makespan';
@@ -23,7 +23,7 @@ function showRows(rows, takes = 'Makespan') {
   const best = Math.min(...good.map((r) => r.makespan));
   const worst = Math.max(...good.map((r) => r.makespan));
   const unit = (traces[0] || {}).unit || '';
-  /* A plan's rows have the peak of the device with the least room left. */
+  /* A plan's rows have the peak of the device with the least free memory. */
   const peak = !limitsDiffer(traces[0]) ? 'Peak memory'
     : takes === 'Iteration' ? 'Peak where least room' : 'Highest peak';
   const columns = [['Schedule', 'method'], [takes, 'makespan'],
@@ -61,7 +61,7 @@ function showRows(rows, takes = 'Makespan') {
   fill(rows);
 }
 
-/* --- one trace against another -------------------------------------------- */
+/* --- comparison of two traces --------------------------------------------- */
 
 function mean(sum, n) {
   return n ? sum / n : 0;
@@ -105,7 +105,7 @@ function showVersus() {
 
 /* --- idle time by cause ---------------------------------------------------- */
 
-/* `reach` is the share of the whole that a full bar stands for. */
+/* `reach` is the share of the total that a full bar represents. */
 function stackRow(name, parts, whole, reach, dense) {
   const bar = el('div', { class: 'stack-bar' });
   let idle = 0;
@@ -138,7 +138,7 @@ function idleOf(t, reach) {
   return box;
 }
 
-/* The largest share of the makespan that a device idles. */
+/* Returns the largest idle share of the makespan over all devices. */
 function worstIdle(t) {
   const n = t.causes.length;
   let worst = 0;
@@ -173,7 +173,8 @@ function svg(tag, attributes, ...children) {
   return node;
 }
 
-/* Nine colours and two lists, of coprime lengths, so that 315 curves differ. */
+/* Nine colours and two lists of dash patterns, of coprime lengths, distinguish
+ * 315 curves. */
 const DASHES = ['', '7 3', '2 3', '9 3 2 3', '4 2', '12 4', '6 2 2 2'];
 const MARKERS = ['circle', 'square', 'diamond', 'up', 'down'];
 
@@ -203,7 +204,7 @@ function plainNumber(v) {
   return trim(v.toPrecision(6)).replace(/e.*/, (e) => e);
 }
 
-/* Labels at the lines' ends, pushed apart so that they can be read. */
+/* Labels at the ends of lines, separated to avoid overlap. */
 function spread(ends, lo, hi) {
   ends.sort((p, q) => p.y - q.y);
   let last = -Infinity;

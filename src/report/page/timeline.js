@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The timeline of one trace on a canvas.
  *
- * What is drawn grows with the pixels, not with the passes: what is in view is
- * found by binary search, and where passes are narrower than a pixel each
- * column is divided, by running sums, as the kinds shared its time. */
+ * The drawing time grows with the pixels, not with the passes. Binary search
+ * finds the visible passes. Where passes are narrower than a pixel, running
+ * sums divide each pixel column among the kinds by their time. */
 
 const LEFT = 132;
 const RIGHT = 84;
@@ -18,7 +18,7 @@ function deviceHeight(n) {
 class Panel {
   constructor(trace, state) {
     this.t = trace;
-    this.ghost = null; /* what it was before something changed */
+    this.ghost = null; /* the previous trace, before a change */
     this.state = state;
     this.canvas = el('canvas', {
       tabindex: 0, role: 'img', 'aria-label': this.name(),
@@ -38,7 +38,7 @@ class Panel {
       `makespan ${time(t.makespan)}`;
   }
 
-  /* Another trace in place of its own. */
+  /* Replaces the trace. */
   show(trace) {
     this.t = trace;
     this.canvas.setAttribute('aria-label', this.name());
@@ -330,7 +330,7 @@ class Panel {
     return text + '\u2026';
   }
 
-  /* From long to short; the last only where all of its kind would fit. */
+  /* From long to short; the last one only if all labels of its kind fit. */
   label(i) {
     const r = this.t.runs;
     const short = String(r.mb[i]);
@@ -338,13 +338,13 @@ class Panel {
       short.padStart(this.t.digits, '\u2007')];
   }
 
-  /* The longest that fits; the shortest may come close to the edges. */
+  /* Returns the longest label that fits; the shortest may touch the edges. */
   labelFor(texts, digit, width) {
     const last = texts.length - 1;
     return texts.find((s, i) => s.length * digit + (i < last ? 4 : 0.5) <= width);
   }
 
-  /* The font size of labels, and how wide a digit is. */
+  /* The font size of labels, and the width of a digit. */
   labelFont(h, weight) {
     const size = h >= 20 ? 11 : 10;
     this.ctx.font = `${weight}${size}px ${FONT}`;
@@ -352,7 +352,7 @@ class Panel {
     return this.ctx.measureText('0').width;
   }
 
-  /* Slices as boxes, or where there are more of them than pixels as shares. */
+  /* Draws slices as boxes; if there are more slices than pixels, as shares. */
   drawTrack(track, y, h, dim, label) {
     const { a, b } = this.state;
     const lo = above(track.end, a, 0, track.n);
@@ -396,7 +396,7 @@ class Panel {
     ctx.textAlign = 'left';
   }
 
-  /* Each column of pixels divided between the kinds that ran in it. */
+  /* Divides each pixel column among the kinds that ran in it. */
   drawShares(track, y, h, dim) {
     const { a, b } = this.state;
     const n = Math.max(1, Math.round(this.plot * this.scale));
@@ -429,7 +429,8 @@ class Panel {
     this.ctx.globalAlpha = 1;
   }
 
-  /* The same device as it was, as a shadow along the row's foot. */
+  /* Draws the same device before the change as a shadow along the row's
+   * foot. */
   drawGhost(row) {
     if (!this.ghost || !this.ghost.tracks[row.d]) return;
     const { ctx } = this;
@@ -440,7 +441,7 @@ class Panel {
     this.drawTrack(this.ghost.tracks[row.d], y, h, true, null);
   }
 
-  /* A device that may not go on because its sends are stuck. */
+  /* A device that is blocked because its sends are blocked. */
   drawHeld(row) {
     const { ctx, t } = this;
     const r = t.runs;
@@ -507,7 +508,8 @@ class Panel {
     ctx.setLineDash([]);
   }
 
-  /* From top to bottom: how many wait, what is sent, what is in flight. */
+  /* From top to bottom: number of waiting messages, sends, messages in
+   * flight. */
   drawLink(row, dim) {
     const { bands, link } = row;
     let { y } = row;
@@ -524,7 +526,7 @@ class Panel {
     if (bands.fly) this.drawFlights(link, y, bands.fly - 1, dim);
   }
 
-  /* Few flights as lines from departure (top) to arrival (bottom). */
+  /* Draws few messages as lines from departure (top) to arrival (bottom). */
   drawFlights(link, y, h, dim) {
     const { ctx, state } = this;
     const { track, arrive } = link;
@@ -548,7 +550,7 @@ class Panel {
     ctx.globalAlpha = 1;
   }
 
-  /* --- what is where --- */
+  /* --- hit tests ------- */
 
   hit(x, y) {
     y += this.view.scrollTop;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is said of the pass, message or row under the pointer. */
+/* Tooltip texts for the pass, message or row under the pointer. */
 
 function list(...pairs) {
   return el('dl', {}, ...pairs.filter((p) => p).flatMap(([name, value]) =>
@@ -16,7 +16,7 @@ function place(t, d) {
   return `${deviceName(t, d)}${site ? ` (${site})` : ''}`;
 }
 
-/* The same pass in the other traces. */
+/* Finds the same pass in the other traces. */
 function others(t, i) {
   return panels.filter((p) => p.t !== t).map((p) => {
     const j = findRun(p.t, t, i);
@@ -29,7 +29,7 @@ function others(t, i) {
   });
 }
 
-/* Replicas do the same passes: there the device tells them apart. */
+/* Replicas run the same passes, so the device distinguishes them. */
 function runKey(t, i) {
   const r = t.runs;
   return (t.per ? r.device[i] : '') + ':' +

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Iterations that differ: a histogram, and what stands out of it. */
+/* Varying iterations: a histogram and its marked values. */
 
-/* Marks whose texts would touch stand below each other. */
+/* Stacks marks whose texts would overlap. */
 function stackedMarks(marks, x) {
   const ends = [];
   return marks.sort((p, q) => p.ns - q.ns).map((mark) => {

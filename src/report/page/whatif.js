@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What if? Controls whose values make one line of changes, as the address has
- * it ("latency=x2&schedule=zb-h1"). A worker gives that line to the program's
- * own C, compiled to WebAssembly; what comes back is drawn. */
+/* What if? The values of the controls form one line of changes, in the form
+ * used in the address ("latency=x2&schedule=zb-h1"). A worker passes that
+ * line to the program's C code, compiled to WebAssembly; the page draws the
+ * result. */
 
 const asked = JSON.parse($('asked').textContent);
 
 /* --- the worker ------------------------------------------------------------- */
 
-/* Runs in the worker, which has nothing else of this file. Answers the latest
- * request: {id, line, methods, points}; a newer one ends the table of an older,
- * and the curves, for which `points` has latencies. */
+/* Runs in the worker, without access to the rest of this file. Answers the
+ * latest request {id, line, methods, points}. A newer request cancels the table
+ * of an older one, and the curves, whose latencies are `points`. */
 function simulator() {
   const text = new TextDecoder();
   const utf8 = new TextEncoder();
@@ -43,7 +44,7 @@ function simulator() {
       .pipeThrough(new DecompressionStream('gzip'));
     const module = await WebAssembly.compile(
       await new Response(stream).arrayBuffer());
-    /* There are no files and no clock: each call says that it failed. */
+    /* No files and no clock: each of these calls returns an error. */
     const imports = {};
     for (const need of WebAssembly.Module.imports(module))
       (imports[need.module] = imports[need.module] || {})[need.name] = () => 52;
@@ -55,7 +56,7 @@ function simulator() {
     if (!page) throw new Error('the simulator does not take this pipeline');
     self.postMessage({ controls: call('page_controls') });
   };
-  /* null: a newer request came. */
+  /* null: a newer request has arrived. */
   const rowsOf = async (line, methods) => {
     const rows = [];
     for (const method of methods) {
@@ -108,7 +109,7 @@ const ask = { worker: null, controls: null, fields: new Map(), sent: 0,
 const OWN_KEYS = ['theme', 'critical', 'links', 'memory', 'show', 'from', 'to',
   'find', 'check', 'curves', 'quiet'];
 
-/* "x1.414" of a slider's place, whose 0 is as it is. */
+/* Converts a slider position to "x1.414"; position 0 means unchanged. */
 function factorAt(place) {
   return place === 0 ? '' : 'x' + trim((2 ** place).toFixed(4));
 }
@@ -118,7 +119,7 @@ function placeOf(text) {
   return m && Number(m[1]) > 0 ? Math.log2(Number(m[1])) : 0;
 }
 
-/* A slider with the field that it fills in; an empty field changes nothing. */
+/* A slider and the field that it fills; an empty field means unchanged. */
 function factorControl(key, name, placeholder, reach) {
   const slider = el('input', { type: 'range', min: -reach, max: reach,
     step: 0.05, value: 0, 'aria-label': `${name}, as a factor` });
@@ -151,7 +152,7 @@ function choice(options) {
     el('option', { value, title: title || '' }, name)));
 }
 
-/* A link's name as it stands in a change. */
+/* Returns a link's name in the syntax of a change. */
 function inLine(name) {
   return encodeURIComponent(name);
 }
@@ -221,7 +222,7 @@ function lineOfAddress() {
   return itemsOfAddress(false).join('&');
 }
 
-/* Text of the address; as it stands there if it has no meaning. */
+/* Decodes a part of the address; returns malformed text unchanged. */
 function decoded(value) {
   try {
     return decodeURIComponent(value);
@@ -230,8 +231,8 @@ function decoded(value) {
   }
 }
 
-/* The controls as a line of the address says; what they lack, or what has no
- * meaning, is refused by the simulator, in words. */
+/* Sets the controls from a line in the address. The simulator reports keys
+ * without a control and invalid values. */
 function setFields(line) {
   for (const { set } of ask.fields.values()) set('');
   for (const item of line.split('&')) {
@@ -244,7 +245,7 @@ function setFields(line) {
 function changed() {
   const line = lineOfFields();
   const items = [...itemsOfAddress(true), ...(line ? [line] : [])];
-  /* A page within another one has no address of its own. */
+  /* A page embedded in another one has no address of its own. */
   if (window.location.protocol !== 'about:')
     window.history.replaceState(null, '', '#' + items.join('&'));
   request(line);
@@ -266,11 +267,11 @@ function request(line) {
   points: curvesOpen() ? curvePoints() : [] });
 }
 
-/* --- what comes back ---------------------------------------------------------- */
+/* --- results ------------------------------------------------------------------ */
 
-/* Of a plan, with what was changed: [value, more] of the cards that follow. The
- * makespan is the pipeline's; the rest of an iteration is as planned, and
- * tokens and work go with the microbatches. */
+/* Updates a plan's cards under the changes: [value, more] each. The makespan is
+ * that of the pipeline; the rest of the iteration is as planned. Tokens and
+ * work scale with the microbatches. */
 function planned(makespan) {
   const whole = ask.first.makespan + asked.after;
   const share = ask.answer.file.microbatches / JSON.parse(asked.file).microbatches;
@@ -288,8 +289,8 @@ function planned(makespan) {
       .toFixed(1)} %`, "of the GPUs' peak"]]]);
 }
 
-/* The cards of the report's own: with changes, those of a plan follow them, and
- * each says what it was. */
+/* The report's own cards. With changes, a plan's cards are updated, and each
+ * shows its previous value. */
 function cardsNow(makespan) {
   if (!ask.answer || !ask.line || !asked.tokens) return data.cards;
   const follow = planned(makespan);
@@ -302,7 +303,7 @@ function cardsNow(makespan) {
   });
 }
 
-/* Facts of the heading that the changes are not in. */
+/* Facts of the heading that the changes do not affect. */
 function factsNow() {
   const stale = ask.answer && ask.line && asked.tokens
     ? ['iteration', 'cost'] : [];
@@ -389,9 +390,9 @@ function showTolerance(slack) {
         scope: 'col' }, name)))), el('tbody', {}, ...rows))));
 }
 
-/* --- to take away ------------------------------------------------------------- */
+/* --- downloads ---------------------------------------------------------------- */
 
-/* The file of the pipeline as it was, with the numbers that have changed. */
+/* The original pipeline's file, with the changed numbers. */
 function pipelineFile() {
   const file = JSON.parse(asked.file);
   const now = ask.answer.file;
@@ -439,9 +440,9 @@ function saveSchedule() {
   if (links) save('schedule.links.csv', links);
 }
 
-/* --- beginning ---------------------------------------------------------------- */
+/* --- start -------------------------------------------------------------------- */
 
-/* The address changed, or the simulator is ready. */
+/* Runs when the address has changed or the simulator is ready. */
 function askAddress() {
   if (!ask.controls) return;
   const line = lineOfAddress();

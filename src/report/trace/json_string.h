@@ -6,7 +6,7 @@
 
 #include "base/escape.h"
 
-/* Checks whether a character is written as \uXXXX in strings; see jsontext.h.
+/* Checks whether a character is written as \uXXXX in strings; see json_text.h.
  */
 bool lhi_json_is_escaped(uint32_t character);
 /* Adds a string. Invalid UTF-8 counts as a failed allocation; check with

@@ -6,9 +6,9 @@
  *
  * - trace.c: validation, order, copies
  * - trace_make.c: from a timeline
- * - trace_keys.c: tables with the file's keys (format/document/fields.h)
+ * - trace_keys.c: tables with the file's keys (format/document/schema.h)
  * - trace_read.c, trace_write.c: the events around them
- * - jsontext.c: compact JSON that is safe in HTML */
+ * - json_text.c: compact JSON that is safe in HTML */
 #ifndef LHI_REPORT_TRACE_TRACE_INTERNAL_H
 #define LHI_REPORT_TRACE_TRACE_INTERNAL_H
 

@@ -62,7 +62,8 @@ static const lh_monitor_event *find_opposite_event(const lh_adapt *a,
     return NULL;
 }
 
-static void append_event(lh_adapt *a, const lh_monitor_event *e, bool both_ways)
+static void append_event(lh_adapt *a, const lh_monitor_event *e,
+                         bool both_directions)
 {
     char now[TIME_TEXT];
     time_text((int64_t)e->current_ns, now);
@@ -72,7 +73,7 @@ static void append_event(lh_adapt *a, const lh_monitor_event *e, bool both_ways)
         return;
     }
     const lh_link *l = lh_pipeline_link(a->pipeline, e->index);
-    if (both_ways)
+    if (both_directions)
         append_reason(a, "%" PRIu32 "-%" PRIu32 " takes %s each way",
                       l->from < l->to ? l->from : l->to,
                       l->from < l->to ? l->to : l->from, now);

@@ -369,17 +369,17 @@ static void drop_pending(lhi_emulation_run *p)
     }
 }
 
-lh_status lh_adapt_emulate(const lh_event_timeline *course,
+lh_status lh_adapt_emulate(const lh_event_timeline *timeline,
                            const lh_schedule *schedule,
                            const lh_adapt_emulate_options *options,
                            uint64_t n_steps, lh_emulation **out, lh_error *err)
 {
     lh_adapt_emulate_options o;
-    lhi_emulation_run p = {.timeline = course, .pending_step = UINT64_MAX};
+    lhi_emulation_run p = {.timeline = timeline, .pending_step = UINT64_MAX};
     LHI_TRY(LHI_OPTIONS_COPY(lh_adapt_emulate_options, &o, options, err));
     LHI_TRY(LHI_OPTIONS_COPY(lh_adapt_options, &p.adapt_options, o.adapt, err));
     p.jitter = o.jitter;
-    p.exchange = o.exchange && course->placement;
+    p.exchange = o.exchange && timeline->placement;
     p.layers = o.layers;
     p.layer_ns = o.layer_ns;
     p.adapt_options.size = sizeof p.adapt_options;

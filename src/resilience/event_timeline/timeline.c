@@ -500,51 +500,53 @@ lh_status lh_event_timeline_make(const lh_pipeline *pipeline,
     return LH_OK;
 }
 
-void lh_event_timeline_free(lh_event_timeline *course)
+void lh_event_timeline_free(lh_event_timeline *timeline)
 {
-    if (!course)
+    if (!timeline)
         return;
-    lh_pipeline_free(course->base);
-    free(course->host_links);
-    lhi_arena_free(course->mem);
+    lh_pipeline_free(timeline->base);
+    free(timeline->host_links);
+    lhi_arena_free(timeline->mem);
 }
 
 /* --- queries -----------------------------------------------------------------
  */
 
-uint32_t lh_event_timeline_n_states(const lh_event_timeline *course)
+uint32_t lh_event_timeline_n_states(const lh_event_timeline *timeline)
 {
-    return course->n_states;
+    return timeline->n_states;
 }
 
-uint32_t lh_event_timeline_state(const lh_event_timeline *course, uint64_t step)
+uint32_t lh_event_timeline_state(const lh_event_timeline *timeline,
+                                 uint64_t step)
 {
-    uint32_t lo = 0, hi = course->n_intervals;
+    uint32_t lo = 0, hi = timeline->n_intervals;
     while (hi - lo > 1) {
         uint32_t mid = lo + (hi - lo) / 2;
-        if ((uint64_t)course->starts[mid] <= step)
+        if ((uint64_t)timeline->starts[mid] <= step)
             lo = mid;
         else
             hi = mid;
     }
-    return course->states[lo];
+    return timeline->states[lo];
 }
 
-uint32_t lh_event_timeline_slow_components(const lh_event_timeline *course,
+uint32_t lh_event_timeline_slow_components(const lh_event_timeline *timeline,
                                            uint32_t state, const char **names,
                                            uint32_t room)
 {
     uint64_t seen[(LH_MAX_EVENTS + LH_MAX_EVENT_LINKS) / 64 + 1] = {0};
     uint32_t n = 0;
-    const uint64_t *set = course->active_sets + (size_t)state * course->n_words;
-    for (uint32_t k = 0; k < course->n_effects; k++) {
-        const lhi_event_effect *x = &course->effects[k];
+    const uint64_t *set =
+        timeline->active_sets + (size_t)state * timeline->n_words;
+    for (uint32_t k = 0; k < timeline->n_effects; k++) {
+        const lhi_event_effect *x = &timeline->effects[k];
         for (uint32_t i = 0; has(set, k) && i < x->n_names; i++) {
             if (has(seen, x->names[i]))
                 continue;
             add_to(seen, x->names[i]);
             if (n++ < room)
-                names[n - 1] = course->names[x->names[i]];
+                names[n - 1] = timeline->names[x->names[i]];
         }
     }
     return n;
@@ -626,13 +628,14 @@ static lh_status block_links(const lh_event_timeline *c, const uint64_t *set,
     return LH_OK;
 }
 
-uint32_t lhi_event_timeline_count_failures(const lh_event_timeline *course,
+uint32_t lhi_event_timeline_count_failures(const lh_event_timeline *timeline,
                                            uint32_t state)
 {
-    const uint64_t *set = course->active_sets + (size_t)state * course->n_words;
+    const uint64_t *set =
+        timeline->active_sets + (size_t)state * timeline->n_words;
     uint32_t n = 0;
-    for (uint32_t k = 0; k < course->n_effects; k++)
-        n += has(set, k) && course->effects[k].block_ns > 0;
+    for (uint32_t k = 0; k < timeline->n_effects; k++)
+        n += has(set, k) && timeline->effects[k].block_ns > 0;
     return n;
 }
 
@@ -691,12 +694,12 @@ static lh_status move_hosts(const lh_event_timeline *c, uint32_t state,
     return status;
 }
 
-lh_status lhi_event_timeline_migration(const lh_event_timeline *course,
+lh_status lhi_event_timeline_migration(const lh_event_timeline *timeline,
                                        uint32_t state, const uint32_t *from,
                                        const uint32_t *to, const uint32_t *vias,
                                        int64_t *out_ns, lh_error *err)
 {
-    return move_hosts(course, state, from, to, vias, NULL, out_ns, err);
+    return move_hosts(timeline, state, from, to, vias, NULL, out_ns, err);
 }
 
 static lh_status fail_no_hosts(lh_error *err)
@@ -705,14 +708,14 @@ static lh_status fail_no_hosts(lh_error *err)
                     "the course has no hosts that could have other places");
 }
 
-lh_status lh_event_timeline_migration(const lh_event_timeline *course,
+lh_status lh_event_timeline_migration(const lh_event_timeline *timeline,
                                       uint32_t state, const uint32_t *from,
                                       const uint32_t *to, uint32_t *vias,
                                       int64_t *out_ns, lh_error *err)
 {
-    if (!course->placement)
+    if (!timeline->placement)
         return fail_no_hosts(err);
-    return move_hosts(course, state, from, to, NULL, vias, out_ns, err);
+    return move_hosts(timeline, state, from, to, NULL, vias, out_ns, err);
 }
 
 static lh_status places_pipeline(const lh_event_timeline *c, uint32_t state,
@@ -732,27 +735,28 @@ static lh_status places_pipeline(const lh_event_timeline *c, uint32_t state,
     return status;
 }
 
-lh_status lh_event_timeline_pipeline(const lh_event_timeline *course,
+lh_status lh_event_timeline_pipeline(const lh_event_timeline *timeline,
                                      uint32_t state, lh_pipeline **out,
                                      lh_error *err)
 {
-    return lh_event_timeline_pipeline_with_hosts(course, state, NULL, out, err);
+    return lh_event_timeline_pipeline_with_hosts(timeline, state, NULL, out,
+                                                 err);
 }
 
-lh_status lh_event_timeline_pipeline_with_hosts(const lh_event_timeline *course,
-                                                uint32_t state,
-                                                const uint32_t *hosts,
-                                                lh_pipeline **out,
-                                                lh_error *err)
+lh_status
+lh_event_timeline_pipeline_with_hosts(const lh_event_timeline *timeline,
+                                      uint32_t state, const uint32_t *hosts,
+                                      lh_pipeline **out, lh_error *err)
 {
-    if (course->placement)
-        return places_pipeline(course, state, hosts, out, err);
+    if (timeline->placement)
+        return places_pipeline(timeline, state, hosts, out, err);
     if (hosts)
         return fail_no_hosts(err);
     lh_pipeline_desc desc = {.size = sizeof desc};
     lh_pipeline *made = NULL;
-    const uint64_t *set = course->active_sets + (size_t)state * course->n_words;
-    LHI_TRY(lh_pipeline_describe(course->base, &desc, err));
+    const uint64_t *set =
+        timeline->active_sets + (size_t)state * timeline->n_words;
+    LHI_TRY(lh_pipeline_describe(timeline->base, &desc, err));
     lh_link *links = calloc(desc.n_links + (size_t)1, sizeof *links);
     lh_chunk *chunks = calloc(desc.n_chunks, sizeof *chunks);
     lh_status status = links && chunks ? LH_OK : lhi_fail_nomem(err);
@@ -760,18 +764,18 @@ lh_status lh_event_timeline_pipeline_with_hosts(const lh_event_timeline *course,
         memcpy(chunks, desc.chunks, desc.n_chunks * sizeof *chunks);
         if (desc.n_links)
             memcpy(links, desc.links, desc.n_links * sizeof *links);
-        for (uint32_t k = 0; k < course->n_effects; k++)
-            if (has(set, k) && course->effects[k].n_links == 0)
-                slow_passes(course->effects[k].event, chunks, desc.n_chunks);
-        slow_links(course, set, links);
+        for (uint32_t k = 0; k < timeline->n_effects; k++)
+            if (has(set, k) && timeline->effects[k].n_links == 0)
+                slow_passes(timeline->effects[k].event, chunks, desc.n_chunks);
+        slow_links(timeline, set, links);
         desc.links = links;
         desc.chunks = chunks;
-        status = lhi_pipeline_rebuild(course->base, &desc, &made, err);
+        status = lhi_pipeline_rebuild(timeline->base, &desc, &made, err);
     }
     free(links);
     free(chunks);
-    if (status == LH_OK && course->restart_steps == 0)
-        status = block_links(course, set, made, err);
+    if (status == LH_OK && timeline->restart_steps == 0)
+        status = block_links(timeline, set, made, err);
     if (status == LH_OK)
         *out = made;
     else

@@ -54,25 +54,25 @@ struct lh_event_timeline {
 
 /* Fills in effect->links from the names in its event. LH_EINPUT: a name matches
  * nothing. */
-lh_status lhi_event_find_host_links(lh_event_timeline *course,
+lh_status lhi_event_find_host_links(lh_event_timeline *timeline,
                                     lhi_event_effect *effect, lh_error *err);
 
 /* Computes the slowdowns of hosts and links in a state of a timeline with a
  * placement; allocated in `mem`. */
-lh_status lhi_event_timeline_host_slowdowns(const lh_event_timeline *course,
+lh_status lhi_event_timeline_host_slowdowns(const lh_event_timeline *timeline,
                                             uint32_t state, lhi_arena *mem,
                                             lh_host_slowdowns *out,
                                             lh_error *err);
 
 /* Computes the migration time as lh_event_timeline_migration() does, but with
  * the relays in `vias`. The timeline has to have a placement. */
-lh_status lhi_event_timeline_migration(const lh_event_timeline *course,
+lh_status lhi_event_timeline_migration(const lh_event_timeline *timeline,
                                        uint32_t state, const uint32_t *from,
                                        const uint32_t *to, const uint32_t *vias,
                                        int64_t *out_ns, lh_error *err);
 
 /* Counts rails that fail in a state. */
-uint32_t lhi_event_timeline_count_failures(const lh_event_timeline *course,
+uint32_t lhi_event_timeline_count_failures(const lh_event_timeline *timeline,
                                            uint32_t state);
 
 #endif

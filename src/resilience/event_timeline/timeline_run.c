@@ -5,14 +5,14 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-static lh_status simulate_state(const lh_event_timeline *course, uint32_t state,
-                                const lh_schedule *schedule,
+static lh_status simulate_state(const lh_event_timeline *event_timeline,
+                                uint32_t state, const lh_schedule *schedule,
                                 const lh_sim_options *options, int64_t *ns,
                                 lh_error *err)
 {
     lh_pipeline *p;
     lh_timeline *timeline;
-    LHI_TRY(lh_event_timeline_pipeline(course, state, &p, err));
+    LHI_TRY(lh_event_timeline_pipeline(event_timeline, state, &p, err));
     lh_status status = lh_simulate(p, schedule, options, &timeline, err);
     if (status == LH_OK) {
         *ns = lh_timeline_makespan(timeline);
@@ -24,12 +24,12 @@ static lh_status simulate_state(const lh_event_timeline *course, uint32_t state,
 
 /* Multiplies the time of a state with a rail failure by the restart's steps,
  * for runs without a second rail. */
-static lh_status add_restarts(const lh_event_timeline *course, uint32_t state,
-                              int64_t *ns, lh_error *err)
+static lh_status add_restarts(const lh_event_timeline *event_timeline,
+                              uint32_t state, int64_t *ns, lh_error *err)
 {
-    int64_t n = course->restart_steps;
+    int64_t n = event_timeline->restart_steps;
     if (*ns < 0 || n == 0 ||
-        lhi_event_timeline_count_failures(course, state) == 0)
+        lhi_event_timeline_count_failures(event_timeline, state) == 0)
         return LH_OK;
     if (*ns > INT64_MAX / 2 / (1 + n))
         return lhi_fail(err, LH_EINVAL,
@@ -40,27 +40,28 @@ static lh_status add_restarts(const lh_event_timeline *course, uint32_t state,
     return LH_OK;
 }
 
-lh_status lh_event_timeline_simulate(const lh_event_timeline *course,
+lh_status lh_event_timeline_simulate(const lh_event_timeline *event_timeline,
                                      const lh_schedule *schedule,
                                      const lh_sim_options *options,
                                      uint64_t n_steps, int64_t *ns,
                                      lh_error *err)
 {
-    uint32_t n_states = lh_event_timeline_n_states(course);
+    uint32_t n_states = lh_event_timeline_n_states(event_timeline);
     int64_t *known = malloc(n_states * sizeof *known);
     lh_status status = known ? LH_OK : lhi_fail_nomem(err);
     for (uint32_t s = 0; known && s < n_states; s++)
         known[s] = -1;
     for (uint64_t i = 0; status == LH_OK && i < n_steps; i++) {
-        int64_t *of_state = &known[lh_event_timeline_state(course, i)];
+        int64_t *of_state = &known[lh_event_timeline_state(event_timeline, i)];
         if (*of_state < 0)
-            status = simulate_state(course, lh_event_timeline_state(course, i),
+            status = simulate_state(event_timeline,
+                                    lh_event_timeline_state(event_timeline, i),
                                     schedule, options, of_state, err);
     }
     for (uint32_t i = 0; status == LH_OK && i < n_states; i++)
-        status = add_restarts(course, i, &known[i], err);
+        status = add_restarts(event_timeline, i, &known[i], err);
     for (uint64_t i = 0; status == LH_OK && i < n_steps; i++)
-        ns[i] = known[lh_event_timeline_state(course, i)];
+        ns[i] = known[lh_event_timeline_state(event_timeline, i)];
     free(known);
     return status;
 }

@@ -52,11 +52,11 @@ lhi_drift_reading lhi_drift_reading_compute(double *samples, size_t n);
 /* Adds a reading and returns the detected change. During warm-up (`learns`) it
  * reports none. A change has at least size `least`, and began *ago iterations
  * before this one. */
-lhi_drift_change lhi_drift_detector_add(lhi_drift_detector *gauge,
+lhi_drift_change lhi_drift_detector_add(lhi_drift_detector *detector,
                                         lhi_drift_reading reading, bool learns,
                                         double least, uint32_t *ago);
 
 /* Returns the level's standard error. */
-double lhi_drift_detector_error(const lhi_drift_detector *gauge);
+double lhi_drift_detector_error(const lhi_drift_detector *detector);
 
 #endif

@@ -26,13 +26,13 @@ static void split_delay(const lh_monitor *m, uint32_t l, double delay,
 lh_link_estimate lh_monitor_link(const lh_monitor *m, uint32_t l)
 {
     const lhi_monitored_link *link = &m->links[l];
-    const lhi_drift_detector *gauge = &link->monitored.detector;
+    const lhi_drift_detector *detector = &link->monitored.detector;
     lh_link_estimate e = {.delay_ns = link->nominal_ns};
-    if (gauge->n_samples > 0) {
-        e.delay_ns = gauge->level;
-        e.error_ns = lhi_drift_detector_error(gauge);
+    if (detector->n_samples > 0) {
+        e.delay_ns = detector->level;
+        e.error_ns = lhi_drift_detector_error(detector);
     }
-    e.n_messages = gauge->n_samples;
+    e.n_messages = detector->n_samples;
     e.transfer_measured = link->n_transfers > 0;
     e.round_trip_only = link->pair != LH_NONE;
     split_delay(m, l, e.delay_ns, &e.latency_ns, &e.transfer_ns);

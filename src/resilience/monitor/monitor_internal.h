@@ -4,7 +4,7 @@
  * Input: iterations (longhaul/monitor.h). Output: each link's level, device and
  * data-parallel link, and detected jumps.
  *
- * - watch.c: one iteration, from times to readings and changes
+ * - iteration.c: one iteration, from times to readings and changes
  * - monitor_estimate.c: estimates, the pipeline built from them, costs
  * - monitor.c: the public functions
  * - drift_detector.c: one quantity

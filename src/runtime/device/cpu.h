@@ -626,8 +626,7 @@ const float *lhi_cpu_dropout_backward(const lhi_cpu *cpu, lhi_drop at,
 /* Copies the last result of lhi_cpu_dropout_backward() to d. */
 void lhi_cpu_copy_dropout_gradient(const lhi_cpu *cpu, float *d);
 
-/* --- attention (cpu_attention.c, cpu_latent.c) -----------------------------
- */
+/* --- attention (cpu_attention.c, cpu_latent_attention.c) --------------- */
 
 /* Applies the per-head norms to queries and keys in qkv, in place. */
 void lhi_cpu_norm_heads(const lhi_cpu *cpu, const lhi_cpu_weights *w,

@@ -28,20 +28,19 @@ lh_status lhi_iteration_observation_make(const lhi_job *job,
                                          lhi_iteration_observation **out,
                                          lh_error *err);
 void lhi_iteration_observation_free(
-    lhi_iteration_observation *sight); /* NULL is fine */
+    lhi_iteration_observation *observation); /* NULL is fine */
 
 /* Merges the observations of all ranks under `exec`. *out is borrowed until the
  * next call. */
-lh_status lhi_iteration_observation_merge(lhi_iteration_observation *sight,
-                                          const lh_exec *exec,
-                                          const lhi_rank_observation *parts,
-                                          uint64_t step, lh_observation *out,
-                                          lh_error *err);
+lh_status lhi_iteration_observation_merge(
+    lhi_iteration_observation *observation, const lh_exec *exec,
+    const lhi_rank_observation *parts, uint64_t step, lh_observation *out,
+    lh_error *err);
 
 /* Scales the last merged iteration, which ran `now` with other layer counts, to
  * the counts of the run's pipeline. */
-void lhi_iteration_observation_scale_layers(lhi_iteration_observation *sight,
-                                            const lh_pipeline *now);
+void lhi_iteration_observation_scale_layers(
+    lhi_iteration_observation *observation, const lh_pipeline *now);
 
 /* Numbers the clocks of the first replica's ranks, per device, in `clocks`;
  * returns whether any two differ. */

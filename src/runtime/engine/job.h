@@ -167,13 +167,13 @@ lh_status lhi_job_check_events(const lhi_job *job, lh_error *err);
 /* Makes the pipeline for a step under a rank assignment: *out, released by the
  * caller; NULL: as at the start. */
 lh_status lhi_job_make_step_pipeline(const lhi_job *job, uint64_t step,
-                                     const lhi_rank_assignment *seats,
+                                     const lhi_rank_assignment *assignment,
                                      lh_pipeline **out, lh_error *err);
 /* Applies a step's conditions between steps: on each rank before it starts
  * `step`, on rank 0 before it sends the command. If the timeline's state
  * differs from *state, sets links, device and training (NULL: none). */
 lh_status lhi_job_apply_conditions(const lhi_job *job, uint64_t step,
-                                   const lhi_rank_assignment *seats,
+                                   const lhi_rank_assignment *assignment,
                                    lhi_net *net, lhi_device *device,
                                    lhi_training *training, uint32_t *state,
                                    lh_error *err);

@@ -79,7 +79,7 @@ typedef struct bucket_memory {
 
 /* Sums over all chunks of a device. */
 typedef struct chunks_memory {
-    bucket_memory lots[LHI_N_TRAIN_BUCKETS];
+    bucket_memory buckets[LHI_N_TRAIN_BUCKETS];
     double part; /* largest over all buckets */
     uint32_t n_parts;
     lhi_sharded_tensors most;
@@ -89,8 +89,8 @@ typedef struct chunks_memory {
 static void add_chunk(chunks_memory *need, const lhi_cpu_options *o, uint32_t i,
                       const lhi_sharded_tensors *sharded)
 {
-    bucket_memory *most = &need->lots[LHI_BUCKET_DEFAULT];
-    bucket_memory *experts = &need->lots[LHI_BUCKET_EXPERTS];
+    bucket_memory *most = &need->buckets[LHI_BUCKET_DEFAULT];
+    bucket_memory *experts = &need->buckets[LHI_BUCKET_EXPERTS];
     const bool apart = experts->n_sharers > 0;
     const double all = lhi_cpu_count_parameters(o, i);
     const double theirs = apart ? lhi_cpu_count_expert_parameters(o, i) : 0;
@@ -117,8 +117,8 @@ static void add_chunk(chunks_memory *need, const lhi_cpu_options *o, uint32_t i,
 static chunks_memory find_groups(const lhi_job *job, uint32_t stage)
 {
     chunks_memory need = {0};
-    bucket_memory *most = &need.lots[LHI_BUCKET_DEFAULT];
-    bucket_memory *experts = &need.lots[LHI_BUCKET_EXPERTS];
+    bucket_memory *most = &need.buckets[LHI_BUCKET_DEFAULT];
+    bucket_memory *experts = &need.buckets[LHI_BUCKET_EXPERTS];
     most->n_sharers = lhi_grid_group_size(&job->grid, LHI_GRID_DATA);
     most->n_shards =
         lhi_shard_groups_find(job->model, most->n_sharers, stage, 0).n_shards;
@@ -136,10 +136,10 @@ static double exchange_bytes(const chunks_memory *need)
 {
     double all = 0, one = 0;
     for (uint32_t i = 0; i < LHI_N_TRAIN_BUCKETS; i++) {
-        const bucket_memory *lot = &need->lots[i];
-        all = fmax(all, lot->largest);
-        if (lot->n_shards)
-            one = fmax(one, lot->largest / lot->n_shards);
+        const bucket_memory *bucket = &need->buckets[i];
+        all = fmax(all, bucket->largest);
+        if (bucket->n_shards)
+            one = fmax(one, bucket->largest / bucket->n_shards);
     }
     return sizeof(float) * (all + one);
 }
@@ -153,7 +153,7 @@ static lh_status predict_training(const lhi_job *job, const lh_exec *exec,
 {
     const bool by_layer = job->model->per_layer_sharding;
     chunks_memory need = find_groups(job, stage);
-    bool staged = need.lots[LHI_BUCKET_DEFAULT].n_sharers > 1 &&
+    bool staged = need.buckets[LHI_BUCKET_DEFAULT].n_sharers > 1 &&
                   lhi_has_pass_collectives(job->pipeline, job->model);
     lhi_sharded_tensors *all = calloc(exec->n_chunks, sizeof *all);
     lhi_shard_plan plan = {0};
@@ -172,12 +172,12 @@ static lh_status predict_training(const lhi_job *job, const lh_exec *exec,
     if (status != LH_OK)
         return status;
     for (uint32_t i = 0; i < LHI_N_TRAIN_BUCKETS; i++) {
-        const bucket_memory *lot = &need.lots[i];
-        if (lot->n_sharers)
+        const bucket_memory *bucket = &need.buckets[i];
+        if (bucket->n_sharers)
             lhi_train_predict_memory(
-                lot->values,
+                bucket->values,
                 i == LHI_BUCKET_DEFAULT ? count_tied(o, exec, stage) : 0,
-                lot->sharded, lot->n_sharers, lot->n_shards, staged,
+                bucket->sharded, bucket->n_sharers, bucket->n_shards, staged,
                 job->model->delayed_update, bytes);
     }
     bytes[LH_MEMORY_SCRATCH] +=

@@ -38,13 +38,13 @@ static uint32_t find_chunk(const lhi_job *job, const uint32_t *first_layers,
 
 /* Returns the rank that holds a tensor in one copy of the pipeline. */
 static uint32_t find_holder(const lhi_job *job,
-                            const lhi_rank_assignment *seats,
+                            const lhi_rank_assignment *assignment,
                             const uint32_t *first_layers, uint32_t index,
                             uint32_t copy)
 {
     uint32_t c = find_chunk(job, first_layers, index);
-    return lhi_rank_assignment_find_rank(seats, copy * job->exec->n_ranks +
-                                                    job->exec->chunk_ranks[c]);
+    return lhi_rank_assignment_find_rank(
+        assignment, copy * job->exec->n_ranks + job->exec->chunk_ranks[c]);
 }
 
 /* Route for a tensor in one copy of the pipeline. */

@@ -154,16 +154,16 @@ lh_status lhi_migration_decider_find(lhi_migration_decider *m,
                                      bool *moves, lh_error *err)
 {
     const lh_train_adapt *a = &m->job->adapt;
-    const lh_event_timeline *course = m->job->o.event_timeline;
+    const lh_event_timeline *timeline = m->job->o.event_timeline;
     const lh_sim_options sim =
         lhi_exec_sim_options_on(m->job->exec, m->path, m->links);
     lh_host_placement *paced;
     *moves = false;
     LHI_TRY(make_measured_placement(m, seen->estimated, &paced, err));
     const lhi_migration_state now = {
-        .timeline = a->moves_hosts ? course : NULL,
+        .timeline = a->moves_hosts ? timeline : NULL,
         .placement = paced,
-        .state = course ? lh_event_timeline_state(course, seen->step) : 0,
+        .state = timeline ? lh_event_timeline_state(timeline, seen->step) : 0,
         .layers = a->moves_layers ? m->job->assignment_limits.layers : NULL,
         .layer_ns = a->layer_ns,
         .hosts = m->hosts,

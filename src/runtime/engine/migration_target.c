@@ -6,16 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-lh_status lhi_rank_assignment_make_pipeline(const lhi_job *job,
-                                            const lh_pipeline *pipeline,
-                                            const lhi_rank_assignment *seats,
-                                            lh_pipeline **out, lh_error *err)
+lh_status lhi_rank_assignment_make_pipeline(
+    const lhi_job *job, const lh_pipeline *pipeline,
+    const lhi_rank_assignment *assignment, lh_pipeline **out, lh_error *err)
 {
     *out = NULL;
-    if (!seats || !seats->layers)
+    if (!assignment || !assignment->layers)
         return LH_OK;
     return lh_layers_pipeline(job->assignment_limits.layers, pipeline,
-                              seats->layers, out, err);
+                              assignment->layers, out, err);
 }
 
 /* Adapts the job to the new rank assignment. */
@@ -97,7 +96,7 @@ static lh_status make_target(lhi_migration_target *s, lhi_net *net,
 
 lh_status lhi_migration_target_make(const lhi_job *job, lhi_net *net,
                                     const lh_exec *exec,
-                                    const lhi_rank_assignment *seats,
+                                    const lhi_rank_assignment *assignment,
                                     const lhi_net_stop *stop,
                                     lhi_migration_target **out, lh_error *err)
 {
@@ -106,7 +105,8 @@ lh_status lhi_migration_target_make(const lhi_job *job, lhi_net *net,
         return lhi_fail_nomem(err);
     s->job = *job;
     s->job.devices = NULL;
-    lh_status status = lhi_rank_assignment_copy(seats, &s->assignment, err);
+    lh_status status =
+        lhi_rank_assignment_copy(assignment, &s->assignment, err);
     if (status == LH_OK) {
         s->place =
             lhi_rank_assignment_find_place(&s->assignment, lhi_net_rank(net));

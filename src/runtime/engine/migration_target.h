@@ -24,12 +24,12 @@ typedef struct lhi_migration_target {
  * both copies do not fit into memory. */
 lh_status lhi_migration_target_make(const lhi_job *job, lhi_net *net,
                                     const lh_exec *exec,
-                                    const lhi_rank_assignment *seats,
+                                    const lhi_rank_assignment *assignment,
                                     const lhi_net_stop *stop,
                                     lhi_migration_target **out, lh_error *err);
 /* Ends its threads. Call it before the endpoint is closed. NULL is fine. */
-void lhi_migration_target_stop(lhi_migration_target *seat);
-void lhi_migration_target_free(lhi_migration_target *seat); /* NULL is fine */
+void lhi_migration_target_stop(lhi_migration_target *target);
+void lhi_migration_target_free(lhi_migration_target *target); /* NULL is fine */
 
 /* Returns the training options for a logical rank. */
 lhi_training_options lhi_job_training_options(const lhi_job *job, lhi_net *net,
@@ -39,10 +39,9 @@ lhi_training_options lhi_job_training_options(const lhi_job *job, lhi_net *net,
 
 /* Converts a pipeline of the run to other layer counts: *out, released by the
  * caller; NULL: it is unchanged. */
-lh_status lhi_rank_assignment_make_pipeline(const lhi_job *job,
-                                            const lh_pipeline *pipeline,
-                                            const lhi_rank_assignment *seats,
-                                            lh_pipeline **out, lh_error *err);
+lh_status lhi_rank_assignment_make_pipeline(
+    const lhi_job *job, const lh_pipeline *pipeline,
+    const lhi_rank_assignment *assignment, lh_pipeline **out, lh_error *err);
 
 /* --- rank_assignment_limits.c --- */
 

@@ -18,9 +18,9 @@ typedef struct owned_result {
     lh_train_result result; /* first: callers hold this */
     lh_iteration *iterations;
     lhi_switch *rows;
-    lh_switch *switches;        /* with the texts of `rows` */
-    lhi_rank_assignment *seats; /* per switch, if parts moved */
-    lh_migration *moved;        /* likewise, with the numbers in `seats` */
+    lh_switch *switches;              /* with the texts of `rows` */
+    lhi_rank_assignment *assignments; /* per switch, if parts moved */
+    lh_migration *moved; /* likewise, with the numbers in `assignments` */
     uint32_t n_switches;
     lhi_adapt_notice *notice_rows;
     lh_adapt_event *notices; /* with the texts of `told` */
@@ -169,10 +169,10 @@ static void set_prediction(const lhi_job *job, int64_t alone_ns,
 }
 
 /* Copies the job to *at with the conditions of the last iteration under
- * `seats`; *made: its pipeline. */
+ * `assignment`; *made: its pipeline. */
 static lh_status find_last_conditions(const lhi_job *job,
                                       const owned_result *to, uint64_t n,
-                                      const lhi_rank_assignment *seats,
+                                      const lhi_rank_assignment *assignment,
                                       lhi_job *at, lh_pipeline **made,
                                       lh_error *err)
 {
@@ -180,8 +180,8 @@ static lh_status find_last_conditions(const lhi_job *job,
     *made = NULL;
     if (n == 0)
         return LH_OK;
-    LHI_TRY(lhi_job_make_step_pipeline(job, to->iterations[n - 1].step, seats,
-                                       made, err));
+    LHI_TRY(lhi_job_make_step_pipeline(job, to->iterations[n - 1].step,
+                                       assignment, made, err));
     if (*made)
         at->pipeline = *made;
     return LH_OK;
@@ -319,9 +319,9 @@ static lh_status read_migration(const lhi_job *job, reader *r, owned_result *to,
     if (!text)
         return fail_truncated(err);
     LHI_TRY(lhi_rank_assignment_parse((const char *)text, row->n_assignment,
-                                      &job->assignment_limits, &to->seats[i],
-                                      err));
-    to->moved[i] = lhi_moved_to_public(row, &to->seats[i]);
+                                      &job->assignment_limits,
+                                      &to->assignments[i], err));
+    to->moved[i] = lhi_moved_to_public(row, &to->assignments[i]);
     return LH_OK;
 }
 
@@ -332,9 +332,9 @@ static lh_status read_switches(const lhi_job *job, reader *r, uint32_t n,
         return fail_truncated(err);
     to->rows = calloc(n + 1u, sizeof *to->rows);
     to->switches = calloc(n + 1u, sizeof *to->switches);
-    to->seats = calloc(n + 1u, sizeof *to->seats);
+    to->assignments = calloc(n + 1u, sizeof *to->assignments);
     to->moved = calloc(n + 1u, sizeof *to->moved);
-    if (!to->rows || !to->switches || !to->seats || !to->moved)
+    if (!to->rows || !to->switches || !to->assignments || !to->moved)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < n; i++) {
         const unsigned char *bytes = next_bytes(r, LHI_SWITCH_BYTES);
@@ -578,8 +578,8 @@ void lh_train_result_free(lh_train_result *result)
     free(own->memory);
     free(own->iterations);
     for (uint32_t i = 0; i < own->n_switches; i++)
-        lhi_rank_assignment_fini(&own->seats[i]);
-    free(own->seats);
+        lhi_rank_assignment_fini(&own->assignments[i]);
+    free(own->assignments);
     free(own->moved);
     free(own->switches);
     free(own->notice_rows);

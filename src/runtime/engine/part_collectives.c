@@ -25,18 +25,18 @@ bool lhi_part_make_buffers(lhi_part_collectives *x,
 
 static lh_status gather_bucket(const lhi_part_collectives *x,
                                const lhi_train_part *part,
-                               lhi_train_bucket_kind lot, float *room,
+                               lhi_train_bucket_kind bucket, float *room,
                                uint64_t tag, int64_t *ready_ns, lh_error *err)
 {
-    lhi_net_group group = *x->groups[lot];
-    size_t n = (part->of[lot].to - part->of[lot].from) * group.n_ranks;
+    lhi_net_group group = *x->groups[bucket];
+    size_t n = (part->of[bucket].to - part->of[bucket].from) * group.n_ranks;
     group.latest_ns = ready_ns;
     if (n == 0)
         return LH_OK;
-    lhi_train_pack_values(x->train, part, lot, x->array);
-    LHI_TRY(lhi_net_all_gather(x->net, &group, tag + lot * LHI_NET_TAGS,
+    lhi_train_pack_values(x->train, part, bucket, x->array);
+    LHI_TRY(lhi_net_all_gather(x->net, &group, tag + bucket * LHI_NET_TAGS,
                                x->array, n, sizeof *x->array, err));
-    lhi_train_unpack_values(x->train, part, lot, x->array, room);
+    lhi_train_unpack_values(x->train, part, bucket, x->array, room);
     return LH_OK;
 }
 
@@ -53,29 +53,30 @@ lh_status lhi_part_all_gather(const lhi_part_collectives *x,
 
 static lh_status scatter_bucket(const lhi_part_collectives *x,
                                 const lhi_train_part *part,
-                                lhi_train_bucket_kind lot, const float *room,
+                                lhi_train_bucket_kind bucket, const float *room,
                                 bool adds, uint64_t tag, int64_t *ready_ns,
                                 lh_error *err)
 {
-    lhi_net_group group = *x->groups[lot];
+    lhi_net_group group = *x->groups[bucket];
     size_t sharded =
-        lhi_train_find_piece_sizes(x->train, part->chunk, lot).gradients;
-    lhi_train_range all = part->of[lot], early = all, late = all;
+        lhi_train_find_piece_sizes(x->train, part->chunk, bucket).gradients;
+    lhi_train_range all = part->of[bucket], early = all, late = all;
     size_t n = (all.to - all.from) * group.n_ranks;
     group.latest_ns = ready_ns;
     if (n == 0)
         return LH_OK;
-    lhi_train_pack_gradients(x->train, part, lot, room, x->array);
-    LHI_TRY(lhi_net_reduce_scatter(x->net, &group, tag + lot * LHI_NET_TAGS,
+    lhi_train_pack_gradients(x->train, part, bucket, room, x->array);
+    LHI_TRY(lhi_net_reduce_scatter(x->net, &group, tag + bucket * LHI_NET_TAGS,
                                    x->array, n, x->sums, err));
     if (early.to > sharded)
         early.to = sharded;
     if (late.from < sharded)
         late.from = sharded;
     if (early.from < early.to)
-        lhi_train_store_sums(x->train, part->chunk, lot, early, x->sums, adds);
+        lhi_train_store_sums(x->train, part->chunk, bucket, early, x->sums,
+                             adds);
     if (late.from < late.to)
-        lhi_train_store_sums(x->train, part->chunk, lot, late,
+        lhi_train_store_sums(x->train, part->chunk, bucket, late,
                              x->sums + (late.from - all.from), false);
     return LH_OK;
 }

@@ -16,7 +16,7 @@ typedef struct entry {
     struct entry *next;
     uint32_t n_users;
     lh_exec *exec;
-    lhi_rank_assignment seats;
+    lhi_rank_assignment assignment;
     lh_pipeline *pipeline; /* NULL: the run's own */
     char text[];
 } entry;
@@ -32,7 +32,7 @@ struct lhi_proposals {
 
 lh_status lhi_proposals_make(const lh_pipeline *pipeline,
                              const lh_exec_options *options,
-                             const lhi_rank_assignment_limits *seating,
+                             const lhi_rank_assignment_limits *limits,
                              lhi_proposals **out, lh_error *err)
 {
     lhi_proposals *all = calloc(1, sizeof *all);
@@ -40,8 +40,8 @@ lh_status lhi_proposals_make(const lh_pipeline *pipeline,
         return lhi_fail_nomem(err);
     all->pipeline = pipeline;
     all->options = options;
-    if (seating)
-        all->limits = *seating;
+    if (limits)
+        all->limits = *limits;
     pthread_mutex_init(&all->lock, NULL);
     *out = all;
     return LH_OK;
@@ -115,11 +115,11 @@ static lh_status set_assignment(entry *e, lh_error *err)
     const lhi_proposals *all = e->of;
     const char *text = e->text + t->n_rows + t->n_links + t->n_paths;
     LHI_TRY(lhi_rank_assignment_parse(text, t->n_assignment, &all->limits,
-                                      &e->seats, err));
-    if (e->seats.layers)
+                                      &e->assignment, err));
+    if (e->assignment.layers)
         LHI_TRY(lh_layers_pipeline(all->limits.layers, all->pipeline,
-                                   e->seats.layers, &e->pipeline, err));
-    e->proposed.assignment = &e->seats;
+                                   e->assignment.layers, &e->pipeline, err));
+    e->proposed.assignment = &e->assignment;
     e->proposed.pipeline = e->pipeline ? e->pipeline : all->pipeline;
     return LH_OK;
 }
@@ -150,7 +150,7 @@ static void free_entry(entry *e)
 {
     lh_exec_free(e->exec);
     lh_pipeline_free(e->pipeline);
-    lhi_rank_assignment_fini(&e->seats);
+    lhi_rank_assignment_fini(&e->assignment);
     free(e);
 }
 

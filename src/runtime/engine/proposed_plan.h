@@ -23,11 +23,11 @@ typedef struct lhi_proposed_plan {
 } lhi_proposed_plan;
 
 /* Makes the list. All plans are lowered for the pipeline under `options`,
- * except for their own data path. `seating`: permitted migrations; NULL: none.
+ * except for their own data path. `limits`: permitted migrations; NULL: none.
  * All are borrowed. */
 lh_status lhi_proposals_make(const lh_pipeline *pipeline,
                              const lh_exec_options *options,
-                             const lhi_rank_assignment_limits *seating,
+                             const lhi_rank_assignment_limits *limits,
                              lhi_proposals **out, lh_error *err);
 /* Call it once all plans are released. NULL is fine. */
 void lhi_proposals_free(lhi_proposals *proposals);

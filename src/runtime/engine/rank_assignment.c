@@ -85,24 +85,24 @@ static lh_status read_numbers(cursor *c, uint32_t n, uint64_t most,
 /* --- validation --- */
 
 lh_status
-lhi_rank_assignment_fail_layers(const lhi_rank_assignment_limits *seating,
+lhi_rank_assignment_fail_layers(const lhi_rank_assignment_limits *limits,
                                 lh_error *err)
 {
     return lhi_fail(err, LH_EUNSUPPORTED, "layers do not move in this run: %s",
-                    seating->layers_fixed_reason);
+                    limits->layers_fixed_reason);
 }
 
 lh_status
-lhi_rank_assignment_fail_places(const lhi_rank_assignment_limits *seating,
+lhi_rank_assignment_fail_places(const lhi_rank_assignment_limits *limits,
                                 lh_error *err)
 {
     return lhi_fail(err, LH_EUNSUPPORTED,
                     "ranks keep their places in this run: %s",
-                    seating->places_fixed_reason);
+                    limits->places_fixed_reason);
 }
 
 static lh_status check_layers(const lhi_rank_assignment *s,
-                              const lhi_rank_assignment_limits *seating,
+                              const lhi_rank_assignment_limits *limits,
                               lh_error *err)
 {
     uint64_t sum = 0;
@@ -114,11 +114,11 @@ static lh_status check_layers(const lhi_rank_assignment *s,
                             c);
         sum += s->layers[c];
     }
-    if (sum != seating->n_layers)
+    if (sum != limits->n_layers)
         return lhi_fail(err, LH_EINPUT,
                         "the chunks would have %" PRIu64 " layers together, "
                         "and the job has %" PRIu32,
-                        sum, seating->n_layers);
+                        sum, limits->n_layers);
     return LH_OK;
 }
 
@@ -153,14 +153,14 @@ static lh_status check_vias(const lhi_rank_assignment *s, lh_error *err)
     return LH_OK;
 }
 
-static lh_status read_all(cursor *c, const lhi_rank_assignment_limits *seating,
+static lh_status read_all(cursor *c, const lhi_rank_assignment_limits *limits,
                           lhi_rank_assignment *to, lh_error *err)
 {
     uint64_t ns = 0;
     LHI_TRY(
         read_numbers(c, to->n_chunks, UINT32_MAX, "layers", &to->layers, err));
     if (to->n_places == 0 && c->at < c->end && *c->at != ';')
-        return lhi_rank_assignment_fail_places(seating, err);
+        return lhi_rank_assignment_fail_places(limits, err);
     LHI_TRY(
         read_numbers(c, to->n_places, UINT32_MAX, "ranks", &to->ranks, err));
     LHI_TRY(read_numbers(c, to->n_places, UINT32_MAX, "ranks that pass on",
@@ -170,24 +170,24 @@ static lh_status read_all(cursor *c, const lhi_rank_assignment_limits *seating,
     if (!read_number(c, INT64_MAX / 4, &ns) || c->at != c->end)
         return fail_field("time", err);
     to->move_ns = (int64_t)ns;
-    if (to->layers && seating->n_layers == 0)
-        return lhi_rank_assignment_fail_layers(seating, err);
+    if (to->layers && limits->n_layers == 0)
+        return lhi_rank_assignment_fail_layers(limits, err);
     if (to->layers)
-        LHI_TRY(check_layers(to, seating, err));
+        LHI_TRY(check_layers(to, limits, err));
     if (to->ranks)
         LHI_TRY(check_hosts(to, err));
     return to->relays ? check_vias(to, err) : LH_OK;
 }
 
 lh_status lhi_rank_assignment_parse(const char *text, uint32_t n,
-                                    const lhi_rank_assignment_limits *seating,
+                                    const lhi_rank_assignment_limits *limits,
                                     lhi_rank_assignment *out, lh_error *err)
 {
     cursor c = {text, text + n};
-    lhi_rank_assignment made = {.n_chunks = seating->n_chunks,
-                                .n_places = seating->n_places};
+    lhi_rank_assignment made = {.n_chunks = limits->n_chunks,
+                                .n_places = limits->n_places};
     if (n > 0) {
-        lh_status status = read_all(&c, seating, &made, err);
+        lh_status status = read_all(&c, limits, &made, err);
         if (status != LH_OK) {
             lhi_rank_assignment_fini(&made);
             return status;

@@ -38,36 +38,37 @@ typedef struct lhi_rank_assignment_limits {
 
 /* Returns LH_EUNSUPPORTED with the reason why layers cannot move. */
 lh_status
-lhi_rank_assignment_fail_layers(const lhi_rank_assignment_limits *seating,
+lhi_rank_assignment_fail_layers(const lhi_rank_assignment_limits *limits,
                                 lh_error *err);
 /* Returns LH_EUNSUPPORTED with the reason why ranks cannot move. */
 lh_status
-lhi_rank_assignment_fail_places(const lhi_rank_assignment_limits *seating,
+lhi_rank_assignment_fail_places(const lhi_rank_assignment_limits *limits,
                                 lh_error *err);
 
 /* Formats an assignment: layer counts, ranks, relays and nanoseconds, separated
  * by `;`, numbers by commas; "" for the initial assignment. Release with
  * free(). */
-lh_status lhi_rank_assignment_format(const lhi_rank_assignment *seats,
+lh_status lhi_rank_assignment_format(const lhi_rank_assignment *assignment,
                                      char **text, lh_error *err);
 /* Parses an assignment. LH_EINPUT: invalid text, or outside the limits. `text`
  * need not be zero-terminated. Release with lhi_rank_assignment_fini(). */
 lh_status lhi_rank_assignment_parse(const char *text, uint32_t n,
-                                    const lhi_rank_assignment_limits *seating,
+                                    const lhi_rank_assignment_limits *limits,
                                     lhi_rank_assignment *out, lh_error *err);
 /* Copies an assignment. */
 lh_status lhi_rank_assignment_copy(const lhi_rank_assignment *from,
                                    lhi_rank_assignment *to, lh_error *err);
-void lhi_rank_assignment_fini(lhi_rank_assignment *seats); /* zeroed is fine */
+void lhi_rank_assignment_fini(
+    lhi_rank_assignment *assignment); /* zeroed is fine */
 
 /* Compares two assignments; NULL: the initial one. */
 bool lhi_rank_assignment_equal(const lhi_rank_assignment *a,
                                const lhi_rank_assignment *b);
 /* Returns the rank at a place. */
-uint32_t lhi_rank_assignment_find_rank(const lhi_rank_assignment *seats,
+uint32_t lhi_rank_assignment_find_rank(const lhi_rank_assignment *assignment,
                                        uint32_t place);
 /* Returns the place of a rank. */
-uint32_t lhi_rank_assignment_find_place(const lhi_rank_assignment *seats,
+uint32_t lhi_rank_assignment_find_place(const lhi_rank_assignment *assignment,
                                         uint32_t host);
 
 #endif

@@ -89,14 +89,15 @@ assignment_of(const lhi_proposed_plan *proposed)
 
 /* Checks whether the event timeline's hosts may have these places. */
 static lh_status check_places(const lhi_job *job,
-                              const lhi_rank_assignment *seats, lh_error *err)
+                              const lhi_rank_assignment *assignment,
+                              lh_error *err)
 {
     lh_pipeline *p;
     if (!job->o.event_timeline || !job->o.event_timeline->placement ||
-        !seats->ranks)
+        !assignment->ranks)
         return LH_OK;
     LHI_TRY(lh_event_timeline_pipeline_with_hosts(job->o.event_timeline, 0,
-                                                  seats->ranks, &p, err));
+                                                  assignment->ranks, &p, err));
     lh_pipeline_free(p);
     return LH_OK;
 }
@@ -106,24 +107,25 @@ static lh_status check_places(const lhi_job *job,
 static lh_status set_up_target(lhi_rescheduler *r,
                                const lhi_proposed_plan *proposed, lh_error *err)
 {
-    const lhi_rank_assignment *seats = proposed->assignment;
+    const lhi_rank_assignment *assignment = proposed->assignment;
     lhi_rank_options *with = &r->next_rank;
-    LHI_TRY(check_places(r->job, seats, err));
+    LHI_TRY(check_places(r->job, assignment, err));
     *with = r->rank;
     with->exec = proposed->exec;
     with->pipeline = proposed->pipeline;
     if (!r->job->model) /* emulated work stays with the timed rank */
         return LH_OK;
-    with->assignment = seats;
-    if (lhi_rank_assignment_equal(seats, assignment_of(r->proposed)))
+    with->assignment = assignment;
+    if (lhi_rank_assignment_equal(assignment, assignment_of(r->proposed)))
         return LH_OK;
-    LHI_TRY(lhi_migration_target_make(r->job, with->net, proposed->exec, seats,
-                                      with->stop, &r->next_target, err));
-    const lhi_migration_target *seat = r->next_target;
-    with->stage = seat->place % proposed->exec->n_ranks;
-    with->base = seat->place - with->stage;
-    with->device = seat->device;
-    with->hooks = lhi_training_hooks(seat->training);
+    LHI_TRY(lhi_migration_target_make(r->job, with->net, proposed->exec,
+                                      assignment, with->stop, &r->next_target,
+                                      err));
+    const lhi_migration_target *target = r->next_target;
+    with->stage = target->place % proposed->exec->n_ranks;
+    with->base = target->place - with->stage;
+    with->device = target->device;
+    with->hooks = lhi_training_hooks(target->training);
     return LH_OK;
 }
 
@@ -193,7 +195,7 @@ static lh_status format(const lhi_rescheduler *r, lhi_proposal *p, char **out,
     const lh_schedule *schedule = r->schedule;
     char *rows = NULL, *links = NULL, *both = NULL;
     size_t n_rows = 0, n_links = 0;
-    size_t n_seats = r->assignment_text ? strlen(r->assignment_text) : 0;
+    size_t n_assignment = r->assignment_text ? strlen(r->assignment_text) : 0;
     size_t most = lhi_input_max_bytes(LHI_INPUT_SCHEDULE);
     lh_status status = lh_schedule_format(schedule, &rows, &n_rows, err);
     if (status == LH_OK)
@@ -203,12 +205,12 @@ static lh_status format(const lhi_rescheduler *r, lhi_proposal *p, char **out,
     if (status == LH_OK && (n_rows > most || n_links > most))
         status = lhi_fail_too_large("the proposed schedule", most, "a schedule",
                                     err);
-    if (status == LH_OK && n_seats > LHI_RANK_ASSIGNMENT_MAX_BYTES)
+    if (status == LH_OK && n_assignment > LHI_RANK_ASSIGNMENT_MAX_BYTES)
         status = lhi_fail_too_large("the proposed seats",
                                     LHI_RANK_ASSIGNMENT_MAX_BYTES,
                                     "seats of a run", err);
     if (status == LH_OK &&
-        !(both = malloc(n_rows + n_links + r->n_paths + n_seats + 1)))
+        !(both = malloc(n_rows + n_links + r->n_paths + n_assignment + 1)))
         status = lhi_fail_nomem(err);
     if (status == LH_OK) {
         memcpy(both, rows, n_rows);
@@ -216,11 +218,11 @@ static lh_status format(const lhi_rescheduler *r, lhi_proposal *p, char **out,
             memcpy(both + n_rows, links, n_links);
         if (r->n_paths)
             memcpy(both + n_rows + n_links, r->paths, r->n_paths);
-        if (n_seats)
+        if (n_assignment)
             memcpy(both + n_rows + n_links + r->n_paths, r->assignment_text,
-                   n_seats);
+                   n_assignment);
         p->texts = (lhi_proposal_texts){(uint32_t)n_rows, (uint32_t)n_links,
-                                        r->n_paths, (uint32_t)n_seats};
+                                        r->n_paths, (uint32_t)n_assignment};
         *out = both;
     }
     lh_text_free(rows);
@@ -656,16 +658,17 @@ lh_switch lhi_switch_to_public(const lhi_switch *row)
 }
 
 lh_migration lhi_moved_to_public(const lhi_switch *row,
-                                 const lhi_rank_assignment *seats)
+                                 const lhi_rank_assignment *assignment)
 {
-    return (lh_migration){.n_chunks = seats->layers ? seats->n_chunks : 0,
-                          .n_places = seats->ranks ? seats->n_places : 0,
-                          .layers = seats->layers,
-                          .hosts = seats->ranks,
-                          .relay_ranks = seats->relays,
-                          .bytes = row->moved_bytes,
-                          .ns = row->move_ns,
-                          .predicted_ns = row->move_expected_ns};
+    return (lh_migration){
+        .n_chunks = assignment->layers ? assignment->n_chunks : 0,
+        .n_places = assignment->ranks ? assignment->n_places : 0,
+        .layers = assignment->layers,
+        .hosts = assignment->ranks,
+        .relay_ranks = assignment->relays,
+        .bytes = row->moved_bytes,
+        .ns = row->move_ns,
+        .predicted_ns = row->move_expected_ns};
 }
 
 lh_adapt_event lhi_notice_to_public(const lhi_adapt_notice *row)

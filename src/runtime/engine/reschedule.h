@@ -65,9 +65,9 @@ const lhi_switch *lhi_rescheduler_switches(const lhi_rescheduler *r,
                                            uint32_t *n);
 /* Converts a switch to the public struct, which borrows its texts. */
 lh_switch lhi_switch_to_public(const lhi_switch *row);
-/* Same for a migration; `seats`: parsed from the row's text. */
+/* Same for a migration; `assignment`: parsed from the row's text. */
 lh_migration lhi_moved_to_public(const lhi_switch *row,
-                                 const lhi_rank_assignment *seats);
+                                 const lhi_rank_assignment *assignment);
 /* Same for an adaptation notice. */
 lh_adapt_event lhi_notice_to_public(const lhi_adapt_notice *row);
 

@@ -31,18 +31,19 @@ static lh_status set_links(const lhi_job *job, const lh_pipeline *now,
 }
 
 lh_status lhi_job_make_step_pipeline(const lhi_job *job, uint64_t step,
-                                     const lhi_rank_assignment *seats,
+                                     const lhi_rank_assignment *assignment,
                                      lh_pipeline **out, lh_error *err)
 {
-    const lh_event_timeline *course = job->o.event_timeline;
+    const lh_event_timeline *timeline = job->o.event_timeline;
     lh_pipeline *now = NULL, *shared = NULL;
     *out = NULL;
-    if (course)
+    if (timeline)
         LHI_TRY(lh_event_timeline_pipeline_with_hosts(
-            course, lh_event_timeline_state(course, step),
-            seats && course->placement ? seats->ranks : NULL, &now, err));
+            timeline, lh_event_timeline_state(timeline, step),
+            assignment && timeline->placement ? assignment->ranks : NULL, &now,
+            err));
     lh_status status = lhi_rank_assignment_make_pipeline(
-        job, now ? now : job->pipeline, seats, &shared, err);
+        job, now ? now : job->pipeline, assignment, &shared, err);
     if (status != LH_OK || shared) {
         lh_pipeline_free(now);
         now = shared;
@@ -52,20 +53,20 @@ lh_status lhi_job_make_step_pipeline(const lhi_job *job, uint64_t step,
 }
 
 lh_status lhi_job_apply_conditions(const lhi_job *job, uint64_t step,
-                                   const lhi_rank_assignment *seats,
+                                   const lhi_rank_assignment *assignment,
                                    lhi_net *net, lhi_device *device,
                                    lhi_training *training, uint32_t *state,
                                    lh_error *err)
 {
-    const lh_event_timeline *course = job->o.event_timeline;
-    uint32_t next = course ? lh_event_timeline_state(course, step) : 0;
+    const lh_event_timeline *timeline = job->o.event_timeline;
+    uint32_t next = timeline ? lh_event_timeline_state(timeline, step) : 0;
     if (next == *state)
         return LH_OK;
     lh_pipeline *made;
-    LHI_TRY(lhi_job_make_step_pipeline(job, step, seats, &made, err));
+    LHI_TRY(lhi_job_make_step_pipeline(job, step, assignment, &made, err));
     const lh_pipeline *now = made ? made : job->pipeline;
     lh_status status = LH_OK;
-    if (course && job->emulates && lhi_net_rank(net) == 0)
+    if (timeline && job->emulates && lhi_net_rank(net) == 0)
         status = set_links(job, now, net, err);
     if (!job->model)
         lhi_timed_set_pipeline(device, now);
@@ -81,12 +82,12 @@ lh_status lhi_job_apply_conditions(const lhi_job *job, uint64_t step,
 lh_status lhi_job_hold_links(const lhi_job *job, uint32_t state, lhi_net *net,
                              int64_t begin_ns, lh_error *err)
 {
-    const lh_event_timeline *course = job->o.event_timeline;
-    if (!course || !job->emulates ||
-        !lhi_event_timeline_count_failures(course, state))
+    const lh_event_timeline *timeline = job->o.event_timeline;
+    if (!timeline || !job->emulates ||
+        !lhi_event_timeline_count_failures(timeline, state))
         return LH_OK;
     lh_pipeline *now;
-    LHI_TRY(lh_event_timeline_pipeline(course, state, &now, err));
+    LHI_TRY(lh_event_timeline_pipeline(timeline, state, &now, err));
     lh_status status = LH_OK;
     for (uint32_t i = 0;
          i < now->n_resources * lhi_grid_count_copies(&job->grid); i++) {
@@ -101,7 +102,7 @@ lh_status lhi_job_hold_links(const lhi_job *job, uint32_t state, lhi_net *net,
 /* In a training run each host is one rank. */
 static lh_status check_hosts(const lhi_job *job, lh_error *err)
 {
-    const lh_event_timeline *course = job->o.event_timeline;
+    const lh_event_timeline *timeline = job->o.event_timeline;
     const lhi_grid *g = &job->grid;
     bool transfers = false;
     if (g->tensor * g->context * g->expert > 1)
@@ -111,45 +112,46 @@ static lh_status check_hosts(const lhi_job *job, lh_error *err)
                         ", context %" PRIu32 ", expert %" PRIu32
                         "): plan with 1 of each, or have events of devices",
                         g->tensor, g->context, g->expert);
-    if (lh_host_placement_n_hosts(course->placement) != lhi_grid_count_ranks(g))
+    if (lh_host_placement_n_hosts(timeline->placement) !=
+        lhi_grid_count_ranks(g))
         return lhi_fail(err, LH_EINVAL,
                         "events are of %" PRIu32 " hosts, and the run has "
                         "%" PRIu32 " ranks",
-                        lh_host_placement_n_hosts(course->placement),
+                        lh_host_placement_n_hosts(timeline->placement),
                         lhi_grid_count_ranks(g));
-    for (uint32_t i = 0; i < course->n_effects; i++) {
-        const lh_event *e = course->effects[i].event;
+    for (uint32_t i = 0; i < timeline->n_effects; i++) {
+        const lh_event *e = timeline->effects[i].event;
         transfers = transfers || e->transfer_ns > 0 || e->slowdown > 1 ||
                     e->transfer_factor > 1;
     }
-    return transfers ? lhi_host_placement_check_state(course->placement, err)
+    return transfers ? lhi_host_placement_check_state(timeline->placement, err)
                      : LH_OK;
 }
 
 lh_status lhi_job_check_events(const lhi_job *job, lh_error *err)
 {
-    const lh_event_timeline *course = job->o.event_timeline;
+    const lh_event_timeline *timeline = job->o.event_timeline;
     const lh_pipeline *p = job->pipeline;
-    if (!course)
+    if (!timeline)
         return LH_OK;
-    if (course->base->n_devices != p->n_devices ||
-        course->base->n_chunks != p->n_chunks ||
-        course->base->n_links != p->n_links ||
-        course->base->n_resources != p->n_resources)
+    if (timeline->base->n_devices != p->n_devices ||
+        timeline->base->n_chunks != p->n_chunks ||
+        timeline->base->n_links != p->n_links ||
+        timeline->base->n_resources != p->n_resources)
         return lhi_fail(err, LH_EINVAL,
                         "the course of events is of another pipeline; run the "
                         "one that it has in state 0");
     bool links = false, devices = false;
-    for (uint32_t i = 0; i < course->n_effects; i++) {
-        links = links || course->effects[i].n_links > 0;
-        devices = devices || course->effects[i].n_links == 0;
+    for (uint32_t i = 0; i < timeline->n_effects; i++) {
+        links = links || timeline->effects[i].n_links > 0;
+        devices = devices || timeline->effects[i].n_links == 0;
     }
     if (links && !job->emulates)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "events make links slow or rails fail, which only "
                         "emulated links do; do without real links, or without "
                         "these events");
-    if (course->restart_steps)
+    if (timeline->restart_steps)
         return lhi_fail(err, LH_EINVAL,
                         "a run goes on where a rail fails: a course with "
                         "restarts is for playing");
@@ -158,7 +160,7 @@ lh_status lhi_job_check_events(const lhi_job *job, lh_error *err)
                         "events make a device slow, which only the timed "
                         "device can be: on the cpu device passes take what "
                         "they take");
-    return course->placement && job->model ? check_hosts(job, err) : LH_OK;
+    return timeline->placement && job->model ? check_hosts(job, err) : LH_OK;
 }
 
 /* Folds a text into the running digest. */
@@ -171,7 +173,7 @@ static void digest_text(unsigned char sum[32], const char *text, size_t len)
 }
 
 /* Host links affect the run once hosts exchange places. */
-static lh_status digest_hosts(const lh_event_timeline *course, uint32_t state,
+static lh_status digest_hosts(const lh_event_timeline *timeline, uint32_t state,
                               unsigned char sum[32], lh_error *err)
 {
     lh_host_slowdowns now;
@@ -179,7 +181,7 @@ static lh_status digest_hosts(const lh_event_timeline *course, uint32_t state,
     if (!mem)
         return lhi_fail_nomem(err);
     lh_status status =
-        lhi_event_timeline_host_slowdowns(course, state, mem, &now, err);
+        lhi_event_timeline_host_slowdowns(timeline, state, mem, &now, err);
     for (uint32_t i = 0; status == LH_OK && i < now.n_links; i++) {
         char link[96];
         const lh_host_link_delay *l = &now.links[i];
@@ -194,13 +196,13 @@ static lh_status digest_hosts(const lh_event_timeline *course, uint32_t state,
 
 /* Folds one timeline state into the digest: its pipeline, held links and host
  * links. */
-static lh_status digest_state(const lh_event_timeline *course, uint32_t state,
+static lh_status digest_state(const lh_event_timeline *timeline, uint32_t state,
                               unsigned char sum[32], lh_error *err)
 {
     lh_pipeline *p;
     char *text = NULL;
     size_t len = 0;
-    LHI_TRY(lh_event_timeline_pipeline(course, state, &p, err));
+    LHI_TRY(lh_event_timeline_pipeline(timeline, state, &p, err));
     lh_status status = lh_pipeline_format(p, &text, &len, err);
     if (p->blocked_until_ns)
         digest_text(sum, (const char *)p->blocked_until_ns,
@@ -209,20 +211,21 @@ static lh_status digest_state(const lh_event_timeline *course, uint32_t state,
     LHI_TRY(status);
     digest_text(sum, text, len);
     lh_text_free(text);
-    return course->placement ? digest_hosts(course, state, sum, err) : LH_OK;
+    return timeline->placement ? digest_hosts(timeline, state, sum, err)
+                               : LH_OK;
 }
 
 lh_status lhi_job_digest_events(const lhi_job *job, unsigned char sum[32],
                                 lh_error *err)
 {
-    const lh_event_timeline *course = job->o.event_timeline;
+    const lh_event_timeline *timeline = job->o.event_timeline;
     char span[64];
-    for (uint32_t i = 0; course && i < course->n_intervals; i++) {
+    for (uint32_t i = 0; timeline && i < timeline->n_intervals; i++) {
         int n = snprintf(span, sizeof span, "%" PRId64 " %" PRIu32,
-                         course->starts[i], course->states[i]);
+                         timeline->starts[i], timeline->states[i]);
         digest_text(sum, span, (size_t)n);
     }
-    for (uint32_t s = 0; course && s < course->n_states; s++)
-        LHI_TRY(digest_state(course, s, sum, err));
+    for (uint32_t s = 0; timeline && s < timeline->n_states; s++)
+        LHI_TRY(digest_state(timeline, s, sum, err));
     return LH_OK;
 }

@@ -122,7 +122,7 @@ static void close_proposal(lhi_run_worker *w, bool go,
     const uint64_t turns = rank->turns;
     const lhi_copy_sums copies = rank->copy_sums;
     const uint32_t n_grown = lhi_rank_pool_growth(rank);
-    lhi_migration_target *seat =
+    lhi_migration_target *target =
         moved ? lhi_rescheduler_migration_target(w->rescheduler) : NULL;
     if (go)
         lhi_run_worker_record_memory(
@@ -134,7 +134,7 @@ static void close_proposal(lhi_run_worker *w, bool go,
     w->program->rank->turns = turns;
     w->program->rank->copy_sums = copies;
     if (moved)
-        lhi_run_worker_finish_migration(w, seat);
+        lhi_run_worker_finish_migration(w, target);
     if (w->training)
         lhi_training_set_plan(w->training, w->program->exec);
 }
@@ -294,12 +294,13 @@ static lh_status lead_move(lhi_run_worker *w, uint64_t step, lh_error *err)
 static lh_status report_migration(const lhi_run_worker *w,
                                   const lhi_switch *row, lh_error *err)
 {
-    lhi_rank_assignment seats;
+    lhi_rank_assignment assignment;
     LHI_TRY(lhi_rank_assignment_parse(row->assignment, row->n_assignment,
-                                      &w->job->assignment_limits, &seats, err));
-    const lh_migration what = lhi_moved_to_public(row, &seats);
+                                      &w->job->assignment_limits, &assignment,
+                                      err));
+    const lh_migration what = lhi_moved_to_public(row, &assignment);
     w->job->o.migrated(w->job->o.context, &what);
-    lhi_rank_assignment_fini(&seats);
+    lhi_rank_assignment_fini(&assignment);
     return LH_OK;
 }
 

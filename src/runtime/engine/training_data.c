@@ -10,9 +10,9 @@ static uint64_t data_tag(uint64_t step, uint32_t chunk, bool is_scatter)
 
 /* Chunk numbers in tags; the experts' follow the others. */
 static uint32_t chunk_number(const lhi_training *t, uint32_t chunk,
-                             lhi_train_bucket_kind lot)
+                             lhi_train_bucket_kind bucket)
 {
-    return chunk + lot * t->o.exec->n_chunks;
+    return chunk + bucket * t->o.exec->n_chunks;
 }
 
 /* After all chunk numbers. */
@@ -28,35 +28,35 @@ static uint64_t sum_tag(const lhi_training *t, uint64_t step, uint32_t number)
 /* Sums over sites with the same sharding. `room`: the bucket's array, unused by
  * then. */
 static lh_status sum_sites(lhi_training *t, uint64_t step, uint32_t chunk,
-                           lhi_train_bucket_kind lot, float *room,
+                           lhi_train_bucket_kind bucket, float *room,
                            int64_t *ready_ns, lh_error *err)
 {
-    const bool most = lot == LHI_BUCKET_DEFAULT;
+    const bool most = bucket == LHI_BUCKET_DEFAULT;
     const lhi_site_sums sites = {t->o.net, most ? &t->group : &t->experts,
                                  most ? &t->across : &t->expert_across,
                                  t->o.model->reduce_by_leaders};
     size_t n;
-    float *sums = lhi_train_get_sums(t->train, chunk, lot, &n);
+    float *sums = lhi_train_get_sums(t->train, chunk, bucket, &n);
     return lhi_sum_sites(&sites, sums, n, room,
-                         sum_tag(t, step, chunk_number(t, chunk, lot)),
+                         sum_tag(t, step, chunk_number(t, chunk, bucket)),
                          ready_ns, err);
 }
 
 /* The all-gather and reduce-scatter raise *ready_ns, if the clock is shared,
  * from this rank's ready time to that of all replicas. */
 static lh_status gather_bucket(lhi_training *t, uint64_t step, uint32_t chunk,
-                               lhi_train_bucket_kind lot, int64_t *ready_ns,
+                               lhi_train_bucket_kind bucket, int64_t *ready_ns,
                                lh_error *err)
 {
-    lhi_net_group group = lot == LHI_BUCKET_DEFAULT ? t->group : t->experts;
+    lhi_net_group group = bucket == LHI_BUCKET_DEFAULT ? t->group : t->experts;
     float *values;
     size_t n;
     group.latest_ns = t->o.shared_clock ? ready_ns : NULL;
-    lhi_train_parameters(t->train, chunk, lot, &values, &n);
+    lhi_train_parameters(t->train, chunk, bucket, &values, &n);
     if (n == 0)
         return LH_OK;
     return lhi_net_all_gather(
-        t->o.net, &group, data_tag(step, chunk_number(t, chunk, lot), false),
+        t->o.net, &group, data_tag(step, chunk_number(t, chunk, bucket), false),
         values, n, sizeof *values, err);
 }
 
@@ -71,18 +71,19 @@ lh_status lhi_training_gather_chunk(lhi_training *t, uint64_t step,
 }
 
 static lh_status scatter_bucket(lhi_training *t, uint64_t step, uint32_t chunk,
-                                lhi_train_bucket_kind lot, const float **values,
-                                int64_t *ready_ns, lh_error *err)
+                                lhi_train_bucket_kind bucket,
+                                const float **values, int64_t *ready_ns,
+                                lh_error *err)
 {
-    lhi_net_group group = lot == LHI_BUCKET_DEFAULT ? t->group : t->experts;
+    lhi_net_group group = bucket == LHI_BUCKET_DEFAULT ? t->group : t->experts;
     float *out;
     size_t n;
     group.latest_ns = t->o.shared_clock ? ready_ns : NULL;
-    lhi_train_gradients(t->train, chunk, lot, values, &n, &out);
+    lhi_train_gradients(t->train, chunk, bucket, values, &n, &out);
     if (n == 0)
         return LH_OK;
     return lhi_net_reduce_scatter(
-        t->o.net, &group, data_tag(step, chunk_number(t, chunk, lot), true),
+        t->o.net, &group, data_tag(step, chunk_number(t, chunk, bucket), true),
         *values, n, out, err);
 }
 
@@ -92,10 +93,10 @@ lh_status lhi_training_scatter_chunk(lhi_training *t, uint64_t step,
 {
     int64_t *ready = t->o.shared_clock ? ready_ns : NULL;
     for (uint32_t i = LHI_N_TRAIN_BUCKETS; i-- > 0;) {
-        lhi_train_bucket_kind lot = (lhi_train_bucket_kind)i;
+        lhi_train_bucket_kind bucket = (lhi_train_bucket_kind)i;
         const float *values;
-        LHI_TRY(scatter_bucket(t, step, chunk, lot, &values, ready_ns, err));
-        LHI_TRY(sum_sites(t, step, chunk, lot, (float *)(uintptr_t)values,
+        LHI_TRY(scatter_bucket(t, step, chunk, bucket, &values, ready_ns, err));
+        LHI_TRY(sum_sites(t, step, chunk, bucket, (float *)(uintptr_t)values,
                           ready, err));
     }
     return LH_OK;

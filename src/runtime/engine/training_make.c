@@ -46,12 +46,12 @@ static lh_status pass(void *of, uint32_t i, lhi_step_kind kind, lh_error *err)
 
 /* Gathers slices at the first of this device's ranks that hold the same tensors
  * or slices of them. */
-static lh_status collect(void *of, lhi_train_bucket_kind lot, const float *mine,
-                         size_t n, float *all, const size_t *gets,
-                         lh_error *err)
+static lh_status collect(void *of, lhi_train_bucket_kind bucket,
+                         const float *mine, size_t n, float *all,
+                         const size_t *gets, lh_error *err)
 {
     lhi_training *t = of;
-    lhi_group *group = t->slice_groups[lot];
+    lhi_group *group = t->slice_groups[bucket];
     uint32_t copies = lhi_group_n_ranks(group);
     size_t *sizes = calloc(2 * (size_t)copies, sizeof *sizes);
     if (!sizes)
@@ -334,7 +334,7 @@ static lh_status make_sharded(lhi_training *t, lh_error *err)
 }
 
 /* Makes the group that gathers a bucket's slices. */
-static lh_status make_slice_group(lhi_training *t, lhi_train_bucket_kind lot,
+static lh_status make_slice_group(lhi_training *t, lhi_train_bucket_kind bucket,
                                   lhi_grid_group_kind kind, lh_error *err)
 {
     uint32_t ranks[LHI_NET_MAX_RANKS];
@@ -344,7 +344,7 @@ static lh_status make_slice_group(lhi_training *t, lhi_train_bucket_kind lot,
                            .stop = t->o.stop};
     o.mine =
         lhi_grid_find_group(t->o.grid, kind, lhi_net_rank(t->o.net), ranks);
-    return lhi_group_make(t->o.net, &o, &t->slice_groups[lot], err);
+    return lhi_group_make(t->o.net, &o, &t->slice_groups[bucket], err);
 }
 
 static lh_status init(lhi_training *t, lh_error *err)

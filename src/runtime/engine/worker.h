@@ -107,7 +107,7 @@ void lhi_run_worker_group_times(const lhi_run_worker *w,
  * about to replace the current one; NULL: none. */
 void lhi_run_worker_record_memory(lhi_run_worker *w,
                                   const lhi_rank_program *next,
-                                  const lhi_migration_target *seat);
+                                  const lhi_migration_target *target);
 /* Compares all ranks with their enforced limits after a step and sets
  * over_limit_rank. Collective. */
 lh_status lhi_run_worker_check_limits(lhi_run_worker *w, uint64_t turn,

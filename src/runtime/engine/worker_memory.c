@@ -16,7 +16,7 @@ static int64_t total_bytes(const int64_t bytes[LH_N_MEMORY_KINDS])
 
 void lhi_run_worker_record_memory(lhi_run_worker *w,
                                   const lhi_rank_program *next,
-                                  const lhi_migration_target *seat)
+                                  const lhi_migration_target *target)
 {
     int64_t now[LH_N_MEMORY_KINDS] = {0};
     if (!w->training)
@@ -26,9 +26,9 @@ void lhi_run_worker_record_memory(lhi_run_worker *w,
     lhi_rank_add_memory(w->program->rank, now);
     if (next)
         lhi_rank_add_memory(next->rank, now);
-    if (seat) {
-        seat->device->ops->add_memory(seat->device, now);
-        lhi_training_add_memory(seat->training, now);
+    if (target) {
+        target->device->ops->add_memory(target->device, now);
+        lhi_training_add_memory(target->training, now);
     }
     if (total_bytes(now) > total_bytes(w->peak_bytes))
         memcpy(w->peak_bytes, now, sizeof now);

@@ -16,9 +16,9 @@ lhi_run_worker_rank_assignment(const lhi_run_worker *w)
 }
 
 static const uint32_t *first_layers_of(const lhi_run_worker *w,
-                                       const lhi_migration_target *seat)
+                                       const lhi_migration_target *target)
 {
-    const lhi_job *job = seat ? &seat->job : w->job;
+    const lhi_job *job = target ? &target->job : w->job;
     return job->model ? job->model->first_layers : NULL;
 }
 
@@ -48,13 +48,13 @@ static lh_status migrate_state(lhi_run_worker *w, lhi_migration_target *next,
 static lh_status await_links(lhi_run_worker *w, const lhi_rank_assignment *then,
                              uint64_t step, int64_t begin_ns, lh_error *err)
 {
-    const lh_event_timeline *course = w->job->o.event_timeline;
+    const lh_event_timeline *timeline = w->job->o.event_timeline;
     const lhi_rank_assignment *before = lhi_run_worker_rank_assignment(w);
     int64_t ns;
-    if (!course || !course->placement || !then->ranks)
+    if (!timeline || !timeline->placement || !then->ranks)
         return LH_OK;
     LHI_TRY(lhi_event_timeline_migration(
-        course, lh_event_timeline_state(course, step),
+        timeline, lh_event_timeline_state(timeline, step),
         before ? before->ranks : NULL, then->ranks, then->relays, &ns, err));
     return lhi_sleep_emulated(w->net, w->stop, begin_ns + ns, err);
 }

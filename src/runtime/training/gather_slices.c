@@ -8,17 +8,17 @@
 
 /* The ranks that hold a tensor's slices, for each of its replicas. */
 typedef struct holders {
-    lhi_train_bucket_kind lot;
+    lhi_train_bucket_kind bucket;
     uint32_t ranks, replicas;
     const uint32_t *shard_of; /* per replica; NULL: in order */
 } holders;
 
 static holders holders_of(const lhi_train *train, const lhi_tensor *t)
 {
-    lhi_train_bucket_kind lot = lhi_bucket_of(train, t);
+    lhi_train_bucket_kind bucket = lhi_bucket_of(train, t);
     const lhi_train_options *o = &train->o;
-    bool experts = lot == LHI_BUCKET_EXPERTS;
-    return (holders){lot, lhi_bucket_count_slices(train, lot),
+    bool experts = bucket == LHI_BUCKET_EXPERTS;
+    return (holders){bucket, lhi_bucket_count_slices(train, bucket),
                      experts ? o->n_expert_replicas : o->n_replicas,
                      experts ? o->expert_shard_of : o->shard_of};
 }
@@ -52,7 +52,7 @@ static lhi_slice find_member_range(const lhi_train *train, const lhi_tensor *t,
         shard = h->shard_of[replica];
     if (shard < shards)
         find_shard_range(
-            all, shards > 1 ? lhi_values_per_shard(train, h->lot, all) : all,
+            all, shards > 1 ? lhi_values_per_shard(train, h->bucket, all) : all,
             shard, first, n);
     if (*n > own - (*first < own ? *first : own))
         *n = own - (*first < own ? *first : own);
@@ -69,8 +69,8 @@ static lh_status assemble(const lhi_train *train, const lhi_tensor *t,
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < count_members(h); i++)
         find_member_range(train, t, h, shards, i, &first, &gets[i]);
-    lh_status status = train->o.gather_slices(train->o.context, h->lot, mine, n,
-                                              all, gets, err);
+    lh_status status = train->o.gather_slices(train->o.context, h->bucket, mine,
+                                              n, all, gets, err);
     const float *at = all;
     for (uint32_t i = 0; status == LH_OK && i < count_members(h);
          at += gets[i++]) {
@@ -87,14 +87,14 @@ lh_status lhi_gather_slices(const lhi_train *train, const lhi_tensor *t,
 {
     const lhi_train_options *o = &train->o;
     const holders h = holders_of(train, t);
-    bool experts = h.lot == LHI_BUCKET_EXPERTS;
+    bool experts = h.bucket == LHI_BUCKET_EXPERTS;
     uint32_t me = experts ? o->expert_replica * h.ranks + o->expert_tensor
                           : o->replica * h.ranks + o->tensor;
     size_t first, gives;
     find_member_range(train, t, &h, shards, me, &first, &gives);
     n = gives < n ? gives : n;
     if (me > 0)
-        return o->gather_slices(o->context, h.lot, mine, n, NULL, NULL, err);
+        return o->gather_slices(o->context, h.bucket, mine, n, NULL, NULL, err);
     size_t *gets = calloc(count_members(&h), sizeof *gets);
     if (!gets)
         return lhi_fail_nomem(err);

@@ -212,16 +212,16 @@ static lh_status write_owned(const lhi_train *train,
                              const writer *moments, double *sum, lh_error *err)
 {
     const lhi_tensor *t = own->tensor;
-    lhi_train_bucket_kind lot = lhi_bucket_of(train, t);
-    bool experts = lot == LHI_BUCKET_EXPERTS;
+    lhi_train_bucket_kind bucket = lhi_bucket_of(train, t);
+    bool experts = bucket == LHI_BUCKET_EXPERTS;
     uint32_t all = lhi_count_checkpoint_pieces(train),
-             pieces = lhi_pieces_per_shard(train, lot);
-    if (lhi_bucket_is_follower(train, lot))
+             pieces = lhi_pieces_per_shard(train, bucket);
+    if (lhi_bucket_is_follower(train, bucket))
         return LH_OK;
     if ((experts ? train->o.expert_replica : train->o.replica) == 0)
         LHI_TRY(write_values(weights, t->index, 0, 0, t->value, t->n, &sum[0],
                              err));
-    sum += 1 + pieces * lhi_bucket_shard(train, lot);
+    sum += 1 + pieces * lhi_bucket_shard(train, bucket);
     for (uint32_t k = 0; k < lhi_count_moments(train); k++)
         LHI_TRY(write_pieces(own, pieces, moments, k, own->moments[k],
                              sum + k * all, err));

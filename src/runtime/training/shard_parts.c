@@ -9,26 +9,27 @@
 /* Returns the offset, in a piece, of the bucket's first tensor from `first` on.
  */
 static size_t bucket_offset(const lhi_train *train, const lhi_train_chunk *c,
-                            lhi_train_bucket_kind lot, uint32_t first)
+                            lhi_train_bucket_kind bucket, uint32_t first)
 {
     uint32_t i = first;
-    while (i < c->n_tensors && lhi_bucket_of(train, c->owned[i].tensor) != lot)
+    while (i < c->n_tensors &&
+           lhi_bucket_of(train, c->owned[i].tensor) != bucket)
         i++;
     return i < c->n_tensors ? c->owned[i].offset_in_piece
-                            : c->buckets[lot].piece;
+                            : c->buckets[bucket].piece;
 }
 
 lhi_train_piece_sizes lhi_train_find_piece_sizes(const lhi_train *train,
                                                  uint32_t chunk,
-                                                 lhi_train_bucket_kind lot)
+                                                 lhi_train_bucket_kind bucket)
 {
     const lhi_train_chunk *c = lhi_train_find_chunk(train, chunk);
     lhi_sharded_tensors s =
         train->device->ops->sharded_tensors(train->device, chunk);
     return (lhi_train_piece_sizes){
-        .all = c->buckets[lot].piece,
-        .values = bucket_offset(train, c, lot, s.n_values),
-        .gradients = bucket_offset(train, c, lot, s.n_gradients),
+        .all = c->buckets[bucket].piece,
+        .values = bucket_offset(train, c, bucket, s.n_values),
+        .gradients = bucket_offset(train, c, bucket, s.n_gradients),
     };
 }
 
@@ -41,9 +42,9 @@ lhi_train_part lhi_train_find_part(const lhi_train *train, uint32_t chunk,
         .base = first < c->n_tensors ? c->owned[first].offset : 0,
     };
     for (uint32_t i = 0; i < LHI_N_TRAIN_BUCKETS; i++) {
-        lhi_train_bucket_kind lot = (lhi_train_bucket_kind)i;
-        part.of[i].from = bucket_offset(train, c, lot, first);
-        part.of[i].to = bucket_offset(train, c, lot, first + n_tensors);
+        lhi_train_bucket_kind bucket = (lhi_train_bucket_kind)i;
+        part.of[i].from = bucket_offset(train, c, bucket, first);
+        part.of[i].to = bucket_offset(train, c, bucket, first + n_tensors);
     }
     return part;
 }
@@ -57,15 +58,15 @@ typedef struct overlap {
 
 static overlap find_overlap(const lhi_train *train, const lhi_owned_tensor *own,
                             const lhi_train_part *part,
-                            lhi_train_bucket_kind lot, uint32_t replica)
+                            lhi_train_bucket_kind bucket, uint32_t replica)
 {
-    const lhi_train_range *of = &part->of[lot];
+    const lhi_train_range *of = &part->of[bucket];
     size_t from =
         own->offset_in_piece > of->from ? own->offset_in_piece : of->from;
     size_t end = own->offset_in_piece + own->share;
     size_t to = end < of->to ? end : of->to;
     overlap o = {0};
-    if (lhi_bucket_of(train, own->tensor) != lot || from >= to)
+    if (lhi_bucket_of(train, own->tensor) != bucket || from >= to)
         return o;
     o.room = to - from;
     o.at = replica * (of->to - of->from) + (from - of->from);
@@ -77,13 +78,13 @@ static overlap find_overlap(const lhi_train *train, const lhi_owned_tensor *own,
 }
 
 void lhi_train_pack_values(const lhi_train *train, const lhi_train_part *part,
-                           lhi_train_bucket_kind lot, float *array)
+                           lhi_train_bucket_kind bucket, float *array)
 {
     const lhi_train_chunk *c = lhi_train_find_chunk(train, part->chunk);
-    uint32_t mine = lhi_bucket_shard(train, lot);
+    uint32_t mine = lhi_bucket_shard(train, bucket);
     for (uint32_t i = 0; i < c->n_tensors; i++) {
         const lhi_owned_tensor *own = &c->owned[i];
-        overlap o = find_overlap(train, own, part, lot, mine);
+        overlap o = find_overlap(train, own, part, bucket, mine);
         if (o.n > 0)
             memcpy(array + o.at, own->value + (o.first - own->first),
                    o.n * sizeof *array);
@@ -93,7 +94,7 @@ void lhi_train_pack_values(const lhi_train *train, const lhi_train_part *part,
 }
 
 void lhi_train_unpack_values(const lhi_train *train, const lhi_train_part *part,
-                             lhi_train_bucket_kind lot, const float *array,
+                             lhi_train_bucket_kind bucket, const float *array,
                              float *room)
 {
     const lhi_train_chunk *c = lhi_train_find_chunk(train, part->chunk);
@@ -101,8 +102,8 @@ void lhi_train_unpack_values(const lhi_train *train, const lhi_train_part *part,
         train->device->ops->sharded_tensors(train->device, part->chunk);
     for (uint32_t i = 0; i < c->n_tensors; i++) {
         const lhi_owned_tensor *own = &c->owned[i];
-        for (uint32_t r = 0; r < lhi_bucket_count_shards(train, lot); r++) {
-            overlap o = find_overlap(train, own, part, lot, r);
+        for (uint32_t r = 0; r < lhi_bucket_count_shards(train, bucket); r++) {
+            overlap o = find_overlap(train, own, part, bucket, r);
             float *to = i < s.n_values ? room : own->tensor->value;
             if (o.n > 0)
                 memcpy(to + (i < s.n_values ? own->offset - part->base : 0) +
@@ -114,7 +115,7 @@ void lhi_train_unpack_values(const lhi_train *train, const lhi_train_part *part,
 
 void lhi_train_pack_gradients(const lhi_train *train,
                               const lhi_train_part *part,
-                              lhi_train_bucket_kind lot, const float *room,
+                              lhi_train_bucket_kind bucket, const float *room,
                               float *array)
 {
     const lhi_train_chunk *c = lhi_train_find_chunk(train, part->chunk);
@@ -122,8 +123,8 @@ void lhi_train_pack_gradients(const lhi_train *train,
         train->device->ops->sharded_tensors(train->device, part->chunk);
     for (uint32_t i = 0; i < c->n_tensors; i++) {
         const lhi_owned_tensor *own = &c->owned[i];
-        for (uint32_t r = 0; r < lhi_bucket_count_shards(train, lot); r++) {
-            overlap o = find_overlap(train, own, part, lot, r);
+        for (uint32_t r = 0; r < lhi_bucket_count_shards(train, bucket); r++) {
+            overlap o = find_overlap(train, own, part, bucket, r);
             const float *from =
                 i < s.n_gradients ? room : own->tensor->gradient;
             if (o.n > 0)
@@ -139,28 +140,28 @@ void lhi_train_pack_gradients(const lhi_train *train,
 }
 
 void lhi_train_store_sums(lhi_train *train, uint32_t chunk,
-                          lhi_train_bucket_kind lot, lhi_train_range range,
+                          lhi_train_bucket_kind bucket, lhi_train_range range,
                           const float *sums, bool adds)
 {
     const lhi_train_chunk *c = lhi_train_find_chunk(train, chunk);
     size_t n = range.to - range.from;
     if (n > 0 && adds)
-        train->k->add(c->buckets[lot].sums + range.from, sums, n);
+        train->k->add(c->buckets[bucket].sums + range.from, sums, n);
     else if (n > 0)
-        memcpy(c->buckets[lot].sums + range.from, sums, n * sizeof *sums);
+        memcpy(c->buckets[bucket].sums + range.from, sums, n * sizeof *sums);
 }
 
 /* Moves the bucket's sharded pieces to their permanent storage. */
 static bool store_bucket(lhi_train *train, lhi_train_chunk *c,
-                         lhi_train_bucket_kind lot)
+                         lhi_train_bucket_kind bucket)
 {
     uint32_t n =
         train->device->ops->sharded_tensors(train->device, c->chunk).n_values;
-    size_t room = lhi_train_find_piece_sizes(train, c->chunk, lot).values;
+    size_t room = lhi_train_find_piece_sizes(train, c->chunk, bucket).values;
     float *kept = LHI_NEW(train->parameters, float, room);
     for (uint32_t j = 0; kept && j < n; j++) {
         lhi_owned_tensor *own = &c->owned[j];
-        if (lhi_bucket_of(train, own->tensor) != lot)
+        if (lhi_bucket_of(train, own->tensor) != bucket)
             continue;
         memcpy(kept + own->offset_in_piece, own->value, own->n * sizeof *kept);
         own->value = kept + own->offset_in_piece;

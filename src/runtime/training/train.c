@@ -110,19 +110,19 @@ static lh_status make_buffers(lhi_train *train, lhi_train_chunk *chunk,
     uint32_t shards = lhi_bucket_count_shards(train, kind);
     uint32_t replicas = kind == LHI_BUCKET_EXPERTS ? train->o.n_expert_replicas
                                                    : train->o.n_replicas;
-    lhi_train_bucket *lot = &chunk->buckets[kind];
-    size_t n = lot->piece;
+    lhi_train_bucket *bucket = &chunk->buckets[kind];
+    size_t n = bucket->piece;
     float *moments[LHI_MAX_MOMENTS] = {NULL};
     bool made = true;
     bool arrays = shards > 1 && !train->o.staged && n > 0;
     bool sums = (replicas > 1 || train->o.staged) && n > 0;
     if (arrays)
-        lot->array = LHI_NEW(train->buffers, float, n *shards);
+        bucket->array = LHI_NEW(train->buffers, float, n *shards);
     if (sums)
-        lot->sums = LHI_NEW(train->gradients, float, n);
+        bucket->sums = LHI_NEW(train->gradients, float, n);
     for (uint32_t k = 0; k < lhi_count_moments(train); k++)
         made = (moments[k] = LHI_NEW(train->moments, float, n)) && made;
-    if (!made || (arrays && !lot->array) || (sums && !lot->sums))
+    if (!made || (arrays && !bucket->array) || (sums && !bucket->sums))
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < chunk->n_tensors; i++) {
         lhi_owned_tensor *own = &chunk->owned[i];
@@ -131,28 +131,28 @@ static lh_status make_buffers(lhi_train *train, lhi_train_chunk *chunk,
         for (uint32_t k = 0; k < lhi_count_moments(train); k++)
             own->moments[k] = moments[k] + own->offset_in_piece;
         own->gradient =
-            sums ? lot->sums + own->offset_in_piece : own->tensor->gradient;
+            sums ? bucket->sums + own->offset_in_piece : own->tensor->gradient;
     }
     return LH_OK;
 }
 
 /* Returns the number of tally entries per slice. */
 static uint32_t count_tally_entries(const lhi_train *train,
-                                    lhi_train_bucket_kind lot)
+                                    lhi_train_bucket_kind bucket)
 {
     const lhi_train_options *o = &train->o;
-    return o->n_replicas * o->n_tensor / lhi_bucket_count_slices(train, lot);
+    return o->n_replicas * o->n_tensor / lhi_bucket_count_slices(train, bucket);
 }
 
 /* An expert's shard consists of full checkpoint pieces or, if the expert is
  * sliced, of full tally entries. */
-size_t lhi_values_per_shard(const lhi_train *train, lhi_train_bucket_kind lot,
-                            size_t n)
+size_t lhi_values_per_shard(const lhi_train *train,
+                            lhi_train_bucket_kind bucket, size_t n)
 {
-    uint32_t shards = lhi_bucket_count_shards(train, lot), pieces = shards;
-    if (lot == LHI_BUCKET_EXPERTS)
-        pieces = lhi_bucket_count_slices(train, lot) > 1
-                     ? count_tally_entries(train, lot)
+    uint32_t shards = lhi_bucket_count_shards(train, bucket), pieces = shards;
+    if (bucket == LHI_BUCKET_EXPERTS)
+        pieces = lhi_bucket_count_slices(train, bucket) > 1
+                     ? count_tally_entries(train, bucket)
                      : lhi_count_checkpoint_pieces(train);
     return (n / pieces + (n % pieces != 0)) * (pieces / shards);
 }
@@ -289,10 +289,10 @@ static void copy_array(const lhi_train *train, const lhi_train_chunk *chunk,
                        const lhi_owned_tensor *own, float *values, bool back)
 {
     lhi_train_bucket_kind kind = lhi_bucket_of(train, own->tensor);
-    const lhi_train_bucket *lot = &chunk->buckets[kind];
+    const lhi_train_bucket *bucket = &chunk->buckets[kind];
     for (uint32_t r = 0; r < lhi_bucket_count_shards(train, kind); r++) {
         size_t first = own->share * r, n = own->share;
-        float *at = lot->array + r * lot->piece + own->offset_in_piece;
+        float *at = bucket->array + r * bucket->piece + own->offset_in_piece;
         if (first > own->tensor->n)
             first = own->tensor->n;
         if (n > own->tensor->n - first)
@@ -307,19 +307,20 @@ static void copy_array(const lhi_train *train, const lhi_train_chunk *chunk,
 }
 
 void lhi_train_parameters(lhi_train *train, uint32_t chunk,
-                          lhi_train_bucket_kind lot, float **values, size_t *n)
+                          lhi_train_bucket_kind bucket, float **values,
+                          size_t *n)
 {
     const lhi_train_chunk *c = lhi_train_find_chunk(train, chunk);
     *values = NULL;
     *n = 0;
-    if (!c || !c->buckets[lot].array)
+    if (!c || !c->buckets[bucket].array)
         return;
     for (uint32_t i = 0; i < c->n_tensors; i++)
-        if (lhi_bucket_of(train, c->owned[i].tensor) == lot)
+        if (lhi_bucket_of(train, c->owned[i].tensor) == bucket)
             copy_array(train, c, &c->owned[i], c->owned[i].tensor->value,
                        false);
-    *values = c->buckets[lot].array;
-    *n = c->buckets[lot].piece * lhi_bucket_count_shards(train, lot);
+    *values = c->buckets[bucket].array;
+    *n = c->buckets[bucket].piece * lhi_bucket_count_shards(train, bucket);
 }
 
 void lhi_train_gathered(lhi_train *train, uint32_t chunk)
@@ -331,43 +332,43 @@ void lhi_train_gathered(lhi_train *train, uint32_t chunk)
 }
 
 static void copy_gradients(const lhi_train *train, const lhi_train_chunk *c,
-                           lhi_train_bucket_kind lot)
+                           lhi_train_bucket_kind bucket)
 {
     for (uint32_t i = 0; i < c->n_tensors; i++)
-        if (lhi_bucket_of(train, c->owned[i].tensor) == lot)
+        if (lhi_bucket_of(train, c->owned[i].tensor) == bucket)
             memcpy(c->owned[i].gradient, c->owned[i].tensor->gradient,
                    c->owned[i].n * sizeof(float));
 }
 
 float *lhi_train_get_sums(lhi_train *train, uint32_t chunk,
-                          lhi_train_bucket_kind lot, size_t *n)
+                          lhi_train_bucket_kind bucket, size_t *n)
 {
     const lhi_train_chunk *c = lhi_train_find_chunk(train, chunk);
-    *n = c && c->buckets[lot].sums ? c->buckets[lot].piece : 0;
-    return c ? c->buckets[lot].sums : NULL;
+    *n = c && c->buckets[bucket].sums ? c->buckets[bucket].piece : 0;
+    return c ? c->buckets[bucket].sums : NULL;
 }
 
 void lhi_train_gradients(lhi_train *train, uint32_t chunk,
-                         lhi_train_bucket_kind lot, const float **values,
+                         lhi_train_bucket_kind bucket, const float **values,
                          size_t *n, float **out)
 {
     const lhi_train_chunk *c = lhi_train_find_chunk(train, chunk);
     *values = NULL;
     *out = NULL;
     *n = 0;
-    if (!c || !c->buckets[lot].sums)
+    if (!c || !c->buckets[bucket].sums)
         return;
-    if (!c->buckets[lot].array) { /* all values are owned here */
-        copy_gradients(train, c, lot);
+    if (!c->buckets[bucket].array) { /* all values are owned here */
+        copy_gradients(train, c, bucket);
         return;
     }
     for (uint32_t i = 0; i < c->n_tensors; i++)
-        if (lhi_bucket_of(train, c->owned[i].tensor) == lot)
+        if (lhi_bucket_of(train, c->owned[i].tensor) == bucket)
             copy_array(train, c, &c->owned[i], c->owned[i].tensor->gradient,
                        false);
-    *values = c->buckets[lot].array;
-    *out = c->buckets[lot].sums;
-    *n = c->buckets[lot].piece * lhi_bucket_count_shards(train, lot);
+    *values = c->buckets[bucket].array;
+    *out = c->buckets[bucket].sums;
+    *n = c->buckets[bucket].piece * lhi_bucket_count_shards(train, bucket);
 }
 
 lhi_train_tied_pair lhi_train_get_tied_pair(lhi_train *train)
@@ -419,11 +420,11 @@ static double *losses_of(const lhi_train *train, double *tally)
 static size_t count_contributed(const lhi_train *train,
                                 const lhi_owned_tensor *own)
 {
-    lhi_train_bucket_kind lot = lhi_bucket_of(train, own->tensor);
+    lhi_train_bucket_kind bucket = lhi_bucket_of(train, own->tensor);
     if (own == train->head || own->tensor->balances ||
-        lhi_bucket_is_follower(train, lot))
+        lhi_bucket_is_follower(train, bucket))
         return 0;
-    if (lot == LHI_BUCKET_EXPERTS)
+    if (bucket == LHI_BUCKET_EXPERTS)
         return own->tensor->n;
     return lhi_slice_count_own_values(&own->tensor->slice, train->o.tensor);
 }

@@ -85,7 +85,7 @@ typedef struct lhi_train_options {
      * a tensor in the bucket, counted replica by replica, gets the arrays of
      * all holders, concatenated. gets[0] is its own size; gets is NULL on other
      * ranks. All call it in the same order. */
-    lh_status (*gather_slices)(void *context, lhi_train_bucket_kind lot,
+    lh_status (*gather_slices)(void *context, lhi_train_bucket_kind bucket,
                                const float *mine, size_t n, float *all,
                                const size_t *gets, lh_error *err);
     uint64_t steps;  /* entire run, for the learning-rate schedule */
@@ -146,7 +146,8 @@ uint64_t lhi_train_step(const lhi_train *train);
  * one shard. Experts in their own bucket use n_expert_shards and expert_shard.
  */
 void lhi_train_parameters(lhi_train *train, uint32_t chunk,
-                          lhi_train_bucket_kind lot, float **values, size_t *n);
+                          lhi_train_bucket_kind bucket, float **values,
+                          size_t *n);
 /* Copies the gathered arrays back into the tensors. */
 void lhi_train_gathered(lhi_train *train, uint32_t chunk);
 
@@ -155,11 +156,11 @@ void lhi_train_gathered(lhi_train *train, uint32_t chunk);
  * n_shards values. With several sites their sums must be added. With one
  * replica n is 0. */
 void lhi_train_gradients(lhi_train *train, uint32_t chunk,
-                         lhi_train_bucket_kind lot, const float **values,
+                         lhi_train_bucket_kind bucket, const float **values,
                          size_t *n, float **out);
 /* Returns a bucket's current gradient sums and their number. */
 float *lhi_train_get_sums(lhi_train *train, uint32_t chunk,
-                          lhi_train_bucket_kind lot, size_t *n);
+                          lhi_train_bucket_kind bucket, size_t *n);
 
 /* A range in every replica's piece. Parts serve chunks that are sharded
  * (lhi_device_ops). Per bucket a part is [from, to) in every piece; its array
@@ -187,23 +188,23 @@ typedef struct lhi_train_piece_sizes {
 /* Returns the piece sizes of a chunk's bucket. */
 lhi_train_piece_sizes lhi_train_find_piece_sizes(const lhi_train *train,
                                                  uint32_t chunk,
-                                                 lhi_train_bucket_kind lot);
+                                                 lhi_train_bucket_kind bucket);
 /* Copies this replica's values into its range of the array. */
 void lhi_train_pack_values(const lhi_train *train, const lhi_train_part *part,
-                           lhi_train_bucket_kind lot, float *array);
+                           lhi_train_bucket_kind bucket, float *array);
 /* Copies all replicas' values out of the array. */
 void lhi_train_unpack_values(const lhi_train *train, const lhi_train_part *part,
-                             lhi_train_bucket_kind lot, const float *array,
+                             lhi_train_bucket_kind bucket, const float *array,
                              float *room);
 /* Copies all gradients into the array. */
 void lhi_train_pack_gradients(const lhi_train *train,
                               const lhi_train_part *part,
-                              lhi_train_bucket_kind lot, const float *room,
+                              lhi_train_bucket_kind bucket, const float *room,
                               float *array);
 /* Stores the reduce-scatter's sums for a range in the piece; `adds`: adds them
  * to those of earlier groups. */
 void lhi_train_store_sums(lhi_train *train, uint32_t chunk,
-                          lhi_train_bucket_kind lot, lhi_train_range range,
+                          lhi_train_bucket_kind bucket, lhi_train_range range,
                           const float *sums, bool adds);
 /* Moves the replica's sharded pieces to permanent storage after values were
  * made or loaded, and finalises the device. */

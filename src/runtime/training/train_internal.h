@@ -69,31 +69,32 @@ static inline lhi_train_bucket_kind lhi_bucket_of(const lhi_train *train,
 }
 /* Returns the number of shards in a bucket. */
 static inline uint32_t lhi_bucket_count_shards(const lhi_train *train,
-                                               lhi_train_bucket_kind lot)
+                                               lhi_train_bucket_kind bucket)
 {
-    return lot == LHI_BUCKET_EXPERTS ? train->o.n_expert_shards
-                                     : train->o.n_shards;
+    return bucket == LHI_BUCKET_EXPERTS ? train->o.n_expert_shards
+                                        : train->o.n_shards;
 }
 /* Returns the number of ranks with slices of the same tensors. */
 static inline uint32_t lhi_bucket_count_slices(const lhi_train *train,
-                                               lhi_train_bucket_kind lot)
+                                               lhi_train_bucket_kind bucket)
 {
-    return lot == LHI_BUCKET_EXPERTS ? train->o.n_expert_tensor
-                                     : train->o.n_tensor;
+    return bucket == LHI_BUCKET_EXPERTS ? train->o.n_expert_tensor
+                                        : train->o.n_tensor;
 }
 /* Returns this rank's shard. */
 static inline uint32_t lhi_bucket_shard(const lhi_train *train,
-                                        lhi_train_bucket_kind lot)
+                                        lhi_train_bucket_kind bucket)
 {
-    return lot == LHI_BUCKET_EXPERTS ? train->o.expert_shard : train->o.shard;
+    return bucket == LHI_BUCKET_EXPERTS ? train->o.expert_shard
+                                        : train->o.shard;
 }
 /* Checks whether another rank contributes this rank's shard to collective
  * results. */
 static inline bool lhi_bucket_is_follower(const lhi_train *train,
-                                          lhi_train_bucket_kind lot)
+                                          lhi_train_bucket_kind bucket)
 {
-    return lot == LHI_BUCKET_EXPERTS ? train->o.is_expert_follower
-                                     : train->o.is_follower;
+    return bucket == LHI_BUCKET_EXPERTS ? train->o.is_expert_follower
+                                        : train->o.is_follower;
 }
 
 /* Returns the number of pieces per tensor in a checkpoint, each with a
@@ -106,10 +107,10 @@ static inline uint32_t lhi_count_checkpoint_pieces(const lhi_train *train)
 /* Returns the number of consecutive pieces in a shard: several for experts in
  * their own bucket, since fewer ranks hold the same ones. */
 static inline uint32_t lhi_pieces_per_shard(const lhi_train *train,
-                                            lhi_train_bucket_kind lot)
+                                            lhi_train_bucket_kind bucket)
 {
     return lhi_count_checkpoint_pieces(train) /
-           lhi_bucket_count_shards(train, lot);
+           lhi_bucket_count_shards(train, bucket);
 }
 
 /* Returns the number of moments per tensor. */
@@ -126,8 +127,8 @@ static inline bool lhi_is_sliced(const lhi_tensor *t)
 
 /* Returns the values per shard for a slice with n values; the last shard may
  * have fewer. */
-size_t lhi_values_per_shard(const lhi_train *train, lhi_train_bucket_kind lot,
-                            size_t n);
+size_t lhi_values_per_shard(const lhi_train *train,
+                            lhi_train_bucket_kind bucket, size_t n);
 
 /* Gathers a tensor's values, or a moment, from ranks that each have a part
  * (`mine`, `n`; `shards` per slice, as in lhi_owned_tensor). The first rank

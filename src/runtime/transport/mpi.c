@@ -94,7 +94,7 @@ struct lhi_mpi {
     MPI_Comm world;
     MPI_Datatype byte;
     uint32_t rank, n_ranks;
-    lhi_start_record *cards; /* all ranks', after the exchange */
+    lhi_start_record *records; /* all ranks', after the exchange */
 };
 
 static lh_status load(lhi_mpi *m, lh_error *err)
@@ -200,9 +200,9 @@ static lh_status exchange_records(lhi_mpi *m, const lhi_start_record *mine,
                                   lh_error *err)
 {
     unsigned char *bytes = calloc(m->n_ranks, LHI_START_RECORD_BYTES);
-    if (!m->cards)
-        m->cards = calloc(m->n_ranks, sizeof *m->cards);
-    lh_status status = bytes && m->cards ? LH_OK : lhi_fail_nomem(err);
+    if (!m->records)
+        m->records = calloc(m->n_ranks, sizeof *m->records);
+    lh_status status = bytes && m->records ? LH_OK : lhi_fail_nomem(err);
     if (status == LH_OK)
         lhi_start_record_write(mine, bytes + (size_t)m->rank *
                                                  LHI_START_RECORD_BYTES);
@@ -212,7 +212,7 @@ static lh_status exchange_records(lhi_mpi *m, const lhi_start_record *mine,
         status = lhi_fail(err, LH_EIO, "MPI cannot exchange addresses");
     for (uint32_t i = 0; i < m->n_ranks && status == LH_OK; i++) {
         status = lhi_start_record_read(
-            bytes + (size_t)i * LHI_START_RECORD_BYTES, &m->cards[i], err);
+            bytes + (size_t)i * LHI_START_RECORD_BYTES, &m->records[i], err);
         if (status != LH_OK)
             lhi_fail_add_context(err, "rank %u", i);
     }
@@ -223,7 +223,7 @@ static lh_status exchange_records(lhi_mpi *m, const lhi_start_record *mine,
 /* Checks whether all ranks are on one host. */
 static bool one_host(const lhi_mpi *m)
 {
-    const lhi_start_record *c = m->cards;
+    const lhi_start_record *c = m->records;
     for (uint32_t i = 1; i < m->n_ranks; i++)
         if (strncmp(c[i].host, c[0].host, sizeof c[0].host) != 0)
             return false;
@@ -235,15 +235,16 @@ static lh_status check_records(const lhi_mpi *m, const lhi_mpi_setup *work,
                                lh_error *err)
 {
     for (uint32_t i = 0; i < m->n_ranks; i++)
-        if (m->cards[i].failed)
+        if (m->records[i].failed)
             return lhi_fail(err, LH_EIO, "rank %u has no random numbers", i);
     for (uint32_t i = 1; i < m->n_ranks; i++)
-        if (!lhi_mac_equals(m->cards[i].setup_digest, m->cards[0].setup_digest))
+        if (!lhi_mac_equals(m->records[i].setup_digest,
+                            m->records[0].setup_digest))
             return lhi_fail(err, LH_EINVAL,
                             "rank %u is to run something else than rank 0: "
                             "give all ranks the same file and options",
                             i);
-    if (!one_host(m) && !*m->cards[0].address)
+    if (!one_host(m) && !*m->records[0].address)
         return lhi_fail(err, LH_EIO,
                         "rank 0 has no address that other hosts can reach; "
                         "name an interface in LONGHAUL_INTERFACE");
@@ -275,7 +276,7 @@ lh_status lhi_mpi_exchange(lhi_mpi *m, const lhi_mpi_setup *work, lh_error *err)
 static void name_job(const lhi_mpi *m, char out[2 * LHI_MAC_BYTES + 1])
 {
     unsigned char mac[LHI_MAC_BYTES];
-    const lhi_start_record *c = &m->cards[0];
+    const lhi_start_record *c = &m->records[0];
     const lhi_handshake none = {.n_ranks = m->n_ranks, .port = c->port};
     lhi_handshake_compute_mac(c->secret, sizeof c->secret, "job", &none,
                               c->setup_digest, sizeof c->setup_digest, mac);
@@ -288,7 +289,7 @@ lh_status lhi_net_mpi(lhi_mpi *m, const lhi_mpi_setup *work, lhi_net **out,
 {
     char job[2 * LHI_MAC_BYTES + 1];
     name_job(m, job);
-    const lhi_start_record *first = &m->cards[0];
+    const lhi_start_record *first = &m->records[0];
     lhi_tcp_options o = {.rank = m->rank,
                          .n_ranks = m->n_ranks,
                          .host = one_host(m) ? "127.0.0.1" : first->address,
@@ -310,7 +311,7 @@ void lhi_mpi_finalise(lhi_mpi *m, bool failed)
     if (m && !failed)
         m->call.Finalize();
     if (m)
-        free(m->cards);
+        free(m->records);
     free(m);
 }
 

@@ -96,8 +96,9 @@ bool lhi_pending_drop_oldest(lhi_pending_connections *g)
 uint32_t lhi_pending_fill_polls(const lhi_pending_connections *g, int listener,
                                 struct pollfd *polls)
 {
-    bool deaf = lhi_now_ns() < g->paused_until_ns;
-    polls[0] = (struct pollfd){.fd = deaf ? -1 : listener, .events = POLLIN};
+    bool is_paused = lhi_now_ns() < g->paused_until_ns;
+    polls[0] =
+        (struct pollfd){.fd = is_paused ? -1 : listener, .events = POLLIN};
     for (uint32_t i = 0; i < g->n; i++)
         polls[i + 1] = (struct pollfd){.fd = g->list[i].fd, .events = POLLIN};
     return g->n + 1;

@@ -45,26 +45,26 @@ typedef struct lhi_pending_connections {
 uint32_t lhi_count_free_files(uint32_t enough);
 
 /* Allocates a table for `most` connections, at least 1. */
-lh_status lhi_pending_init(lhi_pending_connections *guests, uint32_t most,
+lh_status lhi_pending_init(lhi_pending_connections *pending, uint32_t most,
                            lh_error *err);
 void lhi_pending_fini(
-    lhi_pending_connections *guests); /* closes all connections */
+    lhi_pending_connections *pending); /* closes all connections */
 /* Closes all connections. */
-void lhi_pending_close_all(lhi_pending_connections *guests);
+void lhi_pending_close_all(lhi_pending_connections *pending);
 
 /* Drops the oldest connection with the lowest precedence; false: the table is
  * empty. */
-bool lhi_pending_drop_oldest(lhi_pending_connections *guests);
+bool lhi_pending_drop_oldest(lhi_pending_connections *pending);
 /* Removes the entries whose fd is -1. */
-void lhi_pending_remove_closed(lhi_pending_connections *guests);
+void lhi_pending_remove_closed(lhi_pending_connections *pending);
 
 /* Fills at most `most` + 1 poll() entries: the listener (-1 during a pause),
  * then the connections in order. Returns their number. */
-uint32_t lhi_pending_fill_polls(const lhi_pending_connections *guests,
+uint32_t lhi_pending_fill_polls(const lhi_pending_connections *pending,
                                 int listener, struct pollfd *polls);
 /* Accepts one connection, dropping others if necessary; NULL: no connection, or
  * no free file descriptor. Entries move, which invalidates pointers to them. */
-lhi_pending_connection *lhi_pending_accept(lhi_pending_connections *guests,
+lhi_pending_connection *lhi_pending_accept(lhi_pending_connections *pending,
                                            int listener);
 
 #endif

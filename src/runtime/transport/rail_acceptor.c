@@ -241,12 +241,12 @@ void lhi_rail_read_pending(lhi_rails *s, lhi_pending_connection *g)
 
 void lhi_rail_close_expired(lhi_rails *s, int64_t now_ns)
 {
-    for (uint32_t i = 0; i < s->guests.n; i++) {
-        lhi_pending_connection *g = &s->guests.list[i];
+    for (uint32_t i = 0; i < s->pending.n; i++) {
+        lhi_pending_connection *g = &s->pending.list[i];
         if (g->fd < 0 || now_ns <= g->until_ns)
             continue;
         close(g->fd);
         g->fd = -1;
     }
-    lhi_pending_remove_closed(&s->guests);
+    lhi_pending_remove_closed(&s->pending);
 }

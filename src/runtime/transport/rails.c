@@ -304,15 +304,15 @@ static nfds_t fill_polls(lhi_rails *s)
     struct pollfd *f = s->polls;
     f[0] = (struct pollfd){.fd = s->poke, .events = POLLIN};
     nfds_t n = 1 + s->n_rails;
-    struct pollfd *guests =
+    struct pollfd *pending =
         f + n - 1; /* its listener entry is overwritten below */
-    uint32_t n_guests =
-        lhi_pending_fill_polls(&s->guests, s->listeners[0], guests);
-    bool deaf = guests[0].fd < 0;
+    uint32_t n_pending =
+        lhi_pending_fill_polls(&s->pending, s->listeners[0], pending);
+    bool is_paused = pending[0].fd < 0;
     for (uint32_t k = 0; k < s->n_rails; k++)
-        f[1 + k] = (struct pollfd){.fd = deaf ? -1 : s->listeners[k],
+        f[1 + k] = (struct pollfd){.fd = is_paused ? -1 : s->listeners[k],
                                    .events = POLLIN};
-    n += n_guests - 1;
+    n += n_pending - 1;
     for (uint32_t i = 0; i < s->n_ranks; i++) {
         const lhi_rail_peer *p = &s->peers[i];
         if (i == s->rank)
@@ -360,16 +360,16 @@ static void handle_peer_events(lhi_rails *s, uint32_t peer,
 }
 
 /* Handles poll() events on pending connections and listeners. */
-static void handle_pending_events(lhi_rails *s, uint32_t n_guests)
+static void handle_pending_events(lhi_rails *s, uint32_t n_pending)
 {
     const struct pollfd *f = s->polls + 1 + s->n_rails;
-    for (uint32_t i = 0; i < n_guests && i < s->guests.n; i++)
-        if (f[i].revents && s->guests.list[i].fd == f[i].fd)
-            lhi_rail_read_pending(s, &s->guests.list[i]);
-    lhi_pending_remove_closed(&s->guests);
+    for (uint32_t i = 0; i < n_pending && i < s->pending.n; i++)
+        if (f[i].revents && s->pending.list[i].fd == f[i].fd)
+            lhi_rail_read_pending(s, &s->pending.list[i]);
+    lhi_pending_remove_closed(&s->pending);
     for (uint32_t k = 0; k < s->n_rails; k++)
         if (s->polls[1 + k].revents)
-            lhi_pending_accept(&s->guests, s->listeners[k]);
+            lhi_pending_accept(&s->pending, s->listeners[k]);
 }
 
 /* Checks whether the thread may end. */
@@ -391,7 +391,7 @@ static void *thread_main(void *of)
     lhi_rails *s = of;
     int64_t next_ns = 0;
     while (!is_done(s)) {
-        uint32_t n_guests = s->guests.n;
+        uint32_t n_pending = s->pending.n;
         nfds_t n = fill_polls(s);
         int64_t left_ns = next_ns - lhi_now_ns();
         struct timespec left = lhi_timespec(left_ns > 0 ? left_ns : 0);
@@ -401,7 +401,7 @@ static void *thread_main(void *of)
             ssize_t got = read(s->poke, &count, sizeof count);
             (void)got;
         }
-        const struct pollfd *f = s->polls + 1 + s->n_rails + n_guests;
+        const struct pollfd *f = s->polls + 1 + s->n_rails + n_pending;
         for (uint32_t i = 0; ready > 0 && i < s->n_ranks; i++) {
             if (i == s->rank)
                 continue;
@@ -409,7 +409,7 @@ static void *thread_main(void *of)
             f += 1 + s->n_rails;
         }
         if (ready > 0)
-            handle_pending_events(s, n_guests);
+            handle_pending_events(s, n_pending);
         next_ns = run_timers(s, next_ns);
     }
     return NULL;
@@ -456,7 +456,7 @@ static void free_rails(lhi_rails *s)
 {
     for (uint32_t i = 0; s->peers && i < s->n_ranks; i++)
         free_peer(s, &s->peers[i]);
-    lhi_pending_fini(&s->guests);
+    lhi_pending_fini(&s->pending);
     if (s->poke >= 0)
         close(s->poke);
     free(s->peers);
@@ -485,12 +485,12 @@ static lh_status allocate(lhi_rails *s, const lhi_rails_options *o,
     s->poke = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (s->poke < 0)
         return lhi_fail(err, LH_EIO, "cannot watch rails: %s", strerror(errno));
-    LHI_TRY(lhi_pending_init(&s->guests, there - files, err));
+    LHI_TRY(lhi_pending_init(&s->pending, there - files, err));
     s->addresses = malloc(room);
     s->keys = malloc(n * LHI_MAC_BYTES);
     s->peers = calloc(n, sizeof *s->peers);
     s->polls =
-        calloc(2 + o->n_rails + s->guests.capacity + n * (1 + o->n_rails),
+        calloc(2 + o->n_rails + s->pending.capacity + n * (1 + o->n_rails),
                sizeof *s->polls);
     if (!s->addresses || !s->keys || !s->peers || !s->polls)
         return lhi_fail_nomem(err);

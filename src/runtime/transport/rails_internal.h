@@ -110,7 +110,7 @@ struct lhi_rails {
     int64_t timeout_ns;
     lhi_failure *failure;
     lhi_rail_peer *peers;
-    lhi_pending_connections guests;
+    lhi_pending_connections pending;
     struct pollfd *polls;
     lhi_segment *read_buffer; /* read buffer for local streams; or NULL */
     int poke;
@@ -163,7 +163,8 @@ void lhi_rail_connect(lhi_rails *rails, uint32_t peer, uint32_t rail);
 void lhi_rail_continue_connect(lhi_rails *rails, uint32_t peer, uint32_t rail);
 /* Reads from a pending connection; its fd is -1 once it is closed or has become
  * a rail. */
-void lhi_rail_read_pending(lhi_rails *rails, lhi_pending_connection *guest);
+void lhi_rail_read_pending(lhi_rails *rails,
+                           lhi_pending_connection *connection);
 /* Closes pending connections whose time is over. */
 void lhi_rail_close_expired(lhi_rails *rails, int64_t now_ns);
 

@@ -121,13 +121,13 @@ static void close_control(void *of)
 }
 
 /* All-gathers address records over the control connections. */
-static lh_status exchange(void *context, void *cards, size_t size,
+static lh_status exchange(void *context, void *records, size_t size,
                           lh_error *err)
 {
     lhi_net *net = context;
     lhi_net_group all = {lhi_net_n_ranks(net), lhi_net_rank(net), NULL,
                          LHI_NET_NO_LINK, NULL};
-    return lhi_net_all_gather(net, &all, 0, cards, all.n_ranks, size, err);
+    return lhi_net_all_gather(net, &all, 0, records, all.n_ranks, size, err);
 }
 
 static bool is_loopback(const char *host)

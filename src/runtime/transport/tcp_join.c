@@ -52,7 +52,7 @@ typedef struct tcp {
     int *fds;                 /* authenticated connections by rank; else -1 */
     unsigned char *addresses; /* LHI_ADDRESS_BYTES per rank */
     lhi_handshake *shakes;    /* by rank */
-    lhi_pending_connections guests;
+    lhi_pending_connections pending;
     struct pollfd *polls; /* entries for pending connections and ranks */
     int64_t until_ns;
     bool cut; /* peer closed the last connection; a retry may succeed */
@@ -233,15 +233,15 @@ static void read_pending(tcp *t, lhi_pending_connection *g)
 static void close_expired(tcp *t)
 {
     int64_t now_ns = lhi_now_ns();
-    for (uint32_t i = 0; i < t->guests.n; i++) {
-        lhi_pending_connection *g = &t->guests.list[i];
+    for (uint32_t i = 0; i < t->pending.n; i++) {
+        lhi_pending_connection *g = &t->pending.list[i];
         if (g->fd < 0 || now_ns <= g->until_ns)
             continue;
         note_refusal(t, g, REFUSED_SILENT, "it said nothing in time");
         close(g->fd);
         g->fd = -1;
     }
-    lhi_pending_remove_closed(&t->guests);
+    lhi_pending_remove_closed(&t->pending);
 }
 
 /* ---- waiting, for ranks and pending connections ---- */
@@ -257,30 +257,31 @@ static bool poll_all(tcp *t, int fd, short what, int64_t until_ns,
     int64_t left_ns = until_ns - lhi_now_ns();
     int ms = left_ns <= 0 ? 0 : left_ns > 100 * ms_ns ? 100 : -1;
     t->polls[0] = (struct pollfd){.fd = fd, .events = what};
-    struct pollfd *guests = t->polls + 1;
-    uint32_t n_guests =
-        lhi_pending_fill_polls(&t->guests, t->listener, guests) - 1;
-    struct pollfd *ranks = guests + n_guests + 1;
+    struct pollfd *pending = t->polls + 1;
+    uint32_t n_pending =
+        lhi_pending_fill_polls(&t->pending, t->listener, pending) - 1;
+    struct pollfd *ranks = pending + n_pending + 1;
     for (uint32_t i = 0; i < o->n_ranks && spoke; i++)
         ranks[i] = (struct pollfd){.fd = i > o->rank ? t->fds[i] : -1,
                                    .events = POLLIN};
-    nfds_t n = n_guests + 2 + (spoke ? o->n_ranks : 0);
+    nfds_t n = n_pending + 2 + (spoke ? o->n_ranks : 0);
     if (poll(t->polls, n, ms < 0 ? (int)(left_ns / ms_ns) + 1 : ms) < 0)
         return false;
-    bool listens = guests[0].revents != 0, has = t->polls[0].revents != 0;
+    bool listens = pending[0].revents != 0, has = t->polls[0].revents != 0;
     for (uint32_t i = 0; i < o->n_ranks && spoke; i++)
         if (ranks[i].revents)
             *spoke = i;
-    for (uint32_t i = 0; i < n_guests; i++)
-        if (guests[i + 1].revents)
-            read_pending(t, &t->guests.list[i]);
+    for (uint32_t i = 0; i < n_pending; i++)
+        if (pending[i + 1].revents)
+            read_pending(t, &t->pending.list[i]);
     close_expired(t);
     for (int i = 0; listens && i < ACCEPTS_PER_POLL; i++) {
-        lhi_pending_connection *g = lhi_pending_accept(&t->guests, t->listener);
+        lhi_pending_connection *g =
+            lhi_pending_accept(&t->pending, t->listener);
         if (!g)
             break;
         read_pending(t, g); /* its message may have arrived already */
-        lhi_pending_remove_closed(&t->guests);
+        lhi_pending_remove_closed(&t->pending);
     }
     return has;
 }
@@ -447,7 +448,7 @@ static lh_status fail_missing(const tcp *t, lh_error *err)
     return lhi_fail(err, LH_EIO, "rank %u%s not joined rank %u in time%s%s%s%s",
                     first_missing(t, mine + 1), n > 1 ? others : " has", mine,
                     t->n_refused ? "; refused: " : "", t->refused_text, refused,
-                    t->guests.short_of_files
+                    t->pending.short_of_files
                         ? "; no file descriptor is free for it (ulimit -n)"
                         : "");
 }
@@ -473,7 +474,7 @@ static lh_status accept_higher_ranks(tcp *t, lh_error *err)
     }
     close(t->listener);
     t->listener = -1;
-    lhi_pending_close_all(&t->guests);
+    lhi_pending_close_all(&t->pending);
     return LH_OK;
 }
 
@@ -486,7 +487,7 @@ static int make_socket(tcp *t, int family)
     do
         fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     while (fd < 0 && (errno == EMFILE || errno == ENFILE) &&
-           lhi_pending_drop_oldest(&t->guests));
+           lhi_pending_drop_oldest(&t->pending));
     return fd;
 }
 
@@ -751,8 +752,8 @@ static lh_status allocate(tcp *t, lh_error *err)
     t->shakes = calloc(n, sizeof *t->shakes);
     for (uint32_t i = 0; t->fds && i < n; i++)
         t->fds[i] = -1;
-    LHI_TRY(lhi_pending_init(&t->guests, files - (n - 1) - OTHER_FILES, err));
-    t->polls = calloc((size_t)t->guests.capacity + 2 + n, sizeof *t->polls);
+    LHI_TRY(lhi_pending_init(&t->pending, files - (n - 1) - OTHER_FILES, err));
+    t->polls = calloc((size_t)t->pending.capacity + 2 + n, sizeof *t->polls);
     return t->fds && t->addresses && t->shakes && t->polls
                ? LH_OK
                : lhi_fail_nomem(err);
@@ -787,7 +788,7 @@ lh_status lhi_tcp_join(const lhi_tcp_options *o, const lhi_tcp_extra *extra,
     }
     if (t.listener >= 0)
         close(t.listener);
-    lhi_pending_fini(&t.guests);
+    lhi_pending_fini(&t.pending);
     free(t.polls);
     free(t.fds);
     free(t.addresses);

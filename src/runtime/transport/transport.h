@@ -201,9 +201,9 @@ void lhi_net_set_release(lhi_net *net, void (*release)(void *of), void *of);
 void lhi_net_close(lhi_net *net);
 
 /* Collectives over the `n_ranks` ranks in `ranks` (the caller among them, the
- * same list on all). src/net/collective.c builds them only on sends and
- * receives, so all transports support them. Sums are in the order of `ranks`
- * and equal on all members. Blocking; each call uses tags [tag, tag +
+ * same list on all). src/runtime/transport/collective.c builds them only on
+ * sends and receives, so all transports support them. Sums are in the order of
+ * `ranks` and equal on all members. Blocking; each call uses tags [tag, tag +
  * LHI_NET_TAGS). */
 #define LHI_NET_TAGS 16u
 /* Members of a collective. */
@@ -308,7 +308,7 @@ typedef struct lhi_tcp_options {
      * the same number. A rail is an address of this rank, the name of an
      * interface, or a network in which this rank has an address
      * ("10.1.0.0/24"). All ranks have equally many, at most LHI_MAX_RAILS in
-     * net/handshake.h. 0: only the connections from joining. */
+     * runtime/transport/handshake.h. 0: only the connections from joining. */
     uint32_t n_rails;
     const char *const *rails;
 } lhi_tcp_options;

@@ -698,7 +698,7 @@ static void lost(void *of, ucp_ep_h ep, ucs_status_t status)
  * steps; on failure it sends an empty record, since the others would wait for
  * it. */
 static lh_status exchange_records(ucx *u, const lhi_ucx_options *o,
-                                  lhi_ucx_record *cards, lh_status status,
+                                  lhi_ucx_record *records, lh_status status,
                                   lh_error *err)
 {
     lh_error ignored;
@@ -706,10 +706,10 @@ static lh_status exchange_records(ucx *u, const lhi_ucx_options *o,
     if (!bytes)
         return lhi_fail_nomem(err);
     if (status == LH_OK)
-        status = write_record(u, &cards[o->rank], err);
+        status = write_record(u, &records[o->rank], err);
     if (status != LH_OK)
-        cards[o->rank].size = 0;
-    lhi_ucx_record_write(&cards[o->rank],
+        records[o->rank].size = 0;
+    lhi_ucx_record_write(&records[o->rank],
                          bytes + (size_t)o->rank * LHI_UCX_RECORD_BYTES);
     lh_status exchanged = o->exchange(o->context, bytes, LHI_UCX_RECORD_BYTES,
                                       status == LH_OK ? err : &ignored);
@@ -717,22 +717,22 @@ static lh_status exchange_records(ucx *u, const lhi_ucx_options *o,
         status = exchanged;
     for (uint32_t i = 0; i < o->n_ranks && status == LH_OK; i++) {
         status = lhi_ucx_record_read(bytes + (size_t)i * LHI_UCX_RECORD_BYTES,
-                                     &cards[i], err);
+                                     &records[i], err);
         if (status != LH_OK)
             lhi_fail_add_context(err, "rank %u", i);
-        else if (cards[i].size == 0)
+        else if (records[i].size == 0)
             status =
                 lhi_fail(err, LH_EIO, "rank %u cannot start; it says why", i);
     }
     free(bytes);
-    u->frame_tag = cards[0].frame_tag << TAG_RANK_BITS & ~TAG_DATA;
-    u->data_tag = cards[0].data_tag;
+    u->frame_tag = records[0].frame_tag << TAG_RANK_BITS & ~TAG_DATA;
+    u->data_tag = records[0].data_tag;
     return status;
 }
 
 /* Connects to all peers' workers. */
 static lh_status connect_all(ucx *u, const lhi_ucx_options *o,
-                             const lhi_ucx_record *cards, lh_error *err)
+                             const lhi_ucx_record *records, lh_error *err)
 {
     int64_t now_ns = lhi_now_ns();
     for (uint32_t i = 0; i < o->n_ranks; i++) {
@@ -740,7 +740,7 @@ static lh_status connect_all(ucx *u, const lhi_ucx_options *o,
             .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
                           UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                           UCP_EP_PARAM_FIELD_ERR_HANDLER,
-            .address = (const ucp_address_t *)(const void *)cards[i].address,
+            .address = (const ucp_address_t *)(const void *)records[i].address,
             .err_mode = UCP_ERR_HANDLING_MODE_PEER,
             .err_handler = {.cb = lost, .arg = u}};
         u->ends[i].heard_ns = u->ends[i].spoke_ns = now_ns;
@@ -759,11 +759,11 @@ static lh_status connect_all(ucx *u, const lhi_ucx_options *o,
 
 static lh_status start(ucx *u, const lhi_ucx_options *o, lh_error *err)
 {
-    lhi_ucx_record *cards = calloc(o->n_ranks, sizeof *cards);
+    lhi_ucx_record *records = calloc(o->n_ranks, sizeof *records);
     u->ends = calloc(o->n_ranks, sizeof *u->ends);
     u->poke = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (!cards || !u->ends) {
-        free(cards);
+    if (!records || !u->ends) {
+        free(records);
         return lhi_fail_nomem(err);
     }
     lh_status status = LH_OK;
@@ -772,10 +772,10 @@ static lh_status start(ucx *u, const lhi_ucx_options *o, lh_error *err)
     if (status == LH_OK)
         status = lhi_ucx_make_worker(&u->call, o->loopback, o->n_ranks,
                                      &u->context, &u->worker, &u->efd, err);
-    status = exchange_records(u, o, cards, status, err);
+    status = exchange_records(u, o, records, status, err);
     if (status == LH_OK)
-        status = connect_all(u, o, cards, err);
-    free(cards);
+        status = connect_all(u, o, records, err);
+    free(records);
     if (status != LH_OK)
         return status;
     int error = pthread_create(&u->thread, NULL, thread_main, u);

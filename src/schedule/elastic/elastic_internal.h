@@ -13,7 +13,7 @@
  *     recompute_table.c   bytes and time per recomputed set of operations
  *     choose.c            queue, sharding and recomputation together
  *
- * Searches that run the event simulator are in plan/elastic/. */
+ * Searches that run the event simulator are in planner/elastic/. */
 #ifndef LHI_SCHEDULE_ELASTIC_ELASTIC_INTERNAL_H
 #define LHI_SCHEDULE_ELASTIC_ELASTIC_INTERNAL_H
 

@@ -4,8 +4,8 @@
  * Input: a pipeline/1 file (docs/formats/pipeline.md) or its map inside another
  * file; a schedule's CSV files (docs/formats/schedule.md). Output: the values
  * of src/schedule/pipeline, and their text.
- * - pipeline_file.c: the pipeline's keys, by schemas (doc/schema.h); text to
- *   description and back
+ * - pipeline_file.c: the pipeline's keys, by schemas
+ *   (format/document/schema.h); text to description and back
  * - dp_file.c: its `data_parallel`
  * - pipeline_shorthands.c, dp_elastic.c: shorthand keys: `uniform`,
  *   `datacenters`, and `elastic` in data_parallel
