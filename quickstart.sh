@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# From a bare Debian 12 machine to a plan that runs: installs the compiler and the
-# libraries that longhaul needs (as root or with sudo), builds it in ./build,
-# plans Llama 3 70B over two datacenters, runs the plan here with emulated links
-# and timed passes, trains a small model for real, and holds a second training run
-# against what was predicted from the first. What comes out is in ./out.
+# Builds longhaul on a bare Debian 12 machine and runs a plan. Installs the compiler
+# and libraries (as root or with sudo), builds in ./build, plans Llama 3 70B over
+# two datacenters, and runs the plan here with emulated links and timed passes.
+# Then trains a small model, and compares a second training run with the prediction
+# from the first. Results are in ./out.
 #
 #     ./quickstart.sh [JOB]
 set -eu
@@ -41,8 +41,8 @@ $longhaul compare "$job" --html out/report.html
 say 'One iteration of the plan: longhaul simulate out/plan.json'
 $longhaul simulate out/plan.json --trace out/trace.json
 
-# Four times as fast as it would be; messages carry fewer bytes than they would,
-# but take their time.
+# Runs at four times the planned speed; messages carry fewer bytes, but have their
+# planned durations.
 played='--speed 4 --steps 2 --message-bytes 65536'
 say "The plan, run here: longhaul train out/plan.json $played"
 # shellcheck disable=SC2086 # words

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Builds longhaul and tests it: `./test.sh --help` says how.
+# Builds and tests longhaul: see `./test.sh --help`.
 set -u
 cd "$(dirname "$0")" || exit 1
 
@@ -57,7 +57,7 @@ begin=$(date +%s)
 mkdir -p build-logs
 rm -f build-logs/*.testlog build-logs/stages
 
-# stage TITLE: begins a stage, and ends the one before it.
+# stage TITLE: ends the previous stage and begins a new one.
 stage() {
     now=$(date +%s)
     [ -z "${stage_title:-}" ] ||
@@ -67,7 +67,7 @@ stage() {
     printf '\n== %s (after %s s)\n' "$1" $((now - begin))
 }
 
-# step NAME COMMAND...: one check; its output is shown if it fails.
+# step NAME COMMAND...: runs one check; prints its output if it fails.
 step() {
     name=$1
     shift
@@ -198,7 +198,7 @@ if [ "$mode" = quick ]; then
     exit
 fi
 
-# Downloads, mostly: they run beside the first builds.
+# Mostly downloads: they run in parallel with the first builds.
 torch_job='' wheel_job=''
 if [ -z "${LONGHAUL_NO_INSTALL:-}" ]; then
     stage 'Sources of the playground'

@@ -4,9 +4,9 @@
 
 usage: declare.py OUTPUT INCLUDE CC [ARGUMENT...]
 
-The compiler preprocesses the headers of INCLUDE/longhaul; what of that comes
-from these files, and not from the system's, is what cffi is told to declare.
-Nothing of it is written down a second time.
+The compiler preprocesses the headers of INCLUDE/longhaul. The declarations that
+come from these files, and not from the system's, are passed to cffi. No
+declaration is written twice.
 """
 
 import pathlib
@@ -16,10 +16,10 @@ import sys
 
 import cffi
 
-# Macros that Python code names; the compiler says what they are.
+# Macros that Python code uses; the compiler computes their values.
 CONSTANTS = ("LH_ALL_LINKS", "LH_KIND_TEXT_SIZE", "LH_PASS_TEXT_SIZE")
 
-# Functions of Python that the library calls: those of longhaul/_search.py.
+# Python functions that the library calls: those of longhaul/_search.py.
 CALLED = """
 extern "Python" {
     bool longhaul_on_layouts(void *, uint32_t, uint32_t, int64_t);
@@ -31,7 +31,8 @@ extern "Python" {
 
 
 def preprocessed(source: str, include: pathlib.Path, cc: list[str]) -> str:
-    """What headers declare, without what they include of the system."""
+    """Returns the declarations in the headers, without those of system
+    headers."""
     text = subprocess.run(
         [*cc, "-E", "-D__attribute__(x)=", f"-I{include}", "-x", "c", "-"],
         input=source,

@@ -7,10 +7,10 @@
     print(plan.iteration_s, plan.layout)
     plan.simulate()  # in Jupyter: its timeline
 
-Everything is worked out by the C library: the results are what the program
-`longhaul` prints with --json, as frozen dataclasses. The library runs without
-the interpreter's lock, results never change, and all of it may be used by
-several threads at once. Times are in seconds where a name ends in `_s`.
+The C library computes all results. They equal the --json output of the program
+`longhaul`, as frozen dataclasses. Calls into the library release the
+interpreter's lock, results are immutable, and all functions are thread-safe.
+Names that end in `_s` are times in seconds.
 """
 
 from ._comparisons import Comparison, Delays, compare

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Methods, side by side."""
+"""Comparison of schedule methods."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ._search import Search
 
 @dataclasses.dataclass(frozen=True)
 class Comparison(Result):
-    """Methods side by side, the fastest first, at each point of a sweep."""
+    """Compared methods, the fastest first, at each point of a sweep."""
 
     rows: tuple[Row, ...] = several(Row.of)
 
@@ -41,17 +41,17 @@ class Comparison(Result):
 
 @dataclasses.dataclass(frozen=True)
 class Delays:
-    """Values that links' latency or transfer take, one way.
+    """Latencies or transfer times of links, one way. Give exactly one of both.
 
-    `ms`: milliseconds; `forwards`: multiples of the time that a device takes
-    for the forward work of one microbatch. One of both.
+    `ms`: milliseconds; `forwards`: multiples of a device's forward time for one
+    microbatch.
     """
 
     ms: Sequence[float] | None = None
     forwards: Sequence[float] | None = None
 
     def struct(self) -> tuple[Any, Any]:
-        """lh_compare_delays, and what it points to: to be kept."""
+        """lh_compare_delays and the array that it points to; keep both."""
         if (self.ms is None) == (self.forwards is None):
             raise _errors.InvalidError("Delays: give either ms or forwards")
         if self.forwards is not None:
@@ -81,19 +81,19 @@ def compare(
     by: str = "predicted",
     progress: bool | None = None,
 ) -> Comparison:
-    """Every method on one pipeline or several, the fastest first.
+    """Runs every method on one or several pipelines, the fastest first.
 
     Args:
-        what: pipelines or plans (of a single plan, the placements that its
-            layout can take), or one job, which is planned first.
-        methods: names; None: all that suit.
+        what: pipelines or plans (for a single plan, the placements that its
+            layout allows), or one job, which is planned first.
+        methods: names; None: all applicable ones.
         latency, transfer: other delays of the links between sites; every
             combination is a point.
-        replay: schedules stay those of the pipeline as it is.
-        jitter, by: rank by the "mean" or "p95" of iterations under delays that
-            vary, in place of the "predicted" one.
+        replay: keep the schedules of the unchanged pipeline.
+        jitter, by: rank by the "mean" or "p95" of iterations under random
+            delays, in place of the "predicted" iteration.
         receives, coupled, fifo, objective, sub_blocks: as for `simulate`.
-        progress: a bar of tqdm; None: on a terminal and in notebooks.
+        progress: show a tqdm bar; None: on a terminal and in notebooks.
     """
     problems = [_compared(given, progress) for given in what]
     search = Search("comparing", progress)
@@ -106,12 +106,14 @@ def compare(
         methods=name_list,
         latency=kept[0][0],
         transfer=kept[1][0],
-        replay=replay,
+        fixed_schedules=replay,
         sub_blocks=sub_blocks,
         sim=sim_options(receives, coupled, fifo),
         objective=objective_number(objective),
         jitter=jitter.struct() if jitter else None,
-        by=numbered(lib.lh_compare_criterion_name, "by", by, lib.lh_n_compare_criteria()),
+        by=numbered(
+            lib.lh_compare_criterion_name, "by", by, lib.lh_n_compare_criteria()
+        ),
         progress=lib.longhaul_on_point,
         context=search.context,
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong, as exceptions."""
+"""Exceptions."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 
 
 class Error(Exception):
-    """What the library refuses, in one sentence.
+    """An error of the library, in one sentence.
 
     Attributes:
-        file: the file that is wrong, or what stands for a text; None: none is.
-        line: the line there, counted from 1.
-        key: the key there, e.g. ``"training.zero"``.
-        status: the library's word for it, e.g. ``"infeasible"``.
+        file: the file with the error, or a name for a text; None: no file.
+        line: its line, counted from 1.
+        key: its key, e.g. ``"training.zero"``.
+        status: the library's status name, e.g. ``"infeasible"``.
     """
 
     status = "error"
@@ -38,7 +38,7 @@ class InvalidError(Error, ValueError):
 
 
 class InputError(Error, ValueError):
-    """What a file or text says is wrong."""
+    """The content of a file or text is invalid."""
 
     status = "invalid input"
 
@@ -53,31 +53,31 @@ class FileError(Error, OSError):
 
 
 class InfeasibleError(Error):
-    """There is no such plan or schedule."""
+    """No such plan or schedule exists."""
 
     status = "infeasible"
 
 
 class DeadlockError(InfeasibleError):
-    """Passes of a schedule wait for each other."""
+    """Passes of a schedule wait for each other in a cycle."""
 
     status = "deadlock"
 
 
 class UnsupportedError(Error):
-    """The library, or the program that is to run a plan, has no such thing."""
+    """The library, or the program that shall run a plan, lacks a feature."""
 
     status = "unsupported"
 
 
-# file:line: key: what is wrong; each but the last may be missing.
+# file:line: key: message; each part except the last is optional.
 _LOCATED = re.compile(
     r"(?P<line>\d+)(?::\d+)?: (?:(?P<key>[A-Za-z_][\w.\[\]-]*): )?"
 )
 
 
 def locate(text: str, name: str | None) -> dict[str, str | int | None]:
-    """Where a message of the library about `name` points to."""
+    """Returns the position in `name` that a library message refers to."""
     if name is None or not text.startswith(name + ":"):
         return {}
     found = _LOCATED.match(text, len(name) + 1)

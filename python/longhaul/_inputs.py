@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may be given: paths, texts, maps, and results of earlier calls."""
+"""Accepted inputs: paths, texts, maps, and results of earlier calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 
 
 class Text:
-    """A text to be read, and what messages call it."""
+    """A text to parse, with its name in messages."""
 
     def __init__(self, source: Source) -> None:
         self.path: str | None = None
@@ -33,11 +33,11 @@ class Text:
 
     @property
     def folder(self) -> bytes:
-        """Where files lie that it names."""
+        """Returns the folder for relative paths in the text."""
         return os.fsencode(os.path.dirname(self.path or "") or ".")
 
     def parsed(self, kind: str, free: Any, parse: Any, *more: Any) -> Any:
-        """The object that a parser makes of it."""
+        """Returns the object that a parser makes from the text."""
         return owned(
             kind,
             free,
@@ -50,18 +50,18 @@ class Text:
         )
 
     def is_other(self, kind: str) -> bool:
-        """It says that it is something else than that."""
+        """Tests whether the text declares another format."""
         return self.kind in ("job", "pipeline", "plan") and self.kind != kind
 
     def refuse(self, wants: str) -> _errors.InputError:
-        """The error for something else than what is wanted."""
+        """Returns the error for an unexpected format."""
         return _errors.InputError(
             f"{self.name}: it is a {self.kind}; give {wants}", file=self.name
         )
 
 
 def _is_text(source: str) -> bool:
-    """No path: it has lines, or is a map in JSON."""
+    """Tests for text instead of a path: several lines, or a JSON map."""
     return "\n" in source or source.lstrip().startswith("{")
 
 
@@ -83,7 +83,7 @@ def _file(path: str) -> bytes:
 
 
 def job_of(source: Source) -> Any:
-    """lh_job: of a path, a text or a map."""
+    """Reads an lh_job from a path, a text or a map."""
     text = Text(source)
     if text.is_other("job"):
         raise text.refuse("a job")
@@ -91,19 +91,20 @@ def job_of(source: Source) -> Any:
 
 
 def plan_of(text: Text) -> Any:
-    """lh_plan of a text."""
+    """Parses an lh_plan."""
     return text.parsed("lh_plan", lib.lh_plan_free, lib.lh_plan_parse)
 
 
 def pipeline_of(text: Text) -> Any:
-    """lh_pipeline of a text."""
+    """Parses an lh_pipeline."""
     return text.parsed(
         "lh_pipeline", lib.lh_pipeline_free, lib.lh_pipeline_parse
     )
 
 
 def schedule_of_file(path: str, fifo: bool) -> Any:
-    """lh_schedule of a CSV, with the orders of links beside it, or a plan."""
+    """Reads an lh_schedule from a CSV, with the link orders beside it, or from
+    a plan."""
     text = Text(path)
     if text.kind == "plan":
         plan = plan_of(text)

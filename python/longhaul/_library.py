@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls into the library: errors, texts, and what has to be released."""
+"""Calls into the library: errors, texts, and release of objects."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _KINDS: dict[int, type[_errors.Error]] = {
 
 
 def text_of(chars: Any) -> str:
-    """A string of the library."""
+    """Converts a string of the library."""
     return ffi.string(chars).decode(errors="replace")
 
 
 def encoded(path: str | bytes | os.PathLike[str]) -> bytes:
-    """A path or name for the library, whose strings end at a NUL."""
+    """Encodes a path or name for the library, whose strings end at a NUL."""
     made = os.fsencode(path)
     if b"\0" in made:
         raise _errors.InvalidError(f"{os.fsdecode(made)!r}: has a NUL")
@@ -35,9 +35,9 @@ def encoded(path: str | bytes | os.PathLike[str]) -> bytes:
 
 
 def try_call(function: Any, *arguments: Any, name: str | None = None) -> None:
-    """Calls with an error behind the arguments, and raises what it says.
+    """Calls a function whose last argument is an error; raises that error.
 
-    `name` is what the message calls the text that is read, if one is.
+    `name` is the name of the parsed text in messages, if any.
     """
     err = ffi.new("lh_error *")
     status = function(*arguments, err)
@@ -53,7 +53,7 @@ def try_call(function: Any, *arguments: Any, name: str | None = None) -> None:
 
 
 def made_text(function: Any, *arguments: Any) -> str:
-    """The text that a call makes: its outputs are the text and its length."""
+    """Returns the text from a call with the outputs text and length."""
     text, size = ffi.new("char **"), ffi.new("size_t *")
     try_call(function, *arguments, text, size)
     try:
@@ -63,7 +63,7 @@ def made_text(function: Any, *arguments: Any) -> str:
 
 
 def made_json(function: Any, *arguments: Any) -> dict[str, Any]:
-    """The same of a text that is JSON."""
+    """Returns the parsed JSON from such a call."""
     return json.loads(made_text(function, *arguments))
 
 
@@ -74,16 +74,20 @@ def owned(
     *arguments: Any,
     name: str | None = None,
 ) -> Any:
-    """The object that a call makes, released when nothing refers to it."""
+    """Returns the object from a call; its last reference releases it."""
     out = ffi.new(kind + " **")
     try_call(function, *arguments, out, name=name)
     return ffi.gc(out[0], free)
 
 
-def options(kind: str, **fields: Any) -> Any:
-    """A struct that begins with its size; what is None stays 0.
+# Arguments whose member of a struct has another name.
+_ARGUMENTS = {"min_interval_steps": "least_steps", "round_size": "group"}
 
-    What it points to lives as long as it does.
+
+def options(kind: str, **fields: Any) -> Any:
+    """Makes a struct that begins with its size; None leaves a member at 0.
+
+    Keeps the referenced objects alive as long as the struct.
     """
     made = ffi.new(kind + " *")
     made.size = ffi.sizeof(kind)
@@ -93,7 +97,8 @@ def options(kind: str, **fields: Any) -> Any:
         try:
             setattr(made, key, value)
         except OverflowError as error:
-            raise _errors.InvalidError(f"{key}: {value}: {error}") from error
+            name = _ARGUMENTS.get(key, key)
+            raise _errors.InvalidError(f"{name}: {value}: {error}") from error
 
     def release(_: Any) -> None:
         fields.clear()
@@ -102,7 +107,7 @@ def options(kind: str, **fields: Any) -> Any:
 
 
 def numbered(name: Callable[[int], Any], what: str, value: str, n: int) -> int:
-    """The number of an enumeration's value by its name."""
+    """Returns an enumerator by its name."""
     names = [text_of(name(i)) for i in range(n)]
     if value not in names:
         known = ", ".join(names)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pipelines over an optical network: policies compared."""
+"""Policies for pipelines over an optical network."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _policies(given: Mapping[str, Any]) -> Mapping[str, Policy]:
 
 @dataclasses.dataclass(frozen=True)
 class Optical(Result):
-    """Policies of a scenario by name, each over all seeds. Times in seconds."""
+    """Policies in a scenario by name, each over all seeds. Times in seconds."""
 
     topology: str = ""
     policies: Mapping[str, Policy] = nested(_policies)
@@ -28,11 +28,11 @@ class Optical(Result):
     _optical: Any = dataclasses.field(default=None, repr=False, compare=False)
 
     def html(self) -> str:
-        """One HTML page: policies, topology, spectrum, an iteration."""
+        """Returns one HTML page: policies, topology, spectrum, an iteration."""
         return made_text(lib.lh_optical_html, self._scenario, self._optical)
 
     def frame(self) -> Any:
-        """The policies as a pandas.DataFrame; needs pandas."""
+        """Returns the policies as a pandas.DataFrame; needs pandas."""
         rows = [
             {"name": name, **{k: v for k, v in one.items() if k != "seeds"}}
             for name, one in self._json["policies"].items()
@@ -52,9 +52,9 @@ def optical(
     Args:
         scenario: a path, a text or a map.
         seeds: in place of the scenario's.
-        threads: at most so many; None: one per processor. The result does not
+        threads: maximum number; None: one per processor. The result does not
             depend on it.
-        progress: a bar of tqdm; None: on a terminal and in notebooks.
+        progress: show a tqdm bar; None: on a terminal and in notebooks.
     """
     text = Text(scenario)
     if text.path is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans: the fastest layout and schedule of a job."""
+"""Plans: the fastest layout and schedule for a job."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ from ._verdicts import Verdict, check
 
 @dataclasses.dataclass(frozen=True)
 class Plan(Result, Planned):
-    """The fastest layout and schedule of a job that was found.
+    """The fastest layout and schedule that the search found for a job.
 
     Attributes:
-        iteration_s: what an iteration takes, in seconds.
+        iteration_s: iteration time in seconds.
         layout: degrees of parallelism, sites, the schedule's method.
-        memory: of each pipeline rank, what its GPU holds in bytes.
-        alternatives: the best of each other layout, the fastest first.
+        memory: GPU memory of each pipeline rank, in bytes.
+        alternatives: the best result for each other layout, the fastest first.
         methods: every schedule on the best layout, the fastest first.
-        runners_up: the best with another value of one dimension.
-        account: what an iteration consists of, in seconds.
-        search: how the search went; "lower_bound_s" and "gap" say how far from
-            the best the plan is at most, where that is known.
-        why: why it won.
+        runners_up: the best alternative per dimension.
+        account: breakdown of an iteration, in seconds.
+        search: statistics of the search; "lower_bound_s" and "gap" limit the
+            distance from the optimum, where known.
+        why: the reason for this choice.
     """
 
     name: str = ""
@@ -84,11 +84,11 @@ class Plan(Result, Planned):
     _asked: Any = dataclasses.field(default=None, repr=False, compare=False)
 
     def json(self) -> str:
-        """The text of plan.json."""
+        """Returns the text of plan.json."""
         return made_text(lib.lh_plan_format, self._plan)
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Writes plan.json, whole or not at all."""
+        """Writes plan.json atomically."""
         text = self.json().encode()
         try_call(
             lib.lh_file_write,
@@ -99,19 +99,20 @@ class Plan(Result, Planned):
         )
 
     def simulate(self, schedule: Any = None, **given: Any) -> Simulation:
-        """`longhaul.simulate` of its pipeline; None: with its own schedule."""
+        """Runs `longhaul.simulate` on its pipeline; None: with its own
+        schedule."""
         return simulate(self, schedule, **given)
 
     def schedule(self, method: str = "auto", **given: Any) -> Schedule:
-        """`longhaul.schedule` of its pipeline."""
+        """Runs `longhaul.schedule` on its pipeline."""
         return schedule(self, method, **given)
 
     def check(self) -> Verdict:
-        """`longhaul.check` of its own schedule."""
+        """Runs `longhaul.check` on its own schedule."""
         return check(self)
 
     def compare(self, **given: Any) -> Comparison:
-        """`longhaul.compare` of the placements that its layout can take."""
+        """Runs `longhaul.compare` on the placements that its layout allows."""
         return compare(self, **given)
 
     def what_if(
@@ -124,18 +125,18 @@ class Plan(Result, Planned):
         link: tuple[str, str] | None = None,
         progress: bool | None = None,
     ) -> Answer:
-        """What it takes, and what is best, if links had other values.
+        """Predicts the plan, and the best plan, under other link values.
 
-        The job is planned again for that, with the options of this plan.
+        Plans the job again under these values, with this plan's options.
 
         Args:
             latency_ms: one way.
             bandwidth_gbps: all traffic of one direction, in 10^9 bits per
                 second.
-            loss: share of packets.
-            oversubscription: others' demand on the same capacity, 1 or more.
-            link: between which two datacenters, both ways; None: all links.
-            progress: a bar of tqdm; None: on a terminal and in notebooks.
+            loss: share of lost packets.
+            oversubscription: demand on the same capacity by others, at least 1.
+            link: two datacenters, both directions; None: all links.
+            progress: show a tqdm bar; None: on a terminal and in notebooks.
         """
         values = {
             lib.LH_LINK_LATENCY: latency_ms,
@@ -165,26 +166,26 @@ class Plan(Result, Planned):
         form: str = "compute_only",
         sub_blocks: int = 1,
     ) -> str:
-        """What another program reads of it.
+        """Exports the plan for another program.
 
         Args:
             to: "pytorch", "torchtitan", "megatron", "megatron-bridge" or
                 "chrome".
-            schedule: "pytorch", "chrome": in place of its own, as for
+            schedule: for "pytorch" and "chrome": in place of its own, as for
                 `simulate`.
-            form: "pytorch": "compute_only" or "compute_comms".
+            form: for "pytorch": "compute_only" or "compute_comms".
             sub_blocks: as for `simulate`.
 
         Raises:
-            UnsupportedError: the program cannot run it as it was costed; plan
-                with `target` for one that it can.
+            UnsupportedError: the program cannot run the plan as costed; use
+                `longhaul.plan` with `target` for one that it supports.
         """
         return export(
             self, to, schedule=schedule, form=form, sub_blocks=sub_blocks
         )
 
     def export_stages(self) -> str:
-        """Which modules each stage has, by torchtitan's names, as JSON."""
+        """Returns the modules of each stage, by torchtitan's names, as JSON."""
         return made_text(lib.lh_export_stages, self._plan)
 
     def export_bundle(
@@ -194,7 +195,7 @@ class Plan(Result, Planned):
         *,
         form: str = "compute_only",
     ) -> None:
-        """Makes a folder with all that starts the job with that program."""
+        """Writes a folder with all files to start the job with that program."""
         how = options("lh_bundle_options", form=_form(form))
         try_call(
             lib.lh_export_bundle,
@@ -206,7 +207,7 @@ class Plan(Result, Planned):
         )
 
     def frame(self) -> Any:
-        """It and its alternatives as a pandas.DataFrame; needs pandas."""
+        """The plan and its alternatives as a pandas.DataFrame; needs pandas."""
         best = {k: v for k, v in self._json.items() if k in _CHOICE_KEYS}
         rows = [best, *self._json.get("alternatives", ())]
         return frame_of([{**row, **row["layout"]} for row in rows])
@@ -219,7 +220,7 @@ _CHOICE_KEYS = frozenset(field.name for field in dataclasses.fields(Choice))
 
 
 class _Question:
-    """lh_plan_whatif_question, with what it points to."""
+    """lh_plan_whatif_question and the objects that it points to."""
 
     def __init__(
         self,
@@ -263,12 +264,12 @@ def _datacenter(job: Any, name: str) -> int:
 
 
 def _made(job: Any, progress: bool | None, **fields: Any) -> Any:
-    """lh_plan of a job."""
+    """Makes an lh_plan for a job."""
     search = Search("planning", progress)
     how = options(
         "lh_plan_options",
         progress=lib.longhaul_on_layouts,
-        watch=lib.longhaul_on_plan,
+        layout_progress=lib.longhaul_on_plan,
         context=search.context,
         **fields,
     )
@@ -325,41 +326,42 @@ def plan(
     curves: bool = False,
     progress: bool | None = None,
 ) -> Plan:
-    """Searches layouts and schedules of a job; returns the fastest that fits.
+    """Searches layouts and schedules; returns the fastest plan that fits.
 
     Ctrl-C ends the search with KeyboardInterrupt.
 
     Args:
         job: a path, a text (with a line end in it, or a map in JSON), or a map.
-        target: search only what this program can run: "longhaul", "megatron",
-            "torchtitan" or "pytorch"; None: as the job says.
-        top: how many alternatives to keep; None: 10.
+        target: search only layouts that this program supports: "longhaul",
+            "megatron", "torchtitan" or "pytorch"; None: as in the job.
+        top: number of alternatives to keep; None: 10.
         effort: work for optimal schedules of the best layouts, in units of
             about a microsecond, and 75 times that for the search over layouts;
-            None: 400000. The plan is the same everywhere.
+            None: 400000. The plan is the same on every machine.
         time_s: seconds of processor time in place of that work for layouts;
             the plan then depends on the machine.
-        threads: at most so many; None: as many as processors. Without `time_s`
-            the plan does not depend on it.
-        optimal: look for optimal schedules, too.
-        quick: for many plans of like jobs: even chunks, methods alone.
-        search: how layers are moved between chunks: "climb", "exact",
-            "monte-carlo" or "even".
-        elastic: how elastic plans are made: "searched" for; or "published", by
-            PipeMesh's own planner, whose plan is the one then.
-        max_chunk_ratio: the largest chunk has at most so many times as many
-            layers as the smallest; None: 3.
-        sub_blocks: "greedy" cuts weight-gradient passes into so many parts.
-        jitter, by: choose for delays that vary, by the "mean" or the "p95".
-        objective: "time" or "cost" of an iteration; for cost the job has
-            prices, or `gpu_hour_usd` and `per_gb_usd` (of 10^9 bytes between
+        threads: maximum number; None: one per processor. Without `time_s` the
+            plan does not depend on it.
+        optimal: also search for optimal schedules.
+        quick: for many plans of similar jobs: even chunks, methods alone.
+        search: search over layer partitions: "climb", "exact", "monte-carlo"
+            or "even".
+        elastic: source of elastic plans: "searched", or "published" for
+            PipeMesh's own planner, whose plan is then the only one.
+        max_chunk_ratio: maximum ratio of layers between the largest and the
+            smallest chunk; None: 3.
+        sub_blocks: number of parts into which "greedy" cuts weight-gradient
+            passes.
+        jitter, by: choose by the "mean" or the "p95" under random delays.
+        objective: "time" or "cost" of an iteration. For cost, prices are in the
+            job, or `gpu_hour_usd` and `per_gb_usd` (per 10^9 bytes between
             datacenters) give them.
-        pareto, sensitivity, curves: also work out these, for `to_dict()`.
-        progress: a bar of tqdm; None: on a terminal and in notebooks.
+        pareto, sensitivity, curves: also compute these, for `to_dict()`.
+        progress: show a tqdm bar; None: on a terminal and in notebooks.
 
     Raises:
-        InputError: the job is wrong; with its file, line and key.
-        InfeasibleError: no layout works; the text says what is in the way.
+        InputError: the job is invalid; with its file, line and key.
+        InfeasibleError: no layout works; the text names the cause.
     """
     number = None
     if target is not None:
@@ -375,15 +377,15 @@ def plan(
         "no_optimal": not optimal,
         "quick": quick,
         "partition": _among("search", search, _SEARCHES),
-        "elastic_published": bool(_among("elastic", elastic, _ELASTIC)),
+        "elastic_as_published": bool(_among("elastic", elastic, _ELASTIC)),
         "max_chunk_ratio": max_chunk_ratio,
         "sub_blocks": sub_blocks,
         "jitter": jitter.struct() if jitter else None,
-        "by": numbered(lib.lh_plan_statistic_name, "by", by, 2),
-        "goal": _among("objective", objective, _GOALS),
+        "statistic": numbered(lib.lh_plan_statistic_name, "by", by, 2),
+        "objective": _among("objective", objective, _GOALS),
         "usd_per_gpu_hour": gpu_hour_usd,
         "usd_per_gb": per_gb_usd,
-        "front": pareto,
+        "pareto_front": pareto,
         "sensitivity": sensitivity,
         "curves": curves,
     }
@@ -391,7 +393,7 @@ def plan(
 
 
 def read_plan(source: Source) -> Plan:
-    """A plan that was written: the path of a plan.json, its text, or a map."""
+    """Reads a plan: the path of a plan.json, its text, or a map."""
     text = Text(source)
     if text.is_other("plan"):
         raise text.refuse("a plan")
@@ -418,9 +420,9 @@ def export(
     form: str = "compute_only",
     sub_blocks: int = 1,
 ) -> str:
-    """What another program reads of a plan, or of a pipeline with a schedule.
+    """Exports a plan, or a pipeline with a schedule, for another program.
 
-    A pipeline, or a `Schedule`, has exports to "pytorch" and "chrome" alone.
+    A pipeline, or a `Schedule`, has only the exports "pytorch" and "chrome".
     The arguments are those of `Plan.export`.
     """
     problem, target = Problem(what), _target(to)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked about: a pipeline or plan, an order of passes, and how."""
+"""Scheduling problems: a pipeline or plan, a pass order, and options."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def objective_number(name: str) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Jitter:
-    """Delays that vary from iteration to iteration, drawn at random.
+    """Random delays that differ between iterations.
 
-    `latency` and `transfer` make links slower by that share on average
-    (exponentially distributed); `degraded` is a probability and a factor, by
-    which a link is slower then; `straggler` the same of a device (of a plan: of
-    each of its GPUs).
+    `latency` and `transfer` slow down links by that share on average
+    (exponentially distributed). `degraded` is a probability and a factor by
+    which a link is then slower; `straggler` the same for a device (in a plan:
+    for each of its GPUs).
     """
 
     latency: float = 0.0
@@ -55,9 +55,9 @@ class Jitter:
             "lh_jitter",
             latency=self.latency,
             transfer=self.transfer,
-            degraded_rate=self.degraded[0],
+            degraded_probability=self.degraded[0],
             degraded_factor=self.degraded[1],
-            straggler_rate=self.straggler[0],
+            straggler_probability=self.straggler[0],
             straggler_factor=self.straggler[1],
             samples=self.samples,
             seed=self.seed,
@@ -75,14 +75,14 @@ def sim_options(receives: str | None, coupled: int | None, fifo: bool) -> Any:
     return options(
         "lh_sim_options",
         receives=number,
-        own_receives=receives is not None,
+        override_receives=receives is not None,
         coupled_queue=coupled,
         fifo=fifo,
     )
 
 
 class Problem:
-    """A pipeline, of a file, a text, a map, or a plan, and that plan."""
+    """A pipeline from a file, a text, a map or a plan, and that plan."""
 
     def __init__(self, what: Any) -> None:
         self.plan: Any = None
@@ -109,14 +109,14 @@ class Problem:
 
 
 class Planned:
-    """What has a plan: longhaul.Plan."""
+    """An object with a plan: longhaul.Plan."""
 
     name: str
     _plan: Any
 
 
 class Scheduled:
-    """What has a schedule of a problem: longhaul.Schedule."""
+    """An object with a schedule for a problem: longhaul.Schedule."""
 
     method: str
     _problem: Problem
@@ -125,7 +125,7 @@ class Scheduled:
 
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """lh_schedule and what it is called."""
+    """lh_schedule and its name."""
 
     schedule: Any
     name: str
@@ -145,7 +145,7 @@ def best_of(
     without: str | None = None,
     **method: Any,
 ) -> Any:
-    """lh_scheduler_result of a method."""
+    """Returns the lh_scheduler_result of a method."""
     how = options("lh_method_options", sim=sim, **method)
     kept = None if without is None else ffi.new("char[]", without.encode())
     given = options(
@@ -154,9 +154,11 @@ def best_of(
         effort=effort,
         progress=lib.longhaul_on_solve,
         context=search.context,
-        without=kept,
+        disabled_engines=kept,
     )
-    best = ffi.gc(ffi.new("lh_scheduler_result *"), lib.lh_scheduler_result_fini)
+    best = ffi.gc(
+        ffi.new("lh_scheduler_result *"), lib.lh_scheduler_result_fini
+    )
     search.run(
         lambda: try_call(
             lib.lh_scheduler_run,
@@ -170,7 +172,7 @@ def best_of(
 
 
 def taken(found: Any) -> Any:
-    """The schedule of an lh_scheduler_result or lh_solution, which has it no more."""
+    """Takes the schedule out of an lh_scheduler_result or lh_solution."""
     schedule = ffi.gc(found.schedule, lib.lh_schedule_free)
     found.schedule = ffi.NULL
     return schedule
@@ -183,7 +185,7 @@ def order_of(
     sub_blocks: int,
     progress: bool | None,
 ) -> Order:
-    """The schedule that is meant: a method's, a file's, a text's or its own."""
+    """Resolves a schedule: a method's, a file's, a text's or its own."""
     if schedule is None and problem.plan is not None:
         method = text_of(problem.plan.best.layout.schedule)
         return Order(problem.plan.schedule, method)
@@ -212,6 +214,6 @@ def order_of(
             problem, name, sim, Search(name, progress), sub_blocks=sub_blocks
         )
         return Order(taken(best), text_of(best.method))
-    if "." not in name and "/" not in name:  # it was meant to be a method
+    if "." not in name and "/" not in name:  # it was meant as a method name
         try_call(lib.lh_scheduler_check_name, name.encode())
     return Order(schedule_of_file(name, sim.fifo), name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program `longhaul`, which lies beside this file."""
+"""The program `longhaul`, installed beside this file."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ PROGRAM = pathlib.Path(__file__).parent / "bin" / "longhaul"
 
 
 def _environment() -> dict[str, str]:
-    """The program's: `profile --torch` runs layers by this Python."""
+    """Environment of the program: `profile --torch` runs layers with this
+    Python."""
     return {"LONGHAUL_PYTHON": sys.executable, **os.environ}
 
 
 def main() -> NoReturn:
-    """Becomes the program, with the arguments of this process."""
+    """Replaces this process by the program, with the same arguments."""
     os.execve(PROGRAM, ["longhaul", *sys.argv[1:]], _environment())
 
 
 def run(command: str, *arguments: str | os.PathLike[str] | float) -> Any:
-    """What `longhaul COMMAND ... --json` prints, in a process of its own.
+    """Returns the output of `longhaul COMMAND ... --json`, run as a process.
 
-    For what has no function here, as "train", "diagnose", "report", "init",
-    "import", "profile" and "explain":
-    ``longhaul.run("train", "p.json", "--steps", 3)``. None where it prints
-    nothing, as with "-o" of some commands.
+    For commands without a function in this package, such as "train",
+    "diagnose", "report", "init", "import", "profile" and "explain":
+    ``longhaul.run("train", "p.json", "--steps", 3)``. Returns None if the
+    command prints nothing, as some commands do with "-o".
 
     Raises:
-        Error: the program says what is wrong.
+        Error: the program fails; with its message.
     """
     words = [
         os.fspath(a) if isinstance(a, os.PathLike) else str(a)

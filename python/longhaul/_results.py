@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results: what the program prints with --json, with types.
+"""Results: the program's --json output, with types.
 
-Times are in seconds where a name ends in `_s`, in nanoseconds where it ends in
-`_ns`; memory is in bytes where a name says so, else in the pipeline's unit.
+Names that end in `_s` are times in seconds, in `_ns` in nanoseconds. Memory is
+in bytes if the name says so, else in the pipeline's unit.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ R = TypeVar("R", bound="Result")
 
 
 def nested(of: Callable[[Any], Any]) -> Any:
-    """A field whose value is made of the JSON's by `of`; else None."""
+    """A field whose JSON value is converted by `of`; None if absent."""
     return dataclasses.field(default=None, metadata={"of": of})
 
 
 def several(of: Callable[[Any], Any]) -> Any:
-    """A list of the JSON, each value made by `of`; else an empty one."""
+    """A JSON list with each value converted by `of`; empty if absent."""
     return dataclasses.field(default=(), metadata={"of": each(of)})
 
 
 def plain() -> Any:
-    """A field whose value is a map of the JSON, as it is."""
+    """A field with an unconverted JSON map."""
     return dataclasses.field(default=None)
 
 
@@ -35,18 +35,18 @@ def plain() -> Any:
 class Result:
     """A map of the library's JSON whose keys are attributes.
 
-    What has no attribute of its own is in `to_dict()` all the same. A value
-    that is None was not in the JSON, or is null there.
+    `to_dict()` also has the values without an attribute. None: the value is
+    absent from the JSON, or null there.
     """
 
     _json: Mapping[str, Any] = dataclasses.field(repr=False, compare=False)
 
     @classmethod
     def of(cls: type[R], given: Mapping[str, Any], **more: Any) -> R:
-        """The result that says what a map says."""
+        """Makes the result from a map."""
         values: dict[str, Any] = {"_json": given}
         for field in dataclasses.fields(cls):
-            key = field.name.rstrip("_")  # "pass_" of "pass"
+            key = field.name.rstrip("_")  # "pass_" stands for "pass"
             if not field.name.startswith("_") and key in given:
                 value = given[key]
                 of = field.metadata.get("of")
@@ -56,14 +56,14 @@ class Result:
         return cls(**values, **more)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, as the program's --json has it. A copy."""
+        """Returns a copy of all values, as in the program's --json output."""
         return json.loads(json.dumps(self._json))
 
 
 def each(
     of: Callable[[Any], Any],
 ) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-    """A list, each of whose values is made by `of`."""
+    """Converts each value of a list by `of`."""
 
     def convert(values: Sequence[Any]) -> tuple[Any, ...]:
         return tuple(of(value) for value in values)
@@ -85,7 +85,7 @@ class SiteStages(Result):
 
 @dataclasses.dataclass(frozen=True)
 class SiteGroup(Result):
-    """Replicas whose stages lie in the same datacenters."""
+    """Replicas whose stages are in the same datacenters."""
 
     replicas: int = 0
     pipeline: tuple[SiteStages, ...] = several(SiteStages.of)
@@ -112,10 +112,10 @@ class Layout(Result):
 
 @dataclasses.dataclass(frozen=True)
 class Choice(Result):
-    """One layout with one schedule, and what it comes to.
+    """One layout with one schedule, and its results.
 
-    `iteration_s` is None where it does not fit or was not simulated; then
-    `lower_bound_ns` says what it takes at least, and `why` the reason.
+    `iteration_s` is None if the layout does not fit or was not simulated. Then
+    `lower_bound_ns` is a lower bound, and `why` the reason.
     """
 
     status: str = ""
@@ -138,7 +138,7 @@ class Choice(Result):
 
 @dataclasses.dataclass(frozen=True)
 class RankMemory(Result):
-    """What a device of a pipeline rank holds when it holds most, in bytes."""
+    """Peak memory of one GPU of a pipeline rank, by kind, in bytes."""
 
     rank: int = 0
     parameters_bytes: int = 0
@@ -150,7 +150,7 @@ class RankMemory(Result):
 
     @property
     def total_bytes(self) -> int:
-        """All of it: the peak."""
+        """The sum: the peak."""
         return (
             self.parameters_bytes
             + self.gradients_bytes
@@ -163,7 +163,7 @@ class RankMemory(Result):
 
 @dataclasses.dataclass(frozen=True)
 class Answer(Result):
-    """The plan where links are others: what it takes, what is best."""
+    """The plan under other links: its iteration time, and the best plan."""
 
     links: str = ""
     keeping_costs: float | None = None
@@ -173,7 +173,7 @@ class Answer(Result):
 
 @dataclasses.dataclass(frozen=True)
 class Segment(Result):
-    """A stretch of the critical path, from `start_s` to `end_s`.
+    """A segment of the critical path, from `start_s` to `end_s`.
 
     `kind` is "pass", "transfer", "latency", "head_of_line" or "collective".
     """
@@ -189,7 +189,7 @@ class Segment(Result):
 
 @dataclasses.dataclass(frozen=True)
 class LinkUse(Result):
-    """How a link is used in an iteration."""
+    """Use of a link in an iteration."""
 
     name: str = ""
     messages: int = 0
@@ -201,8 +201,9 @@ class LinkUse(Result):
 
 @dataclasses.dataclass(frozen=True)
 class Spread(Result):
-    """Iterations under delays that vary, in seconds: of a plan with what
-    follows the pipeline, else makespans."""
+    """Iterations under random delays, in seconds: for a plan including the
+    communication after the pipeline, else makespans.
+    """
 
     samples: int = 0
     mean_s: float = 0.0
@@ -215,7 +216,7 @@ class Spread(Result):
 
 @dataclasses.dataclass(frozen=True)
 class Engine(Result):
-    """What a part of the search for an optimal schedule did."""
+    """Work and results of one engine in the search for an optimal schedule."""
 
     name: str = ""
     on: bool = False
@@ -227,9 +228,9 @@ class Engine(Result):
 
 @dataclasses.dataclass(frozen=True)
 class Row(Result):
-    """A method on a pipeline, at one latency and transfer of the links.
+    """A method on a pipeline, at one latency and transfer time of the links.
 
-    `status` is "ok", "over memory", or why there is no schedule.
+    `status` is "ok", "over memory", or the reason why there is no schedule.
     """
 
     method: str = ""
@@ -249,7 +250,7 @@ class Row(Result):
 
 @dataclasses.dataclass(frozen=True)
 class Policy(Result):
-    """A policy of an optical network: means over its jobs and seeds."""
+    """A policy on an optical network: means over its jobs and seeds."""
 
     policy: str = ""
     iteration_s: float = 0.0
@@ -264,6 +265,6 @@ class Policy(Result):
 
 
 def frame_of(rows: Sequence[Mapping[str, Any]]) -> Any:
-    """A pandas.DataFrame, which needs pandas."""
+    """Makes a pandas.DataFrame; needs pandas."""
     pandas: Any = importlib.import_module("pandas")
     return pandas.DataFrame(list(rows))

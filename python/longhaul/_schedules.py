@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schedules, made."""
+"""Construction of schedules."""
 
 from __future__ import annotations
 
@@ -39,19 +39,20 @@ from ._verdicts import Verdict, check
 
 @dataclasses.dataclass(frozen=True)
 class Schedule(Result, Scheduled):
-    """An order of passes for every device, and how it was made.
+    """A pass order for every device, and its origin.
 
     Attributes:
-        method: that made it; of "auto" the one that was best.
-        makespan_s: in seconds, under the options it was made for.
+        method: its method; for "auto" the best one.
+        makespan_s: in seconds, under the options of its construction.
         lower_bound_s: no schedule is faster (proven).
         gap: (makespan - lower bound) / lower bound.
-        status: "optimal" where both are the same, else "feasible".
+        status: "optimal" if both are equal, else "feasible".
         peak_memory: of each device, in `memory_unit`.
-        seconds: that it took to make.
-        fifo_makespan_s: what first in, first out would take, where messages
-            leave in an order of their own.
-        whole_cost_s: what it costs that cut passes were made whole.
+        seconds: duration of its construction.
+        fifo_makespan_s: makespan with first-in-first-out links, if the schedule
+            has explicit message orders.
+        whole_cost_s: increase of the makespan by merging the parts of
+            weight-gradient passes.
     """
 
     method: str = ""
@@ -72,14 +73,14 @@ class Schedule(Result, Scheduled):
     _schedule: Any = dataclasses.field(default=None, repr=False, compare=False)
 
     def csv(self) -> str:
-        """A row per device, a cell per pass, as PyTorch's pipelining reads it.
+        """Returns a row per device, a cell per pass, in PyTorch's CSV format.
 
-        The orders in which messages leave are not in it: see `write()`.
+        Message orders of links are not included: see `write()`.
         """
         return made_text(lib.lh_schedule_format, self._schedule)
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Writes the CSV, and beside it the orders of links, if any."""
+        """Writes the CSV, and beside it the message orders of links, if any."""
         try_call(
             lib.lh_schedule_write,
             self._schedule,
@@ -88,11 +89,11 @@ class Schedule(Result, Scheduled):
         )
 
     def simulate(self, **given: Any) -> Simulation:
-        """`longhaul.simulate` of it and its pipeline."""
+        """Runs `longhaul.simulate` on it and its pipeline."""
         return simulate(self, **given)
 
     def check(self) -> Verdict:
-        """`longhaul.check` of it and its pipeline."""
+        """Runs `longhaul.check` on it and its pipeline."""
         return check(self)
 
     def _repr_html_(self) -> str:
@@ -125,25 +126,25 @@ def schedule(
 
     Args:
         what: a pipeline or a plan: a path, a text, a map, a `Plan`.
-        method: one of `longhaul.methods()`; "auto" is the best of all,
-            "optimal" looks for the fastest of all and for a proof.
+        method: one of `longhaul.methods()`; "auto" selects the best one,
+            "optimal" searches for an optimal schedule and its proof.
         receives, coupled, fifo, objective, sub_blocks: as for `simulate`;
             `objective` is for "optimal".
-        whole: put weight-gradient passes that were cut together again.
-        group: "flexible", "dorapp": microbatches of a round.
-        enqueue, dequeue: "elastic": microbatches that go forward, and backward,
-            together.
-        warmup: "slack" and its like: warm-up forwards of each device.
-        effort: "optimal", "auto": units of work, about a million a second; with
-            it the result is the same everywhere.
-        time_limit_s, gap, threads, seed: "optimal": seconds; a share of the
-            bound that is near enough; threads (None: as many as processors).
-        without: engines of the search to do without, with commas.
-        progress: a bar of tqdm; None: on a terminal and in notebooks.
+        whole: merge the parts of weight-gradient passes.
+        group: "flexible", "dorapp": microbatches per round.
+        enqueue, dequeue: "elastic": microbatches per forward and per backward
+            group.
+        warmup: "slack" and related methods: warm-up forwards of each device.
+        effort: "optimal", "auto": units of work, about a million per second;
+            the result is then the same on every machine.
+        time_limit_s, gap, threads, seed: "optimal": seconds; sufficient gap to
+            the bound, as a share; threads (None: one per processor).
+        without: engines to disable, separated by commas.
+        progress: show a tqdm bar; None: on a terminal and in notebooks.
 
     Raises:
-        InfeasibleError: there is none (proven), or none was found.
-        UnsupportedError: the method does not suit the pipeline.
+        InfeasibleError: no schedule exists (proven), or none was found.
+        UnsupportedError: the method does not apply to the pipeline.
     """
     problem = Problem(what)
     sim = sim_options(receives, coupled, fifo)
@@ -187,7 +188,7 @@ def schedule(
             effort=effort,
             without=without,
             sub_blocks=sub_blocks,
-            group=group,
+            round_size=group,
             n_enqueue=None if enqueue is None else len(enqueue),
             enqueue=_numbers(enqueue),
             n_dequeue=None if dequeue is None else len(dequeue),
@@ -219,7 +220,7 @@ def _ordered(
 
 
 def _solved(problem: Problem, search: Search, **fields: Any) -> Any:
-    """lh_solution, which has a schedule."""
+    """lh_solution with a schedule."""
     without = fields.pop("without")
     kept = None if without is None else ffi.new("char[]", without.encode())
     given = options(
@@ -227,7 +228,7 @@ def _solved(problem: Problem, search: Search, **fields: Any) -> Any:
         memory=1 << 30,
         progress=lib.longhaul_on_solve,
         context=search.context,
-        without=kept,
+        disabled_engines=kept,
         **fields,
     )
     found = ffi.gc(ffi.new("lh_solution *"), lib.lh_solution_fini)
@@ -250,7 +251,7 @@ def _told_schedule(
     told: dict[str, Any],
     whole: bool,
 ) -> Schedule:
-    """What follows making: whole passes, orders of links, the numbers."""
+    """Completes a schedule: merged passes, message orders, results."""
     keeps = told.pop("keeps", None)
     parts_ns = None
     if whole:
@@ -263,7 +264,14 @@ def _told_schedule(
             made,
         )
     plain, fifo_ns = ffi.new("lh_schedule **"), ffi.new("int64_t *")
-    try_call(lib.lh_schedule_drop_useless_link_orders, problem.pipeline, made, sim, plain, fifo_ns)
+    try_call(
+        lib.lh_schedule_drop_useless_link_orders,
+        problem.pipeline,
+        made,
+        sim,
+        plain,
+        fifo_ns,
+    )
     if plain[0] != ffi.NULL:
         made = ffi.gc(plain[0], lib.lh_schedule_free)
     timeline = owned(
@@ -282,7 +290,7 @@ def _told_schedule(
         timeline=timeline,
         objective=objective,
         fifo_ns=fifo_ns[0],
-        parts_ns=parts_ns,
+        split_ns=parts_ns,
         **told,
     )
     result = Schedule.of(
@@ -290,7 +298,7 @@ def _told_schedule(
         _problem=problem,
         _schedule=made,
     )
-    del keeps  # what `told` points into
+    del keeps  # `told` points into this
     return result
 
 
@@ -307,5 +315,7 @@ def _makespan(problem: Problem, order: Any, sim: Any) -> int:
 
 
 def methods() -> tuple[str, ...]:
-    """The names of all methods, "auto" and "optimal" among them."""
-    return tuple(text_of(lib.lh_scheduler_name(i)) for i in range(lib.lh_n_schedulers()))
+    """Returns the names of all methods, including "auto" and "optimal"."""
+    return tuple(
+        text_of(lib.lh_scheduler_name(i)) for i in range(lib.lh_n_schedulers())
+    )

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Searches: their progress, and Ctrl-C.
+"""Searches: progress and Ctrl-C.
 
-A search runs in a thread of its own where the main thread asked for it, which
-then waits and so gets the interrupt; the search ends at its next look, and what
-was found is dropped. In other threads, which Python never interrupts, it runs
-where it was asked for. The library runs without the interpreter's lock.
+A search that the main thread starts runs in a thread of its own. The main
+thread waits and receives the interrupt; the search ends at its next check, and
+its results are dropped. Python never interrupts other threads, so there the
+search runs in the calling thread. The library releases the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ._native import ffi
 
 T = TypeVar("T")
 
-# Seconds between two looks of a bar. A search tells far more often, and where
-# a notebook has no widgets each one would be a line of its own.
+# Seconds between two updates of the bar. The library reports far more often,
+# and a notebook without widgets prints each update on a new line.
 _REFRESH_S = 0.1
 
 
 def _bar(what: str) -> Any:
-    """A bar of tqdm, if it is there; None else."""
+    """Returns a tqdm bar if tqdm is installed, else None."""
     try:
         tqdm: Any = importlib.import_module("tqdm.auto")
     except ImportError:
@@ -35,7 +35,7 @@ def _bar(what: str) -> Any:
 
 
 class Search:
-    """One search: whether it is to stop, and how far it is."""
+    """A search: its stop request and its progress."""
 
     def __init__(self, what: str, progress: bool | None) -> None:
         if progress is None:
@@ -48,11 +48,12 @@ class Search:
 
     @property
     def context(self) -> Any:
-        """What the library hands back to `progress` and its like."""
+        """Returns the argument that the library passes to `progress` and
+        similar callbacks."""
         return self._handle
 
     def show(self, done: float, total: float, best_ns: int) -> None:
-        """Moves the bar."""
+        """Updates the bar."""
         if self._bar is None:
             return
         best = f", best {best_ns / 1e9:.3f} s" if 0 < best_ns < 2**62 else ""
@@ -65,7 +66,8 @@ class Search:
             self._bar.refresh()
 
     def run(self, call: Callable[[], T]) -> T:
-        """What `call` returns; KeyboardInterrupt if it was interrupted."""
+        """Returns the result of `call`; raises KeyboardInterrupt if
+        interrupted."""
         try:
             if threading.current_thread() is threading.main_thread():
                 return self._apart(call)
@@ -96,7 +98,7 @@ class Search:
             done.wait()
             raise
         finally:
-            if done.is_set():  # else interrupted twice
+            if done.is_set():  # else a second interrupt
                 thread.join()
         if errors:
             raise errors[0]
@@ -110,7 +112,7 @@ def _look(context: Any, done: float, total: float, best_ns: int) -> bool:
     return search.stopped
 
 
-# What goes wrong in them is no reason to stop.
+# Errors in callbacks do not stop the search.
 @ffi.def_extern(error=False)
 def longhaul_on_layouts(
     context: Any, done: int, total: int, best_ns: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Iterations, simulated."""
+"""Simulation of iterations."""
 
 from __future__ import annotations
 
@@ -44,21 +44,22 @@ from ._results import (
 
 @dataclasses.dataclass(frozen=True)
 class Simulation(Result):
-    """One iteration, predicted.
+    """The prediction of one iteration.
 
     Attributes:
-        schedule: the method that made the order of passes, or its file.
+        schedule: the method of the pass order, or its file.
         makespan_s: of the pipeline, in seconds.
-        iteration_s: of a plan, with what follows the pipeline; else None.
+        iteration_s: for a plan, including communication after the pipeline;
+            else None.
         lower_bound_s: no schedule of the pipeline is faster.
-        gap: (makespan - lower bound) / lower bound; None where memory does not
-            suffice.
+        gap: (makespan - lower bound) / lower bound; None if memory is
+            insufficient.
         bubble_ratio: idle time / makespan over all devices, 0 to 1.
-        bubble_s: idle seconds of all devices by what they wait for.
+        bubble_s: idle seconds of all devices by cause.
         peak_memory: of each device, in `memory_unit`.
-        fits: whether that is within the limits.
-        critical_path: what follows each other from 0 to the makespan.
-        jitter: iterations under delays that vary, if asked for.
+        fits: whether it is within the limits.
+        critical_path: consecutive segments from 0 to the makespan.
+        jitter: iterations under random delays, if requested.
     """
 
     schedule: str = ""
@@ -82,21 +83,22 @@ class Simulation(Result):
     _shown: Any = dataclasses.field(default=None, repr=False, compare=False)
 
     def svg(self, width: int = 1200) -> str:
-        """The timeline as a picture, `width` pixels wide."""
+        """Returns the timeline as SVG, `width` pixels wide."""
         how = options("lh_svg_options", width=width, analysis=self._shown)
         return made_text(lib.lh_report_svg, self._trace, how)
 
     def text(self, width: int = 80) -> str:
-        """The timeline for a terminal of `width` columns."""
+        """Returns the timeline as text for `width` columns."""
         how = options("lh_terminal_options", width=width)
         return made_text(lib.lh_report_terminal, self._trace, how)
 
     def trace(self) -> str:
-        """The timeline as Chrome trace events, which Perfetto opens."""
+        """Returns the timeline as Chrome trace events, for Perfetto."""
         return made_text(lib.lh_trace_format, self._trace)
 
     def passes(self) -> list[dict[str, Any]]:
-        """Every pass: device, pass, kind, chunk, microbatch, times in s."""
+        """Returns every pass: device, pass, kind, chunk, microbatch, times in
+        s."""
         name = ffi.new(f"char[{lib.LH_PASS_TEXT_SIZE}]")
         rows: list[dict[str, Any]] = []
         for i in range(self._trace.n_runs):
@@ -115,7 +117,7 @@ class Simulation(Result):
         return rows
 
     def frame(self) -> Any:
-        """`passes()` as a pandas.DataFrame; needs pandas."""
+        """Returns `passes()` as a pandas.DataFrame; needs pandas."""
         return frame_of(self.passes())
 
     def _repr_html_(self) -> str:
@@ -211,29 +213,29 @@ def simulate(
     jitter: Jitter | None = None,
     progress: bool | None = None,
 ) -> Simulation:
-    """Predicts what one iteration takes, and why.
+    """Predicts and explains the duration of one iteration.
 
     Args:
         what: a pipeline or a plan: a path, a text, a map, a `Plan`; or a
             `Schedule`, with its pipeline.
         schedule: a method's name, a CSV's or plan's path, the text of a CSV, a
-            `Schedule`. None: a plan's own; of a pipeline the best of all
-            methods.
+            `Schedule`. None: a plan's own; for a pipeline the best method's.
         receives: when receives are posted: "early", "late" or "late-fd"; None:
-            as the pipeline says.
-        coupled: sends of a device share a queue of so many messages; None: they
-            never block.
-        fifo: messages leave first in, first out, whatever the schedule says.
-        objective: what counts, "makespan" or "first-device".
-        sub_blocks: "greedy" and its like cut weight-gradient passes into so
-            many parts.
-        jitter: also draw iterations under delays that vary.
-        progress: a bar of tqdm; None: on a terminal and in notebooks.
+            as in the pipeline.
+        coupled: capacity, in messages, of the shared send queue of a device;
+            None: sends never block.
+        fifo: use first-in-first-out links, and ignore the schedule's message
+            orders.
+        objective: "makespan" or "first-device".
+        sub_blocks: number of parts into which "greedy" and related methods cut
+            weight-gradient passes.
+        jitter: also simulate iterations under random delays.
+        progress: show a tqdm bar; None: on a terminal and in notebooks.
 
     Raises:
-        InputError: a file is wrong; with its file, line and key.
+        InputError: a file is invalid; with its file, line and key.
         InfeasibleError, DeadlockError: the schedule cannot run.
-        UnsupportedError: the method does not suit the pipeline.
+        UnsupportedError: the method does not apply to the pipeline.
     """
     problem = Problem(what)
     sim = sim_options(receives, coupled, fifo)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schedules, judged."""
+"""Verification of schedules."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ._results import Result, nested, plain, tuple_of
 
 @dataclasses.dataclass(frozen=True)
 class Verdict(Result):
-    """What an independent judge says of a schedule. False where not valid.
+    """The verifier's result for a schedule. False if the schedule is invalid.
 
     Attributes:
-        violations: of the rules, in words; at most 100 of `n_violations`.
-        makespan_s: by the judge's own arithmetic; None where it cannot run.
-        certificate: of a proof, "status", "proof" and "claims".
+        violations: of the rules, as text; at most 100 of `n_violations`.
+        makespan_s: computed by the verifier; None if the schedule cannot run.
+        certificate: of optimality: "status", "proof" and "claims".
     """
 
     valid: bool = False
@@ -43,14 +43,14 @@ def check(
     fifo: bool = False,
     certificate: str | os.PathLike[str] | None = None,
 ) -> Verdict:
-    """Judges a schedule by code that shares nothing with what makes them.
+    """Verifies a schedule by code that is independent of the schedulers.
 
     Args:
         what: a pipeline or a plan, or a `Schedule` with its pipeline.
         schedule: a CSV's or plan's path, the text of a CSV, or a `Schedule`.
             None: that of `what`, which a pipeline does not have.
-        fifo: without the schedule's orders of links.
-        certificate: a proof that it is optimal, to be gone through too.
+        fifo: ignore the schedule's message orders.
+        certificate: also check this optimality certificate.
     """
     problem = Problem(what)
     if schedule is None and isinstance(what, Scheduled):

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Judges Chrome trace files by what viewers need of them.
+"""Checks the requirements of viewers on Chrome trace files.
 
     check_trace.py FILE...
 
 Slices of a thread nest; every flow has one beginning and one end with the same
-category, name and id, in order, each inside a slice of its thread; counters
-are numbers and in order; threads and processes have names. Times are compared
-as whole nanoseconds. Shares no code with the library."""
+category, name and id, in order, each inside a slice of its thread; counters are
+numbers and in order; threads and processes have names. Times are compared as whole
+nanoseconds. Shares no code with the library.
+"""
 import json
 import sys
 from collections import defaultdict

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A headless Chromium that a test talks to: pages are opened, used and looked
-at by the DevTools protocol, over two pipes."""
+"""Controls a headless Chromium: opens, operates and inspects pages through the DevTools
+protocol, over two pipes.
+"""
 import base64
 import json
 import os

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of pages share: checks, the program, which is their first
-argument, what they begin with, and how they end."""
+"""Shared code of the page tests: checks, the program (their first argument), input
+files, and the final result.
+"""
 import os
 import subprocess
 import sys

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The stylesheet of reports: text can be read (contrast AA of WCAG 2), and a
-colour means one thing. Needs no browser.
+"""The stylesheet of reports: text is readable (contrast AA of WCAG 2), and each colour
+has one meaning. Needs no browser.
 
-    test_colors.py SOURCE_ROOT"""
+    test_colors.py SOURCE_ROOT
+"""
 import itertools
 import math
 import os
@@ -103,7 +104,7 @@ def test_pictures():
     light = themes()["light"]
     for name, pattern, keys in (
             ("svg.c", r"\[(?:LH_)?[FDWB4]\] = \"(#[0-9a-f]{6})\"", KINDS),
-            ("course_svg.c", r"[{ ]\"(#[0-9a-f]{6})\"",
+            ("iterations_svg.c", r"[{ ]\"(#[0-9a-f]{6})\"",
              [f"s{i}" for i in range(6)])):
         with open(os.path.join(PAGE, name), encoding="utf-8") as f:
             found = re.findall(pattern, f.read())[:len(keys)]

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every control of a report is reached by Tab, is seen to be, and works by keys;
-on paper there are none.
+"""Tab reaches every control of a report, with visible focus, and keys operate it;
+printed pages have no controls.
 
-    test_keyboard.py LONGHAUL"""
+    test_keyboard.py LONGHAUL
+"""
 import os
 import tempfile
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What readers of a plan's report find first, fold, sort, and can read.
+"""Panels of a plan's report: order, folding, sorting, readability.
 
-    test_panels.py LONGHAUL"""
+    test_panels.py LONGHAUL
+"""
 import json
 import os
 import re

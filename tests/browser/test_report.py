@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Opens reports in headless Chromium and looks at what comes out.
+"""Opens reports in headless Chromium and checks the result.
 
     test_report.py MAKE_REPORTS [KEEP_DIR]
 
-MAKE_REPORTS is the program of make_reports.c. Without Chromium the traces are
-still judged and the files still read, and the rest is skipped, loudly."""
+MAKE_REPORTS is the program of make_reports.c. Without Chromium the traces are still
+checked and the files still parsed; the rest is skipped with a message.
+"""
 import html.parser
 import json
 import os

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a report's page answers when it is asked "what if?" is what the program
-says of the file and the command that the page gives.
+"""The what-if results of a report's page equal the program's results for the file and
+the command that the page offers.
 
     test_what_if.py LONGHAUL PAGE
 
-PAGE is "yes" where the build has the tools for WebAssembly."""
+PAGE is "yes" if the build has the tools for WebAssembly.
+"""
 import json
 import os
 import random

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recipe for Megatron-Bridge beside the arguments of Megatron-LM that the
-same plan gives: differences(recipe, arguments) has a line for each value that
-one has and the other does not. Bridge's classes are stand-ins that know its
-0.3.1's fields (tests/data/megatron_bridge/fields.json) and refuse all others;
-what arguments mean is written again from megatron/training/arguments.py and
-training.py (core 0.16.1). Shares nothing with longhaul."""
+"""Compares a Megatron-Bridge recipe with the Megatron-LM arguments of the same plan.
+
+differences(recipe, arguments) returns a line for each value that differs.
+Bridge's classes are stand-ins with the fields of 0.3.1
+(tests/data/megatron_bridge/fields.json); they reject all other fields. The
+meaning of arguments is reimplemented from megatron/training/arguments.py and
+training.py (core 0.16.1). Shares no code with longhaul.
+"""
 import json
 import math
 import pathlib
@@ -30,7 +32,7 @@ OBJECTS = {
             "RNGConfig", "SchedulerConfig", "TokenizerConfig",
             "TrainingConfig")}},
 }
-# Of ConfigContainer, what a plan says something of.
+# Fields of ConfigContainer that a plan determines.
 PARTS = ("model", "train", "optimizer", "ddp", "dist", "dataset", "checkpoint")
 NOT_PLANNED = {
     "train": {"train_iters", "eval_iters"},
@@ -51,7 +53,7 @@ class StandIn:
 
 
 class Named:
-    """Something that is passed on: torch.bfloat16, F.silu."""
+    """A value that is passed on: torch.bfloat16, F.silu."""
 
     def __init__(self, name):
         self.name = name
@@ -82,7 +84,7 @@ def modules():
 
 
 def load(text):
-    """The ConfigContainer that a recipe makes."""
+    """Returns the ConfigContainer that a recipe makes."""
     space = {"__name__": "recipe"}
     stand_ins = modules()
     before = {name: sys.modules.get(name) for name in stand_ins}
@@ -98,8 +100,8 @@ def load(text):
 
 
 def said(container):
-    """Every planned field that is given, once precision is set up as
-    MixedPrecisionConfig.setup() does."""
+    """Returns every planned field, after the precision setup of
+    MixedPrecisionConfig.setup()."""
     given = {part: dict(container.given[part].given) for part in PARTS}
     for part, fields in NOT_PLANNED.items():
         given[part] = {k: v for k, v in given[part].items() if k not in fields}
@@ -129,7 +131,7 @@ def value(words):
 
 
 def meant(a):
-    """What Megatron-LM would train with, by Bridge's names."""
+    """Returns Megatron-LM's training settings, by Bridge's names."""
     args = {name.replace("-", "_"): value(words) for name, words in a.items()}
     bf16, fp16 = "bf16" in args, "fp16" in args
     # validate_args()
@@ -208,8 +210,8 @@ def differences(recipe, arguments):
     size = has.pop("ddp.bucket_size", None)
     if (size is None) != ("ddp-num-buckets" not in arguments):
         wrong.append("buckets")
-    # NullTokenizer.vocab_size: "_vocab_size_without_eod + 1", which training/
-    # setup.py wants to be no more than the model's
+    # NullTokenizer.vocab_size: "_vocab_size_without_eod + 1", which
+    # training/setup.py requires to be at most the model's
     words = container.given["tokenizer"].given["vocab_size"] + 1
     if words != int(arguments["vocab-size"][0]):
         wrong.append(f"{words} words of the tokenizer")

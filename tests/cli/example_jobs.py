@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples that are jobs, as other programs are to run them."""
+"""The example jobs, as files for other programs."""
 import fcntl
 import hashlib
 import os
@@ -7,20 +7,20 @@ import pathlib
 import re
 import subprocess
 
-# A hundred thousand GPUs: the layout is given, or planning takes long.
+# A hundred thousand GPUs: the layout is fixed, since planning takes long.
 GIVEN = {"llama3-405b-100k-gpus.yaml":
          ["tensor: 8", "context: 1", "pipeline: 16", "micro_batch: 1",
           "chunks_per_device: 1"]}
-# What torchtitan has no option for, as plan --for torchtitan says.
+# Jobs without a torchtitan option, as reported by plan --for torchtitan.
 LACKING = (("zero: 1", "zero: 2"), (", outermost: data", ""),
            (", expert: 1}}", "}}"), (", dropout: 0.05", ", dropout: false"),
            ("recompute: [mla_up_proj]", "recompute: none"))
-# Models that others have not.
+# Models that the other programs lack.
 UNKNOWN = {"tiny-falcon-cpu.yaml": ("megatron", "torchtitan")}
 
 
 def example_jobs(root, target):
-    """Their paths and texts; what the texts name is beside the paths."""
+    """Returns paths and texts; files named in a text are beside it."""
     for path in sorted(pathlib.Path(root, "examples").glob("*.yaml")):
         text = path.read_text()
         if not re.search(r"^longhaul: job", text, re.M):
@@ -37,7 +37,7 @@ def example_jobs(root, target):
 
 
 def put_example(path, text, folder):
-    """As job.yaml, with what it names: the names of all."""
+    """Writes job.yaml and the files it names; returns all names."""
     named = re.findall(r"(?:profile|model): (\S+\.(?:json|yaml))", text)
     for name in named:
         (folder / name).write_bytes((path.parent / name).read_bytes())
@@ -46,7 +46,7 @@ def put_example(path, text, folder):
 
 
 def made_of(program, names, folder):
-    """What a plan depends on: the program, with its library, and its input."""
+    """Hashes the inputs of a plan: the program, its library, the job."""
     built = pathlib.Path(program).resolve()
     files = [built, *sorted(built.parents[1].glob("src/liblonghaul.so*")),
              *(folder / name for name in names)]
@@ -56,10 +56,11 @@ def made_of(program, names, folder):
 
 
 def plan_example(program, path, text, target, folder):
-    """The example as job.yaml, and its plan for a program as plan.json; how
-    planning ended. Several tests look at these plans, which take most of their
-    time: the first of them makes each, and it is kept in the build folder by all
-    that it depends on. Whoever comes meanwhile waits for it."""
+    """Writes the example as job.yaml, and its plan for a program as plan.json;
+    returns the result of planning. Several tests use these plans, whose
+    planning takes most of their time. The first test plans; the result is cached
+    in the build folder, keyed by its inputs. Concurrent tests wait for it.
+    """
     names = put_example(path, text, folder)
     plan = ["plan", "job.yaml", "--for", target, "--no-optimal", "--effort",
             "50", "-q", "-o", "plan.json"]

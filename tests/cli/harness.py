@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the program share.
+"""Shared code of the program's tests.
 
-Each test file is run as `test_X.py PROGRAM SOURCE_ROOT` and calls finish() at
-its end, which prints "N passed, N failed" and exits. A case is one run of the
-program: its arguments, the exit status that is expected, and patterns that
-standard output and standard error have to match; where no pattern is given,
-they have to be empty.
+Each test file runs as `test_X.py PROGRAM SOURCE_ROOT` and calls finish() at its
+end, which prints "N passed, N failed" and exits. A case is one run of the
+program: its arguments, the expected exit status, and patterns for standard output
+and standard error; without a pattern the output must be empty.
 
-Tests that are functions, marked with @test, say in their name what is promised.
-Each begins in an empty folder and can be run alone, with the program of some
+The name of a test function, marked with @test, states the expected behaviour. Each
+test starts in an empty folder. One test can be run alone, with the program of some
 build folder:
 
     test_X.py NAME...
     test_X.py PROGRAM SOURCE_ROOT NAME...
 
-Files that several of them begin with come from functions marked with @makes.
+Functions marked with @makes make input files that several tests share.
 """
 
 import functools
@@ -42,33 +41,33 @@ else:
     if not built:
         sys.exit("there is no build*/cli/longhaul; give PROGRAM SOURCE_ROOT")
     PROGRAM, NAMES = str(built[-1]), sys.argv[1:]
-ANY = ""  # a pattern that everything matches
+ANY = ""  # a pattern that matches everything
 _folder = tempfile.TemporaryDirectory(prefix="longhaul-cli-")
 WORK = pathlib.Path(_folder.name)
 _count = {"passed": 0, "failed": 0}
 _tests = []
 _running = ""
 
-# Seconds after which a program is taken to hang. What is promised about time is
-# seen by what happens, in which order, and by processor time: other programs
-# may take as much of the machine as they like.
+# Seconds after which a program counts as hanging. Promptness is tested by
+# events, their order, and processor time, since other programs may load the
+# machine.
 HANGS = 900
 
-# As a terminal has them: nohup ignores the one, shells in the background the
-# other, and what a process ignores its children do.
+# Restores the signal handling of a terminal: nohup ignores the one, shells in
+# the background the other, and children inherit ignored signals.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ENVIRONMENT = {**os.environ, "LC_ALL": "C.UTF-8", "COLUMNS": "80"}
 ENVIRONMENT.pop("NO_COLOR", None)
-# Open MPI and UCX leave memory to the end of the process; our own leaks show
-# over the other transports.
+# Open MPI and UCX free memory only at process exit; other transports reveal
+# our own leaks.
 UNDER_MPI = {**ENVIRONMENT, "ASAN_OPTIONS": ":".join(
     [*filter(None, [ENVIRONMENT.get("ASAN_OPTIONS")]), "detect_leaks=0"])}
 
 
 def check(ok, what):
-    """Counts a check and says which failed."""
+    """Counts a check and prints its failure."""
     _count["passed" if ok else "failed"] += 1
     if not ok:
         print("FAILED:", _running and f"{_running}:", what, file=sys.stderr)
@@ -76,14 +75,14 @@ def check(ok, what):
 
 
 def test(function):
-    """Marks a test, which finish() runs."""
+    """Marks a test for finish()."""
     _tests.append(function)
     return function
 
 
 def makes(*names):
-    """Marks a function that makes these files in the working folder, which are
-    kept, so that it works but once."""
+    """Marks a function that makes these files in the working folder. The files
+    are cached, so that it runs once."""
     def mark(function):
         kept = {}
 
@@ -100,7 +99,7 @@ def makes(*names):
 
 
 def write(name, text):
-    """A file in the working folder; returns its name."""
+    """Writes a file in the working folder; returns its name."""
     (WORK / name).write_text(textwrap.dedent(text).lstrip("\n"))
     return name
 
@@ -111,8 +110,8 @@ def read(name):
 
 @functools.cache
 def effort():
-    """The search budget of plans that do not set one: a twentieth of the
-    default, or a fifth of that in runs with few cases."""
+    """Returns the default search budget of test plans: a twentieth of the
+    program's default, or a fifth of that in runs with few cases."""
     return ["--effort", "4000" if has_few_cases() else "20000"]
 
 
@@ -142,13 +141,13 @@ def until(condition, process):
 
 @functools.cache
 def has_few_cases():
-    """Whether this run checks a part of all cases: the default. `test.sh --all`
-    sets LONGHAUL_ALL_CASES; sanitizers are too slow for all cases."""
+    """Tests whether this run checks a part of all cases: the default. `test.sh
+    --all` sets LONGHAUL_ALL_CASES; sanitizers are too slow for all cases."""
     return not os.environ.get("LONGHAUL_ALL_CASES") or is_sanitized()
 
 
 def is_sanitized():
-    """Sanitizers map terabytes, and hold several bytes for each."""
+    """Sanitizers map terabytes, and reserve several bytes for each byte."""
     libraries = subprocess.run(["ldd", PROGRAM], capture_output=True, text=True,
                                check=False).stdout
     names = b"__asan_init", b"__tsan_init", b"__msan_init"
@@ -159,7 +158,7 @@ def is_sanitized():
 
 
 def worked(process):
-    """The seconds that a program has computed."""
+    """Returns a program's processor seconds."""
     fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text()
     return sum(map(int, fields.rpartition(")")[2].split()[11:13])) / (
         os.sysconf("SC_CLK_TCK"))
@@ -172,7 +171,7 @@ def _matches(pattern, text):
 
 
 def case(name, args, code=0, out=None, err=None, **more):
-    """Runs the program and checks all three; returns the finished process."""
+    """Runs the program and checks status and outputs; returns the process."""
     done = run(*args, **more)
     ok = (done.returncode == code and _matches(out, done.stdout) and
           _matches(err, done.stderr))
@@ -184,7 +183,7 @@ def case(name, args, code=0, out=None, err=None, **more):
 
 
 def json_case(name, args, code=0, err=None, **more):
-    """The same with --json: one object and nothing else; returns it."""
+    """Runs it with --json: exactly one object; returns it."""
     done = case(name, [*args, "--json"], code, r"\A\{.*\}\n\Z", err, **more)
     try:
         return json.loads(done.stdout)
@@ -231,7 +230,7 @@ def finish():
         _running = function.__name__
         try:
             function()
-        except Exception:  # the others go on
+        except Exception:  # the others continue
             check(False, traceback.format_exc())
     print(f"{_count['passed']} passed, {_count['failed']} failed")
     _folder.cleanup()

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that tests of several subjects begin with."""
+"""Input files that several test files share."""
 import json
 import os
 
 from harness import ROOT, WORK, case, makes, read, run, uniform, write
 
-# Builds without the tools for it say so: tests/browser/test_playground.py.
+# Builds without WebAssembly tools report it: tests/browser/test_playground.py.
 HAS_PLAYGROUND = run("playground").returncode == 0
 
 SITES = (ROOT / "examples/llama3-70b-two-sites.yaml").read_text()
@@ -20,26 +20,26 @@ def loaded(name):
 
 
 def pipeline():
-    """p.yaml, on which zb-h1 takes 458 ms."""
+    """Writes p.yaml, on which zb-h1 takes 458 ms."""
     uniform("p.yaml", latency=8, transfer=1, limit=4)
 
 
 @makes("p.yaml", "s.csv")
 def schedule():
-    """The same, and its schedule s.csv."""
+    """Writes p.yaml and its schedule s.csv."""
     pipeline()
     run("schedule", "p.yaml", "-m", "zb-h1", "-o", "s.csv")
 
 
 def job():
-    """Llama 3 70B on two sites."""
+    """Writes Llama 3 70B on two sites."""
     write("job.yaml", SITES +
           "layout: {tensor: 8, context: 1, chunks_per_device: 2}\n")
 
 
 @makes("job.yaml", "plan.json", "plan.html", "told")
 def plan():
-    """Its plan, a report and what the program says."""
+    """Writes its plan, a report and the program's output."""
     job()
     told = case("plan", ["plan", "job.yaml", "--html", "plan.html",
                          "--show", "all,network"],
@@ -49,7 +49,7 @@ def plan():
     write("told", told)
 
 
-# Two stages that train on processors, with so many replicas.
+# Two stages that train on processors, with this number of replicas.
 TRAINED = """
     longhaul: job/1
     model: {layers: 4, hidden: 32, ffn: 48, heads: 2, vocab: 256}
@@ -64,7 +64,7 @@ TRAINED = """
              micro_batch: 1, chunks_per_device: 1, schedule: 1f1b}
     """
 
-# The same with a link between the stages, for batches of so many sequences.
+# The same with a link between the stages, for batches of this size.
 TWO_SITES = """
     longhaul: job/1
     model: {layers: 4, hidden: 32, ffn: 48, heads: 2, vocab: 256}
@@ -99,7 +99,7 @@ data_parallel_shard_degree = -1
 mode = "full"
 """
 
-# What Megatron-LM needs to be told of a small model.
+# Megatron-LM arguments of a small model.
 MEGATRON = """\
 --num-layers 8 --hidden-size 1024 --num-attention-heads 16
 --seq-length 2048 --max-position-embeddings 2048 --vocab-size 32000

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether Megatron-LM would start with these arguments: what its arguments.py,
-transformer_config.py, model_parallel_config.py, parallel_state.py,
-pipeline_parallel_layer_layout.py and mcore_fsdp_adapter.py (core 0.16.1) refuse, written again from their
-text. Shares nothing with longhaul.
+"""Checks whether Megatron-LM would start with these arguments.
 
-complaints(text, world) has a line for each rule that is broken; environment
-variables are read from remarks as longhaul's export writes them."""
+The rules are those of its arguments.py, transformer_config.py,
+model_parallel_config.py, parallel_state.py, pipeline_parallel_layer_layout.py and
+mcore_fsdp_adapter.py (core 0.16.1), reimplemented. Shares no code with longhaul.
+
+complaints(text, world) returns a line for each violated rule. Environment variables
+are parsed from comments in the form of longhaul's export.
+"""
 import re
 import shlex
 
@@ -14,7 +16,7 @@ MODULES = {"core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe",
 
 
 class Arguments:
-    """As argparse has them: the last one counts."""
+    """Parses like argparse: the last one counts."""
 
     def __init__(self, text):
         self.given, name = {}, None
@@ -38,7 +40,7 @@ class Arguments:
 
 
 def stages_of(layout):
-    """Megatron-LM's own way to unroll it."""
+    """Unrolls it like Megatron-LM."""
     layout = layout.replace(",", "")
     for pattern in (r"\(([^)]+)\)\*(\d+)", r"(.)\*(\d+)"):
         layout = re.sub(pattern, lambda m: m[1] * int(m[2]), layout)
@@ -73,7 +75,7 @@ def layout_rules(a, pp):
 
 
 def virtual_stages(a, pp):
-    """None: not interleaved; and what is wrong."""
+    """Returns None if not interleaved; and the violations."""
     ways = [name for name in ("num-layers-per-virtual-pipeline-stage",
                               "num-virtual-stages-per-pipeline-rank",
                               "pipeline-model-parallel-layout") if name in a]
@@ -106,7 +108,7 @@ def virtual_stages(a, pp):
 
 
 def parallel_rules(a, world, tp, cp, pp):
-    """parallel_state.py's arithmetic."""
+    """The arithmetic of parallel_state.py."""
     ep = a.whole("expert-model-parallel-size", 1)
     etp = a.whole("expert-tensor-parallel-size", tp)
     instances = a.whole("num-distributed-optimizer-instances", 1)

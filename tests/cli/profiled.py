@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traces as PyTorch's profiler writes them, of a job of which all is known.
+"""Synthetic traces in the format of PyTorch's profiler, with known contents.
 
 A step: stage 0 computes forward for 10 ms, its message takes 2 ms, stage 1
-computes 10 ms forward and 20 back, its message takes 3 ms, stage 0 computes 20
-ms back; gradients are summed over replicas in 5 ms, then the optimizer takes 1. Ranks are numbered replica
-by replica."""
+computes 10 ms forward and 20 backward, its message takes 3 ms, stage 0 computes
+20 ms backward. Gradients are summed over replicas in 5 ms, then the optimizer takes
+1. Ranks are numbered replica by replica.
+"""
 import gzip
 import json
 
@@ -21,7 +22,7 @@ def event(name, start_ms, end_ms, cat="user_annotation", **args):
 
 
 def cpu_events(stage, at, replicas):
-    """What gloo shows: a receive lasts until its pass has waited for it."""
+    """Traces as with gloo: a receive lasts until its pass has waited for it."""
     first = (("PP:0F0", 0, 10), ("PP:0SEND_F0", 10, 10.1),
              ("PP:0RECV_B0", 10.2, 10.3), ("gloo:recv", 10.25, 45),
              ("PP:0B0", 10.4, 65))
@@ -35,7 +36,7 @@ def cpu_events(stage, at, replicas):
 
 
 def gpu_events(stage, at, replicas):
-    """The CPU is done with all of it in 2 ms; kernels take their time."""
+    """The CPU finishes in 2 ms; kernels have their durations."""
     first = (("PP:0F0", "gemm", 0, 10), ("PP:0SEND_F0", "ncclSend", 10, 12),
              ("PP:0RECV_B0", "ncclRecv", 10, 45), ("PP:0B0", "gemm", 45, 65))
     last = (("PP:1RECV_F0", "ncclRecv", 0, 12), ("PP:1F0", "gemm", 12, 22),
@@ -49,7 +50,7 @@ def gpu_events(stage, at, replicas):
         out += [event(name, cpu, cpu + 0.15),
                 event("cudaLaunchKernel", cpu + 0.05, cpu + 0.06,
                       "cuda_runtime", correlation=number),
-                # In two parts, between which nothing is known to run.
+                # In two parts, with an unknown interval between them.
                 event(kernel, at + start, at + start + 0.5, "kernel",
                       correlation=number),
                 event(kernel, at + end - 0.5, at + end, "kernel",
@@ -59,8 +60,8 @@ def gpu_events(stage, at, replicas):
 
 def profiled(replicas=1, steps=3, gpu=False, told=True, edit=None, ahead=None,
              prefix="rank", ending="json"):
-    """Writes the traces and returns their names; edit(rank, events) changes
-    them, ahead is how many ms the clock of each rank is ahead."""
+    """Writes the traces and returns their names. edit(rank, events) changes
+    them; ahead is the lead of each rank's clock in ms."""
     names = []
     for rank in range(2 * replicas):
         stage, off = rank % 2, (ahead or {}).get(rank, 0)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seeded jobs for Megatron-LM and torchtitan: models, machines and layouts of
-many kinds, of which most of the layout is given, so that a plan is soon there."""
+"""Seeded jobs for Megatron-LM and torchtitan: many kinds of models, machines and
+layouts. Most of the layout is fixed, so that planning is fast.
+"""
 
 PRESETS = ("llama3-8b", "qwen2.5-32b", "qwen3-30b-a3b", "mixtral-8x7b",
            "gpt-oss-120b", "deepseek-v3", "gpt3-175b")
@@ -130,7 +131,7 @@ def layout(r, experts):
 
 
 def job(r):
-    """The text of a job, which may be one that nothing can run."""
+    """Returns a job's text; the job may be infeasible."""
     m = model(r)
     experts = "experts" in m or m in PRESETS[2:6]
     large = m in PRESETS
@@ -162,8 +163,8 @@ layout: {layout(r, experts)}
 
 
 def torchtitan_job(r):
-    """The text of a job for torchtitan, which may be one that nothing can
-    run: every layer is a bucket where there is one stage, in ZeRO 0 by chunks."""
+    """Returns a job's text for torchtitan; the job may be infeasible. With one
+    stage every layer is a bucket, in ZeRO 0 every chunk."""
     m = r.choice((dense, dense, sparse, latent))(r)
     m.pop("mtp_layers", None)
     nodes = r.choice(((4,), (2, 2), (1, 3), (1, 1, 2)))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is exported and imported again: the machines it was planned for."""
+"""Export followed by import: the planned machines remain."""
 
 
 def shuffled_cluster(plan, r):
-    """The plan's machines, in any order."""
+    """Returns the plan's machines, in any order."""
     cluster = plan["job"]["cluster"]
     r.shuffle(cluster["datacenters"])
     return {"longhaul": "job/1", "model": "llama3-8b", "cluster": cluster,
@@ -11,6 +11,6 @@ def shuffled_cluster(plan, r):
 
 
 def model_of(plan):
-    """But for its name, and the width of dense layers that are not there."""
+    """Except for its name, and the width of dense layers that do not exist."""
     model = plan["job"]["model"]
     return model if isinstance(model, str) else {**model, "name": ""}

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""simulate --events --adapt: what a run that adapts decides, and when."""
+"""simulate --events --adapt: decisions of an adaptive run, and their steps."""
 import json
 import re
 
@@ -10,9 +10,9 @@ from harness import (ANY, ROOT, case, check, finish, json_case, read, run, test,
 TRACE = ROOT / "examples/adaptra-trace.yaml"
 STAGES = ROOT / "examples/adaptra-8-stages.yaml"
 DIRECT = ["--coupled", "1", "--receives", "late"]
-GO_BY = 2     # iterations from a decision until it is followed
+GO_BY = 2     # iterations from a decision to the switch
 LEAST = 10    # from one switch to the next
-AT_ONCE = 1.2  # an iteration so many times as long is answered sooner
+AT_ONCE = 1.2  # a slowdown by this factor is handled earlier
 
 
 def played(name, pipeline, events, steps, *more):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""train --adapt: runs that watch themselves, and go on by other schedules."""
+"""train --adapt: runs that monitor themselves, and switch schedules."""
 import json
 import re
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""export --bundle: what it makes starts every rank where the plan has it. Its
-launch.sh is run for each host with a torchrun that only tells how it was
-called; from that come ranks, hosts and sites. Groups are computed here, from
-the order in which a program numbers its ranks."""
+"""export --bundle: starts every rank on its planned host. Runs launch.sh for each
+host with a fake torchrun that prints its arguments; derives ranks, hosts and sites
+from these. Computes groups from the program's rank order.
+"""
 import itertools
 import json
 import os

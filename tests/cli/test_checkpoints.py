@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of checkpoints: one run at a time, what killed runs leave, what of
-damaged ones is resumed."""
+"""Checkpoint folders: locks, stale files of killed runs, resuming from damaged
+checkpoints.
+"""
 import json
 import os
 import re

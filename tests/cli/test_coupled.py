@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Sends that stop the passes behind them, and receives that are posted late:
-what train runs is what simulate says, on every transport, or is refused."""
+"""Blocking sends, and receives that are posted late: train agrees with simulate on
+every transport, or rejects the options.
+"""
 import json
 import shutil
 import subprocess

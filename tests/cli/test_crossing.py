@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Pipelines or replicas over two buildings: plans of the jobs of ScaleAcross
-Explorer say what the page about it says."""
+"""Pipelines or replicas across two buildings: plans for the jobs of ScaleAcross
+Explorer agree with the document.
+"""
 import re
 
 from harness import ROOT, WORK, check, finish, json_case, test

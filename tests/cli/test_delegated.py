@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Messages that are copied to host memory and sent from there: what train runs
-is what simulate says, on every transport; options that do nothing are
-refused."""
+"""Messages copied to host memory and sent from there: train agrees with simulate on
+every transport; options without effect are rejected.
+"""
 import json
 import shutil
 import subprocess

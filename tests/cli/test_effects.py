@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Nothing is taken in silence: an option changes something or is refused, and
-what is wrong is said before the work, not after it."""
+"""Every option has an effect or is rejected, and errors are reported before the work
+begins.
+"""
 import json
 import re
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Input that is wrong: status 1, one line on standard error that says where
-and what, nothing on standard output."""
+"""Invalid input: status 1, one line on standard error with location and problem,
+nothing on standard output.
+"""
 from harness import ANY, ROOT, WORK, case, check, finish, run, uniform, write
 
 GOOD = """

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""--events: iterations while links and devices become slow, played and run."""
+"""--events: iterations with slow links and devices, simulated and run."""
 import json
 import os
 import re

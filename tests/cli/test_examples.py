@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What help shows works: every example line, and the form of every argument
-that has one."""
+"""The help is valid: every example line, and the form of every argument."""
 import json
 import re
 import shlex

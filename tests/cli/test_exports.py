@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What other programs are told of plans and schedules."""
+"""Exports of plans and schedules for other programs."""
 import json
 
 from harness import (ANY, ROOT, WORK, case, check, finish, makes, read, run,

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Files that cannot be written or read, and what is no file: each has one clear
-answer, and the exit status shows it."""
+"""Files that cannot be written or read, and special files: each case has a defined
+result and exit status.
+"""
 import json
 import os
 import pathlib

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`plan --for longhaul` and the cpu device agree: what the first plans the
-second trains, and a layout that the job fixes and the first refuses the second
-refuses as well."""
+"""`plan --for longhaul` and the cpu device agree: the device trains every such plan,
+and both reject the same fixed layouts.
+"""
 import json
 import random
 

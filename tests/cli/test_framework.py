@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`framework` of a job: each key changes what is planned, and all commands see
-what the plan has seen."""
+"""`framework` of a job: each key changes the plan, and all commands use the same
+values as the plan.
+"""
 import json
 
 from harness import (ANY, ROOT, case, check, finish, json_case, read, test,

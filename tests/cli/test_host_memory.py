@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""--host-memory: devices leave in host memory what they have no room for."""
+"""--host-memory: devices offload activations that exceed their memory."""
 from harness import (ANY, case, check, finish, json_case, read, test, uniform,
                      write)
 

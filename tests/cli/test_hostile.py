@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are made to take memory: each is refused with one line, and what
-is held stays within 8 times the file and 16 MiB."""
+"""Files designed to use much memory: each is rejected with one line, within 8 times
+the file's size and 16 MiB.
+"""
 import json
 import os
 import subprocess

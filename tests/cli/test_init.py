@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""longhaul init: a job to begin with, which plans as it is."""
+"""longhaul init: a template of a job that plans without changes."""
 import json
 import os
 

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks that mpirun has started find each other, whoever else knocks.
+"""Ranks started by mpirun join, despite unauthenticated connections.
 
-Beside PROGRAM and SOURCE_ROOT the environment says in HOLD_DOOR_LIBRARY where
-the library is that holds ranks back until others are at their door
-(tests/net/hold_door.c).
+The environment variable HOLD_DOOR_LIBRARY names the library that delays ranks until
+others wait for them (tests/net/hold_door.c).
 """
 import json
 import os

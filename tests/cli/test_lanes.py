@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What data-parallel communication crosses is named wherever it is shown."""
+"""Every output names the paths of data-parallel communication."""
 import json
 
 from harness import check, finish, read, run, test, write

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What plans say of other links and of what else is as good: no row of a table
-is at odds with another, and all rows are there."""
+"""What-if and alternatives in plans: the rows of all tables are complete and
+consistent with each other.
+"""
 import json
 import os
 import re

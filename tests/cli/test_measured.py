@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What train says of a run beside its prediction: who ran, by which clock, on
-how many processors, and what of it was measured."""
+"""Output of train on the measured run: ranks, clock, processors, and the measured
+parts of the prediction.
+"""
 import json
 import os
 import re

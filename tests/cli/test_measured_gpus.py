@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Plans by what GPUs were measured to take: data/profiles."""
+"""Plans with measured GPU times: data/profiles."""
 import json
 
 from harness import ROOT, case, check, finish, json_case, read, run, test, write

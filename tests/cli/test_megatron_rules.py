@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Megatron-LM starts with what is exported for it: its rules, by a checker
-that shares nothing with longhaul (megatron_rules.py)."""
+"""Megatron-LM accepts exported arguments: its rules, in an independent checker
+(megatron_rules.py).
+"""
 import json
 import os
 import random

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Short of memory, and fed with what takes much of it."""
+"""Runs with little memory, and inputs that need much."""
 import json
 import re
 import resource

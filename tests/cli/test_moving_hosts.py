@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""simulate --replicas: slow links between hosts, which exchange their places."""
+"""simulate --replicas: slow links between hosts; host exchanges."""
 import json
 
 from harness import case, check, finish, json_case, read, test, write

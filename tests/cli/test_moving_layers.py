@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""simulate --layers: layers that move away from slow devices, and back."""
+"""simulate --layers: layers migrate from slow devices, and back."""
 import json
 
 from harness import case, check, finish, json_case, read, test, uniform, write

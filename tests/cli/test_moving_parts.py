@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""train --layers-at and --places-at: parts of a job that move in a run."""
+"""train --layers-at and --places-at: migrations during a run."""
 import json
 
 from harness import (WORK, case, check, finish, json_case, makes, read, run,

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What damaged files (tests/fuzz/mutate.py) once brought to light."""
+"""Regressions found by damaged files (tests/fuzz/mutate.py)."""
 from harness import WORK, case, finish, run, test, uniform, write
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Published and worked numbers, through the program."""
+"""Published and derived numbers, through the program."""
 from harness import (ANY, WORK, case, check, finish, json_case, run,
                      uniform)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Activations that leave their device: in jobs, plans, pipelines, and runs."""
+"""Activation offloading in jobs, plans, pipelines and runs."""
 import json
 import signal
 import subprocess

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""longhaul optical, from outside."""
+"""longhaul optical, through the program."""
 import json
 
 from harness import WORK, check, finish, run

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Optimal schedules: certificates, memory, and where searching is used."""
+"""Optimal schedules: certificates, memory, and uses of the solver."""
 import json
 import shutil
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What is written, where, and what happens when it cannot be."""
+"""Output files: contents, locations and write errors."""
 import os
 import re
 import subprocess

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Man pages and shell completion, which are made from the options' tables."""
+"""Man pages and shell completion, generated from the option tables."""
 import re
 import shutil
 import subprocess

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""To give a job what its plan could have is never faster, and comes to what the
-plan says: every value in the plan's list of the best with another value is
-given, one by one."""
+"""Fixing a value in a job never makes the plan faster, and gives the plan's predicted
+time: each value in the plan's list of alternatives is fixed in turn.
+"""
 import json
 import random
 import re

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the search of a plan does with what a job asks for."""
+"""The plan search respects the constraints of a job."""
 import json
 import re
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a plan says in words, against its own JSON."""
+"""The text output of a plan agrees with its JSON."""
 import json
 import re
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What plans say, print and write."""
+"""Contents of plans: text, JSON and files."""
 import re
 
 from harness import (ANY, ROOT, case, check, finish, json_case, makes, read,

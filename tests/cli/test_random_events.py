@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs with twenty random events each: they end, with the bytes of a quiet one.
+"""Runs with twenty random events each end with the bytes of an undisturbed run.
 
-Events are of all kinds that a device has: links that take longer, once or by a
-factor, devices that are slower (the timed device alone), rails that go down and
-come up, another schedule or another path, by hand or by what --adapt decides,
-layers that go to other chunks and ranks that change their places; where there are
-two replicas, the links between hosts, data-parallel ones too. A few seeds
-are for every day, a hundred for the suite `slow`."""
+The events: links that become slower by a time or a factor; slower devices (timed
+device only); rails that fail and recover; another schedule or path, manually or by
+--adapt; layers that migrate and ranks that exchange places; with two replicas, also
+the links between hosts, including data-parallel ones. Default runs use a few seeds,
+the suite `slow` a hundred.
+"""
 import json
 import pathlib
 import random

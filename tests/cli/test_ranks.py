@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What train says of ranks that compute together."""
+"""Output of train on groups of ranks that compute together."""
 from harness import check, finish, run, test, write
 from made import TRAINED
 

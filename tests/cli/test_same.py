@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One layout has one time, whichever command tells it: seeded random jobs,
-dense and with experts, on one to four sites."""
+"""All commands give the same time for a layout: seeded random jobs, dense and with
+experts, on one to four sites.
+"""
 import copy
 import functools
 import json

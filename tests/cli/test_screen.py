@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A plan is one screen: so many lines and columns, whatever the job."""
+"""A plan fits on one screen: limited lines and columns for any job."""
 import json
 import re
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What plans share over their replicas, and what that costs in every row."""
+"""Sharding over replicas in plans, and its cost in every row."""
 import json
 
 from harness import check, finish, run, test, write, WORK

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Signals to the program: sent to it alone, as `kill` and systemd's main
-process have it, to all of a job, as control groups and Slurm have it, and to
-process 1 of a container, which has no actions by default."""
+"""Signals: to the program alone, like `kill` and systemd's main process; to all
+processes of a job, like control groups and Slurm; and to process 1 of a container,
+which has no default actions.
+"""
 import json
 import os
 import pathlib

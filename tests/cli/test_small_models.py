@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The examples that one machine trains: planned as their comment says, whatever
-the planner chooses, and trained; losses fall, and what was predicted stands
-beside what was measured."""
+"""The examples that one machine can train: each plan agrees with its comment for any
+planner result. Training reduces the loss; the output compares prediction and
+measurement.
+"""
 import json
 import re
 import shlex

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""train --schedule-at: runs that go on with another schedule."""
+"""train --schedule-at: runs that switch schedules."""
 import json
 import re
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A plan is taken wherever a pipeline or a schedule is, and comes to the same
-as the plan's own pipeline and schedule, to the nanosecond."""
+"""Commands accept a plan in place of a pipeline or a schedule, with results equal to
+those of the plan's own pipeline and schedule, to the nanosecond.
+"""
 import json
 
 from harness import (ANY, case, check, finish, json_case, makes, read, run,

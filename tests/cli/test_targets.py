@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""plan --for: only what a program runs is searched, and its exporter takes what
-was found. Random jobs; the checks of Megatron-LM's and torchtitan's arguments
-are done again here, from their own sources' rules (megatron/training/
-arguments.py and core/parallel_state.py of core 0.16.1, torchtitan 0.3.0's
-parallel_dims.py)."""
+"""plan --for: searches only layouts that a program supports, and its exporter accepts
+the result. Random jobs. The rules for Megatron-LM's and torchtitan's arguments are
+reimplemented here from their sources (megatron/training/arguments.py and
+core/parallel_state.py of core 0.16.1, torchtitan 0.3.0's parallel_dims.py).
+"""
 import json
 import random
 import re

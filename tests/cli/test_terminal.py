@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What differs on a terminal: width, colours, progress."""
+"""Differences on a terminal: width, colours, progress."""
 import fcntl
 import os
 import pty

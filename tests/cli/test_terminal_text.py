@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What others wrote is shown, never acted on: no command prints a control
-character or one that turns the direction of writing as it stands in a file, a
-name of a file or an argument, and JSON keeps the exact text."""
+"""Untrusted text is displayed, never interpreted: no command prints control characters
+or bidirectional overrides from a file, a file name or an argument, and JSON keeps
+the exact text.
+"""
 import json
 import os
 import re

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Running: train, explain, profile, and what report makes of a run."""
+"""Execution: train, explain, profile, and reports of runs."""
 import json
 import os
 import resource

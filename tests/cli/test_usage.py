@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Help, version, wrong usage."""
+"""Help, version, usage errors."""
 import re
 
 from harness import (ANY, ROOT, case, check, finish, json_case, read, run, uniform,

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measured runs as job files: `longhaul plan` predicts of them what bench/validate
-prints, so that what docs/validation.md says holds for jobs that people write."""
+"""Measured runs as job files: `longhaul plan` predicts the same times as
+bench/validate, so docs/validation.md applies to jobs that users write.
+"""
 import json
 import os
 import subprocess

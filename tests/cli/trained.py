@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small plan that is trained on the cpu device, over one transport after the
-other: what switches, moves and events have to leave as it is."""
+"""A small plan for training on the cpu device, over one transport after the other.
+Switches, migrations and events must not change its result.
+"""
 import json
 import shutil
 import subprocess

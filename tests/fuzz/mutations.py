@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ways to damage a file: each takes a random generator and bytes and returns
-other bytes. They work on any kind of file; a way that finds nothing to change
-in a file leaves it as it is."""
+"""Mutations of files: each takes a random generator and bytes and returns other bytes.
+They work on any kind of file; a mutation without a target in a file returns it
+unchanged.
+"""
 import json
 import re
 

@@ -1,12 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Builds the fuzz targets with clang and runs each for SECONDS (default 60), as
-# many at a time as JOBS says (default: one per processor). Without a TARGET,
-# mutate.py gives damaged files to the program beside them, until they are all
-# done: 10,000 at most, for which SECONDS 600 leave enough time. Without
-# sanitizers they take about ten minutes of a processor:
-# tests/fuzz/mutate.py --program build/cli/longhaul
-# Findings end up in build-fuzz/findings and make this fail.
+# Builds the fuzz targets with clang and runs each for SECONDS (default 60), JOBS at
+# a time (default: one per processor). Without a TARGET, mutate.py tests the program
+# with damaged files in parallel until the targets end: at most 10,000 files, for
+# which SECONDS 600 suffice. Without sanitizers they take about ten minutes of a
+# processor: tests/fuzz/mutate.py --program build/cli/longhaul
+# Findings are stored in build-fuzz/findings and make this fail.
 #
 #     tests/fuzz/run.sh [SECONDS [TARGET...]]
 set -eu

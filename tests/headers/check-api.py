@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of docs/develop.md, "The API", that headers show by themselves.
+"""Checks the rules of docs/develop.md, "The API", that headers show.
 
-check-api.py FOLDER: FOLDER has include/longhaul and tests/unit/test_api.c.
-Prints a line for each rule that a header breaks, and fails if there is one."""
+check-api.py FOLDER: FOLDER has include/longhaul and tests/unit/test_api.c. Prints a
+line for each rule that a header violates, and fails if there is one.
+"""
 import pathlib
 import re
 import sys

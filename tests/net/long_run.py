@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A long run, shortened: 20,000 steps of a tiny model over tcp, two stages of
-two replicas, with a checkpoint every 50. From step 2,000 to the end the memory
-of each rank, its open files and its threads stay what they are.
+"""A long run, shortened: 20,000 steps of a tiny model over tcp, with two stages of
+two replicas and a checkpoint every 50 steps. From step 2,000 to the end each rank's
+memory, open files and threads are constant.
 
     long_run.py PROGRAM SOURCE_ROOT
 """

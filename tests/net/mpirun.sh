@@ -9,8 +9,8 @@ command -v mpirun >/dev/null || {
     exit 77
 }
 "$1" --probe || exit
-# Open MPI and UCX leave memory to the end of the process; leaks of our own show
-# in the tests of the other transports.
+# Open MPI and UCX free memory only at process exit; the tests of the other
+# transports reveal our own leaks.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 failed=0
 for transport in ucx tcp; do

@@ -5,7 +5,7 @@
 #
 #     tests/net/namespaces.sh PROGRAM LONGHAUL       (test_net_ucx, the program)
 #
-# Exit status 77, and why, where that is not possible here.
+# Exit status 77 with the reason, if this is not possible here.
 set -u
 program=$1 longhaul=$2
 skip() {
@@ -48,7 +48,7 @@ until ip -n $a link show wan | grep -q 'state UP' &&
     sleep 0.1
 done
 
-# In place of ssh: the last arguments are what is to run on the other host.
+# Replaces ssh: the last arguments are the command for the other host.
 cat >"$work/agent" <<AGENT
 #!/bin/sh
 shift
@@ -92,8 +92,7 @@ for transport in ucx tcp; do
     }
 done
 
-# The link between the hosts goes down, and TCP alone would not notice for many
-# minutes.
+# The link between the hosts fails; TCP alone would detect this after many minutes.
 for transport in ucx tcp; do
     echo "a link that goes down, $transport:"
     ip -n $a link set wan up

@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Two hosts, emulated by network namespaces, with two links between them, of
-# which one goes down and comes up again, then the other, while messages go to
-# and fro, and while a model is trained; then both.
+# Two hosts, emulated by network namespaces, with two links between them. One link
+# fails and recovers, then the other, during message exchange and during training;
+# then both fail.
 #
 #     tests/net/rails.sh PAIR LONGHAUL SOURCE_ROOT    (rails_pair, the program)
 #     tests/net/rails.sh PAIR rates MBIT1 MBIT2       how much goes over one, and
 #                                                     over both, links of MBIT
 #
-# Exit status 77, and why, where that is not possible here.
+# Exit status 77 with the reason, if this is not possible here.
 set -u
 pair=$1 longhaul=$2 root=$3
 skip() {
@@ -53,7 +53,7 @@ are_up() {
         done
     done
 }
-# Until it is so; the limit ends what hangs.
+# Waits for a condition; the limit ends a hanging test.
 until_so() {
     tries=0
     until "$@"; do

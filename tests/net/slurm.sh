@@ -1,8 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Ranks that Slurm starts, on a cluster that is made for this test, of two nodes
-# that are this host: munged, slurmctld and slurmd with files, sockets and ports
-# of their own.
+# Ranks started by Slurm, on a temporary cluster of two nodes on this host: munged,
+# slurmctld and slurmd with their own files, sockets and ports.
 #
 #     tests/net/slurm.sh PROGRAM SOURCE_ROOT            some seconds
 #     tests/net/slurm.sh PROGRAM SOURCE_ROOT limits     what time limits do:
@@ -24,7 +23,7 @@ is_up=
 has_none() { [ -z "$(squeue -h)" ]; }
 end() {
     trap - EXIT INT TERM
-    # Steps end before who watches them.
+    # Steps end before the processes that monitor them.
     if [ "$is_up" ]; then
         scancel --full --signal=KILL --user="$(id -un)" 2>/dev/null
         patience=10
@@ -122,7 +121,7 @@ cd "$work" || end 1
 mkdir bin
 ln -s "$program" bin/longhaul
 PATH=$work/bin:$PATH
-# UCX leaves memory to the end of the process.
+# UCX frees memory only at process exit.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 
 # ---- ranks as tasks of a step ----

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's own schedule files load, are judged and simulated here, and what
-we write of them says the same passes.
+"""PyTorch's own schedule files load, pass the checks and are simulated; written again,
+they contain the same passes.
 
     golden_pytorch.py PROGRAM SOURCE
 """

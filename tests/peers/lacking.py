@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a test does that lacks the program it compares with."""
+"""Skips a test that lacks its peer program."""
 import os
 import sys
 

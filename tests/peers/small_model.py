@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A transformer of a few thousand parameters, whose experts may be spread over
-ranks, in double precision: what plans are run with.
+"""A transformer of a few thousand parameters in double precision, with experts that may
+be distributed over ranks: the model for runs of plans.
 
-Modules are named as longhaul export --stages and torchtitan name them. Every
-module's first parameters follow from its name alone, wherever it is, and what an
-expert computes does not depend on where it is: tokens of each rank go through
-it apart, as they do where one process has all experts.
+Modules are named as in longhaul export --stages and torchtitan. Initial parameters
+of a module depend on its name alone, not on its rank. An expert's results do not
+depend on its rank: it processes the tokens of each rank separately, as one process
+with all experts does.
 """
 import zlib
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What torchtitan's configuration imports and does not use: packages that read
-data sets and draw curves, and kernels of triton. Half a gigabyte that tests do
-without."""
+"""Stubs for packages that torchtitan's configuration imports without use: data sets,
+plots, triton kernels. They save half a gigabyte.
+"""
 import importlib.abc
 import importlib.machinery
 import importlib.util

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints as other programs read and write them.
+"""Other programs read and write the checkpoints.
 
     test_checkpoint_files.py PROGRAM ROOT
 
-safetensors reads both files, with the names, shapes and types that
-docs/formats/checkpoint.md says; transformers loads a checkpoint as it is, as the
-model that the family's page names, and has our validation loss within 1e-5
-relative; what transformers saves, training begins with; `longhaul` reads the
-config.json that it wrote as the model that it trained. Needs torch, safetensors and
-transformers ($LONGHAUL_TORCH names a Python that has them).
+safetensors reads both files, with the names, shapes and types of
+docs/formats/checkpoint.md. transformers loads an unchanged checkpoint as the model of
+its family, with our validation loss within 1e-5 relative. Training starts from a
+model that transformers saved. `longhaul` reads the config.json that it wrote as the
+model that it trained. Needs torch, safetensors and transformers ($LONGHAUL_TORCH names
+a Python that has them).
 """
 import json
 import os

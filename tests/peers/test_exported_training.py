@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Exported plans train: PyTorch over gloo, against one process.
+"""Exported plans train: PyTorch over gloo, compared with one process.
 
     test_exported_training.py PROGRAM
 
-A dense model and one with experts are planned for PyTorch and for torchtitan on
-2, 4 and 8 GPUs. As many processes train by the exported schedule, in both
-forms, with the plan's stages, replicas, sharding and recomputation, and with
-experts spread over the plan's ranks by all-to-all. Each microbatch's loss and
-the gradients, over several steps, have to be those of one process, to the last
-bit where both add in the same order. Needs torch 2.15; $LONGHAUL_TORCH names a
-Python that has it.
+A dense model and one with experts are planned for PyTorch and for torchtitan on 2, 4
+and 8 GPUs. The same number of processes trains by the exported schedule, in both
+forms, with the plan's stages, replicas, sharding and recomputation, and with experts
+distributed over the plan's ranks by all-to-all. Each microbatch's loss and the
+gradients, over several steps, must equal those of one process, bit for bit if both
+add in the same order. Needs torch 2.15; $LONGHAUL_TORCH names a Python that has it.
 """
 import json
 import os

@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Plans for Megatron-LM, held against megatron-core itself.
+"""Plans for Megatron-LM, compared with megatron-core.
 
     test_megatron.py PROGRAM
 
-Seeded jobs, and examples, are planned with --for megatron. megatron-core then
-builds the process groups of the exported arguments, with torch's fake process
-group and no GPU, and every rank's pipeline, data and expert groups have to be those that
-the plan was costed with, in the datacenters that it says; each device's order
-of passes has to be that of megatron-core's own schedule, and an iteration in
-that order has to take what the export says. Needs torch and
+Seeded jobs and examples are planned with --for megatron. megatron-core builds the
+process groups of the exported arguments, with torch's fake process group and no GPU.
+Every rank's pipeline, data and expert groups must be those of the costed plan, in its
+datacenters. Each device's pass order must equal megatron-core's own schedule, and an
+iteration in that order must have the exported duration. Needs torch and
 megatron-core; $LONGHAUL_TORCH names a Python that has them.
 """
 import json

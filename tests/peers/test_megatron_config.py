@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Random plans for Megatron-LM, held against the checks of megatron-core.
+"""Random plans for Megatron-LM pass the checks of megatron-core.
 
     test_megatron_config.py PROGRAM JOBS
 
-Of the examples, and of each of JOBS seeded jobs that has a plan, arguments and
-recipe are exported. What the arguments mean (tests/cli/bridge_recipes.py) goes
-through megatron-core's own TransformerConfig, DistributedDataParallelConfig and
-OptimizerConfig, which raise where it does not go together, as at the start of
-training; the stages that it then has are the plan's. Recipe and arguments have
-to say the same, and the rules that are not in megatron-core's package
-(tests/cli/megatron_rules.py) have to hold. Needs torch and megatron-core;
-$LONGHAUL_TORCH names a Python that has them.
+Exports arguments and recipe of the examples, and of each of JOBS seeded jobs that has
+a plan. The configuration that the arguments mean (tests/cli/bridge_recipes.py) goes to
+megatron-core's own TransformerConfig, DistributedDataParallelConfig and
+OptimizerConfig, which raise on inconsistent values as at the start of training. The
+resulting stages are the plan's. Recipe and arguments must agree, and satisfy the rules
+outside megatron-core's package (tests/cli/megatron_rules.py). Needs torch and
+megatron-core; $LONGHAUL_TORCH names a Python that has them.
 """
 import dataclasses
 import json

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Modules that predict further tokens (DeepSeek-V3, arXiv:2412.19437, section
-2.2) beside PyTorch's: same weights, data and rates.
+"""Multi-token prediction (DeepSeek-V3, arXiv:2412.19437, section 2.2), compared with
+PyTorch: same weights, data and rates.
 
     test_mtp_torch.py LONGHAUL ROOT
 
-The losses of the model and of the modules in ten steps within 1e-5 (relative),
-the gradients of the first step and the weights after the last, of each tensor,
-within 1e-3 (of its norm); on two stages, and tied with layers on three ranks.
-Needs torch and numpy ($LONGHAUL_TORCH names a Python that has them).
+The losses of the model and of the modules in ten steps agree within 1e-5 (relative),
+the gradients of the first step and the weights after the last within 1e-3 of each
+tensor's norm; on two stages, and tied with layers on three ranks. Needs torch and
+numpy ($LONGHAUL_TORCH names a Python that has them).
 """
 import json
 import os

@@ -1,17 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A real run that is slow, diagnosed: PyTorch over gloo under torch.profiler.
+"""Diagnosis of a real slow run: PyTorch over gloo under torch.profiler.
 
     test_profiled_training.py PROGRAM [FOLDER]
 
-Four processes train by an exported 1F1B schedule. Messages from the first to
-the second are held back by a tenth of a second, and the passes of the third
-take three times as long as those of the others. What the profiler writes, a
-file for each rank, is diagnosed as it is: that link and that rank have to be
-named as what costs the most of their kind. Other work on the machine is slow
-things of its own: a run in which they cost more is made again. With FOLDER
-the traces are kept there. Needs torch 2.15; $LONGHAUL_TORCH names a Python
-that has it.
+Four processes train by an exported 1F1B schedule. Messages from the first to the
+second are delayed by a tenth of a second, and the passes of the third take three times
+as long as those of the others. The diagnosis reads the profiler's files, one per rank,
+and must name that link and that rank as the most expensive of their kind. Other load
+on the machine causes slowdowns too: if these cost more, the run is repeated. FOLDER
+keeps the traces. Needs torch 2.15; $LONGHAUL_TORCH names a Python that has it.
 """
 import json
 import os

@@ -5,10 +5,10 @@
     test_runtime.py PROGRAM SOURCE_ROOT
 
 Two and four processes train a small model for one step by our schedules, with
-PyTorch's communication and with ours; losses and gradients have to be those of
-the model in one piece. Needs torch (2.15 for the second form) and, for the
-layout string, megatron-core; $LONGHAUL_TORCH names a Python that has them.
-Without torch the test is skipped, and says so.
+PyTorch's communication and with ours; losses and gradients must equal those of the
+undivided model. Needs torch (2.15 for the second form) and, for the layout string,
+megatron-core; $LONGHAUL_TORCH names a Python that has them. Without torch the test is
+skipped with a message.
 """
 import json
 import os

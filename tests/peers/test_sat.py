@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A stock SAT solver confirms optima: by tools/export_sat.py there is a
-schedule of that length, and none of one time unit less.
+"""A standard SAT solver confirms optima: by tools/export_sat.py a schedule of that
+length exists, and none that is one time unit shorter.
 
     test_sat.py PROGRAM SOURCE [CASES [FIRST]]
 
-Needs python-sat (CaDiCaL); $LONGHAUL_ORTOOLS names a Python that has it, if
-this one has not. Without it the test is skipped, and says so.
+Needs python-sat (CaDiCaL); $LONGHAUL_ORTOOLS names a Python that has it, if this one
+has not. Without it the test is skipped with a message.
 """
 import json
 import os

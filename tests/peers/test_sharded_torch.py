@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Training with parameters, gradients and optimizer sharded beside PyTorch's
+"""Training with sharded parameters, gradients and optimizer, compared with PyTorch's
 FSDP2 over gloo: same weights, data and rates.
 
     test_sharded_torch.py LONGHAUL ROOT
 
-The losses of two and of four processes within 1e-5 (relative). Needs torch and
+The losses of two and of four processes agree within 1e-5 (relative). Needs torch and
 numpy ($LONGHAUL_TORCH names a Python that has them).
 """
 import os

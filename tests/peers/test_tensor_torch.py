@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Training with layers on two ranks beside PyTorch's tensor parallelism (DTensor
-over gloo): same weights, data and rates.
+"""Tensor-parallel training on two ranks, compared with PyTorch's tensor parallelism
+(DTensor over gloo): same weights, data and rates.
 
     test_tensor_torch.py LONGHAUL ROOT
 
-The losses within 1e-5 (relative). Needs torch and numpy ($LONGHAUL_TORCH names a
+The losses agree within 1e-5 (relative). Needs torch and numpy ($LONGHAUL_TORCH names a
 Python that has them).
 """
 import os

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Our tokens are those of Hugging Face's tokenizers.
+"""Tokens equal those of Hugging Face's tokenizers.
 
     test_tokenizer.py PRINT_TOKENS ROOT
 
-Trains a byte-level BPE on the project's documents, then encodes them and strange
-text with both. Needs tokenizers and numpy; $LONGHAUL_TORCH names a Python that may
-have them. Without, the test is skipped, and says so.
+Trains a byte-level BPE on the project's documents, then encodes them and unusual text
+with both. Needs tokenizers and numpy; $LONGHAUL_TORCH names a Python that may have
+them. Without them the test is skipped with a message.
 """
 import pathlib
 import random

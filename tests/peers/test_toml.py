@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""TOML is read as Python's tomllib reads it.
+"""The TOML parser agrees with Python's tomllib.
 
     test_toml.py PROGRAM [SEED...]
 
-Seeded random documents of all that TOML 1.0 has but dates, half of them
-damaged: both take a text or both refuse it, and what they read is the same.
-PROGRAM is print-toml. Needs Python 3.11.
+Seeded random documents with all of TOML 1.0 except dates, half of them damaged: both
+parsers accept a text with equal values, or both reject it. PROGRAM is print-toml.
+Needs Python 3.11.
 """
 import json
 import math

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""torchtitan's configuration manager reads what plans for it are exported as.
+"""torchtitan's configuration manager reads the exports of plans for it.
 
     test_torchtitan.py PROGRAM JOBS
 
-The examples, four jobs with a pipeline, experts, sharding inside datacenters,
-fp32 and what the framework section says, and those of JOBS seeded ones that
-have a plan: torchtitan 0.3's ConfigManager takes the options, and what it reads
-is what the plan says. Needs torch and torchtitan ($LONGHAUL_TORCH names a Python that has
-them).
+Exports the plans of the examples; of four jobs with a pipeline, experts, sharding
+inside datacenters, fp32 and a framework section; and of JOBS seeded jobs. torchtitan
+0.3's ConfigManager accepts the options, and its values equal the plan's. Needs torch
+and torchtitan ($LONGHAUL_TORCH names a Python that has them).
 """
 import contextlib
 import io

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What longhaul import knows of torchtitan is what torchtitan has.
+"""The tables of longhaul import agree with torchtitan.
 
     test_torchtitan_import.py PROGRAM ROOT
 
-Every option of torchtitan 0.3 is known, and no other; its configurations set
-what the import takes them to set; its models have as many parameters as those
-that the import makes of their names. Needs torch and torchtitan
-($LONGHAUL_TORCH names a Python that has them).
+Every option of torchtitan 0.3 is known, and no other; the import's defaults equal those
+of its configurations; its models have as many parameters as the import's. Needs torch
+and torchtitan ($LONGHAUL_TORCH names a Python that has them).
 """
 import dataclasses
 import importlib

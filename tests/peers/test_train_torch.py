@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Training on the CPU beside PyTorch's: same model, data and seed.
+"""Training on the CPU, compared with PyTorch: same model, data and seed.
 
     test_train_torch.py SPEED_TRAIN NAIVE_GRADIENT ROOT
 
-The losses of 20 steps within 1e-4 relative; the tests' own naive reference in
-doubles within 1e-9 of PyTorch's gradients; the checkpoint as transformers loads
-it. Needs torch and numpy ($LONGHAUL_TORCH names a Python that has them), for the
-last part transformers; what is missing is skipped, and said.
+The losses of 20 steps agree within 1e-4 relative; the naive reference of the tests, in
+doubles, agrees within 1e-9 with PyTorch's gradients; transformers loads the checkpoint.
+Needs torch and numpy ($LONGHAUL_TORCH names a Python that has them), for the last part
+transformers; missing parts are skipped with a message.
 """
 import json
 import os

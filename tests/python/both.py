@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The package beside the program: what both make of the same."""
+"""Compares the results of the package and the program."""
 import json
 
 import longhaul

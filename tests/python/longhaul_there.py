@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""longhaul, installed by pip, wherever it lies, or why a test is skipped."""
+"""Imports longhaul as installed by pip, or skips the test with a reason."""
 import os
 import pathlib
 import sys

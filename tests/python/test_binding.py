@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The Python package: what it returns is what the program prints, from several
-threads too; what is wrong is an exception that says where; Ctrl-C ends searches.
-
-Needs longhaul installed by pip; $LONGHAUL_PYTHON names a Python that has it."""
+"""The Python package returns the program's results, from several threads too. Errors
+are exceptions with their position; Ctrl-C ends searches. Needs longhaul installed by
+pip; $LONGHAUL_PYTHON names a Python that has it.
+"""
 import concurrent.futures
 import ctypes
 import dataclasses

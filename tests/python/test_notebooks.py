@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The notebooks of examples/ run, and show what is stored in them.
+"""The notebooks of examples/ run, and reproduce their stored outputs.
 
     test_notebooks.py PROGRAM ROOT [--write]
 
-Every cell has outputs of the same kinds as in the file; what schedules
-print, of a pipeline that never changes, is the same to the letter. --write stores what they show.
-Needs longhaul installed by pip, nbclient and ipykernel; $LONGHAUL_PYTHON names
-a Python that has them."""
+Every cell has outputs of the same kinds as in the file. Output on schedules, whose
+pipeline never changes, is identical. --write stores the outputs. Needs longhaul
+installed by pip, nbclient and ipykernel; $LONGHAUL_PYTHON names a Python that has
+them.
+"""
 import sys
 
 import longhaul_there  # noqa: F401

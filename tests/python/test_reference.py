@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The reference of the Python package: one page, which has all that is public,
-with a docstring each.
+"""The reference of the Python package: one page with the complete public API, each
+entry with a docstring.
 
 Needs torch ($LONGHAUL_TORCH names a Python that has it), and longhaul and pdoc,
-which may be those of another Python that $LONGHAUL_PYTHON names."""
+which may belong to another Python that $LONGHAUL_PYTHON names.
+"""
 import inspect
 import os
 import pathlib

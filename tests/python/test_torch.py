@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""longhaul.torch: plans run by PyTorch's pipelining over gloo, against one
-process; over emulated links and staged through host memory; measured, and by
-other schedules as links change.
+"""longhaul.torch: PyTorch's pipelining runs plans over gloo, compared with one process;
+over emulated links and staged through host memory; with measurements, and with
+schedule switches when links change.
 
-Needs torch ($LONGHAUL_TORCH names a Python that has it) and longhaul installed
-by pip, for the same Python or for that which $LONGHAUL_PYTHON names."""
+Needs torch ($LONGHAUL_TORCH names a Python that has it) and longhaul installed by
+pip, for the same Python or for that which $LONGHAUL_PYTHON names.
+"""
 import json
 import os
 import pathlib

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""longhaul.torch on a GPU that all processes share: messages go by host memory
-over gloo, since NCCL takes one process for each GPU.
+"""longhaul.torch on a GPU that all processes share: messages use host memory over
+gloo, since NCCL requires a GPU per process.
 
 Needs a GPU, torch ($LONGHAUL_TORCH names a Python that has it) and longhaul
-installed by pip. LONGHAUL_PLACE=cpu runs what it can without a GPU."""
+installed by pip. LONGHAUL_PLACE=cpu runs the tests that work without a GPU.
+"""
 import json
 import os
 import pathlib

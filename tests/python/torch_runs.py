@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of longhaul.torch run: a small model in pieces, on processes
-over gloo, and the same in one process; of CPUs, or on one GPU that all share."""
+"""Runs for the tests of longhaul.torch: a small model in parts, on processes over gloo,
+and the same in one process; on CPUs, or on one shared GPU.
+"""
 import os
 import pathlib
 import pickle

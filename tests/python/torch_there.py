@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch and longhaul, wherever they lie, or why a test is skipped."""
+"""Imports torch and longhaul, or skips the test with a reason."""
 import os
 import pathlib
 import subprocess

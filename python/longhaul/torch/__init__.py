@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans of longhaul run by PyTorch.
+"""Runs longhaul's plans with PyTorch.
 
     from longhaul.torch import PipelineRuntime
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m longhaul.torch`: what `longhaul profile --torch` runs."""
+"""`python -m longhaul.torch`: the program behind `longhaul profile --torch`."""
 
 import sys
 

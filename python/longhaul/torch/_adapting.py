@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
-"""Other schedules while a job runs: what all ranks agree on, between steps.
+"""Schedule switches during a run: agreement of all ranks between steps.
 
-One rank leads: the first of the first replica. It sends all others a word as a
-step begins, which they read when theirs ends, so that nobody waits for it; what
-the first replica's ranks measured comes back behind the step. A thread of the
-leader has the library's monitor learn from that and asks its adapt whether to
-go on by another schedule. What that proposes goes out with the next word; at
-the end of that step ranks prepare it and vote, for which they wait for each
-other, and follow it at once if all can. So what is noticed in step i is
-answered from step i + 3 on, as the library's adapt has it: it is decided during
-the next step and travels with the one after that.
+The leader is the first rank of the first replica. At the start of a step it
+sends a control message to all ranks. They receive it at the end of the step, so
+that no rank waits. The first replica's ranks return their measurements after
+the step. A thread of the leader passes these to the library's monitor, and asks
+the library's adapt for a decision. The next control message carries a proposed
+schedule. At the end of that step the ranks prepare it and vote, which
+synchronises them. They switch at once if all accept. The reaction to a change
+in step i thus begins with step i + 3, as the library's adapt assumes: the
+decision is made during the next step, and sent with the one after that.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ from ._transport import Worker
 log = logging.getLogger("longhaul.torch")
 _ROWS_TAG, _WORD_TAG, _TEXT_TAG = 2, 3, 4
 KEEP, PROPOSE = range(2)
-_BALLOT = 256  # bytes: the first is 1 where the rest says why not
+_BALLOT = 256  # bytes: the first is 1 if the rest is the reason to reject
 
 
 @dataclasses.dataclass(frozen=True)
 class Adapt:
-    """How a run adapts; None: as `longhaul train --adapt` does.
+    """Options of an adaptive run; None: as for `longhaul train --adapt`.
 
     Attributes:
-        steps: how many the run has; None: no end is known.
-        effort: work for a decision, in units of about a microsecond.
-        switch_s: what a switch costs the run, in seconds.
-        least_steps: from one switch to the next.
-        at_once: a change by which a step takes so much longer, as a share, is
-            answered sooner than that.
-        least_gain: the share of a step that a switch has to save.
-        candidates: names of schedules that may be taken, with commas.
-        warm_up: steps that are learned from before anything is an event.
-        receives, coupled: how messages go on the direct path, as for
+        steps: number of steps in the run; None: unknown.
+        effort: work per decision, in units of about a microsecond.
+        switch_s: duration of a switch, in seconds.
+        least_steps: minimum number of steps between two switches.
+        at_once: a slowdown of the step by at least this share is handled
+            before `least_steps` have passed.
+        least_gain: minimum saving by a switch, as a share of a step.
+        candidates: names of permitted schedules, separated by commas.
+        warm_up: number of steps that calibrate the monitor, without events.
+        receives, coupled: message semantics of the direct path, as for
             `longhaul.simulate`; with `coupled` passes wait for sends.
-        staging_s: what a copy to or from host memory takes; with it messages
-            may be switched to the delegated path, too.
-        same_sums: only schedules by which each chunk's gradients are added in
-            the order in which they were, so that no bit changes.
+        staging_s: duration of a copy to or from host memory; with it messages
+            may also be switched to the delegated path.
+        same_sums: only schedules with the same reduction order of each chunk's
+            gradients, for bitwise equal results.
     """
 
     steps: int | None = None
@@ -76,15 +76,15 @@ class Adapt:
 
 @dataclasses.dataclass(frozen=True)
 class Switch:
-    """A change of schedule or path while a run went on.
+    """A switch of schedule or path during a run.
 
     Attributes:
-        step: the first that follows it, counted from 0.
-        to: the schedule that it is.
-        path: how messages go then.
-        before_s, predicted_s: a step before, and what it will be, simulated.
-        why: a sentence or two.
-        refused: why no rank follows it; None: all do.
+        step: the first step after the switch, counted from 0.
+        to: the new schedule.
+        path: the new data path.
+        before_s, predicted_s: simulated duration of a step before and after.
+        why: the reason, in one or two sentences.
+        refused: the reason why no rank switches; None: all do.
     """
 
     step: int
@@ -98,19 +98,19 @@ class Switch:
 
 @dataclasses.dataclass(frozen=True)
 class Word:
-    """What all ranks do at the end of a step."""
+    """Action of all ranks at the end of a step."""
 
     kind: int
     text: str = ""
 
 
 def _numbers(values: list[int], dtype: Any = torch.int64) -> torch.Tensor:
-    """In the host's memory, wherever new tensors are by default."""
+    """Makes a tensor in host memory, independent of the default device."""
     return torch.tensor(values, dtype=dtype, device="cpu")
 
 
 def vote(against: str | None, group: Any) -> str | None:
-    """Of all ranks: why one of them cannot follow; None: all can."""
+    """Collects the votes: a rank's reason for a rejection; None: all accept."""
     data = list((against or "").encode()[: _BALLOT - 1])
     data += [0] * (_BALLOT - 1 - len(data))
     own = _numbers([against is not None, *data], torch.uint8)
@@ -124,7 +124,7 @@ def vote(against: str | None, group: Any) -> str | None:
 
 
 class Follower:
-    """A rank that does not lead."""
+    """A rank other than the leader."""
 
     def __init__(self, leader: int, group: Any, tells: bool) -> None:
         self._leader, self._group, self._tells = leader, group, tells
@@ -133,7 +133,7 @@ class Follower:
         self._sent: list[tuple[Any, torch.Tensor]] = []
 
     def _send(self, numbers: torch.Tensor, tag: int) -> None:
-        """Nobody waits for it; the numbers live until it has gone."""
+        """Sends without blocking; keeps the numbers alive until completion."""
         work = dist.isend(numbers, self._leader, group=self._group, tag=tag)
         self._sent.append((work, numbers))
         while len(self._sent) > 8:
@@ -157,7 +157,7 @@ class Follower:
         return Word(kind, bytes(data.tolist()).decode())
 
     def answer(self, step: int, followed: bool) -> None:
-        """The leader knows."""
+        """Does nothing: the leader knows the result."""
 
     def close(self, waits: bool) -> None:
         for work, _ in self._sent if waits else ():
@@ -186,7 +186,7 @@ class Leader:
         self._sent: list[tuple[Any, torch.Tensor]] = []
         self._lock = threading.Lock()
         self._proposal: tuple[Order, str] | None = None
-        self._open: Order | None = None  # what ranks vote about
+        self._open: Order | None = None  # subject of the vote
         self._word = Word(KEEP)
         self._worker = Worker("longhaul adapt")
         self._make(clocks)
@@ -218,10 +218,10 @@ class Leader:
             switch_ns=None
             if how.switch_s is None
             else round(how.switch_s * 1e9),
-            least_steps=how.least_steps,
-            same_sums=how.same_sums,
-            at_once=how.at_once,
-            least_gain=how.least_gain,
+            min_interval_steps=how.least_steps,
+            keep_reduction_order=how.same_sums,
+            urgent_slowdown=how.at_once,
+            min_gain=how.least_gain,
             candidates=None
             if names is None
             else ffi.new("char[]", names.encode()),
@@ -238,7 +238,7 @@ class Leader:
             decides,
         )
 
-    # --- what the rank's thread does ----------------------------------------
+    # rank thread
 
     def _send(self, numbers: torch.Tensor, tag: int) -> None:
         for rank in self._others:
@@ -267,22 +267,23 @@ class Leader:
         return self._word
 
     def answer(self, step: int, followed: bool) -> None:
-        """What became of the last proposal: from that step on it runs."""
+        """Records the result of the last proposal, effective from that step
+        on."""
         self._worker.add(
             lambda: self._safely(lambda: self._answer(step, followed))
         )
 
     def close(self, waits: bool) -> None:
-        """Nothing is decided any more; what was measured is dropped."""
+        """Ends the decisions and drops pending measurements."""
         self._worker.close(waits)
         for work, _ in self._sent if waits else ():
             work.wait()
         self._sent.clear()
 
-    # --- what the deciding thread does --------------------------------------
+    # decision thread
 
     def _safely(self, job: Callable[[], None]) -> None:
-        """A step that cannot be learned from is left out, and said."""
+        """Skips a step without usable measurements, and reports it."""
         try:
             job()
         except Error as error:
@@ -353,7 +354,7 @@ class Leader:
                 "passes": self._course.text(order),
                 "rows": order.rows,
                 "delegated": links,
-                "before_s": decision.now_ns * 1e-9,
+                "before_s": decision.current_ns * 1e-9,
                 "predicted_s": decision.predicted_ns * 1e-9,
                 "why": text_of(decision.why),
             }
@@ -370,7 +371,7 @@ class Leader:
         return [x.name for x in links if decision.delegated[x.number]]
 
     def _answer(self, step: int, followed: bool) -> None:
-        """What became of the proposal, before `step` is learned from."""
+        """Applies the result of the proposal before processing `step`."""
         with self._lock:
             order, self._open = self._open, None
         try_call(lib.lh_adapt_confirm, self._adapt, step, followed)

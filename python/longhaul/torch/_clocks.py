@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
-"""When something happened on a device, in nanoseconds of the host's clock."""
+"""Times of device events, in nanoseconds of the host's clock."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import torch
 
 
 def host_ns() -> int:
-    """The clock that all processes of a host share."""
+    """Reads the clock that all processes of a host share."""
     return time.monotonic_ns()
 
 
 def host_clock() -> int:
-    """A number that processes have in common which read one clock."""
+    """Returns an identifier that processes with the same clock share."""
     boot = pathlib.Path("/proc/sys/kernel/random/boot_id")
     text = boot.read_text() if boot.exists() else str(uuid.getnode())
     digest = hashlib.blake2b(text.encode(), digest_size=7).digest()
@@ -27,23 +27,23 @@ def host_clock() -> int:
 
 
 class HostMarks:
-    """Marks of a CPU: a pass is over when its call returns."""
+    """Time marks on a CPU: a pass ends when its call returns."""
 
     def begin(self) -> None:
-        """A step begins."""
+        """Begins a step."""
 
     def mark(self) -> Any:
         return host_ns()
 
     def finish(self) -> None:
-        """All marks of the step were made: they can be read."""
+        """Completes all marks of the step, so that they can be read."""
 
     def ns(self, mark: Any) -> int:
         return mark
 
 
 class CudaMarks:
-    """Marks in a GPU's stream, which may lie far behind the host's calls."""
+    """Time marks in a GPU's stream, which runs asynchronously to the host."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

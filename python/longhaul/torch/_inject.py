@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`inject="a-b=latency:40ms"`: the delays of emulated links."""
+"""`inject="a-b=latency:40ms"`: delays of emulated links."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _TIME = re.compile(r"(?P<number>\d+(\.\d*)?)(?P<unit>ns|us|ms|s)")
 
 
 def injected(pipeline: Any, text: str) -> Any:
-    """lh_pipeline in which the links that are named have other delays.
+    """Returns an lh_pipeline with other delays on the named links.
 
     Raises:
-        InvalidError: the text is none, or names no link.
+        InvalidError: the text is malformed, or names no link.
     """
     for one in filter(None, text.split(";")):
         name, _, given = one.rpartition("=")

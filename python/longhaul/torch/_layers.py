@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
-"""Layers of the Llama kind, made from a job's shape: one GPU's share.
+"""One GPU's share of Llama-style layers, made from a job's shape.
 
-Heads, key/value heads and MLP are divided over the tensor-parallel GPUs, norms
+Heads, key/value heads and MLP are divided over the tensor-parallel GPUs. Norms
 and residuals run on 1/tensor of the tokens, as with sequence parallelism.
-Kernels are PyTorch's own, one per operation but for attention.
+Kernels are PyTorch's own, one per operation except for attention.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from ._pieces import Piece, size_of
 
 
 def lacking(model: Any) -> str | None:
-    """What of a model (lh_model) such layers have not; None: all is there."""
+    """Returns the feature of a model (lh_model) that these layers lack, or
+    None."""
     wanted = (
         (model.experts > 0, "experts"),
         (model.kv_lora_rank > 0, "multi-head latent attention"),
@@ -41,7 +42,7 @@ def lacking(model: Any) -> str | None:
 
 
 def check(model: Any, tensor: int) -> None:
-    """Raises where there are no such layers, or none for that degree."""
+    """Raises if the layers do not exist for the model or for that degree."""
     name = "the job's model"
     if model.name != ffi.NULL:
         name = text_of(model.name)
@@ -60,7 +61,7 @@ def check(model: Any, tensor: int) -> None:
 
 
 class Share:
-    """The parts of a layer on one of `tensor` GPUs."""
+    """Parts of a layer on one of `tensor` GPUs."""
 
     def __init__(
         self,
@@ -93,7 +94,7 @@ class Share:
         self._sin = angle.sin().to(dtype)
 
     def pieces(self, kind: str) -> list[Piece]:
-        """Of a "layer", an "embedding" or a "head"."""
+        """Makes a "layer", an "embedding" or a "head"."""
         if kind == "layer":
             return [self._norms(), self._attention(), self._mlp()]
         return [self._embedding() if kind == "embedding" else self._head()]
@@ -158,7 +159,7 @@ class Share:
             y = y.transpose(1, 2).reshape(self._batch, self._sequence, q_size)
             return [y @ wo]
 
-        # Inputs of matrices stay as shares, and are gathered again.
+        # Keeps inputs of matrices as shares, and gathers them again.
         kept = size_of(x) // self._tensor
         return Piece(run, [x], [wqkv, wo, *bias], kept, [self._cos, self._sin])
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
-"""Somebody's model, cut into an embedding, layers and a head.
+"""Splits a given model into an embedding, layers and a head.
 
-One forward pass is watched. The stack of layers is the list of modules that has
-the most parameters; what begins before it and is an nn.Embedding is embedding,
-what begins behind it the head. A layer then runs alone with the arguments that
-it was given, but for its hidden states.
+Records one forward pass. The stack of layers is the list of modules with the
+most parameters. An nn.Embedding that starts before it is the embedding, modules
+that start after it are the head. A layer then runs alone, with its recorded
+arguments except for its hidden states.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from ._pieces import Piece
 Hook = Callable[..., None]
 
 
-# --- where it comes from ------------------------------------------------------
+# sources of models
 
 
 def named(
     text: str, layers: int, device: torch.device, dtype: torch.dtype
 ) -> nn.Module:
-    """The model that a text names, with no more layers than asked for.
+    """Loads the named model with at most the requested number of layers.
 
-    It is a folder with a config.json, or such a file, for transformers;
+    The name is a folder with a config.json, or such a file, for transformers;
     torchtitan:MODEL:FLAVOR; or FILE.py:FUNCTION, which returns a module.
     """
     if text.startswith("torchtitan:"):
@@ -43,8 +43,8 @@ def named(
     file, colon, function = text.rpartition(".py:")
     if colon:
         return _of_file(text, f"{file}.py", function)
-    # Elsewhere a layer with hundreds of experts would take minutes to make, and
-    # much of the host's memory.
+    # On other devices, making a layer with hundreds of experts would take
+    # minutes and much host memory.
     with device:
         return _of_transformers(text, layers, dtype)
 
@@ -142,7 +142,8 @@ def _of_file(text: str, path: str, function: str) -> nn.Module:
 def settled(
     model: nn.Module, device: torch.device, dtype: torch.dtype
 ) -> nn.Module:
-    """On the device, with weights that numbers pass through in their size."""
+    """Moves a model to the device, with weights that preserve the scale of
+    activations."""
     model = model.to(device)
     for parameter in model.parameters():
         with torch.no_grad():
@@ -155,12 +156,12 @@ def settled(
     return model.train()
 
 
-# --- what a forward pass shows ------------------------------------------------
+# recording a forward pass
 
 
 @dataclasses.dataclass
 class Call:
-    """A module's forward, as it was called."""
+    """A module's forward call, as recorded."""
 
     module: nn.Module
     args: tuple[Any, ...]
@@ -170,7 +171,7 @@ class Call:
 
 
 def stack_of(model: nn.Module) -> list[nn.Module]:
-    """Its layers, in order."""
+    """Returns its layers, in order."""
     best: list[nn.Module] = []
     most = 0
     for module in model.modules():
@@ -181,7 +182,7 @@ def stack_of(model: nn.Module) -> list[nn.Module]:
         else:
             continue
         size = sum(p.numel() for p in module.parameters())
-        if size > most:  # the outermost of those that have as many
+        if size > most:  # the outermost one among equals
             best, most = members, size
     if not best:
         raise UnsupportedError(
@@ -274,7 +275,7 @@ class Cut:
                 self._heads.append(call)
 
     def _more(self) -> dict[str, Any]:
-        """torchtitan's decoders are given positions and masks."""
+        """Adds positions and masks, which torchtitan's decoders expect."""
         if not hasattr(self._model, "get_attention_masks"):
             return {}
         places = torch.arange(self._ids.shape[1], device=self._ids.device)
@@ -287,7 +288,7 @@ class Cut:
         return len(self._layers)
 
     def check(self, hidden: int, vocab: int) -> None:
-        """Raises where it is not the job's model."""
+        """Raises if it differs from the job's model."""
         state = _hidden(self._layers[0])[1]
         if state.shape[-1] != hidden:
             raise UnsupportedError(
@@ -357,7 +358,7 @@ class Cut:
 
 
 def _hidden(call: Call) -> tuple[int | str, torch.Tensor]:
-    """Where a layer's hidden states are among its arguments."""
+    """Finds a layer's hidden states among its arguments."""
     for key, value in (*enumerate(call.args), *call.kwargs.items()):
         if (
             isinstance(value, torch.Tensor)

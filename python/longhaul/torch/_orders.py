@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the library says of a plan: places, links, and schedules to run."""
+"""A plan's placement, links and schedules, read from the library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .._problems import Problem, order_of, sim_options
 
 
 class Pass(NamedTuple):
-    """One pass: its kind is "F", "D", "W" or "B"."""
+    """A pass; its kind is "F", "D", "W" or "B"."""
 
     chunk: int
     kind: str
@@ -23,7 +23,7 @@ class Pass(NamedTuple):
 class Link(NamedTuple):
     """Messages from one device to another."""
 
-    number: int  # lh_pipeline_link()
+    number: int  # index for lh_pipeline_link()
     name: str
     latency_ns: int
     transfer_ns: int
@@ -33,19 +33,19 @@ _KINDS = "FDWB"
 
 
 def pass_of(struct: Any) -> Pass:
-    """Of an lh_pass."""
+    """Converts an lh_pass."""
     return Pass(struct.chunk, _KINDS[struct.kind], struct.microbatch)
 
 
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """A schedule that PyTorch can run: its weight gradients are whole.
+    """A schedule for PyTorch, with whole weight-gradient passes.
 
     Attributes:
         schedule: lh_schedule.
-        name: what it is called.
-        rows: of each device its actions, as PyTorch reads them.
-        passes: of each device its passes in order.
+        name: its name.
+        rows: PyTorch actions of each device.
+        passes: passes of each device, in order.
     """
 
     schedule: Any
@@ -54,7 +54,7 @@ class Order:
     passes: tuple[tuple[Pass, ...], ...]
 
     def adds_alike(self, other: Order) -> bool:
-        """Gradients of each chunk are added in the same order."""
+        """Tests whether each chunk's gradients are added in the same order."""
         return _sums(self.passes) == _sums(other.passes)
 
 
@@ -83,7 +83,7 @@ class Course:
         )
 
     def links(self, pipeline: Any = None) -> dict[tuple[int, int], Link]:
-        """By the devices at their ends; of another pipeline, alike."""
+        """Finds links by their end devices, also for another pipeline."""
         pipeline = self.pipeline if pipeline is None else pipeline
         found: dict[tuple[int, int], Link] = {}
         for i in range(lib.lh_pipeline_n_links(pipeline)):
@@ -94,13 +94,14 @@ class Course:
         return found
 
     def chosen(self, schedule: Any) -> Order:
-        """As `longhaul.simulate` takes a schedule; None: the plan's own."""
+        """Resolves a schedule as `longhaul.simulate` does; None: the plan's
+        own."""
         sim = sim_options(None, None, False)
         made = order_of(self.problem, schedule, sim, 1, False)
         return self.lowered(made.schedule, made.name, self.pipeline)
 
     def parsed(self, text: str, name: str, rows: list[list[str]]) -> Order:
-        """What another rank has sent: passes alone, and all actions."""
+        """Parses another rank's schedule: passes alone, and all actions."""
         data = text.encode()
         made = owned(
             "lh_schedule",
@@ -118,7 +119,8 @@ class Course:
         )
 
     def lowered(self, schedule: Any, name: str, pipeline: Any) -> Order:
-        """What to run; receives are posted as `pipeline` is simulated."""
+        """Makes an order; receives are posted as in the simulation of
+        `pipeline`."""
         whole = owned(
             "lh_schedule",
             lib.lh_schedule_free,
@@ -134,13 +136,13 @@ class Course:
         return Order(whole, name, rows, self._passes(whole))
 
     def text(self, order: Order) -> str:
-        """The CSV of passes alone."""
+        """Returns the CSV of passes alone."""
         return _exported(
             self.pipeline, order.schedule, lib.LH_PYTORCH_COMPUTE_ONLY
         )
 
     def predicted(self, order: Order) -> Any:
-        """lh_trace of an iteration, simulated."""
+        """Returns the lh_trace of a simulated iteration."""
         sim = options("lh_sim_options", fifo=True)
         timeline = owned(
             "lh_timeline",
@@ -162,7 +164,7 @@ class Course:
     def check_rank(
         self, device: int, n_devices: int, chunks: list[int]
     ) -> None:
-        """Raises where a rank has other chunks than the pipeline says."""
+        """Raises if a rank's chunks differ from the pipeline's."""
         if n_devices != self.n_devices:
             raise InvalidError(
                 f"{self.name}: has {self.n_devices} devices; the stages' "

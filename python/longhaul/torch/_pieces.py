@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
-"""Parts of a model that run alone, and what they take."""
+"""Parts of a model that run alone, and their measured cost."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ from typing import Any
 
 import torch
 
-# Runs that choose kernels and warm caches count for nothing.
+# Warm-up runs, which select kernels and fill caches, are not measured.
 _WARM_UP = 3
 
 
 @dataclasses.dataclass
 class Piece:
-    """Something of a model that sees one microbatch.
+    """A part of a model for one microbatch.
 
     Attributes:
-        run: its forward pass: the outputs that go on.
-        inputs: tensors whose gradients D makes.
-        weights: parameters whose gradients W adds up.
-        kept_inputs: bytes of the inputs that stay for the backward; None: what
-            it is seen to keep.
-        shared: tensors that are there anyway, such as masks and rotations.
+        run: its forward pass; returns the outputs for the next part.
+        inputs: tensors whose gradients D computes.
+        weights: parameters whose gradients W accumulates.
+        kept_inputs: bytes of the inputs saved for the backward; None: measured.
+        shared: tensors that exist anyway, such as masks and rotations.
     """
 
     run: Callable[[], Sequence[torch.Tensor]]
@@ -38,7 +37,7 @@ class Piece:
 
 @dataclasses.dataclass(frozen=True)
 class Times:
-    """Milliseconds of F, D and W, and bytes that stay from F to W."""
+    """Milliseconds of F, D and W, and bytes saved from F to W."""
 
     f: float
     d: float
@@ -60,11 +59,11 @@ def size_of(*tensors: torch.Tensor) -> int:
 
 
 class Clock:
-    """Times work in ms: CUDA events on a GPU, the host's clock else."""
+    """Times work in ms: by CUDA events on a GPU, else by the host's clock."""
 
     def __init__(self, device: torch.device) -> None:
         self._is_cuda = device.type == "cuda"
-        # Written between runs, so that none finds the last one's operands.
+        # Written between runs to evict the last operands from the caches.
         size = 256 << 20 if self._is_cuda else 1024
         self._flush = torch.empty(size, dtype=torch.int8, device=device)
         self._begin: Any = None
@@ -108,7 +107,7 @@ def _once(
     )
     made = gradients[len(piece.inputs) :]
     for total, gradient in zip(sums, made, strict=True):
-        if gradient is not None:  # of experts to which no token went
+        if gradient is not None:  # of experts without tokens
             total.add_(gradient)
     both = clock.stop()
     return f, d, max(both - d, 0.0)
@@ -119,16 +118,16 @@ def _place(tensor: torch.Tensor) -> int:
 
 
 def kept_bytes(piece: Piece) -> int:
-    """What autograd saves for the backward, each storage once, but for weights
-    and what goes on as the next part's input."""
+    """Counts the bytes that autograd saves for the backward, each storage
+    once, except for weights and the next part's input."""
     passed = {_place(t) for t in (*piece.weights, *piece.shared)}
     if piece.kept_inputs is not None:
         passed |= {_place(t) for t in piece.inputs}
     kept: dict[int, torch.Tensor] = {}
 
     def saved(tensor: torch.Tensor) -> None:
-        # An output that its own function saves would never be freed if it were
-        # returned itself. Nothing goes back through this run.
+        # If a function saves its own output, returning that output would
+        # create a cycle that is never freed. This run needs no backward.
         kept[_place(tensor)] = tensor.detach()
 
     with torch.autograd.graph.saved_tensors_hooks(saved, lambda _: None):
@@ -143,7 +142,7 @@ def kept_bytes(piece: Piece) -> int:
 
 
 def timed(piece: Piece, clock: Clock, repeats: int) -> Times:
-    """Medians; gradients of weights are added up in fp32."""
+    """Returns medians; weight gradients are accumulated in fp32."""
     sums = [torch.zeros_like(w, dtype=torch.float) for w in piece.weights]
     runs = [_once(piece, clock, sums) for _ in range(repeats + _WARM_UP)]
     f, d, w = (

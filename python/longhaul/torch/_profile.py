@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
-"""What a model's passes take on the present device, as a profile.
+"""Measures a model's passes on the present device, as a profile.
 
-As a program, `python -m longhaul.torch`, which `longhaul profile --torch` runs,
-it reads the job from standard input and prints a profile, or an "error".
+The program `python -m longhaul.torch`, which `longhaul profile --torch` runs,
+reads the job from standard input and prints a profile, or an "error".
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _DTYPES = {
     "fp16": torch.float16,
     "fp32": torch.float32,
 }
-# Of presets whose name is no part of the device's.
+# Parts of preset names that are not part of the device's name.
 _GPUS = (
     ("GH200", "gh200"),
     ("H100 80GB HBM3", "h100-sxm"),
@@ -54,26 +54,27 @@ def profile(
 ) -> dict[str, Any]:
     """Runs a layer of each kind, the embedding and the head; times F, D and W.
 
-    A time is the median of the runs, by CUDA events on a GPU. Bytes that stay
-    from F to W are those that autograd saves. Communication is not part of it.
+    Times are medians of the runs, by CUDA events on a GPU. Bytes saved from F
+    to W are those that autograd saves. Communication is excluded.
 
     Args:
         job: a path, a text or a map, as for `longhaul.plan`.
-        modules: whose layers: an nn.Module that takes tokens; a folder with
-            Hugging Face's config.json, or that file; "torchtitan:MODEL:FLAVOR";
-            "FILE.py:FUNCTION", which returns a module. None: layers of the
-            Llama kind of the job's shape, where its model is of that kind.
+        modules: source of the layers: an nn.Module that takes tokens; a folder
+            with Hugging Face's config.json, or that file;
+            "torchtitan:MODEL:FLAVOR"; "FILE.py:FUNCTION", which returns a
+            module. None: Llama-style layers of the job's shape, if its model is
+            of that kind.
         tensor: degrees of tensor parallelism, whose shares run alone; None: the
             job's layout's, or 1. With `modules` 1 alone.
-        micro_batch: sequences at a time; None: the job's layout's, or 1.
-        repeats: runs of each.
-        device: of torch; None: the GPU if there is one, else the CPU.
+        micro_batch: sequences per microbatch; None: the job's layout's, or 1.
+        repeats: number of measured runs.
+        device: torch device; None: the GPU if there is one, else the CPU.
 
     Returns:
-        A map that a job takes as its `profile`, and `longhaul.plan` so.
+        A map that a job accepts as its `profile`, and `longhaul.plan` too.
 
     Raises:
-        longhaul.Error: the layers cannot be run; the text says why.
+        longhaul.Error: the layers cannot be run; with the reason.
     """
     parsed = job_of(job)
     if repeats < 1:
@@ -109,7 +110,7 @@ def profile(
 
 @dataclasses.dataclass(frozen=True)
 class _Here:
-    """What all measurements have in common."""
+    """Values common to all measurements."""
 
     job: Any
     device: torch.device
@@ -147,7 +148,7 @@ class _Here:
             if self.device.type == "cuda"
             else f"CPU, {torch.get_num_threads()} threads"
         )
-        left_out = self.job.model.uncomputed
+        left_out = self.job.model.unsupported_keys
         what = "layers of the job's shape"
         if modules is not None:
             what = (
@@ -185,8 +186,8 @@ def _of_shape(
 
 
 def _kinds_of(model: Any) -> dict[tuple[bool, int], list[int]]:
-    """Layers of a model (lh_model) that are alike: with experts or without, by
-    the window of their attention."""
+    """Groups equal layers of a model (lh_model): with or without experts, by
+    attention window."""
     kinds: dict[tuple[bool, int], list[int]] = {}
     for i in range(model.layers):
         has_experts = bool(lib.lh_model_layer_is_moe(model, i))
@@ -220,7 +221,7 @@ def _of_modules(
             name = "moe_layer" if has_experts else "layer"
             entries.append(here.entry(name, 1, size, times))
         ends = {"embedding": cut.embedding, "head": cut.head}
-        if model.mtp_layers > 0:  # a head's times are those with its modules
+        if model.mtp_layers > 0:  # a head's times include those of its modules
             del ends["head"]
         for name, piece in ends.items():
             times = here.timed([piece()])
@@ -231,7 +232,7 @@ def _of_modules(
 def _averaged(
     here: _Here, make: Callable[[int], Piece], groups: list[list[int]]
 ) -> Times:
-    """Of layers that differ in their window alone, as often as there are."""
+    """Multiplies layers that differ only in their window by their number."""
     n = sum(map(len, groups))
     f = d = w = kept = 0.0
     for group in groups:
@@ -243,8 +244,8 @@ def _averaged(
 
 
 def _gpu(job: Any, device: torch.device) -> str:
-    """A preset's name where the device is one, else the job's GPU, in whose
-    place it is."""
+    """Returns the name of the device's GPU preset if one exists, else the
+    job's GPU."""
     own = text_of(job.datacenters[0].gpu.name)
     if device.type != "cuda":
         return own
@@ -260,7 +261,7 @@ def _gpu(job: Any, device: torch.device) -> str:
 
 
 def _canonical(made: dict[str, Any]) -> dict[str, Any]:
-    """As the library writes it."""
+    """Formats it as the library does."""
     data = json.dumps(made).encode()
     parsed = owned(
         "lh_profile",
@@ -278,7 +279,7 @@ def _counts(text: str) -> list[int]:
 
 
 def _end_with(parent: int) -> None:
-    """Nobody waits for what is measured once the program is gone."""
+    """Ends when the parent process has ended."""
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(1)
@@ -296,7 +297,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         target=_end_with, args=(os.getppid(),), daemon=True
     ).start()
     out = os.fdopen(os.dup(1), "w")
-    # What a model's code prints is no part of the profile.
+    # Output printed by a model's code is not part of the profile.
     with contextlib.redirect_stdout(sys.stderr), out:
         try:
             made = profile(

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
-"""What a step took, as numbers that ranks send each other, and what the library
-makes of them: traces, and what its monitor is told."""
+"""Measurements of a step, exchanged by ranks as numbers, and their conversion
+to the library's traces and monitor observations.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +19,16 @@ from ._orders import Course, Order, Pass, pass_of
 
 @dataclasses.dataclass
 class Row:
-    """A pass of this rank, and the message that it needed.
+    """A pass of this rank, and its input message.
 
-    Times are nanoseconds of the host's clock; 0: there was none.
+    Times are nanoseconds of the host's clock; 0: none.
     """
 
-    could_ns: int = 0  # its device was free and its input there
+    could_ns: int = 0  # its device is free and its input available
     start_ns: int = 0
     end_ns: int = 0
-    posted_ns: int = 0  # the receive of its input
-    entered_ns: int = 0  # its input the link, not before
+    posted_ns: int = 0  # the receive of its input is posted
+    entered_ns: int = 0  # lower bound on its input's link entry
     arrived_ns: int = 0
 
 
@@ -46,7 +47,7 @@ Rows = dict[Pass, Row]
 
 
 def unpacked(order: Order, device: int, numbers: torch.Tensor) -> Rows:
-    """By pass."""
+    """Maps passes to their records."""
     return {
         one: Row(*row)
         for one, row in zip(order.passes[device], numbers.tolist(), strict=True)
@@ -54,7 +55,7 @@ def unpacked(order: Order, device: int, numbers: torch.Tensor) -> Rows:
 
 
 def _producer(course: Course, order: Rows, one: Pass) -> Pass:
-    """The pass that makes another's input on another device."""
+    """Returns the pass on another device that produces this pass's input."""
     if one.kind == "F":
         return Pass(one.chunk - 1, "F", one.microbatch)
     whole = Pass(one.chunk + 1, "B", one.microbatch)
@@ -62,7 +63,7 @@ def _producer(course: Course, order: Rows, one: Pass) -> Pass:
 
 
 def seen_of(course: Course, rows: Rows, step: int) -> Any:
-    """lh_observation of an iteration."""
+    """Makes the lh_observation of an iteration."""
     links = course.links()
     passes = ffi.new("lh_observed_pass[]", len(rows))
     messages = ffi.new("lh_observed_message[]", len(rows))
@@ -79,7 +80,9 @@ def seen_of(course: Course, rows: Rows, step: int) -> Any:
         _fill_message(messages[n], links[ends].number, row, rows[made])
         n += 1
     if not any(row.entered_ns for row in rows.values()):
-        try_call(lib.lh_observation_estimate_entry, course.pipeline, n, messages)
+        try_call(
+            lib.lh_observation_estimate_entry, course.pipeline, n, messages
+        )
     return options(
         "lh_observation",
         step=step,
@@ -111,7 +114,7 @@ def trace_text(
     transfers: dict[tuple[int, int], int],
     title: str,
 ) -> str:
-    """The measured iteration as a trace, with the prediction's shape."""
+    """Returns the measured iteration as a trace, formed like the prediction."""
     predicted = course.predicted(order)
     begin = min(row.start_ns for row in rows.values())
     runs = ffi.new("lh_trace_run[]", predicted.n_runs)
@@ -157,7 +160,7 @@ def _date(
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """A file, whole or not at all."""
+    """Writes a file atomically."""
     data = text.encode()
     try_call(
         lib.lh_file_write,

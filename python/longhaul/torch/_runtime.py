@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
-"""PyTorch's pipelining runtime, which runs a plan of longhaul."""
+"""PyTorch's pipelining runtime for longhaul's plans."""
 
 from __future__ import annotations
 
@@ -34,19 +34,20 @@ from ._transport import Delays, Inlet, Message, Outlet, Sending
 __all__ = ["PipelineRuntime", "Switch", "places"]
 
 _KNOWN = schedules._ComputationType.__members__
-# Messages of one pass have numbers of their own from here on.
+# Messages of one pass have distinct tags, starting here.
 _TENSORS = 16
 _TRACE_TAG, _FIRST_TAG = 1, 16
 
 
 def places(what: Any) -> tuple[int, ...]:
-    """The device of each chunk of a plan or pipeline: a rank's stages are
-    those whose place is its rank in the pipeline's process group."""
+    """Returns the device of each chunk of a plan or pipeline. A rank's stages
+    are the chunks whose device is its rank in the pipeline's process group."""
     return Course(what).places
 
 
 def _place_of(device: Any) -> torch.device:
-    """A device with its number, since threads have another current one."""
+    """Adds the index to a device, since other threads have another current
+    device."""
     device = torch.device(device)
     if device.type == "cuda" and device.index is None:
         return torch.device("cuda", torch.cuda.current_device())
@@ -54,19 +55,19 @@ def _place_of(device: Any) -> torch.device:
 
 
 def _backend(group: Any, device: torch.device) -> str:
-    """What a group sends a device's memory by."""
+    """Returns the backend by which a group sends a device's memory."""
     group = dist.group.WORLD if group is None else group
     return group._get_backend(device).name()
 
 
 def _needs_host(group: Any, device: torch.device) -> bool:
-    """Whether a group sends nothing of a device's memory."""
+    """Tests whether a group cannot send a device's memory."""
     return device.type == "cuda" and _backend(group, device) == "gloo"
 
 
 def _is_known(cell: str) -> bool:
-    """Whether this torch has an action: older ones do by themselves what
-    WAIT_SEND_F and REDUCE_GRAD are for."""
+    """Tests whether this torch has an action. Older versions do the work of
+    WAIT_SEND_F and REDUCE_GRAD implicitly."""
     name = re.fullmatch(r"\d+([A-Z_]+)\d*", cell)
     return name is None or name[1] in _KNOWN or len(name[1]) == 1
 
@@ -74,14 +75,14 @@ def _is_known(cell: str) -> bool:
 class PipelineRuntime(schedules._PipelineScheduleRuntime):
     """Runs a plan's schedule on this rank's stages.
 
-    All ranks of the job make one at the same time, with the same arguments but
-    for `stages`, and call `step()` as often as each other.
+    Collective: all ranks of the job construct one at the same time, with the
+    same arguments except for `stages`, and call `step()` equally often.
 
     Attributes:
-        order: the name of the schedule that runs.
-        path: how messages go: "direct", "delegated" or "mixed".
-        switches: what was changed while it ran.
-        step_s: seconds that the last step took on this rank.
+        order: the name of the current schedule.
+        path: data path of messages: "direct", "delegated" or "mixed".
+        switches: switches during the run.
+        step_s: duration of the last step on this rank, in seconds.
     """
 
     def __init__(
@@ -96,26 +97,26 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         adapt: bool | Any = False,
         **options: Any,
     ) -> None:
-        """Makes a runtime of this rank's part of a plan.
+        """Makes a runtime for this rank's part of a plan.
 
         Args:
             what: a plan or a pipeline, as `longhaul.simulate` takes them.
             stages: PyTorch's stages of this rank, one for each chunk that the
-                plan puts on it (`longhaul.torch.places`).
-            schedule: as of `longhaul.simulate`; None: the plan's own.
-            loss_fn: of a microbatch's output and target.
+                plan places on it (`longhaul.torch.places`).
+            schedule: as for `longhaul.simulate`; None: the plan's own.
+            loss_fn: function of a microbatch's output and target.
             inject: emulate the pipeline's links, with these delays in place of
-                the plan's: "a-b=latency:40ms;1>0=transfer:3ms"; "": as the
-                plan has them. None: links are real.
-            path: "direct", "delegated", or names of links that are delegated.
-                None: direct, but for stages on GPUs whose group is gloo, which
-                sends no GPU's memory: delegated.
-            adapt: True: measure, and go on by other schedules as links and
-                devices change; a longhaul.torch.Adapt for its options.
+                the plan's: "a-b=latency:40ms;1>0=transfer:3ms"; "": the plan's
+                delays. None: links are real.
+            path: "direct", "delegated", or names of delegated links. None:
+                direct, except for stages on GPUs whose group is gloo, which
+                cannot send GPU memory: delegated.
+            adapt: True: measure, and switch schedules when links and devices
+                change; a longhaul.torch.Adapt for its options.
             options: those of PyTorch's runtime, such as `scale_grads`.
 
         Raises:
-            longhaul.Error: the plan cannot be run so; the text says why.
+            longhaul.Error: the plan cannot be run like this; with the reason.
         """
         stages = list(stages)
         if not stages:
@@ -133,8 +134,8 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         self._links = self._course.links()
         self._place = _place_of(stages[0].device)
         self._meet(stages[0].group)
-        # Of gloo any number of receives may wait, in any order; NCCL's would
-        # hold up what is sent to the same rank.
+        # Gloo allows any number of pending receives in any order. NCCL's
+        # pending receives block sends to the same rank.
         self._posts_early = _backend(stages[0].group, self._place) == "gloo"
         self._is_staged = _needs_host(stages[0].group, self._place)
         self._is_posted = False
@@ -166,10 +167,11 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         if adapt:
             self._begin_adapting(adapt)
 
-    # --- who is who ---------------------------------------------------------
+    # ranks
 
     def _meet(self, group: Any) -> None:
-        """A group of all ranks over the hosts' memory, and what each says."""
+        """Creates a group of all ranks over host memory, and exchanges their
+        data."""
         if dist.get_backend(group) == "fake":
             raise UnsupportedError("a process group that is fake runs nothing")
         self._host = dist.new_group(backend="gloo")
@@ -186,16 +188,17 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         self._first = list(pipelines[0])
 
     def _is_first(self) -> bool:
-        """This rank is of the first replica, whose times count."""
+        """Tests whether this rank is in the first replica, whose times are
+        used."""
         return self._members == self._first
 
     # --- links --------------------------------------------------------------
 
     def inject(self, text: str) -> None:
-        """From the next step on emulated links have these delays.
+        """Sets the delays of emulated links from the next step on.
 
         Raises:
-            InvalidError: the runtime was made without `inject`, whose links
+            InvalidError: the runtime was made without `inject`, so its links
                 are real, or the text names no link.
         """
         if self._emulated is None:
@@ -271,7 +274,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         }
 
     def _check(self, order: Order) -> None:
-        """Raises where this torch cannot run a schedule."""
+        """Raises if this torch cannot run a schedule."""
         splits = any(one.kind == "W" for row in order.passes for one in row)
         if splits and self.scale_grads and "REDUCE_GRAD" not in _KNOWN:
             raise UnsupportedError(
@@ -291,7 +294,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
                 )
 
     def _follow(self, order: Order) -> None:
-        """From the next step on."""
+        """Sets the schedule from the next step on."""
         self._check(order)
         self._prepare_schedule_with_comms(
             self._actions(order), format="compute_comms"
@@ -301,8 +304,8 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         self._coming = self._sent_here(order)
 
     def _sent_here(self, order: Order) -> list[tuple[bool, int, int]]:
-        """What each other device sends to this one, in its order: whether it
-        goes forward, to which stage, of which microbatch."""
+        """Returns the messages that other devices send to this one, in their
+        order: whether forward, the stage, the microbatch."""
         found: list[tuple[bool, int, int]] = []
         for device, row in enumerate(order.rows):
             for cell in row if device != self._device else ():
@@ -315,13 +318,13 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
                     found.append((forward, to, int(sent[3])))
         return found
 
-    # --- taking part in PyTorch's runtime -----------------------------------
+    # integration into PyTorch's runtime
 
     def _take_over(self, stage: PipelineStage) -> None:
-        """Communication of a stage, and the times of its passes."""
+        """Replaces a stage's communication, and times its passes."""
         if hasattr(stage, "_get_init_p2p_neighbors_ops") and self._posts_early:
             # Older torch sends eight bytes to a receive of four, which gloo
-            # refuses; it needs no first message to connect ranks.
+            # rejects; it needs no first message to connect ranks.
             stage._get_init_p2p_neighbors_ops = list
         if self._is_staged:
             tell_by_host(stage, self._host, self._members)
@@ -376,8 +379,8 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
             )
 
     def _post_all(self) -> None:
-        """Every receive of the step, once: what is late is awaited by the pass
-        that needs it, and what is early by none."""
+        """Posts every receive of the step, once. The pass that needs a late
+        message waits for it; early messages block none."""
         if self._is_posted:
             return
         self._is_posted = True
@@ -420,7 +423,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         return make
 
     def _run(self, stage: Any, forward: bool | None) -> Callable[[Any], Any]:
-        """A pass: it waits for its input, and both its ends are marked."""
+        """Runs a pass: waits for its input, and marks its start and end."""
 
         def make(original: Any) -> Any:
             def run(microbatch: int, *args: Any, **more: Any) -> Any:
@@ -448,7 +451,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         return make
 
     def _maybe_compute_loss(self, *args: Any, **more: Any) -> None:
-        """The loss belongs to the last chunk's forward."""
+        """Adds the loss to the last chunk's forward."""
         super()._maybe_compute_loss(*args, **more)
         if self._times:
             self._times[-1] = (self._times[-1][0], self._marks.mark())
@@ -456,10 +459,10 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
     # --- steps --------------------------------------------------------------
 
     def step(self, *args: Any, **more: Any) -> Any:
-        """An iteration, as PyTorch's `step()`; with `adapt` schedules change
-        between two of them."""
+        """Runs an iteration like PyTorch's `step()`; with `adapt`, schedules
+        may switch between two iterations."""
         begin = host_ns()
-        self._is_whole = False  # until it is over
+        self._is_whole = False  # until it has completed
         trains = self._has_backward
         self._order_of_step = self._order
         if trains and self._control is not None:
@@ -488,7 +491,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         return made
 
     def _settle(self) -> None:
-        """Marks become times; a pass could begin when its device was free."""
+        """Converts marks to times; a pass can begin once its device is free."""
         self._marks.finish()
         free = 0
         for row, (start, end) in zip(self._rows, self._times, strict=True):
@@ -502,7 +505,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
             row.could_ns = min(could, row.end_ns)
             free = row.end_ns
 
-    # --- other schedules ----------------------------------------------------
+    # schedule switches
 
     def _begin_adapting(self, adapt: bool | Adapt) -> None:
         how = adapt if isinstance(adapt, Adapt) else Adapt()
@@ -528,7 +531,7 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
             )
 
     def _obey(self, word: Word) -> None:
-        """Between two steps, as all ranks do."""
+        """Runs on all ranks between two steps."""
         assert self._control is not None
         if word.kind == KEEP:
             return
@@ -559,7 +562,8 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
     def _prepared(
         self, told: dict[str, Any]
     ) -> tuple[Order | None, str | None]:
-        """What this rank would follow, or why it cannot."""
+        """Returns the schedule that this rank would run, or the reason against
+        it."""
         try:
             order = self._course.parsed(
                 told["passes"], told["name"], told["rows"]
@@ -571,10 +575,11 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         return order, None
 
     def close(self) -> None:
-        """Ends this rank's threads; before the process group is destroyed.
+        """Ends this rank's threads; call before destroying the process group.
 
-        After a step that raised it waits for none of them: what they await
-        may be what other ranks send no more, or only after this one."""
+        After a step that raised it does not wait for them: other ranks may
+        never send the messages that they wait for, or only after this call.
+        """
         waits = self._is_whole
         if self._control is not None:
             self._control.close(waits)
@@ -584,10 +589,10 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
         self._inlets.clear()
         self._outlets.clear()
 
-    # --- measured -----------------------------------------------------------
+    # measurements
 
     def _gathered(self) -> Rows | None:
-        """The last step's passes of all devices, on the first one."""
+        """Returns the last step's passes of all devices, on the first one."""
         if self._device != 0:
             dist.send(
                 packed(self._rows),
@@ -611,11 +616,12 @@ class PipelineRuntime(schedules._PipelineScheduleRuntime):
 
     def write_trace(self, path: str | os.PathLike[str]) -> None:
         """Writes the last step as a longhaul trace, for `longhaul report
-        --measured`. All ranks call it; the first one writes the file.
+        --measured`. Collective: all ranks call it; the first one writes the
+        file.
 
         Raises:
-            UnsupportedError: the pipeline's hosts read different clocks.
-            InvalidError: no step was taken.
+            UnsupportedError: the pipeline's hosts have different clocks.
+            InvalidError: no step has run.
         """
         if not self._is_measured:
             raise InvalidError("write_trace: no step was taken so far")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
-"""What stages tell each other before the first step, over the hosts' memory.
+"""Exchange of shapes between stages before the first step, over host memory.
 
-PyTorch's stages send the shapes of their outputs as tensors of their device,
-which gloo refuses for a GPU's.
+PyTorch's stages send the shapes of their outputs as tensors of their device.
+Gloo rejects GPU tensors.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_map_only
 
 
 def tell_by_host(stage: Any, group: Any, members: Sequence[int]) -> None:
-    """A stage tells the shapes of its outputs over a gloo group of all ranks;
+    """Sends the shapes of a stage's outputs over a gloo group of all ranks;
     `members` are the pipeline's."""
 
     def rank_of(other: int) -> int:
@@ -43,7 +43,7 @@ def tell_by_host(stage: Any, group: Any, members: Sequence[int]) -> None:
         return stage.stage_index_to_group_rank[other] == stage.group_rank
 
     def infer(args: Any, kwargs: Any = None) -> Any:
-        """What PyTorch before 2.12 does, by the same attributes."""
+        """Follows PyTorch before 2.12, by the same attributes."""
         if stage.is_first or is_here(stage.stage_index - 1):
             args = tree_map_only(torch.Tensor, lambda x: x.to("meta"), args)
         else:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
-"""How a rank's messages go: straight, or staged through the host's memory.
+"""Messages of a rank: direct, or staged through host memory.
 
-Each link into the rank has a thread that awaits what comes, notes when, and
-holds it back where the link is emulated. On the straight path sends are handed
-to the pipeline's own process group by the thread that runs passes. On the
-delegated path a message is copied to host memory and sent from there by a
-thread of its link, over a gloo group, and copied to the device at the other
-end: passes never wait for a send (Adaptra, arXiv:2504.19232, section 5).
+Each link into the rank has a thread that waits for messages, records their
+times, and delays them if the link is emulated. On the direct path the thread
+that runs passes hands sends to the pipeline's own process group. On the
+delegated path a message is copied to host memory, sent from there by a thread
+of its link over a gloo group, and copied to the device at the other end: passes
+never wait for a send (Adaptra, arXiv:2504.19232, section 5).
 """
 
 from __future__ import annotations
@@ -28,25 +28,24 @@ from ._clocks import host_ns
 
 @dataclasses.dataclass(frozen=True)
 class Delays:
-    """What an emulated link does to messages, in nanoseconds."""
+    """Delays of an emulated link, in nanoseconds."""
 
     latency_ns: int
     transfer_ns: int
 
 
 class Message:
-    """One that is received. Times are the host's clock."""
+    """A received message. Times are the host's clock."""
 
     def __init__(self, ops: Sequence[Any], tag: int, device: Any) -> None:
         self.ops = ops
         self.tag = tag
         self.works: list[Any] = []
         self.device = device
-        # On a GPU: its memory may be written once what was asked of it before
-        # is done.
+        # On a GPU: its memory may be written after earlier work on it is done.
         self.free = _event(device)
         self.posted_ns = host_ns()
-        self.entered_ns = 0  # not before; 0: a real link, which does not say
+        self.entered_ns = 0  # lower bound; 0: real link, unknown
         self.arrived_ns = 0
         self.copied: Any = None  # event of a GPU's stream
         self.error: BaseException | None = None
@@ -56,7 +55,7 @@ class Message:
         self._there.set()
 
     def wait(self) -> None:
-        """Returns at the time of its arrival, not before."""
+        """Returns once the message has arrived."""
         self._there.wait()
         if self.error is not None:
             raise self.error
@@ -67,7 +66,7 @@ class Message:
 
 
 class Worker:
-    """A thread that does one thing after the other."""
+    """A thread that runs tasks in sequence."""
 
     def __init__(self, name: str) -> None:
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = (
@@ -86,14 +85,14 @@ class Worker:
         self._jobs.put(job)
 
     def close(self, waits: bool) -> None:
-        """Ends when all that was added is done; `waits`: returns then."""
+        """Ends the thread after all added tasks; `waits`: returns then."""
         self._jobs.put(None)
         if waits:
             self._thread.join()
 
 
 class Sending:
-    """A send under way; what it sends lives until it is over."""
+    """A send in flight; keeps its data alive until completion."""
 
     def __init__(self, tensors: Sequence[Any]) -> None:
         self.tensors = tensors
@@ -111,7 +110,7 @@ class Sending:
 
 
 def _event(device: Any) -> Any:
-    """Of what was asked of a GPU so far on this thread's stream."""
+    """Records an event behind the work on this thread's stream so far."""
     if device.type != "cuda":
         return None
     event = torch.cuda.Event()
@@ -120,7 +119,7 @@ def _event(device: Any) -> Any:
 
 
 def _host_like(tensor: torch.Tensor) -> torch.Tensor:
-    """Host memory for a tensor, pinned where that is on a GPU."""
+    """Makes host memory for a tensor, pinned if the tensor is on a GPU."""
     return torch.empty(
         tensor.shape,
         dtype=tensor.dtype,
@@ -130,7 +129,7 @@ def _host_like(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class Inlet:
-    """The end of a link at its receiver."""
+    """The receiving end of a link."""
 
     def __init__(self, name: str, host_group: Any, device: Any) -> None:
         self.delays: Delays | None = None  # None: a real link
@@ -141,7 +140,7 @@ class Inlet:
         self._worker = Worker(f"longhaul from {name}")
 
     def post(self, ops: Sequence[Any], tag: int, staged: bool) -> Message:
-        """Posts a receive: of the pipeline's group, or of host memory."""
+        """Posts a receive: in the pipeline's group, or in host memory."""
         message = Message(ops, tag, self._device)
         if not staged:
             message.works = [
@@ -158,7 +157,7 @@ class Inlet:
             else:
                 self._take(message)
             self._hold(message)
-        except BaseException as error:  # raised by the step
+        except BaseException as error:  # the step raises it
             message.error = error
         message.tell()
 
@@ -180,9 +179,9 @@ class Inlet:
 
     @contextlib.contextmanager
     def _on_own_stream(self, message: Message) -> Iterator[None]:
-        """On a GPU: what is done goes by a stream of this link, behind what was
-        asked of the message's memory before; a message is there when the
-        stream is."""
+        """On a GPU, copies run on a stream of this link, behind earlier work
+        on the message's memory. A message has arrived once the stream is done.
+        """
         if self._device.type != "cuda":
             yield
             return
@@ -195,14 +194,15 @@ class Inlet:
             message.copied.synchronize()
 
     def _hold(self, message: Message) -> None:
-        """Dates it as an emulated link does: first in, first out."""
+        """Computes its times on an emulated link: first in, first out."""
         now = host_ns()
         delays = self.delays
         if delays is None:
             message.arrived_ns = now
             return
-        # What it took to get here is part of its delay. As waiting for the link
-        # it would show what the messages' distance is for a transfer.
+        # The real transfer time is part of the emulated delay. Counted as
+        # waiting for the link, it would make the spacing of messages look like
+        # a transfer time.
         queued = self._free_ns > now
         message.entered_ns = self._free_ns if queued else message.posted_ns
         self._free_ns = max(now, self._free_ns) + delays.transfer_ns
@@ -213,7 +213,7 @@ class Inlet:
 
 
 class Outlet:
-    """The end of a link at its sender."""
+    """The sending end of a link."""
 
     def __init__(self, name: str, host_group: Any, device: Any) -> None:
         self._name = name
@@ -231,7 +231,7 @@ class Outlet:
             ]
             return sending
         tensors = [op.tensor.detach() for op in ops]
-        if self._device.type != "cuda":  # may be written to when this returns
+        if self._device.type != "cuda":  # may be overwritten after this returns
             tensors = [tensor.clone() for tensor in tensors]
         made = _event(self._device)
         peers = [op.peer for op in ops]
@@ -258,13 +258,14 @@ class Outlet:
             ):
                 host = self._in_host_memory(tensor, made)
                 dist.send(host, peer, group=self._group, tag=tag + i)
-        except BaseException as error:  # raised by the step
+        except BaseException as error:  # the step raises it
             sending.error = error
         assert sending.over is not None
         sending.over.set()
 
     def _in_host_memory(self, tensor: torch.Tensor, made: Any) -> torch.Tensor:
-        """On a GPU a copy by a stream of this link, which no pass waits for."""
+        """On a GPU, copies run on a stream of this link, for which no pass
+        waits."""
         if self._device.type != "cuda":
             return tensor
         if self._stream is None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
-"""Which torch this works with: its pipelining is not a stable interface."""
+"""Supported torch versions; its pipelining is not a stable interface."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OLDEST, NEWEST = (2, 9), (2, 15)
 
 
 def refusal(version: str) -> str | None:
-    """Why a version of torch cannot be used; None: it can."""
+    """Returns the reason why a torch version is unsupported, or None."""
     found = re.match(r"(\d+)\.(\d+)", version)
     if found and OLDEST <= (int(found[1]), int(found[2])) <= NEWEST:
         return None
@@ -24,7 +24,7 @@ def refusal(version: str) -> str | None:
 
 
 def check() -> None:
-    """Raises UnsupportedError where torch is missing or another version."""
+    """Raises UnsupportedError if torch is missing or unsupported."""
     try:
         import torch
     except ImportError as error:
