@@ -23,10 +23,10 @@ lh_status cli_check_preset(cli *c, const char *option, const char *name,
     const char *near = cli_find_similar_word(name, names);
     if (near)
         return cli_usage(c,
-                         "--%s: there is no '%.60s'; did you mean %s? There "
-                         "are %s",
+                         "--%s: unknown name '%.60s'; did you mean %s? Known: "
+                         "%s",
                          option, name, near, all);
-    return cli_usage(c, "--%s: there is no '%.60s'; there are %s", option, name,
+    return cli_usage(c, "--%s: unknown name '%.60s'; known: %s", option, name,
                      all);
 }
 
@@ -82,8 +82,8 @@ lh_status cli_check_links(cli *c, const cli_cluster_options *m)
         (!cli_is_given(c, "latency-ms") && !cli_is_given(c, "link-gbps")))
         return LH_OK;
     return cli_usage(c,
-                     "--%s does nothing with one site; it is for --sites 2 "
-                     "and more",
+                     "--%s has no effect with one site; it requires --sites 2 "
+                     "or more",
                      cli_is_given(c, "latency-ms") ? "latency-ms"
                                                    : "link-gbps");
 }
@@ -126,12 +126,12 @@ lh_status cli_check_not_existing(cli *c, bool force)
     struct stat info;
     const char *file = c->common.output;
     if (!file) {
-        return force ? cli_usage(c, "--force is for -o FILE") : LH_OK;
+        return force ? cli_usage(c, "--force requires -o FILE") : LH_OK;
     }
     if (force || stat(file, &info) != 0 || !S_ISREG(info.st_mode))
         return LH_OK;
     return cli_error(c, LH_EIO,
-                     "%s is there already; name another file, or write over "
-                     "it with --force",
+                     "%s already exists; name another file, or overwrite it "
+                     "with --force",
                      file);
 }

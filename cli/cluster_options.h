@@ -24,8 +24,8 @@ typedef struct cli_cluster_options {
      .arg = "NAME[,NAME...]",                                                  \
      .example_argument = "h100-sxm",                                           \
      .preset = "h100-sxm",                                                     \
-     .help = "On which GPUs (see GPUs below): of all sites, or a name for "    \
-             "each, as h100-sxm,a100-80g.",                                    \
+     .help = "GPU type (see GPUs below): one for all sites, or one for "       \
+             "each, such as h100-sxm,a100-80g.",                               \
      .words = CLI_WORDS_GPUS},                                                 \
         {.name = "sites",                                                      \
          .letter = 's',                                                        \
@@ -35,22 +35,21 @@ typedef struct cli_cluster_options {
          .preset = "1",                                                        \
          .least = 1,                                                           \
          .most = LH_MAX_DATACENTERS,                                           \
-         .help = "In how many datacenters, each linked to each."},             \
+         .help = "Number of datacenters; each is linked to each."},            \
         {.name = "nodes",                                                      \
          .letter = 'n',                                                        \
          .type = CLI_TEXT,                                                     \
          .at = offsetof(settings, machines.nodes),                             \
          .arg = "N[,N...]",                                                    \
          .example_argument = "16",                                             \
-         .help = "Nodes of each datacenter, as 16, or 16,8 for two of them. "  \
-                 "Without it a power of two with room for the model."},        \
+         .help = "Nodes per datacenter: 16, or 16,8 for two datacenters. "     \
+                 "Default: a power of two that fits the model."},              \
         {.name = "gpus-per-node",                                              \
          .type = CLI_TEXT,                                                     \
          .at = offsetof(settings, machines.gpus_per_node),                     \
          .arg = "N[,N...]",                                                    \
          .example_argument = "8",                                              \
-         .help =                                                               \
-             "GPUs of a node, likewise. Without it as these GPUs are sold."},  \
+         .help = "GPUs per node, also one per datacenter. Default: as sold."}, \
         {.name = "link-gbps",                                                  \
          .type = CLI_REAL_ABOVE,                                               \
          .at = offsetof(settings, machines.link_gbps),                         \
@@ -58,14 +57,14 @@ typedef struct cli_cluster_options {
          .example_argument = "800",                                            \
          .preset = "3200",                                                     \
          .high = 1e9,                                                          \
-         .help = "Between two datacenters: 10^9 bits per second in each "      \
+         .help = "Bandwidth between two datacenters in 10^9 bit/s per "        \
                  "direction, "                                                 \
                  "for all traffic of the job."},                               \
     {                                                                          \
         .name = "latency-ms", .type = CLI_REAL,                                \
         .at = offsetof(settings, machines.latency_ms), .arg = "MS",            \
         .example_argument = "7.5", .preset = "20", .low = 1e-6, .high = 3.6e6, \
-        .help = "Between two datacenters, one way, in milliseconds."           \
+        .help = "One-way latency between two datacenters, in milliseconds."    \
     }
 
 /* Option row; `settings` has a `force`. */
@@ -73,7 +72,7 @@ typedef struct cli_cluster_options {
     {                                                                          \
         .name = "force", .letter = 'f', .type = CLI_FLAG,                      \
         .at = offsetof(settings, force),                                       \
-        .help = "Write over the FILE of -o where there is one."                \
+        .help = "Overwrite an existing FILE of -o."                            \
     }
 
 /* Rejects a name that is not in `names`, with the most similar one. */

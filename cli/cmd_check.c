@@ -16,27 +16,26 @@ static const cli_option options[] = {
     {.name = "fifo",
      .type = CLI_FLAG,
      .at = offsetof(settings, fifo),
-     .help = "Without the orders of links that lie beside the schedule, or "
-             "in the plan."},
+     .help = "Ignore the link orders of the schedule or the plan."},
     CLI_HOST_MEMORY_ROW(settings,
-                        "a device may hold more than its limit then, and what "
-                        "rests in the host is said."),
+                        "A device may then exceed its limit; the host memory "
+                        "used is printed."),
     {.name = "certificate",
      .type = CLI_TEXT,
      .at = offsetof(settings, certificate),
      .arg = "FILE",
-     .help = "Go through this record of why the schedule is optimal, too.",
+     .help = "Also verify this optimality certificate.",
      .words = CLI_WORDS_FILES},
 };
 
 static const cli_example examples[] = {
     {"longhaul check pipeline.yaml s.csv",
-     "Say whether s.csv is a schedule of this pipeline, and if not, why not."},
-    {"longhaul check plan.json", "The same of what a plan says."},
+     "Check whether s.csv is valid for this pipeline; list the violations."},
+    {"longhaul check plan.json", "Check the schedule of a plan."},
     {"longhaul check pipeline.yaml s.csv --json | jq .violations",
-     "The same for programs."},
+     "Print the violations as JSON."},
     {"longhaul check pipeline.yaml s.csv --certificate proof.json",
-     "Check the proof that s.csv is optimal, statement by statement."},
+     "Also verify the proof that s.csv is optimal, statement by statement."},
 };
 
 /* Inputs and verification results. */
@@ -122,8 +121,8 @@ static lh_status verify(cli *c, work *w)
         CLI_TRY(lh_schedule_copy(w->problem.plan->schedule, !s->fifo,
                                  &w->schedule, &c->err));
     else
-        return cli_usage(c, "an argument is missing: of a pipeline, which has "
-                            "no schedule, the one that is to be judged");
+        return cli_usage(c, "SCHEDULE is required for a pipeline, which "
+                            "contains no schedule");
     CLI_TRY(lh_check(w->pipeline, w->schedule, &w->verdict, &c->err));
     c->exit_code = lh_verdict_valid(w->verdict) ? EXIT_OK : EXIT_FAILED;
     if (s->certificate)
@@ -154,22 +153,24 @@ const cli_command cmd_check = {
     .least_operands = 1,
     .most_operands = 2,
     .operand_words = CLI_WORDS_FILES,
-    .about = "Judge whether a schedule is valid for a pipeline",
+    .about = "Check whether a schedule is valid for a pipeline",
     .description =
-        "Of a plan its own pipeline, and its own schedule unless another one "
-        "is named: a CSV, or a plan that has it.\n\n"
-        "Every pass once and on its device, cut passes complete, forward "
-        "before backward, no deadlock, memory within its limits, link orders "
-        "complete. The judge shares no code with what makes and simulates "
-        "schedules.\n\n"
-        "With --certificate the proof that it is optimal is gone through as "
-        "well: that it is for this pipeline, the schedules in it and on the "
-        "command line, and the bound, each statement by the judge's own "
-        "arithmetic. A statement is verified, not verified where the judge's "
-        "means do not reach, or wrong.\n\n"
+        "Checks the schedule of a plan on the plan's pipeline, or another "
+        "SCHEDULE: a CSV file, or a plan that contains one.\n"
+        "\n"
+        "Checks that every pass runs once and on its device, split passes are "
+        "complete, forwards precede backwards, memory stays within its limits, "
+        "link orders are complete, and there is no deadlock. The checker "
+        "shares no code with the schedulers and the simulator.\n"
+        "\n"
+        "With --certificate it also verifies the proof of optimality: that the "
+        "proof is for this pipeline and this schedule, and that each statement "
+        "of the bound holds, recomputed independently. A statement is "
+        "verified, not verified (outside the checker's methods), or wrong.\n"
+        "\n"
         "The exit status is 0 if the schedule is valid and, with "
-        "--certificate, all is verified, so that it is optimal; else 1. At "
-        "most the first 100 violations are listed.",
+        "--certificate, every statement is verified; otherwise 1. At most the "
+        "first 100 violations are listed.",
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(settings),

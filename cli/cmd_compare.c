@@ -31,25 +31,25 @@ static const cli_option options[] = {
      .at = offsetof(settings, methods),
      .arg = "A,B,...",
      .example_argument = "1f1b,zb-h1",
-     .help = "Only these methods; see Methods below. Without it: all.",
+     .help = "Compare only these methods (see Methods below; default: all).",
      .words = CLI_WORDS_METHODS},
     {.name = "sweep",
      .type = CLI_TEXT,
      .at = offsetof(settings, sweep),
      .arg = "latency=VALUES,transfer=VALUES",
      .example_argument = "latency=0:40ms:5ms",
-     .help = "Compare under these delays, too. VALUES is first:last:step or a "
-             "list of values. With a unit (ns, us, ms, s) a value is a time; "
-             "a plain number is a multiple of the forward time of one "
-             "microbatch on a device, the mean of all devices."},
+     .help = "Also compare under these delays. VALUES is first:last:step or a "
+             "list. A value with a unit (ns, us, ms, s) is a time; a plain "
+             "number is a multiple of the forward time of one microbatch on a "
+             "device, averaged over the devices."},
     CLI_SUB_BLOCKS_ROW(settings, CLI_SUB_BLOCKS),
     {.name = "replay",
      .type = CLI_FLAG,
      .at = offsetof(settings, replay),
-     .help = "In a sweep, keep the schedules made for the delays of the file "
-             "in place of making new ones at every point."},
+     .help = "With --sweep: replay the schedules made for the file's delays "
+             "instead of rescheduling at every point."},
     CLI_OUTPUT_ROW(settings, html,
-                   "Write a report for the browser: table, timelines, curves."),
+                   "Write an HTML report: table, timelines, curves."),
     CLI_MODEL_ROWS(settings),
     CLI_OBJECTIVE_ROW(settings),
     CLI_JITTER_ROWS(settings),
@@ -59,23 +59,23 @@ static const cli_option options[] = {
      .arg = "NUMBER",
      .preset = "predicted",
      .choice_name = by_name,
-     .help = "What methods are compared by: the prediction for the delays of "
-             "the file or, with --jitter, the mean of all iterations or what "
-             "95 % of them keep."},
+     .help = "Rank methods by the prediction for the file's delays or, with "
+             "--jitter, by the mean iteration or the time within which 95 % of "
+             "the iterations end."},
 };
 
 static const cli_example examples[] = {
     {"longhaul compare pipeline.yaml",
-     "A table of all methods that suit the pipeline, the fastest first."},
+     "Print a table of all applicable methods, fastest first."},
     {"longhaul compare job.yaml --html report.html",
-     "The same for the best layout of a job; also as a report."},
+     "Compare the methods on the best layout of a job; also write a report."},
     {"longhaul compare ud.yaml wave.yaml --sweep latency=0:2:0.25,transfer=0,1",
-     "Curves of all methods on two placements over latency, for two transfer "
-     "times, in multiples of the forward time."},
+     "Print curves of all methods on two placements over latency, for two "
+     "transfer times, in multiples of the forward time."},
     {"longhaul compare pipeline.yaml --sweep latency=0:40ms:5ms --json",
-     "Numbers of a sweep over absolute latencies."},
+     "Sweep absolute latencies; print the results as JSON."},
     {"longhaul compare pipeline.yaml --jitter latency=0.5 --by p95",
-     "Which method suits links that vary, by its unlucky iterations."},
+     "Rank the methods by their 95th percentile when link latency varies."},
 };
 
 /* Inputs and results of a comparison. */
@@ -118,8 +118,8 @@ static lh_status read_problems(cli *c, comparison_work *w)
         w->n = i + 1;
         CLI_TRY(cli_problem_read(c, c->operands[i], true, &w->problems[i]));
         if (w->problems[i].from_job && c->n_operands > 1)
-            return cli_usage(c, "a job is compared on its own; several files "
-                                "have to be pipelines or plans");
+            return cli_usage(c, "a job cannot be compared with other files; "
+                                "several files must be pipelines or plans");
         base_name(w->names[i], sizeof w->names[i], c->operands[i]);
     }
     return LH_OK;
@@ -159,7 +159,7 @@ static lh_status read_jitter(cli *c, comparison_work *w)
     if (s->jitter.spec)
         CLI_TRY(cli_read_jitter(c, &s->jitter, &w->jitter));
     else if (s->by != LH_COMPARE_BY_PREDICTED)
-        return cli_usage(c, "--by %s needs --jitter", by_name(s->by));
+        return cli_usage(c, "--by %s requires --jitter", by_name(s->by));
     return LH_OK;
 }
 
@@ -207,7 +207,7 @@ static lh_status run_comparison(cli *c, comparison_work *w)
     cli_progress_end();
     const lh_comparison *all = w->x.all;
     for (uint32_t i = 0; i < all->n_left_out; i++)
-        cli_note(c, "no %s placement of this layout: %s",
+        cli_note(c, "%s placement is not possible for this layout: %s",
                  lh_placement_name(all->left_out[i].placement),
                  all->left_out[i].why);
     w->x.first_device = s->model.objective == LH_SOLVE_OBJECTIVE_FIRST_DEVICE;
@@ -350,24 +350,26 @@ const cli_command cmd_compare = {
     .least_operands = 1,
     .most_operands = MOST_PIPELINES,
     .operand_words = CLI_WORDS_FILES,
-    .about = "Compare all methods side by side, also over a range of delays",
+    .about = "Compare all methods, optionally over a range of delays",
     .description =
-        "Makes a schedule by every method, simulates it, and prints a table, "
-        "the fastest first. Of a job or a plan, the methods compete on the "
-        "plan's layout, where its own schedule has the time that the plan "
-        "says; an elastic plan is there as \"elastic plan\". "
-        "Of several pipelines, such as the same model placed in several ways, "
-        "all methods of all of them compete; of a plan beside others its "
-        "pipeline.\n\n"
-        "With --sweep the links between sites (all links, where the pipeline "
-        "names no sites) get other latencies and transfer times, and there is "
-        "a column per latency and a table per transfer time. A value is one "
-        "way. Plain numbers are multiples of the forward time, as in "
-        "CrossPipe's figures: latency=0:2:0.25 is 0, 0.25, ... 2 times the "
-        "time that a device takes for the forward work of one microbatch.\n\n"
-        "Methods that do not suit the placement, or find no schedule within "
-        "the memory limits, say so in their row.",
-    .output_help = "Write what would be printed to FILE.",
+        "Makes a schedule with every method, simulates it, and prints a table, "
+        "fastest first. For a job or a plan, the methods compete on the plan's "
+        "layout; the plan's own schedule has the time that the plan predicts, "
+        "and an elastic plan is listed as \"elastic plan\". For several "
+        "pipelines (the same model with several placements, for instance), all "
+        "methods of all pipelines compete. A plan among several files "
+        "contributes its pipeline.\n"
+        "\n"
+        "--sweep changes the latencies and transfer times of the links between "
+        "sites (of all links, if the pipeline names no sites) and prints a "
+        "column per latency and a table per transfer time. Values are one-way. "
+        "Plain numbers are multiples of the forward time, as in CrossPipe's "
+        "figures: latency=0:2:0.25 is 0, 0.25, ... 2 times a device's forward "
+        "time for one microbatch.\n"
+        "\n"
+        "The row of a method that does not support the placement, or finds no "
+        "schedule within the memory limits, contains the reason.",
+    .output_help = "Write the output to FILE.",
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(settings),

@@ -22,54 +22,51 @@ typedef struct settings {
 
 static const cli_option options[] = {
     CLI_OUTPUT_ROW(settings, html,
-                   "Write a page: maps of stages and replicas, each step with "
-                   "measured and with usual times, and what would help."),
+                   "Write an HTML page: stage and replica maps, steps with "
+                   "measured and ideal times, and possible fixes."),
     {.name = "pipeline-out",
      .type = CLI_OUTPUT,
      .at = offsetof(settings, measured.pipeline),
      .arg = "FILE",
-     .help = "Write the replica whose passes take longest as a pipeline: its "
-             "passes and messages at their mean times, for simulate, schedule, "
-             "compare and train.",
+     .help = "Write the replica with the slowest passes as a pipeline with "
+             "mean times, for simulate, schedule, compare and train.",
      .words = CLI_WORDS_FILES},
     {.name = "profile-out",
      .type = CLI_OUTPUT,
      .at = offsetof(settings, measured.profile),
      .arg = "FILE",
-     .help = "Write that replica's passes as a profile; a job that names it is "
-             "planned with these times. With --job alone.",
+     .help = "Write the passes of that replica as a profile for planning; "
+             "requires --job.",
      .words = CLI_WORDS_FILES},
     {.name = "job",
      .type = CLI_TEXT,
      .at = offsetof(settings, measured.job),
      .arg = "FILE",
-     .help = "The job that was recorded: its sequence, degrees and microbatch "
-             "are those of the profile's times, as a recording does not say "
-             "them.",
+     .help = "The recorded job; gives the sequence length, degrees and "
+             "microbatch size for --profile-out.",
      .words = CLI_WORDS_FILES},
-    CLI_THREADS_ROW(settings, "Play so many steps at once; without it, one per "
-                              "processor. The result is the same."),
+    CLI_THREADS_ROW(settings, "Replay up to N steps in parallel (default: one "
+                              "per processor). The result is the same."),
     {.name = "map",
      .type = CLI_TEXT,
      .at = offsetof(settings, map),
      .arg = "FILE",
-     .help = "Of traces of PyTorch's profiler: which rank is which stage and "
-             "replica, and which range is which operation, where that does "
-             "not follow from the traces (docs/formats/ranks.md).",
+     .help = "PyTorch traces: stage and replica of each rank, and operation of "
+             "each range, where the traces lack them (docs/formats/ranks.md).",
      .words = CLI_WORDS_FILES},
 };
 
 static const cli_example examples[] = {
     {"longhaul diagnose steps.csv.gz",
-     "Say how slow the job is, because of whom, and what would help."},
+     "Print the slowdown of the job, its causes, and possible fixes."},
     {"longhaul diagnose steps.csv.gz --html slow.html",
-     "Write a page with maps and timelines, for a browser."},
+     "Write an HTML page with maps and timelines."},
     {"longhaul diagnose steps.csv.gz --pipeline-out now.yaml",
-     "Go on from there: longhaul compare now.yaml"},
+     "Write the measured pipeline; then: longhaul compare now.yaml"},
     {"longhaul diagnose steps.csv.gz --json | jq .helps",
-     "The same for programs: what would help alone."},
+     "Print only the possible fixes, as JSON."},
     {"longhaul diagnose rank0.json rank1.json --map ranks.yaml",
-     "Traces of PyTorch's profiler, one of each rank."},
+     "Diagnose traces of PyTorch's profiler, one per rank."},
 };
 
 enum { MOST_SHOWN = 4 }; /* stages, replicas, kinds, slow elements, fixes */
@@ -97,12 +94,12 @@ static void print_heading(cli *c, const lh_diagnosis *d)
     char recording[SENTENCE];
     cli_wrap(c, "recording", 0, "%s", recording_text(d, recording));
     cli_wrap(c, "measured", 0,
-             "%s a step; played again %s: %.1f %% passes between operations",
+             "%s per step; replayed %s: %.1f %% is spent between operations",
              cli_time_text((int64_t)d->measured_ns, measured),
              cli_time_text((int64_t)d->t_ns, t),
              d->measured_ns > 0 ? 100 * (1 - d->t_ns / d->measured_ns) : 0);
-    cli_wrap(c, "usual times", 0,
-             "%s, if all stages, replicas and steps took alike",
+    cli_wrap(c, "ideal times", 0,
+             "%s with equal times for all stages, replicas and steps",
              cli_time_text((int64_t)d->ideal_ns, ideal));
     if (d->n_steps > 1)
         cli_wrap(c, "slowdown", 0,
@@ -120,8 +117,7 @@ static const char *owner_text(const lh_diagnosis *d, const lh_slow_component *t,
 {
     uint32_t replica = t->replica == LH_NONE ? 0 : d->replicas[t->replica];
     if (t->kind == LH_SLOW_MICROBATCHES)
-        snprintf(text, room,
-                 "microbatches are uneven: the longest of a rank's");
+        snprintf(text, room, "uneven microbatches: a rank's longest");
     else if (t->kind == LH_SLOW_STAGE)
         snprintf(text, room, "stage %" PRIu32 "%s: passes", t->stage,
                  t->stage + 1 == d->n_stages ? ", the last" : "");
@@ -144,12 +140,12 @@ static char *slow_text(const lh_diagnosis *d, const lh_slow_component *t,
         [LH_SLOW_WORKER] = "those of the stage's other replicas",
         [LH_SLOW_STAGE] = "those of other stages",
         [LH_SLOW_LINK] = "others",
-        [LH_SLOW_MICROBATCHES] = "the mean one, forward and backward and on "
-                                 "all stages alike, as sequences of unequal "
-                                 "length do"};
+        [LH_SLOW_MICROBATCHES] =
+            "its mean one, in forward and backward and on "
+            "all stages, as with unequal sequence lengths"};
     char who[120], cost[CLI_TIME_TEXT], since[80];
     if (t->first_step == d->steps[0].step && t->n_steps == d->n_steps)
-        snprintf(since, sizeof since, "in every step that was recorded");
+        snprintf(since, sizeof since, "in every recorded step");
     else if (t->is_ongoing)
         snprintf(since, sizeof since,
                  "since step %" PRIu64 " (in %" PRIu32 " of %" PRIu32 " steps)",
@@ -160,12 +156,12 @@ static char *slow_text(const lh_diagnosis *d, const lh_slow_component *t,
                  " of %" PRIu32 " steps)",
                  t->first_step, t->last_step, t->n_steps, d->n_steps);
     snprintf(text, SENTENCE,
-             "%s take%s %.2f times as long as %s, %s; costs %s a step%s",
+             "%s take%s %.2f times as long as %s, %s; costs %s per step%s",
              owner_text(d, t, who, sizeof who),
              t->kind == LH_SLOW_MICROBATCHES ? "s" : "", t->ratio,
              others[t->kind], since, cli_time_text(t->cost_ns, cost),
-             t->hidden ? " once all else that is slow is as usual, and next "
-                         "to nothing until then"
+             t->hidden ? " once the other causes are fixed, and almost nothing "
+                         "before"
                        : "");
     return text;
 }
@@ -246,14 +242,16 @@ static void print_parts(cli *c, const lh_diagnosis *d)
 {
     numbering stages = {NULL, ""}, replicas = {d->replicas, ""};
     uint32_t workers = d->n_stages * d->n_replicas;
-    cli_print(c, "\nSlowdown, if only these had their own times\n");
+    cli_print(c, "\n"
+                 "Slowdown with measured times for one part only and ideal "
+                 "times elsewhere\n");
     print_worst(c, "  stage", d->by_stage, d->n_stages, number_name, &stages);
     print_worst(c, "  replica", d->by_replica, d->n_replicas, number_name,
                 &replicas);
     print_worst(c, "  operation", d->by_operation, LH_N_OPERATIONS,
                 operation_name, NULL);
     cli_wrap(c, "shares", 0,
-             "of what is lost, usual times would bring back %.1f %% for the "
+             "recovered by ideal times: %.1f %% of the lost time for the "
              "slowest %" PRIu32 " of %" PRIu32 " workers, %.1f %% for the last "
              "stage",
              100 * d->worker_share, d->n_slow_workers, workers,
@@ -264,13 +262,15 @@ static void print_parts(cli *c, const lh_diagnosis *d)
 
 static void print_fixes(cli *c, const lh_diagnosis *d)
 {
-    static const char *const head[] = {"#a step", "#gain", ""};
+    static const char *const head[] = {"#per step", "#gain", ""};
     cli_table t = {0};
     if (d->n_remedies == 0) {
-        cli_print(c, "\nNothing that was tried would help by 0.2 %%.\n");
+        cli_print(c, "\n"
+                     "No evaluated change gains 0.2 %%.\n");
         return;
     }
-    cli_print(c, "\nWhat would help, each by itself (predicted)\n");
+    cli_print(c, "\n"
+                 "Predicted gain of each change alone\n");
     cli_table_row(&t, 3, head);
     for (uint32_t i = 0; i < d->n_remedies && i < MOST_SHOWN; i++) {
         const lh_remedy *h = &d->remedies[i];
@@ -369,12 +369,12 @@ static lh_status run_diagnose(cli *c)
     lh_rank_map *map = NULL;
     lh_diagnose_options with = {.size = sizeof with, .threads = s->threads};
     if (s->measured.profile && !s->measured.job)
-        return cli_usage(c, "--profile-out needs --job FILE: a recording does "
-                            "not say of which sequence, degrees and microbatch "
-                            "its times are (--pipeline-out needs nothing)");
+        return cli_usage(c, "--profile-out requires --job FILE: a recording "
+                            "lacks the sequence length, degrees and microbatch "
+                            "size of its times (--pipeline-out does not need "
+                            "them)");
     if (s->measured.job && !s->measured.profile)
-        return cli_usage(c, "--job says under which conditions the times of "
-                            "--profile-out are, which is not given");
+        return cli_usage(c, "--job requires --profile-out");
     cli_progress(c, "reading");
     lh_status status = s->map ? lh_rank_map_read(s->map, &map, &c->err) : LH_OK;
     if (status == LH_OK)
@@ -383,7 +383,7 @@ static lh_status run_diagnose(cli *c)
                                      c->n_operands, map, &recording, &c->err);
     lh_rank_map_free(map);
     if (status == LH_OK) {
-        cli_progress(c, "playing %" PRIu32 " steps again",
+        cli_progress(c, "replaying %" PRIu32 " steps",
                      lh_recording_n_steps(recording));
         status = lh_diagnose(recording, &with, &diagnosis, &c->err);
     }
@@ -405,23 +405,24 @@ const cli_command cmd_diagnose = {
     .least_operands = 1,
     .most_operands = 65536,
     .operand_words = CLI_WORDS_FILES,
-    .about = "Say why a running job is slow, and what would help",
+    .about = "Find why a running job is slow, and possible fixes",
     .description =
-        "A recording is a table (CSV, also gzip) of what the ranks of a job "
-        "did in some steps: passes, messages, collectives, each with its start "
-        "and duration; a trace of longhaul, which is a step; or a trace of "
-        "PyTorch's profiler (JSON, also gzip), one or several of each rank. "
-        "Several files are one recording.\n\n"
-        "Each step is played again by what depends on what: with its own "
-        "times, with usual ones, and with its own times for one stage, one "
-        "replica or one kind of operation alone (Lin et al., OSDI 2025). "
-        "Workers, stages and links that are slower than others of their kind "
-        "are named, with the steps in which they were. What would help is "
-        "played in the same way, or simulated with measured times: slow ones "
-        "as fast as others, layers moved, other schedules, smaller "
-        "microbatches.\n\n"
-        "What is damaged in a recording is left out, and one remark for each "
-        "kind of damage says how much that is.",
+        "A recording holds some steps of a job: passes, messages and "
+        "collectives of its ranks, each with start and duration. It is a table "
+        "(CSV, also gzip), a trace written by longhaul (one step), or one or "
+        "several traces per rank of PyTorch's profiler (JSON, also gzip). "
+        "Several files form one recording.\n"
+        "\n"
+        "Each step is replayed from its dependencies: with measured times, "
+        "with ideal times, and with measured times for one stage, one replica "
+        "or one kind of operation only (Lin et al., OSDI 2025). The output "
+        "names workers, stages and links that are slower than their peers, "
+        "with the affected steps. Possible fixes are replayed likewise, or "
+        "simulated with measured times: slow parts at normal speed, moved "
+        "layers, other schedules, smaller microbatches.\n"
+        "\n"
+        "Damaged parts of a recording are skipped; one remark per kind of "
+        "damage gives their amount.",
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(settings),

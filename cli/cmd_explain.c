@@ -23,30 +23,30 @@ static const cli_option options[] = {
      .arg = "R",
      .preset = "0",
      .most = LH_MAX_DEVICES - 1,
-     .help = "The rank to explain; it runs the device of the same number."},
+     .help = "Rank to explain; rank R runs device R."},
     CLI_SCHEDULE_ROW(settings),
     CLI_SUB_BLOCKS_ROW(settings, CLI_SUB_BLOCKS),
     CLI_BUFFERS_ROW(settings),
     CLI_RECEIVES_ROW(
         settings,
-        "When receives are posted: ahead of need (early), once the rank "
-        "gets to the pass in need (late), or the same but never delayed "
-        "by weight-gradient passes (late-fd)."),
+        "When to post receives: ahead of need (early), when the rank reaches "
+        "the pass (late), or late but never delayed by weight-gradient passes "
+        "(late-fd)."),
     CLI_COUPLED_ROW(settings),
     CLI_PATH_ROWS(settings, staging_ns,
-                  "With --path: what a delegated message takes more at either "
-                  "end."),
+                  "With --path: time of the host copy at each end of a "
+                  "delegated message."),
     CLI_FIFO_ROW(settings),
 };
 
 static const cli_example examples[] = {
     {"longhaul explain pipeline.yaml --schedule zb-h1 --rank 3",
-     "List what rank 3 does under zb-h1: passes, receives, sends."},
+     "List the passes, receives and sends of rank 3 under zb-h1."},
     {"longhaul explain plan.json --receives late --json",
-     "Rank 0 of a plan, without receives posted ahead, as JSON."},
+     "Print rank 0 of a plan as JSON, without receives posted ahead."},
     {"longhaul explain pipeline.yaml -s 1f1b --coupled 1 --path delegated "
      "--staging 1ms",
-     "Which queue moves a message where they are sent from host memory."},
+     "Show the queue of each message when messages are sent from host memory."},
 };
 
 /* Returns the data-parallel operation of an instruction; NULL: none that a pass
@@ -190,10 +190,10 @@ static lh_status print_text(cli *c, const cli_view *v, const lh_plan *plan,
               "schedule      %s, free of deadlock\n"
               "predicted     %s\n"
               "passes        %" PRIu32 "\n"
-              "receives      %" PRIu32 " from before, %" PRIu32
-              " from behind, in %" PRIu32 " buffers\n"
-              "sends         %" PRIu32 " on, %" PRIu32 " back, at most %" PRIu32
-              " under way\n",
+              "receives      %" PRIu32 " from the previous stage, %" PRIu32
+              " from the next, in %" PRIu32 " buffers\n"
+              "sends         %" PRIu32 " to the next stage, %" PRIu32
+              " to the previous, at most %" PRIu32 " in flight\n",
               s->rank, lh_exec_n_ranks(exec), v->method,
               cli_time_text(lh_exec_predicted_ns(exec), time),
               counts[LH_STREAM_COMPUTE], counts[LH_STREAM_RECEIVE_PREV],
@@ -343,10 +343,11 @@ static lh_status explain(cli *c, cli_problem *problem, cli_view *v,
     const lh_pipeline *p = v->pipeline = cli_problem_pipeline(problem);
     uint32_t n = lh_pipeline_n_devices(p);
     if (s->rank >= n)
-        return cli_usage(c, "--rank %" PRIu32 ": there are ranks 0 to %" PRIu32,
-                         s->rank, n - 1);
+        return cli_usage(
+            c, "--rank %" PRIu32 ": out of range; ranks are 0 to %" PRIu32,
+            s->rank, n - 1);
     if (s->staging_ns && !s->path)
-        return cli_usage(c, "--staging is for --path");
+        return cli_usage(c, "--staging requires --path");
     CLI_TRY(cli_paths_check(c, s->path, s->staging_ns, p, &s->model));
     CLI_TRY(cli_paths_read(c, s->path, s->staging_ns, p, &s->model, paths));
     if (paths->pipeline)
@@ -375,15 +376,14 @@ const cli_command cmd_explain = {
     .least_operands = 1,
     .most_operands = 1,
     .operand_words = CLI_WORDS_FILES,
-    .about = "Show what a rank does when a schedule is run",
+    .about = "Show the program that a rank executes for a schedule",
     .description =
-        "Lowers a schedule as train does: for each rank the passes in their "
-        "order, and apart from them the receives, sends and data-parallel "
-        "communications. Receives are posted ahead of need, by the predicted "
-        "times; each line has the time at which it is predicted to be "
-        "issued. A schedule with which ranks would wait for each other for "
-        "ever is refused.",
-    .output_help = "Write what would be printed to FILE.",
+        "Lowers a schedule as train does: for each rank the passes in order, "
+        "and separate streams of receives, sends and data-parallel "
+        "communication. Receives are posted ahead of need, by the predicted "
+        "times; each line has its predicted issue time. A schedule that "
+        "deadlocks is rejected.",
+    .output_help = "Write the output to FILE.",
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(settings),

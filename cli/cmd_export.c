@@ -31,15 +31,15 @@ static const cli_option options[] = {
      .arg = "FORMAT",
      .preset = "pytorch",
      .choice_name = target_name,
-     .help = "For what program."},
+     .help = "Target program."},
     {.name = "schedule",
      .letter = 's',
      .type = CLI_TEXT,
      .at = offsetof(settings, schedule),
      .arg = "S.csv|PLAN|METHOD",
      .example_argument = "zb-h1",
-     .help = "Another schedule than the plan's; for a pipeline without one: "
-             "auto.",
+     .help = "Schedule to export instead of the plan's (for a pipeline without "
+             "one: auto).",
      .words = CLI_WORDS_METHODS_OR_FILES},
     {.name = "form",
      .type = CLI_CHOICE,
@@ -47,44 +47,43 @@ static const cli_option options[] = {
      .arg = "FORM",
      .preset = "compute_only",
      .choice_name = form_name,
-     .help = "pytorch: passes alone, between which PyTorch puts its "
-             "communication, or with sends and receives in the order of the "
-             "predicted iteration."},
+     .help = "pytorch: passes only, to which PyTorch adds communication, or "
+             "passes with sends and receives in the predicted order."},
     {.name = "stages",
      .type = CLI_TEXT,
      .at = offsetof(settings, stages),
      .arg = "FILE",
-     .help = "Also write which modules each stage of the plan has, and its "
-             "rank, as JSON.",
+     .help = "Also write the modules and the rank of each stage of the plan, "
+             "as JSON.",
      .words = CLI_WORDS_FILES},
     {.name = "bundle",
      .type = CLI_TEXT,
      .at = offsetof(settings, bundle),
      .arg = "DIR",
-     .help = "Make the folder DIR with everything that starts the job: "
-             "arguments, schedule, scripts for torchrun and Slurm, each site's "
-             "hosts in the order of ranks, and a README.md.",
+     .help = "Write a folder that starts the job: arguments, schedule, scripts "
+             "for torchrun and Slurm, each site's hosts in rank order, and a "
+             "README.md.",
      .words = CLI_WORDS_FOLDERS},
     CLI_SUB_BLOCKS_ROW(settings, CLI_SUB_BLOCKS),
 };
 
 static const cli_example examples[] = {
     {"longhaul export plan.json --to pytorch -o schedule.csv",
-     "A schedule for torch.distributed.pipelining, and so for torchtitan's "
+     "Write a schedule for torch.distributed.pipelining and torchtitan's "
      "--parallelism.pipeline_parallel_schedule_csv."},
     {"longhaul export plan.json --form compute_comms --stages stages.json",
-     "Print the same with sends and receives, and write each stage's layers."},
+     "Print the schedule with sends and receives; write each stage's layers."},
     {"longhaul export titan.json --to torchtitan -o args.txt",
-     "Options for torchtitan, a line each, of plan --for torchtitan."},
+     "Write torchtitan options, one per line, from a plan --for torchtitan."},
     {"longhaul export mega.json --to megatron -o args.txt",
-     "Arguments for Megatron-LM, a line each, of plan --for megatron."},
+     "Write Megatron-LM arguments, one per line, from a plan --for megatron."},
     {"longhaul export mega.json --to megatron-bridge -o longhaul_recipe.py",
-     "The same as a recipe for Megatron-Bridge, in Python."},
+     "Write a recipe for Megatron-Bridge, in Python."},
     {"longhaul export mega.json --to megatron --bundle job",
-     "The folder job, from which launch.sh on each host, or job.sbatch, starts "
-     "what was planned."},
+     "Write the folder job; launch.sh on each host, or job.sbatch, starts the "
+     "plan."},
     {"longhaul export plan.json --to chrome -o trace.json",
-     "The predicted iteration for Perfetto."},
+     "Write the predicted iteration for Perfetto."},
 };
 
 static lh_status export_pytorch(cli *c, const cli_view *v, char **text,
@@ -97,8 +96,8 @@ static lh_status export_pytorch(cli *c, const cli_view *v, char **text,
                               &c->err));
     if (*cost_ns)
         cli_note(c,
-                 "PyTorch knows neither parts of weight-gradient passes nor "
-                 "orders of messages; without them the iteration takes %s %s",
+                 "PyTorch supports neither split weight-gradient passes nor "
+                 "message orders; without them the iteration takes %s %s",
                  cli_time_text(llabs(*cost_ns), time),
                  *cost_ns > 0 ? "more" : "less");
     return LH_OK;
@@ -117,8 +116,8 @@ static lh_status check_plan(cli *c, const cli_problem *problem)
     if (problem->plan)
         return LH_OK;
     return cli_error(c, LH_EUNSUPPORTED,
-                     "%s: which layers a stage has and how a model is laid "
-                     "out, a pipeline does not know; give a plan",
+                     "%s: a pipeline lacks the layers and the model layout; a "
+                     "plan is required",
                      c->operands[0]);
 }
 
@@ -198,9 +197,8 @@ static lh_status check_effects(cli *c)
                        : of_plan && cli_is_given(c, "sub-blocks") ? "sub-blocks"
                                                                   : NULL;
     if (idle)
-        return cli_usage(c, "--%s does nothing with --to %s%s; leave it out",
-                         idle, target_name(s->to),
-                         s->bundle ? " and --bundle" : "");
+        return cli_usage(c, "--%s has no effect with --to %s%s; omit it", idle,
+                         target_name(s->to), s->bundle ? " and --bundle" : "");
     return LH_OK;
 }
 
@@ -211,8 +209,8 @@ static lh_status check_bundle(cli *c)
     const char *other = c->common.output ? "-o" : s->stages ? "--stages" : NULL;
     if (other)
         return cli_usage(c,
-                         "%s and --bundle: a bundle is a folder with the "
-                         "plan's own schedule and stages; leave %s out",
+                         "%s cannot be combined with --bundle, which writes "
+                         "the plan's own schedule and stages; omit %s",
                          other, other);
     return LH_OK;
 }
@@ -271,18 +269,24 @@ const cli_command cmd_export = {
     .description =
         "pytorch: the schedule as CSV for _load_csv of "
         "torch.distributed.pipelining (format compute_only, or compute_comms "
-        "of PyTorch 2.15). Weight-gradient passes that were cut are put "
-        "together where that costs least, and what it costs is said.\n\n"
-        "torchtitan: the layout as options of torchtitan, which runs the "
-        "schedule by pytorch's CSV.\n\n"
-        "megatron: model and layout as command-line arguments.\n\n"
-        "megatron-bridge: the same plan as a recipe for Megatron-Bridge 0.3.1, "
-        "a file of Python that torchrun runs or another one imports; data "
-        "in it are made up until others are put there.\n\n"
-        "A bundle is what starts the job with one of these: it puts every rank "
-        "on the host and at the site that the plan has it on.\n\n"
-        "What torchtitan or Megatron-LM cannot run as it was planned is "
-        "refused; longhaul plan --for searches what they can.\n\n"
+        "of PyTorch 2.15). Split weight-gradient passes are merged where that "
+        "costs least; the cost is printed.\n"
+        "\n"
+        "torchtitan: the layout as torchtitan options; torchtitan runs the "
+        "schedule from the CSV of --to pytorch.\n"
+        "\n"
+        "megatron: model and layout as command-line arguments.\n"
+        "\n"
+        "megatron-bridge: the same plan as a recipe for Megatron-Bridge 0.3.1: "
+        "a Python file to run with torchrun or to import. It uses mock data "
+        "until you replace them.\n"
+        "\n"
+        "A bundle starts the job with one of these programs, with every rank "
+        "on the host and site that the plan assigns.\n"
+        "\n"
+        "Plans that torchtitan or Megatron-LM cannot run are rejected; "
+        "longhaul plan --for searches only plans that they can run.\n"
+        "\n"
         "chrome: the predicted iteration as Chrome trace events.",
     .output_help = "Write the export to FILE.",
     .handles_output = true,

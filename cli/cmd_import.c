@@ -17,22 +17,22 @@ typedef struct settings {
 enum { MOST_PATH = 4096 };
 
 static const cli_option options[] = {
-    CLI_SOURCE_ROWS(settings, "Whose arguments they are."),
+    CLI_SOURCE_ROWS(settings, "Program whose arguments to import."),
     CLI_FORCE_ROW(settings),
 };
 
 static const cli_example examples[] = {
     {"longhaul import --from megatron args.txt --nodes 32 -o job.yaml",
-     "What these arguments run on 256 H100s, as a job; then: longhaul plan "
+     "Import these arguments as a job on 256 H100s; then: longhaul plan "
      "job.yaml"},
     {"longhaul import --from megatron args.txt --sites 2 --nodes 16 "
      "--latency-ms 5",
-     "The same in two datacenters of 16 nodes, 5 ms apart."},
+     "Import them for two datacenters of 16 nodes, 5 ms apart."},
     {"longhaul import --from torchtitan today.toml --nodes 8 -o job.yaml",
-     "What torchtitan runs with this configuration on 64 H100s."},
+     "Import a torchtitan configuration as a job on 64 H100s."},
     {"longhaul import --from torchtitan '--module qwen3 --config qwen3_32b' "
      "-n 4",
-     "The same of torchtitan 0.3, which takes options."},
+     "Import options of torchtitan 0.3."},
 };
 
 static lh_status print_json(cli *c, const lh_import *in)
@@ -56,7 +56,7 @@ static void print_written(cli *c, const lh_import *in)
 {
     cli_print(c,
               "job      %s\n"
-              "ignored  %" PRIu32 " that say nothing of time and memory\n"
+              "ignored  %" PRIu32 " that affect neither time nor memory\n"
               "noted    %" PRIu32 "\n"
               "next     longhaul plan %s\n",
               c->common.output, in->n_ignored, in->n_notes, c->common.output);
@@ -81,8 +81,7 @@ static lh_status run_import(cli *c)
     char path[MOST_PATH];
     lh_import *in = NULL;
     if (!cli_is_given(c, "from"))
-        return cli_usage(c, "say whose arguments they are: --from megatron or "
-                            "torchtitan");
+        return cli_usage(c, "--from megatron or --from torchtitan is required");
     CLI_TRY(cli_check_not_existing(c, s->force));
     CLI_TRY(cli_import(c, c->operands[0], &s->source, &s->machines,
                        cli_output_folder(c, path, sizeof path), &in));
@@ -97,26 +96,26 @@ const cli_command cmd_import = {
     .least_operands = 1,
     .most_operands = 1,
     .operand_words = CLI_WORDS_FILES,
-    .about = "Make a job of what Megatron-LM or torchtitan runs today",
+    .about = "Convert a Megatron-LM or torchtitan configuration to a job",
     .description =
         "Reads arguments of Megatron-LM (core 0.16), options of torchtitan "
         "(0.3) or its TOML file (0.2), and prints a job with the same model, "
-        "training and layout, on machines that the options name. "
-        "'longhaul plan' of it "
-        "costs what runs today; without the keys under 'layout' it searches "
-        "what would be faster.\n\n"
-        "FILE may be - for standard input, or the arguments themselves in one "
-        "word: \"$(cat args.txt)\". Words are cut as a shell cuts them; what a "
-        "shell would fill in ($NAME) is refused. Of a line that begins with "
-        "torchrun, --nnodes and --nproc-per-node say how many GPUs there "
-        "are.\n\n"
-        "torchtitan has models by name, whose sizes longhaul knows for Llama "
-        "3, DeepSeek-V3, Qwen3 and gpt-oss; --model names another.\n\n"
-        "Arguments that say nothing of time and memory are listed in the job; "
-        "what is costed otherwise than asked for is said on standard error "
-        "and in the job; unknown ones are refused.",
-    .output_help = "Write the job to FILE, which must not be there yet (see "
-                   "--force).",
+        "training and layout on the machines given by the options. 'longhaul "
+        "plan' costs this configuration as it is; delete the keys under "
+        "'layout' to search for a faster one.\n"
+        "\n"
+        "FILE may be - for standard input, or the arguments themselves as one "
+        "word: \"$(cat args.txt)\". Words are split as in a shell; shell "
+        "variables ($NAME) are rejected. In a line that begins with torchrun, "
+        "--nnodes and --nproc-per-node give the number of GPUs.\n"
+        "\n"
+        "torchtitan refers to models by name; longhaul knows the sizes of "
+        "Llama 3, DeepSeek-V3, Qwen3 and gpt-oss. --model sets another.\n"
+        "\n"
+        "Arguments that affect neither time nor memory are listed in the job. "
+        "Arguments that are costed differently from their meaning are listed "
+        "on standard error and in the job. Unknown arguments are rejected.",
+    .output_help = "Write the job to FILE; an existing FILE requires --force.",
     .handles_output = true,
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),

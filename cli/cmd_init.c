@@ -28,8 +28,8 @@ static const cli_option options[] = {
      .arg = "NAME|config.json",
      .example_argument = "deepseek-v3",
      .preset = "llama3-70b",
-     .help = "What to train: a model by name (see Models below), or the path "
-             "of a Hugging Face config.json.",
+     .help = "Model to train: a name (see Models below), or the path of a "
+             "Hugging Face config.json.",
      .words = CLI_WORDS_MODELS},
     CLI_CLUSTER_ROWS(settings),
     {.name = "batch",
@@ -39,26 +39,26 @@ static const cli_option options[] = {
      .arg = "N",
      .least = 1,
      .most = 1 << 30,
-     .help = "Sequences of an iteration. Without it as many as have 4,194,304 "
-             "tokens."},
+     .help = "Sequences per iteration (default: the number that gives "
+             "4,194,304 tokens)."},
     {.name = "sequence",
      .type = CLI_COUNT,
      .at = offsetof(settings, sequence),
      .arg = "N",
      .least = 1,
      .most = 1 << 26,
-     .help = "Tokens of a sequence. Without it 4096, or as many positions as "
-             "the model has learned."},
+     .help = "Tokens per sequence (default: 4096, or the model's number of "
+             "learned positions)."},
     CLI_FORCE_ROW(settings),
 };
 
 static const cli_example examples[] = {
     {"longhaul init --sites 2 -o job.yaml",
-     "Llama 3 70B on H100s of two datacenters; then: longhaul plan job.yaml"},
+     "Llama 3 70B on H100s in two datacenters; then: longhaul plan job.yaml"},
     {"longhaul init --model deepseek-v3 --gpu h200 --sites 2 --nodes 64",
      "Print a job of 1024 H200s in two datacenters."},
     {"longhaul init -m qwen2.5-32b -g h100,a100 -s 2 -n 4,8 --latency-ms 5",
-     "Two unequal datacenters, 5 ms apart."},
+     "Print a job for two unequal datacenters, 5 ms apart."},
 };
 
 /* Checks that --model is a preset or a file relative to the job's folder. */
@@ -153,17 +153,18 @@ static lh_status run_init(cli *c)
 
 const cli_command cmd_init = {
     .name = "init",
-    .about = "Write a commented job file to begin with",
+    .about = "Write a commented job file to start from",
     .description =
-        "Prints a job, or writes it to the FILE of -o, that 'longhaul plan' "
-        "plans as it is: a model on machines as they are usually sold with "
-        "these GPUs. Beside each key stands what it means and what it takes; "
-        "what is different is changed there, and docs/formats/job.md has all "
-        "keys. Lines such as '# zero: 1' hold once their first # is gone.\n\n"
-        "A config.json is looked for where the job will look for it: from the "
-        "folder of FILE on.",
-    .output_help = "Write the job to FILE, which must not be there yet (see "
-                   "--force), and say what is in it.",
+        "Prints a job, or writes it to the FILE of -o: a model on machines as "
+        "commonly sold with these GPUs, ready for 'longhaul plan'. A comment "
+        "at each key explains it and its values; edit them as needed. "
+        "docs/formats/job.md describes all keys. Remove the first # to enable "
+        "lines such as '# zero: 1'.\n"
+        "\n"
+        "A relative path of a config.json is resolved from the folder of FILE, "
+        "as the job does.",
+    .output_help = "Write the job to FILE and print a summary; an existing "
+                   "FILE requires --force.",
     .handles_output = true,
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),

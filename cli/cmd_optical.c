@@ -17,24 +17,24 @@ typedef struct settings {
 
 static const cli_option options[] = {
     CLI_THREADS_ROW(settings,
-                    "Simulate so many seeds and policies at once; without it, "
-                    "one per processor. The result is the same."),
+                    "Simulate N seeds and policies in parallel (default: one "
+                    "per processor). The result is the same."),
     {.name = "html",
      .type = CLI_OUTPUT,
      .at = offsetof(settings, html),
      .arg = "FILE",
-     .help = "Write a report for the browser: policies with their spread, "
-             "topology and routes, spectrum over time, one iteration.",
+     .help = "Write an HTML report: policies with their spread, topology and "
+             "routes, spectrum over time, one iteration.",
      .words = CLI_WORDS_FILES},
 };
 
 static const cli_example examples[] = {
     {"longhaul optical examples/optical-nsfnet.yaml",
-     "A table of the scenario's policies."},
+     "Print a table of the scenario's policies."},
     {"longhaul optical examples/optical-nsfnet.yaml --html optical.html",
-     "The same, and a report."},
+     "Also write a report."},
     {"longhaul optical examples/optical-nsfnet.yaml --seed 7 --json",
-     "One seed in place of the scenario's, every iteration as JSON."},
+     "Use one seed instead of the scenario's; print every iteration as JSON."},
 };
 
 static bool show_progress(void *context, uint32_t done, uint32_t total)
@@ -86,9 +86,12 @@ static void print_text(cli *c, const lh_scenario *s, const lh_optical *o)
         least = bound < least ? bound : least;
         most = bound > most ? bound : most;
     }
-    cli_print(c, "\nwith no time for messages: %.3f s", least);
+    cli_print(c,
+              "\n"
+              "lower bound without message times: %.3f s",
+              least);
     if (most > least)
-        cli_print(c, " to %.3f s, by the policy's schedule", most);
+        cli_print(c, " to %.3f s, depending on the policy's schedule", most);
     cli_print(c, "\n");
 }
 
@@ -145,21 +148,21 @@ const cli_command cmd_optical = {
     .least_operands = 1,
     .most_operands = 1,
     .operand_words = CLI_WORDS_FILES,
-    .about = "Compare ways to give pipeline traffic routes and spectrum",
+    .about = "Compare routing and spectrum policies for pipeline traffic",
     .description =
         "Reads a scenario: an elastic optical network, training jobs whose "
-        "stages lie in several datacenters, other traffic, and policies that "
+        "stages are in several datacenters, other traffic, and policies that "
         "assign routes and frequency slots to the messages between stages. "
-        "Every policy is simulated with every seed, to the nanosecond, and "
-        "compared by iteration time, bubble, refused requests and spectrum "
-        "held.\n\n"
-        "A seed places the stages (unless the scenario does) and draws the "
-        "other traffic. --seed N with N above 0 takes the place of the "
-        "scenario's seeds. Numbers are means over the seeds, (sd) the "
-        "standard deviation over them; the first iteration of each run is a "
-        "warm-up and left out. \"Refused others\" is the share of the other "
-        "traffic that found no room.",
-    .output_help = "Write there what would be printed.",
+        "Simulates every policy with every seed, with nanosecond resolution, "
+        "and compares iteration time, bubble, refused requests and occupied "
+        "spectrum.\n"
+        "\n"
+        "A seed places the stages (unless the scenario does) and generates the "
+        "other traffic. --seed N with N above 0 replaces the scenario's seeds. "
+        "Numbers are means over the seeds, (sd) the standard deviation; the "
+        "first iteration of each run is a warm-up and is excluded. \"Refused "
+        "others\" is the share of the other traffic that was blocked.",
+    .output_help = "Write the output to FILE.",
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(settings),

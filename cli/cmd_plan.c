@@ -59,15 +59,13 @@ static const cli_option options[] = {
      .at = offsetof(settings, target),
      .arg = "FRAMEWORK",
      .choices = targets,
-     .help = "Search only what this program can run, and name what it costs: "
-             "longhaul's engine, Megatron-LM, torchtitan or PyTorch's "
-             "pipelines; in place of layout.framework in the job."},
+     .help = "Search only plans that this framework can run, and print the "
+             "cost of the restriction; replaces layout.framework of the job."},
     CLI_SOURCE_ROWS(
         settings,
-        "JOB is what this program is told today: a file of its arguments, - or "
-        "the arguments themselves, in one word. They are costed as they are, "
-        "and what longhaul would change is planned beside them: see 'longhaul "
-        "import'."),
+        "JOB holds the program's current arguments: a file, - for standard "
+        "input, or one quoted word. Costs them as they are and plans "
+        "improvements; see 'longhaul import'."),
     {.name = "top",
      .type = CLI_COUNT,
      .at = offsetof(settings, top),
@@ -75,57 +73,56 @@ static const cli_option options[] = {
      .preset = "10",
      .least = 1,
      .most = 10000,
-     .help = "How many other layouts to keep and show."},
-    CLI_SUB_BLOCKS_ROW(
-        settings, "greedy: cut every weight-gradient pass into N parts. Other "
-                  "programs can run whole passes only."),
+     .help = "Number of alternative layouts to keep and show."},
+    CLI_SUB_BLOCKS_ROW(settings,
+                       "greedy: split every weight-gradient pass into N parts. "
+                       "Other frameworks run whole passes only."),
     {.name = "effort",
      .type = CLI_COUNT64,
      .at = offsetof(settings, effort),
      .arg = "N",
      .least = 1,
-     .help = "Work for finding the optimal schedules of the best layouts, in "
-             "units of about a microsecond (default 400000); the search over "
-             "layouts has 75 times as much (default: about 30 seconds), but no "
-             "less than a few seconds, and ends before where nothing is more "
-             "than 0.5 % faster. The plan is the same everywhere."},
+     .help = "Search budget for the optimal schedules of the best layouts, in "
+             "units of about a microsecond (default 400000). The layout search "
+             "gets 75 times as much (about 30 seconds), at least a few "
+             "seconds, and stops early if nothing is more than 0.5 % faster. "
+             "The plan is deterministic."},
     {.name = "time",
      .type = CLI_REAL_ABOVE,
      .at = offsetof(settings, seconds),
      .arg = "S",
      .example_argument = "30",
      .high = 1e9,
-     .help = "Seconds of processor time, of all threads together, in place of "
-             "--effort's work for layouts: three fifths for these, the rest "
-             "for their layers, elastic plans and optimal schedules. What is "
-             "asked for beside has its own: --jitter as many again, "
-             "--sensitivity twice as many, each --what-if a tenth, --pareto "
-             "four thirds, --curves as many again or twice as many. The plan "
-             "then depends on the machine, and "
-             "says so where not all was looked at."},
+     .help = "Processor seconds, over all threads, instead of --effort for "
+             "layouts: three fifths for layouts, the rest for layer "
+             "partitions, elastic plans and optimal schedules. Extra time: "
+             "--jitter as many again, --sensitivity twice as many, each "
+             "--what-if a tenth, --pareto four thirds, --curves one to two "
+             "times as many. The plan then depends on the machine; an "
+             "incomplete search is reported."},
     {.name = "threads",
      .type = CLI_COUNT,
      .at = offsetof(settings, threads),
      .arg = "N",
      .least = 1,
      .most = 1024,
-     .help = "Use at most N threads (default: as many as processors); without "
+     .help = "Use at most N threads (default: number of processors); without "
              "--time the plan does not depend on it."},
     {.name = "no-optimal",
      .type = CLI_FLAG,
      .at = offsetof(settings, no_optimal),
-     .help = "Do not look for optimal schedules: methods alone."},
+     .help = "Skip the search for optimal schedules; use scheduling methods "
+             "only."},
     {.name = "search",
      .type = CLI_CHOICE,
      .at = offsetof(settings, search),
      .arg = "HOW",
      .preset = "climb",
      .choices = searches,
-     .help =
-         "How layers are moved between chunks: of the layouts that may win, "
-         "as long as one move helps; all partitions of every layout that "
-         "could win; drawn together with the layouts, as ScaleAcross "
-         "Explorer does; or not at all."},
+     .help = "How to partition layers into chunks: hill climbing on promising "
+             "layouts (climb), all partitions of every layout that could win "
+             "(exact), sampled together with the layouts as in ScaleAcross "
+             "Explorer (monte-carlo), or none (even)."},
     {.name = "elastic",
      .type = CLI_CHOICE,
      .at = offsetof(settings, elastic),
@@ -133,27 +130,26 @@ static const cli_option options[] = {
      .preset = "searched",
      .choices = elastic_planners,
      .help =
-         "How elastic plans are made: searched for by event runs; or, as "
-         "published, by PipeMesh's own planner and its rule for chunks, on "
-         "the degrees on which they are fastest. That is the plan then, and "
-         "what the search finds stands beside it."},
+         "How to make elastic plans: by event-driven search, or by PipeMesh's "
+         "published planner and chunk rule, on the degrees where they are "
+         "fastest. The published plan is then the result, shown next to the "
+         "searched one."},
     {.name = "draws",
      .type = CLI_TEXT,
      .at = offsetof(settings, draws),
      .arg = "N[,N...]",
      .example_argument = "20,20,100,10",
-     .help = "With --search monte-carlo: layouts that are drawn, partitions of "
-             "each, how many of the fastest are kept, and how often each of "
-             "these is changed by one layer (default: 100,100,1000,100). "
-             "--seed draws others."},
+     .help = "With --search monte-carlo: number of sampled layouts, partitions "
+             "of each, fastest ones kept, and one-layer changes of each "
+             "(default: 100,100,1000,100). --seed changes the samples."},
     {.name = "max-chunk-ratio",
      .type = CLI_REAL,
      .at = offsetof(settings, ratio),
      .arg = "R",
      .preset = "3",
      .low = 1,
-     .help = "The largest chunk has at most R times as many layers as the "
-             "smallest."},
+     .help = "Maximum ratio between the layers of the largest and the smallest "
+             "chunk."},
     CLI_JITTER_ROWS(settings),
     {.name = "by",
      .type = CLI_CHOICE,
@@ -161,44 +157,43 @@ static const cli_option options[] = {
      .arg = "NUMBER",
      .preset = "mean",
      .choices = numbers,
-     .help = "With --jitter, what the plan is chosen by: the mean of all "
-             "iterations, or what 95 % of them keep."},
+     .help = "With --jitter, choose the plan by the mean iteration or by the "
+             "time within which 95 % of the iterations end."},
     {.name = "objective",
      .type = CLI_CHOICE,
      .at = offsetof(settings, objective),
      .arg = "WHAT",
      .preset = "time",
      .choices = objectives,
-     .help = "What the plan is to be best in: the time of an iteration, or its "
-             "cost, for which the job has prices or the options below give "
-             "them. The cheapest plan may leave GPUs idle."},
+     .help = "Objective: the time or the cost of an iteration. Cost needs "
+             "prices from the job or the options below; the cheapest plan may "
+             "leave GPUs idle."},
     {.name = "pareto",
      .type = CLI_FLAG,
      .at = offsetof(settings, pareto),
-     .help = "Also list every layout and schedule that no other one is as good "
-             "as in time, memory and cost at once."},
+     .help = "Also list the Pareto front of layouts and schedules in time, "
+             "memory and cost."},
     {.name = "pareto-times",
      .type = CLI_REAL_ABOVE,
      .at = offsetof(settings, pareto_times),
      .arg = "N",
      .high = 1e9,
-     .help = "With --pareto: what takes up to N times as long as the fastest. "
-             "(default: 4)"},
+     .help = "With --pareto: list entries up to N times as slow as the "
+             "fastest. (default: 4)"},
     {.name = "gpu-hour",
      .type = CLI_REAL_ABOVE,
      .at = offsetof(settings, gpu_hour_usd),
      .arg = "USD",
      .example_argument = "2.5",
      .high = 1e9,
-     .help = "What a GPU costs for an hour, in place of the job's "
-             "usd_per_gpu_hour."},
+     .help = "Price of a GPU hour, instead of the job's usd_per_gpu_hour."},
     {.name = "per-gb",
      .type = CLI_REAL_ABOVE,
      .at = offsetof(settings, per_gb_usd),
      .arg = "USD",
      .example_argument = "0.02",
      .high = 1e9,
-     .help = "What 10^9 bytes sent between datacenters cost, in place of the "
+     .help = "Price of 10^9 bytes sent between datacenters, instead of the "
              "job's usd_per_gb."},
     {.name = "what-if",
      .type = CLI_TEXT,
@@ -206,59 +201,61 @@ static const cli_option options[] = {
      .arg = "LINKS",
      .list_separator = ';',
      .example_argument = "latency=20,40,bandwidth=x2",
-     .help = "What the plan would take, and what would be best, if links had "
-             "other values: latency (ms), bandwidth (Gb/s), loss, "
-             "oversubscription, of all links or of one (west-east.latency; "
-             "west>east.latency for one direction). Values are numbers, "
-             "multiples (x2, /2) or ranges (10:80:10); more of them after "
-             "commas make a case each, and several of these every "
-             "combination: latency=20,40,bandwidth=x2. Given again, or after "
-             "';': cases of their own."},
+     .help = "Evaluate this plan and find the best one for other link values: "
+             "latency (ms), bandwidth (Gb/s), loss, oversubscription, of all "
+             "links or of one (west-east.latency; west>east.latency for one "
+             "direction). Values are numbers, multiples (x2, /2) or ranges "
+             "(10:80:10), separated by commas. Several quantities form every "
+             "combination: latency=20,40,bandwidth=x2. Repeat the option, or "
+             "use ';', for separate cases."},
     {.name = "sensitivity",
      .type = CLI_FLAG,
      .at = offsetof(settings, sensitivity),
-     .help = "Find the latencies and bandwidths, from a sixteenth to sixteen "
-             "times the job's, where another layout becomes the best."},
+     .help = "Find the latencies and bandwidths, from 1/16 to 16 times the "
+             "job's, at which another layout becomes the best."},
     {.name = "curves",
      .type = CLI_FLAG,
      .at = offsetof(settings, curves),
-     .help = "Work out where pipelines over the datacenters are faster and "
-             "where replicas over them are: curves over oversubscription and, "
-             "of mixtures of experts, over the number of experts; also in the "
-             "report."},
+     .help = "Compute curves of pipelines against replicas across datacenters, "
+             "over oversubscription and, for mixtures of experts, over the "
+             "number of experts; also in the report."},
     {.name = "show",
      .type = CLI_TEXT,
      .at = offsetof(settings, show),
      .arg = "PART[,PART...]",
      .example_argument = "layouts,search",
      .list_separator = ',',
-     .help = "Print more than one screen: " CLI_SHOW_NAMES ", or all. JSON and "
-             "the report always have all of it."},
+     .help =
+         "Print these parts in full: " CLI_SHOW_NAMES ", or all. JSON and the "
+         "report always contain "
+         "all of them."},
     CLI_OUTPUT_ROW(
         settings, html,
-        "Write a report for the browser: the plan's timeline, and every "
-        "schedule and layout that was compared."),
+        "Write an HTML report: the plan's timeline, and every schedule and "
+        "layout compared."),
 };
 
 static const cli_example examples[] = {
     {"longhaul plan job.yaml",
      "Search the layouts of the job and write the fastest to plan.json."},
     {"longhaul plan job.yaml -o west-east.json --html plan.html",
-     "The same to another file, with a report."},
+     "Write the plan to another file, and a report."},
     {"longhaul plan job.yaml --what-if latency=40,bandwidth=/2 --sensitivity",
-     "What slower links would cost, and from where on another layout is best."},
+     "Print the cost of slower links, and the values at which another layout "
+     "is best."},
     {"longhaul plan job.yaml --show layouts,search",
-     "Also the other layouts that were tried, and how the search went."},
+     "Also print the other evaluated layouts and the search statistics."},
     {"longhaul plan job.yaml --for megatron",
-     "The fastest of what Megatron-LM can run, as `longhaul export` tells it."},
+     "Find the fastest plan that Megatron-LM can run; `longhaul export` writes "
+     "its arguments."},
     {"longhaul plan --from megatron args.txt --sites 2 --nodes 16",
-     "What longhaul would change of what runs today, in two datacenters."},
+     "Improve a current Megatron-LM configuration, in two datacenters."},
     {"longhaul plan --from torchtitan today.toml --nodes 2",
-     "The same of a configuration of torchtitan, on 16 GPUs."},
+     "Improve a current torchtitan configuration, on 16 GPUs."},
     {"longhaul plan job.yaml --json | jq .iteration_s",
-     "The plan on standard output, and no file."},
+     "Print the plan to standard output; write no file."},
     {"longhaul plan job.yaml --jitter latency=0.5,straggler=0.01x1.5 --by p95",
-     "The plan whose unlucky iterations are the shortest."},
+     "Minimise the 95th percentile of the iteration time under jitter."},
 };
 
 /* --- report ------------------------------------------------------------- */
@@ -302,8 +299,8 @@ static lh_status run_planner(cli *c, const lh_job *job, lh_plan_options *how,
     lh_status status = cli_questions_parse(c, s->what_if, job, &questions);
     if (status == LH_OK && s->curves && job->n_datacenters < 2)
         status = cli_error(c, LH_EINPUT,
-                           "%s: cluster.datacenters: --curves compares what "
-                           "crosses between datacenters, and there is one",
+                           "%s: cluster.datacenters: --curves requires at "
+                           "least two datacenters",
                            job->name);
     how->n_questions = questions.n;
     how->questions = questions.all;
@@ -404,12 +401,12 @@ static lh_status check_sampling(cli *c)
                         : s->objective ? "objective cost"
                                        : NULL;
     if (s->search != LH_PARTITION_MONTE_CARLO && s->draws)
-        return cli_usage(c, "--draws needs --search monte-carlo");
+        return cli_usage(c, "--draws requires --search monte-carlo");
     if (s->search == LH_PARTITION_MONTE_CARLO && other)
         return cli_usage(c,
-                         "--%s does not go with --search monte-carlo, which "
-                         "draws for the fastest alone; use climb, exact or "
-                         "even",
+                         "--%s cannot be combined with --search monte-carlo, "
+                         "which finds the fastest plan only; use climb, exact "
+                         "or even",
                          other);
     return LH_OK;
 }
@@ -421,15 +418,14 @@ static lh_status check_limits(cli *c)
     const settings *s = c->settings;
     const bool drawn = s->search == LH_PARTITION_MONTE_CARLO;
     if (drawn && s->seconds > 0)
-        return cli_usage(c, "--time does nothing with --search monte-carlo; "
-                            "--draws says how much it does");
+        return cli_usage(c, "--time has no effect with --search monte-carlo; "
+                            "set its work with --draws");
     if (drawn && s->no_optimal && s->effort)
-        return cli_usage(c, "--effort does nothing with --no-optimal and "
-                            "--search monte-carlo; --draws says how much it "
-                            "does");
+        return cli_usage(c, "--effort has no effect with --no-optimal and "
+                            "--search monte-carlo; set its work with --draws");
     if (s->no_optimal && s->seconds > 0 && s->effort)
-        return cli_usage(c, "--effort does nothing with --no-optimal and "
-                            "--time; leave one of them out");
+        return cli_usage(c, "--effort has no effect with --no-optimal and "
+                            "--time; omit one of them");
     return LH_OK;
 }
 
@@ -444,14 +440,16 @@ static lh_status check_published(cli *c)
         return LH_OK;
     for (uint32_t i = 0; others[i]; i++)
         if (cli_is_given(c, others[i]))
-            return cli_usage(c, "--%s does not go with --elastic published",
+            return cli_usage(c,
+                             "--%s cannot be combined with --elastic "
+                             "published",
                              others[i]);
     if (s->objective)
-        return cli_usage(c, "--objective cost does not go with --elastic "
-                            "published, which knows times alone");
+        return cli_usage(c, "--objective cost cannot be combined with "
+                            "--elastic published, which minimises time only");
     if (s->search == LH_PARTITION_MONTE_CARLO)
-        return cli_usage(c, "--search monte-carlo does not go with --elastic "
-                            "published; use climb, exact or even");
+        return cli_usage(c, "--search monte-carlo cannot be combined with "
+                            "--elastic published; use climb, exact or even");
     return LH_OK;
 }
 
@@ -461,21 +459,22 @@ static lh_status check_options(cli *c)
     const settings *s = c->settings;
     const char *beside = cli_given_import_option(c);
     if (beside && !cli_is_given(c, "from"))
-        return cli_usage(c, "--%s needs --from; a job says itself what it has",
+        return cli_usage(c, "--%s requires --from; set it in the job instead",
                          beside);
     CLI_TRY(cli_check_jitter(c, &s->jitter));
     if (!s->jitter.spec && cli_is_given(c, "by"))
-        return cli_usage(c, "--by %s needs --jitter", numbers[s->by]);
+        return cli_usage(c, "--by %s requires --jitter", numbers[s->by]);
     if (cli_is_given(c, "pareto-times") && !s->pareto)
-        return cli_usage(c, "--pareto-times needs --pareto");
+        return cli_usage(c, "--pareto-times requires --pareto");
     if (s->show && c->common.json)
-        return cli_usage(c, "--show does nothing with --json, which has all");
+        return cli_usage(c, "--show has no effect with --json, which contains "
+                            "all parts");
     CLI_TRY(check_sampling(c));
     CLI_TRY(check_published(c));
     CLI_TRY(check_limits(c));
     if (s->search == LH_PARTITION_EVEN && cli_is_given(c, "max-chunk-ratio"))
-        return cli_usage(c, "--max-chunk-ratio does nothing with --search "
-                            "even, which leaves chunks as even as they go");
+        return cli_usage(c, "--max-chunk-ratio has no effect with --search "
+                            "even, which keeps chunks as even as possible");
     return LH_OK;
 }
 
@@ -523,7 +522,7 @@ static lh_status make_plan(cli *c, planning_result *m)
     if (status == LH_OK && s->draws && !parse_samples(s->draws, &how.sampling))
         status = cli_usage(c,
                            "--draws: '%.40s' is not one to four whole numbers "
-                           "from 1 to 1000000, with commas",
+                           "from 1 to 1000000, separated by commas",
                            s->draws);
     lh_job *job = NULL;
     lh_target plan_for = how.target;
@@ -590,39 +589,39 @@ const cli_command cmd_plan = {
     .least_operands = 1,
     .most_operands = 1,
     .operand_words = CLI_WORDS_FILES,
-    .about = "Search the layouts of a job and write the fastest as a plan",
+    .about = "Search the layouts of a job and write the fastest plan",
     .description =
         "Searches the degrees of tensor, context, expert, pipeline and data "
         "parallelism, the microbatch size, the chunks per device and their "
-        "placement, which parallelism spans the sites, and the schedule; what "
-        "the job's layout fixes stays. Layouts that do not fit in memory, and "
-        "those that a lower bound shows to be slower than the best, are ruled "
-        "out; every schedule is tried on the others. The "
-        "winner and those close behind are then searched for their "
-        "optimal schedules, within --effort. Layers are moved between the "
-        "chunks of the layouts that may win, see --search.\n\n"
-        "With --jitter the plan is the one that does best where delays and "
-        "devices vary: by the mean iteration, or by the 95th percentile (--by "
-        "p95). All layouts whose lower bounds leave them a chance are drawn "
-        "for, under every schedule.\n\n"
-        "The plan is written to plan.json, in place of a plan that may be "
-        "there "
-        "(another file of that name stays, and is said), or to the file that "
-        "-o names; with "
-        "--json it is printed, and no file is written unless -o names one. It "
-        "holds the layout, the pipeline, the schedule, what was predicted and "
-        "compared, and the job itself: 'longhaul simulate' and 'longhaul "
-        "export' take it from there.\n\n"
-        "With --from the job is what Megatron-LM or torchtitan is told today, "
-        "costed as it "
-        "is; the plan is of the same job with its layout, ZeRO stage and "
-        "recomputation open, for that program unless --for names another. What "
-        "differs is listed, with what the plan would take if it kept today's "
-        "value of one dimension, where the search knows. With --json that is "
-        "{today, changes, plan}.\n\n"
-        "Ctrl-C or SIGTERM ends the search: the plan is then the best of what "
-        "was searched so far, and is written as usual. A second one ends the "
-        "program.",
+        "placement, the parallelism that spans the sites, and the schedule. "
+        "Values fixed in the job's layout are kept. Layouts that exceed the "
+        "memory, or whose lower bound is slower than the best plan, are "
+        "pruned; every schedule is evaluated on the others. The solver then "
+        "searches the optimal schedules of the best layouts, within --effort. "
+        "Layers are moved between the chunks of promising layouts, see "
+        "--search.\n"
+        "\n"
+        "With --jitter the plan is the best one under varying delays and "
+        "device speeds: by the mean iteration, or by the 95th percentile (--by "
+        "p95). Every layout that its lower bound does not exclude is sampled, "
+        "with every schedule.\n"
+        "\n"
+        "The plan is written to plan.json, or to the file of -o. An existing "
+        "plan.json is overwritten only if it is a plan; otherwise the command "
+        "fails. With --json the plan is printed, and written only if -o is "
+        "given. A plan contains the layout, the pipeline, the schedule, the "
+        "predictions and comparisons, and the job itself; 'longhaul simulate' "
+        "and 'longhaul export' read it.\n"
+        "\n"
+        "With --from the input is a current configuration of Megatron-LM or "
+        "torchtitan, costed as it is. The plan is for the same job with open "
+        "layout, ZeRO stage and recomputation, for that framework unless --for "
+        "names another. The output lists the differences and, where the search "
+        "has it, the plan's time if it kept the current value of one "
+        "dimension. With --json the output is {today, changes, plan}.\n"
+        "\n"
+        "Ctrl-C or SIGTERM ends the search; the best plan so far is written as "
+        "usual. A second one ends the program.",
     .output_help = "Write the plan to FILE (default: plan.json; with --json "
                    "none).",
     .handles_output = true,

@@ -10,7 +10,7 @@ extern const char cli_playground_html[];
 
 static const cli_example examples[] = {
     {"longhaul playground -o playground.html",
-     "A page that plans jobs in any browser, without a network."},
+     "Write a page that plans jobs in any browser, offline."},
 };
 
 static lh_status run_playground(cli *c)
@@ -31,16 +31,16 @@ static lh_status run_playground(cli *c)
 
 const cli_command cmd_playground = {
     .name = "playground",
-    .about = "Write the planner as a page for the browser",
+    .about = "Write the planner as an HTML page",
     .description =
-        "Prints one HTML file, or writes it to the FILE of -o, that works from "
-        "the disk, without a network and without an installation: this "
-        "program's planner, compiled to WebAssembly. A job is edited there as "
-        "a form and as YAML side by side, and planned to the same plan and "
-        "report, to the byte, as 'longhaul plan' writes.\n\n"
-        "What is edited is in the page's address, which can be passed on. "
-        "Other files that a job names, as a config.json or a profile, are "
-        "dropped onto the page.",
+        "Prints one HTML file, or writes it to the FILE of -o, that works "
+        "offline and without an installation: this planner, compiled to "
+        "WebAssembly. A job is edited as a form and as YAML side by side. Plan "
+        "and report are identical, to the byte, to those of 'longhaul plan'.\n"
+        "\n"
+        "The page's address contains the edited job and can be shared. Drop "
+        "other files that a job refers to, such as a config.json or a profile, "
+        "onto the page.",
     .output_help = "Write the page to FILE.",
     CLI_EXAMPLES(examples),
     .run = run_playground,

@@ -23,60 +23,60 @@ static const cli_option options[] = {
      .preset = "9",
      .least = 1,
      .most = 100000,
-     .help = "Run every pass and send every message at least N times; the "
-             "median counts."},
+     .help = "Run every pass and send every message at least N times; use the "
+             "median."},
     {.name = "no-links",
      .type = CLI_FLAG,
      .at = offsetof(settings, no_links),
-     .help = "Measure passes alone."},
+     .help = "Measure passes only."},
     {.name = "torch",
      .type = CLI_FLAG,
      .at = offsetof(settings, torch),
-     .help = "Have PyTorch run the layers, on this machine's GPU if it has "
-             "one. Needs a Python with the packages longhaul and torch."},
+     .help = "Run the layers with PyTorch, on this machine's GPU if present. "
+             "Needs a Python with the packages longhaul and torch."},
     {.name = "modules",
      .type = CLI_TEXT,
      .at = offsetof(settings, modules),
      .arg = "MODEL",
      .example_argument = "torchtitan:llama3:8B",
-     .help = "torch: whose layers: a folder with Hugging Face's config.json, "
-             "or that file; torchtitan:MODEL:FLAVOR; or FILE.py:FUNCTION, "
-             "which returns a module that takes tokens. Without it, layers of "
-             "the Llama kind are made from the job's shape."},
+     .help = "torch: source of the layers: a folder with Hugging Face's "
+             "config.json, or that file; torchtitan:MODEL:FLAVOR; or "
+             "FILE.py:FUNCTION, which returns a module that takes tokens. "
+             "Default: Llama-like layers of the job's shape."},
     {.name = "tensor",
      .type = CLI_TEXT,
      .at = offsetof(settings, tensor),
      .arg = "N,...",
      .example_argument = "2",
-     .help = "torch: degrees of tensor parallelism, whose shares of a layer "
-             "run alone; without it the layout's, or 1. With --modules 1 "
-             "alone."},
+     .help = "torch: degrees of tensor parallelism; one rank's shard of a "
+             "layer runs alone (default: the layout's, or 1). With --modules "
+             "only 1."},
     {.name = "micro-batch",
      .type = CLI_TEXT,
      .at = offsetof(settings, micro_batch),
      .arg = "N,...",
      .example_argument = "2",
-     .help = "torch: sequences at a time; without it the layout's, or 1."},
+     .help = "torch: microbatch sizes in sequences (default: the layout's, or "
+             "1)."},
     {.name = "python",
      .type = CLI_TEXT,
      .at = offsetof(settings, python),
      .arg = "FILE",
      .words = CLI_WORDS_FILES,
-     .help = "torch: the Python that has longhaul and torch; without it that "
-             "which the environment's LONGHAUL_PYTHON names, which is the "
-             "package's own where pip has installed this program, or "
-             "python3."},
+     .help = "torch: Python interpreter with longhaul and torch. Default: "
+             "LONGHAUL_PYTHON of the environment (set to its own interpreter "
+             "if pip installed this program), or python3."},
 };
 
 static const cli_example examples[] = {
     {"longhaul profile job.yaml -o profile.json",
-     "Measure the job's model here; then name the file in the job: profile: "
-     "profile.json."},
+     "Measure the job's model here; then set profile: profile.json in the "
+     "job."},
     {"longhaul profile job.yaml --torch --tensor 1,2,4,8 -o profile.json",
-     "The same on the GPU, of each degree's share, by PyTorch."},
+     "Measure the shards of each degree with PyTorch, on the GPU."},
     {"longhaul profile job.yaml --torch --modules torchtitan:llama3:8B -o "
      "profile.json",
-     "The layers as torchtitan has them."},
+     "Measure torchtitan's layers."},
 };
 
 static const char *const kinds[] = {"layer", "MoE layer", "embedding", "head",
@@ -99,20 +99,17 @@ static void print_text(cli *c, const lh_profile *p, const char *path)
                   cli_memory_text(e->static_bytes, "bytes", held));
     }
     for (uint32_t i = 0; i < p->n_links; i++)
-        cli_print(c,
-                  "  a message takes %s, and %.3f ns for each byte (%.1f "
-                  "Gbit/s)\n",
-                  cli_time_text(p->links[i].alpha_ns, f),
-                  p->links[i].beta_ns_per_byte,
-                  p->links[i].beta_ns_per_byte > 0
-                      ? 8 / p->links[i].beta_ns_per_byte
-                      : 0.0);
+        cli_print(
+            c, "  message latency %s, plus %.3f ns per byte (%.1f Gbit/s)\n",
+            cli_time_text(p->links[i].alpha_ns, f),
+            p->links[i].beta_ns_per_byte,
+            p->links[i].beta_ns_per_byte > 0 ? 8 / p->links[i].beta_ns_per_byte
+                                             : 0.0);
     cli_print(
         c,
-        "  links between hosts (fabric, wan) are not measured: the program "
-        "runs on one; add what is known of them to the profile's links, leave "
-        "them to the job, or have a run measure them (train "
-        "--profile-out)\n");
+        "  links between hosts (fabric, wan) are not measured, as the program "
+        "runs on one host; set them in the profile's links or in the job, or "
+        "measure them with train --profile-out\n");
     if (path)
         cli_print(c, "written       %s\n", path);
 }
@@ -153,9 +150,10 @@ static lh_status check_options(cli *c)
     const settings *s = c->settings;
     for (uint32_t i = 0; !s->torch && i < CLI_COUNT_OF(of_torch); i++)
         if (cli_is_given(c, of_torch[i]))
-            return cli_usage(c, "--%s is for --torch", of_torch[i]);
+            return cli_usage(c, "--%s requires --torch", of_torch[i]);
     if (s->torch && s->no_links)
-        return cli_usage(c, "--torch measures no links: leave out --no-links");
+        return cli_usage(c, "--no-links has no effect with --torch, which "
+                            "measures no links; omit it");
     return LH_OK;
 }
 
@@ -195,23 +193,24 @@ const cli_command cmd_profile = {
     .about = "Measure passes and messages on this machine",
     .description =
         "Runs a layer of the job's model, its embedding and its head on the "
-        "cpu device, with the job's sequence and microbatch (1 where the "
-        "layout has none): the times of F, D and W, what a microbatch keeps "
-        "from F to W, and what is held throughout. Messages of several sizes "
-        "between two processes give a latency and a time per byte, which is "
-        "the profile's path node. Links between hosts (fabric, wan) are not "
-        "measured: the job says them, or the profile if they are added to "
-        "it.\n\n"
-        "With --torch, PyTorch runs the layers in the job's precision: F, D "
-        "(gradients of inputs) and W (of weights, added up in fp32) are timed "
-        "apart, on a GPU by CUDA events, and what stays from F to W is what "
-        "autograd saves. Communication between GPUs is not part of it. The "
-        "times are said to be of the GPU they were measured on, if it is a "
-        "known one, else of the job's.\n\n"
-        "What comes out is a profile that plan takes: name it in the job, "
-        "profile: FILE.",
-    .output_help = "Write the profile to FILE, and a summary to standard "
-                   "output; without it, the profile goes there.",
+        "cpu device, with the job's sequence length and microbatch size (1 if "
+        "the layout has none). Measures the times of F, D and W, the "
+        "activations of a microbatch kept from F to W, and the static memory. "
+        "Messages of several sizes between two processes give a latency and a "
+        "time per byte: the profile's path node. Links between hosts (fabric, "
+        "wan) are not measured; set them in the job or add them to the "
+        "profile.\n"
+        "\n"
+        "With --torch, PyTorch runs the layers in the job's precision. F, D "
+        "(input gradients) and W (weight gradients, accumulated in fp32) are "
+        "timed separately, on a GPU with CUDA events. The memory kept from F "
+        "to W is what autograd saves. Communication between GPUs is not "
+        "included. The profile names the GPU of the measurement if it is a "
+        "known one, otherwise the job's.\n"
+        "\n"
+        "To plan with the profile, name it in the job: profile: FILE.",
+    .output_help = "Write the profile to FILE and print a summary (default: "
+                   "print the profile).",
     .handles_output = true,
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),

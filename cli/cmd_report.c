@@ -20,36 +20,36 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(settings, predicted),
      .arg = "FILE",
-     .help = "The predicted iteration, a trace or a plan, to hold against the "
-             "measured one.",
+     .help = "Predicted iteration (a trace or a plan) to compare with "
+             "--measured.",
      .words = CLI_WORDS_FILES},
     {.name = "measured",
      .type = CLI_TEXT,
      .at = offsetof(settings, measured),
      .arg = "FILE",
-     .help = "The measured iteration, a trace.",
+     .help = "Measured iteration (a trace).",
      .words = CLI_WORDS_FILES},
     {.name = "log",
      .type = CLI_TEXT,
      .at = offsetof(settings, log),
      .arg = "FILE",
-     .help = "With --measured: what train --log wrote, to hold every "
-             "iteration of its last run against the prediction.",
+     .help = "With --measured: log of train --log; compares every iteration of "
+             "its last run with the prediction.",
      .words = CLI_WORDS_FILES},
     {.name = "title",
      .type = CLI_TEXT,
      .at = offsetof(settings, title),
      .arg = "TEXT",
-     .help = "Heading of the report; without it, the first file's name."},
+     .help = "Heading of the report (default: the first file's name)."},
 };
 
 static const cli_example examples[] = {
     {"longhaul report plan.json",
-     "Write report.html with the plan's timeline and all that it compares."},
+     "Write report.html with the plan's timeline and comparisons."},
     {"longhaul report a.json b.json c.json -o all.html",
-     "Show traces, one under the other on one axis of time."},
+     "Show traces one below the other on a common time axis."},
     {"longhaul report before.json after.json -o both.html",
-     "Show two plans beside each other, with a table of what differs."},
+     "Show two plans side by side, with a table of differences."},
     {"longhaul report --predicted a.json --measured b.json",
      "Compare a run with its prediction, pass by pass."},
 };
@@ -206,11 +206,11 @@ static lh_status check_usage(cli *c)
 {
     const settings *s = c->settings;
     if (!s->predicted != !s->measured)
-        return cli_usage(c, "--predicted and --measured belong together");
+        return cli_usage(c, "--predicted and --measured are required together");
     if (s->log && !s->measured)
-        return cli_usage(c, "--log belongs to --measured");
+        return cli_usage(c, "--log requires --measured");
     if (!s->predicted && c->n_operands == 0)
-        return cli_usage(c, "nothing to report on; name plans or traces");
+        return cli_usage(c, "no input; name plans or traces");
     return LH_OK;
 }
 
@@ -266,14 +266,14 @@ const cli_command cmd_report = {
     .operand_words = CLI_WORDS_FILES,
     .about = "Write an HTML report from plans and traces",
     .description =
-        "One file that works offline: timelines with zoom, search and the "
-        "critical path, memory over time, tables, the use of links. Several "
-        "files are shown one under the other on one axis of time; of two plans "
-        "a table says in what they differ.\n\n"
-        "With --predicted and --measured, two traces of the same passes are "
-        "compared: how far the makespans differ, how much longer passes of "
-        "each kind took, and how far off their starts are; with --log, all "
-        "iterations of the run too.",
+        "Writes one HTML file that works offline: timelines with zoom, search "
+        "and the critical path, memory over time, tables, link utilisation. "
+        "Several files are shown one below the other on a common time axis; "
+        "for two plans a table lists the differences.\n"
+        "\n"
+        "With --predicted and --measured, compares two traces of the same "
+        "passes: difference of the makespans, of the pass durations by kind, "
+        "and of the start times; with --log, also all iterations of the run.",
     .output_help = "Write the report to FILE (default: report.html).",
     .handles_output = true,
     .default_output = "report.html",

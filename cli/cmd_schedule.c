@@ -32,58 +32,56 @@ static const cli_option options[] = {
      .at = offsetof(settings, method),
      .arg = "NAME",
      .preset = "auto",
-     .help = "How to order the passes; see Methods below.",
+     .help = "Scheduling method; see Methods below.",
      .words = CLI_WORDS_METHODS},
     CLI_SUB_BLOCKS_ROW(
         settings,
-        "greedy, optimal: cut every weight-gradient pass into N parts."),
+        "greedy, optimal: split every weight-gradient pass into N parts."),
     {.name = "warmup",
      .type = CLI_TEXT,
      .at = offsetof(settings, warmup),
      .arg = "auto|initial|X0,X1,...",
      .example_argument = "7,5,3,1",
      .preset = "auto",
-     .help = "slack, steady-slack: forwards of each device before its first "
-             "backward, given "
-             "as a list or worked out from the delays (auto, Adaptra's "
-             "algorithm 2) or from memory alone (initial, algorithm 1)."},
+     .help = "slack, steady-slack: warm-up forwards of each device, as a list, "
+             "computed from the delays (auto, Adaptra's algorithm 2) or from "
+             "memory only (initial, algorithm 1)."},
     {.name = "group",
      .type = CLI_COUNT,
      .at = offsetof(settings, group),
      .arg = "N",
      .least = 1,
      .most = LH_MAX_MICROBATCHES,
-     .help = "flexible, dorapp: microbatches that go through a chunk together "
-             "before the device's next chunk is up. Without this option as "
-             "many as there are devices."},
+     .help = "flexible, dorapp: microbatches that pass a chunk together before "
+             "the device's next chunk runs (default: number of devices)."},
     {.name = "enqueue",
      .type = CLI_TEXT,
      .at = offsetof(settings, enqueue),
      .arg = "N,N,...",
      .example_argument = "8,4",
-     .help = "elastic: microbatches that go forward together, group by group; "
-             "they add up to all. Without this option the pipeline's own, or "
-             "the queue that takes least by PipeMesh's formula."},
+     .help = "elastic: sizes of the forward microbatch groups; their sum is "
+             "the number of microbatches. Default: the pipeline's own, or the "
+             "queue with the least time by PipeMesh's formula."},
     {.name = "dequeue",
      .type = CLI_TEXT,
      .at = offsetof(settings, dequeue),
      .arg = "N,N,...",
      .example_argument = "6,6",
-     .help = "elastic: the same for the backward. Without this option as many "
-             "groups as --enqueue has, all of one size."},
+     .help = "elastic: sizes of the backward groups. Default: as many groups "
+             "as --enqueue, of equal size."},
     {.name = "any-network",
      .type = CLI_FLAG,
      .at = offsetof(settings, any_network),
-     .help = "interleaved-zbv: the order for messages that take no time, in "
-             "place of one made for the pipeline's links."},
+     .help = "interleaved-zbv: use the order for zero message times instead of "
+             "one for the pipeline's links."},
     CLI_HOST_MEMORY_ROW(settings,
-                        "methods then have more memory than a device has. What "
-                        "rests in the host is said. Copies take no time here."),
+                        "Methods may then exceed a device's limit. Prints the "
+                        "host memory used. Copies take no time here."),
     {.name = "whole",
      .type = CLI_FLAG,
      .at = offsetof(settings, whole),
-     .help = "Put weight-gradient passes that were cut together again, where "
-             "that costs least, and say what it costs."},
+     .help = "Merge split weight-gradient passes where that costs least, and "
+             "print the cost."},
     CLI_MODEL_ROWS(settings),
     {.name = "objective",
      .type = CLI_CHOICE,
@@ -91,36 +89,37 @@ static const cli_option options[] = {
      .arg = "WHAT",
      .preset = "makespan",
      .choices = objectives,
-     .help = "optimal: what is to be least: the end of the last pass or "
-             "communication anywhere, or of the last pass on the first "
-             "chunk's device, or the memory limit that keeps a makespan."},
+     .help = "optimal: objective to minimise: the end of the last pass or "
+             "communication anywhere (makespan), of the last pass on the first "
+             "chunk's device, or the memory limit at which a makespan is still "
+             "possible."},
     CLI_SEARCH_ROWS(settings),
     CLI_TRADEOFF_ROWS(settings),
 };
 
 static const cli_example examples[] = {
     {"longhaul schedule pipeline.yaml --method zb-h1 -o s.csv",
-     "Write the zero-bubble H1 order and say what one iteration takes."},
+     "Write the zero-bubble H1 order and print its iteration time."},
     {"longhaul schedule pipeline.yaml --method greedy --sub-blocks 8 --json "
      "-o s.csv",
-     "Let W passes be cut into 8 parts; numbers as JSON."},
+     "Split W passes into 8 parts; print numbers as JSON."},
     {"longhaul schedule pipeline.yaml --method elastic --enqueue 8,4 --dequeue "
      "6,6",
-     "Groups that go forward and backward together, as in PipeMesh."},
+     "Schedule groups that go forward and backward together, as in PipeMesh."},
     {"longhaul schedule pipeline.yaml --method slack --warmup 7,5,3,1",
      "Print the order with these warm-up forwards as CSV."},
     {"longhaul schedule pipeline.yaml -m slack --host-memory all -o s.csv",
-     "The warm-ups that the delays ask for, whatever a device holds."},
+     "Use the warm-ups for the delays, without the device memory limits."},
     {"longhaul schedule pipeline.yaml --method optimal --time-limit 60 -o "
      "s.csv",
-     "The fastest schedule that a minute finds, and how far it can be from "
-     "the fastest there is."},
+     "Search for one minute; print the best schedule's gap to the lower "
+     "bound."},
     {"longhaul schedule p.yaml -m optimal --objective memory --makespan 4s",
-     "The schedule of at most 4 s that needs the least memory."},
+     "Find the schedule of at most 4 s with the least memory."},
     {"longhaul schedule plan.json --method zb-h1 -o s.csv",
-     "Another order for the pipeline of a plan."},
+     "Make another schedule for the pipeline of a plan."},
     {"longhaul schedule pipeline.yaml --method optimal --pareto",
-     "What every memory limit costs in time."},
+     "Print the least makespan for every memory limit."},
 };
 
 /* Inputs, schedule and results. */
@@ -173,7 +172,7 @@ static lh_status read_warmup(cli *c, const char *text, work *w,
         if (!cli_parse_count(number, 1, LH_MAX_PASSES, &value))
             return cli_usage(c,
                              "--warmup: '%.*s' is not a whole number of "
-                             "forwards, 1 or more",
+                             "forwards of at least 1",
                              (int)(len < 40 ? len : 40), p);
         if (got < n)
             w->warmup[got] = (uint32_t)value;
@@ -185,7 +184,7 @@ static lh_status read_warmup(cli *c, const char *text, work *w,
     if (got != n)
         return cli_usage(c,
                          "--warmup: %" PRIu32 " numbers for %" PRIu32
-                         " devices; give one per device",
+                         " devices; give one number per device",
                          got, n);
     o->warmup = w->warmup;
     o->n_warmup = n;
@@ -211,8 +210,8 @@ static lh_status read_groups(cli *c, const char *name, const char *text,
         if (*n == room ||
             !cli_parse_count(number, 1, LH_MAX_MICROBATCHES, &value))
             return cli_usage(c,
-                             "--%s: '%.*s' is not a number of microbatches, 1 "
-                             "or more",
+                             "--%s: '%.*s' is not a number of microbatches of "
+                             "at least 1",
                              name, (int)(len < 40 ? len : 40), p);
         (*groups)[(*n)++] = (uint32_t)value;
         p += len;
@@ -273,10 +272,9 @@ static lh_status solve(cli *c, work *w, const settings *s)
     snprintf(w->bound.text, sizeof w->bound.text, "%s", found.why);
     if (found.status == LH_SOLVE_UNKNOWN)
         return cli_error(c, LH_EINFEASIBLE,
-                         "no schedule was found before the search ended; give "
-                         "it more time%s",
-                         s->search.without ? ", or leave out fewer engines"
-                                           : "");
+                         "no schedule found before the search ended; raise the "
+                         "limits%s",
+                         s->search.without ? ", or exclude fewer engines" : "");
     if (w->infeasible && !c->common.json)
         return cli_error(c, LH_EINFEASIBLE, "infeasible: %s", found.why);
     return LH_OK;
@@ -324,7 +322,7 @@ static lh_status check_effects(cli *c, const settings *s)
     for (uint32_t i = 0; i < CLI_COUNT_OF(some); i++)
         if (cli_is_given(c, some[i].option) &&
             !cli_has_word(some[i].methods, s->method))
-            return cli_usage(c, "--%s does nothing with %s; it is for: %s",
+            return cli_usage(c, "--%s has no effect with %s; it applies to: %s",
                              some[i].option, s->method, some[i].methods);
     return cli_check_sub_blocks(c, s->method, s->sub_blocks);
 }
@@ -333,40 +331,40 @@ static lh_status check_tradeoff(cli *c, const settings *s)
 {
     bool optimal = lh_scheduler_is_search(s->method);
     if (s->model.objective != CLI_MAKESPAN && !optimal)
-        return cli_usage(c, "--objective is for --method optimal");
+        return cli_usage(c, "--objective requires --method optimal");
     if (s->search.certificate &&
         (!optimal || s->model.objective == MEMORY || s->tradeoff.pareto))
-        return cli_usage(c, "--certificate is for --method optimal and a "
-                            "makespan");
+        return cli_usage(c, "--certificate requires --method optimal and a "
+                            "makespan objective");
     if (s->search.without && !optimal && !lh_method_is_auto(s->method))
-        return cli_usage(c, "--without is for --method optimal and auto");
+        return cli_usage(c, "--without requires --method optimal or auto");
     CLI_TRY(cli_check_engines(c, &s->search));
     if (s->tradeoff.pareto && !optimal)
-        return cli_usage(c, "--pareto is for --method optimal");
+        return cli_usage(c, "--pareto requires --method optimal");
     if (s->tradeoff.pareto && s->model.objective != CLI_MAKESPAN)
-        return cli_usage(c, "--pareto weighs memory against the makespan; "
-                            "leave --objective out");
+        return cli_usage(c, "--pareto trades memory against the makespan; omit "
+                            "--objective");
     if (s->tradeoff.pareto && c->common.output)
-        return cli_usage(c, "--pareto makes no single schedule for -o; take "
+        return cli_usage(c, "--pareto makes no single schedule for -o; use "
                             "--objective memory --makespan TIME");
     if (s->tradeoff.makespan_ns && s->model.objective != MEMORY)
-        return cli_usage(c, "--makespan is for --objective memory");
+        return cli_usage(c, "--makespan requires --objective memory");
     if (s->host_memory && (s->tradeoff.pareto || s->model.objective == MEMORY))
         return cli_usage(c,
-                         "--host-memory raises the limits that %s looks "
-                         "for; leave one of them out",
+                         "--host-memory cannot be combined with %s, which "
+                         "searches memory limits",
                          s->tradeoff.pareto ? "--pareto"
                                             : "--objective memory");
     if (s->tradeoff.html && !s->tradeoff.pareto)
-        return cli_usage(c, "--html is for --pareto; 'longhaul simulate' "
-                            "shows a schedule");
+        return cli_usage(c, "--html requires --pareto; use 'longhaul simulate' "
+                            "to show a schedule");
     return LH_OK;
 }
 
 static lh_status generate(cli *c, work *w, const settings *s,
                           const lh_method_options *o)
 {
-    cli_progress(c, "ordering passes by %s", s->method);
+    cli_progress(c, "scheduling by %s", s->method);
     double begin = cli_monotonic_seconds();
     lh_scheduler_options how = {.size = sizeof how,
                                 .method = o,
@@ -480,11 +478,14 @@ static void print_memory(cli *c, const work *w)
     const lh_memory_point *p = &w->point;
     cli_time_text(p->target_ns, t);
     if (p->limit_bound == p->limit)
-        cli_print(c, "memory limit  %s, the least that keeps %s\n",
+        cli_print(c,
+                  "memory limit  %s, the least with a makespan of at most "
+                  "%s\n",
                   cli_memory_text(p->limit, unit, a), t);
     else
         cli_print(c,
-                  "memory limit  %s keeps %s; less than %s is proven not to\n",
+                  "memory limit  %s allows a makespan of %s; proven lower "
+                  "bound %s\n",
                   cli_memory_text(p->limit, unit, a), t,
                   cli_memory_text(p->limit_bound, unit, b));
 }
@@ -497,7 +498,8 @@ static void print_text(cli *c, const work *w)
     int64_t ns = lh_timeline_makespan(w->timeline);
     int64_t most = cli_highest_peak(w->timeline, &device);
     cli_print(c, "method        %s%s\n", w->chosen,
-              lh_method_is_auto(s->method) ? " (best of all that fit)" : "");
+              lh_method_is_auto(s->method) ? " (best of all applicable methods)"
+                                           : "");
     cli_print(c, "makespan      %s\n", cli_time_text(ns, a));
     cli_print(c, "lower bound   %s: %s\n", cli_time_text(w->bound.ns, a),
               w->bound.text);
@@ -526,10 +528,10 @@ static void print_costs(cli *c, const work *w)
     int64_t ns = lh_timeline_makespan(w->timeline);
     if (w->fifo_ns > 0)
         cli_note(c,
-                 "messages leave in an order of their own%s; first in, first "
-                 "out would cost %s more",
-                 c->common.output ? ", written beside the schedule"
-                                  : ", which -o FILE writes beside FILE",
+                 "messages leave in their own order%s; first in, first out "
+                 "costs %s more",
+                 c->common.output ? ", written next to the schedule"
+                                  : ", which -o FILE writes next to FILE",
                  cli_time_text(w->fifo_ns - ns, a));
     if (s->host_memory && !c->common.output)
         cli_note(c, "host memory: %s",
@@ -577,30 +579,31 @@ const cli_command cmd_schedule = {
     .operand_words = CLI_WORDS_FILES,
     .about = "Make a schedule for a pipeline by a named method",
     .description =
-        "Reads a pipeline, or takes that of a plan, and puts the passes of "
-        "every device in an order: F "
-        "is a forward pass, I the input gradient, W the weight gradient, B "
-        "both gradients as one pass. The schedule is CSV, a row per device and "
-        "a cell such as 2F7 per pass (chunk 2, forward, microbatch 7), which "
-        "PyTorch's pipelining reads as it is.\n\n"
-        "With -o the schedule is written there, and what it takes is printed; "
-        "without, the CSV is printed. Where messages should leave in another "
-        "order than first in, first out, that order goes to a second file "
-        "beside the first: S.links.csv for S.csv.\n\n"
-        "The gap is the makespan beyond the proven lower bound, divided by "
-        "that bound. A gap of 0 means that no schedule is faster.\n\n"
-        "The method optimal looks for the fastest schedule of all, and for a "
-        "proof. It starts from the best of the other methods and stops when "
-        "the bound is met, or by --time-limit, --effort, --gap, Ctrl-C or "
-        "SIGTERM; then the best schedule so far and its gap are what it "
-        "gives.\n\n"
-        "--objective memory looks for the least number that memory_limit may "
-        "be, the same for every device (lower limits of the file stay), with "
-        "a schedule of at most --makespan; --pareto goes on from there to the "
-        "next slower schedule that needs less, down to where none is left. "
-        "Each step takes --effort at most (default 2000000), and all together "
-        "--time-limit.",
-    .output_help = "Write the schedule to FILE and print what it takes.",
+        "Reads a pipeline, or that of a plan, and orders the passes of every "
+        "device: F is a forward pass, I the input gradient, W the weight "
+        "gradient, B both gradients as one pass. The schedule is a CSV file "
+        "with a row per device and a cell such as 2F7 per pass (chunk 2, "
+        "forward, microbatch 7), as read by PyTorch's pipelining.\n"
+        "\n"
+        "With -o the schedule is written to FILE and its times are printed; "
+        "otherwise the CSV is printed. If messages should not leave first in, "
+        "first out, their order is written to a second file: S.links.csv for "
+        "S.csv.\n"
+        "\n"
+        "The gap is (makespan - lower bound) / lower bound. A gap of 0 proves "
+        "that no schedule is faster.\n"
+        "\n"
+        "The method optimal searches for the fastest schedule and a proof. It "
+        "starts from the best of the other methods and stops when the bound is "
+        "met, or by --time-limit, --effort, --gap, Ctrl-C or SIGTERM; it then "
+        "returns the best schedule so far and its gap.\n"
+        "\n"
+        "--objective memory minimises memory_limit, the same for every device "
+        "(lower limits of the file are kept), with a makespan of at most "
+        "--makespan; --pareto repeats this for slower schedules that need less "
+        "memory, until none is left. Each step is limited by --effort (default "
+        "2000000), all of them by --time-limit.",
+    .output_help = "Write the schedule to FILE and print its times.",
     .handles_output = true,
     .writes_links = true,
     CLI_OPTIONS(options),

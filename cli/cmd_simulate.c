@@ -24,29 +24,26 @@ typedef struct settings {
 static const cli_option options[] = {
     CLI_SCHEDULE_ROW(settings),
     CLI_SUB_BLOCKS_ROW(settings, CLI_SUB_BLOCKS),
-    CLI_HOST_MEMORY_ROW(settings, "what rests in the host is said."),
+    CLI_HOST_MEMORY_ROW(settings, "Prints the host memory used."),
     {.name = "host-copy",
      .type = CLI_TIME,
      .at = offsetof(settings, model.host_copy_ns),
      .arg = "TIME",
      .example_argument = "1ms",
-     .help = "With --host-memory: what a forward takes longer whose "
-             "activations rest in the host, and their backward. Without it "
-             "copies take no time."},
-    CLI_OUTPUT_ROW(settings, trace,
-                   "Write Chrome trace events, which Perfetto opens."),
-    CLI_OUTPUT_ROW(settings, html,
-                   "Write a report for the browser that works offline."),
+     .help = "With --host-memory: extra time of a forward whose activations "
+             "are kept in the host, and of their backward (default: none)."},
+    CLI_OUTPUT_ROW(settings, trace, "Write Chrome trace events, for Perfetto."),
+    CLI_OUTPUT_ROW(settings, html, "Write an HTML report that works offline."),
     CLI_OUTPUT_ROW(settings, svg,
-                   "Write the timeline as a picture; with --events how many "
-                   "iterations are done in a time."),
+                   "Write the timeline as an SVG picture; with --events "
+                   "completed iterations over time."),
     CLI_MODEL_ROWS(settings),
     CLI_OBJECTIVE_ROW(settings),
     CLI_JITTER_ROWS(settings),
     CLI_EVENTS_ROW(settings, play.events,
-                   "Play --steps iterations, one after the other, while links "
-                   "and devices become slow, and rails fail, as FILE says. The "
-                   "schedule is made without that."),
+                   "Simulate --steps consecutive iterations under the link and "
+                   "device slowdowns and rail failures of FILE. The schedule "
+                   "is made without them."),
     {.name = "steps",
      .letter = 'n',
      .type = CLI_COUNT,
@@ -54,71 +51,71 @@ static const cli_option options[] = {
      .arg = "N",
      .least = 1,
      .most = 1000000,
-     .help = "With --events: iterations to play."},
+     .help = "With --events: number of iterations."},
     {.name = "log",
      .type = CLI_OUTPUT,
      .at = offsetof(settings, play.log),
      .arg = "FILE",
-     .help = "With --events: write a line of JSON for each iteration.",
+     .help = "With --events: write one JSON line per iteration.",
      .words = CLI_WORDS_FILES},
     {.name = "adapt",
      .type = CLI_FLAG,
      .at = offsetof(settings, play.adapt),
-     .help = "With --events: go on with another schedule, and with --coupled "
-             "or --receives late another path, when that pays."},
+     .help = "With --events: switch to another schedule and, with --coupled or "
+             "--receives late, another path, if that pays off."},
     {.name = "same-sums",
      .type = CLI_FLAG,
      .at = offsetof(settings, play.same_sums),
-     .help = "With --adapt: only schedules by which each chunk adds up its "
-             "gradients in the order in which it did, so that no bit of what "
-             "is trained changes."},
+     .help = "With --adapt: use only schedules that keep each chunk's gradient "
+             "reduction order, so that training stays bit-identical."},
     CLI_REPLICAS_ROW(settings, play.replicas,
-                     "With --events: so many replicas run."),
+                     "With --events: number of replicas."),
     {.name = "moving",
      .type = CLI_TIME,
      .at = offsetof(settings, play.migration_ns),
      .arg = "TIME",
      .example_argument = "400ms",
      .help =
-         "With --adapt and --replicas: hosts exchange their places where "
-         "that pays; with --layers: layers move. What a host keeps, weights "
-         "and moments, takes so long over a link while nothing is slow."},
+         "With --adapt: migration time of a host's weights and moments over a "
+         "link without slowdown. Enables host exchanges (with --replicas) and "
+         "layer migration (with --layers) if they pay off."},
     {.name = "layers",
      .type = CLI_TEXT,
      .at = offsetof(settings, play.layers),
      .arg = "N,N,...",
      .example_argument = "8,8,8,8",
-     .help = "With --adapt and --moving: layers of each chunk, which move away "
-             "from slow devices where that pays, and back."},
+     .help = "With --adapt and --moving: layers of each chunk; layers migrate "
+             "from slow devices, and back, if that pays off."},
     {.name = "restart",
      .type = CLI_COUNT,
      .at = offsetof(settings, play.restart),
      .arg = "N",
      .least = 1,
      .most = 1000000,
-     .help = "With --events: ranks have one rail, and where that goes down the "
-             "run begins again where it saved, which costs the time of N more "
-             "iterations. Without this option they have two, and go on over "
-             "the other."},
+     .help = "With --events: ranks have one rail; if it fails, the run "
+             "restarts from the last checkpoint, at a cost of N more "
+             "iterations. Default: two rails with failover."},
     CLI_PATH_ROWS(settings, play.staging_ns,
-                  "With --path or --adapt: what a delegated message takes more "
-                  "at either end."),
+                  "With --path or --adapt: time of the host copy at each end "
+                  "of a delegated message."),
 };
 
 static const cli_example examples[] = {
     {"longhaul simulate pipeline.yaml --schedule zb-h1",
-     "Show the timeline of the zero-bubble H1 schedule and what it waits for."},
+     "Show the timeline of the zero-bubble H1 schedule and its idle time by "
+     "cause."},
     {"longhaul simulate pipeline.yaml -s s.csv --receives late --html r.html",
-     "The same for a schedule file under rendezvous transfers; also a report."},
+     "Simulate a schedule file under rendezvous transfers; also write a "
+     "report."},
     {"longhaul simulate plan.json --json --trace t.json",
-     "Numbers of a plan as JSON, and its trace for Perfetto."},
+     "Print numbers of a plan as JSON, and write a trace for Perfetto."},
     {"longhaul simulate plan.json --jitter latency=0.2,degraded=0.01x3",
-     "Also what iterations take when links vary."},
+     "Also print the distribution of iteration times when links vary."},
     {"longhaul simulate pipeline.yaml -s zb-h2 --events events.yaml --steps 90",
-     "Ninety iterations, in some of which links are slow."},
+     "Simulate ninety iterations, some of them with slow links."},
     {"longhaul simulate pipeline.yaml -s zb-h2 --events events.yaml -n 90 "
      "--adapt",
-     "The same where the run goes on with other schedules when that pays."},
+     "Also switch schedules when that pays off."},
 };
 
 /* Inputs and results of the command. */
@@ -192,7 +189,8 @@ static void print_bubble(cli *c, const cli_view *v)
     const int64_t *idle = lh_analysis_idle(v->analysis, LH_NONE);
     double all = (double)lh_timeline_makespan(v->timeline) *
                  lh_timeline_n_devices(v->timeline);
-    cli_print(c, "\nIdle time of all devices, by what it waits for\n");
+    cli_print(c, "\n"
+                 "Idle time of all devices, by cause\n");
     for (uint32_t i = 0; i < LH_N_CAUSES; i++)
         if (idle[i] > 0)
             cli_print(c, "  %5.1f %%  %-14s %s\n", 100 * (double)idle[i] / all,
@@ -237,8 +235,9 @@ static void print_slack(cli *c, const cli_view *v)
         return;
     char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT];
     cli_print(c,
-              "\nSlackness: the delay that a schedule absorbs between "
-              "devices\n  %-11s %9s %9s %12s %12s\n",
+              "\n"
+              "Slackness: delay between devices that the schedule absorbs\n"
+              "  %-11s %9s %9s %12s %12s\n",
               "between", "warm-up", "slackness", "tolerates", "delay");
     for (uint32_t i = 0; i < count && i < MAX_ROWS; i++) {
         char between[32];
@@ -251,8 +250,8 @@ static void print_slack(cli *c, const cli_view *v)
     }
     print_omitted_rows(c, count);
     if (slack[0].tolerance_ns < 0)
-        cli_print(c, "  what is tolerated takes too many simulations of so "
-                     "large a pipeline\n");
+        cli_print(c, "  tolerated delays: too many simulations for a pipeline "
+                     "of this size\n");
 }
 
 static void print_links(cli *c, const cli_view *v)
@@ -476,48 +475,51 @@ static lh_status check_events(cli *c)
     const settings *s = c->settings;
     static const char *const of_one[] = {"trace", "objective", "samples"};
     if (!s->play.events && s->play.steps)
-        return cli_usage(c, "--steps is for --events");
+        return cli_usage(c, "--steps requires --events");
     if (!s->play.events && s->play.log)
-        return cli_usage(c, "--log is for --events");
+        return cli_usage(c, "--log requires --events");
     if (!s->play.events && s->play.adapt)
-        return cli_usage(c, "--adapt is for --events");
+        return cli_usage(c, "--adapt requires --events");
     if (s->play.same_sums && !s->play.adapt)
-        return cli_usage(c, "--same-sums is for --adapt");
+        return cli_usage(c, "--same-sums requires --adapt");
     if (!s->play.events && s->play.replicas)
-        return cli_usage(c, "--replicas is for --events");
+        return cli_usage(c, "--replicas requires --events");
     if (s->play.replicas && s->path)
-        return cli_usage(c, "--replicas is not for --path");
+        return cli_usage(c, "--replicas cannot be combined with --path");
     if (s->play.migration_ns &&
         !((s->play.replicas || s->play.layers) && s->play.adapt))
-        return cli_usage(c, "--moving is for --adapt with --replicas or "
+        return cli_usage(c, "--moving requires --adapt with --replicas or "
                             "--layers");
     if (s->play.layers && !s->play.migration_ns)
-        return cli_usage(c, "--layers is for --moving");
+        return cli_usage(c, "--layers requires --moving");
     if (s->play.migration_ns && s->play.staging_ns)
-        return cli_usage(c, "--moving is not for --staging: what copies take "
-                            "in other places is not predicted");
+        return cli_usage(c, "--moving cannot be combined with --staging: copy "
+                            "times after a migration are not predicted");
     if (!s->play.events && s->play.restart)
-        return cli_usage(c, "--restart is for --events");
+        return cli_usage(c, "--restart requires --events");
     if (s->play.restart && (s->play.adapt || s->path))
-        return cli_usage(c, "--restart is of runs that cannot go on over "
-                            "another rail: no --adapt, no --path");
+        return cli_usage(c, "--restart is for runs without a second rail; it "
+                            "cannot be combined with --adapt or --path");
     if (s->model.host_copy_ns && !s->host_memory)
-        return cli_usage(c, "--host-copy is for --host-memory");
+        return cli_usage(c, "--host-copy requires --host-memory");
     if (s->play.staging_ns && !s->play.adapt && !s->path)
-        return cli_usage(c, "--staging is for --path and --adapt");
+        return cli_usage(c, "--staging requires --path or --adapt");
     if (s->path && s->play.adapt)
-        return cli_usage(c, "--path is not for --adapt, which chooses it");
+        return cli_usage(c, "--path cannot be combined with --adapt, which "
+                            "chooses the path");
     if (!s->play.events)
         return LH_OK;
     if (!s->play.steps)
-        return cli_usage(c, "--events needs to know how many iterations: "
-                            "--steps");
+        return cli_usage(c, "--events requires --steps, the number of "
+                            "iterations");
     for (uint32_t i = 0; i < CLI_COUNT_OF(of_one); i++)
         if (cli_is_given(c, of_one[i]))
-            return cli_usage(c, "--%s is of one iteration; not with --events",
+            return cli_usage(c,
+                             "--%s applies to a single iteration; it cannot "
+                             "be combined with --events",
                              of_one[i]);
     if (s->jitter.spec && !s->play.adapt)
-        return cli_usage(c, "--jitter with --events is for --adapt");
+        return cli_usage(c, "--jitter with --events requires --adapt");
     return LH_OK;
 }
 
@@ -554,8 +556,8 @@ static lh_status simulate(cli *c, work *w)
     v->pipeline = cli_problem_pipeline(&w->problem);
     if (s->play.adapt && s->play.staging_ns &&
         !cli_paths_have_effect(&s->model, v->pipeline))
-        return cli_usage(c, "--staging would change nothing: without --coupled "
-                            "or --receives late no send blocks, and --adapt "
+        return cli_usage(c, "--staging has no effect: without --coupled or "
+                            "--receives late no send blocks, and --adapt "
                             "delegates none");
     CLI_TRY(cli_paths_check(c, s->path, s->play.staging_ns, v->pipeline,
                             &s->model));
@@ -577,8 +579,8 @@ static lh_status simulate(cli *c, work *w)
     uint32_t device;
     if (!lh_timeline_fits(v->timeline, &device))
         cli_note(c,
-                 "the schedule needs more memory than the limit, on device "
-                 "%" PRIu32 " and perhaps others",
+                 "the schedule exceeds the memory limit on device %" PRIu32
+                 " and perhaps others",
                  device);
     const lh_simulated all = simulation_result(w, s);
     CLI_TRY(lh_simulated_bound(&all, &w->bound, &c->err));
@@ -608,60 +610,66 @@ const cli_command cmd_simulate = {
     .least_operands = 1,
     .most_operands = 1,
     .operand_words = CLI_WORDS_FILES,
-    .about = "Predict what one iteration takes, and why",
+    .about = "Predict the time of one iteration, and its causes",
     .description =
-        "Runs a schedule through the performance model: when every pass and "
-        "message starts and ends. Prints the timeline as wide as the "
-        "terminal, idle time by what it waits for, the critical path, the "
-        "delay that the schedule tolerates between devices, and the use of "
-        "every link.\n\n"
-        "With --jitter every sample is an iteration with its own delays of "
-        "links and speeds of devices, under the same schedule; --seed draws "
-        "others. Of a plan the times are of the whole iteration, with "
-        "optimizer and overhead, as those of plan --jitter are; of a pipeline "
-        "they are makespans. In the JSON jitter has of, iteration or "
-        "makespan, which says so.\n\n"
-        "With --events iterations are played in virtual time: what each "
-        "takes while links and devices are as slow as the events have them, "
-        "and all together. Iterations do not overlap. Its JSON has total_s; "
-        "iterations, each with step, seconds (of a plan with what follows "
-        "the pipeline), schedule, path and slow, what is slow then; and "
-        "switches. The path is direct with --coupled, where sends stop "
-        "passes, else delegated.\n\n"
-        "With --replicas events are of hosts and of links between them, and an "
-        "iteration takes what it does in the slowest replica. With --moving "
-        "hosts exchange their places in the run, all orders of up to 8, of "
-        "more "
-        "those that get better two by two: the JSON has exchanges, each with "
-        "step, the first after it, hosts, of each place, moves, before_s and "
-        "predicted_s of an iteration, move_s, which the first one takes more, "
-        "and why; the iteration has its exchange. With --layers, too, layers "
-        "move away from devices that are slow: the JSON has layer_moves, alike "
-        "but for layers, of each chunk, and the iteration has its layers.\n\n"
+        "Runs a schedule through the performance model and computes the start "
+        "and end of every pass and message. Prints the timeline as wide as the "
+        "terminal, idle time by cause, the critical path, the delay between "
+        "devices that the schedule tolerates, and the utilisation of every "
+        "link.\n"
+        "\n"
+        "With --jitter every sample is an iteration with its own link delays "
+        "and device speeds, under the same schedule; --seed changes the "
+        "samples. For a plan the times cover the whole iteration, with "
+        "optimizer and overhead, as in plan --jitter; for a pipeline they are "
+        "makespans. In the JSON, the key \"of\" of jitter is iteration or "
+        "makespan accordingly.\n"
+        "\n"
+        "With --events iterations are simulated in virtual time with the link "
+        "and device slowdowns of the events; the output has the time of each "
+        "and the total. Iterations do not overlap. The JSON has total_s; "
+        "iterations, each with step, seconds (for a plan including the work "
+        "after the pipeline), schedule, path and slow, the active slowdowns; "
+        "and switches. The path is direct with --coupled, where sends block "
+        "passes, otherwise delegated.\n"
+        "\n"
+        "With --replicas events refer to hosts and to links between hosts, and "
+        "the slowest replica determines the iteration. With --moving hosts "
+        "exchange their ranks: all orders are evaluated for up to 8 hosts, "
+        "improving pairs for more. The JSON has exchanges, each with step (the "
+        "first iteration after it), hosts (the host of each rank), moves, "
+        "before_s and predicted_s of an iteration, move_s (extra time of the "
+        "first iteration), and why; the iteration has its exchange. With "
+        "--layers layers also migrate from slow devices: the JSON has "
+        "layer_moves, with layers (of each chunk) instead of hosts, and the "
+        "iteration has its layers.\n"
+        "\n"
         "With --path messages are delegated: copied to host memory and sent "
-        "from there, so that no pass waits for them and they for no receive; "
-        "--staging is what each copy takes.\n\n"
-        "With --adapt a monitor gets what each iteration would have measured; "
-        "what it notices after one is decided on during the next, voted on "
-        "during the one after that, and followed from then on. With --coupled "
-        "or --receives late messages may go over to the delegated path, all "
-        "of them or, where --staging says what copies take, those of slow "
-        "links (mixed). Each of the switches has step, the first that follows "
-        "it, from and to, the schedules' names, path, before_s, predicted_s "
-        "and bound_s, what an iteration would take, takes and takes at least, "
-        "and why. --jitter draws each iteration.\n\n"
+        "from there, so that no pass waits for a send and no send for a "
+        "receive; --staging is the time of each copy.\n"
+        "\n"
+        "With --adapt a monitor receives the measurements of each iteration. A "
+        "change detected after one iteration is decided on during the next, "
+        "agreed on during the one after that, and then in effect. With "
+        "--coupled or --receives late the delegated path may be chosen, for "
+        "all messages or, if --staging gives the copy time, for those of slow "
+        "links (mixed). Each of the switches has step (the first iteration "
+        "after it), from and to (the schedules' names), path, before_s, "
+        "predicted_s and bound_s (iteration time without the switch, with it, "
+        "and its lower bound), and why. --jitter varies each iteration.\n"
+        "\n"
         "In the JSON, times are in seconds and memory is in the unit of the "
-        "file; peak_memory has a number per device, critical_path the passes, "
-        "transfers and latencies that follow each other from the start to "
-        "the makespan, iteration_s of a plan the makespan with what follows "
-        "the pipeline. tolerates_s of slack is the largest delay that costs "
-        "an iteration no more than once there and once back, the delay there "
-        "is included, found by simulating; null with tolerates_any where any "
-        "does, null alone where it would take too many simulations. A "
-        "schedule from a file that needs more memory than the "
-        "limit is shown all the same, with a warning: fits is false, the exit "
-        "status 0. A method whose schedule would is an error.",
-    .output_help = "Write what would be printed to FILE.",
+        "file; peak_memory has a number per device; critical_path lists the "
+        "consecutive passes, transfers and latencies from the start to the "
+        "makespan; iteration_s of a plan is the makespan plus the work after "
+        "the pipeline. tolerates_s of slack is the largest delay, including "
+        "the current one, that lengthens an iteration by no more than one "
+        "traversal in each direction, found by simulation; null with "
+        "tolerates_any if any delay does, null alone if too many simulations "
+        "are needed. A schedule from a file that exceeds the memory limit is "
+        "shown with a warning: fits is false, the exit status 0. A method "
+        "whose schedule exceeds it is an error.",
+    .output_help = "Write the output to FILE.",
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(settings),

@@ -17,27 +17,26 @@ static const cli_option options[] = {
      .arg = "DEVICE",
      .preset = "timed",
      .choices = train_devices,
-     .help = "What runs the passes. timed: nothing does, they take the time "
-             "that the pipeline gives them. cpu: this machine's processors, "
-             "which train the plan's model."},
+     .help = "Device that runs the passes. timed: emulated with the pipeline's "
+             "durations. cpu: this machine's processors, which train the "
+             "plan's model."},
     {.name = "transport",
      .type = CLI_CHOICE,
      .at = offsetof(train_settings, transport),
      .arg = "TRANSPORT",
      .preset = "inproc",
      .choices = train_transports,
-     .help = "What carries the messages: inproc, with ranks as threads of one "
-             "process; local, with ranks as processes of this machine; ucx or "
-             "tcp, with ranks that mpirun or srun has started."},
+     .help = "Message transport: inproc (ranks are threads of one process), "
+             "local (ranks are processes of this machine), ucx or tcp (ranks "
+             "are started by mpirun or srun)."},
     {.name = "ranks",
      .type = CLI_CHOICE,
      .at = offsetof(train_settings, ranks),
      .arg = "WHERE",
      .preset = "any",
      .choices = ranks,
-     .help = "Where ranks are: any, where the transport has them; local, "
-             "processes of this machine that the program starts, which is "
-             "--transport local."},
+     .help = "Where ranks run: any (as the transport requires), or local "
+             "(processes started on this machine; same as --transport local)."},
     CLI_SCHEDULE_ROW(train_settings),
     CLI_SUB_BLOCKS_ROW(train_settings, CLI_SUB_BLOCKS),
     {.name = "schedule-at",
@@ -46,68 +45,63 @@ static const cli_option options[] = {
      .arg = "STEP=S.csv|METHOD",
      .list_separator = ';',
      .example_argument = "1=gpipe",
-     .help = "Go on with another schedule from iteration STEP on, counted from "
-             "0: a CSV file, or a method that makes one. All ranks prepare it "
-             "while the iteration before runs. Given again, or after ';': more "
-             "of them."},
+     .help = "Switch to another schedule (a CSV file or a method) at iteration "
+             "STEP, counted from 0. All ranks prepare it during the iteration "
+             "before. Repeat it, or use ';', for more."},
     {.name = "layers-at",
      .type = CLI_TEXT,
      .at = offsetof(train_settings, layers_at),
      .arg = "STEP=N,N,...",
      .list_separator = ';',
      .example_argument = "2=9,7,8,8",
-     .help = "From iteration STEP on the chunks have so many layers, as many "
-             "together as before. Weights and moments are sent to where their "
-             "layers are then, before the iteration; weights do not notice. "
-             "Prepared like --schedule-at. Given again, or after ';': more."},
+     .help = "Change the layers per chunk at iteration STEP; their sum must "
+             "stay the same. Weights and moments migrate before the iteration; "
+             "training is bit-identical. Prepared like --schedule-at. Repeat "
+             "it, or use ';', for more."},
     {.name = "places-at",
      .type = CLI_TEXT,
      .at = offsetof(train_settings, places_at),
      .arg = "STEP=RANK,RANK,...",
      .list_separator = ';',
      .example_argument = "2=0,1,2,3,5,4,6,7",
-     .help = "From iteration STEP on these ranks are in the places, device by "
-             "device, those of all replicas one after the other, and have what "
-             "was trained there, as with --layers-at. On the timed device: "
-             "hosts, with --replicas."},
+     .help = "Change the rank at each position at iteration STEP: device by "
+             "device, replica by replica. Weights and moments migrate as with "
+             "--layers-at. On the timed device: hosts, with --replicas."},
     {.name = "layers",
      .type = CLI_TEXT,
      .at = offsetof(train_settings, layers),
      .arg = "N,N,...",
      .example_argument = "8,8,8,8",
-     .help = "With --layers-at, or --adapt and --moving: layers of each chunk "
-             "of a pipeline as the run begins. A plan has its own."},
+     .help = "With --layers-at, or --adapt and --moving: initial layers of "
+             "each chunk of a pipeline. A plan contains its own."},
     {.name = "moving",
      .type = CLI_TIME,
      .at = offsetof(train_settings, moving_ns),
      .arg = "TIME",
      .example_argument = "400ms",
-     .help = "What a host keeps, weights and moments, takes so long over a "
-             "link. With --adapt layers move away from slow devices where that "
-             "pays, and with --replicas hosts exchange their places. With "
-             "--layers-at or --places-at on the timed device, or with "
-             "--replicas, the iteration is longer by it; each host sends one "
-             "thing at a time and receives one, and where the link between two "
-             "is slow a third one passes it on."},
+     .help = "Migration time of a host's weights and moments over a link. With "
+             "--adapt layers migrate from slow devices if that pays off, and "
+             "with --replicas hosts exchange their ranks. It lengthens the "
+             "iteration with --layers-at or --places-at on the timed device, "
+             "or with --replicas. Each host sends and receives one item at a "
+             "time; slow links are bypassed through a third host."},
     {.name = "adapt",
      .type = CLI_FLAG,
      .at = offsetof(train_settings, adapt),
-     .help = "Watch what messages and passes take, and where links or devices "
-             "become slow, or well again, go on with the schedule that is "
-             "fastest then, and with --coupled or --receives late by the path: "
-             "decided in the background, prepared by all ranks "
-             "like one of --schedule-at. Weights do not notice. --log and "
-             "--json say what was noticed, what was decided, and why."},
+     .help = "Monitor messages and passes. When links or devices become slow, "
+             "or recover, switch to the fastest schedule and, with --coupled "
+             "or --receives late, path: decided in the background, prepared by "
+             "all ranks like --schedule-at. Training is unaffected. --log and "
+             "--json contain detections, decisions and reasons."},
     CLI_EVENTS_ROW(train_settings, events,
-                   "Links and devices become slow, and well again, and rails "
-                   "fail, while the run goes on, as FILE says: on emulated "
-                   "links, which the cpu device then has, and on the timed "
-                   "device. The schedule is made without that, the prediction "
-                   "has it."),
+                   "Emulate slow links, slow devices and rail failures during "
+                   "the run, as given by FILE: on the timed device, and on the "
+                   "cpu device with emulated links. The schedule is made "
+                   "without them; the prediction includes them."),
     CLI_REPLICAS_ROW(train_settings, replicas,
-                     "With --events, which are of hosts then: the pipeline is "
-                     "one of so many replicas, of which the timed device plays "
-                     "the slowest. A plan that is trained has as many."),
+                     "With --events, which then refer to hosts: number of "
+                     "replicas of the pipeline; the timed device emulates the "
+                     "slowest. A trained plan has its own number."),
     {.name = "steps",
      .letter = 'n',
      .type = CLI_COUNT,
@@ -116,41 +110,39 @@ static const cli_option options[] = {
      .preset = "3",
      .least = 1,
      .most = 100000000,
-     .help = "Iterations to run."},
+     .help = "Number of iterations."},
     CLI_RECEIVES_ROW(
         train_settings,
-        "When receives are posted, and so when a transfer may start: "
-        "ahead of need (early), once the rank gets to the pass in need "
-        "(late), or the same but never delayed by weight-gradient passes "
-        "(late-fd)."),
+        "When to post receives, and so when a transfer may start: ahead of "
+        "need (early), when the rank reaches the pass (late), or late but "
+        "never delayed by weight-gradient passes (late-fd)."),
     CLI_COUPLED_ROW(train_settings),
     CLI_PATH_ROWS(
         train_settings, staging_ns,
-        "With --path or --adapt: what a delegated message takes more "
-        "at either end. The timed device takes that time; on the cpu device "
-        "copies are real, and this is what is predicted of them."),
+        "With --path or --adapt: time of the host copy at each end of a "
+        "delegated message. Emulated on the timed device; on the cpu device "
+        "copies are real, and this is their prediction."),
     CLI_HOST_MEMORY_ROW(train_settings,
-                        "timed: passes take as much longer as --host-copy "
-                        "says. Not with --speed, --inject or --events."),
+                        "timed: passes take longer by --host-copy. Not with "
+                        "--speed, --inject or --events."),
     {.name = "host-copy",
      .type = CLI_TIME,
      .at = offsetof(train_settings, model.host_copy_ns),
      .arg = "TIME",
      .example_argument = "1ms",
-     .help = "With --host-memory: what a forward takes longer whose "
-             "activations rest in the host, and their backward. Without it "
-             "nothing."},
+     .help = "With --host-memory: extra time of a forward whose activations "
+             "are kept in the host, and of their backward (default: none)."},
     CLI_FIFO_ROW(train_settings),
     {.name = "inject",
      .type = CLI_TEXT,
      .at = offsetof(train_settings, inject),
      .arg = "LINK=DELAYS",
      .example_argument = "west-east=latency:20ms,gbps:10",
-     .help = "Other delays on links: LINK=latency:20ms,gbps:10 or "
-             "LINK=transfer:3ms; several with ';' between them. LINK is a "
-             "link's name, or two datacenters or devices: west-east, both "
-             "ways, or west>east, one way. The schedule is made without them, "
-             "the prediction has them."},
+     .help = "Override link delays: LINK=latency:20ms,gbps:10 or "
+             "LINK=transfer:3ms, separated by ';'. LINK is a link's name, or "
+             "two datacenters or devices: west-east for both directions, "
+             "west>east for one. The schedule is made without them; the "
+             "prediction includes them."},
     CLI_BUFFERS_ROW(train_settings),
     {.name = "message-bytes",
      .type = CLI_COUNT,
@@ -158,8 +150,8 @@ static const cli_option options[] = {
      .arg = "N",
      .least = 1,
      .most = 1u << 30,
-     .help = "timed: size of a message. Without this option: a GPU's share of "
-             "an activation for a plan, 65536 for a pipeline."},
+     .help = "timed: message size in bytes (default: a GPU's share of an "
+             "activation for a plan, 65536 for a pipeline)."},
     {.name = "speed",
      .type = CLI_COUNT,
      .at = offsetof(train_settings, speed),
@@ -167,77 +159,74 @@ static const cli_option options[] = {
      .preset = "1",
      .least = 1,
      .most = 1000,
-     .help = "timed: play everything N times as fast: passes, links, and the "
-             "prediction. All times that come out are as played."},
-    CLI_OUTPUT_ROW(
-        train_settings, trace,
-        "Write what the last iteration did, as Chrome trace events."),
+     .help = "timed: emulate passes, links and the prediction N times as fast. "
+             "Reported times are the accelerated ones."},
+    CLI_OUTPUT_ROW(train_settings, trace,
+                   "Write the last iteration as Chrome trace events."),
     CLI_OUTPUT_ROW(train_settings, html,
-                   "Write a report that shows the last iteration beside its "
-                   "prediction, and how long all of them took."),
+                   "Write an HTML report: the last iteration with its "
+                   "prediction, and all iteration times."),
     CLI_OUTPUT_ROW(train_settings, svg,
-                   "Write a picture of how long iterations took, with what was "
-                   "slow and where other schedules began."),
+                   "Write an SVG picture of iteration times, slowdowns and "
+                   "schedule switches."),
     {.name = "profile-out",
      .type = CLI_OUTPUT,
      .at = offsetof(train_settings, profile_out),
      .arg = "FILE",
-     .help = "cpu: write what chunks, messages and the rest of an iteration "
-             "took as a profile; a job that names it is planned, and its runs "
-             "predicted, with that.",
+     .help = "cpu: write the measured times of chunks, messages and the rest "
+             "of an iteration as a profile, for planning and prediction.",
      .words = CLI_WORDS_FILES},
     {.name = "log",
      .type = CLI_APPENDED,
      .at = offsetof(train_settings, log),
      .arg = "FILE",
-     .help = "Append a line of JSON for each iteration. A log that can no "
-             "longer be written does not end the run; it is said, and the exit "
-             "status is 1.",
+     .help = "Append a JSON line per iteration. A failed write is reported but "
+             "does not end the run; the exit status is 1.",
      .words = CLI_WORDS_FILES},
     {.name = "realtime",
      .type = CLI_FLAG,
      .at = offsetof(train_settings, realtime),
-     .help = "Run ranks under SCHED_FIFO, which takes the right to."},
+     .help = "Run ranks under SCHED_FIFO; requires the privilege."},
     {.name = "real-links",
      .type = CLI_FLAG,
      .at = offsetof(train_settings, real_links),
-     .help = "timed: messages take the network as it is, without the "
-             "pipeline's delays; for ranks on several hosts."},
+     .help = "timed: use the real network without the pipeline's delays; for "
+             "ranks on several hosts."},
     {.name = "insecure",
      .type = CLI_FLAG,
      .at = offsetof(train_settings, insecure),
-     .help = "ucx: listen beyond this host, where UCX takes messages from "
-             "anyone who reaches it; only in networks of the job's own."},
+     .help = "ucx: listen beyond this host. UCX does not authenticate peers; "
+             "use it only in the job's own network."},
     {.name = "rails",
      .type = CLI_TEXT,
      .at = offsetof(train_settings, rails),
      .arg = "A,B,...",
      .example_argument = "lo,127.0.0.2",
-     .help = "tcp: ranks have an address at each of these, and a connection "
-             "from each to that of the same number of every other rank. All of "
-             "them carry messages; where one fails, the others carry its. Each "
-             "is an interface (eth1), a network (10.1.0.0/24) or an address of "
-             "this rank."},
+     .help = "tcp: use these rails: each rank has an address on each, "
+             "connected to the same rail of every other rank. All rails carry "
+             "messages; the others take over from one that fails. A rail is an "
+             "interface (eth1), a network (10.1.0.0/24) or an address of this "
+             "rank."},
     {.name = "emulate-links",
      .type = CLI_FLAG,
      .at = offsetof(train_settings, emulate_links),
-     .help = "cpu: messages and data-parallel communication take the plan's "
-             "links, as they do on the timed device. Also with --inject."},
+     .help = "cpu: emulate the plan's links for messages and data-parallel "
+             "communication, as on the timed device. Also with --inject."},
     {.name = "memory",
      .type = CLI_CHOICE,
      .at = offsetof(train_settings, memory),
      .arg = "HOW",
      .choices = memory,
-     .help = "cpu: print what each rank was predicted to hold, and what it "
-             "held, by kind (report); and do not let one hold more than the "
-             "plan's limit (enforce): what is predicted to is refused before "
-             "it starts, what does all the same ends after that iteration, "
-             "with a checkpoint if there are any."},
+     .help = "cpu: print the predicted and measured memory of each rank by "
+             "kind (report); or also enforce the plan's limit (enforce): a "
+             "rank predicted to exceed it is rejected at start, one that "
+             "exceeds it ends the run after that iteration, with a checkpoint "
+             "if enabled."},
     {.name = "data",
      .type = CLI_TEXT,
      .at = offsetof(train_settings, data),
      .arg = "FILE",
-     .help = "cpu: what to train on.",
+     .help = "cpu: training data.",
      .words = CLI_WORDS_FILES},
     {.name = "format",
      .type = CLI_CHOICE,
@@ -245,14 +234,14 @@ static const cli_option options[] = {
      .arg = "FORMAT",
      .preset = "text",
      .choices = formats,
-     .help = "cpu: what the data are: text, or tokens as little-endian "
+     .help = "cpu: format of the data: text, or tokens as little-endian "
              "numbers of 16 or 32 bits."},
     {.name = "tokenizer",
      .type = CLI_TEXT,
      .at = offsetof(train_settings, tokenizer),
      .arg = "FILE",
-     .help = "cpu: a tokenizer.json of a byte-level BPE for a text. Without "
-             "it a token is a byte.",
+     .help = "cpu: tokenizer.json of a byte-level BPE for text data (default: "
+             "one token per byte).",
      .words = CLI_WORDS_FILES},
     {.name = "validation",
      .type = CLI_REAL,
@@ -260,8 +249,8 @@ static const cli_option options[] = {
      .arg = "SHARE",
      .example_argument = "0.1",
      .preset = "0",
-     .help = "cpu: share of the data, at the end, that is kept for "
-             "validation: 0 up to 1."},
+     .help = "cpu: share of the data, at the end, kept for validation: from 0 "
+             "to less than 1."},
     {.name = "validate-every",
      .type = CLI_COUNT,
      .at = offsetof(train_settings, validate_every),
@@ -269,27 +258,27 @@ static const cli_option options[] = {
      .preset = "10",
      .least = 1,
      .most = 100000000,
-     .help = "cpu: iterations from one validation to the next."},
+     .help = "cpu: iterations between validations."},
     {.name = "rate",
      .type = CLI_REAL,
      .at = offsetof(train_settings, rate),
      .arg = "R",
      .preset = "3e-4",
-     .help = "cpu: the highest learning rate."},
+     .help = "cpu: maximum learning rate."},
     {.name = "min-rate",
      .type = CLI_REAL,
      .at = offsetof(train_settings, min_rate),
      .arg = "R",
      .example_argument = "3e-5",
-     .help = "cpu: the learning rate at the end of the cosine. Without this "
-             "option: a tenth of --rate."},
+     .help = "cpu: final learning rate of the cosine schedule (default: a "
+             "tenth of --rate)."},
     {.name = "warmup",
      .type = CLI_COUNT64,
      .at = offsetof(train_settings, warmup),
      .arg = "N",
      .most = 100000000,
-     .help = "cpu: iterations in which the rate grows. Without this option: "
-             "a hundredth of all."},
+     .help = "cpu: warm-up iterations of the learning rate (default: a "
+             "hundredth of all)."},
     {.name = "weight-decay",
      .type = CLI_REAL,
      .at = offsetof(train_settings, weight_decay),
@@ -299,31 +288,31 @@ static const cli_option options[] = {
     {.name = "delayed-update",
      .type = CLI_FLAG,
      .at = offsetof(train_settings, delayed_update),
-     .help = "cpu: every iteration updates the weights with the gradients of "
-             "the one before, as systems do that send them while the next one "
-             "computes. It shows what that does to the loss; no iteration is "
-             "faster."},
+     .help = "cpu: update the weights in every iteration with the gradients of "
+             "the previous one, as systems do that overlap gradient "
+             "communication with the next iteration. Shows the effect on the "
+             "loss; iterations are not faster."},
     {.name = "clip",
      .type = CLI_REAL,
      .at = offsetof(train_settings, clip),
      .arg = "NORM",
      .preset = "1",
-     .help = "cpu: gradients are scaled down to this global norm; 0: never."},
+     .help = "cpu: clip gradients to this global norm; 0: never."},
     {.name = "offload-to",
      .type = CLI_TEXT,
      .at = offsetof(train_settings, offload_to),
      .arg = "DIR",
      .preset = "/var/tmp",
-     .help = "cpu: of plans whose job has offload: each rank keeps activations "
-             "that leave it in a file in DIR, which has no name there and is "
-             "gone with the rank. Better a disk than memory (/dev/shm).",
+     .help = "cpu: with offload in the plan's job: folder of the unnamed files "
+             "for offloaded activations, one per rank, deleted with it. Use a "
+             "disk, not memory (/dev/shm).",
      .words = CLI_WORDS_FOLDERS},
     {.name = "checkpoint",
      .type = CLI_TEXT,
      .at = offsetof(train_settings, checkpoint),
      .arg = "DIR",
-     .help = "cpu: write checkpoints into folders in DIR, one at the end of "
-             "the run. One run at a time: another one is refused.",
+     .help = "cpu: write checkpoints to folders in DIR, one at the end of the "
+             "run. Only one run at a time can use DIR.",
      .words = CLI_WORDS_FOLDERS},
     {.name = "checkpoint-every",
      .type = CLI_COUNT,
@@ -331,7 +320,7 @@ static const cli_option options[] = {
      .arg = "N",
      .least = 1,
      .most = 100000000,
-     .help = "cpu: and one after every N iterations."},
+     .help = "cpu: write a checkpoint after every N iterations."},
     {.name = "keep",
      .type = CLI_COUNT,
      .at = offsetof(train_settings, keep),
@@ -344,41 +333,42 @@ static const cli_option options[] = {
      .type = CLI_TEXT,
      .at = offsetof(train_settings, resume),
      .arg = "DIR",
-     .help = "cpu: go on from a checkpoint: its folder, or the folder of "
-             "several, of which the newest that is whole is taken. --steps "
-             "counts from the beginning of the first run.",
+     .help = "cpu: resume from a checkpoint: its folder, or a folder of "
+             "several, of which the newest complete one is used. --steps "
+             "counts from the start of the first run.",
      .words = CLI_WORDS_FOLDERS},
     {.name = "weights",
      .type = CLI_TEXT,
      .at = offsetof(train_settings, weights),
      .arg = "FILE",
-     .help = "cpu: begin with the weights of a safetensors file.",
+     .help = "cpu: start with the weights of a safetensors file.",
      .words = CLI_WORDS_FILES},
 };
 
 static const cli_example examples[] = {
     {"longhaul train plan.json --steps 5",
-     "Play five iterations of a plan in real time on this machine."},
+     "Emulate five iterations of a plan in real time on this machine."},
     {"longhaul train pipeline.yaml -s 1f1b --receives late",
-     "See what receives cost that are not posted ahead of need."},
+     "Measure the cost of receives that are not posted ahead of need."},
     {"longhaul train pipeline.yaml -s 1f1b --coupled 1 --receives late",
-     "And sends that stop the passes behind them until they have arrived."},
+     "Also block the passes behind a send until it has arrived."},
     {"longhaul train pipeline.yaml -s 1f1b --coupled 1 --receives late "
      "--path delegated --staging 1ms",
-     "The same with messages that are sent from host memory: none does."},
+     "Avoid the blocking by sending messages from host memory."},
     {"longhaul train pipeline.yaml --inject 'dc0-dc1=latency:40ms,gbps:10'",
-     "The same passes over a slower link."},
+     "Run the same passes over a slower link."},
     {"longhaul train pipeline.yaml -s 1f1b --steps 4 --schedule-at 2=zb-h1",
-     "The last two iterations by another schedule."},
+     "Run the last two iterations with another schedule."},
     {"longhaul train pipeline.yaml -s 1f1b --steps 4 --layers 8,8,8,8 "
      "--layers-at 2=7,9,8,8 --moving 400ms",
-     "The last two with a layer of the first chunk in the second."},
+     "Move a layer of the first chunk to the second for the last two "
+     "iterations."},
     {"longhaul train pipeline.yaml -s zb-h2 --events events.yaml --steps 20 "
      "--speed 10",
-     "Twenty iterations, in some of which links are slow."},
+     "Emulate twenty iterations, some of them with slow links."},
     {"longhaul train pipeline.yaml -s 1f1b --events events.yaml --steps 20 "
      "--speed 10 --adapt",
-     "The same, by whichever schedule is fastest with what is slow."},
+     "Also switch to the fastest schedule for the current slowdowns."},
     {"longhaul train plan.json --device cpu --data book.txt --checkpoint run",
      "Train the plan's model on this machine's processors."},
 };
@@ -389,21 +379,22 @@ const cli_command cmd_train = {
     .least_operands = 1,
     .most_operands = 1,
     .operand_words = CLI_WORDS_FILES,
-    .about = "Run a plan, and see how its prediction holds",
+    .about = "Run a plan, and compare it with its prediction",
     .description =
-        "Every device of the pipeline becomes a rank, the schedule an "
-        "execution plan (see explain), messages real bytes. On the timed "
-        "device passes take the time that the pipeline gives them and links "
-        "the delays, so that a job for hundreds of GPUs plays in real time on "
-        "one machine; what is measured then says how far the machine kept up "
-        "with the prediction. The cpu device trains: what is measured there "
-        "is a test of the prediction.\n\n"
+        "Every device of the pipeline becomes a rank, the schedule becomes a "
+        "rank program (see explain), and messages carry real bytes. On the "
+        "timed device passes take the durations of the pipeline and links "
+        "their delays, so that a job for hundreds of GPUs is emulated in real "
+        "time on one machine; the measurement shows whether this machine kept "
+        "up with the prediction. The cpu device trains; its measurement tests "
+        "the prediction.\n"
+        "\n"
         "The first interrupt (Ctrl-C), SIGTERM or SIGHUP ends the run after "
-        "the iteration, with a checkpoint if there are any; the second ends it "
-        "at once, a third as signals do. What was done until then is printed "
-        "all the same, with exit status 1. It is enough to signal the process "
-        "that was started.",
-    .output_help = "Write what would be printed to FILE.",
+        "the current iteration, with a checkpoint if enabled; the second ends "
+        "it at once, the third has the signal's default effect. Results so far "
+        "are printed, with exit status 1. Signal only the process that you "
+        "started.",
+    .output_help = "Write the output to FILE.",
     CLI_OPTIONS(options),
     CLI_EXAMPLES(examples),
     .settings_size = sizeof(train_settings),

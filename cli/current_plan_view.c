@@ -197,7 +197,8 @@ static double percent(int64_t ns, int64_t than_ns)
 static void print_changes(cli *c, const lh_plan *plan, const change *changes,
                           uint32_t n)
 {
-    static const char *const head[] = {"#if kept", "what", "today", "plan"};
+    static const char *const head[] = {"#if unchanged", "what", "today",
+                                       "plan"};
     cli_table t = {.after_label = true};
     cli_table_row(&t, 4, head);
     for (uint32_t i = 0; i < n; i++) {
@@ -236,7 +237,7 @@ static void print_parts(cli *c, const lh_plan *today, const lh_plan *plan)
         if (was[i].ns || is[i].ns)
             cli_table_row(&t, 4, cells);
     }
-    cli_table_print(c, "made of", &t);
+    cli_table_print(c, "breakdown", &t);
 }
 
 void cli_current_plan_text(cli *c, const cli_current_plan *today,
@@ -259,8 +260,8 @@ void cli_current_plan_text(cli *c, const cli_current_plan *today,
              cli_plan_time(was, (double)plan->best.iteration_ns, b),
              percent(plan->best.iteration_ns, was->best.iteration_ns),
              plan->best.iteration_ns > was->best.iteration_ns
-                 ? "; the search found nothing faster than what runs today, "
-                   "--time gives it longer"
+                 ? "; the search found nothing faster than the current "
+                   "configuration, raise --time"
                  : "");
     if (n)
         print_changes(c, plan, changes, n);

@@ -17,7 +17,7 @@ static lh_status read_link(cli *c, const lh_pipeline *p, const char *text,
         memcmp(text + len - tail, delegated, tail) != 0)
         return cli_usage(c,
                          "--path: '%.*s' is not delegated or LINK=delegated, "
-                         "as 0-1=delegated",
+                         "such as 0-1=delegated",
                          (int)(len < 80 ? len : 80), text);
     memcpy(name, text, len - tail);
     name[len - tail] = '\0';
@@ -55,7 +55,7 @@ lh_status cli_paths_check(cli *c, const char *text, int64_t staging_ns,
 {
     if (!text || staging_ns || cli_paths_have_effect(model, pipeline))
         return LH_OK;
-    return cli_usage(c, "--path would change nothing: no send blocks without "
+    return cli_usage(c, "--path has no effect: no send blocks without "
                         "--coupled or --receives late, and copies take no time "
                         "without --staging");
 }

@@ -14,8 +14,8 @@
      .at = offsetof(settings, path),                                           \
      .arg = "delegated|LINK=delegated,...",                                    \
      .example_argument = "delegated",                                          \
-     .help = "Which messages are copied to host memory and sent from there, "  \
-             "so that no pass waits for them: all, or those of links "         \
+     .help = "Copy these messages to host memory and send them from there, "   \
+             "so that no pass waits for a send: all, or those of links "       \
              "(0-1=delegated both ways, west>east=delegated one way)."},       \
     {                                                                          \
         .name = "staging", .type = CLI_TIME,                                   \

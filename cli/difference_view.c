@@ -89,13 +89,13 @@ void cli_difference_text(cli *c, const lh_trace_difference *d, const char *how,
         print_kind(c, kind_names[i], &d->kinds[i]);
     print_kind(c, "messages", &d->messages);
     print_iterations(c, d, log);
-    cli_print(c, "  passes start %s off on average, at worst %s (%s)\n",
+    cli_print(c, "  start times differ by %s on average, at worst by %s (%s)\n",
               cli_time_text((int64_t)d->mean_start_ns, p),
               cli_time_text(d->worst_start_ns, m), d->worst);
     if (d->divergence[0])
         cli_print(
             c,
-            "  they part at %s on device %" PRIu32 ", predicted at %s: it "
+            "  first deviation: %s on device %" PRIu32 ", predicted at %s: it "
             "starts %s %s%s\n",
             d->divergence, d->divergence_device,
             cli_time_text(d->divergence_ns, p),
@@ -106,7 +106,7 @@ void cli_difference_text(cli *c, const lh_trace_difference *d, const char *how,
             d->divergence_waits ? " (it waits for a message)" : "");
     if (d->n_only_predicted || d->n_only_measured)
         cli_print(c,
-                  "  not in both: %" PRIu64 " predicted, %" PRIu64
+                  "  in one trace only: %" PRIu64 " predicted, %" PRIu64
                   " measured passes\n",
                   d->n_only_predicted, d->n_only_measured);
     cli_print(c, "\n");
@@ -188,9 +188,9 @@ lh_status cli_difference_facts(cli *c, const lh_trace_difference *d,
                                    : d->divergence_delay_ns,
                                p),
                  d->divergence_delay_ns < 0 ? "earlier" : "later");
-        CLI_TRY(lh_report_add_fact(report, "they part at", text, &c->err));
+        CLI_TRY(lh_report_add_fact(report, "first deviation", text, &c->err));
     }
     snprintf(text, sizeof text, "%s on average",
              cli_time_text((int64_t)d->mean_start_ns, p));
-    return lh_report_add_fact(report, "passes start off by", text, &c->err);
+    return lh_report_add_fact(report, "start times differ by", text, &c->err);
 }

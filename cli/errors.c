@@ -34,8 +34,8 @@ lh_status cli_no_memory(cli *c)
 lh_status cli_reject_empty_range(cli *c, const char *option, const char *text)
 {
     return cli_usage(c,
-                     "--%s: '%.40s' leads nowhere; a range is first:last:step "
-                     "with a step above 0",
+                     "--%s: '%.40s' is not a valid range; expected "
+                     "first:last:step with a step above 0",
                      option, text);
 }
 

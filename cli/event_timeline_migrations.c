@@ -46,8 +46,9 @@ lh_status cli_layers_build(cli *c, const cli_event_simulation *play,
     lh_status status = LH_OK;
     if (!cli_parse_numbers(play->layers, 1, n, numbers, &sum))
         status = cli_usage(c,
-                           "--layers: '%s' is not a whole number from 1 on for "
-                           "each of the %" PRIu32 " chunks, such as 8,8,8",
+                           "--layers: '%s' is not a list of whole numbers of "
+                           "at least 1, one for each of the %" PRIu32
+                           " chunks, such as 8,8,8",
                            play->layers, n);
     if (status == LH_OK)
         status = lh_layers_make(pipeline, numbers, out, &c->err);
@@ -173,14 +174,13 @@ uint32_t cli_migrations_add_marks(const lh_emulation *played,
     for (uint32_t i = 0; marks && i < n; i++)
         marks[i] = (lh_report_mark){
             find_migration(played, what, i).step,
-            what == CLI_MIGRATION_HOSTS ? "hosts move" : "layers move"};
+            what == CLI_MIGRATION_HOSTS ? "hosts exchanged" : "layers move"};
     return n;
 }
 
 const char *cli_migration_title(cli_migration_kind what)
 {
-    return what == CLI_MIGRATION_HOSTS ? "Hosts that exchange their places"
-                                       : "Layers that move";
+    return what == CLI_MIGRATION_HOSTS ? "Host exchanges" : "Layer migrations";
 }
 
 void cli_migrations_print(cli *c, const lh_emulation *played,

@@ -323,12 +323,12 @@ static lh_status print_text(cli *c, const event_run *p, int64_t quiet_ns)
               "iterations    %" PRIu32 ", of which %" PRIu32 " have events\n",
               p->play->steps, n_slow);
     cli_print(c, "total         %s\n", cli_time_text(p->total_ns, a));
-    cli_print(c, "without       %s, %s an iteration\n",
+    cli_print(c, "no events     %s, %s per iteration\n",
               cli_time_text(quiet_ns * p->play->steps, a),
               cli_time_text(quiet_ns, b));
     CLI_TRY(total_fixed(c, p, &kept_ns));
     if (kept_ns >= 0)
-        cli_print(c, "kept          %s with %s throughout\n",
+        cli_print(c, "no switch     %s with %s throughout\n",
                   cli_time_text(kept_ns, a), p->view->method);
     print_spans(c, p, quiet_ns);
     print_switches(c, p);
@@ -365,8 +365,8 @@ static lh_status write_page(cli *c, const event_run *p,
         status = lh_report_add_iterations(report, drawn, &c->err);
     if (status == LH_OK) {
         if (fill_switches(p, UINT32_MAX, &t) == 0 && p->play->adapt)
-            cli_table_note(&t, "to no other schedule: none was worth it");
-        status = cli_table_report(c, "Switches, and why", &t, report);
+            cli_table_note(&t, "to no other schedule: none pays off");
+        status = cli_table_report(c, "Switches and their reasons", &t, report);
     }
     for (int i = 0; status == LH_OK && i < CLI_N_MIGRATION_KINDS; i++) {
         cli_table moved = {0};

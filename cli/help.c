@@ -184,17 +184,20 @@ void cli_help_all(FILE *out, uint32_t width)
         width = 80;
     fputs("Usage: longhaul COMMAND [options] [arguments]\n\n", out);
     wrap(out,
-         "Plans the training of large models across datacenters: how to lay "
-         "a job out, in which order every GPU does its work, and what one "
-         "iteration takes.",
+         "Plans LLM training across datacenters: the parallel layout of a job, "
+         "the schedule of every GPU, and the iteration time.",
          0, 0, width);
     fputs("\nCommands:\n", out);
     for (uint32_t i = 0; cli_commands[i]; i++) {
         fprintf(out, "  %-12s", cli_commands[i]->name);
         wrap(out, cli_commands[i]->about, 14, 14, width);
     }
-    fputs("\n'longhaul COMMAND --help' tells more about a command, 'man "
-          "longhaul' about\neverything.\n\nExamples:\n"
+    fputs("\n"
+          "See 'longhaul COMMAND --help' for a command, and 'man longhaul' for "
+          "the\n"
+          "reference manual.\n"
+          "\n"
+          "Examples:\n"
           "  longhaul init --model llama3-70b --sites 2 -o job.yaml\n"
           "  longhaul plan job.yaml -o plan.json\n"
           "  longhaul simulate plan.json --html report.html\n"

@@ -40,12 +40,13 @@ static lh_status read_cluster(cli *c, const char *path, lh_job **out)
     for (uint32_t i = 0; machine_options[i]; i++)
         if (cli_is_given(c, machine_options[i]))
             return cli_usage(c,
-                             "--%s does nothing beside --cluster, which says "
-                             "what machines there are",
+                             "--%s cannot be combined with --cluster, which "
+                             "defines the machines",
                              machine_options[i]);
     lh_status status = cli_input_open(c, path, &input);
     if (status == LH_OK && cli_input_is_other(&input, "job"))
-        status = cli_error(c, LH_EINPUT, "%s: --cluster takes a job", path);
+        status = cli_error(c, LH_EINPUT,
+                           "%s: not a job; --cluster requires one", path);
     if (status == LH_OK)
         status = cli_input_job(c, &input, out);
     cli_input_close(&input);
@@ -153,8 +154,8 @@ static lh_status check_source(cli *c, const cli_import_options *source)
                                                       : NULL;
     if (source->from == LH_IMPORT_MEGATRON && given)
         return cli_usage(c,
-                         "--%s does nothing with --from megatron, whose "
-                         "arguments say it",
+                         "--%s has no effect with --from megatron, whose "
+                         "arguments contain it",
                          given);
     return source->schedule ? cli_check_method(c, "schedule", source->schedule)
                             : LH_OK;

@@ -29,7 +29,7 @@ typedef struct cli_import_options {
          .at = offsetof(settings, source.cluster),                             \
          .arg = "JOB",                                                         \
          .example_argument = "job.yaml",                                       \
-         .help = "--from: the machines are those of this job, in place of "    \
+         .help = "--from: use the machines of this job instead of "            \
                  "--gpu, --sites, --nodes and links.",                         \
          .words = CLI_WORDS_FILES},                                            \
         {.name = "model",                                                      \
@@ -38,17 +38,17 @@ typedef struct cli_import_options {
          .at = offsetof(settings, source.model),                               \
          .arg = "NAME|FILE",                                                   \
          .example_argument = "llama3-8b",                                      \
-         .help = "--from torchtitan: the model, in place of the one that it "  \
-                 "has by name: a preset, a config.json of Hugging Face, or a " \
-                 "job, whose model it is.",                                    \
+         .help = "--from torchtitan: model to use instead of the "             \
+                 "configured one: a preset, a Hugging Face config.json, or "   \
+                 "a job that contains it.",                                    \
          .words = CLI_WORDS_MODELS},                                           \
         {.name = "schedule",                                                   \
          .type = CLI_TEXT,                                                     \
          .at = offsetof(settings, source.schedule),                            \
          .arg = "METHOD",                                                      \
          .example_argument = "zb-h1",                                          \
-         .help = "--from torchtitan: what made the order of passes that a "    \
-                 "pipeline_parallel_schedule_csv holds; auto: the fastest.",   \
+         .help = "--from torchtitan: method that made the schedule in "        \
+                 "pipeline_parallel_schedule_csv (auto: the fastest one).",    \
          .words = CLI_WORDS_METHODS},                                          \
         CLI_CLUSTER_ROWS(settings)
 

@@ -41,7 +41,7 @@ static lh_status read_standard_input(cli *c, cli_input *input)
                            ? cli_no_memory(c)
                            : cli_error(c, LH_EINPUT,
                                        "standard input: larger than %d MiB, "
-                                       "the most that is read",
+                                       "the maximum",
                                        MOST / 2 >> 20);
             input->text = more;
         }
@@ -51,7 +51,8 @@ static lh_status read_standard_input(cli *c, cli_input *input)
             break;
         if (has_nuls(input->text + input->len, got))
             return cli_error(c, LH_EINPUT,
-                             "standard input: is no text: NULs after byte %zu",
+                             "standard input: not a text: NUL bytes after byte "
+                             "%zu",
                              input->len);
         input->len += got;
     }
@@ -158,7 +159,7 @@ lh_status cli_check_method(cli *c, const char *option, const char *name)
     }
     const char *near = cli_find_similar_word(name, names);
     if (near)
-        return cli_usage(c, "%s: there is no method '%.60s'; did you mean %s?",
+        return cli_usage(c, "%s: unknown method '%.60s'; did you mean %s?",
                          option, name, near);
     return cli_usage(c, "%s: %s", option, why.text);
 }
@@ -179,13 +180,13 @@ lh_status cli_check_sub_blocks(cli *c, const char *method, uint32_t sub_blocks)
         return LH_OK;
     if (!method || !cli_is_method(method))
         return cli_usage(c,
-                         "--sub-blocks does nothing to a schedule that is "
-                         "there; it is for methods that cut passes: %s",
+                         "--sub-blocks has no effect on an existing schedule; "
+                         "it applies to methods that split passes: %s",
                          CLI_SPLITTING_METHODS);
     return cli_usage(
         c,
-        "--sub-blocks does nothing with %s; it is for methods that "
-        "cut passes: %s",
+        "--sub-blocks has no effect with %s; it applies to methods that split "
+        "passes: %s",
         method, CLI_SPLITTING_METHODS);
 }
 

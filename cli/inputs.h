@@ -70,8 +70,8 @@ extern const char *const cli_receives[], *const cli_objectives[];
         .name = "schedule", .letter = 's', .type = CLI_TEXT,                   \
         .at = offsetof(settings, schedule), .arg = "S.csv|PLAN|METHOD",        \
         .example_argument = "zb-h1",                                           \
-        .help = "The schedule: a CSV file, that of a plan, or a method that "  \
-                "makes one; see Methods below. Without it: auto for a "        \
+        .help = "Schedule to use: a CSV file, that of a plan, or a "           \
+                "method (see Methods below). Default: auto for a "             \
                 "pipeline, its own for "                                       \
                 "a plan.",                                                     \
         .words = CLI_WORDS_METHODS_OR_FILES                                    \
@@ -83,15 +83,15 @@ extern const char *const cli_receives[], *const cli_objectives[];
         .at = offsetof(settings, sub_blocks), .arg = "N", .preset = "1",       \
         .least = 1, .most = LH_MAX_PARTS, .help = says                         \
     }
-#define CLI_SUB_BLOCKS "greedy: cut every weight-gradient pass into N parts."
+#define CLI_SUB_BLOCKS "greedy: split every weight-gradient pass into N parts."
 
 #define CLI_BUFFERS_ROW(settings)                                              \
     {                                                                          \
         .name = "buffers", .type = CLI_COUNT,                                  \
         .at = offsetof(settings, buffers), .arg = "N", .least = 1,             \
         .most = 1000000,                                                       \
-        .help = "Receives that a rank may have posted at once. Without this "  \
-                "option: as many as the prediction needs."                     \
+        .help = "Maximum number of posted receives of a rank. Default: "       \
+                "as many as the prediction needs."                             \
     }
 
 #define CLI_THREADS_ROW(settings, says)                                        \
@@ -119,7 +119,7 @@ extern const char *const cli_receives[], *const cli_objectives[];
     {                                                                          \
         .name = "fifo", .type = CLI_FLAG,                                      \
         .at = offsetof(settings, model.fifo),                                  \
-        .help = "Messages leave first in, first out, whatever order the "      \
+        .help = "Send messages first in, first out; ignore the order the "     \
                 "schedule gives."                                              \
     }
 #define CLI_COUPLED_ROW(settings)                                              \
@@ -128,16 +128,16 @@ extern const char *const cli_receives[], *const cli_objectives[];
         .at = offsetof(settings, model.coupled), .arg = "N", .least = 1,       \
         .most = 1000000,                                                       \
         .help = "Head-of-line blocking: a device's sends share a queue of N "  \
-                "messages, and a full queue stops its next pass. Without "     \
-                "this option sends never block."                               \
+                "messages, and a full queue blocks its next pass. Default: "   \
+                "sends never block."                                           \
     }
 #define CLI_MODEL_ROWS(settings)                                               \
     CLI_RECEIVES_ROW(                                                          \
         settings,                                                              \
-        "When receives are posted, and so when a rendezvous transfer may "     \
-        "start: ahead of need (early), once the receiver gets to the pass in " \
-        "need (late), or the same but never delayed by weight-gradient "       \
-        "passes (late-fd); or as the pipeline or the plan says (pipeline)."),  \
+        "When to post receives, and so when a rendezvous transfer may "        \
+        "start: ahead of need (early), when the receiver reaches the pass "    \
+        "(late), or late but never delayed by weight-gradient "                \
+        "passes (late-fd); or as in the pipeline or the plan (pipeline)."),    \
         CLI_COUPLED_ROW(settings), CLI_FIFO_ROW(settings)
 
 #define CLI_HOST_MEMORY_ROW(settings, says)                                    \
@@ -145,9 +145,9 @@ extern const char *const cli_receives[], *const cli_objectives[];
         .name = "host-memory", .type = CLI_TEXT,                               \
         .at = offsetof(settings, host_memory), .arg = "AMOUNT|all",            \
         .example_argument = "all",                                             \
-        .help = "Each device may leave so much of its activations in host "    \
-                "memory, in the unit of the pipeline's limits (of bytes also " \
-                "as 64GiB), or all that does not fit: " says                   \
+        .help = "Keep up to AMOUNT of each device's activations in host "      \
+                "memory, in the unit of the pipeline's limits (bytes also "    \
+                "as 64GiB), or all that exceed the limit. " says               \
     }
 
 #define CLI_OBJECTIVE_ROW(settings)                                            \
@@ -155,7 +155,7 @@ extern const char *const cli_receives[], *const cli_objectives[];
         .name = "objective", .type = CLI_CHOICE,                               \
         .at = offsetof(settings, model.objective), .arg = "WHAT",              \
         .preset = "makespan", .choices = cli_objectives,                       \
-        .help = "What counts: the end of the last pass or communication "      \
+        .help = "Time to minimise: the end of the last pass or communication " \
                 "anywhere, or of the last pass on the first chunk's device."   \
     }
 

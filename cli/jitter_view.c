@@ -56,7 +56,7 @@ static lh_status read_part(cli *c, const char *text, lh_jitter *out,
 lh_status cli_check_jitter(cli *c, const cli_jitter *given)
 {
     if (!given->spec && cli_is_given(c, "samples"))
-        return cli_usage(c, "--samples needs --jitter");
+        return cli_usage(c, "--samples requires --jitter");
     return LH_OK;
 }
 
@@ -103,8 +103,9 @@ char *cli_straggler_text(double rate, uint32_t n_gpus, char *text)
         return text;
     const double any = -100 * expm1(n_gpus * log1p(-rate));
     snprintf(text, CLI_STRAGGLER_TEXT,
-             "a GPU is slow in %.3g %% of the iterations, so %.3g of the "
-             "%" PRIu32 " on average: %s%.3g %% of the iterations have one",
+             "a GPU is slow with probability %.3g %%; on average %.3g of the "
+             "%" PRIu32 " GPUs are slow; %s%.3g %% of the iterations have a "
+             "slow GPU",
              100 * rate, n_gpus * rate, n_gpus, any > 99.9 ? "over " : "",
              any > 99.9 ? 99.9 : any);
     return text;

@@ -21,16 +21,16 @@ typedef struct cli_jitter {
      .at = offsetof(settings, jitter.spec),                                    \
      .arg = "WHAT=HOW,...",                                                    \
      .example_argument = "latency=0.2,degraded=0.01x3",                        \
-     .help = "Iterations under delays drawn at random: latency=A and "         \
-             "transfer=A make links slower by the share A on average "         \
-             "(exponentially distributed), degraded=PxK a link K times as "    \
-             "slow with probability P, straggler=PxK a device (of jobs and "   \
-             "plans: a GPU, and the devices that it is part of)."},            \
+     .help = "Sample iterations with random delays: latency=A and "            \
+             "transfer=A slow links down by the share A on average "           \
+             "(exponentially distributed), degraded=PxK a link by K with "     \
+             "probability P, straggler=PxK a device by K (for jobs and "       \
+             "plans: a GPU, and the devices that contain it)."},               \
     {                                                                          \
         .name = "samples", .type = CLI_COUNT,                                  \
         .at = offsetof(settings, jitter.samples), .arg = "N",                  \
         .preset = "1000", .least = 1, .most = 1000000,                         \
-        .help = "Iterations drawn for --jitter."                               \
+        .help = "Number of samples for --jitter."                              \
     }
 
 /* Reports a usage error if --samples is given without --jitter. */

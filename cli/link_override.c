@@ -50,7 +50,10 @@ static lh_status parse_override(cli *c, char *text, uint64_t message_bytes,
          pair = strtok_r(NULL, ",", &more))
         CLI_TRY(parse_value(c, pair, message_bytes, out));
     if (out->latency_ns < 0 && out->transfer_ns < 0)
-        return cli_usage(c, "--inject: nothing is said of link '%.60s'", text);
+        return cli_usage(c,
+                         "--inject: latency, transfer or gbps is required "
+                         "for link '%.60s'",
+                         text);
     return LH_OK;
 }
 
@@ -69,7 +72,7 @@ lh_status cli_inject(cli *c, const char *text, const lh_pipeline *pipeline,
     lh_pipeline *made = NULL;
     lh_status status = words ? LH_OK : cli_no_memory(c);
     if (words && !words[strspn(words, ";")])
-        status = cli_usage(c, "--inject: no link is named");
+        status = cli_usage(c, "--inject: a link is required");
     for (char *one = words ? strtok_r(words, ";", &more) : NULL;
          one && status == LH_OK; one = strtok_r(NULL, ";", &more)) {
         link_override what;

@@ -57,7 +57,7 @@ static lh_status show_help(cli *c, const char *name)
 {
     const cli_command *command = name ? find_command(name) : NULL;
     if (name && !command)
-        return cli_usage(c, "there is no command '%.60s' to help with", name);
+        return cli_usage(c, "unknown command '%.60s'", name);
     if (command)
         cli_help(c->out, command, false, cli_width());
     else
@@ -74,9 +74,9 @@ static lh_status unknown_command(cli *c, const char *name)
     names[count] = NULL;
     const char *near = cli_find_similar_word(name, names);
     if (near)
-        return cli_usage(c, "there is no command '%.60s'; did you mean '%s'?",
-                         name, near);
-    return cli_usage(c, "there is no command '%.60s'", name);
+        return cli_usage(c, "unknown command '%.60s'; did you mean '%s'?", name,
+                         near);
+    return cli_usage(c, "unknown command '%.60s'", name);
 }
 
 /* Generates pages for the build: `__generate man [COMMAND]`, `__generate bash`
@@ -90,7 +90,7 @@ static lh_status generate(cli *c, int argc, char **argv)
                    : cli_usage(c, "__generate: man, bash, zsh or fish");
     const cli_command *command = argc > 1 ? find_command(argv[1]) : NULL;
     if (argc > 1 && !command)
-        return cli_usage(c, "there is no command '%.60s'", argv[1]);
+        return cli_usage(c, "unknown command '%.60s'", argv[1]);
     cli_man(c->out, command);
     return LH_OK;
 }
@@ -98,7 +98,8 @@ static lh_status generate(cli *c, int argc, char **argv)
 static lh_status dispatch(cli *c, int argc, char **argv)
 {
     if (argc < 2)
-        return cli_usage(c, "say what to do: plan, schedule, simulate, ...");
+        return cli_usage(c, "a command is required: plan, schedule, simulate, "
+                            "...");
     const char *name = argv[1];
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         return show_help(c, NULL);
@@ -111,10 +112,8 @@ static lh_status dispatch(cli *c, int argc, char **argv)
     if (strcmp(name, "__generate") == 0)
         return generate(c, argc - 2, argv + 2);
     if (name[0] == '-')
-        return cli_usage(c,
-                         "'%.60s' comes before the command; options go "
-                         "after it",
-                         name);
+        return cli_usage(
+            c, "'%.60s' is before the command; put options after it", name);
     c->command = find_command(name);
     if (!c->command)
         return unknown_command(c, name);

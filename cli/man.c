@@ -102,10 +102,15 @@ static void put_man_examples(FILE *out, const cli_command *k)
 
 static void put_man_status(FILE *out)
 {
-    fputs(".Sh EXIT STATUS\n.Bl -tag -width Ds\n"
-          ".It 0\nIt worked.\n"
-          ".It 1\nIt did not; standard error says why.\n"
-          ".It 2\nThe program was called wrongly.\n.El\n",
+    fputs(".Sh EXIT STATUS\n"
+          ".Bl -tag -width Ds\n"
+          ".It 0\n"
+          "Success.\n"
+          ".It 1\n"
+          "Failure; standard error has the reason.\n"
+          ".It 2\n"
+          "Usage error.\n"
+          ".El\n",
           out);
 }
 
@@ -189,25 +194,31 @@ static void put_man_command(FILE *out, const cli_command *k)
 static void put_man_main(FILE *out)
 {
     print_man_head(out, "longhaul", "longhaul",
-                   "Plan the training of large models across datacenters");
+                   "Plan LLM training across datacenters");
     fputs(".Sh SYNOPSIS\n.Nm\n.Ar command\n.Op Ar options\n"
           ".Op Ar arguments\n.Sh DESCRIPTION\n.Nm\n",
           out);
     put_roff(out,
-             "answers, for a training job on GPUs of more than one "
-             "datacenter: how should it be laid out, in which order should "
-             "every GPU do its work, and what will one iteration take?\n\n"
-             "Files that it reads are YAML or JSON and begin with a line such "
-             "as 'longhaul: job/1'. All that it writes it can read.\n\n"
+             "plans and runs LLM training on GPUs of several datacenters: it "
+             "finds the parallel layout, the schedule of every GPU, and the "
+             "iteration time.\n"
+             "\n"
+             "Input files are YAML or JSON and begin with a line such as "
+             "'longhaul: job/1'. Every output file can be read back.\n"
+             "\n"
              "The commands are:");
     fputs(".Bl -tag -width Ds\n", out);
     for (uint32_t i = 0; cli_commands[i]; i++) {
         fprintf(out, ".It Xr longhaul-%s 1\n", cli_commands[i]->name);
         put_roff(out, cli_commands[i]->about);
     }
-    fputs(".El\n.Sh ENVIRONMENT\n.Bl -tag -width Ds\n"
-          ".It Ev NO_COLOR\nIf set and not empty: no colours.\n"
-          ".It Ev COLUMNS\nWidth of the output where it is no terminal.\n"
+    fputs(".El\n"
+          ".Sh ENVIRONMENT\n"
+          ".Bl -tag -width Ds\n"
+          ".It Ev NO_COLOR\n"
+          "Disables colours if set and not empty.\n"
+          ".It Ev COLUMNS\n"
+          "Width of the output if it is not a terminal.\n"
           ".El\n",
           out);
     put_man_status(out);

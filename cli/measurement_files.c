@@ -44,16 +44,16 @@ static lh_status check_job(cli *c, const lh_job *job, const lh_pipeline *p)
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
         if (needed[i].value == 0)
             return cli_error(c, LH_EINPUT,
-                             "%s: does not give layout.%s, so that nobody "
-                             "knows what was measured; give what the recorded "
-                             "job had",
+                             "%s: layout.%s is required to identify the "
+                             "measured layout; set the value of the recorded "
+                             "job",
                              job->name, needed[i].key);
     if ((uint64_t)l->pipeline * l->chunks_per_device != lh_pipeline_n_chunks(p))
         return cli_error(c, LH_EINPUT,
                          "%s: its layout has %" PRIu32 " x %" PRIu32
-                         " chunks (pipeline x chunks_per_device) and the "
-                         "recording %" PRIu32
-                         "; give what the recorded job had",
+                         " chunks (pipeline x chunks_per_device), the "
+                         "recording has %" PRIu32
+                         "; set the values of the recorded job",
                          job->name, l->pipeline, l->chunks_per_device,
                          lh_pipeline_n_chunks(p));
     return LH_OK;

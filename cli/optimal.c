@@ -23,13 +23,13 @@ lh_status cli_check_engines(cli *c, const cli_search *search)
             i++;
         const char *near = names[i] ? NULL : cli_find_similar_word(name, names);
         if (near)
-            return cli_usage(
-                c, "--without: there is no engine '%s'; did you mean %s?", name,
-                near);
+            return cli_usage(c,
+                             "--without: unknown engine '%s'; did you mean %s?",
+                             name, near);
         if (!names[i])
             return cli_usage(c,
-                             "--without: there is no engine '%s'; see Engines "
-                             "in 'longhaul schedule --help'",
+                             "--without: unknown engine '%s'; see Engines in "
+                             "'longhaul schedule --help'",
                              name);
         at = at[len] ? at + len + 1 : NULL;
     }
@@ -138,7 +138,7 @@ lh_status cli_write_certificate(cli *c, const cli_search *search,
         return status;
     *kind = lh_proof_kind_name(certificate->kind);
     if (certificate->kind == LH_PROOF_NONE)
-        cli_note(c, "%s has no proof: %s", search->certificate,
+        cli_note(c, "%s contains no proof: %s", search->certificate,
                  certificate->why);
     status = write_certificate(c, search->certificate, certificate);
     lh_certificate_free(certificate);

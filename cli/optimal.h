@@ -22,23 +22,22 @@ typedef struct cli_search {
      .at = offsetof(settings, search.time_limit_s),                            \
      .arg = "SECONDS",                                                         \
      .example_argument = "60",                                                 \
-     .help =                                                                   \
-         "optimal: stop after so long and keep the best so far (without "      \
-         "a limit it goes on until it has a proof; Ctrl-C stops it too)."},    \
+     .help = "optimal: stop after this time and keep the best so far "         \
+             "(default: run until proven optimal; Ctrl-C stops it too)."},     \
         {.name = "effort",                                                     \
          .type = CLI_COUNT64,                                                  \
          .at = offsetof(settings, search.effort),                              \
          .arg = "N",                                                           \
          .least = 1,                                                           \
          .help = "optimal, auto: stop after N units of work, about a "         \
-                 "million a second; the result is the same everywhere "        \
-                 "(auto: 200000 without it)."},                                \
+                 "million per second; the result is deterministic "            \
+                 "(default for auto: 200000)."},                               \
         {.name = "gap",                                                        \
          .type = CLI_REAL,                                                     \
          .at = offsetof(settings, search.gap_percent),                         \
          .arg = "PERCENT",                                                     \
          .example_argument = "0.5",                                            \
-         .help = "optimal: stop when the makespan is within so many percent "  \
+         .help = "optimal: stop when the makespan is within this percentage "  \
                  "of the proven bound."},                                      \
         {.name = "memory",                                                     \
          .type = CLI_COUNT,                                                    \
@@ -47,38 +46,38 @@ typedef struct cli_search {
          .example_argument = "512",                                            \
          .least = 1,                                                           \
          .most = 1u << 24,                                                     \
-         .help = "optimal: memory for its tables (default 1024)."},            \
+         .help = "optimal: memory of the solver's tables (default 1024)."},    \
         {.name = "threads",                                                    \
          .type = CLI_COUNT,                                                    \
          .at = offsetof(settings, search.threads),                             \
          .arg = "N",                                                           \
          .least = 1,                                                           \
          .most = 1024,                                                         \
-         .help = "optimal: use at most N threads (default: as many as "        \
+         .help = "optimal: use at most N threads (default: number of "         \
                  "processors); the result by --effort does not depend on "     \
                  "it."},                                                       \
         {.name = "certificate",                                                \
          .type = CLI_OUTPUT,                                                   \
          .at = offsetof(settings, search.certificate),                         \
          .arg = "FILE",                                                        \
-         .help = "optimal: write the record of the proof, which 'longhaul "    \
-                 "check --certificate' goes through.",                         \
+         .help = "optimal: write the certificate of the proof, for 'longhaul " \
+                 "check --certificate'.",                                      \
          .words = CLI_WORDS_FILES},                                            \
         {.name = "without",                                                    \
          .type = CLI_TEXT,                                                     \
          .at = offsetof(settings, search.without),                             \
          .arg = "NAME,...",                                                    \
          .example_argument = "beams,search",                                   \
-         .help = "optimal, auto: search without these engines, to see what "   \
-                 "they are worth; see Engines below. Given again, without "    \
-                 "those of all.",                                              \
+         .help = "optimal, auto: disable these engines, for ablations; "       \
+                 "see Engines below. Repeat the option to disable the "        \
+                 "engines of all lists.",                                      \
          .list_separator = ',',                                                \
          .words = CLI_WORDS_ENGINES},                                          \
     {                                                                          \
         .name = "start", .type = CLI_TEXT,                                     \
         .at = offsetof(settings, search.start), .arg = "S.csv|PLAN",           \
         .example_argument = "s.csv",                                           \
-        .help = "optimal: a schedule to improve on, of a CSV or a plan.",      \
+        .help = "optimal: initial schedule to improve, from a CSV or a plan.", \
         .words = CLI_WORDS_FILES                                               \
     }
 

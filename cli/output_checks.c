@@ -137,14 +137,14 @@ static uint32_t list_all_files(const cli *c, named_file *out)
     }
     if (c->common.output && k->writes_links) {
         char *links = link_order_path(c->common.output);
-        snprintf(out[n].what, sizeof out[n].what, "the link orders beside -o");
+        snprintf(out[n].what, sizeof out[n].what, "the link orders next to -o");
         if (links) {
             out[n].links = links;
             name_file(&out[n++], links, true);
         }
     }
     if (cli_default_output(c)) {
-        snprintf(out[n].what, sizeof out[n].what, "what it writes");
+        snprintf(out[n].what, sizeof out[n].what, "the default output file");
         name_file(&out[n++], cli_default_output(c), true);
     }
     return n;
@@ -154,7 +154,9 @@ static lh_status reject_same_file(cli *c, const named_file *a,
                                   const named_file *b)
 {
     if (a->is_written && b->is_written)
-        return cli_usage(c, "%s and %s are one file: %.200s; name another one",
+        return cli_usage(c,
+                         "%s and %s are the same file: %.200s; name another "
+                         "file",
                          a->what, b->what, b->typed);
     const named_file *written = a->is_written ? a : b;
     return cli_usage(c, "%s would overwrite %s: %.200s; name another file",
@@ -205,7 +207,7 @@ lh_status cli_check_named_file(cli *c, const char *path)
     named_file *all = resolve_all_files(c, &n);
     if (!all)
         return cli_no_memory(c);
-    named_file named = {.what = "a file that the input names"};
+    named_file named = {.what = "a file referenced by the input"};
     name_file(&named, path, false);
     lh_status status = LH_OK;
     for (uint32_t i = 0; i < n && status == LH_OK; i++)
@@ -246,7 +248,7 @@ static lh_status check_default(cli *c, const char *path)
     if (strstr(head, c->command->default_signature))
         return LH_OK;
     return cli_error(c, LH_EIO,
-                     "%s is there and was not written by 'longhaul %s'; name "
+                     "%s exists and was not written by 'longhaul %s'; name "
                      "another file, or this one, with -o",
                      path, c->command->name);
 }

@@ -27,9 +27,9 @@ static lh_status unknown_long(cli *c, const char *name, size_t len)
     snprintf(typed, sizeof typed, "%.*s", (int)(len < 47 ? len : 47), name);
     const char *near = cli_find_similar_word(typed, words);
     if (near)
-        return cli_usage(c, "there is no option '--%s'; did you mean '--%s'?",
+        return cli_usage(c, "unknown option '--%s'; did you mean '--%s'?",
                          typed, near);
-    return cli_usage(c, "there is no option '--%s'", typed);
+    return cli_usage(c, "unknown option '--%s'", typed);
 }
 
 static lh_status parse_choice(cli *c, const cli_option *o, const char *text,
@@ -183,7 +183,8 @@ static lh_status parse_long(cli *c, int argc, char **argv, int *i)
     }
     if (!value) {
         if (*i + 1 >= argc)
-            return cli_usage(c, "--%s needs an argument: %s", o->name, o->arg);
+            return cli_usage(c, "--%s requires an argument: %s", o->name,
+                             o->arg);
         value = argv[++*i];
     }
     return store_typed(c, o, value);
@@ -195,7 +196,7 @@ static lh_status parse_short(cli *c, int argc, char **argv, int *i)
     for (const char *p = argv[*i] + 1; *p; p++) {
         const cli_option *o = cli_find_letter(c->command, *p);
         if (!o)
-            return cli_usage(c, "there is no option '-%c'", *p);
+            return cli_usage(c, "unknown option '-%c'", *p);
         if (o->type == CLI_FLAG) {
             CLI_TRY(store_typed(c, o, ""));
             continue;
@@ -203,7 +204,7 @@ static lh_status parse_short(cli *c, int argc, char **argv, int *i)
         if (p[1])
             return store_typed(c, o, p + 1);
         if (*i + 1 >= argc)
-            return cli_usage(c, "-%c needs an argument: %s", *p, o->arg);
+            return cli_usage(c, "-%c requires an argument: %s", *p, o->arg);
         return store_typed(c, o, argv[++*i]);
     }
     return LH_OK;
@@ -215,12 +216,13 @@ static lh_status count_operands(cli *c)
     if (c->common.help || c->common.help_all || c->common.version)
         return LH_OK;
     if (c->n_operands > k->most_operands)
-        return cli_usage(c, "'%.100s' is one argument too many; %s%s",
+        return cli_usage(c, "unexpected argument '%.100s'; %s%s",
                          c->operands[k->most_operands],
                          k->operands ? "it takes " : "it takes none",
                          k->operands ? k->operands : "");
     if (c->n_operands < k->least_operands)
-        return cli_usage(c, "an argument is missing; it takes %s", k->operands);
+        return cli_usage(c, "a required argument is missing; it takes %s",
+                         k->operands);
     return LH_OK;
 }
 

@@ -135,8 +135,8 @@ static void add_group(cli_table *t, const lh_plan *p, const group *g,
              lh_placement_name(x->placement),
              cli_layout_text(x, layout, sizeof layout));
     const char *cells[] = {g->names, found, least,
-                           g->bounded               ? "only a bound"
-                           : g->is_quick_evaluation ? "first sight"
+                           g->bounded               ? "bound only"
+                           : g->is_quick_evaluation ? "quick evaluation"
                            : closed                 ? "proven"
                                                     : "best found",
                            what};
@@ -162,19 +162,20 @@ static void print_missing(cli *c, const lh_plan *p)
                  all[d].name);
     }
     if (*given)
-        cli_wrap(c, "  given", 0, "%s: the job leaves no other", given);
+        cli_wrap(c, "  given", 0, "%s: fixed by the job", given);
     if (*none)
-        cli_wrap(c, "  no other", 0, "%s: nothing else was found", none);
+        cli_wrap(c, "  no other", 0, "%s: no alternative found", none);
 }
 
 void cli_plan_alternatives(cli *c, const lh_plan *p)
 {
     static const char *const head[] = {"value", "#found", "#at least",
-                                       "how sure", "schedule, layout"};
+                                       "confidence", "schedule, layout"};
     cli_table t = {0};
     if (!p->n_dimension_alternatives)
         return;
-    cli_print(c, "\nThe best with another\n");
+    cli_print(c, "\n"
+                 "Best alternative per dimension\n");
     cli_table_row(&t, 5, head);
     for (uint32_t i = 0; i < p->n_dimension_alternatives; i++) {
         const lh_choice *own = &p->dimension_alternatives[i].choice;
@@ -191,10 +192,10 @@ void cli_plan_alternatives(cli *c, const lh_plan *p)
     }
     cli_table_print(c, "", &t);
     cli_wrap(c, "", 0,
-             "found: by this search, against the plan; at least: "
-             "proven, below that there is none. 'Best found': a plan in which "
-             "the value is given may be better. 'First sight': better ones "
-             "with that value were not looked for as far as that helped");
+             "found: by this search, relative to the plan; at least: proven "
+             "lower bound. 'Best found': a search with this value fixed may "
+             "find a better plan. 'Quick evaluation': plans with this value "
+             "were not fully searched");
     print_missing(c, p);
 }
 
@@ -204,7 +205,7 @@ lh_status cli_report_alternatives(cli *c, const lh_plan *p, lh_report *report)
 {
     enum { COLUMNS = 5 };
     static const char *const head[COLUMNS] = {
-        "The best with another", "costs", "#iteration", "layout", "schedule"};
+        "Changed dimension", "costs", "#iteration", "layout", "schedule"};
     const char *cells[COLUMNS];
     lh_report_table table = {.size = sizeof table,
                              .title = "Runners-up",

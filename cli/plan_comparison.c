@@ -123,7 +123,7 @@ static void add_job(pair *p)
     add_words(p, group, "parameters", texts[0], texts[1]);
     for (int i = 0; i < 2; i++)
         cli_plan_gpus_text(p->plans[i], texts[i], sizeof texts[i]);
-    add_words(p, group, "GPUs of the job, and their kinds", texts[0], texts[1]);
+    add_words(p, group, "GPUs of the job, by type", texts[0], texts[1]);
     add_count(p, group, "sequences per iteration", a->training.global_batch,
               b->training.global_batch);
     add_count(p, group, "tokens per sequence", a->training.sequence,
@@ -185,7 +185,7 @@ static void add_parts(pair *p)
         cli_breakdown_parts(p->plans[i]->breakdown, parts[i]);
     for (int k = 0; k < CLI_BREAKDOWN_PARTS; k++) {
         const double ns[2] = {(double)parts[0][k].ns, (double)parts[1][k].ns};
-        add_time(p, "made of", parts[0][k].name, ns, LESS);
+        add_time(p, "breakdown", parts[0][k].name, ns, LESS);
     }
 }
 
@@ -204,7 +204,7 @@ static void add_speed(pair *p)
                            1e12 / b->tokens_per_s / 86400};
     add_time(p, group, "iteration", took, LESS);
     add_time(p, group, "pipeline", passes, LESS);
-    add_time(p, group, "no schedule of the layout takes less than", bound,
+    add_time(p, group, "lower bound over all schedules of the layout", bound,
              NEITHER);
     add_row(p, group, "tokens per second");
     for (int i = 0; i < 2; i++)

@@ -28,7 +28,8 @@ void cli_print_cost(cli *c, const lh_choice *choice)
              format_amount(x->usd_per_1e9_tokens, tokens), x->gpus,
              format_amount(x->usd_per_hour, hour));
     if (x->inter_datacenter_gb > 0)
-        cli_wrap(c, "", 2, "of it USD %s for %s GB between datacenters",
+        cli_wrap(c, "", 2,
+                 "including USD %s for %s GB sent between datacenters",
                  format_amount(x->between_usd, one),
                  format_amount(x->inter_datacenter_gb, gb));
 }
@@ -63,8 +64,7 @@ void cli_print_cheaper_plans(cli *c, const lh_plan *plan)
                  cli_layout_text(best, layout, sizeof layout));
     else if (own->between_usd > own->usd / 2)
         cli_wrap(c, "", 1,
-                 "most of it is for what is sent: --objective cost "
-                 "looks for less");
+                 "mostly for communication; --objective cost reduces it");
 }
 
 static void fill_front(const lh_plan *plan, cli_table *t)
@@ -100,15 +100,17 @@ void cli_print_pareto_front(cli *c, const lh_plan *plan)
     cli_table t = {0};
     if (!plan->n_pareto)
         return;
-    cli_print(c, "\nNothing%s is as good in time%s memory%s as one of these\n",
-              plan->pareto_complete ? "" : " that was tried",
+    cli_print(c,
+              "\n"
+              "Pareto front%s in time%s memory%s\n",
+              plan->pareto_complete ? "" : " of the evaluated plans",
               priced ? "," : " and", priced ? " and cost" : "");
     fill_front(plan, &t);
     cli_table_print(c, "", &t);
     if (plan->n_pareto_slow)
         cli_wrap(c, "", 2,
-                 "%" PRIu32 " more take far longer than the fastest; "
-                 "--pareto-times 1000 has them, too",
+                 "%" PRIu32 " more are much slower than the fastest; "
+                 "--pareto-times 1000 lists them",
                  plan->n_pareto_slow);
 }
 
@@ -119,8 +121,7 @@ lh_status cli_report_pareto_front(cli *c, const lh_plan *plan,
     fill_front(plan, &t);
     return cli_table_report(c,
                             plan->pareto_complete
-                                ? "Nothing is as good in all respects"
-                                : "Nothing that was tried is as good in all "
-                                  "respects",
+                                ? "Pareto front"
+                                : "Pareto front of the evaluated plans",
                             &t, report);
 }

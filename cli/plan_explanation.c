@@ -18,13 +18,13 @@ void cli_breakdown_parts(const lh_plan_breakdown *a,
 {
     const lh_report_breakdown_part all[CLI_BREAKDOWN_PARTS] = {
         {"compute", a->compute_ns},
-        {"sent within passes", a->intra_layer_ns},
-        {"uneven devices", a->imbalance_ns},
-        {"bubble", a->bubble_ns},
+        {"tensor/context/expert communication", a->intra_layer_ns},
+        {"load imbalance", a->imbalance_ns},
+        {"pipeline idle time", a->bubble_ns},
         {"exposed messages", a->messages_ns},
         {"exposed data parallelism", a->data_ns},
         {"exposed offloading", a->offload_ns},
-        {"want of memory", a->memory_stall_ns},
+        {"memory-limited stalls", a->memory_stall_ns},
         {"optimizer", a->optimizer_ns},
         {"overhead", a->overhead_ns}};
     memcpy(parts, all, sizeof all);
@@ -48,7 +48,7 @@ void cli_plan_breakdown(cli *c, const lh_plan *p)
                 text + len, sizeof text - len, "%s%s %s", len ? ", " : "",
                 parts[i].name, cli_plan_time(p, (double)parts[i].ns, time));
     }
-    cli_wrap(c, "made of", 4, "%s", text);
+    cli_wrap(c, "breakdown", 4, "%s", text);
 }
 
 static int64_t total_memory(const lh_plan_memory *m)
@@ -166,7 +166,7 @@ static void print_link(cli *c, const lh_link_advice *a)
                   a->messages || a->data_bytes ? ", " : "",
                   (double)a->expert_bytes / 1e9);
     cli_print(c, "%s\n",
-              a->measured ? "; as measured, whatever it is set to" : "");
+              a->measured ? "; rate as measured, for any setting" : "");
     static const char *const head[] = {"", ""};
     cli_table t = {.hide_heading = true};
     cli_table_row(&t, 2, head);
@@ -198,16 +198,18 @@ static void print_network_times(cli *c, const lh_plan *p)
     cli_plan_time(p, (double)p->network_ns, with);
     cli_plan_time(p, (double)p->network_now_ns, now);
     if (has_now && p->network_ns >= p->network_now_ns)
-        cli_print(c, "  nothing to change: no other setting gains 1 %%\n");
+        cli_print(c, "  no change recommended: no other setting gains 1 %%\n");
     else if (has_now)
-        cli_print(c, "  iteration with all of it  %s, without %s\n", with, now);
+        cli_print(c, "  iteration with these settings  %s, without %s\n", with,
+                  now);
     else
-        cli_print(c, "  iteration with all of it  %s\n", with);
+        cli_print(c, "  iteration with these settings  %s\n", with);
     if (has_now && has_default_setting(p))
         cli_print(c,
-                  "  The job says nothing of its links' ends, so the plan "
-                  "takes them as ideal;\n  with ecmp, one queue pair and "
-                  "go-back-n it takes %s.\n",
+                  "  The job has no settings of the link end points, so the "
+                  "plan assumes ideal\n"
+                  "  ones; with ecmp, one queue pair and go-back-n the "
+                  "iteration takes %s.\n",
                   now);
 }
 
@@ -238,7 +240,7 @@ static void curve_text(const lh_plan_curve *curve, char *text, size_t room)
     uint32_t n = curve->n_points, last = n ? n - 1 : 0;
     if (curve->n_series < 2 || n == 0 || ns[0] < 0 || ns[n] < 0 ||
         ns[last] < 0 || ns[n + last] < 0) {
-        snprintf(text, room, "not everywhere is there a plan of both");
+        snprintf(text, room, "no plan of both kinds at some points");
         return;
     }
     uint32_t best = ns[0] <= ns[n] ? 0 : 1;
@@ -289,9 +291,8 @@ void cli_plan_curves(cli *c, const lh_plan *p)
     char text[40];
     if (p->n_curves)
         cli_wrap(c, "", 0,
-                 "Curves have chunks as even as they go, and schedules by "
-                 "methods, beside the plan's own over links; the plan takes "
-                 "%s.",
+                 "Curves use even chunks and scheduling methods, over links "
+                 "also the plan's own schedule; the plan takes %s.",
                  cli_plan_time(p, (double)p->best.iteration_ns, text));
 }
 
@@ -304,7 +305,7 @@ static lh_status add_account(cli *c, const lh_plan *p, lh_report *report)
         return LH_OK;
     lh_report_breakdown_part parts[CLI_BREAKDOWN_PARTS];
     cli_breakdown_parts(a, parts);
-    return lh_report_add_breakdown(report, "What the iteration consists of",
+    return lh_report_add_breakdown(report, "Breakdown of the iteration",
                                    CLI_BREAKDOWN_PARTS, parts, &c->err);
 }
 
@@ -323,7 +324,7 @@ static lh_status add_option(cli *c, const lh_advice_question *q,
         cli_time_text(o->iteration_ns, time);
     const char *advice = !o->advised         ? ""
                          : q->change_advised ? "advised"
-                                             : "advised, nothing to gain";
+                                             : "advised, no gain";
     const char *cells[] = {o->advised ? lh_advice_topic_name(q->topic) : "",
                            name,
                            advice,

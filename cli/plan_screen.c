@@ -70,7 +70,7 @@ static const char *peak_text(const lh_plan *p, char *text, size_t room)
                 job->datacenters[i].gpu.flops_per_s >=
                     job->datacenters[0].gpu.flops_per_s;
     if (alike)
-        snprintf(text, room, "%s, %.4g TFLOP/s a GPU", kind,
+        snprintf(text, room, "%s, %.4g TFLOP/s per GPU", kind,
                  job->datacenters[0].gpu.tflops);
     else
         snprintf(text, room, "%s", kind);
@@ -94,14 +94,14 @@ static void print_jitter(cli *c, const lh_plan *p)
         cli_wrap(c, "", 2, "%s", slow);
     if (how->n_unevaluated)
         snprintf(untried, sizeof untried,
-                 "; %" PRIu32 " layout%s that may be better %s not tried: "
-                 "there are too many",
+                 "; %" PRIu32 " layout%s that may be better %s not evaluated "
+                 "(too many)",
                  how->n_unevaluated, how->n_unevaluated == 1 ? "" : "s",
                  how->n_unevaluated == 1 ? "was" : "were");
     else if (!how->complete)
         snprintf(untried, sizeof untried,
-                 "; the search for others that may be better ended before it "
-                 "had looked at all");
+                 "; the search ended before all layouts that may be better "
+                 "were evaluated");
     cli_wrap(c, "chosen by", 2,
              "%s, among %" PRIu32 " schedule%s of %" PRIu32 " layout%s%s",
              how->statistic == LH_PLAN_BY_P95 ? "the 95th percentile"
@@ -120,8 +120,8 @@ static void print_target(cli *c, const lh_plan *p)
         return;
     if (!other) {
         cli_wrap(c, "for", 2,
-                 "%s (%s); a short search found nothing better "
-                 "that it cannot run",
+                 "%s (%s); a short search without that restriction found "
+                 "nothing better",
                  lh_target_display_name(target), lh_target_version(target));
         return;
     }
@@ -157,8 +157,8 @@ static void print_result(cli *c, const lh_plan *p)
     cli_wrap(c, "why", 4, "%s", b->why);
     if (p->outside_search_space)
         cli_wrap(c, "given", 2,
-                 "%s: no search looks at that by itself, so a plan in which it "
-                 "is open may be slower",
+                 "%s: outside the search space; a plan that leaves it open may "
+                 "be slower",
                  p->outside_search_space);
 }
 
@@ -210,7 +210,7 @@ static void print_first(cli *c, const char *text, uint32_t most)
         text += len + 1;
     }
     if (shown < n)
-        cli_print(c, "  ... and %" PRIu32 " lines more: --show all\n",
+        cli_print(c, "  ... and %" PRIu32 " more lines: --show all\n",
                   n - shown);
 }
 
@@ -271,14 +271,13 @@ static void print_requested(cli *c, const lh_plan *p,
 {
     cli_plan_curves(c, p);
     if (shown->curves && !p->n_curves)
-        cli_wrap(c, "curves", 0,
-                 "not reached: the search was asked to end before");
+        cli_wrap(c, "curves", 0, "not computed: the search was stopped before");
     cli_print_pareto_front(c, p);
     cli_print_whatif(c, p);
     cli_print_sensitivity(c, p);
     if (shown->sensitivity && !p->sensitivity)
         cli_wrap(c, "sensitivity", 0,
-                 "not reached: the search was asked to end before");
+                 "not computed: the search was stopped before");
 }
 
 static void print_files(cli *c, const cli_plan_output *shown)
@@ -306,5 +305,5 @@ void cli_plan_screen(cli *c, const lh_plan *p, const cli_plan_output *shown)
     if (!shown->parts)
         cli_wrap(c, "more", 1, "--show " CLI_SHOW_NAMES ", or all");
     else if (all && p->n_network && !(shown->parts & CLI_SHOW_NETWORK))
-        cli_wrap(c, "more", 1, "--show network: what to set links to");
+        cli_wrap(c, "more", 1, "--show network: recommended link settings");
 }

@@ -109,8 +109,7 @@ static void print_layers(cli *c, const lh_choice *b)
         len += (size_t)snprintf(text + len, sizeof text - len, "%s%" PRIu32,
                                 i ? " " : "", b->chunk_layers[i]);
     cli_print(c, "\n");
-    cli_wrap(c, "layers", 0, "%s%s in the chunks", text,
-             len < MOST ? "" : " ...");
+    cli_wrap(c, "layers", 0, "%s%s per chunk", text, len < MOST ? "" : " ...");
 }
 
 void cli_plan_layouts(cli *c, const lh_plan *p)
@@ -152,12 +151,12 @@ void cli_plan_search(cli *c, const lh_plan *p)
     cli_wrap(c, "  layouts", 0,
              "%" PRIu32 ", of which %" PRIu32 " do not fit in memory, %" PRIu32
              " are ruled out by a bound, %" PRIu32
-             " were simulated and %" PRIu32 " were not looked at",
+             " were simulated and %" PRIu32 " are unexplored",
              p->n_layouts, p->n_memory, p->n_bounded, p->n_simulated,
              p->n_unexplored);
     if (p->n_elastic_unexplored)
         cli_wrap(c, "", 0,
-                 "elastic plans on %" PRIu32 " of them were not looked at",
+                 "elastic plans on %" PRIu32 " of them are unexplored",
                  p->n_elastic_unexplored);
     if (gap < 0)
         return;

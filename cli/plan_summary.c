@@ -231,7 +231,7 @@ void cli_plan_layout(cli *c, const lh_plan *p)
              cli_layout_text(b, layout, sizeof layout), b->microbatches);
     add_legend(&w, p);
     cli_wrap(c, "", 3, "%s", w.text);
-    cli_wrap(c, "schedule", 1, "%s, chunks placed as %s; bubble %.2f %%",
+    cli_wrap(c, "schedule", 1, "%s, placement %s; bubble %.2f %%",
              b->layout.schedule, lh_placement_name(b->placement),
              100 * b->bubble_ratio);
 }
@@ -397,10 +397,11 @@ static void explain_no_other(cli *c, const lh_plan *p)
 {
     const uint32_t n = count_unsampled(p);
     if (n)
-        cli_wrap(c, "alternatives", 1,
-                 "none with jitter; %" PRIu32 " without: --show layouts", n);
+        cli_wrap(
+            c, "alternatives", 1,
+            "none sampled with jitter; %" PRIu32 " without: --show layouts", n);
     else
-        cli_wrap(c, "alternatives", 1, "none takes another time");
+        cli_wrap(c, "alternatives", 1, "all take the same time");
 }
 
 /* Prints the other layouts. Those as fast as the plan, or as a layout above
@@ -494,8 +495,8 @@ void cli_plan_network_gain(cli *c, const lh_plan *p)
         (double)p->network_ns / (double)p->best.iteration_ns - 1;
     if (!shown && p->network_ns > 0 && as_advised > matters)
         cli_wrap(c, "network", 2,
-                 "the ends of links are planned as ideal; set as --show "
-                 "network advises %s (%+.1f %%)",
+                 "link end points are planned as ideal; with the settings of "
+                 "--show network %s (%+.1f %%)",
                  cli_plan_time(p, (double)p->network_ns, time),
                  100 * as_advised);
 }
@@ -525,7 +526,7 @@ static lh_status report_sites(cli *c, const lh_plan *p, lh_report *report)
         const char *cells[] = {p->job->datacenters[i].name, gpus, w.text};
         cli_table_row(&t, 3, cells);
     }
-    return cli_table_report(c, "Where the layers are", &t, report);
+    return cli_table_report(c, "Layer placement", &t, report);
 }
 
 /* Adds the iteration time that most samples meet if links vary. */
@@ -606,11 +607,11 @@ lh_status cli_plan_summary(cli *c, const lh_plan *p, lh_report *report)
     add_words(&search, "",
               "%" PRIu32 " layouts: %" PRIu32 " do not fit in "
               "memory, %" PRIu32 " ruled out by a bound, %" PRIu32
-              " simulated, %" PRIu32 " not looked at",
+              " simulated, %" PRIu32 " unexplored",
               p->n_layouts, p->n_memory, p->n_bounded, p->n_simulated,
               p->n_unexplored);
     if (p->n_elastic_unexplored)
-        add_words(&search, ", ", "nor elastic plans on %" PRIu32,
+        add_words(&search, ", ", "elastic plans unexplored on %" PRIu32,
                   p->n_elastic_unexplored);
     for (uint32_t i = 0; i < p->n_pruned; i++)
         add_words(&search, i ? ", " : "; ruled out: ", "%" PRIu64 " by %s",

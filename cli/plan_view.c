@@ -108,19 +108,19 @@ const char *cli_unmeasured_text(const lh_plan *p, char *text, size_t room)
     if (!u->n_entries) {
         snprintf(text, room,
                  "no passes of this job's model and GPUs with sequence %" PRIu32
-                 ": what it measured changes nothing here",
+                 ": the profile has no effect here",
                  p->job->training.sequence);
         return text;
     }
     if (!u->fastest) {
         snprintf(text, room,
-                 "measured none of this plan's passes; among layouts that it "
-                 "measured a short search found none");
+                 "has none of this plan's passes; a short search found no plan "
+                 "with measured layouts");
         return text;
     }
     snprintf(text, room,
-             "measured none of this plan's passes; the %s layout with measured "
-             "ones that a short search found takes %s (%+.1f %%): %s %s, %s",
+             "has none of this plan's passes; the %s layout with measured "
+             "passes, by a short search, takes %s (%+.1f %%): %s %s, %s",
              p->objective == LH_PLAN_CHEAPEST ? "cheapest" : "fastest",
              cli_plan_time(p, (double)u->fastest->iteration_ns, time),
              cli_percent_slower((double)u->fastest->iteration_ns,

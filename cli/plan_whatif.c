@@ -62,7 +62,8 @@ static const char *layout_of(const lh_plan *plan, const lh_choice *x,
     const char *name = layout;
     if (!*other && strcmp(layout, own) == 0)
         name = same_layers(plan, x, than) ? "this layout"
-                                          : "these degrees with other layers";
+                                          : "these degrees with another layer "
+                                            "partition";
     snprintf(text, room, "%s, %s %s%s%s", name,
              x->layout.schedule ? x->layout.schedule : "any schedule",
              lh_placement_name(x->placement), *other ? ", " : "", other);
@@ -115,7 +116,8 @@ void cli_print_whatif(cli *c, const lh_plan *plan)
     cli_table t = {0};
     if (!plan->n_answers)
         return;
-    cli_print(c, "\nIf the links were others\n");
+    cli_print(c, "\n"
+                 "What-if: other link values\n");
     fill_answers(plan, &t);
     cli_table_print(c, "", &t);
 }
@@ -216,7 +218,7 @@ static void add_range(cli_table *t, const lh_plan *p, const lh_plan_range *r)
     const char *cells[] = {name, lh_link_quantity_name(r->quantity),
                            format_end(r, job, &low, a, sizeof a),
                            format_end(r, job, &high, b, sizeof b),
-                           r->n_break_evens ? "" : "nothing else was better"};
+                           r->n_break_evens ? "" : "no other layout is better"};
     cli_table_row(t, 5, cells);
     for (uint32_t i = 0; i < r->n_break_evens; i++)
         add_break_even(t, p, r, &r->break_evens[i], job);
@@ -237,18 +239,19 @@ void cli_print_sensitivity(cli *c, const lh_plan *plan)
     cli_table t = {0};
     if (!s)
         return;
-    cli_print(c, "\nHow far the links may change until another layout is "
-                 "better than this plan's\n");
+    cli_print(c, "\n"
+                 "Sensitivity: link values for which this plan's layout stays "
+                 "the best\n");
     if (s->margin > 0)
         cli_print(c,
-                  "  (values to %.2g %%; better by more than %.2g %%, by quick "
-                  "and full searches)\n",
+                  "  (break-even values to %.2g %%; others better by more than "
+                  "%.2g %%, by quick and full searches)\n",
                   100 * s->tolerance, 100 * s->margin);
     else
-        cli_print(c, "  (values to %.2g %%, by quick searches)\n",
+        cli_print(c, "  (break-even values to %.2g %%, by quick searches)\n",
                   100 * s->tolerance);
-    cli_print(c, "  (in brackets: so far was looked, and the plan's layout "
-                 "was still the best)\n");
+    cli_print(c, "  (in brackets: end of the searched range; the plan's layout "
+                 "is still the best there)\n");
     fill_ranges(plan, &t);
     cli_table_print(c, "", &t);
 }
@@ -258,14 +261,14 @@ lh_status cli_report_links(cli *c, const lh_plan *plan, lh_report *report)
     cli_table answers = {0}, ranges = {0};
     if (plan->n_answers) {
         fill_answers(plan, &answers);
-        CLI_TRY(
-            cli_table_report(c, "If the links were others", &answers, report));
+        CLI_TRY(cli_table_report(c, "What-if: other link values", &answers,
+                                 report));
     }
     if (!plan->sensitivity)
         return LH_OK;
     fill_ranges(plan, &ranges);
     return cli_table_report(c,
-                            "How far the links may change until another layout "
-                            "is better",
+                            "Sensitivity: link values for which this layout "
+                            "stays the best",
                             &ranges, report);
 }

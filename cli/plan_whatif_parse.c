@@ -98,9 +98,8 @@ static lh_status parse_name(parser *p, const char **text, item *out)
     size_t link = find_link(p->job, *text, out, &n_links);
     if (n_links > 1)
         return cli_usage(p->c,
-                         "--what-if: '%.*s' may be several links, for names of "
-                         "datacenters have dashes; say which way with '>', and "
-                         "the other way by itself",
+                         "--what-if: '%.*s' is ambiguous, as datacenter names "
+                         "contain dashes; use '>', once per direction",
                          (int)(link < 120 ? link - 1 : 120), *text);
     size_t len = link + strcspn(*text + link, "=");
     if (len >= sizeof out->name ||
@@ -117,9 +116,8 @@ static lh_status parse_name(parser *p, const char **text, item *out)
         if (i->quantity == out->quantity && i->from == out->from &&
             i->to == out->to && i->both == out->both)
             return cli_usage(p->c,
-                             "--what-if: %s is there twice; put its values "
-                             "one after the other, %s=20,40, or ';' between "
-                             "cases of their own",
+                             "--what-if: %s is given twice; list its values "
+                             "(%s=20,40), or separate cases by ';'",
                              out->name, out->name);
     *text += len + ((*text)[len] == '=');
     return LH_OK;
@@ -287,8 +285,8 @@ lh_status cli_questions_parse(cli *c, const char *text, const lh_job *job,
         return LH_OK;
     if (job->n_datacenters < 2)
         return cli_usage(c,
-                         "--what-if: %s has one datacenter, and so no links "
-                         "between them",
+                         "--what-if: %s has one datacenter, so there are no "
+                         "links between datacenters",
                          job->name);
     parser *p = calloc(1, sizeof *p);
     if (!p)

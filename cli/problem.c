@@ -102,7 +102,7 @@ lh_status cli_plan_job(cli *c, const lh_job *job,
     bool interrupted = cli_interrupts_end() > 0;
     cli_progress_end();
     if (interrupted && status == LH_OK)
-        cli_note(c, "interrupted: the plan is the best of what was searched");
+        cli_note(c, "interrupted: the plan is the best one found so far");
     return status;
 }
 
@@ -166,8 +166,7 @@ static lh_status read_schedule(cli *c, const cli_input *input, bool fifo,
         return status;
     }
     if (*input->kind)
-        return cli_reject_input(c, input,
-                                "a plan or a CSV where it takes a schedule");
+        return cli_reject_input(c, input, "a plan or a CSV file as a schedule");
     if (input->text)
         return lh_schedule_parse(input->text, input->len, input->path, out,
                                  &c->err);
@@ -274,7 +273,7 @@ char *cli_host_memory_text(const lh_pipeline *pipeline, cli_peak_fn *peak,
         snprintf(buffer, CLI_HOST_MEMORY_TEXT, "not needed");
     else
         snprintf(buffer, CLI_HOST_MEMORY_TEXT,
-                 "%s of device %" PRIu32 " at most, %s of all devices",
+                 "%s of device %" PRIu32 " at most, %s over all devices",
                  cli_memory_text(most, unit, a), fullest,
                  cli_memory_text(sum, unit, b));
     return buffer;

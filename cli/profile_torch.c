@@ -67,8 +67,8 @@ static lh_status start(cli *c, char *const *arguments, int in, const int out[2],
     }
     if (failed != 0)
         return cli_error(c, LH_EIO,
-                         "cannot run %s: %s; name a Python that has longhaul "
-                         "and torch: --python",
+                         "cannot run %s: %s; set --python to a Python with "
+                         "longhaul and torch",
                          arguments[0], strerror(failed));
     return LH_OK;
 }
@@ -110,11 +110,11 @@ static lh_status parse_printed(cli *c, const char *python, int status,
     if (error)
         made = cli_error(c, LH_EUNSUPPORTED, "%s", error);
     else if (!map || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        made =
-            cli_error(c, LH_EUNSUPPORTED,
-                      "%s has not measured the layers%s; name a Python that "
-                      "has longhaul and torch: --python",
-                      python, WIFSIGNALED(status) ? ": a signal ended it" : "");
+        made = cli_error(c, LH_EUNSUPPORTED,
+                         "%s failed to measure the layers%s; set --python to a "
+                         "Python with longhaul and torch",
+                         python,
+                         WIFSIGNALED(status) ? ": terminated by a signal" : "");
     else
         made = lh_profile_parse(text, len, "profile", out, &c->err);
     json_decref(map);

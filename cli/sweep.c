@@ -22,7 +22,7 @@ static lh_status bad_value(cli *c, const char *text)
 static lh_status add_value(cli *c, cli_axis *axis, double value)
 {
     if (axis->delays.n_values >= CLI_MOST_VALUES)
-        return cli_usage(c, "--sweep: more than %d values; take larger steps",
+        return cli_usage(c, "--sweep: more than %d values; use larger steps",
                          CLI_MOST_VALUES);
     axis->values[axis->delays.n_values++] = value;
     return LH_OK;
@@ -33,8 +33,8 @@ static lh_status check_unit(cli *c, cli_axis *axis, cli_number n)
     if (n.value == 0)
         return LH_OK; /* 0 has every unit */
     if (axis->unit_fixed && axis->delays.relative == n.timed)
-        return cli_usage(c, "--sweep: values with and without a unit are "
-                            "mixed; give all of a quantity the same form");
+        return cli_usage(c, "--sweep: values with and without a unit cannot be "
+                            "mixed for one quantity");
     axis->delays.relative = !n.timed;
     axis->unit_fixed = true;
     return LH_OK;
@@ -87,7 +87,7 @@ lh_status cli_sweep_parse(cli *c, const char *text, cli_sweep *out)
         if (parse_name(&p, &kind)) {
             axis = &out->axes[kind];
             if (axis->delays.n_values)
-                return cli_usage(c, "--sweep: %s is there twice",
+                return cli_usage(c, "--sweep: %s is given twice",
                                  cli_axis_names[kind]);
         } else if (!axis || strpbrk(p, ",=") != strchr(p, ',')) {
             return cli_usage(c,

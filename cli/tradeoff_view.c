@@ -132,14 +132,13 @@ static void print_table(cli *c, const lh_pipeline *pipeline,
                   cli_time_text(p->makespan_ns, b),
                   cli_time_text(p->bound_ns, d), 100 * gap_of(p),
                   p->status == LH_SOLVE_OPTIMAL ? "  optimal" : "",
-                  p->limit_bound < p->limit ? ", less memory may do" : "");
+                  p->limit_bound < p->limit ? ", less memory may suffice" : "");
     }
     if (curve->infeasible_below > 0)
         cli_print(c, "Below %s there is no schedule.\n",
                   cli_memory_text(curve->infeasible_below, unit, a));
     if (!curve->complete)
-        cli_print(c, "Not complete: stopped, or more points than asked "
-                     "for.\n");
+        cli_print(c, "Incomplete: stopped, or more points than --points.\n");
 }
 
 static lh_status print_curve(cli *c, const cli_tradeoff *how,

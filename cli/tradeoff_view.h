@@ -22,13 +22,13 @@ typedef struct cli_tradeoff {
      .at = offsetof(settings, tradeoff.makespan_ns),                           \
      .arg = "TIME",                                                            \
      .example_argument = "3980ms",                                             \
-     .help = "--objective memory: the makespan to keep, with its unit: ns, "   \
-             "us, ms, s. Without it the least there is."},                     \
+     .help = "--objective memory: maximum makespan, with a unit: ns, "         \
+             "us, ms, s (default: the least possible)."},                      \
         {.name = "pareto",                                                     \
          .type = CLI_FLAG,                                                     \
          .at = offsetof(settings, tradeoff.pareto),                            \
-         .help = "optimal: the least makespan for every memory limit, as a "   \
-                 "table and a plot, in place of one schedule."},               \
+         .help = "optimal: print the least makespan per memory limit, as a "   \
+                 "table and a plot, instead of one schedule."},                \
         {.name = "points",                                                     \
          .type = CLI_COUNT,                                                    \
          .at = offsetof(settings, tradeoff.points),                            \
@@ -36,13 +36,12 @@ typedef struct cli_tradeoff {
          .preset = "64",                                                       \
          .least = 2,                                                           \
          .most = 10000,                                                        \
-         .help =                                                               \
-             "--pareto: at most so many points, evenly spread where there "    \
-             "are more."},                                                     \
+         .help = "--pareto: maximum number of points, evenly spread if there " \
+                 "are more."},                                                 \
     {                                                                          \
         .name = "html", .type = CLI_OUTPUT,                                    \
         .at = offsetof(settings, tradeoff.html), .arg = "FILE",                \
-        .help = "--pareto: write the curve as a report for the browser.",      \
+        .help = "--pareto: write the curve as an HTML report.",                \
         .words = CLI_WORDS_FILES                                               \
     }
 

@@ -90,7 +90,7 @@ void train_notices_print(cli *c, const lh_train_result *r)
     const lh_adapt_event *all = lh_train_adapt_events(r, &n);
     if (!n)
         cli_wrap(c, "noticed", 0,
-                 "nothing; what is usual is learned from the first iterations");
+                 "nothing; the baseline is learned from the first iterations");
     for (uint32_t i = 0; i < n; i++) {
         if (shown++ < MOST)
             cli_wrap(c, all[i].is_decision ? "decided" : "noticed", 0,
@@ -105,7 +105,8 @@ void train_notices_print(cli *c, const lh_train_result *r)
 lh_status train_notices_report(cli *c, const lh_train_result *r,
                                lh_report *report)
 {
-    static const char *const head[] = {"after iteration", "", "what, and why"};
+    static const char *const head[] = {"after iteration", "",
+                                       "event and reason"};
     char step[24];
     uint32_t n;
     const lh_adapt_event *all = lh_train_adapt_events(r, &n);
@@ -118,9 +119,9 @@ lh_status train_notices_report(cli *c, const lh_train_result *r,
         cli_table_row(&t, 3, cells);
     }
     if (n == 0)
-        cli_table_note(&t, "nothing was noticed; what is usual is learned from "
-                           "the first iterations");
-    return cli_table_report(c, "What was noticed, and decided", &t, report);
+        cli_table_note(&t, "nothing detected; the baseline is learned from the "
+                           "first iterations");
+    return cli_table_report(c, "Detections and decisions", &t, report);
 }
 
 /* --- prediction --------------------------------------------------------- */

@@ -9,8 +9,8 @@ lh_status train_paths_begin(cli *c, cli_view *v, cli_paths *out)
     train_settings *s = c->settings;
     if (s->adapt && s->staging_ns &&
         !cli_paths_have_effect(&s->model, v->pipeline))
-        return cli_usage(c, "--staging would change nothing: without --coupled "
-                            "or --receives late no send blocks, and --adapt "
+        return cli_usage(c, "--staging has no effect: without --coupled or "
+                            "--receives late no send blocks, and --adapt "
                             "delegates none");
     /* On the cpu device copies are real. */
     if (s->device != LH_TRAIN_CPU)

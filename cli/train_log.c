@@ -21,8 +21,7 @@ lh_status train_log_open(cli *c, const char *path, train_log *out)
         path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
     if (fd < 0 && errno == ENXIO)
         return cli_error(c, LH_EIO,
-                         "%s: is a FIFO that nobody reads; begin with its "
-                         "reader",
+                         "%s: FIFO without a reader; start the reader first",
                          path);
     if (fd < 0)
         return cli_error(c, LH_EIO, "%s: cannot write: %s", path,
@@ -45,7 +44,8 @@ static void fail_log(train_log *log, int cause)
 {
     *log->failed = true;
     cli_progress_end();
-    cli_print_stderr("%s: cannot write: %s; the log ends here, the run goes on",
+    cli_print_stderr("%s: cannot write: %s; the log ends here, the run "
+                     "continues",
                      log->path, strerror(cause));
 }
 

@@ -108,18 +108,16 @@ void train_memory_print(cli *c, const lh_plan *plan, const lh_train_result *r)
     }
     cli_table_print(c, "memory", &t);
     cli_wrap(c, "in MiB", 0,
-             "predicted: counted before the run began; measured: allocated; "
-             "planned: of a GPU there, modelled, without scratch and the sums "
-             "and arrays that replicas exchange%s%s. Not in it: the program, "
-             "the data, OpenBLAS's buffers, what a transport has under way",
+             "predicted: counted before the run; measured: allocated; planned: "
+             "modelled for the plan's GPU, without scratch and the sums and "
+             "arrays that replicas exchange%s%s. Excluded: the program, the "
+             "data, OpenBLAS's buffers, messages in flight",
              is_shared(plan, true)
-                 ? ", nor the rows that ranks of a tensor group "
-                   "gather and keep for W, which are "
-                   "activations here"
+                 ? ", nor the rows that ranks of a tensor group gather and "
+                   "keep for W (activations here)"
                  : "",
              is_shared(plan, false)
-                 ? ", nor the room for all rows that may come to a rank's "
-                   "experts, activations here, where the GPU's has those of "
-                   "even routing"
+                 ? ", nor the capacity for all rows that a rank's experts may "
+                   "receive (activations here; even routing on the GPU)"
                  : "");
 }

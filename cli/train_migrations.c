@@ -17,10 +17,9 @@ static lh_status fail_numbers(cli *c, const char *option, uint32_t least,
 {
     return cli_usage(c,
                      "--%s: '%.80s' is not STEP=N,N,... with whole numbers%s, "
-                     "as 10=2,1",
+                     "such as 10=2,1",
                      option, text,
-                     least ? " from 1 on (each chunk needs at least 1 layer)"
-                           : "");
+                     least ? " of at least 1 (each chunk needs a layer)" : "");
 }
 
 /* Parses "STEP=N,N,...". */
@@ -83,7 +82,7 @@ static lh_status read_list(cli *c, const char *option, const char *text,
     qsort(out->all, out->n, sizeof *out->all, by_step);
     for (uint32_t i = 1; i < out->n; i++)
         if (out->all[i].step == out->all[i - 1].step)
-            return cli_usage(c, "--%s: iteration %" PRIu64 " is there twice",
+            return cli_usage(c, "--%s: iteration %" PRIu64 " is given twice",
                              option, out->all[i].step);
     return LH_OK;
 }
@@ -98,7 +97,7 @@ static lh_status check_layers(cli *c, const train_changes *changes, uint32_t n)
         if (x->n != n)
             return cli_usage(c,
                              "--layers-at %" PRIu64 ": numbers of %" PRIu32
-                             " chunks; there are %" PRIu32,
+                             " chunks; the pipeline has %" PRIu32,
                              x->step, x->n, n);
         if (sum != changes->n_layers)
             return cli_usage(c,
@@ -125,8 +124,8 @@ static lh_status check_places(cli *c, const train_changes *changes, uint32_t n)
         free(there);
         if (!valid)
             return cli_usage(c,
-                             "--places-at %" PRIu64 ": not each of the ranks 0 "
-                             "to %" PRIu32 " once",
+                             "--places-at %" PRIu64 ": expected each of the "
+                             "ranks 0 to %" PRIu32 " once",
                              x->step, n - 1);
     }
     return LH_OK;
@@ -140,7 +139,8 @@ static lh_status find_layers(cli *c, const cli_view *v, const lh_plan *plan,
     uint32_t n = lh_pipeline_n_chunks(v->pipeline);
     bool numbered = s->layers || plan;
     if (s->layers && plan)
-        return cli_usage(c, "--layers is for pipelines: a plan has its own");
+        return cli_usage(c, "--layers cannot be combined with a plan, which "
+                            "contains its own");
     if (!numbered)
         return LH_OK;
     if (!(changes->first_layers = calloc(n, sizeof *changes->first_layers)))
@@ -148,8 +148,9 @@ static lh_status find_layers(cli *c, const cli_view *v, const lh_plan *plan,
     if (s->layers && !cli_parse_numbers(s->layers, 1, n, changes->first_layers,
                                         &changes->n_layers))
         return cli_usage(c,
-                         "--layers: '%s' is not a whole number from 1 on for "
-                         "each of the %" PRIu32 " chunks, such as 8,8,8",
+                         "--layers: '%s' is not a list of whole numbers of at "
+                         "least 1, one for each of the %" PRIu32
+                         " chunks, such as 8,8,8",
                          s->layers, n);
     bool all = true;
     for (uint32_t i = 0; plan && i < n; i++) {
@@ -182,13 +183,12 @@ lh_status train_migrations_read(cli *c, const cli_view *v, const lh_plan *plan,
     CLI_TRY(read_list(c, "places-at", s->places_at, 0, &changes->hosts));
     CLI_TRY(find_layers(c, v, plan, changes));
     if (s->layers_at && !changes->first_layers)
-        return plan ? cli_usage(c, "--layers-at: a chunk of the plan has no "
-                                   "layer; each needs one")
-                    : cli_usage(c, "--layers-at: how many layers each chunk "
-                                   "has is said by --layers, or by a plan");
+        return plan ? cli_usage(c, "--layers-at requires a layer in each chunk "
+                                   "of the plan")
+                    : cli_usage(c, "--layers-at requires --layers, or a plan");
     if (s->places_at && !cpu && !s->replicas)
-        return cli_usage(c, "--places-at: on the timed device it is of hosts: "
-                            "with --replicas and --events of theirs");
+        return cli_usage(c, "--places-at on the timed device requires "
+                            "--replicas and --events");
     uint32_t copies = cpu           ? count_replicas(plan)
                       : s->replicas ? s->replicas
                                     : 1;
@@ -201,9 +201,9 @@ lh_status train_migrations_read(cli *c, const cli_view *v, const lh_plan *plan,
     changes->host_ns = s->moving_ns / s->speed;
     const bool adapts = s->adapt && s->moving_ns;
     if (adapts && !changes->first_layers && !s->replicas)
-        return plan ? cli_usage(c, "--moving: a chunk of the plan has no "
-                                   "layer; each needs one to move")
-                    : cli_usage(c, "--moving is for --adapt with --layers or "
+        return plan ? cli_usage(c, "--moving requires a layer in each chunk of "
+                                   "the plan")
+                    : cli_usage(c, "--moving with --adapt requires --layers or "
                                    "--replicas");
     if (!changes->first_layers || !(changes->layers.n || adapts))
         return LH_OK;
@@ -358,23 +358,26 @@ void train_migration_print(cli *c, uint64_t step, const lh_migration *m)
              "before iteration %" PRIu64 ", in %s, %" PRIu64
              " bytes: %s%s%s%s%s",
              step, cli_time_text(m->ns, time), m->bytes,
-             m->n_chunks ? "chunks have layers " : "", layers,
-             m->n_chunks && m->n_places ? "; places have ranks "
-             : m->n_places              ? "places have ranks "
+             m->n_chunks ? "layers per chunk " : "", layers,
+             m->n_chunks && m->n_places ? "; rank per position "
+             : m->n_places              ? "rank per position "
                                         : "",
              hosts,
-             has_transfers(m) ? "; what a slow link would carry went by way of "
-                                "others"
+             has_transfers(m) ? "; slow links were bypassed through other hosts"
                               : "");
 }
 
 lh_status train_migrations_report(cli *c, const lh_train_result *r,
                                   lh_report *report)
 {
-    static const char *const head[] = {"before iteration", "layers of chunks",
-                                       "ranks in places",  "passed on by",
-                                       "#bytes",           "#predicted",
-                                       "#measured",        "why"};
+    static const char *const head[] = {"before iteration",
+                                       "layers per chunk",
+                                       "rank per position",
+                                       "relayed by",
+                                       "#bytes",
+                                       "#predicted",
+                                       "#measured",
+                                       "why"};
     enum { COLUMNS = sizeof head / sizeof *head };
     char step[24], layers[200], hosts[200], vias[200], bytes[24];
     char said[CLI_TIME_TEXT], took[CLI_TIME_TEXT];
@@ -392,10 +395,10 @@ lh_status train_migrations_report(cli *c, const lh_train_result *r,
             step,
             m->n_chunks
                 ? numbers_text(m->layers, m->n_chunks, layers, sizeof layers)
-                : "as at first",
+                : "initial",
             m->n_places
                 ? numbers_text(m->hosts, m->n_places, hosts, sizeof hosts)
-                : "as at first",
+                : "initial",
             has_transfers(m)
                 ? numbers_text(m->relay_ranks, m->n_places, vias, sizeof vias)
                 : "none",
@@ -405,7 +408,7 @@ lh_status train_migrations_report(cli *c, const lh_train_result *r,
             rows[i].why};
         cli_table_row(&t, COLUMNS, cells);
     }
-    return cli_table_report(c, "Parts of the job that moved", &t, report);
+    return cli_table_report(c, "Migrations", &t, report);
 }
 
 /* Returns the last migration before an iteration, or at it. */

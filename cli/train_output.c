@@ -125,7 +125,7 @@ static bool print_switches(cli *c, const cli_view *v, const lh_train_result *r)
 {
     static const char *const path_words[] = {
         "", " with all messages delegated",
-        " with those of some links delegated"};
+        " with the messages of some links delegated"};
     bool any = false;
     uint32_t n;
     char a[CLI_TIME_TEXT];
@@ -142,8 +142,8 @@ static bool print_switches(cli *c, const cli_view *v, const lh_train_result *r)
                  strcmp(schedule_name(v, r, rows[i].step, true),
                         train_schedule_name(v, rows[i].to)) != 0)
             cli_wrap(c, "switched", 0,
-                     "to %s%s from iteration %" PRIu64 " on; by the simulator "
-                     "its passes take %s",
+                     "to %s%s from iteration %" PRIu64 " on; simulated time of "
+                     "its passes %s",
                      train_schedule_name(v, rows[i].to),
                      path_words[rows[i].path], rows[i].step,
                      cli_time_text(rows[i].predicted_ns, a));
@@ -208,8 +208,8 @@ static void print_exchanges(cli *c, const lh_train_result *r)
     size_t at = 0;
     if (was_aborted(r) && r->planned_exchange_ns > 0)
         cli_wrap(c, "exchanges", 0,
-                 "of a rank in an iteration: planned %s; not known of a run "
-                 "that was broken off",
+                 "per rank and iteration: planned %s; unknown for an aborted "
+                 "run",
                  cli_time_text(r->planned_exchange_ns, a));
     for (uint32_t k = 0; k < LH_N_TRAIN_GROUPS; k++) {
         all += r->exchange_ns[k];
@@ -224,7 +224,8 @@ static void print_exchanges(cli *c, const lh_train_result *r)
         snprintf(text + at, sizeof text - at, "; planned %s",
                  cli_time_text(r->planned_exchange_ns, a));
     cli_wrap(c, "exchanges", 0,
-             "of a rank in an iteration, with waits for the others: %s", text);
+             "per rank and iteration, including waits for other ranks: %s",
+             text);
 }
 
 /* Prints the cost of activations that leave their ranks. */
@@ -238,12 +239,12 @@ static void print_copies(cli *c, const lh_train_result *r)
         stored += all[i].measured[LH_MEMORY_STORAGE];
     if (r->predicted_copy_ns > 0 && was_aborted(r))
         cli_wrap(c, "offload", 0,
-                 "copies of a rank in an iteration: predicted %s; not known of "
-                 "a run that was broken off",
+                 "copies per rank and iteration: predicted %s; unknown for an "
+                 "aborted run",
                  cli_time_text(r->predicted_copy_ns, a));
     else if (r->predicted_copy_ns > 0)
         cli_wrap(c, "offload", 0,
-                 "copies of a rank in an iteration: predicted %s, measured %s; "
+                 "copies per rank and iteration: predicted %s, measured %s; "
                  "passes waited %s for them; %.1f MiB in files",
                  cli_time_text(r->predicted_copy_ns, a),
                  cli_time_text(r->copy_ns, b),
@@ -324,11 +325,10 @@ static void print_timed(cli *c, const lh_train_result *r)
               cli_round_for_text(100 * r->error, 2));
     cli_wrap(
         c, "clock", 0,
-        "passes wait for the prediction's deadlines%s: the difference says "
-        "how far this machine kept up with them, not how good the "
-        "prediction is",
-        s->real_links ? ", messages take the network as it is"
-                      : ", messages for those of the links");
+        "passes follow the predicted times%s: the difference shows how well "
+        "this machine kept up, not the accuracy of the prediction",
+        s->real_links ? ", messages use the real network"
+                      : ", messages those of the emulated links");
     cli_print(c, "lateness      %s at worst",
               cli_time_text(r->max_lateness_ns, a));
     if (r->missed_deadlines)
@@ -437,15 +437,13 @@ static void print_events(cli *c, const lh_event_timeline *timeline,
         sum += predicted_ns ? predicted_ns[i] : 0;
     }
     if (!predicted_ns) {
-        cli_wrap(c, "events", 0,
-                 "in %" PRIu32 " iterations; all together %s measured", n,
-                 cli_time_text(total_ns(r), b));
+        cli_wrap(c, "events", 0, "in %" PRIu32 " iterations; total %s measured",
+                 n, cli_time_text(total_ns(r), b));
         return;
     }
     cli_wrap(c, "events", 0,
-             "in %" PRIu32 " iterations; all together %s predicted, %s "
-             "measured",
-             n, cli_time_text(sum, a), cli_time_text(total_ns(r), b));
+             "in %" PRIu32 " iterations; total %s predicted, %s measured", n,
+             cli_time_text(sum, a), cli_time_text(total_ns(r), b));
 }
 
 static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
@@ -469,7 +467,7 @@ static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
                                : "no time");
     if (s->model.coupled)
         cli_print(c,
-                  "path          direct: passes stop behind %" PRIu32
+                  "path          direct: passes block behind %" PRIu32
                   " message%s on %s way, receives %s\n",
                   s->model.coupled, s->model.coupled > 1 ? "s" : "",
                   s->model.coupled > 1 ? "their" : "its",
@@ -480,12 +478,11 @@ static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
     cli_print(c, "iterations    %" PRIu32 "%s", r->n_iterations,
               r->interrupted ? ", interrupted" : "");
     if (r->n_iterations)
-        cli_print(c, "%s, %s to %s",
-                  switched ? "; under the last schedule" : "",
+        cli_print(c, "%s, %s to %s", switched ? "; with the last schedule" : "",
                   cli_time_text(r->min_ns, a), cli_time_text(r->max_ns, b));
     else if (s->resume && !r->interrupted)
-        cli_print(c, ": the checkpoint has as many steps as --steps says, "
-                     "which counts from the first run's beginning");
+        cli_print(c, ": the checkpoint already has --steps iterations, counted "
+                     "from the start of the first run");
     cli_print(c, "\n");
     if (changes->event_timeline && r->n_iterations)
         print_events(c, changes->event_timeline, predicted_ns, r);
@@ -611,8 +608,8 @@ static lh_status add_iterations(cli *c, const cli_view *began,
 static const char *migration_label(const lh_migration *m)
 {
     if (m->n_chunks && m->n_places)
-        return "layers and places move";
-    return m->n_chunks ? "layers move" : "places change";
+        return "layers and ranks move";
+    return m->n_chunks ? "layers move" : "ranks change";
 }
 
 /* Draws the iteration times: into the report, or as a separate chart. */

@@ -72,7 +72,7 @@ static void show_switch(void *of, const lh_switch *what)
                                     : json_null());
     changes->pending_migrations = NULL;
     if (what->refused) {
-        cli_note(w->c, "iteration %" PRIu64 " goes on with %s: %s: %s",
+        cli_note(w->c, "iteration %" PRIu64 " continues with %s: %s: %s",
                  what->step, changes->current, shown.to, what->refused);
         return;
     }
@@ -131,7 +131,8 @@ static lh_status read_model_options(cli *c, lh_train_model *m)
     m->validation = s->validation;
     return m->validation < 1
                ? LH_OK
-               : cli_usage(c, "--validation: at least 0 and less than 1");
+               : cli_usage(c,
+                           "--validation must be at least 0 and less than 1");
 }
 
 /* Checks the requirements of --device cpu before a schedule is built. */
@@ -139,10 +140,10 @@ static lh_status check_cpu(cli *c, const lh_plan *plan)
 {
     const train_settings *s = c->settings;
     if (!plan)
-        return cli_usage(c, "--device cpu trains the model of a plan; a "
-                            "pipeline has none");
+        return cli_usage(c, "--device cpu requires a plan; a pipeline has no "
+                            "model to train");
     if (!s->data)
-        return cli_usage(c, "--device cpu needs something to train on: --data");
+        return cli_usage(c, "--device cpu requires --data");
     return LH_OK;
 }
 
@@ -191,8 +192,8 @@ static lh_status parse_rails(cli *c, train_rails *rails)
             *end++ = 0;
         if (rails->n == TRAIN_MOST_RAILS || !*at)
             return cli_usage(c,
-                             "--rails %s: not 1 to %d interfaces, networks or "
-                             "addresses, separated by commas",
+                             "--rails %s: expected 1 to %d interfaces, "
+                             "networks or addresses, separated by commas",
                              s->rails, TRAIN_MOST_RAILS);
         rails->parts[rails->n] = at;
         at = end;
@@ -401,65 +402,64 @@ static lh_status check_options(cli *c)
     };
     for (uint32_t i = 0; i < CLI_COUNT_OF(some); i++)
         if (some[i].is_given && some[i].is_for_cpu != cpu)
-            return cli_usage(c, "--%s is for the %s device", some[i].name,
+            return cli_usage(c, "--%s requires --device %s", some[i].name,
                              cpu ? "timed" : "cpu");
     if (s->replicas && !s->events)
-        return cli_usage(c, "--replicas is for --events");
+        return cli_usage(c, "--replicas requires --events");
     if (s->model.host_copy_ns && !s->host_memory)
-        return cli_usage(c, "--host-copy is for --host-memory");
+        return cli_usage(c, "--host-copy requires --host-memory");
     if (s->host_memory && (s->speed > 1 || s->inject || s->events))
-        return cli_usage(c, "--host-memory is not with --speed, --inject or "
-                            "--events: what they make of a pipeline has none");
+        return cli_usage(c, "--host-memory cannot be combined with --speed, "
+                            "--inject or --events");
     if (s->inject && s->real_links)
-        return cli_usage(c, "--inject gives emulated links other delays; "
-                            "not with --real-links");
+        return cli_usage(c, "--inject changes emulated links; it cannot be "
+                            "combined with --real-links");
     const bool moves = s->layers_at || s->places_at;
     if ((s->schedule_at || moves) && s->profile_out)
-        return cli_usage(c, "--profile-out measures one schedule: no "
-                            "--schedule-at, --layers-at or --places-at");
+        return cli_usage(c, "--profile-out measures one schedule; it cannot be "
+                            "combined with --schedule-at, --layers-at or "
+                            "--places-at");
     if (s->adapt && (s->schedule_at || moves || s->profile_out))
-        return cli_usage(c, "--adapt chooses schedules by itself, while the "
-                            "run goes on: no --schedule-at, --layers-at, "
+        return cli_usage(c, "--adapt chooses schedules itself; it cannot be "
+                            "combined with --schedule-at, --layers-at, "
                             "--places-at or --profile-out");
     if (s->layers && !s->layers_at && !(s->adapt && s->moving_ns))
-        return cli_usage(c, "--layers is for --layers-at, and for --adapt with "
+        return cli_usage(c, "--layers requires --layers-at, or --adapt with "
                             "--moving");
     if (s->moving_ns && !moves && !s->adapt)
-        return cli_usage(c, "--moving is for --layers-at, --places-at and "
+        return cli_usage(c, "--moving requires --layers-at, --places-at or "
                             "--adapt");
     if (s->path && s->profile_out)
-        return cli_usage(c, "--profile-out measures links without copies to "
-                            "and from host memory: no --path");
+        return cli_usage(c, "--profile-out measures links without host copies; "
+                            "it cannot be combined with --path");
     if (s->path && s->adapt)
-        return cli_usage(c, "--path is not for --adapt, which chooses it");
+        return cli_usage(c, "--path cannot be combined with --adapt, which "
+                            "chooses the path");
     if (s->staging_ns && !s->path && !s->adapt)
-        return cli_usage(c, "--staging is for --path and --adapt");
+        return cli_usage(c, "--staging requires --path or --adapt");
     if (s->events && s->profile_out)
-        return cli_usage(c, "--profile-out measures what is there without "
-                            "events: no --events");
+        return cli_usage(c, "--profile-out measures a run without events; it "
+                            "cannot be combined with --events");
     if (s->checkpoint_every && !s->checkpoint)
-        return cli_usage(c, "--checkpoint-every needs a folder: --checkpoint");
+        return cli_usage(c, "--checkpoint-every requires --checkpoint");
     if (cli_is_given(c, "keep") && !s->checkpoint)
-        return cli_usage(c, "--keep needs a folder: --checkpoint");
+        return cli_usage(c, "--keep requires --checkpoint");
     if (cli_is_given(c, "validate-every") && !(s->validation > 0))
-        return cli_usage(c, "--validate-every needs a share of the data: "
-                            "--validation");
+        return cli_usage(c, "--validate-every requires --validation above 0");
     if (s->tokenizer && s->format)
-        return cli_usage(c, "--tokenizer is for text; --format says that the "
-                            "data are tokens");
+        return cli_usage(c, "--tokenizer requires --format text");
     if (s->resume && s->weights)
-        return cli_usage(c, "--resume has weights already: no --weights");
+        return cli_usage(c, "--resume cannot be combined with --weights");
     if (s->ranks == TRAIN_RANKS_LOCAL && s->transport > TRAIN_LOCAL)
         return cli_usage(c,
-                         "--ranks local: ranks that the program starts do not "
-                         "use %s; see --transport",
+                         "--ranks local cannot be combined with --transport %s",
                          train_transports[s->transport]);
     if (s->ranks == TRAIN_RANKS_LOCAL)
         s->transport = TRAIN_LOCAL;
     if (s->insecure && s->transport != TRAIN_UCX)
-        return cli_usage(c, "--insecure is for --transport ucx");
+        return cli_usage(c, "--insecure requires --transport ucx");
     if (s->rails && s->transport != TRAIN_TCP)
-        return cli_usage(c, "--rails is for --transport tcp");
+        return cli_usage(c, "--rails requires --transport tcp");
     return s->transport <= TRAIN_LOCAL ? cli_check_outputs(c) : LH_OK;
 }
 
@@ -478,7 +478,8 @@ static lh_status run_problem(cli *c, cli_problem *problem, cli_view *v,
     CLI_TRY(cli_problem_add_host_memory(c, s->host_memory, problem));
     v->pipeline = cli_problem_pipeline(problem);
     if (cli_is_given(c, "offload-to") && !lh_pipeline_offloads(v->pipeline))
-        return cli_usage(c, "--offload-to is for plans whose job has offload");
+        return cli_usage(c,
+                         "--offload-to requires a plan whose job has offload");
     CLI_TRY(train_paths_begin(c, v, first));
     CLI_TRY(cli_view_find_schedule(c, v, problem, s->schedule, &s->model,
                                    train_first_sub_blocks(s)));

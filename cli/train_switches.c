@@ -135,7 +135,7 @@ const lh_reschedule *train_changes_get(train_changes *changes, uint64_t step)
         return NULL;
     if (n != changes->n_proposed)
         given->why =
-            moves ? "--schedule-at, and what moves with it" : "--schedule-at";
+            moves ? "--schedule-at, with a migration" : "--schedule-at";
     changes->n_proposed = n;
     if (n) {
         given->schedule = changes->all[n - 1].view.schedule;

@@ -31,8 +31,8 @@
     X(LOG, "a log", 64)                                                        \
     X(TOKENIZER, "a tokenizer", 128)                                           \
     X(TEXT, "a text to train on", 1024)                                        \
-    X(STATE, "a checkpoint's state", 256)                                      \
-    X(ARGUMENTS, "a list of arguments", 1)
+    X(STATE, "a checkpoint state", 256)                                        \
+    X(ARGUMENTS, "an argument list", 1)
 
 /* The kinds of input. */
 typedef enum lhi_input_kind {

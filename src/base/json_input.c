@@ -62,8 +62,8 @@ json_t *lhi_json_load(const char *text, size_t len, size_t flags,
         memset(why, 0, sizeof *why);
         why->line = 1;
         snprintf(why->text, sizeof why->text,
-                 "too many short values: in memory they would take %zu MiB, "
-                 "more than 8 times the text",
+                 "too many short values: they would need %zu MiB of memory, "
+                 "more than 8 times the size of the text",
                  bytes >> 20);
         return NULL;
     }

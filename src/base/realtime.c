@@ -55,8 +55,8 @@ lh_status lhi_enable_precise_wakeups(bool realtime, lh_error *err)
     int error = pthread_setschedparam(pthread_self(), SCHED_FIFO, &how);
     if (error)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "ranks cannot run under SCHED_FIFO: %s; that takes "
-                        "the capability CAP_SYS_NICE",
+                        "ranks cannot run under SCHED_FIFO: %s; the capability "
+                        "CAP_SYS_NICE is required",
                         strerror(error));
     return LH_OK;
 }

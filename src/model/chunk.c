@@ -156,7 +156,7 @@ static lh_status fill_offload(const lhi_cost_context *p,
     LHI_TRY(
         lhi_round_up_checked(bytes, "activations", &out->offload_bytes, err));
     return lhi_round_up_checked(ceil(bytes / rate * 1e9),
-                                "activations' way to the host",
+                                "the transfer of activations to the host",
                                 &out->offload_ns, err);
 }
 

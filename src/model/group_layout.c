@@ -23,9 +23,10 @@ lh_status lhi_check_replica_sites(const lh_job *job, const lh_layout *layout,
     for (uint32_t i = 0; i < slice->n_sites; i++) {
         if (slice->sites[i].datacenter >= job->n_datacenters ||
             !slice->sites[i].replicas)
-            return lhi_fail(err, LH_EINVAL,
-                            "replicas in a datacenter that the job does not "
-                            "have, or none in one that is listed");
+            return lhi_fail(
+                err, LH_EINVAL,
+                "replicas are assigned to a datacenter that the "
+                "job does not have, or a listed datacenter has none");
         replicas += slice->sites[i].replicas;
     }
     if (replicas != layout->data)
@@ -43,8 +44,8 @@ lh_status lhi_check_even_spread(const lh_job *job, const lh_layout *layout,
     if (slice->datacenter >= job->n_datacenters ||
         datacenters > job->n_datacenters - slice->datacenter)
         return lhi_fail(err, LH_EINVAL,
-                        "a slice lies in a datacenter that "
-                        "the job does not have");
+                        "a layer range is in a datacenter that the job does "
+                        "not have");
     if (layout->data % datacenters)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "data (%" PRIu32 ") does not "

@@ -114,8 +114,8 @@ static lh_status find_group(const lh_job *job, const lh_layout *layout,
     if (slice->datacenter >= job->n_datacenters ||
         dcs > job->n_datacenters - slice->datacenter)
         return lhi_fail(err, LH_EINVAL,
-                        "a slice lies in a datacenter that "
-                        "the job does not have");
+                        "a layer range is in a datacenter that the job does "
+                        "not have");
     per_node = job->datacenters[slice->datacenter].gpus_per_node;
     *out = (lh_cost_group){.datacenter = slice->datacenter, .concurrent = 1};
     switch (dimension) {

@@ -193,7 +193,8 @@ lh_status lhi_measurement_find(const lh_job *job, const lh_layout *layout,
                     "profile %s has no %s on %s with tensor %" PRIu32
                     ", context %" PRIu32 ", expert %" PRIu32
                     ", sequence %" PRIu32 " and micro_batch %" PRIu32
-                    ", nor both a smaller and a larger micro_batch",
+                    ", and cannot interpolate: a smaller and a larger "
+                    "micro_batch are required",
                     profile->name ? profile->name : "of the job",
                     kind_names[kind], like.gpu, like.tensor, like.context,
                     like.expert, like.sequence, like.micro_batch);

@@ -67,8 +67,8 @@ static lh_status check_share(double value, const char *what, lh_error *err)
 {
     if (!(value > 0 && value <= 1))
         return lhi_fail(err, LH_EINVAL,
-                        "cost constant %s is %g: it must be "
-                        "above 0 and at most 1",
+                        "cost constant %s is %g; it must be above 0 and at "
+                        "most 1",
                         what, value);
     return LH_OK;
 }
@@ -77,8 +77,7 @@ static lh_status check_amount(double value, const char *what, lh_error *err)
 {
     if (!(value >= 0 && value <= 1e15))
         return lhi_fail(err, LH_EINVAL,
-                        "cost constant %s is %g: it must be "
-                        "from 0 to 1e15",
+                        "cost constant %s is %g; it must be from 0 to 1e15",
                         what, value);
     return LH_OK;
 }
@@ -141,7 +140,7 @@ static lh_status check_degree(uint32_t value, const char *what, lh_error *err)
     if (value == 0 || value > LH_MAX_GPUS)
         return lhi_fail(err, LH_EINVAL,
                         "layout: %s is %" PRIu32
-                        ": a cost needs every degree, from 1 to %u",
+                        ": every degree must be set, from 1 to %u",
                         what, value, LH_MAX_GPUS);
     return LH_OK;
 }

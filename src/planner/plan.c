@@ -226,15 +226,17 @@ lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
         checked.jitter = &jitter;
     }
     if (!(checked.seconds >= 0 && checked.seconds <= DBL_MAX))
-        return lhi_fail(err, LH_EINVAL, "lh_plan_options.seconds is %g",
+        return lhi_fail(err, LH_EINVAL,
+                        "lh_plan_options.seconds is out of "
+                        "range: %g",
                         checked.seconds);
     if (checked.partition == LH_PARTITION_MONTE_CARLO &&
         (checked.jitter || checked.pareto_front ||
          checked.objective != LH_PLAN_FASTEST))
         return lhi_fail(err, LH_EINVAL,
-                        "layouts are drawn for the fastest alone: "
-                        "LH_PARTITION_MONTE_CARLO goes with no jitter, front "
-                        "or other objective");
+                        "LH_PARTITION_MONTE_CARLO supports only the objective "
+                        "LH_PLAN_FASTEST, and cannot be combined with jitter "
+                        "or a Pareto front");
     if (checked.elastic_as_published &&
         (checked.jitter || checked.pareto_front || checked.quick ||
          checked.objective != LH_PLAN_FASTEST || checked.n_questions ||
@@ -242,21 +244,22 @@ lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
          checked.partition == LH_PARTITION_MONTE_CARLO))
         return lhi_fail(
             err, LH_EINVAL,
-            "lh_plan_options.elastic_published goes with no jitter, "
-            "front, quick search, questions, curves, other objective or drawn "
-            "layouts");
+            "lh_plan_options.elastic_published cannot be combined with jitter, "
+            "a Pareto front, quick search, what-if questions, curves, another "
+            "objective or LH_PARTITION_MONTE_CARLO");
     if (!(checked.pareto_max_slowdown == 0 ||
           (checked.pareto_max_slowdown >= 1 &&
            checked.pareto_max_slowdown <= DBL_MAX)))
         return lhi_fail(err, LH_EINVAL,
-                        "lh_plan_options.front_times is %g: 1 or more, or 0",
+                        "lh_plan_options.front_times is %g; expected 0, or at "
+                        "least 1",
                         checked.pareto_max_slowdown);
     if (job->layout.chunk_layers &&
         (checked.partition == LH_PARTITION_EXACT ||
          checked.partition == LH_PARTITION_MONTE_CARLO))
         return lhi_fail(err, LH_EINVAL,
-                        "layout.layers of the job leaves no partition to be "
-                        "searched");
+                        "layout.layers of the job fixes the partition; there "
+                        "is nothing to search");
     lhi_arena *mem = lhi_arena_make(0);
     lhi_plan *plan = mem ? LHI_NEW(mem, lhi_plan, 1) : NULL;
     if (!plan) {

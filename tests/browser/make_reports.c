@@ -218,8 +218,8 @@ static void add_reasons(lh_report *report)
                              .title = "Network: west>east",
                              .n_columns = 3,
                              .head = head};
-    must(lh_report_add_breakdown(report, "What the iteration consists of", 4,
-                                 parts, &err));
+    must(lh_report_add_breakdown(report, "Breakdown of the iteration", 4, parts,
+                                 &err));
     must(lh_report_add_table(report, &table, &err));
     for (int i = 0; i < 2; i++)
         must(lh_report_add_cells(report, 3, rows[i], &err));

@@ -263,7 +263,7 @@ def test_decisions(browser, folder):
     browser.open(os.path.join(folder, "a.html"), size=(800, 1200), dark=True)
     heads = browser.run("['#reasons h2', '#reasons h3'].map((n) => "
                         "document.querySelector(n).textContent)")
-    check(heads == ["What was decided, and why", "Switches, and why"],
+    check(heads == ["What was decided, and why", "Switches and their reasons"],
           f"decisions: {heads}")
     rows = browser.run("[...document.querySelectorAll('#reasons tbody tr')]"
                        ".map((r) => [r.cells[0].textContent, "

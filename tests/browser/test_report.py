@@ -103,7 +103,7 @@ def test_two_sites(browser, folder):
                  "latency between the sites"):
         check(text in page.dom, f"two sites: '{text}' is not on the page")
     check(page.dom.count("<polyline") >= 4, "two sites: curves are missing")
-    for text in ("Why this plan", "What the iteration consists of: 13.11&nbsp;s",
+    for text in ("Why this plan", "Breakdown of the iteration: 13.11&nbsp;s",
                  "compute 12.23&nbsp;s (93.3 %)", "ecmp, 4 queue pairs",
                  "spray &lt;i&gt;4&lt;/i&gt;", "Runners-up"):
         check(text in page.dom, f"two sites: '{text}' is not among the reasons")

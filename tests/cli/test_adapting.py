@@ -77,7 +77,7 @@ def sums_are_kept_where_that_is_asked_for():
     check({s["to"] for s in kept["switches"]} <= searched,
           f"{kept['switches']}")
     case("alone", [*common, "--same-sums"], code=2,
-         err="--same-sums is for --adapt")
+         err="--same-sums requires --adapt")
 
 
 @test
@@ -189,13 +189,13 @@ def the_same_comes_out_again_with_jitter_too():
 def people_read_why():
     done = case("text", ["simulate", STAGES, "-s", "zb-h2", *DIRECT,
                          "--events", TRACE, "--steps", "420", "--adapt"],
-                out=r"(?s)kept .*Events.*Switches.*all messages\s+delegated")
+                out=r"(?s)no switch .*Events.*Switches.*all messages\s+delegated")
     for words in ("each way", "no schedule is"):
         check(words in done.stdout, words)
     check(max(map(len, done.stdout.splitlines())) <= 80, "columns")
     case("page", ["simulate", STAGES, "-s", "zb-h2", *DIRECT, "--events", TRACE,
                   "--steps", "420", "--adapt", "--html", "r.html", "-q"], out=ANY)
-    kept = re.search(r"(?m)^kept +(.*) with zb-h2", done.stdout)[1]
+    kept = re.search(r"(?m)^no switch +(.*) with zb-h2", done.stdout)[1]
     check(f'["without adapting","{kept}"]' in read("r.html"), kept)
 
 
@@ -261,14 +261,14 @@ def paths_that_mean_nothing_are_refused():
         case(path, ["simulate", "p.yaml", *DIRECT, "--path", path], code=2,
              err=words)
     case("no effect", ["simulate", "p.yaml", "--path", "delegated"], code=2,
-         err="--path would change nothing")
+         err="--path has no effect")
     case("no link", ["simulate", "p.yaml", *DIRECT, "--path",
-                     "0-9=delegated"], code=1, err="--path: '0-9' is no link")
+                     "0-9=delegated"], code=1, err="--path: '0-9' is neither a link")
     case("no link there", ["simulate", STAGES, *DIRECT, "--path",
                            "0-1=delegated"], code=1, err="has no link '0-1'")
     case("both", ["simulate", "p.yaml", *DIRECT, "--path", "delegated",
                   "--adapt", "--events", TRACE, "--steps", "3"], code=2,
-         err="--path is not for --adapt")
+         err="--path cannot be combined with --adapt")
 
 
 @test
@@ -308,16 +308,16 @@ def what_rests_in_the_host_costs_copies():
 
 @test
 def it_says_what_it_is_for():
-    for more, words in ((["--adapt"], "--adapt is for --events"),
+    for more, words in ((["--adapt"], "--adapt requires --events"),
                         (["--events", TRACE, "--steps", "9", "--staging",
-                          "1ms"], "--staging is for --path and --adapt"),
+                          "1ms"], "--staging requires --path or --adapt"),
                         (["--adapt", "--events", TRACE, "--steps", "9",
                           "--staging", "1ms"],
-                         "--staging would change nothing"),
+                         "--staging has no effect"),
                         (["--host-copy", "1ms"],
-                         "--host-copy is for --host-memory"),
+                         "--host-copy requires --host-memory"),
                         (["--events", TRACE, "--steps", "9", "--jitter",
-                          "latency=1"], "--jitter with --events is for")):
+                          "latency=1"], "--jitter with --events requires")):
         case(words, ["simulate", STAGES, *more], code=2, err=words)
 
 

@@ -25,8 +25,8 @@ def slow_iterations_are_said_where_nothing_is_noticed():
     write("e.yaml", SLOW.replace("from: 11, to: 1000", "from: 2, to: 4"))
     told = case("few", ["train", "p.yaml", "-s", "1f1b", "--events", "e.yaml",
                         "--steps", "6", "--speed", "10", "--adapt"],
-                out=r"noticed +nothing.*events +in 2 iterations; all "
-                    r"together .* measured\n").stdout
+                out=r"noticed +nothing.*events +in 2 iterations; "
+                    r"total .* measured\n").stdout
     least, most = re.search(r"iterations +6, ([\d.]+) ms to ([\d.]+) ms",
                             told).groups()
     check(float(most) > 2 * float(least), told)
@@ -78,7 +78,7 @@ def what_was_noticed_and_decided_is_said():
     check([i["switch"]["step"] for i in log if "switch" in i] ==
           [s["step"] for s in switches], "switches in the log")
     check("Iterations and their events" in read("r.html") and
-          "What was noticed, and decided" in read("r.html") and
+          "Detections and decisions" in read("r.html") and
           "<svg" in read("r.html"), "report")
     drawn = read("s.svg")
     check(drawn.count("stroke-dasharray") == len(switches) and
@@ -124,7 +124,7 @@ def what_does_not_go_with_it_is_refused():
     for more in (["--schedule-at", "1=gpipe"],
                  ["--device", "cpu", "--data", "text", "--profile-out", "f"]):
         case(more[0], ["train", "p.yaml", "--adapt", *more], code=2,
-             err=r"--adapt chooses schedules by itself")
+             err=r"--adapt chooses schedules itself")
 
 
 @test

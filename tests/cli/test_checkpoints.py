@@ -125,7 +125,7 @@ def of_runs_that_begin_at_once_one_wins():
         check(checkpoints() == ["step-00000003", "step-00000004"],
               checkpoints())
         case("what is there is whole", arguments(4, "--resume", "run"),
-             out="as many steps as")
+             out="the checkpoint already has --steps iterations")
     print(f"{refused} runs were refused, {followed} came after another")
 
 
@@ -563,7 +563,7 @@ def what_the_device_does_not_compute_is_planned_and_not_trained():
           str(model))
     case("refused", arguments(1), 1,
          err=r"\Alonghaul: tiny/config\.json: hidden_act, rope_scaling: the "
-             r"cpu device does not compute [^\n]*\n\Z")
+             r"cpu device does not support [^\n]*\n\Z")
     again = json.loads(read("plan.json"))["job"]
     write("job.yaml", json.dumps(again))
     case("again", ["plan", "job.yaml", "-o", "plan.json"], out=ANY)

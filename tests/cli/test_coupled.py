@@ -42,7 +42,7 @@ def the_prediction_is_the_simulators():
     found = json_case("free", slow_train())
     check(found["coupled"] == 0, f"sends that do not block: {found}")
     case("in words", slow_train(*DIRECT),
-         out=r"(?m)^path +direct: passes stop behind 1 message on its way, "
+         out=r"(?m)^path +direct: passes block behind 1 message on its way, "
              r"receives late$")
     explained = json_case("explain", ["explain", "p.yaml", "-s", "1f1b",
                                       *DIRECT])

@@ -118,14 +118,14 @@ def what_does_nothing_is_refused():
     for command in ("train", "explain"):
         case(f"{command} alike", [command, "p.yaml", "-s", "1f1b", "--path",
                                   "delegated"], 2,
-             err="--path would change nothing: no send blocks")
+             err="--path has no effect: no send blocks")
         case(f"{command} copies", with_paths(command, "--staging", "1ms"), 2,
-             err="--staging is for --path")
+             err="--staging requires --path")
         case(f"{command} no link", with_paths(command, "--path",
                                               "0-7=delegated"), 1,
-             err="--path: '0-7' is no link of the pipeline")
+             err="--path: '0-7' is neither a link of the pipeline")
     case("chosen", with_paths("train", *ALL, "--adapt"), 2,
-         err="--path is not for --adapt, which chooses it")
+         err="--path cannot be combined with --adapt, which chooses the path")
     uniform("many.yaml", devices=2, microbatches=100, times=(1, 1, 1))
     case("queues", ["train", "many.yaml", "-s", "gpipe", "--path", "delegated",
                     "--staging", "65ms"], 1,
@@ -146,9 +146,10 @@ def activations_rest_in_the_host():
     check(found["predicted_s"] == want["makespan_s"] and
           found["median_s"] >= want["makespan_s"], found)
     case("alone", ["train", "h.yaml", "--host-copy", "2ms"], 2,
-         err="--host-copy is for --host-memory")
+         err="--host-copy requires --host-memory")
     case("faster", ["train", *hosted, "--speed", "2"], 2,
-         err="--host-memory is not with --speed, --inject or --events")
+         err="--host-memory cannot be combined with --speed, --inject or "
+         "--events")
 
 
 finish()

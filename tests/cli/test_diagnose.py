@@ -68,7 +68,7 @@ def uneven_sequences_are_no_slow_workers():
     check(not any("worker" in h["what"] for h in found["helps"]),
           found["helps"])
     case("the text", ["diagnose", SE],
-         out=r"(?s)slow +microbatches are uneven:.*stage 1, the last")
+         out=r"(?s)slow +uneven microbatches:.*stage 1, the last")
 
 
 @test
@@ -200,17 +200,18 @@ def a_profile_of_a_recording_is_what_its_job_is_planned_with():
 @test
 def a_profile_is_of_what_is_known():
     case("no job", ["diagnose", ST, "--profile-out", "f"], code=2,
-         err=r"--profile-out needs --job FILE: a recording does not say")
+         err=r"--profile-out requires --job FILE: a recording lacks")
     case("a job alone", ["diagnose", ST, "--job", "job.yaml"], code=2,
-         err=r"--job says under which conditions")
+         err=r"--job requires --profile-out")
     write("job.yaml", JOB.replace("tensor: 1, ", ""))
     case("no degree", ["diagnose", ST, "--profile-out", "f", "--job",
                        "job.yaml"], code=1,
-         err=r"job\.yaml: does not give layout\.tensor")
+         err=r"job\.yaml: layout\.tensor is required to")
     write("job.yaml", JOB.replace("pipeline: 4, data: 2", "pipeline: 8, data: 1"))
-    case("other chunks", ["diagnose", ST, "--profile-out", "f", "--job",
+    case("other layer partitions", ["diagnose", ST, "--profile-out", "f", "--job",
                           "job.yaml"], code=1,
-         err=r"8 x 1 chunks \(pipeline x chunks_per_device\) and the recording 4")
+         err=r"8 x 1 chunks \(pipeline x chunks_per_device\), the recording "
+             r"has 4")
     check(not (WORK / "f").exists(), "a profile was written")
 
 

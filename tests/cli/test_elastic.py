@@ -68,7 +68,7 @@ def many_microbatches_are_no_reason_to_leave_elastic_plans_out():
 @test
 def the_published_planner_makes_the_plan_and_ours_stands_beside_it():
     made = plan("published", "--elastic", "published", gbps=20)
-    check(made["why"].startswith("as PipeMesh's planner has it: "), made["why"])
+    check(made["why"].startswith("plan of PipeMesh's planner: "), made["why"])
     rows = [row for row in made["methods"] if row["status"] == "ok"]
     ours = [row for row in rows if "against that planner's" in row["why"]]
     check(ours and rows[0]["iteration_s"] <= made["iteration_s"], rows[0])
@@ -90,11 +90,12 @@ def what_the_published_planner_does_not_know_is_refused():
                  ["--what-if", "latency=1"], ["--sensitivity"],
                  ["--search", "monte-carlo"]):
         case(more[0], ["plan", "job.yaml", "--elastic", "published", *more], 2,
-             err=rf"{more[0]}[^\n]* does not go with --elastic published")
+             err=rf"{more[0]}[^\n]* cannot be combined with --elastic "
+                 "published")
     write("alone.yaml", JOB.replace("data: 8", "data: 1") % (
         24, ", ffn: 4096", 128, "", 400, 1, ""))
     case("no replicas", ["plan", "alone.yaml", "--elastic", "published"], 1,
-         err="no layout of the job has an elastic plan")
+         err="the job has no feasible layout for PipeMesh's planner")
 
 
 finish()

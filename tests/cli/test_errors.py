@@ -56,7 +56,7 @@ case("a pipeline is no job", ["plan", "good.yaml"], 1,
 case("a job is not simulated", ["simulate", "job.yaml"], 1,
      err=r"is a job; 'simulate' takes a pipeline or a plan\n")
 case("a pipeline has no layout", ["export", "good.yaml", "--to", "megatron"],
-     1, err=r"give a plan")
+     1, err=r"a plan is required")
 case("no trace", ["report", "good.yaml"], 1,
      err=r"is a pipeline; 'report' takes plans and traces\n")
 wrong("another version", changed("pipeline/1", "pipeline/9"), r"pipeline/1", 1)

@@ -82,26 +82,27 @@ def what_would_have_no_effect_is_refused():
     write("e.yaml", EVENTS)
     base = ["simulate", "p.yaml", "-s", "1f1b"]
     case("steps alone", [*base, "--steps", "3"], code=2,
-         err=r"--steps is for --events")
+         err=r"--steps requires --events")
     case("log alone", [*base, "--log", "l"], code=2,
-         err=r"--log is for --events")
+         err=r"--log requires --events")
     case("events alone", [*base, "--events", "e.yaml"], code=2,
-         err=r"how many iterations: --steps")
+         err=r"--events requires --steps, the number of iterations")
     for option in (["--trace", "t"],
                    ["--objective", "makespan"]):
         case(option[0], [*base, "--events", "e.yaml", "--steps", "3", *option],
-             code=2, err=r"is of one iteration; not with --events")
+             code=2, err=r"applies to a single iteration; it cannot "
+                  r"be combined with --events")
     case("restart alone", [*base, "--restart", "3"], code=2,
-         err=r"--restart is for --events")
+         err=r"--restart requires --events")
     case("restart of what goes on", [*base, "--events", "e.yaml", "--steps",
                                      "3", "--restart", "3", "--adapt"], code=2,
-         err=r"--restart is of runs that cannot go on")
+         err=r"--restart is for runs without a second rail")
     write("rail.yaml", EVENTS + "  - {at: 6, rank: 2, rail: up}\n")
     case("a rail", [*base, "--events", "rail.yaml", "-n", "3"], code=1,
          err=r"rail\.yaml:6: rank: .*")
     write("no.yaml", EVENTS.replace("0-1", "0-9"))
     case("no such link", [*base, "--events", "no.yaml", "-n", "3"], code=1,
-         err=r"no\.yaml:4: links: '0-9' is no link of the pipeline")
+         err=r"no\.yaml:4: links: '0-9' is neither a link of the pipeline")
 
 
 @test
@@ -159,7 +160,7 @@ def a_run_is_held_against_the_same_events():
     check("Iterations and their events" in read("r.html") and
           "2 to 2" in read("r.html"), "the report lists the iterations")
     case("for people", ["train", *base, "--speed", "5"],
-         out=r"\nevents +in 3 iterations; all together [\d.]+ ms predicted")
+         out=r"\nevents +in 3 iterations; total [\d.]+ ms predicted")
 
 
 @test
@@ -250,7 +251,7 @@ def weights_do_not_notice_events():
     case("a device", [*train, "--events", "device.yaml"], code=1,
          err="only the timed device can be")
     case("a profile", [*train, "--events", "e.yaml", "--profile-out", "f"],
-         code=2, err="no --events")
+         code=2, err="cannot be combined with --events")
 
 
 @test

@@ -202,8 +202,8 @@ BESIDE = {
     "export": {"": ["plan.json"]},
 }
 # Of these the form is tried by the tests of that device, or transport.
-ELSEWHERE = (r"\Alonghaul: train: --[\w-]+ is for "
-             r"(the cpu device|--transport tcp)")
+ELSEWHERE = (r"\Alonghaul: train: --[\w-]+ requires "
+             r"(--device cpu|--transport tcp)\n")
 
 
 @test
@@ -235,15 +235,15 @@ def every_form_is_shown_and_works():
 @test
 def units_are_said_where_numbers_have_one():
     """A number alone says nothing of what it counts."""
-    units = {"init --link-gbps": "10^9 bits per second",
+    units = {"init --link-gbps": "10^9 bit/s",
              "init --latency-ms": "milliseconds",
-             "plan --time": "Seconds", "plan --per-gb": "10^9 bytes",
+             "plan --time": "Processor seconds", "plan --per-gb": "10^9 bytes",
              "plan --gpu-hour": "hour", "plan --what-if": "(ms)",
              "schedule --gap": "percent", "schedule --makespan": "unit",
              "schedule --memory": "MIB", "schedule --time-limit": "SECONDS",
              "compare --sweep": "(ns, us, ms, s)",
              "train --inject": "latency:20ms,gbps:10",
-             "train --message-bytes": "size of a message"}
+             "train --message-bytes": "message size in bytes"}
     for option, unit in units.items():
         command, name = option.split()
         text = " ".join(run(command, "--help-all").stdout.split())

@@ -166,12 +166,12 @@ def degrees_that_do_not_go_together_are_refused():
     plan["layout"].update(expert=16, expert_tensor=1)
     (WORK / "plan.json").write_text(json.dumps(plan))
     case("experts", ["simulate", "plan.json"], 1,
-         err="the model's 24 experts cannot be shared by 16")
+         err="the model's 24 experts are not divisible by 16")
     plan["layout"].update(expert=1, expert_tensor=16)
     model["expert_ffn"] -= 1
     (WORK / "plan.json").write_text(json.dumps(plan))
     case("width", ["simulate", "plan.json"], 1,
-         err="wide, which cannot be shared by 16")
+         err="wide, which is not divisible by 16")
     for key in [key for key in model if "expert" in key]:
         del model[key]
     model["ffn"] = 4096
@@ -188,8 +188,8 @@ def deepep_knows_few_sizes_of_groups():
             .format(training=", dispatcher: deepep",
                     layout="pipeline: 1, tensor: 1, data: 256, expert: SIZE"))
     for expert, code, out, err in (
-            (256, 1, "", "knows no groups of 256 ranks; use an expert x "
-             "expert_tensor of 2, 4,"),
+            (256, 1, "", "does not support groups of 256 ranks; use an expert "
+             "x expert_tensor of 2, 4,"),
             (32, 0, ANY, ANY)):
         write("job.yaml", text.replace("SIZE", str(expert)))
         case(f"expert {expert}", ["plan", "job.yaml", "--for", "megatron",

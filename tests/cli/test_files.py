@@ -114,12 +114,12 @@ def a_log_that_cannot_be_written_is_said_once_and_the_run_goes_on():
                       transport, "--log", "/dev/full", "-q", "--json"], 1,
                      out=ANY,
                      err=rf"\Alonghaul: /dev/full: cannot write: {NO_SPACE}; "
-                         r"the log ends here, the run goes on\n\Z")
+                         r"the log ends here, the run continues\n\Z")
         check(len(json.loads(found.stdout)["iterations"]) == 4,
               f"all iterations were run: {found.stdout}")
     case("a log that can be", ["train", "p.yaml", *PLAYED, "-n", "4", "--log",
                                "log"], out=ANY)
-    check(len(read("log").splitlines()) == 4, "a line each")
+    check(len(read("log").splitlines()) == 4, "one per line")
     case("a log that is a folder", ["train", "p.yaml", *PLAYED, "--log", "."],
          1, err=r"\Alonghaul: \.: [^\n]*directory[^\n]*\n\Z")
 
@@ -145,7 +145,8 @@ def a_log_that_becomes_full_keeps_whole_lines():
 
 
 # --- one file under two names -----------------------------------------------------
-ONE_FILE = r"\Alonghaul: \w+: [^\n]*(are one file|would overwrite)[^\n]*\nTry"
+ONE_FILE = (r"\Alonghaul: \w+: [^\n]*(are the same file|would overwrite)"
+            r"[^\n]*\nTry")
 
 
 @test
@@ -250,7 +251,7 @@ def what_nobody_named_is_overwritten_only_by_its_own_kind():
                        ("report.html", ["report", "trace.json"])):
         write(name, other)
         case(f"{name} of somebody", args, 1,
-             err=rf"\Alonghaul: {name} is there and was not written by "
+             err=rf"\Alonghaul: {name} exists and was not written by "
                  rf"'longhaul {args[0]}'; name another file, or this one, with "
                  r"-o\n\Z")
         check(read(name) == other, f"{name} stays")
@@ -316,15 +317,17 @@ def a_pipe_is_read_and_a_fifo_that_nobody_writes_to_is_refused():
               f"{args}: {done.stdout[:300]!r} {done.stderr!r}")
     os.mkfifo(WORK / "fifo.csv")
     nobody = r"\Alonghaul: fifo\.csv: [^\n]*is a FIFO that nobody "
-    waiting = [(args, subprocess.Popen(
+    no_reader = r"\Alonghaul: fifo\.csv: FIFO without a reader; "
+    waiting = [(args, says, subprocess.Popen(
         [PROGRAM, *args], cwd=WORK, env=ENVIRONMENT, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE)) for args in (
-            ["simulate", "p.yaml", "-s", "s.csv", "--html", "fifo.csv"],
-            ["train", "p.yaml", *PLAYED, "--log", "fifo.csv"])]
-    for args, process in waiting:
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE)) for args, says in (
+            (["simulate", "p.yaml", "-s", "s.csv", "--html", "fifo.csv"],
+             nobody + "reads"),
+            (["train", "p.yaml", *PLAYED, "--log", "fifo.csv"], no_reader))]
+    for args, says, process in waiting:
         out, err = process.communicate(timeout=HANGS)
         check(process.returncode == 1 and out == "" and
-              re.search(nobody + "reads", err), f"{args}: {err!r}")
+              re.search(says, err), f"{args}: {err!r}")
     waiting = [(args, subprocess.Popen(
         [PROGRAM, *args], cwd=WORK, env=ENVIRONMENT, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE)) for args in (
@@ -389,8 +392,8 @@ def link_orders_that_lead_nowhere_are_said():
                  ["explain", "p.yaml", "-s", "s.csv"],
                  ["train", "p.yaml", *PLAYED[2:], "-s", "./s.csv"]):
         case("a link to nothing", args, 1,
-             err=r"\Alonghaul: (\./)?s\.links\.csv: a link that leads nowhere, "
-                 r"[^\n]*; remove it\n\Z")
+             err=r"\Alonghaul: (\./)?s\.links\.csv: [^\n]* dangling symbolic "
+                 r"link; remove it\n\Z")
     case("not asked for", ["check", "p.yaml", "s.csv", "--fifo"], out=ANY)
     (WORK / "s.links.csv").unlink()
     case("none", ["check", "p.yaml", "s.csv"], out=ANY)
@@ -438,14 +441,14 @@ def what_memory_lacks_is_what_mends_it():
         return run("plan", "one.yaml", "--no-optimal", "-q", "-o", "x.json")
     said = plan(130).stderr
     lacks = float(re.search(r"recompute full\) needs ([\d.]+) GiB more than a "
-                            "GPU of device 0 has; use more GPUs, or such with "
-                            r"more memory\n\Z", said)[1])
+                            "GPU of device 0 has; use more GPUs, or GPUs "
+                            r"with more memory\n\Z", said)[1])
     for more, status in (lacks + 0.06, 0), (lacks - 0.06, 1):
         done = plan(130 + more)
         check(done.returncode == status, f"{said!r}, {more}: {done}")
     check("training.recompute: full" in plan(
         130, ", recompute: none").stderr, "recomputation is fixed")
-    check("or leave more of layout open" in plan(130, "", "tensor: 1").stderr,
+    check("or fix less of layout" in plan(130, "", "tensor: 1").stderr,
           "the layout is fixed")
 
 

@@ -244,16 +244,18 @@ def what_megatron_cannot_do_is_refused_before_the_search():
             ("fp8: dispatch", "", "", "use framework.fp8: matmul"),
             ("fp8: matmul", "zero: 1", "zero: 0", "use training.zero: 1"),
             ("fp8: matmul", "recompute: none", "recompute: [layernorm]",
-             "again with delayed scaling"),
+             "does not recompute norms and activation functions with delayed "
+             "scaling"),
             ("fp8: matmul", "recompute: none", "recompute: selective",
-             "again with delayed scaling"),
+             "does not recompute norms and activation functions with delayed "
+             "scaling"),
             ("experts: fused", "", "", "use framework.experts: grouped"),
             ("overlap: {expert: 0.5}", "zero: 1", "zero: 1, precision: fp32",
-             "in 16 bits alone"),
+             "only in 16-bit precision"),
             ("overlap: {expert: 0.5}", "vocab:", "mtp_layers: 1, vocab:",
              "only in a pipeline"),
             ("overlap: {expert: 0.5}", "vocab:", "mtp_layers: 2, vocab:",
-             "one layer of multi-token prediction at most"),
+             "at most one multi-token prediction layer"),
             ("sequence_parallel: false", "", "",
              "use framework.sequence_parallel: true")):
         text = MOE.format(framework=keys, zero=1).replace(old, new)

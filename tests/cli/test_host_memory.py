@@ -31,7 +31,7 @@ def warm_ups_are_cut_by_the_device_alone():
           max(some["peak_memory"]) == 7, some)
     case("said", [*made, "--host-memory", "3"],
          out=r"\nhost memory   3 activations of device 0 at most, \d+ "
-             r"activations of all devices\n")
+             r"activations over all devices\n")
     case("said beside the CSV", made[:4] + ["--host-memory", "3"], out=ANY,
          err=r"host memory: 3 activations of device 0 at most")
 
@@ -63,7 +63,7 @@ def the_judge_says_what_rests_in_the_host():
          out=r"device 0 holds 6 activations in cell \d+, 0F\d+, of 4 allowed")
     case("with", ["check", "p.yaml", "s.csv", "--host-memory", "2"],
          out=r"valid: s.csv takes 430 ms\nhost memory: 2 activations of "
-             r"device 0 at most, \d+ activations of all devices\n$")
+             r"device 0 at most, \d+ activations over all devices\n$")
     found = json_case("too little", ["check", "p.yaml", "s.csv",
                                      "--host-memory", "1"], 1)
     check(not found["valid"] and found["host_memory"] ==
@@ -112,18 +112,19 @@ def where_it_means_nothing_it_is_refused():
     uniform("free.yaml")
     for command in (["schedule", "free.yaml"], ["simulate", "free.yaml"]):
         case("no limit", [*command, "--host-memory", "all"], 1,
-             err="host memory does nothing: the pipeline has no memory_limit")
+             err="host memory has no effect: the pipeline has no memory_limit")
     slow_first_link("p.yaml", 4)
     for asked in (["--pareto"], ["--objective", "memory"]):
         case("what is looked for", ["schedule", "p.yaml", "-m", "optimal",
                                     *asked, "--host-memory", "2"], 2,
-             err=f"raises the limits that {asked[0]}")
+             err=f"--host-memory cannot be combined with {' '.join(asked)}, "
+                 "which searches memory limits")
     uniform("static.yaml", limit=4,
             memory="{F: 1, D: 0, W: -1, static: 4}")
     case("no room on the device", ["schedule", "static.yaml", "-m", "slack",
                                    "--host-memory", "all"], 1,
-         err="host memory holds activations that wait, no others: device 0 "
-             "needs memory 5, its limit is 4")
+         err="host memory holds only activations that wait for their "
+             "backward pass: device 0 needs memory 5, its limit is 4")
 
 
 finish()

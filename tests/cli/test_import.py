@@ -142,15 +142,16 @@ def deepseeks_stages_come_back_wherever_its_module_is():
     for split, why in (
             ("Et*3|(tt|)*28tm|(|)*2L", "has 60 t and 1 m"),
             ("Et*61(|)*14m|(|)*16L", "has m in stage 14 of 32; Megatron-LM "
-             "takes it among the last 16 alone")):
+             "allows it only in the last 16 stages, the last one of each "
+             "rank")):
         refused(own % split, f"-model-parallel-layout: {why}", "--nodes", "128")
 
 
 @test
 def modules_of_multi_token_prediction_are_in_one_stage():
     own = deepseek().replace("--mtp-num-layers 1", "--mtp-num-layers 2")
-    refused(own % "Et*3|(tt|)*29m|mL", "has m in several stages", "--nodes",
-            "128")
+    refused(own % "Et*3|(tt|)*29m|mL", "has m in more than one stage",
+            "--nodes", "128")
 
 
 @test
@@ -177,8 +178,8 @@ def the_base_of_rotary_positions_is_kept():
              "--micro-batch-size 1 --global-batch-size 64 --bf16")
     case("what Megatron-LM takes without", ["import", "--from", "megatron",
                                             llama, *TWO_NODES], out=ANY,
-         err="--rotary-base: is not there, so that Megatron-LM takes 10000; "
-         "exports hand on what llama3-8b has, 500000")
+         err="--rotary-base: is not set and defaults to 10000 in Megatron-LM; "
+         "exports write the value of llama3-8b, 500000")
     refused(llama + " --rotary-base 0", "--rotary-base: ")
     text = imported(llama.replace("type rope", "type learned_absolute") +
                     " --rotary-base 5")
@@ -217,7 +218,7 @@ def stages_are_those_of_megatron():
              [0, 1, 1, 1, 1, 1, 1, 2, 0])):
         write("args.txt", four + more)
         if layers is None or len(layers) % 4:
-            refused(four + more, r"layout: has \d+ stages, no multiple of")
+            refused(four + more, r"layout: has \d+ stages, not a multiple of")
         else:
             has(imported(four + more), re.escape(f"layers: {layers}"))
     text = imported(SMALL.replace("layers 8", "layers 10") +
@@ -226,13 +227,13 @@ def stages_are_those_of_megatron():
                     "--account-for-loss-in-pipeline-split")
     has(text, re.escape("layers: [2, 3, 3, 2]"))
     refused(SMALL + "--pipeline-model-parallel-size 3",
-            r"args\.txt:4: --pipeline-model-parallel-size: 8 layers cannot be "
-            r"cut evenly into 3", "--nodes", "3")
+            r"args\.txt:4: --pipeline-model-parallel-size: 8 layers are not "
+            r"divisible into 3", "--nodes", "3")
     for text, why in (("Ett|tt|tt|tt", "has no L"), ("tt|tt|tt|ttL", "begin"),
-                      ("Ett|tt|tx|ttL", "other letters"),
+                      ("Ett|tt|tx|ttL", "letters other than"),
                       ("Ett|tt|tt|tL", "has 7 t"),
                       ("E(tt|tt|tt|ttL", r"\( without"),
-                      ("E(tt|)tt|tt|ttL", r"\*N behind"),
+                      ("E(tt|)tt|tt|ttL", r"without a following \*N"),
                       ("Et*99999|tt|tt|ttL", "more layers|7 t|has")):
         refused(four + f"--pipeline-model-parallel-layout '{text}'", why)
 
@@ -259,11 +260,12 @@ def words_are_cut_as_a_shell_cuts_them():
                     "--gpu", "h100")
     has(text, "data: 16", "vocab: 32000")
     check(text["ignored"] == ["pretrain_gpt.py", "save"], text["ignored"])
-    refused(SMALL + "--save $DIR/x", r"args\.txt:4: '\$DIR/x' is for a shell")
-    refused(SMALL + "--save \"`pwd`\"", "for a shell to fill in")
-    refused(SMALL + "--save 'x\n\ny", "args.txt:4: this ' never ends")
+    refused(SMALL + "--save $DIR/x", r"args\.txt:4: '\$DIR/x' needs shell "
+                                    r"expansion")
+    refused(SMALL + "--save \"`pwd`\"", "needs shell expansion")
+    refused(SMALL + "--save 'x\n\ny", "args.txt:4: missing closing '")
     refused("# nothing\n", "args.txt: has no arguments")
-    refused("num-layers 8", "'num-layers' is no argument")
+    refused("num-layers 8", "'num-layers' is neither an argument")
     check("data: 16" in case("in one word", ["import", "--from", "megatron",
                                              SMALL, *TWO_NODES],
                              out=ANY, err=ANY).stdout, "arguments as a word")
@@ -280,52 +282,53 @@ def nothing_is_left_out_in_silence():
     check(any("fp32-residual-connection: residuals" in note
               for note in text["noted"]), text["noted"])
     check("# --fp32-residual-connection: residuals" in text["job"] and
-          "# Of no effect on time and memory: lr, seed, lr" in text["job"],
+          "# Ignored, no effect on time and memory: lr, seed, lr" in text["job"],
           text["job"])
     case("said", ["import", "--from", "megatron", SMALL + "--qk-clip",
-                  *TWO_NODES], out=ANY, err="--qk-clip: its clipping is not")
+                  *TWO_NODES], out=ANY, err="--qk-clip: QK clipping is not")
     refused(SMALL + "--tensor-model-paralel-size 2",
             "did you mean --tensor-model-parallel-size")
-    refused(SMALL + "--warp-speed 9", "has no argument --warp-speed, so what "
-                                      "it does to time and memory is not known")
-    for argument, why in (("--yaml-cfg x", "file of further arguments"),
+    refused(SMALL + "--warp-speed 9", "has no argument --warp-speed, so its "
+                                      "effect on time and memory is unknown")
+    for argument, why in (("--yaml-cfg x", "file with further arguments"),
                           ("--use-checkpoint-args", "from a checkpoint"),
-                          ("--optimizer muon", "no cost of 'muon'"),
+                          ("--optimizer muon", "'muon' is not supported"),
                           ("--bf16=1", "takes no value"),
                           ("--lr", "--lr needs a value"),
                           ("--rampup-batch-size 1 2", "three values"),
-                          ("--recompute-granularity all", "none of full, sel"),
-                          ("--recompute-granularity full", "method: is missing"),
-                          ("--fp16", "does not go with --bf16"),
+                          ("--recompute-granularity all", "not one of full, sel"),
+                          ("--recompute-granularity full",
+                           "method: is required with"),
+                          ("--fp16", "cannot be combined with --bf16"),
                           ("--overlap-grad-reduce --overlap-param-gather",
-                           "gather: needs --use-distributed-optimizer"),
+                           "gather: requires --use-distributed-optimizer"),
                           ("--use-distributed-optimizer --overlap-param-gather",
                            "--overlap-param-gather: needs --overlap-grad-red"),
                           ("--pipeline-model-parallel-size 2 --num-virtual-"
                            "stages-per-pipeline-rank 2 --no-overlap-p2p-commun"
-                           "ication", "ication: with several stages on a rank"),
+                           "ication", "ication: with several stages per rank"),
                           ("--num-layers 0", "not a whole number from 1"),
                           ("--hidden-dropout x", "'x' is not a number"),
                           ("--expert-model-parallel-size 2", "--num-experts"),
-                          ("--global-batch-size 257", "no multiple of")):
+                          ("--global-batch-size 257", "is not a multiple of")):
         refused(SMALL + argument, why)
 
 
 @test
 def the_number_of_gpus_has_to_be_known():
-    refused(SMALL, "does not say how many GPUs run it", "--gpu", "h100")
+    refused(SMALL, "does not give the number of GPUs", "--gpu", "h100")
     refused(SMALL + "--tensor-model-parallel-size 16 "
                     "--pipeline-model-parallel-size 2",
-            r"16 GPUs are no multiple of tensor x context x pipeline")
+            r"16 GPUs are not a multiple of tensor x context x pipeline")
     refused("torchrun --nnodes 4 --nproc-per-node 8 p.py " + SMALL,
             "starts 32 processes, but there are 16 GPUs")
     case("links of one site", ["import", "--from", "megatron", SMALL,
                                "--nodes", "2", "--latency-ms", "2"], 2,
-         err="--latency-ms does nothing with one site")
+         err="--latency-ms has no effect with one site")
     write("c.yaml", run("init", "-m", "llama3-8b", "-n", "2").stdout)
     case("two clusters", ["import", "--from", "megatron", SMALL, "--cluster",
                           "c.yaml", "--nodes", "2"], 2,
-         err="--nodes does nothing beside --cluster")
+         err="--nodes cannot be combined with --cluster")
     case("whose", ["import", SMALL], 2, err="--from megatron")
 
 
@@ -369,24 +372,25 @@ def what_is_costed_otherwise_is_noted():
     whole = sharded + "--overlap-param-gather "
     for text, more, why, *machines in (
             (sharded, "--overlap-param-gather --ddp-num-buckets 2",
-             "--overlap-param-gather: is not there"),
+             "--overlap-param-gather: is not set"),
             (SMALL + "--use-distributed-optimizer ", "--overlap-grad-reduce "
              "--overlap-param-gather --ddp-num-buckets 2",
-             "--overlap-grad-reduce: is not there"),
+             "--overlap-grad-reduce: is not set"),
             (whole, "--ddp-num-buckets 2",
-             "--overlap-grad-reduce: gradients are costed in 3 buckets"),
+             "--overlap-grad-reduce: gradients are modelled in 3 buckets"),
             (whole + "--ddp-num-buckets 9 ", "--ddp-num-buckets 8",
-             "--ddp-num-buckets: gradients are costed in buckets of whole"),
+             "--ddp-num-buckets: gradients are modelled in whole-layer "
+             "buckets"),
             (whole + "--num-distributed-optimizer-instances 4 "
              "--ddp-num-buckets 2 ", "--num-distributed-optimizer-instances 2",
-             "--num-distributed-optimizer-instances: the optimizer's state",
+             "--num-distributed-optimizer-instances: optimizer state",
              "--sites", "2", "--nodes", "1"),
             (whole + "--num-distributed-optimizer-instances 2 "
              "--ddp-num-buckets 2 ", "--num-distributed-optimizer-instances 1",
-             "--num-distributed-optimizer-instances: the optimizer's state"),
-            (SMALL + "--squared-relu", None, "--squared-relu: activations"),
-            (SMALL + "--openai-gelu", None, "--openai-gelu: activations"),
-            (SMALL + "--timing-log-level 2", None, "barriers of timers"),
+             "--num-distributed-optimizer-instances: optimizer state"),
+            (SMALL + "--squared-relu", None, "--squared-relu: activation functions"),
+            (SMALL + "--openai-gelu", None, "--openai-gelu: activation functions"),
+            (SMALL + "--timing-log-level 2", None, "timer barriers"),
             (SMALL + "--pipeline-model-parallel-size 2 --ddp-num-buckets 4",
              None, "--ddp-num-buckets: in a pipeline")):
         notes = imported(text, *machines)["noted"]
@@ -434,13 +438,15 @@ def groups_of_microbatches_are_those_of_megatron():
         check(not any("group-size" in note for note in
                       imported(text % (8 * n) + more, *machines)["noted"]),
               f"{n} in groups of {size} are costed")
-    check(any("groups of 4 microbatches are costed" in note for note in imported(
-        text % 64 + group + "8", *machines)["noted"]), "others are noted")
+    check(any("modelled with groups of 4 microbatches" in note
+              for note in imported(text % 64 + group + "8",
+                                   *machines)["noted"]), "others are noted")
     for n, size, why in ((10, "", "10 microbatches on 4 ranks in groups of 4; "
-                                  "in groups of 5 it does"),
-                         (8, "3", "in groups of 3; in groups of 4"),
-                         (8, "9", "in groups of 9; in groups of 4"),
-                         (3, "", "is 3 microbatches for each replica; .*4 at")):
+                                  "use groups of 5"),
+                         (8, "3", "in groups of 3; use groups of 4"),
+                         (8, "9", "in groups of 9; use groups of 4"),
+                         (3, "", "gives 3 microbatches per replica; .*at least "
+                                 "4")):
         refused(text % (8 * n) + (group + size if size else ""), why, *machines)
     write("args.txt", text % 80 + group + "5")
     run("import", "--from", "megatron", "args.txt", *machines, "-o", "ten.yaml")
@@ -459,10 +465,11 @@ def one_rank_has_no_stages_to_cut():
                  "--decoder-first-pipeline-num-layers 2",
                  "--decoder-last-pipeline-num-layers 2",
                  "--pipeline-model-parallel-layout 'Et*4|t*4L'"):
-        refused(SMALL + more, more.split()[0] + ": needs several ranks")
+        refused(SMALL + more, more.split()[0] + ": requires "
+                "--pipeline-model-parallel-size above 1")
     refused(SMALL + "--overlap-grad-reduce --ddp-num-buckets 2 "
                     "--ddp-bucket-size 1000000",
-            "--ddp-bucket-size: does not go with --ddp-num-buckets")
+            "--ddp-bucket-size: cannot be combined with --ddp-num-buckets")
 
 
 @test
@@ -485,7 +492,7 @@ def plans_say_why_today_cannot_be_costed():
     case("too large", ["plan", "--from", "megatron", big, "--nodes", "2", "-q"],
          out=r"today +cannot be costed: .*GiB more")
     case("a job has machines", ["plan", "job.yaml", "--sites", "2"], 2,
-         err="--sites needs --from")
+         err="--sites requires --from")
     case("no file", ["plan", "--from", "megatron", "nowhere.txt"], 1,
          err="nowhere.txt: No such file")
 
@@ -502,7 +509,7 @@ def ranks_lie_in_the_sites_in_order():
     has(text, re.escape("- {replicas: 4, pipeline: [{datacenter: east, "
                         "stages: 4}]}"), "sharding: hybrid")
     refused(SMALL + "--tensor-model-parallel-size 16 --num-attention-heads 16",
-            r"ranks 0 to 15 are of one stage and lie in two datacenters",
+            r"ranks 0 to 15 belong to one stage but span two datacenters",
             "--sites", "2", "--nodes", "1")
 
 
@@ -527,16 +534,17 @@ def ranks_lie_where_the_export_says():
     has(text, "data: 4", *(re.escape(
         "- {replicas: 2, pipeline: [{datacenter: %s, stages: 4}]}" % site)
         for site in ("east", "west")))
-    check(text["noted"] == ["# Ranks: these remarks place 16 ranks, which run "
-                            "on as many of the 32 GPUs"], text["noted"])
+    check(text["noted"] == ["# Ranks: these comments place 16 ranks, which use "
+                            "only as many of the 32 GPUs"], text["noted"])
     refused("# Ranks 0 to 15: west\ntorchrun --nnodes 4 --nproc-per-node 8 "
-            "p.py " + four, "starts 32 processes, but its remarks place 16",
+            "p.py " + four, "starts 32 processes, but its comments place 16",
             "--sites", "2", "--nodes", "2")
     refused("# Ranks 0 to 7: west\n# Ranks 8 to 23: east\n"
-            "# Ranks 24 to 31: west\n" + four, "a pipeline goes through each "
-            "once", "--sites", "2", "--nodes", "2")
+            "# Ranks 24 to 31: west\n" + four, "a pipeline uses each "
+            "datacenter once", "--sites", "2", "--nodes", "2")
     refused("# Ranks 0 to 3: west\n# Ranks 4 to 31: east\n" + four +
-            "--tensor-model-parallel-size 8 ", "ranks 0 to 7 are of one stage and lie in two datacenters",
+            "--tensor-model-parallel-size 8 ",
+            "ranks 0 to 7 belong to one stage but span two datacenters",
             "--sites", "2", "--nodes", "1,4")
 
 
@@ -545,16 +553,18 @@ def remarks_on_other_machines_are_noted():
     four = SMALL + "--pipeline-model-parallel-size 4 "
     plain = imported(four, "--sites", "2", "--nodes", "2")["job"]
     for remarks, why in (
-            ("# Ranks 0 to 31: b\n", "b: is none of the datacenters"),
+            ("# Ranks 0 to 31: b\n", "b: is not a datacenter"),
             ("# Ranks 0 to 31: east\n", "east: has fewer GPUs"),
-            ("# Ranks 16 to 31: east\n", "ranks do not follow"),
-            ("# Ranks 0 to 15: east\n# Ranks 15 to 30: west\n", "do not follow"),
+            ("# Ranks 16 to 31: east\n", "ranks do not continue from"),
+            ("# Ranks 0 to 15: east\n# Ranks 15 to 30: west\n",
+             "do not continue from"),
             ("# Ranks are in\n", "are in: is not \"FIRST to LAST: DATA"),
             ("# Ranks -1 to 7: east\n", "is not \"FIRST to LAST"),
             ("# Ranks 8 to 7: east\n", "is not \"FIRST to LAST")):
         text = imported(remarks + four, "--sites", "2", "--nodes", "2")
         check(len(text["noted"]) == 1 and why in text["noted"][0] and
-              "ranks in the order in which the cluster" in text["noted"][0],
+              "ranks fill the datacenters in the order of the cluster"
+              in text["noted"][0],
               f"{remarks}: {text['noted']}")
         check(text["job"].endswith(plain[plain.index("model:"):]),
               f"{remarks}: as without them")

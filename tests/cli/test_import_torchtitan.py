@@ -166,8 +166,8 @@ def defaults_are_torchtitans():
     has(text, "layers: 6", "vocab: 2048", "sequence: 2048", "data: 16",
         "recompute: selective")
     check("framework: torchtitan" not in text["job"], text["job"])
-    noted(text, "activation_checkpoint.mode: is costed as norms and activation "
-          "functions made again, not as every 2. layer as a whole")
+    noted(text, "activation_checkpoint.mode: is modelled as recomputation of "
+          "norms and activation functions, not of every 2. layer as a whole")
 
 
 @test
@@ -187,9 +187,9 @@ def rounds_of_microbatches_are_those_of_pytorch():
                          "ten.json"], out=ANY)
     rows = json.loads(read("ten.json"))["schedule"]["rows"]
     check(rows[3].startswith("3F0,3F1,3F2,3F3,3F4,7F0,7B0,"), rows[3])
-    refused(named + "11", "local_batch_size: is 11 microbatches, which "
-            "PyTorch's interleaved schedules do not take on 4 ranks: they go "
-            "in 2 rounds of one size; 10 or 12 do")
+    refused(named + "11", "local_batch_size: gives 11 microbatches, which "
+            "PyTorch's interleaved schedules cannot divide over 4 ranks into "
+            "2 equal rounds; use 10 or 12")
 
 
 @test
@@ -206,14 +206,15 @@ def replicas_are_what_the_gpus_leave():
         has(text, *lines)
     noted(imported(TOML.replace("data_parallel_shard_degree = -1",
                                 "data_parallel_replicate_degree = 2")),
-          "parallelism.data_parallel_replicate_degree: the optimizer's state")
+          "parallelism.data_parallel_replicate_degree: optimizer state is "
+          "modelled as sharded")
     text = imported(TOML.replace("data_parallel_shard_degree = -1",
                                  "data_parallel_replicate_degree = 2"),
                     "--sites", "2", "--nodes", "1")
     has(text, "sharding: hybrid")
     check(text["noted"] == [], text["noted"])
-    refused(TOML.replace("= -1", "= 3"), "16 GPUs are not what the degrees")
-    refused(TOML, "does not say how many GPUs run it", "--gpu", "h100")
+    refused(TOML.replace("= -1", "= 3"), "16 GPUs do not match the degrees")
+    refused(TOML, "does not give the number of GPUs; give", "--gpu", "h100")
     has(imported("torchrun --nnodes 2 --nproc_per_node=8 -m torchtitan.train " +
                  OPTIONS, "--gpu", "h100"), "data: 2",
         "- {name: west, nodes: 2}")
@@ -221,8 +222,8 @@ def replicas_are_what_the_gpus_leave():
                  "--module llama3 --config llama3_8b", "--gpu", "h100"),
         "data: 8")
     refused("torchrun --nnodes 1:4 --nproc-per-node 8 -m torchtitan.train " +
-            "--module llama3 --config llama3_8b", "does not say how many GPUs",
-            "--gpu", "h100")
+            "--module llama3 --config llama3_8b",
+            "does not give the number of GPUs", "--gpu", "h100")
     has(imported("NGPU=8 MODULE=llama3 CONFIG=\"llama3_8b\" ./run_train.sh",
                  "--gpu", "h100"), "model: llama3-8b", "data: 8")
     has(imported(TOML.replace("= -1", "= 4"), "--gpu", "h100"), "data: 4")
@@ -251,31 +252,33 @@ def stages_are_those_of_torchtitan():
              ("schedule: gpipe", "receives: late", "zero: 3"))):
         has(imported(batch + more), *map(re.escape, lines))
     for more, why in (
-            ("3", r"16 GPUs are not what the degrees"),
+            ("3", r"16 GPUs do not match the degrees"),
             ("16 " + several + "--parallelism.pipeline_parallel_first_stage_"
-             "less_layers 2", "32 layers, with 2 for .* too few for 32 stages"),
+             "less_layers 2", "32 layers, plus 2 for .* too few for 32 stages"),
             ("4 --parallelism.pipeline_parallel_layers_per_stage 7",
-             "makes 5 stages, no multiple"),
+             "gives 5 stages, not a multiple"),
             ("2 --parallelism.pipeline_parallel_layers_per_stage 9",
-             "makes 2 stages on each rank; 1F1B runs one"),
-            ("2 --parallelism.pipeline_parallel_schedule zbx", "none of 1F1B"),
+             "gives 2 stages per rank; 1F1B requires one"),
+            ("2 --parallelism.pipeline_parallel_schedule zbx", "not one of 1F1B"),
             ("2 --parallelism.pipeline_parallel_microbatch_size 3",
              "3 does not divide local_batch_size 16"),
             ("2 --parallelism.pipeline_parallel_schedule_csv s.csv",
-             "say by --schedule which method made it"),
+             "give the method that generated it by --schedule"),
             ("2 --parallelism.module_fqns_per_model_part tok_embeddings,"
-             "layers.0 layers.2,lm_head", "stage 1 of 2 has layers out of"),
+             "layers.0 layers.2,lm_head",
+             "stage 1 of 2 has layers missing or out of"),
             ("2 --parallelism.module_fqns_per_model_part layers.0 lm_head",
-             "stage 0 of 2 has tok_embeddings elsewhere"),
+             "stage 0 of 2 must have tok_embeddings if and only if"),
             ("2 --parallelism.module_fqns_per_model_part tok_embeddings x",
              "stage 1 of 2 has a module other"),
             ("2 --parallelism.module_fqns_per_model_part tok_embeddings "
-             "layers.0,lm_head", "has 1 layers, and the model 32")):
+             "layers.0,lm_head", "has 1 layers; the model has 32")):
         refused(batch + more, why)
     noted(imported(batch + "2 --training.global_batch_size 256 "
                    "--parallelism.pipeline_parallel_schedule DualPipeV"),
-          "costed as zb-v orders them",
-          "--training.global_batch_size: one pipeline of all microbatches")
+          "modelled in the pass order of zb-v",
+          "--training.global_batch_size: modelled as one pipeline of all "
+          "microbatches")
 
 
 @test
@@ -285,8 +288,8 @@ def products_in_8_bits_are_for_any_program():
                     "[quantize.linear.float8]\nfilter_fqns = ['output']\n")
     has(text, "fp8: matmul")
     check("framework: torchtitan" not in text["job"], text["job"])
-    noted(text, "model.converters: all products are costed in 8 bits",
-          "quantize.linear.float8.filter_fqns: all products")
+    noted(text, "model.converters: all matrix products are modelled in 8 bits",
+          "quantize.linear.float8.filter_fqns: all matrix products")
     text = imported(TOML + "[quantize.linear.float8]\nfilter_fqns = ['x']\n")
     check("quantize.linear.float8.filter_fqns" in text["ignored"], text)
     has(imported("--module llama3 --config llama3_405b", "--nodes", "16"),
@@ -304,53 +307,56 @@ def nothing_is_left_out_in_silence():
                     "[lr_scheduler]\nwarmup_steps = 2_000\n")
     check(text["ignored"] == ["debug.seed", "optimizer.lr",
                               "lr_scheduler.warmup_steps"], text["ignored"])
-    check("# Of no effect on time and memory: debug.seed, optimizer.lr" in
-          text["job"], text["job"])
+    check("# Ignored, no effect on time and memory: debug.seed, "
+          "optimizer.lr" in text["job"], text["job"])
     noted(imported(TOML.replace("seq_len", "dtype = 'bfloat16'\nseq_len")),
-          "training.dtype: weights, gradients and the optimizer's state")
+          "training.dtype: weights, gradients and optimizer state")
     noted(imported(TOML.replace("enable = true", "components = ['loss']")),
-          "compile.enable: is not there for the model")
+          "compile.enable: is not set for the model")
     for text, why in (
             ("[training]\n\nseq_lenn = 4",
              "conf:3: torchtitan 0.2 has no key training.seq_lenn; did you "
              "mean training.seq_len"),
             ("[training]\nseq_len = '4'",
-             "conf:2: training.seq_len: must be a number, without quotes"),
+             "conf:2: training.seq_len: must be a number without quotes"),
             ("[training]\nseq_len = 4.5", "'4.5' is not a whole number"),
-            ("[compile]\nenable = 1", "must be true or false, without"),
-            ("[model]\nflavor = 8", "must be a string, in quotes"),
+            ("[compile]\nenable = 1", "must be true or false without"),
+            ("[model]\nflavor = 8", "must be a quoted string"),
             ("[model]\nconverters = 'float8'", "must be a list of strings"),
-            ("[model]\nflavor = '8b'", "no '8b' of llama3, but debugmodel, "
-             "8B.*name another model by --model"),
-            ("[model]\nname = 'flux'", "knows no sizes of 'flux'"),
-            ("[model]\nconverters = ['lora']", "no cost of 'lora'"),
-            ("[model]\nname = 1979-05-27", "dates and times are not read"),
-            ("[warp]\nspeed = 9", "has no key warp.speed, so what it does to "
-             "time and memory is not known"),
+            ("[model]\nflavor = '8b'", "unknown flavor '8b' of llama3; known: "
+             "debugmodel, 8B.*give another model by --model"),
+            ("[model]\nname = 'flux'", "has no sizes of 'flux'"),
+            ("[model]\nconverters = ['lora']", "'lora' is not supported"),
+            ("[model]\nname = 1979-05-27", "dates and times are not supported"),
+            ("[warp]\nspeed = 9", "has no key warp.speed, so its effect on "
+             "time and memory is unknown"),
             ("[profiler]\nprofile_freq = 9", "only torchtitan 0.3 has"),
             ("[fault_tolerance]\nenable = true", "conf:2: "
-             "fault_tolerance.enable trains in groups"),
-            ("[optimizer]\nname = 'Muon'", "'Muon' is none of AdamW, Adam"),
+             "fault_tolerance.enable trains with a varying number of replica "
+             "groups"),
+            ("[optimizer]\nname = 'Muon'", "'Muon' is not one of AdamW, Adam"),
             ("[parallelism]\nexpert_parallel_degree = 0", "'0' is not a whole"),
             ("[parallelism]\npipeline_parallel_schedule = '1F1B'\n"
-             "pipeline_parallel_schedule = '1F1B'", "conf:3: .*there already"),
-            ("[training]\nglobal_batch_size = 12", "12 is no multiple of"),
+             "pipeline_parallel_schedule = '1F1B'", "conf:3: .*"
+             "is already defined on line 2"),
+            ("[training]\nglobal_batch_size = 12", "12 is not a multiple of"),
             ("# nothing", "has no options")):
         refused(text, why)
     for text, why in (
             (OPTIONS + "--training.seq-lenn 4", "did you mean --training.seq_"),
-            (OPTIONS + "--model.flavor 8B", "only the TOML of torchtitan 0.2"),
-            (OPTIONS + "--training.seq_len", "--training.seq_len needs a value"),
+            (OPTIONS + "--model.flavor 8B", "only torchtitan 0.2 TOML"),
+            (OPTIONS + "--training.seq_len", "--training.seq_len requires a value"),
             (OPTIONS + "--compile.enable=1", "--compile.enable takes no value"),
-            (OPTIONS + "8B", "'8B' is no option"),
+            (OPTIONS + "8B", "'8B' is neither an option"),
             (OPTIONS + "--activation_checkpoint.mode full", "has no key"),
-            (OPTIONS + "activation-checkpoint:some", "'some' is none of none"),
-            (OPTIONS + "--job.config_file x.toml", "give that file"),
-            ("CONFIG_FILE=x.toml NGPU=8 ./run_train.sh", "give that file"),
+            (OPTIONS + "activation-checkpoint:some", "'some' is not one of none"),
+            (OPTIONS + "--job.config_file x.toml", "import that file"),
+            ("CONFIG_FILE=x.toml NGPU=8 ./run_train.sh", "import that file"),
             (OPTIONS + "--optimizer.param-groups.0.optimizer-name Muon",
-             "'Muon' is none of AdamW"),
-            ("--module llama3", "--config: is missing beside --module"),
-            ("--module llama3 --config llama3_9b", "knows no 'llama3_9b', but"),
+             "'Muon' is not one of AdamW"),
+            ("--module llama3", "--config: is required with --module"),
+            ("--module llama3 --config llama3_9b",
+             "unknown configuration 'llama3_9b'; known: "),
             ("--module flux --config x", "no configurations of 'flux'"),
             ("--training.seq_len 4096", "has no --module and --config")):
         refused(text, why)
@@ -362,7 +368,7 @@ def nothing_is_left_out_in_silence():
 def other_models_are_named():
     text = imported(TOML, "--model", "qwen2.5-32b", *TWO_NODES)
     has(text, "model: qwen2.5-32b")
-    noted(text, "model.flavor: the model is the one that --model names")
+    noted(text, "model.flavor: is replaced by the model that --model names")
     write("other.yaml", run("init", "-m", "mixtral-8x7b", "-n", "1").stdout)
     has(imported("--training.seq_len 4096 activation-checkpoint:full",
                  "--model", "other.yaml", *TWO_NODES), "model: mixtral-8x7b",
@@ -372,13 +378,13 @@ def other_models_are_named():
     case("no such model", [*take, "--model", "llama3-9b"], 2,
          err="did you mean 'llama3-8b'|llama3-8b")
     case("no order to name", [*take, "--schedule", "zb-h1"], 1,
-         err="--schedule has nothing to say")
+         err="so --schedule has no effect")
     case("no such method", [*take, "--schedule", "zb-h9"], 2, err="zb-h1")
     case("says it itself", ["import", "--from", "megatron", "conf", "--model",
                             "llama3-8b", *TWO_NODES], 2,
-         err="--model does nothing with --from megatron")
-    case("a job says it", ["plan", "other.yaml", "--model", "llama3-8b"], 2,
-         err="--model needs --from")
+         err="--model has no effect with --from megatron")
+    case("requires --from; set it in the job instead", ["plan", "other.yaml", "--model", "llama3-8b"], 2,
+         err="--model requires --from")
 
 
 @test

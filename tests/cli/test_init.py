@@ -66,10 +66,10 @@ def a_file_is_written_and_not_overwritten():
              r"GPUs    64 in 2 datacenters\njob     job\.yaml\n"
              r"next    longhaul plan job\.yaml\n\Z")
     first = read("job.yaml")
-    check(first == run("init", "-s", "2").stdout, "what would be printed")
+    check(first == run("init", "-s", "2").stdout, "Write the output to FILE.")
     case("again", ["init", "-m", "kimi-k2", "-o", "job.yaml"], 1,
-         err=r"\Alonghaul: job\.yaml is there already; name another file, or "
-             r"write over it with --force\n\Z")
+         err=r"\Alonghaul: job\.yaml already exists; name another file, or "
+             r"overwrite it with --force\n\Z")
     check(read("job.yaml") == first, "it is as it was")
     json_case("told to", ["init", "-m", "kimi-k2", "-o", "job.yaml", "--force",
                           "--json"])
@@ -78,7 +78,7 @@ def a_file_is_written_and_not_overwritten():
                                 "-o", "job.yaml", "-f"], 1,
          err=r"sequence: gpt3-175b has learned 2048 positions")
     check("\nmodel: kimi-k2 " in read("job.yaml"), "it stays")
-    case("force without a file", ["init", "-f"], 2, err="--force is for -o FILE")
+    case("force without a file", ["init", "-f"], 2, err="--force requires -o FILE")
     case("no folder", ["init", "-o", "nowhere/job.yaml"], 1, err="nowhere")
 
 
@@ -87,13 +87,13 @@ def unknown_names_give_the_nearest():
     for name, near in (("llama-70b", "llama3-70b"), ("deepseek", "deepseek-v3"),
                        ("qwen2.5-72", "qwen2.5-72b")):
         case(name, ["init", "--model", name], 2,
-             err=rf"\Alonghaul: init: --model: there is no '{name}'; did you "
-                 rf"mean {near}\? There are llama3-8b, [^\n]*crosspipe-m70\n")
+             err=rf"\Alonghaul: init: --model: unknown name '{name}'; did you "
+                 rf"mean {near}\? Known: llama3-8b, [^\n]*crosspipe-m70\n")
     case("gpu", ["init", "--gpu", "h100,h20", "--sites", "2"], 2,
-         err=r"--gpu: there is no 'h20'; did you mean h200\? There are "
+         err=r"--gpu: unknown name 'h20'; did you mean h200\? Known: "
              r"v100-32g, [^\n]*gb300\n")
     case("none near", ["init", "--gpu", "xyzzyxy"], 2,
-         err=r"--gpu: there is no 'xyzzyxy'; there are v100-32g")
+         err=r"--gpu: unknown name 'xyzzyxy'; known: v100-32g")
     case("aliases", ["init", "-m", "deepseek-r1", "-g", "v100"],
          out=r"\nmodel: deepseek-v3 .*precision: fp16 .*gpu: v100-32g ")
 
@@ -110,13 +110,12 @@ def wrong_numbers_are_refused():
              "--nodes: 2 values for 3 sites; give one, or one for each"),
             (["-s", "3", "--gpu", "h100,h200"], "--gpu: 2 values for 3 sites"),
             (["--gpus-per-node", "x"], "--gpus-per-node: 'x' is not"),
-            (["--latency-ms", "5"], "--latency-ms does nothing with one site"),
-            (["--link-gbps", "5"], "--link-gbps does nothing with one site"),
+            (["--latency-ms", "5"], "--latency-ms has no effect with one site"),
+            (["--link-gbps", "5"], "--link-gbps has no effect with one site"),
             (["-s", "2", "--latency-ms", "20ms"], "'20ms' is not a number"),
             (["-s", "2", "--link-gbps", "0"], "'0' is not a number above 0"),
             (["--batch", "0"], "'0' is not a whole number from 1"),
-            (["job.yaml"], "'job.yaml' is one argument too many; it takes "
-             "none")):
+            (["job.yaml"], "unexpected argument 'job.yaml'; it takes none")):
         case(" ".join(options), ["init", *options], 2, err=says)
     case("GPUs of a node", ["init", "--gpus-per-node", "2000"], 1,
          err="gpus_per_node")
@@ -136,7 +135,7 @@ def a_config_json_is_a_model():
                     "--force"], 2, err="would overwrite")
     check(json.loads(read("jobs/config.json")), "it is as it was")
     case("missing", ["init", "-m", "nowhere/config.json"], 2,
-         err=r"--model: there is no 'nowhere/config\.json'; there are")
+         err=r"--model: unknown name 'nowhere/config\.json'; known:")
 
 
 @test

@@ -296,7 +296,8 @@ def ucx_beyond_this_host_has_to_be_allowed():
         check(done.returncode == 0 and not said(done),
               f"allowed: {done.stderr}")
     done = run(*quiet, "--insecure")
-    check(done.returncode == 2 and "is for --transport ucx" in done.stderr,
+    check(done.returncode == 2 and
+          "--insecure requires --transport ucx" in done.stderr,
           f"--insecure alone: {done.stderr}")
 
 
@@ -324,13 +325,13 @@ def rails_are_refused_in_words():
     uniform("a.yaml", devices=2, microbatches=4)
     quiet = ["train", "a.yaml", "-s", "1f1b", "--steps", "1"]
     for more, code, why in [
-            (["--rails", "lo"], 2, "--rails is for --transport tcp"),
+            (["--rails", "lo"], 2, "--rails requires --transport tcp"),
             (["--transport", "ucx", "--rails", "lo"], 2,
-             "--rails is for --transport tcp"),
+             "--rails requires --transport tcp"),
             (["--transport", "tcp", "--rails", "lo,,lo"], 2,
-             "--rails lo,,lo: not 1 to 8"),
+             "--rails lo,,lo: expected 1 to 8"),
             (["--transport", "tcp", "--rails", ",".join("abcdefghi")], 2,
-             "not 1 to 8")]:
+             "expected 1 to 8 interfaces")]:
         done = run(*quiet, *more)
         check(done.returncode == code and why in done.stderr,
               f"{more}: {done.stderr}")

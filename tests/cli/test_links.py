@@ -101,11 +101,11 @@ def what_was_asked_for_is_shown_whole():
     for columns in "80", "100":
         env = {"COLUMNS": columns}
         said = run(*args, *WHAT_IF, env=env).stdout
-        links = rows_of(said, "If the links", r"\n\n|\nplan ")
+        links = rows_of(said, "What-if: other link", r"\n\n|\nplan ")
         check(links.count("\n  latency=") == 10, links)
         said = run(*args, *front, env=env).stdout
         plan = json.loads(read("plan.json"))
-        rows = rows_of(said, "is as good in", r"\n\n|\nplan ")
+        rows = rows_of(said, "Pareto front", r"\n\n|\nplan ")
         for row in [*plan["front"], plan]:
             check(f" {1e3 * row['iteration_s']:.3f} ms " in rows, rows)
 
@@ -118,7 +118,8 @@ def what_was_asked_for_does_not_shorten_the_screen():
     asked = run(*args, *WHAT_IF, "--sensitivity").stdout
     screen = plain[:plain.index("\nplan ")]
     check(asked.startswith(screen), f"{plain}\n{asked}")
-    check("\nIf the links" in asked and "\nHow far the links" in asked, asked)
+    check("\nWhat-if: other link" in asked and
+          "\nSensitivity: link values" in asked, asked)
 
 
 DIMENSIONS = ("tensor", "context", "expert", "pipeline", "data", "sites",
@@ -133,10 +134,10 @@ def every_dimension_is_there_once_and_every_plan():
         write("job.yaml", JOB + more)
         said = run("plan", "job.yaml", *SHORT, "--effort", "2000", "--show",
                    "dimensions", env={"COLUMNS": "200"}).stdout
-        table = rows_of(said, "The best with another", r"\nplan ")
+        table = rows_of(said, "Best alternative per dimension", r"\nplan ")
         rows = re.findall(r"^  (\S.*?)  +([-+][\d.]* ?%?) +([-+][\d.]+ %|the "
-                          r"same) +(first sight|best found|proven|only a "
-                          r"bound) +(.*)$", table, re.M)
+                          r"same) +(quick evaluation|best found|proven|bound "
+                          r"only) +(.*)$", table, re.M)
         named = [name.split()[0] for row in rows for name in row[0].split(", ")]
         for label in "given", "no other":
             found = re.search(rf"^  {label} +(.*):", table, re.M)
@@ -144,7 +145,7 @@ def every_dimension_is_there_once_and_every_plan():
         check(sorted(named) == sorted(DIMENSIONS), f"{named}\n{table}")
         shown = [row[4] for row in rows]
         check(len(set(shown)) == len(shown) > 1, f"twice the same\n{table}")
-        given = re.search(r"^  given +(.*): the job leaves no other", table,
+        given = re.search(r"^  given +(.*): fixed by the job", table,
                           re.M)
         check((given and given[1]) == ("tensor, context" if more else None),
               table)
@@ -157,7 +158,8 @@ def network_advice_is_on_request():
     for parts, there in ("all", False), ("network", True), ("all,network", True):
         said = run(*args, parts).stdout
         check(("\nNetwork\n" in said) == there, said)
-        check(("--show network: what to set" in said) != there, said)
+        check(("--show network: recommended link settings" in said) != there,
+              said)
 
 
 @test
@@ -236,7 +238,7 @@ def what_a_job_fixes_is_not_laid_to_memory():
     said = run("plan", "job.yaml", *SHORT, "--effort", "2000",
                "--curves").stdout
     check(re.search(r"^  PP-out( +-)+$", said, re.M) and
-          "oversubscription: not everywhere is there a plan of both\n" in said,
+          "oversubscription: no plan of both kinds at some points\n" in said,
           said)
 
 
@@ -263,7 +265,7 @@ def hybrid_sharding_needs_replicas_in_datacenters():
     one = re.sub(r"   - \{name: [bc].*\n|  links:\n|   - \{between.*\n", "", JOB)
     write("job.yaml", one + "layout: {sharding: hybrid}\n")
     case("one", ["plan", "job.yaml"], 1,
-         err="job.yaml: layout.sharding: 'hybrid'.* is one datacenter")
+         err="job.yaml: layout.sharding: 'hybrid'.* the job has only one")
     nothing = "nothing to divide between datacenters"
     for layout, there in (("data: 1", True), ("sites: [{pipeline: [a]}, {pipeline: [b]}]",
                            False)):

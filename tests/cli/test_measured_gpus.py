@@ -52,8 +52,8 @@ def plans_take_what_was_measured():
 @test
 def other_models_are_refused():
     case("mine", ["plan", job("qwen2.5-32b", 4)], code=1,
-         err=r"profile: has entries of llama3-8b, llama3-70b, qwen2\.5-72b, "
-             r"llama3-405b, mixtral-8x7b, deepseek-v3, and the job's model is "
+         err=r"profile: has entries for llama3-8b, llama3-70b, qwen2\.5-72b, "
+             r"llama3-405b, mixtral-8x7b, deepseek-v3, but the job's model is "
              r"qwen2\.5-32b")
 
 
@@ -83,8 +83,8 @@ def a_plan_of_layouts_that_were_not_measured_says_what_the_measured_take():
     check(plan["unmeasured"]["entries"] > 0 and
           other["layout"]["context"] == 1 and
           other["iteration_s"] > plan["iteration_s"], f"{plan['unmeasured']}")
-    line = ("measured none of this plan's passes; the fastest layout with "
-            "measured ones that a short search found takes "
+    line = ("has none of this plan's passes; the fastest layout with measured "
+            "passes, by a short search, takes "
             f"{other['iteration_s']:.3f} s (+")
     check("(modelled)" in said.stdout and
           f"profile {line}" in words(said.stdout), said.stdout)
@@ -115,13 +115,13 @@ def a_profile_without_a_pass_of_the_job_says_so():
     open_job("layout: {pipeline: 2, tensor: 2}\n", sequence=30000)
     case("another sequence", ["plan", "open.yaml", *LITTLE],
          out=r"^profile +no passes of this job's model and GPUs with sequence "
-             r"30000: what\s+it\s+measured changes nothing here$")
+             r"30000: the\s+profile has\s+no effect here$")
     check(json.loads(read("plan.json"))["unmeasured"] == {"entries": 0},
           "entries are counted")
     open_job("layout: {context: 4, pipeline: 2, tensor: 2}\n")
     case("another context", ["plan", "open.yaml", *LITTLE],
-         out=r"^profile +measured none of this plan's passes; among layouts "
-             r"that it\s+measured a\s+short search found none$")
+         out=r"^profile +has none of this plan's passes; a short search found "
+             r"no\s+plan with\s+measured layouts$")
 
 
 # One site's GPU has an efficiency, the other's has not.
@@ -151,7 +151,7 @@ layout: {tensor: 4, context: 1, micro_batch: 1, pipeline: 2, data: 1,
           read("plan.html").replace("&#39;", "'"), "the page says otherwise")
     done = run("export", "plan.json", "--to", "pytorch", "--bundle", "bundle")
     check(done.returncode == 0, done.stderr)
-    check("modelled, in part with the job's efficiency; none is measured" in
+    check("modelled, in part with the job's efficiency; none are measured" in
           words(read("bundle/README.md")), read("bundle/README.md"))
 
 

@@ -119,20 +119,20 @@ def what_megatron_would_refuse_is_refused_before():
               "router_bias: true")
     for more, layout, why in (
             (biased, "tensor: 2, expert: 2, expert_tensor: 2, pipeline: 1",
-             "cuts no experts that have biases"),
+             "does not shard experts that have biases"),
             ("mlp_bias: true, output_bias: true", "tensor: 1",
-             "has biases on all products"),
-            ("router_bias: true", "tensor: 1", "has biases on all products"),
+             "has biases on all linear layers"),
+            ("router_bias: true", "tensor: 1", "has biases on all linear layers"),
             ("gated: true", "tensor: 1, context: 1, pipeline: 1, data: 16, "
              "expert: 16, outermost: data, sharding: hybrid",
-             "copies of experts, here 1, over the instances")):
+             r"expert replicas \(1\) over optimizer instances")):
         write("job.yaml", SMALL.format(more=more, layout=layout))
         case(why, ["plan", "job.yaml", "-q"], 1, err=why)
     sharded = SMALL.replace("zero: 1", "zero: 3")
     for layout, why in (
-            ("tensor: 1, pipeline: 2", "FSDP, which has no pipeline"),
+            ("tensor: 1, pipeline: 2", "FSDP, which does not support pipelines"),
             ("tensor: 1, context: 1, pipeline: 1, data: 16, expert: 4, "
-             "outermost: data, sharding: hybrid", "gradients of experts")):
+             "outermost: data, sharding: hybrid", "reduces expert gradients")):
         write("job.yaml", sharded.format(more="gated: true", layout=layout))
         case(why, ["plan", "job.yaml", "-q"], 1, err=why)
     found = exported(sharded.format(more="gated: true", layout="expert: 4"))

@@ -169,7 +169,7 @@ def what_is_held_beyond_the_plan_is_said_where_it_is_so():
     if not has_openblas():
         return
     alone = TRAINED % 2
-    kept, come = "gather and keep for W", "all rows that may come"
+    kept, come = "gather and keep for W", "all rows that a rank's experts"
     for name, text, says in [
             ("alone", alone, (False, False)),
             ("tensor", alone.replace("tensor: 1", "tensor: 2"), (True, False)),

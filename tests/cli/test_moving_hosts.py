@@ -82,7 +82,7 @@ def a_run_plays_it_on_the_clock():
                   f"{transport}, {i}: {one}, said {said[i]}")
         check(found["iterations"][1]["seconds"] * 8 > 3, "data was slow")
     case("without", ["train", "p.yaml", "--replicas", "2"], 2,
-         err="--replicas is for --events")
+         err="--replicas requires --events")
 
 
 @test
@@ -110,7 +110,7 @@ def hosts_exchange_their_places():
     check(found["iterations"][step]["exchange"] == one and
           "exchange" not in found["iterations"][step + 1], "its iteration")
     check(json.loads(read("log").splitlines()[step])["exchange"] == one, "log")
-    check("Hosts that exchange their places" in read("r.html") and
+    check("Host exchanges" in read("r.html") and
           "hosts move" in read("s.svg"), "report and picture")
     check(kept["total_s"] > 3.5 * found["total_s"] and kept["exchanges"] == [],
           f"{kept['total_s']} and {found['total_s']}")
@@ -154,7 +154,7 @@ def people_are_told():
     case("text", ["simulate", "p.yaml", "-s", "zb-h2", "--events", "e.yaml",
                   "--steps", "90", "--replicas", "2", "--adapt", "--moving",
                   "400ms"],
-         out=r"Hosts that exchange their places.*the slow link between hosts 0 "
+         out=r"Host exchanges.*the slow link between hosts 0 "
              r"and\s+4 carries the\s+data of\s+device 0.*carries\s+nothing")
 
 
@@ -164,14 +164,14 @@ def what_cannot_be_is_refused():
     events("from: 1, to: 2, links: [h0-h4], transfer: 3")
     base = ["simulate", "p.yaml", "-s", "zb-h2"]
     play = [*base, "--events", "e.yaml", "--steps", "3"]
-    case("hosts of no replicas", play, 1, err=r"'h0-h4' is no link")
-    case("none", [*base, "--replicas", "2"], 2, err="--replicas is for")
-    case("moving", [*play, "--moving", "1ms"], 2, err="--moving is for")
+    case("hosts of no replicas", play, 1, err=r"'h0-h4' is neither a link")
+    case("none", [*base, "--replicas", "2"], 2, err="--replicas requires")
+    case("moving", [*play, "--moving", "1ms"], 2, err="--moving requires")
     case("path", [*play, "--replicas", "2", "--path", "delegated"], 2,
-         err="--replicas is not for --path")
+         err="--replicas cannot be combined with --path")
     case("staging", [*play, "--replicas", "2", "--adapt", "--moving", "1ms",
                      "--staging", "1ms", "--coupled", "1"], 2,
-         err="--moving is not for --staging")
+         err="--moving cannot be combined with --staging")
     for link in ("h0-h8", "h0-h0", "h0", "h-h1", "h0-h1-"):
         events(f"from: 1, to: 2, links: ['{link}'], transfer: 3")
         case(link, [*play, "--replicas", "2"], 1,

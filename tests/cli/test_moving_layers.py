@@ -52,7 +52,7 @@ def layers_leave_a_slow_device_and_return():
               "layers" not in found["iterations"][at + 1], "its iteration")
     check(json.loads(read("log").splitlines()[first["step"]])["layers"] ==
           first, "log")
-    check("Layers that move" in read("r.html") and
+    check("Layer migrations" in read("r.html") and
           "layers move" in read("s.svg"), "report and picture")
     # With two layers fewer of eight the device takes 1.5 times as long.
     check(seconds(kept, 100) > 1.6 * seconds(kept, 10), "kept")
@@ -119,7 +119,7 @@ def people_are_told():
     files("from: 20, to: 120, device: 2, slower: x2")
     case("text", ["simulate", "p.yaml", "-s", "zb-h1", "--events", "e.yaml",
                   "--steps", "130", "--adapt", *LAYERS, "--moving", "400ms"],
-         out=r"Layers that move.*device 2 takes 2 times\s+as long.*with\s+8,"
+         out=r"Layer migrations.*device 2 takes 2 times\s+as long.*with\s+8,"
              r"\s+8,\s+8,\s+8\s+layers")
 
 
@@ -128,8 +128,8 @@ def what_cannot_be_is_refused():
     files("from: 20, to: 120, device: 2, slower: x2")
     base = ["simulate", "p.yaml", "-s", "zb-h1"]
     play = [*base, "--events", "e.yaml", "--steps", "3", "--adapt"]
-    case("alone", [*play, *LAYERS], 2, err="--layers is for --moving")
-    case("moving", [*play, "--moving", "1ms"], 2, err="--moving is for")
+    case("alone", [*play, *LAYERS], 2, err="--layers requires --moving")
+    case("moving", [*play, "--moving", "1ms"], 2, err="--moving requires --adapt")
     for wrong in ("8,8,8", "8,8,8,8,8", "8,8,8,0", "8,8,8,", "8,8,,8", "a",
                   "8,8,8,8.5"):
         case(wrong, [*play, "--moving", "1ms", "--layers", wrong], 2,

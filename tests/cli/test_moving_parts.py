@@ -100,17 +100,17 @@ def what_moved_is_said():
     (WORK / "log").unlink(missing_ok=True)
     case("for people", [*STEPPED, "-q", *MOVES, "--log", "log", "--html",
                         "r.html"],
-         out=r"\nmoved +before iteration 2, in .*, \d+ bytes: chunks\s+have\s+"
-             r"layers\s+1,3\n(.*\n)*moved +before iteration 3, .*: chunks\s+"
-             r"have\s+layers\s+1,3; places\s+have\s+ranks\s+1,0,3,2\n")
+         out=r"\nmoved +before iteration 2, in .*, \d+ bytes: layers\s+per\s+"
+             r"chunk\s+1,3\n(.*\n)*moved +before iteration 3, .*: layers\s+"
+             r"per\s+chunk\s+1,3; rank\s+per\s+position\s+1,0,3,2\n")
     lines = [json.loads(line) for line in read("log").splitlines()]
     check([line["step"] for line in lines if "switch" in line and
            line["switch"]["moved"]] == [2, 3, 5, 6], lines)
     page = read("r.html")
-    check("layers move" in page or "layers and places move" in page,
+    check("layers move" in page or "layers and ranks move" in page,
           "the report marks it")
-    check("Parts of the job that moved" in page and "ranks in places" in page
-          and "2,3,0,1" in page and "as at first" in page, "the report's table")
+    check("Migrations" in page and "rank per position" in page
+          and "2,3,0,1" in page and "initial" in page, "the report's table")
 
 
 @test
@@ -119,7 +119,7 @@ def hosts_that_differ_keep_their_devices():
     found = json_case("unlike", [
         "train", "unlike.yaml", "-s", "1f1b", "--steps", "4", "--speed", "4",
         "--events", "e.yaml", "--replicas", "2", "--places-at", "2=1,0,2,3"],
-                      err="iteration 2 goes on with 1f1b")
+                      err="iteration 2 continues with 1f1b")
     check("host 1 would have a place of device 0, whose links or memory "
           "differ" in found["switches"][0]["refused"] and
           len(found["iterations"]) == 4, found)
@@ -180,7 +180,7 @@ def what_is_refused_is_asked_for_once():
         "train", "unlike.yaml", "-s", "1f1b", "--steps", "7", "--speed", "4",
         "--events", "e.yaml", "--replicas", "2", "--moving", "4ms",
         "--places-at", "1=1,0,2,3;5=2,1,0,3", "--schedule-at",
-        "3=zb-h1;4=1f1b"], err="iteration 1 goes on with 1f1b")
+        "3=zb-h1;4=1f1b"], err="iteration 1 continues with 1f1b")
     check([(s["step"], s["to"], s["refused"] is not None,
             s["moved"] and s["moved"]["places"]) for s in found["switches"]] ==
           [(1, "1f1b", True, None), (3, "zb-h1", False, None),
@@ -221,8 +221,8 @@ def third_hosts_pass_on_what_a_slow_link_would_carry():
         check(switch["moved"]["vias"] == one["vias"], switch)
     case("for people", [*STEPPED, "--replicas", "2", "--events", "e.yaml",
                         "--moving", "12ms", "--places-at", "4=1,0,2,3"],
-         out=r"places\s+have\s+ranks\s+1,0,2,3;\s+what\s+a\s+slow\s+link\s+would"
-             r"\s+carry\s+went\s+by\s+way\s+of\s+others")
+         out=r"rank\s+per\s+position\s+1,0,2,3;\s+slow\s+links\s+were"
+             r"\s+bypassed\s+through\s+other\s+hosts")
 
 
 @test
@@ -389,39 +389,40 @@ def what_cannot_be_is_refused():
             (["1"], r"--layers-at: '1' is not STEP=N,N,\.\.\."),
             (["x=1,2"], "is not STEP=N,N"),
             (["1=1,2,"], "is not STEP=N,N"),
-            (["1=0,4,2,2"], r"is not STEP=N,N,\.\.\. with whole numbers from 1 "
-                            r"on \(each chunk needs at least 1 layer\)"),
-            (["1=2,2,4"], "1: numbers of 3 chunks; there are 4"),
+            (["1=0,4,2,2"], r"is not STEP=N,N,\.\.\. with whole numbers of at "
+                            r"least 1 \(each chunk needs a layer\)"),
+            (["1=2,2,4"], "1: numbers of 3 chunks; the pipeline has 4"),
             (["1=2,2,2,3"], "1: 9 layers; the chunks have 8 together"),
             (["3=1,2,3,2"], "iterations 0 to 2; see --steps"),
-            (["1=1,2,3,2;1=2,2,2,2"], "--layers-at: iteration 1 is there "
+            (["1=1,2,3,2;1=2,2,2,2"], "--layers-at: iteration 1 is given "
                                       "twice")]:
         case(given[0], [*played, layers, *given], 2, err=says)
     case("no layers", ["train", "p.yaml", "-s", "1f1b", layers, "1=1,2,3,2"],
-         2, err="--layers-at: how many layers each chunk has is said by")
+         2, err="--layers-at requires --layers, or a plan")
     case("wrong ones", ["train", "p.yaml", "-s", "1f1b", "--layers", "1,2",
                         layers, "1=1,2,3,2"], 2, err="--layers: '1,2' is not")
     case("alone", ["train", "p.yaml", "--layers", "2,2,2,2"], 2,
-         err="--layers is for --layers-at")
+         err="--layers requires --layers-at")
     case("moving", ["train", "p.yaml", "--moving", "1ms"], 2,
-         err="--moving is for --layers-at")
+         err="--moving requires --layers-at")
     case("adapt moving", ["train", "p.yaml", "--adapt", "--moving", "1ms"], 2,
-         err="--moving is for --adapt with --layers or --replicas")
+         err="--moving with --adapt requires --layers or --replicas")
     case("timed places", ["train", "p.yaml", "--places-at", "1=1,0,2,3"], 2,
-         err="--places-at: on the timed device it is of hosts")
+         err="--places-at on the timed device requires --replicas and --events")
     cpu = [*STEPPED, "--places-at"]
-    for given, says in [("1=0,1", "not each of the ranks 0 to 3 once"),
-                        ("1=0,1,2,2", "not each of the ranks 0 to 3 once"),
-                        ("1=0,1,2,4", "not each of the ranks 0 to 3 once")]:
+    for given, says in [("1=0,1", "expected each of the ranks 0 to 3 once"),
+                        ("1=0,1,2,2", "expected each of the ranks 0 to 3 once"),
+                        ("1=0,1,2,4", "expected each of the ranks 0 to 3 "
+                                      "once")]:
         case(given, [*cpu, given], 2, err=says)
     case("a plan's", [*STEPPED, layers, "1=1,3", "--layers", "2,2"], 2,
-         err="--layers is for the timed device")
+         err="--layers requires --device timed")
     case("cpu moving", [*STEPPED, layers, "1=1,3", "--moving", "1ms"], 2,
-         err="--moving is for the timed device")
+         err="--moving requires --device timed")
     case("profile", [*STEPPED, layers, "1=1,3", "--profile-out", "f"], 2,
          err="--profile-out measures one schedule")
     case("adapt", [*STEPPED, layers, "1=1,3", "--adapt"], 2,
-         err="--adapt chooses schedules by itself")
+         err="--adapt chooses schedules itself")
     if trains_quietly():
         for given in ([layers, "1=1,3"], ["--places-at", "1=1,0,2,3"]):
             case("enforced", [*STEPPED, *given, "--memory", "enforce"], 1,

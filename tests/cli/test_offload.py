@@ -86,7 +86,7 @@ def timed_runs_play_it_at_any_speed():
 
 @test
 def pipelines_that_are_wrong_are_refused():
-    for old, new, why in (("joint", "split", "backward: joint alone"),
+    for old, new, why in (("joint", "split", "requires backward: joint"),
                           (": 15", ": -1", "offload"),
                           (": 15", ": soon", "offload"),
                           (": 15", ": 1e300", "offload")):
@@ -196,15 +196,15 @@ def runs_are_the_same_and_hold_what_was_predicted():
     check(losses[0] == losses[1], losses)
     check(held[1] < 0.8 * held[0], held)
     case("said", [*how, "--memory", "report"],
-         out=r"offload +copies of a rank in an iteration: predicted[\s\S]*"
+         out=r"offload +copies per rank and iteration: predicted[\s\S]*"
              r"storage \d", err=None)
     case("no folder", [*how, "--offload-to", "none"], 1,
          err=r"no file can be made in 'none'.*--offload-to")
     case("timed", ["train", "plan.json", "--steps", "1", "--offload-to", "."],
-         2, err="--offload-to is for the cpu device")
+         2, err="--offload-to requires --device cpu")
     planned("")
     case("of no use", [*how, "--offload-to", "."], 2,
-         err="--offload-to is for plans whose job has offload")
+         err="--offload-to requires a plan whose job has offload")
 
 
 @test
@@ -238,7 +238,7 @@ def what_a_run_that_is_broken_off_copied_is_not_known():
             check({k for k, v in found["exchanges_s"].items()
                    if v is not None} == {"planned"}, found)
         else:
-            check("not known of a run that was broken off" in " ".join(
+            check("unknown for an aborted run" in " ".join(
                 out.split()), out)
 
 

@@ -61,7 +61,7 @@ check(found["certificate"] == {"file": "n.json", "proof": "none"},
       f"certificate: {found}")
 case("for optimal only",
      ["schedule", "wave.yaml", "-m", "zb-v", "--certificate", "c.json"], 2,
-     err=r"--certificate is for --method optimal")
+     err=r"--certificate requires --method optimal")
 
 # --- engines -----------------------------------------------------------------
 found = json_case("what engines did", ["schedule", "wave.yaml", "-m", "optimal",
@@ -78,13 +78,13 @@ case("auto without one", ["schedule", "wave.yaml", "--without", "search", "-o",
                           "e.csv"], out=r"makespan +1135 ms")
 case("no such engine",
      ["schedule", "wave.yaml", "-m", "optimal", "--without", "beams,serch"], 2,
-     err=r"--without: there is no engine 'serch'; did you mean search\?")
+     err=r"--without: unknown engine 'serch'; did you mean search\?")
 case("nor anything like it",
      ["schedule", "wave.yaml", "-m", "optimal", "--without", "beams,"], 2,
-     err=r"--without: there is no engine ''; see Engines")
+     err=r"--without: unknown engine ''; see Engines")
 case("not for others",
      ["schedule", "wave.yaml", "-m", "zb-v", "--without", "beams"], 2,
-     err=r"--without is for --method optimal and auto")
+     err=r"--without requires --method optimal or auto")
 
 # --- memory ------------------------------------------------------------------
 found = json_case("least memory",
@@ -96,7 +96,8 @@ check(found["memory_limit"] == 8 == found["memory_limit_bound"]
       f"memory: {found}")
 case("in words",
      ["schedule", "ud.yaml", "-m", "optimal", "--objective", "memory", "-o",
-      "m.csv"], out=r"memory limit +16, the least that keeps 2169 ms\n")
+      "m.csv"], out=r"memory limit +16, the least with a makespan of at most "
+              r"2169 ms\n")
 found = json_case("the curve", ["schedule", "ud.yaml", "-m", "optimal",
                                 "--pareto"])
 rows = found["rows"]
@@ -109,13 +110,13 @@ check(found["complete"] and len(rows) == 16
 case("the curve in words",
      ["schedule", "wave.yaml", "-m", "optimal", "--pareto", "--points", "2",
       "--html", "curve.html"],
-     out=r"\A +memory limit +makespan.*1135 ms.*optimal.*Not complete.*o optimal")
+     out=r"\A +memory limit +makespan.*1135 ms.*optimal.*Incomplete.*o optimal")
 check("<html" in read("curve.html"), "the curve's report")
 for args, message in [
         (["--pareto", "-o", "x.csv"], "makes no single schedule"),
-        (["--makespan", "4s"], "--makespan is for --objective memory"),
+        (["--makespan", "4s"], "--makespan requires --objective memory"),
         (["--objective", "memory", "--makespan", "4"], "is not a time"),
-        (["--pareto", "--objective", "memory"], "leave --objective out")]:
+        (["--pareto", "--objective", "memory"], "omit --objective")]:
     case(f"wrong: {args}", ["schedule", "ud.yaml", "-m", "optimal", *args], 2,
          err=message)
 case("not to be kept",

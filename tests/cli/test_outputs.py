@@ -177,7 +177,7 @@ def memory_over_the_limit_is_told():
     run("schedule", "roomy.yaml", "-m", "gpipe", "-o", "g.csv")
     case("over memory", ["simulate", "p.yaml", "-s", "g.csv"],
          out=r"peak memory +12 on device \d, over the limit",
-         err=r"\Alonghaul: the schedule needs more memory than the limit")
+         err=r"\Alonghaul: the schedule exceeds the memory limit on device")
 
 
 # --- messages in an order of their own, from the file beside the schedule --------
@@ -195,7 +195,7 @@ def link_orders_beside_a_schedule_count():
     check(json_case("check", ["check", "two.yaml", "two.csv"])["makespan_s"]
           == held, "check reads link orders")
     case("what PyTorch cannot", ["export", "two.yaml", "-s", "two.csv"],
-         out=ANY, err=r"PyTorch knows neither .* takes 15 ms less")
+         out=ANY, err=r"PyTorch supports neither .* takes 15 ms less")
 
 
 @test
@@ -303,7 +303,7 @@ def passes_of_one_trace_alone_are_counted():
     run("simulate", "double.yaml", "--trace", "double.json")
     case("other passes", ["report", "--predicted", "single.json",
                           "--measured", "double.json"],
-         out=r"not in both: 2 predicted, 1 measured passes")
+         out=r"in one trace only: 2 predicted, 1 measured passes")
 
 
 # --- writing ---------------------------------------------------------------------

@@ -28,18 +28,18 @@ def schedules_that_chunks_do_not_suit_are_refused():
     for schedule, chunks, needs in (
             ("1f1b", 2, "one chunk"),
             ("slack", 8, "one chunk"),
-            ("interleaved-1f1b", 1, "two chunks or more"),
+            ("interleaved-1f1b", 1, "two or more chunks"),
             ("zb-v", 1, "two chunks"),
             ("zb-v", 4, "two chunks"),
-            ("interleaved-zbv", 3, "one chunk or two")):
+            ("interleaved-zbv", 3, "one or two chunks")):
         write("job.yaml", JOB.format(f"{{schedule: {schedule}, "
                                      f"chunks_per_device: {chunks}}}"))
         said = run("plan", "job.yaml", "-o", "plan.json")
         check(said.returncode == 1 and said.stdout == "",
               f"{schedule}, {chunks}: {said}")
         check(said.stderr == f"longhaul: job.yaml:{LINE}: layout.schedule: "
-              f"'{schedule}' needs {needs} on each device, and "
-              f"chunks_per_device is {chunks}; leave one of them out\n",
+              f"'{schedule}' requires {needs} per device, but "
+              f"chunks_per_device is {chunks}; remove one of them\n",
               f"{schedule}, {chunks}: {said.stderr}")
 
 
@@ -52,9 +52,9 @@ def schedules_that_split_what_is_offloaded_are_refused():
         said = run("plan", "job.yaml", "-o", "plan.json")
         check(said.returncode == 1 and said.stdout == "", f"{schedule}: {said}")
         check(said.stderr == f"longhaul: job.yaml:{LINE}: layout.schedule: "
-              f"'{schedule}' needs D and W as passes of their own, and with "
-              "offloading B is one pass; leave training.offload out, or use "
-              "another schedule\n", f"{schedule}: {said.stderr}")
+              f"'{schedule}' requires separate D and W passes, but offloading "
+              "joins them into B; remove training.offload, or use another "
+              "schedule\n", f"{schedule}: {said.stderr}")
 
 
 # The line is that of the file, not of what is made of it.
@@ -185,7 +185,7 @@ def effort_limits_the_search_over_layouts():
     check(left > more["search"]["left"] > 10000, f"{left} were left")
     check(less["iteration_ns"] >= more["iteration_ns"], "more work, worse plan")
     check(re.match(rf"best found; {left} layouts( and elastic plans on \d+)? "
-                   r"not looked at; at most \d+\.\d % faster is possible; ",
+                   r"not explored; at most \d+\.\d % faster is possible; ",
                    less["why"]),
           less["why"])
 
@@ -203,7 +203,8 @@ def what_was_not_simulated_is_not_called_dearer():
     check(waited, "nothing was left that may win")
     for other in waited:
         check(re.match(r"not simulated when the search ended; its lower bound "
-                       r"does not rule it out: |dearer even by its lower bound",
+                       r"does not rule it out: |more "
+                       r"expensive even by its lower bound",
                        other["why"]), other["why"])
     check(any("does not rule it out" in a["why"] for a in waited), waited[0])
 
@@ -217,7 +218,7 @@ def a_runner_up_that_is_not_proven_says_so():
     open_ = [r for r in rows if r["least_s"] < r["choice"]["iteration_s"]]
     check(open_, "all of them are proven")
     for row in rows:
-        marked = re.search(r"best found|at first sight|or more",
+        marked = re.search(r"best found|by quick evaluation|or more",
                            row["choice"]["why"])
         check(bool(marked) == (row in open_), row)
     said = run(*PLAN, "--effort", "2000", "--show", "dimensions").stdout
@@ -232,8 +233,9 @@ def a_mixed_layout_without_places_is_not_refused_for_memory():
     write("job.yaml", (ROOT / "examples/llama3-8b-gcp-regions.yaml").read_text()
           + "layout: {outermost: mixed}\n")
     said = run(*PLAN, "--effort", "2000")
-    check(said.returncode != 0 and "layout.outermost: mixed needs" in said.stderr
-          and "more memory" not in said.stderr, said.stderr)
+    check(said.returncode != 0 and
+          "layout.outermost: mixed requires" in said.stderr and
+          "more memory" not in said.stderr, said.stderr)
 
 
 # How much faster any plan could be, and how much slower others are.
@@ -244,10 +246,10 @@ def an_elastic_plan_says_what_it_was_compared_with():
                           "--json").stdout)
     check(plan["layout"]["schedule"] == "elastic", plan["layout"])
     gap = 100 * plan["search"]["gap"]
-    said = re.match(r"best found, all of \d+ layouts? tried or ruled out with "
+    said = re.match(r"best found, all of \d+ layouts? simulated or pruned with "
                     r"even chunks; at most "
                     r"(\d+\.\d) % faster is possible .*; \d+\.\d % faster "
-                    "than the best plan that is not elastic: ", plan["why"])
+                    "than the best non-elastic plan: ", plan["why"])
     check(said and abs(float(said[1]) - gap) < 0.06, plan["why"])
     check(plan["search"]["elastic"] == 1, plan["search"])
     # Elastic plans with other values are not searched for.
@@ -256,7 +258,7 @@ def an_elastic_plan_says_what_it_was_compared_with():
     check(others, "nothing stands beside it")
     for runner in others:
         check(runner.get("first_sight") and
-              "at first sight" in runner["choice"]["why"] or
+              "by quick evaluation" in runner["choice"]["why"] or
               "or more" in runner["choice"]["why"], runner)
 
 

@@ -143,8 +143,9 @@ cluster:
 """)
     said = run("plan", "job.yaml", "--jitter", "latency=1", "-o", "plan.json")
     text = " ".join(said.stdout.split())
-    check(re.search(r"why the least mean under jitter: the fastest without "
-                    r"takes [\d.]+ ms there, \d+\.\d % more, and [\d.]+ ms "
+    check(re.search(r"why the lowest mean under jitter: the plan that is "
+                    r"fastest without jitter takes [\d.]+ ms with it, "
+                    r"\d+\.\d % more, and [\d.]+ ms "
                     r"without, \d+\.\d % less", text), said.stdout)
 
 
@@ -171,8 +172,8 @@ cluster:
     robust = json.loads(read("plan.json"))["robust"]
     text = " ".join(said.stdout.split())
     check(robust["untried"] == 0 and not robust["complete"], f"{robust}")
-    check("; the search for others that may be better ended before it had "
-          "looked at all" in text and "too many" not in text, said.stdout)
+    check("; the search ended before all layouts that may be better were "
+          "evaluated" in text and "too many" not in text, said.stdout)
 
 
 @test
@@ -195,11 +196,11 @@ layout: {tensor: 1, context: 1, pipeline: 4, data: 1, micro_batch: 1,
                "latency=x2,x8,bandwidth=x0.1", "-o", "plan.json")
     check(said.returncode == 0, said.stderr)
     plan = json.loads(read("plan.json"))
-    rows = said.stdout[said.stdout.index("If the links were others"):]
+    rows = said.stdout[said.stdout.index("What-if: other link values"):]
     differ = [a for a in plan["what_if"]
               if a["best"].get("chunk_layers") != plan.get("chunk_layers") and
               a["best"]["layout"]["sites"] == plan["layout"]["sites"]]
-    check(differ and rows.count("these degrees with other layers") ==
+    check(differ and rows.count("these degrees with another layer partition") ==
           len(differ), said.stdout)
 
 
@@ -264,7 +265,7 @@ def one_is_not_many():
     check(said.returncode == 0, said.stderr)
     text = " ".join(said.stdout.split())
     check("among 1 schedule of 1 layout " in text, said.stdout)
-    check("all of 1 layout tried" in text, said.stdout)
+    check("all of 1 layout simulated" in text, said.stdout)
     write("groups.yaml", (ONE % "elastic").replace(" recompute: none, zero: 1",
                                                    " zero: 1"))
     said = run("plan", "groups.yaml", "--show", "all", "-o", "groups.json")
@@ -289,7 +290,8 @@ def others_without_iterations_are_counted():
     n = sum("jitter" not in a for a in others)
     line = re.search(r"^alternatives +(.*)$", said.stdout, re.M).group(1)
     if n and n == len(others):
-        check(line == f"none with jitter; {n} without: --show layouts", line)
+        check(line == f"none sampled with jitter; {n} without: --show layouts",
+              line)
 
 
 PIPELINE = """longhaul: pipeline/1

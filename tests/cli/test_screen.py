@@ -49,7 +49,7 @@ def small(names=("west", "east"), nodes=(2, 2), model=MODEL, training="",
 
 
 # What options ask for stands below the screen, whole.
-ASKED = ("Nothing ", "If the links were others", "How far the links may",
+ASKED = ("Pareto front ", "What-if: other link values", "Sensitivity: ",
          "Faster over ")
 
 
@@ -79,7 +79,7 @@ def examples_are_one_screen():
     for path in jobs:
         said = screen(path.name, None, path=str(path))
         for label in ("iteration", "throughput", "why", "model", "GPUs",
-                      "layout", "schedule", "datacenters", "made of", "memory",
+                      "layout", "schedule", "datacenters", "breakdown", "memory",
                       "alternatives", "plan", "more"):
             check(len(re.findall(rf"^{label} +\S", said, re.M)) == 1,
                   f"{path.name}: one line of {label}\n{said}")
@@ -128,11 +128,11 @@ def alternatives_are_whole_rows():
     write("job.yaml", small(("a", "b", "c", "d"), (1, 1, 1, 1),
                             layout="tensor: 2, data: 1, pipeline: 4, "
                                    "micro_batch: 1"))
-    for columns, rows in ((68, 1), (66, 0)):
+    for columns, rows in ((74, 1), (72, 0)):
         said = run("plan", "job.yaml", *SOON, "-o", "plan.json", "--html",
                    "plan.html", "--jitter", "latency=1,straggler=0.001x1.5",
                    "--samples", "5", env={"COLUMNS": str(columns)}).stdout
-        check(len(said.splitlines()) <= LINES and "lines more" not in said and
+        check(len(said.splitlines()) <= LINES and "more lines" not in said and
               len(re.findall(r"^ +\+[\d.]+ % ", said, re.M)) == rows and
               re.search("^alternatives +" +
                         ("#?slower" if rows else "--show layouts"), said, re.M),
@@ -190,7 +190,7 @@ def large_numbers_do_not_collide():
 def more_is_shown_on_request():
     parts = {"network": "Network", "layouts": "Other layouts",
              "schedules": "Schedules on this layout",
-             "dimensions": "The best with another", "search": "Search"}
+             "dimensions": "Best alternative per dimension", "search": "Search"}
     write("job.yaml", small())
     plan = ["plan", "job.yaml", *SOON, "-o", "plan.json"]
     first = case("none", plan, out=r"^more +--show network, layouts").stdout
@@ -221,7 +221,7 @@ def unknown_parts_are_refused_with_those_that_there_are():
              err=r"--show: '\w*' is not network, layouts, schedules, "
                  r"dimensions, search, or all")
     case("with JSON", ["plan", "job.yaml", "--show", "all", "--json"], 2,
-         err=r"--show does nothing with --json")
+         err=r"--show has no effect with --json")
 
 
 # What the screen has no room for is in the report, and in JSON.
@@ -236,9 +236,10 @@ def a_report_has_all_that_is_shown():
     html = (WORK / "plan.html").read_text()
     with open(WORK / "plan.json") as file:
         plan = json.load(file)
-    for title in ("Where the layers are", "Memory", "Runners-up",
-                  "as good in all", "If the links were others",
-                  "How far the links may change", "What the iteration"):
+    for title in ("Layer placement", "Memory", "Runners-up", "Pareto front",
+                  "What-if: other link values",
+                  "Sensitivity: link values for which",
+                  "Breakdown of the iteration"):
         check(title in html, f"the report has '{title}'")
     for name in ("model", "GPUs", "in words", "search", "why"):
         check(f'"{name}"' in html, f"the report has the fact '{name}'")
@@ -255,10 +256,10 @@ def a_rate_of_each_gpu_is_said_of_all():
     write("job.yaml", small(layout="tensor: 2, pipeline: 2, data: 2"))
     for rate in (0.001, 0.05, 1):
         varied = ["--jitter", f"straggler={rate}x2", "--samples", "5"]
-        words = (rf"a GPU is slow in {100 * rate:.3g} % of the iterations, so "
-                 rf"{8 * rate:.3g} of the 8 on average: "
+        words = (rf"a GPU is slow with probability {100 * rate:.3g} %; on "
+                 rf"average {8 * rate:.3g} of the 8 GPUs are slow; "
                  rf"{'over 99.9' if rate == 1 else f'{100 * (1 - (1 - rate) ** 8):.3g}'}"
-                 rf" % of the iterations have one").replace(" ", r"\s+")
+                 rf" % of the iterations have a slow GPU").replace(" ", r"\s+")
         case(f"rate {rate}", ["plan", "job.yaml", *SOON, "-o", "plan.json",
                               *varied], out=words)
         case(f"of a plan, {rate}", ["simulate", "plan.json", *varied],
@@ -272,7 +273,7 @@ def links_are_named_by_their_ends():
                             layout="tensor: 2, data: 1, pipeline: 4"))
     plan = ["plan", "job.yaml", *SOON, "-o", "plan.json"]
     case("two ways to read it", [*plan, "--what-if", "a-b-c.latency=5"], 2,
-         err=r"--what-if: 'a-b-c' may be several links.*'>'")
+         err=r"--what-if: 'a-b-c' is ambiguous.*'>'")
     case("said", [*plan, "--what-if", "a>b-c.latency=5"],
          out=r"^  a>b-c\.latency=5 ")
     case("'>' in a name", ["plan", write("bad.yaml", small(("a", "b>c")))], 1,
@@ -289,7 +290,7 @@ def links_are_named_by_their_ends():
     case("one link of a plan", [*delay, "a>a-b=latency:9ms"], out=r"predicted")
     case("both ways", [*delay, "a-a-b=latency:9ms"], out=r"predicted")
     case("no link", [*delay, "a-c=latency:9ms"], 1,
-         err=r"'a-c' is no link of the pipeline: a>a-b, ")
+         err=r"'a-c' is neither a link of the pipeline: a>a-b, ")
 
 
 # Alternatives are told apart by what is printed of them.

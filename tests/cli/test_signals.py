@@ -288,7 +288,7 @@ def what_a_signal_left_undone_is_said():
     process.send_signal(signal.SIGTERM)
     code, out, err = ended(process)
     check(json.loads(read("best.json")).get("sensitivity") is None, out)
-    check(re.search(r"\nsensitivity +not reached: the search was asked to end "
+    check(re.search(r"\nsensitivity +not computed: the search was stopped "
                     r"before\n", out), (code, out, err))
 
 
@@ -354,7 +354,7 @@ def an_interrupted_plan_is_the_best_so_far():
     for number in (signal.SIGINT, signal.SIGTERM):
         (WORK / "some.json").unlink(missing_ok=True)
         code, out, err = in_the_middle([*SEARCH[:-1], "some.json"], number, 3)
-        check(code == 0 and "best of what was searched" in err and
+        check(code == 0 and "the plan is the best one found so far" in err and
               "iteration" in out, (number, code, err))
         done = run("simulate", "some.json", "--json")
         check(done.returncode == 0, f"an interrupted plan is a plan: {done}")

@@ -42,8 +42,8 @@ def wrong_ones_are_found_before_the_run():
             ("1=", 2, "is not STEP="),
             ("-1=zb-h1", 2, "is not STEP="),
             ("3=zb-h1", 2, "iterations 0 to 2; see --steps"),
-            ("1=zb-h11", 2, r"--schedule-at: there is no method 'zb-h11'; did "
-                            "you mean zb-h1"),
+            ("1=zb-h11", 2, r"--schedule-at: unknown method 'zb-h11'; did you "
+                            "mean zb-h1"),
             ("1=zb-h1;1=gpipe", 2, "two schedules for iteration 1"),
             ("1=zb-v", 1, "--schedule-at 1: .*zb-v"),
             ("2=./none.csv", 1, r"--schedule-at 2: ./none.csv: "),
@@ -100,7 +100,7 @@ def what_was_followed_is_said():
               "the report has them all")
     case("for people", [*args, "-q"],
          out=r"\nswitched +to gpipe from iteration 2 on; .*\nswitched +to "
-             r"s.csv from iteration 4 on.*\niterations +6; under the last "
+             r"s.csv from iteration 4 on.*\niterations +6; with the last "
              r"schedule, ")
 
 
@@ -115,7 +115,7 @@ def later_ones_may_be_cut():
     check(abs(found["switches"][0]["predicted_s"] * 50 - want["makespan_s"])
           < 1e-6 and want["makespan_s"] != whole["makespan_s"], found)
     case("none is", [*PLAYED, "--schedule-at", "1=gpipe", *cut], 2,
-         err="--sub-blocks does nothing")
+         err="--sub-blocks has no effect")
 
 
 @test

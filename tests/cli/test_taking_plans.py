@@ -190,8 +190,8 @@ def what_a_file_lacks_is_said():
     plans()
     write("job.yaml", JOB.format(4, "1f1b", 1))
     case("no schedule", ["check", "slack.yaml"], 2,
-         err=r"check: an argument is missing: of a pipeline, which has no "
-             r"schedule")
+         err=r"check: SCHEDULE is required for a pipeline, which contains "
+             r"no schedule")
     case("another plan's", ["check", "slack.json", "greedy.json"], 1,
          out=r"\Anot valid: ")
     case("another plan's", ["simulate", "data.yaml", "-s", "slack.json"], 1,
@@ -202,14 +202,14 @@ def what_a_file_lacks_is_said():
                   "slack.yaml"]):
         case(" ".join(args), args, 1,
              err=rf"is a (job|pipeline); '{args[0]}' takes a plan or a CSV "
-                 r"where it takes a schedule\n\Z")
+                 r"file as a schedule\n\Z")
     case("a job", ["schedule", "job.yaml"], 1,
          err=r"is a job; 'schedule' takes a pipeline or a plan\n\Z")
     case("a job", ["check", "job.yaml", "slack.csv"], 1,
          err=r"is a job; 'check' takes a pipeline or a plan\n\Z")
     case("a job among others", ["compare", "slack.json", "job.yaml"], 2,
-         err=r"a job is compared on its own; several files have to be "
-             r"pipelines or plans")
+         err=r"a job cannot be compared with other files; several files "
+             r"must be pipelines or plans")
     write("broken.json", read("slack.json")[:-40])
     case("half a plan", ["check", "broken.json"], 1, err=r"broken\.json:")
     case("half a plan", ["simulate", "slack.yaml", "-s", "broken.json"], 1,

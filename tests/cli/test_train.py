@@ -26,7 +26,7 @@ streams = {i["stream"] for i in found["instructions"]}
 check(streams == {"compute", "send-next", "receive-next"},
       f"rank 0's streams: {streams}")
 case("explain a rank that is not there", ["explain", "p.yaml", "-r", "4"], 2,
-     err="there are ranks 0 to 3")
+     err="out of range; ranks are 0 to 3")
 
 # --- timed runs ------------------------------------------------------------------
 for transport in ("inproc", "local"):
@@ -67,7 +67,7 @@ write("bad.jsonl", '{"step": 0, "seconds": 1}\n{"step": 1}\n')
 case("not a log", ["report", "--predicted", "simulated.json", "--measured",
                    "local.json", "--log", "bad.jsonl"], 1, err="bad.jsonl:2:")
 case("a log alone", ["report", "local.json", "--log", "log.jsonl"], 2,
-     err="belongs to --measured")
+     err="--log requires --measured")
 case("a report at once", [*QUIET, "-n", "1", "--html", "run.html"],
      out=r"predicted +458 ms\nmeasured +.* %")
 check("measured" in read("run.html"), "the report shows the run")
@@ -117,7 +117,7 @@ for file, both, ways in [
     check(injected(both + delay, file) == injected(each, file),
           f"{both} is {ways[0]} and {ways[1]}")
     check(injected(ways[0] + delay, file) < injected(both + delay, file),
-          f"{ways[0]} is less than {both}")
+          f"{ways[0]} is below {both}")
 check(injected("a-b=latency:9ms;a>b=latency:9ms", "named.yaml") >
       injected("a-b=latency:9ms", "named.yaml"),
       "the file's own names are one link each")
@@ -127,33 +127,36 @@ check(fast["predicted_s"] == 0.0916 and fast["speed"] == 5,
       f"--speed: {fast}")
 
 # --- refusals ----------------------------------------------------------------------
-for text, why in [("x=latency:1ms", "'x' is no link of the pipeline: dc0>dc1, "
-                   "dc1>dc0, nor two of its 4 devices"),
-                  ("0-2=latency:1ms", "'0-2' changes nothing: no messages go "
-                   "between devices 0 and 2"),
+for text, why in [("x=latency:1ms", "'x' is neither a link of the pipeline: "
+                   "dc0>dc1, dc1>dc0, nor a pair of its 4 devices"),
+                  ("0-2=latency:1ms", "'0-2' has no effect: there are no "
+                   "messages between devices 0 and 2"),
                   ("dc0-dc1", "LINK=latency"),
                   ("dc0-dc1=speed:3", "must be latency:TIME"),
                   ("dc0-dc1=gbps:0", "must be latency:TIME"),
-                  ("dc0-dc1=", "nothing is said"), (";", "no link is named")]:
+                  ("dc0-dc1=", "latency, transfer or gbps is required for link"),
+                  (";", "a link is required")]:
     code = 1 if text[0] in "0x" else 2
     case(f"--inject {text}", [*QUIET, "--inject", text], code, err=why)
 case("cpu wants a plan", ["train", "p.yaml", "--device", "cpu", "--data", "x"],
-     2, err="trains the model of a plan")
+     2, err="--device cpu requires a plan")
 for options, why in [(["--ranks", "local", "--transport", "tcp"], "--ranks"),
-                     (["--data", "x"], "cpu device"),
-                     (["--checkpoint", "x"], "cpu device"),
-                     (["--resume", "x"], "cpu device"),
-                     (["--emulate-links"], "cpu device"),
-                     (["--device", "cpu", "--speed", "3"], "timed device"),
-                     (["--device", "cpu", "--real-links"], "timed device"),
+                     (["--data", "x"], "requires --device cpu"),
+                     (["--checkpoint", "x"], "requires --device cpu"),
+                     (["--resume", "x"], "requires --device cpu"),
+                     (["--emulate-links"], "requires --device cpu"),
+                     (["--device", "cpu", "--speed", "3"],
+                      "requires --device timed"),
+                     (["--device", "cpu", "--real-links"],
+                      "requires --device timed"),
                      (["--inject", "0-1=latency:1ms", "--real-links"],
-                      "not with --real-links"),
+                      "cannot be combined with --real-links"),
                      (["--device", "cpu", "--checkpoint-every", "2"],
-                      "needs a folder")]:
+                      "--checkpoint-every requires --checkpoint")]:
     case(" ".join(options), [*QUIET, *options], 2, err=why)
 found = json_case("ranks as processes", [*QUIET, "-n", "1", "--ranks",
                                          "local"])
-check(found["transport"] == "local", f"--ranks local: {found['transport']}")
+check(found["transport"] == "local", f"--ranks local cannot be combined with --transport {found['transport']}")
 case("no mpirun", [*QUIET, "--transport", "ucx"], 1, err="mpirun -np 4")
 
 

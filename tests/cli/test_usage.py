@@ -47,14 +47,14 @@ for command in COMMANDS:
     # Help does not need the arguments to be right.
     case(f"help of {command} wins", [command, "nowhere", "--help"], out=ANY)
     case(f"{command}: unknown option", [command, "--jsom"], 2,
-         err=rf"\Alonghaul: {command}: there is no option '--jsom'; did you "
+         err=rf"\Alonghaul: {command}: unknown option '--jsom'; did you "
              rf"mean '--json'\?" + TRY.format(command))
     case(f"{command}: unknown letter", [command, "-Z"], 2,
-         err=rf"there is no option '-Z'" + TRY.format(command))
+         err=rf"unknown option '-Z'" + TRY.format(command))
     case(f"{command}: flag with value", [command, "--json=yes"], 2,
          err=r"--json takes no argument" + TRY.format(command))
     case(f"{command}: option without value", [command, "-o"], 2,
-         err=r"-o needs an argument: FILE" + TRY.format(command))
+         err=r"-o requires an argument: FILE" + TRY.format(command))
     case(f"{command}: bad seed", [command, "--seed", "-1"], 2,
          err=r"--seed: '-1' is not a whole number" + TRY.format(command))
     case(f"{command}: seed too large",
@@ -62,37 +62,39 @@ for command in COMMANDS:
          err=r"is not a whole number" + TRY.format(command))
 
 MAIN = r"[^\n]*\nTry 'longhaul --help'\.\n\Z"
-case("no command", [], 2, err=r"\Alonghaul: say what to do" + MAIN)
+case("no command", [], 2, err=r"\Alonghaul: a command is required" + MAIN)
 case("unknown command", ["simulat"], 2,
-     err=r"there is no command 'simulat'; did you mean 'simulate'\?" + MAIN)
-case("nothing near", ["xyzzy"], 2, err=r"there is no command 'xyzzy'" + MAIN)
-case("help of nothing", ["help", "xyzzy"], 2, err=r"no command 'xyzzy'" + MAIN)
+     err=r"unknown command 'simulat'; did you mean 'simulate'\?" + MAIN)
+case("nothing near", ["xyzzy"], 2, err=r"unknown command 'xyzzy'" + MAIN)
+case("help of nothing", ["help", "xyzzy"], 2,
+     err=r"unknown command 'xyzzy'" + MAIN)
 case("option first", ["--json", "plan"], 2,
-     err=r"comes before the command" + MAIN)
+     err=r"'--json' is before the command" + MAIN)
 
 # Operands.
 for command in ("plan", "simulate", "schedule", "export", "compare"):
     case(f"{command} of nothing", [command], 2,
-         err=r"an argument is missing; it takes " + ANY)
-case("check of none", ["check"], 2, err=r"an argument is missing; it takes "
-     r"PIPELINE\|PLAN \[SCHEDULE\]")
-case("check of one", ["check", "p.yaml"], 2, err=r"an argument is missing")
+         err=r"a required argument is missing; it takes " + ANY)
+case("check of none", ["check"], 2, err=r"a required argument is missing; "
+     r"it takes PIPELINE\|PLAN \[SCHEDULE\]")
+case("check of one", ["check", "p.yaml"], 2, err=r"SCHEDULE is required for a "
+     r"pipeline")
 # What follows a letter is its value, blanks and all.
 case("value with a blank", ["schedule", "p.yaml", "-omy schedule.txt"], out=ANY)
 check(read("my schedule.txt"), "a name with a blank")
 case("one too many", ["schedule", "p.yaml", "q.yaml"], 2,
-     err=r"'q\.yaml' is one argument too many; it takes PIPELINE")
-case("report of nothing", ["report"], 2, err=r"nothing to report on")
+     err=r"unexpected argument 'q\.yaml'; it takes PIPELINE")
+case("report of nothing", ["report"], 2, err=r"no input; name plans or traces")
 case("report of a half", ["report", "--measured", "x.json"], 2,
-     err=r"--predicted and --measured belong together")
+     err=r"--predicted and --measured are required together")
 
 # Values of options.
 case("unknown method", ["schedule", "p.yaml", "--method", "zbh1"], 2,
-     err=r"--method: there is no method 'zbh1'; did you mean zb-h1\?")
+     err=r"--method: unknown method 'zbh1'; did you mean zb-h1\?")
 case("no method near", ["schedule", "p.yaml", "--method", "qqqqqqq"], 2,
      err=r"there is no method 'qqqqqqq'; there are gpipe, 1f1b, ")
 case("unknown method, simulate", ["simulate", "p.yaml", "-s", "gpip"], 2,
-     err=r"--schedule: there is no method 'gpip'; did you mean gpipe\?")
+     err=r"--schedule: unknown method 'gpip'; did you mean gpipe\?")
 case("unknown method, compare", ["compare", "p.yaml", "-m", "1f1b,zv"], 2,
      err=r"--methods: there is no method 'zv'")
 case("choice", ["simulate", "p.yaml", "--receives", "soon"], 2,
@@ -109,7 +111,7 @@ case("text empty", ["schedule", "p.yaml", "--method="], 2,
      err=r"--method: the argument is empty")
 case("warm-up short", ["schedule", "p.yaml", "-m", "slack", "--warmup",
                        "4,3,2"], 2,
-     err=r"--warmup: 3 numbers for 4 devices; give one per device")
+     err=r"--warmup: 3 numbers for 4 devices; give one number per device")
 case("warm-up wrong", ["schedule", "p.yaml", "-m", "slack", "--warmup",
                        "4,3,,1"], 2,
      err=r"--warmup: '' is not a whole number of forwards")
@@ -132,8 +134,8 @@ for option, value, message in (
 case("a time of weeks", ["schedule", "p.yaml", "-m", "optimal", "--objective",
                          "memory", "--makespan", "2000000s"], out=r"\A0F0,")
 for option, value, message in (
-        ("--warmup", "0", "is for the cpu device"),
-        ("--min-rate", "0", "is for the cpu device"),
+        ("--warmup", "0", "requires --device cpu"),
+        ("--min-rate", "0", "requires --device cpu"),
         ("--warmup", "200000000", "'200000000' is not a whole number from 0 to "
          "100000000")):
     case(f"train {option} {value}", ["train", "p.yaml", option, value], 2,
@@ -154,12 +156,12 @@ for name, value, message in (
         ("unit", "latency=5min", r"is not a value such as"),
         ("two parts", "latency=0:2", r"is not a value such as"),
         ("four parts", "latency=0:2:1:1", r"is not a value such as"),
-        ("no step", "latency=0:2:0", r"leads nowhere"),
-        ("backwards", "latency=2:0:1", r"leads nowhere"),
+        ("no step", "latency=0:2:0", r"is not a valid range"),
+        ("backwards", "latency=2:0:1", r"is not a valid range"),
         ("too many", "latency=0:2:0.0001", r"more than 1000 values"),
         ("mixed", "latency=0:2ms:0.5", r"with and without a unit"),
         ("mixed list", "latency=1,2ms", r"with and without a unit"),
-        ("twice", "latency=1,latency=2", r"latency is there twice"),
+        ("twice", "latency=1,latency=2", r"latency is given twice"),
         ("points", "latency=0:900:1,transfer=0:900:1", r"at most 10000")):
     case(f"sweep: {name}", ["compare", "p.yaml", "--sweep", value], 2,
          err=r"\Alonghaul: compare: --sweep: .*" + message)
@@ -178,12 +180,12 @@ for name, value, message in (
         ("by nothing", "latency=/0", r"'/0' is not a value such as"),
         ("range of factors", "latency=x1:2:1", r"is not a value such as"),
         ("two parts", "latency=1:2", r"is not a value such as"),
-        ("backwards", "latency=3:2:1", r"leads nowhere"),
+        ("backwards", "latency=3:2:1", r"is not a valid range"),
         ("too many", "latency=1:2:0.001", r"more than 64 values of latency"),
         ("twice", "latency=40,bandwidth=/4,bandwidth=400",
-         r"bandwidth is there twice; put its values one after the other"),
+         r"bandwidth is given twice; list its values"),
         ("twice in the second list", "latency=1;loss=0,loss=0.1",
-         r"loss is there twice"),
+         r"loss is given twice"),
         ("nothing behind", "latency=1;", r"'' is not latency"),
         ("too many in all", "latency=1:40:1,bandwidth=1:40:1",
          r"more than 256 combinations")):
@@ -200,7 +202,7 @@ case("what if: dots and = in names",
      err=r"--what-if: a\.1-west=1\.0\.latency: 'soon' is not a value")
 case("what if: one site", ["plan", str(ROOT / "examples/tiny-llama-cpu.yaml"),
                            "--what-if", "latency=4"], 2,
-     err=r"has one datacenter, and so no links")
+     err=r"has one datacenter, so there are no links")
 
 for option, value in (("--gpu-hour", "0"), ("--gpu-hour", "-1"),
                       ("--per-gb", "free"), ("--per-gb", "1e10")):
@@ -208,10 +210,10 @@ for option, value in (("--gpu-hour", "0"), ("--gpu-hour", "-1"),
          err=rf"\Alonghaul: plan: {option}: '{value}' is not a number above 0, "
              r"at most 1000000000\n")
 case("costs without prices", ["plan", LINKED, "--objective", "cost"], 1,
-     err=r"the cheapest plan needs prices; give usd_per_gpu_hour \(and "
+     err=r"the cheapest plan requires prices; set usd_per_gpu_hour \(and "
          r"usd_per_gb\) in the job's cluster")
 case("--per-gb alone", ["plan", LINKED, "--per-gb", "1"], 1,
-     err=r"a price of bytes needs one of GPUs")
+     err=r"a price per byte requires a price per GPU hour")
 
 # All ways to give an option mean the same.
 want = run("schedule", "p.yaml", "--method", "zb-h1").stdout

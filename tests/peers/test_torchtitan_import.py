@@ -145,7 +145,8 @@ def configurations_are_theirs(made):
     for module, name, config in made:
         job, said = imported(f"--module {module} --config {name}")
         if job is None:
-            check(re.search(f"knows no '{name}', but ", said), said)
+            check(re.search(f"unknown configuration '{name}'; known: ", said),
+                  said)
             continue
         same += 1
         p, t = config.parallelism, config.training
@@ -157,7 +158,7 @@ def configurations_are_theirs(made):
         check(value(job, "recompute") ==
               KINDS[type(config.activation_checkpoint)], f"{name}: {job}")
         compiled = config.compile.enable and "model" in config.compile.components
-        check(("compile.enable: is not there" in job) != compiled, name)
+        check(("compile.enable: is not set" in job) != compiled, name)
         piped, _ = imported(f"--module {module} --config {name} --parallelism."
                             "pipeline_parallel_degree 2 --training.local_batch_"
                             "size 4 --parallelism.expert-parallel-degree 1")

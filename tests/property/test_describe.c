@@ -172,7 +172,7 @@ static void other_sizes(void)
     lh_pipeline_desc small = {.size = offsetof(lh_pipeline_desc, n_dp_ops),
                               .n_dp_ops = 77};
     CHECK_INT(lh_pipeline_describe(p, &small, &err), LH_EUNSUPPORTED);
-    CHECK_HAS(err.text, "more than fits");
+    CHECK_HAS(err.text, "the pipeline does not fit into");
     CHECK_INT(small.n_devices, 0);
     small.size = 0;
     CHECK_INT(lh_pipeline_describe(p, &small, &err), LH_EINVAL);

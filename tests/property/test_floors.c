@@ -508,8 +508,9 @@ static void far_layers_take_what_they_send(void)
         double ns = (double)w.floors[LHI_LEVEL_COMPLETE].ns;
         CHECK_MSG(shares_across(&w.config), "replicas are in one place");
         CHECK_MSG(ns * 1.12 > (double)w.least_ns,
-                  "ZeRO %d: at least %.0f ms, the best takes %.0f", zero,
-                  ns / 1e6, (double)w.least_ns / 1e6);
+                  "ZeRO %d--validation must be at least 0 and less than 1 %.0f "
+                  "ms, the best takes %.0f",
+                  zero, ns / 1e6, (double)w.least_ns / 1e6);
         lhi_bound_inputs_free(floors);
         lhi_space_fini(&space);
         lhi_arena_free(mem);

@@ -328,7 +328,8 @@ static void edited_files_are_refused(void)
     CHECK_OK(lh_plan_format(p, &text, NULL, &err), err);
     refused(text, "\"temporary_bytes\": 0", "\"temporary_bytes\": 1",
             "bytes, but rank 0 holds");
-    refused(text, "\"rank\": 1", "\"rank\": 0", "but the entry is of rank 1");
+    refused(text, "\"rank\": 1", "\"rank\": 0",
+            "but the entry belongs to rank 1");
     refused(text, "\"buffers_bytes\": 0", "\"buffers_bytes\": -2", "");
     /* Remove an entry. */
     char *first = strstr(text, "\"rank\": 0"),

@@ -15,16 +15,18 @@
 static void bad_layers_are_refused(void)
 {
     refuse(JOB PP2 "8}\n", "layout.layers: must be a list");
-    refuse(JOB PP2 "[16, 16]}\n", "layout.layers: must have an entry for each");
+    refuse(JOB PP2 "[16, 16]}\n",
+           "layout.layers: requires pipeline and chunks_per_device, and one "
+           "entry for each");
     refuse(JOB "layout: {pipeline: 2, layers: [16, 16]}\n",
-           "both of which have to be given");
+           "layout.layers: requires pipeline and chunks_per_device");
     refuse(JOB PP2 "[8, 8, 8, 9]}\n",
            "layout.layers: add up to 33, but llama3-8b has 32 layers");
     refuse(JOB "layout: {pipeline: 1, chunks_per_device: 3, "
                "layers: [16, 0, 16]}\n",
            "layout.layers[1]: ");
     refuse(JOB "layout: {pipeline: 2, layers: []}\n",
-           "both of which have to be given");
+           "layout.layers: requires pipeline and chunks_per_device");
 }
 
 #define MTP                                                                    \
@@ -41,9 +43,9 @@ static void bad_layers_are_refused(void)
 static void modules_are_behind_all_layers(void)
 {
     refuse(JOB PP2 "[8, 8, 16, 0], mtp_chunk: 2}\n",
-           "layout.mtp_chunk: is for models with mtp_layers");
+           "layout.mtp_chunk: requires a model with mtp_layers");
     refuse(MTP "mtp_chunk: 2}\n",
-           "layout.mtp_chunk: goes with layout.layers and a pipeline above 1");
+           "layout.mtp_chunk: requires layout.layers and a pipeline above 1");
     refuse(MTP "layers: [30, 30, 1, 0], mtp_chunk: 1}\n",
            "layout.mtp_chunk: is 1, but chunk 2 has layers");
     refuse(MTP "layers: [30, 30, 1, 0], mtp_chunk: 0}\n", "layout.mtp_chunk");
@@ -52,7 +54,7 @@ static void modules_are_behind_all_layers(void)
                "profile: {longhaul: profile/1, entries: [{kind: head, "
                "sequence: 4096,\n"
                "  F_us: 1, D_us: 1, W_us: 1}]}\n",
-           "has times of a head");
+           "has head times that include multi-token prediction");
 }
 
 /* Apart and together they are the same: parameters and passes of the two

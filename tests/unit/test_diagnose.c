@@ -37,7 +37,7 @@ static void job_close(job *j)
     json_decref(j->expected);
 }
 
-/* Times of the recordings are rounded to microseconds: results are off by no
+/* Times of the recordings are rounded to microseconds: results are differ by no
  * more than that, far less than the half per cent that is asked for. */
 enum { PER_MILLION = 5 };
 
@@ -210,7 +210,7 @@ static void hold_model(const job *j, uint32_t replica, double simulated,
     double passes = (double)lh_recording_passes_ns(j->recording, replica) / 1e9;
     CHECK_NEAR(predicted, simulated, 0.005);
     CHECK_NEAR(passes, measured, 0.005);
-    CHECK_MSG(fabs(predicted / passes - 1) < within, "off by %.3f %%",
+    CHECK_MSG(fabs(predicted / passes - 1) < within, "differ by %.3f %%",
               100 * (predicted / passes - 1));
     lh_timeline_free(t);
     lh_schedule_free(s);

@@ -117,21 +117,21 @@ static void broken_texts_are_refused(void)
     refuse("---\n", "must be a map");
     refuse("7", "f:1: must be a map of keys and values");
     refuse("- 7", "f:1: must be a map of keys and values");
-    refuse("a: 1\n---\nb: 2\n", "f:2: a second document");
+    refuse("a: 1\n---\nb: 2\n", "f:2: a file must contain only one document");
     refuse("a: [1, 2", "not valid YAML or JSON");
     refuse("a: 'x", "not valid YAML or JSON");
     refuse("a: 1\n b: 2\n", "f:2: not valid YAML or JSON");
     refuse("a: \xff\xfe", "not UTF-8 text (byte ");
     refuse("a: \x01", "not UTF-8 text");
-    refuse("a: 1\na: 2\n", "f:2: key 'a' is there twice; keep one");
-    refuse("a: {b: 1, \"b\": 2}", "f:1: key 'b' is there twice");
-    refuse("{[1]: 2}", "f:1: a key must be a plain word");
-    refuse("{{a: 1}: 2}", "a key must be a plain word");
-    refuse("a: &x 1", "f:1: anchors (&name) are not accepted");
+    refuse("a: 1\na: 2\n", "f:2: key 'a' appears twice; keep one");
+    refuse("a: {b: 1, \"b\": 2}", "f:1: key 'b' appears twice");
+    refuse("{[1]: 2}", "f:1: a key must be a scalar");
+    refuse("{{a: 1}: 2}", "a key must be a scalar");
+    refuse("a: &x 1", "f:1: anchors (&name) are not supported");
     refuse("a: &x [1]", "anchors");
     refuse("a: &x {b: 1}", "anchors");
-    refuse("b: 1\na: *x", "f:2: aliases (*name) are not accepted");
-    refuse("a: !!int 1", "tags (!name) are not accepted");
+    refuse("b: 1\na: *x", "f:2: aliases (*name) are not supported");
+    refuse("a: !!int 1", "tags (!name) are not supported");
     refuse("a: !x [1]", "tags");
     refuse("{a: 1, a\x07: 2, a\x07: 3}", "f");
     CHECK(!parse_bytes(nul, sizeof nul - 1, &err));
@@ -179,11 +179,11 @@ static void keys_are_compared_in_long_maps_too(void)
 {
     for (uint32_t n = 30; n < 36; n++) {
         try_long_map(n, -1, NULL);
-        try_long_map(n, 0, "key 'k0' is there twice");
-        try_long_map(n, n - 1, "is there twice");
+        try_long_map(n, 0, "key 'k0' appears twice");
+        try_long_map(n, n - 1, "appears twice");
     }
     try_long_map(LHI_DOC_MAX_KEYS, -1, NULL);
-    try_long_map(LHI_DOC_MAX_KEYS - 1, 7, "f:4096: key 'k7' is there twice");
+    try_long_map(LHI_DOC_MAX_KEYS - 1, 7, "f:4096: key 'k7' appears twice");
     try_long_map(LHI_DOC_MAX_KEYS + 1, -1, "too many keys in one map");
 }
 
@@ -438,7 +438,7 @@ static void messages_show_no_control_characters(void)
     lhi_doc_sanitise_text("123456\xc3\xa9", shown, sizeof shown);
     CHECK_STR(shown, "123456");
     CHECK(!parse("{\"\\e\": 1, \"\\e\": 2}", &err));
-    CHECK_STR(err.text, "f:1: key '?' is there twice; keep one");
+    CHECK_STR(err.text, "f:1: key '?' appears twice; keep one");
 }
 
 static void errors_may_be_left_out(void)

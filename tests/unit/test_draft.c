@@ -198,12 +198,13 @@ static void what_no_job_may_have_is_refused(void)
     const lh_draft_site wrong = {.gpu = "h1000"}, none = {0};
     const lh_draft_site many = {"h100", 1u << 24, 1024};
     refuse_draft((lh_draft_options){.n_sites = 1, .sites = &wrong},
-                 "no GPU 'h1000'; known are v100-32g,");
-    refuse_draft((lh_draft_options){.n_sites = 1, .sites = &none}, "no GPU ''");
+                 "unknown GPU 'h1000'; known: v100-32g,");
+    refuse_draft((lh_draft_options){.n_sites = 1, .sites = &none},
+                 "unknown GPU ''");
     refuse_draft((lh_draft_options){.n_sites = 65, .sites = &none},
                  "65 sites; at most 64");
     refuse_draft((lh_draft_options){.n_sites = 1, .sites = &many},
-                 "are more than 16777216 GPUs");
+                 "exceed the limit of 16777216 GPUs");
     refuse_draft((lh_draft_options){.model = "gpt3-175b", .sequence = 4096},
                  "has learned 2048 positions");
     lh_draft_options o = {.size = sizeof o, .model = "nowhere/config.json"};

@@ -544,22 +544,22 @@ static void refused_files(void)
                  "12");
     refused_file("{elastic: {enqueue: [12], dequeue: [12], transfer: 1, "
                  "gradients: 1.25}}",
-                 "a share of 1.25 is 0.25 more");
+                 "a share of 1.25 is 0.25 above 1");
     refused_file("{elastic: {enqueue: [12], dequeue: [12], transfer: 1, "
                  "gradients: -0.5}}",
-                 "a share of -0.5 is 0.5 less than none");
+                 "a share of -0.5 is 0.5 below 0");
     refused_file("{elastic: {enqueue: [12], dequeue: [12], transfer: 1, "
                  "gradients: 0.1, parameters: 0.25}}",
-                 "a share of 0.25 is 0.15 more than 'gradients'");
+                 "a share of 0.25 is 0.15 above 'gradients'");
     refused_file("{elastic: {enqueue: [12], dequeue: [12], transfer: 1}, "
                  "operations: []}",
-                 "'elastic' makes");
+                 "'elastic' generates");
     refused_file("{elastic: {enqueue: [12], dequeue: [12], transfer: 1}, "
                  "prefetch: 1}",
-                 "'elastic' makes");
+                 "'elastic' generates");
     refused_file("{elastic: {enqueue: [12], dequeue: [12], transfer: 1}, "
                  "groups: {enqueue: [12], dequeue: [12]}}",
-                 "'elastic' makes");
+                 "'elastic' generates");
     refused_file("{groups: {enqueue: [12], dequeue: [7, 6]}}",
                  "dequeue: the groups have 13 microbatches, 1 more than the "
                  "12");
@@ -626,14 +626,15 @@ static void searched_in_vain(void)
     CHECK_INT(lh_elastic_search_events(1, &s, 1000000, &best, &err),
               LH_EINFEASIBLE);
     CHECK_HAS(err.text,
-              "cuts 4 microbatches into groups of as many as the 3 stages");
+              "divides 4 microbatches into groups no smaller than the 3 "
+              "stages");
     s.max_queue = 4;
     CHECK_INT(lh_elastic_search_events(1, &s, 10, &best, &err), LH_EINFEASIBLE);
-    CHECK_HAS(err.text, "the closest takes");
+    CHECK_HAS(err.text, "the closest needs");
     s.n_ops = 1;
     s.ops = &op;
     CHECK_INT(lh_elastic_search_events(1, &s, 10, &best, &err), LH_EINFEASIBLE);
-    CHECK_HAS(err.text, "the closest, with everything recomputed, takes");
+    CHECK_HAS(err.text, "the closest, with everything recomputed, needs");
 }
 
 int main(void)

@@ -124,7 +124,7 @@ static void bundles(void)
     });
     CHECK_INT(lh_export_bundle(plan, LH_EXPORT_MEGATRON, path, NULL, &err),
               LH_EIO);
-    CHECK_HAS(err.text, "is there already");
+    CHECK_HAS(err.text, "already exists");
     CHECK_INT(lh_export_bundle(plan, (lh_export_target)lh_n_export_targets(),
                                "/nowhere", NULL, &err),
               LH_EINVAL);

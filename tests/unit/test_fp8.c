@@ -295,10 +295,10 @@ static void expect_refusal(const char *gpu, const char *framework,
 static void a_rate_has_to_be_known(void)
 {
     expect_refusal("a100", "fp8: matmul",
-                   "framework.fp8: the rate of a100-80g in FP8 is not known; "
-                   "give its fp8_tflops");
+                   "framework.fp8: the FP8 rate of a100-80g is unknown; "
+                   "set its fp8_tflops");
     expect_refusal("{tflops: 100, memory_gib: 80, memory_gbps: 2000}",
-                   "fp8: dispatch", "the rate of custom in FP8 is not known");
+                   "fp8: dispatch", "the FP8 rate of custom is unknown");
     expect_refusal("{preset: h100, fp8_tflops: 0}", "fp8: matmul",
                    "fp8_tflops");
 }

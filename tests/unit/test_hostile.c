@@ -128,7 +128,7 @@ static void long_values_and_directives_are_refused(void)
         repeat("a: \"", "kkkkkkkkkkkkkkkk", "\"\n", LHI_TOKEN_BYTES + 16, &len);
     CHECK_INT(lhi_doc_parse(text, len, "f", LHI_INPUT_PLAN, &doc, &err),
               LH_EINPUT);
-    CHECK_STR(err.text, "f:1: a value of more than 32 MiB");
+    CHECK_STR(err.text, "f:1: a value exceeds 32 MiB");
     free(text);
     text = repeat("", "%TAG !a! b\r", "---\na: 1\n", 20000, &len);
     CHECK_INT(lhi_doc_parse(text, len, "f", LHI_INPUT_PLAN, &doc, &err),

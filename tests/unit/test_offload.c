@@ -214,7 +214,7 @@ static void refused(const char *from, const char *to, const char *why)
 
 static void nonsense_is_refused(void)
 {
-    refused("joint", "split", "backward: joint alone");
+    refused("joint", "split", "requires backward: joint");
     refused("offload: 15", "offload: -1", "offload");
     refused("offload: 15", "offload: [1]", "offload");
     refused("offload: 15", "offload: 1e30", "offload");

@@ -209,8 +209,7 @@ static void refusals_name_line_and_key(void)
         {"all_gather: 1, kind: AGF, share: 0, launch: 0F0",
          "the share must be above 0 and at most 1, not 0"},
         {"all_gather: 1, kind: AGF, share: 1.5, launch: 0F0", "share: "},
-        {"all_gather: 1, share: 0.5, launch: 0F0",
-         "share: says nothing without 'kind'"},
+        {"all_gather: 1, share: 0.5, launch: 0F0", "share: requires 'kind'"},
     };
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
         char text[512];
@@ -229,7 +228,7 @@ static void refusals_name_line_and_key(void)
     refuses(HEAD CHUNKS "data_parallel: [{chunk: 70000, all_gather: 1}]\n",
             "chunk: 70000 is out of range; from 0 to 1 is possible");
     refuses(HEAD CHUNKS "uniform: {F: 1, D: 1, W: 1}\n",
-            "p.yaml:7: uniform: 'chunks' and 'uniform' exclude each other");
+            "p.yaml:7: uniform: 'chunks' and 'uniform' cannot be combined");
     refuses(HEAD "chunks:\n - {device: 2, F: 1, D: 1, W: 1}\n",
             "p.yaml:5: chunks[0]: device 2 does not exist; there are 2");
     refuses(HEAD "chunks:\n - {device: 0, F: -1, D: 1, W: 1}\n",
@@ -260,12 +259,13 @@ static void refusals_name_line_and_key(void)
             "p.yaml:9: links[1]: a second link from device 0 to device 1");
     refuses(HEAD CHUNKS "links:\n - {from: 0, to: 5}\n",
             "p.yaml:8: links[0]: device 5 does not exist");
-    refuses(HEAD CHUNKS "datacenters: {count: 3}\n",
-            "datacenters.count: 2 devices do not split into 3 equal groups");
+    refuses(
+        HEAD CHUNKS "datacenters: {count: 3}\n",
+        "datacenters.count: 2 devices cannot be divided into 3 equal groups");
     refuses(HEAD CHUNKS "memory_limit: [1]\n",
             "memory_limit: 1 limits for 2 devices");
     refuses(HEAD CHUNKS "sites:\n - {name: a, devices: [0]}\n",
-            "1 of 2 devices are at no site");
+            "1 of 2 devices have no site");
     refuses(HEAD CHUNKS "data_parallel: {prefetch: -1}\n",
             "data_parallel.prefetch: -1 is out of range");
     refuses(HEAD CHUNKS "data_parallel:\n - {chunk: 1, latency: 2, link: x}\n",
@@ -278,7 +278,7 @@ static void refusals_name_line_and_key(void)
                  "data_parallel:\n"
                  " - {chunk: 0, all_gather: 2, link: x}\n"
                  " - {chunk: 1, all_gather: 2, link: y}\n",
-            "data_parallel[1].link: another chunk of device 0 says 'x'");
+            "data_parallel[1].link: another chunk of device 0 uses 'x'");
     refuses(HEAD CHUNKS
             "data_parallel:\n - {chunk: 1, all_gather: 2, links: x}\n",
             "links");
@@ -286,7 +286,7 @@ static void refusals_name_line_and_key(void)
             "data_parallel[0].chunk: 7 is out of range");
     refuses(HEAD "uniform: {placement: wave, chunks_per_device: 3, F: 1, D: 1, "
                  "W: 1}\n",
-            "chunks_per_device is 3, but placement wave means 2");
+            "chunks_per_device is 3, but placement wave requires 2");
 }
 
 /* --- schedules ------------------------------------------------------------ */
@@ -351,8 +351,8 @@ static void bad_cells_are_named(void)
     refuses_csv("0F\n", "cell 1: '0F'");
     refuses_csv("F0\n", "cell 1: 'F0'");
     refuses_csv("0F99999999999\n", "cell 1");
-    refuses_csv("0F0:0/2\n", "only a W is cut");
-    refuses_csv("0W0:2/2\n", "only a W is cut");
+    refuses_csv("0F0:0/2\n", "only a W can be split");
+    refuses_csv("0W0:2/2\n", "only a W can be split");
     refuses_csv("0W0:0/5000\n", "cell 1");
     refuses_csv("0F0x\n", "cell 1: '0F0x'");
     refuses_csv("(0F0;1B0)OVERLAP\n", "OVERLAP_F_B");
@@ -424,7 +424,7 @@ static void host_memory_raises_limits(void)
     check_hosted("memory_limit: [4, 11]", LH_NO_LIMIT - 1, none, LH_OK, "");
     check_hosted("memory_limit: [4, 3]", 100, NULL, LH_EINFEASIBLE,
                  "device 1 needs memory 4, its limit is 3");
-    check_hosted("memory_limit: 4", 0, NULL, LH_EINVAL, "more than 0");
+    check_hosted("memory_limit: 4", 0, NULL, LH_EINVAL, "must be above 0");
     check_hosted("", 1, NULL, LH_EINVAL, "has no memory_limit");
 }
 
@@ -462,10 +462,11 @@ static void delays_are_injected_by_name(void)
     check_injected("a-b", LH_OK, "", 7, 7);
     check_injected("b>a", LH_OK, "", 3, 7);
     check_injected("0-1", LH_OK, "", 3, 3);
-    check_injected("1>2", LH_EINPUT, "take the link 'a>b'", 0, 0);
-    check_injected("0-2", LH_EINPUT, "no messages go between", 0, 0);
-    check_injected("0-3", LH_EINPUT, "no link of the pipeline: a>b, b>a", 0, 0);
-    check_injected("", LH_EINPUT, "no link of the pipeline", 0, 0);
+    check_injected("1>2", LH_EINPUT, "use the link 'a>b'", 0, 0);
+    check_injected("0-2", LH_EINPUT, "there are no messages between", 0, 0);
+    check_injected("0-3", LH_EINPUT, "neither a link of the pipeline: a>b, b>a",
+                   0, 0);
+    check_injected("", LH_EINPUT, "neither a link of the pipeline", 0, 0);
 }
 
 static void put(const char *path, const char *text)

@@ -287,7 +287,7 @@ static void bad_sites_are_refused(void)
     } rows[] = {
         {{2, 1, nowhere}, "datacenter 4 of 4"},
         {{2, 1, full},
-         "datacenter a has 8 GPUs; its stages and replicas take "
+         "datacenter a has 8 GPUs, but its stages and replicas need "
          "32"},
         {{2, 2, short_}, "do not add up to pipeline 4"},
         {{1, 2, a_b}, "has 1 replicas, but data is 2"},
@@ -594,7 +594,7 @@ static void plans_keep_sites(void)
     /* The first of each stands in the plan's own layout. */
     bad_plan(text, "\"replicas\": 1", "\"replicas\": 2", "replicas");
     bad_plan(text, "\"datacenter\": \"d\"", "\"datacenter\": \"c\"",
-             "'c' is there twice");
+             "'c' appears twice");
     bad_plan(text, "\"stages\": 1", "\"stages\": 2", "but pipeline is 5");
     bad_plan(text, "\"stages\": 1", "\"stage_\": 1", "did you mean 'stages'");
     lh_text_free(text);

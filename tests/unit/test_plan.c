@@ -72,13 +72,13 @@ static void ranks_are_placed(void)
     /* Three replicas over two datacenters; a replica larger than one. */
     l = layout_of(1, 4, 3, LH_OUTERMOST_DATA);
     CHECK_INT(lhi_layout_place(job, &l, mem, &at, &err), LH_EUNSUPPORTED);
-    CHECK_HAS(err.text, "data 3 does not divide over 2 datacenters");
+    CHECK_HAS(err.text, "data 3 is not divisible by 2 datacenters");
     l = layout_of(4, 4, 2, LH_OUTERMOST_DATA);
     CHECK_INT(lhi_layout_place(job, &l, mem, &at, &err), LH_EUNSUPPORTED);
-    CHECK_HAS(err.text, "room for 0 whole replicas of 16 GPUs");
+    CHECK_HAS(err.text, "holds 0 whole replicas of 16 GPUs");
     l = layout_of(4, 5, 1, LH_OUTERMOST_PIPELINE);
     CHECK_INT(lhi_layout_place(job, &l, mem, &at, &err), LH_EUNSUPPORTED);
-    CHECK_HAS(err.text, "room for 4 whole stages");
+    CHECK_HAS(err.text, "hold 4 whole stages");
     lhi_arena_free(mem);
     lh_job_free(job);
 }
@@ -113,7 +113,7 @@ static void pipelines_are_built(void)
     CHECK_INT(lh_plan_pipeline(job, &l, LH_PLACEMENT_UD, LH_RECOMPUTE_NONE, &p,
                                NULL, &err),
               LH_EUNSUPPORTED);
-    CHECK_HAS(err.text, "does not divide by data 3 x micro_batch 1");
+    CHECK_HAS(err.text, "is not divisible by data 3 x micro_batch 1");
     l = layout_of(65536, 8, 65536, LH_OUTERMOST_PIPELINE);
     l.context = 65536;
     l.micro_batch = 64;
@@ -475,18 +475,19 @@ static void no_room_for_the_head(void)
 static void refusals_say_by_how_much(void)
 {
     refuses(job_two_sites("", 32, 4), "no layout fits in memory; the closest");
-    refuses(job_two_sites("{context: 5}", 30, 80), "no layout divides 16 GPUs");
+    refuses(job_two_sites("{context: 5}", 30, 80),
+            "no layout evenly divides 16 GPUs");
     refuses(job_two_sites("{context: 5, data: 2}", 30, 80),
-            "; without layout.context: 5 one works (tensor ");
+            "; without layout.context: 5 a layout exists (tensor ");
     refuses(job_two_sites("{chunks_per_device: 33}", 30, 80),
-            "no layout has layers for all of its chunks: llama3-8b has 32");
+            "every layout has more chunks than layers: llama3-8b has 32");
     refuses(job_two_sites("{tensor: 4, pipeline: 4, data: 1, "
                           "micro_batch: 2, schedule: gpipe, "
                           "chunks_per_device: 1}",
                           30000, 80),
             "no schedule works with the layouts that fit");
     refuses(job_two_sites("{tensor: 4, pipeline: 4, data: 1}", 8192 * 8, 80),
-            "give layout.micro_batch");
+            "set layout.micro_batch");
     /* Layouts divide; what they take is beyond all bounds. */
     lh_job *slow = job_with(
         JOB_TWO_SITES, "  gpu: {tflops: 1e-6, memory_gib: 80, "

@@ -32,14 +32,15 @@ static void pipeline_outermost(void)
     static const edit edits[] = {
         {NULL, "\"zero\"", "1", NULL},
         {NULL, "\"zero\"", "0",
-         ": zero: is '0', but the plan's pipeline is that of '1'; to have "
-         "another, set training.zero in the job and plan again"},
-        {NULL, "\"zero\"", "2", ": zero: is '2', but the plan's pipeline is"},
-        {NULL, "\"zero\"", "3", ": zero: is '3', but the plan's pipeline is"},
+         ": zero: is '0', but the plan's pipeline was built with '1'; to "
+         "change it, set training.zero in the job and plan again"},
+        {NULL, "\"zero\"", "2", ": zero: is '2', but the plan's pipeline was"},
+        {NULL, "\"zero\"", "3", ": zero: is '3', but the plan's pipeline was"},
         {NULL, "\"recompute\"", "\"none\"", NULL},
         {NULL, "\"recompute\"", "\"full\"",
-         ": recompute: is 'full', but the plan's pipeline is that of 'none'; "
-         "to have another, set training.recompute in the job and plan again"},
+         ": recompute: is 'full', but the plan's pipeline was built with "
+         "'none'; "
+         "to change it, set training.recompute in the job and plan again"},
         {NULL, "\"recompute\"", "\"selective\"", ": recompute: is 'selective'"},
         {NULL, "\"placement\"", "\"loop\"", NULL},
         {NULL, "\"placement\"", "\"ud\"",
@@ -51,25 +52,27 @@ static void pipeline_outermost(void)
          "device 0, not 1"},
         {"\"methods\"", "\"placement\"", "\"ud\"", ": methods[0].placement: "},
         {NULL, "\"bubble_ratio\"", "0.001",
-         ": bubble_ratio: is not what makespan_ns and the passes"},
+         ": bubble_ratio: does not match makespan_ns and the passes"},
         {NULL, "\"mfu\"", "0.001",
-         ": mfu: is not what iteration_ns and the job's model and GPUs say"},
-        {"\"methods\"", "\"mfu\"", "0.001", ": methods[0].mfu: is not what"},
+         ": mfu: does not match iteration_ns and the job's model and GPUs;"},
+        {"\"methods\"", "\"mfu\"", "0.001", ": methods[0].mfu: does not match"},
         {NULL, "\"peak_memory_bytes\"", "1",
-         ": peak_memory_bytes: is 1, but the device with the least room"},
+         ": peak_memory_bytes: is 1, but the device with the least free memory "
+         "needs"},
         {NULL, "\"memory_limit_bytes\"", "80000000000",
-         ": memory_limit_bytes: is 80000000000, but the device with the least "
-         "room left may hold "},
+         ": memory_limit_bytes: is 80000000000, but the limit of the device "
+         "with the least free memory is "},
         {NULL, "\"cost_source\"", "\"modelx\"",
-         ": cost_source: is 'modelx'; it may be model, efficiency, profile, "
+         ": cost_source: is 'modelx'; expected model, efficiency, profile, "
          "mixed or part-efficiency"},
         {NULL, "\"cost_source\"", "\"profile\"",
-         ": cost_source: is 'profile', but times of the plan's pipeline are "
+         ": cost_source: is 'profile', but the times of the plan's pipeline "
+         "are "
          "from 'model'"},
         {NULL, "\"sharding\"", "\"hybrid\"",
-         ": layout.sharding: is 'hybrid', but all are the same for this "
-         "layout, which plans call 'full'; to have another, set"},
-        {NULL, "\"outermost\"", "\"data\"", "outermost is data, but here is"},
+         ": layout.sharding: is 'hybrid', but all are equivalent for this "
+         "layout, and plans use 'full'; to change it, set"},
+        {NULL, "\"outermost\"", "\"data\"", "outermost is data, but there is"},
     };
     TRY("  gpus_per_node: 4\n"
         "training: {global_batch: 16, sequence: 2048}\n"
@@ -85,9 +88,9 @@ static void data_outermost(void)
     static const edit edits[] = {
         {NULL, "\"sharding\"", "\"full\"", NULL},
         {NULL, "\"sharding\"", "\"hybrid\"",
-         ": layout.sharding: is 'hybrid', but the job says 'full'"},
+         ": layout.sharding: is 'hybrid', but the job requires 'full'"},
         {NULL, "\"outermost\"", "\"pipeline\"", "outermost is pipeline, but"},
-        {NULL, "\"zero\"", "3", ": zero: is '3', but the plan's pipeline is"},
+        {NULL, "\"zero\"", "3", ": zero: is '3', but the plan's pipeline was"},
     };
     TRY("  gpus_per_node: 2\n"
         "training: {global_batch: 16, sequence: 2048}\n"
@@ -97,10 +100,11 @@ static void data_outermost(void)
     static const edit open[] = {
         {NULL, "\"sharding\"", "\"full\"", NULL},
         {NULL, "\"sharding\"", "\"hybrid\"",
-         ": layout.sharding: is 'hybrid', but the plan's pipeline is that of "
-         "'full'; to have another, set layout.sharding in the job"},
+         ": layout.sharding: is 'hybrid', but the plan's pipeline was built "
+         "with "
+         "'full'; to change it, set layout.sharding in the job"},
         {NULL, "\"sharding\"", "\"hybrid-leaders\"",
-         ": layout.sharding: is 'hybrid-leaders', but the plan's pipeline is"},
+         ": layout.sharding: is 'hybrid-leaders', but the plan's pipeline was"},
     };
     TRY("  gpus_per_node: 2\n"
         "training: {global_batch: 16, sequence: 2048, zero: 1}\n"
@@ -115,11 +119,11 @@ static void one_site(void)
     static const edit edits[] = {
         {NULL, "\"outermost\"", "\"pipeline\"", NULL},
         {NULL, "\"outermost\"", "\"data\"",
-         ": layout.outermost: is 'data', but both are the same here, which "
-         "plans call 'pipeline'"},
+         ": layout.outermost: is 'data', but both are equivalent here, and "
+         "plans use 'pipeline'"},
         {NULL, "\"cost_source\"", "\"efficiency\"", NULL},
         {NULL, "\"cost_source\"", "\"model\"",
-         ": cost_source: is 'model', but times of the plan's pipeline are "
+         ": cost_source: is 'model', but the times of the plan's pipeline are "
          "from 'efficiency'"},
     };
     TRY("  gpu: {preset: h100-sxm, efficiency: 0.4}\n"
@@ -137,8 +141,8 @@ static void word_of_the_job(void)
 {
     static const edit edits[] = {
         {NULL, "\"outermost\"", "\"pipeline\"",
-         ": layout.outermost: is 'pipeline', but the job says 'data'; to have "
-         "another, set layout.outermost in the job and plan again"},
+         ": layout.outermost: is 'pipeline', but the job requires 'data'; to "
+         "change it, set layout.outermost in the job and plan again"},
     };
     TRY("  gpus_per_node: 4\n"
         "  datacenters: [{name: west, nodes: 1}]\n"
@@ -210,7 +214,8 @@ static void other_degrees(void)
             l->tensor = tensor;
             l->context = group / data / tensor;
             bool same = data == is.data && tensor == is.tensor;
-            written_again(plan, same ? NULL : "the plan's pipeline is that of");
+            written_again(plan,
+                          same ? NULL : "the plan's pipeline was built with");
             n += !same;
         }
     CHECK(n > 2);
@@ -234,7 +239,7 @@ static void other_layers(void)
     other[0] = n[0] + 1;
     other[1] = n[1] - 1;
     plan->best.chunk_layers = other;
-    written_again(plan, "in the plan's pipeline; to have others, set "
+    written_again(plan, "in the plan's pipeline; to change them, set "
                         "layout.chunk_layers");
     lh_plan_free(plan);
 }
@@ -272,8 +277,8 @@ static void elastic_parts(void)
     plan->best.zero = 2;
     e = *is;
     e.parameters = 0.1;
-    written_again(plan, "gradients: is, or 'parameters' is, not what the "
-                        "plan's pipeline was built with");
+    written_again(plan, "gradients: is, or 'parameters' is, not the value "
+                        "that the plan's pipeline was built with");
     e = *is;
     e.scatter_buckets++;
     written_again(plan, "scatter: is");
@@ -291,11 +296,13 @@ static void elastic_parts(void)
         if (memcmp(rows[i].layers, rows[0].layers, sizeof layers) == 0)
             rows[i].layers = layers;
     e.recomputed = rows;
-    written_again(plan, "recomputed: is not what the plan's pipeline was");
+    written_again(plan, "recomputed: is not the value that the plan's pipeline "
+                        "was");
     e = *is;
     plan->cost_source = "efficiency";
-    written_again(plan, "cost_source: is 'efficiency', but times of the plan's "
-                        "pipeline are from 'model'");
+    written_again(plan,
+                  "cost_source: is 'efficiency', but the times of the plan's "
+                  "pipeline are from 'model'");
     lh_plan_free(plan);
 }
 
@@ -322,7 +329,7 @@ static void after_the_pipeline(void)
     CHECK_INT(lh_plan_parse(moved, strlen(moved), "plan.json", &plan, &err),
               LH_EINPUT);
     CHECK_HAS(err.text, said);
-    CHECK_HAS(err.text, "but account.optimizer_s says ");
+    CHECK_HAS(err.text, "but account.optimizer_s is ");
     lh_text_free(moved);
 }
 

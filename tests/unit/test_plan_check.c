@@ -40,40 +40,44 @@ static uint32_t line_of(const char *text, const char *from, const char *key)
     return line;
 }
 
-#define CHANGED "input_hash: is not that of the plan's job, which was changed"
+#define CHANGED "input_hash: does not match the plan's job, which was changed"
 
 static const plan_edit mistakes[] = {
     {NULL, "\"microbatches\"", "15", "microbatches: 15 of 1 samples on 1 "},
-    {NULL, "\"iteration_ns\"", "-1", "iteration_ns: must not be below 0"},
+    {NULL, "\"iteration_ns\"", "-1", "iteration_ns: must not be negative"},
     {NULL, "\"iteration_ns\"", "-5", "iteration_ns: -5 is out of range"},
-    {NULL, "\"makespan_ns\"", "5", ": is not makespan_ns, optimizer_ns and"},
+    {NULL, "\"makespan_ns\"", "5",
+     ": is not the sum of makespan_ns, optimizer_ns and"},
     {NULL, "\"overhead_ns\"", "-1", "overhead_ns: -1 is out of range"},
     {NULL, "\"lower_bound_ns\"", "900000000000000000",
-     "lower_bound_ns: is more than iteration_ns"},
-    {NULL, "\"iteration_s\"", "77.5", "iteration_s: is not what iteration_ns"},
+     "lower_bound_ns: is above iteration_ns"},
+    {NULL, "\"iteration_s\"", "77.5",
+     "iteration_s: does not match iteration_ns"},
     {"\"methods\"", "\"iteration_s\"", "77.5",
-     "methods[0].iteration_s: is not"},
+     "methods[0].iteration_s: does not match"},
     {NULL, "\"bubble_ratio\"", "1.5",
      "bubble_ratio: 1.5 is out of range; from 0 to 1"},
     {NULL, "\"mfu\"", "-0.5", "mfu: -0.5 is out of range"},
-    {NULL, "\"tokens_per_s\"", "1", "tokens_per_s: is not what iteration_ns"},
+    {NULL, "\"tokens_per_s\"", "1",
+     "tokens_per_s: does not match iteration_ns"},
     {NULL, "\"peak_memory_bytes\"", "900000000000000",
-     "peak_memory_bytes: is more than memory_limit_bytes"},
-    {NULL, "\"tensor\"", "64", "layout: takes 256 GPUs; the job has 4"},
-    {NULL, "\"status\"", "\"failed\"", "iteration_ns: must be -1 where the"},
-    {"\"cost\"", "\"gpus\"", "3", "cost.gpus: is 3, but the layout takes 4"},
+     "peak_memory_bytes: is above memory_limit_bytes"},
+    {NULL, "\"tensor\"", "64", "layout: needs 256 GPUs; the job has 4"},
+    {NULL, "\"status\"", "\"failed\"", "iteration_ns: must be -1 if the"},
+    {"\"cost\"", "\"gpus\"", "3", "cost.gpus: is 3, but the layout needs 4"},
     {"\"jitter\"", "\"samples\"", "21",
      "jitter.samples: is 21; robust.samples"},
-    {"\"jitter\"", "\"mean_s\"", "0.0001", "mean_s: is not between least_s"},
+    {"\"jitter\"", "\"mean_s\"", "0.0001", "mean_s: must be between least_s"},
     {"\"search\"", "\"layouts\"", "3", "search.layouts: is 3, but memory,"},
-    {"\"search\"", "\"lower_bound_s\"", "1000", "lower_bound_s: is not what"},
+    {"\"search\"", "\"lower_bound_s\"", "1000",
+     "lower_bound_s: does not match lower_bound_ns"},
     {"\"schedule\": {", "\"method\"", "\"gpipe-x\"",
      "schedule.method: is 'gpipe-x', but layout.schedule"},
     {"\"network\"", "\"from\"", "\"north\"",
      "network[0].from: the job has no datacenter 'north'"},
-    {"\"network\"", "\"from\"", "\"east\"", "must be another datacenter than"},
+    {"\"network\"", "\"from\"", "\"east\"", "must differ from 'from'"},
     {"\"runners_up\"", "\"dimension\"", "\"colour\"",
-     "'colour' is no dimension of layouts"},
+     "unknown layout dimension 'colour'"},
     {NULL, "\"zero\"", "0", "zero: is 0, but the job's training.zero is 1"},
     {NULL, "\"recompute\"", "\"full\"",
      "recompute: is 'full', but the job's training.recompute is 'none'"},
@@ -82,7 +86,7 @@ static const plan_edit mistakes[] = {
     {"\"training\": {", "\"recompute\"", "\"full\"",
      "recompute: is 'none', but the job's"},
     {"\"training\": {", "\"optimizer\"", "\"adam\"", CHANGED},
-    {"\"model\": {", "\"kv_heads\"", "4", "mfu: is not what iteration_ns"},
+    {"\"model\": {", "\"kv_heads\"", "4", "mfu: does not match iteration_ns"},
     {"\"job\": {", "\"pipeline\"", "2",
      "layout.pipeline: is 4, but the job's layout.pipeline is 2"},
     {"\"job\": {", "\"micro_batch\"", "2", "the job's layout.micro_batch is"},
@@ -146,7 +150,7 @@ static void devices_are_in_place(const char *text)
         CHECK_INT(lh_plan_parse(bad, strlen(bad), "plan.json", &plan, &err),
                   LH_EINPUT);
         CHECK_HAS(err.text, "pipeline: device 0 is in 'east', but the layout "
-                            "has that rank in 'west'");
+                            "places that rank in 'west'");
     }
     lh_plan_free(plan);
     free(bad);
@@ -165,7 +169,7 @@ static void links_are_there(const char *text)
     CHECK_OK(lh_plan_format(plan, &bad, NULL, &err), err);
     CHECK_INT(lh_plan_parse(bad, strlen(bad), "plan.json", &again, &err),
               LH_EINPUT);
-    CHECK_HAS(err.text, "network_iteration_s: there are no links in 'network'");
+    CHECK_HAS(err.text, "network_iteration_s: requires a link in 'network'");
     lh_text_free(bad);
     lh_plan_free(plan);
     lh_plan_free(again);

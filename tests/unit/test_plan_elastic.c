@@ -47,12 +47,12 @@ static void says_what_it_is(const lh_plan *plan)
     if (!text)
         return;
     refused_with(text, "{", "\"zero\": ", plan->best.zero == 2 ? "3" : "2",
-                 "is the least that any has");
+                 "is the smallest ZeRO stage of any state");
     refused_with(text, "{", "\"recompute\": ", "\"none\"",
-                 "lists operations; make it 'operations'");
+                 "lists operations; it must be 'operations'");
     refused_with(text, "\"recomputed\"", "\"layers\": [", "99,", " chunks");
     refused_with(text, "\"recomputed\"", "\"first\": ", "0.001",
-                 "'first' 1 of them");
+                 "but 'first' requires 1");
     lh_text_free(text);
 }
 
@@ -143,7 +143,7 @@ static void beside_elastic_plans(void)
     CHECK(breadth && (breadth->elastic ? breadth->elastic->n_enqueue == 1
                                        : breadth->status == LH_CHOICE_MEMORY));
     if (breadth && !breadth->elastic) /* says by how much */
-        CHECK_HAS(breadth->why, "bytes more than stays below the budget");
+        CHECK_HAS(breadth->why, "bytes more than allowed by the budget");
     CHECK(host && host->elastic && host->elastic->n_enqueue == 1 &&
           host->elastic->n_recomputed == 0);
     if (host) {

@@ -336,11 +336,11 @@ static void costs_need_prices(void)
     lh_plan *plan = NULL;
     lh_error err = {0};
     CHECK_INT(lh_plan_make(job, &o, &plan, &err), LH_EINVAL);
-    CHECK_HAS(err.text, "give usd_per_gpu_hour (and usd_per_gb) in the job's");
+    CHECK_HAS(err.text, "set usd_per_gpu_hour (and usd_per_gb) in the job's");
     o.usd_per_gpu_hour = 2;
     o.jitter = &jitter;
     CHECK_INT(lh_plan_make(job, &o, &plan, &err), LH_EINVAL);
-    CHECK_HAS(err.text, "not both");
+    CHECK_HAS(err.text, "cost and times under jitter cannot be combined");
     lh_job_free(job);
 }
 
@@ -362,7 +362,7 @@ static void fronts_round_trip(void)
     CHECK(plan->n_pareto > 1);
     front[1] = front[0];
     CHECK_OK(lh_plan_format(plan, &text, NULL, &err), err);
-    plan_refused(text, "front: entry 0 is as good as entry 1");
+    plan_refused(text, "front: entry 0 is at least as good as entry 1");
     lh_text_free(text);
     lh_plan_free(plan);
     lh_job_free(job);

@@ -95,7 +95,7 @@ static void fastest_only_if_closed(void)
         CHECK(!strstr(part->best.why, "fastest"));
         CHECK(part->n_elastic_unexplored > 0);
         snprintf(left, sizeof left,
-                 "best found; %u layouts and elastic plans on %u not looked at",
+                 "best found; %u layouts and elastic plans on %u not explored",
                  part->n_unexplored, part->n_elastic_unexplored);
         CHECK_HAS(part->best.why, left);
         CHECK_HAS(part->best.why, " % faster is possible");

@@ -200,7 +200,8 @@ static void impossible_links_are_refused(void)
     refuse((lh_link_change){0, 1, LH_LINK_LATENCY, false, NAN}, "nan");
     refuse((lh_link_change){0, 0, LH_LINK_LATENCY, false, 1}, "does not have");
     refuse((lh_link_change){0, 3, LH_LINK_LATENCY, false, 1}, "does not have");
-    refuse((lh_link_change){0, 1, (lh_link_quantity)9, false, 1}, "no such");
+    refuse((lh_link_change){0, 1, (lh_link_quantity)9, false, 1},
+           "unknown link quantity");
 }
 
 /* What was measured follows what the job says. */
@@ -449,7 +450,8 @@ static void plans_with_links_round_trip(void)
     } wrong[] = {
         {"\"keeping_costs\": ", "\"keeping_costs\": 7", "keeping_costs"},
         {"\"quantity\": \"latency\"", "\"quantity\": \"loss\"   ", "quantity"},
-        {"\"value\": 8.0", "\"value\": 7.0", "not what the job says"},
+        {"\"value\": 8.0", "\"value\": 7.0",
+         "does not match these links in the job"},
         {"\"mid-west\",\n     \"east\"", "\"east\",\n     \"east\"    ",
          "two different"},
     };

@@ -147,10 +147,10 @@ static void prices_are_replaced(void)
     plan = NULL;
     o.usd_per_gpu_hour = 0;
     CHECK_INT(lh_plan_make(job, &o, &plan, &err), LH_EINVAL);
-    CHECK_HAS(err.text, "a price of bytes needs one of GPUs");
+    CHECK_HAS(err.text, "a price per byte requires a price per GPU hour");
     o.usd_per_gpu_hour = -1;
     CHECK_INT(lh_plan_make(job, &o, &plan, &err), LH_EINVAL);
-    CHECK_HAS(err.text, "prices of -1");
+    CHECK_HAS(err.text, "a price of -1 per GPU hour");
     o.usd_per_gpu_hour = o.usd_per_gb = 0;
     plan = make(job, &o);
     CHECK(plan && !plan->best.cost);
@@ -213,7 +213,8 @@ static void costs_round_trip(void)
     CHECK(at != NULL);
     if (at) {
         memcpy(at, "\"gpus_usd\": 7", 13);
-        plan_refused(text, "cost.usd: is not gpus_usd and between_usd");
+        plan_refused(text,
+                     "cost.usd: is not the sum of gpus_usd and between_usd");
     }
     lh_text_free(text);
     lh_plan_free(plan);

@@ -263,8 +263,8 @@ static void control(void)
         CHECK_INT(p->network[0].advised.setting.congestion,
                   shared ? LH_CONGESTION_ON : LH_CONGESTION_OFF);
         CHECK_INT(q->change_advised, !shared);
-        CHECK_HAS(q->why, shared ? "others share the link"
-                                 : "off as long as nothing else shares");
+        CHECK_HAS(q->why, shared ? "other traffic shares the link"
+                                 : "off while no other traffic shares");
         lh_plan_free(p);
         lh_job_free(job);
     }
@@ -389,13 +389,13 @@ static void sureness(void)
          "0.1 to 11 %, as here", true},
         {"latency_ms: 1, loss: 0.0002", LH_ADVICE_RECOVERY,
          "(go-back-n, 0.02 % lost, 1 ms): 22 to 76 %", true},
-        {"latency_ms: 1", LH_ADVICE_RECOVERY, "nothing is lost", false},
+        {"latency_ms: 1", LH_ADVICE_RECOVERY, "no packets are lost", false},
         {"latency_ms: 1, congestion_control: on", LH_ADVICE_CONGESTION,
          "0.0 to 1.5 %", true},
         {"latency_ms: 20, congestion_control: on", LH_ADVICE_CONGESTION,
          "none at this latency: unsure", false},
         {"latency_ms: 1, loss: 0.0002", LH_ADVICE_FEC,
-         "no packet simulation is published: unsure", false},
+         "no published packet simulation: unsure", false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         lh_job *job = NULL;

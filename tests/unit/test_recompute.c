@@ -253,13 +253,16 @@ static void in_a_job(void)
     lh_text_free(text);
     lh_job_free(again);
     lh_job_free(job);
-    refused("llama3-8b", "[]", "training.recompute: must name a module");
+    refused("llama3-8b", "[]",
+            "training.recompute: must list at least one module");
     refused("llama3-8b", "[mlp, mlp]", "'mlp' appears twice");
     refused("llama3-8b", "[attn]", "must be core_attn");
     refused("llama3-8b", "modules", "must be none");
     refused("llama3-8b", "[moe_act]", "llama3-8b has no experts");
     refused("llama3-8b", "[mla_up_proj]", "no multi-head latent attention");
-    refused("qwen3-30b-a3b", "[shared_experts]", "no shared experts");
+    refused("qwen3-30b-a3b", "[shared_experts]",
+            "a sigmoid router without ungated shared experts that are a "
+            "multiple of expert_ffn wide");
     refused("{layers: 4, hidden: 1024, heads: 8, vocab: 1000, ffn: 4096, "
             "experts: 8, experts_per_token: 2, expert_ffn: 512}",
             "[mlp]", "has no layers without experts");

@@ -21,7 +21,7 @@ static void bad_profiles_are_refused(void)
 #define TIMES "sequence: 8, F_us: 1, D_us: 1, W_us: 1"
 #define L(link) P "links:\n  - {" link "}\n"
     refuse_profile("longhaul: job/1\n", "must be profile/1");
-    refuse_profile(P, "neither 'entries' nor 'links'");
+    refuse_profile(P, "requires 'entries' or 'links'");
     refuse_profile(P "entries: 3\n", "entries: must be a list");
     refuse_profile(E("kind: layr, " TIMES), "must be layer, moe_layer");
     refuse_profile(E("sequence: 8"), "'kind' is missing");
@@ -36,42 +36,44 @@ static void bad_profiles_are_refused(void)
     refuse_profile(E("kind: layer, F_ms: 1"), "did you mean 'F_us'");
     refuse_profile(E("kind: layer, tensor: 0, " TIMES), "tensor: 0 is out");
     refuse_profile(E("kind: layer, activation_bytes: -1, " TIMES), "-1 is out");
-    refuse_profile(E("kind: layer, chunk: 0, " TIMES), "kind chunk only");
-    refuse_profile(E("kind: head, layers: 3, " TIMES), "kind chunk only");
+    refuse_profile(E("kind: layer, chunk: 0, " TIMES),
+                   "only in entries of kind chunk");
+    refuse_profile(E("kind: head, layers: 3, " TIMES),
+                   "only in entries of kind chunk");
     refuse_profile(E("kind: chunk, " TIMES), "'of' is missing");
     refuse_profile(E("kind: chunk, of: 2, " TIMES), "'chunk' is missing");
     refuse_profile(E("kind: chunk, of: 2, chunk: 2, " TIMES), "2 is out");
     refuse_profile(E("kind: chunk, of: 2, chunk: 1, " TIMES),
                    "only 1 of the 2 chunks");
     refuse_profile(E("kind: layer, " TIMES "}\n  - {kind: layer, " TIMES),
-                   "entries[1]: measured under the same conditions as entry 0");
+                   "entries[1]: has the same conditions as entry 0");
     refuse_profile(E("kind: layer, communication: 1, " TIMES), "true or false");
     refuse_profile(E("kind: layer, sequence_parallel: false, " TIMES),
-                   "entries with tensor above 1 only");
+                   "only in entries with tensor above 1");
     refuse_profile(E("kind: layer, tensor: 2, sequence_parallel: true, " TIMES),
-                   "true is no more than the key left out");
+                   "true is the same as no key");
     refuse_profile(L("path: moon"), "must be node, fabric or wan");
     refuse_profile(L("path: wan, alpha_us: 1, beta_ns_per_byte: 1"),
                    "'from' is missing");
     refuse_profile(L("path: node, from: a, alpha_us: 1, beta_ns_per_byte: 1"),
-                   "name the 'site'");
+                   "use 'site'");
     refuse_profile(L("path: wan, site: a, alpha_us: 1, beta_ns_per_byte: 1"),
                    "'from' and 'to'");
     refuse_profile(L("path: node, alpha_us: 1"), "'beta_ns_per_byte' is");
     refuse_profile(L("path: node, alpha_us: 1, beta_ns_per_byte: inf"), "inf");
     refuse_profile(L("path: node, alpha_us: 1, beta_ns_per_byte: 1}\n"
                      "  - {path: node, alpha_us: 2, beta_ns_per_byte: 1"),
-                   "links[1]: the same path as entry 0");
+                   "links[1]: duplicates the path of entry 0");
     refuse(JOB "profile: {longhaul: profile/1, model: llama3-70b, links: []}\n",
-           "is of model llama3-70b, and the job's is llama3-8b");
+           "is for model llama3-70b, but the job's model is llama3-8b");
     refuse(JOB "profile: {longhaul: profile/1, links: [{path: node, site: c, "
                "alpha_us: 1, beta_ns_per_byte: 1}]}\n",
            "names datacenter 'c'");
-    refuse(JOB
-           "profile: {longhaul: profile/1, entries: [{kind: layer, model: "
-           "llama3-70b, sequence: 8, F_us: 1, D_us: 1, W_us: 1}, {kind: "
-           "layer, model: mine, sequence: 8, F_us: 1, D_us: 1, W_us: 1}]}\n",
-           "has entries of llama3-70b, mine, and the job's model is llama3-8b");
+    refuse(
+        JOB "profile: {longhaul: profile/1, entries: [{kind: layer, model: "
+            "llama3-70b, sequence: 8, F_us: 1, D_us: 1, W_us: 1}, {kind: "
+            "layer, model: mine, sequence: 8, F_us: 1, D_us: 1, W_us: 1}]}\n",
+        "has entries for llama3-70b, mine, but the job's model is llama3-8b");
     refuse(JOB "profile: {links: []}\n", "write 'longhaul: profile/1'");
 }
 

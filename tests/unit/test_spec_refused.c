@@ -6,7 +6,7 @@
 static void bad_models_are_refused(void)
 {
 #define WITH(model) "longhaul: job/1\nmodel: " model "\n" TRAINING TWO LINK
-    refuse(WITH("llama"), "j.yaml:2: model: no model 'llama'");
+    refuse(WITH("llama"), "j.yaml:2: model: unknown model 'llama'");
     refuse(WITH("[a]"), "must be a preset's name");
     refuse(WITH("x/config.json"), "names a file");
     refuse(WITH(""), "model: has no value");
@@ -14,59 +14,62 @@ static void bad_models_are_refused(void)
     refuse(WITH("{layers: 2, hiden: 8}"), "did you mean 'hidden'");
 #define MAP(more)                                                              \
     WITH("{layers: 4, hidden: 8, heads: 2, vocab: 10, ffn: 16, " more "}")
-    refuse(MAP("kv_heads: 3"), "2 heads cannot share 3");
+    refuse(MAP("kv_heads: 3"), "2 heads are not divisible by 3");
     refuse(MAP("gated: yes"), "gated: must be true or false");
     refuse(MAP("norm: l2"), "norm: must be rms or layer");
-    refuse(MAP("experts: 2"), "2 experts need expert_ffn");
-    refuse(MAP("experts: 2, expert_ffn: 4"), "need experts_per_token");
+    refuse(MAP("experts: 2"), "2 experts require expert_ffn");
+    refuse(MAP("experts: 2, expert_ffn: 4"),
+           "2 experts require experts_per_token");
     refuse(MAP("experts: 2, expert_ffn: 4, experts_per_token: 1, "
                "dense_layers: 4"),
-           "no layer has any");
+           "but no layer uses them");
     refuse(MAP("experts_per_token: 2"),
-           "experts_per_token: does nothing without experts");
-    refuse(MAP("router_bias: true"), "does nothing without experts");
-    refuse(MAP("router: sigmoid"), "router: does nothing without experts");
-    refuse(MAP("routed_scale: 2"), "routed_scale: does nothing without");
-    refuse(MAP("moe_interval: 2"), "moe_interval: does nothing without exp");
-    refuse(MAP("moe_interval: 2, moe_phase: 0"), "does nothing without exp");
-    refuse(MAP("dense_list: [1]"), "dense_list: does nothing without experts");
-    refuse(MAP("q_lora_rank: 4"), "q_lora_rank: does nothing without kv_lora");
-    refuse(MAP("qk_nope_head_dim: 4"), "qk_nope_head_dim: does nothing with");
-    refuse(MAP("qk_rope_head_dim: 4"), "qk_rope_head_dim: does nothing with");
-    refuse(MAP("v_head_dim: 4"), "v_head_dim: does nothing without kv_lora");
+           "experts_per_token: has no effect without experts");
+    refuse(MAP("router_bias: true"), "has no effect without experts");
+    refuse(MAP("router: sigmoid"), "router: has no effect without experts");
+    refuse(MAP("routed_scale: 2"), "routed_scale: has no effect without");
+    refuse(MAP("moe_interval: 2"), "moe_interval: has no effect without exp");
+    refuse(MAP("moe_interval: 2, moe_phase: 0"), "has no effect without exp");
+    refuse(MAP("dense_list: [1]"), "dense_list: has no effect without experts");
+    refuse(MAP("q_lora_rank: 4"), "q_lora_rank: has no effect without kv_lora");
+    refuse(MAP("qk_nope_head_dim: 4"), "qk_nope_head_dim: has no effect with");
+    refuse(MAP("qk_rope_head_dim: 4"), "qk_rope_head_dim: has no effect with");
+    refuse(MAP("v_head_dim: 4"), "v_head_dim: has no effect without kv_lora");
 #define MOE "experts: 8, expert_ffn: 4, experts_per_token: 4, "
     refuse(MAP(MOE "router: tanh"), "router: must be softmax or sigmoid");
     refuse(MAP(MOE "routed_scale: 0"), "out of range");
     refuse(MAP(MOE "expert_groups: 3, groups_per_token: 2"),
-           "8 experts cannot be in 3 groups");
+           "8 experts are not divisible into 3 equal groups");
     refuse(MAP(MOE "expert_groups: 4, groups_per_token: 1"),
-           "1 of 4 groups of experts per token have not the 4 experts");
-    refuse(MAP(MOE "expert_groups: 2, groups_per_token: 3"), "3 of 2 groups");
-    refuse(MAP(MOE "groups_per_token: 2"), "cannot be in 0 groups");
+           "1 of 4 expert groups per token have fewer than 4 experts");
+    refuse(MAP(MOE "expert_groups: 2, groups_per_token: 3"),
+           "3 of 2 expert groups");
+    refuse(MAP(MOE "groups_per_token: 2"),
+           "are not divisible into 0 equal groups");
 #undef MOE
     refuse(MAP("full_interval: 2"),
-           "full_interval: does nothing without sliding_window");
-    refuse(MAP("moe_interval: 2, moe_phase: 2"), "moe_phase 2 is not below");
-    refuse(MAP("dense_list: [1, 1]"), "rising order");
+           "full_interval: has no effect without sliding_window");
+    refuse(MAP("moe_interval: 2, moe_phase: 2"), "moe_phase 2 must be below");
+    refuse(MAP("dense_list: [1, 1]"), "ascending order");
     refuse(MAP("dense_list: [4]"), "dense_list[0]: 4 is out of range");
     refuse(MAP("kv_lora_rank: 4"), "qk_nope_head_dim");
-    refuse(MAP("kv_lora_rank: 4, kv_heads: 1"), "leave kv_heads out");
+    refuse(MAP("kv_lora_rank: 4, kv_heads: 1"), "remove kv_heads");
     refuse(MAP("parallel_block: 1"), "parallel_block: must be true or false");
     refuse(MAP("parallel_block: true, mtp_layers: 1"),
-           "leave experts and mtp_layers out");
+           "remove experts and mtp_layers");
     refuse(MAP("parallel_block: true, experts: 2, expert_ffn: 4, "
                "experts_per_token: 1"),
            "with a parallel_block have one dense MLP");
     refuse(MAP("name: ''"), "name: must not be empty");
     refuse(WITH("{layers: 4, hidden: 9, heads: 2, vocab: 10, ffn: 16}"),
-           "give head_dim");
+           "set head_dim");
     refuse(WITH("{layers: 4, hidden: 8, heads: 2, vocab: 10}"),
-           "without experts need ffn");
+           "without experts require ffn");
     refuse(WITH("{layers: 99999, hidden: 8, heads: 2, vocab: 10}"),
            "layers: 99999 is out of range");
     refuse(WITH("{layers: 2, hidden: 8, heads: 2, vocab: 10, ffn: 16, "
                 "positions: 64, rope_theta: 500}"),
-           "rope_theta: is of rotary positions, and the model learns 64");
+           "rope_theta: applies to rotary positions, but the model has 64");
 #undef WITH
 }
 
@@ -91,7 +94,7 @@ static void bad_training_is_refused(void)
     refuse("longhaul: job/1\nmodel: mixtral-8x7b\n"
            "training: {global_batch: 8, sequence: 16, balance_bias: 0.1}\n" TWO
                LINK,
-           "only models with router: sigmoid have");
+           "this requires router: sigmoid");
     refuse("longhaul: job/1\nmodel: mixtral-8x7b\n"
            "training: {global_batch: 8, sequence: 16, balance_loss: -1}\n" TWO
                LINK,
@@ -104,7 +107,7 @@ static void bad_training_is_refused(void)
            "must be none, selective or full");
     refuse(WITH("{global_batch: 8, sequence: 16, batch: 3}"), "unknown key");
     refuse(WITH("{global_batch: 8, sequence: 16, precision: fp32}"),
-           "tflops of a100-80g are not those of fp32");
+           "a100-80g has no preset tflops for fp32");
     refuse("longhaul: job/1\nmodel: gpt3-175b\n"
            "training: {global_batch: 8, sequence: 4096}\n" TWO LINK,
            "learned 2048 positions");
@@ -124,8 +127,8 @@ static void bad_clusters_are_refused(void)
     refuse(WITH(GPU NETS), "cluster: key 'datacenters' is missing");
     refuse(WITH(GPU NETS "  datacenters: []\n"), "0 datacenters");
     refuse(WITH(GPU NETS "  datacenters: {a: 1}\n"), "must be a list");
-    refuse(WITH(NETS SITES), "key 'gpu' is missing, here and in the cluster");
-    refuse(WITH("  gpu: a16\n" NETS SITES), "no GPU 'a16'; known are v100");
+    refuse(WITH(NETS SITES), "key 'gpu' is required, here or in the cluster");
+    refuse(WITH("  gpu: a16\n" NETS SITES), "unknown GPU 'a16'; known: v100");
     refuse(WITH("  gpu: [1]\n" NETS SITES), "a preset's name or a map");
     refuse(WITH("  gpu: v100-32g\n" NETS SITES), "or train in fp16");
     refuse(WITH("  gpu: {tflops: 1}\n" NETS SITES), "'memory_gib' is missing");
@@ -133,7 +136,8 @@ static void bad_clusters_are_refused(void)
     refuse(WITH("  gpu: {tflops: nan}\n" NETS SITES), "not 'nan'");
     refuse(WITH("  gpu: {preset: h200, efficiency: 1.5}\n" NETS SITES),
            "efficiency: 1.5 is out of range");
-    refuse(WITH("  gpu: {preset: h200, name: x}\n" NETS SITES), "exclude");
+    refuse(WITH("  gpu: {preset: h200, name: x}\n" NETS SITES),
+           "cannot be combined");
     refuse(WITH(GPU "  memory_reserve: 91%\n" NETS SITES),
            "memory_reserve: must be a share of the memory");
     refuse(WITH(GPU "  memory_reserve: 73\n" NETS SITES),
@@ -144,9 +148,9 @@ static void bad_clusters_are_refused(void)
     refuse(WITH("  gpu: {preset: h200, memory_reserve: all}\n" NETS SITES),
            "must be a share");
     refuse(WITH(GPU "  node_link: {gbps: 1, latency_us: 1}\n" SITES),
-           "'gpus_per_node' is missing");
-    refuse(WITH(GPU "  gpus_per_node: 4\n" SITES), "'node_link' is missing");
-    refuse(WITH(GPU "  gpus_per_node: 1\n" SITES), "'fabric' is missing");
+           "'gpus_per_node' is required");
+    refuse(WITH(GPU "  gpus_per_node: 4\n" SITES), "'node_link' is required");
+    refuse(WITH(GPU "  gpus_per_node: 1\n" SITES), "'fabric' is required");
     refuse(WITH(GPU "  gpus_per_node: 9999\n" SITES), "from 1 to 1024");
     refuse(
         WITH(GPU
@@ -159,7 +163,7 @@ static void bad_clusters_are_refused(void)
            "at most an hour");
     refuse(WITH(GPU NETS "  datacenters: [{name: a, nodes: 2}, "
                          "{name: a, nodes: 1}]\n"),
-           "datacenters[1].name: datacenter 'a' is there twice");
+           "datacenters[1].name: datacenter 'a' appears twice");
     refuse(WITH(GPU NETS "  datacenters: [{name: 'a,b', nodes: 2}]\n"),
            "datacenters[0].name: must not be empty, hold commas, quotes, '>'");
     refuse(WITH(GPU NETS "  datacenters: [{name: 'a>b', nodes: 2}]\n"),
@@ -171,12 +175,12 @@ static void bad_clusters_are_refused(void)
     refuse(WITH(GPU NETS "  datacenters: [{name: "
                          "a123456789b123456789c123456789d123456789e123456789"
                          "f123456789g, nodes: 2}]\n"),
-           "longer than 60 bytes");
+           "exceeds 60 bytes");
     refuse(WITH(GPU NETS "  datacenters: [{nodes: 2}]\n"), "'name' is missing");
     refuse(WITH(GPU NETS "  datacenters: [{name: a}]\n"), "'nodes' is missing");
     refuse(WITH(GPU NETS "  datacenters: [{name: a, nodes: 0}]\n"), "0 is out");
     refuse(WITH(GPU NETS "  datacenters: [{name: a, nodes: 16777216}]\n"),
-           "more than 16777216 GPUs");
+           "exceed the limit of 16777216 GPUs");
     refuse(WITH(GPU NETS "  datacenters: [{name: a, nodes: 4194304}, "
                          "{name: b, nodes: 1}]\n"),
            "more than 16777216 GPUs in all");
@@ -188,7 +192,7 @@ static void bad_clusters_are_refused(void)
            "usd_per_gpu_hour: ");
     refuse(WITH(GPU NETS "  datacenters: [{name: a, nodes: 2, "
                          "usd_per_gpu_hour: 2}, {name: b, nodes: 1}]\n" LINK),
-           "'a' has a usd_per_gpu_hour and 'b' has none");
+           "'a' has a usd_per_gpu_hour, but 'b' does not");
     refuse(WITH(GPU NETS "  datacenters: [{name: a, nodes: 2, rack: 1}]\n"),
            "datacenters[0].rack: unknown key");
 }
@@ -196,23 +200,23 @@ static void bad_clusters_are_refused(void)
 static void bad_links_are_refused(void)
 {
 #define LINKS(links) HEAD TRAINING TWO "  links: " links "\n"
-    refuse(HEAD TRAINING TWO, "there is no link from 'a' to 'b'");
-    refuse(LINKS("[]"), "there is no link from 'a' to 'b'");
+    refuse(HEAD TRAINING TWO, "no link from 'a' to 'b'");
+    refuse(LINKS("[]"), "no link from 'a' to 'b'");
     refuse(LINKS("3"), "links: must be a list");
     refuse(LINKS("[{from: a, to: b, latency_ms: 1, gbps: 1}]"),
-           "there is no link from 'b' to 'a'");
-    refuse(LINKS("[{latency_ms: 1, gbps: 1}]"), "key 'between' is missing");
+           "no link from 'b' to 'a'");
+    refuse(LINKS("[{latency_ms: 1, gbps: 1}]"), "key 'between' is required");
     refuse(LINKS("[{from: a, latency_ms: 1, gbps: 1}]"), "'to' is missing");
     refuse(LINKS("[{between: [a], latency_ms: 1, gbps: 1}]"), "name two");
     refuse(LINKS("[{between: [a, a], latency_ms: 1, gbps: 1}]"),
            "two different datacenters");
     refuse(LINKS("[{between: [a, c], latency_ms: 1, gbps: 1}]"),
-           "links[0].between[1]: no datacenter 'c' is listed");
+           "links[0].between[1]: unknown datacenter 'c'");
     refuse(LINKS("[{between: [a, b], to: b, latency_ms: 1, gbps: 1}]"),
-           "exclude each other");
+           "cannot be combined");
     refuse(LINKS("[{between: [a, b], latency_ms: 1, gbps: 1}, "
                  "{from: b, to: a, latency_ms: 1, gbps: 1}]"),
-           "links[1]: a second link from 'b' to 'a'");
+           "links[1]: duplicate link from 'b' to 'a'");
     refuse(LINKS("[{between: [a, b], gbps: 1}]"), "'latency_ms' is missing");
     refuse(LINKS("[{between: [a, b], latency_ms: -1, gbps: 1}]"), "-1 is out");
     refuse(LINKS("[{between: [a, b], latency_ms: 1}]"), "'gbps' is missing");
@@ -228,14 +232,15 @@ static void bad_links_are_refused(void)
 #define SET(keys) LINKS("[{between: [a, b], latency_ms: 1, gbps: 1, " keys "}]")
     refuse(SET("load_balancing: even"), "must be ecmp or spray");
     refuse(SET("queue_pairs: 0"), "queue_pairs: 0 is out of range");
-    refuse(SET("paths: 2"), "paths: matters with load_balancing: ecmp only");
+    refuse(SET("paths: 2"), "paths: requires load_balancing: ecmp");
     refuse(SET("queue_pairs: 2"),
-           "links[0].queue_pairs: matters with load_balancing, window_kib");
+           "links[0].queue_pairs: requires load_balancing, window_kib");
     refuse(SET("queue_pairs: 2, recovery: selective-repeat"),
-           "or leave it out");
-    refuse(SET("fec: {data: 8, parity: 1}"), "give its loss, or leave fec out");
-    refuse(SET("loss: 0, fec: {data: 8, parity: 1}"), "loses nothing");
-    refuse(SET("queue_kib: 2"), "matters with congestion_control: on only");
+           "set one of these, or remove it");
+    refuse(SET("fec: {data: 8, parity: 1}"), "set its loss, or remove fec");
+    refuse(SET("loss: 0, fec: {data: 8, parity: 1}"),
+           "requires packet loss on this link");
+    refuse(SET("queue_kib: 2"), "requires congestion_control: on");
     refuse(SET("window_kib: 0"), "window_kib: 0 is out of range");
     refuse(SET("congestion_control: 1"), "must be off or on");
     refuse(SET("recovery: none"), "must be go-back-n or selective-repeat");
@@ -243,12 +248,12 @@ static void bad_links_are_refused(void)
     refuse(SET("fec: {data: 1}"), "'parity' is missing");
     refuse(SET("fec: {data: 0, parity: 1}"), "fec.data: 0 is out of range");
     refuse(LINKS("[{between: [a, b], latency_ms: 1, gbps: 1, usd_per_gb: 1}]"),
-           "usd_per_gb without usd_per_gpu_hour");
+           "usd_per_gb requires usd_per_gpu_hour");
 #define ALONE(keys)                                                            \
     HEAD TRAINING "cluster: {gpu: a100-80g, gpus_per_node: 1, datacenters: "   \
                   "[{name: a, nodes: 1}], " keys "}\n"
     refuse(ALONE("usd_per_gb: -1"), "cluster.usd_per_gb: -1 is out of range");
-    refuse(ALONE("usd_per_gb: 1"), "usd_per_gb without usd_per_gpu_hour");
+    refuse(ALONE("usd_per_gb: 1"), "usd_per_gb requires usd_per_gpu_hour");
     refuse(LINKS("[{between: [a, b], latency: 1, gbps: 1}]"),
            "did you mean 'latency_ms'");
 }
@@ -258,30 +263,28 @@ static void bad_layouts_are_refused(void)
 #define LAYOUT(layout) JOB "layout: {" layout "}\n"
     refuse(LAYOUT("tensor: 0"), "layout.tensor: 0 is out of range");
     refuse(LAYOUT("tensr: 1"), "did you mean 'tensor'");
-    refuse(LAYOUT("tensor: 3"), "32 heads of llama3-8b cannot be shared by 3");
-    refuse(LAYOUT("tensor: 4, data: 4"), "more than the cluster's 12 GPUs");
+    refuse(LAYOUT("tensor: 3"), "32 heads of llama3-8b are not divisible by 3");
+    refuse(LAYOUT("tensor: 4, data: 4"), "exceeds the cluster's 12 GPUs");
     refuse(LAYOUT("tensor: 1048576, data: 1048576, pipeline: 1048576, "
                   "context: 1048576"),
-           "more than the cluster's 12 GPUs");
+           "exceeds the cluster's 12 GPUs");
     refuse(LAYOUT("pipeline: 12, chunks_per_device: 3"), "36 chunks");
-    refuse(LAYOUT("data: 3"), "global batch of 8 cannot be cut");
-    refuse(LAYOUT("micro_batch: 16"), "cannot be cut");
+    refuse(LAYOUT("data: 3"), "global batch of 8 is not divisible");
+    refuse(LAYOUT("micro_batch: 16"), "is not divisible by data x");
     refuse(LAYOUT("expert: 2"), "has no experts");
     refuse(LAYOUT("outermost: tensor"), "must be pipeline, data or mixed");
     refuse(LAYOUT("sharding: any"), "must be full, hybrid or hybrid-leaders");
 #define SITES_OF(groups) LAYOUT("sites: " groups)
 #define A_B "pipeline: [{datacenter: a, stages: 4}, {datacenter: b, stages: 2}]"
     refuse(SITES_OF("3"), "layout.sites: must be a list");
-    refuse(SITES_OF("[]"), "layout.sites: must hold a group at least");
+    refuse(SITES_OF("[]"), "layout.sites: must have at least one group");
     refuse(SITES_OF("[{replicas: 1}]"), "sites[0]: key 'pipeline' is missing");
     refuse(SITES_OF("[{pipeline: [], replica: 1}]"), "did you mean 'replicas'");
     refuse(SITES_OF("[{pipeline: a}]"), "sites[0].pipeline: must be a list");
-    refuse(SITES_OF("[{pipeline: []}]"), "must name a datacenter at least");
+    refuse(SITES_OF("[{pipeline: []}]"), "must name at least one datacenter");
     refuse(SITES_OF("[{pipeline: [a, c]}]"),
-           "j.yaml:13: layout.sites[0].pipeline[1]: no datacenter 'c' is "
-           "listed");
-    refuse(SITES_OF("[{pipeline: [a, b, a]}]"),
-           "datacenter 'a' is there twice");
+           "j.yaml:13: layout.sites[0].pipeline[1]: unknown datacenter 'c'");
+    refuse(SITES_OF("[{pipeline: [a, b, a]}]"), "datacenter 'a' appears twice");
     refuse(SITES_OF("[{pipeline: [{datacenter: a, stages: 0}]}]"),
            "pipeline[0].stages: 0 is out of range");
     refuse(SITES_OF("[{pipeline: [{stages: 1}]}]"), "'datacenter' is missing");
@@ -297,13 +300,13 @@ static void bad_layouts_are_refused(void)
     refuse(LAYOUT("data: 1, sites: [{pipeline: [a]}, {pipeline: [b]}]"),
            "2 replicas at least, but data is 1");
     refuse(SITES_OF("[{pipeline: [a]}, {pipeline: [a, b]}]"),
-           "datacenter 'a' is in two groups; then give all");
+           "datacenter 'a' is in two groups; this requires 'replicas'");
     refuse(LAYOUT("outermost: data, sites: [{pipeline: [a, b]}]"),
-           "outermost is data, but here is 1 group, with pipelines over "
-           "several datacenters");
+           "outermost is data, but there is 1 group, with pipelines across "
+           "datacenters");
     refuse(LAYOUT("outermost: mixed, sites: [{pipeline: [a]}, {pipeline: "
                   "[b]}]"),
-           "outermost is mixed, but here are 2 groups, each in one");
+           "outermost is mixed, but there are 2 groups, each within one");
     refuse(LAYOUT("schedule: [1f1b]"), "layout.schedule: must be a text");
     refuse(JOB "layout: 8\n", "layout: must be a map");
     refuse(LAYOUT("expert_tensor: 2"), "has no experts");
@@ -311,10 +314,11 @@ static void bad_layouts_are_refused(void)
     "longhaul: job/1\nmodel: mixtral-8x7b\n" TRAINING TWO LINK                 \
     "layout: {" text "}\n"
     refuse(EXPERTS("expert: 8, pipeline: 2"),
-           "8, more than the 6 GPUs of a pipeline stage");
+           "8, above the 6 GPUs of a pipeline stage");
     refuse(EXPERTS("expert: 3"),
-           "8 experts of mixtral-8x7b cannot be shared by 3");
-    refuse(EXPERTS("expert: 4, expert_tensor: 3"), "14336 wide");
+           "8 experts of mixtral-8x7b are not divisible by 3");
+    refuse(EXPERTS("expert: 4, expert_tensor: 3"),
+           "expert width of mixtral-8x7b, 14336, is not");
     refuse(EXPERTS("expert: 8, tensor: 2, context: 1, data: 2"),
            "expert x expert_tensor (8) does not divide the tensor x context x "
            "data (4) GPUs");
@@ -338,7 +342,7 @@ static void bad_files_are_refused(void)
     refuse("longhaul: [1]\n", "must be job/1");
     refuse(JOB "profil: x\n", "did you mean 'profile'");
     refuse(JOB "profile: x.yaml\n", "names a file");
-    refuse(JOB "model: gpt3-175b\n", "key 'model' is there twice");
+    refuse(JOB "model: gpt3-175b\n", "key 'model' appears twice");
     refuse("", "j.yaml");
     refuse("- 1\n", "j.yaml:1:");
     refuse(JOB "layout: &x {tensor: 2}\n", "anchors");

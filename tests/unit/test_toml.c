@@ -93,17 +93,18 @@ static void keys(void)
     word_is("3.14159 = 0", "3.14159", "0");
     word_is("apple.type = 1\norange.type = 2\napple.skin = 3", "apple.skin",
             "3");
-    refuse("key = # nothing", "f:1: a value is missing");
-    refuse("= 1", "f:1: a key is missing");
-    refuse("a b = 1", "f:1: a = is missing");
-    refuse("a. = 1", "f:1: a key is missing");
-    refuse("first = 1 last = 2", "f:1: 'last = 2': more than one thing");
-    refuse("\na = 1\na = 2", "f:3: 'a' is there already, since line 2");
-    refuse("a = 1\n\"a\" = 2", "f:2: 'a' is there already");
-    refuse("a = 1\na.b = 2", "f:2: 'a' is there already");
-    refuse("a.b = 1\na = 2", "f:2: 'a' is there already");
-    refuse("\"\"\"a\"\"\" = 1", "f:1: a = is missing");
-    refuse("\"a\nb\" = 1", "f:1: this \" never ends");
+    refuse("key = # nothing", "f:1: expected a value");
+    refuse("= 1", "f:1: expected a key");
+    refuse("a b = 1", "f:1: expected = after a key");
+    refuse("a. = 1", "f:1: expected a key");
+    refuse("first = 1 last = 2",
+           "f:1: 'last = 2': expected the end of the line");
+    refuse("\na = 1\na = 2", "f:3: 'a' is already defined on line 2");
+    refuse("a = 1\n\"a\" = 2", "f:2: 'a' is already defined");
+    refuse("a = 1\na.b = 2", "f:2: 'a' is already defined");
+    refuse("a.b = 1\na = 2", "f:2: 'a' is already defined");
+    refuse("\"\"\"a\"\"\" = 1", "f:1: expected = after a key");
+    refuse("\"a\nb\" = 1", "f:1: missing closing \"");
 }
 
 static void strings(void)
@@ -119,21 +120,21 @@ static void strings(void)
               "\"two\"\" quotes\"\"");
     string_is("s = '''\nraw \\ ''and'\n'''''", "s", "raw \\ ''and'\n''");
     string_is("s = \"1\"", "s", "1");
-    refuse("s = \"a\\qb\"", "f:1: a backslash in \"...\"");
-    refuse("s = \"\\ud800\"", "f:1: \\uD800 is no character");
-    refuse("s = \"\\u0000\"", "f:1: \\u0000 is no character");
-    refuse("s = \"\\u12\"", "f:1: \\u needs 4 digits");
-    refuse("s = \"\\U00110000\"", "is no character");
-    refuse("s = \"a\nb\"", "f:1: this \" never ends");
-    refuse("\ns = '''a\nb''", "f:2: this ' never ends");
-    refuse("s = \"a \\\n b\"", "f:1: a backslash");
-    refuse("s = 'a'b'", "f:1: 'b'': more than one thing");
-    refuse("s = \"\"\"a\"\"\"\"\"\"", "more than one thing");
-    refuse("s = 'a\x01'", "f:1: a control character, of number 1");
-    refuse("# \x7f", "f:1: a control character, of number 127");
-    refuse("a = 1\rb = 2", "f:1: a control character, of number 13");
+    refuse("s = \"a\\qb\"", "f:1: invalid escape in \"...\"");
+    refuse("s = \"\\ud800\"", "f:1: \\uD800 is not a character");
+    refuse("s = \"\\u0000\"", "f:1: \\u0000 is not a character");
+    refuse("s = \"\\u12\"", "f:1: \\u requires 4 hexadecimal digits");
+    refuse("s = \"\\U00110000\"", "is not a character");
+    refuse("s = \"a\nb\"", "f:1: missing closing \"");
+    refuse("\ns = '''a\nb''", "f:2: missing closing '");
+    refuse("s = \"a \\\n b\"", "f:1: invalid escape");
+    refuse("s = 'a'b'", "f:1: 'b'': expected the end of the line");
+    refuse("s = \"\"\"a\"\"\"\"\"\"", "expected the end of the line");
+    refuse("s = 'a\x01'", "f:1: contains a control character, number 1");
+    refuse("# \x7f", "f:1: contains a control character, number 127");
+    refuse("a = 1\rb = 2", "f:1: contains a control character, number 13");
     refuse("\n# \xff", "f:2: not UTF-8 text");
-    refuse_bytes("a = 1\n\0", 7, "f:2: a control character, of number 0");
+    refuse_bytes("a = 1\n\0", 7, "f:2: contains a control character, number 0");
 }
 
 static void numbers(void)
@@ -184,11 +185,11 @@ static void numbers(void)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char text[60];
         snprintf(text, sizeof text, "n = %s", wrong[i]);
-        refuse(text, "is no number of TOML");
+        refuse(text, "is not a valid TOML number or boolean");
     }
-    refuse("d = 1979-05-27T07:32:00Z", "dates and times are not read");
-    refuse("d = 07:32:00", "dates and times are not read");
-    refuse("s = word", "strings are in quotes");
+    refuse("d = 1979-05-27T07:32:00Z", "dates and times are not supported");
+    refuse("d = 07:32:00", "dates and times are not supported");
+    refuse("s = word", "strings need quotes");
 }
 
 static void arrays(void)
@@ -196,10 +197,10 @@ static void arrays(void)
     word_is("a = [ 1,\n 2, # two\n ]", "a.1", "2");
     string_is("a = [[1, 2], ['x', \"y\",], []]", "a.1.1", "y");
     word_is("a = [{x = 1}, {x = 2}]", "a.1.x", "2");
-    refuse("\na = [1,\n2", "f:2: this [ never ends");
-    refuse("a = [1 2]", "f:1: a , or ] is missing");
-    refuse("a = [,]", "f:1: a value is missing");
-    refuse("a = [1,,2]", "f:1: a value is missing");
+    refuse("\na = [1,\n2", "f:2: missing ] at the end of the array");
+    refuse("a = [1 2]", "f:1: expected , or ] in an array");
+    refuse("a = [,]", "f:1: expected a value");
+    refuse("a = [1,,2]", "f:1: expected a value");
 }
 
 static void tables(void)
@@ -210,24 +211,24 @@ static void tables(void)
             "smooth = true",
             "fruit.apple.texture.smooth", "true");
     word_is("[a]\n[b]\n[a.c]\nd = 1", "a.c.d", "1");
-    refuse("[a]\n[a]", "f:2: 'a' is there already");
-    refuse("[a]\nb = 1\n[a.b]", "f:3: 'b' is there already");
+    refuse("[a]\n[a]", "f:2: 'a' is already defined");
+    refuse("[a]\nb = 1\n[a.b]", "f:3: 'b' is already defined");
     refuse("[fruit]\napple.color = 1\n[fruit.apple]", "f:3: 'apple'");
     refuse("[a.b.c]\nz = 9\n[a]\nb.c.t = 1", "f:4: 'c'");
     refuse("[a.b]\n[a]\nb = 1", "f:3: 'b'");
-    refuse("[]", "a key is missing");
-    refuse("[a]]", "more than one thing");
-    refuse("[a", "a ] is missing");
-    refuse("[a] b = 1", "more than one thing");
-    refuse("[[a]", "a ]] is missing");
+    refuse("[]", "expected a key");
+    refuse("[a]]", "expected the end of the line");
+    refuse("[a", "expected ] after a table name");
+    refuse("[a] b = 1", "expected the end of the line");
+    refuse("[[a]", "expected ]] after a table name");
 }
 
 static void inline_tables(void)
 {
     word_is("p = { x = 1, y.z = 2 }", "p.y.z", "2");
     word_is("p = {}\nq = 1", "q", "1");
-    refuse("p = {x = 1,}", "a key is missing");
-    refuse("p = {x = 1\n}", "stands on one line");
+    refuse("p = {x = 1,}", "expected a key");
+    refuse("p = {x = 1\n}", "must be on one line");
     refuse("p = {x = 1}\np.y = 2", "f:2: 'p'");
     refuse("p = {x = 1}\n[p.y]", "f:2: 'p'");
     refuse("[a]\nb.c = 1\n[d]\ne = {f.g = 1, f = 2}", "f:4: 'f'");
@@ -289,7 +290,7 @@ static void depth_and_length_end(void)
     text = (lhi_text){0};
     for (int i = 0; i < 20; i++)
         lhi_text_printf(&text, "[%sx]\n", i % 2 ? "a.b.c.d.e.f.g.h.i.j." : "");
-    refuse(text.data, "'x' is there already");
+    refuse(text.data, "'x' is already defined");
     lhi_text_fini(&text);
     text = (lhi_text){0};
     for (int i = 0; i <= LHI_DOC_MAX_KEYS; i++)

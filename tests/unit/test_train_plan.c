@@ -528,7 +528,7 @@ static void picked_operations(lh_plan *plan, const char *has, const char * not )
     const lh_plan_elastic *e = plan ? plan->best.elastic : NULL;
     CHECK(e && plan->best.recompute == LH_RECOMPUTE_OPERATIONS);
     CHECK_MSG(makes_again(e, has), "%s is not made again", has);
-    CHECK_MSG(!makes_again(e, not ), "%s is made again", not );
+    CHECK_MSG(!makes_again(e, not ), "%s ' is recomputed", not );
     for (uint32_t i = 0; e && i + 1 < e->n_recomputed; i++)
         for (uint32_t c = 0; c < e->recomputed[i].n_chunks; c++) {
             const char *a = e->recomputed[i].operation;

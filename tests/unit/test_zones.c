@@ -78,24 +78,24 @@ static void what_says_nothing_is_refused(void)
     } bad[] = {
         {"  datacenters: [{name: a, nodes: 2, zone_link: {gbps: 1, "
          "latency_us: 1}}]\n",
-         "there are no zones"},
+         "has no zones to connect"},
         {"  zone_link: {gbps: 1, latency_us: 1}\n"
          "  datacenters: [{name: a, nodes: 2}]\n",
          "no datacenter has zones"},
         {"  datacenters: [{name: a, zones: [{name: x, nodes: 1}, "
          "{name: y, nodes: 1}]}]\n",
-         "'zone_link' is missing"},
+         "'zone_link' is required"},
         {"  zone_link: {gbps: 1, latency_us: 1}\n"
          "  datacenters: [{name: a, zones: [{name: x, nodes: 1}]}]\n",
          "1 zones; name from 2"},
         {"  zone_link: {gbps: 1, latency_us: 1}\n"
          "  datacenters: [{name: a, zones: [{name: x, nodes: 1}, "
          "{name: x, nodes: 1}]}]\n",
-         "zone 'x' is there twice"},
+         "zone 'x' appears twice"},
         {"  zone_link: {gbps: 1, latency_us: 1}\n"
          "  datacenters: [{name: a, nodes: 3, zones: [{name: x, nodes: 1}, "
          "{name: y, nodes: 1}]}]\n",
-         "the zones have 2 together"},
+         "the zones have 2 in total"},
         {"  zone_link: {gbps: 1, latency_us: 1, oversubscription: 0.5}\n"
          "  datacenters: [{name: a, zones: [{name: x, nodes: 1}, "
          "{name: y, nodes: 1}]}]\n",
@@ -104,19 +104,19 @@ static void what_says_nothing_is_refused(void)
          "  datacenters: [{name: a, zones: [{name: x, nodes: 1}, "
          "{name: y, nodes: 1}]}, {name: a/x, nodes: 1}]\n"
          "  links: [{between: [a, a/x], latency_ms: 1, gbps: 1}]\n",
-         "the name of a datacenter and of a zone"},
+         "the name of both a datacenter and a zone"},
         {"  zone_link: {gbps: 1, latency_us: 1}\n"
          "  datacenters: [{name: a, zone_link: {gbps: 2, latency_us: 1}, "
          "zones: [{name: x, nodes: 1}, {name: y, nodes: 1}]}, "
          "{name: b, nodes: 1}]\n"
          "  links: [{between: [a, b], latency_ms: 1, gbps: 1}]\n",
-         "every datacenter with zones has a 'zone_link' of its own"},
+         "every datacenter with zones sets its own 'zone_link'"},
         {"  datacenters: [{name: a, nodes: 2, fabric: {gbps: 1, latency_us: "
          "1}}]\n",
-         "every datacenter has a 'fabric' of its own"},
+         "every datacenter sets its own 'fabric'"},
         {"  datacenters: [{name: a, nodes: 2, node_link: {gbps: 1, "
          "latency_us: 1}}]\n",
-         "every datacenter has a 'node_link' of its own"},
+         "every datacenter sets its own 'node_link'"},
     };
 
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -340,8 +340,10 @@ static void every_key_changes_something(void)
         if (i == 0)
             as_given = ns;
         else
-            CHECK_MSG(ns != as_given, "changes nothing: %s; %s", networks[i][0],
-                      networks[i][1]);
+            CHECK_MSG(ns != as_given,
+                      "' has no effect: there are no messages between devices "
+                      "% %s; %s",
+                      networks[i][0], networks[i][1]);
         lh_job_free(job);
     }
 }

@@ -104,11 +104,11 @@ static lh_status read_text(const lhi_read_context *r,
     const char *text = node->text;
     if (row->quoted && (node->kind != LHI_SCALAR || !node->quoted))
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "must be a text in quotes");
+                            "must be a quoted string");
     if (row->least > 0)
         LHI_TRY(lhi_node_get_string(r->doc, node, &text, err));
     if (node->kind != LHI_SCALAR)
-        return lhi_doc_fail(r->doc, node, err, LH_EINPUT, "must be a text");
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT, "must be a string");
     if (!(text = lhi_arena_strdup(r->mem, text)))
         return lhi_fail_nomem(err);
     memcpy(member, &text, sizeof text);
@@ -253,11 +253,11 @@ static lh_status check_length(const lhi_read_context *r,
     LHI_TRY(lhi_node_check_list(r->doc, list, err));
     if (list->n_items < row->min_items)
         return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
-                            "has %u entries; at least %u must be there",
+                            "has %u entries; at least %u are required",
                             list->n_items, row->min_items);
     if (row->max_items && list->n_items > row->max_items)
         return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
-                            "has %u entries; at most %u are possible",
+                            "has %u entries; at most %u are allowed",
                             list->n_items, row->max_items);
     return LH_OK;
 }

@@ -132,11 +132,9 @@ static lh_status require_end_of_line(lhi_toml *t, lh_error *err)
     skip_spaces(t);
     skip_comment(t);
     if (t->at < t->end && !skip_end_of_line(t))
-        return lhi_toml_fail(t, err,
-                             "'%.*s': more than one thing on a line; end the "
-                             "line before it",
-                             (int)(t->end - t->at > 20 ? 20 : t->end - t->at),
-                             t->at);
+        return lhi_toml_fail(
+            t, err, "'%.*s': expected the end of the line before it",
+            (int)(t->end - t->at > 20 ? 20 : t->end - t->at), t->at);
     return LH_OK;
 }
 
@@ -164,8 +162,8 @@ static lh_status read_key(lhi_toml *t, const char **out, lh_error *err)
         t->at++;
     if (t->at == first)
         return lhi_toml_fail(t, err,
-                             "a key is missing: letters, digits, _ and -, or "
-                             "anything in quotes");
+                             "expected a key: letters, digits, _ and -, or a "
+                             "quoted string");
     *out = lhi_node_copy_text(&t->memory, first, (size_t)(t->at - first));
     return *out ? LH_OK : lhi_toml_fail_memory(t, err);
 }
@@ -191,8 +189,8 @@ static lh_status fail_duplicate(const lhi_toml *t, const lhi_node *there,
     char shown[64];
     lhi_doc_sanitise_text(there->key, shown, sizeof shown);
     return lhi_toml_fail(
-        t, err, "'%s' is there already, since line %" PRIu32 "; keep one",
-        shown, there->line);
+        t, err, "'%s' is already defined on line %" PRIu32 "; keep one", shown,
+        there->line);
 }
 
 static uint32_t depth_of(const container *c)
@@ -250,10 +248,10 @@ static lh_status read_array(lhi_toml *t, container *list, lh_error *err)
             return LH_OK;
         if (t->at == t->end) {
             t->line = line;
-            return lhi_toml_fail(t, err, "this [ never ends");
+            return lhi_toml_fail(t, err, "missing ] at the end of the array");
         }
         if (!skip_word(t, ","))
-            return lhi_toml_fail(t, err, "a , or ] is missing in an array");
+            return lhi_toml_fail(t, err, "expected , or ] in an array");
     }
 }
 
@@ -273,8 +271,8 @@ static lh_status read_inline(lhi_toml *t, container *map, lh_error *err)
             return LH_OK;
         if (!skip_word(t, ","))
             return lhi_toml_fail(t, err,
-                                 "a , or } is missing in a table; {...} stands "
-                                 "on one line");
+                                 "expected , or } in an inline table, which "
+                                 "must be on one line");
     }
 }
 
@@ -313,7 +311,7 @@ static lh_status read_pair(lhi_toml *t, container *in, lh_error *err)
     if (there)
         return fail_duplicate(t, there, err);
     if (!skip_word(t, "="))
-        return lhi_toml_fail(t, err, "a = is missing behind a key");
+        return lhi_toml_fail(t, err, "expected = after a key");
     skip_spaces(t);
     return read_value(t, in, p.keys[p.n - 1], err);
 }
@@ -360,7 +358,7 @@ static lh_status read_header(lhi_toml *t, container *root, container **out,
     t->at += tables ? 2 : 1;
     LHI_TRY(read_path(t, &p, err));
     if (!skip_word(t, tables ? "]]" : "]"))
-        return lhi_toml_fail(t, err, "a %s is missing behind a table's name",
+        return lhi_toml_fail(t, err, "expected %s after a table name",
                              tables ? "]]" : "]");
     for (uint32_t i = 0; i + 1 < p.n; i++)
         LHI_TRY(descend(t, &in, p.keys[i], IMPLICIT, err));
@@ -385,8 +383,8 @@ static lh_status check_characters(lhi_toml *t, lh_error *err)
         if (n == 0)
             return lhi_toml_fail(t, err, "not UTF-8 text");
         if ((c < 0x20 && c != '\t' && c != '\n' && !line) || c == 0x7f)
-            return lhi_toml_fail(t, err,
-                                 "a control character, of number %" PRIu32, c);
+            return lhi_toml_fail(
+                t, err, "contains a control character, number %" PRIu32, c);
         t->line += c == '\n';
         at += n;
     }

@@ -28,8 +28,9 @@ lh_status lhi_toml_fail_memory(const lhi_toml *t, lh_error *err)
     if (!t->memory.is_full)
         return lhi_fail_nomem(err);
     return lhi_toml_fail(t, err,
-                         "too many short values: up to here they take %zu MiB "
-                         "of memory, more than so long a text may",
+                         "too many short values: those read so far need %zu "
+                         "MiB of memory, above the limit for a text of this "
+                         "length",
                          t->memory.max_bytes >> 20);
 }
 
@@ -90,13 +91,13 @@ static lh_status append_code_point(string_builder *s, int n, lh_error *err)
     for (int i = 0; i < n; i++, t->at++) {
         int digit = t->at < t->end ? digit_of(*t->at, 16) : -1;
         if (digit < 0)
-            return lhi_toml_fail(t, err, "\\%c needs %d digits of base 16",
+            return lhi_toml_fail(t, err, "\\%c requires %d hexadecimal digits",
                                  n == 4 ? 'u' : 'U', n);
         c = c << 4 | (uint32_t)digit;
     }
     return append_character(s, c)
                ? LH_OK
-               : lhi_toml_fail(t, err, "\\%c%0*" PRIX32 " is no character",
+               : lhi_toml_fail(t, err, "\\%c%0*" PRIX32 " is not a character",
                                n == 4 ? 'u' : 'U', n, c);
 }
 
@@ -137,14 +138,15 @@ static lh_status append_escape(string_builder *s, lh_error *err)
     if (skip_line_continuation(s))
         return LH_OK;
     return lhi_toml_fail(t, err,
-                         "a backslash in \"...\" goes before one of b t n f r "
-                         "\" \\ u U; write \\\\, or use '...'");
+                         "invalid escape in \"...\"; expected one of b t n f r "
+                         "\" \\ u U after the backslash; write \\\\, or use "
+                         "'...'");
 }
 
 static lh_status fail_unterminated(string_builder *s, lh_error *err)
 {
     s->t->line = s->line;
-    return lhi_toml_fail(s->t, err, "this %c never ends", s->quote);
+    return lhi_toml_fail(s->t, err, "missing closing %c", s->quote);
 }
 
 /* Detects the closing quotes; a multi-line string may end with up to two quotes
@@ -321,11 +323,11 @@ lh_status lhi_toml_read_scalar(lhi_toml *t, const char **out, lh_error *err)
     char *to = t->scratch;
     bool ok = true;
     if (len == 0)
-        return lhi_toml_fail(t, err, "a value is missing");
+        return lhi_toml_fail(t, err, "expected a value");
     if (is_date(first, len))
         return lhi_toml_fail(t, err,
-                             "'%.*s': dates and times are not read; write a "
-                             "string",
+                             "'%.*s': dates and times are not supported; write "
+                             "a string",
                              shown, first);
     if (is_boolean(first, len)) {
         memcpy(to, first, len);
@@ -336,11 +338,11 @@ lh_status lhi_toml_read_scalar(lhi_toml *t, const char **out, lh_error *err)
         ok = copy_decimal(first, first + len, &to);
     }
     if (!ok)
-        return lhi_toml_fail(t, err,
-                             "'%.*s' is no number of TOML, true or false, or "
-                             "a whole number beyond 64 bits; strings are in "
-                             "quotes",
-                             shown, first);
+        return lhi_toml_fail(
+            t, err,
+            "'%.*s' is not a valid TOML number or boolean, or "
+            "is an integer beyond 64 bits; strings need quotes",
+            shown, first);
     t->at += len;
     *out =
         lhi_node_copy_text(&t->memory, t->scratch, (size_t)(to - t->scratch));

@@ -42,8 +42,8 @@ static lh_status fail_memory(const builder *b, uint32_t line, lh_error *err)
     if (!b->memory.is_full)
         return lhi_fail_nomem(err);
     return lhi_fail(err, LH_EINPUT,
-                    "%s:%u: too many short values: up to here they take %zu "
-                    "MiB of memory, more than so long a text may",
+                    "%s:%u: too many short values: those read so far need %zu "
+                    "MiB of memory, above the limit for a text of this length",
                     b->doc->file, line, b->memory.max_bytes >> 20);
 }
 
@@ -78,7 +78,7 @@ static lh_status open_container(builder *b, lhi_node_kind kind, uint32_t line,
         return fail_at(b->doc, line, err, "nested too deeply");
     if (b->depth && b->open[b->depth - 1].node->kind == LHI_MAP &&
         !b->open[b->depth - 1].key)
-        return fail_at(b->doc, line, err, "a key must be a plain word");
+        return fail_at(b->doc, line, err, "a key must be a scalar");
     lhi_node *node;
     LHI_TRY(append_node(b, kind, line, &node, err));
     b->open[b->depth++] = (open_node){.node = node, .tail = &node->first};
@@ -96,7 +96,7 @@ static lh_status fail_duplicate(const lhi_doc *doc, uint32_t line,
 {
     char shown[64];
     lhi_doc_sanitise_text(key, shown, sizeof shown);
-    return lhi_fail(err, LH_EINPUT, "%s:%u: key '%s' is there twice; keep one",
+    return lhi_fail(err, LH_EINPUT, "%s:%u: key '%s' appears twice; keep one",
                     doc->file, line, shown);
 }
 
@@ -142,9 +142,9 @@ static lh_status add_scalar(builder *b, const yaml_event_t *event,
     const char *text = (const char *)event->data.scalar.value;
     size_t len = event->data.scalar.length;
     if (strlen(text) != len)
-        return fail_at(b->doc, line, err, "a NUL character in the text");
+        return fail_at(b->doc, line, err, "the text contains a NUL character");
     if (len > LHI_TOKEN_BYTES)
-        return lhi_fail(err, LH_EINPUT, "%s:%u: a value of more than %d MiB",
+        return lhi_fail(err, LH_EINPUT, "%s:%u: a value exceeds %d MiB",
                         b->doc->file, line, LHI_TOKEN_BYTES >> 20);
     const char *copy = lhi_node_copy_text(&b->memory, text, len);
     if (!copy)
@@ -177,12 +177,13 @@ static lh_status reject_anchors_and_tags(const lhi_doc *doc, uint32_t line,
                                          const yaml_char_t *tag, lh_error *err)
 {
     if (anchor)
-        return fail_at(doc, line, err,
-                       "anchors (&name) are not accepted; write the value out");
+        return fail_at(
+            doc, line, err,
+            "anchors (&name) are not supported; write the value out");
     if (tag)
         return fail_at(
             doc, line, err,
-            "tags (!name) are not accepted; write the value plainly");
+            "tags (!name) are not supported; write the value without a tag");
     return LH_OK;
 }
 
@@ -209,12 +210,13 @@ static lh_status process_event(builder *b, const yaml_event_t *event,
     case YAML_MAPPING_END_EVENT:
         return close_container(b, err);
     case YAML_ALIAS_EVENT:
-        return fail_at(b->doc, line, err,
-                       "aliases (*name) are not accepted; write the value out");
+        return fail_at(
+            b->doc, line, err,
+            "aliases (*name) are not supported; write the value out");
     case YAML_DOCUMENT_START_EVENT:
         if (b->doc->root)
             return fail_at(b->doc, line, err,
-                           "a second document; a file holds one");
+                           "a file must contain only one document");
         return LH_OK;
     default:
         return LH_OK;
@@ -265,9 +267,9 @@ static lh_status reject_directives(const lhi_doc *doc, const char *text,
         n += (end - at > 1 && at[0] == 'T') ||
              (end - at > 2 && at[0] == '\0' && at[1] == 'T');
     }
-    return n <= MOST
-               ? LH_OK
-               : fail_at(doc, 1, err, "too many directives (%TAG); write none");
+    return n <= MOST ? LH_OK
+                     : fail_at(doc, 1, err,
+                               "too many directives (%TAG); remove them");
 }
 
 /* The parser's input. YAML is passed unchanged. JSON surrogate pairs are

@@ -59,15 +59,15 @@ static lh_status read_preset(reader *r, const lhi_node *node, bool has_peak,
     if (!preset) {
         list_presets(known, sizeof known);
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "no GPU '%.60s'; known are %s; or give a map of "
+                            "unknown GPU '%.60s'; known: %s; or give a map of "
                             "tflops, memory_gib and memory_gbps",
                             name, known);
     }
     if (!has_peak && !lhi_gpu_preset_supports(name, r->precision))
         return lhi_doc_fail(
             r->doc, node, err, LH_EINPUT,
-            "the tflops of %s are not those of %s; give "
-            "{preset: %s, tflops: ...}, or train in %s",
+            "%s has no preset tflops for %s; write {preset: %s, tflops: ...}, "
+            "or train in %s",
             name, lh_precision_name(r->precision), name,
             lhi_gpu_preset_supports(name, LH_PRECISION_BF16) ? "bf16" : "fp16");
     *gpu = *preset;
@@ -96,8 +96,8 @@ static lh_status read_reserve(const reader *r, const lhi_node *node,
             share ? &gpu->reserve_percent : &gpu->reserve_gib, NULL) == LH_OK)
         return LH_OK;
     return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                        "must be a share of the memory, as 6%%, or GiB; at "
-                        "most 90%% of the GPU's %g GiB",
+                        "must be a share of the memory, such as 6%%, or GiB; "
+                        "at most 90%% of the GPU's %g GiB",
                         gpu->memory_gib);
 }
 
@@ -118,7 +118,7 @@ static lh_status read_gpu_map(reader *r, const lhi_node *map, lh_gpu *gpu,
         LHI_TRY(lhi_node_get_string(r->doc, node, &g.name, err));
         if (!own)
             return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                                "'name' and 'preset' exclude each other; keep "
+                                "'name' and 'preset' cannot be combined; keep "
                                 "one");
         if (!(g.name = lhi_arena_strdup(r->mem, g.name)))
             return lhi_fail_nomem(err);
@@ -183,7 +183,7 @@ static lh_status require_for_site(const reader *r, const lhi_node *site,
     *out = find_for_site(r, site, key);
     if (!*out)
         return lhi_doc_fail(r->doc, site, err, LH_EINPUT,
-                            "key '%s' is missing, here and in the cluster",
+                            "key '%s' is required, here or in the cluster",
                             key);
     return LH_OK;
 }
@@ -205,7 +205,7 @@ static lh_status read_nodes(reader *r, const lhi_node *map,
     LHI_TRY(lhi_node_get_u32(r->doc, node, 1, 1024, &site->gpus_per_node, err));
     if (site->nodes > LH_MAX_GPUS / site->gpus_per_node)
         return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
-                            "%u nodes of %u GPUs are more than %u GPUs",
+                            "%u nodes of %u GPUs exceed the limit of %u GPUs",
                             site->nodes, site->gpus_per_node, LH_MAX_GPUS);
     site->gpus = site->nodes * site->gpus_per_node;
     return LH_OK;
@@ -228,7 +228,7 @@ static lh_status read_site(reader *r, const lhi_node *map,
     for (const lhi_listed_site *other = r->sites; other < listed; other++)
         if (strcmp(other->site.name, site->name) == 0)
             return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                                "datacenter '%s' is there twice", site->name);
+                                "datacenter '%s' appears twice", site->name);
     if (!(site->name = lhi_arena_strdup(r->mem, site->name)))
         return lhi_fail_nomem(err);
     LHI_TRY(read_nodes(r, map, listed, err));
@@ -266,9 +266,9 @@ static lh_status read_site_networks(reader *r, const lhi_node *map,
         LHI_TRY(read_network(r->doc, node, true, &site->fabric, err));
     node = lhi_node_find(map, "zone_link");
     if (node && !listed->n_zones)
-        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "there are no zones that it could connect; name "
-                            "'zones' or leave it out");
+        return lhi_doc_fail(
+            r->doc, node, err, LH_EINPUT,
+            "has no zones to connect; set 'zones', or remove it");
     if (!listed->n_zones)
         return LH_OK;
     LHI_TRY(require_for_site(r, map, "zone_link", &node, err));
@@ -285,8 +285,8 @@ static lh_status check_cluster_networks(const reader *r, const lhi_node *list,
 
     if (zone_link && !r->zoned)
         return lhi_doc_fail(r->doc, zone_link, err, LH_EINPUT,
-                            "no datacenter has zones that it could connect; "
-                            "name 'zones' or leave it out");
+                            "no datacenter has zones to connect; set 'zones', "
+                            "or remove it");
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
         const lhi_node *common = lhi_node_find(r->map, keys[k]);
         bool zones = strcmp(keys[k], "zone_link") == 0;
@@ -298,8 +298,8 @@ static lh_status check_cluster_networks(const reader *r, const lhi_node *list,
         if (!used)
             return lhi_doc_fail(
                 r->doc, common, err, LH_EINPUT,
-                "every datacenter%s has a '%s' of its own, so that this one "
-                "holds nowhere; leave out this one or theirs",
+                "every datacenter%s sets its own '%s', so this one has no "
+                "effect; remove this one or theirs",
                 zones ? " with zones" : "", keys[k]);
     }
     return LH_OK;
@@ -345,7 +345,7 @@ static lh_status find_site(const reader *r, const lhi_node *node, uint32_t *out,
             return LH_OK;
         }
     return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                        "no datacenter '%.60s' is listed", name);
+                        "unknown datacenter '%.60s'", name);
 }
 
 /* Reads `between: [a, b]` (both directions) or `from: a` and `to: b` (one). */
@@ -363,7 +363,7 @@ static lh_status read_ends(reader *r, const lhi_node *map, uint32_t *from,
                                 between->n_items);
         if ((a = lhi_node_find(map, "from")) || (a = lhi_node_find(map, "to")))
             return lhi_doc_fail(r->doc, a, err, LH_EINPUT,
-                                "'%s' and 'between' exclude each other; keep "
+                                "'%s' and 'between' cannot be combined; keep "
                                 "one",
                                 a->key);
         a = between->first;
@@ -371,7 +371,7 @@ static lh_status read_ends(reader *r, const lhi_node *map, uint32_t *from,
     } else {
         if (!lhi_node_find(map, "from") && !lhi_node_find(map, "to"))
             return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
-                                "key 'between' is missing (or 'from' and "
+                                "key 'between' is required (or 'from' and "
                                 "'to', for one direction)");
         LHI_TRY(lhi_node_require(r->doc, map, "from", &a, err));
         LHI_TRY(lhi_node_require(r->doc, map, "to", &b, err));
@@ -380,7 +380,7 @@ static lh_status read_ends(reader *r, const lhi_node *map, uint32_t *from,
     LHI_TRY(find_site(r, b, to, err));
     if (*from == *to)
         return lhi_doc_fail(r->doc, b, err, LH_EINPUT,
-                            "a link needs two different datacenters");
+                            "a link requires two different datacenters");
     return LH_OK;
 }
 
@@ -390,7 +390,7 @@ static lh_status add_link(reader *r, const lhi_node *map, uint32_t from,
     size_t i = (size_t)from * r->n_sites + to;
     if (r->linked[i])
         return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
-                            "a second link from '%s' to '%s'; keep one",
+                            "duplicate link from '%s' to '%s'; keep one",
                             r->sites[from].site.name, r->sites[to].site.name);
     r->linked[i] = true;
     r->wans[i] = *wan;
@@ -428,8 +428,8 @@ static lh_status check_link(const lhi_read_context *r, const lhi_node *map,
     const lhi_node *fec = lhi_node_find(map, "fec");
     if (fec && !(wan->loss > 0))
         return lhi_doc_fail(r->doc, fec, err, LH_EINPUT,
-                            "restores what is lost, and this link loses "
-                            "nothing; give its loss, or leave fec out");
+                            "requires packet loss on this link; set its loss, "
+                            "or remove fec");
     wan->bytes_per_s = wan->gbps * 1e9 / 8;
     return LH_OK;
 }
@@ -464,8 +464,8 @@ static lh_status read_links(reader *r, lh_error *err)
             if (a != b && !r->linked[(size_t)a * r->n_sites + b])
                 return lhi_doc_fail(
                     r->doc, list ? list : r->map, err, LH_EINPUT,
-                    "there is no link from '%s' to '%s'; "
-                    "every pair of datacenters needs one",
+                    "no link from '%s' to '%s'; every pair of datacenters "
+                    "requires one",
                     r->sites[a].site.name, r->sites[b].site.name);
     return LH_OK;
 }
@@ -483,15 +483,15 @@ static lh_status check_prices(const reader *r, const lhi_node *list,
             free = &r->sites[i].site;
     if (priced && free)
         return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
-                            "'%s' has a usd_per_gpu_hour and '%s' has none; "
-                            "give both or neither",
+                            "'%s' has a usd_per_gpu_hour, but '%s' does not; "
+                            "set both or neither",
                             priced->name, free->name);
     bool sent = r->usd_per_gb > 0;
     for (uint32_t i = 0; i < r->n_sites * r->n_sites; i++)
         sent = sent || r->wans[i].usd_per_gb > 0;
     if (sent && !priced)
         return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
-                            "usd_per_gb without usd_per_gpu_hour; give both or "
+                            "usd_per_gb requires usd_per_gpu_hour; set both or "
                             "neither");
     return LH_OK;
 }

@@ -20,7 +20,7 @@ static lh_status read_factor(const lhi_read_context *r, const lhi_node *node,
     if (*times > 1)
         return LH_OK;
     return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                        "x1 changes nothing; give more than 1");
+                        "x1 has no effect; use more than 1");
 }
 
 static bool is_factor(const lhi_node *node)
@@ -37,8 +37,8 @@ static lh_status read_amount(const lhi_read_context *r, const lhi_node *node,
     if (*more_ns > 0)
         return LH_OK;
     return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                        "0 changes nothing; give a time, which is added to the "
-                        "link's own, or a factor, as x4");
+                        "0 has no effect; use a time, which is added to the "
+                        "link's own, or a factor, such as x4");
 }
 
 static json_t *write_amount(int64_t more_ns, double times)
@@ -83,7 +83,7 @@ static lh_status read_slower(const lhi_read_context *r, const lhi_node *node,
     if (is_factor(node))
         return read_factor(r, node, &e->slowdown, err);
     return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                        "must be a factor, as x4");
+                        "must be a factor, such as x4");
 }
 
 static json_t *write_slower(const void *owner, const void *context)
@@ -126,7 +126,7 @@ static lh_status check_keys(const lhi_read_context *r, const lhi_node *map,
     for (uint32_t i = 0; i < 7 && w->refuses[i]; i++)
         if ((node = lhi_node_find(map, w->refuses[i])))
             return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                                "does not belong to an event of %s", w->what);
+                                "is not valid in an event on %s", w->what);
     for (uint32_t i = 0; i < 3 && w->needs[i]; i++)
         LHI_TRY(lhi_node_require(r->doc, map, w->needs[i], &node, err));
     return LH_OK;
@@ -145,20 +145,19 @@ static lh_status check_event(const lhi_read_context *r, const lhi_node *map,
     e->line = map->line;
     if (!w)
         return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
-                            "says nothing of what changes; give 'links', "
-                            "'device' or 'rail'");
+                            "has no target; set 'links', 'device' or 'rail'");
     LHI_TRY(check_keys(r, map, w, err));
     if (w == &rail_rules)
         return lhi_node_get_int(r->doc, at, 0, MOST_STEP, &e->first_step, err);
     if (e->first_step >= e->end_step)
         return lhi_doc_fail(r->doc, to, err, LH_EINPUT,
-                            "is the first step without the event, and so "
-                            "above 'from'");
+                            "must be above 'from': it is the first step "
+                            "without the event");
     if (w == &link_rules && !lhi_node_find(map, "latency") &&
         !lhi_node_find(map, "transfer") && !lhi_node_find(map, "slower"))
         return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
-                            "says nothing of how slow; give 'latency', "
-                            "'transfer' or 'slower'");
+                            "has no effect; set 'latency', 'transfer' or "
+                            "'slower'");
     return LH_OK;
 }
 
@@ -224,7 +223,7 @@ static lh_status check_events(const lhi_read_context *r, const lhi_node *map,
         n += events->events[i].n_links;
     if (n > LH_MAX_EVENT_LINKS)
         return lhi_doc_fail(r->doc, lhi_node_find(map, "events"), err,
-                            LH_EINPUT, "name more than %u links",
+                            LH_EINPUT, "have more than %u links in total",
                             LH_MAX_EVENT_LINKS);
     return LH_OK;
 }

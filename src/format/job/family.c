@@ -9,7 +9,7 @@ static const char *find_unsupported_part(const lh_model *m, uint32_t sequence)
     if (m->attention_sinks)
         return "attention sinks";
     if (m->mtp_layers && m->norm != LH_NORM_RMS)
-        return "multi-token prediction (mtp_layers) and layer norms";
+        return "multi-token prediction (mtp_layers) with layer norms";
     if (m->sliding_window && m->sliding_window < sequence)
         return "a sliding window";
     return NULL;
@@ -33,13 +33,12 @@ static bool has_dense_layers(const lh_model *m)
 static const char *check_sizes(const lh_model *m)
 {
     if (m->norm != LH_NORM_RMS || m->positions || !m->gated)
-        return "experts, and layer norm, learned positions or no gate";
+        return "experts with layer norm, learned positions or ungated MLPs";
     if (m->mlp_bias || m->router_bias)
-        return "experts and biases";
+        return "experts with biases";
     if (m->experts_per_token == 0 || m->experts_per_token > m->experts ||
         m->expert_ffn == 0)
-        return "experts without a width, or no number of them that it has for "
-               "each token";
+        return "experts without a valid expert_ffn or experts_per_token";
     return NULL;
 }
 
@@ -48,9 +47,9 @@ static const char *check_sizes(const lh_model *m)
 static const char *check_softmax_experts(const lh_model *m)
 {
     if (m->expert_groups)
-        return "groups of experts and a router without sigmoids";
+        return "expert groups without a sigmoid router";
     if (m->routed_scale != 0 && m->routed_scale != 1)
-        return "a routed_scale and a router without sigmoids";
+        return "a routed_scale without a sigmoid router";
     return NULL;
 }
 
@@ -58,15 +57,15 @@ static const char *check_softmax_experts(const lh_model *m)
 static const char *check_sigmoid_experts(const lh_model *m)
 {
     if (m->router != LH_ROUTER_SIGMOID)
-        return "latent attention and a router without sigmoids";
+        return "latent attention without a sigmoid router";
     if (!m->shared_expert_ffn || m->shared_expert_gate ||
         m->shared_expert_ffn % m->expert_ffn != 0)
-        return "a router of sigmoids, and no shared experts as wide as the "
-               "others, or with a gate";
+        return "a sigmoid router without ungated shared experts that are a "
+               "multiple of expert_ffn wide";
     uint32_t first = lhi_first_moe_layer(m), n = m->layers - first;
     return lh_model_moe_layers(m, first, n) == n
                ? NULL
-               : "a router of sigmoids, and dense layers behind others";
+               : "a sigmoid router with dense layers after expert layers";
 }
 
 static bool is_qwen2_moe(const lh_model *m)
@@ -82,16 +81,16 @@ static bool is_qwen2_moe(const lh_model *m)
 static const char *check_falcon(const lh_model *m)
 {
     if (m->norm != LH_NORM_LAYER || m->gated || m->positions)
-        return "a parallel block, and RMS norm, gated MLPs or learned "
+        return "a parallel block with RMS norm, gated MLPs or learned "
                "positions";
     if (m->qkv_bias || m->output_bias || m->mlp_bias)
-        return "a parallel block and biases";
+        return "a parallel block with biases";
     if (m->kv_heads != 1)
-        return "a parallel block and more than one key and value head";
+        return "a parallel block with more than one key-value head";
     if ((uint64_t)m->heads * m->head_dim != m->hidden)
-        return "a parallel block and heads that do not add up to hidden";
+        return "a parallel block whose heads do not add up to hidden";
     if (m->experts || m->qk_norm || m->kv_lora_rank)
-        return "a parallel block, and experts, norms of queries and keys or "
+        return "a parallel block with experts, norms of queries and keys, or "
                "latent attention";
     return NULL;
 }
@@ -100,11 +99,12 @@ static const char *check_falcon(const lh_model *m)
 static const char *check_deepseek(const lh_model *m)
 {
     if (m->norm != LH_NORM_RMS || m->positions || !m->gated)
-        return "latent attention, and layer norm, learned positions or no gate";
+        return "latent attention with layer norm, learned positions or ungated "
+               "MLPs";
     if (m->qkv_bias || m->output_bias || m->mlp_bias)
-        return "latent attention and biases";
+        return "latent attention with biases";
     if (m->qk_norm)
-        return "latent attention, and norms of queries and keys";
+        return "latent attention with norms of queries and keys";
     if (!m->experts)
         return NULL;
     const char *what = check_sizes(m);
@@ -115,11 +115,11 @@ static const char *check_deepseek(const lh_model *m)
 static const char *check_qwen3(const lh_model *m)
 {
     if (m->norm != LH_NORM_RMS || m->positions || !m->gated)
-        return "norms of queries and keys, and layer norm, learned positions "
-               "or no gate";
+        return "norms of queries and keys with layer norm, learned positions "
+               "or ungated MLPs";
     if (m->qkv_bias != m->output_bias || m->mlp_bias)
-        return "norms of queries and keys, and biases on some of attention's "
-               "products alone or on MLPs";
+        return "norms of queries and keys with biases on only some attention "
+               "projections, or on MLPs";
     return NULL;
 }
 
@@ -127,15 +127,15 @@ static const char *check_qwen3(const lh_model *m)
 static const char *check_gpt2(const lh_model *m)
 {
     if (m->gated)
-        return "layer norm and gated MLPs";
+        return "layer norm with gated MLPs";
     if (!m->positions)
-        return "layer norm and rotary positions";
+        return "layer norm with rotary positions";
     if (!m->qkv_bias || !m->output_bias || !m->mlp_bias)
-        return "layer norm and products without biases";
+        return "layer norm with linear layers that lack biases";
     if (m->kv_heads != m->heads)
-        return "learned positions and heads that share keys";
+        return "learned positions with shared key-value heads";
     if ((uint64_t)m->heads * m->head_dim != m->hidden)
-        return "learned positions and heads that do not add up to hidden";
+        return "learned positions with heads that do not add up to hidden";
     return NULL;
 }
 
@@ -144,13 +144,13 @@ static const char *check_gpt2(const lh_model *m)
 static const char *check_llama(const lh_model *m)
 {
     if (!m->gated)
-        return "RMS norm and MLPs without a gate";
+        return "RMS norm with ungated MLPs";
     if (m->positions)
-        return "RMS norm and learned positions";
+        return "RMS norm with learned positions";
     if (m->output_bias && !m->qkv_bias)
-        return "a bias on attention's output alone";
+        return "a bias only on the attention output";
     if (m->qkv_bias && !m->output_bias && m->mlp_bias)
-        return "biases on MLPs and on queries, keys and values alone";
+        return "biases on MLPs and only on queries, keys and values";
     return NULL;
 }
 
@@ -162,19 +162,19 @@ static const char *check_experts(const lh_model *m)
     if (what)
         return what;
     if (m->router == LH_ROUTER_SIGMOID)
-        return m->output_bias ? "experts and biases" : check_sigmoid_experts(m);
+        return m->output_bias ? "experts with biases"
+                              : check_sigmoid_experts(m);
     if (m->qk_norm && m->shared_expert_ffn)
-        return "norms of queries and keys, a router without sigmoids and "
-               "shared "
+        return "norms of queries and keys with a softmax router and shared "
                "experts";
     if (m->qk_norm)
         what = check_qwen3(m);
     else if (m->output_bias)
-        what = "experts and biases";
+        what = "experts with biases";
     else if (is_qwen2_moe(m) &&
              (!m->shared_expert_ffn || !m->shared_expert_gate))
-        what = "experts with biases of queries, dense layers or scores as they "
-               "are, and no shared expert with a gate";
+        what = "experts with query biases, dense layers or unnormalised "
+               "scores, but without a gated shared expert";
     return what ? what : check_softmax_experts(m);
 }
 
@@ -210,15 +210,17 @@ lh_status lhi_family_find(const lh_model *m, uint32_t sequence, lhi_family *out,
                                           : check_llama(m);
     if (what)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the cpu device trains models of the kinds of Llama, "
+                        "the cpu device supports the model families Llama, "
                         "Qwen2, Qwen3, GPT-2, Falcon, Mixtral, Qwen2-MoE, "
                         "Qwen3-MoE, GLM-4.5 and DeepSeek-V3; %s has %s, which "
-                        "it does not know",
+                        "is not supported",
                         m->name ? m->name : "this model", what);
     if (m->positions && m->positions < sequence)
-        return lhi_fail(
-            err, LH_EINVAL, "%s has %u positions, and a sequence %u tokens",
-            m->name ? m->name : "the model", m->positions, sequence);
+        return lhi_fail(err, LH_EINVAL,
+                        "%s has %u learned positions; a sequence has %u "
+                        "tokens",
+                        m->name ? m->name : "the model", m->positions,
+                        sequence);
     *out = lhi_family_get(m);
     return LH_OK;
 }
@@ -228,16 +230,15 @@ lh_status lhi_family_check(const lh_model *m, uint32_t sequence, lh_error *err)
     lhi_family family;
     if (m->unsupported_keys)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "%s: the cpu device does not compute what is said "
-                        "there, and would train another model; such a model "
-                        "can be planned but not trained",
+                        "%s: the cpu device does not support this setting; the "
+                        "model can be planned but not trained",
                         m->unsupported_keys);
     LHI_TRY(lhi_family_find(m, sequence, &family, err));
     uint32_t turned = m->kv_lora_rank ? m->qk_rope_head_dim : m->head_dim;
     if (turned % 2 || m->heads % m->kv_heads)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the cpu device needs an even %s (not %u) and "
-                        "heads (%u) in groups of the same size (%u kv_heads)",
+                        "the cpu device requires an even %s (found %u), and "
+                        "heads (%u) divisible by kv_heads (%u)",
                         m->kv_lora_rank ? "qk_rope_head_dim" : "head_dim",
                         turned, m->heads, m->kv_heads);
     return LH_OK;

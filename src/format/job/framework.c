@@ -182,7 +182,7 @@ static lh_status check_gradients(const lhi_read_context *r, const lhi_node *map,
         f->gradients == find_gradient(job->training.precision))
         return LH_OK;
     return lhi_doc_fail(r->doc, lhi_node_find(map, "gradients"), err, LH_EINPUT,
-                        "are fp32, or what passes compute in, which is %s",
+                        "must be fp32, or the training precision, %s",
                         lh_precision_name(job->training.precision));
 }
 
@@ -200,9 +200,7 @@ static lh_status check_effects(const lhi_read_context *r, const lhi_node *map,
                             LH_EINPUT, "%s has none", job->model->name);
     if (f->overlap_tensor > 0 && job->layout.tensor == 1)
         return lhi_doc_fail(r->doc, lhi_node_find(overlap, "tensor"), err,
-                            LH_EINPUT,
-                            "there is nothing to overlap, as layout.tensor "
-                            "is 1");
+                            LH_EINPUT, "requires layout.tensor above 1");
     return LH_OK;
 }
 
@@ -212,15 +210,13 @@ static lh_status check_fp8(const lhi_read_context *r, const lhi_node *map,
 {
     if (f->fp8 == LH_FP8_DISPATCH && !job->model->experts)
         return lhi_doc_fail(r->doc, lhi_node_find(map, "fp8"), err, LH_EINPUT,
-                            "%s has no experts to dispatch tokens to; matmul "
-                            "is without",
-                            job->model->name);
+                            "%s has no experts; use matmul", job->model->name);
     for (uint32_t i = 0; f->fp8 && i < job->n_datacenters; i++)
         if (!(job->datacenters[i].gpu.fp8_tflops > 0))
             return lhi_doc_fail(r->doc, lhi_node_find(map, "fp8"), err,
                                 LH_EINPUT,
-                                "the rate of %s in FP8 is not known; give its "
-                                "fp8_tflops, or leave this out",
+                                "the FP8 rate of %s is unknown; set its "
+                                "fp8_tflops, or remove this key",
                                 job->datacenters[i].gpu.name);
     return LH_OK;
 }

@@ -36,8 +36,9 @@ static lh_status resolve(reader *r, const lhi_node *node, const char *name,
 {
     if (!r->folder)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "names a file, but this job does not come from "
-                            "one; write out what '%.60s' holds",
+                            "names a file, which is only possible in a job "
+                            "that is read from a file; include the contents of "
+                            "'%.60s'",
                             name);
     lhi_text path = {0};
     if (name[0] != '/' && r->folder[0] != '\0') {
@@ -82,8 +83,8 @@ static lh_status fail_no_model(reader *r, const lhi_node *node,
         return lhi_fail_nomem(err);
     }
     lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                 "no model '%.60s'; known are %s; or name a config.json or "
-                 "give a map",
+                 "unknown model '%.60s'; known: %s; or give a config.json or a "
+                 "map",
                  name, known.data);
     lhi_text_fini(&known);
     return LH_EINPUT;
@@ -176,7 +177,7 @@ static lh_status read_recompute(reader *r, const lhi_node *map, lh_error *err)
     return t->recompute_modules
                ? LH_OK
                : lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                              "must name a module, or be 'none'");
+                              "must list at least one module, or be 'none'");
 }
 
 /* Reads `dropout`: a boolean, or the rate. */
@@ -223,8 +224,8 @@ static lh_status read_balance(reader *r, const lhi_node *map, lh_error *err)
     LHI_TRY(read_expert_number(r, map, "expert_capacity", 0.001, 1e6, lacks,
                                &given, &t->expert_capacity, err));
     if (!lacks && m->router != LH_ROUTER_SIGMOID)
-        lacks = "has no bias that could balance its experts; only models with "
-                "router: sigmoid have";
+        lacks = "has no router bias that could balance its experts; this "
+                "requires router: sigmoid";
     return read_expert_number(r, map, "balance_bias", 0, 1, lacks,
                               &t->balance_bias_given, &t->balance_bias, err);
 }
@@ -253,8 +254,9 @@ static lh_status read_offload(reader *r, const lhi_node *map, lh_error *err)
         t->offload_bytes_per_s = 0;
     if (t->offload_share > 0 && t->recompute == LH_RECOMPUTE_FULL)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "recompute: full leaves layers' inputs alone, "
-                            "which stay; leave one of the two out");
+                            "cannot be combined with recompute: full, which "
+                            "keeps only the inputs of layers; remove one of "
+                            "the two");
     return LH_OK;
 }
 
@@ -329,8 +331,8 @@ static lh_status check_block(reader *r, const lhi_node *map, lh_error *err)
     ranks = r->job->n_gpus / at_least_one(l->pipeline);
     if (block > ranks)
         return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
-                            "expert x expert_tensor is %llu, more than the "
-                            "%llu GPUs of a pipeline stage",
+                            "expert x expert_tensor is %llu, above the %llu "
+                            "GPUs of a pipeline stage",
                             (unsigned long long)block,
                             (unsigned long long)ranks);
     if (!l->tensor || !l->context || !l->data)
@@ -341,7 +343,7 @@ static lh_status check_block(reader *r, const lhi_node *map, lh_error *err)
     return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
                         "expert x expert_tensor (%llu) does not divide the "
                         "tensor x context x data (%llu) GPUs of a pipeline "
-                        "stage, over which experts are spread",
+                        "stage",
                         (unsigned long long)block, (unsigned long long)ranks);
 }
 
@@ -353,16 +355,16 @@ static lh_status check_experts(reader *r, const lhi_node *map, lh_error *err)
     const lhi_node *cut = lhi_node_find(map, "expert_tensor");
     if (l->expert > 1 && m->experts % l->expert != 0)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "the %u experts of %s cannot be shared by %u",
+                            "the %u experts of %s are not divisible by %u",
                             m->experts, m->name, l->expert);
     if ((l->expert > 1 || l->expert_tensor) && m->experts == 0)
         return lhi_doc_fail(r->doc, l->expert > 1 ? node : cut, err, LH_EINPUT,
                             "%s has no experts", m->name);
     if (l->expert_tensor && m->expert_ffn % l->expert_tensor != 0)
-        return lhi_doc_fail(r->doc, cut, err, LH_EINPUT,
-                            "experts of %s are %u wide, which cannot be shared "
-                            "by %u",
-                            m->name, m->expert_ffn, l->expert_tensor);
+        return lhi_doc_fail(
+            r->doc, cut, err, LH_EINPUT,
+            "the expert width of %s, %u, is not divisible by %u", m->name,
+            m->expert_ffn, l->expert_tensor);
     return check_block(r, map, err);
 }
 
@@ -376,9 +378,9 @@ static lh_status read_layers(reader *r, const lhi_node *list, lh_error *err)
     LHI_TRY(lhi_node_check_list(r->doc, list, err));
     if (chunks == 0 || list->n_items != chunks)
         return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
-                            "must have an entry for each of pipeline x "
-                            "chunks_per_device chunks, both of which have to "
-                            "be given");
+                            "requires pipeline and chunks_per_device, and one "
+                            "entry for each of their pipeline x "
+                            "chunks_per_device chunks");
     uint32_t *out = LHI_NEW(r->mem, uint32_t, list->n_items);
     if (!out)
         return lhi_fail_nomem(err);
@@ -409,20 +411,20 @@ static lh_status read_mtp_chunk(reader *r, const lhi_node *node, lh_error *err)
     lh_layout *l = &r->job->layout;
     if (!r->job->model->mtp_layers)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "is for models with mtp_layers, and %s has none; "
-                            "leave it out",
+                            "requires a model with mtp_layers, and %s has "
+                            "none; remove it",
                             r->job->model->name);
     if (!l->chunk_layers || l->pipeline == 1)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "goes with layout.layers and a pipeline above 1; "
-                            "give both, or leave it out");
+                            "requires layout.layers and a pipeline above 1; "
+                            "set both, or remove it");
     LHI_TRY(lhi_node_get_u32(r->doc, node, 1, l->n_chunk_layers - 1,
                              &l->mtp_chunk, err));
     for (uint32_t i = l->mtp_chunk + 1; i < l->n_chunk_layers; i++)
         if (l->chunk_layers[i])
             return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                                 "is %u, but chunk %u has layers; multi-token "
-                                "prediction comes behind all of them",
+                                "prediction must follow all layers",
                                 l->mtp_chunk, i);
     if (l->mtp_chunk + 1 == l->n_chunk_layers)
         l->mtp_chunk = 0; /* with the head, the default */
@@ -444,8 +446,8 @@ static lh_status check_layout(reader *r, const lhi_node *map, lh_error *err)
         gpus *= at_least_one(degrees[i]);
         if (gpus > job->n_gpus)
             return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
-                                "tensor x context x pipeline x data is more "
-                                "than the cluster's %u GPUs",
+                                "tensor x context x pipeline x data exceeds "
+                                "the cluster's %u GPUs",
                                 job->n_gpus);
     }
     uint64_t chunks =
@@ -459,14 +461,14 @@ static lh_status check_layout(reader *r, const lhi_node *map, lh_error *err)
     uint64_t share = at_least_one(l->data) * at_least_one(l->micro_batch);
     if (job->training.global_batch % share != 0)
         return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
-                            "a global batch of %u cannot be cut into data x "
-                            "micro_batch = %llu equal parts",
+                            "the global batch of %u is not divisible by data x "
+                            "micro_batch = %llu",
                             job->training.global_batch,
                             (unsigned long long)share);
     node = lhi_node_find(map, "tensor");
     if (l->tensor && job->model->heads % l->tensor != 0)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "the %u heads of %s cannot be shared by %u",
+                            "the %u heads of %s are not divisible by %u",
                             job->model->heads, job->model->name, l->tensor);
     return check_experts(r, map, err);
 }
@@ -507,8 +509,8 @@ static lh_status read_layout(reader *r, lh_error *err)
         if (r->job->training.offload_share > 0 &&
             strcmp(l->schedule, "elastic") == 0)
             return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                                "elastic plans shard and make again in place "
-                                "of offloading; leave training.offload out, or "
+                                "elastic plans use sharding and recomputation, "
+                                "not offloading; remove training.offload, or "
                                 "use another schedule");
         if (!(l->schedule = lhi_arena_strdup(r->mem, l->schedule)))
             return lhi_fail_nomem(err);
@@ -565,7 +567,7 @@ static lh_status check_models(reader *r, const lhi_node *node,
     if (p->n_entries == 0)
         return LH_OK;
     return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                        "has entries of %s, and the job's model is %s", known,
+                        "has entries for %s, but the job's model is %s", known,
                         own);
 }
 
@@ -577,8 +579,8 @@ static lh_status check_profile(reader *r, const lhi_node *node,
         strcmp(p->model, r->job->model->name) != 0 &&
         lh_model_preset(r->job->model->name))
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "is of model %s, and the job's is %s", p->model,
-                            r->job->model->name);
+                            "is for model %s, but the job's model is %s",
+                            p->model, r->job->model->name);
     LHI_TRY(check_models(r, node, p, err));
     for (uint32_t i = 0; i < p->n_links; i++) {
         const char *names[] = {p->links[i].site, p->links[i].from,
@@ -593,10 +595,9 @@ static lh_status check_profile(reader *r, const lhi_node *node,
     for (uint32_t i = 0; r->job->layout.mtp_chunk && i < p->n_entries; i++)
         if (p->entries[i].kind == LH_PROFILE_HEAD)
             return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                                "has times of a head, measured with the "
-                                "multi-token prediction modules that "
-                                "layout.mtp_chunk puts elsewhere; leave "
-                                "profile or mtp_chunk out");
+                                "has head times that include multi-token "
+                                "prediction, which layout.mtp_chunk places "
+                                "elsewhere; remove profile or mtp_chunk");
     return LH_OK;
 }
 

@@ -137,10 +137,9 @@ static void add_head(draft *d)
     lhi_text *t = &d->text;
     lhi_draft_add_comment(
         t, 0,
-        "A training job, which can be planned as it is: longhaul plan "
-        "FILE. Change what is different. All keys and what they take: "
-        "docs/formats/job.md; lines such as '# zero: 1' hold once "
-        "their first # is gone.");
+        "A training job; to plan it: longhaul plan FILE. Change the values "
+        "where yours differ. All keys: docs/formats/job.md; lines such as '# "
+        "zero: 1' take effect without their first #.");
     lhi_text_puts(t, "longhaul: job/1\n\n");
 }
 
@@ -159,8 +158,8 @@ static void add_model(draft *d)
         json_t *path = json_string(d->o.model);
         char *text = path ? json_dumps(path, JSON_ENCODE_ANY) : NULL;
         t->failed = t->failed || !text;
-        lhi_draft_add_value(t, "a config.json as Hugging Face has it",
-                            "model: %s", text ? text : "");
+        lhi_draft_add_value(t, "a Hugging Face config.json", "model: %s",
+                            text ? text : "");
         free(text);
         json_decref(path);
         return;
@@ -177,24 +176,22 @@ static void add_training(draft *d)
     const lh_draft_options *o = &d->o;
     lhi_text_puts(t, "\n");
     lhi_draft_add_comment(t, 0,
-                          "How it is trained: docs/formats/job.md#training");
+                          "Training settings: docs/formats/job.md#training");
     lhi_draft_add_line(t, "training:", "");
-    lhi_draft_add_value(t, "sequences of an iteration, all replicas together",
+    lhi_draft_add_value(t, "sequences per iteration, over all replicas",
                         "  global_batch: %u", o->global_batch);
-    lhi_draft_add_value(t, "tokens of a sequence", "  sequence: %u",
+    lhi_draft_add_value(t, "tokens per sequence", "  sequence: %u",
                         o->sequence);
     char left[64];
     snprintf(left, sizeof left, "  precision: %s",
              lh_precision_name(d->precision));
-    add_choice(t, left, "what passes compute in: ", lhi_precision_names, "");
+    add_choice(t, left, "compute precision: ", lhi_precision_names, "");
     add_choice(t, "  optimizer: adamw", "", lhi_optimizer_names, "");
-    lhi_draft_add_line(
-        t, "  # zero: 1",
-        "ZeRO stage, 0 to 3: what replicas share; left out, 1 to 3 are "
-        "tried");
+    lhi_draft_add_line(t, "  # zero: 1",
+                       "ZeRO stage, 0 to 3; default: 1 to 3 are searched");
     add_choice(t, "  # recompute: none",
-               "what the backward pass makes again: ", lhi_recompute_names,
-               ", or a list of modules; left out, these are tried");
+               "recomputation of activations: ", lhi_recompute_names,
+               ", or a list of modules; default: these are searched");
     static const char *const written[] = {"global_batch", "sequence",
                                           "precision",    "optimizer",
                                           "zero",         "recompute"};
@@ -227,7 +224,7 @@ static void add_framework(draft *d)
     lhi_text_puts(t, "\n");
     lhi_draft_add_comment(
         t, 0,
-        "The program that trains, whose habits times and memory follow "
+        "Training framework; its defaults determine times and memory "
         "(docs/formats/job.md#framework)");
     lhi_text all = {0};
     append_list(&all, "", preset->names);
@@ -258,25 +255,22 @@ static void add_machine(draft *d)
     snprintf(left, sizeof left, "  gpu: %s", lh_gpu_preset(first->gpu)->name);
     add_choice(t, left, "one of ", lh_gpu_presets(),
                "; or a map of tflops, memory_gib, memory_gbps");
-    lhi_draft_add_value(t, "GPUs of a node", "  gpus_per_node: %u",
+    lhi_draft_add_value(t, "GPUs per node", "  gpus_per_node: %u",
                         m.gpus_per_node);
     lhi_draft_add_value(
         t,
-        "between GPUs of a node, for each GPU: 10^9 bits per second in "
-        "each direction; microseconds, one way",
+        "between GPUs of a node, per GPU: 10^9 bits per second per direction; "
+        "one-way microseconds",
         "  node_link: " NETWORK, m.node_gbps, NODE_US);
-    lhi_draft_add_value(
-        t, "between the nodes of a datacenter, likewise for each GPU",
-        "  fabric: " NETWORK, m.fabric_gbps, FABRIC_US);
+    lhi_draft_add_value(t, "between nodes of a datacenter, per GPU",
+                        "  fabric: " NETWORK, m.fabric_gbps, FABRIC_US);
     char reserve[64];
     snprintf(reserve, sizeof reserve, "  # memory_reserve: %d%%",
              LH_MEMORY_RESERVE_PERCENT);
-    lhi_draft_add_line(
-        t, reserve,
-        "of a GPU's memory, which no plan may use: a share, or GiB");
-    lhi_draft_add_line(
-        t, "  # usd_per_gpu_hour: 2.5",
-        "any one currency; a plan then says what training costs");
+    lhi_draft_add_line(t, reserve,
+                       "GPU memory that no plan uses: a share, or GiB");
+    lhi_draft_add_line(t, "  # usd_per_gpu_hour: 2.5",
+                       "in any currency; plans then include the training cost");
 }
 
 /* Returns a name that is valid in link names. */
@@ -321,10 +315,10 @@ static void add_links(draft *d)
         list_keys(&lhi_job_link_schema, &lhi_link_setting_schema, but);
     lhi_text all = {0};
     lhi_text_printf(&all,
-                    "one for each pair: milliseconds, one way; 10^9 bits per "
-                    "second for all traffic of one direction. 'from: west, "
-                    "to: east' in place of 'between' is one direction. "
-                    "Further keys: %s",
+                    "one per pair: one-way milliseconds; 10^9 bits per second "
+                    "per direction, for all traffic. Use 'from: west, to: "
+                    "east' in place of 'between' for one direction. Further "
+                    "keys: %s",
                     keys.data ? keys.data : "");
     all.failed = all.failed || keys.failed;
     lhi_text_fini(&keys);
@@ -344,13 +338,13 @@ static void add_cluster(draft *d)
 {
     lhi_text *t = &d->text;
     lhi_text_puts(t, "\n");
-    lhi_draft_add_comment(t, 0, "The machines: docs/formats/job.md#cluster");
+    lhi_draft_add_comment(t, 0, "Cluster: docs/formats/job.md#cluster");
     lhi_draft_add_line(t, "cluster:", "");
     add_machine(d);
     lhi_draft_add_line(
         t, "  datacenters:",
         "nodes of each; its own gpu, gpus_per_node, node_link or fabric "
-        "wins over those above");
+        "overrides those above");
     for (uint32_t i = 0; i < d->o.n_sites; i++)
         add_site(d, i);
     if (d->o.n_sites > 1)
@@ -361,10 +355,9 @@ static void add_layout(draft *d)
 {
     lhi_text *t = &d->text;
     lhi_text_puts(t, "\n");
-    lhi_draft_add_comment(
-        t, 0,
-        "What of the layout is decided already; the rest is searched "
-        "(docs/formats/job.md#layout)");
+    lhi_draft_add_comment(t, 0,
+                          "Fixed values of the layout; all others are searched "
+                          "(docs/formats/job.md#layout)");
     add_choice(t, "# layout: {pipeline: 2, micro_batch: 1}", "any of ",
                lhi_layout_keys, "");
 }
@@ -410,7 +403,7 @@ static uint32_t count_required_nodes(const draft *d, const lh_draft_site *site)
 lh_status lhi_draft_check_sites(const lh_draft_options *o, lh_error *err)
 {
     if (o->n_sites > LH_MAX_DATACENTERS)
-        return lhi_fail(err, LH_EINPUT, "%u sites; at most %u are possible",
+        return lhi_fail(err, LH_EINPUT, "%u sites; at most %u are allowed",
                         o->n_sites, LH_MAX_DATACENTERS);
     for (uint32_t i = 0; i < o->n_sites; i++) {
         const char *name = o->sites[i].gpu;
@@ -419,7 +412,7 @@ lh_status lhi_draft_check_sites(const lh_draft_options *o, lh_error *err)
             continue;
         append_list(&known, "", lh_gpu_presets());
         if (!known.failed)
-            lhi_fail(err, LH_EINPUT, "no GPU '%.60s'; known are %s",
+            lhi_fail(err, LH_EINPUT, "unknown GPU '%.60s'; known: %s",
                      name ? name : "", known.data);
         lh_status status = known.failed ? lhi_fail_nomem(err) : LH_EINPUT;
         lhi_text_fini(&known);

@@ -73,8 +73,8 @@ lh_status lh_target_find(const char *name, lh_target *target, lh_error *err)
             return LH_OK;
         }
     return lhi_fail(err, LH_EINVAL,
-                    "nothing that runs plans is called '%.60s'; there are "
-                    "longhaul, megatron, torchtitan and pytorch",
+                    "unknown framework '%.60s'; expected longhaul, megatron, "
+                    "torchtitan or pytorch",
                     name);
 }
 

@@ -25,7 +25,7 @@ static lh_status find_datacenter(const reader *r, const lhi_node *node,
             return LH_OK;
         }
     return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                        "no datacenter '%.60s' is listed", name);
+                        "unknown datacenter '%.60s'", name);
 }
 
 static lh_status read_count(const reader *r, const lhi_node *map,
@@ -64,10 +64,10 @@ static lh_status read_group(reader *r, const lhi_node *map, lh_site_group *out,
     LHI_TRY(lhi_node_check_list(r->doc, list, err));
     if (!list->n_items)
         return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
-                            "must name a datacenter at least");
+                            "must name at least one datacenter");
     if (list->n_items > LHI_MAX_PIPELINE_SEGMENTS - r->n_parts)
         return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
-                            "more than %d datacenters in all groups together",
+                            "more than %d datacenters over all groups",
                             LHI_MAX_PIPELINE_SEGMENTS);
     r->n_parts += list->n_items;
     lh_site_stages *parts = LHI_NEW(r->mem, lh_site_stages, list->n_items);
@@ -79,8 +79,8 @@ static lh_status read_group(reader *r, const lhi_node *map, lh_site_group *out,
             if (parts[i].datacenter == parts[node->index].datacenter)
                 return lhi_doc_fail(
                     r->doc, node, err, LH_EINPUT,
-                    "datacenter '%s' is there twice; a pipeline goes through "
-                    "each once",
+                    "datacenter '%s' appears twice; a pipeline uses each "
+                    "datacenter once",
                     r->job->datacenters[parts[i].datacenter].name);
     }
     out->n_parts = list->n_items;
@@ -163,8 +163,8 @@ static lh_status check_shared_datacenters(const reader *r, const lhi_node *list,
             uint32_t dc = sites->groups[g].parts[i].datacenter;
             if (used[dc] && has_missing_counts(sites))
                 return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
-                                    "datacenter '%s' is in two groups; then "
-                                    "give all 'replicas' and 'stages'",
+                                    "datacenter '%s' is in two groups; this "
+                                    "requires 'replicas' and 'stages' for all",
                                     r->job->datacenters[dc].name);
             used[dc] = true;
         }
@@ -198,12 +198,12 @@ static lh_status check_outermost(reader *r, const lhi_node *list,
     if (fits)
         return LH_OK;
     return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
-                        "outermost is %s, but here %s %u group%s, %s",
+                        "outermost is %s, but there %s %u group%s, %s",
                         lh_outermost_name(r->layout->outermost),
                         sites->n_groups == 1 ? "is" : "are", sites->n_groups,
                         sites->n_groups == 1 ? "" : "s",
-                        crosses ? "with pipelines over several datacenters"
-                                : "each in one datacenter");
+                        crosses ? "with pipelines across datacenters"
+                                : "each within one datacenter");
 }
 
 lh_status lhi_sites_from_node(const lhi_doc *doc, const lhi_node *list,
@@ -218,7 +218,7 @@ lh_status lhi_sites_from_node(const lhi_doc *doc, const lhi_node *list,
     LHI_TRY(lhi_node_check_list(doc, list, err));
     if (!list->n_items)
         return lhi_doc_fail(doc, list, err, LH_EINPUT,
-                            "must hold a group at least");
+                            "must have at least one group");
     lh_sites *sites = LHI_NEW(mem, lh_sites, 1);
     lh_site_group *groups = LHI_NEW(mem, lh_site_group, list->n_items);
     if (!sites || !groups)

@@ -47,19 +47,19 @@ static lh_status check_dependent_keys(const lhi_read_context *r,
     const lhi_node *node = lhi_node_find(map, "paths");
     if (node && s->balancing != LH_BALANCING_ECMP)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "matters with load_balancing: ecmp only");
+                            "requires load_balancing: ecmp");
     node = lhi_node_find(map, "queue_pairs");
     if (node && s->balancing == LH_BALANCING_ANY && !(s->window_bytes > 0) &&
         s->congestion != LH_CONGESTION_ON &&
         s->recovery != LH_RECOVERY_GO_BACK_N)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "matters with load_balancing, window_kib, "
-                            "congestion_control: on or recovery: go-back-n "
-                            "only; give one of these, or leave it out");
+                            "requires load_balancing, window_kib, "
+                            "congestion_control: on or recovery: go-back-n; "
+                            "set one of these, or remove it");
     node = lhi_node_find(map, "queue_kib");
     if (node && s->congestion != LH_CONGESTION_ON)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "matters with congestion_control: on only");
+                            "requires congestion_control: on");
     return LH_OK;
 }
 

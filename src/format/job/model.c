@@ -215,14 +215,14 @@ static lh_status check_groups(const lhi_doc *doc, const lhi_node *at,
         return LH_OK;
     if (!m->expert_groups || m->experts % m->expert_groups != 0)
         return lhi_doc_fail(doc, at, err, LH_EINPUT,
-                            "%u experts cannot be in %u groups of equal size",
+                            "%u experts are not divisible into %u equal groups",
                             m->experts, m->expert_groups);
     uint64_t reach =
         (uint64_t)m->groups_per_token * (m->experts / m->expert_groups);
     if (m->groups_per_token > m->expert_groups || reach < m->experts_per_token)
         return lhi_doc_fail(doc, at, err, LH_EINPUT,
-                            "%u of %u groups of experts per token have not the "
-                            "%u experts that it passes",
+                            "%u of %u expert groups per token have fewer than "
+                            "%u experts per token",
                             m->groups_per_token, m->expert_groups,
                             m->experts_per_token);
     return LH_OK;
@@ -233,18 +233,22 @@ static lh_status check_experts(const lhi_doc *doc, const lhi_node *at,
 {
     uint32_t n_moe = lh_model_moe_layers(m, 0, m->layers);
     if (m->experts && n_moe == 0)
-        return fail_model(doc, at, "there are experts, but no layer has any",
+        return fail_model(doc, at,
+                          "the model has experts, but no layer uses "
+                          "them",
                           err);
     if (m->experts && m->expert_ffn == 0)
-        return fail_model(doc, at, "experts have no width", err);
+        return fail_model(doc, at, "experts require a width, expert_ffn", err);
     if (m->experts &&
         (m->experts_per_token == 0 || m->experts_per_token > m->experts))
         return lhi_doc_fail(doc, at, err, LH_EINPUT,
-                            "%u experts per token, of %u experts",
+                            "%u experts per token are out of range for %u "
+                            "experts",
                             m->experts_per_token, m->experts);
     LHI_TRY(check_groups(doc, at, m, err));
     if (n_moe < m->layers && m->ffn == 0)
-        return fail_model(doc, at, "dense layers have no MLP width", err);
+        return fail_model(doc, at, "dense layers require an MLP width, ffn",
+                          err);
     return LH_OK;
 }
 
@@ -253,22 +257,22 @@ lh_status lhi_model_check(const lhi_doc *doc, const lhi_node *at,
 {
     if (m->kv_heads == 0 || m->heads % m->kv_heads != 0)
         return lhi_doc_fail(doc, at, err, LH_EINPUT,
-                            "%u heads cannot share %u key-value heads equally",
+                            "%u heads are not divisible by %u key-value heads",
                             m->heads, m->kv_heads);
     if (m->kv_lora_rank && (m->qk_nope_head_dim == 0 ||
                             m->qk_rope_head_dim == 0 || m->v_head_dim == 0))
         return fail_model(doc, at,
-                          "latent attention (kv_lora_rank) needs "
+                          "latent attention (kv_lora_rank) requires "
                           "qk_nope_head_dim, qk_rope_head_dim and v_head_dim",
                           err);
     if (m->parallel_block && (m->experts || m->mtp_layers))
         return fail_model(doc, at,
-                          "layers with a parallel_block have one dense MLP: "
-                          "leave experts and mtp_layers out",
+                          "layers with a parallel_block have one dense MLP; "
+                          "remove experts and mtp_layers",
                           err);
     LHI_TRY(check_experts(doc, at, m, err));
     if (bound_params(m) > 0x1p50)
         return fail_model(
-            doc, at, "more parameters than can be counted here (2^50)", err);
+            doc, at, "the number of parameters exceeds the limit of 2^50", err);
     return LH_OK;
 }

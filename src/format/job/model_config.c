@@ -129,8 +129,8 @@ static lh_status find_family(reader *r, lh_error *err)
             return LH_OK;
         }
     return lhi_doc_fail(r->doc, node, err, LH_EUNSUPPORTED,
-                        "family '%.60s' is not known; known are %s; another "
-                        "can be written as a map (docs/formats/job.md)",
+                        "unknown family '%.60s'; known: %s; write others as a "
+                        "map (docs/formats/job.md)",
                         type, family_names);
 }
 
@@ -153,8 +153,7 @@ static lh_status read_rope_theta(reader *r, lh_error *err)
     LHI_TRY(lhi_node_get_number(r->doc, node, 1, INT32_MAX, &theta, err));
     if (theta != floor(theta))
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "must be a whole number, as no program takes "
-                            "others for it");
+                            "must be a whole number");
     r->model.rope_theta = (uint32_t)theta;
     return LH_OK;
 }
@@ -230,8 +229,8 @@ static lh_status read_head_dim(reader *r, lh_error *err)
         return LH_OK;
     if (m->hidden % m->heads != 0)
         return lhi_doc_fail(r->doc, r->map, err, LH_EINPUT,
-                            "hidden_size %u is no multiple of "
-                            "num_attention_heads %u, and there is no head_dim",
+                            "hidden_size %u is not a multiple of "
+                            "num_attention_heads %u, and head_dim is not set",
                             m->hidden, m->heads);
     m->head_dim = m->hidden / m->heads;
     return LH_OK;
@@ -329,7 +328,7 @@ static lh_status read_layer_types(reader *r, lh_error *err)
     LHI_TRY(lhi_node_check_list(r->doc, list, err));
     if (list->n_items != m->layers)
         return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
-                            "there are %zu for %u layers",
+                            "has %zu entries for %u layers",
                             (size_t)list->n_items, m->layers);
     m->full_interval = 0;
     for (node = list->first; node; node = node->next) {
@@ -345,8 +344,8 @@ static lh_status read_layer_types(reader *r, lh_error *err)
             m->full_interval = (uint32_t)node->index + 1;
         if (full != (lh_model_layer_window(m, (uint32_t)node->index) == 0))
             return lhi_doc_fail(r->doc, node, err, LH_EUNSUPPORTED,
-                                "layers that see all tokens must follow each "
-                                "other at equal intervals");
+                                "full-attention layers must be at equal "
+                                "intervals");
     }
     return LH_OK;
 }
@@ -510,7 +509,7 @@ static lh_status read_experts(reader *r, const expert_class *class_has,
     width = (uint64_t)shared * m->expert_ffn;
     if (width > LHI_MAX_VOCAB)
         return lhi_doc_fail(r->doc, lhi_node_find(r->map, "n_shared_experts"),
-                            err, LH_EINPUT, "too many for their width");
+                            err, LH_EINPUT, "are too many for their width");
     m->shared_expert_ffn = (uint32_t)width;
     LHI_TRY(read_number(r, "first_k_dense_replace", LHI_MAX_LAYERS,
                         class_has->dense, &m->dense_layers, err));
@@ -557,7 +556,7 @@ static lh_status require_gelu(const reader *r, const char *key, lh_error *err)
         LHI_TRY(lhi_node_get_string(r->doc, node, &function, err));
     if (strncmp(function, "gelu", 4) != 0)
         return lhi_doc_fail(r->doc, node, err, LH_EUNSUPPORTED,
-                            "'%.60s' is no kind of gelu", function);
+                            "unknown gelu variant '%.60s'", function);
     return LH_OK;
 }
 
@@ -588,8 +587,8 @@ static lh_status read_gpt2(reader *r, lh_error *err)
     m->head_dim = m->hidden / m->heads;
     if (m->hidden % m->heads != 0)
         return lhi_doc_fail(r->doc, r->map, err, LH_EINPUT,
-                            "n_embd %u is no multiple of n_head %u", m->hidden,
-                            m->heads);
+                            "n_embd %u is not a multiple of n_head %u",
+                            m->hidden, m->heads);
     return LH_OK;
 }
 
@@ -614,9 +613,9 @@ static lh_status read_falcon(reader *r, lh_error *err)
     bool bias = false, shared = true;
     LHI_TRY(require_flag(
         r, "new_decoder_architecture", false,
-        "is not known: only layers of one norm, as Falcon 7B's", err));
+        "is not supported: only layers with one norm, as in Falcon 7B", err));
     LHI_TRY(require_flag(r, "alibi", false,
-                         "is not known: only rotary positions", err));
+                         "is not supported: only rotary positions", err));
     LHI_TRY(require_gelu(r, "activation", err));
     m->norm = LH_NORM_LAYER;
     m->gated = false;

@@ -49,7 +49,8 @@ static const lhi_schema_field model_rows[] = {
     {BOOL_KEY(router_bias), .when = LHI_OPTIONAL},
     {"router", LHI_ENUM(lh_model, router), .names = router_names,
      .when = LHI_OPTIONAL, .absent = LH_ROUTER_SOFTMAX},
-    {"raw_shares", LHI_BOOL(lh_model, unnormalised_scores), .when = LHI_OPTIONAL},
+    {"raw_shares", LHI_BOOL(lh_model, unnormalised_scores),
+     .when = LHI_OPTIONAL},
     {"routed_scale", LHI_NUMBER(lh_model, routed_scale), .low = 1e-6,
      .high = 1e6, .when = LHI_OPTIONAL},
     {INTEGER_KEY(expert_groups), .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
@@ -90,7 +91,7 @@ static lh_status check_dense_list(const lhi_doc *doc, const lhi_node *map,
                                 layer, model->layers - 1);
         if (layer < least)
             return lhi_doc_fail(doc, n, err, LH_EINPUT,
-                                "layers must be in rising order");
+                                "layers must be in ascending order");
         least = layer + 1;
     }
     return LH_OK;
@@ -107,18 +108,19 @@ static lh_status fill_defaults(const lhi_doc *doc, const lhi_node *map,
         if (m->kv_heads != m->heads)
             return lhi_doc_fail(doc, lhi_node_find(map, "kv_heads"), err,
                                 LH_EINPUT,
-                                "with latent attention every head has its own "
-                                "keys: leave kv_heads out");
+                                "cannot be combined with latent attention, in "
+                                "which every head has its own keys; remove "
+                                "kv_heads");
         if ((node = lhi_node_find(map, "head_dim")) &&
             m->head_dim != m->qk_nope_head_dim + m->qk_rope_head_dim)
             return lhi_doc_fail(doc, node, err, LH_EINPUT,
-                                "with latent attention it is qk_nope_head_dim "
-                                "+ qk_rope_head_dim: leave it out");
+                                "is qk_nope_head_dim + qk_rope_head_dim with "
+                                "latent attention; remove it");
         m->head_dim = m->qk_nope_head_dim + m->qk_rope_head_dim;
     } else if (m->head_dim == 0) {
         if (m->hidden % m->heads != 0)
             return lhi_doc_fail(doc, map, err, LH_EINPUT,
-                                "hidden %u is no multiple of %u heads; give "
+                                "hidden %u is not a multiple of %u heads; set "
                                 "head_dim",
                                 m->hidden, m->heads);
         m->head_dim = m->hidden / m->heads;
@@ -126,12 +128,12 @@ static lh_status fill_defaults(const lhi_doc *doc, const lhi_node *map,
     if (m->positions && m->rope_theta)
         return lhi_doc_fail(doc, lhi_node_find(map, "rope_theta"), err,
                             LH_EINPUT,
-                            "is of rotary positions, and the model learns "
-                            "%u; leave one of them out",
+                            "applies to rotary positions, but the model has %u "
+                            "learned positions; remove one of them",
                             m->positions);
     if (m->moe_phase >= m->moe_interval)
         return lhi_doc_fail(doc, map, err, LH_EINPUT,
-                            "moe_phase %u is not below moe_interval %u",
+                            "moe_phase %u must be below moe_interval %u",
                             m->moe_phase, m->moe_interval);
     return LH_OK;
 }
@@ -156,7 +158,7 @@ static lh_status reject_unused_keys(const lhi_doc *doc, const lhi_node *map,
         const lhi_node *node = lhi_node_find(map, keys[i]);
         if (node)
             return lhi_doc_fail(doc, node, err, LH_EINPUT,
-                                "does nothing without %s", needs);
+                                "has no effect without %s", needs);
     }
     return LH_OK;
 }
@@ -185,16 +187,16 @@ static lh_status check_expert_keys(const lhi_doc *doc, const lhi_node *map,
 {
     if (m->experts && m->expert_ffn == 0)
         return lhi_doc_fail(doc, map, err, LH_EINPUT,
-                            "%u experts need expert_ffn, the width of each",
+                            "%u experts require expert_ffn, the width of each",
                             m->experts);
     if (m->experts && m->experts_per_token == 0)
         return lhi_doc_fail(doc, map, err, LH_EINPUT,
-                            "%u experts need experts_per_token, how many of "
-                            "them a token passes",
+                            "%u experts require experts_per_token, the number "
+                            "that processes each token",
                             m->experts);
     if (m->ffn == 0 && lh_model_moe_layers(m, 0, m->layers) < m->layers)
         return lhi_doc_fail(doc, map, err, LH_EINPUT,
-                            "layers without experts need ffn, their width");
+                            "layers without experts require ffn, their width");
     return LH_OK;
 }
 

@@ -31,8 +31,8 @@ static lh_status read_sequence_parallel(const lhi_read_context *r,
     LHI_TRY(lhi_node_get_bool(r->doc, node, &is, err));
     if (is)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "true is no more than the key left out, with which "
-                            "an entry is for all jobs; leave it out");
+                            "true is the same as no key, which applies to all "
+                            "jobs; remove it");
     ((lh_profile_entry *)owner)->no_sequence_parallel = true;
     return LH_OK;
 }
@@ -57,8 +57,8 @@ static lh_status check_entry(const lhi_read_context *r, const lhi_node *map,
     if (entry->no_sequence_parallel && entry->tensor == 1)
         return lhi_doc_fail(r->doc, lhi_node_find(map, "sequence_parallel"),
                             err, LH_EINPUT,
-                            "belongs to entries with tensor above 1 only; "
-                            "leave it out");
+                            "is valid only in entries with tensor above 1; "
+                            "remove it");
     const lhi_node *chunk = lhi_node_find(map, "chunk"),
                    *of = lhi_node_find(map, "of");
     if (entry->kind != LH_PROFILE_CHUNK) {
@@ -66,7 +66,7 @@ static lh_status check_entry(const lhi_read_context *r, const lhi_node *map,
             chunk = of ? of : lhi_node_find(map, "layers");
         if (chunk)
             return lhi_doc_fail(r->doc, chunk, err, LH_EINPUT,
-                                "belongs to entries of kind chunk only");
+                                "is valid only in entries of kind chunk");
         return LH_OK;
     }
     LHI_TRY(lhi_node_require(r->doc, map, "of", &of, err));
@@ -153,13 +153,13 @@ static lh_status check_entries(const lhi_read_context *r, const lhi_node *list,
             same++;
             if (i < n->index && e->chunk == other->chunk)
                 return lhi_doc_fail(r->doc, n, err, LH_EINPUT,
-                                    "measured under the same conditions as "
-                                    "entry %u; keep one",
+                                    "has the same conditions as entry %u; keep "
+                                    "one",
                                     i);
         }
         if (e->kind == LH_PROFILE_CHUNK && same < e->n_chunks)
             return lhi_doc_fail(r->doc, n, err, LH_EINPUT,
-                                "only %u of the %u chunks are there", same,
+                                "only %u of the %u chunks are present", same,
                                 e->n_chunks);
     }
     return LH_OK;
@@ -176,14 +176,14 @@ static lh_status check_ends(const lhi_read_context *r, const lhi_node *map,
     if (link->path == LH_PATH_WAN) {
         if ((node = lhi_node_find(map, "site")))
             return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                                "a wan path has 'from' and 'to' instead");
+                                "a wan path requires 'from' and 'to' instead");
         LHI_TRY(lhi_node_require(r->doc, map, "from", &node, err));
         return lhi_node_require(r->doc, map, "to", &node, err);
     }
     if ((node = lhi_node_find(map, "from")) ||
         (node = lhi_node_find(map, "to")))
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "belongs to wan paths; name the 'site'");
+                            "is valid only in wan paths; use 'site'");
     return LH_OK;
 }
 
@@ -211,7 +211,8 @@ static lh_status check_links(const lhi_read_context *r, const lhi_node *list,
                 same_text(links[i].from, l->from) &&
                 same_text(links[i].to, l->to))
                 return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                                    "the same path as entry %u; keep one", i);
+                                    "duplicates the path of entry %u; keep one",
+                                    i);
     }
     return LH_OK;
 }
@@ -238,7 +239,7 @@ static lh_status check_profile(const lhi_read_context *r, const lhi_node *map,
     const lhi_node *links = lhi_node_find(map, "links");
     if (!entries && !links)
         return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
-                            "gives neither 'entries' nor 'links'");
+                            "requires 'entries' or 'links'");
     if (entries)
         LHI_TRY(check_entries(r, entries, profile->entries, err));
     return links ? check_links(r, links, profile->links, err) : LH_OK;

@@ -24,7 +24,7 @@ lh_status lhi_check_site_name(const lhi_doc *doc, const lhi_node *node,
                             "must not be empty, hold commas, quotes, '>' or "
                             "control characters, or have blanks around it");
     if (len > 60)
-        return lhi_doc_fail(doc, node, err, LH_EINPUT, "longer than 60 bytes");
+        return lhi_doc_fail(doc, node, err, LH_EINPUT, "exceeds 60 bytes");
     return LH_OK;
 }
 
@@ -46,7 +46,7 @@ static lh_status read_zone(const lhi_doc *doc, const lhi_node *map,
     for (uint32_t i = 0; i < at; i++)
         if (strcmp(s->names[i], whole) == 0)
             return lhi_doc_fail(doc, node, err, LH_EINPUT,
-                                "zone '%.60s' is there twice", name);
+                                "zone '%.60s' appears twice", name);
     s->names[at] = lhi_arena_strdup(mem, whole);
     if (!s->names[at])
         return lhi_fail_nomem(err);
@@ -65,7 +65,7 @@ lh_status lhi_zones_from_node(const lhi_doc *doc, const lhi_node *map,
     LHI_TRY(lhi_node_check_list(doc, list, err));
     if (list->n_items < 2 || list->n_items > LH_MAX_DATACENTERS)
         return lhi_doc_fail(doc, list, err, LH_EINPUT,
-                            "%u zones; name from 2 to %u, or leave the key out",
+                            "%u zones; name from 2 to %u, or remove the key",
                             list->n_items, LH_MAX_DATACENTERS);
     out->n_zones = list->n_items;
     out->names = LHI_NEW(mem, const char *, out->n_zones);
@@ -85,8 +85,8 @@ lh_status lhi_zones_from_node(const lhi_doc *doc, const lhi_node *map,
     LHI_TRY(lhi_node_get_u32(doc, node, 1, LH_MAX_GPUS, &out->site.nodes, err));
     if (out->site.nodes != sum)
         return lhi_doc_fail(doc, node, err, LH_EINPUT,
-                            "%u nodes, but the zones have %u together; leave "
-                            "the key out",
+                            "%u nodes, but the zones have %u in total; remove "
+                            "the key",
                             out->site.nodes, (unsigned)sum);
     return LH_OK;
 }
@@ -134,8 +134,8 @@ static lh_status check_names(const lhi_doc *doc, const lhi_node *at,
         for (uint32_t k = 0; k < i; k++)
             if (strcmp(dcs[i].name, dcs[k].name) == 0)
                 return lhi_doc_fail(doc, at, err, LH_EINPUT,
-                                    "'%s' is the name of a datacenter and of a "
-                                    "zone",
+                                    "'%s' is the name of both a datacenter and "
+                                    "a zone",
                                     dcs[i].name);
     return LH_OK;
 }
@@ -153,8 +153,8 @@ lh_status lhi_zones_split(const lhi_doc *doc, const lhi_node *at,
         all += count_zones(&listed[i]);
     if (all > LH_MAX_DATACENTERS)
         return lhi_doc_fail(doc, at, err, LH_EINPUT,
-                            "%u zones and datacenters without; up to %u are "
-                            "possible",
+                            "%u zones and datacenters without zones; at most "
+                            "%u are allowed",
                             all, LH_MAX_DATACENTERS);
     dcs = LHI_NEW(mem, lh_datacenter, all);
     links = LHI_NEW(mem, lh_wan, (size_t)all * all);

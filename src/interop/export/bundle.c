@@ -91,8 +91,8 @@ static lh_status add_target(bundle_files *all, lhi_bundle *b,
 {
     if (!b->form->program)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "%s starts no job; a bundle is for pytorch, "
-                        "torchtitan, megatron or megatron-bridge",
+                        "%s is not a training program; a bundle supports "
+                        "pytorch, torchtitan, megatron or megatron-bridge",
                         b->form->name);
     if (b->form->write)
         LHI_TRY(add_arguments(all, b, remarks, err));
@@ -167,8 +167,8 @@ static lh_status fail_path(const char *path, int cause, lh_error *err)
 {
     if (cause == EEXIST || cause == ENOTEMPTY || cause == ENOTDIR)
         return lhi_fail(err, LH_EIO,
-                        "%s: is there already, and a bundle replaces nothing; "
-                        "name another folder, or remove it",
+                        "%s: already exists; a bundle never overwrites a "
+                        "folder. Use another name, or remove it",
                         path);
     return lhi_fail(err, LH_EIO, "%s: cannot write: %s", path, strerror(cause));
 }
@@ -200,7 +200,7 @@ static lh_status begin_folder(const char *path, const bundle_files *all,
     }
     if (!cause)
         return LH_OK;
-    return lhi_fail(err, LH_EIO, "%s: cannot make the folder: %s", path,
+    return lhi_fail(err, LH_EIO, "%s: cannot create the folder: %s", path,
                     strerror(cause));
 }
 
@@ -280,10 +280,10 @@ lh_status lh_export_bundle(const lh_plan *plan, lh_export_target target,
     lh_bundle_options o;
     LHI_TRY(LHI_OPTIONS_COPY(lh_bundle_options, &o, options, err));
     if (!lh_export_target_name(target))
-        return lhi_fail(err, LH_EINVAL, "there is no target %d of exports",
+        return lhi_fail(err, LH_EINVAL, "unknown export target %d",
                         (int)target);
     if (!*path)
-        return lhi_fail(err, LH_EIO, "a bundle needs the name of a folder");
+        return lhi_fail(err, LH_EIO, "a bundle requires a folder name");
     lhi_bundle b = {.plan = plan,
                     .form = lhi_export_form_of(target),
                     .port = o.port ? o.port : MASTER_PORT};

@@ -185,8 +185,8 @@ void lhi_bundle_add_hosts(lhi_text *out, const lh_plan *plan,
     lhi_text_puts(out, "# Hosts of ");
     lhi_text_add_escaped(out, dc->name, SIZE_MAX);
     lhi_text_printf(out,
-                    ", %" PRIu32 " GPUs each, in the order of their ranks: put "
-                    "a host's name\n# in place of each line.\n",
+                    ", %" PRIu32 " GPUs each, in rank order: replace each\n"
+                    "# line by a host name.\n",
                     dc->gpus_per_node);
     for (uint32_t i = 0; i < launches->n_hosts[datacenter]; i++) {
         lhi_bundle_add_site_name(out, plan, datacenter);
@@ -209,10 +209,10 @@ void lhi_bundle_add_nodes(lhi_text *out, const lh_plan *plan,
                           const lhi_launches *launches)
 {
     lhi_text_puts(out,
-                  "# What launch.sh starts, a torchrun for each line, in the "
-                  "order of ranks:\n"
-                  "# host (counted through the hosts' files), its GPUs, "
-                  "ranks, the first rank, site\n");
+                  "# Processes that launch.sh starts: one torchrun per line, "
+                  "in rank order:\n"
+                  "# host (its index over all host files), its GPUs, ranks, "
+                  "the first rank, site\n");
     for (uint32_t i = 0; i < launches->n; i++) {
         const lhi_launch *one = &launches->all[i];
         lhi_text_printf(

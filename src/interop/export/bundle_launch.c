@@ -31,7 +31,7 @@ static void put_links(lhi_text *out, const lh_plan *plan, lh_advice_topic topic,
         lhi_text_puts(out, ">");
         lhi_text_add_escaped(out, a->to, SIZE_MAX);
         if (has(&a->planned.setting)) {
-            lhi_text_puts(out, ", as the plan has it\n");
+            lhi_text_puts(out, ", as in the plan\n");
             continue;
         }
         lhi_text_puts(out, ", advised");
@@ -64,15 +64,15 @@ static void put_nccl(lhi_text *out, const lh_plan *plan)
     }
     if (pairs > 1) {
         lhi_text_printf(out,
-                        "# Advice: %" PRIu32 " queue pairs between two "
-                        "GPUs, on the links\n",
+                        "# Advice: %" PRIu32 " queue pairs between two GPUs, "
+                        "for the links\n",
                         pairs);
         put_links(out, plan, LH_ADVICE_QUEUE_PAIRS, has_pairs);
         lhi_text_printf(out, "export NCCL_IB_QPS_PER_CONNECTION=%" PRIu32 "\n",
                         pairs);
     }
     if (spray) {
-        lhi_text_puts(out, "# Advice: spray packets over all paths, on the "
+        lhi_text_puts(out, "# Advice: spray packets over all paths, for the "
                            "links\n");
         put_links(out, plan, LH_ADVICE_BALANCING, has_spray);
         lhi_text_puts(out, "export NCCL_IB_ADAPTIVE_ROUTING=1\n");
@@ -100,13 +100,13 @@ static void put_environment(lhi_text *out, const lhi_bundle *b)
 
 static const char start_of_launch[] =
     "#!/bin/sh\n"
-    "# Starts this host's ranks. On each host of the job:\n"
+    "# Starts the ranks of this host. Run on each host of the job:\n"
     "#     launch.sh [ARGUMENTS of the program]\n"
-    "# Who this host is: the line of hosts-*.txt with its name (uname -n, or\n"
-    "# LAUNCH_HOST); or NODE_RANK, which counts all these lines from 0.\n"
-    "# Where ranks meet: MASTER_ADDR and MASTER_PORT; else the host of rank "
-    "0.\n"
-    "# What runs: PROGRAM, as torchrun takes it.\n"
+    "# Host index: the line of hosts-*.txt with this host's name (uname -n, "
+    "or\n"
+    "# LAUNCH_HOST); or NODE_RANK, the 0-based index over all these lines.\n"
+    "# Rendezvous: MASTER_ADDR and MASTER_PORT; default: the host of rank 0.\n"
+    "# Program: PROGRAM, in the form that torchrun accepts.\n"
     "set -euf\n"
     "here=$(cd \"$(dirname \"$0\")\" && pwd)\n"
     "die() {\n"
@@ -263,23 +263,21 @@ static void put_header(lhi_text *out, const lhi_bundle *b, uint32_t n_hosts)
         lhi_text_printf(out, "#SBATCH --gpus-per-node=%" PRIu32 "\n", gpus);
     lhi_text_puts(out, "#SBATCH --exclusive\n");
     if (!gpus)
-        lhi_text_puts(out, "# Nodes have different numbers of GPUs: all of "
-                           "each, by --exclusive.\n");
+        lhi_text_puts(out, "# Nodes have different numbers of GPUs: "
+                           "--exclusive allocates all of them.\n");
 }
 
 static const char about_sites[] =
-    "# Slurm does not know which node lies at which site, and the plan depends "
-    "on it.\n"
-    "# Say it here, or before sbatch, as \"west[001-004]\"; and give the job "
-    "all of\n"
-    "# them: sbatch --nodelist=west[001-004],east[001-004] job.sbatch "
-    "[ARGUMENTS].\n"
-    "# A site that stays empty is taken from its file of hosts as it is. "
-    "Launch\n"
-    "# looks for a host's name there, so the order in which Slurm has the "
-    "nodes "
-    "does\n"
-    "# not matter.\n";
+    "# Slurm does not know the site of each node, and the plan depends on it.\n"
+    "# Set the nodes of each site here, or before sbatch, as "
+    "\"west[001-004]\"; and\n"
+    "# allocate all of them: sbatch --nodelist=west[001-004],east[001-004] "
+    "job.sbatch\n"
+    "# [ARGUMENTS]. For a site that stays empty, its hosts file is used "
+    "unchanged.\n"
+    "# launch.sh searches that file for its host name, so the node order of "
+    "Slurm\n"
+    "# is irrelevant.\n";
 
 static const char write_hosts[] =
     "set -euf -o pipefail\n"

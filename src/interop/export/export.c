@@ -12,9 +12,10 @@ static const lhi_export_form export_forms[] = {
                     "LONGHAUL_SCHEDULE and LONGHAUL_STAGES}\n"
                     "export LONGHAUL_SCHEDULE=\"$here/schedule.csv\"\n"
                     "export LONGHAUL_STAGES=\"$here/stages.json\"\n",
-         .inputs = "all of your own\nprogram's, which PROGRAM names and which "
-                   "finds the files by LONGHAUL_SCHEDULE\nand "
-                   "LONGHAUL_STAGES.\n"},
+         .inputs = "all settings of your own\n"
+                   "program, which PROGRAM names and which finds the files by "
+                   "LONGHAUL_SCHEDULE\n"
+                   "and LONGHAUL_STAGES.\n"},
     [LH_EXPORT_TORCHTITAN] = {.name = "torchtitan",
                               .write = lh_export_torchtitan,
                               .file_name = "args.txt",
@@ -34,9 +35,10 @@ static const lhi_export_form export_forms[] = {
                             .program = "# Megatron-LM's own folder has it.\n"
                                        "PROGRAM=${PROGRAM:-pretrain_gpt.py}\n",
                             .inputs = "data, tokenizer, learning rate,\n"
-                                      "checkpoints, and what of a model takes "
-                                      "no time: --norm-epsilon, scaled rotary "
-                                      "positions and\nthe like.\n"},
+                                      "checkpoints, and model settings without "
+                                      "an effect on time: --norm-epsilon, "
+                                      "scaled rotary\n"
+                                      "positions and the like.\n"},
     [LH_EXPORT_MEGATRON_BRIDGE] =
         {.name = "megatron-bridge",
          .write = lh_export_megatron_bridge,
@@ -46,8 +48,9 @@ static const lhi_export_form export_forms[] = {
          .program = "# Or another that has pretrain_config() from it.\n"
                     "PROGRAM=${PROGRAM:--m longhaul_recipe}\n"
                     "export PYTHONPATH=\"$here${PYTHONPATH:+:$PYTHONPATH}\"\n",
-         .inputs = "data, tokenizer, learning rate,\ncheckpoints, and what "
-                   "of a model takes no time (model.layernorm_epsilon), as\n"
+         .inputs = "data, tokenizer, learning rate,\n"
+                   "checkpoints, and model settings without an effect on time "
+                   "(model.layernorm_epsilon), for example\n"
                    "train.train_iters=1000.\n"},
     [LH_EXPORT_CHROME] = {.name = "chrome"},
 };

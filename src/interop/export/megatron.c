@@ -151,7 +151,7 @@ static void put_vocabulary(lhi_text *out, const lh_job *job, uint32_t tensor)
     if (words != vocab)
         lhi_text_printf(out,
                         "# Megatron-LM pads the vocabulary to %" PRIu32
-                        " words, which were costed\n",
+                        " tokens, as the plan assumes\n",
                         words);
     lhi_export_add_option(out, "vocab-size", vocab);
     if (multiple < 128)
@@ -297,16 +297,17 @@ static void put_buckets(lhi_text *out, const lh_plan *plan)
     if (n == 1)
         return;
     if (plan->best.zero == 3) {
-        lhi_text_puts(out, "# Its FSDP gathers and reduces each layer by "
-                           "itself; buckets part what is outside of layers\n");
+        lhi_text_puts(out,
+                      "# Megatron's FSDP gathers and reduces each layer "
+                      "separately; buckets apply only outside of layers\n");
         return;
     }
     find_chunks(plan, &least, &most);
     lhi_text_printf(out,
-                    "# Megatron-LM parts gradients%s into %" PRIu32
+                    "# Megatron-LM splits gradients%s into %" PRIu32
                     " buckets of %.1f million parameters each; the plan's "
                     "chunks of layers have %.1f to %.1f million\n",
-                    m->experts ? ", those of experts apart," : "", n,
+                    m->experts ? ", with expert gradients separate," : "", n,
                     lhi_layout_count_all_params(m, &plan->best.layout) / n /
                         1e6,
                     least / 1e6, most / 1e6);

@@ -218,9 +218,10 @@ static lh_status check_positions(const lh_plan *plan, lh_error *err)
     if (!positions || positions == plan->job->training.sequence)
         return LH_OK;
     return lhi_fail(err, LH_EUNSUPPORTED,
-                    "Megatron-Bridge learns as many positions as a sequence "
-                    "has tokens, %" PRIu32 ", and the model has %" PRIu32
-                    "; set its positions so, or use --to megatron",
+                    "Megatron-Bridge learns one position per token of a "
+                    "sequence, %" PRIu32 ", and the model has %" PRIu32
+                    "; set the model's positions to the sequence length, or "
+                    "use --to megatron",
                     plan->job->training.sequence, positions);
 }
 

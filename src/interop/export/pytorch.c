@@ -24,12 +24,11 @@ lh_status lh_export_pytorch(const lh_pipeline *pipeline,
     lh_schedule *whole = NULL;
     lh_timeline *before = NULL, *after = NULL;
     if (!lh_pytorch_form_name(form))
-        return lhi_fail(err, LH_EINVAL, "there is no form %d of schedules",
-                        (int)form);
+        return lhi_fail(err, LH_EINVAL, "unknown schedule form %d", (int)form);
     if (lh_pipeline_offloads(pipeline))
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "PyTorch's schedules have no activations leave the "
-                        "GPU; plan without training.offload");
+                        "PyTorch's schedules do not support activation "
+                        "offloading; plan without training.offload");
     lh_status status = lh_schedule_merge_parts(pipeline, schedule, &whole, err);
     if (status == LH_OK)
         status = lh_simulate(pipeline, schedule, NULL, &before, err);

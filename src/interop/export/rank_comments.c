@@ -15,7 +15,8 @@ lh_status lhi_export_check(const lh_plan *plan, lh_target target, lh_error *err)
     if (status == LH_OK)
         return LH_OK;
     return lhi_fail(err, status,
-                    "%s; longhaul plan --for %s searches what it can run",
+                    "%s; use longhaul plan --for %s to search only supported "
+                    "plans",
                     why.text, lh_target_name(target));
 }
 

@@ -177,10 +177,9 @@ static lh_status check_backward(const lh_plan *plan, lh_error *err)
                                    plan->best.layout.pipeline, plan->best.zero))
         return LH_OK;
     return lhi_fail(err, LH_EUNSUPPORTED,
-                    "torchtitan loses gradients where parameters are shared "
-                    "out by ZeRO 3 in a pipeline and backward passes may be "
-                    "in parts; longhaul plan --for torchtitan keeps them "
-                    "whole");
+                    "torchtitan loses gradients with ZeRO 3 in a pipeline if "
+                    "backward passes are split; longhaul plan --for torchtitan "
+                    "keeps them joint");
 }
 
 lh_status lh_export_torchtitan(const lh_plan *plan, char **text, size_t *len,

@@ -23,8 +23,8 @@ static lh_status reject_expansion(const splitter *c, lh_error *err)
            *end != '"')
         end++;
     return lhi_fail(err, LH_EINPUT,
-                    "%s:%u: '%.*s' is for a shell to fill in; give what it "
-                    "stands for, or quote it as '...'",
+                    "%s:%u: '%.*s' needs shell expansion; give the expanded "
+                    "value, or quote it as '...'",
                     c->file, c->line, (int)(end - c->at), c->at);
 }
 
@@ -69,7 +69,7 @@ static lh_status add_quoted(splitter *c, lh_error *err)
             append_letter(c);
     }
     if (c->at == c->end)
-        return lhi_fail(err, LH_EINPUT, "%s:%u: this %c never ends", c->file,
+        return lhi_fail(err, LH_EINPUT, "%s:%u: missing closing %c", c->file,
                         line, quote);
     c->at++;
     return LH_OK;
@@ -123,7 +123,10 @@ lh_status lhi_command_line_parse(const char *text, size_t len, const char *name,
 {
     splitter c = {.at = text, .end = text + len, .file = name, .line = 1};
     if (memchr(text, '\0', len))
-        return lhi_fail(err, LH_EINPUT, "%s: is no text: it has a NUL", name);
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: is not text: it contains a NUL "
+                        "character",
+                        name);
     uint32_t most = 0;
     for (size_t i = 0; i < len; i++)
         most += !is_space(text[i]) && (i == 0 || is_space(text[i - 1]));

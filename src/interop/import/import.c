@@ -105,13 +105,13 @@ lh_status lh_import_parse(lh_import_source source, const char *text, size_t len,
     lh_draft_options machines;
     const lh_draft_site usual = {.gpu = "h100-sxm"};
     if ((uint32_t)source >= lh_n_import_sources())
-        return lhi_fail(err, LH_EINVAL, "there is no such source of jobs");
+        return lhi_fail(err, LH_EINVAL, "unknown import source");
     LHI_TRY(LHI_OPTIONS_COPY(lh_import_options, &o, options, err));
     LHI_TRY(LHI_OPTIONS_COPY(lh_draft_options, &machines, o.machines, err));
     if (source == LH_IMPORT_MEGATRON && (o.model || o.schedule))
         return lhi_fail(err, LH_EINVAL,
-                        "Megatron-LM's arguments say model and schedule "
-                        "themselves");
+                        "Megatron-LM arguments define the model and the "
+                        "schedule; remove the other values");
     LHI_TRY(lhi_input_check_size(len, name, LHI_INPUT_ARGUMENTS, err));
     if (machines.n_sites == 0) {
         machines.n_sites = 1;

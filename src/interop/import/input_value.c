@@ -70,7 +70,7 @@ lh_status lhi_input_value_get_choice(lhi_input_key key,
         }
         snprintf(all + len, sizeof all - len, "%s%s", i ? ", " : "", names[i]);
     }
-    return lhi_input_value_fail(key, LH_EINPUT, err, "'%.40s' is none of %s",
+    return lhi_input_value_fail(key, LH_EINPUT, err, "'%.40s' is not one of %s",
                                 text, all);
 }
 

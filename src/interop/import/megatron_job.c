@@ -17,7 +17,7 @@ static lh_status read_precision(const lhi_megatron *m, lhi_imported_job *in,
     const bool brain = lhi_arg_is_given(m, LHI_ARG_BF16);
     if (half && brain)
         return lhi_arg_fail(m, LHI_ARG_FP16, LH_EINPUT, err,
-                            "does not go with --bf16");
+                            "cannot be combined with --bf16");
     in->training.precision = half    ? LH_PRECISION_FP16
                              : brain ? LH_PRECISION_BF16
                                      : LH_PRECISION_FP32;
@@ -36,8 +36,8 @@ static lh_status read_dropout(const lhi_megatron *m, lhi_imported_job *in,
         in->training.dropout_rate = hidden;
     if (in->training.dropout && !(hidden > 0 && attention > 0))
         lhi_import_note(in,
-                        "--%s-dropout: both of hidden states and of "
-                        "attention are costed as dropped",
+                        "--%s-dropout: dropout of both hidden states and "
+                        "attention is modelled",
                         hidden > 0 ? "attention" : "hidden");
     return LH_OK;
 }
@@ -49,7 +49,7 @@ static lh_status read_optimizer(const lhi_megatron *m, lhi_imported_job *in,
     in->training.optimizer = LH_OPTIMIZER_ADAMW;
     if (given->is_given && strcmp(given->values[0].text, "adam") != 0)
         return lhi_arg_fail(m, LHI_ARG_OPTIMIZER, LH_EUNSUPPORTED, err,
-                            "longhaul has no cost of '%.40s'; use adam",
+                            "optimizer '%.40s' is not supported; use adam",
                             given->values[0].text);
     return LH_OK;
 }
@@ -72,8 +72,8 @@ static lh_status read_batch(const lhi_megatron *m, lhi_imported_job *in,
                                 &in->training.global_batch, err));
     if (in->training.global_batch % share != 0)
         return lhi_arg_fail(m, LHI_ARG_GLOBAL_BATCH_SIZE, LH_EINPUT, err,
-                            "%u is no multiple of --micro-batch-size %u x data "
-                            "parallelism %u",
+                            "%u is not a multiple of --micro-batch-size %u x "
+                            "data parallelism %u",
                             in->training.global_batch, l->micro_batch, l->data);
     return LH_OK;
 }
@@ -96,18 +96,18 @@ static lh_status check_groups(const lhi_megatron *m, lhi_imported_job *in,
         return LH_OK;
     if (n < ranks)
         return lhi_arg_fail(m, LHI_ARG_GLOBAL_BATCH_SIZE, LH_EINPUT, err,
-                            "is %u microbatches for each replica; with several "
-                            "stages on a rank Megatron-LM wants %u at least",
+                            "gives %u microbatches per replica; with several "
+                            "stages per rank Megatron-LM requires at least %u",
                             n, ranks);
     if (group < ranks || group > n || (n % group && n % group < ranks))
         return lhi_arg_fail(m, key, LH_EINPUT, err,
-                            "Megatron-LM does not run %u microbatches on %u "
-                            "ranks in groups of %u; in groups of %u it does",
+                            "Megatron-LM cannot run %u microbatches on %u "
+                            "ranks in groups of %u; use groups of %u",
                             n, ranks, group, costed);
     if (group != costed)
         lhi_import_note(in,
                         "--microbatch-group-size-per-virtual-pipeline-stage: "
-                        "groups of %u microbatches are costed",
+                        "modelled with groups of %u microbatches",
                         costed);
     return LH_OK;
 }
@@ -126,7 +126,7 @@ static lh_status read_modules(const lhi_megatron *m, lhi_imported_job *in,
             module++;
         if (module == LH_N_MODULES)
             return lhi_arg_fail(m, LHI_ARG_RECOMPUTE_MODULES, LH_EINPUT, err,
-                                "there is no module '%.40s'",
+                                "unknown module '%.40s'",
                                 given->values[i].text);
         in->training.recompute_modules |= 1u << module;
     }
@@ -149,7 +149,7 @@ static lh_status read_recompute(const lhi_megatron *m, lhi_imported_job *in,
     if (lhi_arg_is_given(m, LHI_ARG_RECOMPUTE_ACTIVATIONS))
         kind = 1;
     if (lhi_arg_is_given(m, LHI_ARG_MOE_LAYER_RECOMPUTE))
-        lhi_import_note(in, "--moe-layer-recompute: is not costed; use "
+        lhi_import_note(in, "--moe-layer-recompute: is not modelled; use "
                             "--recompute-modules moe");
     if (kind == 1)
         return read_modules(m, in, err);
@@ -158,10 +158,10 @@ static lh_status read_recompute(const lhi_megatron *m, lhi_imported_job *in,
     in->training.recompute = LH_RECOMPUTE_FULL;
     if (!lhi_arg_is_given(m, LHI_ARG_RECOMPUTE_METHOD))
         return lhi_arg_fail(m, LHI_ARG_RECOMPUTE_METHOD, LH_EINPUT, err,
-                            "is missing beside --recompute-granularity full");
+                            "is required with --recompute-granularity full");
     if (method == 1 || layers != 1)
-        lhi_import_note(in, "--recompute-num-layers: every layer is costed as "
-                            "made again by itself, as with --recompute-method "
+        lhi_import_note(in, "--recompute-num-layers: each layer is modelled as "
+                            "recomputed separately, as with --recompute-method "
                             "uniform and 1");
     return LH_OK;
 }
@@ -176,11 +176,11 @@ static void note_overlap(const lhi_megatron *m, lhi_imported_job *in)
     if (in->layout.data == 1 && in->layout.context == 1)
         return;
     if (!reduces && (zero > 0 || in->layout.chunks_per_device > 1))
-        lhi_import_note(in, "--overlap-grad-reduce: is not there, and "
-                            "reductions are costed as with it");
+        lhi_import_note(in, "--overlap-grad-reduce: is not set, but reductions "
+                            "are modelled as overlapped");
     if (!gathers && zero > 0)
-        lhi_import_note(in, "--overlap-param-gather: is not there, and "
-                            "gathers are costed as with it");
+        lhi_import_note(in, "--overlap-param-gather: is not set, but gathers "
+                            "are modelled as overlapped");
 }
 
 /* Implements the checks of validate_args() in arguments.py. */
@@ -193,7 +193,7 @@ static lh_status check_gathers(const lhi_megatron *m, lh_error *err)
         return LH_OK;
     if (!shards)
         return lhi_arg_fail(m, LHI_ARG_OVERLAP_PARAM_GATHER, LH_EINPUT, err,
-                            "needs --use-distributed-optimizer or "
+                            "requires --use-distributed-optimizer or "
                             "--use-megatron-fsdp");
     if (!lhi_arg_is_given(m, LHI_ARG_OVERLAP_GRAD_REDUCE))
         return lhi_arg_fail(m, LHI_ARG_OVERLAP_PARAM_GATHER, LH_EINPUT, err,
@@ -248,11 +248,11 @@ static lh_status read_dispatcher(const lhi_megatron *m, lhi_imported_job *in,
     if (kind == 2 || lhi_arg_is_given(m, LHI_ARG_MOE_ENABLE_DEEPEP))
         in->training.dispatcher = LH_DISPATCHER_DEEPEP;
     if (kind == 2 && backend == 1)
-        lhi_import_note(in, "--moe-flex-dispatcher-backend: tokens are costed "
-                            "as DeepEP sends them");
+        lhi_import_note(in, "--moe-flex-dispatcher-backend: token dispatch is "
+                            "modelled as DeepEP");
     if (kind == 0 && in->layout.expert > 1)
-        lhi_import_note(in, "--moe-token-dispatcher-type: tokens are costed as "
-                            "with alltoall, not allgather");
+        lhi_import_note(in, "--moe-token-dispatcher-type: token dispatch is "
+                            "modelled as alltoall, not allgather");
     return LH_OK;
 }
 
@@ -323,19 +323,20 @@ static lh_status read_overlaps(const lhi_megatron *m, lhi_imported_job *in,
     f->overlap_tensor = tensor && l->tensor > 1;
     f->overlap_expert = expert && l->expert > 1;
     if (f->overlap_tensor > 0)
-        lhi_import_note(in, "--tp-comm-overlap: all of that communication is "
-                            "costed behind compute; change "
-                            "framework.overlap.tensor where less is");
+        lhi_import_note(in, "--tp-comm-overlap: modelled as complete overlap "
+                            "with compute; lower framework.overlap.tensor if "
+                            "the overlap is smaller");
     if (f->overlap_expert > 0)
-        lhi_import_note(in, "--overlap-moe-expert-parallel-comm: all of that "
-                            "communication is costed behind compute; change "
-                            "framework.overlap.expert where less is");
+        lhi_import_note(in,
+                        "--overlap-moe-expert-parallel-comm: modelled as "
+                        "complete overlap with compute; lower "
+                        "framework.overlap.expert if the overlap is smaller");
     if (l->pipeline > 1 && l->chunks_per_device > 1 &&
         lhi_arg_is_given(m, LHI_ARG_NO_OVERLAP_P2P_COMMUNICATION)) {
         if (l->pipeline == 2)
             return lhi_arg_fail(m, LHI_ARG_NO_OVERLAP_P2P_COMMUNICATION,
                                 LH_EINPUT, err,
-                                "with several stages on a rank needs "
+                                "with several stages per rank requires "
                                 "--pipeline-model-parallel-size above 2");
         f->receives_given = true;
         f->receives = LH_RECEIVES_LATE;
@@ -358,7 +359,7 @@ static lh_status read_framework(const lhi_megatron *m, lhi_imported_job *in,
         return LH_OK;
     in->framework.fp8 = LH_FP8_MATMUL;
     if (!lhi_arg_is_given(m, LHI_ARG_FP8_PARAM_GATHER))
-        lhi_import_note(in, "--fp8-format: weights are costed as kept in 8 "
+        lhi_import_note(in, "--fp8-format: weights are modelled as stored in 8 "
                             "bits, as with --fp8-param-gather");
     return LH_OK;
 }
@@ -375,14 +376,14 @@ static lh_status find_replicas(const lhi_megatron *m, lhi_imported_job *in,
     LHI_TRY(lhi_import_find_gpus(m->file, m->gpus, options, in, &gpus, err));
     if (!gpus)
         return lhi_fail(err, LH_EINPUT,
-                        "%s: does not say how many GPUs run it; say how many "
-                        "nodes do, or give the whole line that begins with "
-                        "torchrun --nnodes N --nproc-per-node N",
+                        "%s: does not give the number of GPUs; give the number "
+                        "of nodes, or the complete command line that begins "
+                        "with torchrun --nnodes N --nproc-per-node N",
                         m->file);
     if (gpus % replica != 0 || gpus > LH_MAX_GPUS)
         return lhi_fail(err, LH_EINPUT,
-                        "%s: %llu GPUs are no multiple of tensor x context x "
-                        "pipeline parallelism, %u x %u x %u = %llu",
+                        "%s: %llu GPUs are not a multiple of tensor x context "
+                        "x pipeline parallelism, %u x %u x %u = %llu",
                         m->file, (unsigned long long)gpus, l->tensor,
                         l->context, l->pipeline, (unsigned long long)replica);
     in->gpus = (uint32_t)gpus;
@@ -403,13 +404,14 @@ static lh_status read_expert_degrees(const lhi_megatron *m,
         if (expert > 1)
             return lhi_arg_fail(m, LHI_ARG_EXPERT_MODEL_PARALLEL_SIZE,
                                 LH_EINPUT, err,
-                                "needs --num-experts: the model has none");
+                                "requires --num-experts: the model has no "
+                                "experts");
         l->expert = 1;
         return LH_OK;
     }
     if (in->model.experts % expert != 0)
         return lhi_arg_fail(m, LHI_ARG_EXPERT_MODEL_PARALLEL_SIZE, LH_EINPUT,
-                            err, "the %u experts cannot be shared by %u",
+                            err, "the %u experts are not divisible by %u",
                             in->model.experts, expert);
     l->expert = expert;
     l->expert_tensor = cut;
@@ -429,7 +431,7 @@ static lh_status read_degrees(const lhi_megatron *m, lhi_imported_job *in,
                                 LHI_MAX_DEGREE, &l->pipeline, err));
     if (in->model.heads % l->tensor != 0)
         return lhi_arg_fail(m, LHI_ARG_TENSOR_MODEL_PARALLEL_SIZE, LH_EINPUT,
-                            err, "the %u heads cannot be shared by %u",
+                            err, "the %u heads are not divisible by %u",
                             in->model.heads, l->tensor);
     LHI_TRY(read_expert_degrees(m, in, err));
     l->outermost =
@@ -448,7 +450,7 @@ lh_status lhi_import_megatron_text(const char *text, size_t len,
     lhi_megatron *m = LHI_NEW(in->mem, lhi_megatron, 1);
     if (!m)
         return lhi_fail_nomem(err);
-    in->source_name = "arguments of Megatron-LM (core 0.16)";
+    in->source_name = "Megatron-LM arguments (core 0.16)";
     in->target = in->plan_for = LH_TARGET_MEGATRON;
     LHI_TRY(lhi_command_line_parse(text, len, name, in->mem, &words, err));
     LHI_TRY(lhi_megatron_read(&words, in, m, err));

@@ -48,10 +48,10 @@ static lh_status read_latent(const lhi_megatron *m, lhi_imported_job *in,
     model->kv_heads = model->heads;
     if (lhi_arg_is_given(m, LHI_ARG_GROUP_QUERY_ATTENTION))
         return lhi_arg_fail(m, LHI_ARG_GROUP_QUERY_ATTENTION, LH_EINPUT, err,
-                            "does not go with --multi-latent-attention");
+                            "cannot be combined with --multi-latent-attention");
     if (!lhi_arg_is_given(m, LHI_ARG_QK_LAYERNORM))
-        lhi_import_note(in, "--multi-latent-attention: norms of what is "
-                            "compressed are costed, as with --qk-layernorm");
+        lhi_import_note(in, "--multi-latent-attention: norms of the latents "
+                            "are modelled, as with --qk-layernorm");
     return LH_OK;
 }
 
@@ -65,7 +65,7 @@ static lh_status read_heads(const lhi_megatron *m, lhi_imported_job *in,
     if (!lhi_arg_is_given(m, LHI_ARG_KV_CHANNELS)) {
         if (model->hidden % model->heads != 0)
             return lhi_arg_fail(m, LHI_ARG_NUM_ATTENTION_HEADS, LH_EINPUT, err,
-                                "%u do not divide --hidden-size %u; give "
+                                "%u does not divide --hidden-size %u; set "
                                 "--kv-channels",
                                 model->heads, model->hidden);
         model->head_dim = model->hidden / model->heads;
@@ -75,9 +75,9 @@ static lh_status read_heads(const lhi_megatron *m, lhi_imported_job *in,
     model->kv_heads = model->heads;
     if (!lhi_arg_is_given(m, LHI_ARG_GROUP_QUERY_ATTENTION)) {
         if (lhi_arg_is_given(m, LHI_ARG_NUM_QUERY_GROUPS))
-            lhi_import_note(in, "--num-query-groups: says nothing without "
-                                "--group-query-attention; every head has keys "
-                                "and values of its own");
+            lhi_import_note(in, "--num-query-groups: is ignored without "
+                                "--group-query-attention; every head has its "
+                                "own keys and values");
         return LH_OK;
     }
     model->kv_heads = 1;
@@ -85,7 +85,7 @@ static lh_status read_heads(const lhi_megatron *m, lhi_imported_job *in,
                                 &model->kv_heads, err));
     if (model->heads % model->kv_heads != 0)
         return lhi_arg_fail(m, LHI_ARG_NUM_QUERY_GROUPS, LH_EINPUT, err,
-                            "the %u heads cannot be shared by %u groups",
+                            "the %u heads are not divisible by %u groups",
                             model->heads, model->kv_heads);
     return LH_OK;
 }
@@ -111,8 +111,8 @@ static lh_status read_window(const lhi_megatron *m, lhi_imported_job *in,
     at += strspn(at, " ");
     if (n >= LHI_MAX_VOCAB || (strcmp(at, "0") && strcmp(at, "0)")))
         return lhi_arg_fail(m, LHI_ARG_WINDOW_SIZE, LH_EINPUT, err,
-                            "'%.40s' is not N,0: the tokens before each that "
-                            "it sees",
+                            "'%.40s' is not N,0, where N is the number of "
+                            "preceding tokens that each token attends to",
                             text);
     for (uint32_t i = 0; i < model->layers; i++)
         is[i] = true;
@@ -120,14 +120,15 @@ static lh_status read_window(const lhi_megatron *m, lhi_imported_job *in,
                                                   LHI_PATTERN_EXCEPT_MULTIPLES,
                                                   is, model->layers))
         return lhi_arg_fail(m, LHI_ARG_WINDOW_ATTN_SKIP_FREQ, LH_EINPUT, err,
-                            "'%.60s' is neither a number of layers nor a list "
-                            "of a 0 or 1 for each of %u, as ([1]*3+[0])*8",
+                            "'%.60s' is neither a layer interval nor a list of "
+                            "0 or 1 for each of %u layers, such as "
+                            "([1]*3+[0])*8",
                             freq->values[0].text, model->layers);
     if (!lhi_layer_pattern_set_windows(is, n + 1, model))
         return lhi_arg_fail(m, LHI_ARG_WINDOW_ATTN_SKIP_FREQ, LH_EUNSUPPORTED,
                             err,
-                            "longhaul knows layers that see all at equal "
-                            "distances alone");
+                            "longhaul supports full-attention layers only at "
+                            "equal intervals");
     return LH_OK;
 }
 
@@ -158,8 +159,8 @@ static lh_status read_positions(const lhi_megatron *m, lhi_imported_job *in,
     if (kind == 3)
         return lhi_arg_fail(m, LHI_ARG_POSITION_EMBEDDING_TYPE, LH_EUNSUPPORTED,
                             err,
-                            "longhaul has no cost of biases by distance in "
-                            "attention");
+                            "longhaul does not support relative position "
+                            "biases in attention");
     LHI_TRY(lhi_arg_require_integer(m, LHI_ARG_MAX_POSITION_EMBEDDINGS, 1,
                                     LHI_MAX_VOCAB, &positions, err));
     model->positions = kind == 0 ? positions : 0;
@@ -197,14 +198,15 @@ static lh_status read_expert_layers(const lhi_megatron *m, lhi_imported_job *in,
     if (!lhi_layer_pattern_read(freq->values[0].text, LHI_PATTERN_MULTIPLES, is,
                                 model->layers))
         return lhi_arg_fail(m, LHI_ARG_MOE_LAYER_FREQ, LH_EINPUT, err,
-                            "'%.60s' is neither a number of layers nor a list "
-                            "of a 0 or 1 for each of %u, as ([0]*3+[1]*58)",
+                            "'%.60s' is neither a layer interval nor a list of "
+                            "0 or 1 for each of %u layers, such as "
+                            "([0]*3+[1]*58)",
                             freq->values[0].text, model->layers);
     if (!lhi_layer_pattern_set_experts(is, in->mem, model))
         return lhi_fail_nomem(err);
     if (lh_model_moe_layers(model, 0, model->layers) == 0)
         return lhi_arg_fail(m, LHI_ARG_MOE_LAYER_FREQ, LH_EINPUT, err,
-                            "no layer has experts; leave --num-experts out");
+                            "no layer has experts; remove --num-experts");
     return LH_OK;
 }
 
@@ -224,7 +226,8 @@ static lh_status read_router(const lhi_megatron *m, lh_model *model,
                              &model->routed_scale, err));
     if (model->routed_scale < 0 || model->routed_scale > 1e6)
         return lhi_arg_fail(m, LHI_ARG_MOE_ROUTER_TOPK_SCALING_FACTOR,
-                            LH_EINPUT, err, "must be from 0 to 1e6");
+                            LH_EINPUT, err,
+                            "is out of range; expected 0 to 1e6");
     if (!lhi_arg_is_given(m, LHI_ARG_MOE_ROUTER_NUM_GROUPS))
         return LH_OK;
     LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_MOE_ROUTER_NUM_GROUPS, 1,
@@ -258,8 +261,8 @@ static lh_status read_experts(const lhi_megatron *m, lhi_imported_job *in,
     model->router_bias = model->mlp_bias;
     LHI_TRY(read_router(m, model, err));
     if (!lhi_arg_is_given(m, LHI_ARG_MOE_GROUPED_GEMM))
-        lhi_import_note(in, "--num-experts: products of experts are costed as "
-                            "with --moe-grouped-gemm");
+        lhi_import_note(in, "--num-experts: expert matrix products are "
+                            "modelled as with --moe-grouped-gemm");
     return read_expert_layers(m, in, err);
 }
 
@@ -274,9 +277,9 @@ static lh_status read_vocabulary(const lhi_megatron *m, lhi_imported_job *in,
                                    LHI_MAX_VOCAB, &model->vocab, err);
     if (!lhi_arg_is_given(m, LHI_ARG_VOCAB_SIZE))
         return lhi_arg_fail(m, LHI_ARG_VOCAB_SIZE, LH_EINPUT, err,
-                            "is missing; Megatron-LM asks its tokenizer, "
-                            "longhaul has none: add it with the words that the "
-                            "tokenizer knows");
+                            "is required: Megatron-LM reads it from its "
+                            "tokenizer, which longhaul does not have. Set it "
+                            "to the tokenizer's vocabulary size");
     LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_VOCAB_SIZE, 1, LHI_MAX_VOCAB,
                                 &model->vocab, err));
     LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_MAKE_VOCAB_SIZE_DIVISIBLE_BY, 1,
@@ -295,8 +298,8 @@ static lh_status read_vocabulary(const lhi_megatron *m, lhi_imported_job *in,
         lhi_megatron_padded_vocab(model->vocab, tensor, &by);
     if (padded != costed)
         lhi_import_note(in,
-                        "--vocab-size: Megatron-LM pads the vocabulary to "
-                        "%llu words, of which %u are costed",
+                        "--vocab-size: Megatron-LM pads the vocabulary to %llu "
+                        "tokens; %u are modelled",
                         (unsigned long long)padded, costed);
     return LH_OK;
 }
@@ -414,8 +417,8 @@ lh_status lhi_megatron_build_model(const lhi_megatron *m, lhi_imported_job *in,
     if (model->rope_theta && model->rope_theta != 10000 &&
         !lhi_arg_is_given(m, LHI_ARG_ROTARY_BASE))
         lhi_import_note(in,
-                        "--rotary-base: is not there, so that Megatron-LM "
-                        "takes 10000; exports hand on what %s has, %" PRIu32,
+                        "--rotary-base: is not set and defaults to 10000 in "
+                        "Megatron-LM; exports write the value of %s, %" PRIu32,
                         model->name, model->rope_theta);
     return LH_OK;
 }

@@ -53,8 +53,8 @@ static lh_status read_name(const reader *r, const lhi_command_line_word *word,
     size_t len;
     if (strncmp(text, "--", 2) != 0 || !text[2])
         return lhi_fail(err, LH_EINPUT,
-                        "%s:%u: '%.60s' is no argument, nor a value of one; "
-                        "arguments begin with --",
+                        "%s:%u: '%.60s' is neither an argument nor a value of "
+                        "one; arguments begin with --",
                         r->words->file, word->line, text);
     len = strcspn(text + 2, "=");
     if (len >= sizeof o->name)
@@ -123,8 +123,8 @@ static lh_status refuse_unknown(const reader *r, const option *o, lh_error *err)
                         r->words->file, o->line, o->name, near);
     return lhi_fail(err, LH_EINPUT,
                     "%s:%u: Megatron-LM (core 0.16) has no argument --%s, so "
-                    "what it does to time and memory is not known; leave it "
-                    "out to plan without it",
+                    "its effect on time and memory is unknown; remove it to "
+                    "plan without it",
                     r->words->file, o->line, o->name);
 }
 

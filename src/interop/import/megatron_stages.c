@@ -30,20 +30,20 @@ static void add_layer(stages *s, char kind)
         break;
     case 'E':
         if (s->embedding || s->decoders || s->n > 1)
-            s->wrong = "has E elsewhere than at its beginning";
+            s->wrong = "has E after its beginning";
         s->embedding = true;
         break;
     case 't':
         if (s->mtp || s->loss)
-            s->wrong = "has t behind m or L";
+            s->wrong = "has t after m or L";
         s->layers[s->n - 1]++;
         s->decoders++;
         break;
     case 'm':
         if (s->loss)
-            s->wrong = "has m behind L";
+            s->wrong = "has m after L";
         else if (s->mtp && s->mtp_stage != s->n)
-            s->wrong = "has m in several stages";
+            s->wrong = "has m in more than one stage";
         s->mtp_stage = s->n;
         s->mtp++;
         break;
@@ -53,7 +53,7 @@ static void add_layer(stages *s, char kind)
         s->loss = true;
         break;
     default:
-        s->wrong = "has other letters than E, t, m and L";
+        s->wrong = "has letters other than E, t, m and L";
         break;
     }
 }
@@ -80,7 +80,7 @@ static void add_letters(stages *s, const char *at, const char *end)
         for (uint32_t n = read_times(&at); n > 0 && !s->wrong; n--)
             add_layer(s, kind);
         if (s->decoders > LHI_MAX_LAYERS || s->mtp > LHI_MAX_LAYERS)
-            s->wrong = "has more layers than longhaul takes";
+            s->wrong = "has more layers than longhaul supports";
     }
 }
 
@@ -95,12 +95,12 @@ static void read_layout_string(stages *s, const char *at)
             continue;
         const char *first = at + 1, *end = strchr(first, ')');
         if (!end) {
-            s->wrong = "has a ( without its )";
+            s->wrong = "has a ( without )";
             return;
         }
         at = end + 1;
         if (*at != '*') {
-            s->wrong = "has a ) without *N behind it";
+            s->wrong = "has a ) without a following *N";
             return;
         }
         for (uint32_t n = read_times(&at); n > 0 && !s->wrong; n--)
@@ -122,13 +122,13 @@ static lh_status stages_of_string(const lhi_megatron *m, lhi_imported_job *in,
                             m->args[key].values[0].text, s->wrong);
     if (s->decoders != model->layers || s->mtp != model->mtp_layers)
         return lhi_arg_fail(m, key, LH_EINPUT, err,
-                            "has %u t and %u m; the model has %u layers and "
-                            "%u of multi-token prediction",
+                            "has %u t and %u m; the model has %u layers and %u "
+                            "multi-token prediction layers",
                             s->decoders, s->mtp, model->layers,
                             model->mtp_layers);
     if (s->n % in->layout.pipeline != 0)
         return lhi_arg_fail(m, key, LH_EINPUT, err,
-                            "has %u stages, no multiple of "
+                            "has %u stages, not a multiple of "
                             "--pipeline-model-parallel-size %u",
                             s->n, in->layout.pipeline);
     in->layout.chunks_per_device = s->n / in->layout.pipeline;
@@ -136,8 +136,9 @@ static lh_status stages_of_string(const lhi_megatron *m, lhi_imported_job *in,
         return LH_OK;
     if (s->mtp_stage + in->layout.pipeline <= s->n)
         return lhi_arg_fail(m, key, LH_EINPUT, err,
-                            "has m in stage %u of %u; Megatron-LM takes it "
-                            "among the last %u alone, one for each rank",
+                            "has m in stage %u of %u; Megatron-LM allows it "
+                            "only in the last %u stages, the last one of each "
+                            "rank",
                             s->mtp_stage - 1, s->n, in->layout.pipeline);
     in->layout.mtp_chunk = s->mtp_stage - 1;
     return LH_OK;
@@ -172,9 +173,9 @@ static lh_status read_split(const lhi_megatron *m, const lhi_imported_job *in,
                                 1, most + 2, &s->virtual_stages, err));
     if ((s->first || s->last) && (s->embedding || s->loss))
         return lhi_fail(err, LH_EINPUT,
-                        "%s: --decoder-first- and --decoder-last-pipeline-num-"
-                        "layers do not go with --account-for-...-in-pipeline-"
-                        "split",
+                        "%s: --decoder-first- and "
+                        "--decoder-last-pipeline-num-layers cannot be combined "
+                        "with --account-for-...-in-pipeline-split",
                         m->file);
     uint32_t of_each = 0;
     const lhi_megatron_key key = LHI_ARG_NUM_LAYERS_PER_VIRTUAL_PIPELINE_STAGE;
@@ -184,12 +185,12 @@ static lh_status read_split(const lhi_megatron *m, const lhi_imported_job *in,
     const uint32_t layers = most + s->embedding + s->loss;
     if (s->first || s->last)
         return lhi_arg_fail(m, key, LH_EINPUT, err,
-                            "does not go with uneven ranks; use "
+                            "cannot be combined with uneven ranks; use "
                             "--num-virtual-stages-per-pipeline-rank");
     if (layers % s->pipeline || layers / s->pipeline % of_each)
         return lhi_arg_fail(m, key, LH_EINPUT, err,
-                            "%u layers on %u ranks cannot be cut into stages "
-                            "of %u",
+                            "%u layers on %u ranks are not divisible into "
+                            "stages of %u",
                             layers, s->pipeline, of_each);
     s->virtual_stages = layers / s->pipeline / of_each;
     return LH_OK;
@@ -201,10 +202,9 @@ static lh_status fail_unequal_split(const lhi_megatron *m,
 {
     return lhi_arg_fail(
         m, LHI_ARG_PIPELINE_MODEL_PARALLEL_SIZE, LH_EINPUT, err,
-        "%u layers cannot be cut evenly into %u ranks of %u "
-        "stages%s",
+        "%u layers are not divisible into %u ranks of %u stages%s",
         in->model.layers, s->pipeline, s->virtual_stages,
-        s->first || s->last ? ", with the first and last as they are given"
+        s->first || s->last       ? ", with the first and last as given"
         : s->embedding || s->loss ? ", with embedding or loss counted"
                                   : "");
 }
@@ -261,8 +261,8 @@ static lh_status check_one_rank(const lhi_megatron *m, lh_error *err)
     for (size_t i = 0; i < sizeof several / sizeof *several; i++)
         if (lhi_arg_is_given(m, several[i]))
             return lhi_arg_fail(m, several[i], LH_EINPUT, err,
-                                "needs several ranks in the pipeline, and "
-                                "--pipeline-model-parallel-size is 1");
+                                "requires --pipeline-model-parallel-size above "
+                                "1");
     return LH_OK;
 }
 
@@ -295,9 +295,9 @@ static lh_status estimate_buckets(const lhi_megatron *m, lhi_imported_job *in,
     l->chunks_per_device = n <= 1 ? 1 : n >= layers ? layers : (uint32_t)n;
     if (replicas > 1)
         lhi_import_note(in,
-                        "--overlap-grad-reduce: gradients are costed in %u "
-                        "bucket%s, an estimate from parameters and bucket "
-                        "size; --ddp-num-buckets says how many",
+                        "--overlap-grad-reduce: gradients are modelled in %u "
+                        "bucket%s, estimated from parameters and bucket size; "
+                        "set the number with --ddp-num-buckets",
                         l->chunks_per_device,
                         l->chunks_per_device > 1 ? "s of layers" : "");
     return LH_OK;
@@ -314,20 +314,20 @@ static lh_status read_buckets(const lhi_megatron *m, lhi_imported_job *in,
     if (in->training.zero == 3 &&
         !lhi_arg_is_given(m, LHI_ARG_DDP_NUM_BUCKETS)) {
         note_buckets(m, in,
-                     "parameters and gradients are costed layer by layer");
+                     "parameters and gradients are modelled layer by layer");
         return LH_OK;
     }
     if (!lhi_arg_is_given(m, LHI_ARG_DDP_NUM_BUCKETS))
         return estimate_buckets(m, in, err);
     if (lhi_arg_is_given(m, LHI_ARG_DDP_BUCKET_SIZE))
         return lhi_arg_fail(m, LHI_ARG_DDP_BUCKET_SIZE, LH_EINPUT, err,
-                            "does not go with --ddp-num-buckets");
+                            "cannot be combined with --ddp-num-buckets");
     LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_DDP_NUM_BUCKETS, 1, 1u << 20,
                                 &l->chunks_per_device, err));
     if (l->chunks_per_device > in->model.layers) {
         l->chunks_per_device = in->model.layers;
-        lhi_import_note(in, "--ddp-num-buckets: gradients are costed in "
-                            "buckets of whole layers, one for each");
+        lhi_import_note(in, "--ddp-num-buckets: gradients are modelled in "
+                            "whole-layer buckets, one per layer");
     }
     return LH_OK;
 }
@@ -366,7 +366,7 @@ lh_status lhi_megatron_build_stages(const lhi_megatron *m, lhi_imported_job *in,
         return lhi_fail(err, LH_EINPUT,
                         "%s: --num-layers-per-virtual-pipeline-stage, "
                         "--num-virtual-stages-per-pipeline-rank and "
-                        "--pipeline-model-parallel-layout exclude each other",
+                        "--pipeline-model-parallel-layout cannot be combined",
                         m->file);
     if (l->pipeline == 1) {
         LHI_TRY(check_one_rank(m, err));
@@ -374,8 +374,8 @@ lh_status lhi_megatron_build_stages(const lhi_megatron *m, lhi_imported_job *in,
     } else {
         LHI_TRY(read_pipeline(m, in, err));
         note_buckets(m, in,
-                     "in a pipeline each stage's gradients are costed in one "
-                     "bucket");
+                     "in a pipeline, each stage's gradients are modelled as "
+                     "one bucket");
     }
     l->schedule = l->chunks_per_device > 1 ? "interleaved-1f1b" : "1f1b";
     return LH_OK;

@@ -110,8 +110,8 @@ static bool discard_placement(placement_reader *p, const char *why,
 {
     if (p->n_sites > 1)
         lhi_import_note(p->in,
-                        "# Ranks ... %.80s: %s; datacenters take ranks in the "
-                        "order in which the cluster names them",
+                        "# Ranks ... %.80s: %s; ranks fill the datacenters in "
+                        "the order of the cluster instead",
                         what, why);
     p->in->n_rank_ranges = 0;
     return false;
@@ -130,10 +130,11 @@ static bool add_placement(placement_reader *p, const placement_line *line)
     if (p->failed)
         return false;
     if (i == p->n_sites)
-        return discard_placement(p, "is none of the datacenters", line->name);
+        return discard_placement(p, "is not a datacenter of the cluster",
+                                 line->name);
     if (line->first != next || line->last >= LH_MAX_GPUS)
         return discard_placement(
-            p, "ranks do not follow those of the line before", line->name);
+            p, "ranks do not continue from the previous line", line->name);
     p->used[i] += line->last + 1 - line->first;
     if (p->used[i] > gpus_of_site(p, i))
         return discard_placement(p, "has fewer GPUs", line->name);
@@ -180,8 +181,9 @@ lh_status lhi_import_read_placement(const char *text, size_t len,
                    placed = count_placed_ranks(in);
     if (there > placed)
         lhi_import_note(in,
-                        "# Ranks: these remarks place %" PRIu64 " ranks, which "
-                        "run on as many of the %" PRIu64 " GPUs",
+                        "# Ranks: these comments place %" PRIu64
+                        " ranks, which use only "
+                        "as many of the %" PRIu64 " GPUs",
                         placed, there);
     return LH_OK;
 }
@@ -195,10 +197,10 @@ lh_status lhi_import_find_gpus(const char *file, uint32_t launched,
     const uint64_t there = placed ? placed : lhi_import_count_gpus(options);
     if (there && launched && there != launched)
         return lhi_fail(err, LH_EINPUT,
-                        placed ? "%s: starts %u processes, but its remarks "
+                        placed ? "%s: starts %u processes, but its comments "
                                  "place %llu ranks; change \"# Ranks\""
                                : "%s: starts %u processes, but there are %llu "
-                                 "GPUs; name the machines that run it",
+                                 "GPUs; describe the machines that it runs on",
                         file, launched, (unsigned long long)there);
     *gpus = there ? there : launched;
     return LH_OK;

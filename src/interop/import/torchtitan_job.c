@@ -33,9 +33,9 @@ static lh_status find_replicas(const lhi_titan *t, lhi_imported_job *in,
     LHI_TRY(lhi_import_find_gpus(t->file, t->gpus, options, in, &gpus, err));
     if (!gpus && !d->shard)
         return lhi_fail(err, LH_EINPUT,
-                        "%s: does not say how many GPUs run it; say how many "
-                        "nodes do, give data_parallel_shard_degree, or the "
-                        "whole line that begins with torchrun --nnodes N "
+                        "%s: does not give the number of GPUs; give the number "
+                        "of nodes, data_parallel_shard_degree, or the complete "
+                        "command line that begins with torchrun --nnodes N "
                         "--nproc-per-node N",
                         t->file);
     gpus = gpus ? gpus : given;
@@ -43,9 +43,8 @@ static lh_status find_replicas(const lhi_titan *t, lhi_imported_job *in,
         (d->shard && gpus != given))
         return lhi_fail(
             err, LH_EINPUT,
-            "%s: %llu GPUs are not what the degrees come to: "
-            "replicate %u x shard %s x context %u x tensor %u x "
-            "pipeline %u = %llu",
+            "%s: %llu GPUs do not match the degrees: replicate %u x shard %s x "
+            "context %u x tensor %u x pipeline %u = %llu",
             t->file, (unsigned long long)gpus, d->replicate,
             d->shard ? "as given" : "-1", l->context, l->tensor, l->pipeline,
             (unsigned long long)(d->shard ? given : replica * d->replicate));
@@ -69,17 +68,18 @@ static lh_status read_expert_degrees(const lhi_titan *t, lhi_imported_job *in,
         return LH_OK;
     if (in->model.experts % expert != 0)
         return lhi_titan_fail(t, LHI_TITAN_EXPERT, LH_EINPUT, err,
-                              "the %u experts cannot be shared by %u",
+                              "the %u experts are not divisible by %u",
                               in->model.experts, expert);
     if (expert > 1 && cut != 1 && cut != l->tensor)
         return lhi_titan_fail(t, LHI_TITAN_EXPERT_TENSOR, LH_EINPUT, err,
-                              "is 1 or tensor_parallel_degree, %u", l->tensor);
+                              "must be 1 or tensor_parallel_degree, %u",
+                              l->tensor);
     l->expert = expert;
     l->expert_tensor = expert > 1 ? cut : l->tensor;
     if (sharers % ((uint64_t)expert * l->expert_tensor) != 0)
         return lhi_titan_fail(t, LHI_TITAN_EXPERT, LH_EINPUT, err,
-                              "%llu GPUs share the parameters of a layer "
-                              "(shard x context x tensor), no multiple of it",
+                              "does not divide the %llu GPUs that share a "
+                              "layer's parameters (shard x context x tensor)",
                               (unsigned long long)sharers);
     return LH_OK;
 }
@@ -104,10 +104,10 @@ static lh_status read_degrees(const lhi_titan *t, lhi_imported_job *in,
     LHI_TRY(lhi_titan_get_optional_integer(t, LHI_TITAN_SHARD, &d->shard, err));
     if (d->shard > LHI_MAX_DEGREE)
         return lhi_titan_fail(t, LHI_TITAN_SHARD, LH_EINPUT, err,
-                              "is more than %u", LHI_MAX_DEGREE);
+                              "is above the limit of %u", LHI_MAX_DEGREE);
     if (in->model.heads % l->tensor != 0)
         return lhi_titan_fail(t, LHI_TITAN_TENSOR, LH_EINPUT, err,
-                              "the %u heads cannot be shared by %u",
+                              "the %u heads are not divisible by %u",
                               in->model.heads, l->tensor);
     l->outermost = l->pipeline == 1 ? LH_OUTERMOST_DATA : LH_OUTERMOST_PIPELINE;
     LHI_TRY(find_replicas(t, in, options, d, err));
@@ -165,20 +165,21 @@ static lh_status read_recompute(const lhi_titan *t, lhi_imported_job *in,
     in->target = LH_TARGET_ANY;
     if (kind > 2)
         lhi_import_note(in,
-                        "%s: is costed as norms and activation functions "
-                        "made again, whatever the budget",
+                        "%s: is modelled as recomputation of norms and "
+                        "activation functions, for any budget",
                         key);
     else if (nth && strcmp(nth, "op") != 0)
         lhi_import_note(in,
-                        "%s: is costed as norms and activation functions "
-                        "made again, not as every %.20s. layer as a whole",
+                        "%s: is modelled as recomputation of norms and "
+                        "activation functions, not of every %.20s. layer as a "
+                        "whole",
                         key, nth);
     else
         lhi_import_note(in,
-                        "%s: is costed as norms and activation functions "
-                        "made again; torchtitan makes about half of the "
-                        "products again as well, which takes longer and "
-                        "holds less",
+                        "%s: is modelled as recomputation of norms and "
+                        "activation functions; torchtitan also recomputes "
+                        "about half of the matrix products, which takes longer "
+                        "and needs less memory",
                         key);
     return LH_OK;
 }
@@ -205,9 +206,9 @@ static lh_status check_rounds(const lhi_titan *t, const lhi_imported_job *in,
     while (!has_equal_rounds(more, l->pipeline))
         more++;
     return lhi_titan_fail(t, LHI_TITAN_LOCAL_BATCH, LH_EINPUT, err,
-                          "is %u microbatches, which PyTorch's interleaved "
-                          "schedules do not take on %u ranks: they go in %u "
-                          "rounds of one size; %u or %u do",
+                          "gives %u microbatches, which PyTorch's interleaved "
+                          "schedules cannot divide over %u ranks into %u equal "
+                          "rounds; use %u or %u",
                           n, l->pipeline, n / l->pipeline, less, more);
 }
 
@@ -232,8 +233,8 @@ static lh_status read_batch(const lhi_titan *t, lhi_imported_job *in,
         global = (uint32_t)share;
     if (!global || global % share != 0)
         return lhi_titan_fail(t, LHI_TITAN_GLOBAL_BATCH, LH_EINPUT, err,
-                              "%u is no multiple of local_batch_size %u x data "
-                              "parallelism %u",
+                              "%u is not a multiple of local_batch_size %u x "
+                              "data parallelism %u",
                               global, local, l->data);
     if (l->pipeline > 1 && local % at_a_time != 0)
         return lhi_titan_fail(t, LHI_TITAN_MICROBATCH, LH_EINPUT, err,
@@ -243,14 +244,13 @@ static lh_status read_batch(const lhi_titan *t, lhi_imported_job *in,
     l->micro_batch = l->pipeline > 1 ? at_a_time : local;
     if (l->micro_batch > LHI_MAX_DEGREE)
         return lhi_titan_fail(t, LHI_TITAN_LOCAL_BATCH, LH_EUNSUPPORTED, err,
-                              "%u sequences at a time are more than longhaul "
-                              "takes, %u",
+                              "%u sequences at a time exceed the limit of %u",
                               local, LHI_MAX_DEGREE);
     in->training.global_batch = global;
     if (l->pipeline > 1 && global / share > 1)
         lhi_import_note(in,
-                        "%straining.global_batch_size: one pipeline of all "
-                        "microbatches is costed; torchtitan fills and "
+                        "%straining.global_batch_size: modelled as one "
+                        "pipeline of all microbatches; torchtitan fills and "
                         "drains it %u times",
                         find_key_prefix(t), (uint32_t)(global / share));
     return LH_OK;
@@ -292,8 +292,8 @@ static lh_status read_converters(lhi_titan *t, lhi_imported_job *in,
             k++;
         if (!known[k])
             return lhi_titan_fail(t, LHI_TITAN_CONVERTERS, LH_EUNSUPPORTED, err,
-                                  "longhaul has no cost of '%.60s'; use "
-                                  "quantize.linear.float8, or leave it out",
+                                  "'%.60s' is not supported; use "
+                                  "quantize.linear.float8, or remove it",
                                   given->values[i].text);
         t->uses_fp8 = true;
     }
@@ -309,9 +309,9 @@ static lh_status read_converters(lhi_titan *t, lhi_imported_job *in,
     in->framework.fp8 = LH_FP8_MATMUL;
     in->target = in->plan_for = LH_TARGET_ANY;
     lhi_import_note(in,
-                    "%s: all products are costed in 8 bits; what longhaul "
-                    "plans for torchtitan has none, so that a plan is for "
-                    "any program",
+                    "%s: all matrix products are modelled in 8 bits; "
+                    "longhaul's torchtitan plans do not support this, so the "
+                    "plan is not limited to torchtitan",
                     t->form == LHI_TITAN_TOML ? "model.converters"
                                               : "--config");
     return LH_OK;
@@ -325,9 +325,8 @@ static void read_compiled(const lhi_titan *t, lhi_imported_job *in)
         model = model || strstr(parts->values[i].text, "model");
     if (!model || !lhi_titan_get_bool(t, LHI_TITAN_COMPILE, false))
         lhi_import_note(in,
-                        "%scompile.enable: is not there for the model, and "
-                        "what passes do between products is costed as "
-                        "compiled",
+                        "%scompile.enable: is not set for the model, but "
+                        "element-wise operations are modelled as compiled",
                         find_key_prefix(t));
 }
 
@@ -344,8 +343,8 @@ static lh_status read_dispatcher(lhi_titan *t, lhi_imported_job *in,
     in->training.dispatcher = LH_DISPATCHER_DEEPEP;
     in->target = in->plan_for = LH_TARGET_ANY;
     lhi_import_note(in,
-                    "%s: what longhaul plans for torchtitan has no DeepEP, "
-                    "so that a plan is for any program",
+                    "%s: longhaul's torchtitan plans do not support DeepEP, so "
+                    "the plan is not limited to torchtitan",
                     t->form == LHI_TITAN_TOML
                         ? "parallelism.expert_parallel_comm_backend"
                         : "--config");
@@ -367,9 +366,9 @@ static lh_status read_framework(lhi_titan *t, lhi_imported_job *in,
     f->overlap_tensor = asynchronous && in->layout.tensor > 1;
     if (f->overlap_tensor > 0)
         lhi_import_note(in,
-                        "%s%s.enable_async_tensor_parallel: all of that "
-                        "communication is costed behind compute; change "
-                        "framework.overlap.tensor where less is",
+                        "%s%s.enable_async_tensor_parallel: modelled as "
+                        "complete overlap with compute; lower "
+                        "framework.overlap.tensor if the overlap is smaller",
                         find_key_prefix(t),
                         t->form == LHI_TITAN_TOML ? "parallelism" : "compile");
     read_compiled(t, in);
@@ -388,8 +387,8 @@ lh_status lhi_import_torchtitan_text(const char *text, size_t len,
         return lhi_fail_nomem(err);
     in->target = in->plan_for = LH_TARGET_TORCHTITAN;
     LHI_TRY(lhi_titan_read(text, len, name, in, t, err));
-    in->source_name = t->form == LHI_TITAN_TOML ? "the TOML of torchtitan (0.2)"
-                                                : "options of torchtitan (0.3)";
+    in->source_name = t->form == LHI_TITAN_TOML ? "torchtitan TOML (0.2)"
+                                                : "torchtitan options (0.3)";
     LHI_TRY(lhi_titan_build_model(t, in, options, err));
     LHI_TRY(read_degrees(t, in, options, &d, err));
     LHI_TRY(lhi_titan_build_stages(t, in, options, err));

@@ -193,14 +193,14 @@ static lh_status reject_config(const lhi_titan *t, const char *module,
                                     len ? ", " : "", configs[i].name);
     if (!len)
         return lhi_titan_fail(t, LHI_TITAN_MODULE, LH_EUNSUPPORTED, err,
-                              "longhaul knows no configurations of '%.40s'; "
-                              "leave it and --config out, give what they set "
-                              "as options, and the model by --model",
+                              "longhaul has no configurations of '%.40s'; "
+                              "replace it and --config by the options that "
+                              "they set, and give the model by --model",
                               module);
     return lhi_titan_fail(t, LHI_TITAN_CONFIG, LH_EUNSUPPORTED, err,
-                          "longhaul knows no '%.60s', but %s; or leave it and "
-                          "--module out, give what they set as options, and "
-                          "the model by --model",
+                          "unknown configuration '%.60s'; known: %s; or "
+                          "replace it and --module by the options that they "
+                          "set, and give the model by --model",
                           name, known);
 }
 
@@ -215,7 +215,7 @@ static lh_status read_config(lhi_titan *t, lhi_imported_job *in,
         return LH_OK;
     if (!module || !name)
         return lhi_titan_fail(t, module ? LHI_TITAN_CONFIG : LHI_TITAN_MODULE,
-                              LH_EINPUT, err, "is missing beside --%s",
+                              LH_EINPUT, err, "is required with --%s",
                               module ? "module" : "config");
     const config *c = find_config(module, name);
     if (!c)
@@ -245,11 +245,11 @@ static lh_status find_toml_model(const lhi_titan *t, lhi_imported_job *in,
     list_flavors(t->form, model, known, sizeof known);
     if (!*known)
         return lhi_titan_fail(t, LHI_TITAN_MODEL, LH_EUNSUPPORTED, err,
-                              "longhaul knows no sizes of '%.40s'; name the "
+                              "longhaul has no sizes of '%.40s'; give the "
                               "model by --model",
                               model);
     return lhi_titan_fail(t, LHI_TITAN_FLAVOR, LH_EUNSUPPORTED, err,
-                          "longhaul knows no '%.40s' of %s, but %s; name "
+                          "unknown flavor '%.40s' of %s; known: %s; give "
                           "another model by --model",
                           name, model, known);
 }
@@ -262,7 +262,7 @@ static void use_given_model(const lhi_titan *t, lhi_imported_job *in,
     in->model = *model;
     lhi_import_name_model(in);
     if (lhi_titan_is_given(t, says))
-        lhi_import_note(in, "%s: the model is the one that --model names",
+        lhi_import_note(in, "%s: is replaced by the model that --model names",
                         t->form == LHI_TITAN_TOML ? "model.flavor"
                                                   : "--config");
 }
@@ -280,8 +280,8 @@ lh_status lhi_titan_build_model(lhi_titan *t, lhi_imported_job *in,
         use_flavor(find_flavor(t->form, c->module, c->flavor), in);
     else
         return lhi_fail(err, LH_EINPUT,
-                        "%s: has no --module and --config, which say what the "
-                        "model is; add them, or name the model by --model",
+                        "%s: has no --module and --config, which define the "
+                        "model; add them, or give the model by --model",
                         t->file);
     return LH_OK;
 }

@@ -91,14 +91,14 @@ static lh_status reject_unknown(const reader *r, const char *name,
                             dashes, rows[i].shown + DASHES);
     if (find_key(name, other, &there))
         return lhi_fail(err, LH_EINPUT,
-                        "%s:%u: %s has no key %s%s, only %s has; leave it out "
-                        "to plan without it",
+                        "%s:%u: %s has no key %s%s, only %s has; remove it to "
+                        "plan without it",
                         r->t->file, line, program_of(form), dashes, shown,
-                        other == LHI_TITAN_TOML ? "the TOML of torchtitan 0.2"
+                        other == LHI_TITAN_TOML ? "torchtitan 0.2 TOML"
                                                 : program_of(other));
     return lhi_fail(err, LH_EINPUT,
-                    "%s:%u: %s has no key %s%s, so what it does to time and "
-                    "memory is not known; leave it out to plan without it",
+                    "%s:%u: %s has no key %s%s, so its effect on time and "
+                    "memory is unknown; remove it to plan without it",
                     r->t->file, line, program_of(form), dashes, shown);
 }
 
@@ -203,8 +203,8 @@ static lh_status read_name(const reader *r, const lhi_command_line_word *word,
     const char *text = word->text;
     if (strncmp(text, "--", DASHES) != 0 || !text[DASHES])
         return lhi_fail(err, LH_EINPUT,
-                        "%s:%u: '%.60s' is no option, nor a value of one; "
-                        "options begin with --",
+                        "%s:%u: '%.60s' is neither an option nor a value of "
+                        "one; options begin with --",
                         r->t->file, word->line, text);
     const size_t len = strcspn(text + DASHES, "=");
     *value = text[DASHES + len] ? text + DASHES + len + 1 : NULL;
@@ -237,8 +237,8 @@ static lh_status read_values(reader *r, const found_key *k, const char *name,
         given->n = n;
     }
     if (one && n != 1)
-        return lhi_fail(err, LH_EINPUT, "%s:%u: --%s needs a value", r->t->file,
-                        given->line, name);
+        return lhi_fail(err, LH_EINPUT, "%s:%u: --%s requires a value",
+                        r->t->file, given->line, name);
     return LH_OK;
 }
 
@@ -250,8 +250,8 @@ static lh_status read_bool(reader *r, const char *name, const char *behind,
         return lhi_fail_nomem(err);
     if (behind)
         return lhi_fail(err, LH_EINPUT,
-                        "%s:%u: --%s takes no value; for false there is "
-                        "no- before its last part",
+                        "%s:%u: --%s takes no value; for false, write no- "
+                        "before the last part of its name",
                         r->t->file, given->line, name);
     *value = (lhi_command_line_word){is ? "true" : "false", given->line};
     return LH_OK;
@@ -299,8 +299,8 @@ static lh_status read_gpus(reader *r, const lhi_command_line_word *word,
     const long gpus = strtol(text, &end, 10);
     if (end == text || *end || gpus < 1 || gpus > (long)LH_MAX_GPUS)
         return lhi_fail(err, LH_EINPUT,
-                        "%s:%u: NGPU: '%.40s' is no number of GPUs", r->t->file,
-                        word->line, text);
+                        "%s:%u: NGPU: '%.40s' is not a valid number of GPUs",
+                        r->t->file, word->line, text);
     r->t->gpus = (uint32_t)gpus;
     return LH_OK;
 }
@@ -326,8 +326,8 @@ static lh_status read_launcher(reader *r, lh_error *err)
         const char *gpus = variable_of(word, "NGPU=");
         if (variable_of(word, "CONFIG_FILE="))
             return lhi_fail(err, LH_EINPUT,
-                            "%s:%u: CONFIG_FILE names a file with the "
-                            "configuration of torchtitan 0.2; give that file",
+                            "%s:%u: CONFIG_FILE names a torchtitan 0.2 "
+                            "configuration file; import that file instead",
                             r->t->file, word->line);
         lhi_input_value given = {.line = word->line};
         lhi_command_line_word *value = new_values(r, &given, 1);
@@ -386,15 +386,15 @@ static const char *wrong_scalar(const lhi_node *node, lhi_titan_type type)
                                           : "must be true or false";
     switch (type) {
     case LHI_TITAN_WORD:
-        return node->quoted ? NULL : "must be a string, in quotes";
+        return node->quoted ? NULL : "must be a quoted string";
     case LHI_TITAN_NUMBER:
         return !node->quoted && !is_boolean(node)
                    ? NULL
-                   : "must be a number, without quotes";
+                   : "must be a number without quotes";
     case LHI_TITAN_TRUTH:
         return !node->quoted && is_boolean(node)
                    ? NULL
-                   : "must be true or false, without quotes";
+                   : "must be true or false without quotes";
     default:
         return NULL;
     }
@@ -583,8 +583,9 @@ lh_status lhi_titan_get_optional_integer(const lhi_titan *t, lhi_titan_key key,
     LHI_TRY(
         lhi_input_value_get_integer(key_of(t, key), -1, 1 << 30, &number, err));
     if (number == 0 && t->keys[key].is_given)
-        return lhi_titan_fail(t, key, LH_EINPUT, err,
-                              "is 0; use -1 for what the rest leaves");
+        return lhi_titan_fail(
+            t, key, LH_EINPUT, err,
+            "is 0; use -1 to derive it from the other degrees");
     *out = number < 0 ? 0 : (uint32_t)number;
     return LH_OK;
 }

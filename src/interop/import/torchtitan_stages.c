@@ -26,14 +26,14 @@ static const schedule_mapping orders[] = {
     {"GPipe", "gpipe", false, true, NULL},
     {"Interleaved1F1B", "interleaved-1f1b", true, false, NULL},
     {"LoopedBFS", "gpipe", true, false,
-     "passes are costed as gpipe orders them, with stages in a loop or a V, "
+     "modelled in the pass order of gpipe, with stages in a loop or a V, "
      "whichever is faster"},
     {"InterleavedZeroBubble", "interleaved-1f1b", true, false,
-     "passes are costed as interleaved-1f1b orders them, with whole backward "
+     "modelled in the pass order of interleaved-1f1b, with joint backward "
      "passes"},
     {"ZBVZeroBubble", "zb-v", true, false, NULL},
     {"DualPipeV", "zb-v", true, false,
-     "passes are costed as zb-v orders them, one after the other"},
+     "modelled in the pass order of zb-v, without overlap of passes"},
 };
 
 static const schedule_mapping *find_order(const char *name)
@@ -52,7 +52,7 @@ static lh_status read_order(const lhi_titan *t, const schedule_mapping **out,
     if (*out)
         return LH_OK;
     return lhi_titan_fail(t, LHI_TITAN_SCHEDULE, LH_EINPUT, err,
-                          "'%.40s' is none of 1F1B, GPipe, Interleaved1F1B, "
+                          "'%.40s' is not one of 1F1B, GPipe, Interleaved1F1B, "
                           "LoopedBFS, InterleavedZeroBubble, ZBVZeroBubble, "
                           "DualPipeV",
                           name);
@@ -74,16 +74,16 @@ static lh_status set_order(const lhi_titan *t, lhi_imported_job *in,
     if (has_csv(t)) {
         if (!options->schedule)
             return lhi_titan_fail(t, LHI_TITAN_SCHEDULE_CSV, LH_EINPUT, err,
-                                  "the order of passes is in that file; say "
-                                  "by --schedule which method made it, or "
+                                  "the pass order is in that file; give the "
+                                  "method that generated it by --schedule, or "
                                   "auto for the fastest");
         in->layout.schedule = options->schedule;
         return LH_OK;
     }
     if (options->schedule)
         return lhi_fail(err, LH_EINPUT,
-                        "%s: names no file with an order of passes, so that "
-                        "--schedule has nothing to say",
+                        "%s: has no file with a pass order, so --schedule has "
+                        "no effect",
                         t->file);
     in->layout.schedule = order->method;
     if (order->late) {
@@ -142,7 +142,7 @@ static const char *count_stage(const char *list, bool first, bool last,
             heads = true;
         } else if (layer >= 0) {
             if (layer != (int64_t)*next)
-                return "has layers out of their order, or some of them not";
+                return "has layers missing or out of order";
             (*next)++;
             (*layers)++;
         } else if (strcmp(name, "norm") != 0) {
@@ -151,8 +151,10 @@ static const char *count_stage(const char *list, bool first, bool last,
         }
     }
     if (embeds != first)
-        return "has tok_embeddings elsewhere than on the first stage";
-    return heads == last ? NULL : "has lm_head elsewhere than on the last one";
+        return "must have tok_embeddings if and only if it is the first stage";
+    return heads == last ? NULL
+                         : "must have lm_head if and only if it is the "
+                           "last stage";
 }
 
 static lh_status read_listed(const lhi_titan *t, lhi_imported_job *in,
@@ -169,7 +171,7 @@ static lh_status read_listed(const lhi_titan *t, lhi_imported_job *in,
     }
     if (next != in->model.layers)
         return lhi_titan_fail(t, LHI_TITAN_STAGES, LH_EINPUT, err,
-                              "has %u layers, and the model %u", next,
+                              "has %u layers; the model has %u", next,
                               in->model.layers);
     return LH_OK;
 }
@@ -201,12 +203,12 @@ static lh_status read_split(const lhi_titan *t, const lhi_imported_job *in,
     s->stages = (all + of_each - 1) / of_each;
     if (s->stages % pipeline != 0)
         return lhi_titan_fail(t, LHI_TITAN_LAYERS_PER_STAGE, LH_EINPUT, err,
-                              "makes %u stages, no multiple of "
+                              "gives %u stages, not a multiple of "
                               "pipeline_parallel_degree %u",
                               s->stages, pipeline);
     if ((s->stages / pipeline > 1) != order->several)
         return lhi_titan_fail(t, LHI_TITAN_LAYERS_PER_STAGE, LH_EINPUT, err,
-                              "makes %u stages on each rank; %s runs %s",
+                              "gives %u stages per rank; %s requires %s",
                               s->stages / pipeline, order->name,
                               order->several ? "two or more" : "one");
     return LH_OK;
@@ -219,8 +221,8 @@ static lh_status count_layers(const lhi_titan *t, const lhi_imported_job *in,
     const uint32_t each = all / s->stages, more = all % s->stages;
     if (each == 0 || s->first > each || s->last > each)
         return lhi_titan_fail(t, LHI_TITAN_PIPELINE, LH_EINPUT, err,
-                              "%u layers, with %u for the embedding and %u "
-                              "for the head, are too few for %u stages",
+                              "%u layers, plus %u for the embedding and %u for "
+                              "the head, are too few for %u stages",
                               in->model.layers, s->first, s->last, s->stages);
     for (uint32_t i = 0; i < s->stages; i++)
         layers[i] = each + (i < more) - (i == 0 ? s->first : 0) -
@@ -238,19 +240,20 @@ static lh_status check_stages(const lhi_titan *t, const lhi_imported_job *in,
     const uint32_t pipeline = in->layout.pipeline;
     if (n % pipeline != 0)
         return lhi_titan_fail(t, LHI_TITAN_STAGES, LH_EINPUT, err,
-                              "has %u stages, no multiple of "
+                              "has %u stages, not a multiple of "
                               "pipeline_parallel_degree %u",
                               n, pipeline);
     if (!has_csv(t) && (n > pipeline) != order->several)
         return lhi_titan_fail(
             t, LHI_TITAN_SCHEDULE, LH_EINPUT, err,
-            "%s runs %s on each rank, and there are %u", order->name,
-            order->several ? "two stages or more" : "one stage", n / pipeline);
+            "%s requires %s per rank, but there are %u", order->name,
+            order->several ? "two or more stages" : "one stage", n / pipeline);
     for (uint32_t i = 1; i + 1 < n; i++)
         if (layers[i] == 0)
             return lhi_titan_fail(t, LHI_TITAN_PIPELINE, LH_EUNSUPPORTED, err,
-                                  "stage %u of %u has no layer; longhaul has "
-                                  "such stages at the ends alone",
+                                  "stage %u of %u has no layers; longhaul "
+                                  "supports this only for the first and the "
+                                  "last stage",
                                   i, n);
     return LH_OK;
 }
@@ -290,8 +293,7 @@ lh_status lhi_titan_build_stages(const lhi_titan *t, lhi_imported_job *in,
         return read_pipeline(t, in, options, err);
     if (options->schedule)
         return lhi_fail(err, LH_EINPUT,
-                        "%s: has no pipeline, so that --schedule has nothing "
-                        "to say",
+                        "%s: has no pipeline, so --schedule has no effect",
                         t->file);
     /* FSDP gathers and reduces layer by layer. */
     l->chunks_per_device = in->model.layers;

@@ -25,7 +25,9 @@
             why                                                                \
     }
 
-#define ALIKE "all products are costed in 8 bits, and weights as kept so"
+#define ALIKE                                                                  \
+    "all matrix products are modelled in 8 bits, with weights stored "         \
+    "in 8 bits"
 
 static const lhi_titan_unmapped unread[] = {
     /* activation_checkpoint */
@@ -62,8 +64,8 @@ static const lhi_titan_unmapped unread[] = {
     /* comm */
     FREE("comm.init_timeout_seconds", BOTH, NUMBER),
     REFUSED("comm.mode", BOTH, WORD, "default",
-            "is for trying a configuration, or sends messages in another way "
-            "than longhaul costs; leave it out"),
+            "tests a configuration without training, or uses communication "
+            "that longhaul does not model; remove it"),
     FREE("comm.save_traces_file_prefix", BOTH, WORD),
     FREE("comm.save_traces_folder", BOTH, WORD),
     FREE("comm.trace_buf_size", BOTH, NUMBER),
@@ -81,11 +83,11 @@ static const lhi_titan_unmapped unread[] = {
     FREE("dataloader.prefetch_factor", OPTIONS, NUMBER),
     /* debug */
     REFUSED("debug.batch_invariant", OPTIONS, TRUTH, "false",
-            "is no mode of pre-training; leave it out"),
+            "is not a pre-training mode; remove it"),
     NOTED("debug.detect_anomaly", OPTIONS, TRUTH, "false",
-          "its checks are not costed"),
+          "its checks are not modelled"),
     NOTED("debug.deterministic", BOTH, TRUTH, "false",
-          "kernels are costed as without it"),
+          "kernels are modelled as without it"),
     FREE("debug.deterministic_warn_only", BOTH, TRUTH),
     FREE("debug.enable_structured_logging", OPTIONS, TRUTH),
     FREE("debug.moe_force_load_balance", BOTH, TRUTH),
@@ -93,16 +95,17 @@ static const lhi_titan_unmapped unread[] = {
     FREE("debug.save_config_file", OPTIONS, WORD),
     FREE("debug.seed", BOTH, NUMBER),
     NOTED("debug.spmd_typechecking", OPTIONS, TRUTH, "false",
-          "its checks are not costed"),
+          "its checks are not modelled"),
     FREE("dump_folder", OPTIONS, WORD),
     /* experimental */
     REFUSED("experimental.custom_args_module", TOML, WORD, "",
-            "names code that adds keys; leave it out"),
+            "names code that adds keys; remove it"),
     REFUSED("experimental.custom_import", TOML, WORD, "",
-            "names code that adds models; leave it out"),
+            "names code that adds models; remove it"),
     /* fault_tolerance */
     REFUSED("fault_tolerance.enable", TOML, TRUTH, "false",
-            "trains in groups that come and go, which longhaul does not cost"),
+            "trains with a varying number of replica groups, which longhaul "
+            "does not model"),
     FREE("fault_tolerance.group_size", TOML, NUMBER),
     FREE("fault_tolerance.min_replica_size", TOML, NUMBER),
     FREE("fault_tolerance.process_group", TOML, WORD),
@@ -112,10 +115,10 @@ static const lhi_titan_unmapped unread[] = {
     FREE("hf_assets_path", OPTIONS, WORD),
     /* job */
     REFUSED("job.config_file", BOTH, WORD, NULL,
-            "names a file with the configuration of torchtitan 0.2; give that "
-            "file"),
+            "names a torchtitan 0.2 configuration file; import that file "
+            "instead"),
     REFUSED("job.custom_config_module", TOML, WORD, "",
-            "names code that adds keys; leave it out"),
+            "names code that adds keys; remove it"),
     FREE("job.description", TOML, WORD),
     FREE("job.dump_folder", TOML, WORD),
     FREE("job.print_config", TOML, TRUTH),
@@ -124,7 +127,7 @@ static const lhi_titan_unmapped unread[] = {
     FREE("loss.global_vocab_size", OPTIONS, NUMBER),
     FREE("loss.loss_fn.global_vocab_size", OPTIONS, NUMBER),
     NOTED("loss.num_chunks", OPTIONS, NUMBER, NULL,
-          "what the head makes is costed for all tokens at once"),
+          "the head's output is modelled for all tokens at once"),
     /* lr_scheduler */
     FREE("loss.mtp_scale", OPTIONS, NUMBER),
     FREE("lr_scheduler.decay_ratio", BOTH, NUMBER),
@@ -150,31 +153,31 @@ static const lhi_titan_unmapped unread[] = {
     FREE("optimizer.beta1", TOML, NUMBER),
     FREE("optimizer.beta2", TOML, NUMBER),
     NOTED("optimizer.early_step_in_backward", TOML, TRUTH, "false",
-          "the optimizer's step is costed after all gradients are there"),
+          "the optimizer step is modelled after all gradients are complete"),
     FREE("optimizer.eps", TOML, NUMBER),
     NOTED("optimizer.implementation", BOTH, WORD, "fused",
-          "the step is costed as fused, with its state in fp32"),
+          "the optimizer step is modelled as fused, with fp32 state"),
     FREE("optimizer.lr", TOML, NUMBER),
     FREE("optimizer.param_groups.*.optimizer_kwargs.*", OPTIONS, ANY),
     FREE("optimizer.param_groups.*.pattern", OPTIONS, WORD),
     FREE("optimizer.weight_decay", TOML, NUMBER),
     /* override */
     NOTED("override.imports", OPTIONS, LISTS, "",
-          "parts of the model that it replaces are costed as torchtitan's own"),
+          "replaced model parts are modelled as torchtitan's own"),
     /* parallelism */
     NOTED("parallelism.context_parallel_load_balancer", BOTH, WORD, "headtail",
-          "work is costed as balanced over context-parallel GPUs"),
+          "work is modelled as balanced over context-parallel GPUs"),
     FREE("parallelism.context_parallel_ptrr_mask_key", OPTIONS, WORD),
     NOTED("parallelism.context_parallel_rotate_method", TOML, WORD, "allgather",
-          "keys and values are costed as they go round by allgather"),
+          "keys and values are modelled as gathered by allgather"),
     NOTED("parallelism.disable_loss_parallel", TOML, TRUTH, "false",
-          "the head and its loss are costed as divided over tensor-parallel "
+          "the head and its loss are modelled as sharded over tensor-parallel "
           "GPUs"),
     NOTED("parallelism.enable_fsdp_symm_mem", OPTIONS, TRUTH, "false",
-          "gathers and reductions are costed as NCCL's rings"),
+          "gathers and reductions are modelled as NCCL rings"),
     NOTED("parallelism.pipeline_parallel_expert_parallel_overlap", TOML, TRUTH,
           "false",
-          "communication of experts is costed between passes; only DualPipeV "
+          "expert communication is modelled between passes; only DualPipeV "
           "overlaps it"),
     FREE("parallelism.spmd_backend", OPTIONS, WORD),
     /* profiler, of 0.2 profiling */
@@ -220,15 +223,15 @@ static const lhi_titan_unmapped unread[] = {
     FREE("training.dataset_path", TOML, WORD),
     FREE("training.disable_cuda_graphs", OPTIONS, TRUTH),
     NOTED("training.dtype", BOTH, WORD, "float32",
-          "weights, gradients and the optimizer's state are costed as kept in "
+          "weights, gradients and optimizer state are modelled as stored in "
           "fp32"),
     NOTED("training.enable_cpu_offload", BOTH, TRUTH, "false",
-          "weights and the optimizer's state are costed on the GPU"),
+          "weights and optimizer state are modelled on the GPU"),
     FREE("training.gc_debug", BOTH, TRUTH),
     FREE("training.gc_freq", BOTH, NUMBER),
     FREE("training.max_norm", BOTH, NUMBER),
     REFUSED("training.mixed_precision_reduce", BOTH, WORD, "float32",
-            "is float32, its only value; write that, or leave it out"),
+            "only float32 is supported; set it to float32, or remove it"),
     FREE("training.steps", BOTH, NUMBER),
     /* validation, of 0.3 validator */
     FREE("validation.dataloader.num_workers", TOML, NUMBER),

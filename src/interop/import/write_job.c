@@ -75,8 +75,8 @@ static lh_status find_nodes(writer *w, const char *name, lh_error *err)
         per_node += lhi_draft_node_gpus(&m->sites[i]);
     if (w->in->gpus % per_node != 0)
         return lhi_fail(err, LH_EINPUT,
-                        "%s: %u GPUs cannot be divided evenly over nodes of "
-                        "%u site%s; say how many nodes each has",
+                        "%s: %u GPUs are not divisible over the nodes of %u "
+                        "site%s; give the number of nodes of each",
                         name, w->in->gpus, m->n_sites,
                         m->n_sites > 1 ? "s" : "");
     for (uint32_t i = 0; i < m->n_sites; i++)
@@ -163,9 +163,9 @@ static void note_instances(writer *w)
 {
     if (w->in->training.zero > 0 && w->in->instances > 1 && !is_hybrid(w))
         lhi_import_note(w->in,
-                        "%s: the optimizer's state is costed as divided over "
-                        "all replicas; groups of them are known where they "
-                        "are the replicas of each datacenter",
+                        "%s: optimizer state is modelled as sharded over all "
+                        "replicas; instances are supported only if each has "
+                        "exactly the replicas of one datacenter",
                         w->in->instances_key);
 }
 
@@ -183,8 +183,8 @@ static lh_status check_stage_boundaries(const writer *w, const char *name,
         if (end % block != 0)
             return lhi_fail(err, LH_EUNSUPPORTED,
                             "%s: ranks %" PRIu64 " to %" PRIu64
-                            " are of one stage and lie in two datacenters, "
-                            "for which longhaul has no layout",
+                            " belong to one stage but span two datacenters, "
+                            "which longhaul does not support",
                             name, end / block * block,
                             end / block * block + block - 1);
     }
@@ -199,27 +199,27 @@ static lh_status add_placement(writer *w, const char *name, lh_error *err)
     lhi_draft_add_line(
         &w->behind, "  sites:",
         w->in->n_rank_ranges
-            ? "which ranks lie where, as the export says"
-            : "which ranks lie where: they are counted through the "
-              "datacenters in the order of the job");
+            ? "placement of ranks, from the comments of the export"
+            : "placement of ranks: they fill the datacenters in the order of "
+              "the job");
     for (uint32_t first = 0, end = 0; first < l->data; first = end) {
         while (end < l->data && same_sites(w, first, end))
             end++;
         if (++groups > LHI_MAX_PIPELINE_SEGMENTS)
             return lhi_fail(err, LH_EUNSUPPORTED,
-                            "%s: replicas lie in more different ways than a "
-                            "job can say",
+                            "%s: replicas have more different placements than "
+                            "a job supports",
                             name);
         add_group(w, first, end - first);
     }
     if (groups == 1 && l->outermost == LH_OUTERMOST_DATA &&
         !spans_datacenters(w, 0))
-        lhi_draft_add_value(&w->behind, "a replica's ranks follow each other",
+        lhi_draft_add_value(&w->behind, "a replica's ranks are consecutive",
                             "  outermost: %s", lh_outermost_name(l->outermost));
     if (w->in->training.zero > 0 && groups > 1)
-        lhi_draft_add_value(
-            &w->behind, "over which replicas the optimizer's state is divided",
-            "  sharding: %s", is_hybrid(w) ? "hybrid" : "full");
+        lhi_draft_add_value(&w->behind,
+                            "replicas over which optimizer state is sharded",
+                            "  sharding: %s", is_hybrid(w) ? "hybrid" : "full");
     return LH_OK;
 }
 
@@ -261,7 +261,7 @@ static bool add_model(writer *w)
 
 static void add_recompute(lhi_text *text, const lh_training *t)
 {
-    const char *const remark = "what the backward pass makes again";
+    const char *const remark = "recomputation of activations";
     char names[160] = "";
     if (t->recompute != LH_RECOMPUTE_MODULES) {
         lhi_draft_add_value(text, remark, "  recompute: %s",
@@ -283,31 +283,30 @@ static void add_training(writer *w)
     lhi_text *text = &w->before;
     lhi_text_puts(text, "\n");
     lhi_draft_add_comment(text, 0,
-                          "How it is trained: docs/formats/job.md#training");
+                          "Training settings: docs/formats/job.md#training");
     lhi_text_puts(text, "training:\n");
-    lhi_draft_add_value(text,
-                        "sequences of an iteration, all replicas together",
+    lhi_draft_add_value(text, "sequences per iteration, over all replicas",
                         "  global_batch: %" PRIu32, t->global_batch);
-    lhi_draft_add_value(text, "tokens of a sequence", "  sequence: %" PRIu32,
+    lhi_draft_add_value(text, "tokens per sequence", "  sequence: %" PRIu32,
                         t->sequence);
-    lhi_draft_add_value(text, "what passes compute in", "  precision: %s",
+    lhi_draft_add_value(text, "compute precision", "  precision: %s",
                         lh_precision_name(t->precision));
     lhi_draft_add_value(text, "", "  optimizer: %s",
                         lh_optimizer_name(t->optimizer));
     if (t->zero_given)
-        lhi_draft_add_value(text, "ZeRO stage: what replicas share",
+        lhi_draft_add_value(text, "ZeRO stage of the replicas",
                             "  zero: %" PRIu32, t->zero);
     if (t->recompute_given)
         add_recompute(text, t);
     if (t->dropout_given && t->dropout_rate > 0)
-        lhi_draft_add_value(text, "share of activations that layers drop",
-                            "  dropout: %.12g", t->dropout_rate);
+        lhi_draft_add_value(text, "dropout probability", "  dropout: %.12g",
+                            t->dropout_rate);
     else if (t->dropout_given &&
              t->dropout != lhi_model_uses_dropout(&w->in->model))
-        lhi_draft_add_value(text, "whether layers drop activations",
-                            "  dropout: %s", t->dropout ? "true" : "false");
+        lhi_draft_add_value(text, "whether layers use dropout", "  dropout: %s",
+                            t->dropout ? "true" : "false");
     if (t->dispatcher == LH_DISPATCHER_DEEPEP)
-        lhi_draft_add_value(text, "how tokens get to experts",
+        lhi_draft_add_value(text, "how tokens are sent to experts",
                             "  dispatcher: deepep");
 }
 
@@ -316,8 +315,8 @@ static void add_framework(writer *w)
     const lh_framework *f = &w->in->framework;
     lhi_text *text = &w->before;
     lhi_text_puts(text, "\n");
-    lhi_draft_add_comment(
-        text, 0, "The program that trains: docs/formats/job.md#framework");
+    lhi_draft_add_comment(text, 0,
+                          "Training framework: docs/formats/job.md#framework");
     lhi_text_puts(text, "framework:\n");
     lhi_draft_add_value(text, "", "  preset: %s",
                         lh_framework_preset_name(f->preset));
@@ -329,13 +328,15 @@ static void add_framework(writer *w)
         lhi_draft_add_value(text, "in memory", "  gradients: %s",
                             lh_gradient_name(f->gradients));
     if (f->reduce_given)
-        lhi_draft_add_value(text, "as they are summed", "  reduce: %s",
+        lhi_draft_add_value(text, "for the reduction", "  reduce: %s",
                             lh_gradient_name(f->reduce));
     if (f->receives_given)
-        lhi_draft_add_value(text, "when receives of messages are posted",
-                            "  receives: %s", lh_receives_name(f->receives));
+        lhi_draft_add_value(text, "when receives are posted", "  receives: %s",
+                            lh_receives_name(f->receives));
     if (f->overlap_tensor > 0 || f->overlap_expert > 0)
-        lhi_draft_add_value(text, "shares of communication behind compute",
+        lhi_draft_add_value(text,
+                            "fraction of communication that overlaps "
+                            "compute",
                             "  overlap: {tensor: %.15g, expert: %.15g}",
                             f->overlap_tensor, f->overlap_expert);
     if (f->fp8 != LH_FP8_NONE)
@@ -352,7 +353,7 @@ static bool add_cluster(writer *w)
     char *text = job ? json_dumps(json_object_get(job, "cluster"), 0) : NULL;
     const bool ok = text != NULL;
     lhi_draft_add_comment(&w->cluster, 0,
-                          "The machines: docs/formats/job.md#cluster");
+                          "Cluster: docs/formats/job.md#cluster");
     if (text)
         lhi_text_printf(&w->cluster, "cluster:\n  %s\n", text);
     json_decref(job);
@@ -371,7 +372,7 @@ static void add_layers(lhi_text *text, const lh_layout *l)
             column = 1;
         }
     }
-    lhi_text_puts(text, "] # of each stage, in the order of the model\n");
+    lhi_text_puts(text, "] # per stage, in model order\n");
 }
 
 static lh_status add_layout(writer *w, const char *name, lh_error *err)
@@ -391,12 +392,12 @@ static lh_status add_layout(writer *w, const char *name, lh_error *err)
                    {"chunks_per_device", l->chunks_per_device}};
     lhi_text_puts(text, "\n");
     lhi_draft_add_comment(text, 0,
-                          "What runs today; each line that goes is searched: "
+                          "Current layout; a removed line is searched: "
                           "docs/formats/job.md#layout");
     lhi_text_puts(text, "layout:\n");
     if (w->in->target != LH_TARGET_ANY)
-        lhi_draft_add_value(text, "what is to run the plan", "  framework: %s",
-                            lh_target_name(w->in->target));
+        lhi_draft_add_value(text, "the framework that runs the plan",
+                            "  framework: %s", lh_target_name(w->in->target));
     for (size_t i = 0; i < sizeof degrees / sizeof *degrees; i++)
         if (degrees[i].value)
             lhi_draft_add_value(text, "", "  %s: %" PRIu32, degrees[i].key,
@@ -406,7 +407,9 @@ static lh_status add_layout(writer *w, const char *name, lh_error *err)
     if (l->n_chunk_layers)
         add_layers(text, l);
     if (l->mtp_chunk)
-        lhi_draft_add_value(text, "multi-token prediction, apart from the head",
+        lhi_draft_add_value(text,
+                            "multi-token prediction, separate from the "
+                            "head",
                             "  mtp_chunk: %" PRIu32, l->mtp_chunk);
     if (w->n_sites > 1)
         return add_placement(w, name, err);
@@ -436,7 +439,7 @@ static void add_head(writer *w)
     const lhi_imported_job *in = w->in;
     lhi_text head = {0};
     lhi_text_printf(&head,
-                    "A training job, made of %s. All keys and what they take: "
+                    "A training job, imported from %s. All keys: "
                     "docs/formats/job.md.",
                     in->source_name);
     if (!head.failed)
@@ -452,7 +455,8 @@ static void add_head(writer *w)
         w->before.failed = w->before.failed || note.failed;
         lhi_text_fini(&note);
     }
-    add_list(&w->before, "Of no effect on time and memory: ", &in->ignored,
+    add_list(&w->before,
+             "Ignored, no effect on time and memory: ", &in->ignored,
              in->n_ignored);
     lhi_text_puts(&w->before, "longhaul: job/1\n\n");
 }

@@ -14,7 +14,9 @@ static lh_status check_traffic(const lh_topology *topology, const lh_traffic *t,
         return lhi_fail(err, LH_EINVAL, "load or holding time out of range");
     lhi_background b = {.erlang = t->erlang, .holding_ns = t->holding_s * 1e9};
     if (!lhi_background_is_sparse(&b))
-        return lhi_fail(err, LH_EINVAL, "less than %d ns between requests",
+        return lhi_fail(err, LH_EINVAL,
+                        "the interval between requests is "
+                        "below %d ns",
                         LHI_MIN_REQUEST_GAP_NS);
     if (t->slots < 1 || t->slots > LHI_MAX_SLOTS || t->slots_min < 1 ||
         t->slots_max < t->slots_min || t->slots_max > t->slots)

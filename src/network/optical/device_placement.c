@@ -177,7 +177,8 @@ lh_status lhi_device_placement_order(const lh_topology *topology,
             status =
                 lhi_fail(err, LH_EUNSUPPORTED,
                          "%" PRIu32 " stages in %" PRIu32
-                         " datacenters are too many to find the best order of",
+                         " datacenters are too many for an exact search of the "
+                         "best order",
                          devices, s.count);
     }
     int64_t *least = NULL;

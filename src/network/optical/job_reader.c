@@ -290,7 +290,7 @@ static lh_status read_sites(reader *r, const lhi_node *map)
         if (site == LH_NONE || nodes[site] == LH_NONE)
             return lhi_doc_fail(
                 r->doc, map, r->err, LH_EINPUT,
-                "no node is given for datacenter '%.60s'",
+                "datacenter '%.60s' has no node",
                 site == LH_NONE ? "" : lh_pipeline_site_name(p, site));
         sites[d] = nodes[site];
     }

@@ -280,7 +280,7 @@ lh_status lh_optical_html(const lh_scenario *scenario,
     const lh_optical *o = optical;
     lhi_text out = {0};
     if (o->n_policies != scenario->n_policies)
-        return lhi_fail(err, LH_EINVAL, "the result is of another scenario");
+        return lhi_fail(err, LH_EINVAL, "the result is for another scenario");
     lh_status status = add_page(&out, scenario, o, err);
     if (status == LH_OK)
         status = lhi_text_take(&out, text, len, err);

@@ -244,7 +244,7 @@ lh_status lh_topology_routes(const lh_topology *topology, uint32_t from,
     if (from >= topology->n_nodes || to >= topology->n_nodes || from == to)
         return lhi_fail(err, LH_EINVAL, "routes need two different nodes");
     if (k < 1 || k > LHI_MAX_CANDIDATES)
-        return lhi_fail(err, LH_EINVAL, "1 to %d routes can be asked for",
+        return lhi_fail(err, LH_EINVAL, "expected 1 to %d routes",
                         LHI_MAX_CANDIDATES);
     lhi_arena *mem = lhi_arena_make(0);
     lhi_node_route found[LHI_MAX_CANDIDATES];

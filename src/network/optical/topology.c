@@ -117,7 +117,7 @@ static lh_status read_cable(reader *r, const lhi_node *node, lh_cable *out)
     LHI_TRY(read_endpoint(r, node, "b", &out->b));
     if (out->a == out->b)
         return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
-                            "a link from node %" PRId64 " to itself",
+                            "invalid link from node %" PRId64 " to itself",
                             r->ids[out->a]);
     LHI_TRY(lhi_node_require(r->doc, node, "km", &value, r->err));
     return lhi_node_get_int(r->doc, value, 1, LHI_MAX_KM, &out->km, r->err);
@@ -167,7 +167,7 @@ static lh_status check_duplicates(reader *r, const lhi_node *list)
             for (uint32_t i = a > b ? a : b; i > 0; i--)
                 at = at->next;
             return lhi_doc_fail(r->doc, at, r->err, LH_EINPUT,
-                                "a second link between nodes %" PRId64
+                                "duplicate link between nodes %" PRId64
                                 " and %" PRId64
                                 "; give one link per pair of nodes",
                                 t->ids[n], t->ids[t->ways[w].node]);
@@ -196,7 +196,7 @@ static lh_status check_connected(reader *r, const lhi_node *list)
             return lhi_doc_fail(r->doc, list, r->err, LH_EINPUT,
                                 "no links lead from node %" PRId64
                                 " to node %" PRId64
-                                "; the network must hang together",
+                                "; the network must be connected",
                                 t->ids[0], t->ids[i]);
     return LH_OK;
 }

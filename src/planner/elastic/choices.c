@@ -168,7 +168,7 @@ static lh_status add_rows(const lh_job *job, lhi_arena *mem,
     even.uneven = false;
     if (best->layers && !job->layout.chunk_layers)
         LHI_TRY(
-            add_row(job, best, &even, "chunks of equal layers", mem, out, err));
+            add_row(job, best, &even, "equal layers per chunk", mem, out, err));
     all.layers = best->layers;
     f = all;
     if (!job->training.zero_given) {
@@ -190,8 +190,8 @@ static lh_status add_rows(const lh_job *job, lhi_arena *mem,
     }
     f = even;
     f.depth_first = true;
-    LHI_TRY(add_row(job, best, &f, "depth-first, as interleaved-1f1b", mem, out,
-                    err));
+    LHI_TRY(add_row(job, best, &f, "depth-first, like interleaved-1f1b", mem,
+                    out, err));
     f = even;
     f.breadth_first = true;
     LHI_TRY(add_row(job, best, &f, "breadth-first, one group", mem, out, err));
@@ -200,7 +200,7 @@ static lh_status add_rows(const lh_job *job, lhi_arena *mem,
         return LH_OK;
     f.recompute = false;
     f.offload = true;
-    return add_row(job, best, &f, "breadth-first with offloading, as Fold3D",
+    return add_row(job, best, &f, "breadth-first with offloading, like Fold3D",
                    mem, out, err);
 }
 
@@ -276,7 +276,7 @@ static lh_status add_zero_bubble(const lh_job *job, const lhi_config *like,
     out->results[out->n_rows++] = best;
     if (best.schedule) {
         LHI_TRY(fill_choice(&best, z->method, row, err));
-        row->why = "zero-bubble with as much memory";
+        row->why = "zero-bubble within the same memory";
         return LH_OK;
     }
     *row = start_row(&config, z->method);
@@ -339,7 +339,7 @@ static lh_status add_published_row(const lh_job *job, lhi_arena *mem,
         fini(&found);
         return status;
     }
-    out->rows[0].why = "as longhaul's own search has it";
+    out->rows[0].why = "result of longhaul's own search";
     memmove(out->rows + 1, out->rows, out->n_rows * sizeof *out->rows);
     memmove(out->results + 1, out->results, out->n_rows * sizeof *out->results);
     out->rows[0] = row;
@@ -370,7 +370,7 @@ static lh_status describe_rows(lhi_elastic_choices *out, lhi_arena *mem,
     char text[LHI_ELASTIC_WHY], sizes[80], shares[80];
     size_t used =
         (size_t)snprintf(text, sizeof text, "%s%u group%s of %s, %s",
-                         out->published ? "as PipeMesh's planner has it: " : "",
+                         out->published ? "plan of PipeMesh's planner: " : "",
                          (unsigned)e->n_enqueue, e->n_enqueue == 1 ? "" : "s",
                          groups_text(e, sizes, sizeof sizes),
                          sharding_text(e, shares, sizeof shares));
@@ -406,7 +406,7 @@ static lh_status describe_rows(lhi_elastic_choices *out, lhi_arena *mem,
              * a time for comparison, not a plan. */
             size_t end = strlen(text);
             snprintf(text + end, sizeof text - end,
-                     ": %.3f s where hosts have that memory",
+                     ": %.3f s if hosts have that memory",
                      (double)row->iteration_ns / 1e9);
             row->status = LH_CHOICE_MEMORY;
             row->iteration_ns = row->makespan_ns = -1;
@@ -449,7 +449,7 @@ lh_status lhi_elastic_choices_make(const lh_job *job, lhi_elastic_result *found,
     *found = (lhi_elastic_result){0};
     LHI_TRY(fill_choice(&out->results[0], NULL, &out->rows[0], err));
     LHI_TRY(describe_row(&out->results[0],
-                         "as the search over equal stages has it", mem,
+                         "result of the search over equal stages", mem,
                          &out->rows[0], err));
     out->n_rows = 1;
     LHI_TRY(add_rows(job, mem, out, err));

@@ -287,21 +287,21 @@ static lh_status fail_infeasible(const event_search *s, lh_error *err)
     if (g->microbatches < g->stages)
         return lhi_fail(err, LH_EINFEASIBLE,
                         "%" PRIu32 " microbatches are %" PRIu32
-                        " fewer than the %" PRIu32 " stages; a group needs as "
-                        "many",
+                        " fewer than the %" PRIu32 " stages; a group needs at "
+                        "least as many",
                         g->microbatches, g->stages - g->microbatches,
                         g->stages);
     if (s->least_missing == 0 && is_stopped(s))
         return lhi_fail(err, LH_EINFEASIBLE, "stopped before a plan was found");
     if (s->least_missing == 0)
         return lhi_fail(err, LH_EINFEASIBLE,
-                        "no queue that may be taken cuts %" PRIu32
-                        " microbatches into groups of as many as the %" PRIu32
+                        "no valid queue divides %" PRIu32
+                        " microbatches into groups no smaller than the %" PRIu32
                         " stages",
                         g->microbatches, g->stages);
     return lhi_fail(err, LH_EINFEASIBLE,
-                    "no plan fits: the closest%s takes %" PRId64
-                    " bytes more than stays below the budget of %" PRId64,
+                    "no plan fits: the closest%s needs %" PRId64
+                    " bytes more than allowed by the budget of %" PRId64,
                     s->setting->n_ops ? ", with everything recomputed," : "",
                     s->least_missing, s->budget);
 }
@@ -317,7 +317,7 @@ lh_status lh_elastic_search_events(uint32_t n_settings,
     if (!found || n_settings == 0) {
         lhi_arena_free(root);
         return n_settings ? lhi_fail_nomem(err)
-                          : lhi_fail(err, LH_EINVAL, "there is no setting");
+                          : lhi_fail(err, LH_EINVAL, "no setting is given");
     }
     event_search s = {.budget = budget, .out = found};
     lh_status status = LH_OK;

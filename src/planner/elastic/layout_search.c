@@ -152,8 +152,8 @@ static lh_status check_bounds(const layout_trial *t, const lh_job *plain,
     if (floor.makespan_ns == INT64_MAX)
         return lhi_fail(err, LH_EINFEASIBLE,
                         "no plan with %" PRIu32
-                        " chunks per device fits, whatever is sharded and "
-                        "recomputed",
+                        " chunks per device fits with any sharding and "
+                        "recomputation",
                         config->layout.chunks_per_device);
     if ((most && floor.makespan_ns + floor.after_ns >= most) ||
         (t->out->schedule && floor.makespan_ns >= t->out->makespan_ns))

@@ -190,8 +190,8 @@ static lh_status find_row_of_kind(const lhi_elastic_context *g,
     *out = find_row(plan, k->names[kind][0]);
     if (*out && (*out)->n_chunks != n)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the plan does not say in which layers '%s' is made "
-                        "again",
+                        "the plan does not list the layers in which '%s' is "
+                        "recomputed",
                         k->names[kind][0]);
     for (uint32_t i = 0; i < k->n_names[kind]; i++) {
         const lh_plan_recomputed *row = find_row(plan, k->names[kind][i]);
@@ -200,8 +200,8 @@ static lh_status find_row_of_kind(const lhi_elastic_context *g,
             (row &&
              memcmp(row->layers, (*out)->layers, n * sizeof *row->layers) != 0))
             return lhi_fail(err, LH_EINPUT,
-                            "'%s' and '%s' are one product, made again in the "
-                            "same layers",
+                            "'%s' and '%s' belong to one matrix product and "
+                            "must be recomputed in the same layers",
                             k->names[kind][0], k->names[kind][i]);
         *n_known += row != NULL;
     }
@@ -218,8 +218,10 @@ static lh_status find_rows(const lhi_elastic_context *g,
         LHI_TRY(find_row_of_kind(g, plan, k, &n_known, &rows[k], err));
     if (n_known != plan->n_recomputed)
         return lhi_fail(err, LH_EINPUT,
-                        "%" PRIu32 " of %" PRIu32 " operations are those of a "
-                        "layer that can be made again, each once",
+                        "%" PRIu32 " of %" PRIu32 " operations are "
+                        "recomputable operations of "
+                        "a layer; all must be, each "
+                        "listed once",
                         n_known, plan->n_recomputed);
     return LH_OK;
 }

@@ -146,10 +146,11 @@ lh_status lhi_advice_format_reason(lh_advice_question *q, bool shared,
                           : describe_shortly(q, advised, text, sizeof text);
     if (q->topic == LH_ADVICE_CONGESTION && q->change_advised)
         snprintf(text + n, sizeof text - (size_t)n,
-                 "; off as long as nothing else shares the link");
+                 "; off while no other traffic shares the link");
     else if (q->topic == LH_ADVICE_CONGESTION && shared)
         snprintf(text + n, sizeof text - (size_t)n,
-                 "; others share the link, which is not in these times");
+                 "; other traffic shares the link and is not included in these "
+                 "times");
     q->why = lhi_arena_strdup(mem, text);
     return q->why ? LH_OK : lhi_fail_nomem(err);
 }

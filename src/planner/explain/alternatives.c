@@ -163,7 +163,7 @@ static lh_status format_reason(const alternative_search *r,
     char text[120];
     /* A result outside the table describes its own layout. */
     bool closed = !it->dimension || it->bound_ns >= c->iteration_ns;
-    const char *first = it->is_quick_evaluation ? ", at first sight"
+    const char *first = it->is_quick_evaluation ? ", by quick evaluation"
                         : closed                ? ""
                                                 : ", best found";
     const char *in =

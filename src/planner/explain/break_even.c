@@ -22,8 +22,9 @@
 
 #include <math.h>
 
-#define MARGIN 0.01 /* for results of full searches; see lh_plan_sensitivity   \
-                     */
+#define MARGIN                                                                 \
+    0.01 /* for results of full searches; see lh_plan_sensitivity              \
+          */
 
 enum {
     MAX_DATACENTERS = 8, /* up to here every pair is examined separately */
@@ -310,10 +311,11 @@ lh_status lhi_plan_find_break_even(const lh_plan_options *options,
         return lhi_fail_nomem(err);
     s->tolerance = options->tolerance > 0 ? options->tolerance : 0.01;
     if (!(range > 1 && range <= 0x1p20) || !(s->tolerance >= 1e-9))
-        return lhi_fail(err, LH_EINVAL,
-                        "a range of %g with a tolerance of %g: the range is "
-                        "above 1 and at most %g, the tolerance 1e-9 or more",
-                        range, s->tolerance, 0x1p20);
+        return lhi_fail(
+            err, LH_EINVAL,
+            "range %g or tolerance %g is invalid: the range must "
+            "be above 1 and at most %g, the tolerance at least 1e-9",
+            range, s->tolerance, 0x1p20);
     s->margin = options->quick ? 0 : MARGIN;
     s->max_factor = range;
     s->min_factor = 1 / range;

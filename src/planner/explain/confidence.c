@@ -53,7 +53,7 @@ static const char *rate_confidence(const published_simulation *p,
     if (differs > 2 * p->found.high)
         return "far more here: trust the direction, not the number";
     if (differs < p->found.low / 2)
-        return "far less here: it may cost more than is said";
+        return "far less here: the cost may be underestimated";
     return "as here";
 }
 
@@ -64,10 +64,12 @@ lh_status lhi_advice_fill_confidence(lh_advice_question *q, double latency_ms,
     char text[240], differs[24], low[24], high[24];
     format_share(q->spread, differs, sizeof differs);
     if (q->topic == LH_ADVICE_RECOVERY && loss <= 0) {
-        snprintf(text, sizeof text, "nothing is lost, so nothing is repeated");
+        snprintf(text, sizeof text,
+                 "no packets are lost, so none are "
+                 "retransmitted");
     } else if (!p->found.where) {
         snprintf(text, sizeof text,
-                 "closed form: up to %s %%; no packet simulation is published: "
+                 "closed form: up to %s %%; no published packet simulation: "
                  "unsure",
                  differs);
     } else {

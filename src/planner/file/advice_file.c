@@ -70,7 +70,7 @@ static lh_status check_ends(const lhi_read_context *r, const lhi_node *map,
     if (strcmp(a->from, a->to) != 0)
         return LH_OK;
     return lhi_doc_fail(r->doc, lhi_node_find(map, "to"), err, LH_EINPUT,
-                        "must be another datacenter than 'from'");
+                        "must differ from 'from'");
 }
 
 static const lhi_schema_field link_rows[] = {

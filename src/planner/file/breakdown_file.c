@@ -56,8 +56,7 @@ static lh_status check_dimension(const lhi_read_context *r, const lhi_node *map,
     if (lhi_dimension_is_known(runner->dimension))
         return LH_OK;
     return lhi_doc_fail(r->doc, lhi_node_find(map, "dimension"), err, LH_EINPUT,
-                        "'%.60s' is no dimension of layouts",
-                        runner->dimension);
+                        "unknown layout dimension '%.60s'", runner->dimension);
 }
 
 static const lhi_schema_field runner_rows[] = {

@@ -42,8 +42,8 @@ static lh_status check_layers(const checker *k, lh_error *err)
             return lhi_doc_fail(k->doc, lhi_node_find(k->map, "chunk_layers"),
                                 err, LH_EINPUT,
                                 "chunk %" PRIu32 " has no layers; without a "
-                                "pipeline only the first and the last may "
-                                "have none",
+                                "pipeline only the first and "
+                                "the last chunk may be empty",
                                 i);
     }
     if (!c->chunk_layers || sum == layers)
@@ -77,14 +77,14 @@ static lh_status check_gpus(const checker *k, lh_error *err)
     double gpus = (double)l->tensor * l->context * l->pipeline * l->data;
     if (gpus > k->job->n_gpus)
         return lhi_doc_fail(k->doc, lhi_node_find(k->map, "layout"), err,
-                            LH_EINPUT, "takes %.0f GPUs; the job has %" PRIu32,
+                            LH_EINPUT, "needs %.0f GPUs; the job has %" PRIu32,
                             gpus, k->job->n_gpus);
     if (cost && (cost->gpus < gpus || cost->gpus > k->job->n_gpus))
         return lhi_doc_fail(
             k->doc, lhi_node_find(lhi_node_find(k->map, "cost"), "gpus"), err,
             LH_EINPUT,
-            "is %" PRIu32 ", but the layout takes %.0f GPUs of "
-            "the job's %" PRIu32,
+            "is %" PRIu32
+            ", but the layout needs %.0f GPUs of the job's %" PRIu32,
             cost->gpus, gpus, k->job->n_gpus);
     return LH_OK;
 }
@@ -113,12 +113,12 @@ static lh_status check_experts(const checker *k, lh_error *err)
     if (m->experts % l->expert != 0)
         return lhi_doc_fail(k->doc, at, err, LH_EINPUT,
                             "the model's %" PRIu32
-                            " experts cannot be shared by %" PRIu32,
+                            " experts are not divisible by %" PRIu32,
                             m->experts, l->expert);
     if (l->expert_tensor && m->expert_ffn % l->expert_tensor != 0)
         return lhi_doc_fail(k->doc, at, err, LH_EINPUT,
                             "experts are %" PRIu32
-                            " wide, which cannot be shared by %" PRIu32,
+                            " wide, which is not divisible by %" PRIu32,
                             m->expert_ffn, l->expert_tensor);
     return LH_OK;
 }
@@ -135,14 +135,14 @@ static lh_status check_recompute(const checker *k, lh_error *err)
             "is '%s', but elastic.recomputed lists "
             "%s; %s",
             lh_recompute_name(k->c->recompute), lists ? "operations" : "none",
-            lists ? "make it 'operations'" : "it is none of 'operations'");
+            lists ? "it must be 'operations'" : "it must not be 'operations'");
     if (k->c->recompute != LH_RECOMPUTE_MODULES ||
         t->recompute == LH_RECOMPUTE_MODULES)
         return LH_OK;
     return lhi_doc_fail(k->doc, lhi_node_find(k->map, "recompute"), err,
                         LH_EINPUT,
-                        "is 'modules', but the job's training.recompute is no "
-                        "list of these");
+                        "is 'modules', but the job's training.recompute is not "
+                        "a list of modules");
 }
 
 static lh_status check_batch(const checker *k, lh_error *err)
@@ -155,7 +155,7 @@ static lh_status check_batch(const checker *k, lh_error *err)
     return lhi_doc_fail(
         k->doc, lhi_node_find(k->map, "microbatches"), err, LH_EINPUT,
         "%" PRIu32 " of %" PRIu32 " samples on %" PRIu32
-        " replicas are %.0f; the job's global_batch is %" PRIu32,
+        " replicas make %.0f; the job's global_batch is %" PRIu32,
         k->c->microbatches, l->micro_batch, l->data, batch,
         k->job->training.global_batch);
 }
@@ -170,11 +170,10 @@ static lh_status check_times(const checker *k, lh_error *err)
     for (int i = 0; i < 2; i++) {
         if (ok && values[i] < 0)
             return lhi_doc_fail(k->doc, lhi_node_find(k->map, keys[i]), err,
-                                LH_EINPUT, "must not be below 0");
+                                LH_EINPUT, "must not be negative");
         if (!ok && values[i] >= 0)
             return lhi_doc_fail(k->doc, lhi_node_find(k->map, keys[i]), err,
-                                LH_EINPUT,
-                                "must be -1 where the status is '%s'",
+                                LH_EINPUT, "must be -1 if the status is '%s'",
                                 lh_choice_status_name(c->status));
     }
     if (!ok)
@@ -185,11 +184,11 @@ static lh_status check_times(const checker *k, lh_error *err)
         c->iteration_ns != c->makespan_ns + c->optimizer_ns + c->overhead_ns)
         return lhi_doc_fail(k->doc, lhi_node_find(k->map, "iteration_ns"), err,
                             LH_EINPUT,
-                            "is not makespan_ns, optimizer_ns and overhead_ns "
-                            "together");
+                            "is not the sum of makespan_ns, optimizer_ns and "
+                            "overhead_ns");
     if (c->lower_bound_ns > c->iteration_ns)
         return lhi_doc_fail(k->doc, lhi_node_find(k->map, "lower_bound_ns"),
-                            err, LH_EINPUT, "is more than iteration_ns");
+                            err, LH_EINPUT, "is above iteration_ns");
     return LH_OK;
 }
 
@@ -205,7 +204,7 @@ static lh_status check_seconds(const checker *k, lh_error *err)
         nearly_equal(said, (double)k->c->iteration_ns / 1e9))
         return LH_OK;
     return lhi_doc_fail(k->doc, node, err, LH_EINPUT,
-                        "is not what iteration_ns says");
+                        "does not match iteration_ns");
 }
 
 static lh_status check_rates(const checker *k, lh_error *err)
@@ -215,14 +214,14 @@ static lh_status check_rates(const checker *k, lh_error *err)
     bool ok = c->status == LH_CHOICE_OK;
     if (ok && c->peak_memory_bytes > c->memory_limit_bytes)
         return lhi_doc_fail(k->doc, lhi_node_find(k->map, "peak_memory_bytes"),
-                            err, LH_EINPUT, "is more than memory_limit_bytes");
+                            err, LH_EINPUT, "is above memory_limit_bytes");
     if (!ok || c->iteration_ns == 0 ||
         nearly_equal(c->tokens_per_s, (double)t->global_batch * t->sequence /
                                           ((double)c->iteration_ns / 1e9)))
         return LH_OK;
     return lhi_doc_fail(k->doc, lhi_node_find(k->map, "tokens_per_s"), err,
                         LH_EINPUT,
-                        "is not what iteration_ns and the job's batch say");
+                        "does not match iteration_ns and the job's batch");
 }
 
 /* Checks the MFU: the model's FLOPs over the peak of the GPUs where the layout
@@ -243,8 +242,8 @@ static lh_status check_mfu(const checker *k, lh_error *err)
     if (nearly_equal(k->c->mfu, want.mfu))
         return LH_OK;
     return lhi_doc_fail(k->doc, lhi_node_find(k->map, "mfu"), err, LH_EINPUT,
-                        "is not what iteration_ns and the job's model and GPUs "
-                        "say, %.6g",
+                        "does not match iteration_ns and the job's model and "
+                        "GPUs; expected %.6g",
                         want.mfu);
 }
 
@@ -259,8 +258,8 @@ static lh_status check_groups(const checker *k, const char *key, uint32_t n,
     return lhi_doc_fail(
         k->doc, lhi_node_find(lhi_node_find(k->map, "elastic"), key), err,
         LH_EINPUT,
-        "the groups have %" PRIu64 " microbatches, the plan %" PRIu32, sum,
-        k->c->microbatches);
+        "the groups have %" PRIu64 " microbatches, but the plan has %" PRIu32,
+        sum, k->c->microbatches);
 }
 
 /* Checks the recomputed shares of layers: those of the largest chunks, rounded
@@ -292,7 +291,7 @@ static lh_status check_recomputed(const checker *k, const lh_plan_recomputed *r,
         if (known && fabs(want - r->layers[i]) > 0.5)
             return lhi_doc_fail(k->doc, node, err, LH_EINPUT,
                                 "says %" PRIu32 " of chunk %" PRIu32
-                                "'s %" PRIu32 " layers, '%s' %.0f of them",
+                                "'s %" PRIu32 " layers, but '%s' requires %.0f",
                                 r->layers[i], i, layers,
                                 i % P == 0 ? "first" : "last", want);
     }
@@ -308,7 +307,7 @@ static lh_status check_level(const checker *k, lh_error *err)
     return lhi_doc_fail(k->doc, lhi_node_find(k->map, "zero"), err, LH_EINPUT,
                         "is %" PRIu32 ", but elastic shards %.6g of the "
                         "gradients and %.6g of the parameters: %" PRIu32
-                        " is the least that any has",
+                        " is the smallest ZeRO stage of any state",
                         k->c->zero, e->gradients, e->parameters, least);
 }
 
@@ -329,8 +328,8 @@ static lh_status check_elastic(const checker *k, lh_error *err)
     return lhi_doc_fail(
         k->doc, lhi_node_find(lhi_node_find(k->map, "elastic"), "parameters"),
         err, LH_EINPUT,
-        "a share of %.12g is %.12g more than 'gradients', "
-        "%.12g; ZeRO-3 shards both",
+        "a share of %.12g is %.12g above 'gradients', %.12g; ZeRO-3 shards "
+        "both",
         e->parameters, e->parameters - e->gradients, e->gradients);
 }
 

@@ -18,7 +18,7 @@ static lh_status check_cost(const lhi_read_context *r, const lhi_node *map,
     if (fabs(c->gpus_usd + c->between_usd - c->usd) <= 1e-9 * c->usd)
         return LH_OK;
     return lhi_doc_fail(r->doc, lhi_node_find(map, "usd"), err, LH_EINPUT,
-                        "is not gpus_usd and between_usd together");
+                        "is not the sum of gpus_usd and between_usd");
 }
 
 #define AMOUNT(key, member)                                                    \

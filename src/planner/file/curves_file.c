@@ -47,8 +47,7 @@ static lh_status read_series(const lhi_read_context *r, const lhi_node *list,
         const series *s = &all[node->index];
         if (s->n != c->n_points)
             return lhi_doc_fail(r->doc, lhi_node_find(node, "iteration_s"), err,
-                                LH_EINPUT,
-                                "has another number of points than x");
+                                LH_EINPUT, "must have as many points as x");
         names[node->index] = s->name;
         memcpy(ns + (size_t)node->index * s->n, s->iteration_ns,
                s->n * sizeof *ns);
@@ -81,7 +80,7 @@ static lh_status check_rising(const lhi_read_context *r, const lhi_node *list,
     for (const lhi_node *node = list->first; node; node = node->next)
         if (node->index > 0 && values[node->index] <= values[node->index - 1])
             return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                                "is no more than the one before");
+                                "must be above the previous value");
     return LH_OK;
 }
 

@@ -34,14 +34,15 @@ static lh_status check_rank(const lhi_doc *doc, const lhi_node *map,
     int64_t throughout, most;
     if (m->rank != rank)
         return lhi_doc_fail(doc, lhi_node_find(map, "rank"), err, LH_EINPUT,
-                            "is %" PRIu32 ", but the entry is of rank %" PRIu32,
+                            "is %" PRIu32
+                            ", but the entry belongs to rank %" PRIu32,
                             m->rank, rank);
     if (!lhi_rank_compute_peak_memory(p->pipeline, p->schedule, rank,
                                       &throughout, &most))
         return lhi_doc_fail(doc, lhi_node_find(doc->root, "schedule"), err,
                             LH_EINPUT,
                             "device %" PRIu32 " has passes that the plan's "
-                            "pipeline has not",
+                            "pipeline does not have",
                             rank);
     if (sum == most)
         return LH_OK;

@@ -43,8 +43,8 @@ static lh_status check_passes(const lhi_doc *doc, const lh_plan *p,
                                           &throughout, &most))
             return lhi_doc_fail(doc, lhi_node_find(root, "schedule"), err,
                                 LH_EINPUT,
-                                "device %" PRIu32 " has passes that the "
-                                "plan's pipeline has not",
+                                "device %" PRIu32 " has passes that the plan's "
+                                "pipeline does not have",
                                 d);
         if (most < 0)
             return lhi_doc_fail(doc, lhi_node_find(root, "pipeline"), err,
@@ -72,8 +72,8 @@ static lh_status check_bubble(const lhi_doc *doc, const lh_plan *p,
         return LH_OK;
     return lhi_doc_fail(doc, lhi_node_find(doc->root, "bubble_ratio"), err,
                         LH_EINPUT,
-                        "is not what makespan_ns and the passes of the plan's "
-                        "pipeline say, %.6g",
+                        "does not match makespan_ns and the passes of the "
+                        "plan's pipeline; expected %.6g",
                         want);
 }
 
@@ -97,7 +97,7 @@ static lh_status check_account(const lhi_doc *doc, const lh_plan *p,
             1 + 1e-14 * (double)rows[i].want)
             return lhi_doc_fail(doc, lhi_node_find(doc->root, rows[i].key), err,
                                 LH_EINPUT,
-                                "is %" PRId64 ", but account.%s says %" PRId64,
+                                "is %" PRId64 ", but account.%s is %" PRId64,
                                 rows[i].has, rows[i].of, rows[i].want);
     return LH_OK;
 }
@@ -118,13 +118,12 @@ static lh_status check_outermost(const lhi_doc *doc, const lh_plan *p,
     return lhi_doc_fail(
         doc, lhi_node_find(lhi_node_find(doc->root, "layout"), "outermost"),
         err, LH_EINPUT,
-        "is '%s', but %s '%s'; to have another, set "
-        "layout.outermost in the job and plan again",
+        "is '%s', but %s '%s'; to change it, set layout.outermost in the job "
+        "and plan again",
         lh_outermost_name(l->outermost),
-        asked->outermost ? "the job says"
-        : l->sites       ? "its 'sites' are"
-                         : "both are the same here, which "
-                           "plans call",
+        asked->outermost ? "the job requires"
+        : l->sites       ? "its 'sites' require"
+                         : "both are equivalent here, and plans use",
         lh_outermost_name(want));
 }
 
@@ -141,13 +140,12 @@ static lh_status check_sharding(const lhi_doc *doc, const lh_plan *p,
     return lhi_doc_fail(
         doc, lhi_node_find(lhi_node_find(doc->root, "layout"), "sharding"), err,
         LH_EINPUT,
-        "is '%s', but %s '%s'; to have another, set "
-        "layout.sharding in the job and plan again",
+        "is '%s', but %s '%s'; to change it, set layout.sharding in the job "
+        "and plan again",
         lh_sharding_name(l->sharding),
         p->job->layout.sharding
-            ? "the job says"
-            : "all are the same for this layout, which plans "
-              "call",
+            ? "the job requires"
+            : "all are equivalent for this layout, and plans use",
         lh_sharding_name(want));
 }
 
@@ -159,7 +157,7 @@ static lh_status check_source_word(const lhi_doc *doc, const lh_plan *p,
             return LH_OK;
     return lhi_doc_fail(doc, lhi_node_find(doc->root, "cost_source"), err,
                         LH_EINPUT,
-                        "is '%.60s'; it may be model, efficiency, profile, "
+                        "is '%.60s'; expected model, efficiency, profile, "
                         "mixed or part-efficiency",
                         p->cost_source);
 }

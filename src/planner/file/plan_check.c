@@ -52,7 +52,8 @@ static lh_status check_places(const lhi_doc *doc, const lh_plan *p,
             status = lhi_doc_fail(doc, lhi_node_find(doc->root, "pipeline"),
                                   err, LH_EINPUT,
                                   "device %" PRIu32 " is in '%s', but the "
-                                  "layout has that rank in '%s'",
+                                  "layout places that rank "
+                                  "in '%s'",
                                   d, has, want);
     }
     lhi_arena_rewind(mem, mark);
@@ -66,7 +67,7 @@ static lh_status check_jitter(const lhi_doc *doc, const lhi_node *map,
 {
     if (c->jitter && !p->robust)
         return lhi_doc_fail(doc, lhi_node_find(map, "jitter"), err, LH_EINPUT,
-                            "the plan has no 'robust' to say what was drawn");
+                            "requires 'robust' in the plan");
     if (c->jitter && c->jitter->samples > p->robust->jitter.samples)
         return lhi_doc_fail(
             doc, lhi_node_find(lhi_node_find(map, "jitter"), "samples"), err,
@@ -91,7 +92,7 @@ static lh_status check_robust(const lhi_doc *doc, const lh_plan *p,
 {
     if (p->robust && !p->best.jitter)
         return lhi_doc_fail(doc, lhi_node_find(doc->root, "robust"), err,
-                            LH_EINPUT, "the plan has no 'jitter' of its own");
+                            LH_EINPUT, "requires 'jitter' in the plan");
     LHI_TRY(check_jitter(doc, doc->root, p, &p->best, err));
     LHI_TRY(
         check_list_jitter(doc, "methods", p, p->n_methods, p->methods, err));
@@ -139,7 +140,7 @@ static lh_status check_network(const lhi_doc *doc, const lh_plan *p,
     if (!with || p->n_network)
         return LH_OK;
     return lhi_doc_fail(doc, with, err, LH_EINPUT,
-                        "there are no links in 'network' to be set");
+                        "requires a link in 'network'");
 }
 
 /* Checks that no entry of the Pareto front dominates another. */
@@ -153,8 +154,8 @@ static lh_status check_front(const lhi_doc *doc, const lh_plan *p,
                              b = lhi_pareto_point_of(&p->pareto_front[k]);
             if (i != k && lhi_pareto_point_covers(&a, &b))
                 return lhi_doc_fail(doc, list, err, LH_EINPUT,
-                                    "entry %u is as good as entry %u in time, "
-                                    "memory and cost",
+                                    "entry %u is at least as good as entry %u "
+                                    "in time, memory and cost",
                                     i, k);
         }
     return list ? lhi_node_require(doc, doc->root, "front_whole", &whole, err)
@@ -239,8 +240,8 @@ static lh_status check_job(const lhi_doc *doc, const lh_plan *p, lh_error *err)
         return LH_OK;
     return lhi_doc_fail(doc, lhi_node_find(doc->root, "input_hash"), err,
                         LH_EINPUT,
-                        "is not that of the plan's job, which was changed "
-                        "after planning: make a plan of the changed job");
+                        "does not match the plan's job, which was changed "
+                        "after planning; plan the changed job again");
 }
 
 lh_status lhi_plan_check(const lhi_read_context *r, const lhi_node *map,
@@ -253,7 +254,7 @@ lh_status lhi_plan_check(const lhi_read_context *r, const lhi_node *map,
     LHI_TRY(lhi_memory_check(r->doc, p, err));
     if (p->best.status != LH_CHOICE_OK)
         return lhi_doc_fail(r->doc, lhi_node_find(map, "status"), err,
-                            LH_EINPUT, "of a plan must be 'ok'");
+                            LH_EINPUT, "must be 'ok' in a plan");
     LHI_TRY(check_counts(r->doc, p, err));
     LHI_TRY(check_robust(r->doc, p, err));
     LHI_TRY(check_places(r->doc, p, r->mem, err));

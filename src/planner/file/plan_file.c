@@ -24,10 +24,10 @@ static lh_status read_method(const lhi_read_context *r, const lhi_node *node,
     lh_plan *p = owner;
     const char *planned = p->best.layout.schedule;
     if (node->kind != LHI_SCALAR)
-        return lhi_doc_fail(r->doc, node, err, LH_EINPUT, "must be a text");
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT, "must be a string");
     if (planned && strcmp(planned, node->text) != 0)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "is '%.60s', but layout.schedule '%.60s'",
+                            "is '%.60s', but layout.schedule is '%.60s'",
                             node->text, planned);
     p->best.layout.schedule = lhi_arena_strdup(r->mem, node->text);
     return p->best.layout.schedule ? LH_OK : lhi_fail_nomem(err);
@@ -98,7 +98,7 @@ static lh_status check_schedule(const lhi_read_context *r, const lhi_node *map,
     if (proof == (gap > 0) && agree(said, gap))
         return LH_OK;
     return lhi_doc_fail(r->doc, proof == (gap > 0) ? node : status, err,
-                        LH_EINPUT, "is not what lower_bound_ns says");
+                        LH_EINPUT, "does not match lower_bound_ns");
 }
 
 static const lhi_schema_field schedule_rows[] = {
@@ -181,7 +181,7 @@ static lh_status check_search(const lhi_read_context *r, const lhi_node *map,
         LHI_TRY(lhi_node_get_u32(r->doc, node, 1, UINT32_MAX, &gpus, err));
     if (node && gpus != lh_plan_gpus(p))
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "is not what the layout takes");
+                            "does not match the layout");
     if (!lhi_node_find(map, "lower_bound_ns"))
         return LH_OK;
     LHI_TRY(lhi_node_require(r->doc, map, "left", &node, err));
@@ -190,12 +190,12 @@ static lh_status check_search(const lhi_read_context *r, const lhi_node *map,
     LHI_TRY(lhi_node_get_number(r->doc, node, 0, 1e300, &said, err));
     if (!agree(said, (double)p->search_bound_ns / 1e9))
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "is not what lower_bound_ns says");
+                            "does not match lower_bound_ns");
     LHI_TRY(lhi_node_require(r->doc, map, "gap", &node, err));
     LHI_TRY(lhi_node_get_number(r->doc, node, -1e300, 1e300, &said, err));
     if (said < gap * (1 - 1e-9) - 1e-12 || said > gap * (1 + 1e-9) + 1e-12)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "is not what lower_bound_ns says");
+                            "does not match lower_bound_ns");
     return LH_OK;
 }
 

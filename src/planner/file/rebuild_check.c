@@ -27,14 +27,14 @@ static lh_status check_peak(const lhi_doc *doc, const lh_plan *p,
     if (has->memory_limit_bytes != want.memory_limit_bytes)
         return lhi_doc_fail(doc, lhi_node_find(doc->root, "memory_limit_bytes"),
                             err, LH_EINPUT,
-                            "is %" PRId64 ", but the device with the least "
-                            "room left may hold %" PRId64,
+                            "is %" PRId64 ", but the limit of the device with "
+                            "the least free memory is %" PRId64,
                             has->memory_limit_bytes, want.memory_limit_bytes);
     if (has->peak_memory_bytes != want.peak_memory_bytes)
         return lhi_doc_fail(doc, lhi_node_find(doc->root, "peak_memory_bytes"),
                             err, LH_EINPUT,
                             "is %" PRId64 ", but the device with the least "
-                            "room left holds %" PRId64 " at most",
+                            "free memory needs %" PRId64 " at most",
                             has->peak_memory_bytes, want.peak_memory_bytes);
     return LH_OK;
 }
@@ -253,8 +253,8 @@ static lh_status report_word(const edit_search *f, const lhi_node *at,
                              lh_error *err)
 {
     return lhi_doc_fail(f->doc, at ? at : f->doc->root, err, LH_EINPUT,
-                        "is '%s', but the plan's pipeline is that of '%s'; to "
-                        "have another, set %s in the job and plan again",
+                        "is '%s', but the plan's pipeline was built with '%s'; "
+                        "to change it, set %s in the job and plan again",
                         said, fit, of);
 }
 
@@ -324,9 +324,10 @@ static lh_status report_layers(const edit_search *f, lh_error *err)
     return lhi_doc_fail(f->doc, at ? at : lhi_node_find(f->doc->root, "layout"),
                         err, LH_EINPUT,
                         "chunk %" PRIu32 " has %" PRIu32 " layers%s, but "
-                        "%" PRIu32 " in the plan's pipeline; to have others, "
-                        "set layout.chunk_layers in the job and plan again",
-                        c - 1, has, at ? "" : " where nothing is said", fits);
+                        "%" PRIu32 " in the plan's pipeline; to change them, "
+                        "set layout.chunk_layers in the job and "
+                        "plan again",
+                        c - 1, has, at ? "" : " by default", fits);
 }
 
 /* Reports the edit that was found. */
@@ -372,9 +373,9 @@ static lh_status check_elastic(const lhi_doc *doc, const lh_plan *p,
     return lhi_doc_fail(doc,
                         lhi_node_find(lhi_node_find(doc->root, "elastic"), key),
                         err, LH_EINPUT,
-                        "is%s not what the plan's pipeline was built with: the "
-                        "file was edited, or another version made it; plan "
-                        "again",
+                        "is%s not the value that the plan's pipeline was built "
+                        "with: the file was edited, or written by another "
+                        "version; plan again",
                         recomputed ? "" : ", or 'parameters' is,");
 }
 
@@ -386,7 +387,7 @@ static lh_status check_source(const lhi_doc *doc, const lh_plan *p,
         return LH_OK;
     return lhi_doc_fail(doc, lhi_node_find(doc->root, "cost_source"), err,
                         LH_EINPUT,
-                        "is '%.60s', but times of the plan's pipeline are "
+                        "is '%.60s', but the times of the plan's pipeline are "
                         "from '%s'",
                         p->cost_source, want);
 }

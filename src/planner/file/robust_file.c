@@ -31,11 +31,11 @@ static lh_status check_drawn(const lhi_read_context *r, const lhi_node *map,
         if (ns[i] < ns[i - 1])
             return lhi_doc_fail(
                 r->doc, lhi_node_find(map, jitter_rows[LEAST + i].key), err,
-                LH_EINPUT, "is less than %s", jitter_rows[LEAST + i - 1].key);
+                LH_EINPUT, "is below %s", jitter_rows[LEAST + i - 1].key);
     if (j->mean_ns >= (double)j->min_ns && j->mean_ns <= (double)j->max_ns)
         return LH_OK;
     return lhi_doc_fail(r->doc, lhi_node_find(map, "mean_s"), err, LH_EINPUT,
-                        "is not between least_s and most_s");
+                        "must be between least_s and most_s");
 }
 
 const lhi_schema lhi_jitter_table = {

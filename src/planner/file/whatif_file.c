@@ -59,7 +59,7 @@ static lh_status check_keeping(const lhi_read_context *r, const lhi_node *map,
     if (nearly_equal(said, lhi_compute_keeping_loss(r->context, it)))
         return LH_OK;
     return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                        "is not what 'kept' and 'best' say");
+                        "does not match 'kept' and 'best'");
 }
 
 static const lhi_schema_field answer_rows[] = {
@@ -85,7 +85,7 @@ static lh_status check_factors(const lhi_read_context *r, const lhi_node *map,
     if (f->factor_above >= f->factor_below)
         return LH_OK;
     return lhi_doc_fail(r->doc, lhi_node_find(map, "factor_above"), err,
-                        LH_EINPUT, "is less than factor_below");
+                        LH_EINPUT, "is below factor_below");
 }
 
 static const lhi_schema_field flip_rows[] = {
@@ -158,7 +158,7 @@ static lh_status check_value(const lhi_read_context *r, const lhi_node *map,
     if (known == !lhi_node_is_null(node) && nearly_equal(said, value * known))
         return LH_OK;
     return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                        "is not what the job says of these links");
+                        "does not match these links in the job");
 }
 
 static void start_range(const lhi_read_context *r, void *it)

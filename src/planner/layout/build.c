@@ -762,8 +762,8 @@ static lh_status build_config(const lh_job *job, const lhi_config *config,
     uint64_t n_chunks = (uint64_t)l->pipeline * l->chunks_per_device;
     if (n_chunks > job->model->layers && !config->layers)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "%" PRIu64 " chunks (pipeline x chunks_per_device) are "
-                        "more than the model's %" PRIu32 " layers",
+                        "%" PRIu64 " chunks (pipeline x chunks_per_device) "
+                        "exceed the model's %" PRIu32 " layers",
                         n_chunks, job->model->layers);
     b.n_chunks = (uint32_t)n_chunks;
     *built = (lhi_built_layout){0};
@@ -810,7 +810,7 @@ lh_status lh_plan_pipeline(const lh_job *job, const lh_layout *layout,
     uint64_t step = (uint64_t)layout->data * layout->micro_batch;
     if (!layout->tensor || !layout->context || !layout->expert ||
         !layout->pipeline || !step || !layout->chunks_per_device)
-        return lhi_fail(err, LH_EINVAL, "the layout is not complete");
+        return lhi_fail(err, LH_EINVAL, "the layout is incomplete");
     if (recompute == LH_RECOMPUTE_MODULES && !job->training.recompute_modules)
         return lhi_fail(err, LH_EINVAL,
                         "the job names no modules to recompute");
@@ -818,12 +818,12 @@ lh_status lh_plan_pipeline(const lh_job *job, const lh_layout *layout,
                        layout->pipeline * layout->data;
     if (gpus > job->n_gpus)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the layout takes %.0Lf GPUs; the job has %" PRIu32,
+                        "the layout needs %.0Lf GPUs; the job has %" PRIu32,
                         gpus, job->n_gpus);
     if (job->training.global_batch % step != 0)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "a global batch of %" PRIu32 " does not divide by data "
-                        "%" PRIu32 " x micro_batch %" PRIu32,
+                        "a global batch of %" PRIu32 " is not divisible by "
+                        "data %" PRIu32 " x micro_batch %" PRIu32,
                         job->training.global_batch, layout->data,
                         layout->micro_batch);
     config.microbatches = (uint32_t)(job->training.global_batch / step);

@@ -42,9 +42,9 @@ bool lhi_schedule_allows_placement(const lh_job *job, lh_placement placement)
 static const char *chunks_needed(lhi_chunk_layout chunks)
 {
     return chunks == LHI_CHUNK_LAYOUT_UD     ? "one chunk"
-           : chunks == LHI_CHUNK_LAYOUT_LOOP ? "two chunks or more"
+           : chunks == LHI_CHUNK_LAYOUT_LOOP ? "two or more chunks"
            : chunks == LHI_CHUNK_LAYOUT_WAVE ? "two chunks"
-                                             : "one chunk or two";
+                                             : "one or two chunks";
 }
 
 static lh_status refuse_schedule(const lh_job *job, const char *why,
@@ -69,11 +69,11 @@ lh_status lhi_schedule_check(const lh_job *job, lh_error *err)
     char why[200];
     if (job->training.offload_share > 0 &&
         lhi_method_find(l->schedule)->split) {
-        snprintf(why, sizeof why,
-                 "'%s' needs D and W as passes of their own, and with "
-                 "offloading B is one pass; leave training.offload out, or use "
-                 "another schedule",
-                 l->schedule);
+        snprintf(
+            why, sizeof why,
+            "'%s' requires separate D and W passes, but offloading joins "
+            "them into B; remove training.offload, or use another schedule",
+            l->schedule);
         return refuse_schedule(job, why, err);
     }
     if (n == 0 || l->pipeline == 1 ||
@@ -82,8 +82,8 @@ lh_status lhi_schedule_check(const lh_job *job, lh_error *err)
         (n >= 2 && lhi_schedule_allows_placement(job, LH_PLACEMENT_LOOP)))
         return LH_OK;
     snprintf(why, sizeof why,
-             "'%s' needs %s on each device, and chunks_per_device is %" PRIu32
-             "; leave one of them out",
+             "'%s' requires %s per device, but chunks_per_device is %" PRIu32
+             "; remove one of them",
              l->schedule, chunks_needed(lhi_method_find(l->schedule)->chunks),
              n);
     return refuse_schedule(job, why, err);
@@ -95,9 +95,8 @@ lh_status lhi_sharding_check(const lh_job *job, lh_error *err)
     if (sharding <= LH_SHARDING_FULL || job->n_datacenters > 1)
         return LH_OK;
     return lhi_fail(err, LH_EINPUT,
-                    "%s: layout.sharding: '%s' divides among the replicas of "
-                    "each of several datacenters, and there is one datacenter; "
-                    "leave it out",
+                    "%s: layout.sharding: '%s' shards within each datacenter, "
+                    "but the job has only one; remove it",
                     job->name, lh_sharding_name(sharding));
 }
 

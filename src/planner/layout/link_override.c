@@ -31,7 +31,7 @@ static lh_status set_value(const lh_job *job, uint32_t from, uint32_t to,
     } limits[] = {
         {0, 3.6e6, " ms"}, {1e-6, 1e9, " Gb/s"}, {0, 0.99, ""}, {1, 1e6, ""}};
     if ((unsigned)quantity >= 4)
-        return lhi_fail(err, LH_EINVAL, "no such quantity of a link");
+        return lhi_fail(err, LH_EINVAL, "unknown link quantity");
     if (!(value >= limits[quantity].least && value <= limits[quantity].most))
         return lhi_fail(err, LH_EINVAL,
                         "%s of the link %s>%s: %g is out of range; "
@@ -73,8 +73,7 @@ static lh_status change_links(const lh_job *job, const lh_link_change *change,
     bool all = change->from == LH_ALL_LINKS && change->to == LH_ALL_LINKS;
     if (!all &&
         (change->from >= n || change->to >= n || change->from == change->to))
-        return lhi_fail(err, LH_EINVAL,
-                        "a change of a link that the job does not have");
+        return lhi_fail(err, LH_EINVAL, "the job does not have this link");
     for (uint32_t a = 0; a < n; a++)
         for (uint32_t b = 0; b < n; b++) {
             lh_wan *wan = &wans[(size_t)a * n + b];

@@ -52,10 +52,10 @@ static lh_status place_stages_by_capacity(const lh_job *job, const lh_layout *l,
     }
     if (placed < l->pipeline)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "pipeline %" PRIu32 " does not fit: a stage takes "
-                        "%" PRIu64 " GPUs (tensor x context x data), "
-                        "and the datacenters have room for %" PRIu32
-                        " whole stages",
+                        "pipeline %" PRIu32
+                        " does not fit: a stage needs %" PRIu64
+                        " GPUs (tensor x context x data), and the "
+                        "datacenters hold %" PRIu32 " whole stages",
                         l->pipeline, stage_gpus, placed);
     *out = sites;
     return LH_OK;
@@ -72,9 +72,9 @@ static lh_status place_replicas_evenly(const lh_job *job, const lh_layout *l,
     lh_site_stages *parts;
     if (l->data % n != 0)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "data %" PRIu32 " does not divide over %" PRIu32
-                        " datacenters: with data parallelism outermost each "
-                        "has equally many replicas",
+                        "data %" PRIu32 " is not divisible by %" PRIu32
+                        " datacenters: with data parallelism outermost, each "
+                        "needs the same number of replicas",
                         l->data, n);
     lh_sites *sites = make_sites(mem, n, n, &groups, &parts);
     if (!sites)
@@ -84,8 +84,8 @@ static lh_status place_replicas_evenly(const lh_job *job, const lh_layout *l,
         if (room < l->data / n)
             return lhi_fail(
                 err, LH_EUNSUPPORTED,
-                "datacenter %s has room for %" PRIu64
-                " whole replicas of %" PRIu64 " GPUs, not for %" PRIu32,
+                "datacenter %s holds %" PRIu64 " whole replicas of %" PRIu64
+                " GPUs, but must hold %" PRIu32,
                 job->datacenters[dc].name, room, replica_gpus, l->data / n);
         parts[dc] = (lh_site_stages){dc, l->pipeline};
         groups[dc] = (lh_site_group){l->data / n, 1, &parts[dc]};
@@ -99,8 +99,8 @@ lh_status lhi_sites_default(const lh_job *job, const lh_layout *layout,
 {
     if (layout->outermost == LH_OUTERMOST_MIXED)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "a mixed layout has to say which datacenters hold "
-                        "which stages (layout.sites)");
+                        "layout.outermost: mixed requires layout.sites (the "
+                        "datacenters of each stage)");
     if (layout->outermost == LH_OUTERMOST_DATA)
         return place_replicas_evenly(job, layout, mem, out, err);
     return place_stages_by_capacity(job, layout, mem, out, err);
@@ -138,8 +138,8 @@ static lh_status place_part(placement_builder *p, const lh_site_group *group,
         l->outermost == LH_OUTERMOST_DATA ? size : size * group->replicas;
     if (first > dc->gpus || gpus > dc->gpus - first)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "datacenter %s has %" PRIu32 " GPUs; its stages and "
-                        "replicas take %" PRIu64,
+                        "datacenter %s has %" PRIu32 " GPUs, but its stages "
+                        "and replicas need %" PRIu64,
                         dc->name, dc->gpus, first + gpus);
     for (uint32_t i = 0; i < part->stages; i++)
         ranks[i] = (lhi_rank_location){part->datacenter,

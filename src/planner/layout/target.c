@@ -51,7 +51,7 @@ static const capability capabilities[] = {
                             .zeros = ANY,
                             .precisions = ANY,
                             .why_placement =
-                                "puts stage k on rank k mod pipeline; use "
+                                "places stage k on rank k mod pipeline; use "
                                 "layout.schedule: 1f1b or interleaved-1f1b"},
     [LH_TARGET_TORCHTITAN] =
         {.shown = "torchtitan",
@@ -62,15 +62,15 @@ static const capability capabilities[] = {
          .recomputes = BIT(LH_RECOMPUTE_NONE) | BIT(LH_RECOMPUTE_FULL),
          .zeros = BIT(0) | BIT(2) | BIT(3),
          .precisions = BIT(LH_PRECISION_BF16) | BIT(LH_PRECISION_FP32),
-         .why_placement = "puts stages on ranks one by one, in a loop or in a "
-                          "V",
+         .why_placement = "places stages on ranks with one stage per rank, in "
+                          "a loop or in a V",
          .why_recompute =
-             "recomputes whole layers or, by its selective, norms, "
-             "activations and every second product in the order "
-             "of a model's code, which no job says; use "
+             "recomputes whole layers or, with selective recomputation, norms, "
+             "activations and every second matrix product in the order of the "
+             "model's code, which a job cannot express; use "
              "training.recompute: none or full",
-         .why_zero = "shards gradients wherever it shards optimizer state; "
-                     "use training.zero: 0, 2 or 3"},
+         .why_zero = "shards gradients whenever it shards optimizer state; use "
+                     "training.zero: 0, 2 or 3"},
     [LH_TARGET_PYTORCH] = {.shown = "PyTorch",
                            .version = "2.15",
                            .one_by_one = true,
@@ -191,35 +191,37 @@ static lh_status megatron_job(const lh_job *job, lh_error *err)
 {
     if (job->model->parallel_block)
         return refuse(LH_TARGET_MEGATRON, err,
-                      "has attention and MLP one after the other; use a model "
-                      "with parallel_block: false");
+                      "runs attention and MLP sequentially; use a model with "
+                      "parallel_block: false");
     if (!supports_biases(job->model))
         return refuse(LH_TARGET_MEGATRON, err,
-                      "has biases on all products, those of routers included, "
-                      "or on queries, keys and values alone; set qkv_bias, "
-                      "output_bias, mlp_bias and router_bias of the model so");
+                      "has biases on all linear layers including routers, or "
+                      "only on queries, keys and values; set qkv_bias, "
+                      "output_bias, mlp_bias and router_bias of the model "
+                      "accordingly");
     if (!supports_gradients(job))
         return refuse(LH_TARGET_MEGATRON, err,
-                      "reduces gradients as it keeps them; use one value for "
-                      "framework.gradients and framework.reduce");
+                      "reduces gradients in the type in which it stores them; "
+                      "use one value for framework.gradients and "
+                      "framework.reduce");
     if (job->framework.fp8 == LH_FP8_DISPATCH)
         return refuse(LH_TARGET_MEGATRON, err,
-                      "has no argument that sends tokens to experts in 8 "
-                      "bits; use framework.fp8: matmul");
+                      "has no argument for 8-bit expert dispatch; use "
+                      "framework.fp8: matmul");
     if (job->framework.fused_experts)
         return refuse(LH_TARGET_MEGATRON, err,
-                      "has no argument that makes experts one kernel; use "
+                      "has no argument to run experts as one kernel; use "
                       "framework.experts: grouped");
     if (job->framework.overlap_expert > 0 && job->model->mtp_layers > 1)
         return refuse(LH_TARGET_MEGATRON, err,
-                      "overlaps communication of experts with one layer of "
-                      "multi-token prediction at most; leave "
-                      "framework.overlap.expert out");
+                      "overlaps expert communication with at most one "
+                      "multi-token prediction layer; remove "
+                      "framework.overlap.expert");
     if (job->framework.overlap_expert > 0 &&
         job->training.precision == LH_PRECISION_FP32)
         return refuse(LH_TARGET_MEGATRON, err,
-                      "overlaps communication of experts in 16 bits alone; "
-                      "leave framework.overlap.expert out");
+                      "overlaps expert communication only in 16-bit precision; "
+                      "remove framework.overlap.expert");
     return LH_OK;
 }
 
@@ -241,21 +243,22 @@ static lh_status megatron_group(const lh_job *job, const lh_layout *l,
     if (job->training.dispatcher == LH_DISPATCHER_DEEPEP && l->expert > 1 &&
         !deepep_supports(block))
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "Megatron-LM dispatches by DeepEP, which knows no "
-                        "groups of %" PRIu64 " ranks; use an expert x "
+                        "Megatron-LM dispatches by DeepEP, which does not "
+                        "support groups of %" PRIu64 " ranks; use an expert x "
                         "expert_tensor of 2, 4, 8, 16, 24, 32, 64, 128, 144 "
                         "or 160, or training.dispatcher: alltoall",
                         block);
     if (job->framework.no_sequence_parallel && job->model->experts &&
         l->tensor > 1)
         return refuse(LH_TARGET_MEGATRON, err,
-                      "wants sequence parallelism where experts meet tensor "
-                      "parallelism; use framework.sequence_parallel: true");
+                      "requires sequence parallelism if experts are combined "
+                      "with tensor parallelism; use "
+                      "framework.sequence_parallel: true");
     if (job->framework.no_sequence_parallel &&
         job->framework.overlap_tensor > 0 && l->tensor > 1)
         return refuse(LH_TARGET_MEGATRON, err,
-                      "overlaps tensor-parallel communication with sequence "
-                      "parallelism alone");
+                      "overlaps tensor-parallel communication only with "
+                      "sequence parallelism");
     return LH_OK;
 }
 
@@ -280,23 +283,22 @@ static lh_status check_megatron_recompute(const lh_job *job,
     if (c->recompute == LH_RECOMPUTE_SELECTIVE &&
         !job->framework.unfused_attention && (m->ffn || m->shared_expert_ffn))
         return refuse(LH_TARGET_MEGATRON, err,
-                      "cannot make the activation functions of MLPs again by "
-                      "themselves; use training.recompute: [layernorm, mlp], "
-                      "full or none");
+                      "cannot recompute only the activation functions of MLPs; "
+                      "use training.recompute: [layernorm, mlp], full or none");
     if (job->framework.fp8 != LH_FP8_NONE && recomputes_8_bit_inputs(job, c))
         return refuse(LH_TARGET_MEGATRON, err,
-                      "makes no norms and activation functions again with "
+                      "does not recompute norms and activation functions with "
                       "delayed scaling; use training.recompute: full or none, "
                       "or framework.fp8: none");
     if (overlaps && c->recompute == LH_RECOMPUTE_FULL)
         return refuse(LH_TARGET_MEGATRON, err,
-                      "overlaps communication of experts only where layers "
-                      "are not made again as a whole");
+                      "overlaps expert communication only without full "
+                      "recomputation");
     if (overlaps && c->recompute == LH_RECOMPUTE_MODULES &&
         job->training.recompute_modules >> LH_MODULE_MOE & 1)
         return refuse(LH_TARGET_MEGATRON, err,
-                      "overlaps communication of experts only where "
-                      "training.recompute has no moe");
+                      "overlaps expert communication only if "
+                      "training.recompute does not list moe");
     return LH_OK;
 }
 
@@ -311,15 +313,16 @@ static lh_status megatron_placed(const lh_job *job, const lh_layout *l,
     if (job->model->experts && job->model->mlp_bias &&
         lh_layout_expert_tensor(l) > 1)
         return refuse(LH_TARGET_MEGATRON, err,
-                      "cuts no experts that have biases; use "
+                      "does not shard experts that have biases; use "
                       "layout.expert_tensor: 1");
     if (!job->model->experts || l->outermost != LH_OUTERMOST_DATA ||
         l->pipeline == 1 || block == replica)
         return LH_OK;
     return lhi_fail(err, LH_EUNSUPPORTED,
-                    "Megatron-LM with --use-tp-pp-dp-mapping spreads experts "
-                    "over the ranks of one replica's stage, tensor x context "
-                    "%" PRIu64 ", and not over expert x expert_tensor %" PRIu64
+                    "Megatron-LM with --use-tp-pp-dp-mapping distributes "
+                    "experts over the ranks of one replica's stage, tensor x "
+                    "context %" PRIu64
+                    ", and not over expert x expert_tensor %" PRIu64
                     "; use layout.outermost: pipeline",
                     replica, block);
 }
@@ -332,15 +335,15 @@ static lh_status megatron_fsdp(const lh_job *job, const lh_layout *l,
 {
     if (l->pipeline > 1)
         return refuse(LH_TARGET_MEGATRON, err,
-                      "shards gradients and parameters by its FSDP, which "
-                      "has no pipeline; use training.zero: 1, or "
+                      "shards gradients and parameters by its FSDP, which does "
+                      "not support pipelines; use training.zero: 1, or "
                       "layout.pipeline: 1");
     if (groups > 1 && job->model->experts &&
         (l->expert > 1 || lh_layout_expert_tensor(l) != l->tensor))
         return refuse(LH_TARGET_MEGATRON, err,
-                      "sums gradients of experts over all replicas of an "
-                      "FSDP that has several instances; use layout.sharding: "
-                      "full, or training.zero: 1");
+                      "reduces expert gradients over all replicas of an FSDP "
+                      "with several instances; use layout.sharding: full, or "
+                      "training.zero: 1");
     return LH_OK;
 }
 
@@ -350,28 +353,28 @@ static lh_status megatron_state(const lh_job *job, const lhi_config *c,
     uint32_t groups = lhi_state_groups(job, &c->layout, c->zero);
     if (!groups)
         return refuse(LH_TARGET_MEGATRON, err,
-                      "divides replicas into equal instances of its "
-                      "optimizer; these datacenters have different numbers "
-                      "of them");
+                      "divides replicas into equal optimizer instances, but "
+                      "these datacenters have different numbers of replicas");
     if (c->zero >= 2)
         LHI_TRY(megatron_fsdp(job, &c->layout, groups, err));
     uint64_t copies = (uint64_t)c->layout.tensor * c->layout.context *
                       c->layout.data / lh_layout_expert_block(&c->layout);
     if (job->model->experts && copies % groups != 0)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "Megatron-LM divides copies of experts, here %" PRIu64
-                        ", over the instances of its optimizer, here %" PRIu32
-                        "; use layout.sharding: full, or fewer GPUs for "
-                        "layout.expert",
-                        copies, groups);
+        return lhi_fail(
+            err, LH_EUNSUPPORTED,
+            "Megatron-LM cannot evenly divide expert replicas (%" PRIu64
+            ") over optimizer instances (%" PRIu32
+            "); use layout.sharding: full, or fewer GPUs for "
+            "layout.expert",
+            copies, groups);
     if (groups > 1 && c->layout.sharding == LH_SHARDING_HYBRID_LEADERS)
         return refuse(LH_TARGET_MEGATRON, err,
-                      "sums gradients of every GPU between instances of its "
-                      "optimizer; use layout.sharding: hybrid or full");
+                      "reduces gradients between the optimizer instances on "
+                      "every GPU; use layout.sharding: hybrid or full");
     if (job->framework.fp8 != LH_FP8_NONE && c->zero == 0)
         return refuse(LH_TARGET_MEGATRON, err,
-                      "keeps weights in 8 bits with its distributed optimizer "
-                      "alone; use training.zero: 1");
+                      "stores weights in 8 bits only with its distributed "
+                      "optimizer; use training.zero: 1");
     return LH_OK;
 }
 
@@ -383,7 +386,7 @@ static lh_status megatron_whole(const lh_job *job, const lhi_config *c,
     lh_receives receives = lh_framework_receives(&job->framework, chunks);
     if (l->pipeline == 1 && job->model->mtp_layers && overlaps_experts(job, l))
         return refuse(LH_TARGET_MEGATRON, err,
-                      "overlaps communication of experts beside multi-token "
+                      "overlaps expert communication with multi-token "
                       "prediction only in a pipeline; use layout.pipeline "
                       "above 1");
     if (l->pipeline == 1)
@@ -391,30 +394,30 @@ static lh_status megatron_whole(const lh_job *job, const lhi_config *c,
     if (job->layout.mtp_chunk &&
         job->layout.mtp_chunk / l->pipeline + 1 < chunks)
         return refuse(LH_TARGET_MEGATRON, err,
-                      "has multi-token prediction in the last chunk of a "
+                      "runs multi-token prediction in the last chunk of a "
                       "rank; use a layout.mtp_chunk among the last pipeline "
                       "chunks");
     if (chunks == 1 && receives != LH_RECEIVES_LATE)
         return refuse(LH_TARGET_MEGATRON, err,
-                      "posts receives late where devices have one chunk; "
-                      "leave framework.receives and preset out");
+                      "posts receives late if devices have one chunk; remove "
+                      "framework.receives and preset");
     if (chunks == 1)
         return overlaps_experts(job, l)
                    ? refuse(LH_TARGET_MEGATRON, err,
-                            "overlaps communication of experts in a pipeline "
-                            "only with several chunks on each device")
+                            "overlaps expert communication in a pipeline only "
+                            "with several chunks per device")
                    : LH_OK;
     if (receives == LH_RECEIVES_LATE_FD)
         return refuse(LH_TARGET_MEGATRON, err,
-                      "posts all receives of interleaved chunks early, or all "
-                      "late");
+                      "posts the receives of interleaved chunks either all "
+                      "early or all late");
     if (receives == LH_RECEIVES_LATE && l->pipeline == 2)
         return refuse(LH_TARGET_MEGATRON, err,
                       "posts receives of interleaved chunks late only with "
                       "more than two stages");
     if (c->microbatches < l->pipeline)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "Megatron-LM interleaves groups of at least pipeline "
+                        "Megatron-LM interleaves groups of at least pipeline = "
                         "%" PRIu32 " microbatches; there are %" PRIu32
                         ", so use chunks_per_device: 1 or a larger batch",
                         l->pipeline, c->microbatches);
@@ -441,36 +444,35 @@ static lh_status torchtitan_job(const lh_job *job, lh_error *err)
     const lh_framework *f = &job->framework;
     if (f->fp8 != LH_FP8_NONE)
         return refuse(LH_TARGET_TORCHTITAN, err,
-                      "has no option for products in 8 bits, only models "
-                      "made with them; use framework.fp8: none");
+                      "has no option for 8-bit matrix products; use "
+                      "framework.fp8: none");
     if (f->reduce != LH_GRADIENT_FP32 || f->gradients != LH_GRADIENT_FP32)
         return refuse(LH_TARGET_TORCHTITAN, err,
-                      "keeps and reduces gradients in fp32; use "
+                      "stores and reduces gradients in fp32; use "
                       "framework.gradients and framework.reduce: fp32");
     if (f->unfused_attention)
         return refuse(LH_TARGET_TORCHTITAN, err,
                       "runs fused attention; use framework.attention: fused");
     if (f->overlap_expert > 0 || f->fused_experts)
         return refuse(LH_TARGET_TORCHTITAN, err,
-                      "has no option that overlaps communication of experts, "
-                      "or fuses them; leave framework.overlap.expert and "
-                      "framework.experts out");
+                      "has no option to overlap expert communication or to "
+                      "fuse experts; remove framework.overlap.expert and "
+                      "framework.experts");
     if (job->training.dispatcher == LH_DISPATCHER_DEEPEP)
         return refuse(LH_TARGET_TORCHTITAN, err,
-                      "chooses DeepEP with the model and not by an option; "
-                      "use training.dispatcher: alltoall");
+                      "selects DeepEP by the model, not by an option; use "
+                      "training.dispatcher: alltoall");
     if (job->model->mtp_layers)
         return refuse(LH_TARGET_TORCHTITAN, err,
                       "has no multi-token prediction; use a model with "
                       "mtp_layers: 0");
     if (job->model->parallel_block)
         return refuse(LH_TARGET_TORCHTITAN, err,
-                      "has attention and MLP one after the other; use a model "
-                      "with parallel_block: false");
+                      "runs attention and MLP sequentially; use a model with "
+                      "parallel_block: false");
     if (lhi_job_uses_dropout(job))
         return refuse(LH_TARGET_TORCHTITAN, err,
-                      "has no dropout in its models; use training.dropout: "
-                      "false");
+                      "does not support dropout; use training.dropout: false");
     return job->training.zero_given
                ? torchtitan_context(job->layout.context, job->training.zero,
                                     err)
@@ -484,8 +486,8 @@ static lh_status torchtitan_group(const lh_job *job, const lh_layout *l,
     if (!job->model->experts || etp == (l->expert > 1 ? 1 : l->tensor))
         return LH_OK;
     return lhi_fail(err, LH_EUNSUPPORTED,
-                    "torchtitan cuts experts as all else, or with expert "
-                    "above 1 not at all; with expert %" PRIu32
+                    "torchtitan shards experts over layout.tensor if expert is "
+                    "1, and not at all otherwise; with expert %" PRIu32
                     " and tensor %" PRIu32 " not in %" PRIu32,
                     l->expert, l->tensor, etp);
 }
@@ -495,7 +497,7 @@ static lh_status torchtitan_placed(const lh_layout *l, lh_error *err)
     if (l->outermost != LH_OUTERMOST_DATA || l->pipeline == 1 || l->data == 1)
         return LH_OK;
     return refuse(LH_TARGET_TORCHTITAN, err,
-                  "numbers ranks with the pipeline outermost; use "
+                  "places the pipeline outermost in the rank order; use "
                   "layout.outermost: pipeline");
 }
 
@@ -508,22 +510,23 @@ static lh_status torchtitan_state(const lh_job *job, const lhi_config *c,
     uint32_t groups = lhi_state_groups(job, l, c->zero);
     if (!groups)
         return refuse(LH_TARGET_TORCHTITAN, err,
-                      "shards over equal groups of replicas; these "
-                      "datacenters have different numbers of them");
+                      "shards over equal groups of replicas, but these "
+                      "datacenters have different numbers of replicas");
     if (groups > 1 && l->sharding == LH_SHARDING_HYBRID_LEADERS)
         return refuse(LH_TARGET_TORCHTITAN, err,
-                      "sums gradients of every GPU between groups; use "
+                      "reduces gradients between groups on every GPU; use "
                       "layout.sharding: hybrid or full");
     uint64_t sharers =
         (uint64_t)l->tensor * l->context * (c->zero ? l->data / groups : 1);
     if (job->model->experts && l->expert > 1 && sharers % l->expert != 0)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "torchtitan spreads experts over replicas that share "
-                        "parameters, %" PRIu64
-                        " GPUs of a stage, which are no multiple of expert "
-                        "%" PRIu32 "; use training.zero: 2 and "
-                        "layout.sharding: full",
-                        sharers, l->expert);
+        return lhi_fail(
+            err, LH_EUNSUPPORTED,
+            "torchtitan distributes experts over replicas that "
+            "share parameters, %" PRIu64
+            " GPUs of a stage, which is not a multiple of expert %" PRIu32
+            "; use training.zero: 2 and "
+            "layout.sharding: full",
+            sharers, l->expert);
     return LH_OK;
 }
 
@@ -536,22 +539,21 @@ static lh_status torchtitan_whole(const lh_job *job, const lhi_config *c,
     if (chunks > 1 && job->layout.schedule &&
         strcmp(job->layout.schedule, "1f1b") == 0)
         return refuse(LH_TARGET_TORCHTITAN, err,
-                      "without a pipeline and with ZeRO 0 is costed as a "
-                      "chunk for each layer; leave layout.schedule out, or "
-                      "use interleaved-1f1b");
+                      "without a pipeline and with ZeRO 0 is modelled as one "
+                      "chunk per layer; remove layout.schedule, or use "
+                      "interleaved-1f1b");
     if (chunks && chunks != l->chunks_per_device)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "torchtitan without a pipeline gathers and reduces "
                         "layer by layer, with ZeRO %" PRIu32 " costed as "
-                        "%" PRIu32 " chunk%s; leave layout.chunks_per_device "
-                        "out",
+                        "%" PRIu32 " chunk%s; remove layout.chunks_per_device",
                         c->zero, chunks, chunks > 1 ? "s" : "");
     if (l->pipeline > 1 &&
         lh_framework_receives(&job->framework, l->chunks_per_device) !=
             LH_RECEIVES_EARLY)
         return refuse(LH_TARGET_TORCHTITAN, err,
-                      "posts receives early; leave framework.receives and "
-                      "preset out");
+                      "posts receives early; remove framework.receives and "
+                      "preset");
     return LH_OK;
 }
 
@@ -566,9 +568,8 @@ static lh_status check_stages(lh_target target, const lh_job *job,
     if (!lhi_layers_requested_empty_chunks(job))
         return LH_OK;
     return refuse(target, err,
-                  "needs something to compute in every stage; use a "
-                  "layout.layers with 0 for the first and the last chunk "
-                  "alone");
+                  "requires layers in every stage; use 0 in layout.layers only "
+                  "for the first and the last chunk");
 }
 
 /* --- all targets -------------------------------------------------------------
@@ -587,16 +588,16 @@ lh_status lhi_target_check_job(lh_target target, const lh_job *job,
          !lhi_target_accepts_any_order(target, job->layout.pipeline)) &&
         !lhi_target_supports_method(target, job->layout.pipeline, schedule))
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "%s runs no schedule '%.60s'; leave layout.schedule "
-                        "out, or use what it runs: %s",
+                        "%s does not support schedule '%.60s'; remove "
+                        "layout.schedule, or use a supported one: %s",
                         c->shown, schedule,
                         target == LH_TARGET_MEGATRON ? "1f1b, interleaved-1f1b"
                                                      : "all but elastic");
     if (job->training.offload_share > 0 && target != LH_TARGET_LONGHAUL &&
         target != LH_TARGET_ANY)
         return refuse(target, err,
-                      "is not told to have activations leave the GPU; leave "
-                      "training.offload out");
+                      "does not support activation offloading; remove "
+                      "training.offload");
     if (!has_bit(c->precisions, job->training.precision))
         return lhi_fail(err, LH_EUNSUPPORTED, "%s does not train in %s",
                         c->shown, lh_precision_name(job->training.precision));

@@ -23,8 +23,8 @@ lh_status lhi_longhaul_job(const lh_job *job, lh_error *err)
     if (status != LH_OK)
         return lhi_fail(err, LH_EUNSUPPORTED, "%s", why.text);
     if (job->layout.mtp_chunk)
-        return REFUSE(err, "has modules of model.mtp_layers with the head; "
-                           "leave layout.mtp_chunk out");
+        return REFUSE(err, "runs the modules of model.mtp_layers with the "
+                           "head; remove layout.mtp_chunk");
     return LH_OK;
 }
 
@@ -41,15 +41,15 @@ static lh_status check_tensor(const lh_job *job, const lh_layout *l,
     if (m->heads % n || m->ffn % n || (m->kv_heads % n && n % m->kv_heads))
         return REFUSE(
             err,
-            "cuts layers into equal parts of heads, kv_heads and ffn; use a "
-            "layout.tensor that divides these, or is a multiple of "
-            "kv_heads, or 1");
+            "divides layers into equal parts of heads, kv_heads and ffn; use a "
+            "layout.tensor that divides these, or is a multiple of kv_heads, "
+            "or 1");
     const uint64_t tokens =
         (uint64_t)l->micro_batch * job->training.sequence / l->context;
     if (m->vocab < n || tokens < n)
-        return REFUSE(err, "has a token of a microbatch and of the vocabulary "
-                           "for each rank that shares layers; use a smaller "
-                           "layout.tensor");
+        return REFUSE(err, "requires at least one token of the microbatch and "
+                           "of the vocabulary per tensor-parallel rank; use a "
+                           "smaller layout.tensor");
     return LH_OK;
 }
 
@@ -58,9 +58,9 @@ lh_status lhi_longhaul_group(const lh_job *job, const lh_layout *l,
 {
     LHI_TRY(check_tensor(job, l, err));
     if (l->context > 1 && job->training.sequence % (2 * l->context) != 0)
-        return REFUSE(err, "gives each rank that shares sequences two equal "
-                           "parts; use a layout.context of which twice divides "
-                           "training.sequence");
+        return REFUSE(err, "divides each sequence into 2 x layout.context "
+                           "equal parts; use a layout.context whose double "
+                           "divides training.sequence");
     return LH_OK;
 }
 
@@ -96,10 +96,10 @@ static lh_status check_sites(const lh_job *job, const lh_layout *l,
                 (here == first || !lhi_needs_second_embedding(job->model)))
                 continue;
             return REFUSE(
-                err, "shards over datacenters that have as many replicas "
-                     "each, the same at all stages where embeddings are "
-                     "tied, or modules of model.mtp_layers share them; use "
-                     "layout.sharding: full");
+                err, "shards per datacenter only with equal numbers of "
+                     "replicas in each, and with the same placement at all "
+                     "stages that share embeddings (tied, or by "
+                     "model.mtp_layers); use layout.sharding: full");
         }
     return LH_OK;
 }
@@ -134,10 +134,11 @@ static lh_status check_experts(const lh_job *job, const lh_layout *l,
         for (uint32_t k = 0; k < lh_layout_expert_block(l); k++)
             if (!has_equal_experts(l, sites + (size_t)s * l->data, k, &each))
                 return REFUSE(err,
-                              "shards experts over datacenters where as many "
-                              "ranks have them each; use layout.sharding: "
-                              "full, or a layout.expert that divides a "
-                              "datacenter's ranks of a stage");
+                              "shards experts per datacenter only if each "
+                              "datacenter has the same number of ranks per "
+                              "expert; use layout.sharding: full, or a "
+                              "layout.expert that divides a datacenter's ranks "
+                              "of a stage");
     return LH_OK;
 }
 

@@ -31,8 +31,8 @@ lh_status lhi_pricing_override_job(const lh_job *job,
     *out = *job;
     if (!(hour >= 0 && hour <= MOST_USD && gb >= 0 && gb <= MOST_USD))
         return lhi_fail(err, LH_EINVAL,
-                        "prices of %g for a GPU and hour and %g for 10^9 "
-                        "bytes: from 0 to %g is possible",
+                        "a price of %g per GPU hour or %g per 10^9 bytes is "
+                        "out of range; expected 0 to %g",
                         hour, gb, MOST_USD);
     lh_datacenter *sites = LHI_NEW(mem, lh_datacenter, n);
     lh_wan *wans = LHI_NEW(mem, lh_wan, (size_t)n * n);
@@ -49,7 +49,7 @@ lh_status lhi_pricing_override_job(const lh_job *job,
     out->wans = wans;
     if (gb > 0 && !lhi_pricing_has_prices(out))
         return lhi_fail(err, LH_EINVAL,
-                        "a price of bytes needs one of GPUs; give "
+                        "a price per byte requires a price per GPU hour; set "
                         "usd_per_gpu_hour in the job's cluster");
     return LH_OK;
 }

@@ -110,8 +110,8 @@ static lh_status enumerate(lhi_layout_search *s, lhi_candidate *c,
     if (all > MAX_PARTITIONS)
         return lhi_fail(err, LH_EINVAL,
                         "%" PRIu32 " layers in %" PRIu32
-                        " chunks are more than %d partitions, too many to "
-                        "try them all; search by climb",
+                        " chunks have more than %d partitions, too many to "
+                        "enumerate; search by climb",
                         p.n_layers, p.n_chunks, MAX_PARTITIONS);
     uint32_t *best = calloc(p.n_chunks, sizeof *best);
     if (!best)

@@ -141,7 +141,7 @@ lh_status lhi_find_infeasible_key(const lhi_layout_search *s,
         const lh_layout *l = &at.layout;
         if (found)
             snprintf(text, LHI_INFEASIBLE_KEY_TEXT,
-                     "; without %s%s one works (tensor %" PRIu32
+                     "; without %s%s a layout exists (tensor %" PRIu32
                      ", pipeline %" PRIu32 ", data %" PRIu32 ")",
                      key_name((key)k), value, l->tensor, l->pipeline, l->data);
     }

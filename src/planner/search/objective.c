@@ -267,14 +267,14 @@ lh_status lhi_cost_objective_init(const lh_job *job,
     g.usd_per_ns = least / HOUR_NS;
     if (g.cost && !(least > 0))
         return lhi_fail(err, LH_EINVAL,
-                        "%s: the cheapest plan needs prices; give "
+                        "%s: the cheapest plan requires prices; set "
                         "usd_per_gpu_hour (and usd_per_gb) in the job's "
                         "cluster, or one price for all GPUs",
                         job->name);
     if (g.cost && options->jitter)
         return lhi_fail(err, LH_EINVAL,
-                        "a plan is chosen by its cost or by its times under "
-                        "jitter, not both");
+                        "the objectives cost and times under jitter cannot be "
+                        "combined");
     *out = g;
     return LH_OK;
 }

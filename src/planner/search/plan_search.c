@@ -38,9 +38,9 @@ static lh_status search_elastic(lhi_layout_search *s, bool drawn, lh_error *err)
     LHI_TRY(lhi_elastic_search(s, !drawn, &best, err));
     if (!best.schedule && s->options.elastic_as_published)
         return lhi_fail(err, LH_EINFEASIBLE,
-                        "no layout of the job has an elastic plan, as "
-                        "PipeMesh's planner makes them; they need several "
-                        "replicas, and schedule: elastic or none");
+                        "the job has no feasible layout for PipeMesh's "
+                        "planner, which requires several replicas, and "
+                        "schedule: elastic or none");
     if (!best.schedule)
         return LH_OK;
     s->elastic.published = s->options.elastic_as_published;

@@ -238,8 +238,7 @@ static lh_status list_methods(refinement *r, const lh_choice *like,
 static const char *percent_behind(refinement *r, const lh_choice *c)
 {
     char text[120];
-    snprintf(text, sizeof text,
-             "%+.1f %%%s, after searching for its optimal schedule, too",
+    snprintf(text, sizeof text, "%+.1f %%%s, with its schedule optimised",
              lhi_compute_percent_gap(r->options, c, &r->plan->best),
              r->options->objective == LH_PLAN_CHEAPEST ? " in cost" : "");
     return lhi_arena_strdup(r->mem, text);

@@ -42,14 +42,14 @@ static void memory_advice(const lh_job *job, char text[ADVICE_TEXT])
     bool given = l->tensor || l->context || l->expert || l->pipeline ||
                  l->data || l->micro_batch || l->chunks_per_device ||
                  l->chunk_layers;
-    snprintf(text, ADVICE_TEXT, "use more GPUs, or such with more memory%s%s%s",
+    snprintf(text, ADVICE_TEXT, "use more GPUs, or GPUs with more memory%s%s%s",
              t->zero_given && t->zero < 3 && job->n_gpus > 1
                  ? ", or a higher training.zero"
                  : "",
              t->recompute_given && t->recompute != LH_RECOMPUTE_FULL
                  ? ", or training.recompute: full"
                  : "",
-             given ? ", or leave more of layout open" : "");
+             given ? ", or fix less of layout" : "");
 }
 
 /* Reports missing memory: for the built layouts, and the closest one by its
@@ -73,11 +73,11 @@ static lh_status fail_memory(lhi_layout_search *s, lh_error *err)
     const lh_datacenter *dc = &s->job->datacenters[s->closest_floor.missing_in];
     if (c && none_built && s->closest_floor.missing < c->missing)
         snprintf(at_least, sizeof at_least,
-                 ", and by their bounds all lack %s or more", least);
+                 ", and by lower bounds every layout lacks %s or more", least);
     if (c)
         return lhi_fail(err, LH_EINFEASIBLE,
-                        "%s: no layout fits in memory; of those built the "
-                        "closest (tensor %" PRIu32 ", pipeline %" PRIu32
+                        "%s: no layout fits in memory; the closest evaluated "
+                        "one (tensor %" PRIu32 ", pipeline %" PRIu32
                         ", data %" PRIu32 ", micro_batch %" PRIu32
                         ", recompute %s) needs %s more than a GPU of device "
                         "%" PRIu32 " has%s; %s",
@@ -88,9 +88,9 @@ static lh_status fail_memory(lhi_layout_search *s, lh_error *err)
     return lhi_fail(err, LH_EINFEASIBLE,
                     "%s: no layout fits in memory; the closest (tensor "
                     "%" PRIu32 ", pipeline %" PRIu32 ", data %" PRIu32
-                    ", micro_batch %" PRIu32 ", recompute %s) needs at "
-                    "least %s more than a %s of %s has, however its layers "
-                    "are divided; %s",
+                    ", micro_batch %" PRIu32 ", recompute %s) needs at least "
+                    "%s more than a %s of %s has, for "
+                    "any layer partition; %s",
                     s->job->name, l->tensor, l->pipeline, l->data,
                     l->micro_batch, lh_recompute_name(s->closest.recompute),
                     least, dc->gpu.name, dc->name, advice);
@@ -100,8 +100,8 @@ static lh_status fail_monte_carlo(const lhi_layout_search *s, lh_error *err)
 {
     const char *why = s->first_refusal.text;
     return lhi_fail(err, LH_EINFEASIBLE,
-                    "%s: none of the layouts that were drawn works%s%s; draw "
-                    "more, or others",
+                    "%s: none of the sampled layouts is feasible%s%s; use more "
+                    "samples, or another seed",
                     s->job->name, *why ? ", e.g.: " : "", why);
 }
 
@@ -134,10 +134,10 @@ static lh_status fail_mixed(const lhi_layout_search *s, lh_error *err)
 {
     return lhi_fail(
         err, LH_EINFEASIBLE,
-        "%s: layout.outermost: mixed needs replicas that cross datacenters "
-        "and others that do not, or cross others; with %" PRIu32
-        " datacenter%s none of the degrees that fit in memory can be placed "
-        "so; leave outermost open, or give layout.sites",
+        "%s: layout.outermost: mixed requires a replica that spans "
+        "datacenters, and another that uses different ones; with %" PRIu32
+        " datacenter%s, no layout that fits in memory can be placed in this "
+        "way; remove layout.outermost, or set layout.sites",
         s->job->name, s->job->n_datacenters,
         s->job->n_datacenters == 1 ? "" : "s");
 }
@@ -175,7 +175,7 @@ static lh_status fail_target(lhi_layout_search *s, lh_error *err)
         memory_advice(s->job, advice);
     const lh_layout *l = &config.layout;
     return lhi_fail(err, LH_EINFEASIBLE,
-                    "%s: no layout%s is one that %s takes; the best of the "
+                    "%s: no layout%s is supported by %s; the best of the "
                     "others (tensor %" PRIu32 ", pipeline %" PRIu32
                     ", data %" PRIu32 "): %s%s%s",
                     s->job->name,
@@ -209,11 +209,11 @@ static lh_status fail_infeasible(lhi_layout_search *s, lh_error *err)
     if (lacks_mixed_placement(s))
         return fail_mixed(s, err);
     if (has_too_many_chunks(s->job))
-        return lhi_fail(err, LH_EINFEASIBLE,
-                        "%s: no layout has layers for all of its chunks: %s "
-                        "has %" PRIu32 "; change what layout fixes",
-                        s->job->name, s->job->model->name,
-                        s->job->model->layers);
+        return lhi_fail(
+            err, LH_EINFEASIBLE,
+            "%s: every layout has more chunks than layers: %s has %" PRIu32
+            "; change the degrees fixed in layout",
+            s->job->name, s->job->model->name, s->job->model->layers);
     if (s->closest_floor.missing || nearest_to_fit(s)) {
         LHI_TRY(fail_target(s, err));
         return fail_memory(s, err);
@@ -222,14 +222,15 @@ static lh_status fail_infeasible(lhi_layout_search *s, lh_error *err)
         return fail_monte_carlo(s, err);
     if (s->n == 0 && s->n_dropped && !s->first_refusal.text[0])
         return lhi_fail(err, LH_EINFEASIBLE,
-                        "%s: every layout has more than %d microbatches; give "
-                        "layout.micro_batch, or a smaller global batch",
+                        "%s: every layout has more than %d microbatches; set "
+                        "layout.micro_batch, or use a smaller global batch",
                         s->job->name, LHI_MOST_MICROBATCHES);
     if (s->n == 0 && !s->first_refusal.text[0])
         return lhi_fail(
             err, LH_EINFEASIBLE,
-            "%s: no layout divides %" PRIu32 " GPUs and a global "
-            "batch of %" PRIu32 "; change the batch or what layout fixes",
+            "%s: no layout evenly divides %" PRIu32 " GPUs and a global "
+            "batch of %" PRIu32 "; change the batch or the values fixed in "
+            "layout",
             s->job->name, s->job->n_gpus, s->job->training.global_batch);
     return lhi_fail(err, LH_EINFEASIBLE, "%s: no layout works, e.g.: %s",
                     s->job->name, s->first_refusal.text);
@@ -307,8 +308,8 @@ static const char *format_loss(lhi_layout_search *s, const lhi_candidate *c,
                  "not rule it out: %s",
                  c->bound_text);
     } else if (!simulated && cost) {
-        snprintf(text, sizeof text, "dearer even by its lower bound: %s",
-                 c->bound_text);
+        snprintf(text, sizeof text,
+                 "more expensive even by its lower bound: %s", c->bound_text);
     } else if (!simulated) {
         snprintf(text, sizeof text,
                  "%.1f %% slower even by its lower bound: %s",
@@ -489,15 +490,15 @@ static lh_status finish_elastic(lhi_layout_search *s, lh_plan *plan,
         snprintf(why, sizeof why, "the fastest elastic plan: %s", won->why);
     else if (other.iteration_ns > 0 && ahead < 100 * MIN_PRINTED_SHARE)
         snprintf(why, sizeof why,
-                 "%s; as good as the best plan that is not elastic: %s",
-                 standing, won->why);
+                 "%s; as good as the best non-elastic plan: %s", standing,
+                 won->why);
     else if (other.iteration_ns > 0)
         snprintf(why, sizeof why,
-                 "%s; %.1f %% %s than the best plan that is not elastic: %s",
-                 standing, ahead, better, won->why);
+                 "%s; %.1f %% %s than the best non-elastic plan: %s", standing,
+                 ahead, better, won->why);
     else
-        snprintf(why, sizeof why, "%s; no plan fits that is not elastic: %s",
-                 standing, won->why);
+        snprintf(why, sizeof why, "%s; no non-elastic plan fits: %s", standing,
+                 won->why);
     plan->best.why = lhi_arena_strdup(s->mem, why);
     return plan->best.why ? LH_OK : lhi_fail_nomem(err);
 }
@@ -615,15 +616,15 @@ void lhi_format_plan_optimality(const lh_plan *plan,
                  layouts_text(plan->n_unexplored, some),
                  plan->n_elastic_unexplored);
     if (bound == 0)
-        snprintf(text, size, "the %s of %s that %s drawn", best, all,
+        snprintf(text, size, "the %s of %s that %s sampled", best, all,
                  plan->n_layouts == 1 ? "was" : "were");
     else if (plan->n_unexplored || plan->n_elastic_unexplored)
-        snprintf(text, size, "%s found%s; %s not looked at%s",
+        snprintf(text, size, "%s found%s; %s not explored%s",
                  cost ? "cheapest" : "best", in_time, left, more);
     else if (*more)
         snprintf(text, size,
-                 "best found, all of %s tried or ruled out with even chunks%s "
-                 "with layers in other chunks or passes in another order",
+                 "best found, all of %s simulated or pruned with even chunks%s "
+                 "with other layer partitions or pass orders",
                  all, more);
     else
         snprintf(text, size, "the %s of %s under every schedule", best, all);

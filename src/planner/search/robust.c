@@ -660,8 +660,9 @@ static lh_status format_reason(robust *r, const lh_choice *nominal,
                  p95 ? "95th percentile" : "mean", nominal->why);
     else
         snprintf(text, sizeof text,
-                 "the least %s under jitter: the fastest without takes %s "
-                 "there, %.1f %% more, and %s without, %.1f %% less",
+                 "the lowest %s under jitter: the plan that is fastest without "
+                 "jitter takes %s with it, %.1f %% more, and %s without, %.1f "
+                 "%% less",
                  p95 ? "95th percentile" : "mean",
                  lhi_format_duration(other, there),
                  percent((double)other, (double)r->best_ns),

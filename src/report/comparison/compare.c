@@ -94,8 +94,8 @@ static lh_status begin_comparison(const lh_compare_options *options,
     if (!lh_compare_criterion_name(how.by) ||
         (how.by != LH_COMPARE_BY_PREDICTED && !how.jitter))
         return lhi_fail(err, LH_EINVAL,
-                        "lh_compare_options.by: without jitter there is "
-                        "LH_COMPARE_BY_PREDICTED alone");
+                        "lh_compare_options.by: only LH_COMPARE_BY_PREDICTED "
+                        "is possible without jitter");
     for (uint32_t i = 0; i < how.n_methods; i++)
         LHI_TRY(lh_scheduler_check_name(how.methods[i], err));
     lhi_arena *mem = lhi_arena_make(0);
@@ -435,7 +435,7 @@ static lh_status add_placements(comparison_state *x, lh_error *err)
     add_elastic(x);
     if (x->shown.n_bases == 0)
         return lhi_fail(err, LH_EINFEASIBLE,
-                        "no placement of the plan's layout works: %s",
+                        "no placement of the plan's layout is feasible: %s",
                         x->left_out[0].why);
     return LH_OK;
 }

@@ -69,14 +69,14 @@ static lh_status read_lines(const char *text, size_t len, const char *name,
                             name, number, LHI_LINE_BYTES);
         if (!read_line(line, (size_t)(stop - line), &one))
             return lhi_fail(err, LH_EINPUT,
-                            "%s:%" PRIu32 ": not an iteration as 'train "
-                            "--log' writes them",
+                            "%s:%" PRIu32 ": not an iteration record of 'train "
+                            "--log'",
                             name, number);
         LHI_TRY(add_iteration(x, one, err));
         line = stop + (stop < end);
     }
     if (x->n == 0)
-        return lhi_fail(err, LH_EINPUT, "%s: has no iteration", name);
+        return lhi_fail(err, LH_EINPUT, "%s: contains no iteration", name);
     return LH_OK;
 }
 

@@ -161,7 +161,7 @@ static lh_status check_same_job(const lh_trace *predicted,
         p.microbatches == m.microbatches)
         return LH_OK;
     return lhi_fail(err, LH_EINPUT,
-                    "the predicted and the measured trace are of different "
+                    "the predicted and the measured trace belong to different "
                     "jobs: %" PRIu32 " devices, %" PRIu32 " chunks, %" PRIu32
                     " microbatches, and %" PRIu32 ", %" PRIu32 ", %" PRIu32,
                     p.devices, p.chunks, p.microbatches, m.devices, m.chunks,
@@ -178,7 +178,7 @@ lh_status lh_trace_compare(const lh_trace *predicted, const lh_trace *measured,
     if (d.n_passes == 0)
         return lhi_fail(err, LH_EINPUT,
                         "the predicted and the measured trace have no pass in "
-                        "common; they are of different schedules");
+                        "common; they belong to different schedules");
     d.mean_start_ns /= (double)d.n_passes;
     LHI_TRY(match_messages(predicted, measured, &d, err));
     *out = d;

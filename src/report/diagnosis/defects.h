@@ -17,13 +17,13 @@
       "used")                                                                  \
     X(UNREAD, "unread-rows", "rows that cannot be read and are left out")      \
     X(UNKNOWN, "unknown-types", "rows of unknown types, left out")             \
-    X(DOUBLED, "doubled-rows", "rows that are there twice, counted once")      \
+    X(DOUBLED, "doubled-rows", "duplicate rows, counted once")                 \
     X(PEERS, "more-ranks",                                                     \
       "rows of further ranks of a stage and replica, left out")                \
     X(CLOCKS, "clocks",                                                        \
       "clocks of ranks in steps that were set by their messages")              \
     X(ORIGIN, "origin",                                                        \
-      "steps whose times do not begin at the step's start: measured from "     \
+      "steps whose times do not start at the step's start: measured from "     \
       "their first operation")                                                 \
     X(STRAY, "stray-messages", "sends and receives without a peer, left out")  \
     X(FILES, "missing-files", "ranks of the job of which no trace is given")   \

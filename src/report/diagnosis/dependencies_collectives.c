@@ -18,7 +18,7 @@ static void group_kind(lhi_dependency_search *w, lhi_op_type op, uint32_t from,
         if (more == 0)
             continue;
         if (n && more != n) {
-            w->out->reason = "ranks have other numbers of a communication";
+            w->out->reason = "ranks have different numbers of a collective";
             return;
         }
         for (uint32_t k = 0; n && k < n; k++)
@@ -40,7 +40,8 @@ static void compare_replicas(lhi_dependency_search *w)
             if ((k < LHI_OP_FORWARD_SEND || k > LHI_OP_BACKWARD_RECV) &&
                 lhi_rows_of_kind(w->ops, i, (lhi_op_type)k, &row) !=
                     lhi_rows_of_kind(w->ops, i % S, (lhi_op_type)k, &row)) {
-                w->out->reason = "replicas have other numbers of operations";
+                w->out->reason =
+                    "replicas have different numbers of operations";
                 return;
             }
 }

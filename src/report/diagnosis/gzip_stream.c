@@ -75,14 +75,14 @@ static lh_status inflate_block(lhi_gzip_stream *zip, lh_error *err)
     if (how == Z_STREAM_END) { /* another member may follow */
         zip->is_between_members = true;
         if (inflateReset(&zip->stream) != Z_OK)
-            zip->reason = "its compressed bytes are damaged";
+            zip->reason = "the compressed data is damaged";
     } else if (how == Z_OK) {
         zip->is_between_members = false;
     } else if (how != Z_BUF_ERROR) {
         /* As gzip does, treats zeros after the last member as padding. */
         zip->at_end = true;
         if (!zip->is_between_members)
-            zip->reason = "its compressed bytes are damaged";
+            zip->reason = "the compressed data is damaged";
     }
     return LH_OK;
 }
@@ -127,7 +127,7 @@ lh_status lhi_gzip_stream_read(lhi_gzip_stream *zip, char *bytes, size_t room,
         }
         if (zip->at_end) {
             if (!zip->is_between_members)
-                zip->reason = "its compressed bytes end early";
+                zip->reason = "the compressed data is truncated";
             break;
         }
         LHI_TRY(inflate_block(zip, err));

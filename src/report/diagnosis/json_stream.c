@@ -88,7 +88,7 @@ static lh_status read_value(lhi_json_stream *items, lhi_text *out,
     while (!s.done) {
         LHI_TRY(refill(items, &n, err));
         if (n == 0) {
-            items->reason = "it ends within a value";
+            items->reason = "ends within a value";
             return LH_OK;
         }
         const char *from = &items->bytes[items->position];
@@ -107,7 +107,7 @@ static lh_status read_value(lhi_json_stream *items, lhi_text *out,
             return lhi_fail_nomem(err);
     }
     if (out->len == 0)
-        items->reason = "it is damaged: a value is missing";
+        items->reason = "damaged: a value is missing";
     return LH_OK;
 }
 
@@ -121,7 +121,7 @@ static lh_status expect_char(lhi_json_stream *items, char wanted, lh_error *err)
     if (c == wanted)
         items->position++;
     else if (!items->reason)
-        items->reason = c ? "its JSON is damaged" : "it ends early";
+        items->reason = c ? "the JSON is damaged" : "truncated file";
     return LH_OK;
 }
 
@@ -140,7 +140,7 @@ static lh_status next_item(lhi_json_stream *items, lh_error *err)
         return LH_OK;
     }
     if (c == '\0') {
-        items->reason = "it ends within the list of its events";
+        items->reason = "ends within the list of events";
         return LH_OK;
     }
     return read_value(items, &items->value, err);
@@ -163,7 +163,7 @@ static lh_status next_key(lhi_json_stream *items, lh_error *err)
         return LH_OK;
     }
     if (c != '"') {
-        items->reason = c ? "its JSON is damaged" : "it ends early";
+        items->reason = c ? "the JSON is damaged" : "truncated file";
         return LH_OK;
     }
     LHI_TRY(read_value(items, &items->key, err));

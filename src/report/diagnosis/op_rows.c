@@ -69,9 +69,9 @@ static lh_status check_not_closed(const lhi_rows *rows, uint64_t step,
     for (uint32_t i = 0; i < rows->n_closed; i++)
         if (rows->closed[i] == step)
             return lhi_fail(err, LH_EINPUT,
-                            "step %" PRIu64 " comes again after %" PRIu32
-                            " others, too late for a recording of this size: "
-                            "sort its rows by step",
+                            "step %" PRIu64 " appears again after %" PRIu32
+                            " others, which is too late in a recording of this "
+                            "size; sort the rows by step",
                             step, rows->n_closed);
     return LH_OK;
 }
@@ -90,7 +90,7 @@ static lh_status find_list(lhi_rows *rows, uint64_t step, lh_error *err)
     LHI_TRY(check_not_closed(rows, step, err));
     if (rows->n_lists + rows->n_closed == LHI_MAX_RECORDED_STEPS)
         return lhi_fail(err, LH_EINPUT,
-                        "more than %d steps: diagnose some of them",
+                        "more than %d steps; diagnose fewer of them",
                         LHI_MAX_RECORDED_STEPS);
     if (rows->n_lists == rows->room) {
         uint32_t room = rows->room ? 2 * rows->room : 64;

@@ -167,7 +167,7 @@ static lh_status parse_event(reading *r, const json_t *event, lh_error *err)
     const char *name = json_string_value(json_object_get(event, "name"));
     int64_t start_ns, end_ns;
     if (!json_is_object(event)) {
-        remark_unread(r, "is no map");
+        remark_unread(r, "is not a map");
         return LH_OK;
     }
     if (!ph || strcmp(ph, "X") != 0 || !cat || !name)

@@ -101,7 +101,7 @@ static lh_status check_name(const lhi_read_context *r, const lhi_node *map,
     for (const char *at = n->pattern; *at; at++)
         if (*at == '{' && placeholder_at(at) == N_PLACES)
             return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                                "has a brace that begins no {chunk}, "
+                                "has a brace that does not start {chunk}, "
                                 "{microbatch} or {step}");
     for (uint32_t k = 0; k < N_PLACES; k++)
         if (strstr(n->pattern, places[k].text) &&
@@ -122,8 +122,9 @@ static lh_status check_name(const lhi_read_context *r, const lhi_node *map,
     if (!of_microbatch && n->kind != LHI_RANGE_IGNORED &&
         (strstr(n->pattern, "{chunk}") || strstr(n->pattern, "{microbatch}")))
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "has {chunk} or {microbatch}, which only passes "
-                            "and messages have; * stands for any text");
+                            "contains {chunk} or {microbatch}, which are "
+                            "allowed only for passes and messages; * matches "
+                            "any text");
     return LH_OK;
 }
 
@@ -182,7 +183,7 @@ static lh_status check_ranks(const lhi_read_context *r, const lhi_node *list,
     for (uint32_t i = 1; i < m->n_ranks; i++)
         if (by[i]->rank == by[i - 1]->rank)
             return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
-                                "has rank %u twice, in lines %u and %u",
+                                "lists rank %u twice, in lines %u and %u",
                                 by[i]->rank, by[i - 1]->line, by[i]->line);
     lhi_sort(by, m->n_ranks, sizeof(*by), compare_by_file);
     for (uint32_t i = 1; i < m->n_ranks; i++)

@@ -134,7 +134,7 @@ static lh_status prepare_step(lh_recording *recording, lhi_row_list *list,
         return LH_OK;
     }
     if (is_too_long(&ops)) {
-        *why = "its times are hours apart";
+        *why = "its times span several hours";
         return LH_OK;
     }
     /* A trace has one clock: differences are the links' transfer times. */
@@ -147,7 +147,7 @@ static lh_status prepare_step(lh_recording *recording, lhi_row_list *list,
         return LH_OK;
     LHI_TRY(lhi_op_graph_make(&needs, arena, &graph, &step.duration_ns, err));
     if (!graph) {
-        *why = "operations wait for each other";
+        *why = "the operations depend on each other in a cycle";
         return LH_OK;
     }
     lhi_defect_add(&recording->remarks, LHI_REMARK_STRAY, needs.n_strays,

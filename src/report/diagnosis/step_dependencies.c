@@ -68,7 +68,7 @@ static lh_status find_chunks(lhi_dependency_search *w, lh_error *err)
         if (*stage == LH_NONE)
             *stage = row->stage;
         else if (*stage != row->stage)
-            w->out->reason = "a chunk is on two stages";
+            w->out->reason = "a chunk appears on two stages";
     }
     for (uint32_t c = 0; c < n; c++)
         if (w->stages[c] == LH_NONE)

@@ -100,7 +100,7 @@ lh_status lh_scheduled_format(const lh_scheduled *scheduled, char **text,
         (s.n_engines && !s.engines))
         return lhi_fail(err, LH_EINVAL,
                         "lh_scheduled: requested, method, pipeline, limited_by "
-                        "and its engines have to be there");
+                        "and its engines are required");
     return lhi_json_format_indented(s.timeline ? scheduled_json(&s)
                                                : infeasible_json(&s),
                                     2, text, len, err);

@@ -126,7 +126,7 @@ static lh_status copy_input(const lh_simulated *given, lh_simulated *s,
         !s->analysis)
         return lhi_fail(err, LH_EINVAL,
                         "lh_simulated: name, pipeline, schedule, timeline and "
-                        "analysis have to be there");
+                        "analysis are required");
     return LH_OK;
 }
 
@@ -143,7 +143,7 @@ static lh_status find_bound(const lh_simulated *s, lh_bound *out, lh_error *err)
     if (ns <= out->ns)
         return LH_OK;
     out->ns = ns;
-    snprintf(out->text, sizeof out->text, "by the search that made the plan");
+    snprintf(out->text, sizeof out->text, "by the planner's search");
     return LH_OK;
 }
 

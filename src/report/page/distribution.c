@@ -52,8 +52,8 @@ static lh_status copy_distribution(const lh_report_distribution *given,
         return lhi_fail(err, LH_EINVAL, "a title is not UTF-8 text");
     if (mine->n < 1 || mine->n > MOST_TIMES)
         return lhi_fail(err, LH_EINVAL,
-                        "%" PRIu32 " iterations that differ; 1 to %d", mine->n,
-                        MOST_TIMES);
+                        "%" PRIu32 " varying iterations; expected 1 to %d",
+                        mine->n, MOST_TIMES);
     for (uint32_t i = 0; i < mine->n; i++)
         if (mine->ns[i] < 0)
             return lhi_fail(err, LH_EINVAL, "ns[%" PRIu32 "] is negative", i);

@@ -45,8 +45,8 @@ static lh_status check_analysis(const lh_trace *trace,
             s->end_ns < s->start_ns)
             return lhi_fail(err, LH_EINVAL,
                             "critical_path[%" PRIu32
-                            "]: what it names is not in the trace, or it "
-                            "starts before the one before it ends",
+                            "]: it is not in the trace, or it starts before "
+                            "the previous one ends",
                             i);
         last_ns = s->end_ns;
     }

@@ -41,7 +41,7 @@ lh_status lhi_report_copy_svg_options(const lh_svg_options *given,
     o.width = o.width ? o.width : 1200;
     if (o.width < 400 || o.width > 20000)
         return lhi_fail(err, LH_EINVAL,
-                        "a picture %" PRIu32 " pixels wide; choose 400 to "
+                        "a picture %" PRIu32 " pixels wide; expected 400 to "
                         "20000",
                         o.width);
     *mine = o;

@@ -117,7 +117,9 @@ lh_status lhi_report_copy_sweep(const lh_report_sweep *given,
     for (uint32_t i = 0; i < s->n_points; i++)
         if (!isfinite(s->xs[i]) || (i > 0 && s->xs[i] <= s->xs[i - 1]))
             return lhi_fail(err, LH_EINVAL,
-                            "xs[%" PRIu32 "]: must rise, and be numbers", i);
+                            "xs[%" PRIu32 "]: must be numbers in increasing "
+                            "order",
+                            i);
     bool ok = lhi_is_utf8(s->x) && lhi_is_utf8(s->title ? s->title : "");
     for (uint32_t i = 0; ok && i < s->n_series; i++)
         ok = lhi_is_utf8(s->series[i]);

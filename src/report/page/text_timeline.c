@@ -332,7 +332,8 @@ lh_status lhi_report_copy_terminal_options(const lh_terminal_options *given,
         o.width = 80;
     if (o.width < MIN_WIDTH || o.width > MAX_WIDTH)
         return lhi_fail(err, LH_EINVAL,
-                        "a terminal %" PRIu32 " columns wide; choose %d to %d",
+                        "a terminal %" PRIu32
+                        " columns wide; expected %d to %d",
                         o.width, MIN_WIDTH, MAX_WIDTH);
     *mine = o;
     return LH_OK;

@@ -159,8 +159,8 @@ static lh_status check_message(const checker *c, uint32_t i)
                              m->sent_ns, m->arrive_ns};
     if (!times_ok(times, 5))
         return fail_part(c, MESSAGE, i,
-                         "produced, ready, depart, sent and arrive must rise "
-                         "from 0 to 2^53 ns");
+                         "produced, ready, depart, sent and arrive must be "
+                         "non-decreasing, from 0 to 2^53 ns");
     return LH_OK;
 }
 
@@ -202,7 +202,8 @@ static lh_status check_copy(const checker *c, uint32_t i)
     const int64_t times[] = {x->ready_ns, x->depart_ns, x->end_ns};
     if (!times_ok(times, 3))
         return fail_part(c, COPY, i,
-                         "ready, depart and end must rise from 0 to 2^53 ns");
+                         "ready, depart and end must be non-decreasing, from 0 "
+                         "to 2^53 ns");
     return LH_OK;
 }
 
@@ -234,7 +235,7 @@ static lh_status check_parts(const checker *c)
         strcmp(t->source, "measured") != 0)
         return fail_trace(c, "the source must be 'simulated' or 'measured'");
     if (!texts_ok(t))
-        return fail_trace(c, "a name that is not UTF-8 text");
+        return fail_trace(c, "a name is not UTF-8 text");
     for (uint32_t i = 0; i < t->n_devices; i++)
         if (t->devices[i].site >= t->n_sites)
             return fail_trace(c, "a device at a site that does not exist");

@@ -61,7 +61,7 @@ static lh_status check_us(const reader *r, const lhi_node *event,
     if (!differs(us, ns))
         return LH_OK;
     return lhi_doc_fail(r->doc, lhi_node_find(event, key), r->err, LH_EINPUT,
-                        "is not the %" PRId64 " ns that args give", ns);
+                        "differs from the %" PRId64 " ns given in args", ns);
 }
 
 /* Checks that the viewers' times agree with the exact numbers. */

@@ -45,8 +45,8 @@ static lh_status find_schedule(const lhi_whatif_base *q, answer *a,
         if (lh_pipeline_n_microbatches(a->now.pipeline) !=
             lh_pipeline_n_microbatches(q->pipeline))
             return lhi_fail(err, LH_EINPUT,
-                            "the order is one of %" PRIu32
-                            " microbatches: choose a schedule",
+                            "the pipeline's order is for %" PRIu32
+                            " microbatches; choose a schedule method",
                             lh_pipeline_n_microbatches(q->pipeline));
         return LH_OK;
     }

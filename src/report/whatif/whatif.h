@@ -19,14 +19,18 @@
 /* Keys in a line with changes: X(key, of, value, about). `of`: the kind of item
  * that can follow a dot, as in "speed.3=x0.5"; "": none. */
 #define LHI_WHATIF_CHANGE_LIST(X)                                              \
-    X(LATENCY, "latency", "link", "of the links between sites: 20ms, or x2")   \
-    X(BANDWIDTH, "bandwidth", "link", "of the same links: x0.5")               \
+    X(LATENCY, "latency", "link",                                              \
+      "latency of the links between sites: 20ms, "                             \
+      "or x2")                                                                 \
+    X(BANDWIDTH, "bandwidth", "link",                                          \
+      "bandwidth of the links between sites: "                                 \
+      "x0.5")                                                                  \
     X(SPEED, "speed", "device", "of devices: x0.9")                            \
-    X(MICROBATCHES, "microbatches", "", "of an iteration")                     \
-    X(LIMIT, "limit", "", "of memory, of each device: x0.8, a number, none")   \
+    X(MICROBATCHES, "microbatches", "", "microbatches per iteration")          \
+    X(LIMIT, "limit", "", "memory limit per device: x0.8, a number, none")     \
     X(RECEIVES, "receives", "", "early, late, late-fd")                        \
     X(COUPLED, "coupled", "", "messages of a device's send queue; 0: no such") \
-    X(SCHEDULE, "schedule", "", "a method; as-is: the order that there is")
+    X(SCHEDULE, "schedule", "", "a method; as-is: keep the current order")
 
 enum { LHI_METHOD_TEXT = 32 };
 

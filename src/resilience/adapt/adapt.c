@@ -67,8 +67,8 @@ static lh_status check_options(lh_adapt *a, const lh_adapt_options *o,
         o->min_gain >= 1)
         return lhi_fail(err, LH_EINVAL,
                         "lh_adapt_options: switch_ns is %" PRId64
-                        ", at_once %g, least_gain %g; none may be negative, "
-                        "and the last has to be below 1",
+                        ", at_once %g, least_gain %g; each must be at least 0, "
+                        "and least_gain below 1",
                         o->switch_ns, o->urgent_slowdown, o->min_gain);
     a->effort = o->effort ? o->effort : compute_default_effort(a->pipeline);
     a->switch_ns = o->switch_ns ? o->switch_ns : DEFAULT_SWITCH_NS;
@@ -211,14 +211,14 @@ static lh_status check_input(const lh_adapt *a, const lh_adapt_input *now,
     const lh_pipeline *p = a->pipeline, *q = now->pipeline;
     if (a->step != UINT64_MAX && now->step <= a->step)
         return lhi_fail(err, LH_EINVAL,
-                        "step %" PRIu64 " was decided on after step %" PRIu64
-                        "; steps have to grow",
+                        "step %" PRIu64 " follows a decision on step %" PRIu64
+                        "; steps must increase",
                         now->step, a->step);
     if (!q || q->n_devices != p->n_devices || q->n_chunks != p->n_chunks ||
         q->n_microbatches != p->n_microbatches || q->n_links != p->n_links)
         return lhi_fail(err, LH_EINVAL,
-                        "the pipeline of now has to have the devices, chunks, "
-                        "links and microbatches of the first one");
+                        "the current pipeline must have the same devices, "
+                        "chunks, links and microbatches as the first one");
     for (uint32_t i = 0; i < now->n_events; i++) {
         const lh_monitor_event *e = &now->events[i];
         if (e->target > LH_MONITOR_DATA ||

@@ -69,7 +69,9 @@ static void append_event(lh_adapt *a, const lh_monitor_event *e,
     time_text((int64_t)e->current_ns, now);
     if (e->target != LH_MONITOR_LINK) {
         append_reason(a, "device %" PRIu32 " takes %s%s", e->index, now,
-                      e->target == LH_MONITOR_DATA ? " for its data" : "");
+                      e->target == LH_MONITOR_DATA ? " for data-parallel "
+                                                     "communication"
+                                                   : "");
         return;
     }
     const lh_link *l = lh_pipeline_link(a->pipeline, e->index);
@@ -118,7 +120,7 @@ static void append_path(lh_adapt *a, const lhi_adapt_candidate_result *f)
         append_reason(a, ", slow links delegated");
     } else if (f->path != a->path) {
         append_reason(a, f->path == LH_DATA_PATH_DIRECT
-                             ? ", messages direct again"
+                             ? ", all messages direct"
                              : ", all messages delegated");
     }
 }

@@ -21,8 +21,8 @@ lh_status lh_event_match_links(const lh_pipeline *pipeline, const char *name,
         status = lhi_find_links_by_name(&list, name, marks, err);
     if (status == LH_OK && list.n_links > n)
         status = lhi_fail(err, LH_EINPUT,
-                          "the pipeline has no link '%.60s': messages take no "
-                          "time there; give it one",
+                          "the pipeline has no link '%.60s': messages there "
+                          "take no time; add a link to it",
                           name);
     for (uint32_t i = 0; status == LH_OK && i < n; i++)
         hit[i] = hit[i] || marks[i];

@@ -120,7 +120,8 @@ static lh_status find_device(const lh_pipeline *p, const lh_event *e,
             return LH_OK;
     }
     return lhi_fail(err, LH_EINPUT,
-                    "device: device %" PRIu32 " has no passes to be slower",
+                    "device: device %" PRIu32 " has no passes that could be "
+                    "slowed down",
                     e->device);
 }
 
@@ -154,7 +155,9 @@ static lh_status find_rail(lhi_link_list *list, lhi_event_effect *effect,
     uint32_t rank = effect->event->rank;
     uint32_t n = lh_pipeline_n_devices(list->pipeline);
     if (effect->event->first_step < 0)
-        return lhi_fail(err, LH_EINPUT, "at %" PRId64 ": a step is at least 0",
+        return lhi_fail(err, LH_EINPUT,
+                        "at %" PRId64 ": a step must be at "
+                        "least 0",
                         effect->event->first_step);
     if (rank >= n)
         return lhi_fail(err, LH_EINPUT,
@@ -168,8 +171,8 @@ static lh_status find_rail(lhi_link_list *list, lhi_event_effect *effect,
     }
     if (!any)
         return lhi_fail(err, LH_EINPUT,
-                        "rank: rank %" PRIu32 " has no links, whose messages "
-                        "could wait for a rail",
+                        "rank: rank %" PRIu32 " has no links that a rail "
+                        "failure could affect",
                         rank);
     return store_links(list, effect, hit, mem, err);
 }
@@ -195,8 +198,8 @@ static lh_status resolve_event(lh_event_timeline *c, lhi_link_list *list,
     const lh_event *e = effect->event;
     if (e->rail != LH_RAIL_UNCHANGED && c->placement)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "rail: those of hosts are not played; leave the event "
-                        "out, or have devices alone");
+                        "rail: rail failures of hosts are not simulated; "
+                        "remove the event, or use device events only");
     if (e->rail != LH_RAIL_UNCHANGED)
         return find_rail(list, effect, hit, c->mem, err);
     LHI_TRY(check_numbers(e, err));
@@ -234,9 +237,10 @@ static lh_status check_rail(const lh_events *events, const lh_event *e,
                         e->rank, e->first_step);
     if (e->rail == LH_RAIL_DOWN && down && !restarts)
         return lhi_fail(err, LH_EINPUT,
-                        "rail: the last of rank %" PRIu32 " goes down at step "
-                        "%" PRId64 ", and without one no run goes on; let one "
-                        "come up before",
+                        "rail: the last rail of rank %" PRIu32
+                        " goes down at step "
+                        "%" PRId64 ", and a run cannot continue without one; "
+                        "bring another rail up first",
                         e->rank, e->first_step);
     return LH_OK;
 }

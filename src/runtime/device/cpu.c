@@ -231,7 +231,7 @@ static lh_status run_pass(lhi_cpu *cpu, const lh_pass *pass, const void *in,
         ((!(forward ? chunk->is_first : chunk->is_last) && !in) ||
          (!(forward ? chunk->is_last : chunk->is_first) && !out)))
         return lhi_fail(err, LH_EINVAL,
-                        "chunk %u, microbatch %u: a pass without its message",
+                        "chunk %u, microbatch %u: the pass has no message",
                         pass->chunk, m);
     switch (pass->kind) {
     case LH_F:

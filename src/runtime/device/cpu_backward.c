@@ -162,9 +162,9 @@ lh_status lhi_cpu_run_dgrad(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
     lhi_cpu_microbatch_state *slot = chunk->slots[microbatch];
     uint32_t n = chunk->n_layers;
     if (!slot || slot->d_done)
-        return lhi_fail(err, LH_EINVAL,
-                        "D of chunk %u, microbatch %u, comes %s", chunk->chunk,
-                        microbatch, slot ? "twice" : "before its F");
+        return lhi_fail(err, LH_EINVAL, "D of chunk %u, microbatch %u, runs %s",
+                        chunk->chunk, microbatch,
+                        slot ? "twice" : "before its F");
     if (slot->storage_block)
         return lhi_fail(err, LH_EINVAL,
                         "D of chunk %u, microbatch %u, comes before what it "

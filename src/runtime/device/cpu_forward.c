@@ -193,7 +193,7 @@ lh_status lhi_cpu_run_forward(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
     lhi_cpu_microbatch_state *slot = NULL;
     if (chunk->forward_done[microbatch])
         return lhi_fail(err, LH_EINVAL,
-                        "F of chunk %u, microbatch %u, comes twice in a step",
+                        "F of chunk %u, microbatch %u, runs twice in a step",
                         chunk->chunk, microbatch);
     LHI_TRY(take_slot(cpu, chunk, microbatch, &slot, err));
     if (chunk->is_first) {

@@ -29,7 +29,7 @@ static lh_status need_multiple(uint32_t n, const char *what, uint32_t ranks,
     if (n % ranks == 0)
         return LH_OK;
     return lhi_fail(err, LH_EUNSUPPORTED,
-                    "the cpu device cuts %s (%" PRIu32 ") among tensor "
+                    "the cpu device shards %s (%" PRIu32 ") among tensor "
                     "%" PRIu32 " ranks alike, and it is no multiple: choose "
                     "another tensor in the job's layout",
                     what, n, ranks);

@@ -233,7 +233,7 @@ lh_status lhi_cpu_run_wgrad(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                       chunk->items[i].requested[m]);
     if (early || again)
         return lhi_fail(err, LH_EINVAL,
-                        "W of chunk %u, microbatch %u, part %u of %u, comes %s",
+                        "W of chunk %u, microbatch %u, part %u of %u, runs %s",
                         chunk->chunk, m, pass->part, n,
                         early ? "before its D" : "twice");
     for (uint32_t i = 0; i < chunk->n_items; i++)

@@ -127,8 +127,8 @@ static lh_status open_tokens(lhi_data *data, const lhi_data_options *o,
          count_windows(data->n_tokens - data->n_train, o) == 0))
         return lhi_fail(err, LH_EINPUT,
                         "%s: %" PRIu64 " tokens are too few for windows of %u "
-                        "in each part; give a longer file or a shorter "
-                        "sequence",
+                        "in each split; give a longer file or a "
+                        "shorter sequence",
                         data->path, data->n_tokens, o->sequence);
     return LH_OK;
 }
@@ -139,7 +139,7 @@ lh_status lhi_data_open(const lhi_data_options *options, lhi_data **out,
     if (!options->path || options->sequence == 0 || options->vocab == 0 ||
         !(options->validation >= 0 && options->validation < 1))
         return lhi_fail(err, LH_EINVAL,
-                        "data need a file, a sequence, a vocabulary and a "
+                        "the data need a file, a sequence, a vocabulary and a "
                         "validation share of 0 <= share < 1");
     lhi_arena *mem = lhi_arena_make(0);
     lhi_data *data = mem ? LHI_NEW(mem, lhi_data, 1) : NULL;

@@ -48,7 +48,7 @@ static lh_status fail_folder(const char *folder, const char *what,
                              lh_error *err)
 {
     return lhi_fail(err, LH_EIO,
-                    "offload: %s '%.300s': %s; give a folder that has room "
+                    "offload: %s '%.300s': %s; give a folder with free space "
                     "with --offload-to",
                     what, folder, strerror(errno));
 }

@@ -216,7 +216,8 @@ static lh_status fail_own_communication(const lhi_exec_rank *rank, uint32_t r,
     if (pass->n_required_copies > pass->first_copy)
         return lhi_fail(err, LH_EDEADLOCK,
                         "deadlock: rank %" PRIu32 " waits at %s for a copy of "
-                        "activations that it launches itself only later",
+                        "activations that it "
+                        "launches only later",
                         r, lh_pass_format(&pass->pass, here));
     const lhi_exec_data *data = &rank->data[pass->n_required_data - 1];
     return lhi_fail(err, LH_EDEADLOCK,
@@ -257,9 +258,9 @@ static lh_status fail_deadlock(const deadlock_walk *p, uint32_t r,
         return lhi_fail(
             err, LH_EDEADLOCK,
             "deadlock: the input of %s on rank %" PRIu32
-            " may leave only after a message to rank %" PRIu32
-            ", which never leaves; take the links first in, first out, or "
-            "more than %" PRIu32 " receive buffers",
+            " can be sent only after a message to rank %" PRIu32
+            ", which is never sent; use the links first in, first out, or more "
+            "than %" PRIu32 " receive buffers",
             here, r, p->consumer[first],
             p->x->ranks[p->consumer[first]].n_slots);
     }

@@ -34,7 +34,7 @@ static const char *const names[] = {
     [MESSAGE_PROPOSAL] = "a proposal",
     [MESSAGE_VOTE] = "a vote",
     [MESSAGE_SWITCH] = "a switch",
-    [MESSAGE_OBSERVATION] = "what was seen",
+    [MESSAGE_OBSERVATION] = "an observation",
     [MESSAGE_ADAPT_NOTICE] = "a notice of a change",
 };
 

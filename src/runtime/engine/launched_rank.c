@@ -108,8 +108,8 @@ lh_status lhi_job_run_launched(lhi_job *job, uint32_t n_links,
         return run_task(job, n_links, links, result, err);
     if (!lhi_mpi_is_launched())
         return lhi_fail(err, LH_EINVAL,
-                        "transport %s carries messages between processes that "
-                        "mpirun or srun has started: mpirun -np %" PRIu32
+                        "transport %s requires ranks started by mpirun or "
+                        "srun: mpirun -np %" PRIu32
                         " longhaul train ..., or srun -n %" PRIu32,
                         job->o.transport, n, n);
     lhi_mpi_setup work = {.transport = job->o.transport,

@@ -147,9 +147,9 @@ static lh_status fill_lane(lh_exec *x, lhi_exec_rank *rank, lhi_exec_lane *lane,
     if (lane->n_queues > LH_MAX_QUEUES)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the delegated path needs %" PRIu32
-                        " queues between two ranks, so long do copies take "
-                        "beside passes; there may be %d: leave it to links "
-                        "with fewer messages, or to faster copies",
+                        " queues between two ranks because copies are slow "
+                        "relative to passes; the limit is %d; delegate only "
+                        "links with fewer messages, or use faster copies",
                         lane->n_queues, LH_MAX_QUEUES);
     lane->items = LHI_NEW(x->mem, uint32_t, lane->n);
     if (!lane->items)

@@ -112,7 +112,7 @@ lh_status lhi_measure_link(uint32_t repeats, double *alpha_ns,
     double line[2];
     lh_status status = lhi_local_run(2, 0, NULL, rank_main, &p, results, err);
     if (status == LH_OK && results[0].size != sizeof line)
-        status = lhi_fail(err, LH_EIO, "rank 0 handed back half a result");
+        status = lhi_fail(err, LH_EIO, "rank 0 returned an incomplete result");
     if (status == LH_OK) {
         memcpy(line, results[0].text, sizeof line);
         *alpha_ns = line[0];

@@ -42,15 +42,15 @@ lh_status lhi_job_check_migration(const lhi_job *job, lh_error *err)
         return LH_OK;
     if (a->moves_hosts && !hosts)
         return lhi_fail(err, LH_EINVAL,
-                        "lh_train_adapt: hosts exchange their places where "
-                        "events are of some");
+                        "lh_train_adapt: moving hosts requires an event "
+                        "timeline with hosts");
     if (a->moves_hosts && job->assignment_limits.n_places == 0)
         return lhi_rank_assignment_fail_places(&job->assignment_limits, err);
     if (a->moves_layers && !job->assignment_limits.layers)
         return lhi_rank_assignment_fail_layers(&job->assignment_limits, err);
     if (a->layer_ns < 0)
         return lhi_fail(err, LH_EINVAL,
-                        "lh_train_adapt: a layer takes less than no time");
+                        "lh_train_adapt: layer_ns must be at least 0");
     return LH_OK;
 }
 

@@ -56,7 +56,7 @@ static const unsigned char *next_bytes(reader *r, size_t size)
 
 static lh_status fail_truncated(lh_error *err)
 {
-    return lhi_fail(err, LH_EIO, "rank 0 handed back half a result");
+    return lhi_fail(err, LH_EIO, "rank 0 returned an incomplete result");
 }
 
 lh_status lhi_job_check_counts(const lhi_job *job, const lh_exec *exec,
@@ -88,8 +88,8 @@ static lh_status check_played(const lhi_job *job, const lh_exec *exec,
             (played[i].op != LH_NONE && played[i].op >= p->n_dp_ops))
             return lhi_fail(err, LH_EIO,
                             "rank %" PRIu32
-                            " has recorded a communication that "
-                            "the pipeline does not have",
+                            " recorded a communication that the pipeline does "
+                            "not have",
                             rank);
     return LH_OK;
 }

@@ -115,7 +115,7 @@ lh_status lhi_job_set_assignment_limits(lhi_job *job, lh_error *err)
         s->n_places = lh_host_placement_n_hosts(places);
     else
         snprintf(s->places_fixed_reason, sizeof s->places_fixed_reason,
-                 "devices only play them, without a course that has hosts");
+                 "timed devices need an event timeline with hosts");
     return set_layers(job, err);
 }
 

@@ -78,7 +78,7 @@ static lh_status check_memory(lhi_rescheduler *r, const lhi_job *job,
     if (r->bytes <= r->most_bytes)
         return LH_OK;
     return lhi_job_check_extra_memory(r->bytes - r->most_bytes,
-                                      "activations at a time", err);
+                                      "simultaneous activations", err);
 }
 
 static const lhi_rank_assignment *
@@ -206,9 +206,9 @@ static lh_status format(const lhi_rescheduler *r, lhi_proposal *p, char **out,
         status = lhi_fail_too_large("the proposed schedule", most, "a schedule",
                                     err);
     if (status == LH_OK && n_assignment > LHI_RANK_ASSIGNMENT_MAX_BYTES)
-        status = lhi_fail_too_large("the proposed seats",
+        status = lhi_fail_too_large("the proposed rank assignment",
                                     LHI_RANK_ASSIGNMENT_MAX_BYTES,
-                                    "seats of a run", err);
+                                    "a rank assignment", err);
     if (status == LH_OK &&
         !(both = malloc(n_rows + n_links + r->n_paths + n_assignment + 1)))
         status = lhi_fail_nomem(err);

@@ -253,14 +253,14 @@ static lh_status check_model(const lh_train_model *m, const lh_exec *exec,
     if (!rises)
         return lhi_fail(err, LH_EINVAL,
                         "the chunks do not hold each of the model's %" PRIu32
-                        " layers once, in order",
+                        " layers exactly once, in order",
                         m->model->layers);
     const uint32_t all = m->model->layers + m->model->mtp_layers;
     for (uint32_t i = 0; m->recompute && i < all; i++)
         if (m->recompute[i] & ~(uint32_t)LH_PART_ALL)
             return lhi_fail(err, LH_EINVAL,
-                            "layer %" PRIu32 " makes parts again that no "
-                            "layer has",
+                            "layer %" PRIu32 " recomputes parts that no layer "
+                            "has",
                             i);
     return LH_OK;
 }
@@ -307,9 +307,9 @@ static lh_status check_offload(const lhi_job *job, lh_error *err)
         if (leaves != (job->pipeline->chunks[c].offload_ns > 0))
             return lhi_fail(
                 err, LH_EINVAL,
-                "offload: chunk %" PRIu32 "'s activations %s, and "
-                "%s of its layers leave the device",
-                c, leaves ? "have no time to leave" : "take time to leave",
+                "offload: chunk %" PRIu32 "'s activations %s, but %s of its "
+                "layers are offloaded",
+                c, leaves ? "have no offload time" : "have an offload time",
                 leaves ? "some" : "none");
     }
     if (any && !m->offload_folder)
@@ -341,10 +341,13 @@ static lh_status check_collectives(const lhi_job *job, lh_error *err)
     LHI_TRY(lhi_shard_groups_check(m, &job->grid, err));
     if (p->has_deferred_gathers)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the pipeline gathers %" PRIu32 " chunks ahead; the "
-                        "cpu device gathers all of a device's at the start: "
-                        "plan without 'prefetch', or run it on the timed "
-                        "device",
+                        "the pipeline gathers %" PRIu32
+                        " chunks; the cpu device "
+                        "gathers all chunks of a "
+                        "device at the start: "
+                        "plan without "
+                        "'prefetch', or use the "
+                        "timed device",
                         p->first_gathers);
     return LH_OK;
 }

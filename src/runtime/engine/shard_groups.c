@@ -186,14 +186,16 @@ static lh_status check_experts(const lh_train_model *m, const lhi_grid *grid,
         uint32_t here = count_at_site(&s, member);
         first = p ? first : here;
         if (here != first)
-            return lhi_fail(
-                err, LH_EUNSUPPORTED,
-                "%" PRIu32 " ranks at the site of rank %" PRIu32 " have its "
-                "experts, and %" PRIu32 " at that of rank 0 have the same as "
-                "that one; the cpu device shards experts over sites where as "
-                "many ranks have them: plan with sharding: full, or an expert "
-                "that divides the ranks of a site, in the job's layout",
-                here, p, first);
+            return lhi_fail(err, LH_EUNSUPPORTED,
+                            "%" PRIu32 " ranks at the site of rank %" PRIu32
+                            " have its experts, but %" PRIu32
+                            " at the site of rank 0 have that "
+                            "rank's; the cpu device requires the "
+                            "same number at every site: plan with "
+                            "sharding: full, or an expert degree "
+                            "that divides the ranks of a site, in "
+                            "the job's layout",
+                            here, p, first);
     }
     return LH_OK;
 }

@@ -304,7 +304,7 @@ static lh_status plan_pass(planner *l, uint32_t i)
     if (backward) {
         if (l->is_pending[c] && l->pending[c] != LH_NONE)
             return fail_plan(l, i, c,
-                             "gradients of the group before are not "
+                             "the gradients of the previous group are not "
                              "scattered");
         l->pending[c] = b->gradients;
         l->is_pending[c] = true;

@@ -115,8 +115,8 @@ static lh_status check_hosts(const lhi_job *job, lh_error *err)
     if (lh_host_placement_n_hosts(timeline->placement) !=
         lhi_grid_count_ranks(g))
         return lhi_fail(err, LH_EINVAL,
-                        "events are of %" PRIu32 " hosts, and the run has "
-                        "%" PRIu32 " ranks",
+                        "events are of %" PRIu32
+                        " hosts, but the run has %" PRIu32 " ranks",
                         lh_host_placement_n_hosts(timeline->placement),
                         lhi_grid_count_ranks(g));
     for (uint32_t i = 0; i < timeline->n_effects; i++) {

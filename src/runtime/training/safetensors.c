@@ -83,11 +83,11 @@ static lh_status read_tensor(const lhi_safetensors *f, const char *key,
     while (type && i < n_types && strcmp(type, dtypes[i].name) != 0)
         i++;
     if (!type || i == n_types)
-        return bad(f, key, "has no type that is known", err);
+        return bad(f, key, "has an unknown type", err);
     if (json_array_size(ends) != 2 || from < 0 || to < from ||
         (uint64_t)to > file_bytes - values_at ||
         (uint64_t)(to - from) != t->n * dtypes[i].bytes)
-        return bad(f, key, "does not lie in the file as its shape says", err);
+        return bad(f, key, "its offsets do not match its shape", err);
     t->at = values_at + (uint64_t)from;
     *known = dtypes[i].dtype >= 0;
     t->dtype = *known ? (lhi_dtype)dtypes[i].dtype : LHI_F32;
@@ -107,7 +107,7 @@ static lh_status read_header(lhi_safetensors *f, const json_t *root, size_t len,
     json_t *node;
     size_t n = json_object_size(root);
     if (!json_is_object(root) || n > MAX_TENSORS)
-        return lhi_fail(err, LH_EINPUT, "%s: damaged: its header is no map",
+        return lhi_fail(err, LH_EINPUT, "%s: damaged: its header is not a map",
                         f->name);
     f->tensors = LHI_NEW(f->mem, lhi_st_tensor, n);
     if (!f->tensors)
@@ -136,8 +136,8 @@ lh_status lhi_st_parse(const char *header, size_t len, uint64_t file_bytes,
     json_error_t why;
     if (len > MAX_HEADER || file_bytes < LENGTH || len > file_bytes - LENGTH)
         return lhi_fail(err, LH_EINPUT,
-                        "%s: damaged: a header of %zu bytes is not possible",
-                        name, len);
+                        "%s: damaged: invalid header size of %zu bytes", name,
+                        len);
     json_t *root = lhi_json_load(header, len, JSON_REJECT_DUPLICATES, &why);
     if (!root)
         return lhi_fail(err, LH_EINPUT, "%s: damaged: its header: %s", name,
@@ -195,10 +195,11 @@ static lh_status open_at(int fd, const char *path, lhi_safetensors **out,
     LHI_TRY(read_at(fd, path, bytes, sizeof bytes, 0, err));
     len = lhi_load_little_endian(bytes, LENGTH);
     if (len > MAX_HEADER || len > (uint64_t)info.st_size)
-        return lhi_fail(err, LH_EINPUT,
-                        "%s: damaged, or no safetensors file: a header of "
-                        "%" PRIu64 " bytes is not possible",
-                        path, len);
+        return lhi_fail(
+            err, LH_EINPUT,
+            "%s: damaged, or not a safetensors file: a header of %" PRIu64
+            " bytes is not possible",
+            path, len);
     char *header = malloc(len + 1);
     if (!header)
         return lhi_fail_nomem(err);

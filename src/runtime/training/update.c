@@ -102,8 +102,9 @@ lh_status lhi_train_update(lhi_train *train, const double *tally,
                    (o->model->mtp_layers > 0 && !isfinite(r.modules_loss));
     if (is_lost || !isfinite(r.norm))
         return lhi_fail(err, LH_EINPUT,
-                        "step %" PRIu64 ": the %s is not finite; the rate is "
-                        "too high for this model, or its weights are damaged",
+                        "step %" PRIu64 ": the %s is not finite; the learning "
+                        "rate is too high for this model, or "
+                        "its weights are damaged",
                         r.step, is_lost ? "loss" : "gradient");
     /* Number of updates including this one. */
     double t = (double)(train->step + 1 - (o->delayed && train->step > 0));

@@ -204,7 +204,8 @@ static lh_status receive_all(lhi_group *g, lhi_round *round,
         if (i == g->members.mine)
             continue;
         g->got += b->recv_bytes[i];
-        LHI_TRY(lhi_round_receive(round, i, at ? (unsigned char *)b->in + at : b->in,
+        LHI_TRY(lhi_round_receive(round, i,
+                                  at ? (unsigned char *)b->in + at : b->in,
                                   b->recv_bytes[i], err));
     }
     return LH_OK;
@@ -412,8 +413,8 @@ lh_status lhi_group_shift_begin(lhi_group *g, bool back, const void *out,
         if (gives != gets)
             return end_round(g,
                              lhi_fail(err, LH_EINVAL,
-                                      "a rank gives itself %zu bytes and gets "
-                                      "%zu",
+                                      "a rank sends itself %zu bytes but "
+                                      "expects %zu",
                                       gives, gets),
                              err);
         if (gives > 0)

@@ -153,7 +153,7 @@ static lh_status queue_unexpected(inproc_endpoint *from, inproc_endpoint *to,
     if (!lhi_match_add_unexpected(&to->match, kept)) {
         free(kept);
         return lhi_fail(err, LH_EIO,
-                        "rank %u keeps %d MiB of messages that it has not "
+                        "rank %u buffers %d MiB of messages that it has not "
                         "received",
                         to->net.rank, LHI_NET_UNEXPECTED_BYTES >> 20);
     }

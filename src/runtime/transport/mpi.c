@@ -140,7 +140,7 @@ lh_status lhi_mpi_start(lhi_mpi **out, lh_error *err)
     if (status == LH_OK &&
         (m->call.Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) ||
          m->call.Comm_rank(m->world, &rank) || m->call.Comm_size(m->world, &n)))
-        status = lhi_fail(err, LH_EIO, "MPI does not start");
+        status = lhi_fail(err, LH_EIO, "MPI cannot be initialized");
     if (status != LH_OK) {
         free(m);
         return status;
@@ -259,7 +259,8 @@ lh_status lhi_mpi_exchange(lhi_mpi *m, const lhi_mpi_setup *work, lh_error *err)
     if (strcmp(work->transport, "ucx") != 0 &&
         strcmp(work->transport, "tcp") != 0)
         return lhi_fail(err, LH_EINVAL,
-                        "ranks that mpirun started use ucx or tcp, not %s",
+                        "ranks started by mpirun require transport ucx or tcp, "
+                        "not %s",
                         work->transport);
     LHI_TRY(lhi_links_check(work->n_links, work->links, err));
     gethostname(mine.host, sizeof mine.host - 1);

@@ -200,7 +200,7 @@ static lh_status fork_rank(launcher *l, uint32_t rank, lh_error *err)
     }
     c->pidfd = (int)syscall(SYS_pidfd_open, c->pid, 0);
     if (c->pidfd < 0)
-        return lhi_fail(err, LH_EIO, "cannot watch rank %u: %s", rank,
+        return lhi_fail(err, LH_EIO, "cannot monitor rank %u: %s", rank,
                         strerror(errno));
     return LH_OK;
 }
@@ -252,8 +252,7 @@ static void evaluate_exit(launcher *l, uint32_t rank, int how)
     } else if (!has_reported(c, &r)) {
         c->status = LH_EIO;
         snprintf(c->text, sizeof c->text,
-                 "ended without having finished (exit status %d)",
-                 WEXITSTATUS(how));
+                 "exited before finishing (exit status %d)", WEXITSTATUS(how));
     } else if (r.status != LH_OK) {
         c->status = (lh_status)r.status;
         snprintf(c->text, sizeof c->text, "%s", r.text);

@@ -263,22 +263,24 @@ static lh_status receive_addresses(const rail_setup *j, uint32_t peer,
     lhi_handshake_message h;
     lh_error e = {0};
     if (!read_until(j->fds[peer], bytes, sizeof bytes, until_ns))
-        return lhi_fail(err, LH_EIO, "rank %u does not say where its rails are",
+        return lhi_fail(err, LH_EIO, "rank %u did not send its rail addresses",
                         peer);
     if (lhi_handshake_read(bytes, &h, &e) != LH_OK)
         return lhi_fail(err, LH_EIO, "rank %u: %s", peer, e.text);
     if (h.kind != LHI_HANDSHAKE_RAILS || h.rank != peer || h.more != size)
         return lhi_fail(err, LH_EIO,
-                        "rank %u has other rails than the %u of rank %u", peer,
-                        j->o->n_rails, j->o->rank);
+                        "the rails of rank %u do not match the %u rails of "
+                        "rank %u",
+                        peer, j->o->n_rails, j->o->rank);
     if (!read_until(j->fds[peer], card, size, until_ns))
-        return lhi_fail(err, LH_EIO, "rank %u does not say where its rails are",
+        return lhi_fail(err, LH_EIO, "rank %u did not send its rail addresses",
                         peer);
     compute_proof(j, peer, j->o->rank, card, size, mac);
     return lhi_mac_equals(mac, h.mac)
                ? LH_OK
                : lhi_fail(err, LH_EIO,
-                          "rank %u: where its rails are was changed", peer);
+                          "rank %u: its rail addresses failed authentication",
+                          peer);
 }
 
 /* Exchanges rail addresses with all peers. */

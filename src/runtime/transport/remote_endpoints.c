@@ -145,9 +145,9 @@ lh_status lhi_ucx_may_listen(bool one_host, bool insecure, lh_error *err)
     if (loopback || insecure)
         return LH_OK;
     return lhi_fail(err, LH_EINVAL,
-                    "transport ucx would listen %s%.60s, where UCX takes "
-                    "messages from anyone: use tcp, or, if only the job's "
-                    "hosts can reach that, --insecure",
+                    "transport ucx would listen %s%.60s, where UCX accepts "
+                    "messages from any sender: use tcp, or --insecure if only "
+                    "the job's hosts can reach it",
                     one_host ? "at devices " : "beyond this host",
                     one_host ? devices : "");
 }

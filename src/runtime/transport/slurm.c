@@ -79,8 +79,8 @@ lh_status lhi_slurm_first_node(const char *list, char *out, size_t room,
     }
     if ((*at && *at != ',') || n == 0 || n >= room)
         return lhi_fail(err, LH_EINVAL,
-                        "SLURM_STEP_NODELIST: no first node in '%.100s'; name "
-                        "rank 0's in LONGHAUL_HOST",
+                        "SLURM_STEP_NODELIST: cannot parse the first node of "
+                        "'%.100s'; set LONGHAUL_HOST to rank 0's host",
                         list);
     memcpy(out, name, n);
     out[n] = '\0';
@@ -102,9 +102,9 @@ static lh_status check_first(const lhi_slurm_settings *s, lh_error *err)
     const char *here = getenv("SLURMD_NODENAME");
     if (here && strcmp(here, s->host) != 0)
         return lhi_fail(err, LH_EINVAL,
-                        "rank 0 runs on node %.100s, and not on %.100s, the "
-                        "first of the step: name it in LONGHAUL_HOST, or "
-                        "distribute tasks by block",
+                        "rank 0 runs on node %.100s, not on %.100s, the first "
+                        "of the step: set LONGHAUL_HOST to it, or distribute "
+                        "tasks by block",
                         here, s->host);
     struct sockaddr_storage a;
     socklen_t size;
@@ -141,8 +141,8 @@ static lh_status find_host(lhi_slurm_settings *s, lh_error *err)
     }
     if (!nodes)
         return lhi_fail(err, LH_EINVAL,
-                        "SLURM_STEP_NODELIST is not set: name rank 0's host "
-                        "in LONGHAUL_HOST");
+                        "SLURM_STEP_NODELIST is not set: set LONGHAUL_HOST to "
+                        "rank 0's host");
     LHI_TRY(lhi_slurm_first_node(nodes, s->host, sizeof s->host, err));
     return s->rank == 0 ? check_first(s, err) : LH_OK;
 }

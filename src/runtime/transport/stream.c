@@ -447,8 +447,8 @@ static void check_stuck_frame(stream *s, uint32_t peer, int64_t now_ns)
     } else if (now_ns - c->coming_ns > s->silence_ns) {
         char why[150];
         snprintf(why, sizeof why,
-                 "it has sent %zu bytes of a message in %.1f s, rank %u finds: "
-                 "some were lost",
+                 "it sent only %zu bytes of a message within %.1f s, rank %u "
+                 "reports: some were lost",
                  c->n_coming, (double)(now_ns - c->coming_ns) * 1e-9,
                  s->proto.net.rank);
         fail_peer(s, peer, why);
@@ -672,7 +672,7 @@ static lh_status start(stream *s, const lhi_stream_options *o, lh_error *err)
     s->epoll = epoll_create1(EPOLL_CLOEXEC);
     s->poke = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (s->epoll < 0 || s->poke < 0)
-        return lhi_fail(err, LH_EIO, "cannot watch connections: %s",
+        return lhi_fail(err, LH_EIO, "cannot monitor connections: %s",
                         strerror(errno));
     s->connections = calloc(n, sizeof *s->connections);
     if (!s->connections)
@@ -705,7 +705,7 @@ static lh_status start(stream *s, const lhi_stream_options *o, lh_error *err)
         return LH_OK;
     for (uint32_t i = 0; i < n; i++)
         s->connections[i].fd = -1;
-    return lhi_fail(err, LH_EIO, "no communication thread: %s",
+    return lhi_fail(err, LH_EIO, "cannot start a communication thread: %s",
                     strerror(error));
 }
 

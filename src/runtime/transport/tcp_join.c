@@ -114,7 +114,8 @@ static bool find_objection(const tcp *t, const lhi_handshake_message *h,
         snprintf(text, room, "rank %u has %u rails, rank %u has %u", o->rank,
                  o->n_rails, h->rank, h->n_rails);
     else if (h->rank <= o->rank)
-        snprintf(text, room, "rank %u expects no rank %u", o->rank, h->rank);
+        snprintf(text, room, "rank %u does not expect rank %u", o->rank,
+                 h->rank);
     else if (t->fds[h->rank] >= 0)
         snprintf(text, room, "there is a rank %u already", h->rank);
     else
@@ -148,7 +149,7 @@ static bool challenge(tcp *t, lhi_pending_connection *g,
     unsigned char bytes[LHI_HANDSHAKE_BYTES];
     lhi_handshake_message answer = make_message(t, LHI_HANDSHAKE_CHALLENGE);
     if (!lhi_random_bytes(answer.nonce, sizeof answer.nonce)) {
-        note_refusal(t, g, REFUSED_SECRET, "no random numbers here");
+        note_refusal(t, g, REFUSED_SECRET, "random number generation failed");
         return false;
     }
     memcpy(g->shake.server_nonce, answer.nonce, sizeof answer.nonce);
@@ -171,14 +172,14 @@ static bool admit(tcp *t, lhi_pending_connection *g,
     if (h->kind != LHI_HANDSHAKE_PROOF || h->rank != rank ||
         !lhi_mac_equals(mac, h->mac)) {
         snprintf(why, sizeof why,
-                 "rank %u: wrong secret: it is not the one that rank %u has",
-                 rank, o->rank);
+                 "rank %u: wrong secret: it differs from that of rank %u", rank,
+                 o->rank);
         note_refusal(t, g, REFUSED_SECRET, why);
         refuse(t, g->fd, why);
         return false;
     }
     if (t->fds[rank] >= 0) { /* two concurrent connections */
-        snprintf(why, sizeof why, "there is a rank %u already", rank);
+        snprintf(why, sizeof why, "rank %u is already connected", rank);
         note_refusal(t, g, REFUSED_STRANGER, why);
         refuse(t, g->fd, why);
         return false;
@@ -359,7 +360,7 @@ static lh_status receive_message(tcp *t, int fd, lhi_handshake_kind kind,
     if (!read_until(t, fd, bytes, sizeof bytes, until_ns)) {
         t->cut = errno != ETIMEDOUT;
         return lhi_fail(err, LH_EIO, "rank %u: %s while rank %u joined", from,
-                        errno == ETIMEDOUT ? "it said nothing more"
+                        errno == ETIMEDOUT ? "its handshake timed out"
                         : errno            ? strerror(errno)
                                            : "it closed the connection",
                         t->options->rank);
@@ -377,7 +378,7 @@ static lh_status receive_message(tcp *t, int fd, lhi_handshake_kind kind,
     }
     if (h->kind != kind || h->rank != from || h->n_ranks != t->options->n_ranks)
         return lhi_fail(err, LH_EIO,
-                        "rank %u: it answers as rank %u of %u, out of order",
+                        "rank %u: it answers as rank %u of %u, or out of order",
                         from, h->rank, h->n_ranks);
     return LH_OK;
 }
@@ -398,7 +399,8 @@ static lh_status run_handshake(tcp *t, int fd, uint32_t to, int64_t until_ns,
     h.port = t->port;
     h.n_rails = t->options->n_rails;
     if (!lhi_random_bytes(h.nonce, sizeof h.nonce))
-        return lhi_fail(err, LH_EIO, "no random numbers: %s", strerror(errno));
+        return lhi_fail(err, LH_EIO, "cannot generate random numbers: %s",
+                        strerror(errno));
     memcpy(s->client_nonce, h.nonce, sizeof h.nonce);
     /* If the write fails, the input has the reason. */
     send_message(t, fd, &h, NULL, until_ns);
@@ -449,7 +451,7 @@ static lh_status fail_missing(const tcp *t, lh_error *err)
                     first_missing(t, mine + 1), n > 1 ? others : " has", mine,
                     t->n_refused ? "; refused: " : "", t->refused_text, refused,
                     t->pending.short_of_files
-                        ? "; no file descriptor is free for it (ulimit -n)"
+                        ? "; no file descriptor is free (ulimit -n)"
                         : "");
 }
 
@@ -470,7 +472,10 @@ static lh_status accept_higher_ranks(tcp *t, lh_error *err)
         LHI_TRY(receive_message(t, t->fds[spoke], LHI_HANDSHAKE_REFUSE, spoke,
                                 &h, lhi_now_ns() + LHI_HANDSHAKE_TIMEOUT_NS,
                                 err));
-        return lhi_fail(err, LH_EIO, "rank %u: it speaks out of turn", spoke);
+        return lhi_fail(err, LH_EIO,
+                        "rank %u: unexpected message during the "
+                        "handshake",
+                        spoke);
     }
     close(t->listener);
     t->listener = -1;
@@ -624,7 +629,9 @@ static lh_status receive_table(tcp *t, lhi_tcp_extra *extra, lh_error *err)
     lhi_handshake_compute_mac(o->secret, o->secret_size, "table", &t->shakes[0],
                               bytes, h.more, mac);
     if (status == LH_OK && !lhi_mac_equals(mac, h.mac))
-        status = lhi_fail(err, LH_EIO, "rank 0: its table was changed");
+        status = lhi_fail(err, LH_EIO,
+                          "rank 0: the address table failed "
+                          "authentication");
     if (status == LH_OK) {
         memcpy(t->addresses, bytes, size);
         memcpy(extra->bytes, bytes + size, sizeof extra->bytes);

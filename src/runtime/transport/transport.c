@@ -273,8 +273,8 @@ lh_status lhi_net_wait(lhi_net *net, lhi_net_op *op, int64_t until_ns,
         if (lhi_failure_text(net->failure))
             return lhi_net_fail(net, err);
         return lhi_fail(err, op->status,
-                        "rank %u has left: no message with tag %" PRIu64
-                        " between it and rank %u any more",
+                        "rank %u has left: no further message with tag %" PRIu64
+                        " between it and rank %u",
                         op->peer, op->tag, net->rank);
     }
     op->began_ns = op->entered_ns;

@@ -191,7 +191,7 @@ static void received(void *request, ucs_status_t status,
         note_lost(u, j->peer, status);
     else if (op && status == UCS_OK)
         lhi_failure_set(u->proto.net.failure, j->peer,
-                        "it sent fewer bytes than it said");
+                        "it sent fewer bytes than announced");
     request_release(j);
     u->call.request_free(request);
 }
@@ -391,7 +391,8 @@ static lh_status receive_frames(ucx *u, lh_error *err)
             continue;
         }
         if (info.length < LHI_FRAME_BYTES || info.length > FRAME_MOST)
-            return lhi_fail(err, LH_EIO, "a frame of %zu bytes", info.length);
+            return lhi_fail(err, LH_EIO, "invalid frame of %zu bytes",
+                            info.length);
         incoming_frame *c = calloc(1, sizeof *c + info.length);
         if (!c)
             return lhi_fail_nomem(err);
@@ -768,7 +769,8 @@ static lh_status start(ucx *u, const lhi_ucx_options *o, lh_error *err)
     }
     lh_status status = LH_OK;
     if (u->poke < 0)
-        status = lhi_fail(err, LH_EIO, "no event file: %s", strerror(errno));
+        status = lhi_fail(err, LH_EIO, "cannot create an event file: %s",
+                          strerror(errno));
     if (status == LH_OK)
         status = lhi_ucx_make_worker(&u->call, o->loopback, o->n_ranks,
                                      &u->context, &u->worker, &u->efd, err);
@@ -780,7 +782,7 @@ static lh_status start(ucx *u, const lhi_ucx_options *o, lh_error *err)
         return status;
     int error = pthread_create(&u->thread, NULL, thread_main, u);
     if (error)
-        return lhi_fail(err, LH_EIO, "no communication thread: %s",
+        return lhi_fail(err, LH_EIO, "cannot start a communication thread: %s",
                         strerror(error));
     return LH_OK;
 }

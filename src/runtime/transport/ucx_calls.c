@@ -42,13 +42,13 @@ static lh_status configure(const lhi_ucx_calls *call, bool loopback,
 {
     ucp_config_t *config = NULL;
     LHI_TRY(lhi_ucx_check_status(call, call->config_read(NULL, NULL, &config),
-                                 "read its settings", err));
+                                 "read its configuration", err));
     lh_status status = LH_OK;
     /* The user's environment has precedence. */
     if (loopback && !getenv("UCX_NET_DEVICES"))
         status = lhi_ucx_check_status(
             call, call->config_modify(config, "NET_DEVICES", "lo"),
-            "keep to loopback", err);
+            "be restricted to loopback", err);
     /* Receives are posted before the bytes are sent, so UCX needs no
      * rendezvous. */
     if (status == LH_OK && !loopback && !getenv("UCX_RNDV_THRESH"))
@@ -80,9 +80,9 @@ lh_status lhi_ucx_make_worker(const lhi_ucx_calls *call, bool loopback,
                                .thread_mode = UCS_THREAD_MODE_SERIALIZED};
     LHI_TRY(lhi_ucx_check_status(call,
                                  call->worker_create(*context, &how, worker),
-                                 "make a worker", err));
+                                 "create a worker", err));
     return lhi_ucx_check_status(call, call->worker_get_efd(*worker, efd),
-                                "sleep until something comes", err);
+                                "wait for events", err);
 }
 
 #else

@@ -55,7 +55,7 @@ static lh_status check_bound_location(const lhi_read_context *r,
     (void)it;
     if (device && lhi_node_find(map, "link"))
         return lhi_doc_fail(r->doc, device, err, LH_EINPUT,
-                            "stands beside a link; give one of them");
+                            "cannot be combined with a link; give one of them");
     return LH_OK;
 }
 
@@ -112,7 +112,7 @@ static lh_status check_row(const lhi_read_context *r, const lhi_node *map,
     (void)it;
     if (starts != finishes)
         return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
-                            "has %u starts and %u finishes", starts, finishes);
+                            "has %u starts but %u finishes", starts, finishes);
     return LH_OK;
 }
 

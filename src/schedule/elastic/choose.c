@@ -42,8 +42,9 @@ static lh_status find_options(chooser *c, lh_error *err)
     if (g->microbatches < g->stages)
         return lhi_fail(err, LH_EINFEASIBLE,
                         "%" PRIu32 " microbatches are %" PRIu32
-                        " fewer than the %" PRIu32 " stages; a group needs as "
-                        "many",
+                        " fewer than the %" PRIu32 " stages; a group needs at "
+                        "least one microbatch per "
+                        "stage",
                         g->microbatches, g->stages - g->microbatches,
                         g->stages);
     for (uint32_t q = g->microbatches; q >= g->stages && q >= 1; q--) {
@@ -106,8 +107,8 @@ static lh_status report_infeasible_budget(const chooser *c, int64_t budget,
     }
     int64_t need = (int64_t)lhi_int128_divide_ceil(least, unit);
     return lhi_fail(err, LH_EINFEASIBLE,
-                    "no plan fits: with everything recomputed a queue of "
-                    "%" PRIu32 " takes %" PRId64 " bytes, %" PRId64
+                    "no plan fits: with full recomputation, a queue of %" PRIu32
+                    " takes %" PRId64 " bytes, %" PRId64
                     " more than stays below the budget of %" PRId64,
                     queue, need, need - budget + 1, budget);
 }

@@ -86,7 +86,7 @@ lh_status lhi_auto(const lh_pipeline *pipeline,
         return status;
     }
     if (!c.best.mem)
-        return lhi_fail(err, LH_EINFEASIBLE, "no method fits; %s",
+        return lhi_fail(err, LH_EINFEASIBLE, "no method is feasible; %s",
                         c.reason.text);
     *out = c.best;
     return LH_OK;

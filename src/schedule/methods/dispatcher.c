@@ -539,7 +539,7 @@ static lh_status report_blocked(const lhi_dispatcher *p, lh_error *err)
             return lhi_fail_memory_limit(p->pipeline, i, need, err);
         }
     }
-    return lhi_fail(err, LH_EINFEASIBLE, "nothing more can start");
+    return lhi_fail(err, LH_EINFEASIBLE, "deadlock: no further pass can start");
 }
 
 /* Dispatches all passes until none is left or nothing can start. */

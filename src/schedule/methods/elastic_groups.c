@@ -107,7 +107,8 @@ static lh_status find_best_queue(const lh_elastic_case *g, const lh_pipeline *p,
         }
     }
     if (!best)
-        return lhi_fail(err, LH_EINFEASIBLE, "no queue fits; %s", why.text);
+        return lhi_fail(err, LH_EINFEASIBLE, "no queue is feasible; %s",
+                        why.text);
     *out = best;
     return LH_OK;
 }
@@ -128,11 +129,11 @@ static lh_status make_plan(const lh_elastic_case *g, const lh_pipeline *p,
     }
     if (o->dequeue)
         return lhi_fail(err, LH_EINVAL,
-                        "groups to dequeue need groups to enqueue");
+                        "dequeue groups require enqueue groups");
     if (p->n_dp_ops > 0)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the pipeline has data-parallel operations that belong "
-                        "to certain groups; give these as enqueue and dequeue");
+                        "the pipeline's data-parallel operations are tied to "
+                        "certain groups; give these as enqueue and dequeue");
     if (g->microbatches < g->stages)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "needs at least as many microbatches as the %" PRIu32

@@ -40,9 +40,9 @@
     X("flexible", lhi_flexible, UD_LOOP, ANY, QUICK,                           \
       "interleaved-1f1b in rounds of any size")                                \
     X("dorapp", lhi_dorapp, UD_LOOP, SPLIT, QUICK,                             \
-      "flexible with weight gradients of their own")                           \
+      "flexible with separate weight-gradient passes")                         \
     X("zbv-phases", lhi_zbv_phases, WAVE, SPLIT, QUICK,                        \
-      "zero bubble on a V as PyTorch's ZBV counts it out")                     \
+      "zero bubble on a V with the phases of PyTorch's ZBV")                   \
     X("interleaved-zbv", lhi_interleaved_zbv, WAVES, SPLIT, QUICK,             \
       "zero bubble on one or more Vs, made for the network")                   \
     X("elastic", lhi_elastic, UD_LOOP, ANY, QUICK,                             \
@@ -50,11 +50,11 @@
     X("slack", lhi_slack, UD, SPLIT, QUICK,                                    \
       "warm-up that absorbs link delays")                                      \
     X("steady-slack", lhi_steady_slack, UD, SPLIT, QUICK,                      \
-      "the same, and keeps it: one D, one F in turn")                          \
+      "slack, also in the steady state: one D, one F in turn")                 \
     X("steady", lhi_steady, ANY, ANY, QUICK,                                   \
-      "every microbatch alike, as far apart as the fullest device needs")      \
+      "periodic; the period is set by the busiest device")                     \
     X("greedy", lhi_greedy, ANY, ANY, REPRESENTATIVE,                          \
-      "earliest pass first, W cut to fill gaps")                               \
+      "earliest pass first, W split to fill gaps")                             \
     X("look-ahead", lhi_look_ahead, ANY, ANY, SLOW,                            \
       "greedy, then improved by what is due, seen from the end")               \
     X("auto", lhi_auto, ANY, ANY, META, "the fastest of all that fit")

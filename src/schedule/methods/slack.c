@@ -124,7 +124,7 @@ static lh_status read_warmups(const lh_pipeline *p,
             return lhi_fail(err, LH_EINVAL,
                             "the warm-up of device %" PRIu32
                             " is greater than that of device %" PRIu32
-                            "; it could never be filled",
+                            "; the pipeline could never fill it",
                             i, i - 1);
         if (x[i] > p->n_microbatches)
             x[i] = p->n_microbatches;

@@ -46,8 +46,9 @@ static lh_status check_point(const lh_pipeline *p, const lh_dp_op *op,
         return fail_operation(origin, i, err,
                               "%s: chunk %" PRIu32 " is on device %" PRIu32
                               ", chunk %" PRIu32
-                              ", whose communication it is, on "
-                              "device %" PRIu32 "; both must be on one",
+                              ", which communicates, is on device %" PRIu32
+                              "; both must be on the same "
+                              "device",
                               what, at->chunk, there, op->chunk, here);
     return LH_OK;
 }
@@ -73,8 +74,7 @@ static lh_status check_kind(const lh_dp_op *op,
     if ((unsigned)op->kind > LH_DP_RSO || op->kind == LH_DP_ANY)
         return fail_operation(
             origin, i, err,
-            "a share says nothing without 'kind', which says of "
-            "what: AGO, AGF, AGB, RSG or RSO");
+            "'share' requires 'kind', one of AGO, AGF, AGB, RSG or RSO");
     if (op->is_reduce_scatter != scatters)
         return fail_operation(origin, i, err, "%s is %s, not %s",
                               lh_dp_kind_name(op->kind),
@@ -97,7 +97,7 @@ static lh_status check_op(const lh_pipeline *p, const lh_dp_op *op,
                           lh_error *err)
 {
     if (op->chunk >= p->n_chunks)
-        return fail_operation(origin, i, err, "there is no chunk %" PRIu32,
+        return fail_operation(origin, i, err, "unknown chunk %" PRIu32,
                               op->chunk);
     if (op->transfer_ns < 0 || op->transfer_ns > LHI_MAX_TIME_NS)
         return fail_operation(origin, i, err,
@@ -105,7 +105,7 @@ static lh_status check_op(const lh_pipeline *p, const lh_dp_op *op,
     if (op->bucket >= op->n_buckets)
         return fail_operation(origin, i, err,
                               "bucket %" PRIu32 " of %" PRIu32
-                              " does not exist; they count from 0",
+                              " does not exist; buckets are numbered from 0",
                               op->bucket, op->n_buckets);
     LHI_TRY(check_point(p, op, &op->launch, "launch", origin, i, err));
     LHI_TRY(check_kind(op, origin, i, err));
@@ -116,7 +116,8 @@ static lh_status check_op(const lh_pipeline *p, const lh_dp_op *op,
         op->needed_by.microbatch == op->launch.microbatch &&
         op->needed_by.backward == op->launch.backward)
         return fail_operation(origin, i, err,
-                              "the pass that launches it cannot wait for it");
+                              "the pass that launches the operation cannot "
+                              "wait for it");
     return LH_OK;
 }
 
@@ -173,8 +174,8 @@ lh_status lhi_pipeline_copy_dp_ops(lh_pipeline *p, const lh_pipeline_desc *desc,
         return LH_OK;
     if (n > LH_MAX_DP_OPS)
         return lhi_fail(err, LH_EINPUT,
-                        "pipeline: %" PRIu32 " data-parallel operations are "
-                        "more than the %u that are handled",
+                        "pipeline: %" PRIu32 " data-parallel operations exceed "
+                        "the limit of %u",
                         n, LH_MAX_DP_OPS);
     for (uint32_t i = 0; i < n; i++)
         LHI_TRY(check_op(p, &desc->dp_ops[i], origin, i, err));

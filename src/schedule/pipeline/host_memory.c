@@ -44,7 +44,8 @@ static lh_status check_devices(const lh_pipeline *p, int64_t *held,
             continue;
         lh_status status = lhi_fail_memory_limit(p, c->device, need, err);
         lhi_fail_add_context(
-            err, "host memory holds activations that wait, no others");
+            err, "host memory holds only activations that wait for their "
+                 "backward pass");
         return status;
     }
     return LH_OK;
@@ -84,11 +85,11 @@ lh_status lh_pipeline_with_host(const lh_pipeline *pipeline,
 {
     if (host_memory <= 0)
         return lhi_fail(err, LH_EINVAL,
-                        "%" PRId64 " of host memory: it has to be more than 0",
+                        "%" PRId64 " of host memory: must be above 0",
                         host_memory);
     if (!pipeline->has_limits)
         return lhi_fail(err, LH_EINVAL,
-                        "host memory does nothing: the pipeline has no "
+                        "host memory has no effect: the pipeline has no "
                         "memory_limit");
     lh_pipeline *roomy = NULL;
     int64_t *limits = calloc(pipeline->n_devices, sizeof *limits);

@@ -65,8 +65,8 @@ static lh_status mark_sites(const lhi_link_list *list, const char *name,
         }
     if (ways > 1)
         return lhi_fail(err, LH_EINPUT,
-                        "'%.120s' may be several links, for names of "
-                        "datacenters have dashes; use '>'",
+                        "'%.120s' is ambiguous because datacenter names "
+                        "contain dashes; use '>'",
                         name);
     *found = ways == 1;
     if (*found) {
@@ -126,8 +126,7 @@ static lh_status mark_one_way(lhi_link_list *list, uint32_t from, uint32_t to,
         if (has_own_name(link))
             return lhi_fail(err, LH_EINPUT,
                             "messages from device %" PRIu32 " to %" PRIu32
-                            " take the link '%.60s', perhaps with others: "
-                            "name that",
+                            " use the link '%.60s'; use that name",
                             from, to, link->name);
         hit[i] = true;
         return LH_OK;
@@ -167,14 +166,15 @@ lh_status lhi_find_links_by_name(lhi_link_list *list, const char *name,
     if (!scan_ends(name, n, &a, &b, &one_way)) {
         list_names(list, names, sizeof names);
         return lhi_fail(err, LH_EINPUT,
-                        "'%.60s' is no link of the pipeline%s%s, nor two of "
-                        "its %" PRIu32 " devices, such as 0-1 (both ways) or "
+                        "'%.60s' is neither a link of the pipeline%s%s, nor a "
+                        "pair of its %" PRIu32
+                        " devices, such as 0-1 (both ways) or "
                         "0>1",
                         name, *names ? ": " : "", names, n);
     }
     if (!has_messages(list->pipeline, a, b))
         return lhi_fail(err, LH_EINPUT,
-                        "'%.60s' changes nothing: no messages go between "
+                        "'%.60s' has no effect: there are no messages between "
                         "devices %" PRIu32 " and %" PRIu32,
                         name, a, b);
     LHI_TRY(mark_one_way(list, a, b, hit, err));

@@ -65,11 +65,11 @@ static lh_status check_counts(const lh_pipeline_desc *d,
         return fail_at(origin, AT_ROOT, 0, err,
                        "%" PRIu32 " chunks times %" PRIu32
                        " microbatches are more than %" PRIu64
-                       " forward passes, the most that is handled; use fewer "
+                       " forward passes, the supported maximum; use fewer "
                        "microbatches",
                        d->n_chunks, d->n_microbatches, LH_MAX_PASSES);
     if (d->receives > LH_RECEIVES_LATE_FD)
-        return fail_at(origin, AT_ROOT, 0, err, "receives: there is no kind %d",
+        return fail_at(origin, AT_ROOT, 0, err, "receives: unknown kind %d",
                        (int)d->receives);
     return LH_OK;
 }
@@ -103,11 +103,11 @@ static lh_status check_chunks(const lh_pipeline_desc *d,
         if (bad_memory(k->mem_f) || bad_memory(k->mem_d) ||
             bad_memory(k->mem_w) || bad_memory(k->mem_static))
             return fail_at(origin, AT_CHUNK, c, err,
-                           "a memory amount is beyond 2^60");
+                           "a memory amount exceeds 2^60");
         if (k->offload_ns > 0 && !d->joint)
             return fail_at(origin, AT_CHUNK, c, err,
-                           "offload: what D leaves for W would have to stay; "
-                           "it is for backward: joint alone");
+                           "offload: requires backward: joint, because data "
+                           "that D leaves for W cannot be offloaded");
     }
     return LH_OK;
 }
@@ -126,7 +126,8 @@ static lh_status check_links(const lh_pipeline_desc *d,
         if (l->from == l->to)
             return fail_at(origin, AT_LINK, i, err,
                            "a link from device %" PRIu32 " to itself; messages "
-                           "inside a device need none",
+                           "within a device need no "
+                           "link",
                            l->from);
         if (bad_time(l->latency_ns) || bad_time(l->transfer_ns))
             return fail_at(origin, AT_LINK, i, err,
@@ -169,8 +170,8 @@ static lh_status check_horizon(const lh_pipeline *p,
     if (total > 0x1p53L)
         return fail_at(origin, AT_ROOT, 0, err,
                        "the times add up to more than 2^53 ns (104 days), the "
-                       "longest iteration that is handled; use smaller times "
-                       "or fewer microbatches");
+                       "longest supported iteration; use smaller times or "
+                       "fewer microbatches");
     if (memory > 4e18L)
         return fail_at(origin, AT_ROOT, 0, err,
                        "the memory amounts add up to more than 2^62; use a "
@@ -405,7 +406,7 @@ static lh_status copy_sites(lh_pipeline *p, const lh_pipeline_desc *d,
     for (uint32_t i = 0; i < d->n_devices; i++) {
         if (d->device_sites[i] >= d->n_sites)
             return fail_at(origin, AT_ROOT, 0, err,
-                           "sites: device %" PRIu32 " is at none", i);
+                           "sites: device %" PRIu32 " has no site", i);
         p->device_sites[i] = d->device_sites[i];
     }
     p->n_sites = d->n_sites;
@@ -534,9 +535,8 @@ lh_status lh_pipeline_describe(const lh_pipeline *pipeline,
     all.dp_links = p->dp_links;
     if (!fits_size(&all, size))
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the pipeline has more than fits into an "
-                        "lh_pipeline_desc of %zu bytes; compile against the "
-                        "header of this library",
+                        "the pipeline does not fit into an lh_pipeline_desc of "
+                        "%zu bytes; compile against this library's header",
                         size);
     memset(out, 0, size);
     memcpy(out, &all, size < sizeof all ? size : sizeof all);

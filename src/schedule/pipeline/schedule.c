@@ -102,7 +102,7 @@ static lh_status check_form(const lh_pass *pass, lh_error *err)
 {
     char text[LH_PASS_TEXT_SIZE];
     if (pass->kind > LH_B)
-        return lhi_fail(err, LH_EINVAL, "pass kind %u does not exist",
+        return lhi_fail(err, LH_EINVAL, "unknown pass kind %u",
                         (unsigned)pass->kind);
     if (pass->chunk >= LH_MAX_CHUNKS || pass->microbatch >= LH_MAX_MICROBATCHES)
         return lhi_fail(err, LH_EINVAL, "pass %s is out of range",
@@ -111,7 +111,7 @@ static lh_status check_form(const lh_pass *pass, lh_error *err)
         pass->part >= pass->n_parts ||
         (pass->n_parts > 1 && pass->kind != LH_W))
         return lhi_fail(err, LH_EINVAL,
-                        "pass %s: only W is cut, into 2 to %u parts",
+                        "pass %s: only W can be split, into 2 to %u parts",
                         lh_pass_format(pass, text), LH_MAX_PARTS);
     return LH_OK;
 }
@@ -160,8 +160,8 @@ static lh_status copy_orders(lh_schedule *s, uint32_t n_devices,
     for (uint32_t i = 0; i < n_link_orders; i++) {
         const char *name = link_orders[i].link;
         if (!lhi_is_link_name(name, strlen(name)))
-            return lhi_fail(err, LH_EINVAL,
-                            "'%.60s' cannot be the name of a link", name);
+            return lhi_fail(err, LH_EINVAL, "'%.60s' is not a valid link name",
+                            name);
         links[i].link = lhi_arena_strdup(s->mem, name);
         if (!links[i].link)
             return lhi_fail_nomem(err);

@@ -34,7 +34,7 @@ const char *lhi_scan_pass(const char *at, const char *end, lh_pass *out,
                           bool *bad_cut);
 /* Parses a whole text as a pass; `pass` points to an lh_pass. */
 bool lhi_parse_pass(const char *text, void *pass);
-#define LHI_PASS_FORM "a pass, as 3F0, 3I0, 3B0 or 0W3:2/8"
+#define LHI_PASS_FORM "a pass, such as 3F0, 3I0, 3B0 or 0W3:2/8"
 /* Formats a pass into `text`, of LHI_TEXT_FORM_SIZE bytes. */
 const char *lhi_format_pass(const void *pass, char *text);
 /* Parses "0F": the chunk and kind of passes. */

@@ -51,14 +51,14 @@ static lh_status check_delegation(const lh_pipeline *p, const lh_delegation *o,
     if (o->host_memory < 0 || o->host_copy_ns < 0)
         return lhi_fail(err, LH_EINVAL,
                         "host memory of %" PRId64 " and copies of %" PRId64
-                        " ns; both have to be at least 0",
+                        " ns: both must be at least 0",
                         o->host_memory, o->host_copy_ns);
     for (uint32_t i = 0; i <= p->n_links; i++) {
         int64_t ns = i < p->n_links ? get_staging_ns(o, i) : o->staging_ns;
         if (ns < 0 || ns > LONGEST_NS)
             return lhi_fail(err, LH_EINVAL,
                             "a copy of a message takes %" PRId64
-                            " ns; it has to be 0 to 2^51 ns (26 days)",
+                            " ns; it must be from 0 to 2^51 ns (26 days)",
                             ns);
     }
     for (uint32_t i = 0; o->links && i < p->n_links; i++)
@@ -67,8 +67,9 @@ static lh_status check_delegation(const lh_pipeline *p, const lh_delegation *o,
                 strcmp(p->links[i].name, p->links[k].name) == 0 &&
                 o->links[i] != o->links[k])
                 return lhi_fail(err, LH_EINVAL,
-                                "some of the links '%.60s', which are one, "
-                                "are delegated; all or none can be",
+                                "some of the links '%.60s', which share a "
+                                "resource, are delegated; delegate all or none "
+                                "of them",
                                 p->links[i].name);
     return LH_OK;
 }

@@ -353,7 +353,7 @@ static lh_status report_late_launch(const engine *e, uint32_t d, size_t point,
     return lhi_fail(err, LH_EDEADLOCK,
                     "deadlock: device %" PRIu32 " waits at %s for the "
                     "%s of chunk %" PRIu32 " that %" PRIu32 "%c%" PRIu32
-                    " launches, later in its own order",
+                    " launches later in its own order",
                     d, here,
                     op->is_reduce_scatter ? "reduce-scatter" : "all-gather",
                     op->chunk, op->launch.chunk,
@@ -385,7 +385,7 @@ static lh_status report_deadlock(const engine *e, uint32_t d, lh_error *err)
         return lhi_fail(err, LH_EDEADLOCK,
                         "deadlock: the input of %s, on device %" PRIu32
                         ", never leaves device %" PRIu32
-                        ": the order given for its link holds it back",
+                        ": blocked by the message order given for its link",
                         here, d, other);
     lh_pass_format(&sender->order[sender->pos], there);
     return lhi_fail(err, LH_EDEADLOCK,
@@ -485,7 +485,7 @@ static lh_status read_link_order(engine *e, const lh_link_order *order,
     if (order->n_passes != n_messages)
         return lhi_fail(err, LH_EINFEASIBLE,
                         "link '%.60s': %" PRIu32 " messages are ordered, but "
-                        "%" PRIu64 " go over it",
+                        "%" PRIu64 " use it",
                         order->link, order->n_passes, n_messages);
     l->order = ids;
     l->n_order = order->n_passes;

@@ -205,7 +205,7 @@ static lh_status check_range(const char *what, double value, double least,
 {
     if (value >= least && value <= most)
         return LH_OK;
-    return lhi_fail(err, LH_EINVAL, "jitter: %s is %g; from %g to %g", what,
+    return lhi_fail(err, LH_EINVAL, "jitter: %s is %g; expected %g to %g", what,
                     value, least, most);
 }
 

@@ -44,9 +44,9 @@ static const char *check_pass(const lh_pipeline *p, uint32_t device,
         if (state & LHI_OBSERVED_W)
             return "its weight gradient is complete before it";
         if (pass->part != (seen->parts[i] & 0xffff))
-            return "the parts of a W must come in order, each once";
+            return "the parts of a W must be in order, each exactly once";
         if (pass->part && pass->n_parts != seen->parts[i] >> 16)
-            return "its W is cut into another number of parts before";
+            return "earlier parts divide its W into another number of parts";
         seen->parts[i] = (uint32_t)pass->n_parts << 16 | (pass->part + 1u);
         if (pass->part + 1 == pass->n_parts)
             seen->state[i] = state | LHI_OBSERVED_W;

@@ -103,7 +103,8 @@ static lh_status run_optimal(choice_state *k, lh_error *err)
             lhi_fail(err, LH_EINFEASIBLE, "optimal: infeasible: %s", s.why);
     else if (s.status == LH_SOLVE_UNKNOWN)
         status = lhi_fail(err, LH_EINFEASIBLE,
-                          "optimal: no schedule was found within the effort");
+                          "optimal: no schedule was found within the effort "
+                          "limit");
     store_bound(k, &s);
     k->out->method = optimal;
     k->out->schedule = s.schedule;

@@ -235,7 +235,7 @@ static lh_status prove_by_search(prover *r, lh_error *err)
     size_t size;
     LHI_TRY(lhi_search_estimate_bytes(r->windows, true, &size, err));
     if (count_pairs(r->shop) > LH_PROOF_MAX_PAIRS || size > r->o.memory / 2) {
-        r->why = "too large for a search with clauses";
+        r->why = "too large for a clause search";
         return LH_OK;
     }
     r->log.most = MAX_LOG_WORDS;
@@ -267,7 +267,7 @@ static lh_status refute(prover *r, lh_error *err)
         lhi_shop_make(r->p, r->o.sub_blocks, r->o.fifo,
                       LH_SOLVE_OBJECTIVE_MAKESPAN, r->mem, &r->shop, &why);
     if (status == LH_EUNSUPPORTED || (status == LH_OK && r->shop->restricted)) {
-        r->why = "only closed forms hold for this pipeline";
+        r->why = "only closed-form bounds are valid for this pipeline";
         return LH_OK;
     }
     if (status != LH_OK) {
@@ -314,7 +314,7 @@ static lh_status prove(prover *r, const lh_solution *solution, lh_error *err)
     bool done = false;
     LHI_TRY(fill_claims(r, solution, err));
     if (r->o.objective != LH_SOLVE_OBJECTIVE_MAKESPAN)
-        r->why = "only makespans are recorded";
+        r->why = "only makespan bounds can be recorded";
     else if (solution->status != LH_SOLVE_OPTIMAL)
         r->why = "the schedule is not proven to be optimal";
     if (r->why)

@@ -220,14 +220,15 @@ static lh_status report_failure(const tradeoff_state *t, const lh_solution *s,
                         "memory limit: the least is %.9g s or more (%s)",
                         (double)asked / 1e9, (double)s->bound_ns / 1e9, s->why);
     if (s->status == LH_SOLVE_UNKNOWN)
-        return lhi_fail(
-            err, LH_EINFEASIBLE,
-            "no schedule was found before the search ended; give "
-            "it more time%s",
-            t->each.disabled_engines ? ", or leave out fewer engines" : "");
+        return lhi_fail(err, LH_EINFEASIBLE,
+                        "no schedule was found before the search ended; give "
+                        "it more time%s",
+                        t->each.disabled_engines ? ", or exclude fewer engines"
+                                                 : "");
     return lhi_fail(err, LH_EINFEASIBLE,
                     "no schedule of at most %.9g s was found before the search "
-                    "was stopped; the best takes %.9g s, and %.9g s is proven",
+                    "was stopped; the best takes %.9g s, and the proven bound "
+                    "is %.9g s",
                     (double)asked / 1e9, (double)s->makespan_ns / 1e9,
                     (double)s->bound_ns / 1e9);
 }
@@ -338,7 +339,7 @@ static lh_status begin_trade(tradeoff_state *t, const lh_pipeline *pipeline,
         LHI_OPTIONS_COPY(lh_solve_options, &t->each, t->o.solve_options, err));
     if (t->each.objective != LH_SOLVE_OBJECTIVE_MAKESPAN)
         return lhi_fail(err, LH_EINVAL,
-                        "memory is weighed against the makespan alone");
+                        "memory can be traded off only against the makespan");
     if (t->each.effort == 0)
         t->each.effort = EFFORT;
     return compute_granularity(t, err);

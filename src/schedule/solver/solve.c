@@ -209,7 +209,7 @@ static lh_status solve_job_shop(lhi_solver *r, lh_error *err)
         r->infeasible = true;
         snprintf(r->why, sizeof r->why,
                  "no order of the passes of device %" PRIu32
-                 " keeps its memory limit",
+                 " satisfies its memory limit",
                  impossible);
         return LH_OK;
     }
@@ -283,8 +283,8 @@ static lh_status complete_options(const lh_solve_options *given,
         return lhi_fail(err, LH_EINVAL,
                         "the time limit and the gap must not be negative");
     if (out->sub_blocks > LH_MAX_PARTS)
-        return lhi_fail(err, LH_EINVAL, "a W is cut into %u parts at most",
-                        LH_MAX_PARTS);
+        return lhi_fail(err, LH_EINVAL,
+                        "a W can be split into at most %u parts", LH_MAX_PARTS);
     if (out->sub_blocks == 0)
         out->sub_blocks = 1;
     if (out->threads == 0)
@@ -335,8 +335,9 @@ static void write_solution(lhi_solver *r, lh_solution *out)
         snprintf(out->why, sizeof out->why,
                  "every shorter schedule was refuted by %s", out->proven_by);
     else
-        snprintf(out->why, sizeof out->why,
-                 "every shorter schedule leaves some pass no time");
+        snprintf(
+            out->why, sizeof out->why,
+            "every shorter schedule leaves some pass an empty time window");
 }
 
 /* Solves a pipeline with early receives; rejects unsupported features. */

@@ -109,8 +109,8 @@ static lh_status check_schedule(checker *k, const lh_schedule *s,
     else if (!has_parts(k, s))
         add_statement(k, LH_CLAIM_UNVERIFIED,
                       "%s takes %" PRId64
-                      " ns, but cuts weight-gradient passes into "
-                      "other parts than the bound holds for",
+                      " ns, but splits weight-gradient passes into other parts "
+                      "than the bound assumes",
                       name, ns);
     else
         add_statement(k, LH_CLAIM_VERIFIED,
@@ -151,7 +151,8 @@ static lh_status check_closed_form(checker *k, lh_error *err)
                       name, where, sum, c->bound_ns);
     else if (!same)
         add_statement(k, LH_CLAIM_WRONG,
-                      "the closed form '%s'%s has other terms than are given",
+                      "the closed form '%s'%s has other terms than the "
+                      "certificate",
                       name, where);
     else
         add_statement(k, LH_CLAIM_VERIFIED,
@@ -219,8 +220,7 @@ static void add_window_statements(checker *k, lhi_verify_model *claim,
     }
     add_statement(k, LH_CLAIM_VERIFIED,
                   "no schedule takes %" PRId64
-                  " ns or less: windows of devices and "
-                  "links, worked out anew",
+                  " ns or less: windows of devices and links, recomputed",
                   c->refuted_ns);
     if (c->n_rows == 0)
         return;
@@ -230,13 +230,13 @@ static void add_window_statements(checker *k, lhi_verify_model *claim,
     else
         snprintf(where, sizeof where, "link %.48s", c->link);
     if (record_fails(claim, c))
-        add_statement(k, LH_CLAIM_VERIFIED,
-                      "%s alone cannot keep the starts and finishes on record",
-                      where);
+        add_statement(
+            k, LH_CLAIM_VERIFIED,
+            "%s alone cannot satisfy the recorded starts and finishes", where);
     else
         add_statement(
             k, LH_CLAIM_UNVERIFIED,
-            "the starts and finishes on record for %s are no contradiction by "
+            "the recorded starts and finishes for %s are not contradictory by "
             "themselves",
             where);
 }
@@ -255,7 +255,7 @@ static void add_clause_statement(checker *k, uint32_t bad, bool refuted)
         add_statement(
             k, LH_CLAIM_UNVERIFIED,
             "clause %" PRIu32 " of %" PRIu32
-            " does not follow from those before it by the judge's rules",
+            " does not follow from the previous ones by the checker's rules",
             bad + 1, c->n_clauses);
     else
         add_statement(k, LH_CLAIM_UNVERIFIED,
@@ -325,7 +325,9 @@ static lh_status check_proof(checker *k, lh_error *err)
     case LH_PROOF_SEARCH:
         return check_refutation(k, err);
     default:
-        add_statement(k, LH_CLAIM_UNVERIFIED, "the bound has no record: %.200s",
+        add_statement(k, LH_CLAIM_UNVERIFIED,
+                      "the certificate contains no "
+                      "proof of the bound: %.200s",
                       k->c->why);
         return LH_OK;
     }

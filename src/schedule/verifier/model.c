@@ -508,7 +508,8 @@ static lh_status build(builder *b, const char **why, lh_error *err)
     LHI_TRY(connect(b, err));
     set_heads_and_tails(b);
     if (!scale_times(b))
-        *why = "its times are too long beside passes that take none";
+        *why = "its times are too long for exact checking while some passes "
+               "take none";
     return LH_OK;
 }
 

@@ -107,9 +107,11 @@ static bool is_valid_pass(lhi_verifier *judge, uint32_t node)
     }
     if (pass->kind == LH_W &&
         (pass->n_parts == 0 || pass->part >= pass->n_parts)) {
-        lhi_verify_add_violation(
-            judge, "device %" PRIu32 ", cell %" PRIu32 ": %s is no part of a W",
-            row, at, text);
+        lhi_verify_add_violation(judge,
+                                 "device %" PRIu32 ", cell %" PRIu32
+                                 ": %s is not a part of a "
+                                 "W",
+                                 row, at, text);
         return false;
     }
     return true;

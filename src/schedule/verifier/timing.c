@@ -539,7 +539,8 @@ static uint32_t find_blocker(const simulation *r, uint32_t device, char *why)
         lh_pass_format(&judge->passes[r->starters[i]], needs);
         snprintf(why, 256,
                  "device %" PRIu32 " waits in %s for data-parallel "
-                 "communication that starts with %s, later on the same device",
+                 "communication that %s starts later on the "
+                 "same device",
                  device, text, needs);
         return r->starters[i];
     }
@@ -555,8 +556,8 @@ static uint32_t find_blocker(const simulation *r, uint32_t device, char *why)
     const ordered_link *order = &r->orders[resource];
     uint32_t head = order->nodes[order->next];
     snprintf(why, 256,
-             "device %" PRIu32 " waits in %s for the message of %s, which "
-             "link %s sends after that of %s of device %" PRIu32,
+             "device %" PRIu32 " waits in %s for the message of %s, which link "
+             "%s sends after the message of %s of device %" PRIu32,
              device, text, needs, judge->resource_names[resource],
              lh_pass_format(&judge->passes[head], first), judge->rows[head]);
     /* Produced, but its receive is not posted: the consumer has not reached it.

@@ -223,10 +223,10 @@ static lh_status list_operations(const lh_plan *plan, uint32_t n_chunks,
             if (*made != UINT32_MAX && *made != here)
                 return lhi_fail(
                     err, LH_EUNSUPPORTED,
-                    "the plan makes '%s' again in %" PRIu32 " of chunk %" PRIu32
-                    "'s layers, what is one product with it in %" PRIu32
-                    "; the cpu device makes all of that again or nothing: "
-                    "plan with recompute: none, selective or full in the job's "
+                    "the plan recomputes '%s' in %" PRIu32 " of chunk %" PRIu32
+                    "'s layers, but the operations fused with it in %" PRIu32
+                    "; the cpu device recomputes all of them or none: plan "
+                    "with recompute: none, selective or full in the job's "
                     "training",
                     operations[k].name, here, c, *made);
             *made = here;

@@ -25,12 +25,11 @@ static lh_status check_share(const lhi_read_context *r, const lhi_node *map,
     const lhi_node *node = lhi_node_find(map, key);
     if (share < 0)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "a share of %.15g is %.15g less than none", share,
-                            -share);
+                            "a share of %.15g is %.15g below 0", share, -share);
     if (share > 1)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "a share of %.15g is %.15g more than all there is",
-                            share, share - 1);
+                            "a share of %.15g is %.15g above 1", share,
+                            share - 1);
     return LH_OK;
 }
 
@@ -53,8 +52,8 @@ static lh_status check_shares(const lhi_read_context *r, const lhi_node *map,
         return LH_OK;
     return lhi_doc_fail(r->doc, lhi_node_find(map, "parameters"), err,
                         LH_EINPUT,
-                        "a share of %.12g is %.12g more than 'gradients', "
-                        "%.12g; ZeRO-3 shards both",
+                        "a share of %.12g is %.12g above 'gradients', %.12g; "
+                        "ZeRO-3 shards both",
                         parameters,
                         (double)(share_to_params(e->parameters) -
                                  share_to_params(e->gradients)) /
@@ -95,7 +94,7 @@ static lh_status require_loop(const lhi_read_context *r,
     for (uint32_t c = 0; c < d->n_chunks; c++)
         if (d->chunks[c].device != c % P || d->n_chunks % P)
             return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                                "needs placement ud or loop: chunk c on "
+                                "requires placement ud or loop: chunk c on "
                                 "device c mod %" PRIu32,
                                 P);
     return LH_OK;
@@ -188,10 +187,10 @@ lh_status lhi_dp_elastic_read(const lhi_read_context *r, const lhi_node *map,
     lhi_pipeline_text *text = owner;
     elastic_text e = {0};
     if (map->parent->n_items > 1)
-        return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
-                            "'elastic' makes chunks, operations and groups "
-                            "itself and fetches all at once; keep it, or the "
-                            "other keys");
+        return lhi_doc_fail(
+            r->doc, map, err, LH_EINPUT,
+            "'elastic' generates chunks, operations, groups "
+            "and fetches; it cannot be combined with other keys");
     LHI_TRY(lhi_schema_read(r, map, &lhi_dp_elastic_schema, &e, err));
     LHI_TRY(require_loop(r, &text->desc, map, err));
     return expand(r, map, &e, text, err);

@@ -42,7 +42,7 @@ static lh_status set_chunks(const lhi_read_context *r, const lhi_node *list,
         if (seen[from->chunk])
             return lhi_doc_fail(
                 r->doc, lhi_node_find(n, "chunk"), err, LH_EINPUT,
-                "chunk %" PRIu32 " is there twice; keep one", from->chunk);
+                "chunk %" PRIu32 " appears twice; keep one", from->chunk);
         seen[from->chunk] = true;
         chunk->all_gather_ns = from->all_gather_ns;
         chunk->reduce_scatter_ns = from->reduce_scatter_ns;
@@ -76,13 +76,13 @@ static lh_status set_link(const lhi_read_context *r, const lhi_node *item,
     if (!communicates(text, from))
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "has no effect: chunk %" PRIu32
-                            " communicates nothing; give 'all_gather' or "
-                            "'reduce_scatter', or leave it out",
+                            " has no communication; set 'all_gather' or "
+                            "'reduce_scatter', or remove it",
                             from->chunk);
     if (*link && strcmp(*link, from->link) != 0)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "another chunk of device %" PRIu32
-                            " says '%s'; a device has one such link",
+                            " uses '%s'; a device has only one link",
                             device, *link);
     *link = from->link;
     return LH_OK;
@@ -136,7 +136,7 @@ static lh_status read_bucket(const lhi_read_context *r, const lhi_node *node,
         lhi_scan_number(at + 1, end, LH_NONE, &op->n_buckets) == end)
         return LH_OK;
     return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                        "must be a number and how many there are, as 0/5");
+                        "must be an index and a count, such as 0/5");
 }
 
 static json_t *write_bucket(const void *owner, const void *context)
@@ -199,11 +199,11 @@ static lh_status check_operation(const lhi_read_context *r, const lhi_node *map,
     op->is_reduce_scatter = scatter;
     if (lhi_node_find(map, "share") && op->kind == LH_DP_ANY)
         return lhi_doc_fail(r->doc, lhi_node_find(map, "share"), err, LH_EINPUT,
-                            "says nothing without 'kind', which says of what");
+                            "requires 'kind'");
     return LH_OK;
 }
 
-#define POINT_FORM "a chunk, F or B, and a microbatch, as 4B0"
+#define POINT_FORM "a chunk, F or B, and a microbatch, such as 4B0"
 
 static const lhi_schema_field operation_rows[] = {
     {"chunk", LHI_INTEGER(lh_dp_op, chunk), .most = LH_MAX_CHUNKS - 1,

@@ -59,7 +59,7 @@ static lh_status assign_sites(const lhi_read_context *r, const lhi_node *list,
             LHI_TRY(lhi_node_get_u32(r->doc, d, 0, P - 1, &device, err));
             if (at[device] != LH_NONE)
                 return lhi_doc_fail(r->doc, d, err, LH_EINPUT,
-                                    "device %" PRIu32 " is at two sites",
+                                    "device %" PRIu32 " appears in two sites",
                                     device);
             at[device] = n->index;
             placed++;
@@ -67,7 +67,7 @@ static lh_status assign_sites(const lhi_read_context *r, const lhi_node *list,
     }
     if (placed != P)
         return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
-                            "%" PRIu32 " of %" PRIu32 " devices are at no site",
+                            "%" PRIu32 " of %" PRIu32 " devices have no site",
                             P - placed, P);
     text->desc.n_sites = text->n_sites;
     text->desc.sites = sites;
@@ -145,8 +145,8 @@ static lh_status check_pipeline(const lhi_read_context *r, const lhi_node *map,
     LHI_TRY(lhi_pipeline_require_chunks(r, text, map, err));
     if (sites && text->desc.n_sites)
         return lhi_doc_fail(r->doc, sites, err, LH_EINPUT,
-                            "'datacenters' has named the sites already; "
-                            "keep one of the two");
+                            "'datacenters' already defines the sites; keep one "
+                            "of the two");
     return sites ? assign_sites(r, sites, text, err) : LH_OK;
 }
 

@@ -15,7 +15,7 @@ static lh_status reject_both(const lhi_read_context *r, const lhi_node *node,
     if (!lhi_node_find(node->parent, other))
         return LH_OK;
     return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                        "'%s' and '%s' exclude each other; keep one", other,
+                        "'%s' and '%s' cannot be combined; keep one", other,
                         node->key);
 }
 
@@ -41,13 +41,13 @@ static lh_status check_uniform(const lhi_read_context *r, const lhi_node *map,
     if ((u->placement == UD && v != 1) || (u->placement == WAVE && v % 2))
         return lhi_doc_fail(
             r->doc, map, err, LH_EINPUT,
-            "chunks_per_device is %" PRIu32 ", but placement %s means %s", v,
+            "chunks_per_device is %" PRIu32 ", but placement %s requires %s", v,
             placements[u->placement],
             u->placement == UD ? "1" : "2, or another even number");
     if ((uint64_t)text->desc.n_devices * v > LH_MAX_CHUNKS)
         return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
                             "%" PRIu32 " devices times %" PRIu32
-                            " chunks are more than %u chunks",
+                            " chunks exceed the limit of %u chunks",
                             text->desc.n_devices, v, LH_MAX_CHUNKS);
     return LH_OK;
 }
@@ -197,7 +197,8 @@ lh_status lhi_datacenters_read(const lhi_read_context *r, const lhi_node *map,
     uint32_t P = text->desc.n_devices;
     if (P % t.count != 0)
         return lhi_doc_fail(r->doc, lhi_node_find(map, "count"), err, LH_EINPUT,
-                            "%" PRIu32 " devices do not split into %" PRIu32
+                            "%" PRIu32
+                            " devices cannot be divided into %" PRIu32
                             " equal groups",
                             P, t.count);
     uint32_t *group = LHI_NEW(r->mem, uint32_t, P);

@@ -103,14 +103,14 @@ static lh_status read_pass(const reader *r, span cell, lh_pass *out,
                            lh_error *err)
 {
     static const char why[] =
-        "must be <chunk><F|I|W|B><microbatch>, as 3F0, or a part of a W, as "
-        "3W0:2/8";
+        "must be <chunk><F|I|W|B><microbatch>, such as 3F0, or a part of a W, "
+        "such as 3W0:2/8";
     bool bad_cut = false;
     if (lhi_scan_pass(cell.at, cell.end, out, &bad_cut) == cell.end)
         return LH_OK;
     return fail_cell(r, cell, err,
-                     bad_cut ? "only a W is cut, into at least 2 parts counted "
-                               "from 0"
+                     bad_cut ? "only a W can be split, into at least 2 parts "
+                               "numbered from 0"
                              : why);
 }
 
@@ -134,7 +134,7 @@ static lh_status read_cell(reader *r, span cell, lh_pass *passes, uint32_t *n,
     span after = {close ? close + 1 : cell.end, cell.end};
     if (!close || !skip_text(&after, "OVERLAP_F_B") || after.at != after.end)
         return fail_cell(r, cell, err,
-                         "must be (<pass>;<pass>)OVERLAP_F_B, as "
+                         "must be (<pass>;<pass>)OVERLAP_F_B, such as "
                          "(0F7;7B3)OVERLAP_F_B");
     span inside = {cell.at + 1, close};
     while (inside.at < inside.end) {
@@ -209,7 +209,7 @@ static lh_status read_rows(lh_schedule *s, span text, const char *name,
     uint32_t n = count_lines(text);
     if (n < 1 || n > LH_MAX_DEVICES)
         return lhi_fail(err, LH_EINPUT,
-                        "%s:1: %" PRIu32 " rows; a schedule has a row per "
+                        "%s:1: %" PRIu32 " rows; a schedule has one row per "
                         "device, from 1 to %u",
                         name, n, LH_MAX_DEVICES);
     s->orders = LHI_NEW(s->mem, const lh_pass *, n);
@@ -258,7 +258,7 @@ static lh_status read_link_row(reader *r, lh_schedule *s, span row,
     span name = trim(cut(&row, ','));
     size_t len = (size_t)(name.end - name.at);
     if (!lhi_is_link_name(name.at, len))
-        return fail_cell(r, name, err, "must be the name of a link");
+        return fail_cell(r, name, err, "must be a link name");
     out->link = lhi_arena_strndup(s->mem, name.at, len);
     if (!out->link)
         return lhi_fail_nomem(err);
@@ -273,8 +273,8 @@ static lh_status read_links(lh_schedule *s, span text, const char *name,
     uint32_t n = count_lines(text);
     if (n > MAX_LINK_ROWS)
         return lhi_fail(err, LH_EINPUT,
-                        "%s:1: %" PRIu32 " rows; a link has one, and there are "
-                        "at most %u",
+                        "%s:1: %" PRIu32 " rows; there is one per link, at "
+                        "most %u",
                         name, n, MAX_LINK_ROWS);
     lh_link_order *orders = LHI_NEW(s->mem, lh_link_order, n);
     if (!orders)
@@ -335,8 +335,8 @@ static lh_status read_links_file(lh_schedule *s, const char *path,
         status = lhi_fail(err, LH_EIO, "%s: %s", links, strerror(errno));
     } else if (exists && stat(links, &info) != 0) {
         status = lhi_fail(err, LH_EIO,
-                          "%s: a link that leads nowhere, where the orders of "
-                          "messages would be; remove it",
+                          "%s: the file of message orders is a dangling "
+                          "symbolic link; remove it",
                           links);
     } else if (exists) {
         status = lhi_input_read(links, LHI_INPUT_SCHEDULE, &text, &len, err);

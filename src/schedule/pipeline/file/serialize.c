@@ -252,7 +252,9 @@ lh_status lhi_pipeline_deserialize(const char *text, size_t len,
     if (w.no_memory)
         status = lhi_fail_nomem(err);
     else if (w.bad || w.p != w.end)
-        status = lhi_fail(err, LH_EINPUT, "that is no pipeline in numbers");
+        status = lhi_fail(err, LH_EINPUT,
+                          "invalid numeric encoding of a "
+                          "pipeline");
     else
         status = lh_pipeline_make(&d, out, err);
     lhi_arena_free(w.mem);

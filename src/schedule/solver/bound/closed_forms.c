@@ -159,8 +159,7 @@ static void bound_memory(const lh_pipeline *p, const path_times *w, uint32_t c,
                           {"round trip", trips, trip},
                           {"after a D", 1, w->tail_d[c]}}},
              d, LH_NONE,
-             "memory on device %" PRIu32 ": %" PRId64
-             " round trips one after the other",
+             "memory on device %" PRIu32 ": %" PRId64 " sequential round trips",
              d, trips + 1);
     if (!alone || n <= k)
         return;
@@ -181,8 +180,8 @@ static void bound_memory(const lh_pipeline *p, const path_times *w, uint32_t c,
                           {"after the last D", 1, w->tail_d[c]}}},
              d, LH_NONE,
              "work of device %" PRIu32
-             " up to its last input gradient (memory makes %" PRId64
-             " weight gradients precede it), and the way out",
+             " up to its last input gradient (memory forces %" PRId64
+             " weight gradients before it), and the path after it",
              d, n - k);
 }
 
@@ -212,7 +211,7 @@ static void bound_devices(const lh_pipeline *p, const device_sum *sums,
                               {"after the last D", 1, s->tail}}},
                  d, LH_NONE,
                  "work of device %" PRIu32
-                 " up to its last input gradient, and the way out",
+                 " up to its last input gradient, and the path after it",
                  d);
     }
 }

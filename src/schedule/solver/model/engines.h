@@ -13,35 +13,38 @@
     X(LOOSE, "loose", "", "bounds where the parts of a W are not alike")       \
     X(LATTICE, "lattice", "", "all states that a device can pass through")     \
     X(LIVE, "live", "", "those of one deadline, where all are too many")       \
-    X(WINDOWS, "windows", "",                                                  \
-      "a bound by windows of time under trial deadlines")                      \
+    X(WINDOWS, "windows", "", "bounds by time windows under trial deadlines")  \
     X(SHAVING, "shaving", "", "orders assumed, which windows may refute")      \
     X(DISPATCHING, "dispatching", "dispatching",                               \
-      "what is due first goes first")                                          \
+      "list scheduling by due date")                                           \
     X(JUSTIFICATION, "justification", "justification",                         \
-      "schedules made again from both ends in turn")                           \
-    X(TUNING, "tuning", "tuning", "rules that a few numbers steer")            \
+      "forward-backward rescheduling from both ends")                          \
+    X(TUNING, "tuning", "tuning", "dispatching rules with tuned weights")      \
     X(INSERTION, "insertion", "insertion",                                     \
-      "microbatches put one after another into gaps")                          \
-    X(MIRROR, "mirror", "insertion", "insertion from the last microbatch")     \
+      "insertion of microbatches into gaps, one by one")                       \
+    X(MIRROR, "mirror", "insertion",                                           \
+      "insertion in reverse, from the last "                                   \
+      "microbatch")                                                            \
     X(REGROWTH, "regrowth", "insertion",                                       \
-      "insertion that keeps a part of the best")                               \
-    X(BEAMS, "beams", "beam search", "many partial schedules side by side")    \
+      "destroy and repair of the best by insertion")                           \
+    X(BEAMS, "beams", "beam search", "beam search over partial schedules")     \
     X(SEARCH, "search", "search",                                              \
-      "clause learning at the bound or a little above")                        \
-    X(BETWEEN, "between", "search", "clause learning between bound and best")  \
+      "clause learning at or just above the bound")                            \
+    X(BETWEEN, "between", "search",                                            \
+      "clause learning between the bound and the "                             \
+      "best")                                                                  \
     X(SHORTENED, "shortened", "search",                                        \
-      "clause learning just below the best, kept")                             \
+      "incremental clause learning just below the best")                       \
     X(REFUTATION, "refutation", "search",                                      \
       "short searches where they are too large to end")                        \
     X(ANNEALING, "annealing", "annealing", "random moves on a critical path")  \
     X(NEAR, "neighbourhoods", "large neighbourhoods",                          \
-      "searches that may change a stretch of time")                            \
+      "large-neighbourhood search over time intervals")                        \
     X(ELSEWHERE, "elsewhere", "large neighbourhoods",                          \
-      "neighbourhoods of what is hardly longer")                               \
-    X(FEWER, "fewer", "", "bounds by pipelines of fewer microbatches")         \
+      "large-neighbourhood search from near-best schedules")                   \
+    X(FEWER, "fewer", "", "bounds from pipelines with fewer microbatches")     \
     X(STRETCHING, "stretching", "stretching",                                  \
-      "their schedules, with a middle that is repeated")
+      "schedules from fewer microbatches, middle repeated")
 
 /* The solver's engines. */
 typedef enum lhi_engine {

@@ -536,8 +536,8 @@ static lh_status scale_times(builder *m, lh_error *err)
             (long double)s->n_ops;
     if (total > (long double)(FAR / 16))
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "times this long beside passes that take none are "
-                        "beyond exact search; give every pass a time");
+                        "the times are too long for exact search while some "
+                        "passes take none; give every pass a time");
     s->horizon = s->n_ops;
     int64_t factor = s->scale, unit_ns = s->unit_ns;
     for (uint32_t o = 0; o < s->n_ops; o++) {

@@ -177,8 +177,8 @@ lh_status lhi_search_make(const lhi_shop *shop, int64_t deadline,
 {
     if (!lhi_search_is_applicable(shop))
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "more than %d kinds of passes or messages share a "
-                        "device or link",
+                        "a device or link is shared by more than %d kinds of "
+                        "passes or messages",
                         MOST_SLOTS);
     lhi_arena *mem = lhi_arena_make(0);
     lhi_search *s = mem ? LHI_NEW(mem, lhi_search, 1) : NULL;
