@@ -198,7 +198,7 @@ static void print_claims(FILE *to, const panel p[2], double base)
             slowdown(&p[1], LOOP));
     fprintf(to,
             "| greedy CrossUDSub matches the solver's CrossUD in most regimes "
-            "| it is at most %.1f %% above; on Wave greedy comes to %.2f at a "
+            "| it is at most %.1f %% above; on Wave greedy takes %.2f at a "
             "transfer of 2 F, the solver to %.2f |\n",
             100 * (worst_ratio(p, UD_SUB, UD) - 1), greedy_wave(base),
             p[1].ms[WAVE][N_POINTS - 1] / base);

@@ -160,7 +160,7 @@ static void print_all(const published_set *set, const predicted *rows,
         refused += rows[i].by_us.exceeds_memory;
     }
     fprintf(to,
-            "\n%u of these %u runs are refused for want of memory. The other "
+            "\n%u of these %u runs are rejected for lack of memory. The other "
             "%u of %u cannot be said:\n\n",
             refused, n, set->n - n, set->n);
     memset(printed, 0, sizeof printed);

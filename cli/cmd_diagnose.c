@@ -141,8 +141,8 @@ static char *slow_text(const lh_diagnosis *d, const lh_slow_component *t,
         [LH_SLOW_STAGE] = "those of other stages",
         [LH_SLOW_LINK] = "others",
         [LH_SLOW_MICROBATCHES] =
-            "its mean one, in forward and backward and on "
-            "all stages, as with unequal sequence lengths"};
+            ("its mean one, in forward and backward and on "
+             "all stages, as with unequal sequence lengths")};
     char who[120], cost[CLI_TIME_TEXT], since[80];
     if (t->first_step == d->steps[0].step && t->n_steps == d->n_steps)
         snprintf(since, sizeof since, "in every recorded step");

@@ -48,17 +48,22 @@ static void wrap(FILE *out, const char *text, uint32_t at, uint32_t indent,
     fputc('\n', out);
 }
 
-/* Copies the first sentence of `text`, or its part before a semicolon. */
+/* Copies the first sentence of `text`, or its part before a semicolon or before
+ * a colon that follows three words ("cpu: " begins a text). */
 static void copy_sentence(char *out, size_t capacity, const char *text)
 {
     size_t len = strcspn(text, "\n");
     int depth = 0; /* of parentheses */
+    uint32_t n_spaces = 0;
     for (size_t i = 0; i + 1 < len; i++)
         if (text[i] == '(' || text[i] == ')')
             depth += text[i] == '(' ? 1 : -1;
         else if (depth > 0)
             continue;
-        else if (text[i] == ';' && text[i + 1] == ' ')
+        else if (text[i] == ' ')
+            n_spaces++;
+        else if ((text[i] == ';' || (text[i] == ':' && n_spaces >= 2)) &&
+                 text[i + 1] == ' ')
             len = i;
         else if (text[i] == '.' && text[i + 1] == ' ' && i > 1 &&
                  (text[i - 1] != 'g' || text[i - 2] != '.')) /* not "e.g. " */
@@ -66,6 +71,10 @@ static void copy_sentence(char *out, size_t capacity, const char *text)
     if (len > 0 && text[len - 1] == '.')
         len--;
     snprintf(out, capacity, "%.*s", (int)len, text);
+    /* The lists that texts refer to are in the whole help. */
+    char *from = strstr(out, " (see "), *to = from ? strchr(from, ')') : NULL;
+    if (to)
+        memmove(from, to + 1, strlen(to + 1) + 1);
 }
 
 /* `all`: the whole text, with choices and an example. */

@@ -200,15 +200,14 @@ static void print_table(bool wave, double limit_s)
                 setting s = {wave, datacenters, delay, which};
                 print_row(&s, limit_s, &sum);
             }
-    printf("\n%d of %d proven optimal, in %.1f s of one core together and "
-           "%.1f s at most; the\nlargest gap is %.2f %%. `look-ahead`, which "
-           "proves nothing, is %.1f %% above the best\nknown on average, "
-           "%.1f %% at most.\n\n",
+    printf("\n%d of %d proven optimal, in %.1f s core time altogether and at "
+           "most %.1f s each; the\nlargest gap is %.2f %%. `look-ahead`, "
+           "which gives no bound, is %.1f %% above the best\nknown on "
+           "average, %.1f %% at most.\n\n",
            sum.proven, sum.n, sum.cpu_s, sum.most_s, sum.worst_gap,
            sum.ahead / sum.n, sum.worst_ahead);
-    printf("Measured more than 3 %% below the bound, which no schedule of this "
-           "model can be: %d\nsettings of case 1, %d of case 2, %d of case "
-           "3.\n\n",
+    printf("Measured more than 3 %% below the bound, impossible in this "
+           "model: %d settings in case 1,\n%d in case 2, %d in case 3.\n\n",
            sum.below[0], sum.below[1], sum.below[2]);
 }
 
@@ -217,27 +216,30 @@ static void print_page(double limit_s)
     printf(
         "# CrossPipe's settings, solved\n\n"
         "Chen et al., *CrossPipe: Towards Optimal Pipeline Schedules for "
-        "Cross-Datacenter\nTraining*, arXiv:2507.00217, tables 5 and 6: M70 on "
-        "8 stages (F 38, D 48, W 20 ms),\ntwo or four datacenters, delays in "
-        "units of F; case 1: 16 microbatches and memory\nfor 8, case 2: 32, "
-        "8 and recomputation (F added to D), case 3: 32, 16. This page\nis "
-        "the output of `examples/papers/crosspipe_optimal.c`, on one core, "
-        "with at most\n%g s of it for each setting. The paper's solver, CPLEX, "
-        "had "
-        "256 threads and up to two\nhours to come within 1 %%.\n\n"
-        "*Makespan* is the shortest found, *bound* proven: no schedule takes "
-        "less, and a gap\nof 0 means that none is shorter. *look-ahead*: how "
-        "much longer that method's\nschedule is, in percent. The last columns "
-        "are seconds per microbatch: the makespan's\nshare, and what the "
-        "paper measured with its schedules on 32 GPUs. `crosspipe.md`\nsays "
-        "where model and measurement part: at transfers of 2 F the real "
-        "links were slower\nthan the model. W passes are whole; on Wave, "
-        "messages leave in the order that is best,\nnot first in, first "
-        "out.\n\n"
+        "Cross-Datacenter\nTraining*, arXiv:2507.00217, tables 5 and 6: M70 "
+        "on 8 stages (F 38, D 48, W 20 ms),\ntwo or four datacenters, delays "
+        "in units of F.\n\n"
+        "- Case 1: 16 microbatches, memory for 8.\n- Case 2: 32 "
+        "microbatches, memory for 8, recomputation (F added to D).\n- Case "
+        "3: 32 microbatches, memory for 16.\n\n"
+        "`examples/papers/crosspipe_optimal.c` prints this page, on one "
+        "core, with at most %g s\ncore time per setting. The paper's solver, "
+        "CPLEX, had 256 threads and up to two hours\nfor a gap of 1 %%.\n\n"
+        "| column | meaning |\n| --- | --- |\n| makespan | the shortest "
+        "found |\n| bound | proven lower bound: no schedule takes less; gap "
+        "0 means that none is shorter |\n| look-ahead | percent by which "
+        "this method's schedule is longer |\n| s per microbatch | the "
+        "makespan's share |\n| measured | the paper's measurement with its "
+        "schedules on 32 GPUs, seconds per microbatch |\n\n"
+        "[crosspipe.md](crosspipe.md) compares model and measurement: at "
+        "transfers of 2 F the real\nlinks were slower than the model. W "
+        "passes are whole. On Wave, messages leave in the best\norder, not "
+        "first in, first out.\n\n"
         "In case 2 some measured times are below the bound. That case has "
-        "1F1B's memory, eight\nmicrobatches here, and with recomputation a "
-        "microbatch takes less of it; the paper does\nnot say how many then "
-        "fit, but its schedules must have held more than eight.\n\n",
+        "1F1B's memory, eight\nmicrobatches here. With recomputation a "
+        "microbatch needs less memory. The paper does not\ngive the number "
+        "that then fits, but its schedules must have kept more than "
+        "eight.\n\n",
         limit_s);
     print_table(false, limit_s);
     print_table(true, limit_s);

@@ -30,14 +30,15 @@ void pipemesh_print_table5(const pipemesh_row *a100, const pipemesh_row *v100)
                 {"36, delayed", 36, 1, 4.17, {121.3, 46.6}}};
     const pipemesh_row *clusters[] = {a100, v100};
     printf("\n## Table V and Fig. 11: larger batches, delayed updates\n\n"
-           "Megatron's GPT-3 58B. Throughput, derived / published (error): "
-           "from the one row of table IV\nthat each cluster has (batch 36 on "
-           "A100, 72 on V100), with compute as the batch, bubble and\ncritical "
-           "DP and PP as they are, and no critical DP where updates are a step "
-           "late. Time:\nthe tokens to a loss of 2.8, which are measured, over "
-           "that throughput, against batch 36.\n\n"
-           "| batch | tokens, B | TFLOPS, A100 | time | TFLOPS, V100 | time |\n"
-           "| --- | --- | --- | --- | --- | --- |\n");
+           "Megatron's GPT-3 58B.\n\n"
+           "- Throughput, derived / published (error): from each cluster's "
+           "only row in table IV (batch 36\n  on A100, 72 on V100). Compute "
+           "scales with the batch; bubble and critical DP and PP are\n  "
+           "constant. There is no critical DP where updates are a step "
+           "late.\n- Time: the measured tokens to a loss of 2.8, over that "
+           "throughput, against batch 36.\n\n"
+           "| batch | tokens, B | TFLOPS, A100 | time | TFLOPS, V100 | time "
+           "|\n| --- | --- | --- | --- | --- | --- |\n");
     for (int i = 0; i < 4; i++) {
         printf("| %s | %.2f |", rows[i].name, rows[i].tokens);
         for (int c = 0; c < 2; c++) {
@@ -55,28 +56,28 @@ void pipemesh_print_table5(const pipemesh_row *a100, const pipemesh_row *v100)
         }
         printf("\n");
     }
-    printf("\nThe text has +2.6, +16.8 and +39.7 %% for A100. So on V100 a "
-           "batch of 72 is the fastest, which\nis the one of table IV, and on "
-           "A100 one of 36, for both.\n");
+    printf("\nThe text has +2.6, +16.8 and +39.7 %% for A100. So derived and "
+           "published times agree on the\nfastest batch: 72 on V100, as in "
+           "table IV, and 36 on A100.\n");
     printf(
-        "\n**Trained.** `bench/delayed.py build/cli/longhaul --write "
-        "docs/papers/pipemesh.md` trains a model of\n0.2 M parameters on the "
-        "cpu device, four layers on two stages of two chunks and two replicas, "
-        "on the\ntext of docs/theory as it was then: by an elastic plan, which "
-        "hides what is sent and leaves the batch and\nthe updates as they are, "
-        "and by a depth-first one with the same batch of 8 sequences of 64 "
-        "tokens, with "
-        "larger\nbatches, and with `--delayed-update`. All begin with the same "
-        "weights and have the same windows in the\nsame order at one rate, "
-        "3e-3 after a warm-up of 8192 tokens. Losses are means of the last "
-        "16384\ntokens.\n\n"
-        "<!-- delayed: written by bench/delayed.py -->\n"
-        "<!-- delayed: end -->\n\n"
-        "The order is the published one: larger batches take more tokens to "
-        "the same loss, and updates a step\nlate more than batches four times "
-        "as "
-        "large. How many more depends on model, rate and loss; a small\nmodel "
-        "near its start is no GPT-3 at 2.8.\n");
+        "\n**Training.** `bench/delayed.py build/cli/longhaul --write "
+        "docs/papers/pipemesh.md` trains a model\nwith 0.2 M parameters on "
+        "the cpu device: four layers on two stages with two chunks each, and "
+        "two\nreplicas. The data is the text of docs/theory at that time. "
+        "The runs:\n\n"
+        "- An elastic plan, which hides communication and does not change "
+        "batch or updates.\n- A depth-first plan with the same batch, 8 "
+        "sequences with 64 tokens each.\n- The depth-first plan with larger "
+        "batches, and with `--delayed-update`.\n\n"
+        "All runs begin with the same weights and read the same windows in "
+        "the same order. The learning\nrate is 3e-3 after a warm-up of 8192 "
+        "tokens. Losses are means over the last 16384 tokens.\n\n"
+        "<!-- delayed: written by bench/delayed.py -->\n<!-- delayed: end "
+        "-->\n\n"
+        "The order agrees with the published one: larger batches need more "
+        "tokens to the same loss, and\nupdates a step late need more than "
+        "batches four times as large. The ratio depends on model, rate\nand "
+        "loss; a small model early in training differs from GPT-3 at 2.8.\n");
 }
 
 /* --- table VI and Fig. 12: weak scaling on A10s ------------------------- */
@@ -205,21 +206,21 @@ void pipemesh_print_table6(double rate, double backward, double efficiency)
         *(mean_share(rate, backward, at) > middle ? &low : &high) = at;
     }
     printf("\n## Table VI and Fig. 12: weak scaling\n\n"
-           "A10s (125 TFLOP/s as a V100's), nodes of four at 50 Gb/s; T = 4, M "
-           "= 4, queues of half the\nmicrobatches, as published. Megatron has "
-           "two chunks, as in table IV; s = 3072 is table III's, as\ntable VI "
-           "has none; layers take what they take on V100s in table IV, per "
-           "operation; critical PP\nis left out. With %.2f of the link, as "
-           "everywhere above:\n\n",
+           "- A10s (125 TFLOP/s, as V100), nodes with four GPUs at 50 Gb/s.\n"
+           "- T = 4, M = 4, queues of half the microbatches, as published. "
+           "Megatron has two chunks, as in\n  table IV.\n- s = 3072 is from "
+           "table III, since table VI has none.\n- Layers have the time per "
+           "operation of V100s in table IV. Critical PP is omitted.\n\n"
+           "With %.2f of the link, as in all tables above:\n\n",
            efficiency);
     print_settings(rate, backward, efficiency);
-    printf("\nPublished: critical DP of 32.0 to 38.6 %%, a throughput 25.0 to "
-           "27.2 %% above Megatron's (the\nintroduction has \"always more than "
-           "27.1 %%\"). Fitted, one number: with %.2f of the link, for\nwhich "
-           "Megatron's critical DP is %.1f %% on the mean:\n\n",
+    printf("\nPublished: critical DP of 32.0 to 38.6 %%, throughput 25.0 to "
+           "27.2 %% above Megatron's (the\nintroduction has \"always more "
+           "than 27.1 %%\"). The next table has one fitted number: %.2f of "
+           "the\nlink, for which Megatron's mean critical DP is %.1f %%.\n\n",
            low, 100 * middle);
     print_settings(rate, backward, low);
-    printf("\nSo shares as published need a third of the link that the other "
-           "clusters have, for the same\ncompute; with such a link the gains "
-           "come out as published but for 192 GPUs.\n");
+    printf("\nSo the published shares need a third of the other clusters' "
+           "link share, for the same compute.\nWith that link the gains "
+           "equal the published ones except for 192 GPUs.\n");
 }

@@ -296,15 +296,15 @@ static void print_placement(void)
 {
     static const double overs[] = {1, 2, 4, 8, 16};
     puts("## Which parallelism crosses: dense model\n\n"
-         "44 microbatches per replica, `dorapp`, a layer per chunk. *PP-out*: "
-         "the "
-         "pipeline\ncrosses, *DP-out*: data parallelism does.\n\n"
-         "First by the formulas of the paper, then as the job "
-         "`dense-17b-two-buildings.yaml` with\nthis layout, which is what "
-         "`longhaul plan` says.\n\n"
+         "44 microbatches per replica, `dorapp`, a layer per chunk. "
+         "*PP-out*: the pipeline crosses\nbetween the buildings. *DP-out*: "
+         "data parallelism crosses.\n\n"
+         "The first columns follow the paper's formulas. The others are the "
+         "job\n`dense-17b-two-buildings.yaml` with this layout, as printed "
+         "by `longhaul plan`.\n\n"
          "| oversubscription | PP-out, s | DP-out, s | PP-out is slower by | "
-         "job: PP-out, s | DP-out, s | by |\n"
-         "| --- | --- | --- | --- | --- | --- | --- |");
+         "job: PP-out, s | DP-out, s | by |\n| --- | --- | --- | --- | --- | "
+         "--- | --- |");
     for (size_t i = 0; i < 5; i++) {
         setting s = {&dense, overs[i], true, 44, .method = "dorapp"};
         double a = iteration(&s);
@@ -318,16 +318,16 @@ static void print_placement(void)
     double more = percent(job_s(&dense, 16, 44, 1, false, true),
                           job_s(&dense, 16, 44, 1, false, false));
     printf(
-        "\nThe job has an embedding and a vocabulary matrix besides, which "
-        "take 0.8 s and send\nnothing. The share of the peak has tensor "
-        "parallelism's collectives in it: `framework:\n{overlap: {tensor: "
-        "1}}`. Counted on top of it they make a layer so long that messages\n"
-        "hide: %+.1f %% at 1:16.\n",
+        "\nThe job also has an embedding and a vocabulary matrix, which take "
+        "0.8 s and send nothing.\nThe share of peak includes tensor "
+        "parallelism's collectives: `framework: {overlap:\n{tensor: 1}}`. "
+        "Counted separately they lengthen a layer, so that it hides the "
+        "messages:\n%+.1f %% at 1:16.\n",
         more);
     double f = layer_ns(&dense, 4) / 1e9, bytes = message_bytes(&dense, 4);
     printf("\nPaper: about even up to 1:4, DP-out faster beyond, 28.47 %% at "
-           "1:16. A message takes\nmore than one and a half layer times, and "
-           "the link becomes the bottleneck, from 1:%.1f on.\n\n",
+           "1:16. From 1:%.1f on a message\ntakes more than one and a half "
+           "layer times, and the link becomes the bottleneck.\n\n",
            1.5 * f * line / bytes);
 }
 
@@ -355,13 +355,12 @@ static double best_of(setting s, unsigned most)
 static void print_batches(void)
 {
     static const unsigned sizes[] = {2, 4, 8, 11, 22, 44};
-    puts(
-        "## Smaller batches favour PP-out\n\n"
-        "At 1:16, best PP-out / best DP-out, each with its own best of seven "
-        "chunk sizes and of\n`dorapp` and `interleaved-zbv`; and with `dorapp` "
-        "and one layer per chunk.\n\n"
-        "| microbatches | rounds of 2 | of 2 or 4 | one layer |\n"
-        "| --- | --- | --- | --- |");
+    puts("## Smaller batches favour PP-out\n\n"
+         "Best PP-out / best DP-out at 1:16. Each has its own best chunk size "
+         "(of seven) and schedule\n(`dorapp` or `interleaved-zbv`). The last "
+         "column has `dorapp` and one layer per chunk.\n\n"
+         "| microbatches | rounds of 2 | of 2 or 4 | one layer |\n| --- | --- "
+         "| --- | --- |");
     for (size_t i = 0; i < 6; i++) {
         setting s = {&dense, 16, .n = sizes[i]};
         double two = best_of(s, 2), four = best_of(s, 4);
@@ -373,12 +372,12 @@ static void print_batches(void)
     }
     setting s = {&dense, 16, .n = 2, .method = "dorapp", .regather = true};
     printf(
-        "\nPaper: PP-out wins below 22 microbatches. With one-layer chunks "
-        "that does not come out,\nunless parameters are gathered again for "
-        "the backward and gradients reduced in 32 bits\n(%.2f at 2 "
-        "microbatches). With chunk sizes and schedules chosen, PP-out gains "
-        "with smaller\nbatches and does not lose with larger ones; rounds of "
-        "4, which hold more activations,\nmake the two alike from 4 on.\n\n",
+        "\nPaper: PP-out is faster below 22 microbatches. With one-layer "
+        "chunks this is not reproduced,\nunless parameters are gathered "
+        "again for the backward and gradients reduced in 32 bits\n(%.2f at 2 "
+        "microbatches). With chosen chunk sizes and schedules, PP-out gains "
+        "with smaller\nbatches and does not lose with larger ones. Rounds of "
+        "4 need more activation memory and\nmake the two equal from 4 on.\n\n",
         placement_ratio(s));
 }
 
@@ -405,9 +404,9 @@ static void print_experts(void)
     double fsdp = iteration(&s);
     s.sharing = HSDP_SHARDED;
     double hsdp = iteration(&s);
-    printf("\nPaper: PP-out is 49.4 %% faster at 1:16 with 128 experts. Here "
-           "sharded HSDP with DP-out\ntakes 1/%.2f of FSDP's time there, less "
-           "than PP-out.\n\n",
+    printf("\nPaper: PP-out is 49.4 %% faster at 1:16 with 128 experts. In "
+           "that case sharded HSDP with\nDP-out takes 1/%.2f of FSDP's time "
+           "here, less than PP-out.\n\n",
            fsdp / hsdp);
 }
 
@@ -451,14 +450,15 @@ static void print_layouts(void)
                    .chunks_per_device = 12,
                    .sharding = LH_SHARDING_FULL};
     puts("## Experts inside the ranks of a stage\n\n"
-         "The paper's formula, above, divides experts by EP and by TP. As "
-         "frameworks count, EP x\nETP ranks of a stage share experts, and "
-         "TP x DP / (EP x ETP) hold the same ones: dense\ngradients and "
-         "experts' are reduced over different groups. The layouts on 128 GPUs "
-         "with 128\nexperts, as the job `moe-40b-two-buildings.yaml`, "
-         "four microbatches, `dorapp`, gradients\nreduced in 32 bits as for "
-         "Llama 3. Parameters in millions per GPU and layer, GPUs that\nreduce "
-         "gradients, seconds with PP-out and DP-out and their ratio.\n\n"
+         "The paper's formula above divides experts by EP and by TP. In "
+         "frameworks EP x ETP ranks in a\nstage share experts, and TP x DP / "
+         "(EP x ETP) ranks have the same experts. So dense\ngradients and "
+         "expert gradients are reduced over different groups.\n\n"
+         "The table has layouts on 128 GPUs with 128 experts, as the job "
+         "`moe-40b-two-buildings.yaml`:\nfour microbatches, `dorapp`, "
+         "gradients reduced in 32 bits as for Llama 3. Columns: parameters\n"
+         "in millions per GPU and layer; GPUs that reduce gradients; seconds "
+         "with PP-out and DP-out,\nand their ratio.\n\n"
          "| layout | dense, experts | dense, experts over | 1:1.33 | 1:16 |\n"
          "| --- | --- | --- | --- | --- |");
     print_layout("TP 4, EP 16, ETP 1, PP 2, DP 16 (table 2)", l);
@@ -472,12 +472,12 @@ static void print_layouts(void)
     const model m = mixture(128);
     printf(
         "\nPaper: PP-out is 49.4 %% faster at 1:16 with 128 experts (1.494). "
-        "In the first layout each\nexpert has copies in both buildings, whose "
-        "gradients cross with DP-out. In the others all\nGPUs of a stage "
-        "share one set of experts: no gradients of experts are sent, but "
-        "tokens\ncross. As in the formulas, what is sent within passes is in "
-        "the share of the peak, 0.25;\nwith none of it hidden the first "
-        "layout comes to %.2f, and the paper's lies between.\n\n",
+        "In the first layout each\nexpert has copies in both buildings, "
+        "whose gradients cross with DP-out. In the others all\nGPUs in a "
+        "stage share one set of experts: no expert gradients are sent, but "
+        "tokens cross.\nAs in the formulas, intra-layer communication is in "
+        "the share of peak, 0.25. With none of it\nhidden the first layout "
+        "has %.2f; the paper's value lies between the two.\n\n",
         job_s(&m, 16, 4, 2, false, false) / job_s(&m, 16, 4, 2, false, true));
 }
 
@@ -486,10 +486,10 @@ static void print_schedules(void)
     static const double overs[] = {1, 2, 4, 8, 16};
     puts("## Schedules that cross\n\n"
          "Dense model, PP-out, 44 microbatches: `interleaved-zbv` against "
-         "`dorapp`. Its I and W\ntake 4 % longer for the finer split, which is "
-         "assumed.\n\n"
-         "| oversubscription | made for the network | for any network |\n"
-         "| --- | --- | --- |");
+         "`dorapp`. Its I and W passes\nare assumed to take 4 % longer for "
+         "the finer split.\n\n"
+         "| oversubscription | generated for the network | for any network "
+         "|\n| --- | --- | --- |");
     for (size_t i = 0; i < 5; i++) {
         setting s = {&dense, overs[i], true, 44, .method = "dorapp"};
         double dora = iteration(&s);
@@ -500,15 +500,15 @@ static void print_schedules(void)
                percent(adapted, dora), percent(iteration(&s), dora));
     }
     puts("\nPaper: ZBV slower up to 1:8, faster beyond. The order for any "
-         "network does "
-         "not show\nthat: its warm-up leaves messages no time.\n");
+         "network does not reproduce\nthis: its warm-up has no slack for "
+         "messages.\n");
 }
 
 static void print_hybrid(void)
 {
     static const unsigned sizes[] = {4, 11, 44};
     puts("## FSDP or HSDP\n\n"
-         "Dense model, DP-out, 1:16, `dorapp`: by how much HSDP is faster.\n\n"
+         "Dense model, DP-out, 1:16, `dorapp`: speedup of HSDP over FSDP.\n\n"
          "| microbatches | sharded | leaders |\n| --- | --- | --- |");
     for (size_t i = 0; i < 3; i++) {
         setting s = {&dense, 16, .n = sizes[i], .method = "dorapp"};
@@ -545,9 +545,9 @@ static void print_latency(void)
         printf("| %s | %+.1f %% | %+.1f %% |\n", lossy ? "0.02 %" : "none",
                growth[0], growth[1]);
     }
-    puts("\nPaper: PP-out grows faster, and loss multiplies it, up to 1.93 "
-         "times. That needs small\nmessages and short kernels; the order of "
-         "the four is the same.\n");
+    puts("\nPaper: PP-out grows faster, and loss multiplies its time, up to "
+         "1.93 times. That needs small\nmessages and short kernels. The four "
+         "cases have the same order here.\n");
 }
 
 /* Simulates four ranks, one of them in a distant building. */
@@ -582,11 +582,11 @@ static double distant_building_s(double latency_ns, bool uneven)
 static void print_uneven(void)
 {
     puts("## One distant building, uneven chunks\n\n"
-         "Four ranks, 64 layers of 1 ms, messages of 0.5 ms, 12 microbatches, "
-         "`dorapp`: "
-         "what doubling\neach rank's first chunk does.\n\n"
-         "| latency | 64 chunks, s | 60 chunks, s | change |\n"
-         "| --- | --- | --- | --- |");
+         "Four ranks, 64 layers of 1 ms, messages of 0.5 ms, 12 "
+         "microbatches, `dorapp`: effect of\ndoubling each rank's first "
+         "chunk.\n\n"
+         "| latency | 64 chunks, s | 60 chunks, s | change |\n| --- | --- | "
+         "--- | --- |");
     for (int i = 0; i < 2; i++) {
         double latency = i ? 2e6 : 50e3;
         double even = distant_building_s(latency, false);
@@ -612,33 +612,34 @@ static void print_transport(void)
     }
     printf(
         "\nPaper: spraying is slower than ECMP at 1000 us with up to four "
-        "queue pairs; it counts a\nwindow per one-way latency, twice these "
-        "rates. Against a flow's share of 25 to 100 Gb/s\nunder ECMP: one "
-        "queue pair is faster at 50 us and slower at 1000 us, where four are "
-        "as\nfast as a small share.\n\n"
-        "A ring over 1024 GPUs with 1 ms between some takes %.0f ms for "
-        "89.1 MB if each step waits\nfor the slowest, as the paper has it, "
-        "%.2f ms with pieces going round together.\n",
+        "queue pairs. It counts a\nwindow per one-way latency, twice these "
+        "rates. Under ECMP a flow's share is 25 to 100 Gb/s.\nCompared with "
+        "that, one queue pair is faster at 50 us and slower at 1000 us. Four "
+        "queue\npairs at 1000 us equal a small share.\n\n"
+        "A ring over 1024 GPUs with 1 ms between some, for 89.1 MB, takes "
+        "%.0f ms if each step waits\nfor the slowest, as in the paper. With "
+        "pipelined pieces it takes %.2f ms.\n",
         lh_ring_ns(LH_RING_LOCKSTEP, 1024, 89.1e6, &ring, 0) / 1e6,
         lh_ring_ns(LH_RING_PIPELINED, 1024, 89.1e6, &ring, 0) / 1e6);
 }
 
 int main(void)
 {
-    puts(
-        "# ScaleAcross Explorer, reproduced\n\n"
-        "*ScaleAcross Explorer: Exploring Communication Optimization for "
-        "Scale-Across AI Model\nTraining*, 2026. This page is the output of "
-        "`examples/papers/scaleacross`.\n\n"
-        "Two buildings, 400 Gb/s per GPU, 1:o between them, 50 us one way; "
-        "two pipeline ranks.\nThe paper withholds model shapes, kernel times "
-        "and microbatch counts. Chosen to fit its\nresults, so no evidence "
-        "for them: the share of peak of the dense model (0.47, which gives\n"
-        "28 % at 1:16; 0.40 gives 9 %, 0.55 gives 45 %), of the mixture "
-        "(0.25) and its 4 microbatches,\nthe setting of the distant building, "
-        "the 4 % of the finer split. What holds for all values\ntried: no "
-        "loss up to 1:8 and a large one at 1:16 for the dense model; DP-out "
-        "loses to PP-out\nat 1:16 with 128 experts, more with more experts.\n");
+    puts("# ScaleAcross Explorer, reproduced\n\n"
+         "*ScaleAcross Explorer: Exploring Communication Optimization for "
+         "Scale-Across AI Model\nTraining*, 2026. This page is the output of "
+         "`examples/papers/scaleacross`.\n\n"
+         "Two buildings, 400 Gb/s per GPU, 1:o between them, 50 us one way; "
+         "two pipeline ranks.\nThe paper withholds model shapes, kernel times "
+         "and microbatch counts. These values were\nfitted to its results, so "
+         "the results are no evidence for them:\n\n"
+         "- The dense model's share of peak: 0.47, which gives 28 % at 1:16 "
+         "(0.40 gives 9 %, 0.55 gives\n  45 %).\n- The mixture's share of "
+         "peak (0.25) and its 4 microbatches.\n- The setting with the distant "
+         "building, and 4 % longer passes for the finer split.\n\n"
+         "Two results hold for all values tried. The dense model has no loss "
+         "up to 1:8 and a large one at\n1:16. DP-out is slower than PP-out at "
+         "1:16 with 128 experts, and the gap grows with the experts.\n");
     print_placement();
     print_batches();
     print_experts();

@@ -313,7 +313,7 @@ def test_controls(browser, folder):
         check(browser.wait(ASKED), f"{key}: no answer")
         now = browser.run(MAKESPAN)
         says = browser.run("document.getElementById('ask-state').textContent")
-        check(key == "limit" or now != first, f"{key} ' has no effect: there are no messages between devices % {says}")
+        check(key == "limit" or now != first, f"{key} changes nothing: {says}")
         check(now == take_away(browser, folder, key != keys[0]),
               f"{key}: the page has {now} ns, the program not")
         if key == keys[0]:

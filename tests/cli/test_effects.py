@@ -192,8 +192,8 @@ def traces_of_different_jobs_are_not_compared():
             case(f"other {other}",
                  ["report", "--predicted", f"{pair[0]}.json", "--measured",
                   f"{pair[1]}.json"], 1,
-                 err=r"\Alonghaul: the predicted and the measured trace are of "
-                     r"different jobs: \d+ devices, \d+ chunks, \d+ "
+                 err=r"\Alonghaul: the predicted and the measured trace "
+                     r"belong to different jobs: \d+ devices, \d+ chunks, \d+ "
                      r"microbatches, and \d+, \d+, \d+\n\Z")
     run("simulate", "a.yaml", "-s", "gpipe", "--trace", "b.json")
     case("another schedule of the same", ["report", "--predicted", "a.json",

@@ -358,7 +358,7 @@ def what_runs_today_is_costed_beside_the_plan():
     shown = case("shown", ["plan", "--from", "megatron", naive, *machines, "-q",
                            "-o", "p.json"], out=ANY).stdout
     check(re.search(r"\Atoday +[\d.]+ m?s: 1f1b on TP 1 PP 8x1.*\nplan +[\d.]+ "
-                    r"m?s: -\d+\.\d %\nchanges +if kept  what  +today", shown),
+                    r"m?s: -\d+\.\d %\nchanges +if unchanged  what  +today", shown),
           shown[:400])
     check(all(len(line) <= 80 for line in shown.splitlines()), shown)
     best = json.loads(read("p.json"))

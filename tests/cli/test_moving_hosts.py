@@ -111,7 +111,7 @@ def hosts_exchange_their_places():
           "exchange" not in found["iterations"][step + 1], "its iteration")
     check(json.loads(read("log").splitlines()[step])["exchange"] == one, "log")
     check("Host exchanges" in read("r.html") and
-          "hosts move" in read("s.svg"), "report and picture")
+          "hosts exchanged" in read("s.svg"), "report and picture")
     check(kept["total_s"] > 3.5 * found["total_s"] and kept["exchanges"] == [],
           f"{kept['total_s']} and {found['total_s']}")
     again = played("again", "--adapt", "--moving", "400ms")

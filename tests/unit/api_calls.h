@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A call for each struct that begins with `size`: what it came to, as text. */
+/* Calls the API once for each struct that begins with `size` and records the
+ * result as text. */
 #ifndef API_CALLS_H
 #define API_CALLS_H
 
@@ -32,9 +33,11 @@
 #include <stddef.h>
 #include <unistd.h>
 
-/* What a call came to, as text. */
+/* The result of the last call, as text. */
 static char outcome[1 << 20];
 
+/* Writes the formatted text to outcome if the status is LH_OK; returns the
+ * status. */
 static lh_status say(lh_status status, const char *format, ...)
 {
     va_list list;
@@ -45,6 +48,7 @@ static lh_status say(lh_status status, const char *format, ...)
     return status;
 }
 
+/* Writes the text (NULL: empty) to outcome and frees it; returns the status. */
 static lh_status say_text(lh_status status, char *text)
 {
     status = say(status, "%s", text ? text : "");
@@ -52,12 +56,14 @@ static lh_status say_text(lh_status status, char *text)
     return status;
 }
 
+/* Returns a small pipeline: 2 devices, 4 microbatches, two datacenters. */
 static lh_pipeline *pipeline(void)
 {
     return uniform_make(
         (uniform){"ud", 2, 4, 2e-3, 3e-3, 1e-3, 2, 1e-3, 1e-4, 0, NULL});
 }
 
+/* Returns the 1F1B schedule for the pipeline. */
 static lh_schedule *schedule(const lh_pipeline *p)
 {
     lh_schedule *s = NULL;
@@ -66,6 +72,7 @@ static lh_schedule *schedule(const lh_pipeline *p)
     return s;
 }
 
+/* Writes the schedule's text to outcome and frees the schedule. */
 static lh_status say_schedule(lh_status status, lh_schedule *s, lh_error *err)
 {
     char *text = NULL;
@@ -75,7 +82,7 @@ static lh_status say_schedule(lh_status status, lh_schedule *s, lh_error *err)
     return say_text(status, text);
 }
 
-/* What results point to; set by main(). */
+/* The objects that results point to; set by main(). */
 static lh_simulated simulated_all = {.size = sizeof simulated_all,
                                      .name = "1f1b",
                                      .objective =
@@ -92,7 +99,7 @@ static lh_scheduled scheduled_all = {.size = sizeof scheduled_all,
                                      .engines = &engine,
                                      .memory = &least};
 
-/* --- a call for each struct ----------------------------------------------- */
+/* --- one call per struct -------------------------------------------------- */
 
 static lh_status told(const void *given, lh_error *err)
 {
@@ -397,18 +404,20 @@ static lh_status trained_adapting(const void *given, lh_error *err)
     return played(&run, err);
 }
 
-/* With a schedule that a run is to go on with. */
+/* A run that switches to another schedule, and its outcome. */
 typedef struct other_schedule {
     const void *given;
     char refused[200];
     uint32_t n;
 } other_schedule;
 
+/* lh_train_options.reschedule: proposes the schedule at step 1. */
 static const lh_reschedule *go_on(void *of, uint64_t step)
 {
     return step == 1 ? ((other_schedule *)of)->given : NULL;
 }
 
+/* lh_train_options.switched: counts switches and keeps the reason. */
 static void note_switch(void *of, const lh_switch *what)
 {
     other_schedule *s = of;
@@ -446,7 +455,7 @@ static const lh_model tiny = {.name = "tiny",
                               .moe_interval = 1};
 static const uint32_t tiny_chunks[] = {0, 1, 2};
 
-/* As far as the data, which are not there. */
+/* Trains until the data are opened, which do not exist. */
 static lh_status trained(const void *given, lh_error *err)
 {
     lh_pipeline *p = pipeline();
@@ -463,7 +472,8 @@ static lh_status trained(const void *given, lh_error *err)
     return status == LH_EINVAL ? status : say(LH_OK, "%s", err->text);
 }
 
-/* As far as the model, which the cpu device does not run. */
+/* Measures until the model is checked, which the cpu device does not support.
+ */
 static lh_status measured(const void *given, lh_error *err)
 {
     lh_job *job = job_with(JOB_SMALL, "%s", "");
@@ -509,7 +519,7 @@ static lh_status planned(const void *given, lh_error *err)
     return say_text(status, text);
 }
 
-/* What lies in another struct may be of another size, too. */
+/* A struct nested in another struct may have a different size, too. */
 static lh_status hardened(const void *given, lh_error *err)
 {
     const lh_plan_options jittered = {.size = sizeof jittered,
@@ -561,6 +571,7 @@ static lh_status made(const void *given, lh_error *err)
     return say_text(status, text);
 }
 
+/* Writes the report to outcome and frees it. */
 static lh_status say_report(lh_status status, lh_report *report, lh_error *err)
 {
     char *text = NULL;
@@ -613,7 +624,7 @@ static lh_status with_table(const void *given, lh_error *err)
     return say_report(status, r, err);
 }
 
-/* The block is the test's own: what is diagnosed is filled in here. */
+/* Fills in the recording and the diagnosis; the test owns the block. */
 static lh_status with_diagnosis(const void *given, lh_error *err)
 {
     lh_recording *r = NULL;
@@ -635,7 +646,7 @@ static lh_status with_diagnosis(const void *given, lh_error *err)
     return say_report(status, to, err);
 }
 
-/* The pipeline and the schedule are the test's. */
+/* main() sets the pipeline and the schedule. */
 static lh_report_what_if what_if = {.size = sizeof what_if, .method = "1f1b"};
 
 static lh_status asked(const void *given, lh_error *err)
@@ -755,7 +766,7 @@ static lh_status imported(const void *given, lh_error *err)
     return status;
 }
 
-/* Removes a folder of files. */
+/* Removes a folder and its files. */
 static void remove_files(const char *folder)
 {
     DIR *open_folder = opendir(folder);
@@ -767,7 +778,7 @@ static void remove_files(const char *folder)
     rmdir(folder);
 }
 
-/* The line of launch.sh with its port. */
+/* Records the default_port line of launch.sh. */
 static lh_status bundled(const void *given, lh_error *err)
 {
     char folder[] = "/tmp/longhaul-api-XXXXXX", path[64], line[200], port[200];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs on the timed device whose messages are held to the simulator's dates, to
- * the nanosecond, however busy the machine is: passes may begin late by any
- * time, so that dates follow from each other alone. */
+/* Runs on the timed device and compares message times with the simulator's, to
+ * the nanosecond. The device's allowed slip is practically infinite, so that a
+ * busy machine does not matter: times depend on each other alone. */
 #ifndef TEST_DATED_MESSAGES_H
 #define TEST_DATED_MESSAGES_H
 
@@ -11,8 +11,10 @@
 #include <longhaul/simulate.h>
 #include <longhaul/trace.h>
 
-#define LONGEST_NS INT64_C(2000000) /* of what is run */
+#define LONGEST_NS INT64_C(2000000) /* upper limit for a run */
 
+/* Runs two steps on the timed device; returns a copy of the trace, for the
+ * caller to free. */
 static inline lh_trace *run_dated(const lh_pipeline *p, const lh_exec *x,
                                   const char *transport)
 {
@@ -32,12 +34,14 @@ static inline lh_trace *run_dated(const lh_pipeline *p, const lh_exec *x,
     return copy;
 }
 
+/* Checks whether two passes consume the same message. */
 static inline bool same_input(const lh_pass *a, const lh_pass *b)
 {
     return a->chunk == b->chunk && a->microbatch == b->microbatch &&
            (a->kind == LH_F) == (b->kind == LH_F);
 }
 
+/* Finds the simulated message for a traced one; NULL: none. */
 static inline const lh_message *message_of(const lh_timeline *t,
                                            const lh_trace_message *m)
 {
@@ -49,6 +53,8 @@ static inline const lh_message *message_of(const lh_timeline *t,
     return NULL;
 }
 
+/* Counts traced messages whose ready or arrival time differs from the
+ * simulation. */
 static inline uint32_t count_other_dates(const lh_timeline *t,
                                          const lh_trace *trace)
 {

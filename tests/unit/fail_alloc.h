@@ -16,11 +16,12 @@ void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_realloc(void *old, size_t size);
 
-/* How many more allocations succeed, of all threads; < 0: all do. */
+/* Remaining allocations that succeed, over all threads; < 0: unlimited. */
 static _Atomic int64_t fail_alloc_after = -1;
-static atomic_bool fail_alloc_hit;  /* one has failed */
-static atomic_bool fail_alloc_once; /* those after it succeed again */
+static atomic_bool fail_alloc_hit;  /* an allocation has failed */
+static atomic_bool fail_alloc_once; /* later allocations succeed again */
 
+/* Checks whether the current allocation has to fail, and counts it. */
 static bool fail_alloc_now(void)
 {
     int64_t left = fail_alloc_after;
@@ -50,8 +51,8 @@ void *__wrap_realloc(void *old, size_t size)
     return fail_alloc_now() ? NULL : __real_realloc(old, size);
 }
 
-/* Runs `statement`, which sets `status`, with every allocation failing in turn,
- * one run each, until a run needs no more. Each failing run must say
+/* Runs `statement`, which sets `status`, once for each allocation with that and
+ * all later ones failing, until a run completes. Each failing run must return
  * LH_ENOMEM. */
 #define FAIL_EACH_ALLOC(statement)                                             \
     do {                                                                       \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ends the program at its n-th call into the file system, or has that call
- * fail; or writes down what was called. The program is linked with -Wl,--wrap
- * for each of them (tests/meson.build). Nothing is synced to the disk: what
- * matters is what is called, and in which order. */
+/* Kills the program at its n-th file system call, makes that call fail, or logs
+ * the calls. The program is linked with -Wl,--wrap for each of them
+ * (tests/meson.build). Nothing is synced to the disk: only the calls and their
+ * order matter. */
 #ifndef FAIL_CALL_H
 #define FAIL_CALL_H
 
@@ -16,27 +16,29 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Failure injected at a call. */
 typedef enum fail_how {
     FAIL_NOT,
-    FAIL_CRASH, /* the process ends before the call */
+    FAIL_CRASH, /* the process exits before the call */
     FAIL_EIO,
-    FAIL_ENOSPC,   /* of calls that need room alone */
-    FAIL_NO_SPACE, /* and all such that follow */
-    FAIL_SHORT,    /* half of what is written */
+    FAIL_ENOSPC,   /* only calls that need disk space */
+    FAIL_NO_SPACE, /* also for all later ones */
+    FAIL_SHORT,    /* writes half the bytes */
     FAIL_N_HOW
 } fail_how;
 
-/* What the file system lacks. */
+/* Missing file system features. */
 static bool lacks_flock, lacks_link, lacks_exchange;
 
 static struct {
     fail_how how;
-    long at, n; /* the call that fails; calls so far */
+    long at, n; /* failing call, number of calls so far */
     bool hit;
 } fail_call;
 
 enum { CRASHED = 99 };
 
+/* Injects a failure at call number `at`, counted from 0. */
 static inline void fail_call_begin(fail_how how, long at)
 {
     fail_call.how = how;
@@ -45,25 +47,27 @@ static inline void fail_call_begin(fail_how how, long at)
     fail_call.hit = false;
 }
 
+/* Stops failure injection. */
 static inline void fail_call_end(void)
 {
     fail_call.how = FAIL_NOT;
 }
 
-/* --- the log ---------------------------------------------------------------
- */
+/* --- log ------------------------------------------------------------------ */
 
+/* One logged call. */
 typedef struct call_event {
-    char what; /* w writes, c creates, s syncs, r renames, x exchanges, l links,
-                  u removes, m makes a folder */
+    char what; /* w write, c create, s sync, r rename, x exchange, l link, u
+                * remove, m mkdir */
     char path[200], to[200];
 } call_event;
 
 enum { MOST_EVENTS = 4096, MOST_FDS = 256 };
 static call_event call_events[MOST_EVENTS];
-static int n_call_events = -1; /* negative: nothing is written down */
+static int n_call_events = -1; /* negative: logging is off */
 static char call_paths[MOST_FDS][200];
 
+/* Appends a call to the log, if logging is on. */
 static void log_call(char what, const char *path, const char *to)
 {
     if (n_call_events < 0 || n_call_events == MOST_EVENTS)
@@ -74,15 +78,15 @@ static void log_call(char what, const char *path, const char *to)
     snprintf(e->to, sizeof e->to, "%s", to);
 }
 
+/* Returns the path that was opened as fd; "" if unknown. */
 static const char *path_of(int fd)
 {
     return fd >= 0 && fd < MOST_FDS ? call_paths[fd] : "";
 }
 
-/* --- the calls -------------------------------------------------------------
- */
+/* --- wrapped calls -------------------------------------------------------- */
 
-/* Whether this call is to fail, errno says how. */
+/* Checks whether the call has to fail; sets errno. */
 static bool fails(bool needs_room)
 {
     if (fail_call.how == FAIL_NOT || fail_call.how == FAIL_SHORT)
@@ -101,7 +105,7 @@ static bool fails(bool needs_room)
     return true;
 }
 
-/* How much of a write is done. */
+/* Returns the number of bytes to write. */
 static size_t part_of(size_t size)
 {
     if (fail_call.how != FAIL_SHORT || fail_call.n++ != fail_call.at)
@@ -110,6 +114,7 @@ static size_t part_of(size_t size)
     return (size + 1) / 2;
 }
 
+/* Stores the path for fd and logs a creation; returns fd. */
 static int opened(int fd, const char *path, int flags, bool is_new)
 {
     if (fd >= 0 && fd < MOST_FDS)

@@ -45,29 +45,32 @@ bool wire_fault_is_harmless(wire_fault fault)
     return are[fault];
 }
 
-/* What goes from one rank to another. */
+/* One direction of a connection between two ranks. */
 typedef struct message_list {
     uint32_t from, to;
     bool struck, stopped, swallows, ended, told_end;
     uint64_t n_passed;
     unsigned n_pieces;
     int64_t not_before_ns;
-    size_t at, end; /* of bytes: what is still to be passed on */
-    size_t n_held;  /* taken, to be passed on after the next ones */
+    size_t at, end; /* unsent part of bytes */
+    size_t n_held;  /* held back behind the next bytes */
     int64_t held_ns;
     unsigned char held[PIECE_BYTES], bytes[2 * PIECE_BYTES];
 } lane;
 
+/* The proxy: all connections between ranks and the thread that forwards bytes.
+ */
 typedef struct wire {
     const wire_plan *plan;
     wire_log *log;
     uint32_t n;
     uint64_t state, at;
-    /* Of the connection of ranks i and k: [i][k] is i's end, or the thread's
-     * that faces it; -1: none. */
+    /* Connection between ranks i and k: ends[i][k] is rank i's end, mine[i][k]
+     * the proxy's end facing it; -1: none. */
     int ends[WIRE_MOST_RANKS][WIRE_MOST_RANKS];
     int mine[WIRE_MOST_RANKS][WIRE_MOST_RANKS];
-    /* Rails: where rank i dials the first of rank k, and where k listens. */
+    /* Rails: proxy listener where rank i dials the first rail to rank k, and
+     * its address. */
     int doors[WIRE_MOST_RANKS][WIRE_MOST_RANKS];
     struct sockaddr_in door_at[WIRE_MOST_RANKS][WIRE_MOST_RANKS];
     int listeners[WIRE_MOST_RANKS][2];
@@ -112,7 +115,8 @@ static int listen_on_loopback(uint32_t host, struct sockaddr_in *at)
     return fd;
 }
 
-/* Where the rails of all are; rank i finds the wire at the first of others. */
+/* Opens the listeners: two rails per rank, and the proxy's for the first rail.
+ */
 static void open_doors(wire *w)
 {
     for (uint32_t i = 0; i < w->n; i++) {
@@ -133,7 +137,8 @@ static void close_doors(wire *w)
 static void close_pair(wire *w, uint32_t i, uint32_t k);
 static lane *lane_of(wire *w, uint32_t from, uint32_t to);
 
-/* Rank i dials rank k: the wire is between them (again). */
+/* Accepts rank i's connection to rank k and connects onward; replaces an
+ * earlier connection of this pair. */
 static void let_in(wire *w, uint32_t i, uint32_t k)
 {
     int fd = accept4(w->doors[i][k], NULL, NULL, SOCK_CLOEXEC), on = 1;
@@ -168,7 +173,7 @@ static lh_status connect_leg(wire *w, uint32_t i, uint32_t k, lh_error *err)
                                           0, pair) == 0;
     if (!done)
         return lhi_fail(err, LH_EIO, "no connection: %s", strerror(errno));
-    /* With less, TCP waits for its timers. */
+    /* With smaller buffers, TCP waits for its timers. */
     int few = w->plan->tcp ? 65536 : 4096;
     for (int e = 0; e < 2 && w->plan->slow; e++) {
         setsockopt(pair[e], SOL_SOCKET, SO_SNDBUF, &few, sizeof few);
@@ -186,14 +191,14 @@ static void close_pair(wire *w, uint32_t i, uint32_t k)
         struct linger at_once = {1, 0};
         if (*fd < 0)
             continue;
-        if (w->plan->seed % 2) /* a reset, where there is such a thing */
+        if (w->plan->seed % 2) /* closes with a reset, on TCP */
             setsockopt(*fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
         close(*fd);
         *fd = -1;
     }
 }
 
-/* ---- what is done to bytes ---- */
+/* ---- faults ---- */
 
 static lane *lane_of(wire *w, uint32_t from, uint32_t to)
 {
@@ -214,7 +219,7 @@ static void note_strike(wire *w)
     w->log->struck_ns = lhi_now_ns();
 }
 
-/* What needs no bytes to be done. */
+/* Applies faults that need no bytes. */
 static void strike_lane(wire *w, lane *l)
 {
     const wire_plan *p = w->plan;
@@ -245,7 +250,7 @@ static void strike_lane(wire *w, lane *l)
     note_strike(w);
 }
 
-/* Bytes have come at the place: they are the last in l->bytes. */
+/* Applies a fault to the last n bytes in l->bytes. */
 static void strike_bytes(wire *w, lane *l, size_t n)
 {
     unsigned char *at = l->bytes + l->end - n;
@@ -273,7 +278,7 @@ static void strike_bytes(wire *w, lane *l, size_t n)
     note_strike(w);
 }
 
-/* ---- passing on ---- */
+/* ---- forwarding ---- */
 
 static size_t piece_of(wire *w, const lane *l)
 {
@@ -332,13 +337,13 @@ static void write_lane(wire *w, lane *l)
     if (n > 0)
         l->at += (size_t)n;
     else if (errno != EAGAIN && errno != EINTR)
-        l->swallows = true; /* nobody is there any more */
+        l->swallows = true; /* the receiver is gone */
     if (l->swallows || l->at == l->end)
         l->at = l->end = 0;
 }
 
-/* Whether the lane waits for bytes (POLLIN), for room (POLLOUT), or for neither
- * (0); *until_ns: what it waits for besides. */
+/* Returns the event that the lane waits for: POLLIN, POLLOUT, or 0. Lowers
+ * *until_ns to the lane's next timeout. */
 static short wants(wire *w, lane *l, int64_t now_ns, int64_t *until_ns)
 {
     if (w->mine[l->from][l->to] >= 0 && is_due(w, l))
@@ -347,7 +352,7 @@ static short wants(wire *w, lane *l, int64_t now_ns, int64_t *until_ns)
     if (in < 0 || out < 0 || l->stopped)
         return 0;
     if (l->n_held && now_ns - l->held_ns > 20 * ms_ns && l->at == l->end)
-        pass_held(l); /* nothing comes behind them */
+        pass_held(l); /* no later bytes follow */
     if (l->not_before_ns > now_ns) {
         *until_ns = l->not_before_ns;
         return 0;
@@ -365,7 +370,7 @@ static short wants(wire *w, lane *l, int64_t now_ns, int64_t *until_ns)
     return 0;
 }
 
-/* One round; false: the ranks have ended. */
+/* Polls and forwards once; returns false when the ranks have ended. */
 static bool pass_some(wire *w)
 {
     enum { MOST = WIRE_MOST_RANKS * WIRE_MOST_RANKS };
@@ -422,6 +427,7 @@ static void *pass_all(void *of)
 
 /* ---- ranks ---- */
 
+/* One rank: its thread, endpoint and result. */
 typedef struct wire_rank {
     pthread_t thread;
     wire *wire;
@@ -450,7 +456,7 @@ static void close_rails(void *of)
     lhi_rails_close(r->rails);
 }
 
-/* An endpoint over two rails, of which the first goes through the wire. */
+/* Opens an endpoint over two rails; the first goes through the proxy. */
 static lh_status open_rails(wire_rank *r, lh_error *err)
 {
     static const unsigned char keys[WIRE_MOST_RANKS * LHI_MAC_BYTES];
@@ -489,7 +495,7 @@ static void *live(void *of)
     wire_rank *r = of;
     if (r->wire->plan->rails) {
         r->status = open_rails(r, &r->err);
-        if (r->status != LH_OK) { /* the test cannot go on without */
+        if (r->status != LH_OK) { /* fatal for the test */
             fprintf(stderr, "FAILED: %s\n", r->err.text);
             abort();
         }
@@ -513,7 +519,7 @@ static lh_status open_ranks(wire *w, lhi_links *table, wire_rank *ranks,
                                 .silence_ns = w->plan->silence_ns};
         LHI_TRY(lhi_net_stream(&o, &ranks[i].net, err));
         for (uint32_t k = 0; k < w->n; k++)
-            w->ends[i][k] = -1; /* the endpoint's */
+            w->ends[i][k] = -1; /* owned by the endpoint */
     }
     return LH_OK;
 }
@@ -534,8 +540,8 @@ static void run_all(wire *w, wire_rank *ranks)
     pthread_join(w->thread, NULL);
 }
 
-/* Each rank's end; the run's is its cause's rather than of those that it
- * ended. */
+/* Records every rank's status. The run's status is the original failure, not
+ * one that it caused on other ranks. */
 static lh_status note_ends(wire *w, wire_rank *ranks, lhi_rank_result *results,
                            lh_error *err)
 {
@@ -602,7 +608,7 @@ lh_status wire_run(const wire_plan *plan, wire_log *log, uint32_t n,
         open_doors(w);
     else if (status == LH_OK)
         status = open_ranks(w, table, ranks, err);
-    if (status != LH_OK) { /* the test cannot go on without */
+    if (status != LH_OK) { /* fatal for the test */
         fprintf(stderr, "FAILED: %s\n", err->text);
         abort();
     }

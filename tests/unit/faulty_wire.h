@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks over connections in whose middle somebody sits: as threads of this
- * process, each with an endpoint as tcp makes it, but every byte between two of
- * them goes through a thread that passes it on as the plan says: in pieces,
- * late, and once, at a given byte, with something done to it. Of ranks with
- * rails it is one of two; what has gone may come back there. */
+/* Fault-injecting proxy between ranks. Ranks run as threads with tcp endpoints,
+ * but a proxy thread forwards every byte between two ranks. The plan says how:
+ * in pieces, with delays, and with one fault at a given byte. With rails, the
+ * proxy carries one rail out of two, and lost bytes may be resent over the
+ * other. */
 #ifndef FAULTY_WIRE_H
 #define FAULTY_WIRE_H
 
@@ -12,20 +12,21 @@
 
 enum { WIRE_MOST_RANKS = 8 };
 
-/* X(name, harmless): what is done. Whatever is harmless has to leave no trace
- * in what ranks come to. */
+/* X(name, harmless): faults. A harmless fault must not change the ranks'
+ * results. */
 #define WIRE_FAULT_LIST(X)                                                     \
     X(NOTHING, true)                                                           \
-    X(PAUSED, true)       /* nothing goes on for a while */                    \
-    X(CUT, false)         /* both ends are closed */                           \
-    X(HALF_CLOSED, false) /* the receiving end alone */                        \
-    X(STOPPED, false)     /* nothing is taken any more: half open */           \
-    X(SWALLOWED, false)   /* all is taken, and lost: half open */              \
-    X(DOUBLED, false)     /* some bytes come twice */                          \
-    X(DROPPED, false)     /* some bytes do not come */                         \
-    X(SWAPPED, false)     /* some bytes come after those behind them */        \
-    X(DAMAGED, false)     /* one bit is another */
+    X(PAUSED, true)       /* stalls for a while */                    \
+    X(CUT, false)         /* closes both ends */                           \
+    X(HALF_CLOSED, false) /* closes receiving end */                        \
+    X(STOPPED, false)     /* stops reading: half open */           \
+    X(SWALLOWED, false)   /* reads and discards: half open */              \
+    X(DOUBLED, false)     /* repeats some bytes */                          \
+    X(DROPPED, false)     /* loses some bytes */                         \
+    X(SWAPPED, false)     /* delays some bytes behind later ones */        \
+    X(DAMAGED, false)     /* flips one bit */
 
+/* Fault to inject. */
 typedef enum wire_fault {
 #define WIRE_FAULT_ENUM(name, harmless) WIRE_##name,
     WIRE_FAULT_LIST(WIRE_FAULT_ENUM)
@@ -33,34 +34,40 @@ typedef enum wire_fault {
         N_WIRE_FAULTS
 } wire_fault;
 
+/* Returns the fault's name. */
 const char *wire_fault_name(wire_fault fault);
+/* Checks whether the fault must not change results. */
 bool wire_fault_is_harmless(wire_fault fault);
 
+/* Configuration of the proxy: the fault, its place, and the connection type. */
 typedef struct wire_plan {
     uint64_t seed;
     wire_fault fault;
-    uint32_t from, to; /* where: the bytes that go from here to there */
-    bool both_ways;    /* half open: and those that come back */
-    uint64_t at;       /* before which byte */
-    uint64_t every;    /* and again after so many; 0: once */
-    size_t n_bytes;    /* that are doubled, dropped or swapped, at most */
-    bool tcp;          /* connections are TCP's, else socket pairs */
-    bool slow;         /* readers are: small buffers, small pieces, late */
-    bool rails;        /* two to each peer: the wire is the first */
+    uint32_t from, to; /* direction that fails */
+    bool both_ways;    /* half open: the reverse direction, too */
+    uint64_t at;       /* byte offset before which it strikes */
+    uint64_t every;    /* repeats after this many bytes; 0: once */
+    size_t n_bytes;    /* maximum length to double, drop, swap */
+    bool tcp;          /* TCP connections, else socket pairs */
+    bool slow;         /* small buffers, small delayed pieces */
+    bool rails;        /* two rails per peer, the proxy on the first */
     int64_t silence_ns;
 } wire_plan;
 
-/* What happened. */
+/* Outcome of a run. */
 typedef struct wire_log {
     lh_status status[WIRE_MOST_RANKS];
-    char text[WIRE_MOST_RANKS][512];                   /* why a rank failed */
-    uint64_t passed[WIRE_MOST_RANKS][WIRE_MOST_RANKS]; /* bytes from, to */
-    bool struck;                                       /* the fault came */
-    int64_t struck_ns, ended_ns; /* and all ranks had ended */
-    lhi_rails_statistics seen;   /* by all ranks */
+    /* a rank's error message */
+    char text[WIRE_MOST_RANKS][512];
+    /* forwarded bytes [from][to] */
+    uint64_t passed[WIRE_MOST_RANKS][WIRE_MOST_RANKS];
+    /* the fault was injected */
+    bool struck;
+    int64_t struck_ns, ended_ns; /* times: fault, end of all ranks */
+    lhi_rails_statistics seen;   /* over all ranks */
 } wire_log;
 
-/* Like lhi_inproc_run, by the plan. */
+/* Runs ranks as lhi_inproc_run does, through the proxy. */
 lh_status wire_run(const wire_plan *plan, wire_log *log, uint32_t n,
                    uint32_t n_links, const lhi_net_link *links,
                    lhi_rank_main *rank_main, void *context,

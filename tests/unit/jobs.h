@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs for tests: a few that serve many, and changes to them, so that a test
- * says only what is special to it:
+/* Jobs for tests: a few shared base jobs plus changes, so that a test states
+ * only its differences:
  *
  *     lh_job *job = job_with(JOB_TWO_SITES,
  *                            "  gpus_per_node: %u\n"
  *                            "layout: {tensor: 2}\n", 8);
  *
- * Changes are lines as they stand in a job, those of the cluster first and
- * indented as they are there. Each takes the place of the job's line with that
- * key, or joins it; a key without a value leaves the job. Lines that are
- * indented more belong to the key above them. */
+ * Changes are lines in the job's syntax, the cluster's first with their usual
+ * indentation. A change replaces the job's line with the same key or is added;
+ * a key without a value removes the line. Lines with deeper indentation belong
+ * to the key above them. */
 #ifndef TEST_JOBS_H
 #define TEST_JOBS_H
 
@@ -18,7 +18,7 @@
 #include <longhaul/job.h>
 #include <stdarg.h>
 
-/* Llama 3 8B on 2 x 8 GPUs of two sites. */
+/* Llama 3 8B on 2 x 8 GPUs in two datacenters. */
 #define JOB_TWO_SITES                                                          \
     "longhaul: job/1\n"                                                        \
     "model: llama3-8b\n"                                                       \
@@ -32,7 +32,7 @@
     "  datacenters: [{name: west, nodes: 2}, {name: east, nodes: 2}]\n"        \
     "  links: [{between: [west, east], latency_ms: 20, gbps: 400}]\n"
 
-/* The same model on as many A100s, between which links are slower. */
+/* The same model on as many A100s, with slower links between them. */
 #define JOB_A100S                                                              \
     "longhaul: job/1\n"                                                        \
     "model: llama3-8b\n"                                                       \
@@ -58,8 +58,8 @@
     "  datacenters: [{name: west, nodes: 16}, {name: east, nodes: 16}]\n"      \
     "  links: [{between: [west, east], latency_ms: 20, gbps: 800}]\n"
 
-/* A model of a few layers on a GPU, or a few, of each of two sites: planned in
- * no time. */
+/* A model with a few layers on one or a few GPUs in each of two datacenters;
+ * plans almost instantly. */
 #define JOB_SMALL                                                              \
     "longhaul: job/1\n"                                                        \
     "model: {layers: 4, hidden: 1024, ffn: 4096, heads: 8, vocab: 1000}\n"     \
@@ -72,7 +72,7 @@
     "  datacenters: [{name: west, nodes: 1}, {name: east, nodes: 1}]\n"        \
     "  links: [{between: [west, east], latency_ms: 1, gbps: 100}]\n"
 
-/* Four datacenters of 8 GPUs in two pairs: a and b, c and d are close. */
+/* Four datacenters with 8 GPUs each in two nearby pairs: a and b, c and d. */
 #define JOB_PAIRS                                                              \
     "  datacenters: [{name: a, nodes: 2}, {name: b, nodes: 2},\n"              \
     "                {name: c, nodes: 2}, {name: d, nodes: 2}]\n"              \
@@ -84,15 +84,15 @@
     "   - {between: [b, c], latency_ms: 30, gbps: 100}\n"                      \
     "   - {between: [b, d], latency_ms: 40, gbps: 50}\n"
 
-/* A key of a job with all that belongs to it. */
+/* A key of a job with all lines that belong to it. */
 typedef struct job_entry {
     const char *text;
-    size_t len, key; /* key: up to and with its colon */
+    size_t len, key; /* key: length including its colon */
     bool of_cluster;
 } job_entry;
 
-/* Goes on to the next entry; false at the end. One that begins with *e = {0}
- * stands in a job, one with {.of_cluster = true} in changes. */
+/* Advances to the next entry; returns false at the end. Start with *e = {0} to
+ * iterate over a job, with {.of_cluster = true} to iterate over changes. */
 static inline bool job_entry_next(const char *text, job_entry *e)
 {
     const bool was_cluster =
@@ -113,6 +113,7 @@ static inline bool job_entry_next(const char *text, job_entry *e)
     return true;
 }
 
+/* Finds the entry with the same key as `like`, starting at `first`. */
 static inline bool job_entry_find(const char *text, job_entry first,
                                   const job_entry *like, job_entry *found)
 {
@@ -123,6 +124,7 @@ static inline bool job_entry_find(const char *text, job_entry first,
     return false;
 }
 
+/* Appends an entry to a text buffer. */
 static inline void job_add(char *out, size_t room, const job_entry *e)
 {
     const size_t used = strlen(out);
@@ -134,7 +136,7 @@ static inline void job_add(char *out, size_t room, const job_entry *e)
         snprintf(out + used, room - used, "%.*s", (int)e->len, e->text);
 }
 
-/* Adds the changes that the job has nothing of. */
+/* Appends the changes whose keys are not in the job. */
 static inline void job_add_new(char *out, size_t room, const char *job,
                                const char *changes, bool of_cluster)
 {
@@ -145,7 +147,7 @@ static inline void job_add_new(char *out, size_t room, const char *job,
             job_add(out, room, &e);
 }
 
-/* The text of a job with changes. */
+/* Writes the job's text with the changes applied. */
 static inline void job_text_v(char *out, size_t room, const char *job,
                               const char *format, va_list list)
 {
@@ -173,7 +175,7 @@ job_text(char *out, size_t room, const char *job, const char *format, ...)
     va_end(list);
 }
 
-/* The job itself, or NULL, which fails the test. */
+/* Returns the parsed job; NULL fails the test. The caller frees it. */
 __attribute__((format(printf, 2, 3))) static inline lh_job *
 job_with(const char *job, const char *format, ...)
 {
@@ -190,8 +192,8 @@ job_with(const char *job, const char *format, ...)
     return made;
 }
 
-/* JOB_TWO_SITES with this layout ("": none is given), batch and memory, all of
- * which is usable. */
+/* Returns JOB_TWO_SITES with this layout ("": no layout line), batch and
+ * memory, all usable. */
 static inline lh_job *job_two_sites(const char *layout, unsigned batch,
                                     double memory_gib)
 {
@@ -203,8 +205,8 @@ static inline lh_job *job_two_sites(const char *layout, unsigned batch,
                     memory_gib, batch, layout);
 }
 
-/* JOB_TWO_SITES with another batch on other sites: `sites` has datacenters and
- * links, `rest` (or NULL) what follows, e.g. the layout. */
+/* Returns JOB_TWO_SITES with another batch and cluster: `sites` has datacenters
+ * and links, `rest` (or NULL) the lines that follow, e.g. the layout. */
 static inline lh_job *job_at(unsigned batch, const char *sites,
                              const char *rest)
 {

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Ends a rank that is not this one: both are children of the same process. */
+/* Kills another rank: a child of the same parent process. */
 static inline void kill_sibling(void)
 {
     char path[80];

@@ -25,15 +25,16 @@ uint64_t chance_below(uint64_t *state, uint64_t n)
     return n ? chance(state) % n : 0;
 }
 
-/* An operation that is not handed over yet. */
+/* An operation whose start is delayed. */
 typedef struct held {
     struct held *next;
     lhi_net_op *op;
     int64_t due_ns;
 } held;
 
+/* An endpoint that delays operations before it starts them on `inner`. */
 typedef struct endpoint {
-    lhi_net net; /* first */
+    lhi_net net; /* must be first */
     lhi_net_ops ops;
     lhi_net *inner;
     uint64_t state;
@@ -41,7 +42,7 @@ typedef struct endpoint {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t thread;
-    held *first; /* by when they are due, at equal times as they came */
+    held *first; /* sorted by due time, then by arrival */
     bool stops;
 } endpoint;
 
@@ -51,7 +52,8 @@ static lh_status hand_over(endpoint *e, lhi_net_op *op, lh_error *err)
                         : e->inner->ops->send(e->inner, op, err);
 }
 
-/* The last that is held of the same order: none may overtake it. */
+/* Returns the due time of the last held operation in the same order; none may
+ * overtake it. */
 static int64_t not_before(const endpoint *e, const lhi_net_op *op)
 {
     int64_t at_ns = 0;
@@ -130,7 +132,7 @@ static void *hand_over_due(void *of)
         e->first = h->next;
         lh_error err = {0};
         lh_status status = hand_over(e, h->op, &err);
-        /* Whoever asked for it would have had the error, and failed. */
+        /* The caller would have received this error and failed. */
         if (status != LH_OK && !strstr(err.text, "has left"))
             e->inner->ops->abort(e->inner, err.text);
         if (status != LH_OK)
@@ -150,7 +152,7 @@ static bool holds_sends(const endpoint *e)
     return false;
 }
 
-/* What was sent still goes; receives that nobody waits for are dropped. */
+/* Starts the held sends; drops receives that nobody waits for. */
 static void end_late(endpoint *e)
 {
     pthread_mutex_lock(&e->lock);

@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What any transport may do to messages without being wrong: an endpoint around
- * another one, which hands over sends and receives later than it is asked to,
- * by chance. Messages of different tags and peers overtake each other; those of
- * one peer and tag stay in order. Whoever uses the endpoint has to come to the
- * same bytes. */
+/* A transport with legal reordering: wraps an endpoint and randomly delays the
+ * start of sends and receives. Messages with different tags or peers overtake
+ * each other; those with the same peer and tag stay in order. Users must
+ * produce the same bytes over it. */
 #ifndef LATE_NET_H
 #define LATE_NET_H
 
 #include "runtime/transport/transport.h"
 
+/* Options for a delaying endpoint; context for late_net_rank. */
 typedef struct late_net {
     uint64_t seed;
-    int64_t most_ns; /* by which something is late */
+    int64_t most_ns; /* maximum delay */
     lhi_rank_main *rank_main;
     void *context;
 } late_net;
 
-/* An lhi_rank_main: with a late_net, its rank_main over such an endpoint. */
+/* An lhi_rank_main: runs a late_net's rank_main over the delaying endpoint. */
 lh_status late_net_rank(lhi_net *net, void *of, char **result, size_t *size,
                         lh_error *err);
 
-/* The next of a row of numbers that look random, and one below n. */
+/* Returns the next pseudo-random number (chance), or one below n
+ * (chance_below). */
 uint64_t chance(uint64_t *state);
 uint64_t chance_below(uint64_t *state, uint64_t n);
 

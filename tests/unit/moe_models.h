@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small models with experts, made of ones without. */
+/* Builds small MoE models from dense ones. */
 #ifndef MOE_MODELS_H
 #define MOE_MODELS_H
 
 #include <longhaul/model.h>
 
+/* Makes every layer a Mixtral-like MoE layer. */
 static inline lh_model mixtral_of(lh_model m)
 {
     m.qkv_bias = m.output_bias = m.mlp_bias = false;
@@ -15,7 +16,7 @@ static inline lh_model mixtral_of(lh_model m)
     return m;
 }
 
-/* Every second layer dense, a shared expert with a gate. */
+/* Makes every second layer dense and adds a gated shared expert. */
 static inline lh_model qwen2_moe_of(lh_model m)
 {
     m = mixtral_of(m);
@@ -26,7 +27,7 @@ static inline lh_model qwen2_moe_of(lh_model m)
     return m;
 }
 
-/* DeepSeek-V3's experts: the first layer dense, groups, a bias. */
+/* Uses DeepSeek-V3's routing: a dense first layer, expert groups, a bias. */
 static inline lh_model glm4_moe_of(lh_model m)
 {
     m = mixtral_of(m);

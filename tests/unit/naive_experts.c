@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A naive_llama's MLP of experts, one row after the other. */
+/* MoE layer for naive_llama, row by row. */
 #include "naive_parts.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
+/* Routing of one row. */
 typedef struct routed {
     double p[NAIVE_MOST_EXPERTS];     /* scores */
-    double share[NAIVE_MOST_EXPERTS]; /* 0: not chosen, or without room */
+    double share[NAIVE_MOST_EXPERTS]; /* 0: not chosen, or over capacity */
     bool is[NAIVE_MOST_EXPERTS];      /* chosen */
-    int nth[NAIVE_MOST_EXPERTS];      /* which choice it was */
+    int nth[NAIVE_MOST_EXPERTS];      /* rank of the choice */
 } routed;
 
-/* How many of n are better than `of`. */
+/* Returns the number of values better than x[of]; ties go to the lower index.
+ */
 static uint32_t better(const double *x, uint32_t n, uint32_t of)
 {
     uint32_t count = 0;
@@ -22,7 +24,7 @@ static uint32_t better(const double *x, uint32_t n, uint32_t of)
     return count;
 }
 
-/* Ratings of experts in groups that are not chosen fall below all others. */
+/* Lowers the ratings in groups that are not chosen below all others. */
 static void leave_groups(const lh_model *m, double *rating)
 {
     uint32_t groups = m->expert_groups, size = m->experts / groups;
@@ -69,7 +71,8 @@ static routed route(const naive_llama *n, const naive_layer *w, const double *x)
     return r;
 }
 
-/* Of all rows of a sequence; what experts have no room for has no share. */
+/* Routes all rows of a sequence; tokens over an expert's capacity get no share.
+ */
 static routed *route_all(const naive_llama *n, const naive_layer *w,
                          const double *x, size_t s)
 {
@@ -95,7 +98,7 @@ static double silu(double x)
     return x / (1 + exp(-x));
 }
 
-/* y += share times what one expert makes of x. */
+/* y += share times one expert's output for x. */
 static void expert_forward(const naive_matrix *w, const double *x, double share,
                            double *y, size_t h, size_t f)
 {
@@ -113,7 +116,7 @@ static void expert_forward(const naive_matrix *w, const double *x, double share,
     free(out);
 }
 
-/* What the shared experts' result is times. */
+/* Returns the gate that scales the shared experts' output. */
 static double gate_of(const naive_layer *w, const double *x)
 {
     double logit = 0;
@@ -140,7 +143,8 @@ void naive_experts_forward(const naive_llama *n, const naive_layer *w,
     free(r);
 }
 
-/* One row through one expert, from `d` to dx; what its result is worth. */
+/* Backward through one expert for one row, from `d` to dx; returns the dot
+ * product of the expert's output and `d`. */
 static double expert_back(const naive_matrix *w, const double *x,
                           const double *d, double share, double *dx, size_t h,
                           size_t f)
@@ -173,7 +177,7 @@ static double expert_back(const naive_matrix *w, const double *x,
     return worth;
 }
 
-/* A probability: a score's part of all. */
+/* Returns the probability: the score's fraction of all scores. */
 static double part_of(const naive_llama *n, const routed *r, uint32_t e)
 {
     double all = 0;
@@ -182,8 +186,8 @@ static double part_of(const naive_llama *n, const routed *r, uint32_t e)
     return r->p[e] / all;
 }
 
-/* Of the part of the loss that balances: experts / (k s) times how often an
- * expert was chosen, for each of its probabilities. */
+/* Coefficient of the balance loss per probability: experts / (k s) times the
+ * count of choices of that expert. */
 static void balances(const naive_llama *n, const naive_layer *w,
                      const double *x, double *out, size_t s)
 {
@@ -196,9 +200,8 @@ static void balances(const naive_llama *n, const naive_layer *w,
     }
 }
 
-/* From what results are worth to the gradients of the logits, score by score:
- * each one's share of each expert's result, its part of all scores, and its own
- * slope. */
+/* Backward of the router: from d loss/d share (worth) to gradients of the
+ * logits, through shares, probabilities and the score function. */
 static void scores_back(const naive_llama *n, const routed *r,
                         const double *worth, const double *of_loss,
                         double scale, double *out)
@@ -213,7 +216,7 @@ static void scores_back(const naive_llama *n, const routed *r,
         sum += r->p[e];
     }
     for (uint32_t e = 0; e < experts; e++) {
-        /* Of e's share by the score of i. */
+        /* Derivative of e's share with respect to score i. */
         for (uint32_t i = 0; i < experts && r->share[e] > 0; i++) {
             if (m->unnormalised_scores)
                 ds[i] += i == e ? worth[e] * by : 0;
@@ -268,7 +271,7 @@ void naive_experts_back(const naive_llama *n, const naive_layer *w,
     free(all);
 }
 
-/* The part of the loss itself, of a sequence, times s. */
+/* Returns a sequence's balance loss, times s. */
 double naive_balance_loss(const naive_llama *n, const naive_layer *w,
                           const double *x, size_t s)
 {

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* A row on its way. */
+/* Intermediate values of one row. */
 typedef struct row {
     double *q_latent, *q_normed, *q, *kv_latent, *kv_normed, *made;
 } row;
@@ -53,7 +53,8 @@ static void norm_back(const double *w, double *g, const double *x,
     }
 }
 
-/* Numbers 2i and 2i + 1 as one complex number, times exp(sign i angle). */
+/* Rotates: numbers 2i and 2i + 1 as one complex number, times exp(sign i
+ * angle). */
 static void turn(double *x, size_t n, double theta, double position, int sign)
 {
     for (size_t i = 0; i < n / 2; i++) {
@@ -121,7 +122,7 @@ void naive_latent_forward(const lh_model *m, double theta,
     }
 }
 
-/* From the gradients of what a row's products made. */
+/* Backward from the gradients of a row's projections. */
 static void row_back(const lh_model *m, const naive_latent *w,
                      const naive_latent *g, const double *x, const row *r,
                      const row *d, double *dx)

@@ -40,7 +40,7 @@ static bool has_mean(const lh_model *m)
     return m->norm == LH_NORM_LAYER;
 }
 
-/* RMS norms leave the mean in. */
+/* RMS norms do not subtract the mean. */
 static double mean_of(const naive_llama *n, const double *x, size_t h)
 {
     double sum = 0;
@@ -68,8 +68,8 @@ static void norm(const naive_llama *n, const double *x, naive_vectors w,
     }
 }
 
-/* By the chain rule through root and mean: of z = (x - mean) r, dx = r (dz -
- * z mean(dz z)), and with a mean less what all have in common. */
+/* Chain rule through root and mean: for z = (x - mean) r, dx = r (dz - z
+ * mean(dz z)), and with a mean also minus the mean of dz. */
 static void norm_back(const naive_llama *n, const double *x, naive_vectors w,
                       const double *dy, double *dx, size_t s, size_t h)
 {
@@ -109,7 +109,7 @@ static void drop(const naive_llama *n, int site, uint32_t layer, double *x,
             keep(n, site, layer, 0, i / n->model->hidden, i % n->model->hidden);
 }
 
-/* GeLU as GPT-2 has it, and its slope. */
+/* GPT-2's GeLU approximation, and its derivative. */
 static double gelu(double x)
 {
     return 0.5 * x *
@@ -142,6 +142,7 @@ static void rotate(const naive_llama *n, double *x, size_t s, size_t heads,
             }
 }
 
+/* Activations saved for the backward pass. */
 typedef struct prefix {
     double *x, *n1, *q, *k, *v, *p, *o, *mid, *n2, *gate, *up, *act;
     double *plain_q, *plain_k; /* before their norms */
@@ -239,7 +240,7 @@ static void make_qkv(const naive_llama *n, const naive_layer *w, kept *a,
     rotate(n, a->k, s, m->kv_heads, 1);
 }
 
-/* The gradient of what went through a head's norm, in its place. */
+/* Replaces the gradient after a head norm by the gradient before it. */
 static void heads_back(const naive_llama *n, const double *plain,
                        naive_vectors w, double *d, size_t heads)
 {
@@ -320,7 +321,7 @@ static kept layer_forward(naive_llama *n, uint32_t layer, double *x, double *y,
     return a;
 }
 
-/* d: gradient of the output; becomes that of the input. */
+/* d: gradient of the output; overwritten by that of the input. */
 static void layer_back(naive_llama *n, uint32_t layer, const kept *a, double *d,
                        size_t s, double scale)
 {
@@ -374,7 +375,7 @@ static void free_kept(kept *a)
         free(all[i]);
 }
 
-/* Logits to loss, and in their place the gradient. */
+/* Computes the loss from logits and overwrites them with their gradient. */
 static double entropy(double *logits, const int32_t *targets, size_t s,
                       size_t v, double scale)
 {

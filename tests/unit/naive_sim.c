@@ -7,25 +7,25 @@
 
 #define NEVER INT64_MAX
 
-/* Everything there is to know of one pass. */
+/* Complete state of one pass. */
 typedef struct item {
     lh_pass pass;
     uint32_t device, position;
     int64_t time_ns, memory;
-    bool rests;                   /* an F's output, in the host */
-    uint32_t back;                /* the position of the pass that needs it */
-    bool started, ended, gone_on; /* gone on: the device may run its next */
+    bool rests;                   /* an F's output, offloaded to the host */
+    uint32_t back;                /* position of the pass that needs it */
+    bool started, ended, gone_on; /* gone_on: the device may run its next */
     int64_t start_ns, end_ns, issued_ns;
-    struct item *source;   /* whose output it needs, or NULL */
-    struct item *consumer; /* who needs its output, or NULL */
-    /* The message of its output, where that goes to another device. */
+    struct item *source;   /* producer of its input, or NULL */
+    struct item *consumer; /* consumer of its output, or NULL */
+    /* The message with its output, if the consumer is on another device. */
     bool travels, delegated, issued, posted, ready, departed;
     const lh_link *link; /* NULL: there is none */
     uint64_t nth;        /* messages issued before it */
     int64_t ready_ns, depart_ns, sent_ns, arrive_ns;
 } item;
 
-/* Links named alike. */
+/* Links with the same name. */
 typedef struct wire {
     const char *name;
     int64_t free_ns;
@@ -33,6 +33,7 @@ typedef struct wire {
     uint32_t next;
 } wire;
 
+/* The simulation's state. */
 typedef struct world {
     const lh_pipeline *p;
     const lh_schedule *s;
@@ -44,7 +45,7 @@ typedef struct world {
     int64_t *dp_free_ns;  /* [device] */
     int64_t *gathered_ns; /* [chunk] */
     int64_t
-        *operated_ns; /* [operation]: it arrives then; NEVER: not launched */
+        *operated_ns; /* [operation]: arrival; NEVER: not launched */
     uint64_t n_issued;
     int64_t now;
     naive_result *out;
@@ -60,7 +61,8 @@ static void *grab(size_t count, size_t size)
     return p;
 }
 
-/* Part k of n of a total: the difference of rounded running sums. */
+/* Returns part k of n of a total: the difference between rounded running sums.
+ */
 static int64_t part_of(int64_t total, const lh_pass *pass)
 {
     __extension__ typedef __int128 wide;
@@ -87,7 +89,8 @@ static void describe(const world *w, item *it)
     }
 }
 
-/* Whether `a` is F and `b` the next chunk's F, or the same with D and B. */
+/* Checks whether `a` is F and `b` the next chunk's F, or the same with D and B.
+ */
 static bool feeds(const lh_pass *a, const lh_pass *b)
 {
     if (a->microbatch != b->microbatch || a->kind == LH_W || b->kind == LH_W)
@@ -170,8 +173,8 @@ static void take_schedule(world *w)
     }
 }
 
-/* What a device has no room of its own for goes to the host and comes back: a
- * copy at the end of its F, another in its backward. */
+/* Offloads activations that exceed a device's memory to the host: one copy at
+ * the end of the F, another one in its backward. */
 static void rest_in_host(world *w)
 {
     if (!w->options.host_copy_ns || !lh_pipeline_has_host(w->p))
@@ -185,7 +188,7 @@ static void rest_in_host(world *w)
             for (uint32_t c = 0; c < lh_pipeline_n_chunks(w->p); c++)
                 if (lh_pipeline_chunk(w->p, c)->device == d)
                     own += lh_pipeline_chunk(w->p, c)->mem_static;
-            /* All that came before and is not away, and itself. */
+            /* The pass itself and all earlier ones that are not offloaded. */
             for (uint32_t k = 0; k <= i; k++)
                 own += w->orders[d][k]->memory;
             for (uint32_t k = 0; k < i; k++)
@@ -226,8 +229,8 @@ static void collect(world *w, uint32_t chunk, bool scatter)
         w->gathered_ns[chunk] = c->arrive_ns;
 }
 
-/* Issues the next all-gather of a device, where one is left: items of a device
- * are in its order. */
+/* Issues the device's next all-gather, if any; items are in the device's order.
+ */
 static void gather_next(world *w, uint32_t device)
 {
     for (uint32_t i = 0; i < w->n_items; i++) {
@@ -260,8 +263,8 @@ static void gather_all(world *w)
             gather_next(w, d);
 }
 
-/* Whether `it`, which starts now, is its chunk's first forward and had to wait
- * for its weights. */
+/* Checks whether `it`, which starts now, is its chunk's first forward and
+ * waited for its weights. */
 static bool begins_gathered(const world *w, const item *it)
 {
     if (it->pass.kind != LH_F ||
@@ -274,7 +277,7 @@ static bool begins_gathered(const world *w, const item *it)
     return true;
 }
 
-/* Called when a W or B of the chunk has ended. */
+/* Called when a chunk's W or B has ended. */
 static void scatter_if_last(world *w, uint32_t chunk)
 {
     for (uint32_t i = 0; i < w->n_items; i++) {
@@ -319,8 +322,7 @@ static bool has_operations(const world *w, const lh_pass *pass)
     return true;
 }
 
-/* --- what can happen now; each says whether anything did -------------------
- */
+/* --- events at the current time; each returns whether anything changed ---- */
 
 static bool end_passes(world *w)
 {
@@ -336,7 +338,7 @@ static bool end_passes(world *w)
     return any;
 }
 
-/* Entries of the device's send queue that are taken. */
+/* Returns the number of used entries in the device's send queue. */
 static uint32_t in_queue(const world *w, uint32_t device)
 {
     uint32_t n = 0;
@@ -370,7 +372,7 @@ static bool go_on(world *w)
     return any;
 }
 
-/* Whether the receiver has got to the pass that needs the message. */
+/* Checks whether the receiver has reached the pass that needs the message. */
 static bool is_posted(const world *w, const item *message)
 {
     const item *to = message->consumer;
@@ -453,8 +455,8 @@ static item *find(const world *w, const lh_pass *pass)
     return NULL;
 }
 
-/* One message enters: of those that became ready now the one of the lowest
- * device, and of that device's the one made first. */
+/* Enters one message: among those that became ready now the one from the lowest
+ * device, and among that device's the first produced. */
 static bool enter_one(world *w, bool *entered)
 {
     item *first = NULL;
@@ -503,7 +505,7 @@ static void settle(world *w, bool *entered)
     } while (any);
 }
 
-/* The next moment at which something can change. */
+/* Returns the next time at which anything can change. */
 static int64_t next_moment(const world *w)
 {
     int64_t next = NEVER;
@@ -523,7 +525,7 @@ static int64_t next_moment(const world *w)
     return next;
 }
 
-/* --- the result ----------------------------------------------------------- */
+/* --- result --------------------------------------------------------------- */
 
 static void reach(naive_result *out, int64_t time_ns)
 {

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The performance model once more, slow and plain: a clock goes from moment to
- * moment, and at each everything is tried until nothing more happens. Written
- * from the rules alone, to be compared with lh_simulate(). */
+/* Reference simulator, slow and plain: the clock advances from event to event,
+ * and at each one all rules are tried until nothing changes. Written from the
+ * rules alone, to be compared with lh_simulate(). */
 #ifndef NAIVE_SIM_H
 #define NAIVE_SIM_H
 
 #include <longhaul/simulate.h>
 
+/* Times of one pass. */
 typedef struct naive_run {
     lh_pass pass;
     int64_t start_ns, end_ns, issued_ns;
 } naive_run;
 
+/* Times of one message between devices. */
 typedef struct naive_message {
     lh_pass producer, consumer;
     uint32_t from, to;
@@ -19,14 +21,16 @@ typedef struct naive_message {
     int64_t produced_ns, ready_ns, depart_ns, sent_ns, arrive_ns;
 } naive_message;
 
+/* Times of one data-parallel collective. */
 typedef struct naive_collective {
     uint32_t chunk;
     bool is_reduce_scatter;
     int64_t ready_ns, depart_ns, sent_ns, arrive_ns;
 } naive_collective;
 
+/* Result of naive_simulate. */
 typedef struct naive_result {
-    bool deadlock; /* then the rest means nothing */
+    bool deadlock; /* the other members are undefined then */
     int64_t makespan_ns;
     uint32_t n_devices, n_messages, n_collectives;
     uint32_t *counts;     /* [device] */
@@ -36,7 +40,8 @@ typedef struct naive_result {
     naive_collective *collectives;
 } naive_result;
 
-/* `s` has to be complete and on the right devices. */
+/* Simulates `s`, which must be complete and on the right devices. Free the
+ * result with naive_free. */
 naive_result *naive_simulate(const lh_pipeline *p, const lh_schedule *s,
                              const lh_sim_options *options);
 void naive_free(naive_result *result);

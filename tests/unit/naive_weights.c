@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a naive_llama's tensors are: their sizes, in their order, and a layer's
- * as its products take them. */
+/* Locations of a naive_llama's tensors: their sizes in order, and a layer's
+ * tensors as matrix operands. */
 #include "naive_parts.h"
 
 #include <stdbool.h>
@@ -22,8 +22,8 @@ static bool is_gpt2(const lh_model *m)
     return m->norm == LH_NORM_LAYER;
 }
 
-/* Up to the norm before the MLP; where queries are not compressed the first two
- * products are left out. */
+/* Writes the sizes up to the norm before the MLP; omits the first two matrices
+ * if queries are not compressed. */
 static uint32_t latent_sizes(const lh_model *m, size_t *out)
 {
     size_t h = m->hidden, q = (size_t)m->heads * m->head_dim;
@@ -45,7 +45,7 @@ static uint32_t latent_sizes(const lh_model *m, size_t *out)
     return n;
 }
 
-/* Behind attention and its norms: sizes. */
+/* Writes the sizes after attention and its norms. */
 static uint32_t expert_sizes(const lh_model *m, size_t *out)
 {
     size_t h = m->hidden, shared = h * m->shared_expert_ffn;
@@ -62,7 +62,7 @@ static uint32_t expert_sizes(const lh_model *m, size_t *out)
     return n;
 }
 
-/* A layer's tensors in their order: sizes. */
+/* Writes the sizes of a layer's tensors, in order. */
 static uint32_t layer_sizes(const lh_model *m, uint32_t layer, size_t *out)
 {
     size_t h = m->hidden, q = (size_t)m->heads * m->head_dim, f = m->ffn;
@@ -115,7 +115,7 @@ static uint32_t front_of(const lh_model *m)
     return m->positions ? 2 : 1;
 }
 
-/* The next tensor, [out][in]. */
+/* Returns the next tensor, [out][in]. */
 static naive_matrix next_matrix(const naive_llama *n, uint32_t *at, size_t in,
                                 size_t out)
 {
@@ -131,7 +131,8 @@ static void next_bias(const naive_llama *n, uint32_t *at, naive_matrix *to)
     (*at)++;
 }
 
-/* The next tensor, [in][all], columns from `first` on, and its bias. */
+/* Returns columns of the next tensor, [in][all], from `first` on, and its bias.
+ */
 static naive_matrix next_columns(const naive_llama *n, uint32_t at, size_t in,
                                  size_t all, size_t first, size_t out)
 {
@@ -200,7 +201,7 @@ static void latent_weights(const naive_llama *n, uint32_t *at, naive_layer *w)
     next_latent(n, at, &l->kv_up, &d->kv_up);
 }
 
-/* Queries, keys and values as products of the row itself. */
+/* Queries, keys and values as direct projections of the row. */
 static void plain_weights(const naive_llama *n, uint32_t *at, naive_layer *w)
 {
     const lh_model *m = n->model;

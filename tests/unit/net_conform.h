@@ -10,6 +10,7 @@
 
 #include <stdlib.h>
 
+/* Runs one case and checks the run's status and error text. */
 static inline void net_conform_case(const net_transport *t, const net_case *c)
 {
     lhi_rank_result results[8] = {{0}};
@@ -36,7 +37,8 @@ static inline void net_conform_case(const net_transport *t, const net_case *c)
         free(results[i].text);
 }
 
-/* TEST_NET_VERBOSE in the environment: says how long each case takes. */
+/* Runs all cases. With TEST_NET_VERBOSE in the environment, prints each case's
+ * duration. */
 static inline void net_conform(const net_transport *t)
 {
     for (unsigned i = 0; i < n_net_cases; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A runner for transports whose ranks start apart: what mpirun does, with a
- * process per rank. Each makes its endpoint and lives the life of every rank
- * (lhi_rank_run). */
+/* A runner for transports whose ranks start separately, as mpirun does, with
+ * one process per rank. Each process opens its endpoint and calls lhi_rank_run.
+ */
 #ifndef NET_PROCESSES_H
 #define NET_PROCESSES_H
 
@@ -23,10 +23,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* Opens a rank's endpoint; `how` is the caller's context. */
 typedef lh_status make_endpoint(void *how, uint32_t rank, uint32_t n,
                                 uint32_t n_links, const lhi_net_link *links,
                                 lhi_net **out, lh_error *err);
 
+/* A rank's process and the pipe that returns its result. */
 typedef struct rank_process {
     pid_t pid;
     int pipe;
@@ -36,7 +38,7 @@ typedef struct rank_process {
     char *result;
 } rank_process;
 
-/* On loopback, for the moment. */
+/* Returns a TCP port on loopback that is free at the moment. */
 static uint16_t free_port(void)
 {
     struct sockaddr_in a = {.sin_family = AF_INET,
@@ -50,6 +52,7 @@ static uint16_t free_port(void)
     return ntohs(a.sin_port);
 }
 
+/* Writes or reads exactly n bytes; returns false on failure. */
 static bool pipe_all(int fd, void *bytes, size_t n, bool writes)
 {
     char *at = bytes;
@@ -65,6 +68,7 @@ static bool pipe_all(int fd, void *bytes, size_t n, bool writes)
     return true;
 }
 
+/* Runs the rank in the child process and writes its result to fd. */
 static void rank_process_main(int fd, uint32_t rank, uint32_t n,
                               uint32_t n_links, const lhi_net_link *links,
                               make_endpoint *make, void *how,
@@ -84,6 +88,7 @@ static void rank_process_main(int fd, uint32_t rank, uint32_t n,
     _exit(0);
 }
 
+/* Forks a process that runs the rank. */
 static void rank_process_start(rank_process *p, uint32_t rank, uint32_t n,
                                uint32_t n_links, const lhi_net_link *links,
                                make_endpoint *make, void *how,
@@ -103,6 +108,7 @@ static void rank_process_start(rank_process *p, uint32_t rank, uint32_t n,
     p->pipe = ends[0];
 }
 
+/* Reads the rank's result and reaps its process. */
 static void rank_process_end(rank_process *p)
 {
     rank_process got = {0};
@@ -123,6 +129,8 @@ static void rank_process_end(rank_process *p)
         snprintf(p->text, sizeof p->text, "ended (%d)", how);
 }
 
+/* Runs n ranks as processes, with endpoints from `make`; returns the run's
+ * status. */
 static inline lh_status run_processes(uint32_t n, uint32_t n_links,
                                       const lhi_net_link *links,
                                       make_endpoint *make, void *how,
@@ -146,7 +154,7 @@ static inline lh_status run_processes(uint32_t n, uint32_t n_links,
     return status;
 }
 
-/* Counts ranks, which are processes, as they come; NULL: nobody asks. */
+/* Maps a counter of started ranks, shared among processes. */
 static inline uint32_t *count_of_ranks(void)
 {
     uint32_t *count = mmap(NULL, sizeof *count, PROT_READ | PROT_WRITE,
@@ -156,13 +164,14 @@ static inline uint32_t *count_of_ranks(void)
     return count;
 }
 
+/* Counts the calling rank; does nothing without a counter. */
 static inline void count_rank(uint32_t *count)
 {
     if (count)
         __atomic_add_fetch(count, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Until `n` have been counted, or the processes have had a minute. */
+/* Waits until `n` ranks have been counted, at most one minute. */
 static inline void await_ranks(uint32_t *count, uint32_t n)
 {
     for (int i = 0; i < 6000; i++)
@@ -171,12 +180,13 @@ static inline void await_ranks(uint32_t *count, uint32_t n)
     munmap(count, sizeof *count);
 }
 
+/* Runs n ranks over the transport; same parameters as net_runner. */
 typedef lh_status run_ranks(uint32_t n, uint32_t n_links,
                             const lhi_net_link *links, lhi_rank_main *rank_main,
                             void *context, lhi_rank_result *results,
                             lh_error *err);
 
-/* All cases of the conformance suite over a transport. */
+/* Runs all cases of the conformance suite over a transport. */
 static inline void processes_conform(const char *transport, run_ranks *run)
 {
     for (unsigned i = 0; i < n_net_cases; i++) {

@@ -22,7 +22,7 @@ lh_status net_send_now(lhi_net *net, uint32_t to, uint64_t tag,
                         LHI_NET_NO_TURN, op, err);
 }
 
-/* Bytes that say where they belong. */
+/* Fills memory with bytes that depend on position and seed. */
 static void fill(unsigned char *bytes, size_t n, uint64_t seed)
 {
     for (size_t i = 0; i < n; i++)
@@ -38,7 +38,8 @@ static bool filled(const unsigned char *bytes, size_t n, uint64_t seed)
     return true;
 }
 
-/* Memory that stays until the endpoint is closed, also where the run fails. */
+/* Allocates memory that lives until the endpoint is closed, even if the run
+ * fails. */
 static void *parcel(lhi_net *net, size_t bytes, lh_error *err)
 {
     void *out = calloc(1, bytes);
@@ -49,7 +50,7 @@ static void *parcel(lhi_net *net, size_t bytes, lh_error *err)
     return out;
 }
 
-/* Rank 0 sends `n` bytes to rank 1 under `tag` and gets them back. */
+/* Rank 0 sends `n` bytes to rank 1 with `tag` and receives them back. */
 static lh_status round_trip(lhi_net *net, uint64_t tag, size_t n, int late_ms,
                             lh_error *err)
 {
@@ -78,7 +79,7 @@ static lh_status round_trip(lhi_net *net, uint64_t tag, size_t n, int late_ms,
         status = lhi_fail(err, LH_EINVAL, "arrived before it was sent");
     if (status == LH_OK)
         status = lhi_net_wait(net, &send, 0, err);
-    if (status != LH_OK) { /* until then the transport has the memory */
+    if (status != LH_OK) { /* the transport owns the memory until then */
         lhi_net_abort(net, err->text);
         lhi_net_wait(net, &receive, 0, NULL);
         lhi_net_wait(net, &send, 0, NULL);
@@ -101,7 +102,8 @@ static lh_status sizes(lhi_net *net, void *context, char **result, size_t *size,
     return LH_OK;
 }
 
-/* Messages with tags in one order, receives in another; equal tags in order. */
+/* Matches tags when sends and receives use different orders; keeps order within
+ * a tag. */
 static lh_status tags(lhi_net *net, void *context, char **result, size_t *size,
                       lh_error *err)
 {
@@ -121,7 +123,7 @@ static lh_status tags(lhi_net *net, void *context, char **result, size_t *size,
         bool sends = lhi_net_rank(net) == 0;
         for (uint32_t k = 0; k < N; k++) {
             uint32_t i = sends ? k : (k / 2 * 74 + k % 2) % N;
-            /* Pairs of messages have the same tag. */
+            /* Two messages share each tag. */
             if (sends) {
                 fill(bytes + i * n, n, i);
                 LHI_TRY(net_send_now(net, 1, i / 2, bytes + i * n, n, &ops[i],
@@ -140,7 +142,7 @@ static lh_status tags(lhi_net *net, void *context, char **result, size_t *size,
     return LH_OK;
 }
 
-/* Everyone to everyone, from all at once. */
+/* Every rank sends to every rank simultaneously. */
 static lh_status crowd(lhi_net *net, void *context, char **result, size_t *size,
                        lh_error *err)
 {
@@ -173,7 +175,7 @@ static lh_status crowd(lhi_net *net, void *context, char **result, size_t *size,
     return LH_OK;
 }
 
-/* A wait with a limit ends at the limit, and the operation goes on. */
+/* A wait with a timeout returns at the timeout; the operation continues. */
 static lh_status limits(lhi_net *net, void *context, char **result,
                         size_t *size, lh_error *err)
 {
@@ -192,7 +194,7 @@ static lh_status limits(lhi_net *net, void *context, char **result,
         LHI_TRY(net_send_now(net, 1, 6, &sent, sizeof sent, &go, err));
         LHI_TRY(lhi_net_wait(net, &op, 0, err));
         EXPECT(value == 77);
-        LHI_TRY(lhi_net_wait(net, &op, 0, err)); /* twice is fine */
+        LHI_TRY(lhi_net_wait(net, &op, 0, err)); /* waiting twice is allowed */
         return lhi_net_wait(net, &go, 0, err);
     }
     LHI_TRY(lhi_net_receive(net, 0, 6, &value, sizeof value, &op, err));
@@ -226,7 +228,7 @@ static lh_status all_collectives(lhi_net *net, void *context, char **result,
                                  size_t *size, lh_error *err)
 {
     UNUSED_REST;
-    /* Members in an order of their own: rank 1 is in no group. */
+    /* Members in a custom order; rank 1 is in no group. */
     static const uint32_t members[] = {3, 0, 2};
     uint32_t me = lhi_net_rank(net);
     if (me == 1)
@@ -242,7 +244,7 @@ static lh_status all_collectives(lhi_net *net, void *context, char **result,
     for (uint32_t c = 0; c < 5; c++) {
         size_t n = counts[c], first = n * g.mine / 3;
         size_t end = n * (g.mine + 1) / 3;
-        /* Sums that depend on the order of adding. */
+        /* The sums depend on the order of addition. */
         for (size_t i = 0; i < n; i++)
             values[i] = me == 3 ? 1e8f : me == 0 ? -1e8f : 0.25f + (float)i;
         float *out = c % 2 ? values + first : values + 30001;
@@ -274,9 +276,10 @@ static lh_status wrong_group(lhi_net *net, void *context, char **result,
     return LH_OK;
 }
 
-/* --- several receives at once ---- */
+/* ---- several receives at once ---- */
 
-/* Waits by the bell until one of `n` is done that was not; its index. */
+/* Waits on the bell until an operation that was not `seen` completes; returns
+ * its index. */
 static lh_status next_done(lhi_net *net, lhi_net_op *ops, bool *seen,
                            uint32_t n, uint32_t *out, lh_error *err)
 {
@@ -302,8 +305,8 @@ static lh_status next_done(lhi_net *net, lhi_net_op *ops, bool *seen,
 
 enum { BELL_LARGE = 100000, BELL_RECEIVES = 5 };
 
-/* Rank 0 sends a small and a large message at once; rank 1, once rank 2 has
- * both, one over a link and two in turns, the later turn first. */
+/* Rank 0 sends a small and a large message at once. When rank 2 has both, rank
+ * 1 sends one over a link and two with explicit turns, the later turn first. */
 static lh_status bell_senders(lhi_net *net, unsigned char *bytes, lh_error *err)
 {
     lhi_net_op ops[3] = {{0}};
@@ -326,7 +329,7 @@ static lh_status bell_senders(lhi_net *net, unsigned char *bytes, lh_error *err)
     return LH_OK;
 }
 
-/* One thread awaits several receives, whichever comes first. */
+/* One thread waits for several receives in completion order. */
 static lh_status bell(lhi_net *net, void *context, char **result, size_t *size,
                       lh_error *err)
 {
@@ -373,13 +376,13 @@ static lh_status wrong_size(lhi_net *net, void *context, char **result,
         LHI_TRY(lhi_net_receive(net, 0, 4, bytes, 99, &op, err));
         return lhi_net_wait(net, &op, 0, err);
     }
-    /* Waits for what never comes: the failure ends it. */
+    /* This receive never matches; the failure ends the wait. */
     lhi_net_op never = {0};
     LHI_TRY(lhi_net_receive(net, 1, 8, bytes, 1, &never, err));
     return lhi_net_wait(net, &never, 0, err);
 }
 
-/* Large, with a small receive, whichever comes first. */
+/* A large message for a small receive, in either order. */
 static lh_status wrong_large_size(lhi_net *net, void *context, char **result,
                                   size_t *size, lh_error *err)
 {
@@ -404,7 +407,7 @@ static lh_status one_aborts(lhi_net *net, void *context, char **result,
         lhi_sleep_for(50 * INT64_C(1000000));
         return lhi_fail(err, LH_EINPUT, "the roof fell in");
     }
-    /* Others are in a wait, for each kind of operation. */
+    /* The other ranks are waiting, one for each kind of operation. */
     lhi_net_op op = {0};
     if (me == 0)
         LHI_TRY(net_send_now(net, 1, 3, bytes, sizeof bytes, &op, err));
@@ -420,8 +423,8 @@ static lh_status one_aborts(lhi_net *net, void *context, char **result,
     return status;
 }
 
-/* What was withdrawn because the run has failed is still asked for, by those
- * who wait for all that they have begun: the answer is the same, at once. */
+/* Waits on operations that were withdrawn when the run failed: each wait
+ * returns the same error at once. */
 static lh_status asks_again(lhi_net *net, void *context, char **result,
                             size_t *size, lh_error *err)
 {
@@ -432,7 +435,8 @@ static lh_status asks_again(lhi_net *net, void *context, char **result,
         lhi_sleep_for(50 * INT64_C(1000000));
         return lhi_fail(err, LH_EINPUT, "the roof fell in");
     }
-    /* Each waits for the other, so neither leaves before it has asked. */
+    /* Each rank waits for the other, so neither leaves before both have waited.
+     */
     lhi_net_op sent = {0}, received = {0};
     LHI_TRY(lhi_net_receive(net, 1 - me, 4, bytes, 1, &received, err));
     LHI_TRY(net_send_now(net, 1 - me, 5, bytes, sizeof bytes, &sent, err));
@@ -446,7 +450,7 @@ static lh_status asks_again(lhi_net *net, void *context, char **result,
     return status;
 }
 
-/* Who waits for a rank that has left is told so. */
+/* Waiting for a rank that has left returns an error. */
 static lh_status one_leaves(lhi_net *net, void *context, char **result,
                             size_t *size, lh_error *err)
 {
@@ -454,7 +458,7 @@ static lh_status one_leaves(lhi_net *net, void *context, char **result,
     static _Thread_local unsigned char bytes[100000];
     lhi_net_op op = {0};
     if (lhi_net_rank(net) == 1) {
-        /* What it sent before still comes. */
+        /* Messages that it sent earlier still arrive. */
         LHI_TRY(net_send_now(net, 0, 1, bytes, 5, &op, err));
         return lhi_net_wait(net, &op, 0, err);
     }
@@ -474,8 +478,8 @@ static lh_status one_leaves(lhi_net *net, void *context, char **result,
     return LH_OK;
 }
 
-/* Nothing is lost when all leave at once with messages on their way. What they
- * use stays until the endpoint is closed. */
+/* No message is lost if all ranks leave at once. Message memory lives until the
+ * endpoint is closed. */
 static lh_status leave_early(lhi_net *net, void *context, char **result,
                              size_t *size, lh_error *err)
 {
@@ -493,7 +497,7 @@ static lh_status leave_early(lhi_net *net, void *context, char **result,
     return lhi_net_wait(net, &p->op, 0, err);
 }
 
-/* Nobody gets past a barrier before the last one has come to it. */
+/* No rank leaves a barrier before the last one has entered. */
 static lh_status barrier_waits(lhi_net *net, void *context, char **result,
                                size_t *size, lh_error *err)
 {
@@ -529,7 +533,7 @@ static bool after_the_time(void *of)
     return lhi_now_ns() > *(int64_t *)of;
 }
 
-/* A stop ends a wait, and the run for all others. */
+/* A stop ends a wait, and the run on all other ranks. */
 static lh_status one_stops(lhi_net *net, void *context, char **result,
                            size_t *size, lh_error *err)
 {
@@ -581,7 +585,7 @@ static lh_status hands_back(lhi_net *net, void *context, char **result,
     return LH_OK;
 }
 
-/* What there is of a run that fails comes back too. */
+/* Partial results are returned even if the run fails. */
 static lh_status hands_back_half(lhi_net *net, void *context, char **result,
                                  size_t *size, lh_error *err)
 {

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every transport has to do. A runner starts `n` ranks on the transport
+/* Conformance suite for transports. A runner starts `n` ranks on the transport
  * and returns when all have ended. */
 #ifndef NET_SUITE_H
 #define NET_SUITE_H
 
 #include "runtime/transport/transport.h"
 
+/* Runs rank_main on n ranks with n_links emulated links; fills results (unless
+ * NULL) and returns the run's status. */
 typedef lh_status net_runner(uint32_t n, uint32_t n_links,
                              const lhi_net_link *links,
                              lhi_rank_main *rank_main, void *context,
                              lhi_rank_result *results, lh_error *err);
 
+/* A transport under test. */
 typedef struct net_transport {
     const char *name;
     net_runner *run;
@@ -23,10 +26,10 @@ typedef struct net_case {
     lhi_rank_main *rank_main;
     uint32_t n_links;
     lhi_net_link links[4];
-    const char *fails; /* what the run's error says; NULL: it has none */
+    const char *fails; /* part of the run's error; NULL: none */
 } net_case;
 
-/* Over no link, from now on. */
+/* Sends without an emulated link, starting now. */
 lh_status net_send_now(lhi_net *net, uint32_t to, uint64_t tag,
                        const void *data, size_t size, lhi_net_op *op,
                        lh_error *err);
@@ -34,7 +37,7 @@ lh_status net_send_now(lhi_net *net, uint32_t to, uint64_t tag,
 extern const net_case net_cases[];
 extern const unsigned n_net_cases;
 
-/* In a rank: a condition that has to hold. */
+/* Within a rank: fails it unless the condition is true. */
 #define EXPECT(condition)                                                      \
     do {                                                                       \
         if (!(condition))                                                      \
@@ -42,7 +45,7 @@ extern const unsigned n_net_cases;
                             __LINE__, #condition);                             \
     } while (0)
 
-/* value (got) within `tolerance` of `want`. */
+/* Within a rank: fails it unless `got` is within `tolerance` of `want`. */
 #define EXPECT_NEAR(got, want, tolerance)                                      \
     do {                                                                       \
         int64_t near_got = (got), near_want = (want);                          \

@@ -16,7 +16,7 @@
 enum { MOST = 4 };
 static const uint64_t TAG = UINT64_C(77) << 56;
 
-/* The group of ranks[0..n-1], with the caller in it. */
+/* Creates the group with ranks[0..n-1], including the caller. */
 static lh_status make(lhi_net *net, uint32_t n, const uint32_t *ranks,
                       uint64_t tag, lhi_group **out, lh_error *err)
 {
@@ -26,7 +26,7 @@ static lh_status make(lhi_net *net, uint32_t n, const uint32_t *ranks,
     return lhi_group_make(net, &o, out, err);
 }
 
-/* Value k of member i: sums of these depend on the order of adding. */
+/* Returns value k on member i; sums depend on the order of addition. */
 static float value_of(uint32_t i, size_t k)
 {
     return i == 0 ? 1e8f : i == 1 ? -1e8f : 0.25f + (float)(k % 1000 + i);
@@ -84,7 +84,7 @@ lh_status net_groups_sum(lhi_net *net, void *context, char **result,
                          size_t *size, lh_error *err)
 {
     UNUSED_REST;
-    /* Members in an order of their own: rank 1 is in no group. */
+    /* Members in a custom order; rank 1 is in no group. */
     static const uint32_t members[] = {3, 0, 2};
     if (lhi_net_rank(net) == 1)
         return LH_OK;
@@ -109,7 +109,8 @@ static unsigned char byte_of(uint32_t from, uint32_t to, size_t k)
     return (unsigned char)(from * 83 + to * 29 + k % 251);
 }
 
-/* Bytes from one to another: none, few, or more than go without a receive. */
+/* Returns a message size: zero, small, or too large to send without a receive.
+ */
 static size_t size_between(uint32_t from, uint32_t to)
 {
     return from == 2 && to != 2   ? 0
@@ -136,7 +137,7 @@ static lh_status all_pairs(lhi_group *g, unsigned char *out, unsigned char *in,
     return LH_OK;
 }
 
-/* Sizes that only those know who give: they are told with the bytes. */
+/* Receive sizes that only the sender has; they travel with the bytes. */
 typedef struct sizes_told {
     uint32_t told[MOST];
     size_t gets[MOST];
@@ -238,7 +239,7 @@ lh_status net_groups_ring(lhi_net *net, void *context, char **result,
     return status;
 }
 
-/* What a second thread of a rank does in a group of its own. */
+/* Work for a rank's second thread in its own group. */
 typedef struct other_thread {
     lhi_group *group;
     uint32_t rank;
@@ -266,7 +267,7 @@ static void *add_in_thread(void *of)
     return NULL;
 }
 
-/* All four, and at the same time two pairs of them. */
+/* A group with all four ranks, and two pairs at the same time. */
 lh_status net_groups_apart(lhi_net *net, void *context, char **result,
                            size_t *size, lh_error *err)
 {
@@ -295,7 +296,8 @@ lh_status net_groups_apart(lhi_net *net, void *context, char **result,
     return status;
 }
 
-/* A link of 20 ms and 10 us per byte, from when the later one has come. */
+/* A link with 20 ms latency and 10 us per byte, from the later member's start.
+ */
 lh_status net_groups_link(lhi_net *net, void *context, char **result,
                           size_t *size, lh_error *err)
 {
@@ -318,7 +320,7 @@ lh_status net_groups_link(lhi_net *net, void *context, char **result,
     uint64_t calls = lhi_group_count_calls(g);
     lhi_group_free(g);
     LHI_TRY(status);
-    EXPECT(took_ns >= 50 * ms); /* 3000 bytes one way */
+    EXPECT(took_ns >= 50 * ms); /* 3000 bytes in one direction */
     EXPECT(spent_ns >= 50 * ms && spent_ns <= took_ns);
     EXPECT(calls == 1);
     return LH_OK;
@@ -348,7 +350,7 @@ lh_status net_groups_refuse(lhi_net *net, void *context, char **result,
     return LH_OK;
 }
 
-/* A rank that fails ends the collectives of all others. */
+/* A failing rank ends the collectives on all others. */
 lh_status net_groups_fail(lhi_net *net, void *context, char **result,
                           size_t *size, lh_error *err)
 {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cases of the conformance suite: groups of ranks
- * (src/runtime/transport/group.h). */
+/* Conformance suite: groups of ranks (src/runtime/transport/group.h). */
 #ifndef NET_SUITE_GROUPS_H
 #define NET_SUITE_GROUPS_H
 
@@ -12,7 +11,7 @@ lhi_rank_main net_groups_ring;      /* 3 */
 lhi_rank_main net_groups_apart;     /* 4: two kinds at once, in two threads */
 lhi_rank_main net_groups_link;      /* 2 */
 lhi_rank_main net_groups_refuse;    /* 2 */
-lhi_rank_main net_groups_fail;      /* 3, of which the last fails */
-lhi_rank_main net_groups_disagree;  /* 2, of which one gives what none wants */
+lhi_rank_main net_groups_fail;      /* 3; the last one fails */
+lhi_rank_main net_groups_disagree;  /* 2; their sizes do not match */
 
 #endif

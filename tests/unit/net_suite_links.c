@@ -11,7 +11,7 @@
 
 #define UNUSED_REST (void)context, (void)result, (void)size
 
-/* Latency and occupancy, first in, first out by the time of entry. */
+/* Latency and occupancy in FIFO order by time of entry. */
 lh_status net_links_fifo(lhi_net *net, void *context, char **result,
                          size_t *size, lh_error *err)
 {
@@ -22,7 +22,7 @@ lh_status net_links_fifo(lhi_net *net, void *context, char **result,
     uint32_t me = lhi_net_rank(net);
     int64_t base_ns = lhi_now_ns();
     if (me == 0) {
-        /* The latest entry is handed over first. */
+        /* The latest entry is submitted first. */
         for (int i = 2; i >= 0; i--)
             LHI_TRY(lhi_net_send(net, 2, (uint64_t)i, bytes[i], 1000, 0,
                                  base_ns - 10 * ms + i * ms, LHI_NET_NO_TURN,
@@ -38,8 +38,8 @@ lh_status net_links_fifo(lhi_net *net, void *context, char **result,
         LHI_TRY(lhi_net_wait(net, &ops[i], 0, err));
     if (me == 0)
         return LH_OK;
-    /* 4 ms each: 3 ms, and 1 us per byte; the latency is what the first, which
-     * is handed over last, may be late. */
+    /* 4 ms each: 3 ms, and 1 us per byte. The latency is the delay that the
+     * first message, submitted last, may have. */
     int64_t first_ns = ops[0].entered_ns;
     EXPECT(ops[1].entered_ns == first_ns + ms);
     for (int i = 0; i < 3; i++)
@@ -48,7 +48,7 @@ lh_status net_links_fifo(lhi_net *net, void *context, char **result,
     return LH_OK;
 }
 
-/* Two senders share a link; equal entries: the lower rank's first. */
+/* Two senders share a link; at equal entry times the lower rank is first. */
 lh_status net_links_shared_link(lhi_net *net, void *context, char **result,
                                 size_t *size, lh_error *err)
 {
@@ -67,7 +67,7 @@ lh_status net_links_shared_link(lhi_net *net, void *context, char **result,
         EXPECT_NEAR(b.arrived_ns - a.entered_ns, 2006 * ms, 0);
         return LH_OK;
     }
-    /* Rank 1 says when; rank 0 is late. */
+    /* Rank 1 picks the time; rank 0 is late. */
     if (me == 1) {
         start_ns = lhi_now_ns();
         LHI_TRY(net_send_now(net, 0, 9, &start_ns, sizeof start_ns, &b, err));
@@ -81,9 +81,9 @@ lh_status net_links_shared_link(lhi_net *net, void *context, char **result,
     return lhi_net_wait(net, &a, 0, err);
 }
 
-/* A link is made fast and slow again while messages are on it: each keeps what
- * it entered with, and the second, for which there would be no delay, waits
- * behind the first. */
+/* A link's parameters change while messages are on it. Each message keeps the
+ * parameters from its entry; the second, without delay itself, waits behind the
+ * first. */
 lh_status net_links_changing_link(lhi_net *net, void *context, char **result,
                                   size_t *size, lh_error *err)
 {
@@ -118,8 +118,8 @@ lh_status net_links_changing_link(lhi_net *net, void *context, char **result,
     return LH_OK;
 }
 
-/* A link that is held: what enters it leaves once it is free, one after the
- * other, when that was is said in the messages. */
+/* Messages that enter a held link leave one after the other once it is free;
+ * each carries the expected time. */
 lh_status net_links_held_link(lhi_net *net, void *context, char **result,
                               size_t *size, lh_error *err)
 {
@@ -132,7 +132,8 @@ lh_status net_links_held_link(lhi_net *net, void *context, char **result,
         until_ns[0] = until_ns[1] = now_ns + 300 * ms;
         LHI_TRY(lhi_net_suspend_link(net, 0, until_ns[0], err));
         LHI_TRY(
-            lhi_net_suspend_link(net, 0, now_ns + ms, err)); /* held longer */
+            /* does not shorten the hold */
+            lhi_net_suspend_link(net, 0, now_ns + ms, err));
         for (uint32_t i = 0; i < 2; i++)
             LHI_TRY(lhi_net_send(net, 1, i, &until_ns[i], sizeof until_ns[i], 0,
                                  now_ns, LHI_NET_NO_TURN, &ops[i], err));
@@ -153,9 +154,9 @@ lh_status net_links_held_link(lhi_net *net, void *context, char **result,
     return LH_OK;
 }
 
-/* An explicit order: the first to be handed over leaves last. */
-/* Once nothing is on the link, messages may leave first in, first out, and
- * then in turns again, which go on counting. */
+/* Explicit order: the first message submitted leaves last. */
+/* On an idle link, messages may leave in FIFO order, and then in turns again;
+ * the turn numbers continue. */
 static lh_status other_orders(lhi_net *net, lh_error *err)
 {
     const uint64_t given[] = {LHI_NET_NO_TURN, LHI_NET_NO_TURN, 5};
@@ -188,7 +189,7 @@ lh_status net_links_turns(lhi_net *net, void *context, char **result,
         lhi_net_op bad = {0};
         LHI_TRY(lhi_net_receive(net, 1, 8, NULL, 0, &answer, err));
         for (uint32_t i = 0; i < 3; i++) {
-            if (i == 2) /* while those before wait for their turn */
+            if (i == 2) /* while earlier ones wait for their turn */
                 EXPECT(lhi_net_send(net, 1, 9, NULL, 0, 0, lhi_now_ns(),
                                     LHI_NET_NO_TURN, &bad, &e) == LH_EINVAL);
             LHI_TRY(lhi_net_send(net, 1, i, NULL, 0, 0, lhi_now_ns(), 2 - i,

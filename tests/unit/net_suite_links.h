@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cases of the conformance suite: emulated links. */
+/* Conformance suite: emulated links. */
 #ifndef NET_SUITE_LINKS_H
 #define NET_SUITE_LINKS_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Iterations as ranks would have measured them, with noise: a simulator of its
- * own, for tests of what makes sense of measurements. Links of the pipeline
- * have one sender each. */
+/* Generates measured iterations with noise, using its own small simulator, to
+ * test code that interprets measurements. Each link of the pipeline has one
+ * sender. */
 #ifndef NOISY_RUN_H
 #define NOISY_RUN_H
 
@@ -14,15 +14,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Noise model, actual parameters, and state of the last iteration. */
 typedef struct noisy_run {
     const lh_pipeline *p;
     const lh_schedule *s;
     double cv; /* of latencies, transfers and passes */
     bool
-        together; /* all of an iteration by the same factor, per link, device */
-    bool late;    /* receives are posted when a device gets there */
+        /* the same factor throughout an iteration, per link or device */
+        together;
+    bool late;    /* a receive is posted when the device reaches its pass */
     lhi_random random;
-    /* What is true now: per link, per device; NULL: as the pipeline says. */
+    /* Actual values per link or per device; NULL: the pipeline's. */
     const double *latency, *transfer, *slower; /* factors */
     const double *clock, *drift; /* ns at step 0, ns per step; per device */
     /* The last iteration. */
@@ -37,6 +39,7 @@ typedef struct noisy_run {
     uint32_t *next;
 } noisy_run;
 
+/* Returns a standard normal random number (Box-Muller). */
 static inline double noisy_normal(lhi_random *r)
 {
     double u = ((double)(lhi_random_next(r) >> 11) + 1) * 0x1p-53;
@@ -44,12 +47,15 @@ static inline double noisy_normal(lhi_random *r)
     return sqrt(-2 * log(u)) * cos(2 * 3.14159265358979323846 * v);
 }
 
+/* Returns a random factor with mean 1 and deviation cv, at least 0.1. */
 static inline double noisy_factor(noisy_run *n)
 {
     double x = 1 + n->cv * noisy_normal(&n->random);
     return x > 0.1 ? x : 0.1;
 }
 
+/* Creates a run of the schedule with coefficient of variation `cv`; free with
+ * noisy_free. */
 static inline noisy_run noisy_make(const lh_pipeline *p, const lh_schedule *s,
                                    double cv, uint64_t seed)
 {
@@ -68,6 +74,7 @@ static inline noisy_run noisy_make(const lh_pipeline *p, const lh_schedule *s,
     return n;
 }
 
+/* Frees the run's buffers. */
 static inline void noisy_free(noisy_run *n)
 {
     free(n->messages);
@@ -81,7 +88,7 @@ static inline void noisy_free(noisy_run *n)
     free(n->next);
 }
 
-/* What a device's clock shows at a moment of the iteration. */
+/* Converts an iteration time to the device's clock. */
 static inline int64_t noisy_clock(const noisy_run *n, uint32_t device,
                                   int64_t ns)
 {
@@ -91,7 +98,8 @@ static inline int64_t noisy_clock(const noisy_run *n, uint32_t device,
     return ns + llround(off);
 }
 
-/* The message made at `made_ns`, for a receive posted at `posted_ns`. */
+/* Sends the message produced at `made_ns` to a receive posted at `posted_ns`;
+ * returns its arrival. */
 static inline int64_t noisy_send(noisy_run *n, const lhi_route *route,
                                  int64_t made_ns, int64_t posted_ns)
 {
@@ -119,7 +127,7 @@ static inline int64_t noisy_send(noisy_run *n, const lhi_route *route,
     return arrives;
 }
 
-/* Whether the device's next pass can run; it then has. */
+/* Runs the device's next pass if its input exists; returns whether it ran. */
 static inline bool noisy_step(noisy_run *n, uint32_t device)
 {
     const lh_pipeline *p = n->p;
@@ -140,7 +148,7 @@ static inline bool noisy_step(noisy_run *n, uint32_t device)
         int64_t there = n->arrived[source];
         if (n->made[source] < 0)
             return false;
-        if (there < 0) /* only now posted */
+        if (there < 0) /* posted only now */
             there = noisy_send(n, route, n->made[source], starts);
         if (there > starts)
             starts = there;
@@ -167,7 +175,7 @@ static inline bool noisy_step(noisy_run *n, uint32_t device)
     return true;
 }
 
-/* One iteration; n->seen is it. */
+/* Simulates one iteration into n->seen. */
 static inline void noisy_iterate(noisy_run *n, uint64_t step)
 {
     const lh_pipeline *p = n->p;

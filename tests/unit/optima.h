@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the schedules of tests/data/optima take, proven optimal there. */
+/* Proven optimal makespans of the schedules in tests/data/optima. */
 #ifndef TEST_OPTIMA_H
 #define TEST_OPTIMA_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans edited by hand. */
+/* Plan files with manual edits. */
 #ifndef TEST_PLAN_EDITS_H
 #define TEST_PLAN_EDITS_H
 
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The text with the value of the first "key": after `from` replaced, for the
- * caller to free. */
+/* Replaces the value of the first "key" after `from`; the caller frees the new
+ * text. */
 static inline char *edited(const char *text, const char *from, const char *key,
                            const char *value)
 {
@@ -32,7 +32,8 @@ static inline char *edited(const char *text, const char *from, const char *key,
     return out;
 }
 
-/* The text of JOB_SMALL's plan with these lines more; NULL: there is none. */
+/* Returns the text of JOB_SMALL's plan with these lines added; NULL: no plan.
+ */
 static inline char *planned_text(const char *lines, const lh_plan_options *how)
 {
     lh_job *job = job_with(JOB_SMALL, "%s", lines);
@@ -48,12 +49,13 @@ static inline char *planned_text(const char *lines, const lh_plan_options *how)
     return out;
 }
 
-/* What edited() is given, and what is said of it; NULL: nothing. */
+/* Arguments for edited(), and the expected error text; NULL: accepted. */
 typedef struct plan_edit {
     const char *from, *key, *value, *says;
 } plan_edit;
 
-/* Where the key is, or is not, is said: never the beginning. */
+/* Parses the edited plan. An error must point at the key or its object, never
+ * at the beginning of the file. */
 static inline void try_edit(const char *text, const plan_edit *e)
 {
     lh_plan *plan = NULL;

@@ -7,10 +7,11 @@
 
 #include <longhaul/plan.h>
 
-/* Work for layouts, a twentieth of the default: of what shows in any plan. */
+/* Evaluation budget for layouts, a twentieth of the default, for properties
+ * that hold for any plan. */
 enum { LITTLE_WORK = 1500000 };
 
-/* The plan of a job, made quickly; frees the job. NULL fails the test. */
+/* Plans a job with a small budget and frees the job. NULL fails the test. */
 static inline lh_plan *plan_of_job(lh_job *job)
 {
     const lh_plan_options quick = {.size = sizeof quick, .quick = true};
@@ -22,9 +23,9 @@ static inline lh_plan *plan_of_job(lh_job *job)
     return plan;
 }
 
-/* The plan as it is read back from its text, and the text (NULL: no one wants
- * it), both for the caller to free; NULL where it is not, which fails the test.
- * Written again it is the same text. */
+/* Formats the plan, parses the text and checks that formatting again gives the
+ * same text. Returns the parsed plan and the text (unless `text` is NULL), both
+ * freed by the caller. NULL fails the test. */
 static inline lh_plan *plan_again(const lh_plan *plan, char **text)
 {
     char *own = NULL, *second = NULL, **first = text ? text : &own;
@@ -41,12 +42,13 @@ static inline lh_plan *plan_again(const lh_plan *plan, char **text)
     return again;
 }
 
+/* Checks that the plan can be written and read back. */
 static inline void plan_reads_back(const lh_plan *plan)
 {
     lh_plan_free(plan_again(plan, NULL));
 }
 
-/* The text is not that of a plan, and the message has `says` in it. */
+/* Checks that the text is rejected as a plan, with `says` in the error. */
 static inline void plan_refused(const char *text, const char *says)
 {
     lh_plan *plan = NULL;

@@ -44,6 +44,7 @@ static void must(lh_status status, const lh_error *err)
 
 /* --- pipelines ------------------------------------------------------------ */
 
+/* A pipeline under construction. */
 typedef struct maker {
     rng *r;
     const random_shape *shape;
@@ -56,8 +57,8 @@ typedef struct maker {
     const char **dp_links;
     lh_dp_op *ops;
     uint32_t *enqueue, *dequeue;
-    uint32_t scale;               /* largest time of a pass */
-    int64_t unit_ns, memory_unit; /* of small random numbers; often 1 */
+    uint32_t scale;               /* largest duration of a pass */
+    int64_t unit_ns, memory_unit; /* scale small random numbers; often 1 */
 } maker;
 
 static int64_t some_time(maker *m, uint32_t below)
@@ -71,7 +72,7 @@ static uint32_t up_to(rng *r, uint32_t most, uint32_t otherwise)
     return 1 + rng_below(r, most ? most : otherwise);
 }
 
-/* Chunks on devices. */
+/* Assigns chunks to devices. */
 static void place(maker *m)
 {
     uint32_t devices = up_to(m->r, m->shape->max_devices, 5);
@@ -160,7 +161,7 @@ static void link_up(maker *m)
     }
 }
 
-/* Room for at least one microbatch everywhere, often for few. */
+/* Sets memory limits: for at least one microbatch everywhere, often for few. */
 static void limit(maker *m)
 {
     uint32_t n = m->desc.n_devices;
@@ -187,14 +188,14 @@ static void give_sites(maker *m)
     for (uint32_t d = 0; d < n; d++)
         m->device_sites[d] = rng_below(m->r, m->desc.n_sites);
     m->desc.device_sites = m->device_sites;
-    /* Without drawing: cases stay as they are. */
+    /* Draws no random numbers, so that existing cases stay the same. */
     m->dp_links = grab(n, sizeof *m->dp_links);
     for (uint32_t d = 0; d < n; d++)
         m->dp_links[d] = (d + n) % 3 == 0 ? NULL : sites[d % 3 / 2 * 2].name;
     m->desc.dp_links = m->dp_links;
 }
 
-/* Some chunk on that device. */
+/* Returns a chunk on that device. */
 static uint32_t chunk_on(maker *m, uint32_t device)
 {
     uint32_t c = rng_below(m->r, m->desc.n_chunks);
@@ -203,7 +204,7 @@ static uint32_t chunk_on(maker *m, uint32_t device)
     return c;
 }
 
-/* One that suits which way it goes and when it is launched. */
+/* Picks a kind that fits the direction and the launch time. */
 static void give_kind(rng *r, lh_dp_op *op)
 {
     if (op->is_reduce_scatter && !op->launch.backward)
@@ -299,7 +300,7 @@ lh_pipeline *random_pipeline(rng *r, const random_shape *shape)
     return p;
 }
 
-/* A description of `p` to change; release with free_copy(). */
+/* A modifiable description of `p`; release with free_copy(). */
 typedef struct copy {
     lh_pipeline_desc desc;
     lh_link *links;
@@ -400,14 +401,16 @@ lh_pipeline *communicating_pipeline(rng *r, const lh_pipeline *p,
 
 /* --- schedules ------------------------------------------------------------ */
 
+/* Progress of one chunk and microbatch. */
 typedef struct cell {
-    bool f_input, f_done; /* F's input is there; F has run */
+    bool f_input, f_done; /* F's input is available; F has run */
     bool d_input, d_done;
     bool unite;             /* backward is B */
-    uint16_t n_parts, part; /* of W: how many, how many are done */
+    uint16_t n_parts, part; /* parts of W: total, done */
 } cell;
 
-/* Messages that the walk holds back until it sends them in its own order. */
+/* Random walk that builds a schedule; it holds messages back to send them in
+ * its own order. */
 typedef struct order_shape {
     rng *r;
     const lh_pipeline *p;
@@ -447,7 +450,7 @@ static bool consumer_of(const lh_pipeline *p, const lh_pass *pass, uint32_t *to)
     return pass->kind != LH_W && pass->chunk > 0;
 }
 
-/* The explicit order that a pass's message belongs to, or NULL. */
+/* Returns the explicit order that a pass's message belongs to, or NULL. */
 static lh_link_order *order_of(walk *w, const lh_pass *pass)
 {
     uint32_t to;
@@ -500,7 +503,7 @@ static void send_some(walk *w)
     arrive(w, &pass);
 }
 
-/* The pass of a cell that can run now; false: none. */
+/* Finds the cell's pass that can run now; false: none. */
 static bool ready_pass(walk *w, uint32_t c, uint32_t m, lh_pass *out)
 {
     cell *k = cell_at(w, c, m);
@@ -521,7 +524,7 @@ static bool ready_pass(walk *w, uint32_t c, uint32_t m, lh_pass *out)
     return true;
 }
 
-/* One step: a random ready pass, or a held message; false: all is done. */
+/* Takes one step: a random ready pass or a held message; false: all done. */
 static bool step(walk *w, lh_pass *ready)
 {
     uint32_t n = 0;
@@ -532,7 +535,8 @@ static bool step(walk *w, lh_pass *ready)
         return false;
     uint32_t i = rng_below(w->r, n + w->n_held);
     if (i < n) {
-        /* Often the earliest microbatch of that kind: more like real ones. */
+        /* Often the earliest microbatch with that kind, as in realistic
+         * schedules. */
         for (uint32_t k = 0; k < n && rng_chance(w->r, 70); k++)
             if (ready[k].chunk == ready[i].chunk &&
                 ready[k].kind == ready[i].kind &&
@@ -608,7 +612,7 @@ lh_schedule *random_schedule(rng *r, const lh_pipeline *p, bool parts,
     return s;
 }
 
-/* --- breaking ------------------------------------------------------------- */
+/* --- broken schedules ----------------------------------------------------- */
 
 static void spoil(rng *r, lh_pass **orders, uint32_t *counts, uint32_t devices)
 {
@@ -621,7 +625,7 @@ static void spoil(rng *r, lh_pass **orders, uint32_t *counts, uint32_t devices)
     case 0: /* lost */
         orders[d][i] = orders[d][--counts[d]];
         break;
-    case 1: /* doubled */
+    case 1: /* duplicated */
         orders[e][counts[e]++] = pass;
         break;
     case 2: /* swapped */
@@ -633,11 +637,11 @@ static void spoil(rng *r, lh_pass **orders, uint32_t *counts, uint32_t devices)
                 (--counts[d] - i) * sizeof pass);
         orders[e][counts[e]++] = pass;
         break;
-    case 4: /* of another kind */
+    case 4: /* another kind */
         orders[d][i] = (lh_pass){pass.chunk, pass.microbatch, 0, 1,
                                  (uint8_t)rng_below(r, 4)};
         break;
-    case 5: /* cut otherwise */
+    case 5: /* different parts */
         if (pass.kind == LH_W) {
             orders[d][i].n_parts = (uint16_t)(1 + rng_below(r, 3));
             orders[d][i].part = (uint16_t)rng_below(r, orders[d][i].n_parts);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The number of cases. Builds with -Dall_cases=true check all cases, except
- * those with sanitizers, which are several times slower. Other builds check the
- * first fifth of similar cases, or of the steps of a run. */
+/* Number of test cases. Builds with -Dall_cases=true run all cases, except
+ * those with sanitizers, which are several times slower. Other builds run the
+ * first fifth of similar cases, or of a run's steps. */
 #ifndef SANITIZED_H
 #define SANITIZED_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pipelines from their text, and schedules of them by a method. */
+/* Creates pipelines from text, and schedules by method. */
 #ifndef TEST_SCHEDULED_H
 #define TEST_SCHEDULED_H
 
@@ -8,6 +8,7 @@
 #include <longhaul/methods.h>
 #include <longhaul/pipeline.h>
 
+/* Parses a pipeline; NULL fails the test. */
 static inline lh_pipeline *pipeline_of(const char *text)
 {
     lh_error err = {0};
@@ -16,6 +17,7 @@ static inline lh_pipeline *pipeline_of(const char *text)
     return p;
 }
 
+/* Returns the method's schedule for the pipeline; NULL fails the test. */
 static inline lh_schedule *schedule_by(const lh_pipeline *p, const char *method)
 {
     lh_error err = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a run is asked and told about other schedules, after a script: one by
- * each method in turn, a bad one, a rank killed in between. */
+/* Scripted schedule switches of a run: one schedule per method in turn, an
+ * invalid one, and a rank killed in between. */
 #ifndef TEST_SCRIPTED_SWITCHES_H
 #define TEST_SCRIPTED_SWITCHES_H
 
@@ -15,16 +15,17 @@
 
 enum { MOST_METHODS = 24, MOST_LINKS = 16 };
 
-/* --- schedules to go through -------------------------------------------------
- */
+/* --- schedules ------------------------------------------------------------ */
 
+/* One schedule per method. */
 typedef struct schedules {
-    uint32_t n, n_ordered; /* of these, with orders on links */
+    uint32_t n, n_ordered; /* total, with orders on links */
     const char *names[MOST_METHODS];
     lh_schedule *all[MOST_METHODS];
 } schedules;
 
-/* FIFO orders of the links as the simulator has them, said explicitly. */
+/* Copies the schedule and adds the links' FIFO orders from the simulator as
+ * explicit ones. */
 static inline lh_schedule *
 with_orders(const lh_pipeline *p, const lh_schedule *s, lh_receives receives)
 {
@@ -39,7 +40,7 @@ with_orders(const lh_pipeline *p, const lh_schedule *s, lh_receives receives)
     uint32_t counts[8], n_orders = 0, n_messages;
     CHECK_OK(lh_simulate(p, s, &sim, &t, &err), err);
     const lh_message *m = lh_timeline_messages(t, &n_messages);
-    /* By the time at which they leave; there are few. */
+    /* In order of departure times; there are few. */
     for (int64_t last = -1;;) {
         int64_t next = INT64_MAX;
         for (uint32_t i = 0; i < n_messages; i++)
@@ -70,8 +71,8 @@ with_orders(const lh_pipeline *p, const lh_schedule *s, lh_receives receives)
     return out;
 }
 
-/* By each method that makes one for the pipeline; every third one with orders
- * on its links. */
+/* Creates a schedule by each applicable method; every third one has orders on
+ * its links. */
 static inline schedules all_schedules(const lh_pipeline *p,
                                       lh_receives receives)
 {
@@ -96,15 +97,16 @@ static inline schedules all_schedules(const lh_pipeline *p,
     return s;
 }
 
+/* Frees the schedules. */
 static inline void free_schedules(schedules *s)
 {
     for (uint32_t i = 0; i < s->n; i++)
         lh_schedule_free(s->all[i]);
 }
 
-/* --- what a run is asked and says --------------------------------------------
- */
+/* --- script --------------------------------------------------------------- */
 
+/* The script: proposals per step and counts of calls. */
 typedef struct script {
     schedules own;
     uint32_t every; /* steps; 0: never */
@@ -114,11 +116,12 @@ typedef struct script {
     uint64_t last;
     bool kills, stops_now;
     const lh_exec_options *exec; /* NULL: defaults */
-    bool paths;                  /* with another path each time */
-    bool delegated[MOST_LINKS];  /* of mixed ones */
+    bool paths;                  /* with another data path each time */
+    bool delegated[MOST_LINKS];  /* delegated links of mixed paths */
     lh_reschedule given;
 } script;
 
+/* lh_train_options.reschedule: returns the next proposal, or NULL. */
 static inline const lh_reschedule *next_schedule(void *of, uint64_t step)
 {
     script *s = of;
@@ -149,6 +152,7 @@ static inline const lh_reschedule *next_schedule(void *of, uint64_t step)
     return &s->given;
 }
 
+/* lh_train_options.switched: counts the calls. */
 static inline void told(void *of, const lh_switch *what)
 {
     script *s = of;
@@ -161,7 +165,8 @@ static const char two[] =
     "uniform: {placement: ud, F: 100, D: 100, W: 100}\n"
     "datacenters: {count: 2, latency: 50, transfer: 20}\n";
 
-/* Two devices of one or two chunks, with links of two speeds. */
+/* Creates a pipeline with two devices, one or two chunks each, and links with
+ * two speeds. */
 static inline lh_pipeline *pipeline_to_train(const char *placement,
                                              uint32_t microbatches)
 {
@@ -177,6 +182,7 @@ static inline lh_pipeline *pipeline_to_train(const char *placement,
     return pipeline_of(text);
 }
 
+/* Creates a two-device pipeline in two datacenters. */
 static inline lh_pipeline *two_devices(int microbatches)
 {
     char text[512];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs of sharded training, and what is looked at after them: weights, losses,
- * memory beside what was predicted. */
+/* Sharded training runs and checks after them: weights, losses, and memory
+ * against its prediction. */
 #ifndef TEST_SHARDED_RUNS_H
 #define TEST_SHARDED_RUNS_H
 
@@ -18,32 +18,35 @@ enum { LAYERS = 8, STEPS = 6, ALL_MICROBATCHES = 16, SEQUENCE = 24 };
 
 static void (*progress)(void *context, const lh_iteration *iteration);
 
+/* Configuration of a training run; zeros are defaults. */
 typedef struct setup {
     uint32_t stages, chunks, replicas;
-    uint32_t tensor, expert, cut; /* 0: 1; cut: ranks with parts of an expert */
+    uint32_t tensor, expert, cut; /* 0: 1; cut: ranks that share one expert */
     const char *enqueue, *dequeue; /* NULL: 1F1B without operations */
     double gradients, parameters;
     uint32_t scatter, forward, backward; /* buckets */
-    const char *data;                    /* in place of what is elastic; NULL */
+    const char *data;                    /* replaces the elastic section; NULL:
+                                          * none */
     const char *transport, *resume;
     uint32_t again;
     bool tied, delays, experts;
     double validation;
     uint64_t steps;            /* 0: STEPS */
-    uint32_t checkpoint_every; /* 0: at the end alone */
+    uint32_t checkpoint_every; /* 0: only at the end */
     double rate;               /* 0: 3e-3 */
     const char *method;        /* NULL: elastic or 1f1b */
-    uint32_t sub_blocks;       /* of W; 0: 1 */
-    bool split;                /* the backward is in two passes */
+    uint32_t sub_blocks;       /* parts of W; 0: 1 */
+    bool split;                /* split backward */
     bool by_layer;
     lh_train_group_link gathers, reductions; /* emulated, with `delays` */
     const uint32_t *sites;
     bool leaders;
-    lh_model (*model)(uint32_t layers); /* NULL: tiny_model, or by `experts` */
-    const char *then; /* a method that the run goes on with from step 2; NULL */
-    const uint32_t *layers; /* ... and the chunks' layers then; NULL */
+    lh_model (*model)(uint32_t layers); /* NULL: tiny_model or tiny_mixtral */
+    const char *then; /* method to switch to at step 2; NULL: none */
+    const uint32_t *layers; /* ... and its chunks' layers; NULL */
 } setup;
 
+/* Creates the pipeline for the configuration. */
 static inline lh_pipeline *make_pipeline(const setup *s)
 {
     char text[2048], elastic[1024] = "";
@@ -68,8 +71,9 @@ static inline lh_pipeline *make_pipeline(const setup *s)
     return p;
 }
 
-static char switch_refused[512]; /* why; "": it was not */
+static char switch_refused[512]; /* error text of the switch; "": accepted */
 
+/* lh_train_options.switched: keeps the error text. */
 static inline void note_switch(void *of, const lh_switch *what)
 {
     (void)of;
@@ -77,11 +81,13 @@ static inline void note_switch(void *of, const lh_switch *what)
              what->refused ? what->refused : "");
 }
 
+/* lh_train_options.reschedule: proposes the schedule at step 2. */
 static inline const lh_reschedule *go_on_with(void *of, uint64_t step)
 {
     return step == 2 ? of : NULL;
 }
 
+/* Trains with the configuration; `name` is the checkpoint's. */
 static inline lh_status train(const setup *s, const char *name,
                               lh_train_result **out, lh_error *err)
 {
@@ -157,16 +163,17 @@ static inline lh_status train(const setup *s, const char *name,
     return status;
 }
 
-/* --- what came out ---------------------------------------------------------
- */
+/* --- outcome -------------------------------------------------------------- */
 
+/* Weights, losses and memory of a finished run. */
 typedef struct outcome {
     char *weights;
     size_t size;
     double losses[STEPS];
-    double most_bytes; /* held by any rank, without messages */
+    double most_bytes; /* peak of any rank, without messages */
 } outcome;
 
+/* Checks measured against predicted memory, and records the peak. */
 static inline void check_memory(const lh_train_result *r, const char *name,
                                 outcome *out)
 {
@@ -185,6 +192,7 @@ static inline void check_memory(const lh_train_result *r, const char *name,
     }
 }
 
+/* Trains and collects the outcome; failures fail the test. */
 static inline outcome run(const setup *s, const char *name)
 {
     lh_error err;
@@ -196,7 +204,8 @@ static inline outcome run(const setup *s, const char *name)
         return out;
     for (uint32_t i = 0; i < r->n_iterations && i < STEPS; i++)
         out.losses[i] = r->iterations[i].loss;
-    /* What moves is there twice for a time; another order may hold more. */
+    /* A migration holds its tensors twice for a time; another schedule may need
+     * more memory. */
     if (!s->layers && !(s->then && s->enqueue))
         check_memory(r, name, &out);
     lh_train_result_free(r);
@@ -205,13 +214,15 @@ static inline outcome run(const setup *s, const char *name)
     return out;
 }
 
+/* Compares weights bit by bit. */
 static inline bool are_same(const outcome *a, const outcome *b)
 {
     return a->weights && b->weights && a->size == b->size &&
            memcmp(a->weights, b->weights, a->size) == 0;
 }
 
-/* The largest difference of two weights, and of two losses relative to one. */
+/* Computes the largest absolute difference between weights, and the largest
+ * relative one between losses. */
 static inline void differences(const outcome *a, const outcome *b,
                                double *weights, double *losses)
 {
@@ -230,7 +241,7 @@ static inline void differences(const outcome *a, const outcome *b,
         *losses = fmax(*losses, fabs(a->losses[i] / b->losses[i] - 1));
 }
 
-/* The same bits as `want`. */
+/* Checks for bitwise equality with `want`. */
 static inline void check_same(const setup *s, const char *name,
                               const outcome *want)
 {
@@ -239,7 +250,7 @@ static inline void check_same(const setup *s, const char *name,
     free(o.weights);
 }
 
-/* The same but for sums in another order. */
+/* Checks for equality with `want` except for the summation order. */
 static inline void check_near(const setup *s, const char *name,
                               const outcome *want)
 {
@@ -251,6 +262,7 @@ static inline void check_near(const setup *s, const char *name,
     free(o.weights);
 }
 
+/* Checks that training fails with `says` in the error. */
 static inline void check_refused(const setup *s, const char *says)
 {
     lh_error err = {0};
@@ -262,6 +274,7 @@ static inline void check_refused(const setup *s, const char *says)
 
 static int n_done;
 
+/* Progress callback: kills another rank after the second iteration. */
 static inline void kill_one(void *of, const lh_iteration *it)
 {
     (void)of;
@@ -270,8 +283,8 @@ static inline void kill_one(void *of, const lh_iteration *it)
         kill_sibling();
 }
 
-/* A rank is killed after two iterations, of a run of processes that would go on
- * for long: the others say so and end. */
+/* Kills a rank after two iterations in a long run with processes: the other
+ * ranks report it and end. */
 static inline void check_killed(const setup *s)
 {
     lh_error err = {0};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A small model on cpu devices, its data, and a step of it in one thread. */
+/* A small model on cpu devices, its data, and one training step in a single
+ * thread. */
 #ifndef SMALL_LLAMA_H
 #define SMALL_LLAMA_H
 
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+/* Returns the small model's description. */
 static inline lh_model small_model(void)
 {
     return (lh_model){.name = "small",
@@ -26,6 +28,7 @@ static inline lh_model small_model(void)
                       .moe_interval = 1};
 }
 
+/* Model, data and devices of a run. */
 typedef struct small {
     lh_model model;
     char path[64];
@@ -33,12 +36,13 @@ typedef struct small {
     uint32_t n_chunks, n_devices, n_microbatches, microbatch, sequence;
     uint32_t replica, n_replicas;
     double dropout, balance, capacity;
-    uint64_t sample; /* that is compared now */
+    uint64_t sample; /* sample under comparison */
     uint32_t firsts[17];
     const uint32_t *again;   /* see lhi_cpu_options */
     lhi_device *devices[16]; /* chunk c is on device c mod n_devices */
 } small;
 
+/* Returns default sizes: one chunk, device and replica. */
 static inline small small_sizes(void)
 {
     return (small){.model = small_model(),
@@ -50,6 +54,7 @@ static inline small small_sizes(void)
                    .n_replicas = 1};
 }
 
+/* Writes a text file to train on; returns its path. */
 static inline void small_text(char *path, size_t size)
 {
     snprintf(path, size, "/tmp/lh-small-XXXXXX");
@@ -62,7 +67,8 @@ static inline void small_text(char *path, size_t size)
     fclose(file);
 }
 
-/* Opens data and devices; false: no OpenBLAS here. */
+/* Opens the data and devices; exits with "skipped" (77) where there is no
+ * OpenBLAS. */
 static inline bool small_open(small *s)
 {
     lh_error err;
@@ -108,6 +114,7 @@ static inline bool small_open(small *s)
     return true;
 }
 
+/* Closes devices and data and removes the text. */
 static inline void small_close(small *s)
 {
     for (uint32_t d = 0; d < s->n_devices; d++)
@@ -116,13 +123,15 @@ static inline void small_close(small *s)
     unlink(s->path);
 }
 
+/* Order of passes in a step. */
 typedef enum small_order {
     SMALL_JOINT,    /* F..., then B of each microbatch */
     SMALL_SPLIT,    /* D of all, then W */
-    SMALL_BACKWARD, /* W of the last microbatch first */
-    SMALL_PARTS,    /* W in parts, scrambled */
+    SMALL_BACKWARD, /* W in reverse order of microbatches */
+    SMALL_PARTS,    /* W in parts, in scrambled order */
 } small_order;
 
+/* Runs one pass on the chunk's device. */
 static inline void small_pass(small *s, lh_pass pass, const float *in,
                               float *out)
 {
@@ -134,12 +143,14 @@ static inline void small_pass(small *s, lh_pass pass, const float *in,
     CHECK_OK(d->ops->run(d, &pass, in, out, 0, &span, &err), err);
 }
 
+/* Runs a chunk's W passes in the given order. */
 static inline void small_weights(small *s, small_order order, uint32_t c)
 {
     uint32_t n = s->n_microbatches, parts = 5;
     if (order == SMALL_PARTS) {
         for (uint32_t i = 0; i < n * parts; i++) {
-            uint32_t j = i * 7 % (n * parts); /* n * 5 has no factor 7 */
+            /* a permutation: n * 5 is not a multiple of 7 */
+            uint32_t j = i * 7 % (n * parts);
             small_pass(s,
                        (lh_pass){.chunk = c,
                                  .microbatch = j / parts,
@@ -159,7 +170,7 @@ static inline void small_weights(small *s, small_order order, uint32_t c)
             NULL, NULL);
 }
 
-/* All passes of a step; returns the summed loss. */
+/* Runs all passes of a step; returns the summed loss. */
 static inline double small_step(small *s, uint64_t step, lhi_step_kind kind,
                                 small_order order)
 {
@@ -195,8 +206,8 @@ static inline double small_step(small *s, uint64_t step, lhi_step_kind kind,
     return loss;
 }
 
-/* Tensor `index` of the model; NULL: no such. The head's copy of a tied one
- * is the last. */
+/* Returns tensor `index` of the model; NULL: none. The copy of a tied head is
+ * the last. */
 static inline lhi_tensor *small_tensor(small *s, uint32_t index)
 {
     for (uint32_t c = 0; c < s->n_chunks; c++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of a small job, of which all is known: each replica's stages go
- * forward and then backward, a pass takes 10 ms forward and 20 ms backward, a
- * message 1 ms, a collective 2 ms. */
+/* A recording of a small job with known properties: each replica's stages run
+ * forward and then backward. Forward passes take 10 ms, backward passes 20 ms,
+ * messages 1 ms, collectives 2 ms. */
 #ifndef SMALL_RECORDING_H
 #define SMALL_RECORDING_H
 
@@ -12,22 +12,25 @@
 #define SMALL_HEADING                                                          \
     "step,rank,dp_rank,stage,optype,seq_id,mc,gmc,mb_id,start_ts,duration\n"
 
+/* Parameters of the recording. */
 typedef struct small_job {
     uint32_t steps, stages, replicas, microbatches;
-    double slower;     /* passes of stage 0, replica 0; 0: as others */
-    uint32_t n_slower; /* and of stage 1, replica 1 ...; 0: of one */
-    /* What passes take as well, on all stages alike: at (step * replicas +
-     * replica) * microbatches + microbatch, at most 2; NULL: 1. */
+    double slower;     /* slowdown of stage 0, replica 0; 0: none */
+    uint32_t n_slower; /* also stage 1, replica 1 ... up to this many; 0: one */
+    /* Factor on pass durations, equal on all stages, at (step * replicas +
+     * replica) * microbatches + microbatch; at most 2; NULL: 1. */
     const double *work;
     const double *backward_work; /* of backward passes; NULL: `work` */
-    uint32_t work_shift;     /* on each further stage that of so many further */
-    const char *leave_out;   /* an operation; NULL: none */
-    uint32_t leave_out_step; /* of that step, from 0 on */
+    uint32_t work_shift;     /* each later stage uses it this many microbatches
+                              * later */
+    const char *leave_out;   /* operation to omit; NULL: none */
+    uint32_t leave_out_step; /* step without it, from 0 on */
 } small_job;
 
 static char small_text[1 << 18];
 static size_t small_len;
 
+/* Appends one row, unless it is omitted. */
 static void small_row(const small_job *j, uint32_t step, uint32_t stage,
                       uint32_t replica, const char *op, uint32_t seq,
                       int microbatch, double start, double seconds)
@@ -43,6 +46,7 @@ static void small_row(const small_job *j, uint32_t step, uint32_t stage,
         microbatch >= 0 ? (int)stage : -1, microbatch, start, seconds);
 }
 
+/* Returns the factor on a pass's duration. */
 static double small_work(const double *work, const small_job *j, uint32_t step,
                          uint32_t stage, uint32_t replica, uint32_t m)
 {
@@ -52,8 +56,8 @@ static double small_work(const double *work, const small_job *j, uint32_t step,
                 : 1;
 }
 
-/* A rank of one step; its passes begin as early as those of the slowest
- * replica let them, which makes no difference to what they take. */
+/* Writes one rank's rows of one step. Passes start when the slowest replica
+ * allows, which does not change their durations. */
 static void small_rank(const small_job *j, uint32_t step, uint32_t s,
                        uint32_t r)
 {
@@ -88,7 +92,7 @@ static void small_rank(const small_job *j, uint32_t step, uint32_t s,
     small_row(j, step, s, r, "optimizer", 0, -1, end + 0.003, 0.001);
 }
 
-/* Into small_text and small_len. */
+/* Writes the recording to small_text and small_len. */
 static void small_recording(const small_job *j)
 {
     small_len = (size_t)snprintf(small_text, sizeof small_text, SMALL_HEADING);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A trace of two devices at two sites, with everything that a trace can have,
- * for the tests of pictures and files. */
+/* A trace of two devices in two datacenters with every kind of record, for
+ * tests of charts and files. */
 #ifndef SMALL_TRACE_H
 #define SMALL_TRACE_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Solving a row, and judging what comes out by what shares nothing with the
- * solver. */
+/* Solves one row and verifies the result with code independent of the solver.
+ */
 #ifndef TEST_SOLVE_CHECK_H
 #define TEST_SOLVE_CHECK_H
 
@@ -11,6 +11,7 @@
 #include <longhaul/check.h>
 #include <longhaul/solve.h>
 
+/* Creates the row's pipeline. */
 static inline lh_pipeline *solve_row_make(const solve_row *r)
 {
     return uniform_make((uniform){.placement = r->placement,
@@ -25,7 +26,7 @@ static inline lh_pipeline *solve_row_make(const solve_row *r)
                                   .memory = r->memory});
 }
 
-/* The schedule is valid and takes what the solution says. */
+/* Checks that the schedule is valid and has the solution's makespan. */
 static inline void solve_check(const lh_pipeline *p, const lh_solution *s)
 {
     lh_error err = {0};
@@ -43,7 +44,7 @@ static inline void solve_check(const lh_pipeline *p, const lh_solution *s)
     CHECK(s->bound_ns <= s->makespan_ns);
 }
 
-/* Solved to the optimum by at most so much effort. */
+/* Checks that the row is solved to optimality within this effort. */
 static inline void solve_row_check(const solve_row *r, uint64_t effort)
 {
     lh_pipeline *p = solve_row_make(r);

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Optima of regular pipelines: 8 stages of a 70-billion-parameter model as in
  * CrossPipe's tables 5 and 6 (38 ms per forward, 20 ms per weight gradient),
- * and smaller ones with two chunks per device. Every value was found by two
- * independent searches. */
+ * and smaller ones with two chunks per device. Two independent searches found
+ * every value. */
 #ifndef TEST_SOLVE_ROWS_H
 #define TEST_SOLVE_ROWS_H
 
+/* One pipeline and its optimal makespan. */
 typedef struct solve_row {
     const char *placement;
-    unsigned devices, microbatches, memory; /* activations, of a chunk */
+    /* memory: activations of one chunk */
+    unsigned devices, microbatches, memory;
     double d_ms;
     unsigned datacenters;
-    double latency, transfer; /* in forwards of a device */
+    double latency, transfer; /* in a device's forward times */
     double optimum_ms;
 } solve_row;
 
@@ -37,7 +39,7 @@ static const solve_row solve_ud_rows[] = {
     BOTH(32, 8, 86, 2, 2, 6440, 8792),
 };
 
-/* Twice the search of any other. */
+/* These need twice the effort of any other. */
 static const solve_row solve_long_ud_rows[] = {
     BOTH(32, 8, 86, .25, 2, 5926, 7200),
     BOTH(32, 8, 86, 2, .25, 5926, 7200),
@@ -57,13 +59,12 @@ static const solve_row solve_large_rows[] = {
     {"loop", 8, 16, 16, 48, 2, 0, 0, 1907},
 };
 
-/* So many passes that what is near the bound is refuted before anything else.
- */
+/* With this many passes, makespans near the bound are refuted first. */
 static const solve_row solve_many_rows[] = {
     {"ud", 32, 48, 16, 48, 4, .25, .25, 10350},
 };
 
-/* Lattices of all states are too large here: only live ones prove it. */
+/* State lattices are too large here: only live states give the proof. */
 static const solve_row solve_live_rows[] = {
     {"wave", 8, 26, 32, 48, 4, 2, .25, 3598},
 };

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The same result for the same effort, whatever the number of threads. */
+/* Equal effort gives equal results for any number of threads. */
 #ifndef TEST_SOLVE_SAME_H
 #define TEST_SOLVE_SAME_H
 
 #include "solve_check.h"
 
+/* A solution's text, values and effort. */
 typedef struct outcome {
     char *text;
     int64_t makespan_ns, bound_ns;
     uint64_t effort;
 } outcome;
 
+/* Solves and verifies the solution. */
 static inline outcome solve_with(const lh_pipeline *p, uint64_t effort,
                                  uint32_t threads, size_t memory)
 {
@@ -32,7 +34,7 @@ static inline outcome solve_with(const lh_pipeline *p, uint64_t effort,
     return out;
 }
 
-/* On one thread and on each of the other numbers. */
+/* Compares one thread with each of the other thread counts. */
 static inline void same_with(const uint32_t *counts, uint32_t n, uniform u,
                              uint64_t effort, size_t memory)
 {
@@ -50,6 +52,7 @@ static inline void same_with(const uint32_t *counts, uint32_t n, uniform u,
     lh_pipeline_free(p);
 }
 
+/* Returns a pipeline that is hard to solve. */
 static inline uniform hard(uint32_t devices, uint32_t microbatches)
 {
     return (uniform){.placement = "ud",

@@ -4,9 +4,9 @@
  *     static void adds(void) { CHECK_INT(1 + 1, 2); }
  *     int main(void) { RUN(adds); return test_summary(); }
  *
- * A failed check prints where and what, and the program goes on with the next
- * test. test_summary() prints "N passed, N failed" and gives the exit status.
- */
+ * A failed check prints its location and values; the program continues with the
+ * next test. test_summary() prints "N passed, N failed" and returns the exit
+ * status. */
 #ifndef TEST_H
 #define TEST_H
 
@@ -49,7 +49,7 @@ static struct {
                   test_got ? test_got : "(null)", test_want);                  \
     } while (0)
 
-/* `got` contains `part`. */
+/* Checks that `got` contains `part`. */
 #define CHECK_HAS(got, part)                                                   \
     do {                                                                       \
         const char *test_got = (got);                                          \
@@ -66,7 +66,7 @@ static struct {
                   (double)(tolerance));                                        \
     } while (0)
 
-/* `call` gives LH_OK; `error` is the lh_error it fills. */
+/* Checks that `call` returns LH_OK; `error` is the lh_error that it fills. */
 #define CHECK_OK(call, error)                                                  \
     CHECK_MSG((call) == 0, "%s failed: %s", #call, (error).text)
 
@@ -82,6 +82,7 @@ static struct {
         }                                                                      \
     } while (0)
 
+/* Prints the totals; returns the program's exit status. */
 static inline int test_summary(void)
 {
     printf("%d passed, %d failed\n", test_state.passed, test_state.failed);

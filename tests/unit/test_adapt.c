@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decisions on pipelines and events of which all is known. */
+/* Adaptation decisions on pipelines and events with known outcomes. */
 #include "test.h"
 #include "uniform.h"
 
@@ -9,7 +9,7 @@
 
 enum { MS = 1000000, MOST_EVENTS = 4 };
 
-/* As in Adaptra's trace, but for the number of stages. */
+/* As in Adaptra's trace, except for the number of stages. */
 static const uniform four = {.placement = "ud",
                              .devices = 4,
                              .microbatches = 12,
@@ -19,12 +19,13 @@ static const uniform four = {.placement = "ud",
                              .datacenters = 4,
                              .latency = 1};
 
+/* The pipeline, its schedule, and the state of the adaptation. */
 typedef struct setting {
     lh_pipeline *quiet;
     lh_schedule *schedule;
     lh_adapt *adapt;
     uint64_t step;
-    int64_t extra_ns; /* of the events' links */
+    int64_t extra_ns; /* added latency of the events' links */
     lh_monitor_event events[MOST_EVENTS];
     uint32_t n_events;
 } setting;
@@ -74,7 +75,7 @@ static void begin_event(setting *t, uint32_t link, int64_t extra_ns)
                            .current_ns = (double)(l->latency_ns + extra_ns)};
 }
 
-/* The next step is over. */
+/* Decides after the next step. */
 static lh_decision decide(setting *t)
 {
     lh_error err = {0};
@@ -120,7 +121,8 @@ static void quiet_is_left_alone(void)
     tear_down(&t);
 }
 
-/* All F, then all D, and weight gradients from the last microbatch on. */
+/* All F, then all D, and weight gradients from the last microbatch backwards.
+ */
 static lh_schedule *backwards(void)
 {
     char text[4096], *end = text;
@@ -140,7 +142,7 @@ static lh_schedule *backwards(void)
     return made;
 }
 
-/* Of each device the microbatches in the order of their W. */
+/* Lists each device's microbatches in the order of their W. */
 static void w_text(const lh_schedule *s, char *text)
 {
     for (uint32_t d = 0; d < four.devices; d++) {
@@ -177,8 +179,8 @@ static void gradients_are_added_as_before_where_that_is_asked_for(void)
     }
 }
 
-/* It is told with the second iteration; the schedule that is proposed takes
- * what is said, and is not beaten by more than is said. */
+/* The event is reported with the second iteration. The proposed schedule has
+ * the predicted makespan and respects the reported bound. */
 static void a_slow_link_is_answered(void)
 {
     setting t;
@@ -199,7 +201,7 @@ static void a_slow_link_is_answered(void)
     CHECK_OK(lh_lower_bound(slow, &bound, &err), err);
     CHECK(d.bound_ns >= bound.ns && d.bound_ns <= d.predicted_ns);
     lh_pipeline_free(slow);
-    CHECK(!decide(&t).is_switch); /* as long as it is not answered */
+    CHECK(!decide(&t).is_switch); /* until the switch is answered */
     answer(&t, true);
     CHECK(!decide(&t).is_switch);
     tear_down(&t);
@@ -221,8 +223,8 @@ static void what_was_refused_waits(void)
     tear_down(&t);
 }
 
-/* Adaptra, section 5.2: 8 activations made per second, 2 moved per second and
- * queue. */
+/* Adaptra, section 5.2: 8 activations produced per second, 2 moved per second
+ * and queue. */
 static void queues_keep_pace(void)
 {
     CHECK_INT(lh_delegation_count_queues(8, 2), 4);
@@ -277,7 +279,7 @@ static void copies_for_ever_are_refused(void)
     tear_down(&t);
 }
 
-/* Two copies more on a path without queues are a longer latency. */
+/* Two extra copies on a path without queues act like a longer latency. */
 static void delegated_messages_are_staged(void)
 {
     setting t;
@@ -304,7 +306,7 @@ static void delegated_messages_are_staged(void)
     tear_down(&t);
 }
 
-/* Devices without links between them get some, with both copies. */
+/* Devices without links between them get links that include both copies. */
 static void messages_without_links_are_staged(void)
 {
     uniform u = four;
@@ -322,8 +324,8 @@ static void messages_without_links_are_staged(void)
     lh_pipeline_free(p);
 }
 
-/* Head-of-line blocking makes the direct path slower even while all is well;
- * copies that take too long do not pay. */
+/* Head-of-line blocking makes the direct path slower even without events;
+ * copies that are too slow do not pay off. */
 static void the_path_is_chosen(void)
 {
     static const struct {
@@ -357,9 +359,8 @@ static void the_path_is_chosen(void)
     }
 }
 
-/* Memory for four activations: Adaptra's algorithm 2 is clipped there, and is
- * not where more may rest in the host, if that does not cost more than it
- * saves. */
+/* Memory for four activations clips Adaptra's algorithm 2. Host offloading
+ * lifts the limit, if its copies cost less than they save. */
 static void activations_rest_in_the_host(void)
 {
     static const struct {

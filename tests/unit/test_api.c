@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rules of docs/develop.md, "The API", that a running program shows: every
- * struct that begins with `size` is taken from callers compiled with an older
- * or a newer header. */
+/* Runtime part of the API rules in docs/develop.md, "The API": every struct
+ * that begins with `size` may come from a caller compiled with an older or a
+ * newer header. */
 #define _GNU_SOURCE /* mkdtemp */
 #include "api_calls.h"
 
 #include <longhaul/host_placement.h>
 #include <longhaul/layers.h>
 
-/* --- the structs ---------------------------------------------------------- */
+/* --- structs -------------------------------------------------------------- */
 
+/* A struct and the call that takes it. */
 typedef struct taker {
     const char *what; /* struct and call */
     lh_status (*call)(const void *given, lh_error *err);
     const void *full;
     size_t size;
-    size_t older; /* where an older header's struct ends */
+    size_t older; /* end of the struct in an older header */
 } taker;
 
 #define TAKER(type, call, value, field)                                        \
@@ -50,7 +51,8 @@ static const lh_event_timeline_options course_options = {
     .size = sizeof course_options, .time_divisor = 7};
 static const lh_host_link_delay slow_host_link = {0, 1, 500, 0};
 
-/* With the options, as things are, and as the exchange is asked for. */
+/* Calls with the given options, host state, and exchange options; NULL:
+ * defaults. */
 static lh_status moved(const lh_host_placement_options *made,
                        const lh_host_slowdowns *now,
                        const lh_host_exchange_options *how, lh_error *err)
@@ -86,7 +88,7 @@ static lh_status exchanged(const void *given, lh_error *err)
     return moved(NULL, NULL, given, err);
 }
 
-/* Of a pipeline with two layers in each chunk. */
+/* Uses a pipeline with two layers in each chunk. */
 static lh_status shared_out(const void *given, lh_error *err)
 {
     static const uint32_t two[] = {2, 2};
@@ -278,8 +280,8 @@ static const taker takers[] = {
 
 enum { BEYOND = 64, MOST = 1024 };
 
-/* The struct in a block of its own, `size` bytes of which the caller knows:
- * what is behind them is no one's. */
+/* Copies the struct into its own block, valid for `size` bytes; the rest is
+ * garbage. */
 static void *block(const taker *t, size_t size)
 {
     unsigned char *at = malloc(MOST);
@@ -307,7 +309,8 @@ static void sizes_too_small(const taker *t)
     }
 }
 
-/* Calls with the struct as `given` and as `like`: the same comes out. */
+/* Checks that calls with the struct as `given` and as `like` have the same
+ * result. */
 static void alike(const taker *t, void *given, void *like)
 {
     static char want[sizeof outcome];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What if? Lines of changes, and what comes of them; also when memory runs
+/* What-if queries: lines of changes and their effects, also when memory runs
  * out. */
 #include "fail_alloc.h"
 #include "test.h"
@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Two devices and a link each way; by hand: 0F0 until 10, there at 17, 1F0
- * until 27, 1B0 until 47, there at 54, 0B0 until 74. */
+/* Two devices and a link each way; by hand: 0F0 until 10, arrives at 17, 1F0
+ * until 27, 1B0 until 47, arrives at 54, 0B0 until 74. */
 static const char two[] =
     "longhaul: pipeline/1\ntime_unit: ns\nmicrobatches: 1\ndevices: 2\n"
     "backward: joint\n"
@@ -24,6 +24,7 @@ static const char two[] =
     "  - {from: 1, to: 0, latency: 4, transfer: 3}\n"
     "memory_limit: 2\n";
 
+/* A pipeline, its schedule and the question about them. */
 typedef struct iteration {
     lh_pipeline *pipeline;
     lh_schedule *schedule;
@@ -60,8 +61,8 @@ static void changes_by_hand(void)
         {"latency=20ns", 106},
         {"latency=0.02us", 106},
         {"latency.to%20%26%20fro=x2", 78},
-        {"latency=x3&latency.1-0=x1", 82}, /* 8 more there alone */
-        {"latency.1-0=x1&latency=x3", 90}, /* the later is on top */
+        {"latency=x3&latency.1-0=x1", 82}, /* 8 more in that direction only */
+        {"latency.1-0=x1&latency=x3", 90}, /* the later change applies last */
         {"bandwidth=x0.5", 80},
         {"speed=x2", 44},
         {"speed.1=x0.5", 104},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedules by name, and the best of all. */
+/* Schedules by name, and the best schedule overall. */
 #include "test.h"
 
 #include <longhaul/check.h>
@@ -57,7 +57,7 @@ static void names(void)
     CHECK_HAS(err.text, ", optimal");
 }
 
-/* 4 devices x 8 microbatches: the optimum, 1135, is no method's. */
+/* 4 devices x 8 microbatches: no method reaches the optimum, 1135. */
 static void searching_wins(void)
 {
     lh_pipeline *p = wave("memory_limit: 16\n", 8);
@@ -85,7 +85,7 @@ static void searching_wins(void)
     lh_pipeline_free(p);
 }
 
-/* Under late receives the schedules of both are judged so. */
+/* Rendezvous receives apply to methods and search alike. */
 static void judged_as_asked(void)
 {
     lh_pipeline *p = wave("memory_limit: 16\n", 8);
@@ -116,9 +116,9 @@ static void judged_as_asked(void)
     lh_pipeline_free(p);
 }
 
-/* One send at a time, and receives as late as can be: methods' orders stop, and
- * so does the one that searching finds, which knows of no queues. What goes on
- * is taken all the same. */
+/* One send at a time and rendezvous receives: the methods' orders deadlock, and
+ * so does the order found by the search, which does not model queues. A
+ * schedule that runs is chosen nevertheless. */
 static void what_stops_is_not_the_best(void)
 {
     static const char text[] =
@@ -171,8 +171,9 @@ static void refuses(void)
     lh_pipeline_free(p);
 }
 
-/* The search has no data-parallel operations that passes launch: then auto is
- * the best of the methods, and where none works it says why none does. */
+/* The search does not support data-parallel operations launched by passes. Then
+ * auto returns the best method; if no method works, the error gives their
+ * reasons. */
 static void operations_leave_it_to_the_methods(void)
 {
     static const char text[] =

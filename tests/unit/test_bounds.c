@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Closed-form bounds: the values of CrossPipe's settings, worked by hand. */
+/* Closed-form bounds: values for CrossPipe's settings, computed by hand. */
 #include "test.h"
 #include "uniform.h"
 
 #include <longhaul/bounds.h>
 
+/* A setting and its expected bound. */
 typedef struct row {
     unsigned datacenters, n, k;
     double d, latency, transfer, want;
@@ -55,7 +56,7 @@ static void says_what_limits(void)
 static void link_limits(void)
 {
     /* 2 devices, one activation message every 100 ms: first ready at 1, ten
-     * transfers, then latency 5, F, D, the way back 105, D, W. */
+     * transfers, then latency 5, F, D, the return path 105, D, W. */
     lh_pipeline *p =
         uniform_make((uniform){"ud", 2, 10, 1, 1, 1, 2, 5, 100, 0, NULL});
     lh_bound bound;

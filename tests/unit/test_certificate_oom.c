@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Certificates, trade-offs and the best schedule with every allocation failing
+/* Certificates, trade-offs and the best schedule with each allocation failing
  * in turn. */
 #include "fail_alloc.h"
 #include "test.h"

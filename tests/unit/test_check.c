@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The judge: one schedule that is right, and one for each way to be wrong. */
+/* The verifier: one valid schedule, and one for each kind of violation. */
 #include "test.h"
 
 #include <longhaul/check.h>
@@ -53,7 +53,7 @@ static lh_verdict *judge(const char *pipeline_text, const char *csv)
     return judge_with(pipeline_text, csv, 0, NULL);
 }
 
-/* The schedule has `total` violations, of which one is `text`. */
+/* Checks that the schedule has `total` violations, among them `text`. */
 static void expect_of(lh_verdict *v, uint64_t total, const char *text)
 {
     uint64_t got;
@@ -96,8 +96,8 @@ static void accepts_parts_and_b(void)
     lh_verdict *v = judge(split, "0F0,0F1,0I0,0W0:0/3,0W0:1/3,0B1,0W0:2/3\n"
                                  "1F0,1B0,1F1,1I1,1W1:0/2,1W1:1/2\n");
     CHECK(lh_verdict_valid(v));
-    /* 1B0 26..46, 1F1 46..56, 1I1 56..66, its gradient 73, 0B1 73..93, and
-     * the last third of 0W0 (10 in shares of 3, 3 and 4) 93..97. */
+    /* 1B0 26..46, 1F1 46..56, 1I1 56..66, its gradient 73, 0B1 73..93, and the
+     * last third of 0W0 (10 in parts of 3, 3 and 4) 93..97. */
     CHECK_INT(lh_verdict_makespan(v), 97);
     lh_verdict_free(v);
     v = judge(joint, "0F0,0B0\n");
@@ -197,7 +197,7 @@ static void weighs_memory(void)
     CHECK(lh_verdict_valid(v));
     CHECK_INT(lh_verdict_peak_memory(v, 0), 12);
     lh_verdict_free(v);
-    /* Three quarters of 0W0's 4 are gone before 0F1. */
+    /* Three quarters of 0W0's 4 are freed before 0F1. */
     v = judge(tight, "0F0,0I0,0W0:0/4,0W0:1/4,0W0:2/4,0F1,0I1,0W0:3/4,0W1\n");
     CHECK_INT(lh_verdict_peak_memory(v, 0), 9);
     lh_verdict_free(v);
@@ -245,7 +245,7 @@ static void judges_link_orders(void)
               "link");
     expect_of(judge_with(split, ROW0 ROW1, 1, orders), 3,
               "link back, message 5: no device runs 1I7");
-    /* 1I1 first: 1I0's message waits for it, and 0I0 as long. */
+    /* 1I1 first: 1I0's message waits for it, and 0I0 waits as long. */
     orders[0] = (lh_link_order){"back", 2, swapped};
     v = judge_with(split, "0F0,0F1,0I1,0W1,0I0,0W0\n" ROW1, 1, orders);
     CHECK(lh_verdict_valid(v));
@@ -257,8 +257,8 @@ static void judges_link_orders(void)
               "device 1 waits in 1F1 for 0F1 of device 0");
 }
 
-/* Two devices send on one link: first in, first out; at one time the lower
- * device first. */
+/* Two devices send on one link: FIFO; at equal times the lower device is first.
+ */
 static void shares_links(void)
 {
     static const char shared[] =
@@ -271,7 +271,7 @@ static void shares_links(void)
         "links:\n"
         "  - {from: 1, to: 2, latency: 1, transfer: 3, name: a}\n"
         "  - {from: 2, to: 0, latency: 1, transfer: 4, name: a}\n";
-    /* 0F0 10, 1F0 14..24, 2F0 29..39, 3F0 39..49; all B take no time. */
+    /* 0F0 10, 1F0 14..24, 2F0 29..39, 3F0 39..49; all B have duration 0. */
     lh_verdict *v = judge(shared, "2F0,2B0\n0F0,0B0\n1F0,1B0\n3F0,3B0\n");
     CHECK(lh_verdict_valid(v));
     CHECK_INT(lh_verdict_makespan(v), 49);
@@ -289,7 +289,7 @@ static void counts_data_parallel(void)
     lh_verdict *v = judge(gathered, "0F0,1F0,1I0,1W0,0I0,0W0\n");
     CHECK(lh_verdict_valid(v));
     /* Gathered at 6 and 36. 0F0 6..16, 1F0 36..46, 1I0 56, 1W0 66, scattered
-     * 66..116; 0I0 76, 0W0 86, scattered 116..123, there at 124. */
+     * 66..116; 0I0 76, 0W0 86, scattered 116..123, arrives at 124. */
     CHECK_INT(lh_verdict_makespan(v), 124);
     lh_verdict_free(v);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A run ends at each call of a save, or has it fail: what was there before is
- * there or the new checkpoint is, whole, and the next run goes on. And the
- * order of what is synced. */
+/* A run is killed at each call of a save, or the call fails. The old or the new
+ * checkpoint must be intact, and the next run must succeed. Also checks the
+ * order of syncs. */
 #define _GNU_SOURCE /* mkdtemp */
 #include "fail_call.h"
 #include "sanitized.h"
@@ -11,13 +11,14 @@
 #include <sys/wait.h>
 
 static char folder[] = "/tmp/lh-crash-XXXXXX";
-static team before, after; /* one step, and two */
+static team before, after; /* one step, two steps */
 static team reader;
 
+/* Initial state and missing file system features. */
 typedef struct scenario {
     const char *name;
-    bool replaces; /* the step is there already, with other values */
-    bool is_stale; /* there is a lock of a run that is gone */
+    bool replaces; /* the step exists with other values */
+    bool is_stale; /* a lock of a dead run exists */
     bool no_exchange, no_flock, no_link;
     uint32_t keep;
 } scenario;
@@ -44,7 +45,7 @@ static void set_lacks(const scenario *s)
     lacks_exchange = s && s->no_exchange;
 }
 
-/* Of all values, as they would be in a checkpoint. */
+/* Hashes all values, as stored in a checkpoint. */
 static uint64_t sum_of(team *t)
 {
     uint64_t hash = 1469598103934665603u; /* FNV-1a, on words */
@@ -88,7 +89,7 @@ static void empty_folder(const char *path)
     closedir(all);
 }
 
-/* What the save begins with; returns the sum of the values there. */
+/* Creates the initial checkpoint folder; returns the hash of its values. */
 static uint64_t make_folder(const scenario *s)
 {
     const lhi_checkpoint_options o = options_of(s);
@@ -116,7 +117,7 @@ static uint64_t make_folder(const scenario *s)
     return sum;
 }
 
-/* What a run does, by one thread for all ranks. */
+/* Saves as a run does, with one thread for all ranks. */
 static lh_status save_parts(lhi_checkpoint_options *o, double *all, double *one,
                             lh_error *err)
 {
@@ -146,7 +147,7 @@ static lh_status whole_run(const scenario *s, lh_error *err)
     return status;
 }
 
-/* Only checkpoints are there, of these files. */
+/* Checks that only checkpoints with these files exist. */
 static void check_names(const char *path, const char *what)
 {
     static const char *const files[] = {
@@ -169,8 +170,8 @@ static void check_names(const char *path, const char *what)
     closedir(all);
 }
 
-/* Every checkpoint that is there is whole and one of those two; whether the new
- * one is there. */
+/* Checks that every checkpoint is intact and equals the old or the new one;
+ * returns whether the new one exists. */
 static bool check_checkpoints(uint64_t old, const char *what)
 {
     const lhi_checkpoint_options o = {.folder = folder, .recipe = "seed 3"};
@@ -194,8 +195,8 @@ static bool check_checkpoints(uint64_t old, const char *what)
     return is_new;
 }
 
-/* Without flock, who ends in the middle of taking a lock over leaves two names
- * to be removed by hand, as the message says. */
+/* Without flock, a process killed while it takes a lock over leaves two names.
+ * The user has to remove them, as the error says. */
 static void remove_locks(const lh_error *err)
 {
     char command[256];
@@ -204,8 +205,8 @@ static void remove_locks(const lh_error *err)
     CHECK_INT(system(command), 0);
 }
 
-/* The next run: it finds what is whole, leaves nothing of the last one, and
- * saves (which takes time, so not always). */
+/* The next run: finds an intact checkpoint, removes the last run's leftovers,
+ * and saves if asked, because saving is slow. */
 static void go_on(const scenario *s, uint64_t old, bool must_be_new,
                   bool saves_again, const char *what)
 {
@@ -232,7 +233,7 @@ static void go_on(const scenario *s, uint64_t old, bool must_be_new,
 
 enum { SAVED, REFUSED, NOT_REACHED };
 
-/* What comes of a run one of whose calls is struck. */
+/* Runs with a failure at one call; returns the outcome. */
 static int run_struck(const scenario *s, fail_how how, long at)
 {
     fail_call_begin(how, at);
@@ -241,7 +242,8 @@ static int run_struck(const scenario *s, fail_how how, long at)
     return !fail_call.hit ? NOT_REACHED : status == LH_OK ? SAVED : REFUSED;
 }
 
-/* What a process that goes on could not remove, others take for its own. */
+/* Removes locks that the surviving process could not remove: its own pid would
+ * look alive. */
 static void remove_own_locks(void)
 {
     DIR *all = opendir(folder);
@@ -252,7 +254,7 @@ static void remove_own_locks(void)
     closedir(all);
 }
 
-/* The same in a process of its own, which may end there. */
+/* Does the same in a child process, which may be killed. */
 static int run_apart(const scenario *s, fail_how how, long at, const char *what)
 {
     int ended;
@@ -266,7 +268,7 @@ static int run_apart(const scenario *s, fail_how how, long at, const char *what)
     return code;
 }
 
-/* False: there are fewer calls. */
+/* Returns false if there are fewer calls. */
 static bool strike(const scenario *s, fail_how how, long at)
 {
     static const char *const hows[] = {"",       "end",       "EIO",
@@ -289,8 +291,8 @@ static void survives(fail_how how, size_t n_scenarios)
     long n_all = 0;
     for (size_t i = 0; i < n_scenarios; i++) {
         long at = 0;
-        /* With sanitizers, which a process takes long to begin with, every
-         * third. */
+        /* Only every third call where few cases run: sanitizers make process
+         * starts slow. */
         while (strike(&scenarios[i], how, at) && !test_state.bad)
             at += FEW_CASES ? 3 : 1;
         CHECK_MSG(at > 20, "%s: only %ld calls", scenarios[i].name, at);
@@ -324,8 +326,7 @@ static void each_write_is_cut(void)
     survives(FAIL_SHORT, 2);
 }
 
-/* --- the order -------------------------------------------------------------
- */
+/* --- sync order ----------------------------------------------------------- */
 
 static bool lies_in(const char *path, const char *parent)
 {
@@ -341,7 +342,7 @@ static void parent_of(const char *path, char *out, size_t size)
         *slash = '\0';
 }
 
-/* The first event of this kind and path in [from, to), or -1. */
+/* Returns the first event with this kind and path in [from, to), or -1. */
 static int first_event(int from, int to, const char *kinds, const char *path)
 {
     for (int i = from; i < to; i++)
@@ -351,7 +352,8 @@ static int first_event(int from, int to, const char *kinds, const char *path)
     return -1;
 }
 
-/* What gets a name is on the disk before: files' bytes, folders' entries. */
+/* Checks that data are on disk before they are published under a name: files'
+ * bytes, folders' entries. */
 static void check_synced_before(int at)
 {
     const call_event *e = &call_events[at];
@@ -372,7 +374,7 @@ static void check_synced_before(int at)
     }
 }
 
-/* Names are on the disk before anything else of theirs is removed. */
+/* Checks that names are on disk before any other removal. */
 static void check_synced_after(int at)
 {
     const call_event *e = &call_events[at];
@@ -409,7 +411,7 @@ static void check_order(const scenario *s)
             continue;
         n_names++;
         check_synced_before(i);
-        /* A lock need not outlast a loss of power. */
+        /* A lock need not survive a power loss. */
         if (!strstr(e->to, ".longhaul-lock"))
             check_synced_after(i);
     }

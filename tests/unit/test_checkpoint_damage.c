@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A byte of a checkpoint that is another one is found wherever it is, and named
- * with its file and tensor. */
+/* Changes bytes of a checkpoint: every change is detected and reported with its
+ * file and tensor. */
 #define _GNU_SOURCE /* mkdtemp */
 #include "train_team.h"
 
@@ -14,11 +14,12 @@ static char folder[] = "/tmp/lh-damage-XXXXXX";
 static lhi_checkpoint_options options = {.folder = folder, .recipe = "seed 3"};
 static team writer;
 
-/* A file of the checkpoint, in memory. */
+/* A checkpoint file in memory. */
 typedef struct content {
     char path[128];
     unsigned char *bytes;
-    size_t size, header; /* with its length before it; state.json: all */
+    /* header with its length field; state.json: everything */
+    size_t size, header;
 } content;
 
 static content read_content(const char *name)
@@ -41,7 +42,7 @@ static content read_content(const char *name)
     return c;
 }
 
-/* The tensor that has byte `at`, by the file's own header; "" none. */
+/* Finds the tensor with byte `at`, from the file's own header; "": none. */
 static void tensor_at(const content *c, size_t at, char *out, size_t size)
 {
     const char *header = (const char *)c->bytes + 8;
@@ -87,7 +88,7 @@ static void damage_byte(const content *c, int fd, size_t at, unsigned char mask)
     tensor_at(c, at, tensor, sizeof tensor);
     CHECK_MSG(status == LH_EINPUT || status == LH_EUNSUPPORTED,
               "%s, byte %zu: status %d", c->path, at, status);
-    /* Another version's format is not damage, even where it came by it. */
+    /* Another format version is not damage, even if a flipped bit caused it. */
     CHECK_MSG(is_damaged || strstr(err.text, "is of format"),
               "%s, byte %zu: %s", c->path, at, err.text);
     CHECK_HAS(err.text, c->path);
@@ -95,8 +96,8 @@ static void damage_byte(const content *c, int fd, size_t at, unsigned char mask)
     CHECK_INT(pwrite(fd, &c->bytes[at], 1, (off_t)at), 1);
 }
 
-/* Every `few`th byte of the header, every `stride`th of the values, and those
- * at both ends of a tensor. */
+/* Damages every `few`th byte of the header, every `stride`th of the values, and
+ * those at both ends of a tensor. */
 static void damage_file(const char *name, size_t few, size_t stride)
 {
     content c = read_content(name);
@@ -127,8 +128,8 @@ static void a_byte_of_the_moments(void)
     damage_file("optimizer.safetensors", 3, 2003);
 }
 
-/* Whether it says the same with the bits of `mask` in byte `at` flipped: space
- * between words, and digits beyond those that tell doubles apart. */
+/* Checks whether the JSON keeps its meaning with the bits of `mask` in byte
+ * `at` flipped: white space, and digits beyond double precision. */
 static bool says_the_same(content *c, const json_t *said, size_t at,
                           unsigned char mask)
 {
@@ -148,7 +149,8 @@ static void a_byte_of_the_state(void)
     size_t same = 0;
     for (size_t at = 0; at < c.size && !test_state.bad; at++) {
         const unsigned char mask = (unsigned char)(1u << at % 7);
-        /* Space that is no space any more is not JSON, and said to be. */
+        /* A byte that is no longer white space is invalid JSON, and reported.
+         */
         if (says_the_same(&c, said, at, mask))
             same++;
         else
@@ -190,7 +192,7 @@ static void keep_remark(void *context, const char *text)
     snprintf(remarked, sizeof remarked, "%s", text);
 }
 
-/* Its files for other programs may be changed: that is said, and no more. */
+/* Files for other programs may be changed: that gives a remark only. */
 static void a_byte_of_the_config(void)
 {
     const uint64_t step = 1;
@@ -218,7 +220,8 @@ static void a_byte_of_the_config(void)
     free(c.bytes);
 }
 
-/* Another run writes a checkpoint while the only one is looked at in vain. */
+/* Another run writes a checkpoint while loading rejects the only existing one.
+ */
 static void write_newer(void *context, const char *text)
 {
     char hidden[128], newer[128];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Of runs that want one folder at once exactly one gets it, whatever is there
- * and whatever the file system lacks. */
+/* Among runs that compete for one folder exactly one gets it, for any existing
+ * files and any missing file system feature. */
 #define _GNU_SOURCE /* mkdtemp */
 #include "fail_call.h"
 
@@ -19,8 +19,8 @@ static void say_taken(void *context, const char *text)
     *(bool *)context = strstr(text, "which is gone") != NULL;
 }
 
-/* Wants the lock once `begin` is closed, says what came of it, and keeps it
- * until `end` is. */
+/* Tries the lock when `begin` closes, reports the result, and holds it until
+ * `end` closes. */
 static _Noreturn void want(int begin, int end, int told)
 {
     lhi_folder_lock *lock = NULL;
@@ -42,7 +42,8 @@ static _Noreturn void want(int begin, int end, int told)
     _exit(none != 0);
 }
 
-/* How many of them got it, and by taking over; none may fail otherwise. */
+/* Counts the winners, and those by takeover; any other failure fails the test.
+ */
 static void race(int *n_got, int *n_taken_over)
 {
     int begin[2], end[2], told[2];
@@ -77,7 +78,7 @@ static void race(int *n_got, int *n_taken_over)
     close(told[1]);
 }
 
-/* A lock of a process that was killed. */
+/* Leaves the lock of a killed process. */
 static void leave_lock(void)
 {
     lhi_folder_lock *lock;
@@ -99,7 +100,7 @@ static void race_often(bool stale)
         CHECK_INT(n_taken_over, stale);
         CHECK(access(lock_path, F_OK) != 0);
     }
-    CHECK_INT(rmdir(folder), 0); /* nothing was left in it */
+    CHECK_INT(rmdir(folder), 0); /* the folder is empty */
     CHECK_INT(mkdir(folder, 0777), 0);
 }
 
@@ -152,7 +153,7 @@ static void one_process_has_it_once(void)
     CHECK(access(lock_path, F_OK) != 0);
 }
 
-/* A FIFO has nobody who writes: opening it may not wait for that. */
+/* A FIFO without a writer: opening it must not block. */
 static void a_fifo_is_not_waited_for(void)
 {
     lh_error err;
@@ -171,8 +172,8 @@ static void a_fifo_is_not_waited_for(void)
     CHECK_INT(unlink(lock_path), 0);
 }
 
-/* A lock that says anything: it is taken over or refused, and refused ones
- * stay as they are. */
+/* A lock with arbitrary content is taken over or rejected; rejected ones stay
+ * unchanged. */
 static void any_text_is_an_answer(void)
 {
     char text[1024], now[1024];
@@ -211,7 +212,7 @@ static void any_text_is_an_answer(void)
     unlink(lock_path);
 }
 
-/* Where there are neither, the claim cannot be published. */
+/* Without both features, the claim cannot be published. */
 static void what_cannot_be_locked_is_an_error(void)
 {
     lh_error err;

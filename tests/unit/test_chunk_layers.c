@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `layers` of a job's layout: read, written, kept by every plan. And `dropout`
- * of its training. */
+/* A job's layout.layers: read, written, and respected by every plan. Also
+ * training.dropout. */
 #include "test_spec.h"
 
 #include "jobs.h"
@@ -57,7 +57,7 @@ static void modules_are_behind_all_layers(void)
            "has head times that include multi-token prediction");
 }
 
-/* Apart and together they are the same: parameters and passes of the two
+/* Separate slices equal a joint one: the parameters and passes of the two
  * slices add up to those of the one. */
 static void modules_apart_cost_what_they_do_with_the_head(void)
 {
@@ -82,14 +82,15 @@ static void modules_apart_cost_what_they_do_with_the_head(void)
                (double)(c[1].f.total_ns + c[2].f.total_ns), 2);
     CHECK_NEAR((double)c[0].w.total_ns,
                (double)(c[1].w.total_ns + c[2].w.total_ns), 2);
-    /* The module alone: one layer of 256 experts, and 2 x hidden^2. */
+    /* The MTP module alone: one layer with 256 experts, and 2 x hidden^2. */
     CHECK_NEAR(c[2].f.flops, c[0].f.flops - c[1].f.flops, 1);
     CHECK_INT(c[3].f.total_ns, 0);
     CHECK_INT(c[3].params, 0);
     lh_job_free(job);
 }
 
-/* What goes from the module to the head is as large as two hidden states. */
+/* A message from the MTP module to the head has the size of two hidden states.
+ */
 static void messages_behind_modules_are_larger(void)
 {
     lh_error err = {0};
@@ -152,8 +153,8 @@ static void check_layers(const lh_choice *c, const uint32_t *want, uint32_t n)
         CHECK_INT(c->chunk_layers[i], want[i]);
 }
 
-/* More uneven than the search itself would have it, and so no bound on what it
- * would have may be above. */
+/* More imbalanced than the search's own choice; so the search bound must not
+ * exceed it. */
 static void every_plan_keeps_them(void)
 {
     static const uint32_t want[] = {2, 14, 14, 2};
@@ -179,9 +180,9 @@ static void every_plan_keeps_them(void)
     lh_job_free(job);
 }
 
-/* Llama 3 405B as Meta cut it: one layer in each of 128 chunks but the first,
- * which has the embedding alone, and the last, with the head alone
- * (arXiv:2407.21783, section 3.3.2). */
+/* Meta's partition of Llama 3 405B: one layer in each of 128 chunks, except the
+ * first (embedding only) and the last (head only) (arXiv:2407.21783, section
+ * 3.3.2). */
 static void ends_without_layers(void)
 {
     uint32_t want[128];
@@ -227,7 +228,7 @@ static void ends_without_layers(void)
         CHECK_HAS(megatron, "|t*1|L\n");
         lh_text_free(megatron);
         lh_plan_free(plan_again(plan, &same));
-        if (same) { /* one without leaves a layer out */
+        if (same) { /* a chunk without layers omits one */
             char *at = strstr(strstr(same, "\"chunk_layers\""), "1");
             *at = '0';
             plan_refused(same, "125 layers for a model of 126");
@@ -238,7 +239,7 @@ static void ends_without_layers(void)
     lh_job_free(job);
 }
 
-/* Masks are held, with attention, its output and the MLP's. */
+/* Dropout masks are stored for attention, its output and the MLP's output. */
 static void dropout_is_the_jobs_to_say(void)
 {
     static const char *const says[] = {"", ", dropout: false",
@@ -267,8 +268,8 @@ static void dropout_is_the_jobs_to_say(void)
             bytes[norm][k] = cost.activation_bytes;
             lh_job_free(job);
         }
-    CHECK_INT(bytes[0][0], bytes[0][1]); /* rms: without */
-    CHECK_INT(bytes[1][0], bytes[1][2]); /* layer: with */
+    CHECK_INT(bytes[0][0], bytes[0][1]); /* rms: default is no dropout */
+    CHECK_INT(bytes[1][0], bytes[1][2]); /* layer: default is dropout */
     CHECK(bytes[0][2] > bytes[0][1] && bytes[1][2] > bytes[1][1]);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Methods side by side: who competes, at which delays, in which order, and
- * nothing left over when memory runs out. */
+/* Comparison of methods: entrants, delays, order, and no leaks when memory runs
+ * out. */
 #include "fail_alloc.h"
 #include "jobs.h"
 #include "uniform.h"
@@ -20,7 +20,7 @@ static lh_pipeline *pipeline_of(const char *placement)
                                   .transfer = 1});
 }
 
-/* 1f1b suits the first alone, zb-v the second alone. */
+/* 1f1b supports only the first pipeline, zb-v only the second. */
 static const char *const three[] = {"1f1b", "zb-h1", "zb-v"};
 
 static void two_bases(void)
@@ -47,7 +47,8 @@ static void two_bases(void)
         const lh_outcome *far = lh_comparison_at(x, 1, 0, i);
         CHECK_INT(near->status, LH_OK);
         CHECK_INT(near->latency_ns, 0);
-        CHECK_INT(far->latency_ns, 3 * 2000000); /* 3 forwards of 2 ms */
+        /* 3 forward passes, 2 ms each */
+        CHECK_INT(far->latency_ns, 3 * 2000000);
         CHECK_INT(far->transfer_ns, -1);
         CHECK(far->ns > near->ns && near->ns >= near->bound_ns);
     }
@@ -77,7 +78,8 @@ static void refused(void)
     how.methods = &(const char *){"no such"};
     CHECK_INT(lh_compare(1, &base, &how, &x, &err), LH_EINVAL);
     CHECK(!x);
-    /* What does not suit the only base stays, and says why. */
+    /* A method that does not support the only base stays listed, with the
+     * reason. */
     how.methods = &three[2];
     CHECK_OK(lh_compare(1, &base, &how, &x, &err), err);
     CHECK_INT(x->n_contenders, 1);

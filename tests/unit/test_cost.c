@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operations and times of passes. */
+/* Operations and durations of passes. */
 #include "test_cost.h"
 
-/* Parameters of the matrices of a layer of Llama 3: queries and outputs, keys
- * and values, and the three of the MLP. */
+/* Matrix parameters of a Llama 3 layer: queries and outputs, keys and values,
+ * and the three MLP matrices. */
 static double llama3_layer(double hidden, double kv, double ffn)
 {
     return 2 * hidden * hidden + 2 * hidden * kv + 3 * hidden * ffn;
 }
 
-/* Both products of attention, scores and values, forward: each is 2 per token,
- * head dimension and token that it sees, of which there are s / 2. */
+/* Both attention products, scores and values, forward: each takes 2 per token,
+ * head dimension and visible token, of which there are s / 2. */
 static double attention_flops(double s, double hidden)
 {
     return 2 * 2 * s * (s / 2) * hidden;
 }
 
-/* What a ring of n GPUs in a node takes to gather so many bytes, or to add them
- * up and share them out: each sends and receives all but its own share. */
+/* Duration of a ring of n GPUs in a node to all-gather or reduce-scatter these
+ * bytes: each GPU sends and receives all but its own share. */
 static double ring_ns(double n, double bytes)
 {
     return (n - 1) / n * bytes / fixture_node_rate() +
@@ -26,7 +26,7 @@ static double ring_ns(double n, double bytes)
 
 /* 6 N per token for the matrices, and attention: Narayanan et al. 2021, the
  * appendix's 72 B s l h^2 (1 + s/6h + V/12lh) without recomputation, with half
- * the attention since it is causal. */
+ * the attention because it is causal. */
 static void gpt3_iteration(void)
 {
     fixture f;
@@ -56,7 +56,7 @@ static void experts_count_as_used(void)
     const lh_model *m = lh_model_preset("mixtral-8x7b");
     double linear, attention;
 
-    /* Two of eight experts, and the router. */
+    /* Two out of eight experts, and the router. */
     lh_cost_layer_flops(m, 0, 4096, &linear, &attention);
     CHECK_NEAR(
         linear,
@@ -85,7 +85,8 @@ static void window_bounds_attention(void)
     CHECK_NEAR(same, all, 0);
 }
 
-/* A chunk of layers with and without window takes as long as its layers. */
+/* A chunk with windowed and full layers takes the sum of its layers' durations.
+ */
 static void windows_differ_within_a_chunk(void)
 {
     fixture f;
@@ -108,8 +109,8 @@ static void windows_differ_within_a_chunk(void)
                (double)(cost[0].f.total_ns + cost[1].f.total_ns), 1);
 }
 
-/* CrossPipe appendix E: eight of Llama 3 405B's layers, 500 TFLOP/s, tensor 8,
- * communication within that number; printed as 108.9 ms. */
+/* CrossPipe appendix E: eight layers of Llama 3 405B, 500 TFLOP/s, tensor 8,
+ * communication included in that rate; printed as 108.9 ms. */
 static void crosspipe_forward(void)
 {
     fixture f;
@@ -126,7 +127,7 @@ static void crosspipe_forward(void)
     CHECK_INT(f.cost.time_source, LH_COST_EFFICIENCY);
     CHECK_NEAR((double)f.cost.f.total_ns, 8 * all / (8 * 500e3), 1);
     CHECK_NEAR((double)f.cost.f.total_ns, 108.9e6, 0.05e6);
-    /* W has the matrices' operations and not attention's. */
+    /* W has the matrix operations without attention. */
     CHECK_NEAR((double)f.cost.w.total_ns / (double)f.cost.f.total_ns,
                matrices / all, 1e-8);
 }
@@ -148,13 +149,14 @@ static void parts_of_a_pass(void)
                             p->communication_ns),
                    4);
     }
-    /* Attention: two products forward, five backward, none for weights. */
+    /* Attention: two products forward, five backward, none for weight
+     * gradients. */
     const double matrices = 2 * 8192 * llama3_layer(8192, 8 * 128, 28672);
     const double attention = attention_flops(8192, 8192);
     CHECK_NEAR(f.cost.f.flops * 8, matrices + attention, 1);
     CHECK_NEAR(f.cost.d.flops * 8, matrices + 2.5 * attention, 1);
     CHECK_NEAR(f.cost.w.flops * 8, matrices, 1);
-    /* Four collectives of numbers of 2 bytes each way, none in W. */
+    /* Four collectives with 2-byte numbers each way, none in W. */
     CHECK_NEAR((double)f.cost.f.communication_ns,
                4 * ring_ns(8, 8192.0 * 8192 * 2), 2);
     CHECK_INT(f.cost.d.communication_ns, f.cost.f.communication_ns);
@@ -202,8 +204,8 @@ static void recomputation_repeats_forward(void)
     CHECK_NEAR(selective.d.flops, none.d.flops, 0);
 }
 
-/* Dispatch and combine: each of a GPU's tokens to experts_per_token experts,
- * all but 1/expert of them elsewhere. */
+/* Dispatch and combine: each token goes to experts_per_token experts, all but
+ * 1/expert of them on other GPUs. */
 static void expert_parallel_volume(void)
 {
     fixture f;
@@ -217,11 +219,12 @@ static void expert_parallel_volume(void)
     CHECK_NEAR((double)f.cost.f.communication_ns,
                2 * moved * 3 / 4 / fixture_node_rate(), 2);
     CHECK_INT(f.cost.d.communication_ns, f.cost.f.communication_ns);
-    /* Only a quarter of the experts is here. */
+    /* This GPU has only a quarter of the experts. */
     CHECK_INT(f.cost.expert_params, 2 * 3 * 4096LL * 14336);
 }
 
-/* Ring attention's exchange hides behind attention until the links are slow. */
+/* Ring attention's exchange overlaps with attention until the links are slow.
+ */
 static void context_parallel_overlap(void)
 {
     fixture f;
@@ -240,7 +243,7 @@ static void context_parallel_overlap(void)
     CHECK(f.cost.f.communication_ns > 0);
 }
 
-/* The head of a tied model, and multi-token prediction, cost something. */
+/* The head of a tied model and multi-token prediction have a cost. */
 static void ends(void)
 {
     fixture f;
@@ -254,7 +257,7 @@ static void ends(void)
     f.slice.head = true;
     COST(&f);
     more = f.cost;
-    /* One module: a layer, a 2h x h projection, the head again. */
+    /* One MTP module: a layer, a 2h x h projection, the head again. */
     CHECK_NEAR(more.f.flops - 2 * layers.f.flops,
                2 * lh_cost_head_flops(f.job.model, 4096) +
                    4.0 * 4096 * 7168 * 7168,
@@ -336,7 +339,7 @@ static void refuses_bad_constants(void)
     CHECK_HAS(f.err.text, "kernel_ns");
 }
 
-/* Numbers far beyond any cluster are refused, not wrapped. */
+/* Numbers far beyond any cluster are rejected instead of overflowing. */
 static void overflow_is_refused(void)
 {
     fixture f;

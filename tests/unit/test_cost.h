@@ -7,10 +7,11 @@
 
 #include <longhaul/cost.h>
 
-/* Of a node's links: bytes per second, ns. */
+/* Intra-node links: bytes per second, ns. */
 #define FIXTURE_NODE_LINK 450e9
 #define FIXTURE_NODE_LATENCY 3000
 
+/* A job, layout and slice with their costs. */
 typedef struct fixture {
     lh_datacenter sites[2];
     lh_wan wans[4];
@@ -59,12 +60,13 @@ static inline void fixture_init(fixture *f, const char *model)
     f->slice.n_layers = 1;
 }
 
-/* Bytes per ns of collectives in a node. */
+/* Collective rate within a node, bytes per ns. */
 static inline double fixture_node_rate(void)
 {
     return lh_cost_defaults()->node_efficiency * FIXTURE_NODE_LINK / 1e9;
 }
 
+/* Computes the slice's costs into f->cost. */
 static inline lh_status fixture_cost(fixture *f)
 {
     return lh_cost_chunk(&f->job, &f->layout, &f->slice, &f->options, &f->cost,

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Groups of GPUs beyond a node and beyond a datacenter, and the volumes and
- * times that ScaleAcross Explorer's two models come to. */
+/* GPU groups beyond a node and beyond a datacenter, and the volumes and times
+ * of ScaleAcross Explorer's two models. */
 #include "test_cost.h"
 
 #include <longhaul/network_model.h>
 
-/* dense-17B and MoE-40B: the paper says width, layers and degrees; the rest
- * follows from its parameter counts. Ungated matrices would be two, these are
- * three. Sequence 8192. */
+/* dense-17B and MoE-40B: the paper gives width, layers and degrees; the rest
+ * follows from its parameter counts. Ungated MLPs would have two matrices,
+ * these have three. Sequence 8192. */
 static const lh_model dense = {.name = "dense-17b",
                                .layers = 48,
                                .hidden = 5120,
@@ -52,7 +52,7 @@ static void dense_volumes(void)
 
     dense_fixture(&f);
     COST(&f);
-    /* 4H^2 + 3HF over eight, and two norms of H on each. */
+    /* 4H^2 + 3HF divided by eight, and two norms with H on each. */
     CHECK_INT(f.cost.params, 44564480 + 2 * 5120);
     lh_cost_layer_flops(&dense, 0, 8192, &linear, &attention);
     CHECK_NEAR(4 * (linear + attention), 26113401159680.0, 0);
@@ -61,8 +61,8 @@ static void dense_volumes(void)
     f.layout.context = 2;
     CHECK_INT(lh_cost_message_bytes(&f.job, &f.layout) / 16, 41943040 / 2);
     f.layout.context = 1;
-    /* 400 Gb/s per GPU between the buildings, 1:1 and 1:16, with all 32 GPUs
-     * of a rank's replicas sending. */
+    /* 400 Gb/s per GPU between the buildings, 1:1 and 1:16, while all 32 GPUs
+     * of a rank's replicas send. */
     f.wans[1].bytes_per_s = 32 * 50e9;
     f.sites[0].fabric.bytes_per_s = 0;
     for (int i = 0; i < 2; i++) {
@@ -80,8 +80,8 @@ static void dense_volumes(void)
                5e-4);
 }
 
-/* The formula divides experts by expert and tensor degrees: with data 16 on 128
- * GPUs then all 64 of a stage share them, and none has a copy. */
+/* The formula divides experts by expert and tensor degrees. With data 16 on 128
+ * GPUs all 64 GPUs of a stage share them, without copies. */
 static void mixture_volumes(void)
 {
     static const struct {
@@ -102,7 +102,7 @@ static void mixture_volumes(void)
         f.layout.pipeline = 2;
         f.layout.data = 16;
         COST(&f);
-        /* Besides: two norms, and the router. */
+        /* Also: two norms, and the router. */
         CHECK_INT(f.cost.params, cases[i].volume + whole);
         CHECK_INT(lh_cost_message_bytes(&f.job, &f.layout) / 4, 8388608);
         /* Whole experts: four copies of each. */
@@ -126,8 +126,8 @@ static lh_cost_path path_of(fixture *f, lh_cost_group group)
     return path;
 }
 
-/* Lockstep waits for the longest hop in each step, pieces that go round for
- * every hop once. */
+/* In lockstep, each step takes the longest hop; in a pipelined ring, pieces
+ * cross every hop once. */
 static void rings(void)
 {
     fixture f;
@@ -148,21 +148,22 @@ static void rings(void)
                             &transfer, &latency);
     CHECK_NEAR(latency, 50e3, 0);
     fixture_init(&f, "llama3-8b");
-    /* Four nodes of four: four hops of 8 us and twelve of 3, less one. */
+    /* Four nodes with four members: four hops of 8 us and twelve of 3, minus
+     * one. */
     p = path_of(&f, (lh_cost_group){16, 4, 1024, 0, 1, 0, NULL});
     CHECK_NEAR(p.ring_latency_ns, 4 * 8000 + 11 * 3000, 0);
     p = path_of(&f, (lh_cost_group){8, 8, 1024, 0, 1, 0, NULL});
     CHECK_NEAR(p.ring_latency_ns, 7 * 3000, 0);
     p = path_of(&f, (lh_cost_group){16, 1, 1024, 0, 1, 0, NULL});
     CHECK_NEAR(p.ring_latency_ns, 15 * 8000, 0);
-    /* There 20 ms, back 30: the shorter. */
+    /* 20 ms forward, 30 ms back: the shorter counts. */
     f.wans[2].latency_ns = 30000000;
     p = path_of(&f, (lh_cost_group){2, 1, 1, 0, 1, 0, NULL});
     CHECK_NEAR(p.ring_latency_ns, 3e7, 0);
     CHECK_NEAR(p.latency_ns, 3e7, 0);
 }
 
-/* The job's choice, or the caller's. */
+/* The ring kind comes from the job or from the caller. */
 static void rings_of_a_job(void)
 {
     fixture f;
@@ -192,8 +193,8 @@ static void experts_beyond_a_node(void)
     lh_cost_group g;
 
     fixture_init(&f, "mixtral-8x7b");
-    /* Replicas of two GPUs, of which each second on a node is of this stage:
-     * of eight members four on a node. */
+    /* Replicas with two GPUs; every second GPU on a node belongs to this stage:
+     * four of eight members on a node. */
     f.layout.tensor = 2;
     f.layout.expert = 8;
     f.layout.data = 4;
@@ -209,12 +210,12 @@ static void experts_beyond_a_node(void)
     node = 2 * moved * 3 / 8 / fixture_node_rate();
     fabric = 2 * moved * 4 / 8 / (0.985 * 50);
     CHECK(fabric > node);
-    /* And what attention gathers and scatters. */
+    /* Plus attention's gather and scatter. */
     CHECK_NEAR((double)f.cost.f.communication_ns,
                fabric + latency + 2 * tokens / 2 / fixture_node_rate(), 3);
 }
 
-/* Four members in each of two datacenters, whose link all four stages share. */
+/* Four members in each of two datacenters; all four stages share the link. */
 static void experts_beyond_a_datacenter(void)
 {
     fixture f;
@@ -239,8 +240,8 @@ static void experts_beyond_a_datacenter(void)
     COST(&f);
     CHECK_NEAR((double)f.cost.f.communication_ns,
                2 * (2 * 8192.0 * 4096 * 2 / 2 / (400.0 / 16) + latency), 3);
-    /* Eight on each of two nodes in each: the interface sends to eight on the
-     * other node, then to sixteen in the other datacenter. */
+    /* Eight members on each of two nodes per datacenter: the interface sends to
+     * eight on the other node, then to sixteen in the other datacenter. */
     g = (lh_cost_group){32, 8, 16, 0, 1, 0, NULL};
     CHECK_OK(lh_cost_all_to_all(&f.job, &g, 32e6, &f.options, &transfer,
                                 &latency, &f.err),
@@ -255,7 +256,7 @@ static void experts_beyond_a_datacenter(void)
         LH_EINVAL);
 }
 
-/* Keys and values of a share of the sequence, c - 1 times, from GPU to GPU. */
+/* Keys and values for a share of the sequence, c - 1 times, from GPU to GPU. */
 static void context_beyond_a_node(void)
 {
     fixture f;
@@ -264,7 +265,7 @@ static void context_beyond_a_node(void)
 
     fixture_init(&f, "llama3-8b");
     f.job.training.sequence = 4096 * 16;
-    f.layout.tensor = 4; /* two of the ring on a node, one interface */
+    f.layout.tensor = 4; /* two ring members on a node, one interface */
     f.layout.context = 16;
     f.sites[0].fabric.bytes_per_s = 1e8;
     COST(&f);
@@ -272,12 +273,12 @@ static void context_beyond_a_node(void)
     CHECK_INT(f.cost.f.communication_ns < f.cost.d.communication_ns, 1);
     f.sites[0].fabric.bytes_per_s = 50e9;
     COST(&f);
-    without = f.cost.f.communication_ns; /* hidden behind attention */
+    without = f.cost.f.communication_ns; /* overlapped with attention */
     CHECK_NEAR((double)(with - without) / (15 * bytes / (0.985 * 0.1)), 1,
                0.02);
-    /* What arrives meanwhile: K, V and their gradients, twice as many. */
+    /* Buffers for arriving data: K, V and their gradients, twice as many. */
     CHECK_INT(f.cost.workspace_bytes, 4 * bytes);
-    /* Two pieces for each. */
+    /* Two pieces per member. */
     f.job.training.sequence = 16 * 1023;
     CHECK_INT(fixture_cost(&f), LH_EUNSUPPORTED);
     CHECK_HAS(f.err.text, "twice context");

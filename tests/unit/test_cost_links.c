@@ -44,17 +44,18 @@ static void slowest_path_counts(void)
     CHECK_INT(p.kind, LH_PATH_NODE);
     CHECK_NEAR(p.bytes_per_s, c->node_efficiency * 450e9, 1);
     CHECK_NEAR(p.latency_ns, 3000, 0);
-    /* One member per node: one interface. */
+    /* One member per node: one network interface. */
     p = path_of(&f, (lh_cost_group){16, 1, 1024, 0, 1, 0, NULL});
     CHECK_INT(p.kind, LH_PATH_FABRIC);
     CHECK_NEAR(p.bytes_per_s, c->fabric_efficiency * 50e9, 1);
     CHECK_NEAR(p.latency_ns, 8000, 0);
-    /* Four: four of them; eight: no faster than inside the node. */
+    /* Four members per node use four interfaces; eight are no faster than
+     * inside the node. */
     p = path_of(&f, (lh_cost_group){16, 4, 1024, 0, 1, 0, NULL});
     CHECK_NEAR(p.bytes_per_s, 4 * c->fabric_efficiency * 50e9, 1);
     p = path_of(&f, (lh_cost_group){16, 8, 1024, 0, 1, 0, NULL});
     CHECK_NEAR(p.bytes_per_s, c->node_efficiency * 450e9, 1);
-    /* Over both datacenters, the link shared by 64. */
+    /* Across both datacenters, on a link shared by 64. */
     p = path_of(&f, (lh_cost_group){16, 1, 8, 0, 64, 0, NULL});
     CHECK_INT(p.kind, LH_PATH_WAN);
     CHECK_NEAR(p.bytes_per_s, 400e9 / 64, 1);
@@ -62,7 +63,7 @@ static void slowest_path_counts(void)
     /* Alone, a GPU is limited by its own interface. */
     p = path_of(&f, (lh_cost_group){2, 1, 1, 0, 1, 0, NULL});
     CHECK_NEAR(p.bytes_per_s, c->fabric_efficiency * 50e9, 1);
-    /* Loss and others' demand; the worse direction of the ring. */
+    /* Loss and competing demand; the ring's worse direction counts. */
     f.wans[2].loss = 0.1;
     f.wans[2].oversubscription = 4;
     f.wans[1].latency_ns = 30000000;
@@ -71,7 +72,7 @@ static void slowest_path_counts(void)
     CHECK_NEAR(p.latency_ns, 3e7, 0);
 }
 
-/* Settings of a link change what messages and rings over it get. */
+/* A link's settings change the rates of messages and rings. */
 static void settings_change_rates(void)
 {
     fixture f;
@@ -96,23 +97,23 @@ static void settings_change_rates(void)
                lh_message_ns(LH_RECOVERY_GO_BACK_N, bytes,
                              &(lh_flow){12.5e9, 1e6, 2e-4}),
                2);
-    /* A ring over both is as slow as its slower direction, in which the
-     * windows of sprayed packets are the bound. */
+    /* A ring across both is as slow as its slower direction, where the windows
+     * of sprayed packets are the limit. */
     f.wans[2].setting =
         (lh_link_setting){.balancing = LH_BALANCING_SPRAY, .queue_pairs = 2};
     p = path_of(&f, (lh_cost_group){2, 1, 1, 0, 1, 0, NULL});
     CHECK_NEAR(p.bytes_per_s, 2 * LH_WINDOW_BYTES / 2e-3 * (1 - 2e-4), 1);
-    /* Shared by eight they are not. */
+    /* Shared by eight, the windows are no limit. */
     f.wans[1].setting = f.wans[2].setting;
     p = path_of(&f, (lh_cost_group){16, 1, 8, 0, 8, 0, NULL});
     CHECK_NEAR(p.bytes_per_s, 12.5e9 / 8 * (1 - 2e-4), 1);
-    /* An interface slower than all of that. */
+    /* An interface slower than all other limits. */
     f.sites[0].fabric.bytes_per_s = f.sites[1].fabric.bytes_per_s = 1e9;
     p = path_of(&f, (lh_cost_group){16, 1, 8, 0, 8, 0, NULL});
     CHECK_NEAR(p.bytes_per_s, 0.985e9 * (1 - 2e-4), 1);
 }
 
-/* Acknowledgements come back over the other direction. */
+/* Acknowledgements return in the other direction. */
 static void ways_back_may_differ(void)
 {
     fixture f;
@@ -178,18 +179,18 @@ static void groups_lie_as_numbered(void)
     CHECK(g.size == 2 && g.per_node == 2);
     g = group_of(&f, LH_COST_CONTEXT);
     CHECK(g.size == 2 && g.per_node == 2);
-    g = group_of(&f, LH_COST_EXPERT); /* those of a replica */
+    g = group_of(&f, LH_COST_EXPERT); /* members in one replica */
     CHECK(g.size == 4 && g.per_node == 4);
-    g = group_of(&f, LH_COST_DATA); /* the same place of each: four apart */
+    g = group_of(&f, LH_COST_DATA); /* same position in each: four apart */
     CHECK(g.size == 8 && g.per_node == 2);
     g = group_of(&f, LH_COST_DATA_SHARED);
     CHECK(g.size == 16 && g.per_node == 4);
-    f.layout.expert = 8; /* those of two replicas */
+    f.layout.expert = 8; /* members in two replicas */
     g = group_of(&f, LH_COST_EXPERT);
     CHECK(g.size == 8 && g.per_node == 8);
     g = group_of(&f, LH_COST_DATA);
     CHECK(g.size == 4 && g.per_node == 1);
-    f.layout.expert_tensor = 2; /* and of four: every second */
+    f.layout.expert_tensor = 2; /* in four: every second */
     g = group_of(&f, LH_COST_EXPERT);
     CHECK(g.size == 8 && g.per_node == 4);
     g = group_of(&f, LH_COST_EXPERT_TENSOR);
@@ -198,9 +199,9 @@ static void groups_lie_as_numbered(void)
     CHECK(g.size == 2 && g.per_node == 1);
     f.layout.expert_tensor = 0;
     f.layout.tensor = f.layout.context = f.layout.expert = 1;
-    g = group_of(&f, LH_COST_DATA); /* next to each other */
+    g = group_of(&f, LH_COST_DATA); /* adjacent */
     CHECK(g.size == 8 && g.per_node == 8);
-    f.layout.outermost = LH_OUTERMOST_DATA; /* pipeline ranks between */
+    f.layout.outermost = LH_OUTERMOST_DATA; /* pipeline ranks in between */
     g = group_of(&f, LH_COST_DATA);
     CHECK(g.size == 8 && g.per_node == 2 && g.per_datacenter == 8);
     f.slice.data_datacenters = 2;
@@ -237,7 +238,7 @@ static void messages(void)
     f.layout.data = 4;
     f.layout.pipeline = 8;
     CHECK_INT(lh_cost_message_bytes(&f.job, &f.layout), bytes);
-    /* Each of eight GPUs sends an eighth on its own interface. */
+    /* Each of eight GPUs sends an eighth over its own interface. */
     m = message(&f, (lh_cost_hop){0, 0, 0, 32, 0});
     CHECK_INT(m.bytes, bytes);
     CHECK_INT(m.kind, LH_PATH_FABRIC);
@@ -256,8 +257,8 @@ static void messages(void)
     CHECK_NEAR((double)m.transfer_ns, 8 * 4 * bytes / 400, 1);
 }
 
-/* CrossPipe appendix E: data parallelism over two datacenters takes 2 alpha +
- * 2 N beta for N parameters in two bytes, once inside is done. */
+/* CrossPipe appendix E: data parallelism across two datacenters takes 2 alpha +
+ * 2 N beta for N parameters in two bytes, after the reduction inside each. */
 static void data_parallel_across(void)
 {
     fixture f;
@@ -274,8 +275,8 @@ static void data_parallel_across(void)
     CHECK_NEAR((double)(f.cost.all_gather_ns + f.cost.reduce_scatter_ns),
                2 * n / 4, 2);
     CHECK_INT(f.cost.data_latency_ns, 20000000);
-    /* With more replicas inside, the link carries the same bytes and the long
-     * latency comes once still. */
+    /* With more replicas inside, the link carries the same bytes, and the long
+     * latency counts once. */
     f.layout.data = 64;
     COST(&f);
     CHECK_NEAR((double)f.cost.reduce_scatter_ns,
@@ -283,7 +284,7 @@ static void data_parallel_across(void)
     CHECK(f.cost.data_latency_ns < 20000000 + 32 * 8000);
 }
 
-/* Datacenters one after the other, or as a list. */
+/* Datacenters in sequence, or as an explicit list. */
 static void sites_can_be_listed(void)
 {
     for (uint32_t data = 2; data <= 64; data *= 2)
@@ -312,8 +313,8 @@ static void sites_can_be_listed(void)
         }
 }
 
-/* Three replicas in one datacenter, one in another, on a link of 4 GB/s: 3 has
- * a ring inside, and the whole gradient of the one goes there and back. */
+/* Three replicas in one datacenter, one in another, on a 4 GB/s link: the three
+ * have an inner ring, and the single one's whole gradient crosses both ways. */
 static void unequal_replicas(void)
 {
     fixture f;
@@ -331,7 +332,7 @@ static void unequal_replicas(void)
     CHECK_NEAR((double)f.cost.reduce_scatter_ns,
                4 * n / 2 / 4 + 2.0 / 3 * 4 * n / fixture_node_rate(), n / 1e3);
     CHECK_INT(f.cost.data_latency_ns, 20000000 + 2 * 3000);
-    /* Of four pipeline ranks two use the link. */
+    /* Two of four pipeline ranks use the link. */
     f.layout.pipeline = 4;
     f.slice.n_sharing_ranks = 2;
     COST(&f);
@@ -373,12 +374,12 @@ static void data_parallel_inside(void)
     CHECK_INT(f.cost.all_gather_ns + f.cost.reduce_scatter_ns, 0);
     f.sites[0].fabric.bytes_per_s = 1e9;
     COST(&f);
-    /* A single layer begins when it is there. */
+    /* A single layer starts when its weights have arrived. */
     CHECK_NEAR((double)f.cost.f.total_ns,
                7.0 / 8 * 2 * n / 0.985 + 7 * 8000 + compute, 2);
 }
 
-/* Experts are alike on fewer GPUs than the rest of a layer. */
+/* Expert weights have fewer replicas than the rest of a layer. */
 static void experts_reduce_apart(void)
 {
     fixture f;
@@ -394,7 +395,8 @@ static void experts_reduce_apart(void)
     CHECK_NEAR(experts, 3 * 4096.0 * 14336, 0);
     CHECK_NEAR((double)f.cost.optimizer_bytes, 12 * (experts / 4 + shared / 32),
                1);
-    /* Shared: 32 GPUs, eight on a node; experts: four, on four nodes. */
+    /* Shared weights: 32 GPUs, eight on a node; experts: four GPUs on four
+     * nodes. */
     CHECK_NEAR((double)f.cost.all_gather_ns,
                31.0 / 32 * 2 * shared / fixture_node_rate() +
                    3.0 / 4 * 2 * experts / (0.985 * 50),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes: activations, state, and how they move with a layout. */
+/* Memory: activations and model state, and how they change with the layout. */
 #include "test_cost.h"
 
-/* A GPT-3 layer as Korthikanti et al. (arXiv:2205.05198) count it: 16 bits,
+/* A GPT-3 layer as counted by Korthikanti et al. (arXiv:2205.05198): 16 bits,
  * dropout, scores in memory; s = 2048, b = 2, h = 12288, a = 96. */
 static const double sbh = 2048.0 * 2 * 12288, as_h = 96.0 * 2048 / 12288;
 
@@ -36,7 +36,7 @@ static void korthikanti(void)
     f.job.training.recompute = LH_RECOMPUTE_FULL;
     COST(&f);
     CHECK_NEAR((double)f.cost.activation_bytes, sbh / 8 * 2, 1);
-    /* What is not kept is there while the layer is recomputed. */
+    /* Recomputed activations use memory while the layer is recomputed. */
     CHECK_NEAR((double)f.cost.workspace_bytes, sbh / 8 * (32 + 5 * as_h), 1);
 }
 
@@ -64,8 +64,8 @@ static void head(void)
 }
 
 /* Llama 3 70B, tensor 8, per token: norms' inputs and outputs 4h/8, queries,
- * keys, values and result (64+8+8+64) x 128 / 8, gate, up and product
- * 3 x 28672 / 8, all two bytes; log-sum-exp 4 x 8. */
+ * keys, values and result (64+8+8+64) x 128 / 8, gate, up and product 3 x 28672
+ * / 8, all in two bytes; log-sum-exp 4 x 8. */
 static void llama(void)
 {
     fixture f;
@@ -81,7 +81,7 @@ static void llama(void)
               8192LL * (2 * (2 * 8192 + 144 * 128 + 2 * 28672) / 8 + 32));
 }
 
-/* More GPUs than key and value heads: they are copied, not cut. */
+/* With more GPUs than key and value heads, the heads are replicated. */
 static void few_kv_heads(void)
 {
     fixture f;
@@ -98,8 +98,8 @@ static void few_kv_heads(void)
     CHECK_INT(f.cost.activation_bytes, eight.activation_bytes);
 }
 
-/* Rajbhandari et al., section 3.1 and figure 1: 2 + 2 + 12 bytes, and what of
- * them each stage divides. */
+/* Rajbhandari et al., section 3.1 and figure 1: 2 + 2 + 12 bytes, and the part
+ * that each stage divides. */
 static void zero_stages(void)
 {
     fixture f;
@@ -137,10 +137,11 @@ static void zero_stages(void)
               16 * psi);
 }
 
-/* Slices of a model hold it exactly once. */
+/* The slices of a model contain each parameter exactly once. */
 /* A layer of Llama 3 8B has 4096 x (4096 + 2 x 1024 + 4096) + 3 x 4096 x 14336
- * + 2 x 4096 parameters, embedding and head 128256 x 4096 each, the head a norm
- * more: the two largest lie whole for a while where they are sharded. */
+ * + 2 x 4096 parameters; embedding and head have 128256 x 4096 each, the head
+ * also a norm. Where they are sharded, the two largest are temporarily
+ * gathered. */
 static void sharded_buffers(void)
 {
     const int64_t layer = 4096LL * (2 * 4096 + 2 * 1024) + 3LL * 4096 * 14336 +
@@ -168,7 +169,8 @@ static void sharded_buffers(void)
         COST(&f);
         CHECK_INT(f.cost.buffer_bytes, each * (2 * ends + 4096));
     }
-    /* One layer alone; gradients in 16 bits; nothing is shared by one. */
+    /* One layer alone; gradients in 16 bits; a single replica shards nothing.
+     */
     f.slice.embedding = f.slice.head = false;
     f.slice.n_layers = 1;
     COST(&f);
@@ -201,7 +203,7 @@ static void parameters_add_up(void)
             sum += f.cost.params;
         }
         want = (int64_t)(lh_model_params(m) + lh_model_mtp_params(m));
-        /* A tied matrix is on both ends. */
+        /* A tied matrix exists at both ends. */
         if (m->tied_embeddings)
             want += (int64_t)m->vocab * m->hidden;
         CHECK_INT(sum, want);
@@ -224,7 +226,7 @@ static bool no_less(const lh_pass_cost *a, const lh_pass_cost *b)
     return a->total_ns >= b->total_ns;
 }
 
-/* No code: under heavy loss that makes a link faster. */
+/* No erasure code: under heavy loss that makes a link faster. */
 static lh_link_setting random_setting(uint64_t *seed)
 {
     return (lh_link_setting){
@@ -286,7 +288,7 @@ static int64_t but_buffers(const lh_cost *cost)
     return cost->static_bytes - cost->buffer_bytes;
 }
 
-/* Against state shared over all replicas. */
+/* Compares with state sharded over all replicas. */
 static void check_hybrid(const fixture *f)
 {
     fixture g = *f;
@@ -301,7 +303,7 @@ static void check_hybrid(const fixture *f)
     CHECK_INT(f->cost.gather_bytes, g.cost.gather_bytes);
 }
 
-/* Against links that lose only what they lose. */
+/* Compares with links without any settings. */
 static void check_settings(const fixture *f)
 {
     fixture g = *f;
@@ -316,7 +318,7 @@ static void check_settings(const fixture *f)
     CHECK_INT(f->cost.data_latency_ns, g.cost.data_latency_ns);
 }
 
-/* What must hold of any layout. */
+/* Properties of any layout. */
 static void properties(void)
 {
     uint64_t seed = 20241;
@@ -329,8 +331,8 @@ static void properties(void)
         CHECK(f.cost.activation_bytes >= 0 && f.cost.weight_input_bytes >= 0);
         check_hybrid(&f);
         check_settings(&f);
-        /* A larger microbatch takes longer, keeps more, but is no slower per
-         * sequence. */
+        /* A larger microbatch takes longer and stores more, but is no slower
+         * per sequence. */
         g = f;
         g.layout.micro_batch *= 2;
         COST(&g);
@@ -339,14 +341,14 @@ static void properties(void)
         CHECK(g.cost.f.total_ns <= 2 * f.cost.f.total_ns + 2);
         CHECK(g.cost.activation_bytes >= f.cost.activation_bytes);
         CHECK_INT(g.cost.weight_bytes, f.cost.weight_bytes);
-        /* So does another layer. */
+        /* The same holds for another layer. */
         g = f;
         g.slice.n_layers += 1;
         COST(&g);
         CHECK(no_less(&g.cost.f, &f.cost.f) && no_less(&g.cost.d, &f.cost.d));
         CHECK(g.cost.static_bytes >= f.cost.static_bytes);
         CHECK(g.cost.reduce_scatter_ns >= f.cost.reduce_scatter_ns);
-        /* More recomputation keeps less and takes longer. */
+        /* More recomputation stores less and takes longer. */
         if (f.job.training.recompute != LH_RECOMPUTE_FULL) {
             g = f;
             g.job.training.recompute++;
@@ -354,15 +356,15 @@ static void properties(void)
             CHECK(g.cost.activation_bytes <= f.cost.activation_bytes);
             CHECK(no_less(&g.cost.d, &f.cost.d));
         }
-        /* A higher ZeRO stage holds no more, but for a layer or two that lie
-         * whole in passing. */
+        /* A higher ZeRO stage uses no more memory, except for one or two layers
+         * that are temporarily gathered. */
         if (f.job.training.zero < 3) {
             g = f;
             g.job.training.zero++;
             COST(&g);
             CHECK(but_buffers(&g.cost) <= but_buffers(&f.cost));
         }
-        /* Slower links help nobody. */
+        /* Slower links never help. */
         g = f;
         for (int k = 0; k < 2; k++) {
             g.sites[k].fabric.bytes_per_s /= 2;

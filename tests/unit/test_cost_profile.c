@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measured times and memory in place of estimates. */
+/* Measured times and memory replace estimates. */
 #include "test_cost.h"
 
+/* A fixture with a measured profile. */
 typedef struct measured {
     fixture f;
     lh_profile_entry entries[8];
@@ -52,7 +53,7 @@ static void profile_wins(void)
     CHECK_INT(m.f.cost.w.total_ns, 12000000);
     CHECK_INT(m.f.cost.activation_bytes, 3000);
     CHECK(m.f.cost.f.flops > 0);
-    /* Over a given efficiency too. */
+    /* Also over a specified efficiency. */
     m.f.sites[0].gpu.efficiency = 0.5;
     COST(&m.f);
     CHECK_INT(m.f.cost.f.total_ns, 12000000);
@@ -86,7 +87,8 @@ static void between_two_shapes(void)
     CHECK_INT(m.f.cost.f.total_ns, 3 * 7000000);
     CHECK_INT(m.f.cost.activation_bytes, 3 * 2000);
     CHECK_INT(m.f.cost.time_source, LH_COST_PROFILE);
-    /* Not where one was measured with communication and one without. */
+    /* Not if one entry was measured with communication and the other without.
+     */
     m.entries[1].communication = false;
     CHECK_INT(fixture_cost(&m.f), LH_EUNSUPPORTED);
 }
@@ -107,7 +109,7 @@ static void other_shapes_are_refused(void)
     m.f.options.estimate_missing = true;
     COST(&m.f);
     CHECK_INT(m.f.cost.time_source, LH_COST_MODEL);
-    /* Another GPU's measurements say nothing. */
+    /* Measurements on another GPU do not apply. */
     m.f.options.estimate_missing = false;
     m.f.job.training.sequence = 8192;
     m.entries[0].gpu = m.entries[1].gpu = "a100-80g";
@@ -165,13 +167,13 @@ static void recomputation_on_top(void)
     m.f.job.training.recompute = LH_RECOMPUTE_FULL;
     COST(&m.f);
     CHECK_INT(m.f.cost.d.total_ns, 24000000 + 12000000);
-    /* What is kept with recomputation was not measured. */
+    /* Activations with recomputation were not measured. */
     CHECK_INT(m.f.cost.memory_source, LH_COST_MODEL);
     CHECK_INT(m.f.cost.activation_bytes, 3LL * 8192 * 8192 * 2 / 8);
     m.f.job.training.recompute = LH_RECOMPUTE_SELECTIVE;
     COST(&m.f);
     CHECK(m.f.cost.d.total_ns > 24000000 && m.f.cost.d.total_ns < 30000000);
-    /* Measured with it: taken as it is. */
+    /* Measured with recomputation: used directly. */
     m.entries[2] = layer(1, 4000000);
     m.entries[2].recompute = LH_RECOMPUTE_FULL;
     m.entries[2].d_ns = 11000000;
@@ -182,7 +184,7 @@ static void recomputation_on_top(void)
     CHECK_INT(m.f.cost.activation_bytes, 3000);
 }
 
-/* Of an entry that says nothing either may be so. */
+/* An entry without the flag matches either setting. */
 static void sequence_parallelism_is_a_condition(void)
 {
     measured m;
@@ -226,7 +228,7 @@ static void whole_chunks(void)
     m.f.slice.chunk = 2;
     CHECK_INT(fixture_cost(&m.f), LH_EUNSUPPORTED);
     CHECK_HAS(m.f.err.text, "no chunk");
-    /* Cut into another number of chunks: by layers again. */
+    /* With a different number of chunks, layer entries apply again. */
     m.f.slice.n_chunks = 8;
     COST(&m.f);
     CHECK_INT(m.f.cost.f.total_ns, 12000000);
@@ -268,7 +270,8 @@ static void measured_links(void)
     CHECK_NEAR((double)message.transfer_ns, (double)message.bytes * 0.005, 1);
 }
 
-/* Measured as layouts cut experts that do not say how. */
+/* Measured with the default expert partition, which layouts without that
+ * setting use. */
 static void experts_cut_otherwise(void)
 {
     measured m;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events: what their file may say, which links and devices they name, what
- * several of them come to together, and iterations played under them. */
+/* Events: file syntax, the links and devices that they name, their combined
+ * effect, and iterations simulated under them. */
 #include "test.h"
 
 #include "uniform.h"
@@ -67,8 +67,7 @@ static const lh_link *between(const lh_pipeline *p, uint32_t a, uint32_t b)
     return &none;
 }
 
-/* --- the file --------------------------------------------------------------
- */
+/* --- file ----------------------------------------------------------------- */
 
 static void units_are_the_files(void)
 {
@@ -140,8 +139,7 @@ static void what_makes_no_sense_is_refused(void)
     }
 }
 
-/* --- what they name --------------------------------------------------------
- */
+/* --- names ---------------------------------------------------------------- */
 
 static void links_are_found_by_ends_and_by_name(void)
 {
@@ -248,7 +246,7 @@ static void rails_that_cannot_be_are_refused(void)
         {"0, to: 1",
          "  - {at: 9, rank: 1, rail: down}\n"
          "  - {at: 5, rank: 1, rail: down}\n",
-         "e.yaml:4: rail: the last of rank 1 goes down at step 9"},
+         "e.yaml:4: rail: the last rail of rank 1 goes down at step 9"},
         {"0, to: 1",
          "  - {at: 5, rank: 1, rail: down}\n"
          "  - {at: 5, rank: 1, rail: up}\n",
@@ -270,7 +268,7 @@ static void rails_that_cannot_be_are_refused(void)
     }
 }
 
-/* Also links that other events add, wherever these stand. */
+/* Also links added by other events, in any order. */
 static void a_rail_holds_links_that_events_add(void)
 {
     lh_pipeline *p = pipeline_of("");
@@ -289,11 +287,11 @@ static void a_rail_holds_links_that_events_add(void)
     lh_pipeline_free(p);
 }
 
-/* One microbatch on three devices: F ends at 10, is there at 14, F to 24, there
- * at 28, F D to 48, there at 52, D to 62, there at 66, D W to 86 ms. Where
- * links of rank 0 are held for 300 ms, its first message is there at 304 in
- * place of 14, and the others are later than 300 anyway; of rank 2, at 304 in
- * place of 28. */
+/* One microbatch on three devices: F ends at 10, arrives at 14, F to 24,
+ * arrives at 28, F D to 48, arrives at 52, D to 62, arrives at 66, D W to 86
+ * ms. If rank 0's links are held for 300 ms, its first message arrives at 304
+ * instead of 14, and the others are later than 300 anyway; for rank 2, at 304
+ * instead of 28. */
 static void a_rail_that_goes_down_holds_its_messages(void)
 {
     lh_pipeline *p = uniform_make(
@@ -331,8 +329,8 @@ static void a_rail_that_goes_down_holds_its_messages(void)
     CHECK_STR(names[0], "rail of rank 0");
     CHECK_STR(names[1], "rail of rank 2");
     CHECK_INT(lh_event_timeline_state(c, 3), 0);
-    /* The fast evaluator says the same; so does the delegated path, with what
-     * its copies take. */
+    /* The fast evaluator agrees, and so does the delegated path with its copy
+     * times added. */
     lh_pipeline *held = at_step(c, 7), *staged = NULL;
     lh_evaluator *fast = NULL;
     int64_t makespan = 0;
@@ -350,7 +348,7 @@ static void a_rail_that_goes_down_holds_its_messages(void)
     lh_pipeline_free(held);
     lh_pipeline_free(staged);
     lh_event_timeline_free(c);
-    /* Without another rail it costs a step and five more. */
+    /* Without another rail, the event costs the step and five more. */
     lh_events *e = events_of("  - {at: 1, rank: 0, rail: down}\n"
                              "  - {at: 2, rank: 0, rail: down}\n");
     const lh_event_timeline_options o = {.size = sizeof o, .restart_steps = 5};
@@ -365,7 +363,7 @@ static void a_rail_that_goes_down_holds_its_messages(void)
     lh_pipeline_free(p);
 }
 
-/* Events that no file can have. */
+/* Events that no file can contain. */
 static void what_a_program_says_is_looked_at(void)
 {
     static const char *const ends[] = {"0-1"};
@@ -428,8 +426,7 @@ static void what_a_program_says_is_looked_at(void)
     lh_pipeline_free(p);
 }
 
-/* --- together --------------------------------------------------------------
- */
+/* --- combined events ------------------------------------------------------ */
 
 static void events_at_once_multiply_and_add(void)
 {
@@ -528,10 +525,9 @@ static void speed_is_of_the_events_too(void)
     lh_pipeline_free(p);
 }
 
-/* --- playing -----------------------------------------------------------------
- */
+/* --- simulated iterations ------------------------------------------------- */
 
-/* Each step takes what its pipeline, made by hand, takes alone. */
+/* Each step takes as long as its manually built pipeline alone. */
 static void steps_take_what_their_pipelines_take(void)
 {
     lh_pipeline *p = pipeline_of("");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cpu device against plain loops in doubles, themselves checked by finite
- * differences; and that how the work is cut changes no bit. */
+/* Compares the cpu device with plain loops in doubles, which finite differences
+ * validate; also checks that no partition of the work changes a bit. */
 #define _POSIX_C_SOURCE 200809L /* mkstemp */
 #include "moe_models.h"
 #include "naive_llama.h"
@@ -23,7 +23,7 @@ static naive_llama *copy_of(small *s)
     return n;
 }
 
-/* Larger weights than training starts with, so that every term counts. */
+/* Enlarges the initial weights, so that every term counts. */
 static void stir(small *s)
 {
     uint32_t state = 5;
@@ -64,7 +64,7 @@ static double naive_step(naive_llama *n, small *s, uint64_t step,
     return loss;
 }
 
-/* As GPT-2 is. */
+/* Gives the model GPT-2's features. */
 static lh_model gpt2_model(lh_model m)
 {
     m.norm = LH_NORM_LAYER;
@@ -92,7 +92,7 @@ static lh_model falcon_model(lh_model m)
     return m;
 }
 
-/* Latents of other widths than all else. */
+/* Latent dimensions that differ from all others. */
 static lh_model deepseek_model(lh_model m)
 {
     m.kv_heads = m.heads;
@@ -105,7 +105,7 @@ static lh_model deepseek_model(lh_model m)
     return m;
 }
 
-/* Some pattern of what stays. */
+/* An arbitrary dropout pattern. */
 static double pattern(const void *context, int site, uint32_t layer,
                       uint32_t head, uint32_t row, uint32_t column)
 {
@@ -173,8 +173,8 @@ static void differences(void)
     check_differences(&m, true);
 }
 
-/* What the device drops, asked of it number by number: of its first step's
- * kind. */
+/* Asks the device for each number's dropout factor, in its first training step.
+ */
 static double as_device(const void *context, int site, uint32_t layer,
                         uint32_t head, uint32_t row, uint32_t column)
 {
@@ -202,7 +202,7 @@ static void compare(small s)
     }
     double scale = 1 / ((double)s.n_microbatches * s.microbatch * s.sequence *
                         s.n_replicas);
-    /* What experts make comes times that: more of the rounding shows. */
+    /* The expert scale multiplies outputs, and rounding errors with them. */
     double most = 2e-6 * (1 + s.model.routed_scale);
     double got_loss = small_step(&s, 4, LHI_STEP_TRAIN, SMALL_JOINT);
     double want = naive_step(n, &s, 4, 0, scale);
@@ -221,8 +221,8 @@ static void compare(small s)
             size += n->g[i][j] * n->g[i][j];
             error += (got - n->g[i][j]) * (got - n->g[i][j]);
         }
-        /* Gradients of queries and keys vanish where there is one token, and
-         * those of experts that no token chooses. */
+        /* Gradients of queries and keys vanish with a single token, and those
+         * of experts that no token chooses. */
         CHECK_MSG(
             sqrt(error) <= most * sqrt(size) + 5e-9 * sqrt((double)t->n) &&
                 (size > 0 || s.sequence == 1 || strstr(t->name, "experts")),
@@ -341,7 +341,7 @@ static void gradients_deepseek(void)
     s.n_chunks = 3, s.n_devices = 2;
     s.model.layers = 3;
     compare(s);
-    s.model.q_lora_rank = s.model.kv_lora_rank = 60; /* the widest of all */
+    s.model.q_lora_rank = s.model.kv_lora_rank = 60; /* the widest dimension */
     s.model.qk_rope_head_dim = 4, s.model.qk_nope_head_dim = 2;
     s.model.head_dim = 6, s.model.v_head_dim = 4;
     s.sequence = 70;
@@ -353,7 +353,7 @@ static void gradients_deepseek(void)
     compare(s);
 }
 
-/* The planner's count of parameters, which is of none of this code. */
+/* The planner counts parameters with separate code. */
 static void as_many_as_planned(void)
 {
     lh_model models[] = {small_model(),
@@ -371,7 +371,7 @@ static void as_many_as_planned(void)
     }
 }
 
-/* Gradients of the two, bit by bit. */
+/* Compares both devices' gradients, bit by bit. */
 static void check_same(small *a, small *b)
 {
     for (uint32_t i = 0; small_tensor(a, i); i++) {
@@ -396,7 +396,8 @@ static void check_ways(small base)
     };
     small one = base;
     small_open(&one);
-    small_step(&one, 9, LHI_STEP_TRAIN, SMALL_PARTS); /* leaves nothing */
+    /* leaves no state behind */
+    small_step(&one, 9, LHI_STEP_TRAIN, SMALL_PARTS);
     double loss = small_step(&one, 2, LHI_STEP_TRAIN, SMALL_JOINT);
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         small other = base;
@@ -439,8 +440,8 @@ static void same_bits(void)
     check_ways(s);
 }
 
-/* Dropout drops its share, other numbers in each step, sample, layer and site,
- * and nothing when it validates. */
+/* Dropout drops its share: different numbers in each step, sample, layer and
+ * site, and none in validation. */
 static void dropped_shares(void)
 {
     small s = small_sizes();
@@ -507,14 +508,14 @@ static void gradients_glm4_moe(void)
     s.model.groups_per_token = 1;
     s.n_chunks = 3;
     compare(s);
-    s.model.expert_groups = 8; /* of one expert each */
+    s.model.expert_groups = 8; /* one expert per group */
     s.model.groups_per_token = 3;
     s.model.qkv_bias = false;
     s.model.qk_norm = true;
     compare(s);
 }
 
-/* With the attention that goes with them. */
+/* With DeepSeek-V3's latent attention. */
 static void gradients_deepseek_v3(void)
 {
     small s = small_sizes();
@@ -537,7 +538,7 @@ static void gradients_qwen3_moe(void)
     compare(s);
 }
 
-/* What experts take of a sequence is the same in a microbatch of more. */
+/* Expert capacity applies per sequence, also in larger microbatches. */
 static void gradients_with_a_capacity(void)
 {
     small s = small_sizes();
@@ -550,7 +551,7 @@ static void gradients_with_a_capacity(void)
     s.model = qwen2_moe_of(small_model());
     s.capacity = 0.01; /* one row each */
     compare(s);
-    s.capacity = 100; /* all of them */
+    s.capacity = 100; /* all rows */
     compare(s);
 }
 
@@ -562,7 +563,7 @@ static void *step_in_thread(void *context)
     return NULL;
 }
 
-/* Whoever calls, and whatever else runs. */
+/* Results do not depend on the calling thread or on concurrent work. */
 static void same_in_threads(void)
 {
     enum { N = 4 };
@@ -611,7 +612,8 @@ static void parts_cover_all(void)
     small_close(&whole);
 }
 
-/* Mixtures of kinds, and what none of them has. */
+/* Rejects mixtures of model features, and features that no supported model has.
+ */
 static void refuses_kinds(void)
 {
     const lh_model llama = small_model(), gpt2 = gpt2_model(llama);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Windows of text and token files; words and merges of the tokenizer. */
+/* Windows in text and token files; words and merges in the tokenizer. */
 #define _POSIX_C_SOURCE 200809L /* mkstemp */
 #include "runtime/device/data.h"
 #include "runtime/device/tokenizer.h"
@@ -18,8 +18,8 @@ static void write_file(char *path, const void *bytes, size_t n)
     close(fd);
 }
 
-/* Every window once per epoch, in another order in each, none of them of the
- * validation part. */
+/* Checks that each epoch has every window once, in a different order, without
+ * the validation part. */
 static void windows(void)
 {
     enum { N = 1000, S = 7 };
@@ -106,7 +106,7 @@ static void kinds(void)
             bad++;
             CHECK_HAS(err.text, "token 1 is 4294967295, which is not below");
         }
-    CHECK_INT(bad, 2); /* two windows have 0xffffffff in them */
+    CHECK_INT(bad, 2); /* two windows contain 0xffffffff */
     lhi_data_close(data);
     unlink(path);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How often ranks that have different experts exchange something in a layer:
- * as often as plans count; and that nodes hand on
- * what comes while the rest does. */
+/* Counts exchanges per layer between ranks with different experts, as plans do;
+ * also checks that node forwarding overlaps with receiving. */
 #define _POSIX_C_SOURCE 200809L /* mkstemp */
 #include "moe_models.h"
 #include "small_llama.h"
@@ -10,8 +9,9 @@
 
 enum { MOST = 8, NEAR_NS = 200 };
 
-/* Ranks have experts of each other, parts of them, nodes; and what is then
- * called of a layer in F, in D, and more in D where all is made again. */
+/* Numbers of ranks, expert groups, ranks per expert, ranks per node; expected
+ * collectives per layer in F, in D, and additional ones in D with full
+ * recomputation. */
 typedef struct row {
     uint32_t ranks, expert, cut, per_node;
     uint32_t forward, backward, again;
@@ -19,18 +19,19 @@ typedef struct row {
 
 static const row rows[] = {
     {2, 2, 1, 0, 2, 2, 1},
-    /* within nodes, too */
+    /* also within nodes */
     {4, 4, 1, 2, 4, 4, 2},
-    /* rows come together and sums go apart among those that have parts */
+    /* ranks that share an expert gather rows and scatter sums */
     {4, 2, 2, 0, 4, 4, 2},
     {2, 1, 2, 0, 2, 2, 1},
     {8, 4, 2, 2, 6, 6, 3},
 };
 
+/* The ranks' devices and their measured link times. */
 typedef struct team {
     const row *row;
-    small s;     /* a device of each rank */
-    bool linked; /* with times of links in F, see below */
+    small s;     /* a device per rank */
+    bool linked; /* with link times in F, see below */
     uint64_t calls[MOST][2];
     int64_t far_ns[MOST], near_ns[MOST];
 } team;
@@ -78,7 +79,7 @@ static lh_status steps(team *t, uint32_t rank, const lhi_device_groups *g,
     return LH_OK;
 }
 
-/* Parts of an expert are on ranks that follow each other. */
+/* Ranks that share an expert are adjacent. */
 static lh_status rank_main(lhi_net *net, void *context, char **result,
                            size_t *size, lh_error *err)
 {
@@ -195,9 +196,9 @@ static void as_often_as_planned(void)
     }
 }
 
-/* What nodes hand on is under way while the rest comes, and the other way round
- * on the way back: where links within nodes are the slower ones, of two
- * exchanges each all takes as long as both do there. */
+/* Forwarding within a node overlaps with receiving from other nodes, and vice
+ * versa on the return path. With the slower links inside nodes, two exchanges
+ * each take only the intra-node time in total. */
 static void near_goes_beside_far(void)
 {
     team t = {.row = &rows[1], .linked = true};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each instruction set gives the same bits, at any alignment and length; and
- * they are the right numbers. */
+/* All instruction sets give the same bits at any alignment and length, and the
+ * numbers are correct. */
 #include "runtime/device/cpu_kernels.h"
 
 #include "test.h"
@@ -15,7 +15,7 @@ static float uniform(uint32_t *state)
     return (float)(*state >> 8) / 16777216.0f - 0.5f;
 }
 
-/* All kernels on the same inputs; what they make goes to `out`. */
+/* Runs all kernels on the same inputs; writes their results to `out`. */
 static size_t run_all(const lhi_kernels *k, size_t width, size_t skew,
                       float *out)
 {
@@ -122,7 +122,7 @@ static void same_bits(void)
     }
 }
 
-/* exp, by way of SwiGLU's sigmoid and the softmax. */
+/* exp, through SwiGLU's sigmoid and the softmax. */
 static void exponentials(void)
 {
     const lhi_kernels *k = lhi_kernels_find_fastest();
@@ -148,7 +148,7 @@ static void exponentials(void)
     CHECK_NEAR(out[1], 2 / (1 + exp(-2.)) * 3, 1e-5);
 }
 
-/* GPT-2's formula, and its slope by differences of it. */
+/* GPT-2's formula; its derivative by finite differences. */
 static double gelu_of(double x)
 {
     return 0.5 * x *

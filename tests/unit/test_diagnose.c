@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Three recordings of production jobs against their authors' analysis of them,
- * and against the performance model alone. */
+/* Compares three recordings of production jobs with their authors' analysis,
+ * and with the performance model alone. */
 #include "test.h"
 
 #include <jansson.h>
@@ -10,6 +10,7 @@
 
 #define RECORDINGS TEST_DATA "/recordings/"
 
+/* A recording and its diagnosis. */
 typedef struct job {
     lh_recording *recording;
     lh_diagnosis *diagnosis;
@@ -37,8 +38,8 @@ static void job_close(job *j)
     json_decref(j->expected);
 }
 
-/* Times of the recordings are rounded to microseconds: results are differ by no
- * more than that, far less than the half per cent that is asked for. */
+/* Tolerance: recorded times are rounded to microseconds, far below the required
+ * half per cent. */
 enum { PER_MILLION = 5 };
 
 static void check_close(const char *what, double got, double want)
@@ -147,7 +148,7 @@ static void a_long_last_stage_is_as_its_authors_found(void)
     compare_with_authors("ST");
 }
 
-/* Uneven sequences before all else, then the last stage, and no worker. */
+/* Uneven sequences first, then the last stage, and no worker. */
 static void uneven_sequences_are_as_their_authors_found(void)
 {
     static const lh_slow_kind found[] = {LH_SLOW_MICROBATCHES, LH_SLOW_STAGE};
@@ -195,8 +196,8 @@ static void the_published_table_comes_out(void)
     }
 }
 
-/* The performance model knows nothing of this: a replica's mean times, no
- * transfer times, its order. */
+/* The performance model gets only a replica's mean durations and order, without
+ * transfer times. */
 static void hold_model(const job *j, uint32_t replica, double simulated,
                        double measured, double within)
 {

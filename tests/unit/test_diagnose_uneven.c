@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Microbatches that differ, told from workers that are slow. */
+/* Distinguishes uneven microbatches from slow workers. */
 #include "base/random.h"
 #include "small_recording.h"
 #include "test.h"
@@ -12,7 +12,7 @@ enum { STEPS = 6, STAGES = 3, REPLICAS = 4, MICROBATCHES = 8 };
 
 static double works[PASSES], others[PASSES], means[PASSES];
 
-/* From 0.5 to 1.5 on the mean. */
+/* Draws work from 0.5 to 1.5, mean 1. */
 static void draw(uint64_t seed, double *to)
 {
     lhi_random of = {seed};
@@ -45,7 +45,7 @@ static lh_diagnosis *diagnosed(const small_job *j)
         CHECK_OK(lh_diagnose(r, NULL, &d, &err), err);
     lh_recording_free(r);
     if (!d)
-        exit(1); /* nothing that follows would say more */
+        exit(1); /* later checks need the diagnosis */
     return d;
 }
 
@@ -57,7 +57,7 @@ static const lh_slow_component *find(const lh_diagnosis *d, lh_slow_kind what)
     return NULL;
 }
 
-/* The longest of a rank's over their mean, of the replica in the middle. */
+/* Returns a rank's longest microbatch over the mean, for the median replica. */
 static double expected_ratio(void)
 {
     double sum = 0, weight = 0;
@@ -73,7 +73,7 @@ static double expected_ratio(void)
             }
             ratios[r] = longest * MICROBATCHES / sums[r];
         }
-        for (uint32_t i = 1; i < REPLICAS; i++) /* both sorted */
+        for (uint32_t i = 1; i < REPLICAS; i++) /* sorts both */
             for (uint32_t k = i; k > 0; k--) {
                 if (ratios[k] < ratios[k - 1]) {
                     double x = ratios[k];
@@ -90,8 +90,8 @@ static double expected_ratio(void)
     return sum / weight;
 }
 
-/* No worker is blamed for what it was given, in any step; and what is said to
- * help comes to what the job would take with even ones. */
+/* No worker is blamed for its assigned work, in any step. The suggested gain
+ * equals the job's time with even microbatches. */
 static void uneven_microbatches_are_named_and_no_worker(void)
 {
     for (uint64_t seed = 1; seed <= 8; seed++) {
@@ -112,7 +112,7 @@ static void uneven_microbatches_are_named_and_no_worker(void)
             CHECK_INT(t->n_steps, STEPS);
             CHECK_INT(t->first_step, 10);
             CHECK(t->is_ongoing);
-            /* Rows are written in microseconds. */
+            /* Rows have microsecond resolution. */
             CHECK_NEAR(t->ratio, expected_ratio(), 2e-5);
             CHECK_NEAR((d->t_ns - (double)t->cost_ns) / e->t_ns, 1, 1e-4);
         }
@@ -123,7 +123,7 @@ static void uneven_microbatches_are_named_and_no_worker(void)
     }
 }
 
-/* Both are there: each is named, and the worker is as slow as it was made. */
+/* With both causes, each is named, and the worker's slowdown is correct. */
 static void a_slow_worker_is_named_beside_them(void)
 {
     for (uint64_t seed = 1; seed <= 8; seed++) {
@@ -146,7 +146,7 @@ static void a_slow_worker_is_named_beside_them(void)
     }
 }
 
-/* What is long forward and not backward is not the microbatch. */
+/* Long only in the forward: not caused by the microbatch. */
 static void passes_that_scatter_are_no_uneven_microbatches(void)
 {
     small_job j = usual;
@@ -159,7 +159,7 @@ static void passes_that_scatter_are_no_uneven_microbatches(void)
     lh_diagnosis_free(d);
 }
 
-/* Nor what is long on one stage and not on the others. */
+/* Long on one stage only: not caused by the microbatch. */
 static void ranks_that_scatter_are_no_uneven_microbatches(void)
 {
     small_job j = usual;
@@ -171,7 +171,7 @@ static void ranks_that_scatter_are_no_uneven_microbatches(void)
     lh_diagnosis_free(d);
 }
 
-/* Four per cent up and down, as even ones scatter. */
+/* Four per cent up and down, the scatter of even microbatches. */
 static void even_microbatches_are_not_named(void)
 {
     small_job j = usual;
@@ -184,8 +184,8 @@ static void even_microbatches_are_not_named(void)
     lh_diagnosis_free(d);
 }
 
-/* Of one stage nothing shows what a replica had to do but that others of its
- * microbatches are as long. */
+/* With one stage, only other long microbatches in the same replica indicate its
+ * work. */
 static void one_stage_has_no_slow_workers_by_chance(void)
 {
     for (uint64_t seed = 1; seed <= 8; seed++) {

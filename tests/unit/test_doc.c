@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Documents: what is read, and every refusal with file, line and key. */
+/* Documents: parsed values, and every error with file, line and key. */
 #include "format/document/tree.h"
 
 #include "test.h"
@@ -75,7 +75,7 @@ static void json_is_yaml(void)
     lhi_doc_free(doc);
 }
 
-/* Of which JSON has two halves; in YAML they stay what they are. */
+/* JSON writes these as surrogate pairs; in YAML the halves stay as they are. */
 static void json_has_characters_of_two_halves(void)
 {
     static const char one[] = "\\uD83d\\ude00", both[] = "\xf0\x9f\x98\x80";
@@ -83,7 +83,7 @@ static void json_has_characters_of_two_halves(void)
     lhi_text text = {0}, wanted = {0};
     lhi_text_puts(&text, "\n {\"k\": \"\\\\ud83d\\u00e9");
     lhi_text_puts(&wanted, "\\ud83d\xc3\xa9");
-    /* More than libyaml reads at once, at all its places. */
+    /* Longer than libyaml's buffer, at every offset. */
     for (int i = 0; i < 9000; i++) {
         lhi_text_puts(&text, one);
         lhi_text_puts(&wanted, both);
@@ -155,7 +155,7 @@ static void depth_is_limited(void)
     }
 }
 
-/* A map of n keys, with one of them twice. */
+/* Parses a map of n keys with a duplicate. */
 static void try_long_map(uint32_t n, int64_t twice, const char *says)
 {
     lhi_text text = {0};
@@ -187,7 +187,7 @@ static void keys_are_compared_in_long_maps_too(void)
     try_long_map(LHI_DOC_MAX_KEYS + 1, -1, "too many keys in one map");
 }
 
-/* Reads `text` as the value of a key "k". */
+/* Parses `text` as the value of a key "k". */
 static const lhi_node *value(lhi_doc **doc, const char *text)
 {
     char line[256];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _POSIX_C_SOURCE 200809L
-/* Jobs to begin with: each is a job, says what its keys mean, and holds what
- * was asked for, whatever the model, the GPU and the number of sites. */
+/* Draft jobs: each parses, explains its keys, and contains the requested values
+ * for any model, GPU and number of datacenters. */
 #include "test_spec.h"
 
 #include <longhaul/draft.h>
@@ -9,7 +9,8 @@
 #include <ctype.h>
 #include <stdlib.h>
 
-/* Release the text with lh_text_free(), the job with lh_job_free(). */
+/* Drafts and parses a job. Release the text with lh_text_free(), the job with
+ * lh_job_free(). */
 static lh_job *drafted(const lh_draft_options *o, char **text)
 {
     lh_error err = {0};
@@ -23,7 +24,7 @@ static lh_job *drafted(const lh_draft_options *o, char **text)
     return job;
 }
 
-/* A line's key, behind a list's dash or a comment's '#'. False: it has none. */
+/* Checks whether the line has a key, after a list's dash or a comment's '#'. */
 static bool has_key(const char *line, bool *covered)
 {
     const char *at = line + strspn(line, " -");
@@ -35,7 +36,7 @@ static bool has_key(const char *line, bool *covered)
     return end > at && *end == ':';
 }
 
-/* The text with the line at `at` uncovered. */
+/* Returns the text with the comment at `at` uncommented. */
 static char *uncover(const char *text, size_t at)
 {
     char *copy = strdup(text);
@@ -55,7 +56,8 @@ static void lines_are_short_and_say_what_they_are(const char *text)
                   (int)len, line);
         if (!has_key(line, &covered))
             continue;
-        /* Sections have a line above them, lists one for their key. */
+        /* Sections are explained by the line above, lists once for their key.
+         */
         const char *second =
             covered ? strchr(strchr(line, '#') + 1, '#') : strchr(line, '#');
         bool above = line - text > 3 && line[-2] != '\n';

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elastic pipelines: worked cases of the closed forms, the planner, the order
- * of passes and the event run. */
+/* Elastic pipelines: worked cases of the closed forms, the planner, the pass
+ * order and the event simulation. */
 #include "schedule/elastic/elastic_internal.h"
 #include "test.h"
 
@@ -28,8 +28,8 @@ static elastic_case make_case(uint32_t P, uint32_t D, uint32_t M, uint32_t B,
                           .params = params};
 }
 
-/* The event run of a plan, by simulator, evaluator and judge, which must
- * agree; `peaks` (may be NULL) gets live passes per stage. */
+/* Simulates a plan with the simulator, the evaluator and the verifier, which
+ * must agree; `peaks` (may be NULL) receives the live passes per stage. */
 static int64_t event_time(const elastic_case *g, const lh_elastic_plan *plan,
                           int64_t *peaks)
 {
@@ -68,7 +68,7 @@ static int64_t event_time(const elastic_case *g, const lh_elastic_plan *plan,
     return time;
 }
 
-/* A plan by hand, without the refusals. */
+/* Creates a plan without validity checks. */
 static lh_elastic_plan by_hand(const elastic_case *g, uint32_t R,
                                const uint32_t *e, uint32_t S, const uint32_t *d)
 {
@@ -166,7 +166,7 @@ static void without_communication(void)
     g.b_ns = 2;
     CHECK_INT(event_time(&g, &plan, NULL), 117);
     CHECK_INT(lh_elastic_iteration_ns(&g, &plan, 0), 117);
-    g.stages = 6; /* groups of 4 leave bubbles */
+    g.stages = 6; /* groups of 4 cause bubbles */
     CHECK_INT(event_time(&g, &plan, NULL), 147);
     CHECK_INT(lh_elastic_iteration_ns(&g, &plan, 0), 123);
     lh_elastic_plan *refused = NULL;
@@ -186,7 +186,7 @@ static void longer_warmup(void)
     static const int64_t want[] = {77, 75, 73, 71};
     for (uint32_t i = 0; i < 4; i++)
         CHECK_INT(peaks[i], want[i]);
-    plan.extra_warmup = 0; /* then it stops, and all three say so */
+    plan.extra_warmup = 0; /* it deadlocks in all three */
     CHECK_INT(event_time(&g, &plan, NULL), -1);
     g = make_case(3, 1, 2, 8, 1, 2, 0, 0, 0);
     plan = by_hand(&g, 2, e2, 2, d2);
@@ -223,9 +223,9 @@ static void with_communication(void)
     CHECK_INT(event_time(&g, &plan, NULL), 248);
 }
 
-/* What each pass of stage 1 of 4 launches, worked out by hand: pass, kind,
- * chunk of the stage from 1, first and last microbatch of the passes that have
- * a bucket each. */
+/* Operations launched by each pass on stage 1 of 4, computed by hand: pass,
+ * kind, the stage's chunk from 1, first and last microbatch of the passes with
+ * one bucket each. */
 static void operations_say_what_they_carry(void)
 {
     static const struct {
@@ -282,12 +282,12 @@ static void operations_say_what_they_carry(void)
     lh_elastic_ops_free(ops);
 }
 
-/* The last of these, where layers that communicate one after the other take 16
- * in place of 10, all gradients and half of the parameters do. Half a gather is
- * 8, in 4 buckets behind 2 each; a scatter 16, in 4 behind 4 each; half a
- * gather backwards 8, in the 2 passes that are left. The first gather is half
- * at once and half not, 5 + 8, the last scatter 16, and those of other chunks
- * hide behind 8 forwards of 2 and 6 backwards of 4. */
+/* The last plan above, where sequential layer communication takes 16 instead of
+ * 10, and covers all gradients and half the parameters. Half a gather is 8, in
+ * 4 buckets after 2 each; a scatter 16, in 4 after 4 each; half a backward
+ * gather 8, in the 2 remaining passes. The first gather is half joint and half
+ * per layer, 5 + 8, the last scatter 16. Those of other chunks overlap with 8
+ * forwards (2) and 6 backwards (4). */
 static void layer_by_layer(void)
 {
     static const uint32_t e[] = {8, 4}, d[] = {6, 6};
@@ -301,7 +301,7 @@ static void layer_by_layer(void)
     CHECK_INT(lh_elastic_exposed_communication(&g, &plan, 0).sum_ns, 13 + 16);
     CHECK_INT(lh_elastic_iteration_ns(&g, &plan, 0), (36 + 2) * 6 + 29);
     CHECK_INT(event_time(&g, &plan, NULL), 257);
-    /* With nothing sharded, or all of it at once, as if it were not said. */
+    /* With sharding none or complete, equal to the default. */
     plan.params_g = plan.params_p = 0;
     CHECK_INT(event_time(&g, &plan, NULL), 248);
     g.sharded_ns = 10;
@@ -315,6 +315,7 @@ static void layer_by_layer(void)
     CHECK_HAS(err.text, "9 ns layer by layer, less than the 10 ns at once");
 }
 
+/* Expected result of the planner. */
 typedef struct wanted_plan {
     uint32_t q;
     const char *e, *d;
@@ -393,7 +394,7 @@ static void queue_and_recomputation(void)
     CHECK_HAS(err.text, "501 more than stays below the budget of 5000");
 }
 
-/* "F2.0: AGO3" for every pass of stage 1 with a launch, in its order. */
+/* Lists "F2.0: AGO3" for every pass on stage 1 with a launch, in its order. */
 static void launches(void)
 {
     static const char want[] =
@@ -463,7 +464,7 @@ static void pipeline_messages(void)
     }
 }
 
-/* The format's shorthand and the method give what the plan gives. */
+/* The file format's shorthand and the method give the plan's result. */
 static void file_and_method(void)
 {
     static const char text[] =
@@ -500,8 +501,8 @@ static void file_and_method(void)
     CHECK_STR(second, first);
     lh_text_free(first);
     lh_text_free(second);
-    /* The groups that the file names need not be said again, nor where it has
-     * been written out; auto finds them. */
+    /* Groups named in the file need no repetition, also after writing it; auto
+     * finds them. */
     const char *const methods[] = {"elastic", "auto"};
     for (size_t i = 0; i < 2; i++) {
         int64_t ns = -1;
@@ -613,8 +614,8 @@ static void what_cannot_be(void)
     CHECK_INT(lh_elastic_plan_queue(&g, 3, &plan, &err), LH_EINVAL);
 }
 
-/* What is wrong is said: groups that cannot be, or memory, and of which kind
- * the closest plan is. */
+/* The error names the reason: impossible groups, or memory, and the kind of the
+ * closest plan. */
 static void searched_in_vain(void)
 {
     lh_elastic_op op = {1, 1};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What elastic plans shard over far sites costs what it costs elsewhere: each
- * layer pays its latencies, in every group that comes to it. */
+/* Elastic sharding over distant datacenters costs as much as elsewhere: each
+ * layer pays its latencies, in every group that uses it. */
 #include "jobs.h"
 
 #include "base/random.h"
@@ -13,7 +13,8 @@
 #include <longhaul/plan.h>
 #include <longhaul/simulate.h>
 
-/* A model of `layers` on two sites of 4 GPUs, data parallel over both. */
+/* Creates a job with `layers` in two datacenters with 4 GPUs each, data
+ * parallel over both. */
 static lh_job *far_job(unsigned layers, double latency_ms, double gbps,
                        unsigned batch)
 {
@@ -27,7 +28,7 @@ static lh_job *far_job(unsigned layers, double latency_ms, double gbps,
         latency_ms, gbps, layers, batch);
 }
 
-/* Data parallelism outermost: half of the replicas in each site. */
+/* Data parallelism outermost: half the replicas in each datacenter. */
 static lhi_config config_of(uint32_t pipeline, uint32_t batch)
 {
     lhi_config c = {.layout = {.tensor = 1,
@@ -42,7 +43,8 @@ static lhi_config config_of(uint32_t pipeline, uint32_t batch)
     return c;
 }
 
-/* One layer, the embedding or the head alone, at once: gather and reduction. */
+/* Computes gather and reduction of one layer, the embedding or the head alone.
+ */
 static void cost_alone(const lh_job *job, const lhi_config *config,
                        lh_cost_layer_range slice, double *gather,
                        double *reduce)
@@ -75,10 +77,9 @@ static void fini(lhi_elastic_result *r)
     *r = (lhi_elastic_result){0};
 }
 
-/* All parameters at ZeRO-3: a rank's link carries, one after the other, each
- * of its layers in every group forwards, in every group backwards but for the
- * last chunk, whose first group finds it gathered, and as many reductions as
- * groups. */
+/* Lower bound with all parameters at ZeRO-3: a rank's link carries each layer's
+ * gather in every forward group, and in every backward group except the last
+ * chunk's first, which finds it gathered, and one reduction per group. */
 static double least_sent(const lh_job *job, const lhi_elastic_result *r)
 {
     const lh_plan_elastic *e = r->details;
@@ -138,7 +139,7 @@ static void all_sharded_pays_every_layer(void)
         CHECK(status == LH_OK || status == LH_EINFEASIBLE);
         if (status == LH_OK) {
             double least = least_sent(job, &r);
-            /* Each part rounds up. */
+            /* Each part is rounded up. */
             CHECK_MSG((double)r.makespan_ns >= least - 1000,
                       "case %d: %.6f s, the link alone %.6f s", i,
                       (double)r.makespan_ns / 1e9, least / 1e9);
@@ -152,8 +153,8 @@ static void all_sharded_pays_every_layer(void)
     CHECK_MSG(done >= 20, "%" PRIu32 " plans", done);
 }
 
-/* A chunk of one layer communicates as it does at once, the ends aside; one of
- * several pays each one's latency. */
+/* A chunk with one layer communicates as in one piece, except at the ends; one
+ * with several layers pays each one's latency. */
 static void chunks_of_layers(void)
 {
     lh_job *job = far_job(6, 40, 100, 8);
@@ -178,7 +179,7 @@ static void chunks_of_layers(void)
     lh_job_free(job);
 }
 
-/* With nothing sharded a gather pays the latency once, as in other schedules'
+/* Without sharding a gather pays the latency once, as in other schedules'
  * plans. */
 static void nothing_sharded_as_elsewhere(void)
 {
@@ -212,8 +213,8 @@ static void nothing_sharded_as_elsewhere(void)
     lh_job_free(job);
 }
 
-/* The plan's own operations on other links: what it would be built with. More
- * latency never makes it faster, and slower where layers cross the sites. */
+/* The plan's operations on other links. More latency never makes it faster, and
+ * makes it slower where layers span the datacenters. */
 static void more_latency_is_slower(void)
 {
     static const double ms[] = {0.05, 1, 10, 40, 80};
@@ -249,7 +250,7 @@ static void more_latency_is_slower(void)
             CHECK_HAS(lh_pipeline_dp_link(p, 0), ">");
             CHECK_OK(lh_simulate(p, r.schedule, NULL, &t, &err), err);
             int64_t ns = lh_timeline_makespan(t);
-            if (i == 0) /* the links that it was made for */
+            if (i == 0) /* the plan's own links */
                 CHECK_INT(ns, r.makespan_ns);
             CHECK_MSG(ns > before, "sharding %u: %.3f s at %g ms, %.3f before",
                       k, (double)ns / 1e9, ms[i], (double)before / 1e9);
@@ -264,8 +265,8 @@ static void more_latency_is_slower(void)
     }
 }
 
-/* Of one table: what is elastic with ZeRO 2 or 3 communicates once a group in
- * all rows, or in none. */
+/* In one table, elastic rows with ZeRO 2 or 3 either all communicate once per
+ * group, or none does. */
 static void one_table(void)
 {
     static const char *const schedules[] = {"", ", schedule: elastic"};

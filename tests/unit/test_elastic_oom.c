@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elastic plans with every allocation failing in turn. */
+/* Elastic plans with each allocation failing in turn. */
 #include "fail_alloc.h"
 #include "jobs.h"
 #include "plans.h"
@@ -80,7 +80,7 @@ static void searches(void)
 {
     lh_elastic_setting setting = {.given = given, .n_ops = 3, .ops = ops};
     lh_error err = {0};
-    /* Without what a first search of the paper's planner may leave out. */
+    /* Without options that the paper's planner may skip in a first search. */
     setting.given.microbatches = 2;
     FAIL_EACH_ALLOC({
         lh_elastic_search_result *best = NULL;
@@ -90,8 +90,8 @@ static void searches(void)
     });
 }
 
-/* Elastic plans of a job and all that stands beside them: a spread of its
- * allocations, denser at the beginning. */
+/* Elastic plans of a job and their alternatives: a spread of allocations,
+ * denser at the beginning. */
 static void plans_of_jobs(void)
 {
     lh_job *job = job_with(

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Execution plans: what a schedule is lowered to, and that no plan which
- * passes the proof can stop. */
+/* Execution plans: lowering of schedules, and no deadlock in any plan that
+ * passes the proof. */
 #include "random_pipeline.h"
 #include "runtime/engine/execution_plan.h"
 #include "runtime/engine/measure.h"
@@ -26,7 +26,7 @@ static lh_exec *lower(const lh_pipeline *p, const lh_schedule *s,
     return x;
 }
 
-/* What rank 1 of 1F1B does: "stream pass after" for each instruction. */
+/* Lists a rank's instructions as "stream pass after", one per line. */
 static void list(const lh_exec *x, uint32_t rank, char *out, size_t room)
 {
     uint32_t n;
@@ -102,7 +102,7 @@ static void late_fd_passes_over_w(void)
 
 /* --- data-parallel communication ------------------------------------------ */
 
-/* Where the rank's order has the backward or forward of a point. */
+/* Finds the position of a point's backward or forward in the rank's order. */
 static uint32_t place_of(const lhi_exec_rank *rank, const lh_dp_pass *at)
 {
     for (uint32_t i = 0; i < rank->n_passes; i++) {
@@ -114,8 +114,8 @@ static uint32_t place_of(const lhi_exec_rank *rank, const lh_dp_pass *at)
     return LH_NONE;
 }
 
-/* Every operation is in its device's stream once, with the passes that the
- * pipeline names; the stream goes by launches. */
+/* Checks that each operation is in its device's stream once, with the
+ * pipeline's passes; the stream is in launch order. */
 static void check_data(const lh_pipeline *p, const lh_exec *x)
 {
     uint32_t n_ops = 0;
@@ -181,8 +181,8 @@ static void data_stream_of_an_elastic_pipeline(void)
         if (at < 4 && in[i].pass.kind == LH_F && kind != LH_DP_AGB)
             CHECK_STR(line, wanted[at++]);
     }
-    /* First and AGO; two AGF, three AGB; RSG of three blocks but the last
-     * group's, of which two are in halves; RSO and last. */
+    /* First and AGO; two AGF, three AGB; RSG of three blocks without the last
+     * group's, two of them in halves; RSO and last. */
     CHECK_INT(at, 4);
     CHECK_INT(gathers, 2 + 2 + 3);
     CHECK_INT(scatters, 2 * 2 + 1 + 1);
@@ -201,7 +201,7 @@ static void data_stream_of_an_elastic_pipeline(void)
     lh_pipeline_free(p);
 }
 
-/* --- every receive is posted once, in time, into a free buffer ------------ */
+/* --- each receive is posted once, in time, into a free buffer ------------- */
 
 static void check_slots(const lhi_exec_rank *rank)
 {
@@ -228,9 +228,9 @@ static void check_slots(const lhi_exec_rank *rank)
     free(posted);
 }
 
-/* --- an executor by tokens: does what it can, in a random order ------------
- */
+/* --- token executor: runs enabled actions in a random order --------------- */
 
+/* State of the token executor. */
 typedef struct tokens {
     const lh_exec *x;
     uint32_t *done;
@@ -293,7 +293,7 @@ static bool run_tokens(rng *seed, const lh_exec *x)
                 calloc(n, sizeof(uint64_t)),
                 calloc(n, sizeof(uint32_t))};
     uint32_t at = rng_below(seed, total);
-    while (idle < 2 * total) { /* posting does not count as doing */
+    while (idle < 2 * total) { /* posting is not progress */
         bool moved = at < n ? step_message(&t, at) : step_rank(&t, at - n);
         idle = moved ? 0 : idle + 1;
         at = moved ? rng_below(seed, total) : (at + 1) % total;
@@ -309,8 +309,8 @@ static bool run_tokens(rng *seed, const lh_exec *x)
     return ok;
 }
 
-/* Bounded buffers and explicit message orders stop some plans; the proof and
- * the tokens agree on which. */
+/* Bounded buffers and explicit message orders deadlock some plans; the proof
+ * and the token executor agree on them. */
 static void proof_against_tokens(void)
 {
     rng r = {4};
@@ -324,7 +324,8 @@ static void proof_against_tokens(void)
         lh_exec *x = NULL;
         lh_error err;
         lh_status status = lh_exec_make(p, s, &o, &x, &err);
-        /* The prediction runs the same orders: if it can, so can the plan. */
+        /* The simulator uses the same orders: if it completes, so does the
+         * plan. */
         if (o.receives == LH_RECEIVES_EARLY)
             CHECK_OK(status, err);
         CHECK(status == LH_OK || status == LH_EDEADLOCK);
@@ -335,7 +336,8 @@ static void proof_against_tokens(void)
             CHECK(run_tokens(&r, x));
             lh_exec_free(x);
         }
-        /* With fewer buffers, proof or not: lower without it, then ask both. */
+        /* With fewer buffers, proven or not: lower without the proof, then run
+         * both. */
         x = NULL;
         o.receives = LH_RECEIVES_EARLY;
         o.receive_slots = 1 + rng_below(&r, 2);
@@ -358,7 +360,7 @@ static void proof_against_tokens(void)
               stuck);
 }
 
-/* alpha 20 us, 0.5 ns per byte, some noise that cancels. */
+/* alpha 20 us, 0.5 ns per byte, symmetric noise. */
 static void line_through_sizes(void)
 {
     double bytes[6], ns[6], alpha, beta;
@@ -370,7 +372,7 @@ static void line_through_sizes(void)
     CHECK_NEAR(alpha, 20000, 60);
     CHECK_NEAR(beta, 0.5, 0.003);
     for (int i = 0; i < 6; i++)
-        ns[i] = 1000; /* no slope, and none below */
+        ns[i] = 1000; /* no slope; never negative */
     lhi_fit_link(bytes, ns, 6, &alpha, &beta);
     CHECK_NEAR(alpha, 1000, 1e-6);
     CHECK_NEAR(beta, 0, 1e-12);

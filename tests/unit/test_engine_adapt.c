@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs that watch their links and devices and go on by other schedules. Dates
- * are the devices' and the links', so with a slip that is never reached the
- * monitor sees the same however busy the machine is; when a decision comes,
- * and so from which iteration on it counts, is not the same each time. */
+/* Runs that monitor their links and devices and switch schedules. Times come
+ * from the device and link models, and slips are unlimited. So the monitor's
+ * input does not depend on machine load; only the moment of a decision, and its
+ * first iteration, does. */
 #define _GNU_SOURCE
 #include "scheduled.h"
 #include "test.h"
@@ -16,7 +16,7 @@
 
 enum { MOST_STEPS = 3000, SLOW_FROM = 12, SLOW_TO = 40 };
 
-/* One link takes twenty times as long as a pass, for good. */
+/* One link permanently takes twenty times as long as a pass. */
 static const char slow_link[] =
     "longhaul: events/1\n"
     "time_unit: ms\n"
@@ -29,14 +29,15 @@ static const char slow_for_a_while[] =
     "  - {from: 12, to: 40, links: ['1>2'], latency: 20}\n"
     "  - {from: 12, to: 40, device: 3, slower: x3}\n";
 
+/* A run, its events and the notices to it. */
 typedef struct setting {
     lh_pipeline *base;
     lh_event_timeline *course;
     lh_schedule *schedule;
     lh_exec *exec;
-    const lh_adapt_options *decides; /* NULL: as usual */
-    /* What rank 0 was told; in its process. A run goes on until so many were
-     * told to it. */
+    const lh_adapt_options *decides; /* NULL: defaults */
+    /* Notices to rank 0, in its process. The run stops at the `until` counts.
+     */
     uint32_t n_notices, n_answers, n_ended;
     uint32_t until_answers, until_ended, least_steps, n_steps;
     uint64_t last_step;
@@ -138,14 +139,14 @@ static uint32_t link_between(const lh_pipeline *p, uint32_t from, uint32_t to)
     return i;
 }
 
-/* But for the rounding of means. */
+/* Equal except for rounding of means. */
 static bool is_about(double ns, double want_ns)
 {
     return fabs(ns - want_ns) < 1;
 }
 
-/* Of a link or device that became slow at SLOW_FROM: whether it is told so. An
- * iteration may be left out while a decision is made. */
+/* Checks the notice for a link or device slow from SLOW_FROM on. An iteration
+ * may be skipped while a decision is made. */
 static void check_begin(const lh_monitor_event *e, double before_ns,
                         double now_ns)
 {
@@ -184,14 +185,14 @@ static void a_slow_link_is_answered(void)
         CHECK(n_switches && rows[0].why[0] && rows[0].predicted_ns > 0);
         if (t == 0)
             CHECK(s.n_notices == n && s.n_answers == n_switches);
-        /* It is the one that the last iteration followed. */
+        /* It is the schedule of the last iteration. */
         CHECK(r && lh_train_schedule(r) && r->interrupted);
         lh_train_result_free(r);
         tear_down(&s);
     }
 }
 
-/* Also where sends are coupled and receives late: neither makes a link or a
+/* Also with blocking sends and rendezvous receives: neither makes a link or a
  * device look slow. */
 static void what_goes_by_is_told_to_be_over(void)
 {
@@ -223,8 +224,8 @@ static void what_goes_by_is_told_to_be_over(void)
     }
 }
 
-/* Where sends block, the path of messages is switched with the schedule. Copies
- * make no link look slow, nor one that is slow slower. */
+/* With blocking sends, the message path switches with the schedule. Copies make
+ * no link look slow, and no slow one slower. */
 static void a_slow_link_is_delegated(void)
 {
     static const char *const transports[] = {"inproc", "local"};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks that share sequences: fifty steps beside those of ranks that have whole
- * ones, for every kind of attention; the same bits for the same context
- * whatever the pipeline, schedule, recomputation, transport; memory beside what
- * was predicted. */
+/* Context parallelism: fifty steps compared with ranks that have whole
+ * sequences, for every kind of attention. Same bits for the same context with
+ * any pipeline, schedule, recomputation and transport; memory compared with its
+ * prediction. */
 #define _GNU_SOURCE
 #include "jobs.h"
 #include "plans.h"
@@ -31,6 +31,7 @@ static const char *const models[] = {
 };
 enum { N_MODELS = sizeof models / sizeof *models };
 
+/* Configuration of a run. */
 typedef struct setup {
     uint32_t model, context, data, stages, micro_batch, zero;
     const char *schedule, *recompute, *transport;
@@ -74,7 +75,7 @@ static lh_job *job_of(const setup *s)
         s->schedule);
 }
 
-/* Its losses. */
+/* Trains; returns the losses. */
 static void train(const setup *s, double losses[STEPS])
 {
     lh_plan *plan = plan_of_job(job_of(s));
@@ -117,7 +118,7 @@ static double furthest(const double *a, const double *b)
     return most;
 }
 
-/* Seeded setups, each beside one rank. */
+/* Seeded configurations, each compared with one rank. */
 static void as_whole_sequences(void)
 {
     static const char *const schedules[] = {"1f1b", "zb-h1", "gpipe",
@@ -213,7 +214,7 @@ static void refuses(void)
     m.data = text_path;
     CHECK_OK(lh_plan_make(job, NULL, &plan, &err), err);
     if (plan) {
-        /* A plan cannot; who calls may. */
+        /* Planning rejects it, but the API allows it. */
         uint32_t first[] = {0, 4};
         lh_exec *x = NULL;
         CHECK_OK(lh_exec_make(plan->pipeline, plan->schedule, NULL, &x, &err),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Head-of-line blocking, run: the dates of all messages are the simulator's, to
- * the nanosecond, however busy the machine is; plans that stop under it are
- * refused; and weights do not notice. Passes take nanoseconds here, and may
- * begin late by any time, so that dates follow from each other alone. */
+/* Runs with blocking sends (head-of-line blocking): all message times equal the
+ * simulator's to the nanosecond, on a busy machine too. Plans that deadlock are
+ * rejected; weights are unaffected. Passes take nanoseconds and may slip
+ * without limit, so that times depend on each other alone. */
 #include "dated_messages.h"
 #include "random_pipeline.h"
 #include "runtime/engine/execution_plan.h"
@@ -30,7 +30,7 @@ static lh_exec_options coupled(uint32_t queue, lh_receives receives)
                              .coupled_queue = queue};
 }
 
-/* LH_OK, with its timeline, or LH_EDEADLOCK. */
+/* Simulates: LH_OK with the timeline, or LH_EDEADLOCK. */
 static lh_status simulate(const lh_pipeline *p, const lh_schedule *s,
                           const lh_exec_options *o, lh_timeline **out)
 {
@@ -44,11 +44,10 @@ static lh_status simulate(const lh_pipeline *p, const lh_schedule *s,
     return status;
 }
 
-/* --- what stops is refused -------------------------------------------------
- */
+/* --- deadlocks are rejected ----------------------------------------------- */
 
-/* The proof alone against the simulator, which stops where it does: with late
- * receives both have nothing buffered on the way. */
+/* Runs the proof alone, to compare with the simulator's deadlocks: with
+ * rendezvous receives neither buffers messages in flight. */
 static lh_status prove_as(lh_exec *x, uint32_t queue, lh_error *err)
 {
     x->options.coupled_queue = queue;
@@ -90,8 +89,7 @@ static void the_proof_knows_the_queue(void)
               n_stop, n_go);
 }
 
-/* --- what runs keeps to the model ------------------------------------------
- */
+/* --- runs match the model ------------------------------------------------- */
 
 static void one_entry_is_the_simulators(void)
 {
@@ -133,10 +131,9 @@ static void one_entry_is_the_simulators(void)
               "%u runs, %u of them blocked", n_run, n_blocked);
 }
 
-/* --- the published case -----------------------------------------------------
- */
+/* --- published case ------------------------------------------------------- */
 
-/* 8 stages, n = 16, F = D = W = 9, 60 on the last link; us instead of ms. */
+/* 8 stages, n = 16, F = D = W = 9, 60 on the last link; in us instead of ms. */
 static const char eight[] =
     "longhaul: pipeline/1\ntime_unit: us\nmicrobatches: 16\ndevices: 8\n"
     "backward: split\n"
@@ -144,7 +141,7 @@ static const char eight[] =
     "links: [{from: 6, to: 7, latency: 60, transfer: 0}, "
     "{from: 7, to: 6, latency: 60, transfer: 0}]\n";
 
-/* Passes behind which their device was held. */
+/* Counts passes after which the device was blocked. */
 static uint32_t count_held(const lh_trace *t)
 {
     uint32_t n = 0;
@@ -190,9 +187,9 @@ static int by_time(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* No message of a device is under way before all but queue - 1 of those that
- * it made before it have arrived. Which entry comes free first is for the clock
- * to say where several do at about the same time. */
+/* Checks that a device's message starts only after all but queue - 1 of its
+ * predecessors have arrived. The clock decides which entry is free first if
+ * several become free at about the same time. */
 static void check_device(const lh_exec *x, uint32_t device,
                          const lh_trace *trace)
 {
@@ -241,17 +238,16 @@ static void longer_queues_hold_what_they_can(void)
     CHECK(n_run > RUNS / 6);
 }
 
-/* --- the end -----------------------------------------------------------------
- */
+/* --- stopping ------------------------------------------------------------- */
 
-/* After more questions than there are before the first wait for an entry. */
+/* Stops after more polls than occur before the first wait for an entry. */
 static int some_time(void *context)
 {
     atomic_int *asked = context;
     return atomic_fetch_add(asked, 1) < 8 ? LH_STOP_NO : LH_STOP_NOW;
 }
 
-/* A rank that waits for an entry hears that the run is over. */
+/* A rank that waits for a queue entry is notified when the run ends. */
 static void stops_in_a_full_queue(void)
 {
     static const char slow[] =

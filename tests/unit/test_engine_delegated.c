@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages that are copied to host memory and sent from there, run: dates are
- * the simulator's, to the nanosecond; there are as many queues as the rule
- * says; plans that would stop are refused. */
+/* Runs with delegated messages, copied to host memory and sent from there:
+ * times equal the simulator's to the nanosecond, the queue count follows the
+ * rule, and plans that deadlock are rejected. */
 #include "dated_messages.h"
 #include "random_pipeline.h"
 #include "runtime/engine/execution_plan.h"
@@ -21,7 +21,7 @@ static const random_shape small = {.max_devices = 4,
                                    .no_data_parallel = true,
                                    .no_limits = true};
 
-/* Some links or all, copies of one time or of one for each link. */
+/* Some or all links; copy times uniform or per link. */
 typedef struct paths {
     bool links[MOST_LINKS];
     int64_t staging_ns[MOST_LINKS];
@@ -54,7 +54,7 @@ static void draw_paths(rng *r, const lh_pipeline *p, paths *out)
     }
 }
 
-/* LH_OK, with its timeline, or LH_EDEADLOCK. */
+/* Simulates: LH_OK with the timeline, or LH_EDEADLOCK. */
 static lh_status simulate(const lh_pipeline *p, const lh_schedule *s,
                           const paths *how, lh_timeline **out)
 {
@@ -114,8 +114,7 @@ static void dates_are_the_simulators(void)
               n_run, n_mixed, n_blocked, n_many);
 }
 
-/* --- how many queues --------------------------------------------------------
- */
+/* --- number of queues ----------------------------------------------------- */
 
 static const char every_eighth[] =
     "longhaul: pipeline/1\ntime_unit: ms\nmicrobatches: 12\ndevices: 2\n"
@@ -131,8 +130,8 @@ static uint32_t queues_out(const lh_exec *x, uint32_t rank)
     return 0;
 }
 
-/* Device 0 makes 8 activations a second; copies of half a second move 2 in a
- * queue (Adaptra, section 5.2: 4 queues). */
+/* Device 0 produces 8 activations per second; copies of half a second move 2
+ * per queue (Adaptra, section 5.2: 4 queues). */
 static void as_many_as_the_rule_says(void)
 {
     static const struct {
@@ -188,11 +187,9 @@ static void too_many_are_refused(void)
     lh_pipeline_free(p);
 }
 
-/* --- few buffers ------------------------------------------------------------
- */
+/* --- few buffers ---------------------------------------------------------- */
 
-/* One buffer for what is received, whatever the order of need: what the proof
- * lets through comes to its end. */
+/* One receive buffer, in any order of use: every proven plan completes. */
 static void few_buffers_are_enough(void)
 {
     uint32_t n_run = 0, n_refused = 0;
@@ -223,7 +220,7 @@ static void few_buffers_are_enough(void)
               n_run, n_refused);
 }
 
-/* The first message behind all others in its queue. */
+/* Moves the first message behind all others in its queue. */
 static void the_proof_knows_the_queues(void)
 {
     lh_pipeline *p = pipeline_of(every_eighth);
@@ -250,11 +247,10 @@ static void the_proof_knows_the_queues(void)
     lh_pipeline_free(p);
 }
 
-/* --- activations in host memory ----------------------------------------------
- */
+/* --- activations in host memory ------------------------------------------- */
 
-/* Room for two microbatches of four: the others rest in the host, whose copies
- * make their passes longer. */
+/* Memory for two out of four microbatches: the others are offloaded to the
+ * host, and their copies make passes longer. */
 static void what_rests_in_the_host_is_copied(void)
 {
     static const char text[] =
@@ -299,8 +295,7 @@ static void what_rests_in_the_host_is_copied(void)
     lh_pipeline_free(own);
 }
 
-/* --- the end -----------------------------------------------------------------
- */
+/* --- stopping ------------------------------------------------------------- */
 
 static int some_time(void *context)
 {
@@ -308,7 +303,7 @@ static int some_time(void *context)
     return atomic_fetch_add(asked, 1) < 8 ? LH_STOP_NO : LH_STOP_NOW;
 }
 
-/* A rank that waits for a message that is on its way for a day. */
+/* A rank waits for a message that takes a day. */
 static void stops_while_one_is_on_its_way(void)
 {
     static const char slow[] =

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs whose links and devices become slow while they go on. Dates of messages
- * are by the devices' deadlines and the links' emulation, so that with a slip
- * that is never reached they are the simulator's to the nanosecond, however
- * busy the machine is. */
+/* Runs whose links and devices become slow. Message times follow the devices'
+ * deadlines and the link emulation; with unlimited slip they equal the
+ * simulator's to the nanosecond on a busy machine, too. */
 #include "test.h"
 #include "uniform.h"
 #include "virtual_time.h"
@@ -81,7 +80,7 @@ static const lh_message *made_by(const lh_timeline *t, const lh_pass *pass)
     return NULL;
 }
 
-/* The last iteration, `step`, beside its simulation. */
+/* Compares the last iteration, `step`, with its simulation. */
 static void compare(const setting *s, const lh_trace *trace, uint64_t step)
 {
     lh_pipeline *p = NULL;
@@ -147,7 +146,8 @@ static void each_step_is_as_simulated(void)
     }
 }
 
-/* Of states, not of steps alone: quiet, three slow ones, quiet again. */
+/* Predictions per state, not per step: normal, three slow states, normal again.
+ */
 static void predictions_differ(void)
 {
     setting s = set_up(events_text, "1f1b");

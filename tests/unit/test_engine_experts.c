@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Experts that are on several ranks: the first losses are those of ranks that
- * have all of them to the last bit, those of fifty steps within 1e-6, whatever
- * the degrees, the schedule, the model and the transport; so are all losses
- * where ranks share layers, and have parts of experts; checkpoints are the same
- * files and read by runs of other degrees; memory is as predicted. */
+/* Expert parallelism. The first losses equal those of ranks with all experts
+ * bit by bit, and those of fifty steps within 1e-6, for any degrees, schedule,
+ * model and transport. The same holds for all losses with tensor parallelism
+ * and split experts. Checkpoints are the same files and readable with other
+ * degrees; memory matches its prediction. */
 #define _GNU_SOURCE
 #include "moe_models.h"
 #include "sanitized.h"
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { DEPTH = 4, N_STEPS = OF_CASES(50), BATCH = 8 /* of all replicas */ };
+enum { DEPTH = 4, N_STEPS = OF_CASES(50), BATCH = 8 /* over all replicas */ };
 
 /* --- models ------------------------------------------------------------------
  */
@@ -38,26 +38,26 @@ static lh_model model_with(int kind)
     } else {
         m = glm4_moe_of(m);
     }
-    if (m.ffn) /* layers that four can share */
+    if (m.ffn) /* divisible by four */
         m.ffn = 12;
     if (m.shared_expert_gate)
         m.shared_expert_ffn = 8;
     return m;
 }
 
-/* --- a run -------------------------------------------------------------------
- */
+/* --- run ------------------------------------------------------------------ */
 
+/* Configuration of a run. */
 typedef struct path_context {
     int kind;
     uint32_t devices, replicas, context, tensor, expert, again;
-    uint32_t zero;   /* 2 and 3: layer by layer; else 0 where whole, or 1 */
-    uint32_t cut;    /* ranks that have parts of an expert; 0: 1 */
+    uint32_t zero;   /* 2 and 3: layer by layer; else 0 if unsharded, or 1 */
+    uint32_t cut;    /* ranks that share an expert; 0: 1 */
     bool whole_rows; /* without sequence parallelism */
     uint32_t
-        sites; /* replicas share within these, one after the other; 0: all */
-    uint32_t per_node; /* ranks of a stage on a node, to which a token goes
-                          once; 0: a copy goes to each expert */
+        sites; /* consecutive replicas per sharding site; 0: all */
+    uint32_t per_node; /* a stage's ranks per node, where a token is sent once
+                        * per node; 0: one copy per expert */
     const char *method, *placement, *transport, *writes, *reads;
     bool joint, links, whole, leaders;
 } way;
@@ -156,8 +156,7 @@ static lh_status go(const way *w, uint64_t steps, lh_train_result **out,
     return status;
 }
 
-/* --- ranks that have all experts ---------------------------------------------
- */
+/* --- ranks with all experts ----------------------------------------------- */
 
 enum { MOST_REPLICAS = 4 };
 static lh_iteration wanted[N_KINDS][MOST_REPLICAS + 1][N_STEPS];
@@ -181,8 +180,7 @@ static void all_on_each(void)
                            wanted[MIXTRAL][2][0].loss - 0.1);
 }
 
-/* --- and some on each --------------------------------------------------------
- */
+/* --- ranks with some experts ---------------------------------------------- */
 
 static void memory_is_as_predicted(const lh_train_result *r, const char *name)
 {
@@ -192,8 +190,8 @@ static void memory_is_as_predicted(const lh_train_result *r, const char *name)
         for (uint32_t k = 0; k < LH_N_MEMORY_KINDS; k++) {
             double want = (double)all[i].predicted[k];
             double got = (double)all[i].measured[k];
-            /* What is small counts little in larger models; sanitizers leave
-             * gaps. */
+            /* Small arrays matter little in larger models; sanitizers add
+             * padding. */
             double small = SANITIZED && k == LH_MEMORY_SCRATCH ? 8192 : 2048;
             if (k != LH_MEMORY_BUFFERS)
                 CHECK_MSG(fabs(got - want) <= 0.03 * want + small,
@@ -286,8 +284,9 @@ static void some_on_each(void)
     }
 }
 
-/* Experts are spread over these ranks as well; or all have all, or are cut, as
- * layers are or over fewer ranks or more. */
+/* Expert groups may span these ranks, too. Otherwise every rank has all
+ * experts, or experts are split over as many ranks as layers, fewer, or more.
+ */
 static void where_layers_are_shared(void)
 {
     uint32_t state = 5;
@@ -316,7 +315,7 @@ static void where_layers_are_shared(void)
         w.transport = i % 8 == 3 ? "local" : "inproc";
         w.links = i % 5 == 4;
         w.whole = draw(&state, 2);
-        if (w.replicas * w.tensor <= 4) /* an expert's capacity is of all */
+        if (w.replicas * w.tensor <= 4) /* expert capacity applies globally */
             w.context = 1 + draw(&state, 2);
         if (!w.whole && !w.links && w.replicas * w.context > 1)
             w.zero = 1 + (uint32_t)i % 3;
@@ -324,8 +323,8 @@ static void where_layers_are_shared(void)
     }
 }
 
-/* Experts are sharded where replicas are, over those of a site that have the
- * same ones, and summed over sites; none may be there twice. */
+/* Experts are sharded over a site's replicas of the same experts, and summed
+ * across sites; none may be counted twice. */
 static void over_sites(void)
 {
     static const struct {
@@ -358,8 +357,8 @@ static void over_sites(void)
     }
 }
 
-/* A token goes once to each node; of three and one rank, too; and to all parts
- * of an expert. */
+/* A token is sent once per node, also with nodes of three ranks and one, and to
+ * all ranks that share an expert. */
 static void by_way_of_nodes(void)
 {
     const way base = {.replicas = 4, .expert = 4, .zero = 1};
@@ -372,7 +371,7 @@ static void by_way_of_nodes(void)
                 {GROUPED, 2, 2, 1, 4, 1, 2, 0xa2, false},
                 {LATENT, 2, 1, 2, 4, 1, 1, 0, true},
                 {MIXTRAL, 4, 1, 1, 2, 1, 2, 0, false},
-                /* and parts of experts, on one node and on two */
+                /* and split experts, on one node and on two */
                 {MIXTRAL, 4, 2, 1, 4, 2, 4, 0xa2, false},
                 {QWEN, 4, 1, 1, 2, 2, 3, 0, true}};
     for (uint32_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -395,8 +394,8 @@ static void by_way_of_nodes(void)
     }
 }
 
-/* Ranks have all rows between products: experts that are cut as layers are take
- * them all, others each rank's share. */
+/* Ranks have all rows between products: experts split like layers process all
+ * rows, others each rank's share. */
 static void with_whole_rows(void)
 {
     const struct {
@@ -428,7 +427,7 @@ static void with_whole_rows(void)
     }
 }
 
-/* Groups of experts are made of replicas and of ranks that share sequences. */
+/* Expert groups span replicas and context-parallel ranks. */
 static void with_shared_sequences(void)
 {
     way w = simple;
@@ -478,7 +477,7 @@ static void files_are_alike(const char *a, const char *b, const char *name)
     free(both[1]);
 }
 
-/* Half of the steps one way, the rest another. */
+/* Trains half the steps with one configuration, the rest with another. */
 static void halves(way first, way second, const char *name)
 {
     lh_train_result *r = NULL;
@@ -503,12 +502,12 @@ static void checkpoints_are_the_same(void)
         whole.kind = parted.kind = kind;
         whole.replicas = parted.replicas = 4;
         parted.expert = kind == QWEN ? 2 : 4;
-        parted.cut = 2; /* once of replicas, of sequences and of layers */
+        parted.cut = 2; /* across replicas, sequences and layers */
         parted.devices = 2;
         parted.method = "zb-h1";
         if (kind != QWEN)
             parted.tensor = 2;
-        if (kind == GROUPED) /* has all experts, but parts of each */
+        if (kind == GROUPED) /* has all experts, but split */
             whole.tensor = whole.cut = 2;
         if (kind == GROUPED) {
             parted.context = 2;
@@ -546,8 +545,8 @@ static void what_is_refused(void)
     CHECK(!r);
 }
 
-/* In place of drawn letters, which leave a router's choice so close in some
- * step that sums in another order make it another. */
+/* Words instead of random letters, with which a router's choice is sometimes so
+ * close that another summation order changes it. */
 static void write_words(void)
 {
     FILE *file = fopen(text_path, "w");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which ranks there are, and which compute together: against counting. */
+/* Ranks and their process groups, compared with enumeration. */
 #include "runtime/engine/process_grid.h"
 #include "test.h"
 
@@ -12,7 +12,7 @@ static const lhi_grid grids[] = {
 };
 enum { N_GRIDS = sizeof grids / sizeof *grids, MOST = 64 };
 
-/* Whether two ranks are in one group of the kind. */
+/* Checks whether two ranks are in one group of that kind. */
 static bool together(const lhi_grid *g, lhi_grid_group_kind kind, uint32_t r,
                      uint32_t q)
 {
@@ -48,7 +48,7 @@ static void check_group(const lhi_grid *g, lhi_grid_group_kind kind, uint32_t r)
     CHECK_INT(n, lhi_grid_group_size(g, kind));
 }
 
-/* Members 1, 2 and 3 of four; three of them are on one node. */
+/* Members 1, 2 and 3 out of four; three of them are on one node. */
 static void those_on_a_node_come_first(void)
 {
     const lhi_grid g = {2, 4, 1, 1, 4, 1};
@@ -86,8 +86,8 @@ static void groups_are_those_alike(void)
     }
 }
 
-/* Megatron-LM's order within a device: tensor, context, then replicas; experts
- * lie inside the data-parallel ranks. */
+/* Megatron-LM's order within a device: tensor, context, then replicas; expert
+ * groups are inside the data-parallel ranks. */
 static void numbers_as_megatron(void)
 {
     const lhi_grid g = {1, 2, 2, 2, 2, 1};

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Training with ZeRO 0, 2 and 3 under any schedule, where passes gather and
- * scatter layer by layer, and with replicas that share by site. Weights beside
- * those of replicas that share the optimizer alone, memory beside what was
- * predicted. */
+/* Training with ZeRO 0, 2 and 3 under any schedule, with per-layer gathers and
+ * scatters, and with hybrid sharding per site. Weights are compared with
+ * optimizer sharding alone, memory with its prediction. */
 #define _GNU_SOURCE
 #include "scripted_switches.h"
 #include "sharded_runs.h"
 #include "virtual_time.h"
 
-/* Each replica by itself; two by two, as neighbours and not. */
+/* Each replica alone; in pairs, adjacent and not. */
 static const uint32_t alone[] = {0, 1, 2, 3, 0, 1, 2, 3};
 static const uint32_t pairs[] = {0, 0, 1, 1, 0, 0, 1, 1};
 static const uint32_t threes[] = {0, 0, 0, 1, 1, 1};
@@ -16,7 +15,7 @@ static const uint32_t apart[] = {0, 1, 0, 1, 0, 1, 0, 1};
 
 static const uint32_t apart_at_2[] = {0, 0, 1, 1, 0, 1, 0, 1};
 
-/* The same sums whoever has the optimizer. */
+/* The sums do not depend on the owner of the optimizer state. */
 static void nothing_is_shared(void)
 {
     const setup one = {.stages = 2, .chunks = 1, .replicas = 4};
@@ -34,9 +33,8 @@ static void nothing_is_shared(void)
     free(shared.weights);
 }
 
-/* Gradients are summed over replicas, microbatch by microbatch: the same bits
- * whatever is gathered, made again, or run in which order, on how many
- * stages. */
+/* Gradients are summed over replicas per microbatch: the same bits with any
+ * gathering, recomputation, order or number of stages. */
 static void layers(void)
 {
     static const setup all[] = {
@@ -75,7 +73,7 @@ static void layers(void)
          .method = "gpipe",
          .then = "1f1b"},
     };
-    /* What passes launch, in groups of one microbatch. */
+    /* Operations launched by passes, in groups of one microbatch. */
     const setup groups = {.stages = 1,
                           .chunks = 1,
                           .replicas = 2,
@@ -102,7 +100,7 @@ static void layers(void)
     free(plain.weights);
 }
 
-static int64_t least_ns; /* of the iterations so far */
+static int64_t least_ns; /* over the iterations so far */
 
 static void note_least(void *none, const lh_iteration *it)
 {
@@ -111,8 +109,8 @@ static void note_least(void *none, const lh_iteration *it)
         least_ns = it->ns;
 }
 
-/* Over emulated links: the same bits, and all that goes over the one link is in
- * the iteration, at its latency alone and by its bytes. */
+/* Emulated links: the same bits, and the iteration includes all traffic over
+ * the one link, by latency alone and by bytes. */
 static void links_are_emulated(void)
 {
     enum { PARTS = LAYERS + 2, MICROBATCHES = ALL_MICROBATCHES / 2 };
@@ -154,8 +152,8 @@ static void links_are_emulated(void)
     free(want.weights);
 }
 
-/* Of other families, whose layers have other tensors, and with both ends of a
- * tied embedding here and there. */
+/* Other model families with different tensors, and with both ends of a tied
+ * embedding on one rank or on two. */
 static void families(void)
 {
     lh_model (*const models[])(uint32_t) = {tiny_gpt2, tiny_mixtral,
@@ -173,7 +171,7 @@ static void families(void)
         s.stages = 1;
         s.chunks = 3;
         check_same(&s, "three", &scattered);
-        s.sites = alone; /* nobody shares, all are summed at the end */
+        s.sites = alone; /* no sharding, all summed at the end */
         s.by_layer = false;
         s.gradients = s.parameters = 0;
         outcome plain = run(&s, "alone");
@@ -186,8 +184,8 @@ static void families(void)
     }
 }
 
-/* Within a site, then across: the same bits wherever the sites' replicas come
- * in the order, as long as each is with the same. */
+/* Sums within a site, then across: the same bits for any order of the sites'
+ * replicas, as long as the grouping stays. */
 static void sites(void)
 {
     const setup plainly = {.stages = 2, .chunks = 1, .replicas = 4};
@@ -229,7 +227,7 @@ static void sites(void)
     led.leaders = true;
     check_same(&led, "led", &one);
     free(plain.weights);
-    /* Experts that are cut are shared as all else is. */
+    /* Split experts are sharded like everything else. */
     setup cut = {.stages = 1,
                  .chunks = 1,
                  .replicas = 4,
@@ -244,7 +242,7 @@ static void sites(void)
     free(scattered.weights);
 }
 
-/* From one checkpoint to the next, with validation in between. */
+/* Changes the level between checkpoints, with validation in between. */
 static void levels_change(void)
 {
     static const struct {
@@ -275,7 +273,7 @@ static void levels_change(void)
     }
     free(want.weights);
     snprintf(from, sizeof from, "%s/shared", folder);
-    /* ZeRO 0 and 1, from moments that one replica has and that two have. */
+    /* ZeRO 0 and 1, from optimizer state on one replica and on two. */
     setup one = {.stages = 2, .chunks = 1, .replicas = 2};
     want = run(&one, "unshared");
     for (uint32_t i = 0; i < 3; i++) {
@@ -290,7 +288,7 @@ static void levels_change(void)
     free(want.weights);
 }
 
-/* Of the formulas: fewer bytes with each level, less than half at last. */
+/* Less memory with each level, finally less than half. */
 static void holds_less(void)
 {
     setup s = {.stages = 1, .chunks = 1, .replicas = 4, .sites = alone};
@@ -311,7 +309,7 @@ static void holds_less(void)
     CHECK_MSG(most[4] < .5 * most[1], "%.0f of %.0f bytes", most[4], most[1]);
 }
 
-/* Parts move where pieces are the same at every stage. */
+/* Layers migrate where the shards are the same at every stage. */
 static void moves(void)
 {
     static const uint32_t layers[] = {3, 5};
@@ -400,7 +398,7 @@ static void refuses(void)
         check_refused(&rows[i].s, rows[i].says);
 }
 
-/* While the others gather, or scatter, and wait for it. */
+/* While the other ranks wait in a gather or scatter. */
 static void killed(void)
 {
     setup s = {.stages = 2,

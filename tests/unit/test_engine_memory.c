@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory limits that are enforced: what is predicted not to keep them does not
- * begin, and what comes to hold more ends with a checkpoint. */
+/* Enforced memory limits: a run predicted to exceed its limit does not start,
+ * and one that exceeds it ends with a checkpoint. */
 #define _GNU_SOURCE
 #include "test.h"
 #include "tiny_model.h"
@@ -34,9 +34,10 @@ static lh_pipeline *pipeline_with(int64_t limit, const char *unit)
     return p;
 }
 
+/* A schedule switch and its outcome. */
 typedef struct change {
     const lh_pipeline *pipeline;
-    const char *method; /* of the second step on; NULL: none */
+    const char *method; /* from the second step on; NULL: none */
     lh_schedule *made;
     lh_reschedule given;
     bool is_refused;
@@ -106,7 +107,7 @@ static bool saved(unsigned step)
     return stat(path, &st) == 0;
 }
 
-/* The most that a rank is predicted to hold; 0: nothing trains here. */
+/* Returns the highest predicted memory of any rank; 0: cannot train here. */
 static int64_t most_predicted(void)
 {
     lh_error err;
@@ -149,8 +150,8 @@ static lh_status under(int64_t limit, change *c, lh_error *err)
     return status;
 }
 
-/* A byte less than predicted, and it does not begin. Buffers may be more than
- * were predicted where messages are late. */
+/* One byte below the prediction, the run does not start. Late messages may need
+ * more buffers than predicted. */
 static void refused_before_it_starts(void)
 {
     lh_error err;
@@ -165,7 +166,7 @@ static void refused_before_it_starts(void)
     CHECK(!saved(1));
 }
 
-/* GPipe keeps all microbatches at a time. */
+/* GPipe stores all microbatches at once. */
 static void schedules_are_refused(void)
 {
     lh_error err;
@@ -176,7 +177,7 @@ static void schedules_are_refused(void)
     CHECK(saved(STEPS));
 }
 
-/* While one schedule takes another's place, both have their buffers. */
+/* During a schedule switch, both schedules have their buffers. */
 static void ends_after_the_step(void)
 {
     lh_error err;

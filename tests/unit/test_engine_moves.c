@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layers that go to other chunks, and ranks that change their places, while a
- * run goes on: weights and moments go with them, and do not notice. */
+/* Migration during a run: layers move to other chunks, and ranks are
+ * reassigned. Weights and optimizer state move with them, unchanged. */
 #define _GNU_SOURCE
 #include "scripted_switches.h"
 #include "test.h"
@@ -12,16 +12,16 @@
 
 enum { STEPS = 10, LAYERS = 7, ALL_MICROBATCHES = 4, MOST_PLACES = 4 };
 
-/* --- what a run is asked -----------------------------------------------------
- */
+/* --- proposals ------------------------------------------------------------ */
 
+/* Scripted migrations and their outcomes. */
 typedef struct moves {
     schedules own;
     uint64_t seed, from;
     uint32_t n_chunks, n_places;
     bool moves_layers, moves_ranks, passes_on;
     uint32_t layers[8], hosts[MOST_PLACES], vias[MOST_PLACES];
-    uint64_t bad_step; /* 0: none; its layers are too many */
+    uint64_t bad_step; /* 0: none; has too many layers */
     bool bad_hosts, bad_vias, kills;
     uint32_t n_told, n_moved, n_passed;
     uint64_t bytes;
@@ -56,7 +56,7 @@ static void draw_seats(moves *s)
     }
 }
 
-/* Each time both, layers, ranks or a schedule alone. */
+/* Proposes layers, ranks, both, or a schedule alone. */
 static const lh_reschedule *next_move(void *of, uint64_t step)
 {
     moves *s = of;
@@ -106,7 +106,7 @@ static void told_moved(void *of, const lh_migration *what)
     }
 }
 
-/* Right before the boundary at which all is on its way. */
+/* Just before the boundary at which data are in flight. */
 static void kill_before(void *of, const lh_iteration *it)
 {
     moves *s = of;
@@ -117,10 +117,11 @@ static void kill_before(void *of, const lh_iteration *it)
 /* --- training ----------------------------------------------------------------
  */
 
+/* Configuration of a run. */
 typedef struct setting {
     const char *placement, *transport, *name, *resume;
     uint32_t replicas;
-    uint64_t steps, of; /* of these, that the run is thought of for */
+    uint64_t steps, of; /* steps run; planned total */
     lh_receives receives;
     bool emulates, tied, enforces;
 } setting;
@@ -181,6 +182,7 @@ static lh_status train(const setting *t, moves *s, lh_train_result **out,
     return status;
 }
 
+/* Contents of the checkpoint's files. */
 typedef struct files {
     char *weights, *moments;
     size_t n_weights, n_moments;
@@ -278,7 +280,7 @@ static void weights_do_not_notice(void)
     }
 }
 
-/* A checkpoint is of the model, whoever had which part of it. */
+/* A checkpoint contains the model, independent of its distribution. */
 static void checkpoints_do_not_notice(void)
 {
     for (uint32_t replicas = 1; replicas <= 2; replicas++) {
@@ -309,8 +311,7 @@ static void checkpoints_do_not_notice(void)
     }
 }
 
-/* --- what cannot be ----------------------------------------------------------
- */
+/* --- rejected migrations -------------------------------------------------- */
 
 static void one_against_it(void)
 {
@@ -350,7 +351,7 @@ static void one_against_it(void)
     free_files(&want);
 }
 
-/* It is known before the run starts, and why. */
+/* Rejected before the run starts, with the reason. */
 static void what_has_to_stay(void)
 {
     static const struct {
@@ -436,8 +437,7 @@ static void killed_in_between(void)
     CHECK(!r);
 }
 
-/* --- the timed device --------------------------------------------------------
- */
+/* --- timed device --------------------------------------------------------- */
 
 static const lh_reschedule *shift_layers(void *of, uint64_t step)
 {
@@ -454,7 +454,8 @@ static const lh_reschedule *shift_layers(void *of, uint64_t step)
     return &s->given;
 }
 
-/* Passes take what they take with so many layers, and moving its time. */
+/* Passes take the time for their new number of layers, plus the migration time.
+ */
 static void timed_layers(void)
 {
     static const uint32_t layers[] = {4, 4, 4, 4};
@@ -495,7 +496,7 @@ static void timed_layers(void)
         CHECK(!rows[0].refused);
         CHECK_INT(rows[0].predicted_ns, lh_timeline_makespan(line));
         CHECK_INT(r->predicted_ns, lh_timeline_makespan(line));
-        /* What they wait for are deadlines: not sooner. */
+        /* Deadlines: they wait at least this long. */
         CHECK(r->iterations[2].ns >= lh_timeline_makespan(line) + 30000000);
         CHECK(r->iterations[3].ns >= lh_timeline_makespan(line));
         CHECK(lh_timeline_makespan(line) != lh_exec_predicted_ns(x));
@@ -504,8 +505,8 @@ static void timed_layers(void)
         lh_layers_free(rules);
     }
     lh_train_result_free(r);
-    /* Of a run that was told of no layers none move: said when they are
-     * proposed, or before the run where it was said that they will. */
+    /* In a run without layer information, migrations are rejected when
+     * proposed, or before the run if announced. */
     lh_train_options untold = o;
     untold.layers = NULL;
     r = NULL;

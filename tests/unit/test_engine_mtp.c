@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Modules that predict further tokens: the losses of steps, the model's and
- * theirs, are those of one rank whatever the degrees, the schedule and what is
- * made again; memory is as predicted; checkpoints go on with other degrees.
- * What they compute is held against PyTorch's in tests/peers.
+/* Multi-token prediction: the model's and the MTP modules' losses equal those
+ * of one rank for any degrees, schedule and recomputation. Memory matches its
+ * prediction; checkpoints resume with other degrees. tests/peers compares the
+ * results with PyTorch.
  *
- *     test_engine_mtp [N]     and N drawn combinations, over fifty steps each
- */
+ *     test_engine_mtp [N]     also N random combinations, fifty steps each */
 #define _GNU_SOURCE
 #include "moe_models.h"
 #include "sanitized.h"
@@ -27,8 +26,7 @@ enum {
     SEQUENCE = 8
 };
 
-/* --- one run -----------------------------------------------------------------
- */
+/* --- one run -------------------------------------------------------------- */
 
 enum { LLAMA, TIED, DEEPSEEK, N_MODELS };
 
@@ -47,6 +45,7 @@ static lh_model model_of(int which)
     return m;
 }
 
+/* Configuration of a run. */
 typedef struct setup {
     int model;
     uint32_t devices, replicas, context, tensor, expert, zero;
@@ -123,8 +122,7 @@ static lh_status train(const setup *s, uint64_t steps, lh_train_result **out,
     return status;
 }
 
-/* --- one rank ----------------------------------------------------------------
- */
+/* --- one rank ------------------------------------------------------------- */
 
 static lh_iteration reference[N_MODELS][STEPS];
 
@@ -146,8 +144,7 @@ static void one_rank(void)
     }
 }
 
-/* --- the same by many --------------------------------------------------------
- */
+/* --- the same on several ranks -------------------------------------------- */
 
 static void check_memory(const lh_train_result *r, const char *name)
 {
@@ -212,7 +209,7 @@ static uint32_t below(uint32_t *state, uint32_t n)
     return (*state >> 8) % n;
 }
 
-static uint32_t n_drawn; /* given to the program */
+static uint32_t n_drawn; /* from the command line */
 
 static void drawn_combinations(void)
 {
@@ -238,7 +235,7 @@ static void drawn_combinations(void)
     }
 }
 
-/* Each degree and level, with each kind of model one of them. */
+/* Each degree and level, with one model per kind. */
 static void degrees(void)
 {
     setup a = alone, b = alone, c = alone;
@@ -254,8 +251,7 @@ static void degrees(void)
     run(&a, FEW);
 }
 
-/* For one schedule of stages and another, and what is made again, it is the
- * same to the last bit. */
+/* Any schedule of stages and any recomputation gives the same bits. */
 static void the_same_bits(void)
 {
     static const char *const methods[] = {"1f1b", "zb-h1"};
@@ -281,7 +277,7 @@ static void the_same_bits(void)
 /* --- checkpoints -------------------------------------------------------------
  */
 
-enum { SAVED = 5 }; /* after so many steps */
+enum { SAVED = 5 }; /* steps before it */
 
 static void go_on(setup first, setup then, const char *name)
 {
@@ -301,7 +297,7 @@ static void go_on(setup first, setup then, const char *name)
     lh_train_result_free(r);
 }
 
-/* Names are DeepSeek-V3's, and the embedding is there once. */
+/* DeepSeek-V3's names, with the embedding once. */
 static void check_names(const char *run_name, const lh_model *m)
 {
     static const char *const names[] = {"enorm", "hnorm", "eh_proj",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a run is profiled by, without a clock: ranks "run" what the simulator
- * says, and from their records the pipeline's times come out again. */
+/* Profiling without a clock: ranks "run" the simulator's times, and their
+ * records must reproduce the pipeline's times. */
 #include "test.h"
 #include "virtual_time.h"
 
@@ -11,7 +11,7 @@
 #include <longhaul/simulate.h>
 #include <stdlib.h>
 
-/* 4 stages, split or joint, with links that are never busy when needed. */
+/* 4 stages, split or joint, with links that are always idle when needed. */
 static lh_pipeline *make_pipeline(bool joint)
 {
     static const char text[] =
@@ -37,16 +37,16 @@ static lh_pipeline *make_pipeline(bool joint)
     return p;
 }
 
+/* Simulated ranks and their records. */
 typedef struct world {
     lhi_job job;
     lh_timeline *timeline;
     lhi_rank_program *shifts; /* per rank */
     lhi_rank *ranks;
-    int64_t waited_ns; /* inside of each pass */
+    int64_t waited_ns; /* within each pass */
 } world;
 
-/* What rank r recorded, had it kept to the simulator's times, all of them
- * `scale` times as long. */
+/* Records rank r's simulated times, each multiplied by `scale`. */
 static void keep(world *w, uint32_t r, int64_t scale)
 {
     lhi_rank_program *s = &w->shifts[r];
@@ -87,7 +87,7 @@ static void make_world(world *w, const lh_pipeline *p, const lh_exec *x)
         w->shifts[r].exec = x;
         w->shifts[r].rank = &w->ranks[r];
         w->shifts[r].records = calloc(n_passes, sizeof(lhi_pass_record));
-        /* Each F but a chunk's first one keeps 100 bytes more. */
+        /* Each F except a chunk's first one stores 100 more bytes. */
         for (size_t i = 0, held = 0; i < x->ranks[r].n_passes; i++) {
             const lhi_exec_pass *pass = &x->ranks[r].passes[i];
             if (pass->pass.kind == LH_F)
@@ -119,8 +119,8 @@ static void observe_step(const world *w, lhi_observer *o, uint32_t step,
     free(waited);
 }
 
-/* Runs `n` steps, the first one twice as long as the others, the last three
- * times, and adds up all ranks. */
+/* Runs `n` steps, the first one twice as slow, the last one three times, and
+ * sums over all ranks. */
 static lhi_observed_means *observe(world *w, uint32_t n)
 {
     size_t size = lhi_observer_count_sums(&w->job);
@@ -182,15 +182,15 @@ static void check_observed(const lh_pipeline *p, bool joint,
                1e-3);
 }
 
-/* Neither warming up nor an iteration that took long counts; and as many as are
- * kept, or fewer, or more. */
+/* Excludes warm-up and unusually long iterations; as many steps as are
+ * recorded, fewer, or more. */
 static void times_come_out_again(void)
 {
     static const char *const methods[] = {"1f1b", "gpipe", "zb-h1", "zb-h2"};
     static const uint32_t steps[] = {5, 10, 64, 150};
     for (uint32_t i = 0; i < 4; i++) {
         bool joint = i < 2;
-        /* Time for which a rank is held is no pass's. */
+        /* Blocked time does not belong to a pass. */
         const lh_exec_options how = {.size = sizeof how,
                                      .coupled_queue = i % 2};
         const lh_sim_options sim = {.size = sizeof sim, .coupled_queue = i % 2};

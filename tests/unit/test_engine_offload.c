@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Activations that leave the cpu device for a file: not a bit of the weights
- * changes, ranks hold what was predicted and less than without, and what goes
- * wrong with the file ends the run with one reason. */
+/* Activation offload from the cpu device to a file: weights stay bitwise equal,
+ * memory matches its prediction and is lower, and file errors end the run with
+ * one reason. */
 #define _GNU_SOURCE
 #include "kill_sibling.h"
 #include "scheduled.h"
@@ -24,17 +24,18 @@ enum { LAYERS = 8, STEPS = 3, MICROBATCHES = 8, SEQUENCE = 24 };
 
 static char folder[64], text_path[80], files[80];
 
+/* Configuration of a run. */
 typedef struct setup {
     const char *placement, *method;
     uint32_t devices, replicas;
-    uint32_t of; /* the first so many of a chunk's layers; 0: none */
+    uint32_t of; /* offloaded leading layers of a chunk; 0: none */
     uint32_t again;
     const lh_model *model;
     double validation, gradients, parameters;
     bool emulates;
     uint32_t copy_us; /* 0: 1 */
     const char *transport, *to;
-    bool elastic; /* passes launch the gathers and scatters of ZeRO 3 */
+    bool elastic; /* passes launch ZeRO 3 gathers and scatters */
     uint32_t tensor, context, expert; /* 0: 1 */
 } setup;
 
@@ -135,9 +136,9 @@ static bool is_empty(const char *path)
     return n == 2;
 }
 
-/* Measured of all ranks; what was predicted of each comes within 3 %, of
- * activations within 1 KiB (arrays begin at 16 bytes), of the file to the
- * byte. */
+/* Returns measured memory over all ranks. Predictions must be within 3 %, for
+ * activations within 1 KiB (arrays are aligned to 16 bytes), for the file
+ * exact. */
 static int64_t held(const lh_train_result *r, int64_t *stored)
 {
     uint32_t n;
@@ -154,7 +155,7 @@ static int64_t held(const lh_train_result *r, int64_t *stored)
         CHECK_MSG(fabs(error) < 0.03, "rank %u: %lld predicted, %lld held", i,
                   (long long)m->predicted_bytes, (long long)m->measured_bytes);
         int64_t room = 1024;
-        if (SANITIZED) /* AddressSanitizer puts a gap behind each array. */
+        if (SANITIZED) /* adds padding behind each array */
             room += m->predicted[LH_MEMORY_ACTIVATIONS] / 50;
         CHECK(llabs(m->measured[LH_MEMORY_ACTIVATIONS] -
                     m->predicted[LH_MEMORY_ACTIVATIONS]) < room);
@@ -166,7 +167,8 @@ static int64_t held(const lh_train_result *r, int64_t *stored)
     return sum;
 }
 
-/* With and without: the same bits, losses and validation; less is held. */
+/* With and without offload: the same bits, losses and validation; less memory.
+ */
 static void compare(setup s, const char *what)
 {
     char names[2][128];
@@ -237,7 +239,7 @@ static void not_a_bit_changes(void)
             "processes");
 }
 
-/* Other ranks that passes talk to do not notice, either. */
+/* Ranks that communicate within passes are unaffected, too. */
 static void nor_with_ranks_that_share(void)
 {
     static lh_model mixtral;
@@ -256,8 +258,8 @@ static void nor_with_ranks_that_share(void)
             "tensor");
 }
 
-/* Where links are emulated, so is the file's bandwidth: copies take what the
- * pipeline says, and passes wait for them. */
+/* With emulated links, file bandwidth is emulated, too: copies take the
+ * pipeline's time, and passes wait for them. */
 static void copies_take_the_pipelines_time(void)
 {
     lh_error err = {0};
@@ -280,8 +282,8 @@ static void copies_take_the_pipelines_time(void)
         }
     }
     CHECK(r->copy_ns >= r->predicted_copy_ns);
-    /* What passes compute meanwhile, which on a busy machine is much, they do
-     * not wait for. */
+    /* Passes do not wait while they compute, which takes long on a busy
+     * machine. */
     int64_t computed_ns = 0;
     for (uint32_t i = 0; i < r->trace->n_runs; i++)
         computed_ns += r->trace->runs[i].end_ns - r->trace->runs[i].start_ns;
@@ -290,8 +292,7 @@ static void copies_take_the_pipelines_time(void)
     lh_train_result_free(r);
 }
 
-/* --- runs that end while copies last an hour each --------------------------
- */
+/* --- runs that end during copies of an hour each ------------------------ */
 
 static const setup for_hours = {
     "ud", "gpipe", 2, 1, .of = 4, .emulates = true, .copy_us = 3600000000};
@@ -303,7 +304,7 @@ static int soon(void *none)
     return ++n_asked > MICROBATCHES ? LH_STOP_NOW : LH_STOP_NO;
 }
 
-/* The first rank is asked, the other one is told. */
+/* Only the first rank polls for a stop; the other one is notified. */
 static void interruptions_do_not_wait_for_copies(void)
 {
     lh_error err = {0};
@@ -366,7 +367,7 @@ static void a_folder_that_is_none_is_refused(void)
     CHECK_HAS(err.text, "--offload-to");
 }
 
-/* A disk that is full: a file may not become larger than some pages. */
+/* A full disk, emulated by a file size limit of a few pages. */
 static void a_full_disk_ends_the_run(void)
 {
     static const char *const transports[] = {"inproc", "local"};
@@ -395,7 +396,7 @@ static void a_full_disk_ends_the_run(void)
     }
 }
 
-/* What the pipeline says of copies, and what the model does, has to be one. */
+/* The pipeline's copies and the model's offload must agree. */
 static void what_does_not_agree_is_refused(void)
 {
     lh_error err = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine with every allocation failing in turn, in all ranks from then
- * on: plans are refused, runs end. */
+/* The engine with each allocation and all later ones failing on all ranks:
+ * plans are rejected, runs end. */
 #define _POSIX_C_SOURCE 200809L
 #include "fail_alloc.h"
 #include "jobs.h"
@@ -40,7 +40,7 @@ static void plans(void)
     }
 }
 
-/* Of a pipeline whose activations leave. */
+/* A pipeline with offloaded activations. */
 static void copies(void)
 {
     static const char away[] =
@@ -65,7 +65,8 @@ static void copies(void)
 static void runs(void)
 {
     for (int receives = 0; receives < 2; receives++) {
-        /* Late ones coupled, by a queue in which none of them stops. */
+        /* Rendezvous receives with blocking sends, with a queue long enough to
+         * avoid deadlock. */
         lh_exec_options o = {.size = sizeof o,
                              .receives = (lh_receives)receives,
                              .coupled_queue = receives ? 16 : 0};
@@ -94,7 +95,7 @@ static void runs(void)
 typedef struct switching {
     lh_schedule *others[2];
     lh_reschedule given;
-    int64_t fails_after; /* from the second proposal to what becomes of it */
+    int64_t fails_after; /* from the second proposal to its outcome */
     uint32_t n_followed;
 } switching;
 
@@ -119,8 +120,8 @@ static void note_switch(void *of, const lh_switch *what)
         fail_alloc_after = -1;
 }
 
-/* A run ends with an error, or votes against what it has no memory for. First
- * all that follows fails, then what one proposal needs alone. */
+/* A run ends with an error, or rejects a proposal for lack of memory. First all
+ * later allocations fail, then only a proposal's. */
 static void switches(void)
 {
     lh_exec *x = NULL;
@@ -161,15 +162,14 @@ static void switches(void)
     lh_exec_free(x);
 }
 
-/* --- moves
- * ----------------------------------------------------------------------- */
+/* --- migrations ----------------------------------------------------------- */
 
-/* Before step 1 layers and ranks move, and what goes to one passes through
+/* Before step 1 layers and ranks migrate, and one rank's data pass through
  * another. */
 typedef struct moving {
     const lh_schedule *schedule;
     lh_reschedule given;
-    int64_t fails_after; /* from the proposal to what becomes of it; < 0: not */
+    int64_t fails_after; /* from the proposal to its outcome; < 0: never */
     uint32_t n_moved, n_refused;
 } moving;
 
@@ -200,8 +200,8 @@ static void note_move(void *of, const lh_switch *what)
     s->n_refused += what->refused != NULL;
 }
 
-/* As `switches`: all that follows fails, or what the move needs, at every few
- * allocations from the proposal on. */
+/* As `switches`: all later allocations fail, or only the migration's, at every
+ * few allocations from the proposal on. */
 static void moves(void)
 {
     enum { STRIDE = 5 };
@@ -265,7 +265,7 @@ static const char small[] =
     "layout: {tensor: 1, data: 2, pipeline: 2, micro_batch: 1, "
     "chunks_per_device: 1, schedule: 1f1b}\n";
 
-/* All forwards first, so that what they leave has time to leave. */
+/* All forwards first, so that offloads can complete. */
 static const char leaving[] =
     "  gpus_per_node: 2\n"
     "training: {global_batch: 8, sequence: 8, zero: 1, offload: 1}\n"
@@ -273,9 +273,8 @@ static const char leaving[] =
     "layout: {tensor: 1, data: 2, pipeline: 2, micro_batch: 1, "
     "chunks_per_device: 1, schedule: gpipe}\n";
 
-/* Two replicas, profiled, on emulated links and on others, with activations
- * that leave and without: one allocation of every few fails, so that it does
- * not last. */
+/* Two replicas with profiling, with and without emulated links and offload:
+ * only one allocation in every few fails, to limit the test's duration. */
 static void profiles(void)
 {
     enum { STRIDE = 7 };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Emulated links under data parallelism: replicas train for real, with every
- * message and every collective on the links that the plan counts on, for twelve
- * combinations of replicas, places and links. Nothing here asks how soon
- * something happens: that links keep to the model is seen by the dates of what
- * they carried, to the nanosecond, and that they are there by the iteration,
- * which cannot be shorter than with passes of a microsecond. */
+/* Emulated links with data parallelism: replicas train with every message and
+ * collective on the plan's links, for twelve combinations of replicas,
+ * placement and links. Nothing depends on wall-clock speed: the times of
+ * transfers show to the nanosecond that links follow the model. Passes are
+ * planned at a microsecond, so the iteration time shows that the links are
+ * there. */
 #define _POSIX_C_SOURCE 200809L
 #include "jobs.h"
 #include "plans.h"
@@ -19,7 +19,7 @@ enum { STEPS = 2 };
 
 static char text_path[] = "/tmp/longhaul-test-replicas-XXXXXX";
 
-/* Passes take a microsecond, which this machine's take longer than. */
+/* Planned passes take a microsecond; actual ones take longer. */
 static const char sites_text[] =
     "longhaul: job/1\n"
     "model: {layers: 4, hidden: 64, ffn: 96, heads: 2, vocab: 256}\n"
@@ -44,6 +44,7 @@ static const char sites_text[] =
     "    - {kind: embedding, sequence: 32, F_us: 1, D_us: 1, W_us: 1}\n"
     "    - {kind: head, sequence: 32, F_us: 1, D_us: 1, W_us: 1}\n";
 
+/* Replicas, placement, links and schedule. */
 typedef struct combination {
     uint32_t replicas;
     const char *places;
@@ -53,7 +54,7 @@ typedef struct combination {
 
 #define OVER_PIPELINES "outermost: pipeline"
 #define OVER_REPLICAS "outermost: data"
-/* One replica less in one site than in the other; the last one in both. */
+/* One datacenter has one replica less; the last replica spans both. */
 #define MIXED_2                                                                \
     "sites: [{replicas: 1, pipeline: [{datacenter: west, stages: 2}]}, "       \
     "{replicas: 1, pipeline: [{datacenter: west, stages: 1}, "                 \
@@ -106,9 +107,9 @@ static int by_departure(const void *a, const void *b)
     return x->depart_ns < y->depart_ns ? -1 : x->depart_ns > y->depart_ns;
 }
 
-/* Each message leaves when it is there and the one before it on its link is
- * gone, of this replica alone: what the others send at the same time is in the
- * plan's transfer time. */
+/* Checks that each message leaves when it is ready and its predecessor on the
+ * link has left, within this replica. The plan's transfer time includes the
+ * other replicas' traffic. */
 static void check_messages(const lh_plan *plan, const lh_trace *t,
                            bool in_order)
 {
@@ -138,7 +139,7 @@ static void check_messages(const lh_plan *plan, const lh_trace *t,
     free(all);
 }
 
-/* A device's collectives go one after the other over its own link. */
+/* Checks that a device's collectives run sequentially on its own link. */
 static void check_collectives(const lh_plan *plan, const lh_trace *t)
 {
     uint32_t n_chunks = lh_pipeline_n_chunks(plan->pipeline);
@@ -165,7 +166,7 @@ static void check_collectives(const lh_plan *plan, const lh_trace *t)
     }
 }
 
-/* What was measured has no planned memory in it. */
+/* Measurements contain no planned memory. */
 static void check_memory(const lh_trace *t)
 {
     for (uint32_t d = 0; d < t->n_devices; d++)
@@ -195,7 +196,7 @@ static void check_run(const lh_plan *plan, const combination *x,
     CHECK_INT(r->n_replicas, x->replicas);
     CHECK(r->unshared_ns == plan->best.iteration_ns);
     CHECK(r->predicted_ns >= r->unshared_ns);
-    /* The first one begins with values that all replicas have. */
+    /* The first iteration starts with equal values on all replicas. */
     CHECK_MSG(r->iterations[STEPS - 1].ns >= plan->best.makespan_ns,
               "%u replicas, %s: %lld ns, shorter than the links alone take, "
               "%lld ns",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Running execution plans in real time: what was measured against what the
- * simulator says, for random pipelines too, and how runs end. */
+/* Execution plans in real time: measurements against the simulator, for random
+ * pipelines too, and how runs end. */
 #define _GNU_SOURCE
 #include "dated_messages.h"
 #include "random_pipeline.h"
@@ -30,8 +30,8 @@ static lh_exec *lower(const lh_pipeline *p, const lh_schedule *s,
 
 static const char *const transports[] = {"inproc"};
 
-/* What the simulator has is there, and no pass ends before its time; how long
- * after it is up to the machine. */
+/* Checks that the trace has everything in the simulation, and that no pass ends
+ * early; delays depend on the machine. */
 static void compare(const lh_trace *measured, const lh_trace *predicted)
 {
     CHECK_STR(measured->source, "measured");
@@ -48,7 +48,7 @@ static void compare(const lh_trace *measured, const lh_trace *predicted)
         if (!p)
             continue;
         CHECK_INT(m->device, p->device);
-        CHECK_INT(m->memory, 0); /* which nothing measures */
+        CHECK_INT(m->memory, 0); /* not measured */
         CHECK_MSG(m->end_ns >= p->end_ns,
                   "a pass ends at %" PRId64 ", predicted %" PRId64, m->end_ns,
                   p->end_ns);
@@ -65,8 +65,8 @@ static void play(const lh_pipeline *p, const lh_schedule *s,
                           .transport = transport,
                           .steps = 2,
                           .message_bytes = 1000,
-                          /* Being late is not to change the order of events,
-                           * however busy the machine is. */
+                          /* Slips must not change the order of events on a busy
+                           * machine. */
                           .tolerated_lateness_ns = 400000000};
     lh_train_result *r = NULL;
     CHECK_OK(lh_train_timed(p, x, &o, &r, &err), err);
@@ -117,9 +117,9 @@ static void every_placement(void)
         }
 }
 
-/* Times of microseconds, so that all that counts is the order of events: runs
- * of random schedules with shared links, explicit message orders, cut passes
- * and data parallelism end, and each pass ran. */
+/* Times in microseconds, so that only the order matters: runs with random
+ * schedules, shared links, explicit message orders, split W passes and data
+ * parallelism complete, and each pass runs. */
 static void random_schedules(void)
 {
     rng r = {7};
@@ -163,9 +163,9 @@ static void data_parallel(void)
     lh_pipeline_free(p);
 }
 
-/* Passes wait for what the data stream of their rank brings, gathers ahead and
- * operations that passes launch among it: the dates of all messages are the
- * simulator's, to the nanosecond. */
+/* Passes wait for their rank's data stream, including prefetched gathers and
+ * operations launched by passes: all message times equal the simulator's to the
+ * nanosecond. */
 static void data_streams_are_played_in_time(void)
 {
     static const random_shape shape = {.max_devices = 4,
@@ -204,9 +204,9 @@ static void data_streams_are_played_in_time(void)
               n_ops);
 }
 
-/* --- stopping
- * ------------------------------------------------------------------- */
+/* --- stopping ------------------------------------------------------------- */
 
+/* Stop requests and their counts. */
 typedef struct stopping {
     atomic_int after, seen;
     int how;
@@ -248,7 +248,7 @@ static void interrupted(void)
         if (r) {
             CHECK(r->interrupted);
             CHECK_INT(r->n_iterations, 2);
-            /* Stopped between iterations, both ways: all is there. */
+            /* Stopped between iterations, both ways: the trace is complete. */
             CHECK(r->trace != NULL);
         }
         lh_train_result_free(r);
@@ -258,7 +258,7 @@ static void interrupted(void)
     lh_pipeline_free(p);
 }
 
-/* In the middle of an iteration of seconds. */
+/* In the middle of an iteration that takes seconds. */
 static int stop_soon(void *of)
 {
     stopping *s = of;
@@ -292,8 +292,8 @@ static void interrupted_in_the_middle(void)
     lh_pipeline_free(p);
 }
 
-/* The other threads come half a second late to what follows the last
- * iteration: longer than rank 0 waits before it asks. */
+/* Delays the other threads by half a second after the last iteration, longer
+ * than rank 0 waits before it polls. */
 static void sleep_on(int signal)
 {
     (void)signal;
@@ -342,7 +342,7 @@ static void interrupted_after_the_last(void)
     lh_pipeline_free(p);
 }
 
-/* Only in the process that called: as a signal that comes to it alone. */
+/* Only in the calling process, like a signal sent to it alone. */
 typedef struct caller {
     pid_t pid;
     int says;

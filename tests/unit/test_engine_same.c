@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Training gives the same weights, bit for bit, whatever the schedule, the
- * pipeline's degree, the transport, the timing of threads, and interruptions:
- * twenty steps of a tiny model, weights compared as the files that they are
- * saved to. */
+/* Training gives bitwise equal weights for any schedule, pipeline degree,
+ * transport, thread timing, and interruption: twenty steps of a tiny model,
+ * compared through saved files. */
 #define _GNU_SOURCE
 #include "moe_models.h"
 #include "sanitized.h"
@@ -27,23 +26,23 @@ enum { LAYERS = 8, STEPS = 20, MICROBATCHES = 8, SEQUENCE = 24 };
 static lh_model tiny, tied, gpt2, mixtral, qwen3, falcon, deepseek, qwen2_moe,
     deepseek_v3;
 
-/* --- one run -----------------------------------------------------------------
- */
+/* --- one run -------------------------------------------------------------- */
 
+/* Configuration of a run. */
 typedef struct setup {
     const char *placement, *method;
     uint32_t devices, replicas, sub_blocks;
     const char *transport;
     lh_receives receives;
-    uint32_t queue; /* coupled */
+    uint32_t queue; /* blocking sends */
     bool joint, delays;
     lh_data_path path; /* mixed: the first link alone */
     const lh_model *model;
     const char *resume;
     uint32_t checkpoint_every;
     double validation;
-    uint32_t again; /* parts of the first layer that the backward makes again;
-                       turned by one in each layer that follows */
+    uint32_t again; /* recomputed parts of the first layer; rotated by one for
+                     * each later layer */
     double dropout;
 } setup;
 
@@ -54,7 +53,7 @@ static lh_pipeline *make_pipeline(const setup *s)
     lh_pipeline *p = NULL;
     size_t at = 0;
     uint32_t state = s->devices;
-    /* Every pair has a link with some delay of its own, up to 1 ms. */
+    /* Every pair has a link with its own delay, up to 1 ms. */
     for (uint32_t i = 0; s->delays && i < s->devices; i++)
         for (int step = -1; step <= 1; step += 2) {
             uint32_t j = (i + s->devices + (uint32_t)step) % s->devices;
@@ -168,8 +167,8 @@ static void check_same(const char *name)
     free(bytes);
 }
 
-/* What ranks hold is what was predicted, within 3 %; buffers for messages that
- * take longer than predicted come on top of that. */
+/* Checks memory against its prediction, within 3 %, without buffers for
+ * messages that take longer than predicted. */
 static void check_memory(const lh_train_result *r, const char *name)
 {
     uint32_t n;
@@ -217,7 +216,7 @@ static void one_rank(void)
     reference_loss = run(&s, "reference");
     reference = saved_weights("reference", STEPS, &reference_size);
     CHECK(reference != NULL && reference_size > 100000);
-    CHECK(reference_loss > 0 && reference_loss < 3.5); /* it began at 5.5 */
+    CHECK(reference_loss > 0 && reference_loss < 3.5); /* it started at 5.5 */
 }
 
 static void schedules_and_degrees(void)
@@ -248,7 +247,7 @@ static void schedules_and_degrees(void)
     }
 }
 
-/* All of a layer, the cheap parts, and other parts in every layer; W with its D
+/* Whole layers, the cheap parts, and other parts in every layer; W with its D
  * or long after, in order or not. */
 static void recomputation(void)
 {
@@ -307,7 +306,7 @@ static void transports_and_delays(void)
     }
 }
 
-/* Cut W passes, and validation in between. */
+/* Split W passes, with validation in between. */
 static void validation_changes_nothing(void)
 {
     setup s = {"ud",
@@ -344,8 +343,7 @@ static void validation_changes_nothing(void)
     free(weights[1]);
 }
 
-/* --- killed, and resumed
- * ------------------------------------------------------- */
+/* --- killed and resumed --------------------------------------------------- */
 
 static bool there(const char *name, unsigned step)
 {
@@ -381,7 +379,7 @@ static void killed_and_resumed(void)
     waitpid(child, NULL, 0);
     CHECK(there("killed", 7));
     CHECK(!there("killed", STEPS));
-    /* On another number of ranks, by another schedule. */
+    /* With another number of ranks and another schedule. */
     setup after = {
         "ud",          "1f1b", 2, 1, 0, "local", .receives = LH_RECEIVES_EARLY,
         .resume = path};
@@ -395,8 +393,7 @@ static void killed_and_resumed(void)
     check_same("killed");
 }
 
-/* --- data parallelism
- * ------------------------------------------------------------ */
+/* --- data parallelism ----------------------------------------------------- */
 
 static void compare_floats(const char *a, const char *b, size_t size)
 {
@@ -450,7 +447,7 @@ static void replicas(void)
     free(first);
 }
 
-/* Embedding and head on different ranks add up their gradients. */
+/* Embedding and head on different ranks sum their gradients. */
 static void tied_embeddings(void)
 {
     static const setup all[] = {
@@ -485,7 +482,7 @@ static void tied_embeddings(void)
 /* --- other models ----------------------------------------------------------
  */
 
-/* From halfway on, on another pipeline than before. */
+/* Resumes halfway with another pipeline. */
 static void resume_halfway(setup s, const char *name)
 {
     char path[160], half[200];
@@ -505,8 +502,9 @@ static void resume_halfway(setup s, const char *name)
     lh_train_result_free(r);
 }
 
-/* One rank, and then each way; those with as many replicas are alike. With
- * sanitizers every third way of a model, from another on for the next. */
+/* One rank, then each configuration; those with as many replicas are equal.
+ * With few cases, every third configuration, with a rotating start per model.
+ */
 static void same_of_model(const lh_model *model, double dropout)
 {
     static size_t from;
@@ -535,7 +533,7 @@ static void same_of_model(const lh_model *model, double dropout)
         if (resumes)
             resume_halfway(s, name);
         else
-            CHECK(run(&s, name) < 4.5); /* it began at 5.5 */
+            CHECK(run(&s, name) < 4.5); /* it started at 5.5 */
         char *bytes = saved_weights(name, STEPS, &size);
         char **same = &first[s.replicas];
         CHECK(bytes != NULL);
@@ -555,13 +553,13 @@ static void same_of_model(const lh_model *model, double dropout)
     free(first[2]);
 }
 
-/* Layer norms, biases, GeLU, learned positions; dropout drops the same. */
+/* Layer norms, biases, GeLU, learned positions; the same dropout. */
 static void gpt2_alike(void)
 {
     same_of_model(&gpt2, 0.1);
 }
 
-/* A router, experts, and the part of the loss that balances them. */
+/* A router, experts, and the balance loss. */
 static void mixtral_alike(void)
 {
     same_of_model(&mixtral, 0);
@@ -573,28 +571,28 @@ static void qwen3_alike(void)
     same_of_model(&qwen3, 0);
 }
 
-/* Attention and MLP on one norm; what both add is dropped apart. */
+/* Attention and MLP on one norm; separate dropout for their outputs. */
 static void falcon_alike(void)
 {
     same_of_model(&falcon, 0.1);
 }
 
-/* Latents: kept, made again with all that is made of them, or alone. */
+/* Latent attention: stored, recomputed with everything derived from it, or
+ * alone. */
 static void deepseek_alike(void)
 {
     same_of_model(&deepseek, 0);
 }
 
-/* Dense layers between, shared experts, experts with a capacity; groups, and a
- * bias that balances. */
+/* Dense layers in between, shared experts, experts with a capacity; groups, and
+ * a balancing bias. */
 static void other_experts_alike(void)
 {
     same_of_model(&qwen2_moe, 0);
     same_of_model(&deepseek_v3, 0);
 }
 
-/* --- faults
- * ---------------------------------------------------------------------- */
+/* --- faults --------------------------------------------------------------- */
 
 static void faults(void)
 {
@@ -603,12 +601,12 @@ static void faults(void)
     lh_train_result *r = NULL;
     lh_error err;
     snprintf(path, sizeof path, "%s/nothing", folder);
-    s.resume = path; /* there is no such checkpoint */
+    s.resume = path; /* a missing checkpoint */
     CHECK(train(&s, NULL, STEPS, &r, &err) != LH_OK);
     CHECK_HAS(err.text, "nothing");
     CHECK_HAS(err.text, "rank ");
     s.resume = NULL;
-    /* A file where the folder should be. */
+    /* A file in place of the folder. */
     CHECK(train(&s, text_path, 2, &r, &err) != LH_OK);
     CHECK_HAS(err.text, "rank 0");
     CHECK(r == NULL);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Training with what elastic plans shard: gradients that are scattered group by
- * group and freed, parameters that are gathered before use and freed. Weights
- * beside those of replicas that shard the optimizer alone, and memory beside
- * what was predicted. */
+/* Training with the sharding of elastic plans: gradients are scattered per
+ * group and freed, parameters gathered before use and freed. Weights are
+ * compared with optimizer sharding alone, memory with its prediction. */
 #define _GNU_SOURCE
 #include "sanitized.h"
 #include "scripted_switches.h"
@@ -12,7 +11,7 @@
 /* --- tests -----------------------------------------------------------------
  */
 
-static outcome plain; /* two replicas, the optimizer sharded */
+static outcome plain; /* two replicas, optimizer sharded */
 
 static void all_at_once_is_as_before(void)
 {
@@ -90,7 +89,7 @@ static void all_at_once_is_as_before(void)
     }
 }
 
-/* The same bits for the same groups and gradients, whatever else. */
+/* Equal groups and gradients give equal bits in any configuration. */
 static void groups(void)
 {
     static const setup all[] = {
@@ -181,8 +180,8 @@ static void groups(void)
     free(first.weights);
 }
 
-/* Weights of experts lie together, gate, up and down of each: they are cut off
- * together, wherever the share ends. */
+/* Expert weights are contiguous, gate, up and down per expert: a shard boundary
+ * never splits them. */
 static void experts(void)
 {
     static const double shares[] = {1, .55, .42, .3};
@@ -208,9 +207,9 @@ static void experts(void)
     free(want.weights);
 }
 
-/* A level each, and what is made again, from one checkpoint to the next, with
- * validation in between, tied embeddings and another pipeline: as long as all
- * go backward in one group, not a bit differs. */
+/* One level and recomputation per checkpoint, with validation in between, tied
+ * embeddings and another pipeline: bitwise equal as long as all backward passes
+ * are in one group. */
 static void levels_change_at_checkpoints(void)
 {
     static const double shares[][2] = {{0, 0}, {1, 1}, {.7, 0}, {1, .4}};
@@ -250,8 +249,8 @@ static void levels_change_at_checkpoints(void)
     }
 }
 
-/* Another order of passes launches the same operations, which have to bring
- * what its passes need; else it is not followed. */
+/* Another pass order launches the same operations, which must provide the data
+ * that its passes need; otherwise it is rejected. */
 static void other_orders(void)
 {
     static const struct {
@@ -288,7 +287,7 @@ static uint32_t next_random(uint32_t *state, uint32_t n)
     return (*state >> 8) % n;
 }
 
-/* Parts of n, none below `least`. */
+/* Splits n into random groups, none below `least`. */
 static void draw_groups(uint32_t *state, uint32_t n, uint32_t least, char *text)
 {
     const char *between = "";
@@ -301,7 +300,7 @@ static void draw_groups(uint32_t *state, uint32_t n, uint32_t least, char *text)
     }
 }
 
-/* Any groups, shares, buckets, chunks, stages and replicas. */
+/* Random groups, shares, buckets, chunks, stages and replicas. */
 static void any_of_them(void)
 {
     uint32_t state = 7;
@@ -340,7 +339,7 @@ static void any_of_them(void)
     }
 }
 
-/* Ranks share layers, or have different experts, or parts of them, besides. */
+/* With tensor or expert parallelism or split experts in addition. */
 static void with_other_degrees(void)
 {
     static lh_model (*const models[])(uint32_t) = {
@@ -355,9 +354,10 @@ static void with_other_degrees(void)
                    .model = models[i],
                    .tensor = i ? 2 : 1,
                    .expert = i == 4 ? 2 : 1,
-                   .cut = i < 2 ? 2 : 1, /* over replicas, or as layers */
+                   .cut = i < 2 ? 2 : 1, /* across replicas, or like layers */
                    .again = next_random(&state, 2) ? LH_PART_ALL : 0,
-                   .validation = i ? .1 : 0, /* which has all weights here */
+                   /* validation gathers all weights */
+                   .validation = i ? .1 : 0,
                    .checkpoint_every = 2,
                    .rate = 3e-4};
         setup plainly = s;
@@ -385,7 +385,7 @@ static void with_other_degrees(void)
     }
 }
 
-/* Less than half where state counts: four replicas, many chunks. */
+/* Less than half where model state dominates: four replicas, many chunks. */
 static void holds_less(void)
 {
     const setup much = {.stages = 1,
@@ -411,7 +411,7 @@ static void holds_less(void)
 /* --- faults ----------------------------------------------------------------
  */
 
-/* Two chunks on one stage, whose second one has these operations. */
+/* Two chunks on one stage; the second one has these operations. */
 #define TWO_CHUNKS(operations)                                                 \
     {                                                                          \
         .stages = 1, .chunks = 2, .replicas = 2, .enqueue = "8",               \
@@ -476,7 +476,7 @@ static void refuses(void)
         check_refused(&rows[i].s, rows[i].says);
 }
 
-/* While the others gather, or scatter, and wait for it. */
+/* While the other ranks wait in a gather or scatter. */
 static void killed(void)
 {
     setup s = {.stages = 2,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ranks have seen of an iteration, put together for a monitor. What they
- * would see is taken from the simulator. */
+/* Merges the ranks' observations of an iteration for a monitor. The simulator
+ * provides the observations. */
 #include "runtime/engine/iteration_observation.h"
 #include "scheduled.h"
 #include "test.h"
@@ -11,6 +11,7 @@
 
 enum { MOST_RANKS = 8 };
 
+/* A pipeline with ranks, their observations, and the simulation. */
 typedef struct stage_memory {
     lh_pipeline *pipeline;
     lh_schedule *schedule;
@@ -22,7 +23,7 @@ typedef struct stage_memory {
     lhi_rank_observation parts[MOST_RANKS];
 } stage;
 
-/* Rows of one rank, as they are by the simulator, `later_ns` by its clock. */
+/* Creates a rank's rows from the simulation, `later_ns` ahead on its clock. */
 static lhi_pass_observation *rows_of(const stage *s, uint32_t rank,
                                      int64_t later_ns)
 {
@@ -106,7 +107,7 @@ static lh_observation merge(stage *s)
     return seen;
 }
 
-/* The message of the iteration that is `m`; NULL: it is not there. */
+/* Finds message `m` in the iteration; NULL: none. */
 static const lh_observed_message *find(const lh_observation *seen,
                                        const lh_message *m)
 {
@@ -143,8 +144,8 @@ static void messages_are_as_simulated(void)
                 continue;
             CHECK_INT(x->entered_ns, all[i].depart_ns);
             CHECK_INT(x->bytes, 640);
-            /* What it waited for before its link: its receive, or its turn in
-             * its sender's queue, and not a message before it. */
+            /* The wait before its link: for its receive or for its turn in the
+             * sender's queue, not for an earlier message. */
             int64_t could =
                 x->produced_ns > x->posted_ns ? x->produced_ns : x->posted_ns;
             CHECK_INT(could, all[i].ready_ns);
@@ -166,7 +167,7 @@ static void messages_are_as_simulated(void)
               (unsigned)n_queued, (unsigned)n_posted);
 }
 
-/* Of what replicas do alike, the one that took longest; by one clock. */
+/* The slowest replica counts, if all use one clock. */
 static void the_slowest_replica_counts(void)
 {
     stage s;
@@ -175,8 +176,8 @@ static void the_slowest_replica_counts(void)
     uint32_t last = s.exec->ranks[1].n_passes - 1, at = 0;
     while (s.parts[4].rows[at].arrived_ns == 0)
         at++;
-    s.parts[4].rows[at].arrived_ns += 77; /* of the second replica */
-    s.parts[1].rows[last].ended_ns += 55; /* of the first */
+    s.parts[4].rows[at].arrived_ns += 77; /* second replica */
+    s.parts[1].rows[last].ended_ns += 55; /* first replica */
     s.parts[4].rows[last].ended_ns += 66;
     lh_observation seen = merge(&s);
     size_t n_later = 0;
@@ -189,7 +190,7 @@ static void the_slowest_replica_counts(void)
     CHECK_INT(n_later, 1);
     CHECK_INT(longest, 66);
     CHECK(!lhi_iteration_observation_find_clocks(s.parts, 3, clocks));
-    /* By two clocks nobody can say which message took longest. */
+    /* With two clocks the slowest message is unknown. */
     s.parts[4].head.clock = 9;
     seen = merge(&s);
     for (size_t i = 0; i < seen.n_messages; i++)
@@ -201,8 +202,8 @@ static void the_slowest_replica_counts(void)
     tear_down(&s);
 }
 
-/* Real links do not say when they were free: what is found does not depend on
- * by how much two clocks differ. */
+/* Real links do not report when they were free; the derived entries do not
+ * depend on clock offsets. */
 static void clocks_that_differ_change_no_entry(void)
 {
     stage s;
@@ -211,7 +212,7 @@ static void clocks_that_differ_change_no_entry(void)
     const lh_message *all = lh_timeline_messages(s.t, &n);
     free(s.parts[1].rows);
     s.parts[1].rows = rows_of(&s, 1, 5000000000);
-    /* What rank 1 has handed over, it has by its own clock. */
+    /* Messages to rank 1 are timed with its clock. */
     for (uint32_t r = 0; r < 3; r += 2)
         for (uint32_t i = 0; i < s.parts[r].head.n_passes; i++)
             if (s.parts[r].rows[i].arrived_ns) {

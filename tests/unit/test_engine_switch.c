@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedules that are switched while a run goes on: weights do not notice, what
- * cannot be followed is refused by all, and nothing waits for ever. */
+/* Schedule switches during a run: weights are unaffected, all ranks reject a
+ * schedule that cannot run, and nothing hangs. */
 #define _GNU_SOURCE
 #include "scripted_switches.h"
 #include "test.h"
@@ -36,7 +36,8 @@ static lh_status train(const lh_pipeline *p, uint32_t replicas,
     const lh_model model = tiny_model(LAYERS);
     lh_schedule *begin = schedule_by(p, "steady");
     const lh_delegation copies = {.size = sizeof copies, .staging_ns = 15000};
-    /* Late ones coupled, too, by a queue in which none of them stops. */
+    /* Also rendezvous receives with blocking sends, with a queue long enough to
+     * avoid deadlock. */
     const lh_exec_options how = {.size = sizeof how,
                                  .receives = receives,
                                  .coupled_queue =
@@ -71,7 +72,7 @@ static lh_status train(const lh_pipeline *p, uint32_t replicas,
     return status;
 }
 
-/* The i-th schedule was followed from its step on. */
+/* Checks that the i-th schedule was in use from its step on. */
 static void check_switches(const lh_train_result *r, const schedules *s,
                            bool paths)
 {
@@ -90,7 +91,7 @@ static void check_switches(const lh_train_result *r, const schedules *s,
     CHECK_INT(lh_train_path(r, NULL), rows[n - 1].path);
     CHECK_INT(r->n_iterations, STEPS);
     CHECK_INT(r->median_ns, r->iterations[STEPS - 1].ns);
-    /* What was recorded is of the last one. */
+    /* The recording is from the last one. */
     uint32_t n_runs = 0, of_device;
     const lh_schedule *last = s->all[(STEPS - 1) % s->n];
     for (uint32_t d = 0; d < lh_schedule_n_devices(last); d++) {
@@ -148,10 +149,9 @@ static void weights_do_not_notice(void)
     }
 }
 
-/* --- what cannot be followed -------------------------------------------------
- */
+/* --- rejected schedules --------------------------------------------------- */
 
-/* Device 0 wants the gradient of microbatch 0 before it makes the input of
+/* Device 0 needs the gradient of microbatch 0 before it produces the input of
  * microbatch 1, which device 1 runs first. */
 static const char deadlock[] = "0F0,0I0,0W0,0F1,0I1,0W1\n"
                                "1F1,1F0,1I0,1W0,1I1,1W1\n";
@@ -200,7 +200,7 @@ static void all_stay_with_what_is(void)
         if (r) {
             uint32_t n;
             const lh_switch *rows = lh_train_switches(r, &n);
-            CHECK_INT(n, 4); /* 0, 2, the bad one, 4 */
+            CHECK_INT(n, 4); /* 0, 2, the invalid one, 4 */
             CHECK_INT(rows[2].step, 3);
             CHECK_STR(rows[2].to, "bad");
             CHECK_HAS(rows[2].refused, why[i / 2]);
@@ -219,8 +219,8 @@ static void all_stay_with_what_is(void)
     lh_pipeline_free(p);
 }
 
-/* Ranks that have threads of their own for late receives, and stop behind
- * their sends. */
+/* Ranks with separate threads for rendezvous receives that block on their
+ * sends. */
 static void coupled_ranks(void)
 {
     lh_pipeline *p = two_devices(4);
@@ -256,7 +256,7 @@ static void coupled_ranks(void)
     lh_pipeline_free(p);
 }
 
-/* While a schedule is voted on. */
+/* During the vote on a schedule. */
 static void stopped_and_killed(void)
 {
     lh_pipeline *p = two_devices(2);
@@ -268,7 +268,7 @@ static void stopped_and_killed(void)
     CHECK(r && r->interrupted && r->n_iterations == 3 && r->trace);
     lh_train_result_free(r);
     r = NULL;
-    /* Also while messages are on the delegated path, or go over to it. */
+    /* Also while messages use the delegated path, or switch to it. */
     const lh_exec_options delegated = {.size = sizeof delegated,
                                        .path = LH_DATA_PATH_DELEGATED};
     for (int i = 0; i < 3; i++) {
@@ -284,7 +284,8 @@ static void stopped_and_killed(void)
     lh_pipeline_free(p);
 }
 
-/* Within the first iteration of a schedule, of which nothing is known then. */
+/* Within the first iteration of a schedule, before anything about it is known.
+ */
 static void stopped_as_it_begins(void)
 {
     lh_pipeline *p = two_devices(2);

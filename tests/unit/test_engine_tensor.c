@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layers that several ranks share: losses of fifty steps are those of one rank,
- * whatever the degrees, the schedule, the model and the transport; checkpoints
- * are read by runs of other degrees; memory is as predicted. */
+/* Tensor parallelism: the losses of fifty steps equal those of one rank for any
+ * degrees, schedule, model and transport; checkpoints are readable with other
+ * degrees; memory matches its prediction. */
 #define _GNU_SOURCE
 #include "sanitized.h"
 #include "test.h"
@@ -36,7 +36,7 @@ static lh_model model_of(int which)
     m.kv_heads = 4;
     if (which == TIED) {
         m.tied_embeddings = true;
-        m.vocab = 259; /* shares of it differ */
+        m.vocab = 259; /* its shards differ in size */
     }
     if (which == QWEN)
         m.qkv_bias = true;
@@ -53,6 +53,7 @@ static lh_model model_of(int which)
 /* --- one run -----------------------------------------------------------------
  */
 
+/* Configuration of a run. */
 typedef struct setup {
     int model;
     uint32_t devices, replicas, context, tensor, zero;
@@ -61,8 +62,8 @@ typedef struct setup {
     uint32_t again;
     double dropout;
     bool links;
-    bool hybrid; /* replicas at two sites in turn */
-    bool whole;  /* rows, between products */
+    bool hybrid; /* replicas alternate between two sites */
+    bool whole;  /* all rows between products */
     const char *resume, *checkpoint;
 } setup;
 
@@ -175,8 +176,7 @@ static void one_rank(void)
     CHECK(fabs(reference[GPT][1][9].loss - reference[GPT][0][9].loss) > 1e-5);
 }
 
-/* --- the same by many --------------------------------------------------------
- */
+/* --- the same on several ranks -------------------------------------------- */
 
 static void check_memory(const lh_train_result *r, const char *name)
 {
@@ -191,7 +191,7 @@ static void check_memory(const lh_train_result *r, const char *name)
             LH_MEMORY_ACTIVATIONS};
         bytes[0] -= m->predicted[LH_MEMORY_BUFFERS];
         bytes[1] -= m->measured[LH_MEMORY_BUFFERS];
-        /* Some are small, and sanitizers put gaps between what is held. */
+        /* Some are small, and sanitizers add padding. */
         CHECK_MSG(fabs((double)(bytes[1] - bytes[0])) <
                       0.03 * (double)bytes[0] + 8192,
                   "%s: rank %u: %lld bytes predicted, %lld held", name,
@@ -287,13 +287,13 @@ static void seeded_combinations(void)
         s.links = s.devices == 2 && method < 4 && below(&state, 4) == 0;
         s.context = below(&state, 3) ? 1 : 2;
         s.zero = 1 + below(&state, 3);
-        s.links = s.links && s.zero == 1; /* else they are not emulated */
+        s.links = s.links && s.zero == 1; /* otherwise not emulated */
         s.hybrid = s.replicas * s.context == 4;
         run(&s);
     }
 }
 
-/* Ranks that have all rows between products, of each kind of model. */
+/* Ranks with all rows between products, for each kind of model. */
 static void whole_rows(void)
 {
     uint32_t state = 3;
@@ -329,7 +329,8 @@ static void what_cannot_be_cut(void)
 /* --- checkpoints -------------------------------------------------------------
  */
 
-/* Headers and sizes are the same bytes; numbers as near as sums are. */
+/* Checks that headers and sizes are equal, and numbers within summation error.
+ */
 static void check_files(const char *name, const char *other, const char *file)
 {
     size_t a_size = 0, b_size = 0;
@@ -354,7 +355,7 @@ static void check_files(const char *name, const char *other, const char *file)
     free(b);
 }
 
-/* To half of the steps by one, the rest by another. */
+/* Trains half the steps with one configuration, the rest with another. */
 static void go_on(setup first, setup then, const char *name)
 {
     char path[160];

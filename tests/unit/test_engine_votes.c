@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedules that are proposed and voted on, one rank played by the test: votes
- * against, broken messages, commands out of order. */
+/* Proposed schedules and votes, with one rank played by the test: rejections,
+ * malformed messages, commands out of order. */
 #define _GNU_SOURCE
 #include "runtime/engine/job.h"
 #include "scripted_switches.h"
@@ -8,17 +8,17 @@
 
 #include <pthread.h>
 
-/* --- a rank that is played by the test ---------------------------------------
- */
+/* --- a rank played by the test -------------------------------------------- */
 
 enum { BYTES = 100 };
 
+/* The engine as one rank, and the test as the other. */
 typedef struct duel {
     lh_pipeline *pipeline;
     lh_exec *exec;
     lhi_job job;
     lhi_net *nets[2];
-    uint32_t real; /* the rank that the engine is */
+    uint32_t real; /* the engine's rank */
     pthread_t thread;
     lh_status status;
     lh_error err;
@@ -120,7 +120,7 @@ static void tell_done(duel *d, uint64_t turn)
     send_bytes(d, LHI_TAG_DONE, turn, 0, bytes, sizeof bytes);
 }
 
-/* What rank 1 does in a step. */
+/* Does rank 1's work in a step. */
 static void pass_along(duel *d, uint64_t step)
 {
     unsigned char input[BYTES], output[BYTES] = {0};
@@ -131,7 +131,7 @@ static void pass_along(duel *d, uint64_t step)
         LH_OK);
 }
 
-/* Gets the proposal of that round, as rank 1. */
+/* Receives that round's proposal, as rank 1. */
 static lhi_proposal hear_proposal(duel *d, uint64_t round)
 {
     unsigned char head[LHI_PROPOSAL_BYTES] = {0};
@@ -156,7 +156,7 @@ static void vote(duel *d, uint64_t round, const lhi_vote *v)
               LH_OK);
 }
 
-/* Against the first, for the second, against the third. */
+/* Rejects the first, accepts the second, rejects the third. */
 static void one_vote_against(void)
 {
     duel d;
@@ -204,7 +204,7 @@ static void rank_1_breaks_off(void)
         if (i < 2)
             send_bytes(&d, LHI_TAG_VOTE, 1, 0, bytes, sizeof bytes);
         tell_done(&d, 0);
-        end_duel(&d); /* leaves */
+        end_duel(&d); /* leaves the run */
         CHECK_INT(d.status, LH_EIO);
         CHECK_HAS(d.err.text, why[i]);
     }
@@ -217,7 +217,7 @@ static void tell_command(duel *d, uint64_t turn, const lhi_command *c)
     send_bytes(d, LHI_TAG_COMMAND, turn, 0, bytes, sizeof bytes);
 }
 
-/* `paths`: the last of the texts. */
+/* Sends a proposal; `paths` is the last text. */
 static void propose(duel *d, uint64_t round, uint64_t step, const char *text,
                     const char *paths)
 {
@@ -244,7 +244,7 @@ static lhi_vote hear_vote(duel *d, uint64_t round)
     return v;
 }
 
-/* Rank 1 says what is wrong with it, and lives on. */
+/* Rank 1 reports the error and continues. */
 static void bad_schedules_from_rank_0(void)
 {
     static const struct {
@@ -293,7 +293,7 @@ static void bad_schedules_from_rank_0(void)
     CHECK_OK(d.status, d.err);
 }
 
-/* What rank 0 may not say when. */
+/* Commands that rank 0 must not send at that time. */
 static void commands_out_of_order(void)
 {
     static const struct {
@@ -340,7 +340,7 @@ static void commands_out_of_order(void)
         CHECK_INT(d.status, LH_EIO);
         CHECK_HAS(d.err.text, all[i].why);
     }
-    /* A proposal for another step, and none at all. */
+    /* A proposal for another step, and no proposal. */
     for (int i = 0; i < 2; i++) {
         duel d;
         unsigned char head[LHI_PROPOSAL_BYTES];

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What experts send between datacenters, by hand: tokens where GPUs of both
- * share a layer's experts, gradients where both hold the same ones. */
+/* Expert traffic between datacenters, by hand: tokens where GPUs in both share
+ * a layer's experts, gradients where both have the same ones. */
 #include "jobs.h"
 
 #include "planner/layout/traffic.h"
 
 enum { LAYERS = 4, HIDDEN = 1024, SEQUENCE = 1024, BATCH = 24, REPLICAS = 6 };
 
-/* Six replicas of one GPU, so many of them in the first datacenter. */
+/* Six replicas with one GPU each, a given number in the first datacenter. */
 typedef struct spread_job {
     lh_job *job;
     lhi_arena *mem;
@@ -56,8 +56,8 @@ static void finish(spread_job *s)
     lhi_arena_free(s->mem);
 }
 
-/* There and back as many: `tokens` copies of all that a GPU has in a
- * microbatch cross in each all-to-all. */
+/* Equal in both directions: in each all-to-all, `tokens` copies of a GPU's
+ * microbatch cross. */
 static void check(spread_job *s, double data_bytes, double tokens)
 {
     const lhi_traffic *t = NULL;
@@ -83,12 +83,12 @@ static void one_block_over_both(void)
 
     start(&s, 4, 6);
     /* Each expert once: only the rest is reduced. Four GPUs send two copies to
-     * two of six, in four all-to-alls. */
+     * two out of six, in four all-to-alls. */
     check(&s, 3 * s.dense, 4 * 4 * 2.0 * 2 / 6);
-    /* Forward's are repeated. */
+    /* Recomputation repeats the forward's. */
     s.config.recompute = LH_RECOMPUTE_FULL;
     check(&s, 3 * s.dense, 6 * 4 * 2.0 * 2 / 6);
-    /* In 8 bits to the experts, in 16 back. */
+    /* 8 bits to the experts, 16 bits back. */
     s.job->framework.fp8 = LH_FP8_DISPATCH;
     check(&s, 3 * s.dense, 6 * 4 * 2.0 * 2 / 6 * 3 / 4);
     finish(&s);
@@ -99,13 +99,13 @@ static void blocks_inside_datacenters(void)
     spread_job s;
 
     start(&s, 4, 2);
-    /* Of each expert two copies there, one here. */
+    /* Two copies of each expert there, one here. */
     check(&s, 3 * (s.dense + s.experts), 0);
     finish(&s);
 }
 
-/* Blocks of two over three and three: the second lies in both datacenters. Its
- * GPUs send one another half of their copies. */
+/* Blocks of two over three and three: the second spans both datacenters. Its
+ * GPUs exchange half their copies. */
 static void a_block_over_the_boundary(void)
 {
     spread_job s;
@@ -115,8 +115,8 @@ static void a_block_over_the_boundary(void)
     finish(&s);
 }
 
-/* On one node of each datacenter a token goes to the other at most once, where
- * of four copies two would. */
+/* With one node per datacenter a token crosses at most once, instead of two out
+ * of four copies. */
 static void once_per_node(void)
 {
     spread_job s;
@@ -134,9 +134,9 @@ static void once_per_node(void)
     finish(&s);
 }
 
-/* Rings go around three datacenters one way; tokens go both ways: three blocks
- * of four, the second with two GPUs each in the first datacenter and the
- * second, the third three in the second and one in the third. */
+/* Rings pass three datacenters in one direction; tokens go both ways: three
+ * blocks of four. The second has two GPUs each in the first and the second
+ * datacenter, the third has three in the second and one in the third. */
 static void against_the_ring(void)
 {
     enum { N = 12 };
@@ -144,7 +144,7 @@ static void against_the_ring(void)
     const lh_site_group groups[] = {
         {6, 1, &parts[0]}, {5, 1, &parts[1]}, {1, 1, &parts[2]}};
     const lh_sites sites = {3, groups};
-    /* Members of a block here, times those there. */
+    /* Members of a block here, times members there. */
     const double pairs[3][3] = {{0, 2 * 2, 0}, {2 * 2, 0, 3}, {0, 3, 0}};
     const lhi_traffic *t = NULL;
     lh_error err = {0};

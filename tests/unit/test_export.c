@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Exports: the lists of targets and forms, texts whole or not at all when
- * memory runs out. What the texts say, tests/cli/test_exports.py asks. */
+/* Exports: lists of targets and formats, and complete texts or none when memory
+ * runs out. tests/cli/test_exports.py checks their contents. */
 #define _GNU_SOURCE /* mkdtemp */
 #include "fail_alloc.h"
 #include "jobs.h"
@@ -107,7 +107,7 @@ static void schedules(void)
     lh_plan_free(plan);
 }
 
-/* Without memory there is no folder, and nothing beside its place. */
+/* Without memory there is no folder, and nothing beside it. */
 static void bundles(void)
 {
     char folder[] = "/tmp/longhaul-export-XXXXXX", path[64];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables of keys: what they write reads back, each refusal names its key, and
- * any allocation may fail. */
+/* Field tables: written values read back, each error names its key, and any
+ * allocation may fail. */
 #include "format/document/schema.h"
 
 #include "fail_alloc.h"
@@ -8,21 +8,26 @@
 
 #include <stdlib.h>
 
+/* Test enum with names in the file. */
 typedef enum colour { RED = 1, GREEN } colour;
 
+/* Test struct, an element of an array. */
 typedef struct wheel {
     uint32_t spokes;
     const char *maker;
 } wheel;
 
+/* Test struct, an optional object. */
 typedef struct bell {
     double tone;
 } bell;
 
+/* Test struct, a required object. */
 typedef struct frame {
     int64_t height, width;
 } frame;
 
+/* Test struct at the top level. */
 typedef struct cycle {
     const char *name, *note;
     colour paint;
@@ -34,7 +39,7 @@ typedef struct cycle {
     double bytes_per_s;
     int64_t serial;
     uint64_t seed;
-    uint32_t doors; /* a letter in the file */
+    uint32_t doors; /* one letter in the file */
     frame frame;
     const bell *bell;
     uint32_t n_wheels, n_gears;
@@ -218,7 +223,7 @@ static const char least_text[] =
 
 static int64_t grease = 1000;
 
-/* *doc and *mem are the caller's, if it worked. */
+/* On success, *doc and *mem belong to the caller. */
 static lh_status read_cycle(const char *text, int64_t unit_ns, lhi_doc **doc,
                             lhi_arena **mem, cycle *out, lh_error *err)
 {
@@ -315,7 +320,7 @@ static void numbers_names_and_words_as_plain_text(void)
     lhi_text_fini(&text);
 }
 
-/* The file with `from` replaced by `to` is refused. */
+/* Checks that the file is rejected with `from` replaced by `to`. */
 static void refuse(const char *from, const char *to, const char *says)
 {
     char text[1024];

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which machine could end first: what the tournament says is what a look at all
- * of them says, whatever has been set before; and everything that is to be
- * looked at again comes up once. */
+/* Earliest machine: the tournament tree agrees with a scan over all machines
+ * after any updates, and returns every stale machine once. */
 #include "test.h"
 
 #include "base/random.h"
@@ -9,6 +8,7 @@
 
 enum { MOST = 70 };
 
+/* The tournament tree and plain arrays to compare with. */
 typedef struct model {
     lhi_arena *mem;
     lhi_earliest_machine first;
@@ -56,7 +56,7 @@ static void mark(model *m, uint32_t machine)
     lhi_earliest_machine_mark_stale(&m->first, machine);
 }
 
-/* All that is to be looked at comes up, and no more; or only the first of it.
+/* Takes all stale machines, checking that there are no more; or only the first.
  */
 static void look(model *m, bool all)
 {
@@ -74,7 +74,7 @@ static void look(model *m, bool all)
         CHECK_INT(lhi_earliest_machine_take_stale(&m->first), NONE);
 }
 
-/* Few ends: many are equal. */
+/* Returns an end time from a small range: many are equal. */
 static int64_t some_end(lhi_random *r)
 {
     static const int64_t ends[] = {0, 1, 2, 3, FAR - 1, FAR, FAR};
@@ -85,11 +85,11 @@ static void step(model *m, lhi_random *r)
 {
     uint32_t any = lhi_random_below(r, m->n), winner = scan(m);
     switch (lhi_random_below(r, 8)) {
-    case 0: /* the winner, again and again */
+    case 0: /* the winner, repeatedly */
         for (int i = 0; i < 3 && winner != NONE; i++, winner = scan(m))
             set(m, winner, some_end(r));
         break;
-    case 1: /* another, again and again */
+    case 1: /* another one, repeatedly */
         for (int i = 0; i < 3; i++)
             if (any != scan(m))
                 set(m, any, some_end(r));
@@ -97,7 +97,7 @@ static void step(model *m, lhi_random *r)
     case 2:
         set(m, any, lhi_random_below(r, 1000));
         break;
-    case 3: /* the same once more */
+    case 3: /* an unchanged value */
         set(m, any, m->end[any]);
         break;
     case 4:
@@ -124,7 +124,7 @@ static void as_a_scan_says(void)
         for (int round = 0; round < 2; round++) {
             for (int i = 0; i < 1500 && !test_state.bad; i++)
                 step(&m, &r);
-            begin(&m); /* nothing is left of what was */
+            begin(&m); /* a new round; no state remains */
             CHECK_INT(lhi_earliest_machine_get(&m.first), NONE);
             if (round > 0)
                 look(&m, true);
@@ -149,7 +149,7 @@ static void only_one(void)
     lhi_arena_free(m.mem);
 }
 
-/* The first of all that end together, from whichever side they come. */
+/* The lowest index wins ties, for any order of updates. */
 static void ties(void)
 {
     for (uint32_t n = 2; n <= MOST; n++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Experts inside the ranks of a pipeline stage: groups listed rank by rank,
- * what they send and hold by hand, and random layouts against a listing of
- * every rank. */
+/* Expert groups within a pipeline stage: groups listed rank by rank, traffic
+ * and memory by hand, and random layouts compared with an enumeration over all
+ * ranks. */
 #include "test_cost.h"
 
 #include "base/random.h"
@@ -14,8 +14,8 @@ enum { CASES = 3000, MOST_RANKS = 512, MOST_SITES = 3 };
 
 /* --- by hand -------------------------------------------------------------- */
 
-/* Mixtral on four nodes of eight: tensor 2, pipeline 2, data 8, expert 8. The
- * first stage has the first two nodes. */
+/* Mixtral on four nodes with eight GPUs: tensor 2, pipeline 2, data 8, expert
+ * 8. The first stage has the first two nodes. */
 static void four_nodes(fixture *f)
 {
     fixture_init(f, "mixtral-8x7b");
@@ -30,7 +30,7 @@ static void four_nodes(fixture *f)
     f->layout.expert = 8;
 }
 
-/* GPUs of the groups of that stage. */
+/* GPUs in that stage's groups. */
 static const uint32_t tensor_groups[8][2] = {
     {0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}, {10, 11}, {12, 13}, {14, 15}};
 static const uint32_t data_groups[2][8] = {{0, 2, 4, 6, 8, 10, 12, 14},
@@ -40,7 +40,8 @@ static const uint32_t expert_groups[2][8] = {{0, 1, 2, 3, 4, 5, 6, 7},
 static const uint32_t copy_groups[8][2] = {{0, 8},  {1, 9},  {2, 10}, {3, 11},
                                            {4, 12}, {5, 13}, {6, 14}, {7, 15}};
 
-/* As many groups of `size`, each with `near` on every node it is on. */
+/* Checks the number of groups with `size` members, and their members per node.
+ */
 static void check_group(fixture *f, lh_cost_dimension dimension,
                         const uint32_t *gpus, uint32_t groups, uint32_t size)
 {
@@ -92,14 +93,15 @@ static void bytes_and_times_by_hand(void)
     CHECK_INT(f.cost.expert_params, expert);
     CHECK_INT(f.cost.params, expert + rest);
     /* Two all-to-alls: half the tokens, two experts each, seven of eight on
-     * other GPUs of the node. And attention's all-gather and reduce-scatter
-     * between two GPUs, of all tokens. */
+     * other GPUs in the node. Also attention's all-gather and reduce-scatter
+     * between two GPUs, with all tokens. */
     CHECK_NEAR((double)f.cost.f.communication_ns,
                2 * (tokens / 2 * 2 * 7 / 8 / node + late) +
                    2 * (tokens / 2 / node + late),
                3);
     CHECK_INT(f.cost.d.communication_ns, f.cost.f.communication_ns);
-    /* Gradients: eight ranks, four on each of two nodes, and two on two. */
+    /* Gradients: eight ranks, four on each of two nodes, and two on two nodes.
+     */
     CHECK_NEAR((double)f.cost.reduce_scatter_ns,
                7.0 / 8 * 4 * rest / (4 * fabric) + 0.5 * 4 * expert / fabric,
                2);
@@ -107,18 +109,19 @@ static void bytes_and_times_by_hand(void)
                7.0 / 8 * 2 * rest / (4 * fabric) + 0.5 * 2 * expert / fabric,
                2);
     CHECK_INT(f.cost.reduce_bytes, 4 * (expert + rest));
-    /* Weights and gradients whole, optimizer state in eight and two parts. */
+    /* Complete weights and gradients, optimizer state in eight and two shards.
+     */
     CHECK_INT(f.cost.weight_bytes, 2 * (expert + rest));
     CHECK_NEAR((double)f.cost.optimizer_bytes, 12 * (expert / 2 + rest / 8), 1);
-    /* Of all 16 GPUs each has an eighth of the experts: twice 8 / 8. */
-    f.layout.data = 4; /* then once, with nobody to reduce with */
+    /* Each of 16 GPUs has an eighth of the experts: two copies, 8 / 8. */
+    f.layout.data = 4; /* then one copy, nothing to reduce */
     COST(&f);
     CHECK_NEAR((double)f.cost.reduce_scatter_ns, 3.0 / 4 * 4 * rest / node, 2);
     CHECK_INT(f.cost.reduce_bytes, 4 * rest);
     CHECK_NEAR((double)f.cost.optimizer_bytes, 12 * (expert + rest / 4), 1);
 }
 
-/* Each expert on two GPUs: the sixteen of the stage have all of them once. */
+/* Each expert on two GPUs: the stage's sixteen GPUs have every expert once. */
 static void experts_can_be_cut(void)
 {
     fixture f;
@@ -135,16 +138,16 @@ static void experts_can_be_cut(void)
     CHECK_INT(f.cost.expert_params, expert / 2);
     CHECK_NEAR(f.cost.f.flops, whole.f.flops, 1);
     CHECK_NEAR((double)f.cost.optimizer_bytes, 12 * (expert / 2 + rest / 8), 1);
-    /* Groups of eight, each second GPU of two nodes: four go to the other
-     * node. The two that share an expert gather what both got. */
+    /* Groups of eight, every second GPU on two nodes: four go to the other
+     * node. The two GPUs that share an expert gather both inputs. */
     CHECK_NEAR((double)f.cost.f.communication_ns,
                2 * (moved * 4 / 8 / fabric + 8000) +
                    2 * (2 * moved / 2 / node + late) +
                    2 * (tokens / 2 / node + late),
                3);
-    /* What experts work on is twice as much, half as wide, and kept. */
+    /* Expert activations: twice as many tokens, half as wide, stored. */
     CHECK_INT(f.cost.activation_bytes - whole.activation_bytes, moved);
-    /* Without expert parallelism, all is cut as attention is. */
+    /* Without expert parallelism, experts are split like attention. */
     f.layout.expert = 1;
     f.layout.expert_tensor = 0;
     COST(&f);
@@ -155,7 +158,7 @@ static void experts_can_be_cut(void)
     CHECK_NEAR((double)f.cost.f.communication_ns,
                4 * (tokens / 2 / node + late), 3);
     CHECK_INT(f.cost.expert_params, 4 * expert);
-    /* Whole experts on every GPU: nobody sends tokens. */
+    /* Complete experts on every GPU: no tokens are sent. */
     f.layout.expert_tensor = 1;
     COST(&f);
     CHECK_NEAR((double)f.cost.f.communication_ns,
@@ -164,8 +167,8 @@ static void experts_can_be_cut(void)
                12 * (8 * expert / 16 + rest / 8), 1);
 }
 
-/* Sixteen GPUs over four nodes, four experts for each token: three of four go
- * to other nodes, which are three; with eight experts it would be six. */
+/* Sixteen GPUs on four nodes, four experts per token: three out of four are on
+ * the three other nodes. With eight experts it would be six. */
 static void once_per_node(void)
 {
     fixture f;
@@ -186,7 +189,7 @@ static void once_per_node(void)
                                              &known, &t, &f.err),
                  f.err);
         CHECK_NEAR(t.ns_per_byte, once / (0.985 * 50), 1e-12);
-        /* To another node, and on it to another GPU. */
+        /* To another node, then to another GPU on it. */
         CHECK_NEAR(t.latency_ns, 8000 + 3000, 0);
     }
     exchange.dispatcher = LH_DISPATCHER_ALL_TO_ALL;
@@ -210,7 +213,7 @@ static void once_per_node(void)
     CHECK(paths.far_ns_per_byte == 0 && paths.far_latency_ns == 0);
 }
 
-/* Expert 16 inside data 16, tensor 1, pipeline 8 on 128 GPUs. */
+/* Expert 16 within data 16, tensor 1, pipeline 8 on 128 GPUs. */
 static void within_data(void)
 {
     fixture f;
@@ -227,12 +230,14 @@ static void within_data(void)
     CHECK_INT(f.cost.expert_params, 8 * expert);
 }
 
-/* --- every rank ----------------------------------------------------------- */
+/* --- all ranks ------------------------------------------------------------ */
 
+/* Location of a rank. */
 typedef struct where {
     uint32_t datacenter, node;
 } where;
 
+/* A random stage: its ranks, network and group sizes. */
 typedef struct stage_memory {
     fixture f;
     lh_cost_site sites[MOST_SITES];
@@ -243,8 +248,8 @@ typedef struct stage_memory {
     double sharing;
 } stage;
 
-/* As the numbering says: in each datacenter replicas next to each other, or
- * the stages of a replica. */
+/* Lists ranks in numbering order: in each datacenter adjacent replicas, or a
+ * replica's stages. */
 static void list_ranks(stage *s)
 {
     const lh_layout *l = &s->f.layout;
@@ -268,7 +273,7 @@ static uint32_t pick(lhi_random *r, uint32_t least, uint32_t most)
     return least + lhi_random_below(r, most - least + 1);
 }
 
-/* False: such a layout is not possible. */
+/* Draws a random stage; false: the layout is impossible. */
 static bool random_stage(lhi_random *r, stage *s)
 {
     static const uint32_t node[] = {1, 2, 4, 6, 8, 12};
@@ -313,7 +318,7 @@ static bool random_stage(lhi_random *r, stage *s)
            l->tensor * l->context % s->tensor == 0 && per_node % s->tensor == 0;
 }
 
-/* What one GPU's byte takes to the others of its block and slot. */
+/* Time to send one GPU's byte to the other GPUs with its block and slot. */
 static lhi_exchange_time naive_member(const stage *s, uint32_t rank)
 {
     const where *me = &s->ranks[rank];
@@ -346,7 +351,7 @@ static lhi_exchange_time naive_member(const stage *s, uint32_t rank)
                                away / s->expert};
 }
 
-/* Of all GPUs whose block reaches into the datacenter. */
+/* Slowest over all GPUs whose block reaches into the datacenter. */
 static lhi_exchange_time naive_exchange(const stage *s, uint32_t dc)
 {
     lhi_exchange_time worst = {0};
@@ -366,8 +371,8 @@ static lhi_exchange_time naive_exchange(const stage *s, uint32_t dc)
     return worst;
 }
 
-/* Of all groups with members in a datacenter; never less than is promised of
- * any. */
+/* Returns the slowest exchange over all groups with members in a datacenter;
+ * checks that none is below the claimed lower bound. */
 static lhi_exchange_time slowest_exchange(const stage *s,
                                           const lhi_group_layout *fold,
                                           uint32_t dc,
@@ -401,7 +406,7 @@ static lhi_exchange_time slowest_exchange(const stage *s,
     return got;
 }
 
-/* Ranks are counted from each datacenter's first. */
+/* Ranks are numbered from each datacenter's first. */
 static void check_nodes(const stage *s, const lhi_group_layout *fold)
 {
     uint32_t n[MOST_SITES] = {0};
@@ -426,7 +431,7 @@ static void check_senders(const stage *s, const lhi_group_layout *fold,
     slowest_exchange(s, fold, dc, &deepep);
 }
 
-/* How many GPUs in each datacenter hold the same as the one at this place of a
+/* Counts the GPUs per datacenter with the same experts as this position in a
  * block. */
 static void count_place(const stage *s, uint32_t place, uint32_t *counts)
 {
@@ -489,7 +494,7 @@ static void check_copies(const stage *s, const lhi_group_layout *fold)
         CHECK_NEAR(across, rings, 0);
 }
 
-/* Blocks that lie in several datacenters, each once. */
+/* Checks the blocks that span datacenters, each listed once. */
 static void check_across(const stage *s, const lhi_group_layout *fold)
 {
     uint32_t want = 0, got = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pages of the formats name the keys that the tables of the code name: each
- * key of a table stands in its page as `key`, and what the page's examples and
- * the first columns of its tables name is a key. */
+/* Compares the format pages with the code's field tables: each key of a table
+ * is in its page as `key`, and each key in the page's examples and first table
+ * columns exists. */
 #include "format/job/parse.h"
 #include "planner/file/plan_file.h"
 #include "report/diagnosis/rank_map.h"
@@ -15,11 +15,12 @@
 
 #include <stdlib.h>
 
+/* A format page and its tables. */
 typedef struct page {
     const char *name;
-    const lhi_schema *tables[8]; /* of the structs that the file begins with */
-    const char *besides[16];     /* in examples: of other pages */
-    bool more; /* the page tells of keys that no table has yet */
+    const lhi_schema *tables[8]; /* tables of the file's root structs */
+    const char *besides[16];     /* keys of other pages, in examples */
+    bool more; /* the page has keys not yet in a table */
 } page;
 
 static const page pages[] = {
@@ -46,8 +47,8 @@ static bool is_word(char c)
            (c >= '0' && c <= '9') || c == '_';
 }
 
-/* Calls `visit` for each `word` of text[0..len-1], or `word: value`, or, where
- * the quotes are others, "word": only. */
+/* Calls `visit` for each `word` in text[0..len-1], or `word: value`; with
+ * another quote character, only for "word":. */
 static void each_word(const char *text, size_t len, char quote,
                       void (*visit)(const char *word, size_t len, void *to),
                       void *to)
@@ -68,6 +69,7 @@ static void each_word(const char *text, size_t len, char quote,
     }
 }
 
+/* A word to find in a table. */
 typedef struct search {
     const char *key;
     bool found;
@@ -87,10 +89,11 @@ static void compare_keys(const lhi_schema *table, const lhi_schema_field *row,
     s->found |= strcmp(s->key, row->key) == 0;
 }
 
+/* State while reading a page. */
 typedef struct reading {
     const page *page;
     const char *text;
-    bool besides; /* as in an example */
+    bool besides; /* in an example */
     const lhi_schema_field *seen[512];
     uint32_t n_keys, n_words;
 } reading;
@@ -127,7 +130,7 @@ static void table_has_word(const char *word, size_t len, void *to)
     r->n_words++;
 }
 
-/* First columns of tables, and keys in examples of JSON. */
+/* Checks first table columns, and keys in JSON examples. */
 static void words_are_keys(reading *r)
 {
     bool json = false;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products in 8 bits, what goes on behind them, and experts' products, worked
- * out by hand; and that a job can say each of these. */
+/* 8-bit products, overlap with communication, and expert products, computed by
+ * hand; also that a job can configure each one. */
 #include "jobs.h"
 #include "test_cost.h"
 
 #include <string.h>
 
-/* TFLOP/s that large products reach on an H100: docs/theory/cost-model.md. */
+/* TFLOP/s of large products on an H100: docs/theory/cost-model.md. */
 static double rate16(void)
 {
     return 989.5 * 0.87 * lh_cost_defaults()->matmul_efficiency;
@@ -22,7 +22,7 @@ static double memory_ns(double bytes)
     return bytes / (3350 * lh_cost_defaults()->memory_efficiency);
 }
 
-/* Of each linear map of a Llama 3 70B layer cut into 8: k x n. */
+/* Linear maps in a Llama 3 70B layer split into 8: k x n. */
 static const double maps[][2] = {
     {8192, (8 + 2) * 128}, {8 * 128, 8192}, {8192, 2 * 3584}, {3584, 8192}};
 enum { N_MAPS = 4 };
@@ -35,9 +35,9 @@ static void price_with(fixture *f, lh_fp8 fp8, lh_cost *out)
     *out = f->cost;
 }
 
-/* F multiplies its input and makes it 8 bits twice, along rows and columns,
- * reading 2 bytes and writing 1 + 1; so does D the gradient of the output; W
- * reads the columns of both. Weights are 1 byte wherever they are read. */
+/* F multiplies its input and quantises it twice, along rows and columns,
+ * reading 2 bytes and writing 1 + 1; D does so with the output gradient; W
+ * reads the columns of both. Weights are read as 1 byte everywhere. */
 static void a_layer_by_hand(void)
 {
     fixture f;
@@ -75,9 +75,9 @@ static void a_layer_by_hand(void)
     CHECK_INT(slim.f.communication_ns, wide.f.communication_ns);
 }
 
-/* Outputs of both norms (1/8 of them on each GPU) and of the activation
- * function are kept in 8 bits; attention's result in 8 beside 16. Weights are
- * two copies of a byte in place of 2 bytes. */
+/* Outputs of both norms (1/8 on each GPU) and of the activation function are
+ * stored in 8 bits; attention's result in 8 and in 16. Weights are two one-byte
+ * copies instead of 2 bytes. */
 static void a_layer_holds(void)
 {
     fixture f;
@@ -93,8 +93,8 @@ static void a_layer_holds(void)
     CHECK_INT(slim.optimizer_bytes, wide.optimizer_bytes);
 }
 
-/* Two gathers and two scatters of T h elements in F: what is hidden is a share
- * of them, and no more than products take. */
+/* Two gathers and two scatters with T h elements in F: the overlapped part is a
+ * fraction, limited by the products' duration. */
 static void tensor_goes_on_behind_products(void)
 {
     fixture f;
@@ -116,15 +116,15 @@ static void tensor_goes_on_behind_products(void)
     COST(&f);
     CHECK(sent < (double)f.cost.f.matmul_ns);
     CHECK_INT(f.cost.f.communication_ns, 0);
-    /* Links of a tenth: products end before. */
+    /* With a tenth of the link rate, products end first. */
     f.sites[0].node_link.bytes_per_s /= 10;
     COST(&f);
     CHECK_NEAR((double)f.cost.f.communication_ns,
                10 * sent - (double)f.cost.f.matmul_ns, 20);
 }
 
-/* Keys and values of four GPUs go on behind attention, and no gather or scatter
- * behind the same products. */
+/* Keys and values from four GPUs overlap with attention, and no gather or
+ * scatter overlaps with the same products. */
 static void nothing_hides_behind_what_hides_else(void)
 {
     fixture f;
@@ -153,8 +153,8 @@ static void init_experts(fixture *f)
         f->sites[i].node_link.latency_ns = 0;
 }
 
-/* 8 copies of each of 8192 tokens of 2048 elements, 7/8 of them to others, go
- * there and come back. */
+/* 8 copies of each of 8192 tokens with 2048 elements, 7/8 to other GPUs, go out
+ * and return. */
 static void all_to_alls_by_hand(void)
 {
     fixture f;
@@ -165,10 +165,10 @@ static void all_to_alls_by_hand(void)
     COST(&f);
     CHECK_NEAR((double)f.cost.f.communication_ns, sent, 2);
     CHECK_NEAR((double)f.cost.d.communication_ns, sent, 2);
-    f.job.framework.fp8 = LH_FP8_MATMUL; /* tokens stay as they were */
+    f.job.framework.fp8 = LH_FP8_MATMUL; /* tokens stay in 16 bits */
     COST(&f);
     CHECK_NEAR((double)f.cost.f.communication_ns, sent, 2);
-    f.job.framework.fp8 = LH_FP8_DISPATCH; /* there in 8 bits, back in 16 */
+    f.job.framework.fp8 = LH_FP8_DISPATCH; /* 8 bits out, 16 bits back */
     COST(&f);
     CHECK_NEAR((double)f.cost.f.communication_ns, 0.75 * sent, 2);
     f.job.framework.overlap_expert = 0.5;
@@ -176,9 +176,9 @@ static void all_to_alls_by_hand(void)
     CHECK_NEAR((double)f.cost.f.communication_ns, 0.375 * sent, 2);
 }
 
-/* gpt-oss has biases in experts, which Megatron Core adds to the 4 results of
- * 2880 values that each token has, for 16 experts one after the other: in F 4
- * bytes made, 2 + 4 read for 4, 4 copied, 4 made 2; in D 2 made 4, 4 made 2,
+/* gpt-oss has expert biases, which Megatron Core adds to each token's 4 results
+ * with 2880 values, for 16 experts one after the other. In F: 4 bytes written,
+ * 2 + 4 read and 4 written, 4 copied, 4 converted to 2. In D: 2 to 4, 4 to 2,
  * twice 4 multiplied and read again, 2 copied. */
 static void biases_of_experts(void)
 {
@@ -201,15 +201,15 @@ static void biases_of_experts(void)
                (2 * 16 + 2) * kernel, 2);
     CHECK_NEAR((double)(with.d.kernel_ns - without.d.kernel_ns),
                (5 * 16 + 2) * kernel, 2);
-    /* One kernel for all adds them on the way. */
+    /* A single kernel for all adds them in passing. */
     f.job.framework.fused_experts = true;
     price_with(&f, LH_FP8_NONE, &with);
     CHECK_INT(with.f.memory_ns, without.f.memory_ns);
     CHECK_INT(with.d.kernel_ns, without.d.kernel_ns);
 }
 
-/* Experts' products, 8 of three 2048 x 768 per token, reach less than others,
- * fused with what lies between them another share of it. */
+/* Expert products, 8 of three 2048 x 768 per token, reach a lower rate than
+ * others, and another one when fused with the steps in between. */
 static void experts_are_slower(void)
 {
     fixture f;
@@ -230,7 +230,7 @@ static void experts_are_slower(void)
                (rest + experts / 0.8) / rate16() / 1e3, 2);
     CHECK(lh_cost_defaults()->experts_efficiency <
           lh_cost_defaults()->fused_experts_efficiency);
-    /* No run on these tells of it. */
+    /* There is no measurement on these GPUs. */
     for (int i = 0; i < 2; i++)
         f.sites[i].gpu = *lh_gpu_preset("a100-80g");
     COST(&f);
@@ -240,7 +240,7 @@ static void experts_are_slower(void)
                2);
 }
 
-/* The efficiency of a GPU stands for its kernels, each at the rate of its
+/* A GPU's efficiency applies to its kernels, each at the rate for its
  * precision. */
 static void an_efficiency_is_of_both_rates(void)
 {
@@ -345,7 +345,7 @@ static void a_rate_reads_back(void)
               err.text);
 }
 
-/* Every key changes what a layer takes. */
+/* Every key changes a layer's duration. */
 static void each_key_counts(void)
 {
     static const char *const keys[] = {

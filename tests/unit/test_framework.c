@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `framework` of a job: presets, single keys, refusals, the canonical form, and
- * that costs are those of the same choices made by options. */
+/* A job's `framework`: presets, single keys, errors, the canonical form, and
+ * equal costs for the same choices through options. */
 #include "test_spec.h"
 
 #include "jobs.h"
@@ -26,6 +26,7 @@ static void without_the_section_nothing_is_said(void)
     lh_job_free(j);
 }
 
+/* A job's text and its expected framework choices. */
 typedef struct expected {
     const char *text;
     bool unfused, whole_norms;
@@ -46,7 +47,7 @@ static const expected presets[] = {
      LH_GRADIENT_BF16, LH_RECEIVES_LATE, LH_RECEIVES_LATE},
     {FP16 "framework: {preset: deepspeed, attention: unfused}\n", true, true,
      LH_GRADIENT_FP16, LH_GRADIENT_FP16, LH_RECEIVES_LATE, LH_RECEIVES_LATE},
-    /* A key has more to say than the preset, wherever it stands. */
+    /* A key overrides the preset, in any order. */
     {FP16 "framework: {gradients: fp32, reduce: bf16, receives: late-fd,"
           " sequence_parallel: true, attention: fused, preset: deepspeed}\n",
      false, false, LH_GRADIENT_FP32, LH_GRADIENT_BF16, LH_RECEIVES_LATE_FD,
@@ -186,7 +187,7 @@ static void same_costs(const lh_job *a, const lh_cost_options *with,
           plain.reduce_bytes != y.reduce_bytes);
 }
 
-/* What a caller says by options, a job can say; and each changes a cost. */
+/* A job can express every option of a caller; and each one changes a cost. */
 static void a_job_costs_what_options_cost(void)
 {
     const struct {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texts that are made to take memory: what parsers hold of them, by counting
- * allocations, which sanitizers do not disturb. */
+/* Inputs crafted to exhaust memory: parser memory by counting allocations,
+ * independent of sanitizers. */
 #include "test.h"
 
 #include "base/json_input.h"
@@ -15,7 +15,7 @@
 
 enum { MIB = 1 << 20 };
 
-/* `start`, `unit` over and over up to `size` bytes, `end`. */
+/* Returns `start`, `unit` repeated up to `size` bytes, `end`. */
 static char *repeat(const char *start, const char *unit, const char *end,
                     size_t size, size_t *len)
 {
@@ -48,7 +48,7 @@ static void short_values_are_refused_before_they_take_too_much(void)
     }
 }
 
-/* Whatever is accepted holds no more than it may. */
+/* Accepted input never uses more than its bound. */
 static void what_is_accepted_is_within_the_bound(void)
 {
     static const char *const units[] = {
@@ -80,8 +80,7 @@ static void what_is_accepted_is_within_the_bound(void)
         }
 }
 
-/* Texts are shared where they are alike and packed where not: each is still
- * what the file has. */
+/* Equal texts are shared, others packed: each still equals the file's. */
 static void texts_are_what_the_file_has(void)
 {
     enum { N = 3000 };
@@ -144,12 +143,13 @@ static struct {
     size_t now, most;
 } counted;
 
+/* Header of a counted allocation. */
 typedef union counted_header {
     size_t size;
     max_align_t align;
 } counted_header;
 
-/* As malloc has them: 8 bytes beside, in steps of 16, at least 32. */
+/* malloc's block size: 8 bytes more, in steps of 16, at least 32. */
 static size_t chunk_bytes(size_t size)
 {
     size_t bytes = (size + 8 + 15) / 16 * 16;
@@ -236,8 +236,8 @@ static void maps_of_jansson_stay_within_the_bound(void)
     }
 }
 
-/* A tokenizer as large as those of today's models: 128 thousand tokens and 280
- * thousand merges, in 9 MB. */
+/* A tokenizer as large as current models': 128 thousand tokens and 280 thousand
+ * merges, in 9 MB. */
 static void large_tokenizers_are_read(void)
 {
     lhi_text text = {0};
@@ -255,7 +255,7 @@ static void large_tokenizers_are_read(void)
     lhi_text_fini(&text);
 }
 
-/* The text's, of which a word takes room while it is merged. */
+/* Words in the text, which need memory while they are merged. */
 static void words_without_end_are_refused(void)
 {
     enum { LONG = (1 << 18) + 16 };

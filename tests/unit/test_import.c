@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Imports: the list of sources, what is handed out whole or not at all when
- * memory runs out, machines of options and of another job. What the arguments
- * come to, tests/cli/test_import.py and test_import_torchtitan.py ask. */
+/* Imports: the list of sources, complete results or none when memory runs out,
+ * and clusters from options or another job. tests/cli/test_import.py and
+ * test_import_torchtitan.py check the imported values. */
 #include "fail_alloc.h"
 #include "test.h"
 
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* A model with something of everything that is read. */
+/* A model with every supported feature. */
 static const char arguments[] =
     "torchrun --nnodes 4 --nproc-per-node 8 pretrain_gpt.py \\\n"
     "--num-layers 8 --hidden-size 512 --num-attention-heads 8 --swiglu \\\n"
@@ -108,7 +108,7 @@ static void all_is_there(void)
     lh_import_free(in);
 }
 
-/* Another job's machines, and nothing else of it. */
+/* Takes only the cluster from another job. */
 static void clusters_are_taken_over(void)
 {
     lh_import *in = NULL, *again = NULL;
@@ -149,7 +149,8 @@ static void memory_runs_out(void)
     });
 }
 
-/* A remark that cannot be compared is not one of another datacenter. */
+/* A remark that cannot be compared must not be attributed to another
+ * datacenter. */
 static void memory_runs_out_for_places(void)
 {
     static const lh_draft_site sites[] = {{.gpu = "h200", .nodes = 1},
@@ -203,7 +204,7 @@ static void torchtitan_in_both_forms(void)
     lh_import_free(in);
 }
 
-/* Megatron-LM's arguments have both. */
+/* Megatron-LM's arguments contain both. */
 static void model_and_schedule_are_for_torchtitan(void)
 {
     const lh_import_options how = {.size = sizeof how, .schedule = "1f1b"};

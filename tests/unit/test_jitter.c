@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Iterations under delays drawn at random: against closed forms, and against
- * pipelines that are made with the worst delays. */
+/* Iterations under random delays: compared with closed forms, and with
+ * pipelines built with the worst delays. */
 #include "test.h"
 #include "uniform.h"
 
@@ -33,23 +33,23 @@ static const uniform two = {.placement = "ud",
                             .latency = 100,
                             .transfer = 50};
 
-/* One microbatch over two devices: F, message, F, B, message, B. */
+/* One microbatch on two devices: F, message, F, B, message, B. */
 static void one_microbatch(void)
 {
     lh_pipeline *p = uniform_make(two);
     lh_jitter_result r = run(p, "1f1b", (lh_jitter){.samples = 5});
-    CHECK_INT(r.min_ns, 360000000); /* nothing is drawn */
+    CHECK_INT(r.min_ns, 360000000); /* no random delays */
     CHECK_INT(r.max_ns, 360000000);
     CHECK(r.mean_ns == 360e6 && r.samples == 5);
 
-    /* 10 % of 100 ms twice, on the mean; its variance is 2 * 10 ms squared. */
+    /* 10 % of 100 ms twice, on average; its variance is 2 * 10 ms squared. */
     uint32_t n = 20000;
     r = run(p, "1f1b", (lh_jitter){.latency = 0.1, .samples = n});
     CHECK_MSG(fabs(r.mean_ns - 380e6) < 4 * 14.2e6 / sqrt(n), "mean %g",
               r.mean_ns);
     CHECK(r.min_ns >= 360000000 && r.p50_ns < r.p95_ns);
-    /* The sum of two exponentials of mean 10 ms: 95 % are below 47.44 ms, half
-     * below 16.78. */
+    /* The sum of two exponentials with mean 10 ms: 95 % are below 47.44 ms,
+     * half below 16.78. */
     CHECK_MSG(fabs((double)r.p95_ns - 407.44e6) < 1.5e6, "p95 %g",
               (double)r.p95_ns);
     CHECK_MSG(fabs((double)r.p50_ns - 376.78e6) < 0.5e6, "p50 %g",
@@ -63,7 +63,7 @@ static void rare_events(void)
 {
     uint32_t n = 10000;
     lh_pipeline *p = uniform_make(two);
-    /* Two links, each bad in 3 % of the iterations: 150 ms more each. */
+    /* Two links, each degraded in 3 % of the iterations: 150 ms more each. */
     lh_jitter_result r = run(p, "1f1b",
                              (lh_jitter){.degraded_probability = 0.03,
                                          .degraded_factor = 2,
@@ -83,7 +83,7 @@ static void rare_events(void)
     lh_pipeline_free(p);
 }
 
-/* Every link degraded is another file. */
+/* Degrading every link equals a pipeline file with the degraded values. */
 static void all_degraded(void)
 {
     uniform slow = two, all = two;
@@ -102,7 +102,7 @@ static void all_degraded(void)
     lh_pipeline_free(q);
 }
 
-/* Links that several devices share go through the event engine. */
+/* Links shared by several devices use the event engine. */
 static void shared_links(void)
 {
     uniform u = {.placement = "loop",
@@ -143,7 +143,7 @@ static lh_pipeline *make_shared(double latency, double gather, double reduce)
     return uniform_make(u);
 }
 
-/* The data-parallel links are links. */
+/* Data-parallel links count as links. */
 static void data_parallel_links(void)
 {
     lh_pipeline *p = make_shared(5, 10, 20), *q = make_shared(15, 30, 60);
@@ -153,9 +153,9 @@ static void data_parallel_links(void)
     lh_jitter_result s = run(q, "1f1b", (lh_jitter){.samples = 1});
     CHECK_INT(r.min_ns, s.min_ns);
     CHECK_INT(r.max_ns, s.min_ns);
-    /* Device 0: gather 15, F 10, B 20 when the other's is done, reduce 25: 100
-     * in all. Its links degraded: 180. Only device 1's: its gather takes until
-     * 45, its B until 75, and then its reduce 75. */
+    /* Device 0: gather 15, F 10, B 20 after the other's, reduce 25: 100 in all.
+     * With its links degraded: 180. With only device 1's: its gather takes
+     * until 45, its B until 75, and then its reduce 75. */
     uint32_t n = 20000;
     lh_jitter rare = {
         .degraded_probability = 0.1, .degraded_factor = 3, .samples = n};
@@ -172,7 +172,8 @@ static void data_parallel_links(void)
     lh_pipeline_free(q);
 }
 
-/* The same draws whatever the schedule, and again; others by another seed. */
+/* The same samples for any schedule and in a repeated run; others for another
+ * seed. */
 static void common_numbers(void)
 {
     uniform u = two;
@@ -217,7 +218,7 @@ static void refusals(void)
     lh_pipeline_free(p);
 }
 
-/* One by one they are what is summed up, and sample i draws the same. */
+/* The individual times match the summary, and sample i is the same. */
 static void times_one_by_one(void)
 {
     enum { N = 200 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Longest paths through lists of kernels: an example worked by hand, random
- * lists against a recursion over all paths, and what is refused. */
+/* Longest paths through kernel lists: an example by hand, random lists compared
+ * with a recursion over all paths, and rejected input. */
 #include "fail_alloc.h"
 #include "random_pipeline.h"
 #include "test.h"
@@ -43,7 +43,7 @@ static void by_hand(void)
     CHECK_INT(r.path_ns[LH_KERNEL_DP_OUT][LH_KERNEL_DP], 40);
     CHECK_INT(r.path_ns[LH_KERNEL_PP_OUT][LH_KERNEL_P2P], 26);
     CHECK_INT(r.path_ns[LH_KERNEL_PP_OUT][LH_KERNEL_DP], 4);
-    k[AG0].ns[LH_KERNEL_PP_OUT] += 12; /* alike */
+    k[AG0].ns[LH_KERNEL_PP_OUT] += 12; /* identical */
     CHECK_OK(lh_kernels_reconstruct(k, N, &r, &err), err);
     CHECK_INT(r.ns[LH_KERNEL_PP_OUT], 84);
     CHECK_INT(r.faster, LH_KERNEL_DP_OUT);
@@ -51,7 +51,7 @@ static void by_hand(void)
     CHECK_INT(r.ns[LH_KERNEL_DP_OUT], 0);
 }
 
-/* The longest path that ends with kernel k. */
+/* Returns the longest path that ends with kernel k. */
 static int64_t naive(const lh_kernel *kernels, uint32_t k, int placed)
 {
     int64_t longest = 0;
@@ -62,7 +62,7 @@ static int64_t naive(const lh_kernel *kernels, uint32_t k, int placed)
     return longest + kernels[k].ns[placed];
 }
 
-/* Numbered against the order of time too, so that the list is not sorted. */
+/* Numbers also run against time order, so that the list is unsorted. */
 static void random_lists(void)
 {
     for (uint64_t seed = 1; seed <= 2000; seed++) {
@@ -112,7 +112,7 @@ static void refused(void)
     lh_kernel k[N];
     list_example(k);
     k[F0].n_predecessors =
-        2; /* f0 -> p -> f1 -> f0; b1 and after wait behind it */
+        2; /* f0 -> p -> f1 -> f0; b1 and later wait for it */
     k[F0].predecessors = two;
     refuses(k, N, "waits for itself, in a circle of 3");
     list_example(k);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One layout with its layers in other chunks again and again, over many
- * datacenters whose links hash their flows: what was found once is the same
- * afterwards, and not worked out again. */
+/* Cost cache: one layout with changing layer partitions, across many
+ * datacenters with ECMP links. Cached values stay correct and are not
+ * recomputed. */
 #include "jobs.h"
 
 #include "planner/layout/build_cache.h"
@@ -60,7 +60,7 @@ static lhi_config config_of(lh_sharding sharding)
                         .microbatches = 4};
 }
 
-/* Partition number `i`: layers go from one chunk to another. */
+/* Returns partition number `i`: layers move between chunks. */
 static void move(uint32_t *layers, int i)
 {
     uint32_t from = (uint32_t)(i * 5) % CHUNKS, to = (uint32_t)(i * 3) % CHUNKS;
@@ -118,8 +118,8 @@ static void partitions_are_as_if_alone(void)
     lh_job_free(job);
 }
 
-/* What was kept is what comes out, even a cost that no chunk has: a layout is
- * not worked out twice. */
+/* Cached values are returned, even a cost that no chunk has: a layout is not
+ * computed twice. */
 static void what_is_known_is_used(void)
 {
     lh_job *job = make_job();
@@ -174,7 +174,7 @@ static void what_is_kept_gives_way(void)
     lhi_build_cache_add_cost(known, 3, 12, 4, &cost);
     CHECK(lhi_build_cache_find_cost(known, 3, 12, 4, &out));
     CHECK_INT(out.params, 7);
-    /* In the same place, but not the same. */
+    /* The same slot, but another key. */
     CHECK(!lhi_build_cache_find_cost(known, 3 + 64, 12, 4, &out));
     CHECK(!lhi_build_cache_find_cost(known, 3, 12 + 8, 4, &out));
     CHECK(!lhi_build_cache_find_cost(known, 3, 12, 4 + 4, &out));
@@ -186,7 +186,7 @@ static void what_is_kept_gives_way(void)
     lhi_build_cache_free(known);
 }
 
-/* Each chunk of a pipeline over two datacenters, priced by itself. */
+/* Prices each chunk of a pipeline across two datacenters on its own. */
 static void check_costs(const lh_job *job, const lhi_config *config)
 {
     lhi_build_cache *known = NULL;
@@ -220,9 +220,9 @@ static void check_costs(const lh_job *job, const lhi_config *config)
     lhi_build_cache_free(known);
 }
 
-/* Layers with experts and without, near and far attention, unlike datacenters,
- * chunks that were measured: what one chunk costs another costs only where all
- * of that is the same. */
+/* Layers with experts and without, local and global attention, different
+ * datacenters, measured chunks: two chunks share a cost only if all of these
+ * are equal. */
 static void chunks_cost_what_they_do_alone(void)
 {
 #define SHAPE "layers: 24, hidden: 1024, heads: 8, vocab: 32000, ffn: 4096"
@@ -278,7 +278,7 @@ static void chunks_cost_what_they_do_alone(void)
         }
 }
 
-/* Datacenters 0, 3, ... are alike, and all others are. */
+/* Datacenters 0, 3, ... are equivalent, and so are all others. */
 static void alike_datacenters(void)
 {
     static const lh_cost_site sites[] = {{0, 1}, {1, 1}, {3, 1}, {2, 2}};
@@ -294,14 +294,14 @@ static void alike_datacenters(void)
     CHECK(!lhi_stage_placement_repeats(job, &full, &spread, 1));
     CHECK(lhi_stage_placement_repeats(job, &full, &spread, 2));
     CHECK(lhi_stage_placement_repeats(job, &full, &spread, 3));
-    /* State is shared out among a datacenter's replicas. */
+    /* State is sharded over a datacenter's replicas. */
     CHECK(lhi_stage_placement_repeats(job, &hybrid, &spread, 2));
     CHECK(!lhi_stage_placement_repeats(job, &hybrid, &spread, 3));
     lh_job_free(job);
 }
 
-/* What a choice says of its layout matters, one thing after the other; its
- * schedule and what it comes to do not. */
+/* Equivalence depends on each property of a choice's layout, one at a time, but
+ * not on its schedule or its results. */
 static void alike_choices(void)
 {
     static const lh_site_stages part = {0, PIPELINE}, same = {0, PIPELINE},
@@ -356,7 +356,7 @@ static void alike_choices(void)
     }
 }
 
-/* Any schedule, an optimal one or one method. */
+/* Any schedule, the optimal one, or one method. */
 static void asked_schedules(void)
 {
     static const struct {
@@ -372,7 +372,7 @@ static void asked_schedules(void)
     }
 }
 
-/* All links between the datacenters ask for one number. */
+/* All links between the datacenters use one hashing result. */
 static void hashing_is_looked_up(void)
 {
     lh_job *job = make_job();

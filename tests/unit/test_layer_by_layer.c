@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ZeRO 2 and 3 layer by layer: each layer's gather and reduction has its own
- * latency, and hides behind one neighbour's computation at most. */
+ * latency, and overlaps with one neighbour's computation at most. */
 #include "jobs.h"
 #include "test_cost.h"
 
@@ -14,10 +14,10 @@
 
 enum { MOST = 100 };
 
-/* --- the recurrence, once more -------------------------------------------- */
+/* --- the recurrence, reimplemented ---------------------------------------- */
 
-/* A stream of gathers, which go one after the other, and one of computation.
- * Gather i + 1 is launched when layer i starts. */
+/* A stream of sequential gathers and one of computation. Gather i + 1 is
+ * launched when layer i starts. */
 static double gathers_then(uint32_t n, const double *gather,
                            const double *compute)
 {
@@ -33,7 +33,7 @@ static double gathers_then(uint32_t n, const double *gather,
     return end;
 }
 
-/* Layer i + 2 waits until the reduction of layer i is over. */
+/* Layer i + 2 waits until the reduction of layer i ends. */
 static double reduces_behind(uint32_t n, const double *compute,
                              const double *reduce)
 {
@@ -55,15 +55,15 @@ static double relay(uint32_t n, const double *first, const double *second)
 }
 
 /* Gathers of 5, 7 and 4 before computation of 6, 3 and 8. The first is waited
- * for: 5. The second begins with layer 0 and takes 1 longer: 7. The third
- * begins with layer 1 and takes 1 longer: 4. The last layer takes 8. */
+ * for: 5. The second starts with layer 0 and takes 1 longer: 7. The third
+ * starts with layer 1 and takes 1 longer: 4. The last layer takes 8. */
 static void three_layers(void)
 {
     static const double g[] = {5, 7, 4}, t[] = {6, 3, 8};
     CHECK_NEAR(relay(3, g, t), 5 + 7 + 4 + 8, 0);
     CHECK_NEAR(gathers_then(3, g, t), 24, 0);
-    /* The other way round, as gradients are: 6, then 5 hides behind nothing
-     * more than 3, 7 behind 8, and the last reduction, 4, behind nothing. */
+    /* In reverse, as for gradients: 6, then 5 covers more than 3, 7 overlaps
+     * with 8, and the last reduction, 4, with nothing. */
     CHECK_NEAR(relay(3, t, g), 6 + 5 + 8 + 4, 0);
     CHECK_NEAR(reduces_behind(3, t, g), 23, 0);
 }
@@ -83,9 +83,9 @@ static void random_layers(void)
     }
 }
 
-/* --- a slice of a model --------------------------------------------------- */
+/* --- a model slice -------------------------------------------------------- */
 
-/* On eight GPUs of a node in each of two datacenters. */
+/* On eight GPUs in one node in each of two datacenters. */
 static void init_far(fixture *f, const char *model)
 {
     fixture_init(f, model);
@@ -95,8 +95,8 @@ static void init_far(fixture *f, const char *model)
     f->job.training.zero = 3;
 }
 
-/* What a layer or an end takes alone, from ZeRO 1: passes without, and what is
- * sent before and after them. */
+/* Durations of a layer or an end alone, from ZeRO 1: passes without
+ * communication, and the communication before and after them. */
 typedef struct alone {
     double f, d, w, gather, reduce;
 } alone;
@@ -120,7 +120,7 @@ static alone cost_alone(const fixture *like, lh_cost_layer_range slice)
     return out;
 }
 
-/* In the order of the forward. */
+/* In forward order. */
 static void check_slice(fixture *f)
 {
     double t[3][MOST + 2], gather[MOST + 2], reduce[MOST + 2];
@@ -154,18 +154,18 @@ static void check_slice(fixture *f)
         back[0][i] = reduce[n - 1 - i];
     double weights = reduces_behind(n, back[2], back[0]);
     COST(f);
-    /* What is alone is rounded up to whole ns by itself. */
+    /* Single costs are rounded up to whole ns. */
     CHECK_NEAR((double)f->cost.f.total_ns, forward, 3.0 * n);
     CHECK_NEAR((double)f->cost.d.total_ns, backward, 3.0 * n);
     CHECK_NEAR((double)f->cost.w.total_ns, weights, 3.0 * n);
     CHECK_INT(f->cost.all_gather_ns + f->cost.reduce_scatter_ns, 0);
-    /* ZeRO 2 gathers before everything. */
+    /* ZeRO 2 gathers before all passes. */
     f->job.training.zero = 2;
     COST(f);
     CHECK_NEAR((double)f->cost.w.total_ns, weights, 3.0 * n);
     CHECK(f->cost.all_gather_ns > 0);
-    /* torchtitan's on the way through the first microbatch: only what is not
-     * hidden there is longer. */
+    /* torchtitan gathers during the first microbatch: only the part without
+     * overlap adds time. */
     f->job.framework.preset = LH_FRAMEWORK_TORCHTITAN;
     COST(f);
     double plain = 0;
@@ -181,8 +181,8 @@ static void check_slice(fixture *f)
     f->job.training.zero = 3;
 }
 
-/* Latencies and rates at which gathers take less than a layer, as long, and
- * far longer; with and without ends; layers with experts beside others. */
+/* Latencies and rates at which gathers take less than a layer, as long, and far
+ * longer; with and without ends; MoE layers beside dense ones. */
 static void slices_of_models(void)
 {
     static const char *const models[] = {"llama3-8b", "deepseek-v3",
@@ -206,7 +206,8 @@ static void slices_of_models(void)
         }
 }
 
-/* A pass waits for what it sends: communication, and no computation. */
+/* Waiting for communication within a pass counts as communication, not
+ * computation. */
 static void waiting_is_communication(void)
 {
     fixture f;
@@ -219,7 +220,7 @@ static void waiting_is_communication(void)
     CHECK_NEAR((double)(f.cost.f.communication_ns - plain.f.communication_ns),
                (double)(f.cost.f.total_ns - plain.f.total_ns), 2);
     CHECK_INT(f.cost.f.matmul_ns, plain.f.matmul_ns);
-    /* Hybrid sharding gathers inside: nothing of 20 ms is in the passes. */
+    /* Hybrid sharding gathers inside: the passes contain no 20 ms latency. */
     f.layout.sharding = LH_SHARDING_HYBRID;
     COST(&f);
     CHECK_MSG(f.cost.f.total_ns - plain.f.total_ns < 20000000, "%.3f ms longer",
@@ -231,8 +232,8 @@ static int64_t pass_sum(const lh_cost *c)
     return c->f.total_ns + c->d.total_ns + c->w.total_ns;
 }
 
-/* Nothing is faster at more latency, at a lower rate, or with a layer more,
- * and none of it concerns ZeRO 0 and 1. */
+/* More latency, a lower rate, or another layer never make it faster; ZeRO 0 and
+ * 1 are unaffected. */
 static void more_is_never_faster(void)
 {
     lhi_random r = {7};
@@ -266,12 +267,12 @@ static void more_is_never_faster(void)
     }
 }
 
-/* Slices that the model is cut into and that follow each other on one GPU: of
- * three layers with gathers 5, 7, 4 and passes 6, 3, 8, cut behind the second,
- * the first slice takes 5 + 7 + 3 = 15, as alone. The second's gather, 4, hides
- * behind these 3: 1 + 8 = 9, in place of 4 + 8, and both take the 24 of all.
- * Reductions of 4, 7, 5 behind 8, 3, 6: the last layer by itself takes 8 and
- * leaves its reduction to the others, which take max(4, 3) + max(7, 6) + 5. */
+/* Consecutive slices of a model on one GPU: three layers with gathers 5, 7, 4
+ * and passes 6, 3, 8, cut after the second. The first slice takes 5 + 7 + 3 =
+ * 15, as alone. The second's gather, 4, overlaps with these 3: 1 + 8 = 9,
+ * instead of 4 + 8, and both take the 24 of the whole. Reductions of 4, 7, 5
+ * behind 8, 3, 6: the last layer alone takes 8 and leaves its reduction to the
+ * others, which take max(4, 3) + max(7, 6) + 5. */
 static void cut_on_one_gpu(void)
 {
     lhi_stage_overlap f = {.last_second_duration = 3},
@@ -297,7 +298,7 @@ static lh_cost cost_among(fixture *f, lh_cost_layer_range slice)
     return out;
 }
 
-/* From the start of a model on; the rest where it is the last slice. */
+/* Returns the next slice of the model; the last one takes the rest. */
 static lh_cost_layer_range cut_next(const lh_model *m, uint32_t first,
                                     lhi_random *r)
 {
@@ -309,8 +310,8 @@ static lh_cost_layer_range cut_next(const lh_model *m, uint32_t first,
     return s;
 }
 
-/* However the model is cut, all slices of one GPU together take what it takes
- * in one; in a pipeline each is gathered by itself. Rounded to ns. */
+/* For any cut, the slices on one GPU together take as long as the whole; in a
+ * pipeline each is gathered separately. Rounded to ns. */
 static void cuts_cost_nothing_on_one_gpu(void)
 {
     static const char *const models[] = {"llama3-8b", "deepseek-v3",
@@ -322,7 +323,7 @@ static void cuts_cost_nothing_on_one_gpu(void)
         double sum[4] = {0}, n = 0;
         init_far(&f, models[i % 3]);
         const lh_model *m = f.job.model;
-        if (i % 4 == 1) { /* gathers meet what layers send */
+        if (i % 4 == 1) { /* gathers compete with layers' traffic */
             fixture_init(&f, models[i % 3]);
             f.sites[0].fabric.bytes_per_s = 5e9;
             f.layout.tensor = 16;
@@ -361,7 +362,7 @@ static void cuts_cost_nothing_on_one_gpu(void)
     }
 }
 
-/* A chunk measured in one piece waits as its layers do. */
+/* A chunk measured in one piece waits like its layers. */
 static void measured_in_one_piece(void)
 {
     lh_profile_entry entry = {.kind = LH_PROFILE_CHUNK,
@@ -392,10 +393,10 @@ static void measured_in_one_piece(void)
     CHECK_NEAR((double)f.cost.d.total_ns, 32 * g + 20e6, 100);
 }
 
-/* Tensor parallelism over two nodes of a slow fabric, which gathers use as
- * well: all that a layer sends and the next one's gather take as long as one
- * after the other, which is longer than the layer. Two layers: 5 and 7 before 6
- * of which 2 are sent would take 5 + (7 + 2) + 6. */
+/* Tensor parallelism over two nodes with a slow fabric, also used by gathers. A
+ * layer's traffic and the next gather run sequentially, which takes longer than
+ * the layer. Two layers: 5 and 7 before 6, including 2 of traffic, would take 5
+ * + (7 + 2) + 6. */
 static void an_interface_is_shared(void)
 {
     fixture f;
@@ -408,8 +409,8 @@ static void an_interface_is_shared(void)
     f.layout.data = 4;
     f.slice.n_layers = 1;
     one = cost_alone(&f, f.slice);
-    /* Two all-gathers and two reduce-scatters of all tokens, at the rate of
-     * the eight interfaces of a node. */
+    /* Two all-gathers and two reduce-scatters with all tokens, at the rate of a
+     * node's eight interfaces. */
     used = 4 * 15.0 / 16 * 8192 * 4096 * 2 / (8 * 0.985 * 5);
     CHECK(used < one.f && one.gather < one.f && one.gather + used > one.f);
     f.slice.n_layers = 2;
@@ -417,7 +418,7 @@ static void an_interface_is_shared(void)
     COST(&f);
     whole = one.gather + (one.gather + used) + one.f;
     CHECK_NEAR((double)f.cost.f.total_ns, whole, 4);
-    /* Gathers within a node meet nobody. */
+    /* Gathers within a node compete with nothing. */
     f.layout.tensor = 1;
     f.layout.data = 8;
     f.slice.n_layers = 1;
@@ -432,8 +433,8 @@ static void an_interface_is_shared(void)
 
 /* --- a job ---------------------------------------------------------------- */
 
-/* 80 layers over 80 ms each way: data parallelism over both sites and no
- * pipeline gathers 80 times forward and 80 times backward. */
+/* 80 layers over 80 ms each way: data parallelism across both datacenters
+ * without pipelining gathers 80 times forward and 80 times backward. */
 static void far_sites_cost_a_latency_per_layer(void)
 {
     lh_job *job = job_with(
@@ -481,8 +482,8 @@ static void schedule_of(const lh_pipeline *p, lh_timeline **t)
     lh_schedule_free(s);
 }
 
-/* On one rank chunks follow each other as layers do: where latencies are all
- * there is, none of them hides behind another. */
+/* On one rank chunks follow each other like layers: with latencies alone, none
+ * overlaps with another. */
 static void chunks_save_no_latencies(void)
 {
     lh_job *job = job_with(
@@ -522,9 +523,9 @@ static void chunks_save_no_latencies(void)
     lh_job_free(job);
 }
 
-/* Before everything a rank gathers its first layer, after everything it reduces
- * that one's gradients: these are operations, which no pass hides, and all
- * passes together take so much less. More latency is in both. */
+/* A rank first gathers its first layer and finally reduces its gradients. These
+ * are operations without overlap, and the passes are shorter by them. More
+ * latency affects both. */
 static void ends_are_operations(void)
 {
     int64_t before[4] = {0};
@@ -587,7 +588,7 @@ static void ends_are_operations(void)
     }
 }
 
-/* Where the job leaves it open, parameters are gathered inside each site. */
+/* By default, parameters are gathered inside each datacenter. */
 static void far_sites_do_not_share_layers(void)
 {
     lh_job *job = job_with(

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layers that move away from slow devices. */
+/* Layer migration away from slow devices. */
 #include "test.h"
 #include "uniform.h"
 
@@ -8,7 +8,7 @@
 
 enum { MS = 1000000, STAGES = 4 };
 
-/* Four stages of four layers of 5 ms, and a fifth that takes 3 ms more. */
+/* Four stages with four layers of 5 ms; a fifth layer takes 3 ms more. */
 static const uniform four = {
     .placement = "ud",
     .devices = STAGES,
@@ -20,6 +20,7 @@ static const uniform four = {
             "  - {chunk: 1, all_gather: 8, reduce_scatter: 4}\n"};
 static const uint32_t even[] = {4, 4, 4, 4};
 
+/* A pipeline, its schedule and its layers. */
 typedef struct setting {
     lh_pipeline *quiet;
     lh_layers *layers;
@@ -43,8 +44,8 @@ static void tear_down(setting *t)
     lh_pipeline_free(t->quiet);
 }
 
-/* Passes of a device take so many times as long, those of the last chunk as
- * much longer besides. */
+/* Returns the pipeline with a device's passes multiplied, and the last chunk's
+ * head longer. */
 static lh_pipeline *slowed(const lh_pipeline *p, uint32_t device, double times,
                            int64_t head_ns)
 {
@@ -101,10 +102,10 @@ static void chunks_take_what_their_layers_do(void)
     CHECK_INT(lh_pipeline_chunk(p, 1)->w_ns, 10 * MS);
     CHECK_INT(lh_pipeline_chunk(p, 1)->all_gather_ns, 4 * MS);
     CHECK_INT(lh_pipeline_chunk(p, 1)->reduce_scatter_ns, 2 * MS);
-    CHECK_INT(lh_pipeline_chunk(p, 0)->mem_f, 2); /* of 1.5 */
+    CHECK_INT(lh_pipeline_chunk(p, 0)->mem_f, 2); /* from 1.5 */
     CHECK_INT(lh_pipeline_chunk(p, 0)->mem_w, -2);
     lh_pipeline_free(p);
-    /* A slow device is so with other numbers, too. */
+    /* A slow device stays slow with other layer counts. */
     lh_pipeline *slow = slowed(t.quiet, 0, 1.5, 0);
     CHECK_OK(lh_layers_pipeline(t.layers, slow, numbers, &p, &err), err);
     CHECK_INT(lh_pipeline_chunk(p, 0)->f_ns, 45 * MS);
@@ -113,7 +114,7 @@ static void chunks_take_what_their_layers_do(void)
     tear_down(&t);
 }
 
-/* A head takes 7 ms of the last chunk's 27: it stays there. */
+/* A head takes 7 ms out of the last chunk's 27: it stays there. */
 static void what_is_no_layer_stays(void)
 {
     lh_error err = {0};
@@ -132,7 +133,7 @@ static void what_is_no_layer_stays(void)
     lh_pipeline_free(plain);
 }
 
-/* All ways of sharing out 16 layers. */
+/* Enumerates all partitions of 16 layers; returns the shortest makespan. */
 static int64_t least(const setting *t, const lh_pipeline *p)
 {
     int64_t best = INT64_MAX;
@@ -154,11 +155,12 @@ static void layers_leave_a_slow_device(void)
         for (double times = 1.25; times < 3; times += 0.5) {
             lh_pipeline *slow = slowed(t.quiet, d, times, 0);
             lh_layer_migration *m = find(&t, slow, NULL);
-            /* Moving one layer of 5 ms gains nothing against 1.25 times. */
+            /* Moving one layer of 5 ms gains nothing against a factor of 1.25.
+             */
             CHECK(times < 1.5 || (m->is_move && m->layer_counts[d] < 4));
             CHECK_INT(m->current_ns, makespan(&t, slow, even));
             CHECK_INT(m->predicted_ns, makespan(&t, slow, m->layer_counts));
-            /* Held against all of them. */
+            /* Compared with all partitions. */
             int64_t best = least(&t, slow);
             CHECK_MSG((double)m->predicted_ns <= 1.03 * (double)best,
                       "device %" PRIu32 ", %g: %" PRId64 ", least %" PRId64, d,
@@ -170,7 +172,7 @@ static void layers_leave_a_slow_device(void)
     tear_down(&t);
 }
 
-/* One layer over each border that it crosses, all borders at the same time. */
+/* One layer per boundary that it crosses, all boundaries concurrently. */
 static void it_has_to_pay(void)
 {
     setting t = set_up(four);
@@ -196,7 +198,7 @@ static void it_has_to_pay(void)
     CHECK_HAS(m->why, "counts for 1 iteration");
     CHECK(!strstr(m->why, "1 iterations"));
     lh_layer_migration_free(m);
-    /* Well again, they return. */
+    /* When the device recovers, they return. */
     o = (lh_layers_options){.size = sizeof o,
                             .benefit_steps = 100,
                             .layer_ns = MS,
@@ -210,7 +212,7 @@ static void it_has_to_pay(void)
     tear_down(&t);
 }
 
-/* A layer's activation is 10, and stage 0 has room for those of 4 x 4. */
+/* A layer's activation is 10, and stage 0 has memory for 4 x 4. */
 static void memory_is_kept_to(void)
 {
     setting t = set_up(four);

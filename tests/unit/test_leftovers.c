@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Temporary files of processes that were killed go with the next write of the
- * same file; everything else stays. */
+/* Stale temporary files of killed processes are removed by the next write to
+ * the same file; everything else stays. */
 #define _GNU_SOURCE /* mkdtemp */
 #include "test.h"
 
@@ -57,7 +57,7 @@ static void write_file(const char *path)
     CHECK_OK(lh_file_write(path, "text", 4, &err), err);
 }
 
-/* Writes a file and is killed before it has its name. */
+/* Writes a file and is killed before the rename. */
 static void write_and_die(const char *path)
 {
     pid_t child = fork();
@@ -80,12 +80,12 @@ static void killed_writers_leave_nothing(void)
     write_file(path);
     CHECK_INT(n_files(), 1);
     write_and_die(path);
-    write_and_die(path); /* takes away what the first one left */
+    write_and_die(path); /* removes the first one's leftovers */
     CHECK_INT(n_files(), 2);
     lh_error err;
     CHECK_OK(lh_file_writable(path, &err), err);
     CHECK_INT(n_files(), 1);
-    /* Another file's are left to whoever writes that. */
+    /* Leftovers of another file are left to its next writer. */
     write_and_die("plan.json.2");
     write_file(path);
     CHECK_INT(n_files(), 2);
@@ -127,7 +127,7 @@ static void running_writers_keep_theirs(void)
     unlink(path);
 }
 
-/* A name like a leftover's, of a process that is gone. */
+/* Returns the name of a dead process's temporary file. */
 static void leftover_name(char *out, size_t size, const char *base,
                           uint32_t other_place)
 {
@@ -174,7 +174,7 @@ static void others_files_stay(void)
     unlink("f");
 }
 
-/* As of another machine that writes here too. */
+/* As if another machine also writes here. */
 static void of_another_machine(void)
 {
     char path[512];
@@ -206,7 +206,7 @@ static void processes(void)
     other = self;
     other.pid_namespace++;
     CHECK_INT(lhi_process_check(&other), LHI_PROCESS_ELSEWHERE);
-    /* One that has ended and has not been waited for. */
+    /* A zombie: ended, but not waited for. */
     other = self;
     other.started = 0;
     other.number = fork();
@@ -219,8 +219,7 @@ static void processes(void)
     CHECK_INT(lhi_process_check(&other), LHI_PROCESS_GONE);
 }
 
-/* Somebody has guessed the name of the temporary file, and it leads to one of
- * the user's. */
+/* Someone guessed the temporary file's name and linked it to a user's file. */
 static void guessed_names_lead_nowhere(void)
 {
     const char *path = "out", *own = "own";

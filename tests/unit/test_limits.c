@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pipelines at the limits: each takes seconds, and would take minutes if
- * anything in it grew with the square of its size. */
+/* Pipelines at the size limits: each takes seconds, and would take minutes with
+ * any quadratic cost. */
 #include "test.h"
 
 #include <longhaul/analysis.h>
@@ -28,7 +28,7 @@ static void analyse(const lh_pipeline *p, const lh_schedule *s)
     lh_timeline_free(t);
 }
 
-/* As many devices, datacenters, links and link orders as there can be. */
+/* The maximum numbers of devices, datacenters, links and link orders. */
 static void everything_apart(void)
 {
     lh_pipeline *p = parse("longhaul: pipeline/1\ntime_unit: us\n"
@@ -63,7 +63,7 @@ static void everything_apart(void)
     lh_pipeline_free(p);
 }
 
-/* One device that is the neighbour of all others. */
+/* One device is the neighbour of all others. */
 static void one_in_the_middle(void)
 {
     size_t room = (size_t)MOST * 64 + 256, n = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What limits memory, from files as the system has them; and that what the cpu
- * device is said to hold is what it comes to hold. */
+/* Memory limits from files as the system has them; also that the cpu device's
+ * predicted memory is its actual one. */
 #define _GNU_SOURCE /* mkdtemp, RLIMIT_AS */
 #include "moe_models.h"
 #include "small_llama.h"
@@ -67,8 +67,8 @@ static void available_memory_and_swap(void)
     end_root();
 }
 
-/* The tightest of the group and those above; files that can be dropped are
- * room. */
+/* The tightest limit among the group and its ancestors; page cache counts as
+ * free. */
 static void groups_of_version_2(void)
 {
     begin_root();
@@ -108,7 +108,7 @@ static void limits_of_the_process(void)
     struct rlimit before, now;
     CHECK_INT(getrlimit(RLIMIT_DATA, &before), 0);
     now = before;
-    now.rlim_cur = (rlim_t)1 << 46; /* far above, for sanitizers too */
+    now.rlim_cur = (rlim_t)1 << 46; /* far above, for sanitizers, too */
     CHECK_INT(setrlimit(RLIMIT_DATA, &now), 0);
     lhi_available_memory room = lhi_find_mappable_memory();
     CHECK_INT(setrlimit(RLIMIT_DATA, &before), 0);
@@ -222,9 +222,8 @@ static void devices_hold_what_was_counted(void)
     }
 }
 
-/* What the backward makes again takes the room of one layer, whatever the
- * number of microbatches and layers: layers
- * keep their inputs alone. */
+/* Recomputation needs the memory of one layer, for any number of microbatches
+ * and layers: layers store only their inputs. */
 static void devices_hold_less_that_is_made_again(void)
 {
     uint32_t all[12], some[12];
@@ -241,8 +240,8 @@ static void devices_hold_less_that_is_made_again(void)
               "%.0f, %.0f, %.0f bytes", whole, part, least);
 }
 
-/* After lhi_blas_load(n) products of n threads map nothing more: nor is there
- * anything to fail. Here: a second load finds the buffers of the first. */
+/* After lhi_blas_load(n), products on n threads map no more memory, so nothing
+ * can fail later. Here: a second load finds the buffers of the first. */
 static void buffers_are_taken_beforehand(void)
 {
     lhi_sgemm sgemm = NULL;

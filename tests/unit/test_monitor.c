@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A monitor on measurements of which all is known. */
+/* The monitor with known measurements. */
 #include "noisy_run.h"
 #include "resilience/monitor/drift_detector.h"
 #include "test.h"
@@ -20,6 +20,7 @@ static const uniform four = {.placement = "ud",
                              .latency = 20,
                              .transfer = 2};
 
+/* The monitor and its measurement generator. */
 typedef struct setting {
     lh_pipeline *p;
     lh_schedule *s;
@@ -55,7 +56,7 @@ static void tear_down(setting *t)
     lh_pipeline_free(t->p);
 }
 
-/* Goes on by `schedule`, which is lent. */
+/* Follows `schedule`, which stays the caller's. */
 static void follow(setting *t, const lh_schedule *schedule)
 {
     lh_error err = {0};
@@ -63,7 +64,7 @@ static void follow(setting *t, const lh_schedule *schedule)
     t->n.s = schedule;
 }
 
-/* Goes on by what a method gives; release it. */
+/* Follows a method's schedule; the caller frees it. */
 static lh_schedule *follow_method(setting *t, const char *method)
 {
     lh_error err = {0};
@@ -73,7 +74,8 @@ static lh_schedule *follow_method(setting *t, const char *method)
     return made;
 }
 
-/* So many iterations; how many events they bring, the last one as it is. */
+/* Runs some iterations; returns the number of events, and the last one in
+ * *last. */
 static uint32_t go_on(setting *t, uint32_t steps, lh_monitor_event *last)
 {
     uint32_t told = 0;
@@ -108,8 +110,8 @@ static int64_t makespan(const lh_pipeline *p, const lh_schedule *s)
     return ns;
 }
 
-/* Without noise the estimates are the truth, to the nanosecond, and a cost is
- * what the iteration takes more. */
+/* Without noise the estimates are exact to the nanosecond, and a cost is the
+ * iteration's increase. */
 static void without_noise_all_is_exact(void)
 {
     setting t;
@@ -146,7 +148,7 @@ static void without_noise_all_is_exact(void)
     tear_down(&t);
 }
 
-/* Transfers of 25 ms behind passes of 10: messages queue, and the queue is
+/* Transfers of 25 ms behind passes of 10: messages queue, and the queueing is
  * neither latency nor transfer. */
 static void a_queue_is_not_latency(void)
 {
@@ -164,7 +166,7 @@ static void a_queue_is_not_latency(void)
     CHECK_NEAR(is.latency_ns, 20 * MS, 0.8 * MS);
     CHECK_NEAR(is.gbps, 8e6 / 25e6, 0.01);
     tear_down(&t);
-    /* Nobody queues: the transfer is as the pipeline says. */
+    /* Without queueing the transfer is the pipeline's. */
     u.transfer = 1;
     set_up(&t, u, "1f1b", 0.05, NULL);
     go_on(&t, 20, &e);
@@ -174,7 +176,7 @@ static void a_queue_is_not_latency(void)
     tear_down(&t);
 }
 
-/* The devices are at times longer busy, and so receives are posted later. */
+/* Devices are sometimes busy longer, so receives are posted later. */
 static void a_late_receive_is_not_latency(void)
 {
     setting t;
@@ -186,8 +188,8 @@ static void a_late_receive_is_not_latency(void)
     tear_down(&t);
 }
 
-/* Of a link where messages queue that gets less bandwidth, transfers are known
- * anew with the event: nothing of it is taken for latency. */
+/* When a link with queueing loses bandwidth, its transfer is estimated anew
+ * with the event: none of it counts as latency. */
 static void less_bandwidth_is_not_latency(void)
 {
     setting t;
@@ -220,14 +222,14 @@ static void a_slow_device_is_not_a_slow_link(void)
     CHECK_NEAR(e.current_ns / e.baseline_ns, 1.3, 0.03);
     CHECK_NEAR(lh_monitor_pass(t.m, 2, LH_F).ns, 13 * MS, 0.5 * MS);
     CHECK_NEAR(lh_monitor_pass(t.m, 1, LH_F).ns, 10 * MS, 0.5 * MS);
-    /* Never run here: as much slower as what ran. */
+    /* Never run here: scaled like the passes that ran. */
     lh_pass_estimate w = lh_monitor_pass(t.m, 2, LH_W);
     CHECK_INT(w.n_passes, 0);
     CHECK_NEAR(w.ns, 13 * MS, 0.5 * MS);
     tear_down(&t);
 }
 
-/* Another schedule has other passes; that is no event. */
+/* Another schedule has other passes; this is no event. */
 static void a_switch_is_no_event(void)
 {
     setting t;
@@ -244,7 +246,7 @@ static void a_switch_is_no_event(void)
     tear_down(&t);
 }
 
-/* Also of a schedule whose passes are new while a device is slow. */
+/* Also for a schedule with new passes while a device is slow. */
 static void a_switch_on_a_slow_device_is_no_event(void)
 {
     setting t;
@@ -266,7 +268,7 @@ static void a_switch_on_a_slow_device_is_no_event(void)
     tear_down(&t);
 }
 
-/* What was last seen before its device became slow is seen anew. */
+/* Passes last observed before the slowdown are measured anew. */
 static void passes_come_back_on_a_slow_device(void)
 {
     setting t;
@@ -285,8 +287,8 @@ static void passes_come_back_on_a_slow_device(void)
     tear_down(&t);
 }
 
-/* A microbatch alone waits for every message; of many with enough warm-up
- * passes a little latency is hidden. */
+/* A single microbatch waits for every message; with many and enough warm-up
+ * passes a small latency overlaps. */
 static void what_is_hidden_costs_nothing(void)
 {
     setting t;
@@ -311,8 +313,8 @@ static void what_is_hidden_costs_nothing(void)
     tear_down(&t);
 }
 
-/* Devices 0 and 1 are on one host, 2 and 3 on another, whose clock is 5 s
- * ahead and gains 50 us in every step. */
+/* Devices 0 and 1 share a host; 2 and 3 another one, whose clock is 5 s ahead
+ * and gains 50 us in every step. */
 static void clocks_of_hosts(void)
 {
     static const uint32_t hosts[] = {0, 0, 1, 1};
@@ -340,7 +342,8 @@ static void clocks_of_hosts(void)
     t.clock[2] = t.clock[3] = 2e9;
     CHECK_INT(go_on(&t, 20, &e), 0);
     CHECK_NEAR(lh_monitor_clock(t.m, 0, 1).offset_ns, 2e9 + 79 * 5e4, 1.5e6);
-    /* One direction becomes slower: that one, and by what it is. */
+    /* One direction becomes slower: the event names it, with the correct
+     * amount. */
     t.latency[back] = 2;
     CHECK_INT(go_on(&t, 20, &e), 1);
     CHECK(e.target == LH_MONITOR_LINK && e.index == back);
@@ -352,8 +355,8 @@ static void clocks_of_hosts(void)
     tear_down(&t);
 }
 
-/* Messages of one direction alone say nothing of clocks, and yet that they take
- * longer. These agree to the nanosecond, by chance. */
+/* Messages in one direction alone cannot determine clock offsets, but can show
+ * a slowdown. These agree to the nanosecond by chance. */
 static void clocks_seen_from_one_side(void)
 {
     static const uint32_t hosts[] = {0, 0, 1, 1};
@@ -379,7 +382,7 @@ static void clocks_seen_from_one_side(void)
     tear_down(&t);
 }
 
-/* A single iteration that hiccups is no event, nor one message in each. */
+/* A single slow iteration is no event, nor is one slow message in each. */
 static void hiccups_are_no_events(void)
 {
     setting t;
@@ -412,7 +415,7 @@ static void drifts_are_followed(void)
     uint32_t told = 0;
     for (uint32_t i = 0; i < 400; i++) {
         told += go_on(&t, 1, &e);
-        t.latency[0] *= 1.0005; /* 22 % in all */
+        t.latency[0] *= 1.0005; /* 22 % in total */
     }
     CHECK_INT(told, 0);
     CHECK_NEAR(lh_monitor_link(t.m, 0).delay_ns, (2 + 20 * t.latency[0]) * MS,
@@ -420,7 +423,7 @@ static void drifts_are_followed(void)
     tear_down(&t);
 }
 
-/* What cannot be is refused, and nothing of it counts. */
+/* Invalid observations are rejected and have no effect. */
 static void nonsense_is_refused(void)
 {
     setting t;
@@ -473,7 +476,7 @@ static void nonsense_is_refused(void)
     tear_down(&t);
 }
 
-/* Data-parallel communication that becomes slower. */
+/* Data-parallel communication becomes slower. */
 static void slow_data_parallel_links(void)
 {
     setting t;
@@ -504,15 +507,15 @@ static void slow_data_parallel_links(void)
     tear_down(&t);
 }
 
-/* A tenth at either end does not count. */
+/* A tenth at either end is trimmed. */
 static int by_size(const void *a, const void *b)
 {
     const double *x = a, *y = b;
     return (*x > *y) - (*x < *y);
 }
 
-/* As worked out from them sorted, the tenth at either end cut off for the mean
- * and put to its next neighbour for the variance. */
+/* Computed from sorted values: trimmed by a tenth at either end for the mean,
+ * winsorised for the variance. */
 static void readings_are_of_the_middle(void)
 {
     enum { MOST = 400 };
@@ -550,14 +553,14 @@ static void readings_are_trimmed(void)
     lhi_drift_reading r = lhi_drift_reading_compute(x, 10);
     CHECK_NEAR(r.mean, 5, 1e-9);
     CHECK_INT(r.n, 10);
-    /* Winsorized: 1 1 3 5 5 5 5 7 9 9; 72 over 9, 0.8 squared, 10. */
+    /* Winsorised: 1 1 3 5 5 5 5 7 9 9; 72 over 9, 0.8 squared, 10. */
     CHECK_NEAR(r.variance, 72 / 9.0 / 0.64 / 10, 1e-9);
     double one = 4;
     r = lhi_drift_reading_compute(&one, 1);
     CHECK(r.mean == 4 && r.variance == 0);
 }
 
-/* A level of nothing has no scatter that is a share of it. */
+/* A zero baseline has no relative scatter. */
 static void what_takes_nothing_can_become_slow(void)
 {
     lhi_drift_detector g = {0};
@@ -577,7 +580,7 @@ static void what_takes_nothing_can_become_slow(void)
     CHECK_NEAR(g.level, 10 * MS, 1);
 }
 
-/* Not each iteration has to be seen. */
+/* Iterations may be missing. */
 static void steps_may_be_left_out(void)
 {
     setting t;
@@ -600,8 +603,8 @@ static void steps_may_be_left_out(void)
     tear_down(&t);
 }
 
-/* Transfers of 2 ms: of three that arrive 2 ms apart, after 22 ms, the later
- * ones waited; the one over another link did not. */
+/* Transfers of 2 ms: of three messages that arrive 2 ms apart, after 22 ms, the
+ * later ones waited; the one on another link did not. */
 static void real_links_tell_entries_by_arrivals(void)
 {
     lh_pipeline *p = uniform_make(four);

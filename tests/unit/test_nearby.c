@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layouts near to one are the same, with the same bounds, whether or not their
- * bounds were found before, near to others. */
+/* The neighbourhood of a layout, and its bounds, are the same with and without
+ * bounds cached from other neighbourhoods. */
 #include "jobs.h"
 
 #include "planner/layout/choice.h"
@@ -11,6 +11,7 @@
 
 enum { MOST = 4000 };
 
+/* The neighbourhood's layouts and bounds. */
 typedef struct list {
     lhi_config configs[MOST];
     int64_t ns[MOST];
@@ -29,7 +30,7 @@ static lh_status add(void *context, const lhi_config *config,
     return LH_OK;
 }
 
-/* So many steps away at most, of any value. */
+/* Collects layouts at most this many steps away, with any value. */
 static void collect_within(const lhi_space *space, lhi_bound_inputs *floors,
                            lhi_bound_cache *bounded, const lhi_config *from,
                            uint32_t changes, list *out)
@@ -54,7 +55,7 @@ static void collect(const lhi_space *space, lhi_bound_inputs *floors,
     collect_within(space, floors, bounded, from, 2, out);
 }
 
-/* The bounds found once, and found again for each. */
+/* Compares cached bounds with freshly computed ones. */
 static void compare(const lh_job *job, const lhi_space *space,
                     const lhi_config *first)
 {
@@ -110,7 +111,7 @@ static void bounds_are_the_same_the_second_time(void)
 }
 
 /* Twice the GPUs for twice the sequences are one step away, with as many
- * microbatches; for four times the sequences it is two. */
+ * microbatches; four times the sequences are two. */
 static void batches_follow_the_gpus_of_a_stage(void)
 {
     static list near;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The conformance suite over the transports that need nothing but the program,
- * and what is particular to each. */
+/* The conformance suite over transports without external dependencies, and each
+ * one's particulars. */
 #define _GNU_SOURCE
 #include "net_conform.h"
 #include "virtual_time.h"
@@ -40,8 +40,7 @@ static lh_status lacks_something(lhi_net *net, void *context, char **result,
     return lhi_fail(err, LH_EUNSUPPORTED, "no such thing here");
 }
 
-/* Where every rank is a program of its own, nobody sums up: what a rank says
- * of its failure is what the caller is told. */
+/* Where every rank is its own program, the caller gets the rank's own error. */
 static void keeps_what_failed(void)
 {
     lh_error err = {0};
@@ -63,8 +62,8 @@ static void *writes_why(void *of)
     return NULL;
 }
 
-/* A reason that is just being written is waited for, and not one that was
- * never written to its end. */
+/* Waits for a reason that is being written, but not for one whose writer died.
+ */
 static void waits_for_the_reason(void)
 {
     lhi_failure slow = {.state = LHI_FAILURE_WRITING}, dead = slow;
@@ -91,7 +90,7 @@ static void refuses(void)
     CHECK_INT(lhi_net_inproc(2, 1, &nan_rate, nets, &err), LH_EINVAL);
 }
 
-/* How often anyone has looked at the clock. */
+/* Number of clock reads. */
 static atomic_int n_looks;
 
 int64_t __real_lhi_now_ns(void);
@@ -102,9 +101,9 @@ int64_t __wrap_lhi_now_ns(void)
     return __real_lhi_now_ns();
 }
 
-/* A wait uses no processor time: who waits sleeps until there is something to
- * do or it is time for a look round. One that did not sleep would look at the
- * clock millions of times. */
+/* A wait uses no processor time: the thread sleeps until there is work or a
+ * periodic check is due. Busy waiting would read the clock millions of times.
+ */
 static void sleeps(void)
 {
     lhi_net *nets[2];
@@ -121,7 +120,7 @@ static void sleeps(void)
     CHECK_OK(lhi_net_wait(nets[1], &receive, 0, &err), err);
     int64_t waited_ns = lhi_now_ns() - start_ns;
     CHECK(waited_ns >= 300000000);
-    /* A look round reads it twice at most, and so do sending, receiving and
+    /* A periodic check reads it twice at most, and so do sending, receiving and
      * this test. */
     CHECK_MSG(n_looks <= 2 * (waited_ns / LHI_NET_POLL_NS + 4),
               "%d looks at the clock in %" PRId64 " ns", n_looks, waited_ns);
@@ -129,7 +128,7 @@ static void sleeps(void)
     lhi_net_close(nets[1]);
 }
 
-/* ---- the table of links, without a transport ---- */
+/* ---- link table, without a transport ---- */
 
 static uint64_t next_random(uint64_t *state)
 {
@@ -149,13 +148,13 @@ static lhi_links *make_table(const lhi_net_link *link, size_t *bytes)
     return table;
 }
 
-/* One message, as the model has it. */
+/* One message, according to the model. */
 typedef struct entry {
     int64_t entered_ns, begins_ns, arrives_ns;
     uint64_t turn;
     uint32_t sender, slot;
     size_t bytes;
-    lhi_net_link rule; /* of the link, as it enters */
+    lhi_net_link rule; /* the link's parameters at entry */
 } entry;
 
 static int by_entry(const void *a, const void *b)
@@ -176,9 +175,9 @@ static lhi_net_link random_rule(uint64_t *seed)
     return rule;
 }
 
-/* Messages handed over in any order, entering in an hour: their dates are those
- * of the model with all of them known. `changes`: the link is another one for
- * each of them. */
+/* Messages submitted in any order that enter in an hour: their times equal the
+ * model's with all of them known. `changes`: the link's parameters change for
+ * each. */
 static void random_link(uint64_t seed, bool in_turns, bool changes)
 {
     enum { N = 300 };
@@ -192,7 +191,7 @@ static void random_link(uint64_t seed, bool in_turns, bool changes)
         all[i] = (entry){.entered_ns =
                              base_ns + (int64_t)(next_random(&seed) % 20000),
                          .turn = in_turns ? i : LHI_NET_NO_TURN,
-                         .sender = i, /* no two are alike */
+                         .sender = i, /* all different */
                          .bytes = next_random(&seed) % 100,
                          .rule = changes ? random_rule(&seed) : rule};
     for (uint32_t i = N; i > 1; i--) { /* in any order */
@@ -219,7 +218,7 @@ static void random_link(uint64_t seed, bool in_turns, bool changes)
                   (int64_t)((double)all[i].bytes * r->ns_per_byte + 0.5);
         all[i].begins_ns = start_ns;
         all[i].arrives_ns = free_ns + r->latency_ns;
-        if (all[i].arrives_ns < before_ns) /* it does not overtake */
+        if (all[i].arrives_ns < before_ns) /* no overtaking */
             all[i].arrives_ns = before_ns;
         before_ns = all[i].arrives_ns;
     }
@@ -251,7 +250,7 @@ static void links_follow_the_model(void)
     }
 }
 
-/* What nobody receives fills a link up; what is received makes room again. */
+/* Unreceived messages fill a link; receiving them frees its capacity. */
 static void links_fill_up(void)
 {
     const lhi_net_link rule = {0, 0, 0};
@@ -284,7 +283,7 @@ static void links_fill_up(void)
     munmap(table, bytes);
 }
 
-/* ---- processes that die ---- */
+/* ---- killed processes ---- */
 
 static lh_status wait_for_ever(lhi_net *net, lh_error *err)
 {
@@ -313,7 +312,7 @@ static lh_status ends_itself(lhi_net *net, void *context, char **result,
     return wait_for_ever(net, err);
 }
 
-/* Fails, and another rank takes no notice. */
+/* One rank fails, and another never checks for it. */
 static lh_status one_is_stuck(lhi_net *net, void *context, char **result,
                               size_t *size, lh_error *err)
 {
@@ -324,8 +323,8 @@ static lh_status one_is_stuck(lhi_net *net, void *context, char **result,
         pause();
 }
 
-/* Everyone sends everyone small and large messages, over an emulated link,
- * until one rank is killed somewhere in the middle of that. */
+/* Every rank sends small and large messages to every other over an emulated
+ * link, until one rank is killed. */
 static lh_status dies_in_traffic(lhi_net *net, void *context, char **result,
                                  size_t *size, lh_error *err)
 {
@@ -401,7 +400,7 @@ static void dies_anywhere(void)
     }
 }
 
-/* Tells its process to who kills the launcher. */
+/* Reports its process id to the test that kills the launcher. */
 static lh_status tells_pid(lhi_net *net, void *context, char **result,
                            size_t *size, lh_error *err)
 {
@@ -436,7 +435,7 @@ static void dies_with_launcher(void)
     close(ends[1]);
 }
 
-/* ---- a launcher that is told to stop ---- */
+/* ---- stop requests to a launcher ---- */
 
 static bool says_so(void *of)
 {

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Faults by chance, under the conformance suite and under training: every run
- * ends with the bytes that an undisturbed one has or, where bytes were lost,
- * with a reason that names a rank, on every rank that did not get to its end.
+/* Random faults under the conformance suite and under training. Every run ends
+ * with the same bytes as an undisturbed one; or, if bytes were lost, with an
+ * error that names a rank, on every rank that did not finish.
  *
  *     test_net_faults                  200 seeds, with sanitizers 40
  *     test_net_faults FIRST N          N seeds from FIRST on
- *     TEST_NET_VERBOSE=1               says what each of them does
- */
+ *     TEST_NET_VERBOSE=1               prints each seed's scenario */
 #define _GNU_SOURCE
 #include "faulty_wire.h"
 #include "late_net.h"
@@ -27,9 +26,9 @@
 static const int64_t ms_ns = 1000000;
 static bool verbose;
 
-/* ---- what is run ---- */
+/* ---- runs ---- */
 
-/* How ranks of the run that is under way are connected. */
+/* How the current run's ranks are connected. */
 typedef enum layer { UNDISTURBED, LATE, WIRE } layer;
 static struct {
     layer is;
@@ -39,7 +38,7 @@ static struct {
     wire_log log;
 } now;
 
-/* What the engine calls lhi_inproc_run. */
+/* The engine's calls to lhi_inproc_run arrive here. */
 lh_status __real_lhi_inproc_run(uint32_t n, uint32_t n_links,
                                 const lhi_net_link *links,
                                 lhi_rank_main *rank_main, void *context,
@@ -69,13 +68,14 @@ lh_status __wrap_lhi_inproc_run(uint32_t n, uint32_t n_links,
 
 enum { STEPS = 4, MICROBATCHES = 4, SEQUENCE = 160, LAYERS = 4 };
 
+/* A training, its undisturbed result, and the bytes per connection. */
 typedef struct training {
     const char *name, *placement, *method;
     uint32_t devices, replicas;
     lh_receives receives;
-    uint32_t queue; /* coupled */
+    uint32_t queue; /* blocking sends */
     lh_data_path path;
-    const char *launches; /* what passes do; NULL: nothing */
+    const char *launches; /* operations launched by passes; NULL: none */
     double gradients, parameters;
     bool by_layer, leaders;
     const uint32_t *sites;
@@ -119,7 +119,7 @@ static training trainings[] = {
 };
 enum { N_TRAININGS = sizeof trainings / sizeof *trainings };
 
-/* Whose passes wait for gathers and scatters. */
+/* Trainings whose passes wait for gathers and scatters. */
 static const uint32_t pairs[] = {0, 0, 1, 1};
 static training sharded[] = {
     {.name = "launched gathers and scatters",
@@ -159,7 +159,7 @@ static training sharded[] = {
 };
 enum { N_SHARDED = sizeof sharded / sizeof *sharded };
 static bool only_sharded;
-static bool computes; /* there is what the cpu device needs */
+static bool computes; /* the cpu device is available */
 
 static void make_training(training *t)
 {
@@ -187,7 +187,7 @@ static void make_training(training *t)
     lh_schedule_free(schedule);
 }
 
-/* Trains with the present connections; *weights: what was saved. */
+/* Trains over the current connections; *weights: the saved file. */
 static lh_status run_training(const training *t, double losses[STEPS],
                               char **weights, size_t *size, lh_error *err)
 {
@@ -224,7 +224,7 @@ static lh_status run_training(const training *t, double losses[STEPS],
     return status;
 }
 
-/* True: the same as undisturbed, or the run has failed. */
+/* *same: the result equals the undisturbed one. */
 static lh_status train_once(const training *t, bool *same, lh_error *err)
 {
     double losses[STEPS];
@@ -238,9 +238,9 @@ static lh_status train_once(const training *t, bool *same, lh_error *err)
     return status;
 }
 
-/* ---- cases of the conformance suite ---- */
+/* ---- conformance cases ---- */
 
-/* Those that end well, whose every step fails where the run does. */
+/* Cases that end well and whose every step fails if the run does. */
 static const char *const breakable[] = {
     "sizes", "tags", "crowd", "collectives", "leave early", "barrier waits"};
 
@@ -254,7 +254,7 @@ static const net_case *case_named(const char *name)
 
 static uint64_t case_passed[32][WIRE_MOST_RANKS][WIRE_MOST_RANKS];
 
-/* True: it came to what it has to come to. */
+/* *same: the case ended as expected. */
 static lh_status run_case(const net_case *c, bool *same, lh_error *err)
 {
     lhi_rank_result results[WIRE_MOST_RANKS] = {{0}};
@@ -275,7 +275,7 @@ static wire_plan quiet(void)
     return (wire_plan){.silence_ns = 60000 * ms_ns};
 }
 
-/* What each comes to, and how many bytes go from where to where. */
+/* Records each run's undisturbed result, and the bytes per connection. */
 static void undisturbed(void)
 {
     for (uint32_t i = 0; computes && i < N_TRAININGS + N_SHARDED; i++) {
@@ -304,9 +304,9 @@ static void undisturbed(void)
     }
 }
 
-/* ---- by chance ---- */
+/* ---- random faults ---- */
 
-/* What a seed says: exactly one of the two is set. */
+/* A seed's scenario: exactly one of the two is set. */
 typedef struct scenario {
     const training *training;
     const net_case *conformance;
@@ -330,8 +330,8 @@ static void choose_fault(uint64_t *state, uint32_t n,
         1 + (size_t)chance_below(state, chance_below(state, 2) ? 8192 : 64);
     p->tcp = chance_below(state, 8) == 0;
     p->slow = chance_below(state, 3) == 0;
-    /* A limit of so little may end what is not disturbed on a busy machine:
-     * only where the run may end so. */
+    /* On a busy machine a limit this short may also end an undisturbed run:
+     * only used where the run may end. */
     bool half_open = p->fault == WIRE_STOPPED || p->fault == WIRE_SWALLOWED;
     p->silence_ns = (harmless ? 60000 : half_open ? 300 : 1500) * ms_ns;
 }
@@ -372,7 +372,7 @@ static scenario choose_scenario(uint64_t seed)
     return s;
 }
 
-/* Why a run may end. */
+/* Checks for a valid reason to end. */
 static bool is_reason(const char *text)
 {
     static const char *const reasons[] = {
@@ -416,7 +416,7 @@ static void count_run(const scenario *s, lh_status status, bool same)
             printf("    %u: %s\n", i, now.log.text[i]);
 }
 
-/* A run that hangs ends the program, which says which it was. */
+/* A hanging run ends the program, which prints the scenario. */
 enum { HANGS_S = 120 };
 static char doing[300];
 
@@ -485,9 +485,8 @@ static void ends_with_the_same_or_a_reason(void)
                counts[k].ended, (double)counts[k].longest_ns * 1e-9);
 }
 
-/* With another rail beside the wire nothing that is done to it is seen, also
- * where bytes of it are lost: seldom is the wire struck where it carries
- * nothing more. */
+/* With a second rail beside the proxy's, no fault is visible, even if bytes are
+ * lost. A fault rarely strikes after the rail's last byte. */
 static void rails_lose_nothing(void)
 {
     unsigned n_struck = 0, n = (unsigned)(n_seeds / 5);
@@ -497,7 +496,7 @@ static void rails_lose_nothing(void)
         uint64_t state = first_seed + i, again = 7 * state;
         lh_error err = {0};
         bool same = false;
-        if (now.is == LATE) { /* which has no wire */
+        if (now.is == LATE) { /* which has no proxy */
             s = choose_scenario(again);
             now.is = WIRE;
         }
@@ -538,8 +537,8 @@ static void rails_lose_nothing(void)
         CHECK(n_struck > n / 4 && seen.n_lost > 0 && seen.n_retransmitted > 0);
 }
 
-/* A rail that is cut again and again while much is sent, so that segments are
- * lost and come twice. */
+/* A rail is cut repeatedly under load, so that segments are lost and
+ * duplicated. */
 static void rails_cut_often(void)
 {
     lhi_rails_statistics seen = {0};
@@ -569,9 +568,8 @@ static void rails_cut_often(void)
     CHECK(seen.n_restored > 4 && seen.n_retransmitted > 4);
 }
 
-/* Seeds beyond the usual ones that have found something: a receive that was
- * looked at once it was done (205), bytes that were lost and replaced by
- * PINGs (734). */
+/* Seeds beyond the usual ones that found bugs: a receive accessed after
+ * completion (205), lost bytes replaced by PINGs (734). */
 static void found_before(void)
 {
     static const uint64_t seeds[] = {205, 734};
@@ -579,7 +577,7 @@ static void found_before(void)
         check_seed(seeds[i]);
 }
 
-/* The same while parameters are gathered and gradients scattered. */
+/* The same with gathered parameters and scattered gradients. */
 static void sharding_ends_so_too(void)
 {
     only_sharded = computes;
@@ -588,7 +586,7 @@ static void sharding_ends_so_too(void)
     only_sharded = false;
 }
 
-/* ---- beginning ---- */
+/* ---- setup ---- */
 
 static void look_for_device(void)
 {

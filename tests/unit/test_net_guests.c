@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks join while strangers besiege their ports: hundreds of connections that
- * say nothing, half a greeting, garbage, or that they are a rank of the job
- * and cannot prove it, before the ranks come and between them. The run comes
- * to its result, and no rank holds more files for strangers than it says. */
+/* Ranks join while strangers flood their ports: hundreds of connections that
+ * send nothing, half a handshake, garbage, or claim to be a rank without proof,
+ * before the ranks and between them. The run completes, and no rank opens more
+ * files for strangers than documented. */
 #define _GNU_SOURCE
 #include "base/realtime.h"
 #include "net_processes.h"
@@ -20,19 +20,20 @@ static const int64_t ms_ns = 1000000;
 static const int64_t second_ns = 1000000000;
 enum { N_RANKS = 3, N_STRANGERS = 300 };
 
-/* ---- the ranks ---- */
+/* ---- ranks ---- */
 
+/* A run under flooding: its options and pipes. */
 typedef struct siege {
     uint16_t port;
     int64_t join_ns;
-    uint32_t free_files; /* that a rank can open; 0: as many as it likes */
-    int64_t hog_ns;      /* so long something else has all files of rank 0 */
-    int go[N_RANKS][2];  /* a rank joins once a byte has come */
+    uint32_t free_files; /* available to a rank; 0: unlimited */
+    int64_t hog_ns;      /* how long rank 0 has no free files */
+    int go[N_RANKS][2];  /* a byte starts a rank's join */
 } siege;
 
 static const char secret[] = "0123456789abcdef0123456789abcdef";
 
-/* Leaves so many numbers for files below the limit. */
+/* Leaves this many file descriptors below the limit. */
 static void leave_files(uint32_t n)
 {
     rlim_t fd = 0;
@@ -42,7 +43,7 @@ static void leave_files(uint32_t n)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* Takes every file that can be had, for a while. */
+/* Opens every available file for a while. */
 static void *hog_files(void *of)
 {
     int fds[4096], n = 0;
@@ -91,7 +92,7 @@ static lh_status join_when_told(void *how, uint32_t rank, uint32_t n,
     return status;
 }
 
-/* Everyone's part of a table reaches everyone. */
+/* Every rank's part of a table reaches every other. */
 static lh_status gather(lhi_net *net, void *context, char **result,
                         size_t *size, lh_error *err)
 {
@@ -109,7 +110,7 @@ static lh_status gather(lhi_net *net, void *context, char **result,
     return LH_OK;
 }
 
-/* Nobody listens any more: a test has failed, and the rest of it is short. */
+/* The port is closed: a test has failed, and the rest is skipped. */
 static bool in_vain;
 
 static void start_ranks(siege *s, rank_process p[N_RANKS])
@@ -139,13 +140,14 @@ static void end_ranks(const siege *s, rank_process p[N_RANKS])
     }
 }
 
-/* ---- the strangers ---- */
+/* ---- strangers ---- */
 
+/* Misbehaviour of a stranger. */
 typedef enum manner {
     SILENT,
     HALF_HELLO,
     GARBAGE,
-    NAMED, /* the job's name, and nothing more */
+    NAMED, /* the job's name, and nothing else */
     WRONG_PROOF
 } manner;
 
@@ -183,7 +185,7 @@ static void misbehave(int fd, manner how)
     if (how != GARBAGE)
         lhi_handshake_write(&h, bytes);
     size_t n = how == SILENT ? 0 : how == HALF_HELLO ? 77 : sizeof bytes;
-    /* That it is cut off already is as good. */
+    /* A connection that is already closed is fine, too. */
     bool goes_on = send(fd, bytes, n, MSG_NOSIGNAL) == (ssize_t)n &&
                    how == WRONG_PROOF &&
                    recv(fd, bytes, sizeof bytes, MSG_WAITALL) == sizeof bytes;
@@ -193,7 +195,7 @@ static void misbehave(int fd, manner how)
     memset(h.mac, 0x5a, sizeof h.mac);
     lhi_handshake_write(&h, bytes);
     if (send(fd, bytes, sizeof bytes, MSG_NOSIGNAL) > 0)
-        recv(fd, bytes, sizeof bytes, MSG_WAITALL); /* the refusal */
+        recv(fd, bytes, sizeof bytes, MSG_WAITALL); /* the rejection */
 }
 
 static uint32_t files_of(pid_t pid)
@@ -209,7 +211,7 @@ static uint32_t files_of(pid_t pid)
     return n;
 }
 
-/* Where a process listens, once it does. */
+/* Waits until the process listens; returns its port. */
 static uint16_t listens_at(pid_t pid)
 {
     for (int tries = 0; tries < 4000; tries++) {
@@ -242,7 +244,8 @@ static uint16_t listens_at(pid_t pid)
     return 0;
 }
 
-/* So many of a kind, who stay; `most`: the most files that rank 0 has had. */
+/* Opens connections of one kind that stay; `most`: rank 0's highest file count.
+ */
 static void besiege(uint16_t port, manner how, int fds[N_STRANGERS], pid_t pid,
                     uint32_t *most)
 {
@@ -261,7 +264,7 @@ static void leave_all(int fds[N_STRANGERS])
         close(fds[i]);
 }
 
-/* ---- what is promised ---- */
+/* ---- guarantees ---- */
 
 static void come_through(manner how, uint32_t free_files)
 {
@@ -311,7 +314,7 @@ static void wrong_proofs(void)
     come_through(WRONG_PROOF, 0);
 }
 
-/* A rank that waits for rank 0 hears its own guests meanwhile. */
+/* A rank that waits for rank 0 serves its own pending connections meanwhile. */
 static void at_another_rank(void)
 {
     static int fds[N_STRANGERS];
@@ -338,7 +341,7 @@ static void with_few_files(void)
     come_through(WRONG_PROOF, 14);
 }
 
-/* A wrong proof costs the ranks of the job no time. */
+/* A wrong proof does not shorten the ranks' time to join. */
 static void window_stays(void)
 {
     siege s = {.join_ns = 60 * second_ns};
@@ -356,7 +359,7 @@ static void window_stays(void)
         CHECK_MSG(p[i].status == LH_OK, "rank %u: %s", i, p[i].text);
 }
 
-/* Who is named as refused is the one that tells most. */
+/* The error names the most informative rejection. */
 static void says_the_best_reason(void)
 {
     static int silent[N_STRANGERS];
@@ -384,7 +387,7 @@ static void says_the_best_reason(void)
     }
 }
 
-/* No file to be had for a while: rank 0 waits for one, and does not spin. */
+/* No file is available for a while: rank 0 waits without busy looping. */
 static void no_files_for_a_while(void)
 {
     static int fds[N_STRANGERS];
@@ -405,7 +408,7 @@ static void no_files_for_a_while(void)
         CHECK_MSG(p[i].status == LH_OK, "rank %u: %s", i, p[i].text);
 }
 
-/* What cannot work is said before anything is begun. */
+/* An impossible setup is rejected before the run starts. */
 static void too_few_files(void)
 {
     siege s = {.join_ns = second_ns, .free_files = 5};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each allocation of a transport fails in turn. */
+/* Each allocation in a transport fails in turn. */
 #define _GNU_SOURCE
 #include "base/realtime.h"
 #include "runtime/transport/stream.h"
@@ -13,7 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A message each way, small and large, the receive first and last. */
+/* A message each way, small and large, with the receive posted first and last.
+ */
 static lh_status exchange(lhi_net *a, lhi_net *b, lh_error *err)
 {
     static char out[40000], in[40000];
@@ -33,7 +34,7 @@ static lh_status exchange(lhi_net *a, lhi_net *b, lh_error *err)
             status = lhi_net_wait(b, &receive, 0, err);
         if (status == LH_OK)
             status = lhi_net_wait(a, &send, 0, err);
-        if (status != LH_OK) { /* lets go of both */
+        if (status != LH_OK) { /* releases both operations */
             lhi_net_abort(a, "out of memory");
             lhi_net_wait(a, &send, 0, NULL);
             lhi_net_wait(b, &receive, 0, NULL);
@@ -61,7 +62,7 @@ static void inproc(void)
     FAIL_EACH_ALLOC(status = two_threads(&err));
 }
 
-/* Whatever fails after the start, the peer hears a goodbye. */
+/* Wherever it fails after the start, the peer receives an orderly shutdown. */
 static lh_status one_stream(lh_error *err)
 {
     int pair[2];
@@ -108,7 +109,7 @@ static lh_status nothing(lhi_net *net, void *context, char **result,
     return LH_OK;
 }
 
-/* In the launcher; each rank has the same to come, and fails too. */
+/* In the launcher; each rank runs the same allocations and fails, too. */
 static void local(void)
 {
     lh_error err = {0};

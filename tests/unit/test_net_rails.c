@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks with several connections to each other: the conformance suite, who may
- * be a rail, and what ends the run. What happens to bytes on a rail is in
- * test_net_faults.c, to interfaces in tests/net/rails.sh. */
+/* Ranks with several connections to each other: the conformance suite,
+ * authentication of rails, and the end of runs. Faults on rails are in
+ * test_net_faults.c, on interfaces in tests/net/rails.sh. */
 #define _GNU_SOURCE
 #include "base/realtime.h"
 #include "net_conform.h"
@@ -19,10 +19,11 @@
 static const int64_t ms_ns = 1000000;
 static const char secret[] = "0123456789abcdef0123456789abcdef";
 
+/* Join options of the ranks. */
 typedef struct joining {
     uint16_t port;
     int64_t join_ns, silence_ns;
-    const char *rails[2][3]; /* of even ranks, of odd ones */
+    const char *rails[2][3]; /* for even ranks, for odd ones */
 } joining;
 
 static joining usual(void)
@@ -76,7 +77,7 @@ static lh_status nothing(lhi_net *net, void *context, char **result,
     return LH_OK;
 }
 
-/* Two ranks do not get together; `text` is why. */
+/* Checks that two ranks fail to connect; `text` is the reason. */
 static void refused(const joining *j, const char *text)
 {
     joining how = *j;
@@ -124,7 +125,7 @@ static void other_counts(void)
     refused(&j, "rank 0 has 2 rails, rank 1 has 0");
 }
 
-/* ---- who knocks later ---- */
+/* ---- later connections ---- */
 
 static lh_status swap(lhi_net *net, uint64_t tag, lh_error *err)
 {
@@ -160,8 +161,8 @@ static lhi_handshake_message greeting(lhi_handshake_kind kind)
     return h;
 }
 
-/* Says that it is rank 1, and proves what the label and the job's secret can
- * prove: it was not there when the ranks joined. True: it is shown the door. */
+/* Connects as rank 1 with a proof from the label and the job's secret, but
+ * without having joined; returns whether it is rejected. */
 static bool is_refused(const struct sockaddr_in *door, const char *label)
 {
     unsigned char bytes[LHI_HANDSHAKE_BYTES];
@@ -189,7 +190,7 @@ static bool is_refused(const struct sockaddr_in *door, const char *label)
     return told && closed;
 }
 
-/* Rank 0 finds where it listens itself, and sends strangers there. */
+/* Rank 0 finds its own listening ports and floods them. */
 static lh_status besieged(lhi_net *net, void *context, char **result,
                           size_t *size, lh_error *err)
 {
@@ -231,9 +232,9 @@ static void strangers(void)
              err);
 }
 
-/* ---- what ends the run ---- */
+/* ---- end of runs ---- */
 
-/* `context`: counts those that have joined. */
+/* `context`: counts the joined ranks. */
 static lh_status wait_for_next(lhi_net *net, void *context, char **result,
                                size_t *size, lh_error *err)
 {
@@ -246,8 +247,7 @@ static lh_status wait_for_next(lhi_net *net, void *context, char **result,
     return lhi_net_wait(net, &op, 0, err);
 }
 
-/* Of three ranks that wait for each other one gets a signal; what the others
- * say then. */
+/* Sends a signal to one of three waiting ranks; checks the others' errors. */
 static void one_gets(uint32_t odd, int number, const char *text, bool waits)
 {
     joining j = usual();
@@ -276,7 +276,7 @@ static void one_gets(uint32_t odd, int number, const char *text, bool waits)
               (double)took_ns * 1e-9);
 }
 
-/* Who dials it is refused, and tells the others. */
+/* Ranks that dial it are refused, and report that to the others. */
 static void killed(void)
 {
     one_gets(0, SIGKILL, "it has ended without a goodbye, rank", false);
@@ -287,15 +287,14 @@ static void silent(void)
     one_gets(1, SIGSTOP, "rank ", true);
 }
 
-/* The last rank dials, and nobody dials it: the others look whether it still
- * listens. */
+/* The last rank only dials: the others check whether it still listens. */
 static void killed_last(void)
 {
     one_gets(2, SIGKILL, "it has ended without a goodbye, rank", false);
 }
 
-/* A rank closes all of its rails under itself, again and again: they come back,
- * and nothing is lost. */
+/* A rank repeatedly closes all its rails: they reconnect, and nothing is lost.
+ */
 static lh_status cuts(lhi_net *net, void *context, char **result, size_t *size,
                       lh_error *err)
 {
@@ -322,7 +321,7 @@ static void come_back(void)
 
 /* ---- segments ---- */
 
-/* A rank 1 that says what it likes over a rail that it has proven. */
+/* A fake rank 1 that sends arbitrary segments over an authenticated rail. */
 typedef struct speaker {
     struct sockaddr_in door;
     unsigned char key[LHI_MAC_BYTES];
@@ -392,7 +391,7 @@ static void say_segment(speaker *s, uint64_t number, const void *bytes,
     send(s->fd, tail, sizeof tail, MSG_NOSIGNAL);
 }
 
-/* Until the other end has all before that one. */
+/* Waits until the other end has everything before that number. */
 static void await(const speaker *s, uint64_t number)
 {
     unsigned char bytes[LHI_RAIL_HEAD + LHI_FRAME_MAC_BYTES];
@@ -411,11 +410,11 @@ static void *speak(void *of)
     introduce(s);
     say_segment(s, 2, "gh", 2); /* before its turn */
     say_segment(s, 0, "abc", 3);
-    say_segment(s, 0, "xxx", 3); /* again, delivered or not */
+    say_segment(s, 0, "xxx", 3); /* duplicate, delivered or not */
     say_segment(s, 2, "xx", 2);
     say_segment(s, 1, "def", 3);
     say_segment(s, 1, "xxx", 3);
-    for (uint64_t i = 0; i < N_LATER; i++) { /* all the way round, and again */
+    for (uint64_t i = 0; i < N_LATER; i++) { /* wraps around, with duplicates */
         say_segment(s, 3 + i, ".", 1);
         if (i % 500 == 0)
             await(s, 3 + i);
@@ -426,8 +425,8 @@ static void *speak(void *of)
     return NULL;
 }
 
-/* Our end of a rail to the speaker, who speaks in a thread of its own; its
- * stream is fds[1]. */
+/* Opens the test's end of a rail to the speaker, which runs in its own thread;
+ * the stream is fds[1]. */
 static lhi_rails *open_to(speaker *s, void *(*speaks)(void *),
                           pthread_t *thread, lhi_failure *failure, int fds[2])
 {
@@ -461,7 +460,7 @@ static lhi_rails *open_to(speaker *s, void *(*speaks)(void *),
     return rails;
 }
 
-/* Each once and in their order, however they come. */
+/* Each segment is delivered once and in order, for any arrival order. */
 static void segments(void)
 {
     speaker s = {0};
@@ -472,7 +471,7 @@ static void segments(void)
     static char got[N_LATER + 100], want[N_LATER + 8];
     memset(want, '.', sizeof want);
     memcpy(want, "abcdefgh", 8);
-    ssize_t n = recv(fds[1], got, sizeof got, MSG_WAITALL); /* to its end */
+    ssize_t n = recv(fds[1], got, sizeof got, MSG_WAITALL); /* up to its end */
     CHECK_INT(n, sizeof want);
     CHECK(memcmp(got, want, sizeof want) == 0);
     pthread_join(thread, NULL);
@@ -485,7 +484,7 @@ static void segments(void)
     lhi_frame_mac_free(s.seals);
 }
 
-/* Shows that it is there, and takes nothing, until the rail is closed. */
+/* Sends keep-alives and reads nothing until the rail is closed. */
 static void *say_alive(void *of)
 {
     speaker *s = of;
@@ -502,8 +501,8 @@ static void *say_alive(void *of)
     return NULL;
 }
 
-/* A failed run is left while the peer takes nothing and a rail has written a
- * part of a segment: what is freed is freed once. */
+/* Leaves a failed run while the peer reads nothing and a rail has written part
+ * of a segment: everything is freed exactly once. */
 static void leaves_in_the_middle(void)
 {
     static const char much[LHI_RAIL_SEGMENT_BYTES];
@@ -539,8 +538,8 @@ static void heads(void)
     CHECK(memcmp(bytes, want, sizeof bytes) == 0);
     CHECK_OK(lhi_rail_head_read(bytes, &got, &err), err);
     CHECK(memcmp(&got, &h, sizeof got) == 0);
-    /* at, byte: another first letter, version, kind; too large; a sign of
-     * life that has a number, or bytes. */
+    /* Position, byte: another first letter, version, kind; too large; a
+     * keep-alive with a number, or with bytes. */
     static const unsigned char wrong[][4] = {{0, 'X', 1, 'R'}, {2, 1, 1, 'R'},
                                              {3, 3, 1, 'R'},   {3, 0, 1, 'R'},
                                              {6, 1, 7, 0},     {3, 2, 1, 'R'}};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Seals of frames: what they are made of, and that each is good for one place
- * alone. */
+/* Seals of frames: their computation, and that each is valid in one position
+ * only. */
 #define _GNU_SOURCE
 #include "test.h"
 
@@ -13,9 +13,11 @@
 
 static const unsigned char key[2 * LHI_FRAME_MAC_KEY_BYTES] = {1, 2, 3};
 
-/* AES-256-GMAC under the key 00 01 .. 1f, by
- * openssl mac -cipher AES-256-GCM -macopt hexkey:.. -macopt hexiv:NONCE GMAC
- * of the nonces that docs/formats/wire.md says. */
+/* AES-256-GMAC with the key 00 01 .. 1f and the nonces from
+ * docs/formats/wire.md, from
+ *
+ *     openssl mac -cipher AES-256-GCM -macopt hexkey:.. \
+ *                 -macopt hexiv:NONCE GMAC */
 static const struct {
     bool upwards;
     uint32_t frame;
@@ -58,14 +60,14 @@ static void are_those_of_the_format(void)
     }
 }
 
-/* ---- frames that come where they do not belong ---- */
+/* ---- misplaced frames ---- */
 
 enum {
     HEAD = LHI_FRAME_BYTES + LHI_FRAME_MAC_BYTES,
-    WHOLE = HEAD + 1 + LHI_FRAME_MAC_BYTES /* of a message of one byte */
+    WHOLE = HEAD + 1 + LHI_FRAME_MAC_BYTES /* a message with one byte */
 };
 
-/* Rank 0, and the end of its connection to rank 1. */
+/* Opens rank 0, and the peer end of its connection to rank 1. */
 static lhi_net *rank_zero(int *fd)
 {
     int pair[2];
@@ -81,7 +83,7 @@ static lhi_net *rank_zero(int *fd)
     return net;
 }
 
-/* What rank 1 would say: a message of one byte. */
+/* Writes rank 1's frame: a message with one byte. */
 static void write_small(lhi_frame_mac *seals, uint64_t tag, char byte,
                         unsigned char out[WHOLE])
 {
@@ -99,7 +101,8 @@ static void write_small(lhi_frame_mac *seals, uint64_t tag, char byte,
     lhi_frame_mac_end(seals, out + HEAD + 1);
 }
 
-/* Rank 0 waits for a message of tag 7: `want` of an error, or this byte. */
+/* Rank 0 waits for a message with tag 7: an error that contains `want`, or this
+ * byte. */
 static void receive_one(lhi_net *net, char expected, const char *want)
 {
     lh_error err = {0};
@@ -118,9 +121,10 @@ static void receive_one(lhi_net *net, char expected, const char *want)
 
 static const char changed[] = "changed on its way";
 
+/* Manipulation by the attacker. */
 typedef enum trick { NONE, TWICE, SWAPPED, LEFT_OUT, BACK, MOVED } trick;
 
-/* Two messages of rank 1, and what somebody between the ranks does to them. */
+/* Sends two messages from rank 1, manipulated by an attacker in between. */
 static void play(trick what)
 {
     unsigned char one[WHOLE], two[WHOLE], mine[WHOLE];
@@ -147,14 +151,14 @@ static void play(trick what)
     case LEFT_OUT:
         first = two;
         break;
-    case BACK: /* what rank 0 has sent itself */
+    case BACK: /* rank 0's own frame */
         CHECK_OK(lhi_net_send(net, 1, 7, &byte, 1, LHI_NET_NO_LINK, 0,
                               LHI_NET_NO_TURN, &op, &err),
                  err);
         CHECK(recv(fd, mine, WHOLE, MSG_WAITALL) == WHOLE);
         first = mine;
         break;
-    case MOVED: /* a payload with its seal, into another frame */
+    case MOVED: /* a payload with its seal, in another frame */
         memcpy(two + HEAD, one + HEAD, WHOLE - HEAD);
         break;
     case NONE:
@@ -165,7 +169,7 @@ static void play(trick what)
     if (!at_once) /* before the second, which may end all */
         receive_one(net, 'a', NULL);
     ssize_t sent = send(fd, second, WHOLE, MSG_NOSIGNAL);
-    (void)sent; /* who has seen through the first has gone */
+    (void)sent; /* the receiver may have left already */
     receive_one(net, 'b', what == NONE ? NULL : changed);
     close(fd);
     lhi_net_close(net);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a rank over stream connections does, seen from the other end of them:
- * the test is its peers, frame by frame. */
+/* Behaviour of a rank over stream connections, seen from the other end: the
+ * test plays the peers, frame by frame. */
 #define _GNU_SOURCE
 #include "test.h"
 #include "virtual_time.h"
@@ -17,7 +17,7 @@
 
 static const int64_t ms_ns = 1000000;
 
-/* Rank 0 of `n`; fds[i]: rank i's end of its connection to it. */
+/* Opens rank 0 of `n`; fds[i]: rank i's end of the connection. */
 static lhi_net *rank_zero(uint32_t n, int64_t silence_ns, int fds[])
 {
     int ends[4] = {-1, -1, -1, -1};
@@ -45,7 +45,7 @@ static void send_frame(int fd, const lhi_frame *f, const void *payload)
         CHECK(write(fd, payload, f->size) == (ssize_t)f->size);
 }
 
-/* The next frame, its payload in `payload`; false: the connection ends. */
+/* Reads the next frame, its payload into `payload`; false: end of stream. */
 static bool read_frame(int fd, lhi_frame *f, unsigned char *payload)
 {
     unsigned char bytes[LHI_FRAME_BYTES];
@@ -57,8 +57,7 @@ static bool read_frame(int fd, lhi_frame *f, unsigned char *payload)
     return n == 0 || recv(fd, payload, n, MSG_WAITALL) == (ssize_t)n;
 }
 
-/* A receive is posted when its message's header has come, and not yet its
- * bytes: it gets them. */
+/* A receive posted between a message's header and its bytes gets the bytes. */
 static void gets_what_is_coming(void)
 {
     int fds[2];
@@ -68,7 +67,7 @@ static void gets_what_is_coming(void)
     char bytes[4] = "", first = 0;
     lh_error err = {0};
     lhi_net_op op = {0}, before = {0};
-    /* Once this one is there the next header is read, or soon will be. */
+    /* Once this one has arrived, the next header is read very soon. */
     f.size = 1;
     send_frame(fds[1], &f, "x");
     f.size = 4;
@@ -81,7 +80,7 @@ static void gets_what_is_coming(void)
     CHECK(write(fds[1], "abc", 4) == 4);
     CHECK_OK(lhi_net_wait(net, &op, lhi_now_ns() + 20000 * ms_ns, &err), err);
     CHECK_STR(bytes, "abc");
-    /* And so where its size is not the message's. */
+    /* Also if its size differs from the message's. */
     f.tag = 9;
     send_frame(fds[1], &f, NULL);
     lhi_sleep_for(50 * ms_ns);
@@ -100,7 +99,7 @@ static void *close_net(void *net)
     return NULL;
 }
 
-/* A goodbye is the last frame, however long the peer takes to read it. */
+/* A shutdown frame is the last one, however slowly the peer reads it. */
 static void nothing_after_goodbye(void)
 {
     int fds[2];
@@ -110,7 +109,7 @@ static void nothing_after_goodbye(void)
     lhi_frame f = {0};
     unsigned n_byes = 0, n_later = 0;
     CHECK(pthread_create(&closing, NULL, close_net, net) == 0);
-    for (int i = 0; i < 20; i++) { /* is there, and does not read */
+    for (int i = 0; i < 20; i++) { /* connected, but does not read */
         const lhi_frame ping = {.kind = LHI_FRAME_PING};
         send_frame(fds[1], &ping, NULL);
         lhi_sleep_for(50 * ms_ns);
@@ -125,8 +124,8 @@ static void nothing_after_goodbye(void)
     close(fds[1]);
 }
 
-/* A rank that leaves a failed run says why it does, also where another rank has
- * told it: that one's word may be late. */
+/* A rank that leaves a failed run reports the reason, even if another rank
+ * reported it first: that report may be late. */
 static void passes_the_reason_on(void)
 {
     int fds[3];
@@ -150,8 +149,8 @@ static void passes_the_reason_on(void)
     close(fds[2]);
 }
 
-/* Bytes of a message are lost, and its sender, who has sent them, shows that it
- * is there by one PING after the other: no message comes that way. */
+/* If bytes of a message are lost, the sender's PINGs must not be taken for its
+ * missing bytes. */
 static void is_not_fed_by_pings(void)
 {
     int fds[2];
@@ -166,7 +165,7 @@ static void is_not_fed_by_pings(void)
     lh_error err = {0};
     CHECK_OK(lhi_net_receive(net, 1, 7, bytes, sizeof bytes, &op, &err), err);
     send_frame(fds[1], &f, NULL);
-    /* The 84th would make it whole. */
+    /* The 84th would complete it. */
     unsigned n_pings = 0;
     lh_status status = LH_ECANCELED;
     while (status == LH_ECANCELED && n_pings++ < 80) {
@@ -183,7 +182,7 @@ static void is_not_fed_by_pings(void)
     close(fds[1]);
 }
 
-/* The other end of a message that is broken off. */
+/* Receiver of an aborted message. */
 static void *receives_large(void *of)
 {
     lhi_net *net = of;
@@ -202,8 +201,8 @@ static void *receives_large(void *of)
     return text;
 }
 
-/* A rank fails while a message of its is on its way: the other is told why, not
- * that the message has no seal. */
+/* A rank fails in the middle of a message: the peer gets the reason, not a
+ * missing seal. */
 static void breaks_off(void)
 {
     enum { N = 20 << 20 };
@@ -242,11 +241,11 @@ static void breaks_off(void)
         lhi_sleep_for(2 * ms_ns);
         lhi_net_abort(nets[0], "the roof fell in");
         lhi_net_wait(nets[0], &op, 0, &err);
-        memset(bytes, 1, N); /* nobody reads them any more */
+        memset(bytes, 1, N); /* no longer read */
         lhi_net_close(nets[0]);
         void *text = NULL;
         pthread_join(other, &text);
-        /* Or it was there before. */
+        /* Or it arrived before. */
         CHECK_MSG(strcmp(text, "") == 0 ||
                       strcmp(text, "rank 0: the roof fell in") == 0,
                   "sealed %d: '%s'", sealed, (char *)text);
@@ -254,8 +253,8 @@ static void breaks_off(void)
     free(bytes);
 }
 
-/* A message of no bytes is withdrawn while it waits behind one that is half
- * sealed, which has its seal all the same. */
+/* An empty message is withdrawn while it waits behind a half-sealed one, which
+ * still gets its seal. */
 static void withdraws_what_is_empty(void)
 {
     static const unsigned char key[LHI_FRAME_MAC_KEY_BYTES], payload[6000];

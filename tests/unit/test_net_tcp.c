@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks that find each other over TCP: the conformance suite, and everything
- * that can go wrong before and after they have. */
+/* Ranks that connect over TCP: the conformance suite, and failures before and
+ * after connecting. */
 #define _GNU_SOURCE
 #include "base/realtime.h"
 #include "net_conform.h"
@@ -17,7 +17,7 @@
 
 static const int64_t second_ns = 1000000000;
 
-/* How the ranks of a run join; `odd` joins in another way. */
+/* Join options of a run; rank `odd` has different ones. */
 typedef struct joining {
     uint16_t port;
     const char *job, *secret;
@@ -79,7 +79,7 @@ static lh_status nothing(lhi_net *net, void *context, char **result,
     return LH_OK;
 }
 
-/* Once all are there, nobody else gets a connection to rank 0's port. */
+/* After all have joined, rank 0's port refuses other connections. */
 static lh_status nobody_listens(lhi_net *net, void *context, char **result,
                                 size_t *size, lh_error *err)
 {
@@ -95,7 +95,7 @@ static lh_status nobody_listens(lhi_net *net, void *context, char **result,
     return is_refused ? LH_OK : lhi_fail(err, LH_EIO, "the port is still open");
 }
 
-/* `context`: counts those that have joined; NULL: nobody asks. */
+/* `context`: counts the joined ranks; NULL: no counter. */
 static lh_status wait_for_next(lhi_net *net, void *context, char **result,
                                size_t *size, lh_error *err)
 {
@@ -108,8 +108,8 @@ static lh_status wait_for_next(lhi_net *net, void *context, char **result,
     return lhi_net_wait(net, &op, 0, err);
 }
 
-/* Every rank ends; each says something that has `text` in it, the
- * one with number `odd` `odd_text`. */
+/* Checks that every rank ends with an error that contains `text`, rank `odd`
+ * with `odd_text`. */
 static void all_end(joining *j, uint32_t n, lhi_rank_main *rank_main,
                     const char *text, const char *odd_text)
 {
@@ -192,8 +192,8 @@ static int connect_loopback(uint16_t port)
     return -1;
 }
 
-/* Strangers come first: some silent, some with garbage, some that hang up.
- * The job's own ranks still find each other. */
+/* Strangers connect first: some silent, some with garbage, some that
+ * disconnect. The job's ranks still find each other. */
 static void strangers(void)
 {
     joining j = usual();
@@ -220,7 +220,7 @@ static void strangers(void)
             close(fds[i]);
 }
 
-/* Garbage alone: rank 0 says who it was. */
+/* The ranks join without strangers, and the port is closed afterwards. */
 static void late_strangers(void)
 {
     joining j = usual();
@@ -250,7 +250,7 @@ static void only_strangers(void)
     close(fd);
 }
 
-/* Says what rank 0 would, without the secret. */
+/* Imitates rank 0 without the secret. */
 static void false_server(void)
 {
     joining j = usual();
@@ -294,7 +294,7 @@ static void two_jobs_at_one_port(void)
         rank_process_start(&p[2 + i], i, 2, 0, NULL, join, &b, nothing, NULL);
     rank_process_end(&p[2]);
     rank_process_end(&p[3]);
-    /* The first job has its ranks and no longer listens; or else refuses. */
+    /* The first job is complete and no longer listens; otherwise it rejects. */
     CHECK_MSG(p[2].status == LH_OK || strstr(p[2].text, "another job"), "%s",
               p[2].text);
     kill(p[1].pid, SIGKILL);
@@ -322,7 +322,7 @@ static void port_taken(void)
     close(fd);
 }
 
-/* ---- afterwards ---- */
+/* ---- after joining ---- */
 
 static void killed(void)
 {
@@ -342,7 +342,7 @@ static void killed(void)
                       "rank %d: %s", i, p[i].text);
 }
 
-/* A rank that is stopped still has its connections, but says nothing. */
+/* A stopped rank keeps its connections, but sends nothing. */
 static void silent(void)
 {
     joining j = usual();
@@ -361,8 +361,8 @@ static void silent(void)
     rank_process_end(&p[1]);
 }
 
-/* A job that is stopped whole, as a batch system does it, goes on: nobody was
- * silent while nobody listened. */
+/* A job whose ranks are all suspended, as by a batch system, continues: the
+ * pause does not count as silence. */
 static void stopped_together(void)
 {
     joining j = usual();
@@ -385,7 +385,7 @@ static void stopped_together(void)
     CHECK_HAS(p[0].text, "rank 1: its connection to rank");
 }
 
-/* A rank of the job that sends garbage in place of frames. */
+/* A rank of the job that sends garbage instead of frames. */
 static lh_status sends_garbage(lhi_net *net, void *context, char **result,
                                size_t *size, lh_error *err)
 {
@@ -409,7 +409,7 @@ static void garbage(void)
     all_end(&j, 3, sends_garbage, "a frame that was changed on its way", NULL);
 }
 
-/* Cuts all of a rank's connections under it, one after the other. */
+/* Cuts all connections of a rank, one after the other. */
 static lh_status cuts(lhi_net *net, void *context, char **result, size_t *size,
                       lh_error *err)
 {

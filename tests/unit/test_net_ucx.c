@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The conformance suite over UCX: between processes that find each other by
- * tcp, or, started by mpirun with --mpi, by MPI. Exit status 77 where UCX is
- * missing. */
+/* The conformance suite over UCX: processes that connect over tcp or, started
+ * by mpirun with --mpi, over MPI. Exit status 77 without UCX. */
 #define _GNU_SOURCE
 #include "base/realtime.h"
 #include "net_conform.h"
@@ -71,7 +70,7 @@ static void killed(void)
                   p[i].text);
 }
 
-/* ---- under mpirun: the cases that need as many ranks as there are ---- */
+/* ---- under mpirun: cases with matching rank counts ----------------------- */
 
 static lh_status run_mpi_case(lhi_mpi *mpi, const net_case *c, lh_error *err)
 {
@@ -88,8 +87,8 @@ static lh_status run_mpi_case(lhi_mpi *mpi, const net_case *c, lh_error *err)
     return status;
 }
 
-/* A stream over a network that lets through TEST_NET_MBIT Mbit/s: it takes as
- * long as its bytes need there. */
+/* A stream over a network limited to TEST_NET_MBIT Mbit/s: it takes at least
+ * the time for its bytes. */
 static lh_status stream(lhi_net *net, void *context, char **result,
                         size_t *size, lh_error *err)
 {
@@ -116,7 +115,7 @@ static lh_status stream(lhi_net *net, void *context, char **result,
     double seconds = (double)(lhi_now_ns() - start_ns) * 1e-9;
     if (lhi_net_rank(net) == 0)
         printf("%.1f Mbit/s through %.1f\n", N * 8e-6 / seconds, mbit);
-    /* No sooner than the link lets it; how much later is up to the machine. */
+    /* At least the link's time; additional delays depend on the machine. */
     EXPECT(seconds > 0.9 * N * 8e-6 / mbit);
     return LH_OK;
 }
@@ -152,7 +151,7 @@ static int under_mpi(void)
     return bad;
 }
 
-/* ---- one rank of two, on hosts of their own: until the other is lost ---- */
+/* ---- one of two ranks on separate hosts, until the other is lost --------- */
 
 static int apart(char **of)
 {
@@ -192,7 +191,7 @@ int main(int argc, char **argv)
     }
     if (argc == 6 && strcmp(argv[1], "--apart") == 0)
         return apart(argv + 2);
-    /* Its watch over memory does not go together with sanitizers'. */
+    /* UCX's memory hooks conflict with the sanitizers'. */
     setenv("UCX_MEM_EVENTS", "n", 0);
     if (argc > 1 && strcmp(argv[1], "--mpi") == 0)
         return under_mpi();

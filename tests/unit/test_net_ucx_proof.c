@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who does not get into a run over UCX: ranks without the job's secret, of
- * another job, and whoever sends to a rank's worker without having joined. */
+/* Rejected from a run over UCX: ranks without the job's secret, ranks of
+ * another job, and senders to a rank's worker that have not joined. */
 #define _GNU_SOURCE
 #include "net_processes.h"
 #include "runtime/transport/address_exchange.h"
@@ -17,8 +17,9 @@
 static const int64_t ms_ns = 1000000;
 static const char secret[] = "0123456789abcdef0123456789abcdef";
 
-/* ---- joining: rank `odd` has something of its own ---- */
+/* ---- joining: rank `odd` differs ---- */
 
+/* Join options of the ranks. */
 typedef struct joining {
     uint16_t port;
     uint32_t odd;
@@ -51,7 +52,8 @@ static lh_status nothing(lhi_net *net, void *context, char **result,
     return LH_OK;
 }
 
-/* All three end, each with a reason: rank 2, the odd one, with its own. */
+/* Checks that all three end with an error, and rank 2, the odd one, with its
+ * own. */
 static void all_end(joining *j, const char *text, const char *odd_text)
 {
     rank_process p[3] = {{0}};
@@ -87,7 +89,7 @@ static void another_job(void)
     all_end(&j, "(rank 2 of another job)", "runs another job at this port");
 }
 
-/* Beyond this host UCX listens only where that was asked for. */
+/* UCX listens beyond this host only if configured. */
 static void not_beyond_this_host(void)
 {
     lh_error err = {0};
@@ -112,7 +114,7 @@ static void not_beyond_this_host(void)
 
 /* ---- a stranger at the worker ---- */
 
-/* Two ranks in threads of this process, whose cards are seen. */
+/* Two ranks in threads of this process, whose addresses are visible. */
 typedef struct largest_two {
     pthread_barrier_t barrier;
     unsigned char cards[2 * LHI_UCX_RECORD_BYTES];
@@ -121,6 +123,7 @@ typedef struct largest_two {
     lh_error err[2];
 } two;
 
+/* One rank's endpoint and addresses. */
 typedef struct one_of_two {
     two *of;
     uint32_t rank;
@@ -170,6 +173,7 @@ static void in_two_threads(two *t, void *(*what)(void *))
         pthread_join(threads[i], NULL);
 }
 
+/* A UCX context that sends to a worker without joining. */
 typedef struct stranger {
     lhi_ucx_calls call;
     ucp_context_h context;
@@ -240,7 +244,7 @@ static bool is_mine(unsigned long inode)
     return false;
 }
 
-/* Sockets of this process that listen; *elsewhere: beyond 127.0.0.1. */
+/* Counts this process's listening sockets; *elsewhere: beyond 127.0.0.1. */
 static unsigned count_listeners(unsigned *elsewhere)
 {
     unsigned n = 0;
@@ -264,7 +268,7 @@ static unsigned count_listeners(unsigned *elsewhere)
     return n;
 }
 
-/* One message of rank 0 to rank 1 and its bytes. */
+/* Sends a message from rank 0 to rank 1 and checks its bytes. */
 static void send_one(two *t, uint64_t tag, size_t n)
 {
     unsigned char *out = malloc(n), *in = calloc(1, n);
@@ -282,8 +286,8 @@ static void send_one(two *t, uint64_t tag, size_t n)
     free(out);
 }
 
-/* All that a stranger lacks who can reach a rank's worker is the job's tags: a
- * bit of 51 wrong, and a frame is none. What it sends is not kept either. */
+/* A stranger who can reach a rank's worker lacks only the job's tags: with one
+ * wrong bit out of 51, a frame is ignored, and not stored. */
 static void strangers_are_not_heard(void)
 {
     static two t;
@@ -321,7 +325,7 @@ static void strangers_are_not_heard(void)
     size_t more = resident_bytes() - before;
     CHECK_MSG(more < N_LARGE * (size_t)LARGE / 4, "%zu bytes are kept", more);
     CHECK(!lhi_net_failure(t.nets[0]) && !lhi_net_failure(t.nets[1]));
-    /* With its tag the frame is one: this is what a stranger would need. */
+    /* With its tag the frame is accepted: a stranger would need this. */
     throw_at(&s, frame, sizeof frame, right | 1);
     lhi_net_op op = {0};
     char byte;
@@ -339,7 +343,7 @@ static void strangers_are_not_heard(void)
 
 int main(void)
 {
-    /* Its watch over memory does not go together with sanitizers'. */
+    /* UCX's memory hooks conflict with the sanitizers'. */
     setenv("UCX_MEM_EVENTS", "n", 0);
     unsetenv("UCX_NET_DEVICES");
     lhi_net *net = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What goes between ranks, as bytes: comes back as it was, is laid out as
- * docs/formats/wire.md says, and nothing else is taken for it. */
+/* Encodings of messages between ranks: they round-trip, follow
+ * docs/formats/wire.md, and anything else is rejected. */
 #include "test.h"
 
 #include "base/bytes.h"
@@ -13,9 +13,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* --- messages of the engine: read by a function of one shape ---------------
- */
+/* --- engine messages: read by functions with one signature ---------------- */
 
+/* Storage for any message. */
 typedef union message {
     lhi_command command;
     lhi_command_report done;
@@ -79,8 +79,9 @@ static lh_status read_switch(const unsigned char *in, size_t size, message *out,
     return lhi_switch_read(in, size, &out->change, err);
 }
 
-/* Refused: each truncation, a byte more, other versions and kinds, and bytes
- * of another sender. The output stays as it was. */
+/* Checks that these are rejected: each truncation, an extra byte, other
+ * versions and kinds, and bytes from another sender. The output stays
+ * unchanged. */
 static void only_this(read_message *read, const unsigned char *bytes,
                       size_t size)
 {
@@ -90,7 +91,7 @@ static void only_this(read_message *read, const unsigned char *bytes,
     memset(&before, 0x5a, sizeof before);
     out = before;
     for (size_t n = 0; n < size; n++) {
-        /* Of its own size, so that sanitizers see a look past its end. */
+        /* Exact size, so that sanitizers detect reads past its end. */
         unsigned char *part = malloc(n ? n : 1);
         memcpy(part, bytes, n);
         CHECK_INT(read(part, n, &out, &err), LH_EIO);
@@ -114,7 +115,7 @@ static void only_this(read_message *read, const unsigned char *bytes,
     CHECK(memcmp(&out, &before, sizeof out) == 0);
 }
 
-/* A byte of the message that no sender writes. */
+/* Checks that a byte value that no sender writes is rejected. */
 static void not_with(read_message *read, const unsigned char *bytes,
                      size_t size, size_t at, unsigned char value,
                      const char *why)
@@ -297,7 +298,7 @@ static void proposals(void)
     not_with(read_proposal, bytes, sizeof bytes, 4, 1, "whose beginning is 1");
     not_with(read_proposal, bytes, sizeof bytes, 31, 1, "length of seats");
     not_with(read_proposal, bytes, sizeof bytes, 27, 1, "length of paths");
-    /* Longer than any schedule, so nobody makes room for it. */
+    /* Longer than any schedule, so it must not be allocated. */
     not_with(read_proposal, bytes, sizeof bytes, 19, 0x11, "length of rows");
     not_with(read_proposal, bytes, sizeof bytes, 23, 0x11, "of link orders");
     const lhi_proposal no_rows = {7, {0, 20, 0, 0}}, no_way = {7, {0, 0, 2, 0}},
@@ -428,7 +429,7 @@ static void notices_of_changes(void)
     not_with(read_told, bytes, sizeof bytes, 767, 1, "does not end");
 }
 
-/* What is seen of a step says itself how much it is; who reads it knows. */
+/* An observation contains its own size; the reader knows the expected one. */
 static void sights(void)
 {
     enum {
@@ -472,7 +473,7 @@ static void sights(void)
         LH_EIO);
     CHECK_HAS(err.text, "whose end is 1");
     bytes[12] = 0;
-    bytes[31] = 0x80; /* differences of which would be no numbers */
+    bytes[31] = 0x80; /* differences would overflow */
     CHECK_INT(
         lhi_observation_read(bytes, SIZE, &back, rows_back, &played_back, &err),
         LH_EIO);
@@ -520,7 +521,7 @@ static void cards(void)
     CHECK_INT(lhi_start_record_read(bytes, &start_back, &err), LH_EIO);
     CHECK_HAS(err.text, "it gives cards of version 3, not 2");
     bytes[8] = LHI_RECORDS_VERSION;
-    memset(bytes + 24, 'x', 256); /* a host without an end */
+    memset(bytes + 24, 'x', 256); /* unterminated host name */
     CHECK_INT(lhi_start_record_read(bytes, &start_back, &err), LH_EIO);
     bytes[0] = 'L';
     CHECK_INT(lhi_start_record_read(bytes, &start_back, &err), LH_EIO);
@@ -553,7 +554,7 @@ static void greetings(void)
     lhi_handshake_write(&h, bytes);
     CHECK_OK(lhi_handshake_read(bytes, &back, &err), err);
     CHECK(back.rank == 3 && back.n_ranks == 8 && back.port == 4711);
-    bytes[28] = 2; /* rails: of a HELLO alone, and not so many */
+    bytes[28] = 2; /* rails: only in a HELLO, and limited */
     CHECK_OK(lhi_handshake_read(bytes, &back, &err), err);
     CHECK_INT(back.n_rails, 2);
     bytes[28] = LHI_MAX_RAILS + 1;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Settings of links between sites: hashing, windows, congestion, loss. */
+/* Settings of links between datacenters: hashing, windows, congestion, loss. */
 #include "test.h"
 
 #include <longhaul/network_model.h>
 
 static const double ms = 1e6, us = 1e3;
 
-/* The largest of `flows` hashed onto `paths`, by going through all counts:
- * weight[n] is flows!/paths^flows times the ways to put n on the paths so far,
- * none with more than `most`. */
+/* Expected maximum of `flows` hashed onto `paths`, by enumerating counts:
+ * weight[n] is flows!/paths^flows times the number of ways to put n on the
+ * paths so far, none with more than `most`. */
 static double busiest_by_counting(int flows, int paths)
 {
     double expected = 0;
@@ -46,10 +46,10 @@ static void hashing(void)
     CHECK_NEAR(lh_ecmp_busiest_path_flows(2, 2), 1.5, 1e-9);
     CHECK_NEAR(lh_ecmp_busiest_path_flows(7, 1), 7, 0);
     CHECK_NEAR(lh_ecmp_busiest_path_flows(0, 4), 0, 0);
-    /* Where the formula changes: 64 flows per path. */
+    /* The formula changes at 64 flows per path. */
     CHECK_NEAR(lh_ecmp_busiest_path_flows(8 * 64 + 1, 8),
                lh_ecmp_busiest_path_flows(8 * 64, 8), 1.0);
-    /* More queue pairs, less imbalance. */
+    /* More queue pairs reduce the imbalance. */
     double before = 100;
     for (double q = 1; q <= 4096; q *= 2) {
         double over = lh_ecmp_busiest_path_flows(16 * q, 48) / (16 * q / 48);
@@ -62,7 +62,7 @@ static void hashing(void)
 
 static void codes(void)
 {
-    /* One parity on one data packet: both lost. */
+    /* One parity packet for one data packet: both lost. */
     CHECK_NEAR(lh_fec_residual(1, 1, 0.1), 0.01, 1e-12);
     /* Two and one: all three lost, or two of them with a share of 2/3. */
     CHECK_NEAR(lh_fec_residual(2, 1, 0.1), 0.001 + 3 * 0.01 * 0.9 * 2 / 3,
@@ -75,8 +75,8 @@ static void codes(void)
     CHECK_NEAR(lh_fec_residual(1000, 10, 0.01), 0.0055395773, 1e-9);
 }
 
-/* The saw-tooth round by round: `window` packets are sent in a round trip, or
- * for as long as the link takes for them. */
+/* The sawtooth, round by round: `window` packets are sent per round trip, or in
+ * the time that the link needs for them. */
 static double saw_tooth(double product, double queue)
 {
     double sent = 0, busy = 0;
@@ -99,7 +99,7 @@ static void congestion(void)
     /* Half a product: (0.5 x 3.5 / 8 + 0.5 + 0.125) / (0.25 + 0.625). */
     CHECK_NEAR(lh_congestion_share(12.5e9, 1 * ms, 12.5e6, 1), 0.84375 / 0.875,
                1e-12);
-    /* Four that take turns need half the queue. */
+    /* Four alternating flows need half the queue. */
     CHECK_NEAR(lh_congestion_share(12.5e9, 1 * ms, 6.25e6, 4), 0.84375 / 0.875,
                1e-12);
 }
@@ -133,7 +133,7 @@ static void shares(void)
     e = effect(use, none);
     CHECK_INT(e.limit, LH_LIMIT_INTERFACE);
     CHECK_NEAR(e.bytes_per_s, 0.9e9, 1e-3);
-    /* One flow of a link of eight paths has one of them. */
+    /* One flow on a link with eight paths uses one of them. */
     use = (lh_link_load){.line_bytes_per_s = 100e9,
                          .latency_ns = 50 * us,
                          .oversubscription = 1,
@@ -148,7 +148,7 @@ static void shares(void)
     CHECK_NEAR(e.balance_share, 1 / lh_ecmp_busiest_path_flows(8, 8), 1e-12);
 }
 
-/* One and four queue pairs at 1 ms, one at 50 us, of a fast line. */
+/* One and four queue pairs at 1 ms, one at 50 us, on a fast line. */
 static void spraying(void)
 {
     lh_link_load use = {.line_bytes_per_s = 400e9,
@@ -167,7 +167,7 @@ static void spraying(void)
     use.latency_ns = 50 * us;
     e = effect(use, spray);
     CHECK_NEAR(e.bytes_per_s * 8e-9, 167.8, 0.05);
-    /* A window twice as large. */
+    /* Twice the window. */
     spray.window_bytes = 2 * LH_WINDOW_BYTES;
     e = effect(use, spray);
     CHECK_NEAR(e.bytes_per_s * 8e-9, 335.5, 0.05);
@@ -196,7 +196,7 @@ static void loss(void)
 
     CHECK_NEAR(back.message_ns / ms, 8.4529, 5e-5);
     CHECK_NEAR(back.recovery_share, 0.4502, 5e-5);
-    /* A message takes what its rate says: 10240 whole packets. */
+    /* A message takes the time at its rate: 10240 full packets. */
     CHECK_NEAR(back.message_ns,
                1 * ms + use.message_bytes * 1e9 / back.bytes_per_s, 1e-3);
     CHECK_NEAR(back.message_bytes_per_s, 41943040 / 8.4529e-3, 1e5);
@@ -205,7 +205,7 @@ static void loss(void)
     CHECK_NEAR(code.fec_share, 32.0 / 34, 1e-12);
     CHECK(code.loss < 1e-8 && code.recovery_share > 0.9999);
     CHECK_NEAR(code.bytes_per_s, 12.5e9 * 32 / 34, 12.5e9 * 1e-4);
-    /* Each of eight queue pairs throws away an eighth as much. */
+    /* Each of eight queue pairs discards an eighth as much. */
     lh_link_effect eight =
         effect(use, (lh_link_setting){.recovery = LH_RECOVERY_GO_BACK_N,
                                       .queue_pairs = 8});
@@ -214,7 +214,7 @@ static void loss(void)
                1 * ms + use.message_bytes * 1e9 / eight.bytes_per_s, 1e-3);
 }
 
-/* A round trip is there and back. */
+/* A round trip uses both directions. */
 static void ways_back(void)
 {
     lh_link_load use = {.line_bytes_per_s = 12.5e9,
@@ -250,7 +250,7 @@ static void signals(void)
     CHECK(slow.bytes_per_s < fast.bytes_per_s);
     on.queue_bytes = 1e9;
     CHECK_NEAR(effect(use, on).bytes_per_s, fast.bytes_per_s, 1);
-    /* Nothing queues where senders are slower than the link. */
+    /* No queue builds up if senders are slower than the link. */
     use.interface_bytes_per_s = 1e9;
     on.queue_bytes = 0;
     CHECK_NEAR(effect(use, on).congestion_share, 1, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Activations that leave their device: what is copied when, what passes wait
- * for, and that simulator, judge, execution plans and traces have it alike. */
+/* Activation offload: copies and their times, waiting passes, and agreement
+ * between simulator, verifier, execution plans and traces. */
 #include "scheduled.h"
 
 #include <longhaul/analysis.h>
@@ -25,9 +25,9 @@ static lh_timeline *simulated(const lh_pipeline *p, const lh_schedule *s)
     return t;
 }
 
-/* By hand: the stream carries out 0 (10-25), out 1 (25-40), out 2 (40-55), back
- * 0 (55-70), out 3 (70-85), back 1 (85-100), back 2, back 3; F 2 waits for out
- * 0, F 3 for out 1, B 0 for back 0. */
+/* By hand: the stream runs out 0 (10-25), out 1 (25-40), out 2 (40-55), back 0
+ * (55-70), out 3 (70-85), back 1 (85-100), back 2, back 3; F 2 waits for out 0,
+ * F 3 for out 1, B 0 for back 0. */
 static void one_device_by_hand(void)
 {
     static const struct {
@@ -60,7 +60,7 @@ static void one_device_by_hand(void)
     lh_pipeline_free(p);
 }
 
-/* Where the backward is one of the next two passes nothing is copied. */
+/* If the backward is one of the next two passes, nothing is copied. */
 static void what_is_needed_soon_stays(void)
 {
     char text[sizeof alone + 8];
@@ -78,7 +78,7 @@ static void what_is_needed_soon_stays(void)
     lh_pipeline_free(p);
 }
 
-/* Idle time and the critical path add up to the makespan, and name copies. */
+/* Idle time and the critical path sum to the makespan, and name copies. */
 static void it_is_said_what_is_waited_for(void)
 {
     lh_error err = {0};
@@ -124,8 +124,8 @@ static lh_pipeline *drawn(uint32_t *seed, bool loop)
     return pipeline_of(text);
 }
 
-/* No copy overlaps another one of its device, none begins before what launches
- * it, and no pass that waits starts before it is done. */
+/* Checks that a device's copies do not overlap, none starts before its trigger,
+ * and no waiting pass starts before its copy is done. */
 static void check_copies(const lh_timeline *t)
 {
     uint32_t n, n_runs;
@@ -180,7 +180,7 @@ static void judge_and_simulator_agree(void)
     CHECK(waited > 10);
 }
 
-/* Files and numbers read back to the same; each chunk's own time counts. */
+/* Files and numbers round-trip; each chunk's own time counts. */
 static void files_keep_it(void)
 {
     lh_error err = {0};
@@ -258,7 +258,7 @@ static void ranks_are_told(void)
     lh_pipeline_free(p);
 }
 
-/* The timed device plays copies, too; its trace has them, and reads back. */
+/* The timed device emulates copies, too; its trace has them and round-trips. */
 static void timed_devices_play_it(void)
 {
     lh_error err = {0};

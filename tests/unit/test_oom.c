@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every public call with its 1st, 2nd, 3rd, ... allocation failing: it says
- * LH_ENOMEM, hands out nothing and loses nothing. Allocations of libyaml and
- * jansson count too: malloc and its kin are replaced for the whole process,
- * which needs glibc and no sanitizer.
+/* Every public call with its 1st, 2nd, 3rd, ... allocation failing: it returns
+ * LH_ENOMEM, returns no object and leaks nothing. Allocations in libyaml and
+ * jansson count, too: malloc and related functions are replaced for the whole
+ * process, which requires glibc without sanitizers.
  *
- * Each is tried twice: only that allocation fails, and from it on all do.
- * Past the first 400 allocations of a call, ever fewer are tried. */
+ * Each is tried twice: only that allocation fails, and all from it on fail.
+ * Beyond a call's first 400 allocations, progressively fewer are tried. */
 #define _POSIX_C_SOURCE 200809L
 #include "jobs.h"
 
@@ -29,7 +29,7 @@ void *__libc_realloc(void *old, size_t size);
 void __libc_free(void *old);
 
 static int64_t n_live;      /* allocations not yet freed */
-static int64_t fail_at = 0; /* the how many-th fails; 0: none */
+static int64_t fail_at = 0; /* number of the failing one; 0: none */
 static int64_t n_asked;
 static bool fail_on, has_failed;
 
@@ -72,8 +72,8 @@ void free(void *old)
     __libc_free(old);
 }
 
-/* glibc's asks for memory, and does without where there is none: then a call
- * that has succeeded although an allocation failed would prove nothing. */
+/* glibc's qsort allocates and falls back without memory: a call that succeeds
+ * despite a failed allocation would then prove nothing. */
 void qsort(void *base, size_t n, size_t size,
            int (*compare)(const void *, const void *))
 {
@@ -91,8 +91,7 @@ void qsort(void *base, size_t n, size_t size,
         }
 }
 
-/* --- what is called --------------------------------------------------------
- */
+/* --- calls ---------------------------------------------------------------- */
 
 static const char pipeline_text[] =
     "longhaul: pipeline/1\n"
@@ -138,7 +137,7 @@ static const char scenario_text[] =
     "seeds: [1]\n"
     "policies: {cba: {}, slack: {}}\n";
 
-/* Made once, with memory to spare. */
+/* Created once, with enough memory. */
 static lh_pipeline *pipeline;
 static lh_schedule *schedule, *ordered;
 static lh_timeline *timeline;
@@ -156,7 +155,7 @@ static lh_error err;
 
 #define LEN(text) (sizeof(text) - 1)
 
-/* CALL(name, type, call, release): `out` of the type is made and released. */
+/* CALL(name, type, call, release): creates and releases `out` of that type. */
 #define CALL(name, type, call, release)                                        \
     static lh_status name(void)                                                \
     {                                                                          \
@@ -228,7 +227,7 @@ CALL(job_parse, lh_job,
      lh_job_parse(job_yaml, strlen(job_yaml), "j", NULL, &out, &err),
      lh_job_free)
 TEXT(job_format, lh_job_format(job, &out, NULL, &err))
-/* The counts above are of one thread; test_plan_threads has those of more. */
+/* Allocation counts are per thread; test_plan_threads covers several. */
 static const lh_plan_options one_thread = {.size = sizeof one_thread,
                                            .threads = 1};
 CALL(plan_make, lh_plan, lh_plan_make(job, &one_thread, &out, &err),
@@ -323,7 +322,7 @@ static lh_status solve(void)
     return status;
 }
 
-/* The whole report: nothing in between hands out more than it. */
+/* The whole report: intermediate calls return no other objects. */
 static lh_status html(void)
 {
     lh_report *report = NULL;
@@ -392,11 +391,9 @@ CALL(method_run, lh_schedule,
                    &out, NULL, &err),
      lh_schedule_free)
 
-/* --- trying it -------------------------------------------------------------
- */
+/* --- runs ----------------------------------------------------------------- */
 
-/* One run with the allocation number `at` failing; false: it was not reached.
- */
+/* Runs once with allocation number `at` failing; false: not reached. */
 static bool try_once(const char *name, lh_status (*call)(void), int64_t at,
                      bool on)
 {

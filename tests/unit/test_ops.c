@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A layer's operations: what they store and compute is what the cost model
- * counts for a layer, and published totals come out. */
+/* A layer's operations: their memory and operations equal the cost model's for
+ * a layer, and published totals. */
 #include "test_cost.h"
 
 static void sum_like_a_layer(const char *preset, uint32_t layer,
@@ -29,15 +29,15 @@ static void sum_like_a_layer(const char *preset, uint32_t layer,
     }
     CHECK_NEAR(bytes, (double)f.cost.activation_bytes, LH_COST_MAX_OPS);
     CHECK_NEAR(flops, f.cost.f.flops, 1e-12 * f.cost.f.flops);
-    /* Without residuals, dispatch and such it is no more than a forward. */
+    /* Without residuals, dispatch etc. it is at most a forward. */
     CHECK(ns > 0);
     if (bytes < (double)f.cost.activation_bytes - LH_COST_MAX_OPS ||
         bytes > (double)f.cost.activation_bytes + LH_COST_MAX_OPS)
         fprintf(stderr, "%s layer %u tensor %u\n", preset, layer, tensor);
 }
 
-/* A parallel block has one norm, keeps no sum between attention and MLP, and is
- * summed half as often. */
+/* A parallel block has one norm, stores no sum between attention and MLP, and
+ * is reduced half as often. */
 static void parallel_blocks(void)
 {
     fixture plain, beside;
@@ -117,8 +117,8 @@ static void published_totals(void)
                10.25 * 8192 * 8192, 0);
 }
 
-/* GPT-3 with GeLU, norms, dropouts and one query in three made again:
- * 58/3 sbh, 58 MiB a layer with tensor 8; 67 passes of 3 layers. */
+/* GPT-3 with recomputation of GeLU, norms, dropouts and one query in three:
+ * 58/3 sbh, 58 MiB per layer with tensor 8; 67 passes with 3 layers. */
 static void recomputed_in_part(void)
 {
     lh_published_op ops[LH_COST_MAX_OPS];

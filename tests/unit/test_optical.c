@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The optical simulation on cases worked by hand and to the nanosecond. */
+/* The optical simulation in cases computed by hand, exact to the nanosecond. */
 #include "test.h"
 
 #include "network/optical/device_placement.h"
@@ -32,8 +32,7 @@ static lhi_network *network(const lh_topology *t, bool shared)
     return n;
 }
 
-/* --- random numbers and places ---------------------------------------------
- */
+/* --- random numbers and placement ----------------------------------------- */
 
 /* SplitMix64 from the state 1, as its authors' program prints it. */
 static void random_numbers(void)
@@ -44,7 +43,7 @@ static void random_numbers(void)
     CHECK(lhi_random_next(&r) == UINT64_C(0xf893a2eefb32555e));
 }
 
-/* Floyd and Warshall's shortest distances. */
+/* Computes all shortest distances (Floyd-Warshall). */
 static void all_distances(const lh_topology *t, int64_t km[NODES][NODES])
 {
     for (uint32_t a = 0; a < NODES; a++)
@@ -76,7 +75,7 @@ static void swap(uint32_t *a, uint32_t *b)
     *b = other;
 }
 
-/* The order of the sites that comes next in a dictionary. */
+/* Advances to the next permutation of the sites in lexicographic order. */
 static bool next_order(uint32_t *sites)
 {
     uint32_t i = STAGES - 1, k = STAGES - 1;
@@ -98,8 +97,8 @@ static int ascending(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
-/* Stages are at six different nodes; in stage order they are the first of all
- * orders, one by one, that has the least km. */
+/* Stages are at six different nodes; their order is the lexicographically first
+ * one with the least km. */
 static void placements(void)
 {
     lh_topology *t = nsfnet();
@@ -136,7 +135,7 @@ static void placements(void)
     lh_topology_free(t);
 }
 
-/* Every node is a site as often as any: of each seed's fourteen six are. */
+/* Every node is equally likely to be a site: six out of fourteen per seed. */
 static void places_are_alike(void)
 {
     enum { SEEDS = 7000 };
@@ -199,7 +198,7 @@ static int by_rule(const void *x, const void *y)
     return 0;
 }
 
-/* The 40 best of every pair are those that looking at all routes gives. */
+/* Each pair's 40 best routes equal those from enumerating all routes. */
 static void routes_are_all(void)
 {
     lh_topology *t = nsfnet();
@@ -230,8 +229,7 @@ static void routes_are_all(void)
     lh_topology_free(t);
 }
 
-/* --- spectrum
- * ----------------------------------------------------------------- */
+/* --- spectrum ------------------------------------------------------------- */
 
 static uint64_t slots_of(const char *text)
 {
@@ -243,8 +241,9 @@ static uint64_t slots_of(const char *text)
 
 static void contiguity(void)
 {
-    /* From a free slot to a held one: before slots 4 and 8, of nine pairs of
-     * neighbours; before slot 4, of the five pairs from 2 to 7; nowhere. */
+    /* Transitions from a free slot to a used one: before slots 4 and 8, among
+     * nine pairs of neighbours; before slot 4, among the five pairs from 2 to
+     * 7; nowhere. */
     uint64_t busy = slots_of("1100100010");
     CHECK_NEAR(lhi_spectrum_contiguity(&busy, 0, 9), 1 - 2.0 / 9, 0);
     CHECK_NEAR(lhi_spectrum_contiguity(&busy, 2, 7), 1 - 1.0 / 5, 1e-15);
@@ -263,16 +262,16 @@ static void fitness(void)
     uint64_t starts;
     CHECK(lhi_path_starts(&s, &paths[0], 2, &starts));
     CHECK_INT(starts, slots_of("0011100000"));
-    /* Blocks at 2, 3 and 4, on two fibres of nine pairs of neighbours: the
-     * steps of the first fibre are 1, 2 and 1, those of the second 2 each. Of
-     * 20 slots 15 are free. */
+    /* Blocks at 2, 3 and 4, on two fibres with nine pairs of neighbours: the
+     * transitions on the first fibre are 1, 2 and 1, on the second 2 each. 15
+     * out of 20 slots are free. */
     CHECK_NEAR(lhi_assignment_fitness(&s, &paths[0], 2, &starts),
                (1.0 - 10.0 / 54) / (1500 * 0.75), 0);
     CHECK_INT(lhi_assignment_best_block(&s, &paths[0], 2, &starts), 2);
     CHECK(lhi_path_starts(&s, &paths[1], 2, &starts));
     CHECK_INT(starts, slots_of("1110001110"));
-    /* Six blocks, at 0, 1, 2, 6, 7 and 8: the steps of the first fibre are 1,
-     * 2, 1, 1, 2 and 2, those of the empty one 0 at 0 and 1 elsewhere. */
+    /* Six blocks, at 0, 1, 2, 6, 7 and 8: the transitions on the first fibre
+     * are 1, 2, 1, 1, 2 and 2, on the empty one 0 at 0 and 1 elsewhere. */
     CHECK_NEAR(lhi_assignment_fitness(&s, &paths[1], 2, &starts),
                (1.0 - (9.0 + 5) / 108) / (1700 * 0.9), 0);
     CHECK_INT(lhi_assignment_best_block(&s, &paths[1], 2, &starts), 0);
@@ -285,7 +284,7 @@ static void fitness(void)
     CHECK_INT(g.first, 2);
 }
 
-/* Blocks, fitness and best block against the definition, slot by slot. */
+/* Blocks, fitness and best block compared with the definition, slot by slot. */
 static bool free_block(const lhi_spectrum *s, const lhi_path *p, uint32_t b,
                        uint32_t n)
 {
@@ -362,7 +361,7 @@ static void spectrum_by_definition(void)
 
 static void messages(void)
 {
-    /* Mbit/s are bits per 1000 ns; what has begun is counted whole. */
+    /* Mbit/s are bits per 1000 ns; started units count fully. */
     for (int64_t bits = 1; bits < INT64_C(1) << 40; bits = bits * 5 + 3)
         for (int64_t slots = 1; slots <= 16; slots++) {
             const int64_t per_us = 75000 * slots;
@@ -371,11 +370,11 @@ static void messages(void)
         }
 }
 
-/* --- whole runs
- * --------------------------------------------------------------- */
+/* --- whole runs ----------------------------------------------------------- */
 
 enum { ITERATIONS = 11 };
 
+/* Results of a run. */
 typedef struct outcome {
     int64_t ns[ITERATIONS];
     uint32_t labels[ITERATIONS], requested[ITERATIONS], refused[ITERATIONS];
@@ -438,8 +437,8 @@ static lhi_chain chain8b(uint32_t microbatches, lhi_program_order order)
                        .warm_up_factor = 1};
 }
 
-/* The chain as a pipeline whose links take what the messages take: light's
- * 5000 ns per km after the time of sending. */
+/* Creates the chain as a pipeline whose links take the messages' time: 5000 ns
+ * of light per km after the sending time. */
 static lh_pipeline *chain_pipeline(const lhi_chain *chain,
                                    const uint32_t *sites, uint32_t slots)
 {
@@ -475,7 +474,8 @@ static lh_pipeline *chain_pipeline(const lhi_chain *chain,
     return p;
 }
 
-/* Passes that a message from another site held up: the device was free. */
+/* Counts passes that waited for a message from another site on a free device.
+ */
 static uint32_t count_bound(const lh_timeline *t, const uint32_t *sites)
 {
     uint32_t n_bound = 0;
@@ -492,11 +492,11 @@ static uint32_t count_bound(const lh_timeline *t, const uint32_t *sites)
     return n_bound;
 }
 
-/* With room for all messages on the shortest paths the network is so many links
- * that no one shares: every iteration takes what the pipeline simulator says,
- * and as many passes are held up. There is room: of five micro-batches and
- * seven pairs of neighbours at most 70 messages are on their way, and there are
- * 80 slots. */
+/* With capacity for all messages on the shortest paths, the network equals
+ * separate links: every iteration takes the pipeline simulator's time, and as
+ * many passes wait. The capacity suffices: with five microbatches and seven
+ * pairs of neighbours at most 70 messages are in flight, and there are 80
+ * slots. */
 static void as_a_pipeline(void)
 {
     static const char *const methods[] = {"gpipe", "1f1b"};
@@ -528,8 +528,9 @@ static void as_a_pipeline(void)
         }
 }
 
-/* Under every policy and much other traffic: the same again from the same seed,
- * no iteration below the bound, and never more refused than was asked for. */
+/* Under every policy and with much other traffic: the same seed gives the same
+ * result, no iteration is below the bound, and rejections never exceed
+ * requests. */
 static void same_again(void)
 {
     static const lhi_policy policies[] = {
@@ -555,7 +556,7 @@ static void same_again(void)
         }
 }
 
-/* One micro-batch: one message in flight, a closed form. */
+/* One microbatch: one message in flight, a closed form. */
 static void one_microbatch(void)
 {
     lhi_chain chain = chain8b(1, LHI_1F1B);
@@ -570,7 +571,7 @@ static void one_microbatch(void)
     lh_topology_free(t);
     for (uint32_t i = 0; i + 1 < STAGES; i++)
         n_messages += sites[i] != sites[i + 1];
-    /* All passes, and all messages there and back. */
+    /* All passes, and all messages in both directions. */
     const int64_t passes_ns = STAGES * (chain.forward_ns + chain.backward_ns);
     int64_t want[41];
     for (uint32_t n = 1; n <= 40; n++)
@@ -594,14 +595,14 @@ static void one_microbatch(void)
     CHECK_INT(o.ns[2], want[4]);
 }
 
-/* Two micro-batches on two stages. The second forward F1 waits for both
- * messages, since the port sends one after the other, and so does the second
- * backward, B1, of the first stage, if sending takes longer than a pass. */
+/* Two microbatches on two stages. The second forward F1 waits for both
+ * messages, because the port sends sequentially. So does the second backward,
+ * B1, on the first stage, if sending takes longer than a pass. */
 static void two_stages(void)
 {
     lhi_chain chain = chain8b(2, LHI_GPIPE);
     chain.stages = 2;
-    uint32_t sites[] = {7, 4}; /* nodes 8 and 5, by way of 7: 1350 km */
+    uint32_t sites[] = {7, 4}; /* nodes 8 and 5, via 7: 1350 km */
     const int64_t light = 5000 * 1350;
     const int64_t f = chain.forward_ns, b = chain.backward_ns;
     const int64_t two = lhi_serialisation_ns(chain.bits, 75000, 2);
@@ -615,8 +616,8 @@ static void two_stages(void)
     CHECK_INT(o.labels[0], 4);
     o = run_job(cba, &chain, sites, 0, 1);
     CHECK_INT(o.ns[0], f + 2 * two + light + f + b + 2 * two + light + b);
-    /* All four were held up and have four slots: now the gradient of B1 leaves
-     * when that ends, and comes as the first stage ends B0. */
+    /* All four waited and have four slots: now the gradient from B1 leaves when
+     * B1 ends, and arrives as the first stage ends B0. */
     CHECK_INT(o.labels[0], 4);
     CHECK_INT(o.ns[1], f + 2 * four + light + f + 2 * b + four + light + b);
     CHECK_INT(o.labels[1], 3);
@@ -624,10 +625,10 @@ static void two_stages(void)
     CHECK_INT(o.ns[2], f + 2 * four + light + f + 2 * b + two + light + b);
 }
 
-/* Weight gradients run while the next gradient is on its way, if they end by
- * the time at which it arrives. Nodes 9 and 12 are 1.5 ms of light apart, a
- * message occupies the port for 1 ms. F1 is there at 3.6 ms; the gradients
- * leave the second device at 3.8 and 4.8, and are back at 6.3 and 7.3. */
+/* Weight gradients run while the next gradient is in flight, if they end before
+ * it arrives. Nodes 9 and 12 are 1.5 ms of light apart, a message occupies the
+ * port for 1 ms. F1 arrives at 3.6 ms; the gradients leave the second device at
+ * 3.8 and 4.8, and arrive at 6.3 and 7.3. */
 static int64_t iteration_with_weights(int weight_us, bool fill)
 {
     static const char orders[] = "0F0,0F1,0I0,0I1,0W0,0W1\n"
@@ -672,7 +673,7 @@ static int64_t iteration_with_weights(int weight_us, bool fill)
                                 .iterations = 1,
                                 .seed = 1};
     CHECK_OK(lhi_optical_simulate(&in, &out, &err), err);
-    /* A pass that a filled gap ends on is not held up. */
+    /* A pass that follows a filled gap did not wait. */
     CHECK_INT(o.labels[0], fill && weight_us == 900 ? 3 : 4);
     lhi_arena_free(mem);
     lhi_network_free(n);
@@ -688,7 +689,7 @@ static void weights_fill_idle_time(void)
     const int us = 1000;
     /* Both W after I1. */
     CHECK_INT(iteration_with_weights(500, false), (7400 + 2 * 500) * us);
-    /* W0 between the two, where there are 900 us. */
+    /* W0 between the two, where 900 us are free. */
     CHECK_INT(iteration_with_weights(500, true), (7400 + 500) * us);
     CHECK_INT(iteration_with_weights(900, true), (7400 + 900) * us);
     /* Too long for that. */
@@ -696,7 +697,7 @@ static void weights_fill_idle_time(void)
     CHECK_INT(iteration_with_weights(2000, true), (7400 + 2 * 2000) * us);
 }
 
-/* Both directions share one spectrum where that is asked for. */
+/* Both directions share one spectrum if configured. */
 static void shared_fibres(void)
 {
     lh_topology *t = nsfnet();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Topologies and scenarios: what is read, what is refused and why. */
+/* Topologies and scenarios: parsed values, and errors with their reasons. */
 #include "jobs.h"
 
 #include "network/optical/scenario.h"
@@ -249,7 +249,7 @@ static void threads(void)
     lh_optical_free(one);
 }
 
-/* Two jobs far from each other do not notice that they are two. */
+/* Two distant jobs do not affect each other. */
 static void jobs_apart(void)
 {
     static const char network[] =
@@ -288,7 +288,7 @@ static void modulation(void)
     lh_optical_free(o);
 }
 
-/* A pipeline of its own in place of a chain: the same times as the chain. */
+/* A custom pipeline instead of a chain: the same times. */
 static void pipelines(void)
 {
     static const char pipeline[] =
@@ -354,8 +354,8 @@ static void check_plan(const lh_plan *plan, const char *text)
 static void plans(void)
 {
     static const char path[] = "optical-plan.tmp.json";
-    /* The layout is given but for the schedule, since planning is not what is
-     * tested. */
+    /* The layout is fixed except for the schedule, because planning is not
+     * under test. */
     lh_job *job = job_with(
         JOB_70B, "layout: {tensor: 8, context: 1, pipeline: 4, data: 8,\n"
                  "         micro_batch: 1, chunks_per_device: 1,\n"

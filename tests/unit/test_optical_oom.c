@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every allocation fails in turn: the answer is LH_ENOMEM, with nothing leaked
- * and no output touched. */
+/* Each allocation fails in turn: the call returns LH_ENOMEM, leaks nothing and
+ * leaves its output unchanged. */
 #include "fail_alloc.h"
 #include "test.h"
 

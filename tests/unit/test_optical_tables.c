@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tables of whole studies, to the printed digits: tests/data/optical/tables.csv
- * gives means over seeds 1-5 of 10 iterations each on NSFNET.
+ * has means over seeds 1-5 with 10 iterations each on NSFNET.
  *
- *   plain, beyond: requests of 2 slots, 150 Erlang in the background
- *   quiet: 2 slots, none; loaded: 4 slots, 250 Erlang; overloaded: 8 slots, 250
+ * - plain, beyond: requests of 2 slots, 150 Erlang in the background
+ * - quiet: 2 slots, none
+ * - loaded: 4 slots, 250 Erlang
+ * - overloaded: 8 slots, 250 Erlang
  *
  * An argument restricts the test to one table. */
 #include "sanitized.h"
@@ -29,6 +31,7 @@ static const char policies[] =
     "  ksp-late: {policy: ksp-ff, ask_late: true}\n"
     "  ksp-order: {policy: ksp-ff, stage_order: true}\n";
 
+/* A row of the table. */
 typedef struct row {
     char table[16], model[8], order[8], policy[32];
     char want[5][16]; /* iteration, deviation, bubble, blocking, slots */
@@ -37,7 +40,7 @@ typedef struct row {
 
 enum { ROOM = 512 };
 
-/* The next field of a line, at most `room` - 1 characters of it. */
+/* Reads a line's next field, at most `room` - 1 characters. */
 static void next_field(const char **line, char *out, size_t room)
 {
     size_t len = strcspn(*line, ",\n"), n = len < room ? len : room - 1;
@@ -79,7 +82,7 @@ static bool same_case(const row *a, const row *b)
            a->microbatches == b->microbatches;
 }
 
-/* The lines of the policies that the rows of one case name. */
+/* Returns the lines of the policies named in one case's rows. */
 static void pick(const row *rows, int n, int first, char *out)
 {
     *out = '\0';
@@ -169,7 +172,7 @@ static void tables(void)
             seen |= same_case(&rows[k], &rows[i]);
         if (seen || (only && strcmp(only, rows[i].table) != 0))
             continue;
-        /* Some of each table. */
+        /* Some cases of each table. */
         if (only || !FEW_CASES || n_cases % 5 == 0)
             check_case(rows, n, i);
         n_cases++;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Background traffic against cases that can be computed: Erlang's loss formula
- * for one link and for two routes between one pair, and the exact Markov chain
- * of first fit with blocks of adjacent slots on one fibre. */
+/* Background traffic in cases with known results: Erlang's loss formula for one
+ * link and for two routes between one pair, and the exact Markov chain of first
+ * fit with contiguous slots on one fibre. */
 #include "test.h"
 
 #include <longhaul/optical.h>
@@ -27,9 +27,8 @@ static double erlang_b(double load, uint32_t servers)
     return blocking;
 }
 
-/* Standard error of the share of refused among n, as if drawn one by one;
- * neighbouring requests are alike, so that tests allow five of these times 3.
- */
+/* Standard error of the rejected share among n, as if independent; neighbouring
+ * requests are correlated, so tests allow five of these times 3. */
 static double allowed_error(double share, double n)
 {
     return 15 * sqrt(share * (1 - share) / n);
@@ -71,8 +70,8 @@ static void one_link(void)
     lh_topology_free(t);
 }
 
-/* A direct route of S slots and one around of S more: refused only when all
- * 2 S are held, whatever is tried first. */
+/* A direct route with S slots and a detour with S more: rejected only when all
+ * 2 S are used, for any order of trying. */
 static void two_routes(void)
 {
     lh_topology *t = topology("{a: 1, b: 2, km: 10}, {a: 2, b: 3, km: 10}, "
@@ -92,10 +91,12 @@ static void two_routes(void)
     lh_topology_free(t);
 }
 
-/* One fibre of SLOTS slots, blocks of 1..WIDEST: a state has four bits per
- * slot, the width of the block that begins there or 0, and 15 inside one. */
+/* One fibre with SLOTS slots, blocks of 1..WIDEST: a state has four bits per
+ * slot, the width of the block that starts there or 0, and 15 inside a block.
+ */
 enum { SLOTS = 7, WIDEST = 3, MAX_STATES = 4096 };
 
+/* The Markov chain. */
 typedef struct chain {
     uint32_t n;
     uint32_t states[MAX_STATES];
@@ -114,7 +115,7 @@ static uint32_t put_block(uint32_t state, uint32_t first, uint32_t width)
     return state;
 }
 
-/* UINT32_MAX: there is no room. */
+/* Returns the first fitting slot; UINT32_MAX: none. */
 static uint32_t first_fit(uint32_t state, uint32_t width)
 {
     for (uint32_t b = 0; b + width <= SLOTS; b++) {
@@ -145,7 +146,7 @@ static uint32_t without(uint32_t state, uint32_t first)
     return state;
 }
 
-/* Where each state goes, found once. */
+/* State transitions, computed once. */
 typedef struct moves {
     uint32_t arrive[MAX_STATES][WIDEST + 1], leave[MAX_STATES][SLOTS];
 } moves;
@@ -168,8 +169,8 @@ static void explore(chain *c, moves *m)
     }
 }
 
-/* Share of refused requests in equilibrium, by uniformisation: power iteration
- * of the chain that steps at the highest total rate. */
+/* Equilibrium share of rejected requests, by uniformisation: power iteration of
+ * the chain that steps at the highest total rate. */
 static double exact_blocking(double load)
 {
     chain *c = calloc(1, sizeof *c);
@@ -226,7 +227,8 @@ static void adjacent_blocks(void)
     lh_topology_free(t);
 }
 
-/* With no contention, load times mean width times hops is carried. */
+/* Without contention, the carried load is the load times mean width times hops.
+ */
 static void carried(void)
 {
     lh_topology *t = topology("{a: 1, b: 2, km: 10}, {a: 2, b: 3, km: 10}");

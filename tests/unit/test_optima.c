@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The schedules of tests/data/optima take what is proven for them, by the
- * simulator and by the judge, and no bound is above it. */
+/* The schedules in tests/data/optima have their proven makespans, according to
+ * the simulator and the verifier, and no bound exceeds them. */
 #include "optima.h"
 #include "test.h"
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layers over chunks: how many ways there are, the best of all ways by
- * enumeration, and searches that ask for fewer. */
+/* Layer partitions over chunks: their number, the best one by enumeration, and
+ * searches with fewer evaluations. */
 #include "planner/layout/partition_search.h"
 #include "test.h"
 
 #include <longhaul/methods.h>
 #include <longhaul/simulate.h>
 
-/* Two ranks, 4 microbatches, layers of 1 s per pass, 4 % more for the finer
- * split of interleaved ZBV, messages of 1 s with 0.05 s latency. */
+/* Two ranks, 4 microbatches, layers of 1 s per pass, 4 % more for interleaved
+ * ZBV's finer split, messages of 1 s with 0.05 s latency. */
 typedef struct two_ranks {
     uint32_t n_chunks;
     const char *method;
@@ -101,7 +101,8 @@ static void all_of_twelve_layers(void)
     CHECK_INT(ns, 78200000000);
 }
 
-/* Fewer questions: never better than all, and never worse than the start. */
+/* With fewer evaluations: never better than the optimum, never worse than the
+ * start. */
 static void searches(void)
 {
     two_ranks t = {4, "dorapp"};

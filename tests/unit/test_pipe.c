@@ -89,7 +89,7 @@ static void round_trip(const char *text)
     lh_pipeline_free(p);
 }
 
-/* The ```yaml blocks of the format's page. */
+/* Parses the ```yaml blocks of the format's page. */
 static void documentation_is_right(void)
 {
     FILE *file = fopen(TEST_DATA "/../../docs/formats/pipeline.md", "r");
@@ -146,7 +146,8 @@ static void everything_reads_back(void)
                            "  prefetch: 2\n");
 }
 
-/* A device that communicates nothing has no such link, so no name of it. */
+/* A device without data-parallel communication has no such link, so no name for
+ * it. */
 static void names_of_links_follow_communication(void)
 {
     static const char *const names[] = {"x", "y"}, *const odd[] = {"x", "y "};
@@ -218,7 +219,7 @@ static void refusals_name_line_and_key(void)
                  odd[i][0]);
         refuses(text, odd[i][1]);
     }
-    /* Of what there is here, whatever the format has room for. */
+    /* Limits follow the pipeline's size, not the format's range. */
     refuses(HEAD CHUNKS "sites: [{name: x, devices: [0, -1]}]\n",
             "devices[1]: -1 is out of range; from 0 to 1 is possible");
     refuses(HEAD CHUNKS "sites: [{name: x, devices: [0, 70000]}]\n",
@@ -382,7 +383,7 @@ static void link_orders_stand_beside(void)
     read = NULL;
     CHECK_OK(lh_schedule_read(path, true, &read, &err), err);
     CHECK_INT(lh_schedule_n_link_orders(read), 0);
-    /* Written without orders, the old file does not stay. */
+    /* Writing without orders removes the old file. */
     CHECK_OK(lh_schedule_write(s, path, &err), err);
     CHECK(access(links, F_OK) != 0);
     lh_schedule_free(read);
@@ -414,7 +415,7 @@ static void check_hosted(const char *limits, int64_t host_memory,
     lh_pipeline_free(p);
 }
 
-/* Two chunks on each device hold 1 throughout, and a forward takes 2. */
+/* Two chunks on each device use 1 permanently, and a forward takes 2. */
 static void host_memory_raises_limits(void)
 {
     static const int64_t raised[] = {7, 14},
@@ -455,7 +456,7 @@ static void check_injected(const char *link, lh_status status, const char *part,
     lh_pipeline_free(p);
 }
 
-/* Unnamed links between devices are added; the transfer stays. */
+/* Unnamed links between devices are added; the transfer is unchanged. */
 static void delays_are_injected_by_name(void)
 {
     check_injected("a>b", LH_OK, "", 7, 3);
@@ -488,7 +489,7 @@ static void has_text(const char *path, const char *text)
     CHECK_STR(got, text);
 }
 
-/* Links stay, and what they lead to is written. */
+/* Symbolic links are kept, and their target is written. */
 static void links_stay_links(void)
 {
     char folder[] = "/tmp/longhaul-test-XXXXXX", file[64], link[64];
@@ -503,7 +504,7 @@ static void links_stay_links(void)
     has_text(file, "new\n");
     CHECK(lstat(link, &info) == 0 && S_ISLNK(info.st_mode));
     CHECK(stat(file, &info) == 0 && (info.st_mode & 0777) == 0600);
-    unlink(file); /* leads nowhere now: the file is made */
+    unlink(file); /* dangling now: the file is created */
     put(link, "again\n");
     has_text(file, "again\n");
     unlink(link);
@@ -517,7 +518,7 @@ static void links_stay_links(void)
     CHECK_INT(lh_file_writable(link, &err), LH_EIO);
     CHECK_HAS(err.text, "is a directory");
     unlink(link);
-    /* Asking leaves what is there as it was, and makes nothing. */
+    /* The check changes and creates nothing. */
     put(file, "stays\n");
     CHECK_OK(lh_file_writable(file, &err), err);
     has_text(file, "stays\n");
@@ -528,7 +529,7 @@ static void links_stay_links(void)
     snprintf(link, sizeof link, "%s/none/here", folder);
     CHECK_INT(lh_file_writable(link, &err), LH_EIO);
     CHECK_HAS(err.text, "cannot write: No such file");
-    /* An open file by its number, which may be anybody's. */
+    /* An open file by descriptor number, possibly another owner's. */
     FILE *open_file = fopen(file, "w");
     snprintf(link, sizeof link, "/dev/fd/%d", fileno(open_file));
     put(link, "through\n");
@@ -553,8 +554,8 @@ static void weight_gradients_become_whole(void)
     lh_schedule_free(w);
     lh_schedule_free(s);
     lh_pipeline_free(p);
-    /* In the middle of the parts it would hold up the only other F: the W
-     * goes where its last part was. */
+    /* Among the parts it would delay the only other F: the W is placed at its
+     * last part. */
     p = parse("longhaul: pipeline/1\nmicrobatches: 2\ndevices: 2\n"
               "chunks:\n - {device: 0, F: 1, D: 1, W: 4}\n"
               " - {device: 1, F: 1, D: 1, W: 4}\n");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Replicas and stages over datacenters: what passes, messages and rings come
- * to, and what is sent between datacenters. */
+/* Replicas and stages over datacenters: resulting passes, messages and rings,
+ * and the traffic between datacenters. */
 #include "jobs.h"
 
 #include "planner/layout/layout.h"
@@ -24,7 +24,7 @@ static lh_layout layout_of(uint32_t tensor, uint32_t pipeline, uint32_t data,
                        .sites = sites};
 }
 
-/* Two pipelines, each through one of the close pairs. */
+/* Two pipelines, each within one of the close pairs. */
 static const lh_site_stages a_b[] = {{0, 2}, {1, 2}}, c_d[] = {{2, 2}, {3, 2}};
 static const lh_site_group pairs_groups[] = {{1, 2, a_b}, {1, 2, c_d}};
 static const lh_sites pairs = {2, pairs_groups};
@@ -65,8 +65,8 @@ static void mixed_layouts_are_placed(void)
     lh_job_free(job);
 }
 
-/* Two stages with two replicas of two GPUs each on two nodes of four: with data
- * outermost the stages of a replica are neighbours, else replicas of a stage.
+/* Two stages with two replicas of two GPUs each on two nodes with four: with
+ * data outermost a replica's stages are adjacent, otherwise a stage's replicas.
  */
 static void neighbours(void)
 {
@@ -92,7 +92,8 @@ static void neighbours(void)
     lh_job_free(job);
 }
 
-/* Two groups through the same datacenters send at once, as one of both does. */
+/* Two groups through the same datacenters send concurrently, like one merged
+ * group. */
 static void groups_share_a_hop(void)
 {
     static const lh_site_stages half[] = {{0, 2}, {1, 2}};
@@ -114,7 +115,7 @@ static void groups_share_a_hop(void)
     lh_job_free(job);
 }
 
-/* Stage 0 is in a and b, stage 1 in a, b and c: their rings could meet. */
+/* Stage 0 is in a and b, stage 1 in a, b and c: their rings could collide. */
 static void rings_meet(void)
 {
     static const lh_site_stages parts[] = {{0, 2}, {1, 2}, {1, 1}, {2, 1}};
@@ -136,7 +137,7 @@ static void rings_meet(void)
     lh_job_free(job);
 }
 
-/* A stage has room for what fits in all datacenters that hold it. */
+/* A stage's memory is the minimum over its datacenters. */
 static void the_least_memory_counts(void)
 {
     lh_job *job =
@@ -175,7 +176,7 @@ static void mixed_layouts_take_the_slower_group(void)
         CHECK_INT(link->latency_ns, 1000000);
     }
     for (uint32_t c = 0; c < 4; c++) {
-        /* Two stages of four GPUs each have rings on one link. */
+        /* Two stages with four GPUs each have rings on one link. */
         lh_cost_layer_range slice = {
             .n_layers = 8, .embedding = c == 0, .head = c == 3};
         lh_cost cost;
@@ -194,8 +195,8 @@ static void mixed_layouts_take_the_slower_group(void)
     lh_job_free(job);
 }
 
-/* What groups cross at one hop is one link, and so is what crosses one link
- * at several. */
+/* Groups that cross at one hop use one link, and so do several hops that cross
+ * one link. */
 static void links_are_shared(void)
 {
     lh_job *job = job_at(64, JOB_PAIRS, NULL);
@@ -204,7 +205,7 @@ static void links_are_shared(void)
                                 again[] = {{0, 2}, {1, 2}};
     const lh_site_group two[] = {{1, 2, early}, {1, 2, late}};
     const lh_site_group three[] = {{1, 2, early}, {1, 2, late}, {1, 2, again}};
-    /* c to d is one with a to c, and later with a to b. */
+    /* c to d is merged with a to c, and later with a to b. */
     static const lh_site_stages chain[][2] = {{{0, 1}, {2, 3}},
                                               {{2, 1}, {3, 3}},
                                               {{0, 2}, {1, 2}},
@@ -217,7 +218,7 @@ static void links_are_shared(void)
                                   {1, 2, chain[4]}};
     const struct {
         lh_sites sites;
-        const char *names[3]; /* of the hops forward */
+        const char *names[3]; /* of the forward hops */
     } rows[] = {
         {{2, two}, {"a>b", "c>d", NULL}},
         {{3, three}, {"a>b", "a>b", NULL}},
@@ -244,7 +245,7 @@ static void links_are_shared(void)
     lh_job_free(job);
 }
 
-/* Spelled out, what a layout without sites stands for is the same pipeline. */
+/* An explicit form of a layout without sites gives the same pipeline. */
 static void sites_can_be_spelled_out(void)
 {
     lh_job *job = job_at(64, JOB_PAIRS, NULL);
@@ -309,8 +310,8 @@ static void bad_sites_are_refused(void)
     lh_job_free(job);
 }
 
-/* Over a, b, c, d a ring has to cross between the pairs twice, but not from b
- * to d. */
+/* A ring over a, b, c, d must cross between the pairs twice, but not from b to
+ * d. */
 static void rings_avoid_the_slowest_link(void)
 {
     lh_job *job = job_at(64, JOB_PAIRS, NULL);
@@ -326,11 +327,12 @@ static void rings_avoid_the_slowest_link(void)
 
 /* ---- traffic ---- */
 
+/* Traffic counted one by one. */
 typedef struct naive {
     double messages[4][4], bytes[4][4];
 } naive;
 
-/* Every message of every replica, one by one. */
+/* Counts every message of every replica. */
 static void count_messages(const lh_layout *l, const lhi_config *config,
                            const lhi_layout_placement *at, naive *out)
 {
@@ -348,7 +350,7 @@ static void count_messages(const lh_layout *l, const lhi_config *config,
                 }
 }
 
-/* Every step of every ring: n - 1 of them, a part of n in each. */
+/* Counts every step of every ring: n - 1 steps with one n-th each. */
 static void count_rings(const lh_job *job, const lh_layout *l,
                         const lhi_config *config,
                         const lhi_layout_placement *at, naive *out)
@@ -445,9 +447,9 @@ static void traffic_is_counted(void)
     lh_job_free(job);
 }
 
-/* Llama 3 8B in four replicas of one stage, two in each of two datacenters:
- * each GPU reduces N gradients in 4 bytes and gathers N parameters in 2, half
- * of which crosses each way. */
+/* Llama 3 8B in four single-stage replicas, two in each of two datacenters:
+ * each GPU reduces N gradients in 4 bytes and gathers N parameters in 2; half
+ * of it crosses each way. */
 static void traffic_of_replicas(void)
 {
     lh_job *job = job_at(64, JOB_PAIRS, NULL);
@@ -470,7 +472,7 @@ static void traffic_of_replicas(void)
     CHECK_NEAR((double)t[0].data_step_bytes, params / 4 * 4 / 2 / 2,
                params * 1e-3);
     CHECK_INT(t[1].data_bytes, t[0].data_bytes);
-    /* An all-reduce of gradients, nothing gathered; and in every pass. */
+    /* An all-reduce of gradients without a gather; then in every pass. */
     config.zero_given = true;
     config.zero = 0;
     CHECK_OK(lhi_traffic_of(job, &config, mem, &t, &n, &err), err);
@@ -479,8 +481,8 @@ static void traffic_of_replicas(void)
     CHECK_OK(lhi_traffic_of(job, &config, mem, &t, &n, &err), err);
     CHECK_NEAR((double)t[0].data_bytes, 16 * params * (2 + 2 + 4) / 2,
                params * 16e-3);
-    /* State in each datacenter: an all-reduce of gradients, once; each GPU's
-     * share of it, or all of it by one GPU for each tensor-parallel share. */
+    /* State within each datacenter: one all-reduce of gradients; each GPU's
+     * shard, or all of it through one GPU per tensor-parallel shard. */
     config.layout.sharding = LH_SHARDING_HYBRID;
     CHECK_OK(lhi_traffic_of(job, &config, mem, &t, &n, &err), err);
     CHECK_NEAR((double)t[0].data_bytes, params * 4, params * 1e-3);
@@ -496,8 +498,8 @@ static void traffic_of_replicas(void)
     lh_job_free(job);
 }
 
-/* With hybrid sharding the gather is over sooner than the sum between
- * datacenters, 1 ms there and 1 ms back, which everything waits for at last. */
+/* With hybrid sharding the gather ends before the sum between datacenters, 1 ms
+ * each way, which everything finally waits for. */
 static void sums_between_datacenters_come_last(void)
 {
     lh_job *job = job_at(64, JOB_PAIRS, NULL);
@@ -528,7 +530,7 @@ static void sums_between_datacenters_come_last(void)
     lh_job_free(job);
 }
 
-/* ---- in jobs and plans ---- */
+/* ---- jobs and plans ---- */
 
 #define FIXED                                                                  \
     "layout:\n"                                                                \
@@ -566,7 +568,7 @@ static void bad_plan(const char *text, const char *from, const char *to,
     free(other);
 }
 
-/* What the job fixes is what the plan has, in its pipeline and its file. */
+/* The plan keeps the job's fixed sites, in its pipeline and its file. */
 static void plans_keep_sites(void)
 {
     lh_job *job = job_at(16, JOB_PAIRS, FIXED);
@@ -591,7 +593,7 @@ static void plans_keep_sites(void)
     CHECK_OK(lh_plan_format(again, &same, NULL, &err), err);
     CHECK_STR(same, text);
     CHECK_INT(again->best.layout.sites->groups[0].parts[2].stages, 2);
-    /* The first of each stands in the plan's own layout. */
+    /* The first match of each is in the plan's own layout. */
     bad_plan(text, "\"replicas\": 1", "\"replicas\": 2", "replicas");
     bad_plan(text, "\"datacenter\": \"d\"", "\"datacenter\": \"c\"",
              "'c' appears twice");

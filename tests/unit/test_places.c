@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hosts that exchange their places. */
+/* Rank reassignment: hosts that exchange their placement. */
 #include "resilience/placement/placement_internal.h"
 #include "test.h"
 #include "uniform.h"
@@ -9,8 +9,8 @@
 
 enum { MS = 1000000, MOST_HOSTS = 16 };
 
-/* Two stages; a message takes 1 ms and 2 more, what a replica's data takes is
- * 20 messages long to gather and 30 to scatter. */
+/* Two stages; a message takes 1 ms and 2 more. A replica's data take 20
+ * messages to gather and 30 to scatter. */
 static const uniform two = {
     .placement = "ud",
     .devices = 2,
@@ -45,6 +45,7 @@ static const uniform four = {
             "  - {chunk: 2, all_gather: 5, reduce_scatter: 5}\n"
             "  - {chunk: 3, all_gather: 5, reduce_scatter: 5}\n"};
 
+/* The placement under test and its pipeline. */
 typedef struct setting {
     lh_pipeline *quiet;
     lh_host_placement *places;
@@ -104,7 +105,8 @@ static lh_host_exchange *exchange(const setting *t,
     return x;
 }
 
-/* Both ways between hosts 0 and 2, which have device 0 of both replicas. */
+/* Both directions between hosts 0 and 2, which have device 0 of both replicas.
+ */
 static const lh_host_link_delay slow_ring[] = {{0, 2, 4 * MS, 3 * MS},
                                                {2, 0, 4 * MS, 3 * MS}};
 static const lh_host_slowdowns ring_now = {
@@ -119,7 +121,7 @@ static void a_slow_link_matters_by_what_it_carries(void)
     CHECK_INT(lh_host_placement_nominal_link(t.places, 0, 3).transfer_ns,
               1 * MS);
 
-    /* Data: 20 and 30 messages of 3 ms more each, one step of 4 ms more. */
+    /* Data: 20 and 30 messages with 3 ms more each, one step with 4 ms more. */
     lh_pipeline *p = pipeline_of(&t, &ring_now, NULL);
     const lh_chunk *k = lh_pipeline_chunk(p, 0);
     CHECK_INT(k->all_gather_ns, (20 + 60) * MS);
@@ -129,7 +131,7 @@ static void a_slow_link_matters_by_what_it_carries(void)
     CHECK_INT(lh_pipeline_link(p, 0)->transfer_ns, 1 * MS);
     lh_pipeline_free(p);
 
-    /* Messages, with hosts 1 and 2 in each other's place. */
+    /* Messages, with hosts 1 and 2 exchanged. */
     const uint32_t crossed[] = {0, 2, 1, 3};
     p = pipeline_of(&t, &ring_now, crossed);
     CHECK_INT(lh_pipeline_chunk(p, 0)->all_gather_ns, 20 * MS);
@@ -138,7 +140,7 @@ static void a_slow_link_matters_by_what_it_carries(void)
     CHECK_INT(lh_pipeline_link(p, 1)->latency_ns, (2 + 4) * MS);
     lh_pipeline_free(p);
 
-    /* Nothing, with hosts 2 and 3: device 0 here and 1 there. */
+    /* No effect with hosts 2 and 3 exchanged: device 0 here and 1 there. */
     const uint32_t diagonal[] = {0, 1, 3, 2};
     CHECK_INT(makespan(&t, &ring_now, diagonal), makespan(&t, NULL, NULL));
     tear_down(&t);
@@ -172,16 +174,16 @@ static void longer_rings_take_more_steps(void)
     CHECK_INT(lh_pipeline_chunk(p, 0)->dp_latency_ns, (2 + 2 * 4) * MS);
     CHECK_INT(lh_pipeline_chunk(p, 0)->all_gather_ns, 20 * MS);
     lh_pipeline_free(p);
-    /* The other way round nothing goes there. */
+    /* In reverse, the link is unused. */
     one = (lh_host_link_delay){4, 2, 4 * MS, 0};
     CHECK_INT(makespan(&t, &now, NULL), makespan(&t, NULL, NULL));
     tear_down(&t);
 }
 
-/* --- choosing ------------------------------------------------------------- */
+/* --- choice --------------------------------------------------------------- */
 
-/* Nothing is carried by the slow link any more; state of 50 ms each takes a
- * link that is not slow: hosts 2 and 3, at the same time. */
+/* The slow link then carries nothing; state of 50 ms each moves over another
+ * link: hosts 2 and 3, concurrently. */
 static void the_exchange_is_worked_out(void)
 {
     const int64_t state[] = {50 * MS, 50 * MS};
@@ -233,7 +235,7 @@ static uint32_t next(uint32_t *seed)
     return (*seed = *seed * 1664525 + 1013904223) >> 8;
 }
 
-/* What a place keeps of one device, over one link, in the pipeline `two`. */
+/* Time to move one device's state over one link, in the pipeline `two`. */
 static int64_t hop_ns(const lh_host_slowdowns *now, int64_t state_ns,
                       uint32_t from, uint32_t to)
 {
@@ -245,7 +247,7 @@ static int64_t hop_ns(const lh_host_slowdowns *now, int64_t state_ns,
     return ns;
 }
 
-/* What a host sends, or receives, and when. */
+/* A host's transfer, sent or received, and its time. */
 typedef struct use {
     uint32_t host;
     bool sends;
@@ -259,7 +261,7 @@ static void add_hop(use *uses, uint32_t *n, uint32_t from, uint32_t to,
     uses[(*n)++] = (use){to, false, start_ns, end_ns};
 }
 
-/* No host sends two things at once, or receives two. */
+/* Checks that no host sends or receives two transfers at once. */
 static void check_uses(const use *uses, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -270,7 +272,7 @@ static void check_uses(const use *uses, uint32_t n)
                   uses[k].start_ns >= uses[i].end_ns);
 }
 
-/* By the same ways it takes as long, and by other ones no less. */
+/* The same routes take as long, and others no less. */
 static void check_ways(const setting *t, const lh_host_slowdowns *now,
                        const lh_host_exchange *x)
 {
@@ -296,8 +298,8 @@ static void check_ways(const setting *t, const lh_host_slowdowns *now,
     CHECK_INT(ns, x->move_ns);
 }
 
-/* Slow links of all kinds: moves take what their links take, one at a time, and
- * a third host passes on what is sooner there. */
+/* Slow links of all kinds: transfers take their links' time, one at a time, and
+ * a third host forwards where that is faster. */
 static void moves_can_be_kept_to(void)
 {
     uint32_t n_via = 0, n_direct = 0;
@@ -355,7 +357,7 @@ static void swap(uint32_t *a, uint32_t *b)
     *b = c;
 }
 
-/* Every order of the hosts from place k on. */
+/* Tries every permutation of the hosts from placement k on. */
 static void least(const setting *t, const lh_host_slowdowns *now,
                   uint32_t *hosts, uint32_t k, uint32_t n, int64_t *best)
 {
@@ -370,7 +372,7 @@ static void least(const setting *t, const lh_host_slowdowns *now,
     }
 }
 
-/* Held against trying all of them one by one. */
+/* Compared with trying every permutation. */
 static void the_best_of_all_is_found(void)
 {
     for (uint32_t seed = 1; seed <= 20; seed++) {
@@ -401,8 +403,8 @@ static void the_best_of_all_is_found(void)
     }
 }
 
-/* Sixteen hosts: one exchange after the other. The ring of device 0 gets rid of
- * its slow link. */
+/* Sixteen hosts: one exchange at a time (hill climbing). The ring of device 0
+ * avoids its slow link. */
 static void many_hosts_go_downhill(void)
 {
     setting t = set_up(four, 4, NULL);
@@ -416,7 +418,7 @@ static void many_hosts_go_downhill(void)
     CHECK_INT(x->predicted_ns, makespan(&t, &now, x->hosts));
     CHECK_HAS(x->why, "hosts 9 and 13 carries nothing");
     lh_host_exchange_free(x);
-    /* Few, by the same way: never worse than as they are. */
+    /* A small case by hill climbing: never worse than unchanged. */
     const lh_host_exchange_options o = {.size = sizeof o,
                                         .max_exhaustive_hosts = 1};
     setting s = set_up(two, 2, NULL);
@@ -428,7 +430,7 @@ static void many_hosts_go_downhill(void)
     tear_down(&t);
 }
 
-/* --- refused -------------------------------------------------------------- */
+/* --- rejected ------------------------------------------------------------- */
 
 static void refuse(uniform u, uint32_t replicas, lh_status want,
                    const char *says)
@@ -455,8 +457,8 @@ static void what_is_shared_is_refused(void)
     refuse(two, 513, LH_EINVAL, "more than 1024 hosts");
 }
 
-/* A slow link between hosts 0 and 1, which are of devices that differ: those of
- * replica 0 are then in different replicas. */
+/* A slow link between hosts 0 and 1, which have different devices: those of
+ * replica 0 end up in different replicas. */
 static void what_differs_stays_at_its_device(void)
 {
     static const char *const unlike[] = {
@@ -524,7 +526,7 @@ static void wrong_numbers_are_refused(void)
               LH_EINVAL);
     CHECK(!p);
     tear_down(&t);
-    /* Messages that take no time tell nothing of how many make up the data. */
+    /* With zero-time messages, the data's size in messages is unknown. */
     uniform u = two;
     u.more = "data_parallel:\n"
              "  - {chunk: 0, all_gather: 20, reduce_scatter: 30, latency: 2}\n";

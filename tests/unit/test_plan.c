@@ -26,7 +26,7 @@ static void layers_are_even(void)
             CHECK_INT(next, layers);
             CHECK(most - least <= 1);
         }
-    /* The ends, with embedding and head, are the first to have less. */
+    /* The ends, with embedding and head, get fewer layers first. */
     uint32_t first, count;
     lhi_layer_range(126, 16, 0, &first, &count);
     CHECK_INT(count, 7);
@@ -69,7 +69,8 @@ static void ranks_are_placed(void)
     CHECK_INT(at.stages[1].n_sites, 2);
     CHECK_INT(at.stages[1].sites[1].replicas, 1);
     CHECK_INT(at.stages[1].sharing, 4);
-    /* Three replicas over two datacenters; a replica larger than one. */
+    /* Three replicas over two datacenters; a replica larger than one
+     * datacenter. */
     l = layout_of(1, 4, 3, LH_OUTERMOST_DATA);
     CHECK_INT(lhi_layout_place(job, &l, mem, &at, &err), LH_EUNSUPPORTED);
     CHECK_HAS(err.text, "data 3 is not divisible by 2 datacenters");
@@ -83,8 +84,8 @@ static void ranks_are_placed(void)
     lh_job_free(job);
 }
 
-/* Eight stages, four in each datacenter: the boundary has the wide-area link,
- * the others the network inside. */
+/* Eight stages, four in each datacenter: the boundary uses the wide-area link,
+ * the others the inner network. */
 static void pipelines_are_built(void)
 {
     lh_job *job = job_two_sites("", 64, 80);
@@ -123,7 +124,7 @@ static void pipelines_are_built(void)
     lh_job_free(job);
 }
 
-/* Two sites whose GPUs differ. */
+/* Two datacenters with different GPUs. */
 static lh_job *uneven_job(double tflops_b, double memory_b, const char *more)
 {
     return job_with(
@@ -139,7 +140,7 @@ static lh_job *uneven_job(double tflops_b, double memory_b, const char *more)
         tflops_b, memory_b, more);
 }
 
-/* With data outermost a replica stands at each site: the slowest sets the
+/* With data outermost each datacenter has a replica: the slowest sets the
  * times, the smallest the memory. */
 static void replicas_differ(void)
 {
@@ -160,11 +161,11 @@ static void replicas_differ(void)
         lh_pipeline_free(p);
         lh_job_free(job);
     }
-    CHECK(f[1] > f[0] + f[0] / 2); /* the slower site */
+    CHECK(f[1] > f[0] + f[0] / 2); /* the slower datacenter */
     CHECK_INT(f[2], f[0]);         /* a faster one does not help */
 }
 
-/* What a profile says of memory counts. */
+/* A profile's memory takes precedence. */
 static void profiles_win(void)
 {
     static const double gib[] = {1, 30, 70};
@@ -200,8 +201,8 @@ static void profiles_win(void)
     }
 }
 
-/* A matrix that embedding and head share is added up over the boundary; on a
- * wave the two are on one device. */
+/* A matrix shared by embedding and head is summed across the boundary; with a
+ * wave placement both are on one device. */
 static void tied_embeddings_are_added_up(void)
 {
     static const char *const models[] = {"false", "true"};
@@ -232,15 +233,14 @@ static void tied_embeddings_are_added_up(void)
     CHECK_INT(after[1][1], after[0][1]);
 }
 
-/* Layouts that a job of 16 GPUs leaves open beside those that it fixes (0: not
- * fixed). */
+/* Values fixed by a 16-GPU job (0: not fixed). */
 typedef struct fixed {
     const char *text;
     uint32_t tensor, context, micro_batch, pipeline, chunks;
     const char *method;
 } fixed;
 
-/* The best iteration of one configuration; INT64_MAX: none. */
+/* Returns the best iteration time of one configuration; INT64_MAX: none. */
 static int64_t best_of(const lh_job *job, const lhi_config *config,
                        const char *method, uint64_t *n_layouts)
 {
@@ -264,7 +264,8 @@ static int64_t best_of(const lh_job *job, const lhi_config *config,
     return ns;
 }
 
-/* All chunkings, recomputations, ZeRO stages and places of some degrees. */
+/* Tries all chunk counts, recomputations, ZeRO stages and placements for these
+ * degrees. */
 static int64_t best_of_degrees(const lh_job *job, lhi_config config,
                                const fixed *f, uint64_t *n_layouts)
 {
@@ -296,7 +297,7 @@ static int64_t best_of_degrees(const lh_job *job, lhi_config config,
     return best;
 }
 
-/* The best iteration over every layout, without any bound. */
+/* Returns the best iteration time over every layout, without bounds. */
 static int64_t exhaustive(const lh_job *job, const fixed *f,
                           uint64_t *n_layouts)
 {
@@ -339,7 +340,7 @@ static void finds_the_best_of(const fixed *f, double memory_gib)
         return;
     }
     int64_t by_hand = exhaustive(job, f, &n_layouts);
-    if (plan->best.elastic) /* which has more to choose from */
+    if (plan->best.elastic) /* has more options */
         CHECK(plan->best.iteration_ns < by_hand);
     else
         CHECK_INT(plan->best.iteration_ns, by_hand);
@@ -421,7 +422,7 @@ static void round_trips(void)
                             .partition = LH_PARTITION_EVEN};
     CHECK_OK(lh_plan_make(job, &even, &plan, &err), err);
     lh_plan_free(plan_again(plan, &text));
-    /* What contradicts itself, a cut file, a schedule that is none. */
+    /* Contradictions, a truncated file, an invalid schedule. */
     char *degree = strstr(text, "\"pipeline\": ");
     char digit = degree[12];
     degree[12] = digit == '3' ? '4' : '3';
@@ -447,8 +448,8 @@ static void refuses(lh_job *job, const char *why)
     lh_job_free(job);
 }
 
-/* All stages together would have room for the layers, but the last has none
- * for the head. */
+/* All stages together have memory for the layers, but the last has none for the
+ * head. */
 static void no_room_for_the_head(void)
 {
     static const char *const recompute[] = {"none", "selective", "full"};
@@ -488,7 +489,7 @@ static void refusals_say_by_how_much(void)
             "no schedule works with the layouts that fit");
     refuses(job_two_sites("{tensor: 4, pipeline: 4, data: 1}", 8192 * 8, 80),
             "set layout.micro_batch");
-    /* Layouts divide; what they take is beyond all bounds. */
+    /* Layouts exist, but their durations overflow. */
     lh_job *slow = job_with(
         JOB_TWO_SITES, "  gpu: {tflops: 1e-6, memory_gib: 80, "
                        "memory_gbps: 3000}\n"
@@ -507,8 +508,8 @@ static void refusals_say_by_how_much(void)
     lh_job_free(job);
 }
 
-/* Of a job with its own, the plan has the costs, and what is made of it later.
- */
+/* A job's own cost constants apply to its plan, and to everything derived from
+ * it later. */
 static void constants_are_the_jobs(void)
 {
     lh_job *job = job_with(JOB_A100S, "layout: {tensor: 4, pipeline: 4, "

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a plan says of its own layout has to be what its pipeline was built from
- * and comes to: each key edited by itself is refused where it stands. */
+/* A plan's statements about its layout must match its pipeline: every edited
+ * key is rejected at its position. */
 #include "jobs.h"
 #include "plan_edits.h"
 
@@ -26,7 +26,7 @@ static void try_edits(const char *with, const edit *edits, size_t n)
 
 #define TRY(with, edits) try_edits(with, edits, sizeof edits / sizeof *edits)
 
-/* Pipelines over both sites, two chunks a device. */
+/* Pipelines across both datacenters, two chunks per device. */
 static void pipeline_outermost(void)
 {
     static const edit edits[] = {
@@ -82,7 +82,7 @@ static void pipeline_outermost(void)
         edits);
 }
 
-/* Whole pipelines at each site: how state is shared shows in times. */
+/* Whole pipelines in each datacenter: state sharding affects times. */
 static void data_outermost(void)
 {
     static const edit edits[] = {
@@ -113,7 +113,7 @@ static void data_outermost(void)
         open);
 }
 
-/* One site: what lies outermost is a word. */
+/* One datacenter: `outermost` has only one valid value. */
 static void one_site(void)
 {
     static const edit edits[] = {
@@ -136,7 +136,7 @@ static void one_site(void)
         edits);
 }
 
-/* A word that the job gives is the plan's. */
+/* A value given in the job must be the plan's. */
 static void word_of_the_job(void)
 {
     static const edit edits[] = {
@@ -153,8 +153,7 @@ static void word_of_the_job(void)
         edits);
 }
 
-/* --- plans whose values are changed and written again ----------------------
- */
+/* --- plans with changed values, written again ----------------------------- */
 
 static lh_plan *plan_again(const char *with)
 {
@@ -169,7 +168,7 @@ static lh_plan *plan_again(const char *with)
     return plan;
 }
 
-/* `says` NULL: it is read. */
+/* `says` NULL: it is accepted. */
 static void written_again(const lh_plan *plan, const char *says)
 {
     char *text = NULL;
@@ -194,7 +193,7 @@ static void written_again(const lh_plan *plan, const char *says)
     "  links:\n"                                                               \
     "training: {global_batch: 16, sequence: 2048}\n"
 
-/* Degrees that take as many GPUs for as many microbatches. */
+/* Degrees with as many GPUs for as many microbatches. */
 static void other_degrees(void)
 {
     lh_plan *plan = plan_again(ONE_SITE "layout: {pipeline: 1}\n");
@@ -222,7 +221,7 @@ static void other_degrees(void)
     lh_plan_free(plan);
 }
 
-/* Layers of chunks that are not those of the pipeline. */
+/* Chunk layers that differ from the pipeline's. */
 static void other_layers(void)
 {
     lh_plan *plan = plan_again(
@@ -244,7 +243,7 @@ static void other_layers(void)
     lh_plan_free(plan);
 }
 
-/* What an elastic plan shards, sends and makes again. */
+/* An elastic plan's sharding, communication and recomputation. */
 static void elastic_parts(void)
 {
     lh_plan *plan = plan_again(
@@ -306,8 +305,7 @@ static void elastic_parts(void)
     lh_plan_free(plan);
 }
 
-/* The optimizer's and the rest's times, moved from one to the other: their sum
- * stays. */
+/* Moves time between the optimizer and the rest: their sum stays. */
 static void after_the_pipeline(void)
 {
     static const char said[] = ": optimizer_ns: is ";

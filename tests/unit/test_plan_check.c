@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans edited by hand: what contradicts the job, or the rest of the file, is
- * refused with the file, the line and the key. */
+/* Edited plans: contradictions with the job or the rest of the file are
+ * rejected with file, line and key. */
 #include "jobs.h"
 #include "plan_edits.h"
 
@@ -13,7 +13,8 @@
 static const lh_jitter rough = {
     .size = sizeof rough, .latency = 1, .samples = 20, .seed = 3};
 
-/* A plan over two datacenters, with prices, drawn for and advised. */
+/* A plan across two datacenters, with prices, jitter samples and link advice.
+ */
 static char *make_text(void)
 {
     const lh_plan_options how = {.size = sizeof how,
@@ -99,7 +100,7 @@ static void mistakes_are_refused(const char *text)
         try_edit(text, &mistakes[i]);
 }
 
-/* The line is that of the key. */
+/* The error's line is the key's. */
 static void lines_are_said(const char *text)
 {
     char want[64];
@@ -124,13 +125,13 @@ static void edit_is_needed(const char *text)
     lh_plan_free(plan);
 }
 
-/* The pipeline's devices are where the layout has its ranks. */
+/* The pipeline's devices are where the layout places its ranks. */
 static void devices_are_in_place(const char *text)
 {
     char *bad = NULL;
     lh_plan *plan = NULL;
     lh_error err = {0};
-    /* Both datacenters of the job change names, those of the pipeline stay. */
+    /* Renames both datacenters in the job, but not in the pipeline. */
     const char *job = strstr(text, "\n \"job\": {");
     CHECK(job);
     if (!job)
@@ -156,7 +157,7 @@ static void devices_are_in_place(const char *text)
     free(bad);
 }
 
-/* A time with all links as advised, and no links. */
+/* Rejects a time with all link advice applied if there is no advice. */
 static void links_are_there(const char *text)
 {
     lh_plan *plan = NULL, *again = NULL;

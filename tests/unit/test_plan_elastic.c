@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elastic plans of jobs, and what stands beside them. */
+/* Elastic plans of jobs, and their alternatives. */
 #include "jobs.h"
 #include "plans.h"
 
@@ -10,7 +10,8 @@
 #include <longhaul/plan.h>
 #include <stdlib.h>
 
-/* The value that follows the first `key` after `from` is replaced. */
+/* Checks that the plan is rejected with the value of the first `key` after
+ * `from` replaced. */
 static void refused_with(const char *text, const char *from, const char *key,
                          const char *value, const char *why)
 {
@@ -36,7 +37,7 @@ static void refused_with(const char *text, const char *from, const char *key,
     free(edited);
 }
 
-/* ZeRO and recomputation are said twice: by the choice, and by `elastic`. */
+/* The choice and `elastic` both state ZeRO and recomputation. */
 static void says_what_it_is(const lh_plan *plan)
 {
     const lh_plan_elastic *e = plan->best.elastic;
@@ -56,8 +57,8 @@ static void says_what_it_is(const lh_plan *plan)
     lh_text_free(text);
 }
 
-/* Groups, shares and recomputed operations are a plan's too: it runs, fits and
- * reads back, and without its parts it is no faster. */
+/* Groups, shards and recomputed operations of a plan: it runs, fits and
+ * round-trips, and is no faster without them. */
 static void elastic_plans(void)
 {
     lh_job *job = job_two_sites("{schedule: elastic, context: 1}", 32, 14);
@@ -110,7 +111,7 @@ static void elastic_plans(void)
     lh_job_free(job);
 }
 
-/* A row of the table whose reason has these words. */
+/* Finds a table row whose reason contains these words. */
 static const lh_choice *row_of(const lh_plan *plan, const char *words)
 {
     for (uint32_t i = 0; plan && i < plan->n_methods; i++)
@@ -119,9 +120,9 @@ static const lh_choice *row_of(const lh_plan *plan, const char *words)
     return NULL;
 }
 
-/* What stands beside an elastic plan, each with what it takes: depth-first,
- * breadth-first, the same with the host's memory, zero-bubble. Not where an
- * optimal schedule of another layout wins. */
+/* Alternatives of an elastic plan, each with its time: depth-first,
+ * breadth-first, the same with host memory, zero-bubble. Not if an optimal
+ * schedule of another layout wins. */
 static void beside_elastic_plans(void)
 {
     lh_job *job =
@@ -142,7 +143,7 @@ static void beside_elastic_plans(void)
     CHECK(depth && depth->elastic && depth->elastic->enqueue[0] == 4);
     CHECK(breadth && (breadth->elastic ? breadth->elastic->n_enqueue == 1
                                        : breadth->status == LH_CHOICE_MEMORY));
-    if (breadth && !breadth->elastic) /* says by how much */
+    if (breadth && !breadth->elastic) /* gives the excess */
         CHECK_HAS(breadth->why, "bytes more than allowed by the budget");
     CHECK(host && host->elastic && host->elastic->n_enqueue == 1 &&
           host->elastic->n_recomputed == 0);
@@ -155,7 +156,7 @@ static void beside_elastic_plans(void)
     for (uint32_t i = 0; plan && i < plan->n_methods; i++)
         CHECK(!plan->methods[i].elastic || plan->methods[i].why[0]);
     if (plan && plan->best.elastic) {
-        bool kept = false; /* what would be the plan otherwise */
+        bool kept = false; /* the plan without elastic ones */
         for (uint32_t i = 0; i < plan->n_alternatives; i++)
             kept = kept || !plan->alternatives[i].elastic;
         CHECK(kept);
@@ -166,9 +167,8 @@ static void beside_elastic_plans(void)
     lh_job_free(job);
 }
 
-/* Where the data parallelism is slow, and not for its latencies, what hides
- * behind nothing at both ends of an iteration is worth a first chunk of fewer
- * layers. */
+/* If slow data parallelism is limited by bandwidth, its parts without overlap
+ * at both ends of an iteration justify fewer layers in the first chunk. */
 static void smaller_first_chunks(void)
 {
     lh_job *job = job_with(
@@ -206,7 +206,8 @@ static void smaller_first_chunks(void)
     lh_job_free(job);
 }
 
-/* They shard over all replicas, and so not where the job says otherwise. */
+/* They shard over all replicas, so they are excluded where the job says
+ * otherwise. */
 static void not_with_hybrid_sharding(void)
 {
     static const char *const kinds[] = {"full", "hybrid"};
@@ -235,8 +236,8 @@ static void not_with_hybrid_sharding(void)
     }
 }
 
-/* Sharding takes no more of a state than a profile measured of it, which may be
- * less than what the model counts. */
+/* Sharding saves at most the measured state, which may be less than the model's
+ * estimate. */
 static void less_state_than_counted(void)
 {
 #define ENTRY(kind, us, bytes)                                                 \
@@ -272,7 +273,7 @@ static void less_state_than_counted(void)
     lh_job_free(job);
 }
 
-/* How often the search asks whether to go on. */
+/* Counts the search's polls for a stop. */
 typedef struct asked {
     uint32_t n, most; /* true from call number `most` on */
 } asked;
@@ -297,7 +298,7 @@ static lh_plan *plan_asking(const lh_job *job, asked *a)
     return plan;
 }
 
-/* More chunks and microbatches than are tried where nobody asks for them. */
+/* More chunks and microbatches than the search's default range. */
 static void as_many_as_are_asked_for(void)
 {
     static const struct {
@@ -332,14 +333,13 @@ static void as_many_as_are_asked_for(void)
     }
 }
 
-/* A search for elastic plans ends when it is told to, with what there is by
- * then. */
+/* A search for elastic plans stops on request, with the results so far. */
 static void stopped_in_between(void)
 {
     lh_job *job = job_two_sites("{schedule: elastic, context: 1}", 128, 24);
     asked all = {.most = UINT32_MAX};
     lh_plan *whole = plan_asking(job, &all);
-    /* While the first rows of elastic plans are made. */
+    /* During the first rows of elastic plans. */
     asked soon = {.most = all.n / 2};
     lh_plan *first = plan_asking(job, &soon);
     CHECK_MSG(soon.n > soon.most && soon.n < soon.most + all.n / 8,
@@ -354,9 +354,10 @@ static void stopped_in_between(void)
     lh_job_free(job);
 }
 
+/* Counts polls for a stop, before and after the first solution. */
 typedef struct heard {
     bool always;
-    uint32_t n, after; /* calls; of these once something worked */
+    uint32_t n, after; /* calls; calls since the first solution */
 } heard;
 
 static bool hear(void *context, bool works)
@@ -367,7 +368,7 @@ static bool hear(void *context, bool works)
     return h->always || works;
 }
 
-/* The first that works will do; or not even that. */
+/* Stops at the first solution, or even before. */
 static void stopped_as_soon_as_it_works(void)
 {
     lh_job *job = job_two_sites("{schedule: elastic, context: 1}", 32, 60);
@@ -401,7 +402,7 @@ static void stopped_as_soon_as_it_works(void)
     lh_job_free(job);
 }
 
-/* A search over elastic plans beside a layout, of which it is told. */
+/* Searches elastic plans beside a given layout. */
 static int64_t prove(const lh_job *job, uint64_t work, uint64_t *left)
 {
     lh_error err = {0};
@@ -438,8 +439,8 @@ static int64_t prove(const lh_job *job, uint64_t work, uint64_t *left)
     return s.proven_ns;
 }
 
-/* Bounds take little beside searches, and what is proven does not wait for
- * these: with work for few of them it is what it is with work for most. */
+/* Bounds are cheap compared with searches, and proofs do not wait for them: a
+ * small budget proves as much as a large one. */
 static void what_is_proven_does_not_wait(void)
 {
     uint64_t few, most;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cheapest plan, and the front of time, memory and cost, against every
- * layout there is under every method. */
+/* The cheapest plan, and the Pareto front of time, memory and cost, compared
+ * with every layout under every method. */
 #include "jobs.h"
 #include "plans.h"
 
@@ -17,7 +17,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Two sites of four GPUs each; what is sent between them has a price. */
+/* Two datacenters with four GPUs each; traffic between them has a price. */
 static lh_job *job_of(double east_hour, double gb, double memory,
                       const char *layout)
 {
@@ -43,6 +43,7 @@ static lh_job *job_of(double east_hour, double gb, double memory,
 /* --- every layout ------------------------------------------------------------
  */
 
+/* All layouts with their results. */
 typedef struct all {
     const lh_job *job;
     lhi_space space;
@@ -144,8 +145,7 @@ static bool same_point(const lhi_pareto_point *a, const lhi_pareto_point *b)
            a->memory_bytes == b->memory_bytes && same_number(a->usd, b->usd);
 }
 
-/* --- plans
- * -------------------------------------------------------------------- */
+/* --- plans ---------------------------------------------------------------- */
 
 static lh_plan *make(const lh_job *job, lh_plan_objective objective, bool front)
 {
@@ -194,7 +194,7 @@ static void check_front(const lh_plan *plan, const all *a)
     }
 }
 
-/* What each objective finds is what everything tried says. */
+/* Each objective's result equals the exhaustive one. */
 static void compare(const lh_job *job, uint32_t *n_front, uint32_t *idle)
 {
     all a;
@@ -259,8 +259,7 @@ static void fronts_are_true(void)
     CHECK_MSG(idle > 0, "no cheapest plan leaves GPUs idle");
 }
 
-/* Spaces too large to be searched to the end: the fastest plan is not cheaper.
- */
+/* Spaces too large for a full search: the fastest plan is not cheaper. */
 static void the_cheapest_is_no_dearer(void)
 {
     static const char *const names[] = {"llama3-8b-gcp-regions",
@@ -291,8 +290,7 @@ static void the_cheapest_is_no_dearer(void)
     }
 }
 
-/* --- the front by itself -----------------------------------------------------
- */
+/* --- the front alone ------------------------------------------------------ */
 
 static lh_choice choice_of(int64_t ns, int64_t bytes, const lh_plan_cost *cost)
 {
@@ -308,7 +306,7 @@ static void fronts_keep_what_is_best_in_something(void)
     static const struct {
         int64_t ns, bytes;
         int cost;
-        uint32_t n; /* on the front afterwards */
+        uint32_t n; /* resulting size of the front */
     } rows[] = {{10, 10, 1, 1}, {10, 10, 1, 1}, {11, 10, 1, 1}, {9, 11, 1, 2},
                 {20, 20, 0, 3}, {9, 11, 2, 3},  {9, 10, 1, 2},  {1, 1, 0, 1}};
     lhi_pareto_front f = {.mem = lhi_arena_make(0)};
@@ -325,8 +323,7 @@ static void fronts_keep_what_is_best_in_something(void)
     lhi_arena_free(f.mem);
 }
 
-/* --- refusals, files
- * ---------------------------------------------------------- */
+/* --- errors, files -------------------------------------------------------- */
 
 static void costs_need_prices(void)
 {
@@ -357,7 +354,7 @@ static void fronts_round_trip(void)
         CHECK(again->pareto_complete);
     }
     lh_plan_free(again);
-    /* The second entry as the first. */
+    /* The second entry equals the first. */
     lh_choice *front = (lh_choice *)plan->pareto_front;
     CHECK(plan->n_pareto > 1);
     front[1] = front[0];
@@ -368,7 +365,7 @@ static void fronts_round_trip(void)
     lh_job_free(job);
 }
 
-/* A partition's layers may be gone when the next one is tried. */
+/* A partition's layers may be overwritten by the next evaluation. */
 static void fronts_own_their_layers(void)
 {
     lhi_pareto_front front = {.mem = lhi_arena_make(0)};
@@ -386,8 +383,9 @@ static void fronts_own_their_layers(void)
     lhi_arena_free(front.mem);
 }
 
+/* Counts from the search's progress. */
 typedef struct watched {
-    uint64_t closed[8]; /* layouts, at the end of each search */
+    uint64_t closed[8]; /* layouts at the end of each search */
     int n;
 } watched;
 
@@ -400,8 +398,8 @@ static bool watch_searches(void *context, const lh_plan_progress *now)
     return false;
 }
 
-/* What is searched for the front alone has a third of the work each, that for
- * the fastest, from which the cheapest are begun, too. */
+/* A search for the front alone has a third of the budget, so it closes fewer
+ * layouts than the search for the objective. */
 static void the_front_shares_work(void)
 {
     watched w = {0};
@@ -436,8 +434,8 @@ static bool differs(const char *dimension, const lh_choice *a,
     return false;
 }
 
-/* What the table of dimensions calls the best with another value is no worse
- * than what the table of the front has with one. */
+/* The best alternative per dimension is no worse than any front entry with
+ * another value in that dimension. */
 static void check_runners(const lh_plan *plan, lh_plan_objective goal)
 {
     for (uint32_t i = 0; i < plan->n_dimension_alternatives; i++)
@@ -458,8 +456,8 @@ static void check_runners(const lh_plan *plan, lh_plan_objective goal)
         }
 }
 
-/* A short search for the fastest may miss what those for the front find, which
- * then is the plan: its schedule is there, and takes as long as it says. */
+/* A short search for the fastest may miss a plan found by those for the front;
+ * that one becomes the plan, with its schedule and its time. */
 static void check_is_on_its_front(const lh_job *job, uint64_t effort,
                                   lh_plan_objective goal)
 {

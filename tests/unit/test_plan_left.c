@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a search has left is in everything that its plan says. */
+/* Every statement of a plan accounts for the unexplored part of the search. */
 #include "jobs.h"
 #include "plans.h"
 
@@ -18,8 +18,9 @@ static lh_job *job_of(const char *layout)
                     layout);
 }
 
+/* Stops a search after a number of simulations. */
 typedef struct watcher {
-    uint32_t simulated; /* before it stops the search; 0: it does not */
+    uint32_t simulated; /* before stopping the search; 0: never */
 } watcher;
 
 static bool watch(void *context, uint32_t done, uint32_t total, int64_t best_ns)
@@ -67,8 +68,8 @@ static void check_counts(const lh_plan *p)
                   "alternative %u does not say what does not fit", i);
 }
 
-/* "Fastest of" is said where all were closed and nothing is proven to be
- * possible that is faster, and only there. */
+/* The reason says "fastest of" exactly if all layouts were closed and nothing
+ * faster is proven possible. */
 static void fastest_only_if_closed(void)
 {
     lh_plan *whole = make("", 0);
@@ -115,8 +116,8 @@ static const lh_plan_dimension_alternative *find(const lh_plan *p,
     return NULL;
 }
 
-/* What is said of another value counts what nobody looked at: with the
- * dimension fixed to any other, no plan is below. */
+/* Alternatives per dimension account for unexplored layouts: with the dimension
+ * fixed to any other value, no plan is below the stated bound. */
 static void check_runners(uint32_t simulated)
 {
     static const uint32_t values[] = {1, 2, 4, 8, 16};
@@ -166,7 +167,8 @@ static void no_plan_is_below_what_is_said(void)
     check_runners(0);
 }
 
-/* What a bound does not rule out is not said to be slower, or dearer. */
+/* An alternative is not called slower or more expensive unless a bound proves
+ * it. */
 static uint32_t check_alternatives(const lh_plan *p)
 {
     uint32_t n = 0;
@@ -218,14 +220,14 @@ static void nonsense_is_refused(void)
     lh_job_free(job);
 }
 
-/* Values that a job may give, and no search looks at by itself, are said. */
+/* Values allowed in a job but never tried by a search are reported. */
 static void what_lies_beyond_the_space_is_said(void)
 {
     static const struct {
         const char *lines, *says; /* NULL: nothing */
     } cases[] = {
         {"layout: {tensor: 4, context: 2, micro_batch: 8}\n", NULL},
-        {"layout: {tensor: 8}\n", NULL}, /* two nodes of 4 */
+        {"layout: {tensor: 8}\n", NULL}, /* two nodes with 4 */
         {"  gpus_per_node: 8\nlayout: {tensor: 16}\n", "tensor 16"},
         {"layout: {context: 4}\n", "context 4 (1024 tokens a GPU)"},
         {"layout: {micro_batch: 16, data: 1, chunks_per_device: 5}\n",
@@ -256,7 +258,7 @@ static void what_lies_beyond_the_space_is_said(void)
     }
 }
 
-/* One GPU a node and one sequence at a time: tensor ranks share a layer over
+/* One GPU per node and one sequence at a time: tensor ranks share a layer over
  * the fabric, or wait for each other in a pipeline. */
 static void small_nodes_hold_tensor_ranks_together(void)
 {
@@ -279,8 +281,8 @@ static void small_nodes_hold_tensor_ranks_together(void)
         lh_plan_free(plans[i]);
 }
 
-/* Of another value than the plan has, the best that was seen; of them alone
- * the best is said. */
+/* Returns the best evaluated choice with another value in the dimension; only
+ * that one is reported. */
 static int64_t best_other(const lhi_unexplored *u, lhi_dimension d,
                           const lhi_config *own)
 {
@@ -294,8 +296,8 @@ static int64_t best_other(const lhi_unexplored *u, lhi_dimension d,
     return best;
 }
 
-/* What cannot be the plan, nor the best with another value, is not dived for:
- * a bound says so. What can be is. */
+/* Local search skips layouts that a bound excludes as the plan and as the best
+ * alternative, and only those. */
 static void dives_are_for_what_bounds_leave(void)
 {
     lh_error err = {0};

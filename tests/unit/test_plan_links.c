@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _POSIX_C_SOURCE 200809L
-/* Plans where the links are others: what keeping a plan costs, and where
- * another layout becomes the best, against planning again there. */
+/* Plans under other links: the cost of keeping a plan, and the break-even to
+ * another layout, compared with replanning. */
 #include "jobs.h"
 #include "plans.h"
 
@@ -14,7 +14,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Three sites whose links differ; latencies and rates can be scaled. */
+/* Three datacenters with different links; latencies and rates can be scaled. */
 static lh_job *job_of(double latency, double gbps, const char *more)
 {
     return job_with(
@@ -76,8 +76,8 @@ static void nothing_changes(void)
     lh_job_free(job);
 }
 
-/* A job whose file says the same finds the same; the kept plan takes there
- * what its schedule takes on its layout. */
+/* A job with these links in its file gives the same result; the kept plan's
+ * time is that of its schedule on its layout there. */
 static void links_are_others(void)
 {
     static const lh_link_change slow[] = {ALL(LH_LINK_LATENCY, true, 8),
@@ -136,7 +136,8 @@ static bool stop_at_once(void *context, uint32_t done, uint32_t total,
     return true;
 }
 
-/* What two searches find is looked at once, and Ctrl-C ends the looking. */
+/* A plan found by two searches is evaluated once, and Ctrl-C ends the
+ * evaluation. */
 static void found_plans_are_kept_once(void)
 {
     lh_plan_options o = {.size = sizeof o,
@@ -204,7 +205,7 @@ static void impossible_links_are_refused(void)
            "unknown link quantity");
 }
 
-/* What was measured follows what the job says. */
+/* Measured links scale with the job's changes. */
 static void measured_links_scale(void)
 {
     static const lh_link_change changes[] = {{0, 1, LH_LINK_LATENCY, false, 12},
@@ -240,8 +241,8 @@ static void measured_links_scale(void)
 /* --- sensitivity ------------------------------------------------------------
  */
 
-/* The quick plan where one quantity of some links is scaled: through the text
- * of the job, as a user would. */
+/* Plans quickly with one quantity of some links scaled, through the job's text,
+ * as a user would. */
 static lh_plan *plan_at(const lh_job *job, const lh_plan_range *r,
                         double factor)
 {
@@ -266,9 +267,9 @@ static lh_plan *plan_at(const lh_job *job, const lh_plan_range *r,
     return plan;
 }
 
-/* The plan's own layout is no slower than what is found, another one is that
- * and takes the same time: or, found by a full search, is faster by `margin`
- * than the plan's. */
+/* Checks that the plan's own layout is no slower than the result, or that the
+ * other one is the result with the same time; or, if found by a full search,
+ * faster by `margin` than the plan's. */
 static void check_at(const lh_job *job, const lh_plan_range *r, double factor,
                      const lh_choice *says, bool own, double margin)
 {
@@ -332,14 +333,14 @@ static void check_range(const lh_job *job, const lh_plan *own,
         else
             low = f->factor_above;
     }
-    /* Nothing better before. */
+    /* No better layout before the break-even. */
     for (double x = s->min_factor; x <= s->max_factor; x *= 4)
         if (x >= low && x <= high)
             check_kept(job, own, r, x);
 }
 
-/* What plans made anew are better by: at the last factor upwards, and halfway
- * to the last one downwards. */
+/* Margins of new plans: at the last factor upwards, and halfway to the last one
+ * downwards. */
 static void check_ends(const lh_job *job, const lh_plan *own,
                        const lh_plan_range *r)
 {
@@ -399,7 +400,7 @@ static void flips_are_where_they_are_said(bool quick)
         CHECK_NEAR(s->max_factor, quick ? 16 : 4, 0);
         for (uint32_t i = 0; i < s->n_ranges; i++) {
             check_range(job, plan, &s->ranges[i]);
-            if (!quick && i < 1) /* all links: the others cost minutes */
+            if (!quick && i < 1) /* all links; the others cost minutes */
                 check_ends(job, plan, &s->ranges[i]);
             n_flips += s->ranges[i].n_break_evens;
         }
@@ -414,7 +415,7 @@ static void flips_of_quick_plans(void)
     flips_are_where_they_are_said(true);
 }
 
-/* Whose layout a quick search need not find. */
+/* A quick search need not find their layout. */
 static void flips_of_plans(void)
 {
     flips_are_where_they_are_said(false);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What plans cost, against sums by hand. */
+/* Plan costs, compared with sums by hand. */
 #include "jobs.h"
 #include "plans.h"
 
@@ -10,8 +10,7 @@
 #include <longhaul/plan.h>
 #include <stdlib.h>
 
-/* Two sites of nodes with four GPUs, of which a model of four layers needs
- * few. */
+/* Two datacenters with four-GPU nodes; a four-layer model needs few. */
 static lh_job *job_of(const char *prices, const char *links, const char *layout)
 {
     return job_with(JOB_TWO_SITES,
@@ -41,7 +40,7 @@ static lh_plan *make(const lh_job *job, const lh_plan_options *options)
     return plan;
 }
 
-/* Eight stages of a GPU in west take two nodes, two more in east one. */
+/* Eight single-GPU stages in west take two nodes, two more in east take one. */
 static void stages_cross(void)
 {
     lh_plan_options o = {.size = sizeof o, .quick = true};
@@ -53,10 +52,10 @@ static void stages_cross(void)
     CHECK(c != NULL);
     if (c) {
         double s = (double)plan->best.iteration_ns / 1e9;
-        /* Two stages in west, one over both nodes of east that it needs. */
+        /* Two stages in west, one across both east nodes that it needs. */
         CHECK_INT(c->gpus, 12);
         CHECK_NEAR(c->usd_per_hour, 8 * 3.6 + 4 * 7.2, 1e-9);
-        /* Six microbatches of 2 x 1000 x 1024 numbers of 2 bytes, forward and
+        /* Six microbatches with 2 x 1000 x 1024 numbers of 2 bytes, forward and
          * back; west to east has a price. */
         CHECK_NEAR(c->inter_datacenter_gb, 2 * 6 * 2 * 1000 * 1024 * 2 / 1e9,
                    1e-12);
@@ -72,7 +71,7 @@ static void stages_cross(void)
     lh_job_free(job);
 }
 
-/* Replicas of one GPU: of each node that is touched, all are paid. */
+/* Single-GPU replicas: every node in use is paid in full. */
 static void nodes_are_whole(void)
 {
     lh_plan_options o = {.size = sizeof o, .quick = true};
@@ -84,7 +83,7 @@ static void nodes_are_whole(void)
     lh_plan *plan = make(job, &o);
     if (plan && plan->best.cost) {
         const lh_plan_cost *c = plan->best.cost;
-        /* Three in each site: one node of four, two of two. */
+        /* Three in each datacenter: one node with four, two with two. */
         CHECK_INT(c->gpus, 8);
         CHECK_NEAR(c->usd_per_hour, 4 * 3.6 + 4 * 7.2, 1e-9);
         CHECK(c->inter_datacenter_gb > 0);
@@ -96,8 +95,8 @@ static void nodes_are_whole(void)
     lh_job_free(job);
 }
 
-/* Two replicas share gradients and parameters over the link: all but half of
- * 2-byte parameters, and of the gradients. */
+/* Two replicas exchange gradients and parameters over the link: half the 2-byte
+ * parameters, and half the gradients, each way. */
 static void replicas_cross(void)
 {
     lh_plan_options o = {.size = sizeof o, .quick = true};
@@ -111,7 +110,7 @@ static void replicas_cross(void)
         const lh_plan_cost *c = plan->best.cost;
         double params = (double)lh_model_params(job->model);
         double gradient = 4; /* summed in 32 bits */
-        /* In either direction half of each goes over the link. */
+        /* Half of each crosses the link in either direction. */
         CHECK_NEAR(c->inter_datacenter_gb, params * (2 + gradient) / 1e9,
                    1e-3 * c->inter_datacenter_gb);
         CHECK_NEAR(c->between_usd, c->inter_datacenter_gb, 1e-12);
@@ -158,8 +157,8 @@ static void prices_are_replaced(void)
     lh_job_free(job);
 }
 
-/* Elastic plans send as much more as they communicate longer: parameters that
- * are gathered again and again cross the link each time. */
+/* Elastic plans send more in proportion to their communication time: parameters
+ * gathered repeatedly cross the link each time. */
 static void elastic_plans_cost(void)
 {
     lh_job *job = job_of("  usd_per_gpu_hour: 2\n  usd_per_gb: 1\n", "",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Advice for the links that a plan uses: rates against closed forms, and what
- * is advised where loss, latency and paths differ. */
+/* Advice for a plan's links: rates compared with closed forms, and advice for
+ * different loss, latency and paths. */
 #include "jobs.h"
 #include "plans.h"
 
@@ -11,9 +11,9 @@
 
 #include <stdlib.h>
 
-/* Two GPUs at two sites, a pipeline of two: one sender, and messages of 4096 x
- * 5120 x 2 = 41943040 bytes, as ScaleAcross Explorer's 17 B model has. The
- * link's rate is what is left of `gbps` by the cost model. */
+/* Two GPUs in two datacenters, a pipeline of two: one sender, and messages with
+ * 4096 x 5120 x 2 = 41943040 bytes, as in ScaleAcross Explorer's 17 B model.
+ * The cost model derives the link's rate from `gbps`. */
 static bool make_or_not(double gbps, const char *link, lh_job **job,
                         lh_plan **plan, lh_error *err)
 {
@@ -48,7 +48,7 @@ static const lh_advice_question *find(const lh_plan *p, lh_advice_topic topic)
     return &p->network[0].questions[topic];
 }
 
-/* The option with so many queue pairs, or NULL. */
+/* Returns the option with this many queue pairs, or NULL. */
 static const lh_advice_option *
 with_pairs(const lh_advice_question *q, lh_balancing balancing, uint32_t pairs)
 {
@@ -60,8 +60,8 @@ with_pairs(const lh_advice_question *q, lh_balancing balancing, uint32_t pairs)
     return NULL;
 }
 
-/* Without what congestion control takes: it is advised where that is hidden.
- * One flow on a path of `path` bytes per second. */
+/* Returns the rate without the cost of congestion control, which is advised
+ * where it overlaps. One flow on a path with `path` bytes per second. */
 static double gbps_at(const lh_advice_option *o, double path, double latency_ns)
 {
     double share =
@@ -77,8 +77,8 @@ static double gbps(const lh_advice_option *o)
     return o ? o->message_bytes_per_s * 8 / 1e9 : -1;
 }
 
-/* Nothing that is advised is slower than what holds now, or gains less than 1
- * %; what each number is worth stands beside it. */
+/* Checks that no advice is slower than the current setting or gains less than 1
+ * %; each number comes with its confidence. */
 static void check_advice(const lh_plan *p)
 {
     CHECK(p->network_now_ns < 0 || p->network_ns <= p->network_now_ns);
@@ -101,7 +101,7 @@ static void check_text(const lh_plan *p)
     check_advice(p);
     if (again) {
         CHECK_INT(again->n_network, p->n_network);
-        /* seconds of fifteen digits */
+        /* seconds with fifteen digits */
         CHECK_NEAR((double)again->network_ns, (double)p->network_ns,
                    (double)p->network_ns / 2e14);
     }
@@ -127,8 +127,9 @@ static void traffic(void)
 }
 
 /* Windows of sprayed packets, 512 x 4096 bytes on each queue pair: 8.39 Gb/s at
- * 1 ms, 33.55 with four; 167.8 at 50 us. Against 100 Gb/s of one of four paths,
- * spraying falls under ECMP at 1 ms with few queue pairs, not at 50 us. */
+ * 1 ms, 33.55 with four; 167.8 at 50 us. Against 100 Gb/s on one of four paths,
+ * spraying is slower than ECMP at 1 ms with few queue pairs, but not at 50 us.
+ */
 static void spraying(void)
 {
     lh_job *job = NULL;
@@ -142,13 +143,14 @@ static void spraying(void)
     CHECK(p->network[0].paths == 4 && p->network[0].paths_from_job);
     CHECK_NEAR(gbps(spray), 8.388608, 1e-6);
     CHECK_NEAR(gbps_at(ecmp, 12.5e9, 1e6), 100, 1e-6);
-    /* What holds is as fast as the fastest, and stays. */
+    /* The current setting is as fast as the fastest, and stays. */
     CHECK(!q->change_advised && q->gain < 0.02 && q->spread > 0.3 && spray &&
           ecmp && ecmp->advised && spray->iteration_ns > ecmp->iteration_ns);
     CHECK_HAS(q->why, "spray, 1 queue pair 8.389");
     CHECK_HAS(q->confidence,
               "far more here: trust the direction, not the number");
-    /* With enough queue pairs it has the line, less congestion control. */
+    /* With enough queue pairs it reaches the line rate minus congestion
+     * control. */
     CHECK(gbps(with_pairs(q, LH_BALANCING_SPRAY, 64)) > 300);
     lh_plan_free(p);
     lh_job_free(job);
@@ -181,7 +183,8 @@ static void repeating(void)
     CHECK(q->change_advised && q->options[0].iteration_ns > o->iteration_ns);
     CHECK(p->network[0].advised.setting.recovery ==
           LH_RECOVERY_SELECTIVE_REPEAT);
-    /* A code mends go-back-N: 2 on 32 leave 1e-8 of the packets to repeat. */
+    /* An erasure code compensates for go-back-N: 2 on 32 leave 1e-8 of the
+     * packets to resend. */
     q = find(p, LH_ADVICE_FEC);
     o = NULL;
     for (uint32_t i = 0; i < q->n_options; i++)
@@ -201,7 +204,7 @@ static void repeating(void)
     lh_job_free(job);
 }
 
-/* No loss, short: one answer is as good as another. */
+/* No loss, short: all answers are equivalent. */
 static void nothing_to_gain(void)
 {
     lh_job *job = NULL;
@@ -227,8 +230,7 @@ static void nothing_to_gain(void)
     lh_job_free(job);
 }
 
-/* Four times the rate is there for many queue pairs, and the plan does not need
- * it. */
+/* Many queue pairs give four times the rate, which the plan does not need. */
 static void simpler_is_as_good(void)
 {
     lh_job *job = NULL;
@@ -247,7 +249,7 @@ static void simpler_is_as_good(void)
     lh_job_free(job);
 }
 
-/* It costs something here, and stays where others share the link. */
+/* It has a cost here, and stays where others share the link. */
 static void control(void)
 {
     for (int shared = 0; shared < 2; shared++) {
@@ -270,9 +272,9 @@ static void control(void)
     }
 }
 
-/* The queue at which congestion is signalled is the job's wherever it is
- * controlled: also where that was first put off, because it costs something,
- * and then is hidden after all. */
+/* The queue length for congestion signals comes from the job wherever control
+ * is on: also if control was first rejected for its cost and then overlaps
+ * after all. */
 static void queues_stay(void)
 {
     static const struct {
@@ -310,7 +312,7 @@ static void queues_stay(void)
     }
 }
 
-/* What is simulated is what planning with the setting gives. */
+/* The simulated time equals planning with that setting. */
 static void as_if_planned(void)
 {
     lh_job *job = NULL, *other = NULL;
@@ -322,7 +324,7 @@ static void as_if_planned(void)
     const lh_advice_option *o = &find(p, LH_ADVICE_RECOVERY)->options[0];
     CHECK_INT(o->message_bytes_per_s,
               find(q, LH_ADVICE_RECOVERY)->options[0].message_bytes_per_s);
-    /* there in one direction, here in both */
+    /* the option sets one direction of the link, the job both */
     CHECK(o->iteration_ns > p->best.iteration_ns &&
           o->iteration_ns <= q->best.iteration_ns);
     CHECK_INT(q->network[0].planned.iteration_ns, q->best.iteration_ns);
@@ -333,8 +335,8 @@ static void as_if_planned(void)
     lh_job_free(other);
 }
 
-/* Whatever links are set to, nothing slower is advised, nor anything that gains
- * less than 1 %: check_advice(). */
+/* For any link setting, check_advice() holds: no slower advice, and none that
+ * gains less than 1 %. */
 static void any_ends(void)
 {
     static const char *const balancing[] = {
@@ -375,8 +377,8 @@ static void any_ends(void)
     CHECK(mattered >= 20);
 }
 
-/* How far to trust a number: beside what packet simulations found at up to 1
- * ms, and nothing beyond. */
+/* Confidence in a number: compared with packet simulations up to 1 ms, and none
+ * beyond. */
 static void sureness(void)
 {
     static const struct {
@@ -409,8 +411,8 @@ static void sureness(void)
     }
 }
 
-/* A pipeline through two buildings of two zones each: one link, whose setting
- * holds for all four pairs of zones. */
+/* A pipeline through two buildings with two zones each: one link, whose setting
+ * applies to all four pairs of zones. */
 static void zones_share_a_link(void)
 {
     lh_plan_options o = {.size = sizeof o, .no_optimal = true};
@@ -454,8 +456,8 @@ static void zones_share_a_link(void)
     lh_job_free(job);
 }
 
-/* Answers that no pipeline can hold are no reason to have no plan, and what is
- * written can be read. */
+/* Answers too slow for a pipeline do not prevent a plan, and the written plan
+ * can be read. */
 static void extremes(void)
 {
     lh_job *job = NULL;
@@ -472,7 +474,7 @@ static void extremes(void)
     lh_plan_free(p);
     lh_job_free(job);
 
-    /* More nanoseconds than fifteen digits say. */
+    /* More nanoseconds than fifteen digits can express. */
     p = make(3e-6, "latency_ms: 1", &job);
     CHECK(p && p->best.iteration_ns > INT64_C(1000000000000000));
     if (p)

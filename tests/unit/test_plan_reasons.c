@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Why a plan takes its time, and what is next in every dimension. */
+/* Breakdown of a plan's time, and the best alternative in every dimension. */
 #include "jobs.h"
 #include "plans.h"
 
@@ -68,7 +68,7 @@ static void check_text(const lh_plan *p)
         CHECK_INT(again->n_dimension_alternatives, p->n_dimension_alternatives);
     }
     lh_plan_free(again);
-    /* Parts that do not add up are refused. */
+    /* Parts with a wrong sum are rejected. */
     char *at = strstr(text, "\"compute_s\": ");
     CHECK(at != NULL);
     if (at)
@@ -77,7 +77,7 @@ static void check_text(const lh_plan *p)
     lh_text_free(text);
 }
 
-/* One schedule, GPipe, of equal passes and free links: the closed form. */
+/* GPipe with equal passes and free links: the closed form. */
 static void parts_of_gpipe(void)
 {
     lh_plan *p = make(", recompute: none, zero: 0", "latency_ms: 1, gbps: 800",
@@ -95,8 +95,8 @@ static void parts_of_gpipe(void)
     CHECK_INT(a->compute_ns, n * (first + last) / 2);
     CHECK_INT(a->compute_ns + a->imbalance_ns,
               n * (first > last ? first : last));
-    /* The last device, with the head, is the slower: it waits for one F, and
-     * the first has a backward left. */
+    /* The last device, with the head, is slower: it waits for one F, and the
+     * first still has a backward. */
     CHECK(last > first);
     CHECK_INT(a->bubble_ns, first);
     CHECK_INT(a->messages_ns, 2 * (link->latency_ns + link->transfer_ns));
@@ -105,8 +105,8 @@ static void parts_of_gpipe(void)
     lh_plan_free(p);
 }
 
-/* Copies that take longer than passes: the stream is busy from the end of the
- * first F to the start of the last B. */
+/* Copies longer than passes: the stream is busy from the end of the first F to
+ * the start of the last B. */
 static void parts_of_offloading(void)
 {
     lh_plan *p = make(", recompute: none, zero: 0, offload: {layers: 1, "
@@ -154,8 +154,8 @@ static void causes(void)
     lh_plan_free(out);
 }
 
-/* The same layout under the elastic schedule and under 1F1B: its passes send
- * the same, whatever the plan shards beside. */
+/* The same layout with the elastic schedule and with 1F1B: its passes
+ * communicate as much, for any sharding in the plan. */
 static void elastic_sends_as_much(void)
 {
     const char *layout = "tensor: 2, pipeline: 2, data: 2, micro_batch: 1, "
@@ -181,8 +181,8 @@ static void elastic_sends_as_much(void)
     lh_plan_free(plain);
 }
 
-/* Passes that wait for their layers' parameters and gradients do not compute,
- * nor is it tensor parallelism that they wait for. */
+/* Passes that wait for their layers' parameters and gradients neither compute
+ * nor wait for tensor parallelism. */
 static void waits_for_shares_are_data_parallelism(void)
 {
     const char *layout = "tensor: 2, pipeline: 2, data: 2, micro_batch: 1, "
@@ -196,12 +196,12 @@ static void waits_for_shares_are_data_parallelism(void)
                  zero);
         lh_plan *own = make(training, links, layout);
         check_sum(own);
-        /* Up to what is rounded up in each pass. */
+        /* Up to the rounding in each pass. */
         CHECK_NEAR((double)own->breakdown->intra_layer_ns,
                    (double)plain->breakdown->intra_layer_ns, 1000);
         CHECK_NEAR((double)own->breakdown->compute_ns,
                    (double)plain->breakdown->compute_ns, 1000);
-        /* 6 layers of a rank, in each of 8 microbatches. */
+        /* 6 layers per rank, in each of 8 microbatches. */
         CHECK(own->breakdown->data_ns > before_ns + 6 * 8 * INT64_C(20000000));
         before_ns = own->breakdown->data_ns;
         lh_plan_free(own);
@@ -218,7 +218,7 @@ static const lh_plan_dimension_alternative *find(const lh_plan *p,
     return NULL;
 }
 
-/* The best of plans in which the dimension is fixed to each other value. */
+/* Returns the best plan with the dimension fixed to each other value. */
 static int64_t best_other(const char *key, const uint32_t *values, uint32_t own)
 {
     int64_t best = INT64_MAX;
@@ -243,8 +243,8 @@ static void check_runner(const lh_plan *p, const char *key,
     if (!r)
         return;
     CHECK(r->choice.status == LH_CHOICE_OK);
-    /* Most layouts are looked at under one method first: one that is next by
-     * less than 0.5 % may have been taken for slower. */
+    /* Most layouts are first evaluated with one method: an alternative within
+     * 0.5 % may have been judged slower. */
     int64_t other = best_other(key, values, own);
     CHECK(r->choice.iteration_ns >= other);
     CHECK_MSG((double)r->choice.iteration_ns <= 1.005 * (double)other,
@@ -279,7 +279,7 @@ static void runners(void)
 
 #define QUICK "micro_batch: 2, chunks_per_device: 1, schedule: greedy"
 
-/* The best over both datacenters, under one oversubscription. */
+/* Returns the best time over both datacenters at one oversubscription. */
 static int64_t point(const lh_layout *like, double x, const char *sites)
 {
     char layout[160], link[80];
@@ -293,8 +293,8 @@ static int64_t point(const lh_layout *like, double x, const char *sites)
     return ns;
 }
 
-/* Many microbatches: pipelines hide what they send while the link is wide, but
- * they send more, so that replicas are faster over a narrow one. */
+/* With many microbatches pipelines overlap their traffic while the link is
+ * wide, but they send more, so that replicas are faster over a narrow one. */
 static void curves(void)
 {
     batch = 512;
@@ -330,8 +330,9 @@ static void curves(void)
     batch = 16;
 }
 
-/* On unequal GPUs chunks are uneven, which those of curves are not: at the
- * job's own links none is slower than the plan, which is on it. */
+/* On unequal GPUs the plan's chunks are uneven, while those in curves are even:
+ * at the job's own links no point is slower than the plan, which is on the
+ * curve. */
 static void curves_hold_the_plan(void)
 {
     lh_job *job = job_with(
@@ -388,8 +389,8 @@ static lh_plan *curves_until(const lh_job *job, ending *e)
     return p;
 }
 
-/* Points that a search did not come to before it was asked to end are not
- * there: -1 says that nothing fits. */
+/* Points that an interrupted search did not reach are absent: -1 would mean
+ * that nothing fits. */
 static void curves_that_end_early(void)
 {
     lh_job *job =

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans whose schedules were searched for: never slower than the methods', the
- * same every time, and what they say of their bound adds up. */
+/* Plans with searched schedules: never slower than the methods', reproducible,
+ * and with a consistent bound. */
 #include "jobs.h"
 #include "plans.h"
 
@@ -86,7 +86,7 @@ static void finds_faster_schedules(void)
     lh_job_free(job);
 }
 
-/* A job's own schedule stays; "optimal" is one. */
+/* A job's own schedule is kept; "optimal" is a valid one. */
 static void keeps_what_is_asked_for(void)
 {
     lh_job *job = job_of("1f1b");
@@ -101,7 +101,7 @@ static void keeps_what_is_asked_for(void)
     lh_job_free(job);
 }
 
-/* A status that the bound contradicts is refused. */
+/* A status that contradicts the bound is rejected. */
 static void refuses_wrong_sums(void)
 {
     lh_job *job = job_of(NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans that are chosen under delays that vary. */
+/* Plans chosen under varying delays. */
 #include "jobs.h"
 #include "plans.h"
 
@@ -51,7 +51,7 @@ static void check_text(const lh_plan *p)
     lh_plan_free(again);
 }
 
-/* Its numbers are what simulating its schedule gives. */
+/* Checks that its numbers equal a simulation of its schedule. */
 static void check_numbers(const lh_job *job, const lh_plan *p)
 {
     lh_jitter j;
@@ -65,7 +65,7 @@ static void check_numbers(const lh_job *job, const lh_plan *p)
     CHECK_NEAR(p->best.jitter->mean_ns, r.mean_ns + (double)after, 1);
 }
 
-/* No layout that the search knows, under any method, does better. */
+/* Checks that no layout found by the search is better, with any method. */
 static void check_others(const lh_job *job, const lh_plan *nominal,
                          const lh_plan *p, const lh_jitter *given)
 {
@@ -118,7 +118,7 @@ static void choice_differs(void)
     CHECK(!nominal->robust && !nominal->best.jitter);
     CHECK(p->robust && p->robust->n_unevaluated == 0 && p->robust->complete);
     CHECK(p->best.iteration_ns > nominal->best.iteration_ns);
-    CHECK_HAS(p->best.why, "the least 95th percentile under jitter");
+    CHECK_HAS(p->best.why, "the lowest 95th percentile under jitter");
     CHECK(mean->best.jitter->mean_ns <= p->best.jitter->mean_ns);
     CHECK(mean->best.jitter->p95_ns >= p->best.jitter->p95_ns);
     CHECK_STR(p->methods[0].layout.schedule, p->best.layout.schedule);
@@ -138,8 +138,8 @@ static void choice_differs(void)
     lh_job_free(job);
 }
 
-/* Bad in 3 % of the iterations, which the 95th percentile does not see and no
- * schedule may be given up for. */
+/* Degraded in 3 % of the iterations, invisible to the 95th percentile: no
+ * reason to give up a schedule. */
 static void rare_is_forgiven(void)
 {
     lh_job *job = job_of(", micro_batch: 1, chunks_per_device: 1");
@@ -176,7 +176,7 @@ static void same_again(void)
     lh_job_free(job);
 }
 
-/* Nothing varies: the same plan, and every iteration takes its time. */
+/* Without variation: the same plan, and every iteration takes its time. */
 static void nothing_varies(void)
 {
     lh_job *job = job_of(", data: 2, context: 1, micro_batch: 1");

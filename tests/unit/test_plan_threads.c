@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan does not depend on how many threads looked for it; without memory none
- * of them does without. */
+/* A plan does not depend on the number of threads; when memory runs out, no
+ * thread continues with less. */
 #include "fail_alloc.h"
 #include "jobs.h"
 #include "plans.h"
@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* One kind of layer in every other, experts in the rest. */
+/* Dense and MoE layers alternate. */
 #define EXPERTS                                                                \
     "model: {layers: 8, hidden: 1024, ffn: 2048, heads: 8, kv_heads: 8,\n"     \
     "        vocab: 1000, experts: 8, experts_per_token: 2,\n"                 \
@@ -31,7 +31,7 @@ static lh_job *dense(void)
                                "layout: {tensor: 2, context: 1}\n");
 }
 
-/* GPUs of two speeds: layers in proportion. */
+/* GPUs with two speeds: layers in proportion. */
 static lh_job *mixed(void)
 {
     return job_with(JOB_A100S,
@@ -148,8 +148,9 @@ static void with_other_links(void)
                                           .range = 4});
 }
 
-/* --- who is called -------------------------------------------------------- */
+/* --- callbacks ------------------------------------------------------------ */
 
+/* Threads seen by the callbacks. */
 typedef struct caller {
     pthread_t thread;
     uint32_t calls, elsewhere;
@@ -193,7 +194,7 @@ static void progress_is_told_on_the_callers_thread(void)
     lh_job_free(job);
 }
 
-/* --- no memory ------------------------------------------------------------ */
+/* --- out of memory -------------------------------------------------------- */
 
 static void no_memory_with(lh_job *job, const lh_plan_options *options)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans with uneven chunks: never slower than with even ones, layers all
- * there, more of them where GPUs are faster. */
+/* Plans with uneven chunks: never slower than with even ones, complete, with
+ * more layers on faster GPUs. */
 #include "jobs.h"
 #include "plans.h"
 
@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* 32 layers on 4 pipeline ranks; the second site's GPUs reach `tflops`. */
+/* 32 layers on 4 pipeline ranks; the second datacenter's GPUs reach `tflops`.
+ */
 static lh_job *job_on(double tflops, const char *more)
 {
     return job_with(
@@ -76,7 +77,7 @@ static void never_slower(void)
         if (even && moved && drawn) {
             CHECK(!even->best.chunk_layers);
             CHECK(moved->best.iteration_ns <= even->best.iteration_ns);
-            /* What is drawn proves nothing, and is no better. */
+            /* Monte Carlo sampling proves nothing, and is no better. */
             CHECK(drawn->best.iteration_ns >= moved->best.iteration_ns);
             CHECK(drawn->best.iteration_ns < 2 * moved->best.iteration_ns);
             CHECK(lh_plan_gap(drawn) < 0 && lh_plan_gap(moved) >= 0);
@@ -91,9 +92,9 @@ static void never_slower(void)
     }
 }
 
-/* The last chunk has the vocabulary's matrix, as much work as a few layers:
- * 1F1B with one chunk per rank is faster if it has fewer of them. All
- * partitions tried, none is faster. */
+/* The last chunk has the vocabulary matrix, as much work as a few layers: 1F1B
+ * with one chunk per rank is faster if it has fewer layers. Compared with all
+ * partitions, none is faster. */
 static void head_gets_less(void)
 {
     lh_job *job = job_on(600, ", schedule: 1f1b, chunks_per_device: 1");
@@ -113,9 +114,9 @@ static void head_gets_less(void)
     lh_job_free(job);
 }
 
-/* How long it takes with layers moved from `given` on (NULL: even chunks), if
- * so many partitions may be scheduled; those that are best to *best, where that
- * is not NULL. They live in `mem`. */
+/* Returns the time after moving layers from `given` on (NULL: even chunks),
+ * scheduling at most this many partitions; *best, if not NULL, is the best
+ * partition, allocated in `mem`. */
 static int64_t moved_from(const lh_job *job, const lh_plan *even,
                           const uint32_t *given, uint32_t partitions,
                           bool climbed, lhi_arena *mem, const uint32_t **best)
@@ -140,7 +141,7 @@ static int64_t moved_from(const lh_job *job, const lh_plan *even,
     return ns;
 }
 
-/* What makes the devices' work even is tried before any shape. */
+/* Balancing the devices' work is tried before any shape. */
 static void work_is_made_even(void)
 {
     lh_job *job = job_on(600, ", schedule: greedy, chunks_per_device: 3");
@@ -155,8 +156,8 @@ static void work_is_made_even(void)
     lh_job_free(job);
 }
 
-/* Where a climb has ended all moves were tried: what passes are left go to
- * other starts first. */
+/* At a local optimum all moves were tried: the remaining budget goes to other
+ * starts first. */
 static void summits_are_climbed_from_last(void)
 {
     for (int tflops = 250; tflops <= 500; tflops += 250) {
@@ -178,8 +179,8 @@ static void summits_are_climbed_from_last(void)
     }
 }
 
-/* The slow site's ranks all have the most to do: one move alone leaves that as
- * it is, and still it is on the way. */
+/* All the slow datacenter's ranks have the maximum work: a single move does not
+ * lower it, but is still a step towards balance. */
 static void work_is_made_even_where_several_have_the_most(void)
 {
     lh_job *job = job_with(
@@ -209,14 +210,14 @@ static void work_is_made_even_where_several_have_the_most(void)
         CHECK_MSG(slow <= 12, "%u of 32 layers are on the slow site", slow);
         CHECK_OK(lhi_layer_partition_rebalance(job, &o, mem, &config, &err),
                  err);
-        CHECK(config.layers == layers); /* nothing is left to be moved */
+        CHECK(config.layers == layers); /* nothing remains to be moved */
     }
     lhi_arena_free(mem);
     lh_plan_free(even);
     lh_job_free(job);
 }
 
-/* A site with GPUs half as fast gets about half as many layers. */
+/* A datacenter with GPUs half as fast gets about half as many layers. */
 static void slow_site_gets_less(void)
 {
     lh_job *job = job_on(300, ", schedule: 1f1b, chunks_per_device: 1, "
@@ -239,9 +240,9 @@ static void slow_site_gets_less(void)
     lh_job_free(job);
 }
 
-/* Even chunks fit only with everything recomputed; fewer layers at the first
- * stages, which hold most microbatches, do with less. Moves of one layer from
- * even chunks on do not get there. */
+/* Even chunks fit only with full recomputation; with fewer layers at the first
+ * stages, which store most microbatches, less suffices. Single-layer moves from
+ * even chunks do not reach that. */
 static void other_starts(void)
 {
     lh_job *job = job_with(
@@ -262,7 +263,7 @@ static void other_starts(void)
     lh_job_free(job);
 }
 
-/* Where a slow method is far ahead layers are moved under it, too: in rings of
+/* If a slow method leads by far, layers are moved under it, too: in rings with
  * three chunks on each of four ranks. */
 static void layers_are_moved_under_a_slow_method(void)
 {
@@ -285,7 +286,7 @@ static void layers_are_moved_under_a_slow_method(void)
     lh_job_free(job);
 }
 
-/* 4 GPUs on two sites, 16 h^2 parameters a layer. */
+/* 4 GPUs in two datacenters, 16 h^2 parameters per layer. */
 static lh_job *small_job(uint32_t layers, uint32_t hidden, uint32_t batch,
                          double memory_gib, uint32_t latency, uint32_t gbps)
 {
@@ -303,8 +304,8 @@ static lh_job *small_job(uint32_t layers, uint32_t hidden, uint32_t batch,
         memory_gib, latency, gbps, layers, hidden, 4 * hidden, batch);
 }
 
-/* Unasked, every partition of every layout: where even chunks are slower, or
- * do not fit, uneven ones of the same layout may win. */
+/* By default, tries every partition of every layout: where even chunks are
+ * slower, or do not fit, uneven ones may win. */
 static void small_jobs_are_exact(void)
 {
     lh_job *jobs[] = {
@@ -328,7 +329,7 @@ static void small_jobs_are_exact(void)
     }
 }
 
-/* In the file, and what contradicts itself there. */
+/* In the file, and contradictions there. */
 static void in_the_file(void)
 {
     lh_job *job = job_on(300, ", schedule: 1f1b, chunks_per_device: 1, "

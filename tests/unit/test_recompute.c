@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Modules of a layer that are made again: what each leaves out of memory, and
- * what making it again takes, worked out by hand. */
+/* Recomputed modules of a layer: their saved memory and recomputation time, by
+ * hand. */
 #include "test_cost.h"
 
 #include <longhaul/export.h>
@@ -14,8 +14,8 @@ static void recompute(fixture *f, uint32_t modules)
     f->job.training.recompute_modules = modules;
 }
 
-/* Bytes that `modules` do not keep, of the layer as it is; all of D beyond
- * what D takes without them goes to *d. */
+/* Returns the bytes that recomputing `modules` saves; *d gets the additional
+ * cost of D. */
 static int64_t dropped(fixture *f, uint32_t modules, lh_pass_cost *d)
 {
     lh_cost plain;
@@ -30,11 +30,11 @@ static int64_t dropped(fixture *f, uint32_t modules, lh_pass_cost *d)
     d->memory_ns = f->cost.d.memory_ns - plain.d.memory_ns;
     d->kernel_ns = f->cost.d.kernel_ns - plain.d.kernel_ns;
     d->communication_ns = f->cost.d.communication_ns - plain.d.communication_ns;
-    /* F and W are as they were, and so is what W needs. */
+    /* F and W are unchanged, and so is W's input. */
     CHECK_INT(f->cost.f.total_ns, plain.f.total_ns);
     CHECK_INT(f->cost.w.total_ns, plain.w.total_ns);
     CHECK_INT(f->cost.weight_input_bytes, plain.weight_input_bytes);
-    /* What is not kept is there while D works on the layer. */
+    /* D needs the recomputed activations in its workspace. */
     CHECK_NEAR((double)(f->cost.workspace_bytes - plain.workspace_bytes),
                (double)(plain.activation_bytes - f->cost.activation_bytes), 1);
     return plain.activation_bytes - f->cost.activation_bytes;
@@ -45,8 +45,8 @@ static double memory_ns(double bytes)
     return bytes / (3350 * lh_cost_defaults()->memory_efficiency);
 }
 
-/* Llama 3 70B, tensor 8: hidden 8192, 64 heads and 8 for keys and values of
- * 128, ffn 28672; 8192 tokens. */
+/* Llama 3 70B, tensor 8: hidden 8192, 64 heads and 8 for keys and values with
+ * dimension 128, ffn 28672; 8192 tokens. */
 static void dense_layer(void)
 {
     fixture f;
@@ -56,20 +56,20 @@ static void dense_layer(void)
 
     fixture_init(&f, "llama3-70b");
     f.layout.tensor = 8;
-    /* Two norms of 2 bytes x h / 8; each is read and written again. */
+    /* Two norms with 2 bytes x h / 8; each is read and written again. */
     CHECK_INT(dropped(&f, 1u << LH_MODULE_LAYERNORM, &d), 8192 * 2 * 2 * 1024);
     CHECK_NEAR((double)d.memory_ns, memory_ns(2 * 2 * t * 1024 * 2), 2);
     CHECK_NEAR((double)d.kernel_ns, 2 * kernel, 2);
     CHECK_NEAR(d.flops, 0, 0);
     CHECK_INT(d.communication_ns, 0);
-    /* Flash attention keeps a log-sum-exp of 4 bytes for each of 8 heads. Two
-     * products of 8 heads x 128 over half of the sequence. */
+    /* Flash attention stores a log-sum-exp with 4 bytes for each of 8 heads.
+     * Two products with 8 heads x 128 over half the sequence. */
     CHECK_INT(dropped(&f, 1u << LH_MODULE_CORE_ATTN, &d), 8192 * 4 * 8);
     CHECK_NEAR(d.flops, 2 * 2 * t * (t / 2) * 8 * 128, 1);
     CHECK_NEAR((double)d.kernel_ns, kernel, 2);
     CHECK_INT(d.communication_ns, 0);
-    /* Gate and up, and their product, 2 bytes each; three matrices again, the
-     * tokens gathered before and scattered after. */
+    /* Gate and up, and their product, 2 bytes each; three matrices again, with
+     * the tokens gathered before and scattered after. */
     CHECK_INT(dropped(&f, 1u << LH_MODULE_MLP, &d), 8192 * 2 * 3 * 3584);
     CHECK_NEAR(d.flops, 3 * 2 * t * h * ffn, 1);
     CHECK_NEAR((double)d.kernel_ns, 3 * kernel, 2);
@@ -77,7 +77,7 @@ static void dense_layer(void)
                2 * (7.0 / 8 * t * h * 2 / fixture_node_rate() +
                     7 * FIXTURE_NODE_LATENCY),
                4);
-    /* Together they are what each is. */
+    /* Their savings add up. */
     lh_pass_cost all = {0};
     CHECK_INT(dropped(&f,
                       1u << LH_MODULE_LAYERNORM | 1u << LH_MODULE_MLP |
@@ -85,15 +85,15 @@ static void dense_layer(void)
                       &all),
               8192 * (4 * 1024 + 4 * 8 + 6 * 3584));
     CHECK_NEAR(all.flops, 3 * 2 * t * h * ffn + 2 * t * t * 8 * 128, 1);
-    /* There are no experts in it. */
+    /* The layer has no experts. */
     CHECK_INT(dropped(&f, 1u << LH_MODULE_MOE | 1u << LH_MODULE_MOE_ACT, &d),
               0);
     CHECK_INT(d.kernel_ns, 0);
 }
 
-/* DeepSeek-V3: 128 heads whose queries and keys have 128 + 64, values 128; from
- * compressed forms of 1536 and 512. Experts 2048 wide, 8 of 256 for a token,
- * and one for all. Tensor 1, expert 8 of 8 replicas, 4096 tokens. */
+/* DeepSeek-V3: 128 heads with 128 + 64 for queries and keys, 128 for values,
+ * from latents of 1536 and 512. Experts 2048 wide, 8 of 256 per token, and a
+ * shared one. Tensor 1, expert 8 over 8 replicas, 4096 tokens. */
 static void experts_layer(void)
 {
     fixture f;
@@ -105,26 +105,26 @@ static void experts_layer(void)
     f.job.training.sequence = 4096;
     f.layout.data = f.layout.expert = 8;
     f.slice.first_layer = 30;
-    /* Queries, keys and values of all heads; the matrices that make them, and
-     * the rotation. */
+    /* Queries, keys and values of all heads; their projection matrices and the
+     * rotation. */
     CHECK_INT(dropped(&f, 1u << LH_MODULE_MLA_UP_PROJ, &d),
               4096LL * 2 * 128 * (192 + 192 + 128));
     CHECK_NEAR(d.flops,
                2 * t * 1536 * 128 * 192 + 2 * t * 512 * 128 * (128 + 128), 1);
     CHECK_NEAR((double)d.kernel_ns, 3 * kernel, 2);
     CHECK_INT(d.communication_ns, 0);
-    /* The product of gate and up of 8 experts; both are read. */
+    /* The product of gate and up in 8 experts; both are read. */
     CHECK_INT(dropped(&f, 1u << LH_MODULE_MOE_ACT, &d), 4096LL * 2 * 8 * 2048);
     CHECK_NEAR(d.flops, 0, 0);
     CHECK_NEAR((double)d.memory_ns, memory_ns(3 * t * 2 * 8 * 2048), 2);
     CHECK_NEAR((double)d.kernel_ns, kernel, 2);
-    /* Gate, up and product of the one, three matrices. */
+    /* Gate, up and product of the shared expert, three matrices. */
     CHECK_INT(dropped(&f, 1u << LH_MODULE_SHARED_EXPERTS, &d),
               4096LL * 2 * 3 * 2048);
     CHECK_NEAR(d.flops, 3 * 2 * t * h * 2048, 1);
     CHECK_INT(d.communication_ns, 0);
-    /* All of it: tokens sent, 256 weights in fp32, nine experts; the router's
-     * matrix again, and two of four all-to-alls. */
+    /* The whole MoE layer: dispatched tokens, 256 weights in fp32, nine
+     * experts; the router's matrix again, and two out of four all-to-alls. */
     CHECK_INT(dropped(&f, 1u << LH_MODULE_MOE, &d),
               4096LL * (2 * 8 * 7168 + 4 * 256 + 2 * 3 * 9 * 2048));
     CHECK_NEAR(d.flops, 2 * t * h * 256 + 9 * 3 * 2 * t * h * 2048, 2);
@@ -133,7 +133,7 @@ static void experts_layer(void)
     CHECK_NEAR((double)d.communication_ns, (double)f.cost.f.communication_ns,
                2);
     CHECK(d.communication_ns > 0);
-    /* It has the others in it. */
+    /* It includes the others. */
     lh_pass_cost same = {0};
     CHECK_INT(dropped(&f,
                       1u << LH_MODULE_MOE | 1u << LH_MODULE_MOE_ACT |
@@ -142,18 +142,18 @@ static void experts_layer(void)
               4096LL * (2 * 8 * 7168 + 4 * 256 + 2 * 3 * 9 * 2048));
     CHECK_INT(same.communication_ns, d.communication_ns);
     CHECK_INT(same.kernel_ns, d.kernel_ns);
-    /* Where results are weighed, they stay too. */
+    /* If expert outputs are weighted, they are stored, too. */
     int64_t kept = dropped(&f, 1u << LH_MODULE_MOE, &d);
     f.job.framework.preset = LH_FRAMEWORK_DEEPSPEED;
     CHECK_INT(dropped(&f, 1u << LH_MODULE_MOE, &d) - kept,
               4096LL * 2 * 8 * 7168);
-    /* A layer of it without experts. */
+    /* A dense layer of the model. */
     f.slice.first_layer = 0;
     CHECK_INT(dropped(&f, 1u << LH_MODULE_MOE, &d), 0);
     CHECK_INT(dropped(&f, 1u << LH_MODULE_MLP, &d), 4096LL * 2 * 3 * 18432);
 }
 
-/* Scores in memory are what Korthikanti et al. make again: equation 6. */
+/* Recomputed attention scores as in Korthikanti et al.: equation 6. */
 static void unfused_attention(void)
 {
     fixture f;
@@ -174,8 +174,8 @@ static void unfused_attention(void)
     CHECK_INT(f.cost.d.total_ns, cheap.total_ns);
 }
 
-/* All modules keep at least what full recomputation does, and no set of them
- * takes less memory than a larger one. */
+/* All modules store at least as much as full recomputation, and no set of
+ * modules needs less memory than a superset. */
 static void more_keeps_less(void)
 {
     static const char *const models[] = {"llama3-8b", "deepseek-v3",
@@ -204,8 +204,7 @@ static void more_keeps_less(void)
     }
 }
 
-/* --- in a job --------------------------------------------------------------
- */
+/* --- job ------------------------------------------------------------------ */
 
 static const char job_text[] =
     "longhaul: job/1\n"
@@ -261,15 +260,14 @@ static void in_a_job(void)
     refused("llama3-8b", "[moe_act]", "llama3-8b has no experts");
     refused("llama3-8b", "[mla_up_proj]", "no multi-head latent attention");
     refused("qwen3-30b-a3b", "[shared_experts]",
-            "a sigmoid router without ungated shared experts that are a "
-            "multiple of expert_ffn wide");
+            "no shared experts");
     refused("{layers: 4, hidden: 1024, heads: 8, vocab: 1000, ffn: 4096, "
             "experts: 8, experts_per_token: 2, expert_ffn: 512}",
             "[mlp]", "has no layers without experts");
 }
 
-/* The plan has the job's modules and nothing else, reads back to itself, and
- * is exported in Megatron-LM's own words. */
+/* The plan has exactly the job's modules, round-trips, and is exported with
+ * Megatron-LM's names. */
 static void in_a_plan(void)
 {
     lh_job *job;

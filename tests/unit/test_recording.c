@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recordings of which all is known, whole and damaged: what can be said is
- * said, what is damaged is counted, and nothing is made up. */
+/* Recordings with known properties, intact and damaged: derivable results are
+ * given, damage is counted, and nothing is invented. */
 #include "small_recording.h"
 #include "test.h"
 #include "uniform.h"
@@ -16,10 +16,10 @@
 static const small_job usual = {
     .steps = 3, .stages = 2, .replicas = 2, .microbatches = 2};
 
-/* Of a step, in ns: an all-gather; the forwards of all stages, one after the
- * other with messages between, of the last stage all; the backwards the same
- * way; a reduce-scatter and the optimizer. A receive is launched only when the
- * pass before it has ended, so that each but the first is waited for. */
+/* Duration of a step, in ns: an all-gather; all stages' forwards in sequence
+ * with messages in between, and all those of the last stage; the backwards in
+ * the same way; a reduce-scatter and the optimizer. A receive starts only after
+ * the pass before it has ended, so that all but the first are waited for. */
 static int64_t small_t_ns(const small_job *j)
 {
     int64_t S = j->stages, M = j->microbatches;
@@ -38,11 +38,11 @@ static lh_diagnosis *diagnosed(const char *text, size_t len)
         CHECK_OK(lh_diagnose(r, NULL, &d, &err), err);
     lh_recording_free(r);
     if (!d)
-        exit(1); /* nothing that follows would say more */
+        exit(1); /* later checks need the diagnosis */
     return d;
 }
 
-/* How many of a kind of damage the diagnosis tells. */
+/* Returns the diagnosis's count for a kind of damage. */
 static uint64_t told(const lh_diagnosis *d, const char *kind)
 {
     for (uint32_t i = 0; i < d->n_defects; i++)
@@ -51,8 +51,8 @@ static uint64_t told(const lh_diagnosis *d, const char *kind)
     return 0;
 }
 
-/* Releases it; the only remark is that, so often; every step takes what it has
- * to. */
+/* Checks that this remark is the only one, with this count, and that every step
+ * has its expected duration; frees the diagnosis. */
 static void check_small(lh_diagnosis *d, const small_job *j, uint32_t steps,
                         const char *kind, uint64_t n)
 {
@@ -78,8 +78,8 @@ static void add_text(const char *text, size_t len)
     other_len += len;
 }
 
-/* Each line of the small recording through `edit`, which adds what it likes to
- * the other text and says whether the line itself is to stand there. */
+/* Passes each line of the small recording to `edit`, which may add text to
+ * `other` and returns whether to keep the line. */
 static void edit_lines(const small_job *j, line_editor edit, void *context)
 {
     small_recording(j);
@@ -92,6 +92,7 @@ static void edit_lines(const small_job *j, line_editor edit, void *context)
     }
 }
 
+/* Fields of a line. */
 typedef struct fields {
     unsigned step, rank, replica, stage;
     char op[40], rest[80];
@@ -105,7 +106,7 @@ static bool read_fields(const char *line, fields *f)
            sscanf(strrchr(f->rest, ',') + 1, "%lf", &f->seconds) == 1;
 }
 
-/* --- whole ---------------------------------------------------------------- */
+/* --- intact --------------------------------------------------------------- */
 
 static void a_small_job_takes_what_it_has_to(void)
 {
@@ -143,7 +144,7 @@ static bool backwards(const char *line, size_t len, void *context)
 {
     char *end = context;
     (void)end;
-    /* The heading stays first; rows go to the front of those before. */
+    /* Keeps the heading first; moves rows to the front. */
     if (other_len == 0)
         return true;
     size_t head = strcspn(other, "\n") + 1;
@@ -162,8 +163,8 @@ static void rows_may_come_in_any_order(void)
 /* --- traces ----------------------------------------------------------------
  */
 
-/* A simulated iteration, written as a trace and played again, takes as long as
- * it did: messages of a sender one after the other, in flight side by side. */
+/* A simulated iteration, written as a trace and replayed, takes as long: a
+ * sender's messages enter sequentially and overlap in flight. */
 static void a_trace_takes_as_long_as_its_iteration(void)
 {
     static const char *const methods[] = {"gpipe", "1f1b", "zb-h1", "zb-h2",
@@ -202,7 +203,8 @@ static void a_trace_takes_as_long_as_its_iteration(void)
         }
 }
 
-/* Four stages with a link of `far` ms between two of them, both ways or one. */
+/* Four stages with a link of `far` ms between two of them, in one direction or
+ * both. */
 static lh_pipeline *linked(const char *placement, uint32_t from, uint32_t to,
                            bool both, uint32_t far)
 {
@@ -225,7 +227,7 @@ static lh_pipeline *linked(const char *placement, uint32_t from, uint32_t to,
                                   .more = links});
 }
 
-/* Of the trace of a method's iteration, which takes *ns. */
+/* Diagnoses the trace of a method's iteration, which takes *ns. */
 static lh_diagnosis *diagnosed_run(const lh_pipeline *p, const char *method,
                                    int64_t *ns)
 {
@@ -248,8 +250,8 @@ static lh_diagnosis *diagnosed_run(const lh_pipeline *p, const char *method,
     return d;
 }
 
-/* Links that take longer one way than the other are no clocks that are off,
- * and the one that does is named, whichever way stages are passed. */
+/* Asymmetric link latencies are not clock offsets; the slow direction is named,
+ * for any order of stages. */
 static void a_slow_link_of_a_trace_is_named(void)
 {
     static const char *const placements[] = {"ud", "loop", "wave"};
@@ -271,7 +273,8 @@ static void a_slow_link_of_a_trace_is_named(void)
     }
 }
 
-/* Of schedules and of a mended link is said what they take when simulated. */
+/* Predicted gains from other schedules and from a repaired link equal
+ * simulation. */
 static void what_helps_takes_what_was_predicted(void)
 {
     int64_t ns, gpipe_ns, mended_ns;
@@ -297,7 +300,7 @@ static void what_helps_takes_what_was_predicted(void)
     lh_pipeline_free(mended);
 }
 
-/* --- who is slow ---------------------------------------------------------- */
+/* --- slow workers --------------------------------------------------------- */
 
 static void a_slow_worker_is_named(void)
 {
@@ -315,7 +318,7 @@ static void a_slow_worker_is_named(void)
         CHECK_INT(t->n_steps, 4);
         CHECK_INT(t->first_step, 10);
         CHECK(t->is_ongoing);
-        /* Without it the job takes what it takes. */
+        /* Without it the job has its normal duration. */
         small_job fast = j;
         fast.slower = 0;
         CHECK_INT((int64_t)(d->t_ns + 0.5) - t->cost_ns, small_t_ns(&fast));
@@ -327,7 +330,7 @@ static void a_slow_worker_is_named(void)
     lh_diagnosis_free(d);
 }
 
-/* Each makes the other's replica wait, so that one alone costs next to
+/* Each delays the other's replica, so that repairing one alone gains almost
  * nothing. */
 static void slow_workers_that_hide_each_other_are_named(void)
 {
@@ -484,6 +487,7 @@ static void a_rank_that_lacks_what_others_have_spoils_its_step(void)
     check_small(diagnosed(other, other_len), &usual, 2, "incomplete-steps", 1);
 }
 
+/* A rank's clock offset. */
 typedef struct shifted {
     unsigned rank; /* 99: all */
     double by;
@@ -508,7 +512,8 @@ static bool on_another_clock(const char *line, size_t len, void *context)
     return false;
 }
 
-/* What a step took is so by the clocks that agree, whoever has the other. */
+/* A step's duration follows the clocks that agree, independent of the one that
+ * differs. */
 static void clocks_that_are_off_are_set_by_messages(void)
 {
     static const double by[] = {3, -2.5, 0.5, 100};
@@ -526,7 +531,7 @@ static void clocks_that_are_off_are_set_by_messages(void)
             lh_diagnosis_free(d);
         }
     lh_diagnosis_free(right);
-    shifted little = {2, 0.004}; /* networks differ by as much */
+    shifted little = {2, 0.004}; /* within the asymmetry of networks */
     edit_lines(&usual, on_another_clock, &little);
     lh_diagnosis *d = diagnosed(other, other_len);
     CHECK_INT(d->n_defects, 0);
@@ -575,7 +580,7 @@ static bool with_strays(const char *line, size_t len, void *context)
     fields f;
     (void)len;
     (void)context;
-    /* One before the step's own, whose numbers are one higher then. */
+    /* One row before the step's own, whose numbers are then one higher. */
     if (!read_fields(line, &f) || f.step != 10 || f.rank != 1 ||
         strcmp(f.op, "forward-recv") != 0)
         return true;
@@ -595,9 +600,10 @@ static void messages_without_a_peer_are_passed_over(void)
     check_small(diagnosed(other, other_len), &usual, 3, "stray-messages", 1);
 }
 
-/* --- files that end early ------------------------------------------------- */
+/* --- truncated files ------------------------------------------------------ */
 
-/* Cut anywhere: an error that says why, or whole steps and a remark. */
+/* Checks a file cut anywhere: an error with a reason, or whole steps and a
+ * remark. */
 static void check_cut(const char *text, size_t len, bool may_be_whole)
 {
     lh_recording *r = NULL;
@@ -662,7 +668,7 @@ static void a_cut_or_damaged_gzip_file_says_so(void)
         lh_recording_free(r);
         zipped[at] ^= 0x55;
     }
-    /* Two members, one behind the other, are one file. */
+    /* Two concatenated gzip members are one file. */
     size_t half = small_len / 2;
     small_len = half;
     size_t first = compressed(zipped, sizeof zipped);
@@ -672,9 +678,9 @@ static void a_cut_or_damaged_gzip_file_says_so(void)
     check_small(diagnosed((char *)zipped, first + second), &usual, 20, NULL, 0);
 }
 
-/* --- refused -------------------------------------------------------------- */
+/* --- rejected ------------------------------------------------------------- */
 
-/* A number of a chunk is no reason to take memory for all below it. */
+/* A large chunk number must not allocate memory for all below it. */
 static void a_chunk_of_a_large_number_takes_no_memory(void)
 {
     enum { STAGES = 2000 };

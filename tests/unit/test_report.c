@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reports, SVGs and terminal timelines: what must be in them, and what must
- * not. tests/browser/ opens the same kind of report in a browser. */
+/* Reports, SVGs and terminal timelines: required and forbidden contents.
+ * tests/browser/ opens the same kind of report in a browser. */
 #include "small_trace.h"
 #include "test.h"
 
@@ -89,7 +89,7 @@ static void page_of_everything(void)
     CHECK_HAS(text, "\"causes\":[\"link latency\",\"\\u003c/script>\"]");
     CHECK_HAS(text, "\"baseline\":90,\"xs\":[0.0,0.5,1.0]");
     CHECK_HAS(text, "[\"1f1b\",100,150,-1]");
-    /* The four scripts of the page, and nothing that came with the data. */
+    /* The page's four scripts, and none from the data. */
     CHECK_INT(count(text, "</script>"), 4);
     CHECK(!strstr(text, "\xe2\x80\xa9"));
     lh_text_free(text);
@@ -176,7 +176,7 @@ static void page_refuses(void)
     lh_report_free(report);
 }
 
-/* Bars of a round width from the fastest to the slowest. */
+/* Bars with a round width from the fastest to the slowest. */
 static void iterations_that_differ(void)
 {
     lh_error err = {0};
@@ -258,7 +258,7 @@ static void svg_of_everything(void)
     CHECK_HAS(text, ">1B0</text>");
     CHECK_HAS(text, "critical path");
     CHECK_HAS(text, ">200 ns</text>");
-    /* 0F0: 856 pixels for 890 ns, from 120 on; less a seam of 0.6. */
+    /* 0F0: 856 pixels for 890 ns, from 120 on; minus a gap of 0.6. */
     CHECK_HAS(text, "M216.18 106H311.76V128H216.18z");
     CHECK(!strstr(text, "nan") && !strstr(text, "inf"));
     lh_text_free(text);
@@ -271,7 +271,7 @@ static void svg_of_everything(void)
               LH_EINVAL);
 }
 
-/* Traces at the ends of what is possible. */
+/* Traces at the limits. */
 static void pictures_of_extremes(void)
 {
     static const char *const sites[] = {""};
@@ -308,8 +308,8 @@ static void pictures_of_extremes(void)
         }
 }
 
-/* 3,000 passes of one device: columns are shared out, and the file stays
- * small. */
+/* 3,000 passes on one device: passes share columns, and the file stays small.
+ */
 static void svg_of_many(void)
 {
     enum { N = 3000 };
@@ -348,7 +348,8 @@ static void svg_of_many(void)
 
 /* --- terminal ------------------------------------------------------------ */
 
-/* Columns of the longest line, without escape sequences. */
+/* Returns the width of the longest line in columns, without escape sequences.
+ */
 static uint32_t widest(const char *text)
 {
     uint32_t now = 0, most = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Iterations of a run as a picture. */
+/* Iterations of a run as a chart. */
 #include "test.h"
 
 #include <longhaul/report.h>
@@ -8,7 +8,7 @@
 static const char *const names[] = {"measured", "1f1b <b>"};
 static const lh_report_span spans[] = {{7, 9, "2-3 & 4-5"}, {9, 10, "x"}};
 static const lh_report_mark marks[] = {{8, "slack"}};
-/* The third of the first is not known. */
+/* The third value of the first is unknown. */
 static const int64_t ns[] = {1000000000, 2000000000, 0, 1000000000,
                              1000000000, 4000000000, 1, -1};
 
@@ -47,8 +47,8 @@ static void all_is_drawn(void)
     CHECK_INT(count(text, "stroke-dasharray"), 1);
     CHECK_HAS(text, "slow: 2-3 &amp; 4-5");
     CHECK_HAS(text, ">slack</title>");
-    /* 60 a minute are the most, and 30; 65 would be the top. 1120 pixels from
-     * 64 on are of four iterations. */
+    /* 60 per minute are the maximum, and 30; 65 would be the top. 1120 pixels
+     * from 64 on for four iterations. */
     CHECK_HAS(text, "iterations per minute");
     CHECK_HAS(text, "d=\"M64 78.3L344 78.3L344 180.15L624 180.15"
                     "M904 78.3L1184 78.3\"");
@@ -58,7 +58,8 @@ static void all_is_drawn(void)
     lh_text_free(again);
 }
 
-/* Of many iterations few points: the slowest and the fastest of some. */
+/* Many iterations are merged into few points: the slowest and the fastest in
+ * each group. */
 static void long_runs_are_merged(void)
 {
     enum { MANY = 100000 };
@@ -72,7 +73,7 @@ static void long_runs_are_merged(void)
     c.ns = all;
     CHECK_OK(lh_report_iterations_svg(&c, NULL, &text, &len, &err), err);
     CHECK(len < 400000);
-    /* 25 in a second in place of 100 */
+    /* 25 per second instead of 100 */
     CHECK_HAS(text, " 231.07L");
     lh_text_free(text);
     free(all);

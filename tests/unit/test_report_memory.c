@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Traces and reports with every allocation failing in turn, jansson's too. */
+/* Traces and reports with each allocation failing in turn, including jansson's.
+ */
 #include "fail_alloc.h"
 #include "small_recording.h"
 #include "small_trace.h"

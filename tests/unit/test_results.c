@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Results as JSON: nothing is left over, and nothing is half there, when memory
- * runs out; what has to be there is asked for; what texts are. The numbers
- * themselves are those that the program prints: tests/cli. */
+/* JSON output: no leaks and no partial output when memory runs out; required
+ * fields; text escapes. The program prints the same numbers: tests/cli. */
 #include "fail_alloc.h"
 #include "test.h"
 #include "uniform.h"
@@ -18,7 +17,8 @@ static void *may_fail(size_t size)
     return malloc(size);
 }
 
-/* A pipeline with links between sites, its 1f1b and all about it. */
+/* A pipeline with links between datacenters, its 1f1b schedule and their
+ * analysis. */
 typedef struct planning_result {
     lh_pipeline *pipeline;
     lh_schedule *schedule;
@@ -88,7 +88,7 @@ static lh_scheduled made_by(const made *m)
                           .memory = &point};
 }
 
-/* A text is there, and is JSON, or nothing is. */
+/* Checks that there is a text exactly on success. */
 static void look_at(lh_status status, char *text)
 {
     CHECK((status == LH_OK) == (text != NULL));
@@ -169,7 +169,7 @@ static void what_has_to_be_there(void)
     unmake(&m);
 }
 
-/* One that says first in, first out gains nothing and goes. */
+/* An explicit FIFO order gains nothing and is removed. */
 static void orders_of_links(void)
 {
     made m = make();

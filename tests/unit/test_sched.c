@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The generators' orders and makespans on cases known from the papers, from
- * the zero-bubble authors' scheduler, or worked by hand. */
+/* The methods' orders and makespans in cases known from the papers, from the
+ * zero-bubble authors' scheduler, or computed by hand. */
 #include "test.h"
 #include "uniform.h"
 
 #include <longhaul/check.h>
 #include <longhaul/methods.h>
 
+/* A schedule's makespan, validity and peak memory. */
 typedef struct result {
     lh_status status;
     double ms;    /* makespan */
-    bool valid;   /* lh_check() says so */
+    bool valid;   /* result of lh_check() */
     int64_t peak; /* highest of any device */
     const char *chosen;
     char *csv;
@@ -42,7 +43,7 @@ static void judge(const lh_pipeline *p, const lh_schedule *s,
     lh_verdict_free(v);
 }
 
-/* By `method` for `made_for` (NULL: the same), run on `p`. */
+/* Runs `method`'s schedule for `made_for` (NULL: p) on `p`. */
 static result run_on(const lh_pipeline *p, const lh_pipeline *made_for,
                      const char *method, lh_receives receives,
                      const lh_method_options *options)
@@ -167,7 +168,7 @@ static void interleaved_as_megatron(void)
               "1F0,1F1,3F0,3B0,3F1,3B1,1F2,1B0,1F3,1B1,3F2,3B2,3F3,3B3,1B2,"
               "1B3\n");
     check_ms(sized(u, 4, 8), "interleaved-1f1b", 0, 57);
-    /* Of 3 on 2 devices one group: warm-ups of (2 - 1) 3 + 2 and + 0. */
+    /* With 3 on 2 devices one group: warm-ups of (2 - 1) 3 + 2 and + 0. */
     check_csv(sized(u, 2, 3), "interleaved-1f1b",
               "0F0,0F1,0F2,2F0,2F1,2F2,2B0,2B1,2B2,0B0,0B1,0B2\n"
               "1F0,1F1,1F2,3F0,3B0,3F1,3B1,3F2,3B2,1B0,1B1,1B2\n");
@@ -175,8 +176,8 @@ static void interleaved_as_megatron(void)
 
 /* --- zb-v ----------------------------------------------------------------- */
 
-/* The orders that zbv.py of sail-sg/zero-bubble-pipeline-parallelism makes
- * with unit costs and no communication. */
+/* The orders from zbv.py in sail-sg/zero-bubble-pipeline-parallelism with unit
+ * costs and no communication. */
 static void zb_v_orders(void)
 {
     uniform u = {"wave", 2, 3, 2, 2, 2, 0, 0, 0, 0, NULL};
@@ -244,8 +245,8 @@ static void greedy_cuts_w(void)
     clear(&r);
 }
 
-/* Chunks of a device share its memory: the least that one microbatch needs
- * must do, whatever the first chunk could take for itself. */
+/* A device's chunks share its memory: the minimum for one microbatch must
+ * suffice, regardless of the first chunk's possible use. */
 static void greedy_shares_memory(void)
 {
     static const char *const placements[] = {"wave", "loop"};
@@ -262,7 +263,7 @@ static void greedy_shares_memory(void)
                   LH_EINFEASIBLE, "device 0 needs memory 2, its limit is 1");
 }
 
-/* Passes that never give back all that they took: only so many fit. */
+/* Passes that never free all their memory: only a limited number fits. */
 static void memory_that_is_never_freed(void)
 {
     lh_chunk chunks[2] = {{.device = 0, .f_ns = 1, .d_ns = 1, .mem_f = 1},
@@ -328,7 +329,7 @@ static void greedy_with_joint_backward(void)
     clear(&r);
 }
 
-/* --- what is refused ------------------------------------------------------ */
+/* --- rejected ------------------------------------------------------------- */
 
 static void placement_that_does_not_suit(void)
 {
@@ -360,7 +361,7 @@ static void memory_that_does_not_do(void)
                   "zb-h1: device 0 needs memory 3, its limit is 2");
     check_refused(u, "gpipe", LH_EINFEASIBLE, "device 0 needs memory 4");
     check_refused(u, "1f1b", LH_EINFEASIBLE, "device 0 needs memory 3");
-    u.microbatches = 100; /* known after as many as there are devices */
+    u.microbatches = 100; /* decided after as many as devices */
     check_refused(u, "1f1b", LH_EINFEASIBLE, "1f1b: device 0 needs memory 3");
     u.memory = 3;
     result enough = run(u, "1f1b", 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `look-ahead`: how near it comes to optima that are proven, that it is never
- * worse than `greedy`, and that greedy itself has stayed CrossPipe's. */
+/* `look-ahead`: its distance to proven optima, never worse than `greedy`, and
+ * greedy itself unchanged from CrossPipe's. */
 #include "test.h"
 #include "uniform.h"
 
@@ -32,7 +32,8 @@ static double ms_of(const lh_pipeline *p, const char *method,
     return ms;
 }
 
-/* Greedy's milliseconds, and between the optimum and at most so much. */
+/* Checks greedy's milliseconds, and look-ahead between the optimum and `most`.
+ */
 static void check(uniform u, double greedy, double optimum, double most)
 {
     lh_pipeline *p = uniform_make(u);
@@ -103,7 +104,7 @@ static void parts_and_joint_backward(void)
     lh_pipeline_free(p);
 }
 
-/* It judges by the model that it is asked to judge by. */
+/* It optimises for the requested receive and queue model. */
 static void other_models(void)
 {
     lh_sim_options sims[] = {
@@ -120,7 +121,7 @@ static void other_models(void)
     }
 }
 
-/* What it does depends on nothing but the pipeline. */
+/* The result depends only on the pipeline. */
 static void twice_the_same(void)
 {
     lh_pipeline *p = uniform_make(wave(9.5, 38, 6));
@@ -138,8 +139,8 @@ static void twice_the_same(void)
     lh_pipeline_free(p);
 }
 
-/* Where a known bound is met there is nothing to look for: here what is said to
- * be one is greedy's makespan, and then one more. */
+/* At a known bound there is nothing to improve: the given bound is greedy's
+ * makespan, then one less. */
 static void no_further_than_a_bound(void)
 {
     lh_pipeline *p = uniform_make(ud(76, 76, 8));
@@ -150,7 +151,7 @@ static void no_further_than_a_bound(void)
     CHECK(ms_of(p, "auto", &o) <= 2812);
     o.bound_ns--;
     CHECK(ms_of(p, "look-ahead", &o) < 2812);
-    /* A mistake in what is for one method is told all the same. */
+    /* An invalid option of one method is reported nevertheless. */
     const uint32_t one = 1;
     lh_schedule *s = NULL;
     lh_error err = {0};
@@ -162,7 +163,7 @@ static void no_further_than_a_bound(void)
     lh_pipeline_free(p);
 }
 
-/* A microbatch that does not give all back: greedy's schedule stays. */
+/* A microbatch that does not free all its memory: greedy's schedule is kept. */
 static void memory_that_stays(void)
 {
     static const char text[] =

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every method with every allocation failing in turn. */
+/* Every method with each allocation failing in turn. */
 #include "fail_alloc.h"
 #include "test.h"
 #include "uniform.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Orders in rounds of several microbatches and zero bubble on folded chunks
- * (ScaleAcross Explorer, 2026), against orders worked out by hand and
- * makespans from a second implementation. */
+ * (ScaleAcross Explorer, 2026), compared with orders by hand and makespans from
+ * a second implementation. */
 #include "test.h"
 #include "uniform.h"
 
@@ -68,12 +68,13 @@ static void orders_by_hand(void)
               "2W1,1I2,1W1,2I3,2W2,1I3,1W2,2W3,1W3");
 }
 
+/* Expected times and peaks of one case. */
 typedef struct timed_row {
     const char *method, *placement;
     uint32_t group;
     bool ignore_network;
-    double ms[4];     /* at a latency of 0, 0.5, 1, 2 ms; 0: not known */
-    int64_t peaks[4]; /* per device; 0: not known */
+    double ms[4];     /* for latency 0, 0.5, 1, 2 ms; 0: unknown */
+    int64_t peaks[4]; /* per device; 0: unknown */
 } timed_row;
 
 static void check_timed(const timed_row *row, uint32_t i)
@@ -167,8 +168,9 @@ static void check_valid(const char *method, const char *placement,
     lh_pipeline_free(p);
 }
 
-/* Two all-gathers of 3 each at the start, two reduce-scatters of 5 each as the
- * chunks of a rank end: the last pass ends at 30, the last of these at 36. */
+/* Two all-gathers with 3 each at the start, two reduce-scatters with 5 each as
+ * a rank's chunks end: the last pass ends at 30, the last reduce-scatter at 36.
+ */
 static void with_data_parallel(void)
 {
     lh_pipeline *p = uniform_make((uniform){
@@ -203,8 +205,8 @@ static void with_data_parallel(void)
     lh_pipeline_free(p);
 }
 
-/* No deadlock and every pass once, for any size, or a refusal where a round is
- * too short. */
+/* For any size, no deadlock and every pass once, or an error if a round is too
+ * short. */
 static void every_size(void)
 {
     for (unsigned devices = 1; devices <= 5; devices++)

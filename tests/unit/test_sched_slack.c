@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adaptra's warm-ups (algorithms 1 and 2), its worked example of a slow link
+/* Adaptra's warm-ups (algorithms 1 and 2), its worked example with a slow link
  * (figure 5), and CrossPipe's measured tables. */
 #include "test.h"
 #include "uniform.h"
@@ -11,7 +11,7 @@
 
 enum { MS = 1000000 };
 
-/* Unit-memory UD pipeline; the delay of link i - (i+1), each way, is
+/* UD pipeline with unit memory; the delay of link i - (i+1), each way, is
  * delays[i] ms. */
 static lh_pipeline *slow_links(uint32_t devices, uint32_t n, int64_t t_ms,
                                const int64_t *delays, int64_t memory)
@@ -100,7 +100,7 @@ static void algorithm_1(void)
     p = slow_links(8, 32, 10, no_delay, 16);
     check_warmup(p, true, x8);
     lh_pipeline_free(p);
-    /* Less memory than devices: steps of 1 as far as they go. */
+    /* Less memory than devices: steps of 1 as far as possible. */
     p = slow_links(4, 12, 10, no_delay, 3);
     check_warmup(p, true, few);
     lh_pipeline_free(p);
@@ -122,8 +122,8 @@ static void algorithm_2(void)
     lh_pipeline_free(p);
 }
 
-/* Fewer microbatches than 2S + 1: the slackness stays at 2, the warm-up at
- * what there is. */
+/* Fewer microbatches than 2S + 1: the slackness stays at 2, the warm-up at the
+ * available number. */
 static void algorithm_2_with_few_microbatches(void)
 {
     static const int64_t c60[] = {60, 60, 60};
@@ -133,8 +133,8 @@ static void algorithm_2_with_few_microbatches(void)
     lh_pipeline_free(p);
 }
 
-/* Rows: the order made for no delay and replayed; made again for each delay;
- * with warm-ups by algorithm 2; zb-h2 and zb-h1 replayed. */
+/* Rows: the order for no delay, replayed; recomputed for each delay; with
+ * warm-ups by algorithm 2; zb-h2 and zb-h1 replayed. */
 static void slow_first_link(void)
 {
     static const int64_t want[3][5] = {{390, 390, 390, 390, 390},
@@ -158,7 +158,7 @@ static void slow_first_link(void)
     lh_pipeline_free(calm);
 }
 
-/* With a limit no more than x forwards are under way, and none over memory. */
+/* With a limit at most x forwards are live, and none exceeds memory. */
 static void memory_holds_forwards_back(void)
 {
     static const int64_t c[] = {20, 0, 5};
@@ -179,10 +179,10 @@ static void memory_holds_forwards_back(void)
     lh_pipeline_free(p);
 }
 
-/* --- the order that keeps its slackness ---------------------------------- */
+/* --- the order that keeps its slackness ----------------------------------- */
 
-/* What the order made for no delay takes with `delay_ms` each way on one link.
- */
+/* Returns the makespan of the order for no delay with `delay_ms` each way on
+ * one link. */
 static int64_t replayed(const lh_schedule *s, uint32_t n, int64_t t_ms,
                         uint32_t link, int64_t delay_ms)
 {
@@ -194,8 +194,8 @@ static int64_t replayed(const lh_schedule *s, uint32_t n, int64_t t_ms,
     return ms;
 }
 
-/* Theorem 1, the paper's figure 8: n = 30, t = 10 ms. Up to (slackness - 1) t
- * a delay is paid once; beyond, every further ms is paid again and again. */
+/* Theorem 1, the paper's figure 8: n = 30, t = 10 ms. Up to (slackness - 1) t a
+ * delay is paid once; beyond, every further ms is paid repeatedly. */
 static void theorem_1(void)
 {
     static const uint32_t warmups[][4] = {
@@ -220,7 +220,7 @@ static void theorem_1(void)
         }
         lh_schedule_free(s);
     }
-    /* Algorithm 3's order of the same warm-ups has used its slackness up. */
+    /* Algorithm 3's order with the same warm-ups has used up its slackness. */
     lh_schedule *drained = make(calm, "slack", warmups[2], false);
     CHECK_INT(replayed(drained, N, T, 2, 20), 1140);
     lh_schedule_free(drained);
@@ -242,8 +242,8 @@ static bool same_orders(const lh_schedule *a, const lh_schedule *b)
     return true;
 }
 
-/* With the warm-ups and the memory of the zero-bubble orders it is them: W as
- * late as memory lets it. */
+/* With the warm-ups and the memory of the zero-bubble orders it equals them: W
+ * as late as memory allows. */
 static void memory_makes_it_zero_bubble(void)
 {
     for (uint32_t P = 1; P <= 8; P++)
@@ -263,8 +263,8 @@ static void memory_makes_it_zero_bubble(void)
             }
 }
 
-/* Memory for fewer forwards than algorithm 2 asks for: what there is goes where
- * it does most good, not to the first boundaries at the cost of the last. */
+/* Memory for fewer forwards than algorithm 2 needs: it is used where it gains
+ * most, not at the first boundaries at the expense of the last. */
 static void scarce_slackness_is_shared(void)
 {
     static const int64_t slow_first[] = {20, 0, 0};
@@ -321,9 +321,9 @@ static void given_warmups_that_cannot_be(void)
 
 /* --- CrossPipe, tables 5 and 6 -------------------------------------------- */
 
-/* M70 on 8 devices; seconds per microbatch of the static schedules, cases 1
- * (16 microbatches) and 2 (32, recomputation), at 5 delays; then of the greedy
- * one, case 1. 2 datacenters (table 5), then 4 (table 6). */
+/* M70 on 8 devices; seconds per microbatch of the static schedules, cases 1 (16
+ * microbatches) and 2 (32, recomputation), at 5 delays; then of the greedy one,
+ * case 1. 2 datacenters (table 5), then 4 (table 6). */
 static const double ratios[5][2] = {
     {0, 0}, {.25, .25}, {.25, 2}, {2, .25}, {2, 2}};
 static const double measured[3][4][5] = {{{.151, .168, .241, .242, .321},
@@ -376,7 +376,7 @@ static void crosspipe_static_rows(void)
     static const struct {
         const char *method, *placement;
         lh_receives receives;
-        double rms, worst; /* percent, as they come out */
+        double rms, worst; /* percent, as computed */
     } rows[3] = {{"1f1b", "ud", LH_RECEIVES_LATE, 1.1, 2.3},
                  {"zb-h1", "ud", LH_RECEIVES_LATE, 1.1, 2.2},
                  {"zb-v", "wave", LH_RECEIVES_LATE_FD, 3.5, 6.9}};
@@ -404,8 +404,8 @@ static void crosspipe_single_cells(void)
                5e-4);
 }
 
-/* Without optimised communication the published static rows would be much
- * faster: as far as here. */
+/* Without rendezvous receives the predicted static rows would be much faster
+ * than published, by up to these percentages. */
 static void crosspipe_static_rows_with_early_receives(void)
 {
     static const char *const methods[3] = {"1f1b", "zb-h1", "zb-v"};
@@ -422,7 +422,8 @@ static void crosspipe_static_rows_with_early_receives(void)
     }
 }
 
-/* The measured CrossUDSub of case 1, where bandwidth is little of the delay. */
+/* The measured CrossUDSub in case 1, where bandwidth is a small part of the
+ * delay. */
 static void crosspipe_greedy_row(void)
 {
     static const double is[2][3] = {{.137, .149, .16}, {.138, .155, .2}};
@@ -444,8 +445,8 @@ static double quickest(const char *const *methods, uniform u)
     return best;
 }
 
-/* §5.1: split beats unified; Loop suffers most from delay; Wave is best at
- * small delays, UD at large bandwidth delays. */
+/* Section 5.1: split beats unified; Loop suffers most from delay; Wave is best
+ * at small delays, UD at large bandwidth delays. */
 static void crosspipe_claims(void)
 {
     static const char *const split[] = {"zb-h1", "greedy", NULL};
@@ -472,7 +473,7 @@ static void crosspipe_claims(void)
     CHECK(loop_loss > quickest(waved, wave_far) / quickest(waved, wave));
 }
 
-/* §5.1: small delays cost the same as latency or as transfer. */
+/* Section 5.1: small delays cost the same as latency or as transfer. */
 static void crosspipe_small_delays(void)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* steady: every microbatch adds what the fullest device has to do for it, and
- * no more; and where memory is tight it takes less of it until it fits. */
+/* steady: every microbatch adds the busiest device's work, and no more; under
+ * tight memory it lowers its memory until it fits. */
 #include "test.h"
 #include "uniform.h"
 
@@ -9,7 +9,7 @@
 
 enum { MS = 1000000 };
 
-/* How long the method's schedule takes; 0: it does not fit. */
+/* Returns the makespan of the method's schedule; 0: it does not fit. */
 static int64_t takes(const char *method, const lh_pipeline *p)
 {
     lh_schedule *s = NULL;
@@ -44,8 +44,8 @@ static void each_microbatch_adds_the_same(void)
             }
 }
 
-/* A V over two sites, 48 ms apart, with room for so many bytes, of
- * which a chunk has 15 to 22. */
+/* A V across two datacenters, 48 ms apart, with this many bytes of memory; a
+ * chunk uses 15 to 22. */
 static lh_pipeline *tight_wave(int64_t room)
 {
     enum { P = 8 };

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* State shared by all replicas, or by those of a datacenter. */
+/* State sharded over all replicas, or over those in a datacenter. */
 #include "test_cost.h"
 
 #include <longhaul/network_model.h>
 
-/* Sixteen replicas of a layer of Llama 3 70B over eight GPUs each, half of
- * them in each datacenter: 64 GPUs send at once over 400 GB/s. */
+/* Sixteen replicas of a Llama 3 70B layer on eight GPUs each, half in each
+ * datacenter: 64 GPUs send concurrently over 400 GB/s. */
 static void start(fixture *f, lh_sharding sharding, uint32_t zero)
 {
     static const lh_cost_site halves[] = {{0, 8}, {1, 8}};
@@ -64,7 +64,7 @@ static void full_is_the_default(void)
     COST(&full);
     CHECK_INT(any.cost.reduce_scatter_ns, full.cost.reduce_scatter_ns);
     CHECK_INT(any.cost.static_bytes, full.cost.static_bytes);
-    /* The gather comes from the other datacenter too. */
+    /* The gather also needs the other datacenter. */
     CHECK_INT(full.cost.data_latency_ns, 7 * 8000 + 20000000);
     CHECK_INT(full.cost.reduce_extra_latency_ns, 0);
     CHECK_NEAR((double)full.cost.all_gather_ns,
@@ -73,7 +73,7 @@ static void full_is_the_default(void)
                2);
 }
 
-/* Weights, gradients, optimizer over eight replicas in place of sixteen. */
+/* Weights, gradients, optimizer over eight replicas instead of sixteen. */
 static void memory(void)
 {
     static const lh_cost_site unequal[] = {{0, 12}, {1, 4}};
@@ -93,7 +93,7 @@ static void memory(void)
     COST(&f);
     CHECK_NEAR((double)f.cost.weight_bytes, 2 * n, 1);
     CHECK_NEAR((double)f.cost.optimizer_bytes, 12 * n / 8, 1);
-    /* Where there are fewer, each holds more. */
+    /* With fewer replicas, each stores more. */
     start(&f, LH_SHARDING_HYBRID, 1);
     f.slice.sites = unequal;
     COST(&f);
@@ -101,13 +101,14 @@ static void memory(void)
     f.slice.datacenter = 1;
     COST(&f);
     CHECK_NEAR((double)f.cost.optimizer_bytes, 12 * n / 4, 1);
-    /* Four rings between the datacenters: one for each of the fewer. */
+    /* Four rings between the datacenters: one per replica in the smaller group.
+     */
     CHECK_NEAR((double)f.cost.reduce_scatter_ns,
                4 * n * (11.0 / 12 / (0.985 * 50) + 1.0 / 4 / (400.0 / 32)), 2);
 }
 
-/* ZeRO 3 has its gathers and reductions in the passes, where only those
- * inside are; the sum between comes once. */
+/* ZeRO 3 has its gathers and reductions in the passes, only within a
+ * datacenter; the sum across comes once. */
 static void in_passes(void)
 {
     fixture f, one;
@@ -123,7 +124,7 @@ static void in_passes(void)
     COST(&f);
     n = (double)f.cost.params;
     CHECK_INT(f.cost.all_gather_ns, 0);
-    /* A single layer has no other to hide behind. */
+    /* A single layer has no other to overlap with. */
     CHECK_NEAR((double)(f.cost.f.total_ns - alone.f.total_ns),
                7.0 / 8 * 2 * n / 0.985 + 7 * 8000, 2);
     CHECK_NEAR((double)(f.cost.w.total_ns - alone.w.total_ns),
@@ -139,8 +140,8 @@ static void in_passes(void)
     CHECK_INT(one.cost.reduce_scatter_ns, 0);
 }
 
-/* Gathers are slowest where the latency is, reductions where the rate is low:
- * then nothing is due later than a gather. */
+/* Gathers are slowest where the latency is high, reductions where the rate is
+ * low: then nothing ends later than a gather. */
 static void slow_in_two_ways(void)
 {
     fixture f;
@@ -155,7 +156,8 @@ static void slow_in_two_ways(void)
     CHECK_INT(f.cost.reduce_extra_latency_ns, 0);
 }
 
-/* Nothing is sharded without ZeRO, or with all replicas in one datacenter. */
+/* No sharding without ZeRO; no difference with all replicas in one datacenter.
+ */
 static void no_difference(void)
 {
     fixture a, b;
@@ -176,7 +178,7 @@ static void no_difference(void)
     CHECK_INT(a.cost.static_bytes, b.cost.static_bytes);
 }
 
-/* Four datacenters, two replicas each: a ring over the four, there and back. */
+/* Four datacenters, two replicas each: a ring over the four, both ways. */
 static void many_sites(void)
 {
     static const lh_cost_site quarters[] = {{2, 2}, {0, 2}, {3, 2}, {1, 2}};
@@ -190,7 +192,7 @@ static void many_sites(void)
         sites[i] = f.sites[0];
     for (int i = 0; i < 16; i++)
         wans[i] = f.wans[1];
-    wans[1 * 4 + 2].latency_ns = 30000000; /* the way back */
+    wans[1 * 4 + 2].latency_ns = 30000000; /* the return path */
     f.job.n_datacenters = 4;
     f.job.datacenters = sites;
     f.job.wans = wans;
@@ -206,7 +208,7 @@ static void many_sites(void)
     CHECK_NEAR((double)f.cost.all_gather_ns, 2 * n * 0.5 / (0.985 * 50), 2);
 }
 
-/* Experts are alike on fewer GPUs, and so shared by fewer. */
+/* Experts have fewer replicas, and so are sharded over fewer GPUs. */
 static void experts(void)
 {
     fixture f;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text of others: what may go to a terminal, and into JSON. */
+/* Foreign text: safe output to a terminal and in JSON. */
 #include "test.h"
 
 #include "base/escape.h"
@@ -29,12 +29,14 @@ static void what_is_not_seen_is_named(void)
     shows("\xc2\x9b\xc2\x80\xc2\xa0", "\\u009b\\u0080\xc2\xa0");
     shows("\xe2\x80\xae\xe2\x81\xa6\xe2\x80\x8e\xd8\x9c\xe2\x80\xa8",
           "\\u202e\\u2066\\u200e\\u061c\\u2028");
-    /* No width, no break, a mark of bytes' order, a variant, a tag; fillers. */
+    /* Zero width, no break, a byte order mark, a variation selector, a tag;
+     * fillers. */
     shows("\xe2\x80\x8b\xe2\x80\x8d\xe2\x81\xa0\xef\xbb\xbf\xef\xb8\x8f",
           "\\u200b\\u200d\\u2060\\ufeff\\ufe0f");
     shows("a\xf3\xa0\x81\x81\xf3\xa0\x80\x80", "a\\U000e0041\\U000e0000");
     shows("\xc2\xad\xe3\x85\xa4\xe1\x85\x9f", "\\u00ad\\u3164\\u115f");
-    /* No UTF-8: a lone byte, an overlong, a surrogate, a part at the end. */
+    /* Invalid UTF-8: a lone byte, an overlong form, a surrogate, an incomplete
+     * end. */
     shows("\xff\xc0\x80", "\\xff\\xc0\\x80");
     shows("\xed\xa0\x80", "\\xed\\xa0\\x80");
     shows("\xf5\x80\x80\x80", "\\xf5\\x80\\x80\\x80");
@@ -65,7 +67,7 @@ static void what_does_not_fit_is_left_out_whole(void)
     }
 }
 
-/* Shown text is UTF-8 of seen characters, and JSON means what it meant. */
+/* The output is UTF-8 with visible characters, and JSON keeps its meaning. */
 static void random_bytes_become_seen_ones(void)
 {
     static const char *const some[] = {"\x1b",

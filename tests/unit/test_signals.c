@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The program's handlers of signals: nothing is lost where several threads get
- * them at once, errno stays, and what must not be torn apart is not. */
+/* The program's signal handlers: nothing is lost if several threads get signals
+ * at once, errno is preserved, and critical sections are not interrupted. */
 #define _GNU_SOURCE
 #include "cli.h"
 #include "test.h"
@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The program's own is in cli/terminal.c. */
+/* Replaces the program's own in cli/terminal.c. */
 void cli_progress_erase(void)
 {
 }
@@ -74,7 +74,7 @@ static void two_threads_at_once_are_two_interrupts(void)
     CHECK_INT(n_lost, 0);
 }
 
-/* A launcher and a manager of jobs both pass it on. */
+/* A launcher and a job manager may both forward it. */
 static void what_is_sent_twice_counts_once(void)
 {
     static const int twice[] = {SIGTERM, SIGHUP};
@@ -84,7 +84,8 @@ static void what_is_sent_twice_counts_once(void)
         raise(SIGTERM);
         raise(twice[k]);
         bool soon = clock_ns() - begin_ns < 200000000;
-        CHECK(!soon || cli_interrupts() == 1); /* else a busy machine */
+        /* otherwise the machine is busy */
+        CHECK(!soon || cli_interrupts() == 1);
         sleep_ms(300);
         raise(twice[k]);
         CHECK(cli_interrupts() == (soon ? 2 : cli_interrupts()));
@@ -117,7 +118,7 @@ static void hands_are_counted_each_time(void)
 
 /* --- errno ---------------------------------------------------------------- */
 
-/* With a terminal as standard error that is gone when it is written to. */
+/* Standard error is a terminal that is gone when written to. */
 static void keeps_errno(void)
 {
     int own = dup(STDERR_FILENO);
@@ -147,8 +148,8 @@ static void keeps_errno(void)
 
 /* --- ending --------------------------------------------------------------- */
 
-/* The signal that a process of its own ends by; 0: none. `steps`: how far it
- * came. */
+/* Returns the signal that ends a child process; 0: none. `steps`: its progress.
+ */
 static int ends_by(void (*act)(int steps), int *n_steps)
 {
     int ends[2], how = 0;
@@ -191,7 +192,8 @@ static void is_signalled_while_held(int steps)
     cli_defer_signals();
     sigemptyset(&own);
     sigaddset(&own, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &own, NULL); /* so that the other gets it */
+    /* so that the other thread gets it */
+    pthread_sigmask(SIG_BLOCK, &own, NULL);
     kill(getpid(), SIGTERM);
     sleep_ms(100);
     mark(steps);
@@ -225,7 +227,7 @@ static void is_interrupted_twice(int steps)
     }
 }
 
-/* The first asks a search to stop; closer ones are the same. */
+/* The first asks a search to stop; signals in quick succession count as one. */
 static void is_terminated_twice(int steps)
 {
     cli_interrupts_begin(&quiet, CLI_INTERRUPT_ONCE);
@@ -275,7 +277,7 @@ static void nohup_is_heard(void)
 
 int main(void)
 {
-    /* As a terminal has them; nohup and shells in the background do not. */
+    /* As under a terminal; nohup and background shells ignore them. */
     signal(SIGHUP, SIG_DFL);
     signal(SIGINT, SIG_DFL);
     RUN(two_threads_at_once_are_two_interrupts);

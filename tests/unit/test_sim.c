@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The performance model on cases worked by hand, and what the analysis says
- * of them. tests/property holds it against a second implementation. */
+/* The performance model in cases computed by hand, and its analysis.
+ * tests/property compares it with a second implementation. */
 #include "scheduled.h"
 #include "test.h"
 #include "uniform.h"
@@ -29,8 +29,8 @@ static lh_pipeline *pipeline(const char *text)
     return p;
 }
 
-/* Simulates and checks what must hold of every result: idle times add up, the
- * critical path is without gaps, the evaluator agrees. */
+/* Simulates and checks invariants: idle times add up, the critical path has no
+ * gaps, the evaluator agrees. */
 static lh_timeline *simulate(const lh_pipeline *p, const lh_schedule *s,
                              const lh_sim_options *options)
 {
@@ -104,7 +104,7 @@ static void by_hand(void)
     CHECK_INT(lh_timeline_first_device_end(t), 32 * MS);
     CHECK_NEAR(lh_timeline_bubble_ratio(t), (64 - 24) / 64.0, 1e-12);
     CHECK_INT(lh_timeline_peak_memory(t, 0), 2);
-    /* Device 1's first gap: 1 for 0F0, 4 on the link, 5 under way. */
+    /* Device 1's first gap: 1 for 0F0, 4 on the link, 5 in flight. */
     CHECK_INT(idle_of(p, s, t, 1, LH_CAUSE_DEPENDENCY), 1 * MS);
     CHECK_INT(idle_of(p, s, t, 1, LH_CAUSE_TRANSFER), 4 * MS);
     CHECK_INT(idle_of(p, s, t, 1, LH_CAUSE_LATENCY), (5 + 1) * MS);
@@ -144,7 +144,7 @@ static void late_receives(void)
 }
 
 /* With a queue of one, device 0 cannot issue 0F1's message before 0F0's has
- * arrived, at 10; it stops until then. */
+ * arrived, at 10; it blocks until then. */
 static void coupled_queues(void)
 {
     lh_pipeline *p =
@@ -165,10 +165,10 @@ static void coupled_queues(void)
 }
 
 /* Adaptra's setting (arXiv:2504.19232, Figs. 15 and 17): 8 stages, 16
- * microbatches, F = D = W = 9 ms, queues of one and receives that are posted
- * when the device goes on. Its 1F1B takes 2.70 times the quiet iteration with
- * 60 ms on the last link and its ZB 4.24 times; without either ZB takes 2.15.
- * The numbers here are of a second program. */
+ * microbatches, F = D = W = 9 ms, queues of one, and receives posted when the
+ * device continues. With 60 ms on the last link its 1F1B takes 2.70 times the
+ * undisturbed iteration and its ZB 4.24 times; without queues and late receives
+ * ZB takes 2.15. The numbers here come from a second program. */
 static void head_of_line_blocking_in_eight_stages(void)
 {
     static const char last[] =
@@ -207,7 +207,7 @@ static void head_of_line_blocking_in_eight_stages(void)
 }
 
 /* Two devices send to a third over one named link at the same time: the lower
- * one first, unless an order says otherwise. */
+ * one first, unless an explicit order differs. */
 static const char shared_link[] =
     "longhaul: pipeline/1\n"
     "time_unit: ms\n"
@@ -265,8 +265,8 @@ static void collectives(void)
     lh_pipeline_free(p);
 }
 
-/* Chunk 2's weights are asked for at the start, or, with no prefetching, when
- * chunk 1's first forward starts at 100: there at 111. */
+/* Chunk 2's weights are requested at the start, or, without prefetching, when
+ * chunk 1's first forward starts at 100: they arrive at 111. */
 static void prefetch_depths(void)
 {
     static const char *const depths[] = {"", "  prefetch: 0\n",
@@ -402,8 +402,8 @@ static void link_orders_name_what_runs(void)
 
 static void slackness(void)
 {
-    /* x = 3, 1 of 3 microbatches: no forward waits for a backward, so any delay
-     * is paid once. */
+    /* x = 3, 1 with 3 microbatches: no forward waits for a backward, so any
+     * delay is paid once. */
     lh_pipeline *p =
         uniform_make((uniform){"ud", 2, 3, 10, 10, 10, 2, 4, 2, 0, NULL});
     lh_schedule *s = parse("0F0,0F1,0F2,0I0,0W0,0I1,0W1,0I2,0W2\n"
@@ -430,8 +430,8 @@ static void slackness(void)
     lh_pipeline_free(p);
 }
 
-/* x forwards, then D and F in turns, then D and W in turns, then the Ws left:
- * as many on each device, all passes 10 ms. */
+/* x forwards, then D and F alternating, then D and W alternating, then the
+ * remaining Ws: as many on each device, all passes 10 ms. */
 static lh_schedule *with_warmups(const uint32_t *x, uint32_t n)
 {
     char text[8192], *at = text, *end = text + sizeof text;
@@ -477,11 +477,11 @@ static int64_t delayed(const lh_schedule *s, unsigned delay_ms,
     return ns;
 }
 
-/* Up to Adaptra's bound, (slackness - 1) t = 20 ms, the makespan grows by no
- * more than the delay; beyond, bubbles cascade: every round of slackness adds
- * what is over. Paths that cross the first boundary three times or more are
- * 20 ms shorter than the whole there; one of 11 times decides from
- * 20 + 20 / 9 ms on. The delay that is there already makes no difference. */
+/* Up to Adaptra's bound, (slackness - 1) t = 20 ms, the makespan grows by at
+ * most the delay; beyond, bubbles cascade: every round of slackness adds the
+ * excess. Paths that cross the first boundary three times or more are 20 ms
+ * shorter than the makespan there; one with 11 crossings decides from 20 + 20 /
+ * 9 ms on. The existing delay makes no difference. */
 static void tolerance_is_where_bubbles_cascade(void)
 {
     static const uint32_t x[] = {10, 7, 4, 1};
@@ -500,8 +500,8 @@ static void tolerance_is_where_bubbles_cascade(void)
     lh_schedule_free(s);
 }
 
-/* What theorem 1 says of each boundary, the counted bound, the last one keeps;
- * an order that lets its lead melt does not. */
+/* The order that keeps its slackness reaches theorem 1's value, the counted
+ * bound, at each boundary; an order that loses its slackness does not. */
 static void tolerance_of(const char *method, int64_t *out)
 {
     static const uint32_t x[] = {13, 9, 5, 1};
@@ -542,7 +542,7 @@ static void warm_ups_do_not_say_what_is_tolerated(void)
         CHECK_INT(ns[i], LH_NO_LIMIT);
 }
 
-/* What would take too long is left out, and said. */
+/* Results that would take too long are omitted and reported. */
 static void large_pipelines_are_not_tried(void)
 {
     lh_sim_options late = {.size = sizeof late, .receives = LH_RECEIVES_LATE};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which placements are found: against all there are, counted one by one. */
+/* Placements found by the search, compared with exhaustive enumeration. */
 #include "jobs.h"
 
 #include "planner/layout/equivalence.h"
@@ -20,8 +20,8 @@ static lh_layout layout_of(uint32_t tensor, uint32_t pipeline, uint32_t data)
                        .chunks_per_device = 1};
 }
 
-/* A placement in a form that is easy to compare: site and stages of each part,
- * groups apart. */
+/* A placement in a comparable form: datacenter and stages per part, by group.
+ */
 typedef struct flat {
     uint32_t n_groups, n[4], replicas[4], site[4][4], stages[4][4];
 } flat;
@@ -40,8 +40,8 @@ static flat flatten(const lh_sites *s)
     return f;
 }
 
-/* Group g of a is group h of b, with datacenters renamed and perhaps the other
- * way round. */
+/* Checks whether group g of a is group h of b with datacenters renamed,
+ * possibly reversed. */
 static bool same_group(const flat *a, uint32_t g, const flat *b, uint32_t h,
                        const uint32_t *to, bool turned)
 {
@@ -71,8 +71,8 @@ static bool same_flat(const flat *a, const flat *b, const uint32_t *to,
     return true;
 }
 
-/* All links of these jobs are the same both ways, and GPUs and networks are
- * everywhere; so a renaming has to keep sizes and links alone. */
+/* All links of these jobs are symmetric, and GPUs and networks equal; so a
+ * renaming has to preserve only sizes and links. */
 static bool keeps_job(const lh_job *job, const uint32_t *to)
 {
     uint32_t n = job->n_datacenters;
@@ -111,12 +111,13 @@ static bool same_result(const lh_job *job, const flat *a, const flat *b)
     return false;
 }
 
-/* ---- all there are ---- */
+/* ---- exhaustive enumeration ---- */
 
+/* State of the enumeration. */
 typedef struct brute {
     const lh_job *job;
     const lh_layout *layout;
-    uint32_t left[4]; /* ranks that a datacenter has room for still */
+    uint32_t left[4]; /* free ranks per datacenter */
     flat now;
     flat *all;
     uint32_t n, room;
@@ -133,8 +134,8 @@ static void add_flat(brute *b)
 
 static void begin_group(brute *b, uint32_t replicas);
 
-/* Another part of the last group, in every datacenter, with every number of
- * stages. */
+/* Adds another part to the last group, in every datacenter, with every number
+ * of stages. */
 static void add_part(brute *b, uint32_t stages, uint32_t replicas)
 {
     uint32_t g = b->now.n_groups - 1, r = b->now.replicas[g];
@@ -180,7 +181,7 @@ static void count_all(brute *b)
     begin_group(b, b->layout->data);
 }
 
-/* The same datacenters in the same groups and order; numbers may differ. */
+/* Keeps only the datacenters, groups and order; numbers may differ. */
 static flat shape_of(const flat *f)
 {
     flat shape = *f;
@@ -192,8 +193,8 @@ static flat shape_of(const flat *f)
     return shape;
 }
 
-/* Where GPUs are all needed there is one way for each order and grouping, and
- * what is found is all there is; else one way for each is found at least. */
+/* If all GPUs are needed, there is one placement per order and grouping, and
+ * the search finds all; otherwise at least one for each. */
 static void check_found(const char *cluster, lh_layout layout, bool all_needed,
                         uint32_t expected)
 {
@@ -251,7 +252,8 @@ static void check_found(const char *cluster, lh_layout layout, bool all_needed,
 
 static void all_placements_are_found(void)
 {
-    /* Alike: one pipeline through all, two and one, each by itself. */
+    /* Equivalent datacenters: one pipeline through all, two and one, each
+     * alone. */
     check_found(SITES3(2, 2, 2) EQUAL3, layout_of(4, 6, 1), true, 1);
     check_found(SITES3(2, 2, 2) EQUAL3, layout_of(4, 2, 3), true, 2);
     check_found(SITES3(2, 2, 2) EQUAL3, layout_of(4, 3, 2), true, 1);
@@ -278,7 +280,7 @@ static void some_of_each_kind_are_found(void)
     check_found(JOB_PAIRS, layout_of(4, 2, 2), false, 0);
 }
 
-/* ---- what wins ---- */
+/* ---- winners ---- */
 
 static int64_t time_of(const lh_job *job, lh_layout layout,
                        const lh_sites *sites)
@@ -321,8 +323,8 @@ static const lh_sites *fastest(const lh_job *job, const lh_layout *layout,
     return best;
 }
 
-/* Pipelines inside the close pairs, replicas between them: faster than any one
- * pipeline through all, and than replicas that each fit in one datacenter. */
+/* Pipelines inside the close pairs, replicas between them: faster than any
+ * single pipeline through all, and than replicas within one datacenter each. */
 static void mixed_wins_between_close_pairs(void)
 {
     lh_job *job = job_at(64,
@@ -362,8 +364,7 @@ static void mixed_wins_between_close_pairs(void)
     lh_job_free(job);
 }
 
-/* b is between a and d, and c at the far end: c a d b is not how anyone lists
- * them. */
+/* b is between a and d, and c at the far end: nobody lists them as c a d b. */
 static void orders_are_found(void)
 {
     lh_job *job = job_at(32,
@@ -386,7 +387,7 @@ static void orders_are_found(void)
         CHECK_INT(best->groups[0].parts[i].datacenter, want[i]);
     CHECK_OK(lhi_sites_default(job, &l, mem, &usual, &err), err);
     CHECK(time_of(job, l, usual) > ns + 80000000);
-    /* The same one is promised to be the best. */
+    /* The search ranks the same one first. */
     const lh_sites *list = NULL;
     uint32_t n = 0;
     CHECK_OK(lhi_placement_search(job, &l, mem, &list, &n, &err), err);
@@ -404,7 +405,7 @@ static bool has(const lh_sites *list, uint32_t n, const lh_sites *one)
 }
 
 /* 24 and 8 GPUs, the few twice as fast: three replicas here and one there;
- * stages by room, and by speed. */
+ * stages by memory, and by speed. */
 static void sizes_and_speeds_differ(void)
 {
     lh_job *job = job_at(
@@ -467,7 +468,7 @@ static uint32_t count(const char *prices, const char *of_b, const char *to_c,
     return n;
 }
 
-/* Alike but for their prices is not alike. */
+/* Datacenters that differ in price are not equivalent. */
 static void prices_differ(void)
 {
     static const char each[] = "  usd_per_gpu_hour: 2\n";
@@ -477,7 +478,7 @@ static void prices_differ(void)
     CHECK_INT(count(each, "", ", usd_per_gb: 0.1", 2), 2);
 }
 
-/* What the job says is all that is found. */
+/* Only the job's own placement is found. */
 static void jobs_decide(void)
 {
     static const char *const outermost[] = {NULL, "pipeline", "data", "mixed"};
@@ -547,7 +548,7 @@ static void many_are_put_in_order(void)
     lh_job_free(job);
 }
 
-/* The same list again, and other degrees apart. */
+/* The same list again, and separate ones for other degrees. */
 static void lists_are_kept(void)
 {
     lh_job *job = job_at(64, JOB_PAIRS, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Placements when memory runs out: each allocation fails in turn, and every
- * time the answer is LH_ENOMEM with nothing leaked. */
+/* Placements when memory runs out: each allocation fails in turn, and each time
+ * the call returns LH_ENOMEM without leaks. */
 #include "jobs.h"
 
 #include "planner/layout/site_search.h"
@@ -60,7 +60,7 @@ static void few_and_many(void)
     lh_job_free(job);
 }
 
-/* Default sites, and a ring over four datacenters. */
+/* Default placement, and a ring over four datacenters. */
 static void pipelines_and_traffic(void)
 {
     lh_job *job = job_at(16, JOB_PAIRS, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ranks take from the environment that srun gives them. */
+/* Rank parameters from srun's environment. */
 #define _GNU_SOURCE
 #include "runtime/transport/slurm.h"
 #include "test.h"
@@ -36,7 +36,7 @@ static void first_nodes(void)
         CHECK_HAS(err.text, "LONGHAUL_HOST");
         CHECK_STR(name, "before");
     }
-    /* As long as there is room, and one more. */
+    /* The longest name that fits, and one longer. */
     CHECK_OK(lhi_slurm_first_node("n23456789012345", name, sizeof name, &err),
              err);
     CHECK_INT(lhi_slurm_first_node("n234567890123456", name, sizeof name, &err),
@@ -51,7 +51,7 @@ static void first_nodes(void)
               LH_EINVAL);
 }
 
-/* Variables with their values, NULL at the end; a value of NULL: not set. */
+/* Sets variables to values, up to NULL; a NULL value unsets. */
 static void set(const char *const *pairs)
 {
     static const char *const all[] = {"SLURM_PROCID",
@@ -112,7 +112,7 @@ static void finds_rank_0(void)
     CHECK_STR(s.secret, "0123456789abcdef");
     CHECK(s.port >= 20000 && s.port < 30000);
     uint16_t port = s.port;
-    /* Of another step, and of another job. */
+    /* Another step, and another job. */
     SET("SLURM_STEP_ID", "6");
     CHECK_OK(lhi_slurm_read_environment(&s, &err), err);
     CHECK(s.port != port && strcmp(s.job, "slurm 123.6") == 0);
@@ -135,12 +135,12 @@ static void finds_rank_0(void)
 
 static void leaves_others_to_mpi(void)
 {
-    /* What mpirun starts by srun is not a rank. */
+    /* Processes that mpirun starts through srun are not ranks. */
     SET("OMPI_COMM_WORLD_SIZE", "4");
     CHECK(!lhi_slurm_is_launched());
     SET("PMI_RANK", "3", "PMI_SIZE", "8");
     CHECK(!lhi_slurm_is_launched());
-    /* With a secret, srun --mpi=pmi2 and pmix need nothing of theirs. */
+    /* With a secret, srun --mpi=pmi2 and pmix are not used. */
     SET("PMI_RANK", "2", "PMI_SIZE", "4");
     CHECK(lhi_slurm_is_launched());
     SET("PMIX_RANK", "2");
@@ -149,7 +149,7 @@ static void leaves_others_to_mpi(void)
     CHECK(!lhi_slurm_is_launched());
     SET("LONGHAUL_SECRET", NULL);
     CHECK(lhi_slurm_is_launched());
-    /* A batch script itself is no step's task. */
+    /* The batch script itself is not a task of a step. */
     SET("SLURM_STEP_NUM_TASKS", NULL);
     CHECK(!lhi_slurm_is_launched());
 }
@@ -185,7 +185,7 @@ static void says_what_is_wrong(void)
     }
 }
 
-/* Others would look for it in vain. */
+/* Rank 0 must be on the node where the other ranks expect it. */
 static void rank_0_is_where_others_look(void)
 {
     lhi_slurm_settings s;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The solver: known optima, and what it promises besides. */
+/* The solver: known optima, and its other guarantees. */
 #include "optima.h"
 #include "solve_check.h"
 
@@ -90,7 +90,7 @@ static void a_time_limit_holds(void)
     double begin = now_s();
     CHECK_OK(lh_solve(p, &o, &s, &err), err);
     double took = now_s() - begin;
-    /* A busy machine may take the processor away for a while. */
+    /* A busy machine may deschedule the process for a while. */
     CHECK_MSG(took < 1.5, "took %g s, not 0.5", took);
     CHECK_INT(s.status, LH_SOLVE_FEASIBLE);
     solve_check(p, &s);
@@ -176,8 +176,8 @@ static void it_starts_where_it_is_told(void)
     lh_pipeline_free(p);
 }
 
-/* Where a closed form proves the optimum of whole passes, cutting them gains
- * nothing; where it does not, it must not be below it either. */
+/* If a closed form proves the optimum for whole passes, splitting them gains
+ * nothing; otherwise the result must not be below it either. */
 static void cut_passes(void)
 {
     for (size_t i = 0; i < 10; i++) {
@@ -196,8 +196,8 @@ static void cut_passes(void)
     }
 }
 
-/* What one activation leaves when half a W frees it all at once and the other
- * half nothing: without whole W counted the bound is 1054 ms. */
+/* One activation remains if half a W frees everything and the other half
+ * nothing: without counting whole W the bound is 1054 ms. */
 static void parts_free_no_more_than_whole_passes(void)
 {
     lh_pipeline *p = uniform_make((uniform){.placement = "wave",

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the solver does between rounds, in pieces on several threads: the same
- * for the same effort too. To be run with ThreadSanitizer too. */
+/* The solver's steps between rounds, in parts on several threads: equal results
+ * for equal effort here, too. Also to be run with ThreadSanitizer. */
 #include "sanitized.h"
 #include "solve_same.h"
 
 static const uint32_t counts[] = {3};
 
-/* With sanitizers, which look at threads and not at results, only on threads.
- */
+/* Sanitizers check threads, not results, so they run with threads only. */
 static void same_on_threads(uniform u, uint64_t effort)
 {
     if (!FEW_CASES) {
@@ -20,7 +19,8 @@ static void same_on_threads(uniform u, uint64_t effort)
     lh_pipeline_free(p);
 }
 
-/* Neighbourhoods wait until most searches would have ended. */
+/* Large-neighbourhood search starts only after most searches would have ended.
+ */
 static void same_neighbourhoods(void)
 {
     uniform wave = hard(8, 24);
@@ -29,7 +29,8 @@ static void same_neighbourhoods(void)
     same_on_threads(wave, 3700000);
 }
 
-/* Where there are thousands of passes fewer microbatches come first. */
+/* With thousands of passes, problems with fewer microbatches are solved first.
+ */
 static void same_fewer_microbatches(void)
 {
     same_on_threads(hard(16, 96), 1300000);

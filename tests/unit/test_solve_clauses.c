@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the search learns and what it holds true at the root, against a schedule
- * that meets its deadline: nothing may exclude it. */
+/* Learnt clauses and root literals of the search, compared with a planted
+ * schedule that meets the deadline: nothing may exclude it. */
 #include "schedule/solver/search/search_internal.h"
 #include "solve_check.h"
 
@@ -8,7 +8,7 @@
 
 static uint32_t n_clauses, n_root, n_fixed;
 
-/* Whether the planted schedule has the order that the literal says. */
+/* Checks whether the planted schedule has the literal's order. */
 static bool planted(const lhi_search *s, const lhi_machine_orders *w, lit l)
 {
     return w->end[lhi_search_get_first(s, l)] <
@@ -32,7 +32,7 @@ static void check_clauses(const lhi_search *s, const lhi_machine_orders *w)
     }
 }
 
-/* How many operations of a stream the planted schedule has before this one. */
+/* Counts a stream's operations before this one in the planted schedule. */
 static uint32_t planted_before(const lhi_machine_orders *w, const lhi_stream *t,
                                uint32_t o)
 {
@@ -42,8 +42,8 @@ static uint32_t planted_before(const lhi_machine_orders *w, const lhi_stream *t,
     return n;
 }
 
-/* Pairs without a variable are in the planted order, and the literals that
- * stand for them say so. */
+/* Checks that pairs without a variable are in the planted order, and that their
+ * literals agree. */
 static void check_root(const lhi_search *s, const lhi_machine_orders *w)
 {
     const lhi_shop *shop = s->s;
@@ -93,7 +93,7 @@ static lhi_shop *make_shop(const lh_pipeline *p, lhi_arena *mem)
     return shop;
 }
 
-/* Windows with lattices of all states, of live ones, or with none. */
+/* Windows with lattices of all states, of live ones, or without lattices. */
 typedef enum lattices { ALL, LIVE, NO_LATTICES } lattices;
 
 static lhi_windows *make_windows(const lhi_shop *shop, lattices which,
@@ -111,7 +111,7 @@ static lhi_windows *make_windows(const lhi_shop *shop, lattices which,
     return w;
 }
 
-/* Shaving leaves the planted schedule in its windows. */
+/* Checks that shaving keeps the planted schedule within its windows. */
 static void check_shaving(lhi_windows *windows, const lhi_machine_orders *w,
                           lhi_budget *budget)
 {
@@ -125,7 +125,7 @@ static void check_shaving(lhi_windows *windows, const lhi_machine_orders *w,
                   "shaving leaves operation %u no time for what is planted", o);
 }
 
-/* A schedule's words, and when it ends. */
+/* Returns a schedule's bit sets, and its end. */
 static lhi_machine_orders *words_of(const lhi_shop *shop,
                                     const lh_schedule *schedule, lhi_arena *mem,
                                     int64_t *end)
@@ -176,8 +176,8 @@ static void plant(const lh_pipeline *p, const lh_schedule *schedule,
 
 static uint32_t n_kept, n_ended;
 
-/* A search goes on for shorter and shorter deadlines with all that it learnt:
- * that excludes the planted schedule only where it is too long. */
+/* Continues a search with shorter and shorter deadlines and all learnt clauses:
+ * these exclude the planted schedule only once it is too long. */
 static void shorten(const lh_pipeline *p, const lh_solution *best,
                     lhi_arena *mem)
 {
@@ -224,7 +224,7 @@ static void shorten(const lh_pipeline *p, const lh_solution *best,
     }
     n_ended += answer == LHI_REFUTED;
     lhi_search_free(s);
-    /* What no order can do is seen at once. */
+    /* A deadline impossible for any order is refuted immediately. */
     CHECK_OK(lhi_search_make(shop, planted_end + more[0], windows, w, &s, &err),
              err);
     lhi_search_set_deadline(s, planted_end / 4, w);
@@ -271,7 +271,7 @@ static void nothing_excludes_a_planted_schedule(void)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         plant_row(&rows[i]);
-    /* What could exclude it was there to be looked at. */
+    /* Clauses and literals that could exclude it existed. */
     CHECK_MSG(n_clauses > 0 && n_root > 0 && n_fixed > 0,
               "%u clauses, %u literals at the root, %u pairs before it",
               n_clauses, n_root, n_fixed);
@@ -280,14 +280,13 @@ static void nothing_excludes_a_planted_schedule(void)
               n_kept, n_ended);
 }
 
-/* --- live states -------------------------------------------------------------
- */
+/* --- live states ---------------------------------------------------------- */
 
 static uint32_t n_refuted;
 
-/* Both kinds of lattice leave the same windows, at falling deadlines (of which
- * the later use what the earlier left) and at a longer one again. There is a
- * schedule for those that are not below `makespan`, 8/9 of the longest. */
+/* Checks that both lattice kinds give the same windows, at falling deadlines
+ * (later ones reuse earlier results) and at a longer one again. Deadlines not
+ * below `makespan`, 8/9 of the longest, are feasible. */
 static void compare_windows(const lh_pipeline *p, int64_t makespan)
 {
     lhi_budget budget = no_limit();
@@ -334,16 +333,15 @@ static void live_states_are_all_that_matter(void)
         lh_solution_fini(&s);
         lh_pipeline_free(p);
     }
-    /* Both agree on what they refute, too. */
+    /* Both also refute the same deadlines. */
     CHECK(n_refuted > 0);
 }
 
-/* --- shaving -----------------------------------------------------------------
- */
+/* --- shaving -------------------------------------------------------------- */
 
 static uint32_t n_shaved, n_cut;
 
-/* Stopped by effort, wherever that is, it refutes nothing that is possible. */
+/* Stopped by effort at any point, it refutes nothing feasible. */
 static void stop_shaving(lhi_windows *w, int64_t t)
 {
     for (uint64_t most = 500; most < 1000000; most += most / 6) {
@@ -361,8 +359,8 @@ static void stop_shaving(lhi_windows *w, int64_t t)
     }
 }
 
-/* It refutes what lattices do not, but no optimum; and windows that are set
- * again know nothing of it. */
+/* It refutes deadlines that lattices do not, but no optimum; reset windows keep
+ * nothing from it. */
 static void shave_row(const solve_row *row)
 {
     static const lh_solve_options none = {.size = sizeof none};
@@ -409,13 +407,12 @@ static void shaving_refutes_no_optimum(void)
               n_cut);
 }
 
-/* --- stopped in the middle ---------------------------------------------------
- */
+/* --- stopped early -------------------------------------------------------- */
 
 static uint32_t n_stopped;
 
-/* Windows for a deadline, stopped after so long; what they were stopped in does
- * not count, and comes out the same the next time. */
+/* Computes windows for a deadline with a time limit; an interrupted computation
+ * has no effect, and repeating it gives the same result. */
 static void stop_windows(lhi_windows *w, const lhi_windows *never, int64_t t,
                          double seconds)
 {
@@ -451,18 +448,18 @@ static void stopped_windows_are_as_good_as_new(void)
         lhi_shop_get_deadline(shop, s.makespan_ns / shop->unit_ns);
     lhi_windows *never = make_windows(shop, ALL, &budget, mem);
     lhi_windows *all = make_windows(shop, ALL, &budget, mem);
-    /* More than are gone through between two looks at the time. */
+    /* More states than are processed between two time checks. */
     CHECK(lhi_windows_get_lattice(never, 0)->n_states > 1u << 15);
     CHECK(lhi_windows_set(never, t, &budget));
     for (double seconds = 1e-6; seconds < 1; seconds *= 2) {
         stop_windows(all, never, t, seconds);
-        /* Stopped while it makes them, too. */
+        /* Also stopped during their construction. */
         lhi_windows *live = make_windows(shop, LIVE, &budget, mem);
         lhi_windows_set_max_states(live, 1u << 20);
         stop_windows(live, never, t, seconds);
         lhi_windows_free(live);
     }
-    /* It takes more than the least of these limits, on any machine. */
+    /* It takes longer than the smallest limit on any machine. */
     CHECK(n_stopped > 0);
     lhi_windows_free(never);
     lhi_windows_free(all);

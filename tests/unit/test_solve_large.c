@@ -3,7 +3,7 @@
 #include "sanitized.h"
 #include "solve_check.h"
 
-/* Of all rows, or with sanitizers of the first. */
+/* Checks all rows, or only the first where few cases run. */
 static void check_rows(const solve_row *rows, size_t n, uint64_t effort)
 {
     for (size_t i = 0; i < n; i += FEW_CASES ? n : 1)
@@ -28,7 +28,7 @@ static void many_passes(void)
     CHECK_ROWS(solve_many_rows, 3000000);
 }
 
-/* What a caller is told only gets better. */
+/* Checks that the reported progress never gets worse. */
 static bool compare(void *context, const lh_solve_progress *now)
 {
     lh_solve_progress *last = context;
@@ -65,7 +65,7 @@ int main(void)
     RUN(waves_and_loops);
     RUN(live_lattices);
     RUN(many_passes);
-    if (!FEW_CASES) /* a row that was solved before */
+    if (!FEW_CASES) /* a row already solved above */
         RUN(progress_is_progress);
     return test_summary();
 }

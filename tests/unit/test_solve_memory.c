@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The solver with every allocation failing in turn. */
+/* The solver with each allocation failing in turn. */
 #include "fail_alloc.h"
 #include "test.h"
 #include "uniform.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The solver on several threads: the same result for the same effort, whoever
- * does which task, and an end in time. To be run with ThreadSanitizer too. */
+/* The solver on several threads: equal results for equal effort, independent of
+ * task assignment, and timely stops. Also to be run with ThreadSanitizer. */
 #include "solve_same.h"
 
 #include "schedule/solver/model/budget.h"
@@ -11,7 +11,7 @@ static void same(uniform u, uint64_t effort, size_t memory)
     same_with(counts, 2, u, effort, memory);
 }
 
-/* Stopped by effort in the first, in later, and in no round. */
+/* Stopped by effort in the first round, in a later one, and in none. */
 static void same_whatever_the_effort(void)
 {
     same(hard(4, 12), 200000, 0);
@@ -28,19 +28,20 @@ static void same_on_other_shapes(void)
     same(wave, 200000, 0);
 }
 
-/* Without room for searches only schedules are improved. */
+/* Without memory for searches only schedules are improved. */
 static void same_without_searches(void)
 {
     same(hard(8, 32), 200000, 1000000);
 }
 
+/* Counts progress calls. */
 typedef struct watch {
     uint32_t calls;
 } watch;
 
 static bool look(void *context, const lh_solve_progress *now)
 {
-    watch *w = context; /* without a lock: this thread alone calls it */
+    watch *w = context; /* no lock: only this thread calls it */
     w->calls++;
     CHECK(now->seconds >= 0);
     return w->calls > 2;
@@ -65,7 +66,7 @@ static void ends_when_the_caller_wants(void)
     lh_pipeline_free(p);
 }
 
-/* Not even if the end takes long. */
+/* Even if stopping takes long. */
 static void who_wants_the_end_is_not_asked_again(void)
 {
     watch w = {.calls = 2};
@@ -88,8 +89,8 @@ static void ends_at_the_time_limit(void)
     lh_error err = {0};
     CHECK_OK(lh_solve(p, &o, &s, &err), err);
     solve_check(p, &s);
-    /* It ends because of the limit: not before, and without an answer. That it
-     * ends soon after cannot be seen where others compute too. */
+    /* It ends because of the limit: not before, and without a proof. A prompt
+     * stop cannot be tested on a shared machine. */
     CHECK(s.status == LH_SOLVE_FEASIBLE && s.seconds >= o.time_limit_s);
     lh_solution_fini(&s);
     lh_pipeline_free(p);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sorting: in order, and equals as they were. */
+/* Sorting: correct order, and stable. */
 #include "test.h"
 
 #include "base/random.h"
 #include "base/sort.h"
 
+/* A key and its original position. */
 typedef struct item {
     uint32_t key, was;
     char ballast[13];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The degrees that a search goes through are all that the arithmetic allows,
- * each once: tensor x context x pipeline x data GPUs at most, experts inside
- * the ranks of a stage. */
+/* The search's degrees are exactly those allowed by arithmetic, each once:
+ * tensor x context x pipeline x data GPUs at most, experts inside a stage's
+ * ranks. */
 #include "jobs.h"
 
 #include "planner/layout/space.h"
@@ -11,11 +11,13 @@
 
 enum { MOST = 20000 };
 
+/* Parallelism degrees of a layout. */
 typedef struct degrees {
     uint32_t tensor, context, expert, expert_tensor, pipeline, data,
         micro_batch;
 } degrees;
 
+/* A list of degrees. */
 typedef struct list {
     const lhi_space *space;
     degrees all[MOST];
@@ -59,9 +61,8 @@ static bool is_power(uint32_t n)
     return (n & (n - 1)) == 0;
 }
 
-/* Which of tensor and context a search tries is no matter of arithmetic: inside
- * a node or, up to 8, on whole ones; heads that divide, 2048 tokens for each
- * GPU. */
+/* The search's limits on tensor and context are heuristic: inside a node or, up
+ * to 8, on whole nodes; a divisor of the heads, 2048 tokens per GPU. */
 static bool group_is_tried(const lh_job *job, uint32_t tp, uint32_t cp)
 {
     uint32_t node = job->datacenters[0].gpus_per_node;
@@ -71,7 +72,7 @@ static bool group_is_tried(const lh_job *job, uint32_t tp, uint32_t cp)
            (tp * cp <= node || tp * cp % node == 0);
 }
 
-/* Every tuple of numbers that satisfies the rules. */
+/* Collects every tuple of numbers that satisfies the rules. */
 static void enumerate(const lh_job *job, list *l)
 {
     uint32_t n = job->n_gpus, batch = job->training.global_batch;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _POSIX_C_SOURCE 200809L
-/* Job files: what they mean, round trips, and that the documents' and
- * examples' files are read. */
+/* Job files: their meaning, round trips, and that files in documents and
+ * examples are valid. */
 #include "test_spec.h"
 
 #include "base/text.h"
@@ -89,7 +89,7 @@ static void a_job_means_what_it_says(void)
     lh_job_free(j);
 }
 
-/* Numbers that follow from those given; the rest stays open. */
+/* Derives numbers from the given ones; the rest stays open. */
 static void sites_are_read(void)
 {
     lh_error err;
@@ -192,7 +192,7 @@ static void job_round_trip(lh_job *job, const char *what);
                   "  gpus_per_node: 1\n"                                       \
                   "  fabric: {gbps: 100, latency_us: 7}\n" own
 
-/* What is usable: the GPU's own reserve, the datacenter's, the cluster's, 6 %.
+/* Usable memory: the GPU's own reserve, the datacenter's, the cluster's, 6 %.
  */
 static void reserves_are_inherited(void)
 {
@@ -327,11 +327,11 @@ static void odd_jobs_survive_a_round_trip(void)
         "groups_per_token: 2}\ntraining: {global_batch: 8, sequence: 16, "
         "dropout: 0.15, balance_loss: 0, balance_bias: 0.002, "
         "expert_capacity: 1.25}\n" TWO LINK,
-        /* a map that equals a preset is still a map */
+        /* a map equal to a preset is still a map */
         "longhaul: job/1\nmodel: {name: llama3-8b, layers: 32, hidden: 4096, "
         "ffn: 14336, heads: 32, kv_heads: 8, vocab: 128256}\n" TRAINING TWO
             LINK,
-        /* fp32 with a preset whose own rate is given */
+        /* fp32 on a preset with its own rate */
         HEAD "training: {global_batch: 1, sequence: 1, precision: fp32}\n"
              "cluster:\n  gpus_per_node: 1\n"
              "  gpu: {preset: a100-40g, tflops: 312}\n"
@@ -406,7 +406,7 @@ static void models_and_profiles_are_found_beside_the_job(void)
     CHECK(lh_job_read(SOURCE_ROOT "/none.yaml", &j, NULL) == LH_EIO);
 }
 
-/* Reads one ```yaml block of a document. */
+/* Parses one ```yaml block of a document. */
 static void try_block(const char *text, size_t len, const char *where)
 {
     lh_error err = {0};

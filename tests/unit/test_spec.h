@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job of two datacenters, and what the tests of files do with such texts. */
+/* A job with two datacenters, and helpers for file tests. */
 #ifndef TEST_SPEC_H
 #define TEST_SPEC_H
 
@@ -21,6 +21,7 @@
 #define HEAD "longhaul: job/1\nmodel: llama3-8b\n"
 #define JOB HEAD TRAINING TWO LINK
 
+/* Parses a job; returns NULL on error. */
 static inline lh_job *parse(const char *text, lh_error *err)
 {
     lh_job *job = NULL;
@@ -30,6 +31,7 @@ static inline lh_job *parse(const char *text, lh_error *err)
                : NULL;
 }
 
+/* Checks that the job is rejected with `says` in the error. */
 static inline void refuse(const char *text, const char *says)
 {
     lh_error err;
@@ -40,6 +42,7 @@ static inline void refuse(const char *text, const char *says)
     lh_job_free(j);
 }
 
+/* Checks that the profile round-trips through its text. */
 static inline void profile_round_trip(lh_profile *profile, const char *what)
 {
     char *text = NULL, *again = NULL;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Presets, Hugging Face files, and parameter counts against published ones. */
+/* Presets, Hugging Face files, and parameter counts compared with published
+ * ones. */
 #include <longhaul/model.h>
 
 #include "test.h"
@@ -11,10 +12,10 @@
 
 static void presets_have_published_counts(void)
 {
-    /* The first four and Mixtral: the counts that huggingface.co shows for the
-     * weights. GPT-3: 174,600 million, table D.1 of arXiv:2005.14165. Of
-     * DeepSeek-V3 and Kimi K2 without the 256 and 384 numbers per layer that
-     * balance the experts, which are not trained. */
+    /* The first four and Mixtral: the counts shown on huggingface.co for the
+     * weights. GPT-3: 174,600 million, table D.1 in arXiv:2005.14165.
+     * DeepSeek-V3 and Kimi K2 without the 256 and 384 expert balance biases per
+     * layer, which are not trained. */
     static const struct {
         const char *name;
         uint64_t params, active;
@@ -38,8 +39,8 @@ static void presets_have_published_counts(void)
         CHECK_INT(lh_model_params(m), known[i].params);
         CHECK_INT(lh_model_active_params(m), known[i].active);
     }
-    /* DeepSeek's README_WEIGHTS: 11.5 B that are the module's own; the joining
-     * matrix is 2 x 7168^2 more. */
+    /* DeepSeek's README_WEIGHTS: 11.5 B for the MTP module itself; the
+     * projection adds 2 x 7168^2. */
     const lh_model *v3 = lh_model_preset("deepseek-v3");
     CHECK_NEAR((double)lh_model_mtp_params(v3) - 2 * 7168.0 * 7168.0, 11.5e9,
                0.01e9);
@@ -101,9 +102,9 @@ static void parts_add_up(void)
     CHECK(lh_model_layer_is_moe(v3, 3));
 }
 
-/* Files of public models; counts as huggingface.co shows them for the weights
- * (of the language model alone, where it is multimodal; DeepSeek-V3 without
- * its multi-token prediction). */
+/* Files of public models; counts as on huggingface.co for the weights (the
+ * language model alone, if multimodal; DeepSeek-V3 without its multi-token
+ * prediction). */
 static void public_configs_are_read_as_they_are(void)
 {
     static const struct {
@@ -159,7 +160,7 @@ static void check_alike(const char *file, const char *preset)
         return;
     lh_model same = *got;
     same.name = want->name;
-    same.unsupported_keys = NULL; /* of scaled positions presets say nothing */
+    same.unsupported_keys = NULL; /* presets do not cover scaled positions */
     json_t *a = lhi_model_to_json(&same), *b = lhi_model_to_json(want);
     CHECK(a && b && json_equal(a, b));
     json_decref(a);
@@ -177,7 +178,7 @@ static void configs_equal_the_presets_of_the_same_models(void)
     check_alike("DeepSeek-V3/config.json", "deepseek-v3");
 }
 
-/* gpt-oss: the first layer sees 128 tokens, the second all of them. */
+/* gpt-oss: the first layer sees 128 tokens, the second all. */
 static void some_layers_see_all_tokens(void)
 {
     const lh_model *oss = lh_model_preset("gpt-oss-120b");
@@ -375,11 +376,11 @@ static void epsilons_of_norms_are_read(void)
     CHECK_NEAR(lh_model_preset("qwen3-30b-a3b")->norm_epsilon, 1e-6, 0);
 }
 
-/* What lh_model has no member for is known by its keys. */
+/* Features without an lh_model member are reported by their keys. */
 static void what_is_not_computed_is_known(void)
 {
     static const struct {
-        const char *type, *more, *keys; /* NULL: there is none */
+        const char *type, *more, *keys; /* NULL: none */
     } all[] = {
         {"llama", "", NULL},
         {"llama",
@@ -414,7 +415,7 @@ static void what_is_not_computed_is_known(void)
          ", \"num_local_experts\": 2, \"num_experts_per_tok\": 1, "
          "\"router_jitter_noise\": 0.1",
          "router_jitter_noise"},
-        {"falcon", "", "activation"}, /* the class's is no tanh */
+        {"falcon", "", "activation"}, /* the class's default is not tanh */
         {"falcon", ", \"activation\": \"gelu_pytorch_tanh\"", NULL},
         {"falcon",
          ", \"activation\": \"gelu_new\", "
@@ -477,7 +478,7 @@ static void gpt2_config(void)
     "\"hidden_size\": 4544, \"num_hidden_layers\": 32, "                       \
     "\"num_attention_heads\": 71"
 
-/* Falcon 7B: 6,921,720,704 parameters, worked out of the report's shape
+/* Falcon 7B: 6,921,720,704 parameters, computed from the report's shape
  * (arXiv:2311.16867): embedding 65024 x 4544, tied; per layer one norm of 2 x
  * 4544, 4544 x (4544 + 2 x 64) + 4544^2 + 2 x 4544 x 18176; a last norm. */
 static void falcon_config(void)

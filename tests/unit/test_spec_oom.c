@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs, models and profiles when memory runs out: each allocation fails in
- * turn, and every time the answer is LH_ENOMEM, with nothing leaked and no
- * output touched. */
+ * turn, and each time the call returns LH_ENOMEM, leaks nothing and leaves its
+ * output unchanged. */
 #include <longhaul/draft.h>
 #include <longhaul/job.h>
 
@@ -11,14 +11,14 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-/* The nth allocation from now on fails. */
+/* Makes the nth allocation from now on fail. */
 static void fail_alloc_at(uint64_t n)
 {
     fail_alloc_hit = false;
     fail_alloc_after = (int64_t)n - 1;
 }
 
-/* Lets allocations succeed again; true if one has failed. */
+/* Lets allocations succeed again; returns whether one failed. */
 static bool fail_alloc_done(void)
 {
     fail_alloc_after = -1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Profile files: what is refused, and which entry is found. */
+/* Profile files: rejected input, and entry lookup. */
 #include "test_spec.h"
 
 static void refuse_profile(const char *text, const char *says)
@@ -117,7 +117,7 @@ static void entries_are_found_by_their_conditions(void)
     CHECK(!lh_profile_find(p, &like));
     like.gpu = NULL;
     CHECK(lh_profile_find(p, &like) != NULL);
-    like.model = "mine"; /* none is said to be of another */
+    like.model = "mine"; /* no entry names another model */
     CHECK(lh_profile_find(p, &like) != NULL);
     like.sequence = 9;
     CHECK(!lh_profile_find(p, &like));

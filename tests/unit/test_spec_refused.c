@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Job files that are refused, with the message of each. */
+/* Rejected job files, each with its error message. */
 #include "test_spec.h"
 
-/* `text` is refused, and the message has `says` in it. */
+/* Checks that `text` is rejected with `says` in the message. */
 static void bad_models_are_refused(void)
 {
 #define WITH(model) "longhaul: job/1\nmodel: " model "\n" TRAINING TWO LINK

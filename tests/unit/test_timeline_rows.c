@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The page, the still picture and the terminal have the same rows in the same
- * order by the same names. */
+/* The page, the SVG and the terminal have the same rows, order and names. */
 #include "test.h"
 
 #include <longhaul/report.h>
@@ -8,8 +7,8 @@
 
 #include <string.h>
 
-/* A microbatch begins on device 3 at "first", then 2, then goes on to "last",
- * devices 1 and 0; each has two chunks, so that it comes by twice. */
+/* A microbatch starts on device 3 at "first", then 2, then continues to "last",
+ * devices 1 and 0; each has two chunks, so that it passes twice. */
 static const char *const sites[] = {"last", "nobody", "first"};
 static const char *const links[] = {"2-1", "within", "across"};
 static const lh_trace_device devices[] = {{0, 0, LH_NO_LIMIT, NULL},
@@ -82,7 +81,7 @@ static const char *const in_order[] = {
     "first",    "device 3", "device 2", "last", "device 1",
     "device 0", "Links",    "across",   "2-1",  "1 quiet link"};
 
-/* Whether the names follow each other in `text`, each behind `before`. */
+/* Checks that the names follow each other in `text`, each after `before`. */
 static void check_order(const char *text, const char *before)
 {
     const char *at = text;
@@ -111,7 +110,7 @@ static void pictures_have_the_same_rows(void)
     lh_text_free(text);
     CHECK_OK(lh_report_svg(t, NULL, &text, NULL, &err), err);
     check_order(strstr(text, "</title>"), ">");
-    /* Each device has two chunks: F as it is, and darker by 45 %. */
+    /* Each device has two chunks: F in its color, and 45 % darker. */
     CHECK_HAS(text, "fill=\"#1f4e92\" d=");
     CHECK_HAS(text, "fill=\"#122b51\" d=");
     lh_text_free(text);
@@ -138,7 +137,7 @@ static void page_has_them_too(void)
     lh_trace_free(t);
 }
 
-/* Replicas, which have the same chunks, stay in the order of their numbers. */
+/* Replicas, which have the same chunks, keep their numeric order. */
 static void replicas_stay(void)
 {
     static const char *const no_sites[] = {""};

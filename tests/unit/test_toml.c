@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TOML 1.0: each paragraph of https://toml.io/en/v1.0.0, what it allows and
- * what it forbids. tests/peers/test_toml.py holds random texts against Python's
+/* TOML 1.0: each paragraph in https://toml.io/en/v1.0.0, with its valid and
+ * invalid forms. tests/peers/test_toml.py compares random texts with Python's
  * tomllib. */
 #include "format/document/toml.h"
 
@@ -20,7 +20,7 @@ static lhi_doc *parse_bytes(const char *text, size_t len, lh_error *err)
                : NULL;
 }
 
-/* The value at "a.b.1": keys of tables, places in arrays. */
+/* Returns the value at "a.b.1": table keys, array indices. */
 static const lhi_node *node_at(const lhi_doc *doc, const char *path)
 {
     const lhi_node *node = doc->root;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Traces: made from simulations, written, read back, refused. */
+/* Traces: created from simulations, written, read back, rejected. */
 #include "test.h"
 
 #include "base/text.h"
@@ -112,8 +112,8 @@ static void same_again(const lh_trace *trace)
     lh_trace_free(back);
 }
 
-/* Of 2 groups on 1 device: AGF before the second, RSG of the first, RSO of the
- * last, as the pipeline says of them. */
+/* With 2 groups on 1 device: AGF before the second, RSG of the first, RSO of
+ * the last, as in the pipeline. */
 static void operations_keep_their_kind(void)
 {
     lh_trace *t =
@@ -165,14 +165,14 @@ static void made_from_a_simulation(void)
     CHECK_INT(t->n_collectives, 2);
     CHECK_INT(t->devices[0].memory_static, 7);
     CHECK_INT(t->devices[0].memory_limit, 40);
-    /* The all-gather (500 + 3) holds the first F back. */
+    /* The all-gather (500 + 3) delays the first F. */
     CHECK_INT(t->runs[0].start_ns, 503);
     CHECK_INT(t->runs[0].memory, 10);
     CHECK_INT(t->runs[2].memory, 16);
-    /* Device 1 starts when the first message is there. */
+    /* Device 1 starts when the first message arrives. */
     CHECK_INT(t->runs[9].start_ns, 503 + 1001 + 1234 + 20000);
     CHECK(t->runs[9].waits_for != LH_NONE);
-    /* The first D holds what it frees until its end. */
+    /* The first D keeps the memory that it frees until its end. */
     CHECK_INT(t->runs[12].memory, 9);
     CHECK_INT(t->runs[12].memory_after, 8);
     same_again(t);
@@ -257,7 +257,7 @@ static void nothing_at_all(void)
     lh_trace_free(copy);
 }
 
-/* Given in disorder; messages that overlap on their link, as measured ones
+/* Input out of order; messages that overlap on their link, as measured ones
  * may, get lanes. */
 static void put_in_order(void)
 {
@@ -324,7 +324,7 @@ static void put_in_order(void)
     CHECK_HAS(err.text, "messages[0]: produced, ready");
 }
 
-/* --- refusals ------------------------------------------------------------ */
+/* --- errors --------------------------------------------------------------- */
 
 static const char small[] =
     "{\"longhaul\":\"trace/1\",\n\"title\":\"\",\n\"source\":\"measured\",\n"
@@ -344,7 +344,7 @@ static lh_status parse(const char *text, lh_error *err)
     return status;
 }
 
-/* `small` with `from` replaced. */
+/* Checks that `small` is rejected with `from` replaced. */
 static void refused(const char *from, const char *to, const char *why)
 {
     char text[2048];
@@ -420,7 +420,7 @@ static void utf8(void)
     CHECK(!lhi_is_utf8("\xc0\x80"));         /* overlong */
     CHECK(!lhi_is_utf8("\xed\xa0\x80"));     /* surrogate */
     CHECK(!lhi_is_utf8("\xf4\x90\x80\x80")); /* beyond Unicode */
-    CHECK(!lhi_is_utf8("\xe2\x82"));         /* cut */
+    CHECK(!lhi_is_utf8("\xe2\x82"));         /* truncated */
     CHECK(!lhi_is_utf8("\x80"));
 }
 

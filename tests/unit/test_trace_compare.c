@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A trace against a later one, and the log of a run, also when memory runs
+/* Compares a trace with a later one, and a run's log, also when memory runs
  * out. */
 #include "fail_alloc.h"
 #include "small_trace.h"
@@ -7,7 +7,7 @@
 
 #include <longhaul/trace_compare.h>
 
-/* small_trace with everything `by_ns` later from run `from` on. */
+/* Shifts small_trace by `by_ns` from run `from` on. */
 static void later(lh_trace *trace, lh_trace_run *runs, uint32_t from,
                   int64_t by_ns)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The optimizer against doubles; the same bits over pipeline degrees, saving
- * and resuming; what is wrong with a checkpoint is said. */
+/* The optimizer compared with doubles; equal bits over pipeline degrees, saving
+ * and resuming; errors in checkpoints. */
 #define _GNU_SOURCE /* mkdtemp, setrlimit */
 #include "naive_llama.h"
 #include "train_team.h"
@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-/* One AdamW in doubles, as its paper has it, on the naive model. */
+/* One AdamW step in doubles, as in its paper, on the naive model. */
 static void naive_adamw(naive_llama *n, double **m, double **v, uint64_t step,
                         double rate)
 {
@@ -173,7 +173,7 @@ static void resumes(void)
             check_same(&whole, &again);
             close_team(&again);
         }
-        /* Other replicas: the same start, if not the same sums. */
+        /* With another number of replicas: the same start, but other sums. */
         team four = open_team(4, 2, 1, tied);
         load_all(&four, folder, &o);
         CHECK_INT(lhi_train_step(four.t[3][0]), 3);
@@ -185,7 +185,7 @@ static void resumes(void)
     remove_all(folder);
 }
 
-/* One byte of a file, at `at` from its begin (or end, if negative). */
+/* Flips one byte of a file, at `at` from its start (or end, if negative). */
 static void flip(const char *path, off_t at)
 {
     int fd = open(path, O_RDWR);
@@ -229,7 +229,7 @@ static void damage_is_found(void)
         CHECK_INT(truncate(path, info.st_size / 2), 0);
         CHECK_INT(lhi_train_load(m.t[0][0], folder, &o, &err), LH_EINPUT);
         CHECK_HAS(err.text, "damaged");
-        save_all(&m, &o); /* in the place of the damaged one */
+        save_all(&m, &o); /* replaces the damaged one */
         CHECK_OK(lhi_train_load(m.t[0][0], folder, &o, &err), err);
     }
     o.recipe = "seed 4";
@@ -267,7 +267,7 @@ static void full_disk(void)
     CHECK(is_there(folder, "step-00000000/state.json"));
     CHECK(!is_there(folder, ".new-step-00000001"));
     CHECK_OK(lhi_train_load(m.t[0][0], folder, &o, &err), err);
-    /* Given up in the middle. */
+    /* Cancelled midway. */
     CHECK_OK(lhi_train_save_begin(m.t[0][0], &o, &err), err);
     lhi_train_save_cancel(m.t[0][0], &o);
     CHECK(!is_there(folder, ".new-step-00000000"));

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whatever the planner makes of a job that fits the cpu device is trained as it
- * is: jobs drawn from a seed, planned and trained. Losses and weights are those
- * of the same replicas without a pipeline, whose ranks share nothing; memory is
- * what was predicted.
+/* Random jobs that fit the cpu device are planned and trained exactly as
+ * planned. Losses and weights equal those of the same replicas without pipeline
+ * or sharding; memory matches its prediction.
  *
- *     test_train_drawn [SEED COUNT [show]]
- */
+ *     test_train_drawn [SEED COUNT [show]] */
 #define _POSIX_C_SOURCE 200809L
 #include "sharded_runs.h"
 #include "virtual_time.h"
@@ -16,7 +14,7 @@ enum { DRAWN_STEPS = 3 };
 
 static uint32_t state;
 static bool shows;
-/* How many plans were trained with each. */
+/* Number of plans trained with each feature. */
 static uint32_t n_operations, n_full, n_by_layer, n_by_site, n_elastic,
     n_together;
 
@@ -26,7 +24,7 @@ static uint32_t pick(uint32_t n)
     return (state >> 8) % n;
 }
 
-/* One of these, as often as it is there. */
+/* Picks an entry, in proportion to its repetitions. */
 #define PICK(list) ((list)[pick(sizeof(list) / sizeof *(list))])
 
 static const char *const models[] = {
@@ -63,7 +61,7 @@ static const char *const limits[] = {"1",     "1",     "0.008", "0.006",
                                      "0.005", "0.004", "0.003", "0.0025",
                                      "0.002", "0.0015"};
 
-/* Of one site or two, with a layout that is given or left to the planner. */
+/* One or two datacenters, with a given layout or one left to the planner. */
 static void draw_job(char *text, size_t room)
 {
     uint32_t data = 1 + pick(4), pipeline = 1 + pick(4);
@@ -93,7 +91,7 @@ static void draw_job(char *text, size_t room)
     const char *zero = PICK(zeros), *again = PICK(recomputes);
     const char *micro = PICK(micros), *chunk = PICK(chunks);
     const char *schedule = PICK(schedules);
-    if (strstr(schedule, "zb-h1")) /* has no other */
+    if (strstr(schedule, "zb-h1")) /* supports only one chunk */
         chunk = ", chunks_per_device: 1";
     snprintf(text, room,
              "longhaul: job/1\n"
@@ -113,11 +111,10 @@ static void draw_job(char *text, size_t room)
              sharding);
 }
 
-/* --- what it is beside -----------------------------------------------------
- */
+/* --- reference ------------------------------------------------------------ */
 
-/* The same samples and replicas, one chunk, nothing sharded but the
- * optimizer. */
+/* Trains on the same samples and replicas, one chunk, with only the optimizer
+ * sharded. */
 static lh_status train_plainly(const lh_plan *plan, const lh_train_model *like,
                                lh_train_result **out, lh_error *err)
 {
@@ -150,8 +147,8 @@ static lh_status train_plainly(const lh_plan *plan, const lh_train_model *like,
     return status;
 }
 
-/* Whether gradients are added up in the same order: over microbatches, then
- * over all replicas. */
+/* Checks whether gradients are summed in the same order: over microbatches,
+ * then over all replicas. */
 static bool is_summed_alike(const lh_choice *c)
 {
     if (c->layout.tensor > 1 || c->layout.context > 1 || c->layout.expert > 1)

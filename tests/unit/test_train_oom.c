@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each allocation of the cpu device, of its data and of training fails in turn.
- */
+/* Each allocation in the cpu device, its data and training fails in turn. */
 #define _GNU_SOURCE /* mkstemp, mkdtemp */
 #include "small_llama.h"
 
@@ -11,6 +10,7 @@
 static char text_path[64], folder[] = "/tmp/lh-oom-XXXXXX";
 static lh_model model;
 
+/* The objects under test. */
 typedef struct layer_bytes {
     lhi_data *data;
     lhi_device *device;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Training a plan: what of the plan is run, and how a run compares with it. */
+/* Training a plan: the executed parts of the plan, and the run compared with
+ * it. */
 #define _POSIX_C_SOURCE 200809L
 #include "jobs.h"
 #include "planner/layout/layout.h"
@@ -15,7 +16,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Two sites and replicas of two: four GPUs, a pipeline of two stages. */
+/* Two datacenters and replicas of two: four GPUs, a pipeline with two stages.
+ */
 static const char small[] =
     "  gpus_per_node: 2\n"
     "training: {global_batch: 8, sequence: 16}\n"
@@ -30,7 +32,7 @@ static lh_plan *plan_of(uint32_t tensor)
     return plan_of_job(job_with(JOB_SMALL, small, tensor, 2 / tensor));
 }
 
-/* One schedule runs as the engine alone would run it; the result adds up. */
+/* A schedule runs as with the engine alone; the result is consistent. */
 static void timed(void)
 {
     lh_plan *plan = plan_of(1);
@@ -63,8 +65,9 @@ static void timed(void)
     lh_plan_free(plan);
 }
 
-/* Shares of the peak of the GPUs in use, a plan's and its run's, where sites
- * have other GPUs: with one replica those of east are idle. */
+/* Utilisation relative to the peak of the GPUs in use, for a plan and its run,
+ * with different GPUs per datacenter: with one replica those in east are idle.
+ */
 static void unequal_sites(uint32_t replicas)
 {
     lh_error err = {0};
@@ -101,7 +104,7 @@ static void peaks(void)
     unequal_sites(1);
 }
 
-/* Sequences of 16 tokens, two of them, hidden 32, in two bytes each; tensor
+/* Two sequences with 16 tokens, hidden 32, in two bytes each; tensor
  * parallelism divides that. */
 static void message_bytes(void)
 {
@@ -114,8 +117,8 @@ static void message_bytes(void)
     }
 }
 
-/* On the cpu device a plan says what lh_train_cpu() wants to be told: the same
- * losses, to the last bit, also with another schedule. */
+/* On the cpu device a plan provides lh_train_cpu()'s options: the same losses
+ * bit by bit, also with another schedule. */
 static void cpu(void)
 {
     lh_plan *plan = plan_of(1);
@@ -157,7 +160,7 @@ static void cpu(void)
     }
     if (r[0] && r[2]) {
         CHECK(r[0]->utilisation > 0);
-        CHECK(r[2]->utilisation < 0); /* it has no plan */
+        CHECK(r[2]->utilisation < 0); /* without a plan */
     }
     for (int i = 0; i < 3; i++)
         lh_train_result_free(r[i]);
@@ -166,9 +169,9 @@ static void cpu(void)
     lh_plan_free(plan);
 }
 
-/* A plan of two stages, as JOB_SMALL but for these, trained for three steps:
- * the last loss; *most gets the most activations, in bytes, that a rank held.
- */
+/* Trains a plan with two stages, JOB_SMALL except for these, for three steps;
+ * returns the last loss. *most gets the highest activation memory of any rank,
+ * in bytes. */
 static double train_small(const char *recompute, const char *model,
                           double *most)
 {
@@ -208,8 +211,7 @@ static double train_small(const char *recompute, const char *model,
     return loss;
 }
 
-/* Losses are the same whatever the backward makes again, and what is
- * kept for it is less. */
+/* Losses do not depend on recomputation, and stored activations get smaller. */
 static void recomputes(void)
 {
     static const struct {
@@ -243,7 +245,7 @@ static void recomputes(void)
     }
 }
 
-/* A plan of one replica, of which tensor ranks share layers. */
+/* Trains a plan with one replica whose tensor ranks share layers. */
 static lh_status train_shared(const char *degrees, const char *framework,
                               double *loss, lh_error *err)
 {
@@ -286,8 +288,9 @@ static void shares_layers(void)
     CHECK_NEAR(two, one, 1e-6);
 }
 
-/* What is emulated between experts, and between parts of them, is what lies
- * between the ranks that have these: the link of two sites, or a node's. */
+/* The emulated link between expert ranks, and between ranks that share an
+ * expert, is the actual one between them: between two datacenters, or a node's.
+ */
 static void experts_meet_where_they_are(void)
 {
     static const struct {
@@ -322,8 +325,8 @@ static void experts_meet_where_they_are(void)
     }
 }
 
-/* What is said of exchanges is no more than what iterations took: validation,
- * which has exchanges of its own, is not in it. */
+/* Reported exchange times are at most the iterations' times: validation, which
+ * has its own exchanges, is excluded. */
 static void exchanges_are_of_iterations(void)
 {
     lh_plan *plan = plan_of_job(job_with(
@@ -356,8 +359,8 @@ static void exchanges_are_of_iterations(void)
     lh_plan_free(plan);
 }
 
-/* Experts at two sites of two nodes of two GPUs: between them tokens take the
- * link's time, whoever hands them on. */
+/* Experts in two datacenters with two nodes of two GPUs each: tokens between
+ * them take the link's time, whichever rank forwards them. */
 static void experts_are_at_two_sites(void)
 {
     static const char job[] =
@@ -382,8 +385,8 @@ static void experts_are_at_two_sites(void)
               nodes[2] == nodes[3]);
         m.nodes = i ? nodes : NULL;
         CHECK_OK(lhi_plan_set_group_links(plan, &m, &err), err);
-        /* 100 Gb/s for two at once; a value has two of the engine's bytes for
-         * one of the plan's. Of three others two are at the other site. */
+        /* 100 Gb/s for two at once; the engine's value has twice the bytes of
+         * the plan's. Two out of three others are in the other datacenter. */
         const lh_train_group_link *far = &m.groups[LH_TRAIN_GROUP_EXPERT];
         CHECK_INT(far->latency_ns, 1000000);
         CHECK_NEAR(far->ns_per_byte, (i ? 1 : 2.0 / 3) * 2 * 8 / 100 / 2, 1e-9);
@@ -404,7 +407,7 @@ static void refuses(void)
         return;
     m.data = "/dev/null";
     CHECK_INT(lh_train_plan(plan, &o, &r, &err), LH_EINPUT);
-    CHECK_HAS(err.text, "/dev/null"); /* it looks for data, and may run */
+    CHECK_HAS(err.text, "/dev/null"); /* it would run, but for the data */
     o.device = (lh_train_device)7;
     CHECK_INT(lh_train_plan(plan, &o, &r, &err), LH_EINVAL);
     CHECK_HAS(err.text, "no device 7");
@@ -420,9 +423,9 @@ static void refuses(void)
     lh_plan_free(plan);
 }
 
-/* Plans of three levels and of what the planner chooses: the same losses, to
- * 1e-6, and fewer bytes (with two replicas and eight chunks of parameters at
- * ZeRO-3 no fewer than at 2: the gathered ones take as much). */
+/* Plans with three levels and those chosen by the planner: the same losses, to
+ * 1e-6, and less memory. With two replicas and eight chunks, parameters at
+ * ZeRO-3 take no less than at 2, because the gathered ones take as much. */
 static void elastic_plans_train(void)
 {
     static const char *const levels[] = {
@@ -476,8 +479,8 @@ static void elastic_plans_train(void)
               "state: %g, %g, %g bytes", bytes[0], bytes[1], bytes[2]);
 }
 
-/* Operations that an elastic plan picks for want of memory: what is one product
- * is made again as one, in as many layers, and so the device runs it. */
+/* Operations that an elastic plan recomputes for lack of memory: one product is
+ * recomputed as one, in as many layers, so the device supports it. */
 static lh_plan *plan_that_picks(void)
 {
     return plan_of_job(job_with(
@@ -492,7 +495,7 @@ static lh_plan *plan_that_picks(void)
         "elastic}\n"));
 }
 
-/* Shared experts' operations go by themselves. */
+/* Shared experts' operations are separate. */
 static lh_plan *plan_that_picks_experts(void)
 {
     return plan_of_job(job_with(
@@ -550,7 +553,8 @@ static void operations_are_picked(void)
     picked_operations(plan_that_picks_experts(), "shared up", "up");
 }
 
-/* What of a plan the cpu device does not do: decay through gradients. */
+/* Parts of a plan that the cpu device does not support: decay through
+ * gradients. */
 static void refuses_what_it_does_not_do(void)
 {
     static const struct {
@@ -583,7 +587,7 @@ static void refuses_what_it_does_not_do(void)
     }
 }
 
-/* ... whose pipeline is another one than the plan's. */
+/* ... with a pipeline that differs from the plan's. */
 static void refuses_operations(void)
 {
     static const char text[] =
@@ -595,7 +599,7 @@ static void refuses_operations(void)
          "it needs data_parallel.groups"},
         {"prefetch: 0, chunks: [{chunk: 0, all_gather: 1}, "
          "{chunk: 1, all_gather: 1}]",
-         NULL}, /* each device has one: that is all of them */
+         NULL}, /* one per device: that is all of them */
     };
     lh_plan *plan = plan_of(1);
     lh_train_model m = lh_train_model_defaults();

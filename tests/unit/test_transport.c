@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages and collectives over long links, against numbers worked by hand. */
+/* Messages and collectives over long links, compared with numbers computed by
+ * hand. */
 #include "test.h"
 
 #include <longhaul/network_model.h>
@@ -21,7 +22,7 @@ static void rings(void)
                  1024.78, 2);
     CHECK_DIGITS(lh_ring_ns(LH_RING_PIPELINED, 1024, 89.1e6, &fast, 0) / ms,
                  3.78, 2);
-    /* Hops inside count once the ring is longer than three. */
+    /* Inner hops count if the ring is longer than three. */
     CHECK_DIGITS(lh_ring_ns(LH_RING_PIPELINED, 5, 0, &slow, 10 * us) / us, 120,
                  6);
     CHECK(lh_ring_ns(LH_RING_LOCKSTEP, 1, 1e9, &slow, 0) == 0);
@@ -30,13 +31,13 @@ static void rings(void)
 
 static void two_sites(void)
 {
-    /* 1e9 elements of 2 bytes, 100 Gb/s and 1 ms between two GPUs. */
+    /* 1e9 elements with 2 bytes, 100 Gb/s and 1 ms between two GPUs. */
     lh_flow across = {12.5e9, 1 * ms, 0}, inside = {50e9, 10 * us, 0};
     lh_hybrid h =
         lh_hybrid_ns(LH_RING_PIPELINED, 2, 2e9, &inside, &across, false);
     CHECK_DIGITS(h.reduce_ns / ms, 162, 6);
     CHECK(h.all_gather_ns == 0);
-    /* Eight GPUs: rings of four inside; a quarter each across, or all. */
+    /* Eight GPUs: inner rings of four; a quarter each across, or all. */
     lh_hybrid leaders =
         lh_hybrid_ns(LH_RING_PIPELINED, 8, 8e6, &inside, &across, false);
     lh_hybrid shares =
@@ -74,7 +75,7 @@ static void losses(void)
     CHECK_DIGITS(lh_message_ns(LH_RECOVERY_GO_BACK_N, bytes, &far) / ms, 8.4529,
                  4);
     CHECK_DIGITS(lh_flow_efficiency(LH_RECOVERY_GO_BACK_N, &far), 0.4502, 4);
-    /* Repeating only what was lost: 2.048 packets of 0.328 us more. */
+    /* Resending only lost packets: 2.048 packets with 0.328 us more. */
     CHECK_DIGITS(lh_message_ns(LH_RECOVERY_SELECTIVE_REPEAT, bytes, &far) / ms,
                  4.3561, 4);
     CHECK(lh_flow_efficiency(LH_RECOVERY_SELECTIVE_REPEAT, &far) == 1 - 2e-4);

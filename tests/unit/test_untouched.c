@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What fails leaves its outputs alone, and what succeeds the error: each call
- * with something wrong about it, and with every allocation failing in turn. */
+/* Failed calls leave their outputs unchanged, and successful ones the error:
+ * each call with one invalid argument, and with each allocation failing in
+ * turn. */
 #include "untouched_calls.h"
 #include "untouched_places.h"
 
-/* --- all of them ---------------------------------------------------------- */
+/* --- all calls ------------------------------------------------------------ */
 
 #define EACH(X)                                                                \
     X(takes_pipeline)                                                          \
@@ -100,7 +101,7 @@ static bool reads(const char *name)
     return strncmp(name, "reads_", 6) == 0;
 }
 
-/* Its ranks allocate on threads of their own, which has no order. */
+/* Its ranks allocate on their own threads, in no fixed order. */
 static void wrong_transport(void)
 {
     test_name = "trains";
@@ -119,8 +120,8 @@ static void wrong_input(void)
     }
 }
 
-/* As FAIL_EACH_ALLOC, but a call that needs many allocations is not run that
- * often: after some it fails in steps. */
+/* As FAIL_EACH_ALLOC, but a call with many allocations is not run as often:
+ * after some of them, it fails in steps. */
 static void no_memory(void)
 {
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Zones of datacenters: read, written, refused; and what crosses the network
- * inside a node, a zone, a datacenter and between datacenters, by hand. */
+/* Zones of datacenters: read, written, rejected; and traffic over the network
+ * within a node, a zone, a datacenter and between datacenters, by hand. */
 #include "jobs.h"
 #include "test_spec.h"
 
@@ -9,9 +9,9 @@
 #include <longhaul/cost.h>
 #include <longhaul/plan.h>
 
-/* Two datacenters of two zones of two nodes of eight H100s. Alone a GPU has 50
- * GB/s to other zones and 25 to other nodes; all sixteen of a zone have 200 to
- * the other. */
+/* Two datacenters with two zones of two nodes with eight H100s. Alone a GPU has
+ * 50 GB/s to other zones and 25 to other nodes; all sixteen in a zone have 200
+ * to the other. */
 #define FOUR_ZONES                                                             \
     "  fabric: {gbps: 400, latency_us: 8, oversubscription: 2}\n"              \
     "  zone_link: {gbps: 400, latency_us: 20, oversubscription: 4}\n" SITES
@@ -29,7 +29,7 @@ static lh_job *four_zones(void)
                                         "sequence: 8192, zero: 1}\n");
 }
 
-/* --- the file ------------------------------------------------------------- */
+/* --- file ----------------------------------------------------------------- */
 
 static void zones_are_read_and_written(void)
 {
@@ -43,7 +43,7 @@ static void zones_are_read_and_written(void)
     CHECK_INT(job->datacenters[2].gpus, 16);
     CHECK_INT(job->n_gpus, 64);
     CHECK_INT(job->n_nodes, 8);
-    /* The fabric's half; all GPUs of a zone; the link between all zones. */
+    /* Half the fabric; all GPUs in a zone; the link between all zones. */
     CHECK_NEAR(job->datacenters[0].fabric.bytes_per_s, 25e9, 1);
     CHECK_NEAR(job->wans[0 * 4 + 1].gbps, 6400, 1e-9);
     CHECK_NEAR(job->wans[0 * 4 + 1].oversubscription, 4, 0);
@@ -133,8 +133,9 @@ static void what_says_nothing_is_refused(void)
 
 /* --- by hand, level by level ---------------------------------------------- */
 
-/* Thirty-two GPUs of two zones: seven of eight on the own node, eight on the
- * other one, sixteen in the other zone, to which all sixteen send at once. */
+/* Thirty-two GPUs in two zones: seven of eight on the same node, eight on the
+ * other one, sixteen in the other zone, to which all sixteen send concurrently.
+ */
 static void all_to_all_by_hand(void)
 {
     lh_job *job = four_zones();
@@ -146,7 +147,7 @@ static void all_to_all_by_hand(void)
              err);
     CHECK_NEAR(transfer, 8e6 / fabric + 16e6 / (200.0 / 16), 1);
     CHECK_NEAR(latency, 20000, 0);
-    /* Over all four: both zones of the west share the link to the east. */
+    /* Over all four: both zones in the west share the link to the east. */
     g.size = 64;
     CHECK_OK(lh_cost_all_to_all(job, &g, 64e6, NULL, &transfer, &latency, &err),
              err);
@@ -156,8 +157,8 @@ static void all_to_all_by_hand(void)
     lh_job_free(job);
 }
 
-/* Eight replicas of eight GPUs, two in each zone: gathered within zones, then
- * half of each share between zones, then a quarter between datacenters. */
+/* Eight replicas with eight GPUs, two in each zone: gathered within zones, then
+ * half of each shard between zones, then a quarter between datacenters. */
 static void data_parallelism_by_hand(void)
 {
     lh_job *job = four_zones();
@@ -182,7 +183,7 @@ static void data_parallelism_by_hand(void)
                    bytes / 8 / (50.0 / 32),
                4);
     CHECK_INT(cost.data_latency_ns, 8000 + 20000 + 5000000);
-    /* Within one datacenter: half of each share between its zones. */
+    /* Within one datacenter: half of each shard between its zones. */
     slice.n_sites = 2;
     l.data = 4;
     CHECK_OK(lh_cost_chunk(job, &l, &slice, NULL, &cost, &err), err);
@@ -214,13 +215,13 @@ static double message_ns(const lh_job *job, uint32_t from, uint32_t to,
 static void messages_by_hand(void)
 {
     lh_job *job = four_zones();
-    const double share = 8192.0 * 8192 * 2 / 8; /* of one GPU */
+    const double share = 8192.0 * 8192 * 2 / 8; /* per GPU */
     int64_t latency;
 
     CHECK_NEAR(message_ns(job, 0, 0, 2, &latency), share / fabric, 2);
     CHECK_INT(latency, 8000);
-    /* Sixteen GPUs send to the other zone, or eight, which their own
-     * interfaces' share of the fabric limits. */
+    /* Sixteen GPUs send to the other zone, or eight, limited by their own
+     * interfaces' share of the fabric. */
     CHECK_NEAR(message_ns(job, 0, 1, 2, &latency), share / (200.0 / 16), 2);
     CHECK_INT(latency, 20000);
     CHECK_NEAR(message_ns(job, 0, 1, 1, &latency), share / fabric, 2);
@@ -229,7 +230,7 @@ static void messages_by_hand(void)
     lh_job_free(job);
 }
 
-/* --- what plans make of it ------------------------------------------------ */
+/* --- plans ---------------------------------------------------------------- */
 
 static bool has_link(const lh_pipeline *p, const char *name)
 {
@@ -272,7 +273,7 @@ static void stages_fill_zones(void)
     lh_job_free(job);
 }
 
-/* A layout whose experts lie within zones sends no token further. */
+/* A layout with experts inside zones sends no token further. */
 static void experts_stay_in_zones(void)
 {
     lh_job *job = job_with(JOB_70B, FOUR_ZONES "model: mixtral-8x7b\n");
@@ -295,10 +296,11 @@ static void experts_stay_in_zones(void)
     lh_job_free(job);
 }
 
-/* Each number of the levels counts. */
+/* Each number of each level affects the result. */
 static void every_key_changes_something(void)
 {
-    /* Of the fabric, and between zones; the first are what is compared with. */
+    /* Fabric settings, and those between zones; the first row is the reference.
+     */
     static const char *const networks[][2] = {
         {"latency_us: 8, oversubscription: 2",
          "gbps: 400, latency_us: 20, oversubscription: 4"},
@@ -341,16 +343,15 @@ static void every_key_changes_something(void)
             as_given = ns;
         else
             CHECK_MSG(ns != as_given,
-                      "' has no effect: there are no messages between devices "
-                      "% %s; %s",
+                      "%s changes nothing, nor does %s",
                       networks[i][0], networks[i][1]);
         lh_job_free(job);
     }
 }
 
-/* Of each replica's buffer half stays in a zone's ring; of the other half two
+/* Half of each replica's buffer stays in a zone's ring; for the other half two
  * rings between the datacenters send a half each. Parameters in two bytes and
- * gradients in four: three bytes for each of the model. */
+ * gradients in four: three bytes per model parameter. */
 static void bytes_between_datacenters_by_hand(void)
 {
     static const lh_site_stages parts[] = {{0, 1}, {1, 1}, {2, 1}, {3, 1}};

@@ -5,6 +5,7 @@
 
 #include <longhaul/model.h>
 
+/* Returns a tiny Llama model. */
 static inline lh_model tiny_model(uint32_t layers)
 {
     return (lh_model){.name = "tiny",
@@ -20,6 +21,7 @@ static inline lh_model tiny_model(uint32_t layers)
                       .moe_interval = 1};
 }
 
+/* Returns a tiny Mixtral model. */
 static inline lh_model tiny_mixtral(uint32_t layers)
 {
     lh_model m = tiny_model(layers);
@@ -31,6 +33,7 @@ static inline lh_model tiny_mixtral(uint32_t layers)
     return m;
 }
 
+/* Returns a tiny GPT-2 model. */
 static inline lh_model tiny_gpt2(uint32_t layers)
 {
     lh_model m = tiny_model(layers);
@@ -44,6 +47,7 @@ static inline lh_model tiny_gpt2(uint32_t layers)
     return m;
 }
 
+/* Returns a tiny Qwen 3 model. */
 static inline lh_model tiny_qwen3(uint32_t layers)
 {
     lh_model m = tiny_model(layers);
@@ -52,6 +56,7 @@ static inline lh_model tiny_qwen3(uint32_t layers)
     return m;
 }
 
+/* Returns a tiny Falcon model. */
 static inline lh_model tiny_falcon(uint32_t layers)
 {
     lh_model m = tiny_model(layers);
@@ -63,6 +68,7 @@ static inline lh_model tiny_falcon(uint32_t layers)
     return m;
 }
 
+/* Returns a tiny DeepSeek model. */
 static inline lh_model tiny_deepseek(uint32_t layers)
 {
     lh_model m = tiny_model(layers);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks that train, in one thread, which plays the engine; their checkpoints.
- */
+/* Training ranks in one thread, which takes the engine's role; their
+ * checkpoints. */
 #ifndef TRAIN_TEAM_H
 #define TRAIN_TEAM_H
 
@@ -18,6 +18,7 @@ typedef struct team {
 
 static uint32_t team_layers = 5;
 
+/* Opens the ranks of all replicas. */
 static inline team open_team(uint32_t replicas, uint32_t chunks,
                              uint32_t devices, bool tied)
 {
@@ -51,6 +52,7 @@ static inline team open_team(uint32_t replicas, uint32_t chunks,
     return m;
 }
 
+/* Frees the ranks and their devices. */
 static inline void close_team(team *m)
 {
     for (uint32_t r = 0; r < m->n_replicas; r++) {
@@ -60,6 +62,7 @@ static inline void close_team(team *m)
     }
 }
 
+/* Sums a chunk's gradients over the replicas. */
 static inline void reduce(team *m, uint32_t chunk)
 {
     const float *values[4];
@@ -79,6 +82,7 @@ static inline void reduce(team *m, uint32_t chunk)
         }
 }
 
+/* Gathers a chunk's weights from the replicas' shards. */
 static inline void gather(team *m, uint32_t chunk)
 {
     float *values[4];
@@ -96,6 +100,7 @@ static inline void gather(team *m, uint32_t chunk)
         lhi_train_gathered(m->t[r][chunk % m->n_devices], chunk);
 }
 
+/* Exchanges the gradients of a tied embedding between both ends. */
 static inline void exchange_tied(team *m)
 {
     for (uint32_t r = 0; r < m->n_replicas; r++) {
@@ -114,6 +119,7 @@ static inline void exchange_tied(team *m)
 
 typedef lh_status (*tally_call)(lhi_train *, double *, lh_error *);
 
+/* Sums the tallies over all ranks; the caller frees the sums. */
 static inline double *add_tallies(team *m, tally_call call)
 {
     lh_error err;
@@ -129,6 +135,7 @@ static inline double *add_tallies(team *m, tally_call call)
     return all;
 }
 
+/* Runs one training step; returns the loss. */
 static inline double team_step(team *m)
 {
     lh_error err;
@@ -150,13 +157,14 @@ static inline double team_step(team *m)
     return m->report.loss;
 }
 
+/* Gathers all chunks' weights. */
 static inline void settle(team *m)
 {
     for (uint32_t c = 0; c < m->s[0].n_chunks; c++)
         gather(m, c);
 }
 
-/* Bit by bit the same weights. */
+/* Checks for bitwise equal weights. */
 static inline void check_same(team *a, team *b)
 {
     settle(a);
@@ -169,6 +177,7 @@ static inline void check_same(team *a, team *b)
     }
 }
 
+/* Saves a checkpoint with all ranks. */
 static inline void save_all(team *m, const lhi_checkpoint_options *o)
 {
     lh_error err;
@@ -187,6 +196,7 @@ static inline void save_all(team *m, const lhi_checkpoint_options *o)
     free(one);
 }
 
+/* Loads a checkpoint into all ranks. */
 static inline void load_all(team *m, const char *path,
                             const lhi_checkpoint_options *o)
 {
@@ -196,6 +206,7 @@ static inline void load_all(team *m, const char *path,
             CHECK_OK(lhi_train_load(m->t[r][d], path, o, &err), err);
 }
 
+/* Removes a folder and its contents. */
 static inline void remove_all(const char *folder)
 {
     char command[256];
@@ -203,6 +214,7 @@ static inline void remove_all(const char *folder)
     CHECK_INT(system(command), 0);
 }
 
+/* Checks whether the folder has a file with that name. */
 static inline bool is_there(const char *folder, const char *name)
 {
     char path[256];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A folder that a test program has for its runs, from folder_begin() to
- * folder_end(), a text in it to train on, and what runs save there. */
+/* A test program's folder for its runs, from folder_begin() to folder_end(),
+ * with a text to train on and the runs' checkpoints. */
 #ifndef TEST_TRAINING_FOLDER_H
 #define TEST_TRAINING_FOLDER_H
 
@@ -14,8 +14,8 @@
 
 static char folder[64], text_path[80];
 
-/* The folder, and a text of so many letters; false: there is no folder. The
- * program needs _GNU_SOURCE. */
+/* Creates the folder and a text with this many letters; false: there is no
+ * folder. Needs _GNU_SOURCE. */
 static inline bool folder_begin(const char *name, int n_letters)
 {
     snprintf(folder, sizeof folder, "/tmp/longhaul-%s-XXXXXX", name);
@@ -26,6 +26,7 @@ static inline bool folder_begin(const char *name, int n_letters)
     return true;
 }
 
+/* Removes the folder. */
 static inline void folder_end(void)
 {
     char command[128];
@@ -33,9 +34,8 @@ static inline void folder_end(void)
     CHECK_INT(system(command), 0);
 }
 
-/* A file of a checkpoint, to be freed: of the run whose checkpoints are in the
- * folder `run` of the folder. NULL, and a failed check, where it is not there.
- */
+/* Reads a checkpoint file of the run in subfolder `run`; the caller frees it.
+ * NULL, and a failed check, if it cannot be read. */
 static inline char *saved_file(const char *run, unsigned step, const char *file,
                                size_t *size)
 {
@@ -58,6 +58,7 @@ static inline char *saved_file(const char *run, unsigned step, const char *file,
     return bytes;
 }
 
+/* Reads a checkpoint's weights; the caller frees them. */
 static inline char *saved_weights(const char *run, unsigned step, size_t *size)
 {
     return saved_file(run, step, "model.safetensors", size);

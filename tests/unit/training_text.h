@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A text to train on: letters that are drawn. */
+/* A text to train on: random letters. */
 #ifndef TEST_TRAINING_TEXT_H
 #define TEST_TRAINING_TEXT_H
 
@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-/* `n` letters; fails the test where the file cannot be written. */
+/* Writes `n` letters; fails the test if the file cannot be written. */
 static inline void training_text(const char *path, int n)
 {
     FILE *file = fopen(path, "w");

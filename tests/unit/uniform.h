@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Regular pipelines for tests, in milliseconds. */
+/* Regular pipelines for tests, times in milliseconds. */
 #ifndef TEST_UNIFORM_H
 #define TEST_UNIFORM_H
 
@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Parameters of a regular pipeline; zeros are defaults. */
 typedef struct uniform {
     const char *placement; /* "ud", "loop", "wave" */
     unsigned devices, microbatches;
@@ -18,6 +19,7 @@ typedef struct uniform {
     const char *more; /* further lines of the file, or NULL */
 } uniform;
 
+/* Creates the pipeline; the caller frees it. */
 static inline lh_pipeline *uniform_make(uniform u)
 {
     char text[2048];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A call of each function that makes something; `bad` makes it fail. */
+/* Calls each function that creates something; `bad` makes it fail. */
 #ifndef UNTOUCHED_CALLS_H
 #define UNTOUCHED_CALLS_H
 
@@ -42,7 +42,7 @@ static lh_status injects(bool bad)
 static lh_status describes(bool bad)
 {
     POISONED(lh_pipeline_desc, out);
-    POISONED(lh_pipeline_desc, rest); /* all but `size`, which is an input */
+    POISONED(lh_pipeline_desc, rest); /* all except `size`, which is an input */
     out.size = bad ? sizeof(size_t) : sizeof out;
     memset(&err, POISON, sizeof err);
     lh_status status = lh_pipeline_describe(pipeline, &out, &err);
@@ -118,7 +118,7 @@ static lh_status certifies(bool bad)
 static lh_status bounds(bool bad)
 {
     POISONED(lh_bound, out);
-    (void)bad; /* only memory can be missing */
+    (void)bad; /* it can fail only for lack of memory */
     lh_status status = CALL(lh_lower_bound(pipeline, &out, &err), out);
     return bad ? LH_EINVAL : status;
 }
@@ -193,6 +193,7 @@ static lh_status shakes(bool bad)
         out);
 }
 
+/* Output of lh_jitter_times for three samples. */
 typedef struct three_times {
     int64_t ns[3];
 } three_times;
@@ -206,7 +207,7 @@ static lh_status draws_times(bool bad)
                 out);
 }
 
-/* A device that is there, or not. */
+/* Slows down an existing device, or a missing one. */
 static lh_events slow_device(bool bad, lh_event *e)
 {
     *e = (lh_event){.end_step = 2,
@@ -345,7 +346,8 @@ static lh_status reads_ranks(bool bad)
     return status;
 }
 
-/* A pass forward, by the GPU, and one back; a message that nobody takes. */
+/* A forward pass on the GPU, and a backward one; a message that nobody
+ * receives. */
 static const char profiler_text[] =
     "{\"distributedInfo\": {\"rank\": 0, \"world_size\": 1,"
     " \"pg_config\": [{\"ranks\": [0]}]}, \"traceEvents\": ["
@@ -704,8 +706,8 @@ static lh_status loads(bool bad)
 
 /* --- texts ---------------------------------------------------------------- */
 
-/* Each reader of texts, over what it cannot read; that nothing else stands in
- * *out is all there is to ask. */
+/* Each parser, on invalid input; the only check is that *out stays unchanged.
+ */
 #define READER(name, type, call)                                               \
     static lh_status name(bool bad)                                            \
     {                                                                          \
@@ -733,7 +735,7 @@ READER(reads_topology, lh_topology,
        lh_topology_parse(text, len, "x", &out, &err))
 READER(reads_file, lh_plan, lh_plan_read("/nowhere/x", &out, &err))
 
-/* Each writer, which only memory can be missing to. */
+/* Each writer, which can fail only for lack of memory. */
 #define WRITER(name, call)                                                     \
     static lh_status name(bool bad)                                            \
     {                                                                          \

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What calls are given that are to leave their outputs alone, and whether they
- * did. */
+/* Inputs of calls that must leave their outputs unchanged, and the check. */
 #ifndef UNTOUCHED_GIVEN_H
 #define UNTOUCHED_GIVEN_H
 
@@ -35,11 +34,12 @@ enum { POISON = 0x5a };
 
 static lh_error err;
 
-/* An output before the call: nothing that a call would write. */
+/* An output before the call: a pattern that no call would write. */
 #define POISONED(type, name)                                                   \
     type name;                                                                 \
     memset(&name, POISON, sizeof name)
 
+/* Checks whether memory still has the pattern. */
 static bool is_poison(const void *data, size_t size)
 {
     const unsigned char *bytes = data;
@@ -49,9 +49,10 @@ static bool is_poison(const void *data, size_t size)
     return true;
 }
 
-static const char *test_name; /* of what is called */
+static const char *test_name; /* of the current call */
 
-/* Goes on with the call's status. */
+/* Checks the output after a failure, or the error after success; returns the
+ * call's status. */
 static lh_status left_alone(lh_status status, const void *out, size_t size)
 {
     if (status != LH_OK)
@@ -66,7 +67,7 @@ static lh_status left_alone(lh_status status, const void *out, size_t size)
 #define CALL(call, out)                                                        \
     (memset(&err, POISON, sizeof err), left_alone(call, &(out), sizeof(out)))
 
-/* --- what the calls are given --------------------------------------------- */
+/* --- inputs of the calls -------------------------------------------------- */
 
 static lh_pipeline *pipeline, *other;
 static lh_schedule *schedule;
@@ -96,6 +97,7 @@ static const lh_elastic_case elastic = {.stages = 2,
                                         .pp_ns = 1,
                                         .params = 100};
 
+/* Creates the inputs. */
 static void make_all(void)
 {
     lh_error why = {0};
@@ -121,6 +123,7 @@ static void make_all(void)
              why);
 }
 
+/* Frees the inputs. */
 static void free_all(void)
 {
     lh_topology_free(topology);

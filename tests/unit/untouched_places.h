@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls of hosts' places that are to leave their outputs alone. */
+/* Placement calls that must leave their outputs unchanged. */
 #ifndef UNTOUCHED_PLACES_H
 #define UNTOUCHED_PLACES_H
 
@@ -61,7 +61,7 @@ static lh_status makes_layers(bool bad)
     return status;
 }
 
-/* A device is slow in the middle of it; layers move. */
+/* A device is slow in the middle; layers migrate. */
 static lh_status plays_sharing(bool bad)
 {
     const uint32_t numbers[] = {8, 8};
@@ -87,7 +87,7 @@ static lh_status plays_sharing(bool bad)
     return status;
 }
 
-/* The link between two hosts is slow in the middle of it; they move. */
+/* The link between two hosts is slow in the middle; ranks are reassigned. */
 static lh_status plays_moving(bool bad)
 {
     static const char *const link = "h0-h1";

@@ -37,7 +37,7 @@ function showDifferences(list_) {
         const all = button.getAttribute('aria-pressed') !== 'true';
         button.setAttribute('aria-pressed', String(all));
         body.replaceChildren(...differenceRows(rows, all));
-      } }, `What is alike, too (${alike})`);
+      } }, `Show equal rows (${alike})`);
     $('differences').append(el('div', { class: 'panel-head' },
       el('h2', {}, 'Differences'), button),
     el('div', { class: 'scroll' }, el('table', {}, el('thead', {}, el('tr', {},
