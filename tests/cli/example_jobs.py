@@ -66,7 +66,10 @@ def plan_example(program, path, text, target, folder):
             "50", "-q", "-o", "plan.json"]
     key = made_of(program, names, folder)
     key.update(" ".join(plan).encode())
-    kept = pathlib.Path(program).resolve().parent / "example-plans"
+    build = pathlib.Path(program).resolve().parents[1]
+    # A program that is installed has no build folder, and keeps no plans.
+    kept = (build if (build / "meson-private").is_dir() else
+            folder) / "example-plans"
     kept.mkdir(exist_ok=True)
     name = f"{path.stem}-{target}"
     at = kept / f"{name}-{key.hexdigest()[:20]}.json"
