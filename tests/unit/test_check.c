@@ -251,10 +251,11 @@ static void judges_link_orders(void)
     CHECK(lh_verdict_valid(v));
     CHECK_INT(lh_verdict_makespan(v), 103);
     lh_verdict_free(v);
-    expect_of(judge_with(split, "0F0,0I0,0F1,0I1,0W0,0W1\n" ROW1, 1, orders), 1,
-              "deadlock, a circle of 2: device 0 waits in 0I0 for the message "
-              "of 1I0, which link back sends after that of 1I1 of device 1; "
-              "device 1 waits in 1F1 for 0F1 of device 0");
+    expect_of(
+        judge_with(split, "0F0,0I0,0F1,0I1,0W0,0W1\n" ROW1, 1, orders), 1,
+        "deadlock, a circle of 2: device 0 waits in 0I0 for the message "
+        "of 1I0, which link back sends after the message of 1I1 of device 1; "
+        "device 1 waits in 1F1 for 0F1 of device 0");
 }
 
 /* Two devices send on one link: FIFO; at equal times the lower device is first.

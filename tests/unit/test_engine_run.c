@@ -392,7 +392,7 @@ static void refusals(void)
     lh_train_result *r = NULL;
     lh_error err;
     CHECK_INT(lh_train_timed(p, x, &o, &r, &err), LH_EUNSUPPORTED);
-    CHECK_HAS(err.text, "link 'a' has another latency");
+    CHECK_HAS(err.text, "link 'a' has a different latency");
     o.transport = "pigeon";
     CHECK_INT(lh_train_timed(p, x, &o, &r, &err), LH_EUNSUPPORTED);
     CHECK_HAS(err.text, "pigeon");

@@ -356,8 +356,8 @@ static void refusals_name_file_line_and_key(void)
     refuse("sale: {price: 1, sold_s: 3}", "sale: 1",
            "f:1: sale: must be a map of keys and values");
     refuse(", sold_s: 3", "", "f:1: sale: key 'sold_s' is missing");
-    refuse("name: \"n\"", "name: n", "f:1: name: must be a text in quotes");
-    refuse("wax: 0", "wax: 0, note: [1]", "f:1: note: must be a text");
+    refuse("name: \"n\"", "name: n", "f:1: name: must be a quoted string");
+    refuse("wax: 0", "wax: 0, note: [1]", "f:1: note: must be a string");
     refuse("maker: m", "maker: ''", "f:1: wheels[0].maker: must not be empty");
     refuse("paint: red", "paint: blue",
            "f:1: paint: must be red or green, not 'blue'");
@@ -383,9 +383,9 @@ static void refusals_name_file_line_and_key(void)
     refuse("wax: 0", "wax: 0, bell: {tone: 21}",
            "f:1: bell.tone: 21 is out of range; from 0.5 to 20 is possible");
     refuse("[{spokes: 4, maker: m}]", "[]",
-           "f:1: wheels: has 0 entries; at least 1 must be there");
+           "f:1: wheels: has 0 entries; at least 1 are required");
     refuse("[{spokes: 4, maker: m}]", "[1, 2, 3]",
-           "f:1: wheels: has 3 entries; at most 2 are possible");
+           "f:1: wheels: has 3 entries; at most 2 are allowed");
     refuse("[{spokes: 4, maker: m}]", "4", "f:1: wheels: must be a list");
     refuse("{spokes: 4, maker: m}", "7", "f:1: wheels[0]: must be a map");
     refuse("wax: 0", "wax: 0, gears: [1, 51]",

@@ -142,8 +142,9 @@ static void what_makes_no_sense_is_refused(void)
     refuse(F("{attention: flash}"), "framework.attention: ");
     refuse(F("{sequence_parallel: 1}"), "framework.sequence_parallel: ");
     refuse(F("{gradients: fp8}"), "framework.gradients: ");
-    refuse(F("{gradients: fp16}"), "framework.gradients: are fp32, or what "
-                                   "passes compute in, which is bf16");
+    refuse(
+        F("{gradients: fp16}"),
+        "framework.gradients: must be fp32, or the training precision, bf16");
     refuse(F("{reduce: int8}"), "framework.reduce: ");
     refuse(F("{receives: never}"), "framework.receives: ");
     refuse(F("{overlap: 1}"), "framework.overlap: must be a map");
@@ -152,9 +153,9 @@ static void what_makes_no_sense_is_refused(void)
     refuse(F("{overlap: {expert: 0.5}}"),
            "framework.overlap.expert: llama3-8b has no experts");
     refuse(F("{fp8: dispatch}"),
-           "framework.fp8: llama3-8b has no experts to dispatch tokens to");
+           "framework.fp8: llama3-8b has no experts; use matmul");
     refuse(F("{overlap: {tensor: 0.5}}") "layout: {tensor: 1}\n",
-           "framework.overlap.tensor: there is nothing to overlap");
+           "framework.overlap.tensor: requires layout.tensor above 1");
     refuse(F("{fp8: all}"), "framework.fp8: ");
 #undef F
 }

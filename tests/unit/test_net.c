@@ -386,7 +386,7 @@ static void survives_deaths(void)
     ends_by_itself(5, is_killed, NULL, LH_EIO,
                    "rank 2: killed by signal 9 (Killed)");
     ends_by_itself(2, ends_itself, NULL, LH_EIO,
-                   "rank 1: ended without having finished (exit status 3)");
+                   "rank 1: exited before finishing (exit status 3)");
     ends_by_itself(3, one_is_stuck, NULL, LH_EINPUT, "rank 1: no more paper");
 }
 

@@ -73,7 +73,7 @@ static void bad_topologies(void)
                      "from node 1 to itself");
     refused_topology("nodes: [{id: 1}, {id: 2}]\n"
                      "links:\n- {a: 1, b: 2, km: 5}\n- {a: 2, b: 1, km: 7}\n",
-                     "t.yaml:4: links[1]: a second link between nodes");
+                     "t.yaml:4: links[1]: duplicate link between nodes");
     refused_topology("nodes: [{id: 1}, {id: 2}]\n"
                      "links: [{a: 1, b: 2, km: -5}]\n",
                      "links[0].km");

@@ -115,7 +115,7 @@ static void refuses_wrong_sums(void)
     if (at) {
         at[7] = '9';
         CHECK_INT(lh_plan_parse(text, n, "p", &other, &err), LH_EINPUT);
-        CHECK_HAS(err.text, "schedule.gap: is not what lower_bound_ns says");
+        CHECK_HAS(err.text, "schedule.gap: does not match lower_bound_ns");
     }
     lh_text_free(text);
     lh_plan_free(plan);

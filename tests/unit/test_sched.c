@@ -432,8 +432,9 @@ static void auto_says_why_nothing_fits(void)
 {
     uniform u = ud;
     u.more = "memory_limit: 0\n";
-    check_refused(u, "auto", LH_EINFEASIBLE,
-                  "auto: no method fits; look-ahead: device 0 needs memory 1");
+    check_refused(
+        u, "auto", LH_EINFEASIBLE,
+        "auto: no method is feasible; look-ahead: device 0 needs memory 1");
 }
 
 int main(void)

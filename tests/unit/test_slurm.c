@@ -169,7 +169,7 @@ static void says_what_is_wrong(void)
         {"SLURM_JOB_ID", NULL, "SLURM_JOB_ID"},
         {"SLURM_STEP_ID", "", "SLURM_STEP_ID"},
         {"SLURM_STEP_NODELIST", NULL, "LONGHAUL_HOST"},
-        {"SLURM_STEP_NODELIST", "n[1", "no first node in 'n[1'"},
+        {"SLURM_STEP_NODELIST", "n[1", "cannot parse the first node of 'n[1'"},
         {"LONGHAUL_PORT", "0", "'0' is no port"},
         {"LONGHAUL_PORT", "65536", "'65536' is no port"},
         {"LONGHAUL_PORT", "1-2", "'1-2' is no port"},
@@ -193,7 +193,7 @@ static void rank_0_is_where_others_look(void)
     SET("SLURM_PROCID", "0");
     CHECK(lhi_slurm_is_first_rank());
     CHECK_INT(lhi_slurm_read_environment(&s, &err), LH_EINVAL);
-    CHECK_HAS(err.text, "rank 0 runs on node far09, and not on far08");
+    CHECK_HAS(err.text, "rank 0 runs on node far09, not on far08");
     SET("SLURM_PROCID", "0", "SLURM_STEP_NODELIST", "localhost,far",
         "SLURMD_NODENAME", "localhost");
     CHECK_INT(lhi_slurm_read_environment(&s, &err), LH_EINVAL);

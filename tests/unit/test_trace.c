@@ -367,7 +367,8 @@ static void refusals(void)
     refused("\"longhaul\":\"trace/1\",", "", "not one of longhaul's");
     refused("\"source\":\"measured\"", "\"source\":\"dreamt\"",
             "must be 'simulated' or 'measured'");
-    refused("\"title\":\"\"", "\"title\":7", "t.json:2: title: must be a text");
+    refused("\"title\":\"\"", "\"title\":7",
+            "t.json:2: title: must be a quoted string");
     refused("\"links\":[]", "\"links\":[],\"lonks\":[]",
             "did you mean 'links'");
     refused("\"makespan_ns\":10", "\"makespan_ns\":1e99", "t.json:4:");
@@ -375,8 +376,8 @@ static void refusals(void)
             "t.json:11: traceEvents[0].name: must be a pass");
     refused("\"tid\":1", "\"tid\":2", "t.json:11: traceEvents[0].tid");
     refused("\"tid\":1", "\"tid\":0", "t.json:11:");
-    refused("\"end_ns\":10", "\"end_ns\":11", "dur: is not the 11 ns");
-    refused("\"ts\":0,", "\"ts\":0.003,", "ts: is not the 0 ns");
+    refused("\"end_ns\":10", "\"end_ns\":11", "dur: differs from the 11 ns");
+    refused("\"ts\":0,", "\"ts\":0.003,", "ts: differs from the 0 ns");
     refused("\"end_ns\":10", "\"end_ns\":-1", "t.json:11:");
     refused("\"end_ns\":10", "\"end_ns\":10,\"color\":1", "unknown key");
     refused("\"memory\":0", "\"memory\":99999999999999999999", "memory");

@@ -74,7 +74,7 @@ static void logs(void)
     });
     log = NULL;
     CHECK_INT(lh_run_log_parse("", 0, "empty", &log, &err), LH_EINPUT);
-    CHECK_STR(err.text, "empty: has no iteration");
+    CHECK_STR(err.text, "empty: contains no iteration");
     static const char bad[] = "{\"step\": 0, \"seconds\": 9}\n\n";
     CHECK_INT(lh_run_log_parse(bad, strlen(bad), "bad", &log, &err), LH_EINPUT);
     CHECK_HAS(err.text, "bad:2: ");
