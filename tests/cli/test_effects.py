@@ -149,7 +149,7 @@ def what_is_wrong_is_said_before_the_search():
     write("large.yaml", example)
     case("a range that jitter has not",
          ["plan", "large.yaml", "--jitter", "degraded=2x3"], 1,
-         err=r"\Alonghaul: jitter: degraded_rate is 2; from 0 to 1\n\Z")
+         err=r"\Alonghaul: jitter: degraded_rate is 2; expected 0 to 1\n\Z")
     two = str(ROOT / "examples/llama3-405b-two-sites.yaml")
     done = run("plan", two, "--what-if", "loss=0,2", "--effort",
                str(1 << 40), "--search", "exact")
@@ -159,7 +159,7 @@ def what_is_wrong_is_said_before_the_search():
     inputs()
     case("before what is to be simulated",
          ["simulate", "nowhere.yaml", "--jitter", "straggler=0.1x0.5"], 1,
-         err=r"straggler_factor is 0\.5; from 1 to")
+         err=r"straggler_factor is 0\.5; expected 1 to")
 
 
 @test
