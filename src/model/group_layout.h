@@ -75,8 +75,8 @@ bool lhi_group_layout_find_sharing_group(const lhi_group_layout *fold,
                                          uint32_t datacenter, uint32_t i,
                                          lhi_group_members *out);
 
-/* Checks whether the GPUs that share experts are on one node for every
- * placement of the replicas. */
+/* Checks whether each group of `tensor` GPUs that hold slices of the same
+ * experts is on one node, wherever the replicas are placed. */
 bool lhi_group_layout_sharing_is_intra_node(const lhi_group_layout *fold,
                                             uint32_t datacenter);
 

@@ -169,7 +169,8 @@ static void put_all(lhi_text *out, const lh_plan *plan)
                     lh_recompute_name(plan->best.recompute));
 }
 
-/* Rejects backward passes in plans for another program. */
+/* Rejects split backward passes with ZeRO 3 in a pipeline: torchtitan would
+ * lose gradients. */
 static lh_status check_backward(const lh_plan *plan, lh_error *err)
 {
     if (lh_pipeline_is_joint(plan->pipeline) ||

@@ -302,7 +302,8 @@ static double compute_least_recomputation(const bound_state *b, uint32_t d,
 /* --- time --------------------------------------------------------------------
  */
 
-/* Checks whether the job requires full sharding up to this level. */
+/* Checks whether every sharding that the options permit shards at least as much
+ * as `least` (ZeRO 2 or 3). */
 static bool must_shard(const bound_state *b, lh_elastic_sharding least)
 {
     uint32_t all = b->freedom->shardings, three = 1u << LH_ELASTIC_ZERO3;

@@ -82,8 +82,8 @@ static bool share_replicas(const draft_filler *f)
 
 /* ---- stages ---- */
 
-/* Fills parts to capacity, in order or from the end; each gets at least one
- * stage. */
+/* Gives stages to a group's pipeline parts, first to last (`backward`: last to
+ * first): each part takes as many as fit, and at least one. */
 static void fill_stages(const draft_filler *f, uint32_t group, bool backward)
 {
     uint32_t a = f->open->from[group], n = f->open->from[group + 1] - a;

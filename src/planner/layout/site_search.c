@@ -309,6 +309,8 @@ static lh_status make_case(placement_search *f, lh_error *err)
     return lhi_placement_find_symmetries(c, f->work, err);
 }
 
+/* Collects in f->kept the possible assignments of stages and replicas to
+ * datacenters: completions of the given sites, or all, or heuristic ones. */
 static lh_status find_drafts(placement_search *f, lh_error *err)
 {
     bool used[LH_MAX_DATACENTERS] = {false};

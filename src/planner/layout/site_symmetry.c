@@ -198,7 +198,8 @@ static void reverse_pipelines(lhi_placement_draft *d)
         }
 }
 
-/* Keeps the smaller of two drafts. */
+/* Sorts d's groups; copies it to `least` if it comes first by
+ * lhi_placement_compare_drafts(). */
 static void keep_smaller(lhi_placement_draft *d, lhi_placement_draft *least)
 {
     lhi_placement_sort_groups(d);

@@ -163,7 +163,8 @@ bool lhi_local_search_has_value(const lhi_local_search_target *t,
            lhi_dimension_value(t->dimension, config) == t->value;
 }
 
-/* Updates the targets for which this row is the best. */
+/* Stores the row in each target whose value it has and whose best it improves.
+ * `at`: its candidate, or the one with its layout. */
 void lhi_local_search_update_targets_by_row(lhi_local_search *d, uint32_t at,
                                             const lh_choice *row)
 {

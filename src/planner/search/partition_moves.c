@@ -156,8 +156,9 @@ static bool has_same_chunks(const lhi_candidate *a, const lhi_candidate *b)
            a->config.placement == b->config.placement;
 }
 
-/* Returns the fastest candidate unlike the known ones, which often outnumber
- * the budget. */
+/* Returns the fastest feasible candidate not done yet whose chunks differ from
+ * those of all known ones; many near-copies would use up the work limit. NULL:
+ * none. */
 static lhi_candidate *next_fastest(const partition_mover *m,
                                    lhi_candidate *const *known, int n)
 {

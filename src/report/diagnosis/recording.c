@@ -193,8 +193,8 @@ static bool same_ranks(const lhi_op_graph *a, const lhi_op_graph *b)
                   a->n_replicas * sizeof *a->replicas) == 0;
 }
 
-/* Returns the graph whose ranks most steps share; of equals, the one with more
- * ranks. */
+/* Returns the graph whose set of ranks occurs in the most steps; at a tie, the
+ * one with more ranks. */
 static const lhi_op_graph *most_common_graph(const lh_recording *recording)
 {
     const lhi_op_graph *best = NULL;

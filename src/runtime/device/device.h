@@ -302,8 +302,8 @@ lh_status lhi_cpu_estimate_memory(const lhi_cpu_options *options,
 /* Returns the bytes that chunk mine[i] offloads per microbatch. */
 double lhi_cpu_estimate_offload_bytes(const lhi_cpu_options *options,
                                       uint32_t i);
-/* Computes the sharded values of chunk mine[i]; leaves the numbers of tensors
- * at 0. */
+/* Counts the floats of chunk mine[i]'s sharded parameters and gradients; does
+ * not count the tensors (n_values and n_gradients are 0). */
 lh_status lhi_cpu_compute_sharded_tensors(const lhi_cpu_options *options,
                                           uint32_t i, lhi_sharded_tensors *out,
                                           lh_error *err);

@@ -544,6 +544,8 @@ static lh_status make_buffers(lhi_fsdp *l, lh_error *err)
     return ok && l->queue ? LH_OK : lhi_fail_nomem(err);
 }
 
+/* Allocates the arrays and buffers, starts the communication thread and
+ * installs the device's hooks. */
 static lh_status init(lhi_fsdp *l, lh_error *err)
 {
     uint32_t n_chunks = l->o.exec->n_chunks;

@@ -21,7 +21,8 @@ typedef struct lhi_migration_target {
 } lhi_migration_target;
 
 /* Makes a migration target. `exec`: the plan that runs there. LH_ENOMEM also if
- * both copies do not fit into memory. */
+ * the training state does not fit into memory twice, as it must until it has
+ * moved. */
 lh_status lhi_migration_target_make(const lhi_job *job, lhi_net *net,
                                     const lh_exec *exec,
                                     const lhi_rank_assignment *assignment,

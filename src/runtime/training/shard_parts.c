@@ -151,7 +151,9 @@ void lhi_train_store_sums(lhi_train *train, uint32_t chunk,
         memcpy(c->buckets[bucket].sums + range.from, sums, n * sizeof *sums);
 }
 
-/* Moves the bucket's sharded pieces to their permanent storage. */
+/* Copies the sharded values that this rank owns from the device to the
+ * trainer's memory; finalise() then frees them on the device. False: out of
+ * memory. */
 static bool store_bucket(lhi_train *train, lhi_train_chunk *c,
                          lhi_train_bucket_kind bucket)
 {

@@ -148,7 +148,8 @@ uint64_t lhi_train_step(const lhi_train *train);
 void lhi_train_parameters(lhi_train *train, uint32_t chunk,
                           lhi_train_bucket_kind bucket, float **values,
                           size_t *n);
-/* Copies the gathered arrays back into the tensors. */
+/* After an all-gather: copies the chunk's gathered parameters into its tensors.
+ */
 void lhi_train_gathered(lhi_train *train, uint32_t chunk);
 
 /* Returns the chunk's gradients, n values in pieces as above. The

@@ -38,8 +38,9 @@ static inline size_t lhi_frame_tail_bytes(const lhi_frame_mac *seals)
     return seals ? LHI_FRAME_MAC_BYTES : 0;
 }
 
-/* Writes about `most` bytes at most; returns sendmsg()'s result. A connection's
- * frames must be sent in sequence, because the MACs number them. */
+/* Writes at most `most` bytes of payload, plus header and MACs where due;
+ * returns sendmsg()'s result. A connection's frames must be sent in sequence,
+ * because the MACs number them. */
 ssize_t lhi_outgoing_frame_write(lhi_outgoing_frame *frame, int fd,
                                  lhi_frame_mac *seals, size_t most);
 

@@ -132,8 +132,9 @@ static void put_order(const steady *s, uint32_t device, lhi_order *out)
         }
 }
 
-/* Tries one tolerance. Keeps the orders if they are the best that fit, or if
- * none has fitted yet. */
+/* Builds and evaluates the orders for one tolerance (see `tolerances`). Keeps
+ * them if they are faster than the best so far, or if none has fitted in memory
+ * yet. */
 static lh_status try_tolerance(steady *s, double tolerance, lh_error *err)
 {
     int64_t ns = INT64_MAX;

@@ -33,6 +33,7 @@ static lh_status check_share(const lhi_read_context *r, const lhi_node *map,
     return LH_OK;
 }
 
+/* Converts a share (0 to 1) to a number of parameters out of NOMINAL_PARAMS. */
 static int64_t share_to_params(double share)
 {
     return llround(share * (double)NOMINAL_PARAMS);

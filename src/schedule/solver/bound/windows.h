@@ -100,8 +100,9 @@ const lhi_lattice *lhi_windows_get_lattice(const lhi_windows *windows,
 bool lhi_windows_propagate(lhi_windows *windows, uint32_t machine,
                            lhi_budget *budget);
 
-/* Computes `least` and `most` from the current windows; undefined if out of
- * time. */
+/* Computes, from the current windows, how many operations of each stream at
+ * least (`least`) and at most (`most`) precede each operation; undefined if out
+ * of time. */
 void lhi_windows_compute_all_counts(lhi_windows *windows, lhi_budget *budget);
 /* The same for one machine. */
 void lhi_windows_compute_counts(lhi_windows *windows, uint32_t machine,

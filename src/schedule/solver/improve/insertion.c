@@ -372,6 +372,8 @@ static int64_t draw_up_to(lhi_inserter *a, int64_t most)
     return (int64_t)(lhi_random_next(&a->random) % ((uint64_t)most + 1));
 }
 
+/* Returns the time of one operation of chunk c; `streams`: the stream per chunk
+ * (s->f, s->d or s->w). 0: none. */
 static int64_t get_duration(const lhi_inserter *a, const uint32_t *streams,
                             uint32_t c)
 {

@@ -134,7 +134,8 @@ static void run_op(tuner *a, uint32_t o)
     }
 }
 
-/* Runs all operations; false: blocked. */
+/* Builds a schedule by the priority rule: starts every operation in turn.
+ * false: deadlock, some never start. */
 static bool run_all(tuner *a)
 {
     const lhi_shop *s = a->s;

@@ -18,7 +18,8 @@ typedef enum lhi_answer {
 } lhi_answer;
 
 /* Computes an upper bound on a search's initial memory, in bytes. with_counts:
- * with the current windows and their counts. SIZE_MAX: not possible. */
+ * also uses the windows' `least` and `most`. SIZE_MAX: the search is not
+ * applicable. */
 lh_status lhi_search_estimate_bytes(const lhi_windows *windows,
                                     bool with_counts, size_t *out,
                                     lh_error *err);
