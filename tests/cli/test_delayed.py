@@ -88,7 +88,7 @@ def a_checkpoint_of_the_other_kind_is_refused():
     case("others", [*train, "plain", "--delayed-update"], 1,
          err=r"plain/step-00000002/state.json: was made with")
     case("no device that trains", ["train", "plan.json", "--delayed-update"], 2,
-         err="--delayed-update is for the cpu device")
+         err="--delayed-update requires --device cpu")
 
 
 finish()

@@ -50,7 +50,7 @@ def replicas_are_ranks_too():
 @test
 def a_timed_run_says_whose_clock_it_keeps():
     uniform("p.yaml", latency=1, transfer=1)
-    words = r"clock +passes wait for the prediction's deadlines"
+    words = r"clock +passes follow the predicted times"
     case("for people", ["train", "p.yaml", "-s", "1f1b", "--speed", "20",
                         "--trace", "t.json", "--html", "t.html"],
          out=r"\nmeasured +[\d.]+ m?s, [+]\d.*%\n" + words)
@@ -304,7 +304,7 @@ def links_between_sites_are_measured_by_the_run():
 def a_profile_is_of_training():
     a_plan()
     case("not of a timed run", ["train", "one.json", "--profile-out", "p.json"],
-         2, err="--profile-out is for the cpu device")
+         2, err="--profile-out requires --device cpu")
 
 
 finish()

@@ -207,7 +207,7 @@ def what_a_map_cannot_mean_is_refused():
             ("longhaul: ranks/2\nranks: []\n", "ranks/2"),
             (head + "ranks: []\n", ":2: ranks: "),
             (head + f"ranks: [{place}, {place}]\n",
-             r":2: ranks: has rank 0 twice, in lines 2 and 2"),
+             r":2: ranks: lists rank 0 twice, in lines 2 and 2"),
             (head + "ranks: [{rank: 0, stage: 0, replica: 0, file: a},\n"
              "  {rank: 1, stage: 1, replica: 0, file: a}]\n",
              r"ranks: has one file twice, in lines 2 and 3"),
@@ -227,7 +227,7 @@ def what_a_map_cannot_mean_is_refused():
             (head + "names: [{name: 'f', is: step}]\n", r"needs \{step\}"),
             (head + "names: [{name: '{step}', is: gc}]\n", r"has \{step\}"),
             (head + "names: [{name: '{chunk}', is: optimizer}]\n",
-             r"has \{chunk\} or"),
+             r"contains \{chunk\} or"),
             (head + "names: [{name: x, is: pass}]\n", r"names\[0\]\.is: "),
             (head + "\nnames: [{name: 'absent', is: gc}]\n",
              r"m.yaml:3: names\[0\]\.name: no range of the traces is called "
