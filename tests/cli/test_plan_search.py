@@ -222,7 +222,7 @@ def a_runner_up_that_is_not_proven_says_so():
                            row["choice"]["why"])
         check(bool(marked) == (row in open_), row)
     said = run(*PLAN, "--effort", "2000", "--show", "dimensions").stdout
-    check(" best found " in said and "'Best found': a plan in which" in said,
+    check(" best found " in said and "'Best found': a search with this value" in said,
           said)
 
 

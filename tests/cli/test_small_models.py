@@ -70,7 +70,7 @@ def experts_are_where_the_job_says():
           f"exchanges: {took}")
     text = run("train", "plan.json", "--device", "cpu", "--data",
                str(ROOT / "README.md"), "--steps", "2").stdout
-    check(re.search(r"exchanges +of a rank .*: expert\s+\S+ \S+; planned",
+    check(re.search(r"exchanges +per rank .*: expert\s+\S+ \S+; planned",
                     text, re.S), text)
 
 
