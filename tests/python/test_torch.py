@@ -286,7 +286,7 @@ def what_cannot_be_run_is_refused():
     text = torch_runs.pipeline(2)
     told = torch_runs.on_ranks(2, refused_job, text)[0]
     for said, wanted in zip(told, (
-            "inject: '0-7' is no link", "inject: '0-1=latency:1' must be LINK=",
+            "inject: '0-7' is neither a link", "inject: '0-1=latency:1' must be LINK=",
             "inject: '0-1' must be LINK=", "path: 'underground' is neither",
             "stages: none", "device 0 has chunks [0]",
             "inject: the links of this runtime are real",
