@@ -307,10 +307,10 @@ def the_program_has_this_python_measure():
          err=r"\Alonghaul: tensor: 3 does not divide small's heads",
          env=env)
     case("no Python", ["profile", "job.yaml", "--torch", "--python", "./none"],
-         1, err=r"cannot run ./none: No such file .*--python\n\Z")
+         1, err=r"cannot run ./none: No such file or directory; set --python to a Python with longhaul and torch\n\Z")
     case("without longhaul", ["profile", "job.yaml", "--torch", "--python",
                               "/bin/false"], 1,
-         err=r"/bin/false has not measured the layers; name a Python")
+         err=r"/bin/false failed to measure the layers; set --python to a Python")
 
 
 if __name__ == "__main__":
