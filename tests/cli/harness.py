@@ -80,6 +80,13 @@ def test(function):
     return function
 
 
+def long_test(function):
+    """Marks a test that is too long for runs with few cases, unless named."""
+    if has_few_cases() and function.__name__ not in NAMES:
+        return function
+    return test(function)
+
+
 def makes(*names):
     """Marks a function that makes these files in the working folder. The files
     are cached, so that it runs once."""
@@ -228,10 +235,13 @@ def finish():
             continue
         _empty_folder()
         _running = function.__name__
+        before = sum(os.times()[:4])
         try:
             function()
         except Exception:  # the others continue
             check(False, traceback.format_exc())
+        if os.environ.get("LONGHAUL_TEST_TIMES"):
+            print(f"{sum(os.times()[:4]) - before:8.2f} s {_running}")
     print(f"{_count['passed']} passed, {_count['failed']} failed")
     _folder.cleanup()
     sys.exit(1 if _count["failed"] else 0)

@@ -314,15 +314,15 @@ def every_example_starts_where_it_was_planned():
     for i, target in enumerate(("megatron", "torchtitan", "pytorch")):
         made = 0
         for j, (path, text) in enumerate(example_jobs(ROOT, target)):
-            # Sanitizers see each example once.
-            if has_few_cases() and j % 3 != i:
+            # Few cases: a third of the examples, each with one target.
+            if has_few_cases() and j % 9 != 3 * i:
                 continue
             done = plan_example(PROGRAM, path, text, target, WORK)
             if check(done.returncode == 0,
                      f"{path.name} for {target}: {done.stderr}"):
                 check_bundle(f"{path.stem}-{target}", target, "plan.json")
                 made += 1
-        check(made >= (3 if has_few_cases() else 10),
+        check(made >= (1 if has_few_cases() else 10),
               f"{made} examples for {target}")
 
 

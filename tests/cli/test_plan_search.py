@@ -4,7 +4,7 @@
 import json
 import re
 
-from harness import ROOT, check, finish, run, test, write
+from harness import ROOT, check, finish, has_few_cases, run, test, write
 
 JOB = """longhaul: job/1
 model: llama3-70b
@@ -334,7 +334,8 @@ def a_clock_ends_every_part_of_a_plan():
     args = ("plan", "job.yaml", "--time", "1", "--pareto", "--what-if",
             "latency=x2", "--sensitivity", "--gpu-hour", "2", "--json")
     # Under --jitter the reason can be that of another plan than the fastest.
-    for more in ((), ("--jitter", "latency=0.5")):
+    jitter = ("--jitter", "latency=0.5")
+    for more in (jitter,) if has_few_cases() else ((), jitter):
         said = run(*args, *more)
         check(said.returncode == 0, said.stderr)
         plan = json.loads(said.stdout)

@@ -144,7 +144,7 @@ CHECKS = {"megatron": check_megatron, "torchtitan": check_torchtitan}
 @test
 def every_plan_for_a_program_is_one_of_its_own():
     made = dict.fromkeys(CHECKS, 0)
-    for seed in range(4 if has_few_cases() else 10):
+    for seed in range(2 if has_few_cases() else 10):
         text = job(random.Random(seed))
         write("job.yaml", text)
         for target, check_it in CHECKS.items():
@@ -168,7 +168,8 @@ def every_plan_for_a_program_is_one_of_its_own():
                   other["iteration_ns"] < plan["iteration_ns"],
                   "without the restriction it is better")
             made[target] += 1
-    check(min(made.values()) >= (2 if has_few_cases() else 6), f"plans that were looked at: {made}")
+    check(min(made.values()) >= (1 if has_few_cases() else 6),
+          f"checked plans: {made}")
 
 
 @test

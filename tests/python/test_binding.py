@@ -344,7 +344,7 @@ def bars_are_drawn_ten_times_a_second():
 
 
 @test
-def a_thousand_plans_in_threads_are_one():
+def many_plans_in_threads_are_one():
     def work(i):
         if i % 4 == 0:
             return longhaul.schedule(shared, "auto").csv()
@@ -352,7 +352,8 @@ def a_thousand_plans_in_threads_are_one():
 
     shared = longhaul.plan(JOB, quick=True, threads=1, **LITTLE)
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        done = list(pool.map(work, range(1000)))
+        done = list(pool.map(work, range(
+            200 if harness.has_few_cases() else 1000)))
     check(len(set(done[0::4])) == 1, "schedules differ")
     check({text for i, text in enumerate(done) if i % 4} == {shared.json()},
           "plans differ")

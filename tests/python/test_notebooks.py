@@ -26,7 +26,7 @@ WRITES = "--write" in sys.argv
 if WRITES:
     sys.argv.remove("--write")
 import harness  # noqa: E402
-from harness import HANGS, ROOT, check, test  # noqa: E402
+from harness import HANGS, ROOT, check, long_test, test  # noqa: E402
 
 FOLDER = ROOT / "examples/notebooks"
 # Numbers that no work on the planner changes.
@@ -97,7 +97,7 @@ def schedules_run():
     holds("schedules")
 
 
-@test
+@long_test
 def what_if_runs():
     holds("what-if")
 

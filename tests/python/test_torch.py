@@ -20,7 +20,7 @@ from torch_there import longhaul, torch  # noqa: E402
 import harness  # noqa: E402
 import longhaul.torch  # noqa: E402
 import torch_runs  # noqa: E402
-from harness import ROOT, WORK, check, run, test  # noqa: E402
+from harness import ROOT, WORK, check, long_test, run, test  # noqa: E402
 from longhaul.torch import Adapt, PipelineRuntime  # noqa: E402
 from torch_runs import RATE, run_cases, trains  # noqa: E402
 
@@ -236,7 +236,7 @@ def a_step_that_raises_ends_the_job():
     check(got[0] == "broken here" and got[1] != "nothing was raised", f"{got}")
 
 
-@test
+@long_test
 def the_example_of_adapting_runs():
     done = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "4",
