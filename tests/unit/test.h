@@ -6,7 +6,8 @@
  *
  * A failed check prints its location and values; the program continues with the
  * next test. test_summary() prints "N passed, N failed" and returns the exit
- * status. */
+ * status. With LONGHAUL_TEST_TIMES in the environment RUN prints the processor
+ * time of each test. */
 #ifndef TEST_H
 #define TEST_H
 
@@ -15,7 +16,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static struct {
     int passed, failed;
@@ -72,8 +75,12 @@ static struct {
 
 #define RUN(test)                                                              \
     do {                                                                       \
+        clock_t test_begin = clock();                                          \
         test_state.bad = false;                                                \
         test();                                                                \
+        if (getenv("LONGHAUL_TEST_TIMES"))                                     \
+            printf("%8.2f s %s\n",                                             \
+                   (double)(clock() - test_begin) / CLOCKS_PER_SEC, #test);    \
         if (test_state.bad) {                                                  \
             test_state.failed++;                                               \
             fprintf(stderr, "FAILED %s\n", #test);                             \
