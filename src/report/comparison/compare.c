@@ -28,7 +28,7 @@ const char *lh_compare_criterion_name(lh_compare_criterion by)
 }
 
 /* A comparison under construction, with all the memory that it owns. */
-typedef struct comparison {
+typedef struct comparison_state {
     lh_comparison shown; /* first: the caller's pointer is to this */
     lhi_arena *mem;
     lh_compare_options how;
@@ -85,6 +85,8 @@ void lh_comparison_rank(const lh_comparison *x, uint32_t latency,
 
 /* --- contenders ---------------------------------------------------------- */
 
+/* Validates the options and allocates an empty comparison with room for
+ * `n_bases` bases; the caller frees it. LH_EINVAL: mean and p95 need jitter. */
 static lh_status begin_comparison(const lh_compare_options *options,
                                   uint32_t n_bases, comparison_state **out,
                                   lh_error *err)
@@ -241,11 +243,15 @@ static lh_status evaluate_point(comparison_state *x, uint32_t l, uint32_t t,
     return status;
 }
 
+/* Returns the number of points on one axis of the sweep; 1 if the axis is not
+ * swept. */
 static uint32_t count_values(const lh_compare_delays *delays)
 {
     return delays && delays->n_values ? delays->n_values : 1;
 }
 
+/* Evaluates all contenders at all points of the sweep. LH_ECANCELED: the
+ * progress callback asked to stop. */
 static lh_status evaluate_all(comparison_state *x, lh_error *err)
 {
     lh_comparison *s = &x->shown;
@@ -279,6 +285,8 @@ static bool is_never_supported(const lh_comparison *x, uint32_t contender)
     return true;
 }
 
+/* Checks whether a contender's method is supported on some base at some point.
+ */
 static bool is_supported_elsewhere(const comparison_state *x,
                                    uint32_t contender)
 {
@@ -384,8 +392,8 @@ static lh_status add_placement(comparison_state *x, lh_placement placement,
     return LH_OK;
 }
 
-/* Adds an elastic plan's own pipeline beside the placements, which serve the
- * methods. */
+/* Adds an elastic plan's own pipeline as a further base, for the plan's
+ * schedule only; methods run on the other bases. */
 static void add_elastic(comparison_state *x)
 {
     const lh_choice *best = &x->plan->best;
@@ -398,6 +406,8 @@ static void add_elastic(comparison_state *x)
                           .after_ns = best->optimizer_ns + best->overhead_ns};
 }
 
+/* Adds a base for each placement that the plan's layout allows; records the
+ * reason for each rejected one. LH_EINFEASIBLE: none is left. */
 static lh_status add_placements(comparison_state *x, lh_error *err)
 {
     const lh_layout *best = &x->plan->best.layout;

@@ -17,9 +17,11 @@ static bool is_result(lh_status status)
            status == LH_EUNSUPPORTED || status == LH_EDEADLOCK;
 }
 
-static lh_status read_timeline(const lh_compare_options *how,
-                               const lh_timeline *t, lhi_arena *mem,
-                               lh_outcome *out, lh_error *err)
+/* Copies makespan, objective, peak memory and bubble ratio of a timeline into
+ * an outcome; allocates in `mem`. */
+static lh_status fill_outcome(const lh_compare_options *how,
+                              const lh_timeline *t, lhi_arena *mem,
+                              lh_outcome *out, lh_error *err)
 {
     uint32_t n = lh_timeline_n_devices(t);
     int64_t *peaks = LHI_NEW(mem, int64_t, n);
@@ -41,13 +43,16 @@ static lh_status read_timeline(const lh_compare_options *how,
     return LH_OK;
 }
 
-static lh_status measure(const lh_compare_options *how, const lh_pipeline *p,
-                         const lh_schedule *schedule, lhi_arena *mem,
-                         lh_outcome *out, lh_error *err)
+/* Simulates a schedule, with Monte Carlo jitter runs if requested, and fills in
+ * the outcome's makespan, memory and ranking criterion. */
+static lh_status simulate_outcome(const lh_compare_options *how,
+                                  const lh_pipeline *p,
+                                  const lh_schedule *schedule, lhi_arena *mem,
+                                  lh_outcome *out, lh_error *err)
 {
     lh_timeline *t = NULL;
     LHI_TRY(lh_simulate(p, schedule, how->sim, &t, err));
-    lh_status status = read_timeline(how, t, mem, out, err);
+    lh_status status = fill_outcome(how, t, mem, out, err);
     lh_timeline_free(t);
     if (status != LH_OK || !how->jitter)
         return status;
@@ -60,6 +65,8 @@ static lh_status measure(const lh_compare_options *how, const lh_pipeline *p,
     return LH_OK;
 }
 
+/* Copies an error message into `mem`, shortened to 190 bytes and without a
+ * leading method name; NULL on allocation failure. */
 static const char *copy_reason(const char *method, const char *why,
                                lhi_arena *mem)
 {
@@ -86,10 +93,11 @@ static lh_status evaluate_schedule(const lh_compare_options *how,
                                                          : SEARCH_EFFORT};
     lh_scheduler_result best = {0};
     if (on->schedule)
-        return measure(how, on->pipeline, on->schedule, mem, out, err);
+        return simulate_outcome(how, on->pipeline, on->schedule, mem, out, err);
     LHI_TRY(
         lh_scheduler_run(method, on->schedule_pipeline, &search, &best, err));
-    lh_status status = measure(how, on->pipeline, best.schedule, mem, out, err);
+    lh_status status =
+        simulate_outcome(how, on->pipeline, best.schedule, mem, out, err);
     if (status == LH_OK && on->pipeline == on->schedule_pipeline &&
         best.bound_ns > out->bound_ns)
         out->bound_ns = best.bound_ns;

@@ -34,6 +34,8 @@ typedef struct iterations {
     uint32_t n, room;
 } iterations;
 
+/* Appends an iteration; a step number that does not increase starts a new run
+ * and discards the previous one. */
 static lh_status add_iteration(iterations *x, lh_logged_iteration one,
                                lh_error *err)
 {
@@ -53,6 +55,8 @@ static lh_status add_iteration(iterations *x, lh_logged_iteration one,
     return LH_OK;
 }
 
+/* Parses a run's log text and keeps the last run's iterations. LH_EINPUT: a
+ * line is too long or is no iteration record, or there is none. */
 static lh_status read_lines(const char *text, size_t len, const char *name,
                             iterations *x, lh_error *err)
 {
@@ -80,6 +84,7 @@ static lh_status read_lines(const char *text, size_t len, const char *name,
     return LH_OK;
 }
 
+/* Computes the median iteration time in ns. */
 static lh_status find_median(const iterations *x, int64_t *out_ns,
                              lh_error *err)
 {

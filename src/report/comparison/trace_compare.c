@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+/* Orders passes by chunk, microbatch, kind and part; returns -1, 0 or 1. */
 static int compare_passes(const lh_pass *a, const lh_pass *b)
 {
     const uint32_t x[] = {a->chunk, a->microbatch, a->kind, a->part,
@@ -18,12 +19,15 @@ static int compare_passes(const lh_pass *a, const lh_pass *b)
     return 0;
 }
 
+/* Orders pointers to pass runs by their pass, for qsort(). */
 static int compare_runs(const void *a, const void *b)
 {
     const lh_trace_run *const *x = a, *const *y = b;
     return compare_passes(&(*x)->pass, &(*y)->pass);
 }
 
+/* Orders pointers to messages by producing pass, then consuming pass, for
+ * qsort(). */
 static int compare_messages(const void *a, const void *b)
 {
     const lh_trace_message *const *x = a, *const *y = b;
@@ -48,8 +52,10 @@ static void record_divergence(lh_trace_difference *d, const lh_trace_run *p,
     d->divergence_waits = p->waits_for != LH_NONE;
 }
 
-static void match_run(lh_trace_difference *d, const lh_trace_run *p,
-                      const lh_trace_run *m)
+/* Adds the differences in start and duration between a predicted run and the
+ * measured run of the same pass. */
+static void add_run_difference(lh_trace_difference *d, const lh_trace_run *p,
+                               const lh_trace_run *m)
 {
     lh_trace_share *kind = &d->kinds[p->pass.kind];
     int64_t off = m->start_ns - p->start_ns;
@@ -66,12 +72,14 @@ static void match_run(lh_trace_difference *d, const lh_trace_run *p,
     }
 }
 
-/* Pointers to the elements of the predicted and measured traces, sorted alike.
- */
+/* Pointers to the elements of the predicted and the measured trace, both sorted
+ * in the same order. */
 typedef struct pair {
     const void **p, **m;
 } pair;
 
+/* Allocates and sorts pointers to both traces' elements of `size` bytes. The
+ * caller frees both arrays, also on failure. */
 static lh_status sort_pair(const void *p, uint32_t n_p, const void *m,
                            uint32_t n_m, size_t size,
                            int (*compare)(const void *, const void *),
@@ -90,6 +98,8 @@ static lh_status sort_pair(const void *p, uint32_t n_p, const void *m,
     return LH_OK;
 }
 
+/* Matches the runs of both traces by pass, and sums the differences and the
+ * numbers of unmatched runs. */
 static lh_status match_runs(const lh_trace *p, const lh_trace *m,
                             lh_trace_difference *d, lh_error *err)
 {
@@ -100,7 +110,7 @@ static lh_status match_runs(const lh_trace *p, const lh_trace *m,
     while (status == LH_OK && i < p->n_runs && j < m->n_runs) {
         int order = compare_runs(&both.p[i], &both.m[j]);
         if (order == 0)
-            match_run(d, both.p[i], both.m[j]);
+            add_run_difference(d, both.p[i], both.m[j]);
         i += order <= 0;
         j += order >= 0;
     }
@@ -111,6 +121,8 @@ static lh_status match_runs(const lh_trace *p, const lh_trace *m,
     return status;
 }
 
+/* Matches the messages of both traces by their passes, and sums their times
+ * from ready to arrival. */
 static lh_status match_messages(const lh_trace *p, const lh_trace *m,
                                 lh_trace_difference *d, lh_error *err)
 {
@@ -141,6 +153,7 @@ typedef struct job_shape {
     uint32_t devices, chunks, microbatches;
 } job_shape;
 
+/* Computes the numbers of devices, chunks and microbatches in a trace. */
 static job_shape compute_shape(const lh_trace *t)
 {
     job_shape x = {.devices = t->n_devices};
@@ -153,6 +166,8 @@ static job_shape compute_shape(const lh_trace *t)
     return x;
 }
 
+/* Fails with LH_EINPUT if the two traces differ in devices, chunks or
+ * microbatches. */
 static lh_status check_same_job(const lh_trace *predicted,
                                 const lh_trace *measured, lh_error *err)
 {

@@ -76,6 +76,7 @@ typedef struct worker_chunks {
     chunk_limits *in_model, *on_stage;
 } worker_chunks;
 
+/* Allocates the chunk tables of one worker, with all entries LH_NONE. */
 static lh_status alloc_chunks(lhi_arena *arena, worker_chunks *out,
                               lh_error *err)
 {
@@ -141,6 +142,7 @@ static void add_gather_dependencies(lhi_dependency_search *w, uint32_t worker,
 
 /* --- after the passes ----------------------------------------------------- */
 
+/* Checks whether any worker ran an operation of that kind in the step. */
 static bool has_kind(const lhi_step_ops *ops, lhi_op_type op)
 {
     uint32_t row;

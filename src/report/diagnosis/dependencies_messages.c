@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+/* Checks whether an operation is a forward pass. */
 static bool is_forward(const lhi_op_row *row)
 {
     return row->op == LHI_OP_FORWARD;
@@ -104,6 +105,8 @@ static void match_messages(lhi_dependency_search *w, const message_list *l)
     w->out->n_strays += l->n - l->n_users;
 }
 
+/* Matches a worker's sends and receives, forward and backward, with its passes.
+ * `room` is scratch space for the worker's passes. */
 static void match_worker_messages(lhi_dependency_search *w, uint32_t worker,
                                   uint32_t *room)
 {
@@ -169,6 +172,8 @@ typedef struct pass_index {
     size_t n;
 } pass_index;
 
+/* Enters a replica's forward and backward passes into the index; reports a pass
+ * that occurs twice as the step's defect. */
 static void index_replica(lhi_dependency_search *w, uint32_t replica,
                           pass_index *b)
 {

@@ -58,6 +58,7 @@ lh_status lhi_gzip_stream_open_text(lhi_gzip_stream *zip, const char *text,
     return detect_format(zip, err);
 }
 
+/* Copies up to `room` bytes of an uncompressed input; returns their number. */
 static size_t read_plain(lhi_gzip_stream *zip, char *bytes, size_t room)
 {
     size_t n = zip->stream.avail_in < room ? zip->stream.avail_in : room;
@@ -67,6 +68,8 @@ static size_t read_plain(lhi_gzip_stream *zip, char *bytes, size_t room)
     return n;
 }
 
+/* Decompresses the next bytes into the stream's output buffer; sets zip->reason
+ * if the compressed data is damaged. */
 static lh_status inflate_block(lhi_gzip_stream *zip, lh_error *err)
 {
     int how = inflate(&zip->stream, Z_NO_FLUSH);

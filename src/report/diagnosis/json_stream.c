@@ -24,6 +24,7 @@ static lh_status refill(lhi_json_stream *items, size_t *n, lh_error *err)
     return LH_OK;
 }
 
+/* Checks whether a character is JSON white space. */
 static bool is_space(char c)
 {
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';

@@ -5,11 +5,11 @@
 
 #include <math.h>
 
-/* Thresholds for uneven microbatches. Passes of one length scatter by one or
- * two per cent. A temporary disturbance of a rank affects other microbatches
- * forward than backward, and no other rank. Among the published jobs
- * (docs/diagnose.md) two scatter by 0.02; the one with uneven sequences
- * scatters by 0.15 to 0.23, with a correlation of 0.99. */
+/* Thresholds for uneven microbatches. Passes of equal length vary by one or two
+ * per cent. A temporary disturbance of a rank affects different microbatches in
+ * forward and backward passes, and no other rank. Among the published jobs
+ * (docs/diagnose.md), two have a spread of 0.02; the job with uneven sequences
+ * has a spread of 0.15 to 0.23 and a correlation of 0.99. */
 #define MIN_SPREAD 0.05
 #define MIN_CORRELATION 0.9
 
@@ -33,6 +33,8 @@ typedef struct pass_times {
     uint32_t *worker; /* at r * n_chunks + c */
 } pass_times;
 
+/* Allocates the tables of a step's pass times in ns, and sums D and W of a
+ * microbatch into its backward time. */
 static lh_status sum_pass_times(const lhi_recorded_step *step, lhi_arena *arena,
                                 pass_times *t, lh_error *err)
 {
@@ -68,6 +70,7 @@ static void subtract_mean(double *values, uint32_t n)
         values[i] = sum > 0 ? values[i] * n / sum - 1 : 0;
 }
 
+/* Adds one pair of deviations to the sums. */
 static void add_pair(pair_sums *to, double x, double y)
 {
     to->xx += x * x;
@@ -75,6 +78,7 @@ static void add_pair(pair_sums *to, double x, double y)
     to->xy += x * y;
 }
 
+/* Returns Pearson's correlation coefficient; 0 if either variance is 0. */
 static double correlation(const pair_sums *of)
 {
     double squares = of->xx * of->yy;
@@ -107,6 +111,8 @@ static void add_replica(worker_statistics *workers, const lhi_op_graph *g,
     }
 }
 
+/* Computes the median over workers of a step's microbatch spread and of its
+ * longest microbatch. `room` is scratch space, one value per worker. */
 static lh_status analyse_step(const lhi_recorded_step *step, lhi_arena *arena,
                               worker_statistics *workers, double *room,
                               lhi_imbalance_step *out, lh_error *err)

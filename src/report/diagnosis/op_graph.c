@@ -27,6 +27,8 @@ static uint32_t dependency_of(const sorting *s, uint32_t row, uint32_t i)
     return need == LH_NONE || s->leader[need] == LH_NONE ? LH_NONE : need;
 }
 
+/* Determines each row's group leader, the row with the least index, and counts
+ * the groups. */
 static void find_leaders(sorting *s)
 {
     memset(s->leader, 0xff, s->n * sizeof *s->leader);
@@ -42,6 +44,8 @@ static void find_leaders(sorting *s)
     }
 }
 
+/* Builds the reverse dependency lists (compressed sparse rows), and counts each
+ * group's unsatisfied dependencies. */
 static void find_dependents(sorting *s)
 {
     for (uint32_t i = 0; i < s->n; i++)
@@ -92,6 +96,8 @@ static bool sort_groups(sorting *s)
 
 /* --- graph ---------------------------------------------------------------- */
 
+/* Allocates a graph for `n` operations in `n_groups` groups; NULL on allocation
+ * failure. Release with lhi_op_graph_free(). */
 static lhi_op_graph *alloc_graph(uint32_t n, uint32_t n_groups,
                                  uint32_t n_replicas)
 {
@@ -153,6 +159,8 @@ static void number_group(const sorting *s, uint32_t leader, lhi_op_graph *g,
     } while (row != leader);
 }
 
+/* Returns a multiplicative hash of an array of 32-bit words, chained from
+ * `hash`. */
 static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n)
 {
     const uint32_t *words = bytes;
@@ -161,6 +169,8 @@ static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n)
     return hash ^ (hash >> 32);
 }
 
+/* Fills in the sorted groups, workers, dependencies and hash. number[row]: the
+ * row's index in the graph; ns: durations. */
 static void fill_graph(const sorting *s, lhi_op_graph *g, uint32_t *number,
                        int64_t *ns)
 {

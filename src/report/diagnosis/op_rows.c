@@ -62,7 +62,7 @@ bool lhi_op_is_compute(lhi_op_type op)
 
 /* --- steps ---------------------------------------------------------------- */
 
-/* Fails if a step was closed before. */
+/* Fails with LH_EINPUT if the rows of a step were already processed. */
 static lh_status check_not_closed(const lhi_rows *rows, uint64_t step,
                                   lh_error *err)
 {
@@ -76,6 +76,8 @@ static lh_status check_not_closed(const lhi_rows *rows, uint64_t step,
     return LH_OK;
 }
 
+/* Finds the row list of a step, or adds an empty one; stores its index in
+ * rows->latest_list. LH_EINPUT: too many steps. */
 static lh_status find_list(lhi_rows *rows, uint64_t step, lh_error *err)
 {
     /* Files of other ranks contain the steps in the same order, so the search
@@ -165,6 +167,7 @@ void lhi_rows_mark_preposted(lhi_rows *rows)
     rows->lists[rows->latest_list].is_preposted = true;
 }
 
+/* Orders row lists by step number, for lhi_sort(). */
 static int compare_steps(const void *a, const void *b)
 {
     const lhi_row_list *x = a, *y = b;

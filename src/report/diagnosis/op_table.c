@@ -50,6 +50,7 @@ typedef struct table {
 
 /* --- cells ---------------------------------------------------------------- */
 
+/* Returns a cell without surrounding blanks and one pair of double quotes. */
 static cell trimmed(const char *text, const char *end)
 {
     while (text < end && (*text == ' ' || *text == '\t'))
@@ -117,7 +118,9 @@ static bool read_number(cell c, int power, int64_t *out)
     return true;
 }
 
-static bool read_whole(cell c, int64_t least, int64_t most, int64_t *out)
+/* Parses a number, rounded to an integer; false if it is malformed or outside
+ * [least, most]. */
+static bool parse_bounded(cell c, int64_t least, int64_t most, int64_t *out)
 {
     int64_t value;
     if (!read_number(c, 0, &value) || value < least || value > most)
@@ -139,6 +142,8 @@ static bool describe_invalid(column k, cell c, const char *wanted, char *why)
     return false;
 }
 
+/* Parses a cell in seconds to ns; on failure writes the reason to `why` and
+ * returns false. */
 static bool parse_time(const cell *cells, column k, int64_t least, int64_t *out,
                        char *why)
 {
@@ -155,13 +160,15 @@ static bool parse_integer(const table *t, const cell *cells, column k,
                           int64_t least, int64_t most, int64_t *out, char *why)
 {
     char wanted[60];
-    if (!t->has[k] || read_whole(cells[k], least, most, out))
+    if (!t->has[k] || parse_bounded(cells[k], least, most, out))
         return true;
     snprintf(wanted, sizeof wanted, "whole number of %" PRId64 " to %" PRId64,
              least, most);
     return describe_invalid(k, cells[k], wanted, why);
 }
 
+/* Converts a line's cells into an operation row and its step number; on failure
+ * writes the reason to `why` and returns false. */
 static bool fill_row(const table *t, const cell *cells, lhi_op_row *row,
                      int64_t *step, char *why)
 {
@@ -207,6 +214,8 @@ static uint32_t split(const char *line, const char *end, cell *cells,
     }
 }
 
+/* Parses the table's first line and maps its columns to roles. LH_EINPUT: a
+ * required column is missing, or one occurs twice. */
 static lh_status read_heading(table *t, const char *line, const char *end,
                               lh_error *err)
 {
@@ -242,6 +251,8 @@ static lh_status read_heading(table *t, const char *line, const char *end,
     return LH_OK;
 }
 
+/* Parses a line and adds its operation; counts an unreadable line or unknown
+ * operation type as a defect and skips it. */
 static lh_status read_row(table *t, const char *line, const char *end,
                           lh_error *err)
 {
@@ -280,6 +291,7 @@ static lh_status read_row(table *t, const char *line, const char *end,
 
 /* --- lines ---------------------------------------------------------------- */
 
+/* Parses the next line: the heading, or else a row. */
 static lh_status parse_line(table *t, const char *line, const char *end,
                             lh_error *err)
 {
@@ -290,6 +302,8 @@ static lh_status parse_line(table *t, const char *line, const char *end,
 
 enum { BUFFER = 1 << 18 }; /* larger than LHI_LINE_BYTES */
 
+/* Reads the table line by line through a buffer of BUFFER bytes; reports a
+ * truncated last row as a defect. */
 static lh_status read_lines(table *t, lhi_gzip_stream *zip, char *buffer,
                             lh_error *err)
 {

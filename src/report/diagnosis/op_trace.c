@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Appends the whole decompressed file to `text`. LH_EINPUT: it exceeds the size
+ * limit for traces. */
 static lh_status read_all(lhi_gzip_stream *zip, const char *name,
                           lhi_text *text, lh_error *err)
 {
@@ -39,6 +41,8 @@ typedef struct conversion {
     lhi_rows *rows;
 } conversion;
 
+/* Adds one operation of a device, which counts as the stage of a single
+ * replica. */
 static lh_status add_row(const conversion *c, lhi_op_type op, uint32_t device,
                          uint32_t order, uint32_t chunk, int32_t microbatch,
                          int64_t from_ns, int64_t to_ns, lh_error *err)
@@ -55,6 +59,7 @@ static lh_status add_row(const conversion *c, lhi_op_type op, uint32_t device,
     return lhi_rows_add(c->rows, c->step, &row, err);
 }
 
+/* Adds an operation for each pass of the trace. */
 static lh_status add_passes(const conversion *c, lh_error *err)
 {
     static const lhi_op_type ops[] = {[LH_F] = LHI_OP_FORWARD,
@@ -76,19 +81,24 @@ typedef struct run_number {
     uint32_t run;
 } run_number;
 
+/* Packs chunk, microbatch and direction of a pass into a sort key; D, W and B
+ * share one key. */
 static uint64_t pass_key(const lh_pass *p)
 {
     return ((uint64_t)p->chunk << 40) | ((uint64_t)p->microbatch << 1) |
            (p->kind != LH_F);
 }
 
+/* Orders run numbers by pass key, for sorting and bsearch(). */
 static int compare_passes(const void *a, const void *b)
 {
     const run_number *x = a, *y = b;
     return (x->pass > y->pass) - (x->pass < y->pass);
 }
 
-static uint32_t run_of(const run_number *runs, uint32_t n, const lh_pass *pass)
+/* Returns the run number of a pass by binary search; 0 if it is absent. */
+static uint32_t find_run(const run_number *runs, uint32_t n,
+                         const lh_pass *pass)
 {
     run_number key = {.pass = pass_key(pass)};
     const run_number *found =
@@ -112,18 +122,20 @@ static lh_status add_messages(const conversion *c, lh_error *err)
         const lh_trace_message *m = &t->messages[i];
         bool back = m->producer.kind != LH_F;
         status = add_row(c, back ? LHI_OP_BACKWARD_SEND : LHI_OP_FORWARD_SEND,
-                         m->from, run_of(runs, n, &m->producer), LH_NONE, -1,
+                         m->from, find_run(runs, n, &m->producer), LH_NONE, -1,
                          m->depart_ns, m->sent_ns, err);
         if (status == LH_OK)
             status =
                 add_row(c, back ? LHI_OP_BACKWARD_RECV : LHI_OP_FORWARD_RECV,
-                        m->to, run_of(runs, n, &m->consumer), LH_NONE, -1,
+                        m->to, find_run(runs, n, &m->consumer), LH_NONE, -1,
                         m->depart_ns, m->arrive_ns, err);
     }
     free(runs);
     return status;
 }
 
+/* Adds an operation for each data-parallel collective. LH_EUNSUPPORTED: a
+ * collective is split into buckets. */
 static lh_status add_collectives(const conversion *c, lh_error *err)
 {
     for (uint32_t i = 0; i < c->trace->n_collectives; i++) {
@@ -141,6 +153,8 @@ static lh_status add_collectives(const conversion *c, lh_error *err)
     return LH_OK;
 }
 
+/* Fails with LH_EUNSUPPORTED if the trace exceeds the diagnosis's limits on
+ * devices, chunks or microbatches. */
 static lh_status check_size(const lh_trace *t, const char *name, lh_error *err)
 {
     bool fits = t->n_devices < LHI_MAX_STAGES_OR_REPLICAS;

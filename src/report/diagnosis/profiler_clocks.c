@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* A rank, and the rank earlier in the list with which its clock is compared. */
-typedef struct compared {
+typedef struct clock_comparison {
     lhi_profiled_rank *rank;
     uint32_t with;       /* index in the same list; LH_NONE: none */
     int64_t least, most; /* bounds on its clock's offset */
@@ -29,7 +29,8 @@ typedef struct clocks {
     uint32_t *of_rank; /* per entry of p->ranks: index in the list */
 } clocks;
 
-static int compare_places(const void *a, const void *b)
+/* Orders ranks by replica, stage and rank number, for lhi_sort(). */
+static int compare_ranks(const void *a, const void *b)
 {
     const lhi_profiled_rank *x = ((const clock_comparison *)a)->rank;
     const lhi_profiled_rank *y = ((const clock_comparison *)b)->rank;
@@ -53,6 +54,8 @@ static uint32_t choose_reference(const clocks *c, uint32_t i)
     return LH_NONE;
 }
 
+/* Lists the ranks that have a stage, sorted by replica and stage, and chooses
+ * each one's reference rank. */
 static lh_status list_ranks(lhi_profiler *p, clocks *c, lh_error *err)
 {
     c->p = p;
@@ -64,7 +67,7 @@ static lh_status list_ranks(lhi_profiler *p, clocks *c, lh_error *err)
         if (p->ranks[i].stage != LH_NONE)
             c->list[c->n++] = (clock_comparison){
                 .rank = &p->ranks[i], .least = INT64_MIN, .most = INT64_MAX};
-    lhi_sort(c->list, c->n, sizeof *c->list, compare_places);
+    lhi_sort(c->list, c->n, sizeof *c->list, compare_ranks);
     for (uint32_t i = 0; i < c->n; i++) {
         c->list[i].with = choose_reference(c, i);
         c->of_rank[c->list[i].rank - p->ranks] = i;
@@ -85,6 +88,8 @@ static void add_order(clocks *c, const lhi_profiled_rank *a, int64_t from_ns,
         c->list[x].least = -apart;
 }
 
+/* Tightens the offset bounds by each message whose send and receive are both
+ * recorded. */
 static lh_status apply_messages(clocks *c, lh_error *err)
 {
     lhi_message_end *ends;
@@ -148,7 +153,9 @@ static int64_t limit_offset(int64_t ahead_ns)
     return ahead_ns > most ? most : ahead_ns < -most ? -most : ahead_ns;
 }
 
-static void set_clock(lhi_profiler *p, lhi_profiled_rank *r, int64_t ahead_ns)
+/* Subtracts an offset in ns from all times of a rank; reports offsets above the
+ * tolerance as a defect. */
+static void shift_clock(lhi_profiler *p, lhi_profiled_rank *r, int64_t ahead_ns)
 {
     uint64_t n_steps = 0;
     int64_t step = -1;
@@ -165,7 +172,9 @@ static void set_clock(lhi_profiler *p, lhi_profiled_rank *r, int64_t ahead_ns)
                        (double)llabs(ahead_ns) / 1e9);
 }
 
-static lh_status set_clocks(clocks *c, lh_error *err)
+/* Estimates each rank's offset along the chain of references, and corrects all
+ * clocks relative to the median offset. */
+static lh_status shift_clocks(clocks *c, lh_error *err)
 {
     int64_t usual = 0, *ahead = calloc(c->n + 1u, sizeof *ahead);
     if (!ahead)
@@ -179,7 +188,7 @@ static lh_status set_clocks(clocks *c, lh_error *err)
     }
     usual = lhi_clock_offset_median(ahead, c->n);
     for (uint32_t i = 0; i < c->n; i++)
-        set_clock(c->p, c->list[i].rank, c->list[i].ahead_ns - usual);
+        shift_clock(c->p, c->list[i].rank, c->list[i].ahead_ns - usual);
     free(ahead);
     return LH_OK;
 }
@@ -195,7 +204,7 @@ lh_status lhi_profiler_correct_clocks(lhi_profiler *p, lh_error *err)
             c.list[c.list[i].with].rank->stage == c.list[i].rank->stage)
             apply_collectives(&c, c.list[c.list[i].with].rank, c.list[i].rank);
     if (status == LH_OK)
-        status = set_clocks(&c, err);
+        status = shift_clocks(&c, err);
     free(c.list);
     free(c.of_rank);
     return status;

@@ -84,6 +84,8 @@ typedef struct reading {
 #define MOST_NS (INT64_C(2400000000) * 1000000000)
 #define LONGEST_NS (INT64_C(1000000) * 1000000000)
 
+/* Reads an event's start and end, converted from microseconds to ns; false if
+ * `ts` or `dur` is missing or out of range. */
 static bool get_times(const json_t *event, int64_t *start_ns, int64_t *end_ns)
 {
     const json_t *ts = json_object_get(event, "ts");
@@ -99,8 +101,10 @@ static bool get_times(const json_t *event, int64_t *start_ns, int64_t *end_ns)
     return true;
 }
 
-static uint8_t kind_of(const reading *r, const char *name,
-                       lhi_name_numbers *numbers)
+/* Returns a range's kind by the map's name patterns, then by the known ones;
+ * fills in the numbers in its name. */
+static uint8_t classify_range(const reading *r, const char *name,
+                              lhi_name_numbers *numbers)
 {
     const lh_rank_map *map = r->p->map;
     for (uint32_t i = 0; map && i < map->n_names; i++)
@@ -114,12 +118,14 @@ static uint8_t kind_of(const reading *r, const char *name,
     return LHI_RANGE_IGNORED;
 }
 
+/* Adds a named range of interest; counts an unknown pipeline range as a defect.
+ */
 static lh_status add_range(reading *r, const char *name, int64_t start_ns,
                            int64_t end_ns, lh_error *err)
 {
     lhi_file_events *out = r->out;
     lhi_name_numbers numbers;
-    uint8_t is = kind_of(r, name, &numbers);
+    uint8_t is = classify_range(r, name, &numbers);
     if (is == LHI_RANGE_IGNORED)
         return LH_OK;
     if (is == LHI_RANGE_OTHER || numbers.chunk >= INT16_MAX ||
@@ -136,6 +142,8 @@ static lh_status add_range(reading *r, const char *name, int64_t start_ns,
     return LH_OK;
 }
 
+/* Adds a GPU kernel, or the CPU call that launched it (`is_launch`); events
+ * without a correlation number are skipped. */
 static lh_status add_kernel(reading *r, const json_t *event, const char *name,
                             bool is_launch, int64_t start_ns, int64_t end_ns,
                             lh_error *err)
@@ -154,12 +162,16 @@ static lh_status add_kernel(reading *r, const json_t *event, const char *name,
     return LH_OK;
 }
 
-static void remark_unread(const reading *r, const char *why)
+/* Counts the current event as unreadable, with the reason, in the list of
+ * defects. */
+static void report_unreadable(const reading *r, const char *why)
 {
     lhi_defect_add(r->p->remarks, LHI_REMARK_UNREAD, 1,
                    "%s: event %" PRIu64 ": %s", r->name, r->n_items, why);
 }
 
+/* Parses a complete event ("ph": "X"): a named range, a kernel launch, or GPU
+ * work; skips all other events. */
 static lh_status parse_event(reading *r, const json_t *event, lh_error *err)
 {
     const char *ph = json_string_value(json_object_get(event, "ph"));
@@ -167,7 +179,7 @@ static lh_status parse_event(reading *r, const json_t *event, lh_error *err)
     const char *name = json_string_value(json_object_get(event, "name"));
     int64_t start_ns, end_ns;
     if (!json_is_object(event)) {
-        remark_unread(r, "is not a map");
+        report_unreadable(r, "is not a map");
         return LH_OK;
     }
     if (!ph || strcmp(ph, "X") != 0 || !cat || !name)
@@ -181,7 +193,7 @@ static lh_status parse_event(reading *r, const json_t *event, lh_error *err)
     if (!is_range && !is_launch && !is_kernel)
         return LH_OK;
     if (!get_times(event, &start_ns, &end_ns)) {
-        remark_unread(r, "its 'ts' or 'dur' is no time in microseconds");
+        report_unreadable(r, "its 'ts' or 'dur' is no time in microseconds");
         return LH_OK;
     }
     if (is_range)
@@ -203,6 +215,8 @@ static bool is_relevant(const lhi_text *text)
 
 /* --- the file's rank ------------------------------------------------------ */
 
+/* Adds a process group's list of ranks to the file's rank; a number out of
+ * range becomes LH_NONE. */
 static lh_status parse_group(lhi_profiled_rank *into, const json_t *ranks,
                              lh_error *err)
 {
@@ -224,6 +238,8 @@ static lh_status parse_group(lhi_profiled_rank *into, const json_t *ranks,
     return LH_OK;
 }
 
+/* Parses "distributedInfo": the file's rank, the world size and the process
+ * groups. */
 static lh_status parse_distributed(lhi_profiled_rank *into, const json_t *info,
                                    lh_error *err)
 {
@@ -245,12 +261,16 @@ static lh_status parse_distributed(lhi_profiled_rank *into, const json_t *info,
     return LH_OK;
 }
 
+/* Checks whether the current top-level key equals `key`; the stream keeps keys
+ * with their quotes. */
 static bool key_is(const lhi_json_stream *items, const char *key)
 {
     return items->key.len == strlen(key) + 2 &&
            memcmp(items->key.data + 1, key, strlen(key)) == 0;
 }
 
+/* Parses a top-level key of interest: process groups or base time. LH_EINPUT:
+ * "longhaul" is not the first key. */
 static lh_status parse_key(reading *r, const lhi_json_stream *items,
                            const json_t *value, lh_error *err)
 {
@@ -269,12 +289,15 @@ static lh_status parse_key(reading *r, const lhi_json_stream *items,
 
 /* --- the file ------------------------------------------------------------- */
 
+/* Checks whether the current top-level key is one that parse_key() uses. */
 static bool is_relevant_key(const lhi_json_stream *items)
 {
     return key_is(items, "longhaul") || key_is(items, "distributedInfo") ||
            key_is(items, "baseTimeNanoseconds");
 }
 
+/* Parses the stream's current event or top-level key; counts malformed JSON as
+ * unreadable. */
 static lh_status parse_item(reading *r, const lhi_json_stream *items,
                             lh_error *err)
 {
@@ -288,7 +311,8 @@ static lh_status parse_item(reading *r, const lhi_json_stream *items,
                                         JSON_DECODE_ANY, &why);
     lh_status status = LH_OK;
     if (!value)
-        remark_unread(r, items->too_long ? "is longer than 16 MiB" : why.text);
+        report_unreadable(r,
+                          items->too_long ? "is longer than 16 MiB" : why.text);
     else if (items->is_item)
         status = parse_event(r, value, err);
     else
@@ -297,6 +321,8 @@ static lh_status parse_item(reading *r, const lhi_json_stream *items,
     return status;
 }
 
+/* Reads all events and top-level keys of a file. LH_EINPUT: it has no list of
+ * trace events. */
 static lh_status read_items(reading *r, lhi_json_stream *items, lh_error *err)
 {
     bool more = true;

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Orders message ends by step, replica and message, the send before the
+ * receive, for lhi_sort(). */
 static int compare_ends(const void *a, const void *b)
 {
     const lhi_message_end *x = a, *y = b;
@@ -70,6 +72,8 @@ lh_status lhi_message_ends(const lhi_profiler *p, lhi_message_end **out,
     return LH_OK;
 }
 
+/* Checks whether two ends belong to the same message: equal step, replica and
+ * message key. */
 static bool same_message(const lhi_message_end *a, const lhi_message_end *b)
 {
     return a->step == b->step && a->replica == b->replica &&
@@ -91,6 +95,7 @@ typedef struct known_message {
     int64_t ns;
 } known_message;
 
+/* Orders messages by direction, sending rank and receiving rank. */
 static int compare_links(const known_message *x, const known_message *y)
 {
     if (x->back != y->back)
@@ -100,6 +105,7 @@ static int compare_links(const known_message *x, const known_message *y)
     return (x->to > y->to) - (x->to < y->to);
 }
 
+/* Orders messages by link, then by transfer time, for lhi_sort(). */
 static int compare_known(const void *a, const void *b)
 {
     const known_message *x = a, *y = b;
@@ -107,7 +113,9 @@ static int compare_known(const void *a, const void *b)
     return order ? order : (x->ns > y->ns) - (x->ns < y->ns);
 }
 
-static known_message known_of(const lhi_message_end *send)
+/* Returns the link and time in ns of a send and its following receive: from the
+ * later of both starts to the receive's end. */
+static known_message observe_transfer(const lhi_message_end *send)
 {
     const lhi_rank_op *out = send[0].op, *in = send[1].op;
     int64_t from = out->start_ns > in->start_ns ? out->start_ns : in->start_ns;
@@ -133,6 +141,8 @@ static int64_t link_median(const known_message *list, size_t n,
     return to > from ? list[from + (to - from - 1) / 2].ns : 0;
 }
 
+/* Sets a message's arrival. If no pass waited for the receive, limits its
+ * transfer time to the median of its link. */
 static void set_arrival(lhi_message_end *send, const known_message *list,
                         size_t n)
 {
@@ -140,7 +150,7 @@ static void set_arrival(lhi_message_end *send, const known_message *list,
     if (out->timed_by_gpu || in->timed_by_gpu)
         return;
     if (!in->is_exact) {
-        known_message one = known_of(send);
+        known_message one = observe_transfer(send);
         int64_t begin = in->end_ns - one.ns, usual = link_median(list, n, &one);
         if (one.ns > 0 && usual < one.ns)
             in->end_ns = begin + (usual > 0 ? usual : 0);
@@ -160,7 +170,7 @@ lh_status lhi_profiler_time_messages(lhi_profiler *p, lh_error *err)
     }
     for (size_t i = 0; i + 1 < n; i++)
         if (lhi_message_is_complete(ends, n, i) && ends[i + 1].op->is_exact)
-            list[n_known++] = known_of(&ends[i]);
+            list[n_known++] = observe_transfer(&ends[i]);
     lhi_sort(list, n_known, sizeof *list, compare_known);
     for (size_t i = 0; i + 1 < n; i++)
         if (lhi_message_is_complete(ends, n, i))

@@ -19,6 +19,7 @@ typedef struct span {
 
 static const span no_span = {INT64_MAX, INT64_MIN};
 
+/* Extends a time interval so that it contains [begin, end]. */
 static void extend(span *s, int64_t begin, int64_t end)
 {
     s->begin = begin < s->begin ? begin : s->begin;
@@ -34,6 +35,8 @@ typedef struct sorted_ranges {
     const lhi_named_range *all;
 } sorted_ranges;
 
+/* Orders pointers to ranges by start, then by position in the file, for
+ * lhi_sort(). */
 static int compare_starts(const void *a, const void *b)
 {
     const lhi_named_range *x = *(lhi_named_range *const *)a,
@@ -43,6 +46,7 @@ static int compare_starts(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Frees the arrays of sorted ranges, but not the ranges. */
 static void sorted_fini(sorted_ranges *s)
 {
     free(s->work);
@@ -50,6 +54,8 @@ static void sorted_fini(sorted_ranges *s)
     free(s->gpu);
 }
 
+/* Separates the ranges of operations from those of communication libraries, and
+ * sorts both by start. Release with sorted_fini(). */
 static lh_status sort_ranges(lhi_file_events *e, sorted_ranges *s,
                              lh_error *err)
 {
@@ -91,6 +97,8 @@ static lhi_named_range *range_at(lhi_named_range **sorted, size_t n, int64_t ns)
 
 /* --- GPU work ------------------------------------------------------------- */
 
+/* Orders GPU events by correlation number, the launch before its kernels, for
+ * lhi_sort(). */
 static int compare_correlations(const void *a, const void *b)
 {
     const lhi_kernel *x = a, *y = b;
@@ -99,6 +107,8 @@ static int compare_correlations(const void *a, const void *b)
     return (int)y->is_launch - (int)x->is_launch;
 }
 
+/* Extends a range's GPU interval by a kernel. Passes use compute kernels only,
+ * messages and library ranges communication kernels only. */
 static void assign_kernel(sorted_ranges *s, const lhi_named_range *range,
                           const lhi_kernel *k)
 {
@@ -137,6 +147,8 @@ static void assign_kernels(lhi_file_events *e, sorted_ranges *s)
 
 /* --- operations ----------------------------------------------------------- */
 
+/* Appends an operation to a rank, timed by its GPU interval if it has one, else
+ * by its range; `numbers` provides chunk and microbatch. */
 static lh_status add_op(lhi_profiled_rank *into, const sorted_ranges *s,
                         const lhi_named_range *r, uint8_t op,
                         const lhi_named_range *numbers, lh_error *err)
@@ -158,6 +170,8 @@ static lh_status add_op(lhi_profiled_rank *into, const sorted_ranges *s,
     return LH_OK;
 }
 
+/* Checks whether an operation is a forward pass, or the send or receive of
+ * activations. */
 static bool is_forward(uint8_t op)
 {
     return op == LHI_OP_FORWARD || op == LHI_OP_FORWARD_SEND ||
@@ -203,6 +217,8 @@ static void remove_wait(const sorted_ranges *s, lhi_rank_op *op)
     pass->start_ns = op->end_ns;
 }
 
+/* Converts a file's ranges into operations: messages first, because their
+ * receives shorten the passes that wait for them. */
 static lh_status build_operations(lhi_profiled_rank *into, sorted_ranges *s,
                                   lh_error *err)
 {
@@ -227,6 +243,8 @@ static lh_status build_operations(lhi_profiled_rank *into, sorted_ranges *s,
 
 /* --- steps ---------------------------------------------------------------- */
 
+/* Orders operations by kind, chunk, microbatch and CPU start, for lhi_sort().
+ */
 static int compare_same(const void *a, const void *b)
 {
     const lhi_rank_op *x = a, *y = b;
@@ -260,6 +278,8 @@ static void number_steps(lhi_rank_op *ops, size_t n)
     }
 }
 
+/* Orders operations by CPU start, ties by kind, chunk and microbatch, for
+ * lhi_sort(). */
 static int compare_begins(const void *a, const void *b)
 {
     const lhi_rank_op *x = a, *y = b;
@@ -268,6 +288,8 @@ static int compare_begins(const void *a, const void *b)
     return compare_same(a, b);
 }
 
+/* Assigns operations that are no passes or messages to the step of the
+ * preceding pass; -1 before the first pass. */
 static void inherit_steps(lhi_rank_op *ops, size_t n)
 {
     int64_t step = -1;
@@ -279,8 +301,10 @@ static void inherit_steps(lhi_rank_op *ops, size_t n)
     }
 }
 
-static lh_status mark_steps(lhi_file_events *e, lhi_profiled_rank *into,
-                            size_t first, lh_error *err)
+/* Assigns a file's operations, from index `first`, to steps: by the profiler's
+ * step ranges, or by counting if there are none. */
+static lh_status assign_steps(lhi_file_events *e, lhi_profiled_rank *into,
+                              size_t first, lh_error *err)
 {
     lhi_rank_op *ops = into->ops ? into->ops + first : NULL;
     size_t n = into->n_ops - first, n_marks = 0;
@@ -381,7 +405,7 @@ lh_status lhi_profiler_add_operations(lhi_file_events *events,
         status = build_operations(into, &s, err);
     }
     if (status == LH_OK)
-        status = mark_steps(events, into, first, err);
+        status = assign_steps(events, into, first, err);
     if (status == LH_OK)
         status = add_reductions(into, &s, first, err);
     sorted_fini(&s);

@@ -12,7 +12,8 @@
 
 /* --- from the map --------------------------------------------------------- */
 
-static const lhi_map_rank *find_rank(const lh_rank_map *map, uint32_t rank)
+/* Returns the map's entry for a rank number; NULL if there is none. */
+static const lhi_map_rank *find_map_rank(const lh_rank_map *map, uint32_t rank)
 {
     for (uint32_t i = 0; i < map->n_ranks; i++)
         if (map->ranks[i].rank == rank)
@@ -20,11 +21,13 @@ static const lhi_map_rank *find_rank(const lh_rank_map *map, uint32_t rank)
     return NULL;
 }
 
+/* Sets stage and replica of all ranks from the rank map. LH_EINPUT: the map
+ * lacks a rank. */
 static lh_status assign_from_map(lhi_profiler *p, lh_error *err)
 {
     for (uint32_t i = 0; i < p->n_ranks; i++) {
         lhi_profiled_rank *r = &p->ranks[i];
-        const lhi_map_rank *m = find_rank(p->map, r->rank);
+        const lhi_map_rank *m = find_map_rank(p->map, r->rank);
         if (!m)
             return lhi_fail(err, LH_EINPUT,
                             "%s: is of rank %u, which %s does not have: add "
@@ -48,6 +51,7 @@ static int32_t first_chunk(const lhi_profiled_rank *r)
     return least;
 }
 
+/* Orders chunk numbers, for lhi_sort(). */
 static int compare_chunks(const void *a, const void *b)
 {
     const int32_t *x = a, *y = b;
@@ -89,6 +93,8 @@ static lh_status find_stages(lhi_profiler *p, uint32_t *n_stages, lh_error *err)
     return LH_OK;
 }
 
+/* Returns the rank with that number among those with traces; NULL if there is
+ * none. */
 static const lhi_profiled_rank *find_profiled_rank(const lhi_profiler *p,
                                                    uint32_t rank)
 {
@@ -135,12 +141,15 @@ static uint32_t pipeline_of(const lhi_profiler *p, const lhi_profiled_rank *r,
     return least;
 }
 
+/* Orders unsigned integers, for lhi_sort(). */
 static int compare_numbers(const void *a, const void *b)
 {
     const uint32_t *x = a, *y = b;
     return (*x > *y) - (*x < *y);
 }
 
+/* Numbers the replicas by the least rank of each pipeline. LH_EINPUT: the
+ * process groups do not determine a rank's pipeline. */
 static lh_status find_replicas(lhi_profiler *p, uint32_t n_stages,
                                lh_error *err)
 {

@@ -10,6 +10,7 @@
 
 /* --- one file ------------------------------------------------------------- */
 
+/* Frees the contents of a profiled rank. */
 static void profiled_fini(lhi_profiled_rank *r)
 {
     for (uint32_t i = 0; i < r->n_groups; i++)
@@ -19,6 +20,7 @@ static void profiled_fini(lhi_profiled_rank *r)
     free(r->file);
 }
 
+/* Returns the part of a path after the last slash, borrowed from `path`. */
 static const char *base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -36,8 +38,10 @@ static uint32_t rank_by_file(const lh_rank_map *map, const char *path)
     return LH_NONE;
 }
 
-static lh_status find_rank(const lhi_profiler *p, lhi_profiled_rank *r,
-                           lh_error *err)
+/* Sets a file's rank from the rank map's file names. LH_EINPUT: the trace
+ * itself names another rank. */
+static lh_status check_file_rank(const lhi_profiler *p, lhi_profiled_rank *r,
+                                 lh_error *err)
 {
     uint32_t by_file = rank_by_file(p->map, r->file);
     if (by_file == LH_NONE)
@@ -100,7 +104,7 @@ lh_status lhi_profiler_read_file(lhi_profiler *p, lhi_gzip_stream *zip,
     memcpy(r.file, name, len);
     lh_status status = lhi_profiler_read_events(p, zip, name, &r, &events, err);
     if (status == LH_OK)
-        status = find_rank(p, &r, err);
+        status = check_file_rank(p, &r, err);
     if (status == LH_OK)
         status = lhi_profiler_add_operations(&events, &r, err);
     lhi_file_events_fini(&events);
@@ -120,6 +124,8 @@ void lhi_profiler_fini(lhi_profiler *p)
 
 /* --- all files ------------------------------------------------------------ */
 
+/* Fails with LH_EINPUT if a name pattern matched no range, or if one of several
+ * files has no known rank; a single file gets rank 0. */
 static lh_status check_ranks(lhi_profiler *p, lh_error *err)
 {
     for (uint32_t i = 0; p->map && i < p->map->n_names; i++)
@@ -146,6 +152,8 @@ static lh_status check_ranks(lhi_profiler *p, lh_error *err)
     return LH_OK;
 }
 
+/* Orders operations by step, CPU start, kind, chunk and microbatch, for
+ * lhi_sort(). */
 static int compare_ops(const void *a, const void *b)
 {
     const lhi_rank_op *x = a, *y = b;
@@ -187,6 +195,7 @@ typedef struct step_start {
     int64_t step, start_ns;
 } step_start;
 
+/* Orders step starts by step number, then by time, for lhi_sort(). */
 static int compare_starts(const void *a, const void *b)
 {
     const step_start *x = a, *y = b;
@@ -226,7 +235,8 @@ static lh_status find_starts(const lhi_profiler *p, step_start **out,
     return LH_OK;
 }
 
-static int find_step(const void *a, const void *b)
+/* Compares the step numbers of two step starts, for bsearch(). */
+static int compare_steps(const void *a, const void *b)
 {
     const step_start *x = a, *y = b;
     return (x->step > y->step) - (x->step < y->step);
@@ -239,7 +249,8 @@ typedef struct pass_position {
     size_t at;
 } pass_position;
 
-static int compare_places(const void *a, const void *b)
+/* Orders pass positions by direction, chunk and microbatch, for lhi_sort(). */
+static int compare_positions(const void *a, const void *b)
 {
     const pass_position *x = a, *y = b;
     if (x->back != y->back)
@@ -249,6 +260,8 @@ static int compare_places(const void *a, const void *b)
     return (x->microbatch > y->microbatch) - (x->microbatch < y->microbatch);
 }
 
+/* Builds a step's index of forward and backward passes, without W, sorted for
+ * binary search; release with free(). */
 static lh_status index_passes(const lhi_rank_op *ops, size_t n,
                               pass_position **out, size_t *n_out, lh_error *err)
 {
@@ -261,7 +274,7 @@ static lh_status index_passes(const lhi_rank_op *ops, size_t n,
             list[(*n_out)++] =
                 (pass_position){ops[i].op != LHI_OP_FORWARD, ops[i].chunk,
                                 ops[i].microbatch, i};
-    lhi_sort(list, *n_out, sizeof *list, compare_places);
+    lhi_sort(list, *n_out, sizeof *list, compare_positions);
     *out = list;
     return LH_OK;
 }
@@ -275,12 +288,14 @@ static size_t order_of(const lhi_rank_op *message, const pass_position *list,
                              message->op != LHI_OP_FORWARD_RECV,
                          message->chunk, message->microbatch, 0};
     const pass_position *found =
-        bsearch(&key, list, n, sizeof *list, compare_places);
+        bsearch(&key, list, n, sizeof *list, compare_positions);
     return found ? found->at : 0;
 }
 
-static lhi_op_row row_of(const lhi_profiled_rank *r, const lhi_rank_op *op,
-                         size_t order, int64_t start_ns)
+/* Returns the operation row of a rank's operation, with its start relative to
+ * the step's start `start_ns`. */
+static lhi_op_row make_row(const lhi_profiled_rank *r, const lhi_rank_op *op,
+                           size_t order, int64_t start_ns)
 {
     bool pass = lhi_range_is_pass(op->op);
     return (lhi_op_row){
@@ -296,6 +311,7 @@ static lhi_op_row row_of(const lhi_profiled_rank *r, const lhi_rank_op *op,
         .op = op->op};
 }
 
+/* Adds one step's operations of a rank as rows. */
 static lh_status add_step(const lhi_profiled_rank *r, const lhi_rank_op *ops,
                           size_t n, int64_t start_ns, lhi_rows *rows,
                           lh_error *err)
@@ -308,7 +324,7 @@ static lh_status add_step(const lhi_profiled_rank *r, const lhi_rank_op *ops,
         size_t order = lhi_range_is_message(ops[i].op)
                            ? order_of(&ops[i], places, n_places)
                            : i;
-        lhi_op_row row = row_of(r, &ops[i], order, start_ns);
+        lhi_op_row row = make_row(r, &ops[i], order, start_ns);
         status = lhi_rows_add(rows, (uint64_t)ops[i].step, &row, err);
         if (status == LH_OK)
             lhi_rows_mark_preposted(rows);
@@ -317,6 +333,7 @@ static lh_status add_step(const lhi_profiled_rank *r, const lhi_rank_op *ops,
     return status;
 }
 
+/* Adds all operations of a rank as rows, step by step. */
 static lh_status add_rank(const lhi_profiled_rank *r, const step_start *starts,
                           size_t n_starts, lhi_rows *rows, lh_error *err)
 {
@@ -325,7 +342,7 @@ static lh_status add_rank(const lhi_profiled_rank *r, const step_start *starts,
         for (to = from + 1; to < r->n_ops && r->ops[to].step == key.step;)
             to++;
         const step_start *start =
-            bsearch(&key, starts, n_starts, sizeof *starts, find_step);
+            bsearch(&key, starts, n_starts, sizeof *starts, compare_steps);
         LHI_TRY(
             add_step(r, &r->ops[from], to - from, start->start_ns, rows, err));
     }

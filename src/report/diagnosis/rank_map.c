@@ -29,6 +29,8 @@ static uint32_t placeholder_at(const char *pattern)
     return k;
 }
 
+/* Parses a decimal number; returns the position after it, or NULL if there is
+ * none or it exceeds MAX_NUMBER. */
 static const char *parse_number(const char *name, int64_t *out)
 {
     const char *at = name;
@@ -85,12 +87,15 @@ static const char *const kinds[] = {
         "step",
     "nothing", NULL};
 
+/* Checks whether a pattern contains a placeholder exactly once. */
 static bool has_placeholder(const char *pattern, const char *place)
 {
     const char *at = strstr(pattern, place);
     return at && !strstr(at + 1, place);
 }
 
+/* Checks that a name pattern has the placeholders its kind requires, and no
+ * others. LH_EINPUT otherwise. */
 static lh_status check_name(const lhi_read_context *r, const lhi_node *map,
                             void *it, lh_error *err)
 {
@@ -135,6 +140,7 @@ static const lhi_schema_field name_rows[] = {
 static const lhi_schema name_table = {LHI_ROWS("name", lhi_map_name, name_rows),
                                       .check = check_name};
 
+/* Records the line of a rank entry, for later error messages. */
 static lh_status check_rank(const lhi_read_context *r, const lhi_node *map,
                             void *it, lh_error *err)
 {
@@ -155,6 +161,8 @@ static const lhi_schema_field rank_rows[] = {
 static const lhi_schema rank_table = {LHI_ROWS("rank", lhi_map_rank, rank_rows),
                                       .check = check_rank};
 
+/* Orders pointers to rank entries by rank number, then by line, for lhi_sort().
+ */
 static int compare_by_rank(const void *a, const void *b)
 {
     const lhi_map_rank *x = *(const lhi_map_rank *const *)a;
@@ -163,6 +171,8 @@ static int compare_by_rank(const void *a, const void *b)
                               : (x->line > y->line) - (x->line < y->line);
 }
 
+/* Orders pointers to rank entries by file name, then by line, for lhi_sort().
+ */
 static int compare_by_file(const void *a, const void *b)
 {
     const lhi_map_rank *x = *(const lhi_map_rank *const *)a;
@@ -171,6 +181,8 @@ static int compare_by_file(const void *a, const void *b)
     return order ? order : (x->line > y->line) - (x->line < y->line);
 }
 
+/* Fails with LH_EINPUT if a rank or a file is listed twice. `list` is the node
+ * for the error's position. */
 static lh_status check_ranks(const lhi_read_context *r, const lhi_node *list,
                              const lh_rank_map *m, lh_error *err)
 {
@@ -195,6 +207,7 @@ static lh_status check_ranks(const lhi_read_context *r, const lhi_node *list,
     return LH_OK;
 }
 
+/* Checks that a rank map has ranks or names, and that its ranks are unique. */
 static lh_status check_map(const lhi_read_context *r, const lhi_node *root,
                            void *it, lh_error *err)
 {
@@ -216,6 +229,7 @@ static const lhi_schema_field map_rows[] = {
 const lhi_schema lhi_rank_map_table = {LHI_ROWS("ranks", lh_rank_map, map_rows),
                                        .check = check_map};
 
+/* Reads a parsed document of format ranks/1 into an lh_rank_map. */
 static lh_status fill_map(const lhi_doc *doc, lhi_arena *mem, void *value,
                           lh_error *err)
 {

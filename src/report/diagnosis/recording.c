@@ -12,10 +12,13 @@
 
 /* --- one step ------------------------------------------------------------- */
 
+/* A time interval, in ns. */
 typedef struct span {
     int64_t begin, end;
 } span;
 
+/* Returns the time from the first start to the last end of some rows, or of the
+ * passes among them. */
 static span span_of(const lhi_op_row *rows, size_t n, bool passes)
 {
     span s = {INT64_MAX, INT64_MIN};
@@ -29,6 +32,7 @@ static span span_of(const lhi_op_row *rows, size_t n, bool passes)
     return s;
 }
 
+/* Checks whether a step lasts longer than MAX_STEP_NS. */
 static bool is_too_long(const lhi_step_ops *ops)
 {
     span s = span_of(ops->rows, ops->n, false);
@@ -93,12 +97,15 @@ static lh_status share_graph(lh_recording *recording, lhi_op_graph *graph,
     return LH_OK;
 }
 
+/* Frees a recorded step's arrays, but not its shared graph. */
 static void free_step(lhi_recorded_step *step)
 {
     free(step->duration_ns);
     free(step->passes_ns);
 }
 
+/* Appends a step to the recording, which takes over `graph`; frees `graph` on
+ * failure. */
 static lh_status add_step(lh_recording *recording, lhi_recorded_step *step,
                           lhi_op_graph *graph, lh_error *err)
 {
@@ -180,12 +187,14 @@ lh_status lhi_recording_add(lh_recording *recording, lhi_row_list *list,
 
 /* --- all steps ------------------------------------------------------------ */
 
+/* Orders recorded steps by step number, for lhi_sort(). */
 static int compare_numbers(const void *a, const void *b)
 {
     const lhi_recorded_step *x = a, *y = b;
     return (x->step > y->step) - (x->step < y->step);
 }
 
+/* Checks whether two graphs have the same stages and replicas. */
 static bool same_ranks(const lhi_op_graph *a, const lhi_op_graph *b)
 {
     return a->n_stages == b->n_stages && a->n_replicas == b->n_replicas &&

@@ -31,11 +31,14 @@ typedef struct reading {
     kind kind;         /* for all files */
 } reading;
 
+/* Adds a complete step to the recording; callback of lhi_rows. */
 static lh_status close_step(void *context, lhi_row_list *list, lh_error *err)
 {
     return lhi_recording_add(context, list, err);
 }
 
+/* Allocates the reader state for one file or several; NULL on allocation
+ * failure. */
 static reading *reading_make(bool one, const lh_rank_map *map)
 {
     reading *r = calloc(1, sizeof *r);
@@ -54,7 +57,9 @@ static reading *reading_make(bool one, const lh_rank_map *map)
     return r;
 }
 
-static lh_status find_kind(reading *r, kind *out, lh_error *err)
+/* Determines a file's format from its first bytes: JSON with or without the key
+ * "longhaul", or else a table. */
+static lh_status detect_kind(reading *r, kind *out, lh_error *err)
 {
     const char *text;
     char first[LHI_GZIP_PEEK_BYTES + 1];
@@ -74,7 +79,7 @@ static lh_status find_kind(reading *r, kind *out, lh_error *err)
 static lh_status read_opened(reading *r, const char *name, lh_error *err)
 {
     kind is;
-    LHI_TRY(find_kind(r, &is, err));
+    LHI_TRY(detect_kind(r, &is, err));
     if (r->kind != NO_KIND && r->kind != is)
         return lhi_fail(err, LH_EINPUT,
                         "%s: is %s, and a file before it %s; what was recorded "

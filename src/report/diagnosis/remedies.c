@@ -54,7 +54,8 @@ static lh_status add_remedy(lhi_diagnosis_state *d, remedy_entry *helps,
 static const char evenly_assumption[] =
     "their work can be shared as evenly as that";
 
-/* Adds a recommendation to fix one straggler, or all (LH_NONE). */
+/* Adds a recommendation to repair one straggler, or all of them (LH_NONE), with
+ * the saving predicted by replay. */
 static lh_status add_repair(lhi_diagnosis_state *d, remedy_entry *helps,
                             uint32_t thing, int64_t cost_ns,
                             const char *assumes, const char *what,
@@ -68,6 +69,8 @@ static lh_status add_repair(lhi_diagnosis_state *d, remedy_entry *helps,
                       &source, err);
 }
 
+/* Adds recommendations to repair the costliest stragglers of each kind, and one
+ * to repair all of them together. */
 static lh_status add_repairs(lhi_diagnosis_state *d, remedy_entry *helps,
                              lh_error *err)
 {
@@ -165,6 +168,7 @@ static lh_status move_layers(lhi_diagnosis_state *d, remedy_entry *helps,
 
 /* --- schedules ------------------------------------------------------------ */
 
+/* Returns the index of the replica whose passes last longest. */
 static uint32_t slowest_replica(const lh_recording *r)
 {
     uint32_t slowest = 0;
@@ -174,15 +178,16 @@ static uint32_t slowest_replica(const lh_recording *r)
     return slowest;
 }
 
-/* Passes on out-of-memory errors only. The recording need not be a pipeline's
- * schedule, and no method need support it; then there is no recommendation. */
+/* Returns LH_OK for every error except LH_ENOMEM: a recording that is no
+ * pipeline's schedule, or that no method supports, yields no recommendation. */
 static lh_status ignore_unless_nomem(lh_status status, const lh_error *why,
                                      lh_error *err)
 {
     return status == LH_ENOMEM ? lhi_fail(err, status, "%s", why->text) : LH_OK;
 }
 
-/* The slowest replica, for which all others wait, as recorded. */
+/* The slowest replica, for which the others wait, with its recorded schedule
+ * and mean times. */
 typedef struct current_state {
     uint32_t replica;
     lhi_replica_changes how;
@@ -193,7 +198,7 @@ typedef struct current_state {
     int64_t most_held;
 } current_state;
 
-/* Simulates the replica's recorded order with its mean times. */
+/* Simulates the slowest replica's recorded pass order with its mean times. */
 static lh_status simulate_now(lhi_diagnosis_state *d, current_state *now,
                               lh_error *err)
 {
@@ -215,7 +220,7 @@ static lh_status simulate_now(lhi_diagnosis_state *d, current_state *now,
 
 /* The fastest schedule of the replica under other memory limits or
  * microbatches. */
-typedef struct unmodelled_search {
+typedef struct found_schedule {
     const char *method; /* NULL: no method supports it */
     int64_t ns, most_held;
     lhi_remedy_source source;
@@ -333,6 +338,8 @@ static lh_status try_half_microbatches(lhi_diagnosis_state *d,
                         err);
 }
 
+/* Adds recommendations for other schedules of the slowest replica: other pass
+ * orders, and smaller microbatches. */
 static lh_status add_schedules(lhi_diagnosis_state *d, remedy_entry *helps,
                                lh_error *err)
 {
@@ -355,6 +362,8 @@ static lh_status add_schedules(lhi_diagnosis_state *d, remedy_entry *helps,
     return status;
 }
 
+/* Orders recommendations by predicted step time, shortest first, for sorting.
+ */
 static int compare_gains(const void *a, const void *b)
 {
     const remedy_entry *x = a, *y = b;

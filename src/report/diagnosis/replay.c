@@ -109,6 +109,8 @@ typedef struct replay_job {
     int64_t *ends, *out;
 } replay_job;
 
+/* Replays one work piece: a consecutive part of all (scenario, step) pairs, on
+ * worker thread `who`. */
 static void replay_piece(void *context, uint32_t piece, uint32_t who)
 {
     const replay_job *r = context;
@@ -121,6 +123,7 @@ static void replay_piece(void *context, uint32_t piece, uint32_t who)
                                     r->ends + who * r->room);
 }
 
+/* Ignores the progress of a parallel loop that is never cancelled. */
 static void ignore_progress(void *context, uint32_t n_done)
 {
     (void)context; /* never cancelled */

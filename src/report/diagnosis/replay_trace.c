@@ -16,6 +16,7 @@ lh_pass lhi_op_graph_pass(const lhi_op_graph *g, uint32_t i)
                      .kind = kinds[g->op[i]]};
 }
 
+/* Names the trace's sites after the displayed replicas. */
 static lh_status name_sites(const lhi_replayed_step *p, lhi_arena *arena,
                             lh_trace *out, lh_error *err)
 {

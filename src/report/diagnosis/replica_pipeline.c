@@ -16,6 +16,7 @@ typedef struct pass_sums {
     uint64_t n[LHI_OP_WEIGHT + 1];
 } pass_sums;
 
+/* Returns the mean duration of a kind of pass in ns; 0 if there is none. */
 static double mean_of(const pass_sums *sums, lhi_op_type op)
 {
     return sums->n[op] ? sums->ns[op] / (double)sums->n[op] : 0;
@@ -79,6 +80,7 @@ static lh_status find_form(const lh_recording *recording, bool *joint,
     return LH_OK;
 }
 
+/* Rounds a non-negative time to whole nanoseconds. */
 static int64_t whole_ns(double ns)
 {
     return (int64_t)(ns + 0.5);
@@ -93,6 +95,7 @@ typedef struct message_sum {
     uint64_t n;
 } message_sum;
 
+/* Orders links by sending stage, then by receiving stage, for sorting. */
 static int compare_links(const void *a, const void *b)
 {
     const message_sum *x = a, *y = b;
@@ -145,6 +148,8 @@ static void sum_messages(const lh_recording *recording, uint32_t replica,
     }
 }
 
+/* Adds the links between stages to the pipeline description, with the mean
+ * recorded transfer time as latency. */
 static lh_status make_links(const lh_recording *recording, uint32_t replica,
                             const lhi_chunk_times *times,
                             lh_pipeline_desc *desc, lhi_arena *arena,
@@ -167,6 +172,8 @@ static lh_status make_links(const lh_recording *recording, uint32_t replica,
     return LH_OK;
 }
 
+/* Builds a replica's pipeline from its mean pass times, with memory counted in
+ * resident microbatches. */
 static lh_status make_pipeline(const lhi_chunk_times *times, bool joint,
                                const lhi_replica_changes *how,
                                lh_pipeline_desc *desc, lhi_arena *arena,
@@ -248,6 +255,7 @@ lh_status lhi_replica_schedule_build(const lh_recording *recording,
     return status;
 }
 
+/* Fails with LH_EINVAL if the recording has no replica of that index. */
 static lh_status check_replica(const lh_recording *recording, uint32_t replica,
                                lh_error *err)
 {

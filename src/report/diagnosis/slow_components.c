@@ -17,10 +17,10 @@ static const double slow_ratio[] = {[LH_SLOW_WORKER] = 1.1,
                                     [LH_SLOW_STAGE] = 1.1,
                                     [LH_SLOW_LINK] = 1.5,
                                     [LH_SLOW_MICROBATCHES] = 1};
-/* Allowance for uneven microbatches, in standard deviations of the mean: a
- * worker that received longer microbatches by chance is not slow. It is smaller
- * if other stages reveal the replica's work, which they reflect only in part.
- */
+/* Tolerance for uneven microbatches, in standard errors of the mean: a worker
+ * that received longer microbatches by chance is not slow. The second one
+ * applies to pass times normalised by the replica's work on other stages, which
+ * removes only part of the effect. */
 #define NOISE_ERRORS 3
 #define RESIDUAL_NOISE_ERRORS 1
 /* Least cost worth reporting, as a share of a step. */
@@ -60,11 +60,11 @@ typedef struct lhi_slow_search {
     lhi_imbalance_step *uneven; /* per step */
     double *works;              /* scratch: one per stage */
     uint32_t n_kept;            /* number in `all` whose cost is computed */
-} looking;
+} straggler_search;
 
 /* Returns the link of the message received by operation `i` of a group; LH_NONE
  * if it is not listed. */
-static uint32_t find_link(const looking *l, const lhi_op_graph *g,
+static uint32_t find_link(const straggler_search *l, const lhi_op_graph *g,
                           uint32_t group, uint32_t i)
 {
     uint32_t sender = lhi_op_graph_sender(g, group, i);
@@ -77,7 +77,7 @@ static uint32_t find_link(const looking *l, const lhi_op_graph *g,
 
 /* Lists the links in the first step. In a job that moves layers between steps,
  * links are not comparable. */
-static void list_links(looking *l)
+static void list_links(straggler_search *l)
 {
     const lhi_op_graph *g = l->d->recording->steps[0].graph;
     uint32_t S = g->n_stages;
@@ -106,7 +106,9 @@ static void list_links(looking *l)
         }
 }
 
-static void list_components(looking *l)
+/* Lists the candidates for stragglers: workers, stages, microbatches and links.
+ */
+static void list_components(straggler_search *l)
 {
     const lh_recording *r = l->d->recording;
     uint32_t S = r->n_stages;
@@ -128,7 +130,7 @@ static void list_components(looking *l)
 /* --- times in a step ------------------------------------------------------ */
 
 /* Sums the pass times per worker and the transfer times per link. */
-static void sum_step(looking *l, const lhi_recorded_step *step)
+static void sum_step(straggler_search *l, const lhi_recorded_step *step)
 {
     const lhi_op_graph *g = step->graph;
     memset(l->passes, 0,
@@ -162,7 +164,9 @@ static double median_of_others(const double *sorted, uint32_t n, double own)
     return own <= sorted[middle] ? sorted[middle + 1] : sorted[middle];
 }
 
-static double median_of_stage_peers(const looking *l, uint32_t worker)
+/* Returns the median pass time, in the current step, of the same stage's
+ * workers in other replicas. */
+static double median_of_stage_peers(const straggler_search *l, uint32_t worker)
 {
     const lh_recording *r = l->d->recording;
     uint32_t stage = worker % r->n_stages;
@@ -170,18 +174,23 @@ static double median_of_stage_peers(const looking *l, uint32_t worker)
                             r->n_replicas, l->passes[worker]);
 }
 
-static double median_of_other_stages(const looking *l, uint32_t stage)
+/* Returns the median of the other stages' pass times in the current step. */
+static double median_of_other_stages(const straggler_search *l, uint32_t stage)
 {
     return median_of_others(l->sorted_stages, l->d->recording->n_stages,
                             l->stages[stage]);
 }
 
+/* Returns a link's mean transfer time in the current step in ns; 0 if it
+ * transferred no message. */
 static double link_mean(const component *link)
 {
     return link->n_messages ? link->messages / link->n_messages : 0;
 }
 
-static double median_of_links(const looking *l, bool back)
+/* Returns the median of the links' mean transfer times, forward or backward; 0
+ * if fewer than three have messages. */
+static double median_of_links(const straggler_search *l, bool back)
 {
     uint32_t n = 0;
     for (uint32_t i = l->first_link; i < l->n; i++)
@@ -192,7 +201,7 @@ static double median_of_links(const looking *l, bool back)
 
 /* Sorts the workers' pass times within each stage, and computes each stage's
  * median. */
-static void sort_passes(looking *l)
+static void sort_passes(straggler_search *l)
 {
     const lh_recording *r = l->d->recording;
     for (uint32_t s = 0; s < r->n_stages; s++) {
@@ -207,7 +216,7 @@ static void sort_passes(looking *l)
 
 /* With uneven microbatches, divides a replica's pass times by its relative
  * work: the median ratio over its stages. */
-static void normalise_work(looking *l)
+static void normalise_work(straggler_search *l)
 {
     uint32_t S = l->d->recording->n_stages;
     for (uint32_t first = 0; first < lhi_recording_n_workers(l->d->recording);
@@ -223,7 +232,7 @@ static void normalise_work(looking *l)
 }
 
 /* Returns the ratio from which a candidate counts as slow in a step. */
-static double slow_threshold(const looking *l, const component *a,
+static double slow_threshold(const straggler_search *l, const component *a,
                              const lhi_imbalance_step *uneven,
                              uint32_t n_microbatches)
 {
@@ -237,7 +246,7 @@ static double slow_threshold(const looking *l, const component *a,
 
 /* Computes a candidate's time in the current step and that of its peers; 0:
  * there are none. */
-static void compare_component(const looking *l, const component *a,
+static void compare_component(const straggler_search *l, const component *a,
                               const lhi_imbalance_step *uneven,
                               const double *links, double *own, double *others)
 {
@@ -262,7 +271,7 @@ static void compare_component(const looking *l, const component *a,
 }
 
 /* Compares all candidates in the current step. */
-static void compare_step(looking *l, uint32_t at)
+static void compare_step(straggler_search *l, uint32_t at)
 {
     const lh_recording *r = l->d->recording;
     const lhi_recorded_step *step = &r->steps[at];
@@ -301,7 +310,7 @@ typedef struct repair_scenario {
 
 /* Makes microbatches even: each pass takes its stage's mean over the replicas
  * that are not slow; a slow worker keeps its own mean. */
-static void make_even(const looking *l, const lhi_scenario *s)
+static void make_even(const straggler_search *l, const lhi_scenario *s)
 {
     const lh_recording *r = l->d->recording;
     uint32_t S = r->n_stages, R = r->n_replicas;
@@ -328,7 +337,7 @@ static void make_even(const looking *l, const lhi_scenario *s)
 
 /* Repairs one straggler in the scenario: its operations take their peers'
  * times. */
-static void repair_component(const looking *l, const component *a,
+static void repair_component(const straggler_search *l, const component *a,
                              const repair_scenario *u)
 {
     lhi_scenario *s = u->scenario;
@@ -383,7 +392,7 @@ lh_status lhi_scenario_make_replaceable(lhi_diagnosis_state *d,
 
 /* Builds a scenario in the arena with straggler `only` repaired, or with all
  * but `without` if `only` is LH_NONE. */
-static lh_status make_repaired(const looking *l, uint32_t only,
+static lh_status make_repaired(const straggler_search *l, uint32_t only,
                                uint32_t without, lhi_arena *arena,
                                lhi_scenario *out, lh_error *err)
 {
@@ -407,7 +416,7 @@ static lh_status make_repaired(const looking *l, uint32_t only,
 }
 
 /* Computes the mean step time under that scenario. */
-static lh_status replay_repaired(const looking *l, uint32_t only,
+static lh_status replay_repaired(const straggler_search *l, uint32_t only,
                                  uint32_t without, double *ns, lh_error *err)
 {
     lhi_scenario s;
@@ -427,7 +436,7 @@ lh_status lhi_scenario_make_repaired(const lhi_diagnosis_state *d,
 
 /* Finds masked stragglers: those that cost nothing alone, but do once all
  * others are repaired. */
-static lh_status find_masked(looking *l, lh_error *err)
+static lh_status find_masked(straggler_search *l, lh_error *err)
 {
     uint32_t n = l->n_kept;
     lh_diagnosis *out = &l->d->out;
@@ -466,6 +475,7 @@ static int compare_excess(const void *a, const void *b)
     return (p < q) - (p > q);
 }
 
+/* Orders candidates by cost, the most expensive first, for sorting. */
 static int compare_costs(const void *a, const void *b)
 {
     const component *x = a, *y = b;
@@ -477,7 +487,7 @@ static int compare_costs(const void *a, const void *b)
 
 /* Computes the cost of the slowest candidates and stores those worth reporting.
  */
-static lh_status select_costly(looking *l, lh_error *err)
+static lh_status select_costly(straggler_search *l, lh_error *err)
 {
     lh_diagnosis *out = &l->d->out;
     uint32_t kept = 0;
@@ -511,7 +521,7 @@ lh_status lhi_diagnosis_find_slow_components(lhi_diagnosis_state *d,
 {
     const lh_recording *r = d->recording;
     uint32_t n = lhi_recording_n_workers(r);
-    looking *l = LHI_NEW(d->scratch, looking, 1);
+    straggler_search *l = LHI_NEW(d->scratch, straggler_search, 1);
     if (!l)
         return lhi_fail_nomem(err);
     l->d = d;

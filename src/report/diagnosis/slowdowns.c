@@ -51,6 +51,8 @@ static lh_status make_scenario(lhi_diagnosis_state *d,
     return LH_OK;
 }
 
+/* Builds and replays scenarios `from` to `from + n - 1` on all steps; n is at
+ * most BATCH_SIZE. */
 static lh_status replay_batch(lhi_diagnosis_state *d, scenario_results *p,
                               uint32_t from, uint32_t n, lh_error *err)
 {
@@ -62,6 +64,8 @@ static lh_status replay_batch(lhi_diagnosis_state *d, scenario_results *p,
                             err);
 }
 
+/* Replays all scenarios in batches, and stores the end of each scenario's step
+ * in p->ends. */
 static lh_status replay_all(lhi_diagnosis_state *d, scenario_results *p,
                             lh_error *err)
 {
@@ -82,6 +86,7 @@ static lh_status replay_all(lhi_diagnosis_state *d, scenario_results *p,
     return LH_OK;
 }
 
+/* Returns a / b; 1 if b is not positive. */
 static double ratio(double a, double b)
 {
     return b > 0 ? a / b : 1;
@@ -118,6 +123,8 @@ static double standard_error(const lh_diagnosis *out)
     return sqrt(squares / (out->n_steps - 1) / out->n_steps);
 }
 
+/* Stores each step's measured, replayed and ideal time in the diagnosis, with
+ * their means and the slowdown. */
 static lh_status fill_steps(lhi_diagnosis_state *d, const scenario_results *p,
                             lh_error *err)
 {
@@ -143,6 +150,8 @@ static lh_status fill_steps(lhi_diagnosis_state *d, const scenario_results *p,
     return LH_OK;
 }
 
+/* Stores the slowdowns by operation kind, stage, replica and worker. A worker's
+ * is the smaller of its stage's and its replica's. */
 static lh_status fill_slowdowns(lhi_diagnosis_state *d,
                                 const scenario_results *p, lh_error *err)
 {
@@ -178,12 +187,14 @@ typedef struct ranked {
     uint32_t worker; /* stage * n_replicas + replica */
 } ranked;
 
+/* Orders workers by slowdown, the slowest first, for lhi_sort(). */
 static int compare_ranked(const void *a, const void *b)
 {
     const ranked *x = a, *y = b;
     return (x->slowdown < y->slowdown) - (x->slowdown > y->slowdown);
 }
 
+/* Stores the slowest workers, SLOWEST_SHARE of all, slowest first. */
 static lh_status rank_workers(lhi_diagnosis_state *d, lh_error *err)
 {
     lh_diagnosis *out = &d->out;
@@ -211,6 +222,8 @@ static double share_of(const lh_diagnosis *out, double without_ns)
     return fabs(lost) < 1 ? 0 : (out->t_ns - without_ns) / lost;
 }
 
+/* Computes the share of the slowdown that the slowest workers cause, and the
+ * last stage's share. */
 static lh_status find_shares(lhi_diagnosis_state *d, lh_error *err)
 {
     const lh_recording *r = d->recording;

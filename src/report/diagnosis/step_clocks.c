@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rank clock offsets. A message or collective ends on all participants within
- * its transfer time. So the median difference between the ends on two ranks is
- * their clock offset. Offsets below a threshold stay uncorrected, because
- * networks cause as much. The reference is the majority's clock. */
+ * its transfer time. The median difference between the ends on two ranks is
+ * therefore their clock offset. Offsets below a threshold stay uncorrected,
+ * because network delays cause differences of that size. The reference is the
+ * majority's clock. */
 #include "report/diagnosis/step_ops.h"
 
 #include "base/sort.h"
@@ -21,6 +22,8 @@ typedef struct end_differences {
     uint32_t n;
 } end_differences;
 
+/* Adds the differences between ends of matching operations on workers `a` and
+ * `b`, for a sample of them; none if their counts differ. */
 static void compare_ends(const lhi_step_ops *ops, uint32_t a, lhi_op_type of_a,
                          uint32_t b, lhi_op_type of_b, end_differences *out)
 {
@@ -53,13 +56,15 @@ static int64_t clock_ahead(const lhi_step_ops *ops, uint32_t a, uint32_t b,
     return lhi_median_ns(p.ns, p.n);
 }
 
-static void set_clock(lhi_step_ops *ops, uint32_t w, int64_t ahead_ns)
+/* Subtracts a clock offset in ns from a worker's start times. */
+static void shift_clock(lhi_step_ops *ops, uint32_t w, int64_t ahead_ns)
 {
     for (uint32_t i = ops->first[w * LHI_N_OPS];
          i < ops->first[(w + 1) * LHI_N_OPS]; i++)
         ops->rows[i].start_ns -= ahead_ns;
 }
 
+/* Orders times, for sorting. */
 static int compare_times(const void *a, const void *b)
 {
     const int64_t *x = a, *y = b;
@@ -75,8 +80,9 @@ int64_t lhi_clock_offset_median(int64_t *ahead, uint32_t n)
     return lower <= 0 && upper >= 0 ? 0 : lower;
 }
 
-static void remark_on(const lhi_step_ops *ops, uint32_t w, int64_t ahead,
-                      lhi_defect_counts *remarks)
+/* Reports a worker's clock offset in ns as a defect of the recording. */
+static void report_clock(const lhi_step_ops *ops, uint32_t w, int64_t ahead,
+                         lhi_defect_counts *remarks)
 {
     lhi_defect_add(remarks, LHI_REMARK_CLOCKS, 1,
                    "stage %" PRIu32 " of replica %" PRIu32 " in step %" PRIu64
@@ -102,14 +108,14 @@ lh_status lhi_step_correct_clocks(lhi_step_ops *ops, lhi_arena *arena,
         ahead[w] = clock_ahead(ops, other, w, !begins);
         if (llabs(ahead[w]) < LHI_CLOCK_TOLERANCE_NS)
             ahead[w] = 0;
-        set_clock(ops, w, ahead[w]);
+        shift_clock(ops, w, ahead[w]);
     }
     memcpy(sorted, ahead, ops->n_workers * sizeof *sorted);
     int64_t usual = lhi_clock_offset_median(sorted, ops->n_workers);
     for (uint32_t w = 0; w < ops->n_workers; w++) {
-        set_clock(ops, w, -usual);
+        shift_clock(ops, w, -usual);
         if (llabs(ahead[w] - usual) >= LHI_CLOCK_TOLERANCE_NS)
-            remark_on(ops, w, ahead[w] - usual, remarks);
+            report_clock(ops, w, ahead[w] - usual, remarks);
     }
     return LH_OK;
 }

@@ -23,6 +23,8 @@ static uint32_t *order_passes(const lhi_step_ops *ops, uint32_t worker,
     }
 }
 
+/* Lists each worker's passes in order of start, and makes each pass depend on
+ * the previous one. */
 static void find_passes(lhi_dependency_search *w)
 {
     uint32_t *at = w->passes;
@@ -76,6 +78,8 @@ static lh_status find_chunks(lhi_dependency_search *w, lh_error *err)
     return LH_OK;
 }
 
+/* Allocates the arrays for a step's dependencies, all empty; each row is a
+ * group of its own. */
 static lh_status alloc_needs(lhi_dependency_search *w, lh_error *err)
 {
     uint32_t n = w->ops->n;

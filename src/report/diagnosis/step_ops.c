@@ -9,12 +9,14 @@
 
 /* --- order ---------------------------------------------------------------- */
 
+/* Returns a row's sort key: replica, stage and operation kind. */
 static uint64_t key_of(const lhi_op_row *row)
 {
     return ((uint64_t)row->replica << 32) | ((uint64_t)row->stage << 8) |
            row->op;
 }
 
+/* Orders rows of one worker and kind by index, then by start. */
 static int compare_within(const lhi_op_row *x, const lhi_op_row *y)
 {
     if (x->index != y->index)
@@ -22,6 +24,7 @@ static int compare_within(const lhi_op_row *x, const lhi_op_row *y)
     return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
 }
 
+/* Orders rows by replica, stage, kind, index and start, for lhi_sort(). */
 static int compare_rows(const void *a, const void *b)
 {
     uint64_t x = key_of(a), y = key_of(b);
@@ -79,6 +82,8 @@ static void sort_within(lhi_row_list *list)
     }
 }
 
+/* Sorts a step's rows by worker, kind and order; uses a counting sort unless
+ * the stage and replica numbers are sparse. */
 static lh_status sort_rows(lhi_row_list *list, lh_error *err)
 {
     uint32_t n_stages = 0, n_replicas = 0;
@@ -98,11 +103,14 @@ static lh_status sort_rows(lhi_row_list *list, lh_error *err)
 
 /* --- duplicates ----------------------------------------------------------- */
 
+/* Checks whether two rows belong to the same replica and stage. */
 static bool same_worker(const lhi_op_row *a, const lhi_op_row *b)
 {
     return a->replica == b->replica && a->stage == b->stage;
 }
 
+/* Checks whether two rows record the same operation: equal worker, kind, order,
+ * microbatch and chunk. */
 static bool is_duplicate(const lhi_op_row *a, const lhi_op_row *b)
 {
     return key_of(a) == key_of(b) && compare_within(a, b) == 0 &&

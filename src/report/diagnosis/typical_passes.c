@@ -3,6 +3,7 @@
 
 #include "base/sort.h"
 
+/* Orders doubles, for sorting. */
 static int compare_numbers(const void *a, const void *b)
 {
     const double *x = a, *y = b;
@@ -44,6 +45,7 @@ lh_status lhi_typical_passes_compute(const lh_recording *recording,
     return LH_OK;
 }
 
+/* Returns a worker's mean duration of a kind of operation in ns. */
 static double mean_of(const lhi_typical_passes *passes, uint32_t worker,
                       lhi_op_type op)
 {

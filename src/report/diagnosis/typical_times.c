@@ -10,6 +10,8 @@ typedef struct ranges {
     uint64_t below[LHI_N_OPS];               /* times up to the midpoint */
 } ranges;
 
+/* Counts, for each kind, the operations whose duration is at most middle[kind].
+ */
 static void count_below(const lh_recording *recording, ranges *r,
                         const int64_t *middle)
 {

@@ -28,6 +28,8 @@ static bool add_numbers(json_t *row, const lh_comparison *x,
     return ok;
 }
 
+/* Builds the row of one contender at one point of the sweep; NULL on allocation
+ * failure. */
 static json_t *row_json(const lh_comparison *x, uint32_t latency,
                         uint32_t transfer, uint32_t contender)
 {

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Converts nanoseconds to a JSON number in seconds. */
 static json_t *seconds_of(double ns)
 {
     return json_real(ns / 1e9);
@@ -28,6 +29,8 @@ static json_t *map_json(const double *values, const uint32_t *numbers,
     return map;
 }
 
+/* Builds the object of slowdowns by operation kind, for the kinds that occur.
+ */
 static json_t *operations_json(const lh_diagnosis *d)
 {
     json_t *map = json_object();
@@ -39,6 +42,7 @@ static json_t *operations_json(const lh_diagnosis *d)
     return map;
 }
 
+/* Builds the list of steps with measured, replayed and ideal times. */
 static json_t *steps_json(const lh_diagnosis *d)
 {
     json_t *list = json_array();
@@ -52,6 +56,7 @@ static json_t *steps_json(const lh_diagnosis *d)
     return list;
 }
 
+/* Builds the list of stragglers with their cost and affected steps. */
 static json_t *slow_json(const lh_diagnosis *d)
 {
     static const char *const names[] = {[LH_SLOW_WORKER] = "worker",
@@ -81,7 +86,9 @@ static json_t *slow_json(const lh_diagnosis *d)
     return list;
 }
 
-static json_t *helps_json(const lh_diagnosis *d)
+/* Builds the list of recommendations with their assumptions and predicted gain.
+ */
+static json_t *remedies_json(const lh_diagnosis *d)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < d->n_remedies; i++)
@@ -103,7 +110,8 @@ static json_t *shown_json(const char *text)
     return json_string(shown);
 }
 
-static json_t *remarks_json(const lh_diagnosis *d)
+/* Builds the list of the recording's defects. */
+static json_t *defects_json(const lh_diagnosis *d)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; list && i < d->n_defects; i++)
@@ -114,6 +122,7 @@ static json_t *remarks_json(const lh_diagnosis *d)
     return list;
 }
 
+/* Builds the list of the slowest workers with their slowdown. */
 static json_t *workers_json(const lh_diagnosis *d)
 {
     json_t *list = json_array();
@@ -146,9 +155,9 @@ json_t *lhi_json_diagnosis(const lh_diagnosis *d)
         lhi_json_set(j, "last_stage_share", json_real(d->last_stage_share)) &&
         lhi_json_set(j, "slowest_workers", workers_json(d)) &&
         lhi_json_set(j, "slow", slow_json(d)) &&
-        lhi_json_set(j, "helps", helps_json(d)) &&
+        lhi_json_set(j, "helps", remedies_json(d)) &&
         lhi_json_set(j, "steps", steps_json(d)) &&
-        lhi_json_set(j, "remarks", remarks_json(d));
+        lhi_json_set(j, "remarks", defects_json(d));
     return lhi_json_finish(j, ok);
 }
 

@@ -6,6 +6,7 @@
 
 #include <longhaul/json_output.h>
 
+/* Simulates a schedule and returns its makespan in ns. */
 static lh_status find_makespan(const lh_pipeline *pipeline,
                                const lh_schedule *schedule,
                                const lh_sim_options *options, int64_t *ns,

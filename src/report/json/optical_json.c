@@ -5,6 +5,7 @@
 
 #include <longhaul/json_output.h>
 
+/* Builds a list of integers from `wide`, or from `narrow` if `wide` is NULL. */
 static json_t *ints(const int64_t *wide, const uint32_t *narrow, uint32_t n)
 {
     json_t *list = json_array();
@@ -51,6 +52,8 @@ static json_t *run_json(const lh_topology *t, const lh_optical_run *run)
     return lhi_json_finish(object, ok);
 }
 
+/* Builds one policy's mean results with their standard deviations, and its runs
+ * by seed. */
 static json_t *policy_json(const lh_topology *t, const lh_optical_policy *p)
 {
     json_t *seeds = json_array();

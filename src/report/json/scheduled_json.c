@@ -23,6 +23,7 @@ static json_t *engines_json(const lh_scheduled *s)
     return all;
 }
 
+/* Builds the output for a pipeline that has no feasible schedule. */
 static json_t *infeasible_json(const lh_scheduled *s)
 {
     return json_pack(
@@ -34,6 +35,7 @@ static json_t *infeasible_json(const lh_scheduled *s)
         engines_json(s));
 }
 
+/* Adds the result of a search for the least memory limit. */
 static bool add_memory(json_t *j, const lh_memory_point *p)
 {
     const bool proven = p->limit_bound == p->limit;
@@ -45,7 +47,7 @@ static bool add_memory(json_t *j, const lh_memory_point *p)
                         json_string(proven ? "optimal" : "feasible"));
 }
 
-/* Adds the optional members in their print order. */
+/* Adds the optional members of the JSON output, in its order. */
 static bool add_rest(json_t *j, const lh_scheduled *s)
 {
     bool ok = j != NULL;
@@ -71,6 +73,8 @@ static bool add_rest(json_t *j, const lh_scheduled *s)
     return ok && (!s->memory || add_memory(j, s->memory));
 }
 
+/* Builds the output for a schedule with its makespan, lower bound and memory.
+ */
 static json_t *scheduled_json(const lh_scheduled *s)
 {
     const lh_timeline *t = s->timeline;

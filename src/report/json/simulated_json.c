@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 
+/* Builds one segment of the critical path. */
 static json_t *segment_json(const lh_timeline *timeline, const lh_segment *s)
 {
     char pass[LH_PASS_TEXT_SIZE];
@@ -33,6 +34,7 @@ static json_t *segment_json(const lh_timeline *timeline, const lh_segment *s)
     return lhi_json_finish(j, ok);
 }
 
+/* Builds the critical path as a list of segments. */
 static json_t *path_json(const lh_simulated *s)
 {
     uint32_t n;
@@ -43,6 +45,7 @@ static json_t *path_json(const lh_simulated *s)
     return list;
 }
 
+/* Builds the object of idle time by cause, in seconds over all devices. */
 static json_t *bubble_json(const lh_simulated *s)
 {
     const int64_t *idle = lh_analysis_idle(s->analysis, LH_NONE);
@@ -54,6 +57,7 @@ static json_t *bubble_json(const lh_simulated *s)
     return lhi_json_finish(map, ok);
 }
 
+/* Builds the list of links with their utilisation and queueing time. */
 static json_t *links_json(const lh_simulated *s)
 {
     uint32_t n;
@@ -89,6 +93,8 @@ static json_t *boundary_json(const lh_slack *slack, uint32_t i)
     return lhi_json_finish(j, ok);
 }
 
+/* Builds the list of stage boundaries with their slackness and delay tolerance.
+ */
 static json_t *slack_json(const lh_simulated *s)
 {
     uint32_t n;
@@ -110,6 +116,7 @@ static json_t *dp_links_json(const lh_pipeline *p)
     return list;
 }
 
+/* Checks whether any device has a named data-parallel link. */
 static bool has_dp_links(const lh_pipeline *p)
 {
     for (uint32_t d = 0; d < lh_pipeline_n_devices(p); d++)
@@ -118,6 +125,7 @@ static bool has_dp_links(const lh_pipeline *p)
     return false;
 }
 
+/* Copies the caller's input struct. LH_EINVAL: a required member is missing. */
 static lh_status copy_input(const lh_simulated *given, lh_simulated *s,
                             lh_error *err)
 {
@@ -185,7 +193,7 @@ static json_t *jitter_json(const lh_simulated *s)
     return j;
 }
 
-/* Adds the optional members in their print order. */
+/* Adds the optional members of the JSON output, in its order. */
 static bool add_rest(json_t *j, const lh_simulated *s, const lh_bound *bound)
 {
     const int64_t ns = lh_timeline_makespan(s->timeline);

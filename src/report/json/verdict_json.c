@@ -5,6 +5,7 @@
 
 #include <longhaul/json_output.h>
 
+/* Builds the verdict on a certificate with its list of checked claims. */
 static json_t *claims_json(const lh_certificate *certificate,
                            const lh_claims *claims)
 {

@@ -44,12 +44,14 @@ typedef struct ranked {
     uint32_t replica;
 } ranked;
 
+/* Orders replicas by slowdown, the slowest first, for lhi_sort(). */
 static int compare_slowdowns(const void *a, const void *b)
 {
     const ranked *x = a, *y = b;
     return (x->slowdown < y->slowdown) - (x->slowdown > y->slowdown);
 }
 
+/* Orders unsigned integers, for sorting. */
 static int compare_indices(const void *a, const void *b)
 {
     const uint32_t *x = a, *y = b;
@@ -70,6 +72,8 @@ static uint32_t choose_replicas(const ranked *by, uint32_t n, uint32_t most,
     return taken;
 }
 
+/* Chooses the replicas that timelines and heat maps display, within their row
+ * and cell limits. */
 static lh_status choose_all_replicas(page_state *p, lh_error *err)
 {
     const lh_diagnosis *d = &p->d->out;
@@ -152,6 +156,8 @@ static lh_status choose_steps(page_state *p, lh_error *err)
 
 /* --- timelines ------------------------------------------------------------ */
 
+/* Adds a timeline as JSON, without an analysis, and updates the longest
+ * makespan. */
 static lh_status add_trace(page_state *p, const lh_trace *trace,
                            const char *label, lh_error *err)
 {
@@ -161,6 +167,8 @@ static lh_status add_trace(page_state *p, const lh_trace *trace,
     return lhi_page_add_trace(p->out, trace, label, &none, err);
 }
 
+/* Adds the timeline of a step replayed under a scenario, for the displayed
+ * replicas. */
 static lh_status add_replay(page_state *p, uint32_t step,
                             const lhi_scenario *scenario, const char *label,
                             lh_error *err)
@@ -189,6 +197,8 @@ static uint32_t first_with_same_graph(const page_state *p, uint32_t i)
     return k;
 }
 
+/* Adds one idealised timeline for each distinct operation graph among the
+ * displayed steps. */
 static lh_status add_ideals(page_state *p, lh_error *err)
 {
     lhi_text_puts(p->out, ",\n\"ideals\":{");
@@ -202,6 +212,8 @@ static lh_status add_ideals(page_state *p, lh_error *err)
     return LH_OK;
 }
 
+/* Adds a timeline for each recommendation; null if it has none or exceeds the
+ * limit of passes. */
 static lh_status add_remedies(page_state *p, lh_error *err)
 {
     const lh_diagnosis *d = &p->d->out;
@@ -223,6 +235,7 @@ static lh_status add_remedies(page_state *p, lh_error *err)
 
 /* --- heat maps ------------------------------------------------------------ */
 
+/* Adds a number to a JSON list, after a comma unless it is the first. */
 static void add_ratio(lhi_text *out, bool first, double ratio)
 {
     lhi_text_puts(out, first ? "" : ",");
@@ -258,6 +271,7 @@ static lh_status add_step_map(page_state *p, uint32_t step, lh_error *err)
     return LH_OK;
 }
 
+/* Adds the workers' slowdowns, by stage, for the replicas in heat maps. */
 static void add_map(page_state *p)
 {
     const lh_diagnosis *d = &p->d->out;
@@ -267,6 +281,7 @@ static void add_map(page_state *p)
                       d->by_worker[i * d->n_replicas + p->heat[k]]);
 }
 
+/* Adds a JSON member with the numbers of some replicas, given by index. */
 static void add_numbers(page_state *p, const char *key,
                         const uint32_t *replicas, uint32_t n)
 {
@@ -279,6 +294,8 @@ static void add_numbers(page_state *p, const char *key,
 
 /* --- page ----------------------------------------------------------------- */
 
+/* Adds each displayed step with its heat map and its timeline with measured
+ * times. */
 static lh_status add_steps(page_state *p, lh_error *err)
 {
     lhi_text_puts(p->out, ",\n\"steps\":[");
@@ -295,6 +312,8 @@ static lh_status add_steps(page_state *p, lh_error *err)
     return LH_OK;
 }
 
+/* Adds the diagnosis as a JSON object: its results, the given sentences, heat
+ * maps and timelines. */
 static lh_status add_all(page_state *p, const lh_report_diagnosis *given,
                          lh_error *err)
 {

@@ -9,6 +9,8 @@
 
 enum { MAX_ROWS = 1000 };
 
+/* Fails with LH_EINVAL if a text of table row `i` is missing or is not UTF-8.
+ */
 static lh_status check_row(const lh_report_difference *row, uint32_t i,
                            lh_error *err)
 {
@@ -22,7 +24,9 @@ static lh_status check_row(const lh_report_difference *row, uint32_t i,
                          "rows[%" PRIu32 "]: a text is not UTF-8", i);
 }
 
-static lh_status take_differences(const lh_report_differences *given,
+/* Copies and validates the caller's table; its texts stay borrowed. LH_EINVAL:
+ * too many rows, or a text is not UTF-8. */
+static lh_status copy_differences(const lh_report_differences *given,
                                   lh_report_differences *mine, lh_error *err)
 {
     LHI_TRY(LHI_OPTIONS_COPY(lh_report_differences, mine, given, err));
@@ -42,7 +46,7 @@ lh_status lh_report_add_differences(lh_report *report,
 {
     lh_report_differences d;
     lhi_text item = {0};
-    LHI_TRY(take_differences(differences, &d, err));
+    LHI_TRY(copy_differences(differences, &d, err));
     lhi_text_puts(&item, "{\"first\":");
     lhi_json_add_string(&item, d.first);
     lhi_text_puts(&item, ",\"second\":");

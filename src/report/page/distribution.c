@@ -28,6 +28,8 @@ static int64_t bar_width(int64_t least_ns, int64_t most_ns)
     }
 }
 
+/* Adds a histogram of sorted times: the first bar's start and the bar width in
+ * ns, and the counts. */
 static void add_bars(lhi_text *out, const int64_t *sorted, uint32_t n)
 {
     const int64_t width = bar_width(sorted[0], sorted[n - 1]);
@@ -44,6 +46,8 @@ static void add_bars(lhi_text *out, const int64_t *sorted, uint32_t n)
     lhi_text_puts(out, "]");
 }
 
+/* Copies and validates the caller's distribution; its times stay borrowed.
+ * LH_EINVAL: a time is negative, or their number is out of range. */
 static lh_status copy_distribution(const lh_report_distribution *given,
                                    lh_report_distribution *mine, lh_error *err)
 {

@@ -17,6 +17,8 @@ typedef struct owned_analysis {
     lhi_arena *mem;
 } owned_analysis;
 
+/* Checks whether a critical-path segment refers to an element that the trace
+ * has. */
 static bool step_in_range(const lh_trace *t, const lh_report_segment *s)
 {
     switch (s->step) {
@@ -35,6 +37,8 @@ static bool step_in_range(const lh_trace *t, const lh_report_segment *s)
     return false;
 }
 
+/* Fails with LH_EINVAL if critical-path segments overlap or refer to absent
+ * elements, or if a cause's name is not UTF-8. */
 static lh_status check_analysis(const lh_trace *trace,
                                 const lh_report_analysis *a, lh_error *err)
 {
@@ -73,6 +77,8 @@ typedef struct translator {
     const lhi_run_index_entry *runs_by_pass;
 } translator;
 
+/* Converts an analysis segment into a report segment that refers to runs,
+ * messages and collectives by index. */
 static lh_report_segment translate(const translator *x, const lh_segment *s)
 {
     const lh_trace *t = x->t;
@@ -109,6 +115,7 @@ static lh_report_segment translate(const translator *x, const lh_segment *s)
     return out;
 }
 
+/* Converts the critical path; false on allocation failure. */
 static bool fill_path(const translator *x, const lh_analysis *from,
                       owned_analysis *to)
 {
@@ -122,6 +129,8 @@ static bool fill_path(const translator *x, const lh_analysis *from,
     return segments != NULL;
 }
 
+/* Copies the idle time by device and cause, and the causes' names with spaces
+ * for underscores; false on allocation failure. */
 static bool fill_causes(const translator *x, const lh_analysis *from,
                         owned_analysis *to)
 {

@@ -56,12 +56,14 @@ static int64_t x_at(const drawing *d, uint64_t at)
     return MARGIN_LEFT * 100 + llround(share * d->plot * 100);
 }
 
+/* Returns the y coordinate of a rate in 1/100 px, limited to the plot's top. */
 static int64_t y_at(const drawing *d, double rate)
 {
     return (MARGIN_TOP + PLOT_HEIGHT) * 100 -
            llround(fmin(rate / d->most, 1) * PLOT_HEIGHT * 100);
 }
 
+/* Returns the time of iteration `i` of a series in ns. */
 static int64_t time_at(const drawing *d, uint32_t series, uint32_t i)
 {
     return d->c->ns[(size_t)series * d->c->n_iterations + i];
@@ -88,6 +90,7 @@ static void find_scale(drawing *d)
     d->most = 1.08 * d->unit_ns / (double)least;
 }
 
+/* Adds an SVG attribute with a value in 1/100 px. */
 static void add_attribute(drawing *d, const char *name, int64_t hundredths)
 {
     lhi_text_printf(&d->out, " %s=\"", name);
@@ -95,6 +98,8 @@ static void add_attribute(drawing *d, const char *name, int64_t hundredths)
     lhi_text_puts(&d->out, "\"");
 }
 
+/* Adds a text element; coordinates in 1/100 px, `anchor` is the SVG
+ * text-anchor. */
 static void add_text(drawing *d, int64_t x, int64_t y, const char *anchor,
                      const char *text)
 {
@@ -116,6 +121,7 @@ static double tick_of(double most)
     return tick;
 }
 
+/* Adds both axes: rate lines with their labels, and iteration numbers. */
 static void add_axes(drawing *d)
 {
     char text[64];
@@ -154,6 +160,8 @@ static bool has_place(const char *name, int64_t from, int64_t *free)
     return true;
 }
 
+/* Adds the periods of slowdown as shaded rectangles, with names where they fit.
+ */
 static void add_spans(drawing *d)
 {
     int64_t free = 0;
@@ -173,6 +181,7 @@ static void add_spans(drawing *d)
     }
 }
 
+/* Adds the changes of schedule as dashed lines, with names where they fit. */
 static void add_marks(drawing *d)
 {
     int64_t free = 0;
@@ -190,6 +199,8 @@ static void add_marks(drawing *d)
     }
 }
 
+/* Adds a point to an SVG path: a line from the previous point if `*is_on`, else
+ * a new start; coordinates in 1/100 px. */
 static void add_point(drawing *d, bool *is_on, int64_t x, int64_t y)
 {
     lhi_text_puts(&d->out, *is_on ? "L" : "M");
@@ -230,6 +241,7 @@ static void add_line(drawing *d, uint32_t s)
     lhi_text_puts(&d->out, "\"/>\n");
 }
 
+/* Adds the legend: a line sample and a name per series. */
 static void add_names(drawing *d)
 {
     int64_t x = MARGIN_LEFT * 100;

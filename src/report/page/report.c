@@ -191,6 +191,8 @@ lh_status lh_report_add_iterations(lh_report *report,
 
 /* --- page ---------------------------------------------------------------- */
 
+/* Adds a JSON member whose list consists of `items`, each of which ends with a
+ * comma and a newline. */
 static void add_list(lhi_text *out, const char *key, const lhi_text *items)
 {
     lhi_text_printf(out, ",\n\"%s\":[\n", key);
@@ -200,6 +202,8 @@ static void add_list(lhi_text *out, const char *key, const lhi_text *items)
     lhi_text_puts(out, "]");
 }
 
+/* Adds the page's data as one JSON object, with characters that are unsafe in
+ * HTML escaped. */
 static void add_data(lhi_text *page, const lh_report *report)
 {
     lhi_text json = {0}, *out = &json;

@@ -100,6 +100,7 @@ typedef struct row_boxes {
     int64_t open_x, open_right;
 } row_boxes;
 
+/* Adds the row's growable box to its path, if there is one. */
 static void close_box(row_boxes *r)
 {
     if (r->open_fill >= 0)
@@ -131,6 +132,8 @@ static void close_column(row_boxes *r)
     r->column = -1;
 }
 
+/* Adds a time slice to a row: as a box, or to its half-pixel column's sums if
+ * it is narrower than half a pixel. */
 static void add_slice(picture *p, row_boxes *r, int kind, int shade,
                       int64_t start_ns, int64_t end_ns)
 {
@@ -153,12 +156,14 @@ static void add_slice(picture *p, row_boxes *r, int kind, int shade,
                      p->plot * 100;
 }
 
+/* Starts an empty row; position and height in px. */
 static void begin_row(row_boxes *r, int32_t y, int32_t height)
 {
     *r = (row_boxes){
         .y = y * 100, .height = height * 100, .column = -1, .open_fill = -1};
 }
 
+/* Checks whether labels on a kind's colour are light. */
 static bool has_light_label(int kind)
 {
     return kind == LH_F || kind == LH_B;
@@ -189,6 +194,7 @@ static void add_fill(lhi_text *out, int kind, int shade)
     }
 }
 
+/* Writes the row's boxes as one SVG path per colour, and frees them. */
 static void end_row(picture *p, row_boxes *r)
 {
     close_column(r);
@@ -216,6 +222,7 @@ static double *begin_shares(picture *p)
     return used;
 }
 
+/* Adds a time interval to a kind's share of each pixel-wide column. */
 static void add_share(const picture *p, double *used, int kind,
                       int64_t start_ns, int64_t end_ns)
 {
@@ -271,17 +278,20 @@ static bool too_many(const picture *p, uint32_t n)
 
 /* --- layout -------------------------------------------------------------- */
 
-static link_row *row_of(const picture *p, uint32_t link)
+/* Returns the layout row of a link; LH_NONE: the row for messages without a
+ * link. */
+static link_row *find_link_row(const picture *p, uint32_t link)
 {
     return &p->links[link == LH_NONE ? p->t->n_links : link];
 }
 
+/* Computes the vertical position and height of each link's row. */
 static void lay_out_links(picture *p)
 {
     const lh_trace *t = p->t;
     for (uint32_t i = 0; i < t->n_messages; i++) {
         const lh_trace_message *m = &t->messages[i];
-        link_row *row = row_of(p, m->link);
+        link_row *row = find_link_row(p, m->link);
         row->n_messages++;
         if (m->sent_ns > m->depart_ns)
             row->send = 9;
@@ -291,7 +301,7 @@ static void lay_out_links(picture *p)
     if (p->rows.n_links > 0)
         p->height += HEAD;
     for (uint32_t i = 0; i < p->rows.n_links; i++) {
-        link_row *row = row_of(p, p->rows.links[i].link);
+        link_row *row = find_link_row(p, p->rows.links[i].link);
         if (p->rows.links[i].is_quiet) {
             row->send = row->fly = 0;
             continue;
@@ -317,6 +327,8 @@ static bool is_first(const picture *p, uint32_t i)
            p->t->devices[devices[i]].site != p->t->devices[devices[i - 1]].site;
 }
 
+/* Computes the vertical positions of all rows and the picture's height; false
+ * on allocation failure. */
 static bool lay_out(picture *p)
 {
     const lh_trace *t = p->t;
@@ -356,6 +368,8 @@ static bool lay_out(picture *p)
 
 /* --- parts of the picture ------------------------------------------------- */
 
+/* Adds a text element; coordinates in px, `attributes` are further SVG
+ * attributes. */
 static void add_text(picture *p, int32_t x, int32_t y, const char *attributes,
                      const char *text)
 {
@@ -365,6 +379,8 @@ static void add_text(picture *p, int32_t x, int32_t y, const char *attributes,
     lhi_text_puts(&p->out, "</text>\n");
 }
 
+/* Checks whether the trace contains a kind of pass; kind 4: data-parallel
+ * communication. */
 static bool kind_used(const lh_trace *t, int kind)
 {
     if (kind == 4)
@@ -375,6 +391,7 @@ static bool kind_used(const lh_trace *t, int kind)
     return false;
 }
 
+/* Adds the title, the makespan and the legend. */
 static void add_title(picture *p)
 {
     const lh_trace *t = p->t;
@@ -433,6 +450,7 @@ static void add_axis(picture *p)
     }
 }
 
+/* Adds a row's background; position and height in px. */
 static void add_track(picture *p, int32_t y, int32_t height)
 {
     lhi_text_printf(&p->out,
@@ -466,6 +484,8 @@ static void add_label(picture *p, const lh_trace_run *r, int32_t y)
     p->n_labels++;
 }
 
+/* Adds a device's row: its passes, or their shares per pixel if there are too
+ * many, and their labels. */
 static void add_device(picture *p, uint32_t d)
 {
     row_boxes row;
@@ -497,6 +517,8 @@ static void add_device(picture *p, uint32_t d)
     add_text(p, 14, y + p->row_height / 2 + 4, "", lhi_device_label(d, label));
 }
 
+/* Adds the rows of all devices with site headings and data-parallel
+ * communication. */
 static void add_devices(picture *p)
 {
     const lh_trace *t = p->t;
@@ -520,6 +542,8 @@ static void add_devices(picture *p)
     }
 }
 
+/* Adds a line for a message's latency, from the end of its transfer to its
+ * arrival. */
 static void add_flight(picture *p, const lh_trace_message *m,
                        const link_row *row)
 {
@@ -532,6 +556,8 @@ static void add_flight(picture *p, const lh_trace_message *m,
                     (int)(row->y + row->send + row->fly - 1));
 }
 
+/* Adds a link's row: transfers as boxes, or as shares if there are too many,
+ * and latencies as lines. */
 static void add_link(picture *p, uint32_t link)
 {
     const lh_trace *t = p->t;
@@ -559,6 +585,8 @@ static void add_link(picture *p, uint32_t link)
         end_shares(p, used, row->y, row->send);
 }
 
+/* Adds the rows of all links that are not quiet, and a label for the quiet
+ * ones. */
 static void add_links(picture *p)
 {
     char label[LHI_ROW_LABEL];
@@ -566,10 +594,11 @@ static void add_links(picture *p)
     for (uint32_t i = 0; i < rows->n_links && !p->out.failed; i++) {
         const uint32_t link = rows->links[i].link;
         if (i == 0)
-            add_text(
-                p, 14,
-                (rows->links[i].is_quiet ? p->quiet_y : row_of(p, link)->y) - 7,
-                " font-weight=\"600\" fill=\"#1b2430\"", "Links");
+            add_text(p, 14,
+                     (rows->links[i].is_quiet ? p->quiet_y
+                                              : find_link_row(p, link)->y) -
+                         7,
+                     " font-weight=\"600\" fill=\"#1b2430\"", "Links");
         if (!rows->links[i].is_quiet)
             add_link(p, link == LH_NONE ? p->t->n_links : link);
     }
@@ -595,13 +624,15 @@ static bool place_of(const picture *p, const lh_report_segment *s, int32_t *y,
     }
     if (s->step == LH_STEP_BLOCKED || s->step == LH_STEP_WAIT)
         return false;
-    const link_row *row = row_of(p, t->messages[s->index].link);
+    const link_row *row = find_link_row(p, t->messages[s->index].link);
     bool flies = s->step == LH_STEP_LATENCY;
     *y = row->y + (flies ? row->send : 0);
     *height = flies ? row->fly : row->send;
     return *height > 0;
 }
 
+/* Adds the critical path as one line; segments too short to distinguish are
+ * skipped. */
 static void add_critical_path(picture *p)
 {
     const lh_report_analysis *a = p->analysis;
@@ -630,6 +661,7 @@ static void add_critical_path(picture *p)
     lhi_text_puts(&p->out, pen ? "\"/>\n" : "M0 0\"/>\n");
 }
 
+/* Adds the complete SVG document. */
 static void add_all(picture *p)
 {
     lhi_text_printf(&p->out,

@@ -21,6 +21,8 @@ typedef struct plot {
     double baseline, low, high;
 } plot;
 
+/* Returns a point's makespan relative to the baseline; -1 if the series has no
+ * value there. */
 static double slowdown(const plot *p, uint32_t series, uint32_t point)
 {
     size_t i = (size_t)series * p->sweep->n_points + point;
@@ -28,6 +30,7 @@ static double slowdown(const plot *p, uint32_t series, uint32_t point)
     return ns < 0 ? -1 : (double)ns / p->baseline;
 }
 
+/* Computes the range of slowdowns on the vertical axis, which includes 1. */
 static void find_range(plot *p)
 {
     p->low = 1;
@@ -44,6 +47,7 @@ static void find_range(plot *p)
         p->high = p->low + 0.01;
 }
 
+/* Returns the text column of an x value. */
 static uint32_t column_of(const plot *p, double x)
 {
     const double *xs = p->sweep->xs;
@@ -52,6 +56,8 @@ static uint32_t column_of(const plot *p, double x)
     return (uint32_t)lround(share * (p->columns - 1));
 }
 
+/* Writes a mark into the cell at a column and value; only empty cells and dots
+ * are overwritten. */
 static void put_mark(plot *p, uint32_t column, double value, char mark)
 {
     double share = (value - p->low) / (p->high - p->low);
@@ -61,6 +67,8 @@ static void put_mark(plot *p, uint32_t column, double value, char mark)
         *cell = mark;
 }
 
+/* Draws a series: its mark at each point, and dots on the lines between them.
+ */
 static void draw_series(plot *p, uint32_t s)
 {
     const double *xs = p->sweep->xs;
@@ -78,6 +86,7 @@ static void draw_series(plot *p, uint32_t s)
     }
 }
 
+/* Adds the plot's rows with the labels of the vertical axis. */
 static void add_rows(plot *p)
 {
     for (uint32_t row = 0; row < HEIGHT; row++) {
@@ -96,6 +105,7 @@ static void add_rows(plot *p)
     }
 }
 
+/* Adds the horizontal axis with its labels, and the legend. */
 static void add_below(plot *p)
 {
     const lh_report_sweep *s = p->sweep;
@@ -122,6 +132,7 @@ static void add_below(plot *p)
     }
 }
 
+/* Adds the whole plot: title, curves, axes and legend. */
 static void add_all(plot *p)
 {
     const lh_report_sweep *s = p->sweep;

@@ -9,6 +9,7 @@
 
 enum { MOST_COLUMNS = 20, MOST_PARTS = 1000 };
 
+/* Fails with LH_EINVAL if a text is not UTF-8. */
 static lh_status check_texts(const char *const *texts, uint32_t n,
                              lh_error *err)
 {
@@ -18,6 +19,7 @@ static lh_status check_texts(const char *const *texts, uint32_t n,
     return LH_OK;
 }
 
+/* Adds a JSON list of strings. */
 static void add_texts(lhi_text *out, const char *const *texts, uint32_t n)
 {
     lhi_text_puts(out, "[");

@@ -52,12 +52,14 @@ typedef struct screen {
 
 /* --- one row ------------------------------------------------------------- */
 
+/* Returns the fractional column of a time. */
 static double column_of(const screen *s, int64_t ns)
 {
     double span = s->t->makespan_ns > 0 ? (double)s->t->makespan_ns : 1;
     return (double)ns / span * s->columns;
 }
 
+/* Converts a fractional column to an index within the row. */
 static uint32_t clamp_column(const screen *s, double column)
 {
     if (column < 0)
@@ -79,6 +81,7 @@ static void add_time(const screen *s, double *sums, size_t each,
     }
 }
 
+/* Adds the time of a pass of that kind to the current row. */
 static void add_use(screen *s, lh_pass_kind kind, int64_t start_ns,
                     int64_t end_ns)
 {
@@ -116,6 +119,8 @@ static void add_label(screen *s, const lh_trace_run *r)
             s->labels[first + i] = digits[i];
 }
 
+/* Adds one character of a row; changes the terminal's colour if the kind
+ * differs from *now. */
 static void add_cell(screen *s, uint32_t column, int *now)
 {
     int kind = shown_kind(s, column);
@@ -140,6 +145,7 @@ static void add_cell(screen *s, uint32_t column, int *now)
         lhi_text_puts(&s->out, s->color ? " " : blocks[kind]);
 }
 
+/* Clears the current row's sums and labels. */
 static void begin_row(screen *s)
 {
     memset(s->used, 0, (size_t)s->columns * N_KINDS * sizeof *s->used);
@@ -147,6 +153,8 @@ static void begin_row(screen *s)
     memset(s->labels, 0, s->columns);
 }
 
+/* Writes the current row with its name, and its busy time in per cent of the
+ * makespan. */
 static void end_row(screen *s, const char *name, double busy_ns)
 {
     int now = IDLE;
@@ -162,6 +170,7 @@ static void end_row(screen *s, const char *name, double busy_ns)
     lhi_text_printf(&s->out, "%5.0f%%\n", 100 * busy_ns / span);
 }
 
+/* Adds a device's row. */
 static void add_device(screen *s, uint32_t device)
 {
     uint32_t n;
@@ -197,6 +206,7 @@ static void add_link(screen *s, uint32_t link)
 
 /* --- axis and legend ----------------------------------------------------- */
 
+/* Adds the time axis: evenly spaced labels and the makespan at the right. */
 static void add_axis(screen *s)
 {
     char text[LHI_FORMAT_DURATION_SIZE];
@@ -236,6 +246,7 @@ static void next_item(screen *s, uint32_t *at, uint32_t columns)
     *at += columns;
 }
 
+/* Adds the legend of the kinds that occur, and of messages in flight. */
 static void add_legend(screen *s)
 {
     bool used[N_KINDS] = {false};
@@ -264,6 +275,7 @@ static void add_legend(screen *s)
     lhi_text_puts(&s->out, "\n");
 }
 
+/* Adds all devices' rows, with a line for each site's name. */
 static void add_devices(screen *s)
 {
     const lh_trace *t = s->t;
@@ -297,6 +309,7 @@ static void add_links(screen *s)
                         lhi_quiet_label(s->rows.n_quiet, label));
 }
 
+/* Adds the axis, the rows and the legend. */
 static void add_all(screen *s)
 {
     add_axis(s);

@@ -6,11 +6,13 @@
 #include <stdlib.h>
 
 /* A device's sort keys. */
-typedef struct pass_position {
+typedef struct device_keys {
     uint32_t device, site, low; /* low: its lowest chunk; LH_NONE: none */
     uint32_t site_low;
 } device_keys;
 
+/* Orders devices by the lowest chunk of their site, site, their own lowest
+ * chunk and number, for qsort(). */
 static int compare_devices(const void *x, const void *y)
 {
     const device_keys *a = x, *b = y;
@@ -41,6 +43,7 @@ static bool find_owners(const lh_trace *t, uint32_t n_chunks, uint32_t *owners)
     return alone;
 }
 
+/* Returns the number of chunks in a trace: the highest chunk number plus 1. */
 static uint32_t count_chunks(const lh_trace *t)
 {
     uint32_t n = 0;
@@ -50,6 +53,8 @@ static uint32_t count_chunks(const lh_trace *t)
     return n;
 }
 
+/* Orders devices and sites by the path of a microbatch; with `replicas`,
+ * devices of a site by number. False on allocation failure. */
 static bool order_devices(const lh_trace *t, bool replicas, lhi_arena *mem,
                           lhi_timeline_rows *out)
 {
@@ -108,6 +113,8 @@ static bool number_chunks(const lh_trace *t, const uint32_t *owners,
     return true;
 }
 
+/* Orders links: those between sites, then other busy ones, then quiet ones;
+ * each by number, for qsort(). */
 static int compare_links(const void *x, const void *y)
 {
     const lhi_link_row *a = x, *b = y;
@@ -122,6 +129,8 @@ static int compare_links(const void *x, const void *y)
     return a->link < b->link ? -1 : a->link > b->link;
 }
 
+/* Selects the links with messages that take time and orders their rows; false
+ * on allocation failure. */
 static bool order_links(const lh_trace *t, lhi_arena *mem,
                         lhi_timeline_rows *out)
 {

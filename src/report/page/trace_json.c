@@ -60,6 +60,7 @@ static void add_column(columns *c, const char *key, uint32_t n)
     lhi_text_puts(c->out, "]");
 }
 
+/* Adds a JSON member with a list of names. */
 static void add_names(lhi_text *out, const char *key, const char *const *names,
                       uint32_t n)
 {
@@ -71,6 +72,7 @@ static void add_names(lhi_text *out, const char *key, const char *const *names,
     lhi_text_puts(out, "]");
 }
 
+/* Adds a JSON member with a string value. */
 static void add_text(lhi_text *out, const char *key, const char *value)
 {
     lhi_text_printf(out, ",\"%s\":", key);
@@ -84,6 +86,8 @@ static void add_text(lhi_text *out, const char *key, const char *value)
         add_column((c), (key), (n));                                           \
     } while (0)
 
+/* Adds the devices' columns: site, static memory, memory limit and
+ * data-parallel link. */
 static void add_devices(columns *c)
 {
     const lh_trace *t = c->t;
@@ -114,6 +118,8 @@ static int64_t gap(const lh_trace *t, uint32_t i)
     return r->start_ns - (first ? 0 : r[-1].end_ns);
 }
 
+/* Adds the runs' columns; times in ticks, starts as gaps after the previous
+ * run. */
 static void add_runs(columns *c)
 {
     const lh_trace *t = c->t;
@@ -143,6 +149,8 @@ static void add_runs(columns *c)
     lhi_text_puts(c->out, "}");
 }
 
+/* Adds the messages' columns; times in ticks, each relative to the previous
+ * phase of the message. */
 static void add_messages(columns *c)
 {
     const lh_trace *t = c->t;
@@ -163,6 +171,8 @@ static void add_messages(columns *c)
     lhi_text_puts(c->out, "}");
 }
 
+/* Adds the data-parallel collectives' columns; times in ticks, each relative to
+ * the previous phase. */
 static void add_collectives(columns *c)
 {
     const lh_trace *t = c->t;
@@ -198,7 +208,8 @@ static void add_path(columns *c, const lh_report_analysis *a)
     lhi_text_puts(c->out, "}");
 }
 
-/* In nanoseconds: shares of idle time need not be multiples of the tick. */
+/* Adds the devices' idle time by cause, in nanoseconds: shares of idle time
+ * need not be multiples of the tick. */
 static void add_causes(columns *c, const lh_report_analysis *a)
 {
     lhi_text *out = c->out;
@@ -210,6 +221,7 @@ static void add_causes(columns *c, const lh_report_analysis *a)
     lhi_text_puts(out, "]");
 }
 
+/* Adds a JSON member with a list of integers, and a comma after it. */
 static void add_numbers(lhi_text *out, const char *key, const uint32_t *numbers,
                         uint32_t n)
 {
@@ -219,7 +231,7 @@ static void add_numbers(lhi_text *out, const char *key, const uint32_t *numbers,
     lhi_text_puts(out, "],");
 }
 
-/* Adds which rows exist, with their names. */
+/* Adds the lists of rows: sites, devices and links, in display order. */
 static void add_rows(columns *c, const lhi_timeline_rows *rows)
 {
     const lh_trace *t = c->t;
@@ -252,6 +264,8 @@ static void add_rows(columns *c, const lhi_timeline_rows *rows)
                     lhi_quiet_label(rows->n_quiet, label));
 }
 
+/* Adds the trace as one JSON object: names, rows, columns, and the analysis if
+ * there is one. */
 static void add_all(columns *c, const char *label,
                     const lhi_timeline_rows *rows, const lh_report_analysis *a)
 {

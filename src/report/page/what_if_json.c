@@ -9,12 +9,15 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+/* Adds a JSON member with a string value, after a comma; NULL becomes "". */
 static void add_member(lhi_text *out, const char *key, const char *value)
 {
     lhi_text_printf(out, ",\n\"%s\":", key);
     lhi_json_add_string(out, value ? value : "");
 }
 
+/* Adds the pipeline twice: as a file's text, and in the serial form of the
+ * page's simulator. */
 static lh_status add_pipeline(lhi_text *out, const lh_pipeline *p,
                               lh_error *err)
 {
@@ -32,6 +35,8 @@ static lh_status add_pipeline(lhi_text *out, const lh_pipeline *p,
     return status;
 }
 
+/* Adds the schedule: its pass order per device, and its message order per link.
+ */
 static lh_status add_schedule(lhi_text *out, const lh_schedule *s,
                               lh_error *err)
 {

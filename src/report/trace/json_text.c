@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* These characters occur only in strings, so the text need not be parsed. */
+/* Appends JSON with the characters escaped that are unsafe in HTML or
+ * unprintable. They occur only in strings, so the JSON need not be parsed. */
 static void add_escaped(lhi_text *text, const char *json)
 {
     const char *p = json, *run = p, *end = json + strlen(json);
@@ -25,6 +26,7 @@ static void add_escaped(lhi_text *text, const char *json)
     lhi_text_add(text, run, (size_t)(p - run));
 }
 
+/* Appends bytes to an lhi_text; callback of json_dump_callback(). */
 static int add_to_text(const char *bytes, size_t len, void *text)
 {
     lhi_text_add(text, bytes, len);

@@ -64,6 +64,7 @@ static lh_status fail_trace(const checker *c, const char *why)
 
 /* --- runs by pass ------------------------------------------------------- */
 
+/* Packs a valid pass into an integer that is unique for it, for sorting. */
 static uint64_t pass_key(const lh_pass *pass)
 {
     return (uint64_t)pass->chunk << 46 | (uint64_t)pass->microbatch << 26 |
@@ -71,6 +72,7 @@ static uint64_t pass_key(const lh_pass *pass)
            pass->part;
 }
 
+/* Orders index entries by pass key, then by run number, for sorting. */
 static int compare_keys(const void *a, const void *b)
 {
     const lhi_run_index_entry *x = a, *y = b;
@@ -107,6 +109,7 @@ uint32_t lhi_run_index_find(const lhi_run_index_entry *index, uint32_t n,
 
 /* --- checks -------------------------------------------------------------- */
 
+/* Checks whether a pass has valid numbers; only W may be split into parts. */
 static bool pass_ok(const lh_pass *p)
 {
     bool whole = p->n_parts == 1 && p->part == 0;
@@ -116,6 +119,7 @@ static bool pass_ok(const lh_pass *p)
            p->microbatch < LH_MAX_MICROBATCHES && (whole || cut);
 }
 
+/* Checks that times are non-decreasing and within 0 to LHI_TRACE_MOST_NS. */
 static bool times_ok(const int64_t *times, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -124,6 +128,8 @@ static bool times_ok(const int64_t *times, size_t n)
     return true;
 }
 
+/* Checks a run's pass, device, awaited message and times. LH_EINPUT or
+ * LH_EINVAL otherwise. */
 static lh_status check_run(const checker *c, uint32_t i)
 {
     const lh_trace_run *r = &c->t->runs[i];
@@ -142,6 +148,7 @@ static lh_status check_run(const checker *c, uint32_t i)
     return LH_OK;
 }
 
+/* Checks a message's passes, devices, link and times. */
 static lh_status check_message(const checker *c, uint32_t i)
 {
     const lh_trace_message *m = &c->t->messages[i];
@@ -164,6 +171,7 @@ static lh_status check_message(const checker *c, uint32_t i)
     return LH_OK;
 }
 
+/* Checks a collective's chunk, device, times, kind and bucket number. */
 static lh_status check_collective(const checker *c, uint32_t i)
 {
     const lh_trace_collective *x = &c->t->collectives[i];
@@ -190,6 +198,8 @@ static lh_status check_collective(const checker *c, uint32_t i)
     return LH_OK;
 }
 
+/* Checks the chunk, microbatch, device and times of a copy to or from host
+ * memory. */
 static lh_status check_copy(const checker *c, uint32_t i)
 {
     const lh_trace_offload *x = &c->t->copies[i];
@@ -207,6 +217,7 @@ static lh_status check_copy(const checker *c, uint32_t i)
     return LH_OK;
 }
 
+/* Checks that all names in a trace are UTF-8. */
 static bool texts_ok(const lh_trace *t)
 {
     bool ok = lhi_is_utf8(t->title) && lhi_is_utf8(t->source) &&
@@ -220,6 +231,7 @@ static bool texts_ok(const lh_trace *t)
     return ok;
 }
 
+/* Checks the trace's counts and names, and each element on its own. */
 static lh_status check_parts(const checker *c)
 {
     const lh_trace *t = c->t;
@@ -293,6 +305,7 @@ typedef struct sort_item {
     uint32_t index; /* in the input order */
 } sort_item;
 
+/* Orders elements by group, both times and input position, for qsort(). */
 static int compare_items(const void *a, const void *b)
 {
     const sort_item *x = a, *y = b;
@@ -305,6 +318,8 @@ static int compare_items(const void *a, const void *b)
     return (x->index > y->index) - (x->index < y->index);
 }
 
+/* Copies the messages in order of ready time. (*places)[i]: the new index of
+ * input message `i`, allocated in `mem`. */
 static lh_status order_messages(const lh_trace *from, lhi_arena *mem,
                                 sort_item *items, lh_trace_message *to,
                                 uint32_t **places, lh_error *err)
@@ -323,6 +338,8 @@ static lh_status order_messages(const lh_trace *from, lhi_arena *mem,
     return LH_OK;
 }
 
+/* Copies the runs by device and start, and renumbers the messages they wait
+ * for. Fails if two runs overlap on a device. */
 static lh_status order_runs(const checker *c, sort_item *items,
                             const uint32_t *places, lh_trace_run *to)
 {
@@ -346,6 +363,7 @@ static lh_status order_runs(const checker *c, sort_item *items,
     return LH_OK;
 }
 
+/* Copies the collectives in order of departure, then device. */
 static void order_collectives(const lh_trace *from, sort_item *items,
                               lh_trace_collective *to)
 {
@@ -357,6 +375,7 @@ static void order_collectives(const lh_trace *from, sort_item *items,
         to[i] = from->collectives[items[i].index];
 }
 
+/* Copies the host-memory copies in order of departure, then device. */
 static void order_copies(const lh_trace *from, sort_item *items,
                          lh_trace_offload *to)
 {
@@ -370,6 +389,7 @@ static void order_copies(const lh_trace *from, sort_item *items,
 
 /* --- assembly ------------------------------------------------------------ */
 
+/* Copies a list of names into `mem`; NULL on allocation failure. */
 static const char *const *copy_names(lhi_arena *mem, const char *const *names,
                                      uint32_t n)
 {
@@ -380,6 +400,7 @@ static const char *const *copy_names(lhi_arena *mem, const char *const *names,
     return copy;
 }
 
+/* Copies the devices and all names into `mem`; false on allocation failure. */
 static bool copy_heading(lhi_arena *mem, const lh_trace *from, lh_trace *to)
 {
     lh_trace_device *devices = LHI_NEW(mem, lh_trace_device, from->n_devices);
@@ -402,6 +423,8 @@ static bool copy_heading(lhi_arena *mem, const lh_trace *from, lh_trace *to)
            to->site_names && to->link_names;
 }
 
+/* Copies a trace into `mem` with its elements sorted; `scratch` holds temporary
+ * arrays. */
 static lh_status copy_in_order(const checker *c, lhi_arena *mem,
                                lhi_arena *scratch, lh_trace *to)
 {
@@ -435,6 +458,8 @@ static lh_status copy_in_order(const checker *c, lhi_arena *mem,
     return LH_OK;
 }
 
+/* Checks the whole trace: its elements, and the passes that messages and runs
+ * refer to. */
 static lh_status check_trace(const checker *c)
 {
     LHI_TRY(check_parts(c));

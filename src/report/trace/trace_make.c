@@ -14,6 +14,8 @@ static int64_t capped_sum(int64_t a, int64_t b)
     return a + b;
 }
 
+/* Fills in the devices' site, static memory in the pipeline's unit, memory
+ * limit and data-parallel link. */
 static void fill_devices(const lh_pipeline *pipeline, lh_trace_device *devices,
                          uint32_t n)
 {
@@ -59,6 +61,7 @@ static void fill_runs(const lh_pipeline *pipeline, const lh_timeline *timeline,
     }
 }
 
+/* Converts the simulated messages. */
 static void fill_messages(const lh_message *from, uint32_t n,
                           lh_trace_message *to)
 {
@@ -77,6 +80,8 @@ static void fill_messages(const lh_message *from, uint32_t n,
         };
 }
 
+/* Converts the simulated data-parallel collectives, with their kind and bucket
+ * if the pipeline defines them. */
 static void fill_collectives(const lh_pipeline *pipeline,
                              const lh_collective *from, uint32_t n,
                              lh_trace_collective *to)
@@ -102,6 +107,7 @@ static void fill_collectives(const lh_pipeline *pipeline,
     }
 }
 
+/* Converts the simulated copies to and from host memory. */
 static void fill_copies(const lh_offload_copy *from, uint32_t n,
                         lh_trace_offload *to)
 {
@@ -115,6 +121,8 @@ static void fill_copies(const lh_offload_copy *from, uint32_t n,
                                    .end_ns = from[i].end_ns};
 }
 
+/* Converts all parts of a simulated timeline into the trace's arrays, allocated
+ * in `mem`; names stay borrowed. */
 static lh_status copy_timeline(const lh_pipeline *pipeline,
                                const lh_timeline *timeline, lhi_arena *mem,
                                lh_trace *t, lh_error *err)

@@ -28,6 +28,8 @@ typedef struct reader {
     list runs, messages, collectives, copies;
 } reader;
 
+/* Returns space for a new element that was read from `line`; NULL on allocation
+ * failure. */
 static void *append(list *l, uint32_t line)
 {
     if (l->count == l->room) {
@@ -50,11 +52,15 @@ static void *append(list *l, uint32_t line)
 
 /* --- events -------------------------------------------------------------- */
 
+/* Checks whether a time in microseconds differs from an exact time in ns by
+ * more than rounding. */
 static bool differs(double us, int64_t ns)
 {
     return fabs(us * 1000 - (double)ns) > 0.5 + fabs((double)ns) * 4e-16;
 }
 
+/* Fails with LH_EINPUT if the event's value at `key` in microseconds differs
+ * from the exact time in ns. */
 static lh_status check_us(const reader *r, const lhi_node *event,
                           const char *key, double us, int64_t ns)
 {
@@ -102,6 +108,7 @@ static lh_status read_identity(const reader *r, const lhi_node *event,
     return LH_OK;
 }
 
+/* Reads a slice of category "pass" as a run. */
 static lh_status read_run(reader *r, const lhi_node *event)
 {
     lhi_trace_slice slice = {0};
@@ -116,6 +123,7 @@ static lh_status read_run(reader *r, const lhi_node *event)
     return LH_OK;
 }
 
+/* Reads a slice of category "message". */
 static lh_status read_message(reader *r, const lhi_node *event)
 {
     lhi_trace_slice slice = {0};
@@ -129,6 +137,7 @@ static lh_status read_message(reader *r, const lhi_node *event)
     return LH_OK;
 }
 
+/* Reads a slice of category "collective". */
 static lh_status read_collective(reader *r, const lhi_node *event)
 {
     lhi_trace_slice slice = {0};
@@ -142,6 +151,7 @@ static lh_status read_collective(reader *r, const lhi_node *event)
     return LH_OK;
 }
 
+/* Reads a slice of category "copy". */
 static lh_status read_copy(reader *r, const lhi_node *event)
 {
     lhi_trace_slice slice = {0};
@@ -155,11 +165,14 @@ static lh_status read_copy(reader *r, const lhi_node *event)
     return LH_OK;
 }
 
+/* Checks whether a node is a scalar with exactly that text; false for NULL. */
 static bool is_text(const lhi_node *node, const char *text)
 {
     return node && node->kind == LHI_SCALAR && strcmp(node->text, text) == 0;
 }
 
+/* Reads a trace event by its category; skips events that are no complete slices
+ * of a known category. */
 static lh_status read_event(reader *r, const lhi_node *event)
 {
     LHI_TRY(lhi_node_check_map(r->doc, event, r->err));
@@ -179,6 +192,8 @@ static lh_status read_event(reader *r, const lhi_node *event)
 
 /* --- file ---------------------------------------------------------------- */
 
+/* Reads the trace's top-level keys. LH_EINPUT: the file is a Chrome trace of
+ * another program. */
 static lh_status read_heading(reader *r)
 {
     const lhi_doc *doc = r->doc;
@@ -193,6 +208,7 @@ static lh_status read_heading(reader *r)
                            r->err);
 }
 
+/* Reads the heading and all events, and builds the trace. */
 static lh_status read_all(reader *r, lh_trace **out)
 {
     LHI_TRY(read_heading(r));
@@ -214,12 +230,14 @@ static lh_status read_all(reader *r, lh_trace **out)
     return lhi_trace_build(&r->t, &origin, out, r->err);
 }
 
+/* Frees a list's arrays. */
 static void list_fini(list *l)
 {
     free(l->items);
     free(l->lines);
 }
 
+/* Builds a trace from a parsed document, and frees the document. */
 static lh_status from_doc(lhi_doc *doc, lh_trace **out, lh_error *err)
 {
     reader r = {.doc = doc,

@@ -32,26 +32,32 @@ typedef struct writer {
     lhi_run_index_entry *runs_by_pass;
 } writer;
 
+/* Returns the process number of a device: that of its site. */
 static uint32_t device_pid(const writer *w, uint32_t device)
 {
     return w->t->devices[device].site + 1;
 }
 
+/* Returns the process number of the links. */
 static uint32_t links_pid(const writer *w)
 {
     return w->t->n_sites + 1;
 }
 
+/* Returns the thread number of a link's first lane; LH_NONE: messages without a
+ * link. */
 static uint32_t link_tid(const writer *w, uint32_t link)
 {
     return 2 * w->t->n_devices + 1 + (link == LH_NONE ? w->t->n_links : link);
 }
 
+/* Returns the thread number of a device's copy stream. */
 static uint32_t stream_tid(const writer *w, uint32_t device)
 {
     return 2 * w->t->n_devices + w->t->n_links + 2 + device;
 }
 
+/* Returns a link's name, borrowed from the trace; "no link" for LH_NONE. */
 static const char *link_name(const writer *w, uint32_t link)
 {
     return link == LH_NONE ? "no link" : w->t->link_names[link];
@@ -74,6 +80,7 @@ static void add_us(lhi_text *out, int64_t ns)
     lhi_text_printf(out, ".%0*d", digits, rest);
 }
 
+/* Begins an event of phase `ph`, after a comma unless it is the first. */
 static void begin_event(writer *w, const char *ph)
 {
     lhi_text_printf(&w->out, "%s{\"ph\":\"%s\",", w->first ? "" : ",\n", ph);
@@ -97,6 +104,7 @@ static void begin_slice(writer *w, int64_t start_ns, int64_t end_ns,
                     name, cat, pid, tid);
 }
 
+/* Begins an event of phase `ph` at one time. */
 static void begin_instant(writer *w, const char *ph, int64_t ns)
 {
     begin_event(w, ph);
@@ -116,8 +124,10 @@ static void add_name(writer *w, const char *what, uint32_t pid, uint32_t tid,
                                    (json_int_t)tid, "args", "name", name));
 }
 
-static void add_place(writer *w, const char *what, uint32_t pid, uint32_t tid,
-                      uint32_t place)
+/* Adds a metadata event with the position at which viewers show a process or
+ * thread. */
+static void add_sort_index(writer *w, const char *what, uint32_t pid,
+                           uint32_t tid, uint32_t place)
 {
     begin_event(w, "M");
     lhi_json_add_members(&w->out, json_pack("{s:s, s:I, s:I, s:{s:I}}", "name",
@@ -126,10 +136,11 @@ static void add_place(writer *w, const char *what, uint32_t pid, uint32_t tid,
                                             "sort_index", (json_int_t)place));
 }
 
+/* Adds a thread's name and position. */
 static void add_thread(writer *w, uint32_t pid, uint32_t tid, const char *name)
 {
     add_name(w, "thread_name", pid, tid, name);
-    add_place(w, "thread_sort_index", pid, tid, tid);
+    add_sort_index(w, "thread_sort_index", pid, tid, tid);
 }
 
 /* --- lanes: slices of a thread must not overlap --------------------------- */
@@ -140,6 +151,7 @@ typedef struct lane_item {
     int64_t start_ns, end_ns;
 } lane_item;
 
+/* Orders slices by group, start, end and index, for sorting. */
 static int compare_lane_items(const void *a, const void *b)
 {
     const lane_item *x = a, *y = b;
@@ -184,6 +196,7 @@ static bool assign_lanes(lane_item *items, uint32_t n, uint32_t *lanes)
 /* Lane kinds. */
 typedef enum lane_kind { OF_MESSAGES, OF_COLLECTIVES, OF_COPIES } lane_kind;
 
+/* Returns the thread number of a group's first lane. */
 static uint32_t first_lane(const writer *w, uint32_t group, lane_kind kind)
 {
     return kind == OF_MESSAGES      ? link_tid(w, group)
@@ -214,11 +227,13 @@ static void name_lanes(writer *w, const lane_item *items, uint32_t n,
             char number[32];
             snprintf(number, sizeof number, "lane %" PRIu32, lane + 1);
             add_name(w, "thread_name", pid, more + lane - 1, number);
-            add_place(w, "thread_sort_index", pid, more + lane - 1, base);
+            add_sort_index(w, "thread_sort_index", pid, more + lane - 1, base);
         }
     }
 }
 
+/* Assigns each message, collective and copy a thread on which slices do not
+ * overlap; false on allocation failure. */
 static bool lay_out(writer *w)
 {
     const lh_trace *t = w->t;
@@ -285,6 +300,7 @@ static void add_heading(writer *w)
     json_decref(heading);
 }
 
+/* Adds the thread of a device's data-parallel link. */
 static void add_dp_thread(writer *w, uint32_t device)
 {
     const char *link = w->t->devices[device].dp_link;
@@ -307,7 +323,7 @@ static void add_tracks(writer *w)
     for (uint32_t i = 0; i < t->n_sites; i++) {
         const char *name = t->site_names[i];
         add_name(w, "process_name", i + 1, 0, name[0] ? name : "devices");
-        add_place(w, "process_sort_index", i + 1, 0, i + 1);
+        add_sort_index(w, "process_sort_index", i + 1, 0, i + 1);
     }
     for (uint32_t d = 0; d < t->n_devices; d++) {
         snprintf(text, sizeof text, "device %" PRIu32, d);
@@ -334,7 +350,7 @@ static void add_tracks(writer *w)
         unlinked |= t->messages[i].link == LH_NONE;
     if (t->n_links || unlinked) {
         add_name(w, "process_name", links_pid(w), 0, "links");
-        add_place(w, "process_sort_index", links_pid(w), 0, links_pid(w));
+        add_sort_index(w, "process_sort_index", links_pid(w), 0, links_pid(w));
     }
     for (uint32_t i = 0; i < t->n_links; i++)
         add_thread(w, links_pid(w), link_tid(w, i), t->link_names[i]);
@@ -351,6 +367,7 @@ static void end_slice(writer *w, const lhi_schema *table, const void *it)
     lhi_text_puts(&w->out, "}}");
 }
 
+/* Adds a slice for each pass. */
 static void add_runs(writer *w)
 {
     char name[LH_PASS_TEXT_SIZE];
@@ -362,6 +379,8 @@ static void add_runs(writer *w)
     }
 }
 
+/* Adds a slice for each data-parallel collective, for the time of its transfer.
+ */
 static void add_collectives(writer *w)
 {
     for (uint32_t i = 0; i < w->t->n_collectives && !w->out.failed; i++) {
@@ -380,6 +399,7 @@ static void add_collectives(writer *w)
     }
 }
 
+/* Adds a slice for each copy to or from host memory. */
 static void add_copies(writer *w)
 {
     for (uint32_t i = 0; i < w->t->n_copies && !w->out.failed; i++) {
@@ -393,6 +413,7 @@ static void add_copies(writer *w)
     }
 }
 
+/* Adds a slice for each message, for the time of its transfer. */
 static void add_messages(writer *w)
 {
     char name[LH_PASS_TEXT_SIZE];
@@ -405,6 +426,8 @@ static void add_messages(writer *w)
     }
 }
 
+/* Adds a point of a message's flow: `ph` is "s" (start), "t" (step) or "f"
+ * (end). */
 static void add_flow(writer *w, const char *ph, int64_t ns, uint32_t message,
                      uint32_t pid, uint32_t tid)
 {
@@ -481,6 +504,7 @@ typedef struct change {
     int8_t waiting, sending, flying;
 } change;
 
+/* Orders counter changes by link, then by time, for sorting. */
 static int compare_changes(const void *a, const void *b)
 {
     const change *x = a, *y = b;
@@ -501,7 +525,7 @@ static void add_link_at(writer *w, const char *name, int64_t ns,
                     name, links_pid(w), counts[0], counts[1], counts[2]);
 }
 
-/* Adds how many messages are queued, in transfer and in flight per link. */
+/* Adds counters for each link: messages queued, in transfer and in flight. */
 static void add_link_use(writer *w)
 {
     const lh_trace *t = w->t;
@@ -540,6 +564,7 @@ static void add_link_use(writer *w)
     lhi_text_fini(&name);
 }
 
+/* Adds the counters of devices' memory and of links' messages. */
 static void add_counters(writer *w)
 {
     const lh_trace *t = w->t;
@@ -557,6 +582,7 @@ static void add_counters(writer *w)
     add_link_use(w);
 }
 
+/* Adds the whole trace as a JSON object. */
 static void add_all(writer *w)
 {
     add_heading(w);

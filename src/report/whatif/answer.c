@@ -25,6 +25,7 @@ typedef struct answer {
     lh_report_analysis *shown;
 } answer;
 
+/* Frees the contents of an answer. */
 static void answer_fini(answer *a)
 {
     lh_report_analysis_free(a->shown);
@@ -75,6 +76,8 @@ static lh_status evaluate(const lhi_whatif_base *q, const char *line, answer *a,
 
 /* --- JSON output ---------------------------------------------------------- */
 
+/* Adds the slackness, delay and delay tolerance of each stage boundary; times
+ * in ns. */
 static void add_slack(const lh_analysis *analysis, lhi_text *out)
 {
     uint32_t n;
@@ -121,6 +124,8 @@ static void add_file(const lh_pipeline *p, lhi_text *out)
     lhi_text_puts(out, p->has_limits ? "]}" : "}");
 }
 
+/* Adds the schedule's text: pass order per device, and message order per link.
+ */
 static lh_status add_schedule(const answer *a, lhi_text *out, lh_error *err)
 {
     char *rows = NULL, *links = NULL;
@@ -153,6 +158,8 @@ static void add_options(const answer *a, lhi_text *out)
     lhi_text_puts(out, sim->fifo ? " --fifo\"" : "\"");
 }
 
+/* Adds the resulting iteration as a JSON object: makespan, trace, slack,
+ * pipeline fields, options and schedule. */
 static lh_status add_answer(const answer *a, lhi_text *out, lh_error *err)
 {
     lh_report_analysis shown;
@@ -229,6 +236,7 @@ static const lh_link *first_site_link(const lh_pipeline *p, uint32_t resource)
     return NULL;
 }
 
+/* Adds the links between sites with their latency and transfer time in ns. */
 static void add_site_links(const lh_pipeline *p, lhi_text *out)
 {
     const char *between = "";
@@ -247,6 +255,8 @@ static void add_site_links(const lh_pipeline *p, lhi_text *out)
     lhi_text_puts(out, "]");
 }
 
+/* Adds the scheduling methods; "row": whether the schedule table includes the
+ * method. */
 static void add_methods(lhi_text *out)
 {
     lhi_text_puts(out, ",\n\"methods\":[");

@@ -105,6 +105,7 @@ static bool read_time(const char *text, int64_t *out_ns)
     return false;
 }
 
+/* Parses an integer from 0 to `most`; false if the text is anything else. */
 static bool read_count(const char *text, uint32_t most, uint32_t *out)
 {
     double value;
@@ -115,6 +116,7 @@ static bool read_count(const char *text, uint32_t most, uint32_t *out)
     return true;
 }
 
+/* Returns value * factor, rounded; saturates at INT64_MAX. */
 static int64_t multiply(int64_t value, double factor)
 {
     double product = (double)value * factor;
@@ -123,6 +125,8 @@ static int64_t multiply(int64_t value, double factor)
 
 /* --- changes -------------------------------------------------------------- */
 
+/* Changes latency or bandwidth of the link named `of`, or of all links between
+ * sites if `of` is "". */
 static lh_status change_links(change_state *c, change_key key, const char *of,
                               const char *value, lh_error *err)
 {
@@ -152,6 +156,7 @@ static lh_status change_links(change_state *c, change_key key, const char *of,
     return LH_OK;
 }
 
+/* Changes the compute speed of device `of`, or of all devices if `of` is "". */
 static lh_status change_speed(change_state *c, const char *of,
                               const char *value, lh_error *err)
 {
@@ -173,6 +178,8 @@ static lh_status change_speed(change_state *c, const char *of,
     return LH_OK;
 }
 
+/* Changes the memory limit of all devices: by a factor, to a number in the
+ * pipeline's unit, or to none. */
 static lh_status change_limit(change_state *c, const char *value, lh_error *err)
 {
     double factor = 0, number = 0;
@@ -193,6 +200,8 @@ static lh_status change_limit(change_state *c, const char *value, lh_error *err)
     return LH_OK;
 }
 
+/* Changes the number of microbatches; fails for pipelines whose communication
+ * is planned for a fixed number. */
 static lh_status change_microbatches(change_state *c, const char *value,
                                      lh_error *err)
 {
@@ -207,6 +216,7 @@ static lh_status change_microbatches(change_state *c, const char *value,
     return LH_OK;
 }
 
+/* Changes the scheduling method; "as-is" keeps the present schedule. */
 static lh_status change_schedule(change_state *c, const char *value,
                                  lh_error *err)
 {
@@ -217,6 +227,7 @@ static lh_status change_schedule(change_state *c, const char *value,
     return LH_OK;
 }
 
+/* Changes the mode in which receives are posted. */
 static lh_status change_receives(change_state *c, const char *value,
                                  lh_error *err)
 {
@@ -229,6 +240,7 @@ static lh_status change_receives(change_state *c, const char *value,
     return fail_item(c, err, "none of early, late, late-fd");
 }
 
+/* Applies one change; `of` names a link or device, "" for all. */
 static lh_status apply_change(change_state *c, change_key key, const char *of,
                               const char *value, lh_error *err)
 {
@@ -258,6 +270,7 @@ static lh_status apply_change(change_state *c, change_key key, const char *of,
 
 /* --- line ----------------------------------------------------------------- */
 
+/* Returns the value of a hexadecimal digit; -1 for any other character. */
 static int hex_digit(char c)
 {
     const char *digits = "0123456789abcdef0123456789ABCDEF";
@@ -287,6 +300,8 @@ static bool decode(const char *from, size_t len, char *to)
     return strlen(to) == n;
 }
 
+/* Decodes, parses and applies one item of the line, "key=value" or
+ * "key.name=value". */
 static lh_status read_item(change_state *c, lh_error *err)
 {
     char text[NAME_SIZE];
@@ -309,6 +324,7 @@ static lh_status read_item(change_state *c, lh_error *err)
                      "microbatches, limit, receives, coupled, schedule can");
 }
 
+/* Applies all items of a line, which are separated by "&". */
 static lh_status read_line(change_state *c, const char *line, lh_error *err)
 {
     for (const char *p = line; *p;) {
