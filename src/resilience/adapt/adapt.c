@@ -24,6 +24,8 @@ enum {
 
 /* --- construction --------------------------------------------------------- */
 
+/* Adds the candidate with that name to a bit set. LH_EINVAL: no candidate has
+ * the name. */
 static lh_status find_candidate(const char *name, size_t len, uint32_t *set,
                                 lh_error *err)
 {
@@ -39,6 +41,8 @@ static lh_status find_candidate(const char *name, size_t len, uint32_t *set,
                     (int)(len < 40 ? len : 40), name);
 }
 
+/* Parses the comma-separated list of candidates into a bit set; NULL: all of
+ * them. */
 static lh_status parse_candidates(lh_adapt *a, const char *names, lh_error *err)
 {
     a->candidates = names ? 0 : UINT32_MAX;
@@ -51,7 +55,7 @@ static lh_status parse_candidates(lh_adapt *a, const char *names, lh_error *err)
 }
 
 /* Returns the default evaluation budget, in proportion to the number of passes
- * and capped at MOST_TIMES. */
+ * and capped at MAX_EFFORT_FACTOR times DEFAULT_EFFORT. */
 static uint64_t compute_default_effort(const lh_pipeline *p)
 {
     uint64_t passes = UINT64_C(3) * p->n_chunks * p->n_microbatches;
@@ -60,6 +64,7 @@ static uint64_t compute_default_effort(const lh_pipeline *p)
            (times < MAX_EFFORT_FACTOR ? times : MAX_EFFORT_FACTOR);
 }
 
+/* Validates the options and stores them, with defaults for zeros. */
 static lh_status check_options(lh_adapt *a, const lh_adapt_options *o,
                                lh_error *err)
 {
@@ -80,6 +85,8 @@ static lh_status check_options(lh_adapt *a, const lh_adapt_options *o,
     return parse_candidates(a, o->candidates, err);
 }
 
+/* Copies a flag per link into a new array; all flags are false if `from` is
+ * NULL. The caller frees *out. */
 static lh_status copy_links(const bool *from, uint32_t n, bool **out,
                             lh_error *err)
 {
@@ -141,6 +148,8 @@ static lh_status set_up_paths(lh_adapt *a, const lh_adapt_options *o,
     return LH_OK;
 }
 
+/* Copies pipeline and schedule, validates the options, and simulates the
+ * initial iteration time. The caller frees `a`, after a failure too. */
 static lh_status set_up(lh_adapt *a, const lh_pipeline *pipeline,
                         const lh_schedule *schedule, const lh_adapt_options *o,
                         lh_error *err)
@@ -205,6 +214,8 @@ void lh_adapt_free(lh_adapt *a)
 
 /* --- events --------------------------------------------------------------- */
 
+/* Fails with LH_EINVAL if a step does not increase, the pipeline has another
+ * shape, or an event refers to an absent link or device. */
 static lh_status check_input(const lh_adapt *a, const lh_adapt_input *now,
                              lh_error *err)
 {
@@ -286,6 +297,7 @@ static bool update_changes(lh_adapt *a, const lh_adapt_input *now)
 
 /* --- decisions ------------------------------------------------------------ */
 
+/* Searches the candidates again and replaces the previous result. */
 static lh_status repeat_search(lh_adapt *a, const lh_adapt_input *now,
                                lh_error *err)
 {

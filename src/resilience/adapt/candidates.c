@@ -42,7 +42,7 @@ const char *lh_adapt_candidate(uint32_t i)
 }
 
 /* One data path with the pipeline transformed for it. */
-typedef struct path_context {
+typedef struct path_state {
     lh_data_path path;
     const bool *links; /* MIXED: the delegated links */
     lh_pipeline *pipeline;
@@ -82,12 +82,15 @@ static lh_status make_path(const lh_adapt *a, const lh_pipeline *p,
     return lh_evaluator_make(w->pipeline, &w->sim, &w->judge, err);
 }
 
+/* Frees a path's pipeline and evaluator. */
 static void free_path(path_state *w)
 {
     lh_evaluator_free(w->judge);
     lh_pipeline_free(w->pipeline);
 }
 
+/* Adds a data path to the search, and lowers the overall bound to that path's
+ * lower bound. */
 static lh_status add_path(search *s, lh_data_path path, const bool *links,
                           lh_error *err)
 {
@@ -118,6 +121,8 @@ static bool mark_slow(const lh_adapt *a, const lh_adapt_input *now, bool *slow)
     return any;
 }
 
+/* Adds the running data path and, if delegation is allowed, the alternatives to
+ * it. */
 static lh_status add_paths(search *s, const lh_adapt_input *now, lh_error *err)
 {
     const lh_adapt *a = s->adapt;
@@ -135,6 +140,7 @@ static lh_status add_paths(search *s, const lh_adapt_input *now, lh_error *err)
     return LH_OK;
 }
 
+/* Frees the pipelines and evaluators of all paths. */
 static void free_paths(search *s)
 {
     for (uint32_t i = 0; i < s->n_ways; i++)
@@ -284,6 +290,8 @@ static lh_status try_optimal(search *s, const char *name, lh_error *err)
     return schedule ? judge(s, s->best, schedule, name, err) : LH_OK;
 }
 
+/* Evaluates candidate `i`: constructive methods on all paths, searches on the
+ * best path only. */
 static lh_status try_candidate(search *s, uint32_t i, lh_error *err)
 {
     const char *name = candidates[i].name;
@@ -298,6 +306,8 @@ static lh_status try_candidate(search *s, uint32_t i, lh_error *err)
     return LH_OK;
 }
 
+/* Evaluates the running schedule on all paths, then the selected candidates in
+ * order; stops at the lower bound. */
 static lh_status try_all(search *s, lh_error *err)
 {
     const lh_adapt *a = s->adapt;

@@ -31,6 +31,7 @@ enum {
  * slow. */
 static const double DIRECTION_TOLERANCE = 0.02;
 
+/* Formats a time with unit into `text`, TIME_TEXT bytes; returns `text`. */
 static const char *time_text(int64_t ns, char *text)
 {
     double ms = (double)ns * 1e-6;
@@ -62,6 +63,7 @@ static const lh_monitor_event *find_opposite_event(const lh_adapt *a,
     return NULL;
 }
 
+/* Appends a slowdown to the reason: the link or device and its present time. */
 static void append_event(lh_adapt *a, const lh_monitor_event *e,
                          bool both_directions)
 {
@@ -189,6 +191,8 @@ static void explain_no_switch(lh_adapt *a, const lh_adapt_input *now,
     append_reason(a, "; %s", objection);
 }
 
+/* Sets the decision to a switch to the best candidate, and writes its reason.
+ */
 static void propose(lh_adapt *a, const lh_adapt_input *now)
 {
     char one[TIME_TEXT], other[TIME_TEXT];

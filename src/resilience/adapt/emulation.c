@@ -14,6 +14,8 @@
 
 /* --- one iteration -------------------------------------------------------- */
 
+/* Returns the time of one copy to or from host memory for a delegated message
+ * of a link, in ns. */
 static int64_t staging_time(const lhi_emulation_run *p, uint32_t link)
 {
     const lh_delegation *d = p->adapt_options.delegation;
@@ -64,7 +66,8 @@ static void record_passes(const lh_pipeline *pipeline, const lh_timeline *t,
     m->observation.passes = m->passes;
 }
 
-/* Records whole chunks' collectives; only those compare with each other. */
+/* Records the collectives of whole chunks; collectives of buckets are not
+ * comparable with them. */
 static void record_collectives(const lh_pipeline *pipeline,
                                const lh_timeline *t, lhi_emulated_iteration *m)
 {
@@ -93,10 +96,13 @@ static void free_measurements(lhi_emulated_iteration *m)
     *m = (lhi_emulated_iteration){0};
 }
 
-static lh_status measure(const lhi_emulation_run *p,
-                         const lhi_emulation_version *v,
-                         const lh_pipeline *pipeline, const lh_timeline *t,
-                         lhi_emulated_iteration *m, lh_error *err)
+/* Converts a simulated iteration into the measurements of a real run, in new
+ * arrays; release with free_measurements(). */
+static lh_status record_measurements(const lhi_emulation_run *p,
+                                     const lhi_emulation_version *v,
+                                     const lh_pipeline *pipeline,
+                                     const lh_timeline *t,
+                                     lhi_emulated_iteration *m, lh_error *err)
 {
     uint32_t n_messages, n_collectives;
     size_t n_passes = 0;
@@ -122,6 +128,7 @@ static lh_status measure(const lhi_emulation_run *p,
     return LH_OK;
 }
 
+/* Simulates an iteration on the version's data path; the caller frees *out. */
 static lh_status simulate_path(const lhi_emulation_run *p,
                                const lhi_emulation_version *v,
                                const lh_pipeline *pipeline, lh_timeline **out,
@@ -154,7 +161,7 @@ static lh_status simulate_version(const lhi_emulation_run *p,
     lh_status status = simulate_path(p, v, shared, &t, err);
     lh_pipeline_free(shared);
     if (status == LH_OK)
-        status = measure(p, v, pipeline, t, m, err);
+        status = record_measurements(p, v, pipeline, t, m, err);
     lh_timeline_free(t);
     return status;
 }
@@ -183,6 +190,7 @@ static lh_status simulate_step(lhi_emulation_run *p, uint64_t step,
 
 /* --- decisions ------------------------------------------------------------ */
 
+/* Appends the monitor's new events, with their step, to the result. */
 static lh_status add_monitor_events(lhi_emulation_run *p, uint64_t step,
                                     lh_error *err)
 {
@@ -300,6 +308,8 @@ static lh_status activate_pending(lhi_emulation_run *p, uint64_t step,
     return lh_adapt_confirm(p->adapt, step, true, err);
 }
 
+/* Simulates all steps in sequence: activates a pending version, simulates,
+ * updates the monitor and decides. */
 static lh_status simulate_all(lhi_emulation_run *p, lh_error *err)
 {
     lh_emulation *o = p->out;
@@ -321,6 +331,8 @@ static lh_status simulate_all(lhi_emulation_run *p, lh_error *err)
 
 /* --- run ------------------------------------------------------------------ */
 
+/* Allocates the result's arrays, and creates monitor, decision maker and
+ * initial version. */
 static lh_status set_up(lhi_emulation_run *p, const lh_schedule *schedule,
                         lh_error *err)
 {
@@ -340,6 +352,7 @@ static lh_status set_up(lhi_emulation_run *p, const lh_schedule *schedule,
                                      LH_DATA_PATH_DIRECT, NULL, 0, err);
 }
 
+/* Frees a run's working state, but not its result. */
 static void tear_down(lhi_emulation_run *p)
 {
     uint32_t states = lh_event_timeline_n_states(p->timeline);

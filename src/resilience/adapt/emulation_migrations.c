@@ -34,6 +34,7 @@ static lh_status copy_assignment(lhi_emulation_run *p, const uint32_t *from,
     return LH_OK;
 }
 
+/* Records a host exchange at step `at` and adds its pending version. */
 static lh_status add_exchange(lhi_emulation_run *p, const lh_host_exchange *x,
                               uint64_t at, lh_error *err)
 {
@@ -59,6 +60,7 @@ static lh_status add_exchange(lhi_emulation_run *p, const lh_host_exchange *x,
     return LH_OK;
 }
 
+/* Records a layer migration at step `at` and adds its pending version. */
 static lh_status add_layers(lhi_emulation_run *p, const lh_layer_migration *m,
                             uint64_t at, lh_error *err)
 {

@@ -41,6 +41,8 @@ static bool is_better(int64_t predicted_ns, int64_t move_ns,
            (double)d->predicted_ns * lasts;
 }
 
+/* Searches the best host exchange under the present state's slowdowns; the
+ * caller frees *out. */
 static lh_status find_exchange(const lhi_migration_state *now,
                                lh_host_exchange **out, lh_error *err)
 {
@@ -106,6 +108,8 @@ static bool is_layer_search_due(lhi_migration_history *t,
     return true;
 }
 
+/* Searches for a layer migration that gains more than the decision. *out is
+ * NULL if there is none; else the caller frees it. */
 static lh_status find_layer_migration(lhi_migration_history *tried,
                                       const lhi_migration_state *now,
                                       lh_layer_migration **out, lh_error *err)

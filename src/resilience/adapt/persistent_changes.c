@@ -34,8 +34,8 @@ static void add_past_durations(const lhi_persistent_change *thing, uint64_t age,
         }
 }
 
-/* Estimates one change's remaining duration; `others` serve if it has no past
- * of its own. */
+/* Estimates one change's remaining duration in iterations: from its own past
+ * occurrences or, without any, from those of `others`. */
 static uint64_t estimate_remaining(const lhi_persistent_change *thing,
                                    const lhi_persistent_change *others,
                                    uint32_t n_others, uint64_t step)

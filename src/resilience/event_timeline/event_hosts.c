@@ -25,6 +25,8 @@ static const char *scan_host(const char *text, uint32_t n_hosts, uint32_t *out)
     return at > text + 1 ? at : NULL;
 }
 
+/* Parses a link between two different hosts, "h0-h4" or (*one_way) "h0>h4";
+ * false if the name has another form. */
 static bool scan_pair(const char *name, uint32_t n_hosts, uint32_t *a,
                       uint32_t *b, bool *one_way)
 {
@@ -57,10 +59,11 @@ static lh_status link_index(lh_event_timeline *c, uint32_t from, uint32_t to,
 }
 
 /* An effect's links, without duplicates. */
-typedef struct existing_lock {
+typedef struct link_list {
     uint32_t *links, n, room;
 } link_list;
 
+/* Adds the link from one host to another to an effect's list, once. */
 static lh_status add_link(lh_event_timeline *c, link_list *f, uint32_t from,
                           uint32_t to, lh_error *err)
 {
@@ -100,6 +103,8 @@ static lh_status add_replicas(lh_event_timeline *c, const char *name,
     return status;
 }
 
+/* Adds the links that a name denotes: between two hosts, or a pipeline link in
+ * every replica. */
 static lh_status add_named(lh_event_timeline *c, const char *name, link_list *f,
                            lh_error *err)
 {

@@ -12,11 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Checks whether bit `i` is set. */
 static bool has(const uint64_t *set, uint32_t i)
 {
     return set[i / 64] >> i % 64 & 1;
 }
 
+/* Sets bit `i`. */
 static void add_to(uint64_t *set, uint32_t i)
 {
     set[i / 64] |= UINT64_C(1) << i % 64;
@@ -78,6 +80,8 @@ static lh_status store_links(const lhi_link_list *list,
     return LH_OK;
 }
 
+/* Resolves an event's link names and stores the links in its effect. `hit`:
+ * scratch, a flag per link. */
 static lh_status find_event_links(lhi_link_list *list, lhi_event_effect *effect,
                                   bool *hit, lhi_arena *mem, lh_error *err)
 {
@@ -93,6 +97,8 @@ static lh_status find_event_links(lhi_link_list *list, lhi_event_effect *effect,
     return check_factors(list->links, effect, err);
 }
 
+/* Checks that an event's device number is a host of the placement. LH_EINPUT
+ * otherwise. */
 static lh_status find_host(const lh_event_timeline *c, const lh_event *e,
                            lh_error *err)
 {
@@ -105,6 +111,8 @@ static lh_status find_host(const lh_event_timeline *c, const lh_event *e,
                     e->device, n - 1);
 }
 
+/* Checks that an event's device exists and has passes to slow down. LH_EINPUT
+ * otherwise. */
 static lh_status find_device(const lh_pipeline *p, const lh_event *e,
                              lh_error *err)
 {
@@ -177,6 +185,8 @@ static lh_status find_rail(lhi_link_list *list, lhi_event_effect *effect,
     return store_links(list, effect, hit, mem, err);
 }
 
+/* Resolves an event with host placement: its links between hosts, or else its
+ * host. */
 static lh_status find_hosts(lh_event_timeline *c, lhi_event_effect *effect,
                             lh_error *err)
 {
@@ -245,6 +255,8 @@ static lh_status check_rail(const lh_events *events, const lh_event *e,
     return LH_OK;
 }
 
+/* Validates all events and resolves their targets, rail events last.
+ * list->links is replaced by a copy that the caller frees. */
 static lh_status resolve_events(lh_event_timeline *c, const lh_events *events,
                                 lhi_link_list *list, lh_error *err)
 {
@@ -278,6 +290,7 @@ static lh_status resolve_events(lh_event_timeline *c, const lh_events *events,
 /* --- states ------------------------------------------------------------------
  */
 
+/* Orders steps, for sorting. */
 static int compare_steps(const void *a, const void *b)
 {
     const int64_t *x = a, *y = b;
@@ -315,6 +328,8 @@ static uint32_t find_state(lh_event_timeline *c)
     return c->n_states++;
 }
 
+/* Determines the state of each interval: the set of active effects, with equal
+ * sets sharing one state. */
 static lh_status build_states(lh_event_timeline *c, lh_error *err)
 {
     LHI_TRY(build_intervals(c, err));
@@ -342,6 +357,8 @@ static lh_status build_states(lh_event_timeline *c, lh_error *err)
 /* --- names -------------------------------------------------------------------
  */
 
+/* Finds a display name in the timeline's list, or appends it; *out is its
+ * index. */
 static lh_status find_name(lh_event_timeline *c, const char *name,
                            uint32_t *out, lh_error *err)
 {
@@ -375,6 +392,7 @@ static lh_status name_effect(lh_event_timeline *c, lhi_event_effect *x,
     return LH_OK;
 }
 
+/* Stores the display names of all effects. */
 static lh_status build_names(lh_event_timeline *c, lh_error *err)
 {
     size_t most = 0;
@@ -390,6 +408,8 @@ static lh_status build_names(lh_event_timeline *c, lh_error *err)
 /* --- construction ------------------------------------------------------------
  */
 
+/* Fails with LH_EINPUT if there are too many events or too many links in them.
+ */
 static lh_status check_size(const lh_events *events, lh_error *err)
 {
     uint64_t n = 0;
@@ -403,6 +423,8 @@ static lh_status check_size(const lh_events *events, lh_error *err)
                     events->n_events, n, LH_MAX_EVENTS, LH_MAX_EVENT_LINKS);
 }
 
+/* Fails with LH_EINVAL if the host placement was made for a pipeline of another
+ * shape. */
 static lh_status check_places(const lh_event_timeline *c,
                               const lh_pipeline *pipeline, lh_error *err)
 {
@@ -426,7 +448,7 @@ static lh_status copy_events(lh_event_timeline *c, const lh_events *events,
     lh_pipeline_desc desc = {.size = sizeof desc};
     LHI_TRY(check_size(events, err));
     LHI_TRY(lh_pipeline_describe(pipeline, &desc, err));
-    /* Read-only until find_all() replaces the array with a copy. */
+    /* Read-only until resolve_events() replaces the array with a copy. */
     lhi_link_list list = {pipeline, (lh_link *)(uintptr_t)desc.links,
                           desc.n_links};
     c->n_effects = events->n_events;
@@ -567,11 +589,13 @@ static int64_t times(int64_t ns, double factor)
     return product < 0x1p62 ? (int64_t)product : INT64_MAX / 2;
 }
 
+/* Adds two non-negative times; saturates at INT64_MAX / 2. */
 static int64_t add_times(int64_t a, int64_t b)
 {
     return a > INT64_MAX / 2 - b ? INT64_MAX / 2 : a + b;
 }
 
+/* Multiplies the pass times on an event's device by its slowdown. */
 static void slow_passes(const lh_event *e, lh_chunk *chunks, uint32_t n_chunks)
 {
     for (uint32_t i = 0; i < n_chunks; i++) {
@@ -706,6 +730,7 @@ lh_status lhi_event_timeline_migration(const lh_event_timeline *timeline,
     return move_hosts(timeline, state, from, to, vias, NULL, out_ns, err);
 }
 
+/* Fails with LH_EINVAL: the timeline was made without a host placement. */
 static lh_status fail_no_hosts(lh_error *err)
 {
     return lhi_fail(err, LH_EINVAL,
@@ -722,9 +747,10 @@ lh_status lh_event_timeline_migration(const lh_event_timeline *timeline,
     return move_hosts(timeline, state, from, to, NULL, vias, out_ns, err);
 }
 
-static lh_status places_pipeline(const lh_event_timeline *c, uint32_t state,
-                                 const uint32_t *hosts, lh_pipeline **out,
-                                 lh_error *err)
+/* Builds the pipeline of a state for an assignment of hosts. */
+static lh_status build_host_pipeline(const lh_event_timeline *c, uint32_t state,
+                                     const uint32_t *hosts, lh_pipeline **out,
+                                     lh_error *err)
 {
     lh_host_slowdowns now;
     lhi_arena *mem = lhi_arena_make(0);
@@ -753,7 +779,7 @@ lh_event_timeline_pipeline_with_hosts(const lh_event_timeline *timeline,
                                       lh_pipeline **out, lh_error *err)
 {
     if (timeline->placement)
-        return places_pipeline(timeline, state, hosts, out, err);
+        return build_host_pipeline(timeline, state, hosts, out, err);
     if (hosts)
         return fail_no_hosts(err);
     lh_pipeline_desc desc = {.size = sizeof desc};

@@ -9,6 +9,7 @@ enum { WARM_UP = 8, MAX_AVERAGED = 40, MAX_SCATTER = 64 };
 static const double outlier_errors = 6;
 static const double resolution_ns = 200;
 
+/* Returns x squared. */
 static double square(double x)
 {
     return x * x;
@@ -22,6 +23,8 @@ double lhi_clock_offset_error(const lhi_clock_offset *c)
                            : 0;
 }
 
+/* Starts an estimate from one reading: offset `half` and sum of excess delays
+ * `both`, in ns. */
 static void begin_clocks(lhi_clock_offset *c, uint64_t step, double half,
                          double both)
 {

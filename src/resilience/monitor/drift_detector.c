@@ -37,6 +37,7 @@ static void select_kth(double *values, ptrdiff_t n, ptrdiff_t k)
     }
 }
 
+/* Exchanges two values. */
 static void swap(double *a, double *b)
 {
     const double c = *a;
@@ -93,6 +94,7 @@ lhi_drift_reading lhi_drift_reading_compute(double *samples, size_t n)
     return r;
 }
 
+/* Returns x squared. */
 static double square(double x)
 {
     return x * x;

@@ -7,11 +7,13 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-typedef struct entry {
+/* A message with its entry time, for sorting. */
+typedef struct sorted_entry {
     lh_observed_message *message;
     int64_t ns;
 } sorted_entry;
 
+/* Orders messages by link, then by entry time, for sorting. */
 static int compare_entries(const void *a, const void *b)
 {
     const sorted_entry *x = a, *y = b;

@@ -11,6 +11,7 @@ static const double min_share = 0.025;
 /* Least reported change, relative to the quantity's own time. */
 static const double min_change = 0.02;
 
+/* Checks whether the monitor is still in its warm-up iterations. */
 static bool is_learning(const lh_monitor *m)
 {
     return m->n_iterations < m->warm_up;
@@ -100,6 +101,8 @@ static lhi_drift_reading next_reading(lh_monitor *m, size_t n, size_t *i)
 
 /* --- clocks --------------------------------------------------------------- */
 
+/* Updates the clock offset of each pair from the least excess delay in each
+ * direction. */
 static void compare_clocks(lh_monitor *m, const lh_observation *seen)
 {
     for (uint32_t i = 0; i < m->n_pairs; i++)
@@ -172,6 +175,8 @@ static size_t find_transfers(lh_monitor *m, const lh_observation *seen)
     return n;
 }
 
+/* Updates each link's mean transfer time; restarts the mean after a change of
+ * the link. */
 static void update_transfers(lh_monitor *m, const lh_observation *seen)
 {
     size_t n = find_transfers(m, seen);
@@ -187,7 +192,9 @@ static void update_transfers(lh_monitor *m, const lh_observation *seen)
     }
 }
 
-static double offset_of(const lh_monitor *m, const lhi_monitored_link *link)
+/* Returns the clock offset in a link's direction, in ns; 0 if both ends share a
+ * clock. */
+static double clock_offset(const lh_monitor *m, const lhi_monitored_link *link)
 {
     if (link->pair == LH_NONE)
         return 0;
@@ -195,14 +202,16 @@ static double offset_of(const lh_monitor *m, const lhi_monitored_link *link)
     return link->is_reversed ? -offset : offset;
 }
 
-static void watch_links(lh_monitor *m, const lh_observation *seen)
+/* Feeds each link's message delays, corrected by the clock offset, into its
+ * drift detector, and reports changes. */
+static void update_links(lh_monitor *m, const lh_observation *seen)
 {
     for (size_t i = 0; i < seen->n_messages; i++) {
         const lh_observed_message *message = &seen->messages[i];
         lhi_monitored_link *link = &m->links[message->link];
         double took = (double)(message->arrived_ns - message->entered_ns);
         m->samples[i] =
-            (lhi_sample){message->link, fmax(took - offset_of(m, link), 0)};
+            (lhi_sample){message->link, fmax(took - clock_offset(m, link), 0)};
         if (message->bytes > 0)
             link->bytes = (double)message->bytes;
     }
@@ -221,6 +230,8 @@ static void watch_links(lh_monitor *m, const lh_observation *seen)
 
 /* --- devices -------------------------------------------------------------- */
 
+/* Computes this iteration's reading for each kind of pass and collective of
+ * each chunk; parts of W are scaled to the whole pass. */
 static void read_series(lh_monitor *m, const lh_observation *seen)
 {
     size_t n = 0;
@@ -323,8 +334,10 @@ static void learn_initial(lh_monitor *m, const lhi_monitored *things,
     }
 }
 
-static lhi_drift_change watch_device(lh_monitor *m, lhi_monitored *w,
-                                     const lhi_busy_time *busy, uint32_t *ago)
+/* Feeds a device's busy time, scaled to the amount of work of the first
+ * iterations, into its drift detector. */
+static lhi_drift_change update_device(lh_monitor *m, lhi_monitored *w,
+                                      const lhi_busy_time *busy, uint32_t *ago)
 {
     if (busy->initial <= 0)
         return LHI_DRIFT_UNCHANGED;
@@ -336,13 +349,15 @@ static lhi_drift_change watch_device(lh_monitor *m, lhi_monitored *w,
     return add_reading(m, w, reading, min_reported_change(m, w, 1), ago);
 }
 
-static void watch_devices(lh_monitor *m, lhi_monitored *things,
-                          lh_monitor_target what, uint32_t from, uint32_t to)
+/* Feeds series `from` to `to` - 1 of each device into its drift detector,
+ * reports changes, and updates means and slowdowns. */
+static void update_devices(lh_monitor *m, lhi_monitored *things,
+                           lh_monitor_target what, uint32_t from, uint32_t to)
 {
     sum_busy_times(m, from, to);
     for (uint32_t d = 0; d < m->pipeline->n_devices; d++) {
         uint32_t ago;
-        lhi_drift_change move = watch_device(m, &things[d], &m->busy[d], &ago);
+        lhi_drift_change move = update_device(m, &things[d], &m->busy[d], &ago);
         report_change(m, &things[d], what, d, move, ago);
         if (move != LHI_DRIFT_UNCHANGED)
             things[d].changed_step = m->step;
@@ -362,10 +377,10 @@ void lhi_monitor_process_iteration(lh_monitor *m, const lh_observation *seen)
     m->step = seen->step;
     m->n_news = 0;
     compare_clocks(m, seen);
-    watch_links(m, seen);
+    update_links(m, seen);
     update_transfers(m, seen);
     read_series(m, seen);
-    watch_devices(m, m->work, LH_MONITOR_DEVICE, LH_F, LHI_GATHERS);
-    watch_devices(m, m->data, LH_MONITOR_DATA, LHI_GATHERS, LHI_N_SERIES);
+    update_devices(m, m->work, LH_MONITOR_DEVICE, LH_F, LHI_GATHERS);
+    update_devices(m, m->data, LH_MONITOR_DATA, LHI_GATHERS, LHI_N_SERIES);
     m->n_iterations++;
 }

@@ -28,14 +28,17 @@ const char *lh_monitor_change_name(lh_monitor_change change)
 
 /* --- construction --------------------------------------------------------- */
 
-static int by_clocks(const void *a, const void *b)
+/* Orders clock pairs by both clock numbers, for sorting and bsearch(). */
+static int compare_pairs(const void *a, const void *b)
 {
     const lhi_clock_pair *x = a, *y = b;
     int first = (x->a > y->a) - (x->a < y->a);
     return first ? first : (x->b > y->b) - (x->b < y->b);
 }
 
-static lhi_clock_pair pair_of(const lh_link *link, const uint32_t *clocks)
+/* Returns the pair of clocks at the two ends of a link, the lower number first.
+ */
+static lhi_clock_pair clock_pair(const lh_link *link, const uint32_t *clocks)
 {
     uint32_t a = clocks[link->from], b = clocks[link->to];
     return (lhi_clock_pair){.a = a < b ? a : b, .b = a < b ? b : a};
@@ -53,18 +56,18 @@ static lh_status pair_clocks(lh_monitor *m, const uint32_t *clocks,
     for (uint32_t l = 0; l < p->n_links; l++) {
         m->links[l].pair = LH_NONE;
         if (clocks && clocks[p->links[l].from] != clocks[p->links[l].to])
-            m->pairs[n++] = pair_of(&p->links[l], clocks);
+            m->pairs[n++] = clock_pair(&p->links[l], clocks);
     }
-    lhi_sort(m->pairs, n, sizeof *m->pairs, by_clocks);
+    lhi_sort(m->pairs, n, sizeof *m->pairs, compare_pairs);
     for (uint32_t i = 0; i < n; i++)
-        if (i == 0 || by_clocks(&m->pairs[i - 1], &m->pairs[i]) != 0)
+        if (i == 0 || compare_pairs(&m->pairs[i - 1], &m->pairs[i]) != 0)
             m->pairs[m->n_pairs++] = m->pairs[i];
     for (uint32_t l = 0; l < p->n_links; l++) {
         if (!clocks || clocks[p->links[l].from] == clocks[p->links[l].to])
             continue;
-        lhi_clock_pair key = pair_of(&p->links[l], clocks);
-        const lhi_clock_pair *found =
-            bsearch(&key, m->pairs, m->n_pairs, sizeof *m->pairs, by_clocks);
+        lhi_clock_pair key = clock_pair(&p->links[l], clocks);
+        const lhi_clock_pair *found = bsearch(&key, m->pairs, m->n_pairs,
+                                              sizeof *m->pairs, compare_pairs);
         m->links[l].pair = (uint32_t)(found - m->pairs);
         m->links[l].is_reversed = clocks[p->links[l].from] == key.b;
     }
@@ -95,6 +98,8 @@ static void store_nominal(lh_monitor *m)
     }
 }
 
+/* Allocates the arrays of monitored quantities and events; the monitor owns
+ * them. */
 static lh_status allocate(lh_monitor *m, lh_error *err)
 {
     const lh_pipeline *p = m->pipeline;
@@ -126,6 +131,8 @@ static lh_status simulate_normal(lh_monitor *m, lh_error *err)
     return LH_OK;
 }
 
+/* Copies the flags of delegated links into the monitor, because the caller's
+ * array may not outlive the call. */
 static lh_status copy_paths(lh_monitor *m, uint32_t n_links, lh_error *err)
 {
     if (!m->sim.delegated)
@@ -139,6 +146,8 @@ static lh_status copy_paths(lh_monitor *m, uint32_t n_links, lh_error *err)
     return LH_OK;
 }
 
+/* Validates the options, copies pipeline and schedule, and simulates the normal
+ * iteration time. */
 static lh_status set_up(lh_monitor *m, const lh_pipeline *pipeline,
                         const lh_schedule *schedule,
                         const lh_monitor_options *o, lh_error *err)
@@ -244,6 +253,8 @@ static bool is_valid_time(int64_t ns)
     return ns >= -MOST_NS && ns <= MOST_NS;
 }
 
+/* Fails with LH_EINVAL if a message's link is absent or its times are out of
+ * range or out of order. */
 static lh_status check_message(const lh_monitor *m, size_t i,
                                const lh_observed_message *x, lh_error *err)
 {
@@ -267,6 +278,8 @@ static lh_status check_message(const lh_monitor *m, size_t i,
     return LH_OK;
 }
 
+/* Fails with LH_EINVAL if an observation's step does not increase, or if a
+ * message, pass or collective is invalid. */
 static lh_status check_observation(const lh_monitor *m,
                                    const lh_observation *seen, lh_error *err)
 {
@@ -296,6 +309,7 @@ static lh_status check_observation(const lh_monitor *m,
     return LH_OK;
 }
 
+/* Enlarges the scratch arrays to the number of samples in an observation. */
 static lh_status grow(lh_monitor *m, const lh_observation *seen, lh_error *err)
 {
     size_t n = seen->n_passes + seen->n_collectives;
@@ -325,6 +339,7 @@ static lh_status grow(lh_monitor *m, const lh_observation *seen, lh_error *err)
     return LH_OK;
 }
 
+/* Returns the monitored quantity that an event refers to. */
 static lhi_monitored *find_monitored(const lh_monitor *m,
                                      const lh_monitor_event *e)
 {
@@ -350,6 +365,8 @@ static lh_status compute_costs(lh_monitor *m, lh_error *err)
     return LH_OK;
 }
 
+/* Appends a quantity's event, with its present level, to the active events if
+ * it has left its normal level. */
 static void add_if_active(lh_monitor *m, lhi_monitored *thing)
 {
     if (!thing->is_active)
@@ -359,6 +376,8 @@ static void add_if_active(lh_monitor *m, lhi_monitored *thing)
     m->active[m->n_active++] = thing->event;
 }
 
+/* Rebuilds the list of active events: links, then devices, then data-parallel
+ * communication. */
 static void list_active(lh_monitor *m)
 {
     m->n_active = 0;

@@ -66,17 +66,22 @@ lh_clock_estimate lh_monitor_clock(const lh_monitor *m, uint32_t a, uint32_t b)
 
 /* --- pipeline ------------------------------------------------------------- */
 
+/* Rounds a time to whole nanoseconds; negative times become 0. */
 static int64_t whole_ns(double ns)
 {
     return ns > 0 ? llround(ns) : 0;
 }
 
-static double to_quiet(const lhi_monitored *thing, const lhi_monitored *quiet,
-                       bool all_quiet)
+/* Returns the factor from a quantity's present level to its normal level if it
+ * is `quiet` or all are; else 1. */
+static double normal_factor(const lhi_monitored *thing,
+                            const lhi_monitored *quiet, bool all_quiet)
 {
     return all_quiet || thing == quiet ? lhi_monitored_normal_ratio(thing) : 1;
 }
 
+/* Sets a chunk's estimated times. work, data: factors on its passes and on its
+ * data-parallel communication. */
 static void estimate_chunk(const lh_monitor *m, uint32_t c, double work,
                            double data, lh_chunk *out)
 {
@@ -112,13 +117,14 @@ lh_status lhi_monitor_estimate(const lh_monitor *m, const lhi_monitored *quiet,
     for (uint32_t c = 0; status == LH_OK && c < desc.n_chunks; c++) {
         uint32_t d = desc.chunks[c].device;
         chunks[c] = desc.chunks[c];
-        estimate_chunk(m, c, to_quiet(&m->work[d], quiet, all_quiet),
-                       to_quiet(&m->data[d], quiet, all_quiet), &chunks[c]);
+        estimate_chunk(m, c, normal_factor(&m->work[d], quiet, all_quiet),
+                       normal_factor(&m->data[d], quiet, all_quiet),
+                       &chunks[c]);
     }
     for (uint32_t l = 0; status == LH_OK && l < desc.n_links; l++) {
         double latency, transfer;
         double delay = lh_monitor_link(m, l).delay_ns *
-                       to_quiet(&m->links[l].monitored, quiet, all_quiet);
+                       normal_factor(&m->links[l].monitored, quiet, all_quiet);
         split_delay(m, l, delay, &latency, &transfer);
         links[l] = desc.links[l];
         links[l].latency_ns = whole_ns(latency);
@@ -129,7 +135,7 @@ lh_status lhi_monitor_estimate(const lh_monitor *m, const lhi_monitored *quiet,
         ops[i] = desc.dp_ops[i];
         ops[i].transfer_ns =
             whole_ns((double)ops[i].transfer_ns * m->data[d].slowdown *
-                     to_quiet(&m->data[d], quiet, all_quiet));
+                     normal_factor(&m->data[d], quiet, all_quiet));
     }
     desc.chunks = chunks;
     desc.links = links;

@@ -15,7 +15,7 @@
 enum { MOST_HOSTS = 8, FIRST_SLOTS = 256 };
 
 /* A hash entry for a simulated view; ns is -1 if it is free. */
-typedef struct slot {
+typedef struct hash_entry {
     int64_t ns;
     const void *view;
 } hash_entry;
@@ -43,6 +43,8 @@ typedef struct search {
 
 /* --- evaluation ----------------------------------------------------------- */
 
+/* Returns the 64-bit FNV-1a hash of some bytes, with its high bits mixed into
+ * the low ones. */
 static uint64_t hash_bytes(const void *bytes, size_t n)
 {
     const unsigned char *at = bytes;
@@ -52,6 +54,8 @@ static uint64_t hash_bytes(const void *bytes, size_t n)
     return h ^ h >> 29;
 }
 
+/* Returns the hash entry of a view, or the free entry for it (open addressing
+ * with linear probing). */
 static hash_entry *find_entry(const search *s, const void *view)
 {
     size_t bytes = lhi_placement_view_bytes(s->places);
@@ -61,6 +65,8 @@ static hash_entry *find_entry(const search *s, const void *view)
     return &s->slots[i];
 }
 
+/* Rehashes the table into `n` slots, a power of two; false on allocation
+ * failure. */
 static bool grow_table(search *s, size_t n)
 {
     size_t n_old = s->n_slots;
@@ -78,6 +84,7 @@ static bool grow_table(search *s, size_t n)
     return true;
 }
 
+/* Simulates an iteration with the current view. */
 static lh_status simulate(search *s, int64_t *ns, lh_error *err)
 {
     lh_pipeline *p;
@@ -150,6 +157,7 @@ static lh_status try_order(search *s, const uint32_t *hosts, bool *better,
     return LH_OK;
 }
 
+/* Exchanges two host numbers. */
 static void swap(uint32_t *a, uint32_t *b)
 {
     uint32_t c = *a;
@@ -174,6 +182,7 @@ static bool next_order(uint32_t *at, uint32_t n)
     return true;
 }
 
+/* Evaluates all permutations of the hosts. */
 static lh_status try_all(search *s, lh_error *err)
 {
     uint32_t n = s->places->n_hosts;
@@ -205,6 +214,8 @@ static lh_status try_exchanges(search *s, lh_error *err)
 
 /* --- result --------------------------------------------------------------- */
 
+/* Validates the options, allocates the search state, and evaluates the present
+ * order. */
 static lh_status set_up(search *s, const lh_host_slowdowns *now,
                         const lh_host_exchange_options *o, lh_error *err)
 {
@@ -245,6 +256,8 @@ typedef struct owned {
     lhi_arena *mem;
 } owned;
 
+/* Builds the result with its explanation. `all`: the search was exhaustive.
+ * *out owns the search's arena. */
 static lh_status make_result(search *s, bool all, lh_host_exchange **out,
                              lh_error *err)
 {

@@ -9,7 +9,8 @@
 
 enum { CARRIED_TEXT = 80, SHOWN = 2, SHOWN_MOVES = 4 };
 
-static uint32_t place_of(const uint32_t *hosts, uint32_t host)
+/* Returns the place that a host has. */
+static uint32_t find_place(const uint32_t *hosts, uint32_t host)
 {
     uint32_t i = 0;
     while (hosts[i] != host)
@@ -17,6 +18,7 @@ static uint32_t place_of(const uint32_t *hosts, uint32_t host)
     return i;
 }
 
+/* Checks whether the pipeline has a link from one device to another. */
 static bool has_link(const lh_pipeline *p, uint32_t from, uint32_t to)
 {
     for (uint32_t i = 0; i < p->n_links; i++)
@@ -33,7 +35,7 @@ static carries describe_traffic(const lh_host_placement *s,
                                 const uint32_t *hosts, uint32_t one,
                                 uint32_t other, char *text)
 {
-    uint32_t a = place_of(hosts, one), b = place_of(hosts, other);
+    uint32_t a = find_place(hosts, one), b = find_place(hosts, other);
     uint32_t d = a % s->n_devices, e = b % s->n_devices, r = a / s->n_devices,
              q = b / s->n_devices, n = s->n_replicas;
     if (r == q &&
@@ -52,6 +54,8 @@ static carries describe_traffic(const lh_host_placement *s,
     return NOTHING;
 }
 
+/* Checks whether the link from one host to another has additional latency or
+ * transfer time. */
 static bool is_slow(const lhi_host_slowdown_tables *slow, uint32_t from,
                     uint32_t to)
 {
@@ -88,6 +92,7 @@ static void add_links(const lh_host_placement *s,
                             n, of[DATA], of[MESSAGES]);
 }
 
+/* Appends the slow hosts with their slowdown, the first few by number. */
 static void add_hosts(const lhi_host_slowdown_tables *slow, char *why)
 {
     uint32_t n = 0;
@@ -102,6 +107,7 @@ static void add_hosts(const lhi_host_slowdown_tables *slow, char *why)
                                 ", so do %" PRIu32 " more", n - SHOWN);
 }
 
+/* Appends the hosts' new devices and replicas, the first few of them. */
 static void add_moves(const lh_host_placement *s, const lh_host_exchange *x,
                       char *why)
 {

@@ -22,6 +22,8 @@ static void estimate_layer_times(lh_layers *l)
     }
 }
 
+/* Checks that the pipeline supports layer migration, copies it, and estimates
+ * the time per layer. */
 static lh_status set_up(lh_layers *l, const lh_pipeline *pipeline,
                         const uint32_t *numbers, lh_error *err)
 {
@@ -98,6 +100,7 @@ lhi_layer_ratios lhi_layers_ratios(const lh_layers *l, uint32_t c, uint32_t now)
                               .all = (double)now / (double)n};
 }
 
+/* Multiplies an amount by a factor, rounded; saturates at +-INT64_MAX / 4. */
 static int64_t multiply(int64_t value, double factor)
 {
     double product = round((double)value * factor);
@@ -106,6 +109,8 @@ static int64_t multiply(int64_t value, double factor)
                                   : -(INT64_MAX / 4);
 }
 
+/* Scales a chunk's times, memory and communication to another number of layers.
+ */
 static void reshape_chunk(lh_chunk *k, lhi_layer_ratios s)
 {
     bool is_whole = k->mem_f + k->mem_d + k->mem_w == 0;
@@ -121,6 +126,8 @@ static void reshape_chunk(lh_chunk *k, lhi_layer_ratios s)
     k->reduce_scatter_ns = multiply(k->reduce_scatter_ns, s.all);
 }
 
+/* Fails with LH_EINVAL if a chunk has no layer, or if the total number of
+ * layers changes. */
 static lh_status check_numbers(const lh_layers *l, const uint32_t *numbers,
                                lh_error *err)
 {

@@ -101,7 +101,8 @@ static lh_status evaluate_partition(search *s, bool *is_next, lh_error *err)
     return LH_OK;
 }
 
-/* Climbs from `next` until no step improves. */
+/* Hill climbing: moves single layers, starting from the partition `next`, until
+ * no move improves. */
 static lh_status climb(search *s, lh_error *err)
 {
     for (bool better = true; better;) {
@@ -120,7 +121,7 @@ static lh_status climb(search *s, lh_error *err)
     return LH_OK;
 }
 
-/* Climbs from the present partition and from the initial one. */
+/* Runs hill climbing from the present partition and from the initial one. */
 static lh_status search_partition(search *s, lh_error *err)
 {
     bool is_next;
@@ -133,6 +134,7 @@ static lh_status search_partition(search *s, lh_error *err)
 
 /* --- text ----------------------------------------------------------------- */
 
+/* Appends the number of layers per chunk, the first few of them. */
 static void add_numbers(const search *s, const uint32_t *numbers, char *why)
 {
     for (uint32_t c = 0; c < s->n && c < SHOWN; c++)
@@ -165,6 +167,7 @@ static void add_slow(const search *s, char *why)
     lhi_text_append_limited(why, WHY_TEXT, n ? ": " : "no device is slow: ");
 }
 
+/* Writes the reason for or against a layer migration. */
 static void explain(const search *s, const lh_layer_migration *m, char *why)
 {
     char one[LHI_TIME_FORMAT_SIZE], other[LHI_TIME_FORMAT_SIZE],
@@ -191,6 +194,8 @@ static void explain(const search *s, const lh_layer_migration *m, char *why)
 
 /* --- result --------------------------------------------------------------- */
 
+/* Validates the options, allocates the search state, and evaluates the present
+ * partition. */
 static lh_status set_up(search *s, lh_error *err)
 {
     const lh_pipeline *p = s->layers->pipeline;
@@ -232,6 +237,7 @@ typedef struct owned {
     lhi_arena *mem;
 } owned;
 
+/* Builds the result with its explanation; *out owns the search's arena. */
 static lh_status make_result(search *s, lh_layer_migration **out, lh_error *err)
 {
     int64_t busiest;

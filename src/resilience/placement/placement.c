@@ -11,6 +11,7 @@
 
 /* --- construction --------------------------------------------------------- */
 
+/* Checks whether all links have the same latency and transfer time. */
 static bool links_are_equal(const lh_pipeline *p)
 {
     for (uint32_t i = 1; i < p->n_links; i++)
@@ -20,6 +21,7 @@ static bool links_are_equal(const lh_pipeline *p)
     return true;
 }
 
+/* Checks whether all devices have the same memory limit. */
 static bool devices_are_equal(const lh_pipeline *p)
 {
     for (uint32_t d = 1; d < p->n_devices; d++)
@@ -28,6 +30,8 @@ static bool devices_are_equal(const lh_pipeline *p)
     return true;
 }
 
+/* Fails if a pipeline cannot be placed on hosts: too many hosts, data-parallel
+ * buckets, or links that share a resource. */
 static lh_status check_pipeline(const lh_pipeline *p, uint32_t n_replicas,
                                 lh_error *err)
 {
@@ -48,6 +52,7 @@ static lh_status check_pipeline(const lh_pipeline *p, uint32_t n_replicas,
     return LH_OK;
 }
 
+/* Checks whether one of `n` links leads from device `a` to device `b`. */
 static bool is_linked(const lh_link *links, uint32_t n, uint32_t a, uint32_t b)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -90,6 +95,7 @@ static double in_messages(int64_t ns, int64_t transfer_ns)
     return transfer_ns > 0 ? (double)ns / (double)transfer_ns : ns > 0 ? -1 : 0;
 }
 
+/* Checks that all message counts are from 0 to 1e12; true for NULL. */
 static bool are_valid_counts(const double *of, uint32_t n)
 {
     for (uint32_t i = 0; of && i < n; i++)
@@ -98,6 +104,8 @@ static bool are_valid_counts(const double *of, uint32_t n)
     return true;
 }
 
+/* Validates and copies the sizes of communication and state, with defaults
+ * derived from the pipeline's times. */
 static lh_status copy_options(lh_host_placement *s,
                               const lh_host_placement_options *o, lh_error *err)
 {
@@ -141,6 +149,8 @@ static lh_status copy_options(lh_host_placement *s,
     return LH_OK;
 }
 
+/* Validates and copies pipeline and options, and determines whether hosts are
+ * equivalent. */
 static lh_status set_up(lh_host_placement *s, const lh_pipeline *pipeline,
                         const lh_host_placement_options *o, lh_error *err)
 {
@@ -250,12 +260,15 @@ static int64_t add_times(int64_t a, int64_t b)
     return a > INT64_MAX / 4 - b ? INT64_MAX / 4 : a + b;
 }
 
+/* Multiplies a time by a factor, rounded; saturates at a value beyond a
+ * pipeline's limits. */
 static int64_t times(int64_t ns, double factor)
 {
     double product = round((double)ns * factor);
     return product < 0x1p61 ? (int64_t)product : INT64_MAX / 4;
 }
 
+/* Validates the link slowdowns and sums them into the table. */
 static lh_status fill_links(const lh_host_slowdowns *now,
                             lhi_host_slowdown_tables *s, lh_error *err)
 {
@@ -328,6 +341,7 @@ bool lhi_placement_view_make(const lh_host_placement *s, lhi_arena *mem,
     return true;
 }
 
+/* Raises both times of `most` to at least those of `x`. */
 static void raise_to(lhi_additional_time *most, lhi_additional_time x)
 {
     if (x.latency_ns > most->latency_ns)
@@ -390,6 +404,8 @@ static lh_status slow_data(const lh_host_placement *s, uint32_t c,
     return LH_OK;
 }
 
+/* Applies a view's slowdowns to the pass times and data-parallel communication
+ * of all chunks. */
 static lh_status slow_chunks(const lh_host_placement *s,
                              const lhi_placement_view *view, lh_chunk *chunks,
                              lh_error *err)
@@ -437,6 +453,8 @@ lh_status lhi_placement_view_pipeline(const lh_host_placement *s,
 
 /* --- hosts ---------------------------------------------------------------- */
 
+/* Fails if `hosts` is no permutation, or if a host cannot take its place.
+ * `mem`: scratch. */
 static lh_status check_hosts(const lh_host_placement *s, const uint32_t *hosts,
                              lhi_arena *mem, lh_error *err)
 {

@@ -24,11 +24,12 @@ static int64_t hop_ns(const lh_host_placement *s,
     return all < 0x1p60 ? (int64_t)all : -1;
 }
 
-/* When the hosts' links are free. */
+/* Times at which the hosts' links are free. */
 typedef struct host_links {
     int64_t *out, *in; /* per host: time at which it is free again */
 } host_links;
 
+/* Returns the later of two times. */
 static int64_t later(int64_t a, int64_t b)
 {
     return a > b ? a : b;
@@ -109,6 +110,8 @@ int64_t lhi_host_placement_plan_transfers(
     return all;
 }
 
+/* Fails with LH_EUNSUPPORTED: the size of the hosts' state in messages is
+ * unknown. */
 static lh_status fail_unknown(lh_error *err)
 {
     return lhi_fail(err, LH_EUNSUPPORTED,
@@ -126,12 +129,14 @@ lh_status lhi_host_placement_check_state(const lh_host_placement *s,
 }
 
 /* Arguments for lhi_host_placement_migration(). */
-typedef struct asked {
+typedef struct transfer_request {
     const lh_host_slowdowns *now;
     const uint32_t *from, *to, *vias;
     uint32_t *ways;
 } transfer_request;
 
+/* Validates a migration request, plans its transfers, and stores the total time
+ * in *out and the relays in a->ways. */
 static lh_status plan_transfers(const lh_host_placement *s,
                                 const transfer_request *a, lhi_arena *mem,
                                 int64_t *out, lh_error *err)
