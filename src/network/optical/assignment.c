@@ -98,6 +98,8 @@ uint32_t lhi_assignment_best_block(const lhi_spectrum *spectrum,
     return best;
 }
 
+/* Chooses the path and block with the highest fitness (CBA); false if no path
+ * has enough contiguous free slots. */
 static bool choose_fittest(const lhi_spectrum *s, const lhi_request *r,
                            uint32_t slots, lhi_circuit_grant *out)
 {
@@ -134,6 +136,8 @@ typedef struct candidate {
     bool in_time;
 } candidate;
 
+/* Checks whether candidate `a` is better: in time before late, then cheaper if
+ * in time or less delayed if late; ties by path index, then more slots. */
 static bool is_better(const candidate *a, const candidate *b)
 {
     int64_t order;

@@ -5,6 +5,8 @@
 #include "base/heap.h"
 #include "base/options.h"
 
+/* Fails with LH_EINVAL if load, holding time, slots, routes or nodes are out of
+ * range. */
 static lh_status check_traffic(const lh_topology *topology, const lh_traffic *t,
                                lh_error *err)
 {
@@ -40,6 +42,8 @@ typedef struct traffic_state {
     double held_ns;
 } traffic_state;
 
+/* Advances the clock and integrates the occupied slots over the elapsed time.
+ */
 static void advance_to(traffic_state *f, int64_t time_ns)
 {
     f->held_ns += (double)f->circuits.held * (double)(time_ns - f->now);
@@ -71,8 +75,11 @@ static bool arrive_one(traffic_state *f, bool *refused)
     return at != LH_NONE && lhi_heap_push(&f->heap, e);
 }
 
-static lh_status flow_run(traffic_state *f, uint64_t warm_up, uint64_t requests,
-                          lh_traffic_result *out, lh_error *err)
+/* Simulates `warm_up` requests, then counts the refused ones among the next
+ * `requests` and averages the occupied slots. */
+static lh_status simulate_requests(traffic_state *f, uint64_t warm_up,
+                                   uint64_t requests, lh_traffic_result *out,
+                                   lh_error *err)
 {
     lh_traffic_result r = {.requests = requests};
     int64_t begin_ns = 0;
@@ -112,7 +119,7 @@ lh_status lh_traffic_run(const lh_topology *topology, const lh_traffic *traffic,
     lhi_arrivals_init(&f.arrivals, &b, topology->n_nodes, seed);
     lh_status status = lhi_circuits_make(f.network, &f.circuits, err);
     if (status == LH_OK)
-        status = flow_run(&f, warm_up, requests, out, err);
+        status = simulate_requests(&f, warm_up, requests, out, err);
     lhi_heap_fini(&f.heap);
     lhi_circuits_fini(&f.circuits);
     lhi_network_free(f.network);

@@ -39,6 +39,8 @@ static bool fastest(lhi_network *network, const lhi_optical_run_job *job,
     return true;
 }
 
+/* Computes each task's earliest end and a topological order (forward pass of
+ * the critical-path method). */
 static void forwards(critical *c)
 {
     const lhi_program *p = c->p;
@@ -59,6 +61,8 @@ static void forwards(critical *c)
     }
 }
 
+/* Computes each task's latest start such that the iteration ends at `ideal_ns`
+ * (backward pass of the critical-path method). */
 static void backwards(critical *c, int64_t ideal_ns)
 {
     const lhi_program *p = c->p;
@@ -73,6 +77,7 @@ static void backwards(critical *c, int64_t ideal_ns)
     }
 }
 
+/* Checks whether a task's message leads to another node. */
 static bool crosses(const lhi_optical_run_job *job, uint32_t task)
 {
     const lhi_task *t = &job->program->tasks[task];

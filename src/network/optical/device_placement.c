@@ -43,6 +43,7 @@ typedef struct stop_set {
     int64_t *km;      /* [a * count + b] */
 } stop_set;
 
+/* Frees a stop set's arrays. */
 static void stops_fini(stop_set *s)
 {
     free(s->nodes);
@@ -50,12 +51,15 @@ static void stops_fini(stop_set *s)
     free(s->km);
 }
 
+/* Orders node numbers, for qsort(). */
 static int ascending(const void *a, const void *b)
 {
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
     return (x > y) - (x < y);
 }
 
+/* Builds the set of distinct nodes among the devices' sites, with the route
+ * lengths between them; release with stops_fini(). */
 static lh_status stops_make(const lh_topology *t, const uint32_t *sites,
                             uint32_t devices, stop_set *s, lh_error *err)
 {
@@ -89,6 +93,7 @@ static lh_status stops_make(const lh_topology *t, const uint32_t *sites,
     return lhi_fail_nomem(err);
 }
 
+/* Returns a node's index in the stop set, which must contain it. */
 static uint32_t find_stop(const stop_set *s, uint32_t node)
 {
     uint32_t i = 0;

@@ -46,6 +46,8 @@ static void relax(uint32_t n, const int64_t *km, double *x, double *y)
     }
 }
 
+/* Scales coordinates to the interval from 0 to 1; equal coordinates become 0.5.
+ */
 static void fit_square(uint32_t n, double *x)
 {
     double low = x[0], high = x[0];
@@ -86,16 +88,19 @@ lh_status lhi_figure_layout(const lh_topology *topology, double *x, double *y,
 
 enum { MAP_WIDTH = 700, MAP_HEIGHT = 400, MAP_EDGE = 30, MAP_ROOM = 90 };
 
+/* Converts a layout x coordinate from 0 to 1 into pixels of the map. */
 static double map_x(double x)
 {
     return MAP_EDGE + x * (MAP_WIDTH - MAP_EDGE - MAP_ROOM);
 }
 
+/* Converts a layout y coordinate from 0 to 1 into pixels of the map. */
 static double map_y(double y)
 {
     return MAP_EDGE + y * (MAP_HEIGHT - 2 * MAP_EDGE);
 }
 
+/* Returns the cable that contains a fibre. */
 static uint32_t cable_of(const lhi_network *n, uint32_t fibre)
 {
     return n->shared_fibre ? fibre : fibre / 2;
@@ -117,6 +122,8 @@ static void compute_job_use(const lhi_network *n,
     }
 }
 
+/* Draws the topology's cables; `use`: slots per cable that the first job
+ * occupies on average. */
 static void draw_cables(lhi_text *out, const lh_topology *t, const double *x,
                         const double *y, const double *use)
 {
@@ -138,6 +145,7 @@ static void draw_cables(lhi_text *out, const lh_topology *t, const double *x,
     }
 }
 
+/* Draws the topology's nodes, with the job's stages at their nodes. */
 static void draw_nodes(lhi_text *out, const lh_topology *t,
                        const lhi_optical_run_job *job, const double *x,
                        const double *y)
@@ -207,6 +215,7 @@ static void add_circuit(const lhi_iteration_record *rec,
         cells[b] += h->slots * fmax(0, fmin(to, b + 1) - fmax(from, b));
 }
 
+/* Draws the cells of a heat map, one SVG path per level of occupancy. */
 static void draw_cells(lhi_text *out, const double *cells, uint32_t fibres,
                        uint32_t slots, const char *class)
 {
@@ -231,6 +240,7 @@ static void draw_cells(lhi_text *out, const double *cells, uint32_t fibres,
     }
 }
 
+/* Adds the row labels of a heat map: the fibres' nodes. */
 static void label_fibres(lhi_text *out, const lhi_network *n)
 {
     const lh_topology *t = n->topology;
@@ -246,6 +256,7 @@ static void label_fibres(lhi_text *out, const lhi_network *n)
     }
 }
 
+/* Adds the time axis of an iteration, in seconds, at y coordinate `height`. */
 static void label_time(lhi_text *out, const lhi_iteration_record *rec,
                        uint32_t height)
 {
@@ -299,6 +310,8 @@ lh_status lhi_figure_spectrum(lhi_text *out, const lh_scenario *s,
 
 enum { LANE = 22, WIDTH = BINS * CELL };
 
+/* Draws the passes of one kind; kind -1: outlines of the passes that the
+ * network delayed. */
 static void draw_passes(lhi_text *out, const lhi_program *p,
                         const lhi_iteration_record *rec, int kind,
                         const char *class)

@@ -14,6 +14,7 @@ enum {
 };
 #define MAX_BITS (INT64_C(1) << 50)
 
+/* State of a job's reader. */
 typedef struct reader {
     const lhi_doc *doc;
     lh_scenario *s;
@@ -110,6 +111,7 @@ static lh_status read_amount(reader *r, const lhi_node *map, const char *key,
     return lhi_node_get_int(r->doc, node, least, most, out, r->err);
 }
 
+/* Reads a job that is given as a chain of equal stages with a pass order. */
 static lh_status read_chain(reader *r, const lhi_node *map)
 {
     static const char *const keys[] = {"name",
@@ -157,6 +159,8 @@ static lh_status read_chain(reader *r, const lhi_node *map)
                                      r->err);
 }
 
+/* Reads a job that is given as a plan file, and derives the message size in
+ * bits. */
 static lh_status read_plan(reader *r, const lhi_node *node)
 {
     const char *path;
@@ -181,6 +185,7 @@ static lh_status read_plan(reader *r, const lhi_node *node)
     return LH_OK;
 }
 
+/* Reads a job's pipeline file. */
 static lh_status read_pipeline(reader *r, const lhi_node *node)
 {
     const char *path;
@@ -191,6 +196,8 @@ static lh_status read_pipeline(reader *r, const lhi_node *node)
     return status;
 }
 
+/* Sets the job's devices and microbatches from its pipeline. LH_EUNSUPPORTED:
+ * too many devices. */
 static lh_status set_dimensions(reader *r, const lhi_node *node)
 {
     const lh_pipeline *p = lhi_optical_job_pipeline(r->job);
@@ -235,6 +242,7 @@ static lh_status read_file(reader *r, const lhi_node *map)
     return set_dimensions(r, plan ? plan : pipeline);
 }
 
+/* Reads a node's id and returns its index in the topology. */
 static lh_status get_node(reader *r, const lhi_node *node, uint32_t *out)
 {
     int64_t id;
@@ -246,6 +254,7 @@ static lh_status get_node(reader *r, const lhi_node *node, uint32_t *out)
     return LH_OK;
 }
 
+/* Reads `placement`: the list of nodes, one per stage. */
 static lh_status read_placement(reader *r, const lhi_node *list)
 {
     LHI_TRY(lhi_node_check_list(r->doc, list, r->err));
@@ -298,6 +307,8 @@ static lh_status read_sites(reader *r, const lhi_node *map)
     return LH_OK;
 }
 
+/* Fails with LH_EINPUT if a job has more datacenters than the topology has
+ * nodes, or than the job has stages. */
 static lh_status check_datacenters(reader *r, const lhi_node *node)
 {
     uint32_t n = r->job->datacenters;
@@ -327,6 +338,8 @@ static lh_status keep_groups(reader *r, const lhi_node *node)
     return check_datacenters(r, node);
 }
 
+/* Reads the key that places the job on nodes: placement, sites or datacenters,
+ * of which at most one may be given. */
 static lh_status read_location(reader *r, const lhi_node *map)
 {
     const lhi_node *placement = lhi_node_find(map, "placement");

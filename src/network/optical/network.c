@@ -54,6 +54,7 @@ uint32_t lhi_network_n_fibres(const lhi_network *network)
     return network->topology->n_cables * (network->shared_fibre ? 1 : 2);
 }
 
+/* Returns the fibre from node `a` to its neighbour `b`. */
 static uint32_t fibre_between(const lhi_network *n, uint32_t a, uint32_t b)
 {
     const lh_topology *t = n->topology;
@@ -64,6 +65,7 @@ static uint32_t fibre_between(const lhi_network *n, uint32_t a, uint32_t b)
     return n->shared_fibre ? cable : 2 * cable + (t->cables[cable].a != a);
 }
 
+/* Returns the rate of a slot on a path of that length, in Mb/s. */
 static int64_t slot_mbps(const lhi_network *n, int64_t km)
 {
     uint32_t i = 0;
@@ -72,6 +74,8 @@ static int64_t slot_mbps(const lhi_network *n, int64_t km)
     return n->reaches[i].mbps;
 }
 
+/* Computes the k shortest paths between two nodes, with their fibres and slot
+ * rate; NULL on allocation failure. */
 static const lhi_paths *make_paths(lhi_network *n, uint32_t from, uint32_t to)
 {
     lhi_node_route found[LHI_MAX_CANDIDATES];

@@ -17,7 +17,7 @@ typedef struct result {
 } result;
 
 /* State shared by the threads. */
-typedef struct work {
+typedef struct shared_work {
     const lh_scenario *s;
     const lh_optical_options *options;
     result *result;
@@ -64,6 +64,8 @@ static void summarise_job(lh_optical_job *job, const lhi_policy *policy,
     job->slots_held = total > 0 ? out->held_ns / total : 0;
 }
 
+/* Simulates run `i` and stores its results; runs of different numbers may run
+ * in parallel. */
 static lh_status run_one(const shared_work *w, uint32_t i, lh_error *err)
 {
     const lh_scenario *s = w->s;
@@ -111,6 +113,8 @@ static lh_status run_one(const shared_work *w, uint32_t i, lh_error *err)
     return status;
 }
 
+/* Thread function: simulates the next run until none is left, a run fails or
+ * the caller cancels. */
 static void *worker_thread(void *context)
 {
     shared_work *w = context;
@@ -139,6 +143,8 @@ static void *worker_thread(void *context)
     }
 }
 
+/* Simulates all runs on the requested number of threads, the calling one
+ * included; returns the error of the first failed run. */
 static lh_status run_threads(shared_work *w, lh_error *err)
 {
     enum { MOST = 256 };
@@ -169,6 +175,7 @@ static lh_status run_threads(shared_work *w, lh_error *err)
 /* --- result ----------------------------------------------------------------
  */
 
+/* Allocates the result arrays of a run's jobs; NULL on allocation failure. */
 static lh_optical_job *make_jobs(const lh_scenario *s, lhi_arena *mem)
 {
     lh_optical_job *jobs = LHI_NEW(mem, lh_optical_job, s->n_jobs);
@@ -190,6 +197,8 @@ static lh_optical_job *make_jobs(const lh_scenario *s, lhi_arena *mem)
     return jobs;
 }
 
+/* Allocates the result for all policies and seeds; its arena owns everything.
+ */
 static lh_status make_result(const lh_scenario *s,
                              const lh_optical_options *options, result **out,
                              lh_error *err)
@@ -256,6 +265,7 @@ static double average_over_seeds(const lh_optical_policy *p, size_t at,
     return sum / p->n_runs;
 }
 
+/* Computes a policy's means and standard deviations over its seeds. */
 static void average(lh_optical_policy *p)
 {
     p->iteration_s = average_over_seeds(

@@ -25,6 +25,8 @@ static lh_status place_groups(const lhi_optical_job_spec *job,
     return LH_OK;
 }
 
+/* Determines the node of each device: as given, one node per site, or random;
+ * ordered by distance if the policy requires it. */
 static lh_status place_devices(const lh_scenario *s,
                                const lhi_optical_job_spec *job,
                                const lhi_policy *policy, lhi_random *random,
@@ -80,6 +82,8 @@ static lh_status add_links(const lh_scenario *s,
     return LH_OK;
 }
 
+/* Lists the links of a job's pipeline on this network: its own links inside a
+ * site, and links over the network between neighbouring devices. */
 static lh_status make_links(const lh_scenario *s,
                             const lhi_optical_job_spec *job,
                             const lhi_policy *policy, const uint32_t *sites,
@@ -147,6 +151,8 @@ static lh_status chain_chunks(const lhi_optical_job_spec *job,
     return LH_OK;
 }
 
+/* Runs a scheduling method on a pipeline and converts its schedule into a
+ * program. */
 static lh_status order_passes(const lh_pipeline *pipeline,
                               const lhi_optical_job_spec *job,
                               const char *method, lhi_arena *mem,
@@ -192,6 +198,8 @@ static lh_status run_method(const lh_scenario *s,
     return status;
 }
 
+/* Determines a job's pass order: by the policy's method, else by the job's own
+ * method or plan. */
 static lh_status order(const lh_scenario *s, const lhi_optical_job_spec *job,
                        const lhi_policy *policy, const uint32_t *sites,
                        lhi_arena *mem, lhi_program *out, lh_error *err)

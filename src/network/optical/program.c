@@ -55,6 +55,8 @@ static lh_status find_bound(lhi_program *p, lh_error *err)
     return LH_OK;
 }
 
+/* Computes a program's totals: busy time, largest message, messages per device
+ * pair, and the lower bound. */
 static lh_status sum_up(lhi_program *p, lhi_arena *mem, lh_error *err)
 {
     uint32_t *edges =
@@ -104,6 +106,7 @@ const lhi_route *lhi_program_route(const lhi_program *program, uint32_t task)
                                 : &p->backward[t->pass.chunk];
 }
 
+/* Checks whether a program exceeds the limit of tasks. */
 static bool too_many(uint64_t n_tasks)
 {
     return n_tasks > MAX_TASKS;
@@ -170,11 +173,13 @@ lh_status lhi_program_build_chain(const lhi_chain *chain, lhi_arena *mem,
 }
 
 /* Task index of F and of the input gradient per (chunk, microbatch). */
-typedef struct placement_reader {
+typedef struct places {
     uint32_t n_chunks, n_microbatches;
     uint32_t *at;
 } places;
 
+/* Returns the table entry for the task of a forward pass or an input gradient.
+ */
 static uint32_t *task_slot(const places *p, uint32_t chunk, uint32_t microbatch,
                            bool forward)
 {
@@ -182,6 +187,8 @@ static uint32_t *task_slot(const places *p, uint32_t chunk, uint32_t microbatch,
                   !forward];
 }
 
+/* Connects a task with the consumer of its message on another device; a W task
+ * with the input gradient before it. */
 static void connect(lhi_task *tasks, const places *where, uint32_t i)
 {
     const lh_pass *pass = &tasks[i].pass;

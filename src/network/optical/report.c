@@ -25,6 +25,8 @@ static void add_until(lhi_text *out, const char **page, const char *mark)
 static void add_fact(lhi_text *out, const char *name, const char *format, ...)
     LHI_PRINTF(3, 4);
 
+/* Adds a name with a formatted value, at most 79 bytes, to the page's list of
+ * facts; the name is not escaped. */
 static void add_fact(lhi_text *out, const char *name, const char *format, ...)
 {
     char text[80];
@@ -35,6 +37,7 @@ static void add_fact(lhi_text *out, const char *name, const char *format, ...)
     lhi_text_printf(out, "<div><dt>%s</dt><dd>%s</dd></div>", name, text);
 }
 
+/* Checks whether no policy has a shorter mean iteration time. */
 static bool is_best(const lh_optical *o, uint32_t policy)
 {
     for (uint32_t i = 0; i < o->n_policies; i++)
@@ -43,6 +46,7 @@ static bool is_best(const lh_optical *o, uint32_t policy)
     return true;
 }
 
+/* Adds the table of policies with their mean results. */
 static void table(lhi_text *out, const lh_optical *o)
 {
     lhi_text_puts(
@@ -74,6 +78,8 @@ typedef enum measure {
     BLOCKING,
 } measure;
 
+/* Returns a job's measure: iteration time in seconds, or a ratio in per cent.
+ */
 static double job_value(const lh_optical_job *job, measure what)
 {
     return what == ITERATION ? job->iteration_s
@@ -81,6 +87,7 @@ static double job_value(const lh_optical_job *job, measure what)
                              : 100 * job->blocking_probability;
 }
 
+/* Returns the mean of a measure over the jobs of a run. */
 static double run_value(const lh_optical_run *run, measure what)
 {
     double sum = 0;
@@ -167,6 +174,8 @@ static lh_status record(const lh_scenario *s, const lhi_policy *policy,
     return lhi_optical_simulate(&in, &out, err);
 }
 
+/* Adds one policy's section: routes, passes and spectrum of the last iteration
+ * under the first seed. */
 static lh_status draw_policy(lhi_text *out, const lh_scenario *s,
                              const lh_optical *o, const lh_optical_policy *p,
                              const lhi_policy *policy, const double *x,
@@ -213,6 +222,7 @@ static lh_status draw_policy(lhi_text *out, const lh_scenario *s,
     return status;
 }
 
+/* Adds the sections of all policies. */
 static lh_status draw_all(lhi_text *out, const lh_scenario *s,
                           const lh_optical *o, lh_error *err)
 {
@@ -228,12 +238,14 @@ static lh_status draw_all(lhi_text *out, const lh_scenario *s,
     return status;
 }
 
+/* Adds the page's title with the network's name. */
 static void add_title(lhi_text *out, const lh_topology *t)
 {
     lhi_text_puts(out, "Policies on ");
     lhi_html_text(out, *t->name ? t->name : "the network");
 }
 
+/* Adds the section with bars for iteration time, bubble and blocking. */
 static void add_bars(lhi_text *out, const lh_optical *o)
 {
     lhi_text_puts(out, "<section class=panel><div class=panel-head><h2>Seed by "
@@ -246,6 +258,7 @@ static void add_bars(lhi_text *out, const lh_optical *o)
     lhi_text_puts(out, "</section>\n");
 }
 
+/* Fills in the page template with all sections. */
 static lh_status add_page(lhi_text *out, const lh_scenario *s,
                           const lh_optical *o, lh_error *err)
 {

@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* Search state. */
-typedef struct timeline_index {
+typedef struct finder {
     const lh_topology *t;
     uint32_t to;
     int64_t *km; /* to the destination; INT64_MAX: unreachable */
@@ -78,6 +78,8 @@ static uint32_t next_node(const finder *f, uint32_t n, bool first,
     return best;
 }
 
+/* Orders routes by length in km, then hops, then node numbers; returns -1, 0 or
+ * 1. */
 static int compare(const lhi_node_route *a, const lhi_node_route *b)
 {
     if (a->km != b->km)
@@ -129,6 +131,7 @@ static lh_status find_spur_route(finder *f, const lhi_node_route *root,
     return LH_OK;
 }
 
+/* Returns the length of the cable between two neighbouring nodes. */
 static int64_t cable_km(const lh_topology *t, uint32_t a, uint32_t b)
 {
     uint32_t w = t->first_way[a];
@@ -143,6 +146,8 @@ typedef struct route_pool {
     uint32_t count, room;
 } route_pool;
 
+/* Adds a copy of a route to the pool unless it contains an equal one; false on
+ * allocation failure. */
 static bool pool_add(route_pool *p, const lhi_node_route *route)
 {
     for (uint32_t i = 0; i < p->count; i++)
@@ -160,6 +165,7 @@ static bool pool_add(route_pool *p, const lhi_node_route *route)
     return true;
 }
 
+/* Removes and returns the least route of a non-empty pool. */
 static lhi_node_route pool_take_least(route_pool *p)
 {
     uint32_t least = 0;
@@ -171,6 +177,8 @@ static lhi_node_route pool_take_least(route_pool *p)
     return route;
 }
 
+/* Finds the k shortest loop-free routes by Yen's algorithm; *count is less than
+ * k if there are no more. */
 static lh_status search(finder *f, uint32_t from, uint32_t k, lhi_arena *mem,
                         route_pool *waiting, lhi_node_route *out,
                         uint32_t *count)

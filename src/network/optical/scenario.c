@@ -13,6 +13,7 @@ enum {
     MAX_ITERATIONS = 100000,
 };
 
+/* State of a scenario's reader. */
 typedef struct reader {
     const lhi_doc *doc;
     lh_scenario *s;
@@ -27,6 +28,7 @@ const char *lh_assignment_name(lh_assignment assignment)
     return assignment_names[assignment];
 }
 
+/* Reads `topology`: a map, or the path of a topology file. */
 static lh_status read_topology(reader *r, const lhi_node *node)
 {
     if (node->kind == LHI_MAP)
@@ -39,6 +41,8 @@ static lh_status read_topology(reader *r, const lhi_node *node)
     return status;
 }
 
+/* Reads an optional integer from `least` to `most`; *out is unchanged if the
+ * key is absent. */
 static lh_status get_count(reader *r, const lhi_node *map, const char *key,
                            uint32_t least, uint32_t most, uint32_t *out)
 {
@@ -60,6 +64,8 @@ static lh_status get_rate(reader *r, const lhi_node *node, int64_t *mbps)
 static const lhi_reach adaptive[] = {
     {625, 50000}, {1250, 37500}, {2500, 25000}, {INT64_MAX, 12500}};
 
+/* Reads one modulation: its rate, and its maximum path length unless it is the
+ * last. */
 static lh_status read_reach(reader *r, const lhi_node *map, bool last,
                             lhi_reach *out)
 {
@@ -81,6 +87,8 @@ static lh_status read_reach(reader *r, const lhi_node *map, bool last,
     return lhi_node_get_int(r->doc, node, 1, INT32_MAX, &out->km, r->err);
 }
 
+/* Reads `modulation`: the word "adaptive", or a list in ascending order of
+ * reach. */
 static lh_status read_modulation(reader *r, const lhi_node *node,
                                  const lhi_reach **reaches, uint32_t *n)
 {
@@ -110,6 +118,7 @@ static lh_status read_modulation(reader *r, const lhi_node *node,
     return LH_OK;
 }
 
+/* Reads topology, slots, rates and candidate paths, and builds the network. */
 static lh_status read_network(reader *r, const lhi_node *map)
 {
     const lhi_node *node, *rate = lhi_node_find(map, "gbps_per_slot");
@@ -140,6 +149,7 @@ static lh_status read_network(reader *r, const lhi_node *map)
                             n_reaches, &r->s->network, r->err);
 }
 
+/* Reads the background traffic's load and request sizes; NULL: no traffic. */
 static lh_status read_background(reader *r, const lhi_node *map)
 {
     static const char *const keys[] = {"erlang", "holding_s", "slots_min",
@@ -177,6 +187,8 @@ static lh_status read_background(reader *r, const lhi_node *map)
     return LH_OK;
 }
 
+/* Reads the scenario's jobs from `job`, `jobs` or `plan`, of which exactly one
+ * is required. */
 static lh_status read_jobs(reader *r, const lhi_node *map)
 {
     const lhi_node *one = lhi_node_find(map, "job"),
@@ -209,6 +221,7 @@ static lh_status read_jobs(reader *r, const lhi_node *map)
     return LH_OK;
 }
 
+/* Reads an optional boolean; *out is unchanged if the key is absent. */
 static lh_status get_flag(reader *r, const lhi_node *map, const char *key,
                           bool *out)
 {
@@ -216,6 +229,8 @@ static lh_status get_flag(reader *r, const lhi_node *map, const char *key,
     return node ? lhi_node_get_bool(r->doc, node, out, r->err) : LH_OK;
 }
 
+/* Reads one policy: its assignment, from `policy` or from its own name, and its
+ * options. */
 static lh_status read_policy(reader *r, const lhi_node *map, lhi_policy *out)
 {
     static const char *const keys[] = {"policy",    "request_slots",
@@ -263,6 +278,7 @@ static lh_status read_policy(reader *r, const lhi_node *map, lhi_policy *out)
     return LH_OK;
 }
 
+/* Reads the map of policies, by name. */
 static lh_status read_policies(reader *r, const lhi_node *map)
 {
     lh_scenario *s = r->s;
@@ -279,6 +295,7 @@ static lh_status read_policies(reader *r, const lhi_node *map)
     return LH_OK;
 }
 
+/* Reads the list of random seeds; NULL: 1 to 5. */
 static lh_status read_seeds(reader *r, const lhi_node *list)
 {
     lh_scenario *s = r->s;
@@ -306,6 +323,7 @@ static lh_status read_seeds(reader *r, const lhi_node *list)
     return LH_OK;
 }
 
+/* Reads all keys of a scenario file in the order of their dependencies. */
 static lh_status read_scenario(reader *r, const lhi_node *map)
 {
     static const char *const keys[] = {
@@ -336,6 +354,7 @@ static lh_status read_scenario(reader *r, const lhi_node *map)
     return read_policies(r, node);
 }
 
+/* Builds a scenario in an arena of its own from a parsed document. */
 static lh_status from_doc(const lhi_doc *doc, lh_scenario **out, lh_error *err)
 {
     lhi_arena *mem = lhi_arena_make(0);

@@ -78,6 +78,8 @@ typedef struct run {
     lhi_arena *mem;
 } run;
 
+/* Adds an event to the queue; false on allocation failure, which also sets
+ * r->no_memory. */
 static bool push(run *r, int64_t time_ns, uint32_t kind, uint64_t what)
 {
     lhi_event e = {
@@ -139,6 +141,8 @@ static int64_t send_within_site(const run *r, job *j, uint32_t task)
     return depart + route->transfer_ns + route->latency_ns;
 }
 
+/* Sends a task's message: over a requested circuit, or over the site's own
+ * link. */
 static void send_message(run *r, job *j, uint32_t task)
 {
     if (crosses(j, task)) {
@@ -185,6 +189,8 @@ static bool is_data_ready(run *r, job *j, uint32_t device, uint32_t i,
     return false;
 }
 
+/* Starts the device's next task if its message, its data-parallel communication
+ * and the device are ready. */
 static void try_start(run *r, job *j, uint32_t device)
 {
     const lhi_program *p = j->program;
@@ -209,6 +215,7 @@ static void try_start(run *r, job *j, uint32_t device)
     push(r, r->now + p->tasks[i].duration_ns, TASK_END, task_payload(j, i));
 }
 
+/* Starts the data-parallel communication of an iteration. */
 static void begin_data(const run *r, job *j)
 {
     const lhi_program *p = j->program;
@@ -223,6 +230,7 @@ static void begin_data(const run *r, job *j)
         j->link_free[i] = r->now;
 }
 
+/* Resets a job's state for an iteration and starts its first tasks. */
 static void begin_iteration(run *r, job *j)
 {
     const lhi_program *p = j->program;
@@ -247,6 +255,8 @@ static void begin_iteration(run *r, job *j)
         try_start(r, j, d);
 }
 
+/* Appends a circuit's occupancy to the recorded iteration; false on allocation
+ * failure. */
 static bool record_held(run *r, const lhi_circuit *c, int64_t end_ns)
 {
     lhi_iteration_record *rec = r->in->record;
@@ -272,11 +282,14 @@ static bool record_held(run *r, const lhi_circuit *c, int64_t end_ns)
     return true;
 }
 
+/* Checks whether job 0 is in the iteration to be recorded, the last one. */
 static bool is_recording(const run *r)
 {
     return r->in->record && r->jobs[0].iteration == r->in->iterations;
 }
 
+/* Allocates a granted circuit until `end_ns` and schedules its release.
+ * `owner`: job, LH_NONE for background traffic. */
 static void hold_circuit(run *r, const lhi_circuit_grant *grant, int64_t end_ns,
                          uint32_t owner, uint32_t task)
 {
@@ -411,6 +424,7 @@ static uint32_t update_labels(run *r, job *j)
     return n_bound;
 }
 
+/* Records the times of all tasks and messages of job 0's iteration. */
 static void record_end(run *r, const job *j)
 {
     lhi_iteration_record *rec = r->in->record;
@@ -463,6 +477,7 @@ static void check_iteration(const run *r, const job *j)
 #endif
 }
 
+/* Records the circuits that are in use when the recorded iteration begins. */
 static void start_record(run *r)
 {
     for (uint32_t i = 0; i < r->circuits.count; i++)
@@ -471,6 +486,8 @@ static void start_record(run *r)
             return;
 }
 
+/* Stores an iteration's results, updates the labels, and begins the job's next
+ * iteration unless the run is over. */
 static void end_iteration(run *r, job *j)
 {
     check_iteration(r, j);
@@ -518,6 +535,8 @@ static void end_passes(run *r, job *j)
         end_iteration(r, j);
 }
 
+/* Ends a task: sends its message, starts the device's next task, and ends the
+ * iteration after the last task. */
 static void end_task(run *r, job *j, uint32_t task)
 {
     const lhi_task *t = &j->program->tasks[task];
@@ -537,6 +556,7 @@ static void end_task(run *r, job *j, uint32_t task)
         end_passes(r, j);
 }
 
+/* Marks a task's message as arrived and starts the consumer if it is ready. */
 static void arrive(run *r, job *j, uint32_t task)
 {
     const lhi_program *p = j->program;
@@ -545,6 +565,8 @@ static void arrive(run *r, job *j, uint32_t task)
     try_start(r, j, p->tasks[p->tasks[task].consumer].device);
 }
 
+/* Processes a request of the background traffic: allocates a circuit by first
+ * fit, or counts a refusal. */
 static void arrive_background(run *r)
 {
     lhi_arrival a = lhi_arrivals_next(&r->arrivals);
@@ -594,6 +616,7 @@ static void process_event(run *r, const lhi_event *e)
     }
 }
 
+/* Processes all events in order of time until every job has finished. */
 static lh_status process_events(run *r, lh_error *err)
 {
     while (r->jobs_left > 0) {
@@ -620,6 +643,7 @@ static lh_status process_events(run *r, lh_error *err)
     return LH_OK;
 }
 
+/* Allocates the data-parallel state of a job with a pipeline. */
 static lh_status make_data(job *j, lhi_arena *mem, lh_error *err)
 {
     const lh_pipeline *p = j->program->pipeline;
@@ -630,6 +654,8 @@ static lh_status make_data(job *j, lhi_arena *mem, lh_error *err)
     return lhi_dp_clock_init(p, mem, &j->data, err);
 }
 
+/* Allocates a job's state, with message deadlines if the policy requires them.
+ */
 static lh_status make_job(run *r, uint32_t index, lh_error *err)
 {
     const lhi_program *p = r->in->jobs[index].program;
@@ -683,6 +709,7 @@ static lh_status make_job(run *r, uint32_t index, lh_error *err)
     return LH_OK;
 }
 
+/* Allocates the record of an iteration with `n` tasks. */
 static lh_status make_record(lhi_iteration_record *rec, size_t n, lh_error *err)
 {
     rec->start_ns = calloc(n + 1, sizeof *rec->start_ns);
@@ -704,6 +731,7 @@ void lhi_iteration_record_fini(lhi_iteration_record *record)
     *record = (lhi_iteration_record){0};
 }
 
+/* Allocates the run's state and schedules the first iteration of each job. */
 static lh_status make_run(run *r, lh_error *err)
 {
     const lhi_optical_run_input *in = r->in;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* State of a topology's reader. */
 typedef struct reader {
     const lhi_doc *doc;
     lh_topology *t;
@@ -16,6 +17,8 @@ typedef struct reader {
     lh_error *err;
 } reader;
 
+/* Returns the index of a node id in a sorted array, by binary search; LH_NONE
+ * if it is absent. */
 static uint32_t find_id(const int64_t *ids, uint32_t n, int64_t id)
 {
     uint32_t low = 0, high = n;
@@ -29,18 +32,21 @@ static uint32_t find_id(const int64_t *ids, uint32_t n, int64_t id)
     return low < n && ids[low] == id ? low : LH_NONE;
 }
 
+/* A node's id and name, for sorting. */
 typedef struct named_id {
     int64_t id;
     const char *name;
     const lhi_node *node;
 } named_id;
 
+/* Orders nodes by id, for qsort(). */
 static int by_id(const void *a, const void *b)
 {
     int64_t x = ((const named_id *)a)->id, y = ((const named_id *)b)->id;
     return (x > y) - (x < y);
 }
 
+/* Reads a node's id and name. */
 static lh_status read_node(reader *r, const lhi_node *node, named_id *out)
 {
     static const char *const keys[] = {"id", "name", NULL};
@@ -60,6 +66,8 @@ static lh_status read_node(reader *r, const lhi_node *node, named_id *out)
     return LH_OK;
 }
 
+/* Reads all nodes and sorts them by id. LH_EINPUT: two nodes have the same id.
+ */
 static lh_status read_nodes(reader *r, const lhi_node *list)
 {
     lh_topology *t = r->t;
@@ -93,6 +101,7 @@ static lh_status read_nodes(reader *r, const lhi_node *list)
     return LH_OK;
 }
 
+/* Reads the id of a link's end and returns the node's index. */
 static lh_status read_endpoint(reader *r, const lhi_node *map, const char *key,
                                uint32_t *out)
 {
@@ -107,6 +116,7 @@ static lh_status read_endpoint(reader *r, const lhi_node *map, const char *key,
     return LH_OK;
 }
 
+/* Reads a link: its two different ends and its length in km. */
 static lh_status read_cable(reader *r, const lhi_node *node, lh_cable *out)
 {
     static const char *const keys[] = {"a", "b", "km", NULL};
@@ -155,6 +165,7 @@ static lh_status list_neighbours(reader *r)
     return LH_OK;
 }
 
+/* Fails with LH_EINPUT if two links connect the same pair of nodes. */
 static lh_status check_duplicates(reader *r, const lhi_node *list)
 {
     const lh_topology *t = r->t;
@@ -175,6 +186,7 @@ static lh_status check_duplicates(reader *r, const lhi_node *list)
     return LH_OK;
 }
 
+/* Fails with LH_EINPUT if some node is unreachable from the first one. */
 static lh_status check_connected(reader *r, const lhi_node *list)
 {
     const lh_topology *t = r->t;
@@ -201,6 +213,7 @@ static lh_status check_connected(reader *r, const lhi_node *list)
     return LH_OK;
 }
 
+/* Reads all links and checks that the network is connected. */
 static lh_status read_cables(reader *r, const lhi_node *list)
 {
     lh_topology *t = r->t;
@@ -222,6 +235,7 @@ static lh_status read_cables(reader *r, const lhi_node *list)
     return check_connected(r, list);
 }
 
+/* Reads a topology's map: name, unit, nodes and links. */
 static lh_status read_topology(reader *r, const lhi_node *map)
 {
     static const char *const keys[] = {"longhaul", "name",  "unit",
