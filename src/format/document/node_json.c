@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+/* Converts a scalar node to a JSON boolean, null, integer, real or string;
+ * quoted scalars are strings. */
 static json_t *scalar(const lhi_doc *doc, const lhi_node *node)
 {
     const char *s = node->text;

@@ -24,6 +24,8 @@ const lhi_schema_field *lhi_schema_find_field(const lhi_schema *table,
     return NULL;
 }
 
+/* Appends a schema's keys, including those of inlined schemas, to `keys`;
+ * returns the new number of keys. */
 static uint32_t list_keys(const lhi_schema *table, const char **keys,
                           uint32_t n)
 {
@@ -36,6 +38,8 @@ static uint32_t list_keys(const lhi_schema *table, const char **keys,
     return n;
 }
 
+/* Fails with LH_EINPUT if the map has a key that the schema lacks; suggests the
+ * nearest valid key. */
 static lh_status reject_unknown_keys(const lhi_read_context *r,
                                      const lhi_node *map,
                                      const lhi_schema *table, lh_error *err)
@@ -61,6 +65,8 @@ static lh_status reject_unknown_keys(const lhi_read_context *r,
 /* --- members ---------------------------------------------------------------
  */
 
+/* Stores an integer in a struct member of `width` bytes: int64_t, uint32_t or
+ * bool. */
 static void store_integer(void *member, uint32_t width, int64_t value)
 {
     uint32_t narrow = (uint32_t)value;
@@ -74,6 +80,7 @@ static void store_integer(void *member, uint32_t width, int64_t value)
            width);
 }
 
+/* Stores a field's default in its member, for a key that is absent. */
 static void store_absent(const lhi_schema_field *row, void *member)
 {
     double real = (double)row->absent;
@@ -97,6 +104,8 @@ static void store_absent(const lhi_schema_field *row, void *member)
     }
 }
 
+/* Reads a string field into the arena. `least` above 0: the string must not be
+ * empty. */
 static lh_status read_text(const lhi_read_context *r,
                            const lhi_schema_field *row, const lhi_node *node,
                            void *member, lh_error *err)
@@ -115,6 +124,8 @@ static lh_status read_text(const lhi_read_context *r,
     return LH_OK;
 }
 
+/* Reads a field by its own parser; `description` names the valid form in the
+ * error message. */
 static lh_status read_text_form(const lhi_read_context *r,
                                 const lhi_schema_field *row,
                                 const lhi_node *node, void *member,
@@ -126,6 +137,7 @@ static lh_status read_text_form(const lhi_read_context *r,
     return LH_OK;
 }
 
+/* Reads an integer, boolean, enum or time field within its limits. */
 static lh_status read_integer(const lhi_read_context *r,
                               const lhi_schema_field *row, const lhi_node *node,
                               void *member, lh_error *err)
@@ -160,6 +172,7 @@ static lh_status read_integer(const lhi_read_context *r,
     return LH_OK;
 }
 
+/* Reads a number field and converts it from the file's unit to the member's. */
 static lh_status read_real(const lhi_read_context *r,
                            const lhi_schema_field *row, const lhi_node *node,
                            void *member, lh_error *err)
@@ -181,6 +194,7 @@ static lh_status read_real(const lhi_read_context *r,
     return LH_OK;
 }
 
+/* Reads a map into a new struct and stores its pointer in the member. */
 static lh_status read_struct_at(const lhi_read_context *r,
                                 const lhi_schema_field *row,
                                 const lhi_node *node, void *member,
@@ -195,6 +209,7 @@ static lh_status read_struct_at(const lhi_read_context *r,
     return LH_OK;
 }
 
+/* Reads a list into a new array and stores pointer and count in the struct. */
 static lh_status read_list(const lhi_read_context *r,
                            const lhi_schema_field *row, const lhi_node *node,
                            char *owner, lh_error *err)
@@ -207,6 +222,7 @@ static lh_status read_list(const lhi_read_context *r,
     return LH_OK;
 }
 
+/* Reads a field by its type. */
 static lh_status read_value(const lhi_read_context *r,
                             const lhi_schema_field *row, const lhi_node *node,
                             char *owner, lh_error *err)
@@ -246,6 +262,8 @@ static lh_status read_value(const lhi_read_context *r,
 /* --- lists and maps --------------------------------------------------------
  */
 
+/* Fails with LH_EINPUT if a list has fewer or more entries than its field
+ * allows. */
 static lh_status check_length(const lhi_read_context *r,
                               const lhi_schema_field *row, const lhi_node *list,
                               lh_error *err)
@@ -285,6 +303,7 @@ lh_status lhi_schema_read_list(const lhi_read_context *r, const lhi_node *list,
     return LH_OK;
 }
 
+/* Reads one field of a map, or stores its default if the key is absent. */
 static lh_status read_row(const lhi_read_context *r, const lhi_node *map,
                           const lhi_schema_field *row, char *owner,
                           lh_error *err)
@@ -303,6 +322,8 @@ static lh_status read_row(const lhi_read_context *r, const lhi_node *map,
     return LH_OK;
 }
 
+/* Reads all fields of a schema, inlined ones included, then runs the schema's
+ * check. */
 static lh_status read_rows(const lhi_read_context *r, const lhi_node *map,
                            const lhi_schema *table, char *owner, lh_error *err)
 {

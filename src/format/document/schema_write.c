@@ -9,6 +9,8 @@
 #include <math.h>
 #include <string.h>
 
+/* Returns an integer from a struct member of `width` bytes: int64_t, uint32_t
+ * or bool. */
 static int64_t load_integer(const void *member, uint32_t width)
 {
     int64_t value = 0;
@@ -25,6 +27,7 @@ static int64_t load_integer(const void *member, uint32_t width)
                                     : (int64_t)flag;
 }
 
+/* Returns a double from a struct member. */
 static double load_real(const void *member)
 {
     double value;
@@ -32,6 +35,7 @@ static double load_real(const void *member)
     return value;
 }
 
+/* Returns a pointer from a struct member. */
 static const void *load_pointer(const void *member)
 {
     const void *value;
@@ -39,6 +43,8 @@ static const void *load_pointer(const void *member)
     return value;
 }
 
+/* Checks whether a field is omitted from the output: it is optional and has its
+ * default value. */
 static bool is_absent(const lhi_schema_field *row, const char *owner)
 {
     const char *member = owner + row->offset, *text;
@@ -75,6 +81,7 @@ static bool is_absent(const lhi_schema_field *row, const char *owner)
     }
 }
 
+/* Returns the name of an enum member's value; "unknown" if it has none. */
 static const char *find_enum_name(const lhi_schema_field *row,
                                   const char *member)
 {
@@ -85,12 +92,15 @@ static const char *find_enum_name(const lhi_schema_field *row,
     return "unknown";
 }
 
+/* Converts a value to a JSON number in the file's unit, rounded to 15 digits.
+ */
 static json_t *scaled_to_json(const lhi_schema_field *row, double value)
 {
     double scale = row->scale > 0 ? row->scale : 1;
     return lhi_json_number(lhi_round15(value / scale));
 }
 
+/* Converts a field's value to JSON by its type; NULL on allocation failure. */
 static json_t *value_to_json(const lhi_schema_field *row, const char *owner,
                              const void *context)
 {
@@ -157,7 +167,8 @@ json_t *lhi_schema_write_list(const lhi_schema_field *row, const void *items,
     return list;
 }
 
-/* jansson's setters fail on a NULL value. */
+/* Adds a struct's fields to a JSON map; false on allocation failure. jansson's
+ * setters fail on a NULL value. */
 static bool add_rows(json_t *map, const lhi_schema *table, const char *owner,
                      const void *context)
 {
@@ -204,6 +215,7 @@ static void add_integer(lhi_text *text, int64_t value)
     lhi_text_add(text, at, (size_t)(digits + sizeof digits - at));
 }
 
+/* Appends a word in double quotes, without escaping. */
 static void add_quoted(lhi_text *text, const char *word)
 {
     lhi_text_add(text, "\"", 1);
@@ -241,6 +253,8 @@ void lhi_schema_add_text(lhi_text *text, const lhi_schema *table,
     }
 }
 
+/* Appends JSON bytes with unprintable characters escaped; callback of
+ * json_dump_callback(). */
 static int add_to_text(const char *bytes, size_t len, void *text)
 {
     lhi_text_add_escaped_json(text, bytes, len);

@@ -27,12 +27,14 @@ typedef struct container {
 /* --- the tree --------------------------------------------------------------
  */
 
+/* Returns the container of a map or list node, through which it can grow. */
 static container *container_of(const lhi_node *node)
 {
     /* created below, hence writable */
     return (container *)(void *)(uintptr_t)node;
 }
 
+/* Appends a node to a map or list. */
 static void append_node(container *in, lhi_node *node)
 {
     node->parent = &in->node;
@@ -44,6 +46,7 @@ static void append_node(container *in, lhi_node *node)
     in->last = node;
 }
 
+/* Fails with LH_EINPUT if a table has the maximum number of keys. */
 static lh_status check_size(const lhi_toml *t, const container *in,
                             lh_error *err)
 {
@@ -70,6 +73,7 @@ static lh_status add_container(lhi_toml *t, container *in, lhi_node_kind kind,
     return LH_OK;
 }
 
+/* Adds a scalar to a table or, with `key` NULL, to an array. */
 static lh_status add_scalar(lhi_toml *t, container *in, const char *key,
                             const char *text, bool quoted, uint32_t line,
                             lh_error *err)
@@ -90,12 +94,14 @@ static lh_status add_scalar(lhi_toml *t, container *in, const char *key,
 /* --- whitespace ------------------------------------------------------------
  */
 
+/* Skips blanks and tabs. */
 static void skip_spaces(lhi_toml *t)
 {
     while (t->at < t->end && (*t->at == ' ' || *t->at == '\t'))
         t->at++;
 }
 
+/* Skips `word` if it is next; returns whether it was. */
 static bool skip_word(lhi_toml *t, const char *word)
 {
     const bool is = lhi_toml_is_next(t, word);
@@ -103,6 +109,7 @@ static bool skip_word(lhi_toml *t, const char *word)
     return is;
 }
 
+/* Skips a comment up to the end of its line. */
 static void skip_comment(lhi_toml *t)
 {
     if (t->at == t->end || *t->at != '#')
@@ -111,6 +118,7 @@ static void skip_comment(lhi_toml *t)
     t->at = end ? end : t->end;
 }
 
+/* Skips a line end and counts the line; returns whether there was one. */
 static bool skip_end_of_line(lhi_toml *t)
 {
     const bool is = skip_word(t, "\n") || skip_word(t, "\r\n");
@@ -127,6 +135,8 @@ static void skip_blank(lhi_toml *t)
     } while (skip_end_of_line(t));
 }
 
+/* Skips blanks, a comment and the line end. LH_EINPUT: anything else precedes
+ * the line end. */
 static lh_status require_end_of_line(lhi_toml *t, lh_error *err)
 {
     skip_spaces(t);
@@ -147,12 +157,14 @@ typedef struct path {
     uint32_t n;
 } path;
 
+/* Checks whether a character may be part of an unquoted key. */
 static bool is_bare(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
            (c >= '0' && c <= '9') || c == '_' || c == '-';
 }
 
+/* Reads one key, bare or quoted. */
 static lh_status read_key(lhi_toml *t, const char **out, lh_error *err)
 {
     if (t->at < t->end && (*t->at == '"' || *t->at == '\''))
@@ -193,6 +205,7 @@ static lh_status fail_duplicate(const lhi_toml *t, const lhi_node *there,
         there->line);
 }
 
+/* Returns a container's depth in the tree; 1 for the root. */
 static uint32_t depth_of(const container *c)
 {
     uint32_t n = 0;
@@ -276,6 +289,7 @@ static lh_status read_inline(lhi_toml *t, container *map, lh_error *err)
     }
 }
 
+/* Reads a value: string, number, boolean, array or inline table. */
 static lh_status read_value(lhi_toml *t, container *in, const char *key,
                             lh_error *err)
 {
@@ -349,6 +363,7 @@ static lh_status add_table(lhi_toml *t, container *in, const char *key,
     return add_container(t, list, LHI_MAP, HEADER, NULL, out, err);
 }
 
+/* Reads a header, [a.b] or [[a.b]]; *out is the table that it opens. */
 static lh_status read_header(lhi_toml *t, container *root, container **out,
                              lh_error *err)
 {
@@ -392,6 +407,7 @@ static lh_status check_characters(lhi_toml *t, lh_error *err)
     return LH_OK;
 }
 
+/* Reads the whole document: headers and key-value pairs. */
 static lh_status read_all(lhi_toml *t, lh_error *err)
 {
     container *root = lhi_node_alloc_bytes(&t->memory, sizeof *root),

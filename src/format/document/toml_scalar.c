@@ -53,6 +53,7 @@ typedef struct string_builder {
     bool lines, basic;
 } string_builder;
 
+/* Appends bytes to the string under construction. */
 static void append_bytes(string_builder *s, const char *bytes, size_t n)
 {
     memcpy(s->t->scratch + s->len, bytes, n);
@@ -74,6 +75,7 @@ static bool append_character(string_builder *s, uint32_t c)
     return true;
 }
 
+/* Returns the value of a digit in that base; -1 for any other character. */
 static int digit_of(char c, unsigned base)
 {
     int value = c >= '0' && c <= '9'   ? c - '0'
@@ -120,6 +122,7 @@ static bool skip_line_continuation(string_builder *s)
     return true;
 }
 
+/* Converts an escape sequence that begins at the backslash. */
 static lh_status append_escape(string_builder *s, lh_error *err)
 {
     static const char letters[] = "btnfr\"\\", stands[] = "\b\t\n\f\r\"\\";
@@ -143,6 +146,7 @@ static lh_status append_escape(string_builder *s, lh_error *err)
                          "'...'");
 }
 
+/* Fails with LH_EINPUT at the line of the opening quote. */
 static lh_status fail_unterminated(string_builder *s, lh_error *err)
 {
     s->t->line = s->line;
@@ -165,6 +169,7 @@ static bool skip_closing_quotes(string_builder *s)
     return true;
 }
 
+/* Appends the next character or escape sequence of a string. */
 static lh_status append_next(string_builder *s, lh_error *err)
 {
     lhi_toml *t = s->t;
@@ -307,6 +312,7 @@ static bool is_date(const char *at, size_t len)
            (n == 2 && len > 2 && at[2] == ':');
 }
 
+/* Checks whether a word is true or false. */
 static bool is_boolean(const char *at, size_t len)
 {
     return (len == 4 && memcmp(at, "true", 4) == 0) ||

@@ -26,17 +26,21 @@ typedef struct builder {
     uint32_t depth;
 } builder;
 
+/* Returns the line number, from 1, of a parser position. */
 static uint32_t line_of(const yaml_mark_t *mark)
 {
     return (uint32_t)(mark->line + 1);
 }
 
+/* Fails with LH_EINPUT and a message with file and line. */
 static lh_status fail_at(const lhi_doc *doc, uint32_t line, lh_error *err,
                          const char *what)
 {
     return lhi_fail(err, LH_EINPUT, "%s:%u: %s", doc->file, line, what);
 }
 
+/* Fails with LH_EINPUT if the memory budget is exhausted, else with LH_ENOMEM.
+ */
 static lh_status fail_memory(const builder *b, uint32_t line, lh_error *err)
 {
     if (!b->memory.is_full)
@@ -71,6 +75,8 @@ static lh_status append_node(builder *b, lhi_node_kind kind, uint32_t line,
     return LH_OK;
 }
 
+/* Adds a map or list, which then receives the following nodes. LH_EINPUT: it is
+ * nested too deeply or is a key. */
 static lh_status open_container(builder *b, lhi_node_kind kind, uint32_t line,
                                 lh_error *err)
 {
@@ -100,6 +106,7 @@ static lh_status fail_duplicate(const lhi_doc *doc, uint32_t line,
                     doc->file, line, shown);
 }
 
+/* Orders pointers to map entries by key, then by position, for sorting. */
 static int by_key(const void *a, const void *b)
 {
     const lhi_node *x = *(const lhi_node *const *)a;
@@ -127,6 +134,7 @@ static lh_status check_many_keys(builder *b, const lhi_node *map, lh_error *err)
     return twice ? fail_duplicate(b->doc, twice->line, twice->key, err) : LH_OK;
 }
 
+/* Closes the innermost container; checks large maps for duplicate keys. */
 static lh_status close_container(builder *b, lh_error *err)
 {
     const lhi_node *node = b->open[--b->depth].node;
@@ -135,6 +143,7 @@ static lh_status close_container(builder *b, lh_error *err)
     return LH_OK;
 }
 
+/* Adds a scalar: as the next key of a map, or as a value. */
 static lh_status add_scalar(builder *b, const yaml_event_t *event,
                             lh_error *err)
 {
@@ -187,6 +196,8 @@ static lh_status reject_anchors_and_tags(const lhi_doc *doc, uint32_t line,
     return LH_OK;
 }
 
+/* Adds one parser event to the tree. LH_EINPUT: anchors, aliases, tags or
+ * several documents. */
 static lh_status process_event(builder *b, const yaml_event_t *event,
                                lh_error *err)
 {
@@ -223,6 +234,7 @@ static lh_status process_event(builder *b, const yaml_event_t *event,
     }
 }
 
+/* Fails with libyaml's error message and its position. */
 static lh_status parser_error(const lhi_doc *doc, const yaml_parser_t *parser,
                               lh_error *err)
 {
@@ -239,6 +251,7 @@ static lh_status parser_error(const lhi_doc *doc, const yaml_parser_t *parser,
                     parser->context ? parser->context : "");
 }
 
+/* Builds the tree from the parser's events until the end of the text. */
 static lh_status build(builder *b, yaml_parser_t *parser, lh_error *err)
 {
     for (;;) {
@@ -279,6 +292,7 @@ typedef struct input_text {
     bool is_json;
 } input_text;
 
+/* Checks whether the first character that is not white space is a brace. */
 static bool begins_as_json(const char *text, size_t len)
 {
     size_t i = 0;
@@ -343,6 +357,7 @@ static int read_input(void *of, unsigned char *buffer, size_t room, size_t *n)
     return 1;
 }
 
+/* Parses a YAML or JSON text into doc->root, which must be a map. */
 static lh_status parse_into(lhi_doc *doc, const char *text, size_t len,
                             lh_error *err)
 {

@@ -137,6 +137,8 @@ static unsigned compute_edit_distance(const char *a, const char *b)
     return row[m];
 }
 
+/* Returns the name with the least edit distance to a word, as a suggestion;
+ * NULL if none is close. */
 static const char *find_nearest_name(const char *word, const char *const *names)
 {
     const char *best = NULL;
@@ -213,6 +215,8 @@ lh_status lhi_node_check_format(const lhi_doc *doc, const lhi_node *map,
     return LH_OK;
 }
 
+/* Fails with LH_EINPUT if a node is a list, a map or empty. `what`: the
+ * expected value, for the message. */
 static lh_status check_scalar(const lhi_doc *doc, const lhi_node *node,
                               const char *what, lh_error *err)
 {
@@ -251,6 +255,7 @@ static bool is_decimal(const char *s)
     return *s == '\0';
 }
 
+/* Reads a finite decimal number without quotes, independent of the locale. */
 static lh_status read_double(const lhi_doc *doc, const lhi_node *node,
                              double *out, lh_error *err)
 {

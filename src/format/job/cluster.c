@@ -21,6 +21,7 @@ typedef struct reader {
     double usd_per_gb; /* default price for links */
 } reader;
 
+/* Reads a required number from `min` to `max`, rounded to 15 digits. */
 static lh_status read_number(const lhi_doc *doc, const lhi_node *map,
                              const char *key, double min, double max,
                              double *out, lh_error *err)
@@ -40,6 +41,8 @@ static lh_status read_optional(const lhi_doc *doc, const lhi_node *map,
                 : LH_OK;
 }
 
+/* Lists the names of the GPU presets, separated by commas and truncated to
+ * `size`. */
 static void list_presets(char *text, size_t size)
 {
     text[0] = '\0';
@@ -49,6 +52,8 @@ static void list_presets(char *text, size_t size)
     }
 }
 
+/* Reads a GPU preset by name. LH_EINPUT: it is unknown, or has no rate for the
+ * precision and the map sets none. */
 static lh_status read_preset(reader *r, const lhi_node *node, bool has_peak,
                              lh_gpu *gpu, lh_error *err)
 {
@@ -101,6 +106,7 @@ static lh_status read_reserve(const reader *r, const lhi_node *node,
                         gpu->memory_gib);
 }
 
+/* Reads a GPU given as a map: a preset with changes, or all sizes. */
 static lh_status read_gpu_map(reader *r, const lhi_node *map, lh_gpu *gpu,
                               lh_error *err)
 {
@@ -140,6 +146,7 @@ static lh_status read_gpu_map(reader *r, const lhi_node *map, lh_gpu *gpu,
     return LH_OK;
 }
 
+/* Reads a GPU: a preset's name or a map. */
 static lh_status read_gpu(reader *r, const lhi_node *node, lh_gpu *gpu,
                           lh_error *err)
 {
@@ -151,6 +158,8 @@ static lh_status read_gpu(reader *r, const lhi_node *node, lh_gpu *gpu,
     return read_preset(r, node, false, gpu, err);
 }
 
+/* Reads a network: bandwidth, latency and, if it is shared, oversubscription.
+ */
 static lh_status read_network(const lhi_doc *doc, const lhi_node *map,
                               bool shared, lh_network *out, lh_error *err)
 {
@@ -176,6 +185,8 @@ static const lhi_node *find_for_site(const reader *r, const lhi_node *site,
     return node ? node : lhi_node_find(r->map, key);
 }
 
+/* Finds a key in a datacenter or, as fallback, in the cluster. LH_EINPUT: both
+ * lack it. */
 static lh_status require_for_site(const reader *r, const lhi_node *site,
                                   const char *key, const lhi_node **out,
                                   lh_error *err)
@@ -188,6 +199,7 @@ static lh_status require_for_site(const reader *r, const lhi_node *site,
     return LH_OK;
 }
 
+/* Reads a datacenter's numbers of nodes, or its zones, and of GPUs. */
 static lh_status read_nodes(reader *r, const lhi_node *map,
                             lhi_listed_site *listed, lh_error *err)
 {
@@ -211,6 +223,7 @@ static lh_status read_nodes(reader *r, const lhi_node *map,
     return LH_OK;
 }
 
+/* Reads a datacenter, except for its networks. */
 static lh_status read_site(reader *r, const lhi_node *map,
                            lhi_listed_site *listed, lh_error *err)
 {
@@ -305,6 +318,8 @@ static lh_status check_cluster_networks(const reader *r, const lhi_node *list,
     return LH_OK;
 }
 
+/* Reads all datacenters with their networks and sums up their GPUs and nodes.
+ */
 static lh_status read_sites(reader *r, const lhi_node *list, lh_job *job,
                             lh_error *err)
 {
@@ -334,6 +349,7 @@ static lh_status read_sites(reader *r, const lhi_node *list, lh_job *job,
     return check_cluster_networks(r, list, err);
 }
 
+/* Reads a datacenter's name and returns its index. */
 static lh_status find_site(const reader *r, const lhi_node *node, uint32_t *out,
                            lh_error *err)
 {
@@ -384,6 +400,8 @@ static lh_status read_ends(reader *r, const lhi_node *map, uint32_t *from,
     return LH_OK;
 }
 
+/* Stores the link from one datacenter to another. LH_EINPUT: it exists already.
+ */
 static lh_status add_link(reader *r, const lhi_node *map, uint32_t from,
                           uint32_t to, const lh_wan *wan, lh_error *err)
 {
@@ -414,6 +432,7 @@ static const lhi_schema_field link_rows[] = {
      .high = LHI_MAX_PRICE, LHI_OMIT_IF(lhi_job_link, wan.usd_per_gb, 0)},
 };
 
+/* Sets a link's defaults: no oversubscription, and the cluster's price. */
 static void start_link(const lhi_read_context *r, void *it)
 {
     lhi_job_link *link = it;
@@ -421,6 +440,8 @@ static void start_link(const lhi_read_context *r, void *it)
     link->wan.usd_per_gb = *(const double *)r->context;
 }
 
+/* Rejects `fec` on a link without packet loss, and derives the bandwidth in
+ * bytes per second. */
 static lh_status check_link(const lhi_read_context *r, const lhi_node *map,
                             void *it, lh_error *err)
 {
@@ -438,6 +459,7 @@ const lhi_schema lhi_job_link_schema = {
     LHI_ROWS("link", lhi_job_link, link_rows), .start = start_link,
     .check = check_link};
 
+/* Reads one entry of `links`, in one direction or both. */
 static lh_status read_link(reader *r, const lhi_node *map, lh_error *err)
 {
     const lhi_read_context reading = {
@@ -451,6 +473,8 @@ static lh_status read_link(reader *r, const lhi_node *map, lh_error *err)
     return both ? add_link(r, map, to, from, &link.wan, err) : LH_OK;
 }
 
+/* Reads `links` and checks that every pair of datacenters has one in each
+ * direction. */
 static lh_status read_links(reader *r, lh_error *err)
 {
     const lhi_node *list = lhi_node_find(r->map, "links");

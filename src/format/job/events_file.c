@@ -9,6 +9,7 @@
 
 /* --- amounts: an added time, or "x4" -------------------------------------- */
 
+/* Reads a factor above 1, such as x4. */
 static lh_status read_factor(const lhi_read_context *r, const lhi_node *node,
                              double *times, lh_error *err)
 {
@@ -23,11 +24,13 @@ static lh_status read_factor(const lhi_read_context *r, const lhi_node *node,
                         "x1 has no effect; use more than 1");
 }
 
+/* Checks whether a value is written as a factor. */
 static bool is_factor(const lhi_node *node)
 {
     return node->kind == LHI_SCALAR && node->text[0] == 'x';
 }
 
+/* Reads an added time in ns, or a factor such as x4. */
 static lh_status read_amount(const lhi_read_context *r, const lhi_node *node,
                              int64_t *more_ns, double *times, lh_error *err)
 {
@@ -41,6 +44,7 @@ static lh_status read_amount(const lhi_read_context *r, const lhi_node *node,
                         "link's own, or a factor, such as x4");
 }
 
+/* Converts a factor or an added time to JSON; null if it has no effect. */
 static json_t *write_amount(int64_t more_ns, double times)
 {
     if (times > 1)
@@ -48,6 +52,7 @@ static json_t *write_amount(int64_t more_ns, double times)
     return more_ns > 0 ? json_integer(more_ns) : json_null();
 }
 
+/* Reads an event's `latency`; a schema callback. */
 static lh_status read_latency(const lhi_read_context *r, const lhi_node *node,
                               void *owner, lh_error *err)
 {
@@ -55,6 +60,7 @@ static lh_status read_latency(const lhi_read_context *r, const lhi_node *node,
     return read_amount(r, node, &e->latency_ns, &e->latency_factor, err);
 }
 
+/* Writes an event's `latency`; a schema callback. */
 static json_t *write_latency(const void *owner, const void *context)
 {
     const lh_event *e = owner;
@@ -62,6 +68,7 @@ static json_t *write_latency(const void *owner, const void *context)
     return write_amount(e->latency_ns, e->latency_factor);
 }
 
+/* Reads an event's `transfer`; a schema callback. */
 static lh_status read_transfer(const lhi_read_context *r, const lhi_node *node,
                                void *owner, lh_error *err)
 {
@@ -69,6 +76,7 @@ static lh_status read_transfer(const lhi_read_context *r, const lhi_node *node,
     return read_amount(r, node, &e->transfer_ns, &e->transfer_factor, err);
 }
 
+/* Writes an event's `transfer`; a schema callback. */
 static json_t *write_transfer(const void *owner, const void *context)
 {
     const lh_event *e = owner;
@@ -76,6 +84,7 @@ static json_t *write_transfer(const void *owner, const void *context)
     return write_amount(e->transfer_ns, e->transfer_factor);
 }
 
+/* Reads an event's `slower`, a factor; a schema callback. */
 static lh_status read_slower(const lhi_read_context *r, const lhi_node *node,
                              void *owner, lh_error *err)
 {
@@ -86,6 +95,7 @@ static lh_status read_slower(const lhi_read_context *r, const lhi_node *node,
                         "must be a factor, such as x4");
 }
 
+/* Writes an event's `slower`; a schema callback. */
 static json_t *write_slower(const void *owner, const void *context)
 {
     (void)context;
@@ -95,6 +105,7 @@ static json_t *write_slower(const void *owner, const void *context)
 /* --- an event --------------------------------------------------------------
  */
 
+/* Sets an event's factors to 1, without effect. */
 static void start_event(const lhi_read_context *r, void *it)
 {
     lh_event *e = it;
@@ -119,6 +130,8 @@ static const key_rules rail_rules = {
     {"at", "rank", NULL},
     {"from", "to", "latency", "transfer", "slower", "links", "device"}};
 
+/* Checks an event's keys: rejects those of other kinds of events, and requires
+ * its own. */
 static lh_status check_keys(const lhi_read_context *r, const lhi_node *map,
                             const key_rules *w, lh_error *err)
 {
@@ -132,6 +145,8 @@ static lh_status check_keys(const lhi_read_context *r, const lhi_node *map,
     return LH_OK;
 }
 
+/* Checks that an event has one target, the keys for it, a period and an effect.
+ */
 static lh_status check_event(const lhi_read_context *r, const lhi_node *map,
                              void *it, lh_error *err)
 {
@@ -161,6 +176,7 @@ static lh_status check_event(const lhi_read_context *r, const lhi_node *map,
     return LH_OK;
 }
 
+/* Writes the step of a rail event; null for other events. */
 static json_t *write_at(const void *owner, const void *context)
 {
     const lh_event *e = owner;
@@ -168,6 +184,8 @@ static json_t *write_at(const void *owner, const void *context)
     return e->rail ? json_integer(e->first_step) : json_null();
 }
 
+/* Writes the first step of an event on links or a device; null for rail events.
+ */
 static json_t *write_from(const void *owner, const void *context)
 {
     const lh_event *e = owner;
@@ -175,6 +193,7 @@ static json_t *write_from(const void *owner, const void *context)
     return e->rail ? json_null() : json_integer(e->first_step);
 }
 
+/* Reads an event's first step. */
 static lh_status read_from(const lhi_read_context *r, const lhi_node *node,
                            void *owner, lh_error *err)
 {
@@ -214,6 +233,7 @@ static const lhi_schema event_table = {LHI_ROWS("event", lh_event, event_rows),
 /* --- file -------------------------------------------------------------------
  */
 
+/* Fails with LH_EINPUT if the events name too many links in total. */
 static lh_status check_events(const lhi_read_context *r, const lhi_node *map,
                               void *it, lh_error *err)
 {
@@ -238,6 +258,7 @@ static const lhi_schema_field events_rows[] = {
 const lhi_schema lhi_events_schema = {
     LHI_ROWS("events", lh_events, events_rows), .check = check_events};
 
+/* Reads a parsed document of format events/1 into an lh_events. */
 static lh_status fill_events(const lhi_doc *doc, lhi_arena *mem, void *value,
                              lh_error *err)
 {

@@ -25,11 +25,13 @@ uint32_t lhi_first_moe_layer(const lh_model *m)
     return layer;
 }
 
+/* Checks whether some layers of a model with experts are dense. */
 static bool has_dense_layers(const lh_model *m)
 {
     return lh_model_moe_layers(m, 0, m->layers) < m->layers;
 }
 
+/* Returns why a model's experts match no supported family, or NULL. */
 static const char *check_sizes(const lh_model *m)
 {
     if (m->norm != LH_NORM_RMS || m->positions || !m->gated)
@@ -68,6 +70,8 @@ static const char *check_sigmoid_experts(const lh_model *m)
                : "a sigmoid router with dense layers after expert layers";
 }
 
+/* Checks whether a model with softmax-routed experts has features of Qwen2-MoE:
+ * biases, shared experts, raw scores or dense layers. */
 static bool is_qwen2_moe(const lh_model *m)
 {
     return m->qkv_bias || m->shared_expert_ffn || m->unnormalised_scores ||

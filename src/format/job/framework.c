@@ -70,6 +70,7 @@ typedef struct framework_context {
     const lh_job *job;
 } framework_context;
 
+/* Sets a preset's defaults for a training precision. */
 static void set_preset(lh_framework *f, lh_framework_preset preset,
                        lh_precision precision)
 {
@@ -90,12 +91,14 @@ static void set_preset(lh_framework *f, lh_framework_preset preset,
     }
 }
 
+/* Sets the defaults of the preset in the read context. */
 static void start_framework(const lhi_read_context *r, void *it)
 {
     const framework_context *a = r->context;
     set_preset(it, (lh_framework_preset)a->preset, a->job->training.precision);
 }
 
+/* Returns the framework preset of an export target. */
 static lh_framework_preset find_preset(lh_target target)
 {
     switch (target) {
@@ -127,6 +130,7 @@ void lhi_framework_apply_target(lh_job *job)
         f->reduce = usual.reduce;
 }
 
+/* Reads `sequence_parallel`, stored as its negation. */
 static lh_status read_sequence_parallel(const lhi_read_context *r,
                                         const lhi_node *node, void *owner,
                                         lh_error *err)
@@ -137,6 +141,7 @@ static lh_status read_sequence_parallel(const lhi_read_context *r,
     return LH_OK;
 }
 
+/* Writes `sequence_parallel`, stored as its negation. */
 static json_t *write_sequence_parallel(const void *owner, const void *context)
 {
     (void)context;
@@ -174,6 +179,8 @@ static const lhi_schema_field framework_rows[] = {
      .when = LHI_DEFAULTED},
 };
 
+/* Fails with LH_EINPUT unless gradients are FP32 or of the training precision.
+ */
 static lh_status check_gradients(const lhi_read_context *r, const lhi_node *map,
                                  const lh_framework *f, const lh_job *job,
                                  lh_error *err)
@@ -204,6 +211,8 @@ static lh_status check_effects(const lhi_read_context *r, const lhi_node *map,
     return LH_OK;
 }
 
+/* Fails with LH_EINPUT if FP8 has no effect on the model, or some GPU has no
+ * known FP8 rate. */
 static lh_status check_fp8(const lhi_read_context *r, const lhi_node *map,
                            const lh_framework *f, const lh_job *job,
                            lh_error *err)
@@ -221,6 +230,8 @@ static lh_status check_fp8(const lhi_read_context *r, const lhi_node *map,
     return LH_OK;
 }
 
+/* Records the given keys and checks gradients, FP8 and the settings' effects.
+ */
 static lh_status check_framework(const lhi_read_context *r, const lhi_node *map,
                                  void *it, lh_error *err)
 {

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* A GPU preset. */
-typedef struct row {
+typedef struct gpu_preset {
     lh_gpu gpu;
     double sustained, fp8_sustained, host_gbps;
     bool fp16_only; /* Volta's tensor cores support FP16 only */
@@ -114,6 +114,7 @@ const char *const *lh_gpu_presets(void)
     return preset_names;
 }
 
+/* Returns the row of a GPU preset by name or alias; NULL if there is none. */
 static const gpu_preset *find_row(const char *name)
 {
     if (name)

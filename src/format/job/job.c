@@ -65,6 +65,8 @@ static lh_status add_context(reader *r, const lhi_node *node, lh_status status,
     return status;
 }
 
+/* Checks whether a model's name is a path: it contains a slash or ends with
+ * .json. */
 static bool is_path(const char *name)
 {
     size_t len = strlen(name);
@@ -72,6 +74,7 @@ static bool is_path(const char *name)
            (len > 5 && strcmp(name + len - 5, ".json") == 0);
 }
 
+/* Fails with LH_EINPUT and the list of known models. */
 static lh_status fail_no_model(reader *r, const lhi_node *node,
                                const char *name, lh_error *err)
 {
@@ -90,6 +93,7 @@ static lh_status fail_no_model(reader *r, const lhi_node *node,
     return LH_EINPUT;
 }
 
+/* Reads `model`: a preset's name, the path of a config.json, or a map. */
 static lh_status read_model(reader *r, lh_error *err)
 {
     const lhi_node *node;
@@ -117,6 +121,8 @@ static lh_status read_model(reader *r, lh_error *err)
     return add_context(r, node, lhi_model_load(path, r->mem, model, err), err);
 }
 
+/* Reads an optional word from `names`; *given: the key is present, else *out is
+ * unchanged. */
 static lh_status read_choice(reader *r, const lhi_node *map, const char *key,
                              const char *const *names, uint32_t *out,
                              bool *given, lh_error *err)
@@ -213,6 +219,8 @@ static lh_status read_expert_number(reader *r, const lhi_node *map,
                 : LH_OK;
 }
 
+/* Reads the settings that balance the load of experts. LH_EINPUT: the model
+ * lacks the component they need. */
 static lh_status read_balance(reader *r, const lhi_node *map, lh_error *err)
 {
     lh_training *t = &r->job->training;
@@ -260,6 +268,7 @@ static lh_status read_offload(reader *r, const lhi_node *map, lh_error *err)
     return LH_OK;
 }
 
+/* Reads the `training` map, with defaults for absent keys. */
 static lh_status read_training(reader *r, lh_error *err)
 {
     lh_training *t = &r->job->training;
@@ -306,6 +315,8 @@ static lh_status read_training(reader *r, lh_error *err)
     return lhi_node_get_u32(r->doc, node, 0, 3, &t->zero, err);
 }
 
+/* Reads an optional degree of the layout; *out is unchanged if the key is
+ * absent. */
 static lh_status read_degree(reader *r, const lhi_node *map, const char *key,
                              uint32_t *out, lh_error *err)
 {
@@ -314,6 +325,7 @@ static lh_status read_degree(reader *r, const lhi_node *map, const char *key,
                 : LH_OK;
 }
 
+/* Returns a degree; 1 if it is unspecified (0). */
 static uint64_t at_least_one(uint32_t degree)
 {
     return degree ? degree : 1;
@@ -347,6 +359,7 @@ static lh_status check_block(reader *r, const lhi_node *map, lh_error *err)
                         (unsigned long long)block, (unsigned long long)ranks);
 }
 
+/* Checks that the expert degrees divide the model's experts and their width. */
 static lh_status check_experts(reader *r, const lhi_node *map, lh_error *err)
 {
     const lh_layout *l = &r->job->layout;
@@ -473,6 +486,8 @@ static lh_status check_layout(reader *r, const lhi_node *map, lh_error *err)
     return check_experts(r, map, err);
 }
 
+/* Reads the optional `layout` map: fixed degrees, placement, schedule and
+ * layers per chunk. */
 static lh_status read_layout(reader *r, lh_error *err)
 {
     lh_layout *l = &r->job->layout;
@@ -525,6 +540,7 @@ static lh_status read_layout(reader *r, lh_error *err)
     return check_layout(r, map, err);
 }
 
+/* Reads a profile from the file that the job names. */
 static lh_status load_profile(reader *r, const lhi_node *node,
                               lh_profile *profile, lh_error *err)
 {
@@ -540,6 +556,7 @@ static lh_status load_profile(reader *r, const lhi_node *node,
     return add_context(r, node, status, err);
 }
 
+/* Checks whether the job has a datacenter of that name. */
 static bool is_site(const lh_job *job, const char *name)
 {
     for (uint32_t i = 0; i < job->n_datacenters; i++)
@@ -631,6 +648,8 @@ static lh_status use_measured_layers(reader *r, lh_error *err)
     return LH_OK;
 }
 
+/* Reads the optional `profile`, a map or a file's path, and checks that it
+ * applies to the job. */
 static lh_status read_profile(reader *r, lh_error *err)
 {
     const lhi_node *node = lhi_node_find(r->map, "profile");
@@ -649,6 +668,7 @@ static lh_status read_profile(reader *r, lh_error *err)
     return LH_OK;
 }
 
+/* Reads all sections of a job in the order of their dependencies. */
 static lh_status read_all(reader *r, lh_error *err)
 {
     static const char *const keys[] = {"longhaul",  "model",   "training",

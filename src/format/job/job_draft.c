@@ -74,6 +74,7 @@ static void append_list(lhi_text *out, const char *before,
         lhi_text_printf(out, "%s%s", i ? ", " : "", words[i]);
 }
 
+/* Adds a line with `remark` as its comment, and frees `remark`. */
 static void add_line_of(lhi_text *text, const char *left, lhi_text *remark)
 {
     lhi_draft_add_line(text, left, remark->data ? remark->data : "");
@@ -109,6 +110,8 @@ typedef struct key_collector {
     const char *const *but; /* keys to skip: already written */
 } key_collector;
 
+/* Appends a schema row's key unless it is to be skipped; callback of
+ * lhi_schema_walk(). */
 static void list_key(const lhi_schema *table, const lhi_schema_field *row,
                      void *list)
 {
@@ -121,6 +124,8 @@ static void list_key(const lhi_schema *table, const lhi_schema_field *row,
     lhi_text_printf(&all->text, "%s%s", all->text.len ? ", " : "", row->key);
 }
 
+/* Returns a schema's keys, separated by commas, without those in `but`; the
+ * caller frees the text. */
 static lhi_text list_keys(const lhi_schema *table, const lhi_schema *setting,
                           const char *const *but)
 {
@@ -132,6 +137,7 @@ static lhi_text list_keys(const lhi_schema *table, const lhi_schema *setting,
 /* --- sections ---------------------------------------------------------------
  */
 
+/* Adds the introduction and the format line. */
 static void add_head(draft *d)
 {
     lhi_text *t = &d->text;
@@ -143,6 +149,7 @@ static void add_head(draft *d)
     lhi_text_puts(t, "longhaul: job/1\n\n");
 }
 
+/* Adds the model's section. */
 static void add_model(draft *d)
 {
     lhi_text *t = &d->text;
@@ -170,6 +177,7 @@ static void add_model(draft *d)
                "; the path of a Hugging Face config.json; or a map of sizes");
 }
 
+/* Adds the training section, with optional keys as comments. */
 static void add_training(draft *d)
 {
     lhi_text *t = &d->text;
@@ -214,6 +222,7 @@ static void add_training(draft *d)
     lhi_text_fini(&all);
 }
 
+/* Adds the framework section as a comment. */
 static void add_framework(draft *d)
 {
     lhi_text *t = &d->text;
@@ -246,6 +255,7 @@ static lhi_server find_server(const lh_draft_site *site)
 
 #define NETWORK "{gbps: %.15g, latency_us: %d}"
 
+/* Adds the cluster's GPU and its networks inside and between nodes. */
 static void add_machine(draft *d)
 {
     lhi_text *t = &d->text;
@@ -305,6 +315,7 @@ static void add_site(draft *d, uint32_t i)
     lhi_text_puts(t, "}\n");
 }
 
+/* Adds a link for each pair of datacenters. */
 static void add_links(draft *d)
 {
     lhi_text *t = &d->text;
@@ -334,6 +345,7 @@ static void add_links(draft *d)
         }
 }
 
+/* Adds the cluster's section. */
 static void add_cluster(draft *d)
 {
     lhi_text *t = &d->text;
@@ -351,6 +363,7 @@ static void add_cluster(draft *d)
         add_links(d);
 }
 
+/* Adds the layout section as a comment. */
 static void add_layout(draft *d)
 {
     lhi_text *t = &d->text;
@@ -365,6 +378,7 @@ static void add_layout(draft *d)
 /* --- defaults ---------------------------------------------------------------
  */
 
+/* Finds the model's preset, or loads its config.json. */
 static lh_status find_model(draft *d, lh_error *err)
 {
     const char *name = d->o.model ? d->o.model : lh_model_presets()[0];
@@ -421,6 +435,7 @@ lh_status lhi_draft_check_sites(const lh_draft_options *o, lh_error *err)
     return LH_OK;
 }
 
+/* Fills in defaults for the options that are not given. */
 static void choose_defaults(draft *d, lh_draft_site *sites)
 {
     lh_draft_options *o = &d->o;
@@ -467,6 +482,8 @@ static void add_sections(draft *d)
         add_layout(d);
 }
 
+/* Writes the template and parses it as a check; *text is the caller's, release
+ * with lh_text_free(). */
 static lh_status write_draft(draft *d, char **text, size_t *len, lh_error *err)
 {
     lh_job *job = NULL;
@@ -480,6 +497,8 @@ static lh_status write_draft(draft *d, char **text, size_t *len, lh_error *err)
     return lhi_text_take(&d->text, text, len, err);
 }
 
+/* Builds a template from the options, with the caller's own sections if `given`
+ * is not NULL. */
 static lh_status make_draft(const lh_draft_options *options,
                             const lhi_draft_sections *given, char **text,
                             size_t *len, lh_error *err)

@@ -5,11 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Sets a key to a number; false on allocation failure. */
 static bool set_number(json_t *map, const char *key, double value)
 {
     return lhi_json_set(map, key, lhi_json_number(value));
 }
 
+/* Sets a key to a time in the given unit, rounded to 15 digits. */
 static bool set_time(json_t *map, const char *key, int64_t ns, double unit_ns)
 {
     return set_number(map, key, lhi_round15((double)ns / unit_ns));
@@ -21,6 +23,7 @@ static bool set_count(json_t *map, const char *key, uint32_t count)
     return count == 0 || lhi_json_set(map, key, json_integer(count));
 }
 
+/* Converts the recomputation to a word or a list of modules. */
 static json_t *recompute_to_json(const lh_training *t)
 {
     json_t *list;
@@ -36,6 +39,8 @@ static json_t *recompute_to_json(const lh_training *t)
     return lhi_json_finish(list, ok);
 }
 
+/* Converts the offloading to a fraction, or to a map if a storage bandwidth is
+ * given. */
 static json_t *offload_to_json(const lh_training *t)
 {
     json_t *map;
@@ -49,6 +54,8 @@ static json_t *offload_to_json(const lh_training *t)
                        lhi_round15(t->offload_bytes_per_s / 1e9)));
 }
 
+/* Converts the training settings to JSON, without optional keys that were not
+ * given. */
 static json_t *training_to_json(const lh_training *t)
 {
     json_t *map = json_object();
@@ -84,6 +91,8 @@ static json_t *training_to_json(const lh_training *t)
     return lhi_json_finish(map, ok);
 }
 
+/* Compares two numbers that are not NaN, without a floating-point equality
+ * warning. */
 static bool same_number(double a, double b)
 {
     return !(a < b) && !(a > b);
@@ -102,6 +111,8 @@ static bool is_preset(const lh_gpu *gpu, lh_precision precision)
            same_number(gpu->efficiency, preset->efficiency);
 }
 
+/* Converts a GPU to its preset's name, or to a map if it differs from the
+ * preset. */
 static json_t *gpu_to_json(const lh_gpu *gpu, lh_precision precision)
 {
     if (is_preset(gpu, precision))
@@ -133,6 +144,7 @@ static bool set_reserve(json_t *map, const lh_gpu *gpu)
     return lhi_json_set(map, "memory_reserve", json_string(share));
 }
 
+/* Sets a key to a network, unless its bandwidth is 0. */
 static bool set_network(json_t *map, const char *key, const lh_network *network)
 {
     if (same_number(network->gbps, 0))
@@ -146,6 +158,7 @@ static bool set_network(json_t *map, const char *key, const lh_network *network)
     return lhi_json_set(map, key, lhi_json_finish(value, ok));
 }
 
+/* Sets a key to a price, unless it is 0. */
 static bool set_price(json_t *map, const char *key, double usd)
 {
     return same_number(usd, 0) || set_number(map, key, usd);
@@ -181,6 +194,7 @@ static json_t *zones_to_json(const lh_job *job, uint32_t i)
     return list;
 }
 
+/* Sets a datacenter's name with its nodes or zones. */
 static bool set_place(json_t *map, const lh_job *job, uint32_t i)
 {
     const lh_datacenter *site = &job->datacenters[i];
@@ -192,6 +206,7 @@ static bool set_place(json_t *map, const lh_job *job, uint32_t i)
            set_network(map, "zone_link", &site->zone_link);
 }
 
+/* Converts the datacenter of the job's i-th zone to JSON. */
 static json_t *site_to_json(const lh_job *job, uint32_t i)
 {
     const lh_datacenter *site = &job->datacenters[i];
@@ -208,6 +223,7 @@ static json_t *site_to_json(const lh_job *job, uint32_t i)
     return lhi_json_finish(map, ok);
 }
 
+/* Converts the link between two datacenters to JSON. */
 static json_t *link_to_json(const lh_job *job, uint32_t from, uint32_t to)
 {
     const lh_datacenter *a = &job->datacenters[from],
@@ -225,6 +241,7 @@ static bool is_first_zone(const lh_job *job, uint32_t i)
     return i == 0 || !same_site(&dcs[i - 1], &dcs[i]);
 }
 
+/* Appends all datacenters; false on allocation failure. */
 static bool add_sites(json_t *list, const lh_job *job)
 {
     for (uint32_t i = 0; i < job->n_datacenters; i++)
@@ -234,6 +251,8 @@ static bool add_sites(json_t *list, const lh_job *job)
     return true;
 }
 
+/* Appends the links between all pairs of datacenters; false on allocation
+ * failure. */
 static bool add_links(json_t *list, const lh_job *job)
 {
     for (uint32_t a = 0; a < job->n_datacenters; a++)
@@ -244,6 +263,7 @@ static bool add_links(json_t *list, const lh_job *job)
     return true;
 }
 
+/* Converts the cluster to JSON. */
 static json_t *cluster_to_json(const lh_job *job)
 {
     json_t *map = json_object();
@@ -257,6 +277,7 @@ static json_t *cluster_to_json(const lh_job *job)
     return lhi_json_finish(map, ok);
 }
 
+/* Converts the layers per chunk to a list. */
 static json_t *layers_to_json(const lh_layout *l)
 {
     json_t *list = json_array();
@@ -266,6 +287,7 @@ static json_t *layers_to_json(const lh_layout *l)
     return lhi_json_finish(list, ok);
 }
 
+/* Converts the layout's fixed values to JSON. */
 static json_t *layout_to_json(const lh_job *job)
 {
     const lh_layout *l = &job->layout;
@@ -297,6 +319,7 @@ static json_t *layout_to_json(const lh_job *job)
     return lhi_json_finish(map, ok);
 }
 
+/* Converts a model to its preset's name or to a map. */
 static json_t *model_to_json(const lh_model *model)
 {
     if (lh_model_preset(model->name) == model)

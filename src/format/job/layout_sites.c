@@ -14,6 +14,7 @@ typedef struct reader {
     lh_layout *layout;
 } reader;
 
+/* Reads a datacenter's name and returns its index in the job. */
 static lh_status find_datacenter(const reader *r, const lhi_node *node,
                                  uint32_t *out, lh_error *err)
 {
@@ -28,6 +29,8 @@ static lh_status find_datacenter(const reader *r, const lhi_node *node,
                         "unknown datacenter '%.60s'", name);
 }
 
+/* Reads a number of replicas or stages; 0 if it is missing, which a complete
+ * layout does not allow. */
 static lh_status read_count(const reader *r, const lhi_node *map,
                             const char *key, uint32_t *out, lh_error *err)
 {
@@ -53,6 +56,8 @@ static lh_status read_part(const reader *r, const lhi_node *node,
     return find_datacenter(r, name, &out->datacenter, err);
 }
 
+/* Reads a group of replicas: their number, and the datacenters of their
+ * pipeline. */
 static lh_status read_group(reader *r, const lhi_node *map, lh_site_group *out,
                             lh_error *err)
 {
@@ -109,6 +114,7 @@ static lh_status check_total(const reader *r, const lhi_node *node,
                         open ? " at least" : " in all", key, *all);
 }
 
+/* Checks each group's stages against the layout's pipeline degree. */
 static lh_status check_stages(reader *r, const lhi_node *list,
                               const lh_sites *sites, lh_error *err)
 {
@@ -126,6 +132,7 @@ static lh_status check_stages(reader *r, const lhi_node *list,
     return LH_OK;
 }
 
+/* Checks the groups' replicas against the layout's data degree. */
 static lh_status check_replicas(reader *r, const lhi_node *list,
                                 const lh_sites *sites, lh_error *err)
 {
@@ -139,6 +146,7 @@ static lh_status check_replicas(reader *r, const lhi_node *list,
                        err);
 }
 
+/* Checks whether some number of replicas or stages is missing. */
 static bool has_missing_counts(const lh_sites *sites)
 {
     for (uint32_t g = 0; g < sites->n_groups; g++) {
@@ -236,6 +244,8 @@ lh_status lhi_sites_from_node(const lhi_doc *doc, const lhi_node *list,
 
 /* ---- writing ---- */
 
+/* Converts a pipeline part to a datacenter's name, or to a map with its number
+ * of stages. */
 static json_t *part_to_json(const lh_job *job, const lh_site_stages *part)
 {
     const char *name = job->datacenters[part->datacenter].name;
@@ -245,6 +255,7 @@ static json_t *part_to_json(const lh_job *job, const lh_site_stages *part)
                      (json_int_t)part->stages);
 }
 
+/* Converts a group of replicas to JSON. */
 static json_t *group_to_json(const lh_job *job, const lh_site_group *group)
 {
     json_t *map = json_object(), *list = json_array();

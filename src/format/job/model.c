@@ -45,9 +45,9 @@ uint32_t lh_model_moe_layers(const lh_model *model, uint32_t first,
     return n;
 }
 
-/* Attention by Vaswani et al. (arXiv:1706.03762), with grouped-query attention
- * (Ainslie et al., arXiv:2305.13245): queries and output for `heads`, keys and
- * values for `kv_heads`. */
+/* Returns the parameters of attention (Vaswani et al., arXiv:1706.03762) with
+ * grouped queries (Ainslie et al., arXiv:2305.13245): queries and output for
+ * `heads`, keys and values for `kv_heads`. */
 static uint64_t count_attention_params(const lh_model *m)
 {
     uint64_t h = m->hidden;
@@ -65,9 +65,10 @@ static uint64_t count_attention_params(const lh_model *m)
     return n;
 }
 
-/* Multi-head latent attention, DeepSeek-V2 (arXiv:2405.04434) equations 9-19:
- * down-projections to the latents (with the shared rotary key beside the latent
- * of keys and values), a norm on each latent, up-projections, output. */
+/* Returns the parameters of multi-head latent attention, DeepSeek-V2
+ * (arXiv:2405.04434) equations 9-19: down-projections to the latents (with the
+ * shared rotary key beside the latent of keys and values), a norm on each
+ * latent, up-projections, output. */
 static uint64_t count_latent_attention_params(const lh_model *m)
 {
     uint64_t h = m->hidden, heads = m->heads;
@@ -84,12 +85,14 @@ static uint64_t count_latent_attention_params(const lh_model *m)
     return n;
 }
 
+/* Returns the parameters of one norm: weights, and biases for layer norm. */
 static uint64_t norm_params(const lh_model *m)
 {
     return (uint64_t)m->hidden * (m->norm == LH_NORM_LAYER ? 2 : 1);
 }
 
-/* Two matrices, or three where gated (SwiGLU: Shazeer, arXiv:2002.05202). */
+/* Returns the weights of an MLP of that width: two matrices, or three if it is
+ * gated (SwiGLU: Shazeer, arXiv:2002.05202). */
 static uint64_t mlp_params(const lh_model *m, uint64_t width)
 {
     uint64_t in = m->gated ? 2 : 1;
@@ -164,6 +167,7 @@ uint64_t lh_model_mtp_params(const lh_model *m)
     return one * m->mtp_layers;
 }
 
+/* Returns the parameters of embedding and head; tied ones count once. */
 static uint64_t count_params_outside_layers(const lh_model *m)
 {
     uint64_t n = lh_model_embedding_params(m) + lh_model_head_params(m);
@@ -202,12 +206,15 @@ static double bound_params(const lh_model *m)
            h * (2 * (double)m->vocab + m->positions);
 }
 
+/* Fails with LH_EINPUT and a message at the model's node. */
 static lh_status fail_model(const lhi_doc *doc, const lhi_node *map,
                             const char *text, lh_error *err)
 {
     return lhi_doc_fail(doc, map, err, LH_EINPUT, "%s", text);
 }
 
+/* Fails with LH_EINPUT if the expert groups are unequal, or too few per token
+ * for its experts. */
 static lh_status check_groups(const lhi_doc *doc, const lhi_node *at,
                               const lh_model *m, lh_error *err)
 {
@@ -228,6 +235,8 @@ static lh_status check_groups(const lhi_doc *doc, const lhi_node *at,
     return LH_OK;
 }
 
+/* Fails with LH_EINPUT if the model's experts, their width or their number per
+ * token are inconsistent. */
 static lh_status check_experts(const lhi_doc *doc, const lhi_node *at,
                                const lh_model *m, lh_error *err)
 {

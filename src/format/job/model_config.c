@@ -102,6 +102,7 @@ static lh_status read_size(const reader *r, const char *key, uint32_t most,
     return LH_OK;
 }
 
+/* Reads an optional boolean; *out is unchanged if the key is absent or null. */
 static lh_status read_flag(const reader *r, const lhi_node *map,
                            const char *key, bool *out, lh_error *err)
 {
@@ -111,6 +112,8 @@ static lh_status read_flag(const reader *r, const lhi_node *map,
     return lhi_node_get_bool(r->doc, node, out, err);
 }
 
+/* Finds the language model's map and its family by model_type. LH_EUNSUPPORTED:
+ * the family is unknown. */
 static lh_status find_family(reader *r, lh_error *err)
 {
     const lhi_node *text = lhi_node_find(r->outer, "text_config"), *node;
@@ -194,6 +197,7 @@ static lh_status read_unmodelled(reader *r, lh_error *err)
                                       &r->model.unsupported_keys, err);
 }
 
+/* Reads the sizes that all families share, and whether embeddings are tied. */
 static lh_status read_sizes(reader *r, lh_error *err)
 {
     const family *f = r->family;
@@ -218,6 +222,8 @@ static lh_status read_sizes(reader *r, lh_error *err)
                      err);
 }
 
+/* Reads the size of an attention head, by default hidden_size /
+ * num_attention_heads. */
 static lh_status read_head_dim(reader *r, lh_error *err)
 {
     lh_model *m = &r->model;
@@ -236,6 +242,8 @@ static lh_status read_head_dim(reader *r, lh_error *err)
     return LH_OK;
 }
 
+/* Sets biases and query-key norms by family, from its keys or its reference
+ * code. */
 static lh_status read_biases(reader *r, lh_error *err)
 {
     lh_model *m = &r->model;
@@ -294,6 +302,8 @@ static bool is_greedy(const reader *r)
            strcmp(method, "greedy") == 0;
 }
 
+/* Reads the token routing of a DeepSeek-style model; `absent`: the class's
+ * defaults. */
 static lh_status read_routing(reader *r, const routing *absent, lh_error *err)
 {
     lh_model *m = &r->model;
@@ -350,6 +360,7 @@ static lh_status read_layer_types(reader *r, lh_error *err)
     return LH_OK;
 }
 
+/* Reads the sliding attention window and the layers that use it, by family. */
 static lh_status read_window(reader *r, lh_error *err)
 {
     lh_model *m = &r->model;
@@ -443,6 +454,7 @@ static lh_status read_dense_list(reader *r, lh_error *err)
     return LH_OK;
 }
 
+/* Reads the experts of Qwen2-MoE and Qwen3-MoE. */
 static lh_status read_qwen_moe(reader *r, lh_error *err)
 {
     lh_model *m = &r->model;
@@ -489,6 +501,8 @@ static const expert_class deepseek_v3 = {LH_ROUTER_SIGMOID, 256, 8, 2048, 1, 3,
 static const expert_class glm4_moe = {LH_ROUTER_SIGMOID, 128, 8, 1408, 1, 1,
                                       {true, 1, 1, 1}};
 
+/* Reads the experts of a DeepSeek-style model; `class_has`: the class's
+ * defaults. */
 static lh_status read_experts(reader *r, const expert_class *class_has,
                               lh_error *err)
 {
@@ -523,6 +537,8 @@ static lh_status read_experts(reader *r, const expert_class *class_has,
     return LH_OK;
 }
 
+/* Reads latent attention, multi-token prediction and experts of a DeepSeek
+ * model. */
 static lh_status read_deepseek(reader *r, lh_error *err)
 {
     lh_model *m = &r->model;
@@ -641,6 +657,7 @@ static lh_status read_falcon(reader *r, lh_error *err)
     return read_head_dim(r, err);
 }
 
+/* Reads all keys that determine the model's sizes, by family. */
 static lh_status read_all(reader *r, lh_error *err)
 {
     LHI_TRY(find_family(r, err));
@@ -698,6 +715,8 @@ static char *derive_name(lhi_arena *mem, const char *file)
     return name;
 }
 
+/* Reads a parsed config.json into a checked model; its name is derived from the
+ * file's. */
 static lh_status read_config(const lhi_doc *doc, lhi_arena *mem, lh_model *out,
                              lh_error *err)
 {
@@ -715,6 +734,7 @@ static lh_status read_config(const lhi_doc *doc, lhi_arena *mem, lh_model *out,
 
 /* --- files --- */
 
+/* Reads a parsed config.json; callback of lhi_value_parse(). */
 static lh_status fill_model(const lhi_doc *doc, lhi_arena *mem, void *value,
                             lh_error *err)
 {

@@ -22,6 +22,7 @@ void lhi_replace_non_ascii(char *text)
             *text = '?';
 }
 
+/* Appends a key to the list of findings, truncated to its size. */
 static void add_key(unmodelled_search *f, const char *key)
 {
     size_t used = strlen(f->keys);
@@ -60,6 +61,7 @@ static lh_status find_flags(unmodelled_search *f, lh_error *err)
     return LH_OK;
 }
 
+/* Checks whether a name is in a NULL-terminated list. */
 static bool is_one_of(const char *name, const char *const *names)
 {
     while (*names && strcmp(*names, name) != 0)
@@ -107,6 +109,8 @@ static lh_status find_scaling(unmodelled_search *f, const char *key,
     return LH_OK;
 }
 
+/* Finds a partial_rotary_factor other than 1; `turned`: the family's default.
+ */
 static lh_status find_rotary_fraction(unmodelled_search *f, double turned,
                                       lh_error *err)
 {
@@ -122,6 +126,7 @@ static lh_status find_rotary_fraction(unmodelled_search *f, double turned,
     return LH_OK;
 }
 
+/* Finds a nonzero router_jitter_noise. */
 static lh_status find_jitter(unmodelled_search *f, lh_error *err)
 {
     static const char key[] = "router_jitter_noise"; /* Mixtral */

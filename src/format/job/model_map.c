@@ -78,6 +78,8 @@ static const lhi_schema_field model_rows[] = {
 #undef INTEGER_KEY
 #undef BOOL_KEY
 
+/* Fails with LH_EINPUT unless dense_list has existing layers in ascending
+ * order. */
 static lh_status check_dense_list(const lhi_doc *doc, const lhi_node *map,
                                   const lh_model *model, lh_error *err)
 {
@@ -150,6 +152,8 @@ static const char *const window_keys[] = {"window_first_layer",
 static const char *const latent_keys[] = {"q_lora_rank", "qk_nope_head_dim",
                                           "qk_rope_head_dim", "v_head_dim"};
 
+/* Fails with LH_EINPUT if the map has one of `keys`, which have no effect
+ * without the key `needs`. */
 static lh_status reject_unused_keys(const lhi_doc *doc, const lhi_node *map,
                                     const char *const *keys, size_t n,
                                     const char *needs, lh_error *err)
@@ -163,6 +167,8 @@ static lh_status reject_unused_keys(const lhi_doc *doc, const lhi_node *map,
     return LH_OK;
 }
 
+/* Rejects keys for experts, latent attention and sliding windows in models
+ * without them. */
 static lh_status check_unused_keys(const lhi_doc *doc, const lhi_node *map,
                                    const lh_model *m, lh_error *err)
 {
@@ -200,12 +206,14 @@ static lh_status check_expert_keys(const lhi_doc *doc, const lhi_node *map,
     return LH_OK;
 }
 
+/* Sets a model's default name. */
 static void start_model(const lhi_read_context *r, void *it)
 {
     (void)r;
     ((lh_model *)it)->name = "custom";
 }
 
+/* Fills in the defaults of a model's map and checks its consistency. */
 static lh_status check_model(const lhi_read_context *r, const lhi_node *map,
                              void *it, lh_error *err)
 {

@@ -16,6 +16,7 @@ typedef struct profile_origin {
 /* --- entries ---------------------------------------------------------------
  */
 
+/* Sets an entry's defaults: the file's GPU, and one sequence per microbatch. */
 static void start_entry(const lhi_read_context *r, void *it)
 {
     lh_profile_entry *entry = it;
@@ -23,6 +24,8 @@ static void start_entry(const lhi_read_context *r, void *it)
     entry->micro_batch = 1;
 }
 
+/* Reads `sequence_parallel: false`; true is rejected because it is the default.
+ */
 static lh_status read_sequence_parallel(const lhi_read_context *r,
                                         const lhi_node *node, void *owner,
                                         lh_error *err)
@@ -37,6 +40,7 @@ static lh_status read_sequence_parallel(const lhi_read_context *r,
     return LH_OK;
 }
 
+/* Writes `sequence_parallel`, stored as its negation. */
 static json_t *write_sequence_parallel(const void *owner, const void *context)
 {
     (void)context;
@@ -44,6 +48,8 @@ static json_t *write_sequence_parallel(const void *owner, const void *context)
         !((const lh_profile_entry *)owner)->no_sequence_parallel);
 }
 
+/* Replaces aliases by canonical names, and checks the keys that depend on the
+ * entry's kind. */
 static lh_status check_entry(const lhi_read_context *r, const lhi_node *map,
                              void *it, lh_error *err)
 {
@@ -122,6 +128,7 @@ static const lhi_schema entry_table = {
     LHI_ROWS("entry", lh_profile_entry, entry_rows), .start = start_entry,
     .check = check_entry};
 
+/* Checks whether two texts are equal; NULL equals only NULL. */
 static bool same_text(const char *a, const char *b)
 {
     return a == b || (a && b && strcmp(a, b) == 0);
@@ -168,6 +175,8 @@ static lh_status check_entries(const lhi_read_context *r, const lhi_node *list,
 /* --- links ------------------------------------------------------------------
  */
 
+/* Checks a measured path's keys: `from` and `to` between datacenters, `site`
+ * inside one. */
 static lh_status check_ends(const lhi_read_context *r, const lhi_node *map,
                             void *it, lh_error *err)
 {
@@ -201,6 +210,7 @@ static const lhi_schema_field link_rows[] = {
 static const lhi_schema link_table = {
     LHI_ROWS("link", lh_profile_link, link_rows), .check = check_ends};
 
+/* Fails with LH_EINPUT if two entries measure the same path. */
 static lh_status check_links(const lhi_read_context *r, const lhi_node *list,
                              const lh_profile_link *links, lh_error *err)
 {
@@ -220,6 +230,7 @@ static lh_status check_links(const lhi_read_context *r, const lhi_node *list,
 /* --- profile ----------------------------------------------------------------
  */
 
+/* Reads the file's default GPU into the read context. */
 static lh_status read_gpu(const lhi_read_context *r, const lhi_node *node,
                           void *owner, lh_error *err)
 {
@@ -231,6 +242,7 @@ static lh_status read_gpu(const lhi_read_context *r, const lhi_node *node,
     return origin->gpu ? LH_OK : lhi_fail_nomem(err);
 }
 
+/* Checks that a profile has entries or links, without duplicates. */
 static lh_status check_profile(const lhi_read_context *r, const lhi_node *map,
                                void *it, lh_error *err)
 {
@@ -288,6 +300,7 @@ lh_status lh_profile_format(const lh_profile *profile, char **text, size_t *len,
     return lhi_json_format(lhi_profile_to_json(profile), text, len, err);
 }
 
+/* Reads a parsed profile; callback of lhi_value_parse(). */
 static lh_status fill_profile(const lhi_doc *doc, lhi_arena *mem, void *value,
                               lh_error *err)
 {

@@ -10,6 +10,8 @@ typedef union owner {
     max_align_t aligned;
 } owner;
 
+/* Fills a new value of `size` bytes from a parsed document, and frees the
+ * document; release with lhi_value_free(). */
 static lh_status from_doc(lhi_doc *doc, size_t size, lhi_fill_fn *fill,
                           void **out, lh_error *err)
 {

@@ -28,6 +28,7 @@ lh_status lhi_check_site_name(const lhi_doc *doc, const lhi_node *node,
     return LH_OK;
 }
 
+/* Reads the zone with index `at`: its full name, "site/zone", and its nodes. */
 static lh_status read_zone(const lhi_doc *doc, const lhi_node *map,
                            lhi_arena *mem, lhi_listed_site *s, uint32_t at,
                            lh_error *err)
@@ -93,11 +94,13 @@ lh_status lhi_zones_from_node(const lhi_doc *doc, const lhi_node *map,
 
 /* ---- splitting datacenters into zones ---- */
 
+/* Returns the number of zones; 1 for a datacenter without zones. */
 static uint32_t count_zones(const lhi_listed_site *s)
 {
     return s->n_zones ? s->n_zones : 1;
 }
 
+/* Returns zone `i` of a datacenter as a datacenter of its own. */
 static lh_datacenter zone_of(const lhi_listed_site *s, uint32_t i)
 {
     lh_datacenter zone = s->site;
