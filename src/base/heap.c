@@ -9,6 +9,8 @@ void lhi_heap_fini(lhi_heap *heap)
     *heap = (lhi_heap){0};
 }
 
+/* Checks whether event `a` precedes `b`: by time, then rank, then sequence
+ * number. */
 static bool before(const lhi_event *a, const lhi_event *b)
 {
     if (a->time_ns != b->time_ns)

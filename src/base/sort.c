@@ -12,11 +12,13 @@ typedef struct sorting {
     int (*compare)(const void *a, const void *b);
 } sorting;
 
+/* Compares the items at indices `i` and `k`. */
 static int compare_at(const sorting *s, size_t i, size_t k)
 {
     return s->compare(s->base + i * s->size, s->base + k * s->size);
 }
 
+/* Exchanges the items at indices `i` and `k`. */
 static void swap(const sorting *s, size_t i, size_t k)
 {
     char *a = s->base + i * s->size, *b = s->base + k * s->size;
@@ -27,6 +29,7 @@ static void swap(const sorting *s, size_t i, size_t k)
     }
 }
 
+/* Reverses the order of the items in [from, to). */
 static void reverse(const sorting *s, size_t from, size_t to)
 {
     for (; from + 1 < to; from++, to--)
@@ -76,6 +79,7 @@ static void merge(const sorting *s, size_t from, size_t mid, size_t to)
     }
 }
 
+/* Sorts the items in [from, to) by recursive halving and merging. */
 static void sort(const sorting *s, size_t from, size_t to)
 {
     size_t mid = from + (to - from) / 2;
@@ -93,6 +97,7 @@ void lhi_sort(void *base, size_t n, size_t size,
     sort(&s, 0, n);
 }
 
+/* Orders times, for qsort(). */
 static int compare_times(const void *a, const void *b)
 {
     const int64_t *x = a, *y = b;

@@ -129,7 +129,7 @@ static size_t find_nuls(const char *bytes, size_t n)
 
 /* A read request: the path, its term for messages, the size limit, and whether
  * the file must be text. */
-typedef struct reading {
+typedef struct read_request {
     const char *path, *what;
     size_t max_bytes;
     bool is_text;
@@ -158,6 +158,8 @@ static lh_status read_chunks(lhi_input_stream *from, const read_request *r,
     }
 }
 
+/* Reads an open file to its end. LH_EINPUT: it exceeds the request's size
+ * limit. */
 static lh_status read_open_file(lhi_input_stream *from, const read_request *r,
                                 lhi_text *text, lh_error *err)
 {
@@ -173,6 +175,8 @@ static lh_status read_open_file(lhi_input_stream *from, const read_request *r,
     return read_chunks(from, r, text, err);
 }
 
+/* Opens and reads a file; *out is NUL-terminated, the caller frees it with
+ * lh_text_free(). */
 static lh_status read_file(const read_request *r, char **out, size_t *len,
                            lh_error *err)
 {
@@ -208,6 +212,8 @@ lh_status lh_file_read(const char *path, size_t max_bytes, char **text,
     return lhi_text_read(path, max_bytes, "it", text, len, err);
 }
 
+/* Writes all bytes to a file descriptor, retrying after signals; on failure
+ * returns false with errno set. */
 static bool write_all(int fd, const char *data, size_t len)
 {
     while (len > 0) {
@@ -222,6 +228,8 @@ static bool write_all(int fd, const char *data, size_t len)
     return true;
 }
 
+/* Fails with LH_EIO and the text of errno value `cause`; with LH_ENOMEM for
+ * ENOMEM. */
 static lh_status fail_to_write(const char *path, int cause, lh_error *err)
 {
     if (cause == ENOMEM)
@@ -298,6 +306,7 @@ static lh_status write_in_place(const char *path, const char *text, size_t len,
     return LH_OK;
 }
 
+/* Checks whether a path begins with `start`. */
 static bool begins_with(const char *path, const char *start)
 {
     return strncmp(path, start, strlen(start)) == 0;

@@ -35,7 +35,8 @@ static bool claim_task(lhi_thread_pool *c, uint32_t *out)
     return any;
 }
 
-static uint32_t count_done(const lhi_thread_pool *c) /* requires the lock */
+/* Returns the number of leading finished tasks; requires the lock. */
+static uint32_t count_done(const lhi_thread_pool *c)
 {
     uint32_t n = 0;
     while (n < c->n && c->done[n])
@@ -103,6 +104,8 @@ static void run_on_caller(lhi_thread_pool *c)
     }
 }
 
+/* Initialises an empty pool, with lock and conditions; c->initialised stays
+ * false if that fails. */
 static void init_pool(lhi_thread_pool *c, uint32_t threads)
 {
     *c = (lhi_thread_pool){.max_threads = threads < LHI_MAX_PARALLEL_TASKS
@@ -119,6 +122,7 @@ static void init_pool(lhi_thread_pool *c, uint32_t threads)
     pthread_mutex_destroy(&c->lock);
 }
 
+/* Stops and joins all worker threads, and destroys lock and conditions. */
 static void stop_pool(lhi_thread_pool *c)
 {
     if (!c->initialised)
