@@ -68,8 +68,8 @@ lh_status lhi_input_stream_read(lhi_input_stream *input, char *bytes,
         /* Either no writer has connected, or one closed without writing. */
         if (wait_for_input(input->fd, WRITER_TIMEOUT_MS) == 0)
             return lhi_fail(err, LH_EIO,
-                            "%s: is a FIFO that nobody writes to; begin with "
-                            "its writer, or name a file",
+                            "%s: is a FIFO without a writer; start its writer "
+                            "first, or name a file",
                             input->path);
         input->waits = false;
     }

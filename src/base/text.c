@@ -105,11 +105,10 @@ lh_status lhi_fail_too_large(const char *name, size_t max_bytes,
 {
     if (max_bytes % (1 << 20))
         return lhi_fail(err, LH_EINPUT,
-                        "%s: larger than %zu bytes, the most that %s may have",
-                        name, max_bytes, what);
-    return lhi_fail(err, LH_EINPUT,
-                    "%s: larger than %zu MiB, the most that %s may have", name,
-                    max_bytes >> 20, what);
+                        "%s: exceeds %zu bytes, the limit for %s", name,
+                        max_bytes, what);
+    return lhi_fail(err, LH_EINPUT, "%s: exceeds %zu MiB, the limit for %s",
+                    name, max_bytes >> 20, what);
 }
 
 /* Finds the first run of four NULs in `n` bytes; returns n if there is none. */
@@ -148,8 +147,8 @@ static lh_status read_chunks(lhi_input_stream *from, const read_request *r,
         size_t nuls = r->is_text ? find_nuls(chunk, n) : n;
         if (nuls < n)
             return lhi_fail(err, LH_EINPUT,
-                            "%s: is no text: NULs from byte %zu on", r->path,
-                            text->len + nuls);
+                            "%s: is not text: NUL characters from byte %zu on",
+                            r->path, text->len + nuls);
         if (n > r->max_bytes - text->len)
             return lhi_fail_too_large(r->path, r->max_bytes, r->what, err);
         lhi_text_add(text, chunk, n);
@@ -301,7 +300,7 @@ static lh_status write_in_place(const char *path, const char *text, size_t len,
     }
     if (!ok)
         return lhi_fail(err, LH_EIO, "%s: cannot write: %s", path,
-                        fd < 0 && cause == ENXIO ? "is a FIFO that nobody reads"
+                        fd < 0 && cause == ENXIO ? "is a FIFO without a reader"
                                                  : strerror(cause));
     return LH_OK;
 }

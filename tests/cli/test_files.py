@@ -316,13 +316,13 @@ def a_pipe_is_read_and_a_fifo_that_nobody_writes_to_is_refused():
               done.stderr == "",
               f"{args}: {done.stdout[:300]!r} {done.stderr!r}")
     os.mkfifo(WORK / "fifo.csv")
-    nobody = r"\Alonghaul: fifo\.csv: [^\n]*is a FIFO that nobody "
+    nobody = r"\Alonghaul: fifo\.csv: [^\n]*is a FIFO without a "
     no_reader = r"\Alonghaul: fifo\.csv: FIFO without a reader; "
     waiting = [(args, says, subprocess.Popen(
         [PROGRAM, *args], cwd=WORK, env=ENVIRONMENT, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE)) for args, says in (
             (["simulate", "p.yaml", "-s", "s.csv", "--html", "fifo.csv"],
-             nobody + "reads"),
+             nobody + "reader"),
             (["train", "p.yaml", *PLAYED, "--log", "fifo.csv"], no_reader))]
     for args, says, process in waiting:
         out, err = process.communicate(timeout=HANGS)
@@ -339,7 +339,7 @@ def a_pipe_is_read_and_a_fifo_that_nobody_writes_to_is_refused():
     for args, process in waiting:
         out, err = process.communicate(timeout=HANGS)
         check(process.returncode == 1 and out == "" and
-              re.search(nobody + "writes to", err), f"{args}: {err!r}")
+              re.search(nobody + "writer; ", err), f"{args}: {err!r}")
     for option in ("--data", "--weights"):
         data = [] if option == "--data" else ["--data", "p.yaml"]
         case(f"{option} of a FIFO", ["train", "plan.json", "--device", "cpu",

@@ -207,8 +207,7 @@ def what_is_too_large_for_its_kind_is_refused_unread():
                 file.write(f"longhaul: {name.split()[1]}/1\n".encode())
             file.truncate(mib * MIB + 1)
         peak, status, text = peak_of(args)
-        check(status == 1 and f"larger than {mib} MiB, the most that {name} "
-              "may have" in text, f"{name}: {text}")
+        check(status == 1 and f"exceeds {mib} MiB, the limit for {name}" in text, f"{name}: {text}")
         check(SANITIZED or peak - BASE < 4 * MIB, f"{name} was read")
 
 

@@ -510,7 +510,7 @@ static void bad_configs_are_refused(void)
         {"{}", "c.json:1: key 'model_type' is missing"},
         {"{\"model_type\": \"opt\"}", "unknown family 'opt'"},
         {"{\"model_type\": 3.5}", "unknown family '3.5'"},
-        {"{\"model_type\": []}", "model_type: must be a text, not a list"},
+        {"{\"model_type\": []}", "model_type: must be a string, not a list"},
         {"{\"model_type\": \"llama\"}", "key 'vocab_size' is missing"},
         {"{\"model_type\": \"llama\", \"rope_theta\": 0.5, " SIZES "}",
          "rope_theta: 0.5 is out of range"},

@@ -307,7 +307,7 @@ static void bad_layouts_are_refused(void)
     refuse(LAYOUT("outermost: mixed, sites: [{pipeline: [a]}, {pipeline: "
                   "[b]}]"),
            "outermost is mixed, but there are 2 groups, each within one");
-    refuse(LAYOUT("schedule: [1f1b]"), "layout.schedule: must be a text");
+    refuse(LAYOUT("schedule: [1f1b]"), "layout.schedule: must be a string");
     refuse(JOB "layout: 8\n", "layout: must be a map");
     refuse(LAYOUT("expert_tensor: 2"), "has no experts");
 #define EXPERTS(text)                                                          \

@@ -350,7 +350,7 @@ lh_status lhi_node_get_bool(const lhi_doc *doc, const lhi_node *node, bool *out,
 lh_status lhi_node_get_string(const lhi_doc *doc, const lhi_node *node,
                               const char **out, lh_error *err)
 {
-    LHI_TRY(check_scalar(doc, node, "a text", err));
+    LHI_TRY(check_scalar(doc, node, "a string", err));
     if (node->text[0] == '\0')
         return lhi_doc_fail(doc, node, err, LH_EINPUT, "must not be empty");
     *out = node->text;
