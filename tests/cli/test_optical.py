@@ -42,7 +42,7 @@ for change, why in ((("km: 600", "km: -600"), "links[1].km"),
                     (("b: 5", "b: 6"), "there is no node 6"),
                     (("[8, 5]", "[8, 6]"), "the topology has no node 6"),
                     (("seeds:", "request_slots: 81\nseeds:"), "request_slots"),
-                    (("cba: {}", "best: {}"), "say which policy it is")):
+                    (("cba: {}", "best: {}"), "is not the name of a policy")):
     (WORK / "bad.yaml").write_text(SCENARIO.replace(*change))
     bad = run("optical", "bad.yaml")
     check(bad.returncode == 1 and bad.stdout == "" and

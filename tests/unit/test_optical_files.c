@@ -113,14 +113,15 @@ static void bad_scenarios(void)
     refused(NETWORK POLICIES, "job");
     refused(NETWORK JOB, "policies");
     refused(NETWORK JOB "policies: {}\n", "0 policies");
-    refused(NETWORK JOB "policies: {best: {}}\n", "say which policy it is");
+    refused(NETWORK JOB "policies: {best: {}}\n",
+            "is not the name of a policy");
     refused(NETWORK JOB "policies: {ksp-ff: {request_slots: 81}}\n",
             "request_slots");
     refused(NETWORK JOB POLICIES "slots: 80\nrequest_slots: 81\n",
             "request_slots");
     refused(NETWORK JOB POLICIES
             "background: {erlang: 1000000, holding_s: 0.000001}\n",
-            "a request every 0.001 ns; at least 1000 ns");
+            "between requests is 0.001 ns; it must be at least 1000 ns");
     refused(NETWORK JOB POLICIES "background: {erlang: 5, slots_max: 81}\n",
             "slots_max");
     refused(NETWORK JOB POLICIES
@@ -131,13 +132,13 @@ static void bad_scenarios(void)
     refused(NETWORK JOB POLICIES "seeds: [-1]\n", "seeds[0]");
     refused(NETWORK JOB POLICIES "slot: 3\n", "slot");
     refused(NETWORK JOB POLICIES "gbps_per_slot: 75\nmodulation: adaptive\n",
-            "leave gbps_per_slot or this out");
+            "cannot be combined with gbps_per_slot");
     refused(NETWORK JOB POLICIES
             "modulation: [{up_to_km: 5, gbps: 3}, {up_to_km: 9, gbps: 1}]\n",
             "must serve any length");
     refused(NETWORK JOB POLICIES "modulation: [{up_to_km: 5, gbps: 3}, "
                                  "{up_to_km: 4, gbps: 2}, {gbps: 1}]\n",
-            "growing reach");
+            "ascending order of up_to_km");
     refused(NETWORK POLICIES
             "job: {preset: 8b, stages: 2, placement: [1, 9], schedule: gpipe,"
             " microbatches: 4}\n",
@@ -148,13 +149,13 @@ static void bad_scenarios(void)
             "1 nodes for 2 stages");
     refused(NETWORK POLICIES
             "job: {preset: 8b, stages: 2, schedule: gpipe, microbatches: 4}\n",
-            "say where the stages are");
+            "requires the nodes of the stages");
     refused(NETWORK POLICIES "job: {preset: 8b, stages: 2, datacenters: 3, "
                              "schedule: gpipe, microbatches: 4}\n",
             "3 datacenters for 2 stages");
     refused(NETWORK POLICIES "job: {preset: 8b, stages: 5, datacenters: 4, "
                              "schedule: gpipe, microbatches: 4}\n",
-            "4 datacenters, and the topology has 3");
+            "4 datacenters, but the topology has 3");
     refused(NETWORK POLICIES "job: {preset: 8b, stages: 2, datacenters: 2, "
                              "schedule: best, microbatches: 4}\n",
             "no method 'best'");
@@ -398,7 +399,7 @@ static void page(void)
         CHECK_OK(lh_optical_html(s, o, &text, &len, &err), err);
     if (text) {
         CHECK_INT(len, strlen(text));
-        CHECK_HAS(text, "Share of every fibre held");
+        CHECK_HAS(text, "Occupied share of every fibre");
         CHECK_HAS(text, "critical");
         CHECK(strstr(text, "http:") == NULL && strstr(text, "https:") == NULL);
         CHECK(strstr(text, "nan") == NULL);

@@ -313,10 +313,10 @@ static lh_status check_datacenters(reader *r, const lhi_node *node)
 {
     uint32_t n = r->job->datacenters;
     if (n > r->s->topology->n_nodes)
-        return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
-                            "%" PRIu32 " datacenters, and the topology has "
-                            "%" PRIu32 " nodes",
-                            n, r->s->topology->n_nodes);
+        return lhi_doc_fail(
+            r->doc, node, r->err, LH_EINPUT,
+            "%" PRIu32 " datacenters, but the topology has %" PRIu32 " nodes",
+            n, r->s->topology->n_nodes);
     if (n > r->job->devices)
         return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
                             "%" PRIu32 " datacenters for %" PRIu32
@@ -332,8 +332,8 @@ static lh_status keep_groups(reader *r, const lhi_node *node)
     r->job->datacenters = p ? lh_pipeline_n_sites(p) : 0;
     if (r->job->datacenters == 0)
         return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
-                            "say where the stages are: placement: [node, ...] "
-                            "or datacenters: how many");
+                            "requires the nodes of the stages; set placement: "
+                            "[node, ...] or datacenters: NUMBER");
     r->job->keep_groups = true;
     return check_datacenters(r, node);
 }
@@ -377,13 +377,13 @@ static lh_status check_size(reader *r, const lhi_node *node)
     double pass = (double)chain->forward_ns + (double)chain->backward_ns;
     if (ser > 0x1p42)
         return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
-                            "a message takes %.3g s in one slot; at most "
-                            "4398 s are possible: give slots more Gbit/s",
+                            "a message takes %.3g s in one slot; at most 4398 "
+                            "s are possible: raise the rate of a slot",
                             ser / 1e9);
     if (chunks * chain->microbatches * (2 * ser + pass) > 0x1p60)
         return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
-                            "all passes and messages one after the other take "
-                            "more than 36 years; use fewer microbatches");
+                            "the sum of all passes and messages exceeds 36 "
+                            "years; use fewer microbatches");
     return LH_OK;
 }
 
@@ -415,7 +415,7 @@ lh_status lhi_optical_job_parse_plan(const lhi_doc *doc, const lhi_node *node,
     reader r = {.doc = doc, .s = scenario, .job = out, .err = err};
     if (node->kind == LHI_MAP)
         return lhi_doc_fail(doc, node, err, LH_EINPUT,
-                            "the name of a plan's file stands here; with more "
+                            "must be the name of a plan file; for further "
                             "settings, write job: {plan: FILE, ...}");
     out->name = "";
     LHI_TRY(read_plan(&r, node));

@@ -51,7 +51,7 @@ static lh_status find_bound(lhi_program *p, lh_error *err)
     free(next);
     if (done < p->n_tasks)
         return lhi_fail(err, LH_EDEADLOCK,
-                        "the orders of the devices wait for each other");
+                        "the pass orders of the devices deadlock");
     return LH_OK;
 }
 
@@ -76,8 +76,7 @@ static lh_status sum_up(lhi_program *p, lhi_arena *mem, lh_error *err)
             p->busiest_ns = busy_ns;
         total += (double)task->duration_ns;
         if (total > 0x1p60)
-            return lhi_fail(err, LH_EINPUT,
-                            "an iteration of more than 36 years");
+            return lhi_fail(err, LH_EINPUT, "an iteration exceeds 36 years");
         if (task->consumer == LH_NONE)
             continue;
         uint32_t *edge = &edges[(size_t)task->device * p->n_devices +
@@ -119,7 +118,7 @@ lh_status lhi_program_build_chain(const lhi_chain *chain, lhi_arena *mem,
     if (too_many((uint64_t)n * m * 2))
         return lhi_fail(err, LH_EINPUT,
                         "%" PRIu32 " stages with %" PRIu32
-                        " micro-batches are more than %d passes",
+                        " microbatches exceed %d passes",
                         n, m, MAX_TASKS);
     lhi_program p = {.n_devices = n, .n_tasks = n * m * 2};
     lhi_task *tasks = LHI_NEW(mem, lhi_task, p.n_tasks);

@@ -201,15 +201,16 @@ static lh_status draw_policy(lhi_text *out, const lh_scenario *s,
         status = lhi_figure_topology(out, s, &jobs[0], &rec, x, y, err);
     }
     if (status == LH_OK) {
-        lhi_text_puts(out, "<h3>Passes: <span class=legend><span><i "
-                           "style=\"background:var(--f)\"></i>F forward"
-                           "</span><span><i style=\"background:var(--b)\"></i>"
-                           "B backward</span><span><i style=\"background:"
-                           "var(--w)\"></i>W weight gradient</span><span><i "
-                           "style=\"border:2px solid var(--queue)\"></i>held "
-                           "up by the network</span></span></h3>");
+        lhi_text_puts(out,
+                      "<h3>Passes: <span class=legend><span><i "
+                      "style=\"background:var(--f)\"></i>F forward"
+                      "</span><span><i style=\"background:var(--b)\"></i>"
+                      "B backward</span><span><i style=\"background:"
+                      "var(--w)\"></i>W weight gradient</span><span><i "
+                      "style=\"border:2px solid var(--queue)\"></i>delayed "
+                      "by the network</span></span></h3>");
         lhi_figure_timeline(out, s, &jobs[0], &rec);
-        lhi_text_puts(out, "<h3>Share of every fibre held: <span "
+        lhi_text_puts(out, "<h3>Occupied share of every fibre: <span "
                            "class=legend><span><i style=\"background:"
                            "var(--faint)\"></i>by others</span><span><i "
                            "style=\"background:var(--accent)\"></i>by the "
@@ -248,10 +249,11 @@ static void add_title(lhi_text *out, const lh_topology *t)
 /* Adds the section with bars for iteration time, bubble and blocking. */
 static void add_bars(lhi_text *out, const lh_optical *o)
 {
-    lhi_text_puts(out, "<section class=panel><div class=panel-head><h2>Seed by "
-                       "seed</h2><p class=note>Bars are means, dots are seeds; "
-                       "the dashed line is an iteration with no time for "
-                       "messages.</p></div>\n");
+    lhi_text_puts(out,
+                  "<section class=panel><div class=panel-head><h2>Seed by "
+                  "seed</h2><p class=note>Bars are means, dots are seeds; "
+                  "the dashed line is the iteration time with instantaneous "
+                  "messages.</p></div>\n");
     bars(out, o, ITERATION, "Iteration time, s");
     bars(out, o, BUBBLE, "Bubble, %");
     bars(out, o, BLOCKING, "Blocked requests, %");

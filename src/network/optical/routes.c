@@ -250,7 +250,7 @@ lh_status lh_topology_routes(const lh_topology *topology, uint32_t from,
                              uint32_t *n_routes, lh_error *err)
 {
     if (from >= topology->n_nodes || to >= topology->n_nodes || from == to)
-        return lhi_fail(err, LH_EINVAL, "routes need two different nodes");
+        return lhi_fail(err, LH_EINVAL, "a route requires two different nodes");
     if (k < 1 || k > LHI_MAX_CANDIDATES)
         return lhi_fail(err, LH_EINVAL, "expected 1 to %d routes",
                         LHI_MAX_CANDIDATES);

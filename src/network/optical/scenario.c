@@ -110,8 +110,9 @@ static lh_status read_modulation(reader *r, const lhi_node *node,
     for (const lhi_node *item = node->first; item; item = item->next, i++) {
         LHI_TRY(read_reach(r, item, !item->next, &list[i]));
         if (i > 0 && list[i].km <= list[i - 1].km)
-            return lhi_doc_fail(r->doc, item, r->err, LH_EINPUT,
-                                "modulations stand in order of growing reach");
+            return lhi_doc_fail(
+                r->doc, item, r->err, LH_EINPUT,
+                "modulations must be in ascending order of up_to_km");
     }
     *reaches = list;
     *n = i;
@@ -134,9 +135,10 @@ static lh_status read_network(reader *r, const lhi_node *map)
     if ((node = lhi_node_find(map, "shared_fibre")) != NULL)
         LHI_TRY(lhi_node_get_bool(r->doc, node, &shared, r->err));
     if (rate && modulation)
-        return lhi_doc_fail(r->doc, modulation, r->err, LH_EINPUT,
-                            "the modulation says what a slot carries; leave "
-                            "gbps_per_slot or this out");
+        return lhi_doc_fail(
+            r->doc, modulation, r->err, LH_EINPUT,
+            "cannot be combined with gbps_per_slot, because it determines the "
+            "rate of a slot; remove one of them");
     if (rate)
         LHI_TRY(get_rate(r, rate, &plain.mbps));
     if (modulation)
@@ -180,10 +182,11 @@ static lh_status read_background(reader *r, const lhi_node *map)
     }
     b->holding_ns = holding_s * 1e9;
     if (!lhi_background_is_sparse(b))
-        return lhi_doc_fail(r->doc, map, r->err, LH_EINPUT,
-                            "a request every %.3g ns; at least %d ns must lie "
-                            "between them: lower erlang or raise holding_s",
-                            b->holding_ns / b->erlang, LHI_MIN_REQUEST_GAP_NS);
+        return lhi_doc_fail(
+            r->doc, map, r->err, LH_EINPUT,
+            "the mean interval between requests is %.3g ns; it must be at "
+            "least %d ns: lower erlang or raise holding_s",
+            b->holding_ns / b->erlang, LHI_MIN_REQUEST_GAP_NS);
     return LH_OK;
 }
 
@@ -257,9 +260,10 @@ static lh_status read_policy(reader *r, const lhi_node *map, lhi_policy *out)
                strcmp(assignment_names[which], out->name) != 0)
             which++;
         if (!assignment_names[which])
-            return lhi_doc_fail(r->doc, map, r->err, LH_EINPUT,
-                                "say which policy it is: {policy: sd-ff, "
-                                "ksp-ff, cba, slack or critical}");
+            return lhi_doc_fail(
+                r->doc, map, r->err, LH_EINPUT,
+                "is not the name of a policy; set one: {policy: sd-ff, ksp-ff, "
+                "cba, slack or critical}");
     }
     out->assignment = (lh_assignment)which;
     if (lhi_node_is_null(map))
