@@ -100,7 +100,8 @@ def hosts_exchange_their_places():
     check(sorted(one["hosts"]) == list(range(8)), one)
     places = {host: place for place, host in enumerate(one["hosts"])}
     check(places[0] % 4 != places[4] % 4, f"still a ring: {one}")
-    check("hosts 0 and 4 carries the data of device 0" in one["why"], one)
+    check("hosts 0 and 4 carries the data-parallel communication of device 0"
+          in one["why"], one)
     check(one["before_s"] > 3 and one["predicted_s"] < 0.5, one)
     check(abs(one["move_s"] - 0.4) < 0.002, one)
     # The first iteration has what moving takes, the next ones what was said.
@@ -155,7 +156,8 @@ def people_are_told():
                   "--steps", "90", "--replicas", "2", "--adapt", "--moving",
                   "400ms"],
          out=r"Host exchanges.*the slow link between hosts 0 "
-             r"and\s+4 carries the\s+data of\s+device 0.*carries\s+nothing")
+             r"and\s+4\s+carries\s+the\s+data-parallel\s+communication\s+of\s+"
+             r"device\s+0.*carries\s+nothing")
 
 
 @test
@@ -178,7 +180,7 @@ def what_cannot_be_is_refused():
              err=f"e.yaml:4: links: '{link}'")
     events("from: 1, to: 2, device: 8, slower: x2")
     case("host", [*play, "--replicas", "2"], 1,
-         err="no host 8; there are 0 to 7")
+         err="no host 8; the placement has 0 to 7")
     events("from: 1, to: 2, links: [h0-h4], latency: x2")
     case("factor", [*play, "--replicas", "2"], 1, err="has no latency")
     write("p.yaml", read("p.yaml").replace("to: 1, transfer: 671",
@@ -186,7 +188,7 @@ def what_cannot_be_is_refused():
     # Unlike links: what the data is like in messages is not known.
     events("from: 1, to: 2, links: [h0-h4], transfer: 3")
     case("unlike ring", [*play, "--replicas", "2"], 1,
-         err="or not all the same; give them one")
+         err="are 0 or differ; set equal ones")
 
 
 @test

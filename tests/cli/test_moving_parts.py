@@ -120,7 +120,7 @@ def hosts_that_differ_keep_their_devices():
         "train", "unlike.yaml", "-s", "1f1b", "--steps", "4", "--speed", "4",
         "--events", "e.yaml", "--replicas", "2", "--places-at", "2=1,0,2,3"],
                       err="iteration 2 continues with 1f1b")
-    check("host 1 would have a place of device 0, whose links or memory "
+    check("host 1 cannot take a place of device 0, whose links or memory "
           "differ" in found["switches"][0]["refused"] and
           len(found["iterations"]) == 4, found)
 

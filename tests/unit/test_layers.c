@@ -182,7 +182,7 @@ static void it_has_to_pay(void)
     lh_layer_migration *m = find(&t, slow, &o);
     CHECK(m->is_move);
     CHECK_INT(m->move_ns, (4 - m->layer_counts[3]) * 100 * MS);
-    CHECK_HAS(m->why, "counts for 10 iterations");
+    CHECK_HAS(m->why, "has an effect for 10 iterations");
     int64_t gain = m->current_ns - m->predicted_ns;
     uint32_t n[STAGES];
     memcpy(n, m->layer_counts, sizeof n);
@@ -191,11 +191,11 @@ static void it_has_to_pay(void)
     m = find(&t, slow, &o);
     CHECK(!m->is_move);
     CHECK_INT(m->move_ns, 0);
-    CHECK_HAS(m->why, "worth what moving costs");
+    CHECK_HAS(m->why, "no layer migration is worth its cost");
     lh_layer_migration_free(m);
     o = (lh_layers_options){.size = sizeof o, .benefit_steps = 1};
     m = find(&t, slow, &o);
-    CHECK_HAS(m->why, "counts for 1 iteration");
+    CHECK_HAS(m->why, "has an effect for 1 iteration");
     CHECK(!strstr(m->why, "1 iterations"));
     lh_layer_migration_free(m);
     /* When the device recovers, they return. */
@@ -250,7 +250,7 @@ static void wrong_numbers_are_refused(void)
     const uint32_t fewer[] = {4, 4, 4, 3}, empty[] = {4, 4, 8, 0};
     CHECK_INT(lh_layers_pipeline(t.layers, t.quiet, fewer, &p, &err),
               LH_EINVAL);
-    CHECK_HAS(err.text, "15 in all, and 16 at first");
+    CHECK_HAS(err.text, "15 in total, but 16 initially");
     CHECK_INT(lh_layers_pipeline(t.layers, t.quiet, empty, &p, &err),
               LH_EINVAL);
     CHECK_INT(lh_layers_make(t.quiet, empty, &none, &err), LH_EINVAL);

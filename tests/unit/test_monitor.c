@@ -437,7 +437,7 @@ static void nonsense_is_refused(void)
         lh_observed_message message;
         const char *says;
     } bad[] = {{good, "link 6"},
-               {good, "was made"},
+               {good, "was produced"},
                {good, "arrived before"},
                {good, "73 years"}};
     bad[0].message.link = t.p->n_links;

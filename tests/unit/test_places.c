@@ -198,9 +198,9 @@ static void the_exchange_is_worked_out(void)
     CHECK_INT(x->n_moves, 2);
     CHECK_INT(x->move_ns, (50 + 2) * MS);
     CHECK_INT(x->predicted_ns, makespan(&t, &ring_now, x->hosts));
-    CHECK_HAS(x->why, "the slow link between hosts 0 and 2 carries the data of "
-                      "device 0");
-    CHECK_HAS(x->why, "52 ms once and counts for 10 iterations");
+    CHECK_HAS(x->why, "the slow link between hosts 0 and 2 carries the "
+                      "data-parallel communication of device 0");
+    CHECK_HAS(x->why, "52 ms once and has an effect for 10 iterations");
     CHECK_HAS(x->why, "carries nothing");
     lh_host_exchange_free(x);
     tear_down(&t);
@@ -221,7 +221,7 @@ static void it_has_to_pay(void)
     CHECK_INT(x->predicted_ns, x->current_ns);
     for (uint32_t i = 0; i < 4; i++)
         CHECK_INT(x->hosts[i], i);
-    CHECK_HAS(x->why, "worth what moving costs");
+    CHECK_HAS(x->why, "worth its migration cost");
     lh_host_exchange_free(x);
     o.benefit_steps = 1.01 * pays;
     x = exchange(&t, &ring_now, &o);
@@ -453,8 +453,9 @@ static void what_is_shared_is_refused(void)
     u.placement = "loop";
     u.datacenters = 2;
     u.latency = 3;
-    refuse(u, 2, LH_EUNSUPPORTED, "some links of the pipeline are one");
-    refuse(two, 513, LH_EINVAL, "more than 1024 hosts");
+    refuse(u, 2, LH_EUNSUPPORTED,
+           "some links of the pipeline share a resource");
+    refuse(two, 513, LH_EINVAL, "exceed 1024 hosts");
 }
 
 /* A slow link between hosts 0 and 1, which have different devices: those of
@@ -499,7 +500,7 @@ static void what_differs_stays_at_its_device(void)
         lh_error err = {0};
         CHECK_INT(lh_host_placement_pipeline(t.places, &now, others, &p, &err),
                   LH_EUNSUPPORTED);
-        CHECK_HAS(err.text, "host 1 would have a place of device 0");
+        CHECK_HAS(err.text, "host 1 cannot take a place of device 0");
         tear_down(&t);
     }
 }

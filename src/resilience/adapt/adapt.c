@@ -36,8 +36,8 @@ static lh_status find_candidate(const char *name, size_t len, uint32_t *set,
             return LH_OK;
         }
     return lhi_fail(err, LH_EINVAL,
-                    "there is no candidate '%.*s' to switch to; there are "
-                    "original, optimal and methods that are made for delays",
+                    "unknown candidate '%.*s'; known: original, optimal, and "
+                    "the methods for delays",
                     (int)(len < 40 ? len : 40), name);
 }
 
@@ -72,8 +72,8 @@ static lh_status check_options(lh_adapt *a, const lh_adapt_options *o,
         o->min_gain >= 1)
         return lhi_fail(err, LH_EINVAL,
                         "lh_adapt_options: switch_ns is %" PRId64
-                        ", at_once %g, least_gain %g; each must be at least 0, "
-                        "and least_gain below 1",
+                        ", urgent_slowdown %g, min_gain %g; each must be at "
+                        "least 0, and min_gain below 1",
                         o->switch_ns, o->urgent_slowdown, o->min_gain);
     a->effort = o->effort ? o->effort : compute_default_effort(a->pipeline);
     a->switch_ns = o->switch_ns ? o->switch_ns : DEFAULT_SWITCH_NS;
@@ -319,7 +319,7 @@ void lhi_adapt_request_search(lh_adapt *a)
 static void report_unanswered(lh_adapt *a)
 {
     a->decision.is_switch = false;
-    a->decision.why = "a switch is not answered yet";
+    a->decision.why = "an earlier switch is not confirmed yet";
 }
 
 lh_status lh_adapt_decide(lh_adapt *a, const lh_adapt_input *given,
@@ -360,7 +360,7 @@ lh_status lh_adapt_confirm(lh_adapt *a, uint64_t step, bool followed,
                            lh_error *err)
 {
     if (!a->is_pending)
-        return lhi_fail(err, LH_EINVAL, "there is no switch that could be %s",
+        return lhi_fail(err, LH_EINVAL, "no switch is pending that could be %s",
                         followed ? "followed" : "refused");
     a->is_pending = false;
     a->was_refused = !followed;

@@ -163,13 +163,13 @@ static const char *find_objection(const lh_adapt *a, const lh_adapt_input *now)
     if (a->was_refused)
         return "it was refused";
     if (gain * (double)d->benefit_steps <= compute_switch_cost(a, now))
-        return "too few iterations are expected to stay like this";
+        return "the slowdown is expected to last for too few iterations";
     bool is_urgent = (double)f->current_ns >=
                      (1 + a->urgent_slowdown) * (double)a->baseline_ns;
     if (a->has_switched && !is_urgent &&
         now->step + 1 + LH_ADAPT_DECISION_LATENCY <
             a->switched_step + a->min_interval_steps)
-        return "the last switch was just before";
+        return "the last switch was too recent";
     return NULL;
 }
 

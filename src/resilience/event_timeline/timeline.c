@@ -57,7 +57,7 @@ static lh_status check_factors(const lh_link *links,
     if (!key)
         return LH_OK;
     return lhi_fail(err, LH_EINPUT,
-                    "%s: a factor changes nothing here, '%.60s' has no %s of "
+                    "%s: a factor has no effect, because '%.60s' has no %s of "
                     "its own; give a time",
                     key, e->links[0],
                     *key == 's' ? "latency and no transfer time" : key);
@@ -106,8 +106,8 @@ static lh_status find_host(const lh_event_timeline *c, const lh_event *e,
     if (e->device < n)
         return LH_OK;
     return lhi_fail(err, LH_EINPUT,
-                    "device: there is no host %" PRIu32 "; there are 0 to "
-                    "%" PRIu32,
+                    "device: there is no host %" PRIu32
+                    "; the placement has 0 to %" PRIu32,
                     e->device, n - 1);
 }
 
@@ -141,18 +141,17 @@ static lh_status check_numbers(const lh_event *e, lh_error *err)
     if (e->first_step < 0 || e->end_step <= e->first_step)
         return lhi_fail(err, LH_EINPUT,
                         "from %" PRId64 ", to %" PRId64
-                        ": both are steps, the second one later",
+                        ": both must be steps, the second one later",
                         e->first_step, e->end_step);
     if (e->latency_ns < 0 || e->transfer_ns < 0 || !(e->latency_factor >= 1) ||
         !(e->transfer_factor >= 1) || !(e->slowdown >= 1))
         return lhi_fail(err, LH_EINPUT,
-                        "times have to be at least 0, factors at least 1, "
-                        "which changes nothing");
+                        "times must be at least 0, factors at least 1");
     if (more && e->n_links == 0)
         return lhi_fail(err, LH_EINPUT,
                         "a device has no latency and no transfer time");
     if (!more && e->slowdown <= 1)
-        return lhi_fail(err, LH_EINPUT, "it changes nothing");
+        return lhi_fail(err, LH_EINPUT, "it has no effect");
     return LH_OK;
 }
 
@@ -433,9 +432,9 @@ static lh_status check_places(const lh_event_timeline *c,
         p->n_chunks == pipeline->n_chunks &&
         p->n_microbatches == pipeline->n_microbatches)
         return LH_OK;
-    return lhi_fail(
-        err, LH_EINVAL,
-        "lh_event_timeline_options: the places are of another pipeline");
+    return lhi_fail(err, LH_EINVAL,
+                    "lh_event_timeline_options: the host placement is for "
+                    "another pipeline");
 }
 
 /* Copies the events and resolves their targets. Link indices refer to c->base,
@@ -733,8 +732,7 @@ lh_status lhi_event_timeline_migration(const lh_event_timeline *timeline,
 /* Fails with LH_EINVAL: the timeline was made without a host placement. */
 static lh_status fail_no_hosts(lh_error *err)
 {
-    return lhi_fail(err, LH_EINVAL,
-                    "the course has no hosts that could have other places");
+    return lhi_fail(err, LH_EINVAL, "the event timeline has no host placement");
 }
 
 lh_status lh_event_timeline_migration(const lh_event_timeline *timeline,

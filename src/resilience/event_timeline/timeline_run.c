@@ -33,10 +33,9 @@ static lh_status add_restarts(const lh_event_timeline *event_timeline,
         lhi_event_timeline_count_failures(event_timeline, state) == 0)
         return LH_OK;
     if (*ns > INT64_MAX / 2 / (1 + n))
-        return lhi_fail(err, LH_EINVAL,
-                        "a restart of %" PRId64 " steps takes longer than any "
-                        "time can be",
-                        n);
+        return lhi_fail(
+            err, LH_EINVAL,
+            "the time of a restart of %" PRId64 " steps exceeds the limit", n);
     *ns *= 1 + n;
     return LH_OK;
 }

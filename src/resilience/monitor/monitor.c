@@ -153,9 +153,10 @@ static lh_status set_up(lh_monitor *m, const lh_pipeline *pipeline,
                         const lh_monitor_options *o, lh_error *err)
 {
     if (o->warm_up > 0 && o->warm_up < MIN_WARM_UP)
-        return lhi_fail(err, LH_EINVAL,
-                        "a monitor learns from %d iterations or more, not %u",
-                        MIN_WARM_UP, o->warm_up);
+        return lhi_fail(
+            err, LH_EINVAL,
+            "a monitor requires at least %d warm-up iterations, not %u",
+            MIN_WARM_UP, o->warm_up);
     m->warm_up = o->warm_up ? o->warm_up : DEFAULT_WARM_UP;
     LHI_TRY(LHI_OPTIONS_COPY(lh_sim_options, &m->sim, o->sim, err));
     LHI_TRY(copy_paths(m, pipeline->n_links, err));
@@ -268,8 +269,8 @@ static lh_status check_message(const lh_monitor *m, size_t i,
     bool one_clock = m->links[x->link].pair == LH_NONE;
     if (x->entered_ns < x->produced_ns || x->entered_ns < x->posted_ns)
         return lhi_fail(err, LH_EINVAL,
-                        "message %zu: it entered the link before it was made, "
-                        "or before its receive was posted",
+                        "message %zu: it entered the link before it was "
+                        "produced, or before its receive was posted",
                         i);
     if (one_clock && x->arrived_ns < x->entered_ns)
         return lhi_fail(err, LH_EINVAL,
@@ -285,7 +286,8 @@ static lh_status check_observation(const lh_monitor *m,
 {
     if (m->n_iterations > 0 && seen->step <= m->step)
         return lhi_fail(err, LH_EINVAL,
-                        "step %" PRIu64 " comes behind step %" PRIu64,
+                        "step %" PRIu64 " follows step %" PRIu64
+                        "; steps must increase",
                         seen->step, m->step);
     for (size_t i = 0; i < seen->n_messages; i++)
         LHI_TRY(check_message(m, i, &seen->messages[i], err));

@@ -224,8 +224,9 @@ static lh_status set_up(search *s, const lh_host_slowdowns *now,
         o->max_exhaustive_hosts > MOST_HOSTS)
         return lhi_fail(
             err, LH_EINVAL,
-            "lh_host_exchange_options: lasts is %g and has to be from "
-            "0 to 1e15, most_hosts %" PRIu32 ", at most %d",
+            "lh_host_exchange_options: benefit_steps is %g and must be from 0 "
+            "to 1e15; max_exhaustive_hosts is %" PRIu32
+            " and must be at most %d",
             o->benefit_steps, o->max_exhaustive_hosts, MOST_HOSTS);
     /* Default horizon: long enough that migration time hardly matters, short
      * enough that it still breaks ties. */

@@ -47,7 +47,8 @@ static carries describe_traffic(const lh_host_placement *s,
         return MESSAGES;
     }
     if (d == e && ((r + 1) % n == q || (q + 1) % n == r)) {
-        snprintf(text, CARRIED_TEXT, "the data of device %" PRIu32, d);
+        snprintf(text, CARRIED_TEXT,
+                 "the data-parallel communication of device %" PRIu32, d);
         return DATA;
     }
     snprintf(text, CARRIED_TEXT, "nothing");
@@ -87,8 +88,9 @@ static void add_links(const lh_host_placement *s,
         return;
     why[before] = '\0';
     lhi_text_append_limited(why, LHI_EXCHANGE_REASON_SIZE,
-                            "of %" PRIu32 " slow links between hosts %" PRIu32
-                            " carry data, %" PRIu32 " messages",
+                            "of %" PRIu32 " slow links between hosts, %" PRIu32
+                            " carry data-parallel communication, %" PRIu32
+                            " messages",
                             n, of[DATA], of[MESSAGES]);
 }
 
@@ -142,15 +144,15 @@ void lhi_host_exchange_explain(const lh_host_placement *s,
     if (!x->is_exchange) {
         lhi_text_append_limited(
             why, LHI_EXCHANGE_REASON_SIZE,
-            x->is_exhaustive ? "; no places are worth what moving costs"
-                             : "; no exchange is worth what moving costs");
+            x->is_exhaustive ? "; no placement is worth its migration cost"
+                             : "; no exchange is worth its migration cost");
         return;
     }
     lhi_text_append_limited(why, LHI_EXCHANGE_REASON_SIZE, ", %s where ",
                             lhi_time_format(x->predicted_ns, other));
     add_moves(s, x, why);
     lhi_text_append_limited(why, LHI_EXCHANGE_REASON_SIZE,
-                            ", which takes %s once and counts for %s",
+                            ", which takes %s once and has an effect for %s",
                             lhi_time_format(x->move_ns, move),
                             lhi_iterations_format(lasts, many));
     size_t before = strlen(why);

@@ -45,8 +45,8 @@ static lh_status set_up(lh_layers *l, const lh_pipeline *pipeline,
                         "in the middle of the iteration");
     if (pipeline->offloads)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "layers: activations leave their device (offload), and "
-                        "how much of a layer that is is not known");
+                        "layers: the pipeline offloads activations, and their "
+                        "share per layer is unknown");
     LHI_TRY(lhi_pipeline_copy(pipeline, &l->pipeline, err));
     estimate_layer_times(l);
     return LH_OK;
@@ -142,8 +142,8 @@ static lh_status check_numbers(const lh_layers *l, const uint32_t *numbers,
     if (first == now)
         return LH_OK;
     return lhi_fail(err, LH_EINVAL,
-                    "layers: %" PRIu64 " in all, and %" PRIu64 " at first", now,
-                    first);
+                    "layers: %" PRIu64 " in total, but %" PRIu64 " initially",
+                    now, first);
 }
 
 lh_status lh_layers_pipeline(const lh_layers *l, const lh_pipeline *pipeline,
@@ -154,9 +154,9 @@ lh_status lh_layers_pipeline(const lh_layers *l, const lh_pipeline *pipeline,
     const lh_pipeline *p = l->pipeline;
     if (pipeline->n_chunks != p->n_chunks ||
         pipeline->n_devices != p->n_devices || pipeline->n_dp_ops > 0)
-        return lhi_fail(err, LH_EINVAL,
-                        "layers: the pipeline has another shape than the first "
-                        "one");
+        return lhi_fail(
+            err, LH_EINVAL,
+            "layers: the pipeline differs from the first one in shape");
     LHI_TRY(check_numbers(l, numbers, err));
     LHI_TRY(lh_pipeline_describe(pipeline, &d, err));
     lh_chunk *chunks = calloc(d.n_chunks, sizeof *chunks);
@@ -216,10 +216,11 @@ lh_status lh_layers_migration_ns(const lh_layers *l, const uint32_t *from,
     free(room);
     double all = (double)busiest * (double)layer_ns;
     if (layer_ns < 0 || all > 0x1p61)
-        return lhi_fail(err, LH_EINVAL,
-                        "moving a layer takes %" PRId64 " ns, which is below 0 "
-                        "or beyond 73 years for all",
-                        layer_ns);
+        return lhi_fail(
+            err, LH_EINVAL,
+            "the migration of a layer takes %" PRId64
+            " ns, which is negative, or beyond 73 years for all layers",
+            layer_ns);
     *out_ns = (int64_t)all;
     return LH_OK;
 }

@@ -178,7 +178,7 @@ static void explain(const search *s, const lh_layer_migration *m, char *why)
                             lhi_time_format(m->current_ns, one));
     if (!m->is_move) {
         lhi_text_append_limited(why, WHY_TEXT,
-                                "; no layers are worth what moving costs");
+                                "; no layer migration is worth its cost");
         return;
     }
     lhi_text_append_limited(why, WHY_TEXT, " with ");
@@ -186,10 +186,10 @@ static void explain(const search *s, const lh_layer_migration *m, char *why)
     lhi_text_append_limited(why, WHY_TEXT, " layers, %s with ",
                             lhi_time_format(m->predicted_ns, other));
     add_numbers(s, m->layer_counts, why);
-    lhi_text_append_limited(why, WHY_TEXT,
-                            "; moving them takes %s once and counts for %s",
-                            lhi_time_format(m->move_ns, move),
-                            lhi_iterations_format(s->lasts, many));
+    lhi_text_append_limited(
+        why, WHY_TEXT, "; the migration takes %s once and has an effect for %s",
+        lhi_time_format(m->move_ns, move),
+        lhi_iterations_format(s->lasts, many));
 }
 
 /* --- result --------------------------------------------------------------- */
@@ -203,10 +203,11 @@ static lh_status set_up(search *s, lh_error *err)
     s->n = p->n_chunks;
     if (!(s->o.benefit_steps >= 0) || s->o.benefit_steps > 1e15 ||
         s->o.layer_ns < 0)
-        return lhi_fail(err, LH_EINVAL,
-                        "lh_layers_options: lasts is %g, layer_ns %" PRId64
-                        "; neither may be negative",
-                        s->o.benefit_steps, s->o.layer_ns);
+        return lhi_fail(
+            err, LH_EINVAL,
+            "lh_layers_options: benefit_steps is %g, layer_ns %" PRId64
+            "; neither may be negative",
+            s->o.benefit_steps, s->o.layer_ns);
     s->lasts = s->o.benefit_steps > 0 ? s->o.benefit_steps : 1e6;
     s->from = LHI_NEW(s->mem, uint32_t, s->n);
     s->best = LHI_NEW(s->mem, uint32_t, s->n);

@@ -37,18 +37,19 @@ static lh_status check_pipeline(const lh_pipeline *p, uint32_t n_replicas,
 {
     if ((uint64_t)p->n_devices * n_replicas > LH_MAX_HOSTS)
         return lhi_fail(err, LH_EINVAL,
-                        "hosts' places: %" PRIu32 " replicas of %" PRIu32
-                        " devices are more than %u hosts",
+                        "host placement: %" PRIu32 " replicas of %" PRIu32
+                        " devices exceed %u hosts",
                         n_replicas, p->n_devices, LH_MAX_HOSTS);
     if (p->n_dp_ops > 0)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "hosts' places: the pipeline has data-parallel "
+                        "host placement: the pipeline has data-parallel "
                         "communication in the middle of the iteration");
     if (p->n_resources < p->n_links)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "hosts' places: some links of the pipeline are one; "
-                        "hosts need links of their own, for what a slow host "
-                        "takes of a link that others share is not known");
+        return lhi_fail(
+            err, LH_EUNSUPPORTED,
+            "host placement: some links of the pipeline share a resource; each "
+            "pair of hosts requires its own link, because the effect of a slow "
+            "host on a shared link is unknown");
     return LH_OK;
 }
 
@@ -120,10 +121,9 @@ static lh_status copy_options(lh_host_placement *s,
     if (!are_valid_counts(o->gather_messages, p->n_chunks) ||
         !are_valid_counts(o->scatter_messages, p->n_chunks) ||
         !are_valid_counts(o->state_messages, p->n_devices))
-        return lhi_fail(
-            err, LH_EINVAL,
-            "lh_host_placement_options: messages have to be numbers from 0 "
-            "on");
+        return lhi_fail(err, LH_EINVAL,
+                        "lh_host_placement_options: numbers of messages must "
+                        "be at least 0");
     for (uint32_t c = 0; c < p->n_chunks; c++) {
         const lh_chunk *k = &p->chunks[c];
         s->gather_messages[c] =
@@ -311,8 +311,8 @@ lh_status lhi_host_slowdowns_check(const lh_host_placement *places,
         s.pass_factors[h] = now.pass_factors ? now.pass_factors[h] : 1;
         if (!(s.pass_factors[h] >= 1) || s.pass_factors[h] > 1e9)
             return lhi_fail(err, LH_EINVAL,
-                            "lh_host_slowdowns: host %" PRIu32
-                            " is slower by %g; it has to be 1 or more",
+                            "lh_host_slowdowns: the slowdown of host %" PRIu32
+                            " is %g; it must be at least 1",
                             h, s.pass_factors[h]);
     }
     LHI_TRY(fill_links(&now, &s, err));
@@ -385,13 +385,12 @@ static lh_status slow_data(const lh_host_placement *s, uint32_t c,
         return LH_OK;
     if (ring.transfer_ns > 0 &&
         (s->gather_messages[c] < 0 || s->scatter_messages[c] < 0))
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "hosts' places: how many messages the data-parallel "
-                        "communication of chunk %" PRIu32
-                        " is like is not known, for messages take no transfer "
-                        "time while nothing is slow, or not all the same; give "
-                        "them one",
-                        c);
+        return lhi_fail(
+            err, LH_EUNSUPPORTED,
+            "host placement: the data-parallel communication of chunk %" PRIu32
+            " has an unknown size in messages, because without slowdowns the "
+            "transfer times of the messages are 0 or differ; set equal ones",
+            c);
     if (ring.transfer_ns > 0) {
         k->all_gather_ns = add_times(
             k->all_gather_ns, times(ring.transfer_ns, s->gather_messages[c]));
@@ -464,14 +463,14 @@ static lh_status check_hosts(const lh_host_placement *s, const uint32_t *hosts,
     for (uint32_t i = 0; i < s->n_hosts; i++) {
         if (hosts[i] >= s->n_hosts || seen[hosts[i]])
             return lhi_fail(err, LH_EINVAL,
-                            "hosts' places: host %" PRIu32
-                            " is none, or has two places",
+                            "host placement: host %" PRIu32
+                            " does not exist, or has two places",
                             hosts[i]);
         seen[hosts[i]] = true;
         if (!lhi_host_placement_can_host(s, hosts[i], i))
             return lhi_fail(err, LH_EUNSUPPORTED,
-                            "hosts' places: host %" PRIu32
-                            " would have a place of device %" PRIu32
+                            "host placement: host %" PRIu32
+                            " cannot take a place of device %" PRIu32
                             ", whose links or memory differ from its own",
                             hosts[i], i % s->n_devices);
     }

@@ -115,8 +115,8 @@ int64_t lhi_host_placement_plan_transfers(
 static lh_status fail_unknown(lh_error *err)
 {
     return lhi_fail(err, LH_EUNSUPPORTED,
-                    "how long a slow link takes for what a host keeps is not "
-                    "known: say how many messages that is");
+                    "the time of a slow link for the state of a host is "
+                    "unknown: set the state's size in messages");
 }
 
 lh_status lhi_host_placement_check_state(const lh_host_placement *s,
