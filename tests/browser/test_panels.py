@@ -178,11 +178,11 @@ def test_mixed(browser, folder):
     browser.open(os.path.join(folder, "mixed.html"))
     browser.wait(idle)
     card = dict(browser.run(CARDS))["Peak memory"]
-    most = re.search(r"highest is ([\d.]+)", card)
+    most = re.search(r"highest peak is ([\d.]+)", card)
     check(abs(number(card) - peak) < 0.01 and most and
           abs(float(most[1]) - max(held) / 2 ** 20) < 0.01,
           f"peaks: {card}, {peak}, {held}")
-    check("Peak where least room" in browser.run(
+    check("Peak with least free memory" in browser.run(
         "document.querySelector('#rows thead').textContent"), "table of peaks")
     browser.open(os.path.join(folder, "both.html"), size=(800, 1200))
     browser.wait(idle)
@@ -204,7 +204,7 @@ def test_mixed(browser, folder):
     browser.wait(idle)
     text = browser.run("document.querySelector('#differences tbody')"
                        ".textContent")
-    check(text.startswith("Nothing differs"), f"two alike: {text}")
+    check(text.startswith("No differences in "), f"two alike: {text}")
     check(not browser.troubles(), f"mixed: {browser.troubles()}")
 
 
@@ -263,7 +263,7 @@ def test_decisions(browser, folder):
     browser.open(os.path.join(folder, "a.html"), size=(800, 1200), dark=True)
     heads = browser.run("['#reasons h2', '#reasons h3'].map((n) => "
                         "document.querySelector(n).textContent)")
-    check(heads == ["What was decided, and why", "Switches and their reasons"],
+    check(heads == ["Decisions and their reasons", "Switches and their reasons"],
           f"decisions: {heads}")
     rows = browser.run("[...document.querySelectorAll('#reasons tbody tr')]"
                        ".map((r) => [r.cells[0].textContent, "

@@ -136,14 +136,14 @@ def test_random(folder):
 
 def test_refused(folder):
     path = report(folder, SITES, "zb-h1")
-    wrong = {"latency": "no change", "latency=20": "neither a factor",
-             "latency=x0": "neither a factor", "latncy=x2": "can be changed",
+    wrong = {"latency": "not a change", "latency=20": "neither a factor",
+             "latency=x0": "neither a factor", "latncy=x2": "unknown change",
              "latency.west=x2": "no link of that name",
-             "speed.4=x2": "no such device", "speed=2": "no factor",
-             "microbatches=0": "no number", "receives=soon": "none of early",
-             "coupled=-1": "no number", "schedule=fastest": "zb-h1",
-             "limit=some": "neither a factor", "microbatches.1=3": "can be",
-             "latency=%4": "no text", "latency=%00": "no text",
+             "speed.4=x2": "no such device", "speed=2": "not a factor",
+             "microbatches=0": "not a number", "receives=soon": "not one of",
+             "coupled=-1": "not a number", "schedule=fastest": "zb-h1",
+             "limit=some": "neither a factor", "microbatches.1=3": "unknown",
+             "latency=%4": "not URL", "latency=%00": "not URL",
              "microbatches=3": "choose a schedule", "latency=x" + "1" * 400: ""}
     for (line, says), answer in zip(wrong.items(), ask(path, wrong)):
         check("error" in answer and says in answer["error"],
@@ -342,9 +342,9 @@ def test_address(browser, folder):
         rows = browser.run("document.querySelectorAll('#rows tbody tr').length")
         check(rows > 10, f"#{line}: {rows} schedules in the table")
     check(browser.open(path, "latency=50%") and browser.wait(ASKED) and
-          "no text" in browser.run(
+          "not URL-encoded" in browser.run(
               "document.getElementById('ask-state').textContent"),
-          "an address that is no text is not refused")
+          "an address that is not URL-encoded is not refused")
     check(not browser.troubles(), f"addresses: {browser.troubles()}")
 
 

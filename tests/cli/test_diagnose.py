@@ -63,7 +63,7 @@ def uneven_sequences_are_no_slow_workers():
            for s in found["slow"]] ==
           [("microbatches", None, None, 43), ("stage", 1, None, 43)],
           found["slow"])
-    check(found["helps"][0]["what"].startswith("share sequences out"),
+    check(found["helps"][0]["what"].startswith("distribute sequences so"),
           found["helps"])
     check(not any("worker" in h["what"] for h in found["helps"]),
           found["helps"])
@@ -295,7 +295,7 @@ def traces_of_longhaul_are_steps():
     check(found["stages"] == 4 and found["replicas"] == 1, found)
     for files in ([ST, "a.json"], ["a.json", ST]):
         case("of one kind", ["diagnose", *map(str, files)], 1,
-             err=f"{files[1]}: is a .*, and a file before it a ")
+             err=f"{files[1]}: is a .*, but an earlier file is a ")
 
 
 @test
@@ -305,16 +305,16 @@ def damage_is_remarked_upon_and_the_rest_is_told():
     found = json_case("cut", ["diagnose", "cut.csv.gz"])
     kinds = [r["kind"] for r in found["remarks"]]
     check("cut-files" in kinds and 5 < found["n_steps"] < 32, found["remarks"])
-    case("said", ["diagnose", "cut.csv.gz"], out="damage +1 files that end")
+    case("said", ["diagnose", "cut.csv.gz"], out="damage +1 truncated or damaged files")
     rows = gzip.decompress(data).decode().splitlines()
     write("odd.csv", "\n".join(rows + ["23,0,0,0,\x1b[31mx,0,0,0,0,0,0"]) + "\n")
     case("no escapes", ["diagnose", "odd.csv"], out=r"damage .*\\x1b\[31mx")
     # What cannot be read says why.
-    for row, why in (("23,0,0", "3 cells, and the heading has 11"),
-                     ("x,0,0,0,gc,0,0,0,-1,0,1", "step 'x' is no whole number"),
-                     ("23,0,0,0,gc,0,0,0,-1,y,1", "start_ts 'y' is no time"),
-                     ("23,0,0,0,gc,0,0,0,-1,0,-1", "duration '-1' is no dur"),
-                     ("23,0,0,70000,gc,0,0,0,-1,0,1", "stage '70000' is no "
+    for row, why in (("23,0,0", "3 cells, but the heading has 11"),
+                     ("x,0,0,0,gc,0,0,0,-1,0,1", "step 'x' is not a whole number"),
+                     ("23,0,0,0,gc,0,0,0,-1,y,1", "start_ts 'y' is not a time"),
+                     ("23,0,0,0,gc,0,0,0,-1,0,-1", "duration '-1' is not a dur"),
+                     ("23,0,0,70000,gc,0,0,0,-1,0,1", "stage '70000' is not a "
                       "whole number of 0 to 65534")):
         write("odd.csv", "\n".join([*rows[:9], row, *rows[9:]]) + "\n")
         kinds = json_case(row, ["diagnose", "odd.csv"])["remarks"]
@@ -336,12 +336,12 @@ def what_takes_no_time_is_told_without_shares_of_it():
 def what_is_no_recording_is_refused():
     write("trace.json", '{"events": []}\n')
     case("JSON", ["diagnose", "trace.json"], 1,
-         err="trace.json: is JSON, but no trace of longhaul.*a table")
+         err="trace.json: is JSON, but neither a trace of longhaul.*a table")
     case("nothing", ["diagnose", "absent.csv"], 1, err="absent.csv: No such")
-    case("endless", ["diagnose", "/dev/zero"], 1, err="a line of more than")
+    case("endless", ["diagnose", "/dev/zero"], 1, err="a line exceeds")
     case("no files", ["diagnose"], 2, err=ANY)
     write("other.csv", "a,b\n1,2\n")
-    case("a table", ["diagnose", "other.csv"], 1, err="has no column 'step'")
+    case("a table", ["diagnose", "other.csv"], 1, err="column 'step' is missing")
 
 
 finish()

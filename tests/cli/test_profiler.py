@@ -135,7 +135,7 @@ def what_is_damaged_is_counted():
                           "name": "PP:0F9", "ts": 3e18, "dur": 1}]
     result = found(profiled(replicas=2, edit=odd))
     check_steps(result, ALL_S, remarks={"unknown-types": 4, "unread-rows": 8})
-    check("its 'ts' or 'dur' is no time" in str(result["remarks"]),
+    check("its 'ts' or 'dur' is not a time" in str(result["remarks"]),
           result["remarks"])
 
 
@@ -159,7 +159,7 @@ def steps_without_marks_are_counted_and_missing_ones_left_out():
 def a_map_says_what_traces_do_not():
     names = profiled(told=False)
     case("one rank of each stage", ["diagnose", *names], 1,
-         err="rank0.json: does not say which rank it is of.*--map")
+         err="rank0.json: does not contain its rank.*--map")
     write("ranks.yaml", MAP)
     check_steps(found(names, "--map", "ranks.yaml"), PASSES_S)
 
@@ -173,7 +173,7 @@ def a_map_says_what_traces_do_not():
         return events
     names = profiled(told=False, edit=renamed)
     case("nothing known", ["diagnose", *names, "--map", "ranks.yaml"], 1,
-         err="no step is whole|has no operations")
+         err="no step is complete|has no operations")
     write("names.yaml", MAP + """
         names:
           - {name: "fwd mb {microbatch}*", is: forward-compute}
@@ -202,7 +202,7 @@ def what_a_map_cannot_mean_is_refused():
     head = "longhaul: ranks/1\n"
     place = "{rank: 0, stage: 0, replica: 0}"
     for text, want in (
-            (head, ":1: .*says nothing; give 'ranks' or 'names'"),
+            (head, ":1: .*is empty; set 'ranks' or 'names'"),
             (head + "rank: 1\n", ":2: rank: unknown key"),
             ("longhaul: ranks/2\nranks: []\n", "ranks/2"),
             (head + "ranks: []\n", ":2: ranks: "),
@@ -210,33 +210,33 @@ def what_a_map_cannot_mean_is_refused():
              r":2: ranks: lists rank 0 twice, in lines 2 and 2"),
             (head + "ranks: [{rank: 0, stage: 0, replica: 0, file: a},\n"
              "  {rank: 1, stage: 1, replica: 0, file: a}]\n",
-             r"ranks: has one file twice, in lines 2 and 3"),
+             r"ranks: lists a file twice, in lines 2 and 3"),
             (head + "ranks: [{rank: 0, stage: 70000, replica: 0}]\n",
              r"ranks\[0\]\.stage"),
             (head + f"ranks: [{place}]\n",
-             r"rank1.json: is of rank 1, which m.yaml does not have"),
+             r"rank1.json: is the trace of rank 1, which m.yaml lacks"),
             (head + "ranks: [{rank: 1, stage: 0, replica: 0, "
-             "file: rank0.json}]\n", r"of rank 0 as it says itself, and of "
-             "rank 1 as m.yaml does"),
+             "file: rank0.json}]\n", r"of rank 0 by its own data, but of "
+             "rank 1 by m.yaml"),
             (head + "names: [{name: 'f{mb}', is: gc}]\n",
              r"names\[0\]\.name: has a brace"),
             (head + "names: [{name: 'f', is: forward-compute}]\n",
-             r"names\[0\]\.name: needs \{microbatch\}"),
+             r"names\[0\]\.name: requires \{microbatch\}"),
             (head + "names: [{name: '{microbatch}{microbatch}', "
-             "is: forward-compute}]\n", r"has \{microbatch\} twice"),
-            (head + "names: [{name: 'f', is: step}]\n", r"needs \{step\}"),
-            (head + "names: [{name: '{step}', is: gc}]\n", r"has \{step\}"),
+             "is: forward-compute}]\n", r"contains \{microbatch\} twice"),
+            (head + "names: [{name: 'f', is: step}]\n", r"requires \{step\}"),
+            (head + "names: [{name: '{step}', is: gc}]\n", r"contains \{step\}"),
             (head + "names: [{name: '{chunk}', is: optimizer}]\n",
              r"contains \{chunk\} or"),
             (head + "names: [{name: x, is: pass}]\n", r"names\[0\]\.is: "),
             (head + "\nnames: [{name: 'absent', is: gc}]\n",
-             r"m.yaml:3: names\[0\]\.name: no range of the traces is called "
-             "so: 'absent'")):
+             r"m.yaml:3: names\[0\]\.name: no range in the traces "
+             "matches 'absent'")):
         write("m.yaml", text)
         case(text, ["diagnose", *names, "--map", "m.yaml"], 1,
              err=f"^longhaul: .*{want}")
     case("a table", ["diagnose", RECORDINGS / "ST.csv.gz", "--map", "m.yaml"],
-         1, err="names.*|is a table, which says itself what is what")
+         1, err="names.*|is a table, but a map of ranks applies only to traces")
 
 
 @test
@@ -249,28 +249,28 @@ def where_a_rank_belongs_is_not_made_up():
         del trace["distributedInfo"]["pg_config"]
         (WORK / name).write_text(json.dumps(trace))
     case("no groups", ["diagnose", *names], 1,
-         err="does not say with which ranks it is one pipeline.*--map")
+         err="does not list the ranks of its pipeline.*--map")
     # One rank of each stage is one pipeline.
     case("two of four", ["diagnose", *names[:2]], out="2 stages x 1 replica")
     names = profiled(edit=lambda rank, events: [
         e for e in events if not e["name"].startswith("PP:")])
     case("no passes", ["diagnose", *names], 1,
-         err="has no passes whose names say of which chunk")
+         err="has no passes whose names contain their chunk")
 
 
 @test
 def other_json_is_refused():
-    for text, want in (('{"a": [1]}', "is JSON, but no trace of longhaul or of "
-                        "PyTorch's profiler"),
+    for text, want in (('{"a": [1]}', "is JSON, but neither a trace of longhaul "
+                        "nor of PyTorch's profiler"),
                        ('{"a": 1, ' + '"b": 2, ' * 90 + '"longhaul": "plan/1"}',
-                        "is of longhaul"),
-                       ('{"traceEvents": [1', "no step is whole|has no passes"),
+                        "has the key 'longhaul', but not as its first"),
+                       ('{"traceEvents": [1', "no step is complete|has no passes"),
                        ("[1, 2]", "has no passes|no step")):
         write("x.json", text)
         case(text, ["diagnose", "x.json"], 1, err=want)
     names = profiled()
     case("two kinds", ["diagnose", names[0], RECORDINGS / "ST.csv.gz"], 1,
-         err="ST.csv.gz: is a table, and a file before it a trace of PyTorch")
+         err="ST.csv.gz: is a table, but an earlier file is a trace of PyTorch")
 
 
 @test

@@ -117,7 +117,7 @@ static void uneven_microbatches_are_named_and_no_worker(void)
             CHECK_NEAR((d->t_ns - (double)t->cost_ns) / e->t_ns, 1, 1e-4);
         }
         CHECK(d->n_remedies > 0 &&
-              strstr(d->remedies[0].action, "share sequences"));
+              strstr(d->remedies[0].action, "distribute sequences"));
         lh_diagnosis_free(d);
         lh_diagnosis_free(e);
     }

@@ -286,7 +286,7 @@ static void what_helps_takes_what_was_predicted(void)
     lh_diagnosis *d = diagnosed_run(p, "1f1b", &ns);
     for (uint32_t i = 0; i < d->n_remedies; i++) {
         const lh_remedy *h = &d->remedies[i];
-        if (strstr(h->action, "run the schedule gpipe, with up to 6 ")) {
+        if (strstr(h->action, "run schedule gpipe, with up to 6 ")) {
             CHECK_INT(h->predicted_ns, gpipe_ns);
             found++;
         } else if (strstr(h->action, "from stage 1 to stage 2 ")) {
@@ -358,7 +358,7 @@ static void slow_workers_that_hide_each_other_are_named(void)
     CHECK_INT((int64_t)(d->t_ns + 0.5) - d->combined_saving_ns,
               small_t_ns(&fast));
     for (uint32_t i = 0; i < d->n_remedies; i++)
-        if (strstr(d->remedies[i].action, "have all 2 that are slow")) {
+        if (strstr(d->remedies[i].action, "repair all 2 stragglers")) {
             CHECK_INT(d->remedies[i].predicted_ns, small_t_ns(&fast));
             helps = true;
         }
@@ -720,8 +720,8 @@ static void what_is_no_recording_is_refused(void)
     check_refused("", "it.csv: is empty");
     check_refused("{\"traceEvents\": []}\n", "has no passes whose names");
     check_refused("{\"longhaul\":\"trace/1\",\n\"title\":\"\"}\n", "it.csv");
-    check_refused("step,stage\n1,2\n", "has no column 'dp_rank'");
-    check_refused("step,step\n", "is there twice");
+    check_refused("step,stage\n1,2\n", "column 'dp_rank' is missing");
+    check_refused("step,step\n", "column 'step' appears twice");
     check_refused(SMALL_HEADING, "has no operations");
     check_refused(SMALL_HEADING "1,0,0,0,gc,0,0,0,0,0.1,0.1\n", "no step");
     check_refused(SMALL_HEADING "1,0,0,0,xx,0,0,0,0,0.1,0.1\n", "'xx'");

@@ -407,7 +407,7 @@ static void terminal_shows(void)
     CHECK_HAS(text, "Links\n  west-east ....................FFFFFFFFFFF"
                     "FFFFFFFFFFF--....");
     CHECK_HAS(text, "F forward  D input gradient  W weight gradient  "
-                    "B backward  - under way\n");
+                    "B backward  - in flight\n");
     CHECK_HAS(text, "|0 ");
     CHECK_HAS(text, "890 ns|");
     CHECK_HAS(text, "45%\n"); /* 400 of 890 */

@@ -147,7 +147,7 @@ static void operations_keep_their_kind(void)
     lh_trace_free(back);
     back = NULL;
     CHECK_INT(lh_trace_parse(text, len, "t.json", &back, &err), LH_EINPUT);
-    CHECK_HAS(err.text, "its kind is none of an all-gather");
+    CHECK_HAS(err.text, "its kind is not one of an all-gather");
     lh_text_free(text);
     lh_trace_free(t);
 }
@@ -309,7 +309,7 @@ static void put_in_order(void)
     runs[2].start_ns = 10;
     runs[2].pass.microbatch = 0;
     CHECK_INT(lh_trace_copy(&t, &copy, &err), LH_EINVAL);
-    CHECK_STR(err.text, "runs[3]: pass 0F0 is there twice");
+    CHECK_STR(err.text, "runs[3]: pass 0F0 appears twice");
     runs[2].pass.microbatch = 1;
     runs[0].waits_for = 1;
     CHECK_INT(lh_trace_copy(&t, &copy, &err), LH_EINVAL);
@@ -382,7 +382,7 @@ static void refusals(void)
     refused("\"end_ns\":10", "\"end_ns\":10,\"color\":1", "unknown key");
     refused("\"memory\":0", "\"memory\":99999999999999999999", "memory");
     refused("\"memory\":0", "\"memory\":0,\"waits_for\":4",
-            "t.json:11: waits for message 4 of 0");
+            "t.json:11: waits for message 4, but the trace has 0");
     refused("\"site\":0", "\"site\":1", "site that does not exist");
     refused("{\"ph\":\"i\"", "7,{\"ph\":\"i\"",
             "traceEvents[1]: must be a map");

@@ -345,7 +345,8 @@ lh_status lh_compare(uint32_t n_bases, const lh_compare_base *bases,
 {
     comparison_state *x = NULL;
     if (n_bases == 0)
-        return lhi_fail(err, LH_EINVAL, "there is no pipeline to compare on");
+        return lhi_fail(err, LH_EINVAL,
+                        "a comparison requires at least one pipeline");
     LHI_TRY(begin_comparison(options, n_bases, &x, err));
     for (uint32_t i = 0; i < n_bases; i++) {
         x->bases[i] = bases[i];

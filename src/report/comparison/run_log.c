@@ -69,8 +69,8 @@ static lh_status read_lines(const char *text, size_t len, const char *name,
         lh_logged_iteration one;
         if (stop - line > LHI_LINE_BYTES)
             return lhi_fail(err, LH_EINPUT,
-                            "%s:%" PRIu32 ": a line of more than %d bytes",
-                            name, number, LHI_LINE_BYTES);
+                            "%s:%" PRIu32 ": a line exceeds %d bytes", name,
+                            number, LHI_LINE_BYTES);
         if (!read_line(line, (size_t)(stop - line), &one))
             return lhi_fail(err, LH_EINPUT,
                             "%s:%" PRIu32 ": not an iteration record of 'train "

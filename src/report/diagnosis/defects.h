@@ -13,28 +13,26 @@
 /* X(name, kind, text): the text follows the occurrence count. */
 #define LHI_DEFECT_LIST(X)                                                     \
     X(CUT, "cut-files",                                                        \
-      "files that end early or are damaged, of which the part before that is " \
-      "used")                                                                  \
-    X(UNREAD, "unread-rows", "rows that cannot be read and are left out")      \
-    X(UNKNOWN, "unknown-types", "rows of unknown types, left out")             \
+      "truncated or damaged files, of which the intact part is used")          \
+    X(UNREAD, "unread-rows", "unreadable rows, ignored")                       \
+    X(UNKNOWN, "unknown-types", "rows of unknown types, ignored")              \
     X(DOUBLED, "doubled-rows", "duplicate rows, counted once")                 \
     X(PEERS, "more-ranks",                                                     \
-      "rows of further ranks of a stage and replica, left out")                \
+      "rows of further ranks of a stage and replica, ignored")                 \
     X(CLOCKS, "clocks",                                                        \
-      "clocks of ranks in steps that were set by their messages")              \
+      "clock offsets, corrected by message times, per rank and step")          \
     X(ORIGIN, "origin",                                                        \
-      "steps whose times do not start at the step's start: measured from "     \
-      "their first operation")                                                 \
-    X(STRAY, "stray-messages", "sends and receives without a peer, left out")  \
-    X(FILES, "missing-files", "ranks of the job of which no trace is given")   \
+      "steps whose times do not begin at the step's start; times are "         \
+      "relative to the first operation")                                       \
+    X(STRAY, "stray-messages", "sends and receives without a peer, ignored")   \
+    X(FILES, "missing-files", "ranks of the job without a trace")              \
     X(UNMARKED, "unmarked-steps",                                              \
-      "ranks whose steps are not marked: counted by how often a pass comes")   \
+      "ranks without step marks; steps are numbered by counting passes")       \
     X(REPLICAS, "replicas-left-out",                                           \
-      "replicas of steps that lack ranks, left out")                           \
+      "replicas that lack ranks in a step, ignored")                           \
     X(RANKS, "missing-ranks",                                                  \
-      "steps without ranks that other steps have, left out")                   \
-    X(INCOMPLETE, "incomplete-steps",                                          \
-      "steps in which operations are missing, left out")
+      "steps without ranks that other steps have, ignored")                    \
+    X(INCOMPLETE, "incomplete-steps", "steps with missing operations, ignored")
 
 /* Kinds of defects. */
 typedef enum lhi_defect_kind {

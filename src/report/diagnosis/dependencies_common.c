@@ -12,7 +12,7 @@ void lhi_dependency_add(lhi_dependency_search *w, uint32_t row, uint32_t other)
             return;
         }
     }
-    w->out->reason = "an operation needs more than any does";
+    w->out->reason = "an operation has too many dependencies";
 }
 
 void lhi_dependency_group(lhi_dependency_search *w, uint32_t a, uint32_t b)

@@ -83,11 +83,11 @@ static void match_messages(lhi_dependency_search *w, const message_list *l)
     if (l->n == 0)
         return;
     if (l->n_users == 0) {
-        w->out->reason = "there are messages with a stage that is not there";
+        w->out->reason = "messages refer to an absent stage";
         return;
     }
     if (l->n < l->n_users || l->n - l->n_users > MAX_STRAYS) {
-        w->out->reason = "a rank has other numbers of messages and passes";
+        w->out->reason = "a rank's numbers of messages and passes differ";
         return;
     }
     uint32_t at = l->n == l->n_users ? 0 : find_first(w, l);
@@ -191,7 +191,7 @@ static void index_replica(lhi_dependency_search *w, uint32_t replica,
                                    w->out->n_microbatches +
                                (uint32_t)row->microbatch];
         if (*at != LH_NONE)
-            w->out->reason = "a pass is there twice";
+            w->out->reason = "a pass appears twice";
         *at = w->passes[i];
     }
 }
@@ -214,7 +214,7 @@ static void add_input_dependency(lhi_dependency_search *w, uint32_t pass,
     }
     uint32_t in = w->message_in[pass], out = w->message_out[maker];
     if ((in == LH_NONE) != (out == LH_NONE)) {
-        w->out->reason = "of a message one side is missing";
+        w->out->reason = "a message lacks its send or its receive";
     } else if (in == LH_NONE) {
         lhi_dependency_add(w, pass, maker);
     } else {

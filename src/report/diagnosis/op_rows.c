@@ -92,7 +92,7 @@ static lh_status find_list(lhi_rows *rows, uint64_t step, lh_error *err)
     LHI_TRY(check_not_closed(rows, step, err));
     if (rows->n_lists + rows->n_closed == LHI_MAX_RECORDED_STEPS)
         return lhi_fail(err, LH_EINPUT,
-                        "more than %d steps; diagnose fewer of them",
+                        "more than %d steps; diagnose fewer steps",
                         LHI_MAX_RECORDED_STEPS);
     if (rows->n_lists == rows->room) {
         uint32_t room = rows->room ? 2 * rows->room : 64;

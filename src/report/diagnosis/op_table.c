@@ -137,7 +137,7 @@ static bool parse_bounded(cell c, int64_t least, int64_t most, int64_t *out)
 /* Writes the reason why a cell is invalid; returns false. */
 static bool describe_invalid(column k, cell c, const char *wanted, char *why)
 {
-    snprintf(why, WHY_BYTES, "%s '%.*s' is no %s", columns[k],
+    snprintf(why, WHY_BYTES, "%s '%.*s' is not a %s", columns[k],
              c.len < 24 ? (int)c.len : 24, c.len ? c.text : "", wanted);
     return false;
 }
@@ -234,8 +234,8 @@ static lh_status read_heading(table *t, const char *line, const char *end,
                 memcmp(cells[i].text, columns[k], cells[i].len) == 0) {
                 if (t->has[k])
                     return lhi_fail(err, LH_EINPUT,
-                                    "%s:1: the column '%s' is there twice",
-                                    t->name, columns[k]);
+                                    "%s:1: column '%s' appears twice", t->name,
+                                    columns[k]);
                 t->role[i] = (uint8_t)k;
                 t->has[k] = true;
             }
@@ -244,8 +244,8 @@ static lh_status read_heading(table *t, const char *line, const char *end,
         if (!t->has[k])
             return lhi_fail(
                 err, LH_EINPUT,
-                "%s:1: has no column '%s'; a recording is a table (CSV, also "
-                "gzip) whose first line names the columns step, dp_rank, "
+                "%s:1: column '%s' is missing; a recording is a table (CSV, "
+                "also gzip) whose first line names the columns step, dp_rank, "
                 "stage, optype, mb_id, start_ts and duration",
                 t->name, columns[k]);
     return LH_OK;
@@ -270,7 +270,7 @@ static lh_status read_row(table *t, const char *line, const char *end,
             cells[t->role[i]] = raw[i];
     if (!good)
         snprintf(why, sizeof why,
-                 "%" PRIu32 " cells, and the heading has %" PRIu32, n,
+                 "%" PRIu32 " cells, but the heading has %" PRIu32, n,
                  t->n_columns);
     if (!good || !fill_row(t, cells, &row, &step, why)) {
         lhi_defect_add(remarks, LHI_REMARK_UNREAD, 1, "%s:%" PRIu64 ": %s",
@@ -324,10 +324,11 @@ static lh_status read_lines(table *t, lhi_gzip_stream *zip, char *buffer,
         }
         held = (size_t)(end - at);
         if (held > LHI_LINE_BYTES)
-            return lhi_fail(err, LH_EINPUT,
-                            "%s:%" PRIu64 ": a line of more than %d bytes: "
-                            "not a recording's table",
-                            t->name, t->line + 1, LHI_LINE_BYTES);
+            return lhi_fail(
+                err, LH_EINPUT,
+                "%s:%" PRIu64
+                ": a line exceeds %d bytes: not a recording's table",
+                t->name, t->line + 1, LHI_LINE_BYTES);
         memmove(buffer, at, held);
     } while (more);
     /* In a truncated row the last number may be incomplete. */

@@ -141,11 +141,11 @@ static lh_status add_collectives(const conversion *c, lh_error *err)
     for (uint32_t i = 0; i < c->trace->n_collectives; i++) {
         const lh_trace_collective *k = &c->trace->collectives[i];
         if (k->n_buckets)
-            return lhi_fail(err, LH_EUNSUPPORTED,
-                            "%s: has data-parallel communication in parts, in "
-                            "the middle of the iteration, which diagnose does "
-                            "not place",
-                            c->name);
+            return lhi_fail(
+                err, LH_EUNSUPPORTED,
+                "%s: has data-parallel communication in buckets, in the middle "
+                "of the iteration, which diagnose does not support",
+                c->name);
         LHI_TRY(add_row(
             c, k->is_reduce_scatter ? LHI_OP_REDUCE_SCATTER : LHI_OP_ALL_GATHER,
             k->device, i, k->chunk, -1, k->depart_ns, k->arrive_ns, err));
@@ -166,7 +166,7 @@ static lh_status check_size(const lh_trace *t, const char *name, lh_error *err)
     return fits ? LH_OK
                 : lhi_fail(err, LH_EUNSUPPORTED,
                            "%s: has more devices, chunks or microbatches than "
-                           "diagnose takes",
+                           "diagnose supports",
                            name);
 }
 

@@ -193,7 +193,7 @@ static lh_status parse_event(reading *r, const json_t *event, lh_error *err)
     if (!is_range && !is_launch && !is_kernel)
         return LH_OK;
     if (!get_times(event, &start_ns, &end_ns)) {
-        report_unreadable(r, "its 'ts' or 'dur' is no time in microseconds");
+        report_unreadable(r, "its 'ts' or 'dur' is not a time in microseconds");
         return LH_OK;
     }
     if (is_range)
@@ -276,8 +276,8 @@ static lh_status parse_key(reading *r, const lhi_json_stream *items,
 {
     if (key_is(items, "longhaul"))
         return lhi_fail(err, LH_EINPUT,
-                        "%s: is of longhaul, and not with 'longhaul' as its "
-                        "first key, as its traces are",
+                        "%s: has the key 'longhaul', but not as its first key, "
+                        "as traces of longhaul have it",
                         r->name);
     if (key_is(items, "distributedInfo"))
         return parse_distributed(r->into, value, err);
@@ -332,12 +332,12 @@ static lh_status read_items(reading *r, lhi_json_stream *items, lh_error *err)
             LHI_TRY(parse_item(r, items, err));
     }
     if (!items->had_list && !items->reason)
-        return lhi_fail(err, LH_EINPUT,
-                        "%s: is JSON, but no trace of longhaul or of PyTorch's "
-                        "profiler, which has a list 'traceEvents'; what else "
-                        "can be read is a table (CSV, also gzip) with a row "
-                        "for each operation",
-                        r->name);
+        return lhi_fail(
+            err, LH_EINPUT,
+            "%s: is JSON, but neither a trace of longhaul nor of PyTorch's "
+            "profiler, which has a list 'traceEvents'; a recording can also be "
+            "a table (CSV, also gzip) with a row for each operation",
+            r->name);
     if (items->reason)
         lhi_defect_add(r->p->remarks, LHI_REMARK_CUT, 1, "%s: %s", r->name,
                        items->reason);
@@ -361,7 +361,7 @@ static void add_base(const reading *r)
         if (shift_range(r, &out->ranges[i].start_ns, &out->ranges[i].end_ns))
             out->ranges[kept++] = out->ranges[i];
     lhi_defect_add(r->p->remarks, LHI_REMARK_UNREAD, out->n_ranges - kept,
-                   "%s: times that are not between 1970 and 2046", r->name);
+                   "%s: times outside 1970 to 2046", r->name);
     out->n_ranges = kept;
     kept = 0;
     for (size_t i = 0; i < out->n_kernels; i++)

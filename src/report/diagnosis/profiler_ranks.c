@@ -30,8 +30,8 @@ static lh_status assign_from_map(lhi_profiler *p, lh_error *err)
         const lhi_map_rank *m = find_map_rank(p->map, r->rank);
         if (!m)
             return lhi_fail(err, LH_EINPUT,
-                            "%s: is of rank %u, which %s does not have: add "
-                            "it to 'ranks', with its stage and replica",
+                            "%s: is the trace of rank %u, which %s lacks: add "
+                            "the rank to 'ranks', with its stage and replica",
                             r->file, r->rank, p->map->file);
         r->stage = m->stage;
         r->replica = m->replica;
@@ -86,9 +86,9 @@ static lh_status find_stages(lhi_profiler *p, uint32_t *n_stages, lh_error *err)
     free(firsts);
     if (n == 0)
         return lhi_fail(err, LH_EINPUT,
-                        "%s: has no passes whose names say of which chunk "
-                        "they are; say in a map (--map) what ranges are, "
-                        "and which stage and replica each rank is",
+                        "%s: has no passes whose names contain their chunk; "
+                        "set the kinds of ranges, and the stage and replica of "
+                        "each rank, in a map (--map)",
                         p->ranks[0].file);
     return LH_OK;
 }
@@ -163,11 +163,11 @@ static lh_status find_replicas(lhi_profiler *p, uint32_t n_stages,
         p->ranks[i].replica = pipeline_of(p, &p->ranks[i], n_stages);
         if (p->ranks[i].replica == LH_NONE) {
             free(least);
-            return lhi_fail(err, LH_EINPUT,
-                            "%s: does not say with which ranks it is one "
-                            "pipeline: say in a map (--map) which stage and "
-                            "replica each rank is",
-                            p->ranks[i].file);
+            return lhi_fail(
+                err, LH_EINPUT,
+                "%s: does not list the ranks of its pipeline: set the stage "
+                "and replica of each rank in a map (--map)",
+                p->ranks[i].file);
         }
         least[n++] = p->ranks[i].replica;
     }

@@ -48,8 +48,9 @@ static lh_status check_file_rank(const lhi_profiler *p, lhi_profiled_rank *r,
         return LH_OK;
     if (r->rank != LH_NONE && r->rank != by_file)
         return lhi_fail(err, LH_EINPUT,
-                        "%s: is of rank %" PRIu32 " as it says itself, and of "
-                        "rank %" PRIu32 " as %s does: mend that",
+                        "%s: is the trace of rank %" PRIu32
+                        " by its own data, but of rank %" PRIu32
+                        " by %s: correct one of them",
                         r->file, r->rank, by_file, p->map->file);
     r->rank = by_file;
     return LH_OK;
@@ -131,19 +132,19 @@ static lh_status check_ranks(lhi_profiler *p, lh_error *err)
     for (uint32_t i = 0; p->map && i < p->map->n_names; i++)
         if (!p->name_used[i])
             return lhi_fail(err, LH_EINPUT,
-                            "%s:%" PRIu32 ": names[%" PRIu32 "].name: no range "
-                            "of the traces is called so: '%.80s'",
+                            "%s:%" PRIu32 ": names[%" PRIu32
+                            "].name: no range in the traces matches '%.80s'",
                             p->map->file, p->map->names[i].line, i,
                             p->map->names[i].pattern);
     for (uint32_t i = 0; i < p->n_ranks; i++) {
         lhi_profiled_rank *r = &p->ranks[i];
         if (r->rank == LH_NONE && p->n_ranks > 1)
-            return lhi_fail(err, LH_EINPUT,
-                            "%s: does not say which rank it is of, as traces "
-                            "do where torch.distributed is initialised: say it "
-                            "in a map (--map), ranks: [{rank: 0, stage: 0, "
-                            "replica: 0, file: %s}, ...]",
-                            r->file, base_name(r->file));
+            return lhi_fail(
+                err, LH_EINPUT,
+                "%s: does not contain its rank, as traces with an initialised "
+                "torch.distributed do: set it in a map (--map), ranks: [{rank: "
+                "0, stage: 0, replica: 0, file: %s}, ...]",
+                r->file, base_name(r->file));
         if (r->rank == LH_NONE)
             r->rank = 0;
         lhi_defect_add(p->remarks, LHI_REMARK_UNMARKED, r->no_steps,

@@ -111,19 +111,18 @@ static lh_status check_name(const lhi_read_context *r, const lhi_node *map,
     for (uint32_t k = 0; k < N_PLACES; k++)
         if (strstr(n->pattern, places[k].text) &&
             !has_placeholder(n->pattern, places[k].text))
-            return lhi_doc_fail(r->doc, node, err, LH_EINPUT, "has %s twice",
-                                places[k].text);
+            return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                                "contains %s twice", places[k].text);
     if (of_microbatch && !has_placeholder(n->pattern, "{microbatch}"))
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            "needs {microbatch} where the number of the "
-                            "microbatch stands, as every pass and message");
+                            "requires {microbatch} in place of the microbatch "
+                            "number, as every pass and message");
     if ((n->kind == LHI_RANGE_STEP) != has_placeholder(n->pattern, "{step}"))
-        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
-                            n->kind == LHI_RANGE_STEP
-                                ? "needs {step} where the number of the step "
-                                  "stands"
-                                : "has {step}, which only ranges of steps "
-                                  "have");
+        return lhi_doc_fail(
+            r->doc, node, err, LH_EINPUT,
+            n->kind == LHI_RANGE_STEP
+                ? "requires {step} in place of the step number"
+                : "contains {step}, which is allowed only for steps");
     if (!of_microbatch && n->kind != LHI_RANGE_IGNORED &&
         (strstr(n->pattern, "{chunk}") || strstr(n->pattern, "{microbatch}")))
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
@@ -202,7 +201,7 @@ static lh_status check_ranks(const lhi_read_context *r, const lhi_node *list,
         if (by[i]->file && by[i - 1]->file &&
             strcmp(by[i]->file, by[i - 1]->file) == 0)
             return lhi_doc_fail(r->doc, list, err, LH_EINPUT,
-                                "has one file twice, in lines %u and %u",
+                                "lists a file twice, in lines %u and %u",
                                 by[i - 1]->line, by[i]->line);
     return LH_OK;
 }
@@ -214,7 +213,7 @@ static lh_status check_map(const lhi_read_context *r, const lhi_node *root,
     const lh_rank_map *m = it;
     if (m->n_ranks == 0 && m->n_names == 0)
         return lhi_doc_fail(r->doc, root, err, LH_EINPUT,
-                            "says nothing; give 'ranks' or 'names'");
+                            "is empty; set 'ranks' or 'names'");
     return m->n_ranks ? check_ranks(r, lhi_node_find(root, "ranks"), m, err)
                       : LH_OK;
 }

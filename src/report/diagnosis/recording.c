@@ -234,8 +234,7 @@ lh_status lhi_recording_finalise(lh_recording *recording, const char *name,
         for (uint32_t i = LHI_N_REMARKS; i-- > 0;)
             if (recording->remarks.n[i])
                 return lhi_fail(err, LH_EINPUT,
-                                "%s: no step is whole; what was found first: "
-                                "%s",
+                                "%s: no step is complete; the first defect: %s",
                                 name, recording->remarks.first[i]);
         return lhi_fail(err, LH_EINPUT, "%s: has no operations", name);
     }

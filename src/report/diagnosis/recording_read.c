@@ -82,13 +82,13 @@ static lh_status read_opened(reading *r, const char *name, lh_error *err)
     LHI_TRY(detect_kind(r, &is, err));
     if (r->kind != NO_KIND && r->kind != is)
         return lhi_fail(err, LH_EINPUT,
-                        "%s: is %s, and a file before it %s; what was recorded "
-                        "in other ways has steps of its own: diagnose it apart",
+                        "%s: is %s, but an earlier file is %s; diagnose "
+                        "recordings of different kinds separately",
                         name, kinds[is], kinds[r->kind]);
     if (r->profiler.map && is != PROFILER)
         return lhi_fail(err, LH_EINPUT,
-                        "%s: is %s, which says itself what is what: a map of "
-                        "ranks is for traces of PyTorch's profiler",
+                        "%s: is %s, but a map of ranks applies only to traces "
+                        "of PyTorch's profiler",
                         name, kinds[is]);
     r->kind = is;
     if (is == TRACE)
@@ -124,7 +124,8 @@ lh_status lh_recording_read_mapped(const char *const *paths, uint32_t n_paths,
 {
     lh_status status = LH_OK;
     if (n_paths == 0)
-        return lhi_fail(err, LH_EINVAL, "no file of a recording is named");
+        return lhi_fail(err, LH_EINVAL,
+                        "a recording requires at least one file");
     reading *r = reading_make(n_paths == 1, map);
     if (!r)
         return lhi_fail_nomem(err);

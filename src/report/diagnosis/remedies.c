@@ -52,7 +52,7 @@ static lh_status add_remedy(lhi_diagnosis_state *d, remedy_entry *helps,
  */
 
 static const char evenly_assumption[] =
-    "their work can be shared as evenly as that";
+    "their work can be distributed that evenly";
 
 /* Adds a recommendation to repair one straggler, or all of them (LH_NONE), with
  * the saving predicted by replay. */
@@ -84,15 +84,17 @@ static lh_status add_repairs(lhi_diagnosis_state *d, remedy_entry *helps,
         if (t->kind == LH_SLOW_WORKER)
             snprintf(what, sizeof what,
                      "replace the worker of stage %" PRIu32 ", replica %" PRIu32
-                     ", by one like its stage's others",
+                     ", by one as fast as the stage's other workers",
                      t->stage, d->out.replicas[t->replica]);
         else if (t->kind == LH_SLOW_MICROBATCHES)
             snprintf(what, sizeof what, "%s",
-                     "share sequences out so that all microbatches take alike");
+                     "distribute sequences so that all microbatches have equal "
+                     "times");
         else
             snprintf(what, sizeof what,
-                     "have messages from stage %" PRIu32 " to stage %" PRIu32
-                     " of replica %" PRIu32 " take as long as others",
+                     "repair the link from stage %" PRIu32 " to stage %" PRIu32
+                     " of replica %" PRIu32
+                     ", so that its messages take as long as others",
                      t->stage, t->to_stage, d->out.replicas[t->replica]);
         LHI_TRY(
             add_repair(d, helps, i, t->cost_ns,
@@ -102,8 +104,7 @@ static lh_status add_repairs(lhi_diagnosis_state *d, remedy_entry *helps,
     if (d->out.combined_saving_ns == 0)
         return LH_OK;
     char what[160];
-    snprintf(what, sizeof what,
-             "have all %" PRIu32 " that are slow take as long as others",
+    snprintf(what, sizeof what, "repair all %" PRIu32 " stragglers",
              d->out.n_slow_components);
     return add_repair(d, helps, LH_NONE, d->out.combined_saving_ns, "", what,
                       err);
@@ -158,11 +159,11 @@ static lh_status move_layers(lhi_diagnosis_state *d, remedy_entry *helps,
     }
     LHI_TRY(lhi_replay_mean_step(d, s, &ns, err));
     snprintf(what, sizeof what,
-             "move layers away from stage %s until all stages take alike",
+             "move layers away from stage %s until all stages have equal times",
              names);
     return add_remedy(d, helps, ns,
-                      "layers can be moved as finely as that, and take as long "
-                      "wherever they are",
+                      "layers can be moved in steps that fine, and take "
+                      "equally long on every stage",
                       what, &source, err);
 }
 
@@ -289,7 +290,7 @@ static lh_status try_orders(lhi_diagnosis_state *d, const current_state *now,
     if (f.method && f.ns < now->ns) {
         first_ns = f.ns;
         snprintf(what, sizeof what,
-                 "run the schedule %s, with no more microbatches held than now",
+                 "run schedule %s, with no more resident microbatches than now",
                  f.method);
         LHI_TRY(add_schedule(d, now, helps, &f, means_assumption, what, err));
     } else {
@@ -299,8 +300,8 @@ static lh_status try_orders(lhi_diagnosis_state *d, const current_state *now,
     LHI_TRY(find_schedule(d, now, &how, &f, err));
     if (f.method && (double)(first_ns - f.ns) >= MIN_GAIN * d->out.t_ns) {
         snprintf(what, sizeof what,
-                 "run the schedule %s, with up to %" PRId64
-                 " microbatches held in place of %" PRId64,
+                 "run schedule %s, with up to %" PRId64
+                 " resident microbatches in place of %" PRId64,
                  f.method, f.most_held, now->most_held);
         return add_schedule(d, now, helps, &f, means_assumption, what, err);
     }
@@ -329,10 +330,10 @@ static lh_status try_half_microbatches(lhi_diagnosis_state *d,
         lh_trace_free(f.source.trace);
         return LH_OK;
     }
-    snprintf(what, sizeof what,
-             "have twice as many microbatches, each half as large, under the "
-             "schedule %s",
-             f.method);
+    snprintf(
+        what, sizeof what,
+        "use twice as many microbatches, each half as large, with schedule %s",
+        f.method);
     return add_schedule(d, now, helps, &f,
                         "a pass of half the size takes half as long", what,
                         err);

@@ -67,15 +67,15 @@ static lh_status find_form(const lh_recording *recording, bool *joint,
             has[g->op[k]] = true;
         if (g->n_chunks != first->n_chunks ||
             g->n_microbatches != first->n_microbatches)
-            return lhi_fail(err, LH_EUNSUPPORTED,
-                            "steps have other numbers of chunks or "
-                            "microbatches, so that they are of no one "
-                            "pipeline");
+            return lhi_fail(
+                err, LH_EUNSUPPORTED,
+                "steps differ in their numbers of chunks or microbatches, so "
+                "that they do not form one pipeline");
     }
     if (has[LHI_OP_BACKWARD] == (has[LHI_OP_INPUT] || has[LHI_OP_WEIGHT]))
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "backward passes are neither all whole nor all in two "
-                        "halves, as those of a pipeline are");
+                        "some backward passes are split into D and W and some "
+                        "are not; a pipeline requires one form");
     *joint = has[LHI_OP_BACKWARD];
     return LH_OK;
 }

@@ -65,8 +65,8 @@ function curvesOpen() {
 
 /* "1f1b is the fastest up to 3 ms, then greedy." */
 function winnersText({ first, changes }) {
-  if (!first) return 'No schedule suits this pipeline.';
-  if (!changes.length) return `${first} is the fastest all the way.`;
+  if (!first) return 'No schedule supports this pipeline.';
+  if (!changes.length) return `${first} is the fastest at every latency.`;
   return `${first} is the fastest up to ${time(changes[0].ns)}` +
     changes.map(({ to }, i) => `, then ${to}` + (changes[i + 1]
       ? ` up to ${time(changes[i + 1].ns)}` : '')).join('') + '.';
@@ -116,9 +116,9 @@ function curvesBox() {
     if (box.open) request(ask.line || '');
   } }, el('summary', {}, 'Every schedule over the latency between sites'),
   el('p', { id: 'curves-told', class: 'note', 'aria-live': 'polite' }),
-  el('p', { class: 'note' }, 'makespan over that of the report; all links ' +
-    'between sites have the latency; a dashed line is where another schedule ' +
-    'becomes the fastest'),
+  el('p', { class: 'note' }, 'makespan relative to the report\'s; all links ' +
+    'between sites have the latency; a dashed line marks a change of the ' +
+    'fastest schedule'),
   el('div', { id: 'curves-list', class: 'sweep-list wide' }));
   return box;
 }

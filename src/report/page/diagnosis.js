@@ -45,15 +45,15 @@ function stepTold(k) {
 
 function stepText(k) {
   const told = stepTold(k);
-  return `step ${told.step}: measured ${seconds(told.measured_s)}, played ` +
-    `again ${seconds(told.t_s)}, with usual times ${seconds(told.ideal_s)}`;
+  return `step ${told.step}: measured ${seconds(told.measured_s)}, ` +
+    `replayed ${seconds(told.t_s)}, with usual times ${seconds(told.ideal_s)}`;
 }
 
 function headings() {
   const x = data.diagnosis;
   const told = stepTold(played.step);
   const above = [`Step ${told.step}, measured times`,
-    `played again ${seconds(told.t_s)}`];
+    `replayed ${seconds(told.t_s)}`];
   if (played.help < 0)
     return [above, [`Step ${told.step}, usual times`, seconds(told.ideal_s)]];
   const { what } = x.told.helps[played.help];
@@ -161,9 +161,9 @@ function fillStepMap() {
   const x = data.diagnosis;
   if (!x.steps.length) return;
   $('step-map-title').textContent = `Step ${stepTold(played.step).step}: ` +
-    'passes against the usual';
+    'pass times relative to usual times';
   fillMap('step-map', x.steps[played.step].map.map((v) => v / 1e4),
-    'passes took, over the usual,');
+    'pass times relative to usual times,');
 }
 
 function showMaps() {
@@ -175,7 +175,7 @@ function showMaps() {
     'Slowdown of the job by each worker');
   fillMap('all-map', x.map, 'slowdown');
   if (x.steps.length)
-    add('step-map', '', 'Passes of each worker in the step, over the usual');
+    add('step-map', '', 'Pass times of each worker in the step, relative to usual times');
   const from = ['', ...HEAT];
   $('maps').append(el('div', { class: 'legend heat-legend' },
     ...from.map((v, i) => el('span', {}, el('i', { class: `h${i}` }),
@@ -188,9 +188,9 @@ function diagnosisCards() {
   const { told } = data.diagnosis;
   const cards = $('cards');
   cards.append(card('A step, measured', seconds(told.measured_s),
-    `mean of ${told.n_steps}; played again ${seconds(told.t_s)}`));
+    `mean of ${told.n_steps}; replayed ${seconds(told.t_s)}`));
   cards.append(card('With usual times', seconds(told.ideal_s),
-    'all stages, replicas, steps alike'));
+    'equal in all stages, replicas and steps'));
   cards.append(card('Slowdown', told.slowdown.toFixed(3), told.n_steps > 1
     ? `\u00b1 ${told.slowdown_error.toFixed(3)}, standard error`
     : 'in one step'));
@@ -200,7 +200,7 @@ function diagnosisCards() {
   cards.append(card('Lost to the last stage', percent(told.last_stage_share),
     `stage ${told.stages - 1}`));
   if (told.helps.length)
-    cards.append(card('Best that was tried', '\u2212' +
+    cards.append(card('Best remedy', '\u2212' +
       percent(told.helps[0].gain), seconds(told.helps[0].predicted_s) +
       ' a step, predicted'));
 }
@@ -231,7 +231,7 @@ function showHelps() {
   $('helps-panel').hidden = false;
   if (!x.told.helps.length) {
     table.replaceWith(el('p', { class: 'note' },
-      'Nothing that was tried would help by 0.2 %.'));
+      'No evaluated remedy gains 0.2 %.'));
     return;
   }
   table.append(el('tr', {}, el('th', {}, 'what'),
@@ -240,30 +240,30 @@ function showHelps() {
   x.told.helps.forEach((h, i) => table.append(el('tr', {},
     el('td', {}, x.helps[i] && x.steps.length
       ? el('button', { type: 'button', 'data-help': i, 'aria-pressed': 'false',
-        title: 'Show or leave its timeline', onclick: () => chooseHelp(i) },
+        title: 'Show or hide its timeline', onclick: () => chooseHelp(i) },
       h.what) : h.what),
     el('td', { class: 'num' }, seconds(h.predicted_s)),
     el('td', { class: 'num' }, percent(h.gain)),
     el('td', { class: 'why' }, h.assumes))));
 }
 
-/* Data left out of the page because of its size. */
+/* Describes the data that the page omits because of its size. */
 function leftOut() {
   const x = data.diagnosis;
   const said = [];
   const replicas = (shown) => `${shown.length} of ${x.told.replicas} replicas ` +
-    '(the slowest, and one from the middle)';
+    '(the slowest, and a median one)';
   if (!x.steps.length)
-    return 'Timelines are left out: one step has more passes than fit.';
+    return 'Timelines are omitted: one step exceeds the limit of passes.';
   if (x.steps.length < x.told.n_steps)
     said.push(`${x.steps.length} of ${x.told.n_steps} steps`);
   if (x.drawn.length < x.told.replicas)
     said.push(`${replicas(x.drawn)} in timelines`);
   if (x.mapped.length < x.told.replicas)
     said.push(`${replicas(x.mapped)} in maps`);
-  return 'Timelines have passes; what is between them is messages, ' +
+  return 'Timelines show passes; the gaps between them are messages, ' +
     'collectives and waiting.' + (said.length
-    ? ` So that the page stays small it shows ${said.join(', ')}.` : '');
+    ? ` To limit its size, the page shows ${said.join(', ')}.` : '');
 }
 
 function wireSteps() {

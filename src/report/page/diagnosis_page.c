@@ -353,7 +353,7 @@ lh_status lh_report_add_diagnosis(lh_report *report,
     LHI_TRY(LHI_OPTIONS_COPY(lh_report_diagnosis, &given, diagnosis, err));
     if (!given.recording || !given.diagnosis)
         return lhi_fail(err, LH_EINVAL,
-                        "a diagnosis and its recording must be there");
+                        "a diagnosis and its recording are required");
     for (uint32_t i = 0; i < given.n_sentences; i++)
         if (!lhi_is_utf8(given.sentences[i]))
             return lhi_fail(err, LH_EINVAL, "a sentence is not UTF-8 text");

@@ -11,7 +11,7 @@ function differenceRows(rows, all) {
   const shown = rows.filter(([, , first, second]) => all || first !== second);
   if (!shown.length)
     return [el('tr', {}, el('td', { colspan: 4 },
-      `Nothing differs: both have the same in all ${rows.length} rows.`))];
+      `No differences in ${rows.length} rows.`))];
   const list_ = [];
   let last = null;
   for (const [group, name, first, second, by, better] of shown) {

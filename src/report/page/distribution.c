@@ -62,7 +62,7 @@ static lh_status copy_distribution(const lh_report_distribution *given,
         if (mine->ns[i] < 0)
             return lhi_fail(err, LH_EINVAL, "ns[%" PRIu32 "] is negative", i);
     if (mine->nominal_ns < 0)
-        return lhi_fail(err, LH_EINVAL, "usual_ns is negative");
+        return lhi_fail(err, LH_EINVAL, "nominal_ns is negative");
     return LH_OK;
 }
 

@@ -262,17 +262,17 @@ lh_status lhi_report_copy_iterations(const lh_report_iterations *given,
     LHI_TRY(LHI_OPTIONS_COPY(lh_report_iterations, c, given, err));
     if (c->n_iterations == 0 || c->n_series == 0 || c->n_series > MAX_SERIES)
         return lhi_fail(err, LH_EINVAL,
-                        "a course has iterations and 1 to %d series of times",
+                        "a run requires iterations and 1 to %d series of times",
                         MAX_SERIES);
     bool any = false;
     for (size_t i = 0; i < (size_t)c->n_series * c->n_iterations; i++)
         any = any || c->ns[i] > 0;
     if (!any)
-        return lhi_fail(err, LH_EINVAL, "no iteration of a course has a time");
+        return lhi_fail(err, LH_EINVAL, "no iteration of the run has a time");
     for (uint32_t i = 0; i < c->n_spans; i++)
         if (c->spans[i].from >= c->spans[i].to)
             return lhi_fail(err, LH_EINVAL,
-                            "what is slow in a course ends before it begins");
+                            "a period of slowdown ends before it begins");
     return LH_OK;
 }
 

@@ -140,10 +140,10 @@ function showMemory(list) {
   };
   $('memory').replaceChildren(el('div', { class: 'panel-head' },
     el('h2', {}, 'Memory'), el('p', { class: near.length ? 'note up' : 'note' },
-      !list[0].limit ? 'the most of each device' : near.length
+      !list[0].limit ? 'peak of each device' : near.length
         ? `${near.length} of ${list.length} devices have less than ` +
           `${percent(1 - NEAR)} of their limit left`
-        : 'the most of each device; the line is its limit')),
+        : 'peak of each device; the line marks its limit')),
   ...list.slice(0, 256).map(row),
   el('div', { class: 'legend', style: 'margin-top:9px' },
     ...kinds.map((kind, k) => el('span', {}, el('i', { style:

@@ -40,7 +40,7 @@ function showReasons() {
   if (!reasons.length) return;
   $('reasons').hidden = false;
   if (document.querySelector('.course')) /* from a run, not from a plan */
-    $('reasons').querySelector('h2').textContent = 'What was decided, and why';
+    $('reasons').querySelector('h2').textContent = 'Decisions and their reasons';
   reasons.forEach((item, i) => {
     if (item.parts !== undefined) {
       $('reason-list').append(partsBar(item));

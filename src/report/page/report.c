@@ -98,7 +98,7 @@ lh_status lh_report_add_row(lh_report *report, const lh_report_row *row,
         !lhi_is_utf8(why))
         return lhi_fail(err, LH_EINVAL, "a row's text is not UTF-8");
     if (!isfinite(row->bubble_ratio))
-        return lhi_fail(err, LH_EINVAL, "a row's bubble ratio is no number");
+        return lhi_fail(err, LH_EINVAL, "a row's bubble ratio is not a number");
     lhi_text item = {0};
     lhi_page_add_row(&item, row);
     return lhi_report_add_item(&report->rows, &item, err);

@@ -92,7 +92,7 @@ function showHeading() {
     cards.append(card('Peak memory', memory(peaks[d], t.unit),
       `on device ${d}` + (limit === null ? ''
         : `, of ${memory(limit, t.unit)}`) + (peaks[most] === peaks[d] ? ''
-        : '; no other has less room. The highest is ' +
+        : ', which has the least free memory. The highest peak is ' +
           `${memory(peaks[most], t.unit)} on device ${most}` +
           (t.limit[most] === null ? ''
             : `, of ${memory(t.limit[most], t.unit)}`))));
@@ -242,7 +242,7 @@ function drawOverview(panel) {
     ctx.fillStyle = colors.faint;
     ctx.font = `${11 * scale}px ${FONT}`;
     ctx.textBaseline = 'middle';
-    ctx.fillText('devices at work', 12 * scale, h / 2);
+    ctx.fillText('busy devices', 12 * scale, h / 2);
   }
   const ctx = canvas.getContext('2d');
   ctx.clearRect(0, 0, w, h);
@@ -324,7 +324,7 @@ function route(t, m) {
   const link = x.link[m] < 0 ? 'no link' : `link ${t.links[x.link[m]]}`;
   const parts = [];
   if (x.ready[m] > x.made[m])
-    parts.push(`not accepted for ${time(x.ready[m] - x.made[m])}`);
+    parts.push(`receive not posted for ${time(x.ready[m] - x.made[m])}`);
   if (x.depart[m] > x.ready[m])
     parts.push(`queue ${time(x.depart[m] - x.ready[m])}`);
   if (x.sent[m] > x.depart[m])
@@ -345,7 +345,7 @@ function waitText(t, i) {
     out.append(idle, el('strong', {}, `Waited for ${from(wait.message)}`),
       ` by ${route(t, wait.message)}.`);
     const late = r.start[i] - wait.at;
-    if (late > 0) out.append(` It was there ${time(late)} before the start.`);
+    if (late > 0) out.append(` It had arrived ${time(late)} before the start.`);
   } else if (wait.reason === 'collective') {
     out.append(idle, el('strong', {},
       `Waited for the all-gather of chunk ${r.chunk[i]}`), '.');
@@ -360,10 +360,10 @@ function waitText(t, i) {
     const early = wait.message < 0 ? 0
       : r.start[i] - t.messages.arrive[wait.message];
     if (early > 0)
-      out.append(`; its message from ${from(wait.message)} was there ` +
+      out.append(`; its message from ${from(wait.message)} had arrived ` +
         `${time(early)} before.`);
     else if (wait.message >= 0)
-      out.append(`; its message from ${from(wait.message)} came at the same ` +
+      out.append(`; its message from ${from(wait.message)} arrived at the same ` +
         'moment.');
     else out.append('.');
     if (wait.idle > 0 && wait.reason === 'pass' && !t.per)
@@ -588,10 +588,10 @@ function showQuiet() {
 function wireToolbar() {
   const add = (name, text, title) => $('toggles').append(pressButton(
     'toggle-' + name, text, title, state[name], () => toggle(name)));
-  if (hasPath()) add('critical', 'Critical path', 'What the makespan is made of (c)');
+  if (hasPath()) add('critical', 'Critical path', 'Composition of the makespan (c)');
   if (traces.some((t) => t.linkRows.length)) add('links', 'Links', 'Messages on the links (l)');
   if (traces.some((t) => t.linkRows.length)) {
-    add('quiet', 'Quiet links', 'Links that are hardly used (q)');
+    add('quiet', 'Quiet links', 'Rarely used links (q)');
     showQuiet();
   }
   if (traces.some((t) => t.hasMemory)) add('memory', 'Memory', 'Memory over time (m)');

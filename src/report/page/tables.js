@@ -25,11 +25,11 @@ function showRows(rows, takes = 'Makespan') {
   const unit = (traces[0] || {}).unit || '';
   /* A plan's rows have the peak of the device with the least free memory. */
   const peak = !limitsDiffer(traces[0]) ? 'Peak memory'
-    : takes === 'Iteration' ? 'Peak where least room' : 'Highest peak';
+    : takes === 'Iteration' ? 'Peak with least free memory' : 'Highest peak';
   const columns = [['Schedule', 'method'], [takes, 'makespan'],
-    ['', null], ['Against best', 'makespan'], ['Bubble', 'bubble'],
+    ['', null], ['Relative to best', 'makespan'], ['Bubble', 'bubble'],
     [peak, 'peak'], ['\u00a0\u00a0Status', 'status'], ['Why', 'why']];
-  const numeric = new Set([takes, 'Against best', 'Bubble', peak]);
+  const numeric = new Set([takes, 'Relative to best', 'Bubble', peak]);
   const body = el('tbody');
   const fill = (list_) => body.replaceChildren(...list_.map((r) => {
     const ok = r.status === 'ok' && r.makespan >= 0;
@@ -310,8 +310,8 @@ function showSweeps() {
 /* --- link use --------------------------------------------------------------- */
 
 function linkTable(t) {
-  const head = ['Link', 'Messages', 'Busy', '', 'Waited in its queue',
-    'Most waiting', 'Most in flight'];
+  const head = ['Link', 'Messages', 'Busy', '', 'Queueing time',
+    'Longest queue', 'Most in flight'];
   const rows = t.linkRows.slice().sort((x, y) =>
     y.track.busy() - x.track.busy()).slice(0, 40);
   const table = el('table', {}, el('thead', {}, el('tr', {}, ...head.map((name, i) =>

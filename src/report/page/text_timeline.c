@@ -270,7 +270,7 @@ static void add_legend(screen *s)
     if (s->rows.n_links > s->rows.n_quiet) {
         next_item(s, &at, 11);
         lhi_text_puts(&s->out,
-                      s->ascii ? "- under way" : "\xe2\x94\x80 under way");
+                      s->ascii ? "- in flight" : "\xe2\x94\x80 in flight");
     }
     lhi_text_puts(&s->out, "\n");
 }

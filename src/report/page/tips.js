@@ -71,7 +71,7 @@ function messageTip(t, m) {
     `${place(t, t.runs.device[x.to[m]])}, ` +
     (x.link[m] < 0 ? 'no link' : `link ${t.links[x.link[m]]}`)),
   list(['made', exact(x.made[m])],
-    row('not accepted for', x.made[m], x.ready[m]),
+    row('receive not posted for', x.made[m], x.ready[m]),
     row('in the queue', x.ready[m], x.depart[m]),
     row('transfer', x.depart[m], x.sent[m]),
     row('latency', x.sent[m], x.arrive[m]),

@@ -64,7 +64,7 @@ function histogram(v) {
 
 function varyingSentence(v) {
   const over = v.usual > 0
-    ? `, ${change(v.usual, v.mean)} of that without jitter` : '';
+    ? `, ${change(v.usual, v.mean)} relative to no jitter` : '';
   return `${v.n.toLocaleString('en')} iterations: mean ${time(v.mean)}${over}; ` +
     `half within ${time(v.p50)}, 95 % within ${time(v.p95)}, 99 % within ` +
     `${time(v.p99)}; ${time(v.least)} to ${time(v.most)}.`;

@@ -53,7 +53,7 @@ function simulator() {
     const given = [a.pipeline, a.rows, a.links, a.method].map(put);
     page = c.page_open(...given, a.receives, a.coupled, a.fifo);
     given.forEach((p) => c.page_free(p));
-    if (!page) throw new Error('the simulator does not take this pipeline');
+    if (!page) throw new Error('the simulator does not support this pipeline');
     self.postMessage({ controls: call('page_controls') });
   };
   /* null: a newer request has arrived. */
@@ -161,7 +161,7 @@ function buildControls() {
   const c = ask.controls;
   const top = el('div', { class: 'ask-grid' });
   top.append(plainControl('schedule', 'Schedule', choice([
-    ['', `as it is (${c.method})`],
+    ['', `unchanged (${c.method})`],
     ...c.methods.map((m) => [m.name, m.name, m.about])])));
   if (c.links.length)
     top.append(factorControl('latency', 'Latency between sites', 'x2, 20ms', 4),
@@ -172,7 +172,7 @@ function buildControls() {
       type: 'number', min: 1, max: 1048576, placeholder: c.microbatches })));
   if (c.limits) top.append(factorControl('limit', 'Memory limit', 'x0.8', 2));
   top.append(plainControl('receives', 'Receives are posted', choice([
-    ['', `as they are (${c.receives})`], ['early', 'early'], ['late', 'late'],
+    ['', `unchanged (${c.receives})`], ['early', 'early'], ['late', 'late'],
     ['late-fd', 'late-fd']])),
   plainControl('coupled', 'Send queue, messages', el('input', {
     type: 'number', min: 0, max: 1048576,
@@ -323,7 +323,7 @@ function showAnswer(result, ms) {
   if (traces.length > 1)
     t.label = ask.first.label + (ask.line === '' ? '' : ', changed');
   replaceTrace(t, ask.line === '' ? null : ask.first);
-  state.textContent = (ask.line === '' ? 'as it was' :
+  state.textContent = (ask.line === '' ? 'unchanged' :
     `${change(ask.first.makespan, t.makespan)} of ${time(ask.first.makespan)}`) +
     `, simulated in ${ms < 10 ? ms.toFixed(1) : ms.toFixed(0)} ms` +
     (result.fits ? '' : '; over the memory limit');
@@ -425,7 +425,7 @@ async function copy(text) {
     done = document.execCommand('copy');
     area.remove();
   }
-  $('ask-state').textContent = done ? 'copied' : 'this browser does not copy';
+  $('ask-state').textContent = done ? 'copied' : 'this browser cannot copy';
 }
 
 function save(name, text) {
@@ -459,11 +459,11 @@ function wireWhatIf() {
   box.hidden = false;
   box.append(el('div', { class: 'panel-head' }, el('h2', {}, 'What if?'),
     el('p', { class: 'note' },
-      'a factor (x2) is one of what the report is about; the shadow below ' +
-      'each row is how it was')));
+      'a factor (x2) is relative to the report; the shadow below each row ' +
+      'shows the original')));
   [ask.first] = traces;
   if (!$('wasm').textContent) {
-    box.append(el('p', { class: 'note' }, 'This longhaul was built without ' +
+    box.append(el('p', { class: 'note' }, 'This build of longhaul lacks ' +
       'the tools for it. With clang, lld, wasi-libc and ' +
       'libclang-rt-14-dev-wasm32 installed (quickstart.sh does) a new build ' +
       'simulates changes here.'));

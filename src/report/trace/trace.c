@@ -134,17 +134,22 @@ static lh_status check_run(const checker *c, uint32_t i)
 {
     const lh_trace_run *r = &c->t->runs[i];
     if (!pass_ok(&r->pass))
-        return fail_part(c, RUN, i, "there is no such pass");
+        return fail_part(c, RUN, i, "is not a valid pass");
     if (r->device >= c->t->n_devices)
-        return fail_part(c, RUN, i, "device %" PRIu32 " of %" PRIu32, r->device,
-                         c->t->n_devices);
+        return fail_part(c, RUN, i,
+                         "device %" PRIu32
+                         " is out of range; the trace has %" PRIu32,
+                         r->device, c->t->n_devices);
     if (r->waits_for != LH_NONE && r->waits_for >= c->t->n_messages)
-        return fail_part(c, RUN, i, "waits for message %" PRIu32 " of %" PRIu32,
+        return fail_part(c, RUN, i,
+                         "waits for message %" PRIu32
+                         ", but the trace has %" PRIu32,
                          r->waits_for, c->t->n_messages);
     const int64_t times[] = {r->start_ns, r->end_ns, r->issued_ns};
     if (!times_ok(times, 3))
-        return fail_part(c, RUN, i,
-                         "start, end and issued must rise from 0 to 2^53 ns");
+        return fail_part(
+            c, RUN, i,
+            "start, end and issued must be non-decreasing, from 0 to 2^53 ns");
     return LH_OK;
 }
 
@@ -153,15 +158,17 @@ static lh_status check_message(const checker *c, uint32_t i)
 {
     const lh_trace_message *m = &c->t->messages[i];
     if (!pass_ok(&m->producer) || !pass_ok(&m->consumer))
-        return fail_part(c, MESSAGE, i, "between passes that cannot be");
+        return fail_part(c, MESSAGE, i, "connects passes that are not valid");
     if (m->from >= c->t->n_devices || m->to >= c->t->n_devices)
         return fail_part(c, MESSAGE, i,
                          "from device %" PRIu32 " to device %" PRIu32
-                         " of %" PRIu32,
+                         "; the trace has %" PRIu32 " devices",
                          m->from, m->to, c->t->n_devices);
     if (m->link != LH_NONE && m->link >= c->t->n_links)
-        return fail_part(c, MESSAGE, i, "link %" PRIu32 " of %" PRIu32, m->link,
-                         c->t->n_links);
+        return fail_part(c, MESSAGE, i,
+                         "link %" PRIu32
+                         " is out of range; the trace has %" PRIu32,
+                         m->link, c->t->n_links);
     const int64_t times[] = {m->produced_ns, m->ready_ns, m->depart_ns,
                              m->sent_ns, m->arrive_ns};
     if (!times_ok(times, 5))
@@ -177,23 +184,26 @@ static lh_status check_collective(const checker *c, uint32_t i)
     const lh_trace_collective *x = &c->t->collectives[i];
     if (x->chunk >= LH_MAX_CHUNKS || x->device >= c->t->n_devices)
         return fail_part(c, COLLECTIVE, i,
-                         "chunk %" PRIu32 " on device %" PRIu32 " of %" PRIu32,
+                         "chunk %" PRIu32 " on device %" PRIu32
+                         " is out of range; the trace has %" PRIu32 " devices",
                          x->chunk, x->device, c->t->n_devices);
     const int64_t times[] = {x->ready_ns, x->depart_ns, x->sent_ns,
                              x->arrive_ns};
     if (!times_ok(times, 4))
         return fail_part(c, COLLECTIVE, i,
-                         "ready, depart, sent and arrive must rise from 0 to "
-                         "2^53 ns");
+                         "ready, depart, sent and arrive must be "
+                         "non-decreasing, from 0 to 2^53 ns");
     bool scatters = x->kind == LH_DP_RSG || x->kind == LH_DP_RSO;
     if ((unsigned)x->kind > LH_DP_RSO ||
         (x->kind != LH_DP_ANY && scatters != x->is_reduce_scatter))
-        return fail_part(c, COLLECTIVE, i, "its kind is none of a%s",
+        return fail_part(c, COLLECTIVE, i, "its kind is not one of a%s",
                          x->is_reduce_scatter ? " reduce-scatter"
                                               : "n all-gather");
     if (x->n_buckets > LH_MAX_MICROBATCHES ||
         (x->n_buckets ? x->bucket >= x->n_buckets : x->bucket > 0))
-        return fail_part(c, COLLECTIVE, i, "bucket %" PRIu32 " of %" PRIu32,
+        return fail_part(c, COLLECTIVE, i,
+                         "bucket %" PRIu32
+                         " is out of range; the collective has %" PRIu32,
                          x->bucket, x->n_buckets);
     return LH_OK;
 }
@@ -207,7 +217,8 @@ static lh_status check_copy(const checker *c, uint32_t i)
         x->device >= c->t->n_devices)
         return fail_part(c, COPY, i,
                          "chunk %" PRIu32 ", microbatch %" PRIu32
-                         " on device %" PRIu32 " of %" PRIu32,
+                         " on device %" PRIu32
+                         " is out of range; the trace has %" PRIu32 " devices",
                          x->chunk, x->microbatch, x->device, c->t->n_devices);
     const int64_t times[] = {x->ready_ns, x->depart_ns, x->end_ns};
     if (!times_ok(times, 3))
@@ -250,7 +261,8 @@ static lh_status check_parts(const checker *c)
         return fail_trace(c, "a name is not UTF-8 text");
     for (uint32_t i = 0; i < t->n_devices; i++)
         if (t->devices[i].site >= t->n_sites)
-            return fail_trace(c, "a device at a site that does not exist");
+            return fail_trace(c,
+                              "a device refers to a site that does not exist");
     for (uint32_t i = 0; i < t->n_runs; i++)
         LHI_TRY(check_run(c, i));
     for (uint32_t i = 0; i < t->n_messages; i++)
@@ -270,7 +282,7 @@ static lh_status check_passes(const checker *c,
     const lh_trace *t = c->t;
     for (uint32_t i = 1; i < t->n_runs; i++)
         if (index[i].key == index[i - 1].key)
-            return fail_part(c, RUN, index[i].run, "pass %s is there twice",
+            return fail_part(c, RUN, index[i].run, "pass %s appears twice",
                              lh_pass_format(&t->runs[index[i].run].pass, text));
     for (uint32_t i = 0; i < t->n_messages; i++) {
         const lh_trace_message *m = &t->messages[i];

@@ -137,10 +137,11 @@ static lh_status change_links(change_state *c, change_key key, const char *of,
         return fail_item(c, err, "the pipeline has no link of that name");
     if (!read_factor(value, &factor) &&
         (key != CHANGE_LATENCY || !read_time(value, &latency_ns)))
-        return fail_item(c, err,
-                         key == CHANGE_LATENCY
-                             ? "neither a factor, as x2, nor a time, as 20ms"
-                             : "no factor, as x0.5");
+        return fail_item(
+            c, err,
+            key == CHANGE_LATENCY
+                ? "is neither a factor, such as x2, nor a time, such as 20ms"
+                : "is not a factor, such as x0.5");
     for (uint32_t i = 0; i < c->desc.n_links; i++) {
         const lh_link *was = lh_pipeline_link(c->from, i);
         if (only == LH_NONE ? !lhi_link_is_inter_site(c->from, was)
@@ -166,7 +167,7 @@ static lh_status change_speed(change_state *c, const char *of,
                 only == c->desc.n_devices))
         return fail_item(c, err, "the pipeline has no such device");
     if (!read_factor(value, &factor))
-        return fail_item(c, err, "no factor, as x0.9");
+        return fail_item(c, err, "is not a factor, such as x0.9");
     for (uint32_t i = 0; i < c->desc.n_chunks; i++) {
         const lh_chunk *was = lh_pipeline_chunk(c->from, i);
         if (only != LH_NONE && was->device != only)
@@ -188,10 +189,10 @@ static lh_status change_limit(change_state *c, const char *value, lh_error *err)
     bool given = !none && read_decimal(&rest, &number) && !*rest;
     if (!none && !given && !read_factor(value, &factor))
         return fail_item(c, err,
-                         "neither a factor, as x0.8, nor a number in the "
-                         "unit of the pipeline, nor none");
+                         "is neither a factor, such as x0.8, nor a number in "
+                         "the unit of the pipeline, nor none");
     if (factor > 0 && !c->from->has_limits)
-        return fail_item(c, err, "the pipeline has no limit of memory");
+        return fail_item(c, err, "the pipeline has no memory limit");
     for (uint32_t d = 0; d < c->desc.n_devices; d++)
         c->limits[d] =
             given ? (int64_t)llround(number)
@@ -207,11 +208,11 @@ static lh_status change_microbatches(change_state *c, const char *value,
 {
     uint32_t n;
     if (!read_count(value, LH_MAX_MICROBATCHES, &n) || n == 0)
-        return fail_item(c, err, "no number of microbatches");
+        return fail_item(c, err, "is not a number of microbatches");
     if (n != c->desc.n_microbatches && (c->desc.n_dp_ops || c->desc.n_enqueue))
         return fail_item(c, err,
-                         "communication within the passes of this "
-                         "pipeline is planned for its own microbatches");
+                         "the communication of this pipeline is planned for "
+                         "its own number of microbatches");
     c->desc.n_microbatches = n;
     return LH_OK;
 }
@@ -237,7 +238,7 @@ static lh_status change_receives(change_state *c, const char *value,
             c->to->sim_options.override_receives = true;
             return LH_OK;
         }
-    return fail_item(c, err, "none of early, late, late-fd");
+    return fail_item(c, err, "is not one of early, late, late-fd");
 }
 
 /* Applies one change; `of` names a link or device, "" for all. */
@@ -258,14 +259,14 @@ static lh_status apply_change(change_state *c, change_key key, const char *of,
         return change_receives(c, value, err);
     case CHANGE_COUPLED:
         if (!read_count(value, MAX_QUEUE, &c->to->sim_options.coupled_queue))
-            return fail_item(c, err, "no number of messages");
+            return fail_item(c, err, "is not a number of messages");
         return LH_OK;
     case CHANGE_SCHEDULE:
         return change_schedule(c, value, err);
     case N_CHANGES:
         break;
     }
-    return fail_item(c, err, "nothing that can be changed");
+    return fail_item(c, err, "unknown change");
 }
 
 /* --- line ----------------------------------------------------------------- */
@@ -306,11 +307,11 @@ static lh_status read_item(change_state *c, lh_error *err)
 {
     char text[NAME_SIZE];
     if (!decode(c->item, (size_t)c->item_len, text))
-        return fail_item(c, err, "too long, or no text as in a URL");
+        return fail_item(c, err, "is too long, or not URL-encoded");
     /* The name of a link may contain any character except the last '='. */
     char *value = strrchr(text, '='), *of = strchr(text, '.');
     if (!value)
-        return fail_item(c, err, "no change, as latency=x2");
+        return fail_item(c, err, "is not a change, such as latency=x2");
     *value++ = '\0';
     if (of && of < value - 1)
         *of++ = '\0';
@@ -320,8 +321,8 @@ static lh_status read_item(change_state *c, lh_error *err)
         if (strcmp(text, keys[k].key) == 0 && (!*of || *keys[k].of))
             return apply_change(c, (change_key)k, of, value, err);
     return fail_item(c, err,
-                     "nothing that can be changed: latency, bandwidth, speed, "
-                     "microbatches, limit, receives, coupled, schedule can");
+                     "unknown change; known: latency, bandwidth, speed, "
+                     "microbatches, limit, receives, coupled, schedule");
 }
 
 /* Applies all items of a line, which are separated by "&". */

@@ -29,7 +29,8 @@
     X(MICROBATCHES, "microbatches", "", "microbatches per iteration")          \
     X(LIMIT, "limit", "", "memory limit per device: x0.8, a number, none")     \
     X(RECEIVES, "receives", "", "early, late, late-fd")                        \
-    X(COUPLED, "coupled", "", "messages of a device's send queue; 0: no such") \
+    X(COUPLED, "coupled", "",                                                  \
+      "messages in a device's send queue; 0: no queue")                        \
     X(SCHEDULE, "schedule", "", "a method; as-is: keep the current order")
 
 enum { LHI_METHOD_TEXT = 32 };
