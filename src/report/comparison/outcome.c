@@ -10,7 +10,8 @@
 /* Default budget for `optimal` in a comparison, in units of about 1 us. */
 enum { SEARCH_EFFORT = 200000 };
 
-/* Checks whether a method's status is a result, not a failed comparison. */
+/* Checks whether a method's status is a result of the comparison: success,
+ * infeasible, unsupported or deadlock. */
 static bool is_result(lh_status status)
 {
     return status == LH_OK || status == LH_EINFEASIBLE ||

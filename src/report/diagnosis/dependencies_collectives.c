@@ -89,7 +89,8 @@ static lh_status alloc_chunks(lhi_arena *arena, worker_chunks *out,
     return LH_OK;
 }
 
-/* Enters a worker's passes into the tables, or (`away`) clears them again. */
+/* Enters a worker's passes into the chunk tables or, with `away`, clears their
+ * entries. */
 static void index_chunks(const lhi_dependency_search *w, uint32_t worker,
                          bool away, worker_chunks *out)
 {

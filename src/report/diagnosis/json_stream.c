@@ -49,7 +49,8 @@ typedef struct value_scan {
     bool quoted, escaped, done;
 } value_scan;
 
-/* Checks whether the value ends before this character, or (*with) with it. */
+/* Checks whether a JSON value ends at character `c`; *with: `c` is its last
+ * character, else it follows the value. */
 static bool ends(value_scan *s, char c, bool first, bool *with)
 {
     *with = true;

@@ -85,7 +85,8 @@ static double correlation(const pair_sums *of)
     return squares > 0 ? of->xy / sqrt(squares) : 0;
 }
 
-/* Adds a replica's rows, which begin at `first`. */
+/* Adds the deviations of a replica's pass times, in the rows from `first` on,
+ * to the statistics of its workers. */
 static void add_replica(worker_statistics *workers, const lhi_op_graph *g,
                         const pass_times *t, size_t first)
 {

@@ -20,7 +20,8 @@ typedef struct sorting {
     uint32_t n_queue, n_leaders;
 } sorting;
 
-/* Returns dependency `i` of a row; strays are never dependencies. */
+/* Returns dependency `i` of a row; LH_NONE if there is none. Strays are never
+ * dependencies. */
 static uint32_t dependency_of(const sorting *s, uint32_t row, uint32_t i)
 {
     uint32_t need = s->needs->dependencies[row][i];

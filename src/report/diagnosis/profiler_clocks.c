@@ -113,8 +113,8 @@ static size_t next_collective(const lhi_profiled_rank *r, size_t i)
     return i;
 }
 
-/* Applies the collectives of two ranks of one stage, whose operations are
- * sorted by step. */
+/* Tightens the offset bounds by the collectives of two ranks of one stage,
+ * whose operations are sorted by step. */
 static void apply_collectives(clocks *c, const lhi_profiled_rank *a,
                               const lhi_profiled_rank *b)
 {
@@ -146,7 +146,8 @@ static int64_t estimate_offset(const clock_comparison *one)
     return one->least / 2 + one->most / 2;
 }
 
-/* Limits an offset; clocks further apart are unrelated. */
+/* Limits a clock offset to +-10^18 ns, so that sums do not overflow; clocks
+ * further apart are unrelated. */
 static int64_t limit_offset(int64_t ahead_ns)
 {
     const int64_t most = INT64_C(1000000000000000000);

@@ -201,8 +201,8 @@ static lh_status parse_event(reading *r, const json_t *event, lh_error *err)
     return add_kernel(r, event, name, is_launch, start_ns, end_ns, err);
 }
 
-/* Filters events by text before parsing: most events contain none of these
- * substrings. */
+/* Checks by substrings, before an event is parsed, whether it can be of a used
+ * category; most events are not. */
 static bool is_relevant(const lhi_text *text)
 {
     static const char *const words[] = {

@@ -28,7 +28,8 @@ static int compare_ends(const void *a, const void *b)
     return (x->rank->rank > y->rank->rank) - (x->rank->rank < y->rank->rank);
 }
 
-/* Returns the message key, by the receiving chunk. */
+/* Returns a key that the send and the receive of a message share: receiving
+ * chunk, microbatch and direction. */
 static uint64_t message_key(const lhi_rank_op *op)
 {
     bool back =

@@ -78,8 +78,8 @@ static lh_status sort_ranges(lhi_file_events *e, sorted_ranges *s,
     return LH_OK;
 }
 
-/* Returns the last range that starts at or before `ns`, if it lasts until then.
- */
+/* Returns the last range that starts at or before `ns`, if it lasts until then;
+ * else NULL. */
 static lhi_named_range *range_at(lhi_named_range **sorted, size_t n, int64_t ns)
 {
     size_t from = 0;
@@ -331,8 +331,8 @@ static lh_status assign_steps(lhi_file_events *e, lhi_profiled_rank *into,
 
 /* --- gradients ------------------------------------------------------------ */
 
-/* Checks whether no other pass of its step follows; *until is the start of the
- * optimizer or of the next step. */
+/* Checks whether pass `i` is the last one of its step; *until is the start of
+ * the optimizer or of the next step. */
 static bool is_last_pass(const lhi_rank_op *ops, size_t n, size_t i,
                          int64_t *until)
 {

@@ -56,8 +56,8 @@ static lh_status check_file_rank(const lhi_profiler *p, lhi_profiled_rank *r,
     return LH_OK;
 }
 
-/* Appends a file to its rank: a rank may have several files, for other steps.
- */
+/* Appends a file's operations to those of its rank, which may have several
+ * files with different steps. */
 static lh_status append_rank(lhi_profiled_rank *to,
                              const lhi_profiled_rank *from, lh_error *err)
 {
@@ -69,7 +69,8 @@ static lh_status append_rank(lhi_profiled_rank *to,
     return LH_OK;
 }
 
-/* Takes over `r` on success and frees it otherwise. */
+/* Adds a file's rank, or its operations to a rank that has other files. Takes
+ * over `r`, also on failure. */
 static lh_status add_rank_file(lhi_profiler *p, lhi_profiled_rank *r,
                                lh_error *err)
 {

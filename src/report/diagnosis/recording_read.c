@@ -75,7 +75,8 @@ static lh_status detect_kind(reading *r, kind *out, lh_error *err)
     return LH_OK;
 }
 
-/* Reads the opened file. */
+/* Reads the opened file by its format. LH_EINPUT: its format differs from that
+ * of earlier files. */
 static lh_status read_opened(reading *r, const char *name, lh_error *err)
 {
     kind is;
@@ -98,7 +99,8 @@ static lh_status read_opened(reading *r, const char *name, lh_error *err)
     return lhi_op_table_read(&r->zip, name, &r->rows, err);
 }
 
-/* Moves the recording to *out, or frees it on failure. */
+/* Finalises the recording and frees the reader. On failure, here or before
+ * (`status`), the recording is freed too. */
 static lh_status reading_end(reading *r, lh_status status, const char *name,
                              lh_recording **out, lh_error *err)
 {

@@ -25,8 +25,8 @@ typedef struct remedy_entry {
     lhi_remedy_source source;
 } remedy_entry;
 
-/* Adds a recommendation if its gain suffices; then takes over the source's
- * trace. */
+/* Adds a recommendation if its gain is at least MIN_GAIN; then takes over the
+ * trace of its source. */
 static lh_status add_remedy(lhi_diagnosis_state *d, remedy_entry *helps,
                             double predicted_ns, const char *assumes,
                             const char *what, lhi_remedy_source *source,

@@ -415,7 +415,8 @@ static lh_status make_repaired(const straggler_search *l, uint32_t only,
     return LH_OK;
 }
 
-/* Computes the mean step time under that scenario. */
+/* Computes the mean step time with straggler `only` repaired or, if that is
+ * LH_NONE, with all but `without`. */
 static lh_status replay_repaired(const straggler_search *l, uint32_t only,
                                  uint32_t without, double *ns, lh_error *err)
 {

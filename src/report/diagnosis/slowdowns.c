@@ -33,7 +33,7 @@ typedef struct scenario_results {
 
 enum { BATCH_SIZE = 64 }; /* scenarios per batch, to limit table memory */
 
-/* Builds scenario number `i`. */
+/* Builds scenario `i` in the order of scenario_results. */
 static lh_status make_scenario(lhi_diagnosis_state *d,
                                const scenario_results *p, uint32_t i,
                                lhi_scenario *out, lh_error *err)

@@ -38,8 +38,8 @@ static void find_passes(lhi_dependency_search *w)
     w->first_pass[w->ops->n_workers] = (uint32_t)(at - w->passes);
 }
 
-/* Determines each chunk's stage; it has to be unique and equal in all replicas.
- */
+/* Determines each chunk's stage, which must be unique and equal in all
+ * replicas. */
 static lh_status find_chunks(lhi_dependency_search *w, lh_error *err)
 {
     const lhi_step_ops *ops = w->ops;

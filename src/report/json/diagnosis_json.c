@@ -101,8 +101,8 @@ static json_t *remedies_json(const lh_diagnosis *d)
     return list;
 }
 
-/* Builds a string from a text that may contain any bytes, such as file names.
- */
+/* Builds a JSON string from a text that may contain any bytes, such as file
+ * names, with unprintable ones escaped. */
 static json_t *shown_json(const char *text)
 {
     char shown[1024];

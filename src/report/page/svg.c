@@ -62,7 +62,7 @@ typedef struct picture {
 
 /* --- numbers and boxes ---------------------------------------------------- */
 
-/* Returns the x coordinate in 1/100 px. */
+/* Returns the x coordinate of a time in 1/100 px. */
 static int64_t x_of(const picture *p, int64_t ns)
 {
     double span = p->t->makespan_ns > 0 ? (double)p->t->makespan_ns : 1;

@@ -19,7 +19,8 @@ typedef struct columns {
     int64_t tick_ns;
 } columns;
 
-/* Returns the largest time that divides all times. */
+/* Returns the largest unit of time, in ns, that divides all times of a trace
+ * and its analysis. */
 static int64_t tick_of(const lh_trace *t, const lh_report_analysis *a)
 {
     int64_t g = t->makespan_ns;
@@ -44,7 +45,8 @@ static int64_t tick_of(const lh_trace *t, const lh_report_analysis *a)
     return g ? g : 1;
 }
 
-/* Adds a column; a single number if all values are equal. */
+/* Adds the n values in c->values as a JSON column; a single number if all are
+ * equal. */
 static void add_column(columns *c, const char *key, uint32_t n)
 {
     bool alike = true;

@@ -360,7 +360,7 @@ static void add_tracks(writer *w)
 
 /* --- events -------------------------------------------------------------- */
 
-/* Adds a slice's args from their table. */
+/* Ends a slice with its args, the fields of struct `it` by its schema. */
 static void end_slice(writer *w, const lhi_schema *table, const void *it)
 {
     lhi_schema_add_text(&w->out, table, it);

@@ -339,7 +339,8 @@ static lh_status read_line(change_state *c, const char *line, lh_error *err)
     return LH_OK;
 }
 
-/* Copies the pipeline's changeable arrays. */
+/* Describes the new pipeline like the present one, with copies of the chunks
+ * and links that changes may modify. */
 static lh_status describe(change_state *c, lhi_arena *mem, lh_error *err)
 {
     lh_pipeline_desc *d = &c->desc;
