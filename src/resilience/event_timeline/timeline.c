@@ -614,8 +614,8 @@ static bool is_slowdown(const uint64_t *set, uint32_t k,
     return has(set, k) && x->block_ns == 0;
 }
 
-/* Applies all factors first, then all additions: the result does not depend on
- * the event order. */
+/* Applies the active slowdowns to the links: first all factors, then all
+ * additions, so that the result does not depend on the order of events. */
 static void slow_links(const lh_event_timeline *c, const uint64_t *set,
                        lh_link *links)
 {
@@ -643,7 +643,8 @@ static void slow_links(const lh_event_timeline *c, const uint64_t *set,
     }
 }
 
-/* Blocks the active rail failures' links. */
+/* Blocks the links of the active rail failures for the time until a failure is
+ * detected. */
 static lh_status block_links(const lh_event_timeline *c, const uint64_t *set,
                              lh_pipeline *p, lh_error *err)
 {

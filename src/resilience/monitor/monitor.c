@@ -350,7 +350,8 @@ static lhi_monitored *find_monitored(const lh_monitor *m,
                                             : &m->data[e->index];
 }
 
-/* Computes each new change's cost, all others as at present. */
+/* Computes the cost of each new change: the iteration time less that with this
+ * quantity at its normal level. */
 static lh_status compute_costs(lh_monitor *m, lh_error *err)
 {
     int64_t now = 0;

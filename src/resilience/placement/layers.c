@@ -80,8 +80,8 @@ void lh_layers_free(lh_layers *l)
 
 /* --- other partitions ----------------------------------------------------- */
 
-/* Returns the ratio of a pass's new to its old time: `ns` with `first` layers,
- * `layer` per layer. */
+/* Returns the ratio of a pass's time with `now` layers to its time with `first`
+ * layers, which is `ns`; each layer takes `layer` ns. */
 static double time_ratio(int64_t ns, double layer, uint32_t first, uint32_t now)
 {
     if (ns <= 0)

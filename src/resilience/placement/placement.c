@@ -253,8 +253,8 @@ lh_link lh_host_placement_nominal_link(const lh_host_placement *places,
 
 /* --- slowdowns ------------------------------------------------------------ */
 
-/* Adds times; saturates at a value beyond a pipeline's limits, whose check then
- * reports the error. */
+/* Adds two times; saturates at a value beyond a pipeline's limits, so that a
+ * later check rejects it. */
 static int64_t add_times(int64_t a, int64_t b)
 {
     return a > INT64_MAX / 4 - b ? INT64_MAX / 4 : a + b;

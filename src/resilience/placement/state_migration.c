@@ -8,7 +8,8 @@
 
 #include <math.h>
 
-/* Returns one hop's time; -1: unknown. */
+/* Returns the time to send a place's state over one link between hosts, in ns;
+ * -1 if it is unknown. */
 static int64_t hop_ns(const lh_host_placement *s,
                       const lhi_host_slowdown_tables *slow, uint32_t device,
                       uint32_t from, uint32_t to)
