@@ -157,10 +157,10 @@ static bool is_better(const candidate *a, const candidate *b)
     return order != 0 ? order < 0 : a->slots > b->slots;
 }
 
-/* Computes CRITICAL's delay. Messages queued at the port wait while this one is
- * sent. If that exceeds the producing pass's duration, the next message waits
- * for the rest. A long route delays one message; a slow one delays all later
- * ones. */
+/* Returns the delay, in ns, by which policy CRITICAL compares routes for late
+ * messages; for other policies the message's own time. Queued messages wait at
+ * the port for `ser`, the time to send this one. If `ser` exceeds the producing
+ * pass's duration, the next message waits for the rest. */
 static int64_t compute_delay(const lhi_request *r, int64_t takes_ns,
                              int64_t ser)
 {

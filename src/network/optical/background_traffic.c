@@ -50,7 +50,8 @@ static void advance_to(traffic_state *f, int64_t time_ns)
     f->now = time_ns;
 }
 
-/* Processes one arrival; false on allocation failure. */
+/* Processes the next request of the background traffic, and the releases before
+ * it; false on allocation failure. */
 static bool arrive_one(traffic_state *f, bool *refused)
 {
     lhi_event e;

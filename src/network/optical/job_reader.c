@@ -82,7 +82,8 @@ const lh_pipeline *lhi_optical_job_pipeline(const lhi_optical_job_spec *job)
                          : NULL;
 }
 
-/* docs/optical.md derives the preset's numbers. */
+/* Reads `preset`, which sets pass times and message size; docs/optical.md
+ * derives the numbers. */
 static lh_status read_preset(reader *r, const lhi_node *map)
 {
     static const char *const names[] = {"8b", "70b", NULL};
@@ -325,7 +326,8 @@ static lh_status check_datacenters(reader *r, const lhi_node *node)
     return LH_OK;
 }
 
-/* Default placement: each site of the plan gets its own node. */
+/* Selects the default placement: each site of the pipeline gets a node of its
+ * own. LH_EINPUT: the job has no pipeline with sites. */
 static lh_status keep_groups(reader *r, const lhi_node *node)
 {
     const lh_pipeline *p = lhi_optical_job_pipeline(r->job);

@@ -30,7 +30,7 @@ typedef struct shared_work {
     lh_error err;
 } shared_work;
 
-/* Returns run number `i` over all policies and seeds. */
+/* Returns the result of run number `i`, counted over all policies and seeds. */
 static lh_optical_run *run_at(const shared_work *w, uint32_t i)
 {
     const lh_optical_policy *p = &w->result->policies[0];

@@ -153,8 +153,8 @@ static void send_message(run *r, job *j, uint32_t task)
     push(r, j->arrive[task], ARRIVAL, task_payload(j, task));
 }
 
-/* Rendezvous receives: posts the receive that is due when the device reaches
- * task i. */
+/* Posts the receive that is due when the device reaches task i, if the program
+ * has rendezvous receives. */
 static void post_receive(run *r, job *j, uint32_t device, uint32_t i)
 {
     const lhi_program *p = j->program;
@@ -584,7 +584,7 @@ static void arrive_background(run *r)
     r->out->background_refused += r->counting && !ok;
 }
 
-/* Processes one event. */
+/* Processes one event from the queue by its kind. */
 static void process_event(run *r, const lhi_event *e)
 {
     job *j = &r->jobs[e->rank == RELEASE ? 0 : e->payload >> 32];
