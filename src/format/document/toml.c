@@ -194,7 +194,8 @@ static lh_status read_path(lhi_toml *t, path *p, lh_error *err)
     return LH_OK;
 }
 
-/* Reports a key that exists already. */
+/* Fails with LH_EINPUT: the table already has the key, on the line that the
+ * message names. */
 static lh_status fail_duplicate(const lhi_toml *t, const lhi_node *there,
                                 lh_error *err)
 {

@@ -85,7 +85,8 @@ static int digit_of(char c, unsigned base)
     return value < (int)base ? value : -1;
 }
 
-/* Reads \uXXXX or \UXXXXXXXX: `n` digits after the letter. */
+/* Appends the character of an escape \uXXXX or \UXXXXXXXX, whose `n`
+ * hexadecimal digits follow. */
 static lh_status append_code_point(string_builder *s, int n, lh_error *err)
 {
     lhi_toml *t = s->t;
@@ -153,8 +154,9 @@ static lh_status fail_unterminated(string_builder *s, lh_error *err)
     return lhi_toml_fail(s->t, err, "missing closing %c", s->quote);
 }
 
-/* Detects the closing quotes; a multi-line string may end with up to two quotes
- * of its own before them. */
+/* Skips the closing quotes and returns whether they were next. A multi-line
+ * string may end with up to two quotes of its own before them, which are
+ * appended. */
 static bool skip_closing_quotes(string_builder *s)
 {
     lhi_toml *t = s->t;

@@ -96,7 +96,7 @@ static lh_status open_container(builder *b, lhi_node_kind kind, uint32_t line,
  * time. */
 enum { SMALL_MAP_KEYS = 32 };
 
-/* Reports a duplicate key. */
+/* Fails with LH_EINPUT: a map has the key twice. */
 static lh_status fail_duplicate(const lhi_doc *doc, uint32_t line,
                                 const char *key, lh_error *err)
 {
@@ -180,7 +180,7 @@ static lh_status add_scalar(builder *b, const yaml_event_t *event,
     return LH_OK;
 }
 
-/* Rejects anchors and tags. */
+/* Fails with LH_EINPUT if a YAML node has an anchor or a tag. */
 static lh_status reject_anchors_and_tags(const lhi_doc *doc, uint32_t line,
                                          const yaml_char_t *anchor,
                                          const yaml_char_t *tag, lh_error *err)
@@ -339,7 +339,8 @@ static size_t copy_character(input_text *f, char *out)
     return n;
 }
 
-/* libyaml's read callback. */
+/* Copies the next bytes of the input into libyaml's buffer; callback of the
+ * parser. */
 static int read_input(void *of, unsigned char *buffer, size_t room, size_t *n)
 {
     enum { LONGEST = 10 };

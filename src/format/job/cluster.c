@@ -261,7 +261,8 @@ static lh_status read_site(reader *r, const lhi_node *map,
                                        &site->usd_per_gpu_hour, err);
 }
 
-/* Reads the networks; requires the numbers of GPUs, nodes and zones. */
+/* Reads the networks inside a datacenter, whose numbers of GPUs, nodes and
+ * zones were read before. */
 static lh_status read_site_networks(reader *r, const lhi_node *map,
                                     uint32_t n_nodes, lhi_listed_site *listed,
                                     lh_error *err)

@@ -331,8 +331,8 @@ static uint64_t at_least_one(uint32_t degree)
     return degree ? degree : 1;
 }
 
-/* Checks that experts are spread over the ranks of one pipeline stage, which
- * has tensor x context x data ranks. */
+/* Checks that expert x expert_tensor divides the ranks of one pipeline stage,
+ * tensor x context x data, over which the experts are distributed. */
 static lh_status check_block(reader *r, const lhi_node *map, lh_error *err)
 {
     const lh_layout *l = &r->job->layout;
@@ -565,7 +565,8 @@ static bool is_site(const lh_job *job, const char *name)
     return false;
 }
 
-/* Checks that some entry is for the job's model, unless there are none. */
+/* Checks that some entry of a profile applies to the job's model; a profile
+ * without entries passes. */
 static lh_status check_models(reader *r, const lhi_node *node,
                               const lh_profile *p, lh_error *err)
 {

@@ -99,7 +99,8 @@ static lh_status check_dense_list(const lhi_doc *doc, const lhi_node *map,
     return LH_OK;
 }
 
-/* Fills in defaults other than 0. */
+/* Derives absent sizes from other ones, such as kv_heads from heads, and
+ * rejects contradictory ones. */
 static lh_status fill_defaults(const lhi_doc *doc, const lhi_node *map,
                                lh_model *m, lh_error *err)
 {
@@ -187,7 +188,8 @@ static lh_status check_unused_keys(const lhi_doc *doc, const lhi_node *map,
                                     "sliding_window", err);
 }
 
-/* Checks the keys that experts require. */
+/* Fails with LH_EINPUT if a model with experts lacks their width, their number
+ * per token, or the width of its dense layers. */
 static lh_status check_expert_keys(const lhi_doc *doc, const lhi_node *map,
                                    const lh_model *m, lh_error *err)
 {

@@ -134,7 +134,8 @@ static bool same_text(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-/* Compares all conditions except GPU, model and chunk index. */
+/* Checks whether two entries have equal conditions of measurement, except GPU,
+ * model and chunk index. */
 static bool same_conditions(const lh_profile_entry *a,
                             const lh_profile_entry *b)
 {
