@@ -52,6 +52,7 @@ lhi_arena *lhi_arena_make(size_t limit_bytes)
     return arena;
 }
 
+/* Frees one block; accepts NULL. */
 static void free_block(block *b)
 {
     if (!b)

@@ -17,7 +17,8 @@ typedef struct lhi_mark {
 /* Creates an arena that hands out at most `limit_bytes` in total (0: no limit).
  * Returns NULL if allocation fails. */
 lhi_arena *lhi_arena_make(size_t limit_bytes);
-void lhi_arena_free(lhi_arena *arena); /* accepts NULL */
+/* Frees an arena with everything allocated in it; accepts NULL. */
+void lhi_arena_free(lhi_arena *arena);
 
 /* Allocates zeroed memory, aligned for any type, with the arena's lifetime.
  * Returns NULL if allocation fails or if count * size overflows. A zero-sized

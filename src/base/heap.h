@@ -23,7 +23,10 @@ typedef struct lhi_heap {
 
 /* Frees the heap's memory. */
 void lhi_heap_fini(lhi_heap *heap);
-bool lhi_heap_push(lhi_heap *heap, lhi_event event); /* false: out of memory */
-bool lhi_heap_pop(lhi_heap *heap, lhi_event *out);   /* false: empty */
+/* Adds an event; false on allocation failure. */
+bool lhi_heap_push(lhi_heap *heap, lhi_event event);
+/* Removes the first event by time, rank and sequence number; false if the heap
+ * is empty. */
+bool lhi_heap_pop(lhi_heap *heap, lhi_event *out);
 
 #endif

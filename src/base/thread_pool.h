@@ -28,7 +28,8 @@ typedef struct lhi_thread_pool lhi_thread_pool;
  * threads start with the first job that has tasks for them. */
 lh_status lhi_thread_pool_make(uint32_t threads, lhi_thread_pool **out,
                                lh_error *err);
-void lhi_thread_pool_free(lhi_thread_pool *crew); /* accepts NULL */
+/* Stops the worker threads and frees the pool; accepts NULL. */
+void lhi_thread_pool_free(lhi_thread_pool *crew);
 
 /* Runs tasks 0 .. n - 1, started in order. A pool runs one job at a time, and a
  * task must not start another job on the same pool. If no thread can be

@@ -68,7 +68,8 @@ lh_status lhi_doc_make(size_t len, const char *name, lhi_input_kind kind,
 /* Parses a file. */
 lh_status lhi_doc_load(const char *path, lhi_input_kind kind, lhi_doc **out,
                        lh_error *err);
-void lhi_doc_free(lhi_doc *doc); /* accepts NULL */
+/* Frees a document with all its nodes; accepts NULL. */
+void lhi_doc_free(lhi_doc *doc);
 
 /* Reports "file:line: key.path: message". */
 lh_status lhi_doc_fail(const lhi_doc *doc, const lhi_node *node, lh_error *err,

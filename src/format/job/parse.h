@@ -53,7 +53,9 @@ lh_status lhi_value_parse(const char *text, size_t len, const char *name,
 /* Reads a value from a file. */
 lh_status lhi_value_read(const char *path, lhi_input_kind kind, size_t size,
                          lhi_fill_fn *fill, void **out, lh_error *err);
-void lhi_value_free(void *value); /* accepts NULL */
+/* Frees a value of lhi_value_parse() or lhi_value_read() with its arena;
+ * accepts NULL. */
+void lhi_value_free(void *value);
 
 /* --- models --- */
 

@@ -79,7 +79,8 @@ lh_status lhi_network_make(const lh_topology *topology, uint32_t k,
                            uint32_t slots, bool shared_fibre,
                            const lhi_reach *reaches, uint32_t n_reaches,
                            lhi_network **out, lh_error *err);
-void lhi_network_free(lhi_network *network); /* accepts NULL */
+/* Frees a network, but not its topology; accepts NULL. */
+void lhi_network_free(lhi_network *network);
 
 /* Counts fibres: one per cable if shared, else one per direction. */
 uint32_t lhi_network_n_fibres(const lhi_network *network);

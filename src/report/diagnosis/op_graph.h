@@ -42,6 +42,7 @@ static inline uint32_t lhi_op_graph_sender(const lhi_op_graph *graph,
 
 /* Checks whether two graphs are equal. */
 bool lhi_op_graph_equals(const lhi_op_graph *a, const lhi_op_graph *b);
-void lhi_op_graph_free(lhi_op_graph *graph); /* accepts NULL */
+/* Frees a graph; accepts NULL. */
+void lhi_op_graph_free(lhi_op_graph *graph);
 
 #endif
