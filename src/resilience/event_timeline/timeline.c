@@ -24,8 +24,7 @@ static void add_to(uint64_t *set, uint32_t i)
     set[i / 64] |= UINT64_C(1) << i % 64;
 }
 
-/* --- event targets ---------------------------------------------------------
- */
+/* --- event targets ------------------------------------------------------- */
 
 /* Prefixes an error with the event's file and line, or its index. */
 static lh_status fail_event(const lh_events *events, const lh_event *e,
@@ -97,8 +96,7 @@ static lh_status find_event_links(lhi_link_list *list, lhi_event_effect *effect,
     return check_factors(list->links, effect, err);
 }
 
-/* Checks that an event's device number is a host of the placement. LH_EINPUT
- * otherwise. */
+/* Fails with LH_EINPUT if an event's device is no host of the placement. */
 static lh_status find_host(const lh_event_timeline *c, const lh_event *e,
                            lh_error *err)
 {
@@ -111,8 +109,7 @@ static lh_status find_host(const lh_event_timeline *c, const lh_event *e,
                     e->device, n - 1);
 }
 
-/* Checks that an event's device exists and has passes to slow down. LH_EINPUT
- * otherwise. */
+/* Fails with LH_EINPUT if an event's device is absent or has no passes. */
 static lh_status find_device(const lh_pipeline *p, const lh_event *e,
                              lh_error *err)
 {
@@ -184,8 +181,7 @@ static lh_status find_rail(lhi_link_list *list, lhi_event_effect *effect,
     return store_links(list, effect, hit, mem, err);
 }
 
-/* Resolves an event with host placement: its links between hosts, or else its
- * host. */
+/* Resolves an event on hosts: its links between hosts, or else its host. */
 static lh_status find_hosts(lh_event_timeline *c, lhi_event_effect *effect,
                             lh_error *err)
 {
@@ -286,8 +282,7 @@ static lh_status resolve_events(lh_event_timeline *c, const lh_events *events,
     return status;
 }
 
-/* --- states ------------------------------------------------------------------
- */
+/* --- states -------------------------------------------------------------- */
 
 /* Orders steps, for sorting. */
 static int compare_steps(const void *a, const void *b)
@@ -353,11 +348,9 @@ static lh_status build_states(lh_event_timeline *c, lh_error *err)
     return LH_OK;
 }
 
-/* --- names -------------------------------------------------------------------
- */
+/* --- names --------------------------------------------------------------- */
 
-/* Finds a display name in the timeline's list, or appends it; *out is its
- * index. */
+/* Finds or appends a display name; *out is its index in c->names. */
 static lh_status find_name(lh_event_timeline *c, const char *name,
                            uint32_t *out, lh_error *err)
 {
@@ -404,11 +397,9 @@ static lh_status build_names(lh_event_timeline *c, lh_error *err)
     return LH_OK;
 }
 
-/* --- construction ------------------------------------------------------------
- */
+/* --- construction -------------------------------------------------------- */
 
-/* Fails with LH_EINPUT if there are too many events or too many links in them.
- */
+/* Fails with LH_EINPUT if there are too many events or links in them. */
 static lh_status check_size(const lh_events *events, lh_error *err)
 {
     uint64_t n = 0;
@@ -422,8 +413,7 @@ static lh_status check_size(const lh_events *events, lh_error *err)
                     events->n_events, n, LH_MAX_EVENTS, LH_MAX_EVENT_LINKS);
 }
 
-/* Fails with LH_EINVAL if the host placement was made for a pipeline of another
- * shape. */
+/* Fails with LH_EINVAL if the host placement is for another pipeline. */
 static lh_status check_places(const lh_event_timeline *c,
                               const lh_pipeline *pipeline, lh_error *err)
 {
@@ -534,8 +524,7 @@ void lh_event_timeline_free(lh_event_timeline *timeline)
     lhi_arena_free(timeline->mem);
 }
 
-/* --- queries -----------------------------------------------------------------
- */
+/* --- queries ------------------------------------------------------------- */
 
 uint32_t lh_event_timeline_n_states(const lh_event_timeline *timeline)
 {
@@ -577,8 +566,7 @@ uint32_t lh_event_timeline_slow_components(const lh_event_timeline *timeline,
     return n;
 }
 
-/* --- the pipeline in a state -------------------------------------------------
- */
+/* --- the pipeline in a state --------------------------------------------- */
 
 /* Multiplies a time; saturates at a value beyond a pipeline's limits, so that
  * an invalid time stays invalid. */
@@ -643,8 +631,7 @@ static void slow_links(const lh_event_timeline *c, const uint64_t *set,
     }
 }
 
-/* Blocks the links of the active rail failures for the time until a failure is
- * detected. */
+/* Blocks the links of active rail failures until a failure is detected. */
 static lh_status block_links(const lh_event_timeline *c, const uint64_t *set,
                              lh_pipeline *p, lh_error *err)
 {
