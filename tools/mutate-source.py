@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Mutation testing: changes one operator, number or statement of the source at a
+time, and counts the mutants that some test notices.
+
+    mutate-source.py BUILD [--count N] [--seed N] [--only FOLDER]
+
+BUILD is a configured build folder of a clean checkout that nobody else uses:
+the program edits the source in place and restores it. For each mutant it builds
+the test programs of the folder, and runs them until one fails. It prints a line
+for each survivor (file, line, change), and at the end the share of noticed
+mutants per folder. Mutants that do not compile, and mutants that change no
+object code, are drawn again. Same seed, same mutants.
+"""
+import argparse
+import hashlib
+import json
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+# The tests of each folder, fastest and most specific first.
+TESTS = {
+    "src/model": "cost cost_links cost_profile cost_memory cost_far sharding "
+                 "expert_traffic layer_by_layer fold zones kernels fp8 "
+                 "framework spec spec_model network transport memory_room "
+                 "recompute partition floors floor_parts numbers plan_memory "
+                 "validate validate-published validate-gpu validate-scaleacross "
+                 "plan_built plan",
+    "src/schedule/simulator": "sim bounds trace offload describe numbers "
+                              "agreement mirror makespan timeline_rows jitter "
+                              "tolerance sched",
+    "src/schedule/methods": "sched sched_look_ahead sched_rounds sched_steady "
+                            "sched_slack sched_memory generators methods "
+                            "papers-crosspipe papers-adaptra agreement",
+    "src/schedule/solver": "solve solve_brute solve_engines solve_memory "
+                           "certificate bounds regrow papers-crosspipe-optimal "
+                           "solve_clauses solve_threads",
+    "src/schedule/verifier": "check certificate agreement solve_brute optima",
+    "src/planner": "plan plan_reasons plan_check plan_left plan_front plan_money "
+                   "plan_elastic plan_network plan_links plan_robust plan_uneven "
+                   "plan_built chunk_layers partition space nearby known sort "
+                   "ask show first best floors floor_parts exact plan_room "
+                   "elastic_floors elastic_random plan_choice plan_asked "
+                   "plan_refine papers-pipemesh papers-scaleacross",
+    "src/runtime/engine": "engine engine_run engine_grid engine_sharded "
+                          "engine_moves engine_switch engine_events "
+                          "engine_coupled engine_delegated engine_offload "
+                          "engine_memory engine_tensor engine_context "
+                          "engine_experts engine_mtp engine_levels engine_same "
+                          "engine_adapt engine_votes engine_observe train_plan",
+}
+SWAPS = [(r" < ", " <= "), (r" <= ", " < "), (r" > ", " >= "), (r" >= ", " > "),
+         (r" == ", " != "), (r" != ", " == "), (r" && ", " || "),
+         (r" \|\| ", " && "), (r" \+ ", " - "), (r" - ", " + "),
+         (r" \+= ", " -= "), (r" -= ", " += ")]
+STATEMENT = re.compile(r"^\s+(?!return|goto|break|continue|free|fprintf)"
+                       r"[\w>.\[\]()*-]+( [-+*/|&]?= [^;]*|\([^;]*\));$")
+
+
+# Texts, and the sizes of allocations and limits, which tests need not notice.
+SKIPPED = re.compile(r"""^\s*#|"|'|LHI_NEW|alloc|<<|sizeof""")
+
+
+def code_lines(text):
+    """Returns the indices of the lines inside functions, without comments."""
+    plain = re.sub(r"/\*.*?\*/", lambda m: re.sub(r"[^\n]", " ", m[0]), text,
+                   flags=re.S)
+    inside, found = False, []
+    for i, line in enumerate(plain.split("\n")):
+        if line.startswith("{"):
+            inside = True
+        elif line.startswith("}"):
+            inside = False
+        elif inside and line.strip() and not SKIPPED.search(line):
+            found.append((i, line))
+    return found
+
+
+def mutants(path):
+    """Lists (line, old text, new text, description) of a file."""
+    made = []
+    for i, line in code_lines(path.read_text()):
+        for pattern, new in SWAPS:
+            for m in re.finditer(pattern, line):
+                made.append((i, line, line[:m.start()] + new + line[m.end():],
+                             f"{m[0].strip()} became {new.strip()}"))
+        for m in re.finditer(r"(?<![\w.])(\d+)(?![\w.])", line):
+            made.append((i, line, line[:m.start()] + str(int(m[1]) + 1)
+                         + line[m.end():], f"{m[1]} became {int(m[1]) + 1}"))
+        if STATEMENT.match(line) and " = " not in line[:line.find("(")]:
+            made.append((i, line, re.match(r"\s*", line)[0] + ";",
+                         f"dropped {line.strip()}"))
+    return made
+
+
+def run(*command, seconds=600):
+    """Tests whether a command succeeds within the time."""
+    try:
+        return subprocess.run(command, cwd=ROOT, capture_output=True,
+                              check=False, timeout=seconds).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
+
+
+class Folder:
+    """A mutated folder: its files, and the tests that may notice."""
+
+    def __init__(self, build, name):
+        self.name = name
+        self.files = sorted((ROOT / name).rglob("*.c"))
+        known = {test["name"]: test["cmd"] for test in json.loads(
+            subprocess.check_output(["meson", "introspect", "--tests", build]))}
+        self.tests = [n for n in TESTS[name].split() if n in known]
+        unknown = set(TESTS[name].split()) - set(known)
+        if unknown:
+            sys.exit(f"mutate-source.py: no test {', '.join(sorted(unknown))}")
+        top = str(pathlib.Path(build).resolve()) + "/"
+        self.targets = sorted({part.removeprefix(top)
+                               for n in self.tests for part in known[n]
+                               if part.startswith(top)})
+        self.noticed, self.survivors = 0, []
+
+    def kills(self, build, test):
+        return not run("meson", "test", "-C", build, "--no-rebuild", test)
+
+    def try_mutant(self, build, drawn):
+        """Builds and tests one mutant; false if it is not a mutant."""
+        path = drawn.choice(self.files)
+        made = mutants(path)
+        if not made:
+            return False
+        at, old, new, change = drawn.choice(made)
+        text = path.read_text()
+        lines = text.split("\n")
+        if lines[at] != old:  # a comment on the line
+            return False
+        lines[at] = new
+        before = library_hash(build)
+        try:
+            path.write_text("\n".join(lines))
+            if not run("ninja", "-C", build, *self.targets):
+                return False
+            if library_hash(build) == before:
+                return False
+            for test in self.tests:
+                if self.kills(build, test):
+                    self.tests.remove(test)  # likely to notice the next, too
+                    self.tests.insert(0, test)
+                    self.noticed += 1
+                    return True
+        finally:
+            path.write_text(text)
+        where = f"{path.relative_to(ROOT)}:{at + 1}: {change}"
+        self.survivors.append(where)
+        print(f"survived: {where}", flush=True)
+        return True
+
+
+def library_hash(build):
+    """Hashes the static library that the tests are linked with."""
+    found = sorted(pathlib.Path(build).glob("src/*.p/*.o"))
+    total = hashlib.sha256()
+    for path in found:
+        total.update(path.read_bytes())
+    return total.hexdigest()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("build")
+    parser.add_argument("--count", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", choices=sorted(TESTS))
+    given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    names = [given.only] if given.only else sorted(TESTS)
+    folders = [Folder(given.build, name) for name in names]
+    if not run("ninja", "-C", given.build,
+               *{target for f in folders for target in f.targets}):
+        sys.exit("mutate-source.py: the source does not build")
+    for folder in folders:
+        drawn = random.Random(f"{given.seed} {folder.name}")
+        tried = 0
+        while tried < -(-given.count // len(folders)):
+            tried += folder.try_mutant(given.build, drawn)
+        run("ninja", "-C", given.build, *folder.targets)
+    total = noticed = 0
+    for folder in folders:
+        n = folder.noticed + len(folder.survivors)
+        total, noticed = total + n, noticed + folder.noticed
+        print(f"{folder.name}: {folder.noticed} of {n} mutants noticed")
+    print(f"total: {noticed} of {total} noticed, "
+          f"{100 * noticed / max(total, 1):.1f} %")
+
+
+main()
