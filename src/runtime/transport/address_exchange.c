@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+/* Checks whether all `n` bytes are 0. */
 static bool is_zero(const unsigned char *bytes, size_t n)
 {
     size_t i = 0;
@@ -15,6 +16,7 @@ static bool is_zero(const unsigned char *bytes, size_t n)
     return i == n;
 }
 
+/* Checks the version of an address record; LH_EIO: another version. */
 static lh_status check_version(uint64_t version, lh_error *err)
 {
     if (version == LHI_RECORDS_VERSION)

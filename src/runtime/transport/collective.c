@@ -11,6 +11,7 @@
 
 enum { TAG_BARRIER, TAG_SCATTER, TAG_GATHER };
 
+/* Returns the index of member i's first value: floor(n * i / n_ranks). */
 static size_t first_of(const lhi_net_group *g, size_t n, uint32_t i)
 {
     /* n * i / n_ranks without overflow. */
@@ -18,6 +19,8 @@ static size_t first_of(const lhi_net_group *g, size_t n, uint32_t i)
     return per * i + rest * i / g->n_ranks;
 }
 
+/* Initialises a round with operations for all members; release it with
+ * exchange_fini(). */
 static lh_status exchange_init(lhi_round *x, lhi_net *net,
                                const lhi_net_group *group, uint64_t tag,
                                lh_error *err)
@@ -30,6 +33,8 @@ static lh_status exchange_init(lhi_round *x, lhi_net *net,
     return LH_OK;
 }
 
+/* Waits for a round's operations and releases them. Returns `status`, or the
+ * first error of the wait. */
 static lh_status exchange_fini(lhi_round *x, lh_status status, lh_error *err)
 {
     status = lhi_round_end(x, status, NULL, err);

@@ -30,6 +30,8 @@ struct lhi_group {
     size_t given, got; /* bytes sent and received in both */
 };
 
+/* Checks the options of a new group: the caller is a member, the tag's low 32
+ * bits are 0, and no rank occurs twice. Else LH_EINVAL. */
 static lh_status check_options(const lhi_net *net, const lhi_group_options *o,
                                lh_error *err)
 {
@@ -134,9 +136,10 @@ uint64_t lhi_group_count_calls(const lhi_group *g)
     return g->calls;
 }
 
-/* --- a round of messages ----------------------------------------------------
- */
+/* ---- a round of messages ---- */
 
+/* Prepares the group's rounds for the next collective: a new tag, zeroed
+ * operations and byte counts. */
 static void begin_round(lhi_group *g)
 {
     g->began_ns = g->latest_ns = lhi_now_ns();
@@ -147,6 +150,7 @@ static void begin_round(lhi_group *g)
     g->given = g->got = 0;
 }
 
+/* Posts the receive from member `i` and counts its bytes. */
 static lh_status receive(lhi_group *g, uint32_t i, void *data, size_t size,
                          lh_error *err)
 {
@@ -154,6 +158,7 @@ static lh_status receive(lhi_group *g, uint32_t i, void *data, size_t size,
     return lhi_round_receive(&g->round, i, data, size, err);
 }
 
+/* Starts the send to member `i` and counts its bytes. */
 static lh_status send_part(lhi_group *g, uint32_t i, const void *data,
                            size_t size, lh_error *err)
 {
@@ -221,9 +226,9 @@ static lh_status exchange(lhi_group *g, const lhi_group_bytes *b, lh_error *err)
     return end_round(g, status, err);
 }
 
-/* --- collectives ------------------------------------------------------------
- */
+/* ---- collectives ---- */
 
+/* Returns the sum of the first `i` sizes. */
 static size_t sum_before(const size_t *sizes, uint32_t i)
 {
     size_t sum = 0;
@@ -251,6 +256,8 @@ lh_status lhi_group_all_gather(lhi_group *g, const void *mine, void *all,
     return end_round(g, status, err);
 }
 
+/* Grows the buffer for other members' summands to `n` values; false: out of
+ * memory. */
 static bool reserve_parts(lhi_group *g, size_t n)
 {
     if (n <= g->n_parts)
@@ -296,6 +303,8 @@ lh_status lhi_group_reduce_scatter(lhi_group *g, const float *values,
  * and sums locally: one step instead of two. */
 enum { DIRECT_REDUCE_VALUES = 1024 };
 
+/* Returns member i's share when `n` values are divided evenly; the first n %
+ * n_ranks members have one value more. */
 static size_t share_of(size_t n, uint32_t n_ranks, uint32_t i)
 {
     return n / n_ranks + (i < n % n_ranks);

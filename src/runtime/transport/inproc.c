@@ -84,7 +84,9 @@ static void copy_across(lhi_net_op *receive, lhi_net_op *send)
     lhi_op_done(send, LH_OK);
 }
 
-static void *copier_main(void *of)
+/* Copy thread of an endpoint: copies queued large messages into their receives
+ * until the endpoint closes. */
+static void *copy_thread_main(void *of)
 {
     inproc_endpoint *e = of;
     pthread_mutex_lock(&e->lock);
@@ -119,7 +121,7 @@ static bool queue_copy(inproc_endpoint *e, lhi_net_op *receive,
     if (send->size < COPY_BYTES)
         return false;
     if (!e->copies)
-        e->copies = pthread_create(&e->copier, NULL, copier_main, e) == 0;
+        e->copies = pthread_create(&e->copier, NULL, copy_thread_main, e) == 0;
     if (!e->copies)
         return false;
     receive->transport_data = send;
@@ -167,6 +169,8 @@ static lh_status queue_unexpected(inproc_endpoint *from, inproc_endpoint *to,
     return LH_OK;
 }
 
+/* Sends a message: copies it into a posted receive, or queues it as unexpected.
+ * LH_EIO: the peer has closed, or the sizes differ. */
 static lh_status inproc_send(lhi_net *net, lhi_net_op *op, lh_error *err)
 {
     inproc_endpoint *from = (inproc_endpoint *)net,
@@ -231,6 +235,8 @@ static lh_status receive_unexpected(inproc_endpoint *e, lhi_net_op *op,
     return LH_OK;
 }
 
+/* Receives a message: takes an unexpected one, or posts the receive. LH_EIO:
+ * the peer has closed. */
 static lh_status inproc_receive(lhi_net *net, lhi_net_op *op, lh_error *err)
 {
     inproc_endpoint *e = (inproc_endpoint *)net;
@@ -250,6 +256,7 @@ static lh_status inproc_receive(lhi_net *net, lhi_net_op *op, lh_error *err)
     return LH_OK;
 }
 
+/* Cancels an operation, or waits until its copy in progress ends. */
 static void inproc_cancel(lhi_net *net, lhi_net_op *op)
 {
     inproc_endpoint *e = (inproc_endpoint *)net,
@@ -277,6 +284,7 @@ static void inproc_cancel(lhi_net *net, lhi_net_op *op)
     }
 }
 
+/* Fails the run on all ranks, which share the failure's memory. */
 static void inproc_abort(lhi_net *net, const char *reason)
 {
     lhi_failure_set(net->failure, net->rank, reason);
@@ -329,6 +337,7 @@ static void end_receives(inproc_endpoint *e)
     wait_for_zero(&e->copies_in);
 }
 
+/* Releases the endpoints and their emulated links. */
 static void fabric_free(fabric *f)
 {
     for (uint32_t i = 0; i < f->n; i++) {
@@ -342,6 +351,9 @@ static void fabric_free(fabric *f)
     free(f);
 }
 
+/* Closes an endpoint: ends its sends and receives, fails the receives that
+ * peers posted for its messages, and releases the fabric after the last
+ * endpoint. */
 static void inproc_close(lhi_net *net)
 {
     inproc_endpoint *e = (inproc_endpoint *)net;
@@ -368,6 +380,7 @@ static const lhi_net_ops inproc_ops = {
     .close = inproc_close,
 };
 
+/* Allocates the table of emulated links; no table without links. */
 static lh_status map_links(fabric *f, uint32_t n_links,
                            const lhi_net_link *links, lh_error *err)
 {

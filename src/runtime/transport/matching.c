@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+/* Returns the hash list of a peer and tag, 0 to LHI_MATCH_LISTS - 1. */
 static size_t list_of(uint32_t peer, uint64_t tag)
 {
     uint64_t mixed =
@@ -21,6 +22,7 @@ void lhi_match_post(lhi_match *match, lhi_net_op *op)
     q->last = op;
 }
 
+/* Removes `op` from a queue; `before` precedes it (NULL: it is first). */
 static void unlink_op(lhi_queue *q, lhi_net_op *before, lhi_net_op *op)
 {
     if (before)
@@ -104,6 +106,8 @@ bool lhi_match_add_unexpected(lhi_match *match, lhi_unexpected *kept)
     return true;
 }
 
+/* Removes an unexpected message from its queue and returns it; `before`
+ * precedes it (NULL: it is first). */
 static lhi_unexpected *unlink_unexpected(lhi_match *match, lhi_queue *q,
                                          lhi_unexpected *before,
                                          lhi_unexpected *kept)
@@ -138,6 +142,9 @@ lhi_unexpected *lhi_match_take_any(lhi_match *match)
     return NULL;
 }
 
+/* Removes and returns a peer's unexpected message in one list: that of the
+ * operation `send`, or any whose bytes are still the sender's (NULL). NULL:
+ * none. */
 static lhi_unexpected *take_send(lhi_match *match, lhi_queue *q,
                                  const lhi_net_op *send, uint32_t from)
 {

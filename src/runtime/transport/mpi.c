@@ -97,7 +97,9 @@ struct lhi_mpi {
     lhi_start_record *records; /* all ranks', after the exchange */
 };
 
-static lh_status load(lhi_mpi *m, lh_error *err)
+/* Loads the MPI library and resolves its functions; LH_EUNSUPPORTED: not
+ * installed. */
+static lh_status load_library(lhi_mpi *m, lh_error *err)
 {
     /* Open MPI's plug-ins resolve symbols globally. */
     int how = RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE;
@@ -135,7 +137,7 @@ lh_status lhi_mpi_start(lhi_mpi **out, lh_error *err)
      * user's setting has precedence. */
     setenv("OMPI_MCA_btl", "^vader,sm", 0);
 #endif
-    lh_status status = load(m, err);
+    lh_status status = load_library(m, err);
     int rank = 0, n = 0, provided = 0;
     if (status == LH_OK &&
         (m->call.Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) ||
@@ -162,7 +164,7 @@ uint32_t lhi_mpi_n_ranks(const lhi_mpi *m)
 }
 
 /* Returns a port that is free now; the caller listens on it soon after. */
-static uint32_t free_port(void)
+static uint32_t find_free_port(void)
 {
     struct sockaddr_in a = {.sin_family = AF_INET};
     socklen_t size = sizeof a;
@@ -221,7 +223,7 @@ static lh_status exchange_records(lhi_mpi *m, const lhi_start_record *mine,
 }
 
 /* Checks whether all ranks are on one host. */
-static bool one_host(const lhi_mpi *m)
+static bool is_single_host(const lhi_mpi *m)
 {
     const lhi_start_record *c = m->records;
     for (uint32_t i = 1; i < m->n_ranks; i++)
@@ -244,18 +246,18 @@ static lh_status check_records(const lhi_mpi *m, const lhi_mpi_setup *work,
                             "rank %u is to run something else than rank 0: "
                             "give all ranks the same file and options",
                             i);
-    if (!one_host(m) && !*m->records[0].address)
+    if (!is_single_host(m) && !*m->records[0].address)
         return lhi_fail(err, LH_EIO,
                         "rank 0 has no address that other hosts can reach; "
                         "name an interface in LONGHAUL_INTERFACE");
     if (strcmp(work->transport, "ucx") == 0)
-        return lhi_ucx_may_listen(one_host(m), work->insecure, err);
+        return lhi_ucx_may_listen(is_single_host(m), work->insecure, err);
     return LH_OK;
 }
 
 lh_status lhi_mpi_exchange(lhi_mpi *m, const lhi_mpi_setup *work, lh_error *err)
 {
-    lhi_start_record mine = {.port = m->rank == 0 ? free_port() : 0};
+    lhi_start_record mine = {.port = m->rank == 0 ? find_free_port() : 0};
     if (strcmp(work->transport, "ucx") != 0 &&
         strcmp(work->transport, "tcp") != 0)
         return lhi_fail(err, LH_EINVAL,
@@ -293,7 +295,8 @@ lh_status lhi_net_mpi(lhi_mpi *m, const lhi_mpi_setup *work, lhi_net **out,
     const lhi_start_record *first = &m->records[0];
     lhi_tcp_options o = {.rank = m->rank,
                          .n_ranks = m->n_ranks,
-                         .host = one_host(m) ? "127.0.0.1" : first->address,
+                         .host =
+                             is_single_host(m) ? "127.0.0.1" : first->address,
                          .port = (uint16_t)first->port,
                          .job = job,
                          .secret = first->secret,

@@ -19,6 +19,7 @@ static const unsigned char *payload_at(const lhi_outgoing_frame *o, size_t at,
     return zeros;
 }
 
+/* Returns an I/O vector of `n` bytes for a write. */
 static struct iovec part(const unsigned char *bytes, size_t n)
 {
     union {

@@ -70,6 +70,7 @@ typedef struct launcher {
 
 /* ---- rank process ---- */
 
+/* Writes `n` bytes to a blocking descriptor; false: error. */
 static bool write_all(int fd, const void *bytes, size_t n)
 {
     const char *at = bytes;
@@ -100,6 +101,8 @@ static void close_others(launcher *l, uint32_t rank)
     }
 }
 
+/* Runs a rank's main function on its endpoint and fills its report; the caller
+ * releases result->text. */
 static lh_status run_rank(launcher *l, uint32_t rank, report *r,
                           lhi_rank_result *result)
 {
@@ -123,6 +126,8 @@ static lh_status run_rank(launcher *l, uint32_t rank, report *r,
     return status;
 }
 
+/* Main function of a rank process: runs the rank, sends report and result
+ * through the pipe, and exits with 1 if that failed. */
 static _Noreturn void child_main(launcher *l, uint32_t rank, pid_t parent,
                                  int pipe)
 {
@@ -144,6 +149,7 @@ static _Noreturn void child_main(launcher *l, uint32_t rank, pid_t parent,
 
 /* ---- launcher ---- */
 
+/* Kills all rank processes that run. */
 static void kill_all(launcher *l)
 {
     for (uint32_t i = 0; i < l->n; i++)
@@ -176,6 +182,8 @@ static lh_status connect_all(launcher *l, lh_error *err)
     return LH_OK;
 }
 
+/* Starts one rank's process, with a pipe for its report and a process
+ * descriptor that poll() watches. LH_EIO: no pipe, process or descriptor. */
 static lh_status fork_rank(launcher *l, uint32_t rank, lh_error *err)
 {
     child *c = &l->children[rank];
@@ -261,6 +269,8 @@ static void evaluate_exit(launcher *l, uint32_t rank, int how)
         lhi_failure_set(&l->shared->failure, rank, c->text);
 }
 
+/* Reads the rest of a rank's report, waits for its process, and evaluates its
+ * exit status. */
 static lh_status reap(launcher *l, uint32_t rank, lh_error *err)
 {
     child *c = &l->children[rank];
@@ -301,6 +311,7 @@ static lh_status poll_ranks(launcher *l, struct pollfd *polls,
     return LH_OK;
 }
 
+/* Checks whether `pid` is the process of a rank. */
 static bool is_rank(const launcher *l, pid_t pid)
 {
     uint32_t i = 0;
@@ -309,7 +320,8 @@ static bool is_rank(const launcher *l, pid_t pid)
     return i < l->n;
 }
 
-/* Process 1 inherits orphaned processes and must reap them. */
+/* Reaps orphaned processes, which the kernel reparents to the launcher if it is
+ * process 1 of a container. */
 static void reap_orphans(const launcher *l)
 {
     siginfo_t who = {0};
@@ -331,6 +343,8 @@ static void kill_remaining(launcher *l)
     kill_all(l);
 }
 
+/* Waits until all rank processes have ended; kills those that still run 3 s
+ * after a failure or a stop request. */
 static lh_status supervise(launcher *l, lh_error *err)
 {
     struct pollfd *polls = calloc(2 * (size_t)l->n, sizeof *polls);
@@ -384,6 +398,8 @@ static void move_results(launcher *l, lhi_rank_result *results)
     }
 }
 
+/* Allocates the launcher's tables, and the memory that ranks share: failure and
+ * emulated links. */
 static lh_status prepare_launch(launcher *l, uint32_t n_links,
                                 const lhi_net_link *links, lh_error *err)
 {
@@ -416,6 +432,7 @@ static lh_status prepare_launch(launcher *l, uint32_t n_links,
     return LH_OK;
 }
 
+/* Closes the launcher's copies of the ranks' sockets. */
 static void close_connections(launcher *l)
 {
     for (size_t i = 0; l->fds && i < (size_t)l->n * l->n; i++) {
@@ -452,6 +469,7 @@ static void clean_up(launcher *l)
         munmap(l->shared, sizeof *l->shared);
 }
 
+/* Connects, starts and supervises all ranks; returns the run's failure. */
 static lh_status launch(launcher *l, lh_error *err)
 {
     LHI_TRY(connect_all(l, err));

@@ -46,6 +46,7 @@ void lhi_proto_fini(lhi_proto *p)
     pthread_mutex_destroy(&p->lock);
 }
 
+/* Appends an operation to a queue. */
 static void append(lhi_queue *q, lhi_net_op *op)
 {
     op->next = NULL;
@@ -56,9 +57,10 @@ static void append(lhi_queue *q, lhi_net_op *op)
     q->last = op;
 }
 
-/* Removes and returns an operation: `wanted` itself, the first one with the
- * tag, or the first one. */
+/* Selection of an operation: a given one, the first with a tag, or the first.
+ */
 typedef enum by { BY_ITSELF, BY_TAG, ANY } by;
+/* Removes and returns the operation selected by `what`; NULL: none. */
 static lhi_net_op *take_op(lhi_queue *q, by what, const lhi_net_op *wanted,
                            uint64_t value)
 {
@@ -87,8 +89,10 @@ void lhi_proto_payload_sent(lhi_proto *p, lhi_net_op *op, lh_status status)
         lhi_futex_wake(&p->n_sends_pending, false);
 }
 
-static lh_status wrong_size(uint32_t from, uint64_t tag, uint64_t message_bytes,
-                            uint64_t receive_bytes, lh_error *err)
+/* Fails because a message and its receive differ in size. */
+static lh_status fail_size_mismatch(uint32_t from, uint64_t tag,
+                                    uint64_t message_bytes,
+                                    uint64_t receive_bytes, lh_error *err)
 {
     return lhi_fail(err, LH_EIO,
                     "the message with tag %" PRIu64 " from rank %u has %" PRIu64
@@ -98,6 +102,8 @@ static lh_status wrong_size(uint32_t from, uint64_t tag, uint64_t message_bytes,
 
 /* ---- sending ---- */
 
+/* Removes and returns a peer's first grant with the tag; NULL: none. The caller
+ * releases it. */
 static grant *take_grant(lhi_peer *peer, uint64_t tag)
 {
     for (grant **at = &peer->grants; *at; at = &(*at)->next) {
@@ -116,7 +122,7 @@ static lh_status send_data(lhi_proto *p, lhi_net_op *op, uint64_t id,
                            uint64_t size, lh_error *err)
 {
     if (op->size != size)
-        return wrong_size(p->net.rank, op->tag, op->size, size, err);
+        return fail_size_mismatch(p->net.rank, op->tag, op->size, size, err);
     lhi_frame f = {.kind = LHI_FRAME_DATA, .size = size, .id = id};
     return p->carrier->frame(p, op->peer, &f, op->data, op, err);
 }
@@ -188,6 +194,7 @@ static void set_attributes(lhi_net_op *op, int64_t entered_ns, uint32_t link,
     op->slot = slot;
 }
 
+/* Completes a receive; without an emulated link, now is its arrival time. */
 static void finish_receive(lhi_net_op *op)
 {
     op->arrived_ns = op->link == LHI_NET_NO_LINK ? lhi_now_ns() : 0;
@@ -241,6 +248,9 @@ static void copy_unexpected(const lhi_unexpected *kept, lhi_net_op *op)
     finish_receive(op);
 }
 
+/* Starts a receive with the lock held: takes an unexpected message, posts the
+ * receive, or begins a rendezvous. LH_EIO: the peer has shut down, or the sizes
+ * differ. */
 static lh_status receive(lhi_proto *p, lhi_net_op *op, lh_error *err)
 {
     lhi_unexpected *kept =
@@ -249,7 +259,8 @@ static lh_status receive(lhi_proto *p, lhi_net_op *op, lh_error *err)
         return lhi_fail(err, LH_EIO, "rank %u has left", op->peer);
     lh_status status = LH_OK;
     if (kept && kept->size != op->size)
-        status = wrong_size(op->peer, op->tag, kept->size, op->size, err);
+        status =
+            fail_size_mismatch(op->peer, op->tag, kept->size, op->size, err);
     else if (kept)
         set_attributes(op, kept->entered_ns, kept->link, kept->slot);
     if (status == LH_OK && op->size > LHI_NET_EAGER_BYTES) {
@@ -320,8 +331,8 @@ static lh_status take_small(lhi_proto *p, uint32_t from, uint64_t tag,
     const lhi_net_op *large = find_unoffered(&p->peers[from], tag);
     lhi_net_op *found = lhi_match_take_posted(&p->match, from, tag);
     if (found ? found->size != size : large != NULL) {
-        lh_status status =
-            wrong_size(from, tag, size, found ? found->size : large->size, err);
+        lh_status status = fail_size_mismatch(
+            from, tag, size, found ? found->size : large->size, err);
         if (found)
             lhi_match_post(&p->match, found);
         return status;
@@ -331,9 +342,10 @@ static lh_status take_small(lhi_proto *p, uint32_t from, uint64_t tag,
 }
 
 /* Handles a SMALL frame's header. */
-static lh_status small_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
-                             void **into, lhi_net_op **op,
-                             lhi_unexpected **kept, lh_error *err)
+static lh_status handle_small_frame(lhi_proto *p, uint32_t from,
+                                    const lhi_frame *f, void **into,
+                                    lhi_net_op **op, lhi_unexpected **kept,
+                                    lh_error *err)
 {
     lhi_net_op *found = NULL;
     LHI_TRY(take_small(p, from, f->tag, f->size, &found, err));
@@ -351,12 +363,12 @@ static lh_status small_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
 }
 
 /* Handles an OFFER frame: posts the message for a receive, or as unexpected. */
-static lh_status offer_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
-                             lh_error *err)
+static lh_status handle_offer_frame(lhi_proto *p, uint32_t from,
+                                    const lhi_frame *f, lh_error *err)
 {
     lhi_net_op *op = find_unoffered(&p->peers[from], f->tag);
     if (op && op->size != f->size)
-        return wrong_size(from, f->tag, f->size, op->size, err);
+        return fail_size_mismatch(from, f->tag, f->size, op->size, err);
     if (op) {
         set_attributes(op, f->entered_ns, f->link, f->slot);
         op->flags |= LHI_OP_OFFERED;
@@ -366,7 +378,7 @@ static lh_status offer_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
     lhi_net_op *small = lhi_match_take_posted(&p->match, from, f->tag);
     if (small) {
         lhi_match_post(&p->match, small);
-        return wrong_size(from, f->tag, f->size, small->size, err);
+        return fail_size_mismatch(from, f->tag, f->size, small->size, err);
     }
     lhi_unexpected *kept = alloc_unexpected(from, f, err);
     return kept ? queue_unexpected(p, kept, err) : LH_ENOMEM;
@@ -374,8 +386,8 @@ static lh_status offer_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
 
 /* Handles a GRANT frame: sends the message, or stores the grant until its send.
  */
-static lh_status grant_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
-                             lh_error *err)
+static lh_status handle_grant_frame(lhi_proto *p, uint32_t from,
+                                    const lhi_frame *f, lh_error *err)
 {
     lhi_peer *peer = &p->peers[from];
     lhi_net_op *op = take_op(&peer->offers, BY_TAG, NULL, f->tag);
@@ -403,8 +415,9 @@ static lh_status grant_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
 }
 
 /* Handles a DATA frame's header. */
-static lh_status data_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
-                            void **into, lhi_net_op **op, lh_error *err)
+static lh_status handle_data_frame(lhi_proto *p, uint32_t from,
+                                   const lhi_frame *f, void **into,
+                                   lhi_net_op **op, lh_error *err)
 {
     lhi_net_op *found = p->peers[from].granted.first;
     while (found && found->id != f->id)
@@ -423,7 +436,7 @@ static lh_status data_frame(lhi_proto *p, uint32_t from, const lhi_frame *f,
 }
 
 /* Handles a peer's orderly shutdown: operations that wait for it fail. */
-static void bye_frame(lhi_proto *p, uint32_t from)
+static void handle_bye_frame(lhi_proto *p, uint32_t from)
 {
     lhi_peer *peer = &p->peers[from];
     lhi_net_op *op;
@@ -465,15 +478,15 @@ lh_status lhi_proto_frame_received(lhi_proto *p, uint32_t from,
         return lhi_fail(err, LH_EIO, "rank %u goes on after its goodbye", from);
     switch (f->kind) {
     case LHI_FRAME_SMALL:
-        return small_frame(p, from, f, into, op, kept, err);
+        return handle_small_frame(p, from, f, into, op, kept, err);
     case LHI_FRAME_OFFER:
-        return offer_frame(p, from, f, err);
+        return handle_offer_frame(p, from, f, err);
     case LHI_FRAME_GRANT:
-        return grant_frame(p, from, f, err);
+        return handle_grant_frame(p, from, f, err);
     case LHI_FRAME_DATA:
-        return data_frame(p, from, f, into, op, err);
+        return handle_data_frame(p, from, f, into, op, err);
     case LHI_FRAME_BYE:
-        bye_frame(p, from);
+        handle_bye_frame(p, from);
         return LH_OK;
     default: /* handled by the carrier */
         return LH_OK;

@@ -20,8 +20,8 @@
 #define CONNECT_TIMEOUT_NS INT64_C(1000000000)
 
 /* Creates a handshake message of the given kind. */
-static lhi_handshake_message greeting(const lhi_rails *s,
-                                      lhi_handshake_kind kind)
+static lhi_handshake_message make_message(const lhi_rails *s,
+                                          lhi_handshake_kind kind)
 {
     lhi_handshake_message h = {
         .kind = kind, .rank = s->rank, .n_ranks = s->n_ranks};
@@ -113,7 +113,7 @@ static int begin_handshake(const lhi_rails *s, uint32_t peer, uint32_t rail)
         return error;
     if (r->probes_only) /* the peer listens and will connect itself */
         return EAGAIN;
-    lhi_handshake_message h = greeting(s, LHI_HANDSHAKE_RAIL);
+    lhi_handshake_message h = make_message(s, LHI_HANDSHAKE_RAIL);
     h.port = rail;
     if (!lhi_random_bytes(h.nonce, sizeof h.nonce))
         return errno;
@@ -138,7 +138,7 @@ static int continue_handshake(lhi_rails *s, uint32_t peer, uint32_t rail)
     r->n_greeting = 0;
     if (asks) {
         memcpy(r->shake.server_nonce, h.nonce, sizeof h.nonce);
-        lhi_handshake_message proof = greeting(s, LHI_HANDSHAKE_PROOF);
+        lhi_handshake_message proof = make_message(s, LHI_HANDSHAKE_PROOF);
         compute_proof(s, peer, "rail client", &r->shake, proof.mac);
         r->state = LHI_RAIL_AWAITING_WELCOME;
         return send_message(r->fd, &proof) ? 0 : EIO;
@@ -177,9 +177,9 @@ void lhi_rail_continue_connect(lhi_rails *s, uint32_t peer, uint32_t rail)
 
 /* ---- pending connections ---- */
 
-/* challenge() and admit() handle a pending connection's message; false: close
- * it. No refusal is sent: a valid rail succeeds on a later attempt, and no user
- * reads it. */
+/* Answers a pending connection's RAIL request with a challenge; false: close
+ * the connection. Sends no refusal: a valid rail succeeds on a later attempt,
+ * and no user would read it. */
 static bool challenge(lhi_rails *s, lhi_pending_connection *g,
                       const lhi_handshake_message *h)
 {
@@ -189,7 +189,7 @@ static bool challenge(lhi_rails *s, lhi_pending_connection *g,
         return false;
     g->shake = make_handshake(s, h->rank, s->rank, h->port);
     memcpy(g->shake.client_nonce, h->nonce, sizeof h->nonce);
-    lhi_handshake_message answer = greeting(s, LHI_HANDSHAKE_CHALLENGE);
+    lhi_handshake_message answer = make_message(s, LHI_HANDSHAKE_CHALLENGE);
     if (!lhi_random_bytes(answer.nonce, sizeof answer.nonce))
         return false;
     memcpy(g->shake.server_nonce, answer.nonce, sizeof answer.nonce);
@@ -197,7 +197,8 @@ static bool challenge(lhi_rails *s, lhi_pending_connection *g,
     return send_message(g->fd, &answer);
 }
 
-/* Checks the client's proof and activates the rail. */
+/* Checks the client's proof and activates the rail; false: close the
+ * connection. */
 static bool admit(lhi_rails *s, lhi_pending_connection *g,
                   const lhi_handshake_message *h)
 {
@@ -207,7 +208,7 @@ static bool admit(lhi_rails *s, lhi_pending_connection *g,
     if (h->kind != LHI_HANDSHAKE_PROOF || h->rank != peer ||
         !lhi_mac_equals(mac, h->mac))
         return false;
-    lhi_handshake_message answer = greeting(s, LHI_HANDSHAKE_WELCOME);
+    lhi_handshake_message answer = make_message(s, LHI_HANDSHAKE_WELCOME);
     compute_proof(s, peer, "rail server", &g->shake, answer.mac);
     int64_t answer_ns = lhi_now_ns() + LHI_HANDSHAKE_TIMEOUT_NS - g->until_ns;
     if (s->peers[peer].given_up || !send_message(g->fd, &answer) ||

@@ -184,6 +184,8 @@ static void prepare_frame(const lhi_rails *s, uint32_t peer, uint32_t rail,
     p->owes_ack = false;
 }
 
+/* Returns an I/O vector of a buffer's remaining bytes, after the first `done`.
+ */
 static struct iovec part(unsigned char *bytes, size_t size, size_t done)
 {
     if (done > size)

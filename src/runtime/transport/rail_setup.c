@@ -21,6 +21,7 @@ enum { CARD_BYTES = LHI_MAX_RAILS * LHI_ADDRESS_BYTES };
 
 /* ---- address selection ---- */
 
+/* Returns the size of an IPv4 or IPv6 socket address, bytes. */
 static socklen_t size_of(const struct sockaddr *a)
 {
     return a->sa_family == AF_INET ? sizeof(struct sockaddr_in)
@@ -53,6 +54,7 @@ static bool have_common_prefix(const struct sockaddr_storage *a,
     return bits % 8 == 0 || ((x[bits / 8] ^ y[bits / 8]) & mask) == 0;
 }
 
+/* Parses a numeric IPv4 or IPv6 address; false: not an address. */
 static bool parse_address(const char *text, struct sockaddr_storage *out)
 {
     struct sockaddr_in in = {.sin_family = AF_INET};
@@ -67,6 +69,8 @@ static bool parse_address(const char *text, struct sockaddr_storage *out)
     return true;
 }
 
+/* Parses a network such as 10.1.0.0/24 into its address and prefix length;
+ * false: not a network. */
 static bool parse_network(const char *text, struct sockaddr_storage *out,
                           unsigned *bits)
 {
@@ -154,7 +158,7 @@ static lh_status find_address(const char *text, struct sockaddr_storage *out,
 /* ---- listening and address exchange ---- */
 
 /* State of the setup. */
-typedef struct joining {
+typedef struct rail_setup {
     const lhi_tcp_options *o;
     const unsigned char *keys;
     int *fds;
@@ -163,6 +167,7 @@ typedef struct joining {
     unsigned char *addresses;
 } rail_setup;
 
+/* Returns the wire-format address of rail `k` of a rank. */
 static unsigned char *address_at(const rail_setup *j, uint32_t rank, uint32_t k)
 {
     return j->addresses +
@@ -232,6 +237,8 @@ static lh_status send_addresses(const rail_setup *j, uint32_t peer,
                     strerror(errno));
 }
 
+/* Reads exactly `size` bytes until `until_ns`; false: timeout, error or end of
+ * stream. */
 static bool read_until(int fd, unsigned char *bytes, size_t size,
                        int64_t until_ns)
 {
@@ -296,6 +303,8 @@ static lh_status exchange(const rail_setup *j, lh_error *err)
     return LH_OK;
 }
 
+/* Listens on this rank's rails, exchanges addresses with all peers, and opens
+ * the rails. `streams` receives one descriptor per peer. */
 static lh_status open_rails(rail_setup *j, lhi_failure *failure, int *streams,
                             lhi_rails **out, lh_error *err)
 {

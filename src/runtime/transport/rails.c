@@ -24,6 +24,7 @@ enum { STREAM_BYTES = 1 << 20 };
 
 /* ---- local streams ---- */
 
+/* Returns the window's entry for a received segment number. */
 static lhi_segment **received_entry(lhi_rail_peer *p, uint64_t number)
 {
     return &p->received[number % LHI_RAIL_WINDOW];
@@ -154,7 +155,7 @@ static void read_local_stream(lhi_rails *s, uint32_t peer)
 /* ---- loss detection ---- */
 
 /* Counts a peer's active rails. */
-static uint32_t n_up(const lhi_rails *s, const lhi_rail_peer *p)
+static uint32_t count_up_rails(const lhi_rails *s, const lhi_rail_peer *p)
 {
     uint32_t n = 0;
     for (uint32_t k = 0; k < s->n_rails; k++)
@@ -207,9 +208,10 @@ static void check_peer_timeout(lhi_rails *s, uint32_t peer, int64_t now_ns)
 static bool is_over(const lhi_rails *s, const lhi_rail_peer *p)
 {
     bool sent = p->out_ended && p->acknowledged == p->next;
-    return p->given_up || sent || (p->in_ended && n_up(s, p) == 0);
+    return p->given_up || sent || (p->in_ended && count_up_rails(s, p) == 0);
 }
 
+/* Returns the earlier of two times. */
 static int64_t earlier_ns(int64_t a_ns, int64_t b_ns)
 {
     return a_ns < b_ns ? a_ns : b_ns;
@@ -229,7 +231,7 @@ static int64_t run_rail_timers(lhi_rails *s, uint32_t peer, uint32_t k,
         /* The accepting end does not notice a peer that died. Once it has no
          * rail to the peer, it therefore tests whether the peer still listens.
          */
-        if (!dials && (!r->was_up || n_up(s, p) > 0))
+        if (!dials && (!r->was_up || count_up_rails(s, p) > 0))
             return INT64_MAX;
         if (r->retry_ns <= now_ns)
             lhi_rail_connect(s, peer, k);
@@ -286,6 +288,8 @@ static int64_t run_timers(lhi_rails *s, int64_t due_ns)
 
 /* ---- the thread ---- */
 
+/* Returns the poll() entry of a rail: input, and output if it connects or has
+ * something to write. */
 static struct pollfd poll_of(const lhi_rail_peer *p, const lhi_rail *r)
 {
     struct pollfd f = {.fd = r->fd, .events = POLLIN};
@@ -386,6 +390,8 @@ static bool is_done(lhi_rails *s)
     return all || lhi_now_ns() > s->close_by_ns;
 }
 
+/* Main function of the rails' thread: moves data between local streams and
+ * rails until all peers are done. */
 static void *thread_main(void *of)
 {
     lhi_rails *s = of;
@@ -426,6 +432,7 @@ static void request_thread(lhi_rails *s, uint32_t what)
     (void)n; /* a full counter wakes the thread anyway */
 }
 
+/* Closes a peer's rails and local stream, and releases its segments. */
 static void free_peer(const lhi_rails *s, lhi_rail_peer *p)
 {
     for (uint32_t k = 0; p->rails && k < s->n_rails; k++) {
@@ -468,6 +475,8 @@ static void free_rails(lhi_rails *s)
     free(s);
 }
 
+/* Allocates the tables of all peers; LH_EIO: the limit on open files is too low
+ * for all rails. */
 static lh_status allocate(lhi_rails *s, const lhi_rails_options *o,
                           lh_error *err)
 {
@@ -501,6 +510,8 @@ static lh_status allocate(lhi_rails *s, const lhi_rails_options *o,
     return LH_OK;
 }
 
+/* Creates one local socket pair per peer: one end for this thread, the other in
+ * fds[peer]. */
 static lh_status make_streams(lhi_rails *s, int *fds, lh_error *err)
 {
     int64_t now_ns = lhi_now_ns();

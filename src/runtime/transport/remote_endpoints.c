@@ -35,6 +35,8 @@ typedef struct endpoint_resources {
     lhi_failure failure;
 } endpoint_resources;
 
+/* Closes the rails and releases the shared links; called when the endpoint is
+ * closed. */
 static void free_resources(void *of)
 {
     endpoint_resources *b = of;
@@ -130,6 +132,8 @@ static lh_status exchange(void *context, void *records, size_t size,
     return lhi_net_all_gather(net, &all, 0, records, all.n_ranks, size, err);
 }
 
+/* Checks whether a host name or address is this host's loopback; NULL is the
+ * default, 127.0.0.1. */
 static bool is_loopback(const char *host)
 {
     return !host || strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0 ||

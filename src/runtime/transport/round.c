@@ -4,6 +4,7 @@
 #include "base/fail.h"
 #include "base/realtime.h"
 
+/* Returns the rank of a group's member. */
 static uint32_t rank_of(const lhi_net_group *g, uint32_t member)
 {
     return g->ranks ? g->ranks[member] : member;

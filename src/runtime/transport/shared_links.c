@@ -27,13 +27,14 @@ struct lhi_shared_links {
     size_t bytes, offset;
 };
 
+/* Returns the size of the shared file's header, in whole 4 KiB pages. */
 static size_t head_bytes(uint32_t n_links)
 {
     size_t size = sizeof(share_head) + n_links * sizeof(lhi_net_link);
     return (size + 4095) / 4096 * 4096;
 }
 
-/* Maps the file. */
+/* Maps the shared file of emulated links: header and table. */
 static lh_status map_shared(lhi_shared_links *s, uint32_t n_links,
                             lh_error *err)
 {
@@ -54,7 +55,8 @@ lhi_links *lhi_shared_links_table(const lhi_shared_links *s)
                        : NULL;
 }
 
-/* Creates and initialises the file on rank 0. */
+/* Creates and initialises the shared file of emulated links on rank 0; `extra`
+ * receives its location. */
 static lh_status
 share_links(lhi_shared_links *s, uint32_t n_links, const lhi_net_link *links,
             unsigned char extra[LHI_SHARED_LINKS_LOCATION_BYTES], lh_error *err)
@@ -84,7 +86,8 @@ static bool are_equal(const lhi_net_link *a, const lhi_net_link *b)
            memcmp(&a->ns_per_byte, &b->ns_per_byte, sizeof(double)) == 0;
 }
 
-/* Maps rank 0's file and checks its cookie and links. */
+/* Maps rank 0's shared file of emulated links; checks its cookie and that its
+ * links equal this rank's. */
 static lh_status
 find_shared(lhi_shared_links *s, uint32_t n_links, const lhi_net_link *links,
             const unsigned char extra[LHI_SHARED_LINKS_LOCATION_BYTES],
@@ -134,6 +137,7 @@ void lhi_shared_links_free(lhi_shared_links *s)
     free(s);
 }
 
+/* Allocates a table that is not mapped yet; NULL: out of memory. */
 static lhi_shared_links *alloc_empty(lh_error *err)
 {
     lhi_shared_links *s = calloc(1, sizeof *s);

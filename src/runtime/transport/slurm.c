@@ -87,6 +87,7 @@ lh_status lhi_slurm_first_node(const char *list, char *out, size_t room,
     return LH_OK;
 }
 
+/* Checks whether an address is ::1 or in 127.0.0.0/8. */
 static bool is_loopback(const struct sockaddr_storage *a)
 {
     unsigned char bytes[LHI_ADDRESS_BYTES];
@@ -97,7 +98,7 @@ static bool is_loopback(const struct sockaddr_storage *a)
 }
 
 /* Checks that rank 0 runs on the host to which the others connect. */
-static lh_status check_first(const lhi_slurm_settings *s, lh_error *err)
+static lh_status check_first_host(const lhi_slurm_settings *s, lh_error *err)
 {
     const char *here = getenv("SLURMD_NODENAME");
     if (here && strcmp(here, s->host) != 0)
@@ -144,7 +145,7 @@ static lh_status find_host(lhi_slurm_settings *s, lh_error *err)
                         "SLURM_STEP_NODELIST is not set: set LONGHAUL_HOST to "
                         "rank 0's host");
     LHI_TRY(lhi_slurm_first_node(nodes, s->host, sizeof s->host, err));
-    return s->rank == 0 ? check_first(s, err) : LH_OK;
+    return s->rank == 0 ? check_first_host(s, err) : LH_OK;
 }
 
 /* Determines rank 0's port. */

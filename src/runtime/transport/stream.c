@@ -91,6 +91,7 @@ static void fail_peer(stream *s, uint32_t peer, const char *what)
 
 /* ---- writing ---- */
 
+/* Enables or disables EPOLLOUT events of a peer's socket. */
 static void request_writable(stream *s, uint32_t peer, bool want)
 {
     connection *c = &s->connections[peer];
@@ -147,6 +148,8 @@ static void flush(stream *s, uint32_t peer, size_t most)
         request_writable(s, peer, c->first && c->writes);
 }
 
+/* Queues a frame for a peer, and writes it at once if the queue is empty.
+ * Without `op` the payload is copied. */
 static lh_status stream_frame(lhi_proto *p, uint32_t to, const lhi_frame *f,
                               const void *payload, lhi_net_op *op,
                               lh_error *err)
@@ -180,12 +183,15 @@ static lh_status stream_frame(lhi_proto *p, uint32_t to, const lhi_frame *f,
     return LH_OK;
 }
 
+/* Does nothing: sockets need no preparation for a large receive. */
 static lh_status stream_expect(lhi_proto *p, lhi_net_op *op, lh_error *err)
 {
     (void)p, (void)op, (void)err;
     return LH_OK;
 }
 
+/* Stops the use of an operation's memory by frames being read or written;
+ * false: no frame uses it. */
 static bool stream_cancel(lhi_proto *p, lhi_net_op *op)
 {
     stream *s = (stream *)p;
@@ -505,6 +511,8 @@ static int64_t run_timers(stream *s, int64_t due_ns)
     return next_ns;
 }
 
+/* Main function of the communication thread: reads and writes frames, sends
+ * keep-alives, and propagates failures. */
 static void *thread_main(void *of)
 {
     stream *s = of;
@@ -543,6 +551,7 @@ static void *thread_main(void *of)
 
 /* ---- calls from other threads ---- */
 
+/* Fails the run; the communication thread sends the failure to the peers. */
 static void stream_abort(lhi_net *net, const char *reason)
 {
     stream *s = (stream *)net;
@@ -604,6 +613,7 @@ static void shut_down(stream *s)
     poke(s);
 }
 
+/* Closes the sockets and releases the endpoint and its queued frames. */
 static void stream_free(stream *s)
 {
     for (uint32_t i = 0; s->connections && i < s->proto.net.n_ranks; i++) {
@@ -629,6 +639,8 @@ static void stream_free(stream *s)
     free(s);
 }
 
+/* Closes the endpoint: sends what is queued, shuts down in order, and stops the
+ * communication thread. */
 static void stream_close(lhi_net *net)
 {
     stream *s = (stream *)net;
@@ -642,7 +654,9 @@ static void stream_close(lhi_net *net)
         closed(context);
 }
 
-static lh_status watch(stream *s, int fd, uint32_t what, lh_error *err)
+/* Adds a descriptor to the epoll set; events carry `what`: a peer, or
+ * UINT32_MAX for the wake-up descriptor. */
+static lh_status add_to_epoll(stream *s, int fd, uint32_t what, lh_error *err)
 {
     struct epoll_event e = {.events = EPOLLIN, .data.u32 = what};
     if (epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &e) == 0)
@@ -679,7 +693,7 @@ static lh_status start(stream *s, const lhi_stream_options *o, lh_error *err)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < n; i++)
         s->connections[i].fd = -1;
-    LHI_TRY(watch(s, s->poke, UINT32_MAX, err));
+    LHI_TRY(add_to_epoll(s, s->poke, UINT32_MAX, err));
     int64_t now_ns = lhi_now_ns();
     for (uint32_t i = 0; i < n; i++) {
         if (fds[i] < 0)
@@ -688,7 +702,7 @@ static lh_status start(stream *s, const lhi_stream_options *o, lh_error *err)
             malloc(sizeof(lhi_outgoing_frame) + LHI_ABORT_BYTES);
         if (!s->connections[i].spare)
             return lhi_fail_nomem(err);
-        LHI_TRY(watch(s, fds[i], i, err));
+        LHI_TRY(add_to_epoll(s, fds[i], i, err));
         s->connections[i].head_bytes = lhi_frame_head_bytes(NULL);
         if (o->keys)
             LHI_TRY(make_macs(

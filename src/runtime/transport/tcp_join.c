@@ -101,8 +101,8 @@ static void refuse(const tcp *t, int fd, const char *why)
 }
 
 /* Checks for reasons to reject a rank; `text` receives the reason. */
-static bool find_objection(const tcp *t, const lhi_handshake_message *h,
-                           char *text, size_t room)
+static bool find_rejection_reason(const tcp *t, const lhi_handshake_message *h,
+                                  char *text, size_t room)
 {
     const lhi_tcp_options *o = t->options;
     if (memcmp(h->job, t->job, sizeof h->job) != 0)
@@ -123,8 +123,8 @@ static bool find_objection(const tcp *t, const lhi_handshake_message *h,
     return true;
 }
 
-/* challenge() and admit() handle a pending connection's message. False: close
- * it; the rejection is recorded. */
+/* Answers a pending connection's HELLO with a challenge; false: close the
+ * connection, its rejection is recorded. */
 static bool challenge(tcp *t, lhi_pending_connection *g,
                       const lhi_handshake_message *h)
 {
@@ -133,7 +133,7 @@ static bool challenge(tcp *t, lhi_pending_connection *g,
         note_refusal(t, g, REFUSED_INVALID, "it does not begin with its name");
         return false;
     }
-    if (find_objection(t, h, text, sizeof text)) {
+    if (find_rejection_reason(t, h, text, sizeof text)) {
         bool other = memcmp(h->job, t->job, sizeof h->job) != 0;
         snprintf(why, sizeof why, "rank %u of another job", h->rank);
         note_refusal(t, g, REFUSED_STRANGER, other ? why : text);
@@ -158,8 +158,8 @@ static bool challenge(tcp *t, lhi_pending_connection *g,
     return lhi_send_now(g->fd, bytes, sizeof bytes);
 }
 
-/* Checks the client's proof. True: the connection now belongs to the rank and
- * is no longer pending. */
+/* Checks the client's proof. true: the connection is authenticated and belongs
+ * to its rank. false: close it, its rejection is recorded. */
 static bool admit(tcp *t, lhi_pending_connection *g,
                   const lhi_handshake_message *h)
 {
@@ -311,6 +311,8 @@ static bool should_retry(tcp *t, int fd, ssize_t n, short what,
     return false;
 }
 
+/* Reads exactly `size` bytes until `until_ns`; false: timeout, error (errno),
+ * or end of stream (errno 0). */
 static bool read_until(tcp *t, int fd, void *out, size_t size, int64_t until_ns)
 {
     for (size_t at = 0; at < size;) {
@@ -325,6 +327,7 @@ static bool read_until(tcp *t, int fd, void *out, size_t size, int64_t until_ns)
     return true;
 }
 
+/* Writes exactly `size` bytes until `until_ns`; false: timeout or error. */
 static bool write_until(tcp *t, int fd, const void *in, size_t size,
                         int64_t until_ns)
 {
@@ -340,6 +343,8 @@ static bool write_until(tcp *t, int fd, const void *in, size_t size,
 
 /* ---- handshake ---- */
 
+/* Sends a handshake message and its payload of h->more bytes; false: timeout or
+ * error. */
 static bool send_message(tcp *t, int fd, const lhi_handshake_message *h,
                          const void *more, int64_t until_ns)
 {
@@ -608,6 +613,8 @@ static lh_status send_table(tcp *t, const lhi_tcp_extra *extra, lh_error *err)
     return status;
 }
 
+/* Receives and authenticates rank 0's table of listening addresses, with the
+ * extra bytes for shared links. */
 static lh_status receive_table(tcp *t, lhi_tcp_extra *extra, lh_error *err)
 {
     const lhi_tcp_options *o = t->options;
@@ -695,6 +702,8 @@ static void extend_timeout(tcp *t)
         t->until_ns = until_ns;
 }
 
+/* Connects this rank with all others: to lower ranks it connects, from higher
+ * ranks it accepts. Rank 0 distributes the addresses. */
 static lh_status join(tcp *t, lh_error *err)
 {
     const lhi_tcp_options *o = t->options;
@@ -722,6 +731,7 @@ static lh_status join(tcp *t, lh_error *err)
     return start_together(t, err);
 }
 
+/* Checks the options of a rank that joins: rank number, rails and secret. */
 static lh_status check_options(const lhi_tcp_options *o, lh_error *err)
 {
     if (!lhi_handshake_can_authenticate())
@@ -742,6 +752,8 @@ static lh_status check_options(const lhi_tcp_options *o, lh_error *err)
     return LH_OK;
 }
 
+/* Allocates tables for peers and pending connections; LH_EIO: the limit on open
+ * files is too low. */
 static lh_status allocate(tcp *t, lh_error *err)
 {
     uint32_t n = t->options->n_ranks, above = n - t->options->rank - 1;

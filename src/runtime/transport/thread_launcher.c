@@ -19,6 +19,7 @@ typedef struct rank_thread {
     lh_error err;
 } rank_thread;
 
+/* Main function of a rank's thread. */
 static void *thread_main(void *of)
 {
     rank_thread *r = of;
@@ -47,6 +48,8 @@ static lh_status summarise_failure(const rank_thread *ranks, uint32_t n,
     return lhi_fail(err, worst->status, "%s", worst->err.text);
 }
 
+/* Starts a thread per rank and waits for all; a thread that cannot start fails
+ * the run. */
 static void start_and_join(rank_thread *ranks, uint32_t n)
 {
     uint32_t n_started = 0;

@@ -16,6 +16,8 @@ static bool change_state(lhi_failure *failure, uint32_t from, uint32_t to)
                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
+/* Records the failure of `rank`, reported by rank `from`; only the first one of
+ * a run is kept. */
 static void set_failure(lhi_failure *failure, uint32_t rank, uint32_t from,
                         const char *text)
 {
@@ -148,6 +150,8 @@ lh_status lhi_net_enter_link(lhi_net *net, lhi_net_op *op, int64_t entered_ns,
                            entered_ns, turn, &op->slot, err);
 }
 
+/* Initialises an operation with a peer; LH_EIO: the run has failed, LH_EINVAL:
+ * no such peer. */
 static lh_status begin_op(lhi_net *net, uint32_t peer, uint64_t tag, void *data,
                           size_t size, lhi_net_op *op, lh_error *err)
 {
@@ -168,8 +172,8 @@ static lh_status begin_op(lhi_net *net, uint32_t peer, uint64_t tag, void *data,
     return LH_OK;
 }
 
-/* An operation that failed to start is not pending; waiting for it is an error.
- */
+/* Resets the operation if it failed to start (`status`), so that a wait for it
+ * is an error; returns `status`. */
 static lh_status finish_start(lhi_net_op *op, lh_status status)
 {
     if (status != LH_OK)

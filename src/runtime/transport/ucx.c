@@ -59,8 +59,8 @@ static const int64_t ms_ns = 1000000;
 typedef struct ucx ucx;
 
 /* A UCX request in progress. */
-typedef struct job {
-    struct job *next, *before; /* in the endpoint's list */
+typedef struct ucx_request {
+    struct ucx_request *next, *before; /* in the endpoint's list */
     ucx *of;
     uint32_t peer;
     lhi_net_op *op; /* NULL: a frame, or cancelled */
@@ -69,8 +69,8 @@ typedef struct job {
 } ucx_request;
 
 /* An incoming frame, in order of arrival. */
-typedef struct next_pass {
-    struct next_pass *next;
+typedef struct incoming_frame {
+    struct incoming_frame *next;
     ucx *of;
     bool there, bad;
     size_t size;
@@ -126,6 +126,8 @@ static void progress(const ucx *u)
 
 /* ---- requests in progress ---- */
 
+/* Allocates a request with `bytes` of frame memory and adds it to the
+ * endpoint's list; NULL: out of memory. */
 static ucx_request *request_make(ucx *u, uint32_t peer, lhi_net_op *op,
                                  size_t bytes)
 {
@@ -139,6 +141,7 @@ static ucx_request *request_make(ucx *u, uint32_t peer, lhi_net_op *op,
     return j;
 }
 
+/* Removes a request from the endpoint's list and releases it. */
 static void request_release(ucx_request *j)
 {
     if (j->before)
@@ -162,7 +165,7 @@ static void note_lost(ucx *u, uint32_t peer, ucs_status_t status)
 }
 
 /* Completion callback of sends; the lock is held, as in all callbacks. */
-static void sent(void *request, ucs_status_t status, void *of)
+static void send_done(void *request, ucs_status_t status, void *of)
 {
     ucx_request *j = of;
     ucx *u = j->of;
@@ -177,8 +180,8 @@ static void sent(void *request, ucs_status_t status, void *of)
 }
 
 /* Completion callback of large receives. */
-static void received(void *request, ucs_status_t status,
-                     const ucp_tag_recv_info_t *info, void *of)
+static void receive_done(void *request, ucs_status_t status,
+                         const ucp_tag_recv_info_t *info, void *of)
 {
     ucx_request *j = of;
     ucx *u = j->of;
@@ -234,6 +237,7 @@ static void close_peer(ucx *u, uint32_t peer)
 
 /* ---- the carrier ---- */
 
+/* Returns the UCX tag of the large message with number `id`. */
 static uint64_t tag_of_data(const ucx *u, uint64_t id)
 {
     return TAG_DATA | (u->data_tag ^ id);
@@ -246,7 +250,7 @@ static void post(ucx *u, ucx_request *j, const void *bytes, size_t size,
     ucx_peer *e = &u->ends[j->peer];
     ucp_request_param_t p = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
                                              UCP_OP_ATTR_FIELD_USER_DATA,
-                             .cb.send = sent,
+                             .cb.send = send_done,
                              .user_data = j};
     ucs_status_ptr_t r = UCS_STATUS_PTR(UCS_ERR_UNREACHABLE);
     if (e->ep)
@@ -257,13 +261,15 @@ static void post(ucx *u, ucx_request *j, const void *bytes, size_t size,
     }
     e->spoke_ns = lhi_now_ns();
     if (r == NULL) {
-        sent(NULL, UCS_OK, j);
+        send_done(NULL, UCS_OK, j);
         return;
     }
     j->request = r;
     poke(u); /* the communication thread must progress it */
 }
 
+/* Sends a frame to a peer. DATA frames send only the payload, from its own
+ * memory; all others are copied with their header. */
 static lh_status ucx_frame(lhi_proto *p, uint32_t to, const lhi_frame *f,
                            const void *payload, lhi_net_op *op, lh_error *err)
 {
@@ -288,6 +294,7 @@ static lh_status ucx_frame(lhi_proto *p, uint32_t to, const lhi_frame *f,
     return LH_OK;
 }
 
+/* Posts the UCX receive of a granted large message. LH_EIO: UCX rejects it. */
 static lh_status ucx_expect(lhi_proto *p, lhi_net_op *op, lh_error *err)
 {
     ucx *u = (ucx *)p;
@@ -297,7 +304,7 @@ static lh_status ucx_expect(lhi_proto *p, lhi_net_op *op, lh_error *err)
     ucp_request_param_t how = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
                                                UCP_OP_ATTR_FIELD_USER_DATA |
                                                UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
-                               .cb.recv = received,
+                               .cb.recv = receive_done,
                                .user_data = j};
     ucs_status_ptr_t r =
         u->call.tag_recv_nbx(u->worker, op->data, op->size,
@@ -312,6 +319,9 @@ static lh_status ucx_expect(lhi_proto *p, lhi_net_op *op, lh_error *err)
     return LH_OK;
 }
 
+/* Cancels an operation's UCX request; if UCX cannot cancel the transfer, closes
+ * the peer's UCX endpoint. false: the operation has no request, or its send has
+ * completed. */
 static bool ucx_cancel(lhi_proto *p, lhi_net_op *op)
 {
     ucx *u = (ucx *)p;
@@ -349,6 +359,7 @@ static const lhi_carrier ucx_carrier = {
 
 /* ---- incoming messages ---- */
 
+/* Completion callback of an incoming frame. */
 static void frame_received(void *request, ucs_status_t status,
                            const ucp_tag_recv_info_t *info, void *of)
 {
@@ -358,6 +369,7 @@ static void frame_received(void *request, ucs_status_t status,
     c->of->call.request_free(request);
 }
 
+/* Completion callback of a discarded message. */
 static void discard_done(void *request, ucs_status_t status,
                          const ucp_tag_recv_info_t *info, void *of)
 {
@@ -417,7 +429,7 @@ static lh_status receive_frames(ucx *u, lh_error *err)
     }
 }
 
-/* Handles one frame. */
+/* Handles one received frame by its kind. */
 static lh_status handle_frame(ucx *u, const incoming_frame *c, lh_error *err)
 {
     lhi_frame f;
@@ -472,6 +484,7 @@ static void handle_frames(ucx *u)
 
 /* ---- the communication thread ---- */
 
+/* Sends a frame to every peer that is connected and has not shut down. */
 static void send_all(ucx *u, const lhi_frame *f, const void *payload)
 {
     for (uint32_t i = 0; i < u->proto.net.n_ranks; i++)
@@ -479,6 +492,7 @@ static void send_all(ucx *u, const lhi_frame *f, const void *payload)
             ucx_frame(&u->proto, i, f, payload, NULL, NULL);
 }
 
+/* Sends the run's failure to all peers, once. */
 static void send_failure(ucx *u)
 {
     const char *why = lhi_failure_text(u->proto.net.failure);
@@ -529,6 +543,8 @@ static void run_timers(ucx *u, int64_t due_ns)
     }
 }
 
+/* Main function of the communication thread: progresses UCX, handles frames,
+ * runs timers, and sleeps until the next event. */
 static void *thread_main(void *of)
 {
     ucx *u = of;
@@ -561,6 +577,7 @@ static void *thread_main(void *of)
 
 /* ---- calls from other threads ---- */
 
+/* Fails the run; the communication thread sends the failure to the peers. */
 static void ucx_abort(lhi_net *net, const char *reason)
 {
     ucx *u = (ucx *)net;
@@ -568,6 +585,7 @@ static void ucx_abort(lhi_net *net, const char *reason)
     poke(u);
 }
 
+/* Checks whether all peers have shut down. */
 static bool all_left(const ucx *u)
 {
     for (uint32_t i = 0; i < u->proto.net.n_ranks; i++)
@@ -602,6 +620,8 @@ static void shut_down(ucx *u)
     poke(u);
 }
 
+/* Closes all UCX endpoints, completes or cancels requests, and releases the
+ * endpoint. */
 static void ucx_free(ucx *u)
 {
     ucx_request *next;
@@ -637,6 +657,8 @@ static void ucx_free(ucx *u)
     free(u);
 }
 
+/* Closes the endpoint: completes pending sends, shuts down in order, and stops
+ * the communication thread. */
 static void ucx_close(lhi_net *net)
 {
     ucx *u = (ucx *)net;
@@ -687,7 +709,8 @@ static lh_status write_record(ucx *u, lhi_ucx_record *mine, lh_error *err)
     return status;
 }
 
-static void lost(void *of, ucp_ep_h ep, ucs_status_t status)
+/* Error callback of a UCX endpoint: records the loss of its peer. */
+static void endpoint_lost(void *of, ucp_ep_h ep, ucs_status_t status)
 {
     ucx *u = of;
     for (uint32_t i = 0; i < u->proto.net.n_ranks; i++)
@@ -743,7 +766,7 @@ static lh_status connect_all(ucx *u, const lhi_ucx_options *o,
                           UCP_EP_PARAM_FIELD_ERR_HANDLER,
             .address = (const ucp_address_t *)(const void *)records[i].address,
             .err_mode = UCP_ERR_HANDLING_MODE_PEER,
-            .err_handler = {.cb = lost, .arg = u}};
+            .err_handler = {.cb = endpoint_lost, .arg = u}};
         u->ends[i].heard_ns = u->ends[i].spoke_ns = now_ns;
         if (i == o->rank)
             continue;
@@ -758,6 +781,8 @@ static lh_status connect_all(ucx *u, const lhi_ucx_options *o,
     return LH_OK;
 }
 
+/* Creates the UCX worker, exchanges addresses, connects all peers, and starts
+ * the communication thread. The caller releases `u` after an error. */
 static lh_status start(ucx *u, const lhi_ucx_options *o, lh_error *err)
 {
     lhi_ucx_record *records = calloc(o->n_ranks, sizeof *records);
