@@ -6,27 +6,32 @@
 
 #include <math.h>
 
+/* Returns JSON text for a truth value. */
 static const char *json_bool(bool value)
 {
     return value ? "true" : "false";
 }
 
+/* Returns the norm's epsilon, or its default 1e-5. */
 static double epsilon_of(const lhi_checkpoint_options *o)
 {
     return o->norm_epsilon > 0 ? o->norm_epsilon : 1e-5;
 }
 
+/* Returns the base of the rotary frequencies, or its default 10000. */
 static double theta_of(const lhi_checkpoint_options *o)
 {
     return o->rope_theta > 0 ? o->rope_theta : 10000;
 }
 
+/* Returns the sequence length, or its default 2048. */
 static uint32_t sequence_of(const lhi_checkpoint_options *o)
 {
     return o->sequence ? o->sequence : 2048;
 }
 
-/* Adds the fields shared by Llama, Qwen2, Qwen3, DeepSeek and Mixtral. */
+/* Adds the keys of Llama, which Qwen2, Qwen3, DeepSeek, Mixtral and GLM-4
+ * share. */
 static void add_llama(lhi_text *text, const lh_model *m,
                       const lhi_checkpoint_options *o)
 {
@@ -49,7 +54,8 @@ static void add_llama(lhi_text *text, const lh_model *m,
         m->heads, m->layers, m->kv_heads, epsilon_of(o), theta_of(o));
 }
 
-/* transformers rejects an integer scale. */
+/* Adds the keys of experts with a sigmoid router. Writes an integral scale with
+ * a decimal point, because transformers rejects an integer. */
 static void add_sigmoid_experts(lhi_text *text, const lh_model *m)
 {
     double scale = m->routed_scale > 0 ? m->routed_scale : 1;
@@ -73,6 +79,7 @@ static void add_sigmoid_experts(lhi_text *text, const lh_model *m)
                     m->groups_per_token ? m->groups_per_token : 1);
 }
 
+/* Adds DeepSeek-V3's keys: latent attention and experts. */
 static void add_deepseek(lhi_text *text, const lh_model *m)
 {
     lhi_text_printf(text,
@@ -98,6 +105,7 @@ static void add_deepseek(lhi_text *text, const lh_model *m)
                     m->qk_nope_head_dim, m->qk_rope_head_dim, m->v_head_dim);
 }
 
+/* Adds Falcon's keys. */
 static void add_falcon(lhi_text *text, const lh_model *m,
                        const lhi_checkpoint_options *o)
 {
@@ -117,6 +125,7 @@ static void add_falcon(lhi_text *text, const lh_model *m,
                     sequence_of(o), m->heads, m->layers, theta_of(o));
 }
 
+/* Adds Mixtral's keys for experts. */
 static void add_mixtral(lhi_text *text, const lh_model *m,
                         const lhi_checkpoint_options *o)
 {
@@ -144,6 +153,7 @@ static void add_dense_layers(lhi_text *text, const lh_model *m)
     lhi_text_printf(text, "],\n");
 }
 
+/* Adds the keys for experts of Qwen2-MoE and Qwen3-MoE. */
 static void add_qwen_moe(lhi_text *text, const lh_model *m,
                          const lhi_checkpoint_options *o)
 {
@@ -163,6 +173,7 @@ static void add_qwen_moe(lhi_text *text, const lh_model *m,
                         json_bool(m->qkv_bias), m->shared_expert_ffn);
 }
 
+/* Adds the keys for attention and experts of GLM-4-MoE. */
 static void add_glm4_moe(lhi_text *text, const lh_model *m)
 {
     lhi_text_printf(text,
@@ -173,6 +184,7 @@ static void add_glm4_moe(lhi_text *text, const lh_model *m)
     add_sigmoid_experts(text, m);
 }
 
+/* Adds GPT-2's keys. */
 static void add_gpt2(lhi_text *text, const lh_model *m,
                      const lhi_checkpoint_options *o)
 {
@@ -187,6 +199,8 @@ static void add_gpt2(lhi_text *text, const lh_model *m,
                     m->ffn, m->layers, m->positions, o->dropout);
 }
 
+/* Writes the model as config.json, with the keys of its family in transformers.
+ */
 static void add_all(lhi_text *text, const lh_model *m,
                     const lhi_checkpoint_options *o)
 {

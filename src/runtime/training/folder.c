@@ -170,6 +170,7 @@ static bool parse_step(const char *name, uint64_t *step)
     return errno == 0 && *end == '\0' && strcmp(again, name) == 0;
 }
 
+/* qsort() comparator: ascending steps. */
 static int compare_steps(const void *a, const void *b)
 {
     const uint64_t *x = a, *y = b;
@@ -246,7 +247,8 @@ static bool parse_replaced_step(const char *name, uint64_t *step)
     return parse_step(plain, step);
 }
 
-/* Checks for the state file, which is removed first. */
+/* Checks whether a folder is a complete checkpoint: whether it has the state
+ * file, which a removal deletes first. */
 static bool is_checkpoint(const char *path)
 {
     char state[LHI_PATH];

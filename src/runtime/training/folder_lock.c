@@ -51,6 +51,8 @@ struct lhi_folder_lock {
 
 /* --- lock file format --- */
 
+/* Formats the owner as the lock file's JSON; NULL: out of memory. The caller
+ * releases it with free(). */
 static char *format_owner(const owner *o)
 {
     const lhi_process *p = &o->process;
@@ -66,7 +68,8 @@ static char *format_owner(const owner *o)
     return text;
 }
 
-/* Accepts only these characters, since the texts are printed and used in file
+/* Copies a text field to `out`; false: missing, too long, or with characters
+ * other than letters, digits and ._:-. These texts are printed and used in file
  * names. */
 static bool copy_text(const json_t *root, const char *key, char *out,
                       size_t room)
@@ -80,6 +83,7 @@ static bool copy_text(const json_t *root, const char *key, char *out,
     return true;
 }
 
+/* Parses a lock file's text; false: not a valid lock. */
 static bool parse_owner(const char *text, size_t len, owner *out)
 {
     owner o = {.flocked = false};
@@ -104,6 +108,7 @@ static bool parse_owner(const char *text, size_t len, owner *out)
     return ok && o.process.number > 0;
 }
 
+/* Reads the owner from an open lock file; false: not a valid lock. */
 static bool read_owner(int fd, owner *out)
 {
     char text[2048];
@@ -132,6 +137,7 @@ typedef struct claim {
     char path[LHI_PATH + LHI_TEMP_SUFFIX_BYTES], token[TOKEN];
 } claim;
 
+/* Fails with the reason in errno for a lock file's path. */
 static lh_status fail_at(const char *path, lh_error *err)
 {
     if (errno == ENOMEM)
@@ -140,6 +146,8 @@ static lh_status fail_at(const char *path, lh_error *err)
                     strerror(errno));
 }
 
+/* Writes this process and a new token as the owner into a claim's file, and
+ * syncs it. */
 static lh_status write_claim(claim *c, lh_error *err)
 {
     owner self = {.flocked = flock(c->fd, LOCK_EX | LOCK_NB) == 0};
@@ -168,6 +176,7 @@ static lh_status write_claim(claim *c, lh_error *err)
                                                     : fail_at(c->path, err);
 }
 
+/* Creates a claim's file beside the lock at `path`; on failure none remains. */
 static lh_status open_claim(const char *path, claim *c, lh_error *err)
 {
     c->fd = lhi_temp_file_create(path, c->path, sizeof c->path);
@@ -214,6 +223,8 @@ typedef struct existing_lock {
     owner owner;
 } existing_lock;
 
+/* Returns the state of a lock's owner: running, gone, or on another host where
+ * it cannot be tested. */
 static owner_state find_owner_state(const existing_lock *f)
 {
     lhi_process self;
@@ -233,6 +244,8 @@ static owner_state find_owner_state(const existing_lock *f)
                : OWNER_ELSEWHERE;
 }
 
+/* Opens an existing lock, tries its flock and reads its owner into `f`. f->fd
+ * stays open; NO_LOCK: no lock exists. */
 static lh_status inspect_lock(const char *path, existing_lock *f, lh_error *err)
 {
     f->verdict = NO_LOCK;
@@ -251,6 +264,8 @@ static lh_status inspect_lock(const char *path, existing_lock *f, lh_error *err)
     return LH_OK;
 }
 
+/* Fails because a lock is not this run's; the message names its owner and the
+ * remedy. */
 static lh_status fail_locked(const char *path, const existing_lock *f,
                              lh_error *err)
 {
@@ -273,8 +288,9 @@ static lh_status fail_locked(const char *path, const existing_lock *f,
                     path, o->process.number, o->process.host, o->since);
 }
 
-/* Without flock: among all that want to replace this lock, the one that creates
- * a folder named after it wins. */
+/* Replaces a stale lock by the claim where flock is not available. Of all
+ * processes that try, only the one that creates a folder with the lock's token
+ * may rename its claim; false: another one did, or an error. */
 static bool replace_by_folder(const char *path, const existing_lock *f,
                               const claim *c)
 {
@@ -302,6 +318,7 @@ static bool replace_stale(const char *path, const existing_lock *f,
            rename(c->path, path) == 0;
 }
 
+/* Prints a remark that this run replaced the lock of a dead process. */
 static void report_takeover(const lhi_folder_lock *lock, const owner *o)
 {
     char text[600];

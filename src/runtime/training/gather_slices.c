@@ -13,6 +13,7 @@ typedef struct holders {
     const uint32_t *shard_of; /* per replica; NULL: in order */
 } holders;
 
+/* Returns the ranks that hold a tensor's slices. */
 static holders holders_of(const lhi_train *train, const lhi_tensor *t)
 {
     lhi_train_bucket_kind bucket = lhi_bucket_of(train, t);
@@ -23,6 +24,8 @@ static holders holders_of(const lhi_train *train, const lhi_tensor *t)
                      experts ? o->expert_shard_of : o->shard_of};
 }
 
+/* Returns the number of ranks that hold any slice of the tensor, over all
+ * replicas. */
 static uint32_t count_members(const holders *h)
 {
     return h->ranks * h->replicas;
@@ -59,9 +62,12 @@ static lhi_slice find_member_range(const lhi_train *train, const lhi_tensor *t,
     return slice;
 }
 
-static lh_status assemble(const lhi_train *train, const lhi_tensor *t,
-                          const holders *h, uint32_t shards, const float *mine,
-                          size_t n, size_t *gets, float *whole, lh_error *err)
+/* Gathers the members' parts on the first rank and writes them into the tensor
+ * `whole`. gets: scratch, one size per member. */
+static lh_status assemble_tensor(const lhi_train *train, const lhi_tensor *t,
+                                 const holders *h, uint32_t shards,
+                                 const float *mine, size_t n, size_t *gets,
+                                 float *whole, lh_error *err)
 {
     float *all = malloc((lhi_count_full_values(t) + 1) * sizeof *all);
     size_t first;
@@ -99,7 +105,7 @@ lh_status lhi_gather_slices(const lhi_train *train, const lhi_tensor *t,
     if (!gets)
         return lhi_fail_nomem(err);
     lh_status status =
-        assemble(train, t, &h, shards, mine, n, gets, whole, err);
+        assemble_tensor(train, t, &h, shards, mine, n, gets, whole, err);
     free(gets);
     return status;
 }

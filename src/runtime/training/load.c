@@ -15,12 +15,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Checks whether `path` is a regular file. */
 static bool is_file(const char *path)
 {
     struct stat info;
     return stat(path, &info) == 0 && S_ISREG(info.st_mode);
 }
 
+/* Checks whether `path` is a folder. */
 static bool is_folder(const char *path)
 {
     struct stat info;
@@ -61,7 +63,9 @@ typedef struct reader {
     char weights_path[LHI_PATH], moments_path[LHI_PATH];
 } reader;
 
-static lh_status damaged(const char *path, const char *tensor, lh_error *err)
+/* Fails because a tensor's checksum differs from the stored one. */
+static lh_status fail_checksum(const char *path, const char *tensor,
+                               lh_error *err)
 {
     return lhi_fail(err, LH_EINPUT,
                     "%s: damaged: tensor %s is not what was written; resume "
@@ -69,7 +73,8 @@ static lh_status damaged(const char *path, const char *tensor, lh_error *err)
                     path, tensor);
 }
 
-/* A tied head uses the embedding's tensor. */
+/* Returns a tensor's index in the checkpoint; a tied head is stored as the
+ * embedding, 0. */
 static uint32_t index_of(const lhi_tensor *tensor)
 {
     return tensor->is_head && tensor->tied_chunk != LH_NONE ? 0 : tensor->index;
@@ -108,7 +113,7 @@ static lh_status read_sliced_moments(const reader *r,
         float *to = r->piece + first;
         LHI_TRY(lhi_st_read(r->moments, found, first, n, to, err));
         if (lhi_checksum(to, n * sizeof *to) != sums[p])
-            return damaged(r->moments_path, name, err);
+            return fail_checksum(r->moments_path, name, err);
     }
     lhi_slice_read(&own->tensor->slice, r->piece, own->first, own->n, out);
     return LH_OK;
@@ -138,13 +143,15 @@ static lh_status read_moments(const reader *r, const lhi_owned_tensor *own,
             continue;
         LHI_TRY(lhi_st_read(r->moments, found, first, n, r->piece, err));
         if (lhi_checksum(r->piece, n * sizeof *r->piece) != sums[p])
-            return damaged(r->moments_path, name, err);
+            return fail_checksum(r->moments_path, name, err);
         memcpy(out + (from - own->first), r->piece + (from - first),
                (to - from) * sizeof *out);
     }
     return LH_OK;
 }
 
+/* Reads one tensor's values and this rank's piece of its moments; verifies
+ * their checksums. LH_EINPUT: damaged. */
 static lh_status read_owned(const lhi_train *train, const reader *r,
                             const lhi_owned_tensor *own, lh_error *err)
 {
@@ -155,7 +162,7 @@ static lh_status read_owned(const lhi_train *train, const reader *r,
     LHI_TRY(read_weights(r->weights, t, r->piece, err));
     if (lhi_checksum(lhi_is_sliced(t) ? r->piece : t->value,
                      lhi_count_full_values(t) * sizeof *t->value) != sums[0])
-        return damaged(r->weights_path, t->name, err);
+        return fail_checksum(r->weights_path, t->name, err);
     for (uint32_t k = 0; k < r->state.n_moments; k++)
         LHI_TRY(read_moments(r, own, lhi_moment_suffixes_of(train)[k],
                              sums + 1 + k * r->state.replicas, own->moments[k],
@@ -209,6 +216,8 @@ static size_t largest_tensor(const lhi_train *train)
     return most;
 }
 
+/* Opens a checkpoint's three files and checks state and headers against this
+ * run's model. */
 static lh_status open_files(lhi_train *train, reader *r, const char *folder,
                             const lhi_checkpoint_options *options,
                             lh_error *err)
@@ -237,6 +246,8 @@ static lh_status open_files(lhi_train *train, reader *r, const char *folder,
     return r->piece ? LH_OK : lhi_fail_nomem(err);
 }
 
+/* Loads all tensors of this rank's chunks from a checkpoint's folder, and the
+ * step. */
 static lh_status load_folder(lhi_train *train, reader *r, const char *folder,
                              const lhi_checkpoint_options *options,
                              lh_error *err)
@@ -262,7 +273,8 @@ static bool is_missing_files(const char *folder)
     return false;
 }
 
-/* Reports changed files that no run reads, since users may edit them. */
+/* Prints a remark for each auxiliary file that has changed since the checkpoint
+ * was written. It is no error, since training reads none of them. */
 static void check_auxiliary_files(const char *folder,
                                   const lhi_checkpoint_state *state,
                                   const lhi_remarks *remarks)

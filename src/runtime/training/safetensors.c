@@ -32,8 +32,9 @@ struct lhi_safetensors {
     lhi_st_tensor *tensors; /* sorted by name */
 };
 
-static lh_status bad(const lhi_safetensors *f, const char *tensor,
-                     const char *what, lh_error *err)
+/* Fails because of a tensor's entry in the header; `what` says how. */
+static lh_status fail_tensor(const lhi_safetensors *f, const char *tensor,
+                             const char *what, lh_error *err)
 {
     return lhi_fail(err, LH_EINPUT, "%s: damaged: tensor %.200s %s", f->name,
                     tensor, what);
@@ -48,6 +49,7 @@ static const struct {
               {"I16", 2, -1},      {"I8", 1, -1},       {"U8", 1, -1},
               {"BOOL", 1, -1}};
 
+/* Reads a tensor's dimensions and counts its values. */
 static lh_status read_shape(const lhi_safetensors *f, const char *key,
                             const json_t *shape, lhi_st_tensor *t,
                             lh_error *err)
@@ -55,13 +57,13 @@ static lh_status read_shape(const lhi_safetensors *f, const char *key,
     t->n = 1;
     if (!json_is_array(shape) ||
         json_array_size(shape) > sizeof t->dims / sizeof t->dims[0])
-        return bad(f, key, "has no shape of at most four numbers", err);
+        return fail_tensor(f, key, "has no shape of at most four numbers", err);
     t->n_dims = (uint32_t)json_array_size(shape);
     for (uint32_t i = 0; i < t->n_dims; i++) {
         json_int_t size = json_integer_value(json_array_get(shape, i));
         if (!json_is_integer(json_array_get(shape, i)) || size < 0 ||
             (size > 0 && t->n > (UINT64_C(1) << 52) / (uint64_t)size))
-            return bad(f, key, "has a shape that cannot be", err);
+            return fail_tensor(f, key, "has a shape that cannot be", err);
         t->dims[i] = (uint64_t)size;
         t->n *= t->dims[i];
     }
@@ -83,23 +85,25 @@ static lh_status read_tensor(const lhi_safetensors *f, const char *key,
     while (type && i < n_types && strcmp(type, dtypes[i].name) != 0)
         i++;
     if (!type || i == n_types)
-        return bad(f, key, "has an unknown type", err);
+        return fail_tensor(f, key, "has an unknown type", err);
     if (json_array_size(ends) != 2 || from < 0 || to < from ||
         (uint64_t)to > file_bytes - values_at ||
         (uint64_t)(to - from) != t->n * dtypes[i].bytes)
-        return bad(f, key, "its offsets do not match its shape", err);
+        return fail_tensor(f, key, "its offsets do not match its shape", err);
     t->at = values_at + (uint64_t)from;
     *known = dtypes[i].dtype >= 0;
     t->dtype = *known ? (lhi_dtype)dtypes[i].dtype : LHI_F32;
     return LH_OK;
 }
 
-static int compare(const void *a, const void *b)
+/* qsort() and bsearch() comparator: tensor names. */
+static int compare_names(const void *a, const void *b)
 {
     const lhi_st_tensor *x = a, *y = b;
     return strcmp(x->name, y->name);
 }
 
+/* Reads all tensors from the parsed header, sorted by name. */
 static lh_status read_header(lhi_safetensors *f, const json_t *root, size_t len,
                              uint64_t file_bytes, lh_error *err)
 {
@@ -126,7 +130,7 @@ static lh_status read_header(lhi_safetensors *f, const json_t *root, size_t len,
             return lhi_fail_nomem(err);
         f->n++;
     }
-    qsort(f->tensors, f->n, sizeof *f->tensors, compare);
+    qsort(f->tensors, f->n, sizeof *f->tensors, compare_names);
     return LH_OK;
 }
 
@@ -161,6 +165,8 @@ lh_status lhi_st_parse(const char *header, size_t len, uint64_t file_bytes,
     return LH_OK;
 }
 
+/* Reads exactly `size` bytes at offset `at`. LH_EINPUT: the file is shorter, or
+ * its disk blocks are unreadable. */
 static lh_status read_at(int fd, const char *name, void *to, size_t size,
                          uint64_t at, lh_error *err)
 {
@@ -182,6 +188,7 @@ static lh_status read_at(int fd, const char *name, void *to, size_t size,
     return LH_OK;
 }
 
+/* Opens a safetensors file by its descriptor: reads and parses its header. */
 static lh_status open_at(int fd, const char *path, lhi_safetensors **out,
                          lh_error *err)
 {
@@ -239,8 +246,8 @@ lh_status lhi_st_find(const lhi_safetensors *file, const char *name,
                       const lhi_st_tensor **out, lh_error *err)
 {
     lhi_st_tensor key = {.name = name};
-    const lhi_st_tensor *t =
-        bsearch(&key, file->tensors, file->n, sizeof *file->tensors, compare);
+    const lhi_st_tensor *t = bsearch(&key, file->tensors, file->n,
+                                     sizeof *file->tensors, compare_names);
     if (!t)
         return lhi_fail(err, LH_EINPUT,
                         "%s: has no tensor %s in float32, float16 or bfloat16",
@@ -255,6 +262,7 @@ lh_status lhi_st_find(const lhi_safetensors *file, const char *name,
     return LH_OK;
 }
 
+/* Returns the float with the given IEEE 754 bits. */
 static float from_bits(uint32_t bits)
 {
     float x;
@@ -262,6 +270,7 @@ static float from_bits(uint32_t bits)
     return x;
 }
 
+/* Converts an IEEE 754 half-precision number to float. */
 static float from_half(uint32_t half)
 {
     uint32_t sign = (half & 0x8000u) << 16, exponent = half >> 10 & 31;

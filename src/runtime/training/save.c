@@ -28,6 +28,8 @@ static lh_status folder_names(const lhi_train *train,
                  : LH_OK;
 }
 
+/* Fails because a file of the checkpoint cannot be written; `why` is an errno
+ * value. */
 static lh_status fail_write(const char *path, int why, lh_error *err)
 {
     return lhi_fail(err, LH_EIO,
@@ -36,6 +38,7 @@ static lh_status fail_write(const char *path, int why, lh_error *err)
                     path, strerror(why));
 }
 
+/* Writes exactly `size` bytes at offset `at`. */
 static lh_status write_at(int fd, const char *path, const void *data,
                           size_t size, uint64_t at, lh_error *err)
 {
@@ -53,6 +56,7 @@ static lh_status write_at(int fd, const char *path, const void *data,
     return LH_OK;
 }
 
+/* Syncs the file to disk if `status` is LH_OK, and closes it in any case. */
 static lh_status sync_and_close(int fd, const char *path, lh_status status,
                                 lh_error *err)
 {
@@ -84,6 +88,7 @@ static lh_status make_file(const char *path, const lh_model *model,
     return status;
 }
 
+/* Copies the tokenizer's file into the checkpoint's folder. */
 static lh_status copy_tokenizer(const char *from, const char *folder,
                                 lh_error *err)
 {
@@ -96,6 +101,8 @@ static lh_status copy_tokenizer(const char *from, const char *folder,
     return status;
 }
 
+/* Creates a checkpoint's temporary folder with its weights and moments files at
+ * full size, config.json and the tokenizer. */
 static lh_status begin_folder(const lhi_train *train,
                               const lhi_checkpoint_options *options,
                               const char *folder, lh_error *err)
@@ -143,6 +150,8 @@ typedef struct writer {
     lhi_safetensors_layout layout;
 } writer;
 
+/* Writes `n` values of a stored tensor from index `first` on, and returns their
+ * checksum in *sum. */
 static lh_status write_values(const writer *w, uint32_t index, uint32_t suffix,
                               size_t first, const float *values, size_t n,
                               double *sum, lh_error *err)
@@ -240,7 +249,8 @@ static size_t largest_gathered(const lhi_train *train, const lhi_train_chunk *c)
     return most;
 }
 
-/* Writes tensor by tensor, in the order in which they are gathered. */
+/* Writes a chunk's tensors one after the other, in the order in which they are
+ * gathered. */
 static lh_status write_chunk(const lhi_train *train, const lhi_train_chunk *c,
                              const writer *weights, const writer *moments,
                              double *sums, lh_error *err)
@@ -273,6 +283,8 @@ static lh_status write_chunk(const lhi_train *train, const lhi_train_chunk *c,
     return status;
 }
 
+/* Opens a tensor file of the checkpoint for writing at computed offsets;
+ * release with close_writer(). */
 static lh_status open_writer(const lhi_train *train, const char *folder,
                              const char *name, const char *const *suffixes,
                              writer *w, lh_error *err)
@@ -284,6 +296,8 @@ static lh_status open_writer(const lhi_train *train, const char *folder,
     return w->fd < 0 ? fail_write(w->path, errno, err) : LH_OK;
 }
 
+/* Syncs and closes a tensor file. Returns `status`, or the first error of the
+ * close. */
 static lh_status close_writer(writer *w, lh_status status, lh_error *err)
 {
     lhi_safetensors_layout_fini(&w->layout);
@@ -310,6 +324,7 @@ lh_status lhi_train_save_part(lhi_train *train,
     return close_writer(&moments, status, err);
 }
 
+/* Formats the path of a step's folder, with `before` in front of its name. */
 static lh_status format_step_path(const lhi_checkpoint_options *options,
                                   const char *before, uint64_t step, char *out,
                                   lh_error *err)
@@ -359,6 +374,8 @@ static lh_status prune(const lhi_train *train,
     return status;
 }
 
+/* Writes the checkpoint's description with all checksums, and syncs its folder.
+ */
 static lh_status write_state(lhi_train *train,
                              const lhi_checkpoint_options *options,
                              const double *sums, const char *folder,

@@ -56,6 +56,8 @@ typedef struct overlap {
     size_t at, first, n, room;
 } overlap;
 
+/* Returns the overlap of a part with a replica's piece of a tensor; empty if
+ * the tensor is in another bucket. */
 static overlap find_overlap(const lhi_train *train, const lhi_owned_tensor *own,
                             const lhi_train_part *part,
                             lhi_train_bucket_kind bucket, uint32_t replica)

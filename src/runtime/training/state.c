@@ -21,11 +21,13 @@ size_t lhi_train_count_checksums(const lhi_train *train)
                               lhi_count_moments(train));
 }
 
+/* Converts an integral double, such as a checksum, to a JSON integer. */
 static json_t *json_of_double(double x)
 {
     return json_integer((json_int_t)x);
 }
 
+/* Formats `n` checksums as a JSON list; NULL: out of memory. */
 static json_t *format_list(const double *sums, uint32_t n)
 {
     json_t *list = json_array();
@@ -37,6 +39,7 @@ static json_t *format_list(const double *sums, uint32_t n)
     return list;
 }
 
+/* Formats the checksums of all tensors, by name; NULL: out of memory. */
 static json_t *format_sums(const lhi_train *train, const double *sums)
 {
     const lh_model *model = train->o.model;
@@ -63,13 +66,15 @@ static json_t *format_sums(const lhi_train *train, const double *sums)
     return all;
 }
 
+/* Releases a partly built model description; always returns NULL. */
 static json_t *free_shape(json_t *shape)
 {
     json_decref(shape);
     return NULL;
 }
 
-/* Adds fields that Llama lacks; absent means Llama's value. */
+/* Adds the dimensions that only some model families have; a missing field means
+ * Llama's value. NULL: out of memory, `shape` is released. */
 static json_t *add_family_fields(json_t *shape, const lh_model *m)
 {
     const struct {
@@ -111,6 +116,8 @@ static json_t *add_family_fields(json_t *shape, const lh_model *m)
     return shape;
 }
 
+/* Formats the model's dimensions, which must be equal for loading; NULL: out of
+ * memory. */
 static json_t *format_model(const lh_model *model,
                             const lhi_checkpoint_options *options)
 {
@@ -145,6 +152,8 @@ static double compute_check(json_t *root)
 
 const char *const lhi_auxiliary_files[] = {LHI_CONFIG_FILE, LHI_TOKENIZER_FILE};
 
+/* Formats the checksums of the auxiliary files, by name; NULL: out of memory.
+ */
 static json_t *format_auxiliary(const double *sides)
 {
     json_t *all = json_object();
@@ -183,22 +192,25 @@ lh_status lhi_checkpoint_state_format(const lhi_train *train,
     return LH_OK;
 }
 
-static lh_status damaged(const char *name, lh_error *err)
+/* Fails because a description is inconsistent. */
+static lh_status fail_damaged(const char *name, lh_error *err)
 {
     return lhi_fail(err, LH_EINPUT,
                     "%s: damaged; resume from another checkpoint", name);
 }
 
+/* Reads a list of exactly `n` checksums. */
 static lh_status read_list(const json_t *list, uint32_t n, const char *name,
                            double *out, lh_error *err)
 {
     if (json_array_size(list) != n)
-        return damaged(name, err);
+        return fail_damaged(name, err);
     for (uint32_t i = 0; i < n; i++)
         out[i] = (double)json_integer_value(json_array_get(list, i));
     return LH_OK;
 }
 
+/* Reads the checksums of all tensors into state->sums. */
 static lh_status read_sums(const json_t *all, const char *name,
                            const lh_model *model,
                            const lhi_checkpoint_state *state, lh_error *err)
@@ -212,7 +224,7 @@ static lh_status read_sums(const json_t *all, const char *name,
         const json_t *item = json_object_get(all, t.name);
         to[0] = (double)json_integer_value(json_array_get(item, 0));
         if (json_array_size(item) != 1 + (size_t)n)
-            return damaged(name, err);
+            return fail_damaged(name, err);
         for (uint32_t k = 0; k < n; k++)
             LHI_TRY(read_list(json_array_get(item, 1 + k), replicas, name,
                               to + 1 + k * replicas, err));
@@ -220,6 +232,7 @@ static lh_status read_sums(const json_t *all, const char *name,
     return LH_OK;
 }
 
+/* Checks that a checkpoint has this run's model and recipe. */
 static lh_status check_match(const json_t *root, const char *name,
                              const lh_model *model,
                              const lhi_checkpoint_options *options,
@@ -239,6 +252,8 @@ static lh_status check_match(const json_t *root, const char *name,
     return LH_OK;
 }
 
+/* Reads a parsed description and checks its format, checksum, model and recipe.
+ * *differs: intact, but of another format, model or recipe. */
 static lh_status read_state(json_t *root, const char *name,
                             const lh_model *model, uint32_t n_moments,
                             const lhi_checkpoint_options *options,
@@ -261,7 +276,7 @@ static lh_status read_state(json_t *root, const char *name,
     *differs = false;
     if (compute_check(root) != check || step < 0 || replicas < 1 ||
         replicas > UINT16_MAX)
-        return damaged(name, err);
+        return fail_damaged(name, err);
     *differs = true;
     LHI_TRY(check_match(root, name, model, options, err));
     *differs = false;

@@ -23,6 +23,7 @@ lhi_train_options lhi_train_defaults(uint64_t steps)
     };
 }
 
+/* Checks rates, betas, and the indices and counts of replicas and shards. */
 static lh_status check_options(const lhi_train_options *o, lh_error *err)
 {
     bool rates = o->rate >= 0 && o->min_rate >= 0 && o->rate < 1e9;
@@ -104,6 +105,8 @@ void lhi_train_add_memory(const lhi_train *train,
     bytes[LH_MEMORY_SCRATCH] += (int64_t)lhi_arena_used(train->mem);
 }
 
+/* Allocates a chunk's arrays for one bucket, and distributes its moments and
+ * gradient sums to the tensors. */
 static lh_status make_buffers(lhi_train *train, lhi_train_chunk *chunk,
                               lhi_train_bucket_kind kind, lh_error *err)
 {
@@ -157,6 +160,8 @@ size_t lhi_values_per_shard(const lhi_train *train,
     return (n / pieces + (n % pieces != 0)) * (pieces / shards);
 }
 
+/* Makes a chunk's owned tensors: this rank's part of each tensor, and its place
+ * in the array. */
 static lh_status make_chunk(lhi_train *train, lhi_train_chunk *chunk,
                             lh_error *err)
 {
@@ -199,6 +204,8 @@ static lh_status make_chunk(lhi_train *train, lhi_train_chunk *chunk,
                : LH_OK;
 }
 
+/* Makes all chunks of the rank, and the buffer for the gradient of a tied
+ * embedding's other copy. */
 static lh_status make_chunks(lhi_train *train, lh_error *err)
 {
     uint32_t n = train->o.n_mine;
@@ -331,6 +338,7 @@ void lhi_train_gathered(lhi_train *train, uint32_t chunk)
             copy_array(train, c, &c->owned[i], c->owned[i].tensor->value, true);
 }
 
+/* Copies a chunk's gradients into the sums of a bucket with one shard. */
 static void copy_gradients(const lhi_train *train, const lhi_train_chunk *c,
                            lhi_train_bucket_kind bucket)
 {
@@ -387,8 +395,8 @@ lhi_train_tied_pair lhi_train_get_tied_pair(lhi_train *train)
     };
 }
 
-/* Both ends get the sum. Addition is commutative, so embedding and head need
- * not be distinguished. */
+/* Adds the gradients of a tied embedding's two copies, on the ranks of both.
+ * Addition is commutative, so both get the same sum. */
 static void add_tied(lhi_train *train)
 {
     lhi_owned_tensor *a = train->embedding, *b = train->head;
@@ -409,6 +417,8 @@ size_t lhi_train_tally_size(const lhi_train *train)
     return ((size_t)train->n_tensors * o->n_tensor + 3) * o->n_replicas;
 }
 
+/* Returns the tally's entries for losses, which follow those for gradient
+ * norms. */
 static double *losses_of(const lhi_train *train, double *tally)
 {
     const lhi_train_options *o = &train->o;

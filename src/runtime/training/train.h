@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Training apart from passes: AdamW (arXiv:1711.05101), its state sharded over
+/* Training outside the passes: AdamW (arXiv:1711.05101), its state sharded over
  * replicas (ZeRO stage 1, arXiv:1910.02054), clipping, the learning-rate
  * schedule, checkpoints. An lhi_train is one rank's part. It does not
  * communicate: it provides arrays, and the caller (src/runtime/engine) sends
@@ -8,32 +8,37 @@
  * A step, on every rank:
  *
  *     for each of its chunks, before the chunk's first F:
- *         lhi_train_parameters()  -> all-gather the array ->
- * lhi_train_gathered()
- *     ... passes ...
- *     for each chunk, after its last W or B:
- *         lhi_train_gradients()   -> reduce-scatter the array
- *     lhi_train_get_tied_pair()   -> exchange, if this rank has one end of a
- * tied pair and the other end is on another rank lhi_train_tally()           ->
- * add the arrays of all ranks, any order lhi_train_update()
+ *         lhi_train_parameters()
+ *         all-gather of the array
+ *         lhi_train_gathered()
+ *     passes
+ *     for each of its chunks, after the chunk's last W or B:
+ *         lhi_train_gradients()
+ *         reduce-scatter of the array
+ *     lhi_train_get_tied_pair(), and its exchange if the other copy of the
+ *         tied embedding is on another rank
+ *     lhi_train_tally()
+ *     sum of the arrays of all ranks, in any order
+ *     lhi_train_update()
  *
  * The first all-gather of a run may be skipped: initial values are equal
- * everywhere (also after lhi_train_load()). With one replica arrays are empty
- * (n = 0) and nothing is sent, but the calls are still required.
+ * everywhere (also after lhi_train_load()). With one replica the arrays are
+ * empty (n = 0) and no messages are sent, but the calls are still required.
  *
  * Files:
  *
  *     train.c                ownership of values; the arrays above
- *     shard_parts.c          ... parts of sharded chunks
- *     state_export.c         ... state that migrates
+ *     shard_parts.c          arrays for parts of sharded chunks
+ *     state_export.c         tensor states for migration
  *     update.c               the optimizer step
  *     save.c, load.c         checkpoints, by all ranks at once
- *     folder.c, state.c      ... folders and descriptions
- *     folder_lock.c          ... exclusive write access
- *     gather_slices.c        ... sliced tensors
- *     safetensors.c          ... file format
- *     safetensors_layout.c   ... tensor offsets (checkpoint_tensors.c: tensors)
- *     config_json.c          ... the model for transformers
+ *     folder.c, state.c      folders and descriptions of checkpoints
+ *     folder_lock.c          exclusive write access to checkpoints
+ *     gather_slices.c        gathers sliced tensors for checkpoints
+ *     safetensors.c          reads safetensors files
+ *     safetensors_layout.c   tensor offsets in a safetensors file
+ *     checkpoint_tensors.c   names and shapes of the stored tensors
+ *     config_json.c          config.json for transformers
  *
  * All numbers are computed from the same operands in the same order whatever
  * the pipeline's degree, so weights are equal to the last bit. */

@@ -6,8 +6,8 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Linear up to `rate`, then half a cosine down to `min_rate` (arXiv:1608.03983,
- * equation 5, without restarts). */
+/* Returns the learning rate of a step: linear up to `rate`, then half a cosine
+ * down to `min_rate` (arXiv:1608.03983, equation 5, without restarts). */
 static double rate_at(const lhi_train_options *o, uint64_t step)
 {
     if (step < o->warmup)
@@ -19,7 +19,8 @@ static double rate_at(const lhi_train_options *o, uint64_t step)
                              (1 + cos(3.14159265358979323846 * done)) / 2;
 }
 
-/* Sums the squares over ranks, then over tensors. */
+/* Returns the squared gradient norm from the tally: sums over ranks, then over
+ * tensors. */
 static double sum_squares(const lhi_train *train, const double *tally)
 {
     double all = 0;
@@ -33,7 +34,8 @@ static double sum_squares(const lhi_train *train, const double *tally)
     return all;
 }
 
-/* Computes means over tokens; *modules is NAN without MTP modules. */
+/* Computes the mean losses per token from the tally; *modules is NAN without
+ * MTP modules. */
 static double sum_losses(const lhi_train *train, const double *tally,
                          uint64_t *tokens, double *modules)
 {
@@ -52,8 +54,8 @@ static double sum_losses(const lhi_train *train, const double *tally,
     return count > 0 ? sum / count : 0;
 }
 
-/* Moves balancing biases towards experts that were chosen less often
- * (arXiv:2408.15664, algorithm 1). */
+/* Moves the balancing biases of a router's experts: up for those chosen less
+ * often than the mean, down for the others (arXiv:2408.15664, algorithm 1). */
 static void move_bias(const lhi_train *train, const lhi_owned_tensor *own,
                       const float *gradient)
 {
@@ -63,8 +65,10 @@ static void move_bias(const lhi_train *train, const lhi_owned_tensor *own,
             own->value[i] += gradient[i] < 0 ? by : -by;
 }
 
-static void update(const lhi_train *train, const lhi_owned_tensor *own,
-                   const float *gradient, lhi_adamw how)
+/* Updates this rank's part of a tensor: a bias of the expert balancing, or
+ * parameters with AdamW. */
+static void update_tensor(const lhi_train *train, const lhi_owned_tensor *own,
+                          const float *gradient, lhi_adamw how)
 {
     if (own->tensor->balances) {
         move_bias(train, own, gradient);
@@ -85,7 +89,7 @@ static void update_delayed(const lhi_train *train, const lhi_owned_tensor *own,
     float *late = own->moments[2];
     how.scale = 1;
     if (train->step > 0)
-        update(train, own, late, how);
+        update_tensor(train, own, late, how);
     for (size_t i = 0; i < own->n; i++)
         late[i] = own->gradient[i] * scale;
 }
@@ -126,7 +130,7 @@ lh_status lhi_train_update(lhi_train *train, const double *tally,
             if (o->delayed)
                 update_delayed(train, own, how);
             else
-                update(train, own, own->gradient, how);
+                update_tensor(train, own, own->gradient, how);
         }
     train->step++;
     *report = r;
