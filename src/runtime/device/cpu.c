@@ -117,6 +117,7 @@ static lh_status make_scratch(lhi_cpu *cpu, const lhi_cpu_options *o,
     return LH_OK;
 }
 
+/* Creates this device's chunks and their tensors. */
 static lh_status make_chunks(lhi_cpu *cpu, const lhi_cpu_options *o,
                              lh_error *err)
 {
@@ -131,11 +132,14 @@ static lh_status make_chunks(lhi_cpu *cpu, const lhi_cpu_options *o,
     return LH_OK;
 }
 
+/* Returns the cpu device of which `device` is the base. */
 static lhi_cpu *as_cpu(const lhi_device *device)
 {
     return (lhi_cpu *)(uintptr_t)device;
 }
 
+/* Closes the storage for offloading, and releases all arenas; the device itself
+ * is in the last one. */
 static void free_cpu(lhi_cpu *cpu)
 {
     /* its thread uses the arenas freed below */
@@ -147,6 +151,7 @@ static void free_cpu(lhi_cpu *cpu)
     lhi_arena_free(cpu->mem); /* also holds the device itself */
 }
 
+/* Releases the device (lhi_device_ops.close). */
 static void close_cpu(lhi_device *device)
 {
     free_cpu(as_cpu(device));
@@ -297,12 +302,16 @@ static double modules_loss(const lhi_device *device)
     return sum;
 }
 
+/* Returns the number of a chunk's tensors (lhi_device_ops.n_tensors); 0: the
+ * chunk is on another device. */
 static uint32_t n_tensors(const lhi_device *device, uint32_t chunk)
 {
     const lhi_cpu_chunk *found = find_chunk(as_cpu(device), chunk);
     return found ? found->n_tensors : 0;
 }
 
+/* Returns tensor `i` of a chunk (lhi_device_ops.tensor); NULL: none on this
+ * device. */
 static lhi_tensor *tensor(lhi_device *device, uint32_t chunk, uint32_t i)
 {
     lhi_cpu_chunk *found = find_chunk(as_cpu(device), chunk);
@@ -370,11 +379,15 @@ static void finalise(lhi_device *device)
     cpu->full_values = NULL;
 }
 
+/* Sets the buffer of a chunk's gathered values
+ * (lhi_device_ops.set_sharded_values). */
 static void set_sharded_values(lhi_device *device, uint32_t chunk, float *room)
 {
     lhi_cpu_set_sharded_values(find_chunk(as_cpu(device), chunk), room);
 }
 
+/* Sets the buffer of a chunk's gradients for some microbatches
+ * (lhi_device_ops.set_sharded_gradients). */
 static void set_sharded_gradients(lhi_device *device, uint32_t chunk,
                                   float *room, uint32_t first_microbatch,
                                   uint32_t n_microbatches)
@@ -383,12 +396,16 @@ static void set_sharded_gradients(lhi_device *device, uint32_t chunk,
                                   first_microbatch, n_microbatches);
 }
 
+/* Returns the number of a chunk's parts (lhi_device_ops.n_parts); 0: the chunk
+ * is on another device. */
 static uint32_t n_parts(const lhi_device *device, uint32_t chunk)
 {
     const lhi_cpu_chunk *found = find_chunk(as_cpu(device), chunk);
     return found ? found->n_parts : 0;
 }
 
+/* Returns part `i` of a chunk (lhi_device_ops.part); NULL: none on this device.
+ */
 static const lhi_device_part *part(const lhi_device *device, uint32_t chunk,
                                    uint32_t i)
 {
@@ -396,18 +413,23 @@ static const lhi_device_part *part(const lhi_device *device, uint32_t chunk,
     return found && i < found->n_parts ? &found->parts[i] : NULL;
 }
 
+/* Sets the callbacks that provide the parts' buffers
+ * (lhi_device_ops.set_part_hooks). */
 static void set_part_hooks(lhi_device *device,
                            const lhi_device_part_hooks *hooks)
 {
     as_cpu(device)->hooks = hooks;
 }
 
+/* Sets the buffer of a part's values between steps
+ * (lhi_device_ops.set_part_values). */
 static void set_part_values(lhi_device *device, uint32_t chunk, uint32_t i,
                             float *room)
 {
     lhi_cpu_set_part_values(find_chunk(as_cpu(device), chunk), i, room);
 }
 
+/* Sets the groups of ranks for collectives in passes (lhi_device_ops.join). */
 static void join(lhi_device *device, const lhi_device_groups *groups)
 {
     as_cpu(device)->context_group = groups->context;
@@ -417,6 +439,7 @@ static void join(lhi_device *device, const lhi_device_groups *groups)
     as_cpu(device)->intra_node_group = groups->intra_node_expert;
 }
 
+/* Starts a copy of offloaded activations (lhi_device_ops.copy). */
 static lh_status copy(lhi_device *device, const lhi_offload_copy *what,
                       int64_t least_ns, lh_error *err)
 {
@@ -425,11 +448,14 @@ static lh_status copy(lhi_device *device, const lhi_offload_copy *what,
                               err);
 }
 
+/* Waits for the step's first `n` copies until `until_ns`
+ * (lhi_device_ops.wait_copies). */
 static bool await_copies(lhi_device *device, uint32_t n, int64_t until_ns)
 {
     return lhi_cpu_wait_copies(as_cpu(device), n, until_ns);
 }
 
+/* Returns the times of the completed copy `i` (lhi_device_ops.copy_times). */
 static lhi_storage_times copy_times(lhi_device *device, uint32_t i)
 {
     return lhi_storage_copy_times(as_cpu(device)->storage, i);

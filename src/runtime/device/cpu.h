@@ -474,8 +474,7 @@ double lhi_cpu_compute_offload_bytes(const lhi_cpu *cpu,
 lh_status lhi_cpu_build_tensors(lhi_cpu *cpu, const lhi_cpu_options *options,
                                 lhi_cpu_chunk *chunk, lh_error *err);
 
-/* --- activations in storage (cpu_offload.c) ---------------------------------
- */
+/* ---- activations in storage (cpu_offload.c) ---- */
 
 /* Opens the storage and allocates the copy records if any layer's activations
  * are offloaded. */
@@ -601,8 +600,7 @@ static inline bool lhi_cpu_mlp_gathers_rows(const lhi_cpu *cpu, bool moe)
     return !moe || cpu->shared_f > 0 || cpu->shards_experts;
 }
 
-/* --- dropout (cpu_dropout.c) ------------------------------------------------
- */
+/* ---- dropout (cpu_dropout.c) ---- */
 
 bool lhi_cpu_has_dropout(const lhi_cpu *cpu); /* in this step */
 /* Returns the run-wide number of a microbatch's first sequence. */
@@ -626,7 +624,7 @@ const float *lhi_cpu_dropout_backward(const lhi_cpu *cpu, lhi_drop at,
 /* Copies the last result of lhi_cpu_dropout_backward() to d. */
 void lhi_cpu_copy_dropout_gradient(const lhi_cpu *cpu, float *d);
 
-/* --- attention (cpu_attention.c, cpu_latent_attention.c) --------------- */
+/* ---- attention (cpu_attention.c, cpu_latent_attention.c) ---- */
 
 /* Applies the per-head norms to queries and keys in qkv, in place. */
 void lhi_cpu_norm_heads(const lhi_cpu *cpu, const lhi_cpu_weights *w,
@@ -651,8 +649,7 @@ void lhi_cpu_latents_wgrad(const lhi_cpu *cpu,
                            const lhi_cpu_saved_activations *kept,
                            const lhi_cpu_weights *d_w, bool adds);
 
-/* --- context parallelism (cpu_context_parallel.c) ---------------------------
- */
+/* ---- context parallelism (cpu_context_parallel.c) ---- */
 
 /* Checks that the sequences can be split over the context-parallel ranks. */
 lh_status lhi_cpu_check_context_parallel(const lhi_cpu_options *options,
@@ -730,7 +727,7 @@ lh_status lhi_cpu_request_layer_gradients(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                                           uint32_t layer, uint32_t microbatch,
                                           lh_error *err);
 
-/* --- recompute (cpu_recompute.c) --------------------------------------- */
+/* ---- recompute (cpu_recompute.c) ---- */
 
 /* Attaches buffers for the layer's recomputed parts, from the free list or new;
  * false: out of memory. */

@@ -18,6 +18,8 @@ typedef struct head {
     float scale;
 } head;
 
+/* Returns a head's addresses in the saved activations. Heads of one group share
+ * a key and value head (grouped-query attention). */
 static head make_head(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
                       uint32_t sequence, uint32_t number)
 {
@@ -39,6 +41,7 @@ static head make_head(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
     };
 }
 
+/* Applies rotary positions to one head of a sequence, in place. */
 static void rotate(const lhi_cpu *cpu, float *x, size_t stride)
 {
     cpu->k->rotate(x, stride, x, stride, cpu->sequence, cpu->head_dim,
@@ -56,6 +59,8 @@ static void score(const lhi_cpu *cpu, const head *a, uint32_t row,
                a->width, a->key, a->width, 0, scores, (int)cpu->sequence);
 }
 
+/* Applies dropout to scores[rows][row + rows], or their gradients; the queries
+ * start at `row`. */
 static void drop(const lhi_cpu *cpu, const head *a, uint32_t row, uint32_t rows,
                  float *scores)
 {

@@ -47,7 +47,7 @@ bool lhi_cpu_make_context_parallel(lhi_cpu *cpu)
            (cpu->partial_inv = lhi_cpu_alloc_floats(mem, cpu->block, 1));
 }
 
-/* --- ring ---------------------------------------------------------------- */
+/* ---- ring ---- */
 
 /* Records the first error of the pass's collectives. */
 static void record_error(lhi_cpu *cpu, lh_status status, const lh_error *err)
@@ -117,8 +117,7 @@ static void fill_ring(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept)
                kept->qkv + row * cpu->qkv + cpu->q, width * sizeof(float));
 }
 
-/* --- attention between queries and one piece of keys
- * -------------------------- */
+/* ---- attention between queries and one piece of keys ---- */
 
 /* A block of queries from one head and piece, and the keys of one piece that
  * they attend to: all keys, or those up to each query's own position. */
@@ -181,6 +180,7 @@ for_each_block(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
     }
 }
 
+/* Computes the block's scores: products of its queries and keys. */
 static void score(const lhi_cpu *cpu, const attention_block *m)
 {
     cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_TRANSPOSED, (int)m->rows,
@@ -189,6 +189,7 @@ static void score(const lhi_cpu *cpu, const attention_block *m)
                cpu->scores, (int)cpu->sequence);
 }
 
+/* Applies dropout to the block's scores, or to their gradients. */
 static void drop(const lhi_cpu *cpu, const attention_block *m, float *scores)
 {
     lhi_cpu_apply_dropout(cpu, m->drop, m->sequence, cpu->first_head + m->head,

@@ -61,8 +61,7 @@ bool lhi_cpu_make_expert_parallel(lhi_cpu *cpu, const lhi_cpu_options *o)
            lhi_cpu_make_node_dispatch(cpu, o);
 }
 
-/* --- groups ----------------------------------------------------------------
- */
+/* ---- groups ---- */
 
 /* Context of the callbacks that run between counts and rows. */
 typedef struct exchange_context {
@@ -313,8 +312,7 @@ static void send_rows_with_counts(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                    sizeof *kept->recv_offsets);
 }
 
-/* --- rows --------------------------------------------------------------------
- */
+/* ---- rows ---- */
 
 /* Copies rows to the dispatch buffer in expert order. */
 static void gather(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,

@@ -29,6 +29,7 @@ static uint32_t count_batches(const lhi_cpu *cpu)
     return cpu->n_source_ranks * cpu->n_local_experts;
 }
 
+/* Returns batch `i`: the rows that one source rank sent to one local expert. */
 static expert_batch make_batch(const lhi_cpu *cpu,
                                const lhi_cpu_saved_activations *kept,
                                uint32_t i)
@@ -38,18 +39,21 @@ static expert_batch make_batch(const lhi_cpu *cpu,
         (uint32_t)(kept->recv_offsets[i + 1] - kept->recv_offsets[i])};
 }
 
+/* Returns a local expert's gate and up projection, or their gradients. */
 static float *gate_up_of(const lhi_cpu *cpu, const lhi_cpu_weights *w,
                          uint32_t expert)
 {
     return w->experts + (size_t)expert * 3 * cpu->expert_f * cpu->h;
 }
 
+/* Returns a local expert's down projection, or its gradient. */
 static float *down_of(const lhi_cpu *cpu, const lhi_cpu_weights *w,
                       uint32_t expert)
 {
     return gate_up_of(cpu, w, expert) + 2 * (size_t)cpu->expert_f * cpu->h;
 }
 
+/* Returns the shared experts' down projection, or its gradient. */
 static float *shared_down_of(const lhi_cpu *cpu, const lhi_cpu_weights *w)
 {
     return w->shared + 2 * (size_t)cpu->shared_f * cpu->h;
@@ -69,7 +73,8 @@ static float *shared_rows(const lhi_cpu *cpu, float *all)
     return cpu->shards_experts ? all : lhi_cpu_own_rows(cpu, all);
 }
 
-static uint32_t n_shared_rows(const lhi_cpu *cpu)
+/* Returns the number of rows at shared_rows(). */
+static uint32_t count_shared_rows(const lhi_cpu *cpu)
 {
     return cpu->shards_experts ? cpu->t : cpu->r;
 }
@@ -113,8 +118,8 @@ void lhi_cpu_shared_experts_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
     if (!w->shared_gate)
         return;
     cpu->k->row_dots(shared_rows(cpu, kept->norm2), cpu->h, w->shared_gate, 0,
-                     n_shared_rows(cpu), cpu->h, kept->shared_gate_values);
-    cpu->k->sigmoid(kept->shared_gate_values, n_shared_rows(cpu));
+                     count_shared_rows(cpu), cpu->h, kept->shared_gate_values);
+    cpu->k->sigmoid(kept->shared_gate_values, count_shared_rows(cpu));
 }
 
 void lhi_cpu_shared_experts_act(const lhi_cpu *cpu, const lhi_cpu_weights *w,
@@ -132,7 +137,7 @@ static void add_shared(lhi_cpu *cpu, const lhi_cpu_weights *w,
     lhi_cpu_forward_product(cpu, kept->shared_act, shared_down_of(cpu, w),
                             cpu->scratch, cpu->t, cpu->shared_f, cpu->h, false);
     float *rows = shared_rows(cpu, cpu->scratch);
-    uint32_t n = n_shared_rows(cpu);
+    uint32_t n = count_shared_rows(cpu);
     if (!cpu->shards_experts)
         lhi_cpu_reduce_scatter_rows(cpu, cpu->scratch, rows);
     if (w->shared_gate)
@@ -307,7 +312,7 @@ static void add_shared_dgrad(lhi_cpu *cpu, const lhi_cpu_weights *w,
                           2 * cpu->shared_f);
     if (!cpu->shards_experts)
         lhi_cpu_reduce_scatter_rows(cpu, cpu->dispatch_buffer, rows);
-    cpu->k->add(sum, rows, n_shared_rows(cpu) * h);
+    cpu->k->add(sum, rows, count_shared_rows(cpu) * h);
     for (size_t row = 0; w->shared_gate && row < cpu->r; row++)
         for (size_t i = 0; i < h; i++)
             cpu->scratch[row * h + i] +=

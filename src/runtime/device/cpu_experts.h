@@ -7,7 +7,7 @@
 
 #include "runtime/device/cpu.h"
 
-/* --- routing (cpu_router.c) ------------------------------------------- */
+/* ---- routing (cpu_router.c) ---- */
 
 /* Allocates buffers for the choices of other ranks, which count towards a
  * capacity or belong to tensor-parallel experts. False: out of memory. */
@@ -129,8 +129,7 @@ lhi_cpu_received_gradients(const lhi_cpu *cpu,
            (size_t)cpu->max_rows * cpu->max_choices * cpu->h;
 }
 
-/* --- experts (cpu_experts.c) ------------------------------------------------
- */
+/* ---- experts (cpu_experts.c) ---- */
 
 /* Routes and dispatches norm2, and computes gate_up for all received rows. */
 void lhi_cpu_experts_up(lhi_cpu *cpu, const lhi_cpu_weights *w,

@@ -27,8 +27,7 @@ static void copy(const float *from, size_t from_stride, float *to,
                columns * sizeof *to);
 }
 
-/* --- per-head norms ----------------------------------------------------------
- */
+/* ---- per-head norms ---- */
 
 /* Applies the norm to `n` heads, starting at `x`, in the rows of qkv. */
 static void norm_heads(const lhi_cpu *cpu, float *x, uint32_t n,
@@ -41,6 +40,9 @@ static void norm_heads(const lhi_cpu *cpu, float *x, uint32_t n,
     copy(cpu->scratch, width, x, cpu->qkv, t, width);
 }
 
+/* Computes the gradients of the RMSNorm of `n` heads in the rows of `x`, in
+ * place; d_weight receives the weight's gradient. Leaves the input's gradient
+ * also in `plain`. */
 static void norm_heads_backward(const lhi_cpu *cpu, float *x, uint32_t n,
                                 const float *weight, float *plain,
                                 const float *inv, float *d_weight)
@@ -71,10 +73,10 @@ void lhi_cpu_norm_heads_backward(const lhi_cpu *cpu, const lhi_cpu_weights *w,
                         kept->d_inner + cpu->head_dim);
 }
 
-/* --- latents -----------------------------------------------------------------
- */
+/* ---- latents ---- */
 
-/* Moves element 2i to i and 2i + 1 to n / 2 + i; join_pairs() inverts it. */
+/* Moves element 2i to i and 2i + 1 to n / 2 + i; halves_to_pairs() inverts it.
+ */
 static void pairs_to_halves(const float *from, float *to, uint32_t n)
 {
     for (uint32_t i = 0; i < n / 2; i++) {
@@ -83,6 +85,8 @@ static void pairs_to_halves(const float *from, float *to, uint32_t n)
     }
 }
 
+/* Reorders a vector from rotated halves (x0..., y0...) to pairs (x0, y0, x1,
+ * y1, ...). */
 static void halves_to_pairs(const float *from, float *to, uint32_t n)
 {
     for (uint32_t i = 0; i < n / 2; i++) {

@@ -292,7 +292,8 @@ double lhi_cpu_part_bytes(const lhi_cpu *cpu, lh_layer_part part, bool moe)
     return n > 0 ? lhi_cpu_float_bytes(n) : 0;
 }
 
-/* Bytes allocated by lhi_cpu_make_copies() in cpu_node_dispatch.c. */
+/* Returns the bytes allocated by lhi_cpu_make_copies() in cpu_node_dispatch.c.
+ */
 static double kept_copies_bytes(const lhi_cpu *cpu)
 {
     double all = (double)cpu->node_topology.sources *
@@ -303,7 +304,7 @@ static double kept_copies_bytes(const lhi_cpu *cpu)
            lhi_cpu_float_bytes(all);
 }
 
-/* Bytes allocated by lhi_cpu_make_routes() in cpu_router.c. */
+/* Returns the bytes allocated by lhi_cpu_make_routes() in cpu_router.c. */
 static double route_bytes(const lhi_cpu *cpu)
 {
     double all = (double)cpu->dispatched_rows * cpu->topk;
@@ -317,7 +318,7 @@ static double route_bytes(const lhi_cpu *cpu)
                sizeof(int32_t);
 }
 
-/* Bytes allocated by lhi_cpu_make_modules() in cpu_mtp.c. */
+/* Returns the bytes allocated by lhi_cpu_make_modules() in cpu_mtp.c. */
 static double module_bytes(const lhi_cpu *cpu)
 {
     double t = cpu->t, r = cpu->r, h = cpu->h;
@@ -444,8 +445,8 @@ size_t lhi_cpu_count_partial_gradients(const lhi_cpu *cpu,
     return most;
 }
 
-/* Bytes allocated by lhi_cpu_make_tensor_parallel() in cpu_tensor_parallel.c.
- */
+/* Returns the bytes allocated by lhi_cpu_make_tensor_parallel() in
+ * cpu_tensor_parallel.c. */
 static double tensor_parallel_bytes(const lhi_cpu *cpu)
 {
     double n = cpu->n_tensor_ranks, t = cpu->t, h = cpu->h;
@@ -476,7 +477,8 @@ double lhi_cpu_group_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
     return fmax(bytes, (double)lhi_group_reduce_bytes(n, mine, dots));
 }
 
-/* Bytes allocated by lhi_cpu_make_node_dispatch() in cpu_node_dispatch.c. */
+/* Returns the bytes allocated by lhi_cpu_make_node_dispatch() in
+ * cpu_node_dispatch.c. */
 static double node_dispatch_bytes(const lhi_cpu *cpu)
 {
     const lhi_cpu_node_topology *s = &cpu->node_topology;
@@ -494,8 +496,8 @@ static double node_dispatch_bytes(const lhi_cpu *cpu)
            lhi_cpu_float_bytes(copies * (cpu->h + 1.0));
 }
 
-/* Bytes allocated by lhi_cpu_make_expert_parallel() in cpu_expert_parallel.c.
- */
+/* Returns the bytes allocated by lhi_cpu_make_expert_parallel() in
+ * cpu_expert_parallel.c. */
 static double expert_rank_bytes(const lhi_cpu *cpu)
 {
     double all = (double)cpu->max_choices * cpu->max_rows;
@@ -535,8 +537,8 @@ size_t lhi_cpu_second_scratch_width(const lhi_cpu *cpu)
     return cpu->kv_rank && cpu->rope_dim > most ? cpu->rope_dim : most;
 }
 
-/* Bytes allocated by lhi_cpu_make_context_parallel() in cpu_context_parallel.c.
- */
+/* Returns the bytes allocated by lhi_cpu_make_context_parallel() in
+ * cpu_context_parallel.c. */
 static double context_bytes(const lhi_cpu *cpu)
 {
     double t = cpu->t, block = cpu->block;
@@ -548,7 +550,8 @@ static double context_bytes(const lhi_cpu *cpu)
            2 * lhi_cpu_float_bytes(block);
 }
 
-/* The number of ranks in lhi_cpu_make_choices() in cpu_router.c. */
+/* Returns the number of ranks whose choices lhi_cpu_make_choices() in
+ * cpu_router.c stores. */
 static uint32_t max_choice_ranks(const lhi_cpu *cpu)
 {
     return cpu->n_tensor_ranks > cpu->n_context_ranks ? cpu->n_tensor_ranks

@@ -16,7 +16,7 @@ typedef struct chunk_counts {
 } chunk_counts;
 
 /* State of the dry run. */
-typedef struct state_builder {
+typedef struct dry_run {
     lhi_cpu cpu;
     lhi_arena *mem;
     chunk_counts *chunks;
@@ -26,6 +26,8 @@ typedef struct state_builder {
     uint32_t away[2][LH_N_LAYER_PARTS], most_away[2][LH_N_LAYER_PARTS];
 } dry_run;
 
+/* Counts the offload buffers of a microbatch's layer as in use, if they are
+ * not. */
 static void attach_offload(dry_run *k, chunk_counts *c, uint32_t microbatch,
                            uint32_t layer)
 {
@@ -39,6 +41,7 @@ static void attach_offload(dry_run *k, chunk_counts *c, uint32_t microbatch,
     *is = true;
 }
 
+/* Counts the offload buffers of a microbatch's layer as free. */
 static void detach_offload(dry_run *k, chunk_counts *c, uint32_t microbatch,
                            uint32_t layer)
 {
@@ -49,8 +52,10 @@ static void detach_offload(dry_run *k, chunk_counts *c, uint32_t microbatch,
     *is = false;
 }
 
-static void attach(dry_run *k, chunk_counts *c, uint32_t microbatch,
-                   uint32_t layer)
+/* Counts the recompute buffers of a microbatch's layer as in use, if they are
+ * not. */
+static void attach_recompute(dry_run *k, chunk_counts *c, uint32_t microbatch,
+                             uint32_t layer)
 {
     bool *is =
         &c->attached[(size_t)microbatch * lhi_cpu_count_layers(&c->chunk) +
@@ -63,8 +68,9 @@ static void attach(dry_run *k, chunk_counts *c, uint32_t microbatch,
     *is = true;
 }
 
-static void detach(dry_run *k, chunk_counts *c, uint32_t microbatch,
-                   uint32_t layer)
+/* Counts the recompute buffers of a microbatch's layer as free. */
+static void detach_recompute(dry_run *k, chunk_counts *c, uint32_t microbatch,
+                             uint32_t layer)
 {
     bool *is =
         &c->attached[(size_t)microbatch * lhi_cpu_count_layers(&c->chunk) +
@@ -74,6 +80,8 @@ static void detach(dry_run *k, chunk_counts *c, uint32_t microbatch,
     *is = false;
 }
 
+/* Counts the buffers of a microbatch's F: one slot for activations, offload
+ * buffers, and recompute buffers that it frees at its end. */
 static void count_f(dry_run *k, chunk_counts *c, uint32_t m)
 {
     uint32_t n = lhi_cpu_count_layers(&c->chunk);
@@ -82,13 +90,14 @@ static void count_f(dry_run *k, chunk_counts *c, uint32_t m)
         c->most_slots = c->n_slots;
     for (uint32_t i = 0; i < n; i++) {
         c->layer_left[(size_t)m * n + i] = LHI_LAYER_ITEMS;
-        attach(k, c, m, i);
+        attach_recompute(k, c, m, i);
         attach_offload(k, c, m, i);
-        detach(k, c, m, i);
+        detach_recompute(k, c, m, i);
     }
 }
 
-/* Mirrors add_next_microbatch() in cpu_weight_gradients.c. */
+/* Counts an item's gradient of its next microbatch, and the buffers that it
+ * frees; mirrors add_next_microbatch() in cpu_weight_gradients.c. */
 static void add_next_microbatch(dry_run *k, chunk_counts *c, lhi_cpu_item *item)
 {
     uint32_t now = item->done++;
@@ -96,14 +105,15 @@ static void add_next_microbatch(dry_run *k, chunk_counts *c, lhi_cpu_item *item)
         &c->layer_left[(size_t)now * lhi_cpu_count_layers(&c->chunk) +
                        item->layer];
     if (lhi_cpu_is_layer_item(item) && *left > 0 && --*left == 0) {
-        detach(k, c, now, item->layer);
+        detach_recompute(k, c, now, item->layer);
         detach_offload(k, c, now, item->layer);
     }
     if (c->items_left[now] > 0 && --c->items_left[now] == 0)
         c->n_slots--;
 }
 
-/* Mirrors request_item() in cpu_weight_gradients.c. */
+/* Requests an item for microbatch `m` and counts those that are due; mirrors
+ * request_item() in cpu_weight_gradients.c. */
 static void request_item(dry_run *k, chunk_counts *c, lhi_cpu_item *item,
                          uint32_t m)
 {
@@ -127,7 +137,7 @@ static void request_item(dry_run *k, chunk_counts *c, lhi_cpu_item *item,
 static void count_d(dry_run *k, chunk_counts *c, uint32_t m, bool joint)
 {
     for (uint32_t i = lhi_cpu_count_layers(&c->chunk); i-- > 0;) {
-        attach(k, c, m, i);
+        attach_recompute(k, c, m, i);
         bool at_once = joint && (i > 0 || c->chunk.n_layers == 0);
         for (uint32_t j = 0; at_once && j < c->chunk.n_items; j++)
             if (lhi_cpu_is_layer_item(&c->chunk.items[j]) &&
@@ -136,6 +146,7 @@ static void count_d(dry_run *k, chunk_counts *c, uint32_t m, bool joint)
     }
 }
 
+/* Counts the weight gradients that a W pass requests. */
 static void count_w(dry_run *k, chunk_counts *c, const lh_pass *pass)
 {
     for (uint32_t j = 0; j < c->chunk.n_items; j++)
@@ -144,6 +155,8 @@ static void count_w(dry_run *k, chunk_counts *c, const lh_pass *pass)
             request_item(k, c, &c->chunk.items[j], pass->microbatch);
 }
 
+/* Returns the index of a chunk among this device's; n_mine: not on this device.
+ */
 static uint32_t find_chunk(const dry_run *k, uint32_t n_mine, uint32_t chunk)
 {
     uint32_t i = 0;
@@ -167,6 +180,7 @@ static void count_copy(dry_run *k, uint32_t n_mine,
     c->n_blocks -= done && copy->to_device;
 }
 
+/* Counts the buffers of one pass; ignores passes of other devices' chunks. */
 static void count_pass(dry_run *k, uint32_t n_mine, const lh_pass *pass)
 {
     uint32_t i = find_chunk(k, n_mine, pass->chunk), m = pass->microbatch;
@@ -180,6 +194,7 @@ static void count_pass(dry_run *k, uint32_t n_mine, const lh_pass *pass)
         count_w(k, &k->chunks[i], pass);
 }
 
+/* Initialises the counts of chunk mine[i], all zero. */
 static lh_status make_chunk(dry_run *k, const lhi_cpu_options *o, uint32_t i,
                             lh_error *err)
 {
@@ -204,6 +219,8 @@ static lh_status make_chunk(dry_run *k, const lhi_cpu_options *o, uint32_t i,
     return LH_OK;
 }
 
+/* Adds a chunk's peak bytes by kind: parameters, gradients, activations and
+ * scratch. */
 static void add_chunk(const dry_run *k, const chunk_counts *c,
                       double bytes[LH_N_MEMORY_KINDS])
 {

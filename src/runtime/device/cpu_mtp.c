@@ -3,8 +3,7 @@
 
 #include <string.h>
 
-/* --- memory
- * -------------------------------------------------------------------- */
+/* ---- memory ---- */
 
 bool lhi_cpu_make_modules(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                           lhi_cpu_microbatch_state *slot)
@@ -32,8 +31,7 @@ bool lhi_cpu_make_modules(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     return ok;
 }
 
-/* --- F and D -----------------------------------------------------------------
- */
+/* ---- F and D ---- */
 
 /* Multiplies the joined input by eh_proj. Each row in the matrix has the
  * columns for the embedding, then those for the previous state. */
@@ -81,6 +79,8 @@ static const int32_t *module_tokens(const lhi_cpu *cpu,
     return slot->targets + (size_t)k * cpu->t;
 }
 
+/* Returns the dropout key of module `k` in a microbatch; a module counts as a
+ * layer after the model's last. */
 static lhi_drop module_dropout(const lhi_cpu *cpu, uint32_t microbatch,
                                uint32_t k)
 {
@@ -151,9 +151,9 @@ void lhi_cpu_mtp_join_backward(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                           cpu->carried, m->d_hnorm);
 }
 
-/* --- W -----------------------------------------------------------------------
- */
+/* ---- W ---- */
 
+/* Adds a norm's gradient, h values, to its sum; `adds` false: overwrites. */
 static void add_norm(const lhi_cpu *cpu, float *to, const float *d, bool adds)
 {
     if (adds)

@@ -3,8 +3,7 @@
 
 #include <string.h>
 
-/* --- memory
- * -------------------------------------------------------------------- */
+/* ---- memory ---- */
 
 /* Computes each member's relay, this rank's sources and the ranks on its node.
  */
@@ -66,8 +65,7 @@ bool lhi_cpu_make_copies(const lhi_cpu *cpu, lhi_arena *mem,
                  LHI_NEW(mem, int32_t, cpu->node_topology.node_ranks + 1)));
 }
 
-/* --- routes ------------------------------------------------------------------
- */
+/* ---- routes ---- */
 
 /* Checks whether a choice was not dropped and its expert is on the node. */
 static bool is_choice_on_node(const lhi_cpu *cpu,
@@ -136,6 +134,7 @@ static void read_headers(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
     }
 }
 
+/* Returns a member's index in a list that contains it. */
 static uint32_t index_of(const uint32_t *list, uint32_t member)
 {
     uint32_t i = 0;
@@ -179,6 +178,8 @@ static void compute_copy_positions(lhi_cpu *cpu,
                 starts[start_of(cpu, k / table, kept->copy_index[k])]++;
 }
 
+/* Runs an all-to-all of the group. After a failure all later ones do nothing;
+ * the pass reports it. */
 static void exchange(lhi_cpu *cpu, lhi_group *group, const void *out,
                      const size_t *gives, void *in, const size_t *gets)
 {
@@ -187,8 +188,7 @@ static void exchange(lhi_cpu *cpu, lhi_group *group, const void *out,
             group, out, gives, in, gets, &cpu->collective_err);
 }
 
-/* --- between nodes -----------------------------------------------------------
- */
+/* ---- between nodes ---- */
 
 /* Checks whether a row has an expert on the node. */
 static bool is_row_for_node(const lhi_cpu *cpu,
@@ -296,8 +296,7 @@ static void send_to_relays(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
         &cpu->collective_err);
 }
 
-/* --- within the node ---------------------------------------------------------
- */
+/* ---- within the node ---- */
 
 /* Counts the rows that this rank's experts receive from members before
  * `member`. */
@@ -425,8 +424,7 @@ static void add_copies(const lhi_cpu *cpu,
     }
 }
 
-/* --- return path
- * -------------------------------------------------------------------- */
+/* ---- return path ---- */
 
 /* Copies the routing weights' gradients from the returned rows to
  * cpu->d_routing_weights. */

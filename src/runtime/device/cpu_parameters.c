@@ -12,6 +12,7 @@
  * in the model only, and not on the distribution of chunks over devices. */
 static const uint64_t STEP = UINT64_C(0x9e3779b97f4a7c15);
 
+/* Returns the generator's next 64 random bits (splitmix64). */
 static uint64_t next_random(uint64_t *state)
 {
     uint64_t z = *state += STEP;
@@ -60,7 +61,7 @@ static void fill_normal(float *values, const lhi_slice *slice, uint64_t seed,
 }
 
 /* State while building a chunk's tensors. */
-typedef struct maker {
+typedef struct tensor_builder {
     const lhi_cpu *cpu;
     lhi_cpu_chunk *chunk;
     lhi_arena *mem;
@@ -169,6 +170,7 @@ typedef struct item_builder {
     lh_error *err;
 } item_builder;
 
+/* Adds a weight-gradient item to the chunk; `cost`: multiplications per row. */
 static lh_status make_item(const item_builder *m, lhi_cpu_item_kind kind,
                            uint32_t layer, uint64_t cost)
 {
@@ -194,6 +196,7 @@ static uint64_t qkv_cost(const lhi_cpu *cpu)
            cpu->kv_rank * made;
 }
 
+/* Adds a layer's four weight-gradient items, in the order of its products. */
 static lh_status make_layer_items(const item_builder *m, uint32_t layer)
 {
     const lhi_cpu *cpu = m->cpu;

@@ -183,6 +183,8 @@ void lhi_cpu_residual(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
     }
 }
 
+/* Computes queries, keys and values from the normed input, including rotary
+ * positions. */
 static void make_qkv(const lhi_cpu *cpu, const lhi_cpu_weights *w,
                      lhi_cpu_saved_activations *kept)
 {

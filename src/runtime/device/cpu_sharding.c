@@ -86,6 +86,8 @@ static void move_pointers(float **pointers, size_t n_pointers, uintptr_t from,
     }
 }
 
+/* Redirects a layer's pointers from the `n` values at `from` to those at `to`.
+ */
 static void move_layer(lhi_cpu_weights *of, uintptr_t from, size_t n, float *to)
 {
     float *pointers[sizeof *of / sizeof(float *)];
@@ -169,7 +171,7 @@ void lhi_cpu_set_sharded_gradients(lhi_cpu_chunk *chunk, float *room,
         chunk->items[i].first = first_microbatch;
 }
 
-/* --- per-layer sharding (FSDP) ------------------------------------------- */
+/* ---- per-layer sharding (FSDP) ---- */
 
 /* Adds a part that ends before tensor `end_tensor`. */
 static void add_part(lhi_cpu_chunk *chunk, uint32_t end_tensor)

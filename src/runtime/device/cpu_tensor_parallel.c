@@ -23,8 +23,10 @@ typedef struct logit_statistics {
     float right;    /* the target's logit, or 0 */
 } logit_statistics;
 
-static lh_status need_multiple(uint32_t n, const char *what, uint32_t ranks,
-                               lh_error *err)
+/* Checks that `n`, a dimension of the model, is a multiple of the
+ * tensor-parallel ranks; else LH_EUNSUPPORTED. */
+static lh_status check_multiple(uint32_t n, const char *what, uint32_t ranks,
+                                lh_error *err)
 {
     if (n % ranks == 0)
         return LH_OK;
@@ -46,13 +48,13 @@ lh_status lhi_cpu_check_tensor_parallel(const lhi_cpu_options *o, lh_error *err)
                         o->tensor, n);
     if (n == 1)
         return LH_OK;
-    LHI_TRY(need_multiple(m->heads, "heads", n, err));
+    LHI_TRY(check_multiple(m->heads, "heads", n, err));
     if (n % m->kv_heads != 0) /* else ranks share key and value heads */
-        LHI_TRY(need_multiple(m->kv_heads, "kv_heads", n, err));
-    LHI_TRY(need_multiple(m->ffn, "ffn", n, err));
+        LHI_TRY(check_multiple(m->kv_heads, "kv_heads", n, err));
+    LHI_TRY(check_multiple(m->ffn, "ffn", n, err));
     if (m->experts)
         LHI_TRY(
-            need_multiple(m->shared_expert_ffn, "shared_expert_ffn", n, err));
+            check_multiple(m->shared_expert_ffn, "shared_expert_ffn", n, err));
     uint32_t contexts = o->n_contexts ? o->n_contexts : 1;
     if (m->vocab >= n && (uint64_t)o->microbatch * o->sequence / contexts >= n)
         return LH_OK;

@@ -12,6 +12,8 @@
 
 #include <string.h>
 
+/* Adds a microbatch's gradient of a vector to its sum; `adds` false:
+ * overwrites. */
 static void add_vector(const lhi_cpu *cpu, float *to, const float *x, size_t n,
                        bool adds)
 {
@@ -21,6 +23,7 @@ static void add_vector(const lhi_cpu *cpu, float *to, const float *x, size_t n,
         memcpy(to, x, n * sizeof *to);
 }
 
+/* Adds a norm's gradient, weight and any bias, to its sum. */
 static void add_norm(const lhi_cpu *cpu, float *to, const float *x, bool adds)
 {
     add_vector(cpu, to, x, (size_t)cpu->norm_vectors * cpu->h, adds);
@@ -43,6 +46,8 @@ static void add_qkv(const lhi_cpu *cpu, const lhi_cpu_saved_activations *a,
                              cpu->qkv, adds);
 }
 
+/* Adds the gradients of the embedding and of learned positions to their sums.
+ */
 static void add_embedding(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                           const lhi_cpu_microbatch_state *slot, bool adds)
 {

@@ -88,6 +88,8 @@ static lh_status encode(lhi_data *data, const char *tokenizer, lh_error *err)
     return status;
 }
 
+/* Opens a file of fixed-size tokens and counts them. LH_EINPUT: not a regular
+ * file, or its size is no multiple of the token size. */
 static lh_status open_file(lhi_data *data, lh_error *err)
 {
     struct stat info;
@@ -105,6 +107,8 @@ static lh_status open_file(lhi_data *data, lh_error *err)
     return LH_OK;
 }
 
+/* Opens the data and splits them into training and validation. LH_EINPUT: a
+ * split has no complete window. */
 static lh_status open_tokens(lhi_data *data, const lhi_data_options *o,
                              lh_error *err)
 {

@@ -6,8 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- tensors -----------------------------------------------------------------
- */
+/* ---- tensors ---- */
 
 /* Width of a tensor's side, as a model dimension. */
 typedef enum dimension {
@@ -47,7 +46,7 @@ typedef enum condition {
 } condition;
 
 /* One tensor in a family's table. */
-typedef struct row {
+typedef struct tensor_row {
     const char *name;
     dimension rows, columns;
     lhi_role role;
@@ -239,6 +238,7 @@ static const family_table glm4_moe = {"model.layers",       ROWS(llama_front),
                                       ROWS(glm4_moe_layer), ROWS(llama_back),
                                       "mlp.experts",        ROWS(mlp_expert)};
 
+/* Returns the tensors of the model's family. */
 static const family_table *find_family_table(const lh_model *m)
 {
     switch (lhi_family_get(m)) {
@@ -289,6 +289,7 @@ static bool has_tensor(const lh_model *m, uint32_t layer, const tensor_row *r)
     }
 }
 
+/* Counts the tensors of a list that the model has. */
 static uint32_t count_rows(const lh_model *m, uint32_t layer, rows list)
 {
     uint32_t n = 0;
@@ -297,6 +298,7 @@ static uint32_t count_rows(const lh_model *m, uint32_t layer, rows list)
     return n;
 }
 
+/* Returns the number-th tensor of a list, out of those that the model has. */
 static const tensor_row *find_row(const lh_model *m, uint32_t layer, rows list,
                                   uint32_t number)
 {
@@ -306,6 +308,7 @@ static const tensor_row *find_row(const lh_model *m, uint32_t layer, rows list,
     return &list.rows[i];
 }
 
+/* Returns the size of a dimension in the model. */
 static uint32_t width_of(const lh_model *m, dimension of)
 {
     uint32_t q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim;

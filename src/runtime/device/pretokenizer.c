@@ -42,6 +42,7 @@ static uint32_t decode(const unsigned char *p, size_t n, size_t *size)
     return c;
 }
 
+/* Checks whether a code point is in one of `n` sorted ranges. */
 static bool is_in(const lhi_range *ranges, size_t n, uint32_t c)
 {
     size_t low = 0;
@@ -57,6 +58,7 @@ static bool is_in(const lhi_range *ranges, size_t n, uint32_t c)
     return false;
 }
 
+/* Checks whether a code point has Unicode's White_Space property. */
 static bool is_space(uint32_t c)
 {
     return (c >= 9 && c <= 13) || c == ' ' || c == 0x85 || c == 0xa0 ||
@@ -64,6 +66,7 @@ static bool is_space(uint32_t c)
            c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
+/* Decodes the code point at `p` and returns its class; *size: its bytes. */
 static class classify(const unsigned char *p, size_t n, size_t *size)
 {
     uint32_t c = decode(p, n, size);

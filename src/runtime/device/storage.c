@@ -44,6 +44,8 @@ struct lhi_storage {
     int64_t free_ns; /* end of the last copy */
 };
 
+/* Fails because of the storage folder, with the reason in errno; `what` says
+ * which operation failed. */
 static lh_status fail_folder(const char *folder, const char *what,
                              lh_error *err)
 {
@@ -86,7 +88,8 @@ static void run_copy(lhi_storage *s, copy *c)
     s->free_ns = when->end_ns;
 }
 
-/* Runs copies in order until close. */
+/* Main function of the copy thread: runs copies in order until the storage
+ * closes. */
 static void *thread_main(void *of)
 {
     lhi_storage *s = of;
@@ -104,7 +107,8 @@ static void *thread_main(void *of)
     return NULL;
 }
 
-/* Creates the file unnamed from the start. */
+/* Creates the storage file in the folder without a name, so that it disappears
+ * with the process. */
 static lh_status make_file(lhi_storage *s, lh_error *err)
 {
     size_t room = strlen(s->folder) + 32;
@@ -121,6 +125,7 @@ static lh_status make_file(lhi_storage *s, lh_error *err)
     return status;
 }
 
+/* Unmaps the storage file and releases all records. */
 static void free_storage(lhi_storage *s)
 {
     for (mapping *m = s->mappings, *next; m; m = next) {

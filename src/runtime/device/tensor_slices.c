@@ -17,6 +17,7 @@ lhi_slice lhi_slice_for_rank(const lhi_slice *slice, uint32_t rank)
     return out;
 }
 
+/* Returns the number of columns, 1 for a vector. */
 static size_t width_of(const lhi_slice *s)
 {
     return s->columns ? s->columns : 1;

@@ -37,6 +37,7 @@ static int64_t pass_duration(const lh_chunk *chunk, const lh_pass *pass)
     }
 }
 
+/* Releases the device (lhi_device_ops.close). */
 static void timed_close(lhi_device *device)
 {
     timed *t = (timed *)device;
@@ -44,6 +45,8 @@ static void timed_close(lhi_device *device)
     free(t);
 }
 
+/* Returns the size of the chunk's output message, equal at all boundaries
+ * between chunks (lhi_device_ops.message_bytes). */
 static size_t timed_message_bytes(const lhi_device *device, uint32_t chunk,
                                   bool backward)
 {
@@ -52,6 +55,7 @@ static size_t timed_message_bytes(const lhi_device *device, uint32_t chunk,
     return is_end ? 0 : t->message_bytes;
 }
 
+/* Does nothing: a timed device has no state per step (lhi_device_ops.begin). */
 static lh_status timed_begin(lhi_device *device, uint64_t step,
                              lhi_step_kind kind, lh_error *err)
 {
@@ -88,6 +92,7 @@ static lh_status timed_run(lhi_device *device, const lh_pass *pass,
     return LH_OK;
 }
 
+/* Returns no loss (lhi_device_ops.loss). */
 static lh_status timed_loss(lhi_device *device, double *sum, uint64_t *tokens,
                             bool *has, lh_error *err)
 {
@@ -99,6 +104,7 @@ static lh_status timed_loss(lhi_device *device, double *sum, uint64_t *tokens,
     return LH_OK;
 }
 
+/* Returns 0: a timed device has no tensors (lhi_device_ops.n_tensors). */
 static uint32_t timed_n_tensors(const lhi_device *device, uint32_t chunk)
 {
     (void)device;
@@ -106,6 +112,7 @@ static uint32_t timed_n_tensors(const lhi_device *device, uint32_t chunk)
     return 0;
 }
 
+/* Returns NULL: a timed device has no tensors (lhi_device_ops.tensor). */
 static lhi_tensor *timed_tensor(lhi_device *device, uint32_t chunk, uint32_t i)
 {
     (void)device;
@@ -114,6 +121,7 @@ static lhi_tensor *timed_tensor(lhi_device *device, uint32_t chunk, uint32_t i)
     return NULL;
 }
 
+/* Adds nothing: a timed device uses no memory (lhi_device_ops.add_memory). */
 static void timed_add_memory(const lhi_device *device,
                              int64_t bytes[LH_N_MEMORY_KINDS])
 {
@@ -121,6 +129,8 @@ static void timed_add_memory(const lhi_device *device,
     (void)bytes;
 }
 
+/* Returns 0, unknown: a timed device uses no memory
+ * (lhi_device_ops.peak_bytes). */
 static size_t timed_peak_bytes(const lhi_device *device)
 {
     (void)device;

@@ -56,7 +56,10 @@ static size_t byte_text(unsigned byte, char *out)
     return 2;
 }
 
-static size_t slot_of(const lhi_tokenizer *t, int32_t left, int32_t right)
+/* Returns the hash slot of a pair of tokens: that of its merge, or an empty
+ * one. */
+static size_t find_merge_slot(const lhi_tokenizer *t, int32_t left,
+                              int32_t right)
 {
     uint64_t z = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
     z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -68,8 +71,10 @@ static size_t slot_of(const lhi_tokenizer *t, int32_t left, int32_t right)
     return i;
 }
 
-static lh_status unsupported(const lhi_tokenizer *t, const char *what,
-                             lh_error *err)
+/* Fails with LH_EUNSUPPORTED because of a feature of the tokenizer; `what`
+ * names it. */
+static lh_status fail_unsupported(const lhi_tokenizer *t, const char *what,
+                                  lh_error *err)
 {
     return lhi_fail(err, LH_EUNSUPPORTED,
                     "%s: %s; known are byte-level BPE tokenizers as GPT-2 has "
@@ -77,11 +82,14 @@ static lh_status unsupported(const lhi_tokenizer *t, const char *what,
                     t->name, what);
 }
 
+/* Checks whether a JSON value is missing, null or false. */
 static bool is_absent(const json_t *node)
 {
     return !node || json_is_null(node) || json_is_false(node);
 }
 
+/* Checks that the tokenizer is byte-level BPE without unsupported features.
+ * LH_EUNSUPPORTED: another kind. */
 static lh_status check_kind(lhi_tokenizer *t, const json_t *root, lh_error *err)
 {
     const json_t *model = json_object_get(root, "model");
@@ -91,22 +99,23 @@ static lh_status check_kind(lhi_tokenizer *t, const json_t *root, lh_error *err)
     const char *type = json_string_value(json_object_get(model, "type"));
     const char *before = json_string_value(json_object_get(pre, "type"));
     if (!json_is_object(model) || (type && strcmp(type, "BPE") != 0))
-        return unsupported(t, "its model is not of type BPE", err);
+        return fail_unsupported(t, "its model is not of type BPE", err);
     if (!is_absent(normalizer))
-        return unsupported(t, "it has a normalizer", err);
+        return fail_unsupported(t, "it has a normalizer", err);
     if (!before || strcmp(before, "ByteLevel") != 0)
-        return unsupported(t, "its pre_tokenizer is not ByteLevel", err);
+        return fail_unsupported(t, "its pre_tokenizer is not ByteLevel", err);
     if (!is_absent(json_object_get(pre, "add_prefix_space")))
-        return unsupported(t, "it has add_prefix_space", err);
+        return fail_unsupported(t, "it has add_prefix_space", err);
     if (!is_absent(json_object_get(model, "byte_fallback")) ||
         !is_absent(json_object_get(model, "ignore_merges")) ||
         (!is_absent(dropout) && json_number_value(dropout) > 0))
-        return unsupported(t, "it has byte_fallback, ignore_merges or dropout",
-                           err);
+        return fail_unsupported(
+            t, "it has byte_fallback, ignore_merges or dropout", err);
     t->splits = !json_is_false(json_object_get(pre, "use_regex"));
     return LH_OK;
 }
 
+/* Reads the number of tokens and the token of each byte. */
 static lh_status read_vocab(lhi_tokenizer *t, const json_t *vocab,
                             lh_error *err)
 {
@@ -156,6 +165,8 @@ static bool parse_pair(const json_t *item, char *buffer, size_t room,
     return true;
 }
 
+/* Looks up the tokens of a merge: left, right, and both joined; false: one is
+ * not in the vocabulary. */
 static bool find_merge(const json_t *vocab, const char *left, const char *right,
                        merge *out)
 {
@@ -176,6 +187,8 @@ static bool find_merge(const json_t *vocab, const char *left, const char *right,
     return true;
 }
 
+/* Reads the merges in order of rank into the hash table; of equal pairs the
+ * first counts. */
 static lh_status read_merges(lhi_tokenizer *t, const json_t *vocab,
                              const json_t *list, lh_error *err)
 {
@@ -201,13 +214,14 @@ static lh_status read_merges(lhi_tokenizer *t, const json_t *vocab,
                             "%s: model.merges: number %zu is no pair of tokens "
                             "that the vocabulary has, and has together",
                             t->name, i);
-        size_t slot = slot_of(t, m.left, m.right);
+        size_t slot = find_merge_slot(t, m.left, m.right);
         if (t->merges[slot].left == NONE)
             t->merges[slot] = m;
     }
     return LH_OK;
 }
 
+/* Reads the vocabulary and the merges from the parsed file. */
 static lh_status read_parts(lhi_tokenizer *t, const json_t *root, lh_error *err)
 {
     const json_t *model = json_object_get(root, "model");
@@ -280,7 +294,8 @@ static bool push_candidate(const lhi_tokenizer *t, word *w, uint32_t i)
     uint32_t next = w->next[i];
     if (next >= w->n)
         return true;
-    const merge *m = &t->merges[slot_of(t, w->tokens[i], w->tokens[next])];
+    const merge *m =
+        &t->merges[find_merge_slot(t, w->tokens[i], w->tokens[next])];
     if (m->left == NONE)
         return true;
     /* The entry stores the pair, because the pair may be gone when it is
@@ -343,6 +358,8 @@ static lh_status encode_word(const lhi_tokenizer *t, word *w, const char *text,
     return LH_OK;
 }
 
+/* Encodes a text word by word; adds its tokens to `out` and their number to *n.
+ */
 static lh_status encode_all(const lhi_tokenizer *t, word *w, const char *text,
                             size_t len, uint32_t *out, size_t *n, lh_error *err)
 {
@@ -355,6 +372,8 @@ static lh_status encode_all(const lhi_tokenizer *t, word *w, const char *text,
     return LH_OK;
 }
 
+/* Returns the bytes of the text's longest word; the whole text if it is not
+ * split. */
 static size_t longest_word(const lhi_tokenizer *t, const char *text, size_t len)
 {
     size_t most = t->splits ? 1 : len;
