@@ -9,6 +9,8 @@
 #include "runtime/device/timed.h"
 #include "runtime/engine/elastic_sharding.h"
 
+/* Checks whether the device has activations to copy; timed devices have none.
+ */
 static bool has_activations(const lhi_rank *rank)
 {
     return rank->o.hooks != NULL;

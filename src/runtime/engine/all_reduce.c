@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+/* Sends bytes to a rank and waits until they are sent, or until `stop`. */
 static lh_status send_bytes(lhi_net *net, uint32_t to, uint64_t tag,
                             const void *data, size_t size,
                             const lhi_net_stop *stop, lh_error *err)
@@ -17,6 +18,7 @@ static lh_status send_bytes(lhi_net *net, uint32_t to, uint64_t tag,
     return lhi_net_wait_or_stop(net, &op, stop, err);
 }
 
+/* Receives exactly `size` bytes from a rank, or waits until `stop`. */
 static lh_status receive_bytes(lhi_net *net, uint32_t from, uint64_t tag,
                                void *data, size_t size,
                                const lhi_net_stop *stop, lh_error *err)

@@ -18,7 +18,7 @@
 #include <string.h>
 
 /* An arrival notice, sent or received. */
-typedef struct word {
+typedef struct arrival_notice {
     lhi_net_op op;
     unsigned char bytes[LHI_RECEIVE_NOTICE_BYTES];
 } arrival_notice;
@@ -158,6 +158,8 @@ static lh_status process_notice(lhi_blocking_sends *c, receiver *r,
     return ++r->n_arrived < r->n ? post_notice_receive(c, r, err) : LH_OK;
 }
 
+/* Processes all arrival notices received so far; *look_ns: time of the next
+ * poll. */
 static lh_status poll_notices(lhi_blocking_sends *c, int64_t *look_ns,
                               lh_error *err)
 {
@@ -173,6 +175,8 @@ static lh_status poll_notices(lhi_blocking_sends *c, int64_t *look_ns,
     return LH_OK;
 }
 
+/* Main function of the notice thread: polls receives and notices in steps with
+ * blocking sends, and sleeps until the next event. */
 static void *thread_main(void *of)
 {
     lhi_blocking_sends *c = of;
@@ -267,6 +271,7 @@ void lhi_blocking_sends_free(lhi_blocking_sends *c)
     pthread_mutex_destroy(&c->lock);
 }
 
+/* Resets the counters and posts the first notice receive of each peer. */
 static lh_status begin_step(lhi_blocking_sends *c, uint64_t step, lh_error *err)
 {
     c->step = step;

@@ -19,6 +19,7 @@ size_t lhi_pool_total_bytes(const lhi_pool *pool)
     return pool->n_buffers * lhi_pool_buffer_bytes(pool->bytes);
 }
 
+/* Allocates a buffer of the pool; NULL: out of memory. */
 static lhi_buffer *make_buffer(lhi_pool *pool)
 {
     lhi_buffer *buffer = calloc(1, sizeof *buffer);
@@ -105,6 +106,7 @@ bool lhi_pool_init(lhi_pool *pool, lhi_net *net, size_t bytes, uint32_t n)
     return true;
 }
 
+/* Frees a list of buffers. */
 static void free_list(lhi_buffer *buffer)
 {
     while (buffer) {

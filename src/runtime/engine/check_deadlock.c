@@ -44,6 +44,7 @@ typedef struct deadlock_walk {
     uint32_t n_stack;
 } deadlock_walk;
 
+/* Allocates the walk's arrays in its arena. */
 static lh_status allocate(deadlock_walk *p, lh_error *err)
 {
     size_t n = 2 * (size_t)p->x->n_half;
@@ -108,7 +109,7 @@ static lh_status chain_turns(deadlock_walk *p, lh_error *err)
     return LH_OK;
 }
 
-/* Fulfils one condition of a message. */
+/* Fulfils one condition of a message; pushes the message if it was the last. */
 static void satisfy(deadlock_walk *p, uint32_t message)
 {
     if (--p->n_waits[message] == 0)
@@ -179,6 +180,8 @@ static void chain_queues(deadlock_walk *p, const lhi_exec_rank *rank,
     }
 }
 
+/* Enters each message's ranks and unmet conditions from the receives of all
+ * ranks, and chains the copy queues. */
 static void init(deadlock_walk *p)
 {
     const lh_exec *x = p->x;
@@ -208,6 +211,8 @@ static bool has_input_in_queue(const deadlock_walk *p, uint32_t r)
            !pass->local_input && p->moved[pass->input];
 }
 
+/* Fails because a pass of rank `r` waits for a copy or collective that the rank
+ * launches only later. */
 static lh_status fail_own_communication(const lhi_exec_rank *rank, uint32_t r,
                                         const lhi_exec_pass *pass,
                                         lh_error *err)
@@ -228,6 +233,8 @@ static lh_status fail_own_communication(const lhi_exec_rank *rank, uint32_t r,
                     lh_pass_format(&rank->passes[data->after].pass, there));
 }
 
+/* Fails with the cause for which rank `r` cannot run its next pass, and a
+ * remedy. */
 static lh_status fail_deadlock(const deadlock_walk *p, uint32_t r,
                                lh_error *err)
 {
@@ -283,6 +290,7 @@ static void mark_available(deadlock_walk *p, uint32_t message)
     }
 }
 
+/* Runs the walk until no instruction is possible; LH_EDEADLOCK: one is left. */
 static lh_status run_all(deadlock_walk *p, lh_error *err)
 {
     const lh_exec *x = p->x;

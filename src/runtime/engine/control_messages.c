@@ -42,23 +42,27 @@ enum { HEAD_BYTES = 4 };
 
 /* --- field encoding --- */
 
+/* Encodes 32 bits, little-endian, and advances `at`. */
 static void put32(unsigned char **at, uint32_t value)
 {
     lhi_store_little_endian(*at, 4, value);
     *at += 4;
 }
 
+/* Encodes 64 bits, little-endian, and advances `at`. */
 static void put64(unsigned char **at, uint64_t value)
 {
     lhi_store_little_endian(*at, 8, value);
     *at += 8;
 }
 
+/* Encodes a double by its IEEE 754 bits, and advances `at`. */
 static void put_real(unsigned char **at, double value)
 {
     put64(at, lhi_double_to_bits(value));
 }
 
+/* Decodes 32 bits and advances `at`. */
 static uint32_t get32(const unsigned char **at)
 {
     uint32_t value = (uint32_t)lhi_load_little_endian(*at, 4);
@@ -66,6 +70,7 @@ static uint32_t get32(const unsigned char **at)
     return value;
 }
 
+/* Decodes 64 bits and advances `at`. */
 static uint64_t get64(const unsigned char **at)
 {
     uint64_t value = lhi_load_little_endian(*at, 8);
@@ -73,11 +78,13 @@ static uint64_t get64(const unsigned char **at)
     return value;
 }
 
+/* Decodes a time in nanoseconds and advances `at`. */
 static int64_t get_time(const unsigned char **at)
 {
     return (int64_t)get64(at);
 }
 
+/* Decodes a double from its IEEE 754 bits and advances `at`. */
 static double get_real(const unsigned char **at)
 {
     return lhi_double_from_bits(get64(at));
@@ -113,6 +120,7 @@ static lh_status get_head(const unsigned char *in, size_t size,
     return LH_OK;
 }
 
+/* Fails because a message's field has an invalid value. */
 static lh_status fail_field(message_kind kind, const char *field,
                             uint64_t value, lh_error *err)
 {
@@ -235,6 +243,7 @@ size_t lhi_record_rows_size(const lhi_record_counts *c)
            (size_t)c->n_collectives * LHI_COLLECTIVE_RECORD_BYTES;
 }
 
+/* Encodes `n` records of collectives and copies. */
 static void put_collectives(const lhi_collective_record *played, uint32_t n,
                             unsigned char *out)
 {
@@ -250,6 +259,7 @@ static void put_collectives(const lhi_collective_record *played, uint32_t n,
     }
 }
 
+/* Decodes `n` records of collectives and copies; LH_EIO: an invalid kind. */
 static lh_status get_collectives(const unsigned char *in, uint32_t n,
                                  lhi_collective_record *played, lh_error *err)
 {
@@ -313,6 +323,7 @@ static bool is_valid_time(int64_t ns)
     return ns >= -most && ns <= most;
 }
 
+/* Checks the times of an observed pass. */
 static bool has_valid_pass_times(const lhi_pass_observation *x)
 {
     return is_valid_time(x->ready_ns) && is_valid_time(x->ended_ns) &&
@@ -320,6 +331,7 @@ static bool has_valid_pass_times(const lhi_pass_observation *x)
            is_valid_time(x->transfer_start_ns) && is_valid_time(x->arrived_ns);
 }
 
+/* Checks the times of a recorded collective or copy. */
 static bool has_valid_collective_times(const lhi_collective_record *x)
 {
     return is_valid_time(x->ready_ns) && is_valid_time(x->depart_ns) &&

@@ -182,7 +182,8 @@ static lh_status report_event(lhi_decider *d, uint64_t step,
     return add_notice(d, &row, err);
 }
 
-/* Recorded once, so that a long run does not repeat it every iteration. */
+/* Stores the remark that decisions fail, once per run, because the cause
+ * usually persists. */
 static void record_failure(lhi_decider *d, const lh_error *err)
 {
     pthread_mutex_lock(&d->lock);
@@ -346,6 +347,7 @@ static lh_status process_verdict(lhi_decider *d, uint64_t step, lh_error *err)
     return lh_adapt_confirm(d->adapt, from, was == ACCEPTED, err);
 }
 
+/* Checks whether no proposal awaits its verdict. */
 static bool has_no_proposal(lhi_decider *d)
 {
     pthread_mutex_lock(&d->lock);
@@ -354,6 +356,9 @@ static bool has_no_proposal(lhi_decider *d)
     return quiet;
 }
 
+/* Adds an iteration's observation to the monitor, reports its events, and
+ * decides if conditions have changed or the run has left its initial schedule.
+ */
 static lh_status add_step(lhi_decider *d, const lh_observation *seen,
                           lh_error *err)
 {

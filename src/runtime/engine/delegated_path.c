@@ -18,7 +18,7 @@
 #include <string.h>
 
 /* A pass output that waits to be copied. */
-typedef struct planning_result {
+typedef struct ready_output {
     lhi_buffer *buffer; /* NULL: not available yet */
     int64_t ns;
 } ready_output;
@@ -26,7 +26,7 @@ typedef struct planning_result {
 typedef struct queue queue;
 
 /* Run state for a lane. */
-typedef struct message_list {
+typedef struct lane {
     const lhi_exec_lane *of;
     queue *queues;
     uint32_t n_sent; /* messages handed over in this step */
@@ -45,7 +45,7 @@ struct queue {
 };
 
 /* Destination buffer for a slot's message. */
-typedef struct queue_change {
+typedef struct arrival {
     void *data;
     const lhi_exec_post *post; /* the post it is for; NULL: none */
     bool is_copied;
@@ -108,7 +108,8 @@ static void wake_lane(lane *l)
         pthread_cond_signal(&l->queues[i].news);
 }
 
-static lh_status stopped(lh_error *err)
+/* Fails with LH_ECANCELED because the run is stopping. */
+static lh_status fail_stopped(lh_error *err)
 {
     return lhi_fail(err, LH_ECANCELED, "stopped");
 }
@@ -122,7 +123,7 @@ static lh_status send_one(queue *q, uint32_t nth, lh_error *err)
     const lhi_exec_pass *pass = &rank->program->passes[i];
     while (!d->made[i].buffer)
         if (!wait_for_signal(q))
-            return stopped(err);
+            return fail_stopped(err);
     ready_output what = d->made[i];
     d->made[i].buffer = NULL;
     pthread_mutex_unlock(&d->lock);
@@ -140,7 +141,7 @@ static lh_status send_one(queue *q, uint32_t nth, lh_error *err)
     while (q->lane->n_sent != nth)
         if (!wait_for_signal(q)) {
             lhi_pool_give(&q->pool, host);
-            return stopped(err);
+            return fail_stopped(err);
         }
     pthread_mutex_unlock(&d->lock);
     lh_status status =
@@ -166,7 +167,7 @@ static lh_status receive_one(queue *q, uint32_t nth, lh_error *err)
     const lhi_exec_pass *pass = &rank->program->passes[post->consumer];
     while (to->post != post)
         if (!wait_for_signal(q))
-            return stopped(err);
+            return fail_stopped(err);
     pthread_mutex_unlock(&d->lock);
     lh_status status = lhi_net_wait(rank->o.net, &slot->op, 0, err);
     int64_t there_ns = 0;
@@ -208,6 +209,8 @@ static void fail(lhi_delegated_path *d, lh_status status, const lh_error *err)
         wake_lane(&d->lanes[i]);
 }
 
+/* Main function of a queue's thread: copies and sends, or receives, the queue's
+ * messages of each step. */
 static void *thread_main(void *of)
 {
     queue *q = of;
@@ -233,7 +236,8 @@ static void *thread_main(void *of)
 
 /* --- construction --- */
 
-/* Deadlines use CLOCK_MONOTONIC. None of these calls can fail on Linux. */
+/* Initialises the condition variables on CLOCK_MONOTONIC, the clock of
+ * deadlines. None of these calls can fail on Linux. */
 static void init_conditions(lhi_delegated_path *d)
 {
     pthread_condattr_t how;
@@ -246,6 +250,7 @@ static void init_conditions(lhi_delegated_path *d)
     pthread_condattr_destroy(&how);
 }
 
+/* Makes the run state of the rank's lanes and their queues. */
 static lh_status make_queues(lhi_delegated_path *d, lh_error *err)
 {
     lhi_rank *rank = d->rank;
@@ -268,6 +273,8 @@ static lh_status make_queues(lhi_delegated_path *d, lh_error *err)
     return LH_OK;
 }
 
+/* Allocates host buffers: one per receive slot, and a pool per sending queue.
+ */
 static lh_status make_buffers(lhi_delegated_path *d, lh_error *err)
 {
     lhi_rank *rank = d->rank;
@@ -340,6 +347,7 @@ void lhi_delegated_path_free(lhi_delegated_path *d)
 
 /* --- called by the passes --- */
 
+/* Starts the threads of all queues without one. */
 static lh_status start_threads(lhi_delegated_path *d, lh_error *err)
 {
     for (uint32_t i = 0; i < d->n_queues; i++) {

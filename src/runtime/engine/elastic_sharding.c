@@ -38,6 +38,8 @@ struct lhi_elastic_sharding {
 
 /* --- collectives --- */
 
+/* Returns the first tag of collective `number` in a step; tags below belong to
+ * whole-chunk collectives. */
 static uint64_t tag_of(const lhi_elastic_sharding *s, uint64_t step,
                        uint32_t number)
 {
@@ -74,6 +76,9 @@ static lhi_train_part part_of(const lhi_elastic_sharding *s, uint32_t k)
     return part;
 }
 
+/* Runs collective `k` of the rank's data stream: an all-gather into its value
+ * buffer, or a reduce-scatter of its gradient buffer, with the sum over sites
+ * if it carries the whole chunk. */
 static lh_status communicate(lhi_elastic_sharding *s, uint32_t k, uint64_t step,
                              int64_t *ready_ns, lh_error *err)
 {
@@ -148,7 +153,8 @@ lh_status lhi_sleep_emulated(lhi_net *net, const lhi_net_stop *stop,
 
 /* --- thread --- */
 
-/* Called with the lock held; releases it during the communication. */
+/* Runs the next launched collective. Called with the lock held; releases it
+ * meanwhile. */
 static lh_status run_next(lhi_elastic_sharding *s)
 {
     uint32_t k = s->n_done;
@@ -165,6 +171,8 @@ static lh_status run_next(lhi_elastic_sharding *s)
     return LH_OK;
 }
 
+/* Main function of the communication thread: runs launched collectives in
+ * order. */
 static void *thread_main(void *of)
 {
     lhi_elastic_sharding *s = of;
@@ -182,6 +190,7 @@ static void *thread_main(void *of)
 
 /* --- step --- */
 
+/* Returns the sharded tensors of a chunk on this device. */
 static lhi_sharded_tensors sharded_of(const lhi_elastic_sharding *s,
                                       uint32_t chunk)
 {
@@ -232,6 +241,8 @@ static lh_status launch_and_wait(lhi_elastic_sharding *s, uint32_t i,
     return lhi_sleep_emulated(s->o.net, s->o.stop, arrive_ns, err);
 }
 
+/* Gathers the pass's chunk for validation, unless it is gathered already or has
+ * no sharded values. */
 static lh_status gather_for_pass(lhi_elastic_sharding *s, const lh_pass *pass,
                                  lh_error *err)
 {
@@ -285,7 +296,8 @@ lhi_elastic_sharding_collectives(const lhi_elastic_sharding *s, uint32_t *n)
 
 /* --- between steps --- */
 
-/* Uses numbers above all steps for unique tags. */
+/* Returns the tag of the next collective outside the step's data stream; its
+ * step number is above all steps. */
 static uint64_t next_tag(lhi_elastic_sharding *s)
 {
     return tag_of(s, (1u << 23) + s->turn, s->n_turn++);
@@ -338,7 +350,7 @@ void lhi_elastic_sharding_add_memory(const lhi_elastic_sharding *s,
 
 /* --- construction --- */
 
-/* Returns the maximum over this rank's chunks. */
+/* Returns the largest sharded sizes over this rank's chunks. */
 static lhi_sharded_tensors find_most(const lhi_elastic_sharding *s)
 {
     lhi_sharded_tensors most = {0};
@@ -370,6 +382,7 @@ static bool add_buffers(const lhi_elastic_sharding *s, float ***rooms,
     return true;
 }
 
+/* Plans the rank's buffers and allocates them. */
 static lh_status make_plan(lhi_elastic_sharding *s, lh_error *err)
 {
     uint32_t n = s->program->n_data, n_chunks = s->o.exec->n_chunks;
@@ -391,6 +404,8 @@ static lh_status make_plan(lhi_elastic_sharding *s, lh_error *err)
     return ok ? LH_OK : lhi_fail_nomem(err);
 }
 
+/* Makes the plan and the exchange buffers, and starts the communication thread.
+ */
 static lh_status init(lhi_elastic_sharding *s, lh_error *err)
 {
     lhi_part_buffer_sizes room = {0};

@@ -19,6 +19,7 @@ lh_status lhi_emulated_collectives_make(lhi_rank *rank, lh_error *err)
     return LH_OK;
 }
 
+/* Returns the modelled duration of a data-parallel collective, ns. */
 static int64_t transfer_time(const lhi_rank *rank, const lhi_exec_data *data)
 {
     const lh_chunk *k = lhi_timed_find_chunk(rank->o.device, data->chunk);

@@ -73,11 +73,13 @@ struct lhi_fsdp {
     lh_error err;
 };
 
+/* Returns the number of a chunk's parts: layers, embedding, head. */
 static uint32_t parts_of(const lhi_fsdp *l, uint32_t chunk)
 {
     return l->o.device->ops->n_parts(l->o.device, chunk);
 }
 
+/* Returns a device part as a range of the training arrays. */
 static lhi_train_part find_part(const lhi_fsdp *l, uint32_t chunk,
                                 uint32_t part)
 {
@@ -88,6 +90,8 @@ static lhi_train_part find_part(const lhi_fsdp *l, uint32_t chunk,
 
 /* --- thread --- */
 
+/* Gathers all parts of a chunk, one after the other, when values are not
+ * sharded. */
 static lh_status gather_chunk(lhi_fsdp *l, const queued_communication *s,
                               int64_t *ready_ns, lh_error *err)
 {
@@ -100,7 +104,8 @@ static lh_status gather_chunk(lhi_fsdp *l, const queued_communication *s,
     return LH_OK;
 }
 
-/* Sums part by part, since the buffers hold one part. */
+/* Sums a chunk's gradients over sites part by part, since the buffers hold one
+ * part. */
 static lh_status sum_chunk(lhi_fsdp *l, const queued_communication *s,
                            int64_t *ready_ns, lh_error *err)
 {
@@ -114,6 +119,7 @@ static lh_status sum_chunk(lhi_fsdp *l, const queued_communication *s,
     return LH_OK;
 }
 
+/* Runs a queued communication. */
 static lh_status communicate(lhi_fsdp *l, const queued_communication *s,
                              int64_t *ready_ns, lh_error *err)
 {
@@ -184,7 +190,8 @@ static void record_times(lhi_fsdp *l, const queued_communication *s,
         l->parts_ns = arrive;
 }
 
-/* Called with the lock held; releases it during the communication. */
+/* Runs the next queued communication. Called with the lock held; releases it
+ * meanwhile. */
 static lh_status run_next(lhi_fsdp *l)
 {
     queued_communication s = l->queue[l->n_done % l->queue_capacity];
@@ -200,6 +207,8 @@ static lh_status run_next(lhi_fsdp *l)
     return LH_OK;
 }
 
+/* Main function of the communication thread: runs queued communications in
+ * order. */
 static void *thread_main(void *of)
 {
     lhi_fsdp *l = of;
@@ -233,7 +242,8 @@ static lh_status await(lhi_fsdp *l, uint64_t done, const int64_t *arrive_ns,
     return status;
 }
 
-/* Same, and counts the wait towards the current pass. */
+/* Waits until `done` communications have completed and arrived, and counts the
+ * time towards the current pass. */
 static lh_status await_in_pass(lhi_fsdp *l, uint64_t done,
                                const int64_t *arrive_ns, lh_error *err)
 {
@@ -285,8 +295,8 @@ static void gather_into(lhi_fsdp *l, uint32_t chunk, uint32_t part, room *into,
 
 /* Device hook: returns the gathered values of a part and prefetches part
  * `then`. */
-static lh_status values(void *of, uint32_t chunk, uint32_t part, uint32_t then,
-                        float **out, lh_error *err)
+static lh_status provide_values(void *of, uint32_t chunk, uint32_t part,
+                                uint32_t then, float **out, lh_error *err)
 {
     lhi_fsdp *l = of;
     uint32_t r = 0;
@@ -307,8 +317,8 @@ static lh_status values(void *of, uint32_t chunk, uint32_t part, uint32_t then,
 }
 
 /* Device hook: returns a free gradient buffer. */
-static lh_status gradients(void *of, uint32_t chunk, uint32_t part, float **out,
-                           lh_error *err)
+static lh_status provide_gradients(void *of, uint32_t chunk, uint32_t part,
+                                   float **out, lh_error *err)
 {
     lhi_fsdp *l = of;
     room *mine = &l->gradients[l->next_gradients];
@@ -328,8 +338,8 @@ static bool is_planned_last(const lhi_fsdp *l, uint32_t chunk)
 }
 
 /* Device hook: queues the reduce-scatter of a part's gradients. */
-static void scatter(void *of, uint32_t chunk, uint32_t part,
-                    uint32_t microbatch)
+static void queue_scatter(void *of, uint32_t chunk, uint32_t part,
+                          uint32_t microbatch)
 {
     lhi_fsdp *l = of;
     room *mine = &l->gradients[l->next_gradients];
@@ -569,7 +579,8 @@ static lh_status init(lhi_fsdp *l, lh_error *err)
                                .groups = {l->o.group, l->o.experts},
                                .across = {l->o.across, l->o.expert_across},
                                .by_leaders = l->o.leaders};
-    l->hooks = (lhi_device_part_hooks){l, values, gradients, scatter, end_pass};
+    l->hooks = (lhi_device_part_hooks){l, provide_values, provide_gradients,
+                                       queue_scatter, end_pass};
     LHI_TRY(make_buffers(l, err));
     if (pthread_create(&l->thread, NULL, thread_main, l) != 0)
         return lhi_fail(err, LH_EIO, "cannot start a communication thread");

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 /* Producer of an input: the stage, and the index of its pass. */
-typedef struct maker {
+typedef struct producer {
     uint32_t stage, pass;
 } producer;
 
@@ -25,6 +25,7 @@ struct lhi_iteration_observation {
 
 /* --- construction --- */
 
+/* Stores the bytes of the messages into each chunk, forward and backward. */
 static lh_status record_message_bytes(lhi_iteration_observation *s,
                                       const lhi_device *device, lh_error *err)
 {
@@ -87,6 +88,7 @@ static void *grow_array(void *at, size_t *room, size_t n, size_t size)
     return more;
 }
 
+/* Grows the arrays of observed messages, passes and collectives. */
 static lh_status grow_arrays(lhi_iteration_observation *s, size_t n_passes,
                              size_t n_collectives, lh_error *err)
 {
@@ -110,6 +112,7 @@ static lh_status grow_arrays(lhi_iteration_observation *s, size_t n_passes,
     return LH_OK;
 }
 
+/* Returns the link over which a pass receives its input. */
 static uint32_t link_of(const lhi_iteration_observation *s, const lh_pass *pass)
 {
     const lh_pipeline *p = s->pipeline;
@@ -147,6 +150,7 @@ static lh_status count_all(lhi_iteration_observation *s, const lh_exec *x,
 
 /* --- messages --- */
 
+/* Returns the later of two times, or the longer of two durations. */
 static int64_t max_time(int64_t a, int64_t b)
 {
     return a > b ? a : b;
@@ -175,6 +179,8 @@ static void add_message(lhi_iteration_observation *s, const lhi_exec_pass *pass,
                               max_time(row->handed_over_ns, from->free_ns));
 }
 
+/* Adds all link messages of one copy of the pipeline, in rank and pass order.
+ */
 static void add_messages(lhi_iteration_observation *s, const lh_exec *x,
                          const lhi_rank_observation *parts,
                          lh_observed_message *to)
@@ -200,6 +206,8 @@ static bool reads_one_clock(const lhi_iteration_observation *s,
     return true;
 }
 
+/* Merges the copies' messages: keeps, for each message, the copy with the
+ * longest time on the link. */
 static lh_status merge_messages(lhi_iteration_observation *s, const lh_exec *x,
                                 const lhi_rank_observation *parts,
                                 lh_error *err)
@@ -223,6 +231,7 @@ static lh_status merge_messages(lhi_iteration_observation *s, const lh_exec *x,
 
 /* --- passes and collectives --- */
 
+/* Merges the copies' passes: keeps each pass's longest duration. */
 static void merge_passes(lhi_iteration_observation *s, const lh_exec *x,
                          const lhi_rank_observation *parts)
 {

@@ -72,6 +72,7 @@ lh_status lhi_job_fill_cpu_options(const lhi_job *job, uint32_t rank,
     return LH_OK;
 }
 
+/* Makes a rank's cpu device with the job's data and matrix kernels. */
 static lh_status cpu_device(const lhi_job *job, uint32_t rank, lhi_device **out,
                             lh_error *err)
 {

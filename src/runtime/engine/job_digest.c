@@ -10,7 +10,7 @@
 
 enum { INSTRUCTION_BYTES = 64, DIGEST_BYTES = 32, SAMPLES = 4 };
 
-/* Folds in numbers, 8 bytes each. */
+/* Extends the digest by `n` numbers, 8 bytes each. */
 static void digest_numbers(unsigned char sum[DIGEST_BYTES],
                            const uint64_t *numbers, size_t n)
 {
@@ -21,6 +21,7 @@ static void digest_numbers(unsigned char sum[DIGEST_BYTES],
     lhi_compute_sha256(bytes, DIGEST_BYTES + 8 * n, sum);
 }
 
+/* Encodes an instruction in INSTRUCTION_BYTES for the digest. */
 static void write_instruction(const lh_instruction *in, unsigned char *out)
 {
     lhi_store_little_endian(out, 4, (uint64_t)in->stream);
@@ -39,6 +40,7 @@ static void write_instruction(const lh_instruction *in, unsigned char *out)
     lhi_store_little_endian(out + 60, 4, in->needed_by_pass);
 }
 
+/* Extends the digest `sum` by a rank's instructions. */
 static lh_status digest_rank(unsigned char sum[DIGEST_BYTES],
                              const lh_exec *exec, uint32_t rank, lh_error *err)
 {
@@ -57,6 +59,8 @@ static lh_status digest_rank(unsigned char sum[DIGEST_BYTES],
     return LH_OK;
 }
 
+/* Extends the digest `sum` by model and training parameters that all ranks must
+ * share. */
 static void digest_model(unsigned char sum[DIGEST_BYTES],
                          const lh_train_model *t, uint32_t n_chunks)
 {
@@ -138,8 +142,8 @@ static void digest_model(unsigned char sum[DIGEST_BYTES],
             1);
 }
 
-/* Folds in the token count and the first training tokens, which differ for
- * another file or tokenizer. */
+/* Extends the digest by the token count and the first training tokens, which
+ * differ for another file or tokenizer. */
 static lh_status digest_data(unsigned char sum[DIGEST_BYTES],
                              const lhi_job *job, lh_error *err)
 {
@@ -164,7 +168,7 @@ static lh_status digest_data(unsigned char sum[DIGEST_BYTES],
     return status;
 }
 
-/* Folds in memory limits if they are enforced. */
+/* Extends the digest by the memory limits if they are enforced. */
 static void digest_limits(unsigned char sum[DIGEST_BYTES], const lhi_job *job)
 {
     digest_numbers(sum, &(uint64_t){job->o.enforces_memory}, 1);
@@ -175,7 +179,8 @@ static void digest_limits(unsigned char sum[DIGEST_BYTES], const lhi_job *job)
             1);
 }
 
-/* Folds in properties of operations that instructions do not have. */
+/* Extends the digest by properties of operations that instructions do not have.
+ */
 static void digest_operations(unsigned char sum[DIGEST_BYTES],
                               const lh_pipeline *p)
 {
@@ -192,7 +197,7 @@ static void digest_operations(unsigned char sum[DIGEST_BYTES],
         digest_numbers(sum, &(uint64_t){p->dequeue[i]}, 1);
 }
 
-/* Folds in the copy durations of delegated messages. */
+/* Extends the digest by the copy durations of delegated messages. */
 static void digest_copies(unsigned char sum[DIGEST_BYTES], const lhi_job *job)
 {
     const lh_delegation *d = job->proposal_options.delegation;

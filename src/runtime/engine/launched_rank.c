@@ -10,8 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* mpirun kills all processes when one ends: processes without a message wait,
- * so that the one with the message ends first. */
+/* Reports a failed run to the caller, which exits; `why` NULL: another rank
+ * prints the message. Without a message it sleeps first, because mpirun kills
+ * all processes when one ends. */
 static void exit_with_message(const lhi_job *job, const char *why)
 {
     if (job->o.failed)
@@ -20,6 +21,8 @@ static void exit_with_message(const lhi_job *job, const char *why)
         lhi_sleep_for(300000000);
 }
 
+/* Main function of a rank started by mpirun or srun; after a failure it ends
+ * the process with a message. */
 static lh_status launched_main(lhi_net *net, void *of, char **result,
                                size_t *size, lh_error *err)
 {

@@ -21,6 +21,8 @@ typedef struct lowering {
     int64_t lead_ns;
 } lowering;
 
+/* Returns a forward input's number; that of a backward input is larger by
+ * n_half. */
 static uint32_t input_number(const lowering *l, uint32_t chunk,
                              uint32_t microbatch)
 {
@@ -93,6 +95,7 @@ static lh_status record_messages(lowering *l, lh_error *err)
     return LH_OK;
 }
 
+/* qsort() comparator: ascending times. */
 static int compare_times(const void *a, const void *b)
 {
     const int64_t *x = a, *y = b;
@@ -147,6 +150,8 @@ static void count_buffers(lhi_exec_rank *rank)
 
 /* --- passes --- */
 
+/* Fills in a pass from its simulated run: input, output, link and predicted
+ * times. */
 static void lower_pass(const lowering *l, const lh_timeline_run *run,
                        lhi_exec_pass *out)
 {
@@ -231,6 +236,7 @@ static uint32_t find_post_position(const lowering *l, const lhi_exec_rank *rank,
     return low;
 }
 
+/* qsort() comparator: receives by posting position, then by consuming pass. */
 static int compare_posts(const void *a, const void *b)
 {
     const lhi_exec_post *x = a, *y = b;
@@ -269,6 +275,8 @@ static void assign_slots(const lowering *l, lhi_exec_rank *rank)
     }
 }
 
+/* Fills in the rank's receives: peer, link, slot, and the pass before which
+ * each is posted. */
 static void lower_posts(const lowering *l, lhi_exec_rank *rank)
 {
     for (uint32_t i = 0; i < rank->n_passes; i++) {
@@ -305,6 +313,8 @@ static void lower_posts(const lowering *l, lhi_exec_rank *rank)
 
 /* --- printable instructions --- */
 
+/* Appends an instruction that may run once `after` passes are done; the caller
+ * fills in its peer and link. */
 static lh_instruction *add_instruction(lhi_exec_rank *rank, lh_stream stream,
                                        const lh_pass *pass, uint32_t after)
 {
@@ -324,6 +334,7 @@ static lh_instruction *add_instruction(lhi_exec_rank *rank, lh_stream stream,
     return out;
 }
 
+/* Appends the receives that are posted before pass `i`. */
 static void add_posts(lhi_exec_rank *rank, uint32_t i)
 {
     const lhi_exec_pass *passes = rank->passes;
@@ -342,6 +353,7 @@ static void add_posts(lhi_exec_rank *rank, uint32_t i)
     }
 }
 
+/* Appends pass `i`, and the send of its output if that is a message. */
 static void add_pass(lhi_exec_rank *rank, uint32_t i)
 {
     const lhi_exec_pass *pass = &rank->passes[i];
@@ -393,6 +405,8 @@ static void add_copies(lhi_exec_rank *rank, uint32_t i, bool is_back)
     }
 }
 
+/* Builds the rank's instructions: passes, receives, sends, collectives and
+ * copies, in order of launch. */
 static lh_status build_instructions(lowering *l, lhi_exec_rank *rank,
                                     lh_error *err)
 {
@@ -416,6 +430,8 @@ static lh_status build_instructions(lowering *l, lhi_exec_rank *rank,
 
 /* --- lowering --- */
 
+/* Lowers device `d`: passes, receives, queues, collectives and copies. seen:
+ * scratch, two per chunk. */
 static lh_status lower_rank(lowering *l, uint32_t d, bool *seen, lh_error *err)
 {
     lhi_exec_rank *rank = &l->x->ranks[d];
@@ -436,6 +452,8 @@ static lh_status lower_rank(lowering *l, uint32_t d, bool *seen, lh_error *err)
     return build_instructions(l, rank, err);
 }
 
+/* Allocates the plan's tables per rank, chunk and link; copies link names and
+ * message counts. */
 static lh_status copy_names(lh_exec *x, const lh_pipeline *p, lh_error *err)
 {
     x->link_names = LHI_NEW(x->mem, const char *, p->n_resources);
@@ -456,6 +474,7 @@ static lh_status copy_names(lh_exec *x, const lh_pipeline *p, lh_error *err)
     return LH_OK;
 }
 
+/* Lowers all ranks from the simulated timeline. */
 static lh_status lower_all(lowering *l, lh_error *err)
 {
     lh_exec *x = l->x;

@@ -5,7 +5,7 @@
 #include "runtime/engine/execution_plan.h"
 
 /* State while a data stream is listed. */
-typedef struct op_list {
+typedef struct stream_builder {
     const lh_pipeline *p;
     lhi_exec_rank *rank;
     uint32_t *pass_of; /* by point: the rank's pass or LH_NONE; used if passes
@@ -14,6 +14,7 @@ typedef struct op_list {
     uint32_t n_gathers, next_gather;
 } stream_builder;
 
+/* Returns the index of a pass in `pass_of`. */
 static size_t point_of(const stream_builder *l, const lh_pass *pass)
 {
     return lhi_pass_index(l->p, pass->chunk, pass->microbatch,
@@ -27,6 +28,7 @@ static bool is_gathered(const stream_builder *l, uint32_t i)
     return pass->is_first && l->p->chunks[pass->pass.chunk].all_gather_ns > 0;
 }
 
+/* Indexes the rank's passes, and lists those that wait for a gathered chunk. */
 static void find_passes(stream_builder *l, size_t n_points)
 {
     for (size_t i = 0; i < n_points; i++)
@@ -40,6 +42,7 @@ static void find_passes(stream_builder *l, size_t n_points)
     }
 }
 
+/* Appends a collective to the rank's data stream. */
 static void add_data(stream_builder *l, lhi_exec_data what)
 {
     l->rank->data[l->rank->n_data++] = what;
@@ -56,6 +59,8 @@ static void add_gather(stream_builder *l, uint32_t after, int64_t now)
                                 .predicted_ns = now});
 }
 
+/* Returns the rank's pass for a data-parallel operation's pass; LH_NONE: none.
+ */
 static uint32_t find_pass(const stream_builder *l, const lh_dp_pass *at)
 {
     return at->chunk == LH_NONE
@@ -85,6 +90,8 @@ static void add_launched(stream_builder *l, uint32_t i)
         add_gather(l, i, pass->start_ns);
 }
 
+/* Builds the data stream in launch order, and the number of collectives that
+ * each pass waits for. */
 static void build_stream(stream_builder *l)
 {
     lhi_exec_rank *rank = l->rank;

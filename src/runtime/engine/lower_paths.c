@@ -90,6 +90,8 @@ typedef struct item {
     int64_t staging_ns;
 } item;
 
+/* Comparator for a lane's messages: by posting position, start of the copy, and
+ * index. */
 static int compare_items(const void *a, const void *b)
 {
     const item *x = a, *y = b;
@@ -140,6 +142,8 @@ static uint32_t list_items(const lh_exec *x, const lhi_exec_rank *rank,
     return n;
 }
 
+/* Fills in a lane's messages and queues; LH_EUNSUPPORTED: more than
+ * LH_MAX_QUEUES queues. */
 static lh_status fill_lane(lh_exec *x, lhi_exec_rank *rank, lhi_exec_lane *lane,
                            const item *items, lh_error *err)
 {

@@ -62,6 +62,7 @@ static lh_status write_tokens(const measurement *m, char *path, lh_error *err)
     return LH_OK;
 }
 
+/* Runs one pass on one microbatch; `counts`: records its duration. */
 static lh_status run_pass(measurement *m, uint32_t part, lh_pass_kind kind,
                           uint32_t microbatch, bool counts, lh_error *err)
 {
@@ -111,6 +112,7 @@ static lh_status run_step(measurement *m, uint64_t step, bool counts,
     return LH_OK;
 }
 
+/* Allocates the message buffers and the tables of durations. */
 static lh_status allocate(measurement *m, lh_error *err)
 {
     size_t bytes = m->device->ops->message_bytes(m->device, 0, false);
@@ -126,6 +128,8 @@ static lh_status allocate(measurement *m, lh_error *err)
     return LH_OK;
 }
 
+/* Runs a warm-up step, then steps until `repeats` durations per pass are
+ * recorded. */
 static lh_status run_passes(measurement *m, const lhi_data *data, lh_error *err)
 {
     static const uint32_t mine[MOST_PARTS] = {0, 1, 2, 3};
@@ -153,6 +157,7 @@ static lh_status run_passes(measurement *m, const lhi_data *data, lh_error *err)
     return LH_OK;
 }
 
+/* Measures all passes on random tokens in a temporary file. */
 static lh_status measure_passes(measurement *m, lh_error *err)
 {
     const char *folder = getenv("TMPDIR");
@@ -187,6 +192,7 @@ static int64_t static_bytes(const measurement *m, uint32_t part)
     return 16 * n;
 }
 
+/* Fills in a profile entry from a part's median durations and memory. */
 static void fill_entry(const measurement *m, uint32_t part,
                        lh_profile_entry *out)
 {
@@ -219,6 +225,8 @@ lh_status lhi_profile_copy(const lh_profile *profile, lh_profile **out,
     return status;
 }
 
+/* Makes the profile from the measured passes; `links`: also measures a link
+ * between two ranks here. */
 static lh_status make_profile(measurement *m, bool links, lh_profile **out,
                               lh_error *err)
 {

@@ -34,6 +34,7 @@ void lhi_fit_link(const double *bytes, const double *ns, uint32_t n,
     *alpha_ns = alpha > 0 ? alpha : 0;
 }
 
+/* Sends or receives one message and waits until it is done. */
 static lh_status transfer(lhi_net *net, uint32_t peer, bool sends, uint64_t tag,
                           void *data, size_t size, lh_error *err)
 {
@@ -86,7 +87,8 @@ lh_status lhi_measure_ping(lhi_net *net, uint32_t a, uint32_t b, uint64_t tag,
     return status;
 }
 
-/* Returns alpha and beta as two numbers. */
+/* Main function of the two ranks that measure a link; rank 0 returns alpha (ns)
+ * and beta (ns per byte). */
 static lh_status rank_main(lhi_net *net, void *of, char **result, size_t *size,
                            lh_error *err)
 {

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 /* State of the construction. */
-typedef struct measurement {
+typedef struct trace_builder {
     const lhi_job *job;
     const lh_exec *exec; /* execution plan of the iteration */
     const lhi_pass_record *const *records;
@@ -19,11 +19,14 @@ typedef struct measurement {
     const lhi_net_link *links;
 } trace_builder;
 
+/* Returns the larger of two times. */
 static int64_t at_least(int64_t value, int64_t least)
 {
     return value > least ? value : least;
 }
 
+/* Adds a consumed message to the trace; derives its departure from the arrival
+ * and the emulated link. */
 static void add_message(trace_builder *m, const lh_timeline_run *consumer,
                         const lhi_exec_pass *pass,
                         const lhi_pass_record *record)
@@ -56,6 +59,8 @@ static void add_message(trace_builder *m, const lh_timeline_run *consumer,
     t->n_messages++;
 }
 
+/* Adds all passes and their messages to the trace; shifts times that overlap
+ * because of late wake-ups. */
 static void add_runs(trace_builder *m)
 {
     lh_timeline *t = m->t;
@@ -87,6 +92,7 @@ static void add_runs(trace_builder *m)
         }
 }
 
+/* Adds all recorded collectives to the trace. */
 static void add_collectives(trace_builder *m,
                             const lhi_collective_record *const *played,
                             const uint32_t *n_played)
@@ -110,6 +116,7 @@ static void add_collectives(trace_builder *m,
         }
 }
 
+/* Adds all recorded activation copies to the trace. */
 static void add_copies(trace_builder *m,
                        const lhi_collective_record *const *played,
                        const uint32_t *n_played)
@@ -135,6 +142,7 @@ static void add_copies(trace_builder *m,
         }
 }
 
+/* Allocates the trace's tables, sized for all passes, messages and records. */
 static lh_status allocate(trace_builder *m, const uint32_t *n_played,
                           lhi_arena *mem, lh_error *err)
 {

@@ -37,7 +37,9 @@ static double count_tied(const lhi_cpu_options *o, const lh_exec *exec,
     return lhi_cpu_count_embedding_parameters(o);
 }
 
-/* Mirrors make_receives() in rank.c and make_buffers() in delegated_path.c. */
+/* Returns the bytes of a rank's message buffers as make_receives() in rank.c
+ * and make_buffers() in delegated_path.c allocate them. `bytes`: size of a
+ * message. */
 static double count_messages(const lhi_exec_rank *rank, double bytes)
 {
     bool any = false;
@@ -55,6 +57,8 @@ static double count_messages(const lhi_exec_rank *rank, double bytes)
     return sum + (rank->n_lanes > 0 ? rank->n_slots * most : 0);
 }
 
+/* Predicts a cpu device's memory under the rank's passes and copies, bytes by
+ * kind. */
 static lh_status predict_device(const lhi_exec_rank *rank,
                                 const lhi_cpu_options *o,
                                 double bytes[LH_N_MEMORY_KINDS], lh_error *err)
@@ -114,6 +118,8 @@ static void add_chunk(chunks_memory *need, const lhi_cpu_options *o, uint32_t i,
         need->most.gradients = sharded->gradients;
 }
 
+/* Returns, per bucket, how many ranks share a gradient sum and into how many
+ * shards they divide it at a stage. */
 static chunks_memory find_groups(const lhi_job *job, uint32_t stage)
 {
     chunks_memory need = {0};
@@ -213,6 +219,7 @@ static lh_status predict_rank(const lhi_job *job, const lh_exec *exec,
     return status;
 }
 
+/* Predicts one rank's activations and state, bytes; storage is not counted. */
 static lh_status count_rank(const lhi_job *job, const lh_exec *exec,
                             uint32_t rank, rank_memory *out, lh_error *err)
 {
@@ -240,6 +247,8 @@ static double stack_bytes(void)
 /* "12.5 GiB". Required memory rounds up and available memory rounds down, so
  * that the two never print as equal. */
 typedef char size_text[32];
+/* Formats bytes in MiB, GiB or TiB with one decimal, rounded up or down;
+ * returns `text`. */
 static const char *format_bytes(double bytes, bool up, char *text)
 {
     static const char *const units[] = {"MiB", "GiB", "TiB"};
@@ -256,6 +265,8 @@ static const char *format_bytes(double bytes, bool up, char *text)
     return text;
 }
 
+/* Fails because the required memory exceeds the available one; `also` is a
+ * further remedy. */
 static lh_status fail_memory(const char *where, rank_memory need, double blas,
                              lhi_available_memory room, const char *also,
                              lh_error *err)
@@ -297,11 +308,13 @@ static lh_status check_available(rank_memory here, double n_here,
 
 /* --- pipeline's limits --- */
 
+/* Converts bytes to an integer, rounded up and limited to INT64_MAX / 2. */
 static int64_t round_up_bytes(double bytes)
 {
     return bytes < 0x1p62 ? (int64_t)ceil(bytes) : INT64_MAX / 2;
 }
 
+/* Sums memory over all kinds except storage; limited to INT64_MAX. */
 static int64_t total_bytes(const int64_t bytes[LH_N_MEMORY_KINDS])
 {
     int64_t sum = 0;
@@ -344,7 +357,8 @@ const char *lh_memory_kind_name(lh_memory_kind kind)
     return kind < LH_N_MEMORY_KINDS ? kinds[kind] : NULL;
 }
 
-/* "parameters 0.9 MiB, gradients ..." */
+/* Formats memory by kind, for example "parameters 0.9 MiB, gradients 0.9 MiB";
+ * returns `text`. */
 static const char *format_kinds(const int64_t bytes[LH_N_MEMORY_KINDS],
                                 char *text, size_t room)
 {
@@ -419,6 +433,7 @@ lh_status lhi_job_check_memory(const lhi_job *job, lhi_job_launch_kind place,
     }
 }
 
+/* Predicts the memory of one rank or of all ranks together. */
 static lh_status sum_rank_memory(const lhi_job *job, const lh_exec *exec,
                                  uint32_t rank, bool all, rank_memory *sum,
                                  lh_error *err)

@@ -48,11 +48,13 @@ static uint32_t find_holder(const lhi_job *job,
 }
 
 /* Route for a tensor in one copy of the pipeline. */
-typedef struct path_context {
+typedef struct route {
     uint32_t from, to;
     uint32_t via; /* LH_NONE: direct */
 } route;
 
+/* Returns the route of a tensor in one copy: old holder, new holder, and any
+ * relay between them. */
 static route find_route(const lhi_state_migration_options *o, uint32_t index,
                         uint32_t copy)
 {
@@ -69,6 +71,7 @@ static route find_route(const lhi_state_migration_options *o, uint32_t index,
     return w;
 }
 
+/* Returns the next free operation, zeroed. */
 static lhi_net_op *next_op(lhi_state_migration_ops *all)
 {
     lhi_net_op *op = &all->ops[all->n++];
@@ -76,8 +79,9 @@ static lhi_net_op *next_op(lhi_state_migration_ops *all)
     return op;
 }
 
-/* A rank may receive one tensor twice from the same peer: to keep it, and to
- * relay it for another copy. The tag includes the copy. */
+/* Returns the tag of a tensor's array. It includes the copy, because a rank may
+ * receive one tensor twice from the same peer: to keep it, and to relay it for
+ * another copy. */
 static uint64_t state_tag(const lhi_state_migration_options *o, uint32_t index,
                           uint32_t copy, uint32_t array)
 {
@@ -92,6 +96,8 @@ static float *array_of(const lhi_train_tensor_state *t, uint32_t i, size_t *n)
     return i == 0 ? t->values : t->moments[i - 1];
 }
 
+/* Posts the receives of all tensors that this rank will hold in one copy of the
+ * pipeline. */
 static lh_status receive_all(const lhi_state_migration_options *o,
                              lhi_train *to, uint32_t copy,
                              lhi_state_migration_ops *ops, lh_error *err)
@@ -125,6 +131,7 @@ static void copy_locally(const lhi_train_tensor_state *t, lhi_train *to)
     }
 }
 
+/* Starts sending one array of a tensor to a rank. */
 static lh_status send_array(const lhi_state_migration_options *o, uint32_t to,
                             uint64_t tag, const float *values, size_t n,
                             lhi_net_op *op, lh_error *err)
@@ -134,6 +141,8 @@ static lh_status send_array(const lhi_state_migration_options *o, uint32_t to,
                         err);
 }
 
+/* Starts sending all tensors that this rank holds in one copy; copies those
+ * that it keeps. */
 static lh_status send_all(const lhi_state_migration_options *o, lhi_train *from,
                           lhi_train *to, uint32_t copy,
                           lhi_state_migration_ops *ops, lh_error *err)
@@ -157,6 +166,7 @@ static lh_status send_all(const lhi_state_migration_options *o, lhi_train *from,
 
 /* --- relays --- */
 
+/* Returns the number of moments per tensor. */
 static uint32_t n_moments(const lhi_state_migration_options *o)
 {
     return o->job->model->delayed_update ? LHI_MAX_MOMENTS
@@ -218,6 +228,7 @@ static size_t max_relay_size(const lhi_state_migration_options *o)
     return most;
 }
 
+/* Relays all tensors for which this rank is the relay, one array at a time. */
 static lh_status relay_all(const lhi_state_migration_options *o,
                            lhi_state_migration_ops *ops, lh_error *err)
 {
@@ -234,6 +245,8 @@ static lh_status relay_all(const lhi_state_migration_options *o,
 
 /* --- migration --- */
 
+/* Allocates `n` operations and, if the assignment has relays, a buffer for one
+ * array. */
 static lh_status allocate_ops(const lhi_state_migration_options *o, size_t n,
                               lhi_state_migration_ops *ops, lh_error *err)
 {

@@ -73,6 +73,7 @@ lh_status lhi_migration_decider_make(const lhi_job *job,
     return LH_OK;
 }
 
+/* Releases the open proposal. */
 static void close_proposal(lhi_migration_decider *m)
 {
     lh_host_exchange_free(m->open.exchange);
@@ -104,6 +105,7 @@ lh_status lhi_migration_decider_make_pipeline(const lhi_migration_decider *m,
                               m->layer_counts, out, err);
 }
 
+/* Returns the schedule that the run currently follows. */
 static const lh_schedule *current_schedule(const lhi_migration_decider *m)
 {
     return m->schedule ? m->schedule : m->job->exec->schedule;
@@ -184,6 +186,7 @@ lh_status lhi_migration_decider_find(lhi_migration_decider *m,
     return LH_OK;
 }
 
+/* Replaces the array *to by a copy of `n` numbers. */
 static lh_status replace_numbers(const uint32_t *from, uint32_t n,
                                  uint32_t **to, lh_error *err)
 {

@@ -78,6 +78,8 @@ lhi_training_options lhi_job_training_options(const lhi_job *job, lhi_net *net,
         .stop = stop};
 }
 
+/* Makes this rank's device and training under the new assignment, if the job
+ * trains a model. LH_ENOMEM: no memory for both. */
 static lh_status make_target(lhi_migration_target *s, lhi_net *net,
                              const lh_exec *exec, const lhi_net_stop *stop,
                              lh_error *err)

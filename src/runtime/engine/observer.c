@@ -24,9 +24,9 @@ struct lhi_observer {
     double *sums;
 };
 
-/* Layout of all sums: rows of steps, each with COLUMNS per chunk; then four
- * numbers per chunk. Each entry is filled by one rank, or by one rank in each
- * replica. */
+/* Returns the number of sums per step. All sums: rows of steps, each with
+ * COLUMNS per chunk; then four numbers per chunk. Each entry is filled by one
+ * rank, or by one rank in each replica. */
 static size_t row_size(const lhi_job *job)
 {
     return (size_t)COLUMNS * job->exec->n_chunks;
@@ -34,6 +34,7 @@ static size_t row_size(const lhi_job *job)
 
 enum { STATE, ACTIVATIONS, ALPHA, BETA, PER_CHUNK };
 
+/* Returns the index, in the sums, of a chunk's number of kind `what`. */
 static size_t chunk_index(const lhi_job *job, int what, uint32_t chunk)
 {
     return MAX_STEPS * row_size(job) + (size_t)what * job->exec->n_chunks +
@@ -84,6 +85,7 @@ static int64_t gathered_ns(const lhi_rank_program *s, uint32_t chunk)
     return 0;
 }
 
+/* Returns the longer of two durations. */
 static int64_t max_time(int64_t a, int64_t b)
 {
     return a > b ? a : b;
@@ -156,6 +158,9 @@ static double count_values(const lhi_observer *o, lhi_device *device,
     return values;
 }
 
+/* Records the state bytes of the stage's chunks: values, gradients and
+ * optimizer state, without the sharded share. Only in the first copy of the
+ * pipeline. */
 static void record_state(lhi_observer *o, lhi_device *device)
 {
     const lhi_device_ops *ops = device->ops;
@@ -251,7 +256,8 @@ typedef struct recorded_step {
     uint64_t iteration;
 } recorded_step;
 
-static int by_time(const void *a, const void *b)
+/* qsort() comparator: recorded steps by duration. */
+static int compare_durations(const void *a, const void *b)
 {
     const recorded_step *x = a, *y = b;
     return x->ns < y->ns ? -1 : x->ns > y->ns;
@@ -266,7 +272,7 @@ static uint32_t choose_steps(const lh_iteration *iterations, uint64_t n,
     uint64_t from = n > MAX_STEPS ? n - MAX_STEPS : n > 1;
     for (uint64_t i = from; i < n; i++)
         steps[n_steps++] = (recorded_step){iterations[i].ns, i};
-    lhi_sort(steps, n_steps, sizeof *steps, by_time);
+    lhi_sort(steps, n_steps, sizeof *steps, compare_durations);
     uint32_t skipped = n_steps / 4;
     memmove(steps, steps + skipped, (n_steps - 2 * skipped) * sizeof *steps);
     return n_steps - 2 * skipped;
@@ -286,6 +292,7 @@ static void count_passes(const lh_exec *x, double *counts)
         }
 }
 
+/* Adds the mean durations per pass and message over the chosen steps. */
 static void add_steps(const lhi_job *job, const double *sums,
                       const recorded_step *steps, const double *counts,
                       lhi_observed_means *to)
@@ -308,6 +315,8 @@ static void add_steps(const lhi_job *job, const double *sums,
     }
 }
 
+/* Copies each chunk's state, activations and link parameters; boundaries with
+ * equal ranks share link parameters. */
 static void add_chunk_values(const lhi_job *job, const double *sums,
                              lhi_observed_means *to)
 {

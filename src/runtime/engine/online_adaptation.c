@@ -151,6 +151,8 @@ static lh_status process_iteration(lhi_adaptation *a, observed_step *in,
                                      differ ? a->clocks : NULL, err);
 }
 
+/* Main function of the adaptation thread: processes queued iterations until the
+ * run ends; a failure ends the run. */
 static void *thread_main(void *of)
 {
     lhi_adaptation *a = of;
@@ -179,6 +181,7 @@ static void *thread_main(void *of)
 
 /* --- construction --- */
 
+/* Allocates the queue, decider and observations, and starts the thread. */
 static lh_status init(lhi_adaptation *a, const lhi_device *device,
                       lh_error *err)
 {

@@ -54,6 +54,7 @@ static const unsigned char *next_bytes(reader *r, size_t size)
     return at;
 }
 
+/* Fails because rank 0's result ends early. */
 static lh_status fail_truncated(lh_error *err)
 {
     return lhi_fail(err, LH_EIO, "rank 0 returned an incomplete result");
@@ -76,10 +77,11 @@ lh_status lhi_job_check_counts(const lhi_job *job, const lh_exec *exec,
         rank, counts->n_passes, counts->n_collectives, n_passes, most);
 }
 
-static lh_status check_played(const lhi_job *job, const lh_exec *exec,
-                              uint32_t rank,
-                              const lhi_collective_record *played, uint32_t n,
-                              lh_error *err)
+/* Checks that recorded collectives and copies exist in the pipeline. */
+static lh_status check_recorded(const lhi_job *job, const lh_exec *exec,
+                                uint32_t rank,
+                                const lhi_collective_record *played, uint32_t n,
+                                lh_error *err)
 {
     const lh_pipeline *p = job->pipeline;
     for (uint32_t i = 0; i < n; i++)
@@ -123,9 +125,10 @@ static lh_status read_rank(const lhi_job *job, const lh_exec *exec,
         lhi_fail_add_context(err, "rank %" PRIu32 " sends", rank);
         return status;
     }
-    return check_played(job, exec, rank, *played, counts.n_collectives, err);
+    return check_recorded(job, exec, rank, *played, counts.n_collectives, err);
 }
 
+/* Reads all ranks' records and makes the measured trace. */
 static lh_status read_records(const lhi_job *job, const lh_exec *exec,
                               reader *r, lhi_arena *mem, lh_trace **out,
                               lh_error *err)
@@ -238,6 +241,7 @@ static lh_status summarise(const lhi_job *job, owned_result *to, lh_error *err)
     return LH_OK;
 }
 
+/* Reads the observer's sums and makes means over iterations. */
 static lh_status read_observed(const lhi_job *job, reader *r, owned_result *to,
                                uint64_t n, lh_error *err)
 {
@@ -325,6 +329,7 @@ static lh_status read_migration(const lhi_job *job, reader *r, owned_result *to,
     return LH_OK;
 }
 
+/* Reads `n` schedule switches with their migrations. */
 static lh_status read_switches(const lhi_job *job, reader *r, uint32_t n,
                                owned_result *to, lh_error *err)
 {
@@ -348,6 +353,7 @@ static lh_status read_switches(const lhi_job *job, reader *r, uint32_t n,
     return LH_OK;
 }
 
+/* Reads `n` notices of the adaptation. */
 static lh_status read_notices(reader *r, uint32_t n, owned_result *to,
                               lh_error *err)
 {
@@ -419,6 +425,8 @@ static lh_status store_path(const lhi_job *job, const lh_exec *exec,
     return LH_OK;
 }
 
+/* Reads rank 0's whole result, in the order in which it was written, and
+ * summarises it. */
 static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
                           lh_error *err)
 {

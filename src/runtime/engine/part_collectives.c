@@ -23,6 +23,7 @@ bool lhi_part_make_buffers(lhi_part_collectives *x,
            (x->sums = LHI_NEW(mem, float, room->sums));
 }
 
+/* Gathers one bucket of a part from all shards into `room`. */
 static lh_status gather_bucket(const lhi_part_collectives *x,
                                const lhi_train_part *part,
                                lhi_train_bucket_kind bucket, float *room,
@@ -51,6 +52,8 @@ lh_status lhi_part_all_gather(const lhi_part_collectives *x,
     return LH_OK;
 }
 
+/* Reduces one bucket of a part's gradients and stores this rank's piece;
+ * `adds`: adds to the sharded gradients of earlier groups. */
 static lh_status scatter_bucket(const lhi_part_collectives *x,
                                 const lhi_train_part *part,
                                 lhi_train_bucket_kind bucket, const float *room,
@@ -107,6 +110,7 @@ static lh_status sum_across(const lhi_site_sums *s, float *values, size_t n,
                               sizeof *values, err);
 }
 
+/* Sends values to a member of the site group and waits until they are sent. */
 static lh_status send_to(const lhi_site_sums *s, uint32_t member,
                          const float *values, size_t n, uint64_t tag,
                          lh_error *err)
@@ -118,6 +122,7 @@ static lh_status send_to(const lhi_site_sums *s, uint32_t member,
     return lhi_net_wait(s->net, &op, 0, err);
 }
 
+/* Receives values from a member of the site group. */
 static lh_status receive_from(const lhi_site_sums *s, uint32_t member,
                               float *values, size_t n, uint64_t tag,
                               lh_error *err)

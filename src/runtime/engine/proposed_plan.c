@@ -90,7 +90,7 @@ static lh_status read_paths(const char *text, uint32_t n, uint32_t n_links,
     return LH_OK;
 }
 
-/* Sets the options for lowering an entry; `links` as above. */
+/* Sets the options for lowering an entry; `links` has one entry per link. */
 static lh_status fill_options(const entry *e, lh_delegation *costs, bool *links,
                               lh_exec_options *out, lh_error *err)
 {
@@ -124,6 +124,7 @@ static lh_status set_assignment(entry *e, lh_error *err)
     return LH_OK;
 }
 
+/* Parses the entry's schedule and lowers it to an execution plan. */
 static lh_status lower_entry(entry *e, lh_error *err)
 {
     const lhi_proposal_texts *t = &e->proposed.texts;
@@ -146,6 +147,7 @@ static lh_status lower_entry(entry *e, lh_error *err)
     return status;
 }
 
+/* Releases an entry. */
 static void free_entry(entry *e)
 {
     lh_exec_free(e->exec);
@@ -154,6 +156,7 @@ static void free_entry(entry *e)
     free(e);
 }
 
+/* Makes the entry of new texts and adds it to the list. */
 static lh_status make_entry(lhi_proposals *all, const char *text,
                             const lhi_proposal_texts *texts, entry **out,
                             lh_error *err)
@@ -179,6 +182,7 @@ static lh_status make_entry(lhi_proposals *all, const char *text,
     return LH_OK;
 }
 
+/* Returns the entry with the same texts; NULL: none. */
 static entry *find_entry(const lhi_proposals *all, const char *text,
                          const lhi_proposal_texts *texts)
 {

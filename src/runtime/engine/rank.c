@@ -8,6 +8,8 @@
 
 /* --- construction --- */
 
+/* Allocates receive buffers, the output pool and the records of passes, sized
+ * for the largest message. */
 static lh_status make_receives(lhi_rank *rank, lh_error *err)
 {
     const lhi_exec_rank *program = rank->program;
@@ -147,6 +149,7 @@ static lh_status post(lhi_rank *rank, uint32_t k, uint64_t step,
     return LH_OK;
 }
 
+/* Posts the receives that precede pass `i`; in validation only those for F. */
 static lh_status post_before(lhi_rank *rank, uint32_t i, uint64_t step,
                              lhi_step_kind kind, int64_t now_ns, lh_error *err)
 {

@@ -12,6 +12,7 @@
 
 /* --- text format --- */
 
+/* Appends comma-separated numbers and a semicolon; NULL: only the semicolon. */
 static void write_numbers(lhi_text *text, const uint32_t *numbers, uint32_t n)
 {
     for (uint32_t i = 0; numbers && i < n; i++)
@@ -51,6 +52,7 @@ static bool read_number(cursor *c, uint64_t most, uint64_t *out)
     return n > 0 && n < 19 && value <= most;
 }
 
+/* Consumes the character `what`, if it is next. */
 static bool take_char(cursor *c, char what)
 {
     if (c->at == c->end || *c->at != what)
@@ -59,6 +61,7 @@ static bool take_char(cursor *c, char what)
     return true;
 }
 
+/* Fails because a field of an encoded rank assignment is invalid. */
 static lh_status fail_field(const char *what, lh_error *err)
 {
     return lhi_fail(err, LH_EINPUT, "seats whose %s cannot be read", what);
@@ -101,6 +104,8 @@ lhi_rank_assignment_fail_places(const lhi_rank_assignment_limits *limits,
                     limits->places_fixed_reason);
 }
 
+/* Checks that each chunk has a layer and all chunks together have the job's
+ * layers. */
 static lh_status check_layers(const lhi_rank_assignment *s,
                               const lhi_rank_assignment_limits *limits,
                               lh_error *err)
@@ -122,6 +127,7 @@ static lh_status check_layers(const lhi_rank_assignment *s,
     return LH_OK;
 }
 
+/* Checks that the ranks are a permutation of the places. */
 static lh_status check_hosts(const lhi_rank_assignment *s, lh_error *err)
 {
     bool *there = calloc((size_t)s->n_places + 1, sizeof *there);
@@ -140,7 +146,8 @@ static lh_status check_hosts(const lhi_rank_assignment *s, lh_error *err)
     return status;
 }
 
-static lh_status check_vias(const lhi_rank_assignment *s, lh_error *err)
+/* Checks that each relay is a rank other than the receiver. */
+static lh_status check_relays(const lhi_rank_assignment *s, lh_error *err)
 {
     for (uint32_t p = 0; p < s->n_places; p++) {
         uint32_t via = s->relays[p];
@@ -153,6 +160,7 @@ static lh_status check_vias(const lhi_rank_assignment *s, lh_error *err)
     return LH_OK;
 }
 
+/* Parses and checks all fields of an encoded rank assignment. */
 static lh_status read_all(cursor *c, const lhi_rank_assignment_limits *limits,
                           lhi_rank_assignment *to, lh_error *err)
 {
@@ -176,7 +184,7 @@ static lh_status read_all(cursor *c, const lhi_rank_assignment_limits *limits,
         LHI_TRY(check_layers(to, limits, err));
     if (to->ranks)
         LHI_TRY(check_hosts(to, err));
-    return to->relays ? check_vias(to, err) : LH_OK;
+    return to->relays ? check_relays(to, err) : LH_OK;
 }
 
 lh_status lhi_rank_assignment_parse(const char *text, uint32_t n,
@@ -199,6 +207,7 @@ lh_status lhi_rank_assignment_parse(const char *text, uint32_t n,
 
 /* --- values --- */
 
+/* Copies `n` numbers into a new array; NULL stays NULL. */
 static lh_status copy_numbers(const uint32_t *from, uint32_t n, uint32_t **to,
                               lh_error *err)
 {
@@ -237,6 +246,7 @@ void lhi_rank_assignment_fini(lhi_rank_assignment *s)
     s->layers = s->ranks = s->relays = NULL;
 }
 
+/* Checks whether two arrays are equal; NULL equals only NULL. */
 static bool are_equal(const uint32_t *a, const uint32_t *b, uint32_t n)
 {
     if (!a || !b)

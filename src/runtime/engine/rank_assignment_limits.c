@@ -49,7 +49,7 @@ static void find_migration_obstacle(const lhi_job *job,
                  "than at others; plan with sharding: full");
 }
 
-/* Same for layers only. */
+/* Finds the reason why layers cannot move between chunks; "" if they can. */
 static void find_layer_obstacle(const lhi_job *job, const uint32_t *numbers,
                                 char why[LHI_FIXED_REASON_BYTES])
 {

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 /* A pass output that waits for its notice. */
-typedef struct planning_result {
+typedef struct ready_output {
     lhi_buffer *buffer;
     int64_t ns;
 } ready_output;
@@ -55,6 +55,7 @@ static bool skips_in_validation(const sender *s, uint32_t pass)
            s->late->rank->program->passes[pass].pass.kind != LH_F;
 }
 
+/* Waits for the receiver's notice and the pass's output, then sends it. */
 static lh_status send_one(sender *s, uint32_t pass)
 {
     lhi_rendezvous *late = s->late;
@@ -86,6 +87,8 @@ static lh_status send_one(sender *s, uint32_t pass)
                          &s->err);
 }
 
+/* Main function of a sender thread: sends the messages of each step in the
+ * order of the peer's receives. */
 static void *sender_main(void *of)
 {
     sender *s = of;
@@ -130,6 +133,7 @@ static lh_status fill_sender(lhi_rendezvous *late, sender *s, uint32_t peer,
     return LH_OK;
 }
 
+/* Makes a sender for each rank that receives messages from this one. */
 static lh_status make_senders(lhi_rendezvous *late, lh_error *err)
 {
     lhi_rank *rank = late->rank;
@@ -156,8 +160,8 @@ static lh_status make_senders(lhi_rendezvous *late, lh_error *err)
     return LH_OK;
 }
 
-/* Started by the thread that runs passes, so that they inherit its priority and
- * timer slack. */
+/* Starts the sender threads. Called by the thread that runs passes, so that
+ * they inherit its priority and timer slack. */
 static lh_status start_senders(lhi_rendezvous *late, lh_error *err)
 {
     for (uint32_t i = 0; i < late->n_senders; i++) {

@@ -81,6 +81,7 @@ static lh_status check_memory(lhi_rescheduler *r, const lhi_job *job,
                                       "simultaneous activations", err);
 }
 
+/* Returns a proposal's rank assignment; NULL: the initial one. */
 static const lhi_rank_assignment *
 assignment_of(const lhi_proposed_plan *proposed)
 {
@@ -163,11 +164,13 @@ static void evaluate_proposal(lhi_rescheduler *r, const lhi_proposal *p,
         lhi_text_copy(r->vote.why, sizeof r->vote.why, why->text);
 }
 
+/* Returns the tag of a proposal's message: 0 the header, 1 the text. */
 static uint64_t proposal_tag(const lhi_rescheduler *r, uint32_t number)
 {
     return lhi_tag(LHI_TAG_SCHEDULE, r->round, number);
 }
 
+/* Starts sending bytes to a rank. */
 static lh_status send_bytes(lhi_rescheduler *r, uint32_t to, uint64_t tag,
                             const void *bytes, size_t size, lhi_net_op *op,
                             lh_error *err)
@@ -177,6 +180,7 @@ static lh_status send_bytes(lhi_rescheduler *r, uint32_t to, uint64_t tag,
                         lhi_now_ns(), LHI_NET_NO_TURN, op, err);
 }
 
+/* Posts a receive of exactly `size` bytes. */
 static lh_status receive_bytes(lhi_rescheduler *r, uint32_t from, uint64_t tag,
                                void *bytes, size_t size, lhi_net_op *op,
                                lh_error *err)
@@ -287,6 +291,7 @@ static lh_status lead_proposal(lhi_rescheduler *r, lh_error *err)
 
 /* --- other ranks --- */
 
+/* Receives a proposal's header from rank 0; an invalid one ends the run. */
 static lh_status receive_header(lhi_rescheduler *r, lhi_proposal *out,
                                 lh_error *err)
 {
@@ -306,6 +311,7 @@ static lh_status receive_header(lhi_rescheduler *r, lhi_proposal *out,
     return status;
 }
 
+/* Receives the proposal's texts from rank 0. */
 static lh_status receive_text(lhi_rescheduler *r, const lhi_proposal *p,
                               lh_error *err)
 {
@@ -344,6 +350,8 @@ static lh_status follow_proposal(lhi_rescheduler *r, lh_error *err)
 
 /* --- thread --- */
 
+/* Main function of the rescheduler's thread: evaluates open proposals and frees
+ * retired programs, so that the step loop does not wait. */
 static void *thread_main(void *of)
 {
     lhi_rescheduler *r = of;
@@ -377,6 +385,7 @@ static void *thread_main(void *of)
     return NULL;
 }
 
+/* Starts the rescheduler's thread. */
 static lh_status start_thread(lhi_rescheduler *r, lh_error *err)
 {
     LHI_TRY(lhi_start_normal_thread(&r->thread, thread_main, r, err));
@@ -386,6 +395,8 @@ static lh_status start_thread(lhi_rescheduler *r, lh_error *err)
 
 /* --- construction --- */
 
+/* Allocates the rescheduler's buffers, predicts the initial activations, and
+ * starts its thread. */
 static lh_status init(lhi_rescheduler *r, lh_error *err)
 {
     bool all = !r->job->launched;
@@ -436,6 +447,7 @@ void lhi_rescheduler_stop(lhi_rescheduler *r)
     lhi_migration_target_stop(r->next_target);
 }
 
+/* Releases the list of switches. */
 static void free_switches(lhi_rescheduler *r)
 {
     for (uint32_t i = 0; i < r->n_closed; i++)
@@ -464,6 +476,7 @@ void lhi_rescheduler_free(lhi_rescheduler *r)
 
 /* --- called by the rank --- */
 
+/* Appends a switch for a new proposal to the list. */
 static lh_status add_switch(lhi_rescheduler *r, uint64_t step,
                             const lh_reschedule *what, lh_error *err)
 {

@@ -19,7 +19,7 @@ enum { FIRST_TURN = 1 << 23 };
 static const double path_is_checkpoint = -1;
 
 /* State of the agreement on a checkpoint. */
-typedef struct portfolio {
+typedef struct agreement {
     const lhi_resume_options *o;
     uint64_t turn;
     uint64_t *steps; /* rank 0 */
@@ -29,11 +29,13 @@ typedef struct portfolio {
     char newest_why[sizeof((lh_error *)0)->text]; /* rank 0 */
 } agreement;
 
-static bool leads(const agreement *r)
+/* Checks whether this rank is rank 0, which chooses the checkpoint. */
+static bool is_leader(const agreement *r)
 {
     return lhi_net_rank(r->o->net) == 0;
 }
 
+/* Prints a remark to the caller. */
 static void print_remark(const agreement *r, const char *text)
 {
     if (r->o->remarks.print)
@@ -63,14 +65,14 @@ static void find_newer(agreement *r)
 static lh_status choose_checkpoint(agreement *r, double *which, lh_error *err)
 {
     *which = 0;
-    if (leads(r) && r->steps && r->n_left == 0)
+    if (is_leader(r) && r->steps && r->n_left == 0)
         find_newer(r);
-    if (leads(r) && r->steps && r->n_left == 0)
+    if (is_leader(r) && r->steps && r->n_left == 0)
         return lhi_fail(err, LH_EINPUT,
                         "%.150s: none of its checkpoints is whole; the newest: "
                         "%.300s",
                         r->o->path, r->newest_why);
-    if (leads(r))
+    if (is_leader(r))
         *which = r->steps ? (double)r->steps[--r->n_left] : path_is_checkpoint;
     return lhi_all_reduce_sum(r->o->net, r->turn++, which, 1, r->o->stop, err);
 }
@@ -109,7 +111,7 @@ static lh_status agree(agreement *r, double which, bool failed, lh_error *mine,
     if (!*all)
         LHI_TRY(lhi_send_text_to_root(r->o->net, first, r->turn, mine->text,
                                       sizeof mine->text, r->o->stop, err));
-    if (!*all && leads(r))
+    if (!*all && is_leader(r))
         report_skipped(r, which, first, mine->text);
     r->turn++;
     return LH_OK;
@@ -124,7 +126,7 @@ static lh_status try_checkpoint(agreement *r, double which, bool *all,
     lh_error why = {0};
     lh_status status = lhi_train_load_one(
         r->o->train, r->o->path, which < 0 ? NULL : &step, r->o->checkpoint,
-        leads(r) ? &r->o->remarks : NULL, &is_damaged, &why);
+        is_leader(r) ? &r->o->remarks : NULL, &is_damaged, &why);
     *all = status == LH_OK;
     if (status != LH_OK && (!is_damaged || which < 0)) {
         if (err)
@@ -140,7 +142,7 @@ lh_status lhi_resume(const lhi_resume_options *options, lh_error *err)
     lh_status status = LH_OK;
     double which = 0;
     bool all = false;
-    if (leads(&r))
+    if (is_leader(&r))
         LHI_TRY(lhi_train_find(options->path, &r.steps, &r.n_left, err));
     if (r.steps && r.n_left > 0)
         r.newest = r.steps[r.n_left - 1];
@@ -149,7 +151,7 @@ lh_status lhi_resume(const lhi_resume_options *options, lh_error *err)
         if (status == LH_OK)
             status = try_checkpoint(&r, which, &all, err);
     }
-    if (status == LH_OK && leads(&r) && !r.is_first_whole) {
+    if (status == LH_OK && is_leader(&r) && !r.is_first_whole) {
         char text[600];
         snprintf(text, sizeof text, "%.400s: resuming from step %.0f",
                  options->path, which);

@@ -29,6 +29,7 @@ static const struct {
 };
 enum { N_TRANSPORTS = sizeof transports / sizeof *transports };
 
+/* Returns the index of a transport; N_TRANSPORTS: unknown. */
 static uint32_t find_transport(const char *name)
 {
     uint32_t i = 0;
@@ -37,6 +38,8 @@ static uint32_t find_transport(const char *name)
     return i;
 }
 
+/* Checks the run's options and fills in defaults. LH_EINVAL: a contradiction;
+ * LH_EUNSUPPORTED: unknown transport. */
 static lh_status check_options(const lh_train_options *options,
                                lh_train_options *out, lh_error *err)
 {
@@ -78,7 +81,8 @@ static bool poll_stop(void *of)
     return asked == LH_STOP_NOW;
 }
 
-/* Handles signals, which reach the started process and not its ranks. */
+/* Runs the ranks as local processes. Only this process receives signals, so it
+ * stores stop requests for rank 0 in shared memory. */
 static lh_status run_processes(lhi_job *job, uint32_t n, uint32_t n_links,
                                const lhi_net_link *links,
                                lhi_rank_result *results, lh_error *err)
@@ -143,6 +147,7 @@ static lh_status check_adapt(lhi_job *job, lh_error *err)
     return LH_OK;
 }
 
+/* Checks the job, runs its ranks and reads rank 0's result. */
 static lh_status run_job(lhi_job *job, lh_train_result **out, lh_error *err)
 {
     lhi_net_link *links = calloc(lhi_job_count_links(job) + 1, sizeof *links);
@@ -174,6 +179,7 @@ static lh_status run_job(lhi_job *job, lh_train_result **out, lh_error *err)
     return status;
 }
 
+/* Checks that the execution plan belongs to the pipeline. */
 static lh_status check_plan(const lh_pipeline *pipeline, const lh_exec *exec,
                             lh_error *err)
 {
@@ -217,6 +223,7 @@ lh_train_model lh_train_model_defaults(void)
                             .balance_loss = 0.01};
 }
 
+/* Opens the training data with the model's options. */
 static lh_status open_data(const lh_train_model *m, lhi_data **out,
                            lh_error *err)
 {
@@ -237,6 +244,8 @@ static lh_status open_data(const lh_train_model *m, lhi_data **out,
     return lhi_data_open(&with, out, err);
 }
 
+/* Checks the training options: model, layer partition, data and recomputed
+ * parts. */
 static lh_status check_model(const lh_train_model *m, const lh_exec *exec,
                              lh_error *err)
 {
@@ -319,8 +328,8 @@ static lh_status check_offload(const lhi_job *job, lh_error *err)
     return LH_OK;
 }
 
-/* Operations launched by passes are checked in lhi_shard_plan_make(), when
- * memory is predicted. */
+/* Checks the sharded shares and that the cpu device supports the pipeline's
+ * gathers. lhi_shard_plan_make() checks operations launched by passes. */
 static lh_status check_collectives(const lhi_job *job, lh_error *err)
 {
     const lh_pipeline *p = job->pipeline;
@@ -377,6 +386,7 @@ static void close_devices(lhi_job *job)
     free(job->devices);
 }
 
+/* Predicts all ranks' memory; the caller releases *out with free(). */
 static lh_status predict_memory(const lhi_job *job, lh_train_memory **out,
                                 lh_error *err)
 {
@@ -393,7 +403,8 @@ static lh_status predict_memory(const lhi_job *job, lh_train_memory **out,
     return LH_OK;
 }
 
-/* Opens data and BLAS before threads start; processes inherit them. */
+/* Runs a training job whose ranks are threads or processes here. Opens data and
+ * BLAS before the ranks start, because they share them. */
 static lh_status train_in_process(lhi_job *job, lhi_job_launch_kind place,
                                   lh_train_result **out, lh_error *err)
 {

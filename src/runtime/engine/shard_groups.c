@@ -15,6 +15,7 @@ typedef struct gradient_group {
     const uint32_t *places; /* per member; NULL: equally many per replica */
 } gradient_group;
 
+/* Returns the data-parallel group of a stage, n ranks. */
 static gradient_group data_group(const lh_train_model *m, uint32_t n,
                                  uint32_t stage)
 {
@@ -31,6 +32,8 @@ static gradient_group expert_group(const lh_train_model *m,
                             place % grid->n_devices, grid, places};
 }
 
+/* Returns the site number of a member; each member is a site of its own if the
+ * optimizer is not sharded. */
 static uint32_t site_of(const gradient_group *s, uint32_t member)
 {
     const lh_train_model *m = s->m;
@@ -63,6 +66,7 @@ static bool is_first(const gradient_group *s, uint32_t member)
     return i == member;
 }
 
+/* Returns a member's shard within its site, and its site's index. */
 static lhi_shard_groups find_groups(const gradient_group *s, uint32_t member)
 {
     lhi_shard_groups out = {0};
@@ -148,6 +152,8 @@ void lhi_expert_shard_groups_list_members(const lh_train_model *m,
     list_members(&s, member, ranks, sharers, across);
 }
 
+/* Checks that every site has the same number of shards, and that a replica's
+ * shards of both tied embeddings are the same. */
 static lh_status check_replicas(const lh_train_model *m, const lhi_grid *grid,
                                 lh_error *err)
 {
@@ -177,6 +183,7 @@ static lh_status check_replicas(const lh_train_model *m, const lhi_grid *grid,
     return LH_OK;
 }
 
+/* Checks that each site has the same number of ranks with the same experts. */
 static lh_status check_experts(const lh_train_model *m, const lhi_grid *grid,
                                lh_error *err)
 {

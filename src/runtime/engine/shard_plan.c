@@ -43,6 +43,8 @@ typedef struct planner {
     lh_error *err;
 } planner;
 
+/* Fails because the plan cannot run; `what` is the reason, at a pass (n_passes:
+ * the end). */
 static lh_status fail_plan(const planner *l, uint32_t pass, uint32_t chunk,
                            const char *what)
 {
@@ -56,6 +58,7 @@ static lh_status fail_plan(const planner *l, uint32_t pass, uint32_t chunk,
                     chunk, text, what);
 }
 
+/* Returns the block of a microbatch on a chunk. */
 static block *block_of(const planner *l, bool backward, uint32_t chunk,
                        uint32_t microbatch)
 {
@@ -63,6 +66,8 @@ static block *block_of(const planner *l, bool backward, uint32_t chunk,
     return &l->blocks[backward][chunk * l->n_groups[backward] + group];
 }
 
+/* Divides the microbatches into groups and makes a block for each chunk and
+ * group. */
 static lh_status take_groups(planner *l, bool backward, const uint32_t *sizes,
                              uint32_t n)
 {
@@ -85,6 +90,7 @@ static lh_status take_groups(planner *l, bool backward, const uint32_t *sizes,
     return LH_OK;
 }
 
+/* Returns the kind of a data-parallel collective. */
 static lh_dp_kind kind_of(const planner *l, const lhi_exec_data *d)
 {
     if (d->op == LH_NONE)
@@ -142,6 +148,7 @@ static block *find_target(const planner *l, uint32_t k, uint32_t *last)
     return NULL;
 }
 
+/* Returns a value buffer that no block uses; adds one if all are in use. */
 static uint32_t take_buffer(planner *l)
 {
     uint32_t i = 0;
@@ -162,7 +169,9 @@ static uint32_t count_value_reusers(const planner *l, uint32_t chunk)
     return n;
 }
 
-static lh_status launch_gather(planner *l, uint32_t i, uint32_t k)
+/* Plans the all-gather `k`, launched at pass `i`: its target block and buffer.
+ */
+static lh_status plan_gather(planner *l, uint32_t i, uint32_t k)
 {
     const lhi_exec_data *d = &l->rank->data[k];
     uint32_t last;
@@ -187,7 +196,9 @@ static lh_status launch_gather(planner *l, uint32_t i, uint32_t k)
     return LH_OK;
 }
 
-static lh_status launch_scatter(planner *l, uint32_t i, uint32_t k)
+/* Plans the reduce-scatter `k`, launched at pass `i`: the gradient buffer that
+ * it drains. */
+static lh_status plan_scatter(planner *l, uint32_t i, uint32_t k)
 {
     const lhi_exec_data *d = &l->rank->data[k];
     uint32_t c = d->chunk;
@@ -219,18 +230,21 @@ static lh_status launch_scatter(planner *l, uint32_t i, uint32_t k)
     return LH_OK;
 }
 
-static lh_status launch(planner *l, uint32_t i)
+/* Plans all collectives launched up to pass `i`. */
+static lh_status plan_launches(planner *l, uint32_t i)
 {
     const lhi_exec_rank *rank = l->rank;
     for (; l->n_launched < rank->n_data && rank->data[l->n_launched].after <= i;
          l->n_launched++) {
         uint32_t k = l->n_launched;
-        LHI_TRY(rank->data[k].is_scatter ? launch_scatter(l, i, k)
-                                         : launch_gather(l, i, k));
+        LHI_TRY(rank->data[k].is_scatter ? plan_scatter(l, i, k)
+                                         : plan_gather(l, i, k));
     }
     return LH_OK;
 }
 
+/* Checks, at a block's first pass, that the parameters are gathered; a backward
+ * may reuse the buffer of the first forward block. */
 static lh_status begin_values(planner *l, uint32_t i, block *b)
 {
     const lh_pass *pass = &l->rank->passes[i].pass;
@@ -249,6 +263,8 @@ static lh_status begin_values(planner *l, uint32_t i, block *b)
                            "its parameters are not gathered");
 }
 
+/* Chooses a gradient buffer at a block's first backward: a new one, or the one
+ * that is drained earliest. */
 static lh_status begin_gradients(planner *l, uint32_t i, block *b)
 {
     const lh_pass *pass = &l->rank->passes[i].pass;
@@ -275,6 +291,8 @@ static lh_status begin_gradients(planner *l, uint32_t i, block *b)
     return LH_OK;
 }
 
+/* Plans pass `i`: its buffers, its microbatches, and the collectives that it
+ * waits for. */
 static lh_status plan_pass(planner *l, uint32_t i)
 {
     const lhi_exec_pass *pass = &l->rank->passes[i];
@@ -312,6 +330,7 @@ static lh_status plan_pass(planner *l, uint32_t i)
     return LH_OK;
 }
 
+/* Checks that the gradients of all chunks are finally scattered. */
 static lh_status check_end(const planner *l)
 {
     for (uint32_t i = 0; i < l->rank->n_passes; i++) {
@@ -324,6 +343,7 @@ static lh_status check_end(const planner *l)
     return LH_OK;
 }
 
+/* Plans all passes and collectives of the rank in order. */
 static lh_status plan_all(planner *l)
 {
     for (uint32_t k = 0; k < l->rank->n_data; k++) {
@@ -338,13 +358,14 @@ static lh_status plan_all(planner *l)
             b->has_gather = true;
     }
     for (uint32_t i = 0; i < l->rank->n_passes; i++) {
-        LHI_TRY(launch(l, i));
+        LHI_TRY(plan_launches(l, i));
         LHI_TRY(plan_pass(l, i));
     }
-    LHI_TRY(launch(l, l->rank->n_passes));
+    LHI_TRY(plan_launches(l, l->rank->n_passes));
     return check_end(l);
 }
 
+/* Allocates the planner's tables and plans the rank. */
 static lh_status plan_rank(planner *l)
 {
     const lh_pipeline *p = l->p;

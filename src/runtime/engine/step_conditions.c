@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Sets all emulated links to the pipeline's current parameters. */
 static lh_status set_links(const lhi_job *job, const lh_pipeline *now,
                            lhi_net *net, lh_error *err)
 {
@@ -99,7 +100,7 @@ lh_status lhi_job_hold_links(const lhi_job *job, uint32_t state, lhi_net *net,
     return status;
 }
 
-/* In a training run each host is one rank. */
+/* Checks that the event timeline's hosts are the run's ranks, one each. */
 static lh_status check_hosts(const lhi_job *job, lh_error *err)
 {
     const lh_event_timeline *timeline = job->o.event_timeline;
@@ -163,7 +164,7 @@ lh_status lhi_job_check_events(const lhi_job *job, lh_error *err)
     return timeline->placement && job->model ? check_hosts(job, err) : LH_OK;
 }
 
-/* Folds a text into the running digest. */
+/* Extends the digest by a text. */
 static void digest_text(unsigned char sum[32], const char *text, size_t len)
 {
     unsigned char both[64];
@@ -172,7 +173,8 @@ static void digest_text(unsigned char sum[32], const char *text, size_t len)
     lhi_compute_sha256(both, sizeof both, sum);
 }
 
-/* Host links affect the run once hosts exchange places. */
+/* Extends the digest by the delays of host links, which affect the run once
+ * hosts exchange places. */
 static lh_status digest_hosts(const lh_event_timeline *timeline, uint32_t state,
                               unsigned char sum[32], lh_error *err)
 {
@@ -194,7 +196,7 @@ static lh_status digest_hosts(const lh_event_timeline *timeline, uint32_t state,
     return status;
 }
 
-/* Folds one timeline state into the digest: its pipeline, held links and host
+/* Extends the digest by one timeline state: its pipeline, held links and host
  * links. */
 static lh_status digest_state(const lh_event_timeline *timeline, uint32_t state,
                               unsigned char sum[32], lh_error *err)

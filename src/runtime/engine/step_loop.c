@@ -19,6 +19,7 @@ enum { TURNS_PER_COMMAND = 4 }; /* turns that a command may use */
 #define START_LEAD_NS 1000000
 #define START_LEAD_PER_RANK_NS 100000
 
+/* Applies the event timeline's conditions of a step to this rank. */
 static lh_status apply_conditions(lhi_run_worker *w, uint64_t step,
                                   lh_error *err)
 {
@@ -41,6 +42,8 @@ static void add_report(lhi_run_worker *w, lh_iteration *it, int64_t t0_ns,
         it->max_lateness_ns = d->worst_late_ns;
 }
 
+/* Runs one training step: passes, optimizer, records and memory check. *end_ns:
+ * its end; *report is filled in. */
 static lh_status train_step(lhi_run_worker *w, const lhi_command *command,
                             int64_t t0, int64_t *end_ns,
                             lhi_train_report *report, lh_error *err)
@@ -61,6 +64,7 @@ static lh_status train_step(lhi_run_worker *w, const lhi_command *command,
     return lhi_run_worker_check_limits(w, w->turn + 1, err);
 }
 
+/* Gathers all parameters, runs one validation step and returns its loss. */
 static lh_status validate(lhi_run_worker *w, double *loss, lh_error *err)
 {
     int64_t end_ns;
@@ -139,7 +143,8 @@ static void close_proposal(lhi_run_worker *w, bool go,
         lhi_training_set_plan(w->training, w->program->exec);
 }
 
-static lh_status move(lhi_run_worker *w, uint64_t step, lh_error *err)
+/* Migrates the training state before `step` and closes the proposal. */
+static lh_status migrate(lhi_run_worker *w, uint64_t step, lh_error *err)
 {
     lhi_migration_stats moved;
     LHI_TRY(lhi_run_worker_migrate(w, step, &moved, err));
@@ -156,7 +161,7 @@ static lh_status execute_command(lhi_run_worker *w, const lhi_command *command,
     if (command->what == LHI_COMMAND_SCHEDULE)
         return LH_OK;
     if (command->what == LHI_COMMAND_MOVE)
-        return move(w, command->step, err);
+        return migrate(w, command->step, err);
     if (command->what == LHI_COMMAND_VALIDATE)
         return validate(w, &out->loss, err);
     if (command->what == LHI_COMMAND_SAVE)
@@ -223,6 +228,7 @@ static lh_status lead_command(lhi_run_worker *w, const lhi_command *command,
 
 /* --- schedule proposals --- */
 
+/* Returns the options for this rank's program at its current place. */
 static lhi_rank_options rank_options(const lhi_run_worker *w)
 {
     uint32_t stage = w->place % w->job->exec->n_ranks;
@@ -240,6 +246,7 @@ static lhi_rank_options rank_options(const lhi_run_worker *w)
     };
 }
 
+/* Opens a proposal for `step`; makes the rescheduler first if there is none. */
 static lh_status open_proposal(lhi_run_worker *w, uint64_t step,
                                const lh_reschedule *what, lh_error *err)
 {
@@ -280,7 +287,7 @@ static lh_status propose(lhi_run_worker *w, uint64_t step, lhi_command *command,
     return LH_OK;
 }
 
-/* Migrates on all ranks; its duration counts towards the next iteration. */
+/* Migrates on all ranks and counts the duration towards the next iteration. */
 static lh_status lead_move(lhi_run_worker *w, uint64_t step, lh_error *err)
 {
     const lhi_command command = {
@@ -291,6 +298,7 @@ static lh_status lead_move(lhi_run_worker *w, uint64_t step, lh_error *err)
     return LH_OK;
 }
 
+/* Reports a completed migration to the caller. */
 static lh_status report_migration(const lhi_run_worker *w,
                                   const lhi_switch *row, lh_error *err)
 {
@@ -399,6 +407,7 @@ static lh_status apply_verdict(lhi_run_worker *w, const lhi_command *command,
 
 /* --- leading a step --- */
 
+/* Checks whether a periodic action follows step `step`; `every` 0: never. */
 static bool is_due(uint64_t step, uint32_t every)
 {
     return every > 0 && (step + 1) % every == 0;
@@ -423,6 +432,8 @@ static lh_status lead_validation_and_save(lhi_run_worker *w, uint64_t step,
     return LH_OK;
 }
 
+/* Runs one iteration as rank 0: decides proposals, sends the command, collects
+ * reports, validates and saves. */
 static lh_status lead_step(lhi_run_worker *w, uint64_t step, lh_error *err)
 {
     lh_iteration *it = &w->iterations[w->n_iterations];
@@ -457,7 +468,8 @@ static lh_status lead_step(lhi_run_worker *w, uint64_t step, lh_error *err)
     return LH_OK;
 }
 
-/* Leads a proposal for the first step. */
+/* Proposes a schedule for the first step to all ranks, if the decider or the
+ * caller has one. */
 static lh_status lead_first_schedule(lhi_run_worker *w, uint64_t step,
                                      lh_error *err)
 {
@@ -479,7 +491,8 @@ static lh_status lead_save(lhi_run_worker *w, lh_error *err)
                         err);
 }
 
-/* Measures for the profile, also in a stopped run. */
+/* Measures the links between stages for the profile at the end of the run, also
+ * of a stopped one. */
 static lh_status lead_measuring(lhi_run_worker *w, lh_error *err)
 {
     lhi_command command = {.what = LHI_COMMAND_MEASURE};
@@ -491,6 +504,8 @@ static lh_status lead_measuring(lhi_run_worker *w, lh_error *err)
 
 /* --- end of the run --- */
 
+/* Ends the run as rank 0: gathers memory and records of all ranks into `out`.
+ */
 static lh_status lead_end(lhi_run_worker *w, lhi_text *out, lh_error *err)
 {
     lhi_command command = {.what = LHI_COMMAND_END};
@@ -510,12 +525,14 @@ static lh_status lead_end(lhi_run_worker *w, lhi_text *out, lh_error *err)
 
 /* --- leading and following --- */
 
+/* Prints a warning to the caller. */
 static void print_remark(const lhi_run_worker *w, const char *text)
 {
     if (w->job->o.warning)
         w->job->o.warning(w->job->o.context, text);
 }
 
+/* Returns the strongest stop request so far (LH_STOP_...); prints it once. */
 static int asked_to_stop(lhi_run_worker *w)
 {
     const lhi_job *job = w->job;
@@ -529,6 +546,7 @@ static int asked_to_stop(lhi_run_worker *w)
     return asked;
 }
 
+/* Stop condition for waits: an immediate stop was requested. */
 static bool stop_now(void *of)
 {
     return asked_to_stop(of) == LH_STOP_NOW;
@@ -580,6 +598,8 @@ static void report_unsaved(lhi_run_worker *w)
                      "written; those written before it, if any, are there");
 }
 
+/* Runs all iterations as rank 0 until the end, a stop request or an exceeded
+ * memory limit. */
 static lh_status lead(lhi_run_worker *w, lhi_text *out, lh_error *err)
 {
     bool ended = false;
@@ -619,6 +639,7 @@ static lh_status lead(lhi_run_worker *w, lhi_text *out, lh_error *err)
     return status;
 }
 
+/* Executes rank 0's commands until the end command. */
 static lh_status follow(lhi_run_worker *w, lh_error *err)
 {
     LHI_TRY(await_all_ranks(w, err));
@@ -650,6 +671,7 @@ static lh_status follow(lhi_run_worker *w, lh_error *err)
 
 /* --- construction --- */
 
+/* Makes this rank's training. */
 static lh_status make_training(lhi_run_worker *w, lh_error *err)
 {
     const lhi_training_options o =
@@ -657,6 +679,8 @@ static lh_status make_training(lhi_run_worker *w, lh_error *err)
     return lhi_training_make(&o, &w->training, err);
 }
 
+/* Makes everything that this rank needs: device, groups, training, program,
+ * observers. */
 static lh_status make_rank(lhi_run_worker *w, lh_error *err)
 {
     const lhi_job *job = w->job;
@@ -681,6 +705,7 @@ static lh_status make_rank(lhi_run_worker *w, lh_error *err)
                : LH_OK;
 }
 
+/* Makes this rank and runs it to the end. */
 static lh_status lead_or_follow(lhi_run_worker *w, lhi_text *out, lh_error *err)
 {
     LHI_TRY(lhi_enable_precise_wakeups(w->job->o.realtime, err));
@@ -692,8 +717,8 @@ static lh_status lead_or_follow(lhi_run_worker *w, lhi_text *out, lh_error *err)
     return w->me == 0 ? lead(w, out, err) : follow(w, err);
 }
 
-/* Called when the endpoint is closed; until then messages may use its memory.
- */
+/* Releases the worker. Called when the endpoint is closed; until then messages
+ * in flight may use its memory. */
 static void free_worker(void *of)
 {
     lhi_run_worker *w = of;

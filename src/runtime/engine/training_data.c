@@ -3,19 +3,22 @@
 
 #include "base/realtime.h"
 
+/* Returns the first tag of a chunk's all-gather or reduce-scatter in a step. */
 static uint64_t data_tag(uint64_t step, uint32_t chunk, bool is_scatter)
 {
     return lhi_tag(LHI_TAG_DATA, step, (2 * chunk + is_scatter) * LHI_NET_TAGS);
 }
 
-/* Chunk numbers in tags; the experts' follow the others. */
+/* Returns the number of a chunk's bucket in tags: chunks first, then their
+ * experts. */
 static uint32_t chunk_number(const lhi_training *t, uint32_t chunk,
                              lhi_train_bucket_kind bucket)
 {
     return chunk + bucket * t->o.exec->n_chunks;
 }
 
-/* After all chunk numbers. */
+/* Returns the first tag of a sum over sites; its numbers follow those of all
+ * chunks. */
 static uint64_t sum_tag(const lhi_training *t, uint64_t step, uint32_t number)
 {
     uint32_t first = 2 * LHI_N_TRAIN_BUCKETS * t->o.exec->n_chunks;
@@ -42,8 +45,8 @@ static lh_status sum_sites(lhi_training *t, uint64_t step, uint32_t chunk,
                          ready_ns, err);
 }
 
-/* The all-gather and reduce-scatter raise *ready_ns, if the clock is shared,
- * from this rank's ready time to that of all replicas. */
+/* All-gathers a chunk's updated values in one bucket. With a shared clock,
+ * raises *ready_ns to the time at which all replicas were ready. */
 static lh_status gather_bucket(lhi_training *t, uint64_t step, uint32_t chunk,
                                lhi_train_bucket_kind bucket, int64_t *ready_ns,
                                lh_error *err)
@@ -70,6 +73,8 @@ lh_status lhi_training_gather_chunk(lhi_training *t, uint64_t step,
     return LH_OK;
 }
 
+/* Reduce-scatters a chunk's gradients in one bucket. With a shared clock,
+ * raises *ready_ns to the time at which all replicas were ready. */
 static lh_status scatter_bucket(lhi_training *t, uint64_t step, uint32_t chunk,
                                 lhi_train_bucket_kind bucket,
                                 const float **values, int64_t *ready_ns,

@@ -13,7 +13,7 @@
 /* --- hooks --- */
 
 /* Hook before a chunk's first F: waits for its gathered values. */
-static lh_status first(void *of, uint32_t chunk, lh_error *err)
+static lh_status before_first_pass(void *of, uint32_t chunk, lh_error *err)
 {
     lhi_training *t = of;
     lh_status status = LH_OK;
@@ -36,7 +36,8 @@ static lh_status first(void *of, uint32_t chunk, lh_error *err)
 }
 
 /* Hook before every pass with sharding. */
-static lh_status pass(void *of, uint32_t i, lhi_step_kind kind, lh_error *err)
+static lh_status before_pass(void *of, uint32_t i, lhi_step_kind kind,
+                             lh_error *err)
 {
     lhi_training *t = of;
     return t->fsdp
@@ -46,9 +47,9 @@ static lh_status pass(void *of, uint32_t i, lhi_step_kind kind, lh_error *err)
 
 /* Gathers slices at the first of this device's ranks that hold the same tensors
  * or slices of them. */
-static lh_status collect(void *of, lhi_train_bucket_kind bucket,
-                         const float *mine, size_t n, float *all,
-                         const size_t *gets, lh_error *err)
+static lh_status exchange_slices(void *of, lhi_train_bucket_kind bucket,
+                                 const float *mine, size_t n, float *all,
+                                 const size_t *gets, lh_error *err)
 {
     lhi_training *t = of;
     lhi_group *group = t->slice_groups[bucket];
@@ -66,7 +67,8 @@ static lh_status collect(void *of, lhi_train_bucket_kind bucket,
 }
 
 /* Gathers a tensor before it is written to a checkpoint. */
-static lh_status show(void *of, uint32_t chunk, uint32_t tensor, lh_error *err)
+static lh_status gather_for_checkpoint(void *of, uint32_t chunk,
+                                       uint32_t tensor, lh_error *err)
 {
     lhi_training *t = of;
     if (t->fsdp)
@@ -78,7 +80,7 @@ static lh_status show(void *of, uint32_t chunk, uint32_t tensor, lh_error *err)
 }
 
 /* Hook after a chunk's last W or B: wakes the thread. */
-static void last(void *of, uint32_t chunk)
+static void after_last_pass(void *of, uint32_t chunk)
 {
     lhi_training *t = of;
     pthread_mutex_lock(&t->lock);
@@ -110,6 +112,7 @@ void lhi_training_set_plan(lhi_training *t, const lh_exec *exec)
     pthread_mutex_unlock(&t->lock);
 }
 
+/* Returns a group of ranks without an emulated link. */
 static lhi_net_group group_at(uint32_t n, uint32_t mine, const uint32_t *ranks)
 {
     return (lhi_net_group){
@@ -141,6 +144,8 @@ static void list_experts(lhi_training *t)
     t->expert_across = group_at(of.n_sites, of.site, t->expert_across_ranks);
 }
 
+/* Fills in the groups that share this rank's parameters: all replicas, the
+ * shards at its site, and the same shard at other sites. */
 static void list_groups(lhi_training *t)
 {
     lhi_grid_find_group(t->o.grid, LHI_GRID_DATA, t->o.place, t->all_ranks);
@@ -162,6 +167,8 @@ static void list_groups(lhi_training *t)
     list_experts(t);
 }
 
+/* Allocates the tables per chunk and replica, and fills in this rank's chunks,
+ * plan, times and groups. */
 static lh_status list_chunks(lhi_training *t, lh_error *err)
 {
     const lh_exec *x = t->o.exec;
@@ -198,12 +205,15 @@ static lh_status list_chunks(lhi_training *t, lh_error *err)
     return LH_OK;
 }
 
-static bool shards(const lhi_training *t)
+/* Checks whether parameters or gradients are sharded during passes. */
+static bool has_sharding_in_passes(const lhi_training *t)
 {
     return t->o.n_replicas > 1 &&
            lhi_has_pass_collectives(t->o.pipeline, t->o.model);
 }
 
+/* Returns the optimizer's options: defaults, overridden by the model's
+ * settings. */
 static lhi_train_options train_options(const lhi_training *t)
 {
     const lh_train_model *m = t->o.model;
@@ -245,9 +255,9 @@ static lhi_train_options train_options(const lhi_training *t)
         with.expert_tensor =
             lhi_grid_find_coords(t->o.grid, t->o.place).expert_tensor;
     }
-    with.gather_slices = collect;
-    with.staged = shards(t);
-    with.gather_tensor = with.staged ? show : NULL;
+    with.gather_slices = exchange_slices;
+    with.staged = has_sharding_in_passes(t);
+    with.gather_tensor = with.staged ? gather_for_checkpoint : NULL;
     with.context = (void *)(uintptr_t)t;
     return with;
 }
@@ -294,7 +304,8 @@ static void describe_recipe(lhi_training *t, const lhi_train_options *with)
         .tokenizer = m->tokenizer};
 }
 
-/* Prevents other runs from writing there until this one has ended. */
+/* Locks the checkpoint folder until the end of the run and removes stale files
+ * from it. */
 static lh_status lock_checkpoints(lhi_training *t, lh_error *err)
 {
     const char *folder = t->o.model->checkpoint;
@@ -303,6 +314,7 @@ static lh_status lock_checkpoints(lhi_training *t, lh_error *err)
     return lhi_checkpoint_remove_stale(folder, err);
 }
 
+/* Makes FSDP or elastic sharding for the rank. */
 static lh_status make_sharded(lhi_training *t, lh_error *err)
 {
     const lhi_sharding_options o = {
@@ -329,7 +341,7 @@ static lh_status make_sharded(lhi_training *t, lh_error *err)
         LHI_TRY(lhi_fsdp_make(&o, &t->fsdp, err));
     else
         LHI_TRY(lhi_elastic_sharding_make(&o, &t->sharded, err));
-    t->hooks.pass = pass;
+    t->hooks.pass = before_pass;
     return LH_OK;
 }
 
@@ -347,6 +359,8 @@ static lh_status make_slice_group(lhi_training *t, lhi_train_bucket_kind bucket,
     return lhi_group_make(t->o.net, &o, &t->slice_groups[bucket], err);
 }
 
+/* Makes groups, optimizer and checkpoints, resumes, and starts the
+ * communication thread or the sharding. */
 static lh_status init(lhi_training *t, lh_error *err)
 {
     const lh_train_model *m = t->o.model;
@@ -374,7 +388,7 @@ static lh_status init(lhi_training *t, lh_error *err)
     t->is_gathered = true;
     if (t->o.n_replicas == 1 && t->n_expert_members <= 1)
         return LH_OK;
-    if (shards(t))
+    if (has_sharding_in_passes(t))
         return make_sharded(t, err);
     if (pthread_create(&t->thread, NULL, lhi_training_thread, t) != 0)
         return lhi_fail(err, LH_EIO, "cannot start a communication thread");
@@ -389,7 +403,7 @@ lh_status lhi_training_make(const lhi_training_options *options,
     if (!t)
         return lhi_fail_nomem(err);
     t->o = *options;
-    t->hooks = (lhi_rank_hooks){t, first, last, NULL};
+    t->hooks = (lhi_rank_hooks){t, before_first_pass, after_last_pass, NULL};
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->changed, NULL);
     lh_status status = init(t, err);

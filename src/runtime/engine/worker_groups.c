@@ -14,6 +14,8 @@ static const struct {
 };
 enum { N_PASS_GROUPS = sizeof pass_groups / sizeof *pass_groups };
 
+/* Makes one process group of the rank with its emulated link; none for a group
+ * of one rank. */
 static lh_status make_group(lhi_run_worker *w, unsigned i, lh_error *err)
 {
     const lhi_job *job = w->job;

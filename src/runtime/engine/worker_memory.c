@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Sums memory over all kinds except storage. */
 static int64_t total_bytes(const int64_t bytes[LH_N_MEMORY_KINDS])
 {
     int64_t sum = 0;

@@ -15,6 +15,8 @@ lhi_run_worker_rank_assignment(const lhi_run_worker *w)
                                               : NULL;
 }
 
+/* Returns the layer partition of a migration target; NULL target: the initial
+ * one; NULL: no model. */
 static const uint32_t *first_layers_of(const lhi_run_worker *w,
                                        const lhi_migration_target *target)
 {

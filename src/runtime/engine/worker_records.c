@@ -40,6 +40,7 @@ lh_status lhi_run_worker_send_records(lhi_run_worker *w, lh_error *err)
     return status;
 }
 
+/* Receives and decodes a rank's record counts. */
 static lh_status receive_counts(lhi_run_worker *w, uint32_t rank,
                                 unsigned char head[LHI_RECORD_COUNTS_BYTES],
                                 lhi_record_counts *out, lh_error *err)
@@ -51,6 +52,7 @@ static lh_status receive_counts(lhi_run_worker *w, uint32_t rank,
         err);
 }
 
+/* Receives a rank's records and appends counts and rows to `out`. */
 static lh_status receive_records(lhi_run_worker *w, uint32_t rank,
                                  uint32_t place, lhi_text *out, lh_error *err)
 {

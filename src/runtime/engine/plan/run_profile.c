@@ -29,7 +29,8 @@ typedef struct profile_writer {
 
 /* --- passes --- */
 
-/* Combined D and W passes are split in the planned proportion. */
+/* Fills in a chunk's measured durations. Splits combined D and W passes in the
+ * planned proportion. */
 static void fill_times(const profile_writer *w, uint32_t c,
                        lh_profile_entry *out)
 {
@@ -42,6 +43,7 @@ static void fill_times(const profile_writer *w, uint32_t c,
     out->w_ns = llround(ns[LH_W] > 0 ? ns[LH_W] : ns[LH_B] * (1 - share));
 }
 
+/* Fills in the profile entry of chunk `c` from the run's means. */
 static void fill_chunk(const profile_writer *w, uint32_t c,
                        lh_profile_entry *out)
 {
@@ -74,6 +76,7 @@ static void fill_chunk(const profile_writer *w, uint32_t c,
 
 /* --- links --- */
 
+/* Returns the path between two ranks' locations; adds it if it is new. */
 static path *find_path(profile_writer *w, uint32_t from, uint32_t to)
 {
     const lhi_rank_location *a = &w->places.ranks[from];
@@ -109,6 +112,7 @@ static void add_message(profile_writer *w, uint32_t from, uint32_t to,
     x->n++;
 }
 
+/* Adds the measured messages between neighbouring chunks to their paths. */
 static void add_messages(profile_writer *w)
 {
     uint32_t n = lh_pipeline_n_chunks(w->run->pipeline);
@@ -209,6 +213,8 @@ static lh_status compute_overhead(profile_writer *w, lh_profile *profile,
 
 /* --- profile --- */
 
+/* Makes the profile of a run: an entry per chunk, a link per path, and the
+ * overhead. */
 static lh_status write_profile(profile_writer *w, lh_profile **out,
                                lh_error *err)
 {

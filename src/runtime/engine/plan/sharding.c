@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+/* Returns the site of each stage and replica; release with free(). */
 static lh_status make_sites(const lh_plan *plan, uint32_t **out, lh_error *err)
 {
     const lh_layout *l = &plan->best.layout;

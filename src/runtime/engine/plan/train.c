@@ -39,8 +39,8 @@ static bool was_measured_shared(const lh_plan *plan,
     return false;
 }
 
-/* On the cpu device adds the planned time after the pipeline: the optimizer and
- * overhead once per iteration. */
+/* Adds the planned time after the pipeline on the cpu device: the optimizer and
+ * the overhead, once per iteration. */
 static lh_status add_planned_end(const lhi_plan_run *run, lh_train_result *r,
                                  lh_error *err)
 {
@@ -73,7 +73,8 @@ static double utilisation(const lh_plan *plan, int64_t ns)
     return best->mfu * (double)best->iteration_ns / (double)ns;
 }
 
-/* Profiles have no field for the number of ranks that slice an expert. */
+/* Rejects profiling a run whose experts and layers are sliced over different
+ * numbers of ranks, because profiles have no field for it. */
 static lh_status check_profile(const lh_plan *plan, const lh_train_options *run,
                                lh_error *err)
 {
@@ -91,8 +92,8 @@ static lh_status check_profile(const lh_plan *plan, const lh_train_options *run,
                     lh_layout_expert_tensor(l), l->tensor);
 }
 
-/* Adam decays through the gradients, AdamW directly: equal only without decay.
- */
+/* Rejects weight decay with the optimizer Adam: the cpu device has AdamW, which
+ * equals Adam only without decay. */
 static lh_status check_optimizer(const lh_plan *plan, const lh_train_model *m,
                                  lh_error *err)
 {
@@ -169,6 +170,8 @@ static uint32_t count_recomputed_layers(const lh_plan_elastic *e,
     return 0;
 }
 
+/* Checks that the cpu device supports an elastic plan's recomputed operations;
+ * else LH_EUNSUPPORTED. */
 static lh_status check_operations(const lh_plan_elastic *e, uint32_t n_chunks,
                                   lh_error *err)
 {
@@ -301,6 +304,7 @@ static bool *list_offload(const lh_plan *plan, uint32_t n_chunks)
     return offload;
 }
 
+/* Copies the plan's parallel degrees. */
 static void set_degrees(const lh_plan *plan, lh_train_model *m)
 {
     const lh_layout *l = &plan->best.layout;
@@ -312,6 +316,7 @@ static void set_degrees(const lh_plan *plan, lh_train_model *m)
     m->no_sequence_parallel = plan->job->framework.no_sequence_parallel;
 }
 
+/* Rejects plans whose MTP modules are apart from the head. */
 static lh_status check_modules(const lh_plan *plan, lh_error *err)
 {
     if (!plan->job->layout.mtp_chunk)
@@ -323,6 +328,8 @@ static lh_status check_modules(const lh_plan *plan, lh_error *err)
                     plan->job->layout.mtp_chunk);
 }
 
+/* Trains the plan's model on cpu devices, with the plan's layers,
+ * recomputation, offloading and sharding. */
 static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
                            const lh_exec *exec, const lh_train_model *given,
                            const lh_train_options *run, lh_train_result **out,
