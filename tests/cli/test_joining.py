@@ -158,7 +158,7 @@ def ranks_with_another_model_are_refused():
                         *how)
         if not lacks(done.stderr):
             check(done.returncode != 0 and len(said(done)) == 1 and
-                  "rank 1 is to run something else than rank 0" in done.stderr,
+                  "rank 1 has another configuration than rank 0" in done.stderr,
                   f"{there}: {done.returncode} {done.stderr}")
 
 
@@ -180,7 +180,7 @@ def ranks_with_other_limits_are_refused():
                         plans[2], *how, *plans[3])
         if not lacks(done.stderr):
             check(done.returncode != 0 and len(said(done)) == 1 and
-                  "rank 1 is to run something else than rank 0" in done.stderr,
+                  "rank 1 has another configuration than rank 0" in done.stderr,
                   f"{plans}: {done.returncode} {done.stderr}")
 
 
@@ -198,7 +198,7 @@ def ranks_with_other_data_are_refused():
                         "-np", N_RANKS - 1, PROGRAM, *how, other)
         if not lacks(done.stderr):
             check(done.returncode != 0 and len(said(done)) == 1 and
-                  "rank 1 is to run something else than rank 0" in done.stderr,
+                  "rank 1 has another configuration than rank 0" in done.stderr,
                   f"{other}: {done.returncode} {done.stderr}")
 
 
@@ -212,7 +212,7 @@ def ranks_with_other_work_are_refused():
                         "-np", "1", PROGRAM, "train", "b.yaml", *quiet)
         if not lacks(done.stderr):
             check(done.returncode != 0 and len(said(done)) == 1 and
-                  "rank 1 is to run something else than rank 0" in
+                  "rank 1 has another configuration than rank 0" in
                   said(done)[0], f"another plan, {transport}: {done.stderr}")
         # A queue so long that no time is another.
         for other in (["--message-bytes", "70000"], ["--coupled", "64"]):
@@ -335,8 +335,8 @@ def rails_are_refused_in_words():
         done = run(*quiet, *more)
         check(done.returncode == code and why in done.stderr,
               f"{more}: {done.stderr}")
-    for rails, why in [("eth77", "'eth77' is no interface of this host"),
-                       ("127.0.0.1,lo", "rails 0 and 1 have one address")]:
+    for rails, why in [("eth77", "'eth77' is neither an interface of this host"),
+                       ("127.0.0.1,lo", "rails 0 and 1 have the same address")]:
         done = launched("-np", 2, PROGRAM, *quiet, "--transport", "tcp",
                         "--rails", rails)
         if not lacks(done.stderr):

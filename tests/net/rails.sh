@@ -119,7 +119,7 @@ told() {
     grep -q "$1" "$work/rank1"
 }
 is_back() {
-    told "rail $1 of ranks 1 and 0 .* is back"
+    told "rail $1 of ranks 1 and 0 .* is reconnected"
 }
 
 echo 'messages, while one link and then the other goes down and comes back:'
@@ -139,7 +139,7 @@ await
 rm "$work/stop"
 grep -hvx "[0-9]*" "$work/rank0" "$work/rank1" | grep -v joined
 for k in 0 1; do
-    told "rail $k of ranks 1 and 0 .* has gone" && is_back $k || {
+    told "rail $k of ranks 1 and 0 .* is lost" && is_back $k || {
         echo "rail $k: nobody says that it went and came"
         failed=1
     }
@@ -212,7 +212,7 @@ n=$(log)
 until_so logged $((n + 3)) || failed=1
 ip -n $b link set rail0 up
 until_so are_up
-until_so grep -q 'rail 0 of ranks 1 and 0 .* is back' "$work/said1"
+until_so grep -q 'rail 0 of ranks 1 and 0 .* is reconnected' "$work/said1"
 n=$(log)
 until_so logged $((n + 3)) || failed=1
 # Rank 0 is asked to stop: after this step. timeout passes a signal on to its
@@ -223,7 +223,7 @@ for pid in $pids; do
 done
 pids=
 cat "$work/said0" "$work/said1"
-grep -q 'rail 0 of ranks 1 and 0 .* has gone' "$work/said1" || failed=1
+grep -q 'rail 0 of ranks 1 and 0 .* is lost' "$work/said1" || failed=1
 last=$(find "$work/far" -name 'step-*' | sort | tail -n 1)
 steps=$(echo "$last" | sed 's/.*step-0*//')
 rails=

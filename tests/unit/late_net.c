@@ -133,7 +133,7 @@ static void *hand_over_due(void *of)
         lh_error err = {0};
         lh_status status = hand_over(e, h->op, &err);
         /* The caller would have received this error and failed. */
-        if (status != LH_OK && !strstr(err.text, "has left"))
+        if (status != LH_OK && !strstr(err.text, "has closed its endpoint"))
             e->inner->ops->abort(e->inner, err.text);
         if (status != LH_OK)
             lhi_op_done(h->op, status);

@@ -217,7 +217,7 @@ static lh_status misuse(lhi_net *net, void *context, char **result,
     EXPECT(net_send_now(net, n + 7, 0, NULL, 0, &op, &e) == LH_EINVAL);
     EXPECT(lhi_net_send(net, 1 - me, 0, NULL, 0, 3, 0, LHI_NET_NO_TURN, &op,
                         &e) == LH_EINVAL);
-    EXPECT(strstr(e.text, "no emulated link 3"));
+    EXPECT(strstr(e.text, "emulated link 3 does not exist"));
     lhi_net_op none = {0};
     EXPECT(lhi_net_wait(net, &none, 0, &e) == LH_EINVAL);
     EXPECT(!lhi_net_failure(net));
@@ -450,7 +450,7 @@ static lh_status asks_again(lhi_net *net, void *context, char **result,
     return status;
 }
 
-/* Waiting for a rank that has left returns an error. */
+/* Waiting for a rank that has closed its endpoint returns an error. */
 static lh_status one_leaves(lhi_net *net, void *context, char **result,
                             size_t *size, lh_error *err)
 {
@@ -473,7 +473,7 @@ static lh_status one_leaves(lhi_net *net, void *context, char **result,
     if (status == LH_OK)
         status = lhi_net_wait(net, &op, 0, &e);
     EXPECT(status == LH_EIO);
-    EXPECT(strstr(e.text, "rank 1 has left"));
+    EXPECT(strstr(e.text, "rank 1 has closed its endpoint"));
     EXPECT(!lhi_net_failure(net));
     return LH_OK;
 }

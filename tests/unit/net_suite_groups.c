@@ -340,7 +340,7 @@ lh_status net_groups_refuse(lhi_net *net, void *context, char **result,
     o.mine = me;
     o.tag = TAG + 1;
     EXPECT(lhi_group_make(net, &o, &g, &e) == LH_EINVAL);
-    EXPECT(strstr(e.text, "lower bits"));
+    EXPECT(strstr(e.text, "must have zeros in its low 32 bits"));
     o.tag = TAG;
     o.n_ranks = 3;
     EXPECT(lhi_group_make(net, &o, &g, &e) == LH_EINVAL);

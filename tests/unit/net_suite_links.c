@@ -102,7 +102,7 @@ lh_status net_links_changing_link(lhi_net *net, void *context, char **result,
         const lhi_net_link bad = {-1, 0, 0};
         EXPECT(lhi_net_set_link(net, 0, &bad, &e) == LH_EINVAL);
         EXPECT(lhi_net_set_link(net, 1, &rules[0], &e) == LH_EINVAL);
-        EXPECT(strstr(e.text, "no emulated link 1"));
+        EXPECT(strstr(e.text, "emulated link 1 does not exist"));
         for (uint32_t i = 0; i < 3; i++)
             LHI_TRY(lhi_net_wait(net, &ops[i], 0, err));
         return LH_OK;
@@ -139,7 +139,7 @@ lh_status net_links_held_link(lhi_net *net, void *context, char **result,
                                  now_ns, LHI_NET_NO_TURN, &ops[i], err));
         lh_error e = {0};
         EXPECT(lhi_net_suspend_link(net, 1, now_ns, &e) == LH_EINVAL);
-        EXPECT(strstr(e.text, "no emulated link 1"));
+        EXPECT(strstr(e.text, "emulated link 1 does not exist"));
     } else {
         for (uint32_t i = 0; i < 2; i++)
             LHI_TRY(lhi_net_receive(net, 0, i, &until_ns[i], sizeof until_ns[i],
@@ -199,7 +199,7 @@ lh_status net_links_turns(lhi_net *net, void *context, char **result,
         EXPECT(strstr(e.text, "have none"));
         EXPECT(lhi_net_send(net, 1, 9, NULL, 0, 0, lhi_now_ns(), 1, &bad, &e) ==
                LH_EINVAL);
-        EXPECT(strstr(e.text, "taken twice"));
+        EXPECT(strstr(e.text, "used twice"));
         for (uint32_t i = 0; i < 3; i++)
             LHI_TRY(lhi_net_wait(net, &ops[i], 0, err));
         LHI_TRY(lhi_net_wait(net, &answer, 0, err));

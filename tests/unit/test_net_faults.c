@@ -376,8 +376,9 @@ static scenario choose_scenario(uint64_t seed)
 static bool is_reason(const char *text)
 {
     static const char *const reasons[] = {
-        "its connection to rank",      "silent for", "does not understand it",
-        "its connections were closed", "has left",   "some were lost",
+        "its connection to rank",        "silent for",
+        "received invalid data from it", "its connections were closed",
+        "has closed its endpoint",       "some were lost",
     };
     for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
         if (strncmp(text, "rank ", 5) == 0 && strstr(text, reasons[i]))

@@ -419,8 +419,9 @@ static void too_few_files(void)
     end_ranks(&s, p);
     for (uint32_t i = 0; i < N_RANKS; i++) {
         CHECK_INT(p[i].status, LH_EIO);
-        CHECK_HAS(p[i].text, "for its connections to 2 others, and its limit "
-                             "leaves it 5; raise it (ulimit -n)");
+        CHECK_HAS(p[i].text,
+                  "for its connections to 2 other ranks, but its limit "
+                  "allows 5; raise it (ulimit -n)");
     }
 }
 

@@ -102,16 +102,17 @@ static void which_addresses(void)
     CHECK_OK(run_processes(2, 0, NULL, join, &j, nothing, NULL, NULL, &err),
              err);
     j.rails[0][0] = j.rails[1][0] = "no such thing";
-    refused(&j, ", rail 0: 'no such thing' is no interface of this host");
+    refused(&j,
+            ", rail 0: 'no such thing' is neither an interface of this host");
     j.rails[0][0] = j.rails[1][0] = "203.0.113.0/24";
     refused(&j, ", rail 0: this host has no address in 203.0.113.0/24");
     j.rails[0][0] = j.rails[1][0] = "127.0.0.2";
-    refused(&j, ", rails 0 and 1 have one address");
+    refused(&j, ": rails 0 and 1 have the same address");
     static const char *const of_no_host[] = {"0.0.0.0", "::", "224.0.0.1",
                                              "255.255.255.255", "ff02::1"};
     for (size_t i = 0; i < sizeof of_no_host / sizeof *of_no_host; i++) {
         j.rails[0][0] = j.rails[1][0] = of_no_host[i];
-        refused(&j, "is no address of one host");
+        refused(&j, "is not a unicast address");
     }
 }
 
@@ -279,7 +280,9 @@ static void one_gets(uint32_t odd, int number, const char *text, bool waits)
 /* Ranks that dial it are refused, and report that to the others. */
 static void killed(void)
 {
-    one_gets(0, SIGKILL, "it has ended without a goodbye, rank", false);
+    one_gets(0, SIGKILL,
+             "it has ended without a shutdown: it refuses the rails of rank",
+             false);
 }
 
 static void silent(void)
@@ -290,7 +293,9 @@ static void silent(void)
 /* The last rank only dials: the others check whether it still listens. */
 static void killed_last(void)
 {
-    one_gets(2, SIGKILL, "it has ended without a goodbye, rank", false);
+    one_gets(2, SIGKILL,
+             "it has ended without a shutdown: it refuses the rails of rank",
+             false);
 }
 
 /* A rank repeatedly closes all its rails: they reconnect, and nothing is lost.

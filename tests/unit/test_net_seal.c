@@ -119,7 +119,7 @@ static void receive_one(lhi_net *net, char expected, const char *want)
     CHECK(byte == expected);
 }
 
-static const char changed[] = "changed on its way";
+static const char changed[] = "it was changed in transit";
 
 /* Manipulation by the attacker. */
 typedef enum trick { NONE, TWICE, SWAPPED, LEFT_OUT, BACK, MOVED } trick;

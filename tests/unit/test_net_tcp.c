@@ -169,7 +169,7 @@ static void nobody_there(void)
     lh_error err = {0};
     j.join_ns = second_ns / 2;
     CHECK_INT(join(&j, 1, 2, 0, NULL, &net, &err), LH_EIO);
-    CHECK_HAS(err.text, "rank 0 is not to be had at 127.0.0.1");
+    CHECK_HAS(err.text, "rank 0 cannot be reached at 127.0.0.1");
     CHECK_INT(join(&j, 0, 3, 0, NULL, &net, &err), LH_EIO);
     CHECK_STR(err.text, "rank 1 and 1 more have not joined rank 0 in time");
     j.secret = "short";
@@ -246,7 +246,7 @@ static void only_strangers(void)
     CHECK_INT(p.status, LH_EIO);
     CHECK_HAS(p.text,
               "rank 1 has not joined rank 0 in time; refused: 127.0.0.1");
-    CHECK_HAS(p.text, "does not speak longhaul");
+    CHECK_HAS(p.text, "it does not use longhaul's protocol");
     close(fd);
 }
 
@@ -275,7 +275,7 @@ static void false_server(void)
     CHECK(pipe_all(fd, bytes, sizeof bytes, true));
     rank_process_end(&p);
     CHECK_INT(p.status, LH_EIO);
-    CHECK_HAS(p.text, "rank 0 does not hold the job's secret");
+    CHECK_HAS(p.text, "rank 0 does not have the job's secret");
     close(fd);
     close(listener);
 }
@@ -317,7 +317,7 @@ static void port_taken(void)
     for (int i = 0; i < 3; i++)
         rank_process_end(&p[i]);
     CHECK_HAS(p[0].text, "rank 1 has not joined rank 0 in time");
-    CHECK_HAS(p[1].text, "another job, does");
+    CHECK_HAS(p[1].text, "another program or job uses the port");
     CHECK_HAS(p[2].text, "runs another job at this port");
     close(fd);
 }
@@ -406,7 +406,8 @@ static lh_status sends_garbage(lhi_net *net, void *context, char **result,
 static void garbage(void)
 {
     joining j = usual();
-    all_end(&j, 3, sends_garbage, "a frame that was changed on its way", NULL);
+    all_end(&j, 3, sends_garbage,
+            "a frame failed authentication: it was changed in transit", NULL);
 }
 
 /* Cuts all connections of a rank, one after the other. */

@@ -519,13 +519,13 @@ static void cards(void)
     CHECK(start_back.secret[0] == 5 && start_back.setup_digest[0] == 6);
     bytes[8] = LHI_RECORDS_VERSION + 1;
     CHECK_INT(lhi_start_record_read(bytes, &start_back, &err), LH_EIO);
-    CHECK_HAS(err.text, "it gives cards of version 3, not 2");
+    CHECK_HAS(err.text, "its address record has version 3, not 2");
     bytes[8] = LHI_RECORDS_VERSION;
     memset(bytes + 24, 'x', 256); /* unterminated host name */
     CHECK_INT(lhi_start_record_read(bytes, &start_back, &err), LH_EIO);
     bytes[0] = 'L';
     CHECK_INT(lhi_start_record_read(bytes, &start_back, &err), LH_EIO);
-    CHECK_HAS(err.text, "does not speak longhaul");
+    CHECK_HAS(err.text, "it does not use longhaul's protocol");
 
     static lhi_ucx_record ucx = {
         .frame_tag = 99, .data_tag = 98, .size = 3, .address = "abc"};
@@ -537,11 +537,11 @@ static void cards(void)
     CHECK(memcmp(ucx_back.address, "abc", 4) == 0);
     bytes[12] = LHI_RECORDS_VERSION + 1;
     CHECK_INT(lhi_ucx_record_read(bytes, &ucx_back, &err), LH_EIO);
-    CHECK_HAS(err.text, "it gives cards of version 3, not 2");
+    CHECK_HAS(err.text, "its address record has version 3, not 2");
     bytes[12] = LHI_RECORDS_VERSION;
     bytes[9] = 16; /* 4099 bytes */
     CHECK_INT(lhi_ucx_record_read(bytes, &ucx_back, &err), LH_EIO);
-    CHECK_HAS(err.text, "an address of 4099 bytes");
+    CHECK_HAS(err.text, "an invalid UCX address of 4099 bytes");
 }
 
 static void greetings(void)
@@ -567,7 +567,7 @@ static void greetings(void)
     bytes[9] = LHI_HANDSHAKE_HELLO;
     bytes[8] = LHI_WIRE_VERSION + 1;
     CHECK_INT(lhi_handshake_read(bytes, &back, &err), LH_EIO);
-    CHECK_HAS(err.text, "it speaks version 3 of the wire format, not 2");
+    CHECK_HAS(err.text, "it uses version 3 of the wire format, not 2");
 }
 
 static void frames(void)

@@ -160,19 +160,19 @@ static void says_what_is_wrong(void)
         const char *name, *value, *says;
     } cases[] = {
         {"LONGHAUL_SECRET", NULL, "export LONGHAUL_SECRET=$(openssl rand"},
-        {"LONGHAUL_SECRET", "0123456789abcde", "16 characters or more"},
-        {"SLURM_PROCID", "4", "do not name a rank"},
-        {"SLURM_PROCID", "-1", "do not name a rank"},
-        {"SLURM_PROCID", "2x", "do not name a rank"},
+        {"LONGHAUL_SECRET", "0123456789abcde", "at least 16 characters"},
+        {"SLURM_PROCID", "4", "do not identify a rank"},
+        {"SLURM_PROCID", "-1", "do not identify a rank"},
+        {"SLURM_PROCID", "2x", "do not identify a rank"},
         {"SLURM_STEP_NUM_TASKS", "4097", "at most 4096"},
         {"SLURM_STEP_NUM_TASKS", "99999999999999999999", "at most 4096"},
         {"SLURM_JOB_ID", NULL, "SLURM_JOB_ID"},
         {"SLURM_STEP_ID", "", "SLURM_STEP_ID"},
         {"SLURM_STEP_NODELIST", NULL, "LONGHAUL_HOST"},
         {"SLURM_STEP_NODELIST", "n[1", "cannot parse the first node of 'n[1'"},
-        {"LONGHAUL_PORT", "0", "'0' is no port"},
-        {"LONGHAUL_PORT", "65536", "'65536' is no port"},
-        {"LONGHAUL_PORT", "1-2", "'1-2' is no port"},
+        {"LONGHAUL_PORT", "0", "'0' is not a port"},
+        {"LONGHAUL_PORT", "65536", "'65536' is not a port"},
+        {"LONGHAUL_PORT", "1-2", "'1-2' is not a port"},
     };
     const lhi_slurm_settings before = {.rank = 77, .host = "before"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -197,7 +197,8 @@ static void rank_0_is_where_others_look(void)
     SET("SLURM_PROCID", "0", "SLURM_STEP_NODELIST", "localhost,far",
         "SLURMD_NODENAME", "localhost");
     CHECK_INT(lhi_slurm_read_environment(&s, &err), LH_EINVAL);
-    CHECK_HAS(err.text, "node localhost is a loopback address to itself");
+    CHECK_HAS(err.text,
+              "node localhost resolves its own name to a loopback address");
     SET("SLURM_PROCID", "0", "SLURM_STEP_NODELIST", "192.0.2.[1-2]",
         "SLURMD_NODENAME", "192.0.2.1");
     CHECK_OK(lhi_slurm_read_environment(&s, &err), err);

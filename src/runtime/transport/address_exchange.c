@@ -21,7 +21,7 @@ static lh_status check_version(uint64_t version, lh_error *err)
 {
     if (version == LHI_RECORDS_VERSION)
         return LH_OK;
-    return lhi_fail(err, LH_EIO, "it gives cards of version %u, not %d",
+    return lhi_fail(err, LH_EIO, "its address record has version %u, not %d",
                     (unsigned)version, LHI_RECORDS_VERSION);
 }
 
@@ -45,7 +45,7 @@ lh_status lhi_shared_links_location_read(
     if (!is_zero(in + 12, 4) ||
         !is_zero(in + 48, LHI_SHARED_LINKS_LOCATION_BYTES - 48))
         return lhi_fail(err, LH_EIO,
-                        "where links are shared: bytes that are not 0");
+                        "location of shared links: reserved bytes are not 0");
     *out = (lhi_shared_links_location){
         .pid = (uint32_t)lhi_load_little_endian(in, 4),
         .fd = (uint32_t)lhi_load_little_endian(in + 4, 4),
@@ -83,14 +83,14 @@ lh_status lhi_start_record_read(const unsigned char in[LHI_START_RECORD_BYTES],
     lhi_start_record c = {.port = (uint32_t)lhi_load_little_endian(in + 12, 4)};
     uint64_t failed = lhi_load_little_endian(in + 16, 4);
     if (memcmp(in, magic, sizeof magic) != 0)
-        return lhi_fail(err, LH_EIO, "it does not speak longhaul");
+        return lhi_fail(err, LH_EIO, "it does not use longhaul's protocol");
     LHI_TRY(check_version(lhi_load_little_endian(in + 8, 4), err));
     if (failed > 1 || c.port > 65535 || !is_zero(in + 20, 4) ||
         !is_text(in + 24, sizeof c.host) ||
         !is_text(in + 280, sizeof c.address))
-        return lhi_fail(err, LH_EIO,
-                        "a card with a port, host or address that there "
-                        "cannot be");
+        return lhi_fail(
+            err, LH_EIO,
+            "an address record with an invalid port, host or address");
     c.failed = failed;
     memcpy(c.host, in + 24, sizeof c.host);
     memcpy(c.address, in + 280, sizeof c.address);
@@ -118,7 +118,8 @@ lh_status lhi_ucx_record_read(const unsigned char in[LHI_UCX_RECORD_BYTES],
     LHI_TRY(check_version(lhi_load_little_endian(in + 12, 4), err));
     if (size > LHI_UCX_ADDRESS_BYTES ||
         !is_zero(in + 24 + size, LHI_UCX_ADDRESS_BYTES - size))
-        return lhi_fail(err, LH_EIO, "an address of %u bytes", (unsigned)size);
+        return lhi_fail(err, LH_EIO, "an invalid UCX address of %u bytes",
+                        (unsigned)size);
     out->frame_tag = lhi_load_little_endian(in, 8);
     out->data_tag = lhi_load_little_endian(in + 16, 8);
     out->size = (uint32_t)size;

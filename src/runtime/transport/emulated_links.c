@@ -62,8 +62,8 @@ lh_status lhi_links_check(uint32_t n_links, const lhi_net_link *links,
             return lhi_fail(err, LH_EINVAL,
                             "emulated link %u: latency %" PRId64
                             " ns, transfer %" PRId64
-                            " ns and %g ns per byte have to be at least 0 and "
-                            "at most 30 years",
+                            " ns and %g ns per byte must be at least 0 and at "
+                            "most 30 years",
                             i, l->latency_ns, l->transfer_ns, l->ns_per_byte);
     }
     return LH_OK;
@@ -247,7 +247,7 @@ static lh_status check_turn(const link *l, uint32_t i, uint64_t turn,
     }
     if (twice)
         return lhi_fail(err, LH_EINVAL,
-                        "emulated link %u: turn %" PRIu64 " is taken twice", i,
+                        "emulated link %u: turn %" PRIu64 " is used twice", i,
                         turn);
     return LH_OK;
 }
@@ -267,10 +267,10 @@ static lh_status enter_link(link *l, uint32_t i, uint32_t sender, size_t bytes,
     LHI_TRY(check_turn(l, i, turn, err));
     uint32_t index = new_slot(l);
     if (index == LHI_LINKS_MAX_MESSAGES)
-        return lhi_fail(err, LH_EIO,
-                        "emulated link %u holds %d messages that nobody has "
-                        "received",
-                        i, LHI_LINKS_MAX_MESSAGES);
+        return lhi_fail(
+            err, LH_EIO,
+            "emulated link %u has %d messages that are not received", i,
+            LHI_LINKS_MAX_MESSAGES);
     message *s = &l->slots[index];
     *s = (message){.entered_ns = entered_ns,
                    .transfer_ns =
@@ -292,7 +292,8 @@ lh_status lhi_links_enter(lhi_links *table, uint32_t i, uint32_t sender,
                           uint32_t *slot, lh_error *err)
 {
     if (i >= table->n_links)
-        return lhi_fail(err, LH_EINVAL, "no emulated link %u: there are %u", i,
+        return lhi_fail(err, LH_EINVAL,
+                        "emulated link %u does not exist; the run has %u", i,
                         table->n_links);
     link *l = &table->links[i];
     LHI_TRY(lock_link(l, i, err));
@@ -306,7 +307,8 @@ lh_status lhi_links_set(lhi_links *table, uint32_t i, const lhi_net_link *rule,
                         lh_error *err)
 {
     if (i >= table->n_links)
-        return lhi_fail(err, LH_EINVAL, "no emulated link %u: there are %u", i,
+        return lhi_fail(err, LH_EINVAL,
+                        "emulated link %u does not exist; the run has %u", i,
                         table->n_links);
     link *l = &table->links[i];
     LHI_TRY(lhi_links_check(1, rule, err));
@@ -320,7 +322,8 @@ lh_status lhi_links_suspend(lhi_links *table, uint32_t i, int64_t until_ns,
                             lh_error *err)
 {
     if (i >= table->n_links)
-        return lhi_fail(err, LH_EINVAL, "no emulated link %u: there are %u", i,
+        return lhi_fail(err, LH_EINVAL,
+                        "emulated link %u does not exist; the run has %u", i,
                         table->n_links);
     link *l = &table->links[i];
     LHI_TRY(lock_link(l, i, err));
@@ -352,7 +355,7 @@ lh_status lhi_links_take(lhi_links *table, uint32_t i, uint32_t index,
     if (!s->used || s->taken) {
         pthread_mutex_unlock(&l->lock);
         return lhi_fail(err, LH_EIO,
-                        "emulated link %u has no message %u on its way", i,
+                        "emulated link %u has no message %u in transit", i,
                         index);
     }
     *arrived_ns = s->arrival_ns;

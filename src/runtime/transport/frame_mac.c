@@ -92,7 +92,7 @@ lh_status lhi_frame_mac_make(const unsigned char key[LHI_FRAME_MAC_KEY_BYTES],
 {
     (void)key, (void)upwards, (void)out;
     return lhi_fail(err, LH_EUNSUPPORTED,
-                    "this build was made without OpenSSL (libssl-dev)");
+                    "this build has no OpenSSL (libssl-dev)");
 }
 
 /* Without OpenSSL no state exists. */

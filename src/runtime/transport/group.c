@@ -40,7 +40,8 @@ static lh_status check_options(const lhi_net *net, const lhi_group_options *o,
     LHI_TRY(lhi_round_check(net, &g, err));
     if (o->tag & UINT32_MAX)
         return lhi_fail(err, LH_EINVAL,
-                        "the tag %" PRIx64 " of a group has lower bits",
+                        "the tag %" PRIx64
+                        " of a group must have zeros in its low 32 bits",
                         o->tag);
     for (uint32_t i = 0; i < o->n_ranks; i++)
         for (uint32_t k = 0; k < i; k++)
@@ -367,7 +368,7 @@ static lh_status copy_own(const lhi_group *g, const lhi_group_bytes *b,
     unsigned char *to = b->in;
     if (gives != b->recv_bytes[me])
         return lhi_fail(err, LH_EINVAL,
-                        "a rank gives itself %zu bytes and gets %zu", gives,
+                        "a rank sends itself %zu bytes but expects %zu", gives,
                         b->recv_bytes[me]);
     if (gives > 0)
         memcpy(to + sum_before(b->recv_bytes, me),

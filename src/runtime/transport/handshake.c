@@ -38,11 +38,11 @@ lh_status lhi_handshake_read(const unsigned char in[LHI_HANDSHAKE_BYTES],
                              lhi_handshake_message *out, lh_error *err)
 {
     if (memcmp(in, magic, sizeof magic) != 0)
-        return lhi_fail(err, LH_EIO, "it does not speak longhaul");
+        return lhi_fail(err, LH_EIO, "it does not use longhaul's protocol");
     if (in[8] != LHI_WIRE_VERSION)
         return lhi_fail(err, LH_EIO,
-                        "it speaks version %d of the wire format, not %d",
-                        in[8], LHI_WIRE_VERSION);
+                        "it uses version %d of the wire format, not %d", in[8],
+                        LHI_WIRE_VERSION);
     lhi_handshake_message h = {
         .kind = (lhi_handshake_kind)in[9],
         .rank = (uint32_t)lhi_load_little_endian(in + 12, 4),
@@ -53,19 +53,21 @@ lh_status lhi_handshake_read(const unsigned char in[LHI_HANDSHAKE_BYTES],
     if (in[9] < LHI_HANDSHAKE_HELLO || in[9] > LHI_HANDSHAKE_RAIL || in[10] ||
         in[11] ||
         h.n_rails > (h.kind == LHI_HANDSHAKE_HELLO ? LHI_MAX_RAILS : 0))
-        return lhi_fail(err, LH_EIO, "it sent a greeting that there is not");
+        return lhi_fail(err, LH_EIO,
+                        "it sent a handshake message of an unknown kind");
     if (h.n_ranks == 0 || h.n_ranks > LHI_NET_MAX_RANKS ||
         h.rank >= h.n_ranks || h.port > UINT16_MAX)
         return lhi_fail(err, LH_EIO,
-                        "it says that it is rank %u of %u at port %u", h.rank,
-                        h.n_ranks, h.port);
+                        "its handshake has an invalid rank %u of %u or port %u",
+                        h.rank, h.n_ranks, h.port);
     uint32_t most =
         h.kind == LHI_HANDSHAKE_REFUSE  ? LHI_REFUSAL_BYTES
         : h.kind == LHI_HANDSHAKE_TABLE ? h.n_ranks * LHI_ADDRESS_BYTES + 64
         : h.kind == LHI_HANDSHAKE_RAILS ? LHI_MAX_RAILS * LHI_ADDRESS_BYTES
                                         : 0;
     if (h.more > most)
-        return lhi_fail(err, LH_EIO, "it sent a greeting with %u more bytes",
+        return lhi_fail(err, LH_EIO,
+                        "it sent a handshake message with %u additional bytes",
                         h.more);
     memcpy(h.nonce, in + 32, sizeof h.nonce);
     memcpy(h.mac, in + 64, sizeof h.mac);

@@ -178,7 +178,8 @@ static lh_status inproc_send(lhi_net *net, lhi_net_op *op, lh_error *err)
     pthread_mutex_lock(&to->lock);
     if (__atomic_load_n(&to->left, __ATOMIC_ACQUIRE)) {
         pthread_mutex_unlock(&to->lock);
-        return lhi_fail(err, LH_EIO, "rank %u has left", op->peer);
+        return lhi_fail(err, LH_EIO, "rank %u has closed its endpoint",
+                        op->peer);
     }
     lhi_net_op *receive = lhi_match_take_posted(&to->match, net->rank, op->tag);
     if (!receive) {
@@ -252,7 +253,8 @@ static lh_status inproc_receive(lhi_net *net, lhi_net_op *op, lh_error *err)
         lhi_match_post(&e->match, op);
     pthread_mutex_unlock(&e->lock);
     if (left)
-        return lhi_fail(err, LH_EIO, "rank %u has left", op->peer);
+        return lhi_fail(err, LH_EIO, "rank %u has closed its endpoint",
+                        op->peer);
     return LH_OK;
 }
 
@@ -404,7 +406,7 @@ lh_status lhi_net_inproc(uint32_t n, uint32_t n_links,
                          lh_error *err)
 {
     if (n == 0 || n > LHI_NET_MAX_RANKS)
-        return lhi_fail(err, LH_EINVAL, "%u ranks, not 1 to %d", n,
+        return lhi_fail(err, LH_EINVAL, "%u ranks; a run has 1 to %d", n,
                         LHI_NET_MAX_RANKS);
     LHI_TRY(lhi_links_check(n_links, links, err));
     fabric *f = calloc(1, sizeof *f + n * sizeof f->ends[0]);

@@ -27,7 +27,7 @@ lh_status lhi_mpi_start(lhi_mpi **out, lh_error *err)
 {
     (void)out;
     return lhi_fail(err, LH_EUNSUPPORTED,
-                    "this build cannot be started by mpirun: it was made "
+                    "this build cannot be started by mpirun: it was built "
                     "without MPI (libopenmpi-dev)");
 }
 
@@ -120,8 +120,7 @@ static lh_status load_library(lhi_mpi *m, lh_error *err)
 #undef MPI_FIND
     if (!all)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the MPI that this build was made with cannot be "
-                        "loaded: %s",
+                        "cannot load the MPI library of this build: %s",
                         dlerror());
     return LH_OK;
 }
@@ -238,12 +237,13 @@ static lh_status check_records(const lhi_mpi *m, const lhi_mpi_setup *work,
 {
     for (uint32_t i = 0; i < m->n_ranks; i++)
         if (m->records[i].failed)
-            return lhi_fail(err, LH_EIO, "rank %u has no random numbers", i);
+            return lhi_fail(err, LH_EIO,
+                            "rank %u cannot generate random numbers", i);
     for (uint32_t i = 1; i < m->n_ranks; i++)
         if (!lhi_mac_equals(m->records[i].setup_digest,
                             m->records[0].setup_digest))
             return lhi_fail(err, LH_EINVAL,
-                            "rank %u is to run something else than rank 0: "
+                            "rank %u has another configuration than rank 0: "
                             "give all ranks the same file and options",
                             i);
     if (!is_single_host(m) && !*m->records[0].address)

@@ -173,7 +173,7 @@ static lh_status connect_all(launcher *l, lh_error *err)
             if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
                 return lhi_fail(err, LH_EIO,
                                 "cannot connect %u processes (%s); `ulimit -n` "
-                                "has to be at least %" PRIu64,
+                                "must be at least %" PRIu64,
                                 l->n, strerror(errno), needed);
             l->children[i].fds[k] = pair[0];
             l->children[k].fds[i] = pair[1];
@@ -189,8 +189,8 @@ static lh_status fork_rank(launcher *l, uint32_t rank, lh_error *err)
     child *c = &l->children[rank];
     int ends[2];
     if (pipe2(ends, O_CLOEXEC))
-        return lhi_fail(err, LH_EIO, "no pipe to rank %u: %s", rank,
-                        strerror(errno));
+        return lhi_fail(err, LH_EIO, "cannot create a pipe to rank %u: %s",
+                        rank, strerror(errno));
     c->pipe = ends[0];
     pid_t parent = getpid();
     c->pid = fork();
@@ -296,9 +296,10 @@ static lh_status poll_ranks(launcher *l, struct pollfd *polls,
         polls[2 * i + 1] = (struct pollfd){.fd = c->pidfd, .events = POLLIN};
     }
     if (poll(polls, 2 * (nfds_t)l->n, 200) < 0)
-        return errno == EINTR ? LH_OK
-                              : lhi_fail(err, LH_EIO, "cannot watch ranks: %s",
-                                         strerror(errno));
+        return errno == EINTR
+                   ? LH_OK
+                   : lhi_fail(err, LH_EIO, "cannot monitor ranks: %s",
+                              strerror(errno));
     *n_running = 0;
     for (uint32_t i = 0; i < l->n; i++) {
         child *c = &l->children[i];
@@ -339,7 +340,7 @@ static void kill_remaining(launcher *l)
     for (uint32_t i = 0; i < l->n; i++)
         if (l->children[i].pid > 0)
             lhi_failure_set(&l->shared->failure, i,
-                            "it did not end when it was told to");
+                            "it did not end after a failure or a stop request");
     kill_all(l);
 }
 
@@ -496,7 +497,7 @@ lh_status lhi_local_run_or_stop(uint32_t n, uint32_t n_links,
                                 lhi_rank_result *results, lh_error *err)
 {
     if (n == 0 || n > LHI_NET_MAX_RANKS)
-        return lhi_fail(err, LH_EINVAL, "%u ranks, not 1 to %d", n,
+        return lhi_fail(err, LH_EINVAL, "%u ranks; a run has 1 to %d", n,
                         LHI_NET_MAX_RANKS);
     LHI_TRY(lhi_links_check(n_links, links, err));
     launcher l = {

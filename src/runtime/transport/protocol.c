@@ -160,7 +160,8 @@ lh_status lhi_proto_send(lhi_net *net, lhi_net_op *op, lh_error *err)
     lh_status status = LH_OK;
     p->n_sends_pending++;
     if (peer->has_shut_down) {
-        status = lhi_fail(&e, LH_EIO, "rank %u has left", op->peer);
+        status =
+            lhi_fail(&e, LH_EIO, "rank %u has closed its endpoint", op->peer);
     } else if (op->size > LHI_NET_EAGER_BYTES) {
         status = send_large(p, op, &e);
     } else {
@@ -256,7 +257,8 @@ static lh_status receive(lhi_proto *p, lhi_net_op *op, lh_error *err)
     lhi_unexpected *kept =
         lhi_match_take_unexpected(&p->match, op->peer, op->tag);
     if (!kept && p->peers[op->peer].has_shut_down)
-        return lhi_fail(err, LH_EIO, "rank %u has left", op->peer);
+        return lhi_fail(err, LH_EIO, "rank %u has closed its endpoint",
+                        op->peer);
     lh_status status = LH_OK;
     if (kept && kept->size != op->size)
         status =
@@ -319,9 +321,10 @@ static lh_status queue_unexpected(lhi_proto *p, lhi_unexpected *kept,
     if (lhi_match_add_unexpected(&p->match, kept))
         return LH_OK;
     free(kept);
-    return lhi_fail(err, LH_EIO,
-                    "rank %u keeps %d MiB of messages that it has not received",
-                    p->net.rank, LHI_NET_UNEXPECTED_BYTES >> 20);
+    return lhi_fail(
+        err, LH_EIO,
+        "rank %u buffers %d MiB of messages that it has not received",
+        p->net.rank, LHI_NET_UNEXPECTED_BYTES >> 20);
 }
 
 /* Removes and returns the receive for a small message; NULL: none is posted. */
@@ -398,10 +401,10 @@ static lh_status handle_grant_frame(lhi_proto *p, uint32_t from,
         return status;
     }
     if (peer->n_grants == MAX_GRANTS)
-        return lhi_fail(err, LH_EIO,
-                        "more than %d receives for messages that "
-                        "are not sent",
-                        MAX_GRANTS);
+        return lhi_fail(
+            err, LH_EIO,
+            "it posted more than %d receives for messages that are not sent",
+            MAX_GRANTS);
     grant *g = malloc(sizeof *g);
     if (!g)
         return lhi_fail_nomem(err);
@@ -427,7 +430,8 @@ static lh_status handle_data_frame(lhi_proto *p, uint32_t from,
     if (!found || !(found->flags & LHI_OP_OFFERED) || found->size != f->size ||
         (found->flags & LHI_OP_FILLING))
         return lhi_fail(err, LH_EIO,
-                        "rank %u sent %" PRIu64 " bytes that nobody asked for",
+                        "rank %u sent %" PRIu64
+                        " bytes that were not requested",
                         from, f->size);
     found->flags |= LHI_OP_FILLING;
     *op = found;
@@ -459,10 +463,10 @@ static lh_status check_link(const lhi_proto *p, uint32_t from,
     if (!message || f->link == LHI_NET_NO_LINK ||
         lhi_links_is_valid(p->net.links, f->link, f->slot))
         return LH_OK;
-    return lhi_fail(err, LH_EIO,
-                    "rank %u sent a message over emulated link %u, which there "
-                    "is not",
-                    from, f->link);
+    return lhi_fail(
+        err, LH_EIO,
+        "rank %u sent a message over emulated link %u, which does not exist",
+        from, f->link);
 }
 
 lh_status lhi_proto_frame_received(lhi_proto *p, uint32_t from,
@@ -475,7 +479,8 @@ lh_status lhi_proto_frame_received(lhi_proto *p, uint32_t from,
     *kept = NULL;
     LHI_TRY(check_link(p, from, f, err));
     if (p->peers[from].has_shut_down)
-        return lhi_fail(err, LH_EIO, "rank %u goes on after its goodbye", from);
+        return lhi_fail(err, LH_EIO, "rank %u sent a frame after its shutdown",
+                        from);
     switch (f->kind) {
     case LHI_FRAME_SMALL:
         return handle_small_frame(p, from, f, into, op, kept, err);

@@ -312,7 +312,8 @@ static lh_status release_acknowledged(lhi_rails *s, lhi_rail_peer *p,
 {
     (void)s;
     if (number > p->next)
-        return lhi_fail(err, LH_EIO, "it acknowledges what was not sent");
+        return lhi_fail(err, LH_EIO,
+                        "it acknowledged segments that were not sent");
     if (number > p->acknowledged)
         p->last_progress_ns = lhi_now_ns();
     for (; p->acknowledged < number; p->acknowledged++) {
@@ -339,7 +340,7 @@ static lh_status handle_header(lhi_rails *s, uint32_t peer, lhi_rail *r,
     if (h->kind != LHI_RAIL_SEGMENT)
         return LH_OK;
     if (h->number >= p->expected + LHI_RAIL_WINDOW)
-        return lhi_fail(err, LH_EIO, "it sends more than it may");
+        return lhi_fail(err, LH_EIO, "it sent a segment beyond the window");
     r->in = malloc(sizeof *r->in + h->size);
     if (!r->in)
         return lhi_fail_nomem(err);
@@ -406,7 +407,7 @@ static unsigned char *next_destination(lhi_rail *r, size_t *n)
 static lh_status handle_bytes(lhi_rails *s, uint32_t peer, lhi_rail *r,
                               lh_error *err)
 {
-    static const char broken[] = "its seal is broken";
+    static const char broken[] = "a frame failed authentication";
     if (r->in_got < head_bytes)
         return LH_OK;
     if (r->in_got == head_bytes) {

@@ -135,8 +135,8 @@ static lh_status find_address(const char *text, struct sockaddr_storage *out,
     unsigned bits;
     if (parse_address(text, out) && is_not_unicast(out))
         return lhi_fail(err, LH_EINVAL,
-                        "%s is no address of one host, by which others could "
-                        "reach this one; give that, or an interface",
+                        "%s is not a unicast address; give an address under "
+                        "which other ranks reach this host, or an interface",
                         text);
     if (parse_address(text, out))
         return LH_OK;
@@ -150,8 +150,8 @@ static lh_status find_address(const char *text, struct sockaddr_storage *out,
     return lhi_fail(err, LH_EINVAL,
                     if_nametoindex(text)
                         ? "interface %s has no address"
-                        : "'%s' is no interface of this host, no address "
-                          "(10.1.0.2), and no network (10.1.0.0/24)",
+                        : "'%s' is neither an interface of this host, nor an "
+                          "address (10.1.0.2), nor a network (10.1.0.0/24)",
                     text);
 }
 
@@ -195,8 +195,8 @@ static lh_status listen_on_rails(rail_setup *j, lh_error *err)
         for (uint32_t i = 0; i < k; i++)
             if (memcmp(at, address_at(j, j->o->rank, i), 16) == 0)
                 return lhi_fail(err, LH_EINVAL,
-                                "rank %u, rails %u and %u have one address: if "
-                                "that goes, both go",
+                                "rank %u: rails %u and %u have the same "
+                                "address and would fail together",
                                 j->o->rank, i, k);
     }
     return LH_OK;

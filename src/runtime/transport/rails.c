@@ -186,18 +186,19 @@ static void check_peer_timeout(lhi_rails *s, uint32_t peer, int64_t now_ns)
     double gone_s = (double)(now_ns - p->last_input_ns) * 1e-9;
     double stuck_s = (double)(now_ns - p->last_progress_ns) * 1e-9;
     if (has_peer_ended(s, p))
-        snprintf(why, sizeof why,
-                 "it has ended without a goodbye, rank %u finds: it refuses "
-                 "its rails",
-                 s->rank);
+        snprintf(
+            why, sizeof why,
+            "it has ended without a shutdown: it refuses the rails of rank %u",
+            s->rank);
     else if (now_ns - p->last_input_ns > s->timeout_ns)
-        snprintf(why, sizeof why,
-                 "rank %u has heard of it over none of %u rails for %.1f s",
-                 s->rank, s->n_rails, gone_s);
+        snprintf(
+            why, sizeof why,
+            "rank %u has received nothing from it over %u rails for %.1f s",
+            s->rank, s->n_rails, gone_s);
     else if (now_ns - p->last_progress_ns > 2 * s->timeout_ns)
         snprintf(why, sizeof why,
-                 "it has not acknowledged what rank %u sends over %u rails for "
-                 "%.1f s",
+                 "it has acknowledged nothing that rank %u sent over %u rails "
+                 "for %.1f s",
                  s->rank, s->n_rails, stuck_s);
     else
         return;
@@ -486,14 +487,15 @@ static lh_status allocate(lhi_rails *s, const lhi_rails_options *o,
     uint32_t best = files + others * o->n_rails + LHI_PENDING_EXTRA;
     uint32_t there = lhi_count_free_files(best);
     if (there < files + 2)
-        return lhi_fail(err, LH_EIO,
-                        "rank %u has to open %u files for %u rails to each of "
-                        "%u others, and its limit leaves it %u; raise it "
-                        "(ulimit -n)",
-                        o->rank, files + 2, o->n_rails, others, there);
+        return lhi_fail(
+            err, LH_EIO,
+            "rank %u needs %u files for %u rails to each of %u other ranks, "
+            "but its limit allows %u; raise it (ulimit -n)",
+            o->rank, files + 2, o->n_rails, others, there);
     s->poke = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (s->poke < 0)
-        return lhi_fail(err, LH_EIO, "cannot watch rails: %s", strerror(errno));
+        return lhi_fail(err, LH_EIO, "cannot monitor rails: %s",
+                        strerror(errno));
     LHI_TRY(lhi_pending_init(&s->pending, there - files, err));
     s->addresses = malloc(room);
     s->keys = malloc(n * LHI_MAC_BYTES);
@@ -526,7 +528,8 @@ static lh_status make_streams(lhi_rails *s, int *fds, lh_error *err)
         for (uint32_t k = 0; k < s->n_rails; k++)
             p->rails[k].fd = -1;
         if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
-            return lhi_fail(err, LH_EIO, "no socket pair: %s", strerror(errno));
+            return lhi_fail(err, LH_EIO, "cannot create a socket pair: %s",
+                            strerror(errno));
         int room = STREAM_BYTES;
         for (uint32_t k = 0; k < 2; k++)
             setsockopt(ends[k], SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
@@ -560,11 +563,11 @@ static lh_status fail_missing_rail(const lhi_rails *s, lh_error *err)
             if (r->was_up)
                 continue;
             name_ends(s, i, k, from, to);
-            return lhi_fail(err, LH_EIO,
-                            "rail %u of rank %u (%s) does not get to rank %u "
-                            "(%s)%s%s",
-                            k, s->rank, from, i, to, r->error ? ": " : "",
-                            r->error ? strerror(r->error) : "");
+            return lhi_fail(
+                err, LH_EIO,
+                "rail %u of rank %u (%s) does not reach rank %u (%s)%s%s", k,
+                s->rank, from, i, to, r->error ? ": " : "",
+                r->error ? strerror(r->error) : "");
         }
     }
     return lhi_fail(err, LH_EIO, "rank %u: its rails failed", s->rank);
@@ -651,13 +654,13 @@ bool lhi_rails_read_notice(lhi_rails *s, char *text, size_t room)
     if (used < 0 || (size_t)used >= room)
         return true;
     if (n.downtime_ns < 0)
-        snprintf(text + used, room - (size_t)used,
-                 "has gone: %s; messages take the others, and it is dialled "
-                 "again",
-                 n.error ? strerror(n.error) : "nothing is heard");
+        snprintf(
+            text + used, room - (size_t)used,
+            "is lost: %s; messages use the other rails until it is reconnected",
+            n.error ? strerror(n.error) : "no data received");
     else
-        snprintf(text + used, room - (size_t)used, "is back after %.1f s",
-                 (double)n.downtime_ns * 1e-9);
+        snprintf(text + used, room - (size_t)used,
+                 "is reconnected after %.1f s", (double)n.downtime_ns * 1e-9);
     return true;
 }
 

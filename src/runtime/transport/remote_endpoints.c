@@ -163,14 +163,14 @@ lh_status lhi_net_ucx(const lhi_tcp_options *o, lhi_net **out, lh_error *err)
                                .n_ranks = o->n_ranks,
                                .loopback = is_loopback(o->host)};
     if (!lhi_handshake_can_authenticate())
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "this build has no ucx transport: it was made without "
-                        "OpenSSL (libssl-dev), by which ranks prove the job's "
-                        "secret");
+        return lhi_fail(
+            err, LH_EUNSUPPORTED,
+            "this build has no ucx transport: it was built without OpenSSL "
+            "(libssl-dev), which authenticates ranks by the job's secret");
     if (o->n_rails)
         return lhi_fail(err, LH_EINVAL,
-                        "transport ucx takes its own ways (UCX_NET_DEVICES); "
-                        "rails are those of tcp");
+                        "transport ucx selects its own network devices "
+                        "(UCX_NET_DEVICES); rails require transport tcp");
     LHI_TRY(lhi_ucx_may_listen(options.loopback, o->insecure, err));
     LHI_TRY(lhi_net_tcp(o, &control, err));
     options.exchange = exchange;

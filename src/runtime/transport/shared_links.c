@@ -121,7 +121,8 @@ find_shared(lhi_shared_links *s, uint32_t n_links, const lhi_net_link *links,
     for (uint32_t i = 0; i < n_links; i++)
         if (!are_equal(&head->links[i], &links[i]))
             return lhi_fail(err, LH_EINVAL,
-                            "rank 0 emulates another link %u than this rank",
+                            "rank 0 has other parameters for emulated link %u "
+                            "than this rank",
                             i);
     return LH_OK;
 }

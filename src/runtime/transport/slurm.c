@@ -116,9 +116,9 @@ static lh_status check_first_host(const lhi_slurm_settings *s, lh_error *err)
     }
     if (is_loopback(&a))
         return lhi_fail(err, LH_EINVAL,
-                        "rank 0's node %.100s is a loopback address to itself "
-                        "(/etc/hosts): name one that other nodes reach in "
-                        "LONGHAUL_HOST",
+                        "rank 0's node %.100s resolves its own name to a "
+                        "loopback address (/etc/hosts): set LONGHAUL_HOST to "
+                        "an address that other nodes reach",
                         s->host);
     return LH_OK;
 }
@@ -155,9 +155,10 @@ static lh_status find_port(lhi_slurm_settings *s, uint64_t job, uint64_t step,
     uint64_t port;
     if (getenv("LONGHAUL_PORT")) {
         if (!parse_number("LONGHAUL_PORT", 65535, NULL, &port) || port == 0)
-            return lhi_fail(err, LH_EINVAL,
-                            "LONGHAUL_PORT: '%.20s' is no port; 1 to 65535",
-                            getenv("LONGHAUL_PORT"));
+            return lhi_fail(
+                err, LH_EINVAL,
+                "LONGHAUL_PORT: '%.20s' is not a port; use 1 to 65535",
+                getenv("LONGHAUL_PORT"));
     } else if (!parse_number("SLURM_STEP_RESV_PORTS", 65535, "-,", &port) ||
                port == 0) {
         /* Concurrent jobs on a node have nearby numbers, so spread them. */
@@ -174,8 +175,8 @@ static lh_status find_secret(lhi_slurm_settings *s, lh_error *err)
     if (s->secret && strlen(s->secret) >= LHI_SECRET_MIN_BYTES)
         return LH_OK;
     return lhi_fail(err, LH_EINVAL,
-                    "ranks that srun started without MPI know each other by "
-                    "LONGHAUL_SECRET, %d characters or more: before srun, "
+                    "ranks started by srun without MPI authenticate with "
+                    "LONGHAUL_SECRET, at least %d characters: before srun, "
                     "export LONGHAUL_SECRET=$(openssl rand -hex 32)",
                     LHI_SECRET_MIN_BYTES);
 }
@@ -188,11 +189,11 @@ lh_status lhi_slurm_read_environment(lhi_slurm_settings *out, lh_error *err)
         !parse_number("SLURM_STEP_NUM_TASKS", LHI_NET_MAX_RANKS, NULL, &n) ||
         !parse_number("SLURM_JOB_ID", UINT32_MAX, NULL, &job) ||
         !parse_number("SLURM_STEP_ID", UINT32_MAX, NULL, &step) || rank >= n)
-        return lhi_fail(err, LH_EINVAL,
-                        "SLURM_PROCID, SLURM_STEP_NUM_TASKS (at most %d), "
-                        "SLURM_JOB_ID and SLURM_STEP_ID do not name a rank: "
-                        "start it by srun",
-                        LHI_NET_MAX_RANKS);
+        return lhi_fail(
+            err, LH_EINVAL,
+            "SLURM_PROCID, SLURM_STEP_NUM_TASKS (at most %d), SLURM_JOB_ID and "
+            "SLURM_STEP_ID do not identify a rank: start it with srun",
+            LHI_NET_MAX_RANKS);
     s.rank = (uint32_t)rank;
     s.n_ranks = (uint32_t)n;
     snprintf(s.job, sizeof s.job, "slurm %" PRIu64 ".%" PRIu64, job, step);

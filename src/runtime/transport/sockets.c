@@ -84,8 +84,8 @@ lh_status lhi_address_resolve(const char *host, uint16_t port,
     struct addrinfo *found = NULL;
     int error = getaddrinfo(host, service, &want, &found);
     if (error)
-        return lhi_fail(err, LH_EIO, "no address of rank 0's host %s: %s", host,
-                        gai_strerror(error));
+        return lhi_fail(err, LH_EIO, "cannot resolve rank 0's host %s: %s",
+                        host, gai_strerror(error));
     memcpy(out, found->ai_addr, found->ai_addrlen);
     *size = found->ai_addrlen;
     freeaddrinfo(found);
@@ -113,8 +113,8 @@ lh_status lhi_listen_at(const struct sockaddr_storage *a, socklen_t size,
             close(fd);
         if (error == EADDRINUSE)
             return lhi_fail(err, LH_EIO,
-                            "rank %u cannot listen at %s: another program, or "
-                            "another job, does; give this job another port",
+                            "rank %u cannot listen at %s: another program or "
+                            "job uses the port; give this job another port",
                             rank, name);
         return lhi_fail(err, LH_EIO, "rank %u cannot listen at %s: %s", rank,
                         name, strerror(error));

@@ -234,8 +234,8 @@ static void send_failure(stream *s)
 /* ---- reading ---- */
 
 static const char broken_seal[] =
-    "a frame that was changed on its way, or bytes before it were lost, or "
-    "came twice";
+    "a frame failed authentication: it was changed in transit, or bytes before "
+    "it were lost or duplicated";
 
 /* Handles a complete frame. */
 static lh_status end_frame(stream *s, uint32_t peer, lh_error *err)
@@ -424,7 +424,7 @@ static void read_all(stream *s, uint32_t peer)
         snprintf(why, sizeof why, "its connection to rank %u was closed",
                  s->proto.net.rank);
     else if (err.code != LH_OK)
-        snprintf(why, sizeof why, "rank %u does not understand it: %s",
+        snprintf(why, sizeof why, "rank %u received invalid data from it: %s",
                  s->proto.net.rank, err.text);
     else
         snprintf(why, sizeof why, "its connection to rank %u was lost: %s",
@@ -453,8 +453,8 @@ static void check_stuck_frame(stream *s, uint32_t peer, int64_t now_ns)
     } else if (now_ns - c->coming_ns > s->silence_ns) {
         char why[150];
         snprintf(why, sizeof why,
-                 "it sent only %zu bytes of a message within %.1f s, rank %u "
-                 "reports: some were lost",
+                 "it sent only %zu bytes of a message within %.1f s, as "
+                 "measured by rank %u: some were lost",
                  c->n_coming, (double)(now_ns - c->coming_ns) * 1e-9,
                  s->proto.net.rank);
         fail_peer(s, peer, why);
@@ -490,7 +490,7 @@ static int64_t run_timers(stream *s, int64_t due_ns)
         }
         if (c->broke_off_ns) {
             if (now_ns - c->broke_off_ns > 1000 * ms_ns)
-                fail_peer(s, i, "it broke off a message and does not say why");
+                fail_peer(s, i, "it cancelled a message and sent no reason");
             next_ns = now_ns + 200 * ms_ns;
         }
         if (c->fd < 0 || !s->silence_ns || s->proto.peers[i].has_shut_down)
@@ -499,7 +499,8 @@ static int64_t run_timers(stream *s, int64_t due_ns)
         check_stuck_frame(s, i, now_ns);
         if (now_ns - c->heard_ns > s->silence_ns) {
             char why[100];
-            snprintf(why, sizeof why, "silent for %.1f s, rank %u finds",
+            snprintf(why, sizeof why,
+                     "silent for %.1f s, as measured by rank %u",
                      (double)(now_ns - c->heard_ns) * 1e-9, s->proto.net.rank);
             fail_peer(s, i, why);
         } else if (c->writes && !c->first && !c->said_bye &&
@@ -661,7 +662,7 @@ static lh_status add_to_epoll(stream *s, int fd, uint32_t what, lh_error *err)
     struct epoll_event e = {.events = EPOLLIN, .data.u32 = what};
     if (epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &e) == 0)
         return LH_OK;
-    return lhi_fail(err, LH_EIO, "cannot watch a connection: %s",
+    return lhi_fail(err, LH_EIO, "cannot monitor a connection: %s",
                     strerror(errno));
 }
 

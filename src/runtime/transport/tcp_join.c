@@ -114,10 +114,10 @@ static bool find_rejection_reason(const tcp *t, const lhi_handshake_message *h,
         snprintf(text, room, "rank %u has %u rails, rank %u has %u", o->rank,
                  o->n_rails, h->rank, h->n_rails);
     else if (h->rank <= o->rank)
-        snprintf(text, room, "rank %u does not expect rank %u", o->rank,
-                 h->rank);
+        snprintf(text, room, "rank %u accepts no connection from rank %u",
+                 o->rank, h->rank);
     else if (t->fds[h->rank] >= 0)
-        snprintf(text, room, "there is a rank %u already", h->rank);
+        snprintf(text, room, "rank %u is already connected", h->rank);
     else
         return false;
     return true;
@@ -130,7 +130,7 @@ static bool challenge(tcp *t, lhi_pending_connection *g,
 {
     char text[200], why[100];
     if (h->kind != LHI_HANDSHAKE_HELLO) {
-        note_refusal(t, g, REFUSED_INVALID, "it does not begin with its name");
+        note_refusal(t, g, REFUSED_INVALID, "its first message is not a HELLO");
         return false;
     }
     if (find_rejection_reason(t, h, text, sizeof text)) {
@@ -238,7 +238,7 @@ static void close_expired(tcp *t)
         lhi_pending_connection *g = &t->pending.list[i];
         if (g->fd < 0 || now_ns <= g->until_ns)
             continue;
-        note_refusal(t, g, REFUSED_SILENT, "it said nothing in time");
+        note_refusal(t, g, REFUSED_SILENT, "it sent no message in time");
         close(g->fd);
         g->fd = -1;
     }
@@ -423,8 +423,8 @@ static lh_status run_handshake(tcp *t, int fd, uint32_t to, int64_t until_ns,
                               mac);
     if (!lhi_mac_equals(mac, answer.mac))
         return lhi_fail(err, LH_EIO,
-                        "rank %u does not hold the job's secret: another "
-                        "program may have taken its port",
+                        "rank %u does not have the job's secret: another "
+                        "program may use its port",
                         to);
     return LH_OK;
 }
@@ -543,7 +543,8 @@ static lh_status connect_once(tcp *t, const struct sockaddr_storage *a,
     t->cut = false;
     int fd = make_socket(t, a->ss_family);
     if (fd < 0)
-        return lhi_fail(err, LH_EIO, "rank %u: no socket: %s (ulimit -n)",
+        return lhi_fail(err, LH_EIO,
+                        "rank %u: cannot create a socket: %s (ulimit -n)",
                         t->options->rank, strerror(errno));
     int error = try_connect(t, fd, a, size,
                             soon_ns < t->until_ns ? soon_ns : t->until_ns);
@@ -552,8 +553,8 @@ static lh_status connect_once(tcp *t, const struct sockaddr_storage *a,
         char name[LHI_ADDRESS_TEXT];
         lhi_address_format(a, size, name);
         t->cut = true;
-        status = lhi_fail(err, LH_EIO, "rank %u is not to be had at %s: %s", to,
-                          name, strerror(error));
+        status = lhi_fail(err, LH_EIO, "rank %u cannot be reached at %s: %s",
+                          to, name, strerror(error));
     }
     lhi_set_tcp_options(fd);
     if (status == LH_OK && t->listener < 0)
@@ -625,7 +626,9 @@ static lh_status receive_table(tcp *t, lhi_tcp_extra *extra, lh_error *err)
     LHI_TRY(receive_message(t, t->fds[0], LHI_HANDSHAKE_TABLE, 0, &h, until_ns,
                             err));
     if (h.more != size + sizeof extra->bytes)
-        return lhi_fail(err, LH_EIO, "rank 0: a table of %u bytes", h.more);
+        return lhi_fail(err, LH_EIO,
+                        "rank 0: an address table of the invalid size %u bytes",
+                        h.more);
     unsigned char *bytes = malloc(h.more);
     if (!bytes)
         return lhi_fail_nomem(err);
@@ -736,15 +739,16 @@ static lh_status check_options(const lhi_tcp_options *o, lh_error *err)
 {
     if (!lhi_handshake_can_authenticate())
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "this build has no tcp transport: it was made without "
+                        "this build has no tcp transport: it was built without "
                         "OpenSSL (libssl-dev)");
     if (o->n_ranks == 0 || o->n_ranks > LHI_NET_MAX_RANKS ||
         o->rank >= o->n_ranks)
-        return lhi_fail(err, LH_EINVAL, "there is no rank %u of %u", o->rank,
+        return lhi_fail(err, LH_EINVAL, "rank %u of %u does not exist", o->rank,
                         o->n_ranks);
     if (o->n_rails > LHI_MAX_RAILS)
-        return lhi_fail(err, LH_EINVAL, "there are at most %d rails, not %u",
-                        LHI_MAX_RAILS, o->n_rails);
+        return lhi_fail(err, LH_EINVAL,
+                        "at most %d rails are supported, not %u", LHI_MAX_RAILS,
+                        o->n_rails);
     if (o->secret_size < LHI_SECRET_MIN_BYTES)
         return lhi_fail(err, LH_EINVAL,
                         "the job's secret has %zu bytes; it needs at least %d",
@@ -761,11 +765,11 @@ static lh_status allocate(tcp *t, lh_error *err)
     uint32_t best = n - 1 + OTHER_FILES + above + LHI_PENDING_EXTRA;
     uint32_t files = lhi_count_free_files(best);
     if (files < least)
-        return lhi_fail(err, LH_EIO,
-                        "rank %u has to open %u files for its connections to "
-                        "%u others, and its limit leaves it %u; raise it "
-                        "(ulimit -n)",
-                        t->options->rank, least, n - 1, files);
+        return lhi_fail(
+            err, LH_EIO,
+            "rank %u needs %u files for its connections to %u other ranks, but "
+            "its limit allows %u; raise it (ulimit -n)",
+            t->options->rank, least, n - 1, files);
     t->fds = malloc(n * sizeof *t->fds);
     t->addresses = calloc(n, LHI_ADDRESS_BYTES);
     t->shakes = calloc(n, sizeof *t->shakes);

@@ -57,7 +57,8 @@ static void start_and_join(rank_thread *ranks, uint32_t n)
         rank_thread *r = &ranks[n_started];
         int error = pthread_create(&r->thread, NULL, thread_main, r);
         if (error) {
-            r->status = lhi_fail(&r->err, LH_EIO, "no thread for a rank: %s",
+            r->status = lhi_fail(&r->err, LH_EIO,
+                                 "cannot start a thread for a rank: %s",
                                  strerror(error));
             lhi_net_abort(r->net, r->err.text);
             break;

@@ -124,7 +124,8 @@ lh_status lhi_net_set_link(lhi_net *net, uint32_t link,
                            const lhi_net_link *rule, lh_error *err)
 {
     if (!net->links)
-        return lhi_fail(err, LH_EINVAL, "no emulated link %u: there are none",
+        return lhi_fail(err, LH_EINVAL,
+                        "emulated link %u does not exist; the run has none",
                         link);
     return lhi_links_set(net->links, link, rule, err);
 }
@@ -133,7 +134,8 @@ lh_status lhi_net_suspend_link(lhi_net *net, uint32_t link, int64_t until_ns,
                                lh_error *err)
 {
     if (!net->links)
-        return lhi_fail(err, LH_EINVAL, "no emulated link %u: there are none",
+        return lhi_fail(err, LH_EINVAL,
+                        "emulated link %u does not exist; the run has none",
                         link);
     return lhi_links_suspend(net->links, link, until_ns, err);
 }
@@ -144,7 +146,8 @@ lh_status lhi_net_enter_link(lhi_net *net, lhi_net_op *op, int64_t entered_ns,
     if (op->link == LHI_NET_NO_LINK)
         return LH_OK;
     if (!net->links)
-        return lhi_fail(err, LH_EINVAL, "no emulated link %u: there are none",
+        return lhi_fail(err, LH_EINVAL,
+                        "emulated link %u does not exist; the run has none",
                         op->link);
     return lhi_links_enter(net->links, op->link, net->rank, op->size,
                            entered_ns, turn, &op->slot, err);
@@ -271,14 +274,15 @@ lh_status lhi_net_wait(lhi_net *net, lhi_net_op *op, int64_t until_ns,
     if (op->is_done)
         return LH_OK;
     if (lhi_op_state(op) == LHI_OP_IDLE)
-        return lhi_fail(err, LH_EINVAL, "a wait for nothing that was begun");
+        return lhi_fail(err, LH_EINVAL,
+                        "a wait for an operation that was not started");
     LHI_TRY(wait_bytes(net, op, until_ns, err));
     if (op->status != LH_OK) {
         if (lhi_failure_text(net->failure))
             return lhi_net_fail(net, err);
         return lhi_fail(err, op->status,
-                        "rank %u has left: no further message with tag %" PRIu64
-                        " between it and rank %u",
+                        "rank %u has closed its endpoint: no further message "
+                        "with tag %" PRIu64 " between it and rank %u",
                         op->peer, op->tag, net->rank);
     }
     op->began_ns = op->entered_ns;

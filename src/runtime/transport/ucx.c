@@ -18,7 +18,7 @@ lh_status lhi_ucx_open(const lhi_ucx_options *options, lhi_net **out,
 {
     (void)options, (void)out;
     return lhi_fail(err, LH_EUNSUPPORTED,
-                    "this build has no ucx transport: it was made without UCX "
+                    "this build has no ucx transport: it was built without UCX "
                     "(libucx-dev)");
 }
 
@@ -438,7 +438,7 @@ static lh_status handle_frame(ucx *u, const incoming_frame *c, lh_error *err)
     lhi_unexpected *kept = NULL;
     const unsigned char *payload = c->bytes + LHI_FRAME_BYTES;
     if (c->bad)
-        return lhi_fail(err, LH_EIO, "a frame that was cut off");
+        return lhi_fail(err, LH_EIO, "a truncated frame");
     LHI_TRY(lhi_frame_read(c->bytes, &f, err));
     if (f.kind == LHI_FRAME_DATA ||
         c->size - LHI_FRAME_BYTES != lhi_frame_payload(&f))
@@ -474,7 +474,8 @@ static void handle_frames(ucx *u)
             u->ends[c->from].heard_ns = lhi_now_ns();
         if (known && handle_frame(u, c, &err) != LH_OK) {
             char why[600];
-            snprintf(why, sizeof why, "rank %u does not understand it: %s",
+            snprintf(why, sizeof why,
+                     "rank %u received invalid data from it: %s",
                      u->proto.net.rank, err.text);
             lhi_failure_set(u->proto.net.failure, c->from, why);
         }
@@ -533,7 +534,8 @@ static void run_timers(ucx *u, int64_t due_ns)
             lhi_failure_set(u->proto.net.failure, i, why);
         } else if (now_ns - e->heard_ns > u->silence_ns) {
             char why[100];
-            snprintf(why, sizeof why, "silent for %.1f s, rank %u finds",
+            snprintf(why, sizeof why,
+                     "silent for %.1f s, as measured by rank %u",
                      (double)(now_ns - e->heard_ns) * 1e-9, u->proto.net.rank);
             lhi_failure_set(u->proto.net.failure, i, why);
         } else if (!u->said_bye && now_ns - e->spoke_ns > u->silence_ns / 4) {
@@ -690,12 +692,12 @@ static lh_status write_record(ucx *u, lhi_ucx_record *mine, lh_error *err)
     size_t size = 0;
     LHI_TRY(lhi_ucx_check_status(
         &u->call, u->call.worker_get_address(u->worker, &address, &size),
-        "say where it is", err));
+        "return its address", err));
     lh_status status = LH_OK;
     if (size > sizeof mine->address)
         status = lhi_fail(err, LH_EIO,
-                          "UCX has an address of %zu bytes; choose fewer "
-                          "devices with UCX_NET_DEVICES",
+                          "the UCX address has %zu bytes, which is too many; "
+                          "choose fewer devices with UCX_NET_DEVICES",
                           size);
     else
         memcpy(mine->address, address, size);
@@ -704,8 +706,8 @@ static lh_status write_record(ucx *u, lhi_ucx_record *mine, lh_error *err)
     if (status == LH_OK &&
         (!lhi_random_bytes(&mine->frame_tag, sizeof mine->frame_tag) ||
          !lhi_random_bytes(&mine->data_tag, sizeof mine->data_tag)))
-        status =
-            lhi_fail(err, LH_EIO, "no random numbers: %s", strerror(errno));
+        status = lhi_fail(err, LH_EIO, "cannot generate random numbers: %s",
+                          strerror(errno));
     return status;
 }
 
@@ -745,8 +747,8 @@ static lh_status exchange_records(ucx *u, const lhi_ucx_options *o,
         if (status != LH_OK)
             lhi_fail_add_context(err, "rank %u", i);
         else if (records[i].size == 0)
-            status =
-                lhi_fail(err, LH_EIO, "rank %u cannot start; it says why", i);
+            status = lhi_fail(err, LH_EIO,
+                              "rank %u cannot start; it prints the reason", i);
     }
     free(bytes);
     u->frame_tag = records[0].frame_tag << TAG_RANK_BITS & ~TAG_DATA;

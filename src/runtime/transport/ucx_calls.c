@@ -54,7 +54,7 @@ static lh_status configure(const lhi_ucx_calls *call, bool loopback,
     if (status == LH_OK && !loopback && !getenv("UCX_RNDV_THRESH"))
         status = lhi_ucx_check_status(
             call, call->config_modify(config, "RNDV_THRESH", "inf"),
-            "be told to send at once", err);
+            "disable its rendezvous protocol", err);
     if (status == LH_OK)
         *out = config;
     else

@@ -38,9 +38,10 @@ static lh_status check_fields(const lhi_frame *f, lh_error *err)
         return lhi_fail(err, LH_EIO, "a large message of %" PRIu64 " bytes",
                         f->size);
     if (f->kind == LHI_FRAME_ABORT && f->size > LHI_ABORT_BYTES)
-        return lhi_fail(err, LH_EIO, "a reason of %" PRIu64 " bytes", f->size);
+        return lhi_fail(err, LH_EIO, "a failure reason of %" PRIu64 " bytes",
+                        f->size);
     if (f->entered_ns < 0)
-        return lhi_fail(err, LH_EIO, "a message from before the clock began");
+        return lhi_fail(err, LH_EIO, "a message with a negative time");
     /* Fields that a kind does not use must be 0. */
     bool empty = f->kind == LHI_FRAME_BYE || f->kind == LHI_FRAME_PING;
     if ((empty && f->size) || (!small && !large && f->tag) ||
@@ -48,8 +49,7 @@ static lh_status check_fields(const lhi_frame *f, lh_error *err)
         (!small && !offer && f->link) || (!grant && !data && f->id) ||
         (data && f->tag))
         return lhi_fail(err, LH_EIO,
-                        "a frame of kind %d with fields that it "
-                        "does not have",
+                        "a frame of kind %d with unexpected fields",
                         (int)f->kind);
     return LH_OK;
 }
@@ -58,15 +58,15 @@ lh_status lhi_frame_read(const unsigned char in[LHI_FRAME_BYTES],
                          lhi_frame *out, lh_error *err)
 {
     if (in[0] != 'L' || in[1] != 'H')
-        return lhi_fail(err, LH_EIO, "bytes that are no frame");
+        return lhi_fail(err, LH_EIO, "bytes that are not a frame");
     if (in[2] != LHI_WIRE_VERSION)
         return lhi_fail(err, LH_EIO, "a frame of version %d, not %d", in[2],
                         LHI_WIRE_VERSION);
     if (in[3] < LHI_FRAME_SMALL || in[3] > LHI_FRAME_PING)
-        return lhi_fail(err, LH_EIO, "a frame of kind %d, which there is not",
-                        in[3]);
+        return lhi_fail(err, LH_EIO, "a frame of the unknown kind %d", in[3]);
     if (lhi_load_little_endian(in + 44, 4))
-        return lhi_fail(err, LH_EIO, "a frame whose last bytes are not 0");
+        return lhi_fail(err, LH_EIO,
+                        "a frame with reserved bytes that are not 0");
     /* The clock has 63 bits; a set top bit gives a negative time, which is
      * rejected. */
     uint64_t entered = lhi_load_little_endian(in + 24, 8);
@@ -110,7 +110,7 @@ lh_status lhi_rail_head_read(const unsigned char in[LHI_RAIL_HEAD],
                              lhi_rail_head *out, lh_error *err)
 {
     if (in[0] != 'L' || in[1] != 'R' || in[2] != LHI_WIRE_VERSION)
-        return lhi_fail(err, LH_EIO, "bytes that are no segment");
+        return lhi_fail(err, LH_EIO, "bytes that are not a segment");
     lhi_rail_head h = {.kind = (lhi_rail_kind)in[3],
                        .size = (uint32_t)lhi_load_little_endian(in + 4, 4),
                        .number = lhi_load_little_endian(in + 8, 8),
@@ -118,7 +118,7 @@ lh_status lhi_rail_head_read(const unsigned char in[LHI_RAIL_HEAD],
     bool alive = h.kind == LHI_RAIL_ALIVE;
     if ((in[3] != LHI_RAIL_SEGMENT && !alive) ||
         h.size > LHI_RAIL_SEGMENT_BYTES || (alive && (h.size || h.number)))
-        return lhi_fail(err, LH_EIO, "a segment that there is not");
+        return lhi_fail(err, LH_EIO, "a segment header with invalid fields");
     *out = h;
     return LH_OK;
 }
