@@ -113,7 +113,7 @@ def what_is_not_moved_is_said():
     begun = [n for n in found["noticed"] if n["what"] == "device" and
              n["index"] == 2 and n["change"] == "begins"]
     check(begun and begun[0]["cost_s"] > 0 and
-          "layers on other devices could save a part; none moves without "
+          "migrated layers could save a part; enable migration with "
           "--moving" in begun[0]["text"], found["noticed"])
 
 

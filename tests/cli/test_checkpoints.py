@@ -154,7 +154,7 @@ def a_stale_lock_is_taken_over_with_a_remark():
     prepare()
     (WORK / "run").mkdir()
     taken = r"was in use by process \d+ on [^\n]* since 2026-01-02T03:04:05Z, " \
-            r"which is gone; [^\n]*removed\n"
+            r"which has ended; [^\n]*removed\n"
     for name, change in [
             ("its process is gone", {}),
             ("without flock", {"flock": False}),
@@ -170,19 +170,21 @@ def a_stale_lock_is_taken_over_with_a_remark():
         check(LOCK not in checkpoints(), f"{name}: {checkpoints()}")
     for name, change, why in [
             ("another host", {"host": "far", "boot": "b", "machine": "m"},
-             r"process \d+ on far since [^\n]*cannot be seen from here; if "
-             r"that has ended, remove this file"),
+             r"process \d+ on far since [^\n]*cannot be checked from this "
+             r"machine; if it has ended, remove this file"),
             ("another host of the same name", {"boot": "b", "machine": "m"},
-             "cannot be seen from here"),
+             "cannot be checked from this machine"),
             ("a container that has no flock", {"space": 1, "flock": False},
-             "cannot be seen from here"),
+             "cannot be checked from this machine"),
             ("a process that runs", {"process": os.getpid(), "started": int(
                 text_of("/proc/self/stat").rpartition(")")[2].split()[19])},
              f"in use by process {os.getpid()}"),
-            ("another form", {"longhaul": "lock/2"}, "is no lock of longhaul"),
-            ("a number that cannot be", {"process": -1}, "is no lock of"),
+            ("another form", {"longhaul": "lock/2"},
+             "is not a lock file of longhaul"),
+            ("a number that cannot be", {"process": -1},
+             "is not a lock file of"),
             ("letters that terminals obey", {"host": "\x1b[2J"},
-             "is no lock of")]:
+             "is not a lock file of")]:
         before = json.dumps({**stale(), **change})
         write(f"run/{LOCK}", before)
         case(name, arguments(1, "--checkpoint", "run"), 1, err=why)
@@ -190,7 +192,8 @@ def a_stale_lock_is_taken_over_with_a_remark():
     for text in ("", "{", "x" * 5000):
         write(f"run/{LOCK}", text)
         case("no lock", arguments(1, "--checkpoint", "run"), 1,
-             err=f"run/{LOCK}: is no lock of longhaul, or a damaged one; remove")
+             err=f"run/{LOCK}: is not a lock file of longhaul, or is damaged; "
+                 "remove")
 
 
 @test
@@ -200,8 +203,8 @@ def a_folder_whose_lock_is_taken_away_is_not_written():
     write(f"run/{LOCK}.other", json.dumps(stale()))
     os.replace(WORK / f"run/{LOCK}.other", WORK / f"run/{LOCK}")
     out, err = first.communicate(timeout=HANGS)
-    check(first.returncode == 1 and "taken this run's lock; no checkpoint was "
-          "written" in err and out == "", (out, err))
+    check(first.returncode == 1 and "replaced this run's lock; no checkpoint "
+          "was written" in err and out == "", (out, err))
     check(json.loads(read(f"run/{LOCK}"))["token"] == "t", "it is the other's")
 
 
@@ -270,7 +273,7 @@ def killed_runs_are_cleaned_up_after():
         kept[transport] = max(n for n in checkpoints() if n.startswith("step"))
     again = begin("--resume", "run", "--checkpoint-every", "1")
     _, err = end(again, signal.SIGINT)
-    check("which is gone; what it left is removed" in err, err)
+    check("which has ended; its incomplete files are removed" in err, err)
     check(len(checkpoints()) == 2 and
           all(n.startswith("step-") for n in checkpoints()), checkpoints())
 
@@ -283,7 +286,7 @@ def links_at_guessed_names_are_not_followed():
     (WORK / "run/.new-step-00000002").symlink_to(WORK / "elsewhere")
     case("a link where the checkpoint is made",
          arguments(2, "--checkpoint", "run"), code=1, out=ANY,
-         err=r"\.new-step-00000002: is there and is no folder of this user; "
+         err=r"\.new-step-00000002: exists and is not a folder of this user; "
              "remove it")
     check(os.listdir(WORK / "elsewhere") == [] and
           not (WORK / "run/step-00000002").exists(), checkpoints())
@@ -441,12 +444,12 @@ def damaged_ones_are_passed_over_on_all_ranks():
         found = json_case(
             name, arguments(6, "--resume", "run", "--transport",
                             ["inproc", "local"][i % 2]),
-            err=r"run: step 6 is passed over: rank \d: run/step-00000006")
+            err=r"run: step 6 is skipped: rank \d: run/step-00000006")
         got = [one["loss"] for one in found.get("iterations", [])]
         check(got == losses[2 if i % 2 else 4:], f"{name}: {got} {losses}")
         done = run(*arguments(6, "--resume", "run"))
-        ranks |= set(re.findall(r"over: rank (\d): ", done.stderr))
-        check(("step 4 is passed over" in done.stderr) == bool(i % 2) and
+        ranks |= set(re.findall(r"skipped: rank (\d): ", done.stderr))
+        check(("step 4 is skipped" in done.stderr) == bool(i % 2) and
               f"run: resuming from step {[4, 2][i % 2]}\n" in done.stderr,
               f"{name}: {done.stderr}")
         case(f"{name}, by its name",
@@ -471,7 +474,7 @@ def ranks_that_mpirun_started_pass_over_alike():
         print(f"SKIPPED tcp: {done.stderr}")
         return
     check(done.returncode == 0 and done.stderr.count("longhaul: ") == 2 and
-          "step 6 is passed over: rank 3: " in done.stderr and
+          "step 6 is skipped: rank 3: " in done.stderr and
           [one["loss"] for one in json.loads(done.stdout)["iterations"]] ==
           losses[4:], done)
     check(checkpoints() == STEPS[1:], checkpoints())
@@ -483,8 +486,8 @@ def none_that_is_whole_is_an_error():
     for step in STEPS:
         damage(f"run/{step}/model.safetensors")
     case("all damaged", arguments(8, "--resume", "run"), 1,
-         err=r"none of its checkpoints is whole; the newest: run/step-00000006/"
-             r"model\.safetensors: damaged: tensor [a-z_.0-9]+ is not what")
+         err=r"none of its checkpoints is intact; the newest: "
+             r"run/step-00000006/model\.safetensors: damaged: tensor [a-z_.0-9]+ does not match")
 
 
 @test
@@ -497,7 +500,7 @@ def what_does_not_fit_is_not_passed_over():
                                                         "checkpoint/2")
     write("run/step-00000006/state.json", text)
     case("another format", arguments(8, "--resume", "run"), 1,
-         err="is of format checkpoint/2, this version reads checkpoint/1")
+         err="has format checkpoint/2, this version reads checkpoint/1")
 
 
 @test
@@ -551,7 +554,7 @@ def the_models_epsilon_is_trained_with_written_and_resumed_with():
     check(losses[1e-5] != losses[1e-2], str(losses))
     planned_with()
     case("another epsilon", arguments(3, "--resume", "run"), 1,
-         err=r"is of another model than this run's\n\Z")
+         err=r"belongs to another model than this run's\n\Z")
 
 
 @test
@@ -577,8 +580,8 @@ def a_changed_file_of_other_programs_is_remarked():
     restore()
     damage("run/step-00000006/config.json")
     case("config.json", arguments(7, "--resume", "run"), out=ANY,
-         err=r"\Alonghaul: run/step-00000006/config\.json: is not what was "
-             r"written; [^\n]*\n\Z")
+         err=r"\Alonghaul: run/step-00000006/config\.json: has changed since "
+             r"it was written; [^\n]*\n\Z")
 
 
 probe_args = arguments(1)

@@ -83,10 +83,10 @@ def a_checkpoint_of_the_other_kind_is_refused():
     losses("late", 2, "--delayed-update")
     losses("plain", 2)
     case("late ones", [*train, "late"], 1,
-         err=r"late/step-00000002/state.json: was made with \"[^\n]*, delayed "
-             r"update\", this run has")
+         err=r"late/step-00000002/state.json: was written with \"[^\n]*, "
+             r"delayed update\", this run has")
     case("others", [*train, "plain", "--delayed-update"], 1,
-         err=r"plain/step-00000002/state.json: was made with")
+         err=r"plain/step-00000002/state.json: was written with")
     case("no device that trains", ["train", "plan.json", "--delayed-update"], 2,
          err="--delayed-update requires --device cpu")
 

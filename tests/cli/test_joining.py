@@ -269,7 +269,7 @@ def a_rank_that_is_asked_alone_says_that_it_goes_on():
             continue
         ranks = {rank_of(pid): pid for pid in below(process.pid)}
         os.kill(ranks[1], signal.SIGTERM)
-        check(until(lambda: "rank 1 was asked to stop" in text_of("said"),
+        check(until(lambda: "rank 1 received a stop request" in text_of("said"),
                     process), "a word of it")
         steps = text_of("log.jsonl").count("\n")
         check(until(lambda: text_of("log.jsonl").count("\n") > steps + 1,
@@ -335,8 +335,9 @@ def rails_are_refused_in_words():
         done = run(*quiet, *more)
         check(done.returncode == code and why in done.stderr,
               f"{more}: {done.stderr}")
-    for rails, why in [("eth77", "'eth77' is neither an interface of this host"),
-                       ("127.0.0.1,lo", "rails 0 and 1 have the same address")]:
+    for rails, why in [
+            ("eth77", "'eth77' is neither an interface of this host"),
+            ("127.0.0.1,lo", "rails 0 and 1 have the same address")]:
         done = launched("-np", 2, PROGRAM, *quiet, "--transport", "tcp",
                         "--rails", rails)
         if not lacks(done.stderr):

@@ -227,7 +227,7 @@ def a_profile_does_not_say_how_experts_are_cut():
     run("plan", "job.yaml", "-o", "cut.json")
     case("runs", ["train", "cut.json", *CPU], out="tensor 2")
     case("not measured", ["train", "cut.json", *CPU, "--profile-out", "p.json"],
-         1, err="a profile does not say that experts are cut over 1 ranks")
+         1, err="a profile cannot record that experts are sliced over 1 ranks")
 
 
 @test

@@ -159,7 +159,7 @@ def ranks_hold_what_was_predicted_and_no_more_than_their_limit():
     done = run("train", "low.json", *how, "--memory", "report")
     check(done.returncode == 0, f"report: {done.stderr}")
     done = run("train", "low.json", *how, "--memory", "enforce")
-    check(done.returncode == 1 and "would hold" in done.stderr and
+    check(done.returncode == 1 and "would use" in done.stderr and
           len(done.stderr.splitlines()) == 1, f"enforce: {done.stderr}")
 
 

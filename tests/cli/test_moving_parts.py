@@ -264,13 +264,13 @@ def hosts_that_are_not_are_refused():
          err="--replicas 3: the plan has 2")
     hosts("from: 1, to: 2, device: 3, slower: x2")
     case("slow", [*STEPPED, *replicas, "2"], 1,
-         err="on the cpu device passes take what they take")
+         err="on the cpu device passes take their real duration")
     write("t.yaml", (TRAINED % 2).replace("tensor: 1", "tensor: 2"))
     done = run("plan", "t.yaml", "-o", "t.json", "--no-optimal")
     check(done.returncode == 0, done.stderr)
     hosts("from: 1, to: 2, links: [h0-h2], latency: 3")
     case("tensor", ["train", "t.json", *STEPPED[2:], *replicas, "2"], 1,
-         err=r"events are of hosts, each of which is one rank, and ranks "
+         err=r"the events affect hosts with one rank each, but ranks "
              r"compute passes together \(tensor 2, context 1, expert 1\)")
 
 
@@ -310,11 +310,11 @@ def what_has_to_stay_is_said_before_the_run():
                  "--steps", "6", "--log", "f.log"]
         case(f"{other}: places", [*train, "--places-at", f"3={swapped}",
                                   "--schedule-at", "4=gpipe"], 1,
-             err=f"ranks keep their places in this run: {why}")
+             err=f"ranks cannot migrate in this run: {why}")
         case(f"{other}: layers", [*train, "--layers-at", "3=1,3"], 1,
-             err=f"layers do not move in this run: {why}")
+             err=f"layers cannot migrate in this run: {why}")
         case(f"{other}: adapt", [*train, "--adapt", "--moving", "1ms"], 1,
-             err=f"layers do not move in this run: {why}")
+             err=f"layers cannot migrate in this run: {why}")
     check(read("f.log") == "", "no iteration has run")
 
 
@@ -347,10 +347,10 @@ def layers_leave_a_slow_device_by_themselves():
     check(any(line.get("switch") == first for line in lines), "log")
     noticed = [n["text"] for n in found["noticed"]]
     check(any("passes of device 2" in text for text in noticed) and
-          not any("none moves without" in text for text in noticed), noticed)
+          not any("enable migration with" in text for text in noticed), noticed)
     stay = json_case("stay", ["train", *base[:-4], "--speed", "8"])
     check(not moves_of(stay), stay["switches"])
-    check(any("layers on other devices could save a part" in n["text"]
+    check(any("migrated layers could save a part" in n["text"]
               for n in stay["noticed"]), stay["noticed"])
 
 
@@ -426,8 +426,8 @@ def what_cannot_be_is_refused():
     if trains_quietly():
         for given in ([layers, "1=1,3"], ["--places-at", "1=1,0,2,3"]):
             case("enforced", [*STEPPED, *given, "--memory", "enforce"], 1,
-                 err="in this run: memory is enforced, and what moves is held "
-                     "twice for a time")
+                 err="in this run: memory limits are enforced, and a migration "
+                     "needs memory for the state twice")
 
 
 finish()

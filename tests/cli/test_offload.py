@@ -199,7 +199,7 @@ def runs_are_the_same_and_hold_what_was_predicted():
          out=r"offload +copies per rank and iteration: predicted[\s\S]*"
              r"storage \d", err=None)
     case("no folder", [*how, "--offload-to", "none"], 1,
-         err=r"no file can be made in 'none'.*--offload-to")
+         err=r"cannot create a file in 'none'.*--offload-to")
     case("timed", ["train", "plan.json", "--steps", "1", "--offload-to", "."],
          2, err="--offload-to requires --device cpu")
     planned("")

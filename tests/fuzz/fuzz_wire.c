@@ -185,7 +185,7 @@ static size_t notices(const uint8_t *data, size_t size, uint32_t n)
         }
         lhi_adapt_notice_write(&row, again);
         REQUIRE(memcmp(again, data + done, sizeof again) == 0,
-                "another notice of a change");
+                "another adaptation notice");
     }
     return done;
 }

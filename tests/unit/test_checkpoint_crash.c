@@ -200,7 +200,8 @@ static bool check_checkpoints(uint64_t old, const char *what)
 static void remove_locks(const lh_error *err)
 {
     char command[256];
-    CHECK_HAS(err->text, "remove it and what begins with its name");
+    CHECK_HAS(err->text,
+              "remove it and the files whose names begin with its name");
     snprintf(command, sizeof command, "rm -r '%s'/.longhaul-lock*", folder);
     CHECK_INT(system(command), 0);
 }

@@ -89,8 +89,8 @@ static void damage_byte(const content *c, int fd, size_t at, unsigned char mask)
     CHECK_MSG(status == LH_EINPUT || status == LH_EUNSUPPORTED,
               "%s, byte %zu: status %d", c->path, at, status);
     /* Another format version is not damage, even if a flipped bit caused it. */
-    CHECK_MSG(is_damaged || strstr(err.text, "is of format"),
-              "%s, byte %zu: %s", c->path, at, err.text);
+    CHECK_MSG(is_damaged || strstr(err.text, "has format"), "%s, byte %zu: %s",
+              c->path, at, err.text);
     CHECK_HAS(err.text, c->path);
     CHECK_HAS(err.text, tensor);
     CHECK_INT(pwrite(fd, &c->bytes[at], 1, (off_t)at), 1);
@@ -208,7 +208,7 @@ static void a_byte_of_the_config(void)
         CHECK_OK(lhi_train_load_one(writer.t[0][0], folder, &step, &options,
                                     &remarks, &is_damaged, &err),
                  err);
-        CHECK_HAS(remarked, "config.json: is not what was written");
+        CHECK_HAS(remarked, "config.json: has changed since it was written");
         CHECK_INT(pwrite(fd, &c.bytes[at], 1, (off_t)at), 1);
     }
     remarked[0] = '\0';
@@ -228,7 +228,7 @@ static void write_newer(void *context, const char *text)
     (void)context;
     snprintf(hidden, sizeof hidden, "%s/hidden", folder);
     snprintf(newer, sizeof newer, "%s/step-00000001", folder);
-    if (strstr(text, "step 0 is passed over"))
+    if (strstr(text, "step 0 is skipped"))
         CHECK_INT(rename(hidden, newer), 0);
     keep_remark(NULL, text);
 }

@@ -16,7 +16,7 @@ static char lock_path[64];
 
 static void say_taken(void *context, const char *text)
 {
-    *(bool *)context = strstr(text, "which is gone") != NULL;
+    *(bool *)context = strstr(text, "which has ended") != NULL;
 }
 
 /* Tries the lock when `begin` closes, reports the result, and holds it until
@@ -164,9 +164,9 @@ static void a_fifo_is_not_waited_for(void)
     CHECK_INT(mkfifo(lock_path, 0444), 0);
     alarm(60); /* ends a hang */
     CHECK_INT(lhi_folder_lock_check(one, &err), LH_EIO);
-    CHECK_HAS(err.text, "another run has taken");
+    CHECK_HAS(err.text, "another run has replaced");
     CHECK_INT(lhi_folder_lock_take(folder, NULL, &two, &err), LH_EIO);
-    CHECK_HAS(err.text, "is no lock of longhaul");
+    CHECK_HAS(err.text, "is not a lock file of longhaul");
     lhi_folder_lock_release(one);
     alarm(0);
     CHECK_INT(unlink(lock_path), 0);

@@ -67,14 +67,14 @@ static void windows(void)
     o.vocab = 800;
     CHECK_OK(lhi_data_open(&o, &data, &err), err);
     CHECK_INT(lhi_data_read_window(data, 1, 0, w, &err), LH_EINPUT);
-    CHECK_HAS(err.text, "token 900 is 1156, which is not below");
+    CHECK_HAS(err.text, "token 900 is 1156, but the model's vocabulary has");
     CHECK_INT(truncate(path, 100), 0);
     CHECK_INT(lhi_data_read_window(data, 1, 0, w, &err), LH_EIO);
-    CHECK_HAS(err.text, "became shorter");
+    CHECK_HAS(err.text, "was truncated while in use");
     lhi_data_close(data);
     CHECK_INT(truncate(path, 99), 0);
     CHECK_INT(lhi_data_open(&o, &data, &err), LH_EINPUT);
-    CHECK_HAS(err.text, "no whole number of 2-byte");
+    CHECK_HAS(err.text, "not a multiple of 2-byte tokens");
     CHECK_INT(truncate(path, 10), 0);
     CHECK_INT(lhi_data_open(&o, &data, &err), LH_EINPUT);
     CHECK_HAS(err.text, "too few");
@@ -104,7 +104,8 @@ static void kinds(void)
     for (uint64_t i = 0; i < 3; i++)
         if (lhi_data_read_window(data, 0, i, w, &err) != LH_OK) {
             bad++;
-            CHECK_HAS(err.text, "token 1 is 4294967295, which is not below");
+            CHECK_HAS(err.text,
+                      "token 1 is 4294967295, but the model's vocabulary has");
         }
     CHECK_INT(bad, 2); /* two windows contain 0xffffffff */
     lhi_data_close(data);
@@ -192,13 +193,13 @@ static void refused(void)
         {"{\"model\": {}, \"pre_tokenizer\": {\"type\": \"Metaspace\"}}",
          "not ByteLevel"},
         {"{\"model\": {}, \"pre_tokenizer\": {\"type\": \"ByteLevel\"}}",
-         "model.vocab is not there"},
+         "model.vocab is missing"},
         {"{\"model\": {\"vocab\": {\"a\": -1}, \"merges\": []},"
          "\"pre_tokenizer\": {\"type\": \"ByteLevel\"}}",
-         "a token is no number"},
+         "a token is not a number"},
         {"{\"model\": {\"vocab\": {\"a\": 1}, \"merges\": [\"a a\"]},"
          "\"pre_tokenizer\": {\"type\": \"ByteLevel\"}}",
-         "number 0 is no pair"},
+         "entry 0 is not a pair"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         lh_error err;
@@ -228,7 +229,7 @@ static void encoded_file(void)
     lhi_data_close(data);
     o.vocab = 8;
     CHECK_INT(lhi_data_open(&o, &data, &err), LH_EINPUT);
-    CHECK_HAS(err.text, "has 9 tokens, the model only 8");
+    CHECK_HAS(err.text, "has 9 tokens, but the model's vocabulary only 8");
     unlink(text);
     unlink(json);
 }

@@ -269,7 +269,7 @@ static void adapting_is_refused_beside_other_wills(void)
     lh_train_adapt wrong = adapt;
     lh_train_options o = {.size = sizeof o, .profiles = true, .adapt = &adapt};
     CHECK_INT(lh_train_timed(s.base, s.exec, &o, &r, &err), LH_EINVAL);
-    CHECK_HAS(err.text, "chooses its schedules by itself");
+    CHECK_HAS(err.text, "chooses its own schedules");
     o.profiles = false;
     wrong.size = 0;
     o.adapt = &wrong;
@@ -287,7 +287,7 @@ static void adapting_is_refused_beside_other_wills(void)
     CHECK_OK(lh_exec_make(s.base, s.schedule, &delegated, &x, &err), err);
     o.adapt = &adapt;
     CHECK_INT(lh_train_timed(s.base, x, &o, &r, &err), LH_EINVAL);
-    CHECK_HAS(err.text, "has to begin on the direct one");
+    CHECK_HAS(err.text, "must start on the direct path");
     lh_exec_free(x);
     CHECK(r == NULL);
     tear_down(&s);

@@ -223,7 +223,7 @@ static void refuses(void)
         m.context = 2, m.micro_batch = 1;
         CHECK_INT(lh_train_cpu(plan->pipeline, x, &m, NULL, &r, &err),
                   LH_EINVAL);
-        CHECK_HAS(err.text, "no multiple of twice context 2");
+        CHECK_HAS(err.text, "not a multiple of twice context 2");
         lh_exec_free(x);
     }
     CHECK(!r);

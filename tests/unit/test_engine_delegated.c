@@ -241,7 +241,7 @@ static void the_proof_knows_the_queues(void)
         lane->items[11] = first;
     }
     CHECK_INT(lhi_exec_check_deadlock(x, &err), LH_EDEADLOCK);
-    CHECK_HAS(err.text, "1F0 on rank 1 has come by the delegated path");
+    CHECK_HAS(err.text, "1F0 on rank 1 has arrived by the delegated path");
     lh_exec_free(x);
     lh_schedule_free(s);
     lh_pipeline_free(p);

@@ -171,13 +171,13 @@ static void what_cannot_be_slow_is_refused(void)
                           .real_links = true,
                           .event_timeline = s.course};
     CHECK_INT(lh_train_timed(s.base, s.exec, &o, &r, &err), LH_EUNSUPPORTED);
-    CHECK_HAS(err.text, "only emulated links");
+    CHECK_HAS(err.text, "requires emulated links");
     o.real_links = false;
     lh_exec *exec = NULL;
     lh_pipeline *other = pipeline_of(plain_links); /* without link 0-1 */
     CHECK_OK(lh_exec_make(other, s.schedule, NULL, &exec, &err), err);
     CHECK_INT(lh_train_timed(other, exec, &o, &r, &err), LH_EINVAL);
-    CHECK_HAS(err.text, "of another pipeline");
+    CHECK_HAS(err.text, "belongs to another pipeline");
     CHECK(!r);
     lh_exec_free(exec);
     lh_pipeline_free(other);

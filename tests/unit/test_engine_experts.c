@@ -51,11 +51,10 @@ static lh_model model_with(int kind)
 typedef struct path_context {
     int kind;
     uint32_t devices, replicas, context, tensor, expert, again;
-    uint32_t zero;   /* 2 and 3: layer by layer; else 0 if unsharded, or 1 */
-    uint32_t cut;    /* ranks that share an expert; 0: 1 */
-    bool whole_rows; /* without sequence parallelism */
-    uint32_t
-        sites; /* consecutive replicas per sharding site; 0: all */
+    uint32_t zero;     /* 2 and 3: layer by layer; else 0 if unsharded, or 1 */
+    uint32_t cut;      /* ranks that share an expert; 0: 1 */
+    bool whole_rows;   /* without sequence parallelism */
+    uint32_t sites;    /* consecutive replicas per sharding site; 0: all */
     uint32_t per_node; /* a stage's ranks per node, where a token is sent once
                         * per node; 0: one copy per expert */
     const char *method, *placement, *transport, *writes, *reads;
@@ -534,14 +533,15 @@ static void what_is_refused(void)
     w.replicas = 2;
     w.expert = 4;
     CHECK_INT(go(&w, 1, &r, &err), LH_EINVAL);
-    CHECK_HAS(err.text, "no multiple of expert 4");
+    CHECK_HAS(err.text, "not a multiple of expert 4");
     w.replicas = w.expert = 3;
     CHECK_INT(go(&w, 1, &r, &err), LH_EINVAL);
-    CHECK_HAS(err.text, "8 experts cannot be on 3 ranks alike");
+    CHECK_HAS(err.text, "8 experts cannot be divided evenly among 3 ranks");
     w.expert = 1;
     w.replicas = w.cut = 5;
     CHECK_INT(go(&w, 1, &r, &err), LH_EUNSUPPORTED);
-    CHECK_HAS(err.text, "cuts expert_ffn (48) among expert_tensor 5 ranks");
+    CHECK_HAS(err.text,
+              "divides expert_ffn (48) evenly among expert_tensor 5 ranks");
     CHECK(!r);
 }
 

@@ -115,10 +115,11 @@ static void refuses(void)
         lhi_grid grid;
         const char *why;
     } bad[] = {
-        {{1, 1, 1, 0, 1, 1}, "0 ranks in a row"},
-        {{1, 5000, 1, 1, 1, 1}, "5000 ranks in a row"},
+        {{1, 1, 1, 0, 1, 1}, "a parallel degree of 0 must be"},
+        {{1, 5000, 1, 1, 1, 1}, "a parallel degree of 5000 must be"},
         {{64, 8, 4, 4, 1, 1}, "64 devices, 8 replicas, context 4 and tensor 4"},
-        {{2, 2, 1, 2, 3, 1}, "4 ranks of a device are no multiple of expert 3"},
+        {{2, 2, 1, 2, 3, 1},
+         "4 ranks of a device are not a multiple of expert 3"},
         {{2, 2, 1, 2, 2, 4}, "expert 2 times expert_tensor 4"},
     };
     for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -325,7 +325,7 @@ static void moves(void)
     CHECK(strcmp(switch_refused, "") == 0);
     s.sites = apart_at_2;
     check_near(&s, "apart-at-2", &stays);
-    CHECK_HAS(switch_refused, "at other sites at some stages");
+    CHECK_HAS(switch_refused, "at different sites at different stages");
     s.sites = NULL;
     s.by_layer = true;
     s.gradients = 1;
@@ -355,7 +355,7 @@ static void refuses(void)
         const char *says;
     } rows[] = {
         {{.stages = 1, .chunks = 1, .replicas = 4, .sites = uneven},
-         "shards over sites that have as many each"},
+         "requires the same number at every site"},
         {{.stages = 2,
           .chunks = 1,
           .replicas = 4,
@@ -367,14 +367,14 @@ static void refuses(void)
           .replicas = 2,
           .by_layer = true,
           .gradients = .5},
-         "layer by layer is so whole"},
+         "per-layer sharding covers all gradients"},
         {{.stages = 1,
           .chunks = 1,
           .replicas = 2,
           .by_layer = true,
           .gradients = 1,
           .parameters = .5},
-         "layer by layer is so whole"},
+         "per-layer sharding covers all gradients"},
         {{.stages = 1,
           .chunks = 1,
           .replicas = 2,
@@ -385,7 +385,7 @@ static void refuses(void)
           .backward = 1,
           .by_layer = true,
           .gradients = 1},
-         "layer by layer is so whole"},
+         "per-layer sharding covers all gradients"},
         {{.stages = 1,
           .chunks = 1,
           .replicas = 6,

@@ -161,7 +161,7 @@ static void refused_before_it_starts(void)
     snprintf(command, sizeof command, "rm -rf '%s'", checkpoint);
     CHECK_INT(system(command), 0);
     CHECK_INT(under(most - 1, &none, &err), LH_ENOMEM);
-    CHECK_HAS(err.text, "would hold");
+    CHECK_HAS(err.text, "would use");
     CHECK_HAS(err.text, "activations");
     CHECK(!saved(1));
 }
@@ -173,7 +173,7 @@ static void schedules_are_refused(void)
     change more = {.method = "gpipe"};
     CHECK_OK(under(most + 200000, &more, &err), err);
     CHECK(more.is_refused);
-    CHECK_HAS(more.why, "would hold");
+    CHECK_HAS(more.why, "would use");
     CHECK(saved(STEPS));
 }
 
@@ -201,7 +201,7 @@ static void limits_in_bytes_alone(void)
         lh_pipeline *p =
             i < 2 ? pipeline_with(100, units[i]) : pipeline_with(0, NULL);
         CHECK_INT(train(p, true, &none, &r, &err), LH_EINVAL);
-        CHECK_HAS(err.text, "no limit in bytes");
+        CHECK_HAS(err.text, "the pipeline has none in bytes");
         lh_pipeline_free(p);
     }
 }

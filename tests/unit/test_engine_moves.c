@@ -316,8 +316,9 @@ static void checkpoints_do_not_notice(void)
 static void one_against_it(void)
 {
     static const char *const transports[] = {"inproc", "local"};
-    static const char *const why[] = {"and the job has 7", "another one, too",
-                                      "would pass on what goes to place 0"};
+    static const char *const why[] = {"but the job has 7",
+                                      "already has another place",
+                                      "would relay the state for place 0"};
     files want = quiet_files(2, false);
     for (uint32_t i = 0; i < 6; i++) {
         lh_error err;
@@ -365,10 +366,10 @@ static void what_has_to_stay(void)
         {.gradients = 1, .why = "replicas (ZeRO 2); plan with zero: 1"},
         {.gradients = 1, .parameters = 1, .why = "(ZeRO 3); plan with zero: 1"},
         {.launches = true, .why = "passes launch data-parallel operations"},
-        {.enforces = true, .why = "memory is enforced"},
+        {.enforces = true, .why = "memory limits are enforced"},
     };
-    static const char *const what[] = {"layers do not move in this run: ",
-                                       "ranks keep their places in this run: "};
+    static const char *const what[] = {"layers cannot migrate in this run: ",
+                                       "ranks cannot migrate in this run: "};
     for (uint32_t i = 0; i < 2 * sizeof all / sizeof *all; i++) {
         char text[600];
         lh_error err;
@@ -514,15 +515,15 @@ static void timed_layers(void)
     rows = r ? lh_train_switches(r, &n) : NULL;
     CHECK(n == 1 && rows && rows[0].refused);
     CHECK_HAS(rows && rows[0].refused ? rows[0].refused : "",
-              "layers do not move in this run: how many each chunk has");
+              "layers cannot migrate in this run: the layer count of each");
     lh_train_result_free(r);
     untold.moves_layers = true;
     CHECK_INT(lh_train_timed(p, x, &untold, &r, &err), LH_EUNSUPPORTED);
-    CHECK_HAS(err.text, "how many each chunk has was not said");
+    CHECK_HAS(err.text, "the layer count of each chunk is unknown");
     untold.moves_layers = false;
     untold.moves_places = true;
     CHECK_INT(lh_train_timed(p, x, &untold, &r, &err), LH_EUNSUPPORTED);
-    CHECK_HAS(err.text, "ranks keep their places in this run: timed devices "
+    CHECK_HAS(err.text, "ranks cannot migrate in this run: timed devices "
                         "need an event timeline with hosts");
     lh_exec_free(x);
     lh_schedule_free(begin);

@@ -4,10 +4,10 @@
  * one reason. */
 #define _GNU_SOURCE
 #include "kill_sibling.h"
+#include "sanitized.h"
 #include "scheduled.h"
 #include "tiny_model.h"
 #include "training_text.h"
-#include "sanitized.h"
 #include "virtual_time.h"
 
 #include <dirent.h>
@@ -384,7 +384,7 @@ static void a_full_disk_ends_the_run(void)
             signal(SIGXFSZ, SIG_IGN);
             setrlimit(RLIMIT_FSIZE, &little);
             lh_status status = train(&s, NULL, &r, &err);
-            bool said = status == LH_EIO && strstr(err.text, "no room for") &&
+            bool said = status == LH_EIO && strstr(err.text, "no space for") &&
                         strstr(err.text, files) && strstr(err.text, "rank ");
             if (!said)
                 fprintf(stderr, "status %d: %s\n", (int)status, err.text);

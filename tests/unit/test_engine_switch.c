@@ -326,10 +326,10 @@ static void wrong_calls(void)
     lh_train_options o = {.size = sizeof o, .reschedule = nothing, .steps = 2};
     CHECK_OK(lh_exec_make(p, begin, NULL, &x, &err), err);
     CHECK_INT(lh_train_timed(p, x, &o, &r, &err), LH_EINVAL);
-    CHECK_HAS(err.text, "gives none");
+    CHECK_HAS(err.text, "returned none");
     o.profiles = true;
     CHECK_INT(lh_train_timed(p, x, &o, &r, &err), LH_EINVAL);
-    CHECK_HAS(err.text, "a profile is of one schedule");
+    CHECK_HAS(err.text, "a profile covers one schedule");
     lh_exec_free(x);
     lh_schedule_free(begin);
     lh_pipeline_free(p);

@@ -254,9 +254,11 @@ static void bad_schedules_from_rank_0(void)
         {"0F0,0I0,0W0\n", "", "device"},
         {"0I0,0F0,0W0\n1F0,1I0,1W0\n", "", ""},
         {"", "", "rank 0 could not send"},
-        {"0F0,0I0,0W0\n1F0,1I0,1W0\n", "detour", "paths of the proposed"},
-        {"0F0,0I0,0W0\n1F0,1I0,1W0\n", "2", "paths of the proposed"},
-        {"0F0,0I0,0W0\n1F0,1I0,1W0\n", "01010", "paths of the proposed"},
+        {"0F0,0I0,0W0\n1F0,1I0,1W0\n", "detour",
+         "invalid paths of the proposed"},
+        {"0F0,0I0,0W0\n1F0,1I0,1W0\n", "2", "invalid paths of the proposed"},
+        {"0F0,0I0,0W0\n1F0,1I0,1W0\n", "01010",
+         "invalid paths of the proposed"},
         {"0F0,0I0,0W0\n1F0,1I0,1W0\n", "delegated", NULL},
         {"0F0,0I0,0W0\n1F0,1I0,1W0\n", "", NULL},
     };
@@ -300,11 +302,11 @@ static void commands_out_of_order(void)
         lhi_command first, second;
         const char *text, *why;
     } all[] = {
-        {{.verdict = LHI_VERDICT_GO}, {0}, NULL, "sends a verdict"},
+        {{.verdict = LHI_VERDICT_GO}, {0}, NULL, "sent a verdict"},
         {{.what = LHI_COMMAND_SCHEDULE, .proposes = true},
          {.proposes = true},
          "",
-         "sends no verdict"},
+         "sent no verdict"},
         {{.what = LHI_COMMAND_SCHEDULE, .proposes = true},
          {.verdict = LHI_VERDICT_GO},
          "",
@@ -312,15 +314,15 @@ static void commands_out_of_order(void)
         {{.what = LHI_COMMAND_SCHEDULE, .proposes = true},
          {.what = LHI_COMMAND_END, .verdict = LHI_VERDICT_GO},
          "",
-         "sends a verdict"},
+         "sent a verdict"},
         {{.what = LHI_COMMAND_SCHEDULE, .proposes = true},
          {.what = LHI_COMMAND_SCHEDULE, .proposes = true},
          "",
-         "sends a schedule"},
+         "sent a schedule"},
         {{.what = LHI_COMMAND_END, .proposes = true},
          {0},
          NULL,
-         "sends a schedule"},
+         "sent a schedule"},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         duel d;

@@ -184,7 +184,7 @@ static void notices(void)
     CHECK_OK(read_notice(bytes, sizeof bytes, &back, &err), err);
     CHECK(back.posted_ns == -123456789012345);
     only_this(read_notice, bytes, sizeof bytes);
-    not_with(read_notice, bytes, sizeof bytes, 5, 1, "whose beginning is");
+    not_with(read_notice, bytes, sizeof bytes, 5, 1, "whose reserved field is");
 }
 
 static void records(void)
@@ -206,7 +206,8 @@ static void records(void)
     CHECK_OK(read_counts(head, sizeof head, &back, &err), err);
     CHECK(back.counts.n_passes == 2 && back.counts.n_collectives == 2);
     only_this(read_counts, head, sizeof head);
-    not_with(read_counts, head, sizeof head, 12, 1, "whose end is 1");
+    not_with(read_counts, head, sizeof head, 12, 1,
+             "whose reserved field is 1");
     CHECK_INT(lhi_record_rows_size(&n), sizeof rows);
     lhi_record_rows_write(&n, passes, played, rows);
     CHECK(lhi_load_little_endian(rows + 16, 8) == 5 &&
@@ -235,7 +236,7 @@ static void records(void)
     CHECK_INT(lhi_record_rows_read(rows, sizeof rows, &n, passes_back,
                                    played_back, &err),
               LH_EIO);
-    CHECK_HAS(err.text, "of no kind");
+    CHECK_HAS(err.text, "of an unknown kind");
 }
 
 static void outcomes(void)
@@ -264,7 +265,7 @@ static void outcomes(void)
     CHECK(back.outcome.n_notices == 8 && bytes[40] == 8);
     CHECK(back.outcome.texts.n_paths == 3 && bytes[44] == 3);
     CHECK(back.outcome.texts.n_assignment == 2 && bytes[48] == 2);
-    not_with(read_outcome, bytes, sizeof bytes, 52, 1, "end is 1");
+    not_with(read_outcome, bytes, sizeof bytes, 52, 1, "reserved field is 1");
     only_this(read_outcome, bytes, sizeof bytes);
     not_with(read_outcome, bytes, sizeof bytes, 4, 2, "interruption is 2");
     lhi_iteration_write(&it, row);
@@ -295,8 +296,10 @@ static void proposals(void)
     CHECK_INT(back.proposal.texts.n_assignment, 4);
     CHECK_INT(bytes[28], 4);
     only_this(read_proposal, bytes, sizeof bytes);
-    not_with(read_proposal, bytes, sizeof bytes, 4, 1, "whose beginning is 1");
-    not_with(read_proposal, bytes, sizeof bytes, 31, 1, "length of seats");
+    not_with(read_proposal, bytes, sizeof bytes, 4, 1,
+             "whose reserved field is 1");
+    not_with(read_proposal, bytes, sizeof bytes, 31, 1,
+             "length of the rank assignment");
     not_with(read_proposal, bytes, sizeof bytes, 27, 1, "length of paths");
     /* Longer than any schedule, so it must not be allocated. */
     not_with(read_proposal, bytes, sizeof bytes, 19, 0x11, "length of rows");
@@ -311,7 +314,7 @@ static void proposals(void)
     CHECK_HAS(err.text, "length of paths is 2");
     lhi_proposal_write(&no_one, bytes);
     CHECK_INT(read_proposal(bytes, sizeof bytes, &back, &err), LH_EIO);
-    CHECK_HAS(err.text, "length of seats is 3");
+    CHECK_HAS(err.text, "length of the rank assignment is 3");
 }
 
 static void votes(void)
@@ -372,7 +375,8 @@ static void switches(void)
     CHECK_STR(back.change.refused, s.refused);
     only_this(read_switch, bytes, sizeof bytes);
     not_with(read_switch, bytes, sizeof bytes, 4, 6, "whose path is 3");
-    not_with(read_switch, bytes, sizeof bytes, 60, 1, "length of seats");
+    not_with(read_switch, bytes, sizeof bytes, 60, 1,
+             "length of the rank assignment");
     not_with(read_switch, bytes, sizeof bytes, 1055, 1, "does not end");
 }
 
@@ -421,11 +425,13 @@ static void notices_of_changes(void)
     CHECK_STR(back.told.text, t.text);
     only_this(read_told, bytes, sizeof bytes);
     not_with(read_told, bytes, sizeof bytes, 4, 2, "whose kind is 2");
-    not_with(read_told, bytes, sizeof bytes, 16, 3, "whose thing is 3");
+    not_with(read_told, bytes, sizeof bytes, 16, 3, "whose target is 3");
     not_with(read_told, bytes, sizeof bytes, 24, 3, "whose change is 3");
-    not_with(read_told, bytes, sizeof bytes, 28, 1, "whose end is 1");
+    not_with(read_told, bytes, sizeof bytes, 28, 1,
+             "whose reserved field is 1");
     not_with(read_told, bytes, sizeof bytes, 96, 3, "whose path is 3");
-    not_with(read_told, bytes, sizeof bytes, 100, 1, "whose end is 1");
+    not_with(read_told, bytes, sizeof bytes, 100, 1,
+             "whose reserved field is 1");
     not_with(read_told, bytes, sizeof bytes, 767, 1, "does not end");
 }
 
@@ -471,7 +477,7 @@ static void sights(void)
     CHECK_INT(
         lhi_observation_read(bytes, SIZE, &back, rows_back, &played_back, &err),
         LH_EIO);
-    CHECK_HAS(err.text, "whose end is 1");
+    CHECK_HAS(err.text, "whose reserved field is 1");
     bytes[12] = 0;
     bytes[31] = 0x80; /* differences would overflow */
     CHECK_INT(

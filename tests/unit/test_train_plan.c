@@ -410,7 +410,7 @@ static void refuses(void)
     CHECK_HAS(err.text, "/dev/null"); /* it would run, but for the data */
     o.device = (lh_train_device)7;
     CHECK_INT(lh_train_plan(plan, &o, &r, &err), LH_EINVAL);
-    CHECK_HAS(err.text, "no device 7");
+    CHECK_HAS(err.text, "no device has the number 7");
     o.size = 0;
     CHECK_INT(lh_train_plan(plan, &o, &r, &err), LH_EINVAL);
     CHECK(!r);

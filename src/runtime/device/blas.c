@@ -88,11 +88,11 @@ static lh_status preallocate_buffers(uint32_t n, void *(*take)(int),
 {
     enum { MAX_BUFFERS = 500 }; /* OpenBLAS has 512 and misbehaves beyond */
     if (n > MAX_BUFFERS)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "OpenBLAS serves %d threads at a time, and %u ranks "
-                        "are threads of this process: run them as processes "
-                        "(--transport local)",
-                        MAX_BUFFERS, n);
+        return lhi_fail(
+            err, LH_EUNSUPPORTED,
+            "OpenBLAS supports %d concurrent threads, but %u ranks are threads "
+            "of this process: run them as processes (--transport local)",
+            MAX_BUFFERS, n);
     void **taken = calloc(n ? n : 1, sizeof *taken);
     uint32_t got = 0;
     if (!taken)
@@ -104,13 +104,12 @@ static lh_status preallocate_buffers(uint32_t n, void *(*take)(int),
     free(taken);
     if (got == n)
         return LH_OK;
-    return lhi_fail(err, LH_ENOMEM,
-                    "OpenBLAS maps %d MiB for each rank of a process; there is "
-                    "room for %u of %u: raise the limit (ulimit -v, ulimit "
-                    "-d)%s",
-                    LHI_BLAS_BUFFER_BYTES >> 20, got, n,
-                    n > 1 ? ", or run ranks as processes (--transport local)"
-                          : "");
+    return lhi_fail(
+        err, LH_ENOMEM,
+        "OpenBLAS maps %d MiB for each rank of a process; the limit allows %u "
+        "of %u ranks: raise it (ulimit -v, ulimit -d)%s",
+        LHI_BLAS_BUFFER_BYTES >> 20, got, n,
+        n > 1 ? ", or run ranks as processes (--transport local)" : "");
 }
 
 lh_status lhi_blas_load(uint32_t n_callers, lhi_sgemm *sgemm, lh_error *err)

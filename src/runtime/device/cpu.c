@@ -32,8 +32,8 @@ static lh_status check_options(const lhi_cpu_options *o, lh_error *err)
         o->first_layers[0] != 0 ||
         o->first_layers[o->n_chunks] != o->model->layers)
         return lhi_fail(err, LH_EINVAL,
-                        "the chunks do not have layers 0..%u in all, or "
-                        "replica %u is none of %u",
+                        "the chunks do not cover layers 0..%u, or replica %u "
+                        "of %u does not exist",
                         o->model->layers, o->replica, o->n_replicas);
     for (uint32_t c = 0; c < o->n_chunks; c++)
         if (o->first_layers[c] > o->first_layers[c + 1])
@@ -44,7 +44,8 @@ static lh_status check_options(const lhi_cpu_options *o, lh_error *err)
     LHI_TRY(lhi_cpu_check_expert_parallel(o, err));
     for (uint32_t i = 0; i < o->n_mine; i++)
         if (o->mine[i] >= o->n_chunks)
-            return lhi_fail(err, LH_EINVAL, "there is no chunk %u", o->mine[i]);
+            return lhi_fail(err, LH_EINVAL, "chunk %u does not exist",
+                            o->mine[i]);
         else if (!o->data && (o->mine[i] == 0 || o->mine[i] + 1 == o->n_chunks))
             return lhi_fail(err, LH_EINVAL, "chunk %u needs data", o->mine[i]);
     return LH_OK;
@@ -222,7 +223,7 @@ static lh_status run_pass(lhi_cpu *cpu, const lh_pass *pass, const void *in,
     if (!chunk || m >= cpu->n_microbatches ||
         (!forward && cpu->kind == LHI_STEP_VALIDATE))
         return lhi_fail(err, LH_EINVAL,
-                        "chunk %u, microbatch %u: there is no such pass here",
+                        "chunk %u, microbatch %u: this device has no such pass",
                         pass->chunk, m);
     LHI_TRY(lhi_cpu_check_sharded_buffers(chunk, pass, err));
     if ((cpu->n_tensor_ranks > 1 && !cpu->tensor_group) ||
@@ -230,8 +231,8 @@ static lh_status run_pass(lhi_cpu *cpu, const lh_pass *pass, const void *in,
         (cpu->n_expert_tensor_ranks > 1 && !cpu->expert_tensor_group) ||
         (cpu->node_topology.node_ranks > 1 && !cpu->intra_node_group))
         return lhi_fail(err, LH_EINVAL,
-                        "a device that shares layers, or experts, has joined "
-                        "no group");
+                        "a device with slices of layers, or with some of the "
+                        "experts, has joined no group");
     if (pass->kind != LH_W &&
         ((!(forward ? chunk->is_first : chunk->is_last) && !in) ||
          (!(forward ? chunk->is_last : chunk->is_first) && !out)))

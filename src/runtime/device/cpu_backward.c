@@ -167,8 +167,8 @@ lh_status lhi_cpu_run_dgrad(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                         slot ? "twice" : "before its F");
     if (slot->storage_block)
         return lhi_fail(err, LH_EINVAL,
-                        "D of chunk %u, microbatch %u, comes before what it "
-                        "needs is back from storage",
+                        "D of chunk %u, microbatch %u, runs before its "
+                        "activations are reloaded from storage",
                         chunk->chunk, microbatch);
     if (chunk->is_last) {
         LHI_TRY(lhi_cpu_request_part_values(cpu, chunk, chunk->n_parts - 1,

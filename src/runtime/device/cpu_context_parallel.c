@@ -21,13 +21,13 @@ lh_status lhi_cpu_check_context_parallel(const lhi_cpu_options *o,
 {
     uint32_t n = o->n_contexts ? o->n_contexts : 1;
     if (o->context >= n)
-        return lhi_fail(err, LH_EINVAL, "context %u is none of %u", o->context,
-                        n);
+        return lhi_fail(err, LH_EINVAL, "context rank %u of %u does not exist",
+                        o->context, n);
     if (n > 1 && o->sequence % (2 * n) != 0)
-        return lhi_fail(err, LH_EINVAL,
-                        "sequences of %u tokens are no multiple of twice "
-                        "context %u",
-                        o->sequence, n);
+        return lhi_fail(
+            err, LH_EINVAL,
+            "sequences of %u tokens are not a multiple of twice context %u",
+            o->sequence, n);
     return LH_OK;
 }
 

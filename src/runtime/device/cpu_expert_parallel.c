@@ -27,21 +27,22 @@ lh_status lhi_cpu_check_expert_parallel(const lhi_cpu_options *o, lh_error *err)
     uint32_t cuts = o->n_expert_tensor ? o->n_expert_tensor : 1;
     if (o->expert >= n || (n > 1 && (experts == 0 || experts % n != 0)))
         return lhi_fail(err, LH_EINVAL,
-                        "%" PRIu32 " experts cannot be on %" PRIu32
-                        " ranks alike, of which this is number %" PRIu32,
+                        "%" PRIu32
+                        " experts cannot be divided evenly among %" PRIu32
+                        " ranks, or rank %" PRIu32 " does not exist",
                         experts, n, o->expert);
     if (o->expert_tensor >= cuts)
         return lhi_fail(err, LH_EINVAL,
-                        "rank %" PRIu32 " is none of %" PRIu32
-                        " that have parts of the same experts",
+                        "rank %" PRIu32 " of %" PRIu32
+                        " with slices of the same experts does not exist",
                         o->expert_tensor, cuts);
     if (experts == 0 || o->model->expert_ffn % cuts == 0)
         return LH_OK;
     return lhi_fail(err, LH_EUNSUPPORTED,
-                    "the cpu device cuts expert_ffn (%" PRIu32 ") among "
-                    "expert_tensor %" PRIu32 " ranks alike, and it is no "
-                    "multiple: choose another expert_tensor in the job's "
-                    "layout",
+                    "the cpu device divides expert_ffn (%" PRIu32
+                    ") evenly among expert_tensor %" PRIu32
+                    " ranks, but it is not a multiple: choose another "
+                    "expert_tensor in the job's layout",
                     o->model->expert_ffn, cuts);
 }
 

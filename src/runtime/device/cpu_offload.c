@@ -64,10 +64,11 @@ lh_status lhi_cpu_start_copy(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
             : NULL;
     bool away = slot && slot->storage_block;
     if (!slot || slot->d_done || away != what->to_device || !cpu->storage)
-        return lhi_fail(err, LH_EINVAL,
-                        "chunk %u, microbatch %u: nothing %s storage now",
-                        what->chunk, what->microbatch,
-                        what->to_device ? "comes back from" : "leaves for");
+        return lhi_fail(
+            err, LH_EINVAL,
+            "chunk %u, microbatch %u: no activations to %s storage now",
+            what->chunk, what->microbatch,
+            what->to_device ? "reload from" : "offload to");
     for (uint32_t k = 0; what->to_device && k < chunk->n_layers; k++)
         if (!lhi_cpu_attach_offload_buffers(cpu, &slot->layers[k],
                                             chunk->offload[k]))
@@ -135,7 +136,7 @@ lh_status lhi_cpu_make_storage(lhi_cpu *cpu, const lhi_cpu_options *o,
         return lhi_fail_nomem(err);
     if (!o->offload_to)
         return lhi_fail(err, LH_EINVAL,
-                        "activations leave the device, and no folder is given");
+                        "activations are offloaded, but no folder is given");
     return lhi_storage_open(o->offload_to, &cpu->storage, err);
 }
 

@@ -289,7 +289,7 @@ lh_status lhi_cpu_check_sharded_buffers(const lhi_cpu_chunk *chunk,
         (chunk->has_values && (!backward || chunk->has_gradients)))
         return LH_OK;
     return lhi_fail(err, LH_EINVAL,
-                    "chunk %u, microbatch %u: %s that are sharded have no room",
+                    "chunk %u, microbatch %u: sharded %s have no buffer",
                     pass->chunk, pass->microbatch,
                     chunk->has_values ? "gradients" : "parameters");
 }

@@ -31,9 +31,10 @@ static lh_status check_multiple(uint32_t n, const char *what, uint32_t ranks,
     if (n % ranks == 0)
         return LH_OK;
     return lhi_fail(err, LH_EUNSUPPORTED,
-                    "the cpu device shards %s (%" PRIu32 ") among tensor "
-                    "%" PRIu32 " ranks alike, and it is no multiple: choose "
-                    "another tensor in the job's layout",
+                    "the cpu device divides %s (%" PRIu32
+                    ") evenly among tensor %" PRIu32
+                    " ranks, but it is not a multiple: choose another tensor "
+                    "in the job's layout",
                     what, n, ranks);
 }
 
@@ -43,8 +44,7 @@ lh_status lhi_cpu_check_tensor_parallel(const lhi_cpu_options *o, lh_error *err)
     uint32_t n = o->n_tensor ? o->n_tensor : 1;
     if (o->tensor >= n)
         return lhi_fail(err, LH_EINVAL,
-                        "rank %" PRIu32 " is none of %" PRIu32
-                        " that share layers",
+                        "tensor rank %" PRIu32 " of %" PRIu32 " does not exist",
                         o->tensor, n);
     if (n == 1)
         return LH_OK;
@@ -58,10 +58,11 @@ lh_status lhi_cpu_check_tensor_parallel(const lhi_cpu_options *o, lh_error *err)
     uint32_t contexts = o->n_contexts ? o->n_contexts : 1;
     if (m->vocab >= n && (uint64_t)o->microbatch * o->sequence / contexts >= n)
         return LH_OK;
-    return lhi_fail(err, LH_EUNSUPPORTED,
-                    "there are fewer tokens in a microbatch, or in the "
-                    "vocabulary, than tensor %" PRIu32 " ranks",
-                    n);
+    return lhi_fail(
+        err, LH_EUNSUPPORTED,
+        "a microbatch, or the vocabulary, has fewer tokens than tensor %" PRIu32
+        " ranks",
+        n);
 }
 
 bool lhi_cpu_make_tensor_parallel(lhi_cpu *cpu)

@@ -73,7 +73,8 @@ static lh_status encode(lhi_data *data, const char *tokenizer, lh_error *err)
     lh_status status =
         lhi_tokenizer_size(bpe) <= data->vocab
             ? LH_OK
-            : lhi_fail(err, LH_EINPUT, "%s: has %u tokens, the model only %u",
+            : lhi_fail(err, LH_EINPUT,
+                       "%s: has %u tokens, but the model's vocabulary only %u",
                        tokenizer, lhi_tokenizer_size(bpe), data->vocab);
     if (status == LH_OK)
         status = lhi_file_read(data->path, lhi_input_max_bytes(LHI_INPUT_TEXT),
@@ -100,8 +101,8 @@ static lh_status open_file(lhi_data *data, lh_error *err)
         return lhi_fail(err, LH_EINPUT, "%s: is not a file", data->path);
     if (info.st_size % data->size)
         return lhi_fail(err, LH_EINPUT,
-                        "%s: %" PRIu64 " bytes are no whole number of %u-byte "
-                        "tokens",
+                        "%s: %" PRIu64
+                        " bytes are not a multiple of %u-byte tokens",
                         data->path, (uint64_t)info.st_size, data->size);
     data->n_tokens = (uint64_t)info.st_size / data->size;
     return LH_OK;
@@ -196,7 +197,7 @@ static lh_status read_bytes(const lhi_data *data, uint64_t at, char *to,
         if (got <= 0)
             return lhi_fail(err, LH_EIO, "%s: %s", data->path,
                             got < 0 ? strerror(errno)
-                                    : "became shorter while it was in use");
+                                    : "was truncated while in use");
         to += got;
         at += (uint64_t)got;
         size -= (size_t)got;
@@ -223,7 +224,7 @@ lh_status lhi_data_read_window(const lhi_data *data, int validation,
     uint64_t n = lhi_data_n_windows(data, validation);
     size_t count = (size_t)data->sequence + 1 + data->ahead;
     if (n == 0)
-        return lhi_fail(err, LH_EINVAL, "there are no validation data");
+        return lhi_fail(err, LH_EINVAL, "the run has no validation data");
     uint64_t epoch = sample / n, window = sample % n;
     if (!validation)
         window =
@@ -241,8 +242,8 @@ lh_status lhi_data_read_window(const lhi_data *data, int validation,
     for (size_t i = 0; i < count; i++)
         if (tokens[i] < 0 || (uint32_t)tokens[i] >= data->vocab)
             return lhi_fail(err, LH_EINPUT,
-                            "%s: token %" PRIu64 " is %" PRIu32 ", which is "
-                            "not below the model's vocabulary of %" PRIu32,
+                            "%s: token %" PRIu64 " is %" PRIu32
+                            ", but the model's vocabulary has %" PRIu32,
                             data->path, at + i, (uint32_t)tokens[i],
                             data->vocab);
     return LH_OK;

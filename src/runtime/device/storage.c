@@ -120,7 +120,7 @@ static lh_status make_file(lhi_storage *s, lh_error *err)
     lh_status status = LH_OK;
     if (s->fd < 0 || unlink(path) != 0 ||
         fcntl(s->fd, F_SETFD, FD_CLOEXEC) != 0)
-        status = fail_folder(s->folder, "no file can be made in", err);
+        status = fail_folder(s->folder, "cannot create a file in", err);
     free(path);
     return status;
 }
@@ -204,8 +204,8 @@ static lh_status allocate_disk_space(lhi_storage *s, size_t size, lh_error *err)
     if (failed == 0)
         return LH_OK;
     return lhi_fail(err, LH_EIO,
-                    "offload: no room for %.1f MiB more in '%.300s', where "
-                    "%.1f MiB are in use: %s; give a folder that has room "
+                    "offload: no space for %.1f MiB more in '%.300s', which "
+                    "has %.1f MiB in use: %s; give a folder with free space "
                     "with --offload-to, or plan with a smaller share",
                     (double)size / (1 << 20), s->folder,
                     (double)s->size / (1 << 20), strerror(failed));
@@ -224,7 +224,7 @@ lh_status lhi_storage_add_block(lhi_storage *s, size_t size,
         at = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd,
                   (off_t)s->size);
         if (at == MAP_FAILED)
-            status = fail_folder(s->folder, "no memory is mapped to", err);
+            status = fail_folder(s->folder, "cannot map memory to", err);
     }
     if (status != LH_OK) {
         free(m);

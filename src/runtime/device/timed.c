@@ -75,7 +75,7 @@ static lh_status timed_run(lhi_device *device, const lh_pass *pass,
     (void)in;
     (void)out;
     if (pass->chunk >= t->n_chunks || pass->n_parts == 0)
-        return lhi_fail(err, LH_EINVAL, "there is no such pass");
+        return lhi_fail(err, LH_EINVAL, "the pass does not exist");
     int64_t now = lhi_now_ns(), late = now - ready_ns;
     span->start_ns = ready_ns;
     if (late > t->slips.worst_ns)
@@ -177,8 +177,8 @@ lh_status lhi_device_timed(const lh_pipeline *pipeline, uint32_t device,
     if (device >= lh_pipeline_n_devices(pipeline) || message_bytes == 0 ||
         slip_ns < 0)
         return lhi_fail(err, LH_EINVAL,
-                        "a timed device must be one of the pipeline's, with "
-                        "messages of a size and no negative slip");
+                        "a timed device must be one of the pipeline's devices, "
+                        "with a message size above 0 and a slip of at least 0");
     timed *t = calloc(1, sizeof *t);
     uint32_t n = lh_pipeline_n_chunks(pipeline);
     lh_chunk *chunks = calloc(n, sizeof *chunks);

@@ -77,8 +77,8 @@ static lh_status fail_unsupported(const lhi_tokenizer *t, const char *what,
                                   lh_error *err)
 {
     return lhi_fail(err, LH_EUNSUPPORTED,
-                    "%s: %s; known are byte-level BPE tokenizers as GPT-2 has "
-                    "them: docs/training.md",
+                    "%s: %s; only byte-level BPE tokenizers like GPT-2's are "
+                    "supported: docs/training.md",
                     t->name, what);
 }
 
@@ -122,15 +122,15 @@ static lh_status read_vocab(lhi_tokenizer *t, const json_t *vocab,
     const char *key;
     json_t *value;
     if (!json_is_object(vocab))
-        return lhi_fail(err, LH_EINPUT, "%s: model.vocab is not there",
-                        t->name);
+        return lhi_fail(err, LH_EINPUT, "%s: model.vocab is missing", t->name);
     json_object_foreach((json_t *)(uintptr_t)vocab, key, value)
     {
         json_int_t token = json_integer_value(value);
         if (!json_is_integer(value) || token < 0 || token >= MAX_TOKEN)
-            return lhi_fail(err, LH_EINPUT,
-                            "%s: model.vocab: a token is no number of 0..%d",
-                            t->name, MAX_TOKEN - 1);
+            return lhi_fail(
+                err, LH_EINPUT,
+                "%s: model.vocab: a token is not a number from 0 to %d",
+                t->name, MAX_TOKEN - 1);
         if ((uint32_t)token >= t->size)
             t->size = (uint32_t)token + 1;
     }
@@ -194,8 +194,7 @@ static lh_status read_merges(lhi_tokenizer *t, const json_t *vocab,
 {
     size_t n = json_array_size(list), room = 16;
     if (!json_is_array(list) || n > MAX_TOKEN)
-        return lhi_fail(err, LH_EINPUT, "%s: model.merges is not there",
-                        t->name);
+        return lhi_fail(err, LH_EINPUT, "%s: model.merges is missing", t->name);
     while (room < 2 * n)
         room *= 2;
     t->mask = room - 1;
@@ -210,10 +209,11 @@ static lh_status read_merges(lhi_tokenizer *t, const json_t *vocab,
         if (!parse_pair(json_array_get(list, i), buffer, sizeof buffer, &left,
                         &right) ||
             !find_merge(vocab, left, right, &m))
-            return lhi_fail(err, LH_EINPUT,
-                            "%s: model.merges: number %zu is no pair of tokens "
-                            "that the vocabulary has, and has together",
-                            t->name, i);
+            return lhi_fail(
+                err, LH_EINPUT,
+                "%s: model.merges: entry %zu is not a pair of tokens that, "
+                "with their concatenation, are in the vocabulary",
+                t->name, i);
         size_t slot = find_merge_slot(t, m.left, m.right);
         if (t->merges[slot].left == NONE)
             t->merges[slot] = m;
@@ -345,10 +345,10 @@ static lh_status encode_word(const lhi_tokenizer *t, word *w, const char *text,
         w->next[i] = i + 1;
         w->last[i] = i > 0 ? i - 1 : 0;
         if (w->tokens[i] == NONE)
-            return lhi_fail(err, LH_EINPUT,
-                            "%s: the vocabulary has no token for byte %u, "
-                            "which the text has",
-                            t->name, byte);
+            return lhi_fail(
+                err, LH_EINPUT,
+                "%s: the vocabulary has no token for byte %u of the text",
+                t->name, byte);
     }
     if (!merge_all(t, w))
         return lhi_fail_nomem(err);
@@ -390,12 +390,12 @@ lh_status lhi_tokenizer_encode(const lhi_tokenizer *tokenizer, const char *text,
                                lh_error *err)
 {
     if (len >= INT32_MAX)
-        return lhi_fail(err, LH_EINPUT, "%zu bytes are too long a text", len);
+        return lhi_fail(err, LH_EINPUT, "a text of %zu bytes is too long", len);
     size_t longest = longest_word(tokenizer, text, len), made = 0;
     if (tokenizer->splits && longest > MAX_WORD)
         return lhi_fail(err, LH_EINPUT,
-                        "a word of %zu bytes, which is none: words have at "
-                        "most %d KiB; put spaces or line ends into the text",
+                        "a word of %zu bytes is longer than %d KiB; insert "
+                        "spaces or line ends into the text",
                         longest, MAX_WORD >> 10);
     lhi_arena *mem = lhi_arena_make(0);
     uint32_t *out = malloc((len + 1) * sizeof *out);

@@ -243,8 +243,9 @@ static lh_status fail_deadlock(const deadlock_walk *p, uint32_t r,
     const lhi_exec_pass *pass = &rank->passes[p->done[r]];
     if (p->has_unqueued[r])
         return lhi_fail(err, LH_EDEADLOCK,
-                        "deadlock: rank %" PRIu32 " stops after %s, its send "
-                        "queue full for ever; make the queue longer",
+                        "deadlock: rank %" PRIu32
+                        " stops after %s because its send queue stays full; "
+                        "make the queue longer",
                         r, lh_pass_format(&pass[-1].pass, here));
     lh_pass_format(&pass->pass, here);
     if (needs_later_launch(p, r))
@@ -255,11 +256,12 @@ static lh_status fail_deadlock(const deadlock_walk *p, uint32_t r,
     if (!ended)
         lh_pass_format(&other->passes[p->done[maker]].pass, there);
     if (has_input_in_queue(p, r))
-        return lhi_fail(err, LH_EDEADLOCK,
-                        "deadlock: the input of %s on rank %" PRIu32
-                        " has come by the delegated path, but is behind one in "
-                        "its queue that never does; take more receive buffers",
-                        here, r);
+        return lhi_fail(
+            err, LH_EDEADLOCK,
+            "deadlock: the input of %s on rank %" PRIu32
+            " has arrived by the delegated path, but is behind one in its "
+            "queue that never arrives; use more receive buffers",
+            here, r);
     if (p->previous[input] != LH_NONE && !p->moved[p->previous[input]]) {
         uint32_t first = p->previous[input];
         return lhi_fail(

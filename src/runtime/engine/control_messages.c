@@ -35,7 +35,7 @@ static const char *const names[] = {
     [MESSAGE_VOTE] = "a vote",
     [MESSAGE_SWITCH] = "a switch",
     [MESSAGE_OBSERVATION] = "an observation",
-    [MESSAGE_ADAPT_NOTICE] = "a notice of a change",
+    [MESSAGE_ADAPT_NOTICE] = "an adaptation notice",
 };
 
 enum { HEAD_BYTES = 4 };
@@ -206,7 +206,7 @@ lh_status lhi_receive_notice_read(const unsigned char *in, size_t size,
         get_head(in, size, MESSAGE_NOTICE, LHI_RECEIVE_NOTICE_BYTES, &at, err));
     uint32_t rest = get32(&at);
     if (rest)
-        return fail_field(MESSAGE_NOTICE, "beginning", rest, err);
+        return fail_field(MESSAGE_NOTICE, "reserved field", rest, err);
     *posted_ns = get_time(&at);
     return LH_OK;
 }
@@ -232,7 +232,7 @@ lh_status lhi_record_counts_read(const unsigned char *in, size_t size,
     c.n_collectives = get32(&at);
     uint32_t rest = get32(&at);
     if (rest)
-        return fail_field(MESSAGE_COUNTS, "end", rest, err);
+        return fail_field(MESSAGE_COUNTS, "reserved field", rest, err);
     *out = c;
     return LH_OK;
 }
@@ -271,8 +271,7 @@ static lh_status get_collectives(const unsigned char *in, uint32_t n,
         x->op = get32(&in);
         x->copy = get32(&in);
         if (scatter > 1 || (x->copy && (scatter || x->op != LH_NONE)))
-            return lhi_fail(err, LH_EIO,
-                            "a communication of no kind that there is");
+            return lhi_fail(err, LH_EIO, "a communication of an unknown kind");
         x->ready_ns = get_time(&in);
         x->depart_ns = get_time(&in);
         x->sent_ns = get_time(&in);
@@ -383,7 +382,7 @@ lh_status lhi_observation_read(const unsigned char *in, size_t size,
         return fail_field(MESSAGE_OBSERVATION, "number of communications",
                           s.n_collectives, err);
     if (rest)
-        return fail_field(MESSAGE_OBSERVATION, "end", rest, err);
+        return fail_field(MESSAGE_OBSERVATION, "reserved field", rest, err);
     memcpy(rows, at, (size_t)s.n_passes * sizeof *rows);
     LHI_TRY(get_collectives(at + (size_t)s.n_passes * sizeof *rows,
                             s.n_collectives, played, err));
@@ -453,7 +452,7 @@ lh_status lhi_proposal_read(const unsigned char *in, size_t size,
     t->n_paths = get32(&at);
     t->n_assignment = get32(&at);
     if (begin)
-        return fail_field(MESSAGE_PROPOSAL, "beginning", begin, err);
+        return fail_field(MESSAGE_PROPOSAL, "reserved field", begin, err);
     if (t->n_rows > lhi_input_max_bytes(LHI_INPUT_SCHEDULE))
         return fail_field(MESSAGE_PROPOSAL, "length of rows", t->n_rows, err);
     if (t->n_links > lhi_input_max_bytes(LHI_INPUT_SCHEDULE) ||
@@ -464,8 +463,8 @@ lh_status lhi_proposal_read(const unsigned char *in, size_t size,
         return fail_field(MESSAGE_PROPOSAL, "length of paths", t->n_paths, err);
     if (t->n_assignment > LHI_RANK_ASSIGNMENT_MAX_BYTES ||
         (t->n_assignment && !t->n_rows))
-        return fail_field(MESSAGE_PROPOSAL, "length of seats", t->n_assignment,
-                          err);
+        return fail_field(MESSAGE_PROPOSAL, "length of the rank assignment",
+                          t->n_assignment, err);
     *out = p;
     return LH_OK;
 }
@@ -533,8 +532,8 @@ lh_status lhi_switch_read(const unsigned char *in, size_t size, lhi_switch *out,
     if (refused >> 1 > LH_DATA_PATH_MIXED)
         return fail_field(MESSAGE_SWITCH, "path", refused >> 1, err);
     if (s.n_assignment > LHI_RANK_ASSIGNMENT_MAX_BYTES || rest)
-        return fail_field(MESSAGE_SWITCH, "length of seats", s.n_assignment,
-                          err);
+        return fail_field(MESSAGE_SWITCH, "length of the rank assignment",
+                          s.n_assignment, err);
     *out = s;
     return LH_OK;
 }
@@ -603,13 +602,14 @@ lh_status lhi_adapt_notice_read(const unsigned char *in, size_t size,
     if (kind > (NOTICE_DECISION | NOTICE_SWITCH) || kind == NOTICE_SWITCH)
         return fail_field(MESSAGE_ADAPT_NOTICE, "kind", kind, err);
     if (what > LH_MONITOR_DATA)
-        return fail_field(MESSAGE_ADAPT_NOTICE, "thing", what, err);
+        return fail_field(MESSAGE_ADAPT_NOTICE, "target", what, err);
     if (change > LH_MONITOR_ENDS)
         return fail_field(MESSAGE_ADAPT_NOTICE, "change", change, err);
     if (path > LH_DATA_PATH_MIXED)
         return fail_field(MESSAGE_ADAPT_NOTICE, "path", path, err);
     if (rest || end)
-        return fail_field(MESSAGE_ADAPT_NOTICE, "end", rest | end, err);
+        return fail_field(MESSAGE_ADAPT_NOTICE, "reserved field", rest | end,
+                          err);
     *out = t;
     return LH_OK;
 }
@@ -649,7 +649,7 @@ lh_status lhi_outcome_head_read(const unsigned char *in, size_t size,
     o.texts.n_paths = get32(&at);
     o.texts.n_assignment = get32(&at);
     if (get32(&at))
-        return fail_field(MESSAGE_OUTCOME, "end", 1, err);
+        return fail_field(MESSAGE_OUTCOME, "reserved field", 1, err);
     if (interrupted > 1)
         return fail_field(MESSAGE_OUTCOME, "interruption", interrupted, err);
     *out = o;

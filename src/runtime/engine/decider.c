@@ -57,8 +57,8 @@ lh_status lhi_job_make_adapt(const lhi_job *job, lh_adapt **out, lh_error *err)
                              err));
     if (job->exec->options.path != LH_DATA_PATH_DIRECT)
         return lhi_fail(err, LH_EINVAL,
-                        "lh_train_adapt: a run that adapts chooses the path of "
-                        "its messages; it has to begin on the direct one");
+                        "lh_train_adapt: an adaptive run chooses the data path "
+                        "of its messages; it must start on the direct path");
     o.sim = &sim;
     return lh_adapt_make(job->pipeline, job->exec->schedule, &o, out, err);
 }
@@ -149,11 +149,11 @@ static const char *describe_disabled_option(const lhi_decider *d,
     if (e->cost_ns <= 0)
         return "";
     if (e->target == LH_MONITOR_DATA && !may->moves_hosts)
-        return ", of which hosts in other places could save up to all; none "
-               "moves without --moving";
+        return ", of which migrated hosts could save up to all; enable "
+               "migration with --moving";
     if (e->target == LH_MONITOR_DEVICE && !may->moves_layers)
-        return ", of which layers on other devices could save a part; none "
-               "moves without --moving";
+        return ", of which migrated layers could save a part; enable migration "
+               "with --moving";
     return "";
 }
 
@@ -169,15 +169,15 @@ static lh_status report_event(lhi_decider *d, uint64_t step,
     format_time((double)e->cost_ns, cost, sizeof cost);
     if (e->change == LH_MONITOR_ENDS)
         snprintf(row.text, sizeof row.text,
-                 "from iteration %" PRIu64 " on %s takes %s, as before",
+                 "from iteration %" PRIu64 " on %s takes %s again",
                  e->first_step, thing, now);
     else
-        snprintf(row.text, sizeof row.text,
-                 "from iteration %" PRIu64 " on %s takes %s in place of %s; an "
-                 "iteration takes %s more because of it%s",
-                 e->first_step, thing, now, before,
-                 e->cost_ns > 0 ? cost : "nothing",
-                 describe_disabled_option(d, e));
+        snprintf(
+            row.text, sizeof row.text,
+            "from iteration %" PRIu64
+            " on %s takes %s instead of %s; this adds %s to an iteration%s",
+            e->first_step, thing, now, before,
+            e->cost_ns > 0 ? cost : "nothing", describe_disabled_option(d, e));
     d->n_noticed++;
     return add_notice(d, &row, err);
 }
@@ -189,8 +189,8 @@ static void record_failure(lhi_decider *d, const lh_error *err)
     pthread_mutex_lock(&d->lock);
     if (!d->has_remarked)
         snprintf(d->remark, sizeof d->remark,
-                 "the run goes on and adapts to nothing that it cannot see: "
-                 "%.300s",
+                 "the run continues without adapting to iterations that cannot "
+                 "be evaluated: %.300s",
                  err->text);
     d->has_remarked = true;
     pthread_mutex_unlock(&d->lock);

@@ -24,13 +24,12 @@ lh_status lhi_job_list_links(const lhi_job *job, lhi_net_link *links,
         lhi_net_link *to = &links[p->link_resources[i]];
         if (seen[p->link_resources[i]] && (to->latency_ns != l->latency_ns ||
                                            to->transfer_ns != l->transfer_ns))
-            status =
-                lhi_fail(err, LH_EUNSUPPORTED,
-                         "link '%.60s' has a different latency or "
-                         "transfer time between ranks %" PRIu32 " and %" PRIu32
-                         " than before; to be emulated, links that share "
-                         "a name must be alike",
-                         l->name, l->from, l->to);
+            status = lhi_fail(
+                err, LH_EUNSUPPORTED,
+                "link '%.60s' has a different latency or transfer time between "
+                "ranks %" PRIu32 " and %" PRIu32
+                " than before; emulated links with the same name must be equal",
+                l->name, l->from, l->to);
         *to = (lhi_net_link){l->latency_ns, l->transfer_ns, 0};
         seen[p->link_resources[i]] = true;
     }

@@ -275,10 +275,9 @@ static lh_status fail_memory(const char *where, rank_memory need, double blas,
     return lhi_fail(
         err, LH_ENOMEM,
         "training needs %s of memory %s (weights, gradients and optimizer %s, "
-        "activations %s, OpenBLAS and stacks %s), but there are %s, by %s: "
-        "give "
-        "that, or plan for smaller microbatches, a shorter sequence or more "
-        "machines%s",
+        "activations %s, OpenBLAS and stacks %s), but only %s are available, "
+        "by %s: provide more, or plan with smaller microbatches, a shorter "
+        "sequence or more machines%s",
         format_bytes(need.state + need.activations + blas, true, all), where,
         format_bytes(need.state, false, state),
         format_bytes(need.activations, false, activations),
@@ -381,14 +380,14 @@ lh_status lhi_job_check_limits(const lhi_job *job, const lh_exec *exec,
         LHI_TRY(lhi_job_predict_memory(job, exec, r, &one, err));
         if (one.limit_bytes == LH_NO_LIMIT)
             return lhi_fail(err, LH_EINVAL,
-                            "no memory can be enforced: the pipeline has no "
-                            "limit in bytes");
+                            "memory limits cannot be enforced: the pipeline "
+                            "has none in bytes");
         if (one.predicted_bytes > one.limit_bytes)
             return lhi_fail(
                 err, LH_ENOMEM,
-                "rank %" PRIu32 " would hold %s (%s), and its limit is %s: "
-                "plan with recompute: full, smaller microbatches or more "
-                "devices, or do not enforce it",
+                "rank %" PRIu32 " would use %s (%s), but its limit is %s: plan "
+                                "with recompute: full, smaller microbatches or "
+                                "more devices, or do not enforce the limit",
                 r, format_bytes((double)one.predicted_bytes, true, all),
                 format_kinds(one.predicted, parts, sizeof parts),
                 format_bytes((double)one.limit_bytes, false, limit));
@@ -402,8 +401,8 @@ lh_status lhi_job_fail_over_limit(uint32_t rank, int64_t bytes,
 {
     size_text all, limit;
     return lhi_fail(err, LH_ENOMEM,
-                    "rank %" PRIu32 " holds %s after step %" PRIu64
-                    ", and its limit is %s: the run ends there",
+                    "rank %" PRIu32 " uses %s after step %" PRIu64
+                    ", but its limit is %s: the run stops",
                     rank, format_bytes((double)bytes, true, all), step + 1,
                     format_bytes((double)limit_bytes, false, limit));
 }
@@ -477,7 +476,7 @@ lh_status lhi_job_check_extra_memory(double bytes, const char *what,
     if (bytes <= (double)room.bytes)
         return LH_OK;
     return lhi_fail(err, LH_ENOMEM,
-                    "it keeps %s more of %s, but there are %s, by %s",
+                    "it needs %s more for %s, but only %s are available, by %s",
                     format_bytes(bytes, true, more), what,
                     format_bytes((double)room.bytes, false, there), room.limit);
 }

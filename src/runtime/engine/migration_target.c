@@ -47,8 +47,8 @@ static lh_status check_memory(const lhi_migration_target *s,
         return LH_OK; /* the first rank checks for this machine */
     LHI_TRY(
         lhi_job_state_bytes(job, exec, s->place, !job->launched, &bytes, err));
-    return lhi_job_check_extra_memory(bytes,
-                                      "what moves, held twice for a time", err);
+    return lhi_job_check_extra_memory(
+        bytes, "the training state during the migration", err);
 }
 
 lhi_training_options lhi_job_training_options(const lhi_job *job, lhi_net *net,

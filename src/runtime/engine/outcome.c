@@ -292,7 +292,9 @@ static lh_status read_memory(const lhi_job *job, reader *r, owned_result *to,
             memcpy(&held, at, sizeof held);
             at += sizeof held;
             if (!(held >= 0 && held < 0x1p53))
-                return lhi_fail(err, LH_EIO, "rank %" PRIu32 " holds %g bytes",
+                return lhi_fail(err, LH_EIO,
+                                "rank %" PRIu32
+                                " reported an invalid memory of %g bytes",
                                 i, held);
             one->measured[k] = (int64_t)held;
             if (k != LH_MEMORY_STORAGE)
@@ -303,7 +305,9 @@ static lh_status read_memory(const lhi_job *job, reader *r, owned_result *to,
             memcpy(&held, at, sizeof held);
             at += sizeof held;
             if (!(held >= 0 && held < 0x1p53))
-                return lhi_fail(err, LH_EIO, "rank %" PRIu32 " has spent %g ns",
+                return lhi_fail(err, LH_EIO,
+                                "rank %" PRIu32
+                                " reported an invalid time of %g ns",
                                 i, held);
             *(k < LH_N_TRAIN_GROUPS ? &to->spent_ns[k]
                                     : ends[k - LH_N_TRAIN_GROUPS]) += held / n;
@@ -464,7 +468,7 @@ static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
     if (status == LH_OK && job->model && head.n_recorded > 0)
         status = read_memory(job, r, to, err);
     if (status == LH_OK && r->n_left > 0)
-        status = lhi_fail(err, LH_EIO, "rank 0 handed back more than a result");
+        status = lhi_fail(err, LH_EIO, "rank 0 returned data after its result");
     to->result = (lh_train_result){
         .n_iterations = (uint32_t)head.n_iterations,
         .iterations = to->iterations,

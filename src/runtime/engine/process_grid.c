@@ -14,23 +14,23 @@ lh_status lhi_grid_check(const lhi_grid *g, lh_error *err)
     for (unsigned i = 0; i < sizeof degrees / sizeof *degrees; i++)
         if (degrees[i] == 0 || degrees[i] > LHI_NET_MAX_RANKS)
             return lhi_fail(err, LH_EINVAL,
-                            "there are %" PRIu32 " ranks in a row, and may be "
-                            "1 to %d",
+                            "a parallel degree of %" PRIu32 " must be 1 to %d",
                             degrees[i], LHI_NET_MAX_RANKS);
     for (unsigned i = 0; i < 4; i++) /* so that each product fits */
         if ((n *= degrees[i]) > LHI_NET_MAX_RANKS)
             return lhi_fail(err, LH_EINVAL,
                             "%" PRIu32 " devices, %" PRIu32
-                            " replicas, context "
-                            "%" PRIu32 " and tensor %" PRIu32 " make more "
-                            "than %d ranks",
+                            " replicas, context %" PRIu32 " and tensor %" PRIu32
+                            " exceed %d ranks",
                             g->n_devices, g->replicas, g->context, g->tensor,
                             LHI_NET_MAX_RANKS);
     if (lhi_grid_count_copies(g) % (g->expert * g->expert_tensor) != 0)
-        return lhi_fail(err, LH_EINVAL,
-                        "%" PRIu32 " ranks of a device are no multiple of "
-                        "expert %" PRIu32 " times expert_tensor %" PRIu32,
-                        lhi_grid_count_copies(g), g->expert, g->expert_tensor);
+        return lhi_fail(
+            err, LH_EINVAL,
+            "%" PRIu32
+            " ranks of a device are not a multiple of expert %" PRIu32
+            " times expert_tensor %" PRIu32,
+            lhi_grid_count_copies(g), g->expert, g->expert_tensor);
     return LH_OK;
 }
 

@@ -84,7 +84,7 @@ static lh_status read_paths(const char *text, uint32_t n, uint32_t n_links,
     }
     if (!valid)
         return lhi_fail(err, LH_EINPUT,
-                        "paths of the proposed schedule that are none of the "
+                        "invalid paths of the proposed schedule for the "
                         "pipeline's %u links",
                         n_links);
     return LH_OK;

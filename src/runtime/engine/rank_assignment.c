@@ -64,7 +64,7 @@ static bool take_char(cursor *c, char what)
 /* Fails because a field of an encoded rank assignment is invalid. */
 static lh_status fail_field(const char *what, lh_error *err)
 {
-    return lhi_fail(err, LH_EINPUT, "seats whose %s cannot be read", what);
+    return lhi_fail(err, LH_EINPUT, "a rank assignment with invalid %s", what);
 }
 
 /* Parses n numbers or none, then a semicolon. */
@@ -91,7 +91,8 @@ lh_status
 lhi_rank_assignment_fail_layers(const lhi_rank_assignment_limits *limits,
                                 lh_error *err)
 {
-    return lhi_fail(err, LH_EUNSUPPORTED, "layers do not move in this run: %s",
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "layers cannot migrate in this run: %s",
                     limits->layers_fixed_reason);
 }
 
@@ -100,7 +101,7 @@ lhi_rank_assignment_fail_places(const lhi_rank_assignment_limits *limits,
                                 lh_error *err)
 {
     return lhi_fail(err, LH_EUNSUPPORTED,
-                    "ranks keep their places in this run: %s",
+                    "ranks cannot migrate in this run: %s",
                     limits->places_fixed_reason);
 }
 
@@ -121,8 +122,8 @@ static lh_status check_layers(const lhi_rank_assignment *s,
     }
     if (sum != limits->n_layers)
         return lhi_fail(err, LH_EINPUT,
-                        "the chunks would have %" PRIu64 " layers together, "
-                        "and the job has %" PRIu32,
+                        "the chunks would have %" PRIu64
+                        " layers in total, but the job has %" PRIu32,
                         sum, limits->n_layers);
     return LH_OK;
 }
@@ -136,9 +137,10 @@ static lh_status check_hosts(const lhi_rank_assignment *s, lh_error *err)
         if (s->ranks[p] >= s->n_places || there[s->ranks[p]])
             status = lhi_fail(
                 err, LH_EINPUT,
-                "rank %" PRIu32 " would have place %" PRIu32 ", and %s",
+                "rank %" PRIu32 " would have place %" PRIu32 ", but %s",
                 s->ranks[p], p,
-                s->ranks[p] >= s->n_places ? "is none" : "another one, too");
+                s->ranks[p] >= s->n_places ? "does not exist"
+                                           : "already has another place");
         else
             there[s->ranks[p]] = true;
     }
@@ -152,10 +154,12 @@ static lh_status check_relays(const lhi_rank_assignment *s, lh_error *err)
     for (uint32_t p = 0; p < s->n_places; p++) {
         uint32_t via = s->relays[p];
         if (via != LH_NONE && (via >= s->n_places || via == s->ranks[p]))
-            return lhi_fail(err, LH_EINPUT,
-                            "rank %" PRIu32 " would pass on what goes to place "
-                            "%" PRIu32 ", and %s",
-                            via, p, via >= s->n_places ? "is none" : "has it");
+            return lhi_fail(
+                err, LH_EINPUT,
+                "rank %" PRIu32 " would relay the state for place %" PRIu32
+                ", but %s",
+                via, p,
+                via >= s->n_places ? "does not exist" : "has that place");
     }
     return LH_OK;
 }
@@ -171,10 +175,10 @@ static lh_status read_all(cursor *c, const lhi_rank_assignment_limits *limits,
         return lhi_rank_assignment_fail_places(limits, err);
     LHI_TRY(
         read_numbers(c, to->n_places, UINT32_MAX, "ranks", &to->ranks, err));
-    LHI_TRY(read_numbers(c, to->n_places, UINT32_MAX, "ranks that pass on",
-                         &to->relays, err));
+    LHI_TRY(
+        read_numbers(c, to->n_places, UINT32_MAX, "relays", &to->relays, err));
     if (to->relays && !to->ranks)
-        return fail_field("ranks that pass on", err);
+        return fail_field("relays", err);
     if (!read_number(c, INT64_MAX / 4, &ns) || c->at != c->end)
         return fail_field("time", err);
     to->move_ns = (int64_t)ns;

@@ -28,7 +28,7 @@ static void find_migration_obstacle(const lhi_job *job,
                  g->expert);
     else if (lh_pipeline_offloads(job->pipeline))
         snprintf(why, LHI_FIXED_REASON_BYTES,
-                 "activations leave their device; plan without offload");
+                 "activations are offloaded; plan without offload");
     else if (lh_pipeline_n_dp_ops(job->pipeline) > 0)
         snprintf(why, LHI_FIXED_REASON_BYTES,
                  "passes launch data-parallel operations; plan with a schedule "
@@ -40,13 +40,14 @@ static void find_migration_obstacle(const lhi_job *job,
                  m->sharded_parameters > 0 ? 3 : 2);
     else if (job->o.enforces_memory)
         snprintf(why, LHI_FIXED_REASON_BYTES,
-                 "memory is enforced, and what moves is held twice for a time; "
-                 "do not enforce it");
+                 "memory limits are enforced, and a migration needs memory for "
+                 "the state twice; do not enforce them");
     else if (n > 1 &&
              !lhi_shard_groups_equal_at_stages(m, n, job->exec->n_ranks))
-        snprintf(why, LHI_FIXED_REASON_BYTES,
-                 "replicas share by site, and at other sites at some stages "
-                 "than at others; plan with sharding: full");
+        snprintf(
+            why, LHI_FIXED_REASON_BYTES,
+            "the optimizer state is sharded by site, and replicas are at "
+            "different sites at different stages; plan with sharding: full");
 }
 
 /* Finds the reason why layers cannot move between chunks; "" if they can. */
@@ -58,17 +59,17 @@ static void find_layer_obstacle(const lhi_job *job, const uint32_t *numbers,
         all = all && numbers[c] > 0;
     if (!job->model && !job->o.layers)
         snprintf(why, LHI_FIXED_REASON_BYTES,
-                 "how many each chunk has was not said");
+                 "the layer count of each chunk is unknown");
     else if (lh_pipeline_offloads(job->pipeline))
         snprintf(why, LHI_FIXED_REASON_BYTES,
-                 "activations leave their device; plan without offload");
+                 "activations are offloaded; plan without offload");
     else if (lh_pipeline_n_dp_ops(job->pipeline) > 0)
         snprintf(why, LHI_FIXED_REASON_BYTES,
                  "passes launch data-parallel operations; plan with a schedule "
                  "that is not elastic");
     else if (job->model && !all)
         snprintf(why, LHI_FIXED_REASON_BYTES,
-                 "a chunk has none, and each needs at least 1");
+                 "a chunk has no layer; each needs at least 1");
 }
 
 /* Sets the layer counts per chunk. */

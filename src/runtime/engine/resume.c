@@ -68,10 +68,10 @@ static lh_status choose_checkpoint(agreement *r, double *which, lh_error *err)
     if (is_leader(r) && r->steps && r->n_left == 0)
         find_newer(r);
     if (is_leader(r) && r->steps && r->n_left == 0)
-        return lhi_fail(err, LH_EINPUT,
-                        "%.150s: none of its checkpoints is whole; the newest: "
-                        "%.300s",
-                        r->o->path, r->newest_why);
+        return lhi_fail(
+            err, LH_EINPUT,
+            "%.150s: none of its checkpoints is intact; the newest: %.300s",
+            r->o->path, r->newest_why);
     if (is_leader(r))
         *which = r->steps ? (double)r->steps[--r->n_left] : path_is_checkpoint;
     return lhi_all_reduce_sum(r->o->net, r->turn++, which, 1, r->o->stop, err);
@@ -83,8 +83,8 @@ static void report_skipped(agreement *r, double which, uint32_t rank,
 {
     char text[sizeof r->newest_why + 600];
     snprintf(text, sizeof text,
-             "%.400s: step %.0f is passed over: rank %" PRIu32 ": %s",
-             r->o->path, which, rank, why);
+             "%.400s: step %.0f is skipped: rank %" PRIu32 ": %s", r->o->path,
+             which, rank, why);
     print_remark(r, text);
     if (r->is_first_whole)
         snprintf(r->newest_why, sizeof r->newest_why, "%s", why);

@@ -48,21 +48,20 @@ static lh_status check_options(const lh_train_options *options,
         out->transport = "inproc";
     if (find_transport(out->transport) == N_TRANSPORTS)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "there is no transport '%.40s'; inproc, local, ucx and "
-                        "tcp are there",
+                        "there is no transport '%.40s'; the transports are "
+                        "inproc, local, ucx and tcp",
                         out->transport);
     if (out->n_rails && strcmp(out->transport, "tcp") != 0)
-        return lhi_fail(err, LH_EINVAL,
-                        "rails are ways of transport tcp, not of %s",
+        return lhi_fail(err, LH_EINVAL, "rails require transport tcp, not %s",
                         out->transport);
     if (out->reschedule && out->profiles)
         return lhi_fail(err, LH_EINVAL,
-                        "a profile is of one schedule: profiles and reschedule "
-                        "do not go together");
+                        "a profile covers one schedule: profiles cannot be "
+                        "combined with reschedule");
     if (out->adapt && (out->reschedule || out->profiles))
         return lhi_fail(err, LH_EINVAL,
-                        "a run that adapts chooses its schedules by itself: "
-                        "adapt goes neither with reschedule nor with profiles");
+                        "an adaptive run chooses its own schedules: adapt "
+                        "cannot be combined with reschedule or profiles");
     if (out->steps == 0)
         out->steps = 1;
     if (out->message_bytes == 0)
@@ -187,7 +186,7 @@ static lh_status check_plan(const lh_pipeline *pipeline, const lh_exec *exec,
         lh_pipeline_n_chunks(pipeline) != exec->n_chunks ||
         pipeline->n_resources != exec->n_links)
         return lhi_fail(err, LH_EINVAL,
-                        "the execution plan is of another pipeline");
+                        "the execution plan belongs to another pipeline");
     return LH_OK;
 }
 
@@ -201,8 +200,8 @@ lh_status lh_train_timed(const lh_pipeline *pipeline, const lh_exec *exec,
     LHI_TRY(check_options(options, &job.o, err));
     if (job.o.enforces_memory)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "timed devices hold nothing: memory is enforced where "
-                        "a model is trained");
+                        "timed devices use no memory: limits can be enforced "
+                        "only when a model is trained");
     job.emulates = !job.o.real_links;
     job.shared_clock = job.emulates;
     return run_job(&job, out, err);
@@ -239,7 +238,9 @@ static lh_status open_data(const lh_train_model *m, lhi_data **out,
     else if (m->token_bytes == 4)
         with.kind = LHI_DATA_U32;
     else if (m->token_bytes != 0)
-        return lhi_fail(err, LH_EINVAL, "tokens of %" PRIu32 " bytes; 2 or 4",
+        return lhi_fail(err, LH_EINVAL,
+                        "tokens of %" PRIu32
+                        " bytes are not supported; use 2 or 4",
                         m->token_bytes);
     return lhi_data_open(&with, out, err);
 }
@@ -261,7 +262,7 @@ static lh_status check_model(const lh_train_model *m, const lh_exec *exec,
         rises = rises && m->first_layers[c] <= m->first_layers[c + 1];
     if (!rises)
         return lhi_fail(err, LH_EINVAL,
-                        "the chunks do not hold each of the model's %" PRIu32
+                        "the chunks do not contain each of the model's %" PRIu32
                         " layers exactly once, in order",
                         m->model->layers);
     const uint32_t all = m->model->layers + m->model->mtp_layers;
@@ -322,9 +323,9 @@ static lh_status check_offload(const lhi_job *job, lh_error *err)
                 leaves ? "some" : "none");
     }
     if (any && !m->offload_folder)
-        return lhi_fail(err, LH_EINVAL,
-                        "offload: activations leave the device, and there is "
-                        "no folder for them");
+        return lhi_fail(
+            err, LH_EINVAL,
+            "offload: activations are offloaded, but no folder is given");
     return LH_OK;
 }
 
@@ -337,27 +338,25 @@ static lh_status check_collectives(const lhi_job *job, lh_error *err)
     if (!(m->sharded_parameters >= 0) || !(m->sharded_gradients <= 1) ||
         !(m->sharded_parameters <= m->sharded_gradients))
         return lhi_fail(err, LH_EINVAL,
-                        "shares of what is sharded must be 0 to 1, of "
-                        "parameters at most that of gradients");
+                        "sharded shares must be 0 to 1, that of parameters at "
+                        "most that of gradients");
     bool all = !(m->sharded_gradients < 1) &&
                (!(m->sharded_parameters < 1) || !(m->sharded_parameters > 0));
     if (m->per_layer_sharding && (p->n_dp_ops > 0 || !all))
-        return lhi_fail(err, LH_EINVAL,
-                        "what is sharded layer by layer is so whole, and "
-                        "passes launch no data-parallel operations");
+        return lhi_fail(
+            err, LH_EINVAL,
+            "per-layer sharding covers all gradients and all or no parameters, "
+            "and passes launch no data-parallel operations");
     if (lhi_grid_group_size(&job->grid, LHI_GRID_DATA) == 1)
         return LH_OK;
     LHI_TRY(lhi_shard_groups_check(m, &job->grid, err));
     if (p->has_deferred_gathers)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the pipeline gathers %" PRIu32
-                        " chunks; the cpu device "
-                        "gathers all chunks of a "
-                        "device at the start: "
-                        "plan without "
-                        "'prefetch', or use the "
-                        "timed device",
-                        p->first_gathers);
+        return lhi_fail(
+            err, LH_EUNSUPPORTED,
+            "the pipeline gathers %" PRIu32
+            " chunks first; the cpu device gathers all chunks of a device at "
+            "the start: plan without 'prefetch', or use the timed device",
+            p->first_gathers);
     return LH_OK;
 }
 

@@ -163,21 +163,21 @@ static lh_status check_replicas(const lh_train_model *m, const lhi_grid *grid,
         for (uint32_t r = 0; r < n; r++) {
             const lhi_shard_groups here = lhi_shard_groups_find(m, n, s, r);
             if (here.n_shards != first.n_shards)
-                return lhi_fail(
-                    err, LH_EUNSUPPORTED,
-                    "stage %" PRIu32 " has %" PRIu32 " replicas at the site of "
-                    "replica %" PRIu32 ", stage 0 has %" PRIu32 " at the site "
-                    "of replica 0; the cpu device shards over sites that have "
-                    "as many each: plan with sharding: full in the job's "
-                    "layout",
-                    s, here.n_shards, r, first.n_shards);
+                return lhi_fail(err, LH_EUNSUPPORTED,
+                                "stage %" PRIu32 " has %" PRIu32
+                                " replicas at the site of replica %" PRIu32
+                                ", stage 0 has %" PRIu32
+                                " at the site of replica 0; the cpu device "
+                                "requires the same number at every site: plan "
+                                "with sharding: full in the job's layout",
+                                s, here.n_shards, r, first.n_shards);
             if (lhi_needs_second_embedding(m->model) &&
                 here.shard != lhi_shard_groups_find(m, n, 0, r).shard)
                 return lhi_fail(
                     err, LH_EUNSUPPORTED,
-                    "replica %" PRIu32 " is another one of its site at stage "
-                    "%" PRIu32 " than at stage 0, and both have the same "
-                    "embedding: plan with sharding: full in the job's layout",
+                    "replica %" PRIu32 " has another shard at stage %" PRIu32
+                    " than at stage 0, but both have the same embedding: plan "
+                    "with sharding: full in the job's layout",
                     r, s);
         }
     return LH_OK;

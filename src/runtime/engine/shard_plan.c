@@ -52,9 +52,9 @@ static lh_status fail_plan(const planner *l, uint32_t pass, uint32_t chunk,
     if (pass < l->rank->n_passes)
         lh_pass_format(&l->rank->passes[pass].pass, text);
     return lhi_fail(l->err, LH_EUNSUPPORTED,
-                    "chunk %" PRIu32 " at %s: %s; the cpu device runs what "
-                    "elastic plans launch, in their order: plan again, or run "
-                    "it on the timed device",
+                    "chunk %" PRIu32
+                    " at %s: %s; the cpu device runs the operations of elastic "
+                    "plans in their order: plan again, or use the timed device",
                     chunk, text, what);
 }
 
@@ -117,15 +117,15 @@ static lh_status take_bucket(const planner *l, uint32_t i, uint32_t k,
         all = l->p->dp_ops[d->op].n_buckets;
     }
     if (all > 1 && is_whole_chunk(l, d))
-        return fail_plan(l, i, d->chunk,
-                         "what comes once an iteration is cut into buckets");
+        return fail_plan(
+            l, i, d->chunk,
+            "an operation that runs once per iteration has buckets");
     if (bucket != parts->n || (bucket > 0 && all != parts->all))
-        return fail_plan(l, i, d->chunk,
-                         d->is_scatter
-                             ? "a bucket of its gradients is left out "
-                               "or comes twice"
-                             : "a bucket of its parameters is left out "
-                               "or comes twice");
+        return fail_plan(
+            l, i, d->chunk,
+            d->is_scatter
+                ? "a bucket of its gradients is missing or duplicate"
+                : "a bucket of its parameters is missing or duplicate");
     *last = bucket + 1 == all;
     *parts = (buckets){*last ? 0 : bucket + 1, all};
     return LH_OK;
@@ -206,15 +206,14 @@ static lh_status plan_scatter(planner *l, uint32_t i, uint32_t k)
     bool is_all;
     if (!l->is_pending[c])
         return fail_plan(l, i, c,
-                         "gradients are scattered before they are there");
+                         "gradients are scattered before they are computed");
     LHI_TRY(take_bucket(l, i, k, &l->parts[c], &is_all));
     op->buffer = l->pending[c];
     op->accumulates = l->added[c];
     if (is_whole_chunk(l, d)) {
         if (l->n_back[c] < l->p->n_microbatches)
             return fail_plan(l, i, c,
-                             "the last scatter comes before the last "
-                             "backward");
+                             "the last scatter precedes the last backward");
         l->ended[c] = true;
     } else if (l->n_back[c] == l->p->n_microbatches) {
         return fail_plan(l, i, c,
@@ -249,7 +248,8 @@ static lh_status begin_values(planner *l, uint32_t i, block *b)
 {
     const lh_pass *pass = &l->rank->passes[i].pass;
     if (pass->kind == LH_F && !l->begun[pass->chunk])
-        return fail_plan(l, i, pass->chunk, "what was updated is not gathered");
+        return fail_plan(l, i, pass->chunk,
+                         "the updated parameters are not gathered");
     if (l->sharded[pass->chunk].values == 0)
         return LH_OK;
     if (b->room == LH_NONE && pass->kind != LH_F) {
@@ -282,8 +282,7 @@ static lh_status begin_gradients(planner *l, uint32_t i, block *b)
     }
     if (best == LH_NONE)
         return fail_plan(l, i, pass->chunk,
-                         "two groups' gradients still have to "
-                         "be scattered");
+                         "the gradients of two groups are not scattered yet");
     if (out->passes[i].n_required < l->emptied[best])
         out->passes[i].n_required = l->emptied[best];
     l->emptied[best] = LH_NONE;
@@ -301,7 +300,7 @@ static lh_status plan_pass(planner *l, uint32_t i)
     lhi_shard_pass *out = &l->out->passes[i];
     block *b = block_of(l, backward, c, pass->pass.microbatch);
     if (pass->pass.kind != LH_F && !backward)
-        return fail_plan(l, i, c, "the backward is in two passes");
+        return fail_plan(l, i, c, "the backward is split into two passes");
     out->n_required = pass->n_required_data;
     if (b->n_done == 0) {
         LHI_TRY(begin_values(l, i, b));
@@ -351,9 +350,7 @@ static lh_status plan_all(planner *l)
         uint32_t last;
         block *b = d->is_scatter ? NULL : find_target(l, k, &last);
         if (d->op != LH_NONE && l->p->dp_ops[d->op].kind == LH_DP_ANY)
-            return fail_plan(l, d->after, d->chunk,
-                             "an operation does not say "
-                             "what it carries");
+            return fail_plan(l, d->after, d->chunk, "an operation has no kind");
         if (b)
             b->has_gather = true;
     }
@@ -388,10 +385,10 @@ static lh_status plan_rank(planner *l)
     for (uint32_t k = 0; k < l->rank->n_data; k++)
         out->ops[k].buffer = LH_NONE;
     if (p->n_enqueue == 0 || p->n_dequeue == 0)
-        return lhi_fail(l->err, LH_EUNSUPPORTED,
-                        "the pipeline launches data-parallel operations and "
-                        "does not say which microbatches go together: it needs "
-                        "data_parallel.groups");
+        return lhi_fail(
+            l->err, LH_EUNSUPPORTED,
+            "the pipeline launches data-parallel operations but has no groups "
+            "of microbatches: it needs data_parallel.groups");
     LHI_TRY(take_groups(l, false, p->enqueue, p->n_enqueue));
     LHI_TRY(take_groups(l, true, p->dequeue, p->n_dequeue));
     return plan_all(l);

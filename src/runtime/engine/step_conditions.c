@@ -108,15 +108,15 @@ static lh_status check_hosts(const lhi_job *job, lh_error *err)
     bool transfers = false;
     if (g->tensor * g->context * g->expert > 1)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "events are of hosts, each of which is one rank, and "
-                        "ranks compute passes together (tensor %" PRIu32
+                        "the events affect hosts with one rank each, but ranks "
+                        "compute passes together (tensor %" PRIu32
                         ", context %" PRIu32 ", expert %" PRIu32
-                        "): plan with 1 of each, or have events of devices",
+                        "): plan with 1 of each, or use events for devices",
                         g->tensor, g->context, g->expert);
     if (lh_host_placement_n_hosts(timeline->placement) !=
         lhi_grid_count_ranks(g))
         return lhi_fail(err, LH_EINVAL,
-                        "events are of %" PRIu32
+                        "the events are for %" PRIu32
                         " hosts, but the run has %" PRIu32 " ranks",
                         lh_host_placement_n_hosts(timeline->placement),
                         lhi_grid_count_ranks(g));
@@ -140,27 +140,27 @@ lh_status lhi_job_check_events(const lhi_job *job, lh_error *err)
         timeline->base->n_links != p->n_links ||
         timeline->base->n_resources != p->n_resources)
         return lhi_fail(err, LH_EINVAL,
-                        "the course of events is of another pipeline; run the "
-                        "one that it has in state 0");
+                        "the event timeline belongs to another pipeline; run "
+                        "its pipeline of state 0");
     bool links = false, devices = false;
     for (uint32_t i = 0; i < timeline->n_effects; i++) {
         links = links || timeline->effects[i].n_links > 0;
         devices = devices || timeline->effects[i].n_links == 0;
     }
     if (links && !job->emulates)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "events make links slow or rails fail, which only "
-                        "emulated links do; do without real links, or without "
-                        "these events");
+        return lhi_fail(
+            err, LH_EUNSUPPORTED,
+            "the events slow links or fail rails, which requires emulated "
+            "links; use emulated links, or remove these events");
     if (timeline->restart_steps)
         return lhi_fail(err, LH_EINVAL,
-                        "a run goes on where a rail fails: a course with "
-                        "restarts is for playing");
+                        "a run continues when a rail fails: an event timeline "
+                        "with restarts can only be simulated");
     if (devices && job->model)
-        return lhi_fail(err, LH_EUNSUPPORTED,
-                        "events make a device slow, which only the timed "
-                        "device can be: on the cpu device passes take what "
-                        "they take");
+        return lhi_fail(
+            err, LH_EUNSUPPORTED,
+            "the events slow devices, which only the timed device supports: on "
+            "the cpu device passes take their real duration");
     return timeline->placement && job->model ? check_hosts(job, err) : LH_OK;
 }
 

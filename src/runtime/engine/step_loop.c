@@ -271,16 +271,17 @@ static lh_status propose(lhi_run_worker *w, uint64_t step, lhi_command *command,
         return LH_OK;
     LHI_TRY(LHI_OPTIONS_COPY(lh_reschedule, &what, given, err));
     if (!what.schedule)
-        return lhi_fail(err, LH_EINVAL,
-                        "reschedule says that there is another schedule from "
-                        "step %" PRIu64 " on, and gives none",
-                        step);
+        return lhi_fail(
+            err, LH_EINVAL,
+            "reschedule announced another schedule from step %" PRIu64
+            " on, but returned none",
+            step);
     if (what.override_path &&
         (what.path > LH_DATA_PATH_MIXED ||
          (what.path == LH_DATA_PATH_MIXED && !what.delegated)))
         return lhi_fail(err, LH_EINVAL,
-                        "reschedule gives path %d from step %" PRIu64
-                        " on, which is none, or mixed without `delegated`",
+                        "reschedule returned path %d from step %" PRIu64
+                        " on, which is invalid, or mixed without `delegated`",
                         (int)what.path, step);
     LHI_TRY(open_proposal(w, step, &what, err));
     command->proposes = true;
@@ -373,35 +374,34 @@ static lh_status apply_verdict(lhi_run_worker *w, const lhi_command *command,
     bool go = command->verdict == LHI_VERDICT_GO;
     if (decides != (open && (steps || ends || moves)) || (go && ends) ||
         (moves && !go))
-        return lhi_fail(err, LH_EIO, "rank 0 sends %s, which it may not now",
-                        decides ? "a verdict on a schedule"
-                                : "no verdict on its schedule");
+        return lhi_fail(
+            err, LH_EIO, "rank 0 sent %s, which is not expected now",
+            decides ? "a verdict on a schedule" : "no verdict on its schedule");
     if (decides) {
         bool agrees;
         LHI_TRY(lhi_rescheduler_await(w->rescheduler, &agrees, err));
         if (go && !agrees)
-            return lhi_fail(err, LH_EIO,
-                            "rank 0 goes on with a schedule that this rank has "
-                            "refused");
+            return lhi_fail(
+                err, LH_EIO,
+                "rank 0 switched to a schedule that this rank has refused");
         if (go && moves != lhi_rescheduler_migrates(w->rescheduler))
-            return lhi_fail(err, LH_EIO,
-                            "rank 0 %s, which its schedule does not",
-                            moves ? "has parts of the job move"
-                                  : "leaves all parts of the job in place");
+            return lhi_fail(err, LH_EIO, "rank 0 %s, unlike its schedule",
+                            moves ? "migrates parts of the job"
+                                  : "migrates nothing");
         if (!moves) /* else after the migration */
             close_proposal(w, go, NULL);
         open = false;
     }
     if (command->wants_observation &&
         (!steps || !w->program->rank->observation))
-        return lhi_fail(err, LH_EIO,
-                        "rank 0 asks what this rank has seen, which it may not "
-                        "now");
+        return lhi_fail(
+            err, LH_EIO,
+            "rank 0 requested an observation, which is not expected now");
     if (!command->proposes)
         return LH_OK;
     if (open || !(steps || command->what == LHI_COMMAND_SCHEDULE))
         return lhi_fail(err, LH_EIO,
-                        "rank 0 sends a schedule, which it may not now");
+                        "rank 0 sent a schedule, which is not expected now");
     return open_proposal(w, command->step + steps, NULL, err);
 }
 
@@ -566,8 +566,9 @@ static void report_unheard_stop(lhi_run_worker *w)
         ++w->n_unheard_stops < STEPS_TO_CONFIRM)
         return;
     snprintf(text, sizeof text,
-             "rank %" PRIu32 " was asked to stop, and goes on until rank 0 is "
-             "asked: signal that, or mpirun or srun, which signal all",
+             "rank %" PRIu32
+             " received a stop request, but continues until rank 0 receives "
+             "one: signal rank 0, or mpirun or srun, which signal all ranks",
              w->me);
     print_remark(w, text);
 }
@@ -593,9 +594,8 @@ static void report_unsaved(lhi_run_worker *w)
 {
     const lh_train_model *m = w->job->model;
     if (m && m->checkpoint && !w->saved && w->n_iterations > 0)
-        print_remark(w,
-                     "stopped at once: no checkpoint of the last iteration was "
-                     "written; those written before it, if any, are there");
+        print_remark(w, "stopped at once: no checkpoint of the last iteration "
+                        "was written; earlier checkpoints, if any, remain");
 }
 
 /* Runs all iterations as rank 0 until the end, a stop request or an exceeded

@@ -89,9 +89,9 @@ lh_status lhi_make_private_folder(const char *path, lh_error *err)
         return lhi_fail(err, LH_EIO, "%s: %s", path, strerror(errno));
     if (lstat(path, &info) != 0 || !S_ISDIR(info.st_mode) ||
         info.st_uid != geteuid())
-        return lhi_fail(err, LH_EIO,
-                        "%s: is there and is no folder of this user; remove it",
-                        path);
+        return lhi_fail(
+            err, LH_EIO,
+            "%s: exists and is not a folder of this user; remove it", path);
     return LH_OK;
 }
 

@@ -272,14 +272,14 @@ static lh_status fail_locked(const char *path, const existing_lock *f,
     const owner *o = &f->owner;
     if (f->verdict == OWNER_UNKNOWN)
         return lhi_fail(err, LH_EIO,
-                        "%.300s: is no lock of longhaul, or a damaged one; "
-                        "remove it if no run uses the folder",
+                        "%.300s: is not a lock file of longhaul, or is "
+                        "damaged; remove it if no run uses the folder",
                         path);
     if (f->verdict == OWNER_ELSEWHERE)
         return lhi_fail(err, LH_EIO,
                         "%.200s: the folder is in use by process %" PRId64
-                        " on %s since %s, which cannot be seen from here; if "
-                        "that has ended, remove this file",
+                        " on %s since %s, which cannot be checked from this "
+                        "machine; if it has ended, remove this file",
                         path, o->process.number, o->process.host, o->since);
     return lhi_fail(err, LH_EIO,
                     "%.300s: the folder is in use by process %" PRId64
@@ -322,10 +322,11 @@ static bool replace_stale(const char *path, const existing_lock *f,
 static void report_takeover(const lhi_folder_lock *lock, const owner *o)
 {
     char text[600];
-    snprintf(text, sizeof text,
-             "%.300s: was in use by process %" PRId64
-             " on %s since %s, which is gone; what it left is removed",
-             lock->folder, o->process.number, o->process.host, o->since);
+    snprintf(
+        text, sizeof text,
+        "%.300s: was in use by process %" PRId64
+        " on %s since %s, which has ended; its incomplete files are removed",
+        lock->folder, o->process.number, o->process.host, o->since);
     if (lock->remarks.print)
         lock->remarks.print(lock->remarks.context, text);
 }
@@ -374,10 +375,11 @@ static lh_status lock_folder(lhi_folder_lock *lock, lh_error *err)
         status = try_lock(lock, &c, &taken, err);
     }
     if (status == LH_OK && !taken)
-        status = lhi_fail(err, LH_EIO,
-                          "%.300s: others are at this lock; if no run uses the "
-                          "folder, remove it and what begins with its name",
-                          lock->path);
+        status = lhi_fail(
+            err, LH_EIO,
+            "%.300s: other processes change this lock; if no run uses the "
+            "folder, remove it and the files whose names begin with its name",
+            lock->path);
     if (status != LH_OK) {
         unlink(c.path);
         close(c.fd);
@@ -423,7 +425,7 @@ lh_status lhi_folder_lock_check(lhi_folder_lock *lock, lh_error *err)
         return LH_OK;
     if (!missing)
         return lhi_fail(err, LH_EIO,
-                        "%.300s: another run has taken this run's lock; no "
+                        "%.300s: another run has replaced this run's lock; no "
                         "checkpoint was written",
                         lock->path);
     /* Removed, perhaps with the folder. */

@@ -68,8 +68,8 @@ static lh_status fail_checksum(const char *path, const char *tensor,
                                lh_error *err)
 {
     return lhi_fail(err, LH_EINPUT,
-                    "%s: damaged: tensor %s is not what was written; resume "
-                    "from another checkpoint",
+                    "%s: damaged: tensor %s does not match its checksum; "
+                    "resume from another checkpoint",
                     path, tensor);
 }
 
@@ -184,14 +184,15 @@ static lh_status check_header(const char *path, const lh_model *model,
     if (!header)
         status = lhi_fail_nomem(err);
     else if (!file)
-        status = lhi_fail(err, LH_EINPUT,
-                          "%s: is gone; resume from another checkpoint", path);
+        status =
+            lhi_fail(err, LH_EINPUT,
+                     "%s: is missing; resume from another checkpoint", path);
     else if (fstat(fileno(file), &info) != 0 ||
              fread(header, 1, layout.len, file) != layout.len ||
              memcmp(header, layout.header, layout.len) != 0)
         status = lhi_fail(err, LH_EINPUT,
-                          "%s: damaged: its header is not what was written; "
-                          "resume from another checkpoint",
+                          "%s: damaged: its header differs from the expected "
+                          "one; resume from another checkpoint",
                           path);
     else if ((uint64_t)info.st_size != layout.bytes)
         status = lhi_fail(err, LH_EINPUT,
@@ -288,8 +289,8 @@ static void check_auxiliary_files(const char *folder,
              sum == state->auxiliary[i]))
             continue;
         snprintf(text, sizeof text,
-                 "%.400s/%s: is not what was written; training does not need "
-                 "it, other programs do",
+                 "%.400s/%s: has changed since it was written; training does "
+                 "not read it, other programs do",
                  folder, lhi_auxiliary_files[i]);
         remarks->print(remarks->context, text);
     }

@@ -57,13 +57,14 @@ static lh_status read_shape(const lhi_safetensors *f, const char *key,
     t->n = 1;
     if (!json_is_array(shape) ||
         json_array_size(shape) > sizeof t->dims / sizeof t->dims[0])
-        return fail_tensor(f, key, "has no shape of at most four numbers", err);
+        return fail_tensor(f, key, "has no shape of at most four dimensions",
+                           err);
     t->n_dims = (uint32_t)json_array_size(shape);
     for (uint32_t i = 0; i < t->n_dims; i++) {
         json_int_t size = json_integer_value(json_array_get(shape, i));
         if (!json_is_integer(json_array_get(shape, i)) || size < 0 ||
             (size > 0 && t->n > (UINT64_C(1) << 52) / (uint64_t)size))
-            return fail_tensor(f, key, "has a shape that cannot be", err);
+            return fail_tensor(f, key, "has an invalid shape", err);
         t->dims[i] = (uint64_t)size;
         t->n *= t->dims[i];
     }
@@ -89,7 +90,8 @@ static lh_status read_tensor(const lhi_safetensors *f, const char *key,
     if (json_array_size(ends) != 2 || from < 0 || to < from ||
         (uint64_t)to > file_bytes - values_at ||
         (uint64_t)(to - from) != t->n * dtypes[i].bytes)
-        return fail_tensor(f, key, "its offsets do not match its shape", err);
+        return fail_tensor(f, key, "has offsets that do not match its shape",
+                           err);
     t->at = values_at + (uint64_t)from;
     *known = dtypes[i].dtype >= 0;
     t->dtype = *known ? (lhi_dtype)dtypes[i].dtype : LHI_F32;
@@ -179,7 +181,7 @@ static lh_status read_at(int fd, const char *name, void *to, size_t size,
             return lhi_fail(err, errno == EIO ? LH_EINPUT : LH_EIO, "%s: %s",
                             name, strerror(errno));
         if (got == 0)
-            return lhi_fail(err, LH_EINPUT, "%s: damaged: it ends too early",
+            return lhi_fail(err, LH_EINPUT, "%s: damaged: it is truncated",
                             name);
         out += got;
         at += (uint64_t)got;
@@ -202,11 +204,10 @@ static lh_status open_at(int fd, const char *path, lhi_safetensors **out,
     LHI_TRY(read_at(fd, path, bytes, sizeof bytes, 0, err));
     len = lhi_load_little_endian(bytes, LENGTH);
     if (len > MAX_HEADER || len > (uint64_t)info.st_size)
-        return lhi_fail(
-            err, LH_EINPUT,
-            "%s: damaged, or not a safetensors file: a header of %" PRIu64
-            " bytes is not possible",
-            path, len);
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: damaged, or not a safetensors file: its header "
+                        "would have %" PRIu64 " bytes",
+                        path, len);
     char *header = malloc(len + 1);
     if (!header)
         return lhi_fail_nomem(err);

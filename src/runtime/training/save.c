@@ -32,10 +32,10 @@ static lh_status folder_names(const lhi_train *train,
  * value. */
 static lh_status fail_write(const char *path, int why, lh_error *err)
 {
-    return lhi_fail(err, LH_EIO,
-                    "%s: %s; no checkpoint was written, older ones are as they "
-                    "were",
-                    path, strerror(why));
+    return lhi_fail(
+        err, LH_EIO,
+        "%s: %s; no checkpoint was written, older ones are unchanged", path,
+        strerror(why));
 }
 
 /* Writes exactly `size` bytes at offset `at`. */

@@ -244,11 +244,12 @@ static lh_status check_match(const json_t *root, const char *name,
     json_decref(shape);
     if (!same)
         return lhi_fail(err, LH_EINPUT,
-                        "%s: is of another model than this run's", name);
+                        "%s: belongs to another model than this run's", name);
     if (options->recipe && (!recipe || strcmp(recipe, options->recipe) != 0))
-        return lhi_fail(err, LH_EINPUT,
-                        "%s: was made with \"%.180s\", this run has \"%.180s\"",
-                        name, recipe ? recipe : "", options->recipe);
+        return lhi_fail(
+            err, LH_EINPUT,
+            "%s: was written with \"%.180s\", this run has \"%.180s\"", name,
+            recipe ? recipe : "", options->recipe);
     return LH_OK;
 }
 
@@ -266,12 +267,12 @@ static lh_status read_state(json_t *root, const char *name,
     double check = (double)json_integer_value(json_object_get(root, "check"));
     const json_t *files = json_object_get(root, "files");
     if (!format)
-        return lhi_fail(err, LH_EINPUT, "%s: is not of a longhaul checkpoint",
-                        name);
+        return lhi_fail(err, LH_EINPUT,
+                        "%s: does not belong to a longhaul checkpoint", name);
     *differs = true;
     if (strcmp(format, LHI_CHECKPOINT_FORMAT) != 0)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "%s: is of format %.40s, this version reads %s", name,
+                        "%s: has format %.40s, this version reads %s", name,
                         format, LHI_CHECKPOINT_FORMAT);
     *differs = false;
     if (compute_check(root) != check || step < 0 || replicas < 1 ||

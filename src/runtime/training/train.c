@@ -32,16 +32,17 @@ static lh_status check_options(const lhi_train_options *o, lh_error *err)
         !(o->clip >= 0) || !(o->balance_bias >= 0))
         return lhi_fail(
             err, LH_EINVAL,
-            "rates must be 0 to 1e9, decay, clipping and what moves a bias "
-            "not negative, "
-            "betas 0 <= beta < 1, epsilon above 0");
+            "rates must be 0 to 1e9, decay, clipping and the bias update at "
+            "least 0, betas 0 <= beta < 1, epsilon above 0");
     if (o->n_replicas == 0 || o->replica >= o->n_replicas || o->steps == 0)
-        return lhi_fail(err, LH_EINVAL, "replica %u is none of %u, or no steps",
-                        o->replica, o->n_replicas);
+        return lhi_fail(
+            err, LH_EINVAL,
+            "replica %u of %u does not exist, or there are no steps",
+            o->replica, o->n_replicas);
     if (o->n_shards && (o->shard >= o->n_shards || o->n_shards > o->n_replicas))
         return lhi_fail(err, LH_EINVAL,
-                        "shard %u is none of %u, or there are more than "
-                        "replicas",
+                        "shard %u of %u does not exist, or there are more "
+                        "shards than replicas",
                         o->shard, o->n_shards);
     uint32_t copies = o->n_replicas * (o->n_tensor ? o->n_tensor : 1);
     uint32_t cuts = o->n_expert_tensor ? o->n_expert_tensor : 1;
@@ -54,12 +55,12 @@ static lh_status check_options(const lhi_train_options *o, lh_error *err)
          o->expert_shard >= o->n_expert_shards ||
          o->n_expert_replicas % o->n_expert_shards != 0 ||
          pieces % o->n_expert_shards != 0))
-        return lhi_fail(err, LH_EINVAL,
-                        "rank %u is none of %u that have the same experts, or "
-                        "shard %u is none of %u, or these do not divide %u "
-                        "pieces",
-                        o->expert_replica, o->n_expert_replicas,
-                        o->expert_shard, o->n_expert_shards, pieces);
+        return lhi_fail(
+            err, LH_EINVAL,
+            "rank %u of %u with the same experts or its shard %u of %u does "
+            "not exist, or the numbers do not divide %u pieces",
+            o->expert_replica, o->n_expert_replicas, o->expert_shard,
+            o->n_expert_shards, pieces);
     return LH_OK;
 }
 

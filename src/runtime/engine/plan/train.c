@@ -84,12 +84,13 @@ static lh_status check_profile(const lh_plan *plan, const lh_train_options *run,
     if (!run || !run->profiles || !plan->job->model->experts ||
         lh_layout_expert_tensor(l) == lh_layout_expert_tensor(&usual))
         return LH_OK;
-    return lhi_fail(err, LH_EUNSUPPORTED,
-                    "a profile does not say that experts are cut over %" PRIu32
-                    " ranks where layers are over %" PRIu32 ": train without "
-                    "writing one, or leave expert_tensor out of the job's "
-                    "layout",
-                    lh_layout_expert_tensor(l), l->tensor);
+    return lhi_fail(
+        err, LH_EUNSUPPORTED,
+        "a profile cannot record that experts are sliced over %" PRIu32
+        " ranks and layers over %" PRIu32
+        ": train without writing one, or remove expert_tensor from the job's "
+        "layout",
+        lh_layout_expert_tensor(l), l->tensor);
 }
 
 /* Rejects weight decay with the optimizer Adam: the cpu device has AdamW, which
@@ -102,8 +103,8 @@ static lh_status check_optimizer(const lh_plan *plan, const lh_train_model *m,
         return LH_OK;
     return lhi_fail(err, LH_EUNSUPPORTED,
                     "the job's optimizer is adam, the cpu device's AdamW: "
-                    "without weight decay they are the same (--weight-decay "
-                    "0), with it plan with optimizer: adamw");
+                    "train without weight decay, where both are equal "
+                    "(--weight-decay 0), or plan with optimizer: adamw");
 }
 
 /* Lists the nodes of all ranks for node-aware dispatch; else NULL. */
@@ -183,12 +184,12 @@ static lh_status check_operations(const lh_plan_elastic *e, uint32_t n_chunks,
         if (k < N_OPERATIONS && e->recomputed[i].n_chunks == n_chunks)
             continue;
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the plan makes '%s' again%s; plan with recompute: "
+                        "the plan recomputes '%s'%s; plan with recompute: "
                         "none, selective or full in the job's training",
                         e->recomputed[i].operation,
                         k < N_OPERATIONS
-                            ? ", and does not say in which of these layers"
-                            : ", which the cpu device does not know");
+                            ? ", but does not list the layers"
+                            : ", which the cpu device does not support");
     }
     return LH_OK;
 }
@@ -323,8 +324,8 @@ static lh_status check_modules(const lh_plan *plan, lh_error *err)
         return LH_OK;
     return lhi_fail(err, LH_EUNSUPPORTED,
                     "the plan has modules of mtp_layers in chunk %" PRIu32
-                    ", apart from the head; the cpu device has them with the "
-                    "head: plan without mtp_chunk in the job's layout",
+                    ", separate from the head; the cpu device requires them "
+                    "with the head: plan without mtp_chunk in the job's layout",
                     plan->job->layout.mtp_chunk);
 }
 
@@ -388,7 +389,7 @@ lh_status lh_train_plan(const lh_plan *plan,
     LHI_TRY(LHI_OPTIONS_COPY(lh_train_plan_options, &o, options, err));
     LHI_TRY(LHI_OPTIONS_COPY(lh_train_options, &run, o.run, err));
     if (o.device != LH_TRAIN_CPU && o.device != LH_TRAIN_TIMED)
-        return lhi_fail(err, LH_EINVAL, "there is no device %d to train on",
+        return lhi_fail(err, LH_EINVAL, "no device has the number %d",
                         (int)o.device);
     const lh_pipeline *pipeline = o.pipeline ? o.pipeline : plan->pipeline;
     const lh_schedule *schedule = o.schedule ? o.schedule : plan->schedule;
