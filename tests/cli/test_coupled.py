@@ -81,8 +81,8 @@ def what_would_stop_is_refused():
     uniform("loop.yaml", devices=2, microbatches=4, placement="loop", chunks=2)
     for command in ("train", "explain", "simulate"):
         case(f"{command} stops", [command, "loop.yaml", "-s", "gpipe", *DIRECT],
-             1, err=r"deadlock: device 0 stops after 0F3, its send queue full "
-                    r"for ever; make the queue longer")
+             1, err=r"deadlock: device 0 stops after 0F3 because its send "
+                    r"queue stays full; make the queue longer")
     done = run("train", "loop.yaml", "-s", "gpipe", "--coupled", "4",
                "--receives", "late", "--speed", "10", "-n", "1")
     check(done.returncode == 0, f"a longer queue: {done.stderr}")

@@ -376,8 +376,8 @@ static lh_status report_deadlock(const engine *e, uint32_t d, lh_error *err)
         return report_late_launch(e, d, point, here, err);
     if (dev->stalled_on != NO_INPUT || needs == NO_INPUT)
         return lhi_fail(err, LH_EDEADLOCK,
-                        "deadlock: device %" PRIu32 " stops after %s, its "
-                        "send queue full for ever; make the queue longer",
+                        "deadlock: device %" PRIu32 " stops after %s because "
+                        "its send queue stays full; make the queue longer",
                         d, here);
     uint32_t other = get_sender(e, needs);
     const device_state *sender = &e->devices[other];
