@@ -494,8 +494,8 @@ def none_that_is_whole_is_an_error():
 def what_does_not_fit_is_not_passed_over():
     restore()
     case("another recipe", arguments(8, "--resume", "run", "--seed", "3"), 1,
-         err=r"\Alonghaul: rank \d: run/step-00000006/state\.json: was made "
-             r"with[^\n]*\n\Z")
+         err=r"\Alonghaul: rank \d: run/step-00000006/state\.json: was "
+             r"written with[^\n]*\n\Z")
     text = read("run/step-00000006/state.json").replace("checkpoint/1",
                                                         "checkpoint/2")
     write("run/step-00000006/state.json", text)

@@ -277,7 +277,7 @@ def a_rank_that_is_asked_alone_says_that_it_goes_on():
         os.kill(ranks[0], signal.SIGTERM)
         process.communicate(timeout=HANGS)
         err = text_of("said")
-        check(process.returncode == 1 and err.count("rank 1 was") == 1 and
+        check(process.returncode == 1 and err.count("rank 1 received a stop request") == 1 and
               err.count("stopping after") == 1, f"{transport}: {err}")
 
 
