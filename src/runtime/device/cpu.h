@@ -490,7 +490,8 @@ lh_status lhi_cpu_start_copy(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                              lh_error *err);
 /* Waits for the step's first `n` copies; see lhi_device_ops. */
 bool lhi_cpu_wait_copies(lhi_cpu *cpu, uint32_t n, int64_t until_ns);
-/* Starts a new step: waits for the last step's copies and forgets them. */
+/* Starts a new step: waits for the last step's copies and clears their records.
+ */
 void lhi_cpu_reset_copies(lhi_cpu *cpu);
 /* Releases a slot's offload buffers and its storage block. */
 void lhi_cpu_release_offload(lhi_cpu *cpu, lhi_cpu_chunk *chunk,

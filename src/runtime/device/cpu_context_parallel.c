@@ -359,8 +359,9 @@ static void write_qkv_gradients(const lhi_cpu *cpu,
     }
 }
 
-/* After as many shifts as there are ranks the gradients are back at the rank
- * that owns their keys. */
+/* Computes the gradients of queries, keys and values. Key and value gradients
+ * circulate in the ring; after as many shifts as there are ranks they are back
+ * at the ranks that own the keys. */
 void lhi_cpu_ring_attention_backward(lhi_cpu *cpu,
                                      lhi_cpu_saved_activations *kept,
                                      const float *d)

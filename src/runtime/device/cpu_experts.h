@@ -134,7 +134,7 @@ lhi_cpu_received_gradients(const lhi_cpu *cpu,
 /* Routes and dispatches norm2, and computes gate_up for all received rows. */
 void lhi_cpu_experts_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
                         lhi_cpu_saved_activations *kept);
-/* Computes act from gate_up. */
+/* Computes the routed experts' activations act from gate_up. */
 void lhi_cpu_experts_act(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept);
 /* Computes the shared experts' gate_up and their output gate, if the layer has
  * shared experts. */

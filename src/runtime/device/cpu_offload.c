@@ -140,7 +140,7 @@ lh_status lhi_cpu_make_storage(lhi_cpu *cpu, const lhi_cpu_options *o,
     return lhi_storage_open(o->offload_to, &cpu->storage, err);
 }
 
-/* Bytes allocated by lhi_cpu_make_storage(). */
+/* Returns the bytes of copy records that lhi_cpu_make_storage() allocates. */
 double lhi_cpu_copy_record_bytes(const lhi_cpu *cpu, uint32_t n_mine,
                                  uint32_t layers)
 {

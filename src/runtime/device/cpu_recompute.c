@@ -31,7 +31,7 @@ static float **part_pointer(lhi_cpu_saved_activations *kept, lh_layer_part part)
     return places[part];
 }
 
-/* Allocates a part's buffer. */
+/* Allocates a buffer for a part of a layer's activations. */
 static float *alloc_buffer(const lhi_cpu *cpu, lh_layer_part part, bool moe,
                            lhi_arena *in)
 {

@@ -298,7 +298,8 @@ static uint32_t count_rows(const lh_model *m, uint32_t layer, rows list)
     return n;
 }
 
-/* Returns the number-th tensor of a list, out of those that the model has. */
+/* Returns tensor `number`, counted among those tensors of the list that the
+ * model has. */
 static const tensor_row *find_row(const lh_model *m, uint32_t layer, rows list,
                                   uint32_t number)
 {

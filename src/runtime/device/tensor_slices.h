@@ -51,9 +51,9 @@ static inline bool lhi_slice_is_first(const lhi_slice *slice, uint32_t rank)
 size_t lhi_slice_count_own_values(const lhi_slice *slice, uint32_t rank);
 /* Counts the slice's values. */
 size_t lhi_slice_count_values(const lhi_slice *slice);
-/* Counts the slice's runs. */
+/* Counts the contiguous runs of values in a slice. */
 size_t lhi_slice_count_runs(const lhi_slice *slice);
-/* Returns a run by its index. */
+/* Returns a contiguous run of a slice by its index. */
 lhi_slice_run lhi_slice_run_of(const lhi_slice *slice, size_t run);
 
 /* Copies the slice's values first .. first + n - 1 out of the full tensor. */

@@ -183,7 +183,7 @@ static void *thread_main(void *of)
     lhi_net *net = c->rank->o.net;
     pthread_mutex_lock(&c->lock);
     while (!c->stop && c->status == LH_OK) {
-        uint32_t said = lhi_net_event_count(net);
+        uint32_t count = lhi_net_event_count(net);
         int64_t look_ns = INT64_MAX;
         if (c->is_active)
             c->status = poll_receives(c, &look_ns, &c->err);
@@ -191,7 +191,7 @@ static void *thread_main(void *of)
             c->status = poll_notices(c, &look_ns, &c->err);
         pthread_mutex_unlock(&c->lock);
         if (c->status == LH_OK)
-            lhi_net_wait_event(net, said, look_ns);
+            lhi_net_wait_event(net, count, look_ns);
         pthread_mutex_lock(&c->lock);
     }
     pthread_cond_signal(&c->changed);

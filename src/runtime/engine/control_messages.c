@@ -244,27 +244,27 @@ size_t lhi_record_rows_size(const lhi_record_counts *c)
 }
 
 /* Encodes `n` records of collectives and copies. */
-static void put_collectives(const lhi_collective_record *played, uint32_t n,
+static void put_collectives(const lhi_collective_record *executed, uint32_t n,
                             unsigned char *out)
 {
     for (uint32_t i = 0; i < n; i++) {
-        put32(&out, played[i].chunk);
-        put32(&out, played[i].is_reduce_scatter);
-        put32(&out, played[i].op);
-        put32(&out, played[i].copy);
-        put64(&out, (uint64_t)played[i].ready_ns);
-        put64(&out, (uint64_t)played[i].depart_ns);
-        put64(&out, (uint64_t)played[i].sent_ns);
-        put64(&out, (uint64_t)played[i].arrive_ns);
+        put32(&out, executed[i].chunk);
+        put32(&out, executed[i].is_reduce_scatter);
+        put32(&out, executed[i].op);
+        put32(&out, executed[i].copy);
+        put64(&out, (uint64_t)executed[i].ready_ns);
+        put64(&out, (uint64_t)executed[i].depart_ns);
+        put64(&out, (uint64_t)executed[i].sent_ns);
+        put64(&out, (uint64_t)executed[i].arrive_ns);
     }
 }
 
 /* Decodes `n` records of collectives and copies; LH_EIO: an invalid kind. */
 static lh_status get_collectives(const unsigned char *in, uint32_t n,
-                                 lhi_collective_record *played, lh_error *err)
+                                 lhi_collective_record *executed, lh_error *err)
 {
     for (uint32_t i = 0; i < n; i++) {
-        lhi_collective_record *x = &played[i];
+        lhi_collective_record *x = &executed[i];
         x->chunk = get32(&in);
         uint32_t scatter = get32(&in);
         x->is_reduce_scatter = scatter != 0;
@@ -282,7 +282,7 @@ static lh_status get_collectives(const unsigned char *in, uint32_t n,
 
 void lhi_record_rows_write(const lhi_record_counts *c,
                            const lhi_pass_record *records,
-                           const lhi_collective_record *played,
+                           const lhi_collective_record *executed,
                            unsigned char *out)
 {
     for (uint32_t i = 0; i < c->n_passes; i++) {
@@ -292,13 +292,13 @@ void lhi_record_rows_write(const lhi_record_counts *c,
         put64(&out, (uint64_t)records[i].entered_ns);
         put64(&out, (uint64_t)records[i].arrived_ns);
     }
-    put_collectives(played, c->n_collectives, out);
+    put_collectives(executed, c->n_collectives, out);
 }
 
 lh_status lhi_record_rows_read(const unsigned char *in, size_t size,
                                const lhi_record_counts *c,
                                lhi_pass_record *records,
-                               lhi_collective_record *played, lh_error *err)
+                               lhi_collective_record *executed, lh_error *err)
 {
     if (size != lhi_record_rows_size(c))
         return lhi_fail(err, LH_EIO, "records of %zu bytes, not %zu", size,
@@ -311,7 +311,7 @@ lh_status lhi_record_rows_read(const unsigned char *in, size_t size,
         records[i].arrived_ns = get_time(&in);
         records[i].peak_bytes = 0;
     }
-    return get_collectives(in, c->n_collectives, played, err);
+    return get_collectives(in, c->n_collectives, executed, err);
 }
 
 /* Limits times to 73 years around any clock's zero, so that differences do not
@@ -350,7 +350,7 @@ size_t lhi_observation_size(const lhi_observation_header *s)
 
 void lhi_observation_write(const lhi_observation_header *s,
                            const lhi_pass_observation *rows,
-                           const lhi_collective_record *played,
+                           const lhi_collective_record *executed,
                            unsigned char *out)
 {
     unsigned char *at = put_head(out, MESSAGE_OBSERVATION);
@@ -359,14 +359,14 @@ void lhi_observation_write(const lhi_observation_header *s,
     put32(&at, 0);
     put64(&at, s->clock);
     memcpy(at, rows, (size_t)s->n_passes * sizeof *rows);
-    put_collectives(played, s->n_collectives,
+    put_collectives(executed, s->n_collectives,
                     at + (size_t)s->n_passes * sizeof *rows);
 }
 
 lh_status lhi_observation_read(const unsigned char *in, size_t size,
                                lhi_observation_header *seen,
                                lhi_pass_observation *rows,
-                               lhi_collective_record *played, lh_error *err)
+                               lhi_collective_record *executed, lh_error *err)
 {
     const unsigned char *at = NULL;
     LHI_TRY(get_head(in, size, MESSAGE_OBSERVATION, lhi_observation_size(seen),
@@ -385,12 +385,12 @@ lh_status lhi_observation_read(const unsigned char *in, size_t size,
         return fail_field(MESSAGE_OBSERVATION, "reserved field", rest, err);
     memcpy(rows, at, (size_t)s.n_passes * sizeof *rows);
     LHI_TRY(get_collectives(at + (size_t)s.n_passes * sizeof *rows,
-                            s.n_collectives, played, err));
+                            s.n_collectives, executed, err));
     bool valid = true;
     for (uint32_t i = 0; i < s.n_passes; i++)
         valid = valid && has_valid_pass_times(&rows[i]);
     for (uint32_t i = 0; i < s.n_collectives; i++)
-        valid = valid && has_valid_collective_times(&played[i]);
+        valid = valid && has_valid_collective_times(&executed[i]);
     if (!valid)
         return lhi_fail(err, LH_EIO, "%s with a time beyond 73 years",
                         names[MESSAGE_OBSERVATION]);

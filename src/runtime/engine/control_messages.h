@@ -128,7 +128,7 @@ typedef struct lhi_proposal_texts {
     uint32_t n_rows, n_links, n_paths, n_assignment;
 } lhi_proposal_texts;
 
-/* Returns the total size in bytes. */
+/* Returns the total size of a proposal's texts in bytes. */
 static inline size_t lhi_proposal_texts_size(const lhi_proposal_texts *t)
 {
     return (size_t)t->n_rows + t->n_links + t->n_paths + t->n_assignment;
@@ -180,76 +180,76 @@ typedef struct lhi_outcome {
     lhi_proposal_texts texts;
 } lhi_outcome;
 
-/* Encodes a command. */
+/* Encodes rank 0's command. */
 void lhi_command_write(const lhi_command *command,
                        unsigned char out[LHI_COMMAND_BYTES]);
-/* Decodes a command. */
+/* Decodes rank 0's command. */
 lh_status lhi_command_read(const unsigned char *in, size_t size,
                            lhi_command *out, lh_error *err);
 
-/* Encodes a report. */
+/* Encodes a rank's report on an executed command. */
 void lhi_command_report_write(const lhi_command_report *done,
                               unsigned char out[LHI_COMMAND_REPORT_BYTES]);
-/* Decodes a report. */
+/* Decodes a rank's report on an executed command. */
 lh_status lhi_command_report_read(const unsigned char *in, size_t size,
                                   lhi_command_report *out, lh_error *err);
 
 /* Encodes a notice that a receive was posted at `posted_ns`. */
 void lhi_receive_notice_write(int64_t posted_ns,
                               unsigned char out[LHI_RECEIVE_NOTICE_BYTES]);
-/* Decodes the notice. */
+/* Decodes a notice that a receive was posted at *posted_ns. */
 lh_status lhi_receive_notice_read(const unsigned char *in, size_t size,
                                   int64_t *posted_ns, lh_error *err);
 
-/* Encodes record counts. */
+/* Encodes the counts of a rank's records. */
 void lhi_record_counts_write(const lhi_record_counts *counts,
                              unsigned char out[LHI_RECORD_COUNTS_BYTES]);
-/* Decodes record counts. */
+/* Decodes the counts of a rank's records. */
 lh_status lhi_record_counts_read(const unsigned char *in, size_t size,
                                  lhi_record_counts *out, lh_error *err);
 
 /* Returns the size of a rank's rows: pass records, then collectives. */
 size_t lhi_record_rows_size(const lhi_record_counts *counts);
-/* Encodes a rank's rows. */
+/* Encodes a rank's pass and collective records. */
 void lhi_record_rows_write(const lhi_record_counts *counts,
                            const lhi_pass_record *records,
-                           const lhi_collective_record *played,
+                           const lhi_collective_record *executed,
                            unsigned char *out);
-/* Decodes a rank's rows. */
+/* Decodes a rank's pass and collective records. */
 lh_status lhi_record_rows_read(const unsigned char *in, size_t size,
                                const lhi_record_counts *counts,
                                lhi_pass_record *records,
-                               lhi_collective_record *played, lh_error *err);
+                               lhi_collective_record *executed, lh_error *err);
 
 /* Returns the size of an observation: header, rows and collectives. */
 size_t lhi_observation_size(const lhi_observation_header *seen);
-/* Encodes an observation. */
+/* Encodes a rank's observation of an iteration. */
 void lhi_observation_write(const lhi_observation_header *seen,
                            const lhi_pass_observation *rows,
-                           const lhi_collective_record *played,
+                           const lhi_collective_record *executed,
                            unsigned char *out);
 /* Decodes an observation whose counts must match *seen; sets its clock. */
 lh_status lhi_observation_read(const unsigned char *in, size_t size,
                                lhi_observation_header *seen,
                                lhi_pass_observation *rows,
-                               lhi_collective_record *played, lh_error *err);
+                               lhi_collective_record *executed, lh_error *err);
 
-/* Encodes a proposal. */
+/* Encodes the header of a proposed schedule. */
 void lhi_proposal_write(const lhi_proposal *proposal,
                         unsigned char out[LHI_PROPOSAL_BYTES]);
 /* Decodes a proposal. LH_EIO also if texts exceed the maximum schedule size. */
 lh_status lhi_proposal_read(const unsigned char *in, size_t size,
                             lhi_proposal *out, lh_error *err);
-/* Encodes a vote. */
+/* Encodes a rank's vote on a proposed schedule. */
 void lhi_vote_write(const lhi_vote *vote, unsigned char out[LHI_VOTE_BYTES]);
-/* Decodes a vote. */
+/* Decodes a rank's vote on a proposed schedule. */
 lh_status lhi_vote_read(const unsigned char *in, size_t size, lhi_vote *out,
                         lh_error *err);
 
-/* Encodes a switch. */
+/* Encodes a schedule switch. */
 void lhi_switch_write(const lhi_switch *row,
                       unsigned char out[LHI_SWITCH_BYTES]);
-/* Decodes a switch. */
+/* Decodes a schedule switch. */
 lh_status lhi_switch_read(const unsigned char *in, size_t size, lhi_switch *out,
                           lh_error *err);
 
@@ -266,10 +266,10 @@ void lhi_outcome_head_write(const lhi_outcome *outcome,
 /* Decodes the outcome header. */
 lh_status lhi_outcome_head_read(const unsigned char *in, size_t size,
                                 lhi_outcome *out, lh_error *err);
-/* Encodes an iteration. */
+/* Encodes the results of an iteration. */
 void lhi_iteration_write(const lh_iteration *iteration,
                          unsigned char out[LHI_ITERATION_BYTES]);
-/* Decodes an iteration. */
+/* Decodes the results of an iteration. */
 lh_iteration lhi_iteration_read(const unsigned char in[LHI_ITERATION_BYTES]);
 
 #endif

@@ -243,7 +243,7 @@ static lh_status propose_migration(lhi_decider *d, uint64_t step,
                                               .estimated = estimated,
                                               .decision = what};
     lhi_migration_decider_result move;
-    lh_decision told = *what;
+    lh_decision decision = *what;
     *moves = false;
     if (!d->migration)
         return LH_OK;
@@ -252,13 +252,13 @@ static lh_status propose_migration(lhi_decider *d, uint64_t step,
         return LH_OK;
     if (what->is_switch)
         LHI_TRY(lh_adapt_confirm(d->adapt, step + 1, false, err));
-    told.is_switch = true;
-    told.name = move.proposal.name;
-    told.path = move.proposal.path;
-    told.current_ns = move.now_ns;
-    told.predicted_ns = move.proposal.predicted_ns;
-    told.why = move.proposal.why;
-    LHI_TRY(report_decision(d, step, &told, true, err));
+    decision.is_switch = true;
+    decision.name = move.proposal.name;
+    decision.path = move.proposal.path;
+    decision.current_ns = move.now_ns;
+    decision.predicted_ns = move.proposal.predicted_ns;
+    decision.why = move.proposal.why;
+    LHI_TRY(report_decision(d, step, &decision, true, err));
     propose(d, &move.proposal, true);
     return LH_OK;
 }

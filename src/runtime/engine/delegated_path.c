@@ -196,8 +196,8 @@ static lh_status run_step(queue *q, lh_error *err)
     return LH_OK;
 }
 
-/* Records the first failure and aborts the run, so that nobody waits for this
- * rank. */
+/* Records the first failure and aborts the run, so that no rank waits for this
+ * one. */
 static void fail(lhi_delegated_path *d, lh_status status, const lh_error *err)
 {
     if (d->status != LH_OK || d->stop)

@@ -31,7 +31,7 @@ struct lhi_elastic_sharding {
     uint32_t n_launched, n_done;
     int64_t *launched_ns, *arrive_ns; /* per communication */
     int64_t data_free_ns, last_ns;
-    lhi_collective_record *played;
+    lhi_collective_record *executed;
     lh_status status;
     lh_error err;
 };
@@ -122,7 +122,7 @@ static void record_times(lhi_elastic_sharding *s, uint32_t k, int64_t ready_ns)
         s->data_free_ns = sent;
     }
     s->arrive_ns[k] = sent + latency;
-    s->played[k] = (lhi_collective_record){
+    s->executed[k] = (lhi_collective_record){
         d->chunk, d->is_scatter, d->op,           ready_ns,
         depart,   sent,          s->arrive_ns[k], 0};
     if (s->arrive_ns[k] > s->last_ns)
@@ -291,7 +291,7 @@ const lhi_collective_record *
 lhi_elastic_sharding_collectives(const lhi_elastic_sharding *s, uint32_t *n)
 {
     *n = s->n_done;
-    return s->played;
+    return s->executed;
 }
 
 /* --- between steps --- */
@@ -390,8 +390,8 @@ static lh_status make_plan(lhi_elastic_sharding *s, lh_error *err)
     lhi_sharded_tensors most = find_most(s);
     s->launched_ns = LHI_NEW(s->mem, int64_t, n);
     s->arrive_ns = LHI_NEW(s->mem, int64_t, n);
-    s->played = LHI_NEW(s->mem, lhi_collective_record, n);
-    if (!all || !s->launched_ns || !s->arrive_ns || !s->played)
+    s->executed = LHI_NEW(s->mem, lhi_collective_record, n);
+    if (!all || !s->launched_ns || !s->arrive_ns || !s->executed)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < s->o.n_mine; i++)
         all[s->o.mine[i]] = sharded_of(s, s->o.mine[i]);

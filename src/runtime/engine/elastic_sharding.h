@@ -49,7 +49,7 @@ lh_status lhi_elastic_sharding_make(const lhi_sharding_options *options,
 void lhi_elastic_sharding_stop(lhi_elastic_sharding *s);
 void lhi_elastic_sharding_free(lhi_elastic_sharding *s); /* NULL is fine */
 
-/* Starts a step. */
+/* Starts a step: withdraws the device's buffers and resets the collectives. */
 void lhi_elastic_sharding_begin_step(lhi_elastic_sharding *s, uint64_t step);
 /* Prepares pass `i`: launches its communications and waits for those it needs.
  * In validation steps it only gathers the parameters. */
@@ -71,7 +71,8 @@ void lhi_elastic_sharding_set_plan(lhi_elastic_sharding *s,
  */
 lh_status lhi_elastic_sharding_gather_values(lhi_elastic_sharding *s,
                                              uint64_t turn, lh_error *err);
-/* Gathers a whole chunk until the call with `whole` false, on all replicas. */
+/* Gathers a whole chunk (`whole`), which stays in memory until the call with
+ * false. Collective over the replicas. */
 lh_status lhi_elastic_sharding_gather_chunk(lhi_elastic_sharding *s,
                                             uint32_t chunk, bool whole,
                                             lh_error *err);

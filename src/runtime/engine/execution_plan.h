@@ -114,8 +114,8 @@ lh_status lhi_exec_lower_copies(const lh_pipeline *p, lhi_arena *mem,
 /* Returns simulator options with the plan's message settings, to simulate other
  * schedules in its place. Delegated links are without their copies. */
 lh_sim_options lhi_exec_sim_options(const lh_exec *exec);
-/* Same for another data path; `delegated`: links on the mixed path, else NULL.
- */
+/* Returns simulator options with the plan's message settings but another data
+ * path; `delegated`: links on the mixed path, else NULL. */
 lh_sim_options lhi_exec_sim_options_on(const lh_exec *exec, lh_data_path path,
                                        const bool *delegated);
 

@@ -67,8 +67,8 @@ struct lhi_fsdp {
     int64_t free_ns;  /* emulated: when the link is free */
     int64_t last_ns;  /* last arrival in the step */
     int64_t parts_ns; /* last arrival without a pipeline operation */
-    lhi_collective_record *played;
-    uint32_t n_played;
+    lhi_collective_record *executed;
+    uint32_t n_executed;
     lh_status status;
     lh_error err;
 };
@@ -119,7 +119,8 @@ static lh_status sum_chunk(lhi_fsdp *l, const queued_communication *s,
     return LH_OK;
 }
 
-/* Runs a queued communication. */
+/* Runs a queued communication: a gather or reduce-scatter of a part, a gather
+ * of a chunk, or its sum over sites. */
 static lh_status communicate(lhi_fsdp *l, const queued_communication *s,
                              int64_t *ready_ns, lh_error *err)
 {
@@ -184,7 +185,7 @@ static void record_times(lhi_fsdp *l, const queued_communication *s,
     if (arrive > l->last_ns)
         l->last_ns = arrive;
     if (s->is_planned)
-        l->played[l->n_played++] = (lhi_collective_record){
+        l->executed[l->n_executed++] = (lhi_collective_record){
             s->chunk, scatters, LH_NONE, ready_ns, depart, sent, arrive, 0};
     else if (arrive > l->parts_ns)
         l->parts_ns = arrive;
@@ -391,7 +392,7 @@ void lhi_fsdp_begin_step(lhi_fsdp *l, uint64_t step)
     l->step = step;
     l->validates = false;
     l->number = 0;
-    l->n_played = 0;
+    l->n_executed = 0;
     l->free_ns = lhi_now_ns();
     l->last_ns = l->parts_ns = 0;
     memset(l->scattered, 0, l->o.exec->n_chunks * sizeof *l->scattered);
@@ -445,8 +446,8 @@ lh_status lhi_fsdp_end_step(lhi_fsdp *l, lh_error *err)
 const lhi_collective_record *lhi_fsdp_collectives(const lhi_fsdp *l,
                                                   uint32_t *n)
 {
-    *n = l->n_played;
-    return l->played;
+    *n = l->n_executed;
+    return l->executed;
 }
 
 const int64_t *lhi_fsdp_wait_times(const lhi_fsdp *l)
@@ -564,10 +565,10 @@ static lh_status init(lhi_fsdp *l, lh_error *err)
     l->arrive_ns = LHI_NEW(l->mem, int64_t, n_chunks);
     l->n_waited = l->program->n_passes;
     l->waited_ns = LHI_NEW(l->mem, int64_t, l->n_waited);
-    l->played =
+    l->executed =
         LHI_NEW(l->mem, lhi_collective_record, 2 * (size_t)l->o.n_mine + 1);
     if (!l->waited_ns || !l->scattered || !l->gathered || !l->arrive_ns ||
-        !l->played)
+        !l->executed)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < l->o.n_mine; i++)
         if (l->o.device->ops->sharded_tensors(l->o.device, l->o.mine[i])

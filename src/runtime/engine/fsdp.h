@@ -20,9 +20,11 @@ lh_status lhi_fsdp_make(const lhi_sharding_options *options, lhi_fsdp **out,
 void lhi_fsdp_stop(lhi_fsdp *l);
 void lhi_fsdp_free(lhi_fsdp *l); /* NULL is fine */
 
-/* Starts a step. */
+/* Starts a step: resets records and wait times, and queues the first gather, or
+ * those of all chunks if values are not sharded. */
 void lhi_fsdp_begin_step(lhi_fsdp *l, uint64_t step);
-/* Prepares pass `i` of the rank. */
+/* Prepares pass `i` of the rank: before a chunk's first pass, waits for its
+ * gather if values are not sharded. */
 lh_status lhi_fsdp_prepare_pass(lhi_fsdp *l, uint32_t i, lhi_step_kind kind,
                                 lh_error *err);
 /* Waits until all sums are complete. */

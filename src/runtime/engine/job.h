@@ -126,7 +126,8 @@ lh_status lhi_job_fail_over_limit(uint32_t rank, int64_t bytes,
 lh_status lhi_job_activation_bytes(const lhi_job *job, const lh_exec *exec,
                                    uint32_t rank, bool all, double *bytes,
                                    lh_error *err);
-/* Same for the remaining memory: weights, gradients, moments, buffers. */
+/* Returns the bytes of weights, gradients, moments and buffers under a
+ * schedule: for one rank, or the sum over all ranks. */
 lh_status lhi_job_state_bytes(const lhi_job *job, const lh_exec *exec,
                               uint32_t rank, bool all, double *bytes,
                               lh_error *err);
@@ -184,7 +185,7 @@ lh_status lhi_job_digest_events(const lhi_job *job, unsigned char sum[32],
 /* Returns the number of emulated links: one per resource and copy of the
  * pipeline, the first copy's first. */
 size_t lhi_job_count_links(const lhi_job *job);
-/* Lists the emulated links. */
+/* Fills in the emulated links' parameters, lhi_job_count_links() entries. */
 lh_status lhi_job_list_links(const lhi_job *job, lhi_net_link *links,
                              lh_error *err);
 
@@ -203,12 +204,12 @@ lh_status lhi_job_check_counts(const lhi_job *job, const lh_exec *exec,
                                uint32_t rank, const lhi_record_counts *counts,
                                lh_error *err);
 
-/* Makes the trace from the records under `exec`: `records[r]` and `played[r]`
+/* Makes the trace from the records under `exec`: `records[r]` and `executed[r]`
  * per rank, times from the start of the iteration. */
 lh_status lhi_measured_trace(const lhi_job *job, const lh_exec *exec,
                              const lhi_pass_record *const *records,
-                             const lhi_collective_record *const *played,
-                             const uint32_t *n_played, lh_trace **out,
+                             const lhi_collective_record *const *executed,
+                             const uint32_t *n_executed, lh_trace **out,
                              lh_error *err);
 
 #endif

@@ -19,14 +19,14 @@ lh_status lhi_profile_copy(const lh_profile *profile, lh_profile **out,
 lh_status lhi_measure_link(uint32_t repeats, double *alpha_ns,
                            double *beta_ns_per_byte, lh_error *err);
 
-/* Same between ranks `a` and `b` of a run; both call it. Reserves `tag` and the
- * following tags. Uses half the round trip, so that clocks need not be
- * synchronised. */
+/* Measures messages between ranks `a` and `b` of a run, which both call it, as
+ * lhi_measure_link() does between processes. Uses `tag` and the following tags,
+ * and half the round trip, so that clocks need not be synchronised. */
 lh_status lhi_measure_ping(lhi_net *net, uint32_t a, uint32_t b, uint64_t tag,
                            uint32_t repeats, double *alpha_ns,
                            double *beta_ns_per_byte, lh_error *err);
 
-/* Fits the line to n sizes and durations. */
+/* Fits alpha and beta to n sizes (bytes) and durations (ns). */
 void lhi_fit_link(const double *bytes, const double *ns, uint32_t n,
                   double *alpha_ns, double *beta_ns_per_byte);
 

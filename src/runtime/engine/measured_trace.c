@@ -94,13 +94,13 @@ static void add_runs(trace_builder *m)
 
 /* Adds all recorded collectives to the trace. */
 static void add_collectives(trace_builder *m,
-                            const lhi_collective_record *const *played,
-                            const uint32_t *n_played)
+                            const lhi_collective_record *const *executed,
+                            const uint32_t *n_executed)
 {
     lh_timeline *t = m->t;
     for (uint32_t r = 0; r < t->n_devices; r++)
-        for (uint32_t i = 0; i < n_played[r]; i++) {
-            const lhi_collective_record *from = &played[r][i];
+        for (uint32_t i = 0; i < n_executed[r]; i++) {
+            const lhi_collective_record *from = &executed[r][i];
             if (from->copy)
                 continue;
             lh_collective *x = &t->collectives[t->n_collectives++];
@@ -118,13 +118,13 @@ static void add_collectives(trace_builder *m,
 
 /* Adds all recorded activation copies to the trace. */
 static void add_copies(trace_builder *m,
-                       const lhi_collective_record *const *played,
-                       const uint32_t *n_played)
+                       const lhi_collective_record *const *executed,
+                       const uint32_t *n_executed)
 {
     lh_timeline *t = m->t;
     for (uint32_t r = 0; r < t->n_devices; r++)
-        for (uint32_t i = 0; i < n_played[r]; i++) {
-            const lhi_collective_record *from = &played[r][i];
+        for (uint32_t i = 0; i < n_executed[r]; i++) {
+            const lhi_collective_record *from = &executed[r][i];
             if (!from->copy)
                 continue;
             const lhi_offload_copy *what =
@@ -143,7 +143,7 @@ static void add_copies(trace_builder *m,
 }
 
 /* Allocates the trace's tables, sized for all passes, messages and records. */
-static lh_status allocate(trace_builder *m, const uint32_t *n_played,
+static lh_status allocate(trace_builder *m, const uint32_t *n_executed,
                           lhi_arena *mem, lh_error *err)
 {
     const lh_exec *x = m->exec;
@@ -156,7 +156,7 @@ static lh_status allocate(trace_builder *m, const uint32_t *n_played,
     for (uint32_t r = 0; r < x->n_ranks; r++) {
         offsets[r + 1] = offsets[r] + x->ranks[r].n_passes;
         messages += x->ranks[r].n_posts;
-        collectives += n_played[r];
+        collectives += n_executed[r];
     }
     *t = (lh_timeline){.mem = mem,
                        .n_devices = x->n_ranks,
@@ -233,15 +233,15 @@ static lh_status clear_planned_memory(const lhi_job *job, const lh_exec *exec,
 
 lh_status lhi_measured_trace(const lhi_job *job, const lh_exec *exec,
                              const lhi_pass_record *const *records,
-                             const lhi_collective_record *const *played,
-                             const uint32_t *n_played, lh_trace **out,
+                             const lhi_collective_record *const *executed,
+                             const uint32_t *n_executed, lh_trace **out,
                              lh_error *err)
 {
     lhi_arena *mem = lhi_arena_make(0);
     trace_builder m = {.job = job, .exec = exec, .records = records};
     lh_trace *made = NULL;
     lh_status status =
-        mem ? allocate(&m, n_played, mem, err) : lhi_fail_nomem(err);
+        mem ? allocate(&m, n_executed, mem, err) : lhi_fail_nomem(err);
     lhi_net_link *links =
         mem ? LHI_NEW(mem, lhi_net_link, lhi_job_count_links(job)) : NULL;
     if (status == LH_OK && !links)
@@ -251,8 +251,8 @@ lh_status lhi_measured_trace(const lhi_job *job, const lh_exec *exec,
     if (status == LH_OK) {
         m.links = links;
         add_runs(&m);
-        add_collectives(&m, played, n_played);
-        add_copies(&m, played, n_played);
+        add_collectives(&m, executed, n_executed);
+        add_copies(&m, executed, n_executed);
         status = lh_trace_make(job->pipeline, m.t, NULL, &made, err);
     }
     if (status == LH_OK)

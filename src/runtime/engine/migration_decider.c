@@ -73,7 +73,7 @@ lh_status lhi_migration_decider_make(const lhi_job *job,
     return LH_OK;
 }
 
-/* Releases the open proposal. */
+/* Releases the open migration proposal. */
 static void close_proposal(lhi_migration_decider *m)
 {
     lh_host_exchange_free(m->open.exchange);

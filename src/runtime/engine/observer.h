@@ -27,7 +27,7 @@ void lhi_observer_add_step(lhi_observer *observer, uint64_t iteration,
                            const lhi_rank_program *shift,
                            const int64_t *waited_ns);
 /* Measures links and reduces the sums after the last step. Collective. `turn`
- * is equal on all ranks and used by no one else. */
+ * is equal on all ranks and unique to this call. */
 lh_status lhi_observer_finish(lhi_observer *observer, lhi_net *net,
                               lhi_device *device, uint64_t turn, lh_error *err);
 /* Returns the sums on rank 0, for lhi_observed_means_make(). */

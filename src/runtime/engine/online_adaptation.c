@@ -50,7 +50,7 @@ struct lhi_adaptation {
     /* Used by the thread only. */
     lhi_rank_observation *seen; /* per rank */
     lhi_pass_observation *rows;
-    lhi_collective_record *played;
+    lhi_collective_record *executed;
     size_t row_capacity, collective_capacity;
     uint32_t *clocks;
     /* Protected by `lock`. The thread processes queue[first % QUEUE]; the entry
@@ -83,10 +83,10 @@ uint64_t lhi_host_clock_id(const lhi_job *job, uint32_t rank)
 static lh_status grow_rows(lhi_adaptation *a, const observed_step *in,
                            lh_error *err)
 {
-    size_t n_rows = 0, n_played = 0;
+    size_t n_rows = 0, n_executed = 0;
     for (uint32_t r = 0; r < a->n; r++) {
         n_rows += in->parts[r].head.n_passes;
-        n_played += in->parts[r].head.n_collectives;
+        n_executed += in->parts[r].head.n_collectives;
     }
     if (n_rows > a->row_capacity || !a->rows) {
         lhi_pass_observation *rows =
@@ -96,13 +96,13 @@ static lh_status grow_rows(lhi_adaptation *a, const observed_step *in,
         a->rows = rows;
         a->row_capacity = n_rows;
     }
-    if (n_played > a->collective_capacity || !a->played) {
-        lhi_collective_record *played =
-            realloc(a->played, (n_played + 1) * sizeof *played);
-        if (!played)
+    if (n_executed > a->collective_capacity || !a->executed) {
+        lhi_collective_record *executed =
+            realloc(a->executed, (n_executed + 1) * sizeof *executed);
+        if (!executed)
             return lhi_fail_nomem(err);
-        a->played = played;
-        a->collective_capacity = n_played;
+        a->executed = executed;
+        a->collective_capacity = n_executed;
     }
     return LH_OK;
 }
@@ -112,14 +112,14 @@ static lh_status read_messages(lhi_adaptation *a, observed_step *in,
                                lh_error *err)
 {
     lhi_pass_observation *rows;
-    lhi_collective_record *played;
+    lhi_collective_record *executed;
     LHI_TRY(grow_rows(a, in, err));
     rows = a->rows;
-    played = a->played;
+    executed = a->executed;
     for (uint32_t r = 0; r < a->n; r++) {
         rank_message *p = &in->parts[r];
         lhi_rank_observation *to = &a->seen[r];
-        *to = (lhi_rank_observation){p->head, rows, played};
+        *to = (lhi_rank_observation){p->head, rows, executed};
         if (r > 0)
             LHI_TRY(lhi_net_wait(a->net, &p->op, 0, err));
         lh_status status = lhi_observation_read(p->bytes, p->size, &to->head,
@@ -129,7 +129,7 @@ static lh_status read_messages(lhi_adaptation *a, observed_step *in,
             return status;
         }
         rows += p->head.n_passes;
-        played += p->head.n_collectives;
+        executed += p->head.n_collectives;
     }
     return LH_OK;
 }
@@ -252,7 +252,7 @@ void lhi_adaptation_free(lhi_adaptation *a)
     pthread_mutex_destroy(&a->lock);
     free(a->seen);
     free(a->rows);
-    free(a->played);
+    free(a->executed);
     free(a->clocks);
     free(a);
 }
@@ -287,16 +287,16 @@ bool lhi_adaptation_begin_iteration(lhi_adaptation *a, uint64_t step,
 /* Prepares the receive buffer and expected header for one rank's message in the
  * current iteration. */
 static lh_status prepare_message(lhi_adaptation *a, uint32_t rank,
-                                 uint32_t n_played, rank_message **out,
+                                 uint32_t n_executed, rank_message **out,
                                  lh_error *err)
 {
     observed_step *in = &a->queue[a->last % QUEUE_LENGTH];
     rank_message *p = &in->parts[rank];
     const lhi_record_counts counts = {
-        in->exec->ranks[rank % in->exec->n_ranks].n_passes, n_played};
+        in->exec->ranks[rank % in->exec->n_ranks].n_passes, n_executed};
     LHI_TRY(lhi_job_check_counts(a->job, in->exec, rank % in->exec->n_ranks,
                                  &counts, err));
-    p->head = (lhi_observation_header){counts.n_passes, n_played, 0};
+    p->head = (lhi_observation_header){counts.n_passes, n_executed, 0};
     p->size = lhi_observation_size(&p->head);
     if (p->size > p->capacity) {
         free(p->bytes);
@@ -310,24 +310,24 @@ static lh_status prepare_message(lhi_adaptation *a, uint32_t rank,
 }
 
 lh_status lhi_adaptation_expect_rank(lhi_adaptation *a, uint32_t rank,
-                                     uint32_t n_played, uint64_t tag,
+                                     uint32_t n_executed, uint64_t tag,
                                      lh_error *err)
 {
     rank_message *p;
-    LHI_TRY(prepare_message(a, rank, n_played, &p, err));
+    LHI_TRY(prepare_message(a, rank, n_executed, &p, err));
     p->op = (lhi_net_op){0};
     return lhi_net_receive(a->net, rank, tag, p->bytes, p->size, &p->op, err);
 }
 
 lh_status lhi_adaptation_add_local(lhi_adaptation *a, const lhi_rank *rank,
-                                   const lhi_collective_record *played,
-                                   uint32_t n_played, lh_error *err)
+                                   const lhi_collective_record *executed,
+                                   uint32_t n_executed, lh_error *err)
 {
     rank_message *p;
     const int64_t before_ns = lhi_thread_cpu_ns();
-    LHI_TRY(prepare_message(a, 0, n_played, &p, err));
+    LHI_TRY(prepare_message(a, 0, n_executed, &p, err));
     p->head.clock = a->clock;
-    lhi_observation_write(&p->head, rank->observation, played, p->bytes);
+    lhi_observation_write(&p->head, rank->observation, executed, p->bytes);
     a->rank_cpu_ns += lhi_thread_cpu_ns() - before_ns;
     return LH_OK;
 }

@@ -10,7 +10,7 @@
 
 typedef struct lhi_adaptation lhi_adaptation;
 
-/* Starts the thread. */
+/* Makes rank 0's adaptation and starts its thread. */
 lh_status lhi_adaptation_make(const lhi_job *job, lhi_net *net,
                               const lhi_device *device, lhi_adaptation **out,
                               lh_error *err);
@@ -19,7 +19,7 @@ lh_status lhi_adaptation_make(const lhi_job *job, lhi_net *net,
 void lhi_adaptation_stop(lhi_adaptation *a);
 void lhi_adaptation_free(lhi_adaptation *a); /* once the endpoint is closed;
                                               * NULL is fine */
-/* Returns the decider; borrowed. */
+/* Returns the adaptation's decider; borrowed. */
 lhi_decider *lhi_adaptation_decider(lhi_adaptation *a);
 
 /* Decides whether a step about to start with the given rank program is
@@ -31,12 +31,12 @@ bool lhi_adaptation_begin_iteration(lhi_adaptation *a, uint64_t step,
 /* Posts the receive for a rank that announced an observation with
  * `n_collectives` collectives. */
 lh_status lhi_adaptation_expect_rank(lhi_adaptation *a, uint32_t rank,
-                                     uint32_t n_played, uint64_t tag,
+                                     uint32_t n_executed, uint64_t tag,
                                      lh_error *err);
 /* Adds this rank's own observation. */
 lh_status lhi_adaptation_add_local(lhi_adaptation *a, const lhi_rank *rank,
-                                   const lhi_collective_record *played,
-                                   uint32_t n_played, lh_error *err);
+                                   const lhi_collective_record *executed,
+                                   uint32_t n_executed, lh_error *err);
 /* Completes the current iteration and wakes the thread. */
 void lhi_adaptation_end_iteration(lhi_adaptation *a);
 

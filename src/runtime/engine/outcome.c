@@ -23,7 +23,7 @@ typedef struct owned_result {
     lh_migration *moved; /* likewise, with the numbers in `assignments` */
     uint32_t n_switches;
     lhi_adapt_notice *notice_rows;
-    lh_adapt_event *notices; /* with the texts of `told` */
+    lh_adapt_event *notices; /* with the texts of `notice_rows` */
     uint32_t n_notices;
     lh_schedule *schedule; /* NULL: the initial schedule */
     lh_data_path path;
@@ -80,14 +80,14 @@ lh_status lhi_job_check_counts(const lhi_job *job, const lh_exec *exec,
 /* Checks that recorded collectives and copies exist in the pipeline. */
 static lh_status check_recorded(const lhi_job *job, const lh_exec *exec,
                                 uint32_t rank,
-                                const lhi_collective_record *played, uint32_t n,
-                                lh_error *err)
+                                const lhi_collective_record *executed,
+                                uint32_t n, lh_error *err)
 {
     const lh_pipeline *p = job->pipeline;
     for (uint32_t i = 0; i < n; i++)
-        if (played[i].chunk >= p->n_chunks ||
-            played[i].copy > exec->ranks[rank].n_copies ||
-            (played[i].op != LH_NONE && played[i].op >= p->n_dp_ops))
+        if (executed[i].chunk >= p->n_chunks ||
+            executed[i].copy > exec->ranks[rank].n_copies ||
+            (executed[i].op != LH_NONE && executed[i].op >= p->n_dp_ops))
             return lhi_fail(err, LH_EIO,
                             "rank %" PRIu32
                             " recorded a communication that the pipeline does "
@@ -100,8 +100,8 @@ static lh_status check_recorded(const lhi_job *job, const lh_exec *exec,
 static lh_status read_rank(const lhi_job *job, const lh_exec *exec,
                            uint32_t rank, reader *r, lhi_arena *mem,
                            lhi_pass_record **records,
-                           lhi_collective_record **played, uint32_t *n_played,
-                           lh_error *err)
+                           lhi_collective_record **executed,
+                           uint32_t *n_executed, lh_error *err)
 {
     lhi_record_counts counts;
     const unsigned char *head = next_bytes(r, LHI_RECORD_COUNTS_BYTES);
@@ -115,17 +115,18 @@ static lh_status read_rank(const lhi_job *job, const lh_exec *exec,
     if (!rows)
         return fail_truncated(err);
     *records = LHI_NEW(mem, lhi_pass_record, counts.n_passes);
-    *played = LHI_NEW(mem, lhi_collective_record, counts.n_collectives);
-    if (!*records || !*played)
+    *executed = LHI_NEW(mem, lhi_collective_record, counts.n_collectives);
+    if (!*records || !*executed)
         return lhi_fail_nomem(err);
-    *n_played = counts.n_collectives;
+    *n_executed = counts.n_collectives;
     lh_status status =
-        lhi_record_rows_read(rows, size, &counts, *records, *played, err);
+        lhi_record_rows_read(rows, size, &counts, *records, *executed, err);
     if (status != LH_OK) {
         lhi_fail_add_context(err, "rank %" PRIu32 " sends", rank);
         return status;
     }
-    return check_recorded(job, exec, rank, *played, counts.n_collectives, err);
+    return check_recorded(job, exec, rank, *executed, counts.n_collectives,
+                          err);
 }
 
 /* Reads all ranks' records and makes the measured trace. */
@@ -135,16 +136,16 @@ static lh_status read_records(const lhi_job *job, const lh_exec *exec,
 {
     uint32_t n = exec->n_ranks;
     lhi_pass_record **records = LHI_NEW(mem, lhi_pass_record *, n);
-    lhi_collective_record **played = LHI_NEW(mem, lhi_collective_record *, n);
-    uint32_t *n_played = LHI_NEW(mem, uint32_t, n);
-    if (!records || !played || !n_played)
+    lhi_collective_record **executed = LHI_NEW(mem, lhi_collective_record *, n);
+    uint32_t *n_executed = LHI_NEW(mem, uint32_t, n);
+    if (!records || !executed || !n_executed)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < n; i++)
-        LHI_TRY(read_rank(job, exec, i, r, mem, &records[i], &played[i],
-                          &n_played[i], err));
+        LHI_TRY(read_rank(job, exec, i, r, mem, &records[i], &executed[i],
+                          &n_executed[i], err));
     return lhi_measured_trace(
         job, exec, (const lhi_pass_record *const *)records,
-        (const lhi_collective_record *const *)played, n_played, out, err);
+        (const lhi_collective_record *const *)executed, n_executed, out, err);
 }
 
 /* Sets the prediction, which assumes one processor per pipeline rank. With
@@ -211,7 +212,8 @@ static uint64_t find_last_schedule(const lhi_job *job, const owned_result *to,
     return from;
 }
 
-/* Summarises the iterations. */
+/* Computes the result's median, minimum and maximum iteration time under the
+ * last schedule, the lateness over all iterations, and the prediction. */
 static lh_status summarise(const lhi_job *job, owned_result *to, lh_error *err)
 {
     lh_train_result *r = &to->result;

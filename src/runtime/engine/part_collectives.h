@@ -53,7 +53,8 @@ lh_status lhi_part_reduce_scatter(const lhi_part_collectives *x,
 /* Returns the tag blocks, each LHI_PART_TAGS, that lhi_part_sum_sites() uses.
  */
 uint32_t lhi_part_count_sum_tags(const lhi_part_collectives *x);
-/* Sums a reduced part over all sites. *ready_ns as above. */
+/* Sums a reduced part over all sites. Raises *ready_ns (NULL: none) to the time
+ * at which all members were ready. */
 lh_status lhi_part_sum_sites(const lhi_part_collectives *x,
                              const lhi_train_part *part, uint64_t tag,
                              int64_t *ready_ns, lh_error *err);
@@ -74,7 +75,8 @@ static inline uint32_t lhi_site_count_sum_tags(const lhi_net_group *group)
 }
 
 /* Adds n values over all sites, in the order of sites; all get the sums.
- * `room`: n values, for leaders only. *ready_ns as above. */
+ * `room`: n values, for leaders only. Raises *ready_ns (NULL: none) to the time
+ * at which all members were ready. */
 lh_status lhi_sum_sites(const lhi_site_sums *s, float *values, size_t n,
                         float *room, uint64_t tag, int64_t *ready_ns,
                         lh_error *err);

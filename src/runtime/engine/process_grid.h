@@ -50,7 +50,7 @@ lh_status lhi_grid_check(const lhi_grid *grid, lh_error *err);
 uint32_t lhi_grid_count_copies(const lhi_grid *grid);
 /* Returns the number of ranks. */
 uint32_t lhi_grid_count_ranks(const lhi_grid *grid);
-/* Returns a rank's coordinates. */
+/* Returns a logical rank's coordinates in the process grid. */
 lhi_grid_coords lhi_grid_find_coords(const lhi_grid *grid, uint32_t rank);
 /* Returns the rank at the given coordinates; the expert coordinates follow from
  * the others and are ignored. */

@@ -147,7 +147,7 @@ static lh_status lower_entry(entry *e, lh_error *err)
     return status;
 }
 
-/* Releases an entry. */
+/* Releases a proposal's entry. */
 static void free_entry(entry *e)
 {
     lh_exec_free(e->exec);
@@ -156,7 +156,8 @@ static void free_entry(entry *e)
     free(e);
 }
 
-/* Makes the entry of new texts and adds it to the list. */
+/* Makes an entry for new texts, lowers its schedule, and adds it to the list.
+ */
 static lh_status make_entry(lhi_proposals *all, const char *text,
                             const lhi_proposal_texts *texts, entry **out,
                             lh_error *err)
@@ -182,7 +183,7 @@ static lh_status make_entry(lhi_proposals *all, const char *text,
     return LH_OK;
 }
 
-/* Returns the entry with the same texts; NULL: none. */
+/* Returns the entry that was made from the same texts; NULL: none. */
 static entry *find_entry(const lhi_proposals *all, const char *text,
                          const lhi_proposal_texts *texts)
 {

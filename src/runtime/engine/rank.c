@@ -261,11 +261,11 @@ static lh_status before_pass(lhi_rank *rank, uint32_t i, lhi_step_kind kind,
         return pass->is_first
                    ? hooks->first(hooks->context, pass->pass.chunk, err)
                    : LH_OK;
-    int64_t played = lhi_emulated_collectives_ready_ns(rank, pass);
-    if (played > *ready_ns)
-        *ready_ns = played;
-    if (played > lhi_now_ns())
-        lhi_sleep_until(played);
+    int64_t executed = lhi_emulated_collectives_ready_ns(rank, pass);
+    if (executed > *ready_ns)
+        *ready_ns = executed;
+    if (executed > lhi_now_ns())
+        lhi_sleep_until(executed);
     return LH_OK;
 }
 

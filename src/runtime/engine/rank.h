@@ -33,7 +33,8 @@ enum {
     LHI_TAG_STATE  /* migrated training state */
 };
 
-/* Builds a tag. */
+/* Builds a message tag from its class, the low 24 bits of the step, and a
+ * number. */
 static inline uint64_t lhi_tag(unsigned class, uint64_t step, uint32_t number)
 {
     return (uint64_t) class << 56 | (step & 0xffffff) << 32 | number;
@@ -134,7 +135,7 @@ lh_status lhi_rank_make(const lhi_rank_options *options, lhi_rank **out,
 /* Ends the rank's threads. Call it before the endpoint is closed; after a
  * failure, once all ranks are notified. */
 void lhi_rank_stop(lhi_rank *rank);
-/* After a failure, close the endpoint first. NULL is fine. */
+/* Frees a rank; NULL is fine. After a failure, close the endpoint first. */
 void lhi_rank_free(lhi_rank *rank);
 
 /* Returns the number of message buffers allocated beyond the prediction. */
@@ -184,7 +185,7 @@ lh_status lhi_pool_drain(lhi_pool *pool, const lhi_net_stop *stop,
  * One thread per receiving rank waits for the notices, so that passes do not.
  */
 lh_status lhi_rendezvous_make(lhi_rank *rank, lh_error *err);
-/* Ends the threads. */
+/* Ends the sender threads. */
 void lhi_rendezvous_stop(lhi_rendezvous *late);
 /* Frees the protocol state; NULL is fine. */
 void lhi_rendezvous_free(lhi_rendezvous *late);
@@ -219,7 +220,7 @@ lh_status lhi_blocking_sends_begin_step(lhi_blocking_sends *coupled,
 /* Checks whether the thread awaits the step's receives; their `op` must then
  * ring the bell. */
 bool lhi_blocking_sends_is_active(const lhi_blocking_sends *coupled);
-/* Registers a posted receive. */
+/* Registers a posted receive, so that its arrival is reported to the sender. */
 void lhi_blocking_sends_add_receive(lhi_blocking_sends *coupled,
                                     const lhi_exec_post *post);
 /* Waits for the message posted into `slot`. */
@@ -275,9 +276,9 @@ size_t lhi_delegated_path_count_bytes(const lhi_delegated_path *d);
  *
  * Training steps only. */
 
-/* Allocates the copy records. */
+/* Allocates the rank's copy records. */
 lh_status lhi_activation_offload_make(lhi_rank *rank, lh_error *err);
-/* Starts a step. */
+/* Starts a step at t0_ns: resets the copies. */
 void lhi_activation_offload_begin_step(lhi_rank *rank, int64_t t0_ns);
 /* Prepares pass i: waits for its copies, then starts those launched with it.
  * Raises *ready_ns to their completion. */
@@ -292,9 +293,9 @@ lh_status lhi_activation_offload_end_step(lhi_rank *rank, lh_error *err);
 
 /* --- emulated collectives (emulated_collectives.c) --- */
 
-/* Allocates the collective records. */
+/* Allocates the rank's collective records and arrival times. */
 lh_status lhi_emulated_collectives_make(lhi_rank *rank, lh_error *err);
-/* Starts a step. */
+/* Starts a step at t0_ns: resets the collectives. */
 void lhi_emulated_collectives_begin_step(lhi_rank *rank, int64_t t0_ns);
 /* Returns the arrival time of all collectives that the pass waits for; 0: none.
  */
@@ -308,7 +309,7 @@ void lhi_emulated_collectives_start_pass(lhi_rank *rank,
 void lhi_emulated_collectives_end_pass(lhi_rank *rank,
                                        const lhi_exec_pass *pass,
                                        int64_t end_ns);
-/* Returns the last arrival; 0: no collectives. */
+/* Returns the arrival time of the step's last collective; 0: no collectives. */
 int64_t lhi_emulated_collectives_last_ns(const lhi_rank *rank);
 
 #endif

@@ -55,7 +55,8 @@ lh_status lhi_rank_assignment_format(const lhi_rank_assignment *assignment,
 lh_status lhi_rank_assignment_parse(const char *text, uint32_t n,
                                     const lhi_rank_assignment_limits *limits,
                                     lhi_rank_assignment *out, lh_error *err);
-/* Copies an assignment. */
+/* Copies a rank assignment; release the copy with lhi_rank_assignment_fini().
+ */
 lh_status lhi_rank_assignment_copy(const lhi_rank_assignment *from,
                                    lhi_rank_assignment *to, lh_error *err);
 void lhi_rank_assignment_fini(

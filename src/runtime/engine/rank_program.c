@@ -41,8 +41,8 @@ void lhi_rank_program_free(lhi_rank_program *s)
 }
 
 void lhi_rank_program_store_records(lhi_rank_program *s, int64_t t0_ns,
-                                    const lhi_collective_record *played,
-                                    uint32_t n_played)
+                                    const lhi_collective_record *executed,
+                                    uint32_t n_executed)
 {
     const lhi_rank *rank = s->rank;
     for (uint32_t i = 0; i < rank->program->n_passes; i++) {
@@ -57,9 +57,9 @@ void lhi_rank_program_store_records(lhi_rank_program *s, int64_t t0_ns,
         }
         s->records[i] = r;
     }
-    s->n_collectives = n_played;
-    for (uint32_t i = 0; i < n_played; i++) {
-        lhi_collective_record x = played[i];
+    s->n_collectives = n_executed;
+    for (uint32_t i = 0; i < n_executed; i++) {
+        lhi_collective_record x = executed[i];
         x.ready_ns -= t0_ns;
         x.depart_ns -= t0_ns;
         x.sent_ns -= t0_ns;

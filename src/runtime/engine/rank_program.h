@@ -19,7 +19,7 @@ typedef struct lhi_rank_program {
     bool has_records;
 } lhi_rank_program;
 
-/* Makes a rank program. */
+/* Makes the storage of a rank for one execution plan. */
 lh_status lhi_rank_program_make(const lhi_rank_options *options,
                                 lhi_rank_program **out, lh_error *err);
 /* Frees it as lhi_rank_free() does; NULL is fine. */
@@ -28,7 +28,7 @@ void lhi_rank_program_free(lhi_rank_program *shift);
 /* Stores the records of the step that started at t0_ns, relative to it: passes,
  * data-parallel collectives, then activation copies. */
 void lhi_rank_program_store_records(lhi_rank_program *shift, int64_t t0_ns,
-                                    const lhi_collective_record *played,
-                                    uint32_t n_played);
+                                    const lhi_collective_record *executed,
+                                    uint32_t n_executed);
 
 #endif

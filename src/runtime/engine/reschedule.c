@@ -252,10 +252,10 @@ static lh_status receive_vote(lhi_rescheduler *r, uint32_t from, lh_error *err)
         return status;
     }
     if (vote.refuses && !mine->refuses) {
-        char said[sizeof vote.why + 24];
-        snprintf(said, sizeof said, "rank %" PRIu32 ": %s", from, vote.why);
+        char text[sizeof vote.why + 24];
+        snprintf(text, sizeof text, "rank %" PRIu32 ": %s", from, vote.why);
         mine->refuses = true;
-        lhi_text_copy(mine->why, sizeof mine->why, said);
+        lhi_text_copy(mine->why, sizeof mine->why, text);
     }
     return LH_OK;
 }

@@ -24,7 +24,8 @@ lh_status lhi_rescheduler_make(const lhi_job *job, const lhi_rank_options *rank,
                                lhi_rescheduler **out, lh_error *err);
 /* Ends the thread; after a failure, call it once all ranks are notified. */
 void lhi_rescheduler_stop(lhi_rescheduler *r);
-/* After a failure, close the endpoint first. NULL is fine. */
+/* Frees the rescheduler; NULL is fine. After a failure, close the endpoint
+ * first. */
 void lhi_rescheduler_free(lhi_rescheduler *r);
 
 /* Opens a proposal for `step`; none may be open. `what`: rank 0's proposal,
@@ -65,10 +66,12 @@ const lhi_switch *lhi_rescheduler_switches(const lhi_rescheduler *r,
                                            uint32_t *n);
 /* Converts a switch to the public struct, which borrows its texts. */
 lh_switch lhi_switch_to_public(const lhi_switch *row);
-/* Same for a migration; `assignment`: parsed from the row's text. */
+/* Converts a migration to the public struct, which borrows its texts;
+ * `assignment`: parsed from the row's text. */
 lh_migration lhi_moved_to_public(const lhi_switch *row,
                                  const lhi_rank_assignment *assignment);
-/* Same for an adaptation notice. */
+/* Converts an adaptation notice to the public struct, which borrows its texts.
+ */
 lh_adapt_event lhi_notice_to_public(const lhi_adapt_notice *row);
 
 #endif

@@ -275,7 +275,7 @@ static lh_status check_model(const lh_train_model *m, const lh_exec *exec,
     return LH_OK;
 }
 
-/* Sets the process grid. */
+/* Sets the process grid from the model's parallel degrees and checks it. */
 static lh_status set_grid(lhi_job *job, lh_error *err)
 {
     const lh_train_model *m = job->model;

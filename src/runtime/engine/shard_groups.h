@@ -34,7 +34,7 @@ bool lhi_shard_groups_equal_at_stages(const lh_train_model *model, uint32_t n,
 bool lhi_has_disjoint_expert_groups(const lh_train_model *model,
                                     const lhi_grid *grid);
 
-/* Same for the expert group of a logical rank. */
+/* Returns the shard groups of a logical rank within its expert group. */
 lhi_shard_groups lhi_expert_shard_groups_find(const lh_train_model *model,
                                               const lhi_grid *grid,
                                               uint32_t place);

@@ -52,10 +52,10 @@ static lh_status train_step(lhi_run_worker *w, const lhi_command *command,
     LHI_TRY(lhi_rank_run_step(w->program->rank, command->step, LHI_STEP_TRAIN,
                               t0, end_ns, err));
     LHI_TRY(lhi_training_end_step(w->training, w->turn, report, err));
-    uint32_t n_played;
-    const lhi_collective_record *played =
-        lhi_training_collectives(w->training, &n_played);
-    lhi_rank_program_store_records(w->program, t0, played, n_played);
+    uint32_t n_executed;
+    const lhi_collective_record *executed =
+        lhi_training_collectives(w->training, &n_executed);
+    lhi_rank_program_store_records(w->program, t0, executed, n_executed);
     if (w->observer)
         lhi_observer_add_step(w->observer, w->n_steps++, w->program,
                               lhi_training_wait_times(w->training));
@@ -96,7 +96,7 @@ static lh_status send_observation(lhi_run_worker *w, lh_error *err)
     const lhi_rank *rank = w->program->rank;
     lhi_observation_header seen = {.n_passes = rank->program->n_passes,
                                    .clock = w->clock};
-    const lhi_collective_record *played =
+    const lhi_collective_record *executed =
         last_collectives(w, &seen.n_collectives);
     size_t size = lhi_observation_size(&seen);
     if (s->is_in_flight)
@@ -109,7 +109,7 @@ static lh_status send_observation(lhi_run_worker *w, lh_error *err)
             return lhi_fail_nomem(err);
         s->capacity = size;
     }
-    lhi_observation_write(&seen, rank->observation, played, s->bytes);
+    lhi_observation_write(&seen, rank->observation, executed, s->bytes);
     s->op = (lhi_net_op){0};
     LHI_TRY(lhi_net_send(w->net, 0, lhi_tag(LHI_TAG_OBSERVATION, w->turn, 0),
                          s->bytes, size, LHI_NET_NO_LINK, lhi_now_ns(),
@@ -671,7 +671,7 @@ static lh_status follow(lhi_run_worker *w, lh_error *err)
 
 /* --- construction --- */
 
-/* Makes this rank's training. */
+/* Makes this rank's optimizer, checkpoints and data-parallel training. */
 static lh_status make_training(lhi_run_worker *w, lh_error *err)
 {
     const lhi_training_options o =

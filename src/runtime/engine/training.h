@@ -86,7 +86,7 @@ lh_status lhi_training_gather_values(lhi_training *training, uint64_t turn,
 /* Ends a validation step after its passes; returns the loss. */
 lh_status lhi_training_end_validation(lhi_training *training, uint64_t turn,
                                       double *loss, lh_error *err);
-/* Saves a checkpoint. Collective. */
+/* Saves a checkpoint into the job's folder. Collective. */
 lh_status lhi_training_save(lhi_training *training, uint64_t turn,
                             lh_error *err);
 

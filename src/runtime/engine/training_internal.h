@@ -70,8 +70,8 @@ struct lhi_training {
 lh_status lhi_training_gather_chunk(lhi_training *t, uint64_t step,
                                     uint32_t chunk, int64_t *ready_ns,
                                     lh_error *err);
-/* Reduce-scatters a chunk's gradients and sums them over sites; *ready_ns as
- * above. */
+/* Reduce-scatters a chunk's gradients and sums them over sites. *ready_ns: in,
+ * when this replica was ready; out, when all were. */
 lh_status lhi_training_scatter_chunk(lhi_training *t, uint64_t step,
                                      uint32_t chunk, int64_t *ready_ns,
                                      lh_error *err);

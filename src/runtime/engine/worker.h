@@ -65,17 +65,17 @@ typedef struct lhi_run_worker {
 
 /* --- control messages in the current turn; blocking --- */
 
-/* Sends a control message. */
+/* Sends a control message to a rank in the current turn. */
 lh_status lhi_run_worker_send(lhi_run_worker *w, uint32_t to, unsigned class,
                               const void *data, size_t size, lh_error *err);
-/* Receives a control message. */
+/* Receives a control message of exactly `size` bytes in the current turn. */
 lh_status lhi_run_worker_receive(lhi_run_worker *w, uint32_t from,
                                  unsigned class, void *data, size_t size,
                                  lh_error *err);
 /* On failure, adds the sender's rank to the error; returns `status`. */
 lh_status lhi_run_worker_wrap_sender(uint32_t from, lh_status status,
                                      lh_error *err);
-/* Sends a command. */
+/* Sends a command to a rank, as rank 0. */
 lh_status lhi_run_worker_send_command(lhi_run_worker *w, uint32_t to,
                                       const lhi_command *command,
                                       lh_error *err);
@@ -94,7 +94,7 @@ lh_status lhi_run_worker_receive_report(lhi_run_worker *w, uint32_t from,
 
 /* Creates the groups and hands them to the device. */
 lh_status lhi_run_worker_join_groups(lhi_run_worker *w, lh_error *err);
-/* Frees the groups. */
+/* Frees the device's process groups. */
 void lhi_run_worker_leave_groups(lhi_run_worker *w);
 /* Returns the time spent in group calls so far, without validation steps, by
  * lh_train_group_kind, in ns. */
@@ -135,8 +135,8 @@ void lhi_run_worker_finish_migration(lhi_run_worker *w,
 
 /* --- records at the end of the run --- */
 
-/* Sends the records to rank 0, the counts as a separate message so that rank 0
- * knows the size of the rows. */
+/* Sends the records to rank 0. The counts are a separate message, from which
+ * rank 0 computes the size of the rows. */
 lh_status lhi_run_worker_send_records(lhi_run_worker *w, lh_error *err);
 /* Appends the outcome header on rank 0; `n_recorded`: ranks whose records
  * follow. */

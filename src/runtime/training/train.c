@@ -464,8 +464,8 @@ lh_status lhi_train_validation_tally(lhi_train *train, double *tally,
 static void tally_squares(const lhi_train *train, const lhi_owned_tensor *own,
                           double *tally)
 {
-    size_t told = count_contributed(train, own);
-    size_t end = told > own->first ? told - own->first : 0;
+    size_t n_contributed = count_contributed(train, own);
+    size_t end = n_contributed > own->first ? n_contributed - own->first : 0;
     if (end == 0)
         return;
     uint32_t replicas = train->o.n_replicas;

@@ -153,13 +153,13 @@ uint64_t lhi_train_step(const lhi_train *train);
 void lhi_train_parameters(lhi_train *train, uint32_t chunk,
                           lhi_train_bucket_kind bucket, float **values,
                           size_t *n);
-/* After an all-gather: copies the chunk's gathered parameters into its tensors.
+/* Copies the chunk's gathered parameters into its tensors, after an all-gather.
  */
 void lhi_train_gathered(lhi_train *train, uint32_t chunk);
 
-/* Returns the chunk's gradients, n values in pieces as above. The
- * reduce-scatter stores the sum over the replicas' pieces in `out`, n /
- * n_shards values. With several sites their sums must be added. With one
+/* Returns the chunk's gradients in a bucket: n values, this rank's array of
+ * pieces. The reduce-scatter stores the sum over the replicas' pieces in `out`,
+ * n / n_shards values. With several sites their sums must be added. With one
  * replica n is 0. */
 void lhi_train_gradients(lhi_train *train, uint32_t chunk,
                          lhi_train_bucket_kind bucket, const float **values,
@@ -230,7 +230,7 @@ typedef struct lhi_train_tensor_state {
 } lhi_train_tensor_state;
 /* Returns the number of tensors in all chunks of the rank. */
 uint32_t lhi_train_count_tensor_states(const lhi_train *train);
-/* Returns the state of the i-th one. */
+/* Returns the training state of the i-th tensor. */
 lhi_train_tensor_state lhi_train_get_tensor_state(lhi_train *train, uint32_t i);
 /* Sets the number of completed steps after all state has been migrated. */
 void lhi_train_set_step(lhi_train *train, uint64_t step);
@@ -245,7 +245,7 @@ typedef struct lhi_train_tied_pair {
     float *theirs;
     size_t n;
 } lhi_train_tied_pair;
-/* Returns the pair. */
+/* Returns the rank's end of the tied embedding. */
 lhi_train_tied_pair lhi_train_get_tied_pair(lhi_train *train);
 
 /* Returns the size of a tally: numbers to sum over all ranks. Each entry is
@@ -325,13 +325,13 @@ typedef struct lhi_checkpoint_options {
     lhi_folder_lock *lock;
 } lhi_checkpoint_options;
 
-/* Returns the number of checksums. */
+/* Returns the number of checksums in a checkpoint. */
 size_t lhi_train_count_checksums(const lhi_train *train);
-/* Creates the temporary folder and its files. */
+/* Creates a checkpoint's temporary folder and its files. */
 lh_status lhi_train_save_begin(lhi_train *train,
                                const lhi_checkpoint_options *options,
                                lh_error *err);
-/* Writes this rank's part and fills in its checksums. */
+/* Writes this rank's part of the checkpoint and fills in its checksums. */
 lh_status lhi_train_save_part(lhi_train *train,
                               const lhi_checkpoint_options *options,
                               double *sums, lh_error *err);
@@ -339,7 +339,7 @@ lh_status lhi_train_save_part(lhi_train *train,
 lh_status lhi_train_save_end(lhi_train *train,
                              const lhi_checkpoint_options *options,
                              const double *sums, lh_error *err);
-/* Removes the temporary folder. */
+/* Removes an incomplete checkpoint's temporary folder. */
 void lhi_train_save_cancel(lhi_train *train,
                            const lhi_checkpoint_options *options);
 
@@ -352,9 +352,9 @@ void lhi_train_save_cancel(lhi_train *train,
  * being read. */
 lh_status lhi_train_load(lhi_train *train, const char *path,
                          const lhi_checkpoint_options *options, lh_error *err);
-/* Same in steps, for ranks that must agree on a checkpoint. Lists the
- * checkpoints in `path` by their steps, ascending; *n = 0, *steps NULL: it is a
- * checkpoint itself. Release with free(). LH_EINPUT: none exists. */
+/* Lists the checkpoints in `path` by their steps, ascending, for ranks that
+ * must agree on one. *n = 0, *steps NULL: `path` is a checkpoint itself.
+ * Release with free(). LH_EINPUT: none exists. */
 lh_status lhi_train_find(const char *path, uint64_t **steps, size_t *n,
                          lh_error *err);
 /* Loads one checkpoint: `path` itself (step NULL), or one in it. *is_damaged:

@@ -81,7 +81,7 @@ static inline uint32_t lhi_bucket_count_slices(const lhi_train *train,
     return bucket == LHI_BUCKET_EXPERTS ? train->o.n_expert_tensor
                                         : train->o.n_tensor;
 }
-/* Returns this rank's shard. */
+/* Returns the index of this rank's shard in a bucket. */
 static inline uint32_t lhi_bucket_shard(const lhi_train *train,
                                         lhi_train_bucket_kind bucket)
 {
@@ -119,7 +119,7 @@ static inline uint32_t lhi_count_moments(const lhi_train *train)
     return train->o.delayed ? LHI_MAX_MOMENTS : LHI_MAX_MOMENTS - 1;
 }
 
-/* Checks whether this rank holds only a slice. */
+/* Checks whether this rank holds only a slice of the tensor. */
 static inline bool lhi_is_sliced(const lhi_tensor *t)
 {
     return t->slice.cut != LHI_CUT_NOT && t->slice.ranks > 1;
@@ -169,7 +169,7 @@ typedef lhi_model_tensor lhi_checkpoint_tensor;
  * pair, which is stored as the embedding. */
 bool lhi_checkpoint_get_tensor(const lh_model *model, uint32_t index,
                                lhi_checkpoint_tensor *out);
-/* Returns the number of tensors. */
+/* Returns the number of tensors in the model's order. */
 uint32_t lhi_checkpoint_count_tensors(const lh_model *model);
 
 /* Writes config.json for transformers. */
@@ -199,12 +199,13 @@ static inline const char *const *lhi_moment_suffixes_of(const lhi_train *train)
 {
     return train->o.delayed ? lhi_delayed_suffixes : lhi_moment_suffixes;
 }
-/* Makes the layout of a file. */
+/* Makes the layout of a safetensors file with `suffixes` for each of the
+ * model's tensors. */
 lh_status lhi_safetensors_layout_make(const lh_model *model,
                                       const char *const *suffixes,
                                       lhi_safetensors_layout *out,
                                       lh_error *err);
-/* Frees a layout. */
+/* Frees the layout of a safetensors file. */
 void lhi_safetensors_layout_fini(lhi_safetensors_layout *layout);
 
 #define LHI_WEIGHTS_FILE "model.safetensors"
@@ -233,7 +234,8 @@ typedef struct lhi_checkpoint_state {
     double *sums;                            /* release with free() */
     double auxiliary[LHI_N_AUXILIARY_FILES]; /* checksums; negative: none */
 } lhi_checkpoint_state;
-/* Formats the description; `sides` as in lhi_checkpoint_state. */
+/* Formats a checkpoint's description; `sides`: checksums of the auxiliary
+ * files, negative: none. */
 lh_status lhi_checkpoint_state_format(const lhi_train *train,
                                       const lhi_checkpoint_options *options,
                                       const double *sums, const double *sides,

@@ -53,16 +53,17 @@ void lhi_shared_links_location_write(
 lh_status lhi_shared_links_location_read(
     const unsigned char in[LHI_SHARED_LINKS_LOCATION_BYTES],
     lhi_shared_links_location *out, lh_error *err);
-/* Encodes a start record. */
+/* Encodes a start record: a rank's port, host, address, random secret and setup
+ * digest. */
 void lhi_start_record_write(const lhi_start_record *card,
                             unsigned char out[LHI_START_RECORD_BYTES]);
-/* Decodes a start record; errors as above. */
+/* Decodes a start record. LH_EIO: invalid; `err` has the cause. */
 lh_status lhi_start_record_read(const unsigned char in[LHI_START_RECORD_BYTES],
                                 lhi_start_record *out, lh_error *err);
-/* Encodes a UCX record. */
+/* Encodes a UCX record: a rank's UCX address and random tags. */
 void lhi_ucx_record_write(const lhi_ucx_record *card,
                           unsigned char out[LHI_UCX_RECORD_BYTES]);
-/* Decodes a UCX record; errors as above. */
+/* Decodes a UCX record. LH_EIO: invalid; `err` has the cause. */
 lh_status lhi_ucx_record_read(const unsigned char in[LHI_UCX_RECORD_BYTES],
                               lhi_ucx_record *out, lh_error *err);
 

@@ -33,7 +33,7 @@ size_t lhi_links_bytes(uint32_t n_links);
 /* Initialises a table in lhi_links_bytes() zeroed bytes. */
 lh_status lhi_links_init(lhi_links *table, uint32_t n_links,
                          const lhi_net_link *links, lh_error *err);
-/* Destroys the table's locks. */
+/* Destroys the locks of a table of emulated links. */
 void lhi_links_fini(lhi_links *table);
 
 /* Adds a message from `sender`. *slot identifies it until lhi_links_take().

@@ -387,27 +387,27 @@ lh_status lhi_group_all_to_all(lhi_group *g, const void *out,
 }
 
 lh_status lhi_group_all_to_all_with_counts(lhi_group *g,
-                                           const lhi_group_bytes *told,
-                                           const lhi_group_bytes *rest,
+                                           const lhi_group_bytes *counts,
+                                           const lhi_group_bytes *rows,
                                            void (*known)(void *context),
                                            void *context, lh_error *err)
 {
     begin_round(g);
-    lh_status status = receive_all(g, &g->ahead, told, err);
+    lh_status status = receive_all(g, &g->ahead, counts, err);
     if (status == LH_OK)
-        status = send_all(g, &g->ahead, told, err);
+        status = send_all(g, &g->ahead, counts, err);
     if (status == LH_OK)
-        status = send_all(g, &g->round, rest, err);
+        status = send_all(g, &g->round, rows, err);
     if (status == LH_OK)
         status = lhi_round_wait(&g->ahead, g->ahead.receives, g->stop, err);
     if (status == LH_OK)
-        status = copy_own(g, told, err);
+        status = copy_own(g, counts, err);
     if (status == LH_OK) {
         known(context);
-        status = copy_own(g, rest, err);
+        status = copy_own(g, rows, err);
     }
     if (status == LH_OK)
-        status = receive_all(g, &g->round, rest, err);
+        status = receive_all(g, &g->round, rows, err);
     status = lhi_round_end(&g->ahead, status, g->stop, err);
     return end_round(g, status, err);
 }

@@ -98,12 +98,12 @@ typedef struct lhi_group_bytes {
 } lhi_group_bytes;
 
 /* Runs two all-to-alls in one step, when only the senders have the sizes of the
- * second one. `told` has sizes known at both ends and is sent first; `rest`
+ * second one. `counts` has sizes known at both ends and is sent first; `rows`
  * follows directly. After receiving the first, calls known(context), which sets
- * rest->gets[]. */
+ * rows->recv_bytes[]. */
 lh_status lhi_group_all_to_all_with_counts(lhi_group *group,
-                                           const lhi_group_bytes *told,
-                                           const lhi_group_bytes *rest,
+                                           const lhi_group_bytes *counts,
+                                           const lhi_group_bytes *rows,
                                            void (*known)(void *context),
                                            void *context, lh_error *err);
 /* Shift: sends `gives` bytes to the next member (`back`: to the previous one)
@@ -117,7 +117,7 @@ lh_status lhi_group_shift(lhi_group *group, bool back, const void *out,
 lh_status lhi_group_shift_begin(lhi_group *group, bool back, const void *out,
                                 size_t gives, void *in, size_t gets,
                                 lh_error *err);
-/* Completes a shift. */
+/* Waits until a shift begun by lhi_group_shift_begin() is complete. */
 lh_status lhi_group_shift_end(lhi_group *group, lh_error *err);
 
 #endif

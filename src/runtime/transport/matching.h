@@ -32,7 +32,7 @@ typedef struct lhi_match {
     size_t kept_bytes;
 } lhi_match;
 
-/* Queues a posted receive. */
+/* Queues a posted receive for messages that arrive later. */
 void lhi_match_post(lhi_match *match, lhi_net_op *op);
 /* Removes and returns the oldest matching receive; NULL: none. */
 lhi_net_op *lhi_match_take_posted(lhi_match *match, uint32_t from,

@@ -49,7 +49,7 @@ lh_status lhi_pending_init(lhi_pending_connections *pending, uint32_t most,
                            lh_error *err);
 void lhi_pending_fini(
     lhi_pending_connections *pending); /* closes all connections */
-/* Closes all connections. */
+/* Closes all pending connections. */
 void lhi_pending_close_all(lhi_pending_connections *pending);
 
 /* Drops the oldest connection with the lowest precedence; false: the table is

@@ -139,12 +139,12 @@ static _Noreturn void child_main(launcher *l, uint32_t rank, pid_t parent,
         _exit(1);
     close_others(l, rank);
     run_rank(l, rank, &r, &result);
-    bool told = write_all(pipe, &r, sizeof r);
-    if (told && r.size)
-        told = write_all(pipe, result.text, result.size);
+    bool sent = write_all(pipe, &r, sizeof r);
+    if (sent && r.size)
+        sent = write_all(pipe, result.text, result.size);
     free(result.text);
     fflush(NULL);
-    _exit(told ? 0 : 1);
+    _exit(sent ? 0 : 1);
 }
 
 /* ---- launcher ---- */

@@ -307,7 +307,7 @@ static struct pollfd poll_of(const lhi_rail_peer *p, const lhi_rail *r)
 static nfds_t fill_polls(lhi_rails *s)
 {
     struct pollfd *f = s->polls;
-    f[0] = (struct pollfd){.fd = s->poke, .events = POLLIN};
+    f[0] = (struct pollfd){.fd = s->wakeup_fd, .events = POLLIN};
     nfds_t n = 1 + s->n_rails;
     struct pollfd *pending =
         f + n - 1; /* its listener entry is overwritten below */
@@ -405,7 +405,7 @@ static void *thread_main(void *of)
         int ready = ppoll(s->polls, n, &left, NULL);
         if (ready > 0 && s->polls[0].revents) {
             uint64_t count;
-            ssize_t got = read(s->poke, &count, sizeof count);
+            ssize_t got = read(s->wakeup_fd, &count, sizeof count);
             (void)got;
         }
         const struct pollfd *f = s->polls + 1 + s->n_rails + n_pending;
@@ -429,7 +429,7 @@ static void request_thread(lhi_rails *s, uint32_t what)
 {
     uint64_t one = 1;
     __atomic_store_n(&s->request, what, __ATOMIC_RELEASE);
-    ssize_t n = write(s->poke, &one, sizeof one);
+    ssize_t n = write(s->wakeup_fd, &one, sizeof one);
     (void)n; /* a full counter wakes the thread anyway */
 }
 
@@ -465,8 +465,8 @@ static void free_rails(lhi_rails *s)
     for (uint32_t i = 0; s->peers && i < s->n_ranks; i++)
         free_peer(s, &s->peers[i]);
     lhi_pending_fini(&s->pending);
-    if (s->poke >= 0)
-        close(s->poke);
+    if (s->wakeup_fd >= 0)
+        close(s->wakeup_fd);
     free(s->peers);
     free(s->read_buffer);
     free(s->polls);
@@ -492,8 +492,8 @@ static lh_status allocate(lhi_rails *s, const lhi_rails_options *o,
             "rank %u needs %u files for %u rails to each of %u other ranks, "
             "but its limit allows %u; raise it (ulimit -n)",
             o->rank, files + 2, o->n_rails, others, there);
-    s->poke = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (s->poke < 0)
+    s->wakeup_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (s->wakeup_fd < 0)
         return lhi_fail(err, LH_EIO, "cannot monitor rails: %s",
                         strerror(errno));
     LHI_TRY(lhi_pending_init(&s->pending, there - files, err));
@@ -600,7 +600,7 @@ lh_status lhi_rails_open(const lhi_rails_options *o, lhi_rails **out, int *fds,
     s->n_rails = o->n_rails;
     s->timeout_ns = o->timeout_ns ? o->timeout_ns : LHI_RAILS_TIMEOUT_NS;
     s->failure = o->failure;
-    s->poke = -1;
+    s->wakeup_fd = -1;
     pthread_mutex_init(&s->lock, NULL);
     memcpy(s->job, o->job, sizeof s->job);
     memcpy(s->listeners, o->listeners, o->n_rails * sizeof *s->listeners);

@@ -113,7 +113,7 @@ struct lhi_rails {
     lhi_pending_connections pending;
     struct pollfd *polls;
     lhi_segment *read_buffer; /* read buffer for local streams; or NULL */
-    int poke;
+    int wakeup_fd;
     pthread_t thread;
     uint32_t n_up;    /* atomic: rails that ever were active */
     uint32_t request; /* atomic: request to the thread */

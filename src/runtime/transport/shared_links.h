@@ -20,7 +20,7 @@ lh_status
 lhi_shared_links_map(uint32_t n_links, const lhi_net_link *links,
                      const unsigned char extra[LHI_SHARED_LINKS_LOCATION_BYTES],
                      lhi_shared_links **out, lh_error *err);
-/* Returns the table. */
+/* Returns the mapped table of emulated links; NULL: none. */
 lhi_links *lhi_shared_links_table(const lhi_shared_links *shared);
 void lhi_shared_links_free(lhi_shared_links *shared); /* NULL is allowed */
 

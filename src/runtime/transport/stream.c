@@ -33,7 +33,7 @@ static const int64_t ms_ns = 1000000;
 typedef struct connection {
     int fd;             /* -1: none */
     bool writes, asked; /* writable; EPOLLOUT is requested */
-    bool said_bye;      /* its last frame is queued or sent */
+    bool shutdown_sent; /* its last frame is queued or sent */
     lhi_outgoing_frame *first, *last;
     lhi_outgoing_frame *spare; /* for the last frame, if memory is exhausted */
     lhi_frame_mac *seals_out, *seals_in; /* NULL: not authenticated */
@@ -49,13 +49,13 @@ typedef struct connection {
     unsigned char *into; /* NULL: dropped */
     lhi_net_op *op;
     lhi_unexpected *kept;
-    int64_t heard_ns, spoke_ns;
+    int64_t last_received_ns, last_sent_ns;
     /* Start of the current interval with an incomplete frame, and the bytes
      * received in it. */
-    int64_t coming_ns;
-    size_t n_coming;
+    int64_t incomplete_ns;
+    size_t n_incomplete;
     int64_t lost_ns;      /* loss without orderly shutdown; 0: none */
-    int64_t broke_off_ns; /* peer cancelled a message; 0: no */
+    int64_t cancelled_ns; /* peer cancelled a message; 0: no */
     unsigned char reason[LHI_ABORT_BYTES];
     unsigned char buffer[READ_BYTES];
 } connection;
@@ -65,10 +65,11 @@ typedef struct stream {
     lhi_proto proto; /* must be first */
     lhi_net_ops ops;
     lhi_failure own_failure;
-    bool watched, stop, told; /* told: failure sent to peers, or received */
-    bool heard_why;           /* received from a peer */
+    bool watched, stop;
+    bool failure_shared;   /* sent to peers, or received from one */
+    bool failure_received; /* received from a peer */
     int64_t silence_ns;
-    int epoll, poke; /* poke: eventfd that wakes the thread */
+    int epoll, wakeup_fd; /* wakeup_fd: eventfd that wakes the thread */
     pthread_t thread;
     void (*closed)(void *context);
     void *context;
@@ -76,10 +77,10 @@ typedef struct stream {
 } stream;
 
 /* Wakes the communication thread. */
-static void poke(stream *s)
+static void wake_thread(stream *s)
 {
     uint64_t one = 1;
-    ssize_t n = write(s->poke, &one, sizeof one);
+    ssize_t n = write(s->wakeup_fd, &one, sizeof one);
     (void)n; /* a full counter wakes the thread anyway */
 }
 
@@ -102,7 +103,7 @@ static void request_writable(stream *s, uint32_t peer, bool want)
     c->asked = epoll_ctl(s->epoll, EPOLL_CTL_MOD, c->fd, &e) == 0 && want;
 }
 
-/* Fails all queued frames. */
+/* Completes all queued frames of a connection with LH_EIO. */
 static void fail_queued(stream *s, connection *c)
 {
     while (c->first) {
@@ -143,7 +144,7 @@ static void flush(stream *s, uint32_t peer, size_t most)
         free(o);
     }
     if (done && s->silence_ns)
-        c->spoke_ns = lhi_now_ns();
+        c->last_sent_ns = lhi_now_ns();
     if (c->fd >= 0)
         request_writable(s, peer, c->first && c->writes);
 }
@@ -220,14 +221,14 @@ static const lhi_carrier stream_carrier = {
 static void send_failure(stream *s)
 {
     const char *why = lhi_failure_text(s->proto.net.failure);
-    if (!why || s->told)
+    if (!why || s->failure_shared)
         return;
-    s->told = true;
+    s->failure_shared = true;
     lhi_frame f = {.kind = LHI_FRAME_ABORT, .size = strlen(why)};
     if (f.size > LHI_ABORT_BYTES)
         f.size = LHI_ABORT_BYTES;
     for (uint32_t i = 0; i < s->proto.net.n_ranks; i++)
-        if (s->connections[i].writes && !s->connections[i].said_bye)
+        if (s->connections[i].writes && !s->connections[i].shutdown_sent)
             stream_frame(&s->proto, i, &f, why, NULL, NULL);
 }
 
@@ -237,7 +238,7 @@ static const char broken_seal[] =
     "a frame failed authentication: it was changed in transit, or bytes before "
     "it were lost or duplicated";
 
-/* Handles a complete frame. */
+/* Handles a frame whose payload is complete. */
 static lh_status end_frame(stream *s, uint32_t peer, lh_error *err)
 {
     connection *c = &s->connections[peer];
@@ -252,8 +253,8 @@ static lh_status end_frame(stream *s, uint32_t peer, lh_error *err)
         lhi_failure_set_reported(s->proto.net.failure, peer, text);
         /* The rank that failed informs all others; this rank repeats it only on
          * leaving. */
-        s->heard_why = s->heard_why || !s->told;
-        s->told = true;
+        s->failure_received = s->failure_received || !s->failure_shared;
+        s->failure_shared = true;
         return LH_OK;
     }
     return lhi_proto_payload_received(&s->proto, op, kept, err);
@@ -301,7 +302,7 @@ static lh_status verify_payload(stream *s, uint32_t peer, lh_error *err)
     if (!lhi_frame_mac_verify(c->seals_in, c->tail))
         return lhi_fail(err, LH_EIO, "%s", broken_seal);
     /* The peer's run has failed; the reason is expected soon. */
-    c->broke_off_ns = lhi_now_ns();
+    c->cancelled_ns = lhi_now_ns();
     c->in_frame = false;
     c->op = NULL;
     free(c->kept);
@@ -365,7 +366,7 @@ static ssize_t read_some(stream *s, uint32_t peer, lh_error *err)
         n = recv(c->fd, c->buffer + c->end, READ_BYTES - c->end, MSG_DONTWAIT);
     if (n <= 0)
         return n;
-    c->n_coming += (size_t)n;
+    c->n_incomplete += (size_t)n;
     lh_status status = LH_OK;
     if (direct) {
         add_payload(c, c->into + c->filled, (size_t)n);
@@ -415,7 +416,7 @@ static void read_all(stream *s, uint32_t peer)
             break;
     }
     if (s->silence_ns)
-        c->heard_ns = lhi_now_ns();
+        c->last_received_ns = lhi_now_ns();
     if (n > 0 || c->fd < 0 ||
         (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)))
         return;
@@ -447,15 +448,15 @@ static void check_stuck_frame(stream *s, uint32_t peer, int64_t now_ns)
 {
     connection *c = &s->connections[peer];
     bool whole = !c->in_frame && c->end == 0;
-    if (whole || c->n_coming >= min_frame_progress) {
-        c->coming_ns = now_ns;
-        c->n_coming = 0;
-    } else if (now_ns - c->coming_ns > s->silence_ns) {
+    if (whole || c->n_incomplete >= min_frame_progress) {
+        c->incomplete_ns = now_ns;
+        c->n_incomplete = 0;
+    } else if (now_ns - c->incomplete_ns > s->silence_ns) {
         char why[150];
         snprintf(why, sizeof why,
                  "it sent only %zu bytes of a message within %.1f s, as "
                  "measured by rank %u: some were lost",
-                 c->n_coming, (double)(now_ns - c->coming_ns) * 1e-9,
+                 c->n_incomplete, (double)(now_ns - c->incomplete_ns) * 1e-9,
                  s->proto.net.rank);
         fail_peer(s, peer, why);
     }
@@ -467,8 +468,10 @@ static void extend_timeouts(stream *s, int64_t late_ns, int64_t now_ns)
 {
     for (uint32_t i = 0; i < s->proto.net.n_ranks; i++) {
         connection *c = &s->connections[i];
-        c->heard_ns = lhi_advance_time_ns(c->heard_ns, late_ns, now_ns);
-        c->coming_ns = lhi_advance_time_ns(c->coming_ns, late_ns, now_ns);
+        c->last_received_ns =
+            lhi_advance_time_ns(c->last_received_ns, late_ns, now_ns);
+        c->incomplete_ns =
+            lhi_advance_time_ns(c->incomplete_ns, late_ns, now_ns);
     }
 }
 
@@ -488,8 +491,8 @@ static int64_t run_timers(stream *s, int64_t due_ns)
                 fail_peer(s, i, "its connections were closed");
             next_ns = now_ns + 200 * ms_ns;
         }
-        if (c->broke_off_ns) {
-            if (now_ns - c->broke_off_ns > 1000 * ms_ns)
+        if (c->cancelled_ns) {
+            if (now_ns - c->cancelled_ns > 1000 * ms_ns)
                 fail_peer(s, i, "it cancelled a message and sent no reason");
             next_ns = now_ns + 200 * ms_ns;
         }
@@ -497,14 +500,15 @@ static int64_t run_timers(stream *s, int64_t due_ns)
             continue;
         next_ns = now_ns + s->silence_ns / 8;
         check_stuck_frame(s, i, now_ns);
-        if (now_ns - c->heard_ns > s->silence_ns) {
+        if (now_ns - c->last_received_ns > s->silence_ns) {
             char why[100];
             snprintf(why, sizeof why,
                      "silent for %.1f s, as measured by rank %u",
-                     (double)(now_ns - c->heard_ns) * 1e-9, s->proto.net.rank);
+                     (double)(now_ns - c->last_received_ns) * 1e-9,
+                     s->proto.net.rank);
             fail_peer(s, i, why);
-        } else if (c->writes && !c->first && !c->said_bye &&
-                   now_ns - c->spoke_ns > s->silence_ns / 4) {
+        } else if (c->writes && !c->first && !c->shutdown_sent &&
+                   now_ns - c->last_sent_ns > s->silence_ns / 4) {
             lhi_frame ping = {.kind = LHI_FRAME_PING};
             stream_frame(&s->proto, i, &ping, NULL, NULL, NULL);
         }
@@ -531,7 +535,7 @@ static void *thread_main(void *of)
             uint32_t peer = events[i].data.u32;
             if (peer == UINT32_MAX) {
                 uint64_t count;
-                ssize_t got = read(s->poke, &count, sizeof count);
+                ssize_t got = read(s->wakeup_fd, &count, sizeof count);
                 (void)got;
                 continue;
             }
@@ -557,7 +561,7 @@ static void stream_abort(lhi_net *net, const char *reason)
 {
     stream *s = (stream *)net;
     lhi_failure_set(net->failure, net->rank, reason);
-    poke(s);
+    wake_thread(s);
 }
 
 /* Returns the bytes that the peers' systems have not acknowledged; the lock
@@ -586,14 +590,14 @@ static void shut_down(stream *s)
     bool failed = lhi_failure_text(s->proto.net.failure) != NULL;
     /* Also forwards a failure received from another rank: peers without it
      * would take this rank, which leaves, for the cause. */
-    s->told = s->told && !s->heard_why;
+    s->failure_shared = s->failure_shared && !s->failure_received;
     send_failure(s);
     lhi_frame bye = {.kind = LHI_FRAME_BYE};
     for (uint32_t i = 0; i < s->proto.net.n_ranks && !failed; i++) {
         connection *c = &s->connections[i];
         if (c->writes &&
             stream_frame(&s->proto, i, &bye, NULL, NULL, NULL) == LH_OK)
-            c->said_bye = true;
+            c->shutdown_sent = true;
     }
     /* In a failed run, a peer that accepts nothing is abandoned sooner than a
      * slow one. */
@@ -611,7 +615,7 @@ static void shut_down(stream *s)
     }
     s->stop = true;
     pthread_mutex_unlock(&s->proto.lock);
-    poke(s);
+    wake_thread(s);
 }
 
 /* Closes the sockets and releases the endpoint and its queued frames. */
@@ -634,8 +638,8 @@ static void stream_free(stream *s)
     free(s->connections);
     if (s->epoll >= 0)
         close(s->epoll);
-    if (s->poke >= 0)
-        close(s->poke);
+    if (s->wakeup_fd >= 0)
+        close(s->wakeup_fd);
     lhi_proto_fini(&s->proto);
     free(s);
 }
@@ -685,8 +689,8 @@ static lh_status start(stream *s, const lhi_stream_options *o, lh_error *err)
     const int *fds = o->fds;
     uint32_t n = s->proto.net.n_ranks;
     s->epoll = epoll_create1(EPOLL_CLOEXEC);
-    s->poke = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (s->epoll < 0 || s->poke < 0)
+    s->wakeup_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (s->epoll < 0 || s->wakeup_fd < 0)
         return lhi_fail(err, LH_EIO, "cannot monitor connections: %s",
                         strerror(errno));
     s->connections = calloc(n, sizeof *s->connections);
@@ -694,7 +698,7 @@ static lh_status start(stream *s, const lhi_stream_options *o, lh_error *err)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < n; i++)
         s->connections[i].fd = -1;
-    LHI_TRY(add_to_epoll(s, s->poke, UINT32_MAX, err));
+    LHI_TRY(add_to_epoll(s, s->wakeup_fd, UINT32_MAX, err));
     int64_t now_ns = lhi_now_ns();
     for (uint32_t i = 0; i < n; i++) {
         if (fds[i] < 0)
@@ -708,8 +712,9 @@ static lh_status start(stream *s, const lhi_stream_options *o, lh_error *err)
         if (o->keys)
             LHI_TRY(make_macs(
                 s, i, o->keys + (size_t)i * LHI_FRAME_MAC_KEY_BYTES, err));
-        s->connections[i].heard_ns = s->connections[i].spoke_ns = now_ns;
-        s->connections[i].coming_ns = now_ns;
+        s->connections[i].last_received_ns = s->connections[i].last_sent_ns =
+            now_ns;
+        s->connections[i].incomplete_ns = now_ns;
     }
     for (uint32_t i = 0; i < n; i++) {
         s->connections[i].fd = fds[i];
@@ -745,7 +750,7 @@ lh_status lhi_net_stream(const lhi_stream_options *options, lhi_net **out,
     s->proto.carrier = &stream_carrier;
     s->watched = options->watched;
     s->silence_ns = options->silence_ns;
-    s->epoll = s->poke = -1;
+    s->epoll = s->wakeup_fd = -1;
     s->closed = options->closed;
     s->context = options->context;
     lh_status status = lhi_proto_init(&s->proto, err);

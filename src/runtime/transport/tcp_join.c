@@ -60,7 +60,7 @@ typedef struct tcp {
     char refused_text[200];
     uint64_t n_refused;
     const lhi_tcp_extra *extra;
-    lhi_tcp_extra_callback *told;
+    lhi_tcp_extra_callback *on_extra;
     void *context;
 } tcp;
 
@@ -296,8 +296,9 @@ static bool wait_fd(tcp *t, int fd, short what, int64_t until_ns)
     return true;
 }
 
-/* After recv() or send() returned `n`: waits and returns true if the call
- * should be repeated; false: `errno` has the error. */
+/* Decides after a recv() or send() that returned `n` whether the caller
+ * continues; waits if the socket was not ready. false: `errno` has the error.
+ */
 static bool should_retry(tcp *t, int fd, ssize_t n, short what,
                          int64_t until_ns)
 {
@@ -724,7 +725,7 @@ static lh_status join(tcp *t, lh_error *err)
         lhi_tcp_extra extra;
         LHI_TRY(receive_table(t, &extra, err));
         extend_timeout(t);
-        LHI_TRY(t->told(t->context, o, &extra, err));
+        LHI_TRY(t->on_extra(t->context, o, &extra, err));
         for (uint32_t i = 1; i < o->rank; i++) {
             size = lhi_address_read(t->addresses + i * LHI_ADDRESS_BYTES, &a);
             LHI_TRY(connect_with_retry(t, &a, size, i, err));
@@ -783,13 +784,13 @@ static lh_status allocate(tcp *t, lh_error *err)
 }
 
 lh_status lhi_tcp_join(const lhi_tcp_options *o, const lhi_tcp_extra *extra,
-                       lhi_tcp_extra_callback *told, void *context, int *fds,
-                       unsigned char *keys, lh_error *err)
+                       lhi_tcp_extra_callback *on_extra, void *context,
+                       int *fds, unsigned char *keys, lh_error *err)
 {
     tcp t = {.options = o,
              .listener = -1,
              .extra = extra,
-             .told = told,
+             .on_extra = on_extra,
              .context = context};
     LHI_TRY(check_options(o, err));
     t.until_ns = lhi_now_ns() + (o->join_ns ? o->join_ns : LHI_JOIN_TIMEOUT_NS);

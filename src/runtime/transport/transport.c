@@ -29,9 +29,9 @@ static void set_failure(lhi_failure *failure, uint32_t rank, uint32_t from,
     change_state(failure, LHI_FAILURE_WRITING, LHI_FAILURE_SET);
 }
 
-/* Returns the state once no one is writing the reason. Writing takes almost no
- * time unless the writer was killed; after one second the reason is marked as
- * incomplete for good. */
+/* Returns the failure's state once its reason is completely written. Writing
+ * takes almost no time unless the writer was killed; after one second the
+ * reason is marked as incomplete for good. */
 static uint32_t final_state(lhi_failure *failure)
 {
     int64_t until_ns = 0;
@@ -175,8 +175,8 @@ static lh_status begin_op(lhi_net *net, uint32_t peer, uint64_t tag, void *data,
     return LH_OK;
 }
 
-/* Resets the operation if it failed to start (`status`), so that a wait for it
- * is an error; returns `status`. */
+/* Marks an operation that failed to start (`status`) as idle, so that a wait
+ * for it is an error; returns `status`. */
 static lh_status finish_start(lhi_net_op *op, lh_status status)
 {
     if (status != LH_OK)
@@ -322,10 +322,10 @@ void lhi_net_signal_event(lhi_net *net)
     lhi_futex_wake(&net->event_count, false);
 }
 
-void lhi_net_wait_event(lhi_net *net, uint32_t said, int64_t until_ns)
+void lhi_net_wait_event(lhi_net *net, uint32_t count, int64_t until_ns)
 {
     int64_t look_ns = lhi_now_ns() + LHI_NET_POLL_NS;
-    lhi_futex_wait(&net->event_count, said,
+    lhi_futex_wait(&net->event_count, count,
                    until_ns < look_ns ? until_ns : look_ns, false);
 }
 

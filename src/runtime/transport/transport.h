@@ -146,8 +146,8 @@ lh_status lhi_net_wait(lhi_net *net, lhi_net_op *op, int64_t until_ns,
  * count. The thread reads the count, tests its receives, and sleeps until the
  * count changes, until `until_ns`, or until the next check for a failed run. */
 uint32_t lhi_net_event_count(const lhi_net *net);
-/* Sleeps until the event count differs from `said`, or until `until_ns`. */
-void lhi_net_wait_event(lhi_net *net, uint32_t said, int64_t until_ns);
+/* Sleeps until the event count differs from `count`, or until `until_ns`. */
+void lhi_net_wait_event(lhi_net *net, uint32_t count, int64_t until_ns);
 /* Increments the event count and wakes its waiter. */
 void lhi_net_signal_event(lhi_net *net);
 /* Tests whether an operation is done, like lhi_net_wait() without waiting.
@@ -178,15 +178,15 @@ void lhi_net_abort(lhi_net *net, const char *reason);
  * failure. */
 const char *lhi_net_failure(const lhi_net *net);
 
-/* After a failure, checks whether this rank prints the reason: the failed rank,
- * or, if that was lost, the first of the others. */
+/* Checks, after a failure, whether this rank prints the reason: the failed rank
+ * does, or, if it was lost, the first of the others. */
 bool lhi_net_is_reporter(const lhi_net *net);
 
 /* Returns the transport's next notice for the user, a sentence about an event
  * that does not end the run; false: no new notice. */
 bool lhi_net_read_notice(lhi_net *net, char *text, size_t room);
 
-/* Returns the endpoint's rank. */
+/* Returns the endpoint's own rank. */
 uint32_t lhi_net_rank(const lhi_net *net);
 /* Returns the number of ranks. */
 uint32_t lhi_net_n_ranks(const lhi_net *net);

@@ -65,7 +65,7 @@ struct lhi_net {
 /* States of an operation. */
 enum { LHI_OP_IDLE, LHI_OP_PENDING, LHI_OP_WAITED, LHI_OP_DONE };
 
-/* Reads an operation's state. */
+/* Returns an operation's state, read atomically. */
 static inline uint32_t lhi_op_state(const lhi_net_op *op)
 {
     return __atomic_load_n(&op->state, __ATOMIC_ACQUIRE);

@@ -81,7 +81,7 @@ typedef struct incoming_frame {
 /* State of a peer. */
 typedef struct ucx_peer {
     ucp_ep_h ep; /* NULL: none, or closed */
-    int64_t heard_ns, spoke_ns;
+    int64_t last_received_ns, last_sent_ns;
     /* Loss reported by UCX: reason and time. An orderly shutdown or a failure
      * reason from the peer may still be in unread frames. */
     ucs_status_t lost;
@@ -95,12 +95,12 @@ struct ucx {
     lhi_ucx_calls call;
     ucp_context_h context;
     ucp_worker_h worker;
-    int efd, poke;
+    int efd, wakeup_fd;
     uint64_t frame_tag, data_tag; /* the job's */
-    bool stop, told, said_bye;
+    bool stop, failure_shared, shutdown_sent;
     pthread_t thread;
     ucx_peer *ends;
-    ucx_request *jobs;
+    ucx_request *requests;
     incoming_frame *first, *last;
     int64_t silence_ns;
     void (*closed)(void *context);
@@ -108,10 +108,10 @@ struct ucx {
 };
 
 /* Wakes the communication thread. */
-static void poke(ucx *u)
+static void wake_thread(ucx *u)
 {
     uint64_t one = 1;
-    ssize_t n = write(u->poke, &one, sizeof one);
+    ssize_t n = write(u->wakeup_fd, &one, sizeof one);
     (void)n; /* a full counter wakes the thread anyway */
 }
 
@@ -134,10 +134,10 @@ static ucx_request *request_make(ucx *u, uint32_t peer, lhi_net_op *op,
     ucx_request *j = malloc(sizeof *j + bytes);
     if (!j)
         return NULL;
-    *j = (ucx_request){.next = u->jobs, .of = u, .peer = peer, .op = op};
-    if (u->jobs)
-        u->jobs->before = j;
-    u->jobs = j;
+    *j = (ucx_request){.next = u->requests, .of = u, .peer = peer, .op = op};
+    if (u->requests)
+        u->requests->before = j;
+    u->requests = j;
     return j;
 }
 
@@ -147,7 +147,7 @@ static void request_release(ucx_request *j)
     if (j->before)
         j->before->next = j->next;
     else
-        j->of->jobs = j->next;
+        j->of->requests = j->next;
     if (j->next)
         j->next->before = j->before;
     free(j);
@@ -161,7 +161,7 @@ static void note_lost(ucx *u, uint32_t peer, ucs_status_t status)
         return;
     e->lost = status;
     e->lost_ns = lhi_now_ns();
-    poke(u);
+    wake_thread(u);
 }
 
 /* Completion callback of sends; the lock is held, as in all callbacks. */
@@ -206,7 +206,7 @@ static void wait_requests(ucx *u, const lhi_net_op *op, int64_t limit_ns)
     int64_t until_ns = lhi_now_ns() + limit_ns;
     for (;;) {
         progress(u);
-        const ucx_request *j = u->jobs;
+        const ucx_request *j = u->requests;
         while (j && op && j->op != op)
             j = j->next;
         if (!j || lhi_now_ns() >= until_ns)
@@ -243,7 +243,7 @@ static uint64_t tag_of_data(const ucx *u, uint64_t id)
     return TAG_DATA | (u->data_tag ^ id);
 }
 
-/* Sends a tagged message. */
+/* Sends a tagged message to the request's peer. */
 static void post(ucx *u, ucx_request *j, const void *bytes, size_t size,
                  uint64_t tag)
 {
@@ -259,13 +259,13 @@ static void post(ucx *u, ucx_request *j, const void *bytes, size_t size,
         note_lost(u, j->peer, UCS_PTR_STATUS(r));
         return;
     }
-    e->spoke_ns = lhi_now_ns();
+    e->last_sent_ns = lhi_now_ns();
     if (r == NULL) {
         send_done(NULL, UCS_OK, j);
         return;
     }
     j->request = r;
-    poke(u); /* the communication thread must progress it */
+    wake_thread(u); /* the communication thread must progress it */
 }
 
 /* Sends a frame to a peer. DATA frames send only the payload, from its own
@@ -325,7 +325,7 @@ static lh_status ucx_expect(lhi_proto *p, lhi_net_op *op, lh_error *err)
 static bool ucx_cancel(lhi_proto *p, lhi_net_op *op)
 {
     ucx *u = (ucx *)p;
-    ucx_request *j = u->jobs;
+    ucx_request *j = u->requests;
     while (j && j->op != op)
         j = j->next;
     if (!j)
@@ -337,14 +337,14 @@ static bool ucx_cancel(lhi_proto *p, lhi_net_op *op)
     if (op->receives)
         u->call.request_cancel(u->worker, j->request);
     wait_requests(u, op, op->receives ? 300 * ms_ns : 0);
-    for (j = u->jobs; j && j->op != op; j = j->next)
+    for (j = u->requests; j && j->op != op; j = j->next)
         ;
     if (!j)
         return op->receives;
     /* Transfer in progress: only closing the UCX endpoint stops it. */
     close_peer(u, op->peer);
     wait_requests(u, op, 1000 * ms_ns);
-    for (j = u->jobs; j && j->op != op; j = j->next)
+    for (j = u->requests; j && j->op != op; j = j->next)
         ;
     if (j)
         j->op = NULL;
@@ -448,7 +448,7 @@ static lh_status handle_frame(ucx *u, const incoming_frame *c, lh_error *err)
         char text[LHI_ABORT_BYTES + 1];
         lhi_wire_sanitise_text(payload, (size_t)f.size, text, sizeof text);
         lhi_failure_set_reported(u->proto.net.failure, c->from, text);
-        u->told = true;
+        u->failure_shared = true;
         return LH_OK;
     }
     LHI_TRY(lhi_proto_frame_received(&u->proto, c->from, &f, &into, &op, &kept,
@@ -471,7 +471,7 @@ static void handle_frames(ucx *u)
         bool known =
             c->from < u->proto.net.n_ranks && c->from != u->proto.net.rank;
         if (known)
-            u->ends[c->from].heard_ns = lhi_now_ns();
+            u->ends[c->from].last_received_ns = lhi_now_ns();
         if (known && handle_frame(u, c, &err) != LH_OK) {
             char why[600];
             snprintf(why, sizeof why,
@@ -497,9 +497,9 @@ static void send_all(ucx *u, const lhi_frame *f, const void *payload)
 static void send_failure(ucx *u)
 {
     const char *why = lhi_failure_text(u->proto.net.failure);
-    if (!why || u->told)
+    if (!why || u->failure_shared)
         return;
-    u->told = true;
+    u->failure_shared = true;
     lhi_frame f = {.kind = LHI_FRAME_ABORT, .size = strlen(why)};
     if (f.size > LHI_ABORT_BYTES)
         f.size = LHI_ABORT_BYTES;
@@ -511,8 +511,8 @@ static void send_failure(ucx *u)
 static void extend_timeouts(ucx *u, int64_t late_ns, int64_t now_ns)
 {
     for (uint32_t i = 0; i < u->proto.net.n_ranks; i++)
-        u->ends[i].heard_ns =
-            lhi_advance_time_ns(u->ends[i].heard_ns, late_ns, now_ns);
+        u->ends[i].last_received_ns =
+            lhi_advance_time_ns(u->ends[i].last_received_ns, late_ns, now_ns);
 }
 
 /* Runs the timers; `due_ns`: time at which this call was due, 0: none. */
@@ -532,13 +532,15 @@ static void run_timers(ucx *u, int64_t due_ns)
             snprintf(why, sizeof why, "its connection to rank %u was lost: %s",
                      u->proto.net.rank, u->call.status_string(e->lost));
             lhi_failure_set(u->proto.net.failure, i, why);
-        } else if (now_ns - e->heard_ns > u->silence_ns) {
+        } else if (now_ns - e->last_received_ns > u->silence_ns) {
             char why[100];
             snprintf(why, sizeof why,
                      "silent for %.1f s, as measured by rank %u",
-                     (double)(now_ns - e->heard_ns) * 1e-9, u->proto.net.rank);
+                     (double)(now_ns - e->last_received_ns) * 1e-9,
+                     u->proto.net.rank);
             lhi_failure_set(u->proto.net.failure, i, why);
-        } else if (!u->said_bye && now_ns - e->spoke_ns > u->silence_ns / 4) {
+        } else if (!u->shutdown_sent &&
+                   now_ns - e->last_sent_ns > u->silence_ns / 4) {
             lhi_frame ping = {.kind = LHI_FRAME_PING};
             ucx_frame(&u->proto, i, &ping, NULL, NULL, NULL);
         }
@@ -551,7 +553,7 @@ static void *thread_main(void *of)
 {
     ucx *u = of;
     struct pollfd polls[2] = {{.fd = u->efd, .events = POLLIN},
-                              {.fd = u->poke, .events = POLLIN}};
+                              {.fd = u->wakeup_fd, .events = POLLIN}};
     int64_t due_ns = 0;
     for (;;) {
         pthread_mutex_lock(&u->proto.lock);
@@ -571,7 +573,7 @@ static void *thread_main(void *of)
         if (poll(polls, 2, (int)(u->silence_ns / 16 / ms_ns) + 1) > 0 &&
             polls[1].revents) {
             uint64_t count;
-            ssize_t n = read(u->poke, &count, sizeof count);
+            ssize_t n = read(u->wakeup_fd, &count, sizeof count);
             (void)n;
         }
     }
@@ -584,7 +586,7 @@ static void ucx_abort(lhi_net *net, const char *reason)
 {
     ucx *u = (ucx *)net;
     lhi_failure_set(net->failure, net->rank, reason);
-    poke(u);
+    wake_thread(u);
 }
 
 /* Checks whether all peers have shut down. */
@@ -604,22 +606,22 @@ static void shut_down(ucx *u)
     pthread_mutex_lock(&u->proto.lock);
     bool failed = lhi_failure_text(u->proto.net.failure) != NULL;
     lhi_frame bye = {.kind = LHI_FRAME_BYE};
-    u->said_bye = !failed;
+    u->shutdown_sent = !failed;
     if (!failed)
         send_all(u, &bye, NULL);
     send_failure(u);
     int64_t until_ns = lhi_now_ns() + (failed ? 300 : 2000) * ms_ns;
     while (lhi_now_ns() < until_ns &&
-           (failed ? u->jobs != NULL : !all_left(u))) {
+           (failed ? u->requests != NULL : !all_left(u))) {
         pthread_mutex_unlock(&u->proto.lock);
-        poke(u);
+        wake_thread(u);
         lhi_sleep_for(2 * ms_ns);
         pthread_mutex_lock(&u->proto.lock);
         failed = lhi_failure_text(u->proto.net.failure) != NULL;
     }
     u->stop = true;
     pthread_mutex_unlock(&u->proto.lock);
-    poke(u);
+    wake_thread(u);
 }
 
 /* Closes all UCX endpoints, completes or cancels requests, and releases the
@@ -627,7 +629,7 @@ static void shut_down(ucx *u)
 static void ucx_free(ucx *u)
 {
     ucx_request *next;
-    for (ucx_request *j = u->jobs; j; j = next) {
+    for (ucx_request *j = u->requests; j; j = next) {
         next = j->next;
         j->op = NULL;
         if (j->request)
@@ -645,16 +647,16 @@ static void ucx_free(ucx *u)
     }
     if (u->context)
         u->call.cleanup(u->context);
-    while (u->jobs)
-        request_release(u->jobs);
+    while (u->requests)
+        request_release(u->requests);
     while (u->first) {
         incoming_frame *c = u->first;
         u->first = c->next;
         free(c);
     }
     free(u->ends);
-    if (u->poke >= 0)
-        close(u->poke);
+    if (u->wakeup_fd >= 0)
+        close(u->wakeup_fd);
     lhi_proto_fini(&u->proto);
     free(u);
 }
@@ -769,7 +771,7 @@ static lh_status connect_all(ucx *u, const lhi_ucx_options *o,
             .address = (const ucp_address_t *)(const void *)records[i].address,
             .err_mode = UCP_ERR_HANDLING_MODE_PEER,
             .err_handler = {.cb = endpoint_lost, .arg = u}};
-        u->ends[i].heard_ns = u->ends[i].spoke_ns = now_ns;
+        u->ends[i].last_received_ns = u->ends[i].last_sent_ns = now_ns;
         if (i == o->rank)
             continue;
         lh_status status = lhi_ucx_check_status(
@@ -789,13 +791,13 @@ static lh_status start(ucx *u, const lhi_ucx_options *o, lh_error *err)
 {
     lhi_ucx_record *records = calloc(o->n_ranks, sizeof *records);
     u->ends = calloc(o->n_ranks, sizeof *u->ends);
-    u->poke = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    u->wakeup_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (!records || !u->ends) {
         free(records);
         return lhi_fail_nomem(err);
     }
     lh_status status = LH_OK;
-    if (u->poke < 0)
+    if (u->wakeup_fd < 0)
         status = lhi_fail(err, LH_EIO, "cannot create an event file: %s",
                           strerror(errno));
     if (status == LH_OK)
@@ -826,7 +828,7 @@ lh_status lhi_ucx_open(const lhi_ucx_options *o, lhi_net **out, lh_error *err)
                   .links = o->links,
                   .failure = o->failure ? o->failure : &u->own_failure};
     u->proto.carrier = &ucx_carrier;
-    u->poke = -1;
+    u->wakeup_fd = -1;
     u->silence_ns = o->silence_ns;
     u->closed = o->closed;
     u->closed_context = o->closed_context;
