@@ -36,7 +36,7 @@ static size_t run_all(const lhi_kernels *k, size_t width, size_t skew,
     k->norm(a, b, p, q, ROWS, width, 1e-5f);
     KEEP(p, all);
     memcpy(p, a, all * sizeof *p);
-    k->norm_back(b, a, q, in[2] + skew, p, r, ROWS, width);
+    k->norm_backward(b, a, q, in[2] + skew, p, r, ROWS, width);
     KEEP(p, all);
     KEEP(r, width);
     k->layer_norm(a, b, in[2] + skew, p, q, r, ROWS, width, 1e-5f);
@@ -44,18 +44,19 @@ static size_t run_all(const lhi_kernels *k, size_t width, size_t skew,
     KEEP(q, ROWS);
     KEEP(r, ROWS);
     memcpy(p, a, all * sizeof *p);
-    k->layer_norm_back(b, a, q, in[3] + skew, in[2] + skew, p, r, ROWS, width);
+    k->layer_norm_backward(b, a, q, in[3] + skew, in[2] + skew, p, r, ROWS,
+                           width);
     KEEP(p, all);
     KEEP(r, 2 * width);
     k->gelu(a, p, all);
     KEEP(p, all);
     memcpy(p, a, all * sizeof *p);
-    k->gelu_back(p, b, all);
+    k->gelu_backward(p, b, all);
     k->add_row(p, b, ROWS, width);
     k->drop(p, width, ROWS, width, 0, 77, 1 << 22, 1.25f);
     KEEP(p, all);
-    k->add_up(p, r, ROWS, width, false);
-    k->add_up(a, r, ROWS, width, true);
+    k->sum_rows(p, r, ROWS, width, false);
+    k->sum_rows(a, r, ROWS, width, true);
     KEEP(r, width);
     if (width % 2 == 0) {
         k->rotate(a, width, p, width, ROWS, width, b, in[2] + skew, -1);
@@ -66,10 +67,10 @@ static size_t run_all(const lhi_kernels *k, size_t width, size_t skew,
         k->softmax(p, width, ROWS, width - ROWS, width, 0.3f, q, r);
         KEEP(p, all);
         memcpy(p, a, all * sizeof *p);
-        k->softmax_again(p, width, ROWS, width - ROWS, width, 0.3f, q, r);
+        k->softmax_recompute(p, width, ROWS, width - ROWS, width, 0.3f, q, r);
         KEEP(p, all);
         memcpy(r, b, all * sizeof *r);
-        k->softmax_back(p, r, width, ROWS, width, 0.3f, a);
+        k->softmax_backward(p, r, width, ROWS, width, 0.3f, a);
         KEEP(r, all);
     }
     k->row_dots(a, width, b, width, ROWS, width, q);
@@ -83,7 +84,7 @@ static size_t run_all(const lhi_kernels *k, size_t width, size_t skew,
     memcpy(q, a, 2 * all * sizeof *q);
     k->swiglu(q, p, ROWS, width);
     KEEP(p, all);
-    k->swiglu_back(q, b, ROWS, width);
+    k->swiglu_backward(q, b, ROWS, width);
     KEEP(q, 2 * all);
     memcpy(p, a, all * sizeof *p);
     double loss = k->cross_entropy(p, ROWS, width, targets, 0.25f);
@@ -164,7 +165,7 @@ static void gelus(void)
         double d = 1e-5, at = (double)v;
         k->gelu(&v, &out, 1);
         CHECK_NEAR(out, gelu_of(at), 1e-6 * (1 + fabs(x)));
-        k->gelu_back(&v, &one, 1);
+        k->gelu_backward(&v, &one, 1);
         CHECK_NEAR(v, (gelu_of(at + d) - gelu_of(at - d)) / (2 * d), 2e-6);
     }
     float bad[2] = {NAN, -1e20f}, out[2];

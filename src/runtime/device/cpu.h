@@ -603,7 +603,8 @@ static inline bool lhi_cpu_mlp_gathers_rows(const lhi_cpu *cpu, bool moe)
 
 /* ---- dropout (cpu_dropout.c) ---- */
 
-bool lhi_cpu_has_dropout(const lhi_cpu *cpu); /* in this step */
+/* Checks whether the current step applies dropout. */
+bool lhi_cpu_has_dropout(const lhi_cpu *cpu);
 /* Returns the run-wide number of a microbatch's first sequence. */
 uint64_t lhi_cpu_first_sample(const lhi_cpu *cpu, uint32_t microbatch);
 /* Identifies the dropout of the embedding for a microbatch. */

@@ -133,8 +133,8 @@ static void block_backward(lhi_cpu *cpu, const head *a, uint32_t row,
     float *query = a->query + row * (size_t)a->width;
     float beta = adds ? 1 : 0;
     score(cpu, a, row, rows, cpu->scores);
-    cpu->k->softmax_again(cpu->scores, s, rows, row + 1, n, a->scale,
-                          a->max + row, a->inv + row);
+    cpu->k->softmax_recompute(cpu->scores, s, rows, row + 1, n, a->scale,
+                              a->max + row, a->inv + row);
     const float *after = scores_after_dropout(cpu, a, row, rows);
     cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_TRANSPOSED, LHI_BLAS_PLAIN, (int)n, v,
                (int)rows, 1, after, (int)s, d_out, o, beta, cpu->d_value, v);
@@ -144,8 +144,8 @@ static void block_backward(lhi_cpu *cpu, const head *a, uint32_t row,
     drop(cpu, a, row, rows, cpu->d_scores);
     cpu->k->row_dots(d_out, cpu->o, attended, cpu->o, rows, cpu->value_dim,
                      cpu->delta);
-    cpu->k->softmax_back(cpu->scores, cpu->d_scores, s, rows, n, a->scale,
-                         cpu->delta);
+    cpu->k->softmax_backward(cpu->scores, cpu->d_scores, s, rows, n, a->scale,
+                             cpu->delta);
     cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_PLAIN, (int)rows, d,
                (int)n, 1, cpu->d_scores, (int)s, a->key, a->width, 0,
                cpu->d_query, d);

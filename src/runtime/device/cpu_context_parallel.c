@@ -216,12 +216,13 @@ static void block_softmax(const lhi_cpu *cpu, const attention_block *m)
 static void recompute_softmax(const lhi_cpu *cpu, const attention_block *m)
 {
     if (m->causal)
-        cpu->k->softmax_again(cpu->scores, cpu->sequence, m->rows, m->first + 1,
-                              m->keys, m->scale, m->max, m->inv);
+        cpu->k->softmax_recompute(cpu->scores, cpu->sequence, m->rows,
+                                  m->first + 1, m->keys, m->scale, m->max,
+                                  m->inv);
     for (size_t i = 0; i < m->rows && !m->causal; i++)
-        cpu->k->softmax_again(cpu->scores + i * cpu->sequence, cpu->sequence, 1,
-                              m->keys, m->keys, m->scale, m->max + i,
-                              m->inv + i);
+        cpu->k->softmax_recompute(cpu->scores + i * cpu->sequence,
+                                  cpu->sequence, 1, m->keys, m->keys, m->scale,
+                                  m->max + i, m->inv + i);
 }
 
 /* Merges a partial softmax result into a row's running sum, maximum and total.
@@ -327,8 +328,8 @@ static void block_backward(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
     drop(cpu, m, cpu->d_scores);
     cpu->k->row_dots(d_out, cpu->o, kept->attention_output + at, cpu->o,
                      m->rows, cpu->value_dim, cpu->delta);
-    cpu->k->softmax_back(cpu->scores, cpu->d_scores, cpu->sequence, m->rows,
-                         m->keys, m->scale, cpu->delta);
+    cpu->k->softmax_backward(cpu->scores, cpu->d_scores, cpu->sequence, m->rows,
+                             m->keys, m->scale, cpu->delta);
     cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_PLAIN, rows, k, n, 1,
                cpu->d_scores, s, keys, width, 1, to, (int)cpu->q);
     cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_TRANSPOSED, LHI_BLAS_PLAIN, n, k, rows,

@@ -297,7 +297,7 @@ static void shared_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
         cpu->k->scale_rows(cpu->scratch, f, cpu->t, f,
                            kept->shared_gate_values);
     }
-    cpu->k->swiglu_back(kept->shared_gate_up, cpu->scratch, cpu->t, f);
+    cpu->k->swiglu_backward(kept->shared_gate_up, cpu->scratch, cpu->t, f);
 }
 
 /* Adds the shared experts' gradient of norm2 to `sum`, and the gate's
@@ -341,7 +341,7 @@ void lhi_cpu_experts_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
     scale_by_shares(cpu, kept, cpu->scratch, f);
     if (cpu->n_source_ranks > 1) /* W reads it from here */
         scale_by_shares(cpu, kept, d_made, h);
-    cpu->k->swiglu_back(kept->gate_up, cpu->scratch, all, f);
+    cpu->k->swiglu_backward(kept->gate_up, cpu->scratch, all, f);
     for (uint32_t i = 0; i < count_batches(cpu); i++) {
         expert_batch l = make_batch(cpu, kept, i);
         if (l.n)

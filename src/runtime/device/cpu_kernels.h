@@ -27,19 +27,20 @@ typedef struct lhi_kernels {
                  size_t rows, size_t width, float epsilon);
     /* Computes the gradient from d_out plus `add` (may be NULL), in the place
      * of x. d_weight receives the sum over rows. */
-    void (*norm_back)(const float *d_out, const float *weight, const float *inv,
-                      const float *add, float *x, float *d_weight, size_t rows,
-                      size_t width);
+    void (*norm_backward)(const float *d_out, const float *weight,
+                          const float *inv, const float *add, float *x,
+                          float *d_weight, size_t rows, size_t width);
     /* Layer norm (arXiv:1607.06450): out = (x - mean) * inv * weight + bias,
      * with inv = 1 / sqrt(the row's variance + epsilon). */
     void (*layer_norm)(const float *x, const float *weight, const float *bias,
                        float *out, float *inv, float *mean, size_t rows,
                        size_t width, float epsilon);
-    /* Like norm_back; d_weight receives the weight's sum, then the bias's. */
-    void (*layer_norm_back)(const float *d_out, const float *weight,
-                            const float *inv, const float *mean,
-                            const float *add, float *x, float *d_weight,
-                            size_t rows, size_t width);
+    /* Like norm_backward; d_weight receives the weight's sum, then the bias's.
+     */
+    void (*layer_norm_backward)(const float *d_out, const float *weight,
+                                const float *inv, const float *mean,
+                                const float *add, float *x, float *d_weight,
+                                size_t rows, size_t width);
     /* Rotary positions (arXiv:2104.09864), rotating halves as in Llama's
      * Hugging Face weights. `cosines`, `sines`: dim / 2 per row. `direction` -1
      * inverts the rotation. */
@@ -52,31 +53,35 @@ typedef struct lhi_kernels {
     void (*softmax)(float *s, size_t stride, size_t rows, size_t first,
                     size_t width, float scale, float *max, float *inv);
     /* Recomputes p times inv from the scores. */
-    void (*softmax_again)(float *s, size_t stride, size_t rows, size_t first,
-                          size_t width, float scale, const float *max,
-                          const float *inv);
+    void (*softmax_recompute)(float *s, size_t stride, size_t rows,
+                              size_t first, size_t width, float scale,
+                              const float *max, const float *inv);
     /* d = scale * p * (d - the row's delta). */
-    void (*softmax_back)(const float *p, float *d, size_t stride, size_t rows,
-                         size_t width, float scale, const float *delta);
+    void (*softmax_backward)(const float *p, float *d, size_t stride,
+                             size_t rows, size_t width, float scale,
+                             const float *delta);
+    /* Multiplies each row by its own factor, by[row]. */
     void (*scale_rows)(float *x, size_t stride, size_t rows, size_t width,
                        const float *by);
+    /* out[row] = the dot product of a row of `a` and a row of `b`. */
     void (*row_dots)(const float *a, size_t a_stride, const float *b,
                      size_t b_stride, size_t rows, size_t width, float *out);
     /* SwiGLU (arXiv:2002.05202): each row in `gate_up` has gate, then up,
      * `width` each. out = gate * sigmoid(gate) * up. */
     void (*swiglu)(const float *gate_up, float *out, size_t rows, size_t width);
     /* Replaces gate and up by their gradients. */
-    void (*swiglu_back)(float *gate_up, const float *d_out, size_t rows,
-                        size_t width);
+    void (*swiglu_backward)(float *gate_up, const float *d_out, size_t rows,
+                            size_t width);
     void (*sigmoid)(float *x, size_t n); /* in place */
     /* GeLU (arXiv:1606.08415) in its tanh approximation, as in GPT-2. */
     void (*gelu)(const float *x, float *out, size_t n);
     /* Replaces x by its gradient. */
-    void (*gelu_back)(float *x, const float *d_out, size_t n);
+    void (*gelu_backward)(float *x, const float *d_out, size_t n);
+    /* Adds one row, such as a bias, to each row of x. */
     void (*add_row)(float *x, const float *row, size_t rows, size_t width);
     /* out (+)= the sum over the rows of x, in row order. */
-    void (*add_up)(const float *x, float *out, size_t rows, size_t width,
-                   bool adds);
+    void (*sum_rows)(const float *x, float *out, size_t rows, size_t width,
+                     bool adds);
     /* Dropout: sets a number to 0 if its hash from `key`, row and column
      * (counted from `column`) is below `threshold` out of 2^24; otherwise
      * multiplies it by `scale`. */
@@ -88,7 +93,9 @@ typedef struct lhi_kernels {
     double (*cross_entropy)(float *logits, size_t rows, size_t width,
                             const int32_t *targets, float scale);
     void (*add)(float *to, const float *x, size_t n); /* to += x */
+    /* Returns the sum of squares in double precision. */
     double (*squares)(const float *x, size_t n);
+    /* One AdamW step of n values (arXiv:1711.05101, algorithm 2). */
     void (*adamw)(const lhi_adamw *how, float *value, float *m, float *v,
                   const float *gradient, size_t n);
 } lhi_kernels;

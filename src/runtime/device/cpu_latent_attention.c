@@ -49,8 +49,8 @@ static void norm_heads_backward(const lhi_cpu *cpu, float *x, uint32_t n,
 {
     size_t t = cpu->t, width = (size_t)n * cpu->head_dim;
     copy(x, cpu->qkv, cpu->scratch, width, t, width);
-    cpu->k->norm_back(cpu->scratch, weight, inv, NULL, plain, d_weight, t * n,
-                      cpu->head_dim);
+    cpu->k->norm_backward(cpu->scratch, weight, inv, NULL, plain, d_weight,
+                          t * n, cpu->head_dim);
     copy(plain, width, x, cpu->qkv, t, width);
 }
 
@@ -246,16 +246,16 @@ void lhi_cpu_latents_backward(const lhi_cpu *cpu, const lhi_cpu_weights *w,
     lhi_cpu_linear_dgrad(cpu, wide, w->kv_up, beside, cpu->kv_rank,
                          kv_up_width(cpu));
     copy(kept->kv_latent, latent, wide, cpu->kv_rank, t, cpu->kv_rank);
-    cpu->k->norm_back(beside, w->k_norm, kept->inv_k, NULL, wide,
-                      kept->d_inner + cpu->q_rank, t, cpu->kv_rank);
+    cpu->k->norm_backward(beside, w->k_norm, kept->inv_k, NULL, wide,
+                          kept->d_inner + cpu->q_rank, t, cpu->kv_rank);
     copy(wide, cpu->kv_rank, kept->kv_latent, latent, t, cpu->kv_rank);
     compute_query_gradients(cpu, kept->qkv);
     copy(wide, cpu->q, kept->qkv, cpu->qkv, t, cpu->q);
     lhi_cpu_linear_dgrad(cpu, wide, w->q_up, beside,
                          cpu->q_rank ? cpu->q_rank : cpu->h, cpu->q);
     if (cpu->q_rank) {
-        cpu->k->norm_back(beside, w->q_norm, kept->inv_q, NULL, kept->q_latent,
-                          kept->d_inner, t, cpu->q_rank);
+        cpu->k->norm_backward(beside, w->q_norm, kept->inv_q, NULL,
+                              kept->q_latent, kept->d_inner, t, cpu->q_rank);
         lhi_cpu_linear_dgrad(cpu, kept->q_latent, w->q_down, beside, cpu->h,
                              cpu->q_rank);
     }

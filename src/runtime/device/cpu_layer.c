@@ -64,7 +64,7 @@ void lhi_cpu_linear_wgrad(const lhi_cpu *cpu, const float *dy, const float *x,
     else
         lhi_cpu_weight_product(cpu, dy, x, dw, cpu->t, in, out, adds);
     if (d_bias)
-        cpu->k->add_up(dy, d_bias, cpu->t, out, adds);
+        cpu->k->sum_rows(dy, d_bias, cpu->t, out, adds);
 }
 
 void lhi_cpu_norm(const lhi_cpu *cpu, const float *x, const float *weight,
@@ -84,10 +84,10 @@ void lhi_cpu_norm_backward(const lhi_cpu *cpu, const float *d_out,
 {
     uint32_t t = cpu->r, h = cpu->h;
     if (cpu->norm_vectors == 2)
-        cpu->k->layer_norm_back(d_out, weight, inv, inv + t, add, x, d_weight,
-                                t, h);
+        cpu->k->layer_norm_backward(d_out, weight, inv, inv + t, add, x,
+                                    d_weight, t, h);
     else
-        cpu->k->norm_back(d_out, weight, inv, add, x, d_weight, t, h);
+        cpu->k->norm_backward(d_out, weight, inv, add, x, d_weight, t, h);
 }
 
 void lhi_cpu_apply_rotary_backward(const lhi_cpu *cpu, const float *from,

@@ -39,9 +39,11 @@ typedef struct lhi_data_options {
  * part, or has a token beyond the vocabulary (detected when read). */
 lh_status lhi_data_open(const lhi_data_options *options, lhi_data **out,
                         lh_error *err);
-void lhi_data_close(lhi_data *data); /* NULL is allowed */
+/* Closes the data; NULL is allowed. */
+void lhi_data_close(lhi_data *data);
 
-uint64_t lhi_data_n_tokens(const lhi_data *data); /* training and validation */
+/* Returns the number of tokens, training and validation together. */
+uint64_t lhi_data_n_tokens(const lhi_data *data);
 /* Returns the number of windows in the training or validation part. */
 uint64_t lhi_data_n_windows(const lhi_data *data, int validation);
 

@@ -45,8 +45,8 @@ lh_status lhi_storage_add_block(lhi_storage *storage, size_t size,
                                 lhi_storage_block **out, lh_error *err);
 /* Returns the file space for a block in bytes: whole pages. */
 size_t lhi_storage_block_bytes(size_t size);
-size_t
-lhi_storage_file_bytes(const lhi_storage *storage); /* current file size */
+/* Returns the current size of the storage file in bytes. */
+size_t lhi_storage_file_bytes(const lhi_storage *storage);
 
 /* Starts a new step: waits for running copies and resets the count. */
 void lhi_storage_begin_step(lhi_storage *storage);

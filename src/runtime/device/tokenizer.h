@@ -17,7 +17,8 @@ lh_status lhi_tokenizer_parse(const char *text, size_t len, const char *name,
 /* Reads a tokenizer.json file; release with lhi_tokenizer_free(). */
 lh_status lhi_tokenizer_read(const char *path, lhi_tokenizer **out,
                              lh_error *err);
-void lhi_tokenizer_free(lhi_tokenizer *tokenizer); /* NULL is allowed */
+/* Frees a tokenizer; NULL is allowed. */
+void lhi_tokenizer_free(lhi_tokenizer *tokenizer);
 
 /* Returns the largest token + 1. */
 uint32_t lhi_tokenizer_size(const lhi_tokenizer *tokenizer);
@@ -26,7 +27,8 @@ uint32_t lhi_tokenizer_size(const lhi_tokenizer *tokenizer);
 lh_status lhi_tokenizer_encode(const lhi_tokenizer *tokenizer, const char *text,
                                size_t len, uint32_t **tokens, size_t *n,
                                lh_error *err);
-void lhi_tokens_free(uint32_t *tokens); /* NULL is allowed */
+/* Frees the tokens of lhi_tokenizer_encode(); NULL is allowed. */
+void lhi_tokens_free(uint32_t *tokens);
 
 /* Returns the length in bytes of the word at the start of `text` (len > 0), as
  * GPT-2 splits text before merging:
