@@ -17,7 +17,8 @@ lh_status lhi_job_make_adapt(const lhi_job *job, lh_adapt **out, lh_error *err);
 /* Makes the decider of a run. */
 lh_status lhi_decider_make(const lhi_job *job, lhi_decider **out,
                            lh_error *err);
-void lhi_decider_free(lhi_decider *deciding); /* NULL is fine */
+/* Frees the decider; NULL is allowed. */
+void lhi_decider_free(lhi_decider *deciding);
 
 /* Adds a finished iteration. `clocks`: clock id per device; NULL: one clock;
  * used in the first call only. Failures in the monitor or the decision become a

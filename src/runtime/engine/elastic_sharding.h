@@ -47,7 +47,8 @@ lh_status lhi_elastic_sharding_make(const lhi_sharding_options *options,
                                     lhi_elastic_sharding **out, lh_error *err);
 /* Ends the thread; after a failure, call it once all ranks are notified. */
 void lhi_elastic_sharding_stop(lhi_elastic_sharding *s);
-void lhi_elastic_sharding_free(lhi_elastic_sharding *s); /* NULL is fine */
+/* Frees the sharding; NULL is allowed. */
+void lhi_elastic_sharding_free(lhi_elastic_sharding *s);
 
 /* Starts a step: withdraws the device's buffers and resets the collectives. */
 void lhi_elastic_sharding_begin_step(lhi_elastic_sharding *s, uint64_t step);

@@ -18,7 +18,8 @@ lh_status lhi_fsdp_make(const lhi_sharding_options *options, lhi_fsdp **out,
                         lh_error *err);
 /* Ends the thread; after a failure, call it once all ranks are notified. */
 void lhi_fsdp_stop(lhi_fsdp *l);
-void lhi_fsdp_free(lhi_fsdp *l); /* NULL is fine */
+/* Frees the FSDP state; NULL is allowed. */
+void lhi_fsdp_free(lhi_fsdp *l);
 
 /* Starts a step: resets records and wait times, and queues the first gather, or
  * those of all chunks if values are not sharded. */

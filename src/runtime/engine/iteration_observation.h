@@ -27,8 +27,8 @@ lh_status lhi_iteration_observation_make(const lhi_job *job,
                                          const lhi_device *device,
                                          lhi_iteration_observation **out,
                                          lh_error *err);
-void lhi_iteration_observation_free(
-    lhi_iteration_observation *observation); /* NULL is fine */
+/* Frees the buffers; NULL is allowed. */
+void lhi_iteration_observation_free(lhi_iteration_observation *observation);
 
 /* Merges the observations of all ranks under `exec`. *out is borrowed until the
  * next call. */

@@ -20,7 +20,8 @@ lh_status lhi_job_check_migration(const lhi_job *job, lh_error *err);
 lh_status lhi_migration_decider_make(const lhi_job *job,
                                      lhi_migration_decider **out,
                                      lh_error *err);
-void lhi_migration_decider_free(lhi_migration_decider *mind); /* NULL is fine */
+/* Frees the migration decider; NULL is allowed. */
+void lhi_migration_decider_free(lhi_migration_decider *mind);
 
 /* Converts `first`, a pipeline with the initial layer counts, to the current
  * ones: *out, released by the caller; NULL: the counts are the initial ones. */

@@ -30,7 +30,8 @@ lh_status lhi_migration_target_make(const lhi_job *job, lhi_net *net,
                                     lhi_migration_target **out, lh_error *err);
 /* Ends its threads. Call it before the endpoint is closed. NULL is fine. */
 void lhi_migration_target_stop(lhi_migration_target *target);
-void lhi_migration_target_free(lhi_migration_target *target); /* NULL is fine */
+/* Frees the migration target; NULL is allowed. */
+void lhi_migration_target_free(lhi_migration_target *target);
 
 /* Returns the training options for a logical rank. */
 lhi_training_options lhi_job_training_options(const lhi_job *job, lhi_net *net,
@@ -61,8 +62,8 @@ typedef struct lhi_state_migration_ops {
     size_t n;
     float *relay_buffer; /* buffer for one relayed array */
 } lhi_state_migration_ops;
-void lhi_state_migration_ops_fini(
-    lhi_state_migration_ops *ops); /* zeroed is fine */
+/* Frees the operations and the relay buffer; a zeroed struct is allowed. */
+void lhi_state_migration_ops_fini(lhi_state_migration_ops *ops);
 
 /* Options for a state migration. */
 typedef struct lhi_state_migration_options {

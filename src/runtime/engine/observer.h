@@ -18,7 +18,8 @@ typedef struct lhi_observer lhi_observer;
 /* Makes the observer of a rank. */
 lh_status lhi_observer_make(const lhi_job *job, uint32_t rank,
                             lhi_observer **out, lh_error *err);
-void lhi_observer_free(lhi_observer *observer); /* NULL is fine */
+/* Frees the observer; NULL is allowed. */
+void lhi_observer_free(lhi_observer *observer);
 
 /* Adds the rank's `iteration`-th step, from 0, whose records are in the given
  * rank program. `waited_ns`: wait time inside each pass for gathers and
@@ -55,7 +56,8 @@ lh_status lhi_observed_means_make(const lhi_job *job,
                                   const lh_iteration *iterations, uint64_t n,
                                   const double *sums, lhi_observed_means **out,
                                   lh_error *err);
-void lhi_observed_means_free(lhi_observed_means *observed); /* NULL is fine */
+/* Frees the means; NULL is allowed. */
+void lhi_observed_means_free(lhi_observed_means *observed);
 
 /* Returns a result's means; NULL: none. In outcome.c. */
 const lhi_observed_means *

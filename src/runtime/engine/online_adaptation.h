@@ -17,8 +17,8 @@ lh_status lhi_adaptation_make(const lhi_job *job, lhi_net *net,
 /* Ends the thread. Call it before the endpoint is closed; after a failure, once
  * all ranks are notified. */
 void lhi_adaptation_stop(lhi_adaptation *a);
-void lhi_adaptation_free(lhi_adaptation *a); /* once the endpoint is closed;
-                                              * NULL is fine */
+/* Frees the adaptation once the endpoint is closed; NULL is allowed. */
+void lhi_adaptation_free(lhi_adaptation *a);
 /* Returns the adaptation's decider; borrowed. */
 lhi_decider *lhi_adaptation_decider(lhi_adaptation *a);
 

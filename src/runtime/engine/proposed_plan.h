@@ -48,7 +48,7 @@ uint32_t lhi_paths_format(lh_data_path path, const bool *delegated,
 /* Adds a reference. */
 const lhi_proposed_plan *
 lhi_proposed_plan_retain(const lhi_proposed_plan *proposed);
-void lhi_proposed_plan_release(
-    const lhi_proposed_plan *proposed); /* NULL is fine */
+/* Drops a reference; the last one frees the plan. NULL is allowed. */
+void lhi_proposed_plan_release(const lhi_proposed_plan *proposed);
 
 #endif

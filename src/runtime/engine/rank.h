@@ -168,8 +168,10 @@ bool lhi_pool_init(lhi_pool *pool, lhi_net *net, size_t bytes, uint32_t n);
 size_t lhi_pool_buffer_bytes(size_t bytes);
 /* Returns the allocated size of all buffers. */
 size_t lhi_pool_total_bytes(const lhi_pool *pool);
-void lhi_pool_fini(lhi_pool *pool);        /* zeroed is fine */
-lhi_buffer *lhi_pool_take(lhi_pool *pool); /* NULL: out of memory */
+/* Frees the buffers of a pool; a zeroed pool is allowed. */
+void lhi_pool_fini(lhi_pool *pool);
+/* Takes a free buffer, or allocates one; NULL: out of memory. */
+lhi_buffer *lhi_pool_take(lhi_pool *pool);
 /* Returns a buffer to the pool. */
 void lhi_pool_give(lhi_pool *pool, lhi_buffer *buffer);
 /* Returns a buffer whose send is in flight; it becomes free when the send

@@ -59,8 +59,8 @@ lh_status lhi_rank_assignment_parse(const char *text, uint32_t n,
  */
 lh_status lhi_rank_assignment_copy(const lhi_rank_assignment *from,
                                    lhi_rank_assignment *to, lh_error *err);
-void lhi_rank_assignment_fini(
-    lhi_rank_assignment *assignment); /* zeroed is fine */
+/* Frees the arrays of a rank assignment; a zeroed struct is allowed. */
+void lhi_rank_assignment_fini(lhi_rank_assignment *assignment);
 
 /* Compares two assignments; NULL: the initial one. */
 bool lhi_rank_assignment_equal(const lhi_rank_assignment *a,

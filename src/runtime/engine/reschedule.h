@@ -33,7 +33,8 @@ void lhi_rescheduler_free(lhi_rescheduler *r);
  */
 lh_status lhi_rescheduler_open(lhi_rescheduler *r, uint64_t step,
                                const lh_reschedule *what, lh_error *err);
-bool lhi_rescheduler_is_open(lhi_rescheduler *r); /* NULL: no */
+/* Checks whether a proposal is open; NULL: false. */
+bool lhi_rescheduler_is_open(lhi_rescheduler *r);
 /* Waits for this rank's vote, on rank 0 for all votes. *agrees: this rank
  * accepts; on rank 0, all accept. LH_ECANCELED: the run is stopping. */
 lh_status lhi_rescheduler_await(lhi_rescheduler *r, bool *agrees,

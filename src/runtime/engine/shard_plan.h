@@ -38,6 +38,7 @@ lh_status lhi_shard_plan_make(const lh_pipeline *pipeline, const lh_exec *exec,
                               uint32_t stage,
                               const lhi_sharded_tensors *sharded,
                               lhi_shard_plan *out, lh_error *err);
-void lhi_shard_plan_fini(lhi_shard_plan *plan); /* zeroed is fine */
+/* Frees a shard plan; a zeroed struct is allowed. */
+void lhi_shard_plan_fini(lhi_shard_plan *plan);
 
 #endif

@@ -42,7 +42,8 @@ lh_status lhi_training_make(const lhi_training_options *options,
                             lhi_training **out, lh_error *err);
 /* Ends the thread; after a failure, call it once all ranks are notified. */
 void lhi_training_stop(lhi_training *training);
-void lhi_training_free(lhi_training *training); /* NULL is fine */
+/* Frees the training; NULL is allowed. */
+void lhi_training_free(lhi_training *training);
 
 /* Returns the hooks for the rank's passes; valid as long as `training`. */
 const lhi_rank_hooks *lhi_training_hooks(lhi_training *training);

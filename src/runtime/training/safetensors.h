@@ -34,7 +34,8 @@ lh_status lhi_st_parse(const char *header, size_t len, uint64_t file_bytes,
 /* Opens a file and keeps it open. LH_EINPUT: it is damaged or has unsupported
  * content. */
 lh_status lhi_st_open(const char *path, lhi_safetensors **out, lh_error *err);
-void lhi_st_close(lhi_safetensors *file); /* NULL is fine */
+/* Closes a safetensors file; NULL is allowed. */
+void lhi_st_close(lhi_safetensors *file);
 
 /* Finds a tensor. LH_EINPUT: it is missing, or its shape is not [rows][columns]
  * (columns 0: [rows]). *out is borrowed. */

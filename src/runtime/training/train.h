@@ -139,7 +139,8 @@ void lhi_train_add_memory(const lhi_train *train,
 /* Makes a rank's training. `device` is borrowed and must have tensors. */
 lh_status lhi_train_make(lhi_device *device, const lhi_train_options *options,
                          lhi_train **out, lh_error *err);
-void lhi_train_free(lhi_train *train); /* NULL is fine */
+/* Frees the training; NULL is allowed. */
+void lhi_train_free(lhi_train *train);
 
 /* Returns the number of completed steps: 0 or the checkpoint's; also the next
  * step to `begin`. */
@@ -293,7 +294,9 @@ lh_status lhi_folder_lock_take(const char *folder, const lhi_remarks *remarks,
                                lhi_folder_lock **out, lh_error *err);
 /* Verifies the lock; acquires it again if its file was removed. */
 lh_status lhi_folder_lock_check(lhi_folder_lock *lock, lh_error *err);
-void lhi_folder_lock_release(lhi_folder_lock *lock); /* NULL is fine */
+/* Releases the lock: removes its file, and the folder if the lock created it
+ * and it is empty. NULL is allowed. */
+void lhi_folder_lock_release(lhi_folder_lock *lock);
 /* Removes stale files of killed runs from a folder whose lock the caller holds.
  * A checkpoint that was about to be replaced gets its name back. */
 lh_status lhi_checkpoint_remove_stale(const char *path, lh_error *err);

@@ -148,7 +148,8 @@ lh_status lhi_folder_path(char *buffer, lh_error *err, const char *format, ...)
 /* Removes a checkpoint's folder; keeps other files, and then the folder.
  * Ignores errors. */
 void lhi_checkpoint_remove(const char *path);
-lh_status lhi_make_folder(const char *path, lh_error *err); /* with parents */
+/* Creates a folder and its missing parents. */
+lh_status lhi_make_folder(const char *path, lh_error *err);
 /* Creates a folder owned by this user; does not follow a link there. */
 lh_status lhi_make_private_folder(const char *path, lh_error *err);
 /* Syncs a folder to disk. */

@@ -20,7 +20,8 @@ typedef struct lhi_frame_mac lhi_frame_mac; /* one direction of a connection */
  * higher rank. LH_EUNSUPPORTED: this build has no OpenSSL. */
 lh_status lhi_frame_mac_make(const unsigned char key[LHI_FRAME_MAC_KEY_BYTES],
                              bool upwards, lhi_frame_mac **out, lh_error *err);
-void lhi_frame_mac_free(lhi_frame_mac *seal); /* NULL is allowed */
+/* Frees a MAC state; NULL is allowed. */
+void lhi_frame_mac_free(lhi_frame_mac *seal);
 
 /* Parts of a frame. */
 typedef enum lhi_frame_mac_part {

@@ -34,7 +34,8 @@ typedef struct lhi_group_options {
  * endpoint may be closed before that. */
 lh_status lhi_group_make(lhi_net *net, const lhi_group_options *options,
                          lhi_group **out, lh_error *err);
-void lhi_group_free(lhi_group *group); /* NULL is allowed */
+/* Frees a group; NULL is allowed. */
+void lhi_group_free(lhi_group *group);
 
 /* Returns the number of members. */
 uint32_t lhi_group_n_ranks(const lhi_group *group);

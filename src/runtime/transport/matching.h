@@ -51,7 +51,8 @@ bool lhi_match_add_unexpected(lhi_match *match, lhi_unexpected *kept);
 /* Removes and returns the oldest matching message; NULL: none. */
 lhi_unexpected *lhi_match_take_unexpected(lhi_match *match, uint32_t from,
                                           uint64_t tag);
-lhi_unexpected *lhi_match_take_any(lhi_match *match); /* NULL: none left */
+/* Removes and returns any unexpected message; NULL: none is left. */
+lhi_unexpected *lhi_match_take_any(lhi_match *match);
 /* Removes and returns the message from `from` that belongs to the send
  * operation `send` (NULL: any message whose bytes are still the sender's);
  * NULL: none. */

@@ -47,8 +47,8 @@ uint32_t lhi_count_free_files(uint32_t enough);
 /* Allocates a table for `most` connections, at least 1. */
 lh_status lhi_pending_init(lhi_pending_connections *pending, uint32_t most,
                            lh_error *err);
-void lhi_pending_fini(
-    lhi_pending_connections *pending); /* closes all connections */
+/* Closes all connections and frees the table. */
+void lhi_pending_fini(lhi_pending_connections *pending);
 /* Closes all pending connections. */
 void lhi_pending_close_all(lhi_pending_connections *pending);
 

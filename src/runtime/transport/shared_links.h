@@ -22,6 +22,7 @@ lhi_shared_links_map(uint32_t n_links, const lhi_net_link *links,
                      lhi_shared_links **out, lh_error *err);
 /* Returns the mapped table of emulated links; NULL: none. */
 lhi_links *lhi_shared_links_table(const lhi_shared_links *shared);
-void lhi_shared_links_free(lhi_shared_links *shared); /* NULL is allowed */
+/* Unmaps and frees the table; NULL is allowed. */
+void lhi_shared_links_free(lhi_shared_links *shared);
 
 #endif

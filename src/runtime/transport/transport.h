@@ -162,7 +162,8 @@ typedef struct lhi_net_stop {
     bool (*requested)(void *context);
     void *context;
 } lhi_net_stop;
-bool lhi_net_is_stop_requested(const lhi_net_stop *stop); /* NULL: false */
+/* Checks a stop condition; NULL: false. */
+bool lhi_net_is_stop_requested(const lhi_net_stop *stop);
 
 /* Waits without a time limit, but until `stop` (may be NULL). LH_ECANCELED:
  * stopped; the run is ended on every rank and the transport has released the
