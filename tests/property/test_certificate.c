@@ -3,6 +3,7 @@
  * and the verifier accepts no false claim.
  *
  *     test_certificate [CASES [FIRST]] */
+#include "brute.h"
 #include "cases.h"
 #include "random_pipeline.h"
 #include "test.h"
@@ -12,8 +13,28 @@
 #include <stdlib.h>
 
 static uint32_t n_cases = 400, first_case;
-static uint32_t kinds[4], verified[4], n_clauses, n_lies;
+static uint32_t kinds[4], verified[4], n_clauses, n_lies, n_enumerated;
 
+/* Statements in the verifier's order, if no second schedule is given. */
+enum { PIPELINE, SCHEDULE, PROOF };
+
+/* Verifies the proof alone: a false bound is also above the makespan, which
+ * another statement rejects. */
+static lh_claim_status check_proof(const lh_pipeline *p,
+                                   const lh_certificate *c)
+{
+    lh_claims *claims = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_check_certificate(p, NULL, c, &claims, &err), err);
+    CHECK(claims && lh_n_claims(claims) > PROOF);
+    lh_claim_status status = claims && lh_n_claims(claims) > PROOF
+                                 ? lh_claims_status(claims, PROOF)
+                                 : LH_CLAIM_VERIFIED;
+    lh_claims_free(claims);
+    return status;
+}
+
+/* Verifies all statements; prints them if `show`. */
 static lh_claim_status check(const lh_pipeline *p, const lh_certificate *c,
                              bool show)
 {
@@ -59,17 +80,20 @@ static void check_lies(const lh_pipeline *p, const lh_certificate *c, rng *r)
     lie.bound_ns = lie.makespan_ns + 1;
     lie.refuted_ns = lie.makespan_ns;
     if (c->kind == LH_PROOF_CLOSED_FORM) {
-        CHECK_INT(check(p, &lie, false), LH_CLAIM_WRONG);
+        CHECK_INT(check_proof(p, &lie), LH_CLAIM_WRONG);
         lie.kind = LH_PROOF_SEARCH;
         lie.n_clauses = 0;
     }
     lie.n_rows = 0;
+    CHECK(check_proof(p, &lie) != LH_CLAIM_VERIFIED);
     CHECK(check(p, &lie, false) != LH_CLAIM_VERIFIED);
     /* Raises the claimed makespan to the false bound: the certificate must
      * still not be verified. */
     lie.makespan_ns++;
     CHECK(check(p, &lie, false) != LH_CLAIM_VERIFIED);
     lie.makespan_ns--;
+    lie.kind = LH_PROOF_WINDOWS;
+    CHECK(check_proof(p, &lie) != LH_CLAIM_VERIFIED);
     enum { CLAUSES = 12, ORDERS = 3 };
     lh_proof_order orders[CLAUSES * ORDERS];
     lh_proof_clause clauses[CLAUSES];
@@ -96,11 +120,21 @@ static void check_lies(const lh_pipeline *p, const lh_certificate *c, rng *r)
     lie.clauses = clauses;
     lie.n_clauses = CLAUSES;
     for (uint32_t i = 0; i < 3; i++) {
+        CHECK(check_proof(p, &lie) != LH_CLAIM_VERIFIED);
         CHECK(check(p, &lie, false) == LH_CLAIM_WRONG);
         lie.clauses++;
         lie.n_clauses--;
     }
-    n_lies += 5;
+    n_lies += 6;
+}
+
+/* Compares a verified bound with brute force: no schedule is faster. */
+static void check_bound(const lh_pipeline *p, const lh_certificate *c)
+{
+    brute_options o = {.below_ns = c->bound_ns, .parts = 1, .most = 20000};
+    brute_answer answer = brute_force(p, &o);
+    CHECK(answer != BRUTE_FASTER);
+    n_enumerated += answer == BRUTE_NONE;
 }
 
 static void certify(uint32_t number)
@@ -127,6 +161,8 @@ static void certify(uint32_t number)
         CHECK(status != LH_CLAIM_WRONG);
         CHECK(s.status == LH_SOLVE_OPTIMAL || status != LH_CLAIM_VERIFIED);
         CHECK((c->kind == LH_PROOF_NONE) == (s.status != LH_SOLVE_OPTIMAL));
+        if (status == LH_CLAIM_VERIFIED)
+            check_bound(p, c);
         check_text(c);
         check_lies(p, c, &r);
         if (test_state.bad) {
@@ -148,7 +184,9 @@ static void proofs_are_checked(void)
     for (int k = 0; k < 4; k++)
         printf("%s: %u, %u verified\n", lh_proof_kind_name((lh_proof_kind)k),
                kinds[k], verified[k]);
-    printf("%u clauses, %u lies\n", n_clauses, n_lies);
+    printf("%u clauses, %u lies, %u bounds enumerated\n", n_clauses, n_lies,
+           n_enumerated);
+    CHECK(n_cases < 100 || n_enumerated > n_cases / 4);
     CHECK_INT(verified[LH_PROOF_CLOSED_FORM], kinds[LH_PROOF_CLOSED_FORM]);
 }
 

@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ROWS = 64 };
-
 /* Literal 2v: the pair's operation in the lower row comes first; 2v + 1: last.
  */
 typedef uint32_t lit;
@@ -33,10 +31,7 @@ typedef struct checker {
     int64_t *root_start, *root_finish;
     uint32_t *root_before, *root_after;
     uint32_t n_root; /* trail length at the root */
-    uint32_t *queue; /* operations whose times changed */
-    bool *queued;
-    uint32_t front, n_queue;
-    uint32_t *held; /* operations queued for the memory check */
+    uint32_t *held;  /* operations queued for the memory check */
     bool *holding;
     uint32_t n_held;
     /* Verified clauses: literals and watches. */
@@ -85,14 +80,6 @@ static uint32_t get_second(const checker *r, lit l)
 
 /* --- known facts --------------------------------------------------------- */
 
-static void queue_operation(checker *r, uint32_t o)
-{
-    if (r->queued[o])
-        return;
-    r->queued[o] = true;
-    r->queue[(r->front + r->n_queue++) % r->c->n_ops] = o;
-}
-
 /* Queues an operation for the memory check, if it allocates. */
 static void queue_memory_check(checker *r, uint32_t o)
 {
@@ -120,8 +107,8 @@ static bool assign(checker *r, lit l)
     known = &r->after[r->c->slot_at[a] + y->slot];
     if (b - y->first < *known)
         *known = b - y->first;
-    queue_operation(r, a);
-    queue_operation(r, b);
+    lhi_verify_queue_operation(r->c, a);
+    lhi_verify_queue_operation(r->c, b);
     queue_memory_check(r, a);
     queue_memory_check(r, b);
     return true;
@@ -202,45 +189,6 @@ static bool visit_clauses(checker *r, lit l)
 
 /* --- times --------------------------------------------------------------- */
 
-/* Raises the earliest start; false: the window is empty. */
-static bool raise_start(checker *r, uint32_t o, int64_t start)
-{
-    if (start <= r->c->start[o])
-        return true;
-    r->c->start[o] = start;
-    queue_operation(r, o);
-    return start + row_of(r, o)->time <= r->c->finish[o];
-}
-
-/* Lowers the latest end; false: the window is empty. */
-static bool lower_end(checker *r, uint32_t o, int64_t finish)
-{
-    if (finish >= r->c->finish[o])
-        return true;
-    r->c->finish[o] = finish;
-    queue_operation(r, o);
-    return r->c->start[o] + row_of(r, o)->time <= finish;
-}
-
-/* Propagates an operation's window along its row and arcs. */
-static bool propagate_arcs(checker *r, uint32_t o)
-{
-    lhi_verify_model *c = r->c;
-    const lhi_verify_row *row = row_of(r, o);
-    int64_t end = c->start[o] + row->time, begin = c->finish[o] - row->time;
-    if (o + 1 < row->first + row->count && !raise_start(r, o + 1, end))
-        return false;
-    if (o > row->first && !lower_end(r, o - 1, begin))
-        return false;
-    for (uint32_t i = c->succ_at[o]; i < c->succ_at[o + 1]; i++)
-        if (!raise_start(r, c->succ[i], end + c->succ_lag[i]))
-            return false;
-    for (uint32_t i = c->pred_at[o]; i < c->pred_at[o + 1]; i++)
-        if (!lower_end(r, c->pred[i], begin - c->pred_lag[i]))
-            return false;
-    return true;
-}
-
 /* Propagates the known orders between o and row u, and derives the orders that
  * its times force. Starts and ends increase along a row, so only the first
  * undecided ones matter. */
@@ -252,9 +200,9 @@ static bool propagate_row(checker *r, uint32_t o, const lhi_verify_row *u)
     int64_t end = c->start[o] + row->time, begin = c->finish[o] - row->time;
     uint32_t y = r->before[at];
     if (r->after[at] < u->count &&
-        !raise_start(r, u->first + r->after[at], end))
+        !lhi_verify_raise_start(c, u->first + r->after[at], end))
         return false;
-    if (y > 0 && !lower_end(r, u->first + y - 1, begin))
+    if (y > 0 && !lhi_verify_lower_end(c, u->first + y - 1, begin))
         return false;
     for (; y < r->after[at] && end + u->time > c->finish[u->first + y]; y++)
         if (!assign(r, before(r, u->first + y, o)))
@@ -272,8 +220,8 @@ static bool propagate_times(checker *r, uint32_t o)
     lhi_verify_model *c = r->c;
     const lhi_verify_row *row = row_of(r, o);
     const lhi_verify_machine *m = &c->machines[row->machine];
-    c->dirty[row->machine] = true;
-    if (c->start[o] + row->time > c->finish[o] || !propagate_arcs(r, o))
+    if (c->start[o] + row->time > c->finish[o] ||
+        !lhi_verify_propagate_operation(c, o))
         return false;
     for (uint32_t i = 0; i < m->n_rows; i++)
         if (i != row->slot && !propagate_row(r, o, &c->rows[m->first_row + i]))
@@ -281,47 +229,7 @@ static bool propagate_times(checker *r, uint32_t o)
     return true;
 }
 
-/* Checks the preemptive schedule, earliest deadline first. */
-static bool meets_deadlines(const checker *r, const lhi_verify_machine *m)
-{
-    const lhi_verify_model *c = r->c;
-    uint32_t done[MAX_ROWS] = {0}, left_ops = m->n_ops;
-    int64_t left[MAX_ROWS], now = 0;
-    for (uint32_t i = 0; i < m->n_rows; i++)
-        left[i] = c->rows[m->first_row + i].time;
-    while (left_ops > 0) {
-        uint32_t best = LH_NONE;
-        int64_t due = LHI_NEVER, next = LHI_NEVER;
-        for (uint32_t i = 0; i < m->n_rows; i++) {
-            const lhi_verify_row *row = &c->rows[m->first_row + i];
-            uint32_t o = row->first + done[i];
-            if (done[i] == row->count)
-                continue;
-            if (c->start[o] > now) {
-                next = lhi_min_int64(next, c->start[o]);
-            } else if (best == LH_NONE || c->finish[o] < due) {
-                best = i;
-                due = c->finish[o];
-            }
-        }
-        if (best == LH_NONE) {
-            now = next;
-            continue;
-        }
-        int64_t step = lhi_min_int64(left[best], next - now);
-        now += step;
-        left[best] -= step;
-        if (left[best] > 0)
-            continue;
-        if (now > due)
-            return false;
-        left[best] = c->rows[m->first_row + best].time;
-        done[best]++;
-        left_ops--;
-    }
-    return true;
-}
-
+/* Checks the capacity of every machine whose windows changed. */
 static bool check_machines(checker *r)
 {
     lhi_verify_model *c = r->c;
@@ -329,8 +237,7 @@ static bool check_machines(checker *r)
         if (!c->dirty[m])
             continue;
         c->dirty[m] = false;
-        if (c->machines[m].n_rows > 1 && c->machines[m].n_rows <= MAX_ROWS &&
-            !meets_deadlines(r, &c->machines[m]))
+        if (c->machines[m].n_rows > 1 && lhi_verify_is_overloaded(c, m))
             return false;
     }
     return true;
@@ -373,41 +280,41 @@ static bool check_memory(checker *r, uint32_t o)
 
 /* --- propagation ---------------------------------------------------------- */
 
+/* Runs one pending propagation, or the check of all machines if none is
+ * pending (*done); false: contradiction. */
+static bool propagate_one(checker *r, bool *done)
+{
+    if (r->n_done < r->n_trail) {
+        lit l = r->trail[r->n_done++];
+        return propagate_orders(r, l) && visit_clauses(r, l ^ 1);
+    }
+    if (r->n_held > 0) {
+        uint32_t o = r->held[--r->n_held];
+        r->holding[o] = false;
+        return check_memory(r, o);
+    }
+    if (r->c->n_queue > 0)
+        return propagate_times(r, lhi_verify_take_operation(r->c));
+    *done = true;
+    return check_machines(r);
+}
+
 /* Propagates to a fixpoint; false: contradiction. */
 static bool propagate(checker *r)
 {
-    for (;;) {
-        while (r->n_done < r->n_trail) {
-            lit l = r->trail[r->n_done++];
-            if (!propagate_orders(r, l) || !visit_clauses(r, l ^ 1))
-                return false;
-        }
-        if (r->n_held > 0) {
-            uint32_t o = r->held[--r->n_held];
-            r->holding[o] = false;
-            if (!check_memory(r, o))
-                return false;
-        } else if (r->n_queue > 0) {
-            uint32_t o = r->queue[r->front];
-            r->front = (r->front + 1) % r->c->n_ops;
-            r->n_queue--;
-            r->queued[o] = false;
-            if (!propagate_times(r, o))
-                return false;
-        } else {
-            return check_machines(r);
-        }
-    }
+    bool done = false, ok = true;
+    while (ok && !done)
+        ok = propagate_one(r, &done);
+    return ok;
 }
 
+/* Empties the queues without processing them. */
 static void clear_queues(checker *r)
 {
     while (r->n_held > 0)
         r->holding[r->held[--r->n_held]] = false;
-    for (; r->n_queue > 0; r->n_queue--) {
-        r->queued[r->queue[r->front]] = false;
-        r->front = (r->front + 1) % r->c->n_ops;
-    }
+    while (r->c->n_queue > 0)
+        lhi_verify_take_operation(r->c);
     memset(r->c->dirty, 0, r->c->n_machines * sizeof *r->c->dirty);
 }
 
@@ -503,7 +410,8 @@ static bool read_clause(checker *r, const lh_proof_clause *k)
     return true;
 }
 
-/* Adds orders on a microbatch's own path, and arcs within one machine. */
+/* Adds the orders on a microbatch's own path, and the precedences within one
+ * machine. */
 static bool initialise_operation(checker *r, uint32_t o)
 {
     const lhi_verify_model *c = r->c;
@@ -518,11 +426,14 @@ static bool initialise_operation(checker *r, uint32_t o)
         if (first && !assign(r, before(r, u->first + j, o)))
             return false;
     }
-    for (uint32_t i = c->pred_at[o]; i < c->pred_at[o + 1]; i++)
-        if (row_of(r, c->pred[i])->machine == row->machine &&
-            row_of(r, c->pred[i]) != row &&
-            !assign(r, before(r, c->pred[i], o)))
+    for (uint32_t i = row->in; i != LH_NONE; i = c->precedences[i].next_in) {
+        const lhi_verify_precedence *p = &c->precedences[i];
+        const lhi_verify_row *from = &c->rows[p->from];
+        uint32_t need = p->need[o - row->first];
+        if (from->machine == row->machine && need > 0 &&
+            !assign(r, before(r, from->first + need - 1, o)))
             return false;
+    }
     return true;
 }
 
@@ -547,7 +458,7 @@ static bool initialise_root(checker *r)
         }
         if (!initialise_operation(r, o))
             return false;
-        queue_operation(r, o);
+        lhi_verify_queue_operation(r->c, o);
         queue_memory_check(r, o);
     }
     return propagate(r);
@@ -631,18 +542,15 @@ static lh_status allocate(checker *r, lhi_arena *mem, lh_error *err)
     r->root_after = LHI_NEW(mem, uint32_t, slots);
     r->root_start = LHI_NEW(mem, int64_t, n);
     r->root_finish = LHI_NEW(mem, int64_t, n);
-    r->queue = LHI_NEW(mem, uint32_t, n);
     r->held = LHI_NEW(mem, uint32_t, n);
-    r->queued = LHI_NEW(mem, bool, n);
     r->holding = LHI_NEW(mem, bool, n);
     r->lits = LHI_NEW(mem, lit, lits + 1);
     r->clause_at = LHI_NEW(mem, size_t, (size_t)r->cert->n_clauses + 1);
     r->watching = LHI_NEW(mem, uint32_t, 2 * pairs);
     r->next = LHI_NEW(mem, uint32_t, 2 * (size_t)r->cert->n_clauses);
     if (!r->value || !r->trail || !r->before || !r->after || !r->root_before ||
-        !r->root_after || !r->root_start || !r->root_finish || !r->queue ||
-        !r->held || !r->queued || !r->holding || !r->lits || !r->clause_at ||
-        !r->watching || !r->next)
+        !r->root_after || !r->root_start || !r->root_finish || !r->held ||
+        !r->holding || !r->lits || !r->clause_at || !r->watching || !r->next)
         return lhi_fail_nomem(err);
     memset(r->watching, 0xff, 2 * pairs * sizeof *r->watching);
     for (size_t o = 0; o < n; o++) {

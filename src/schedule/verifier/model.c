@@ -4,16 +4,12 @@
 #include "schedule/verifier/model.h"
 #include "schedule/verifier/verifier.h"
 
+#include "base/integer_math.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 enum { MOST_OPS = 1 << 22, MOST_SLOTS = 1 << 26 };
-
-/* A precedence with a minimum delay. */
-typedef struct arc {
-    uint32_t from, to;
-    int64_t lag;
-} arc;
 
 /* State while building the model. */
 typedef struct builder {
@@ -28,8 +24,6 @@ typedef struct builder {
     uint32_t *alone;   /* per device: number of chunks */
     int64_t *held;     /* per device: static memory, */
     int64_t *gathered; /* ... total all-gather time */
-    arc *arcs;
-    size_t n_arcs;
 } builder;
 
 static const lh_chunk *chunk_at(const builder *b, uint32_t c)
@@ -174,153 +168,189 @@ static void add_messages(builder *b, uint32_t resource, uint32_t c, bool back,
     *(back ? &b->md[c] : &b->mf[c]) = row;
 }
 
-/* Adds all links that need a machine. */
+/* Returns the resource of route i, which is 2 * chunk, plus 1 if backward;
+ * LH_NONE: the route needs no link. */
+static uint32_t get_resource(const builder *b, uint32_t i)
+{
+    uint32_t c = i / 2;
+    bool back = i % 2 == 1;
+    if (c == (back ? 0 : b->n_chunks - 1))
+        return LH_NONE;
+    uint32_t link = back ? b->links.backward[c] : b->links.forward[c];
+    return link == LHI_SAME_DEVICE || link == LHI_NO_LINK
+               ? LH_NONE
+               : b->links.link_resources[link];
+}
+
+/* Adds all links that need a machine, with the routes of each as a chain. */
 static lh_status add_links(builder *b, lh_error *err)
 {
-    /* Routes sorted by resource, for linear time. */
-    uint32_t n = b->links.n_resources;
-    uint32_t *at = LHI_NEW(b->c->mem, uint32_t, (size_t)n + 2);
-    uint32_t *sorted = LHI_NEW(b->c->mem, uint32_t, 2 * (size_t)b->n_chunks);
-    if (!at || !sorted)
+    uint32_t n = b->links.n_resources, n_routes = 2 * b->n_chunks;
+    uint32_t *head = LHI_NEW(b->c->mem, uint32_t, n);
+    uint32_t *next = LHI_NEW(b->c->mem, uint32_t, n_routes);
+    if (!head || !next)
         return lhi_fail_nomem(err);
-    for (int fill = 0; fill < 2; fill++) {
-        for (uint32_t i = 0; i < 2 * b->n_chunks; i++) {
-            uint32_t c = i / 2;
-            bool back = i % 2;
-            if (back ? c == 0 : c == b->n_chunks - 1)
-                continue;
-            uint32_t link = back ? b->links.backward[c] : b->links.forward[c];
-            if (link == LHI_SAME_DEVICE || link == LHI_NO_LINK)
-                continue;
-            uint32_t r = b->links.link_resources[link];
-            if (fill)
-                sorted[at[r + 1]++] = i;
-            else
-                at[r + 2]++;
-        }
-        for (uint32_t r = 0; !fill && r < n; r++)
-            at[r + 2] += at[r + 1];
+    memset(head, 0xff, n * sizeof *head);
+    for (uint32_t i = n_routes; i-- > 0;) {
+        uint32_t r = get_resource(b, i);
+        if (r == LH_NONE)
+            continue;
+        next[i] = head[r];
+        head[r] = i;
     }
     for (uint32_t r = 0; r < n; r++)
-        for (uint32_t i = at[r]; i < at[r + 1]; i++)
-            add_messages(b, r, sorted[i] / 2, sorted[i] % 2,
-                         at[r + 1] - at[r] == 1);
+        for (uint32_t i = head[r]; i != LH_NONE; i = next[i])
+            add_messages(b, r, i / 2, i % 2 == 1,
+                         i == head[r] && next[i] == LH_NONE);
     return LH_OK;
 }
 
-/* --- arcs ---------------------------------------------------------------- */
+/* --- precedences ---------------------------------------------------------- */
 
-/* Adds an arc; called twice, first to count, then to fill. */
-static void add_arc(builder *b, uint32_t from, uint32_t to, int64_t lag)
+/* Returns how many of the operations of `from` the operation i of `to` needs by
+ * the pass order of one microbatch: all up to its own microbatch, where a part
+ * of a W needs the whole of the preceding pass. */
+static uint32_t count_same_microbatch(const lhi_verify_row *from,
+                                      const lhi_verify_row *to, uint32_t i)
 {
-    if (b->arcs)
-        b->arcs[b->n_arcs] = (arc){from, to, lag};
-    b->n_arcs++;
+    return (i / to->per + 1) * from->per;
 }
 
-/* Adds arcs between two rows, through a message row if there is one. */
-static void add_path(builder *b, uint32_t from, uint32_t message, uint32_t to,
-                     uint32_t link)
+/* Returns how many releases must precede F number i, so that the activations of
+ * i + 1 microbatches fit into the memory; at most all earlier microbatches can
+ * have released theirs. */
+static uint32_t count_releases(const lhi_verify_row *release,
+                               const lhi_verify_row *f, int64_t room,
+                               uint32_t i)
 {
-    const lhi_verify_row *rows = b->c->rows;
-    int64_t lag = 0;
-    if (link != LHI_SAME_DEVICE && link != LHI_NO_LINK) {
-        const lh_link *l = lh_pipeline_link(b->p, link);
-        lag = l->latency_ns + (message == LH_NONE ? l->transfer_ns : 0);
-    }
-    for (uint32_t j = 0; j < b->n; j++) {
-        uint32_t x = rows[from].first + j, y = rows[to].first + j;
-        if (message != LH_NONE) {
-            add_arc(b, x, rows[message].first + j, 0);
-            x = rows[message].first + j;
-        }
-        add_arc(b, x, y, lag);
-    }
+    int64_t over = f->memory * ((int64_t)i + 1) - room;
+    int64_t all = (int64_t)i * release->per, each = -release->memory;
+    if (over <= 0)
+        return 0;
+    return (uint32_t)(each > 0 ? lhi_min_int64((over + each - 1) / each, all)
+                               : all);
 }
 
-/* Adds memory as arcs if the chunk is alone, only F allocates and one row
- * releases: F number i follows enough releases to fit i + 1 activations. */
-static void add_memory_arcs(builder *b, uint32_t c)
-{
-    const lhi_verify_row *f = &b->c->rows[b->f[c]];
-    const lhi_verify_row *d = &b->c->rows[b->d[c]];
-    const lhi_verify_row *back = b->joint ? d : &b->c->rows[b->w[c]];
-    const lhi_verify_machine *m = &b->c->machines[f->machine];
-    if (b->alone[m->device] != 1 || m->room == INT64_MAX || f->memory <= 0 ||
-        back->memory > 0 || (!b->joint && d->memory != 0))
-        return;
-    int64_t held = 0;
-    uint32_t released = 0;
-    for (uint32_t i = 0; i < f->count; i++) {
-        held += f->memory;
-        while (held > m->room && released < i * back->per) {
-            held += back->memory;
-            released++;
-        }
-        if (released)
-            add_arc(b, back->first + released - 1, f->first + i, 0);
-    }
-}
-
-static void add_arcs(builder *b)
-{
-    const lhi_verify_row *rows = b->c->rows;
-    for (uint32_t c = 0; c < b->n_chunks; c++) {
-        if (c + 1 < b->n_chunks)
-            add_path(b, b->f[c], b->mf[c], b->f[c + 1], b->links.forward[c]);
-        else
-            add_path(b, b->f[c], LH_NONE, b->d[c], LHI_SAME_DEVICE);
-        if (c > 0)
-            add_path(b, b->d[c], b->md[c], b->d[c - 1], b->links.backward[c]);
-        for (uint32_t x = 0; !b->joint && x < rows[b->w[c]].count; x++)
-            add_arc(b, rows[b->d[c]].first + x / b->parts,
-                    rows[b->w[c]].first + x, 0);
-        add_memory_arcs(b, c);
-        const lhi_verify_row *last = &rows[b->joint ? b->d[c] : b->w[c]];
-        if (b->gather[c] != LH_NONE)
-            add_arc(b, rows[b->gather[c]].first, rows[b->f[c]].first,
-                    chunk_at(b, c)->dp_latency_ns);
-        if (b->scatter[c] != LH_NONE)
-            add_arc(b, last->first + last->count - 1, rows[b->scatter[c]].first,
-                    0);
-    }
-}
-
-/* Builds the successor and predecessor lists. */
-static lh_status connect(builder *b, lh_error *err)
+/* Adds a precedence with an empty `need`; NULL: out of memory. */
+static lhi_verify_precedence *add_precedence(builder *b, uint32_t from,
+                                             uint32_t to, int64_t lag)
 {
     lhi_verify_model *c = b->c;
-    size_t n = c->n_ops;
-    add_arcs(b);
-    b->arcs = LHI_NEW(c->mem, arc, b->n_arcs);
-    c->succ_at = LHI_NEW(c->mem, uint32_t, n + 2);
-    c->pred_at = LHI_NEW(c->mem, uint32_t, n + 2);
-    c->succ = LHI_NEW(c->mem, uint32_t, b->n_arcs);
-    c->pred = LHI_NEW(c->mem, uint32_t, b->n_arcs);
-    c->succ_lag = LHI_NEW(c->mem, int64_t, b->n_arcs);
-    c->pred_lag = LHI_NEW(c->mem, int64_t, b->n_arcs);
-    if (!b->arcs || !c->succ_at || !c->pred_at || !c->succ || !c->pred ||
-        !c->succ_lag || !c->pred_lag)
-        return lhi_fail_nomem(err);
-    size_t count = b->n_arcs;
-    b->n_arcs = 0;
-    add_arcs(b);
-    for (size_t i = 0; i < count; i++) {
-        c->succ_at[b->arcs[i].from + 2]++;
-        c->pred_at[b->arcs[i].to + 2]++;
+    lhi_verify_row *x = &c->rows[from], *y = &c->rows[to];
+    lhi_verify_precedence *p = &c->precedences[c->n_precedences];
+    *p = (lhi_verify_precedence){.from = from,
+                                 .to = to,
+                                 .lag = lag,
+                                 .need = LHI_NEW(c->mem, uint32_t, y->count),
+                                 .first = LHI_NEW(c->mem, uint32_t, x->count),
+                                 .next_out = x->out,
+                                 .next_in = y->in};
+    x->out = y->in = c->n_precedences++;
+    return p->need && p->first ? p : NULL;
+}
+
+/* Fills `first` from `need`. */
+static void invert(const lhi_verify_model *c, lhi_verify_precedence *p)
+{
+    uint32_t i = 0;
+    for (uint32_t x = 0; x < c->rows[p->from].count; x++) {
+        while (i < c->rows[p->to].count && p->need[i] <= x)
+            i++;
+        p->first[x] = i;
     }
-    for (size_t o = 0; o < n; o++) {
-        c->succ_at[o + 2] += c->succ_at[o + 1];
-        c->pred_at[o + 2] += c->pred_at[o + 1];
-    }
-    for (size_t i = 0; i < count; i++) {
-        uint32_t s = c->succ_at[b->arcs[i].from + 1]++;
-        uint32_t p = c->pred_at[b->arcs[i].to + 1]++;
-        c->succ[s] = b->arcs[i].to;
-        c->pred[p] = b->arcs[i].from;
-        c->succ_lag[s] = c->pred_lag[p] = b->arcs[i].lag;
-    }
-    return LH_OK;
+}
+
+/* Adds a precedence within every microbatch. */
+static bool connect_rows(builder *b, uint32_t from, uint32_t to, int64_t lag)
+{
+    lhi_verify_precedence *p = add_precedence(b, from, to, lag);
+    const lhi_verify_row *rows = b->c->rows;
+    for (uint32_t i = 0; p && i < rows[to].count; i++)
+        p->need[i] = count_same_microbatch(&rows[from], &rows[to], i);
+    if (p)
+        invert(b->c, p);
+    return p != NULL;
+}
+
+/* Adds a precedence from all operations of a row to all of another. */
+static bool connect_whole_rows(builder *b, uint32_t from, uint32_t to,
+                               int64_t lag)
+{
+    lhi_verify_precedence *p = add_precedence(b, from, to, lag);
+    const lhi_verify_row *rows = b->c->rows;
+    for (uint32_t i = 0; p && i < rows[to].count; i++)
+        p->need[i] = rows[from].count;
+    if (p)
+        invert(b->c, p);
+    return p != NULL;
+}
+
+/* Adds the transfer between two rows, through a message row if there is one. */
+static bool connect_route(builder *b, uint32_t from, uint32_t message,
+                          uint32_t to, uint32_t link)
+{
+    const lh_link *l = link == LHI_SAME_DEVICE || link == LHI_NO_LINK
+                           ? NULL
+                           : lh_pipeline_link(b->p, link);
+    int64_t lag = l ? l->latency_ns : 0;
+    if (message != LH_NONE)
+        return connect_rows(b, from, message, 0) &&
+               connect_rows(b, message, to, lag);
+    return connect_rows(b, from, to, lag + (l ? l->transfer_ns : 0));
+}
+
+/* Adds memory as a precedence if the chunk is alone on its device, only F
+ * allocates and one row releases. */
+static bool connect_memory(builder *b, uint32_t chunk)
+{
+    const lhi_verify_row *rows = b->c->rows, *f = &rows[b->f[chunk]];
+    uint32_t from = b->joint ? b->d[chunk] : b->w[chunk];
+    const lhi_verify_machine *m = &b->c->machines[f->machine];
+    if (b->alone[m->device] != 1 || m->room == INT64_MAX || f->memory <= 0 ||
+        rows[from].memory > 0 || (!b->joint && rows[b->d[chunk]].memory != 0))
+        return true;
+    lhi_verify_precedence *p = add_precedence(b, from, b->f[chunk], 0);
+    for (uint32_t i = 0; p && i < f->count; i++)
+        p->need[i] = count_releases(&rows[from], f, m->room, i);
+    if (p)
+        invert(b->c, p);
+    return p != NULL;
+}
+
+/* Adds the precedences between a chunk's rows and to its neighbours' rows. */
+static bool connect_chunk(builder *b, uint32_t c)
+{
+    uint32_t next = c + 1, last = b->joint ? b->d[c] : b->w[c];
+    bool ok = next == b->n_chunks
+                  ? connect_rows(b, b->f[c], b->d[c], 0)
+                  : connect_route(b, b->f[c], b->mf[c], b->f[next],
+                                  b->links.forward[c]);
+    if (c > 0)
+        ok = ok && connect_route(b, b->d[c], b->md[c], b->d[c - 1],
+                                 b->links.backward[c]);
+    if (!b->joint)
+        ok = ok && connect_rows(b, b->d[c], b->w[c], 0);
+    if (b->gather[c] != LH_NONE)
+        ok = ok && connect_whole_rows(b, b->gather[c], b->f[c],
+                                      chunk_at(b, c)->dp_latency_ns);
+    if (b->scatter[c] != LH_NONE)
+        ok = ok && connect_whole_rows(b, last, b->scatter[c], 0);
+    return ok && connect_memory(b, c);
+}
+
+/* Adds all precedences. At most seven per chunk: two along each direction, W,
+ * memory, and one of each collective. */
+static lh_status add_precedences(builder *b, lh_error *err)
+{
+    lhi_verify_model *c = b->c;
+    c->precedences =
+        LHI_NEW(c->mem, lhi_verify_precedence, 8 * (size_t)b->n_chunks);
+    bool ok = c->precedences != NULL;
+    for (uint32_t r = 0; r < c->n_rows; r++)
+        c->rows[r].out = c->rows[r].in = LH_NONE;
+    for (uint32_t i = 0; ok && i < b->n_chunks; i++)
+        ok = connect_chunk(b, i);
+    return ok ? LH_OK : lhi_fail_nomem(err);
 }
 
 /* --- time ---------------------------------------------------------------- */
@@ -367,7 +397,6 @@ static bool scale_times(builder *b)
     int64_t unit = 0;
     bool zero = false;
     double total = 0;
-    size_t n_arcs = b->n_arcs;
     for (uint32_t r = 0; r < c->n_rows; r++) {
         unit = divisor(unit, c->rows[r].time);
         zero = zero || c->rows[r].time == 0;
@@ -377,9 +406,10 @@ static bool scale_times(builder *b)
         unit = divisor(divisor(unit, c->head[o]), c->tail[o]);
         total += (double)c->head[o] + (double)c->tail[o];
     }
-    for (size_t i = 0; i < n_arcs; i++) {
-        unit = divisor(unit, c->succ_lag[i]);
-        total += (double)c->succ_lag[i];
+    for (uint32_t i = 0; i < c->n_precedences; i++) {
+        const lhi_verify_precedence *p = &c->precedences[i];
+        unit = divisor(unit, p->lag);
+        total += (double)p->lag * c->rows[p->to].count;
     }
     c->unit_ns = unit > 0 ? unit : 1;
     c->scale = zero ? (int64_t)c->n_ops + 1 : 1;
@@ -392,10 +422,8 @@ static bool scale_times(builder *b)
         c->head[o] = c->head[o] / c->unit_ns * c->scale;
         c->tail[o] = c->tail[o] / c->unit_ns * c->scale;
     }
-    for (size_t i = 0; i < n_arcs; i++) {
-        c->succ_lag[i] = c->succ_lag[i] / c->unit_ns * c->scale;
-        c->pred_lag[i] = c->pred_lag[i] / c->unit_ns * c->scale;
-    }
+    for (uint32_t i = 0; i < c->n_precedences; i++)
+        c->precedences[i].lag = c->precedences[i].lag / c->unit_ns * c->scale;
     return true;
 }
 
@@ -414,25 +442,39 @@ int64_t lhi_verify_get_next_makespan(const lhi_verify_model *claim, int64_t ns)
 
 /* --- construction -------------------------------------------------------- */
 
+/* Allocates the scratch arrays for the machine with the most operations. */
+static bool allocate_capacity(lhi_verify_model *c)
+{
+    size_t most = 1, leaves = 1;
+    for (uint32_t m = 0; m < c->n_machines; m++)
+        most = c->machines[m].n_ops > most ? c->machines[m].n_ops : most;
+    while (leaves < most)
+        leaves *= 2;
+    c->events = LHI_NEW(c->mem, lhi_verify_event, most);
+    c->rank = LHI_NEW(c->mem, uint32_t, most);
+    c->demand = LHI_NEW(c->mem, lhi_verify_demand, 2 * leaves);
+    return c->events && c->rank && c->demand;
+}
+
+/* Allocates the arrays per operation and per pair of operation and row. */
 static lh_status allocate_ops(builder *b, const char **why, lh_error *err)
 {
     lhi_verify_model *c = b->c;
     size_t n = c->n_ops, slots = 0;
-    c->row_of = LHI_NEW(c->mem, uint32_t, n);
+    int64_t *times = LHI_NEW(c->mem, int64_t, 6 * n);
+    uint32_t *ids = LHI_NEW(c->mem, uint32_t, 2 * n);
+    bool *marks = LHI_NEW(c->mem, bool, n + c->n_machines);
     c->slot_at = LHI_NEW(c->mem, size_t, n + 1);
-    c->head = LHI_NEW(c->mem, int64_t, n);
-    c->tail = LHI_NEW(c->mem, int64_t, n);
-    c->start = LHI_NEW(c->mem, int64_t, n);
-    c->finish = LHI_NEW(c->mem, int64_t, n);
-    c->new_start = LHI_NEW(c->mem, int64_t, n);
-    c->new_finish = LHI_NEW(c->mem, int64_t, n);
-    c->queue = LHI_NEW(c->mem, uint32_t, n);
-    c->queued = LHI_NEW(c->mem, bool, n);
-    c->dirty = LHI_NEW(c->mem, bool, c->n_machines);
-    if (!c->row_of || !c->slot_at || !c->head || !c->tail || !c->start ||
-        !c->new_start || !c->new_finish || !c->finish || !c->queue ||
-        !c->queued || !c->dirty)
+    if (!times || !ids || !marks || !c->slot_at || !allocate_capacity(c))
         return lhi_fail_nomem(err);
+    int64_t **time_arrays[] = {&c->head,   &c->tail,      &c->start,
+                               &c->finish, &c->new_start, &c->new_finish};
+    for (size_t i = 0; i < 6; i++)
+        *time_arrays[i] = times + i * n;
+    c->row_of = ids;
+    c->queue = ids + n;
+    c->queued = marks;
+    c->dirty = marks + n;
     for (uint32_t r = 0; r < c->n_rows; r++)
         for (uint32_t x = 0; x < c->rows[r].count; x++)
             c->row_of[c->rows[r].first + x] = r;
@@ -505,7 +547,7 @@ static lh_status build(builder *b, const char **why, lh_error *err)
     LHI_TRY(allocate_ops(b, why, err));
     if (*why)
         return LH_OK;
-    LHI_TRY(connect(b, err));
+    LHI_TRY(add_precedences(b, err));
     set_heads_and_tails(b);
     if (!scale_times(b))
         *why = "its times are too long for exact checking while some passes "

@@ -30,7 +30,20 @@ typedef struct lhi_verify_row {
     /* position on a microbatch's path; W: as its D */
     uint32_t place;
     int64_t time, memory; /* per operation; time in units */
+    uint32_t out, in;     /* first precedence from and to it; LH_NONE */
 } lhi_verify_row;
+
+/* A precedence between two rows: operation i of `to` starts at least `lag`
+ * after the first need[i] operations of `from` have ended. need[] never
+ * decreases. */
+typedef struct lhi_verify_precedence {
+    uint32_t from, to; /* rows */
+    int64_t lag;
+    uint32_t *need;  /* [operation of `to`] */
+    uint32_t *first; /* [operation of `from`]: first dependent operation of
+                      * `to`; its count: none */
+    uint32_t next_out, next_in; /* next precedence of the row; LH_NONE */
+} lhi_verify_precedence;
 
 /* All reachable states of one machine. */
 typedef struct lhi_verify_states {
@@ -48,6 +61,18 @@ typedef struct lhi_verify_machine {
     lhi_verify_states *states; /* NULL: too many */
 } lhi_verify_machine;
 
+/* An operation with its earliest start or its deadline. */
+typedef struct lhi_verify_event {
+    int64_t time;
+    uint32_t op;
+} lhi_verify_event;
+
+/* A range of operations by deadline. `sum`: their total duration; `excess`: the
+ * largest amount by which the duration up to a deadline exceeds it. */
+typedef struct lhi_verify_demand {
+    int64_t sum, excess;
+} lhi_verify_demand;
+
 /* The model with its windows. */
 typedef struct lhi_verify_model {
     const lh_pipeline *p;
@@ -57,8 +82,8 @@ typedef struct lhi_verify_model {
     lhi_verify_machine *machines;
     uint32_t *row_of; /* [op] */
     size_t *slot_at;  /* [op]: index for arrays per operation and slot */
-    uint32_t *succ_at, *succ, *pred_at, *pred; /* arcs */
-    int64_t *succ_lag, *pred_lag;
+    uint32_t n_precedences;
+    lhi_verify_precedence *precedences;
     int64_t *head, *tail; /* [op]: release time and tail */
     /* Times are in unit_ns / scale: passes without duration take 1. */
     int64_t unit_ns, scale;
@@ -71,8 +96,9 @@ typedef struct lhi_verify_model {
     uint32_t front, n_queue;
     int64_t *early, *late;           /* [state] */
     int64_t *new_start, *new_finish; /* [op] */
-    const char *refuted_by;          /* refuting method */
-    uint32_t refuted_at;             /* machine; LH_NONE: a single pass */
+    lhi_verify_event *events;        /* [operation of one machine] */
+    uint32_t *rank;                  /* [operation of one machine] */
+    lhi_verify_demand *demand;       /* binary tree over `rank` */
 } lhi_verify_model;
 
 /* Builds the model in `mem`. Unsupported pipeline: *why is set and *out is
@@ -93,6 +119,23 @@ int64_t lhi_verify_get_next_makespan(const lhi_verify_model *claim, int64_t ns);
  * fills `least` and `most`. */
 lh_status lhi_verify_tighten_windows(lhi_verify_model *claim, int64_t deadline,
                                      bool *refuted, lh_error *err);
+/* Raises an operation's earliest start and queues it; false: its window is
+ * empty. */
+bool lhi_verify_raise_start(lhi_verify_model *claim, uint32_t o, int64_t start);
+/* Lowers an operation's latest end and queues it; false: its window is empty.
+ */
+bool lhi_verify_lower_end(lhi_verify_model *claim, uint32_t o, int64_t finish);
+/* Queues an operation for propagation and marks its machine `dirty`. */
+void lhi_verify_queue_operation(lhi_verify_model *claim, uint32_t o);
+/* Removes the next operation from the queue, which must not be empty. */
+uint32_t lhi_verify_take_operation(lhi_verify_model *claim);
+/* Propagates an operation's window along its row and its precedences; false:
+ * some window is empty. */
+bool lhi_verify_propagate_operation(lhi_verify_model *claim, uint32_t o);
+
+/* Checks whether the operations that must run within some interval take longer
+ * than the interval (capacity.c). */
+bool lhi_verify_is_overloaded(lhi_verify_model *claim, uint32_t m);
 /* Checks whether machine m alone cannot run its operations within the windows
  * in `start` and `finish`. */
 bool lhi_verify_is_machine_infeasible(lhi_verify_model *claim, uint32_t m);

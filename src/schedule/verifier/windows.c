@@ -246,70 +246,79 @@ void lhi_verify_model_fini(lhi_verify_model *claim)
 
 /* --- windows ------------------------------------------------------------- */
 
-/* Queues an operation and marks its machine. */
-static void queue_operation(lhi_verify_model *c, uint32_t o)
+void lhi_verify_queue_operation(lhi_verify_model *claim, uint32_t o)
 {
-    c->dirty[c->rows[c->row_of[o]].machine] = true;
-    if (c->queued[o])
+    claim->dirty[claim->rows[claim->row_of[o]].machine] = true;
+    if (claim->queued[o])
         return;
-    c->queued[o] = true;
-    c->queue[(c->front + c->n_queue++) % c->n_ops] = o;
+    claim->queued[o] = true;
+    claim->queue[(claim->front + claim->n_queue++) % claim->n_ops] = o;
 }
 
+uint32_t lhi_verify_take_operation(lhi_verify_model *claim)
+{
+    uint32_t o = claim->queue[claim->front];
+    claim->front = (claim->front + 1) % claim->n_ops;
+    claim->n_queue--;
+    claim->queued[o] = false;
+    return o;
+}
+
+/* Checks whether an operation's window is as long as the operation. */
 static bool fits(const lhi_verify_model *c, uint32_t o)
 {
     return c->start[o] + c->rows[c->row_of[o]].time <= c->finish[o];
 }
 
-/* Raises the earliest start; false: the window is empty. */
-static bool raise_start(lhi_verify_model *c, uint32_t o, int64_t start)
+bool lhi_verify_raise_start(lhi_verify_model *claim, uint32_t o, int64_t start)
 {
-    if (start <= c->start[o])
+    if (start <= claim->start[o])
         return true;
-    c->start[o] = start;
-    queue_operation(c, o);
-    return fits(c, o);
+    claim->start[o] = start;
+    lhi_verify_queue_operation(claim, o);
+    return fits(claim, o);
 }
 
-/* Lowers the latest end; false: the window is empty. */
-static bool lower_end(lhi_verify_model *c, uint32_t o, int64_t finish)
+bool lhi_verify_lower_end(lhi_verify_model *claim, uint32_t o, int64_t finish)
 {
-    if (finish >= c->finish[o])
+    if (finish >= claim->finish[o])
         return true;
-    c->finish[o] = finish;
-    queue_operation(c, o);
-    return fits(c, o);
+    claim->finish[o] = finish;
+    lhi_verify_queue_operation(claim, o);
+    return fits(claim, o);
 }
 
-/* Propagates an operation's window along its row and arcs. */
-static bool propagate_arcs(lhi_verify_model *c, uint32_t o)
+bool lhi_verify_propagate_operation(lhi_verify_model *claim, uint32_t o)
 {
-    const lhi_verify_row *row = &c->rows[c->row_of[o]];
-    int64_t end = c->start[o] + row->time, begin = c->finish[o] - row->time;
-    if (o + 1 < row->first + row->count && !raise_start(c, o + 1, end))
-        return false;
-    if (o > row->first && !lower_end(c, o - 1, begin))
-        return false;
-    for (uint32_t i = c->succ_at[o]; i < c->succ_at[o + 1]; i++)
-        if (!raise_start(c, c->succ[i], end + c->succ_lag[i]))
-            return false;
-    for (uint32_t i = c->pred_at[o]; i < c->pred_at[o + 1]; i++)
-        if (!lower_end(c, c->pred[i], begin - c->pred_lag[i]))
-            return false;
-    return true;
+    const lhi_verify_row *row = &claim->rows[claim->row_of[o]];
+    const lhi_verify_precedence *all = claim->precedences;
+    uint32_t x = o - row->first;
+    int64_t end = claim->start[o] + row->time;
+    int64_t begin = claim->finish[o] - row->time;
+    bool ok =
+        (x + 1 == row->count || lhi_verify_raise_start(claim, o + 1, end)) &&
+        (x == 0 || lhi_verify_lower_end(claim, o - 1, begin));
+    for (uint32_t i = row->out; ok && i != LH_NONE; i = all[i].next_out) {
+        const lhi_verify_row *to = &claim->rows[all[i].to];
+        if (all[i].first[x] < to->count)
+            ok = lhi_verify_raise_start(claim, to->first + all[i].first[x],
+                                        end + all[i].lag);
+    }
+    for (uint32_t i = row->in; ok && i != LH_NONE; i = all[i].next_in) {
+        const lhi_verify_row *from = &claim->rows[all[i].from];
+        if (all[i].need[x] > 0)
+            ok = lhi_verify_lower_end(claim, from->first + all[i].need[x] - 1,
+                                      begin - all[i].lag);
+    }
+    return ok;
 }
 
 /* Propagates until the queue is empty; false: refuted. */
 static bool propagate(lhi_verify_model *c)
 {
-    while (c->n_queue) {
-        uint32_t o = c->queue[c->front];
-        c->front = (c->front + 1) % c->n_ops;
-        c->n_queue--;
-        c->queued[o] = false;
-        if (!propagate_arcs(c, o))
+    while (c->n_queue > 0)
+        if (!lhi_verify_propagate_operation(c, lhi_verify_take_operation(c)))
             return false;
-    }
     return true;
 }
 
@@ -395,54 +404,9 @@ static bool tighten_by_states(lhi_verify_model *c, const lhi_verify_machine *m)
         }
     bool ok = true;
     for (uint32_t o = m->first_op; ok && o < m->first_op + m->n_ops; o++)
-        ok = raise_start(c, o, c->new_start[o]) &&
-             lower_end(c, o, c->new_finish[o]);
+        ok = lhi_verify_raise_start(c, o, c->new_start[o]) &&
+             lhi_verify_lower_end(c, o, c->new_finish[o]);
     return ok;
-}
-
-/* Checks the preemptive schedule, earliest deadline first: if it is late, every
- * order is. Only the front of a row competes. */
-static bool meets_deadlines(const lhi_verify_model *c,
-                            const lhi_verify_machine *m)
-{
-    enum { MOST = 64 };
-    uint32_t done[MOST] = {0};
-    int64_t left[MOST], now = 0;
-    if (m->n_rows > MOST)
-        return true;
-    const lhi_verify_row *rows = &c->rows[m->first_row];
-    for (uint32_t i = 0; i < m->n_rows; i++)
-        left[i] = rows[i].time;
-    for (uint32_t finished = 0; finished < m->n_ops;) {
-        uint32_t pick = LH_NONE;
-        int64_t due = 0, next = LHI_NEVER;
-        for (uint32_t i = 0; i < m->n_rows; i++) {
-            uint32_t o = rows[i].first + done[i];
-            if (done[i] == rows[i].count)
-                continue;
-            if (c->start[o] > now)
-                next = lhi_min_int64(next, c->start[o]);
-            else if (pick == LH_NONE || c->finish[o] < due) {
-                pick = i;
-                due = c->finish[o];
-            }
-        }
-        if (pick == LH_NONE) {
-            now = next;
-            continue;
-        }
-        int64_t run = lhi_min_int64(left[pick], next - now);
-        now += run;
-        left[pick] -= run;
-        if (left[pick] > 0)
-            continue;
-        if (now > due)
-            return false;
-        finished++;
-        done[pick]++;
-        left[pick] = rows[pick].time;
-    }
-    return true;
 }
 
 bool lhi_verify_is_machine_infeasible(lhi_verify_model *claim, uint32_t m)
@@ -452,7 +416,7 @@ bool lhi_verify_is_machine_infeasible(lhi_verify_model *claim, uint32_t m)
         if (!fits(claim, machine->first_op + o))
             return true;
     return machine->states ? !compute_state_times(claim, machine)
-                           : !meets_deadlines(claim, machine);
+                           : lhi_verify_is_overloaded(claim, m);
 }
 
 /* --- fixpoint ------------------------------------------------------------ */
@@ -472,7 +436,7 @@ static void reset_windows(lhi_verify_model *c, int64_t deadline)
         }
     }
     for (uint32_t o = 0; o < c->n_ops; o++)
-        queue_operation(c, o);
+        lhi_verify_queue_operation(c, o);
 }
 
 /* Tightens all machines to a fixpoint; false: refuted. */
@@ -487,7 +451,7 @@ static bool tighten(lhi_verify_model *c)
             changed = true;
             c->dirty[m] = false;
             bool ok = machine->states ? tighten_by_states(c, machine)
-                                      : meets_deadlines(c, machine);
+                                      : !lhi_verify_is_overloaded(c, m);
             if (!ok)
                 return false;
             if (machine->states)
