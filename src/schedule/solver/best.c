@@ -73,6 +73,7 @@ static lh_status compute_makespan(const choice_state *k,
     return status;
 }
 
+/* Runs the solver for the effort the caller asked for, else for `effort`. */
 static lh_status search(const choice_state *k, uint64_t effort,
                         lh_solution *out, lh_error *err)
 {
@@ -86,6 +87,7 @@ static lh_status search(const choice_state *k, uint64_t effort,
     return lh_solve(k->p, &o, out, err);
 }
 
+/* Copies a solution's lower bound and the reason for its status. */
 static void store_bound(choice_state *k, const lh_solution *s)
 {
     k->out->bound_ns = s->bound_ns;

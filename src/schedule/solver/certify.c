@@ -58,6 +58,7 @@ static lh_status prove_by_closed_form(prover *r, bool *done, lh_error *err)
 
 /* --- windows -------------------------------------------------------------- */
 
+/* Returns the pass kind of a stream; for messages that of their producer. */
 static uint8_t kind_of(const lhi_shop *s, const lhi_stream *t)
 {
     switch (t->kind) {
@@ -71,6 +72,7 @@ static uint8_t kind_of(const lhi_shop *s, const lhi_stream *t)
     }
 }
 
+/* Checks whether a stream consists of messages. */
 static bool is_message(const lhi_stream *t)
 {
     return t->kind == LHI_MESSAGE_F || t->kind == LHI_MESSAGE_D;
@@ -170,6 +172,7 @@ static lh_status prove_by_windows(prover *r, bool *done, lh_error *err)
 
 /* --- search --------------------------------------------------------------- */
 
+/* Returns the pass of an operation; for a message the pass that produces it. */
 static lh_pass pass_of(const lhi_shop *s, uint32_t op)
 {
     const lhi_stream *t = &s->streams[s->stream_of[op]];

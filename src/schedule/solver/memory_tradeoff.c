@@ -127,6 +127,7 @@ static lh_status compute_required_limit(const tradeoff_state *t,
 
 /* --- steps --------------------------------------------------------------- */
 
+/* Checks the wall-clock limit and records that it stopped the search. */
 static bool is_timed_out(tradeoff_state *t)
 {
     double limit = t->each.time_limit_s;
@@ -159,6 +160,7 @@ static lh_status solve_within(tradeoff_state *t, int64_t limit,
     return status;
 }
 
+/* Moves the schedule of a solution into a point, with its makespan. */
 static void take_schedule(lh_memory_point *point, lh_solution *from)
 {
     lh_schedule_free(point->schedule);
@@ -167,6 +169,7 @@ static void take_schedule(lh_memory_point *point, lh_solution *from)
     from->schedule = NULL;
 }
 
+/* Checks whether a solution proves that no schedule takes target_ns or less. */
 static bool refutes(const lh_solution *s, int64_t target_ns)
 {
     return s->status == LH_SOLVE_INFEASIBLE || s->bound_ns > target_ns;
@@ -330,6 +333,7 @@ static lh_status trace_curve(tradeoff_state *t, lh_memory_curve *curve,
 
 /* --- driver -------------------------------------------------------------- */
 
+/* Copies and checks the options and computes the memory levels. */
 static lh_status begin_trade(tradeoff_state *t, const lh_pipeline *pipeline,
                              const lh_tradeoff_options *options, lh_error *err)
 {
@@ -345,6 +349,7 @@ static lh_status begin_trade(tradeoff_state *t, const lh_pipeline *pipeline,
     return compute_granularity(t, err);
 }
 
+/* Frees the arrays of the state; the state itself is the caller's. */
 static void end(tradeoff_state *t)
 {
     free(t->held);

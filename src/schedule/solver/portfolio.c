@@ -97,6 +97,7 @@ typedef struct portfolio {
 /* --- tasks
  * ---------------------------------------------------------------------- */
 
+/* Returns about the mean duration of an operation, at least 1. */
 static int64_t mean_time(const lhi_shop *s)
 {
     int64_t mean = 0;
@@ -148,6 +149,7 @@ static bool concludes(const portfolio *x, const task *t)
                                       : false;
 }
 
+/* Runs one task of the round: a search, or an improvement of the incumbent. */
 static lh_status run_task(void *context, uint32_t i, lhi_batch_task *k)
 {
     portfolio *x = context;
@@ -192,6 +194,8 @@ static lh_status merge_search(portfolio *x, task *t, uint64_t used,
     return LH_OK;
 }
 
+/* Merges one task's result into the solver: a refutation, or a better
+ * schedule. */
 static lh_status merge(void *context, uint32_t i, const lhi_batch_task *k,
                        bool *last, lh_error *err)
 {
@@ -485,6 +489,7 @@ static lh_status refute(portfolio *x)
     return LH_OK;
 }
 
+/* Allocates the tasks of a round, each with an arena of its own. */
 static lh_status make_tasks(portfolio *x, lh_error *err)
 {
     lhi_solver *r = x->r;

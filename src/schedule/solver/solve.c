@@ -175,6 +175,8 @@ static lh_status make_shop(lhi_solver *r, lh_error *err)
     return LH_OK;
 }
 
+/* Checks that the static memory fits on every device; otherwise marks the
+ * problem infeasible and records the reason. */
 static bool static_memory_fits(lhi_solver *r)
 {
     for (uint32_t d = 0; d < r->p->n_devices; d++) {
@@ -294,6 +296,7 @@ static lh_status complete_options(const lh_solve_options *given,
     return LH_OK;
 }
 
+/* Copies the engines' statistics into the solution. */
 static void write_engines(const lhi_solver *r, lh_solution *out)
 {
     out->n_engines = lh_n_solve_engines();

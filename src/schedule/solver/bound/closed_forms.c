@@ -24,6 +24,8 @@ typedef struct times {
     int64_t f, d, w;
 } times;
 
+/* Returns the durations of a chunk's F, D and W in ns; joint: D has both and W
+ * is 0. */
 static times times_of(const lh_pipeline *p, uint32_t chunk)
 {
     const lh_chunk *c = &p->chunks[chunk];
@@ -32,6 +34,7 @@ static times times_of(const lh_pipeline *p, uint32_t chunk)
     return (times){c->f_ns, c->d_ns, c->w_ns};
 }
 
+/* Returns a route's transfer time plus latency, in ns. */
 static int64_t compute_hop(const lhi_route *route)
 {
     return route->transfer_ns + route->latency_ns;
@@ -44,6 +47,8 @@ static int64_t scatter_time(const lh_chunk *c)
                                     : 0;
 }
 
+/* Returns the chunk's all-gather time with its latency, in ns; 0 if it has
+ * none. */
 static int64_t gather_time(const lh_chunk *c)
 {
     return c->all_gather_ns > 0 ? c->all_gather_ns + c->dp_latency_ns : 0;
@@ -216,6 +221,8 @@ static void bound_devices(const lh_pipeline *p, const device_sum *sums,
     }
 }
 
+/* Adds chunk c to its device's sums and smallest head, tail and
+ * reduce-scatter. */
 static void add_to_sum(const lh_pipeline *p, const path_times *w, uint32_t c,
                        device_sum *s)
 {
@@ -235,6 +242,7 @@ typedef struct link_sum {
     bool used;
 } link_sum;
 
+/* Adds a route to its link's busy time and smallest head and tail. */
 static void add_message(link_sum *sums, const lhi_route *route, int64_t head,
                         int64_t tail)
 {

@@ -40,6 +40,7 @@ static bool is_timed_out(lhi_budget *budget, uint32_t state)
     return budget->timed_out;
 }
 
+/* Returns a hash of n counts. */
 static uint64_t hash(const uint16_t *counts, uint32_t n)
 {
     uint64_t h = 0;
@@ -103,6 +104,7 @@ static bool grow_states(builder *b)
     return true;
 }
 
+/* Checks whether two states have equal counts. */
 static bool is_same(const uint16_t *a, const uint16_t *b, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -321,6 +323,7 @@ typedef struct path_context {
     uint32_t first_op[MAX_STREAMS];
 } path_context;
 
+/* Prepares a traversal of a lattice under the current windows. */
 static path_context make_path_context(const lhi_lattice *l,
                                       const lhi_windows *w, lhi_budget *budget)
 {
@@ -473,6 +476,7 @@ void lhi_lattice_compute_counts(const lhi_lattice *lattice,
     run_both(&y, windows, use_counts);
 }
 
+/* Step callback for traversals that need only the times. */
 static void ignore_step(const path_context *y, lhi_windows *w, uint32_t state,
                         uint32_t slot, uint32_t op, int64_t end)
 {

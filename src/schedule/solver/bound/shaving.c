@@ -15,6 +15,7 @@ typedef struct shaver {
     bool changed;
 } shaver;
 
+/* Checks whether the budget or this shaver's share of it is used up. */
 static bool is_over(const shaver *a)
 {
     return a->budget->stop || a->budget->used >= a->end;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Allocates the arrays per operation and per pair of operation and stream. */
 static lh_status allocate(lhi_windows *w, lh_error *err)
 {
     const lhi_shop *s = w->shop;
@@ -103,6 +104,7 @@ void lhi_windows_set_max_states(lhi_windows *w, size_t states)
         w->too_large[m] = FAR;
 }
 
+/* Returns the approximate memory of a lattice in bytes; NULL: 0. */
 static size_t lattice_bytes(const lhi_lattice *l)
 {
     return l ? (size_t)l->n_states * l->n_streams * 6 : 0;
@@ -237,6 +239,7 @@ lh_status lhi_windows_make_shared(const lhi_windows *from, lhi_arena *mem,
     return LH_OK;
 }
 
+/* Frees the pruned lattice of machine m and subtracts its memory. */
 static void drop_pruned(lhi_windows *w, uint32_t m)
 {
     w->used -= lattice_bytes(w->pruned[m]);
@@ -323,6 +326,7 @@ static bool propagate_operation(lhi_windows *w, uint32_t o)
     return true;
 }
 
+/* Raises the release times behind operation o to its earliest end. */
 static void push_forward(lhi_windows *w, uint32_t o)
 {
     const lhi_shop *s = w->shop;
@@ -335,6 +339,7 @@ static void push_forward(lhi_windows *w, uint32_t o)
             w->r[s->succ[i]] = end + s->succ_lag[i];
 }
 
+/* Lowers the latest ends before operation o to its latest start. */
 static void push_back(lhi_windows *w, uint32_t o)
 {
     const lhi_shop *s = w->shop;

@@ -24,6 +24,7 @@ typedef struct move {
     uint32_t machine, from, to; /* positions */
 } move;
 
+/* Returns the next 64 random bits. */
 static uint64_t draw(annealer *a) /* splitmix64 */
 {
     uint64_t z = a->rng += UINT64_C(0x9e3779b97f4a7c15);
@@ -32,6 +33,7 @@ static uint64_t draw(annealer *a) /* splitmix64 */
     return z ^ z >> 31;
 }
 
+/* Returns a random number less than n. */
 static uint32_t draw_below(annealer *a, uint32_t n)
 {
     return (uint32_t)((draw(a) >> 32) * n >> 32);

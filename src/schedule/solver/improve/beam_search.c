@@ -54,6 +54,7 @@ static int64_t compute_penalty(const beam *b, int64_t slack)
     return share * share;
 }
 
+/* Returns the machine of an operation. */
 static uint32_t get_machine(const beam *b, uint32_t op)
 {
     return b->s->streams[b->s->stream_of[op]].machine;
@@ -98,6 +99,7 @@ static bool find_next_machine(const beam *b, const partial *p,
     return *first < FAR;
 }
 
+/* Checks whether a partial schedule contains an operation. */
 static bool is_done(const beam *b, const partial *p, uint32_t op)
 {
     const lhi_stream *t = &b->s->streams[b->s->stream_of[op]];
@@ -182,6 +184,7 @@ static int64_t rate_step(const beam *b, partial *p, const child *c)
     return score;
 }
 
+/* Returns hash h extended by x. */
 static uint64_t mix(uint64_t h, uint64_t x)
 {
     h = (h ^ x) * UINT64_C(0x9e3779b97f4a7c15);
@@ -233,6 +236,8 @@ static void expand(beam *b, uint32_t parent)
     }
 }
 
+/* Orders children by score, hash and operation, so that ties are resolved the
+ * same way everywhere (qsort). */
 static int compare_scores(const void *x, const void *y)
 {
     const child *a = x, *b = y;
@@ -243,6 +248,7 @@ static int compare_scores(const void *x, const void *y)
     return a->op < b->op ? -1 : a->op > b->op;
 }
 
+/* Copies a partial schedule; both have arrays of the same size. */
 static void copy_partial(const beam *b, partial *to, const partial *from)
 {
     const lhi_shop *s = b->s;
@@ -288,6 +294,7 @@ static void select_best(beam *b)
     b->n_now = n;
 }
 
+/* Allocates `width` partial schedules; false: out of memory. */
 static bool make_partials(beam *b, partial **out)
 {
     const lhi_shop *s = b->s;
@@ -304,6 +311,8 @@ static bool make_partials(beam *b, partial **out)
     return *out;
 }
 
+/* Allocates the beam for all machines that have a lattice; false: out of
+ * memory. */
 static bool allocate(beam *b)
 {
     const lhi_shop *s = b->s;

@@ -221,6 +221,7 @@ static int64_t evaluate(lhi_inserter *a)
 /* --- prefix
  * --------------------------------------------------------------------- */
 
+/* Orders operations by time, then by stream (qsort). */
 static int compare_times(const void *x, const void *y)
 {
     const ordered_operation *a = x, *b = y;
@@ -304,6 +305,7 @@ static bool append(lhi_inserter *a, uint32_t stream)
     return true;
 }
 
+/* Removes all operations from the schedule. */
 static void clear(lhi_inserter *a)
 {
     const lhi_shop *s = a->s;
@@ -356,11 +358,13 @@ static void build_prefix(lhi_inserter *a, const lhi_insertion_options *how)
 /* --- parameters
  * ----------------------------------------------------------------- */
 
+/* Returns a random number less than n. */
 static uint32_t draw_below(lhi_inserter *a, uint32_t n)
 {
     return lhi_random_below(&a->random, n);
 }
 
+/* Returns a random bit. */
 static bool draw_bit(lhi_inserter *a)
 {
     return lhi_random_next(&a->random) & 1;
@@ -496,6 +500,8 @@ static void turn(lhi_inserter *a)
         a->now.shift = !a->now.shift;
 }
 
+/* Copies the parameters of an insertion run; both have arrays of the same
+ * size. */
 static void copy_parameters(const lhi_shop *s, parameters *to,
                             const parameters *from)
 {
@@ -634,6 +640,7 @@ static void compute_round_trips(lhi_inserter *a)
     }
 }
 
+/* Allocates the inserter's arrays in `mem`; false: out of memory. */
 static bool allocate(lhi_inserter *a, lhi_arena *mem)
 {
     const lhi_shop *s = a->s;

@@ -39,6 +39,7 @@ typedef struct perturbation {
     int64_t from, to; /* operations that end in this interval */
 } perturbation;
 
+/* Returns the next 64 random bits. */
 static uint64_t draw(lhi_justifier *j) /* splitmix64 */
 {
     uint64_t z = j->rng += UINT64_C(0x9e3779b97f4a7c15);
@@ -47,6 +48,7 @@ static uint64_t draw(lhi_justifier *j) /* splitmix64 */
     return z ^ z >> 31;
 }
 
+/* Returns a random number less than n; 0 if n is not positive. */
 static int64_t draw_below(lhi_justifier *j, int64_t n)
 {
     return n > 0 ? (int64_t)(draw(j) % (uint64_t)n) : 0;
@@ -139,6 +141,8 @@ static lh_status dispatch_from(lhi_justifier *j, const lhi_machine_orders *from,
     return LH_OK;
 }
 
+/* Copies the orders to `best` if their makespan is valid and shorter; returns
+ * whether it did. */
 static bool keep_better(lhi_machine_orders *best, int64_t *best_time,
                         const lhi_machine_orders *words, int64_t time)
 {

@@ -74,6 +74,7 @@ static void count_around(const subproblem *k, const lhi_machine_orders *w,
     }
 }
 
+/* Returns x limited to [low, high]. */
 static uint32_t clamp(uint32_t x, uint32_t low, uint32_t high)
 {
     return x < low ? low : x > high ? high : x;
@@ -378,6 +379,7 @@ static lh_status count_subproblems(lns_run *all, size_t room, lh_error *err)
     return LH_OK;
 }
 
+/* Allocates one subproblem per task, with windows of its own. */
 static lh_status make_subproblems(lns_run *all, lhi_arena *mem, lh_error *err)
 {
     const lhi_shop *s = all->r->shop;

@@ -75,6 +75,8 @@ static lh_status merge_task(void *context, uint32_t i,
                : LH_OK;
 }
 
+/* Allocates one beam per task; with several tasks each has windows of its own.
+ */
 static lh_status make_beams(beam_batch *b, lhi_batch_task *pieces,
                             lh_error *err)
 {

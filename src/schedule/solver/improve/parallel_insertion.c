@@ -26,6 +26,7 @@ typedef struct insertion_batch {
     lhi_repair_options how;
 } insertion_batch;
 
+/* Runs insertion for one task on worker i, with the task's budget. */
 static lh_status run_task(void *context, uint32_t i, lhi_batch_task *piece)
 {
     insertion_batch *a = context;
@@ -87,6 +88,8 @@ void lhi_parallel_insertion_free_workers(lhi_solver *r)
     r->n_workers = 0;
 }
 
+/* Creates at most one insertion task per worker, as far as the budget lasts;
+ * each starts from the incumbent if there is one. */
 static lh_status make_tasks(insertion_batch *a, lhi_arena *mem,
                             lhi_batch_task **pieces, lh_error *err)
 {

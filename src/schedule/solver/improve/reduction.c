@@ -129,6 +129,8 @@ static int64_t get_extended_start(const lhi_shop *s, const extension *k,
            turns * k->shift;
 }
 
+/* Fills the due date of every operation with its start in the extended
+ * schedule. */
 static void fill_due_dates(const lhi_shop *s, const extension *k, int64_t *due)
 {
     for (uint32_t i = 0; i < s->n_streams; i++)
@@ -323,6 +325,8 @@ static lh_status extend_problem(extension_batch *a, uint32_t m, lh_error *err)
     return LH_OK;
 }
 
+/* Allocates the extension tasks, each with an arena and due dates of its own.
+ */
 static lh_status make_tasks(extension_batch *a, lhi_arena *mem, lh_error *err)
 {
     const lhi_shop *s = a->r->shop;

@@ -40,6 +40,7 @@ typedef struct tuner {
     int64_t scale;            /* scale of the offsets */
 } tuner;
 
+/* Returns the next 64 random bits. */
 static uint64_t draw(tuner *a) /* splitmix64 */
 {
     uint64_t z = a->rng += UINT64_C(0x9e3779b97f4a7c15);
@@ -48,6 +49,7 @@ static uint64_t draw(tuner *a) /* splitmix64 */
     return z ^ z >> 31;
 }
 
+/* Returns a random number less than n. */
 static uint32_t draw_below(tuner *a, uint32_t n)
 {
     return (uint32_t)((draw(a) >> 32) * n >> 32);
@@ -179,6 +181,8 @@ static int64_t evaluate(tuner *a)
 /* --- parameters --------------------------------------------------------------
  */
 
+/* Copies the parameters of the dispatching rule; both have arrays of the same
+ * size. */
 static void copy_parameters(const lhi_shop *s, parameters *to,
                             const parameters *from)
 {
@@ -187,6 +191,8 @@ static void copy_parameters(const lhi_shop *s, parameters *to,
     to->patience = from->patience;
 }
 
+/* Returns a random offset to due dates, of either sign and geometrically
+ * distributed size. */
 static int64_t draw_offset(tuner *a)
 {
     int64_t size = a->scale >> draw_below(a, 8);
@@ -306,6 +312,7 @@ static void read_rules(tuner *a)
     a->scale *= 4;
 }
 
+/* Allocates the tuner's arrays in `mem`; false: out of memory. */
 static bool allocate(tuner *a, lhi_arena *mem)
 {
     const lhi_shop *s = a->s;

@@ -66,6 +66,7 @@ bool lhi_budget_check_time(lhi_budget *b)
     return b->stop;
 }
 
+/* Adds ticks; returns whether the budget is used up or stopped. */
 static bool spend(lhi_budget *budget, uint64_t ticks)
 {
     budget->used += ticks;

@@ -17,6 +17,8 @@ lh_status lhi_earliest_machine_make(lhi_earliest_machine *f,
     return LH_OK;
 }
 
+/* Returns the child of tree node i whose machine ends earlier; the left one if
+ * equal. */
 static uint32_t get_winner(const lhi_earliest_machine *f, uint32_t i)
 {
     uint32_t a = f->winner[2 * i], b = f->winner[2 * i + 1];

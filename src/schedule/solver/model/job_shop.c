@@ -24,6 +24,8 @@ typedef struct maker {
     size_t n_arcs, room_arcs;
 } builder;
 
+/* Appends a machine without streams, leader or memory limit; returns its
+ * index. */
 static uint32_t add_machine(builder *m, lhi_machine_kind kind, uint32_t index)
 {
     lhi_shop *s = m->s;
@@ -125,6 +127,8 @@ static const lhi_route *route_at(const lh_pipeline *p, uint32_t i)
     return i % 2 ? &p->backward[i / 2] : &p->forward[i / 2];
 }
 
+/* Returns the duration of chunk c's F, or of its D (D and W if joint), in ns.
+ */
 static int64_t pass_ns(const lh_pipeline *p, uint32_t c, bool forward)
 {
     const lh_chunk *k = &p->chunks[c];
@@ -356,6 +360,7 @@ static void add_collectives(builder *m)
     }
 }
 
+/* Adds all arcs; called twice, first to count, then to fill. */
 static void add_arcs(builder *m)
 {
     lhi_shop *s = m->s;
@@ -377,6 +382,7 @@ static void add_arcs(builder *m)
     add_collectives(m);
 }
 
+/* Counts the arcs, allocates their arrays and fills the list of arcs. */
 static lh_status collect_arcs(builder *m, lh_error *err)
 {
     lhi_shop *s = m->s;
@@ -574,6 +580,7 @@ int64_t lhi_shop_get_deadline(const lhi_shop *shop, int64_t units)
 /* --- construction ------------------------------------------------------------
  */
 
+/* Builds machines, streams, rules, arcs and scaled times, in this order. */
 static lh_status make_all(builder *m, lh_solve_objective objective,
                           lh_error *err)
 {

@@ -7,6 +7,7 @@
 #include <longhaul/simulate.h>
 #include <string.h>
 
+/* Returns the pass of an operation; for a message the pass that produces it. */
 static lh_pass convert_operation(const lhi_shop *s, uint32_t op)
 {
     const lhi_stream *t = &s->streams[s->stream_of[op]];
@@ -29,6 +30,7 @@ static lh_pass convert_operation(const lhi_shop *s, uint32_t op)
     return pass;
 }
 
+/* Returns the passes of an operation order, in `mem`; NULL: out of memory. */
 static lh_pass *convert_order(const lhi_shop *s, lhi_arena *mem,
                               const uint32_t *order, uint32_t n)
 {

@@ -26,6 +26,8 @@ static void reverse_arcs(const lhi_shop *s, lhi_shop *t)
     }
 }
 
+/* Allocates the arrays of the time-reversed shop t in `mem`; false: out of
+ * memory. */
 static bool allocate(const lhi_shop *s, lhi_arena *mem, lhi_shop *t)
 {
     size_t n = s->n_ops, n_arcs = s->succ_at[n];

@@ -58,6 +58,7 @@ static void find_producers(lhi_search *s)
     }
 }
 
+/* Allocates the values and histories of all heads or all tails. */
 static lh_status make_history(lhi_search *s, history *h, lh_error *err)
 {
     size_t n = s->s->n_ops;
@@ -72,6 +73,7 @@ static lh_status make_history(lhi_search *s, history *h, lh_error *err)
     return LH_OK;
 }
 
+/* Allocates the search's arrays per operation, and both histories. */
 static lh_status allocate_ops(lhi_search *s, const lhi_windows *w,
                               lh_error *err)
 {
@@ -94,6 +96,7 @@ static lh_status allocate_ops(lhi_search *s, const lhi_windows *w,
     return make_history(s, &s->tail, err);
 }
 
+/* Allocates the search's arrays per Boolean variable. */
 static lh_status allocate_vars(lhi_search *s, lh_error *err)
 {
     size_t n = s->n_vars;

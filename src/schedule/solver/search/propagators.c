@@ -78,6 +78,8 @@ static bool push_machine(lhi_search *s, uint32_t o, bool heads)
     return true;
 }
 
+/* Propagates the head of o to its successors by stream, arcs and orders;
+ * false: conflict. */
 static bool push_head(lhi_search *s, uint32_t o)
 {
     const lhi_shop *shop = s->s;
@@ -95,6 +97,8 @@ static bool push_head(lhi_search *s, uint32_t o)
     return push_machine(s, o, true);
 }
 
+/* Propagates the tail of o to its predecessors by stream, arcs and orders;
+ * false: conflict. */
 static bool push_tail(lhi_search *s, uint32_t o)
 {
     const lhi_shop *shop = s->s;

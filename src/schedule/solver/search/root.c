@@ -22,6 +22,7 @@ bool lhi_search_is_applicable(const lhi_shop *shop)
     return true;
 }
 
+/* Returns the stream of operation o. */
 static const lhi_stream *stream_at(const root *a, uint32_t o)
 {
     return &a->s->streams[a->s->stream_of[o]];
@@ -117,6 +118,8 @@ static bool inherit_after(root *a, uint32_t o, uint32_t q)
     return true;
 }
 
+/* Extends every operation's predecessors transitively, in list order; false: a
+ * cycle. */
 static bool pass_forward(root *a, const lhi_machine *m)
 {
     for (uint32_t x = 0; x < a->n; x++) {
@@ -131,6 +134,8 @@ static bool pass_forward(root *a, const lhi_machine *m)
     return true;
 }
 
+/* Extends every operation's successors transitively, in reverse list order;
+ * false: a cycle. */
 static bool pass_back(root *a, const lhi_machine *m)
 {
     for (uint32_t x = a->n; x-- > 0;) {

@@ -59,6 +59,8 @@ static bool propagate_orders(lhi_search *s, lit l)
     return lhi_search_propagate_literal(s, l);
 }
 
+/* Adds a clause to the watch list of l, with another literal of the clause
+ * that may satisfy it; false: out of memory. */
 static bool add_watch(lhi_search *s, lit l, uint32_t clause, lit other)
 {
     watches *w = &s->watch[l];
@@ -151,6 +153,7 @@ static bool propagate(lhi_search *s)
 /* --- heap of open variables
  * ---------------------------------------------------- */
 
+/* Restores the heap order from position `at` upwards. */
 static void sift_up(lhi_search *s, uint32_t at)
 {
     uint32_t v = s->heap[at];
@@ -166,6 +169,7 @@ static void sift_up(lhi_search *s, uint32_t at)
     s->heap_at[v] = at;
 }
 
+/* Adds a variable to the heap of open variables, unless it is there already. */
 static void add_to_heap(lhi_search *s, uint32_t v)
 {
     if (s->heap_at[v] != NONE)
@@ -202,6 +206,8 @@ static void bump(lhi_search *s, uint32_t v)
 /* --- decision levels
  * ----------------------------------------------------------- */
 
+/* Opens a decision level and records the state to which backtracking returns;
+ * false: out of memory. */
 static bool open_level(lhi_search *s)
 {
     if (!lhi_search_grow_array(s, (void **)&s->levels, &s->room_levels,
