@@ -419,6 +419,8 @@ static void reduce_limit(const lhi_dispatcher *p, lhi_dispatcher_device *d,
                                  d->limit - most_f / 4 * p->quarters);
 }
 
+/* Allocates a ready queue for n_chunks as a binary tree of empty entries;
+ * false: out of memory. */
 static bool make_queue(lhi_dispatcher *p, lhi_ready_queue *o, uint32_t n_chunks)
 {
     o->leaves = 1;

@@ -65,11 +65,13 @@ typedef struct lhi_list_scheduler_state {
     position_sums *standing; /* sums for the current device, one extra entry */
 } list_state;
 
+/* Checks whether a stream has W passes. */
 static bool is_w(const lhi_list_scheduler *b, uint32_t stream)
 {
     return b->kinds == 3 && stream % 3 == 2;
 }
 
+/* Returns the memory state of a stream in the current direction of time. */
 static stream_memory *get_stream_memory(const lhi_list_scheduler *b,
                                         uint32_t stream)
 {
@@ -258,6 +260,7 @@ static bool fits(const lhi_list_scheduler *b, next_pass *c)
 
 /* --- selection ----------------------------------------------------------- */
 
+/* Returns the next pass of a stream. */
 static next_pass *get_next_pass(const lhi_list_scheduler *b, uint32_t stream)
 {
     return &b->state->coming[b->streams[stream].direction[0].slot];
@@ -386,6 +389,8 @@ static int64_t find_first_start(const lhi_list_scheduler *b, uint32_t n)
     return at;
 }
 
+/* Returns the earliest end among the first n candidates that fit into memory;
+ * NEVER: none. */
 static int64_t find_first_end(const lhi_list_scheduler *b, uint32_t n)
 {
     int64_t end = NEVER;

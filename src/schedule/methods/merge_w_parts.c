@@ -35,6 +35,8 @@ typedef struct objective {
     int64_t makespan_ns;
 } objective;
 
+/* Checks whether a fits memory and b does not, or a is faster with both alike.
+ */
 static bool better(objective a, objective b)
 {
     if (a.fits != b.fits)
@@ -208,6 +210,7 @@ static lh_status search(merge_state *w, lh_schedule **out, lh_error *err)
     return LH_OK;
 }
 
+/* Allocates the arrays per device, in the size of the divided schedule. */
 static lh_status allocate(merge_state *w, lh_error *err)
 {
     w->n_devices = lh_schedule_n_devices(w->divided);

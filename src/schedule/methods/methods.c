@@ -108,6 +108,7 @@ static bool has_placement(const lh_pipeline *p, lh_placement placement)
            p->n_chunks == 2;
 }
 
+/* Checks that the pipeline has the placement a method requires. */
 static lh_status check_placement(const lh_pipeline *p, lh_placement placement,
                                  lh_error *err)
 {
@@ -136,6 +137,7 @@ static lh_status check_waves(const lh_pipeline *p, lh_error *err)
                     "many on each; placement wave is that with two");
 }
 
+/* Checks that the pipeline has one of the placements of a chunk layout. */
 static lh_status check_chunk_layout(const lh_pipeline *p,
                                     lhi_chunk_layout chunks, lh_error *err)
 {

@@ -19,6 +19,8 @@ typedef struct round_cursor {
     uint32_t first, leg, at; /* first: of the round; at: in the round */
 } round_cursor;
 
+/* Returns the number of microbatches in the current round; the last may be
+ * smaller. */
 static uint32_t get_round_size(const round_cursor *w)
 {
     uint32_t left = w->n - w->first;
@@ -44,6 +46,7 @@ static lh_pass take_next_pass(round_cursor *w, lh_pass_kind kind)
     return pass;
 }
 
+/* Appends a pass to a device's order. */
 static void put_pass(lhi_order *order, lh_pass pass)
 {
     lhi_order_add_pass(order, (lh_pass_kind)pass.kind, pass.chunk,
@@ -74,6 +77,7 @@ static void put_flexible(lhi_order *order, round_cursor forward)
     }
 }
 
+/* Appends the next D and the next W. */
 static void put_split(lhi_order *order, round_cursor *d, round_cursor *w)
 {
     put_pass(order, take_next_pass(d, LH_D));

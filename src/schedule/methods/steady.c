@@ -46,6 +46,8 @@ static uint32_t pass_number(const lh_pipeline *p, lh_pass_kind kind,
     return nth * p->n_chunks + chunk;
 }
 
+/* Returns the kind of a pass by its index in the period: all F, then all
+ * backward passes, then all W. */
 static lh_pass_kind pass_kind(const lh_pipeline *p, uint32_t pass)
 {
     if (pass < p->n_chunks)

@@ -17,6 +17,7 @@ typedef struct row {
     int64_t held, limit;
 } row;
 
+/* Appends the next pass of a kind and updates the device's memory. */
 static void add_next_pass(row *r, lh_pass_kind kind)
 {
     uint32_t *next = kind == LH_F ? &r->f : kind == LH_D ? &r->d : &r->w;
@@ -55,6 +56,7 @@ static void write_order(row *r, uint32_t n, uint32_t x)
         add_next_pass(r, LH_W);
 }
 
+/* Writes the orders of all devices; x: warm-up forwards per device. */
 static void write_orders(const lh_pipeline *p, const uint32_t *x,
                          lhi_orders *out)
 {

@@ -37,12 +37,15 @@ typedef struct v_plan {
     lhi_orders orders; /* also owns the arrays above */
 } v_plan;
 
+/* Returns the end time of microbatch m's pass of a kind on device d and leg. */
 static int64_t *get_end(const v_plan *v, int kind, uint32_t leg, uint32_t d,
                         uint32_t m)
 {
     return &v->ends[kind][leg][(size_t)d * v->n + m];
 }
 
+/* Returns the chunk on device d that a kind of pass visits on its first or
+ * second leg of the V. */
 static uint32_t get_chunk(const v_plan *v, int kind, uint32_t leg, uint32_t d)
 {
     bool down = (kind == FORWARD) == (leg == 0);

@@ -49,6 +49,7 @@ typedef struct simulation {
     lhi_heap events;
 } simulation;
 
+/* Returns a pass's index by chunk and microbatch. */
 static size_t pass_index(const simulation *f, uint32_t chunk,
                          uint32_t microbatch)
 {
@@ -112,6 +113,7 @@ static lh_status run_pass(simulation *f, uint32_t device, lh_pass_kind kind,
     return push_event(f, p->chunks[chunk - 1].device, there, err);
 }
 
+/* Checks whether an input is known (not negative) and has arrived by `now`. */
 static bool has_arrived(int64_t ready_ns, int64_t now)
 {
     return ready_ns >= 0 && ready_ns <= now;
@@ -174,6 +176,8 @@ static lh_status start_next_pass(simulation *f, uint32_t device, int64_t now,
     return run_pass(f, device, LH_W, of.chunk, of.microbatch, now, err);
 }
 
+/* Allocates and initialises the simulation's state in the arena of the orders.
+ */
 static lh_status allocate_state(simulation *f, lh_error *err)
 {
     const lh_pipeline *p = f->p;

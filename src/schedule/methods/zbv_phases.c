@@ -23,6 +23,7 @@ static void add_next_pass(v_counts *v, lh_pass_kind kind, uint32_t leg)
         lhi_order_add_pass(v->order, kind, v->chunks[leg], m);
 }
 
+/* Appends the next D of a leg and its W. */
 static void add_d_and_w(v_counts *v, uint32_t leg)
 {
     add_next_pass(v, LH_D, leg);
