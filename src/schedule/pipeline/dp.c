@@ -30,6 +30,8 @@ static lh_status fail_operation(const lhi_pipeline_origin *origin, uint32_t i,
                     text);
 }
 
+/* Checks that the pass named by `what` exists and runs on the device of
+ * operation i; reports the file position otherwise. */
 static lh_status check_point(const lh_pipeline *p, const lh_dp_op *op,
                              const lh_dp_pass *at, const char *what,
                              const lhi_pipeline_origin *origin, uint32_t i,
@@ -92,6 +94,8 @@ static lh_status check_kind(const lh_dp_op *op,
     return LH_OK;
 }
 
+/* Checks chunk, time, bucket, kind and both passes of operation i; reports the
+ * file position otherwise. */
 static lh_status check_op(const lh_pipeline *p, const lh_dp_op *op,
                           const lhi_pipeline_origin *origin, uint32_t i,
                           lh_error *err)
@@ -121,11 +125,15 @@ static lh_status check_op(const lh_pipeline *p, const lh_dp_op *op,
     return LH_OK;
 }
 
+/* Returns the index of the pass at which an operation launches or must be
+ * done. */
 static size_t find_pass_index(const lh_pipeline *p, const lh_dp_pass *at)
 {
     return lhi_pass_index(p, at->chunk, at->microbatch, at->backward);
 }
 
+/* Copies the sizes of the enqueue or dequeue groups; error unless they sum to
+ * the number of microbatches. */
 static lh_status copy_groups(lh_pipeline *p, const char *name, uint32_t n,
                              const uint32_t *from, uint32_t **to, lh_error *err)
 {
@@ -204,6 +212,8 @@ lh_status lhi_pipeline_copy_dp_ops(lh_pipeline *p, const lh_pipeline_desc *desc,
     return LH_OK;
 }
 
+/* Copies the name of a device's data-parallel link, once per device; error:
+ * not a valid name. */
 static lh_status copy_link(lh_pipeline *p, const lh_pipeline_desc *desc,
                            uint32_t device, lh_error *err)
 {

@@ -18,16 +18,19 @@ static void mix(mixer *m, uint64_t word)
     m->b ^= m->b >> 29;
 }
 
+/* Adds a duration in ns to the hash. */
 static void mix_time(mixer *m, int64_t ns)
 {
     mix(m, (uint64_t)ns);
 }
 
+/* Adds a fraction from 0 to 1 to the hash, in units of 2^-52. */
 static void mix_share(mixer *m, double share)
 {
     mix(m, (uint64_t)(share * 0x1p52));
 }
 
+/* Adds a text with its end mark to the hash; NULL and "" differ. */
 static void mix_text(mixer *m, const char *text)
 {
     for (; text && *text; text++)
@@ -35,6 +38,7 @@ static void mix_text(mixer *m, const char *text)
     mix(m, text ? 256 : 257);
 }
 
+/* Adds a chunk's device, durations and memory to the hash. */
 static void mix_chunk(mixer *m, const lh_chunk *c)
 {
     const int64_t all[] = {c->f_ns,          c->d_ns,
@@ -48,6 +52,7 @@ static void mix_chunk(mixer *m, const lh_chunk *c)
         mix_time(m, all[i]);
 }
 
+/* Adds a route's link to the hash, and whether it carries messages. */
 static void mix_route(mixer *m, const lhi_route *r)
 {
     mix(m, r->message);
@@ -64,6 +69,7 @@ static void mix_link(mixer *m, const lh_link *l, uint32_t resource)
     mix_time(m, l->transfer_ns);
 }
 
+/* Adds a pass reference to the hash; LH_NONE as its chunk: no pass. */
 static void mix_point(mixer *m, const lh_dp_pass *p)
 {
     mix(m, p->chunk);
@@ -72,6 +78,7 @@ static void mix_point(mixer *m, const lh_dp_pass *p)
     mix(m, 2 * (uint64_t)p->microbatch + p->backward);
 }
 
+/* Adds all members of a data-parallel operation to the hash. */
 static void mix_op(mixer *m, const lh_dp_op *op)
 {
     mix(m, 2 * (uint64_t)op->chunk + op->is_reduce_scatter);
@@ -84,6 +91,7 @@ static void mix_op(mixer *m, const lh_dp_op *op)
     mix_point(m, &op->needed_by);
 }
 
+/* Adds the length and the elements of a list to the hash. */
 static void mix_list(mixer *m, const uint32_t *all, uint32_t n)
 {
     mix(m, n);

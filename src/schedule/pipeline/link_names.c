@@ -16,6 +16,7 @@ static bool has_own_name(const lh_link *link)
     return link->name && strcmp(link->name, plain) != 0;
 }
 
+/* Marks the links with that explicit name in hit[]; returns their number. */
 static uint32_t mark_called(const lhi_link_list *list, const char *name,
                             bool *hit)
 {
@@ -53,6 +54,8 @@ static bool mark_between(const lhi_link_list *list, const char *name, size_t at,
     return any;
 }
 
+/* Marks the links between two datacenters named 'A-B'; *found: the name has
+ * that form. Error: several splits of the name fit. */
 static lh_status mark_sites(const lhi_link_list *list, const char *name,
                             bool *hit, bool *found, lh_error *err)
 {
@@ -104,6 +107,7 @@ static bool scan_ends(const char *name, uint32_t n_devices, uint32_t *a,
     return at && *at == '\0' && *a != *b;
 }
 
+/* Checks whether consecutive chunks run on the two devices, in either order. */
 static bool has_messages(const lh_pipeline *p, uint32_t from, uint32_t to)
 {
     uint32_t n = lh_pipeline_n_chunks(p);
@@ -116,6 +120,8 @@ static bool has_messages(const lh_pipeline *p, uint32_t from, uint32_t to)
     return false;
 }
 
+/* Marks the unnamed link from one device to another, adding it if it is
+ * missing; error: the link has an explicit name. */
 static lh_status mark_one_way(lhi_link_list *list, uint32_t from, uint32_t to,
                               bool *hit, lh_error *err)
 {

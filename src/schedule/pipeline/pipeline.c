@@ -20,6 +20,8 @@ static lh_status fail_at(const lhi_pipeline_origin *origin,
                          error_location where, uint32_t index, lh_error *err,
                          const char *format, ...) LHI_PRINTF(5, 6);
 
+/* Reports an input error at the position of a chunk, a link or the whole
+ * document; without a document, without a position. */
 static lh_status fail_at(const lhi_pipeline_origin *origin,
                          error_location where, uint32_t index, lh_error *err,
                          const char *format, ...)
@@ -45,6 +47,8 @@ static lh_status fail_at(const lhi_pipeline_origin *origin,
                     where == AT_CHUNK ? "chunks" : "links", index, text);
 }
 
+/* Checks the numbers of devices, microbatches, chunks and passes against their
+ * limits. */
 static lh_status check_counts(const lh_pipeline_desc *d,
                               const lhi_pipeline_origin *origin, lh_error *err)
 {
@@ -74,16 +78,19 @@ static lh_status check_counts(const lh_pipeline_desc *d,
     return LH_OK;
 }
 
+/* Checks whether a duration is negative or above LHI_MAX_TIME_NS. */
 static bool bad_time(int64_t ns)
 {
     return ns < 0 || ns > LHI_MAX_TIME_NS;
 }
 
+/* Checks whether a memory change is beyond MAX_MEMORY in either direction. */
 static bool bad_memory(int64_t memory)
 {
     return memory < -MAX_MEMORY || memory > MAX_MEMORY;
 }
 
+/* Checks the device, the durations and the memory changes of every chunk. */
 static lh_status check_chunks(const lh_pipeline_desc *d,
                               const lhi_pipeline_origin *origin, lh_error *err)
 {
@@ -112,6 +119,7 @@ static lh_status check_chunks(const lh_pipeline_desc *d,
     return LH_OK;
 }
 
+/* Checks the devices, the durations and the name of every link. */
 static lh_status check_links(const lh_pipeline_desc *d,
                              const lhi_pipeline_origin *origin, lh_error *err)
 {
@@ -179,6 +187,8 @@ static lh_status check_horizon(const lh_pipeline *p,
     return LH_OK;
 }
 
+/* Orders links by sending device, receiving device, then position in the array
+ * (qsort). */
 static int compare_links(const void *a, const void *b)
 {
     const lh_link *const *x = a, *const *y = b;
@@ -189,6 +199,7 @@ static int compare_links(const void *a, const void *b)
     return *x < *y ? -1 : *x > *y;
 }
 
+/* Returns the link between two devices by binary search; NULL: none. */
 static const lh_link *find_link(const lh_link *const *sorted, uint32_t n,
                                 uint32_t from, uint32_t to)
 {
@@ -206,6 +217,7 @@ static const lh_link *find_link(const lh_link *const *sorted, uint32_t n,
     return NULL;
 }
 
+/* Orders links by name, then by position in the array (qsort). */
 static int compare_names(const void *a, const void *b)
 {
     const lh_link *const *x = a, *const *y = b;
@@ -264,6 +276,7 @@ uint32_t lhi_resource_find(const lh_pipeline *pipeline, const char *name)
     return LH_NONE;
 }
 
+/* Counts the routes over every shared link resource. */
 static void count_routes(lh_pipeline *p)
 {
     for (uint32_t c = 0; c < p->n_chunks; c++) {
@@ -274,6 +287,8 @@ static void count_routes(lh_pipeline *p)
     }
 }
 
+/* Checks that no two links in the sorted list have the same devices; reports
+ * the second. */
 static lh_status reject_duplicate_links(const lh_pipeline *p,
                                         const lh_link *const *sorted,
                                         const lhi_pipeline_origin *origin,
@@ -290,6 +305,8 @@ static lh_status reject_duplicate_links(const lh_pipeline *p,
     return LH_OK;
 }
 
+/* Returns the route between two devices: no message within a device; without a
+ * link, no transfer time and no latency. */
 static lhi_route route_between(const lh_pipeline *p,
                                const lh_link *const *sorted, uint32_t from,
                                uint32_t to)
@@ -308,6 +325,8 @@ static lhi_route route_between(const lh_pipeline *p,
     return route;
 }
 
+/* Determines the placement from the devices of all chunks: UD, Loop, Wave or
+ * other. */
 static lh_placement find_placement(const lh_pipeline *p)
 {
     uint32_t devices = p->n_devices;
@@ -369,6 +388,7 @@ static lh_status derive(lh_pipeline *p, const lh_pipeline_desc *desc,
     return check_horizon(p, origin, err);
 }
 
+/* Copies the links; an unnamed link gets the name '<from>-<to>'. */
 static lh_status copy_links(lh_pipeline *p, const lh_pipeline_desc *d,
                             lh_error *err)
 {
@@ -389,6 +409,8 @@ static lh_status copy_links(lh_pipeline *p, const lh_pipeline_desc *d,
     return LH_OK;
 }
 
+/* Copies the datacenters and the datacenter of every device, if they are
+ * given. */
 static lh_status copy_sites(lh_pipeline *p, const lh_pipeline_desc *d,
                             const lhi_pipeline_origin *origin, lh_error *err)
 {
@@ -413,6 +435,7 @@ static lh_status copy_sites(lh_pipeline *p, const lh_pipeline_desc *d,
     return LH_OK;
 }
 
+/* Copies the memory limits and their unit; error: a negative limit. */
 static lh_status copy_limits(lh_pipeline *p, const lh_pipeline_desc *d,
                              const lhi_pipeline_origin *origin, lh_error *err)
 {
@@ -432,6 +455,7 @@ static lh_status copy_limits(lh_pipeline *p, const lh_pipeline_desc *d,
     return LH_OK;
 }
 
+/* Copies all members of the description into the pipeline's arena. */
 static lh_status copy_description(lh_pipeline *p, const lh_pipeline_desc *d,
                                   const lhi_pipeline_origin *origin,
                                   lh_error *err)

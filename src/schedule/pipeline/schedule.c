@@ -98,6 +98,8 @@ const char *lhi_format_pass(const void *pass, char *text)
     return lh_pass_format(pass, text);
 }
 
+/* Checks that a pass has a known kind, numbers within the limits, and parts
+ * only if it is a W. */
 static lh_status check_form(const lh_pass *pass, lh_error *err)
 {
     char text[LH_PASS_TEXT_SIZE];
@@ -116,6 +118,7 @@ static lh_status check_form(const lh_pass *pass, lh_error *err)
     return LH_OK;
 }
 
+/* Checks and copies n passes into the schedule's arena. */
 static lh_status copy_passes(lh_schedule *s, const lh_pass *from, uint32_t n,
                              const lh_pass **out, lh_error *err)
 {
@@ -142,6 +145,8 @@ bool lhi_is_link_name(const char *name, size_t len)
     return true;
 }
 
+/* Checks and copies the orders of all devices and links into the schedule's
+ * arena. */
 static lh_status copy_orders(lh_schedule *s, uint32_t n_devices,
                              const lh_pass *const *orders,
                              const uint32_t *counts, uint32_t n_link_orders,

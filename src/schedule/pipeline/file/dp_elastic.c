@@ -19,6 +19,7 @@ typedef struct elastic_text {
     uint32_t scatter, forward, backward;
 } elastic_text;
 
+/* Checks that a share is from 0 to 1; reports the key's position otherwise. */
 static lh_status check_share(const lhi_read_context *r, const lhi_node *map,
                              const char *key, double share, lh_error *err)
 {
@@ -39,6 +40,8 @@ static int64_t share_to_params(double share)
     return llround(share * (double)NOMINAL_PARAMS);
 }
 
+/* Checks both shares, and that parameters are kept no longer than gradients
+ * (schema callback). */
 static lh_status check_shares(const lhi_read_context *r, const lhi_node *map,
                               void *it, lh_error *err)
 {
@@ -87,6 +90,8 @@ static const lhi_schema_field elastic_rows[] = {
 const lhi_schema lhi_dp_elastic_schema = {
     LHI_ROWS("elastic", elastic_text, elastic_rows), .check = check_shares};
 
+/* Checks that chunk c is on device c mod P, with the same number of chunks on
+ * every device. */
 static lh_status require_loop(const lhi_read_context *r,
                               const lh_pipeline_desc *d, const lhi_node *node,
                               lh_error *err)
@@ -101,6 +106,8 @@ static lh_status require_loop(const lhi_read_context *r,
     return LH_OK;
 }
 
+/* Copies the generated operations into the description, with the key's
+ * position as the origin of all of them. */
 static lh_status copy_operations(const lhi_read_context *r,
                                  const lhi_node *node, const lh_dp_op *made,
                                  uint32_t n, lhi_pipeline_text *text,
@@ -120,6 +127,8 @@ static lh_status copy_operations(const lhi_read_context *r,
     return LH_OK;
 }
 
+/* Plans the elastic pipeline and copies its communication into the
+ * description; reports errors at the key's position. */
 static lh_status build_operations(const lhi_read_context *r,
                                   const lhi_node *node,
                                   const lh_elastic_case *given,
@@ -144,6 +153,8 @@ static lh_status build_operations(const lhi_read_context *r,
     return status;
 }
 
+/* Converts the key 'elastic' into data-parallel operations, from the durations
+ * of chunk 0. */
 static lh_status expand(const lhi_read_context *r, const lhi_node *map,
                         const elastic_text *e, lhi_pipeline_text *text,
                         lh_error *err)

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Returns the largest valid chunk index (schema callback). */
 static int64_t last_chunk(const lhi_read_context *r)
 {
     const lhi_pipeline_text *text = r->context;
@@ -29,6 +30,8 @@ static const lhi_schema_field chunk_rows[] = {
 static const lhi_schema chunk_table = {
     LHI_ROWS("communication of a chunk", lhi_dp_chunk, chunk_rows)};
 
+/* Copies the data-parallel times of the list into the chunks; error: a chunk
+ * appears twice. */
 static lh_status set_chunks(const lhi_read_context *r, const lhi_node *list,
                             lhi_pipeline_text *text, lh_error *err)
 {
@@ -51,6 +54,8 @@ static lh_status set_chunks(const lhi_read_context *r, const lhi_node *list,
     return LH_OK;
 }
 
+/* Checks whether a chunk has data-parallel communication, by its times or by
+ * operations. */
 static bool communicates(const lhi_pipeline_text *text, const lhi_dp_chunk *it)
 {
     bool any = it->all_gather_ns > 0 || it->reduce_scatter_ns > 0;
@@ -59,6 +64,8 @@ static bool communicates(const lhi_pipeline_text *text, const lhi_dp_chunk *it)
     return any;
 }
 
+/* Copies the name of a chunk's data-parallel link to its device; error: an
+ * invalid name, or a second one for the device. */
 static lh_status set_link(const lhi_read_context *r, const lhi_node *item,
                           const lhi_pipeline_text *text, const char **links,
                           lh_error *err)
@@ -115,6 +122,7 @@ static bool parse_point(const char *text, void *member)
     return true;
 }
 
+/* Writes a pass reference such as '3F0' or '3B0' to `text`. */
 static const char *print_point(const void *member, char *text)
 {
     const lh_dp_pass *point = member;
@@ -139,6 +147,7 @@ static lh_status read_bucket(const lhi_read_context *r, const lhi_node *node,
                         "must be an index and a count, such as 0/5");
 }
 
+/* Writes an operation's bucket as '<bucket>/<buckets>' (schema callback). */
 static json_t *write_bucket(const void *owner, const void *context)
 {
     const lh_dp_op *op = owner;
@@ -154,6 +163,7 @@ static lh_status read_share(const lhi_read_context *r, const lhi_node *node,
     return lhi_node_get_number(r->doc, node, 0, 1, &op->share, err);
 }
 
+/* Writes an operation's share, or null if it is the whole (schema callback). */
 static json_t *write_share(const void *owner, const void *context)
 {
     const lh_dp_op *op = owner;
@@ -161,6 +171,8 @@ static json_t *write_share(const void *owner, const void *context)
     return op->share > 0 && op->share < 1 ? json_real(op->share) : json_null();
 }
 
+/* Reads an operation's kind; the share becomes 1 until its key is read (schema
+ * callback). */
 static lh_status read_kind(const lhi_read_context *r, const lhi_node *node,
                            void *owner, lh_error *err)
 {
@@ -172,6 +184,7 @@ static lh_status read_kind(const lhi_read_context *r, const lhi_node *node,
     return LH_OK;
 }
 
+/* Writes an operation's kind, or null if any (schema callback). */
 static json_t *write_kind(const void *owner, const void *context)
 {
     const lh_dp_op *op = owner;
@@ -180,6 +193,8 @@ static json_t *write_kind(const void *owner, const void *context)
                                  : json_string(lh_dp_kind_name(op->kind));
 }
 
+/* Sets an operation's defaults: one bucket, needed by no pass (schema
+ * callback). */
 static void start_operation(const lhi_read_context *r, void *it)
 {
     lh_dp_op *op = it;
@@ -188,6 +203,8 @@ static void start_operation(const lhi_read_context *r, void *it)
     op->needed_by.chunk = LH_NONE;
 }
 
+/* Checks that an operation has exactly one of its two times, and a kind if it
+ * has a share (schema callback). */
 static lh_status check_operation(const lhi_read_context *r, const lhi_node *map,
                                  void *it, lh_error *err)
 {
@@ -248,6 +265,8 @@ const lhi_schema lhi_dp_schema = {
 
 /* --- entry points -------------------------------------------------------- */
 
+/* Reads the key 'data_parallel' into the description, except for 'elastic',
+ * which is expanded later. */
 static lh_status read_map(const lhi_read_context *r, const lhi_node *map,
                           lhi_pipeline_text *text, lh_error *err)
 {

@@ -25,6 +25,7 @@ static const lhi_schema link_table = {LHI_ROWS("link", lh_link, link_rows)};
 
 /* --- sites and limits ---------------------------------------------------- */
 
+/* Returns the largest valid device index (schema callback). */
 static int64_t last_device(const lhi_read_context *r)
 {
     const lhi_pipeline_text *text = r->context;
@@ -123,6 +124,8 @@ static lh_status read_limits(const lhi_read_context *r, const lhi_node *node,
     return LH_OK;
 }
 
+/* Writes the memory limits as a list, or null without limits (schema
+ * callback). */
 static json_t *write_limits(const void *owner, const void *context)
 {
     static const lhi_schema_field row = {.item_type = LHI_FIELD_INTEGER,
@@ -137,6 +140,8 @@ static json_t *write_limits(const void *owner, const void *context)
 
 static const char *const backwards[] = {"split", "joint", NULL};
 
+/* Checks that the document defines chunks and at most one of 'sites' and
+ * 'datacenters'; assigns the sites (schema callback). */
 static lh_status check_pipeline(const lhi_read_context *r, const lhi_node *map,
                                 void *it, lh_error *err)
 {
@@ -187,6 +192,8 @@ const lhi_schema lhi_pipeline_schema = {
 
 /* --- reading ------------------------------------------------------------- */
 
+/* Reads a pipeline document into `text`, with positions for later errors;
+ * memory belongs to `mem`. */
 static lh_status read_text(const lhi_doc *doc, const lhi_node *map,
                            lhi_arena *mem, lhi_pipeline_text *text,
                            lh_error *err)
@@ -220,6 +227,8 @@ lh_status lhi_pipeline_from_node(const lhi_doc *doc, const lhi_node *map,
     return status;
 }
 
+/* Builds a pipeline from a pipeline/1 document and frees the document in any
+ * case. */
 static lh_status from_doc(lhi_doc *doc, lh_pipeline **out, lh_error *err)
 {
     lh_status status = lhi_doc_check_format(doc, "pipeline", 1, err);
@@ -299,6 +308,8 @@ static lh_status list_dp_chunks(lhi_pipeline_text *text, lhi_arena *mem,
     return LH_OK;
 }
 
+/* Describes a pipeline in the form of its file; memory belongs to the pipeline
+ * and to `mem`. */
 static lh_status build_text(const lh_pipeline *p, lhi_arena *mem,
                             lhi_pipeline_text *text, lh_error *err)
 {

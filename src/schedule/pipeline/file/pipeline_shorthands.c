@@ -30,6 +30,8 @@ typedef struct uniform_text {
 enum { UD, LOOP, WAVE };
 static const char *const placements[] = {"ud", "loop", "wave", NULL};
 
+/* Completes the chunks per device and checks that they fit the placement
+ * (schema callback). */
 static lh_status check_uniform(const lhi_read_context *r, const lhi_node *map,
                                void *it, lh_error *err)
 {
@@ -111,6 +113,7 @@ typedef struct pair {
     uint32_t from, to, nth;
 } pair;
 
+/* Orders pairs by sending device, receiving device, then position (qsort). */
 static int compare_ends(const void *a, const void *b)
 {
     const pair *x = a, *y = b;
@@ -121,6 +124,7 @@ static int compare_ends(const void *a, const void *b)
     return x->nth < y->nth ? -1 : x->nth > y->nth;
 }
 
+/* Orders pairs by position (qsort). */
 static int compare_nth(const void *a, const void *b)
 {
     const pair *x = a, *y = b;

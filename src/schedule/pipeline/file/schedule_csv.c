@@ -30,6 +30,7 @@ typedef struct reader {
     uint32_t n_skipped;
 } reader;
 
+/* Removes blanks, tabs and carriage returns from both ends. */
 static span trim(span s)
 {
     while (s.at < s.end && (*s.at == ' ' || *s.at == '\t' || *s.at == '\r'))
@@ -50,6 +51,7 @@ static span cut(span *rest, char separator)
     return head;
 }
 
+/* Consumes `text` at the start of the span; false: it begins otherwise. */
 static bool skip_text(span *s, const char *text)
 {
     size_t len = strlen(text);
@@ -59,6 +61,7 @@ static bool skip_text(span *s, const char *text)
     return true;
 }
 
+/* Consumes a number less than `below`; false: there is none. */
 static bool read_number(span *s, uint32_t below, uint32_t *out)
 {
     const char *after = lhi_scan_number(s->at, s->end, below, out);
@@ -66,6 +69,8 @@ static bool read_number(span *s, uint32_t below, uint32_t *out)
     return after;
 }
 
+/* Reports an invalid cell with file, line, cell number and its first 40 bytes.
+ */
 static lh_status fail_cell(const reader *r, span cell, lh_error *err,
                            const char *why)
 {
@@ -99,6 +104,7 @@ static bool is_communication(span s)
     return false;
 }
 
+/* Reads a pass such as '3F0' or '3W0:2/8' from a whole cell. */
 static lh_status read_pass(const reader *r, span cell, lh_pass *out,
                            lh_error *err)
 {
@@ -192,6 +198,7 @@ static lh_status read_row(reader *r, lhi_arena *mem, span row,
     return LH_OK;
 }
 
+/* Counts the lines, with or without an end mark on the last. */
 static uint32_t count_lines(span text)
 {
     uint32_t n = 0;
@@ -202,6 +209,7 @@ static uint32_t count_lines(span text)
     return n;
 }
 
+/* Reads one row of passes per device into the schedule. */
 static lh_status read_rows(lh_schedule *s, span text, const char *name,
                            lh_error *err)
 {
@@ -251,6 +259,7 @@ lh_status lh_schedule_parse(const char *text, size_t len, const char *name,
     return LH_OK;
 }
 
+/* Reads a row of message orders: the link's name, then passes. */
 static lh_status read_link_row(reader *r, lh_schedule *s, span row,
                                lh_link_order *out, lh_error *err)
 {
@@ -320,6 +329,8 @@ static char *links_path(const char *path)
     return links;
 }
 
+/* Reads the message orders from the file beside the schedule's; without that
+ * file there are none. */
 static lh_status read_links_file(lh_schedule *s, const char *path,
                                  lh_error *err)
 {
@@ -368,6 +379,7 @@ lh_status lh_schedule_read(const char *path, bool fifo, lh_schedule **out,
     return LH_OK;
 }
 
+/* Appends n passes, separated by commas. */
 static void add_passes(lhi_text *out, const lh_pass *passes, uint32_t n)
 {
     char cell[LH_PASS_TEXT_SIZE];
@@ -410,6 +422,8 @@ lh_status lh_schedule_format_links(const lh_schedule *schedule, char **text,
     return lhi_text_take(&out, text, len, err);
 }
 
+/* Writes the message orders beside the schedule's file, or removes that file
+ * if there are none. */
 static lh_status write_links_file(const lh_schedule *schedule, const char *path,
                                   lh_error *err)
 {

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+/* Returns the lines of a text as a list of strings; NULL: out of memory. */
 static json_t *lines_to_json(const char *text)
 {
     json_t *list = json_array();
@@ -41,6 +42,8 @@ json_t *lhi_schedule_links_to_json(const lh_schedule *schedule)
     return list;
 }
 
+/* Appends the rows of a list to `text`, one line each; error: an item that is
+ * not one row. */
 static lh_status join_lines(const lhi_doc *doc, const lhi_node *list,
                             lhi_text *text, lh_error *err)
 {
@@ -55,6 +58,8 @@ static lh_status join_lines(const lhi_doc *doc, const lhi_node *list,
     return text->failed ? lhi_fail_nomem(err) : LH_OK;
 }
 
+/* Parses the rows and link orders of a JSON schedule; rows and links are
+ * scratch. Errors carry the file position. */
 static lh_status parse_lines(const lhi_doc *doc, const lhi_node *map,
                              lhi_text *rows, lhi_text *links, lh_schedule **out,
                              lh_error *err)

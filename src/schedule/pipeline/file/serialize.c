@@ -17,6 +17,8 @@ typedef struct order_shape {
     bool bad, no_memory;
 } traversal;
 
+/* Reads a decimal number that ends with `stop`; 0 and `bad` are set if there
+ * is none or it overflows. */
 static int64_t read_number(traversal *w, char stop)
 {
     uint64_t value = 0;
@@ -36,6 +38,7 @@ static int64_t read_number(traversal *w, char stop)
     return minus ? -(int64_t)value : (int64_t)value;
 }
 
+/* Writes or reads one number. */
 static void traverse_number(traversal *w, int64_t *value)
 {
     if (w->out)
@@ -44,6 +47,7 @@ static void traverse_number(traversal *w, int64_t *value)
         *value = read_number(w, ' ');
 }
 
+/* Writes or reads an unsigned number; sets `bad` beyond 32 bits. */
 static void traverse_index(traversal *w, uint32_t *value)
 {
     int64_t wide = *value;
@@ -54,6 +58,7 @@ static void traverse_index(traversal *w, uint32_t *value)
         *value = (uint32_t)wide;
 }
 
+/* Writes or reads a boolean as 0 or 1. */
 static void traverse_flag(traversal *w, bool *value)
 {
     int64_t wide = *value;
@@ -61,6 +66,8 @@ static void traverse_flag(traversal *w, bool *value)
     *value = wide != 0;
 }
 
+/* Writes or reads a text with its length, -1 for NULL; a text read belongs to
+ * the arena. */
 static void traverse_text(traversal *w, const char **value)
 {
     if (w->out) {
@@ -97,6 +104,7 @@ static void *traverse_items(traversal *w, const void *have, uint32_t n,
     return made;
 }
 
+/* Writes or reads all chunks. */
 static void walk_chunks(traversal *w, lh_pipeline_desc *d)
 {
     traverse_index(w, &d->n_chunks);
@@ -114,6 +122,7 @@ static void walk_chunks(traversal *w, lh_pipeline_desc *d)
     d->chunks = c;
 }
 
+/* Writes or reads all links. */
 static void walk_links(traversal *w, lh_pipeline_desc *d)
 {
     traverse_index(w, &d->n_links);
@@ -128,6 +137,7 @@ static void walk_links(traversal *w, lh_pipeline_desc *d)
     d->links = l;
 }
 
+/* Writes or reads the datacenters' names. */
 static void walk_sites(traversal *w, lh_pipeline_desc *d)
 {
     traverse_index(w, &d->n_sites);
@@ -156,6 +166,7 @@ static uint32_t traverse_device_count(traversal *w, const lh_pipeline_desc *d,
     return there ? d->n_devices : 0;
 }
 
+/* Writes or reads the memory limits and their unit. */
 static void walk_limits(traversal *w, lh_pipeline_desc *d)
 {
     uint32_t n = traverse_device_count(w, d, d->memory_limits);
@@ -166,6 +177,7 @@ static void walk_limits(traversal *w, lh_pipeline_desc *d)
     traverse_text(w, &d->memory_unit);
 }
 
+/* Writes or reads the names of the data-parallel links. */
 static void walk_dp_links(traversal *w, lh_pipeline_desc *d)
 {
     uint32_t n = traverse_device_count(w, d, d->dp_links);
@@ -175,6 +187,7 @@ static void walk_dp_links(traversal *w, lh_pipeline_desc *d)
     d->dp_links = at;
 }
 
+/* Writes or reads a pass reference. */
 static void walk_point(traversal *w, lh_dp_pass *point)
 {
     traverse_index(w, &point->chunk);
@@ -182,6 +195,8 @@ static void walk_point(traversal *w, lh_dp_pass *point)
     traverse_flag(w, &point->backward);
 }
 
+/* Writes or reads all data-parallel operations; shares are stored as their
+ * bits. */
 static void walk_ops(traversal *w, lh_pipeline_desc *d)
 {
     traverse_index(w, &d->n_dp_ops);
@@ -207,6 +222,7 @@ static void walk_ops(traversal *w, lh_pipeline_desc *d)
     d->dp_ops = o;
 }
 
+/* Writes or reads a whole description, member by member in fixed order. */
 static void walk_all(traversal *w, lh_pipeline_desc *d)
 {
     uint32_t receives = (uint32_t)d->receives;
