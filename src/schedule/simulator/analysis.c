@@ -76,17 +76,20 @@ const char *lh_segment_name(lh_segment_kind kind)
     }
 }
 
+/* Returns pass i in the device's order, with its times. */
 static const lh_timeline_run *get_run(const lh_timeline *t, uint32_t device,
                                       uint32_t i)
 {
     return &t->runs[t->offsets[device] + i];
 }
 
+/* Returns the number of passes on a device. */
 static uint32_t count_runs(const lh_timeline *t, uint32_t device)
 {
     return (uint32_t)(t->offsets[device + 1] - t->offsets[device]);
 }
 
+/* Returns a pass's index by chunk and microbatch; kind and part are ignored. */
 static size_t pass_index(const timeline_index *f, const lh_pass *pass)
 {
     return (size_t)pass->chunk * f->p->n_microbatches + pass->microbatch;
@@ -171,6 +174,8 @@ static lh_status find_copies(timeline_index *f, lhi_arena *mem, lh_error *err)
     return LH_OK;
 }
 
+/* Indexes passes by chunk and microbatch, and each message by the message
+ * before it on its link. */
 static lh_status build_index(timeline_index *f, lhi_arena *mem, lh_error *err)
 {
     size_t n = (size_t)f->p->n_chunks * f->p->n_microbatches;
@@ -662,6 +667,8 @@ typedef struct queue_change {
     int32_t change;
 } queue_change;
 
+/* Orders queue changes by time; departures precede arrivals at the same time
+ * (qsort). */
 static int compare_arrivals(const void *a, const void *b)
 {
     const queue_change *x = a, *y = b;
@@ -746,6 +753,8 @@ static lh_status find_slack(lh_analysis *a, const timeline_index *f,
     return LH_OK;
 }
 
+/* Computes idle time by cause, critical path, link use and slack, in this
+ * order. */
 static lh_status analyse(lh_analysis *a, timeline_index *f,
                          const lh_schedule *s, lhi_arena *scratch,
                          lh_error *err)

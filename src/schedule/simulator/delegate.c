@@ -36,6 +36,8 @@ static int64_t get_staging_ns(const lh_delegation *o, uint32_t link)
     return o->link_staging_ns ? o->link_staging_ns[link] : o->staging_ns;
 }
 
+/* Checks whether the options delegate a link's sends; without a list, all
+ * links. */
 static bool is_delegated(const lh_delegation *o, uint32_t link)
 {
     return !o->links || o->links[link];

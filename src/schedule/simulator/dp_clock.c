@@ -110,6 +110,7 @@ void lhi_dp_clock_add_device(lhi_dp_clock *c, const lh_pass *order,
     }
 }
 
+/* Returns the index of a pass among all launch points; D and B share one. */
 static size_t get_point(const lhi_dp_clock *c, const lh_pass *pass)
 {
     return lhi_pass_index(c->p, pass->chunk, pass->microbatch,

@@ -283,12 +283,15 @@ static int64_t run_plain(lh_evaluator *e, const lh_schedule *s, uint32_t d,
     return run_device(e, s, d, depth, false);
 }
 
+/* Runs a device of a pipeline with data-parallel operations; compiled apart
+ * from the fast path without them. */
 static NOINLINE int64_t run_communicating(lh_evaluator *e, const lh_schedule *s,
                                           uint32_t d, uint32_t *depth)
 {
     return run_device(e, s, d, depth, true);
 }
 
+/* Resets times, counters and link states before the next schedule. */
 static void reset(lh_evaluator *e)
 {
     const lh_pipeline *p = e->p;

@@ -118,6 +118,8 @@ static const lhi_route *get_route(const engine *e, uint64_t in)
     return in < e->n_half ? &e->p->forward[c - 1] : &e->p->backward[c + 1];
 }
 
+/* Adds an event; equal times are ordered by kind, device, then sequence
+ * number. */
 static void push(engine *e, int64_t time_ns, enum event_kind kind,
                  uint32_t device, uint64_t what)
 {
@@ -165,6 +167,7 @@ static void try_start(engine *e, uint32_t d)
     push(e, run->end_ns, END, d, 0);
 }
 
+/* Returns the device that sends an input. */
 static uint32_t get_sender(const engine *e, uint64_t in)
 {
     uint32_t c = (uint32_t)(in % e->n_half / e->p->n_microbatches);
@@ -321,6 +324,8 @@ static void on_enter(engine *e, uint64_t in, int64_t now)
     }
 }
 
+/* Starts the data-parallel operations, posts the receives due at time 0 and
+ * starts the first passes. */
 static void start_all(engine *e)
 {
     const lh_pipeline *p = e->p;
@@ -492,6 +497,8 @@ static lh_status read_link_order(engine *e, const lh_link_order *order,
     return LH_OK;
 }
 
+/* Allocates the engine's state, and the timeline's arrays in their final size.
+ */
 static lh_status allocate(engine *e, lh_error *err)
 {
     const lh_pipeline *p = e->p;
@@ -586,6 +593,7 @@ static lh_status compute_copies(engine *e, lh_error *err)
     return LH_OK;
 }
 
+/* Allocates and initialises the engine and the timeline for one simulation. */
 static lh_status make_engine(engine *e, lh_error *err)
 {
     const lh_pipeline *p = e->p;
@@ -662,6 +670,7 @@ static void compute_totals(engine *e)
         t->first_device_end_ns = t->runs[t->offsets[first + 1] - 1].end_ns;
 }
 
+/* Checks the orders, simulates them, and completes the timeline. */
 static lh_status run_all(engine *e, lh_error *err)
 {
     const lh_pipeline *p = e->p;

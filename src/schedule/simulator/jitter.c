@@ -95,6 +95,8 @@ static void draw_factors(sampled_pipeline *x, uint32_t sample)
     }
 }
 
+/* Scales a route's latency and transfer time by its link's factors of this
+ * sample. */
 static void vary_route(const sampled_pipeline *x, const lhi_route *from,
                        lhi_route *to)
 {
@@ -168,6 +170,7 @@ static lh_status allocate_copies(sampled_pipeline *x, lh_error *err)
 /* --- results ---------------------------------------------------------------
  */
 
+/* Orders numbers ascending (qsort). */
 static int compare(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -200,6 +203,7 @@ static void summarise(int64_t *ns, uint32_t n, lh_jitter_result *out)
 /* --- checks ----------------------------------------------------------------
  */
 
+/* Checks that an option is within its range; NaN is an error. */
 static lh_status check_range(const char *what, double value, double least,
                              double most, lh_error *err)
 {
