@@ -22,12 +22,16 @@ static lh_status read_schedule(const lhi_read_context *r, const lhi_node *node,
     return LH_OK;
 }
 
+/* Writes the schedule as a list of CSV rows (schema callback); NULL: out of
+ * memory. */
 static json_t *write_rows(const void *owner, const void *context)
 {
     (void)context;
     return lhi_schedule_rows_to_json(((const lh_certificate *)owner)->schedule);
 }
 
+/* Writes the explicit message orders as a list of CSV rows (schema callback);
+ * NULL: out of memory. */
 static json_t *write_link_orders(const void *owner, const void *context)
 {
     const lh_certificate *c = owner;
@@ -95,6 +99,8 @@ static lh_status read_passes(const lhi_read_context *r, const lhi_node *node,
     return LH_OK;
 }
 
+/* Writes the passes of a proof row, such as '0F', or 'm0F' for their messages
+ * (schema callback). */
 static json_t *write_passes(const void *owner, const void *context)
 {
     const lh_proof_row *row = owner;
@@ -174,6 +180,8 @@ static lh_status read_clause(const lhi_read_context *r, const lhi_node *node,
     return LH_OK;
 }
 
+/* Writes a clause such as '0F3<0W1 m0F2<m1I0' (schema callback); NULL: out of
+ * memory. */
 static json_t *write_clause(const void *owner, const void *context)
 {
     const lh_proof_clause *clause = owner;
@@ -250,6 +258,7 @@ static lh_status read_proof(const lhi_read_context *r, const lhi_node *map,
     return lhi_schema_read(r, map, &proof_tables[index], owner, err);
 }
 
+/* Writes the proof by the table of its kind (schema callback). */
 static json_t *write_proof(const void *owner, const void *context)
 {
     const lh_certificate *c = owner;

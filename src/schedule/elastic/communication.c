@@ -203,6 +203,7 @@ static void launch_stage(launcher *l, uint32_t stage, bool is_backward)
     }
 }
 
+/* Launches the gathers and the reduce-scatters of all stages. */
 static void launch_all(launcher *l)
 {
     for (uint32_t stage = 0; stage < l->g->stages; stage++) {

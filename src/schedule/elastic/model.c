@@ -122,12 +122,14 @@ static lhi_int128 compute_sharded_memory(const lh_elastic_case *g,
             buffers * D * (lhi_int128)share);
 }
 
+/* Returns the memory of sharded gradients; see compute_sharded_memory(). */
 static lhi_int128 compute_gradient_memory(const lh_elastic_case *g,
                                           const lh_elastic_plan *p)
 {
     return compute_sharded_memory(g, p->params_g, g->gradient_bytes, 2);
 }
 
+/* Returns the memory of sharded parameters; see compute_sharded_memory(). */
 static lhi_int128 compute_parameter_memory(const lh_elastic_case *g,
                                            const lh_elastic_plan *p)
 {

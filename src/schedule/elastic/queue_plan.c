@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* Checks whether a duration is negative or above the supported limit. */
 static bool is_time_invalid(int64_t ns)
 {
     return ns < 0 || ns > LHI_ELASTIC_MAX_TIME;
@@ -107,6 +108,7 @@ static uint32_t count_passes_to_hide(int64_t comm_ns, int64_t pass_ns)
     return n < INT32_MAX ? (uint32_t)n : INT32_MAX;
 }
 
+/* Returns the smaller number. */
 static uint32_t min_u32(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;

@@ -316,6 +316,8 @@ static lh_status check_refutation(checker *k, lh_error *err)
 
 /* --- driver --------------------------------------------------------------- */
 
+/* Checks the bound by the method of the certificate's proof and adds its
+ * statements. */
 static lh_status check_proof(checker *k, lh_error *err)
 {
     switch (k->c->kind) {
@@ -333,6 +335,8 @@ static lh_status check_proof(checker *k, lh_error *err)
     }
 }
 
+/* Checks pipeline, schedules, proof, and bound against makespan, in this
+ * order; stops if the certificate belongs to another pipeline. */
 static lh_status check_all(checker *k, lh_error *err)
 {
     const lh_certificate *c = k->c;

@@ -43,6 +43,7 @@ typedef struct checker {
     bool refuted;
 } checker;
 
+/* Returns the row of operation o. */
 static const lhi_verify_row *row_of(const checker *r, uint32_t o)
 {
     return &r->c->rows[r->c->row_of[o]];
@@ -62,17 +63,20 @@ static lit before(const checker *r, uint32_t a, uint32_t b)
            1;
 }
 
+/* Returns 1 if the literal is true, -1 if false, 0 if undecided. */
 static int get_value(const checker *r, lit l)
 {
     int v = r->value[l / 2];
     return l & 1 ? -v : v;
 }
 
+/* Returns the operation that runs first if the literal is true. */
 static uint32_t get_first(const checker *r, lit l)
 {
     return l & 1 ? r->pair_b[l / 2] : r->pair_a[l / 2];
 }
 
+/* Returns the operation that runs second if the literal is true. */
 static uint32_t get_second(const checker *r, lit l)
 {
     return l & 1 ? r->pair_a[l / 2] : r->pair_b[l / 2];
@@ -140,11 +144,13 @@ static bool propagate_orders(checker *r, lit l)
 
 /* --- clauses ------------------------------------------------------------- */
 
+/* Returns the literals of stored clause k. */
 static lit *clause(const checker *r, uint32_t k)
 {
     return r->lits + r->clause_at[k];
 }
 
+/* Adds clause k to the watch list of its literal at index `side`, 0 or 1. */
 static void watch(checker *r, uint32_t k, uint32_t side)
 {
     lit l = clause(r, k)[side];
@@ -318,6 +324,8 @@ static void clear_queues(checker *r)
     memset(r->c->dirty, 0, r->c->n_machines * sizeof *r->c->dirty);
 }
 
+/* Saves windows, counts and trail length as the root state, to which every
+ * clause check returns. */
 static void save_root(checker *r)
 {
     const lhi_verify_model *c = r->c;
@@ -329,6 +337,7 @@ static void save_root(checker *r)
     r->n_root = r->n_trail;
 }
 
+/* Restores the root state and empties the queues. */
 static void back_to_root(checker *r)
 {
     lhi_verify_model *c = r->c;
@@ -528,6 +537,8 @@ static lh_status number_pairs(checker *r, lhi_arena *mem, lh_error *err)
     return LH_OK;
 }
 
+/* Allocates the arrays in `mem`; all pairs start undecided and all counts
+ * unrestricted. */
 static lh_status allocate(checker *r, lhi_arena *mem, lh_error *err)
 {
     const lhi_verify_model *c = r->c;

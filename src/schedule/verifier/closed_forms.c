@@ -20,16 +20,20 @@ typedef struct closed_form {
     uint32_t n_terms;
 } closed_form;
 
+/* Returns chunk c of the pipeline. */
 static const lh_chunk *get_chunk(const closed_form *f, uint32_t c)
 {
     return lh_pipeline_chunk(f->p, c);
 }
 
+/* Returns the duration of chunk c's D in ns, or of its whole backward pass if
+ * D and W are joint. */
 static int64_t get_d_ns(const closed_form *f, uint32_t c)
 {
     return get_chunk(f, c)->d_ns + (f->joint ? get_chunk(f, c)->w_ns : 0);
 }
 
+/* Returns the duration of chunk c's W in ns; 0 if D and W are joint. */
 static int64_t get_w_ns(const closed_form *f, uint32_t c)
 {
     return f->joint ? 0 : get_chunk(f, c)->w_ns;
@@ -46,6 +50,8 @@ static int64_t compute_hop(const closed_form *f, uint32_t c, bool back)
     return l->transfer_ns + l->latency_ns;
 }
 
+/* Returns the chunk's reduce-scatter time with its latency, in ns; 0 if it has
+ * none. */
 static int64_t scatter(const lh_chunk *c)
 {
     return c->reduce_scatter_ns ? c->reduce_scatter_ns + c->dp_latency_ns : 0;
@@ -85,12 +91,15 @@ static void compute_path_times(closed_form *f)
     }
 }
 
+/* Appends `times` x `ns` to the closed form. The caller keeps within
+ * LHI_VERIFY_MAX_TERMS. */
 static void add_term(closed_form *f, const char *name, int64_t times,
                      int64_t ns)
 {
     f->terms[f->n_terms++] = (lh_bound_term){name, times, ns};
 }
 
+/* Returns the sum of all terms in ns. */
 static int64_t compute_sum(const closed_form *f)
 {
     int64_t sum = 0;
@@ -99,6 +108,7 @@ static int64_t compute_sum(const closed_form *f)
     return sum;
 }
 
+/* Fills the form 'path': the longest path through one D. */
 static void form_path(closed_form *f)
 {
     uint32_t best = 0;
@@ -144,6 +154,8 @@ typedef struct sums {
     int64_t first, work, forth, after, scatter;
 } sums;
 
+/* Sums the work of a device's chunks; keeps the smallest head, tail and
+ * reduce-scatter. */
 static sums add_up(const closed_form *f, uint32_t device)
 {
     sums s = {.first = LHI_NEVER, .after = LHI_NEVER, .scatter = LHI_NEVER};
@@ -162,6 +174,7 @@ static sums add_up(const closed_form *f, uint32_t device)
     return s;
 }
 
+/* Fills the form 'device': all work of a device. */
 static void form_device(closed_form *f, uint32_t device)
 {
     sums s = add_up(f, device);
@@ -172,6 +185,8 @@ static void form_device(closed_form *f, uint32_t device)
     add_term(f, "reduce-scatter", 1, s.scatter);
 }
 
+/* Fills the form 'drain': all F and D of a device, then the path after its
+ * last D. */
 static void form_drain(closed_form *f, uint32_t device)
 {
     sums s = add_up(f, device);
@@ -213,6 +228,8 @@ static void form_round_trips(closed_form *f, uint32_t device)
     }
 }
 
+/* Fills the form 'memory': full cycles of a device whose memory limits the
+ * resident activations. */
 static void form_memory(closed_form *f, uint32_t device)
 {
     sums s = add_up(f, device);
@@ -228,6 +245,8 @@ static void form_memory(closed_form *f, uint32_t device)
     add_term(f, "after a D", 1, f->after_d[c]);
 }
 
+/* Fills the form 'link': all transfers of a link, between the earliest arrival
+ * and the shortest remaining path. */
 static void form_link(closed_form *f, const char *link)
 {
     int64_t first = LHI_NEVER, after = LHI_NEVER, busy = 0;
@@ -256,6 +275,8 @@ static void form_link(closed_form *f, const char *link)
     add_term(f, "after the last message", 1, after);
 }
 
+/* Allocates and computes path times before and after the passes of every
+ * chunk; memory belongs to `mem`. */
 static lh_status make_closed_form(closed_form *f, lhi_arena *mem, lh_error *err)
 {
     size_t n = f->n_chunks;

@@ -17,6 +17,7 @@ typedef struct link_name {
     uint32_t link;
 } link_name;
 
+/* Orders links by sending, then receiving device (qsort). */
 static int compare_ends(const void *a, const void *b)
 {
     const ends *x = a, *y = b;
@@ -25,6 +26,7 @@ static int compare_ends(const void *a, const void *b)
     return (x->to > y->to) - (x->to < y->to);
 }
 
+/* Orders links by name, then index (qsort). */
 static int compare_named(const void *a, const void *b)
 {
     const link_name *x = a, *y = b;
@@ -105,11 +107,13 @@ uint32_t lhi_verify_get_link(const lhi_verifier *judge, uint32_t node,
     return link;
 }
 
+/* Compares a name with an element of a sorted list of names (bsearch). */
 static int compare_name(const void *key, const void *item)
 {
     return strcmp(key, *(const char *const *)item);
 }
 
+/* Returns the resource with a name by binary search; LH_NONE: none. */
 static uint32_t find_resource(const lhi_verifier *judge, const char *name)
 {
     const char **found =

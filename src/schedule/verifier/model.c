@@ -26,11 +26,14 @@ typedef struct builder {
     int64_t *gathered; /* ... total all-gather time */
 } builder;
 
+/* Returns chunk c of the pipeline. */
 static const lh_chunk *chunk_at(const builder *b, uint32_t c)
 {
     return lh_pipeline_chunk(b->p, c);
 }
 
+/* Returns the duration of chunk c's D in ns, or of D and W if they are joint.
+ */
 static int64_t back_ns(const builder *b, uint32_t c)
 {
     return chunk_at(b, c)->d_ns + (b->joint ? chunk_at(b, c)->w_ns : 0);
@@ -58,6 +61,8 @@ static uint32_t add_row(builder *b, lhi_verify_row row, uint32_t per)
     return add_row_of(b, row, b->n * per);
 }
 
+/* Appends a machine without rows and without memory limit. `device` is LH_NONE
+ * for a link. */
 static void add_machine(builder *b, uint32_t device, const char *link)
 {
     lhi_verify_model *c = b->c;
@@ -492,6 +497,9 @@ static lh_status allocate_ops(builder *b, const char **why, lh_error *err)
     return c->least && c->most ? LH_OK : lhi_fail_nomem(err);
 }
 
+/* Allocates the builder's tables and sums chunks, memory and gathers per
+ * device; sets *why for pipelines that exact integers or the size limits do
+ * not cover. */
 static lh_status make_builder(builder *b, const char **why, lh_error *err)
 {
     lhi_verify_model *c = b->c;
@@ -533,6 +541,8 @@ static lh_status make_builder(builder *b, const char **why, lh_error *err)
     return c->rows && c->machines ? LH_OK : lhi_fail_nomem(err);
 }
 
+/* Builds machines, rows, precedences, heads and tails; sets *why if the
+ * pipeline is unsupported. */
 static lh_status build(builder *b, const char **why, lh_error *err)
 {
     LHI_TRY(lhi_verify_find_links(&b->links, err));

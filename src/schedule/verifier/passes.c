@@ -9,11 +9,13 @@
 
 #define TEXT(judge, node, buffer) lh_pass_format(&(judge)->passes[node], buffer)
 
+/* Returns -1, 0 or 1 as a < b, a == b or a > b. */
 static int compare_u32(uint32_t a, uint32_t b)
 {
     return (a > b) - (a < b);
 }
 
+/* Orders passes by chunk, microbatch, kind and part. */
 static int compare_passes(const lh_pass *a, const lh_pass *b)
 {
     int order = compare_u32(a->chunk, b->chunk);
@@ -26,6 +28,7 @@ static int compare_passes(const lh_pass *a, const lh_pass *b)
     return order;
 }
 
+/* Orders nodes by pass, then by position in the schedule (qsort). */
 static int compare_keys(const void *a, const void *b)
 {
     const lhi_verify_node *x = a, *y = b;
@@ -117,6 +120,8 @@ static bool is_valid_pass(lhi_verifier *judge, uint32_t node)
     return true;
 }
 
+/* Lists the nodes with valid passes, ordered by pass, so that missing and
+ * repeated passes show. */
 static lh_status sort_passes(lhi_verifier *judge, lh_error *err)
 {
     uint32_t total = judge->first[judge->n_rows];
@@ -133,6 +138,7 @@ static lh_status sort_passes(lhi_verifier *judge, lh_error *err)
     return LH_OK;
 }
 
+/* Adds the violation that a pass is missing on its device. */
 static void report_missing(lhi_verifier *judge, const lh_pass *pass)
 {
     char text[LH_PASS_TEXT_SIZE];
@@ -142,6 +148,8 @@ static void report_missing(lhi_verifier *judge, const lh_pass *pass)
         lh_pass_format(pass, text));
 }
 
+/* Adds the violation that a microbatch's backward passes are missing: B, or
+ * both I and W. */
 static void report_missing_backward(lhi_verifier *judge, const lh_pass *pass)
 {
     uint32_t device = lh_pipeline_chunk(judge->pipeline, pass->chunk)->device;

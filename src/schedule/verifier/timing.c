@@ -62,6 +62,8 @@ typedef struct run {
     int64_t makespan_ns;
 } simulation;
 
+/* Pushes a device that may start its next pass, unless it is on the stack
+ * already. */
 static void stack(simulation *r, uint32_t device)
 {
     if (!r->stacked[device]) {
@@ -77,6 +79,7 @@ static void extend_makespan(simulation *r, int64_t time_ns)
         r->makespan_ns = time_ns;
 }
 
+/* Returns the duration of a pass, in ns. */
 static int64_t duration(const lhi_verifier *judge, const lh_pass *pass)
 {
     const lh_chunk *chunk = lh_pipeline_chunk(judge->pipeline, pass->chunk);
@@ -417,6 +420,8 @@ static lh_status find_copies(simulation *r, lh_error *err)
     return LH_OK;
 }
 
+/* Returns the node of the pass at which a data-parallel operation starts or
+ * must be done; LH_NONE: not in the schedule. */
 static uint32_t node_at(const lhi_verifier *judge, const lh_dp_pass *at)
 {
     lh_pass forward = {at->chunk, at->microbatch, 0, 1, LH_F};
@@ -479,6 +484,8 @@ static lh_status read_link_orders(simulation *r, lh_error *err)
     return LH_OK;
 }
 
+/* Allocates and initialises the state of the simulation in the verifier's
+ * arena. */
 static lh_status make_simulation(simulation *r, lh_error *err)
 {
     lhi_verifier *judge = r->judge;

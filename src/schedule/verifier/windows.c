@@ -31,6 +31,8 @@ typedef struct state_builder {
     table seen;
 } state_builder;
 
+/* Returns the table's slot with the key, or the free slot where it belongs
+ * (linear probing). */
 static size_t find_key(const table *t, uint64_t key)
 {
     uint64_t hash = key * UINT64_C(0x9e3779b97f4a7c15);
@@ -40,6 +42,8 @@ static size_t find_key(const table *t, uint64_t key)
     return at;
 }
 
+/* Doubles the hash table and rehashes it; false: out of memory, table
+ * unchanged. */
 static bool enlarge_table(table *t)
 {
     table more = {.room = t->room ? 2 * t->room : 1024};
@@ -63,6 +67,7 @@ static bool enlarge_table(table *t)
     return true;
 }
 
+/* Doubles the capacity for states; false: out of memory. */
 static bool enlarge_states(state_builder *k)
 {
     uint32_t n = k->m->n_rows, room = k->room ? 2 * k->room : 512;
@@ -176,6 +181,7 @@ static bool enumerate_states(state_builder *k, bool *no_memory)
     return true;
 }
 
+/* Frees a machine's states; NULL is allowed. */
 static void free_states(lhi_verify_states *s)
 {
     if (!s)
@@ -218,6 +224,8 @@ static lh_status make_states(lhi_verify_model *c, lhi_verify_machine *m,
     return no_memory ? lhi_fail_nomem(err) : LH_OK;
 }
 
+/* Enumerates the states of every machine and allocates scratch for the
+ * largest. */
 static lh_status make_all_states(lhi_verify_model *c, lh_error *err)
 {
     size_t most = 1;
@@ -421,6 +429,8 @@ bool lhi_verify_is_machine_infeasible(lhi_verify_model *claim, uint32_t m)
 
 /* --- fixpoint ------------------------------------------------------------ */
 
+/* Sets all windows to heads, tails and the deadline, removes restrictions of
+ * counts, and queues all operations. */
 static void reset_windows(lhi_verify_model *c, int64_t deadline)
 {
     c->front = c->n_queue = 0;
