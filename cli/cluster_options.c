@@ -61,6 +61,8 @@ static lh_status site_part(cli *c, uint32_t sites, const char *option,
     return LH_OK;
 }
 
+/* Reads the i-th number of a comma-separated option, from 1 to MOST; without
+ * the option *out is unchanged. */
 static lh_status site_count(cli *c, uint32_t sites, const char *option,
                             const char *list, uint32_t i, uint32_t *out)
 {

@@ -48,6 +48,7 @@ typedef struct work {
     lh_claims *claims; /* NULL: no certificate */
 } work;
 
+/* Prints the certificate's verdict and one line per statement. */
 static void print_claims(cli *c, const work *w)
 {
     cli_print(c, "certificate: %s\n",
@@ -58,11 +59,14 @@ static void print_claims(cli *c, const work *w)
                   lh_claims_text(w->claims, i));
 }
 
+/* Returns a device's peak memory in a verdict (callback of
+ * cli_host_memory_text()). */
 static int64_t certified_peak(const void *of, uint32_t device)
 {
     return lh_verdict_peak_memory(of, device);
 }
 
+/* Prints violations, makespan, peaks and statements as JSON. */
 static lh_status print_json(cli *c, const work *w)
 {
     char *text = NULL;
@@ -73,6 +77,7 @@ static lh_status print_json(cli *c, const work *w)
     return LH_OK;
 }
 
+/* Prints the verdict, or all violations, for a reader. */
 static void print_text(cli *c, const work *w)
 {
     char time[CLI_TIME_TEXT], hosted[CLI_HOST_MEMORY_TEXT];
@@ -96,6 +101,8 @@ static void print_text(cli *c, const work *w)
         cli_print(c, "  and %" PRIu64 " more\n", total - kept);
 }
 
+/* Reads and checks the certificate; sets the exit code unless every statement
+ * is verified. */
 static lh_status verify_certificate(cli *c, work *w)
 {
     const settings *s = c->settings;
@@ -109,6 +116,8 @@ static lh_status verify_certificate(cli *c, work *w)
     return status;
 }
 
+/* Reads the problem and the schedule, checks them, and checks the certificate
+ * if one is given. */
 static lh_status verify(cli *c, work *w)
 {
     const settings *s = c->settings;
@@ -135,6 +144,7 @@ static lh_status verify(cli *c, work *w)
     return LH_OK;
 }
 
+/* Runs 'longhaul check' and frees its work. */
 static lh_status run_check(cli *c)
 {
     work w = {0};

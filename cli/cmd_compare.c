@@ -19,6 +19,7 @@ typedef struct settings {
 
 enum { MOST_PIPELINES = 16 };
 
+/* Returns the name of choice i of --by; NULL: no more. */
 static const char *by_name(uint32_t i)
 {
     return lh_compare_criterion_name((lh_compare_criterion)i);
@@ -90,6 +91,7 @@ typedef struct work {
     cli_comparison x;
 } comparison_work;
 
+/* Frees the results, problems and lists of methods; keeps the struct. */
 static void work_fini(comparison_work *w)
 {
     lh_comparison_free(w->x.all);
@@ -112,6 +114,7 @@ static void base_name(char *out, size_t room, const char *path)
     snprintf(out, room, "%.*s", len, name);
 }
 
+/* Reads all operands; error: a job among several files. */
 static lh_status read_problems(cli *c, comparison_work *w)
 {
     for (uint32_t i = 0; i < c->n_operands; i++) {
@@ -163,6 +166,7 @@ static lh_status read_jitter(cli *c, comparison_work *w)
     return LH_OK;
 }
 
+/* Shows the sweep's progress; never stops it (callback). */
 static bool show_point(void *context, uint32_t point, uint32_t n_points)
 {
     cli_progress(context, "comparing: point %" PRIu32 " of %" PRIu32, point + 1,
@@ -170,6 +174,7 @@ static bool show_point(void *context, uint32_t point, uint32_t n_points)
     return false;
 }
 
+/* Compares the methods on one plan or on up to MOST_PIPELINES pipelines. */
 static lh_status compare_problems(cli *c, comparison_work *w,
                                   const lh_compare_options *how)
 {
@@ -184,6 +189,7 @@ static lh_status compare_problems(cli *c, comparison_work *w,
     return lh_compare(w->n, bases, how, &w->x.all, &c->err);
 }
 
+/* Builds the options of the comparison, with sweep and jitter, and runs it. */
 static lh_status run_comparison(cli *c, comparison_work *w)
 {
     const settings *s = c->settings;
@@ -224,6 +230,8 @@ static lh_status run_comparison(cli *c, comparison_work *w)
 /* More passes make the report slow to open. */
 enum { MOST_PASSES_SHOWN = 60000 };
 
+/* Adds a contender's timeline to the report, while the total number of passes
+ * stays below the limit. */
 static lh_status add_timeline(cli *c, const cli_comparison *x, uint32_t i,
                               uint64_t *passes, lh_report *report)
 {
@@ -251,6 +259,8 @@ static lh_status add_timeline(cli *c, const cli_comparison *x, uint32_t i,
     return status;
 }
 
+/* Adds a row per contender in ranking order, with its timeline, to the report
+ * of a single point. */
 static lh_status add_point(cli *c, const cli_comparison *x,
                            const uint32_t *ranking, lh_report *report)
 {
@@ -273,6 +283,8 @@ static lh_status add_point(cli *c, const cli_comparison *x,
     return LH_OK;
 }
 
+/* Adds the inputs and either the ranking or the curves of the sweep to the
+ * report. */
 static lh_status add_all(cli *c, const cli_comparison *x, lh_report *report)
 {
     for (uint32_t i = 0; i < c->n_operands; i++)
@@ -301,6 +313,7 @@ static lh_status add_all(cli *c, const cli_comparison *x, lh_report *report)
     return LH_OK;
 }
 
+/* Writes the HTML report to `path`. */
 static lh_status write_html(cli *c, const cli_comparison *x, const char *path)
 {
     lh_report *report = NULL;
@@ -312,6 +325,7 @@ static lh_status write_html(cli *c, const cli_comparison *x, const char *path)
     return status;
 }
 
+/* Prints the comparison as JSON. */
 static lh_status print_json(cli *c, const lh_comparison *all)
 {
     char *text = NULL;
@@ -321,6 +335,8 @@ static lh_status print_json(cli *c, const lh_comparison *all)
     return LH_OK;
 }
 
+/* Reads methods, sweep, problems and jitter, compares, and writes the results.
+ */
 static lh_status compare(cli *c, comparison_work *w)
 {
     const settings *s = c->settings;
@@ -336,6 +352,7 @@ static lh_status compare(cli *c, comparison_work *w)
                           : cli_comparison_text(c, &w->x);
 }
 
+/* Runs 'longhaul compare' and frees its work. */
 static lh_status run_compare(cli *c)
 {
     comparison_work w = {0};

@@ -75,6 +75,8 @@ enum { MOST_SHOWN = 4 }; /* stages, replicas, kinds, slow elements, fixes */
 
 enum { SENTENCE = 400 }; /* bytes per sentence */
 
+/* Writes steps, stages, replicas and microbatches of the recording to `text`;
+ * returns it. */
 static char *recording_text(const lh_diagnosis *d, char text[SENTENCE])
 {
     snprintf(text, SENTENCE,
@@ -88,6 +90,8 @@ static char *recording_text(const lh_diagnosis *d, char text[SENTENCE])
     return text;
 }
 
+/* Prints the recording's size and its measured, replayed and ideal time per
+ * step. */
 static void print_heading(cli *c, const lh_diagnosis *d)
 {
     char measured[CLI_TIME_TEXT], t[CLI_TIME_TEXT], ideal[CLI_TIME_TEXT];
@@ -133,6 +137,8 @@ static const char *owner_text(const lh_diagnosis *d, const lh_slow_component *t,
     return text;
 }
 
+/* Writes a sentence about a slow component to `text`: what it is, its cost,
+ * and the steps; returns it. */
 static char *slow_text(const lh_diagnosis *d, const lh_slow_component *t,
                        char text[SENTENCE])
 {
@@ -169,6 +175,7 @@ static char *slow_text(const lh_diagnosis *d, const lh_slow_component *t,
 static const char nothing_slow[] =
     "no worker, stage or link that costs 0.2 % of a step";
 
+/* Prints the slow components, at most MOST_SHOWN, or that there is none. */
 static void print_slow(cli *c, const lh_diagnosis *d)
 {
     char text[SENTENCE];
@@ -224,6 +231,8 @@ typedef struct numbering {
     char text[16];
 } numbering;
 
+/* Writes stage or replica i as 'N:' into the numbering's own buffer; returns
+ * it. */
 static const char *number_name(const void *of, uint32_t i)
 {
     numbering *n = (numbering *)of;
@@ -232,12 +241,14 @@ static const char *number_name(const void *of, uint32_t i)
     return n->text;
 }
 
+/* Returns the name of operation i (callback; `of` is unused). */
 static const char *operation_name(const void *of, uint32_t i)
 {
     (void)of;
     return lh_operation_name((lh_operation)i);
 }
 
+/* Prints the slowdown by stage, replica, operation and worker, worst first. */
 static void print_parts(cli *c, const lh_diagnosis *d)
 {
     numbering stages = {NULL, ""}, replicas = {d->replicas, ""};
@@ -260,6 +271,8 @@ static void print_parts(cli *c, const lh_diagnosis *d)
 
 /* --- fixes -------------------------------------------------------------- */
 
+/* Prints the evaluated changes with their predicted times, or that none gains
+ * 0.2 %. */
 static void print_fixes(cli *c, const lh_diagnosis *d)
 {
     static const char *const head[] = {"#per step", "#gain", ""};
@@ -289,12 +302,14 @@ static void print_fixes(cli *c, const lh_diagnosis *d)
                   d->n_remedies - MOST_SHOWN);
 }
 
+/* Prints the defects found in the recording. */
 static void print_remarks(cli *c, const lh_diagnosis *d)
 {
     for (uint32_t i = 0; i < d->n_defects; i++)
         cli_wrap(c, i ? "" : "damage", 0, "%s", d->defects[i].text);
 }
 
+/* Prints the whole diagnosis for a reader. */
 static void print_text(cli *c, const lh_diagnosis *d)
 {
     print_heading(c, d);
@@ -306,6 +321,7 @@ static void print_text(cli *c, const lh_diagnosis *d)
 
 /* --- report page -------------------------------------------------------- */
 
+/* Adds recording, diagnosis and sentences to the report. */
 static lh_status fill_page(cli *c, const lh_recording *recording,
                            const lh_diagnosis *d, lh_report *report)
 {
@@ -334,6 +350,7 @@ static lh_status fill_page(cli *c, const lh_recording *recording,
     return status;
 }
 
+/* Writes the HTML report to `path`. */
 static lh_status write_page(cli *c, const lh_recording *recording,
                             const lh_diagnosis *d, const char *path)
 {
@@ -348,6 +365,7 @@ static lh_status write_page(cli *c, const lh_recording *recording,
 
 /* --- command ------------------------------------------------------------ */
 
+/* Prints the diagnosis as text, or as JSON with --json. */
 static lh_status print_diagnosis(cli *c, const lh_diagnosis *d)
 {
     char *text = NULL;
@@ -361,6 +379,8 @@ static lh_status print_diagnosis(cli *c, const lh_diagnosis *d)
     return LH_OK;
 }
 
+/* Runs 'longhaul diagnose': reads a recording, diagnoses it, and writes the
+ * files asked for. */
 static lh_status run_diagnose(cli *c)
 {
     const settings *s = c->settings;

@@ -57,6 +57,8 @@ static const lh_dp_op *find_operation(const cli_view *v,
     return in->op == LH_NONE ? NULL : lh_pipeline_dp_op(v->pipeline, in->op);
 }
 
+/* Returns the name of an instruction's collective: gathers belong to F,
+ * scatters to backward passes. */
 static const char *collective_name(const lh_instruction *in)
 {
     return in->pass.kind == LH_F ? "all-gather" : "reduce-scatter";
@@ -110,6 +112,7 @@ static const char *data_link(const cli_view *v, const lh_instruction *in)
     return lh_pipeline_dp_link(v->pipeline, chunk->device);
 }
 
+/* Prints one instruction: predicted time, stream, operation, peer and link. */
 static void print_line(cli *c, const cli_view *v, const lh_exec *exec,
                        const lh_instruction *in)
 {
@@ -138,6 +141,7 @@ static void print_line(cli *c, const cli_view *v, const lh_exec *exec,
     cli_print(c, "\n");
 }
 
+/* Checks whether a replica group runs a stage in a datacenter. */
 static bool is_at(const lh_site_group *group, uint32_t stage,
                   uint32_t datacenter)
 {
@@ -175,6 +179,7 @@ static uint32_t intra_pass_zero_level(const lh_plan *plan, uint32_t stage)
                : 0;
 }
 
+/* Prints the rank's summary and its instructions. */
 static lh_status print_text(cli *c, const cli_view *v, const lh_plan *plan,
                             const lh_exec *exec)
 {
@@ -233,6 +238,7 @@ static void set_operation(json_t *j, const lh_dp_op *op)
     }
 }
 
+/* Returns one instruction as JSON; NULL: out of memory. */
 static json_t *instruction_json(const cli_view *v, const lh_exec *exec,
                                 uint32_t rank, const lh_instruction *in)
 {
@@ -278,6 +284,8 @@ static json_t *instruction_json(const cli_view *v, const lh_exec *exec,
     return j;
 }
 
+/* Returns the collectives that run within the passes of a stage, by its ZeRO
+ * level, as a list. */
 static json_t *intra_pass_json(const lh_plan *plan, uint32_t stage)
 {
     uint32_t level = intra_pass_zero_level(plan, stage);
@@ -286,6 +294,7 @@ static json_t *intra_pass_json(const lh_plan *plan, uint32_t stage)
                        : json_array();
 }
 
+/* Prints the rank's summary and instructions as JSON. */
 static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
                             const lh_exec *exec)
 {
@@ -315,6 +324,8 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
                      "instructions", list));
 }
 
+/* Builds the execution plan with the chosen data path and prints one rank's
+ * part. */
 static lh_status explain_exec(cli *c, const cli_view *v, const lh_plan *plan,
                               const cli_model *model, const cli_paths *paths)
 {
@@ -335,6 +346,8 @@ static lh_status explain_exec(cli *c, const cli_view *v, const lh_plan *plan,
     return status;
 }
 
+/* Reads and checks the operands, finds the schedule, and prints the rank's
+ * instructions. */
 static lh_status explain(cli *c, cli_problem *problem, cli_view *v,
                          cli_paths *paths)
 {
@@ -358,6 +371,7 @@ static lh_status explain(cli *c, cli_problem *problem, cli_view *v,
     return explain_exec(c, v, problem->plan, &s->model, paths);
 }
 
+/* Runs 'longhaul explain' and frees its work. */
 static lh_status run_explain(cli *c)
 {
     cli_problem problem = {0};

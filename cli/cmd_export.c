@@ -14,11 +14,13 @@ typedef struct settings {
     const char *schedule, *stages, *bundle;
 } settings;
 
+/* Returns the name of choice i of --to; NULL: no more. */
 static const char *target_name(uint32_t i)
 {
     return lh_export_target_name((lh_export_target)i);
 }
 
+/* Returns the name of choice i of --form; NULL: no more. */
 static const char *form_name(uint32_t i)
 {
     return lh_pytorch_form_name((lh_pytorch_form)i);
@@ -86,6 +88,8 @@ static const cli_example examples[] = {
      "Write the predicted iteration for Perfetto."},
 };
 
+/* Formats the schedule for PyTorch into *text (the caller frees it); *cost_ns:
+ * time lost to unsupported features, with a note. */
 static lh_status export_pytorch(cli *c, const cli_view *v, char **text,
                                 int64_t *cost_ns)
 {
@@ -111,6 +115,7 @@ static bool requires_plan(uint32_t to)
            to == LH_EXPORT_TORCHTITAN;
 }
 
+/* Rejects a pipeline where the export needs a plan's model and layout. */
 static lh_status check_plan(cli *c, const cli_problem *problem)
 {
     if (problem->plan)
@@ -121,6 +126,8 @@ static lh_status check_plan(cli *c, const cli_problem *problem)
                      c->operands[0]);
 }
 
+/* Finds the schedule to export: the plan's, or the one that --schedule names.
+ */
 static lh_status find_schedule(cli *c, const cli_problem *problem, cli_view *v)
 {
     const settings *s = c->settings;
@@ -137,6 +144,7 @@ typedef struct work {
     int64_t cost_ns;
 } work;
 
+/* Reads the operand and formats its export into the work's text. */
 static lh_status export_problem(cli *c, work *w)
 {
     const settings *s = c->settings;
@@ -158,6 +166,7 @@ static lh_status export_problem(cli *c, work *w)
                             &w->text, NULL, &c->err);
 }
 
+/* Writes the stages file to `path`. */
 static lh_status write_stages(cli *c, const lh_plan *plan, const char *path)
 {
     char *text = NULL;
@@ -166,6 +175,7 @@ static lh_status write_stages(cli *c, const lh_plan *plan, const char *path)
     return cli_write_text(c, path, text, len);
 }
 
+/* Writes the export to -o, and prints it or, with --json, a summary. */
 static lh_status write_export(cli *c, const char *text, int64_t cost_ns)
 {
     const settings *s = c->settings;
@@ -215,6 +225,8 @@ static lh_status check_bundle(cli *c)
     return LH_OK;
 }
 
+/* Writes a folder with all files of an export, with signals deferred while it
+ * writes. */
 static lh_status make_bundle(cli *c)
 {
     const settings *s = c->settings;
@@ -241,6 +253,7 @@ static lh_status make_bundle(cli *c)
     return LH_OK;
 }
 
+/* Runs 'longhaul export' and frees its work. */
 static lh_status run_export(cli *c)
 {
     CLI_TRY(check_effects(c));

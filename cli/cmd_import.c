@@ -35,6 +35,7 @@ static const cli_example examples[] = {
      "Import options of torchtitan 0.3."},
 };
 
+/* Prints the job with the ignored and noted keys as JSON. */
 static lh_status print_json(cli *c, const lh_import *in)
 {
     json_t *ignored = json_array(), *noted = json_array();
@@ -52,6 +53,8 @@ static lh_status print_json(cli *c, const lh_import *in)
     return cli_put_json(c, object);
 }
 
+/* Prints the path of the job, the numbers of ignored and noted keys, and the
+ * next command. */
 static void print_written(cli *c, const lh_import *in)
 {
     cli_print(c,
@@ -62,6 +65,7 @@ static void print_written(cli *c, const lh_import *in)
               c->common.output, in->n_ignored, in->n_notes, c->common.output);
 }
 
+/* Writes the job to -o, and prints it, a summary, or JSON. */
 static lh_status write_import(cli *c, const lh_import *in)
 {
     if (c->common.output)
@@ -75,6 +79,7 @@ static lh_status write_import(cli *c, const lh_import *in)
     return LH_OK;
 }
 
+/* Runs 'longhaul import': converts a framework's configuration into a job. */
 static lh_status run_import(cli *c)
 {
     const settings *s = c->settings;

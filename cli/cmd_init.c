@@ -76,6 +76,8 @@ static lh_status check_model(cli *c, const char *folder)
                             lh_model_presets());
 }
 
+/* Formats a job for the model and machines of the options; *text is the
+ * caller's. */
 static lh_status make_draft(cli *c, const char *folder, char **text,
                             size_t *len)
 {
@@ -92,6 +94,7 @@ static lh_status make_draft(cli *c, const char *folder, char **text,
     return lh_job_draft(&o, text, len, &c->err);
 }
 
+/* Prints the job with its model and cluster size as JSON. */
 static lh_status print_json(cli *c, const lh_job *job, const char *text)
 {
     json_t *object = json_pack("{s:s, s:I, s:i, s:i, s:s}", "model",
@@ -105,6 +108,7 @@ static lh_status print_json(cli *c, const lh_job *job, const char *text)
     return cli_put_json(c, object);
 }
 
+/* Prints model, GPUs, the job's path and the next command. */
 static void print_written(cli *c, const lh_job *job)
 {
     cli_print(c,
@@ -118,6 +122,8 @@ static void print_written(cli *c, const lh_job *job)
               c->common.output);
 }
 
+/* Writes the job to -o unless it would overwrite a file the job refers to, and
+ * prints it, a summary, or JSON. */
 static lh_status write_draft(cli *c, const lh_job *job, const char *text,
                              size_t len)
 {
@@ -134,6 +140,8 @@ static lh_status write_draft(cli *c, const lh_job *job, const char *text,
     return LH_OK;
 }
 
+/* Runs 'longhaul init': drafts a job and parses it once, so that it is valid
+ * when written. */
 static lh_status run_init(cli *c)
 {
     char path[MOST_PATH];

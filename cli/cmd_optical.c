@@ -37,12 +37,14 @@ static const cli_example examples[] = {
      "Use one seed instead of the scenario's; print every iteration as JSON."},
 };
 
+/* Shows the number of completed runs; never stops (callback). */
 static bool show_progress(void *context, uint32_t done, uint32_t total)
 {
     cli_progress(context, "run %" PRIu32 " of %" PRIu32, done, total);
     return false;
 }
 
+/* Prints the results of all policies as JSON. */
 static lh_status print_json(cli *c, const lh_scenario *s, const lh_optical *o)
 {
     char *text = NULL;
@@ -52,6 +54,7 @@ static lh_status print_json(cli *c, const lh_scenario *s, const lh_optical *o)
     return LH_OK;
 }
 
+/* Prints a table with a row per policy. */
 static void print_text(cli *c, const lh_scenario *s, const lh_optical *o)
 {
     const lh_topology *t = lh_scenario_topology(s);
@@ -95,6 +98,7 @@ static void print_text(cli *c, const lh_scenario *s, const lh_optical *o)
     cli_print(c, "\n");
 }
 
+/* Writes the HTML report to `path`. */
 static lh_status write_html(cli *c, const lh_scenario *s, const lh_optical *o,
                             const char *path)
 {
@@ -104,6 +108,8 @@ static lh_status write_html(cli *c, const lh_scenario *s, const lh_optical *o,
     return cli_write_text(c, path, text, len);
 }
 
+/* Simulates all policies, with all seeds of the scenario or with --seed alone.
+ */
 static lh_status simulate(cli *c, const lh_scenario *s, lh_optical **o)
 {
     const settings *set = c->settings;
@@ -125,6 +131,7 @@ static lh_status simulate(cli *c, const lh_scenario *s, lh_optical **o)
     return LH_OK;
 }
 
+/* Runs 'longhaul optical' and frees its work. */
 static lh_status run_optical(cli *c)
 {
     lh_scenario *s = NULL;

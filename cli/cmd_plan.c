@@ -260,6 +260,8 @@ static const cli_example examples[] = {
 
 /* --- report ------------------------------------------------------------- */
 
+/* Adds the plan's facts, alternatives, reasons and simulated timeline to the
+ * report. */
 static lh_status fill_report(cli *c, const lh_plan *p, lh_report *report)
 {
     CLI_TRY(cli_plan_facts(c, p, report));
@@ -278,6 +280,7 @@ static lh_status fill_report(cli *c, const lh_plan *p, lh_report *report)
     return status;
 }
 
+/* Writes the HTML report to `path`. */
 static lh_status write_html(cli *c, const lh_plan *p, const char *path)
 {
     lh_report *report = NULL;
@@ -291,6 +294,8 @@ static lh_status write_html(cli *c, const lh_plan *p, const char *path)
 
 /* --- command ------------------------------------------------------------ */
 
+/* Plans the job with its what-if questions and curves; *plan is the caller's.
+ */
 static lh_status run_planner(cli *c, const lh_job *job, lh_plan_options *how,
                              lh_plan **plan)
 {
@@ -478,6 +483,8 @@ static lh_status check_options(cli *c)
     return LH_OK;
 }
 
+/* Reads the job from the operand, or imports it with --from; also sets the
+ * framework to plan for. */
 static lh_status read_job(cli *c, lh_job **out, lh_target *plan_for)
 {
     cli_input input;
@@ -492,6 +499,7 @@ static lh_status read_job(cli *c, lh_job **out, lh_target *plan_for)
     return status;
 }
 
+/* Checks the options, reads the job and plans it. */
 static lh_status make_plan(cli *c, planning_result *m)
 {
     const settings *s = c->settings;
@@ -541,6 +549,7 @@ static lh_status make_plan(cli *c, planning_result *m)
     return status;
 }
 
+/* Writes the plan and its report, and prints the parts that --show selects. */
 static lh_status write_plan(cli *c, const planning_result *m, uint32_t parts)
 {
     const settings *s = c->settings;
@@ -569,6 +578,7 @@ static lh_status write_plan(cli *c, const planning_result *m, uint32_t parts)
     return status;
 }
 
+/* Runs 'longhaul plan' and frees its results. */
 static lh_status run_plan(cli *c)
 {
     const settings *s = c->settings;

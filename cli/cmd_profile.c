@@ -82,6 +82,7 @@ static const cli_example examples[] = {
 static const char *const kinds[] = {"layer", "MoE layer", "embedding", "head",
                                     "chunk"};
 
+/* Prints the measured times and memory per kind of entry. */
 static void print_text(cli *c, const lh_profile *p, const char *path)
 {
     char f[CLI_TIME_TEXT], d[CLI_TIME_TEXT], w[CLI_TIME_TEXT];
@@ -114,6 +115,7 @@ static void print_text(cli *c, const lh_profile *p, const char *path)
         cli_print(c, "written       %s\n", path);
 }
 
+/* Writes the profile to -o, and prints it as JSON or as a table. */
 static lh_status write_output(cli *c, const lh_profile *p)
 {
     char *text = NULL;
@@ -131,6 +133,7 @@ static lh_status write_output(cli *c, const lh_profile *p)
     return status;
 }
 
+/* Reads the operand as a job; other formats are rejected. */
 static lh_status read_job(cli *c, lh_job **out)
 {
     cli_input input;
@@ -143,6 +146,8 @@ static lh_status read_job(cli *c, lh_job **out)
     return status;
 }
 
+/* Rejects options of PyTorch measurement without --torch, and --no-links with
+ * it. */
 static lh_status check_options(cli *c)
 {
     static const char *const of_torch[] = {"modules", "tensor", "micro-batch",
@@ -157,6 +162,7 @@ static lh_status check_options(cli *c)
     return LH_OK;
 }
 
+/* Measures the profile on this machine, with PyTorch if --torch is given. */
 static lh_status measure(cli *c, const lh_job *job, lh_profile **out)
 {
     const settings *s = c->settings;
@@ -168,6 +174,7 @@ static lh_status measure(cli *c, const lh_job *job, lh_profile **out)
                     : lh_profile_measure(job, &with, out, &c->err);
 }
 
+/* Runs 'longhaul profile' and frees its work. */
 static lh_status run_profile(cli *c)
 {
     lh_job *job = NULL;

@@ -68,6 +68,7 @@ typedef struct source {
     lh_trace *trace; /* from a trace file */
 } source;
 
+/* Frees a source's trace, view and problem. */
 static void source_fini(source *s)
 {
     lh_trace_free(s->trace);
@@ -75,11 +76,14 @@ static void source_fini(source *s)
     cli_problem_fini(&s->problem);
 }
 
+/* Returns the trace read from the file, or the one simulated for a plan. */
 static const lh_trace *trace_of(const source *s)
 {
     return s->trace ? s->trace : s->view.trace;
 }
 
+/* Reads a trace from the opened input, or from its file if its text is not in
+ * memory. */
 static lh_status read_trace(cli *c, const cli_input *input, lh_trace **out)
 {
     if (input->text)
@@ -88,6 +92,7 @@ static lh_status read_trace(cli *c, const cli_input *input, lh_trace **out)
     return lh_trace_read(input->path, out, &c->err);
 }
 
+/* Simulates the plan's own schedule into the source's view. */
 static lh_status simulate_plan(cli *c, source *s)
 {
     const lh_plan *plan = s->problem.plan;
@@ -97,6 +102,7 @@ static lh_status simulate_plan(cli *c, source *s)
     return cli_view_simulate(c, &s->view, &(cli_model){0}, plan->name);
 }
 
+/* Reads a plan, which is simulated, or a trace; other formats are rejected. */
 static lh_status read_source(cli *c, const char *path, source *out)
 {
     cli_input input;
@@ -114,6 +120,8 @@ static lh_status read_source(cli *c, const char *path, source *out)
     return status;
 }
 
+/* Adds a plan's facts and alternatives, and the source's timeline, to the
+ * report. */
 static lh_status add_source(cli *c, const source *s, const char *label,
                             lh_report *report)
 {
@@ -126,6 +134,7 @@ static lh_status add_source(cli *c, const source *s, const char *label,
                                &c->err);
 }
 
+/* Adds a source to the report, with its file name as a fact. */
 static lh_status add_named(cli *c, const source *s, const char *name,
                            lh_report *report)
 {
@@ -176,6 +185,8 @@ static lh_status add_two_files(cli *c, lh_report *report)
     return status;
 }
 
+/* Compares --predicted with --measured and adds both and the difference to the
+ * report. */
 static lh_status add_pair(cli *c, lh_report *report, comparison *x)
 {
     const settings *s = c->settings;
@@ -202,6 +213,7 @@ static lh_status add_pair(cli *c, lh_report *report, comparison *x)
     return status;
 }
 
+/* Checks that inputs are given and that dependent options come together. */
 static lh_status check_usage(cli *c)
 {
     const settings *s = c->settings;
@@ -214,6 +226,7 @@ static lh_status check_usage(cli *c)
     return LH_OK;
 }
 
+/* Adds all inputs to the report and writes it. */
 static lh_status write_report(cli *c, lh_report *report, comparison *x)
 {
     const settings *s = c->settings;
@@ -237,6 +250,7 @@ static lh_status write_report(cli *c, lh_report *report, comparison *x)
     return LH_OK;
 }
 
+/* Runs 'longhaul report' and frees its work. */
 static lh_status run_report(cli *c)
 {
     const settings *s = c->settings;

@@ -142,6 +142,7 @@ typedef struct work {
     lh_solve_engine engines[LH_MAX_SOLVE_ENGINES];
 } work;
 
+/* Frees the work's members; keeps the struct. */
 static void work_fini(work *w)
 {
     lh_timeline_free(w->timeline);
@@ -220,6 +221,7 @@ static lh_status read_groups(cli *c, const char *name, const char *text,
     }
 }
 
+/* Simulates a schedule; *out is its makespan in ns. */
 static lh_status makespan(cli *c, const work *w, const lh_schedule *schedule,
                           lh_sim_options sim, int64_t *out)
 {
@@ -254,6 +256,8 @@ static lh_status choose_link_orders(cli *c, work *w, const lh_sim_options *sim)
     return LH_OK;
 }
 
+/* Runs the exact solver and moves schedule, bound and statistics into the
+ * work. */
 static lh_status solve(cli *c, work *w, const settings *s)
 {
     lh_solution found = {0};
@@ -280,6 +284,8 @@ static lh_status solve(cli *c, work *w, const settings *s)
     return LH_OK;
 }
 
+/* Finds the least memory limit for the makespan and moves its schedule and
+ * bound into the work. */
 static lh_status minimise_memory(cli *c, work *w, const settings *s)
 {
     CLI_TRY(cli_least_memory(c, &s->search, &s->model, s->sub_blocks,
@@ -293,6 +299,7 @@ static lh_status minimise_memory(cli *c, work *w, const settings *s)
     return LH_OK;
 }
 
+/* Runs the solver for the objective and measures its wall time. */
 static lh_status build_schedule(cli *c, work *w, const settings *s)
 {
     if (s->model.objective != MEMORY)
@@ -327,6 +334,8 @@ static lh_status check_effects(cli *c, const settings *s)
     return cli_check_sub_blocks(c, s->method, s->sub_blocks);
 }
 
+/* Checks that objective, certificate, engines and makespan options agree with
+ * the method. */
 static lh_status check_tradeoff(cli *c, const settings *s)
 {
     bool optimal = lh_scheduler_is_search(s->method);
@@ -361,6 +370,8 @@ static lh_status check_tradeoff(cli *c, const settings *s)
     return LH_OK;
 }
 
+/* Runs a scheduling method, or the best of all; fills schedule, bound, name
+ * and wall time. */
 static lh_status generate(cli *c, work *w, const settings *s,
                           const lh_method_options *o)
 {
@@ -385,6 +396,8 @@ static lh_status generate(cli *c, work *w, const settings *s,
     return LH_OK;
 }
 
+/* Checks the options, reads the problem, and makes and simulates the schedule.
+ */
 static lh_status make_schedule(cli *c, work *w)
 {
     const settings *s = c->settings;
@@ -421,6 +434,7 @@ static lh_status make_schedule(cli *c, work *w)
     return LH_OK;
 }
 
+/* Prints the schedule as CSV rows. */
 static lh_status print_csv(cli *c, const work *w)
 {
     char *text = NULL;
@@ -431,6 +445,8 @@ static lh_status print_csv(cli *c, const work *w)
     return LH_OK;
 }
 
+/* Returns the relative difference between objective and lower bound; 0 without
+ * a bound. */
 static double gap(const work *w)
 {
     int64_t ns = w->objective_ns;
@@ -438,6 +454,8 @@ static double gap(const work *w)
                            : 0;
 }
 
+/* Prints the schedule and its numbers as JSON; an infeasible problem sets the
+ * exit code. */
 static lh_status print_json(cli *c, const work *w)
 {
     const settings *s = c->settings;
@@ -471,6 +489,7 @@ static lh_status print_json(cli *c, const work *w)
     return LH_OK;
 }
 
+/* Prints the least memory limit, or the range in which it lies. */
 static void print_memory(cli *c, const work *w)
 {
     const char *unit = lh_pipeline_memory_unit(w->pipeline);
@@ -490,6 +509,7 @@ static void print_memory(cli *c, const work *w)
                   cli_memory_text(p->limit_bound, unit, b));
 }
 
+/* Prints method, makespan, bound, gap, bubble and memory. */
 static void print_text(cli *c, const work *w)
 {
     const settings *s = c->settings;
@@ -521,6 +541,8 @@ static void print_text(cli *c, const work *w)
     cli_print(c, "written       %s\n", c->common.output);
 }
 
+/* Prints notes about the cost of FIFO links and of merged W passes, and the
+ * host memory. */
 static void print_costs(cli *c, const work *w)
 {
     const settings *s = c->settings;
@@ -543,6 +565,7 @@ static void print_costs(cli *c, const work *w)
                  cli_time_text(llabs(ns - w->parts_ns), a));
 }
 
+/* Runs 'longhaul schedule', writes its files and frees its work. */
 static lh_status run_schedule(cli *c)
 {
     work w = {0};

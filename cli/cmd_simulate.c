@@ -149,6 +149,8 @@ static double gap_of(const work *w)
     return bound > 0 ? (double)(ns - bound) / (double)bound : 0;
 }
 
+/* Collects the result's parts for the JSON writer; the parts stay with the
+ * work. */
 static lh_simulated simulation_result(const work *w, const settings *s)
 {
     const cli_view *v = &w->view;
@@ -163,6 +165,7 @@ static lh_simulated simulation_result(const work *w, const settings *s)
                           .objective = (lh_solve_objective)s->model.objective};
 }
 
+/* Prints the simulation as JSON. */
 static lh_status print_json(cli *c, const work *w)
 {
     const lh_simulated all = simulation_result(w, c->settings);
@@ -177,6 +180,7 @@ static lh_status print_json(cli *c, const work *w)
 
 enum { MAX_ROWS = 16 }; /* rows per table; JSON lists all */
 
+/* Prints how many of `count` rows were omitted, if any. */
 static void print_omitted_rows(cli *c, uint32_t count)
 {
     if (count > MAX_ROWS)
@@ -184,6 +188,7 @@ static void print_omitted_rows(cli *c, uint32_t count)
                   count - MAX_ROWS);
 }
 
+/* Prints the idle time of all devices by cause, in percent of the makespan. */
 static void print_bubble(cli *c, const cli_view *v)
 {
     const int64_t *idle = lh_analysis_idle(v->analysis, LH_NONE);
@@ -197,6 +202,7 @@ static void print_bubble(cli *c, const cli_view *v)
                       lh_cause_name((lh_cause)i), lh_cause_about((lh_cause)i));
 }
 
+/* Prints the number and total time of the critical path's segments, by kind. */
 static void print_path(cli *c, const cli_view *v)
 {
     uint32_t count;
@@ -220,6 +226,8 @@ static void print_path(cli *c, const cli_view *v)
     cli_print(c, "\n");
 }
 
+/* Formats a delay tolerance; LH_NO_LIMIT is 'any delay', a negative value 'not
+ * known'. */
 static const char *tolerance_text(int64_t ns, char *buffer)
 {
     return ns < 0              ? "not known"
@@ -227,6 +235,7 @@ static const char *tolerance_text(int64_t ns, char *buffer)
                                : cli_time_text(ns, buffer);
 }
 
+/* Prints slackness and delay tolerance between neighbouring devices. */
 static void print_slack(cli *c, const cli_view *v)
 {
     uint32_t count;
@@ -254,6 +263,7 @@ static void print_slack(cli *c, const cli_view *v)
                      "of this size\n");
 }
 
+/* Prints messages, use and queueing of every link. */
 static void print_links(cli *c, const cli_view *v)
 {
     uint32_t count;
@@ -280,6 +290,7 @@ static void print_links(cli *c, const cli_view *v)
     print_omitted_rows(c, count);
 }
 
+/* Checks whether two devices use the same data-parallel link. */
 static bool same_dp_link(const lh_pipeline *p, uint32_t a, uint32_t b)
 {
     const char *x = lh_pipeline_dp_link(p, a), *y = lh_pipeline_dp_link(p, b);
@@ -312,6 +323,7 @@ static void print_dp_links(cli *c, const cli_view *v)
     print_omitted_rows(c, rows);
 }
 
+/* Prints mean and percentiles of the sampled iteration times. */
 static void print_jitter(cli *c, const work *w)
 {
     const lh_jitter_result *r = &w->jitter;
@@ -333,6 +345,8 @@ static void print_jitter(cli *c, const work *w)
         cli_wrap(c, "", 0, "%s", slow);
 }
 
+/* Prints schedule, makespan or first device's end, bound, bubble and peak
+ * memory. */
 static void print_head(cli *c, const work *w)
 {
     const cli_view *v = &w->view;
@@ -369,6 +383,7 @@ static void print_head(cli *c, const work *w)
         print_jitter(c, w);
 }
 
+/* Prints the whole analysis for a reader, with the timeline as a chart. */
 static lh_status print_text(cli *c, const work *w)
 {
     const cli_view *v = &w->view;
@@ -404,6 +419,7 @@ static lh_status report_jitter(cli *c, const work *w, lh_report *report)
     return w->jitter.samples ? cli_jitter_report(c, &varied, report) : LH_OK;
 }
 
+/* Adds facts, timeline and jitter to the report. */
 static lh_status fill_report(cli *c, const work *w, lh_report *report)
 {
     char time[CLI_TIME_TEXT];
@@ -422,6 +438,7 @@ static lh_status fill_report(cli *c, const work *w, lh_report *report)
                : cli_view_add_whatif(c, v, &s->model, NULL, report);
 }
 
+/* Writes the HTML report to `path`. */
 static lh_status write_html(cli *c, const work *w, const char *path)
 {
     lh_report *report = NULL;
@@ -433,6 +450,7 @@ static lh_status write_html(cli *c, const work *w, const char *path)
     return status;
 }
 
+/* Writes the trace, the SVG and the HTML report that the options ask for. */
 static lh_status write_files(cli *c, const work *w)
 {
     const settings *s = c->settings;
@@ -458,6 +476,7 @@ static lh_status read_plan_jitter(cli *c, work *w, lh_jitter *out)
                           out, &c->err);
 }
 
+/* Simulates the schedule under random delays; fills the work's statistics. */
 static lh_status sample_jitter(cli *c, work *w)
 {
     const settings *s = c->settings;
@@ -523,6 +542,7 @@ static lh_status check_events(cli *c)
     return LH_OK;
 }
 
+/* Simulates many iterations under a list of network events and prints them. */
 static lh_status simulate_events(cli *c, work *w)
 {
     const settings *s = c->settings;
@@ -547,6 +567,8 @@ static lh_status simulate_events(cli *c, work *w)
                                         lh_timeline_makespan(v->timeline));
 }
 
+/* Reads the problem and the schedule, checks the options, simulates, and
+ * prints the result. */
 static lh_status simulate(cli *c, work *w)
 {
     settings *s = c->settings;
@@ -587,6 +609,7 @@ static lh_status simulate(cli *c, work *w)
     return c->common.json ? print_json(c, w) : print_text(c, w);
 }
 
+/* Runs 'longhaul simulate' and frees its work. */
 static lh_status run_simulate(cli *c)
 {
     work w = {0};

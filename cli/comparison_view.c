@@ -14,6 +14,8 @@ bool cli_comparison_is_sweep(const cli_comparison *x)
 
 /* --- one point ---------------------------------------------------------- */
 
+/* Returns the terminal columns of the longest contender's label, at least
+ * those of the heading. */
 static int label_width(const cli_comparison *x)
 {
     int width = (int)strlen("method");
@@ -23,6 +25,8 @@ static int label_width(const cli_comparison *x)
     return width;
 }
 
+/* Prints one contender: time, ratio to the best, bubble and peak memory, or
+ * the reason why it has none. */
 static void print_row(cli *c, const cli_comparison *x, uint32_t i, int width,
                       int64_t best_ns)
 {
@@ -66,6 +70,7 @@ static void print_bounds(cli *c, const cli_comparison *x, int width)
     }
 }
 
+/* Prints all contenders in ranking order. */
 static lh_status print_table(cli *c, const cli_comparison *x)
 {
     uint32_t *ranking =
@@ -98,6 +103,7 @@ uint32_t cli_comparison_n_curves(const cli_comparison *x)
     return x_axis(x) == CLI_LATENCY ? x->all->n_transfers : 1;
 }
 
+/* Returns a contender's outcome at a point of sheet `which`. */
 static const lh_outcome *outcome_on_curve(const cli_comparison *x,
                                           uint32_t which, uint32_t point,
                                           uint32_t contender)
@@ -107,6 +113,7 @@ static const lh_outcome *outcome_on_curve(const cli_comparison *x,
                : lh_comparison_at(x->all, 0, point, contender);
 }
 
+/* Writes the x axis's label and the sheet's title. */
 static void name_curves(const cli_comparison *x, uint32_t which,
                         cli_curves *out)
 {
@@ -207,6 +214,7 @@ static void print_points(cli *c, const cli_comparison *x, uint32_t which,
     }
 }
 
+/* Prints one sheet of the sweep as tables that fit the terminal. */
 static lh_status print_sheet(cli *c, const cli_comparison *x, uint32_t which)
 {
     cli_curves curves;

@@ -4,18 +4,21 @@
 
 #include <string.h>
 
+/* Writes a list of words, separated by blanks. */
 static void put_words(FILE *out, cli_words words)
 {
     for (uint32_t i = 0; cli_word(words, i); i++)
         fprintf(out, "%s%s", i ? " " : "", cli_word(words, i));
 }
 
+/* Checks whether an option's argument may be a file. */
 static bool takes_files(const cli_option *o)
 {
     return o->words == CLI_WORDS_FILES || o->words == CLI_WORDS_MODELS ||
            o->words == CLI_WORDS_METHODS_OR_FILES;
 }
 
+/* Writes the bash code that completes an option's argument. */
 static void put_bash_words(FILE *out, const cli_option *o)
 {
     if (o->type == CLI_CHOICE) {
@@ -36,6 +39,8 @@ static void put_bash_words(FILE *out, const cli_option *o)
     }
 }
 
+/* Writes the bash case that completes an option's argument; nothing for a
+ * flag. */
 static void put_bash_option(FILE *out, const cli_command *k,
                             const cli_option *o)
 {
@@ -49,6 +54,7 @@ static void put_bash_option(FILE *out, const cli_command *k,
     fputs("\n            return ;;\n", out);
 }
 
+/* Writes the bash completion script. */
 static void put_bash(FILE *out)
 {
     fputs("# bash completion for longhaul, made from the program's tables\n"
@@ -104,6 +110,7 @@ static void put_short_help(FILE *out, const char *help)
     }
 }
 
+/* Writes an option as an argument of zsh's _arguments. */
 static void put_zsh_option(FILE *out, const cli_option *o)
 {
     fputs(" \\\n            '", out);
@@ -137,6 +144,7 @@ static void put_zsh_option(FILE *out, const cli_option *o)
     fputc('\'', out);
 }
 
+/* Writes a zsh function that completes words of one kind, or files. */
 static void put_zsh_words_or_files(FILE *out, const char *what, cli_words words)
 {
     fprintf(out, "_longhaul_%ss_or_files()\n{\n    local -a words=(", what);
@@ -147,6 +155,7 @@ static void put_zsh_words_or_files(FILE *out, const char *what, cli_words words)
             what, what);
 }
 
+/* Writes the zsh completion script. */
 static void put_zsh(FILE *out)
 {
     fputs("#compdef longhaul\n"
@@ -177,6 +186,7 @@ static void put_zsh(FILE *out)
     fputs("    esac\n}\n_longhaul \"$@\"\n", out);
 }
 
+/* Writes the fish command that completes an option of a command. */
 static void put_fish_option(FILE *out, const char *command, const cli_option *o)
 {
     fprintf(out, "complete -c longhaul -n '__fish_seen_subcommand_from %s'",
@@ -203,6 +213,7 @@ static void put_fish_option(FILE *out, const char *command, const cli_option *o)
     fputs("'\n", out);
 }
 
+/* Writes the fish completion script. */
 static void put_fish(FILE *out)
 {
     fputs("# fish completion for longhaul, made from the program's tables\n",

@@ -41,6 +41,7 @@ static const char *const dimension_names[N_DIMENSIONS] = {
     "schedule", "recompute", "zero",        "sharding",
     "sites",    "layers"};
 
+/* Returns a numeric dimension of a layout. */
 static uint32_t dimension_value(dimension d, const lh_choice *x)
 {
     const lh_layout *l = &x->layout;
@@ -98,6 +99,7 @@ static void format_sites(const lh_plan *p, char *text)
                  lh_outermost_name(l->outermost));
 }
 
+/* Writes the recomputation to `text`: its name, or the recomputed modules. */
 static void format_recompute(const lh_plan *p, char *text)
 {
     size_t len = 0;
@@ -112,6 +114,8 @@ static void format_recompute(const lh_plan *p, char *text)
                                  len ? ", " : "", lh_module_name((lh_module)i));
 }
 
+/* Writes the value of a dimension of a plan's best choice to `text`; empty if
+ * it does not apply. */
 static void format_value(dimension d, const lh_plan *p, char *text)
 {
     const lh_choice *x = &p->best;
@@ -168,6 +172,8 @@ typedef struct change {
     int64_t keeping_ns;
 } change;
 
+/* Lists the dimensions in which today's configuration and the plan differ;
+ * returns their number. */
 static uint32_t find_changes(const lh_plan *today, const lh_plan *plan,
                              change out[N_DIMENSIONS])
 {
@@ -194,6 +200,7 @@ static double percent(int64_t ns, int64_t than_ns)
     return cli_percent_slower((double)ns, (double)than_ns);
 }
 
+/* Prints the changed dimensions with the loss if each alone were kept. */
 static void print_changes(cli *c, const lh_plan *plan, const change *changes,
                           uint32_t n)
 {
@@ -215,6 +222,7 @@ static void print_changes(cli *c, const lh_plan *plan, const change *changes,
     cli_table_print(c, "changes", &t);
 }
 
+/* Prints the breakdown of both iterations side by side. */
 static void print_parts(cli *c, const lh_plan *today, const lh_plan *plan)
 {
     static const char *const head[] = {"part", "#today", "#plan", "#less"};
@@ -272,6 +280,7 @@ void cli_current_plan_text(cli *c, const cli_current_plan *today,
     free(changes);
 }
 
+/* Returns the changed dimensions as a list; NULL: out of memory. */
 static json_t *changes_json(const lh_plan *today, const lh_plan *plan)
 {
     change *changes = calloc(N_DIMENSIONS, sizeof *changes);

@@ -28,6 +28,7 @@ static lh_status read_link(cli *c, const lh_pipeline *p, const char *text,
     return cli_error(c, status, "--path: %.440s", why.text);
 }
 
+/* Reads --path: 'delegated' for all links, or a list of link names. */
 static lh_status read_links(cli *c, const char *text, const lh_pipeline *p,
                             cli_paths *out)
 {

@@ -11,16 +11,22 @@
 
 static const char *const kind_names[] = {"F", "I", "W", "B"};
 
+/* Returns by how many percent `measured` exceeds `predicted`; 0 if nothing was
+ * predicted. */
 static double percent(int64_t predicted, int64_t measured)
 {
     return predicted ? 100 * ((double)measured / (double)predicted - 1) : 0;
 }
 
+/* Returns the same percentage rounded to the printed digits, so that -0.00 is
+ * not printed. */
 static double shown(int64_t predicted, int64_t measured)
 {
     return cli_round_for_text(percent(predicted, measured), 2);
 }
 
+/* Prints number and mean times of one kind of operation; nothing if there is
+ * none. */
 static void print_kind(cli *c, const char *name, const lh_trace_share *k)
 {
     char p[CLI_TIME_TEXT], m[CLI_TIME_TEXT];
@@ -56,6 +62,8 @@ static void print_iterations(cli *c, const lh_trace_difference *d,
               shown(d->predicted_ns, log->iterations[worst].ns));
 }
 
+/* Returns the logged iterations with their errors as a list; NULL: out of
+ * memory. */
 static json_t *iterations_json(const lh_trace_difference *d,
                                const lh_run_log *log)
 {
@@ -112,6 +120,7 @@ void cli_difference_text(cli *c, const lh_trace_difference *d, const char *how,
     cli_print(c, "\n");
 }
 
+/* Returns number and mean times of one kind of operation, in seconds. */
 static json_t *kind_json(const lh_trace_share *k)
 {
     double n = k->n ? (double)k->n : 1;

@@ -72,6 +72,7 @@ typedef struct migration {
     const char *why;
 } migration;
 
+/* Returns the number of migrations of a kind; 0 without an emulation. */
 static uint32_t count_moved(const lh_emulation *played, cli_migration_kind what)
 {
     uint32_t n = 0;
@@ -82,6 +83,8 @@ static uint32_t count_moved(const lh_emulation *played, cli_migration_kind what)
     return n;
 }
 
+/* Returns migration i in the common form of both kinds; arrays stay with the
+ * emulation. */
 static migration find_migration(const lh_emulation *played,
                                 cli_migration_kind what, uint32_t i)
 {
@@ -96,6 +99,7 @@ static migration find_migration(const lh_emulation *played,
                        x->before_ns, x->predicted_ns, x->move_ns, x->why};
 }
 
+/* Returns the new hosts or layers per chunk as a list; NULL: out of memory. */
 static json_t *numbers_json(const migration *x)
 {
     json_t *list = json_array();
@@ -107,6 +111,7 @@ static json_t *numbers_json(const migration *x)
     return list;
 }
 
+/* Returns migration i as JSON; after_ns is added to its iteration times. */
 static json_t *moved_json(const lh_emulation *played, cli_migration_kind what,
                           uint32_t i, int64_t after_ns)
 {

@@ -74,12 +74,15 @@ static const char *schedule_name(const event_run *p, const char *name)
     return strcmp(name, lh_adapt_candidate(0)) == 0 ? p->view->method : name;
 }
 
+/* Returns the name of a data path; for the direct path that of the model's
+ * options. */
 static const char *path_name(const event_run *p, lh_data_path path)
 {
     return path == LH_DATA_PATH_DIRECT ? cli_data_path_name(p->model)
                                        : lh_data_path_name(path);
 }
 
+/* Returns schedule and path at a step; without adaptation those of the view. */
 static lh_emulated_step step_at(const event_run *p, uint32_t step)
 {
     uint64_t n;
@@ -87,6 +90,8 @@ static lh_emulated_step step_at(const event_run *p, uint32_t step)
                      : (lh_emulated_step){.name = p->view->method};
 }
 
+/* Returns one iteration as JSON: time, schedule, path, slow parts and
+ * migrations. */
 static json_t *step_json(const event_run *p, uint32_t step)
 {
     lh_emulated_step was = step_at(p, step);
@@ -102,6 +107,7 @@ static json_t *step_json(const event_run *p, uint32_t step)
                                            step, p->after_ns));
 }
 
+/* Returns one switch of the schedule as JSON, with its times and reason. */
 static json_t *switch_json(const event_run *p, const lh_emulated_switch *x)
 {
     return json_pack("{s:I, s:s, s:s, s:s, s:o, s:o, s:o, s:s}", "step",
@@ -113,6 +119,7 @@ static json_t *switch_json(const event_run *p, const lh_emulated_switch *x)
                      cli_seconds(x->bound_ns + p->after_ns), "why", x->why);
 }
 
+/* Returns the switches and their number; NULL without adaptation. */
 static const lh_emulated_switch *get_switches(const event_run *p, uint32_t *n)
 {
     *n = 0;
@@ -150,6 +157,7 @@ static lh_status total_fixed(cli *c, const event_run *p, int64_t *total_ns)
     return status;
 }
 
+/* Prints all iterations, switches and migrations as JSON. */
 static lh_status print_json(cli *c, const event_run *p)
 {
     uint32_t n_switches;
@@ -193,6 +201,8 @@ typedef struct text_buffer {
     size_t len, room;
 } text_buffer;
 
+/* Appends to a growing buffer; -1: out of memory (callback of
+ * json_dump_callback()). */
 static int append_text(const char *text, size_t len, void *of)
 {
     text_buffer *to = of;
@@ -209,6 +219,7 @@ static int append_text(const char *text, size_t len, void *of)
     return 0;
 }
 
+/* Writes one JSON line per iteration to the log. */
 static lh_status write_log(cli *c, const event_run *p)
 {
     text_buffer log = {0};
@@ -237,6 +248,8 @@ static uint32_t find_span_end(const event_run *p, uint32_t from)
     return end;
 }
 
+/* Prints a table of the spans with the same slow parts, their times and their
+ * share. */
 static void print_spans(cli *c, const event_run *p, int64_t quiet_ns)
 {
     enum { MOST_ROWS = 14 };
@@ -295,6 +308,7 @@ static uint32_t fill_switches(const event_run *p, uint32_t most, cli_table *t)
     return n;
 }
 
+/* Prints the switches, at most MOST_ROWS. */
 static void print_switches(cli *c, const event_run *p)
 {
     enum { MOST_ROWS = 24 };
@@ -310,6 +324,7 @@ static void print_switches(cli *c, const event_run *p)
         cli_print(c, "  ... and %" PRIu32 " more: see --json\n", n - MOST_ROWS);
 }
 
+/* Prints schedule, iterations, total times, spans and switches for a reader. */
 static lh_status print_text(cli *c, const event_run *p, int64_t quiet_ns)
 {
     char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT];
@@ -339,6 +354,7 @@ static lh_status print_text(cli *c, const event_run *p, int64_t quiet_ns)
 
 /* --- charts ------------------------------------------------------------- */
 
+/* Writes the HTML report of the iterations. */
 static lh_status write_page(cli *c, const event_run *p,
                             const lh_report_iterations *drawn)
 {
@@ -477,6 +493,8 @@ static lh_status set_delegated_links(cli *c, const event_run *p,
     return LH_OK;
 }
 
+/* Simulates every network state once with delegated sends and fills the
+ * iteration times. */
 static lh_status simulate_delegated(cli *c, event_run *p)
 {
     lh_delegation d;
@@ -494,6 +512,7 @@ static lh_status simulate_delegated(cli *c, event_run *p)
     return status;
 }
 
+/* Emulates the adaptive run, step by step, and fills the iteration times. */
 static lh_status simulate_adaptive(cli *c, event_run *p)
 {
     lh_sim_options sim = cli_sim_options(p->model);
@@ -518,6 +537,8 @@ static lh_status simulate_adaptive(cli *c, event_run *p)
     return LH_OK;
 }
 
+/* Fills the time of every iteration, in ns, with adaptation, delegation or
+ * neither; after_ns is added to each. */
 static lh_status simulate_steps(cli *c, event_run *p, int64_t after_ns)
 {
     lh_sim_options sim = cli_sim_options(p->model);

@@ -111,6 +111,7 @@ static void print_option(FILE *out, const cli_option *o, const char *help,
     wrap(out, right, HELP_COLUMN, HELP_COLUMN, width);
 }
 
+/* Prints a list of words with their explanations, under its title. */
 static void print_words(FILE *out, cli_words words, uint32_t width)
 {
     char text[CLI_ABOUT_TEXT];
@@ -122,6 +123,7 @@ static void print_words(FILE *out, cli_words words, uint32_t width)
     }
 }
 
+/* Prints a command's options, by group; `all`: every option in one list. */
 static void print_options(FILE *out, const cli_command *k, bool all,
                           uint32_t width)
 {
@@ -145,6 +147,7 @@ static void print_options(FILE *out, const cli_command *k, bool all,
     }
 }
 
+/* Prints the options of every command; -o with the command's own text. */
 static void print_common_options(FILE *out, const cli_command *k, bool all,
                                  uint32_t width)
 {

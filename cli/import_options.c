@@ -34,6 +34,8 @@ const char *cli_given_import_option(const cli *c)
     return NULL;
 }
 
+/* Reads --cluster as a job that defines the machines; error: with options that
+ * define them too. */
 static lh_status read_cluster(cli *c, const char *path, lh_job **out)
 {
     cli_input input;
@@ -60,6 +62,7 @@ typedef struct named_model {
     lh_job *job;
 } named_model;
 
+/* Frees the model and the job that contains it. */
 static void release_model(named_model *m)
 {
     lh_model_free(m->own);
@@ -125,6 +128,8 @@ static lh_status read_text(cli *c, const char *operand, cli_input *piped,
     return LH_OK;
 }
 
+/* Converts a configuration with the model and machines given; *out is the
+ * caller's. */
 static lh_status import_text(cli *c, const char *text, size_t len,
                              const char *name, const cli_import_options *source,
                              const cli_cluster_options *machines,
@@ -147,6 +152,8 @@ static lh_status import_text(cli *c, const char *text, size_t len,
     return LH_OK;
 }
 
+/* Rejects options that the source's own arguments define, and unknown
+ * schedules. */
 static lh_status check_source(cli *c, const cli_import_options *source)
 {
     const char *given = cli_is_given(c, "model")      ? "model"

@@ -28,6 +28,8 @@ static bool has_nuls(const char *bytes, size_t n)
     return false;
 }
 
+/* Reads standard input whole into the input's buffer; error: above MOST bytes.
+ */
 static lh_status read_standard_input(cli *c, cli_input *input)
 {
     enum { MOST = 512 << 20 }; /* twice the largest kind: capacity doubles */
@@ -64,6 +66,8 @@ static lh_status read_standard_input(cli *c, cli_input *input)
 
 enum { MOST_PIPED = 256 << 20 };
 
+/* Reads the beginning of a file into head[], as a string, to detect its
+ * format. */
 static lh_status read_head(cli *c, const char *path, char *head, size_t room)
 {
     FILE *file = fopen(path, "rb");

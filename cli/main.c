@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Finds a command by name; NULL: none. */
 static const cli_command *find_command(const char *name)
 {
     for (uint32_t i = 0; cli_commands[i]; i++)
@@ -17,6 +18,7 @@ static const cli_command *find_command(const char *name)
     return NULL;
 }
 
+/* Prints the error, unless it is printed already; returns the exit status. */
 static int report_error(const cli *c)
 {
     cli_progress_end();
@@ -34,6 +36,7 @@ static int report_error(const cli *c)
     return EXIT_USAGE;
 }
 
+/* Parses the arguments and runs the command, or prints its help or version. */
 static lh_status run_command(cli *c, int argc, char **argv)
 {
     CLI_TRY(cli_parse(c, argc, argv, 2));
@@ -65,6 +68,7 @@ static lh_status show_help(cli *c, const char *name)
     return LH_OK;
 }
 
+/* Reports an unknown command, with a similar name if there is one. */
 static lh_status unknown_command(cli *c, const char *name)
 {
     const char *names[32];
@@ -95,6 +99,7 @@ static lh_status generate(cli *c, int argc, char **argv)
     return LH_OK;
 }
 
+/* Runs the command that the first argument names, or prints help or version. */
 static lh_status dispatch(cli *c, int argc, char **argv)
 {
     if (argc < 2)

@@ -49,6 +49,7 @@ static void put_roff(FILE *out, const char *text)
     fputc('\n', out);
 }
 
+/* Writes the head of a manual page: date, title and description. */
 static void print_man_head(FILE *out, const char *title, const char *name,
                            const char *about)
 {
@@ -62,6 +63,7 @@ static void print_man_head(FILE *out, const char *title, const char *name,
     fprintf(out, "%s\n", about + 1);
 }
 
+/* Writes an option with its help and its choices. */
 static void put_man_option(FILE *out, const cli_option *o, const char *help)
 {
     fputs(".It", out);
@@ -85,6 +87,7 @@ static void put_man_option(FILE *out, const cli_option *o, const char *help)
         fprintf(out, "The default is %s.\n", o->preset);
 }
 
+/* Writes the section EXAMPLES; nothing without examples. */
 static void put_man_examples(FILE *out, const cli_command *k)
 {
     if (k->n_examples == 0)
@@ -100,6 +103,7 @@ static void put_man_examples(FILE *out, const cli_command *k)
     }
 }
 
+/* Writes the section EXIT STATUS. */
 static void put_man_status(FILE *out)
 {
     fputs(".Sh EXIT STATUS\n"
@@ -133,6 +137,7 @@ static void put_man_commands(FILE *out)
     fputc('\n', out);
 }
 
+/* Writes a section with a list of words and their explanations. */
 static void put_man_words(FILE *out, cli_words words)
 {
     char text[CLI_ABOUT_TEXT];
@@ -165,6 +170,7 @@ static void put_man_operands(FILE *out, const char *operands)
     fputc('\n', out);
 }
 
+/* Writes the manual page of a command. */
 static void put_man_command(FILE *out, const cli_command *k)
 {
     char title[64];
@@ -191,6 +197,7 @@ static void put_man_command(FILE *out, const cli_command *k)
     fputs(".Sh SEE ALSO\n.Xr longhaul 1\n", out);
 }
 
+/* Writes the manual page of the program. */
 static void put_man_main(FILE *out)
 {
     print_man_head(out, "longhaul", "longhaul",

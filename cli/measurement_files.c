@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Returns the replica with the longest total time of passes. */
 static uint32_t slowest_replica(const lh_recording *recording)
 {
     uint32_t slowest = 0;
@@ -18,6 +19,7 @@ static uint32_t slowest_replica(const lh_recording *recording)
     return slowest;
 }
 
+/* Writes the pipeline to `path`. */
 static lh_status write_pipeline(cli *c, const lh_pipeline *p, const char *path)
 {
     char *text = NULL;
@@ -59,6 +61,8 @@ static lh_status check_job(cli *c, const lh_job *job, const lh_pipeline *p)
     return LH_OK;
 }
 
+/* Fills one profile entry per chunk with the layout's degrees and the
+ * pipeline's times. */
 static void fill_entries(const lh_job *job, const lh_pipeline *p,
                          lh_profile_entry *entries)
 {
@@ -88,6 +92,8 @@ static void fill_entries(const lh_job *job, const lh_pipeline *p,
     }
 }
 
+/* Formats the measured times as a profile for the job's layout; *text is the
+ * caller's. */
 static lh_status format_profile(cli *c, const lh_job *job,
                                 const lh_diagnosis *d, int64_t passes_ns,
                                 const lh_pipeline *p, char **text, size_t *len)
@@ -114,6 +120,8 @@ static lh_status format_profile(cli *c, const lh_job *job,
     return status;
 }
 
+/* Writes a profile of the measured times to the file of --profile-out; error:
+ * the job does not fit the recording. */
 static lh_status write_profile(cli *c, const cli_measurement_files *files,
                                const lh_diagnosis *d, int64_t passes_ns,
                                const lh_pipeline *p)

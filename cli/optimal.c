@@ -36,6 +36,7 @@ lh_status cli_check_engines(cli *c, const cli_search *search)
     return LH_OK;
 }
 
+/* Returns the number of processors online, from 1 to 1024. */
 static uint32_t count_processors(void)
 {
     long n = sysconf(_SC_NPROCESSORS_ONLN);
@@ -111,6 +112,7 @@ lh_status cli_solve(cli *c, const cli_search *search, const cli_model *model,
     return status;
 }
 
+/* Writes the certificate to `path`. */
 static lh_status write_certificate(cli *c, const char *path,
                                    const lh_certificate *certificate)
 {

@@ -54,6 +54,8 @@ static char *resolve_path(const char *path, unsigned links)
     return place;
 }
 
+/* Fills a named file with its status; its resolved place is set only if it
+ * does not exist, and must be freed. */
 static void name_file(named_file *file, const char *path, bool is_written)
 {
     file->typed = path;
@@ -63,6 +65,7 @@ static void name_file(named_file *file, const char *path, bool is_written)
     file->place = file->exists ? NULL : resolve_path(path, 8);
 }
 
+/* Checks whether two names refer to one file; devices and pipes never do. */
 static bool is_same_file(const named_file *a, const named_file *b)
 {
     if (a->is_special || b->is_special)
@@ -74,6 +77,7 @@ static bool is_same_file(const named_file *a, const named_file *b)
            strcmp(a->place, b->place) == 0;
 }
 
+/* Lists the files that the options name; returns their number. */
 static uint32_t list_option_files(const cli_option *options, uint32_t n,
                                   const void *settings, named_file *out)
 {
@@ -150,6 +154,7 @@ static uint32_t list_all_files(const cli *c, named_file *out)
     return n;
 }
 
+/* Reports two options that name one file of which at least one is written. */
 static lh_status reject_same_file(cli *c, const named_file *a,
                                   const named_file *b)
 {
@@ -176,6 +181,7 @@ static named_file *resolve_all_files(cli *c, uint32_t *n)
     return all;
 }
 
+/* Frees a list of named files. */
 static void release_files(named_file *all, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -253,6 +259,7 @@ static lh_status check_default(cli *c, const char *path)
                      path, c->command->name);
 }
 
+/* Checks that the output files of the options can be written. */
 static lh_status check_writable(cli *c, const cli_option *options,
                                 uint32_t count, const void *settings)
 {

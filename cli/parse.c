@@ -8,12 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Checks whether an option belongs to every command. */
 static bool is_common(const cli_option *option)
 {
     return option >= cli_common_options &&
            option < cli_common_options + cli_n_common_options;
 }
 
+/* Reports an unknown long option, with a similar name if there is one. */
 static lh_status unknown_long(cli *c, const char *name, size_t len)
 {
     const char *words[64];
@@ -32,6 +34,7 @@ static lh_status unknown_long(cli *c, const char *name, size_t len)
     return cli_usage(c, "unknown option '--%s'", typed);
 }
 
+/* Parses a word of a list; *out is its index. */
 static lh_status parse_choice(cli *c, const cli_option *o, const char *text,
                               uint32_t *out)
 {
@@ -48,6 +51,7 @@ static lh_status parse_choice(cli *c, const cli_option *o, const char *text,
     return cli_usage(c, "--%s: '%.60s' is not one of: %s", o->name, text, all);
 }
 
+/* Parses a whole number from the option's least to `most`. */
 static lh_status parse_integer(cli *c, const cli_option *o, const char *text,
                                uint64_t most, uint64_t *out)
 {
@@ -58,6 +62,7 @@ static lh_status parse_integer(cli *c, const cli_option *o, const char *text,
         o->name, text, o->least, most);
 }
 
+/* Parses a real number within the option's range. */
 static lh_status read_real(cli *c, const cli_option *o, const char *text,
                            double *out)
 {
@@ -75,6 +80,7 @@ static lh_status read_real(cli *c, const cli_option *o, const char *text,
                      most);
 }
 
+/* Parses a positive time with its unit; *out_ns in ns. */
 static lh_status read_time(cli *c, const cli_option *o, const char *text,
                            int64_t *out_ns)
 {
@@ -143,6 +149,7 @@ static lh_status store(cli *c, const cli_option *o, const char *text)
     return LH_OK;
 }
 
+/* Stores the default values of all options that have one. */
 static lh_status store_presets(cli *c, const cli_option *options,
                                uint32_t count)
 {
@@ -210,6 +217,7 @@ static lh_status parse_short(cli *c, int argc, char **argv, int *i)
     return LH_OK;
 }
 
+/* Checks the number of operands; any number is allowed with help or version. */
 static lh_status count_operands(cli *c)
 {
     const cli_command *k = c->command;

@@ -18,6 +18,8 @@ typedef struct dimension {
 
 enum { DIMENSIONS = 13, LAYOUT = 240 };
 
+/* Lists the dimensions of the plan's layout with their values and whether they
+ * apply. */
 static void list_dimensions(const lh_plan *p, dimension *all)
 {
     const lh_job *job = p->job;
@@ -93,6 +95,7 @@ static bool is_same_plan(const lh_choice *a, const lh_choice *b)
                   cli_layout_text(b, y, sizeof y)) == 0;
 }
 
+/* Adds an alternative value to a group of values with the same best choice. */
 static void merge_row(group *g, const lh_plan_dimension_alternative *r)
 {
     char name[60];
@@ -116,6 +119,8 @@ static double relative_gap(const lh_plan *p, const lh_choice *x)
                               (double)p->best.iteration_ns);
 }
 
+/* Adds a group's row to the table: layout, gap of the best found, and lower
+ * bound. */
 static void add_group(cli_table *t, const lh_plan *p, const group *g,
                       const lh_choice *x)
 {

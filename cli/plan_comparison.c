@@ -28,6 +28,7 @@ typedef enum preference {
     MORE,
 } preference;
 
+/* Appends an empty row to the comparison; its texts are the pair's buffers. */
 static lh_report_difference *add_row(pair *p, const char *group,
                                      const char *name)
 {
@@ -54,6 +55,7 @@ static void add_change(pair *p, const double values[2], preference wanted)
     row->better = wanted == NEITHER ? 0 : (wanted == MORE) == (by > 0) ? 1 : -1;
 }
 
+/* Appends a row of texts; NULL is empty. */
 static void add_words(pair *p, const char *group, const char *name,
                       const char *first, const char *second)
 {
@@ -62,6 +64,7 @@ static void add_words(pair *p, const char *group, const char *name,
     snprintf(p->texts[p->n - 1][1], CLI_SITES_TEXT, "%s", second ? second : "");
 }
 
+/* Appends a row of two counts. */
 static void add_count(pair *p, const char *group, const char *name,
                       uint64_t first, uint64_t second)
 {
@@ -97,6 +100,8 @@ static void add_time(pair *p, const char *group, const char *name,
         add_change(p, ns, wanted);
 }
 
+/* Appends a row of memory in bytes with its change; `wanted`: the better
+ * direction. */
 static void add_bytes(pair *p, const char *group, const char *name,
                       int64_t first, int64_t second, preference wanted)
 {
@@ -137,6 +142,7 @@ static void add_job(pair *p)
               b->profile ? b->profile->name : "-");
 }
 
+/* Appends the rows of the layouts: degrees, sites and outermost dimension. */
 static void add_layout(pair *p)
 {
     static const char *const group = "layout";
@@ -176,6 +182,7 @@ static void add_layout(pair *p)
               lh_recompute_name(b->recompute));
 }
 
+/* Appends the breakdowns of both iterations, if both plans have one. */
 static void add_parts(pair *p)
 {
     lh_report_breakdown_part parts[2][CLI_BREAKDOWN_PARTS];
@@ -189,6 +196,7 @@ static void add_parts(pair *p)
     }
 }
 
+/* Appends the rows of iteration time, bound, rate, MFU and bubble. */
 static void add_speed(pair *p)
 {
     static const char *const group = "iteration";
@@ -227,6 +235,7 @@ static void add_speed(pair *p)
     }
 }
 
+/* Appends the memory of the fullest device of both plans. */
 static void add_memory(pair *p)
 {
     static const char *const group = "memory of the fullest device";
@@ -266,6 +275,7 @@ static void count_sent(const lh_plan *plan, double *messages, double *data,
     }
 }
 
+/* Appends the volume sent between datacenters per iteration, in GB. */
 static void add_communication(pair *p)
 {
     static const char *const group = "sent between datacenters per iteration";
@@ -279,6 +289,7 @@ static void add_communication(pair *p)
 
 /* --- heading ------------------------------------------------------------ */
 
+/* Adds one fact per plan to the report: iteration time, layout and schedule. */
 static lh_status add_heads(cli *c, const pair *p, const char *const names[2],
                            lh_report *report)
 {

@@ -34,6 +34,7 @@ void cli_print_cost(cli *c, const lh_choice *choice)
                  format_amount(x->inter_datacenter_gb, gb));
 }
 
+/* Sets *best to the cheapest feasible choice of the list if it costs less. */
 static void find_cheapest(const lh_choice *list, uint32_t n,
                           const lh_choice **best)
 {
@@ -67,6 +68,8 @@ void cli_print_cheaper_plans(cli *c, const lh_plan *plan)
                  "mostly for communication; --objective cost reduces it");
 }
 
+/* Fills a table with the Pareto front: time, memory, cost if priced, and
+ * layout. */
 static void fill_front(const lh_plan *plan, cli_table *t)
 {
     const bool priced = plan->best.cost != NULL;

@@ -51,6 +51,7 @@ void cli_plan_breakdown(cli *c, const lh_plan *p)
     cli_wrap(c, "breakdown", 4, "%s", text);
 }
 
+/* Returns the sum of all parts of a device's memory, in bytes. */
 static int64_t total_memory(const lh_plan_memory *m)
 {
     return m->parameters_bytes + m->gradients_bytes + m->optimizer_bytes +
@@ -142,6 +143,7 @@ static void add_reasons(cli_table *t, const char *name, const char *why)
     }
 }
 
+/* Checks whether two links have the same traffic and advice. */
 static bool same_advice(const lh_link_advice *a, const lh_link_advice *b)
 {
     bool same = a->messages == b->messages && a->data_bytes == b->data_bytes &&
@@ -152,6 +154,7 @@ static bool same_advice(const lh_link_advice *a, const lh_link_advice *b)
     return same;
 }
 
+/* Prints the traffic of a link per iteration. */
 static void print_link(cli *c, const lh_link_advice *a)
 {
     cli_print(c, "  %s>%s: ", a->from, a->to);
@@ -191,6 +194,8 @@ static bool has_default_setting(const lh_plan *p)
     return false;
 }
 
+/* Prints the iteration time with the advised network settings and without
+ * them. */
 static void print_network_times(cli *c, const lh_plan *p)
 {
     char with[CLI_TIME_TEXT], now[CLI_TIME_TEXT];
@@ -255,6 +260,8 @@ static void curve_text(const lh_plan_curve *curve, char *text, size_t room)
                  curve->xs[last]);
 }
 
+/* Prints how the iteration times of both arrangements depend on one quantity.
+ */
 static void print_curve(cli *c, const lh_plan *p, const lh_plan_curve *curve)
 {
     char text[200], numbers[CLI_MOST_COLUMNS][40];
@@ -298,6 +305,7 @@ void cli_plan_curves(cli *c, const lh_plan *p)
 
 /* --- report ------------------------------------------------------------- */
 
+/* Adds the breakdown of the iteration to the report, if there is one. */
 static lh_status add_account(cli *c, const lh_plan *p, lh_report *report)
 {
     const lh_plan_breakdown *a = p->breakdown;
@@ -309,6 +317,7 @@ static lh_status add_account(cli *c, const lh_plan *p, lh_report *report)
                                    CLI_BREAKDOWN_PARTS, parts, &c->err);
 }
 
+/* Adds a row with one network setting and its rates and times to the report. */
 static lh_status add_option(cli *c, const lh_advice_question *q,
                             const lh_advice_option *o, lh_report *report)
 {
@@ -334,6 +343,7 @@ static lh_status add_option(cli *c, const lh_advice_question *q,
     return lh_report_add_cells(report, 6, cells, &c->err);
 }
 
+/* Adds a table with a link's network advice to the report. */
 static lh_status add_link(cli *c, const lh_link_advice *a, lh_report *report)
 {
     static const char *const head[] = {"Question", "setting",  "",
@@ -357,6 +367,7 @@ static lh_status add_link(cli *c, const lh_link_advice *a, lh_report *report)
     return LH_OK;
 }
 
+/* Adds the curves over one quantity to the report. */
 static lh_status add_curve(cli *c, const lh_plan *p, const lh_plan_curve *curve,
                            lh_report *report)
 {

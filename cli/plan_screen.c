@@ -27,6 +27,8 @@ static const struct {
 
 /* --- --show ------------------------------------------------------------- */
 
+/* Returns the bit of a part that --show names, all bits for 'all'; 0: unknown.
+ */
 static uint32_t find_part(const char *name, size_t len)
 {
     if (len == 3 && strncmp(name, "all", len) == 0)
@@ -77,6 +79,7 @@ static const char *peak_text(const lh_plan *p, char *text, size_t room)
     return text;
 }
 
+/* Prints the plan's iteration times under jitter. */
 static void print_jitter(cli *c, const lh_plan *p)
 {
     const lh_jitter_result *r = p->best.jitter;
@@ -135,6 +138,7 @@ static void print_target(cli *c, const lh_plan *p)
              other->layout.schedule, lh_placement_name(other->placement));
 }
 
+/* Prints the plan's times, rate, memory and schedule. */
 static void print_result(cli *c, const lh_plan *p)
 {
     const lh_choice *b = &p->best;
@@ -192,6 +196,7 @@ static char *capture_output(cli *c, print_piece *print, const lh_plan *p,
     return NULL;
 }
 
+/* Counts the line ends of a text; NULL has none. */
 static uint32_t count_lines(const char *text)
 {
     uint32_t n = 0;
@@ -239,6 +244,8 @@ static void print_others(cli *c, const lh_plan *p, uint32_t most)
         cli_wrap(c, "alternatives", 1, "--show layouts");
 }
 
+/* Prints the gain of the advised network settings (callback; `most` is
+ * unused). */
 static void print_gain(cli *c, const lh_plan *p, uint32_t most)
 {
     (void)most;
@@ -280,6 +287,7 @@ static void print_requested(cli *c, const lh_plan *p,
                  "not computed: the search was stopped before");
 }
 
+/* Prints the paths of the plan and the report that were written. */
 static void print_files(cli *c, const cli_plan_output *shown)
 {
     if (shown->plan)

@@ -35,6 +35,8 @@ static void add_choice(cli_table *t, const lh_plan *p, const lh_choice *x,
         cli_table_note(t, why);
 }
 
+/* Adds the heading of the list of plans; `drawn`: with the columns of jitter.
+ */
 static void add_heading(cli_table *t, bool drawn)
 {
     static const char *const plain[] = {"#iteration", "schedule", "layout"};

@@ -25,6 +25,8 @@ typedef struct words {
 static void add_words(words *w, const char *between, const char *format, ...)
     CLI_PRINTF(3, 4);
 
+/* Appends formatted text, after `between` unless it is the first; truncates at
+ * the buffer's end. */
 static void add_words(words *w, const char *between, const char *format, ...)
 {
     va_list args;
@@ -65,6 +67,8 @@ const char *cli_precision_text(const lh_job *job, char *text, size_t room)
     return text;
 }
 
+/* Describes the model: name, parameters, active parameters and training
+ * format. */
 static words describe_model(const lh_plan *p)
 {
     const lh_model *m = p->job->model;
@@ -121,6 +125,7 @@ static void add_kinds(words *w, const lh_plan *p, const uint32_t *used)
     }
 }
 
+/* Describes the GPUs in use, by datacenter and kind. */
 static words describe_gpus(const lh_plan *p)
 {
     uint32_t used[LH_MAX_DATACENTERS] = {0};
@@ -148,12 +153,15 @@ void cli_plan_model(cli *c, const lh_plan *p)
 
 /* --- layout ------------------------------------------------------------- */
 
+/* Appends a parallel degree above 1, as in 'tensor 8'. */
 static void add_degree(words *w, const char *name, uint32_t degree)
 {
     if (degree > 1)
         add_words(w, " x ", "%s %" PRIu32, name, degree);
 }
 
+/* Appends the recomputed operations or modules; nothing without recomputation.
+ */
 static void add_recomputed(words *w, const lh_plan *p)
 {
     if (p->best.recompute == LH_RECOMPUTE_NONE)
@@ -176,6 +184,7 @@ static void add_recomputed(words *w, const lh_plan *p)
             add_words(w, " ", "%s", lh_module_name((lh_module)i));
 }
 
+/* Checks whether all replica groups run in the same single datacenter. */
 static bool is_single_site(const lh_sites *sites)
 {
     for (uint32_t i = 0; sites && i < sites->n_groups; i++)
@@ -283,6 +292,7 @@ static void add_part(words *w, const lh_plan *p, uint32_t first,
     add_layers(w, p, first, stages);
 }
 
+/* Appends the stages and replicas that run in a datacenter. */
 static void describe_site(const lh_plan *p, uint32_t datacenter, words *w)
 {
     const lh_layout *l = &p->best.layout;
@@ -353,6 +363,7 @@ static double objective_value(const lh_plan *p, const lh_choice *x)
     return (double)x->iteration_ns;
 }
 
+/* Adds a row for an alternative: objective, schedule, placement and layout. */
 static void add_other(cli_table *t, const lh_plan *p, const lh_choice *x,
                       const char *more)
 {
@@ -371,6 +382,7 @@ static void add_other(cli_table *t, const lh_plan *p, const lh_choice *x,
         cli_note_sites(t, p, x, &p->best);
 }
 
+/* Returns the heading of the objective's column, aligned right. */
 static const char *objective_name(const lh_plan *p)
 {
     if (p->objective == LH_PLAN_CHEAPEST)
@@ -443,12 +455,15 @@ void cli_plan_other_layouts(cli *c, const lh_plan *p, uint32_t most)
 
 /* --- network ------------------------------------------------------------ */
 
+/* Returns the relative gain of the advised network settings; 0 if a time is
+ * unknown. */
 static double relative_gain(const lh_link_advice *a)
 {
     const int64_t now = a->planned.iteration_ns, then = a->advised.iteration_ns;
     return now > 0 && then > 0 ? (double)now / (double)then - 1 : 0;
 }
 
+/* Appends the gain and the changed settings of a link. */
 static void describe_gain(const lh_link_advice *a, words *w)
 {
     char from[4 * NAME + 4], to[4 * NAME + 4];
@@ -503,12 +518,14 @@ void cli_plan_network_gain(cli *c, const lh_plan *p)
 
 /* --- report ------------------------------------------------------------- */
 
+/* Adds a fact to the report, with invalid UTF-8 replaced. */
 static lh_status add_fact(cli *c, lh_report *report, const char *name,
                           const char *text)
 {
     return lh_report_add_fact(report, name, cli_utf8_name(c, text), &c->err);
 }
 
+/* Adds a table of the datacenters with their GPUs and stages to the report. */
 static lh_status report_sites(cli *c, const lh_plan *p, lh_report *report)
 {
     static const char *const head[] = {"datacenter", "#GPUs", "holds"};
@@ -564,6 +581,8 @@ static lh_status add_jitter_histogram(cli *c, const lh_plan *p,
     return cli_jitter_report(c, &varied, report);
 }
 
+/* Adds the report's headline numbers: iteration, rate, days, memory and model.
+ */
 static lh_status add_cards(cli *c, const lh_plan *p, lh_report *report)
 {
     const lh_choice *b = &p->best;

@@ -7,6 +7,8 @@
 #include <math.h>
 #include <string.h>
 
+/* Returns the abbreviation of the outermost parallel dimension across
+ * datacenters. */
 static const char *outermost_text(lh_outermost outermost)
 {
     return outermost == LH_OUTERMOST_MIXED  ? "mixed"
@@ -78,6 +80,7 @@ static bool has_run_profile(const lh_job *job)
     return false;
 }
 
+/* Checks whether the plan's costs come from a source. */
 static bool is_from(const lh_plan *p, lh_cost_source source)
 {
     return strcmp(p->cost_source, lh_cost_source_name(source)) == 0;
@@ -133,6 +136,7 @@ const char *cli_unmeasured_text(const lh_plan *p, char *text, size_t room)
 
 /* --- report ------------------------------------------------------------- */
 
+/* Adds a row for one choice to the report, with its layout if `with_layout`. */
 static lh_status add_choice(cli *c, const lh_choice *x, bool with_layout,
                             lh_report *report)
 {

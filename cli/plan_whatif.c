@@ -74,6 +74,8 @@ enum { CHOICE_TEXT = LAYOUT_TEXT + CLI_SITES_TEXT + 100 };
 
 /* --- what-if ------------------------------------------------------------ */
 
+/* Adds a row with one answer: this plan under the change, and the best plan
+ * found. */
 static void add_answer(cli_table *t, const lh_plan *p,
                        const lh_plan_whatif_answer *a)
 {
@@ -102,6 +104,7 @@ static void add_answer(cli_table *t, const lh_plan *p,
     cli_table_row(t, 5, cells);
 }
 
+/* Fills a table with all answers. */
 static void fill_answers(const lh_plan *plan, cli_table *t)
 {
     static const char *const head[] = {"links", "#this plan", "#change",
@@ -164,6 +167,8 @@ typedef struct inproc_endpoint {
     bool flips;
 } range_end;
 
+/* Finds the range of factors around 1 in which the plan stays the best;
+ * searched ends are not flips. */
 static void find_ends(const lh_plan_sensitivity *s, const lh_plan_range *r,
                       range_end *low, range_end *high)
 {
@@ -178,6 +183,8 @@ static void find_ends(const lh_plan_sensitivity *s, const lh_plan_range *r,
     }
 }
 
+/* Formats one end of a range; in parentheses if the plan stays the best up to
+ * there. */
 static const char *format_end(const lh_plan_range *r, double job,
                               const range_end *e, char *text, size_t room)
 {
@@ -187,6 +194,7 @@ static const char *format_end(const lh_plan_range *r, double job,
     return text;
 }
 
+/* Adds a note about the plan that becomes best beyond a break-even factor. */
 static void add_break_even(cli_table *t, const lh_plan *p,
                            const lh_plan_range *r, const lh_plan_break_even *f,
                            double job)
@@ -201,6 +209,8 @@ static void add_break_even(cli_table *t, const lh_plan *p,
     cli_table_note(t, note);
 }
 
+/* Adds a row for one quantity of links, with notes for its break-even factors.
+ */
 static void add_range(cli_table *t, const lh_plan *p, const lh_plan_range *r)
 {
     const lh_plan_sensitivity *s = p->sensitivity;
@@ -224,6 +234,7 @@ static void add_range(cli_table *t, const lh_plan *p, const lh_plan_range *r)
         add_break_even(t, p, r, &r->break_evens[i], job);
 }
 
+/* Fills a table with all ranges. */
 static void fill_ranges(const lh_plan *plan, cli_table *t)
 {
     static const char *const head[] = {"links", "quantity", "#stays from",

@@ -43,6 +43,7 @@ typedef struct parser {
 
 /* --- names -------------------------------------------------------------- */
 
+/* Finds a link quantity by the first `len` bytes of its name. */
 static bool find_quantity(const char *name, size_t len, lh_link_quantity *out)
 {
     for (int q = LH_LINK_LATENCY; q <= LH_LINK_OVERSUBSCRIPTION; q++) {
@@ -125,6 +126,7 @@ static lh_status parse_name(parser *p, const char **text, item *out)
 
 /* --- values ------------------------------------------------------------- */
 
+/* Appends a value to an item; `relative`: a factor on the job's value. */
 static lh_status add_value(parser *p, item *to, double number, bool relative)
 {
     if (to->n_values == MOST_VALUES)
@@ -137,6 +139,7 @@ static lh_status add_value(parser *p, item *to, double number, bool relative)
     return LH_OK;
 }
 
+/* Reports an invalid value of an item. */
 static lh_status bad_value(parser *p, const item *of, const char *text)
 {
     return cli_usage(p->c,
@@ -171,6 +174,7 @@ static lh_status parse_value(parser *p, const char **text, item *to)
     return LH_OK;
 }
 
+/* Parses one list: quantities with their values, separated by commas. */
 static lh_status parse_list(parser *p, const char *text)
 {
     p->begin[p->n_lists++] = p->n;
@@ -195,6 +199,7 @@ static lh_status parse_list(parser *p, const char *text)
     return LH_OK;
 }
 
+/* Parses the lists of --what-if, separated by semicolons. */
 static lh_status parse_lists(parser *p, const char *text)
 {
     char *copy = strdup(text), *list = copy;
@@ -215,6 +220,8 @@ static lh_status parse_lists(parser *p, const char *text)
 
 /* --- questions ---------------------------------------------------------- */
 
+/* Writes the link changes of one value, in one or both directions; returns
+ * their number. */
 static uint32_t add_changes(const item *i, const value *v, lh_link_change *out)
 {
     out[0] =
@@ -256,6 +263,8 @@ static void fill_question(const parser *p, uint32_t list, uint64_t q,
     }
 }
 
+/* Builds one question per combination of values of every list; arrays are the
+ * caller's. */
 static lh_status build_questions(const parser *p, cli_questions *out)
 {
     uint64_t n = 0;

@@ -54,6 +54,8 @@ struct cli_owned_text {
     char text[];
 };
 
+/* Allocates a text that is freed with the program's state; NULL: out of
+ * memory. */
 static char *allocate_owned_text(cli *c, size_t room)
 {
     struct cli_owned_text *kept = malloc(sizeof *kept + room);
@@ -145,6 +147,8 @@ static void print_untrusted(FILE *out, const conversion *x, const char *text)
         free(shown);
 }
 
+/* Reads a field width or precision, or takes it from the arguments for '*';
+ * returns the rest. */
 static const char *read_number(const char *at, va_list *args, int *out)
 {
     if (*at == '*') {
@@ -201,6 +205,7 @@ static void print_trusted(FILE *out, const conversion *x, va_list *args)
                                    : va_arg(*args, intmax_t));
 }
 
+/* Formats like printf() to a file, with control characters of texts escaped. */
 static void print_all(FILE *out, const char *format, va_list *args)
 {
     while (*format) {

@@ -19,6 +19,8 @@ typedef struct plan_progress {
     double said_at;  /* in a line, in seconds of processor time */
 } plan_progress;
 
+/* Shows the planner's progress at intervals; returns true after an interrupt
+ * (callback). */
 static bool show_progress(void *context, uint32_t done, uint32_t total,
                           int64_t best_ns)
 {
@@ -125,6 +127,8 @@ lh_status cli_input_plan(cli *c, const cli_input *input, lh_plan **out)
     return lh_plan_read(input->path, out, &c->err);
 }
 
+/* Reads a plan or a pipeline, or plans a job if `jobs`; other formats are
+ * rejected. */
 static lh_status read_input(cli *c, const cli_input *input, bool jobs,
                             cli_problem *out)
 {
@@ -154,6 +158,8 @@ lh_status cli_problem_read(cli *c, const char *path, bool jobs,
     return status;
 }
 
+/* Reads a schedule from a plan or a CSV file; without message orders if
+ * `fifo`. */
 static lh_status read_schedule(cli *c, const cli_input *input, bool fifo,
                                lh_schedule **out)
 {
@@ -195,6 +201,8 @@ void cli_problem_fini(cli_problem *problem)
     *problem = (cli_problem){0};
 }
 
+/* Returns the problem's pipeline, before options such as --host-memory change
+ * it. */
 static const lh_pipeline *base_pipeline(const cli_problem *problem)
 {
     return problem->plan ? problem->plan->pipeline : problem->pipeline;

@@ -15,6 +15,7 @@ extern char **environ;
 
 enum { MOST_ARGUMENTS = 16, MOST_BYTES = 16 << 20 };
 
+/* Returns the interpreter: --python, LONGHAUL_PYTHON, or python3. */
 static const char *python_of(const torch_profile *how)
 {
     const char *named = getenv("LONGHAUL_PYTHON");
@@ -49,6 +50,8 @@ static lh_status create_job_file(cli *c, const lh_job *job, FILE **out)
     return LH_OK;
 }
 
+/* Starts the interpreter with standard input from `in` and output to the pipe
+ * `out`. */
 static lh_status start(cli *c, char *const *arguments, int in, const int out[2],
                        pid_t *pid)
 {
@@ -121,6 +124,8 @@ static lh_status parse_printed(cli *c, const char *python, int status,
     return made;
 }
 
+/* Runs the measuring script and parses the profile that it prints; error: it
+ * failed. */
 static lh_status run_python(cli *c, char *const *arguments, int in,
                             lh_profile **out)
 {

@@ -53,6 +53,7 @@ static void end_by_signal(int number)
     _exit(128 + number);
 }
 
+/* Installs a signal handler, unless the signal is ignored already. */
 static void set_handler(int number, void (*handler)(int))
 {
     struct sigaction old, new = {.sa_handler = handler};
@@ -95,6 +96,8 @@ static atomic_bool is_said;
 static struct sigaction before_interrupts[N_ENDING];
 static int n_interrupting; /* prefix of ending_signals */
 
+/* Checks whether a signal other than SIGINT repeats the last one within
+ * DUPLICATE_WINDOW_NS; async-signal-safe. */
 static bool is_repeated(int number)
 {
     struct timespec t;
@@ -110,6 +113,8 @@ static bool is_repeated(int number)
     return number != SIGINT && !counts;
 }
 
+/* Counts an interrupt and prints a note; ends the process after the allowed
+ * number. */
 static void on_interrupt(int number)
 {
     static const char note[] = "\r\033[Kstopping; interrupt again to give up";

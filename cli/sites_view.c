@@ -14,6 +14,8 @@ typedef struct text {
 
 static void append(text *t, const char *format, ...) CLI_PRINTF(2, 3);
 
+/* Appends formatted text to a buffer; a text that does not fit ends with
+ * '...'. */
 static void append(text *t, const char *format, ...)
 {
     va_list args;

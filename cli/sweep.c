@@ -11,6 +11,7 @@ const char *const cli_axis_names[] = {"latency", "transfer", NULL};
 
 /* --- parsing ------------------------------------------------------------ */
 
+/* Reports an invalid value of --sweep. */
 static lh_status bad_value(cli *c, const char *text)
 {
     return cli_usage(c,
@@ -19,6 +20,7 @@ static lh_status bad_value(cli *c, const char *text)
                      text);
 }
 
+/* Appends a value to an axis; error: more than CLI_MOST_VALUES. */
 static lh_status add_value(cli *c, cli_axis *axis, double value)
 {
     if (axis->delays.n_values >= CLI_MOST_VALUES)
@@ -28,6 +30,7 @@ static lh_status add_value(cli *c, cli_axis *axis, double value)
     return LH_OK;
 }
 
+/* Checks that an axis has values either with a unit or without, except 0. */
 static lh_status check_unit(cli *c, cli_axis *axis, cli_number n)
 {
     if (n.value == 0)
@@ -40,6 +43,7 @@ static lh_status check_unit(cli *c, cli_axis *axis, cli_number n)
     return LH_OK;
 }
 
+/* Parses one value or range and appends its values; *text: the rest. */
 static lh_status add_values(cli *c, const char **text, cli_axis *axis)
 {
     const char *whole = *text;

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Builds the options of the trade-off from those of the search; *start is the
+ * caller's. */
 static lh_status make_options(cli *c, const cli_search *search,
                               const cli_model *model, uint32_t sub_blocks,
                               const cli_tradeoff *how, lh_tradeoff_options *out,
@@ -39,6 +41,8 @@ lh_status cli_least_memory(cli *c, const cli_search *search,
 
 /* --- curve -------------------------------------------------------------- */
 
+/* Returns the relative difference between a point's makespan and its bound; 0
+ * without a bound. */
 static double gap_of(const lh_memory_point *point)
 {
     return point->bound_ns > 0
@@ -47,6 +51,7 @@ static double gap_of(const lh_memory_point *point)
                : 0;
 }
 
+/* Prints the points of the curve as JSON. */
 static lh_status print_json(cli *c, const lh_pipeline *pipeline,
                             const lh_memory_curve *curve)
 {
@@ -80,6 +85,8 @@ typedef struct curve_data {
 
 static const char *const series[] = {"optimal"};
 
+/* Builds the report's curve of makespan over memory limit; arrays are the
+ * caller's. */
 static lh_status build_curve_data(cli *c, const lh_pipeline *pipeline,
                                   const lh_memory_curve *curve, curve_data *out)
 {
@@ -107,6 +114,7 @@ static lh_status build_curve_data(cli *c, const lh_pipeline *pipeline,
     return LH_OK;
 }
 
+/* Writes the curve as an HTML report to `path`. */
 static lh_status write_report(cli *c, const curve_data *s, const char *path)
 {
     lh_report *report = NULL;
@@ -118,6 +126,7 @@ static lh_status write_report(cli *c, const curve_data *s, const char *path)
     return status;
 }
 
+/* Prints a row per point: limit, makespan, bound and gap. */
 static void print_table(cli *c, const lh_pipeline *pipeline,
                         const lh_memory_curve *curve)
 {
@@ -141,6 +150,7 @@ static void print_table(cli *c, const lh_pipeline *pipeline,
         cli_print(c, "Incomplete: stopped, or more points than --points.\n");
 }
 
+/* Writes the report and prints the curve as JSON, or as a table and a plot. */
 static lh_status print_curve(cli *c, const cli_tradeoff *how,
                              const lh_pipeline *pipeline,
                              const lh_memory_curve *curve)

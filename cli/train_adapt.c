@@ -12,6 +12,8 @@ const char *train_schedule_name(const cli_view *began, const char *to)
     return strcmp(to, "original") == 0 ? began->method : to;
 }
 
+/* Returns a detected change as JSON: target, times before and after, and its
+ * cost. */
 static json_t *event_json(const lh_adapt_event *n)
 {
     const lh_monitor_event *e = &n->event;
@@ -24,6 +26,7 @@ static json_t *event_json(const lh_adapt_event *n)
                      "cost_s", cli_seconds(e->cost_ns), "text", n->text);
 }
 
+/* Returns a decision as JSON: schedule, path, predicted times and reason. */
 static json_t *decision_json(cli *c, const cli_view *began,
                              const lh_adapt_event *n)
 {

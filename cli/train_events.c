@@ -35,6 +35,7 @@ typedef struct makespans {
     int64_t *ns; /* [switches so far * n_states + state]; -1: not computed */
 } makespans;
 
+/* Counts the switches up to and including a step. */
 static uint32_t count_switches(const lh_train_result *r, uint64_t step)
 {
     uint32_t n, i = 0;
@@ -67,6 +68,7 @@ static lh_status find_makespan(makespans *m, uint64_t step, uint32_t state,
     return LH_OK;
 }
 
+/* Orders times ascending (qsort). */
 static int by_time(const void *a, const void *b)
 {
     const int64_t *x = a, *y = b;

@@ -40,6 +40,8 @@ lh_status train_log_open(cli *c, const char *path, train_log *out)
     return LH_OK;
 }
 
+/* Marks the log as failed and prints the cause; the run continues without it.
+ */
 static void fail_log(train_log *log, int cause)
 {
     *log->failed = true;

@@ -16,6 +16,7 @@ static int64_t planned_bytes(const lh_plan *plan, uint32_t rank)
            m->activations_bytes + m->buffers_bytes + m->temporary_bytes;
 }
 
+/* Returns the memory by kind, in bytes, as a JSON object. */
 static json_t *kinds_json(const int64_t bytes[LH_N_MEMORY_KINDS])
 {
     json_t *j = json_object();
@@ -51,6 +52,7 @@ json_t *train_memory_json(const lh_plan *plan, const lh_train_result *r)
 
 enum { COLUMNS = 6, CELL = 160 };
 
+/* Adds a row of COLUMNS cells to the table. */
 static void add_row(cli_table *t, char cells[COLUMNS][CELL])
 {
     const char *row[COLUMNS];
@@ -59,6 +61,7 @@ static void add_row(cli_table *t, char cells[COLUMNS][CELL])
     cli_table_row(t, COLUMNS, row);
 }
 
+/* Writes a memory amount in MiB to a cell; '-' if unknown or unlimited. */
 static void format_mib(char cell[CELL], int64_t bytes)
 {
     if (bytes == LH_NO_LIMIT || bytes < 0)

@@ -12,6 +12,8 @@
 
 /* --- parsing ------------------------------------------------------------ */
 
+/* Reports an option that is not STEP=N,N,...; `least` 1: numbers must be
+ * positive. */
 static lh_status fail_numbers(cli *c, const char *option, uint32_t least,
                               const char *text)
 {
@@ -53,12 +55,15 @@ static lh_status read_move(cli *c, const char *option, uint32_t least,
     return LH_OK;
 }
 
+/* Orders migrations by step (qsort). */
 static int by_step(const void *a, const void *b)
 {
     const train_migration *x = a, *y = b;
     return (x->step > y->step) - (x->step < y->step);
 }
 
+/* Reads the migrations of an option, separated by semicolons, ordered by step;
+ * without the option there are none. */
 static lh_status read_list(cli *c, const char *option, const char *text,
                            uint32_t least, train_migrations *out)
 {
@@ -87,6 +92,8 @@ static lh_status read_list(cli *c, const char *option, const char *text,
     return LH_OK;
 }
 
+/* Checks that each change of layers has a number for each of n chunks and
+ * keeps their sum. */
 static lh_status check_layers(cli *c, const train_changes *changes, uint32_t n)
 {
     for (uint32_t i = 0; i < changes->layers.n; i++) {
@@ -108,6 +115,7 @@ static lh_status check_layers(cli *c, const train_changes *changes, uint32_t n)
     return LH_OK;
 }
 
+/* Checks that each change of hosts is a permutation of n ranks. */
 static lh_status check_places(cli *c, const train_changes *changes, uint32_t n)
 {
     for (uint32_t i = 0; i < changes->hosts.n; i++) {
@@ -309,6 +317,7 @@ static json_t *numbers_json(const uint32_t *numbers, uint32_t n)
     return list;
 }
 
+/* Checks whether a migration sends data through other ranks. */
 static bool has_transfers(const lh_migration *m)
 {
     for (uint32_t i = 0; m->relay_ranks && i < m->n_places; i++)

@@ -12,6 +12,7 @@
 
 /* --- iterations --------------------------------------------------------- */
 
+/* Returns a number as JSON, or null if it is not finite. */
 static json_t *number_or_null(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
@@ -98,6 +99,7 @@ static const char *data_path_name(cli *c, const lh_train_result *r,
     return path;
 }
 
+/* Returns the switches of schedule and path as a list; NULL: out of memory. */
 static json_t *switches_json(cli *c, const cli_view *v,
                              const lh_train_result *r)
 {
@@ -153,6 +155,8 @@ static bool print_switches(cli *c, const cli_view *v, const lh_train_result *r)
 
 /* --- run ---------------------------------------------------------------- */
 
+/* Returns the iterations with schedule, path and predicted time as a list;
+ * NULL: out of memory. */
 static json_t *iterations_json(cli *c, const cli_view *v,
                                const train_changes *changes,
                                const int64_t *predicted_ns,
@@ -175,6 +179,7 @@ static json_t *iterations_json(cli *c, const cli_view *v,
     return list;
 }
 
+/* Returns the total time of all iterations, in ns. */
 static int64_t total_ns(const lh_train_result *r)
 {
     int64_t sum = 0;
@@ -251,6 +256,8 @@ static void print_copies(cli *c, const lh_train_result *r)
                  cli_time_text(r->copy_wait_ns, w), (double)stored / (1 << 20));
 }
 
+/* Returns predicted and measured host copies in seconds; measured ones are
+ * null after an abort. */
 static json_t *copies_json(const lh_train_result *r)
 {
     const bool known = !was_aborted(r);
@@ -260,6 +267,8 @@ static json_t *copies_json(const lh_train_result *r)
                      known ? cli_seconds(r->copy_wait_ns) : json_null());
 }
 
+/* Returns the time of the collectives by process group in seconds; null after
+ * an abort. */
 static json_t *exchanges_json(const lh_train_result *r)
 {
     json_t *all = json_object();
@@ -271,6 +280,7 @@ static json_t *exchanges_json(const lh_train_result *r)
     return all;
 }
 
+/* Prints the run as JSON. */
 static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
                             const train_changes *changes,
                             const int64_t *predicted_ns,
@@ -316,6 +326,8 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
     return cli_put_json(c, j);
 }
 
+/* Prints predicted and measured iteration time of a run with emulated passes.
+ */
 static void print_timed(cli *c, const lh_train_result *r)
 {
     const train_settings *s = c->settings;
@@ -337,6 +349,7 @@ static void print_timed(cli *c, const lh_train_result *r)
     cli_print(c, "\n");
 }
 
+/* Prints predicted and measured iteration time of a run that trains a model. */
 static void print_prediction(cli *c, const lh_plan *plan,
                              const lh_train_result *r)
 {
@@ -356,6 +369,7 @@ static void print_prediction(cli *c, const lh_plan *plan,
               cli_round_for_text(100 * r->error, 2));
 }
 
+/* Prints the first and the last loss, and the training rate. */
 static void print_trained(cli *c, const lh_plan *plan, const lh_train_result *r)
 {
     const lh_iteration *first = &r->iterations[0];
@@ -391,6 +405,7 @@ static void print_trained(cli *c, const lh_plan *plan, const lh_train_result *r)
     print_copies(c, r);
 }
 
+/* Prints the schedule and the ranks by stages, replicas and degrees. */
 static void print_ranks(cli *c, const cli_view *v, const lh_plan *plan,
                         const lh_train_result *r)
 {
@@ -446,6 +461,7 @@ static void print_events(cli *c, const lh_event_timeline *timeline,
              cli_time_text(sum, a), cli_time_text(total_ns(r), b));
 }
 
+/* Prints the run's result for a reader. */
 static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
                        const train_changes *changes,
                        const int64_t *predicted_ns, const lh_train_result *r)
@@ -511,6 +527,7 @@ static lh_status add_last_facts(cli *c, const cli_view *began,
     return lh_report_add_fact(report, "slow in this iteration", text, &c->err);
 }
 
+/* Returns the network state at a step; 0 without events. */
 static uint32_t state_at(const lh_event_timeline *timeline, uint64_t step)
 {
     return timeline ? lh_event_timeline_state(timeline, step) : 0;
@@ -519,6 +536,8 @@ static uint32_t state_at(const lh_event_timeline *timeline, uint64_t step)
 /* Formats "slack, delegated": the schedule of iteration `step`, with the data
  * path if it was switched, too. */
 #define FOLLOWED_TEXT 160
+/* Writes the schedule at a step to `text`, with its path if the run switches
+ * paths; returns it. */
 static const char *schedule_text(cli *c, const cli_view *began,
                                  const lh_train_result *r, uint64_t step,
                                  char text[FOLLOWED_TEXT])
@@ -605,6 +624,7 @@ static lh_status add_iterations(cli *c, const cli_view *began,
                             &t, report);
 }
 
+/* Returns the report's label of a migration. */
 static const char *migration_label(const lh_migration *m)
 {
     if (m->n_chunks && m->n_places)
@@ -658,6 +678,8 @@ static lh_status draw_iterations(cli *c, const cli_view *began,
     return status;
 }
 
+/* Writes the HTML report: measured against predicted times, iterations and
+ * switches. */
 static lh_status write_html(cli *c, const cli_view *began, const cli_view *v,
                             const lh_event_timeline *timeline,
                             const int64_t *predicted_ns,
@@ -693,6 +715,7 @@ static lh_status write_html(cli *c, const cli_view *began, const cli_view *v,
     return status;
 }
 
+/* Writes the measured profile to the file of --profile-out. */
 static lh_status write_profile(cli *c, const lh_profile *profile)
 {
     const train_settings *s = c->settings;

@@ -21,6 +21,7 @@ typedef struct watch {
     pid_t process; /* the process that handles signals */
 } run_context;
 
+/* Returns how the run must stop after the interrupts so far (callback). */
 static int is_stop_requested(void *of)
 {
     run_context *w = of;
@@ -31,6 +32,7 @@ static int is_stop_requested(void *of)
     return cli_interrupts() > 1 ? LH_STOP_NOW : LH_STOP_AFTER;
 }
 
+/* Shows a completed iteration and adds it to the log (callback). */
 static void show_iteration(void *of, const lh_iteration *it)
 {
     run_context *w = of;
@@ -46,12 +48,15 @@ static void show_iteration(void *of, const lh_iteration *it)
     train_log_add(&w->log, it, w->changes);
 }
 
+/* Returns the change due at a step; NULL: none (callback). */
 static const lh_reschedule *next_schedule(void *of, uint64_t step)
 {
     run_context *w = of;
     return train_changes_get(w->changes, step);
 }
 
+/* Keeps a completed migration as JSON until its log entry is written
+ * (callback). */
 static void print_migration(void *of, const lh_migration *what)
 {
     run_context *w = of;
@@ -59,6 +64,8 @@ static void print_migration(void *of, const lh_migration *what)
     w->changes->pending_migrations = train_migration_json(what);
 }
 
+/* Keeps a completed switch, with its migrations, as JSON until its log entry
+ * is written (callback). */
 static void show_switch(void *of, const lh_switch *what)
 {
     run_context *w = of;
@@ -82,6 +89,7 @@ static void show_switch(void *of, const lh_switch *what)
     changes->path = train_path_name(w->c, what->path);
 }
 
+/* Shows a detected change or a decision (callback). */
 static void show_notice(void *of, const lh_adapt_event *what)
 {
     run_context *w = of;
@@ -98,12 +106,15 @@ static void show_failure(void *of, const char *why)
     w->c->error_printed = true;
 }
 
+/* Prints a note of the runtime (callback). */
 static void show_remark(void *of, const char *text)
 {
     const run_context *w = of;
     cli_note(w->c, "%s", text);
 }
 
+/* Builds the model's options from the command line, checkpoints and data
+ * included. */
 static lh_status read_model_options(cli *c, lh_train_model *m)
 {
     const train_settings *s = c->settings;
@@ -147,6 +158,8 @@ static lh_status check_cpu(cli *c, const lh_plan *plan)
     return LH_OK;
 }
 
+/* Runs a plan: trains the model on processors, or measures the plan's
+ * operations on the device. */
 static lh_status train_plan(cli *c, const cli_view *v, const lh_plan *plan,
                             const lh_exec_options *exec,
                             const lh_train_options *run, lh_train_result **out)
@@ -166,6 +179,7 @@ static lh_status train_plan(cli *c, const cli_view *v, const lh_plan *plan,
     return lh_train_plan(plan, &with, out, &c->err);
 }
 
+/* Runs a pipeline with emulated passes. */
 static lh_status train_pipeline(cli *c, const cli_view *v,
                                 const lh_exec_options *exec,
                                 const lh_train_options *run,
@@ -178,6 +192,7 @@ static lh_status train_pipeline(cli *c, const cli_view *v,
     return status;
 }
 
+/* Splits --rails at its commas; the text is the rails' own. */
 static lh_status parse_rails(cli *c, train_rails *rails)
 {
     const train_settings *s = c->settings;
@@ -201,6 +216,8 @@ static lh_status parse_rails(cli *c, train_rails *rails)
     return LH_OK;
 }
 
+/* Builds the execution and runtime options, installs the callbacks and runs
+ * the iterations. */
 static lh_status train(cli *c, const cli_view *v, const lh_plan *plan,
                        train_changes *changes, lh_train_result **out)
 {
@@ -306,6 +323,8 @@ static lh_status write_final_state(cli *c, const cli_view *v,
     return status;
 }
 
+/* Predicts the iterations under the events that occurred and writes the
+ * results. */
 static lh_status write_results(cli *c, const cli_view *v, const lh_plan *plan,
                                const train_changes *changes, lh_train_result *r)
 {
@@ -321,6 +340,7 @@ static lh_status write_results(cli *c, const cli_view *v, const lh_plan *plan,
     return status;
 }
 
+/* Simulates the schedule, runs it, and writes the results. */
 static lh_status run_view(cli *c, cli_view *v, const lh_plan *plan,
                           train_changes *changes)
 {

@@ -62,6 +62,7 @@ uint32_t train_first_sub_blocks(const train_settings *s)
     return s->sub_blocks;
 }
 
+/* Orders changes by step (qsort). */
 static int by_step(const void *a, const void *b)
 {
     const train_change *x = a, *y = b;

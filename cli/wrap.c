@@ -22,6 +22,7 @@ static size_t columns_to(const char *text, size_t len)
     return columns;
 }
 
+/* Returns the index of the next UTF-8 character. */
 static size_t next_character(const char *text, size_t at)
 {
     at++;
@@ -97,6 +98,7 @@ static void print_lines(cli *c, size_t at, size_t below, uint32_t most,
     }
 }
 
+/* Formats a text that the caller frees; NULL: out of memory. */
 static char *format_text(const char *format, va_list args)
 {
     va_list again;
@@ -149,6 +151,7 @@ static bool reserve_row(cli_table *t)
     return true;
 }
 
+/* Appends a copy of a cell; marks the table as failed if out of memory. */
 static void add_cell(cli_table *t, const char *text)
 {
     const size_t len = strlen(text) + 1;
@@ -183,6 +186,7 @@ static bool is_right(const char *heading)
     return heading[0] == '#';
 }
 
+/* Widens the column widths to the longest cell, in terminal columns. */
 static void measure(const cli_table *t, size_t *widths)
 {
     for (uint32_t row = 0; row < t->n_rows; row++) {
@@ -215,6 +219,7 @@ static void print_last(cli *c, size_t at, size_t below, uint32_t most,
     print_lines(c, at == width ? below : at + 2, below, most, text);
 }
 
+/* Prints a note below its row, wrapped and indented. */
 static void print_note(cli *c, size_t at, const char *text)
 {
     enum { NOTE = 4 };
@@ -222,6 +227,7 @@ static void print_note(cli *c, size_t at, const char *text)
     print_lines(c, at + NOTE, at + NOTE, 0, text);
 }
 
+/* Prints one row; the last column is wrapped under its beginning. */
 static void print_row(cli *c, const char *label, const cli_table *t,
                       const size_t *widths, uint32_t row)
 {
@@ -251,6 +257,7 @@ static void print_row(cli *c, const char *label, const cli_table *t,
     cli_print(c, "\n");
 }
 
+/* Frees the cells and empties the table. */
 static void release_table(cli_table *t)
 {
     for (size_t k = 0; k < t->n_cells; k++)
@@ -272,6 +279,8 @@ void cli_table_print(cli *c, const char *label, cli_table *t)
     release_table(t);
 }
 
+/* Adds all rows below the heading to the report's table; a note fills the last
+ * cell. */
 static lh_status report_rows(cli *c, const cli_table *t, lh_report *report)
 {
     const uint32_t n = t->n_columns;
