@@ -230,8 +230,8 @@ static lh_status run_comparison(cli *c, comparison_work *w)
 /* More passes make the report slow to open. */
 enum { MOST_PASSES_SHOWN = 60000 };
 
-/* Adds a contender's timeline to the report, while the total number of passes
- * stays below the limit. */
+/* Adds a contender's timeline to the report if it is the first or the passes
+ * so far are at most MOST_PASSES_SHOWN. */
 static lh_status add_timeline(cli *c, const cli_comparison *x, uint32_t i,
                               uint64_t *passes, lh_report *report)
 {

@@ -137,8 +137,8 @@ static const char *owner_text(const lh_diagnosis *d, const lh_slow_component *t,
     return text;
 }
 
-/* Writes a sentence about a slow component to `text`: what it is, its cost,
- * and the steps; returns it. */
+/* Writes a sentence about a slow component to `text`: how much slower it is,
+ * in which steps, and its cost per step; returns it. */
 static char *slow_text(const lh_diagnosis *d, const lh_slow_component *t,
                        char text[SENTENCE])
 {
@@ -248,7 +248,8 @@ static const char *operation_name(const void *of, uint32_t i)
     return lh_operation_name((lh_operation)i);
 }
 
-/* Prints the slowdown by stage, replica, operation and worker, worst first. */
+/* Prints the worst stages, replicas and operations, then the shares of the
+ * slowest workers and of the last stage. */
 static void print_parts(cli *c, const lh_diagnosis *d)
 {
     numbering stages = {NULL, ""}, replicas = {d->replicas, ""};
@@ -271,8 +272,8 @@ static void print_parts(cli *c, const lh_diagnosis *d)
 
 /* --- fixes -------------------------------------------------------------- */
 
-/* Prints the evaluated changes with their predicted times, or that none gains
- * 0.2 %. */
+/* Prints at most MOST_SHOWN changes with predicted time and gain, or that none
+ * gains 0.2 %. */
 static void print_fixes(cli *c, const lh_diagnosis *d)
 {
     static const char *const head[] = {"#per step", "#gain", ""};

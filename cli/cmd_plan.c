@@ -294,8 +294,8 @@ static lh_status write_html(cli *c, const lh_plan *p, const char *path)
 
 /* --- command ------------------------------------------------------------ */
 
-/* Plans the job with its what-if questions and curves; *plan is the caller's.
- */
+/* Plans the job with its objective, what-if questions and curves; *plan is the
+ * caller's. Error: --curves with one datacenter. */
 static lh_status run_planner(cli *c, const lh_job *job, lh_plan_options *how,
                              lh_plan **plan)
 {

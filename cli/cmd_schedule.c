@@ -334,8 +334,8 @@ static lh_status check_effects(cli *c, const settings *s)
     return cli_check_sub_blocks(c, s->method, s->sub_blocks);
 }
 
-/* Checks that objective, certificate, engines and makespan options agree with
- * the method. */
+/* Checks that the options of objectives, proofs and trade-offs agree with each
+ * other and with the method. */
 static lh_status check_tradeoff(cli *c, const settings *s)
 {
     bool optimal = lh_scheduler_is_search(s->method);
@@ -396,8 +396,8 @@ static lh_status generate(cli *c, work *w, const settings *s,
     return LH_OK;
 }
 
-/* Checks the options, reads the problem, and makes and simulates the schedule.
- */
+/* Checks the options, reads the problem, and makes and simulates the schedule;
+ * with --pareto prints the curve instead. */
 static lh_status make_schedule(cli *c, work *w)
 {
     const settings *s = c->settings;
@@ -541,8 +541,8 @@ static void print_text(cli *c, const work *w)
     cli_print(c, "written       %s\n", c->common.output);
 }
 
-/* Prints notes about the cost of FIFO links and of merged W passes, and the
- * host memory. */
+/* Prints notes: the cost of FIFO links, the host memory, and the cost or gain
+ * of whole W passes. */
 static void print_costs(cli *c, const work *w)
 {
     const settings *s = c->settings;

@@ -419,7 +419,7 @@ static lh_status report_jitter(cli *c, const work *w, lh_report *report)
     return w->jitter.samples ? cli_jitter_report(c, &varied, report) : LH_OK;
 }
 
-/* Adds facts, timeline and jitter to the report. */
+/* Adds facts, timeline, jitter and what-if data to the report. */
 static lh_status fill_report(cli *c, const work *w, lh_report *report)
 {
     char time[CLI_TIME_TEXT];

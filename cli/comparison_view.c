@@ -70,7 +70,7 @@ static void print_bounds(cli *c, const cli_comparison *x, int width)
     }
 }
 
-/* Prints all contenders in ranking order. */
+/* Prints all contenders in ranking order, then the lower bounds. */
 static lh_status print_table(cli *c, const cli_comparison *x)
 {
     uint32_t *ranking =
@@ -214,7 +214,7 @@ static void print_points(cli *c, const cli_comparison *x, uint32_t which,
     }
 }
 
-/* Prints one sheet of the sweep as tables that fit the terminal. */
+/* Prints one sheet of the sweep: tables that fit the terminal, and a plot. */
 static lh_status print_sheet(cli *c, const cli_comparison *x, uint32_t which)
 {
     cli_curves curves;

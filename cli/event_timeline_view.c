@@ -248,8 +248,8 @@ static uint32_t find_span_end(const event_run *p, uint32_t from)
     return end;
 }
 
-/* Prints a table of the spans with the same slow parts, their times and their
- * share. */
+/* Prints the spans of iterations with the same slow parts: mean time, ratio to
+ * the time without events, and total; at most MOST_ROWS. */
 static void print_spans(cli *c, const event_run *p, int64_t quiet_ns)
 {
     enum { MOST_ROWS = 14 };
@@ -324,7 +324,8 @@ static void print_switches(cli *c, const event_run *p)
         cli_print(c, "  ... and %" PRIu32 " more: see --json\n", n - MOST_ROWS);
 }
 
-/* Prints schedule, iterations, total times, spans and switches for a reader. */
+/* Prints schedule, iterations, total times, spans, switches and migrations for
+ * a reader. */
 static lh_status print_text(cli *c, const event_run *p, int64_t quiet_ns)
 {
     char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT];
@@ -537,8 +538,8 @@ static lh_status simulate_adaptive(cli *c, event_run *p)
     return LH_OK;
 }
 
-/* Fills the time of every iteration, in ns, with adaptation, delegation or
- * neither; after_ns is added to each. */
+/* Simulates all iterations, adds after_ns to each, and writes and prints the
+ * results. */
 static lh_status simulate_steps(cli *c, event_run *p, int64_t after_ns)
 {
     lh_sim_options sim = cli_sim_options(p->model);

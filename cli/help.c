@@ -123,7 +123,8 @@ static void print_words(FILE *out, cli_words words, uint32_t width)
     }
 }
 
-/* Prints a command's options, by group; `all`: every option in one list. */
+/* Prints the options of a command's help groups; `all`, or a command without
+ * groups: every option in one list. */
 static void print_options(FILE *out, const cli_command *k, bool all,
                           uint32_t width)
 {

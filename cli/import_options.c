@@ -62,7 +62,7 @@ typedef struct named_model {
     lh_job *job;
 } named_model;
 
-/* Frees the model and the job that contains it. */
+/* Frees the owned model and the job it was read from. */
 static void release_model(named_model *m)
 {
     lh_model_free(m->own);

@@ -28,8 +28,8 @@ static bool has_nuls(const char *bytes, size_t n)
     return false;
 }
 
-/* Reads standard input whole into the input's buffer; error: above MOST bytes.
- */
+/* Reads standard input whole into the input's buffer; error: too large, or a
+ * NUL byte. */
 static lh_status read_standard_input(cli *c, cli_input *input)
 {
     enum { MOST = 512 << 20 }; /* twice the largest kind: capacity doubles */

@@ -18,8 +18,8 @@ typedef struct dimension {
 
 enum { DIMENSIONS = 13, LAYOUT = 240 };
 
-/* Lists the dimensions of the plan's layout with their values and whether they
- * apply. */
+/* Lists the dimensions of the search: whether the job sets each, and whether
+ * it applies. */
 static void list_dimensions(const lh_plan *p, dimension *all)
 {
     const lh_job *job = p->job;
@@ -119,8 +119,8 @@ static double relative_gap(const lh_plan *p, const lh_choice *x)
                               (double)p->best.iteration_ns);
 }
 
-/* Adds a group's row to the table: layout, gap of the best found, and lower
- * bound. */
+/* Adds a group's row to the table: values, gap of the best found, lower bound,
+ * kind of evidence, and layout. */
 static void add_group(cli_table *t, const lh_plan *p, const group *g,
                       const lh_choice *x)
 {

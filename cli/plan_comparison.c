@@ -142,7 +142,8 @@ static void add_job(pair *p)
               b->profile ? b->profile->name : "-");
 }
 
-/* Appends the rows of the layouts: degrees, sites and outermost dimension. */
+/* Appends the rows of the layouts: degrees, datacenters, placement, schedule,
+ * sharding and recomputation. */
 static void add_layout(pair *p)
 {
     static const char *const group = "layout";
@@ -196,7 +197,8 @@ static void add_parts(pair *p)
     }
 }
 
-/* Appends the rows of iteration time, bound, rate, MFU and bubble. */
+/* Appends the rows of times, rates, utilisation and bubble, and of jitter and
+ * cost if both plans have them. */
 static void add_speed(pair *p)
 {
     static const char *const group = "iteration";
@@ -235,7 +237,7 @@ static void add_speed(pair *p)
     }
 }
 
-/* Appends the memory of the fullest device of both plans. */
+/* Appends the rows of the memory of each plan's fullest device, in bytes. */
 static void add_memory(pair *p)
 {
     static const char *const group = "memory of the fullest device";

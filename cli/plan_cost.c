@@ -34,7 +34,8 @@ void cli_print_cost(cli *c, const lh_choice *choice)
                  format_amount(x->inter_datacenter_gb, gb));
 }
 
-/* Sets *best to the cheapest feasible choice of the list if it costs less. */
+/* Sets *best to the cheapest feasible choice of the list, if it costs less
+ * than *best. */
 static void find_cheapest(const lh_choice *list, uint32_t n,
                           const lh_choice **best)
 {

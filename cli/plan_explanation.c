@@ -260,8 +260,8 @@ static void curve_text(const lh_plan_curve *curve, char *text, size_t room)
                  curve->xs[last]);
 }
 
-/* Prints how the iteration times of both arrangements depend on one quantity.
- */
+/* Prints the iteration time of every arrangement at the points of one
+ * quantity, as a table. */
 static void print_curve(cli *c, const lh_plan *p, const lh_plan_curve *curve)
 {
     char text[200], numbers[CLI_MOST_COLUMNS][40];

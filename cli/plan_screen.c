@@ -138,7 +138,8 @@ static void print_target(cli *c, const lh_plan *p)
              other->layout.schedule, lh_placement_name(other->placement));
 }
 
-/* Prints the plan's times, rate, memory and schedule. */
+/* Prints iteration time, throughput, memory, jitter, cost and the reason for
+ * the choice. */
 static void print_result(cli *c, const lh_plan *p)
 {
     const lh_choice *b = &p->best;

@@ -67,8 +67,8 @@ const char *cli_precision_text(const lh_job *job, char *text, size_t room)
     return text;
 }
 
-/* Describes the model: name, parameters, active parameters and training
- * format. */
+/* Describes the model (parameters, layers) and the training (batch, sequence,
+ * precision). */
 static words describe_model(const lh_plan *p)
 {
     const lh_model *m = p->job->model;
@@ -292,7 +292,8 @@ static void add_part(words *w, const lh_plan *p, uint32_t first,
     add_layers(w, p, first, stages);
 }
 
-/* Appends the stages and replicas that run in a datacenter. */
+/* Appends the stages and replicas that run in a datacenter, or that it is
+ * idle. */
 static void describe_site(const lh_plan *p, uint32_t datacenter, words *w)
 {
     const lh_layout *l = &p->best.layout;
@@ -581,8 +582,8 @@ static lh_status add_jitter_histogram(cli *c, const lh_plan *p,
     return cli_jitter_report(c, &varied, report);
 }
 
-/* Adds the report's headline numbers: iteration, rate, days, memory and model.
- */
+/* Adds the report's headline numbers: iteration, throughput, utilisation,
+ * GPUs, parameters and jitter. */
 static lh_status add_cards(cli *c, const lh_plan *p, lh_report *report)
 {
     const lh_choice *b = &p->best;

@@ -113,8 +113,8 @@ static bool is_repeated(int number)
     return number != SIGINT && !counts;
 }
 
-/* Counts an interrupt and prints a note; ends the process after the allowed
- * number. */
+/* Counts an interrupt and prints a note if notes are enabled; ends the process
+ * beyond the allowed number. */
 static void on_interrupt(int number)
 {
     static const char note[] = "\r\033[Kstopping; interrupt again to give up";

@@ -62,8 +62,8 @@ static int by_step(const void *a, const void *b)
     return (x->step > y->step) - (x->step < y->step);
 }
 
-/* Reads the migrations of an option, separated by semicolons, ordered by step;
- * without the option there are none. */
+/* Reads the migrations of an option, separated by semicolons, and orders them
+ * by step; error: two for one step. Without the option there are none. */
 static lh_status read_list(cli *c, const char *option, const char *text,
                            uint32_t least, train_migrations *out)
 {

@@ -326,8 +326,8 @@ static lh_status print_json(cli *c, const cli_view *v, const lh_plan *plan,
     return cli_put_json(c, j);
 }
 
-/* Prints predicted and measured iteration time of a run with emulated passes.
- */
+/* Prints predicted and measured iteration time, and the lateness, of a run
+ * with emulated passes. */
 static void print_timed(cli *c, const lh_train_result *r)
 {
     const train_settings *s = c->settings;
@@ -369,7 +369,8 @@ static void print_prediction(cli *c, const lh_plan *plan,
               cli_round_for_text(100 * r->error, 2));
 }
 
-/* Prints the first and the last loss, and the training rate. */
+/* Prints losses, predicted and measured times, rate and communication of a run
+ * that trains a model. */
 static void print_trained(cli *c, const lh_plan *plan, const lh_train_result *r)
 {
     const lh_iteration *first = &r->iterations[0];
@@ -533,11 +534,11 @@ static uint32_t state_at(const lh_event_timeline *timeline, uint64_t step)
     return timeline ? lh_event_timeline_state(timeline, step) : 0;
 }
 
-/* Formats "slack, delegated": the schedule of iteration `step`, with the data
- * path if it was switched, too. */
+/* Buffer size for schedule_text(), with the end mark. */
 #define FOLLOWED_TEXT 160
-/* Writes the schedule at a step to `text`, with its path if the run switches
- * paths; returns it. */
+
+/* Writes the schedule at a step to `text`, with its data path if the run
+ * switches paths, as in "slack, delegated"; returns it. */
 static const char *schedule_text(cli *c, const cli_view *began,
                                  const lh_train_result *r, uint64_t step,
                                  char text[FOLLOWED_TEXT])

@@ -64,8 +64,8 @@ static void print_migration(void *of, const lh_migration *what)
     w->changes->pending_migrations = train_migration_json(what);
 }
 
-/* Keeps a completed switch, with its migrations, as JSON until its log entry
- * is written (callback). */
+/* Keeps a completed or refused switch, with its migrations, as JSON until its
+ * log entry is written (callback). */
 static void show_switch(void *of, const lh_switch *what)
 {
     run_context *w = of;
@@ -158,8 +158,8 @@ static lh_status check_cpu(cli *c, const lh_plan *plan)
     return LH_OK;
 }
 
-/* Runs a plan: trains the model on processors, or measures the plan's
- * operations on the device. */
+/* Runs a plan: trains its model on this machine's processors, or runs it with
+ * emulated passes. */
 static lh_status train_plan(cli *c, const cli_view *v, const lh_plan *plan,
                             const lh_exec_options *exec,
                             const lh_train_options *run, lh_train_result **out)
@@ -323,8 +323,8 @@ static lh_status write_final_state(cli *c, const cli_view *v,
     return status;
 }
 
-/* Predicts the iterations under the events that occurred and writes the
- * results. */
+/* Predicts the iteration times, under the events if there are any, and writes
+ * the results. */
 static lh_status write_results(cli *c, const cli_view *v, const lh_plan *plan,
                                const train_changes *changes, lh_train_result *r)
 {

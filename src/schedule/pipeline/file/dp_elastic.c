@@ -40,8 +40,8 @@ static int64_t share_to_params(double share)
     return llround(share * (double)NOMINAL_PARAMS);
 }
 
-/* Checks both shares, and that parameters are kept no longer than gradients
- * (schema callback). */
+/* Checks both shares, and that the share of parameters is at most that of
+ * gradients (schema callback). */
 static lh_status check_shares(const lhi_read_context *r, const lhi_node *map,
                               void *it, lh_error *err)
 {

@@ -65,7 +65,8 @@ static bool communicates(const lhi_pipeline_text *text, const lhi_dp_chunk *it)
 }
 
 /* Copies the name of a chunk's data-parallel link to its device; error: an
- * invalid name, or a second one for the device. */
+ * invalid name, a chunk without communication, or another name for the device.
+ */
 static lh_status set_link(const lhi_read_context *r, const lhi_node *item,
                           const lhi_pipeline_text *text, const char **links,
                           lh_error *err)
