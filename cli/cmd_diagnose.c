@@ -96,21 +96,20 @@ static void print_heading(cli *c, const lh_diagnosis *d)
 {
     char measured[CLI_TIME_TEXT], t[CLI_TIME_TEXT], ideal[CLI_TIME_TEXT];
     char recording[SENTENCE];
-    cli_wrap(c, "recording", 0, "%s", recording_text(d, recording));
-    cli_wrap(c, "measured", 0,
+    cli_wrap(c, "recording", "%s", recording_text(d, recording));
+    cli_wrap(c, "measured",
              "%s per step; replayed %s: %.1f %% is spent between operations",
              cli_time_text((int64_t)d->measured_ns, measured),
              cli_time_text((int64_t)d->t_ns, t),
              d->measured_ns > 0 ? 100 * (1 - d->t_ns / d->measured_ns) : 0);
-    cli_wrap(c, "ideal times", 0,
+    cli_wrap(c, "ideal times",
              "%s with equal times for all stages, replicas and steps",
              cli_time_text((int64_t)d->ideal_ns, ideal));
     if (d->n_steps > 1)
-        cli_wrap(c, "slowdown", 0,
-                 "%.3f +- %.3f (standard error over the steps)", d->slowdown,
-                 d->slowdown_error);
+        cli_wrap(c, "slowdown", "%.3f +- %.3f (standard error over the steps)",
+                 d->slowdown, d->slowdown_error);
     else
-        cli_wrap(c, "slowdown", 0, "%.3f, in one step", d->slowdown);
+        cli_wrap(c, "slowdown", "%.3f, in one step", d->slowdown);
 }
 
 /* --- causes ------------------------------------------------------------- */
@@ -180,13 +179,13 @@ static void print_slow(cli *c, const lh_diagnosis *d)
 {
     char text[SENTENCE];
     for (uint32_t i = 0; i < d->n_slow_components && i < MOST_SHOWN; i++)
-        cli_wrap(c, i ? "" : "slow", 0, "%s",
+        cli_wrap(c, i ? "" : "slow", "%s",
                  slow_text(d, &d->slow_components[i], text));
     if (d->n_slow_components > MOST_SHOWN)
-        cli_wrap(c, "", 0, "and %" PRIu32 " more: see --json",
+        cli_wrap(c, "", "and %" PRIu32 " more: see --json",
                  d->n_slow_components - MOST_SHOWN);
     if (d->n_slow_components == 0)
-        cli_wrap(c, "slow", 0, "%s", nothing_slow);
+        cli_wrap(c, "slow", "%s", nothing_slow);
 }
 
 /* Returns the index of the largest of n values not yet in `shown`. */
@@ -221,8 +220,7 @@ static void print_worst(cli *c, const char *label, const double *values,
                                 k ? ", " : "", name(of, shown[k]),
                                 values[shown[k]]);
     }
-    cli_wrap(c, label, 0, "%s%s", line,
-             k < n && k == MOST_SHOWN ? ", ..." : "");
+    cli_wrap(c, label, "%s%s", line, k < n && k == MOST_SHOWN ? ", ..." : "");
 }
 
 /* Numbering of stages or replicas, with a text buffer. */
@@ -262,7 +260,7 @@ static void print_parts(cli *c, const lh_diagnosis *d)
                 &replicas);
     print_worst(c, "  operation", d->by_operation, LH_N_OPERATIONS,
                 operation_name, NULL);
-    cli_wrap(c, "shares", 0,
+    cli_wrap(c, "shares",
              "recovered by ideal times: %.1f %% of the lost time for the "
              "slowest %" PRIu32 " of %" PRIu32 " workers, %.1f %% for the last "
              "stage",
@@ -307,7 +305,7 @@ static void print_fixes(cli *c, const lh_diagnosis *d)
 static void print_remarks(cli *c, const lh_diagnosis *d)
 {
     for (uint32_t i = 0; i < d->n_defects; i++)
-        cli_wrap(c, i ? "" : "damage", 0, "%s", d->defects[i].text);
+        cli_wrap(c, i ? "" : "damage", "%s", d->defects[i].text);
 }
 
 /* Prints the whole diagnosis for a reader. */

@@ -331,7 +331,7 @@ static void print_jitter(cli *c, const work *w)
         iteration_ns(w) - lh_timeline_makespan(w->view.timeline);
     char mean[CLI_TIME_TEXT], p50[CLI_TIME_TEXT], p95[CLI_TIME_TEXT],
         p99[CLI_TIME_TEXT], slow[CLI_STRAGGLER_TEXT];
-    cli_wrap(c, "jitter", 0,
+    cli_wrap(c, "jitter",
              "mean %s, median %s, 95 %% within %s, 99 %% within %s (%" PRIu32
              " samples%s)",
              cli_time_text((int64_t)r->mean_ns + after, mean),
@@ -342,7 +342,7 @@ static void print_jitter(cli *c, const work *w)
     if (w->problem.plan &&
         *cli_straggler_text(w->straggler_rate, lh_plan_gpus(w->problem.plan),
                             slow))
-        cli_wrap(c, "", 0, "%s", slow);
+        cli_wrap(c, "", "%s", slow);
 }
 
 /* Prints schedule, makespan or first device's end, bound, bubble and peak

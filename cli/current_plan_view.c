@@ -254,17 +254,17 @@ void cli_current_plan_text(cli *c, const cli_current_plan *today,
     const lh_plan *was = today->plan;
     char a[CLI_TIME_TEXT], b[CLI_TIME_TEXT], layout[200];
     if (!was) {
-        cli_wrap(c, "today", 0, "cannot be costed: %s", today->why);
+        cli_wrap(c, "today", "cannot be costed: %s", today->why);
         cli_print(c, "\n");
         return;
     }
     change *changes = calloc(N_DIMENSIONS, sizeof *changes);
     const uint32_t n = changes ? find_changes(was, plan, changes) : 0;
-    cli_wrap(c, "today", 0, "%s: %s on %s",
+    cli_wrap(c, "today", "%s: %s on %s",
              cli_plan_time(was, (double)was->best.iteration_ns, a),
              was->best.layout.schedule,
              cli_layout_text(&was->best, layout, sizeof layout));
-    cli_wrap(c, "plan", 0, "%s: %+.1f %%%s",
+    cli_wrap(c, "plan", "%s: %+.1f %%%s",
              cli_plan_time(was, (double)plan->best.iteration_ns, b),
              percent(plan->best.iteration_ns, was->best.iteration_ns),
              plan->best.iteration_ns > was->best.iteration_ns
@@ -274,7 +274,7 @@ void cli_current_plan_text(cli *c, const cli_current_plan *today,
     if (n)
         print_changes(c, plan, changes, n);
     else
-        cli_wrap(c, "changes", 0, "none");
+        cli_wrap(c, "changes", "none");
     print_parts(c, was, plan);
     cli_print(c, "\n");
     free(changes);

@@ -86,7 +86,7 @@ void cli_difference_text(cli *c, const lh_trace_difference *d, const char *how,
 {
     char p[CLI_TIME_TEXT], m[CLI_TIME_TEXT];
     if (how[0])
-        cli_wrap(c, "measured", 0, "%s", how);
+        cli_wrap(c, "measured", "%s", how);
     cli_print(c, "  %-10s %8s %14s %14s\n", "", "number", "predicted",
               "measured");
     cli_print(c, "  %-10s %8s %14s %14s %+8.2f %%\n", "makespan", "",

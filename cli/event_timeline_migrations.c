@@ -192,7 +192,7 @@ void cli_migrations_print(cli *c, const lh_emulation *played,
                           cli_migration_kind what, int64_t after_ns)
 {
     enum { MOST_ROWS = 12 };
-    cli_table t = {.most = 8};
+    cli_table t = {0};
     uint32_t n =
         cli_migrations_fill_table(played, what, after_ns, MOST_ROWS, &t);
     if (n == 0)

@@ -316,7 +316,7 @@ static void print_switches(cli *c, const event_run *p)
     get_switches(p, &n);
     if (n == 0)
         return;
-    cli_table t = {.most = 3};
+    cli_table t = {0};
     fill_switches(p, MOST_ROWS, &t);
     cli_print(c, "\nSwitches\n");
     cli_table_print(c, "", &t);

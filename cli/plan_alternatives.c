@@ -167,9 +167,9 @@ static void print_missing(cli *c, const lh_plan *p)
                  all[d].name);
     }
     if (*given)
-        cli_wrap(c, "  given", 0, "%s: fixed by the job", given);
+        cli_wrap(c, "  given", "%s: fixed by the job", given);
     if (*none)
-        cli_wrap(c, "  no other", 0, "%s: no alternative found", none);
+        cli_wrap(c, "  no other", "%s: no alternative found", none);
 }
 
 void cli_plan_alternatives(cli *c, const lh_plan *p)
@@ -196,7 +196,7 @@ void cli_plan_alternatives(cli *c, const lh_plan *p)
         add_group(&t, p, &g, own);
     }
     cli_table_print(c, "", &t);
-    cli_wrap(c, "", 0,
+    cli_wrap(c, "",
              "found: by this search, relative to the plan; at least: proven "
              "lower bound. 'Best found': a search with this value fixed may "
              "find a better plan. 'Quick evaluation': plans with this value "

@@ -21,15 +21,14 @@ void cli_print_cost(cli *c, const lh_choice *choice)
     char one[AMOUNT], tokens[AMOUNT], hour[AMOUNT], gb[AMOUNT];
     if (!x)
         return;
-    cli_wrap(c, "cost", 2,
+    cli_wrap(c, "cost",
              "USD %s per iteration, %s per 10^9 tokens; %" PRIu32
              " GPUs at USD %s an hour",
              format_amount(x->usd, one),
              format_amount(x->usd_per_1e9_tokens, tokens), x->gpus,
              format_amount(x->usd_per_hour, hour));
     if (x->inter_datacenter_gb > 0)
-        cli_wrap(c, "", 2,
-                 "including USD %s for %s GB sent between datacenters",
+        cli_wrap(c, "", "including USD %s for %s GB sent between datacenters",
                  format_amount(x->between_usd, one),
                  format_amount(x->inter_datacenter_gb, gb));
 }
@@ -56,7 +55,7 @@ void cli_print_cheaper_plans(cli *c, const lh_plan *plan)
     find_cheapest(plan->alternatives, plan->n_alternatives, &best);
     find_cheapest(plan->pareto_front, plan->n_pareto, &best);
     if (best->cost->usd < far * own->usd)
-        cli_wrap(c, "", 2,
+        cli_wrap(c, "",
                  "%.0f %% less, USD %s (time %+.1f %%), with %s; see "
                  "--objective cost",
                  100 * (1 - best->cost->usd / own->usd),
@@ -65,7 +64,7 @@ void cli_print_cheaper_plans(cli *c, const lh_plan *plan)
                                     (double)plan->best.iteration_ns),
                  cli_layout_text(best, layout, sizeof layout));
     else if (own->between_usd > own->usd / 2)
-        cli_wrap(c, "", 1,
+        cli_wrap(c, "",
                  "mostly for communication; --objective cost reduces it");
 }
 
@@ -112,7 +111,7 @@ void cli_print_pareto_front(cli *c, const lh_plan *plan)
     fill_front(plan, &t);
     cli_table_print(c, "", &t);
     if (plan->n_pareto_slow)
-        cli_wrap(c, "", 2,
+        cli_wrap(c, "",
                  "%" PRIu32 " more are much slower than the fastest; "
                  "--pareto-times 1000 lists them",
                  plan->n_pareto_slow);

@@ -48,7 +48,7 @@ void cli_plan_breakdown(cli *c, const lh_plan *p)
                 text + len, sizeof text - len, "%s%s %s", len ? ", " : "",
                 parts[i].name, cli_plan_time(p, (double)parts[i].ns, time));
     }
-    cli_wrap(c, "breakdown", 4, "%s", text);
+    cli_wrap(c, "breakdown", "%s", text);
 }
 
 /* Returns the sum of all parts of a device's memory, in bytes. */
@@ -119,13 +119,13 @@ void cli_plan_memory(cli *c, const lh_plan *p)
 {
     char used[CLI_MEMORY_TEXT], limit[CLI_MEMORY_TEXT], reserve[80];
     char text[400];
-    cli_wrap(c, "memory", 2, "%s of %s%s on the fullest device",
+    cli_wrap(c, "memory", "%s of %s%s on the fullest device",
              cli_memory_text(p->best.peak_memory_bytes, "bytes", used),
              cli_memory_text(p->best.memory_limit_bytes, "bytes", limit),
              reserve_text(p, reserve, sizeof reserve));
     format_memory_parts(p, text, sizeof text);
     if (*text)
-        cli_wrap(c, "", 2, "%s", text);
+        cli_wrap(c, "", "%s", text);
 }
 
 /* Adds "a; b; c", one per line. */
@@ -297,7 +297,7 @@ void cli_plan_curves(cli *c, const lh_plan *p)
         print_curve(c, p, &p->curves[i]);
     char text[40];
     if (p->n_curves)
-        cli_wrap(c, "", 0,
+        cli_wrap(c, "",
                  "Curves use even chunks and scheduling methods, over links "
                  "also the plan's own schedule; the plan takes %s.",
                  cli_plan_time(p, (double)p->best.iteration_ns, text));

@@ -85,7 +85,7 @@ static void print_jitter(cli *c, const lh_plan *p)
     const lh_jitter_result *r = p->best.jitter;
     const lh_plan_robust *how = p->robust;
     char mean[CLI_TIME_TEXT], p95[CLI_TIME_TEXT], p99[CLI_TIME_TEXT];
-    cli_wrap(c, "with jitter", 2,
+    cli_wrap(c, "with jitter",
              "mean %s, 95 %% within %s, 99 %% within %s (%" PRIu32
              " iterations)",
              cli_plan_time(p, r->mean_ns, mean),
@@ -94,7 +94,7 @@ static void print_jitter(cli *c, const lh_plan *p)
     char slow[CLI_STRAGGLER_TEXT], untried[120] = "";
     if (*cli_straggler_text(how->jitter.straggler_probability, lh_plan_gpus(p),
                             slow))
-        cli_wrap(c, "", 2, "%s", slow);
+        cli_wrap(c, "", "%s", slow);
     if (how->n_unevaluated)
         snprintf(untried, sizeof untried,
                  "; %" PRIu32 " layout%s that may be better %s not evaluated "
@@ -105,7 +105,7 @@ static void print_jitter(cli *c, const lh_plan *p)
         snprintf(untried, sizeof untried,
                  "; the search ended before all layouts that may be better "
                  "were evaluated");
-    cli_wrap(c, "chosen by", 2,
+    cli_wrap(c, "chosen by",
              "%s, among %" PRIu32 " schedule%s of %" PRIu32 " layout%s%s",
              how->statistic == LH_PLAN_BY_P95 ? "the 95th percentile"
                                               : "the mean",
@@ -122,13 +122,13 @@ static void print_target(cli *c, const lh_plan *p)
     if (target == LH_TARGET_ANY)
         return;
     if (!other) {
-        cli_wrap(c, "for", 2,
+        cli_wrap(c, "for",
                  "%s (%s); a short search without that restriction found "
                  "nothing better",
                  lh_target_display_name(target), lh_target_version(target));
         return;
     }
-    cli_wrap(c, "for", 2,
+    cli_wrap(c, "for",
              "%s (%s); without that restriction %s (%+.1f %%): %s "
              "on %s, as found by a short search",
              lh_target_display_name(target), lh_target_version(target),
@@ -146,22 +146,22 @@ static void print_result(cli *c, const lh_plan *p)
     char peak[80], all[CLI_TIME_TEXT], pipe[CLI_TIME_TEXT];
     char after[CLI_TIME_TEXT], unmeasured[CLI_UNMEASURED_TEXT];
     cli_wrap(
-        c, "iteration", 2, "%s (%s): pipeline %s, optimizer and overhead %s",
+        c, "iteration", "%s (%s): pipeline %s, optimizer and overhead %s",
         cli_plan_time(p, (double)b->iteration_ns, all), cli_time_source_text(p),
         cli_plan_time(p, (double)b->makespan_ns, pipe),
         cli_plan_time(p, (double)(b->optimizer_ns + b->overhead_ns), after));
     if (*cli_unmeasured_text(p, unmeasured, sizeof unmeasured))
-        cli_wrap(c, "profile", 4, "%s", unmeasured);
-    cli_wrap(c, "throughput", 2, "%.0f tokens/s, %.1f %% %s", b->tokens_per_s,
+        cli_wrap(c, "profile", "%s", unmeasured);
+    cli_wrap(c, "throughput", "%.0f tokens/s, %.1f %% %s", b->tokens_per_s,
              100 * b->mfu, peak_text(p, peak, sizeof peak));
     print_target(c, p);
     if (b->jitter)
         print_jitter(c, p);
     cli_print_cost(c, b);
     cli_print_cheaper_plans(c, p);
-    cli_wrap(c, "why", 4, "%s", b->why);
+    cli_wrap(c, "why", "%s", b->why);
     if (p->outside_search_space)
-        cli_wrap(c, "given", 2,
+        cli_wrap(c, "given",
                  "%s: outside the search space; a plan that leaves it open may "
                  "be slower",
                  p->outside_search_space);
@@ -242,7 +242,7 @@ static void print_others(cli *c, const lh_plan *p, uint32_t most)
     if (most > 0)
         cli_plan_other_layouts(c, p, most);
     else
-        cli_wrap(c, "alternatives", 1, "--show layouts");
+        cli_wrap(c, "alternatives", "--show layouts");
 }
 
 /* Prints the gain of the advised network settings (callback; `most` is
@@ -279,12 +279,12 @@ static void print_requested(cli *c, const lh_plan *p,
 {
     cli_plan_curves(c, p);
     if (shown->curves && !p->n_curves)
-        cli_wrap(c, "curves", 0, "not computed: the search was stopped before");
+        cli_wrap(c, "curves", "not computed: the search was stopped before");
     cli_print_pareto_front(c, p);
     cli_print_whatif(c, p);
     cli_print_sensitivity(c, p);
     if (shown->sensitivity && !p->sensitivity)
-        cli_wrap(c, "sensitivity", 0,
+        cli_wrap(c, "sensitivity",
                  "not computed: the search was stopped before");
 }
 
@@ -292,9 +292,9 @@ static void print_requested(cli *c, const lh_plan *p,
 static void print_files(cli *c, const cli_plan_output *shown)
 {
     if (shown->plan)
-        cli_wrap(c, "plan", 1, "%s", shown->plan);
+        cli_wrap(c, "plan", "%s", shown->plan);
     if (shown->html)
-        cli_wrap(c, "report", 1, "%s", shown->html);
+        cli_wrap(c, "report", "%s", shown->html);
 }
 
 void cli_plan_screen(cli *c, const lh_plan *p, const cli_plan_output *shown)
@@ -312,7 +312,7 @@ void cli_plan_screen(cli *c, const lh_plan *p, const cli_plan_output *shown)
             parts[i].print(c, p);
     print_files(c, shown);
     if (!shown->parts)
-        cli_wrap(c, "more", 1, "--show " CLI_SHOW_NAMES ", or all");
+        cli_wrap(c, "more", "--show " CLI_SHOW_NAMES ", or all");
     else if (all && p->n_network && !(shown->parts & CLI_SHOW_NETWORK))
-        cli_wrap(c, "more", 1, "--show network: recommended link settings");
+        cli_wrap(c, "more", "--show network: recommended link settings");
 }

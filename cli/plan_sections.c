@@ -70,7 +70,7 @@ static void print_too_large(cli *c, const lh_plan *p)
                                     len ? ", " : "", name);
     }
     if (len)
-        cli_wrap(c, "  too large", 0, "%s", names);
+        cli_wrap(c, "  too large", "%s", names);
 }
 
 /* Returns the index of the plan's schedule: the first, unless the plan follows
@@ -111,7 +111,7 @@ static void print_layers(cli *c, const lh_choice *b)
         len += (size_t)snprintf(text + len, sizeof text - len, "%s%" PRIu32,
                                 i ? " " : "", b->chunk_layers[i]);
     cli_print(c, "\n");
-    cli_wrap(c, "layers", 0, "%s%s per chunk", text, len < MOST ? "" : " ...");
+    cli_wrap(c, "layers", "%s%s per chunk", text, len < MOST ? "" : " ...");
 }
 
 void cli_plan_layouts(cli *c, const lh_plan *p)
@@ -121,7 +121,7 @@ void cli_plan_layouts(cli *c, const lh_plan *p)
     print_layers(c, &p->best);
     if (p->best.layout.sites)
         cli_wrap(
-            c, "sites", 0, "%s",
+            c, "sites", "%s",
             cli_sites_text(p->job, p->best.layout.sites, sites, sizeof sites));
     cli_print(c, "\nOther layouts\n");
     add_heading(&t, p->robust != NULL);
@@ -142,23 +142,22 @@ static void print_pruned(cli *c, const lh_plan *p)
                                 "%s%" PRIu64 " by %s", len ? ", " : "",
                                 p->pruned[i].n, p->pruned[i].bound);
     if (len)
-        cli_wrap(c, "  ruled out", 0, "%s", text);
+        cli_wrap(c, "  ruled out", "%s", text);
 }
 
 void cli_plan_search(cli *c, const lh_plan *p)
 {
     const double gap = lh_plan_gap(p);
     cli_print(c, "\nSearch\n");
-    cli_wrap(c, "  why", 0, "%s", p->best.why);
-    cli_wrap(c, "  layouts", 0,
+    cli_wrap(c, "  why", "%s", p->best.why);
+    cli_wrap(c, "  layouts",
              "%" PRIu32 ", of which %" PRIu32 " do not fit in memory, %" PRIu32
              " are ruled out by a bound, %" PRIu32
              " were simulated and %" PRIu32 " are unexplored",
              p->n_layouts, p->n_memory, p->n_bounded, p->n_simulated,
              p->n_unexplored);
     if (p->n_elastic_unexplored)
-        cli_wrap(c, "", 0,
-                 "elastic plans on %" PRIu32 " of them are unexplored",
+        cli_wrap(c, "", "elastic plans on %" PRIu32 " of them are unexplored",
                  p->n_elastic_unexplored);
     if (gap < 0)
         return;
@@ -166,13 +165,13 @@ void cli_plan_search(cli *c, const lh_plan *p)
     if (p->objective == LH_PLAN_CHEAPEST && lh_plan_cost_gap(p) < 0)
         return; /* the bound refers to time, and cheap plans are slow */
     if (p->objective == LH_PLAN_CHEAPEST)
-        cli_wrap(c, "  proven", 0,
+        cli_wrap(c, "  proven",
                  "no layout and schedule is more than %.1f %% cheaper",
                  100 * lh_plan_cost_gap(p));
     else if (gap > 0)
-        cli_wrap(c, "  proven", 0,
+        cli_wrap(c, "  proven",
                  "no layout and schedule is more than %.1f %% faster",
                  100 * gap);
     else
-        cli_wrap(c, "  proven", 0, "no layout and schedule is faster");
+        cli_wrap(c, "  proven", "no layout and schedule is faster");
 }

@@ -147,8 +147,8 @@ const char *cli_plan_gpus_text(const lh_plan *p, char *text, size_t room)
 
 void cli_plan_model(cli *c, const lh_plan *p)
 {
-    cli_wrap(c, "model", 2, "%s", describe_model(p).text);
-    cli_wrap(c, "GPUs", 2, "%s", describe_gpus(p).text);
+    cli_wrap(c, "model", "%s", describe_model(p).text);
+    cli_wrap(c, "GPUs", "%s", describe_gpus(p).text);
 }
 
 /* --- layout ------------------------------------------------------------- */
@@ -236,11 +236,11 @@ void cli_plan_layout(cli *c, const lh_plan *p)
     const lh_choice *b = &p->best;
     char layout[240];
     words w = {0};
-    cli_wrap(c, "layout", 2, "%s, %" PRIu32 " microbatches",
+    cli_wrap(c, "layout", "%s, %" PRIu32 " microbatches",
              cli_layout_text(b, layout, sizeof layout), b->microbatches);
     add_legend(&w, p);
-    cli_wrap(c, "", 3, "%s", w.text);
-    cli_wrap(c, "schedule", 1, "%s, placement %s; bubble %.2f %%",
+    cli_wrap(c, "", "%s", w.text);
+    cli_wrap(c, "schedule", "%s, placement %s; bubble %.2f %%",
              b->layout.schedule, lh_placement_name(b->placement),
              100 * b->bubble_ratio);
 }
@@ -320,14 +320,14 @@ void cli_plan_sites(cli *c, const lh_plan *p)
     static const char *const head[] = {"datacenter", "#GPUs", "holds"};
     const uint32_t n = p->job->n_datacenters;
     char sites[CLI_SITES_TEXT];
-    cli_table t = {.hide_heading = true, .after_label = true, .most = 2};
+    cli_table t = {.hide_heading = true, .after_label = true};
     if (!count_gpus(p, used)) {
-        cli_wrap(c, "datacenters", 1, "in the job's order");
+        cli_wrap(c, "datacenters", "in the job's order");
         return;
     }
     if (n > 1)
         cli_wrap(
-            c, "datacenters", 2, "%s",
+            c, "datacenters", "%s",
             cli_sites_text(p->job, p->best.layout.sites, sites, sizeof sites));
     cli_table_row(&t, 3, head);
     for (uint32_t i = 0; i < n && i < SITES; i++) {
@@ -343,7 +343,7 @@ void cli_plan_sites(cli *c, const lh_plan *p)
     }
     cli_table_print(c, n > 1 ? "" : "datacenters", &t);
     if (n > SITES)
-        cli_wrap(c, "", 1, "and %" PRIu32 " more: --show layouts", n - SITES);
+        cli_wrap(c, "", "and %" PRIu32 " more: --show layouts", n - SITES);
 }
 
 /* --- other layouts ------------------------------------------------------ */
@@ -411,10 +411,10 @@ static void explain_no_other(cli *c, const lh_plan *p)
     const uint32_t n = count_unsampled(p);
     if (n)
         cli_wrap(
-            c, "alternatives", 1,
+            c, "alternatives",
             "none sampled with jitter; %" PRIu32 " without: --show layouts", n);
     else
-        cli_wrap(c, "alternatives", 1, "all take the same time");
+        cli_wrap(c, "alternatives", "all take the same time");
 }
 
 /* Prints the other layouts. Those as fast as the plan, or as a layout above
@@ -427,7 +427,7 @@ void cli_plan_other_layouts(cli *c, const lh_plan *p, uint32_t most)
                           objective_name(p), "schedule, layout"};
     char last[40] = "+0.0 %";
     uint32_t shown = 0, ties = 0;
-    cli_table t = {.most = 2};
+    cli_table t = {0};
     cli_table_row(&t, 3, head);
     for (uint32_t i = 0; i < p->n_alternatives && shown < most; i++) {
         const lh_choice *x = &p->alternatives[i];
@@ -450,8 +450,8 @@ void cli_plan_other_layouts(cli *c, const lh_plan *p, uint32_t most)
     if (shown == 0)
         explain_no_other(c, p);
     if (ties)
-        cli_wrap(c, "", 1, "%" PRIu32 " more layout%s as good as the plan's",
-                 ties, ties > 1 ? "s are" : " is");
+        cli_wrap(c, "", "%" PRIu32 " more layout%s as good as the plan's", ties,
+                 ties > 1 ? "s are" : " is");
 }
 
 /* --- network ------------------------------------------------------------ */
@@ -503,14 +503,14 @@ void cli_plan_network_gain(cli *c, const lh_plan *p)
         }
         words w = {0};
         describe_gain(&p->network[i], &w);
-        cli_wrap(c, shown++ ? "" : "network", 2, "%s", w.text);
+        cli_wrap(c, shown++ ? "" : "network", "%s", w.text);
     }
     if (more)
-        cli_wrap(c, "", 1, "and %" PRIu32 " more links: --show network", more);
+        cli_wrap(c, "", "and %" PRIu32 " more links: --show network", more);
     const double as_advised =
         (double)p->network_ns / (double)p->best.iteration_ns - 1;
     if (!shown && p->network_ns > 0 && as_advised > matters)
-        cli_wrap(c, "network", 2,
+        cli_wrap(c, "network",
                  "link end points are planned as ideal; with the settings of "
                  "--show network %s (%+.1f %%)",
                  cli_plan_time(p, (double)p->network_ns, time),

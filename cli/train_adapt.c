@@ -92,11 +92,11 @@ void train_notices_print(cli *c, const lh_train_result *r)
     uint32_t n, shown = 0;
     const lh_adapt_event *all = lh_train_adapt_events(r, &n);
     if (!n)
-        cli_wrap(c, "noticed", 0,
+        cli_wrap(c, "noticed",
                  "nothing; the baseline is learned from the first iterations");
     for (uint32_t i = 0; i < n; i++) {
         if (shown++ < MOST)
-            cli_wrap(c, all[i].is_decision ? "decided" : "noticed", 0,
+            cli_wrap(c, all[i].is_decision ? "decided" : "noticed",
                      "after iteration %" PRIu64 ": %s", all[i].step,
                      all[i].text);
     }

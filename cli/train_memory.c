@@ -110,7 +110,7 @@ void train_memory_print(cli *c, const lh_plan *plan, const lh_train_result *r)
         add_row(&t, cells);
     }
     cli_table_print(c, "memory", &t);
-    cli_wrap(c, "in MiB", 0,
+    cli_wrap(c, "in MiB",
              "predicted: counted before the run; measured: allocated; planned: "
              "modelled for the plan's GPU, without scratch and the sums and "
              "arrays that replicas exchange%s%s. Excluded: the program, the "

@@ -363,7 +363,7 @@ void train_migration_print(cli *c, uint64_t step, const lh_migration *m)
     char layers[400], hosts[400], time[CLI_TIME_TEXT];
     numbers_text(m->layers, m->n_chunks, layers, sizeof layers);
     numbers_text(m->hosts, m->n_places, hosts, sizeof hosts);
-    cli_wrap(c, "moved", 0,
+    cli_wrap(c, "moved",
              "before iteration %" PRIu64 ", in %s, %" PRIu64
              " bytes: %s%s%s%s%s",
              step, cli_time_text(m->ns, time), m->bytes,

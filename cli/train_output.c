@@ -137,13 +137,13 @@ static bool print_switches(cli *c, const cli_view *v, const lh_train_result *r)
         if (lh_train_migration(r, i))
             train_migration_print(c, rows[i].step, lh_train_migration(r, i));
         if (rows[i].refused)
-            cli_wrap(c, "refused", 0, "%s from iteration %" PRIu64 " on: %s",
+            cli_wrap(c, "refused", "%s from iteration %" PRIu64 " on: %s",
                      train_schedule_name(v, rows[i].to), rows[i].step,
                      rows[i].refused);
         else if (!lh_train_migration(r, i) ||
                  strcmp(schedule_name(v, r, rows[i].step, true),
                         train_schedule_name(v, rows[i].to)) != 0)
-            cli_wrap(c, "switched", 0,
+            cli_wrap(c, "switched",
                      "to %s%s from iteration %" PRIu64 " on; simulated time of "
                      "its passes %s",
                      train_schedule_name(v, rows[i].to),
@@ -212,7 +212,7 @@ static void print_exchanges(cli *c, const lh_train_result *r)
     int64_t all = 0;
     size_t at = 0;
     if (was_aborted(r) && r->planned_exchange_ns > 0)
-        cli_wrap(c, "exchanges", 0,
+        cli_wrap(c, "exchanges",
                  "per rank and iteration: planned %s; unknown for an aborted "
                  "run",
                  cli_time_text(r->planned_exchange_ns, a));
@@ -228,7 +228,7 @@ static void print_exchanges(cli *c, const lh_train_result *r)
     if (r->planned_exchange_ns > 0)
         snprintf(text + at, sizeof text - at, "; planned %s",
                  cli_time_text(r->planned_exchange_ns, a));
-    cli_wrap(c, "exchanges", 0,
+    cli_wrap(c, "exchanges",
              "per rank and iteration, including waits for other ranks: %s",
              text);
 }
@@ -243,12 +243,12 @@ static void print_copies(cli *c, const lh_train_result *r)
     for (uint32_t i = 0; i < n; i++)
         stored += all[i].measured[LH_MEMORY_STORAGE];
     if (r->predicted_copy_ns > 0 && was_aborted(r))
-        cli_wrap(c, "offload", 0,
+        cli_wrap(c, "offload",
                  "copies per rank and iteration: predicted %s; unknown for an "
                  "aborted run",
                  cli_time_text(r->predicted_copy_ns, a));
     else if (r->predicted_copy_ns > 0)
-        cli_wrap(c, "offload", 0,
+        cli_wrap(c, "offload",
                  "copies per rank and iteration: predicted %s, measured %s; "
                  "passes waited %s for them; %.1f MiB in files",
                  cli_time_text(r->predicted_copy_ns, a),
@@ -336,7 +336,7 @@ static void print_timed(cli *c, const lh_train_result *r)
     cli_print(c, "measured      %s, %+.2f %%\n", cli_time_text(r->median_ns, a),
               cli_round_for_text(100 * r->error, 2));
     cli_wrap(
-        c, "clock", 0,
+        c, "clock",
         "passes follow the predicted times%s: the difference shows how well "
         "this machine kept up, not the accuracy of the prediction",
         s->real_links ? ", messages use the real network"
@@ -363,7 +363,7 @@ static void print_prediction(cli *c, const lh_plan *plan,
     if (r->predicted_ns != r->unshared_ns)
         snprintf(shared + len, sizeof shared - len, "; %s if each had its own",
                  cli_time_text(r->unshared_ns, b));
-    cli_wrap(c, "predicted", 0, "%s, %s%s", cli_time_text(r->predicted_ns, a),
+    cli_wrap(c, "predicted", "%s, %s%s", cli_time_text(r->predicted_ns, a),
              cli_time_source_text(plan), shared);
     cli_print(c, "measured      %s, %+.2f %%\n", cli_time_text(r->median_ns, a),
               cli_round_for_text(100 * r->error, 2));
@@ -453,11 +453,11 @@ static void print_events(cli *c, const lh_event_timeline *timeline,
         sum += predicted_ns ? predicted_ns[i] : 0;
     }
     if (!predicted_ns) {
-        cli_wrap(c, "events", 0, "in %" PRIu32 " iterations; total %s measured",
-                 n, cli_time_text(total_ns(r), b));
+        cli_wrap(c, "events", "in %" PRIu32 " iterations; total %s measured", n,
+                 cli_time_text(total_ns(r), b));
         return;
     }
-    cli_wrap(c, "events", 0,
+    cli_wrap(c, "events",
              "in %" PRIu32 " iterations; total %s predicted, %s measured", n,
              cli_time_text(sum, a), cli_time_text(total_ns(r), b));
 }
@@ -476,7 +476,7 @@ static void print_text(cli *c, const cli_view *v, const lh_plan *plan,
         cli_print(c, ", %" PRIu32 " times as fast", s->speed);
     cli_print(c, "\n");
     if (s->path)
-        cli_wrap(c, "path", 0,
+        cli_wrap(c, "path",
                  "%s: messages%s are copied to host memory and sent from "
                  "there, %s a copy",
                  changes->path, s->model.delegated ? " of some links" : "",

@@ -78,19 +78,15 @@ static size_t next_line_bytes(const char *text, size_t columns)
 
 /* Prints lines: the first from column `at`, the cursor's position, later ones
  * from `below`. */
-static void print_lines(cli *c, size_t at, size_t below, uint32_t most,
-                        const char *text)
+static void print_lines(cli *c, size_t at, size_t below, const char *text)
 {
     const size_t width = cli_width();
-    for (uint32_t n = 1;; n++) {
+    for (;;) {
         const size_t room = width > at + 10 ? width - at : 10;
-        size_t len = next_line_bytes(text, room);
+        const size_t len = next_line_bytes(text, room);
         const char *rest = text + len + strspn(text + len, " ");
-        const bool cut = *rest && n == most;
-        if (cut)
-            len = next_line_bytes(text, room - 4);
-        cli_print(c, cut ? "%.*s ...\n" : "%.*s\n", (int)len, text);
-        if (!*rest || cut)
+        cli_print(c, "%.*s\n", (int)len, text);
+        if (!*rest)
             return;
         at = below;
         text = rest;
@@ -111,14 +107,14 @@ static char *format_text(const char *format, va_list args)
     return text;
 }
 
-void cli_wrap(cli *c, const char *label, uint32_t most, const char *format, ...)
+void cli_wrap(cli *c, const char *label, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
     char *text = format_text(format, args);
     va_end(args);
     cli_print(c, "%-*s", CLI_LABEL, label);
-    print_lines(c, CLI_LABEL, CLI_LABEL, most, text ? text : "(out of memory)");
+    print_lines(c, CLI_LABEL, CLI_LABEL, text ? text : "(out of memory)");
     free(text);
 }
 
@@ -203,8 +199,7 @@ static void measure(const cli_table *t, size_t *widths)
 
 /* Prints the last cell after column `at`: in the rest of the line, or below if
  * that is too narrow. */
-static void print_last(cli *c, size_t at, size_t below, uint32_t most,
-                       const char *text)
+static void print_last(cli *c, size_t at, size_t below, const char *text)
 {
     enum { LEAST = 40 }; /* columns */
     const size_t width = cli_width();
@@ -216,7 +211,7 @@ static void print_last(cli *c, size_t at, size_t below, uint32_t most,
         cli_print(c, "\n%*s", (int)below, "");
     else
         cli_print(c, "  ");
-    print_lines(c, at == width ? below : at + 2, below, most, text);
+    print_lines(c, at == width ? below : at + 2, below, text);
 }
 
 /* Prints a note below its row, wrapped and indented. */
@@ -224,7 +219,7 @@ static void print_note(cli *c, size_t at, const char *text)
 {
     enum { NOTE = 4 };
     cli_print(c, "%*s", NOTE, "");
-    print_lines(c, at + NOTE, at + NOTE, 0, text);
+    print_lines(c, at + NOTE, at + NOTE, text);
 }
 
 /* Prints one row; the last column is wrapped under its beginning. */
@@ -247,7 +242,7 @@ static void print_row(cli *c, const char *label, const cli_table *t,
         const bool right = is_right(t->cells[i]);
         const char *cell = cells[i] + (heading && is_right(cells[i]));
         if (i > 0 && i == t->n_columns - 1 && !right) {
-            print_last(c, at, begin + 4, t->most, cell);
+            print_last(c, at, begin + 4, cell);
             return;
         }
         const int width = i + 1 < n || right ? (int)widths[i] : 0;

@@ -12,12 +12,11 @@ enum {
     CLI_MOST_COLUMNS = 10, /* per table */
 };
 
-/* Prints a label and the text beside it, wrapped to cli_width() columns, in at
- * most `most` lines (0: unlimited); truncated text ends in "...". Lines break
- * at spaces; words break only if longer than a line. `label` occupies the first
- * CLI_LABEL columns of the first line. */
-void cli_wrap(cli *c, const char *label, uint32_t most, const char *format, ...)
-    CLI_PRINTF(4, 5);
+/* Prints a label and the text beside it, wrapped to cli_width() columns. Lines
+ * break at spaces; words break only if longer than a line. `label` occupies the
+ * first CLI_LABEL columns of the first line. */
+void cli_wrap(cli *c, const char *label, const char *format, ...)
+    CLI_PRINTF(3, 4);
 /* Returns `text`, truncated with "..." to fit into `columns`. */
 const char *cli_shorten(const char *text, size_t columns, char *buffer,
                         size_t room);
@@ -27,7 +26,6 @@ typedef struct cli_table {
     uint32_t n_columns, n_rows; /* equal in each row */
     size_t n_cells, room;
     char **cells;      /* a row's cells; for notes NULL and the text */
-    uint32_t most;     /* lines of a row's last cell; 0: unlimited */
     bool hide_heading; /* hides the heading */
     bool after_label;  /* printed after a label */
     bool failed;       /* out of memory */

@@ -128,7 +128,7 @@ def alternatives_are_whole_rows():
     write("job.yaml", small(("a", "b", "c", "d"), (1, 1, 1, 1),
                             layout="tensor: 2, data: 1, pipeline: 4, "
                                    "micro_batch: 1"))
-    for columns, rows in ((74, 1), (72, 0)):
+    for columns, rows in ((80, 3), (76, 2), (74, 0)):
         said = run("plan", "job.yaml", *SOON, "-o", "plan.json", "--html",
                    "plan.html", "--jitter", "latency=1,straggler=0.001x1.5",
                    "--samples", "5", env={"COLUMNS": str(columns)}).stdout
@@ -264,6 +264,21 @@ def a_rate_of_each_gpu_is_said_of_all():
                               *varied], out=words)
         case(f"of a plan, {rate}", ["simulate", "plan.json", *varied],
              out=words)
+
+
+# A narrow terminal has more lines, and no sentence ends before its end.
+@test
+def sentences_are_wrapped_in_narrow_terminals():
+    write("job.yaml", small(layout="tensor: 2, pipeline: 2, data: 2"))
+    slow = (r"a GPU is slow with probability 0\.1 %; on average 0\.008 of the 8 "
+            r"GPUs are slow; 0\.797 % of the iterations have a slow GPU"
+            ).replace(" ", r"\s+")
+    for columns in (75, 60, 44):
+        said = case(f"{columns} columns",
+                    ["plan", "job.yaml", *SOON, "-o", "plan.json", "--jitter",
+                     "latency=1,straggler=0.001x1.5", "--samples", "5"],
+                    out=slow, env={"COLUMNS": str(columns)}).stdout
+        check(not re.search(r" \.\.\.$", said, re.M), f"cut: {said}")
 
 
 # Links are a-b, both ways, and a>b; names of datacenters have dashes.
