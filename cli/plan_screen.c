@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints a plan on one screen. Requested parts get the lines that the rest
- * leaves free; the full data is in the parts, in JSON and in the report. */
+/* Prints a plan on one screen. The common part is always whole; alternatives
+ * and network settings use the remaining lines of the screen. The parts of
+ * --show, JSON and the report have all data. */
 #define _XOPEN_SOURCE 700
 #include "plan_screen.h"
 #include "jitter_view.h"
@@ -297,13 +298,26 @@ static void print_files(cli *c, const cli_plan_output *shown)
         cli_wrap(c, "report", "%s", shown->html);
 }
 
+/* The last line of a screen without requested parts. */
+#define MORE "--show " CLI_SHOW_NAMES ", or all"
+
+/* Returns the number of lines below the pieces: files, and more parts. */
+static uint32_t count_last_lines(const cli_plan_output *shown)
+{
+    return cli_count_lines(MORE) +
+           (shown->plan ? cli_count_lines(shown->plan) : 0) +
+           (shown->html ? cli_count_lines(shown->html) : 0);
+}
+
 void cli_plan_screen(cli *c, const lh_plan *p, const cli_plan_output *shown)
 {
     const bool all = shown->parts & CLI_SHOW_ALL;
-    const uint32_t end = 1u + (shown->plan ? 1u : 0u) + (shown->html ? 1u : 0u);
-    uint32_t room = CLI_SCREEN_LINES - end;
-    room -= print_piece_within(c, p, print_plan, 0, room);
-    room = all ? UINT32_MAX : room;
+    const uint32_t end = count_last_lines(shown);
+    const uint32_t used =
+        end + print_piece_within(c, p, print_plan, 0, UINT32_MAX);
+    uint32_t room = all                       ? UINT32_MAX
+                    : used < CLI_SCREEN_LINES ? CLI_SCREEN_LINES - used
+                                              : 0;
     room -= print_piece_within(c, p, print_others, CLI_SCREEN_OTHERS, room);
     print_piece_within(c, p, print_gain, 0, room);
     print_requested(c, p, shown);
@@ -312,7 +326,7 @@ void cli_plan_screen(cli *c, const lh_plan *p, const cli_plan_output *shown)
             parts[i].print(c, p);
     print_files(c, shown);
     if (!shown->parts)
-        cli_wrap(c, "more", "--show " CLI_SHOW_NAMES ", or all");
+        cli_wrap(c, "more", MORE);
     else if (all && p->n_network && !(shown->parts & CLI_SHOW_NETWORK))
         cli_wrap(c, "more", "--show network: recommended link settings");
 }

@@ -76,14 +76,19 @@ static size_t next_line_bytes(const char *text, size_t columns)
     return len > 0 ? len : next_character(text, 0);
 }
 
+/* Returns the columns of a line from column `at` on; at least 10. */
+static size_t line_room(size_t width, size_t at)
+{
+    return width > at + 10 ? width - at : 10;
+}
+
 /* Prints lines: the first from column `at`, the cursor's position, later ones
  * from `below`. */
 static void print_lines(cli *c, size_t at, size_t below, const char *text)
 {
     const size_t width = cli_width();
     for (;;) {
-        const size_t room = width > at + 10 ? width - at : 10;
-        const size_t len = next_line_bytes(text, room);
+        const size_t len = next_line_bytes(text, line_room(width, at));
         const char *rest = text + len + strspn(text + len, " ");
         cli_print(c, "%.*s\n", (int)len, text);
         if (!*rest)
@@ -116,6 +121,18 @@ void cli_wrap(cli *c, const char *label, const char *format, ...)
     cli_print(c, "%-*s", CLI_LABEL, label);
     print_lines(c, CLI_LABEL, CLI_LABEL, text ? text : "(out of memory)");
     free(text);
+}
+
+uint32_t cli_count_lines(const char *text)
+{
+    const size_t width = cli_width();
+    uint32_t n = 0;
+    do {
+        text += next_line_bytes(text, line_room(width, CLI_LABEL));
+        text += strspn(text, " ");
+        n++;
+    } while (*text);
+    return n;
 }
 
 const char *cli_shorten(const char *text, size_t columns, char *buffer,

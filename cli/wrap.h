@@ -17,6 +17,8 @@ enum {
  * first CLI_LABEL columns of the first line. */
 void cli_wrap(cli *c, const char *label, const char *format, ...)
     CLI_PRINTF(3, 4);
+/* Returns the number of lines in which cli_wrap() prints `text`. */
+uint32_t cli_count_lines(const char *text);
 /* Returns `text`, truncated with "..." to fit into `columns`. */
 const char *cli_shorten(const char *text, size_t columns, char *buffer,
                         size_t room);
