@@ -13,8 +13,8 @@ def what_is_wrong_with_a_start_names_its_file():
     case("a start", solve, out=r"\A0F0")
     write("s.csv", good[0] + ",2F0\n" + good[1] + "\n")
     case("no such chunk", solve, 1,
-         err=r"\Alonghaul: start: s\.csv:1: cell 9 \(2F0\): there is no such "
-             r"chunk\n\Z")
+         err=r"\Alonghaul: start: s\.csv:1: cell 9 \(2F0\): the pipeline "
+             r"has no such chunk\n\Z")
     write("s.csv", good[0] + "\n")
     case("a row is missing", solve, 1,
          err=r"\Alonghaul: start: s\.csv: the schedule has 1 row for the "

@@ -61,7 +61,7 @@ def pipelines_say_it_and_every_command_has_it():
     found = json_case("judged", ["check", "p.yaml", "s.csv"])
     check(found["valid"] and found["makespan_s"] == 0.16, found)
     case("searched", ["schedule", "p.yaml", "-m", "optimal"], 1,
-         err="does not know activations that leave")
+         err="does not support offloaded activations")
     found = json_case("explained", ["explain", "p.yaml", "-s", "gpipe"])
     copies = [i for i in found["instructions"] if i["stream"] == "offload"]
     check(len(copies) == 8 and copies[0]["before"] == "0F2" and

@@ -45,7 +45,7 @@ text["bound_ns"] += 1
 write("lie.json", json.dumps(text))
 case("what is not so",
      ["check", "wave.yaml", "s.csv", "--certificate", "lie.json"], 1,
-     out=r"certificate: wrong\n.*not verified +the judge's windows do not "
+     out=r"certificate: wrong\n.*not verified +the verifier's windows do not "
          r"refute 1135000000 ns\n.*wrong +the bound is above the makespan")
 case("of another pipeline",
      ["check", "ud.yaml", "s.csv", "--certificate", "c.json"], 1,

@@ -63,7 +63,7 @@ def unknown_schedules_are_refused_where_they_stand():
     write("job.yaml", JOB.format("{tensor: 8,\n   schedule: zb-x}"))
     said = run("plan", "job.yaml", "-o", "plan.json")
     check(said.stderr.startswith(f"longhaul: job.yaml:{LINE + 1}: "
-                                 "layout.schedule: there is no method 'zb-x'"),
+                                 "layout.schedule: unknown method 'zb-x'"),
           said.stderr)
 
 

@@ -92,11 +92,11 @@ case("report of a half", ["report", "--measured", "x.json"], 2,
 case("unknown method", ["schedule", "p.yaml", "--method", "zbh1"], 2,
      err=r"--method: unknown method 'zbh1'; did you mean zb-h1\?")
 case("no method near", ["schedule", "p.yaml", "--method", "qqqqqqq"], 2,
-     err=r"there is no method 'qqqqqqq'; there are gpipe, 1f1b, ")
+     err=r"unknown method 'qqqqqqq'; known: gpipe, 1f1b, ")
 case("unknown method, simulate", ["simulate", "p.yaml", "-s", "gpip"], 2,
      err=r"--schedule: unknown method 'gpip'; did you mean gpipe\?")
 case("unknown method, compare", ["compare", "p.yaml", "-m", "1f1b,zv"], 2,
-     err=r"--methods: there is no method 'zv'")
+     err=r"--methods: unknown method 'zv'")
 case("choice", ["simulate", "p.yaml", "--receives", "soon"], 2,
      err=r"--receives: 'soon' is not one of: pipeline, early, late, late-fd")
 case("count 0", ["schedule", "p.yaml", "--sub-blocks", "0"], 2,

@@ -228,7 +228,8 @@ static void other_names_are_refused(void)
         lh_scheduler_result best;
         lh_error err = {0};
         CHECK_INT(lh_solve(p, &o, &s, &err), LH_EINVAL);
-        CHECK(strstr(err.text, "no engine '") && strstr(err.text, ", shaving"));
+        CHECK(strstr(err.text, "unknown engine '") &&
+              strstr(err.text, ", shaving"));
         CHECK_INT(lh_scheduler_run("optimal", p, &b, &best, &err), LH_EINVAL);
     }
     lh_pipeline_free(p);

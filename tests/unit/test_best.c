@@ -53,7 +53,7 @@ static void names(void)
             CHECK(strcmp(lh_scheduler_name(i), lh_scheduler_name(k)) != 0);
     }
     CHECK_INT(lh_scheduler_check_name("best", &err), LH_EINVAL);
-    CHECK_HAS(err.text, "there is no method 'best'");
+    CHECK_HAS(err.text, "unknown method 'best'");
     CHECK_HAS(err.text, ", optimal");
 }
 

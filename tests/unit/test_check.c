@@ -177,7 +177,7 @@ static void wants_an_order(void)
 static void finds_circles(void)
 {
     expect("0F0,0I0,0F1,0W0,0I1,0W1\n1F0,1F1,1I0,1I1,1W0,1W1\n", 1,
-           "deadlock, a circle of 2: device 0 waits in 0I0 for 1I0 of device "
+           "deadlock, a cycle of 2: device 0 waits in 0I0 for 1I0 of device "
            "1; device 1 waits in 1F1 for 0F1 of device 0");
     lh_verdict *v =
         judge(split, "0F0,0I0,0F1,0W0,0I1,0W1\n1F0,1F1,1I0,1I1,1W0,1W1\n");
@@ -206,7 +206,7 @@ static void weighs_memory(void)
         "chunks: [{device: 0, F: 1, D: 1, W: 1,"
         " memory: {F: 0, D: 0, W: 0, static: 3}}]\nmemory_limit: 2\n";
     expect_of(judge(full, "0F0,0B0\n"), 1,
-              "device 0 holds 3 all along, of 2 allowed");
+              "device 0 holds 3 before any pass, limit 2");
 }
 
 #define F(c, m)                                                                \
@@ -241,8 +241,7 @@ static void judges_link_orders(void)
               "link back, message 3: 1I0 again");
     orders[0] = (lh_link_order){"back", 5, other};
     expect_of(judge_with(split, ROW0 ROW1, 1, orders), 3,
-              "link back, message 2: what 0F0 makes does not travel on this "
-              "link");
+              "link back, message 2: the output of 0F0 does not use this link");
     expect_of(judge_with(split, ROW0 ROW1, 1, orders), 3,
               "link back, message 5: no device runs 1I7");
     /* 1I1 first: 1I0's message waits for it, and 0I0 waits as long. */
@@ -253,7 +252,7 @@ static void judges_link_orders(void)
     lh_verdict_free(v);
     expect_of(
         judge_with(split, "0F0,0I0,0F1,0I1,0W0,0W1\n" ROW1, 1, orders), 1,
-        "deadlock, a circle of 2: device 0 waits in 0I0 for the message "
+        "deadlock, a cycle of 2: device 0 waits in 0I0 for the message "
         "of 1I0, which link back sends after the message of 1I1 of device 1; "
         "device 1 waits in 1F1 for 0F1 of device 0");
 }

@@ -194,7 +194,7 @@ static void what_a_pipeline_has_not_is_refused(void)
          "links: '8-9' is neither a link of the pipeline", LH_EINPUT},
         {"links: [mars], latency: 1", "a-b>c-d", LH_EINPUT},
         {"links: [0-3], latency: 1",
-         "there are no messages between devices 0 and 3", LH_EINPUT},
+         "no messages are sent between devices 0 and 3", LH_EINPUT},
         {"links: [1-2], latency: 1", "use the link 'a-b>c-d'; use that name",
          LH_EINPUT},
         {"links: [a-b-c-d], latency: 1", "is ambiguous", LH_EINPUT},

@@ -568,7 +568,7 @@ static void refused_files(void)
     refused_file("{operations: [{chunk: 0, all_gather: 1, launch: 1F0}]}",
                  "launch: chunk 1 is on device 1");
     refused_file("{operations: [{chunk: 0, all_gather: 1, launch: 0F12}]}",
-                 "no pass of chunk 0 on microbatch 12");
+                 "chunk 0 on microbatch 12 does not exist; there are 12");
     refused_file("{operations: [{chunk: 0, all_gather: 1, launch: 0W1}]}",
                  "as 4B0");
     refused_file("{operations: [{chunk: 0, all_gather: 1, launch: 0F1, before: "

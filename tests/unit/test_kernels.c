@@ -114,10 +114,10 @@ static void refused(void)
     k[F0].n_predecessors =
         2; /* f0 -> p -> f1 -> f0; b1 and later wait for it */
     k[F0].predecessors = two;
-    refuses(k, N, "waits for itself, in a circle of 3");
+    refuses(k, N, "waits for itself, in a cycle of 3");
     list_example(k);
     k[F1].predecessors = itself;
-    refuses(k, N, "kernel 3 waits for itself, in a circle of 1");
+    refuses(k, N, "kernel 3 waits for itself, in a cycle of 1");
     list_example(k);
     k[P].predecessors = none;
     refuses(k, N, "kernel 2 comes after kernel 8, which does not exist");
@@ -128,7 +128,7 @@ static void refused(void)
     refuses(k, N, "up to kernel 5 add up to more than 2^53 ns");
     list_example(k);
     k[RS0].kind = LH_N_KERNEL_KINDS;
-    refuses(k, N, "kernel 7: there is no kind 3");
+    refuses(k, N, "kernel 7: unknown kind 3");
 }
 
 static void without_memory(void)

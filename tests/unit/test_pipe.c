@@ -464,7 +464,7 @@ static void delays_are_injected_by_name(void)
     check_injected("b>a", LH_OK, "", 3, 7);
     check_injected("0-1", LH_OK, "", 3, 3);
     check_injected("1>2", LH_EINPUT, "use the link 'a>b'", 0, 0);
-    check_injected("0-2", LH_EINPUT, "there are no messages between", 0, 0);
+    check_injected("0-2", LH_EINPUT, "no messages are sent between", 0, 0);
     check_injected("0-3", LH_EINPUT, "neither a link of the pipeline: a>b, b>a",
                    0, 0);
     check_injected("", LH_EINPUT, "neither a link of the pipeline", 0, 0);

@@ -503,8 +503,8 @@ static void refusals_say_by_how_much(void)
     lh_plan *plan = NULL;
     lh_error err = {0};
     CHECK_INT(lh_plan_make(job, NULL, &plan, &err), LH_EINPUT);
-    CHECK_HAS(err.text, "layout.schedule: there is no method "
-                        "'zb-x'; there are gpipe, 1f1b,");
+    CHECK_HAS(err.text, "layout.schedule: unknown method "
+                        "'zb-x'; known: gpipe, 1f1b,");
     lh_job_free(job);
 }
 

@@ -299,7 +299,7 @@ static void prefetch_depths(void)
         CHECK_INT(lh_pipeline_n_initial_gathers(p), i);
         if (i == 1) {
             CHECK_INT(lh_solve(p, NULL, &solution, &err), LH_EUNSUPPORTED);
-            CHECK_HAS(err.text, "as issued at the start");
+            CHECK_HAS(err.text, "only all-gathers launched at the start");
         } else {
             CHECK_OK(lh_solve(p, NULL, &solution, &err), err);
             CHECK_INT(solution.makespan_ns, 112 * MS); /* 1I0 first */
@@ -353,7 +353,7 @@ static void refusals(void)
     refuses("0F0,0F1,0I0,0W0,0I1,0W1\n", LH_EINFEASIBLE,
             "1 row for the pipeline's 2 devices");
     refuses("0F0,0F0,0I0,0W0,0I1,0W1\n1F0,1I0,1F1,1I1,1W0,1W1\n",
-            LH_EINFEASIBLE, "s.csv:1: cell 2 (0F0): it is there twice");
+            LH_EINFEASIBLE, "s.csv:1: cell 2 (0F0): appears twice");
     refuses("0F0,0I0,0W0\n1F0,1I0,1F1,1I1,1W0,1W1\n", LH_EINFEASIBLE,
             "pass 0F1 of device 0 is missing");
     refuses("0F0,0F1,0I0,0I1,0W1\n1F0,1I0,1F1,1I1,1W0,1W1\n", LH_EINFEASIBLE,
@@ -366,7 +366,7 @@ static void refusals(void)
     refuses("0F0,,0SEND_F1,0F1,0W0,0I0,0I1,0W1\n1F0,1I0,1F1,1I1,1W0,1W1\n",
             LH_EINFEASIBLE, "s.csv:1: cell 5 (0W0): its input-gradient");
     refuses("0F0,0F1,0I0,0W0,0I1,0W1,7F0\n1F0,1I0,1F1,1I1,1W0,1W1\n",
-            LH_EINFEASIBLE, "there is no such chunk");
+            LH_EINFEASIBLE, "the pipeline has no such chunk");
     refuses("0F0,0I0,0W0,0F1,0I1,0W1\n1F0,1F1,1I0,1I1,1W0,1W1\n", LH_EDEADLOCK,
             "device 0 waits at 0I0 for device 1, which waits at 1F1");
 }

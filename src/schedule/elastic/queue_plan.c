@@ -26,7 +26,7 @@ lh_status lhi_elastic_check_case(const lh_elastic_case *given, lh_error *err)
         (uint64_t)g->chunks * g->stages * g->microbatches > LH_MAX_PASSES)
         return lhi_fail(err, LH_EINVAL,
                         "%" PRIu32 " stages of %" PRIu32 " chunks and %" PRIu32
-                        " microbatches are more than is handled",
+                        " microbatches exceed the supported size",
                         g->stages, g->chunks, g->microbatches);
     if (is_time_invalid(g->f_ns) || is_time_invalid(g->b_ns) ||
         is_time_invalid(g->dp_ns) || is_time_invalid(g->pp_ns) ||
@@ -63,7 +63,7 @@ lh_status lhi_elastic_check_case(const lh_elastic_case *given, lh_error *err)
                       g->chunks * g->microbatches * g->stages;
     if (all > 0x1p60L)
         return lhi_fail(err, LH_EINVAL,
-                        "the times add up to more than is handled");
+                        "the times add up to more than 2^60 ns (36 years)");
     return LH_OK;
 }
 
@@ -294,7 +294,8 @@ static lh_status check_groups(const lh_elastic_case *g, const char *name,
 {
     uint64_t sum = 0;
     if (n == 0)
-        return lhi_fail(err, LH_EINPUT, "%s: there is no group", name);
+        return lhi_fail(err, LH_EINPUT, "%s: at least one group is required",
+                        name);
     for (uint32_t j = 0; j < n; j++) {
         if (groups[j] < g->stages)
             return lhi_fail(

@@ -24,8 +24,9 @@ static lh_status check_ops(const lh_elastic_case *g, uint32_t n,
         ns += ops[k].ns;
     }
     if (bytes * J > (lhi_int128)1 << 62 || ns * J > (lhi_int128)1 << 60)
-        return lhi_fail(err, LH_EINVAL,
-                        "the operations add up to more than is handled");
+        return lhi_fail(
+            err, LH_EINVAL,
+            "the operations add up to more than 2^62 bytes or 2^60 ns");
     return LH_OK;
 }
 

@@ -132,8 +132,9 @@ static lh_status make_plan(const lh_elastic_case *g, const lh_pipeline *p,
                         "dequeue groups require enqueue groups");
     if (p->n_dp_ops > 0)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the pipeline's data-parallel operations are tied to "
-                        "certain groups; give these as enqueue and dequeue");
+                        "the pipeline's data-parallel operations require "
+                        "the groups they were made for; give these as enqueue "
+                        "and dequeue");
     if (g->microbatches < g->stages)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "needs at least as many microbatches as the %" PRIu32

@@ -76,8 +76,8 @@ static lh_status report_unknown_name(const char *name, lh_error *err)
             used += len;
         }
     }
-    return lhi_fail(err, LH_EINVAL, "there is no method '%.64s'; there are %s",
-                    name, names);
+    return lhi_fail(err, LH_EINVAL, "unknown method '%.64s'; known: %s", name,
+                    names);
 }
 
 lh_status lh_method_find(const char *name, uint32_t *out, lh_error *err)
@@ -132,9 +132,10 @@ static lh_status check_waves(const lh_pipeline *p, lh_error *err)
     }
     if (folded)
         return LH_OK;
-    return lhi_fail(err, LH_EUNSUPPORTED,
-                    "needs chunks that go down the devices and back again, as "
-                    "many on each; placement wave is that with two");
+    return lhi_fail(
+        err, LH_EUNSUPPORTED,
+        "needs chunks placed down the devices and back, equally many "
+        "on each; with two per device this is placement wave");
 }
 
 /* Checks that the pipeline has one of the placements of a chunk layout. */

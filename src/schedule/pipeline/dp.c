@@ -39,9 +39,11 @@ static lh_status check_point(const lh_pipeline *p, const lh_dp_op *op,
 {
     if (at->chunk >= p->n_chunks || at->microbatch >= p->n_microbatches)
         return fail_operation(origin, i, err,
-                              "%s: there is no pass of chunk %" PRIu32
-                              " on microbatch %" PRIu32,
-                              what, at->chunk, at->microbatch);
+                              "%s: chunk %" PRIu32 " on microbatch %" PRIu32
+                              " does not exist; there are %" PRIu32
+                              " chunks and %" PRIu32 " microbatches",
+                              what, at->chunk, at->microbatch, p->n_chunks,
+                              p->n_microbatches);
     uint32_t here = p->chunks[op->chunk].device;
     uint32_t there = p->chunks[at->chunk].device;
     if (here != there)

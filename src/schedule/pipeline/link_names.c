@@ -180,7 +180,7 @@ lh_status lhi_find_links_by_name(lhi_link_list *list, const char *name,
     }
     if (!has_messages(list->pipeline, a, b))
         return lhi_fail(err, LH_EINPUT,
-                        "'%.60s' has no effect: there are no messages between "
+                        "'%.60s' has no effect: no messages are sent between "
                         "devices %" PRIu32 " and %" PRIu32,
                         name, a, b);
     LHI_TRY(mark_one_way(list, a, b, hit, err));

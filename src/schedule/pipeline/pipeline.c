@@ -113,8 +113,8 @@ static lh_status check_chunks(const lh_pipeline_desc *d,
                            "a memory amount exceeds 2^60");
         if (k->offload_ns > 0 && !d->joint)
             return fail_at(origin, AT_CHUNK, c, err,
-                           "offload: requires backward: joint, because data "
-                           "that D leaves for W cannot be offloaded");
+                           "offload: requires backward: joint, because the "
+                           "activations kept from D to W cannot be offloaded");
     }
     return LH_OK;
 }

@@ -479,7 +479,7 @@ static lh_status read_link_order(engine *e, const lh_link_order *order,
         input *in = &e->inputs[ids[i]];
         if (in->ready_ns != UNKNOWN)
             return lhi_fail(err, LH_EINFEASIBLE,
-                            "link '%.60s': %s is there twice", order->link,
+                            "link '%.60s': %s appears twice", order->link,
                             lh_pass_format(&order->passes[i], text));
         in->ready_ns = 0; /* temporary mark for duplicates */
     }

@@ -356,8 +356,8 @@ lh_status lh_jitter_times(const lh_pipeline *pipeline,
     LHI_TRY(LHI_OPTIONS_COPY(lh_jitter, &j, jitter, err));
     if (j.samples == 0)
         return lhi_fail(err, LH_EINVAL,
-                        "jitter: no samples, so that nothing says how many "
-                        "times there is room for");
+                        "jitter: samples must be given, as the caller's array "
+                        "has that size");
     LHI_TRY(
         simulate_samples(pipeline, schedule, options, jitter, &all, &n, err));
     memcpy(ns, all, n * sizeof *ns);

@@ -30,7 +30,7 @@ static lh_status check_kernels(const graph *g, size_t *n_arcs, lh_error *err)
         const lh_kernel *kernel = &g->kernels[k];
         if ((unsigned)kernel->kind >= LH_N_KERNEL_KINDS)
             return lhi_fail(err, LH_EINVAL,
-                            "kernel %" PRIu32 ": there is no kind %d", k,
+                            "kernel %" PRIu32 ": unknown kind %d", k,
                             (int)kernel->kind);
         for (int i = 0; i < LH_N_KERNEL_PLACEMENTS; i++) {
             if (kernel->ns[i] < 0)
@@ -104,7 +104,7 @@ static lh_status report_cycle(const graph *g, lh_error *err)
         length++;
     } while (at != k);
     return lhi_fail(err, LH_EINVAL,
-                    "kernel %" PRIu32 " waits for itself, in a circle of "
+                    "kernel %" PRIu32 " waits for itself, in a cycle of "
                     "%" PRIu32,
                     k, length);
 }

@@ -10,9 +10,9 @@ static const char *check_pass(const lh_pipeline *p, uint32_t device,
                               const lh_pass *pass, lhi_observed_passes *seen)
 {
     if (pass->chunk >= p->n_chunks)
-        return "there is no such chunk";
+        return "the pipeline has no such chunk";
     if (pass->microbatch >= p->n_microbatches)
-        return "there is no such microbatch";
+        return "the pipeline has no such microbatch";
     if (p->chunks[pass->chunk].device != device)
         return "its chunk is on another device";
     size_t i = (size_t)pass->chunk * p->n_microbatches + pass->microbatch;
@@ -20,7 +20,7 @@ static const char *check_pass(const lh_pipeline *p, uint32_t device,
     switch (pass->kind) {
     case LH_F:
         if (state & LHI_OBSERVED_F)
-            return "it is there twice";
+            return "appears twice";
         seen->state[i] = state | LHI_OBSERVED_F;
         return NULL;
     case LH_B:
@@ -28,7 +28,7 @@ static const char *check_pass(const lh_pipeline *p, uint32_t device,
         if (!(state & LHI_OBSERVED_F))
             return "its forward pass does not come before it";
         if (state & LHI_OBSERVED_D)
-            return "there is a backward pass for it before";
+            return "a backward pass of its microbatch comes before it";
         if (pass->kind == LH_B) {
             seen->state[i] = state | LHI_OBSERVED_D | LHI_OBSERVED_W;
             return NULL;

@@ -333,7 +333,8 @@ lh_status lh_certify(const lh_pipeline *pipeline,
 {
     prover r = {.p = pipeline};
     if (!solution->schedule)
-        return lhi_fail(err, LH_EINVAL, "there is no schedule to certify");
+        return lhi_fail(err, LH_EINVAL,
+                        "the solution has no schedule to certify");
     LHI_TRY(LHI_OPTIONS_COPY(lh_solve_options, &r.o, options, err));
     r.o.sub_blocks = r.o.sub_blocks ? r.o.sub_blocks : 1;
     r.o.memory = r.o.memory ? r.o.memory : (size_t)1 << 30;

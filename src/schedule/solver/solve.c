@@ -351,16 +351,16 @@ static lh_status solve_early(const lh_pipeline *pipeline,
     lhi_solver r = {.p = pipeline, .solve = solve_within};
     if (lh_pipeline_n_dp_ops(pipeline) > 0)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the search does not know data-parallel operations "
+                        "the search does not support data-parallel operations "
                         "that passes launch; use another method, or give "
                         "data_parallel as a list of chunks");
     if (pipeline->offloads)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the search does not know activations that leave their "
-                        "device (offload); use another method");
+                        "the search does not support offloaded activations "
+                        "(offload); use another method");
     if (pipeline->has_deferred_gathers)
         return lhi_fail(err, LH_EUNSUPPORTED,
-                        "the search takes all all-gathers as issued at the "
+                        "the search supports only all-gathers launched at the "
                         "start; use another method, or give data_parallel "
                         "without prefetch, or a larger one");
     LHI_TRY(complete_options(options, &r.o, err));

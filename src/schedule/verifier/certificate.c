@@ -142,7 +142,8 @@ static lh_status check_closed_form(checker *k, lh_error *err)
         snprintf(where, sizeof where, " on link %.48s", c->link);
     const char *name = lh_bound_kind_name(c->form);
     if (n == 0)
-        add_statement(k, LH_CLAIM_WRONG, "there is no closed form '%s'%s here",
+        add_statement(k, LH_CLAIM_WRONG,
+                      "the closed form '%s'%s does not apply to this pipeline",
                       name, where);
     else if (sum < c->bound_ns)
         add_statement(k, LH_CLAIM_WRONG,
@@ -158,7 +159,7 @@ static lh_status check_closed_form(checker *k, lh_error *err)
         add_statement(k, LH_CLAIM_VERIFIED,
                       "no schedule takes less than %" PRId64
                       " ns: closed form '%s'%s, "
-                      "worked out anew",
+                      "recomputed",
                       c->bound_ns, name, where);
     return LH_OK;
 }
@@ -214,7 +215,7 @@ static void add_window_statements(checker *k, lhi_verify_model *claim,
     const lh_certificate *c = k->c;
     if (!refuted) {
         add_statement(k, LH_CLAIM_UNVERIFIED,
-                      "the judge's windows do not refute %" PRId64 " ns",
+                      "the verifier's windows do not refute %" PRId64 " ns",
                       c->refuted_ns);
         return;
     }
@@ -280,7 +281,7 @@ static lh_status refute(checker *k, lhi_verify_model *claim, lh_error *err)
     }
     if (deadline < 0) {
         add_statement(k, LH_CLAIM_UNVERIFIED,
-                      "the times are beyond what is checked");
+                      "the times exceed the verifier's range");
         return LH_OK;
     }
     if (c->kind == LH_PROOF_WINDOWS) {
@@ -351,8 +352,8 @@ static lh_status check_all(checker *k, lh_error *err)
     LHI_TRY(check_proof(k, err));
     if (c->makespan_ns > c->bound_ns)
         add_statement(k, LH_CLAIM_UNVERIFIED,
-                      "between bound and makespan there are %" PRId64
-                      " ns: not said to be optimal",
+                      "the makespan exceeds the bound by %" PRId64
+                      " ns: the schedule is not proven optimal",
                       c->makespan_ns - c->bound_ns);
     else if (c->makespan_ns < c->bound_ns)
         add_statement(k, LH_CLAIM_WRONG, "the bound is above the makespan");

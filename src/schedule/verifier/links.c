@@ -150,7 +150,7 @@ static void check_order(lhi_verifier *judge, const lh_link_order *order,
             lhi_verify_add_violation(
                 judge,
                 "link %s, message %" PRIu32
-                ": what %s makes does not travel on this link",
+                ": the output of %s does not use this link",
                 order->link, i + 1, text);
         else if (listed[node])
             lhi_verify_add_violation(judge,

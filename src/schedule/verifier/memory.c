@@ -59,7 +59,7 @@ static void check_device(lhi_verifier *judge, uint32_t device)
     if (worst == LH_NONE) {
         lhi_verify_add_violation(judge,
                                  "device %" PRIu32 " holds %" PRId64
-                                 "%s%s all along, of %" PRId64 " allowed",
+                                 "%s%s before any pass, limit %" PRId64,
                                  device, fixed, space, unit, limit);
         return;
     }

@@ -528,10 +528,11 @@ static lh_status make_builder(builder *b, const char **why, lh_error *err)
                   (double)llabs(k->mem_w)) *
                  b->n;
         if (!b->joint && (k->w_ns % b->parts || k->mem_w % b->parts))
-            *why = "the parts of a weight-gradient pass are not alike";
+            *why = "the parts of a weight-gradient pass have different times "
+                   "or memory";
     }
     if (total > 1e18)
-        *why = "its memory is beyond exact sums";
+        *why = "its memory amounts add up to more than 10^18";
     if ((double)n * b->n * (4.0 + b->parts) > MOST_OPS ||
         (double)n * b->n_devices > 1e8)
         *why = "the pipeline is too large";

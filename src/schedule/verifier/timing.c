@@ -596,7 +596,7 @@ static void report_deadlock(simulation *r)
         else if (used + 8 < sizeof text && text[used - 1] != '.')
             used += (size_t)snprintf(text + used, room, "; ...");
     } while (device != begin);
-    lhi_verify_add_violation(judge, "deadlock, a circle of %" PRIu32 ": %s",
+    lhi_verify_add_violation(judge, "deadlock, a cycle of %" PRIu32 ": %s",
                              length, text);
 }
 

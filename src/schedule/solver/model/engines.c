@@ -53,7 +53,7 @@ static lh_status report_unknown_engine(const char *name, size_t len,
         n += (size_t)snprintf(known + n, sizeof known - n, "%s%s",
                               i ? ", " : "", next);
     }
-    return lhi_fail(err, LH_EINVAL, "no engine '%.*s'; there are %s",
+    return lhi_fail(err, LH_EINVAL, "unknown engine '%.*s'; known: %s",
                     (int)(len < 40 ? len : 40), name, known);
 }
 
