@@ -208,8 +208,8 @@ typedef struct cli_help_group {
 /* Returns the command's i-th group; NULL: no more. A command without groups has
  * all its options in its help. */
 const cli_help_group *cli_find_help_group(const char *command, uint32_t i);
-/* Prints the help of a command: on one screen, or with all options and the whole
- * description. */
+/* Prints the help of a command: on one screen, or with all options and the
+ * whole description. */
 void cli_help(FILE *out, const cli_command *command, bool all, uint32_t width);
 /* Prints the program's help with all commands. */
 void cli_help_all(FILE *out, uint32_t width);
@@ -218,18 +218,18 @@ void cli_man(FILE *out, const cli_command *command);
 /* Prints the completion script for "bash", "zsh" or "fish"; false: unknown
  * shell. */
 bool cli_complete(FILE *out, const char *shell);
-/* Checks whether an option of the command accepts such words; methods also
+/* Checks whether an option of the command accepts words of a kind; methods also
  * match where files are accepted. */
 bool cli_accepts_words(const cli_command *command, cli_words words);
 /* Returns the i-th method, engine, model or GPU; NULL after the last and for
  * other kinds. */
 const char *cli_word(cli_words words, uint32_t i);
-/* Returns a description of the word, in `text` or static storage. */
+/* Buffer size for cli_word_about(). */
 #define CLI_ABOUT_TEXT 80
 /* Returns a description of the word, in `text` or static storage. */
 const char *cli_word_about(cli_words words, uint32_t i,
                            char text[CLI_ABOUT_TEXT]);
-/* Returns the title of such a list in help; NULL: none. */
+/* Returns the title of the list of a kind of words in help; NULL: none. */
 const char *cli_words_title(cli_words words);
 
 /* --- output ------------------------------------------------------------- */

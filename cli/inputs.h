@@ -58,7 +58,7 @@ enum { CLI_MAKESPAN, CLI_FIRST_DEVICE };
 typedef struct cli_model {
     uint32_t receives, coupled, objective;
     bool fifo;
-    const bool *delegated; /* per link; NULL: all alike */
+    const bool *delegated; /* per link; NULL: all or none */
     int64_t host_copy_ns;
 } cli_model;
 

@@ -16,7 +16,7 @@ _Static_assert(ATOMIC_BOOL_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2 &&
 
 enum { N_ENDING = 3 };
 static const int ending_signals[N_ENDING] = {SIGINT, SIGTERM, SIGHUP};
-/* The first two ask a search to stop; SIGHUP ends it. */
+/* SIGINT and SIGTERM stop a search; SIGHUP ends the program. */
 enum { N_STOPPING = 2 };
 
 static atomic_bool is_deferring;

@@ -117,7 +117,8 @@ int64_t lhi_dispatcher_get_headroom(const lhi_dispatcher_device *device);
  * and fits into `room` bytes; LH_NONE: none. */
 uint32_t lhi_ready_queue_find_ready(const lhi_ready_queue *offers,
                                     int64_t room);
-/* The same for passes whose input arrives later, but by `by_ns`. */
+/* Returns the last chunk, by its index on the device, whose pass gets its input
+ * later, by `by_ns`, and fits into `room` bytes; LH_NONE: none. */
 uint32_t lhi_ready_queue_find_later(const lhi_ready_queue *offers, int64_t room,
                                     int64_t by_ns);
 /* Returns when the first later input arrives, among passes that fit; LHI_NEVER:

@@ -22,7 +22,8 @@ typedef struct merge_state {
     lhi_arena *mem;
     lh_evaluator *evaluator;
     uint32_t n_devices;
-    uint16_t **place; /* [device][pass]: part whose position W takes */
+    uint16_t *
+        *place; /* [device][pass]: part at whose position the whole W runs */
     lh_pass **orders;
     uint32_t *counts;
     int64_t *fixed; /* per device: static memory */
@@ -35,9 +36,9 @@ typedef struct objective {
     int64_t makespan_ns;
 } objective;
 
-/* Checks whether a fits memory and b does not, or a is faster with both alike.
- */
-static bool better(objective a, objective b)
+/* Checks whether a is better than b: it alone fits into memory, or both or
+ * neither fit and a is faster. */
+static bool is_better(objective a, objective b)
 {
     if (a.fits != b.fits)
         return a.fits;
@@ -142,7 +143,7 @@ static lh_status improve_one(merge_state *w, uint32_t d, uint32_t first,
             continue;
         place_one(w, d, first, tries[k]);
         LHI_TRY(evaluate(w, &made, &other, err));
-        if (better(other, *s)) {
+        if (is_better(other, *s)) {
             lh_schedule_free(*best);
             *best = made;
             *s = other;
@@ -189,7 +190,7 @@ static lh_status search(merge_state *w, lh_schedule **out, lh_error *err)
         status = evaluate(w, &made, &s, err);
         if (status != LH_OK)
             break;
-        if (!best || better(s, best_score)) {
+        if (!best || is_better(s, best_score)) {
             lh_schedule_free(best);
             best = made;
             best_score = s;

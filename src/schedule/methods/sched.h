@@ -77,7 +77,7 @@ typedef enum lhi_method_kind {
                                 * evaluations */
     LHI_METHOD_SLOW, /* up to chunks^2 per device and pass: tried only if the
                       * quick methods leave a gap to the bound */
-    LHI_METHOD_META, /* the best of the others, no order of its own */
+    LHI_METHOD_META, /* selects the best of the other methods */
 } lhi_method_kind;
 
 /* A device's order under construction. */

@@ -114,9 +114,9 @@ static void add_device(builder *b, uint32_t device)
     }
 }
 
-/* Adds a device's data-parallel links: its chunks take turns, all gathers
- * before all scatters. The model omits that their order follows the passes'
- * order. */
+/* Adds a device's data-parallel links, one for gathers and one for scatters,
+ * each with one operation per chunk. The model omits that their order follows
+ * the passes' order. */
 static void add_collectives(builder *b, uint32_t device)
 {
     for (int after = 0; after < 2 && b->alone[device] > 1; after++) {

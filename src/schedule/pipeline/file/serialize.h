@@ -10,11 +10,12 @@
 
 #include <longhaul/pipeline.h>
 
-/* Appends the numbers, each followed by a space. A string is its length in
- * bytes, a colon, its bytes and a space; a missing one is "-1: ". */
+/* Appends the pipeline as numbers, each followed by a space. A string is its
+ * length in bytes, a colon, its bytes and a space; a missing one is "-1: ". */
 lh_status lhi_pipeline_serialize(const lh_pipeline *pipeline, lhi_text *out,
                                  lh_error *err);
-/* Reads such a list. LH_EINPUT: it is malformed, or the pipeline is invalid. */
+/* Reads a pipeline from the list of numbers that lhi_pipeline_serialize()
+ * writes. LH_EINPUT: it is malformed, or the pipeline is invalid. */
 lh_status lhi_pipeline_deserialize(const char *text, size_t len,
                                    lh_pipeline **out, lh_error *err);
 

@@ -11,7 +11,7 @@ enum { LHI_LNS_KINDS = 3 }; /* all devices, three quarters, half */
 /* State kept between calls to lhi_lns_run(). */
 typedef struct lhi_lns_state {
     int64_t at;                   /* interval centre, 1/1024 of the makespan */
-    int64_t share[LHI_LNS_KINDS]; /* interval length, likewise */
+    int64_t share[LHI_LNS_KINDS]; /* interval length, 1/1024 of it */
     int64_t step;                 /* requested improvement, units */
     uint32_t n_subproblems,
         n_failed;                  /* subproblems; failures since a success */
