@@ -128,7 +128,8 @@ static lh_status read_problems(cli *c, comparison_work *w)
     return LH_OK;
 }
 
-/* Parses the words of --methods. */
+/* Parses the words of --methods and checks --sub-blocks against them; without
+ * the option the list stays empty. */
 static lh_status read_methods(cli *c, comparison_work *w)
 {
     const settings *s = c->settings;

@@ -458,7 +458,7 @@ static lh_status check_published(cli *c)
     return LH_OK;
 }
 
-/* Rejects options without effect. */
+/* Rejects options of 'longhaul plan' that have no effect with the others. */
 static lh_status check_options(cli *c)
 {
     const settings *s = c->settings;

@@ -403,7 +403,8 @@ static lh_status print_text(cli *c, const work *w)
 
 /* --- command ------------------------------------------------------------ */
 
-/* Adds the histogram of --jitter. */
+/* Adds a histogram of the iterations under --jitter to the report; nothing
+ * without the option. */
 static lh_status report_jitter(cli *c, const work *w, lh_report *report)
 {
     const settings *s = c->settings;

@@ -67,7 +67,8 @@ static uint32_t dimension_value(dimension d, const lh_choice *x)
     }
 }
 
-/* Formats "2, 3 x 6, 2". */
+/* Writes the layers per chunk to `text`, with repeated numbers joined, as in
+ * "2, 3 x 6, 2". */
 static void format_layers(const lh_plan *p, char *text)
 {
     const uint32_t n = lh_pipeline_n_chunks(p->pipeline);

@@ -77,7 +77,8 @@ static void copy_sentence(char *out, size_t capacity, const char *text)
         memmove(from, to + 1, strlen(to + 1) + 1);
 }
 
-/* `all`: the whole text, with choices and an example. */
+/* Prints an option with its help; `all`: the whole help, with choices and an
+ * example, otherwise its first sentence. */
 static void print_option(FILE *out, const cli_option *o, const char *help,
                          bool all, uint32_t width)
 {

@@ -69,7 +69,8 @@ static void release_model(named_model *m)
     lh_job_free(m->job);
 }
 
-/* Reads a preset or a file. */
+/* Reads the model that --model names: a preset, a job, or a config.json; NULL
+ * as name: none. */
 static lh_status read_model(cli *c, const char *name, named_model *m)
 {
     cli_input input;

@@ -102,7 +102,8 @@ static uint32_t list_option_files(const cli_option *options, uint32_t n,
     return count;
 }
 
-/* Converts S.csv to S.links.csv. */
+/* Returns the path of the message orders beside a schedule, S.links.csv for
+ * S.csv; the caller frees it. */
 static char *link_order_path(const char *path)
 {
     size_t len = strlen(path);

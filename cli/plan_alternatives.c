@@ -63,7 +63,7 @@ static const uint32_t *numeric_value(const lh_plan_dimension_alternative *r)
     return NULL;
 }
 
-/* Formats "tensor 8". */
+/* Writes a dimension's alternative value to `name`, as in "tensor 8". */
 static void name_alternative(const lh_plan_dimension_alternative *r, char *name,
                              size_t room)
 {

@@ -128,7 +128,8 @@ void cli_plan_memory(cli *c, const lh_plan *p)
         cli_wrap(c, "", "%s", text);
 }
 
-/* Adds "a; b; c", one per line. */
+/* Adds one row per reason of a list separated by semicolons; only the first
+ * has the name. */
 static void add_reasons(cli_table *t, const char *name, const char *why)
 {
     while (*why) {

@@ -56,7 +56,8 @@ static bool find_quantity(const char *name, size_t len, lh_link_quantity *out)
     return false;
 }
 
-/* Finds a datacenter of the job. */
+/* Finds a datacenter of the job by the first `len` bytes of its name
+ * (callback). */
 static bool find_datacenter(const void *context, const char *name, size_t len,
                             uint32_t *out)
 {

@@ -129,7 +129,8 @@ static size_t truncate_bytes(const char *text, int precision)
     return len == (size_t)precision && wants > len - at + 1 ? at - 1 : len;
 }
 
-/* Prints untrusted text. */
+/* Prints a text that may contain control characters or invalid UTF-8, which it
+ * escapes. */
 static void print_untrusted(FILE *out, const conversion *x, const char *text)
 {
     char small[256];

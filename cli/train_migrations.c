@@ -24,7 +24,8 @@ static lh_status fail_numbers(cli *c, const char *option, uint32_t least,
                      least ? " of at least 1 (each chunk needs a layer)" : "");
 }
 
-/* Parses "STEP=N,N,...". */
+/* Parses one migration "STEP=N,N,..."; error: a number below `least`, or a
+ * step beyond the run. */
 static lh_status read_move(cli *c, const char *option, uint32_t least,
                            const char *text, train_migration *out)
 {

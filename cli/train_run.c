@@ -96,7 +96,8 @@ static void show_notice(void *of, const lh_adapt_event *what)
     train_changes_notice(w->c, w->changes, what);
 }
 
-/* Flush immediately: mpirun gives processes that it ends one second. */
+/* Prints the failure of a rank at once, as mpirun ends the other processes
+ * within a second (callback). */
 static void show_failure(void *of, const char *why)
 {
     run_context *w = of;
@@ -384,7 +385,7 @@ static lh_status change_pipeline(cli *c, cli_view *v, const lh_plan *plan,
     return s->events ? train_events_read(c, v, changes, own) : LH_OK;
 }
 
-/* Rejects options without effect. */
+/* Rejects options of 'longhaul train' that have no effect with the others. */
 static lh_status check_options(cli *c)
 {
     train_settings *s = c->settings;

@@ -98,10 +98,8 @@ lhi_int128 lhi_elastic_compute_resident_params(const lh_elastic_case *given,
     return share * (all / of) + lhi_int128_divide_ceil(share * (all % of), of);
 }
 
-/* Memory for the three states, as numerators over D M: 16-bit parameters and
- * gradients and 12 bytes of optimizer state by default. The 4/M term for
- * gradients is one chunk plus its buffer; the 8/M term for parameters is the
- * same for forward and backward. */
+/* Returns the memory of the optimizer state as a numerator over D M, 12 bytes
+ * per parameter by default. */
 static lhi_int128 compute_optimizer_memory(const lh_elastic_case *g)
 {
     int64_t bytes = g->optimizer_bytes ? g->optimizer_bytes : 12;
@@ -122,14 +120,16 @@ static lhi_int128 compute_sharded_memory(const lh_elastic_case *g,
             buffers * D * (lhi_int128)share);
 }
 
-/* Returns the memory of sharded gradients; see compute_sharded_memory(). */
+/* Returns the memory of gradients as a numerator over D M: the shard, and one
+ * unsharded chunk with its buffer. */
 static lhi_int128 compute_gradient_memory(const lh_elastic_case *g,
                                           const lh_elastic_plan *p)
 {
     return compute_sharded_memory(g, p->params_g, g->gradient_bytes, 2);
 }
 
-/* Returns the memory of sharded parameters; see compute_sharded_memory(). */
+/* Returns the memory of parameters as a numerator over D M: the shard, and one
+ * unsharded chunk with its buffer each for forward and backward. */
 static lhi_int128 compute_parameter_memory(const lh_elastic_case *g,
                                            const lh_elastic_plan *p)
 {

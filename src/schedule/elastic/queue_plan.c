@@ -74,7 +74,7 @@ static void split_evenly(uint32_t n, uint32_t k, uint32_t *parts)
         parts[i] = n / k + (i < n % k);
 }
 
-/* Returns the minimum. */
+/* Returns the smallest of n values; n is at least 1. */
 static uint32_t find_minimum(const uint32_t *values, uint32_t n)
 {
     uint32_t least = values[0];

@@ -93,7 +93,7 @@ static void update_tree(lhi_dispatcher *p, uint32_t device)
         p->tree[i] = earlier(p, p->tree[2 * i], p->tree[2 * i + 1]);
 }
 
-/* Builds the tree from scratch. */
+/* Builds the tournament tree of the devices' choices from scratch. */
 static void build_tree(lhi_dispatcher *p)
 {
     for (uint32_t d = 0; d < p->leaves; d++)

@@ -376,8 +376,8 @@ static pick pick_by_due_date(const lhi_list_scheduler *b, uint32_t n,
     return best;
 }
 
-/* Return the earliest start, and the earliest end, among n candidates that fit.
- * The memory check is skipped for candidates later than one that fits. */
+/* Returns the earliest start among the first n candidates that fit into
+ * memory; NEVER: none. Candidates later than one that fits are not checked. */
 static int64_t find_first_start(const lhi_list_scheduler *b, uint32_t n)
 {
     int64_t at = NEVER;
@@ -459,7 +459,8 @@ static void update_device(lhi_list_scheduler *b, uint32_t device)
     update_tree(b->state, device);
 }
 
-/* Builds the tree from scratch. */
+/* Lets every device choose a pass and builds the tournament tree of the
+ * choices. */
 static void build_tree(lhi_list_scheduler *b)
 {
     list_state *s = b->state;
@@ -563,7 +564,8 @@ static void run_pick(lhi_list_scheduler *b, uint32_t device)
     update_device(b, device);
 }
 
-/* Resets all state before a run. */
+/* Resets the state of devices, streams and links to that before the first
+ * pass, for the current direction of time. */
 static void reset(lhi_list_scheduler *b)
 {
     list_state *s = b->state;

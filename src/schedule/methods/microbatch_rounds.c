@@ -63,7 +63,8 @@ static uint32_t warmup(const round_cursor *w)
     return (uint32_t)(wanted < all ? wanted : all);
 }
 
-/* Writes the order for "flexible". */
+/* Writes a device's order for the method "flexible": warm-up forwards,
+ * alternating F and B, then the remaining B. */
 static void put_flexible(lhi_order *order, round_cursor forward)
 {
     round_cursor backward = forward;

@@ -95,7 +95,8 @@ static const char *scan_device(const char *text, uint32_t n_devices,
     return at > text ? at : NULL;
 }
 
-/* Parses "2-3" or "2>3". */
+/* Parses two device numbers, "2-3" for both directions or "2>3" for one;
+ * false: not of that form. */
 static bool scan_ends(const char *name, uint32_t n_devices, uint32_t *a,
                       uint32_t *b, bool *one_way)
 {

@@ -342,7 +342,8 @@ static lh_placement find_placement(const lh_pipeline *p)
     return wave ? LH_PLACEMENT_WAVE : LH_PLACEMENT_OTHER;
 }
 
-/* Computes the derived members. */
+/* Computes the derived members: link resources, routes, data-parallel
+ * operations and placement; checks the sum of all times. */
 static lh_status derive(lh_pipeline *p, const lh_pipeline_desc *desc,
                         const lhi_pipeline_origin *origin, lh_error *err)
 {

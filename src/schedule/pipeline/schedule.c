@@ -48,7 +48,8 @@ const char *lhi_scan_pass_kind(const char *at, const char *end, uint32_t *chunk,
     return at + 1;
 }
 
-/* Parses ":2/8". */
+/* Parses the part of a W, as in ":2/8"; NULL: not of that form. *bad_cut is
+ * set if the pass cannot have these parts. */
 static const char *scan_partition(const char *at, const char *end,
                                   lh_pass *pass, bool *bad_cut)
 {

@@ -293,7 +293,7 @@ static void attribute_gap(const timeline_index *f, const lh_timeline_run *run,
     attribute_rest(f, run, from, idle);
 }
 
-/* `memory`: the device's static memory. */
+/* Adds a device's idle time by cause to idle[]. `memory`: its static memory. */
 static lh_status attribute_device(const timeline_index *f, lhi_arena *mem,
                                   uint32_t d, int64_t memory, int64_t *idle,
                                   lh_error *err)

@@ -276,7 +276,8 @@ static ALWAYS_INLINE int64_t run_device(lh_evaluator *e, const lh_schedule *s,
     return now > last ? now : last;
 }
 
-/* Two variants, since even an untaken branch costs a fifth of the run time. */
+/* Runs a device of a pipeline without data-parallel operations. It is compiled
+ * separately, since even an untaken branch costs a fifth of the run time. */
 static int64_t run_plain(lh_evaluator *e, const lh_schedule *s, uint32_t d,
                          uint32_t *depth)
 {

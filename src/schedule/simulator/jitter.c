@@ -70,7 +70,8 @@ static int64_t scale_ns(int64_t ns, double factor)
     return product < (double)most_ns ? llround(product) : most_ns;
 }
 
-/* Draws all factors for one sample. */
+/* Draws the delay factors of all links, devices and data-parallel links for
+ * one sample. */
 static void draw_factors(sampled_pipeline *x, uint32_t sample)
 {
     const lh_jitter *j = x->jitter;

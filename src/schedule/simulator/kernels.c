@@ -55,7 +55,8 @@ static lh_status check_kernels(const graph *g, size_t *n_arcs, lh_error *err)
     return LH_OK;
 }
 
-/* Builds the successor lists. */
+/* Allocates the graph in `mem` and builds the lists of successors by counting
+ * sort. */
 static lh_status make_graph(graph *g, size_t n_arcs, lhi_arena *mem,
                             lh_error *err)
 {

@@ -18,7 +18,7 @@ uint32_t lh_n_schedulers(void)
     return lh_n_methods() + 1;
 }
 
-/* "optimal" comes before "auto", which is last. */
+/* Returns the i-th name: the methods, then "optimal", then "auto". */
 const char *lh_scheduler_name(uint32_t i)
 {
     uint32_t last = lh_n_methods() - 1;
@@ -94,7 +94,8 @@ static void store_bound(choice_state *k, const lh_solution *s)
     snprintf(k->out->why, sizeof k->out->why, "%s", s->why);
 }
 
-/* Runs the exact search only. */
+/* Runs the exact search alone; error: infeasible, or no schedule found within
+ * the effort limit. */
 static lh_status run_optimal(choice_state *k, lh_error *err)
 {
     lh_solution s = {0};
@@ -115,8 +116,8 @@ static lh_status run_optimal(choice_state *k, lh_error *err)
     return status;
 }
 
-/* Runs all methods first, then the search, which evaluates schedules by the
- * plain model. */
+/* Runs all methods first, then the search if the effort permits, and keeps the
+ * faster schedule. The search does not model coupled queues. */
 static lh_status run_auto(choice_state *k, lh_error *err)
 {
     lh_solution s = {0};
@@ -183,7 +184,8 @@ static lh_status choose(choice_state *k, const char *name, lh_error *err)
                          &k->out->method, err);
 }
 
-/* Copies and completes the options. */
+/* Copies the caller's options, with the scheduling and simulation options that
+ * they refer to. */
 static lh_status complete_options(choice_state *k,
                                   const lh_scheduler_options *given,
                                   lh_error *err)

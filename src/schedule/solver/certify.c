@@ -32,7 +32,8 @@ typedef struct prover {
 
 /* --- closed forms --------------------------------------------------------- */
 
-/* Tries the closed-form bounds. */
+/* Copies the closed-form bound into the certificate if it equals the makespan
+ * (*done). */
 static lh_status prove_by_closed_form(prover *r, bool *done, lh_error *err)
 {
     lh_certificate *c = &r->out->c;

@@ -106,7 +106,8 @@ static int64_t mean_time(const lhi_shop *s)
     return mean;
 }
 
-/* Runs one improvement task. */
+/* Improves the task's orders by justification, rule tuning or annealing, as
+ * its kind says. */
 static lh_status improve(task *t, lhi_batch_task *k)
 {
     const int64_t mean = mean_time(t->words->shop);

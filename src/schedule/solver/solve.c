@@ -276,7 +276,7 @@ static lh_status solve_within(lhi_solver *r, lh_error *err)
     return lhi_solver_is_done(r) ? LH_OK : solve_job_shop(r, err);
 }
 
-/* Completes and checks the options. */
+/* Copies and checks the caller's options and fills in defaults. */
 static lh_status complete_options(const lh_solve_options *given,
                                   lh_solve_options *out, lh_error *err)
 {

@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-/* Sorts by time, then by operation. */
+/* Orders operations by time, then by number (qsort). */
 static int compare_events(const void *a, const void *b)
 {
     const lhi_verify_event *x = a, *y = b;

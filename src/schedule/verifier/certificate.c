@@ -35,7 +35,7 @@ typedef struct checker {
 static void add_statement(checker *k, lh_claim_status status,
                           const char *format, ...) LHI_PRINTF(3, 4);
 
-/* Appends a formatted statement. */
+/* Appends a statement with its status; marks out of memory if it cannot. */
 static void add_statement(checker *k, lh_claim_status status,
                           const char *format, ...)
 {
@@ -53,7 +53,8 @@ static void add_statement(checker *k, lh_claim_status status,
 
 /* --- pipeline and schedule ------------------------------------------------ */
 
-/* Checks the pipeline's hash. */
+/* Checks that the certificate's hash is that of the pipeline's canonical text.
+ */
 static lh_status check_pipeline(checker *k, lh_error *err)
 {
     char *text, hash[32];
@@ -242,7 +243,8 @@ static void add_window_statements(checker *k, lhi_verify_model *claim,
             where);
 }
 
-/* Adds the statement about clauses. */
+/* Adds the statement whether the clauses follow and refute the deadline;
+ * `bad`: the first clause that does not follow. */
 static void add_clause_statement(checker *k, uint32_t bad, bool refuted)
 {
     const lh_certificate *c = k->c;

@@ -57,7 +57,8 @@ static int64_t scatter(const lh_chunk *c)
     return c->reduce_scatter_ns ? c->reduce_scatter_ns + c->dp_latency_ns : 0;
 }
 
-/* Computes the per-chunk times. */
+/* Computes the times before and after every chunk's passes on a microbatch's
+ * path, in ns. */
 static void compute_path_times(closed_form *f)
 {
     uint32_t last = f->n_chunks - 1;

@@ -254,7 +254,7 @@ static lhi_verify_precedence *add_precedence(builder *b, uint32_t from,
     return p->need && p->first ? p : NULL;
 }
 
-/* Fills `first` from `need`. */
+/* Fills `first`, the first dependent operation per predecessor, from `need`. */
 static void invert(const lhi_verify_model *c, lhi_verify_precedence *p)
 {
     uint32_t i = 0;

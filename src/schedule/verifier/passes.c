@@ -181,7 +181,7 @@ static void check_after(lhi_verifier *judge, uint32_t node, uint32_t needed)
         lhi_verify_get_cell(judge, needed));
 }
 
-/* Reports `node` as a duplicate. */
+/* Adds the violation that `node` repeats the pass of node `earlier`. */
 static void report_duplicate(lhi_verifier *judge, uint32_t node,
                              uint32_t earlier)
 {

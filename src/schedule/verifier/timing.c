@@ -248,7 +248,8 @@ static void post_due_receives(simulation *r, uint32_t device, uint32_t node)
         post_receive(r, node, r->free_ns[device]);
 }
 
-/* Handles the end of a pass. */
+/* Records the end of a pass, starts the reduce-scatter after a chunk's last
+ * one, and delivers or queues its output. */
 static void end_pass(simulation *r, uint32_t node, int64_t end_ns)
 {
     lhi_verifier *judge = r->judge;
@@ -306,7 +307,8 @@ static void store_activations(simulation *r, uint32_t node, int64_t end_ns)
         add_copy(r, node, node + 2, end_ns);
 }
 
-/* Runs a device as far as possible. */
+/* Runs a device's next passes until one lacks an input or a data-parallel
+ * operation. */
 static void advance(simulation *r, uint32_t device)
 {
     const lhi_verifier *judge = r->judge;

@@ -132,7 +132,8 @@ static const char *print_point(const void *member, char *text)
     return text;
 }
 
-/* Parses "0/5". */
+/* Reads a bucket's index and the number of buckets, as in "0/5" (schema
+ * callback). */
 static lh_status read_bucket(const lhi_read_context *r, const lhi_node *node,
                              void *owner, lh_error *err)
 {

@@ -147,7 +147,7 @@ static void walk_sites(traversal *w, lh_pipeline_desc *d)
     d->sites = s;
 }
 
-/* Traverses a list of n indices. */
+/* Writes or reads a list of n unsigned numbers. */
 static void walk_indices(traversal *w, const uint32_t **list, uint32_t n)
 {
     uint32_t *at = traverse_items(w, *list, n, sizeof *at);

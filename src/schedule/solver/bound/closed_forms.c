@@ -54,7 +54,8 @@ static int64_t gather_time(const lh_chunk *c)
     return c->all_gather_ns > 0 ? c->all_gather_ns + c->dp_latency_ns : 0;
 }
 
-/* Computes all path times. */
+/* Computes head, round trip and tail of every chunk, in ns, without any
+ * waiting. */
 static void compute_path_times(const lh_pipeline *p, path_times *w)
 {
     uint32_t n = p->n_chunks;

@@ -80,7 +80,7 @@ static bool grow_table(builder *b)
     return true;
 }
 
-/* Doubles the state arrays. */
+/* Doubles the capacity for states; false: out of memory. */
 static bool grow_states(builder *b)
 {
     lhi_lattice *l = b->l;
@@ -357,7 +357,8 @@ static inline int64_t step_end(const path_context *y, uint32_t o, int64_t now)
     return end <= w->e[o] ? end : FAR;
 }
 
-/* Forward pass: computes the earliest time for each state. */
+/* Computes the earliest time of every state, in order of completed operations
+ * (forward pass). */
 static void run_forward(const path_context *y)
 {
     const lhi_lattice *l = y->l;

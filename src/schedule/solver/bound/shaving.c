@@ -86,7 +86,8 @@ static bool shave_machine(shaver *a, uint32_t m)
     return true;
 }
 
-/* Repeats until nothing changes. */
+/* Shaves all machines that have a lattice until nothing changes or the budget
+ * ends; false: the deadline is refuted. */
 static bool shave(shaver *a)
 {
     const lhi_shop *s = a->w->shop;

@@ -174,7 +174,7 @@ static bool apply_random_move(annealer *a, move *out)
     return false;
 }
 
-/* Undoes a move. */
+/* Restores the machine order that a rejected move changed. */
 static void undo_move(annealer *a, const move *mv)
 {
     memcpy(a->w->order[mv->machine] + mv->from, a->before,

@@ -360,7 +360,8 @@ static bool initialise_partial(beam *b, lhi_budget *budget)
     return true;
 }
 
-/* Runs one step per operation; false: no schedule, or stopped. */
+/* Extends all partial schedules by one operation per step until they are
+ * complete; false: none can be extended, or stopped. */
 static bool run_steps(beam *b, lhi_budget *budget)
 {
     for (uint32_t k = 0; k < b->s->n_ops; k++) {

@@ -409,7 +409,7 @@ static int64_t draw_space(lhi_inserter *a)
     }
 }
 
-/* Draws a random range of chunks. */
+/* Draws a random range of chunks, every second time from chunk 0. */
 static void draw_range(lhi_inserter *a, uint32_t *from, uint32_t *to)
 {
     uint32_t n = a->s->p->n_chunks, x = draw_bit(a) ? 0 : draw_below(a, n),
@@ -486,7 +486,8 @@ static void perturb_entry(lhi_inserter *a)
         a->now.enter[j] = value;
 }
 
-/* Perturbs one parameter. */
+/* Perturbs one random parameter: spacing, entry times, dwell times, or the
+ * shift. */
 static void turn(lhi_inserter *a)
 {
     uint32_t what = draw_below(a, 12);

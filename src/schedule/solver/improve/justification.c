@@ -88,7 +88,8 @@ lh_status lhi_justifier_make(const lhi_shop *shop, lhi_arena *mem,
 /* --- due dates
  * ------------------------------------------------------------------ */
 
-/* Draws a random perturbation. */
+/* Draws a random perturbation: its kind, its size, and a time interval of the
+ * schedule or all of it. */
 static perturbation draw_perturbation(lhi_justifier *j, int64_t span)
 {
     perturbation k = {.kind = (perturbation_kind)draw_below(j, N_PERTURBATIONS),

@@ -172,7 +172,8 @@ static bool set_windows(lns_run *k, int64_t units)
     return shift_windows(k, units);
 }
 
-/* Task: solves one subproblem. */
+/* Searches one neighbourhood for a schedule below the requested makespan (task
+ * of a batch). */
 static lh_status solve_subproblem(void *context, uint32_t i,
                                   lhi_batch_task *piece)
 {
@@ -219,7 +220,8 @@ static void adapt_parameters(lhi_lns_state *state, const subproblem *k,
         state->step /= 2;
 }
 
-/* Merges one result. */
+/* Adapts the neighbourhood sizes to a subproblem's outcome and offers its
+ * schedule to the solver. */
 static lh_status merge_subproblem(void *context, uint32_t i,
                                   const lhi_batch_task *piece, bool *last,
                                   lh_error *err)
@@ -242,7 +244,7 @@ static int64_t scale_time(int64_t time, int64_t share)
     return time / 1024 * share + time % 1024 * share / 1024;
 }
 
-/* Selects the next neighbourhood. */
+/* Selects the next neighbourhood in turn: its devices and its time interval. */
 static void select_neighbourhood(lns_run *all, subproblem *k)
 {
     lhi_solver *r = all->r;

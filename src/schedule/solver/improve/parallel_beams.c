@@ -30,7 +30,8 @@ typedef struct beam_batch {
     size_t room; /* bytes per beam */
 } beam_batch;
 
-/* Task: searches one deadline and improves the result by justification. */
+/* Runs beam search for one deadline and improves its schedule by justification
+ * (task of a batch). */
 static lh_status run_task(void *context, uint32_t i, lhi_batch_task *piece)
 {
     beam_batch *b = context;

@@ -248,7 +248,8 @@ static void compute_shifts(const lhi_shop *s, const extension *k, int64_t *out)
         out[i] = n ? all[i == 0 ? n / 8 : i == 1 ? n / 2 : n - 1 - n / 8] : 0;
 }
 
-/* Task: tries all shifts for a range of first microbatches. */
+/* Extends the smaller schedule with all shifts for a range of first
+ * microbatches (task of a batch). */
 static lh_status run_task(void *context, uint32_t i, lhi_batch_task *piece)
 {
     const extension_batch *a = context;
@@ -267,7 +268,8 @@ static lh_status run_task(void *context, uint32_t i, lhi_batch_task *piece)
     return LH_OK;
 }
 
-/* Merges one task's result. */
+/* Keeps a task's best makespan and offers its schedule to the solver if it
+ * improves the incumbent. */
 static lh_status merge_task(void *context, uint32_t i,
                             const lhi_batch_task *piece, bool *last,
                             lh_error *err)

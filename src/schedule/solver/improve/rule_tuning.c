@@ -200,7 +200,8 @@ static int64_t draw_offset(tuner *a)
     return draw(a) & 1 ? by : -by;
 }
 
-/* Perturbs one parameter. */
+/* Perturbs one random parameter: waiting time, activation limits, or offsets
+ * to due dates. */
 static void perturb(tuner *a)
 {
     const lhi_shop *s = a->s;

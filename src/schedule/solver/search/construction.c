@@ -164,7 +164,8 @@ static void initialise_variables(lhi_search *s, const lhi_machine_orders *hint)
     s->gain = 1;
 }
 
-/* Most active first; ties in variable order, so runs are reproducible. */
+/* Builds the heap of open variables by activity; ties are in variable order,
+ * so runs are reproducible. */
 static void build_heap(lhi_search *s)
 {
     for (uint32_t i = s->n_heap; i-- > 0;)

@@ -143,8 +143,7 @@ static bool order_by_head(lhi_search *s, uint32_t o)
     return true;
 }
 
-/* The mirror: orders open operations after o if they are too late to precede
- * it. */
+/* Orders open operations after o if they end too late to precede it. */
 static bool order_by_tail(lhi_search *s, uint32_t o)
 {
     const lhi_shop *shop = s->s;
@@ -181,8 +180,8 @@ static bool check_window(lhi_search *s, uint32_t o)
     return false;
 }
 
-/* Processes one changed operation per call, so that implied orders are known to
- * the next. */
+/* Propagates one changed head or tail per call, so that implied orders are
+ * known before the next; false: conflict. */
 bool lhi_search_propagate_times(lhi_search *s)
 {
     const lhi_shop *shop = s->s;

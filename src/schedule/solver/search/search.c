@@ -474,7 +474,8 @@ static uint64_t compute_luby(uint64_t i)
     return UINT64_C(1) << power;
 }
 
-/* Restarts, and reduces the clause database when due. */
+/* Backtracks to the root, schedules the next restart, and reduces the clause
+ * database when due; false: out of memory. */
 static bool restart(lhi_search *s)
 {
     backtrack_to(s, 0);
@@ -486,7 +487,7 @@ static bool restart(lhi_search *s)
     return ok;
 }
 
-/* Writes the orders, by head. */
+/* Writes every machine's operations in ascending order of their heads. */
 static void write_orders(const lhi_search *s, lhi_machine_orders *out)
 {
     const lhi_shop *shop = s->s;
