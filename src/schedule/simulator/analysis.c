@@ -4,7 +4,6 @@
 #include "schedule/simulator/timeline.h"
 
 #include <longhaul/analysis.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* The result of an analysis; all memory belongs to `mem`. */
@@ -658,101 +657,6 @@ static lh_status walk_critical_path(lh_analysis *a, const timeline_index *f,
     return LH_OK;
 }
 
-/* --- links and slackness ------------------------------------------------ */
-
-/* A change in a link's queue length. */
-typedef struct queue_change {
-    int64_t time_ns;
-    uint32_t resource;
-    int32_t change;
-} queue_change;
-
-/* Orders queue changes by time; departures precede arrivals at the same time
- * (qsort). */
-static int compare_arrivals(const void *a, const void *b)
-{
-    const queue_change *x = a, *y = b;
-    if (x->time_ns != y->time_ns)
-        return x->time_ns < y->time_ns ? -1 : 1;
-    return x->change - y->change; /* departures first: no queue at an instant */
-}
-
-/* Computes messages, busy time and queues per link. */
-static lh_status compute_link_use(lh_analysis *a, const timeline_index *f,
-                                  lhi_arena *scratch, lh_error *err)
-{
-    const lh_timeline *t = f->t;
-    a->n_links = t->n_resources;
-    a->links = LHI_NEW(a->mem, lh_link_use, t->n_resources);
-    queue_change *events =
-        LHI_NEW(scratch, queue_change, 2 * (size_t)t->n_messages);
-    uint32_t *waiting = LHI_NEW(scratch, uint32_t, t->n_resources);
-    size_t n = 0;
-    if (!a->links || !events || !waiting)
-        return lhi_fail_nomem(err);
-    for (uint32_t r = 0; r < t->n_resources; r++) {
-        a->links[r].name = lhi_arena_strdup(a->mem, t->resource_names[r]);
-        if (!a->links[r].name)
-            return lhi_fail_nomem(err);
-    }
-    for (uint32_t i = 0; i < t->n_messages; i++) {
-        const lh_message *m = &t->messages[i];
-        if (m->resource == LH_NONE)
-            continue;
-        lh_link_use *use = &a->links[m->resource];
-        use->n_messages++;
-        use->busy_ns += m->sent_ns - m->depart_ns;
-        use->queued_ns += m->depart_ns - m->ready_ns;
-        if (m->depart_ns == m->ready_ns)
-            continue;
-        events[n++] = (queue_change){m->ready_ns, m->resource, 1};
-        events[n++] = (queue_change){m->depart_ns, m->resource, -1};
-    }
-    if (n)
-        qsort(events, n, sizeof *events, compare_arrivals);
-    for (size_t i = 0; i < n; i++) {
-        uint32_t r = events[i].resource;
-        waiting[r] += (uint32_t)events[i].change;
-        if (waiting[r] > a->links[r].max_queue)
-            a->links[r].max_queue = waiting[r];
-    }
-    return LH_OK;
-}
-
-/* Counts the forwards before a device's first other pass. */
-static uint32_t count_warmup(const lh_schedule *s, uint32_t d)
-{
-    uint32_t n = 0;
-    while (n < s->counts[d] && s->orders[d][n].kind == LH_F)
-        n++;
-    return n;
-}
-
-/* Computes slackness and delay tolerance per boundary; UD placement only. */
-static lh_status find_slack(lh_analysis *a, const timeline_index *f,
-                            const lh_schedule *s, lhi_arena *scratch,
-                            lh_error *err)
-{
-    const lh_pipeline *p = f->p;
-    if (p->placement != LH_PLACEMENT_UD || p->n_devices < 2)
-        return LH_OK;
-    a->n_slacks = p->n_devices - 1;
-    a->slacks = LHI_NEW(a->mem, lh_slack, a->n_slacks);
-    int64_t *tolerances = LHI_NEW(scratch, int64_t, a->n_slacks);
-    if (!a->slacks || !tolerances)
-        return lhi_fail_nomem(err);
-    LHI_TRY(lhi_sim_find_tolerances(p, s, &f->t->options, scratch, tolerances,
-                                    err));
-    for (uint32_t i = 0; i < a->n_slacks; i++) {
-        lh_slack *k = &a->slacks[i];
-        k->warmup = count_warmup(s, i);
-        k->slackness = (int64_t)k->warmup - count_warmup(s, i + 1);
-        k->tolerance_ns = tolerances[i];
-        k->delay_ns = lhi_round_trip_ns(p, i) / 2;
-    }
-    return LH_OK;
-}
-
 /* Computes idle time by cause, critical path, link use and slack, in this
  * order. */
 static lh_status analyse(lh_analysis *a, timeline_index *f,
@@ -762,8 +666,11 @@ static lh_status analyse(lh_analysis *a, timeline_index *f,
     LHI_TRY(build_index(f, scratch, err));
     LHI_TRY(attribute_idle(a, f, scratch, err));
     LHI_TRY(walk_critical_path(a, f, err));
-    LHI_TRY(compute_link_use(a, f, scratch, err));
-    return find_slack(a, f, s, scratch, err);
+    a->n_links = f->t->n_resources;
+    LHI_TRY(
+        lhi_analysis_compute_link_use(f->t, a->mem, scratch, &a->links, err));
+    return lhi_analysis_find_slack(f->p, f->t, s, a->mem, scratch, &a->slacks,
+                                   &a->n_slacks, err);
 }
 
 lh_status lh_analysis_make(const lh_pipeline *pipeline,

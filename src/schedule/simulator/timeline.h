@@ -22,6 +22,7 @@
 #include "schedule/pipeline/pipeline_internal.h"
 #include "schedule/pipeline/schedule_internal.h"
 
+#include <longhaul/analysis.h>
 #include <longhaul/simulate.h>
 
 /* The result of a simulation; all memory belongs to `mem`. */
@@ -76,6 +77,19 @@ lh_status lhi_sim_find_tolerances(const lh_pipeline *pipeline,
                                   const lh_sim_options *options,
                                   lhi_arena *scratch, int64_t *tolerances,
                                   lh_error *err);
+
+/* Computes messages, busy time and queues of every link. *out: one entry per
+ * resource of the timeline, in `mem`. */
+lh_status lhi_analysis_compute_link_use(const lh_timeline *timeline,
+                                        lhi_arena *mem, lhi_arena *scratch,
+                                        lh_link_use **out, lh_error *err);
+/* Computes slackness and delay tolerance of every boundary between devices, in
+ * `mem`. Other placements than UD have none: *out and *n_out are unchanged. */
+lh_status lhi_analysis_find_slack(const lh_pipeline *pipeline,
+                                  const lh_timeline *timeline,
+                                  const lh_schedule *schedule, lhi_arena *mem,
+                                  lhi_arena *scratch, lh_slack **out,
+                                  uint32_t *n_out, lh_error *err);
 
 /* Runs the event engine; everything in *out is allocated from `mem`. */
 lh_status lhi_event_engine_run(const lh_pipeline *pipeline,
