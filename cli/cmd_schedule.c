@@ -135,7 +135,7 @@ typedef struct work {
     int64_t parts_ns; /* makespan before W passes were merged; 0: not merged */
     int64_t objective_ns;
     lh_bound bound;
-    bool infeasible;       /* proven; there is no schedule */
+    bool infeasible;       /* proven: no schedule exists */
     const char *proof;     /* kind of the written certificate; NULL: none */
     lh_memory_point point; /* --objective memory; owns `schedule` */
     uint32_t n_engines;    /* from a makespan search */

@@ -294,10 +294,11 @@ lh_status cli_questions_parse(cli *c, const char *text, const lh_job *job,
     if (!text)
         return LH_OK;
     if (job->n_datacenters < 2)
-        return cli_usage(c,
-                         "--what-if: %s has one datacenter, so there are no "
-                         "links between datacenters",
-                         job->name);
+        return cli_usage(
+            c,
+            "--what-if: %s has one datacenter and no links between "
+            "datacenters",
+            job->name);
     parser *p = calloc(1, sizeof *p);
     if (!p)
         return cli_no_memory(c);

@@ -144,7 +144,7 @@ static void print_table(cli *c, const lh_pipeline *pipeline,
                   p->limit_bound < p->limit ? ", less memory may suffice" : "");
     }
     if (curve->infeasible_below > 0)
-        cli_print(c, "Below %s there is no schedule.\n",
+        cli_print(c, "No schedule exists with less than %s.\n",
                   cli_memory_text(curve->infeasible_below, unit, a));
     if (!curve->complete)
         cli_print(c, "Incomplete: stopped, or more points than --points.\n");

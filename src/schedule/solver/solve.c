@@ -142,8 +142,8 @@ static lh_status find_any_schedule(lhi_solver *r, lh_error *err)
     if (answer == LHI_REFUTED && !r->shop->restricted) {
         r->infeasible = true;
         snprintf(r->why, sizeof r->why,
-                 "no orders keep every memory limit without devices "
-                 "waiting for each other for ever");
+                 "every set of orders within the memory limits "
+                 "deadlocks");
     }
     return LH_OK;
 }
