@@ -190,6 +190,7 @@ char *cli_memory_text(int64_t amount, const char *unit, char *buffer);
 char *cli_grouped_text(double number, char *buffer);
 /* Returns the highest peak and (may be NULL) its device. */
 int64_t cli_highest_peak(const lh_timeline *timeline, uint32_t *device);
-double cli_monotonic_seconds(void); /* monotonic clock, seconds */
+/* Returns the time of the monotonic clock, in seconds. */
+double cli_monotonic_seconds(void);
 
 #endif

@@ -11,7 +11,8 @@ typedef struct lhi_jitter_sampler lhi_jitter_sampler;
 lh_status lhi_jitter_sampler_make(const lh_pipeline *pipeline,
                                   const lh_jitter *jitter,
                                   lhi_jitter_sampler **out, lh_error *err);
-void lhi_jitter_sampler_free(lhi_jitter_sampler *draws); /* NULL is allowed */
+/* Frees a sampler; NULL is allowed. */
+void lhi_jitter_sampler_free(lhi_jitter_sampler *draws);
 /* Returns the number of samples. */
 uint32_t lhi_jitter_sampler_count(const lhi_jitter_sampler *draws);
 /* Returns the pipeline for the current sample (initially sample 0); its times

@@ -106,9 +106,9 @@ typedef struct lhi_verify_model {
 lh_status lhi_verify_model_make(const lh_pipeline *p, uint32_t parts,
                                 lhi_arena *mem, lhi_verify_model **out,
                                 const char **why, lh_error *err);
-void lhi_verify_model_fini(
-    lhi_verify_model *claim); /* frees memory outside `mem`; NULL is
-                               * allowed */
+/* Frees the states and their times, which are outside `mem`; NULL is allowed.
+ */
+void lhi_verify_model_fini(lhi_verify_model *claim);
 
 /* Returns the deadline in model time for "done by `ns`"; -1: out of range. */
 int64_t lhi_verify_get_deadline(const lhi_verify_model *claim, int64_t ns);

@@ -35,7 +35,8 @@ typedef struct lhi_budget {
     lhi_engine_statistics use[LHI_N_ENGINES];
 } lhi_budget;
 
-double lhi_seconds(void); /* monotonic clock */
+/* Returns the time of the monotonic clock, in seconds. */
+double lhi_seconds(void);
 /* Starts a budget from the solver options. */
 void lhi_budget_begin(lhi_budget *budget, const lh_solve_options *options);
 /* Returns a budget of at most `most` ticks for work that may run on another

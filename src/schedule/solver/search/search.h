@@ -33,7 +33,8 @@ lh_status lhi_search_make(const lhi_shop *shop, int64_t deadline,
                           const lhi_windows *windows,
                           const lhi_machine_orders *hint, lhi_search **out,
                           lh_error *err);
-void lhi_search_free(lhi_search *search); /* NULL is allowed */
+/* Frees a search; NULL is allowed. */
+void lhi_search_free(lhi_search *search);
 
 /* Continues with a shorter deadline, for which all learnt clauses remain valid,
  * near another hint (may be NULL). */

@@ -173,7 +173,9 @@ static inline const lhi_stream *lhi_search_get_stream(const lhi_search *s,
 /* Grows an array to at least `need` elements; false: out of memory. */
 bool lhi_search_grow_array(lhi_search *s, void **array, uint32_t *room,
                            size_t each, uint32_t need);
-void lhi_search_add_conflict(lhi_search *s, lit l); /* adds a true literal */
+/* Adds a true literal to the conflict, unless it holds at the root. Out of
+ * memory is recorded in the search. */
+void lhi_search_add_conflict(lhi_search *s, lit l);
 /* Queues an operation whose value changed, for propagation. */
 void lhi_search_queue_operation(history *h, uint32_t n_ops, uint32_t op);
 /* Removes and returns the first queued operation. */
