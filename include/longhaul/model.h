@@ -28,6 +28,40 @@ typedef enum lh_router {
     LH_ROUTER_SIGMOID,
 } lh_router;
 
+/* Activation functions of MLPs. */
+typedef enum lh_activation {
+    LH_ACTIVATION_UNSET, /* gated MLPs: SiLU; others: the program's GeLU */
+    LH_ACTIVATION_SILU,
+    LH_ACTIVATION_GELU,       /* with the error function */
+    LH_ACTIVATION_GELU_TANH,  /* its approximation with tanh */
+    LH_ACTIVATION_QUICK_GELU, /* x * sigmoid(1.702 * x) */
+    LH_ACTIVATION_RELU2,      /* squared ReLU */
+} lh_activation;
+
+/* Scaling of rotary positions for longer sequences, as in the rope_scaling of a
+ * Hugging Face config.json. */
+typedef enum lh_rope_type {
+    LH_ROPE_LINEAR, /* positions divided by `factor` */
+    LH_ROPE_LLAMA3, /* Llama 3.1: low frequencies divided by `factor` */
+    LH_ROPE_YARN,   /* Peng et al., arXiv:2309.00071 */
+} lh_rope_type;
+
+/* Rotary scaling; 0 means "unset" unless noted. */
+typedef struct lh_rope_scaling {
+    lh_rope_type type;
+    double factor;
+    uint32_t original_positions; /* positions before scaling; not with linear */
+    double low_freq_factor, high_freq_factor; /* llama3 */
+    /* YaRN: rotations between which frequencies change from unscaled to
+     * scaled. */
+    double beta_fast, beta_slow;
+    /* YaRN: coefficients of the attention's temperature (DeepSeek) */
+    double mscale, mscale_all_dim;
+    double attention_factor; /* YaRN; 0: 0.1 * ln(factor) + 1 */
+    bool fractional_range;   /* YaRN: the range of frequencies is not rounded to
+                              * whole dimensions */
+} lh_rope_scaling;
+
 /* Model dimensions. Immutable; 0 means "none" unless noted. A layer is
  * attention, then an MLP, each after a norm, or both after one norm
  * (parallel_block). A dense layer's MLP has width `ffn`. A mixture-of-experts
@@ -52,8 +86,21 @@ typedef struct lh_model {
                           * given, see lh_model_rope_theta() */
     double norm_epsilon; /* added to the mean square in norms, no effect on
                           * time; 0: not given, see lh_model_norm_epsilon() */
-    /* Features in the model's config.json without a member here (scaled or
-     * partial rotary positions, another activation function): file and keys.
+    /* Constants without an effect on time, for exports. The cpu device rejects
+     * models with values other than the defaults. */
+    lh_activation activation;
+    double glu_linear_offset;     /* gpt-oss: added to the linear half of gated
+                                   * MLPs */
+    double swiglu_limit;          /* gpt-oss: limit of both halves; 0: none */
+    double partial_rotary_factor; /* rotated fraction of a head; 0: 1 */
+    const lh_rope_scaling *rope_scaling; /* NULL: none */
+    double initializer_range; /* standard deviation of initial weights; 0: not
+                               * given, 0.02 */
+    /* Coefficient of the experts' load-balancing loss, the default of a job's
+     * balance_loss. */
+    bool aux_loss_given;
+    double aux_loss;
+    /* Features in the model's config.json without a member here: file and keys.
      * They do not affect time, but the cpu device cannot train such a model.
      * NULL: none. */
     const char *unsupported_keys;

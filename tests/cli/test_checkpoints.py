@@ -561,12 +561,19 @@ def the_models_epsilon_is_trained_with_written_and_resumed_with():
 def what_the_device_does_not_compute_is_planned_and_not_trained():
     prepare()
     scaling = {"rope_type": "linear", "factor": 4.0}
-    model = planned_with(rope_scaling=scaling, hidden_act="gelu")
+    model = planned_with(rope_scaling={"type": "dynamic"}, hidden_act="relu")
     check(model["uncomputed"] == "tiny/config.json: hidden_act, rope_scaling",
           str(model))
     case("refused", arguments(1), 1,
          err=r"\Alonghaul: tiny/config\.json: hidden_act, rope_scaling: the "
              r"cpu device does not support [^\n]*\n\Z")
+    for more, what in (({"hidden_act": "gelu"}, "an activation function other"),
+                       ({"partial_rotary_factor": 0.5}, "partly rotated heads"),
+                       ({"rope_scaling": scaling}, "scaled rotary positions")):
+        model = planned_with(**more)
+        check("uncomputed" not in model, str(model))
+        case(what, arguments(1), 1, err=rf"tiny has {what}[^\n]*, which is not "
+                                        r"supported\n\Z")
     again = json.loads(read("plan.json"))["job"]
     write("job.yaml", json.dumps(again))
     case("again", ["plan", "job.yaml", "-o", "plan.json"], out=ANY)

@@ -134,7 +134,7 @@ static void what_is_asked_for_is_there(void)
                                 .sequence = 1024};
     char *text;
     lh_job *job = drafted(&o, &text);
-    CHECK_STR(job->model->name, "llama3-70b");
+    CHECK_STR(job->model->name, "llama3.1-70b");
     CHECK(job->training.global_batch == 96 && job->training.sequence == 1024);
     const lh_datacenter *d = job->datacenters;
     CHECK(d[0].nodes == 4 && d[0].gpus_per_node == 8);

@@ -58,9 +58,9 @@ static void presets_are_listed_and_sound(void)
         lh_error err = {0};
         CHECK_OK(lhi_model_check(&doc, &root, m, &err), err);
     }
-    CHECK_INT(n, 14);
+    CHECK_INT(n, 16);
     const lh_model *m = lh_model_preset("llama3.3-70b");
-    CHECK(m && m == lh_model_preset("llama3-70b"));
+    CHECK(m && m == lh_model_preset("llama3.1-70b"));
     CHECK(lh_model_preset("llama3.1-405b") == lh_model_preset("llama3-405b"));
 }
 
@@ -160,7 +160,6 @@ static void check_alike(const char *file, const char *preset)
         return;
     lh_model same = *got;
     same.name = want->name;
-    same.unsupported_keys = NULL; /* presets do not cover scaled positions */
     json_t *a = lhi_model_to_json(&same), *b = lhi_model_to_json(want);
     CHECK(a && b && json_equal(a, b));
     json_decref(a);
@@ -170,7 +169,7 @@ static void check_alike(const char *file, const char *preset)
 
 static void configs_equal_the_presets_of_the_same_models(void)
 {
-    check_alike("Llama-3.1-8B/config.json", "llama3-8b");
+    check_alike("Llama-3.1-8B/config.json", "llama3.1-8b");
     check_alike("Qwen2.5-32B/config.json", "qwen2.5-32b");
     check_alike("Qwen3-30B-A3B/config.json", "qwen3-30b-a3b");
     check_alike("gpt-oss-120b/config.json", "gpt-oss-120b");
@@ -388,34 +387,29 @@ static void what_is_not_computed_is_known(void)
          "\"partial_rotary_factor\": 1.0",
          NULL},
         {"llama", ", \"hidden_act\": \"swish\"", NULL},
-        {"llama", ", \"hidden_act\": \"gelu\"", "hidden_act"},
+        {"llama", ", \"hidden_act\": \"gelu\"", NULL},
         {"llama", ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 4.0}",
-         "rope_scaling"},
+         NULL},
         {"llama",
-         ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0}, "
-         "\"hidden_act\": \"relu\"",
-         "hidden_act, rope_scaling"},
+         ", \"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 8.0}, "
+         "\"hidden_act\": \"relu\", \"attention_dropout\": 0.1",
+         "hidden_act, rope_scaling, attention_dropout"},
         {"llama", ", \"rope_scaling\": {\"rope_type\": \"default\"}", NULL},
         {"llama", ", \"rope_scaling\": {\"factor\": 4.0}", "rope_scaling"},
         {"llama",
          ", \"rope_parameters\": {\"rope_theta\": 1e4, "
          "\"rope_type\": \"default\"}",
          NULL},
-        {"llama", ", \"rope_parameters\": {\"rope_type\": \"yarn\"}",
+        {"llama", ", \"rope_parameters\": {\"rope_type\": \"longrope\"}",
          "rope_parameters"},
         {"llama",
          ", \"rope_parameters\": {\"full_attention\": {\"rope_theta\": 1e4}}",
          "rope_parameters"},
-        {"llama", ", \"partial_rotary_factor\": 0.5", "partial_rotary_factor"},
-        {"glm4_moe", "", "partial_rotary_factor"},
-        {"glm4_moe", ", \"partial_rotary_factor\": 1.0", NULL},
-        {"glm4_moe", ", \"rope_parameters\": {\"partial_rotary_factor\": 1.0}",
-         NULL},
         {"mixtral",
          ", \"num_local_experts\": 2, \"num_experts_per_tok\": 1, "
          "\"router_jitter_noise\": 0.1",
          "router_jitter_noise"},
-        {"falcon", "", "activation"}, /* the class's default is not tanh */
+        {"falcon", "", NULL},
         {"falcon", ", \"activation\": \"gelu_pytorch_tanh\"", NULL},
         {"falcon",
          ", \"activation\": \"gelu_new\", "
@@ -435,14 +429,105 @@ static void what_is_not_computed_is_known(void)
     }
     lh_model *m = parse(GPT ", \"scale_attn_by_inverse_layer_idx\": true, "
                             "\"scale_attn_weights\": false, "
-                            "\"activation_function\": \"gelu\"}",
+                            "\"attn_pdrop\": 0.0}",
                         &err);
     CHECK_MSG(m, "%s", err.text);
     if (m)
         CHECK_STR(m->unsupported_keys ? m->unsupported_keys : "none",
-                  "c.json: activation_function, scale_attn_weights, "
+                  "c.json: attn_pdrop, scale_attn_weights, "
                   "scale_attn_by_inverse_layer_idx");
     lh_model_free(m);
+}
+
+/* Constants without an effect on time; every field of the scaling. */
+static void constants_are_read(void)
+{
+    static const struct {
+        const char *type, *more, *json;
+    } all[] = {
+        {"llama", ", \"initializer_range\": 0.02, \"hidden_act\": \"swish\"",
+         ""},
+        {"llama", ", \"initializer_range\": 0.006",
+         ", \"initializer_range\": 0.006"},
+        {"llama", ", \"hidden_act\": \"gelu\"", ", \"activation\": \"gelu\""},
+        {"falcon", "", ", \"activation\": \"gelu\""},
+        {"glm4_moe", ", \"n_routed_experts\": 0",
+         ", \"partial_rotary_factor\": 0.5"},
+        {"llama", ", \"partial_rotary_factor\": 1.0", ""},
+        {"llama", ", \"rope_parameters\": {\"partial_rotary_factor\": 0.25}",
+         ", \"partial_rotary_factor\": 0.25"},
+        {"llama", ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 4.0}",
+         ", \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 4}"},
+        {"llama",
+         ", \"rope_parameters\": {\"rope_theta\": 1e4, \"factor\": 8, "
+         "\"rope_type\": \"llama3\", \"low_freq_factor\": 1, "
+         "\"high_freq_factor\": 4, "
+         "\"original_max_position_embeddings\": 8192}",
+         ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, "
+         "\"original_max_position_embeddings\": 8192, "
+         "\"low_freq_factor\": 1, \"high_freq_factor\": 4}"},
+        {"llama",
+         ", \"max_position_embeddings\": 99, \"rope_scaling\": {\"factor\": "
+         "2.5, \"rope_type\": \"yarn\", \"mscale\": 0.7, \"beta_slow\": 2, "
+         "\"mscale_all_dim\": 0.6, \"attention_factor\": 1.5, "
+         "\"truncate\": false}",
+         ", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 2.5, "
+         "\"original_max_position_embeddings\": 99, \"beta_fast\": 32, "
+         "\"beta_slow\": 2, \"mscale\": 0.7, \"mscale_all_dim\": 0.6, "
+         "\"attention_factor\": 1.5, \"fractional_range\": true}"},
+        {"gpt_oss",
+         ", \"num_local_experts\": 2, \"num_experts_per_tok\": 1, "
+         "\"swiglu_limit\": 5, \"router_aux_loss_coef\": 0",
+         ", \"activation\": \"quick_gelu\", \"glu_linear_offset\": 1, "
+         "\"swiglu_limit\": 5, \"router_aux_loss_coef\": 0"},
+    };
+    static const char *const keys[] = {
+        "activation",          "glu_linear_offset",     "swiglu_limit",
+        "rope_scaling",        "partial_rotary_factor", "initializer_range",
+        "router_aux_loss_coef"};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char text[1024];
+        lh_error err;
+        lh_model *m = parse_of(all[i].type, all[i].more, &err);
+        CHECK_MSG(m, "%s", err.text);
+        if (!m)
+            continue;
+        json_t *json = lhi_model_to_json(m), *got = json_object(), *want;
+        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+            json_object_set(got, keys[k], json_object_get(json, keys[k]));
+        snprintf(text, sizeof text, "{%s}",
+                 all[i].json + (*all[i].json ? 2 : 0));
+        want = json_loads(text, 0, NULL);
+        char *printed = json_dumps(got, 0);
+        CHECK_MSG(want && json_equal(got, want), "%zu: %s", i, printed);
+        free(printed);
+        json_decref(json);
+        json_decref(got);
+        json_decref(want);
+        lh_model_free(m);
+    }
+}
+
+static void scaling_has_the_keys_of_its_type(void)
+{
+    static const char *const wrong[][2] = {
+        {"\"rope_type\": \"llama3\", \"factor\": 8",
+         "require original_max_position_embeddings"},
+        {"\"rope_type\": \"llama3\", \"factor\": 8, "
+         "\"original_max_position_embeddings\": 9",
+         "low_freq_factor and high_freq_factor belong"},
+        {"\"rope_type\": \"llama3\", \"low_freq_factor\": 4, "
+         "\"high_freq_factor\": 4, \"original_max_position_embeddings\": 9",
+         "must be below"},
+        {"\"rope_type\": \"yarn\", \"factor\": 0.5", "factor: "},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char text[512];
+        lh_error err;
+        snprintf(text, sizeof text, ", \"rope_scaling\": {%s}", wrong[i][0]);
+        CHECK(!parse_of("llama", text, &err));
+        CHECK_MSG(strstr(err.text, wrong[i][1]), "%s", err.text);
+    }
 }
 
 static void bases_of_two_classes_are_others(void)
@@ -609,6 +694,8 @@ int main(void)
     RUN(expert_patterns);
     RUN(bases_of_rotary_positions_are_read);
     RUN(epsilons_of_norms_are_read);
+    RUN(constants_are_read);
+    RUN(scaling_has_the_keys_of_its_type);
     RUN(what_is_not_computed_is_known);
     RUN(bases_of_two_classes_are_others);
     RUN(gpt2_config);

@@ -91,7 +91,7 @@ static void entries_are_found_by_their_conditions(void)
           "  - {kind: chunk, chunk: 0, of: 2, sequence: 8, F_us: 7.5, "
           "D_us: 8, W_us: 9}\n"
           "  - {kind: layer, tensor: 2, sequence: 16, F_us: 10, D_us: 8, "
-          "W_us: 9, model: llama3.1-8b}\n"
+          "W_us: 9, model: llama3.1-405b}\n"
           "  - {kind: layer, tensor: 2, sequence: 16, F_us: 11, D_us: 8, "
           "W_us: 9, model: mine}\n"
           "  - {kind: layer, tensor: 2, sequence: 16, F_us: 12, D_us: 8, "
@@ -128,7 +128,7 @@ static void entries_are_found_by_their_conditions(void)
     e = lh_profile_find(p, &like);
     CHECK(e && e->f_ns == 12000);
     like.no_sequence_parallel = false;
-    like.model = "llama3-8b";
+    like.model = "llama3-405b";
     e = lh_profile_find(p, &like);
     CHECK(e && e->f_ns == 10000);
     like.model = "llama3-70b";

@@ -12,6 +12,17 @@ static const char *find_unsupported_part(const lh_model *m, uint32_t sequence)
         return "multi-token prediction (mtp_layers) with layer norms";
     if (m->sliding_window && m->sliding_window < sequence)
         return "a sliding window";
+    if (m->rope_scaling)
+        return "scaled rotary positions (rope_scaling)";
+    if (m->partial_rotary_factor > 0 && m->partial_rotary_factor < 1)
+        return "partly rotated heads (partial_rotary_factor)";
+    if (m->activation != LH_ACTIVATION_UNSET &&
+        m->activation !=
+            (m->gated ? LH_ACTIVATION_SILU : LH_ACTIVATION_GELU_TANH))
+        return "an activation function other than SiLU in gated MLPs and GeLU "
+               "with tanh in others";
+    if (m->glu_linear_offset > 0 || m->swiglu_limit > 0)
+        return "an offset or a limit in gated MLPs";
     return NULL;
 }
 

@@ -690,13 +690,6 @@ static lh_status read_all(reader *r, lh_error *err)
     return read_profile(r, err);
 }
 
-/* Returns the default for dropout: true for GPT-2 and GPT-3, and for other
- * models with layer norm, except Falcon. */
-bool lhi_model_uses_dropout(const lh_model *model)
-{
-    return model->norm == LH_NORM_LAYER && !model->parallel_block;
-}
-
 double lhi_job_dropout(const lh_job *job)
 {
     const lh_training *t = &job->training;
@@ -709,6 +702,8 @@ double lhi_job_balance_loss(const lh_job *job)
 {
     if (job->training.balance_loss_given || !job->model->experts)
         return job->training.balance_loss;
+    if (job->model->aux_loss_given)
+        return job->model->aux_loss;
     return job->model->router == LH_ROUTER_SIGMOID ? 0.0001 : 0.01;
 }
 

@@ -25,6 +25,13 @@ uint32_t lh_model_layer_window(const lh_model *model, uint32_t layer)
     return model->sliding_window;
 }
 
+/* Returns the default for dropout: true for GPT-2 and GPT-3, and for other
+ * models with layer norm, except Falcon. */
+bool lhi_model_uses_dropout(const lh_model *model)
+{
+    return model->norm == LH_NORM_LAYER && !model->parallel_block;
+}
+
 bool lh_model_layer_is_moe(const lh_model *model, uint32_t layer)
 {
     if (model->experts == 0 || layer < model->dense_layers ||

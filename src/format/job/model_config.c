@@ -179,9 +179,8 @@ static lh_status read_epsilon(reader *r, lh_error *err)
     return LH_OK;
 }
 
-/* Reads keys that lh_model does not represent; all kinds of GeLU cost the same.
- */
-static lh_status read_unmodelled(reader *r, lh_error *err)
+/* Reads the constants that do not affect time. */
+static lh_status read_constants(reader *r, lh_error *err)
 {
     const style s = r->family->style;
     const lhi_config_class class_has = {
@@ -191,10 +190,11 @@ static lh_status read_unmodelled(reader *r, lh_error *err)
         .function = s == GPT2     ? "gelu_new"
                     : s == FALCON ? "gelu"
                                   : NULL,
+        .clamped_swiglu = s == GPT_OSS,
         .rotary = s != GPT2,
         .rotary_fraction = s == GLM4_MOE ? 0.5 : 1};
-    return lhi_config_find_unmodelled(r->doc, r->map, &class_has, r->mem,
-                                      &r->model.unsupported_keys, err);
+    return lhi_config_read_constants(r->doc, r->map, &class_has, r->mem,
+                                     &r->model, err);
 }
 
 /* Reads the sizes that all families share, and whether embeddings are tied. */
@@ -724,7 +724,7 @@ static lh_status read_config(const lhi_doc *doc, lhi_arena *mem, lh_model *out,
     r.model = (lh_model){.gated = true, .moe_interval = 1};
     LHI_TRY(read_all(&r, err));
     LHI_TRY(read_epsilon(&r, err));
-    LHI_TRY(read_unmodelled(&r, err));
+    LHI_TRY(read_constants(&r, err));
     LHI_TRY(lhi_model_check(doc, r.map, &r.model, err));
     if (!(r.model.name = derive_name(mem, doc->file)))
         return lhi_fail_nomem(err);

@@ -10,6 +10,62 @@ static const char *const norm_names[] = {"rms", "layer", NULL};
 
 static const char *const router_names[] = {"softmax", "sigmoid", NULL};
 
+static const char *const activation_names[] = {
+    "silu", "gelu", "gelu_tanh", "quick_gelu", "relu2", NULL};
+static const char *const rope_type_names[] = {"linear", "llama3", "yarn", NULL};
+
+/* The keys of Hugging Face's rope_scaling. */
+static const lhi_schema_field rope_rows[] = {
+    {"rope_type", LHI_ENUM(lh_rope_scaling, type), .names = rope_type_names},
+    {"factor", LHI_NUMBER(lh_rope_scaling, factor), .low = 1, .high = 1e6},
+    {"original_max_position_embeddings",
+     LHI_INTEGER(lh_rope_scaling, original_positions), .most = LHI_MAX_VOCAB,
+     .when = LHI_OPTIONAL},
+    {"low_freq_factor", LHI_NUMBER(lh_rope_scaling, low_freq_factor),
+     .low = 1e-6, .high = 1e6, .when = LHI_OPTIONAL},
+    {"high_freq_factor", LHI_NUMBER(lh_rope_scaling, high_freq_factor),
+     .low = 1e-6, .high = 1e6, .when = LHI_OPTIONAL},
+    {"beta_fast", LHI_NUMBER(lh_rope_scaling, beta_fast), .low = 1e-6,
+     .high = 1e6, .when = LHI_OPTIONAL},
+    {"beta_slow", LHI_NUMBER(lh_rope_scaling, beta_slow), .low = 1e-6,
+     .high = 1e6, .when = LHI_OPTIONAL},
+    {"mscale", LHI_NUMBER(lh_rope_scaling, mscale), .low = 0, .high = 1e6,
+     .when = LHI_OPTIONAL},
+    {"mscale_all_dim", LHI_NUMBER(lh_rope_scaling, mscale_all_dim), .low = 0,
+     .high = 1e6, .when = LHI_OPTIONAL},
+    {"attention_factor", LHI_NUMBER(lh_rope_scaling, attention_factor),
+     .low = 1e-6, .high = 1e6, .when = LHI_OPTIONAL},
+    {"fractional_range", LHI_BOOL(lh_rope_scaling, fractional_range),
+     .when = LHI_OPTIONAL},
+};
+
+static lh_status check_rope_scaling(const lhi_read_context *r,
+                                    const lhi_node *map, void *it,
+                                    lh_error *err)
+{
+    return lhi_rope_scaling_check(r->doc, map, it, err);
+}
+
+static const lhi_schema rope_schema = {
+    LHI_ROWS("rope_scaling", lh_rope_scaling, rope_rows),
+    .check = check_rope_scaling};
+
+/* Reads the coefficient of the balance loss, for which 0 is a value. */
+static lh_status read_aux_loss(const lhi_read_context *r, const lhi_node *node,
+                               void *owner, lh_error *err)
+{
+    lh_model *m = owner;
+    m->aux_loss_given = true;
+    return lhi_node_get_rounded_number(r->doc, node, 0, 1e6, &m->aux_loss, err);
+}
+
+static json_t *write_aux_loss(const void *owner, const void *context)
+{
+    const lh_model *m = owner;
+    (void)context;
+    return m->aux_loss_given ? lhi_json_number(m->aux_loss) : json_null();
+}
+
 static const lhi_schema_field model_rows[] = {
     {"name", LHI_STRING(lh_model, name), .least = 1, .when = LHI_DEFAULTED},
     {INTEGER_KEY(layers), .least = 1, .most = LHI_MAX_LAYERS},
@@ -33,6 +89,20 @@ static const lhi_schema_field model_rows[] = {
     {INTEGER_KEY(rope_theta), .most = INT32_MAX, .when = LHI_OPTIONAL},
     {"norm_epsilon", LHI_NUMBER(lh_model, norm_epsilon), .low = LHI_MIN_EPSILON,
      .high = LHI_MAX_EPSILON, .when = LHI_OPTIONAL},
+    {"activation", LHI_ENUM(lh_model, activation), .least = 1,
+     .names = activation_names, .when = LHI_OPTIONAL},
+    {"glu_linear_offset", LHI_NUMBER(lh_model, glu_linear_offset), .low = 0,
+     .high = 1e6, .when = LHI_OPTIONAL},
+    {"swiglu_limit", LHI_NUMBER(lh_model, swiglu_limit), .low = 1e-6,
+     .high = 1e6, .when = LHI_OPTIONAL},
+    {"partial_rotary_factor", LHI_NUMBER(lh_model, partial_rotary_factor),
+     .low = 1e-6, .high = 1, .when = LHI_OPTIONAL},
+    {"rope_scaling", LHI_STRUCT_POINTER(lh_model, rope_scaling),
+     .table = &rope_schema, .when = LHI_OPTIONAL},
+    {"initializer_range", LHI_NUMBER(lh_model, initializer_range), .low = 1e-9,
+     .high = 1e3, .when = LHI_OPTIONAL},
+    {"router_aux_loss_coef", LHI_CUSTOM(lh_model), .read = read_aux_loss,
+     .write = write_aux_loss, .when = LHI_OPTIONAL},
     {"uncomputed", LHI_STRING(lh_model, unsupported_keys), .least = 1,
      .when = LHI_OPTIONAL},
     {INTEGER_KEY(sliding_window), .most = LHI_MAX_VOCAB, .when = LHI_OPTIONAL},
@@ -147,7 +217,7 @@ static const char *const expert_keys[] = {
     "shared_expert_gate", "router_bias",  "router",
     "raw_shares",         "routed_scale", "expert_groups",
     "groups_per_token",   "dense_layers", "moe_interval",
-    "moe_phase",          "dense_list"};
+    "moe_phase",          "dense_list",   "router_aux_loss_coef"};
 static const char *const window_keys[] = {"window_first_layer",
                                           "full_interval"};
 static const char *const latent_keys[] = {"q_lora_rank", "qk_nope_head_dim",
@@ -254,6 +324,7 @@ json_t *lhi_model_to_json(const lh_model *model)
         copy.routed_scale = 0;
         copy.expert_groups = copy.groups_per_token = 0;
         copy.dense_layers = 0;
+        copy.aux_loss_given = false;
     }
     if (!model->sliding_window)
         copy.window_first_layer = copy.full_interval = 0;

@@ -14,6 +14,33 @@
     .kv_lora_rank = 512, .qk_nope_head_dim = 128, .qk_rope_head_dim = 64,      \
     .v_head_dim = 128, .norm_epsilon = 1e-6
 
+/* The scaling of rotary positions in the models' config.json. */
+static const lh_rope_scaling llama31_scaling = {.type = LH_ROPE_LLAMA3,
+                                                .factor = 8,
+                                                .original_positions = 8192,
+                                                .low_freq_factor = 1,
+                                                .high_freq_factor = 4};
+static const lh_rope_scaling gpt_oss_scaling = {.type = LH_ROPE_YARN,
+                                                .factor = 32,
+                                                .original_positions = 4096,
+                                                .beta_fast = 32,
+                                                .beta_slow = 1,
+                                                .fractional_range = true};
+static const lh_rope_scaling deepseek_scaling = {.type = LH_ROPE_YARN,
+                                                 .factor = 40,
+                                                 .original_positions = 4096,
+                                                 .beta_fast = 32,
+                                                 .beta_slow = 1,
+                                                 .mscale = 1,
+                                                 .mscale_all_dim = 1};
+static const lh_rope_scaling kimi_scaling = {.type = LH_ROPE_YARN,
+                                             .factor = 32,
+                                             .original_positions = 4096,
+                                             .beta_fast = 1,
+                                             .beta_slow = 1,
+                                             .mscale = 1,
+                                             .mscale_all_dim = 1};
+
 static const lh_model presets[] = {
     {.name = "llama3-8b",
      .layers = 32,
@@ -33,6 +60,26 @@ static const lh_model presets[] = {
      .vocab = 128256,
      .rope_theta = 500000,
      LLAMA_STYLE},
+    {.name = "llama3.1-8b",
+     .layers = 32,
+     .hidden = 4096,
+     .ffn = 14336,
+     .heads = 32,
+     .kv_heads = 8,
+     .vocab = 128256,
+     .rope_theta = 500000,
+     .rope_scaling = &llama31_scaling,
+     LLAMA_STYLE},
+    {.name = "llama3.1-70b",
+     .layers = 80,
+     .hidden = 8192,
+     .ffn = 28672,
+     .heads = 64,
+     .kv_heads = 8,
+     .vocab = 128256,
+     .rope_theta = 500000,
+     .rope_scaling = &llama31_scaling,
+     LLAMA_STYLE},
     {.name = "llama3-405b",
      .layers = 126,
      .hidden = 16384,
@@ -41,6 +88,7 @@ static const lh_model presets[] = {
      .kv_heads = 8,
      .vocab = 128256,
      .rope_theta = 500000,
+     .rope_scaling = &llama31_scaling,
      LLAMA_STYLE},
     {.name = "gpt3-175b",
      .layers = 96,
@@ -87,6 +135,8 @@ static const lh_model presets[] = {
      .kv_heads = 4,
      .vocab = 151936,
      .rope_theta = 1000000,
+     .aux_loss_given = true,
+     .aux_loss = 0.001,
      .norm_epsilon = 1e-6,
      .qk_norm = true,
      .experts = 128,
@@ -101,6 +151,8 @@ static const lh_model presets[] = {
      .kv_heads = 4,
      .vocab = 151936,
      .rope_theta = 1000000,
+     .aux_loss_given = true,
+     .aux_loss = 0.001,
      .norm_epsilon = 1e-6,
      .qk_norm = true,
      .experts = 128,
@@ -115,6 +167,12 @@ static const lh_model presets[] = {
      .head_dim = 64,
      .vocab = 201088,
      .rope_theta = 150000,
+     .rope_scaling = &gpt_oss_scaling,
+     .activation = LH_ACTIVATION_QUICK_GELU,
+     .glu_linear_offset = 1,
+     .swiglu_limit = 7,
+     .aux_loss_given = true,
+     .aux_loss = 0.9,
      .gated = true,
      .norm = LH_NORM_RMS,
      .qkv_bias = true,
@@ -135,6 +193,8 @@ static const lh_model presets[] = {
      .kv_heads = 8,
      .vocab = 32000,
      .rope_theta = 1000000,
+     .aux_loss_given = true,
+     .aux_loss = 0.02,
      .experts = 8,
      .experts_per_token = 2,
      .expert_ffn = 14336,
@@ -147,6 +207,7 @@ static const lh_model presets[] = {
      .kv_heads = 128,
      .vocab = 129280,
      .rope_theta = 10000,
+     .rope_scaling = &deepseek_scaling,
      .experts = 256,
      .experts_per_token = 8,
      .router = LH_ROUTER_SIGMOID,
@@ -164,6 +225,7 @@ static const lh_model presets[] = {
      .kv_heads = 64,
      .vocab = 163840,
      .rope_theta = 50000,
+     .rope_scaling = &kimi_scaling,
      .experts = 384,
      .experts_per_token = 8,
      .router = LH_ROUTER_SIGMOID,
@@ -189,18 +251,20 @@ static const lh_model presets[] = {
 };
 
 static const char *const preset_names[] = {
-    "llama3-8b",     "llama3-70b",      "llama3-405b",
-    "gpt3-175b",     "qwen2.5-32b",     "qwen2.5-72b",
-    "qwen3-30b-a3b", "qwen3-235b-a22b", "gpt-oss-120b",
-    "mixtral-8x7b",  "deepseek-v3",     "kimi-k2",
-    "crosspipe-m8",  "crosspipe-m70",   NULL,
+    "llama3-8b",       "llama3-70b",   "llama3.1-8b",
+    "llama3.1-70b",    "llama3-405b",  "gpt3-175b",
+    "qwen2.5-32b",     "qwen2.5-72b",  "qwen3-30b-a3b",
+    "qwen3-235b-a22b", "gpt-oss-120b", "mixtral-8x7b",
+    "deepseek-v3",     "kimi-k2",      "crosspipe-m8",
+    "crosspipe-m70",   NULL,
 };
 
 /* Same shapes, further trained. */
 static const lhi_alias aliases[] = {
-    {"llama3.1-8b", "llama3-8b"},   {"llama3.1-70b", "llama3-70b"},
-    {"llama3.3-70b", "llama3-70b"}, {"llama3.1-405b", "llama3-405b"},
-    {"deepseek-r1", "deepseek-v3"}, {NULL, NULL},
+    {"llama3.3-70b", "llama3.1-70b"},
+    {"llama3.1-405b", "llama3-405b"},
+    {"deepseek-r1", "deepseek-v3"},
+    {NULL, NULL},
 };
 
 const char *const *lh_model_presets(void)

@@ -10,6 +10,8 @@
  *     framework.c          behaviour of the training program
  *     layout_sites.c       the datacenters of a layout's stages
  *     model_map.c          its model; model_config.c: as config.json;
+ *                          model_config_constants.c: constants without an
+ *                          effect on time;
  *                          model.c: parameter counts and divisibility
  *     profile_file.c       measurements
  *     standalone_file.c    models and profiles in their own files
@@ -72,21 +74,27 @@ void lhi_replace_non_ascii(char *text);
 #define LHI_MIN_EPSILON 1e-20
 #define LHI_MAX_EPSILON 1.0
 
-/* The defaults of a config.json class for keys that lh_model does not
- * represent. */
+/* The defaults of a config.json class for constants without an effect on time.
+ */
 typedef struct lhi_config_class {
     const char *activation; /* its key */
     const char *function;   /* its value; NULL: SiLU */
+    bool clamped_swiglu;    /* gpt-oss: fixed activation with swiglu_limit */
     bool rotary;            /* uses rotary positions */
     double rotary_fraction; /* rotated fraction of a head */
 } lhi_config_class;
 
-/* Sets *out to a text with the file and those keys of `map` for which the model
- * differs from lh_model, allocated in `mem`; NULL: there are none. */
-lh_status lhi_config_find_unmodelled(const lhi_doc *doc, const lhi_node *map,
-                                     const lhi_config_class *class_has,
-                                     lhi_arena *mem, const char **out,
-                                     lh_error *err);
+/* Reads the constants of `map` into a model whose dimensions are read. Sets
+ * unsupported_keys to a text with the file and those keys for which the model
+ * differs from lh_model. Allocates in `mem`. */
+lh_status lhi_config_read_constants(const lhi_doc *doc, const lhi_node *map,
+                                    const lhi_config_class *class_has,
+                                    lhi_arena *mem, lh_model *model,
+                                    lh_error *err);
+/* Checks that the scaling has exactly the keys of its type. Messages refer to
+ * `at`. */
+lh_status lhi_rope_scaling_check(const lhi_doc *doc, const lhi_node *at,
+                                 const lh_rope_scaling *scaling, lh_error *err);
 
 /* Reads a Hugging Face config.json; allocates in `mem`. */
 lh_status lhi_model_load(const char *path, lhi_arena *mem, lh_model *out,
