@@ -12,6 +12,7 @@
 typedef struct settings {
     uint32_t to, form, sub_blocks;
     const char *schedule, *stages, *bundle;
+    bool allow_inexact;
 } settings;
 
 /* Returns the name of choice i of --to; NULL: no more. */
@@ -66,6 +67,11 @@ static const cli_option options[] = {
              "for torchrun and Slurm, each site's hosts in rank order, and a "
              "README.md.",
      .words = CLI_WORDS_FOLDERS},
+    {.name = "allow-inexact",
+     .type = CLI_FLAG,
+     .at = offsetof(settings, allow_inexact),
+     .help = "Export a model that the target cannot be given exactly; print "
+             "the differences."},
     CLI_SUB_BLOCKS_ROW(settings, CLI_SUB_BLOCKS),
 };
 
@@ -115,6 +121,12 @@ static bool requires_plan(uint32_t to)
            to == LH_EXPORT_TORCHTITAN;
 }
 
+/* Checks whether a target's file contains the model. */
+static bool is_given_model(uint32_t to)
+{
+    return to == LH_EXPORT_MEGATRON || to == LH_EXPORT_MEGATRON_BRIDGE;
+}
+
 /* Rejects a pipeline where the export needs a plan's model and layout. */
 static lh_status check_plan(cli *c, const cli_problem *problem)
 {
@@ -148,22 +160,53 @@ typedef struct work {
 static lh_status export_problem(cli *c, work *w)
 {
     const settings *s = c->settings;
+    const lh_export_options o = {.size = sizeof o,
+                                 .allow_inexact = s->allow_inexact};
     const lh_plan *plan;
     CLI_TRY(cli_problem_read(c, c->operands[0], false, &w->problem));
     plan = w->problem.plan;
     if (s->stages || requires_plan(s->to))
         CLI_TRY(check_plan(c, &w->problem));
     if (s->to == LH_EXPORT_MEGATRON)
-        return lh_export_megatron(plan, &w->text, NULL, &c->err);
+        return lh_export_megatron(plan, &o, &w->text, NULL, &c->err);
     if (s->to == LH_EXPORT_MEGATRON_BRIDGE)
-        return lh_export_megatron_bridge(plan, &w->text, NULL, &c->err);
+        return lh_export_megatron_bridge(plan, &o, &w->text, NULL, &c->err);
     if (s->to == LH_EXPORT_TORCHTITAN)
-        return lh_export_torchtitan(plan, &w->text, NULL, &c->err);
+        return lh_export_torchtitan(plan, &o, &w->text, NULL, &c->err);
     CLI_TRY(find_schedule(c, &w->problem, &w->view));
     if (s->to == LH_EXPORT_PYTORCH)
         return export_pytorch(c, &w->view, &w->text, &w->cost_ns);
     return lh_export_chrome(w->view.pipeline, w->view.schedule, c->operands[0],
                             &w->text, NULL, &c->err);
+}
+
+/* Prints the model settings that the target cannot be given. */
+static void print_inexact(cli *c, const lh_plan *plan)
+{
+    const settings *s = c->settings;
+    lh_inexact_setting found[LH_MAX_INEXACT];
+    const uint32_t n = lh_export_list_inexact(plan, (lh_export_target)s->to,
+                                              found, LH_MAX_INEXACT);
+    for (uint32_t i = 0; i < n; i++)
+        cli_note(c, "not the model's: %s (%s)", found[i].key, found[i].reason);
+}
+
+/* Adds the same list to a JSON result; steals `json`. */
+static json_t *add_inexact(cli *c, const lh_plan *plan, json_t *json)
+{
+    const settings *s = c->settings;
+    lh_inexact_setting found[LH_MAX_INEXACT];
+    uint32_t n;
+    if (!plan || !json || !s->allow_inexact)
+        return json;
+    json_t *list = json_array();
+    n = lh_export_list_inexact(plan, (lh_export_target)s->to, found,
+                               LH_MAX_INEXACT);
+    for (uint32_t i = 0; i < n; i++)
+        json_array_append_new(list, json_pack("{s:s, s:s}", "key", found[i].key,
+                                              "reason", found[i].reason));
+    json_object_set_new(json, "inexact", list);
+    return json;
 }
 
 /* Writes the stages file to `path`. */
@@ -176,10 +219,12 @@ static lh_status write_stages(cli *c, const lh_plan *plan, const char *path)
 }
 
 /* Writes the export to -o, and prints it or, with --json, a summary. */
-static lh_status write_export(cli *c, const char *text, int64_t cost_ns)
+static lh_status write_export(cli *c, const work *w)
 {
     const settings *s = c->settings;
-    const char *path = c->common.output;
+    const char *path = c->common.output, *text = w->text;
+    if (w->problem.plan)
+        print_inexact(c, w->problem.plan);
     if (path)
         CLI_TRY(cli_write(c, path, text, strlen(text)));
     if (!c->common.json) {
@@ -190,9 +235,11 @@ static lh_status write_export(cli *c, const char *text, int64_t cost_ns)
         return LH_OK;
     }
     return cli_put_json(
-        c, json_pack("{s:s, s:o, s:s}", "to", target_name(s->to), "cost_s",
-                     cli_seconds(cost_ns), path ? "file" : "text",
-                     path ? cli_utf8_name(c, path) : text));
+        c, add_inexact(c, w->problem.plan,
+                       json_pack("{s:s, s:o, s:s}", "to", target_name(s->to),
+                                 "cost_s", cli_seconds(w->cost_ns),
+                                 path ? "file" : "text",
+                                 path ? cli_utf8_name(c, path) : text)));
 }
 
 /* Rejects options without effect: only PyTorch's schedule has forms, and a plan
@@ -201,11 +248,12 @@ static lh_status check_effects(cli *c)
 {
     const settings *s = c->settings;
     const bool of_plan = s->bundle || requires_plan(s->to);
-    const char *idle = s->to != LH_EXPORT_PYTORCH && cli_is_given(c, "form")
-                           ? "form"
-                       : of_plan && cli_is_given(c, "schedule")   ? "schedule"
-                       : of_plan && cli_is_given(c, "sub-blocks") ? "sub-blocks"
-                                                                  : NULL;
+    const char *idle =
+        s->to != LH_EXPORT_PYTORCH && cli_is_given(c, "form") ? "form"
+        : of_plan && cli_is_given(c, "schedule")              ? "schedule"
+        : of_plan && cli_is_given(c, "sub-blocks")            ? "sub-blocks"
+        : !is_given_model(s->to) && s->allow_inexact          ? "allow-inexact"
+                                                              : NULL;
     if (idle)
         return cli_usage(c, "--%s has no effect with --to %s%s; omit it", idle,
                          target_name(s->to), s->bundle ? " and --bundle" : "");
@@ -225,13 +273,27 @@ static lh_status check_bundle(cli *c)
     return LH_OK;
 }
 
+static lh_status print_bundle(cli *c, const lh_plan *plan)
+{
+    const settings *s = c->settings;
+    print_inexact(c, plan);
+    if (c->common.json)
+        return cli_put_json(
+            c, add_inexact(c, plan,
+                           json_pack("{s:s, s:s}", "to", target_name(s->to),
+                                     "bundle", cli_utf8_name(c, s->bundle))));
+    cli_print(c, "written       %s\n", s->bundle);
+    return LH_OK;
+}
+
 /* Writes a folder with all files of an export, with signals deferred while it
  * writes. */
 static lh_status make_bundle(cli *c)
 {
     const settings *s = c->settings;
     const lh_bundle_options o = {.size = sizeof o,
-                                 .form = (lh_pytorch_form)s->form};
+                                 .form = (lh_pytorch_form)s->form,
+                                 .allow_inexact = s->allow_inexact};
     cli_problem problem = {0};
     CLI_TRY(check_bundle(c));
     lh_status status = cli_problem_read(c, c->operands[0], false, &problem);
@@ -243,14 +305,10 @@ static lh_status make_bundle(cli *c)
                                   s->bundle, &o, &c->err);
         cli_release_signals();
     }
+    if (status == LH_OK)
+        status = print_bundle(c, problem.plan);
     cli_problem_fini(&problem);
-    CLI_TRY(status);
-    if (c->common.json)
-        return cli_put_json(c,
-                            json_pack("{s:s, s:s}", "to", target_name(s->to),
-                                      "bundle", cli_utf8_name(c, s->bundle)));
-    cli_print(c, "written       %s\n", s->bundle);
-    return LH_OK;
+    return status;
 }
 
 /* Runs 'longhaul export' and frees its work. */
@@ -265,7 +323,7 @@ static lh_status run_export(cli *c)
     if (status == LH_OK && s->stages)
         status = write_stages(c, w.problem.plan, s->stages);
     if (status == LH_OK)
-        status = write_export(c, w.text, w.cost_ns);
+        status = write_export(c, &w);
     lh_text_free(w.text);
     cli_view_fini(&w.view);
     cli_problem_fini(&w.problem);
@@ -298,7 +356,9 @@ const cli_command cmd_export = {
         "on the host and site that the plan assigns.\n"
         "\n"
         "Plans that torchtitan or Megatron-LM cannot run are rejected; "
-        "longhaul plan --for searches only plans that they can run.\n"
+        "longhaul plan --for searches only plans that they can run. A model "
+        "that they cannot be given exactly is rejected, too, unless "
+        "--allow-inexact.\n"
         "\n"
         "chrome: the predicted iteration as Chrome trace events.",
     .output_help = "Write the export to FILE.",

@@ -11,6 +11,7 @@
 #include <longhaul/schedule.h>
 #include <longhaul/status.h>
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -57,27 +58,54 @@ LH_API lh_status lh_export_pytorch(const lh_pipeline *pipeline,
                                    size_t *len, int64_t *cost_ns,
                                    lh_error *err);
 
+/* A setting of the plan's model that a target cannot be given. */
+typedef struct lh_inexact_setting {
+    const char *key;    /* the job's key, or "FILE: KEYS" of a config.json */
+    const char *reason; /* limitation of the target */
+} lh_inexact_setting;
+
+enum { LH_MAX_INEXACT = 32 }; /* upper bound of lh_export_list_inexact() */
+
+/* Lists the model settings that a target cannot be given, at most `room` of
+ * them in `out`; returns their number. The texts live as long as the plan. */
+LH_API uint32_t lh_export_list_inexact(const lh_plan *plan,
+                                       lh_export_target target,
+                                       lh_inexact_setting *out, uint32_t room);
+
+/* Options of the exports below. */
+typedef struct lh_export_options {
+    size_t size; /* sizeof(lh_export_options) */
+    /* Exports although lh_export_list_inexact() finds settings; the file lists
+     * them in comments. Otherwise the export fails with LH_EUNSUPPORTED. */
+    bool allow_inexact;
+} lh_export_options;
+
 /* Exports the layout as torchtitan options, one per line, with comments after
  * '#'. The schedule uses PyTorch's CSV. LH_EUNSUPPORTED: torchtitan cannot run
  * the plan as estimated; `err` gives the reason. Plans for LH_TARGET_TORCHTITAN
- * (lh_plan_options) are always supported. */
-LH_API lh_status lh_export_torchtitan(const lh_plan *plan, char **text,
-                                      size_t *len, lh_error *err);
+ * (lh_plan_options) are always supported. `options` may be NULL, also below.
+ */
+LH_API lh_status lh_export_torchtitan(const lh_plan *plan,
+                                      const lh_export_options *options,
+                                      char **text, size_t *len, lh_error *err);
 
 /* Exports model and layout as Megatron-LM arguments, one per line, with
  * comments after '#'. LH_EUNSUPPORTED: Megatron-LM cannot run the plan as
  * estimated; `err` gives the reason. Plans for LH_TARGET_MEGATRON are always
  * supported. */
-LH_API lh_status lh_export_megatron(const lh_plan *plan, char **text,
-                                    size_t *len, lh_error *err);
+LH_API lh_status lh_export_megatron(const lh_plan *plan,
+                                    const lh_export_options *options,
+                                    char **text, size_t *len, lh_error *err);
 
 /* Exports the plan as a Python recipe for Megatron-Bridge 0.3.1. Its
  * pretrain_config() returns a ConfigContainer; run as a program, it trains with
  * that configuration. Accepts the same plans as lh_export_megatron(). Also
  * LH_EUNSUPPORTED: the model's number of learned positions differs from the
  * sequence length. */
-LH_API lh_status lh_export_megatron_bridge(const lh_plan *plan, char **text,
-                                           size_t *len, lh_error *err);
+LH_API lh_status lh_export_megatron_bridge(const lh_plan *plan,
+                                           const lh_export_options *options,
+                                           char **text, size_t *len,
+                                           lh_error *err);
 
 /* Exports the predicted iteration as Chrome trace events for Perfetto; `title`
  * may be NULL. */
@@ -96,6 +124,7 @@ typedef struct lh_bundle_options {
     size_t size;          /* sizeof(lh_bundle_options) */
     lh_pytorch_form form; /* form of schedule.csv for LH_EXPORT_PYTORCH */
     uint32_t port;        /* rendezvous port on rank 0's host; 0: 29500 */
+    bool allow_inexact;   /* as in lh_export_options */
 } lh_bundle_options;
 
 /* Creates the folder `path` with all files required to start the planned job

@@ -165,6 +165,7 @@ class Plan(Result, Planned):
         schedule: Any = None,
         form: str = "compute_only",
         sub_blocks: int = 1,
+        allow_inexact: bool = False,
     ) -> str:
         """Exports the plan for another program.
 
@@ -175,13 +176,22 @@ class Plan(Result, Planned):
                 `simulate`.
             form: for "pytorch": "compute_only" or "compute_comms".
             sub_blocks: as for `simulate`.
+            allow_inexact: for "megatron" and "megatron-bridge": export a model
+                that the program cannot be given exactly; the file lists the
+                differences in comments.
 
         Raises:
             UnsupportedError: the program cannot run the plan as costed; use
-                `longhaul.plan` with `target` for one that it supports.
+                `longhaul.plan` with `target` for one that it supports. Or it
+                cannot be given the model exactly.
         """
         return export(
-            self, to, schedule=schedule, form=form, sub_blocks=sub_blocks
+            self,
+            to,
+            schedule=schedule,
+            form=form,
+            sub_blocks=sub_blocks,
+            allow_inexact=allow_inexact,
         )
 
     def export_stages(self) -> str:
@@ -194,9 +204,12 @@ class Plan(Result, Planned):
         folder: str | os.PathLike[str],
         *,
         form: str = "compute_only",
+        allow_inexact: bool = False,
     ) -> None:
         """Writes a folder with all files to start the job with that program."""
-        how = options("lh_bundle_options", form=_form(form))
+        how = options(
+            "lh_bundle_options", form=_form(form), allow_inexact=allow_inexact
+        )
         try_call(
             lib.lh_export_bundle,
             self._plan,
@@ -419,6 +432,7 @@ def export(
     schedule: Any = None,
     form: str = "compute_only",
     sub_blocks: int = 1,
+    allow_inexact: bool = False,
 ) -> str:
     """Exports a plan, or a pipeline with a schedule, for another program.
 
@@ -436,7 +450,8 @@ def export(
             raise _errors.InvalidError(
                 f"to: {to!r} takes a plan; this is a pipeline"
             )
-        return made_text(of_plans[target], problem.plan)
+        how = options("lh_export_options", allow_inexact=allow_inexact)
+        return made_text(of_plans[target], problem.plan, how)
     if schedule is None and isinstance(what, Schedule):
         schedule = what
     sim = sim_options(None, None, False)

@@ -69,6 +69,8 @@ def modules():
     found["torch"].nn = found["torch.nn"]
     for path, classes in (
             *OBJECTS.items(),
+            ("megatron.core.activations", None),
+            ("megatron.core.fusions.fused_bias_geglu", None),
             ("megatron.core.models.gpt.gpt_layer_specs", None),
             ("megatron.core.transformer.enums", None)):
         for end in range(1, path.count(".") + 2):
@@ -77,6 +79,8 @@ def modules():
         for name, fields in (classes or {}).items():
             setattr(found[path], name,
                     type(name, (StandIn,), {"fields": fields}))
+    found["megatron.core.activations"].squared_relu = "squared_relu"
+    found["megatron.core.fusions.fused_bias_geglu"].quick_gelu = "quick_gelu"
     found["megatron.core.transformer.enums"].AttnBackend = Named("AttnBackend")
     found["megatron.core.models.gpt.gpt_layer_specs"].get_gpt_decoder_block_spec \
         = lambda: None
@@ -156,7 +160,11 @@ def meant(a):
     gated, biased = "swiglu" in args, "disable_bias_linear" not in args
     if gated:
         args |= {"activation_func": "F.silu", "gated_linear_unit": True}
-    if gated or biased:
+    if "squared_relu" in args:
+        args["activation_func"] = "squared_relu"
+    if "quick_geglu" in args:
+        args |= {"activation_func": "quick_gelu", "gated_linear_unit": True}
+    if gated or biased and "no_bias_gelu_fusion" not in args:
         args["bias_activation_fusion"] = True
     args |= {"bias_dropout_fusion": True, "persist_layer_norm": True}
     if args["position_embedding_type"] == "rope":
@@ -165,6 +173,9 @@ def meant(a):
         args["add_bias_linear"] = False
     if "untie_embeddings_and_output_weights" in args:
         args["share_embeddings_and_output_weights"] = False
+    args["layernorm_epsilon"] = args["norm_epsilon"]
+    if "use_rope_scaling" in args:
+        args["rope_scaling"] = True
     if "num_experts" in args:
         args["num_moe_experts"] = args["num_experts"]
     group = args.get("microbatch_group_size_per_virtual_pipeline_stage")
@@ -207,6 +218,12 @@ def differences(recipe, arguments):
             "MLAModelProvider" if "multi-latent-attention" in arguments
             else "GPTModelProvider"):
         wrong.append("another class of model")
+    if "rotary-scaling-factor" in arguments:
+        # Fields without an argument of Megatron-LM, which has the defaults.
+        for name, usual in (("original_max_position_embeddings", 4096),
+                            ("beta_fast", 32), ("beta_slow", 1)):
+            if has.pop(f"model.{name}", usual) != usual:
+                wrong.append(f"{name} of YaRN")
     size = has.pop("ddp.bucket_size", None)
     if (size is None) != ("ddp-num-buckets" not in arguments):
         wrong.append("buckets")

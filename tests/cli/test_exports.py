@@ -135,6 +135,112 @@ def megatron_routes_tokens_as_the_model_does():
              out=found)
 
 
+TINY = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4,
+        "num_key_value_heads": 4, "vocab_size": 1024, "intermediate_size": 512,
+        "head_dim": 64, "rms_norm_eps": 1e-6}
+MOE = {"moe_intermediate_size": 128, "num_experts_per_tok": 2}
+MLA = {"model_type": "deepseek_v3", **TINY, **MOE, "q_lora_rank": 64,
+       "kv_lora_rank": 64, "qk_nope_head_dim": 32, "qk_rope_head_dim": 16,
+       "v_head_dim": 32, "n_routed_experts": 8, "n_shared_experts": 1,
+       "n_group": 2, "topk_group": 1, "first_k_dense_replace": 1}
+YARN = {"rope_type": "yarn", "factor": 40, "mscale": 1, "mscale_all_dim": 0.7,
+        "beta_fast": 32, "beta_slow": 1,
+        "original_max_position_embeddings": 4096}
+LLAMA3 = {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1,
+          "high_freq_factor": 4, "original_max_position_embeddings": 8192}
+
+
+def exported(config, target="megatron", *more, training="", err=None):
+    """What is exported of a small model, or the error."""
+    write("small/config.json", json.dumps(config))
+    write("small.yaml", f"""
+longhaul: job/1
+model: small/config.json
+training: {{global_batch: 8, sequence: 512{training}}}
+cluster: {{gpu: h100-sxm, gpus_per_node: 8, datacenters: [{{name: a, nodes: 1}}],
+  node_link: {{gbps: 3600, latency_us: 3}}, fabric: {{gbps: 400, latency_us: 8}}}}
+layout: {{pipeline: 1, tensor: 1, context: 1, expert: 1, micro_batch: 1}}
+""")
+    case("a plan", ["plan", "small.yaml", *SOON, "--for", "megatron", "-q",
+                    "-o", "small.json"], out=ANY)
+    said = "not the model's" if "--allow-inexact" in more else None
+    done = case(str(config), ["export", "small.json", "--to", target, *more],
+                1 if err else 0, None if err else ANY, err or said)
+    return done.stdout
+
+
+@test
+def megatron_is_given_the_whole_model():
+    """Each key of a config.json that its arguments can express."""
+    (WORK / "small").mkdir(exist_ok=True)
+    llama, moe = {"model_type": "llama", **TINY}, {**TINY, **MOE}
+    for config, training, lines in (
+            (llama, "", "--norm-epsilon 1e-06"),
+            (llama | {"initializer_range": 0.006}, "",
+             "--init-method-std 0.006"),
+            (llama | {"partial_rotary_factor": 0.5}, "",
+             "--rotary-percent 0.5"),
+            (llama | {"rope_theta": 5e5, "rope_scaling": LLAMA3}, "",
+             "--rotary-base 500000\n--use-rope-scaling\n"
+             "--rope-scaling-factor 8"),
+            ({"model_type": "glm4_moe", **moe, "n_routed_experts": 4}, "",
+             "--rotary-percent 0.5"),
+            ({"model_type": "qwen3_moe", **moe, "num_experts": 4,
+              "router_aux_loss_coef": 0.001}, "",
+             "--moe-aux-loss-coeff 0.001"),
+            ({"model_type": "qwen3_moe", **moe, "num_experts": 4,
+              "router_aux_loss_coef": 0.001}, ", balance_loss: 0",
+             "--moe-aux-loss-coeff 0"),
+            ({"model_type": "mixtral", **moe, "num_local_experts": 4}, "",
+             "--moe-aux-loss-coeff 0.01"),
+            (MLA, "", "--rope-type yarn\n--rotary-scaling-factor 1\n"
+             "--mscale 1\n--mscale-all-dim 0"),
+            (MLA, "", "--moe-aux-loss-coeff 0.0001\n"
+             "--moe-router-bias-update-rate 0.001"),
+            (MLA | {"rope_scaling": YARN}, "", "--rope-type yarn\n"
+             "--rotary-scaling-factor 40\n--mscale 1\n--mscale-all-dim 0.7")):
+        text = exported(config, training=training)
+        check(f"\n{lines}\n" in text, f"{lines} in {text}")
+
+
+@test
+def what_megatron_cannot_be_given_is_refused():
+    (WORK / "small").mkdir(exist_ok=True)
+    llama = {"model_type": "llama", **TINY}
+    linear = {"rope_type": "linear", "factor": 2}
+    for config, bridge, key in (
+            (llama | {"rope_scaling": linear}, False, "rope_scaling"),
+            (llama | {"rope_scaling": YARN}, False, "rope_scaling"),
+            (llama | {"rope_scaling": LLAMA3 | {"factor": 32}}, True,
+             "rope_scaling.factor"),
+            (llama | {"rope_scaling": LLAMA3 | {"low_freq_factor": 2}}, False,
+             "rope_scaling"),
+            (llama | {"hidden_act": "gelu"}, False, "activation"),
+            (llama | {"hidden_act": "relu"}, False,
+             "small/config.json: hidden_act"),
+            (MLA | {"rope_scaling": LLAMA3}, False, "rope_scaling"),
+            (MLA | {"rope_scaling": YARN | {"beta_fast": 1}}, True,
+             "rope_scaling"),
+            (MLA | {"rope_scaling": YARN | {"attention_factor": 1}}, False,
+             "rope_scaling"),
+            (MLA | {"norm_topk_prob": False}, False, "raw_shares"),
+            (MLA | {"topk_group": 2}, False, "groups_per_token")):
+        exported(config, err=rf"Megatron-LM cannot be given the model's {key}: "
+                             r"[^\n]*; --allow-inexact exports")
+        exported(config, "megatron-bridge", err=None if bridge else
+                 rf"Megatron-Bridge cannot be given the model's {key}: ")
+        told = json.loads(exported(config, "megatron", "--allow-inexact",
+                                   "--json"))
+        check([one["key"] for one in told["inexact"]] == [key], told)
+        check(f"\n# Not the model's: {key} (" in told["text"], told)
+    case("a bundle", ["export", "small.json", "--to", "megatron", "--bundle",
+                      "inexact"], 1, err="cannot be given the model's")
+    case("allowed", ["export", "small.json", "--to", "megatron", "--bundle",
+                     "inexact", "--allow-inexact"], out="written", err=ANY)
+    case("no effect", ["export", "small.json", "--allow-inexact"], 2,
+         err="--allow-inexact has no effect with --to pytorch; omit it")
+
+
 @test
 def a_plan_with_sites_says_where_ranks_are():
     """Where the job fixes which datacenter has what."""

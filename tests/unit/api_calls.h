@@ -766,6 +766,21 @@ static lh_status imported(const void *given, lh_error *err)
     return status;
 }
 
+static lh_status exported(const void *given, lh_error *err)
+{
+    lh_job *job = job_with(JOB_SMALL, "%s", "");
+    const lh_plan_options quick = {
+        .size = sizeof quick, .quick = true, .target = LH_TARGET_MEGATRON};
+    lh_plan *p = NULL;
+    char *text = NULL;
+    lh_status status = lh_plan_make(job, &quick, &p, err);
+    if (status == LH_OK)
+        status = lh_export_megatron(p, given, &text, NULL, err);
+    lh_plan_free(p);
+    lh_job_free(job);
+    return say_text(status, text);
+}
+
 /* Removes a folder and its files. */
 static void remove_files(const char *folder)
 {

@@ -210,6 +210,8 @@ static const lh_draft_options draft = {.size = sizeof draft,
                                        .sequence = 99};
 static const lh_bundle_options bundle = {
     .size = sizeof bundle, .form = LH_PYTORCH_COMPUTE_COMMS, .port = 7};
+static const lh_export_options export_options = {.size = sizeof export_options,
+                                                 .allow_inexact = true};
 static const lh_import_options import_options = {.size = sizeof import_options,
                                                  .machines = &draft};
 static const lh_traffic traffic = {.size = sizeof traffic,
@@ -270,7 +272,8 @@ static const taker takers[] = {
     TAKER(lh_optical_options, routed, &optical, n_seeds),
     TAKER(lh_traffic, loaded, &traffic, from),
     TAKER(lh_draft_options, drafted, &draft, sequence),
-    TAKER(lh_bundle_options, bundled, &bundle, port),
+    TAKER(lh_export_options, exported, &export_options, allow_inexact),
+    TAKER(lh_bundle_options, bundled, &bundle, allow_inexact),
     TAKER(lh_import_options, imported, &import_options, cluster),
     TAKER(lh_simulated, told, &simulated_all, objective),
     TAKER(lh_simulated, bounded, &simulated_all, jitter),

@@ -223,7 +223,7 @@ static void ends_without_layers(void)
         CHECK_OK(lh_cost_chunk(job, &l, &slice, NULL, &cost, &err), err);
         CHECK_INT(lh_pipeline_chunk(plan->pipeline, 0)->f_ns, cost.f.total_ns);
         char *megatron = NULL, *same = NULL;
-        CHECK_OK(lh_export_megatron(plan, &megatron, NULL, &err), err);
+        CHECK_OK(lh_export_megatron(plan, NULL, &megatron, NULL, &err), err);
         CHECK_HAS(megatron, "--pipeline-model-parallel-layout E|t*1|t*1|");
         CHECK_HAS(megatron, "|t*1|L\n");
         lh_text_free(megatron);

@@ -38,8 +38,17 @@ static void names(void)
     CHECK(!lh_pytorch_form_name((lh_pytorch_form)lh_n_pytorch_forms()));
 }
 
-typedef lh_status (*plan_export)(const lh_plan *plan, char **text, size_t *len,
-                                 lh_error *err);
+typedef lh_status (*plan_export)(const lh_plan *plan,
+                                 const lh_export_options *options, char **text,
+                                 size_t *len, lh_error *err);
+
+static lh_status export_stages(const lh_plan *plan,
+                               const lh_export_options *options, char **text,
+                               size_t *len, lh_error *err)
+{
+    (void)options;
+    return lh_export_stages(plan, text, len, err);
+}
 
 /* Exports `plan` with each allocation failing, then in full. */
 static void export_plan(plan_export make, const lh_plan *plan, const char *has)
@@ -49,12 +58,12 @@ static void export_plan(plan_export make, const lh_plan *plan, const char *has)
     lh_error err = {0};
     FAIL_EACH_ALLOC({
         text = NULL;
-        status = make(plan, &text, NULL, &err);
+        status = make(plan, NULL, &text, NULL, &err);
         CHECK((status == LH_OK) == (text != NULL));
         lh_text_free(text);
     });
     text = NULL;
-    CHECK_OK(make(plan, &text, &len, &err), err);
+    CHECK_OK(make(plan, NULL, &text, &len, &err), err);
     CHECK(text && strlen(text) == len);
     CHECK_HAS(text, has);
     lh_text_free(text);
@@ -66,7 +75,7 @@ static void plans(void)
     export_plan(lh_export_megatron, plan, "--pipeline-model-parallel-size 2\n");
     export_plan(lh_export_megatron_bridge, plan,
                 "            pipeline_model_parallel_size=2,\n");
-    export_plan(lh_export_stages, plan, "\"lm_head\"\n");
+    export_plan(export_stages, plan, "\"lm_head\"\n");
     lh_plan_free(plan);
     plan = plan_of(LH_TARGET_TORCHTITAN, 2);
     export_plan(lh_export_torchtitan, plan,

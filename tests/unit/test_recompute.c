@@ -286,7 +286,7 @@ static void in_a_plan(void)
     CHECK_INT(again->best.recompute, LH_RECOMPUTE_MODULES);
     lh_text_free(text);
     lh_plan_free(again);
-    CHECK_OK(lh_export_megatron(plan, &text, &len, &err), err);
+    CHECK_OK(lh_export_megatron(plan, NULL, &text, &len, &err), err);
     CHECK(strstr(text, "--recompute-granularity selective\n"
                        "--recompute-modules core_attn mlp\n") != NULL);
     lh_text_free(text);

@@ -284,7 +284,10 @@ lh_status lh_export_bundle(const lh_plan *plan, lh_export_target target,
                         (int)target);
     if (!*path)
         return lhi_fail(err, LH_EIO, "a bundle requires a folder name");
+    LHI_TRY(lhi_export_check_inexact(
+        plan, target, lhi_export_display_name(target), o.allow_inexact, err));
     lhi_bundle b = {.plan = plan,
+                    .target = target,
                     .form = lhi_export_form_of(target),
                     .port = o.port ? o.port : MASTER_PORT};
     bundle_files *all = calloc(1, sizeof *all);

@@ -49,6 +49,7 @@ void lhi_bundle_add_nodes(lhi_text *out, const lh_plan *plan,
 /* Inputs for the generated files. */
 typedef struct lhi_bundle {
     const lh_plan *plan;
+    lh_export_target target;
     const lhi_export_form *form;
     uint32_t port;
     const lhi_launches *launches;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "interop/export/export_internal.h"
 
+#include "base/options.h"
+
 #include <longhaul/simulate.h>
 
 static const lhi_export_form export_forms[] = {
@@ -17,7 +19,7 @@ static const lhi_export_form export_forms[] = {
                    "LONGHAUL_SCHEDULE\n"
                    "and LONGHAUL_STAGES.\n"},
     [LH_EXPORT_TORCHTITAN] = {.name = "torchtitan",
-                              .write = lh_export_torchtitan,
+                              .write = lhi_export_write_torchtitan,
                               .file_name = "args.txt",
                               .has_arguments = true,
                               .has_schedule = true,
@@ -28,36 +30,71 @@ static const lhi_export_form export_forms[] = {
                                   "--module and --config of\nthe model, data, "
                                   "checkpoints.\n"},
     [LH_EXPORT_MEGATRON] = {.name = "megatron",
-                            .write = lh_export_megatron,
+                            .write = lhi_export_write_megatron,
                             .file_name = "args.txt",
                             .has_arguments = true,
                             .planner_target = LH_TARGET_MEGATRON,
                             .program = "# Megatron-LM's own folder has it.\n"
                                        "PROGRAM=${PROGRAM:-pretrain_gpt.py}\n",
-                            .inputs = "data, tokenizer, learning rate,\n"
-                                      "checkpoints, and model settings without "
-                                      "an effect on time: --norm-epsilon, "
-                                      "scaled rotary\n"
-                                      "positions and the like.\n"},
+                            .inputs = "data, tokenizer, learning rate\n"
+                                      "and checkpoints.\n"},
     [LH_EXPORT_MEGATRON_BRIDGE] =
         {.name = "megatron-bridge",
-         .write = lh_export_megatron_bridge,
+         .write = lhi_export_write_megatron_bridge,
          .file_name = "longhaul_recipe.py",
          .planner_target = LH_TARGET_MEGATRON,
          .display_name = "Megatron-Bridge",
          .program = "# Or another that has pretrain_config() from it.\n"
                     "PROGRAM=${PROGRAM:--m longhaul_recipe}\n"
                     "export PYTHONPATH=\"$here${PYTHONPATH:+:$PYTHONPATH}\"\n",
-         .inputs = "data, tokenizer, learning rate,\n"
-                   "checkpoints, and model settings without an effect on time "
-                   "(model.layernorm_epsilon), for example\n"
-                   "train.train_iters=1000.\n"},
+         .inputs = "data, tokenizer, learning rate\n"
+                   "and checkpoints, for example train.train_iters=1000.\n"},
     [LH_EXPORT_CHROME] = {.name = "chrome"},
 };
 
 const lhi_export_form *lhi_export_form_of(lh_export_target target)
 {
     return &export_forms[target];
+}
+
+const char *lhi_export_display_name(lh_export_target target)
+{
+    const lhi_export_form *form = lhi_export_form_of(target);
+    return form->display_name ? form->display_name
+                              : lh_target_display_name(form->planner_target);
+}
+
+static lh_status write_exactly(const lh_plan *plan, lh_export_target target,
+                               const lh_export_options *options, char **text,
+                               size_t *len, lh_error *err)
+{
+    lh_export_options o;
+    LHI_TRY(LHI_OPTIONS_COPY(lh_export_options, &o, options, err));
+    LHI_TRY(lhi_export_check_inexact(
+        plan, target, lhi_export_display_name(target), o.allow_inexact, err));
+    return lhi_export_form_of(target)->write(plan, text, len, err);
+}
+
+lh_status lh_export_torchtitan(const lh_plan *plan,
+                               const lh_export_options *options, char **text,
+                               size_t *len, lh_error *err)
+{
+    return write_exactly(plan, LH_EXPORT_TORCHTITAN, options, text, len, err);
+}
+
+lh_status lh_export_megatron(const lh_plan *plan,
+                             const lh_export_options *options, char **text,
+                             size_t *len, lh_error *err)
+{
+    return write_exactly(plan, LH_EXPORT_MEGATRON, options, text, len, err);
+}
+
+lh_status lh_export_megatron_bridge(const lh_plan *plan,
+                                    const lh_export_options *options,
+                                    char **text, size_t *len, lh_error *err)
+{
+    return write_exactly(plan, LH_EXPORT_MEGATRON_BRIDGE, options, text, len,
+                         err);
 }
 
 static const char *const forms[] = {"compute_only", "compute_comms"};

@@ -7,8 +7,9 @@
  *     pytorch.c     schedules without features that PyTorch lacks
  *     pytorch_comms.c  schedules with explicit communication
  *     torchtitan.c  options; each stage's layers
- *     megatron.c    arguments
+ *     megatron.c    arguments; megatron_model.c: those of the model
  *     megatron_bridge.c, bridge_fields.c   the same as a recipe
+ *     inexact.c     model settings that a target cannot be given
  *     rank_comments.c  parts common to torchtitan and Megatron-LM
  *     bundle.c      all files that start the job: bundle.h */
 #ifndef LHI_INTEROP_EXPORT_EXPORT_INTERNAL_H
@@ -41,6 +42,34 @@ void lhi_export_add_ranks(lhi_text *out, const lh_plan *plan);
 /* Copies the lines of `text` that begin with '#'. */
 void lhi_export_copy_comments(lhi_text *out, const char *text);
 
+/* Writes a target's file without checking for settings that it cannot express.
+ */
+lh_status lhi_export_write_torchtitan(const lh_plan *plan, char **text,
+                                      size_t *len, lh_error *err);
+lh_status lhi_export_write_megatron(const lh_plan *plan, char **text,
+                                    size_t *len, lh_error *err);
+lh_status lhi_export_write_megatron_bridge(const lh_plan *plan, char **text,
+                                           size_t *len, lh_error *err);
+/* Writes Megatron-LM's arguments for it or for Megatron-Bridge, which can
+ * express more settings. */
+lh_status lhi_export_write_megatron_arguments(const lh_plan *plan,
+                                              lh_export_target target,
+                                              char **text, size_t *len,
+                                              lh_error *err);
+/* Adds the model's arguments; `tensor` is the tensor-parallel degree. */
+void lhi_export_put_megatron_model(lhi_text *out, const lh_job *job,
+                                   uint32_t tensor);
+
+/* Checks whether a target, called `name` in messages, can be given the whole
+ * model, unless differences are allowed. LH_EUNSUPPORTED: it cannot; `err`
+ * names the settings. */
+lh_status lhi_export_check_inexact(const lh_plan *plan, lh_export_target target,
+                                   const char *name, bool allowed,
+                                   lh_error *err);
+/* Adds a comment for each setting that the target cannot be given. */
+void lhi_export_put_inexact(lhi_text *out, const lh_plan *plan,
+                            lh_export_target target);
+
 /* Megatron-LM's requirement on CUDA_DEVICE_MAX_CONNECTIONS: 1 with tensor or
  * context parallelism before Blackwell; unset with sharded parameters. */
 typedef enum lhi_megatron_connection_rule {
@@ -62,13 +91,16 @@ typedef struct lhi_export_form {
     bool has_arguments; /* passed on to the program */
     bool has_schedule;
     lh_target planner_target; /* planner target with the same rules */
-    const char *display_name; /* display name; NULL: the target's */
+    const char *display_name; /* display name; NULL: planner_target's */
     const char *program;      /* launch.sh lines; NULL: starts nothing */
     const char *inputs;       /* further inputs, for README.md */
 } lhi_export_form;
 
 /* Returns an export target's form. */
 const lhi_export_form *lhi_export_form_of(lh_export_target target);
+
+/* Returns the target's display name. */
+const char *lhi_export_display_name(lh_export_target target);
 
 /* Checks whether a target can run the plan as costed. LH_EUNSUPPORTED: it
  * cannot; `err` names the obstacle and the planner option that avoids it. */

@@ -12,182 +12,6 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* --- model -------------------------------------------------------------------
- */
-
-/* Adds runs with equal layers, as in "([1]*12+[0]*20)". */
-static void put_runs(lhi_text *out, const lh_model *m,
-                     bool is_one(const lh_model *m, uint32_t layer))
-{
-    lhi_text_puts(out, "(");
-    for (uint32_t i = 0, first = 0; i < m->layers; first = i) {
-        bool one = is_one(m, first);
-        while (i < m->layers && is_one(m, i) == one)
-            i++;
-        lhi_text_printf(out, "%s[%d]*%" PRIu32, first ? "+" : "", one,
-                        i - first);
-    }
-    lhi_text_puts(out, ")\n");
-}
-
-static bool has_window(const lh_model *m, uint32_t layer)
-{
-    return lh_model_layer_window(m, layer) > 0;
-}
-
-/* Adds the attention windows, counted in tokens before the current one. */
-static void put_windows(lhi_text *out, const lh_model *m)
-{
-    if (!m->sliding_window)
-        return;
-    lhi_text_printf(out,
-                    "--window-size %" PRIu32 ",0\n"
-                    "--window-attn-skip-freq ",
-                    m->sliding_window - 1);
-    put_runs(out, m, has_window);
-}
-
-static void put_attention(lhi_text *out, const lh_model *m)
-{
-    lhi_export_add_option(out, "num-attention-heads", m->heads);
-    if (m->kv_lora_rank) {
-        lhi_text_puts(out, "--multi-latent-attention\n");
-        if (m->q_lora_rank)
-            lhi_export_add_option(out, "q-lora-rank", m->q_lora_rank);
-        lhi_export_add_option(out, "kv-lora-rank", m->kv_lora_rank);
-        lhi_export_add_option(out, "qk-head-dim", m->qk_nope_head_dim);
-        lhi_export_add_option(out, "qk-pos-emb-head-dim", m->qk_rope_head_dim);
-        lhi_export_add_option(out, "v-head-dim", m->v_head_dim);
-    } else {
-        lhi_export_add_option(out, "kv-channels", m->head_dim);
-        if (m->kv_heads != m->heads) {
-            lhi_text_puts(out, "--group-query-attention\n");
-            lhi_export_add_option(out, "num-query-groups", m->kv_heads);
-        }
-    }
-    if (m->qk_norm || m->kv_lora_rank) /* with MLA: of the compressed vectors */
-        lhi_text_puts(out, "--qk-layernorm\n");
-    if (m->attention_sinks)
-        lhi_text_puts(out, "--softmax-type learnable\n");
-    put_windows(out, m);
-    if (m->positions) {
-        lhi_text_puts(out, "--position-embedding-type learned_absolute\n");
-        lhi_export_add_option(out, "max-position-embeddings", m->positions);
-    } else {
-        lhi_text_puts(out, "--position-embedding-type rope\n");
-        if (m->rope_theta)
-            lhi_export_add_option(out, "rotary-base", m->rope_theta);
-    }
-}
-
-/* Adds the expert router's options, which do not affect an iteration's time and
- * memory. With sigmoid scores, as in DeepSeek-V3: a balancing bias together
- * with a loss per sequence, and fp32 routing. With one expert per token,
- * softmax over all experts comes first. */
-static void put_router(lhi_text *out, const lh_model *m)
-{
-    bool sigmoid = m->router == LH_ROUTER_SIGMOID;
-    if (sigmoid)
-        lhi_text_puts(out, "--moe-router-score-function sigmoid\n"
-                           "--moe-router-enable-expert-bias\n");
-    else if (m->experts_per_token == 1 || m->unnormalised_scores)
-        lhi_text_puts(out, "--moe-router-pre-softmax\n");
-    if (m->expert_groups) {
-        lhi_export_add_option(out, "moe-router-num-groups", m->expert_groups);
-        lhi_export_add_option(out, "moe-router-group-topk",
-                              m->groups_per_token);
-    }
-    if (m->routed_scale != 0)
-        lhi_text_printf(out, "--moe-router-topk-scaling-factor %.12g\n",
-                        m->routed_scale);
-    if (sigmoid)
-        lhi_text_puts(out, "--moe-router-load-balancing-type seq_aux_loss\n"
-                           "--moe-router-dtype fp32\n");
-}
-
-/* Adds the job's load-balancing options; otherwise Megatron-LM's defaults
- * apply. */
-static void put_load_balancing(lhi_text *out, const lh_training *t)
-{
-    if (t->balance_loss_given)
-        lhi_text_printf(out, "--moe-aux-loss-coeff %.12g\n", t->balance_loss);
-    if (t->balance_bias_given)
-        lhi_text_printf(out, "--moe-router-bias-update-rate %.12g\n",
-                        t->balance_bias);
-    if (t->expert_capacity > 0)
-        lhi_text_printf(out,
-                        "--moe-expert-capacity-factor %.12g\n"
-                        "--moe-token-drop-policy position\n",
-                        t->expert_capacity);
-}
-
-static void put_mlps(lhi_text *out, const lh_model *m)
-{
-    lhi_export_add_option(out, "ffn-hidden-size",
-                          m->ffn ? m->ffn : m->expert_ffn);
-    if (m->gated)
-        lhi_text_puts(out, "--swiglu\n");
-    if (!m->experts)
-        return;
-    lhi_export_add_option(out, "num-experts", m->experts);
-    lhi_export_add_option(out, "moe-router-topk", m->experts_per_token);
-    lhi_export_add_option(out, "moe-ffn-hidden-size", m->expert_ffn);
-    if (m->shared_expert_ffn)
-        lhi_export_add_option(out, "moe-shared-expert-intermediate-size",
-                              m->shared_expert_ffn);
-    if (m->shared_expert_gate)
-        lhi_text_puts(out, "--moe-shared-expert-gate\n");
-    lhi_text_puts(out, "--moe-layer-freq ");
-    put_runs(out, m, lh_model_layer_is_moe);
-    lhi_text_puts(out, "--moe-grouped-gemm\n");
-    put_router(out, m);
-}
-
-static void put_vocabulary(lhi_text *out, const lh_job *job, uint32_t tensor)
-{
-    const uint32_t vocab = job->model->vocab;
-    uint32_t multiple;
-    const uint32_t words = lhi_megatron_padded_vocab(vocab, tensor, &multiple);
-    if (words != vocab)
-        lhi_text_printf(out,
-                        "# Megatron-LM pads the vocabulary to %" PRIu32
-                        " tokens, as the plan assumes\n",
-                        words);
-    lhi_export_add_option(out, "vocab-size", vocab);
-    if (multiple < 128)
-        lhi_export_add_option(out, "make-vocab-size-divisible-by", multiple);
-}
-
-static void put_model(lhi_text *out, const lh_job *job, uint32_t tensor)
-{
-    const lh_model *m = job->model;
-    lhi_export_add_option(out, "num-layers", m->layers);
-    lhi_export_add_option(out, "hidden-size", m->hidden);
-    put_attention(out, m);
-    put_mlps(out, m);
-    lhi_text_printf(out, "--normalization %s\n",
-                    m->norm == LH_NORM_LAYER ? "LayerNorm" : "RMSNorm");
-    if (!m->output_bias && !m->mlp_bias)
-        lhi_text_puts(out, "--disable-bias-linear\n");
-    if (m->qkv_bias)
-        lhi_text_puts(out, "--add-qkv-bias\n");
-    if (!m->tied_embeddings)
-        lhi_text_puts(out, "--untie-embeddings-and-output-weights\n");
-    put_vocabulary(out, job, tensor);
-    if (m->mtp_layers)
-        lhi_export_add_option(out, "mtp-num-layers", m->mtp_layers);
-    /* Megatron-LM's default is 0.1. */
-    if (lhi_job_dropout(job) != 0.1)
-        lhi_text_printf(out,
-                        "--hidden-dropout %.12g\n--attention-dropout %.12g\n",
-                        lhi_job_dropout(job), lhi_job_dropout(job));
-    put_load_balancing(out, &job->training);
-    lhi_export_add_option(out, "seq-length", job->training.sequence);
-    if (!m->positions)
-        lhi_export_add_option(out, "max-position-embeddings",
-                              job->training.sequence);
-}
-
 /* --- plan --------------------------------------------------------------------
  */
 
@@ -426,7 +250,7 @@ static void put_replicas_outermost(lhi_text *out, const lh_job *job,
                               (uint64_t)l->tensor * l->context);
 }
 
-static void put_all(lhi_text *out, const lh_plan *plan)
+static void put_all(lhi_text *out, const lh_plan *plan, lh_export_target target)
 {
     const lh_job *job = plan->job;
     const lh_layout *l = &plan->best.layout;
@@ -436,7 +260,8 @@ static void put_all(lhi_text *out, const lh_plan *plan)
                     (double)plan->best.iteration_ns / 1e9);
     lhi_export_add_ranks(out, plan);
     put_environment(out, plan);
-    put_model(out, job, l->tensor);
+    lhi_export_put_inexact(out, plan, target);
+    lhi_export_put_megatron_model(out, job, l->tensor);
     lhi_export_add_option(out, "tensor-model-parallel-size", l->tensor);
     lhi_export_add_option(out, "context-parallel-size", l->context);
     if (job->model->experts)
@@ -455,11 +280,20 @@ static void put_all(lhi_text *out, const lh_plan *plan)
     put_memory(out, plan);
 }
 
-lh_status lh_export_megatron(const lh_plan *plan, char **text, size_t *len,
-                             lh_error *err)
+lh_status lhi_export_write_megatron_arguments(const lh_plan *plan,
+                                              lh_export_target target,
+                                              char **text, size_t *len,
+                                              lh_error *err)
 {
     lhi_text out = {0};
     LHI_TRY(lhi_export_check(plan, LH_TARGET_MEGATRON, err));
-    put_all(&out, plan);
+    put_all(&out, plan, target);
     return lhi_text_take(&out, text, len, err);
+}
+
+lh_status lhi_export_write_megatron(const lh_plan *plan, char **text,
+                                    size_t *len, lh_error *err)
+{
+    return lhi_export_write_megatron_arguments(plan, LH_EXPORT_MEGATRON, text,
+                                               len, err);
 }

@@ -152,13 +152,29 @@ static void put_stages(recipe *r)
  * Bridge's model. */
 static void put_fusions(recipe *r)
 {
-    const bool biases = !is_given(r->text, "disable-bias-linear");
+    const bool biases = !is_given(r->text, "disable-bias-linear") &&
+                        !is_given(r->text, "no-bias-gelu-fusion");
     if (biases || is_given(r->text, "swiglu"))
         put_field(r, LHI_BRIDGE_MODEL, "bias_activation_fusion", "True");
     put_field(r, LHI_BRIDGE_MODEL, "bias_dropout_fusion", "True");
     put_field(r, LHI_BRIDGE_MODEL, "persist_layer_norm", "True");
     if (!r->plan->job->model->positions)
         put_field(r, LHI_BRIDGE_MODEL, "apply_rope_fusion", "True");
+}
+
+/* Adds the constants of YaRN for which Megatron-LM has no argument. */
+static void put_yarn(recipe *r)
+{
+    const lh_rope_scaling *s = r->plan->job->model->rope_scaling;
+    char number[32];
+    if (!s || s->type != LH_ROPE_YARN || !r->plan->job->model->kv_lora_rank)
+        return;
+    snprintf(number, sizeof number, "%" PRIu32, s->original_positions);
+    put_field(r, LHI_BRIDGE_MODEL, "original_max_position_embeddings", number);
+    snprintf(number, sizeof number, "%.12g", s->beta_fast);
+    put_field(r, LHI_BRIDGE_MODEL, "beta_fast", number);
+    snprintf(number, sizeof number, "%.12g", s->beta_slow);
+    put_field(r, LHI_BRIDGE_MODEL, "beta_slow", number);
 }
 
 static void put_vocabulary(recipe *r)
@@ -250,6 +266,8 @@ static const char imports[] =
     ")\n"
     "from megatron.bridge.training.mixed_precision import "
     "MixedPrecisionConfig\n"
+    "from megatron.core.activations import squared_relu\n"
+    "from megatron.core.fusions.fused_bias_geglu import quick_gelu\n"
     "from megatron.core.models.gpt.gpt_layer_specs import "
     "get_gpt_decoder_block_spec\n"
     "from megatron.core.transformer.enums import AttnBackend\n";
@@ -362,6 +380,7 @@ static lh_status put_recipe(recipe *r, lhi_text *out, lh_error *err)
     LHI_TRY(put_arguments(r, err));
     put_stages(r);
     put_fusions(r);
+    put_yarn(r);
     put_vocabulary(r);
     if (needs_blocks(r))
         put_field(r, LHI_BRIDGE_MODEL, "transformer_layer_spec",
@@ -374,12 +393,13 @@ static lh_status put_recipe(recipe *r, lhi_text *out, lh_error *err)
     return LH_OK;
 }
 
-lh_status lh_export_megatron_bridge(const lh_plan *plan, char **text,
-                                    size_t *len, lh_error *err)
+lh_status lhi_export_write_megatron_bridge(const lh_plan *plan, char **text,
+                                           size_t *len, lh_error *err)
 {
     char *arguments = NULL;
     lhi_text out = {0};
-    LHI_TRY(lh_export_megatron(plan, &arguments, NULL, err));
+    LHI_TRY(lhi_export_write_megatron_arguments(plan, LH_EXPORT_MEGATRON_BRIDGE,
+                                                &arguments, NULL, err));
     recipe r = {.plan = plan, .text = arguments};
     lh_status status = check_positions(plan, err);
     if (status == LH_OK)

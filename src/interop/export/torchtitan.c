@@ -183,8 +183,8 @@ static lh_status check_backward(const lh_plan *plan, lh_error *err)
                     "keeps them joint");
 }
 
-lh_status lh_export_torchtitan(const lh_plan *plan, char **text, size_t *len,
-                               lh_error *err)
+lh_status lhi_export_write_torchtitan(const lh_plan *plan, char **text,
+                                      size_t *len, lh_error *err)
 {
     lhi_text out = {0};
     LHI_TRY(lhi_export_check(plan, LH_TARGET_TORCHTITAN, err));

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Model settings that a target program cannot be given. Sources: Megatron-LM
+ * core 0.16.1, gpt_builders.py (which passes on neither --rope-scaling-factor
+ * nor YaRN outside latent attention), transformer_config.py, moe_utils.py,
+ * rotary_pos_embedding.py and yarn_rotary_pos_embedding.py; Megatron-Bridge
+ * 0.3.1, models/gpt_provider.py. */
+#include "interop/export/export_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The settings found so far. */
+typedef struct search {
+    const lh_model *m;
+    bool bridge; /* Megatron-Bridge, else Megatron-LM */
+    lh_inexact_setting *out;
+    uint32_t n, room;
+} search;
+
+static void add(search *s, const char *key, const char *reason)
+{
+    if (s->n < s->room)
+        s->out[s->n] = (lh_inexact_setting){key, reason};
+    s->n++;
+}
+
+/* Adds the setting if Megatron differs from it. */
+static void add_if(search *s, bool differs, const char *key, const char *reason)
+{
+    if (differs)
+        add(s, key, reason);
+}
+
+static void find_rotary(search *s)
+{
+    const lh_model *m = s->m;
+    const lh_rope_scaling *scaling = m->rope_scaling;
+    add_if(s, m->kv_lora_rank && m->partial_rotary_factor > 0,
+           "partial_rotary_factor",
+           "latent attention rotates all of qk_rope_head_dim");
+    if (!scaling)
+        return;
+    if (scaling->type == LH_ROPE_LINEAR ||
+        (scaling->type == LH_ROPE_LLAMA3) == (m->kv_lora_rank > 0)) {
+        add(s, "rope_scaling",
+            m->kv_lora_rank
+                ? "latent attention has only YaRN"
+                : "attention other than latent has only Llama 3.1's scaling");
+        return;
+    }
+    if (scaling->type == LH_ROPE_LLAMA3) {
+        add_if(s, scaling->factor != 8 && !s->bridge, "rope_scaling.factor",
+               "the model is built with 8, whatever --rope-scaling-factor is");
+        add_if(s,
+               scaling->original_positions != 8192 ||
+                   scaling->low_freq_factor != 1 ||
+                   scaling->high_freq_factor != 4,
+               "rope_scaling",
+               "its Llama 3.1 scaling is fixed at "
+               "original_max_position_embeddings 8192, low_freq_factor 1 and "
+               "high_freq_factor 4");
+        return;
+    }
+    add_if(s,
+           !s->bridge && (scaling->original_positions != 4096 ||
+                          scaling->beta_fast != 32 || scaling->beta_slow != 1),
+           "rope_scaling",
+           "its YaRN is fixed at original_max_position_embeddings 4096, "
+           "beta_fast 32 and beta_slow 1");
+    add_if(s, scaling->fractional_range || scaling->attention_factor > 0,
+           "rope_scaling",
+           "its YaRN has neither fractional_range nor attention_factor");
+    add_if(s, scaling->mscale <= 0 && scaling->mscale_all_dim > 0,
+           "rope_scaling.mscale_all_dim", "its YaRN requires mscale with it");
+}
+
+static void find_activation(search *s)
+{
+    const lh_model *m = s->m;
+    const lh_activation function = m->activation;
+    const bool expressible =
+        function == LH_ACTIVATION_UNSET ||
+        (m->gated ? function == LH_ACTIVATION_SILU ||
+                        function == LH_ACTIVATION_QUICK_GELU
+                  : function == LH_ACTIVATION_RELU2 ||
+                        function == LH_ACTIVATION_GELU ||
+                        (function == LH_ACTIVATION_GELU_TANH && m->mlp_bias));
+    add_if(s, !expressible, "activation",
+           m->gated ? "gated MLPs have SiLU or quick_gelu"
+                    : "other MLPs have GeLU with the error function, with tanh "
+                      "and mlp_bias, or relu2");
+    add_if(s,
+           (m->glu_linear_offset > 0 || m->swiglu_limit > 0) &&
+               function != LH_ACTIVATION_QUICK_GELU,
+           m->glu_linear_offset > 0 ? "glu_linear_offset" : "swiglu_limit",
+           "only quick_gelu has an offset and a limit");
+}
+
+static void find_router(search *s)
+{
+    const lh_model *m = s->m;
+    const bool sigmoid = m->router == LH_ROUTER_SIGMOID;
+    if (!m->experts)
+        return;
+    add_if(s, sigmoid && m->unnormalised_scores && m->experts_per_token > 1,
+           "raw_shares", "sigmoid scores are always normalised");
+    add_if(s, m->experts_per_token == 1 && !m->unnormalised_scores,
+           "raw_shares", "the score of a single expert is never normalised");
+    add_if(s,
+           m->expert_groups > 1 && m->experts_per_token / m->groups_per_token !=
+                                       (sigmoid ? 2u : 1u),
+           "groups_per_token",
+           sigmoid ? "groups are ranked by the sum of their best "
+                     "experts_per_token / groups_per_token scores, the "
+                     "model's by their best 2"
+                   : "groups are ranked by the sum of their best "
+                     "experts_per_token / groups_per_token scores, the "
+                     "model's by their best");
+}
+
+static void find_megatron(search *s)
+{
+    const lh_model *m = s->m;
+    if (m->unsupported_keys)
+        add(s, m->unsupported_keys, "the job has no key for it");
+    if (!m->positions)
+        find_rotary(s);
+    find_activation(s);
+    find_router(s);
+    add_if(s, m->kv_lora_rank && m->qkv_bias, "qkv_bias",
+           "latent attention has no biases of queries, keys and values");
+}
+
+uint32_t lh_export_list_inexact(const lh_plan *plan, lh_export_target target,
+                                lh_inexact_setting *out, uint32_t room)
+{
+    search s = {.m = plan->job->model,
+                .bridge = target == LH_EXPORT_MEGATRON_BRIDGE,
+                .out = out,
+                .room = room};
+    if (target == LH_EXPORT_MEGATRON || target == LH_EXPORT_MEGATRON_BRIDGE)
+        find_megatron(&s);
+    return s.n;
+}
+
+lh_status lhi_export_check_inexact(const lh_plan *plan, lh_export_target target,
+                                   const char *name, bool allowed,
+                                   lh_error *err)
+{
+    lh_inexact_setting found[LH_MAX_INEXACT];
+    const uint32_t n =
+        lh_export_list_inexact(plan, target, found, LH_MAX_INEXACT);
+    char more[128] = "";
+    if (n == 0 || allowed)
+        return LH_OK;
+    for (uint32_t i = 1; i < n; i++) {
+        const size_t used = strlen(more);
+        snprintf(more + used, sizeof more - used, "%s%s",
+                 i == 1 ? "; also " : ", ", found[i].key);
+    }
+    return lhi_fail(err, LH_EUNSUPPORTED,
+                    "%s cannot be given the model's %s: %s%s; --allow-inexact "
+                    "exports another model and lists the differences",
+                    name, found[0].key, found[0].reason, more);
+}
+
+void lhi_export_put_inexact(lhi_text *out, const lh_plan *plan,
+                            lh_export_target target)
+{
+    lh_inexact_setting found[LH_MAX_INEXACT];
+    const uint32_t n =
+        lh_export_list_inexact(plan, target, found, LH_MAX_INEXACT);
+    for (uint32_t i = 0; i < n; i++) {
+        lhi_text_puts(out, "# Not the model's: ");
+        lhi_text_add_escaped(out, found[i].key, SIZE_MAX);
+        lhi_text_printf(out, " (%s)\n", found[i].reason);
+    }
+}
