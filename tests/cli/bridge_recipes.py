@@ -173,7 +173,8 @@ def meant(a):
         args["add_bias_linear"] = False
     if "untie_embeddings_and_output_weights" in args:
         args["share_embeddings_and_output_weights"] = False
-    args["layernorm_epsilon"] = args["norm_epsilon"]
+    if "norm_epsilon" in args:
+        args["layernorm_epsilon"] = args["norm_epsilon"]
     if "use_rope_scaling" in args:
         args["rope_scaling"] = True
     if "num_experts" in args:

@@ -568,7 +568,6 @@ def what_the_device_does_not_compute_is_planned_and_not_trained():
          err=r"\Alonghaul: tiny/config\.json: hidden_act, rope_scaling: the "
              r"cpu device does not support [^\n]*\n\Z")
     for more, what in (({"hidden_act": "gelu"}, "an activation function other"),
-                       ({"partial_rotary_factor": 0.5}, "partly rotated heads"),
                        ({"rope_scaling": scaling}, "scaled rotary positions")):
         model = planned_with(**more)
         check("uncomputed" not in model, str(model))

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exports of plans and schedules for other programs."""
 import json
+import re
 
 from harness import (ANY, ROOT, WORK, case, check, finish, makes, read, run,
                      test, write)
@@ -72,6 +73,9 @@ def torchtitan_gets_stages():
     check("module_fqns_per_model_part " +
           " ".join(",".join(part) for part in parts) + "\n" in text,
           "the option has the same")
+    model = json.loads(re.search("--config must build: (.*)", text)[1])
+    check(model["name"] == loaded("titan.json")["job"]["model"] and
+          model["layers"] == 80 and model["rope_theta"] == 500000, model)
     there = list(range(4))
     wave = "ZBVZeroBubble" in text
     check(stages["stage_ranks"] == there + (there[::-1] if wave else there),
@@ -178,8 +182,6 @@ def megatron_is_given_the_whole_model():
             (llama, "", "--norm-epsilon 1e-06"),
             (llama | {"initializer_range": 0.006}, "",
              "--init-method-std 0.006"),
-            (llama | {"partial_rotary_factor": 0.5}, "",
-             "--rotary-percent 0.5"),
             (llama | {"rope_theta": 5e5, "rope_scaling": LLAMA3}, "",
              "--rotary-base 500000\n--use-rope-scaling\n"
              "--rope-scaling-factor 8"),
@@ -204,6 +206,14 @@ def megatron_is_given_the_whole_model():
 
 
 @test
+def bridge_gets_uncompressed_queries():
+    """Its default is another one than Megatron-LM's."""
+    (WORK / "small").mkdir(exist_ok=True)
+    text = exported(MLA | {"q_lora_rank": None}, "megatron-bridge")
+    check("            q_lora_rank=None,\n" in text, text)
+
+
+@test
 def what_megatron_cannot_be_given_is_refused():
     (WORK / "small").mkdir(exist_ok=True)
     llama = {"model_type": "llama", **TINY}
@@ -218,6 +228,8 @@ def what_megatron_cannot_be_given_is_refused():
             (llama | {"hidden_act": "gelu"}, False, "activation"),
             (llama | {"hidden_act": "relu"}, False,
              "small/config.json: hidden_act"),
+            (llama | {"partial_rotary_factor": 0.5}, False,
+             "small/config.json: partial_rotary_factor"),
             (MLA | {"rope_scaling": LLAMA3}, False, "rope_scaling"),
             (MLA | {"rope_scaling": YARN | {"beta_fast": 1}}, True,
              "rope_scaling"),

@@ -410,6 +410,7 @@ static void what_is_not_computed_is_known(void)
          "\"router_jitter_noise\": 0.1",
          "router_jitter_noise"},
         {"falcon", "", NULL},
+        {"llama", ", \"partial_rotary_factor\": 0.5", "partial_rotary_factor"},
         {"falcon", ", \"activation\": \"gelu_pytorch_tanh\"", NULL},
         {"falcon",
          ", \"activation\": \"gelu_new\", "
@@ -454,7 +455,9 @@ static void constants_are_read(void)
         {"glm4_moe", ", \"n_routed_experts\": 0",
          ", \"partial_rotary_factor\": 0.5"},
         {"llama", ", \"partial_rotary_factor\": 1.0", ""},
-        {"llama", ", \"rope_parameters\": {\"partial_rotary_factor\": 0.25}",
+        {"glm4_moe",
+         ", \"rope_parameters\": {\"partial_rotary_factor\": 0.25}, "
+         "\"n_routed_experts\": 0",
          ", \"partial_rotary_factor\": 0.25"},
         {"llama", ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 4.0}",
          ", \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 4}"},

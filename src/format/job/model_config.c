@@ -192,7 +192,7 @@ static lh_status read_constants(reader *r, lh_error *err)
                                   : NULL,
         .clamped_swiglu = s == GPT_OSS,
         .rotary = s != GPT2,
-        .rotary_fraction = s == GLM4_MOE ? 0.5 : 1};
+        .rotary_fraction = s == GLM4_MOE ? 0.5 : 0};
     return lhi_config_read_constants(r->doc, r->map, &class_has, r->mem,
                                      &r->model, err);
 }

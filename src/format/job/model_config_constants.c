@@ -95,6 +95,12 @@ static lh_status read_activation(unmodelled_search *f,
         m->activation = LH_ACTIVATION_QUICK_GELU;
         m->glu_linear_offset = 1;
         m->swiglu_limit = 7;
+        node = find_value(f->map, "swiglu_alpha");
+        double alpha = 1.702;
+        if (node)
+            LHI_TRY(lhi_node_get_number(f->doc, node, 0, 1e6, &alpha, err));
+        if (alpha != 1.702)
+            add_key(f, "swiglu_alpha");
         node = find_value(f->map, "swiglu_limit");
         return node ? lhi_node_get_rounded_number(f->doc, node, 1e-6, 1e6,
                                                   &m->swiglu_limit, err)
@@ -234,20 +240,25 @@ static lh_status read_scaling(unmodelled_search *f, const char *key,
     return LH_OK;
 }
 
-static lh_status read_rotary_fraction(const unmodelled_search *f, double absent,
+/* Reads the rotated fraction of a head, which only some classes have. */
+static lh_status read_rotary_fraction(unmodelled_search *f, double absent,
                                       lh_model *m, lh_error *err)
 {
     static const char key[] = "partial_rotary_factor";
     const lhi_node *node = find_value(f->map, key);
     const lhi_node *more = find_value(f->map, "rope_parameters");
-    m->partial_rotary_factor = absent;
+    double fraction = absent > 0 ? absent : 1;
     if (!node && more)
         node = find_value(more, key);
     if (node)
-        LHI_TRY(lhi_node_get_rounded_number(f->doc, node, 1e-6, 1,
-                                            &m->partial_rotary_factor, err));
-    if (m->partial_rotary_factor == 1)
-        m->partial_rotary_factor = 0;
+        LHI_TRY(
+            lhi_node_get_rounded_number(f->doc, node, 1e-6, 1, &fraction, err));
+    if (fraction == 1)
+        return LH_OK;
+    if (absent > 0)
+        m->partial_rotary_factor = fraction;
+    else
+        add_key(f, key);
     return LH_OK;
 }
 

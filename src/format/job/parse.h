@@ -81,7 +81,7 @@ typedef struct lhi_config_class {
     const char *function;   /* its value; NULL: SiLU */
     bool clamped_swiglu;    /* gpt-oss: fixed activation with swiglu_limit */
     bool rotary;            /* uses rotary positions */
-    double rotary_fraction; /* rotated fraction of a head */
+    double rotary_fraction; /* rotated fraction of a head; 0: always 1 */
 } lhi_config_class;
 
 /* Reads the constants of `map` into a model whose dimensions are read. Sets

@@ -162,12 +162,16 @@ static void put_fusions(recipe *r)
         put_field(r, LHI_BRIDGE_MODEL, "apply_rope_fusion", "True");
 }
 
-/* Adds the constants of YaRN for which Megatron-LM has no argument. */
-static void put_yarn(recipe *r)
+/* Adds the constants of latent attention that have another default than
+ * Megatron-LM's arguments, or no argument. */
+static void put_latent_attention(recipe *r)
 {
-    const lh_rope_scaling *s = r->plan->job->model->rope_scaling;
+    const lh_model *m = r->plan->job->model;
+    const lh_rope_scaling *s = m->rope_scaling;
     char number[32];
-    if (!s || s->type != LH_ROPE_YARN || !r->plan->job->model->kv_lora_rank)
+    if (m->kv_lora_rank && !m->q_lora_rank)
+        put_field(r, LHI_BRIDGE_MODEL, "q_lora_rank", "None");
+    if (!s || s->type != LH_ROPE_YARN || !m->kv_lora_rank)
         return;
     snprintf(number, sizeof number, "%" PRIu32, s->original_positions);
     put_field(r, LHI_BRIDGE_MODEL, "original_max_position_embeddings", number);
@@ -380,7 +384,7 @@ static lh_status put_recipe(recipe *r, lhi_text *out, lh_error *err)
     LHI_TRY(put_arguments(r, err));
     put_stages(r);
     put_fusions(r);
-    put_yarn(r);
+    put_latent_attention(r);
     put_vocabulary(r);
     if (needs_blocks(r))
         put_field(r, LHI_BRIDGE_MODEL, "transformer_layer_spec",

@@ -145,7 +145,8 @@ static void put_load_balancing(lhi_text *out, const lh_job *job)
 
 /* Adds the activation function. Megatron-LM's GeLU is the approximation with
  * tanh if it is fused with a bias, else the error function. Its fusion rejects
- * other functions, except for experts with quick_gelu. */
+ * other functions, except for experts with quick_gelu, for which it applies the
+ * limit before the bias. */
 static void put_activation(lhi_text *out, const lh_model *m)
 {
     const lh_activation function = m->activation;
@@ -161,8 +162,7 @@ static void put_activation(lhi_text *out, const lh_model *m)
         put_number(out, "activation-func-clamp-value", m->swiglu_limit);
     if (m->mlp_bias &&
         (function == LH_ACTIVATION_GELU || function == LH_ACTIVATION_RELU2 ||
-         (function == LH_ACTIVATION_QUICK_GELU &&
-          lh_model_moe_layers(m, 0, m->layers) < m->layers)))
+         function == LH_ACTIVATION_QUICK_GELU))
         lhi_text_puts(out, "--no-bias-gelu-fusion\n");
 }
 

@@ -5,10 +5,12 @@
  * cannot express. */
 #include "interop/export/export_internal.h"
 
+#include "format/job/parse.h"
 #include "planner/layout/target.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 /* --- stages ------------------------------------------------------------------
  */
@@ -137,7 +139,26 @@ static void put_batch(lhi_text *out, const lh_plan *plan)
                           plan->job->training.global_batch);
 }
 
-static void put_all(lhi_text *out, const lh_plan *plan)
+/* Adds the model as a comment. Options cannot describe it: torchtitan builds
+ * the one that its --config names. */
+static lh_status put_model(lhi_text *out, const lh_plan *plan, lh_error *err)
+{
+    json_t *json = lhi_model_to_json(plan->job->model);
+    char *text =
+        json ? json_dumps(json, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
+    json_decref(json);
+    if (!text)
+        return lhi_fail_nomem(err);
+    lhi_text_printf(
+        out,
+        "# Options do not describe the model. --module and --config "
+        "must build: %s\n",
+        text);
+    free(text);
+    return LH_OK;
+}
+
+static lh_status put_all(lhi_text *out, const lh_plan *plan, lh_error *err)
 {
     const lh_training *t = &plan->job->training;
     const lh_layout *l = &plan->best.layout;
@@ -145,6 +166,7 @@ static void put_all(lhi_text *out, const lh_plan *plan)
     lhi_text_printf(out, "# The plan: %s, %.3f s per iteration.\n", l->schedule,
                     (double)plan->best.iteration_ns / 1e9);
     lhi_export_add_ranks(out, plan);
+    LHI_TRY(put_model(out, plan, err));
     lhi_export_add_option(out, "parallelism.tensor_parallel_degree", l->tensor);
     if (plan->job->framework.no_sequence_parallel && l->tensor > 1)
         lhi_text_puts(out, "--parallelism.no-enable-sequence-parallel\n");
@@ -167,6 +189,7 @@ static void put_all(lhi_text *out, const lh_plan *plan)
     /* Selects the subcommand for the options after it, so it comes last. */
     lhi_text_printf(out, "activation-checkpoint:%s\n",
                     lh_recompute_name(plan->best.recompute));
+    return LH_OK;
 }
 
 /* Rejects split backward passes with ZeRO 3 in a pipeline: torchtitan would
@@ -189,6 +212,9 @@ lh_status lhi_export_write_torchtitan(const lh_plan *plan, char **text,
     lhi_text out = {0};
     LHI_TRY(lhi_export_check(plan, LH_TARGET_TORCHTITAN, err));
     LHI_TRY(check_backward(plan, err));
-    put_all(&out, plan);
-    return lhi_text_take(&out, text, len, err);
+    lh_status status = put_all(&out, plan, err);
+    if (status == LH_OK)
+        return lhi_text_take(&out, text, len, err);
+    lhi_text_fini(&out);
+    return status;
 }

@@ -1,0 +1,296 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Exported models compute what transformers computes.
+
+    test_exported_models.py PROGRAM
+
+A small config.json of each family is planned for Megatron-LM and exported.
+megatron-core builds the model from the arguments on the CPU, in float32, with its
+local layers, since Transformer Engine needs a GPU. With the weights of transformers'
+model both must have the same logits, within 1e-4. For a part of the models one
+argument at a time is left out, which must change the logits. Needs torch,
+megatron-core and transformers; $LONGHAUL_TORCH names a Python that has them.
+"""
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import warnings
+
+from lacking import lacking
+
+PROGRAM = os.path.abspath(sys.argv[1])
+warnings.filterwarnings("ignore")
+try:
+    import torch
+    import transformers
+    from torch import distributed
+    from torch.nn import functional
+    from torch.overrides import TorchFunctionMode
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+    from megatron.core import parallel_state, tensor_parallel
+    from megatron.core.activations import squared_relu
+    from megatron.core.fusions.fused_bias_geglu import quick_gelu
+    from megatron.core.models.gpt import GPTModel
+    from megatron.core.models.gpt.gpt_layer_specs import (
+        get_gpt_decoder_block_spec)
+    from megatron.core.transformer import (MLATransformerConfig,
+                                           TransformerConfig)
+    from megatron.core.transformer import multi_latent_attention
+    from megatron.core.transformer.dot_product_attention import (
+        DotProductAttention)
+    from megatron.core.transformer.moe import moe_utils
+    import hf_weights
+except ImportError as error:
+    lacking("megatron-core or transformers", error, "LONGHAUL_TORCH",
+            "exported models equal transformers'")
+
+ROOT = pathlib.Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tests/cli"))
+# pylint: disable=wrong-import-position
+from bridge_recipes import meant
+
+SEQUENCE, TOLERANCE = 384, 1e-4
+OBJECTS = {"F.silu": functional.silu, "quick_gelu": quick_gelu,
+           "squared_relu": squared_relu, "torch.float32": torch.float32}
+SIZES = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 128,
+         "intermediate_size": 96, "max_position_embeddings": 131072,
+         "initializer_range": 0.15, "rms_norm_eps": 0.003,
+         "tie_word_embeddings": False, "rope_theta": 10000.0}
+EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 32}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+          "high_freq_factor": 4.0, "original_max_position_embeddings": 8192,
+          "rope_theta": 500000.0}
+YARN = {"rope_type": "yarn", "factor": 40.0, "beta_fast": 32, "beta_slow": 1,
+        "original_max_position_embeddings": 4096, "rope_theta": 10000.0}
+NO_HEAD_DIM = {k: v for k, v in SIZES.items() if k != "head_dim"}
+DEEPSEEK = NO_HEAD_DIM | EXPERTS | {
+    "num_key_value_heads": 4, "n_routed_experts": 8, "n_shared_experts": 2,
+    "first_k_dense_replace": 1, "rms_norm_eps": 1e-6, "q_lora_rank": 24, "kv_lora_rank": 16,
+    "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 12}
+GROUPS = {"num_experts_per_tok": 4, "n_group": 4, "topk_group": 2,
+          "routed_scaling_factor": 2.5, "norm_topk_prob": True}
+SPLIT = {"num_experts_per_tok": 2, "n_group": 1, "topk_group": 1}
+WINDOW = {"sliding_window": 100, "use_sliding_window": True}
+# Each with the arguments without which the logits differ.
+MODELS = (
+    ("Llama 3.1", "llama", SIZES | {"rope_parameters": LLAMA3},
+     ("norm-epsilon", "use-rope-scaling", "rotary-base")),
+    ("Mistral", "mistral", SIZES | {"sliding_window": 100}, ("window-size",)),
+    ("Qwen2", "qwen2", NO_HEAD_DIM,
+     ("add-qkv-bias",)),
+    ("Qwen3", "qwen3", SIZES | {"tie_word_embeddings": True}, ()),
+    ("Mixtral", "mixtral", SIZES | {
+        "num_local_experts": 4, "num_experts_per_tok": 2},
+     ("num-experts",)),
+    ("Qwen2-MoE", "qwen2_moe",
+     NO_HEAD_DIM | EXPERTS |
+     {"num_experts": 4, "shared_expert_intermediate_size": 48},
+     ("moe-router-pre-softmax", "moe-shared-expert-gate")),
+    ("Qwen3-MoE", "qwen3_moe", SIZES | EXPERTS | {
+        "num_experts": 4, "norm_topk_prob": True, "mlp_only_layers": [0]}, ()),
+    ("GLM-4.5", "glm4_moe", SIZES | EXPERTS | {
+        "n_routed_experts": 8, "n_shared_experts": 1, "attention_bias": True,
+        "first_k_dense_replace": 1, "use_qk_norm": True,
+        "routed_scaling_factor": 1.5},
+     ("rotary-percent", "qk-layernorm", "moe-router-topk-scaling-factor")),
+    ("DeepSeek-V2-Lite", "deepseek_v2", DEEPSEEK | SPLIT | {
+        "q_lora_rank": None, "topk_method": "greedy", "rope_parameters": YARN |
+        {"mscale": 0.707, "mscale_all_dim": 0.707}}, ("mscale-all-dim",)),
+    ("DeepSeek-V3", "deepseek_v3", DEEPSEEK | GROUPS | {
+        "rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}},
+     ("rotary-scaling-factor", "mscale-all-dim", "moe-router-num-groups", "moe-router-topk-scaling-factor")),
+    ("DeepSeek-V3, mscale", "deepseek_v3", DEEPSEEK | GROUPS | {
+        "rope_parameters": YARN | {"mscale": 1.2, "mscale_all_dim": 0.8}},
+     ("mscale",)),
+    ("DeepSeek-V3, unscaled", "deepseek_v3", DEEPSEEK | GROUPS, ()),
+    ("DeepSeek-V3, YaRN alone", "deepseek_v3",
+     DEEPSEEK | GROUPS | {"rope_parameters": YARN}, ()),
+    ("gpt-oss", "gpt_oss", SIZES | {
+        "num_local_experts": 4, "num_experts_per_tok": 2, "swiglu_limit": 1.5,
+        "sliding_window": 100, "rope_parameters": {
+            "rope_type": "default", "rope_theta": 150000.0}},
+     ("glu-linear-offset", "activation-func-clamp-value", "window-size",
+      "window-attn-skip-freq", "softmax-type", "no-bias-gelu-fusion")),
+)
+passed = failed = 0
+
+
+def check(ok, what):
+    global passed, failed
+    passed, failed = passed + bool(ok), failed + (not ok)
+    if not ok:
+        print("FAILED:", what, file=sys.stderr)
+
+
+def longhaul(folder, *args):
+    done = subprocess.run([PROGRAM, *args], cwd=folder, text=True,
+                          capture_output=True, check=False)
+    if done.returncode:
+        raise ValueError(done.stderr)
+    return done.stdout
+
+
+def exported(folder, config):
+    """The arguments, by name."""
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "job.yaml").write_text(f"""
+longhaul: job/1
+model: ./config.json
+training: {{global_batch: 1, sequence: {SEQUENCE}, precision: fp32, zero: 0,
+  recompute: none}}
+cluster: {{gpu: {{tflops: 100, memory_gib: 80, memory_gbps: 2000,
+  efficiency: 0.5}}, gpus_per_node: 1, datacenters: [{{name: a, nodes: 1}}],
+  node_link: {{gbps: 400, latency_us: 3}}, fabric: {{gbps: 400, latency_us: 8}}}}
+""")
+    longhaul(folder, "plan", "job.yaml", "--for", "megatron", "--no-optimal",
+             "--effort", "10", "-q", "-o", "plan.json")
+    text = longhaul(folder, "export", "plan.json", "--to", "megatron")
+    return {words[0][2:]: words[1:] for line in text.splitlines()
+            if line.startswith("--") for words in [line.split()]}
+
+
+def configured(given):
+    """As core_transformer_config_from_args() does. Kernels that need a GPU are
+    replaced by equal ones: grouped products by one after another, and fused
+    operations, but not of activations with their bias."""
+    kind = (MLATransformerConfig if "multi-latent-attention" in given
+            else TransformerConfig)
+    known = {field.name for field in dataclasses.fields(kind)}
+    fields = {"rotary_scaling_factor": 1.0, "q_lora_rank": None} if (
+        "multi-latent-attention" in given) else {}  # as arguments
+    fields |= {name.removeprefix("model."): value
+               for name, value in meant(given).items()}
+    fields = {name: OBJECTS.get(value, value) if isinstance(value, str)
+              else value for name, value in fields.items() if name in known}
+    return kind(**fields | {
+        "moe_grouped_gemm": False, "apply_rope_fusion": False,
+        "persist_layer_norm": False, "bias_dropout_fusion": False,
+        "gradient_accumulation_fusion": False, "use_cpu_initialization": True,
+        "moe_token_dispatcher_type": "allgather"})
+
+
+class LatentAttention(DotProductAttention):
+    """The local one, with the sizes that latent attention has."""
+
+    def __init__(self, *args, k_channels=None, v_channels=None, **named):
+        super().__init__(*args, **named)
+        if v_channels:
+            self.hidden_size_per_partition = (
+                v_channels * self.num_attention_heads_per_partition)
+
+
+def built(given):
+    """As gpt_builder() does."""
+    config = configured(given)
+    spec = get_gpt_decoder_block_spec(config, use_transformer_engine=False,
+                                      normalization=config.normalization)
+    if "multi-latent-attention" in given:
+        for layer in spec.layer_specs:
+            layer.submodules.self_attention.submodules.core_attention = (
+                LatentAttention)
+    model = GPTModel(
+        config=config, transformer_layer_spec=spec,
+        vocab_size=int(given["vocab-size"][0]),
+        max_sequence_length=int(given["max-position-embeddings"][0]),
+        share_embeddings_and_output_weights=
+        "untie-embeddings-and-output-weights" not in given,
+        position_embedding_type=given["position-embedding-type"][0],
+        rotary_percent=float(given.get("rotary-percent", ["1"])[0]),
+        rotary_base=int(given.get("rotary-base", ["10000"])[0]),
+        rope_scaling="use-rope-scaling" in given)
+    return model.eval()
+
+
+def logits_of(given, weights, tokens):
+    """Or None if the model has no place for the weights."""
+    model = built(given)
+    names = {name: value for name, value in model.state_dict().items()
+             if isinstance(value, torch.Tensor)}
+    lacking_names = [name for name in names if name not in weights or
+                     names[name].shape != weights[name].shape]
+    if lacking_names:
+        print(f"  no weights: {lacking_names}")
+        return None
+    model.load_state_dict({name: weights[name] for name in names},
+                          strict=False)
+    mask = torch.ones(1, 1, SEQUENCE, SEQUENCE, dtype=torch.bool).triu(1)
+    return model(tokens, torch.arange(SEQUENCE)[None], mask)
+
+
+def check_model(folder, name, kind, config, needed):
+    torch.manual_seed(1)
+    config = {"model_type": kind, **config}
+    if "rope_parameters" in config:  # which has them all
+        config.pop("rope_theta", None)
+    theirs = transformers.AutoModelForCausalLM.from_config(
+        transformers.AutoConfig.for_model(**config),
+        attn_implementation="eager").eval()
+    for key, value in theirs.state_dict().items():
+        if key.endswith(("bias", "sinks")):
+            value.normal_(std=0.3)
+        elif "norm" in key:
+            value.uniform_(0.5, 1.5)
+    tokens = torch.randint(config["vocab_size"], (1, SEQUENCE))
+    weights = hf_weights.for_megatron(theirs)
+    want = theirs(tokens).logits
+    given = exported(folder, config)
+    got = logits_of(given, weights, tokens)
+    off = None if got is None else (got - want).abs().max().item()
+    check(off is not None and off < TOLERANCE, f"{name}: {off} off, with {given}")
+    print(f"{name}: {off} off, of {want.abs().max().item():.3g}")
+    for left_out in needed:
+        check(left_out in given, f"{name}: no {left_out}")
+        less = {k: v for k, v in given.items() if k != left_out}
+        try:
+            got = logits_of(less, weights, tokens)
+        except (AssertionError, ValueError) as error:
+            print(f"  without {left_out}: {error}")
+            continue
+        off = None if got is None else (got - want).abs().max().item()
+        print(f"  without {left_out}: {off}")
+        check(off is None or off > 10 * TOLERANCE,
+              f"{name}: {off} off without {left_out}")
+
+
+class OnCpu(TorchFunctionMode):
+    """Masks that megatron-core makes on a GPU."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        if kwargs.get("device") == "cuda":
+            kwargs["device"] = "cpu"
+        return function(*args, **kwargs)
+
+
+class NoTracker:
+    """Dropout's generator, which is on a GPU."""
+
+    def fork(self, *_):
+        return contextlib.nullcontext()
+
+    def is_initialized(self):
+        return False
+
+
+distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=1)
+parallel_state.initialize_model_parallel(create_gloo_process_groups=False)
+tensor_parallel.random._CUDA_RNG_STATE_TRACKER = NoTracker()
+tensor_parallel.random._CUDA_RNG_STATE_TRACKER_INITIALIZED = True
+# Names that are undefined there without Transformer Engine.
+moe_utils.te_general_gemm = None
+multi_latent_attention.TELinear = ()
+torch.cuda.current_device = lambda: torch.device("cpu")
+torch.set_num_threads(1)
+with tempfile.TemporaryDirectory(prefix="longhaul-models-") as temp, \
+        torch.no_grad(), OnCpu():
+    for case in MODELS:
+        if len(sys.argv) == 2 or case[0] in sys.argv[2:]:
+            check_model(pathlib.Path(temp), *case)
+print(f"{passed} passed, {failed} failed")
+sys.exit(1 if failed or not passed else 0)
