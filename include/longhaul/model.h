@@ -15,9 +15,17 @@ extern "C" {
 
 /* Normalisation layers. */
 typedef enum lh_norm {
-    LH_NORM_RMS,   /* one weight per feature */
-    LH_NORM_LAYER, /* weight and bias per feature */
+    LH_NORM_RMS,            /* one weight per feature */
+    LH_NORM_LAYER,          /* weight and bias per feature */
+    LH_NORM_LAYER_UNBIASED, /* Command A: layer norm without bias */
 } lh_norm;
+
+/* Norms of a layer's attention and MLP. */
+typedef enum lh_norm_placement {
+    LH_NORM_PLACEMENT_PRE,  /* of their inputs */
+    LH_NORM_PLACEMENT_POST, /* of their outputs (OLMo 2) */
+    LH_NORM_PLACEMENT_BOTH, /* of both (Gemma 3) */
+} lh_norm_placement;
 
 /* Router score function, applied before experts are selected. */
 typedef enum lh_router {
@@ -78,12 +86,18 @@ typedef struct lh_model {
     bool tied_embeddings;       /* head and embedding share a matrix */
     bool qkv_bias, output_bias; /* biases of attention's projections */
     bool mlp_bias;
-    bool qk_norm;         /* Qwen3: norms of head_dim on queries and keys */
-    bool attention_sinks; /* gpt-oss: a learned score per head */
+    bool qk_norm;           /* Qwen3: norms of head_dim on queries and keys */
+    bool qk_norm_all_heads; /* OLMo 2: one norm over all heads together */
+    bool qk_l2_norm;        /* Llama 4: norms without weights */
+    bool attention_sinks;   /* gpt-oss: a learned score per head */
     lh_norm norm;
-    uint32_t positions;  /* learned position embeddings; 0: rotary */
+    lh_norm_placement norm_placement;
+    bool norm_zero_centered; /* the factor is 1 + weight, no effect on time */
+    uint32_t positions;      /* learned position embeddings; 0: rotary */
     uint32_t rope_theta; /* base of rotary positions, no effect on time; 0: not
                           * given, see lh_model_rope_theta() */
+    uint32_t no_rope_interval; /* layers with i % n == n - 1 have no positions,
+                                * no effect on time; 0: none */
     double norm_epsilon; /* added to the mean square in norms, no effect on
                           * time; 0: not given, see lh_model_norm_epsilon() */
     /* Constants without an effect on time, for exports. The cpu device rejects
@@ -110,6 +124,9 @@ typedef struct lh_model {
      * full_interval - 1 see all tokens; 0: no such layers. Use
      * lh_model_layer_window(). */
     uint32_t sliding_window, window_first_layer, full_interval;
+    bool chunked_attention; /* Llama 4: not the last `sliding_window` tokens are
+                             * visible, but those of the same chunk of as many
+                             * tokens */
 
     /* Experts. Use lh_model_layer_is_moe() instead of the pattern: layer i is
      * MoE if i >= dense_layers, i % moe_interval == moe_phase and i is not in
@@ -148,8 +165,9 @@ LH_API const lh_model *lh_model_preset(const char *name);
 LH_API const char *const *lh_model_presets(void);
 
 /* Parses a Hugging Face config.json of the Llama, Mistral, Mixtral, Qwen2,
- * Qwen3, Qwen2-MoE, Qwen3-MoE, DeepSeek-V2, DeepSeek-V3, gpt-oss, GPT-2 or
- * Falcon (7B) family. Release with lh_model_free(). LH_EINPUT: `err` gives line
+ * Qwen3, Qwen2-MoE, Qwen3-MoE, DeepSeek-V2, DeepSeek-V3, gpt-oss, GPT-2,
+ * Falcon (7B), Phi-3, OLMo 2, Nemotron, Command A, Gemma 3, MiniMax-M2, Llama 4
+ * or Grok-1 family. Release with lh_model_free(). LH_EINPUT: `err` gives line
  * and key; LH_EUNSUPPORTED: another family. */
 LH_API lh_status lh_model_parse(const char *text, size_t len, const char *name,
                                 lh_model **out, lh_error *err);

@@ -175,7 +175,10 @@ uint32_t lhi_list_layer_ops(const lhi_shape *shape, uint32_t layer,
     double hidden = shape->tokens * shape->norm_share * shape->model->hidden;
     add_fixed(&l, "input", hidden * shape->element);
     add_norm(&l, "attention norm");
+    const bool both = shape->model->norm_placement == LH_NORM_PLACEMENT_BOTH;
     add_attention(&l, layer);
+    if (both)
+        add_norm(&l, "attention output norm");
     if (!shape->model->parallel_block)
         add_norm(&l, "mlp norm");
     if (lh_model_layer_is_moe(shape->model, layer))
@@ -183,6 +186,8 @@ uint32_t lhi_list_layer_ops(const lhi_shape *shape, uint32_t layer,
     else
         add_mlp(&l, shape->tokens, (double)shape->model->ffn / shape->tensor, 1,
                 false);
+    if (both && !shape->model->parallel_block)
+        add_norm(&l, "mlp output norm");
     if (shape->dropout)
         add_fixed(&l, "mlp dropout", hidden);
     return l.n;

@@ -80,10 +80,9 @@ static void add_layer(const lhi_shape *shape, uint32_t layer, layer_bytes *p)
     double hidden = m->hidden * shape->norm_share;
 
     add_attention(shape, p);
-    if (!m->parallel_block) {
-        p->rest += e * hidden; /* the second norm's input */
-        p->norms += shape->product_element * hidden;
-    }
+    const double more = lhi_count_norms(m) - 1; /* than the first norm */
+    p->rest += more * e * hidden;               /* their inputs */
+    p->norms += more * shape->product_element * hidden;
     if (shape->dropout)
         p->rest += hidden;
     if (!lh_model_layer_is_moe(m, layer)) {

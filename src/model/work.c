@@ -8,6 +8,10 @@
  * operand is read or written once per kernel. */
 #include "model/work.h"
 
+#include "format/job/parse.h"
+
+#include <math.h>
+
 /* Kernels of an unfused attention forward pass: two products, mask, softmax,
  * dropout, and the copies around them. */
 enum { UNFUSED_KERNELS = 16 };
@@ -99,6 +103,11 @@ double lhi_compute_mean_attended_tokens(const lh_model *model, uint32_t layer,
 {
     double window = lh_model_layer_window(model, layer);
 
+    /* In chunks: the mean over the tokens of whole chunks and of the rest. */
+    if (model->chunked_attention && window > 0 && window < sequence) {
+        double rest = fmod(sequence, window);
+        return ((sequence - rest) * window + rest * rest) / (2 * sequence);
+    }
     /* A causal token at position i attends to i tokens, or to the last `window`
      * of them. */
     if (window > 0 && window < sequence)
@@ -344,7 +353,7 @@ static void add_experts(const lhi_shape *shape, lhi_pass_work *out)
 
 double lhi_count_norms(const lh_model *model)
 {
-    return model->parallel_block ? 1 : 2;
+    return lhi_model_count_norms(model);
 }
 
 /* Adds norms and residuals around attention and MLP. */

@@ -175,6 +175,8 @@ def meant(a):
         args["share_embeddings_and_output_weights"] = False
     if "norm_epsilon" in args:
         args["layernorm_epsilon"] = args["norm_epsilon"]
+    if "apply_layernorm_1p" in args:
+        args["layernorm_zero_centered_gamma"] = True
     if "use_rope_scaling" in args:
         args["rope_scaling"] = True
     if "num_experts" in args:

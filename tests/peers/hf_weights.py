@@ -21,6 +21,12 @@ def attention(own, config):
         return out | {f"{theirs}.weight": own[f"{ours}.weight"]
                       for ours, theirs in names.items()
                       if f"{ours}.weight" in own}
+    if "qkv_proj.weight" in own:  # Phi-3
+        size = config.hidden_size // config.num_attention_heads
+        kv = config.num_key_value_heads * size
+        q, k, v = own["qkv_proj.weight"].split([config.hidden_size, kv, kv])
+        own = {**own, "q_proj.weight": q, "k_proj.weight": k,
+               "v_proj.weight": v}
     for kind in "weight", "bias":
         if f"q_proj.{kind}" in own:
             out[f"linear_qkv.{kind}"] = interleaved(
@@ -37,6 +43,9 @@ def attention(own, config):
 
 def dense(own):
     gated = "gate_proj.weight" in own
+    if "gate_up_proj.weight" in own:  # Phi-3
+        return {"linear_fc1.weight": own["gate_up_proj.weight"],
+                "linear_fc2.weight": own["down_proj.weight"]}
     return {"linear_fc1.weight": torch.cat(
         [own["gate_proj.weight"], own["up_proj.weight"]]) if gated
         else own["up_proj.weight"], "linear_fc2.weight": own["down_proj.weight"]}

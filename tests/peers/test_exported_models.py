@@ -82,6 +82,13 @@ MODELS = (
     ("Llama 3.1", "llama", SIZES | {"rope_parameters": LLAMA3},
      ("norm-epsilon", "use-rope-scaling", "rotary-base")),
     ("Mistral", "mistral", SIZES | {"sliding_window": 100}, ("window-size",)),
+    ("Phi-4", "phi3", NO_HEAD_DIM | {"pad_token_id": 0}, ()),
+    ("Nemotron", "nemotron", {
+        **{k: v for k, v in SIZES.items() if k != "rms_norm_eps"},
+        "norm_eps": 0.003, "rope_parameters": {
+            "rope_type": "default", "rope_theta": 10000.0,
+            "partial_rotary_factor": 0.5}},
+     ("apply-layernorm-1p", "squared-relu", "rotary-percent", "norm-epsilon")),
     ("Qwen2", "qwen2", NO_HEAD_DIM,
      ("add-qkv-bias",)),
     ("Qwen3", "qwen3", SIZES | {"tie_word_embeddings": True}, ()),
@@ -171,6 +178,7 @@ def configured(given):
     return kind(**fields | {
         "moe_grouped_gemm": False, "apply_rope_fusion": False,
         "persist_layer_norm": False, "bias_dropout_fusion": False,
+        "layernorm_zero_centered_gamma": False,
         "gradient_accumulation_fusion": False, "use_cpu_initialization": True,
         "moe_token_dispatcher_type": "allgather"})
 
@@ -217,8 +225,11 @@ def logits_of(given, weights, tokens):
     if lacking_names:
         print(f"  no weights: {lacking_names}")
         return None
-    model.load_state_dict({name: weights[name] for name in names},
-                          strict=False)
+    # Local norms have no weights around 0, unlike Transformer Engine's.
+    more = {name: 1 for name in names if "apply-layernorm-1p" in given and
+            name.endswith("norm.weight")}
+    model.load_state_dict({name: weights[name] + more.get(name, 0)
+                           for name in names}, strict=False)
     mask = torch.ones(1, 1, SEQUENCE, SEQUENCE, dtype=torch.bool).triu(1)
     return model(tokens, torch.arange(SEQUENCE)[None], mask)
 

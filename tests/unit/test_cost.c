@@ -85,6 +85,45 @@ static void window_bounds_attention(void)
     CHECK_NEAR(same, all, 0);
 }
 
+/* Tokens of a chunk attend to half of it on average; the last one is shorter.
+ */
+static void chunks_bound_attention(void)
+{
+    lh_model m = *lh_model_preset("llama3-8b");
+    double linear, all, some;
+
+    m.chunked_attention = true;
+    m.sliding_window = 8192;
+    lh_cost_layer_flops(&m, 0, 8192, &linear, &all);
+    m.sliding_window = 2048;
+    lh_cost_layer_flops(&m, 0, 8192, &linear, &some);
+    CHECK_NEAR(some / all, 0.25, 1e-12);
+    m.sliding_window = 6144;
+    lh_cost_layer_flops(&m, 0, 8192, &linear, &some);
+    CHECK_NEAR(some / all, (6144.0 * 6144 + 2048 * 2048) / (8192.0 * 8192),
+               1e-12);
+}
+
+/* Norms behind attention and MLP take time, and store their inputs. */
+static void norms_behind_take_time_and_memory(void)
+{
+    fixture f;
+    lh_cost cost[2];
+    lh_error err = {0};
+    lh_model m = *lh_model_preset("llama3-8b");
+
+    fixture_init(&f, "llama3-8b");
+    f.job.model = &m;
+    for (int i = 0; i < 2; i++) {
+        m.norm_placement = i ? LH_NORM_PLACEMENT_BOTH : LH_NORM_PLACEMENT_POST;
+        CHECK_OK(
+            lh_cost_chunk(&f.job, &f.layout, &f.slice, NULL, &cost[i], &err),
+            err);
+    }
+    CHECK(cost[0].f.total_ns < cost[1].f.total_ns);
+    CHECK(cost[0].activation_bytes < cost[1].activation_bytes);
+}
+
 /* A chunk with windowed and full layers takes the sum of its layers' durations.
  */
 static void windows_differ_within_a_chunk(void)
@@ -363,6 +402,8 @@ int main(void)
     RUN(llama_layer);
     RUN(experts_count_as_used);
     RUN(window_bounds_attention);
+    RUN(chunks_bound_attention);
+    RUN(norms_behind_take_time_and_memory);
     RUN(windows_differ_within_a_chunk);
     RUN(crosspipe_forward);
     RUN(parts_of_a_pass);

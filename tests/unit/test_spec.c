@@ -327,6 +327,22 @@ static void odd_jobs_survive_a_round_trip(void)
         "groups_per_token: 2}\ntraining: {global_batch: 8, sequence: 16, "
         "dropout: 0.15, balance_loss: 0, balance_bias: 0.002, "
         "expert_capacity: 1.25}\n" TWO LINK,
+        "longhaul: job/1\nmodel: {layers: 8, hidden: 8, heads: 2, vocab: 10, "
+        "ffn: 7, activation: quick_gelu, glu_linear_offset: 1, swiglu_limit: "
+        "7.5, partial_rotary_factor: 0.5, initializer_range: 0.006, "
+        "norm_placement: both, norm_zero_centered: true, qk_norm: true, "
+        "qk_norm_all_heads: true, no_rope_interval: 4, sliding_window: 5, "
+        "chunked_attention: true, norm: layer_unbiased, experts: 4, "
+        "experts_per_token: 2, expert_ffn: 3, router_aux_loss_coef: 0, "
+        "rope_scaling: {rope_type: yarn, factor: 2.5, "
+        "original_max_position_embeddings: 99, beta_fast: 30, beta_slow: 2, "
+        "mscale: 0.7, mscale_all_dim: 0.5, attention_factor: 1.25, "
+        "fractional_range: true}}\n" TRAINING TWO LINK,
+        "longhaul: job/1\nmodel: {layers: 8, hidden: 8, heads: 2, vocab: 10, "
+        "ffn: 7, qk_l2_norm: true, norm_placement: post, gated: false, "
+        "activation: relu2, rope_scaling: {rope_type: llama3, factor: 8, "
+        "original_max_position_embeddings: 8192, low_freq_factor: 1, "
+        "high_freq_factor: 4}}\n" TRAINING TWO LINK,
         /* a map equal to a preset is still a map */
         "longhaul: job/1\nmodel: {name: llama3-8b, layers: 32, hidden: 4096, "
         "ffn: 14336, heads: 32, kv_heads: 8, vocab: 128256}\n" TRAINING TWO

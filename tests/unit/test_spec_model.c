@@ -129,6 +129,16 @@ static void public_configs_are_read_as_they_are(void)
         {"Qwen3-8B", 8190735360, 128, 0},
         {"gpt-oss-120b", 116829156672, 64, 128},
         {"llava-1.5-7b-hf", 6738939904, 128, 0},
+        /* Parameters of transformers' models on its meta device. */
+        {"Llama-4-Maverick-17B-128E", 400711848960, 128, 8192},
+        {"Llama-4-Scout-17B-16E", 107769861120, 128, 8192},
+        {"MiniMax-M2", 228689748992, 128, 0},
+        {"Minitron-4B-Base", 4190509056, 128, 0},
+        {"OLMo-2-0325-32B", 32234279936, 128, 0},
+        {"OLMo-2-1124-7B", 7298617344, 128, 0},
+        {"c4ai-command-a-03-2025", 111057580032, 128, 4096},
+        {"gemma-3-27b-it", 27009346304, 128, 1024},
+        {"phi-4", 14659507200, 128, 0},
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         char path[512];
@@ -175,6 +185,74 @@ static void configs_equal_the_presets_of_the_same_models(void)
     check_alike("gpt-oss-120b/config.json", "gpt-oss-120b");
     check_alike("Mixtral-8x7B-v0.1/config.json", "mixtral-8x7b");
     check_alike("DeepSeek-V3/config.json", "deepseek-v3");
+}
+
+static lh_model *parse_of(const char *type, const char *more, lh_error *err);
+
+/* The features of families other than Llama-like ones. */
+static void layers_of_other_families_are_known(void)
+{
+    lh_error err;
+    lh_model *m = parse_of("llama4_text",
+                           ", \"intermediate_size_mlp\": 512, "
+                           "\"num_local_experts\": 4, \"head_dim\": 16, "
+                           "\"num_experts_per_tok\": 1, "
+                           "\"no_rope_layer_interval\": 3, "
+                           "\"interleave_moe_layer_step\": 2, "
+                           "\"attention_chunk_size\": 32",
+                           &err);
+    CHECK_MSG(m, "%s", err.text);
+    CHECK(m && m->chunked_attention && m->full_interval == 3 &&
+          m->no_rope_interval == 3 && m->qk_l2_norm && !m->qk_norm);
+    CHECK(m && m->ffn == 512 && m->expert_ffn == 256 &&
+          m->shared_expert_ffn == 256 && m->unnormalised_scores);
+    CHECK(m && !lh_model_layer_is_moe(m, 0) && lh_model_layer_is_moe(m, 1));
+    CHECK(m && lh_model_layer_window(m, 1) == 32 &&
+          lh_model_layer_window(m, 2) == 0);
+    lh_model_free(m);
+    m = parse_of("gemma3_text", ", \"sliding_window\": 32", &err);
+    CHECK(m && m->norm_placement == LH_NORM_PLACEMENT_BOTH && m->qk_norm &&
+          m->norm_zero_centered && m->tied_embeddings && m->head_dim == 256 &&
+          m->full_interval == 6 && m->rope_theta == 1000000);
+    CHECK(m && lh_model_layer_params(m, 0).norms == 4 * 64);
+    lh_model_free(m);
+    m = parse_of("cohere2", "", &err);
+    CHECK(m && m->norm == LH_NORM_LAYER_UNBIASED && m->parallel_block &&
+          m->no_rope_interval == 4 && m->full_interval == 4);
+    CHECK(m && lh_model_layer_params(m, 0).norms == 64);
+    lh_model_free(m);
+    m = parse_of("nemotron", "", &err);
+    CHECK(m && m->activation == LH_ACTIVATION_RELU2 && !m->gated &&
+          m->partial_rotary_factor == 0.5 && !lhi_model_uses_dropout(m));
+    CHECK(m && lh_model_layer_params(m, 0).norms == 4 * 64);
+    lh_model_free(m);
+    m = parse_of("olmo2", "", &err);
+    CHECK(m && m->norm_placement == LH_NORM_PLACEMENT_POST);
+    CHECK(m && lh_model_layer_params(m, 0).attention ==
+                   4 * 64 * 64 + 2 * 64); /* norms of all heads together */
+    lh_model_free(m);
+    m = parse_of("minimax_m2",
+                 ", \"num_local_experts\": 4, \"num_experts_per_tok\": 2, "
+                 "\"rotary_dim\": 8",
+                 &err);
+    CHECK(m && m->router == LH_ROUTER_SIGMOID && m->ffn == 0 &&
+          m->partial_rotary_factor == 0.5);
+    lh_model_free(m);
+}
+
+static void unknown_families_get_a_map_or_a_reason(void)
+{
+    lh_error err;
+    CHECK(!parse_of("foo", ", \"head_dim\": 8, \"n_routed_experts\": 3", &err));
+    CHECK_HAS(err.text, "unknown family 'foo'");
+    CHECK_HAS(err.text, "model: {layers: 6, hidden: 64, ffn: 256, heads: 4, "
+                        "head_dim: 8, vocab: 100, experts: 3}");
+    CHECK(!parse_of("nemotron_h", "", &err));
+    CHECK_HAS(err.text, "have Mamba layers");
+    CHECK(!parse_of("qwen3_next", "", &err));
+    CHECK_HAS(err.text, "have linear attention");
+    CHECK(!parse_of("deepseek_v32", "", &err));
+    CHECK_HAS(err.text, "sparse attention with an indexer");
 }
 
 /* gpt-oss: the first layer sees 128 tokens, the second all. */
@@ -697,6 +775,8 @@ int main(void)
     RUN(expert_patterns);
     RUN(bases_of_rotary_positions_are_read);
     RUN(epsilons_of_norms_are_read);
+    RUN(layers_of_other_families_are_known);
+    RUN(unknown_families_get_a_map_or_a_reason);
     RUN(constants_are_read);
     RUN(scaling_has_the_keys_of_its_type);
     RUN(what_is_not_computed_is_known);

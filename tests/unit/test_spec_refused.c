@@ -16,7 +16,7 @@ static void bad_models_are_refused(void)
     WITH("{layers: 4, hidden: 8, heads: 2, vocab: 10, ffn: 16, " more "}")
     refuse(MAP("kv_heads: 3"), "2 heads are not divisible by 3");
     refuse(MAP("gated: yes"), "gated: must be true or false");
-    refuse(MAP("norm: l2"), "norm: must be rms or layer");
+    refuse(MAP("norm: l2"), "norm: must be rms, layer or");
     refuse(MAP("experts: 2"), "2 experts require expert_ffn");
     refuse(MAP("experts: 2, expert_ffn: 4"),
            "2 experts require experts_per_token");
@@ -49,6 +49,22 @@ static void bad_models_are_refused(void)
 #undef MOE
     refuse(MAP("full_interval: 2"),
            "full_interval: has no effect without sliding_window");
+    refuse(MAP("chunked_attention: true"),
+           "chunked_attention: has no effect without sliding_window");
+    refuse(MAP("router_aux_loss_coef: 0"), "has no effect without experts");
+    refuse(MAP("qk_norm_all_heads: true"), "has no effect without qk_norm");
+    refuse(MAP("activation: relu"),
+           "activation: must be silu, gelu, gelu_tanh");
+    refuse(MAP("rope_scaling: {rope_type: linear}"),
+           "rope_scaling: key 'factor' is missing");
+    refuse(MAP("rope_scaling: {rope_type: linear, factor: 2, beta_fast: 1}"),
+           "belong to rope_type yarn");
+    refuse(MAP("rope_scaling: {rope_type: linear, factor: 2, "
+               "original_max_position_embeddings: 2}"),
+           "linear scaling has no original_max_position_embeddings");
+    refuse(MAP("rope_scaling: {rope_type: yarn, factor: 2, "
+               "original_max_position_embeddings: 2}"),
+           "yarn requires beta_fast and beta_slow");
     refuse(MAP("moe_interval: 2, moe_phase: 2"), "moe_phase 2 must be below");
     refuse(MAP("dense_list: [1, 1]"), "ascending order");
     refuse(MAP("dense_list: [4]"), "dense_list[0]: 4 is out of range");

@@ -26,6 +26,11 @@ def lacking(model: Any) -> str | None:
         (model.experts > 0, "experts"),
         (model.kv_lora_rank > 0, "multi-head latent attention"),
         (model.norm != lib.LH_NORM_RMS, "layer norms"),
+        (
+            model.norm_placement == lib.LH_NORM_PLACEMENT_BOTH,
+            "norms after attention and MLPs",
+        ),
+        (model.chunked_attention, "chunked attention"),
         (not model.gated, "an MLP that is not gated"),
         (model.parallel_block, "attention and MLP beside each other"),
         (model.sliding_window > 0, "a sliding window"),

@@ -12,6 +12,14 @@ static const char *find_unsupported_part(const lh_model *m, uint32_t sequence)
         return "multi-token prediction (mtp_layers) with layer norms";
     if (m->sliding_window && m->sliding_window < sequence)
         return "a sliding window";
+    if (m->norm_placement != LH_NORM_PLACEMENT_PRE || m->norm_zero_centered ||
+        m->norm == LH_NORM_LAYER_UNBIASED)
+        return "norms after attention and MLPs, zero-centered or without "
+               "biases";
+    if (m->qk_norm_all_heads || m->qk_l2_norm)
+        return "norms of queries and keys over all heads, or without weights";
+    if (m->no_rope_interval)
+        return "layers without positions";
     if (m->rope_scaling)
         return "scaled rotary positions (rope_scaling)";
     if (m->partial_rotary_factor > 0 && m->partial_rotary_factor < 1)

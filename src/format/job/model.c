@@ -29,7 +29,8 @@ uint32_t lh_model_layer_window(const lh_model *model, uint32_t layer)
  * models with layer norm, except Falcon. */
 bool lhi_model_uses_dropout(const lh_model *model)
 {
-    return model->norm == LH_NORM_LAYER && !model->parallel_block;
+    return model->norm == LH_NORM_LAYER && !model->parallel_block &&
+           !model->norm_zero_centered;
 }
 
 bool lh_model_layer_is_moe(const lh_model *model, uint32_t layer)
@@ -65,7 +66,9 @@ static uint64_t count_attention_params(const lh_model *m)
         n += q + kv;
     if (m->output_bias)
         n += h;
-    if (m->qk_norm)
+    if (m->qk_norm_all_heads)
+        n += q + kv / 2;
+    else if (m->qk_norm)
         n += 2 * (uint64_t)m->head_dim;
     if (m->attention_sinks)
         n += m->heads;
@@ -92,6 +95,12 @@ static uint64_t count_latent_attention_params(const lh_model *m)
     return n;
 }
 
+uint32_t lhi_model_count_norms(const lh_model *m)
+{
+    return (m->norm_placement == LH_NORM_PLACEMENT_BOTH ? 2u : 1u) *
+           (m->parallel_block ? 1u : 2u);
+}
+
 /* Returns the parameters of one norm: weights, and biases for layer norm. */
 static uint64_t norm_params(const lh_model *m)
 {
@@ -115,7 +124,7 @@ lh_layer_params lh_model_layer_params(const lh_model *m, uint32_t layer)
     uint64_t idle = 0; /* parameters of experts that one token does not use */
     p.attention = m->kv_lora_rank ? count_latent_attention_params(m)
                                   : count_attention_params(m);
-    p.norms = (m->parallel_block ? 1 : 2) * norm_params(m);
+    p.norms = lhi_model_count_norms(m) * norm_params(m);
     if (lh_model_layer_is_moe(m, layer)) {
         uint64_t one = mlp_params(m, m->expert_ffn);
         if (m->shared_expert_ffn)

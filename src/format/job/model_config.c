@@ -6,33 +6,10 @@
  * nests the language model under text_config, written as a difference from the
  * class: there, absent sizes default to the class's. A file for a single model
  * must specify its sizes. */
-#include "format/job/parse.h"
+#include "format/job/model_config_internal.h"
 
 #include <math.h>
 #include <string.h>
-
-/* The families with different keys. */
-typedef enum style {
-    LLAMA,
-    MISTRAL,
-    MIXTRAL,
-    QWEN2,
-    QWEN3,
-    QWEN2_MOE,
-    QWEN3_MOE,
-    DEEPSEEK,
-    GLM4_MOE,
-    GPT_OSS,
-    GPT2,
-    FALCON,
-} style;
-
-/* The sizes of a configuration class. */
-typedef struct family {
-    const char *type; /* model_type */
-    style style;
-    uint32_t vocab, hidden, ffn, layers, heads, kv_heads;
-} family;
 
 static const family families[] = {
     {"llama", LLAMA, 32000, 4096, 11008, 32, 32, 32},
@@ -55,28 +32,20 @@ static const family families[] = {
     {"gpt_oss", GPT_OSS, 201088, 2880, 2880, 36, 64, 8},
     {"gpt2", GPT2, 50257, 768, 3072, 12, 12, 12},
     {"falcon", FALCON, 65024, 4544, 18176, 32, 71, 1},
+    {"phi3", PHI3, 32064, 3072, 8192, 32, 32, 32},
+    {"olmo2", OLMO2, 50304, 4096, 11008, 32, 32, 32},
+    {"nemotron", NEMOTRON, 256000, 6144, 24576, 32, 48, 48},
+    {"cohere2", COHERE2, 256000, 8192, 22528, 40, 64, 64},
+    {"gemma3_text", GEMMA3, 262208, 2304, 9216, 26, 8, 4},
+    {"minimax_m2", MINIMAX_M2, 200064, 3072, 1536, 62, 48, 8},
+    {"llama4_text", LLAMA4, 202048, 5120, 8192, 48, 40, 8},
+    {"grok-1", GROK, 131072, 6144, 32768, 64, 48, 8},
 };
 
-static const char *const family_names =
-    "llama, mistral, mixtral, qwen2, qwen3, qwen2_moe, qwen3_moe, deepseek_v2, "
-    "deepseek_v3, glm4_moe, gpt_oss, gpt2, falcon";
-
-/* The reader's state. */
-typedef struct reader {
-    const lhi_doc *doc;
-    const lhi_node *map;   /* the language model's map */
-    const lhi_node *outer; /* the file's root; equals `map` unless nested */
-    const family *family;
-    lhi_arena *mem;
-    lh_model model;
-} reader;
-
-/* Marks a mandatory key. */
-#define REQUIRED UINT32_MAX
-
 /* Reads the number `key`; uses `absent` if it is missing or null. */
-static lh_status read_number(const reader *r, const char *key, uint32_t most,
-                             uint32_t absent, uint32_t *out, lh_error *err)
+lh_status lhi_config_read_number(const reader *r, const char *key,
+                                 uint32_t most, uint32_t absent, uint32_t *out,
+                                 lh_error *err)
 {
     const lhi_node *node = lhi_node_find(r->map, key);
     if (node && !lhi_node_is_null(node))
@@ -90,21 +59,20 @@ static lh_status read_number(const reader *r, const char *key, uint32_t most,
 }
 
 /* Reads a size: not 0, and optional only where the class provides a default. */
-static lh_status read_size(const reader *r, const char *key, uint32_t most,
-                           uint32_t class_has, uint32_t *out, lh_error *err)
+lh_status lhi_config_read_size(const reader *r, const char *key, uint32_t most,
+                               uint32_t class_has, uint32_t *out, lh_error *err)
 {
     bool nested = r->map != r->outer;
-    LHI_TRY(read_number(r, key, most,
-                        nested && class_has ? class_has : REQUIRED, out, err));
+    LHI_TRY(lhi_config_read_number(
+        r, key, most, nested && class_has ? class_has : REQUIRED, out, err));
     if (*out == 0)
         return lhi_doc_fail(r->doc, lhi_node_find(r->map, key), err, LH_EINPUT,
                             "must not be 0");
     return LH_OK;
 }
 
-/* Reads an optional boolean; *out is unchanged if the key is absent or null. */
-static lh_status read_flag(const reader *r, const lhi_node *map,
-                           const char *key, bool *out, lh_error *err)
+lh_status lhi_config_read_flag(const reader *r, const lhi_node *map,
+                               const char *key, bool *out, lh_error *err)
 {
     const lhi_node *node = lhi_node_find(map, key);
     if (!node || lhi_node_is_null(node))
@@ -131,16 +99,13 @@ static lh_status find_family(reader *r, lh_error *err)
             r->family = &families[i];
             return LH_OK;
         }
-    return lhi_doc_fail(r->doc, node, err, LH_EUNSUPPORTED,
-                        "unknown family '%.60s'; known: %s; write others as a "
-                        "map (docs/formats/job.md)",
-                        type, family_names);
+    return lhi_config_fail_family(r, node, type, err);
 }
 
 /* Reads "rope_theta", or its value in "rope_parameters", as transformers 5
  * writes it, where "10000.0" counts as an integer. The default is 10000, in
- * lh_model expressed as unspecified; two classes differ. */
-static lh_status read_rope_theta(reader *r, lh_error *err)
+ * lh_model expressed as unspecified; some classes differ. */
+lh_status lhi_config_read_rope_theta(reader *r, lh_error *err)
 {
     const lhi_node *node = lhi_node_find(r->map, "rope_theta");
     const lhi_node *more = lhi_node_find(r->map, "rope_parameters");
@@ -149,6 +114,10 @@ static lh_status read_rope_theta(reader *r, lh_error *err)
         r->model.rope_theta = 1000000;
     else if (r->family->style == GPT_OSS)
         r->model.rope_theta = 150000;
+    else if (r->family->style == GEMMA3)
+        r->model.rope_theta = 1000000;
+    else if (r->family->style == LLAMA4)
+        r->model.rope_theta = 500000;
     if (!node && more && more->kind == LHI_MAP)
         node = lhi_node_find(more, "rope_theta");
     if (!node || lhi_node_is_null(node))
@@ -166,10 +135,15 @@ static lh_status read_rope_theta(reader *r, lh_error *err)
 static lh_status read_epsilon(reader *r, lh_error *err)
 {
     const style s = r->family->style;
-    const bool layer_norm = s == GPT2 || s == FALCON;
-    const lhi_node *node = lhi_node_find(
-        r->map, layer_norm ? "layer_norm_epsilon" : "rms_norm_eps");
-    double epsilon = layer_norm || s == MIXTRAL || s == GLM4_MOE || s == GPT_OSS
+    static const char *const keys[] = {[GPT2] = "layer_norm_epsilon",
+                                       [FALCON] = "layer_norm_epsilon",
+                                       [NEMOTRON] = "norm_eps",
+                                       [COHERE2] = "layer_norm_eps",
+                                       [GROK] = "rms_norm_eps"};
+    const lhi_node *node =
+        lhi_node_find(r->map, keys[s] ? keys[s] : "rms_norm_eps");
+    double epsilon = keys[s] || s == MIXTRAL || s == GLM4_MOE || s == GPT_OSS ||
+                             s == PHI3 || s == OLMO2 || s == LLAMA4
                          ? 1e-5
                          : 1e-6;
     if (node && !lhi_node_is_null(node))
@@ -186,13 +160,22 @@ static lh_status read_constants(reader *r, lh_error *err)
     const lhi_config_class class_has = {
         .activation = s == GPT2     ? "activation_function"
                       : s == FALCON ? "activation"
+                      : s == GEMMA3 ? "hidden_activation"
                                     : "hidden_act",
-        .function = s == GPT2     ? "gelu_new"
-                    : s == FALCON ? "gelu"
-                                  : NULL,
+        .function = s == GPT2                  ? "gelu_new"
+                    : s == FALCON || s == GROK ? "gelu"
+                    : s == GEMMA3              ? "gelu_pytorch_tanh"
+                    : s == NEMOTRON            ? "relu2"
+                                               : NULL,
         .clamped_swiglu = s == GPT_OSS,
         .rotary = s != GPT2,
-        .rotary_fraction = s == GLM4_MOE ? 0.5 : 0};
+        .rotary_fraction = s == GLM4_MOE || s == NEMOTRON ? 0.5
+                           : s == PHI3 || s == MINIMAX_M2 ? 1
+                                                          : 0,
+        .differs = s == GEMMA3    ? "model_type (scaled embeddings)"
+                   : s == COHERE2 ? "logit_scale"
+                   : s == LLAMA4  ? "model_type (scaled inputs of experts)"
+                                  : NULL};
     return lhi_config_read_constants(r->doc, r->map, &class_has, r->mem,
                                      &r->model, err);
 }
@@ -203,34 +186,36 @@ static lh_status read_sizes(reader *r, lh_error *err)
     const family *f = r->family;
     lh_model *m = &r->model;
     bool nested = r->map != r->outer;
-    LHI_TRY(
-        read_size(r, "vocab_size", LHI_MAX_VOCAB, f->vocab, &m->vocab, err));
-    LHI_TRY(
-        read_size(r, "hidden_size", LHI_MAX_WIDTH, f->hidden, &m->hidden, err));
-    LHI_TRY(read_size(r, "num_hidden_layers", LHI_MAX_LAYERS, f->layers,
-                      &m->layers, err));
-    LHI_TRY(read_size(r, "num_attention_heads", LHI_MAX_WIDTH, f->heads,
-                      &m->heads, err));
-    LHI_TRY(
-        read_size(r, "intermediate_size", LHI_MAX_VOCAB, f->ffn, &m->ffn, err));
-    LHI_TRY(read_number(r, "num_key_value_heads", LHI_MAX_WIDTH,
-                        nested ? f->kv_heads : m->heads, &m->kv_heads, err));
-    LHI_TRY(read_rope_theta(r, err));
-    LHI_TRY(read_flag(r, r->outer, "tie_word_embeddings", &m->tied_embeddings,
-                      err));
-    return read_flag(r, r->map, "tie_word_embeddings", &m->tied_embeddings,
-                     err);
+    LHI_TRY(lhi_config_read_size(r, "vocab_size", LHI_MAX_VOCAB, f->vocab,
+                                 &m->vocab, err));
+    LHI_TRY(lhi_config_read_size(r, "hidden_size", LHI_MAX_WIDTH, f->hidden,
+                                 &m->hidden, err));
+    LHI_TRY(lhi_config_read_size(r, "num_hidden_layers", LHI_MAX_LAYERS,
+                                 f->layers, &m->layers, err));
+    LHI_TRY(lhi_config_read_size(r, "num_attention_heads", LHI_MAX_WIDTH,
+                                 f->heads, &m->heads, err));
+    LHI_TRY(lhi_config_read_size(r, "intermediate_size", LHI_MAX_VOCAB, f->ffn,
+                                 &m->ffn, err));
+    LHI_TRY(lhi_config_read_number(r, "num_key_value_heads", LHI_MAX_WIDTH,
+                                   nested ? f->kv_heads : m->heads,
+                                   &m->kv_heads, err));
+    LHI_TRY(lhi_config_read_rope_theta(r, err));
+    LHI_TRY(lhi_config_read_flag(r, r->outer, "tie_word_embeddings",
+                                 &m->tied_embeddings, err));
+    return lhi_config_read_flag(r, r->map, "tie_word_embeddings",
+                                &m->tied_embeddings, err);
 }
 
-/* Reads the size of an attention head, by default hidden_size /
- * num_attention_heads. */
-static lh_status read_head_dim(reader *r, lh_error *err)
+lh_status lhi_config_read_head_dim(reader *r, lh_error *err)
 {
     lh_model *m = &r->model;
     const style s = r->family->style;
-    uint32_t class_has = s == QWEN3 ? 128 : s == GPT_OSS ? 64 : 0;
-    LHI_TRY(read_number(r, "head_dim", LHI_MAX_WIDTH, class_has, &m->head_dim,
-                        err));
+    uint32_t class_has = s == QWEN3     ? 128
+                         : s == GPT_OSS ? 64
+                         : s == GEMMA3  ? 256
+                                        : 0;
+    LHI_TRY(lhi_config_read_number(r, "head_dim", LHI_MAX_WIDTH, class_has,
+                                   &m->head_dim, err));
     if (m->head_dim)
         return LH_OK;
     if (m->hidden % m->heads != 0)
@@ -254,30 +239,43 @@ static lh_status read_biases(reader *r, lh_error *err)
         return LH_OK;
     case QWEN2_MOE:
         m->qkv_bias = true;
-        return read_flag(r, r->map, "qkv_bias", &m->qkv_bias, err);
+        return lhi_config_read_flag(r, r->map, "qkv_bias", &m->qkv_bias, err);
     case MISTRAL:
     case MIXTRAL:
         return LH_OK;
     case LLAMA:
-        LHI_TRY(read_flag(r, r->map, "mlp_bias", &m->mlp_bias, err));
+        LHI_TRY(lhi_config_read_flag(r, r->map, "mlp_bias", &m->mlp_bias, err));
         break;
     case QWEN3:
     case QWEN3_MOE:
         m->qk_norm = true;
         break;
     case GLM4_MOE: /* queries, keys and values only */
-        LHI_TRY(read_flag(r, r->map, "use_qk_norm", &m->qk_norm, err));
-        return read_flag(r, r->map, "attention_bias", &m->qkv_bias, err);
+        LHI_TRY(
+            lhi_config_read_flag(r, r->map, "use_qk_norm", &m->qk_norm, err));
+        return lhi_config_read_flag(r, r->map, "attention_bias", &m->qkv_bias,
+                                    err);
     case GPT_OSS: /* its experts and router always have biases */
         m->mlp_bias = m->router_bias = m->attention_sinks = true;
         bias = true;
         break;
+    case PHI3:
+    case GROK:
+    case MINIMAX_M2:
+        return LH_OK;
+    case NEMOTRON:
+        LHI_TRY(lhi_config_read_flag(r, r->map, "mlp_bias", &m->mlp_bias, err));
+        break;
     case DEEPSEEK:
+    case OLMO2:
+    case COHERE2:
+    case GEMMA3:
+    case LLAMA4:
     case GPT2:
     case FALCON:
         break;
     }
-    LHI_TRY(read_flag(r, r->map, "attention_bias", &bias, err));
+    LHI_TRY(lhi_config_read_flag(r, r->map, "attention_bias", &bias, err));
     m->qkv_bias = m->output_bias = bias;
     return LH_OK;
 }
@@ -309,7 +307,8 @@ static lh_status read_routing(reader *r, const routing *absent, lh_error *err)
     lh_model *m = &r->model;
     const lhi_node *node = lhi_node_find(r->map, "routed_scaling_factor");
     bool normalized = absent->normalized;
-    LHI_TRY(read_flag(r, r->map, "norm_topk_prob", &normalized, err));
+    LHI_TRY(
+        lhi_config_read_flag(r, r->map, "norm_topk_prob", &normalized, err));
     m->unnormalised_scores = !normalized;
     m->routed_scale = absent->scale;
     if (node && !lhi_node_is_null(node))
@@ -317,22 +316,20 @@ static lh_status read_routing(reader *r, const routing *absent, lh_error *err)
                                     err));
     if (m->routed_scale == 1)
         m->routed_scale = 0;
-    LHI_TRY(read_number(r, "n_group", LHI_MAX_WIDTH, absent->groups,
-                        &m->expert_groups, err));
-    LHI_TRY(read_number(r, "topk_group", LHI_MAX_WIDTH, absent->chosen,
-                        &m->groups_per_token, err));
+    LHI_TRY(lhi_config_read_number(r, "n_group", LHI_MAX_WIDTH, absent->groups,
+                                   &m->expert_groups, err));
+    LHI_TRY(lhi_config_read_number(r, "topk_group", LHI_MAX_WIDTH,
+                                   absent->chosen, &m->groups_per_token, err));
     if (m->expert_groups <= 1 || is_greedy(r))
         m->expert_groups = m->groups_per_token = 0;
     return LH_OK;
 }
 
-/* Reads layer_types, the layers that attend to all tokens; by default every
- * second one. */
-static lh_status read_layer_types(reader *r, lh_error *err)
+lh_status lhi_config_read_layer_types(reader *r, uint32_t absent, lh_error *err)
 {
     const lhi_node *list = lhi_node_find(r->map, "layer_types"), *node;
     lh_model *m = &r->model;
-    m->full_interval = 2;
+    m->full_interval = absent;
     if (!list || lhi_node_is_null(list))
         return LH_OK;
     LHI_TRY(lhi_node_check_list(r->doc, list, err));
@@ -345,7 +342,9 @@ static lh_status read_layer_types(reader *r, lh_error *err)
         const char *type;
         LHI_TRY(lhi_node_get_string(r->doc, node, &type, err));
         const bool full = strcmp(type, "full_attention") == 0;
-        if (!full && strcmp(type, "sliding_attention") != 0)
+        if (!full &&
+            strcmp(type, m->chunked_attention ? "chunked_attention"
+                                              : "sliding_attention") != 0)
             return lhi_doc_fail(r->doc, node, err, LH_EUNSUPPORTED,
                                 "'%.60s' is neither sliding_attention nor "
                                 "full_attention",
@@ -371,39 +370,38 @@ static lh_status read_window(reader *r, lh_error *err)
         const lhi_node *node = lhi_node_find(r->map, "sliding_window");
         if (node && lhi_node_is_null(node))
             return LH_OK;
-        return read_number(r, "sliding_window", LHI_MAX_VOCAB, 4096,
-                           &m->sliding_window, err);
+        return lhi_config_read_number(r, "sliding_window", LHI_MAX_VOCAB, 4096,
+                                      &m->sliding_window, err);
     }
     case MIXTRAL:
-        return read_number(r, "sliding_window", LHI_MAX_VOCAB, 0,
-                           &m->sliding_window, err);
+    case PHI3:
+        return lhi_config_read_number(r, "sliding_window", LHI_MAX_VOCAB, 0,
+                                      &m->sliding_window, err);
     case QWEN2:
     case QWEN3:
     case QWEN2_MOE:
-        LHI_TRY(read_flag(r, r->map, "use_sliding_window", &used, err));
+        LHI_TRY(
+            lhi_config_read_flag(r, r->map, "use_sliding_window", &used, err));
         if (!used)
             return LH_OK;
-        LHI_TRY(read_number(r, "sliding_window", LHI_MAX_VOCAB, 4096,
-                            &m->sliding_window, err));
-        return read_number(r, "max_window_layers", LHI_MAX_LAYERS, 28,
-                           &m->window_first_layer, err);
+        LHI_TRY(lhi_config_read_number(r, "sliding_window", LHI_MAX_VOCAB, 4096,
+                                       &m->sliding_window, err));
+        return lhi_config_read_number(r, "max_window_layers", LHI_MAX_LAYERS,
+                                      28, &m->window_first_layer, err);
     case QWEN3_MOE: /* from the first layer, ignoring max_window_layers */
-        LHI_TRY(read_flag(r, r->map, "use_sliding_window", &used, err));
-        return used ? read_number(r, "sliding_window", LHI_MAX_VOCAB, 4096,
-                                  &m->sliding_window, err)
+        LHI_TRY(
+            lhi_config_read_flag(r, r->map, "use_sliding_window", &used, err));
+        return used ? lhi_config_read_number(r, "sliding_window", LHI_MAX_VOCAB,
+                                             4096, &m->sliding_window, err)
                     : LH_OK;
     case GPT_OSS:
-        LHI_TRY(read_number(r, "sliding_window", LHI_MAX_VOCAB, 128,
-                            &m->sliding_window, err));
-        return m->sliding_window ? read_layer_types(r, err) : LH_OK;
-    case LLAMA:
-    case DEEPSEEK:
-    case GLM4_MOE:
-    case GPT2:
-    case FALCON:
-        break;
+        LHI_TRY(lhi_config_read_number(r, "sliding_window", LHI_MAX_VOCAB, 128,
+                                       &m->sliding_window, err));
+        return m->sliding_window ? lhi_config_read_layer_types(r, 2, err)
+                                 : LH_OK;
+    default:
+        return LH_OK;
     }
-    return LH_OK;
 }
 
 /* Reads the keys of Mixtral and gpt-oss. */
@@ -414,16 +412,16 @@ static lh_status read_mixtral(reader *r, lh_error *err)
     const bool gpt_oss = r->family->style == GPT_OSS;
     m->expert_ffn = m->ffn;
     m->ffn = 0;
-    LHI_TRY(read_size(r, "num_local_experts", LHI_MAX_WIDTH,
-                      !nested   ? 0
-                      : gpt_oss ? 128
-                                : 8,
-                      &m->experts, err));
-    return read_size(r, "num_experts_per_tok", LHI_MAX_WIDTH,
-                     !nested   ? 0
-                     : gpt_oss ? 4
-                               : 2,
-                     &m->experts_per_token, err);
+    LHI_TRY(lhi_config_read_size(r, "num_local_experts", LHI_MAX_WIDTH,
+                                 !nested   ? 0
+                                 : gpt_oss ? 128
+                                           : 8,
+                                 &m->experts, err));
+    return lhi_config_read_size(r, "num_experts_per_tok", LHI_MAX_WIDTH,
+                                !nested   ? 0
+                                : gpt_oss ? 4
+                                          : 2,
+                                &m->experts_per_token, err);
 }
 
 /* Reads mlp_only_layers: layers that are dense although decoder_sparse_step
@@ -462,21 +460,24 @@ static lh_status read_qwen_moe(reader *r, lh_error *err)
     bool local = !lhi_node_find(r->map, "num_experts") &&
                  lhi_node_find(r->map, "num_local_experts");
     uint32_t step;
-    LHI_TRY(read_size(r, local ? "num_local_experts" : "num_experts",
-                      LHI_MAX_WIDTH, two ? 60 : 128, &m->experts, err));
-    LHI_TRY(read_size(r, "num_experts_per_tok", LHI_MAX_WIDTH, two ? 4 : 8,
-                      &m->experts_per_token, err));
-    LHI_TRY(read_size(r, "moe_intermediate_size", LHI_MAX_VOCAB,
-                      two ? 1408 : 768, &m->expert_ffn, err));
+    LHI_TRY(lhi_config_read_size(r, local ? "num_local_experts" : "num_experts",
+                                 LHI_MAX_WIDTH, two ? 60 : 128, &m->experts,
+                                 err));
+    LHI_TRY(lhi_config_read_size(r, "num_experts_per_tok", LHI_MAX_WIDTH,
+                                 two ? 4 : 8, &m->experts_per_token, err));
+    LHI_TRY(lhi_config_read_size(r, "moe_intermediate_size", LHI_MAX_VOCAB,
+                                 two ? 1408 : 768, &m->expert_ffn, err));
     if (two)
-        LHI_TRY(read_size(r, "shared_expert_intermediate_size", LHI_MAX_VOCAB,
-                          5632, &m->shared_expert_ffn, err));
+        LHI_TRY(lhi_config_read_size(r, "shared_expert_intermediate_size",
+                                     LHI_MAX_VOCAB, 5632, &m->shared_expert_ffn,
+                                     err));
     m->shared_expert_gate = two;
     bool normalized = false;
-    LHI_TRY(read_flag(r, r->map, "norm_topk_prob", &normalized, err));
-    m->unnormalised_scores = !normalized;
     LHI_TRY(
-        read_number(r, "decoder_sparse_step", LHI_MAX_LAYERS, 1, &step, err));
+        lhi_config_read_flag(r, r->map, "norm_topk_prob", &normalized, err));
+    m->unnormalised_scores = !normalized;
+    LHI_TRY(lhi_config_read_number(r, "decoder_sparse_step", LHI_MAX_LAYERS, 1,
+                                   &step, err));
     if (step == 0)
         return lhi_doc_fail(r->doc,
                             lhi_node_find(r->map, "decoder_sparse_step"), err,
@@ -510,27 +511,30 @@ static lh_status read_experts(reader *r, const expert_class *class_has,
     bool nested = r->map != r->outer;
     uint32_t shared;
     uint64_t width;
-    LHI_TRY(read_number(r, "n_routed_experts", LHI_MAX_WIDTH,
-                        nested ? class_has->experts : 0, &m->experts, err));
+    LHI_TRY(lhi_config_read_number(r, "n_routed_experts", LHI_MAX_WIDTH,
+                                   nested ? class_has->experts : 0, &m->experts,
+                                   err));
     if (m->experts == 0)
         return LH_OK;
-    LHI_TRY(read_size(r, "num_experts_per_tok", LHI_MAX_WIDTH,
-                      class_has->chosen, &m->experts_per_token, err));
-    LHI_TRY(read_size(r, "moe_intermediate_size", LHI_MAX_VOCAB,
-                      class_has->width, &m->expert_ffn, err));
-    LHI_TRY(read_number(r, "n_shared_experts", LHI_MAX_WIDTH,
-                        nested ? class_has->shared : 0, &shared, err));
+    LHI_TRY(lhi_config_read_size(r, "num_experts_per_tok", LHI_MAX_WIDTH,
+                                 class_has->chosen, &m->experts_per_token,
+                                 err));
+    LHI_TRY(lhi_config_read_size(r, "moe_intermediate_size", LHI_MAX_VOCAB,
+                                 class_has->width, &m->expert_ffn, err));
+    LHI_TRY(lhi_config_read_number(r, "n_shared_experts", LHI_MAX_WIDTH,
+                                   nested ? class_has->shared : 0, &shared,
+                                   err));
     width = (uint64_t)shared * m->expert_ffn;
     if (width > LHI_MAX_VOCAB)
         return lhi_doc_fail(r->doc, lhi_node_find(r->map, "n_shared_experts"),
                             err, LH_EINPUT, "are too many for their width");
     m->shared_expert_ffn = (uint32_t)width;
-    LHI_TRY(read_number(r, "first_k_dense_replace", LHI_MAX_LAYERS,
-                        class_has->dense, &m->dense_layers, err));
+    LHI_TRY(lhi_config_read_number(r, "first_k_dense_replace", LHI_MAX_LAYERS,
+                                   class_has->dense, &m->dense_layers, err));
     m->router = class_has->router;
     LHI_TRY(read_routing(r, &class_has->routing, err));
-    LHI_TRY(read_number(r, "moe_layer_freq", LHI_MAX_LAYERS, 1,
-                        &m->moe_interval, err));
+    LHI_TRY(lhi_config_read_number(r, "moe_layer_freq", LHI_MAX_LAYERS, 1,
+                                   &m->moe_interval, err));
     if (m->moe_interval == 0)
         return lhi_doc_fail(r->doc, lhi_node_find(r->map, "moe_layer_freq"),
                             err, LH_EINPUT, "must not be 0");
@@ -546,125 +550,33 @@ static lh_status read_deepseek(reader *r, lh_error *err)
     m->kv_heads = m->heads;
     /* null means uncompressed queries; absent means the class's default. */
     if (!q || !lhi_node_is_null(q))
-        LHI_TRY(read_size(r, "q_lora_rank", LHI_MAX_WIDTH, 1536,
-                          &m->q_lora_rank, err));
-    LHI_TRY(read_size(r, "kv_lora_rank", LHI_MAX_WIDTH, 512, &m->kv_lora_rank,
-                      err));
-    LHI_TRY(read_size(r, "qk_nope_head_dim", LHI_MAX_WIDTH, 128,
-                      &m->qk_nope_head_dim, err));
-    LHI_TRY(read_size(r, "qk_rope_head_dim", LHI_MAX_WIDTH, 64,
-                      &m->qk_rope_head_dim, err));
-    LHI_TRY(
-        read_size(r, "v_head_dim", LHI_MAX_WIDTH, 128, &m->v_head_dim, err));
+        LHI_TRY(lhi_config_read_size(r, "q_lora_rank", LHI_MAX_WIDTH, 1536,
+                                     &m->q_lora_rank, err));
+    LHI_TRY(lhi_config_read_size(r, "kv_lora_rank", LHI_MAX_WIDTH, 512,
+                                 &m->kv_lora_rank, err));
+    LHI_TRY(lhi_config_read_size(r, "qk_nope_head_dim", LHI_MAX_WIDTH, 128,
+                                 &m->qk_nope_head_dim, err));
+    LHI_TRY(lhi_config_read_size(r, "qk_rope_head_dim", LHI_MAX_WIDTH, 64,
+                                 &m->qk_rope_head_dim, err));
+    LHI_TRY(lhi_config_read_size(r, "v_head_dim", LHI_MAX_WIDTH, 128,
+                                 &m->v_head_dim, err));
     m->head_dim = m->qk_nope_head_dim + m->qk_rope_head_dim;
-    LHI_TRY(read_number(r, "num_nextn_predict_layers", LHI_MAX_LAYERS, 0,
-                        &m->mtp_layers, err));
+    LHI_TRY(lhi_config_read_number(r, "num_nextn_predict_layers",
+                                   LHI_MAX_LAYERS, 0, &m->mtp_layers, err));
     return read_experts(
         r, r->family->heads == 128 ? &deepseek_v3 : &deepseek_v2, err);
 }
 
-/* Checks that the activation function, if given, is a GeLU. */
-static lh_status require_gelu(const reader *r, const char *key, lh_error *err)
-{
-    const lhi_node *node = lhi_node_find(r->map, key);
-    const char *function = "gelu";
-    if (node)
-        LHI_TRY(lhi_node_get_string(r->doc, node, &function, err));
-    if (strncmp(function, "gelu", 4) != 0)
-        return lhi_doc_fail(r->doc, node, err, LH_EUNSUPPORTED,
-                            "unknown gelu variant '%.60s'", function);
-    return LH_OK;
-}
-
-/* Reads GPT-2: its size keys have other names, embeddings are tied by default,
- * and the MLP is four times as wide. */
-static lh_status read_gpt2(reader *r, lh_error *err)
-{
-    const family *f = r->family;
-    lh_model *m = &r->model;
-    LHI_TRY(require_gelu(r, "activation_function", err));
-    m->norm = LH_NORM_LAYER;
-    m->gated = false;
-    m->qkv_bias = m->output_bias = m->mlp_bias = true;
-    m->tied_embeddings = true;
-    LHI_TRY(
-        read_size(r, "vocab_size", LHI_MAX_VOCAB, f->vocab, &m->vocab, err));
-    LHI_TRY(read_size(r, "n_embd", LHI_MAX_WIDTH, f->hidden, &m->hidden, err));
-    LHI_TRY(
-        read_size(r, "n_layer", LHI_MAX_LAYERS, f->layers, &m->layers, err));
-    LHI_TRY(read_size(r, "n_head", LHI_MAX_WIDTH, f->heads, &m->heads, err));
-    LHI_TRY(
-        read_size(r, "n_positions", LHI_MAX_VOCAB, 1024, &m->positions, err));
-    LHI_TRY(
-        read_number(r, "n_inner", LHI_MAX_VOCAB, 4 * m->hidden, &m->ffn, err));
-    LHI_TRY(
-        read_flag(r, r->map, "tie_word_embeddings", &m->tied_embeddings, err));
-    m->kv_heads = m->heads;
-    m->head_dim = m->hidden / m->heads;
-    if (m->hidden % m->heads != 0)
-        return lhi_doc_fail(r->doc, r->map, err, LH_EINPUT,
-                            "n_embd %u is not a multiple of n_head %u",
-                            m->hidden, m->heads);
-    return LH_OK;
-}
-
-/* Reads a flag that must equal `must`, which is also its default. */
-static lh_status require_flag(const reader *r, const char *key, bool must,
-                              const char *why, lh_error *err)
-{
-    bool value = must;
-    LHI_TRY(read_flag(r, r->map, key, &value, err));
-    if (value == must)
-        return LH_OK;
-    return lhi_doc_fail(r->doc, lhi_node_find(r->map, key), err,
-                        LH_EUNSUPPORTED, "%s", why);
-}
-
-/* Reads Falcon 7B: one norm per layer. 40B and 180B have a different layer,
- * with two norms and keys shared by groups of heads. */
-static lh_status read_falcon(reader *r, lh_error *err)
-{
-    const family *f = r->family;
-    lh_model *m = &r->model;
-    bool bias = false, shared = true;
-    LHI_TRY(require_flag(
-        r, "new_decoder_architecture", false,
-        "is not supported: only layers with one norm, as in Falcon 7B", err));
-    LHI_TRY(require_flag(r, "alibi", false,
-                         "is not supported: only rotary positions", err));
-    LHI_TRY(require_gelu(r, "activation", err));
-    m->norm = LH_NORM_LAYER;
-    m->gated = false;
-    m->parallel_block = m->tied_embeddings = true;
-    LHI_TRY(
-        read_size(r, "vocab_size", LHI_MAX_VOCAB, f->vocab, &m->vocab, err));
-    LHI_TRY(
-        read_size(r, "hidden_size", LHI_MAX_WIDTH, f->hidden, &m->hidden, err));
-    LHI_TRY(read_size(r, "num_hidden_layers", LHI_MAX_LAYERS, f->layers,
-                      &m->layers, err));
-    LHI_TRY(read_size(r, "num_attention_heads", LHI_MAX_WIDTH, f->heads,
-                      &m->heads, err));
-    LHI_TRY(read_number(r, "ffn_hidden_size", LHI_MAX_VOCAB, 4 * m->hidden,
-                        &m->ffn, err));
-    LHI_TRY(read_flag(r, r->map, "multi_query", &shared, err));
-    LHI_TRY(read_flag(r, r->map, "parallel_attn", &m->parallel_block, err));
-    LHI_TRY(read_flag(r, r->map, "bias", &bias, err));
-    LHI_TRY(
-        read_flag(r, r->map, "tie_word_embeddings", &m->tied_embeddings, err));
-    LHI_TRY(read_rope_theta(r, err));
-    m->qkv_bias = m->output_bias = m->mlp_bias = bias;
-    m->kv_heads = shared ? 1 : m->heads;
-    return read_head_dim(r, err);
-}
-
-/* Reads all keys that determine the model's sizes, by family. */
 static lh_status read_all(reader *r, lh_error *err)
 {
     LHI_TRY(find_family(r, err));
     if (r->family->style == FALCON)
-        return read_falcon(r, err);
+        return lhi_config_read_falcon(r, err);
     if (r->family->style == GPT2)
-        return read_gpt2(r, err);
+        return lhi_config_read_gpt2(r, err);
+    r->model.tied_embeddings = r->family->style == COHERE2 ||
+                               r->family->style == GEMMA3 ||
+                               r->family->style == GROK;
     LHI_TRY(read_sizes(r, err));
     LHI_TRY(read_biases(r, err));
     LHI_TRY(read_window(r, err));
@@ -680,19 +592,16 @@ static lh_status read_all(reader *r, lh_error *err)
         LHI_TRY(read_qwen_moe(r, err));
         break;
     case GLM4_MOE:
-        LHI_TRY(read_number(r, "num_nextn_predict_layers", LHI_MAX_LAYERS, 0,
-                            &r->model.mtp_layers, err));
+        LHI_TRY(lhi_config_read_number(r, "num_nextn_predict_layers",
+                                       LHI_MAX_LAYERS, 0, &r->model.mtp_layers,
+                                       err));
         LHI_TRY(read_experts(r, &glm4_moe, err));
         break;
-    case LLAMA:
-    case MISTRAL:
-    case QWEN2:
-    case QWEN3:
-    case GPT2:
-    case FALCON:
+    default:
+        LHI_TRY(lhi_config_read_variant(r, err));
         break;
     }
-    return read_head_dim(r, err);
+    return lhi_config_read_head_dim(r, err);
 }
 
 /* Derives the model's name from the path: "models/Qwen2.5-32B/config.json"

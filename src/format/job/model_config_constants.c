@@ -12,7 +12,7 @@
 typedef struct unmodelled_search {
     const lhi_doc *doc;
     const lhi_node *map;
-    char keys[256]; /* comma-separated */
+    char keys[400]; /* comma-separated */
 } unmodelled_search;
 
 void lhi_replace_non_ascii(char *text)
@@ -247,12 +247,17 @@ static lh_status read_rotary_fraction(unmodelled_search *f, double absent,
     static const char key[] = "partial_rotary_factor";
     const lhi_node *node = find_value(f->map, key);
     const lhi_node *more = find_value(f->map, "rope_parameters");
-    double fraction = absent > 0 ? absent : 1;
+    const lhi_node *dim = find_value(f->map, "rotary_dim"); /* MiniMax-M2 */
+    double fraction = absent > 0 ? absent : 1, turned;
     if (!node && more)
         node = find_value(more, key);
     if (node)
         LHI_TRY(
             lhi_node_get_rounded_number(f->doc, node, 1e-6, 1, &fraction, err));
+    else if (dim && absent > 0) {
+        LHI_TRY(lhi_node_get_number(f->doc, dim, 1, m->head_dim, &turned, err));
+        fraction = turned / m->head_dim;
+    }
     if (fraction == 1)
         return LH_OK;
     if (absent > 0)
@@ -306,6 +311,29 @@ static lh_status find_dropout(unmodelled_search *f, double usual, lh_error *err)
     return LH_OK;
 }
 
+/* Finds factors and limits that only some families have. */
+static lh_status find_factors(unmodelled_search *f, const lh_model *m,
+                              lh_error *err)
+{
+    static const char *const keys[] = {
+        "final_logit_softcapping",    "attn_logit_softcapping",
+        "embedding_multiplier_scale", "output_multiplier_scale",
+        "attn_output_multiplier",     "max_attn_value",
+        "rope_local_base_freq",       "attn_temperature_tuning",
+        "embedding_multiplier",       "residual_multiplier",
+        "attention_multiplier",       "logits_scaling"};
+    const lhi_node *scalar = find_value(f->map, "query_pre_attn_scalar");
+    double size = m->head_dim;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (find_value(f->map, keys[i]))
+            add_key(f, keys[i]);
+    if (scalar)
+        LHI_TRY(lhi_node_get_number(f->doc, scalar, 0, 1e9, &size, err));
+    if (size != m->head_dim)
+        add_key(f, "query_pre_attn_scalar");
+    return LH_OK;
+}
+
 static lh_status find_jitter(unmodelled_search *f, lh_error *err)
 {
     static const char key[] = "router_jitter_noise"; /* Mixtral */
@@ -332,6 +360,9 @@ lh_status lhi_config_read_constants(const lhi_doc *doc, const lhi_node *map,
     LHI_TRY(read_initializer_range(&f, m, err));
     LHI_TRY(read_aux_loss(&f, m, err));
     LHI_TRY(find_dropout(&f, lhi_model_uses_dropout(m) ? 0.1 : 0, err));
+    if (class_has->differs)
+        add_key(&f, class_has->differs);
+    LHI_TRY(find_factors(&f, m, err));
     LHI_TRY(find_jitter(&f, err));
     LHI_TRY(find_flags(&f, err));
     if (!f.keys[0])

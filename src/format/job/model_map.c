@@ -2,7 +2,9 @@
 /* The model as a map in a job file. */
 #include "format/job/parse.h"
 
-static const char *const norm_names[] = {"rms", "layer", NULL};
+static const char *const norm_names[] = {"rms", "layer", "layer_unbiased",
+                                         NULL};
+static const char *const placement_names[] = {"pre", "post", "both", NULL};
 
 /* Keys have the names of their members. */
 #define INTEGER_KEY(member) #member, LHI_INTEGER(lh_model, member)
@@ -84,8 +86,12 @@ static const lhi_schema_field model_rows[] = {
     {BOOL_KEY(output_bias), .when = LHI_OPTIONAL},
     {BOOL_KEY(mlp_bias), .when = LHI_OPTIONAL},
     {BOOL_KEY(qk_norm), .when = LHI_OPTIONAL},
+    {BOOL_KEY(qk_norm_all_heads), .when = LHI_OPTIONAL},
+    {BOOL_KEY(qk_l2_norm), .when = LHI_OPTIONAL},
     {BOOL_KEY(attention_sinks), .when = LHI_OPTIONAL},
     {INTEGER_KEY(positions), .most = LHI_MAX_VOCAB, .when = LHI_OPTIONAL},
+    {INTEGER_KEY(no_rope_interval), .most = LHI_MAX_LAYERS,
+     .when = LHI_OPTIONAL},
     {INTEGER_KEY(rope_theta), .most = INT32_MAX, .when = LHI_OPTIONAL},
     {"norm_epsilon", LHI_NUMBER(lh_model, norm_epsilon), .low = LHI_MIN_EPSILON,
      .high = LHI_MAX_EPSILON, .when = LHI_OPTIONAL},
@@ -109,6 +115,7 @@ static const lhi_schema_field model_rows[] = {
     {INTEGER_KEY(window_first_layer), .most = LHI_MAX_LAYERS,
      .when = LHI_OPTIONAL},
     {INTEGER_KEY(full_interval), .most = LHI_MAX_LAYERS, .when = LHI_OPTIONAL},
+    {BOOL_KEY(chunked_attention), .when = LHI_OPTIONAL},
     {INTEGER_KEY(experts), .most = LHI_MAX_WIDTH, .when = LHI_OPTIONAL},
     {INTEGER_KEY(experts_per_token), .most = LHI_MAX_WIDTH,
      .when = LHI_OPTIONAL},
@@ -143,6 +150,10 @@ static const lhi_schema_field model_rows[] = {
      .when = LHI_OPTIONAL},
     {"norm", LHI_ENUM(lh_model, norm), .names = norm_names,
      .when = LHI_OPTIONAL, .absent = LH_NORM_RMS},
+    {"norm_placement", LHI_ENUM(lh_model, norm_placement),
+     .names = placement_names, .when = LHI_OPTIONAL,
+     .absent = LH_NORM_PLACEMENT_PRE},
+    {BOOL_KEY(norm_zero_centered), .when = LHI_OPTIONAL},
 };
 
 #undef INTEGER_KEY
@@ -198,6 +209,9 @@ static lh_status fill_defaults(const lhi_doc *doc, const lhi_node *map,
                                 m->hidden, m->heads);
         m->head_dim = m->hidden / m->heads;
     }
+    if (m->qk_norm_all_heads && !m->qk_norm)
+        return lhi_doc_fail(doc, lhi_node_find(map, "qk_norm_all_heads"), err,
+                            LH_EINPUT, "has no effect without qk_norm");
     if (m->positions && m->rope_theta)
         return lhi_doc_fail(doc, lhi_node_find(map, "rope_theta"), err,
                             LH_EINPUT,
@@ -218,8 +232,8 @@ static const char *const expert_keys[] = {
     "raw_shares",         "routed_scale", "expert_groups",
     "groups_per_token",   "dense_layers", "moe_interval",
     "moe_phase",          "dense_list",   "router_aux_loss_coef"};
-static const char *const window_keys[] = {"window_first_layer",
-                                          "full_interval"};
+static const char *const window_keys[] = {"window_first_layer", "full_interval",
+                                          "chunked_attention"};
 static const char *const latent_keys[] = {"q_lora_rank", "qk_nope_head_dim",
                                           "qk_rope_head_dim", "v_head_dim"};
 
@@ -326,7 +340,9 @@ json_t *lhi_model_to_json(const lh_model *model)
         copy.dense_layers = 0;
         copy.aux_loss_given = false;
     }
-    if (!model->sliding_window)
+    if (!model->sliding_window) {
         copy.window_first_layer = copy.full_interval = 0;
+        copy.chunked_attention = false;
+    }
     return lhi_schema_write(&lhi_model_schema, &copy, NULL);
 }

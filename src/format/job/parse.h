@@ -10,6 +10,7 @@
  *     framework.c          behaviour of the training program
  *     layout_sites.c       the datacenters of a layout's stages
  *     model_map.c          its model; model_config.c: as config.json;
+ *                          model_config_families.c: less usual families;
  *                          model_config_constants.c: constants without an
  *                          effect on time;
  *                          model.c: parameter counts and divisibility
@@ -82,6 +83,7 @@ typedef struct lhi_config_class {
     bool clamped_swiglu;    /* gpt-oss: fixed activation with swiglu_limit */
     bool rotary;            /* uses rotary positions */
     double rotary_fraction; /* rotated fraction of a head; 0: always 1 */
+    const char *differs;    /* always unsupported; NULL: nothing */
 } lhi_config_class;
 
 /* Reads the constants of `map` into a model whose dimensions are read. Sets
@@ -99,6 +101,8 @@ lh_status lhi_rope_scaling_check(const lhi_doc *doc, const lhi_node *at,
 /* Reads a Hugging Face config.json; allocates in `mem`. */
 lh_status lhi_model_load(const char *path, lhi_arena *mem, lh_model *out,
                          lh_error *err);
+/* Returns the number of norms in a layer, without those of queries and keys. */
+uint32_t lhi_model_count_norms(const lh_model *model);
 /* Returns the model as JSON; NULL if allocation fails. */
 json_t *lhi_model_to_json(const lh_model *model);
 /* Checks rules across keys: divisibility, and that the total parameter count

@@ -74,6 +74,28 @@ static void find_rotary(search *s)
            "rope_scaling.mscale_all_dim", "its YaRN requires mscale with it");
 }
 
+static void find_attention(search *s)
+{
+    const lh_model *m = s->m;
+    add_if(s, m->kv_lora_rank && m->qkv_bias, "qkv_bias",
+           "latent attention has no biases of queries, keys and values");
+    add_if(s, m->qk_norm_all_heads, "qk_norm_all_heads",
+           "queries and keys are normalised head by head");
+    add_if(s, m->qk_l2_norm && m->no_rope_interval, "qk_l2_norm",
+           "layers without positions are normalised, too");
+    add_if(s, m->chunked_attention, "chunked_attention",
+           "a window ends at each token, not at the end of a chunk");
+}
+
+static void find_norms(search *s)
+{
+    const lh_model *m = s->m;
+    add_if(s, m->norm == LH_NORM_LAYER_UNBIASED, "norm",
+           "layer norms have biases");
+    add_if(s, m->norm_placement != LH_NORM_PLACEMENT_PRE, "norm_placement",
+           "norms come before attention and MLP only");
+}
+
 static void find_activation(search *s)
 {
     const lh_model *m = s->m;
@@ -127,8 +149,8 @@ static void find_megatron(search *s)
         find_rotary(s);
     find_activation(s);
     find_router(s);
-    add_if(s, m->kv_lora_rank && m->qkv_bias, "qkv_bias",
-           "latent attention has no biases of queries, keys and values");
+    find_attention(s);
+    find_norms(s);
 }
 
 uint32_t lh_export_list_inexact(const lh_plan *plan, lh_export_target target,

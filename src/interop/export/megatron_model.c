@@ -27,6 +27,11 @@ static bool has_window(const lh_model *m, uint32_t layer)
     return lh_model_layer_window(m, layer) > 0;
 }
 
+static bool lacks_positions(const lh_model *m, uint32_t layer)
+{
+    return layer % m->no_rope_interval == m->no_rope_interval - 1;
+}
+
 /* Adds the attention windows, counted in tokens before the current one. */
 static void put_windows(lhi_text *out, const lh_model *m)
 {
@@ -64,6 +69,10 @@ static void put_rotary(lhi_text *out, const lh_model *m)
         lhi_export_add_option(out, "rotary-base", m->rope_theta);
     if (m->partial_rotary_factor > 0)
         put_number(out, "rotary-percent", m->partial_rotary_factor);
+    if (m->no_rope_interval) {
+        lhi_text_puts(out, "--no-rope-freq ");
+        put_runs(out, m, lacks_positions);
+    }
     if (m->kv_lora_rank) {
         put_latent_scaling(out, s && s->type == LH_ROPE_YARN ? s : NULL);
     } else if (s && s->type == LH_ROPE_LLAMA3) {
@@ -92,6 +101,8 @@ static void put_attention(lhi_text *out, const lh_model *m)
     }
     if (m->qk_norm || m->kv_lora_rank) /* with MLA: of the compressed vectors */
         lhi_text_puts(out, "--qk-layernorm\n");
+    if (m->qk_l2_norm)
+        lhi_text_puts(out, "--qk-l2-norm\n");
     if (m->attention_sinks)
         lhi_text_puts(out, "--softmax-type learnable\n");
     put_windows(out, m);
@@ -211,8 +222,10 @@ void lhi_export_put_megatron_model(lhi_text *out, const lh_job *job,
     put_attention(out, m);
     put_mlps(out, m);
     lhi_text_printf(out, "--normalization %s\n",
-                    m->norm == LH_NORM_LAYER ? "LayerNorm" : "RMSNorm");
+                    m->norm == LH_NORM_RMS ? "RMSNorm" : "LayerNorm");
     put_number(out, "norm-epsilon", lh_model_norm_epsilon(m));
+    if (m->norm_zero_centered)
+        lhi_text_puts(out, "--apply-layernorm-1p\n");
     if (!m->output_bias && !m->mlp_bias)
         lhi_text_puts(out, "--disable-bias-linear\n");
     if (m->qkv_bias)

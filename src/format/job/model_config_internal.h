@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the readers of Hugging Face config.json files. Input: the file's
+ * tree. Output: an lh_model.
+ *
+ *     model_config.c            the files, and the Llama-like families
+ *     model_config_families.c   families with other keys or layers
+ */
+#ifndef LHI_FORMAT_JOB_MODEL_CONFIG_INTERNAL_H
+#define LHI_FORMAT_JOB_MODEL_CONFIG_INTERNAL_H
+
+#include "format/job/parse.h"
+
+/* The families with different keys. */
+typedef enum style {
+    LLAMA,
+    MISTRAL,
+    MIXTRAL,
+    QWEN2,
+    QWEN3,
+    QWEN2_MOE,
+    QWEN3_MOE,
+    DEEPSEEK,
+    GLM4_MOE,
+    GPT_OSS,
+    GPT2,
+    FALCON,
+    PHI3,
+    OLMO2,
+    NEMOTRON,
+    COHERE2,
+    GEMMA3,
+    MINIMAX_M2,
+    LLAMA4,
+    GROK,
+} style;
+
+/* The sizes of a configuration class. */
+typedef struct family {
+    const char *type; /* model_type */
+    style style;
+    uint32_t vocab, hidden, ffn, layers, heads, kv_heads;
+} family;
+
+/* The reader's state. */
+typedef struct reader {
+    const lhi_doc *doc;
+    const lhi_node *map;   /* the language model's map */
+    const lhi_node *outer; /* the file's root; equals `map` unless nested */
+    const family *family;
+    lhi_arena *mem;
+    lh_model model;
+} reader;
+
+/* Marks a mandatory key. */
+#define REQUIRED UINT32_MAX
+
+/* Reads the number `key`; uses `absent` if it is missing or null. */
+lh_status lhi_config_read_number(const reader *r, const char *key,
+                                 uint32_t most, uint32_t absent, uint32_t *out,
+                                 lh_error *err);
+/* Reads a size: not 0, and optional only where the class provides a default. */
+lh_status lhi_config_read_size(const reader *r, const char *key, uint32_t most,
+                               uint32_t class_has, uint32_t *out,
+                               lh_error *err);
+/* Reads a flag; keeps *out if it is missing or null. */
+lh_status lhi_config_read_flag(const reader *r, const lhi_node *map,
+                               const char *key, bool *out, lh_error *err);
+/* Reads the base of rotary positions. */
+lh_status lhi_config_read_rope_theta(reader *r, lh_error *err);
+/* Reads the size of a head. */
+lh_status lhi_config_read_head_dim(reader *r, lh_error *err);
+/* Reads layer_types, the layers that attend to all tokens; by default every
+ * `absent`-th one. */
+lh_status lhi_config_read_layer_types(reader *r, uint32_t absent,
+                                      lh_error *err);
+
+/* Reads GPT-2: its size keys have other names, embeddings are tied by default,
+ * and the MLP is four times as wide. */
+lh_status lhi_config_read_gpt2(reader *r, lh_error *err);
+/* Reads Falcon 7B: one norm per layer. */
+lh_status lhi_config_read_falcon(reader *r, lh_error *err);
+/* Reads the differences of a family's layers from Llama's. */
+lh_status lhi_config_read_variant(reader *r, lh_error *err);
+/* Fails for an unknown model_type: with a map of the job to edit, or with the
+ * reason why no map can describe the model. */
+lh_status lhi_config_fail_family(const reader *r, const lhi_node *node,
+                                 const char *type, lh_error *err);
+
+#endif
