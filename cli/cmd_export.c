@@ -273,6 +273,7 @@ static lh_status check_bundle(cli *c)
     return LH_OK;
 }
 
+/* Prints what a bundle lacks of the model, and its folder. */
 static lh_status print_bundle(cli *c, const lh_plan *plan)
 {
     const settings *s = c->settings;

@@ -22,6 +22,7 @@ void lhi_replace_non_ascii(char *text)
             *text = '?';
 }
 
+/* Appends a key to the list of findings, truncated to its size. */
 static void add_key(unmodelled_search *f, const char *key)
 {
     size_t used = strlen(f->keys);
@@ -83,6 +84,7 @@ static lh_activation find_activation(const char *name)
     return LH_ACTIVATION_UNSET;
 }
 
+/* Reads the activation function; unset if gating implies it. */
 static lh_status read_activation(unmodelled_search *f,
                                  const lhi_config_class *class_has, lh_model *m,
                                  lh_error *err)
@@ -172,6 +174,7 @@ static lh_status read_original_positions(const unmodelled_search *f,
                 : LH_OK;
 }
 
+/* Reads the numbers of a scaling whose type is known. */
 static lh_status read_scaling_numbers(const unmodelled_search *f,
                                       const lhi_node *map, lh_rope_scaling *s,
                                       lh_error *err)
@@ -334,6 +337,7 @@ static lh_status find_factors(unmodelled_search *f, const lh_model *m,
     return LH_OK;
 }
 
+/* Finds a nonzero router_jitter_noise. */
 static lh_status find_jitter(unmodelled_search *f, lh_error *err)
 {
     static const char key[] = "router_jitter_noise"; /* Mixtral */

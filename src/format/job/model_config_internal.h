@@ -4,6 +4,7 @@
  *
  *     model_config.c            the files, and the Llama-like families
  *     model_config_families.c   families with other keys or layers
+ *     model_config_keys.c       keys that several families share
  */
 #ifndef LHI_FORMAT_JOB_MODEL_CONFIG_INTERNAL_H
 #define LHI_FORMAT_JOB_MODEL_CONFIG_INTERNAL_H

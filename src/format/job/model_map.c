@@ -41,6 +41,7 @@ static const lhi_schema_field rope_rows[] = {
      .when = LHI_OPTIONAL},
 };
 
+/* Checks the keys of a scaling; callback of its schema. */
 static lh_status check_rope_scaling(const lhi_read_context *r,
                                     const lhi_node *map, void *it,
                                     lh_error *err)
@@ -61,6 +62,7 @@ static lh_status read_aux_loss(const lhi_read_context *r, const lhi_node *node,
     return lhi_node_get_rounded_number(r->doc, node, 0, 1e6, &m->aux_loss, err);
 }
 
+/* Writes that coefficient; JSON null if it is unset. */
 static json_t *write_aux_loss(const void *owner, const void *context)
 {
     const lh_model *m = owner;

@@ -17,6 +17,7 @@ typedef struct search {
     uint32_t n, room;
 } search;
 
+/* Adds a setting, and counts it also if there is no more room. */
 static void add(search *s, const char *key, const char *reason)
 {
     if (s->n < s->room)
@@ -31,6 +32,7 @@ static void add_if(search *s, bool differs, const char *key, const char *reason)
         add(s, key, reason);
 }
 
+/* Finds rotary positions that differ. */
 static void find_rotary(search *s)
 {
     const lh_model *m = s->m;
@@ -74,6 +76,7 @@ static void find_rotary(search *s)
            "rope_scaling.mscale_all_dim", "its YaRN requires mscale with it");
 }
 
+/* Finds attention that differs. */
 static void find_attention(search *s)
 {
     const lh_model *m = s->m;
@@ -87,6 +90,7 @@ static void find_attention(search *s)
            "a window ends at each token, not at the end of a chunk");
 }
 
+/* Finds norms that differ. */
 static void find_norms(search *s)
 {
     const lh_model *m = s->m;
@@ -96,6 +100,7 @@ static void find_norms(search *s)
            "norms come before attention and MLP only");
 }
 
+/* Finds activation functions that differ. */
 static void find_activation(search *s)
 {
     const lh_model *m = s->m;
@@ -118,6 +123,7 @@ static void find_activation(search *s)
            "only quick_gelu has an offset and a limit");
 }
 
+/* Finds expert selections that differ. */
 static void find_router(search *s)
 {
     const lh_model *m = s->m;
@@ -140,6 +146,7 @@ static void find_router(search *s)
                      "model's by their best");
 }
 
+/* Finds all settings that differ in Megatron. */
 static void find_megatron(search *s)
 {
     const lh_model *m = s->m;

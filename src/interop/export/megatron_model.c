@@ -22,11 +22,13 @@ static void put_runs(lhi_text *out, const lh_model *m,
     lhi_text_puts(out, ")\n");
 }
 
+/* Checks whether a layer attends to a part of the tokens. */
 static bool has_window(const lh_model *m, uint32_t layer)
 {
     return lh_model_layer_window(m, layer) > 0;
 }
 
+/* Checks whether a layer has no positions. */
 static bool lacks_positions(const lh_model *m, uint32_t layer)
 {
     return layer % m->no_rope_interval == m->no_rope_interval - 1;
@@ -44,6 +46,7 @@ static void put_windows(lhi_text *out, const lh_model *m)
     put_runs(out, m, has_window);
 }
 
+/* Adds a line "--NAME VALUE". */
 static void put_number(lhi_text *out, const char *name, double value)
 {
     lhi_text_printf(out, "--%s %.12g\n", name, value);
@@ -61,6 +64,7 @@ static void put_latent_scaling(lhi_text *out, const lh_rope_scaling *s)
     put_number(out, "mscale-all-dim", both ? s->mscale_all_dim : 0);
 }
 
+/* Adds base, rotated fraction and scaling of rotary positions. */
 static void put_rotary(lhi_text *out, const lh_model *m)
 {
     const lh_rope_scaling *s = m->rope_scaling;
@@ -81,6 +85,7 @@ static void put_rotary(lhi_text *out, const lh_model *m)
     }
 }
 
+/* Adds heads, norms of queries and keys, windows and positions. */
 static void put_attention(lhi_text *out, const lh_model *m)
 {
     lhi_export_add_option(out, "num-attention-heads", m->heads);
@@ -177,6 +182,7 @@ static void put_activation(lhi_text *out, const lh_model *m)
         lhi_text_puts(out, "--no-bias-gelu-fusion\n");
 }
 
+/* Adds widths, activation function and experts. */
 static void put_mlps(lhi_text *out, const lh_model *m)
 {
     lhi_export_add_option(out, "ffn-hidden-size",
@@ -198,6 +204,7 @@ static void put_mlps(lhi_text *out, const lh_model *m)
     put_router(out, m);
 }
 
+/* Adds the vocabulary size and its padding. */
 static void put_vocabulary(lhi_text *out, const lh_job *job, uint32_t tensor)
 {
     const uint32_t vocab = job->model->vocab;
