@@ -220,11 +220,11 @@ def megatron_gets_what_was_costed():
                  "--moe-expert-capacity-factor 1.5"):
         check(flag in kept and flag not in bare, f"{flag}: {kept}")
     chosen = flags("preset: megatron", "experts:", "router: sigmoid, "
-                   "routed_scale: 1.5, expert_groups: 4, groups_per_token: 2, "
+                   "routed_scale: 1.5, expert_groups: 4, groups_per_token: 1, "
                    "experts:")
     for flag in ("--moe-router-score-function sigmoid",
                  "--moe-router-enable-expert-bias",
-                 "--moe-router-num-groups 4", "--moe-router-group-topk 2",
+                 "--moe-router-num-groups 4", "--moe-router-group-topk 1",
                  "--moe-router-topk-scaling-factor 1.5"):
         check(flag in chosen and flag not in bare, f"{flag}: {chosen}")
     latent = flags("preset: megatron", "vocab:", "q_lora_rank: 256, kv_lora_rank: 128, "
