@@ -98,7 +98,7 @@ ELSEWHERE = {
     "schedule": {"method", "time_limit_s", "progress"},
     "check": {"schedule", "certificate"},
     "compare": {"latency", "transfer", "progress"},
-    "export": {"schedule"},
+    "export": {"schedule", "allow_inexact"},
     "optical": {"progress"},
 }
 
