@@ -154,6 +154,15 @@ typedef struct lh_cost_site {
     uint32_t datacenter, replicas;
 } lh_cost_site;
 
+/* Replicas of a pipeline rank at equal distances in one datacenter. GPUs are
+ * counted within the datacenter; each replica is on consecutive ones. */
+typedef struct lh_cost_run {
+    uint32_t datacenter;
+    uint32_t first_gpu; /* of the first replica */
+    uint32_t replicas;
+    uint32_t stride; /* from the first GPU of a replica to that of the next */
+} lh_cost_run;
+
 /* Location of a model's multi-token prediction (MTP) modules. */
 typedef enum lh_mtp_location {
     LH_MTP_WITH_HEAD, /* in the layer range with the head */
@@ -182,6 +191,11 @@ typedef struct lh_cost_layer_range {
      */
     uint32_t n_sharing_ranks;
     lh_mtp_location mtp; /* for models with MTP modules */
+    /* The GPUs of these replicas, by datacenter and then by GPU: they determine
+     * which groups straddle nodes. NULL: in each datacenter the replicas begin
+     * at its first GPU and follow the GPU numbering above. */
+    uint32_t n_runs;
+    const lh_cost_run *runs;
 } lh_cost_layer_range;
 
 /* Cost of one layer range: passes, memory and data-parallel communication, per
@@ -305,10 +319,10 @@ typedef struct lh_cost_path {
     double ring_latency_ns;
 } lh_cost_path;
 
-/* Participants in one collective: `size` GPUs, `per_node` on each node,
- * `per_datacenter` in each datacenter, starting at `datacenter`. `concurrent`
- * is the number of similar collectives that run at once and share the
- * inter-datacenter link, which carries all traffic. */
+/* Participants in one collective: `size` GPUs, at least `per_node` on each
+ * node, `per_datacenter` in each datacenter, starting at `datacenter`.
+ * `concurrent` is the number of similar collectives that run at once and share
+ * the inter-datacenter link, which carries all traffic. */
 typedef struct lh_cost_group {
     uint32_t size, per_node, per_datacenter;
     uint32_t datacenter;
@@ -317,10 +331,13 @@ typedef struct lh_cost_group {
      * site's count. */
     uint32_t n_sites;
     const lh_cost_site *sites;
+    /* Nodes with members in a datacenter; 0: as few as `per_node` permits. */
+    uint32_t nodes;
 } lh_cost_group;
 
-/* Finds the slowest path that a group crosses. Between nodes, a group with k
- * members per node drives k network interfaces at once. Between datacenters,
+/* Finds the slowest path that a group crosses. Between nodes, a group with at
+ * least k members per node drives k network interfaces at once, and is no
+ * faster than the node's links where it uses them. Between datacenters,
  * the link's rate after loss and oversubscription is divided by `concurrent`.
  */
 LH_API lh_status lh_cost_group_path(const lh_job *job,
@@ -340,7 +357,8 @@ typedef enum lh_cost_dimension {
 } lh_cost_dimension;
 
 /* Finds the GPU group along one dimension. If groups differ, as expert groups
- * may between datacenters, returns one that spans the most datacenters.
+ * may between datacenters, returns one that spans the most datacenters. Where
+ * some straddle nodes, `per_node` is the least and `nodes` the most of all.
  * LH_EUNSUPPORTED: the group spans some of the range's datacenters and not
  * others. */
 LH_API lh_status lh_cost_find_group(const lh_job *job, const lh_layout *layout,
@@ -397,6 +415,10 @@ typedef struct lh_cost_hop {
     uint32_t from_gpu, to_gpu;
     uint32_t replicas; /* concurrent senders on the same link between
                         * datacenters; 0: all of the layout's `data` */
+    /* Replicas that send so from equally distant GPUs; 0: one. Inside a
+     * datacenter the slowest of their pairs of GPUs counts. */
+    uint32_t peers;
+    uint32_t stride; /* GPUs from one such replica to the next */
 } lh_cost_hop;
 
 /* Cost of one pipeline message. */

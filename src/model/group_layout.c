@@ -2,15 +2,10 @@
 #include "model/group_layout.h"
 
 #include "base/fail.h"
+#include "base/integer_math.h"
 
 #include <inttypes.h>
 #include <math.h>
-
-/* Limit on the blocks examined for their position on nodes. */
-enum { MAX_EXAMINED_BLOCKS = 64 };
-
-/* An unbounded run: consecutive ranks are on consecutive GPUs. */
-#define UNBOUNDED_RUN (UINT64_C(1) << 40)
 
 /* ---- the stage ---- */
 
@@ -101,16 +96,15 @@ lh_status lhi_group_layout_build(const lh_job *job, const lh_layout *layout,
                               .block = lh_layout_expert_block(layout),
                               .ranks = replica * layout->data,
                               .replica = replica,
-                              .replica_gpu_stride = replica,
+                              .layout = layout,
+                              .n_runs = slice->n_runs,
+                              .runs = slice->runs,
                               .sharing = slice->n_sharing_ranks
                                              ? slice->n_sharing_ranks
                                              : layout->pipeline};
     out->matches_dense_layers =
         layout->expert == 1 && out->tensor == layout->tensor;
-    LHI_TRY(list_sites(layout, slice, out, err));
-    if (layout->outermost == LH_OUTERMOST_DATA && layout->pipeline > 1)
-        out->replica_gpu_stride *= layout->pipeline;
-    return LH_OK;
+    return list_sites(layout, slice, out, err);
 }
 
 /* Returns the first rank in one of its datacenters. */
@@ -123,52 +117,49 @@ static uint64_t count_ranks_before(const lhi_group_layout *f, uint32_t site)
     return n;
 }
 
-/* ---- blocks ---- */
-
-/* Maps a rank to its GPU; both are counted within the datacenter. */
-static uint64_t find_gpu(const lhi_group_layout *f, uint64_t rank)
+/* Finds the nodes of the ranks in one of its datacenters. */
+static lhi_stage_nodes find_nodes(const lhi_group_layout *f, uint32_t site)
 {
-    if (f->replica_gpu_stride == f->replica)
-        return rank;
-    return rank / f->replica * f->replica_gpu_stride + rank % f->replica;
+    const lh_cost_layer_range range = {.n_runs = f->n_runs, .runs = f->runs};
+    lhi_stage_nodes nodes;
+
+    lhi_stage_nodes_find(f->job, f->layout, &range, f->sites[site].datacenter,
+                         f->sites[site].replicas, &nodes);
+    return nodes;
 }
+
+static uint32_t find_site(const lhi_group_layout *f, uint32_t datacenter)
+{
+    uint32_t site = 0;
+
+    while (site < f->n_sites && f->sites[site].datacenter != datacenter)
+        site++;
+    return site < f->n_sites ? site : 0;
+}
+
+/* ---- blocks ---- */
 
 uint64_t lhi_group_layout_find_node(const lhi_group_layout *f,
                                     uint32_t datacenter, uint64_t rank)
 {
-    return find_gpu(f, rank) / f->job->datacenters[datacenter].gpus_per_node;
+    lhi_stage_nodes nodes = find_nodes(f, find_site(f, datacenter));
+
+    return lhi_stage_nodes_find_node(&nodes, rank);
 }
 
-/* Counts the nodes with ranks in [low, high) of a datacenter, and the fewest
- * ranks on any of them. */
-static void count_nodes(const lhi_group_layout *f, uint64_t low, uint64_t high,
-                        uint32_t per_node, uint64_t *nodes, uint64_t *fewest)
+/* Counts the nodes of the worst group of ranks `step` apart in [low, high) of a
+ * datacenter. */
+static lhi_node_count count_nodes(const lhi_stage_nodes *nodes, uint64_t low,
+                                  uint64_t high, uint32_t step)
 {
-    uint64_t line =
-        f->replica_gpu_stride == f->replica ? UNBOUNDED_RUN : f->replica;
-    uint64_t node = UINT64_MAX, here = 0;
+    bool aligned = low % step == 0 && lhi_stage_nodes_are_aligned(nodes, step);
+    lhi_node_count worst = {0, 0};
 
-    *nodes = 0;
-    *fewest = UINT64_MAX;
-    while (low < high) {
-        uint64_t gpu = find_gpu(f, low), n = high - low;
-        uint64_t to_next = line - low % line;
-        uint64_t to_edge = per_node - gpu % per_node;
-
-        n = n < to_next ? n : to_next;
-        n = n < to_edge ? n : to_edge;
-        if (gpu / per_node != node) {
-            if (here && here < *fewest)
-                *fewest = here;
-            ++*nodes;
-            here = 0;
-            node = gpu / per_node;
-        }
-        here += n;
-        low += n;
-    }
-    if (here < *fewest)
-        *fewest = here;
+    for (uint64_t i = 0; i < (aligned ? 1 : step) && low + i < high; i++)
+        lhi_node_count_add(
+            &worst, lhi_stage_nodes_count(nodes, low + i, step,
+                                          (high - low - i + step - 1) / step));
+    return worst;
 }
 
 /* Finds the members at distance `tensor` in the block that begins at rank
@@ -188,58 +179,50 @@ static void find_members(const lhi_group_layout *f, uint64_t first,
         if (low < high) {
             uint32_t dc = f->sites[i].datacenter;
             lhi_site_members *p = &out->at[out->n++];
-            uint64_t nodes, fewest;
+            lhi_stage_nodes nodes = find_nodes(f, i);
+            lhi_node_count count =
+                count_nodes(&nodes, low - from, high - from, f->tensor);
 
-            count_nodes(f, low - from, high - from,
-                        f->job->datacenters[dc].gpus_per_node, &nodes, &fewest);
             p->datacenter = dc;
             p->members = (double)(high - low) / f->tensor;
-            p->fewest_per_node =
-                fmin(p->members, fmax(1, (double)(fewest / f->tensor)));
-            p->nodes = (double)nodes;
+            p->fewest_per_node = fmin(p->members, (double)count.fewest);
+            p->nodes = (double)count.nodes;
             p->senders = (double)(high - low) * f->sharing;
         }
         from = to;
     }
 }
 
-/* Returns the number of blocks after which the position on nodes repeats. */
-static uint64_t find_node_period(const lhi_group_layout *f, uint32_t per_node)
+static uint64_t find_gcd(uint64_t a, uint64_t b)
 {
-    uint64_t n = 1;
-
-    while (n < MAX_EXAMINED_BLOCKS &&
-           ((f->replica_gpu_stride != f->replica &&
-             n * f->block % f->replica != 0) ||
-            find_gpu(f, n * f->block) % per_node != 0))
-        n++;
-    return n;
+    return (uint64_t)lhi_gcd((int64_t)a, (int64_t)b);
 }
 
-/* Picks the i-th block with ranks in the datacenter: the first, which may begin
- * in the preceding datacenter, the following ones until they repeat, and the
- * last, which may extend into the next. */
+/* Picks the i-th block with ranks in the datacenter. In each run of replicas:
+ * the first, which may begin before the run, the following ones until their
+ * positions on nodes repeat, and the last, which may extend beyond it. */
 static bool find_block(const lhi_group_layout *f, uint32_t datacenter,
-                       uint32_t i, uint64_t *first)
+                       uint64_t i, uint64_t *first)
 {
-    uint32_t site = 0;
-    uint64_t low, high, period, n;
+    uint32_t site = find_site(f, datacenter);
+    lhi_stage_nodes nodes = find_nodes(f, site);
+    uint64_t low = count_ranks_before(f, site);
 
-    while (site < f->n_sites && f->sites[site].datacenter != datacenter)
-        site++;
-    if (site == f->n_sites)
-        site = 0;
-    low = count_ranks_before(f, site);
-    high = low + f->sites[site].replicas * f->replica - 1;
-    low /= f->block;
-    high /= f->block;
-    period = find_node_period(
-        f, f->job->datacenters[f->sites[site].datacenter].gpus_per_node);
-    n = high - low < period + 1 ? high - low : period + 1;
-    if (i > n)
-        return false;
-    *first = (i == n ? high : low + i) * f->block;
-    return true;
+    for (uint32_t run = 0; run < nodes.n_runs; run++) {
+        uint64_t period = lhi_stage_nodes_find_period(&nodes, run);
+        uint64_t high = low + lhi_stage_nodes_count_ranks(&nodes, run);
+        uint64_t from = low / f->block, to = (high - 1) / f->block, n;
+
+        period /= find_gcd(period, f->block);
+        n = to - from < period + 1 ? to - from : period + 1;
+        if (i <= n) {
+            *first = (i == n ? to : from + i) * f->block;
+            return true;
+        }
+        i -= n + 1;
+        low = high;
+    }
+    return false;
 }
 
 bool lhi_group_layout_find_dispatch_group(const lhi_group_layout *fold,
@@ -300,39 +283,6 @@ bool lhi_group_layout_sharing_is_intra_node(const lhi_group_layout *fold,
 
 /* ---- replicas of experts ---- */
 
-uint64_t lhi_count_members_on_node(uint64_t count, uint64_t stride,
-                                   uint32_t per_node)
-{
-    uint64_t n = stride < per_node ? per_node / stride : 1;
-
-    return n < count ? n : count;
-}
-
-void lhi_group_layout_find_site_replicas(const lhi_group_layout *f,
-                                         const lh_cost_site *site,
-                                         lh_cost_group *out)
-{
-    uint32_t per_node = f->job->datacenters[site->datacenter].gpus_per_node;
-    uint64_t count = site->replicas, each, near;
-
-    if (f->replica_gpu_stride == f->replica) {
-        near = lhi_count_members_on_node(count, f->block, per_node);
-    } else if (f->block >= f->replica) {
-        near = lhi_count_members_on_node(
-            count, f->block / f->replica * f->replica_gpu_stride, per_node);
-    } else {
-        each = f->replica / f->block;
-        near = lhi_count_members_on_node(each, f->block, per_node) *
-               lhi_count_members_on_node((count + each - 1) / each,
-                                         f->replica_gpu_stride, per_node);
-    }
-    *out = (lh_cost_group){.size = site->replicas,
-                           .per_node = (uint32_t)(near < count ? near : count),
-                           .per_datacenter = site->replicas,
-                           .datacenter = site->datacenter,
-                           .concurrent = 1};
-}
-
 /* Counts the ranks start, start + block, ... below `rank`. */
 static uint64_t count_replicas_before(const lhi_group_layout *f, uint64_t start,
                                       uint64_t rank)
@@ -363,6 +313,29 @@ static uint64_t count_equal_positions(const lhi_group_layout *f, uint32_t kind)
     return end - start;
 }
 
+void lhi_group_layout_find_site_replicas(const lhi_group_layout *f,
+                                         const lhi_expert_replicas *kind,
+                                         const lh_cost_site *site,
+                                         lh_cost_group *out)
+{
+    uint32_t at = find_site(f, site->datacenter);
+    lhi_stage_nodes nodes = find_nodes(f, at);
+    uint64_t from = count_ranks_before(f, at) % f->block;
+    lhi_node_count worst = {0, 0};
+
+    for (uint64_t i = 0; i < kind->n; i++)
+        lhi_node_count_add(
+            &worst, lhi_stage_nodes_count(
+                        &nodes, (kind->start + i + f->block - from) % f->block,
+                        f->block, site->replicas));
+    *out = (lh_cost_group){.size = site->replicas,
+                           .per_node = (uint32_t)worst.fewest,
+                           .per_datacenter = site->replicas,
+                           .datacenter = site->datacenter,
+                           .concurrent = 1,
+                           .nodes = (uint32_t)worst.nodes};
+}
+
 /* Finds the replica groups of one kind. */
 static void find_replica_groups(const lhi_group_layout *f, uint32_t kind,
                                 lhi_expert_replicas *out)
@@ -376,6 +349,7 @@ static void find_replica_groups(const lhi_group_layout *f, uint32_t kind,
                          .per_datacenter = UINT32_MAX,
                          .concurrent = 1};
     out->n = count_equal_positions(f, kind);
+    out->start = start;
     if (!out->n)
         return;
     for (uint32_t i = 0; i < f->n_sites; i++) {
@@ -388,11 +362,13 @@ static void find_replica_groups(const lhi_group_layout *f, uint32_t kind,
         if (!here)
             continue;
         out->sites[n] = (lh_cost_site){f->sites[i].datacenter, (uint32_t)here};
-        lhi_group_layout_find_site_replicas(f, &out->sites[n++], &at);
+        lhi_group_layout_find_site_replicas(f, out, &out->sites[n++], &at);
         if (at.size < g->per_datacenter)
             g->per_datacenter = at.size;
         if (at.per_node < g->per_node)
             g->per_node = at.per_node;
+        if (at.nodes > g->nodes)
+            g->nodes = at.nodes;
     }
     g->datacenter = out->sites[0].datacenter;
     if (n > 1) {
@@ -451,13 +427,14 @@ static void fill_group(const lhi_group_layout *fold,
                        lh_cost_dimension dimension,
                        const lh_cost_layer_range *slice, lh_cost_group *out)
 {
-    double near = INFINITY, here = INFINITY, senders = 1;
+    double near = INFINITY, here = INFINITY, nodes = 0, senders = 1;
     lhi_group_members m;
 
     find_widest_group(fold, dimension, slice->datacenter, &m);
     for (uint32_t i = 0; i < m.n; i++) {
         near = fmin(near, m.at[i].fewest_per_node);
         here = fmin(here, m.at[i].members);
+        nodes = fmax(nodes, m.at[i].nodes);
         if (m.n > 1)
             senders = fmax(senders, m.at[i].senders);
     }
@@ -465,7 +442,8 @@ static void fill_group(const lhi_group_layout *fold,
                            .per_node = (uint32_t)fmax(1, near),
                            .per_datacenter = (uint32_t)fmax(1, here),
                            .datacenter = m.at[0].datacenter,
-                           .concurrent = (uint32_t)senders};
+                           .concurrent = (uint32_t)senders,
+                           .nodes = (uint32_t)nodes};
 }
 
 lh_status lhi_group_layout_compute_group(const lhi_group_layout *fold,

@@ -10,21 +10,22 @@
  *     copies  ranks at the same position of all blocks: they sum their
  * gradients.
  *
- * Blocks stay within nodes and datacenters where they fit; each datacenter's
- * ranks are assumed to begin at a node boundary. */
+ * The layer range's runs place these ranks on nodes (stage_nodes.h). */
 #ifndef LHI_MODEL_GROUP_LAYOUT_H
 #define LHI_MODEL_GROUP_LAYOUT_H
 
 #include "model/all_to_all.h"
+#include "model/stage_nodes.h"
 
 /* The process-group layout of one pipeline stage. */
 typedef struct lhi_group_layout {
     const lh_job *job;
     uint32_t expert, tensor; /* of the block */
     uint64_t block, ranks;
-    /* consecutive ranks on consecutive GPUs, and the distance in GPUs between
-     * the first of one run and of the next */
-    uint64_t replica, replica_gpu_stride;
+    uint64_t replica;        /* ranks of a replica */
+    const lh_layout *layout; /* for the ranks' nodes, with the next two */
+    uint32_t n_runs;         /* of the layer range */
+    const lh_cost_run *runs;
     double sharing;            /* stages that use the same links */
     bool matches_dense_layers; /* experts are partitioned like all other layers:
                                 * no dispatch, and the same replica groups */
@@ -36,11 +37,6 @@ typedef struct lhi_group_layout {
  * there. */
 uint64_t lhi_group_layout_find_node(const lhi_group_layout *fold,
                                     uint32_t datacenter, uint64_t rank);
-
-/* Returns the number of members on one node of `per_node` GPUs, for `count`
- * members with distance `stride`. */
-uint64_t lhi_count_members_on_node(uint64_t count, uint64_t stride,
-                                   uint32_t per_node);
 
 /* Checks that the layer range's replicas add up to the layout's and that their
  * datacenters exist. */
@@ -82,8 +78,9 @@ bool lhi_group_layout_sharing_is_intra_node(const lhi_group_layout *fold,
 
 /* The i-th kind of group whose GPUs hold the same experts. */
 typedef struct lhi_expert_replicas {
-    uint64_t n;                             /* equal groups; 0: none */
-    lh_cost_group group;                    /* refers to `sites` below */
+    uint64_t n;          /* equal groups; 0: none */
+    uint64_t start;      /* position in a block of the first */
+    lh_cost_group group; /* refers to `sites` below */
     lh_cost_site sites[LH_MAX_DATACENTERS]; /* counts members, not replicas */
 } lhi_expert_replicas;
 
@@ -91,8 +88,9 @@ typedef struct lhi_expert_replicas {
  * `out` must not be moved, since it points to itself. */
 bool lhi_group_layout_find_replicas(const lhi_group_layout *fold, uint32_t i,
                                     lhi_expert_replicas *out);
-/* Computes the members of such a group in one of its datacenters. */
+/* Computes the members of such groups in one of their datacenters. */
 void lhi_group_layout_find_site_replicas(const lhi_group_layout *fold,
+                                         const lhi_expert_replicas *kind,
                                          const lh_cost_site *site,
                                          lh_cost_group *out);
 

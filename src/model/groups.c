@@ -10,25 +10,24 @@ static uint64_t count_stage_gpus(const lh_layout *layout)
     return (uint64_t)layout->tensor * layout->context;
 }
 
-static uint64_t replica_stride(const lh_layout *layout)
+/* Sets the members on nodes. */
+static void set_nodes(lh_cost_group *group, lhi_node_count count)
 {
-    return layout->outermost == LH_OUTERMOST_DATA
-               ? count_stage_gpus(layout) * layout->pipeline
-               : count_stage_gpus(layout);
+    group->per_node = (uint32_t)count.fewest;
+    group->nodes = (uint32_t)count.nodes;
 }
 
 void lhi_compute_site_group(const lh_job *job, const lh_layout *layout,
+                            const lh_cost_layer_range *slice,
                             const lh_cost_site *site, lh_cost_group *out)
 {
-    uint32_t per_node = job->datacenters[site->datacenter].gpus_per_node;
-    uint32_t each = layout->context;
+    lhi_stage_nodes nodes;
 
+    lhi_stage_nodes_find(job, layout, slice, site->datacenter, site->replicas,
+                         &nodes);
     *out = (lh_cost_group){.datacenter = site->datacenter, .concurrent = 1};
-    out->size = out->per_datacenter = site->replicas * each;
-    out->per_node =
-        (uint32_t)(lhi_count_members_on_node(each, layout->tensor, per_node) *
-                   lhi_count_members_on_node(site->replicas,
-                                             replica_stride(layout), per_node));
+    out->size = out->per_datacenter = site->replicas * layout->context;
+    set_nodes(out, lhi_stage_nodes_count_data(&nodes, layout->tensor));
 }
 
 /* Computes the rings between datacenters: as many concurrent rings as the
@@ -46,11 +45,13 @@ static lh_status find_site_rings(const lh_job *job, const lh_layout *layout,
     for (uint32_t i = 0; i < slice->n_sites; i++) {
         lh_cost_group at;
 
-        lhi_compute_site_group(job, layout, &slice->sites[i], &at);
+        lhi_compute_site_group(job, layout, slice, &slice->sites[i], &at);
         if (at.size < out->per_datacenter)
             out->per_datacenter = at.size;
         if (at.per_node < out->per_node)
             out->per_node = at.per_node;
+        if (at.nodes > out->nodes)
+            out->nodes = at.nodes;
         if (slice->sites[i].replicas < replicas)
             replicas = slice->sites[i].replicas;
     }
@@ -68,26 +69,35 @@ static lh_status find_replicas(const lh_job *job, const lh_layout *layout,
                                const lh_cost_layer_range *slice,
                                lh_cost_group *out, lh_error *err)
 {
-    uint64_t stride = replica_stride(layout);
     uint32_t spread = slice->data_datacenters ? slice->data_datacenters : 1;
-    uint32_t per_node = job->datacenters[slice->datacenter].gpus_per_node;
+    lh_cost_group here;
 
     out->size = layout->data * layout->context;
-    out->per_node =
-        (uint32_t)(lhi_count_members_on_node(layout->context, layout->tensor,
-                                             per_node) *
-                   lhi_count_members_on_node(layout->data, stride, per_node));
     if (slice->n_sites)
         return find_site_rings(job, layout, slice, out, err);
     LHI_TRY(lhi_check_even_spread(job, layout, slice, spread, err));
-    out->per_datacenter = out->size / spread;
-    if (out->per_node > out->per_datacenter)
-        out->per_node = out->per_datacenter;
+    lhi_compute_site_group(
+        job, layout, slice,
+        &(lh_cost_site){slice->datacenter, layout->data / spread}, &here);
+    out->per_datacenter = here.size;
+    out->per_node = here.per_node;
+    out->nodes = here.nodes;
     /* Every GPU in a datacenter has its own ring across datacenters. */
     if (spread > 1)
         out->concurrent = (uint32_t)(count_stage_gpus(layout) *
                                      layout->pipeline * layout->data / spread);
     return LH_OK;
+}
+
+/* Returns the replicas in the layer range's datacenter. */
+static uint32_t find_replicas_here(const lh_layout *layout,
+                                   const lh_cost_layer_range *slice)
+{
+    for (uint32_t i = 0; i < slice->n_sites; i++)
+        if (slice->sites[i].datacenter == slice->datacenter)
+            return slice->sites[i].replicas;
+    return slice->data_datacenters > 1 ? layout->data / slice->data_datacenters
+                                       : layout->data;
 }
 
 static lh_status find_experts(const lh_job *job, const lh_layout *layout,
@@ -109,22 +119,26 @@ static lh_status find_group(const lh_job *job, const lh_layout *layout,
                             lh_cost_group *out, lh_error *err)
 {
     uint32_t dcs = slice->data_datacenters ? slice->data_datacenters : 1;
-    uint32_t per_node, stride = 1;
+    lhi_stage_nodes nodes;
 
     if (slice->datacenter >= job->n_datacenters ||
         dcs > job->n_datacenters - slice->datacenter)
         return lhi_fail(err, LH_EINVAL,
                         "a layer range is in a datacenter that the job does "
                         "not have");
-    per_node = job->datacenters[slice->datacenter].gpus_per_node;
+    if (!layout->tensor || !layout->context)
+        return lhi_fail(err, LH_EINVAL, "the layout is incomplete");
     *out = (lh_cost_group){.datacenter = slice->datacenter, .concurrent = 1};
+    lhi_stage_nodes_find(job, layout, slice, slice->datacenter,
+                         find_replicas_here(layout, slice), &nodes);
     switch (dimension) {
     case LH_COST_TENSOR:
         out->size = layout->tensor;
+        set_nodes(out, lhi_stage_nodes_count_tensor(&nodes, layout->tensor));
         break;
     case LH_COST_CONTEXT:
         out->size = layout->context;
-        stride = layout->tensor;
+        set_nodes(out, lhi_stage_nodes_count_context(&nodes, layout->tensor));
         break;
     case LH_COST_DATA_SHARED:
         return find_replicas(job, layout, slice, out, err);
@@ -135,8 +149,6 @@ static lh_status find_group(const lh_job *job, const lh_layout *layout,
     default:
         return lhi_fail(err, LH_EINVAL, "no such dimension");
     }
-    out->per_node =
-        (uint32_t)lhi_count_members_on_node(out->size, stride, per_node);
     out->per_datacenter = out->size;
     return LH_OK;
 }

@@ -10,6 +10,14 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
+
+/* Checks whether two groups have equally many members at the same places. */
+static bool have_equal_members(const lhi_group_members *a,
+                               const lhi_group_members *b)
+{
+    return a->n == b->n && memcmp(a->at, b->at, a->n * sizeof a->at[0]) == 0;
+}
 
 /* Finds the slowest among all groups that exchange tokens. */
 static lh_status find_dispatch_path(lhi_cost_context *p,
@@ -18,7 +26,7 @@ static lh_status find_dispatch_path(lhi_cost_context *p,
     lhi_exchange exchange = {p->job->training.dispatcher,
                              p->job->model->experts_per_token};
     uint32_t dc = p->slice->datacenter;
-    lhi_group_members members;
+    lhi_group_members members, last = {.n = 0};
 
     if (p->is_lower_bound)
         return lhi_all_to_all_compute_lower_bound(p->job, dc, fold->expert,
@@ -28,6 +36,9 @@ static lh_status find_dispatch_path(lhi_cost_context *p,
          lhi_group_layout_find_dispatch_group(fold, dc, i, &members); i++) {
         lhi_exchange_time here;
 
+        if (have_equal_members(&members, &last))
+            continue;
+        last = members;
         LHI_TRY(lhi_all_to_all_compute_time(p->job, &members, &exchange,
                                             &p->options, p->ecmp_cache, &here,
                                             err));
@@ -69,6 +80,7 @@ static lh_status find_sharing_path(lhi_cost_context *p,
         lh_cost_path path;
 
         for (uint32_t k = 0; k < m.n; k++) {
+            uint32_t nodes = (uint32_t)m.at[k].nodes;
             uint32_t here = (uint32_t)m.at[k].members;
             uint32_t near = (uint32_t)m.at[k].fewest_per_node;
 
@@ -76,6 +88,7 @@ static lh_status find_sharing_path(lhi_cost_context *p,
             group.per_datacenter =
                 here < group.per_datacenter ? here : group.per_datacenter;
             group.per_node = near < group.per_node ? near : group.per_node;
+            group.nodes = nodes > group.nodes ? nodes : group.nodes;
             group.concurrent =
                 (uint32_t)fmax(group.concurrent, m.at[k].senders);
         }
@@ -98,6 +111,66 @@ static lh_status find_expert_paths(lhi_cost_context *p, lh_error *err)
     return fold.tensor > 1 ? find_sharing_path(p, &fold, err) : LH_OK;
 }
 
+/* Computes a lower bound on the path of a group, for any position of the stage
+ * on nodes. `span`: GPUs from the first to the last member; `unit`: the first
+ * of them is a multiple of it, since all replicas have equally many GPUs;
+ * `near`: the most members on every node of a group that straddles some. */
+static lh_status find_least_path(const lhi_cost_context *p, uint32_t size,
+                                 uint64_t span, uint64_t unit, uint32_t near,
+                                 lh_cost_path *out, lh_error *err)
+{
+    const lh_datacenter *dc = &p->job->datacenters[p->slice->datacenter];
+    lh_cost_group group = {.size = size,
+                           .per_node = size,
+                           .per_datacenter = size,
+                           .datacenter = p->slice->datacenter,
+                           .concurrent = 1};
+    lh_cost_path far;
+
+    if (span <= dc->gpus_per_node)
+        LHI_TRY(lhi_compute_group_path(p->job, &group, &p->options,
+                                       p->ecmp_cache, out, err));
+    if (dc->gpus_per_node % unit == 0 ||
+        (span <= dc->gpus_per_node && !(dc->fabric.bytes_per_s > 0)))
+        return LH_OK;
+    group.per_node = near;
+    LHI_TRY(lhi_compute_group_path(p->job, &group, &p->options, p->ecmp_cache,
+                                   &far, err));
+    if (span > dc->gpus_per_node) {
+        *out = far;
+        return LH_OK;
+    }
+    out->bytes_per_s = fmax(out->bytes_per_s, far.bytes_per_s);
+    out->latency_ns = fmin(out->latency_ns, far.latency_ns);
+    out->ring_latency_ns = fmin(out->ring_latency_ns, far.ring_latency_ns);
+    return LH_OK;
+}
+
+/* Returns the most members that each node of a tensor-parallel group can have:
+ * all on one node, or as evenly as the fewest nodes permit. */
+static uint32_t count_most_near(uint32_t tensor, uint32_t per_node)
+{
+    uint32_t nodes = (tensor + per_node - 1) / per_node;
+
+    return tensor / (nodes > 1 ? nodes : 2);
+}
+
+/* Computes lower bounds on the tensor-parallel and context-parallel paths. */
+static lh_status find_least_paths(lhi_cost_context *p, lh_error *err)
+{
+    uint32_t tensor = p->layout->tensor, context = p->layout->context;
+    uint32_t per_node = p->job->datacenters[p->slice->datacenter].gpus_per_node;
+    uint64_t replica = (uint64_t)tensor * context;
+
+    if (tensor > 1)
+        LHI_TRY(find_least_path(p, tensor, tensor, tensor,
+                                count_most_near(tensor, per_node), &p->tensor,
+                                err));
+    return context > 1 ? find_least_path(p, context, replica, replica, 1,
+                                         &p->context, err)
+                       : LH_OK;
+}
+
 static lh_status find_paths(lhi_cost_context *p, lh_error *err)
 {
     lh_cost_group context;
@@ -106,10 +179,12 @@ static lh_status find_paths(lhi_cost_context *p, lh_error *err)
                                &p->tensor_group, err));
     LHI_TRY(lh_cost_find_group(p->job, p->layout, LH_COST_CONTEXT, p->slice,
                                &p->context_group, err));
+    LHI_TRY(find_expert_paths(p, err));
+    if (p->is_lower_bound)
+        return find_least_paths(p, err);
     if (p->tensor_group.size > 1)
         LHI_TRY(lh_cost_group_path(p->job, &p->tensor_group, &p->options,
                                    &p->tensor, err));
-    LHI_TRY(find_expert_paths(p, err));
     if (p->context_group.size < 2)
         return LH_OK;
     /* Keys and values move from one GPU to the next; between nodes they use the
@@ -117,6 +192,7 @@ static lh_status find_paths(lhi_cost_context *p, lh_error *err)
     context = p->context_group;
     if (context.size > context.per_node)
         context.per_node = 1;
+    context.nodes = 0;
     return lh_cost_group_path(p->job, &context, &p->options, &p->context, err);
 }
 

@@ -218,8 +218,8 @@ static lh_cost_path summarise_ring(const ring *r)
     return path;
 }
 
-/* Adds hops between members on a node; they affect only the latency around the
- * ring. */
+/* Adds hops between members on a node. They limit the rate, and add to the
+ * latency around the ring but not to that of its longest hop. */
 static lh_status add_node_hops(const lh_job *job, uint32_t datacenter,
                                uint32_t hops, const lh_cost_options *options,
                                ring *r, lh_error *err)
@@ -232,6 +232,7 @@ static lh_status add_node_hops(const lh_job *job, uint32_t datacenter,
                                               &path, err));
     r->sum_ns += hops * path.latency_ns;
     r->least_ns = fmin(r->least_ns, path.latency_ns);
+    r->slowest.bytes_per_s = fmin(r->slowest.bytes_per_s, path.bytes_per_s);
     return LH_OK;
 }
 
@@ -241,7 +242,9 @@ static lh_status compute_node_ring(const lh_job *job,
                                    const lh_cost_options *options,
                                    lh_cost_path *out, lh_error *err)
 {
-    uint32_t nodes = (group->size + group->per_node - 1) / group->per_node;
+    uint32_t nodes =
+        group->nodes ? group->nodes
+                     : (group->size + group->per_node - 1) / group->per_node;
     bool same_node = nodes < 2;
     lh_cost_path path;
     ring r = {0};
@@ -349,14 +352,37 @@ int64_t lh_cost_message_bytes(const lh_job *job, const lh_layout *layout)
     return bytes < 0x1p62 ? (int64_t)bytes : INT64_C(1) << 62;
 }
 
-/* Computes the path from a GPU in one pipeline rank to its peer in another. */
+/* Finds whether a hop inside a datacenter leaves the node for some of the pairs
+ * of GPUs, and whether it stays there for some. Positions repeat after as many
+ * replicas as bring the same position on a node again. */
+static void find_pairs(const lh_layout *layout, const lh_cost_hop *hop,
+                       uint64_t per_node, bool *leaves, bool *stays)
+{
+    uint64_t size = (uint64_t)layout->tensor * layout->context;
+    uint64_t low = hop->from_gpu < hop->to_gpu ? hop->from_gpu : hop->to_gpu;
+    uint64_t far = (uint64_t)hop->from_gpu + hop->to_gpu - 2 * low;
+    uint64_t n = hop->peers ? hop->peers : 1;
+
+    *leaves = *stays = false;
+    for (uint64_t r = 0; r < n && r < per_node && !(*leaves && *stays); r++) {
+        uint64_t at = (low + r * hop->stride) % per_node;
+
+        *leaves = *leaves || at + far + size > per_node;
+        *stays = *stays || (far < per_node &&
+                            (at + far < per_node || at + size > per_node));
+    }
+}
+
+/* Computes the path from the GPUs in one pipeline rank to their peers in
+ * another: the slowest of all pairs. */
 static lh_status compute_hop_path(const lh_job *job, const lh_layout *layout,
                                   const lh_cost_hop *hop,
                                   const lh_cost_options *options,
                                   lhi_ecmp_cache *known, lh_cost_path *out,
                                   lh_error *err)
 {
-    uint32_t per_node;
+    bool leaves, stays;
+    lh_cost_path node;
     double senders;
 
     if (hop->from >= job->n_datacenters || hop->to >= job->n_datacenters)
@@ -369,10 +395,17 @@ static lh_status compute_hop_path(const lh_job *job, const lh_layout *layout,
         return lhi_compute_inter_datacenter_path(
             job, hop->from, hop->to, senders, options, known, out, err);
     }
-    per_node = job->datacenters[hop->from].gpus_per_node;
-    return lhi_compute_intra_datacenter_path(
-        job, hop->from, hop->from_gpu / per_node == hop->to_gpu / per_node, 1,
-        options, out, err);
+    find_pairs(layout, hop, job->datacenters[hop->from].gpus_per_node, &leaves,
+               &stays);
+    LHI_TRY(lhi_compute_intra_datacenter_path(job, hop->from, !leaves, 1,
+                                              options, out, err));
+    if (!leaves || !stays)
+        return LH_OK;
+    LHI_TRY(lhi_compute_intra_datacenter_path(job, hop->from, true, 1, options,
+                                              &node, err));
+    out->bytes_per_s = fmin(out->bytes_per_s, node.bytes_per_s);
+    out->latency_ns = fmax(out->latency_ns, node.latency_ns);
+    return LH_OK;
 }
 
 lh_status lhi_compute_hop_message(const lh_job *job, const lh_layout *layout,

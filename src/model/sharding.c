@@ -14,16 +14,17 @@ typedef struct sharding_context {
     const lh_cost_layer_range *slice;
     const lh_cost_options *options;
     lhi_ecmp_cache *known;
-    const lhi_group_layout *fold; /* of experts; NULL: as all other layers */
+    const lhi_group_layout *fold;    /* of experts; NULL: as all other layers */
+    const lhi_expert_replicas *kind; /* with `fold`: the groups in question */
 } sharding_context;
 
 static void find_site_group(const sharding_context *s, const lh_cost_site *site,
                             lh_cost_group *out)
 {
     if (s->fold)
-        lhi_group_layout_find_site_replicas(s->fold, site, out);
+        lhi_group_layout_find_site_replicas(s->fold, s->kind, site, out);
     else
-        lhi_compute_site_group(s->job, s->layout, site, out);
+        lhi_compute_site_group(s->job, s->layout, s->slice, site, out);
 }
 
 /* Returns the number of datacenters that a group spans. */
@@ -257,11 +258,13 @@ static lh_status add_expert_times(sharding_context *s, double params,
 
         if (!c.n)
             continue;
+        s->kind = &c;
         LHI_TRY(add_group_times(s, &c.group, params, &here, err));
         take_slower(&slowest.gather, &here.gather);
         take_slower(&slowest.reduce, &here.reduce);
         take_slower(&slowest.between, &here.between);
     }
+    s->kind = NULL;
     add_times(&sum->gather, &slowest.gather);
     add_times(&sum->reduce, &slowest.reduce);
     add_times(&sum->between, &slowest.between);
@@ -275,7 +278,7 @@ lh_status lhi_compute_data_times(const lh_job *job, const lh_layout *layout,
                                  lhi_ecmp_cache *known, lhi_data_times *out,
                                  lh_error *err)
 {
-    sharding_context s = {job, layout, slice, options, known, NULL};
+    sharding_context s = {job, layout, slice, options, known, NULL, NULL};
     lh_cost_group group;
     lhi_group_layout fold;
 
@@ -318,7 +321,7 @@ lh_status lhi_compute_part_times(const lh_job *job, const lh_layout *layout,
                                  const lhi_shape *shape, lhi_ecmp_cache *known,
                                  lhi_part_times *out, lh_error *err)
 {
-    sharding_context s = {job, layout, slice, options, known, NULL};
+    sharding_context s = {job, layout, slice, options, known, NULL, NULL};
     lh_cost_layer_range embedding = {.embedding = slice->embedding};
     lh_cost_layer_range ends = {
         .embedding = slice->embedding, .head = slice->head, .mtp = slice->mtp};
@@ -458,14 +461,16 @@ static double count_members_here(const sharding_context *s,
 
 /* Counts the members in the datacenter for the expert replica group with the
  * fewest. */
-static double count_replicas_here(const sharding_context *s)
+static double count_replicas_here(sharding_context *s)
 {
     double fewest = INFINITY;
     lhi_expert_replicas c;
 
+    s->kind = &c;
     for (uint32_t i = 0; lhi_group_layout_find_replicas(s->fold, i, &c); i++)
         if (c.n)
             fewest = fmin(fewest, count_members_here(s, &c.group));
+    s->kind = NULL;
     return fewest;
 }
 
@@ -473,7 +478,7 @@ lh_status lhi_count_state_ranks(const lh_job *job, const lh_layout *layout,
                                 const lh_cost_layer_range *slice,
                                 double *shared, double *experts, lh_error *err)
 {
-    sharding_context s = {job, layout, slice, NULL, NULL, NULL};
+    sharding_context s = {job, layout, slice, NULL, NULL, NULL, NULL};
     lh_cost_group group;
     lhi_group_layout fold;
 

@@ -69,8 +69,8 @@ static void dense_volumes(void)
         f.wans[1].oversubscription = i ? 16 : 1;
         m = (lh_cost_message){0};
         CHECK_OK(lh_cost_hop_message(&f.job, &f.layout,
-                                     &(lh_cost_hop){0, 1, 0, 0, 0}, &f.options,
-                                     &m, &f.err),
+                                     &(lh_cost_hop){0, 1, 0, 0, 0, 0, 0},
+                                     &f.options, &m, &f.err),
                  f.err);
         CHECK_NEAR((double)m.transfer_ns / 1e6, i ? 13.42 : 0.839,
                    i ? 5e-3 : 5e-4);
@@ -150,15 +150,15 @@ static void rings(void)
     fixture_init(&f, "llama3-8b");
     /* Four nodes with four members: four hops of 8 us and twelve of 3, minus
      * one. */
-    p = path_of(&f, (lh_cost_group){16, 4, 1024, 0, 1, 0, NULL});
+    p = path_of(&f, (lh_cost_group){16, 4, 1024, 0, 1, 0, NULL, 0});
     CHECK_NEAR(p.ring_latency_ns, 4 * 8000 + 11 * 3000, 0);
-    p = path_of(&f, (lh_cost_group){8, 8, 1024, 0, 1, 0, NULL});
+    p = path_of(&f, (lh_cost_group){8, 8, 1024, 0, 1, 0, NULL, 0});
     CHECK_NEAR(p.ring_latency_ns, 7 * 3000, 0);
-    p = path_of(&f, (lh_cost_group){16, 1, 1024, 0, 1, 0, NULL});
+    p = path_of(&f, (lh_cost_group){16, 1, 1024, 0, 1, 0, NULL, 0});
     CHECK_NEAR(p.ring_latency_ns, 15 * 8000, 0);
     /* 20 ms forward, 30 ms back: the shorter counts. */
     f.wans[2].latency_ns = 30000000;
-    p = path_of(&f, (lh_cost_group){2, 1, 1, 0, 1, 0, NULL});
+    p = path_of(&f, (lh_cost_group){2, 1, 1, 0, 1, 0, NULL, 0});
     CHECK_NEAR(p.ring_latency_ns, 3e7, 0);
     CHECK_NEAR(p.latency_ns, 3e7, 0);
 }
@@ -242,7 +242,7 @@ static void experts_beyond_a_datacenter(void)
                2 * (2 * 8192.0 * 4096 * 2 / 2 / (400.0 / 16) + latency), 3);
     /* Eight members on each of two nodes per datacenter: the interface sends to
      * eight on the other node, then to sixteen in the other datacenter. */
-    g = (lh_cost_group){32, 8, 16, 0, 1, 0, NULL};
+    g = (lh_cost_group){32, 8, 16, 0, 1, 0, NULL, 0};
     CHECK_OK(lh_cost_all_to_all(&f.job, &g, 32e6, &f.options, &transfer,
                                 &latency, &f.err),
              f.err);

@@ -40,34 +40,34 @@ static void slowest_path_counts(void)
     lh_cost_path p;
 
     fixture_init(&f, "llama3-8b");
-    p = path_of(&f, (lh_cost_group){8, 8, 1024, 0, 1, 0, NULL});
+    p = path_of(&f, (lh_cost_group){8, 8, 1024, 0, 1, 0, NULL, 0});
     CHECK_INT(p.kind, LH_PATH_NODE);
     CHECK_NEAR(p.bytes_per_s, c->node_efficiency * 450e9, 1);
     CHECK_NEAR(p.latency_ns, 3000, 0);
     /* One member per node: one network interface. */
-    p = path_of(&f, (lh_cost_group){16, 1, 1024, 0, 1, 0, NULL});
+    p = path_of(&f, (lh_cost_group){16, 1, 1024, 0, 1, 0, NULL, 0});
     CHECK_INT(p.kind, LH_PATH_FABRIC);
     CHECK_NEAR(p.bytes_per_s, c->fabric_efficiency * 50e9, 1);
     CHECK_NEAR(p.latency_ns, 8000, 0);
     /* Four members per node use four interfaces; eight are no faster than
      * inside the node. */
-    p = path_of(&f, (lh_cost_group){16, 4, 1024, 0, 1, 0, NULL});
+    p = path_of(&f, (lh_cost_group){16, 4, 1024, 0, 1, 0, NULL, 0});
     CHECK_NEAR(p.bytes_per_s, 4 * c->fabric_efficiency * 50e9, 1);
-    p = path_of(&f, (lh_cost_group){16, 8, 1024, 0, 1, 0, NULL});
+    p = path_of(&f, (lh_cost_group){16, 8, 1024, 0, 1, 0, NULL, 0});
     CHECK_NEAR(p.bytes_per_s, c->node_efficiency * 450e9, 1);
     /* Across both datacenters, on a link shared by 64. */
-    p = path_of(&f, (lh_cost_group){16, 1, 8, 0, 64, 0, NULL});
+    p = path_of(&f, (lh_cost_group){16, 1, 8, 0, 64, 0, NULL, 0});
     CHECK_INT(p.kind, LH_PATH_WAN);
     CHECK_NEAR(p.bytes_per_s, 400e9 / 64, 1);
     CHECK_NEAR(p.latency_ns, 2e7, 0);
     /* Alone, a GPU is limited by its own interface. */
-    p = path_of(&f, (lh_cost_group){2, 1, 1, 0, 1, 0, NULL});
+    p = path_of(&f, (lh_cost_group){2, 1, 1, 0, 1, 0, NULL, 0});
     CHECK_NEAR(p.bytes_per_s, c->fabric_efficiency * 50e9, 1);
     /* Loss and competing demand; the ring's worse direction counts. */
     f.wans[2].loss = 0.1;
     f.wans[2].oversubscription = 4;
     f.wans[1].latency_ns = 30000000;
-    p = path_of(&f, (lh_cost_group){16, 1, 8, 0, 64, 0, NULL});
+    p = path_of(&f, (lh_cost_group){16, 1, 8, 0, 64, 0, NULL, 0});
     CHECK_NEAR(p.bytes_per_s, 400e9 * 0.9 / 4 / 64, 1);
     CHECK_NEAR(p.latency_ns, 3e7, 0);
 }
@@ -89,8 +89,8 @@ static void settings_change_rates(void)
     f.wans[1].setting.recovery = LH_RECOVERY_GO_BACK_N;
     m = (lh_cost_message){0};
     CHECK_OK(lh_cost_hop_message(&f.job, &f.layout,
-                                 &(lh_cost_hop){0, 1, 0, 0, 0}, &f.options, &m,
-                                 &f.err),
+                                 &(lh_cost_hop){0, 1, 0, 0, 0, 0, 0},
+                                 &f.options, &m, &f.err),
              f.err);
     CHECK_INT(m.latency_ns, 1000000);
     CHECK_NEAR((double)(m.transfer_ns + m.latency_ns),
@@ -101,15 +101,15 @@ static void settings_change_rates(void)
      * of sprayed packets are the limit. */
     f.wans[2].setting =
         (lh_link_setting){.balancing = LH_BALANCING_SPRAY, .queue_pairs = 2};
-    p = path_of(&f, (lh_cost_group){2, 1, 1, 0, 1, 0, NULL});
+    p = path_of(&f, (lh_cost_group){2, 1, 1, 0, 1, 0, NULL, 0});
     CHECK_NEAR(p.bytes_per_s, 2 * LH_WINDOW_BYTES / 2e-3 * (1 - 2e-4), 1);
     /* Shared by eight, the windows are no limit. */
     f.wans[1].setting = f.wans[2].setting;
-    p = path_of(&f, (lh_cost_group){16, 1, 8, 0, 8, 0, NULL});
+    p = path_of(&f, (lh_cost_group){16, 1, 8, 0, 8, 0, NULL, 0});
     CHECK_NEAR(p.bytes_per_s, 12.5e9 / 8 * (1 - 2e-4), 1);
     /* An interface slower than all other limits. */
     f.sites[0].fabric.bytes_per_s = f.sites[1].fabric.bytes_per_s = 1e9;
-    p = path_of(&f, (lh_cost_group){16, 1, 8, 0, 8, 0, NULL});
+    p = path_of(&f, (lh_cost_group){16, 1, 8, 0, 8, 0, NULL, 0});
     CHECK_NEAR(p.bytes_per_s, 0.985e9 * (1 - 2e-4), 1);
 }
 
@@ -124,7 +124,7 @@ static void ways_back_may_differ(void)
                              .latency_ns = i == 1 ? 1000000 : 3000000,
                              .oversubscription = 1,
                              .setting = {.balancing = LH_BALANCING_SPRAY}};
-    lh_cost_path p = path_of(&f, (lh_cost_group){2, 1, 1, 0, 1, 0, NULL});
+    lh_cost_path p = path_of(&f, (lh_cost_group){2, 1, 1, 0, 1, 0, NULL, 0});
     CHECK_NEAR(p.bytes_per_s, LH_WINDOW_BYTES / 4e-3, 1);
     CHECK_NEAR(p.latency_ns, 3e6, 0);
 }
@@ -132,7 +132,7 @@ static void ways_back_may_differ(void)
 static void missing_networks(void)
 {
     fixture f;
-    lh_cost_group group = {16, 1, 1024, 0, 1, 0, NULL};
+    lh_cost_group group = {16, 1, 1024, 0, 1, 0, NULL, 0};
     lh_cost_path path;
 
     fixture_init(&f, "llama3-8b");
@@ -140,14 +140,14 @@ static void missing_networks(void)
     CHECK_INT(lh_cost_group_path(&f.job, &group, NULL, &path, &f.err),
               LH_EUNSUPPORTED);
     CHECK_HAS(f.err.text, "west has no fabric");
-    group = (lh_cost_group){16, 1, 8, 1, 1, 0, NULL};
+    group = (lh_cost_group){16, 1, 8, 1, 1, 0, NULL, 0};
     CHECK_INT(lh_cost_group_path(&f.job, &group, NULL, &path, &f.err),
               LH_EINVAL);
-    group = (lh_cost_group){0, 1, 8, 0, 1, 0, NULL};
+    group = (lh_cost_group){0, 1, 8, 0, 1, 0, NULL, 0};
     CHECK_INT(lh_cost_group_path(&f.job, &group, NULL, &path, &f.err),
               LH_EINVAL);
     f.wans[1].bytes_per_s = 0;
-    group = (lh_cost_group){16, 1, 8, 0, 1, 0, NULL};
+    group = (lh_cost_group){16, 1, 8, 0, 1, 0, NULL, 0};
     CHECK_INT(lh_cost_group_path(&f.job, &group, NULL, &path, &f.err),
               LH_EUNSUPPORTED);
     CHECK_HAS(f.err.text, "no link west>east");
@@ -239,21 +239,26 @@ static void messages(void)
     f.layout.pipeline = 8;
     CHECK_INT(lh_cost_message_bytes(&f.job, &f.layout), bytes);
     /* Each of eight GPUs sends an eighth over its own interface. */
-    m = message(&f, (lh_cost_hop){0, 0, 0, 32, 0});
+    m = message(&f, (lh_cost_hop){0, 0, 0, 32, 0, 0, 0});
     CHECK_INT(m.bytes, bytes);
     CHECK_INT(m.kind, LH_PATH_FABRIC);
     CHECK_NEAR((double)m.transfer_ns, bytes / 8 / (c->fabric_efficiency * 50),
                1);
     CHECK_INT(m.latency_ns, 8000);
-    m = message(&f, (lh_cost_hop){0, 0, 0, 4, 0});
+    f.layout.tensor = 4;
+    m = message(&f, (lh_cost_hop){0, 0, 0, 4, 0, 0, 0});
     CHECK_INT(m.kind, LH_PATH_NODE);
+    /* Of two replicas the second sends to another node. */
+    m = message(&f, (lh_cost_hop){0, 0, 0, 4, 0, 2, 4});
+    CHECK_INT(m.kind, LH_PATH_FABRIC);
+    f.layout.tensor = 8;
     /* Between datacenters four replicas share 400 GB/s. */
-    m = message(&f, (lh_cost_hop){0, 1, 0, 0, 0});
+    m = message(&f, (lh_cost_hop){0, 1, 0, 0, 0, 0, 0});
     CHECK_INT(m.kind, LH_PATH_WAN);
     CHECK_NEAR((double)m.transfer_ns, 4 * bytes / 400, 1);
     CHECK_INT(m.latency_ns, 20000000);
     f.options.unsplit_messages = true;
-    m = message(&f, (lh_cost_hop){0, 1, 0, 0, 0});
+    m = message(&f, (lh_cost_hop){0, 1, 0, 0, 0, 0, 0});
     CHECK_NEAR((double)m.transfer_ns, 8 * 4 * bytes / 400, 1);
 }
 
@@ -406,7 +411,7 @@ static void experts_reduce_apart(void)
 static void tied_embedding(void)
 {
     fixture f;
-    lh_cost_hop ends = {0, 0, 0, 32, 0};
+    lh_cost_hop ends = {0, 0, 0, 32, 0, 0, 0};
     int64_t ns;
 
     fixture_init(&f, "llama3-8b");

@@ -237,8 +237,8 @@ static void whole_chunks(void)
 static void measured_links(void)
 {
     measured m;
-    lh_cost_group group = {8, 8, 1024, 0, 1, 0, NULL};
-    lh_cost_hop hop = {0, 1, 0, 0, 0};
+    lh_cost_group group = {8, 8, 1024, 0, 1, 0, NULL, 0};
+    lh_cost_hop hop = {0, 1, 0, 0, 0, 0, 0};
     lh_cost_message message;
     lh_cost_path path;
 

@@ -282,7 +282,8 @@ static void chunks_cost_what_they_do_alone(void)
 static void alike_datacenters(void)
 {
     static const lh_cost_site sites[] = {{0, 1}, {1, 1}, {3, 1}, {2, 2}};
-    const lhi_stage_placement spread = {4, sites, 1};
+    const lhi_stage_placement spread = {
+        .n_sites = 4, .sites = sites, .sharing = 1};
     lh_layout full = config_of(LH_SHARDING_FULL).layout;
     lh_layout hybrid = config_of(LH_SHARDING_HYBRID).layout;
     lh_job *job = make_job();

@@ -139,7 +139,7 @@ static void what_says_nothing_is_refused(void)
 static void all_to_all_by_hand(void)
 {
     lh_job *job = four_zones();
-    lh_cost_group g = {32, 8, 16, 0, 16, 0, NULL};
+    lh_cost_group g = {32, 8, 16, 0, 16, 0, NULL, 0};
     double transfer, latency;
     lh_error err;
 
@@ -203,7 +203,7 @@ static double message_ns(const lh_job *job, uint32_t from, uint32_t to,
                          .data = 2,
                          .micro_batch = 1,
                          .chunks_per_device = 1};
-    lh_cost_hop hop = {from, to, 0, 8, replicas};
+    lh_cost_hop hop = {from, to, 0, 8, replicas, 0, 0};
     lh_cost_message m;
     lh_error err;
 
@@ -342,8 +342,7 @@ static void every_key_changes_something(void)
         if (i == 0)
             as_given = ns;
         else
-            CHECK_MSG(ns != as_given,
-                      "%s changes nothing, nor does %s",
+            CHECK_MSG(ns != as_given, "%s changes nothing, nor does %s",
                       networks[i][0], networks[i][1]);
         lh_job_free(job);
     }

@@ -19,32 +19,19 @@ typedef struct path_walk {
     uint64_t next;    /* next rank */
 } assignment_state;
 
-/* Counts a group's stages in the datacenter of stage `stage`. */
-static uint32_t stages_there(const lh_site_group *group, uint32_t stage)
-{
-    uint32_t i = 0;
-    for (; stage >= group->parts[i].stages; i++)
-        stage -= group->parts[i].stages;
-    return group->parts[i].stages;
-}
-
 /* Returns the first GPU, within its datacenter, of a stage of a replica; see
  * lhi_rank_location. */
 static uint64_t first_gpu(const assignment_state *w, uint32_t stage,
                           uint32_t replica, uint32_t *datacenter)
 {
     const lh_site_group *groups = w->places->sites->groups;
-    uint64_t size = lhi_group_size(w->layout);
     uint32_t g = 0;
     for (; replica >= groups[g].replicas; g++)
         replica -= groups[g].replicas;
     const lhi_rank_location *at =
         &w->places->ranks[(size_t)g * w->layout->pipeline + stage];
-    uint64_t stride = w->layout->outermost == LH_OUTERMOST_DATA
-                          ? size * stages_there(&groups[g], stage)
-                          : size;
     *datacenter = at->datacenter;
-    return at->first_gpu + replica * stride;
+    return at->first_gpu + (uint64_t)replica * at->stride;
 }
 
 static lh_status add_launch(lhi_launches *out, const lhi_launch *one,

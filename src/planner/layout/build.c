@@ -139,15 +139,11 @@ lh_cost_layer_range lhi_config_slice(const lh_job *job,
 {
     const lh_layout *l = &config->layout;
     uint32_t n_chunks = l->pipeline * l->chunks_per_device;
-    lh_cost_layer_range slice = {
-        .embedding = chunk == 0,
-        .head = chunk + 1 == n_chunks,
-        .chunk = chunk,
-        .n_chunks = n_chunks,
-        .n_sites = spread->n_sites,
-        .sites = spread->sites,
-        .n_sharing_ranks = spread->sharing,
-    };
+    lh_cost_layer_range slice = lhi_stage_range(spread);
+    slice.embedding = chunk == 0;
+    slice.head = chunk + 1 == n_chunks;
+    slice.chunk = chunk;
+    slice.n_chunks = n_chunks;
     if (slice.head)
         slice.mtp = lhi_mtp_is_with_head(job);
     else if (chunk && chunk == job->layout.mtp_chunk)
@@ -196,13 +192,10 @@ static bool has_last_cost(const builder *b, uint32_t c,
     const lh_cost_layer_range last =
         lhi_config_slice(b->job, b->config, spread, b->last_chunk);
     if (c == 0 || last.n_layers != slice->n_layers || last.mtp != slice->mtp ||
-        last.n_sharing_ranks != slice->n_sharing_ranks ||
-        last.n_sites != slice->n_sites)
+        !lhi_stage_placements_are_alike(
+            b->job, &b->config->layout, spread,
+            &b->places.stages[lhi_config_device(b->config, c)]))
         return false;
-    for (uint32_t i = 0; i < last.n_sites; i++)
-        if (last.sites[i].datacenter != slice->sites[i].datacenter ||
-            last.sites[i].replicas != slice->sites[i].replicas)
-            return false;
     if (b->config->layout.pipeline == 1 &&
         !have_equivalent_neighbours(b, &last, slice))
         return false;
@@ -369,9 +362,8 @@ static uint32_t count_senders(const builder *b, uint32_t g, uint32_t from,
 static lh_cost_hop hop_of(const builder *b, uint32_t g, uint32_t from,
                           uint32_t to)
 {
-    const lhi_rank_location *a = rank_of(b, g, from), *z = rank_of(b, g, to);
-    return (lh_cost_hop){a->datacenter, z->datacenter, a->first_gpu,
-                         z->first_gpu, count_senders(b, g, from, to)};
+    return lhi_layout_hop(&b->places, &b->config->layout, g, from, to,
+                          count_senders(b, g, from, to));
 }
 
 /* Computes the message between two stages for the group where it takes longest.

@@ -73,6 +73,71 @@ bool lhi_choices_share_pipeline(const lh_choice *a, const lh_choice *b)
     return x == y || (x && y && memcmp(x, y, n * sizeof *x) == 0);
 }
 
+/* ---- stages ---- */
+
+/* Finds a stage's runs in a datacenter; returns their number. */
+static uint32_t find_runs(const lhi_stage_placement *s, uint32_t datacenter,
+                          const lh_cost_run **out)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_runs; i++)
+        if (s->runs[i].datacenter == datacenter && n++ == 0)
+            *out = &s->runs[i];
+    return n;
+}
+
+/* Returns the position on a node from which all of a run's groups follow. Where
+ * it stays on one node, or each replica on its own, that is 0. */
+static uint64_t find_position(const lh_cost_run *run, uint64_t size,
+                              uint32_t per_node)
+{
+    uint64_t at = run->first_gpu % per_node;
+    uint64_t length = (run->replicas - (uint64_t)1) * run->stride + size;
+    bool apart = run->stride % per_node == 0 && at + size <= per_node;
+    return at + length <= per_node || apart ? 0 : at;
+}
+
+bool lhi_stage_nodes_are_alike(const lh_job *job, const lh_layout *layout,
+                               const lhi_stage_placement *a,
+                               uint32_t a_datacenter,
+                               const lhi_stage_placement *b,
+                               uint32_t b_datacenter)
+{
+    const uint32_t per_node = job->datacenters[a_datacenter].gpus_per_node;
+    const uint64_t size = (uint64_t)layout->tensor * layout->context;
+    const lh_cost_run *x = NULL, *y = NULL;
+    uint32_t n = find_runs(a, a_datacenter, &x);
+    if (find_runs(b, b_datacenter, &y) != n ||
+        job->datacenters[b_datacenter].gpus_per_node != per_node)
+        return false;
+    for (uint32_t i = 0; i < n; i++)
+        if (x[i].replicas != y[i].replicas || x[i].stride != y[i].stride)
+            return false;
+    if (n == 1)
+        return find_position(x, size, per_node) ==
+               find_position(y, size, per_node);
+    /* Runs may meet on a node. */
+    for (uint32_t i = 0; i < n; i++)
+        if (x[i].first_gpu - x[0].first_gpu != y[i].first_gpu - y[0].first_gpu)
+            return false;
+    return n == 0 || x[0].first_gpu % per_node == y[0].first_gpu % per_node;
+}
+
+bool lhi_stage_placements_are_alike(const lh_job *job, const lh_layout *layout,
+                                    const lhi_stage_placement *a,
+                                    const lhi_stage_placement *b)
+{
+    if (a->n_sites != b->n_sites || a->sharing != b->sharing)
+        return false;
+    for (uint32_t i = 0; i < a->n_sites; i++)
+        if (a->sites[i].datacenter != b->sites[i].datacenter ||
+            a->sites[i].replicas != b->sites[i].replicas ||
+            !lhi_stage_nodes_are_alike(job, layout, a, a->sites[i].datacenter,
+                                       b, b->sites[i].datacenter))
+            return false;
+    return true;
+}
+
 /* ---- datacenters and links ---- */
 
 static bool same_network(const lh_network *a, const lh_network *b)

@@ -36,4 +36,17 @@ bool lhi_datacenters_are_equivalent(const lh_job *job, uint32_t a, uint32_t b);
 bool lhi_wan_links_are_equal(const lh_job *job, uint32_t a, uint32_t b,
                              uint32_t x, uint32_t y);
 
+/* Checks whether the replicas of two stages in `a_datacenter` and in
+ * `b_datacenter` lie on nodes alike. */
+bool lhi_stage_nodes_are_alike(const lh_job *job, const lh_layout *layout,
+                               const lhi_stage_placement *a,
+                               uint32_t a_datacenter,
+                               const lhi_stage_placement *b,
+                               uint32_t b_datacenter);
+/* Checks whether two stages have equally many replicas in the same datacenters,
+ * which lie on nodes alike. */
+bool lhi_stage_placements_are_alike(const lh_job *job, const lh_layout *layout,
+                                    const lhi_stage_placement *a,
+                                    const lhi_stage_placement *b);
+
 #endif

@@ -33,6 +33,7 @@ typedef struct lhi_rank_location {
     uint32_t datacenter;
     uint32_t first_gpu; /* first GPU of its tensor x context group, counted in
                          * the datacenter */
+    uint32_t stride;    /* GPUs from a replica of its group to the next */
 } lhi_rank_location;
 
 /* Placement of one stage over all replicas. */
@@ -40,7 +41,13 @@ typedef struct lhi_stage_placement {
     uint32_t n_sites;
     const lh_cost_site *sites; /* in the order of the ring between them */
     uint32_t sharing; /* stages whose rings share links, including itself */
+    uint32_t n_runs;
+    const lh_cost_run *runs; /* the GPUs of its replicas */
 } lhi_stage_placement;
+
+/* Returns a stage as a layer range of the cost model, without layers and
+ * without its first datacenter. */
+lh_cost_layer_range lhi_stage_range(const lhi_stage_placement *spread);
 
 /* Returns the replica count of the datacenter with the fewest. */
 uint32_t lhi_stage_placement_min_replicas(const lhi_stage_placement *spread);
@@ -57,6 +64,12 @@ typedef struct lhi_layout_placement {
                                         * replica of each group */
     const lhi_stage_placement *stages; /* per stage */
 } lhi_layout_placement;
+
+/* Returns the message of a group's replicas from one stage to another;
+ * `senders` replicas of all groups use the same link at once. */
+lh_cost_hop lhi_layout_hop(const lhi_layout_placement *places,
+                           const lh_layout *layout, uint32_t group,
+                           uint32_t from, uint32_t to, uint32_t senders);
 
 /* A complete configuration of a layout. */
 typedef struct lhi_config {
@@ -129,8 +142,8 @@ lh_status lhi_state_sites(const lh_job *job, const lh_layout *layout,
                           uint32_t zero, uint32_t *sites, lh_error *err);
 
 /* Computes nodes[stage * ranks + rank] for the data * context * tensor ranks of
- * a stage in their order: ranks on one node have the same number. As in the
- * cost model, a stage begins with a new node. Errors as lhi_layout_place(). */
+ * a stage in their order: ranks on one node have the same number. Errors as
+ * lhi_layout_place(). */
 lh_status lhi_state_nodes(const lh_job *job, const lh_layout *layout,
                           uint32_t *nodes, lh_error *err);
 

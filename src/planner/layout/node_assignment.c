@@ -9,11 +9,7 @@ static lh_status place_stage(const lh_job *job, const lh_layout *l,
                              const lhi_layout_placement *places, uint32_t stage,
                              uint32_t *nodes, lh_error *err)
 {
-    const lhi_stage_placement *spread = &places->stages[stage];
-    const lh_cost_layer_range slice = {.n_layers = 1,
-                                       .n_sites = spread->n_sites,
-                                       .sites = spread->sites,
-                                       .n_sharing_ranks = spread->sharing};
+    const lh_cost_layer_range slice = lhi_stage_range(&places->stages[stage]);
     uint64_t n[LH_MAX_DATACENTERS] = {0};
     lhi_group_layout fold;
     LHI_TRY(lhi_group_layout_build(job, l, &slice, &fold, err));

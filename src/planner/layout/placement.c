@@ -134,8 +134,9 @@ static lh_status place_part(placement_builder *p, const lh_site_group *group,
     uint64_t gpus = size * group->replicas * part->stages;
     /* Numbering of longhaul/cost.h: replicas are adjacent, or the stages of one
      * replica. */
-    uint64_t stride =
-        l->outermost == LH_OUTERMOST_DATA ? size : size * group->replicas;
+    bool data = l->outermost == LH_OUTERMOST_DATA;
+    uint64_t stride = data ? size : size * group->replicas;
+    uint64_t between = data ? size * part->stages : size;
     if (first > dc->gpus || gpus > dc->gpus - first)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "datacenter %s has %" PRIu32 " GPUs, but its stages "
@@ -143,7 +144,8 @@ static lh_status place_part(placement_builder *p, const lh_site_group *group,
                         dc->name, dc->gpus, first + gpus);
     for (uint32_t i = 0; i < part->stages; i++)
         ranks[i] = (lhi_rank_location){part->datacenter,
-                                       (uint32_t)(first + i * stride)};
+                                       (uint32_t)(first + i * stride),
+                                       (uint32_t)between};
     p->used[part->datacenter] = first + gpus;
     return LH_OK;
 }
@@ -216,6 +218,37 @@ static lh_status find_stage_placement(placement_builder *p, uint32_t s,
     return LH_OK;
 }
 
+/* Lists the GPUs of a stage's replicas, by datacenter and then by GPU: groups
+ * fill a datacenter in their order. */
+static lh_status find_runs(placement_builder *p, uint32_t s, lh_error *err)
+{
+    uint32_t n_groups = p->sites->n_groups, P = p->layout->pipeline;
+    lh_cost_run *runs = LHI_NEW(p->mem, lh_cost_run, n_groups);
+    lhi_stage_placement *stage = &p->spreads[s];
+    if (!runs)
+        return lhi_fail_nomem(err);
+    for (uint32_t g = 0; g < n_groups; g++) {
+        const lhi_rank_location *at = &p->ranks[(size_t)g * P + s];
+        uint32_t i = g;
+        for (; i > 0 && runs[i - 1].datacenter > at->datacenter; i--)
+            runs[i] = runs[i - 1];
+        runs[i] = (lh_cost_run){at->datacenter, at->first_gpu,
+                                p->sites->groups[g].replicas, at->stride};
+    }
+    stage->n_runs = n_groups;
+    stage->runs = runs;
+    return LH_OK;
+}
+
+lh_cost_layer_range lhi_stage_range(const lhi_stage_placement *spread)
+{
+    return (lh_cost_layer_range){.n_sites = spread->n_sites,
+                                 .sites = spread->sites,
+                                 .n_sharing_ranks = spread->sharing,
+                                 .n_runs = spread->n_runs,
+                                 .runs = spread->runs};
+}
+
 static bool has_site(const lhi_stage_placement *spread, uint32_t dc)
 {
     for (uint32_t i = 0; i < spread->n_sites; i++)
@@ -267,7 +300,9 @@ bool lhi_stage_placement_repeats(const lh_job *job, const lh_layout *layout,
         if ((layout->sharding <= LH_SHARDING_FULL ||
              sites[k].replicas == sites[i].replicas) &&
             lhi_datacenters_are_equivalent(job, sites[k].datacenter,
-                                           sites[i].datacenter))
+                                           sites[i].datacenter) &&
+            lhi_stage_nodes_are_alike(job, layout, spread, sites[k].datacenter,
+                                      spread, sites[i].datacenter))
             return true;
     return false;
 }
@@ -319,6 +354,8 @@ static lh_status find_stage_placements(placement_builder *p, lh_error *err)
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t s = first[i] + 1; s < first[i + 1]; s++)
             p->spreads[s] = p->spreads[first[i]];
+    for (uint32_t s = 0; s < P; s++)
+        LHI_TRY(find_runs(p, s, err));
     return LH_OK;
 }
 
@@ -340,6 +377,21 @@ lh_status lhi_layout_place(const lh_job *job, const lh_layout *layout,
     LHI_TRY(find_stage_placements(&p, err));
     *out = (lhi_layout_placement){p.sites, p.ranks, p.spreads};
     return LH_OK;
+}
+
+lh_cost_hop lhi_layout_hop(const lhi_layout_placement *places,
+                           const lh_layout *layout, uint32_t group,
+                           uint32_t from, uint32_t to, uint32_t senders)
+{
+    const lhi_rank_location *ranks =
+        &places->ranks[(size_t)group * layout->pipeline];
+    return (lh_cost_hop){.from = ranks[from].datacenter,
+                         .to = ranks[to].datacenter,
+                         .from_gpu = ranks[from].first_gpu,
+                         .to_gpu = ranks[to].first_gpu,
+                         .replicas = senders,
+                         .peers = places->sites->groups[group].replicas,
+                         .stride = ranks[from].stride};
 }
 
 void lhi_layer_range(uint32_t layers, uint32_t n_chunks, uint32_t chunk,

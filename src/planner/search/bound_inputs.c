@@ -477,13 +477,10 @@ static lh_status add_state(lhi_bound_inputs *f, const lh_job *job,
                            lh_error *err)
 {
     lh_cost whole;
-    lh_cost_layer_range slice = {.n_layers = job->model->layers,
-                                 .embedding = true,
-                                 .head = true,
-                                 .datacenter = datacenter,
-                                 .n_sites = spread->n_sites,
-                                 .sites = spread->sites,
-                                 .n_sharing_ranks = spread->sharing};
+    lh_cost_layer_range slice = lhi_stage_range(spread);
+    slice.n_layers = job->model->layers;
+    slice.embedding = slice.head = true;
+    slice.datacenter = datacenter;
     LHI_TRY(cost_of(f, job, layout, &slice, &whole, err));
     LHI_TRY(remove_end_communication(f, job, layout, &slice, &whole, err));
     /* With one pipeline rank a chunk may wait for less than it sends, because
@@ -529,17 +526,31 @@ static lh_status cost_spread(lhi_bound_inputs *f, const lh_job *job,
     return LH_OK;
 }
 
-/* Computes all stages' sites; equally placed stages are contiguous.
- * `microbatches` 0: the sharding is open. */
+/* Finds an earlier stage whose costs are the same; returns k if there is none.
+ * Stages in the same datacenters are contiguous. */
+static uint32_t find_like_stage(const lhi_bound_inputs *f,
+                                const lh_layout *layout,
+                                const lhi_layout_placement *places, uint32_t k)
+{
+    const lhi_stage_placement *a = &places->stages[k];
+    for (uint32_t i = k; i > 0 && a->sites == places->stages[i - 1].sites; i--)
+        if (lhi_stage_placements_are_alike(f->job, layout, a,
+                                           &places->stages[i - 1]))
+            return i - 1;
+    return k;
+}
+
+/* Computes all stages' sites. `microbatches` 0: the sharding is open. */
 static lh_status cost_stages(lhi_bound_inputs *f, const lh_job *job,
                              const lh_layout *layout, uint32_t microbatches,
                              const lhi_layout_placement *places, lh_error *err)
 {
     for (uint32_t k = 0; k < layout->pipeline; k++) {
         const lhi_stage_placement *a = &places->stages[k];
-        if (k == 0 || a->sites != places->stages[k - 1].sites)
+        uint32_t like = find_like_stage(f, layout, places, k);
+        if (like == k)
             LHI_TRY(cost_spread(f, job, layout, microbatches, a, err));
-        f->at[k] = f->n_sites - 1;
+        f->at[k] = like == k ? f->n_sites - 1 : f->at[like];
     }
     return LH_OK;
 }

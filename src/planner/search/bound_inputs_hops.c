@@ -9,10 +9,8 @@ static lh_status hop(lhi_bound_inputs *f, const lh_layout *layout,
                      const lhi_layout_placement *places, uint32_t from_stage,
                      uint32_t to_stage, lh_cost_message *out, lh_error *err)
 {
-    const lhi_rank_location *from = &places->ranks[from_stage];
-    const lhi_rank_location *to = &places->ranks[to_stage];
-    lh_cost_hop hop = {from->datacenter, to->datacenter, from->first_gpu,
-                       to->first_gpu, places->sites->groups[0].replicas};
+    lh_cost_hop hop = lhi_layout_hop(places, layout, 0, from_stage, to_stage,
+                                     places->sites->groups[0].replicas);
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
     LHI_TRY(lhi_compute_hop_message(f->job, layout, &hop, &options, &f->busiest,

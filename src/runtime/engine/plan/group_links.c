@@ -63,12 +63,10 @@ static lh_status add_experts(const lh_plan *plan,
                              lh_error *err)
 {
     const lh_layout *l = &plan->best.layout;
-    lh_cost_layer_range slice = {.n_layers = 1,
-                                 .n_sites = spread->n_sites,
-                                 .sites = spread->sites,
-                                 .n_sharing_ranks = spread->sharing};
+    lh_cost_layer_range slice = lhi_stage_range(spread);
     lhi_ecmp_cache known = {0};
     lhi_cost_context prices;
+    slice.n_layers = 1;
     for (uint32_t i = 0; i < spread->n_sites; i++) {
         slice.datacenter = spread->sites[i].datacenter;
         LHI_TRY(lhi_cost_context_build(plan->job, l, &slice, NULL, false,
@@ -90,10 +88,7 @@ static lh_status add_nodes(const lh_plan *plan,
                            lh_train_model *to, lh_error *err)
 {
     const double bytes = engine_bytes(plan);
-    const lh_cost_layer_range slice = {.n_layers = 1,
-                                       .n_sites = spread->n_sites,
-                                       .sites = spread->sites,
-                                       .n_sharing_ranks = spread->sharing};
+    const lh_cost_layer_range slice = lhi_stage_range(spread);
     lh_cost_options options;
     lhi_ecmp_cache known = {0};
     lhi_exchange_paths paths;
@@ -179,8 +174,9 @@ lh_status lhi_plan_set_group_links(const lh_plan *plan, lh_train_model *model,
         return lhi_fail_nomem(err);
     lh_status status = lhi_layout_place(plan->job, l, mem, &places, err);
     for (uint32_t i = 0; status == LH_OK && i < l->pipeline; i++) {
-        const lh_cost_layer_range slice = {
-            .n_layers = 1, .datacenter = places.ranks[i].datacenter};
+        lh_cost_layer_range slice = lhi_stage_range(&places.stages[i]);
+        slice.n_layers = 1;
+        slice.datacenter = places.ranks[i].datacenter;
         status = add_ring(plan, &slice, LH_COST_TENSOR,
                           &model->groups[LH_TRAIN_GROUP_TENSOR], err);
         if (status == LH_OK && plan->job->model->experts)

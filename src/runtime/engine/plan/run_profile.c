@@ -76,44 +76,49 @@ static void fill_chunk(const profile_writer *w, uint32_t c,
 
 /* --- links --- */
 
-/* Returns the path between two ranks' locations; adds it if it is new. */
-static path *find_path(profile_writer *w, uint32_t from, uint32_t to)
+/* Finds the path between two stages, or adds it: of the kind that the planner
+ * counts. */
+static lh_status find_path(profile_writer *w, uint32_t from, uint32_t to,
+                           path **out, lh_error *err)
 {
-    const lhi_rank_location *a = &w->places.ranks[from];
-    const lhi_rank_location *b = &w->places.ranks[to];
-    const lh_job *job = w->run->plan->job;
-    uint32_t per_node = job->datacenters[a->datacenter].gpus_per_node;
-    path x = {LH_PATH_WAN, a->datacenter, b->datacenter, 0, 0, 0};
-    if (x.from == x.to)
-        x.kind = a->first_gpu / per_node == b->first_gpu / per_node
-                     ? LH_PATH_NODE
-                     : LH_PATH_FABRIC;
-    for (uint32_t i = 0; i < w->n_paths; i++)
-        if (w->paths[i].kind == x.kind && w->paths[i].from == x.from &&
-            w->paths[i].to == x.to)
-            return &w->paths[i];
-    w->paths[w->n_paths] = x;
-    return &w->paths[w->n_paths++];
+    const lh_plan *plan = w->run->plan;
+    lh_cost_hop hop =
+        lhi_layout_hop(&w->places, &plan->best.layout, 0, from, to, 1);
+    lh_cost_message message;
+    uint32_t i = 0;
+    LHI_TRY(lh_cost_hop_message(plan->job, &plan->best.layout, &hop, NULL,
+                                &message, err));
+    path x = {message.kind, hop.from, hop.to, 0, 0, 0};
+    while (i < w->n_paths &&
+           (w->paths[i].kind != x.kind || w->paths[i].from != x.from ||
+            w->paths[i].to != x.to))
+        i++;
+    if (i == w->n_paths)
+        w->paths[w->n_paths++] = x;
+    *out = &w->paths[i];
+    return LH_OK;
 }
 
 /* Adds a message between two stages: as measured in the run with a shared
  * clock, else from the unloaded measurement. */
-static void add_message(profile_writer *w, uint32_t from, uint32_t to,
-                        double seen_ns, uint32_t boundary)
+static lh_status add_message(profile_writer *w, uint32_t from, uint32_t to,
+                             double seen_ns, uint32_t boundary, lh_error *err)
 {
     const lhi_observed_means *o = w->seen;
     const lh_layout *l = &w->run->plan->best.layout;
     double bytes = (double)lh_cost_message_bytes(w->run->plan->job, l) /
                    (l->tensor * l->context); /* each GPU sends its share */
-    path *x = find_path(w, from, to);
+    path *x;
     double alpha = o->alpha_ns[boundary], beta = o->beta_ns[boundary];
+    LHI_TRY(find_path(w, from, to, &x, err));
     x->ns += o->has_messages ? seen_ns : alpha + beta * bytes;
     x->beta += beta;
     x->n++;
+    return LH_OK;
 }
 
 /* Adds the measured messages between neighbouring chunks to their paths. */
-static void add_messages(profile_writer *w)
+static lh_status add_messages(profile_writer *w, lh_error *err)
 {
     uint32_t n = lh_pipeline_n_chunks(w->run->pipeline);
     for (uint32_t c = 0; c + 1 < n; c++) {
@@ -121,9 +126,12 @@ static void add_messages(profile_writer *w)
         uint32_t b = lh_pipeline_chunk(w->run->pipeline, c + 1)->device;
         if (a == b || w->seen->alpha_ns[c] <= 0)
             continue;
-        add_message(w, a, b, w->seen->message_ns[2 * (size_t)c + 2], c);
-        add_message(w, b, a, w->seen->message_ns[2 * (size_t)c + 1], c);
+        LHI_TRY(add_message(w, a, b, w->seen->message_ns[2 * (size_t)c + 2], c,
+                            err));
+        LHI_TRY(add_message(w, b, a, w->seen->message_ns[2 * (size_t)c + 1], c,
+                            err));
     }
+    return LH_OK;
 }
 
 /* Returns the bytes that the planner counts for a message on the path. */
@@ -229,7 +237,7 @@ static lh_status write_profile(profile_writer *w, lh_profile **out,
                              w->mem, &w->places, err));
     for (uint32_t c = 0; c < n; c++)
         fill_chunk(w, c, &entries[c]);
-    add_messages(w);
+    LHI_TRY(add_messages(w, err));
     for (uint32_t i = 0; i < w->n_paths; i++)
         links[i] = link_of(w, &w->paths[i]);
     snprintf(source, sizeof source,

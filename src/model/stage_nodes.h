@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The nodes on which the ranks of a pipeline stage lie in one datacenter, and
+ * those of its process groups. Ranks are counted tensor first, then context,
+ * then data. */
+#ifndef LHI_MODEL_STAGE_NODES_H
+#define LHI_MODEL_STAGE_NODES_H
+
+#include <longhaul/cost.h>
+
+/* A stage's ranks in one datacenter. */
+typedef struct lhi_stage_nodes {
+    uint32_t per_node; /* GPUs */
+    uint64_t replica;  /* ranks of a replica, on consecutive GPUs */
+    uint32_t n_runs;
+    const lh_cost_run *runs; /* NULL: the next one */
+    lh_cost_run aligned;
+} lhi_stage_nodes;
+
+/* Finds the ranks of a layer range's stage in `datacenter`. Without runs,
+ * `replicas` replicas begin at the datacenter's first GPU. */
+void lhi_stage_nodes_find(const lh_job *job, const lh_layout *layout,
+                          const lh_cost_layer_range *slice, uint32_t datacenter,
+                          uint32_t replicas, lhi_stage_nodes *out);
+
+/* Returns the number of ranks in a run. */
+uint64_t lhi_stage_nodes_count_ranks(const lhi_stage_nodes *s, uint32_t run);
+/* Returns the node of a rank. */
+uint64_t lhi_stage_nodes_find_node(const lhi_stage_nodes *s, uint64_t rank);
+
+/* The nodes of a group; of several groups, the worst of both. */
+typedef struct lhi_node_count {
+    uint64_t nodes;  /* with members; the most of all groups */
+    uint64_t fewest; /* members on the node with the fewest, of all groups */
+} lhi_node_count;
+
+/* Counts the nodes of the ranks first, first + step, ..., `count` in all. */
+lhi_node_count lhi_stage_nodes_count(const lhi_stage_nodes *s, uint64_t first,
+                                     uint64_t step, uint64_t count);
+/* Raises *worst to the count of another group. */
+void lhi_node_count_add(lhi_node_count *worst, lhi_node_count other);
+
+/* Checks whether every run of `size` ranks, counted from 0, lies on one node
+ * for all stages that share these nodes. */
+bool lhi_stage_nodes_are_aligned(const lhi_stage_nodes *s, uint64_t size);
+/* Returns the number of ranks after which positions on nodes repeat. */
+uint64_t lhi_stage_nodes_find_period(const lhi_stage_nodes *s, uint32_t run);
+
+/* Counts the nodes of the worst group of `tensor` consecutive ranks. */
+lhi_node_count lhi_stage_nodes_count_tensor(const lhi_stage_nodes *s,
+                                            uint32_t tensor);
+/* Counts the nodes of the worst group of a replica's ranks `tensor` apart. */
+lhi_node_count lhi_stage_nodes_count_context(const lhi_stage_nodes *s,
+                                             uint32_t tensor);
+/* Counts the nodes of the worst group of all ranks `tensor` apart. */
+lhi_node_count lhi_stage_nodes_count_data(const lhi_stage_nodes *s,
+                                          uint32_t tensor);
+
+#endif

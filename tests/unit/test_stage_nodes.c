@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Process groups and pipeline messages on nodes, compared with a list of all
+ * GPUs: random layouts whose stages and groups straddle nodes. */
+#include "jobs.h"
+#include "test_cost.h"
+
+#include "base/random.h"
+#include "model/groups.h"
+#include "model/paths.h"
+#include "planner/layout/layout.h"
+
+#include <longhaul/plan.h>
+#include <math.h>
+
+enum {
+    CASES = 6000,
+    MOST_SITES = 3,
+    MOST_RANKS = 4096,
+    DIVISIBLE = 27720, /* by 1 to 12 */
+};
+
+/* A random layout with the datacenter and node of every rank, in the order of
+ * launch: ranks[stage][k] is rank k of the stage. */
+typedef struct laid_out {
+    fixture f;
+    lh_model model;
+    lh_datacenter datacenters[MOST_SITES];
+    lh_wan wans[MOST_SITES * MOST_SITES];
+    lh_site_stages parts[MOST_SITES][MOST_SITES];
+    lh_site_group groups[MOST_SITES];
+    lh_sites sites;
+    struct {
+        uint32_t datacenter, gpu;
+    } ranks[8][MOST_RANKS];
+    uint32_t n, size; /* ranks of a stage; of a replica */
+} laid_out;
+
+static uint32_t pick(lhi_random *r, uint32_t least, uint32_t most)
+{
+    return least + lhi_random_below(r, most - least + 1);
+}
+
+/* Draws datacenters, and fast or slow links. */
+static void draw_network(lhi_random *r, laid_out *c)
+{
+    for (uint32_t i = 0; i < MOST_SITES; i++) {
+        lh_datacenter *dc = &c->datacenters[i];
+        *dc = c->f.sites[0];
+        dc->gpus_per_node = pick(r, 1, pick(r, 0, 1) ? 9 : 72);
+        dc->nodes = 1 << 20;
+        dc->gpus = dc->nodes * dc->gpus_per_node;
+        dc->fabric.bytes_per_s = pick(r, 1, 9) * 1e9;
+        dc->fabric.latency_ns = pick(r, 1, 9) * 1000;
+        dc->node_link.bytes_per_s = pick(r, 1, 90) * 1e9;
+        dc->node_link.latency_ns = pick(r, 1, 5) * 1000;
+    }
+    for (uint32_t i = 0; i < MOST_SITES * MOST_SITES; i++)
+        c->wans[i] = c->f.wans[1];
+    c->f.job.datacenters = c->datacenters;
+    c->f.job.wans = c->wans;
+    c->f.job.n_datacenters = MOST_SITES;
+}
+
+/* Draws the groups of replicas and their datacenters: replicas outermost have
+ * one each. */
+static void draw_sites(lhi_random *r, laid_out *c)
+{
+    lh_layout *l = &c->f.layout;
+    c->sites = (lh_sites){pick(r, 1, MOST_SITES), c->groups};
+    l->data = 0;
+    for (uint32_t g = 0; g < c->sites.n_groups; g++) {
+        uint32_t most = l->pipeline < MOST_SITES ? l->pipeline : MOST_SITES;
+        uint32_t n = l->outermost == LH_OUTERMOST_DATA ? 1 : pick(r, 1, most);
+        uint32_t left = l->pipeline, first = pick(r, 0, MOST_SITES - 1);
+        c->groups[g] =
+            (lh_site_group){pick(r, 1, pick(r, 0, 3) ? 6 : 40), n, c->parts[g]};
+        l->data += c->groups[g].replicas;
+        for (uint32_t i = 0; i < n; i++) {
+            uint32_t here = i + 1 < n ? pick(r, 1, left - (n - i - 1)) : left;
+            c->parts[g][i] = (lh_site_stages){(first + i) % MOST_SITES, here};
+            left -= here;
+        }
+    }
+    l->sites = &c->sites;
+}
+
+/* Lists the GPUs in the order of launch: in every datacenter group by group, a
+ * group's stages or its replicas one after the other. */
+static void list_gpus(laid_out *c)
+{
+    const lh_layout *l = &c->f.layout;
+    uint32_t used[MOST_SITES] = {0}, first = 0;
+    bool data = l->outermost == LH_OUTERMOST_DATA;
+    for (uint32_t g = 0; g < c->sites.n_groups; g++) {
+        uint32_t stage = 0, replicas = c->groups[g].replicas;
+        for (uint32_t i = 0; i < c->groups[g].n_parts; i++) {
+            const lh_site_stages *part = &c->parts[g][i];
+            uint32_t outer = data ? replicas : part->stages;
+            uint32_t inner = data ? part->stages : replicas;
+            for (uint32_t x = 0; x < outer; x++)
+                for (uint32_t y = 0; y < inner; y++)
+                    for (uint32_t k = 0; k < c->size; k++) {
+                        uint32_t s = stage + (data ? y : x);
+                        uint32_t rank = (first + (data ? x : y)) * c->size + k;
+                        c->ranks[s][rank].datacenter = part->datacenter;
+                        c->ranks[s][rank].gpu = used[part->datacenter]++;
+                    }
+            stage += part->stages;
+        }
+        first += replicas;
+    }
+}
+
+static bool draw(lhi_random *r, laid_out *c)
+{
+    static const uint32_t experts[] = {1, 2, 3, 4, 6, 8, 12, 16};
+    lh_layout *l = &c->f.layout;
+    fixture_init(&c->f, "mixtral-8x7b");
+    draw_network(r, c);
+    c->model = *c->f.job.model;
+    c->model.heads = c->model.kv_heads = DIVISIBLE;
+    c->model.ffn = c->model.expert_ffn = c->model.vocab = DIVISIBLE;
+    c->model.experts = 48;
+    c->f.job.model = &c->model;
+    c->f.job.training.sequence = 9216;
+    l->tensor = pick(r, 0, 1) ? 1u << pick(r, 0, 3) : pick(r, 1, 12);
+    l->context = pick(r, 1, 3);
+    l->pipeline = pick(r, 1, 8);
+    l->outermost = pick(r, 0, 1) ? LH_OUTERMOST_DATA : LH_OUTERMOST_PIPELINE;
+    l->chunks_per_device = 1;
+    draw_sites(r, c);
+    l->expert = experts[pick(r, 0, 7)];
+    do
+        l->expert_tensor = pick(r, 1, l->tensor);
+    while (l->tensor % l->expert_tensor);
+    c->size = l->tensor * l->context;
+    c->n = c->size * l->data;
+    if (c->n > MOST_RANKS || c->n % lh_layout_expert_block(l))
+        return false;
+    list_gpus(c);
+    return true;
+}
+
+/* ---- groups ---- */
+
+/* The worst of the groups counted so far. */
+typedef struct worst {
+    uint32_t nodes, fewest;
+} worst;
+
+/* Counts the nodes in a datacenter of the ranks first, first + step, ... */
+static void count_group(const laid_out *c, uint32_t stage, uint32_t dc,
+                        uint32_t first, uint32_t step, uint32_t n, worst *w)
+{
+    uint32_t nodes[MOST_RANKS], members[MOST_RANKS], count = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t rank = first + i * step, k = 0;
+        uint32_t node =
+            c->ranks[stage][rank].gpu / c->datacenters[dc].gpus_per_node;
+        if (c->ranks[stage][rank].datacenter != dc)
+            continue;
+        while (k < count && nodes[k] != node)
+            k++;
+        if (k == count) {
+            nodes[count] = node;
+            members[count++] = 0;
+        }
+        members[k]++;
+    }
+    for (uint32_t k = 0; k < count; k++)
+        w->fewest = members[k] < w->fewest ? members[k] : w->fewest;
+    w->nodes = count > w->nodes ? count : w->nodes;
+}
+
+static void check_worst(const worst *w, const lh_cost_group *g)
+{
+    CHECK_INT(g->per_node, w->fewest);
+    CHECK_INT(g->nodes, w->nodes);
+}
+
+static void check_dense_groups(laid_out *c, uint32_t stage,
+                               const lh_cost_site *site,
+                               const lh_cost_layer_range *slice)
+{
+    const lh_layout *l = &c->f.layout;
+    worst tensor = {0, UINT32_MAX}, context = tensor, data = tensor;
+    uint32_t dc = site->datacenter;
+    lh_cost_group g;
+    for (uint32_t r = 0; r < c->n; r += l->tensor)
+        count_group(c, stage, dc, r, 1, l->tensor, &tensor);
+    for (uint32_t r = 0; r < c->n; r++)
+        if (r % c->size < l->tensor)
+            count_group(c, stage, dc, r, l->tensor, l->context, &context);
+    for (uint32_t r = 0; r < l->tensor; r++)
+        count_group(c, stage, dc, r, l->tensor, c->n / l->tensor, &data);
+    CHECK_OK(
+        lh_cost_find_group(&c->f.job, l, LH_COST_TENSOR, slice, &g, &c->f.err),
+        c->f.err);
+    check_worst(&tensor, &g);
+    CHECK_OK(
+        lh_cost_find_group(&c->f.job, l, LH_COST_CONTEXT, slice, &g, &c->f.err),
+        c->f.err);
+    check_worst(&context, &g);
+    lhi_compute_site_group(&c->f.job, l, slice, site, &g);
+    CHECK_INT(g.size, site->replicas * l->context);
+    check_worst(&data, &g);
+}
+
+/* Numbers a stage's ranks as the expert groups do, by datacenter. */
+static void sort_by_datacenter(const laid_out *from, uint32_t stage,
+                               laid_out *to)
+{
+    uint32_t n = 0;
+    for (uint32_t dc = 0; dc < MOST_SITES; dc++)
+        for (uint32_t r = 0; r < from->n; r++)
+            if (from->ranks[stage][r].datacenter == dc)
+                to->ranks[stage][n++] = from->ranks[stage][r];
+}
+
+static void check_dispatch(const laid_out *c, uint32_t stage, uint32_t dc,
+                           const lhi_group_layout *fold)
+{
+    worst want = {0, UINT32_MAX};
+    double nodes = 0, fewest = INFINITY;
+    lhi_group_members m;
+    for (uint32_t r = 0; r < c->n; r += (uint32_t)fold->block)
+        for (uint32_t k = 0; k < fold->tensor; k++)
+            count_group(c, stage, dc, r + k, fold->tensor, fold->expert, &want);
+    for (uint32_t i = 0; lhi_group_layout_find_dispatch_group(fold, dc, i, &m);
+         i++)
+        for (uint32_t k = 0; k < m.n; k++)
+            if (m.at[k].datacenter == dc) {
+                nodes = fmax(nodes, m.at[k].nodes);
+                fewest = fmin(fewest, ceil(m.at[k].fewest_per_node));
+            }
+    CHECK_NEAR(nodes, want.nodes, 0);
+    CHECK_NEAR(fewest, want.fewest, 0);
+}
+
+static void check_replicas(const laid_out *c, uint32_t stage, uint32_t dc,
+                           const lhi_group_layout *fold)
+{
+    worst want = {0, UINT32_MAX}, got = want;
+    lhi_expert_replicas kind;
+    for (uint32_t r = 0; r < fold->block; r++)
+        count_group(c, stage, dc, r, (uint32_t)fold->block,
+                    c->n / (uint32_t)fold->block, &want);
+    for (uint32_t i = 0; lhi_group_layout_find_replicas(fold, i, &kind); i++) {
+        uint32_t n = kind.group.n_sites ? kind.group.n_sites : 1;
+        for (uint32_t k = 0; kind.n && k < n; k++) {
+            lh_cost_group g;
+            if (kind.sites[k].datacenter != dc)
+                continue;
+            lhi_group_layout_find_site_replicas(fold, &kind, &kind.sites[k],
+                                                &g);
+            got.nodes = g.nodes > got.nodes ? g.nodes : got.nodes;
+            got.fewest = g.per_node < got.fewest ? g.per_node : got.fewest;
+        }
+    }
+    CHECK_INT(got.nodes, want.nodes);
+    CHECK_INT(got.fewest, want.fewest);
+}
+
+static void check_stage(laid_out *c, uint32_t stage,
+                        const lhi_stage_placement *spread)
+{
+    static laid_out sorted;
+    lh_cost_layer_range slice = lhi_stage_range(spread);
+    lhi_group_layout fold;
+    slice.n_layers = 1;
+    sorted = *c;
+    sort_by_datacenter(c, stage, &sorted);
+    CHECK_OK(lhi_group_layout_build(&c->f.job, &c->f.layout, &slice, &fold,
+                                    &c->f.err),
+             c->f.err);
+    for (uint32_t i = 0; i < spread->n_sites; i++) {
+        slice.datacenter = spread->sites[i].datacenter;
+        check_dense_groups(c, stage, &spread->sites[i], &slice);
+        check_dispatch(&sorted, stage, slice.datacenter, &fold);
+        check_replicas(&sorted, stage, slice.datacenter, &fold);
+    }
+}
+
+/* ---- messages ---- */
+
+/* Checks the message of a group's replicas to the next stage: the slowest of
+ * all pairs of GPUs. */
+static void check_message(laid_out *c, const lhi_layout_placement *at,
+                          uint32_t g, uint32_t first, uint32_t stage)
+{
+    const lh_layout *l = &c->f.layout;
+    lh_cost_hop hop = lhi_layout_hop(at, l, g, stage, stage + 1, 1);
+    const lh_datacenter *dc = &c->datacenters[hop.from];
+    const lh_cost_constants *k = lh_cost_defaults();
+    double rate = INFINITY;
+    int64_t latency = 0;
+    lh_cost_message m;
+    if (hop.from != hop.to)
+        return;
+    for (uint32_t r = 0; r < c->groups[g].replicas * c->size; r++) {
+        uint32_t rank = first * c->size + r;
+        bool same = c->ranks[stage][rank].gpu / dc->gpus_per_node ==
+                    c->ranks[stage + 1][rank].gpu / dc->gpus_per_node;
+        const lh_network *net = same ? &dc->node_link : &dc->fabric;
+        rate = fmin(rate, net->bytes_per_s * (same ? k->node_efficiency
+                                                   : k->fabric_efficiency));
+        latency = net->latency_ns > latency ? net->latency_ns : latency;
+    }
+    CHECK_OK(
+        lh_cost_hop_message(&c->f.job, l, &hop, &c->f.options, &m, &c->f.err),
+        c->f.err);
+    CHECK_NEAR((double)m.transfer_ns, (double)m.bytes / c->size * 1e9 / rate,
+               1);
+    CHECK_INT(m.latency_ns, latency);
+}
+
+/* Checks that the cost at an unknown place is no higher. */
+static void check_lower_bound(laid_out *c, const lhi_stage_placement *spread)
+{
+    lh_cost_layer_range slice = lhi_stage_range(spread), open;
+    lhi_ecmp_cache known = {0};
+    lh_layout anywhere = c->f.layout;
+    lh_cost least, cost;
+    slice.n_layers = 1;
+    for (uint32_t i = 0; i < spread->n_sites; i++) {
+        slice.datacenter = spread->sites[i].datacenter;
+        open = (lh_cost_layer_range){.n_layers = 1,
+                                     .datacenter = slice.datacenter,
+                                     .data_datacenters = 1};
+        CHECK_OK(lhi_chunk_cost(&c->f.job, &c->f.layout, &slice, &c->f.options,
+                                &known, &cost, &c->f.err),
+                 c->f.err);
+        CHECK_OK(lhi_chunk_cost_lower_bound(&c->f.job, &anywhere, &open,
+                                            &c->f.options, &known, &least,
+                                            &c->f.err),
+                 c->f.err);
+        CHECK(least.f.total_ns <= cost.f.total_ns &&
+              least.d.total_ns <= cost.d.total_ns &&
+              least.w.total_ns <= cost.w.total_ns);
+    }
+}
+
+static void groups_and_messages_are_those_of_the_gpus(void)
+{
+    static laid_out c;
+    lhi_random r = {11};
+    uint32_t made = 0;
+    for (uint32_t i = 0; i < CASES; i++) {
+        lhi_arena *mem = lhi_arena_make(0);
+        lhi_layout_placement at;
+        if (draw(&r, &c)) {
+            uint32_t first = 0;
+            made++;
+            CHECK_OK(
+                lhi_layout_place(&c.f.job, &c.f.layout, mem, &at, &c.f.err),
+                c.f.err);
+            for (uint32_t s = 0; s < c.f.layout.pipeline; s++) {
+                check_stage(&c, s, &at.stages[s]);
+                check_lower_bound(&c, &at.stages[s]);
+            }
+            for (uint32_t g = 0; g < c.sites.n_groups; g++) {
+                for (uint32_t s = 0; s + 1 < c.f.layout.pipeline; s++)
+                    check_message(&c, &at, g, first, s);
+                first += c.groups[g].replicas;
+            }
+        }
+        lhi_arena_free(mem);
+        if (test_state.bad) {
+            fprintf(stderr, "case %u\n", i);
+            return;
+        }
+    }
+    CHECK(made > CASES / 4);
+}
+
+/* ---- jobs ---- */
+
+/* Two jobs of a random search for plans that contradict each other: four nodes
+ * whose fabric is 106 times slower than their links, and 16 GPUs on two nodes
+ * or on one in each of two datacenters. */
+#define JOB_SLOW_FABRIC                                                        \
+    "longhaul: job/1\n"                                                        \
+    "model: {layers: 8, hidden: 2048, ffn: 8192, heads: 16, vocab: 32000}\n"   \
+    "training: {global_batch: 48, sequence: 1024, zero: 1, "                   \
+    "recompute: none}\n"                                                       \
+    "cluster:\n"                                                               \
+    "  gpu: h100-sxm\n"                                                        \
+    "  gpus_per_node: 8\n"                                                     \
+    "  node_link: {gbps: 3600, latency_us: 3}\n"                               \
+    "  fabric: {gbps: 25, latency_us: 10}\n"                                   \
+    "  datacenters: [{name: s0, nodes: 4}]\n"
+#define JOB_TWO_NODES                                                          \
+    "model: {layers: 6, hidden: 2048, heads: 32, kv_heads: 32, "               \
+    "vocab: 128256, ffn: 8192, experts: 4, experts_per_token: 2, "             \
+    "expert_ffn: 2048}\n"                                                      \
+    "training: {global_batch: 48, sequence: 512}\n"                            \
+    "layout: {tensor: %u, pipeline: 2, data: %u, micro_batch: 8, "             \
+    "chunks_per_device: 2, outermost: pipeline}\n"
+
+/* Stages of DP 3 x TP 2: GPUs 0 to 5, and 6 to 11 on two nodes. */
+static void stages_of_six_straddle_nodes_of_eight(void)
+{
+    lh_job *job =
+        job_with(JOB_SLOW_FABRIC, "layout: {tensor: 2, pipeline: 2, data: 3, "
+                                  "micro_batch: 2, chunks_per_device: 1}\n");
+    lh_pipeline *p = NULL;
+    lh_layout l;
+    lh_error err = {0};
+    if (!job)
+        return;
+    l = job->layout;
+    l.context = l.expert = 1;
+    l.outermost = LH_OUTERMOST_PIPELINE;
+    CHECK_OK(lh_plan_pipeline(job, &l, LH_PLACEMENT_UD, LH_RECOMPUTE_NONE, &p,
+                              NULL, &err),
+             err);
+    if (p) {
+        const lh_link *link = lh_pipeline_link(p, 0);
+        /* Two sequences of 1024 tokens, half of them from each GPU. */
+        CHECK_NEAR((double)link->transfer_ns,
+                   1024.0 * 2048 * 2 * 8 / (0.985 * 25), 2);
+        CHECK_INT(link->latency_ns, 10000);
+        CHECK_STR(lh_pipeline_dp_link(p, 0), "node links of s0");
+        CHECK_STR(lh_pipeline_dp_link(p, 1), "fabric of s0");
+    }
+    lh_pipeline_free(p);
+    lh_job_free(job);
+}
+
+/* Plans with a datacenter of two nodes, or with two of one and a very fast link
+ * between them; returns the iteration in ns. */
+static int64_t plan_two_nodes(bool split, uint32_t tensor, uint32_t data)
+{
+    static const char two[] =
+        "  datacenters: [{name: x, nodes: 1}, {name: y, nodes: 1}]\n"
+        "  links: [{between: [x, y], latency_ms: 0, gbps: 1000000}]\n";
+    char text[2048];
+    snprintf(text, sizeof text, "%s" JOB_TWO_NODES,
+             split ? two : "  datacenters: [{name: s0, nodes: 2}]\n", tensor,
+             data);
+    lh_job *job = job_with(JOB_SLOW_FABRIC, "%s", text);
+    lh_plan_options o = {.size = sizeof o};
+    lh_plan *plan = NULL;
+    int64_t ns = 0;
+    lh_error err = {0};
+    if (job)
+        CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
+    if (plan)
+        ns = plan->best.iteration_ns;
+    lh_plan_free(plan);
+    lh_job_free(job);
+    return ns;
+}
+
+static void cutting_a_cluster_at_a_node_does_not_slow_it(void)
+{
+    int64_t straddling = plan_two_nodes(false, 2, 3);
+    int64_t open = plan_two_nodes(false, 4, 2);
+    CHECK(open < straddling);
+    CHECK(plan_two_nodes(true, 2, 3) < straddling);
+    CHECK_NEAR((double)plan_two_nodes(true, 4, 2), (double)open,
+               0.002 * (double)open);
+}
+
+int main(void)
+{
+    RUN(stages_of_six_straddle_nodes_of_eight);
+    RUN(cutting_a_cluster_at_a_node_does_not_slow_it);
+    RUN(groups_and_messages_are_those_of_the_gpus);
+    return test_summary();
+}
