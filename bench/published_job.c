@@ -114,7 +114,10 @@ static bool has_unpublished_schedule(const published *run)
 
 static void append_layout(const published *run, writer *w)
 {
-    append(w, "layout: {tensor: %u, context: %u, pipeline: %u, data: %u, ",
+    /* Megatron-LM's default rank order. */
+    append(w,
+           "layout: {outermost: pipeline, tensor: %u, context: %u, "
+           "pipeline: %u, data: %u, ",
            run->tensor, run->context, run->pipeline, run->data);
     if (run->moe || run->expert > 1)
         append(w, "expert: %u, ", run->expert);

@@ -7,7 +7,7 @@
 #include "base/random.h"
 #include "model/groups.h"
 #include "model/paths.h"
-#include "planner/layout/layout.h"
+#include "planner/layout/space.h"
 
 #include <longhaul/plan.h>
 #include <math.h>
@@ -397,6 +397,19 @@ static void groups_and_messages_are_those_of_the_gpus(void)
     "layout: {tensor: %u, pipeline: 2, data: %u, micro_batch: 8, "             \
     "chunks_per_device: 2, outermost: pipeline}\n"
 
+/* 16 A100s, from the same search: four pipelines of one node each. */
+#define JOB_FOUR_NODES                                                         \
+    "longhaul: job/1\n"                                                        \
+    "model: {layers: 16, hidden: 4096, heads: 64, kv_heads: 64, vocab: 8000, " \
+    "ffn: 16384}\n"                                                            \
+    "training: {global_batch: 32, sequence: 1024}\n"                           \
+    "cluster:\n"                                                               \
+    "  gpu: a100-80g\n"                                                        \
+    "  gpus_per_node: 4\n"                                                     \
+    "  node_link: {gbps: 256, latency_us: 3}\n"                                \
+    "  fabric: {gbps: 400, latency_us: 10}\n"                                  \
+    "  datacenters: [{name: s0, nodes: 4}]\n"
+
 /* Stages of DP 3 x TP 2: GPUs 0 to 5, and 6 to 11 on two nodes. */
 static void stages_of_six_straddle_nodes_of_eight(void)
 {
@@ -427,6 +440,18 @@ static void stages_of_six_straddle_nodes_of_eight(void)
     lh_job_free(job);
 }
 
+/* Plans a job and frees it. */
+static lh_plan *plan_of(lh_job *job)
+{
+    lh_plan_options o = {.size = sizeof o};
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    if (job)
+        CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
+    lh_job_free(job);
+    return plan;
+}
+
 /* Plans with a datacenter of two nodes, or with two of one and a very fast link
  * between them; returns the iteration in ns. */
 static int64_t plan_two_nodes(bool split, uint32_t tensor, uint32_t data)
@@ -438,17 +463,9 @@ static int64_t plan_two_nodes(bool split, uint32_t tensor, uint32_t data)
     snprintf(text, sizeof text, "%s" JOB_TWO_NODES,
              split ? two : "  datacenters: [{name: s0, nodes: 2}]\n", tensor,
              data);
-    lh_job *job = job_with(JOB_SLOW_FABRIC, "%s", text);
-    lh_plan_options o = {.size = sizeof o};
-    lh_plan *plan = NULL;
-    int64_t ns = 0;
-    lh_error err = {0};
-    if (job)
-        CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
-    if (plan)
-        ns = plan->best.iteration_ns;
+    lh_plan *plan = plan_of(job_with(JOB_SLOW_FABRIC, "%s", text));
+    int64_t ns = plan ? plan->best.iteration_ns : 0;
     lh_plan_free(plan);
-    lh_job_free(job);
     return ns;
 }
 
@@ -462,8 +479,55 @@ static void cutting_a_cluster_at_a_node_does_not_slow_it(void)
                0.002 * (double)open);
 }
 
+/* With replicas outermost a pipeline is on one node, and its reductions cross
+ * the fabric. No plan with that order given is faster than the open one, or
+ * below its bound. */
+static void both_orders_are_searched_in_one_datacenter(void)
+{
+    lh_plan *open = plan_of(job_with(JOB_FOUR_NODES, " "));
+    lh_plan *given = plan_of(
+        job_with(JOB_FOUR_NODES, "layout: {tensor: 1, pipeline: 4, data: 4, "
+                                 "micro_batch: 2, chunks_per_device: 4, "
+                                 "outermost: data}\n"));
+    lh_plan *pipeline =
+        plan_of(job_with(JOB_FOUR_NODES, "layout: {outermost: pipeline}\n"));
+    if (open && given && pipeline) {
+        CHECK((double)open->best.iteration_ns <=
+              1.002 * (double)given->best.iteration_ns);
+        CHECK(open->search_bound_ns <= given->best.iteration_ns);
+        CHECK_INT(open->best.layout.outermost, LH_OUTERMOST_DATA);
+        CHECK(pipeline->best.iteration_ns > open->best.iteration_ns);
+        CHECK_INT(pipeline->best.layout.outermost, LH_OUTERMOST_PIPELINE);
+    }
+    lh_plan_free(open);
+    lh_plan_free(given);
+    lh_plan_free(pipeline);
+}
+
+/* Tensor-parallel groups of whole nodes, a single node, one replica or one
+ * stage: the order of ranks changes nothing. */
+static void orders_that_are_equivalent_are_searched_once(void)
+{
+    static const struct {
+        uint32_t tensor, pipeline, data;
+        bool matters;
+    } cases[] = {{1, 4, 4, true},  {2, 4, 2, true},   {4, 2, 2, false},
+                 {1, 2, 2, false}, {1, 16, 1, false}, {1, 1, 16, false}};
+    lh_job *job = job_with(JOB_FOUR_NODES, " ");
+    for (size_t i = 0; job && i < sizeof cases / sizeof *cases; i++) {
+        lh_layout l = {.tensor = cases[i].tensor,
+                       .context = 1,
+                       .pipeline = cases[i].pipeline,
+                       .data = cases[i].data};
+        CHECK_INT(lhi_outermost_matters(job, &l), cases[i].matters);
+    }
+    lh_job_free(job);
+}
+
 int main(void)
 {
+    RUN(orders_that_are_equivalent_are_searched_once);
+    RUN(both_orders_are_searched_in_one_datacenter);
     RUN(stages_of_six_straddle_nodes_of_eight);
     RUN(cutting_a_cluster_at_a_node_does_not_slow_it);
     RUN(groups_and_messages_are_those_of_the_gpus);

@@ -111,7 +111,7 @@ static lh_status check_outermost(const lhi_doc *doc, const lh_plan *p,
     lh_outermost want = asked->outermost;
     if (!want && l->sites)
         want = lhi_sites_outermost(l->sites);
-    else if (!want && (p->job->n_datacenters == 1 || l->data == 1))
+    else if (!want && !lhi_outermost_matters(p->job, l))
         want = LH_OUTERMOST_PIPELINE;
     if (!want || l->outermost == want)
         return LH_OK;

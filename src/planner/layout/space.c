@@ -242,14 +242,26 @@ static lh_status add_degrees(expansion *g, bool visit, uint64_t *n,
 
 /* --- placement ----------------------------------------------------------- */
 
+bool lhi_outermost_matters(const lh_job *job, const lh_layout *layout)
+{
+    uint64_t size = lhi_group_size(layout);
+    uint64_t gpus = size * layout->pipeline * layout->data;
+    uint32_t node = job->datacenters[0].gpus_per_node;
+    if (layout->data == 1)
+        return false;
+    return job->n_datacenters > 1 ||
+           (layout->pipeline > 1 && size % node != 0 && gpus > node);
+}
+
+/* Where both orders are equivalent, the pipeline is outermost, as in
+ * frameworks. */
 static bool outermost_suits(const expansion *g, lh_outermost o)
 {
-    /* With one datacenter, or one kind of parallelism, both order the same
-     * GPUs; then pipeline outermost, as in frameworks. */
-    bool same = g->space->job->n_datacenters == 1 || g->config.layout.data == 1;
     if (g->want->outermost)
         return g->want->outermost == o;
-    return o == LH_OUTERMOST_PIPELINE || (o == LH_OUTERMOST_DATA && !same);
+    return o == LH_OUTERMOST_PIPELINE ||
+           (o == LH_OUTERMOST_DATA &&
+            lhi_outermost_matters(g->space->job, &g->config.layout));
 }
 
 static lh_status add_outermost(expansion *g, lh_error *err)

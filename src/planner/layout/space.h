@@ -24,6 +24,11 @@ typedef enum lhi_level {
  * several datacenters share state. */
 bool lhi_sharding_matters(const lh_job *job, const lhi_config *config);
 
+/* Checks whether a placed layout depends on which parallelism is outermost. On
+ * several datacenters that says what crosses them. In one it orders the ranks,
+ * which matters only where pipeline ranks of several replicas share nodes. */
+bool lhi_outermost_matters(const lh_job *job, const lh_layout *layout);
+
 /* Why job->target rejects a configuration, and the level it had decided. */
 typedef struct lhi_space_refusal {
     lhi_level level; /* LHI_LEVEL_NONE: none */
