@@ -172,6 +172,8 @@ static void add_layout(pair *p)
     add_count(p, group, "microbatches", a->microbatches, b->microbatches);
     add_words(p, group, "outermost", outermost[x->outermost],
               outermost[y->outermost]);
+    add_words(p, group, "rank order", outermost[lh_layout_rank_order(x)],
+              outermost[lh_layout_rank_order(y)]);
     add_words(p, group, "datacenters", sites[0], sites[1]);
     add_words(p, group, "chunks placed as", lh_placement_name(a->placement),
               lh_placement_name(b->placement));

@@ -222,6 +222,9 @@ static void add_legend(words *w, const lh_plan *p)
                   : l->outermost == LH_OUTERMOST_MIXED
                       ? "pipelines and replicas over datacenters"
                       : "pipelines over datacenters");
+    if (l->rank_order)
+        add_words(w, "; ", "%s outermost in a datacenter's ranks",
+                  lh_outermost_name(l->rank_order));
     add_words(w, "; ", "ZeRO %" PRIu32, b->zero);
     if (l->sharding > LH_SHARDING_FULL)
         add_words(w, ", ", "shards %s%s", lh_sharding_name(l->sharding),

@@ -21,7 +21,7 @@
  *
  * GPU numbering: tensor varies fastest, then context. Next comes data before
  * pipeline (pipeline outermost, the default) or pipeline before data (data
- * outermost). The tensor x context GPUs of one pipeline rank share every
+ * outermost; see lh_layout_rank_order()). The tensor x context GPUs of one pipeline rank share every
  * microbatch: `micro_batch` counts the sequences that they process together,
  * and a GPU processes micro_batch * sequence / context tokens.
  *

@@ -274,6 +274,9 @@ typedef struct lh_layout {
     /* Chunk with the model's multi-token prediction modules, after all of its
      * layers; 0: the last one, with the head. */
     uint32_t mtp_chunk;
+    /* The outermost parallelism in the order of a datacenter's ranks, pipeline
+     * or data; LH_OUTERMOST_ANY: see lh_layout_rank_order(). */
+    lh_outermost rank_order;
 } lh_layout;
 
 /* Program that will run the plan; restricts the search to its features. */
@@ -288,6 +291,10 @@ typedef enum lh_target {
 /* Returns the layout's expert_tensor or its default: 1 if expert > 1, else
  * tensor, because experts are then split like all other layers. */
 LH_API uint32_t lh_layout_expert_tensor(const lh_layout *layout);
+
+/* Returns the layout's rank_order or its default: data if replicas are
+ * outermost, otherwise pipeline. */
+LH_API lh_outermost lh_layout_rank_order(const lh_layout *layout);
 
 /* Returns the number of consecutive ranks in a pipeline stage that hold each
  * expert of a layer once: expert x expert_tensor. It divides the stage's tensor

@@ -103,6 +103,7 @@ class Layout(Result):
     micro_batch: int = 0
     chunks_per_device: int = 0
     outermost: str | None = None
+    rank_order: str | None = None
     sharding: str | None = None
     schedule: str | None = None
     expert_tensor: int | None = None

@@ -25,7 +25,7 @@ void lhi_stage_nodes_find(const lh_job *job, const lh_layout *layout,
                           uint32_t replicas, lhi_stage_nodes *out)
 {
     uint64_t replica = (uint64_t)layout->tensor * layout->context;
-    bool data = layout->outermost == LH_OUTERMOST_DATA;
+    bool data = lh_layout_rank_order(layout) == LH_OUTERMOST_DATA;
 
     *out = (lhi_stage_nodes){
         .per_node = job->datacenters[datacenter].gpus_per_node,
@@ -117,9 +117,31 @@ static void visit_run(const lhi_stage_nodes *s, uint32_t i, uint64_t rank,
     }
 }
 
+/* Counts the nodes of `count` GPUs, `step` apart from the first, where `step`
+ * divides the GPUs of a node or is a multiple of them. */
+static lhi_node_count count_regular(uint64_t gpu, uint64_t step, uint64_t count,
+                                    uint64_t per_node)
+{
+    uint64_t last = gpu + (count - 1) * step;
+    uint64_t others = last / per_node - gpu / per_node;
+    uint64_t first_node = (per_node - gpu % per_node + step - 1) / step;
+    uint64_t last_node = last % per_node / step + 1;
+
+    if (step >= per_node)
+        return (lhi_node_count){count, 1};
+    if (others == 0)
+        return (lhi_node_count){1, count};
+    return (lhi_node_count){others + 1, min(first_node, last_node)};
+}
+
 lhi_node_count lhi_stage_nodes_count(const lhi_stage_nodes *s, uint64_t first,
                                      uint64_t step, uint64_t count)
 {
+    if (s->n_runs == 1 && run_of(s, 0)->stride == s->replica && count &&
+        (s->per_node % step == 0 || step % s->per_node == 0))
+        return count_regular(run_of(s, 0)->first_gpu + first, step, count,
+                             s->per_node);
+
     node_walk w = {.sum = {0, UINT64_MAX}};
     uint64_t from = 0;
 

@@ -17,7 +17,8 @@ def seconds(example, batch, layout, outermost):
                   "rings: pipelined, recompute: none", text)
     (WORK / "job.yaml").write_text(
         text + f"layout: {{{layout}, context: 1, pipeline: 2, "
-        f"outermost: {outermost}, sharding: full, schedule: dorapp}}\n")
+        f"outermost: {outermost}, rank_order: {outermost}, sharding: full, "
+        "schedule: dorapp}\n")
     return json_case(outermost, ["plan", "job.yaml"])["iteration_s"]
 
 

@@ -113,7 +113,7 @@ def replicas_outermost_have_experts_of_their_own():
     """Megatron-LM: "When not using pp-last rank ordering, the data parallel
     size of the attention and moe layers must be the same"."""
     def plan(layout):
-        job(f"{layout}, pipeline: 2, outermost: data")
+        job(f"{layout}, pipeline: 2, outermost: data, rank_order: data")
 
     def plans():
         case("plan", ["plan", "job.yaml", "--for", "megatron", "-o",
@@ -129,7 +129,12 @@ def replicas_outermost_have_experts_of_their_own():
         plan(layout)
         case("refused", ["plan", "job.yaml", "--for", "megatron"], 1,
              err=f"tensor x context 4, and not over expert x expert_tensor "
-                 f"{block}; use layout.outermost: pipeline")
+                 f"{block}; use layout.rank_order: pipeline")
+    # Without the order of ranks, the search finds one.
+    job("tensor: 4, expert: 8, data: 4, pipeline: 2, outermost: data")
+    plans()
+    given = exported("megatron")
+    check("--use-tp-pp-dp-mapping" not in given, given)
 
 
 @test

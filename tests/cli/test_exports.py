@@ -300,7 +300,58 @@ def torchtitan_numbers_ranks_another_way():
     write("outer.yaml", SITES.replace("zero: 1", "zero: 2") +
           "\nlayout: {pipeline: 4, data: 8, tensor: 8, outermost: data}\n")
     case("torchtitan cannot", ["plan", "outer.yaml", "--for", "torchtitan"], 1,
-         err=r"use layout\.outermost: pipeline")
+         err=r"use layout\.rank_order: pipeline")
+    write("inner.yaml", SITES.replace("zero: 1", "zero: 2") +
+          "\nlayout: {pipeline: 4, data: 8, tensor: 8, outermost: data, "
+          "rank_order: pipeline}\n")
+    case("it can with replicas in different datacenters",
+         ["plan", "inner.yaml", "--for", "torchtitan", "-o", "inner.json"], 0,
+         out="for           torchtitan")
+    case("torchtitan gets them",
+         ["export", "inner.json", "--to", "torchtitan", "-o", "inner"], 0,
+         out="written       inner")
+
+
+@test
+def the_order_of_ranks_inside_datacenters_returns():
+    """A pipeline over two datacenters, whose replicas are outermost inside."""
+    def text(layout):
+        return f"""
+            longhaul: job/1
+            model: {{layers: 8, hidden: 2048, ffn: 8192, heads: 16, vocab: 32000}}
+            training: {{global_batch: 32, sequence: 1024, zero: 1,
+                        recompute: none}}
+            cluster:
+              gpu: a100-80g
+              gpus_per_node: 4
+              node_link: {{gbps: 2400, latency_us: 3}}
+              fabric: {{gbps: 100, latency_us: 8}}
+              datacenters: [{{name: a, nodes: 2}}, {{name: b, nodes: 2}}]
+              links: [{{between: [a, b], latency_ms: 1, gbps: 800}}]
+            layout: {{tensor: 1, pipeline: 4, data: 4, micro_batch: 1,
+                      chunks_per_device: 1, schedule: 1f1b{layout}}}
+            """
+    sites = ", sites: [{pipeline: [a, b]}]"
+    times = {}
+    for order in ("pipeline", "data"):
+        write("order.yaml", text(f"{sites}, rank_order: {order}"))
+        first = json.loads(run("plan", "order.yaml", *SOON, "--for",
+                               "megatron", "-o", "order.json",
+                               "--json").stdout)["iteration_s"]
+        case(f"{order} for Megatron-LM",
+             ["export", "order.json", "--to", "megatron", "-o", "order.args"],
+             out=r"written +order\.args")
+        args = read("order.args")
+        check(("--use-tp-pp-dp-mapping" in args) == (order == "data"), args)
+        check(("Ranks 0 to 7: a" in args) == (order == "pipeline"), args)
+        case(f"{order} back",
+             ["import", "--from", "megatron", "order.args", "-c", "order.yaml",
+              "-o", "again.yaml", "-f"], out="again.yaml")
+        second = json.loads(run("plan", "again.yaml", *SOON, "-o",
+                                "again.json", "--json").stdout)["iteration_s"]
+        check(first == second, f"{first}, {second} after import")
+        times[order] = first
+    check(times["pipeline"] != times["data"], times)
 
 
 @test

@@ -2,6 +2,7 @@
 /* Process groups and pipeline messages on nodes, compared with a list of all
  * GPUs: random layouts whose stages and groups straddle nodes. */
 #include "jobs.h"
+#include "plans.h"
 #include "test_cost.h"
 
 #include "base/random.h"
@@ -90,7 +91,9 @@ static void list_gpus(laid_out *c)
 {
     const lh_layout *l = &c->f.layout;
     uint32_t used[MOST_SITES] = {0}, first = 0;
-    bool data = l->outermost == LH_OUTERMOST_DATA;
+    bool data = l->rank_order == LH_OUTERMOST_ANY
+                    ? l->outermost == LH_OUTERMOST_DATA
+                    : l->rank_order == LH_OUTERMOST_DATA;
     for (uint32_t g = 0; g < c->sites.n_groups; g++) {
         uint32_t stage = 0, replicas = c->groups[g].replicas;
         for (uint32_t i = 0; i < c->groups[g].n_parts; i++) {
@@ -127,6 +130,7 @@ static bool draw(lhi_random *r, laid_out *c)
     l->context = pick(r, 1, 3);
     l->pipeline = pick(r, 1, 8);
     l->outermost = pick(r, 0, 1) ? LH_OUTERMOST_DATA : LH_OUTERMOST_PIPELINE;
+    l->rank_order = (lh_outermost)pick(r, LH_OUTERMOST_ANY, LH_OUTERMOST_DATA);
     l->chunks_per_device = 1;
     draw_sites(r, c);
     l->expert = experts[pick(r, 0, 7)];
@@ -524,10 +528,49 @@ static void orders_that_are_equivalent_are_searched_once(void)
     lh_job_free(job);
 }
 
+/* 16 A100s in two datacenters: the pipeline crosses them, and a replica's
+ * stages share nodes. */
+static lh_plan *plan_two_by_two(const char *order)
+{
+    return plan_of(
+        job_with(JOB_FOUR_NODES,
+                 "  datacenters: [{name: x, nodes: 2}, {name: y, nodes: 2}]\n"
+                 "  links: [{between: [x, y], latency_ms: 1, gbps: 50}]\n"
+                 "model: {layers: 12, hidden: 2048, heads: 32, vocab: 32000, "
+                 "ffn: 8192}\n"
+                 "layout: {tensor: 1, micro_batch: 1, "
+                 "outermost: pipeline%s}\n",
+                 order));
+}
+
+static void both_orders_are_searched_in_several_datacenters(void)
+{
+    lh_plan *open = plan_two_by_two("");
+    lh_plan *pipeline = plan_two_by_two(", rank_order: pipeline");
+    lh_plan *data = plan_two_by_two(", rank_order: data");
+    if (open && pipeline && data) {
+        CHECK_INT(open->best.layout.rank_order, LH_OUTERMOST_DATA);
+        CHECK_INT(open->best.layout.outermost, LH_OUTERMOST_PIPELINE);
+        CHECK_INT(pipeline->best.layout.rank_order, LH_OUTERMOST_PIPELINE);
+        CHECK((double)open->best.iteration_ns <=
+              1.002 * (double)data->best.iteration_ns);
+        CHECK((double)open->best.iteration_ns <
+              0.97 * (double)pipeline->best.iteration_ns);
+        CHECK(open->search_bound_ns <= data->best.iteration_ns &&
+              open->search_bound_ns <= pipeline->best.iteration_ns);
+        plan_reads_back(open);
+        plan_reads_back(pipeline);
+    }
+    lh_plan_free(open);
+    lh_plan_free(pipeline);
+    lh_plan_free(data);
+}
+
 int main(void)
 {
     RUN(orders_that_are_equivalent_are_searched_once);
     RUN(both_orders_are_searched_in_one_datacenter);
+    RUN(both_orders_are_searched_in_several_datacenters);
     RUN(stages_of_six_straddle_nodes_of_eight);
     RUN(cutting_a_cluster_at_a_node_does_not_slow_it);
     RUN(groups_and_messages_are_those_of_the_gpus);

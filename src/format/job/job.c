@@ -492,7 +492,7 @@ static lh_status read_layout(reader *r, lh_error *err)
 {
     lh_layout *l = &r->job->layout;
     const lhi_node *map = lhi_node_find(r->map, "layout"), *node;
-    uint32_t outermost, sharding, target;
+    uint32_t outermost, order, sharding, target;
     bool given;
     if (!map)
         return LH_OK;
@@ -510,6 +510,10 @@ static lh_status read_layout(reader *r, lh_error *err)
                         &given, err));
     if (given)
         l->outermost = (lh_outermost)(outermost + 1);
+    LHI_TRY(read_choice(r, map, "rank_order", lhi_rank_order_names, &order,
+                        &given, err));
+    if (given)
+        l->rank_order = (lh_outermost)(order + 1);
     LHI_TRY(read_choice(r, map, "sharding", lhi_sharding_names, &sharding,
                         &given, err));
     if (given)

@@ -18,7 +18,8 @@ const char *const lhi_layout_keys[] = {
     "tensor",    "context",   "expert",      "expert_tensor",
     "pipeline",  "data",      "micro_batch", "chunks_per_device",
     "outermost", "sharding",  "schedule",    "sites",
-    "layers",    "mtp_chunk", "framework",   NULL};
+    "layers",    "mtp_chunk", "framework",   "rank_order",
+    NULL};
 const char *const lhi_precision_names[] = {"bf16", "fp16", "fp32", NULL};
 const char *const lhi_optimizer_names[] = {"adamw", "adam", NULL};
 const char *const lhi_recompute_names[] = {"none", "selective", "full", NULL};
@@ -28,6 +29,7 @@ const char *const lhi_module_names[] = {
     "core_attn", "layernorm", "moe_act",        "mla_up_proj",
     "mlp",       "moe",       "shared_experts", NULL};
 const char *const lhi_outermost_names[] = {"pipeline", "data", "mixed", NULL};
+const char *const lhi_rank_order_names[] = {"pipeline", "data", NULL};
 const char *const lhi_sharding_names[] = {"full", "hybrid", "hybrid-leaders",
                                           NULL};
 const char *const lhi_target_names[] = {"longhaul", "megatron", "torchtitan",

@@ -304,6 +304,9 @@ static json_t *layout_to_json(const lh_job *job)
         (l->outermost == LH_OUTERMOST_ANY ||
          lhi_json_set(map, "outermost",
                       json_string(lh_outermost_name(l->outermost)))) &&
+        (l->rank_order == LH_OUTERMOST_ANY ||
+         lhi_json_set(map, "rank_order",
+                      json_string(lh_outermost_name(l->rank_order)))) &&
         (l->sharding == LH_SHARDING_ANY ||
          lhi_json_set(map, "sharding",
                       json_string(lh_sharding_name(l->sharding)))) &&

@@ -54,3 +54,11 @@ uint32_t lhi_job_padded_vocab(const lh_job *job, uint32_t tensor)
         return job->model->vocab;
     return lhi_megatron_padded_vocab(job->model->vocab, tensor, &multiple);
 }
+
+lh_outermost lh_layout_rank_order(const lh_layout *layout)
+{
+    if (layout->rank_order != LH_OUTERMOST_ANY)
+        return layout->rank_order;
+    return layout->outermost == LH_OUTERMOST_DATA ? LH_OUTERMOST_DATA
+                                                  : LH_OUTERMOST_PIPELINE;
+}

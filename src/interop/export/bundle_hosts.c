@@ -81,7 +81,7 @@ static lh_status add_gpus(assignment_state *w, uint32_t datacenter,
 static lh_status add_all(assignment_state *w, lh_error *err)
 {
     const lh_layout *l = w->layout;
-    bool by_stages = l->outermost != LH_OUTERMOST_DATA;
+    bool by_stages = lh_layout_rank_order(l) != LH_OUTERMOST_DATA;
     uint64_t n_blocks = (uint64_t)l->pipeline * l->data;
     for (uint64_t b = 0; b < n_blocks; b++) {
         uint32_t stage = (uint32_t)(by_stages ? b / l->data : b % l->pipeline);

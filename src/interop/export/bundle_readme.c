@@ -58,7 +58,7 @@ static void put_start(lhi_text *out, const lhi_bundle *b)
 static void put_order(lhi_text *out, const lh_plan *plan)
 {
     const lh_layout *l = &plan->best.layout;
-    bool data = l->outermost == LH_OUTERMOST_DATA && l->pipeline > 1;
+    bool data = lh_layout_rank_order(l) == LH_OUTERMOST_DATA && l->pipeline > 1;
     lhi_text_puts(out, "\n## Ranks\n\n");
     lhi_text_printf(out,
                     "From the slowest-varying to the fastest-varying "

@@ -269,7 +269,7 @@ static void put_all(lhi_text *out, const lh_plan *plan, lh_export_target target)
     lhi_export_add_option(out, "pipeline-model-parallel-size", l->pipeline);
     if (l->pipeline > 1)
         put_stages(out, plan);
-    if (l->outermost == LH_OUTERMOST_DATA && l->pipeline > 1)
+    if (lh_layout_rank_order(l) == LH_OUTERMOST_DATA && l->pipeline > 1)
         put_replicas_outermost(out, job, l);
     lhi_export_add_option(out, "micro-batch-size", l->micro_batch);
     lhi_export_add_option(out, "global-batch-size", job->training.global_batch);

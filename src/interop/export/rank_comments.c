@@ -83,6 +83,15 @@ static uint32_t datacenter_of(const lh_site_group *group, uint32_t stage)
     return group->parts[i].datacenter;
 }
 
+/* Adds a group replica by replica. */
+static void add_replicas(rank_run *r, const lh_site_group *group, uint64_t gpus)
+{
+    for (uint32_t k = 0; k < group->replicas; k++)
+        for (uint32_t i = 0; i < group->n_parts; i++)
+            add_ranks(r, group->parts[i].datacenter,
+                      gpus * group->parts[i].stages);
+}
+
 void lhi_export_add_ranks(lhi_text *out, const lh_plan *plan)
 {
     const lh_layout *l = &plan->best.layout;
@@ -98,10 +107,9 @@ void lhi_export_add_ranks(lhi_text *out, const lh_plan *plan)
     }
     if (!l->sites)
         return;
-    if (l->outermost == LH_OUTERMOST_DATA) {
+    if (lh_layout_rank_order(l) == LH_OUTERMOST_DATA) {
         for (uint32_t g = 0; g < l->sites->n_groups; g++)
-            add_ranks(&r, l->sites->groups[g].parts[0].datacenter,
-                      gpus * l->pipeline * l->sites->groups[g].replicas);
+            add_replicas(&r, &l->sites->groups[g], gpus);
     } else {
         for (uint32_t s = 0; s < l->pipeline; s++)
             for (uint32_t g = 0; g < l->sites->n_groups; g++)

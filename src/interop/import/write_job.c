@@ -195,6 +195,7 @@ static lh_status add_placement(writer *w, const char *name, lh_error *err)
 {
     const lh_layout *l = &w->in->layout;
     uint32_t groups = 0;
+    bool crosses = false;
     LHI_TRY(check_stage_boundaries(w, name, err));
     lhi_draft_add_line(
         &w->behind, "  sites:",
@@ -211,11 +212,17 @@ static lh_status add_placement(writer *w, const char *name, lh_error *err)
                             "a job supports",
                             name);
         add_group(w, first, end - first);
+        crosses = crosses || spans_datacenters(w, first);
     }
-    if (groups == 1 && l->outermost == LH_OUTERMOST_DATA &&
-        !spans_datacenters(w, 0))
-        lhi_draft_add_value(&w->behind, "a replica's ranks are consecutive",
-                            "  outermost: %s", lh_outermost_name(l->outermost));
+    bool usual =
+        (l->outermost == LH_OUTERMOST_DATA) == (groups > 1 && !crosses);
+    if (!usual && l->pipeline > 1 && l->data > 1)
+        lhi_draft_add_value(&w->behind,
+                            l->outermost == LH_OUTERMOST_DATA
+                                ? "a replica's ranks are consecutive"
+                                : "a stage's ranks are consecutive",
+                            "  rank_order: %s",
+                            lh_outermost_name(l->outermost));
     if (w->in->training.zero > 0 && groups > 1)
         lhi_draft_add_value(&w->behind,
                             "replicas over which optimizer state is sharded",

@@ -127,6 +127,24 @@ static lh_status check_outermost(const lhi_doc *doc, const lh_plan *p,
         lh_outermost_name(want));
 }
 
+/* Checks the order of ranks: a job's own, or one that the search tries. */
+static lh_status check_rank_order(const lhi_doc *doc, const lh_plan *p,
+                                  lh_error *err)
+{
+    const lh_layout *l = &p->best.layout;
+    const lh_outermost asked = p->job->layout.rank_order;
+    lh_layout usual = *l;
+    usual.rank_order = LH_OUTERMOST_ANY;
+    if (asked ? l->rank_order == asked
+              : !l->rank_order || lhi_rank_order_matters(p->job, &usual))
+        return LH_OK;
+    return lhi_doc_fail(
+        doc, lhi_node_find(lhi_node_find(doc->root, "layout"), "rank_order"),
+        err, LH_EINPUT,
+        "is not the order of the job's ranks; to change it, set "
+        "layout.rank_order in the job and plan again");
+}
+
 static lh_status check_sharding(const lhi_doc *doc, const lh_plan *p,
                                 lh_error *err)
 {
@@ -170,6 +188,7 @@ lh_status lhi_check_choice_pipeline(const lhi_doc *doc, const lh_plan *p,
     LHI_TRY(check_bubble(doc, p, err));
     LHI_TRY(check_account(doc, p, err));
     LHI_TRY(check_outermost(doc, p, err));
+    LHI_TRY(check_rank_order(doc, p, err));
     LHI_TRY(check_sharding(doc, p, err));
     LHI_TRY(check_source_word(doc, p, err));
     LHI_TRY(lhi_check_elastic_operations(doc, p, err));

@@ -247,10 +247,27 @@ bool lhi_outermost_matters(const lh_job *job, const lh_layout *layout)
     uint64_t size = lhi_group_size(layout);
     uint64_t gpus = size * layout->pipeline * layout->data;
     uint32_t node = job->datacenters[0].gpus_per_node;
-    if (layout->data == 1)
+    if (layout->data == 1 ||
+        (job->n_datacenters == 1 && layout->rank_order != LH_OUTERMOST_ANY))
         return false;
     return job->n_datacenters > 1 ||
            (layout->pipeline > 1 && size % node != 0 && gpus > node);
+}
+
+bool lhi_rank_order_matters(const lh_job *job, const lh_layout *layout)
+{
+    const lh_sites *sites = job->n_datacenters > 1 ? layout->sites : NULL;
+    uint64_t size = lhi_group_size(layout);
+    for (uint32_t g = 0; sites && g < sites->n_groups; g++)
+        for (uint32_t i = 0; i < sites->groups[g].n_parts; i++) {
+            const lh_site_stages *part = &sites->groups[g].parts[i];
+            uint32_t node = job->datacenters[part->datacenter].gpus_per_node;
+            uint32_t replicas = sites->groups[g].replicas;
+            if (replicas > 1 && part->stages > 1 && size % node != 0 &&
+                size * replicas * part->stages > node)
+                return true;
+        }
+    return false;
 }
 
 /* Where both orders are equivalent, the pipeline is outermost, as in
@@ -267,6 +284,7 @@ static bool outermost_suits(const expansion *g, lh_outermost o)
 static lh_status add_outermost(expansion *g, lh_error *err)
 {
     g->config.layout.sites = g->want->sites;
+    g->config.layout.rank_order = g->want->rank_order;
     for (int o = LH_OUTERMOST_PIPELINE; o <= LH_OUTERMOST_MIXED; o++) {
         if (!outermost_suits(g, (lh_outermost)o))
             continue;
@@ -274,6 +292,20 @@ static lh_status add_outermost(expansion *g, lh_error *err)
         LHI_TRY(visit_child(g, err));
     }
     return LH_OK;
+}
+
+/* Visits a placement with its usual order of ranks, and with the other one. */
+static lh_status add_rank_orders(expansion *g, lh_error *err)
+{
+    lh_layout *l = &g->config.layout;
+    l->rank_order = g->want->rank_order;
+    LHI_TRY(visit_child(g, err));
+    if (l->rank_order || !lhi_rank_order_matters(g->space->job, l))
+        return LH_OK;
+    l->rank_order = lh_layout_rank_order(l) == LH_OUTERMOST_DATA
+                        ? LH_OUTERMOST_PIPELINE
+                        : LH_OUTERMOST_DATA;
+    return visit_child(g, err);
 }
 
 static lh_status add_placements(expansion *g, lh_error *err)
@@ -289,7 +321,7 @@ static lh_status add_placements(expansion *g, lh_error *err)
         l->sites = &list[i];
         l->outermost = g->want->outermost ? g->want->outermost
                                           : lhi_sites_outermost(&list[i]);
-        LHI_TRY(visit_child(g, err));
+        LHI_TRY(add_rank_orders(g, err));
     }
     return LH_OK;
 }

@@ -29,6 +29,11 @@ bool lhi_sharding_matters(const lh_job *job, const lhi_config *config);
  * which matters only where pipeline ranks of several replicas share nodes. */
 bool lhi_outermost_matters(const lh_job *job, const lh_layout *layout);
 
+/* Checks whether a layout on several datacenters depends on the order of their
+ * ranks: in one of them, several stages of several replicas are on more than a
+ * node, and share nodes. */
+bool lhi_rank_order_matters(const lh_job *job, const lh_layout *layout);
+
 /* Why job->target rejects a configuration, and the level it had decided. */
 typedef struct lhi_space_refusal {
     lhi_level level; /* LHI_LEVEL_NONE: none */

@@ -315,16 +315,16 @@ static lh_status megatron_placed(const lh_job *job, const lh_layout *l,
         return refuse(LH_TARGET_MEGATRON, err,
                       "does not shard experts that have biases; use "
                       "layout.expert_tensor: 1");
-    if (!job->model->experts || l->outermost != LH_OUTERMOST_DATA ||
+    if (!job->model->experts || lh_layout_rank_order(l) != LH_OUTERMOST_DATA ||
         l->pipeline == 1 || block == replica)
         return LH_OK;
-    return lhi_fail(err, LH_EUNSUPPORTED,
-                    "Megatron-LM with --use-tp-pp-dp-mapping distributes "
-                    "experts over the ranks of one replica's stage, tensor x "
-                    "context %" PRIu64
-                    ", and not over expert x expert_tensor %" PRIu64
-                    "; use layout.outermost: pipeline",
-                    replica, block);
+    return lhi_fail(
+        err, LH_EUNSUPPORTED,
+        "Megatron-LM with --use-tp-pp-dp-mapping distributes "
+        "experts over the ranks of one replica's stage, tensor x "
+        "context %" PRIu64 ", and not over expert x expert_tensor %" PRIu64
+        "; use layout.%s: pipeline",
+        replica, block, job->n_datacenters > 1 ? "rank_order" : "outermost");
 }
 
 /* Checks Megatron-LM's FSDP, distributed/fsdp/mcore_fsdp_adapter.py:
@@ -492,13 +492,19 @@ static lh_status torchtitan_group(const lh_job *job, const lh_layout *l,
                     l->expert, l->tensor, etp);
 }
 
-static lh_status torchtitan_placed(const lh_layout *l, lh_error *err)
+static lh_status torchtitan_placed(const lh_job *job, const lh_layout *l,
+                                   lh_error *err)
 {
-    if (l->outermost != LH_OUTERMOST_DATA || l->pipeline == 1 || l->data == 1)
+    if (lh_layout_rank_order(l) != LH_OUTERMOST_DATA || l->pipeline == 1 ||
+        l->data == 1)
         return LH_OK;
-    return refuse(LH_TARGET_TORCHTITAN, err,
-                  "places the pipeline outermost in the rank order; use "
-                  "layout.outermost: pipeline");
+    return job->n_datacenters > 1
+               ? refuse(LH_TARGET_TORCHTITAN, err,
+                        "places the pipeline outermost in the rank order; use "
+                        "layout.rank_order: pipeline")
+               : refuse(LH_TARGET_TORCHTITAN, err,
+                        "places the pipeline outermost in the rank order; use "
+                        "layout.outermost: pipeline");
 }
 
 /* Checks that experts are spread over replicas that share state. */
@@ -647,7 +653,7 @@ static lh_status check_torchtitan(const lh_job *job, lhi_level level,
     case LHI_LEVEL_GROUP:
         return torchtitan_group(job, &c->layout, err);
     case LHI_LEVEL_PLACED:
-        return torchtitan_placed(&c->layout, err);
+        return torchtitan_placed(job, &c->layout, err);
     case LHI_LEVEL_STATE:
         return torchtitan_state(job, c, err);
     case LHI_LEVEL_COMPLETE:

@@ -285,7 +285,8 @@ static lh_status search_node(elastic_branch *t, const node *n, lh_error *err)
 /* Checks whether two layouts have the same degrees and placement. */
 static bool has_same_degrees(const lh_layout *a, const lh_layout *b)
 {
-    return lhi_degrees_are_equal(a, b) && a->outermost == b->outermost;
+    return lhi_degrees_are_equal(a, b) && a->outermost == b->outermost &&
+           a->rank_order == b->rank_order;
 }
 
 /* Ranks a candidate by how close to a plan it came; less is better. */

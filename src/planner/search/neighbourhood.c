@@ -64,6 +64,7 @@ static bound *bound_of(const lhi_bound_cache *b, lhi_level level,
                             l->chunks_per_device,
                             config->zero,
                             (uint64_t)l->outermost,
+                            (uint64_t)l->rank_order,
                             (uint64_t)l->sharding,
                             (uint64_t)config->placement,
                             (uint64_t)config->recompute};
@@ -152,7 +153,7 @@ static uint32_t changes_of_places(const lh_layout *a, const lh_layout *b)
     if (!is_same_group(a, b) || a->pipeline != b->pipeline ||
         a->data != b->data)
         return 0; /* no placement in common */
-    return a->outermost != b->outermost ||
+    return a->outermost != b->outermost || a->rank_order != b->rank_order ||
            !lhi_sites_are_equal(a->sites, b->sites);
 }
 

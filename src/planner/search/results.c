@@ -332,6 +332,7 @@ static bool is_equivalent_listed(const lh_choice *list, uint32_t n,
         lhi_config listed = lhi_config_from_choice(&list[i]);
         listed.layout.sites = c->config.layout.sites;
         listed.layout.outermost = c->config.layout.outermost;
+        listed.layout.rank_order = c->config.layout.rank_order;
         if (lhi_configs_are_equal(&listed, &c->config))
             return true;
     }

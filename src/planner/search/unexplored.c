@@ -53,6 +53,7 @@ static uint64_t mix(uint64_t hash, uint64_t number)
 static uint64_t sites_value(const lh_layout *l)
 {
     uint64_t hash = mix(UINT64_C(14695981039346656037), l->outermost);
+    hash = mix(hash, l->rank_order);
     for (uint32_t g = 0; l->sites && g < l->sites->n_groups; g++) {
         const lh_site_group *group = &l->sites->groups[g];
         hash = mix(mix(hash, group->replicas), group->n_parts);
