@@ -168,6 +168,9 @@ typedef struct lh_gpu {
     double efficiency;
     /* Dense 8-bit peak, 10^12 FLOP/s; 0: unsupported or unknown. */
     double fp8_tflops;
+    /* Rates that large products sustain, 10^12 FLOP/s, in the job's precision
+     * and in 8 bits; 0: derived from the peaks. */
+    double sustained_tflops, sustained_fp8_tflops;
 } lh_gpu;
 
 /* A network, per GPU and direction. gbps 0: no such network, and nothing that

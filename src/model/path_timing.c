@@ -221,6 +221,7 @@ lh_status lhi_cost_context_build(const lh_job *job, const lh_layout *layout,
 {
     const lh_gpu *gpu;
     const lh_cost_constants *c;
+    double rate, fp8_rate, experts;
 
     *p = (lhi_cost_context){.job = job,
                             .layout = layout,
@@ -236,18 +237,21 @@ lh_status lhi_cost_context_build(const lh_job *job, const lh_layout *layout,
     gpu = &job->datacenters[slice->datacenter].gpu;
     c = p->options.constants;
     p->by_efficiency = gpu->efficiency > 0;
-    p->flops_per_ns =
-        gpu->flops_per_s / 1e9 *
-        (p->by_efficiency ? gpu->efficiency
-                          : c->matmul_efficiency * lhi_gpu_sustained(gpu));
-    p->grouped_efficiency = !lhi_gpu_slows_experts(gpu) ? 1
-                            : job->framework.fused_experts
-                                ? c->fused_experts_efficiency
-                                : c->experts_efficiency;
-    p->fp8_flops_per_ns =
-        gpu->fp8_tflops * 1e3 *
-        (p->by_efficiency ? gpu->efficiency
-                          : c->matmul_efficiency * lhi_gpu_fp8_sustained(gpu));
+    rate = lhi_gpu_sustained_flops_per_s(gpu, c->matmul_efficiency);
+    fp8_rate = lhi_gpu_sustained_fp8_flops_per_s(gpu, c->matmul_efficiency);
+    experts = job->framework.fused_experts ? c->fused_experts_efficiency
+                                           : c->experts_efficiency;
+    p->grouped_efficiency =
+        p->shape.fp8 ? lhi_gpu_experts_efficiency(fp8_rate, true,
+                                                  c->matmul_efficiency, experts)
+                     : lhi_gpu_experts_efficiency(
+                           rate, false, c->matmul_efficiency, experts);
+    if (p->by_efficiency) {
+        rate = gpu->flops_per_s * gpu->efficiency;
+        fp8_rate = gpu->fp8_tflops * 1e12 * gpu->efficiency;
+    }
+    p->flops_per_ns = rate / 1e9;
+    p->fp8_flops_per_ns = fp8_rate / 1e9;
     p->bytes_per_ns = gpu->memory_bytes_per_s / 1e9 * c->memory_efficiency;
     return LH_OK;
 }

@@ -347,6 +347,11 @@ static void odd_jobs_survive_a_round_trip(void)
         "longhaul: job/1\nmodel: {name: llama3-8b, layers: 32, hidden: 4096, "
         "ffn: 14336, heads: 32, kv_heads: 8, vocab: 128256}\n" TRAINING TWO
             LINK,
+        HEAD TRAINING
+        "cluster:\n  gpus_per_node: 1\n"
+        "  gpu: {tflops: 989.5, fp8_tflops: 1979, sustained_tflops: 610.5, "
+        "sustained_fp8_tflops: 1979, memory_gib: 80, memory_gbps: 2400}\n"
+        "  datacenters: [{name: a, nodes: 1}]\n",
         /* fp32 on a preset with its own rate */
         HEAD "training: {global_batch: 1, sequence: 1, precision: fp32}\n"
              "cluster:\n  gpus_per_node: 1\n"

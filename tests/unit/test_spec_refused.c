@@ -152,6 +152,11 @@ static void bad_clusters_are_refused(void)
     refuse(WITH("  gpu: {tflops: nan}\n" NETS SITES), "not 'nan'");
     refuse(WITH("  gpu: {preset: h200, efficiency: 1.5}\n" NETS SITES),
            "efficiency: 1.5 is out of range");
+    refuse(WITH("  gpu: {preset: h200, sustained_tflops: 990}\n" NETS SITES),
+           "sustained_tflops: 990 is above tflops (989.5)");
+    refuse(
+        WITH("  gpu: {preset: a100-80g, sustained_fp8_tflops: 1}\n" NETS SITES),
+        "above fp8_tflops (0)");
     refuse(WITH("  gpu: {preset: h200, name: x}\n" NETS SITES),
            "cannot be combined");
     refuse(WITH(GPU "  memory_reserve: 91%\n" NETS SITES),

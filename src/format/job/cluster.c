@@ -106,14 +106,35 @@ static lh_status read_reserve(const reader *r, const lhi_node *node,
                         gpu->memory_gib);
 }
 
+/* Reads an optional sustained rate, which cannot exceed its peak. */
+static lh_status read_sustained(reader *r, const lhi_node *map, const char *key,
+                                const char *peak_key, double peak, double *out,
+                                lh_error *err)
+{
+    LHI_TRY(read_optional(r->doc, map, key, 1e-6, 1e6, out, err));
+    if (*out > peak)
+        return lhi_doc_fail(r->doc, lhi_node_find(map, key), err, LH_EINPUT,
+                            "%g is above %s (%g); give the rate that large "
+                            "products sustain",
+                            *out, peak_key, peak);
+    return LH_OK;
+}
+
 /* Reads a GPU given as a map: a preset with changes, or all sizes. */
 static lh_status read_gpu_map(reader *r, const lhi_node *map, lh_gpu *gpu,
                               lh_error *err)
 {
-    static const char *const keys[] = {
-        "name",       "preset",         "tflops",
-        "fp8_tflops", "memory_gib",     "memory_gbps",
-        "efficiency", "memory_reserve", NULL};
+    static const char *const keys[] = {"name",
+                                       "preset",
+                                       "tflops",
+                                       "fp8_tflops",
+                                       "sustained_tflops",
+                                       "sustained_fp8_tflops",
+                                       "memory_gib",
+                                       "memory_gbps",
+                                       "efficiency",
+                                       "memory_reserve",
+                                       NULL};
     const lhi_node *node;
     lh_gpu g = {.name = "custom"};
     LHI_TRY(lhi_node_check_keys(r->doc, map, keys, err));
@@ -135,6 +156,10 @@ static lh_status read_gpu_map(reader *r, const lhi_node *map, lh_gpu *gpu,
     LHI_TRY(read(r->doc, map, "tflops", 1e-6, 1e6, &g.tflops, err));
     LHI_TRY(read_optional(r->doc, map, "fp8_tflops", 1e-6, 1e6, &g.fp8_tflops,
                           err));
+    LHI_TRY(read_sustained(r, map, "sustained_tflops", "tflops", g.tflops,
+                           &g.sustained_tflops, err));
+    LHI_TRY(read_sustained(r, map, "sustained_fp8_tflops", "fp8_tflops",
+                           g.fp8_tflops, &g.sustained_fp8_tflops, err));
     LHI_TRY(read(r->doc, map, "memory_gib", 1e-3, 1e6, &g.memory_gib, err));
     LHI_TRY(read(r->doc, map, "memory_gbps", 1e-3, 1e9, &g.memory_gbps, err));
     LHI_TRY(

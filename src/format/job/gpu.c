@@ -7,10 +7,11 @@
 #include <math.h>
 #include <string.h>
 
-/* A GPU preset. */
+/* A GPU preset. `share` and `fp8_share`: sustained fractions of the peaks where
+ * measurements differ from the rule for all GPUs (below); otherwise 0. */
 typedef struct gpu_preset {
     lh_gpu gpu;
-    double sustained, fp8_sustained, host_gbps;
+    double share, fp8_share, host_gbps;
     bool fp16_only; /* Volta's tensor cores support FP16 only */
     lhi_server server;
 } gpu_preset;
@@ -27,11 +28,7 @@ typedef struct gpu_preset {
             .fp8_tflops = fp8}
 
 /* The columns and their sources:
- * - `fp8_sustained`: fitted; docs/validation.md lists the runs
- * - `sustained`: see lhi_gpu_sustained(). 720 of 989 TFLOP/s on H100 and H200
- *   (SemiAnalysis, MI300X vs H100 vs H200 Benchmark Part 1, 2024), about 1500
- *   of 2250 on B200 (arXiv:2604.23466, tables III and IV), each relative to
- *   A100's fraction. Other GPUs of a generation use the same value.
+ * - `fp8_share`: B300 and GB300 fitted; docs/validation.md lists the runs
  * - `host_gbps`: PCIe 3.0 to 6.0, and NVLink-C2C between a Grace processor and
  *   its GPUs
  * - `server`: DGX-1, DGX A100 to B300 and NVL72, of whose 72 GPUs power-of-two
@@ -40,53 +37,39 @@ typedef struct gpu_preset {
  *   four GPUs over PCIe 4.0, and 50 Gb/s between nodes (IEEE TPDS 2025, section
  *   VI). */
 static const gpu_preset rows[] = {
-    {GPU("v100-32g", 125, 0, 32, 900), 1, 1, 32, true, {8, 1200, 50}},
-    {GPU("a100-40g", 312, 0, 40, 1555), 1, 1, 64, false, {8, 2400, 200}},
-    {GPU("a100-80g", 312, 0, 80, 2039), 1, 1, 64, false, {8, 2400, 200}},
-    {GPU("a10-24g", 125, 0, 24, 600), 1, 1, 64, false, {4, 256, 12.5}},
-    {GPU("h100-sxm", 989.5, 1979, 80, 3350),
-     0.87,
-     0.67,
-     128,
-     false,
-     {8, 3600, 400}},
-    {GPU("h200", 989.5, 1979, 141, 4800),
-     0.87,
-     0.67,
-     128,
-     false,
-     {8, 3600, 400}},
-    {GPU("gh200", 989.5, 1979, 96, 4000),
-     0.87,
-     0.67,
-     900,
-     false,
-     {4, 1200, 200}},
-    {GPU("b200", 2250, 4500, 180, 8000),
-     0.80,
-     0.62,
-     128,
-     false,
-     {8, 7200, 400}},
-    {GPU("b300", 2250, 4500, 270, 8000),
-     0.80,
-     0.84,
-     256,
-     false,
-     {8, 7200, 800}},
+    {GPU("v100-32g", 125, 0, 32, 900), 0, 0, 32, true, {8, 1200, 50}},
+    {GPU("a100-40g", 312, 0, 40, 1555), 0, 0, 64, false, {8, 2400, 200}},
+    {GPU("a100-80g", 312, 0, 80, 2039), 0, 0, 64, false, {8, 2400, 200}},
+    {GPU("a10-24g", 125, 0, 24, 600), 0, 0, 64, false, {4, 256, 12.5}},
+    {GPU("h100-sxm", 989.5, 1979, 80, 3350), 0, 0, 128, false, {8, 3600, 400}},
+    {GPU("h200", 989.5, 1979, 141, 4800), 0, 0, 128, false, {8, 3600, 400}},
+    {GPU("gh200", 989.5, 1979, 96, 4000), 0, 0, 900, false, {4, 1200, 200}},
+    {GPU("b200", 2250, 4500, 180, 8000), 0, 0, 128, false, {8, 7200, 400}},
+    {GPU("b300", 2250, 4500, 270, 8000), 0, 0.84, 256, false, {8, 7200, 800}},
     /* A Grace processor has 900 GB/s for its two GPUs. */
-    {GPU("gb200", 2500, 5000, 186, 8000),
-     0.80,
-     0.62,
-     450,
-     false,
-     {64, 7200, 400}},
-    {GPU("gb300", 2500, 5000, 279, 8000),
-     0.80,
-     0.84,
-     450,
-     false,
-     {64, 7200, 800}},
+    {GPU("gb200", 2500, 5000, 186, 8000), 0, 0, 450, false, {64, 7200, 400}},
+    {GPU("gb300", 2500, 5000, 279, 8000), 0, 0.84, 450, false, {64, 7200, 800}},
+};
+
+/* The rule for all GPUs, which uses their numbers alone, so that a preset and
+ * the same numbers in a map cost the same. Peak in TFLOP/s, and the fraction of
+ * it that large products sustain, relative to A100's. Sources: 720 of 989
+ * TFLOP/s on H100 and H200 (SemiAnalysis, MI300X vs H100 vs H200 Benchmark Part
+ * 1, 2024), about 1500 of 2250 on B200 (arXiv:2604.23466, tables III and IV).
+ * Between two points the sustained rate is linear in the peak, so that a higher
+ * peak never costs time; outside them the fraction is constant. */
+typedef struct sustained_point {
+    double peak, share;
+} sustained_point;
+
+static const sustained_point rule[] = {{312, 1}, {989.5, 0.87}, {2250, 0.80}};
+/* The same in FP8: fitted to published runs on Hopper, B200 and GB200;
+ * docs/validation.md. */
+static const sustained_point fp8_rule[] = {{1979, 0.67}, {4500, 0.62}};
+
+enum {
+    N_RULE = sizeof rule / sizeof *rule,
+    N_FP8_RULE = sizeof fp8_rule / sizeof *fp8_rule
 };
 
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
@@ -152,22 +135,71 @@ int64_t lh_gpu_usable_bytes(const lh_gpu *gpu)
     return gpu->memory_bytes - (int64_t)ceil(reserve);
 }
 
-double lhi_gpu_sustained(const lh_gpu *gpu)
+/* Returns the sustained fraction of `peak` by the points of a rule. */
+static double find_sustained_share(const sustained_point *points, size_t n,
+                                   double peak)
 {
-    const gpu_preset *r = find_row(gpu->preset);
-    return r ? r->sustained : 1;
+    const sustained_point *low, *high;
+
+    if (peak <= points[0].peak)
+        return points[0].share;
+    for (size_t i = 1; i < n; i++) {
+        low = &points[i - 1];
+        high = &points[i];
+        if (peak < high->peak) {
+            double from = low->peak * low->share;
+            double to = high->peak * high->share;
+            double part = (peak - low->peak) / (high->peak - low->peak);
+            return (from + part * (to - from)) / peak;
+        }
+    }
+    return points[n - 1].share;
 }
 
-double lhi_gpu_fp8_sustained(const lh_gpu *gpu)
+double lhi_gpu_sustained_flops_per_s(const lh_gpu *gpu, double efficiency)
 {
     const gpu_preset *r = find_row(gpu->preset);
-    return r ? r->fp8_sustained : 1;
+
+    if (gpu->sustained_tflops > 0)
+        return fmin(gpu->sustained_tflops * 1e12, gpu->flops_per_s);
+    /* A preset's fraction also applies to a peak of another precision. */
+    double share =
+        r && r->share > 0
+            ? r->share
+            : find_sustained_share(rule, N_RULE,
+                                   r ? r->gpu.tflops : gpu->flops_per_s / 1e12);
+    return gpu->flops_per_s * (efficiency * share);
 }
 
-bool lhi_gpu_slows_experts(const lh_gpu *gpu)
+double lhi_gpu_sustained_fp8_flops_per_s(const lh_gpu *gpu, double efficiency)
 {
     const gpu_preset *r = find_row(gpu->preset);
-    return r && r->gpu.fp8_tflops > 0;
+
+    if (gpu->sustained_fp8_tflops > 0)
+        return fmin(gpu->sustained_fp8_tflops, gpu->fp8_tflops) * 1e12;
+    double share =
+        r && r->fp8_share > 0
+            ? r->fp8_share
+            : find_sustained_share(fp8_rule, N_FP8_RULE,
+                                   r ? r->gpu.fp8_tflops : gpu->fp8_tflops);
+    return gpu->fp8_tflops * 1e12 * (efficiency * share);
+}
+
+double lhi_gpu_experts_efficiency(double sustained_flops_per_s, bool fp8,
+                                  double efficiency, double experts)
+{
+    const sustained_point *a100 = &rule[0], *h100 = &rule[1];
+    double from = a100->peak * a100->share, to = h100->peak * h100->share;
+    double rate = sustained_flops_per_s / efficiency / 1e12;
+
+    if (fp8) /* in 16-bit terms, by H100's rates */
+        rate *= to / (fp8_rule[0].peak * fp8_rule[0].share);
+    if (rate <= from)
+        return 1;
+    if (rate >= to * (1 - 1e-9))
+        return experts;
+    double reached = fmax(experts * to, from);
+    return (from + (rate - from) / (to - from) * (reached - from)) / rate;
 }
 
 double lhi_gpu_max_flops_per_s(const lh_gpu *gpu, lh_fp8 fp8)
@@ -179,7 +211,8 @@ double lhi_gpu_max_flops_per_s(const lh_gpu *gpu, lh_fp8 fp8)
 double lhi_gpu_host_bytes_per_s(const lh_gpu *gpu)
 {
     const gpu_preset *r = find_row(gpu->preset);
-    return 0.8 * (r ? r->host_gbps : 64) / 2 * 1e9;
+    double pcie = gpu->flops_per_s < rule[1].peak * 1e12 ? 64 : 128;
+    return 0.8 * (r ? r->host_gbps : pcie) / 2 * 1e9;
 }
 
 uint32_t lhi_count_offloaded_layers(const lh_job *job, uint32_t n_layers)

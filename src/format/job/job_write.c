@@ -106,6 +106,8 @@ static bool is_preset(const lh_gpu *gpu, lh_precision precision)
     const lh_gpu *preset = lh_gpu_preset(gpu->preset);
     return preset && same_number(gpu->tflops, preset->tflops) &&
            same_number(gpu->fp8_tflops, preset->fp8_tflops) &&
+           same_number(gpu->sustained_tflops, 0) &&
+           same_number(gpu->sustained_fp8_tflops, 0) &&
            same_number(gpu->memory_gib, preset->memory_gib) &&
            same_number(gpu->memory_gbps, preset->memory_gbps) &&
            same_number(gpu->efficiency, preset->efficiency);
@@ -125,6 +127,10 @@ static json_t *gpu_to_json(const lh_gpu *gpu, lh_precision precision)
         set_number(map, "tflops", gpu->tflops) &&
         (same_number(gpu->fp8_tflops, 0) ||
          set_number(map, "fp8_tflops", gpu->fp8_tflops)) &&
+        (same_number(gpu->sustained_tflops, 0) ||
+         set_number(map, "sustained_tflops", gpu->sustained_tflops)) &&
+        (same_number(gpu->sustained_fp8_tflops, 0) ||
+         set_number(map, "sustained_fp8_tflops", gpu->sustained_fp8_tflops)) &&
         set_number(map, "memory_gib", gpu->memory_gib) &&
         set_number(map, "memory_gbps", gpu->memory_gbps) &&
         (same_number(gpu->efficiency, 0) ||

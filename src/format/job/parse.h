@@ -132,22 +132,27 @@ lhi_server lhi_gpu_find_server(const lh_gpu *preset);
 
 /* Checks whether the preset's peak rate applies to this precision. */
 bool lhi_gpu_preset_supports(const char *preset, lh_precision precision);
-/* Returns the sustained fraction of the peak for large products, relative to
- * A100's, for which the cost model's matmul_efficiency is fitted. Later GPUs
- * cannot sustain their highest clock while all matrix units are busy. Returns 1
- * without a preset. */
-double lhi_gpu_sustained(const lh_gpu *gpu);
-/* Returns the same fraction for fp8_tflops. */
-double lhi_gpu_fp8_sustained(const lh_gpu *gpu);
-/* Checks whether experts' products reach a lower rate than others on this GPU.
- * Published runs show it for presets with FP8 products, and for no other GPU.
- */
-bool lhi_gpu_slows_experts(const lh_gpu *gpu);
+/* Returns the rate that large 16-bit products sustain: the GPU's
+ * sustained_tflops, or a fraction of its peak by one rule for all GPUs.
+ * `efficiency` is the fraction on A100, for which the cost model's
+ * matmul_efficiency is fitted; later GPUs cannot sustain their highest clock
+ * while all matrix units are busy. */
+double lhi_gpu_sustained_flops_per_s(const lh_gpu *gpu, double efficiency);
+/* Returns the same for FP8 products; 0 if the GPU has none. */
+double lhi_gpu_sustained_fp8_flops_per_s(const lh_gpu *gpu, double efficiency);
+/* Returns the fraction of other products' rate that experts' products reach.
+ * Published runs show `experts` on H100 and faster GPUs. There is no
+ * measurement for A100, where the result is 1. In between the experts' rate is
+ * linear in the sustained rate. */
+double lhi_gpu_experts_efficiency(double sustained_flops_per_s, bool fp8,
+                                  double efficiency, double experts);
 /* Returns an upper bound on the rate of any product in the job. */
 double lhi_gpu_max_flops_per_s(const lh_gpu *gpu, lh_fp8 fp8);
 /* Returns the bandwidth from a GPU to its host, one way: half of the
  * bidirectional rate in NVIDIA's datasheets, times the 4/5 that long copies
- * reach. Assumes PCIe 4.0 without a preset. */
+ * reach. Assumes PCIe 4.0 without a preset, and PCIe 5.0 from an H100's peak
+ * on.
+ */
 double lhi_gpu_host_bytes_per_s(const lh_gpu *gpu);
 /* Returns how many of a chunk's layers, counted from its first, offload their
  * activations to host storage. */

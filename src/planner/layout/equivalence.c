@@ -154,6 +154,9 @@ static bool same_gpu(const lh_gpu *a, const lh_gpu *b)
     return strcmp(a->name, b->name) == 0 && strcmp(p, q) == 0 &&
            lhi_equals_exactly(a->flops_per_s, b->flops_per_s) &&
            lhi_equals_exactly(a->fp8_tflops, b->fp8_tflops) &&
+           lhi_equals_exactly(a->sustained_tflops, b->sustained_tflops) &&
+           lhi_equals_exactly(a->sustained_fp8_tflops,
+                              b->sustained_fp8_tflops) &&
            a->memory_bytes == b->memory_bytes &&
            lh_gpu_usable_bytes(a) == lh_gpu_usable_bytes(b) &&
            lhi_equals_exactly(a->memory_bytes_per_s, b->memory_bytes_per_s) &&
