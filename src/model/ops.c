@@ -85,21 +85,13 @@ static void add_core(op_list *l, uint32_t layer)
     const lhi_shape *s = l->shape;
     double t = s->tokens, e = s->element;
     double scores = t * s->heads * s->sequence;
-    double dims = s->qk_dim + s->v_dim;
-    double pairs = s->unfused ? scores
-                              : t * s->heads *
-                                    lhi_compute_mean_attended_tokens(
-                                        s->model, layer, s->sequence);
     double kept = s->unfused ? scores * (s->dropout ? 2 * e + 1 : e)
                              : 4 * s->heads * t; /* log-sum-exp, fp32 */
     if (s->fp8) /* FP8 copy for the next product */
         kept += s->product_element * s->heads * s->v_dim * t;
     lhi_layer_op *op =
         add_op(l, "attention", e * s->heads * s->v_dim * t + kept);
-    op->recompute_work.flops = op->recompute_work.core_flops = 2 * pairs * dims;
-    op->recompute_work.bytes = (s->heads + s->kv_heads) * dims * t * e +
-                               (s->unfused ? 4 * scores * e : 0);
-    op->recompute_work.kernels = s->unfused ? 16 : 1;
+    lhi_work_attention(s, layer, &op->recompute_work);
 }
 
 static void add_attention(op_list *l, uint32_t layer)

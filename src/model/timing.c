@@ -29,6 +29,9 @@ static double compute_product_time(const lhi_cost_context *p,
         ns += work->fp8_flops / p->fp8_flops_per_ns;
     if (p->by_efficiency)
         return ns;
+    ns += work->padding_flops / p->flops_per_ns;
+    if (work->fp8_padding_flops > 0)
+        ns += work->fp8_padding_flops / p->fp8_flops_per_ns;
     if (work->grouped_flops > 0)
         ns += work->grouped_flops * (1 / p->grouped_efficiency - 1) /
               (p->shape.fp8 ? p->fp8_flops_per_ns : p->flops_per_ns);
@@ -96,26 +99,31 @@ void lhi_compute_work_time(const lhi_cost_context *p, const lhi_work *work,
 
     *out = (lhi_time_breakdown){.flops = work->flops};
     out->matmul = compute_product_time(p, work);
-    if (!p->by_efficiency) {
-        out->memory = work->bytes / p->bytes_per_ns;
-        out->kernel = work->kernels * c->kernel_ns;
-    }
+    /* A given efficiency covers the kernels of a pass, but not those that
+     * context parallelism adds. */
+    out->memory =
+        (p->by_efficiency ? work->ring_bytes : work->bytes) / p->bytes_per_ns;
+    out->kernel =
+        (p->by_efficiency ? work->ring_kernels : work->kernels) * c->kernel_ns;
     out->communication = lhi_compute_communication_time(p, work);
     out->total = out->matmul + out->memory + out->kernel + out->communication;
     out->inter_node = fmin(lhi_compute_wire_time(p, work), out->total);
 }
 
 /* Applies the host's lower bound: the host issues kernels ahead of the GPU, at
- * a limited rate. */
-static void apply_host_bound(const lhi_cost_context *p, lhi_pass_times *s)
+ * a limited rate. Kernels that context parallelism adds take as long as the
+ * others of a forward pass. */
+static void apply_host_bound(const lhi_cost_context *p,
+                             const lhi_pass_work *work, lhi_pass_times *s)
 {
     double host = p->options.constants->layer_host_ns;
     double again = p->shape.recompute == LH_RECOMPUTE_FULL ? host : 0;
+    double kernel = host / (work->f.kernels - work->f.ring_kernels);
 
     if (p->by_efficiency)
         return;
-    s->f.total = fmax(s->f.total, host);
-    s->d.total = fmax(s->d.total, host + again);
+    s->f.total = fmax(s->f.total, host + work->f.ring_kernels * kernel);
+    s->d.total = fmax(s->d.total, host + again + work->d.ring_kernels * kernel);
     s->w.total = fmax(s->w.total, host);
 }
 
@@ -127,7 +135,7 @@ void lhi_compute_pass_times(const lhi_cost_context *p,
     lhi_compute_work_time(p, &work->d, &out->d);
     lhi_compute_work_time(p, &work->w, &out->w);
     if (is_layer)
-        apply_host_bound(p, out);
+        apply_host_bound(p, work, out);
 }
 
 void lhi_time_breakdown_add(lhi_time_breakdown *to,

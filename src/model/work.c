@@ -16,6 +16,35 @@
  * dropout, and the copies around them. */
 enum { UNFUSED_KERNELS = 16 };
 
+/* A product's result is computed in tiles, and partial tiles take as long as
+ * whole ones. 64 x 64 is the smallest among cuBLAS's tiles and wastes least
+ * (NVIDIA, Matrix Multiplication Background User's Guide, "Tile
+ * Quantization"). */
+enum { TILE = 64 };
+
+/* Returns the operations of the partial tiles of an m x k by k x n product. */
+static double count_padding_flops(double m, double k, double n)
+{
+    double rows = ceil(m / TILE) * TILE, columns = ceil(n / TILE) * TILE;
+
+    return 2 * k * (rows * columns - m * n);
+}
+
+/* Adds partial tiles to the three products of a linear map; D's result has k
+ * columns, W's k rows. */
+static void add_padding(bool fp8, double m, double k, double n,
+                        lhi_pass_work *out)
+{
+    double padding[] = {count_padding_flops(m, k, n),
+                        count_padding_flops(m, n, k),
+                        count_padding_flops(k, m, n)};
+    lhi_work *pass[] = {&out->f, &out->d, &out->w};
+
+    for (int i = 0; i < 3; i++)
+        *(fp8 ? &pass[i]->fp8_padding_flops : &pass[i]->padding_flops) +=
+            padding[i];
+}
+
 /* Adds a linear map: `matrices` weights of k x n (experts; otherwise 1) that
  * share m rows. */
 static void add_linear(const lhi_shape *shape, lhi_pass_work *out, double m,
@@ -34,6 +63,7 @@ static void add_linear(const lhi_shape *shape, lhi_pass_work *out, double m,
     out->w.flops += 2 * m * k * n;
     out->w.bytes += rows + weights * 2 * shape->gradient;
     out->w.kernels += 1;
+    add_padding(false, m, k, n, out);
 }
 
 static void add_pointwise(lhi_work *work, double bytes, double kernels)
@@ -77,6 +107,7 @@ static void add_fp8_linear(const lhi_shape *shape, lhi_pass_work *out, double m,
     add_product(&out->w, flops,
                 m * (k + n) * shape->product_element +
                     weights * 2 * shape->gradient);
+    add_padding(true, m, k, n, out);
 }
 
 /* Adds a linear map inside a layer. */
@@ -115,23 +146,39 @@ double lhi_compute_mean_attended_tokens(const lh_model *model, uint32_t layer,
     return sequence / 2;
 }
 
+/* Adds kernels that only context parallelism needs. */
+static void add_ring_kernels(lhi_work *work, double bytes, double kernels)
+{
+    add_pointwise(work, bytes, kernels);
+    work->ring_bytes += bytes;
+    work->ring_kernels += kernels;
+}
+
 /* Adds flash attention, which keeps the scores on chip and recomputes them in
- * D: two products forward, five backward [Dao section 3.1]. */
+ * D: two products forward, five backward [Dao section 3.1]. Under context
+ * parallelism each step of the ring is a kernel of its own, which reads the
+ * queries and writes a partial result; add_ring_attention() has the rest. Of
+ * the c ranks the last one has most traffic: all queries in each step, with all
+ * its own keys and values and half of the others'. */
 static void add_flash_attention(const lhi_shape *shape, uint32_t layer,
                                 lhi_work *f, lhi_work *d)
 {
     double visible =
         lhi_compute_mean_attended_tokens(shape->model, layer, shape->sequence);
     double pairs = 2 * shape->tokens * visible * shape->heads;
-    double qo = shape->heads * (shape->qk_dim + shape->v_dim);
-    double kv = shape->kv_heads * (shape->qk_dim + shape->v_dim);
+    double values = (shape->qk_dim + shape->v_dim) * shape->tokens;
+    double qo = shape->heads * values * shape->element;
+    double kv = shape->kv_heads * values * shape->element;
+    double more = shape->context - 1;
 
     f->flops += pairs * (shape->qk_dim + shape->v_dim);
     f->core_flops += pairs * (shape->qk_dim + shape->v_dim);
-    add_pointwise(f, (qo + kv) * shape->tokens * shape->element, 1);
+    add_pointwise(f, qo + kv, 1);
+    add_ring_kernels(f, more * (qo + kv / 2), more);
     d->flops += pairs * (3 * shape->qk_dim + 2 * shape->v_dim);
     d->core_flops += pairs * (3 * shape->qk_dim + 2 * shape->v_dim);
-    add_pointwise(d, 2 * (qo + kv) * shape->tokens * shape->element, 2);
+    add_pointwise(d, 2 * (qo + kv), 2);
+    add_ring_kernels(d, 2 * more * (qo + kv / 2), 2 * more);
 }
 
 /* Adds unfused attention with scores in memory: product, masked softmax,
@@ -157,18 +204,46 @@ static void add_unfused_attention(const lhi_shape *shape, lhi_work *f,
         2 * UNFUSED_KERNELS);
 }
 
-/* Adds ring attention: every step forwards the keys and values of one sequence
- * shard, and in D also their gradients (Liu et al., arXiv:2310.01889). */
+/* Adds the merge of the partial results of the ring's steps on its last rank,
+ * counted from Transformer Engine (AttnFuncWithCPAndKVP2P in
+ * context_parallel.py, d0067d0):
+ * - F: each step but the first merges its fp32 softmax statistics (two reads, a
+ *   write). In the end the first partial result is rescaled (a read, a write)
+ *   and each other one is added (two reads, a write), each with the statistics
+ *   of its step and of all.
+ * - D: the queries' gradient is copied in the first step and added to in the
+ *   others. Gradients of keys and values: half of them are copied in the first
+ *   step and half added to in the others, all in the last. */
+static void merge_ring_steps(const lhi_shape *shape, lhi_pass_work *out)
+{
+    double c = shape->context, e = shape->element, t = shape->tokens;
+    double statistics = 4 * shape->heads * t;
+    double result = shape->heads * shape->v_dim * t * e;
+    double query = shape->heads * shape->qk_dim * t * e;
+    double kv = shape->kv_heads * (shape->qk_dim + shape->v_dim) * t * e;
+
+    add_ring_kernels(&out->f, 3 * statistics * (c - 1), c - 1);
+    add_ring_kernels(&out->f, (3 * c - 1) * result + 2 * c * statistics, c);
+    add_ring_kernels(&out->d, (3 * c - 1) * query, c);
+    add_ring_kernels(&out->d, (1.5 * c + 1) * kv, 2 * c);
+}
+
+/* Adds ring attention: c - 1 steps of F forward the keys and values of one
+ * sequence shard during a step's attention, and the last step forwards nothing
+ * (Liu et al., arXiv:2310.01889). In D the gradients follow one step behind:
+ * the first step forwards only keys and values, the last one only gradients. */
 static void add_ring_attention(const lhi_shape *shape, lhi_pass_work *out)
 {
     double kv = shape->kv_heads * (shape->qk_dim + shape->v_dim) *
                 shape->tokens * shape->element;
-    double steps = shape->context - 1;
+    double c = shape->context;
 
-    out->f.context_bytes += steps * kv;
-    out->f.context_calls += steps;
-    out->d.context_bytes += 2 * steps * kv;
-    out->d.context_calls += steps;
+    out->f.context_bytes += (c - 1) * kv;
+    out->f.context_calls += c - 1;
+    out->f.core_flops *= (c - 1) / c;
+    out->d.context_bytes += 2 * (c - 1) * kv;
+    out->d.context_calls += c;
+    merge_ring_steps(shape, out);
 }
 
 /* Adds the projections to queries of all heads, if they are computed directly
@@ -199,6 +274,19 @@ static void add_latent_projections(const lhi_shape *shape, lhi_pass_work *out)
     add_up_projections(shape, out);
     add_layer_linear(shape, out, shape->tokens, shape->heads * shape->v_dim, h,
                      1);
+}
+
+void lhi_work_attention(const lhi_shape *shape, uint32_t layer, lhi_work *f)
+{
+    lhi_pass_work once = {0};
+
+    if (shape->unfused)
+        add_unfused_attention(shape, &once.f, &once.d);
+    else
+        add_flash_attention(shape, layer, &once.f, &once.d);
+    if (shape->context > 1)
+        merge_ring_steps(shape, &once);
+    lhi_work_add(f, &once.f, 1);
 }
 
 /* Adds the rotary position embedding. */
@@ -399,8 +487,12 @@ void lhi_work_add(lhi_work *to, const lhi_work *what, double times)
     to->flops += times * what->flops;
     to->fp8_flops += times * what->fp8_flops;
     to->grouped_flops += times * what->grouped_flops;
+    to->padding_flops += times * what->padding_flops;
+    to->fp8_padding_flops += times * what->fp8_padding_flops;
     to->bytes += times * what->bytes;
     to->kernels += times * what->kernels;
+    to->ring_bytes += times * what->ring_bytes;
+    to->ring_kernels += times * what->ring_kernels;
     to->tensor_bytes += times * what->tensor_bytes;
     to->tensor_calls += times * what->tensor_calls;
     to->expert_bytes += times * what->expert_bytes;

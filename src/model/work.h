@@ -8,11 +8,15 @@
 
 /* The work of one pass on one GPU, per microbatch. */
 typedef struct lhi_work {
-    double flops;         /* of matrix products */
-    double fp8_flops;     /* part of flops in FP8 */
-    double grouped_flops; /* part of flops in grouped GEMMs (experts) */
-    double bytes;         /* to and from memory */
+    double flops;             /* of matrix products */
+    double fp8_flops;         /* part of flops in FP8 */
+    double grouped_flops;     /* part of flops in grouped GEMMs (experts) */
+    double padding_flops;     /* of partial tiles, in addition to flops */
+    double fp8_padding_flops; /* the same in FP8; not in padding_flops */
+    double bytes;             /* to and from memory */
     double kernels;
+    /* Parts of bytes and kernels that context parallelism adds to a pass: */
+    double ring_bytes, ring_kernels;
     /* Communication, in the units of timing.c: */
     double tensor_bytes; /* in all-gathers (or half all-reduces) */
     double tensor_calls; /* number of these collectives */
@@ -22,7 +26,8 @@ typedef struct lhi_work {
     double sharing_calls;
     double context_bytes; /* around the context-parallel ring */
     double context_calls; /* steps around the ring */
-    double core_flops;    /* attention's part of flops; hides the ring */
+    double core_flops;    /* of attention; with context parallelism only those
+                           * during which the ring can transfer */
 } lhi_work;
 
 /* The work of the F, D and W passes. */
@@ -35,6 +40,10 @@ typedef struct lhi_pass_work {
  * quantisation of the input. */
 void lhi_work_linear(const lhi_shape *shape, double m, double k, double n,
                      double matrices, lhi_work *f);
+
+/* Adds the forward attention of a layer, without its ring: products, traffic
+ * and kernels. */
+void lhi_work_attention(const lhi_shape *shape, uint32_t layer, lhi_work *f);
 
 /* Adds the work for the biases of experts' results, separate from the products:
  * for F, and for D without recomputation. Adds nothing if shape->adds_biases is

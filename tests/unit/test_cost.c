@@ -282,6 +282,128 @@ static void context_parallel_overlap(void)
     CHECK(f.cost.f.communication_ns > 0);
 }
 
+/* Two sequences cut into two cost more than one whole sequence, although both
+ * have the same tokens and operations. By hand for Llama 3 70B, 64 and 8 heads
+ * of 128: a second kernel reads queries and half of the keys and values and
+ * writes a partial result. Of the merge, F rescales one result (a read, a
+ * write) and adds another (two reads, a write), with fp32 statistics. */
+static void context_parallel_costs(void)
+{
+    fixture f;
+    lh_cost whole;
+    const double t = 8192, q = 64 * 128 * t * 2, kv = 2 * 8 * 128 * t * 2;
+    const double lse = 4 * 64 * t,
+                 rate = 3350 * lh_cost_defaults()->memory_efficiency;
+
+    fixture_init(&f, "llama3-70b");
+    COST(&f);
+    whole = f.cost;
+    f.layout.context = f.layout.micro_batch = 2;
+    COST(&f);
+    CHECK_NEAR(f.cost.f.flops, whole.f.flops, 1);
+    CHECK_INT(f.cost.f.matmul_ns, whole.f.matmul_ns);
+    CHECK_NEAR((double)(f.cost.f.memory_ns - whole.f.memory_ns),
+               (2 * q + kv / 2 + 5 * q + 3 * lse + 4 * lse) / rate, 2);
+    CHECK_INT(f.cost.f.kernel_ns - whole.f.kernel_ns,
+              (1 + 1 + 2) * (int64_t)lh_cost_defaults()->kernel_ns);
+    CHECK_NEAR((double)(f.cost.d.memory_ns - whole.d.memory_ns),
+               (2 * (2 * q + kv / 2) + 5 * q + 4 * kv) / rate, 2);
+    CHECK_INT(f.cost.d.kernel_ns - whole.d.kernel_ns,
+              (2 + 2 + 4) * (int64_t)lh_cost_defaults()->kernel_ns);
+    CHECK_INT(f.cost.w.total_ns, whole.w.total_ns);
+    /* A given efficiency covers a pass's own kernels, not these. */
+    f.sites[0].gpu.efficiency = 0.5;
+    COST(&f);
+    int64_t more = f.cost.f.memory_ns + f.cost.f.kernel_ns;
+    CHECK_NEAR((double)f.cost.f.memory_ns,
+               (2 * q + kv / 2 + 5 * q + 7 * lse) / rate, 2);
+    f.layout.context = f.layout.micro_batch = 1;
+    COST(&f);
+    CHECK(more > 0 && f.cost.f.memory_ns == 0 && f.cost.f.kernel_ns == 0);
+    /* Nor does the host issue them for free where it is slower than the GPU. */
+    fixture_init(&f, "llama3-8b");
+    f.job.training.sequence = 512;
+    COST(&f);
+    whole = f.cost;
+    CHECK_INT(whole.f.total_ns, (int64_t)lh_cost_defaults()->layer_host_ns);
+    f.layout.context = f.layout.micro_batch = 2;
+    COST(&f);
+    CHECK(f.cost.f.total_ns > whole.f.total_ns);
+    CHECK(f.cost.d.total_ns > whole.d.total_ns);
+}
+
+/* F transfers during all steps of its attention but the last: of a ring that
+ * takes as long as attention on four GPUs a quarter is exposed. */
+static void rings_have_steps(void)
+{
+    fixture f;
+    const double t = 131072 / 4.0, kv = 2 * 8 * 128 * t * 2;
+
+    fixture_init(&f, "llama3-70b");
+    f.job.training.sequence = 131072;
+    f.layout.context = 4;
+    for (int i = 0; i < 2; i++)
+        f.sites[i].node_link.latency_ns = 0;
+    double core_ns = 4 * t * (131072 / 2.0) * 64 * 128 /
+                     (989.5e3 * 0.87 * lh_cost_defaults()->matmul_efficiency);
+    f.sites[0].node_link.bytes_per_s =
+        3 * kv / core_ns * 1e9 / lh_cost_defaults()->node_efficiency;
+    COST(&f);
+    CHECK_NEAR((double)f.cost.f.communication_ns, core_ns / 4, 2);
+}
+
+/* Results are computed in tiles of 64 x 64: 65 rows or columns take as long as
+ * 128. */
+static void partial_tiles_take_whole_ones(void)
+{
+    fixture f;
+    lh_model wide = *lh_model_preset("llama3-70b"), odd;
+    lh_cost whole;
+
+    fixture_init(&f, "llama3-70b");
+    wide.gated = false;
+    odd = wide;
+    odd.ffn -= 63;
+    f.job.model = &wide;
+    COST(&f);
+    whole = f.cost;
+    f.job.model = &odd;
+    COST(&f);
+    CHECK(f.cost.f.flops < whole.f.flops);
+    /* The second product sums over these columns and needs less. */
+    CHECK_NEAR((double)(whole.f.matmul_ns - f.cost.f.matmul_ns),
+               2 * 8192.0 * 8192 * 63 /
+                   (989.5e3 * 0.87 * lh_cost_defaults()->matmul_efficiency),
+               2);
+    CHECK_INT(f.cost.w.matmul_ns, whole.w.matmul_ns);
+}
+
+/* Splitting sequences is never free, whatever the shape. */
+static void more_context_is_never_faster(void)
+{
+    static const char *const models[] = {"llama3-8b", "llama3-405b",
+                                         "mixtral-8x7b", "deepseek-v3"};
+    fixture f;
+
+    for (int i = 0; i < 4 * 4 * 6; i++) {
+        lh_cost whole = {0};
+
+        fixture_init(&f, models[i % 4]);
+        f.job.training.sequence = UINT32_C(512) << i / 16;
+        f.layout.tensor = UINT32_C(1) << i / 4 % 4;
+        for (uint32_t c = 1; c <= 8; c *= 2) {
+            f.layout.context = f.layout.micro_batch = c;
+            COST(&f);
+            CHECK_MSG(c == 1 || (f.cost.f.total_ns > whole.f.total_ns &&
+                                 f.cost.d.total_ns > whole.d.total_ns),
+                      "%s, %u tokens, tensor %u: context %u is free",
+                      models[i % 4], f.job.training.sequence, f.layout.tensor,
+                      c);
+            whole = f.cost;
+        }
+    }
+}
+
 /* The head of a tied model and multi-token prediction have a cost. */
 static void ends(void)
 {
@@ -411,6 +533,10 @@ int main(void)
     RUN(recomputation_repeats_forward);
     RUN(expert_parallel_volume);
     RUN(context_parallel_overlap);
+    RUN(context_parallel_costs);
+    RUN(rings_have_steps);
+    RUN(partial_tiles_take_whole_ones);
+    RUN(more_context_is_never_faster);
     RUN(ends);
     RUN(given_efficiency_is_for_arithmetic);
     RUN(refuses_what_does_not_divide);
