@@ -141,7 +141,10 @@ static void batches_follow_the_gpus_of_a_stage(void)
                 continue;
             followed++;
             CHECK_INT(l->micro_batch * f->tensor, f->micro_batch * l->tensor);
-            CHECK(l->context == f->context && l->pipeline == f->pipeline);
+            /* These GPUs come from replicas, or from all other stages. */
+            CHECK(l->context == f->context);
+            CHECK(l->pipeline == f->pipeline ||
+                  l->pipeline * l->tensor == f->pipeline * f->tensor);
         }
         CHECK(followed > 0);
     }

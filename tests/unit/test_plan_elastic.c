@@ -446,7 +446,7 @@ static void what_is_proven_does_not_wait(void)
     uint64_t few, most;
     lh_job *job = job_with(JOB_TWO_SITES,
                            "training: {global_batch: 64, sequence: 8192}\n");
-    CHECK_INT(prove(job, 960000, &most), prove(job, 3840000, &few));
+    CHECK_INT(prove(job, 960000, &most), prove(job, 2400000, &few));
     CHECK_MSG(few > 0 && most > 4 * few,
               "%.0f layouts are left with little work, and %.0f with more",
               (double)most, (double)few);
