@@ -89,9 +89,17 @@ def unknown_names_give_the_nearest():
         case(name, ["init", "--model", name], 2,
              err=rf"\Alonghaul: init: --model: unknown name '{name}'; did you "
                  rf"mean {near}\? Known: llama3-8b, [^\n]*crosspipe-m70\n")
-    case("gpu", ["init", "--gpu", "h100,h20", "--sites", "2"], 2,
-         err=r"--gpu: unknown name 'h20'; did you mean h200\? Known: "
-             r"v100-32g, [^\n]*gb300\n")
+    for gpu, near in (("h10", "h100-sxm"), ("MI300X", "mi300x"),
+                      ("mi355", "mi355x"), ("gb20", "gb200")):
+        case(gpu, ["init", "--gpu", f"h100,{gpu}", "--sites", "2"], 2,
+             err=rf"--gpu: unknown name '{gpu}'; did you mean {near}\? Known: "
+                 r"v100-32g, [^\n]*mi355x\n")
+    # Another number is another product.
+    for option, name in (("--gpu", "mi250x"), ("--gpu", "h900"),
+                         ("--gpu", "b100"), ("--model", "qwen4-32b"),
+                         ("--model", "deepseek-v2")):
+        case(name, ["init", option, name], 2,
+             err=rf"{option}: unknown name '{name}'; known: ")
     case("none near", ["init", "--gpu", "xyzzyxy"], 2,
          err=r"--gpu: unknown name 'xyzzyxy'; known: v100-32g")
     case("aliases", ["init", "-m", "deepseek-r1", "-g", "v100"],

@@ -242,12 +242,17 @@ static void gpu_presets(void)
         CHECK_NEAR(g->memory_gib * 0x1p30, (double)g->memory_bytes, 0);
         CHECK_NEAR(g->memory_gbps * 1e9, g->memory_bytes_per_s, 0);
     }
-    CHECK_INT(n, 11);
+    CHECK_INT(n, 17);
     CHECK(lh_gpu_preset("a10") == lh_gpu_preset("a10-24g") &&
           lh_gpu_preset("a10") != lh_gpu_preset("a100"));
     CHECK(lh_gpu_preset("h100") == lh_gpu_preset("h100-sxm"));
     CHECK(lh_gpu_preset("a100") == lh_gpu_preset("a100-80g"));
-    CHECK(lh_gpu_preset("h800") == NULL);
+    CHECK(lh_gpu_preset("h900") == NULL);
+    /* NVIDIA's and AMD's datasheets */
+    CHECK_NEAR(lh_gpu_preset("h20")->tflops, 148, 0);
+    CHECK_NEAR(lh_gpu_preset("l40s")->memory_gbps, 864, 0);
+    CHECK_NEAR(lh_gpu_preset("mi300x")->memory_gib, 192, 0);
+    CHECK_NEAR(lh_gpu_preset("mi355x")->fp8_tflops, 5033.2, 0);
 }
 
 static void job_round_trip(lh_job *job, const char *what)

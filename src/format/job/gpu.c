@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The GPU presets, one row each. The dense (no sparsity) 16-bit tensor-core
- * rate, memory and memory bandwidth are from NVIDIA's datasheets, which
+/* The GPU presets, one row each. The dense (no sparsity) 16-bit matrix rate,
+ * memory and memory bandwidth are from NVIDIA's and AMD's datasheets, which
  * docs/formats/job.md lists. */
 #include "format/job/parse.h"
 
@@ -28,19 +28,35 @@ typedef struct gpu_preset {
             .fp8_tflops = fp8}
 
 /* The columns and their sources:
- * - `fp8_share`: B300 and GB300 fitted; docs/validation.md lists the runs
+ * - `share`: MI300X reaches 620 TFLOP/s where H100 reaches 720 (SemiAnalysis,
+ *   MI300X vs H100 vs H200 Benchmark Part 1, 2024), MI325X 784.9 to H100's
+ *   794.5, and MI355X 1565 to B200's 1745 (Bekman, ML Engineering, maximum
+ *   achievable matmul FLOPS, 2025): these ratios times the rule's rates for
+ *   H100 and B200.
+ * - `fp8_share`: B300 and GB300 fitted; docs/validation.md lists the runs.
+ *   MI300X 990 TFLOP/s to H100's 1280 (SemiAnalysis, as above), times the rule.
+ *   MI325X and MI355X, for which there is no measurement: MI300X's ratio of
+ *   fp8_share to share.
  * - `host_gbps`: PCIe 3.0 to 6.0, and NVLink-C2C between a Grace processor and
  *   its GPUs
  * - `server`: DGX-1, DGX A100 to B300 and NVL72, of whose 72 GPUs power-of-two
  *   degrees use 64; docs/formats/job.md. GH200: Alps nodes with four GPUs, with
  *   six NVLinks of 200 Gb/s to each of the others. A10: PipeMesh's nodes with
  *   four GPUs over PCIe 4.0, and 50 Gb/s between nodes (IEEE TPDS 2025, section
- *   VI). */
+ *   VI). H800: NVLink with 400 GB/s in both directions together, and 400 Gb/s
+ *   for each GPU (arXiv:2412.19437, section 3.1). L40S: PCIe 4.0, and a 200
+ *   Gb/s interface for each two GPUs (2-8-5 in NVIDIA's enterprise reference
+ *   architecture). MI300X to MI355X: seven
+ *   Infinity Fabric links to the other GPUs of the platform, and 400 Gb/s for
+ *   each GPU. */
 static const gpu_preset rows[] = {
     {GPU("v100-32g", 125, 0, 32, 900), 0, 0, 32, true, {8, 1200, 50}},
     {GPU("a100-40g", 312, 0, 40, 1555), 0, 0, 64, false, {8, 2400, 200}},
     {GPU("a100-80g", 312, 0, 80, 2039), 0, 0, 64, false, {8, 2400, 200}},
     {GPU("a10-24g", 125, 0, 24, 600), 0, 0, 64, false, {4, 256, 12.5}},
+    {GPU("l40s", 362, 733, 48, 864), 0, 0, 64, false, {8, 256, 100}},
+    {GPU("h20", 148, 296, 96, 4000), 0, 0, 128, false, {8, 3600, 400}},
+    {GPU("h800", 989.5, 1979, 80, 3350), 0, 0, 128, false, {8, 1600, 400}},
     {GPU("h100-sxm", 989.5, 1979, 80, 3350), 0, 0, 128, false, {8, 3600, 400}},
     {GPU("h200", 989.5, 1979, 141, 4800), 0, 0, 128, false, {8, 3600, 400}},
     {GPU("gh200", 989.5, 1979, 96, 4000), 0, 0, 900, false, {4, 1200, 200}},
@@ -49,15 +65,33 @@ static const gpu_preset rows[] = {
     /* A Grace processor has 900 GB/s for its two GPUs. */
     {GPU("gb200", 2500, 5000, 186, 8000), 0, 0, 450, false, {64, 7200, 400}},
     {GPU("gb300", 2500, 5000, 279, 8000), 0, 0.84, 450, false, {64, 7200, 800}},
+    {GPU("mi300x", 1307.4, 2614.9, 192, 5300),
+     0.567,
+     0.392,
+     128,
+     false,
+     {8, 3584, 400}},
+    {GPU("mi325x", 1307.4, 2614.9, 256, 6000),
+     0.650,
+     0.450,
+     128,
+     false,
+     {8, 3584, 400}},
+    {GPU("mi355x", 2516.6, 5033.2, 288, 8000),
+     0.641,
+     0.443,
+     128,
+     false,
+     {8, 4300.8, 400}},
 };
 
 /* The rule for all GPUs, which uses their numbers alone, so that a preset and
  * the same numbers in a map cost the same. Peak in TFLOP/s, and the fraction of
  * it that large products sustain, relative to A100's. Sources: 720 of 989
- * TFLOP/s on H100 and H200 (SemiAnalysis, MI300X vs H100 vs H200 Benchmark Part
- * 1, 2024), about 1500 of 2250 on B200 (arXiv:2604.23466, tables III and IV).
- * Between two points the sustained rate is linear in the peak, so that a higher
- * peak never costs time; outside them the fraction is constant. */
+ * TFLOP/s on H100 and H200 (SemiAnalysis, as above), about 1500 of 2250 on B200
+ * (arXiv:2604.23466, tables III and IV). Between two points the sustained rate
+ * is linear in the peak, so that a higher peak never costs time; outside them
+ * the fraction is constant. */
 typedef struct sustained_point {
     double peak, share;
 } sustained_point;
@@ -75,8 +109,9 @@ enum {
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
 static const char *const preset_names[N_ROWS + 1] = {
-    "v100-32g", "a100-40g", "a100-80g", "a10-24g", "h100-sxm", "h200",
-    "gh200",    "b200",     "b300",     "gb200",   "gb300",    NULL,
+    "v100-32g", "a100-40g", "a100-80g", "a10-24g", "l40s",   "h20",
+    "h800",     "h100-sxm", "h200",     "gh200",   "b200",   "b300",
+    "gb200",    "gb300",    "mi300x",   "mi325x",  "mi355x", NULL,
 };
 
 static const lhi_alias aliases[] = {
