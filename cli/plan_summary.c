@@ -492,6 +492,25 @@ static void describe_gain(const lh_link_advice *a, words *w)
     }
 }
 
+/* Prints the link whose ends, and not the link itself, limit a GPU's rate most.
+ */
+static void print_ends_limit(cli *c, const lh_plan *p)
+{
+    lh_ends_limit limit;
+    char from[4 * NAME + 4], to[4 * NAME + 4];
+    if (!lh_plan_find_ends_limit(p, &limit))
+        return;
+    const double gbps = 8e-9;
+    cli_wrap(
+        c, "ends",
+        limit.planned
+            ? "%s>%s: windows allow a GPU %.3g of %.3g Gb/s, as planned"
+            : "%s>%s: NCCL's default buffers allow a GPU %.3g of %.3g Gb/s",
+        cli_shorten(limit.from, NAME, from, sizeof from),
+        cli_shorten(limit.to, NAME, to, sizeof to),
+        limit.ends_bytes_per_s * gbps, limit.link_bytes_per_s * gbps);
+}
+
 void cli_plan_network_gain(cli *c, const lh_plan *p)
 {
     const double matters = 0.01;
@@ -518,6 +537,7 @@ void cli_plan_network_gain(cli *c, const lh_plan *p)
                  "--show network %s (%+.1f %%)",
                  cli_plan_time(p, (double)p->network_ns, time),
                  100 * as_advised);
+    print_ends_limit(c, p);
 }
 
 /* --- report ------------------------------------------------------------- */

@@ -98,6 +98,17 @@ typedef struct lh_link_advice {
                            * datacenter and back, within passes */
 } lh_link_advice;
 
+/* A link whose ends limit a sender to less than the link allows. */
+typedef struct lh_ends_limit {
+    const char *from, *to;   /* as in the plan's network */
+    double link_bytes_per_s; /* per sender, without the ends' windows */
+    double ends_bytes_per_s; /* per sender, with them */
+    double round_trip_ns;
+    lh_link_setting ends; /* the job's; else NCCL's defaults */
+    bool planned;         /* the plan counts the limit; false: it assumes
+                           * ends without one */
+} lh_ends_limit;
+
 #ifdef __cplusplus
 }
 #endif

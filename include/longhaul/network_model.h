@@ -151,9 +151,31 @@ typedef struct lh_link_setting {
     double window_bytes;
     double queue_bytes; /* queue size that signals congestion; 0: 2 MiB, an
                          * assumption */
+    /* NCCL's ends: channels between two GPUs, each with a send buffer
+     * (NCCL_BUFFSIZE) that limits its bytes in flight. 0 channels: other ends,
+     * without this limit. */
+    uint32_t channels;
+    double buffer_bytes; /* per channel; 0: LH_NCCL_BUFFER_BYTES */
+    /* TCP connections per channel (NCCL_SOCKET_NTHREADS times
+     * NCCL_NSOCKS_PERTHREAD); 0: RDMA, without TCP windows */
+    uint32_t sockets;
+    double tcp_window_bytes; /* per connection; 0: LH_TCP_WINDOW_BYTES */
 } lh_link_setting;
 
 #define LH_QUEUE_BYTES (512 * 4096.0)
+/* NCCL's default (DEFAULT_BUFFSIZE in src/init.cc of NCCL 5067397). */
+#define LH_NCCL_BUFFER_BYTES 4194304.0
+/* Linux's default maximum of a TCP send buffer (net.ipv4.tcp_wmem, tcp(7)). */
+#define LH_TCP_WINDOW_BYTES 4194304.0
+
+/* Returns NCCL's default number of channels between two GPUs over the network:
+ * one for each 14 GB/s of the interface, or 2 if that is unknown, 0
+ * (ncclTopoGetNchannels() in src/graph/paths.cc of NCCL 5067397). */
+LH_API uint32_t lh_nccl_channels(double interface_bytes_per_s);
+/* Returns the bytes that NCCL's ends allow in flight between two GPUs: channels
+ * times the smaller of a buffer and the TCP windows. INFINITY without channels.
+ */
+LH_API double lh_nccl_window_bytes(const lh_link_setting *setting);
 
 /* Returns true if all fields are 0. */
 LH_API bool lh_link_setting_is_default(const lh_link_setting *setting);
@@ -184,7 +206,8 @@ typedef struct lh_link_effect {
     double busiest_flows;      /* flows on the busiest path; if spread evenly:
                                 * senders x queue_pairs / paths */
     double balance_share;      /* even / busiest: efficiency of hashing */
-    double window_bytes_per_s; /* queue_pairs x window / round trip; INFINITY */
+    double window_bytes_per_s; /* queue_pairs x window or NCCL's window, by the
+                                * round trip; INFINITY */
     double congestion_share;   /* 1 if the link is not the bottleneck */
     lh_link_limit limit;
     double wire_bytes_per_s; /* minimum of the above, counting all packets */

@@ -495,6 +495,12 @@ LH_API lh_status lh_plan_read(const char *path, lh_plan **out, lh_error *err);
 LH_API lh_status lh_plan_format(const lh_plan *plan, char **text, size_t *len,
                                 lh_error *err);
 
+/* Finds the plan's link whose ends limit a sender most, by the ratio of the two
+ * rates: the windows of the job's `nccl` or `window_kib`, or NCCL's defaults
+ * where the job has no end settings. Returns false if no end limits by 1 % or
+ * more. *out borrows from the plan. */
+LH_API bool lh_plan_find_ends_limit(const lh_plan *plan, lh_ends_limit *out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -208,7 +208,29 @@ bool lh_link_setting_is_default(const lh_link_setting *s)
            s->congestion == LH_CONGESTION_ANY &&
            s->recovery == LH_RECOVERY_ANY && !s->queue_pairs && !s->paths &&
            !s->fec_data && !s->fec_parity && !(s->window_bytes > 0) &&
-           !(s->queue_bytes > 0);
+           !(s->queue_bytes > 0) && !s->channels;
+}
+
+uint32_t lh_nccl_channels(double interface_bytes_per_s)
+{
+    const double channel_bytes_per_s = 14e9; /* NCCL_P2P_PER_CHANNEL_NET_BW */
+    double channels = ceil(interface_bytes_per_s / channel_bytes_per_s - 1e-9);
+
+    return !(channels >= 1) ? 2 : channels < 64 ? (uint32_t)channels : 64;
+}
+
+double lh_nccl_window_bytes(const lh_link_setting *s)
+{
+    double buffer =
+        s->buffer_bytes > 0 ? s->buffer_bytes : LH_NCCL_BUFFER_BYTES;
+    double window =
+        s->tcp_window_bytes > 0 ? s->tcp_window_bytes : LH_TCP_WINDOW_BYTES;
+
+    if (!s->channels)
+        return INFINITY;
+    if (s->sockets)
+        buffer = fmin(buffer, s->sockets * window);
+    return s->channels * buffer;
 }
 
 static lh_status check_inputs(const lh_link_load *use, const lh_link_setting *s,
@@ -222,7 +244,8 @@ static lh_status check_inputs(const lh_link_load *use, const lh_link_setting *s,
                         "a link's use makes no sense: a rate above 0, a loss "
                         "from 0 to below 1, an oversubscription and a number "
                         "of senders of at least 1 are needed");
-    if (!(s->window_bytes >= 0 && s->queue_bytes >= 0) ||
+    if (!(s->window_bytes >= 0 && s->queue_bytes >= 0 && s->buffer_bytes >= 0 &&
+          s->tcp_window_bytes >= 0) ||
         (s->fec_parity && !s->fec_data) || s->fec_data > MAX_FEC_BLOCK ||
         s->fec_parity > MAX_FEC_BLOCK)
         return lhi_fail(err, LH_EINVAL,
@@ -276,10 +299,11 @@ static void fill_wire(const lh_link_load *use, const lh_link_setting *s,
     e->balance_share = flows / paths / e->busiest_flows;
     if (!(window > 0) && s->balancing == LH_BALANCING_SPRAY)
         window = LH_WINDOW_BYTES;
-    e->window_bytes_per_s =
-        window > 0 && half_round_trip_ns(use) > 0
-            ? queue_pairs * window * 1e9 / (2 * half_round_trip_ns(use))
-            : INFINITY;
+    window = fmin(window > 0 ? queue_pairs * window : INFINITY,
+                  lh_nccl_window_bytes(s));
+    e->window_bytes_per_s = half_round_trip_ns(use) > 0
+                                ? window * 1e9 / (2 * half_round_trip_ns(use))
+                                : INFINITY;
     room = e->share_bytes_per_s * e->balance_share;
     e->congestion_share = 1;
     if (s->congestion == LH_CONGESTION_ON &&

@@ -502,6 +502,33 @@ def who_a_host_is_comes_from_files_or_the_environment():
 
 
 @test
+def bundles_set_the_ends_that_the_plan_assumes():
+    link = "load_balancing: ecmp, queue_pairs: 4}"
+    for name, given, variables in (
+            ("near", "latency_ms: 5, gbps: 100, " + link, ""),
+            ("far", "latency_ms: 70, gbps: 100}",
+             "NCCL_NCHANNELS_PER_NET_PEER=4 NCCL_MIN_NCHANNELS=4 "
+             "NCCL_BUFFSIZE=134217728"),
+            ("sockets", "latency_ms: 70, gbps: 100, nccl: {channels: 8, "
+             "buffer_kib: 16384, sockets: 12}}",
+             "NCCL_NCHANNELS_PER_NET_PEER=8 NCCL_MIN_NCHANNELS=8 "
+             "NCCL_BUFFSIZE=16777216 NCCL_SOCKET_NTHREADS=12 "
+             "NCCL_NSOCKS_PERTHREAD=1")):
+        job = re.sub(r"latency_ms: 5.*?queue_pairs: 4}", given, SHARED,
+                     flags=re.S)
+        done = run("plan", write("ends.yaml", job), "--for", "megatron", *CHEAP,
+                   "-o", "plan.json")
+        check(done.returncode == 0, done.stderr)
+        ends = re.findall(r"^ends .*", done.stdout, flags=re.M)
+        check(len(ends) == (name != "near"), f"{name}: {done.stdout}")
+        case("bundle", ["export", "plan.json", "--to", "megatron", "--bundle",
+                        name], out=ANY)
+        told = re.findall(r"^export (NCCL_(?!IB).*)",
+                          (WORK / name / "launch.sh").read_text(), flags=re.M)
+        check(" ".join(told) == variables, f"{name}: {told}")
+
+
+@test
 def slurm_fills_in_the_hosts():
     shim()
     check(planned("megatron", SHARED), "plan")

@@ -236,6 +236,8 @@ static lh_link_setting random_setting(uint64_t *seed)
         .queue_pairs = (uint32_t)(next(seed) % 9),
         .paths = (uint32_t)(next(seed) % 17),
         .window_bytes = next(seed) % 2 ? 1e6 : 0,
+        .channels = (uint32_t)(next(seed) % 5),
+        .sockets = (uint32_t)(next(seed) % 3),
     };
 }
 

@@ -60,6 +60,46 @@ static void hashing(void)
     CHECK(before < 1.07);
 }
 
+/* NCCL's ends: over 140 ms there and back a channel of 4 MiB carries 0.24 Gb/s.
+ */
+static void nccl_ends(void)
+{
+    lh_link_load use = {.line_bytes_per_s = 12.5e9,
+                        .latency_ns = 70 * ms,
+                        .oversubscription = 1,
+                        .senders = 2};
+    lh_link_setting s = {.channels = 1};
+    lh_link_effect e;
+    lh_error err = {0};
+
+    CHECK_INT(lh_nccl_channels(50e9), 4);
+    CHECK_INT(lh_nccl_channels(14e9), 1);
+    CHECK_INT(lh_nccl_channels(0), 2);
+    CHECK_OK(lh_cost_link_setting(&use, &s, &e, &err), err);
+    CHECK_INT(e.limit, LH_LIMIT_WINDOW);
+    CHECK_NEAR(e.bytes_per_s, 4194304 / 0.14, 1);
+    s.channels = 4;
+    s.buffer_bytes = 64 * 1048576.0;
+    CHECK_OK(lh_cost_link_setting(&use, &s, &e, &err), err);
+    CHECK_NEAR(e.bytes_per_s, 4 * 64 * 1048576 / 0.14, 1);
+    /* TCP: windows of Linux's default limit, or given ones. */
+    s.sockets = 2;
+    CHECK_NEAR(lh_nccl_window_bytes(&s), 4 * 2 * 4194304.0, 0);
+    s.tcp_window_bytes = 16 * 1048576.0;
+    CHECK_NEAR(lh_nccl_window_bytes(&s), 4 * 2 * 16 * 1048576.0, 0);
+    s.sockets = 8;
+    CHECK_NEAR(lh_nccl_window_bytes(&s), 4 * 64 * 1048576.0, 0);
+    /* Enough in flight: the link limits. */
+    s.channels = 64;
+    CHECK_OK(lh_cost_link_setting(&use, &s, &e, &err), err);
+    CHECK_INT(e.limit, LH_LIMIT_SHARE);
+    CHECK_NEAR(e.bytes_per_s, 6.25e9, 1);
+    s = (lh_link_setting){0};
+    CHECK(isinf(lh_nccl_window_bytes(&s)) && lh_link_setting_is_default(&s));
+    s.channels = 1;
+    CHECK(!lh_link_setting_is_default(&s));
+}
+
 static void codes(void)
 {
     /* One parity packet for one data packet: both lost. */
@@ -277,6 +317,7 @@ static void nonsense(void)
 int main(void)
 {
     RUN(hashing);
+    RUN(nccl_ends);
     RUN(codes);
     RUN(congestion);
     RUN(shares);

@@ -48,6 +48,44 @@ static const lh_advice_question *find(const lh_plan *p, lh_advice_topic topic)
     return &p->network[0].questions[topic];
 }
 
+/* A GPU has the link's 100 Gb/s; NCCL's defaults, 90 channels' worth of an
+ * interface but at most 64, hold 256 MiB. The limit is found where a round trip
+ * holds more, and is part of the plan where the job states it. */
+static void ends_that_limit(void)
+{
+    static const struct {
+        const char *link;
+        bool limits, planned;
+        double bytes_per_s;
+    } cases[] = {
+        {"latency_ms: 70", true, false, 64 * 4194304 / 0.14},
+        {"latency_ms: 5", false, false, 0},
+        {"latency_ms: 70, nccl: {channels: 2}", true, true, 2 * 4194304 / 0.14},
+        {"latency_ms: 70, window_kib: 1024", true, true, 1048576 / 0.14},
+        {"latency_ms: 70, nccl: {channels: 64, buffer_kib: 65536}", false, true,
+         0},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lh_job *job = NULL;
+        lh_plan *plan = make(100, cases[i].link, &job);
+        lh_ends_limit limit;
+
+        if (!plan)
+            continue;
+        CHECK_MSG(lh_plan_find_ends_limit(plan, &limit) == cases[i].limits,
+                  "%s", cases[i].link);
+        if (cases[i].limits) {
+            CHECK(limit.planned == cases[i].planned);
+            CHECK_NEAR(limit.link_bytes_per_s, 12.5e9, 1e6);
+            CHECK_NEAR(limit.ends_bytes_per_s, cases[i].bytes_per_s, 1e6);
+            CHECK_NEAR(limit.round_trip_ns, 140e6, 1);
+        }
+        lh_plan_free(plan);
+        lh_job_free(job);
+    }
+}
+
 /* Returns the option with this many queue pairs, or NULL. */
 static const lh_advice_option *
 with_pairs(const lh_advice_question *q, lh_balancing balancing, uint32_t pairs)
@@ -512,6 +550,7 @@ static void too_slow(void)
 
 int main(void)
 {
+    RUN(ends_that_limit);
     RUN(extremes);
     RUN(too_slow);
     RUN(traffic);

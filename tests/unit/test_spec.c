@@ -300,6 +300,9 @@ static void odd_jobs_survive_a_round_trip(void)
         "  links: [{between: [a, b], latency_ms: 1, gbps: 1, load_balancing: "
         "ecmp, paths: 3, congestion_control: on, queue_kib: 1234.5678, "
         "loss: 0.01, fec: {data: 7, parity: 65536}}]\n",
+        HEAD TRAINING TWO
+        "  links: [{between: [a, b], latency_ms: 1, gbps: 1, nccl: {channels: "
+        "4, buffer_kib: 16384, sockets: 8, tcp_window_kib: 1.5}}]\n",
         JOB "layout: {sharding: hybrid}\n",
         /* numbers that binary fractions cannot hold */
         HEAD TRAINING

@@ -252,6 +252,10 @@ static void bad_links_are_refused(void)
            "links[0].usd_per_gb: -0.1 is out of range");
 #define SET(keys) LINKS("[{between: [a, b], latency_ms: 1, gbps: 1, " keys "}]")
     refuse(SET("load_balancing: even"), "must be ecmp or spray");
+    refuse(SET("nccl: {buffer_kib: 64}"), "key 'channels' is missing");
+    refuse(SET("nccl: {channels: 65}"), "nccl.channels: 65 is out of range");
+    refuse(SET("nccl: {channels: 2, tcp_window_kib: 64}"),
+           "nccl.tcp_window_kib: requires sockets");
     refuse(SET("queue_pairs: 0"), "queue_pairs: 0 is out of range");
     refuse(SET("paths: 2"), "paths: requires load_balancing: ecmp");
     refuse(SET("queue_pairs: 2"),

@@ -8,7 +8,13 @@ static const char *const balancings[] = {"ecmp", "spray", NULL};
 static const char *const recoveries[] = {"go-back-n", "selective-repeat", NULL};
 static const char *const congestions[] = {"off", "on", NULL};
 
-enum { MAX_QUEUE_PAIRS = 65536, MOST_BLOCK = 65536 };
+enum {
+    MAX_QUEUE_PAIRS = 65536,
+    MOST_BLOCK = 65536,
+    MOST_CHANNELS = 64,                /* MAXCHANNELS of NCCL */
+    MOST_SOCKETS = 64,                 /* MAX_SOCKETS of NCCL */
+    MOST_BUFFER_KIB = INT32_MAX / 1024 /* NCCL counts in 32 bits */
+};
 
 static const lhi_schema_field fec_rows[] = {
     {"data", LHI_INTEGER(lh_link_setting, fec_data), .least = 1,
@@ -18,6 +24,31 @@ static const lhi_schema_field fec_rows[] = {
 };
 static const lhi_schema fec_table = {
     LHI_ROWS("fec", lh_link_setting, fec_rows)};
+
+/* Rejects a TCP window without TCP connections. */
+static lh_status check_nccl_keys(const lhi_read_context *r, const lhi_node *map,
+                                 void *it, lh_error *err)
+{
+    const lh_link_setting *s = it;
+    const lhi_node *node = lhi_node_find(map, "tcp_window_kib");
+    if (node && !s->sockets)
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
+                            "requires sockets; without, NCCL uses RDMA");
+    return LH_OK;
+}
+
+static const lhi_schema_field nccl_rows[] = {
+    {"channels", LHI_INTEGER(lh_link_setting, channels), .least = 1,
+     .most = MOST_CHANNELS},
+    {"buffer_kib", LHI_NUMBER(lh_link_setting, buffer_bytes), .low = 1,
+     .high = MOST_BUFFER_KIB, .scale = 1024, .when = LHI_OPTIONAL},
+    {"sockets", LHI_INTEGER(lh_link_setting, sockets), .least = 1,
+     .most = MOST_SOCKETS, .when = LHI_OPTIONAL},
+    {"tcp_window_kib", LHI_NUMBER(lh_link_setting, tcp_window_bytes), .low = 1,
+     .high = MOST_BUFFER_KIB, .scale = 1024, .when = LHI_OPTIONAL},
+};
+static const lhi_schema nccl_table = {
+    LHI_ROWS("nccl", lh_link_setting, nccl_rows), .check = check_nccl_keys};
 
 static const lhi_schema_field setting_rows[] = {
     {"load_balancing", LHI_ENUM(lh_link_setting, balancing), .least = 1,
@@ -36,6 +67,8 @@ static const lhi_schema_field setting_rows[] = {
      .names = recoveries, .when = LHI_OPTIONAL},
     {"fec", LHI_NESTED_MAP(lh_link_setting), .table = &fec_table,
      LHI_OMIT_IF(lh_link_setting, fec_data, 0)},
+    {"nccl", LHI_NESTED_MAP(lh_link_setting), .table = &nccl_table,
+     LHI_OMIT_IF(lh_link_setting, channels, 0)},
 };
 
 /* Rejects a key that has no meaning without another. */

@@ -79,6 +79,89 @@ static void put_nccl(lhi_text *out, const lh_plan *plan)
     }
 }
 
+/* Returns the smallest power of two from `least` on, up to 2^30 (NCCL counts
+ * buffers in 32 bits). */
+static int64_t round_up_to_power(double least)
+{
+    int64_t power = 1;
+
+    while ((double)power < least && power < INT64_C(1) << 30)
+        power *= 2;
+    return power;
+}
+
+static void put_channels(lhi_text *out, uint32_t channels, int64_t buffer)
+{
+    lhi_text_printf(out,
+                    "export NCCL_NCHANNELS_PER_NET_PEER=%" PRIu32 "\n"
+                    "export NCCL_MIN_NCHANNELS=%" PRIu32 "\n"
+                    "export NCCL_BUFFSIZE=%" PRId64 "\n",
+                    channels, channels, buffer);
+}
+
+/* Adds the settings of the job's links that state NCCL's ends; where they
+ * differ, the largest. Returns false if there are none. */
+static bool put_given_ends(lhi_text *out, const lh_job *job)
+{
+    enum { MOST_THREADS = 16 }; /* MAX_THREADS of NCCL's socket transport */
+    lh_link_setting most = {0};
+
+    for (uint32_t i = 0; i < job->n_datacenters * job->n_datacenters; i++) {
+        const lh_link_setting *s = &job->wans[i].setting;
+        double buffer =
+            s->buffer_bytes > 0 ? s->buffer_bytes : LH_NCCL_BUFFER_BYTES;
+        if (!s->channels)
+            continue;
+        if (s->channels > most.channels)
+            most.channels = s->channels;
+        if (s->sockets > most.sockets)
+            most.sockets = s->sockets;
+        if (buffer > most.buffer_bytes)
+            most.buffer_bytes = buffer;
+    }
+    if (!most.channels)
+        return false;
+    lhi_text_puts(out, "# NCCL's ends, as in the job's links\n");
+    put_channels(out, most.channels, (int64_t)most.buffer_bytes);
+    if (!most.sockets)
+        return true;
+    uint32_t threads =
+        most.sockets < MOST_THREADS ? most.sockets : MOST_THREADS;
+    while (most.sockets % threads)
+        threads--;
+    lhi_text_printf(out,
+                    "export NCCL_SOCKET_NTHREADS=%" PRIu32 "\n"
+                    "export NCCL_NSOCKS_PERTHREAD=%" PRIu32 "\n",
+                    threads, most.sockets / threads);
+    return true;
+}
+
+/* Adds buffers with which NCCL's ends reach the rate that the plan assumes on
+ * its links. */
+static void put_ends(lhi_text *out, const lh_plan *plan)
+{
+    lh_ends_limit limit;
+
+    if (put_given_ends(out, plan->job) ||
+        !lh_plan_find_ends_limit(plan, &limit) || limit.planned)
+        return;
+    int64_t buffer =
+        round_up_to_power(limit.link_bytes_per_s * limit.round_trip_ns / 1e9 /
+                          limit.ends.channels);
+    lhi_text_puts(out, "# Bytes in flight that the plan assumes on ");
+    lhi_text_add_escaped(out, limit.from, SIZE_MAX);
+    lhi_text_puts(out, ">");
+    lhi_text_add_escaped(out, limit.to, SIZE_MAX);
+    lhi_text_printf(out,
+                    ": %.3g Gb/s for each GPU\n"
+                    "# over %.3g ms there and back. Each connection of a GPU "
+                    "takes %.3g MiB of\n"
+                    "# its memory for them.\n",
+                    limit.link_bytes_per_s * 8e-9, limit.round_trip_ns / 1e6,
+                    (double)buffer * limit.ends.channels / 0x1p20);
+    put_channels(out, limit.ends.channels, buffer);
+}
+
 static void put_environment(lhi_text *out, const lhi_bundle *b)
 {
     if (b->form->planner_target == LH_TARGET_MEGATRON) {
@@ -94,6 +177,7 @@ static void put_environment(lhi_text *out, const lhi_bundle *b)
         }
     }
     put_nccl(out, b->plan);
+    put_ends(out, b->plan);
 }
 
 /* --- launch.sh ------------------------------------------------------------ */

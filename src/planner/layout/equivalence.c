@@ -199,7 +199,10 @@ static bool same_setting(const lh_link_setting *a, const lh_link_setting *b)
            a->paths == b->paths && a->fec_data == b->fec_data &&
            a->fec_parity == b->fec_parity &&
            lhi_equals_exactly(a->window_bytes, b->window_bytes) &&
-           lhi_equals_exactly(a->queue_bytes, b->queue_bytes);
+           lhi_equals_exactly(a->queue_bytes, b->queue_bytes) &&
+           a->channels == b->channels && a->sockets == b->sockets &&
+           lhi_equals_exactly(a->buffer_bytes, b->buffer_bytes) &&
+           lhi_equals_exactly(a->tcp_window_bytes, b->tcp_window_bytes);
 }
 
 bool lhi_wan_links_are_equal(const lh_job *job, uint32_t a, uint32_t b,

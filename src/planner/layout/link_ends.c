@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Links whose ends, NCCL's buffers and TCP's windows, limit a sender more than
+ * the link does. */
+#include "model/paths.h"
+#include "model/shape.h"
+
+#include <longhaul/plan.h>
+#include <math.h>
+#include <string.h>
+
+/* A rate 1 % below the link's is no limit worth a message. */
+static const double CLOSE_RATIO = 0.99;
+
+/* Finds a datacenter by name, or the first zone of one. */
+static bool find_site(const lh_job *job, const char *name, uint32_t *out)
+{
+    for (uint32_t i = 0; i < job->n_datacenters; i++) {
+        const lh_datacenter *dc = &job->datacenters[i];
+        if (strcmp(dc->name, name) == 0 ||
+            (dc->zone_of && strcmp(dc->zone_of, name) == 0)) {
+            *out = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Returns the fewest concurrent senders, each of which has the largest share;
+ * 0: none. */
+static double count_senders(const lh_link_advice *a)
+{
+    uint64_t m = a->message_flows, d = a->data_flows;
+
+    return (double)(m && (!d || m < d) ? m : d);
+}
+
+/* Computes the limit of one link. Returns false if its ends do not limit. */
+static bool find_limit(const lh_plan *plan, const lh_link_advice *a,
+                       lh_ends_limit *out)
+{
+    const lh_job *job = plan->job;
+    uint32_t from, to;
+    lh_link_effect wide, real;
+    lh_link_load use;
+
+    if (a->measured || !(count_senders(a) > 0) ||
+        !find_site(job, a->from, &from) || !find_site(job, a->to, &to))
+        return false;
+    use = lhi_link_load(job, from, to, lhi_find_cost_constants(job));
+    use.senders = count_senders(a);
+    lh_link_setting given =
+        job->wans[(size_t)from * job->n_datacenters + to].setting;
+    lh_link_setting without = given;
+    without.channels = 0;
+    without.window_bytes = without.balancing == LH_BALANCING_SPRAY ? 1e18 : 0;
+    *out = (lh_ends_limit){.from = a->from,
+                           .to = a->to,
+                           .round_trip_ns = use.latency_ns + use.return_ns,
+                           .ends = given,
+                           .planned = !lh_link_setting_is_default(&given)};
+    if (!out->planned)
+        out->ends.channels = lh_nccl_channels(use.interface_bytes_per_s);
+    if (lh_cost_link_setting(&use, &without, &wide, NULL) != LH_OK ||
+        lh_cost_link_setting(&use, &out->ends, &real, NULL) != LH_OK)
+        return false;
+    out->link_bytes_per_s = wide.bytes_per_s;
+    out->ends_bytes_per_s = real.bytes_per_s;
+    return real.limit == LH_LIMIT_WINDOW &&
+           real.bytes_per_s < CLOSE_RATIO * wide.bytes_per_s;
+}
+
+bool lh_plan_find_ends_limit(const lh_plan *plan, lh_ends_limit *out)
+{
+    bool any = false;
+
+    for (uint32_t i = 0; i < plan->n_network; i++) {
+        lh_ends_limit one;
+        if (!find_limit(plan, &plan->network[i], &one))
+            continue;
+        if (any && out->ends_bytes_per_s * one.link_bytes_per_s <=
+                       one.ends_bytes_per_s * out->link_bytes_per_s)
+            continue;
+        *out = one;
+        any = true;
+    }
+    return any;
+}
