@@ -135,7 +135,7 @@ static lh_status find_outside_values(lhi_plan *plan, lh_error *err)
 static lh_status find_plan(const lh_plan_options *options, lhi_plan *plan,
                            lh_error *err)
 {
-    lhi_unexplored unexplored = {0};
+    lhi_unexplored unexplored = {.job = plan->job};
     lh_plan_options all = *options;
     uint32_t top = options->top ? options->top : 10;
     all.top = UINT32_MAX; /* alternatives may be beyond the printed ones */

@@ -261,8 +261,7 @@ static void fix(uint64_t seed, const job_parts *p, const lh_plan *plan,
                 what);
     }
     const lh_plan_dimension_alternative *r = runner_of(plan, d->name);
-    /* If the value makes no difference, the result is the plan itself. */
-    if (r && !less->best.elastic && ns_of(less) != ns_of(plan) &&
+    if (r && !less->best.elastic &&
         value_in(&plan->best, d->name, own, sizeof own) &&
         strcmp(own, value) != 0) {
         snprintf(what, sizeof what, "'%s', not %s: %s", r->choice.why, d->key,

@@ -302,9 +302,9 @@ static void dives_are_for_what_bounds_leave(void)
 {
     lh_error err = {0};
     lh_plan p = {0};
-    lhi_unexplored u = {0};
     uint32_t closed = 0, left = 0;
     lh_job *job = job_of("micro_batch: 1, context: 1");
+    lhi_unexplored u = {.job = job};
     lhi_arena *mem = lhi_arena_make(0);
     lh_plan_options o = {
         .size = sizeof o, .no_optimal = true, .partition = LH_PARTITION_EVEN};
@@ -332,8 +332,35 @@ static void dives_are_for_what_bounds_leave(void)
     lh_job_free(job);
 }
 
+/* A ZeRO stage without effect on the plan is reported as equal: a job that
+ * fixes it has the same plan. */
+static void stages_without_effect_are_equal(void)
+{
+    lh_plan_options o = {.size = sizeof o, .effort = 1};
+    lh_plan *open = NULL, *fixed = NULL;
+    lh_job *job = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_job_read(TEST_DATA "/planner/zero-without-replicas.json", &job,
+                         &err),
+             err);
+    CHECK_OK(lh_plan_make(job, &o, &open, &err), err);
+    job->training.zero_given = true;
+    job->training.zero = 2;
+    CHECK_OK(lh_plan_make(job, &o, &fixed, &err), err);
+    CHECK_INT(open->best.layout.data, 1);
+    const lh_plan_dimension_alternative *r = find(open, "zero");
+    CHECK_INT(r->choice.zero, 2);
+    CHECK_INT(r->choice.iteration_ns, fixed->best.iteration_ns);
+    CHECK(r->bound_ns <= fixed->best.iteration_ns);
+    CHECK_HAS(r->choice.why, "+0.0 %, no effect on this layout");
+    lh_plan_free(open);
+    lh_plan_free(fixed);
+    lh_job_free(job);
+}
+
 int main(void)
 {
+    RUN(stages_without_effect_are_equal);
     RUN(alternatives_say_if_nobody_looked);
     RUN(nonsense_is_refused);
     RUN(fastest_only_if_closed);

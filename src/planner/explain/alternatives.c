@@ -6,6 +6,7 @@
 
 #include "base/integer_math.h"
 #include "planner/elastic/layout_search.h"
+#include "planner/layout/target.h"
 #include "planner/search/objective.h"
 #include "planner/search/plan_search.h"
 
@@ -37,6 +38,44 @@ static bool differs(lhi_dimension d, const lh_choice *a, const lh_choice *b)
                strcmp(a->layout.schedule, b->layout.schedule) != 0;
     lhi_config x = lhi_config_from_choice(a), y = lhi_config_from_choice(b);
     return lhi_dimension_value(d, &x) != lhi_dimension_value(d, &y);
+}
+
+/* Copies a choice with another value than the plan's in a dimension without
+ * effect on it. Returns false if there is none that the target accepts. */
+static bool copy_with_other_value(const alternative_search *r, lhi_dimension d,
+                                  const lh_choice *c, lh_choice *out)
+{
+    static const uint32_t stages[] = {2, 1, 3, 0};
+    static const lh_sharding kinds[] = {
+        LH_SHARDING_HYBRID, LH_SHARDING_HYBRID_LEADERS, LH_SHARDING_FULL};
+    lhi_config config = lhi_config_from_choice(c);
+    if (c->elastic || lhi_dimension_has_effect(r->job, d, &config) ||
+        (d == LHI_DIMENSION_ZERO ? r->job->training.zero_given
+                                 : r->job->layout.sharding != LH_SHARDING_ANY))
+        return false;
+    const size_t n = d == LHI_DIMENSION_ZERO ? sizeof stages / sizeof *stages
+                                             : sizeof kinds / sizeof *kinds;
+    for (size_t i = 0; i < n; i++) {
+        *out = *c;
+        if (d == LHI_DIMENSION_ZERO)
+            out->zero = stages[i];
+        else
+            out->layout.sharding = kinds[i];
+        if (differs(d, out, &r->plan->best) &&
+            lhi_target_check_choice(r->job->target, r->job, out, NULL) == LH_OK)
+            return true;
+    }
+    return false;
+}
+
+/* Checks whether a job that fixes another value than the plan's may have this
+ * choice as its plan. */
+static bool is_alternative(const alternative_search *r, lhi_dimension d,
+                           const lh_choice *c)
+{
+    lh_choice other;
+    return differs(d, c, &r->plan->best) ||
+           copy_with_other_value(r, d, c, &other);
 }
 
 bool lhi_dimension_is_known(const char *name)
@@ -72,12 +111,12 @@ static lh_choice *find_least(const alternative_search *r, lhi_dimension d,
     const lh_choice *best = NULL;
     for (uint32_t i = 0; i < p->n_methods; i++)
         if (p->methods[i].status == LH_CHOICE_OK &&
-            differs(d, &p->methods[i], &p->best) &&
+            is_alternative(r, d, &p->methods[i]) &&
             is_better(r, &p->methods[i], best))
             best = &p->methods[i];
     for (uint32_t i = 0; i < p->n_alternatives; i++)
         if ((!simulated || r->list[i].status == LH_CHOICE_OK) &&
-            differs(d, &r->list[i], &p->best) &&
+            is_alternative(r, d, &r->list[i]) &&
             is_better(r, &r->list[i], best))
             best = &r->list[i];
     return (lh_choice *)best;
@@ -95,7 +134,7 @@ static const lh_choice *find_local_search_best(const alternative_search *r,
         bool listed =
             h->dimension != LHI_N_DIMENSIONS &&
             (h->dimension != LHI_DIMENSION_SCHEDULE || h->dimension != d);
-        if (!listed && differs(d, &h->choice, &r->plan->best) &&
+        if (!listed && is_alternative(r, d, &h->choice) &&
             is_better(r, &h->choice, best))
             best = &h->choice;
     }
@@ -110,7 +149,7 @@ static const lh_choice *find_pareto_best(const alternative_search *r,
     const lh_choice *best = NULL;
     for (uint32_t i = 0; i < r->plan->n_pareto; i++) {
         const lh_choice *c = &r->plan->pareto_front[i];
-        if (c->status == LH_CHOICE_OK && differs(d, c, &r->plan->best) &&
+        if (c->status == LH_CHOICE_OK && is_alternative(r, d, c) &&
             is_better(r, c, best))
             best = c;
     }
@@ -231,6 +270,33 @@ static int64_t compute_other_bound(const alternative_search *r, lhi_dimension d,
                                                  r->unexplored, d, &own));
 }
 
+/* Adds the plan itself with another ZeRO stage, where the stage has no effect.
+ * Sharding without effect is no dimension of the plan. */
+static lh_status add_equal(alternative_search *r, lhi_dimension d,
+                           lh_plan_dimension_alternative *runners,
+                           lh_error *err)
+{
+    lh_choice equal;
+    char text[120], bound[60] = "";
+    if (d != LHI_DIMENSION_ZERO ||
+        !copy_with_other_value(r, d, &r->plan->best, &equal))
+        return LH_OK;
+    const int64_t bound_ns = compute_other_bound(r, d, &equal);
+    if (bound_ns >= 0 && bound_ns < equal.iteration_ns)
+        snprintf(bound, sizeof bound, "; none is below %+.1f %%",
+                 percent_at(r, &equal, bound_ns));
+    snprintf(text, sizeof text, "%+.1f %%, no effect on this layout%s",
+             percent(r, &equal), bound);
+    equal.why = lhi_arena_strdup(r->mem, text);
+    if (!equal.why)
+        return lhi_fail_nomem(err);
+    runners[r->plan->n_dimension_alternatives++] =
+        (lh_plan_dimension_alternative){.dimension = lhi_dimension_name(d),
+                                        .choice = equal,
+                                        .bound_ns = bound_ns};
+    return LH_OK;
+}
+
 /* Adds the best alternative for one dimension. */
 static lh_status add_alternative(alternative_search *r, lhi_dimension d,
                                  lh_plan_dimension_alternative *runners,
@@ -238,8 +304,10 @@ static lh_status add_alternative(alternative_search *r, lhi_dimension d,
 {
     lh_choice *least, *best;
     lhi_config own = lhi_config_from_choice(&r->plan->best);
+    if (!lhi_dimension_has_effect(r->job, d, &own))
+        return add_equal(r, d, runners, err);
     LHI_TRY(find_best(r, d, &least, err));
-    if (!least || !lhi_dimension_is_relevant(r->job, d, &own))
+    if (!least)
         return LH_OK;
     best = find_least(r, d, true);
     const lh_choice *others[] = {find_local_search_best(r, d),
@@ -255,6 +323,8 @@ static lh_status add_alternative(alternative_search *r, lhi_dimension d,
         .dimension = lhi_dimension_name(d),
         .choice = best ? *best : *least,
         .bound_ns = compute_other_bound(r, d, least)};
+    if (!differs(d, &out->choice, &r->plan->best))
+        (void)copy_with_other_value(r, d, best ? best : least, &out->choice);
     out->is_quick_evaluation = is_quick_result(r, d, &out->choice);
     return format_reason(r, out, &out->choice, err);
 }

@@ -328,15 +328,26 @@ static lh_status add_placements(expansion *g, lh_error *err)
 
 /* --- ZeRO, sharding ------------------------------------------------------ */
 
+bool lhi_zero_matters(const lh_job *job, const lh_layout *layout)
+{
+    const lh_layout *l = layout;
+    const uint64_t replicas = (uint64_t)l->data * l->context;
+    const uint64_t expert = (uint64_t)l->expert * lh_layout_expert_tensor(l);
+    return replicas > 1 ||
+           (job->model->experts > 0 && replicas * l->tensor > expert) ||
+           lhi_target_joins_backward(job->target, l->pipeline, 3) ||
+           lhi_target_chunks(job->target, job->model->layers, l->pipeline, 0);
+}
+
 /* Allows ZeRO stages from 1 on unless the job fixes one: less memory for the
  * same traffic. */
 static bool zero_suits(const expansion *g, uint32_t zero)
 {
     const lh_training *t = &g->space->job->training;
-    const lh_layout *l = &g->config.layout;
     if (t->zero_given)
         return t->zero == zero;
-    return zero == 1 || (zero > 1 && (uint64_t)l->data * l->context > 1);
+    return zero == 1 ||
+           (zero > 1 && lhi_zero_matters(g->space->job, &g->config.layout));
 }
 
 bool lhi_sharding_matters(const lh_job *job, const lhi_config *config)

@@ -20,6 +20,10 @@ typedef enum lhi_level {
     LHI_LEVEL_COMPLETE, /* and the chunks */
 } lhi_level;
 
+/* Checks whether ZeRO stages differ for a layout: weights or experts have
+ * replicas, or the target's plans depend on the stage. */
+bool lhi_zero_matters(const lh_job *job, const lh_layout *layout);
+
 /* Checks whether the kinds of sharding differ for a configuration: replicas in
  * several datacenters share state. */
 bool lhi_sharding_matters(const lh_job *job, const lhi_config *config);

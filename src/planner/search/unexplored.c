@@ -114,11 +114,17 @@ lh_status lhi_best_per_value_add(lhi_best_per_value *heads, lhi_arena *mem,
     return LH_OK;
 }
 
-bool lhi_dimension_is_relevant(const lh_job *job, lhi_dimension dimension,
-                               const lhi_config *config)
+bool lhi_dimension_has_effect(const lh_job *job, lhi_dimension dimension,
+                              const lhi_config *config)
 {
-    return dimension != LHI_DIMENSION_SHARDING ||
-           lhi_sharding_matters(job, config);
+    switch (dimension) {
+    case LHI_DIMENSION_ZERO:
+        return lhi_zero_matters(job, &config->layout);
+    case LHI_DIMENSION_SHARDING:
+        return lhi_sharding_matters(job, config);
+    default:
+        return true;
+    }
 }
 
 void lhi_unexplored_fini(lhi_unexplored *unexplored)
@@ -165,7 +171,9 @@ lh_status lhi_unexplored_add_bound(lhi_unexplored *unexplored, lhi_level level,
     ns = lhi_max_int64(ns, 1);
     for (uint32_t d = 0; d < LHI_N_DIMENSIONS; d++) {
         int64_t *open = &unexplored->open_ns[d];
-        if (level < dimensions[d].level) {
+        if (level < dimensions[d].level ||
+            !lhi_dimension_has_effect(unexplored->job, (lhi_dimension)d,
+                                      config)) {
             *open = *open ? lhi_min_int64(*open, ns) : ns;
             continue;
         }

@@ -54,23 +54,26 @@ lh_status lhi_best_per_value_add(lhi_best_per_value *heads, lhi_arena *mem,
                                  const lhi_best_with_value *head,
                                  lh_error *err);
 
-/* Checks whether another value makes another layout: sharding only matters for
- * replicas in several datacenters. */
-bool lhi_dimension_is_relevant(const lh_job *job, lhi_dimension dimension,
-                               const lhi_config *config);
+/* Checks whether another value makes another layout: the ZeRO stage only
+ * matters for replicated state, sharding for replicas in several datacenters.
+ * A job may fix any value of a dimension without effect. */
+bool lhi_dimension_has_effect(const lh_job *job, lhi_dimension dimension,
+                              const lhi_config *config);
 
 typedef struct lhi_unexplored_bound lhi_unexplored_bound;
 
 /* Least bounds of unexplored layouts, and the best results. */
 typedef struct lhi_unexplored {
+    const lh_job *job;
     lhi_unexplored_bound *table; /* by dimension and value */
     uint32_t n, room;
-    int64_t open_ns[LHI_N_DIMENSIONS]; /* least bound with the value undecided;
-                                        * 0: none */
+    /* least bound with the value undecided or without effect; 0: none */
+    int64_t open_ns[LHI_N_DIMENSIONS];
     lhi_best_per_value heads; /* best result per value, from the local search */
 } lhi_unexplored;
 
-void lhi_unexplored_fini(lhi_unexplored *unexplored); /* {0} is valid */
+/* Releases the table; valid with only `job` set. */
+void lhi_unexplored_fini(lhi_unexplored *unexplored);
 
 /* Records that everything below `config`, decided up to `level`, takes at least
  * `ns`. */
