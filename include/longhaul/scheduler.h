@@ -53,7 +53,9 @@ typedef struct lh_scheduler_result {
     char why[160];    /* description of the bottleneck */
 } lh_scheduler_result;
 
-/* Builds a schedule with the named scheduler. `options` may be NULL. "auto"
+/* Builds a schedule with the named scheduler. `options` may be NULL. The search
+ * assumes early receives and no coupled queues; if `sim` differs and a method
+ * is faster under it, "optimal" returns that method's schedule. "auto"
  * runs every applicable method and then a search; it skips the search for
  * pipelines with more than 200000 passes. Release with
  * lh_scheduler_result_fini(). Errors as in lh_method_run(). */

@@ -94,8 +94,37 @@ static void store_bound(choice_state *k, const lh_solution *s)
     snprintf(k->out->why, sizeof k->out->why, "%s", s->why);
 }
 
-/* Runs the exact search alone; error: infeasible, or no schedule found within
- * the effort limit. */
+/* Replaces the search's schedule by that of the best method if this is faster
+ * under the given options: the search assumes early receives and separate
+ * message queues; methods are ranked under the options themselves. */
+static lh_status take_best_method(choice_state *k, const lh_solution *s,
+                                  lh_error *err)
+{
+    int64_t by_search = INT64_MAX, by_method = INT64_MAX;
+    lh_schedule *other = NULL;
+    lh_error why = {0};
+    lh_status status = compute_makespan(k, k->out->schedule, &by_search, &why);
+    if (status == LH_EDEADLOCK)
+        by_search = INT64_MAX;
+    if (by_search == s->makespan_ns) /* the search's own model */
+        return LH_OK;
+    if (status == LH_OK || status == LH_EDEADLOCK)
+        status = lh_method_run("auto", k->p, &k->method, &other, NULL, &why);
+    if (status == LH_OK)
+        status = compute_makespan(k, other, &by_method, &why);
+    if (by_method < by_search) {
+        lh_schedule *slower = k->out->schedule;
+        k->out->schedule = other;
+        other = slower;
+    }
+    lh_schedule_free(other);
+    if (status != LH_OK && status != LH_EINFEASIBLE && err)
+        *err = why;
+    return status == LH_EINFEASIBLE ? LH_OK : status;
+}
+
+/* Runs the exact search, without the methods' result unless that is faster;
+ * error: infeasible, or no schedule found within the effort limit. */
 static lh_status run_optimal(choice_state *k, lh_error *err)
 {
     lh_solution s = {0};
@@ -112,6 +141,8 @@ static lh_status run_optimal(choice_state *k, lh_error *err)
     k->out->method = optimal;
     k->out->schedule = s.schedule;
     s.schedule = NULL;
+    if (status == LH_OK)
+        status = take_best_method(k, &s, err);
     lh_solution_fini(&s);
     return status;
 }
