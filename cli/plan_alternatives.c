@@ -125,7 +125,11 @@ static void add_group(cli_table *t, const lh_plan *p, const group *g,
                       const lh_choice *x)
 {
     char layout[LAYOUT], what[LAYOUT + 80], found[40] = "-", least[40] = "-";
-    const int64_t least_ns = g->bounded ? x->lower_bound_ns : g->least_ns;
+    /* A choice's own bound holds for its layer partition alone. */
+    const int64_t least_ns =
+        g->bounded && (!g->known || x->lower_bound_ns < g->least_ns)
+            ? x->lower_bound_ns
+            : g->least_ns;
     const bool closed = !g->bounded && g->known && least_ns >= x->iteration_ns;
     if (!g->bounded)
         snprintf(found, sizeof found, "%+.1f %%", relative_gap(p, x));

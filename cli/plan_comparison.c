@@ -216,8 +216,8 @@ static void add_speed(pair *p)
                            1e12 / b->tokens_per_s / 86400};
     add_time(p, group, "iteration", took, LESS);
     add_time(p, group, "pipeline", passes, LESS);
-    add_time(p, group, "lower bound over all schedules of the layout", bound,
-             NEITHER);
+    add_time(p, group, "lower bound of the layout and its layer partition",
+             bound, NEITHER);
     add_row(p, group, "tokens per second");
     for (int i = 0; i < 2; i++)
         cli_grouped_text(rate[i], p->texts[p->n - 1][i]);

@@ -166,12 +166,15 @@ void cli_plan_search(cli *c, const lh_plan *p)
         return; /* the bound refers to time, and cheap plans are slow */
     if (p->objective == LH_PLAN_CHEAPEST)
         cli_wrap(c, "  proven",
-                 "no layout and schedule is more than %.1f %% cheaper",
+                 "no layout, layer partition and schedule is more than %.1f %% "
+                 "cheaper",
                  100 * lh_plan_cost_gap(p));
     else if (gap > 0)
         cli_wrap(c, "  proven",
-                 "no layout and schedule is more than %.1f %% faster",
+                 "no layout, layer partition and schedule is more than %.1f %% "
+                 "faster",
                  100 * gap);
     else
-        cli_wrap(c, "  proven", "no layout and schedule is faster");
+        cli_wrap(c, "  proven",
+                 "no layout, layer partition and schedule is faster");
 }

@@ -204,7 +204,7 @@ def what_was_not_simulated_is_not_called_dearer():
     for other in waited:
         check(re.match(r"not simulated when the search ended; its lower bound "
                        r"does not rule it out: |more "
-                       r"expensive even by its lower bound",
+                       r"expensive even by the lower bound of",
                        other["why"]), other["why"])
     check(any("does not rule it out" in a["why"] for a in waited), waited[0])
 

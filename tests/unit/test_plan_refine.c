@@ -69,7 +69,7 @@ static void finds_faster_schedules(void)
     CHECK(plan->best.iteration_ns <= plain->best.iteration_ns);
     CHECK(plan->best.lower_bound_ns >= plain->best.lower_bound_ns ||
           plan->best.iteration_ns < plain->best.iteration_ns);
-    CHECK_HAS(plan->best.why, "no schedule of this layout is");
+    CHECK_HAS(plan->best.why, "no schedule of this layout and layer partition is");
     char *a = NULL, *b = NULL;
     lh_error err = {0};
     CHECK_OK(lh_plan_format(plan, &a, NULL, &err), err);

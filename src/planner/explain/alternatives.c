@@ -208,8 +208,10 @@ static lh_status format_reason(const alternative_search *r,
     const char *in =
         r->options->objective == LH_PLAN_CHEAPEST ? " in cost" : "";
     if (c->status == LH_CHOICE_BOUNDED)
-        snprintf(text, sizeof text, "%+.1f %% or more",
-                 percent_at(r, c, c->lower_bound_ns));
+        snprintf(
+            text, sizeof text, "%+.1f %% or more",
+            percent_at(r, c,
+                       it->bound_ns >= 0 ? it->bound_ns : c->lower_bound_ns));
     else if (it->bound_ns >= 0 && it->bound_ns < c->iteration_ns)
         snprintf(text, sizeof text, "%+.1f %%%s%s; none is below %+.1f %%",
                  percent(r, c), in, first, percent_at(r, c, it->bound_ns));

@@ -35,10 +35,10 @@ void lhi_format_plan_optimality(const lh_plan *plan,
                                 const lh_plan_options *options, char *text,
                                 size_t size);
 
-enum { LHI_SCHEDULE_TEXT = 80 };
+enum { LHI_SCHEDULE_TEXT = 100 };
 
-/* Formats "no schedule of this layout is more than 2.5 % faster" from the gap
- * to its bound. */
+/* Formats "no schedule of this layout and layer partition is more than 2.5 %
+ * faster" from the gap to its bound, which other partitions do not have. */
 void lhi_format_schedule_optimality(double gap, char *text, size_t size);
 
 /* Counts a later simulation of a layout with that bound, which was built but

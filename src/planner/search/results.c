@@ -309,10 +309,13 @@ static const char *format_loss(lhi_layout_search *s, const lhi_candidate *c,
                  c->bound_text);
     } else if (!simulated && cost) {
         snprintf(text, sizeof text,
-                 "more expensive even by its lower bound: %s", c->bound_text);
+                 "more expensive even by the lower bound of this layer "
+                 "partition: %s",
+                 c->bound_text);
     } else if (!simulated) {
         snprintf(text, sizeof text,
-                 "%.1f %% slower even by its lower bound: %s",
+                 "%.1f %% slower even by the lower bound of this layer "
+                 "partition: %s",
                  100.0 * ((double)c->bound_ns / (double)best->iteration_ns - 1),
                  c->bound_text);
     } else {
@@ -634,12 +637,16 @@ void lhi_format_plan_optimality(const lh_plan *plan,
 void lhi_format_schedule_optimality(double gap, char *text, size_t size)
 {
     if (gap <= 0)
-        snprintf(text, size, "no schedule of this layout is faster");
+        snprintf(text, size,
+                 "no schedule of this layout and layer partition is faster");
     else if (gap < MIN_PRINTED_SHARE)
-        snprintf(text, size, "no schedule of this layout is 0.1 %% faster");
+        snprintf(
+            text, size,
+            "no schedule of this layout and layer partition is 0.1 %% faster");
     else
         snprintf(text, size,
-                 "no schedule of this layout is more than %.1f %% faster",
+                 "no schedule of this layout and layer partition is more than "
+                 "%.1f %% faster",
                  100 * gap);
 }
 
