@@ -6,6 +6,7 @@
 
 #include <longhaul/check.h>
 #include <longhaul/plan.h>
+#include <math.h>
 #include <stdlib.h>
 
 static lh_job *job_of(const char *schedule)
@@ -69,7 +70,8 @@ static void finds_faster_schedules(void)
     CHECK(plan->best.iteration_ns <= plain->best.iteration_ns);
     CHECK(plan->best.lower_bound_ns >= plain->best.lower_bound_ns ||
           plan->best.iteration_ns < plain->best.iteration_ns);
-    CHECK_HAS(plan->best.why, "no schedule of this layout and layer partition is");
+    CHECK_HAS(plan->best.why,
+              "no schedule of this layout and layer partition is");
     char *a = NULL, *b = NULL;
     lh_error err = {0};
     CHECK_OK(lh_plan_format(plan, &a, NULL, &err), err);
@@ -122,10 +124,50 @@ static void refuses_wrong_sums(void)
     lh_job_free(job);
 }
 
+/* Plans an input file, with these degrees given unless they are NULL. */
+static lh_plan *plan_file(const char *path, const lh_layout *degrees)
+{
+    lh_plan *plan = NULL;
+    lh_job *job = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_job_read(path, &job, &err), err);
+    if (job && degrees) {
+        job->layout.tensor = degrees->tensor;
+        job->layout.context = degrees->context;
+        job->layout.pipeline = degrees->pipeline;
+        job->layout.data = degrees->data;
+        job->layout.micro_batch = degrees->micro_batch;
+    }
+    plan = job ? make(job, false, 0) : NULL;
+    lh_job_free(job);
+    return plan;
+}
+
+/* The partition with the fastest method has a slower schedule than others. The
+ * plan's own degrees lead to the same one. */
+static void own_degrees_have_the_same_partition(void)
+{
+    const char *path = TEST_DATA "/planner/two-sites-50ms.json";
+    lh_plan *open = plan_file(path, NULL);
+    lh_plan *fixed = open ? plan_file(path, &open->best.layout) : NULL;
+    CHECK(fixed);
+    if (fixed) {
+        const double a = (double)open->best.iteration_ns;
+        const double b = (double)fixed->best.iteration_ns;
+        CHECK_MSG(fabs(a / b - 1) <= 0.002, "%.6f s, %.6f s with its degrees",
+                  a / 1e9, b / 1e9);
+        check_plan(open);
+        check_plan(fixed);
+    }
+    lh_plan_free(open);
+    lh_plan_free(fixed);
+}
+
 int main(void)
 {
     RUN(finds_faster_schedules);
     RUN(keeps_what_is_asked_for);
     RUN(refuses_wrong_sums);
+    RUN(own_degrees_have_the_same_partition);
     return test_summary();
 }

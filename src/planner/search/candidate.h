@@ -15,7 +15,8 @@
  *     monte_carlo.c       random sampling, in place of all these
  *     elastic_search.h    elastic plans, by bounds of their own
  *     objective.h         time or cost (cost.h); pareto_front.h: both
- *     refine.h            optimal schedules for layouts that may win
+ *     refine.h            optimal schedules for layouts that may win;
+ *                         refine_partitions.c: and for their partitions
  *     robust.h            choice under jitter
  *     search_budget.h     work limits; stopping.c: stop conditions
  *     unexplored.h        bounds of unexplored layouts, per dimension

@@ -3,7 +3,7 @@
  * schedule at once. Here the winner, and layouts that could still beat it, get
  * time for the schedule solver; limits count work, so that plans are the same
  * on every machine. */
-#include "planner/search/refine.h"
+#include "planner/search/refine_internal.h"
 
 #include "planner/layout/equivalence.h"
 #include "planner/layout/target.h"
@@ -20,41 +20,20 @@
 #include <string.h>
 
 enum {
-    EFFORT = 400000,      /* default effort */
-    MAX_ALTERNATIVES = 3, /* each with a share; the winner has the rest */
-    WORK_DIVISOR = 6,     /* an alternative's work: 1/WORK_DIVISOR */
-    HEADS = 3,            /* times as much: the best with other values */
-    MAX_CLOSE = 48,       /* other nearby results, */
-    CLOSE_DIVISOR = 20,   /* each with 1/CLOSE_DIVISOR of the work, */
-    MAX_CLOSEST = 6,      /* and the best of these again, with a share */
-    MAX_SEARCHED = 256,
+    EFFORT = 400000,            /* default effort */
+    MAX_ALTERNATIVES = 3,       /* each with a share; the winner has the rest */
+    WORK_DIVISOR = 6,           /* an alternative's work: 1/WORK_DIVISOR */
+    HEADS = 3,                  /* times as much: the best with other values */
+    MAX_CLOSE = 48,             /* other nearby results, */
+    CLOSE_DIVISOR = 20,         /* each with 1/CLOSE_DIVISOR of the work, */
+    MAX_CLOSEST = 6,            /* and the best of these again, with a share */
     MOST_OPS = 200000,          /* passes: beyond this only the methods run */
     MAX_TABLE_BYTES = 256 << 20 /* bytes for the solver's tables */
 };
 
-/* A searched pipeline; equal ones, such as the same stages with other replicas,
- * are not searched again in vain. */
-typedef struct searched {
-    int64_t iteration_ns, lower_bound_ns;
-    uint64_t effort;
-    bool gained; /* improved, so equal ones may be searched too */
-} searched;
-
-/* Optimisation state. */
-typedef struct refinement {
-    const lh_job *job;
-    const lh_plan_options *options;
-    lhi_arena *mem;
-    lh_plan *plan;
-    bool stopped; /* by the caller */
-    bool changed; /* another schedule or bound */
-    searched at[MAX_SEARCHED];
-    uint32_t n_looked;
-} refinement;
-
 static bool watch(void *context, const lh_solve_progress *now)
 {
-    refinement *r = context;
+    lhi_refinement *r = context;
     (void)now;
     if (r->options->progress)
         r->stopped = r->options->progress(
@@ -78,8 +57,8 @@ static uint64_t passes_of(const lh_pipeline *p)
 /* --- one layout ---------------------------------------------------------- */
 
 /* Solves with FIFO messages: networks keep no other order. */
-static lh_status search(refinement *r, const lh_pipeline *p, uint64_t effort,
-                        lh_solution *out, lh_error *err)
+static lh_status search(lhi_refinement *r, const lh_pipeline *p,
+                        uint64_t effort, lh_solution *out, lh_error *err)
 {
     lh_solve_options o = {.size = sizeof o,
                           .effort = effort ? effort : 1,
@@ -88,7 +67,9 @@ static lh_status search(refinement *r, const lh_pipeline *p, uint64_t effort,
                           .fifo = true,
                           .progress = watch,
                           .context = r};
-    return lh_solve(p, &o, out, err);
+    LHI_TRY(lh_solve(p, &o, out, err));
+    r->spent += out->effort;
+    return LH_OK;
 }
 
 static lh_status measure(const lh_pipeline *p, const lh_schedule *schedule,
@@ -108,11 +89,10 @@ static lh_status measure(const lh_pipeline *p, const lh_schedule *schedule,
     return LH_OK;
 }
 
-/* Searches for a faster schedule: *schedule (unchanged if none), its result in
- * `c`, and the bound. */
-static lh_status improve(refinement *r, const lh_pipeline *p, uint64_t effort,
-                         lh_choice *c, lh_schedule **schedule, char *why,
-                         size_t room, lh_error *err)
+lh_status lhi_refinement_improve(lhi_refinement *r, const lh_pipeline *p,
+                                 uint64_t effort, lh_choice *c,
+                                 lh_schedule **schedule, char *why, size_t room,
+                                 lh_error *err)
 {
     lh_solution s = {0};
     int64_t after_ns = c->optimizer_ns + c->overhead_ns;
@@ -144,8 +124,7 @@ static lh_status improve(refinement *r, const lh_pipeline *p, uint64_t effort,
     return status;
 }
 
-/* Returns the work limit of the solver. */
-static uint64_t effort_of(const refinement *r)
+uint64_t lhi_refinement_effort(const lhi_refinement *r)
 {
     return r->options->effort ? r->options->effort : EFFORT;
 }
@@ -153,7 +132,8 @@ static uint64_t effort_of(const refinement *r)
 /* --- the winner ---------------------------------------------------------- */
 
 /* Inserts the row before the first one that it beats. */
-static lh_status add_method(refinement *r, const lh_choice *row, lh_error *err)
+static lh_status add_method(lhi_refinement *r, const lh_choice *row,
+                            lh_error *err)
 {
     lh_plan *p = r->plan;
     lh_choice *list = LHI_NEW(r->mem, lh_choice, p->n_methods + (size_t)1);
@@ -172,13 +152,13 @@ static lh_status add_method(refinement *r, const lh_choice *row, lh_error *err)
 }
 
 /* Optimises the plan's own schedule. */
-static lh_status improve_best(refinement *r, uint64_t effort, char *why,
+static lh_status improve_best(lhi_refinement *r, uint64_t effort, char *why,
                               size_t room, lh_error *err)
 {
     lh_plan *p = r->plan;
     lh_schedule *schedule = NULL;
-    lh_status status =
-        improve(r, p->pipeline, effort, &p->best, &schedule, why, room, err);
+    lh_status status = lhi_refinement_improve(r, p->pipeline, effort, &p->best,
+                                              &schedule, why, room, err);
     if (!schedule)
         return status;
     lh_schedule_free((lh_schedule *)p->schedule);
@@ -190,7 +170,7 @@ static lh_status improve_best(refinement *r, uint64_t effort, char *why,
 /* --- alternatives -------------------------------------------------------- */
 
 /* Lists every method on a pipeline that became the plan's. */
-static lh_status list_methods(refinement *r, const lh_choice *like,
+static lh_status list_methods(lhi_refinement *r, const lh_choice *like,
                               lh_error *err)
 {
     lh_plan *p = r->plan;
@@ -235,7 +215,7 @@ static lh_status list_methods(refinement *r, const lh_choice *like,
     return LH_OK;
 }
 
-static const char *percent_behind(refinement *r, const lh_choice *c)
+static const char *percent_behind(lhi_refinement *r, const lh_choice *c)
 {
     char text[120];
     snprintf(text, sizeof text, "%+.1f %%%s, with its schedule optimised",
@@ -244,26 +224,50 @@ static const char *percent_behind(refinement *r, const lh_choice *c)
     return lhi_arena_strdup(r->mem, text);
 }
 
-/* Alternative i is faster than the best: swaps them. */
-static lh_status swap_with_best(refinement *r, lh_choice *list, uint32_t i,
-                                lhi_built_layout *built, lh_schedule *schedule,
-                                lh_error *err)
+/* Moves the row of the plan's method before others with the same time. */
+static void move_first(const lh_plan *p, const char *method)
+{
+    lh_choice *list = (lh_choice *)p->methods; /* of list_methods() */
+    for (uint32_t i = 0; i < p->n_methods; i++) {
+        const lh_choice row = list[i];
+        if (strcmp(row.layout.schedule, method) != 0)
+            continue;
+        memmove(list + 1, list, i * sizeof *list);
+        list[0] = row;
+        return;
+    }
+}
+
+lh_status lhi_refinement_replace_best(lhi_refinement *r, const lh_choice *won,
+                                      lhi_built_layout *built,
+                                      lh_schedule *schedule, lh_error *err)
 {
     lh_plan *p = r->plan;
-    lh_choice won = list[i];
     lh_pipeline_free((lh_pipeline *)p->pipeline);
     lh_schedule_free((lh_schedule *)p->schedule);
     p->pipeline = built->pipeline;
     p->schedule = schedule;
     p->cost_source = lh_cost_source_name(built->source);
-    list[i] = p->best;
-    p->best = won;
-    LHI_TRY(list_methods(r, &won, err));
-    return add_method(r, &won, err);
+    p->best = *won;
+    LHI_TRY(list_methods(r, won, err));
+    if (lh_scheduler_is_search(won->layout.schedule))
+        return add_method(r, won, err);
+    move_first(p, won->layout.schedule);
+    return LH_OK;
+}
+
+/* Alternative i is faster than the best: swaps them. */
+static lh_status swap_with_best(lhi_refinement *r, lh_choice *list, uint32_t i,
+                                lhi_built_layout *built, lh_schedule *schedule,
+                                lh_error *err)
+{
+    const lh_choice won = list[i];
+    list[i] = r->plan->best;
+    return lhi_refinement_replace_best(r, &won, built, schedule, err);
 }
 
 /* Optimises one alternative; *won: it became the plan. */
-static lh_status improve_other(refinement *r, lh_choice *list, uint32_t i,
+static lh_status improve_other(lhi_refinement *r, lh_choice *list, uint32_t i,
                                uint64_t effort, bool *won, char *why,
                                size_t room, lh_error *err)
 {
@@ -272,7 +276,8 @@ static lh_status improve_other(refinement *r, lh_choice *list, uint32_t i,
     lh_schedule *schedule = NULL;
     LHI_TRY(lhi_layout_build(r->job, &config, &built, err));
     char its_why[160] = "";
-    lh_status status = improve(r, built.pipeline, effort, &list[i], &schedule,
+    lh_status status =
+        lhi_refinement_improve(r, built.pipeline, effort, &list[i], &schedule,
                                its_why, sizeof its_why, err);
     *won = status == LH_OK && schedule &&
            lhi_objective_value(r->options, &list[i]) <
@@ -308,7 +313,7 @@ static const lh_choice *other_placement(const lh_plan *p)
 
 /* Optimises the other placement: methods are listed there too, and the solver
  * may beat all of them. */
-static lh_status improve_placement(refinement *r, char *why, size_t room,
+static lh_status improve_placement(lhi_refinement *r, char *why, size_t room,
                                    lh_error *err)
 {
     lh_plan *p = r->plan;
@@ -320,8 +325,8 @@ static lh_status improve_placement(refinement *r, char *why, size_t room,
     lh_choice there = *other, before = p->best;
     bool won;
     before.why = "";
-    LHI_TRY(improve_other(r, &there, 0, effort_of(r) / WORK_DIVISOR, &won, why,
-                          room, err));
+    LHI_TRY(improve_other(r, &there, 0, lhi_refinement_effort(r) / WORK_DIVISOR,
+                          &won, why, room, err));
     if (won)
         return add_method(r, &before, err);
     return lh_scheduler_is_search(there.layout.schedule)
@@ -330,7 +335,7 @@ static lh_status improve_placement(refinement *r, char *why, size_t room,
 }
 
 /* Checks whether an equal pipeline was searched. */
-static bool was_searched(const refinement *r, const lh_choice *c,
+static bool was_searched(const lhi_refinement *r, const lh_choice *c,
                          uint64_t effort)
 {
     for (uint32_t i = 0; i < r->n_looked; i++)
@@ -342,18 +347,18 @@ static bool was_searched(const refinement *r, const lh_choice *c,
 }
 
 /* Records a searched pipeline. */
-static void record_search(refinement *r, const lh_choice *before,
+static void record_search(lhi_refinement *r, const lh_choice *before,
                           const lh_choice *c, uint64_t effort)
 {
     const bool gained = c->iteration_ns < before->iteration_ns;
     const lh_choice *both[] = {before, c};
-    for (int i = 0; i < 2 && r->n_looked < MAX_SEARCHED; i++)
-        r->at[r->n_looked++] =
-            (searched){both[i]->iteration_ns, both[i]->lower_bound_ns, effort,
-                       gained && i == 0};
+    for (int i = 0; i < 2 && r->n_looked < LHI_MAX_SEARCHED_PIPELINES; i++)
+        r->at[r->n_looked++] = (lhi_searched_pipeline){
+            both[i]->iteration_ns, both[i]->lower_bound_ns, effort,
+            gained && i == 0};
 }
 
-static lh_status search_other(refinement *r, lh_choice *list, uint32_t i,
+static lh_status search_other(lhi_refinement *r, lh_choice *list, uint32_t i,
                               uint64_t effort, char *why, size_t room,
                               lh_error *err)
 {
@@ -366,7 +371,7 @@ static lh_status search_other(refinement *r, lh_choice *list, uint32_t i,
 
 /* Optimises alternatives; only simulated ones with a bound below the best can
  * still win. */
-static lh_status improve_others(refinement *r, char *why, size_t room,
+static lh_status improve_others(lhi_refinement *r, char *why, size_t room,
                                 lh_error *err)
 {
     lh_plan *p = r->plan;
@@ -384,7 +389,8 @@ static lh_status improve_others(refinement *r, char *why, size_t room,
                                    list[i].lower_bound_ns) >=
                 lhi_objective_value(r->options, &p->best))
             continue;
-        LHI_TRY(search_other(r, list, i, effort_of(r) / WORK_DIVISOR, why, room,
+        LHI_TRY(search_other(r, list, i,
+                             lhi_refinement_effort(r) / WORK_DIVISOR, why, room,
                              err));
         tried++;
     }
@@ -398,27 +404,28 @@ static lh_status improve_others(refinement *r, char *why, size_t room,
 static const double CLOSE_RATIO = 1.06;
 
 /* Checks whether an alternative may still win. */
-static bool may_win(const refinement *r, const lh_choice *c)
+static bool may_win(const lhi_refinement *r, const lh_choice *c)
 {
     return lhi_objective_value_at(r->options, c, c->lower_bound_ns) <
            lhi_objective_value(r->options, &r->plan->best);
 }
 
 /* Searches alternative i unless it, or an equal one, was searched. */
-static lh_status search_alternative(refinement *r, lh_choice *list, uint32_t i,
-                                    uint64_t effort, bool *done, char *why,
-                                    size_t room, lh_error *err)
+static lh_status search_alternative(lhi_refinement *r, lh_choice *list,
+                                    uint32_t i, uint64_t effort, bool *done,
+                                    char *why, size_t room, lh_error *err)
 {
     const lh_choice *c = &list[i];
     *done = c->status == LH_CHOICE_OK && !is_elastic(c) && !r->stopped &&
-            r->n_looked < MAX_SEARCHED && !was_searched(r, c, effort);
+            r->n_looked < LHI_MAX_SEARCHED_PIPELINES &&
+            !was_searched(r, c, effort);
     if (!*done)
         return LH_OK;
     return search_other(r, list, i, effort, why, room, err);
 }
 
 /* Searches the alternatives close to the best, first with little effort. */
-static lh_status search_close_alternatives(refinement *r, uint32_t most,
+static lh_status search_close_alternatives(lhi_refinement *r, uint32_t most,
                                            uint64_t effort, char *why,
                                            size_t room, lh_error *err)
 {
@@ -442,7 +449,7 @@ static lh_status search_close_alternatives(refinement *r, uint32_t most,
 /* --- best with other values ----------------------------------------------- */
 
 /* Returns the best alternative that differs from the plan in dimension d. */
-static lh_choice *best_other(const refinement *r, lh_choice *list,
+static lh_choice *best_other(const lhi_refinement *r, lh_choice *list,
                              lhi_dimension d)
 {
     const lh_plan *p = r->plan;
@@ -460,7 +467,7 @@ static lh_choice *best_other(const refinement *r, lh_choice *list,
 }
 
 /* Finds the alternative of a head. */
-static lh_choice *find_alternative(const refinement *r, lh_choice *list,
+static lh_choice *find_alternative(const lhi_refinement *r, lh_choice *list,
                                    const lhi_best_with_value *head)
 {
     for (uint32_t i = 0; i < r->plan->n_alternatives; i++)
@@ -471,13 +478,14 @@ static lh_choice *find_alternative(const refinement *r, lh_choice *list,
 
 /* Optimises the best alternative with each other value, and then all that may
  * still win. */
-static lh_status improve_best_per_value(refinement *r,
+static lh_status improve_best_per_value(lhi_refinement *r,
                                         const lhi_best_per_value *heads,
                                         char *why, size_t room, lh_error *err)
 {
     lh_plan *p = r->plan;
     lh_choice *list = (lh_choice *)p->alternatives; /* in improve_others() */
-    uint64_t each = effort_of(r) / WORK_DIVISOR, left = HEADS * effort_of(r);
+    uint64_t each = lhi_refinement_effort(r) / WORK_DIVISOR,
+             left = HEADS * lhi_refinement_effort(r);
     for (uint32_t i = 0; i < LHI_N_DIMENSIONS + heads->n && left > each; i++) {
         bool first = i < LHI_N_DIMENSIONS;
         lh_choice *c =
@@ -495,11 +503,11 @@ static lh_status improve_best_per_value(refinement *r,
 }
 
 /* Optimises the best with other values within its share. */
-static lh_status improve_with_heads(refinement *r,
+static lh_status improve_with_heads(lhi_refinement *r,
                                     const lhi_best_per_value *heads, char *why,
                                     size_t room, lh_error *err)
 {
-    uint64_t effort = effort_of(r);
+    uint64_t effort = lhi_refinement_effort(r);
     LHI_TRY(search_close_alternatives(r, MAX_CLOSE, effort / CLOSE_DIVISOR, why,
                                       room, err));
     LHI_TRY(search_close_alternatives(r, MAX_CLOSEST, effort / WORK_DIVISOR,
@@ -513,9 +521,10 @@ lh_status lhi_plan_refine_alternative(const lh_plan_options *options,
 {
     lh_plan_options alone = *options;
     alone.progress = NULL;
-    refinement r = {.options = &alone};
+    lhi_refinement r = {.options = &alone};
     lh_solution s = {0};
-    LHI_TRY(search(&r, pipeline, effort_of(&r) / WORK_DIVISOR, &s, err));
+    LHI_TRY(search(&r, pipeline, lhi_refinement_effort(&r) / WORK_DIVISOR, &s,
+                   err));
     *out = s.schedule;
     s.schedule = NULL;
     lh_solution_fini(&s);
@@ -524,7 +533,7 @@ lh_status lhi_plan_refine_alternative(const lh_plan_options *options,
 
 /* --- plan ---------------------------------------------------------------- */
 
-static lh_status format_gap_text(refinement *r, const char *limit,
+static lh_status format_gap_text(lhi_refinement *r, const char *limit,
                                  lh_error *err)
 {
     lh_plan *p = r->plan;
@@ -540,7 +549,7 @@ static lh_status format_gap_text(refinement *r, const char *limit,
 }
 
 /* Updates comparisons, because the plan may have improved since. */
-static lh_status compare_again(refinement *r, lh_error *err)
+static lh_status compare_again(lhi_refinement *r, lh_error *err)
 {
     lh_plan *p = r->plan;
     for (uint32_t i = 0; i < p->n_alternatives; i++) {
@@ -560,14 +569,16 @@ lh_status lhi_plan_refine(const lh_job *job, const lh_plan_options *options,
                           const lhi_best_per_value *heads, lhi_arena *mem,
                           lh_plan *plan, lh_error *err)
 {
-    refinement r = {.job = job, .options = options, .mem = mem, .plan = plan};
+    lhi_refinement r = {
+        .job = job, .options = options, .mem = mem, .plan = plan};
     char why[160] = "";
     if (options->no_optimal || options->quick ||
         !lhi_target_accepts_any_order(job->target, 0) ||
         lhi_schedule_requested(job) == LHI_REQUEST_METHOD)
         return LH_OK;
     uint64_t rest =
-        effort_of(&r) - MAX_ALTERNATIVES * (effort_of(&r) / WORK_DIVISOR);
+        lhi_refinement_effort(&r) -
+        MAX_ALTERNATIVES * (lhi_refinement_effort(&r) / WORK_DIVISOR);
     if (!is_elastic(&plan->best))
         LHI_TRY(improve_best(&r, rest, why, sizeof why, err));
     if (!is_elastic(&plan->best))
@@ -575,6 +586,8 @@ lh_status lhi_plan_refine(const lh_job *job, const lh_plan_options *options,
     LHI_TRY(improve_others(&r, why, sizeof why, err));
     if (heads && heads->n)
         LHI_TRY(improve_with_heads(&r, heads, why, sizeof why, err));
+    if (!is_elastic(&plan->best))
+        LHI_TRY(lhi_refinement_search_partitions(&r, why, sizeof why, err));
     LHI_TRY(compare_again(&r, err));
     if (!r.changed || is_elastic(&plan->best))
         return LH_OK;

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Internal state of the schedule optimisation, shared by refine.c and
+ * refine_partitions.c. */
+#ifndef LHI_PLANNER_SEARCH_REFINE_INTERNAL_H
+#define LHI_PLANNER_SEARCH_REFINE_INTERNAL_H
+
+#include "planner/layout/layout.h"
+#include "planner/search/refine.h"
+
+enum { LHI_MAX_SEARCHED_PIPELINES = 1024 };
+
+/* A searched pipeline; equal ones, such as the same stages with other replicas,
+ * are not searched again in vain. */
+typedef struct lhi_searched_pipeline {
+    int64_t iteration_ns, lower_bound_ns;
+    uint64_t effort;
+    bool gained; /* improved, so equal ones may be searched too */
+} lhi_searched_pipeline;
+
+/* Optimisation state. */
+typedef struct lhi_refinement {
+    const lh_job *job;
+    const lh_plan_options *options;
+    lhi_arena *mem;
+    lh_plan *plan;
+    bool stopped; /* by the caller */
+    bool changed; /* another schedule or bound */
+    lhi_searched_pipeline at[LHI_MAX_SEARCHED_PIPELINES];
+    uint32_t n_looked;
+    uint64_t spent; /* solver effort */
+} lhi_refinement;
+
+/* Returns the work limit of the solver. */
+uint64_t lhi_refinement_effort(const lhi_refinement *r);
+
+/* Searches for a faster schedule of a pipeline with that effort: *schedule (the
+ * caller's; unchanged if none), its result in `c`, and the bound, whose text
+ * goes to why[0..room-1]. */
+lh_status lhi_refinement_improve(lhi_refinement *r, const lh_pipeline *p,
+                                 uint64_t effort, lh_choice *c,
+                                 lh_schedule **schedule, char *why, size_t room,
+                                 lh_error *err);
+
+/* Makes a choice the plan's, with its pipeline and schedule, which become the
+ * plan's own, and lists every method on it. */
+lh_status lhi_refinement_replace_best(lhi_refinement *r, const lh_choice *won,
+                                      lhi_built_layout *built,
+                                      lh_schedule *schedule, lh_error *err);
+
+/* Moves layers between the chunks of the plan's layout, and of its close
+ * alternatives, with the schedule of each promising partition optimised: the
+ * partition with the fastest method is often not the one with the fastest
+ * schedule. The text of a new plan's bound goes to why[0..room-1]. */
+lh_status lhi_refinement_search_partitions(lhi_refinement *r, char *why,
+                                           size_t room, lh_error *err);
+
+#endif

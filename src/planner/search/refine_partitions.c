@@ -1,0 +1,523 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Moves layers under optimised schedules. The searches before compare layer
+ * partitions by methods alone, and the solver's gain differs between partitions
+ * by several percent. Each round collects the neighbours of a partition whose
+ * bound is below the best, evaluates them under every method, and solves the
+ * fastest of them. An improvement starts the next round; without one the effort
+ * of each solve grows until the work is spent or the gap is small. */
+#include "planner/search/refine_internal.h"
+
+#include "base/sort.h"
+#include "planner/layout/build_cache.h"
+#include "planner/layout/choice.h"
+#include "planner/layout/equivalence.h"
+#include "planner/layout/layer_partition.h"
+#include "planner/layout/partition_search.h"
+#include "planner/search/candidate.h"
+#include "planner/search/objective.h"
+#include "planner/search/search_budget.h"
+
+#include <longhaul/bounds.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    WORK_FACTOR = 4,    /* work: this multiple of the solver's effort */
+    FIRST_DIVISOR = 20, /* first solves: 1/FIRST_DIVISOR of the effort each */
+    LEVELS = 2,         /* effort levels for the neighbours of one partition */
+    GROWTH = 3,         /* effort of a level relative to the previous one, */
+    FEWER = 4,          /* and the divisor of the number of its solves */
+    MAX_BASES = 8,      /* partitions whose neighbours are tried */
+    MAX_PARTITIONS = 20000, /* layouts with fewer have all as neighbours */
+    MAX_BOUNDS = 6000,      /* else as many are visited, least bounds first */
+    SLOTS = 1 << 15,        /* of the table of visited partitions */
+    MIN_EVALUATED = 96, /* neighbours under every method; more for at most */
+    EVALUATION_DIVISOR = 8, /* 1/EVALUATION_DIVISOR of the remaining work */
+    MAX_NEAREST = 48,       /* at least as many of them one move away */
+    MAX_SOLVED = 24,        /* of these, by the solver */
+    FEW_CHUNKS = 12,        /* with more, only single layers move */
+    TICKS_PER_PASS = 8      /* with less effort the solver only runs methods */
+};
+
+/* Neighbours whose best method is further behind are not solved; nor is there
+ * a search if nothing can be faster by more than 0.5 %. */
+static const double SOLVED_RATIO = 1.04, GOOD_ENOUGH_RATIO = 1.005;
+
+/* A neighbouring partition, and its place in the order of evaluation. */
+typedef struct neighbour {
+    uint32_t *layers;
+    int64_t bound_ns;
+    bool nearest;  /* one move away */
+    bool expanded; /* its own neighbours were collected */
+} neighbour;
+
+/* An evaluated neighbour. */
+typedef struct contender {
+    lhi_candidate c;
+    int64_t value;
+} contender;
+
+/* State of the search around one partition. */
+typedef struct partition_refinement {
+    lhi_refinement *r;
+    lhi_layout_search s;
+    lhi_build_cache *known;
+    lhi_arena *mem; /* of the neighbours */
+    lhi_partition p;
+    lhi_candidate base;
+    neighbour *neighbours;
+    uint32_t n_neighbours, room, n_bounds;
+    bool nearest;                     /* collecting partitions one move away */
+    uint64_t *visited;                /* hash table: SLOTS; 0: free */
+    contender contenders[MAX_SOLVED]; /* the fastest */
+    uint32_t n_contenders;
+    uint64_t left; /* work */
+} partition_refinement;
+
+static int64_t best_value(const partition_refinement *m)
+{
+    return lhi_objective_value(m->r->options, &m->r->plan->best);
+}
+
+static void spend(partition_refinement *m, uint64_t work)
+{
+    m->left -= work < m->left ? work : m->left;
+}
+
+/* Checks whether the work is spent, the caller asks to stop, or the plan is
+ * good enough. */
+static bool is_over(const partition_refinement *m)
+{
+    lhi_refinement *r = m->r;
+    const lh_plan *p = r->plan;
+    const lh_plan_options *o = r->options;
+    r->stopped =
+        r->stopped ||
+        (o->progress && o->progress(o->context, p->n_layouts, p->n_layouts,
+                                    p->best.iteration_ns));
+    return m->left == 0 || r->stopped ||
+           (double)p->best.iteration_ns <=
+               GOOD_ENOUGH_RATIO * (double)p->search_bound_ns;
+}
+
+/* --- neighbours ------------------------------------------------------------
+ */
+
+static lh_status ensure_capacity(partition_refinement *m, lh_error *err)
+{
+    if (m->n_neighbours < m->room)
+        return LH_OK;
+    const uint32_t room = m->room ? 2 * m->room : 256;
+    neighbour *more = LHI_NEW(m->mem, neighbour, room);
+    if (!more)
+        return lhi_fail_nomem(err);
+    if (m->n_neighbours)
+        memcpy(more, m->neighbours, m->n_neighbours * sizeof *more);
+    m->neighbours = more;
+    m->room = room;
+    return LH_OK;
+}
+
+/* Computes the bound of a partition's pipeline; INT64_MAX: it does not work. */
+static lh_status compute_bound(partition_refinement *m, const uint32_t *layers,
+                               int64_t *ns, lh_error *err)
+{
+    lhi_config config = m->base.config;
+    lhi_built_layout built;
+    lh_bound bound;
+    lh_error why = {0};
+    config.layers = layers;
+    *ns = INT64_MAX;
+    spend(m, lhi_estimate_pipeline_work(&config));
+    lh_status status =
+        lhi_layout_build_cached(m->r->job, &config, m->known, &built, &why);
+    if (status != LH_OK && lhi_layout_is_infeasible(status))
+        return LH_OK;
+    if (status == LH_OK) {
+        status = lh_lower_bound(built.pipeline, &bound, &why);
+        lh_pipeline_free(built.pipeline);
+    }
+    if (status == LH_OK)
+        *ns = bound.ns + built.optimizer_ns + built.overhead_ns;
+    else if (err)
+        *err = why;
+    return status;
+}
+
+/* Checks whether a partition is visited for the first time. */
+static bool is_new(const partition_refinement *m, const uint32_t *layers)
+{
+    uint64_t hash = UINT64_C(14695981039346656037);
+    for (uint32_t c = 0; c < m->p.n_chunks; c++)
+        hash = (hash ^ layers[c]) * UINT64_C(1099511628211);
+    hash |= 1;
+    uint32_t at = (uint32_t)(hash >> 32) % SLOTS;
+    while (m->visited[at] && m->visited[at] != hash)
+        at = (at + 1) % SLOTS;
+    if (m->visited[at])
+        return false;
+    m->visited[at] = hash;
+    return true;
+}
+
+/* Adds a partition if its bound is below the best. Its "time" stays unknown, so
+ * that an enumeration continues. */
+static lh_status add_neighbour(void *context, const uint32_t *layers,
+                               int64_t *ns, lh_error *err)
+{
+    partition_refinement *m = context;
+    int64_t bound_ns;
+    *ns = INT64_MAX;
+    if (!m->left || m->n_bounds == MAX_PARTITIONS ||
+        !lhi_partition_allows(&m->p, layers) || !is_new(m, layers))
+        return LH_OK;
+    m->n_bounds++;
+    LHI_TRY(compute_bound(m, layers, &bound_ns, err));
+    if (bound_ns >= best_value(m))
+        return LH_OK;
+    LHI_TRY(ensure_capacity(m, err));
+    uint32_t *own = LHI_NEW(m->mem, uint32_t, m->p.n_chunks);
+    if (!own)
+        return lhi_fail_nomem(err);
+    memcpy(own, layers, m->p.n_chunks * sizeof *own);
+    m->neighbours[m->n_neighbours++] =
+        (neighbour){own, bound_ns, m->nearest, false};
+    return LH_OK;
+}
+
+/* Collects the partitions that differ by a move of `step` layers, or, with 0,
+ * by an exchange of two chunks. */
+static lh_status collect_moves(partition_refinement *m, uint32_t step,
+                               uint32_t *layers, lh_error *err)
+{
+    const uint32_t n = m->p.n_chunks;
+    for (uint32_t a = 0; a < n; a++)
+        for (uint32_t b = step ? 0 : a + 1; b < n && m->left; b++) {
+            const uint32_t x = layers[a], y = layers[b];
+            int64_t ns;
+            if (a == b || (step ? x <= step : x == y))
+                continue;
+            layers[a] = step ? x - step : y;
+            layers[b] = step ? y + step : x;
+            LHI_TRY(add_neighbour(m, layers, &ns, err));
+            layers[a] = x;
+            layers[b] = y;
+        }
+    return LH_OK;
+}
+
+/* Collects the partitions one move away from `layers`. */
+static lh_status expand(partition_refinement *m, uint32_t *layers,
+                        lh_error *err)
+{
+    static const uint32_t steps[] = {1, 0, 2};
+    for (int i = 0; i < (m->p.n_chunks > FEW_CHUNKS ? 1 : 3); i++)
+        LHI_TRY(collect_moves(m, steps[i], layers, err));
+    return LH_OK;
+}
+
+/* Returns the partition with the least bound whose neighbours were not
+ * collected; NULL: none. */
+static neighbour *next_to_expand(const partition_refinement *m)
+{
+    neighbour *best = NULL;
+    for (uint32_t i = 0; i < m->n_neighbours; i++) {
+        neighbour *o = &m->neighbours[i];
+        if (!o->expanded && (!best || o->bound_ns < best->bound_ns))
+            best = o;
+    }
+    return best;
+}
+
+/* Collects every partition where there are few. Otherwise collects those one
+ * move away, and then continues from the least bounds. */
+static lh_status collect(partition_refinement *m, uint32_t *layers,
+                         lh_error *err)
+{
+    int64_t ns = INT64_MAX;
+    uint64_t all;
+    neighbour *next;
+    m->visited = LHI_NEW(m->mem, uint64_t, SLOTS);
+    if (!m->visited)
+        return lhi_fail_nomem(err);
+    LHI_TRY(lhi_partition_count(&m->p, &all, err));
+    m->p.time = add_neighbour;
+    m->p.context = m;
+    m->nearest = true;
+    m->n_bounds = 0;
+    LHI_TRY(add_neighbour(m, layers, &ns, err));
+    LHI_TRY(expand(m, layers, err));
+    m->nearest = false;
+    if (all <= MAX_PARTITIONS)
+        return lhi_partition_exact(&m->p, layers, &ns, err);
+    while (m->n_bounds < MAX_BOUNDS && m->left && (next = next_to_expand(m))) {
+        next->expanded = true;
+        LHI_TRY(expand(m, next->layers, err));
+    }
+    return LH_OK;
+}
+
+static int compare_bounds(const void *a, const void *b)
+{
+    const neighbour *x = a, *y = b;
+    return (x->bound_ns > y->bound_ns) - (x->bound_ns < y->bound_ns);
+}
+
+/* Orders by bound, and moves the first MAX_NEAREST of those one move away to
+ * the front. */
+static void sort_neighbours(partition_refinement *m)
+{
+    uint32_t n = 0;
+    lhi_sort(m->neighbours, m->n_neighbours, sizeof *m->neighbours,
+             compare_bounds);
+    for (uint32_t i = 0; i < m->n_neighbours && n < MAX_NEAREST; i++) {
+        const neighbour o = m->neighbours[i];
+        if (!o.nearest)
+            continue;
+        memmove(m->neighbours + n + 1, m->neighbours + n,
+                (i - n) * sizeof *m->neighbours);
+        m->neighbours[n++] = o;
+    }
+}
+
+/* Inserts a contender in order if it is one of the fastest. */
+static void insert_contender(partition_refinement *m, const contender *o)
+{
+    uint32_t at = m->n_contenders;
+    if (at == MAX_SOLVED && o->value >= m->contenders[at - 1].value)
+        return;
+    if (at < MAX_SOLVED)
+        m->n_contenders++;
+    else
+        at--;
+    for (; at > 0 && m->contenders[at - 1].value > o->value; at--)
+        m->contenders[at] = m->contenders[at - 1];
+    m->contenders[at] = *o;
+}
+
+/* Evaluates the neighbours with the least bounds under every method, and keeps
+ * the fastest to solve. */
+static lh_status evaluate(partition_refinement *m, lh_error *err)
+{
+    const uint64_t end = m->left - m->left / EVALUATION_DIVISOR;
+    m->n_contenders = 0;
+    sort_neighbours(m);
+    m->s.best_ns = m->s.best_value = best_value(m);
+    for (uint32_t i = 0; i < m->n_neighbours && !is_over(m) &&
+                         (i < MIN_EVALUATED || m->left > end);
+         i++) {
+        contender o = {.c = m->base};
+        o.c.config.layers = m->neighbours[i].layers;
+        LHI_TRY(lhi_candidate_compute_bound(&m->s, &o.c, err));
+        if (o.c.bound_ns == INT64_MAX)
+            continue;
+        LHI_TRY(lhi_candidate_evaluate(&m->s, &o.c, err));
+        spend(m, 4 * lhi_estimate_schedule_work(&o.c.config, true));
+        if (!lhi_candidate_is_feasible(&o.c))
+            continue;
+        o.value = lhi_objective_value(m->r->options, &o.c.choice);
+        if ((double)o.value <= SOLVED_RATIO * (double)best_value(m))
+            insert_contender(m, &o);
+    }
+    return LH_OK;
+}
+
+/* --- solves ----------------------------------------------------------------
+ */
+
+/* Copies a choice's partition to the plan's memory. */
+static lh_status keep_layers(const partition_refinement *m, lh_choice *row,
+                             lh_error *err)
+{
+    const uint32_t n = m->p.n_chunks;
+    uint32_t *own = LHI_NEW(m->r->mem, uint32_t, n);
+    if (!own)
+        return lhi_fail_nomem(err);
+    memcpy(own, row->chunk_layers, n * sizeof *own);
+    row->chunk_layers = own;
+    return LH_OK;
+}
+
+/* Optimises a neighbour's schedule; *won: it became the plan. */
+static lh_status solve(partition_refinement *m, contender *o, uint64_t effort,
+                       bool *won, char *why, size_t room, lh_error *err)
+{
+    lhi_refinement *r = m->r;
+    lhi_built_layout built;
+    lh_schedule *schedule = NULL, *better = NULL;
+    lh_choice row;
+    char its_why[160] = "";
+    *won = false;
+    LHI_TRY(lhi_layout_build(r->job, &o->c.config, &built, err));
+    lh_status status = LH_OK;
+    if (o->value < best_value(m)) /* its method's schedule is the plan's */
+        status = lhi_candidate_run_methods(&m->s, &o->c, &built, &schedule,
+                                           NULL, NULL, err);
+    row = o->c.choice;
+    const uint64_t before = r->spent;
+    if (status == LH_OK)
+        status = lhi_refinement_improve(r, built.pipeline, effort, &row,
+                                        &better, its_why, sizeof its_why, err);
+    if (better) {
+        lh_schedule_free(schedule);
+        schedule = better;
+    }
+    spend(m, r->spent - before + lhi_estimate_pipeline_work(&o->c.config));
+    *won = status == LH_OK && schedule &&
+           lhi_objective_value(r->options, &row) < best_value(m);
+    if (*won) {
+        row.why = "";
+        LHI_TRY(keep_layers(m, &row, err));
+        snprintf(why, room, "%s", its_why[0] ? its_why : o->c.bound_text);
+        r->changed = true;
+        return lhi_refinement_replace_best(r, &row, &built, schedule, err);
+    }
+    lh_schedule_free(schedule);
+    lh_pipeline_free(built.pipeline);
+    return status;
+}
+
+/* Solves the contenders, the fastest ones again with more effort; *won: one
+ * became the plan. */
+static lh_status solve_contenders(partition_refinement *m, uint64_t effort,
+                                  bool *won, char *why, size_t room,
+                                  lh_error *err)
+{
+    uint32_t most = MAX_SOLVED;
+    for (int level = 0; level < LEVELS; level++) {
+        for (uint32_t i = 0; i < m->n_contenders && i < most; i++) {
+            if (is_over(m))
+                return LH_OK;
+            LHI_TRY(solve(m, &m->contenders[i], effort, won, why, room, err));
+            if (*won)
+                return LH_OK;
+        }
+        most /= FEWER;
+        effort *= GROWTH;
+    }
+    return LH_OK;
+}
+
+/* Sets the problem for the partitions of a choice's layout. Returns its layers,
+ * or NULL: there are no others. */
+static lh_status begin(partition_refinement *m, const lh_choice *from,
+                       uint32_t **layers, lh_error *err)
+{
+    const lh_job *job = m->r->job;
+    const lhi_config config = lhi_config_from_choice(from);
+    const uint32_t n = config.layout.pipeline * config.layout.chunks_per_device;
+    *layers = NULL;
+    m->n_neighbours = m->room = m->n_contenders = 0;
+    m->base = (lhi_candidate){.config = config, .from_local_search = true};
+    m->p =
+        (lhi_partition){.n_layers = job->model->layers,
+                        .n_chunks = n,
+                        .max_ratio = lhi_layer_partition_ratio(m->r->options)};
+    if (!lhi_layer_partition_has_alternatives(job, &config, m->r->options))
+        return LH_OK;
+    uint32_t *own = LHI_NEW(m->mem, uint32_t, n);
+    if (!own)
+        return lhi_fail_nomem(err);
+    for (uint32_t c = 0; c < n; c++) {
+        uint32_t first;
+        lhi_config_layers(job->model->layers, &config, c, &first, &own[c]);
+    }
+    *layers = own;
+    return LH_OK;
+}
+
+/* Tries the neighbours of one partition; *won: one became the plan. */
+static lh_status try_neighbours(partition_refinement *m, const lh_choice *from,
+                                uint64_t effort, bool *won, char *why,
+                                size_t room, lh_error *err)
+{
+    uint32_t *layers;
+    *won = false;
+    const lhi_mark mark = lhi_arena_mark(m->mem);
+    LHI_TRY(begin(m, from, &layers, err));
+    const uint64_t passes =
+        3 * (uint64_t)m->p.n_chunks * m->base.config.microbatches;
+    if (!layers || effort < TICKS_PER_PASS * passes)
+        return LH_OK;
+    LHI_TRY(lhi_build_cache_make(&m->known, err));
+    lh_status status = collect(m, layers, err);
+    lhi_build_cache_free(m->known);
+    if (status == LH_OK)
+        status = evaluate(m, err);
+    if (status == LH_OK)
+        status = solve_contenders(m, effort, won, why, room, err);
+    lhi_arena_rewind(m->mem, mark);
+    return status;
+}
+
+/* Checks whether two layouts have the same chunks. Their best partitions hardly
+ * differ. */
+static bool has_same_chunks(const lh_choice *a, const lh_choice *b)
+{
+    const lh_layout *x = &a->layout, *y = &b->layout;
+    return x->tensor == y->tensor && x->pipeline == y->pipeline &&
+           x->data == y->data && x->micro_batch == y->micro_batch &&
+           x->chunks_per_device == y->chunks_per_device &&
+           a->placement == b->placement;
+}
+
+/* Checks whether the plan, or an alternative before the i-th, has its chunks.
+ */
+static bool is_tried(const lh_plan *p, uint32_t i)
+{
+    const lh_choice *c = &p->alternatives[i];
+    bool tried = has_same_chunks(c, &p->best);
+    for (uint32_t k = 0; k < i && !tried; k++)
+        tried = has_same_chunks(c, &p->alternatives[k]);
+    return tried;
+}
+
+/* Tries the neighbours of the plan, then those of its closest alternatives with
+ * other chunks. */
+static lh_status try_all(partition_refinement *m, uint64_t effort, bool *won,
+                         char *why, size_t room, lh_error *err)
+{
+    const lh_plan *p = m->r->plan;
+    LHI_TRY(try_neighbours(m, &p->best, effort, won, why, room, err));
+    uint32_t bases = 1;
+    for (uint32_t i = 0;
+         i < p->n_alternatives && bases < MAX_BASES && !*won && !is_over(m);
+         i++) {
+        const lh_choice *c = &p->alternatives[i], before = p->best;
+        if (c->status != LH_CHOICE_OK || c->elastic || is_tried(p, i))
+            continue;
+        if ((double)c->iteration_ns >
+            SOLVED_RATIO * (double)before.iteration_ns)
+            break;
+        bases++;
+        LHI_TRY(try_neighbours(m, c, effort, won, why, room, err));
+        if (*won) /* the layouts change places */
+            ((lh_choice *)p->alternatives)[i] = before;
+    }
+    return LH_OK;
+}
+
+lh_status lhi_refinement_search_partitions(lhi_refinement *r, char *why,
+                                           size_t room, lh_error *err)
+{
+    uint64_t effort = lhi_refinement_effort(r) / FIRST_DIVISOR;
+    partition_refinement m = {
+        .r = r,
+        .s = {.job = r->job, .options = *r->options, .mem = r->mem},
+        .left = WORK_FACTOR * lhi_refinement_effort(r)};
+    if (r->options->objective != LH_PLAN_FASTEST)
+        return LH_OK;
+    m.mem = lhi_arena_make(0);
+    lh_status status = m.mem ? LH_OK : lhi_fail_nomem(err);
+    if (status == LH_OK)
+        status = lhi_evaluation_cache_make(&m.s.evaluation_cache, err);
+    while (status == LH_OK && effort > 0 && effort <= m.left && !is_over(&m)) {
+        bool won = false;
+        status = try_all(&m, effort, &won, why, room, err);
+        for (int i = 0; i < LEVELS && !won; i++)
+            effort *= GROWTH;
+    }
+    lhi_evaluation_cache_free(m.s.evaluation_cache);
+    lhi_arena_free(m.mem);
+    return status;
+}
