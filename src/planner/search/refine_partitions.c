@@ -7,6 +7,7 @@
  * of each solve grows until the work is spent or the gap is small. */
 #include "planner/search/refine_internal.h"
 
+#include "base/random.h"
 #include "base/sort.h"
 #include "planner/layout/build_cache.h"
 #include "planner/layout/choice.h"
@@ -22,12 +23,14 @@
 #include <string.h>
 
 enum {
-    WORK_FACTOR = 4,    /* work: this multiple of the solver's effort */
-    FIRST_DIVISOR = 20, /* first solves: 1/FIRST_DIVISOR of the effort each */
-    LEVELS = 2,         /* effort levels for the neighbours of one partition */
-    GROWTH = 3,         /* effort of a level relative to the previous one, */
-    FEWER = 4,          /* and the divisor of the number of its solves */
-    MAX_BASES = 8,      /* partitions whose neighbours are tried */
+    WORK_FACTOR = 6,     /* work: this multiple of the solver's effort */
+    FIRST_DIVISOR = 20,  /* first solves: 1/FIRST_DIVISOR of the effort each */
+    LEVELS = 3,          /* effort levels for the neighbours of one partition */
+    GROWTH = 3,          /* effort of a level relative to the previous one, */
+    FEWER = 3,           /* and the divisor of the number of its solves */
+    MAX_BASES = 8,       /* partitions whose neighbours are tried */
+    RESTART_DIVISOR = 8, /* restarts: 1/RESTART_DIVISOR of the work left */
+    MAX_CHANGES = 6,     /* layers moved for a restart, at most one more */
     MAX_PARTITIONS = 20000, /* layouts with fewer have all as neighbours */
     MAX_BOUNDS = 6000,      /* else as many are visited, least bounds first */
     SLOTS = 1 << 15,        /* of the table of visited partitions */
@@ -54,7 +57,8 @@ typedef struct neighbour {
 /* An evaluated neighbour. */
 typedef struct contender {
     lhi_candidate c;
-    int64_t value;
+    int64_t value; /* by the best method */
+    int64_t key;   /* sort key: between the bound and that */
 } contender;
 
 /* State of the search around one partition. */
@@ -62,14 +66,15 @@ typedef struct partition_refinement {
     lhi_refinement *r;
     lhi_layout_search s;
     lhi_build_cache *known;
-    lhi_arena *mem; /* of the neighbours */
+    lhi_arena *mem;     /* of the neighbours */
+    const char *method; /* for climbing */
     lhi_partition p;
     lhi_candidate base;
     neighbour *neighbours;
     uint32_t n_neighbours, room, n_bounds;
     bool nearest;                     /* collecting partitions one move away */
     uint64_t *visited;                /* hash table: SLOTS; 0: free */
-    contender contenders[MAX_SOLVED]; /* the fastest */
+    contender contenders[MAX_SOLVED]; /* least keys first */
     uint32_t n_contenders;
     uint64_t left; /* work */
 } partition_refinement;
@@ -100,8 +105,107 @@ static bool is_over(const partition_refinement *m)
                GOOD_ENOUGH_RATIO * (double)p->search_bound_ns;
 }
 
-/* --- neighbours ------------------------------------------------------------
- */
+/* --- restarts ----------------------------------------------------------- */
+
+/* Returns the method for climbing: that of the choice, or a similar one. */
+static const char *climbing_method(const partition_refinement *m,
+                                   const lh_choice *from, uint64_t passes)
+{
+    const lhi_method *own = lhi_method_find(from->layout.schedule);
+    if (own && own->kind != LHI_METHOD_META &&
+        (own->kind != LHI_METHOD_SLOW || passes <= LHI_FEW_PASSES))
+        return own->name;
+    for (uint32_t i = 0; i < lhi_n_methods && passes <= LHI_FEW_PASSES; i++)
+        if (lhi_methods[i].kind == LHI_METHOD_SLOW &&
+            lhi_method_is_considered(m->r->job, m->r->options,
+                                     from->layout.pipeline, &lhi_methods[i]))
+            return lhi_methods[i].name;
+    return lhi_method_get_representative()->name;
+}
+
+/* Times a partition under m->method. */
+static lh_status time_partition(void *context, const uint32_t *layers,
+                                int64_t *ns, lh_error *err)
+{
+    partition_refinement *m = context;
+    lhi_config config = m->base.config;
+    lhi_built_layout built;
+    lhi_method_outcome outcome;
+    lh_error why = {0};
+    config.layers = layers;
+    *ns = INT64_MAX;
+    if (is_over(m))
+        return LH_OK;
+    spend(m, lhi_estimate_schedule_work(&config, false));
+    lh_status status =
+        lhi_layout_build_cached(m->r->job, &config, m->known, &built, &why);
+    if (status == LH_OK) {
+        status = lhi_evaluation_cache_run_method(
+            m->s.evaluation_cache, built.pipeline, m->method,
+            m->r->options->sub_blocks, m->mem, &outcome, NULL, &why);
+        if (status == LH_OK && outcome.status == LH_CHOICE_OK)
+            *ns = outcome.makespan_ns + built.optimizer_ns + built.overhead_ns;
+        lh_pipeline_free(built.pipeline);
+    }
+    if (status == LH_OK || lhi_layout_is_infeasible(status) ||
+        lhi_method_is_inapplicable(status))
+        return LH_OK;
+    if (err)
+        *err = why;
+    return status;
+}
+
+/* Moves single layers at random. */
+static void perturb(const partition_refinement *m, lhi_random *random,
+                    uint32_t moves, uint32_t *layers)
+{
+    const uint32_t n = m->p.n_chunks;
+    for (uint32_t i = 0; i < moves; i++) {
+        const uint32_t from = lhi_random_below(random, n);
+        uint32_t to = lhi_random_below(random, n - 1);
+        to += to >= from;
+        layers[from]--;
+        layers[to]++;
+        if (lhi_partition_allows(&m->p, layers))
+            continue;
+        layers[from]++;
+        layers[to]--;
+    }
+}
+
+/* Iterated local search by one method: climbs from random changes of the best
+ * partition, for a part of the work. The result replaces `layers`. */
+static lh_status climb_again(partition_refinement *m, const lh_choice *from,
+                             uint32_t *layers, lh_error *err)
+{
+    const uint32_t n = m->p.n_chunks;
+    const uint64_t end = m->left - m->left / RESTART_DIVISOR;
+    lhi_random random = {1};
+    uint32_t *start = LHI_NEW(m->mem, uint32_t, n);
+    int64_t best_ns;
+    if (!start)
+        return lhi_fail_nomem(err);
+    m->method =
+        climbing_method(m, from, 3 * (uint64_t)n * m->base.config.microbatches);
+    m->p.time = time_partition;
+    m->p.context = m;
+    LHI_TRY(time_partition(m, layers, &best_ns, err));
+    for (uint32_t i = 0; m->left > end && !is_over(m); i++) {
+        int64_t ns;
+        memcpy(start, layers, n * sizeof *start);
+        perturb(m, &random, 2 + i % MAX_CHANGES, start);
+        LHI_TRY(time_partition(m, start, &ns, err));
+        LHI_TRY(
+            lhi_partition_climb(&m->p, 4 * (uint64_t)n * n, start, &ns, err));
+        if (ns >= best_ns)
+            continue;
+        best_ns = ns;
+        memcpy(layers, start, n * sizeof *start);
+    }
+    return LH_OK;
+}
+
+/* --- neighbours --------------------------------------------------------- */
 
 static lh_status ensure_capacity(partition_refinement *m, lh_error *err)
 {
@@ -280,23 +384,23 @@ static void sort_neighbours(partition_refinement *m)
     }
 }
 
-/* Inserts a contender in order if it is one of the fastest. */
+/* Inserts a contender in order if its key is one of the least. */
 static void insert_contender(partition_refinement *m, const contender *o)
 {
     uint32_t at = m->n_contenders;
-    if (at == MAX_SOLVED && o->value >= m->contenders[at - 1].value)
+    if (at == MAX_SOLVED && o->key >= m->contenders[at - 1].key)
         return;
     if (at < MAX_SOLVED)
         m->n_contenders++;
     else
         at--;
-    for (; at > 0 && m->contenders[at - 1].value > o->value; at--)
+    for (; at > 0 && m->contenders[at - 1].key > o->key; at--)
         m->contenders[at] = m->contenders[at - 1];
     m->contenders[at] = *o;
 }
 
 /* Evaluates the neighbours with the least bounds under every method, and keeps
- * the fastest to solve. */
+ * the most promising to solve. */
 static lh_status evaluate(partition_refinement *m, lh_error *err)
 {
     const uint64_t end = m->left - m->left / EVALUATION_DIVISOR;
@@ -316,14 +420,15 @@ static lh_status evaluate(partition_refinement *m, lh_error *err)
         if (!lhi_candidate_is_feasible(&o.c))
             continue;
         o.value = lhi_objective_value(m->r->options, &o.c.choice);
+        /* The solver's result lies between both, mostly closer to the bound. */
+        o.key = o.c.bound_ns + (o.value - o.c.bound_ns) / 2;
         if ((double)o.value <= SOLVED_RATIO * (double)best_value(m))
             insert_contender(m, &o);
     }
     return LH_OK;
 }
 
-/* --- solves ----------------------------------------------------------------
- */
+/* --- solves ------------------------------------------------------------- */
 
 /* Copies a choice's partition to the plan's memory. */
 static lh_status keep_layers(const partition_refinement *m, lh_choice *row,
@@ -440,7 +545,9 @@ static lh_status try_neighbours(partition_refinement *m, const lh_choice *from,
     if (!layers || effort < TICKS_PER_PASS * passes)
         return LH_OK;
     LHI_TRY(lhi_build_cache_make(&m->known, err));
-    lh_status status = collect(m, layers, err);
+    lh_status status = climb_again(m, from, layers, err);
+    if (status == LH_OK)
+        status = collect(m, layers, err);
     lhi_build_cache_free(m->known);
     if (status == LH_OK)
         status = evaluate(m, err);
@@ -450,11 +557,14 @@ static lh_status try_neighbours(partition_refinement *m, const lh_choice *from,
     return status;
 }
 
-/* Checks whether two layouts have the same chunks. Their best partitions hardly
- * differ. */
+/* Checks whether two layouts have the same chunks or, by their times, equal
+ * pipelines. Their best partitions hardly differ. */
 static bool has_same_chunks(const lh_choice *a, const lh_choice *b)
 {
     const lh_layout *x = &a->layout, *y = &b->layout;
+    if (a->iteration_ns == b->iteration_ns &&
+        a->lower_bound_ns == b->lower_bound_ns)
+        return true;
     return x->tensor == y->tensor && x->pipeline == y->pipeline &&
            x->data == y->data && x->micro_batch == y->micro_batch &&
            x->chunks_per_device == y->chunks_per_device &&
