@@ -23,19 +23,22 @@
 #include <string.h>
 
 enum {
-    WORK_FACTOR = 6,     /* work: this multiple of the solver's effort */
+    WORK_DIVISOR = 10,   /* work: 1/WORK_DIVISOR of that for layouts */
     FIRST_DIVISOR = 20,  /* first solves: 1/FIRST_DIVISOR of the effort each */
+    SOLVE_DIVISOR = 2,   /* solves: 1/SOLVE_DIVISOR of it */
     LEVELS = 3,          /* effort levels for the neighbours of one partition */
     GROWTH = 3,          /* effort of a level relative to the previous one, */
     FEWER = 3,           /* and the divisor of the number of its solves */
     MAX_BASES = 8,       /* partitions whose neighbours are tried */
-    RESTART_DIVISOR = 8, /* restarts: 1/RESTART_DIVISOR of the work left */
+    RESTART_DIVISOR = 5, /* restarts: 1/RESTART_DIVISOR of the work left */
+    SLOW_FACTOR = 60,    /* work of a slow method, or all, of the estimate */
+    FAST_DIVISOR = 4,    /* of a fast one, or a bound: a part of it */
+    SLOW_PASSES = 250,   /* with more, partitions are not climbed by it */
     MAX_CHANGES = 6,     /* layers moved for a restart, at most one more */
     MAX_PARTITIONS = 20000, /* layouts with fewer have all as neighbours */
     MAX_BOUNDS = 6000,      /* else as many are visited, least bounds first */
     SLOTS = 1 << 15,        /* of the table of visited partitions */
-    MIN_EVALUATED = 96, /* neighbours under every method; more for at most */
-    EVALUATION_DIVISOR = 8, /* 1/EVALUATION_DIVISOR of the remaining work */
+    EVALUATION_DIVISOR = 3, /* under every method: 1/EVALUATION_DIVISOR of it */
     MAX_NEAREST = 48,       /* at least as many of them one move away */
     MAX_SOLVED = 24,        /* of these, by the solver */
     FEW_CHUNKS = 12,        /* with more, only single layers move */
@@ -68,6 +71,7 @@ typedef struct partition_refinement {
     lhi_build_cache *known;
     lhi_arena *mem;     /* of the neighbours */
     const char *method; /* for climbing */
+    uint64_t cost;      /* work of timing a partition by it */
     lhi_partition p;
     lhi_candidate base;
     neighbour *neighbours;
@@ -113,9 +117,9 @@ static const char *climbing_method(const partition_refinement *m,
 {
     const lhi_method *own = lhi_method_find(from->layout.schedule);
     if (own && own->kind != LHI_METHOD_META &&
-        (own->kind != LHI_METHOD_SLOW || passes <= LHI_FEW_PASSES))
+        (own->kind != LHI_METHOD_SLOW || passes <= SLOW_PASSES))
         return own->name;
-    for (uint32_t i = 0; i < lhi_n_methods && passes <= LHI_FEW_PASSES; i++)
+    for (uint32_t i = 0; i < lhi_n_methods && passes <= SLOW_PASSES; i++)
         if (lhi_methods[i].kind == LHI_METHOD_SLOW &&
             lhi_method_is_considered(m->r->job, m->r->options,
                                      from->layout.pipeline, &lhi_methods[i]))
@@ -136,7 +140,7 @@ static lh_status time_partition(void *context, const uint32_t *layers,
     *ns = INT64_MAX;
     if (is_over(m))
         return LH_OK;
-    spend(m, lhi_estimate_schedule_work(&config, false));
+    spend(m, m->cost);
     lh_status status =
         lhi_layout_build_cached(m->r->job, &config, m->known, &built, &why);
     if (status == LH_OK) {
@@ -187,16 +191,23 @@ static lh_status climb_again(partition_refinement *m, const lh_choice *from,
         return lhi_fail_nomem(err);
     m->method =
         climbing_method(m, from, 3 * (uint64_t)n * m->base.config.microbatches);
+    const uint64_t cost = lhi_estimate_schedule_work(&m->base.config, false);
+    m->cost = lhi_method_find(m->method)->kind == LHI_METHOD_SLOW
+                  ? SLOW_FACTOR * cost
+                  : cost / FAST_DIVISOR;
     m->p.time = time_partition;
     m->p.context = m;
     LHI_TRY(time_partition(m, layers, &best_ns, err));
     for (uint32_t i = 0; m->left > end && !is_over(m); i++) {
         int64_t ns;
+        uint32_t first;
+        const uint64_t most = (m->left - end) / m->cost;
         memcpy(start, layers, n * sizeof *start);
+        for (uint32_t c = 0; c < n && i % 2 == 0; c++) /* even chunks */
+            lhi_layer_range(m->p.n_layers, n, c, &first, &start[c]);
         perturb(m, &random, 2 + i % MAX_CHANGES, start);
         LHI_TRY(time_partition(m, start, &ns, err));
-        LHI_TRY(
-            lhi_partition_climb(&m->p, 4 * (uint64_t)n * n, start, &ns, err));
+        LHI_TRY(lhi_partition_climb(&m->p, most, start, &ns, err));
         if (ns >= best_ns)
             continue;
         best_ns = ns;
@@ -407,8 +418,7 @@ static lh_status evaluate(partition_refinement *m, lh_error *err)
     m->n_contenders = 0;
     sort_neighbours(m);
     m->s.best_ns = m->s.best_value = best_value(m);
-    for (uint32_t i = 0; i < m->n_neighbours && !is_over(m) &&
-                         (i < MIN_EVALUATED || m->left > end);
+    for (uint32_t i = 0; i < m->n_neighbours && !is_over(m) && m->left > end;
          i++) {
         contender o = {.c = m->base};
         o.c.config.layers = m->neighbours[i].layers;
@@ -416,7 +426,7 @@ static lh_status evaluate(partition_refinement *m, lh_error *err)
         if (o.c.bound_ns == INT64_MAX)
             continue;
         LHI_TRY(lhi_candidate_evaluate(&m->s, &o.c, err));
-        spend(m, 4 * lhi_estimate_schedule_work(&o.c.config, true));
+        spend(m, SLOW_FACTOR * lhi_estimate_schedule_work(&o.c.config, false));
         if (!lhi_candidate_is_feasible(&o.c))
             continue;
         o.value = lhi_objective_value(m->r->options, &o.c.choice);
@@ -488,10 +498,11 @@ static lh_status solve_contenders(partition_refinement *m, uint64_t effort,
                                   bool *won, char *why, size_t room,
                                   lh_error *err)
 {
+    const uint64_t end = m->left - m->left / SOLVE_DIVISOR;
     uint32_t most = MAX_SOLVED;
     for (int level = 0; level < LEVELS; level++) {
         for (uint32_t i = 0; i < m->n_contenders && i < most; i++) {
-            if (is_over(m))
+            if (is_over(m) || m->left <= end)
                 return LH_OK;
             LHI_TRY(solve(m, &m->contenders[i], effort, won, why, room, err));
             if (*won)
@@ -614,7 +625,7 @@ lh_status lhi_refinement_search_partitions(lhi_refinement *r, char *why,
     partition_refinement m = {
         .r = r,
         .s = {.job = r->job, .options = *r->options, .mem = r->mem},
-        .left = WORK_FACTOR * lhi_refinement_effort(r)};
+        .left = lhi_compute_layout_work(r->options) / WORK_DIVISOR};
     if (r->options->objective != LH_PLAN_FASTEST)
         return LH_OK;
     m.mem = lhi_arena_make(0);
