@@ -8,10 +8,16 @@
 #include "planner/layout/link_override.h"
 #include "planner/search/objective.h"
 #include "planner/search/plan_search.h"
+#include "planner/search/refine.h"
 #include "planner/search/search_budget.h"
 
-/* work per question: the plan's divided by WORK_DIVISOR */
-enum { WORK_DIVISOR = 10 };
+#include <longhaul/scheduler.h>
+#include <longhaul/simulate.h>
+
+enum {
+    WORK_DIVISOR = 10,  /* work per question: the plan's divided by this */
+    MAX_RESCHEDULED = 8 /* alternatives scheduled anew for a question */
+};
 
 /* Searches with 1/`parts` of the plan's work, without output. */
 static lh_status search_with_share(const lh_job *job,
@@ -80,6 +86,90 @@ static lh_status search_changed_job(const lh_job *job,
                                  err);
 }
 
+/* Takes the solver's schedule of the plan's pipeline if it is faster. */
+static lh_status solve_again(const lh_plan_options *options, lh_plan *there,
+                             lh_error *err)
+{
+    const lh_sim_options fifo = {.size = sizeof fifo, .fifo = true};
+    lh_schedule *schedule = NULL;
+    lh_timeline *t = NULL;
+    lh_choice *row = &there->best;
+    LHI_TRY(
+        lhi_plan_refine_alternative(options, there->pipeline, &schedule, err));
+    if (!schedule)
+        return LH_OK;
+    lh_status status = lh_simulate(there->pipeline, schedule, &fifo, &t, err);
+    const int64_t ns = t ? lh_timeline_makespan(t) : INT64_MAX;
+    if (status == LH_OK && ns < row->makespan_ns) {
+        const double before = (double)row->iteration_ns;
+        row->makespan_ns = ns;
+        row->iteration_ns = ns + row->optimizer_ns + row->overhead_ns;
+        row->bubble_ratio = lh_timeline_bubble_ratio(t);
+        row->tokens_per_s *= before / (double)row->iteration_ns;
+        row->mfu *= before / (double)row->iteration_ns;
+        row->layout.schedule = LH_OPTIMAL;
+        lhi_choice_memory(row, there->pipeline, schedule);
+        lh_schedule_free((lh_schedule *)there->schedule);
+        there->schedule = schedule;
+        schedule = NULL;
+    }
+    lh_timeline_free(t);
+    lh_schedule_free(schedule);
+    return status;
+}
+
+/* Schedules a layout and partition of the plan anew on the changed job; a
+ * result that is better than *best replaces it and becomes a known plan. */
+static lh_status reschedule(const lh_job *job, const lh_plan_options *options,
+                            const lh_choice *like, lhi_arena *mem,
+                            lhi_found_plans *known, lh_choice *best,
+                            lh_error *err)
+{
+    lhi_layout_search s = {.job = job, .options = *options, .mem = mem};
+    lhi_candidate c = {.config = lhi_config_from_choice(like)};
+    lhi_built_layout built;
+    lh_schedule *schedule = NULL;
+    s.best_ns = s.best_value = lhi_objective_value(options, best);
+    if (like->status != LH_CHOICE_OK || like->elastic)
+        return LH_OK;
+    LHI_TRY(lhi_layout_build(job, &c.config, &built, err));
+    lh_status status = lhi_candidate_compute_bound_built(&c, &built, err);
+    if (status == LH_OK &&
+        (options->objective != LH_PLAN_FASTEST || c.bound_ns < s.best_value))
+        status = lhi_candidate_run_methods(&s, &c, &built, &schedule, NULL,
+                                           NULL, err);
+    lh_plan there = {.job = job,
+                     .best = c.choice,
+                     .pipeline = built.pipeline,
+                     .schedule = schedule};
+    if (status == LH_OK && schedule && !options->quick &&
+        lh_scheduler_is_search(like->layout.schedule))
+        status = solve_again(options, &there, err);
+    if (status == LH_OK && there.schedule &&
+        lhi_objective_value(options, &there.best) < s.best_value) {
+        *best = there.best;
+        return lhi_found_plans_add(known, &there, err);
+    }
+    lh_schedule_free((lh_schedule *)there.schedule);
+    lh_pipeline_free(built.pipeline);
+    return status;
+}
+
+/* Schedules the plan's layout and its closest alternatives anew: the question's
+ * own search has less work than the plan's, and may miss their partitions. */
+static lh_status reschedule_known(const lh_job *job,
+                                  const lh_plan_options *options,
+                                  const lh_plan *plan, lhi_arena *mem,
+                                  lhi_found_plans *known, lh_choice *best,
+                                  lh_error *err)
+{
+    LHI_TRY(reschedule(job, options, &plan->best, mem, known, best, err));
+    for (uint32_t i = 0; i < plan->n_alternatives && i < MAX_RESCHEDULED; i++)
+        LHI_TRY(reschedule(job, options, &plan->alternatives[i], mem, known,
+                           best, err));
+    return LH_OK;
+}
+
 /* Computes the answer from this question's own search. */
 static lh_status answer(const lh_plan_whatif_question *question,
                         const lh_plan_options *options, lhi_arena *mem,
@@ -93,6 +183,7 @@ static lh_status answer(const lh_plan_whatif_question *question,
                                    question->n_changes, mem, job, err));
     LHI_TRY(lhi_plan_evaluate_on_job(plan, job, mem, &out->kept, err));
     LHI_TRY(search_changed_job(job, options, mem, known, &out->best, err));
+    LHI_TRY(reschedule_known(job, options, plan, mem, known, &out->best, err));
     /* The existing schedule may be better than one found from scratch. */
     if (lhi_objective_value(options, &out->kept) <=
         lhi_objective_value(options, &out->best))
