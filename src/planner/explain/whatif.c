@@ -13,6 +13,7 @@
 
 #include <longhaul/scheduler.h>
 #include <longhaul/simulate.h>
+#include <string.h>
 
 enum {
     WORK_DIVISOR = 10,  /* work per question: the plan's divided by this */
@@ -143,7 +144,7 @@ static lh_status reschedule(const lh_job *job, const lh_plan_options *options,
                      .pipeline = built.pipeline,
                      .schedule = schedule};
     if (status == LH_OK && schedule && !options->quick &&
-        lh_scheduler_is_search(like->layout.schedule))
+        strcmp(like->layout.schedule, LH_OPTIMAL) == 0)
         status = solve_again(options, &there, err);
     if (status == LH_OK && there.schedule &&
         lhi_objective_value(options, &there.best) < s.best_value) {

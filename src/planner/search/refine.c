@@ -565,33 +565,30 @@ static lh_status compare_again(lhi_refinement *r, lh_error *err)
     return LH_OK;
 }
 
-lh_status lhi_plan_refine(const lh_job *job, const lh_plan_options *options,
-                          const lhi_best_per_value *heads, lhi_arena *mem,
-                          lh_plan *plan, lh_error *err)
+lh_status lhi_refinement_improve_known(lhi_refinement *r,
+                                       const lhi_best_per_value *heads,
+                                       char *why, size_t room, lh_error *err)
 {
-    lhi_refinement r = {
-        .job = job, .options = options, .mem = mem, .plan = plan};
-    char why[160] = "";
-    if (options->no_optimal || options->quick ||
-        !lhi_target_accepts_any_order(job->target, 0) ||
-        lhi_schedule_requested(job) == LHI_REQUEST_METHOD)
-        return LH_OK;
-    uint64_t rest =
-        lhi_refinement_effort(&r) -
-        MAX_ALTERNATIVES * (lhi_refinement_effort(&r) / WORK_DIVISOR);
+    lh_plan *plan = r->plan;
+    const uint64_t effort = lhi_refinement_effort(r);
     if (!is_elastic(&plan->best))
-        LHI_TRY(improve_best(&r, rest, why, sizeof why, err));
+        LHI_TRY(
+            improve_best(r, effort - MAX_ALTERNATIVES * (effort / WORK_DIVISOR),
+                         why, room, err));
     if (!is_elastic(&plan->best))
-        LHI_TRY(improve_placement(&r, why, sizeof why, err));
-    LHI_TRY(improve_others(&r, why, sizeof why, err));
-    if (heads && heads->n)
-        LHI_TRY(improve_with_heads(&r, heads, why, sizeof why, err));
-    if (!is_elastic(&plan->best))
-        LHI_TRY(lhi_refinement_search_partitions(&r, why, sizeof why, err));
-    LHI_TRY(compare_again(&r, err));
-    if (!r.changed || is_elastic(&plan->best))
-        return LH_OK;
+        LHI_TRY(improve_placement(r, why, room, err));
+    LHI_TRY(improve_others(r, why, room, err));
+    return heads && heads->n ? improve_with_heads(r, heads, why, room, err)
+                             : LH_OK;
+}
+
+lh_status lhi_refinement_finish(lhi_refinement *r, const char *why,
+                                lh_error *err)
+{
     lh_bound bound;
-    LHI_TRY(lh_lower_bound(plan->pipeline, &bound, err));
-    return format_gap_text(&r, why[0] ? why : bound.text, err);
+    LHI_TRY(compare_again(r, err));
+    if (!r->changed || is_elastic(&r->plan->best))
+        return LH_OK;
+    LHI_TRY(lh_lower_bound(r->plan->pipeline, &bound, err));
+    return format_gap_text(r, why[0] ? why : bound.text, err);
 }

@@ -47,11 +47,14 @@ lh_status lhi_refinement_replace_best(lhi_refinement *r, const lh_choice *won,
                                       lhi_built_layout *built,
                                       lh_schedule *schedule, lh_error *err);
 
-/* Moves layers between the chunks of the plan's layout, and of its close
- * alternatives, with the schedule of each promising partition optimised: the
- * partition with the fastest method is often not the one with the fastest
- * schedule. The text of a new plan's bound goes to why[0..room-1]. */
-lh_status lhi_refinement_search_partitions(lhi_refinement *r, char *why,
-                                           size_t room, lh_error *err);
+/* Optimises the schedules of the layouts that the search found. The text of the
+ * plan's bound goes to why[0..room-1]. */
+lh_status lhi_refinement_improve_known(lhi_refinement *r,
+                                       const lhi_best_per_value *heads,
+                                       char *why, size_t room, lh_error *err);
+
+/* Updates the texts of the plan and of its alternatives. */
+lh_status lhi_refinement_finish(lhi_refinement *r, const char *why,
+                                lh_error *err);
 
 #endif

@@ -14,6 +14,7 @@
 #include "planner/layout/equivalence.h"
 #include "planner/layout/layer_partition.h"
 #include "planner/layout/partition_search.h"
+#include "planner/layout/target.h"
 #include "planner/search/candidate.h"
 #include "planner/search/objective.h"
 #include "planner/search/search_budget.h"
@@ -618,8 +619,10 @@ static lh_status try_all(partition_refinement *m, uint64_t effort, bool *won,
     return LH_OK;
 }
 
-lh_status lhi_refinement_search_partitions(lhi_refinement *r, char *why,
-                                           size_t room, lh_error *err)
+/* Moves layers between the chunks of the plan's layout, and of its close
+ * alternatives. */
+static lh_status search_partitions(lhi_refinement *r, char *why, size_t room,
+                                   lh_error *err)
 {
     uint64_t effort = lhi_refinement_effort(r) / FIRST_DIVISOR;
     partition_refinement m = {
@@ -641,4 +644,21 @@ lh_status lhi_refinement_search_partitions(lhi_refinement *r, char *why,
     lhi_evaluation_cache_free(m.s.evaluation_cache);
     lhi_arena_free(m.mem);
     return status;
+}
+
+lh_status lhi_plan_refine(const lh_job *job, const lh_plan_options *options,
+                          const lhi_best_per_value *heads, lhi_arena *mem,
+                          lh_plan *plan, lh_error *err)
+{
+    lhi_refinement r = {
+        .job = job, .options = options, .mem = mem, .plan = plan};
+    char why[160] = "";
+    if (options->no_optimal || options->quick ||
+        !lhi_target_accepts_any_order(job->target, 0) ||
+        lhi_schedule_requested(job) == LHI_REQUEST_METHOD)
+        return LH_OK;
+    LHI_TRY(lhi_refinement_improve_known(&r, heads, why, sizeof why, err));
+    if (!plan->best.elastic)
+        LHI_TRY(search_partitions(&r, why, sizeof why, err));
+    return lhi_refinement_finish(&r, why, err);
 }
