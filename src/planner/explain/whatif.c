@@ -133,8 +133,14 @@ static lh_status reschedule(const lh_job *job, const lh_plan_options *options,
     s.best_ns = s.best_value = lhi_objective_value(options, best);
     if (like->status != LH_CHOICE_OK || like->elastic)
         return LH_OK;
-    LHI_TRY(lhi_layout_build(job, &c.config, &built, err));
-    lh_status status = lhi_candidate_compute_bound_built(&c, &built, err);
+    lh_error why = {0};
+    lh_status status = lhi_layout_build(job, &c.config, &built, &why);
+    if (status != LH_OK && lhi_layout_is_infeasible(status))
+        return LH_OK; /* times exceed a pipeline's range */
+    if (status != LH_OK && err)
+        *err = why;
+    LHI_TRY(status);
+    status = lhi_candidate_compute_bound_built(&c, &built, err);
     if (status == LH_OK &&
         (options->objective != LH_PLAN_FASTEST || c.bound_ns < s.best_value))
         status = lhi_candidate_run_methods(&s, &c, &built, &schedule, NULL,

@@ -481,9 +481,10 @@ static lh_status solve(partition_refinement *m, contender *o, uint64_t effort,
     spend(m, r->spent - before + lhi_estimate_pipeline_work(&o->c.config));
     *won = status == LH_OK && schedule &&
            lhi_objective_value(r->options, &row) < best_value(m);
-    if (*won) {
+    if (*won)
+        status = keep_layers(m, &row, err);
+    if (*won && status == LH_OK) {
         row.why = "";
-        LHI_TRY(keep_layers(m, &row, err));
         snprintf(why, room, "%s", its_why[0] ? its_why : o->c.bound_text);
         r->changed = true;
         return lhi_refinement_replace_best(r, &row, &built, schedule, err);
