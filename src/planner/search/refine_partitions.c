@@ -24,7 +24,7 @@
 #include <string.h>
 
 enum {
-    WORK_DIVISOR = 10,   /* work: 1/WORK_DIVISOR of that for layouts */
+    WORK_DIVISOR = 12,   /* work: 1/WORK_DIVISOR of that for layouts */
     FIRST_DIVISOR = 20,  /* first solves: 1/FIRST_DIVISOR of the effort each */
     SOLVE_DIVISOR = 2,   /* solves: 1/SOLVE_DIVISOR of it */
     LEVELS = 3,          /* effort levels for the neighbours of one partition */
@@ -35,6 +35,7 @@ enum {
     SLOW_FACTOR = 60,    /* work of a slow method, or all, of the estimate */
     FAST_DIVISOR = 4,    /* of a fast one, or a bound: a part of it */
     SLOW_PASSES = 250,   /* with more, partitions are not climbed by it */
+    MAX_VAIN = 40,       /* restarts without improvement */
     MAX_CHANGES = 6,     /* layers moved for a restart, at most one more */
     MAX_PARTITIONS = 20000, /* layouts with fewer have all as neighbours */
     MAX_BOUNDS = 6000,      /* else as many are visited, least bounds first */
@@ -199,7 +200,9 @@ static lh_status climb_again(partition_refinement *m, const lh_choice *from,
     m->p.time = time_partition;
     m->p.context = m;
     LHI_TRY(time_partition(m, layers, &best_ns, err));
-    for (uint32_t i = 0; m->left > end && !is_over(m); i++) {
+    uint32_t n_vain = 0;
+    for (uint32_t i = 0; n_vain < MAX_VAIN && m->left > end && !is_over(m);
+         i++) {
         int64_t ns;
         uint32_t first;
         const uint64_t most = (m->left - end) / m->cost;
@@ -209,8 +212,10 @@ static lh_status climb_again(partition_refinement *m, const lh_choice *from,
         perturb(m, &random, 2 + i % MAX_CHANGES, start);
         LHI_TRY(time_partition(m, start, &ns, err));
         LHI_TRY(lhi_partition_climb(&m->p, most, start, &ns, err));
+        n_vain++;
         if (ns >= best_ns)
             continue;
+        n_vain = 0;
         best_ns = ns;
         memcpy(layers, start, n * sizeof *start);
     }
