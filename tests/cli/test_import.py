@@ -314,6 +314,44 @@ def nothing_is_left_out_in_silence():
         refused(SMALL + argument, why)
 
 
+# A layout of https://github.com/NVIDIA/Megatron-LM/issues/756.
+MIXTRAL = """\
+--num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336
+--num-attention-heads 32 --group-query-attention --num-query-groups 8
+--seq-length 4096 --max-position-embeddings 32768 --vocab-size 32000
+--position-embedding-type rope --swiglu --normalization RMSNorm
+--num-experts 8 --moe-router-topk 2 --moe-ffn-hidden-size 14336
+--tensor-model-parallel-size 1 --pipeline-model-parallel-size 4 --bf16
+--expert-model-parallel-size 8 --micro-batch-size 1 --global-batch-size 128
+"""
+
+
+@test
+def errors_give_the_position_in_the_file_that_the_user_wrote():
+    refused(MIXTRAL, r"args.txt:7: --expert-model-parallel-size: expert x "
+                     r"expert_tensor is 8, above the 4 GPUs")
+    refused(MIXTRAL.replace("14336\n--tensor", "14335\n"
+                            "--expert-tensor-parallel-size 2 --tensor"),
+            r"args.txt:6: --expert-tensor-parallel-size: the expert width")
+    case("one word", ["import", "--from", "megatron", MIXTRAL, *TWO_NODES], 1,
+         err=r"longhaul: the arguments:7: --expert-model-parallel-size: ")
+    draw, numbers = random.Random(5), 0
+    for i in range(120):
+        text = re.sub(r"(?<= )\d+", lambda found: draw.choice(
+            [found[0]] * 6 + ["1", "2", "3", "5", "7", "16", "100", "4096"]),
+                      MIXTRAL)
+        write("args.txt", text)
+        said = run("import", "--from", "megatron", "args.txt", *TWO_NODES)
+        for line, name in re.findall(r"args.txt:(\d+):(?: (--[a-z-]+):)?",
+                                     said.stderr):
+            lines = text.split("\n")
+            check(int(line) <= len(lines) and
+                  name + " " in lines[int(line) - 1],
+                  f"{i}: {said.stderr}{text}")
+            numbers += 1
+    check(numbers > 40, numbers)
+
+
 @test
 def the_number_of_gpus_has_to_be_known():
     refused(SMALL, "does not give the number of GPUs", "--gpu", "h100")

@@ -302,6 +302,13 @@ def products_in_8_bits_are_for_any_program():
 
 
 @test
+def errors_give_the_position_in_the_file_that_the_user_wrote():
+    refused(TOML.replace("seq_len", "mixed_precision_param = 'float32'\n"
+                         "seq_len"),
+            "conf:8: training.mixed_precision_param: h100-sxm has no preset")
+
+
+@test
 def nothing_is_left_out_in_silence():
     text = imported(TOML + "[debug]\nseed = 7\n[optimizer]\nlr = 1e-4\n"
                     "[lr_scheduler]\nwarmup_steps = 2_000\n")

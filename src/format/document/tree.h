@@ -46,11 +46,20 @@ struct lhi_node {     /* compact: one per value in a large file */
     bool quoted;                           /* scalar: quoted, hence a string */
 };
 
+/* The input from which a value of a generated document was made. */
+typedef struct lhi_doc_origin {
+    const char *path;  /* "layout.expert"; NULL: end of the list */
+    const char *where; /* "args.txt:5: --expert-model-parallel-size" */
+} lhi_doc_origin;
+
 /* A parsed document; owns its nodes. */
 typedef struct lhi_doc {
     lhi_arena *mem;
     const char *file; /* name in messages */
     const lhi_node *root;
+    /* Generated document: messages give the origin of a value instead of a line
+     * that the user cannot see. NULL: the text is the user's. */
+    const lhi_doc_origin *origins;
 } lhi_doc;
 
 enum {
@@ -71,7 +80,8 @@ lh_status lhi_doc_load(const char *path, lhi_input_kind kind, lhi_doc **out,
 /* Frees a document with all its nodes; accepts NULL. */
 void lhi_doc_free(lhi_doc *doc);
 
-/* Reports "file:line: key.path: message". */
+/* Reports "file:line: key.path: message"; in a generated document "origin:
+ * message", or without an origin "file: key.path: message". */
 lh_status lhi_doc_fail(const lhi_doc *doc, const lhi_node *node, lh_error *err,
                        lh_status code, const char *format, ...)
     LHI_PRINTF(5, 6);

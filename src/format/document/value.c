@@ -58,6 +58,23 @@ static void node_path(const lhi_node *node, char *path, size_t size)
         snprintf(path + used, size - used, "[%u]", node->index);
 }
 
+/* Returns the origin of `path` or of the closest value around it; NULL if there
+ * is none. */
+static const char *find_origin(const lhi_doc_origin *origins, const char *path)
+{
+    const char *found = NULL;
+    size_t most = 0;
+    for (; origins->path; origins++) {
+        const size_t len = strlen(origins->path);
+        if (len <= most || strncmp(origins->path, path, len) != 0 ||
+            !strchr(".[", path[len]))
+            continue;
+        found = origins->where;
+        most = len;
+    }
+    return found;
+}
+
 lh_status lhi_doc_fail(const lhi_doc *doc, const lhi_node *node, lh_error *err,
                        lh_status code, const char *format, ...)
 {
@@ -70,8 +87,15 @@ lh_status lhi_doc_fail(const lhi_doc *doc, const lhi_node *node, lh_error *err,
     lhi_doc_sanitise_text(raw, text, sizeof text);
     node_path(node, raw_path, sizeof raw_path);
     lhi_doc_sanitise_text(raw_path, path, sizeof path);
+    const char *const colon = path[0] ? ": " : "";
+    const char *const origin =
+        doc->origins ? find_origin(doc->origins, raw_path) : NULL;
+    if (origin)
+        return lhi_fail(err, code, "%s: %s", origin, text);
+    if (doc->origins)
+        return lhi_fail(err, code, "%s: %s%s%s", doc->file, path, colon, text);
     return lhi_fail(err, code, "%s:%u: %s%s%s", doc->file, node->line, path,
-                    path[0] ? ": " : "", text);
+                    colon, text);
 }
 
 const lhi_node *lhi_node_find(const lhi_node *map, const char *key)

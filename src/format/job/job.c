@@ -336,13 +336,15 @@ static uint64_t at_least_one(uint32_t degree)
 static lh_status check_block(reader *r, const lhi_node *map, lh_error *err)
 {
     const lh_layout *l = &r->job->layout;
+    const lhi_node *node =
+        lhi_node_find(map, l->expert > 1 ? "expert" : "expert_tensor");
     uint64_t block, ranks;
     if (!l->expert || (l->expert == 1 && !l->expert_tensor))
         return LH_OK;
     block = lh_layout_expert_block(l);
     ranks = r->job->n_gpus / at_least_one(l->pipeline);
     if (block > ranks)
-        return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
+        return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                             "expert x expert_tensor is %llu, above the %llu "
                             "GPUs of a pipeline stage",
                             (unsigned long long)block,
@@ -352,7 +354,7 @@ static lh_status check_block(reader *r, const lhi_node *map, lh_error *err)
     ranks = (uint64_t)l->tensor * l->context * l->data;
     if (ranks % block == 0)
         return LH_OK;
-    return lhi_doc_fail(r->doc, map, err, LH_EINPUT,
+    return lhi_doc_fail(r->doc, node, err, LH_EINPUT,
                         "expert x expert_tensor (%llu) does not divide the "
                         "tensor x context x data (%llu) GPUs of a pipeline "
                         "stage",

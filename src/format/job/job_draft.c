@@ -488,12 +488,19 @@ static void add_sections(draft *d)
 static lh_status write_draft(draft *d, char **text, size_t *len, lh_error *err)
 {
     lh_job *job = NULL;
+    lhi_doc *doc;
     add_sections(d);
     if (d->text.failed)
         return lhi_fail_nomem(err);
-    LHI_TRY(lh_job_parse(d->text.data, d->text.len,
-                         d->given ? d->given->name : "draft", d->o.folder, &job,
-                         err));
+    LHI_TRY(lhi_doc_parse(d->text.data, d->text.len,
+                          d->given ? d->given->name : "draft", LHI_INPUT_JOB,
+                          &doc, err));
+    doc->origins = d->given ? d->given->origins : NULL;
+    lh_status status =
+        lhi_job_from_node(doc, doc->root, d->o.folder, &job, err);
+    lhi_doc_free(doc);
+    if (status != LH_OK)
+        return status;
     lh_job_free(job);
     return lhi_text_take(&d->text, text, len, err);
 }

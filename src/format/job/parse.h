@@ -273,7 +273,8 @@ json_t *lhi_sites_to_json(const lh_job *job, const lh_sites *sites);
 
 /* Sections of a job template supplied by another file. */
 typedef struct lhi_draft_sections {
-    const char *name;      /* the job's name in messages */
+    const char *name;              /* in messages: the input of the sections */
+    const lhi_doc_origin *origins; /* of the values in that input */
     const lh_model *model; /* the model in `before`, to size the sites */
     const char *before;    /* the text before the cluster */
     const char *cluster;   /* its section; NULL: from the options' sites */

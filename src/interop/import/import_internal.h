@@ -26,6 +26,7 @@
 #include "base/input_limits.h"
 #include "base/text.h"
 #include "format/job/parse.h"
+#include "interop/import/input_value.h"
 
 #include <longhaul/import.h>
 
@@ -35,6 +36,8 @@ typedef struct lhi_rank_range {
     uint64_t end;
     uint32_t datacenter;
 } lhi_rank_range;
+
+enum { LHI_MOST_IMPORT_ORIGINS = 64 };
 
 /* The imported job without its cluster. Strings and lists are in `mem`. */
 typedef struct lhi_imported_job {
@@ -53,6 +56,10 @@ typedef struct lhi_imported_job {
     /* Placement of the ranks; empty: ranks fill the datacenters in order. */
     lhi_rank_range *rank_ranges;
     uint32_t n_rank_ranges;
+    /* Inputs of the job's keys, for messages; NULL-terminated. */
+    lhi_doc_origin origins[LHI_MOST_IMPORT_ORIGINS + 1];
+    bool origin_is_given[LHI_MOST_IMPORT_ORIGINS]; /* else a default */
+    uint32_t n_origins;
     lhi_text ignored; /* NUL-terminated names */
     lhi_text noted;   /* NUL-terminated sentences */
     uint32_t n_ignored, n_noted;
@@ -63,6 +70,12 @@ void lhi_import_ignore(lhi_imported_job *in, const char *name);
 /* Records a sentence about input that is costed differently. */
 void lhi_import_note(lhi_imported_job *in, const char *format, ...)
     LHI_PRINTF(2, 3);
+
+/* Records that the job's key `path` comes from an input, so that a message
+ * about the key gives the input's file, line and name. Of several inputs of one
+ * key the first given one counts. */
+lh_status lhi_import_add_origin(lhi_imported_job *in, const char *path,
+                                lhi_input_key key, lh_error *err);
 
 /* Parses a text into an imported job; `options` supply information that may be
  * missing in the text: the GPUs, or the model. */

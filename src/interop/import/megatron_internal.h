@@ -165,6 +165,10 @@ typedef struct lhi_megatron {
 lh_status lhi_megatron_read(const lhi_command_line *words, lhi_imported_job *in,
                             lhi_megatron *out, lh_error *err);
 
+/* Records the argument behind each key of the job. */
+lh_status lhi_megatron_add_origins(const lhi_megatron *m, lhi_imported_job *in,
+                                   lh_error *err);
+
 /* Checks whether an argument is given. */
 bool lhi_arg_is_given(const lhi_megatron *m, lhi_megatron_key key);
 /* Reports "file:line: --name: " with the problem. */

@@ -454,6 +454,7 @@ lh_status lhi_import_megatron_text(const char *text, size_t len,
     in->target = in->plan_for = LH_TARGET_MEGATRON;
     LHI_TRY(lhi_command_line_parse(text, len, name, in->mem, &words, err));
     LHI_TRY(lhi_megatron_read(&words, in, m, err));
+    LHI_TRY(lhi_megatron_add_origins(m, in, err));
     LHI_TRY(lhi_megatron_build_model(m, in, err));
     LHI_TRY(read_degrees(m, in, options, err));
     LHI_TRY(read_zero(m, in, err));

@@ -197,6 +197,87 @@ static lhi_input_key key_of(const lhi_megatron *m, lhi_megatron_key key)
     return (lhi_input_key){m->file, rows[key].shown, &m->args[key]};
 }
 
+lh_status lhi_megatron_add_origins(const lhi_megatron *m, lhi_imported_job *in,
+                                   lh_error *err)
+{
+    static const struct {
+        const char *path;
+        lhi_megatron_key key;
+    } origins[] = {
+        {"model", LHI_ARG_NUM_LAYERS},
+        {"model.layers", LHI_ARG_ENCODER_NUM_LAYERS},
+        {"model.layers", LHI_ARG_NUM_LAYERS},
+        {"model.hidden", LHI_ARG_HIDDEN_SIZE},
+        {"model.ffn", LHI_ARG_FFN_HIDDEN_SIZE},
+        {"model.heads", LHI_ARG_NUM_ATTENTION_HEADS},
+        {"model.kv_heads", LHI_ARG_NUM_QUERY_GROUPS},
+        {"model.head_dim", LHI_ARG_KV_CHANNELS},
+        {"model.vocab", LHI_ARG_VOCAB_SIZE},
+        {"model.vocab", LHI_ARG_PADDED_VOCAB_SIZE},
+        {"model.positions", LHI_ARG_MAX_POSITION_EMBEDDINGS},
+        {"model.rope_theta", LHI_ARG_ROTARY_BASE},
+        {"model.sliding_window", LHI_ARG_WINDOW_SIZE},
+        {"model.full_interval", LHI_ARG_WINDOW_ATTN_SKIP_FREQ},
+        {"model.window_first_layer", LHI_ARG_WINDOW_ATTN_SKIP_FREQ},
+        {"model.experts", LHI_ARG_NUM_EXPERTS},
+        {"model.experts_per_token", LHI_ARG_MOE_ROUTER_TOPK},
+        {"model.expert_ffn", LHI_ARG_MOE_FFN_HIDDEN_SIZE},
+        {"model.expert_ffn", LHI_ARG_FFN_HIDDEN_SIZE},
+        {"model.shared_expert_ffn",
+         LHI_ARG_MOE_SHARED_EXPERT_INTERMEDIATE_SIZE},
+        {"model.router", LHI_ARG_MOE_ROUTER_SCORE_FUNCTION},
+        {"model.routed_scale", LHI_ARG_MOE_ROUTER_TOPK_SCALING_FACTOR},
+        {"model.expert_groups", LHI_ARG_MOE_ROUTER_NUM_GROUPS},
+        {"model.groups_per_token", LHI_ARG_MOE_ROUTER_GROUP_TOPK},
+        {"model.dense_layers", LHI_ARG_MOE_LAYER_FREQ},
+        {"model.moe_interval", LHI_ARG_MOE_LAYER_FREQ},
+        {"model.moe_phase", LHI_ARG_MOE_LAYER_FREQ},
+        {"model.dense_list", LHI_ARG_MOE_LAYER_FREQ},
+        {"model.q_lora_rank", LHI_ARG_Q_LORA_RANK},
+        {"model.kv_lora_rank", LHI_ARG_KV_LORA_RANK},
+        {"model.qk_nope_head_dim", LHI_ARG_QK_HEAD_DIM},
+        {"model.qk_rope_head_dim", LHI_ARG_QK_POS_EMB_HEAD_DIM},
+        {"model.v_head_dim", LHI_ARG_V_HEAD_DIM},
+        {"model.mtp_layers", LHI_ARG_MTP_NUM_LAYERS},
+        {"training.global_batch", LHI_ARG_GLOBAL_BATCH_SIZE},
+        {"training.sequence", LHI_ARG_ENCODER_SEQ_LENGTH},
+        {"training.sequence", LHI_ARG_SEQ_LENGTH},
+        {"training.precision", LHI_ARG_FP16},
+        {"training.precision", LHI_ARG_BF16},
+        {"training.optimizer", LHI_ARG_OPTIMIZER},
+        {"training.zero", LHI_ARG_DATA_PARALLEL_SHARDING_STRATEGY},
+        {"training.zero", LHI_ARG_USE_DISTRIBUTED_OPTIMIZER},
+        {"training.recompute", LHI_ARG_RECOMPUTE_MODULES},
+        {"training.recompute", LHI_ARG_RECOMPUTE_GRANULARITY},
+        {"training.dropout", LHI_ARG_HIDDEN_DROPOUT},
+        {"training.dispatcher", LHI_ARG_MOE_TOKEN_DISPATCHER_TYPE},
+        {"framework.attention", LHI_ARG_ATTENTION_BACKEND},
+        {"framework.gradients", LHI_ARG_MAIN_GRADS_DTYPE},
+        {"framework.reduce", LHI_ARG_MAIN_GRADS_DTYPE},
+        {"framework.receives", LHI_ARG_NO_OVERLAP_P2P_COMMUNICATION},
+        {"framework.fp8", LHI_ARG_FP8_FORMAT},
+        {"cluster.gpu", LHI_ARG_BF16}, /* lacks the precision */
+        {"layout.tensor", LHI_ARG_TENSOR_MODEL_PARALLEL_SIZE},
+        {"layout.context", LHI_ARG_CONTEXT_PARALLEL_SIZE},
+        {"layout.expert", LHI_ARG_EXPERT_MODEL_PARALLEL_SIZE},
+        {"layout.expert_tensor", LHI_ARG_EXPERT_TENSOR_PARALLEL_SIZE},
+        {"layout.pipeline", LHI_ARG_PIPELINE_MODEL_PARALLEL_SIZE},
+        {"layout.micro_batch", LHI_ARG_MICRO_BATCH_SIZE},
+        {"layout.layers", LHI_ARG_PIPELINE_MODEL_PARALLEL_LAYOUT},
+        {"layout.layers", LHI_ARG_PIPELINE_MODEL_PARALLEL_SIZE},
+        {"layout.mtp_chunk", LHI_ARG_PIPELINE_MODEL_PARALLEL_LAYOUT},
+        {"layout.chunks_per_device", LHI_ARG_DDP_NUM_BUCKETS},
+        {"layout.chunks_per_device",
+         LHI_ARG_NUM_LAYERS_PER_VIRTUAL_PIPELINE_STAGE},
+        {"layout.chunks_per_device",
+         LHI_ARG_NUM_VIRTUAL_STAGES_PER_PIPELINE_RANK},
+    };
+    for (size_t i = 0; i < sizeof origins / sizeof *origins; i++)
+        LHI_TRY(lhi_import_add_origin(in, origins[i].path,
+                                      key_of(m, origins[i].key), err));
+    return LH_OK;
+}
+
 lh_status lhi_arg_fail(const lhi_megatron *m, lhi_megatron_key key,
                        lh_status code, lh_error *err, const char *format, ...)
 {

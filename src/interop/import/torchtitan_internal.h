@@ -122,6 +122,10 @@ lh_status lhi_titan_read(const char *text, size_t len, const char *name,
 lh_status lhi_titan_read_config(const char *options, lhi_imported_job *in,
                                 lhi_titan *t, lh_error *err);
 
+/* Records the key behind each key of the job. */
+lh_status lhi_titan_add_origins(const lhi_titan *t, lhi_imported_job *in,
+                                lh_error *err);
+
 /* Checks whether a key is given. */
 bool lhi_titan_is_given(const lhi_titan *t, lhi_titan_key key);
 /* Returns the given string, or NULL. */

@@ -389,6 +389,7 @@ lh_status lhi_import_torchtitan_text(const char *text, size_t len,
     LHI_TRY(lhi_titan_read(text, len, name, in, t, err));
     in->source_name = t->form == LHI_TITAN_TOML ? "torchtitan TOML (0.2)"
                                                 : "torchtitan options (0.3)";
+    LHI_TRY(lhi_titan_add_origins(t, in, err));
     LHI_TRY(lhi_titan_build_model(t, in, options, err));
     LHI_TRY(read_degrees(t, in, options, &d, err));
     LHI_TRY(lhi_titan_build_stages(t, in, options, err));

@@ -543,6 +543,45 @@ static lhi_input_key key_of(const lhi_titan *t, lhi_titan_key key)
         &t->keys[key]};
 }
 
+lh_status lhi_titan_add_origins(const lhi_titan *t, lhi_imported_job *in,
+                                lh_error *err)
+{
+    const lhi_titan_key model =
+        t->form == LHI_TITAN_TOML ? LHI_TITAN_FLAVOR : LHI_TITAN_CONFIG;
+    const struct {
+        const char *path;
+        lhi_titan_key key;
+    } origins[] = {
+        {"model", model},
+        {"training.global_batch", LHI_TITAN_GLOBAL_BATCH},
+        {"training.global_batch", LHI_TITAN_LOCAL_BATCH},
+        {"training.sequence", LHI_TITAN_SEQUENCE},
+        {"training.precision", LHI_TITAN_PRECISION},
+        {"training.zero", LHI_TITAN_RESHARD},
+        {"training.recompute", LHI_TITAN_AC_MODE},
+        {"training.dispatcher", LHI_TITAN_EXPERT_BACKEND},
+        {"cluster.gpu", LHI_TITAN_PRECISION}, /* lacks it */
+        {"layout.tensor", LHI_TITAN_TENSOR},
+        {"layout.context", LHI_TITAN_CONTEXT},
+        {"layout.expert", LHI_TITAN_EXPERT},
+        {"layout.expert_tensor", LHI_TITAN_EXPERT_TENSOR},
+        {"layout.pipeline", LHI_TITAN_PIPELINE},
+        {"layout.data", LHI_TITAN_REPLICATE},
+        {"layout.data", LHI_TITAN_SHARD},
+        {"layout.micro_batch", LHI_TITAN_MICROBATCH},
+        {"layout.layers", LHI_TITAN_STAGES},
+        {"layout.layers", LHI_TITAN_LAYERS_PER_STAGE},
+        {"layout.layers", LHI_TITAN_PIPELINE},
+        {"layout.chunks_per_device", LHI_TITAN_STAGES},
+        {"layout.chunks_per_device", LHI_TITAN_LAYERS_PER_STAGE},
+        {"layout.schedule", LHI_TITAN_SCHEDULE},
+    };
+    for (size_t i = 0; i < sizeof origins / sizeof *origins; i++)
+        LHI_TRY(lhi_import_add_origin(in, origins[i].path,
+                                      key_of(t, origins[i].key), err));
+    return LH_OK;
+}
+
 bool lhi_titan_is_given(const lhi_titan *t, lhi_titan_key key)
 {
     return t->keys[key].is_given;

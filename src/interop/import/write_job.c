@@ -471,7 +471,6 @@ static void add_head(writer *w)
 static lh_status write_all(writer *w, const char *name, char **text,
                            size_t *len, lh_error *err)
 {
-    lhi_text shown = {0};
     LHI_TRY(find_nodes(w, name, err));
     note_instances(w);
     if (w->in->noted.failed)
@@ -484,22 +483,20 @@ static lh_status write_all(writer *w, const char *name, char **text,
     if (!add_cluster(w))
         return lhi_fail_nomem(err);
     LHI_TRY(add_layout(w, name, err));
-    lhi_text_printf(&shown, "the job of %s", name);
-    if (w->before.failed || w->behind.failed || w->cluster.failed ||
-        shown.failed) {
-        lhi_text_fini(&shown);
+    if (w->before.failed || w->behind.failed || w->cluster.failed)
         return lhi_fail_nomem(err);
-    }
-    const lhi_draft_sections given = {shown.data, &w->in->model, w->before.data,
-                                      w->o->cluster ? w->cluster.data : NULL,
-                                      w->behind.data};
+    const lhi_draft_sections given = {
+        .name = name,
+        .origins = w->in->origins,
+        .model = &w->in->model,
+        .before = w->before.data,
+        .cluster = w->o->cluster ? w->cluster.data : NULL,
+        .after = w->behind.data,
+    };
     lh_draft_options machines = *w->o->machines;
     machines.n_sites = w->o->cluster ? 1 : w->n_sites;
     machines.sites = w->o->cluster ? w->o->machines->sites : w->sites;
-    lh_status status =
-        lhi_job_draft_with_sections(&machines, &given, text, len, err);
-    lhi_text_fini(&shown);
-    return status;
+    return lhi_job_draft_with_sections(&machines, &given, text, len, err);
 }
 
 lh_status lhi_import_write(lhi_imported_job *in, const char *name,
