@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Implements longhaul init: writes a starting job file. */
+#define _XOPEN_SOURCE 700 /* realpath */
 #include "cluster_options.h"
 #include "commands.h"
 #include "inputs.h"
@@ -8,6 +9,7 @@
 #include <longhaul/draft.h>
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -61,19 +63,53 @@ static const cli_example examples[] = {
      "Print a job for two unequal datacenters, 5 ms apart."},
 };
 
-/* Checks that --model is a preset or a file relative to the job's folder. */
-static lh_status check_model(cli *c, const char *folder)
+/* Writes `file`'s path relative to `folder`; both are resolved paths that begin
+ * with '/'. Returns false if `out` is too small. */
+static bool write_relative_path(const char *folder, const char *file, char *out,
+                                size_t size)
+{
+    char from[MOST_PATH];
+    size_t same = 0, used = 0; /* same: length of the common folders with '/' */
+    int len = snprintf(from, sizeof from, "%s%s", folder, folder[1] ? "/" : "");
+    if (len < 0 || (size_t)len >= sizeof from)
+        return false;
+    for (size_t i = 0; from[i] && from[i] == file[i]; i++)
+        if (file[i] == '/')
+            same = i + 1;
+    for (const char *at = from + same; (at = strchr(at, '/')); at++) {
+        if (used + 3 >= size)
+            return false;
+        memcpy(out + used, "../", 3);
+        used += 3;
+    }
+    len = snprintf(out + used, size - used, "%s", file + same);
+    return len >= 0 && (size_t)len < size - used;
+}
+
+/* Determines the value of the job's key `model`: the preset, or the file's path
+ * from the job's folder. --model's path is relative to the working folder, as
+ * shells complete it. */
+static lh_status find_model(cli *c, const char *folder, char *path, size_t size,
+                            const char **out)
 {
     const settings *s = c->settings;
-    char path[MOST_PATH];
     struct stat info;
-    const bool own = *s->model == '/';
-    const int len = snprintf(path, sizeof path, "%s%s%s", own ? "" : folder,
-                             own ? "" : "/", s->model);
-    const bool is_file = len < (int)sizeof path && stat(path, &info) == 0;
-    return cli_check_preset(c, "model", s->model,
-                            is_file || lh_model_preset(s->model),
-                            lh_model_presets());
+    *out = s->model;
+    if (lh_model_preset(s->model))
+        return LH_OK;
+    CLI_TRY(cli_check_preset(c, "model", s->model, stat(s->model, &info) == 0,
+                             lh_model_presets()));
+    if (*s->model == '/' || strcmp(folder, ".") == 0)
+        return LH_OK;
+    char *from = realpath(folder, NULL), *to = realpath(s->model, NULL);
+    const bool found = from && to && write_relative_path(from, to, path, size);
+    free(from);
+    free(to);
+    if (!found)
+        return cli_error(c, LH_EIO, "%s: no such folder; create it first",
+                         folder);
+    *out = path;
+    return LH_OK;
 }
 
 /* Formats a job for the model and machines of the options; *text is the
@@ -82,14 +118,14 @@ static lh_status make_draft(cli *c, const char *folder, char **text,
                             size_t *len)
 {
     const settings *s = c->settings;
+    char path[MOST_PATH];
     lh_draft_site sites[LH_MAX_DATACENTERS] = {{0}};
     lh_draft_options o = {.size = sizeof o,
-                          .model = s->model,
                           .global_batch = s->batch,
                           .sequence = s->sequence,
                           .folder = folder};
     CLI_TRY(cli_check_links(c, &s->machines));
-    CLI_TRY(check_model(c, folder));
+    CLI_TRY(find_model(c, folder, path, sizeof path, &o.model));
     CLI_TRY(cli_build_cluster(c, &s->machines, sites, &o));
     return lh_job_draft(&o, text, len, &c->err);
 }
@@ -169,8 +205,8 @@ const cli_command cmd_init = {
         "docs/formats/job.md describes all keys. Remove the first # to enable "
         "lines such as '# zero: 1'.\n"
         "\n"
-        "A relative path of a config.json is resolved from the folder of FILE, "
-        "as the job does.",
+        "The path of a config.json is relative to the working folder; the job "
+        "contains its path from the folder of FILE.",
     .output_help = "Write the job to FILE and print a summary; an existing "
                    "FILE requires --force.",
     .handles_output = true,

@@ -134,12 +134,23 @@ def a_config_json_is_a_model():
     config = ROOT / "tests/data/configs/Qwen3-30B-A3B/config.json"
     os.makedirs(WORK / "jobs", exist_ok=True)
     write("jobs/config.json", config.read_text())
-    case("there", ["init", "-m", "config.json", "-o", "jobs/job.yaml"],
-         out=r"30\.53 billion parameters")
-    check('\nmodel: "config.json" ' in read("jobs/job.yaml"), "its path")
+    os.makedirs(WORK / "jobs/new", exist_ok=True)
+    os.makedirs(WORK / "jobs2", exist_ok=True)
+    for output, path in (("jobs/job.yaml", "config.json"),
+                         ("jobs/new/../job.yaml", "config.json"),
+                         ("jobs/new/job.yaml", "../config.json"),
+                         ("jobs2/job.yaml", "../jobs/config.json"),
+                         ("job.yaml", "jobs/config.json"),
+                         (str(WORK / "jobs2/job.yaml"), "../jobs/config.json")):
+        case(output, ["init", "-m", "jobs/config.json", "-o", output, "-f"],
+             out=r"30\.53 billion parameters")
+        check(f'\nmodel: "{path}" ' in read(output), f"{output}: {path}")
+    case("the file that was named", ["init", "-m", "config.json", "-o",
+                                     "jobs/job.yaml", "-f"], 2,
+         err="unknown name 'config.json'")
     case("elsewhere", ["init", "-m", "jobs/config.json"],
          out=r'model: "jobs/config\.json" ')
-    case("itself", ["init", "-m", "config.json", "-o", "jobs/config.json",
+    case("itself", ["init", "-m", "jobs/config.json", "-o", "jobs/config.json",
                     "--force"], 2, err="would overwrite")
     check(json.loads(read("jobs/config.json")), "it is as it was")
     case("missing", ["init", "-m", "nowhere/config.json"], 2,
