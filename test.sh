@@ -26,6 +26,8 @@ Environment:
     LONGHAUL_NO_INSTALL=1     install nothing; tests that lack something skip
     LONGHAUL_TORCH=PYTHON     a Python with torch, in place of installing torch
     LONGHAUL_PYTHON=PYTHON    a Python with longhaul, in place of installing it
+    LONGHAUL_MEGATRON=FOLDER  a checkout of Megatron-LM, to import its tests'
+                              configurations too
     LONGHAUL_FUZZ_SECONDS=N   for each fuzz target (0: none)
 EOT
 }

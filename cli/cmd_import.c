@@ -103,7 +103,8 @@ const cli_command cmd_import = {
     .operand_words = CLI_WORDS_FILES,
     .about = "Convert a Megatron-LM or torchtitan configuration to a job",
     .description =
-        "Reads arguments of Megatron-LM (core 0.16), options of torchtitan "
+        "Reads arguments of Megatron-LM (core 0.16 to 0.20), options of "
+        "torchtitan "
         "(0.3) or its TOML file (0.2), and prints a job with the same model, "
         "training and layout on the machines given by the options. 'longhaul "
         "plan' costs this configuration as it is; delete the keys under "
@@ -111,7 +112,9 @@ const cli_command cmd_import = {
         "\n"
         "FILE may be - for standard input, or the arguments themselves as one "
         "word: \"$(cat args.txt)\". Words are split as in a shell; shell "
-        "variables ($NAME) are rejected. In a line that begins with torchrun, "
+        "variables ($NAME) are rejected in values that the job needs. A file "
+        "of Megatron-LM may also be a model_config.yaml with MODEL_ARGS. In a "
+        "line that begins with torchrun, "
         "--nnodes and --nproc-per-node give the number of GPUs.\n"
         "\n"
         "torchtitan refers to models by name; longhaul knows the sizes of "
@@ -119,7 +122,9 @@ const cli_command cmd_import = {
         "\n"
         "Arguments that affect neither time nor memory are listed in the job. "
         "Arguments that are costed differently from their meaning are listed "
-        "on standard error and in the job. Unknown arguments are rejected.",
+        "on standard error and in the job. Unknown arguments of Megatron-LM "
+        "are "
+        "listed there too; unknown keys of torchtitan are rejected.",
     .output_help = "Write the job to FILE; an existing FILE requires --force.",
     .handles_output = true,
     CLI_OPTIONS(options),

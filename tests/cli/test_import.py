@@ -260,9 +260,15 @@ def words_are_cut_as_a_shell_cuts_them():
                     "--gpu", "h100")
     has(text, "data: 16", "vocab: 32000")
     check(text["ignored"] == ["pretrain_gpt.py", "save"], text["ignored"])
-    refused(SMALL + "--save $DIR/x", r"args\.txt:4: '\$DIR/x' needs shell "
-                                    r"expansion")
-    refused(SMALL + "--save \"`pwd`\"", "needs shell expansion")
+    for given in ("--save $DIR/x", '--save "`pwd | tail`"', "--save=$(cat a b)",
+                  '--save "a ${B}"'):
+        text = imported(SMALL + given + " --seed 7")
+        check(text["ignored"] == ["save", "seed"], text["ignored"])
+    for given, words in (("--lr-x $LR $ARGS --num-layers ${N}", r"\$\{N\}"),
+                         ("--num-layers=$N", r"\$N"),
+                         ('--num-layers "`cat n`"', "`cat n`"),
+                         ("--lr 1 $MORE", r"\$MORE")):
+        refused(SMALL + given, rf"args\.txt:4: '{words}' needs shell expansion")
     refused(SMALL + "--save 'x\n\ny", "args.txt:4: missing closing '")
     refused("# nothing\n", "args.txt: has no arguments")
     refused("num-layers 8", "'num-layers' is neither an argument")
@@ -288,11 +294,18 @@ def nothing_is_left_out_in_silence():
                   *TWO_NODES], out=ANY, err="--qk-clip: QK clipping is not")
     refused(SMALL + "--tensor-model-paralel-size 2",
             "did you mean --tensor-model-parallel-size")
-    refused(SMALL + "--warp-speed 9", "has no argument --warp-speed, so its "
-                                      "effect on time and memory is unknown")
+    text = imported(SMALL + "--warp-speed 9 9 --seed 7 --warp")
+    check(text["ignored"] == ["seed"] and
+          text["noted"] == ["not among Megatron-LM's arguments (core 0.20), "
+                            "taken as without effect on time and memory: "
+                            "--warp-speed, --warp"], text)
     for argument, why in (("--yaml-cfg x", "file with further arguments"),
-                          ("--use-checkpoint-args", "from a checkpoint"),
-                          ("--optimizer muon", "'muon' is not supported"),
+                          ("--optimizer soap", "soap keeps for each param"),
+                          ("--optimizer adamm", "not one of adam, sgd"),
+                          ("--perform-rl-step", "--perform-rl-step trains by"),
+                          ("--model-provider hybrid", "only gpt, not 'hybrid'"),
+                          ("--step-batch-size-schedule 0:3",
+                           "cannot be combined with --global-batch-size"),
                           ("--bf16=1", "takes no value"),
                           ("--lr", "--lr needs a value"),
                           ("--rampup-batch-size 1 2", "three values"),

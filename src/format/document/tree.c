@@ -138,7 +138,8 @@ static lh_status check_many_keys(builder *b, const lhi_node *map, lh_error *err)
 static lh_status close_container(builder *b, lh_error *err)
 {
     const lhi_node *node = b->open[--b->depth].node;
-    if (node->kind == LHI_MAP && node->n_items > SMALL_MAP_KEYS)
+    if (!b->doc->keys_repeat && node->kind == LHI_MAP &&
+        node->n_items > SMALL_MAP_KEYS)
         return check_many_keys(b, node, err);
     return LH_OK;
 }
@@ -162,7 +163,7 @@ static lh_status add_scalar(builder *b, const yaml_event_t *event,
     if (in && in->node->kind == LHI_MAP && !in->key) {
         if (in->node->n_items == LHI_DOC_MAX_KEYS)
             return fail_at(b->doc, line, err, "too many keys in one map");
-        if (in->node->n_items <= SMALL_MAP_KEYS &&
+        if (!b->doc->keys_repeat && in->node->n_items <= SMALL_MAP_KEYS &&
             lhi_node_find(in->node, copy))
             return fail_duplicate(b->doc, line, copy, err);
         in->key = copy;
@@ -393,6 +394,7 @@ lh_status lhi_doc_make(size_t len, const char *name, lhi_input_kind kind,
         return lhi_fail_nomem(err);
     }
     doc->mem = mem;
+    doc->keys_repeat = kind == LHI_INPUT_ARGUMENTS;
     *out = doc;
     return LH_OK;
 }

@@ -57,6 +57,7 @@ typedef struct lhi_doc {
     lhi_arena *mem;
     const char *file; /* name in messages */
     const lhi_node *root;
+    bool keys_repeat; /* as arguments do; else repeated keys are rejected */
     /* Generated document: messages give the origin of a value instead of a line
      * that the user cannot see. NULL: the text is the user's. */
     const lhi_doc_origin *origins;

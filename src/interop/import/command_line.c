@@ -15,17 +15,16 @@ typedef struct splitter {
     char *to; /* word under construction; large enough for all input */
 } splitter;
 
-/* Rejects expansions, which only a shell could perform. */
-static lh_status reject_expansion(const splitter *c, lh_error *err)
+lh_status lhi_command_line_check_expanded(const char *file,
+                                          const lhi_command_line_word *word,
+                                          lh_error *err)
 {
-    const char *end = c->at + 1;
-    while (end < c->end && end - c->at < 40 && (unsigned char)*end > ' ' &&
-           *end != '"')
-        end++;
+    if (!word->expansion)
+        return LH_OK;
     return lhi_fail(err, LH_EINPUT,
-                    "%s:%u: '%.*s' needs shell expansion; give the expanded "
+                    "%s:%u: '%.40s' needs shell expansion; give the expanded "
                     "value, or quote it as '...'",
-                    c->file, c->line, (int)(end - c->at), c->at);
+                    file, word->line, word->expansion);
 }
 
 static bool is_space(char ch)
@@ -37,6 +36,26 @@ static void append_letter(splitter *c)
 {
     c->line += *c->at == '\n';
     *c->to++ = *c->at++;
+}
+
+/* Appends an expansion unchanged: "$NAME", "$(...)" or "`...`". */
+static void append_expansion(splitter *c)
+{
+    lhi_command_line_word *word = &c->words[c->n];
+    const bool command = *c->at == '`';
+    uint32_t depth = 0;
+    if (!word->expansion)
+        word->expansion = c->to;
+    append_letter(c);
+    while (command && c->at < c->end && *c->at != '`')
+        append_letter(c);
+    if (command && c->at < c->end)
+        append_letter(c);
+    while (!command && c->at < c->end && (depth > 0 || *c->at == '(')) {
+        depth += *c->at == '(';
+        depth -= *c->at == ')';
+        append_letter(c);
+    }
 }
 
 /* Processes a backslash escape outside single quotes. */
@@ -62,8 +81,8 @@ static lh_status add_quoted(splitter *c, lh_error *err)
     const uint32_t line = c->line;
     while (c->at < c->end && *c->at != quote) {
         if (quote == '"' && (*c->at == '$' || *c->at == '`'))
-            return reject_expansion(c, err);
-        if (quote == '"' && *c->at == '\\')
+            append_expansion(c);
+        else if (quote == '"' && *c->at == '\\')
             add_escaped(c, true);
         else
             append_letter(c);
@@ -79,11 +98,11 @@ static lh_status add_word(splitter *c, lh_error *err)
 {
     lhi_command_line_word *word = &c->words[c->n];
     char *first = c->to;
-    *word = (lhi_command_line_word){first, c->line};
+    *word = (lhi_command_line_word){.text = first, .line = c->line};
     while (c->at < c->end && !is_space(*c->at)) {
         if (*c->at == '$' || *c->at == '`')
-            return reject_expansion(c, err);
-        if (*c->at == '"' || *c->at == '\'')
+            append_expansion(c);
+        else if (*c->at == '"' || *c->at == '\'')
             LHI_TRY(add_quoted(c, err));
         else if (*c->at == '\\')
             add_escaped(c, false);

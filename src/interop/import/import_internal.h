@@ -7,7 +7,10 @@
  *     command_line.c          a command line as words
  *     input_value.c           values, and errors about them
  *     megatron_read.c         Megatron-LM's arguments, by their table
+ *     megatron_config.c       its arguments in a model_config.yaml
+ *     megatron_ignored.c      arguments without effect
  *     megatron_unmapped.c     arguments without a counterpart, and the reason
+ *     megatron_vocabulary.c   the vocabulary, from the tokenizer's name
  *     megatron_model.c, megatron_stages.c, megatron_job.c   their meaning
  *     torchtitan_read.c       torchtitan's keys, by their table
  *     torchtitan_unmapped.c   keys without a counterpart, and the reason

@@ -14,12 +14,20 @@ void lhi_import_ignore(lhi_imported_job *in, const char *name)
 
 void lhi_import_note(lhi_imported_job *in, const char *format, ...)
 {
-    char note[400];
+    lhi_text *noted = &in->noted;
     va_list list;
     va_start(list, format);
-    vsnprintf(note, sizeof note, format, list);
+    const int len = vsnprintf(NULL, 0, format, list);
     va_end(list);
-    lhi_text_add(&in->noted, note, strlen(note) + 1);
+    char *note = len < 0 ? NULL : LHI_NEW(in->mem, char, (size_t)len + 1);
+    if (!note) {
+        noted->failed = true;
+        return;
+    }
+    va_start(list, format);
+    vsnprintf(note, (size_t)len + 1, format, list);
+    va_end(list);
+    lhi_text_add(noted, note, (size_t)len + 1);
     in->n_noted++;
 }
 

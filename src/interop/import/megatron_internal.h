@@ -10,13 +10,14 @@
 typedef enum lhi_arity {
     LHI_ARITY_FLAG,
     LHI_ARITY_ONE,
+    LHI_ARITY_PATH, /* one, of which shell expansions do not matter */
     LHI_ARITY_THREE,
     LHI_ARITY_SOME, /* up to the next argument */
 } lhi_arity;
 
 /* The treatment of an argument without a counterpart in the job. */
 typedef enum lhi_argument_kind {
-    LHI_ARGUMENT_UNKNOWN,
+    LHI_ARGUMENT_UNKNOWN, /* not one of Megatron-LM's */
     LHI_ARGUMENT_IGNORED, /* no effect on cost */
     LHI_ARGUMENT_NOTED,   /* accepted; `why`: how it is costed */
     LHI_ARGUMENT_REFUSED, /* rejected; `why`: the reason */
@@ -29,6 +30,9 @@ typedef struct lhi_unmapped_argument {
     const char *why;
 } lhi_unmapped_argument;
 
+/* Checks whether an argument has no effect on time and memory, and returns the
+ * number of words that follow it. */
+bool lhi_megatron_is_ignored(const char *name, lhi_arity *arity);
 /* Looks up an argument without a counterpart; `name` is without its dashes. */
 lhi_unmapped_argument lhi_megatron_find_unmapped(const char *name);
 
@@ -74,6 +78,7 @@ lhi_unmapped_argument lhi_megatron_find_unmapped(const char *name);
     X(MICRO_BATCH_SIZE, "micro-batch-size", ONE)                               \
     X(MICROBATCH_GROUP_SIZE_PER_VIRTUAL_PIPELINE_STAGE,                        \
       "microbatch-group-size-per-virtual-pipeline-stage", ONE)                 \
+    X(MODEL_PROVIDER, "model-provider", ONE)                                   \
     X(MOE_ENABLE_DEEPEP, "moe-enable-deepep", FLAG)                            \
     X(MOE_FFN_HIDDEN_SIZE, "moe-ffn-hidden-size", ONE)                         \
     X(MOE_FLEX_DISPATCHER_BACKEND, "moe-flex-dispatcher-backend", ONE)         \
@@ -127,8 +132,11 @@ lhi_unmapped_argument lhi_megatron_find_unmapped(const char *name);
     X(SEQ_LENGTH, "seq-length", ONE)                                           \
     X(SEQUENCE_PARALLEL, "sequence-parallel", FLAG)                            \
     X(SOFTMAX_TYPE, "softmax-type", ONE)                                       \
+    X(STEP_BATCH_SIZE_SCHEDULE, "step-batch-size-schedule", ONE)               \
     X(SWIGLU, "swiglu", FLAG)                                                  \
     X(TENSOR_MODEL_PARALLEL_SIZE, "tensor-model-parallel-size", ONE)           \
+    X(TOKENIZER_MODEL, "tokenizer-model", PATH)                                \
+    X(TOKENIZER_TYPE, "tokenizer-type", PATH)                                  \
     X(TORCH_FSDP2_NO_RESHARD_AFTER_FORWARD,                                    \
       "torch-fsdp2-no-reshard-after-forward", FLAG)                            \
     X(TP_COMM_OVERLAP, "tp-comm-overlap", FLAG)                                \
@@ -142,6 +150,7 @@ lhi_unmapped_argument lhi_megatron_find_unmapped(const char *name);
     X(USE_TORCH_FSDP2, "use-torch-fsdp2", FLAG)                                \
     X(USE_TP_PP_DP_MAPPING, "use-tp-pp-dp-mapping", FLAG)                      \
     X(V_HEAD_DIM, "v-head-dim", ONE)                                           \
+    X(VOCAB_FILE, "vocab-file", PATH)                                          \
     X(VOCAB_SIZE, "vocab-size", ONE)                                           \
     X(WINDOW_ATTN_SKIP_FREQ, "window-attn-skip-freq", ONE)                     \
     X(WINDOW_SIZE, "window-size", ONE)
@@ -157,10 +166,18 @@ typedef enum lhi_megatron_key {
 /* All arguments as given, and the GPUs. */
 typedef struct lhi_megatron {
     const char *file;
+    bool from_checkpoint; /* --use-checkpoint-args */
     uint32_t gpus; /* torchrun's --nnodes x --nproc-per-node; 0: unknown */
     lhi_input_value args[LHI_N_ARGS];
 } lhi_megatron;
 
+/* Checks whether a text is a model_config.yaml and not a command line: it
+ * begins with a key of a map. */
+bool lhi_megatron_is_config(const char *text, size_t len);
+/* Reads the MODEL_ARGS of a model_config.yaml as words of a command line. */
+lh_status lhi_megatron_read_config(const char *text, size_t len,
+                                   const char *name, lhi_imported_job *in,
+                                   lhi_command_line *out, lh_error *err);
 /* Reads the words of a command line. */
 lh_status lhi_megatron_read(const lhi_command_line *words, lhi_imported_job *in,
                             lhi_megatron *out, lh_error *err);
@@ -192,6 +209,9 @@ lh_status lhi_arg_get_choice(const lhi_megatron *m, lhi_megatron_key key,
                              const char *const *names, uint32_t *out,
                              lh_error *err);
 
+/* Reads the vocabulary size, which may follow from the tokenizer. */
+lh_status lhi_megatron_read_vocabulary(const lhi_megatron *m,
+                                       lhi_imported_job *in, lh_error *err);
 /* Derives the model from the arguments, after all are read. */
 lh_status lhi_megatron_build_model(const lhi_megatron *m, lhi_imported_job *in,
                                    lh_error *err);

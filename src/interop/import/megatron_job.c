@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Training settings and ranks from Megatron-LM's arguments: arguments.py,
- * transformer_config.py and training.py (core 0.16.1). */
+ * transformer_config.py and training.py (core 0.16.1 and 0.20). */
 #include "interop/import/megatron_internal.h"
 
 #include "base/integer_math.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* --- training ---------------------------------------------------------------
@@ -45,12 +46,48 @@ static lh_status read_dropout(const lhi_megatron *m, lhi_imported_job *in,
 static lh_status read_optimizer(const lhi_megatron *m, lhi_imported_job *in,
                                 lh_error *err)
 {
-    const lhi_input_value *given = &m->args[LHI_ARG_OPTIMIZER];
+    static const char *const kinds[] = {
+        "adam",          "sgd",       "lion", "muon",
+        "adaptive_muon", "dist_muon", "soap", NULL};
+    uint32_t kind = 0;
     in->training.optimizer = LH_OPTIMIZER_ADAMW;
-    if (given->is_given && strcmp(given->values[0].text, "adam") != 0)
+    LHI_TRY(lhi_arg_get_choice(m, LHI_ARG_OPTIMIZER, kinds, &kind, err));
+    if (strcmp(kinds[kind], "soap") == 0)
         return lhi_arg_fail(m, LHI_ARG_OPTIMIZER, LH_EUNSUPPORTED, err,
-                            "optimizer '%.40s' is not supported; use adam",
-                            given->values[0].text);
+                            "longhaul does not model the matrices that soap "
+                            "keeps for each parameter; use adam");
+    if (kind > 0)
+        lhi_import_note(in,
+                        "--optimizer: %s is modelled as adam: two moments per "
+                        "parameter%s",
+                        kinds[kind],
+                        strstr(kinds[kind], "muon")
+                            ? ", and no orthogonalisation of the updates"
+                            : "");
+    return LH_OK;
+}
+
+/* Reads the last batch of "0:384 200B:768": the tokens or samples at which each
+ * batch begins. */
+static lh_status read_last_batch(const lhi_megatron *m, lhi_imported_job *in,
+                                 lh_error *err)
+{
+    const lhi_megatron_key key = LHI_ARG_STEP_BATCH_SIZE_SCHEDULE;
+    if (!lhi_arg_is_given(m, key))
+        return LH_OK;
+    if (lhi_arg_is_given(m, LHI_ARG_GLOBAL_BATCH_SIZE))
+        return lhi_arg_fail(m, key, LH_EINPUT, err,
+                            "cannot be combined with --global-batch-size");
+    const char *last = strrchr(m->args[key].values[0].text, ':');
+    char *end = NULL;
+    const long batch = last ? strtol(last + 1, &end, 10) : 0;
+    if (!end || *end || batch < 1 || batch > 1 << 30)
+        return lhi_arg_fail(m, key, LH_EINPUT, err,
+                            "'%.60s' does not end in :N, the last batch",
+                            m->args[key].values[0].text);
+    in->training.global_batch = (uint32_t)batch;
+    lhi_import_note(in, "--step-batch-size-schedule: the batch is modelled at "
+                        "its final size");
     return LH_OK;
 }
 
@@ -70,8 +107,13 @@ static lh_status read_batch(const lhi_megatron *m, lhi_imported_job *in,
     in->training.global_batch = share < 1u << 30 ? (uint32_t)share : 1u << 30;
     LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_GLOBAL_BATCH_SIZE, 1, 1u << 30,
                                 &in->training.global_batch, err));
+    LHI_TRY(read_last_batch(m, in, err));
+    const lhi_megatron_key batch =
+        lhi_arg_is_given(m, LHI_ARG_STEP_BATCH_SIZE_SCHEDULE)
+            ? LHI_ARG_STEP_BATCH_SIZE_SCHEDULE
+            : LHI_ARG_GLOBAL_BATCH_SIZE;
     if (in->training.global_batch % share != 0)
-        return lhi_arg_fail(m, LHI_ARG_GLOBAL_BATCH_SIZE, LH_EINPUT, err,
+        return lhi_arg_fail(m, batch, LH_EINPUT, err,
                             "%u is not a multiple of --micro-batch-size %u x "
                             "data parallelism %u",
                             in->training.global_batch, l->micro_batch, l->data);
@@ -237,7 +279,8 @@ static lh_status read_dispatcher(const lhi_megatron *m, lhi_imported_job *in,
                                  lh_error *err)
 {
     static const char *const kinds[] = {"allgather", "alltoall", "flex", NULL};
-    static const char *const backends[] = {"deepep", "hybridep", NULL};
+    static const char *const backends[] = {"deepep", "hybridep", "ncclep",
+                                           NULL};
     uint32_t kind = 0, backend = 0;
     LHI_TRY(lhi_arg_get_choice(m, LHI_ARG_MOE_TOKEN_DISPATCHER_TYPE, kinds,
                                &kind, err));
@@ -247,7 +290,7 @@ static lh_status read_dispatcher(const lhi_megatron *m, lhi_imported_job *in,
         return LH_OK;
     if (kind == 2 || lhi_arg_is_given(m, LHI_ARG_MOE_ENABLE_DEEPEP))
         in->training.dispatcher = LH_DISPATCHER_DEEPEP;
-    if (kind == 2 && backend == 1)
+    if (kind == 2 && backend > 0)
         lhi_import_note(in, "--moe-flex-dispatcher-backend: token dispatch is "
                             "modelled as DeepEP");
     if (kind == 0 && in->layout.expert > 1)
@@ -298,7 +341,8 @@ static lh_status read_attention(const lhi_megatron *m, lhi_imported_job *in,
 {
     static const char *const kinds[] = {"auto",    "flash", "fused",
                                         "unfused", "local", NULL};
-    static const char *const layers[] = {"transformer_engine", "local", NULL};
+    static const char *const layers[] = {"transformer_engine", "local",
+                                         "inference_optimized", NULL};
     uint32_t kind = 0, layer = 0;
     LHI_TRY(
         lhi_arg_get_choice(m, LHI_ARG_ATTENTION_BACKEND, kinds, &kind, err));
@@ -450,9 +494,12 @@ lh_status lhi_import_megatron_text(const char *text, size_t len,
     lhi_megatron *m = LHI_NEW(in->mem, lhi_megatron, 1);
     if (!m)
         return lhi_fail_nomem(err);
-    in->source_name = "Megatron-LM arguments (core 0.16)";
+    in->source_name = "Megatron-LM arguments (core 0.16 to 0.20)";
     in->target = in->plan_for = LH_TARGET_MEGATRON;
-    LHI_TRY(lhi_command_line_parse(text, len, name, in->mem, &words, err));
+    if (lhi_megatron_is_config(text, len))
+        LHI_TRY(lhi_megatron_read_config(text, len, name, in, &words, err));
+    else
+        LHI_TRY(lhi_command_line_parse(text, len, name, in->mem, &words, err));
     LHI_TRY(lhi_megatron_read(&words, in, m, err));
     LHI_TRY(lhi_megatron_add_origins(m, in, err));
     LHI_TRY(lhi_megatron_build_model(m, in, err));

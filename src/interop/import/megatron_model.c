@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The model from Megatron-LM's arguments, with the defaults of arguments.py and
- * transformer_config.py (core 0.16.1). */
+ * transformer_config.py (core 0.16.1 and 0.20). */
 #include "interop/import/layer_pattern.h"
 #include "interop/import/megatron_internal.h"
 
@@ -10,6 +10,11 @@
 static lh_status read_sizes(const lhi_megatron *m, lh_model *model,
                             lh_error *err)
 {
+    const lhi_input_value *provider = &m->args[LHI_ARG_MODEL_PROVIDER];
+    if (provider->is_given && strcmp(provider->values[0].text, "gpt") != 0)
+        return lhi_arg_fail(m, LHI_ARG_MODEL_PROVIDER, LH_EUNSUPPORTED, err,
+                            "longhaul supports only gpt, not '%.40s'",
+                            provider->values[0].text);
     const lhi_megatron_key layers =
         lhi_arg_is_given(m, LHI_ARG_ENCODER_NUM_LAYERS)
             ? LHI_ARG_ENCODER_NUM_LAYERS
@@ -149,8 +154,8 @@ static lh_status read_positions(const lhi_megatron *m, lhi_imported_job *in,
                                 lh_error *err)
 {
     lh_model *model = &in->model;
-    static const char *const kinds[] = {"learned_absolute", "rope", "mrope",
-                                        "relative",         "none", NULL};
+    static const char *const kinds[] = {
+        "learned_absolute", "rope", "mrope", "relative", "none", "yarn", NULL};
     uint32_t kind = 0, positions = 0;
     LHI_TRY(lhi_arg_get_choice(m, LHI_ARG_POSITION_EMBEDDING_TYPE, kinds, &kind,
                                err));
@@ -161,9 +166,10 @@ static lh_status read_positions(const lhi_megatron *m, lhi_imported_job *in,
                             err,
                             "longhaul does not support relative position "
                             "biases in attention");
-    LHI_TRY(lhi_arg_require_integer(m, LHI_ARG_MAX_POSITION_EMBEDDINGS, 1,
-                                    LHI_MAX_VOCAB, &positions, err));
-    model->positions = kind == 0 ? positions : 0;
+    if (kind == 0)
+        LHI_TRY(lhi_arg_require_integer(m, LHI_ARG_MAX_POSITION_EMBEDDINGS, 1,
+                                        LHI_MAX_VOCAB, &positions, err));
+    model->positions = positions;
     if (kind == 0 && lhi_arg_is_given(m, LHI_ARG_ROTARY_BASE))
         lhi_import_ignore(in, "--rotary-base");
     return kind == 0 ? LH_OK
@@ -264,44 +270,6 @@ static lh_status read_experts(const lhi_megatron *m, lhi_imported_job *in,
         lhi_import_note(in, "--num-experts: expert matrix products are "
                             "modelled as with --moe-grouped-gemm");
     return read_expert_layers(m, in, err);
-}
-
-static lh_status read_vocabulary(const lhi_megatron *m, lhi_imported_job *in,
-                                 lh_error *err)
-{
-    lh_model *model = &in->model;
-    uint32_t by = 128, tensor = 1;
-    if (!lhi_arg_is_given(m, LHI_ARG_VOCAB_SIZE) &&
-        lhi_arg_is_given(m, LHI_ARG_PADDED_VOCAB_SIZE))
-        return lhi_arg_get_integer(m, LHI_ARG_PADDED_VOCAB_SIZE, 1,
-                                   LHI_MAX_VOCAB, &model->vocab, err);
-    if (!lhi_arg_is_given(m, LHI_ARG_VOCAB_SIZE))
-        return lhi_arg_fail(m, LHI_ARG_VOCAB_SIZE, LH_EINPUT, err,
-                            "is required: Megatron-LM reads it from its "
-                            "tokenizer, which longhaul does not have. Set it "
-                            "to the tokenizer's vocabulary size");
-    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_VOCAB_SIZE, 1, LHI_MAX_VOCAB,
-                                &model->vocab, err));
-    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_MAKE_VOCAB_SIZE_DIVISIBLE_BY, 1,
-                                LHI_MAX_VOCAB, &by, err));
-    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_TENSOR_MODEL_PARALLEL_SIZE, 1,
-                                LHI_MAX_DEGREE, &tensor, err));
-    uint64_t to = (uint64_t)by * tensor;
-    uint64_t padded = (model->vocab + to - 1) / to * to;
-    if (lhi_arg_is_given(m, LHI_ARG_PADDED_VOCAB_SIZE)) {
-        uint32_t given = 0;
-        LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_PADDED_VOCAB_SIZE, 1,
-                                    LHI_MAX_VOCAB, &given, err));
-        padded = given;
-    }
-    const uint32_t costed =
-        lhi_megatron_padded_vocab(model->vocab, tensor, &by);
-    if (padded != costed)
-        lhi_import_note(in,
-                        "--vocab-size: Megatron-LM pads the vocabulary to %llu "
-                        "tokens; %u are modelled",
-                        (unsigned long long)padded, costed);
-    return LH_OK;
 }
 
 /* --- presets ----------------------------------------------------------------
@@ -408,7 +376,7 @@ lh_status lhi_megatron_build_model(const lhi_megatron *m, lhi_imported_job *in,
     LHI_TRY(read_positions(m, in, err));
     LHI_TRY(read_mlp(m, model, err));
     LHI_TRY(read_experts(m, in, err));
-    LHI_TRY(read_vocabulary(m, in, err));
+    LHI_TRY(lhi_megatron_read_vocabulary(m, in, err));
     LHI_TRY(lhi_arg_get_choice(m, LHI_ARG_NORMALIZATION, norms, &norm, err));
     model->norm = (lh_norm)norm;
     model->tied_embeddings =

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arguments by their names, as in Python's argparse without abbreviations:
- * "--name value" or "--name=value"; the last one counts. */
+ * "--name value" or "--name=value"; the last one counts. Unknown ones are
+ * collected in one note. */
 #include "interop/import/megatron_internal.h"
 
 #include <ctype.h>
@@ -26,7 +27,8 @@ typedef struct reader {
     const lhi_command_line *words;
     lhi_imported_job *in;
     lhi_megatron *out;
-    uint32_t i; /* index of the next word */
+    uint32_t i;       /* index of the next word */
+    lhi_text unknown; /* names of unknown arguments, with commas */
 } reader;
 
 /* --- words of an argument ---------------------------------------------------
@@ -51,6 +53,8 @@ static lh_status read_name(const reader *r, const lhi_command_line_word *word,
 {
     const char *text = word->text;
     size_t len;
+    if (text[0] != '-')
+        LHI_TRY(lhi_command_line_check_expanded(r->words->file, word, err));
     if (strncmp(text, "--", 2) != 0 || !text[2])
         return lhi_fail(err, LH_EINPUT,
                         "%s:%u: '%.60s' is neither an argument nor a value of "
@@ -65,11 +69,16 @@ static lh_status read_name(const reader *r, const lhi_command_line_word *word,
     return LH_OK;
 }
 
+static bool takes_one(lhi_arity arity)
+{
+    return arity == LHI_ARITY_ONE || arity == LHI_ARITY_PATH;
+}
+
 /* Counts the words after the name that are its values. */
 static uint32_t values_behind(const reader *r, lhi_arity arity)
 {
     const uint32_t most = arity == LHI_ARITY_FLAG    ? 0
-                          : arity == LHI_ARITY_ONE   ? 1
+                          : takes_one(arity)         ? 1
                           : arity == LHI_ARITY_THREE ? 3
                                                      : UINT32_MAX;
     uint32_t n = 0;
@@ -83,7 +92,7 @@ static lh_status read_values(reader *r, const lhi_command_line_word *word,
                              lhi_arity arity, option *o, lh_error *err)
 {
     const char *equals = strchr(word->text, '=');
-    lhi_command_line_word *own;
+    lhi_command_line_word *own; /* the value behind '=' */
     o->given = (lhi_input_value){.is_given = true, .line = o->line};
     if (!equals) {
         o->given.n = values_behind(r, arity);
@@ -95,11 +104,12 @@ static lh_status read_values(reader *r, const lhi_command_line_word *word,
     } else {
         if (!(own = LHI_NEW(r->in->mem, lhi_command_line_word, 1)))
             return lhi_fail_nomem(err);
-        *own = (lhi_command_line_word){equals + 1, o->line};
+        *own = *word;
+        own->text = equals + 1;
         o->given.n = 1;
         o->given.values = own;
     }
-    const bool wants = arity == LHI_ARITY_ONE;
+    const bool wants = takes_one(arity);
     if ((wants && o->given.n != 1) ||
         (arity == LHI_ARITY_THREE && o->given.n != 3))
         return lhi_fail(err, LH_EINPUT, "%s:%u: --%s needs %s", r->words->file,
@@ -110,38 +120,39 @@ static lh_status read_values(reader *r, const lhi_command_line_word *word,
 /* --- lookup ----------------------------------------------------------------
  */
 
-static lh_status refuse_unknown(const reader *r, const option *o, lh_error *err)
+/* Records an unknown argument, unless a known one has a similar name. */
+static lh_status add_unknown(reader *r, const option *o, lh_error *err)
 {
-    const char *near = NULL;
-    for (uint32_t i = 0; i < LHI_N_ARGS && !near; i++)
+    for (uint32_t i = 0; i < LHI_N_ARGS; i++)
         if (lhi_is_similar_name(rows[i].shown + DASHES, o->name))
-            near = rows[i].shown;
-    if (near)
-        return lhi_fail(err, LH_EINPUT,
-                        "%s:%u: Megatron-LM (core 0.16) has no argument --%s; "
-                        "did you mean %s?",
-                        r->words->file, o->line, o->name, near);
-    return lhi_fail(err, LH_EINPUT,
-                    "%s:%u: Megatron-LM (core 0.16) has no argument --%s, so "
-                    "its effect on time and memory is unknown; remove it to "
-                    "plan without it",
-                    r->words->file, o->line, o->name);
+            return lhi_fail(err, LH_EINPUT,
+                            "%s:%u: Megatron-LM (core 0.20) has no argument "
+                            "--%s; did you mean %s?",
+                            r->words->file, o->line, o->name, rows[i].shown);
+    lhi_text_printf(&r->unknown, "%s--%s", r->unknown.len ? ", " : "", o->name);
+    return LH_OK;
 }
 
 static lh_status read_unread(reader *r, const lhi_command_line_word *word,
                              option *o, lh_error *err)
 {
     const lhi_unmapped_argument a = lhi_megatron_find_unmapped(o->name);
-    if (a.kind == LHI_ARGUMENT_UNKNOWN)
-        return refuse_unknown(r, o, err);
     LHI_TRY(read_values(r, word, a.arity, o, err));
-    if (a.kind == LHI_ARGUMENT_REFUSED)
+    if (strcmp(o->name, "use-checkpoint-args") == 0)
+        r->out->from_checkpoint = true;
+    switch (a.kind) {
+    case LHI_ARGUMENT_UNKNOWN:
+        return add_unknown(r, o, err);
+    case LHI_ARGUMENT_REFUSED:
         return lhi_fail(err, LH_EUNSUPPORTED, "%s:%u: --%s %s", r->words->file,
                         o->line, o->name, a.why);
-    if (a.kind == LHI_ARGUMENT_NOTED)
+    case LHI_ARGUMENT_NOTED:
         lhi_import_note(r->in, "--%s: %s", o->name, a.why);
-    else
-        lhi_import_ignore(r->in, o->name);
+        return LH_OK;
+    case LHI_ARGUMENT_IGNORED:
+        break;
+    }
+    lhi_import_ignore(r->in, o->name);
     return LH_OK;
 }
 
@@ -153,6 +164,10 @@ static lh_status read_option(reader *r, lh_error *err)
     for (uint32_t i = 0; i < LHI_N_ARGS; i++)
         if (strcmp(rows[i].shown + DASHES, o.name) == 0) {
             LHI_TRY(read_values(r, word, rows[i].arity, &o, err));
+            for (uint32_t k = 0;
+                 rows[i].arity != LHI_ARITY_PATH && k < o.given.n; k++)
+                LHI_TRY(lhi_command_line_check_expanded(
+                    r->words->file, &o.given.values[k], err));
             r->out->args[i] = o.given;
             return LH_OK;
         }
@@ -179,9 +194,18 @@ lh_status lhi_megatron_read(const lhi_command_line *words, lhi_imported_job *in,
     read_launcher(&r);
     if (r.i == words->n)
         return lhi_fail(err, LH_EINPUT, "%s: has no arguments", words->file);
-    while (r.i < words->n)
-        LHI_TRY(read_option(&r, err));
-    return LH_OK;
+    lh_status status = LH_OK;
+    while (r.i < words->n && status == LH_OK)
+        status = read_option(&r, err);
+    if (status == LH_OK && r.unknown.failed)
+        status = lhi_fail_nomem(err);
+    if (status == LH_OK && r.unknown.len)
+        lhi_import_note(in,
+                        "not among Megatron-LM's arguments (core 0.20), taken "
+                        "as without effect on time and memory: %s",
+                        r.unknown.data);
+    lhi_text_fini(&r.unknown);
+    return status;
 }
 
 /* --- values ------------------------------------------------------------------
@@ -305,7 +329,11 @@ lh_status lhi_arg_require_integer(const lhi_megatron *m, lhi_megatron_key key,
                                   lh_error *err)
 {
     if (!lhi_arg_is_given(m, key))
-        return lhi_arg_fail(m, key, LH_EINPUT, err, "is missing");
+        return lhi_arg_fail(m, key, LH_EINPUT, err, "is missing%s",
+                            m->from_checkpoint
+                                ? "; --use-checkpoint-args reads it from the "
+                                  "checkpoint, which longhaul does not open"
+                                : "");
     return lhi_arg_get_integer(m, key, least, most, out, err);
 }
 

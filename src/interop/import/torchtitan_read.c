@@ -225,7 +225,7 @@ static lh_status read_values(reader *r, const found_key *k, const char *name,
         lhi_command_line_word *value = new_values(r, given, 1);
         if (!value)
             return lhi_fail_nomem(err);
-        *value = (lhi_command_line_word){behind, given->line};
+        *value = (lhi_command_line_word){.text = behind, .line = given->line};
     } else {
         given->values = r->words->all + r->i;
         while (r->i < r->words->n && (!one || n < 1) &&
@@ -253,7 +253,8 @@ static lh_status read_bool(reader *r, const char *name, const char *behind,
                         "%s:%u: --%s takes no value; for false, write no- "
                         "before the last part of its name",
                         r->t->file, given->line, name);
-    *value = (lhi_command_line_word){is ? "true" : "false", given->line};
+    *value = (lhi_command_line_word){.text = is ? "true" : "false",
+                                     .line = given->line};
     return LH_OK;
 }
 
@@ -269,8 +270,8 @@ static lh_status read_option(reader *r, lh_error *err)
         lhi_command_line_word *value = new_values(r, &given, 1);
         if (!value)
             return lhi_fail_nomem(err);
-        *value =
-            (lhi_command_line_word){strchr(word->text, ':') + 1, word->line};
+        *value = (lhi_command_line_word){.text = strchr(word->text, ':') + 1,
+                                         .line = word->line};
         if (!r->usual || !r->t->keys[LHI_TITAN_AC_MODE].is_given)
             r->t->keys[LHI_TITAN_AC_MODE] = given;
         return LH_OK;
@@ -337,7 +338,8 @@ static lh_status read_launcher(reader *r, lh_error *err)
             LHI_TRY(read_gpus(r, word, gpus, err));
         if (!module && !config)
             continue;
-        *value = (lhi_command_line_word){module ? module : config, word->line};
+        *value = (lhi_command_line_word){.text = module ? module : config,
+                                         .line = word->line};
         r->t->keys[module ? LHI_TITAN_MODULE : LHI_TITAN_CONFIG] = given;
     }
     r->i = n;
@@ -352,6 +354,9 @@ static lh_status read_options(reader *r, const char *text, size_t len,
     lhi_command_line words;
     LHI_TRY(
         lhi_command_line_parse(text, len, r->t->file, r->in->mem, &words, err));
+    for (uint32_t i = 0; i < words.n; i++)
+        LHI_TRY(
+            lhi_command_line_check_expanded(r->t->file, &words.all[i], err));
     r->words = &words;
     r->i = 0;
     if (!r->usual)
@@ -446,7 +451,7 @@ static lh_status read_node(reader *r, const lhi_node *node, lhi_titan_type type,
                                    n->kind == LHI_SCALAR ? n->text : "");
         if (!text)
             return lhi_fail_nomem(err);
-        values[i] = (lhi_command_line_word){text, n->line};
+        values[i] = (lhi_command_line_word){.text = text, .line = n->line};
     }
     return LH_OK;
 }
