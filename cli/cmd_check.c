@@ -9,6 +9,7 @@
 
 typedef struct settings {
     bool fifo;
+    uint32_t buffers;
     const char *certificate, *host_memory;
 } settings;
 
@@ -17,6 +18,14 @@ static const cli_option options[] = {
      .type = CLI_FLAG,
      .at = offsetof(settings, fifo),
      .help = "Ignore the link orders of the schedule or the plan."},
+    {.name = "buffers",
+     .type = CLI_COUNT,
+     .at = offsetof(settings, buffers),
+     .arg = "N",
+     .least = 0,
+     .most = 1 << 20,
+     .help = "Messages that the transport buffers per pair of devices before a "
+             "send waits for its receive (default: 0)."},
     CLI_HOST_MEMORY_ROW(settings,
                         "A device may then exceed its limit; the host memory "
                         "used is printed."),
@@ -132,7 +141,8 @@ static lh_status verify(cli *c, work *w)
     else
         return cli_usage(c, "SCHEDULE is required for a pipeline, which "
                             "contains no schedule");
-    CLI_TRY(lh_check(w->pipeline, w->schedule, &w->verdict, &c->err));
+    CLI_TRY(lh_check_buffered(w->pipeline, w->schedule, s->buffers, &w->verdict,
+                              &c->err));
     c->exit_code = lh_verdict_valid(w->verdict) ? EXIT_OK : EXIT_FAILED;
     if (s->certificate)
         CLI_TRY(verify_certificate(c, w));
@@ -172,6 +182,15 @@ const cli_command cmd_check = {
         "complete, forwards precede backwards, memory stays within its limits, "
         "link orders are complete, and there is no deadlock. The checker "
         "shares no code with the schedulers and the simulator.\n"
+        "\n"
+        "If the schedule has SEND and RECV cells, as PyTorch's and those of "
+        "'export --form compute_comms', it checks them too: every message has "
+        "one of each, after the pass that produces it and before the pass that "
+        "needs it; both devices of a pair have their messages in one order; "
+        "and the rows do not deadlock if a send waits for its receive, as in "
+        "NCCL. If they do, it prints the number of --buffers with which they "
+        "run. UNSHARD, RESHARD, REDUCE_GRAD and WAIT cells must be at valid "
+        "positions.\n"
         "\n"
         "With --certificate it also verifies the proof of optimality: that the "
         "proof is for this pipeline and this schedule, and that each statement "

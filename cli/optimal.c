@@ -82,7 +82,7 @@ lh_status cli_search_options(cli *c, const cli_search *search,
     if (model->objective == CLI_FIRST_DEVICE)
         out->objective = LH_SOLVE_OBJECTIVE_FIRST_DEVICE;
     if (search->start)
-        CLI_TRY(cli_read_schedule(c, search->start, model->fifo, start));
+        CLI_TRY(cli_read_passes(c, search->start, model->fifo, start));
     out->initial_schedule = *start;
     return LH_OK;
 }

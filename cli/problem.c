@@ -187,10 +187,19 @@ lh_status cli_read_schedule(cli *c, const char *path, bool fifo,
     if (status == LH_OK)
         status = read_schedule(c, &input, fifo, out);
     cli_input_close(&input);
-    if (status == LH_OK && lh_schedule_n_skipped(*out))
-        cli_note(c, "%s: skipped %" PRIu32 " communication cells", path,
-                 lh_schedule_n_skipped(*out));
     return status;
+}
+
+lh_status cli_read_passes(cli *c, const char *path, bool fifo,
+                          lh_schedule **out)
+{
+    CLI_TRY(cli_read_schedule(c, path, fifo, out));
+    if (lh_schedule_n_comms(*out))
+        cli_note(c,
+                 "%s: %" PRIu32 " communication cells are not used, since the "
+                 "messages follow from the passes; longhaul check judges them",
+                 path, lh_schedule_n_comms(*out));
+    return LH_OK;
 }
 
 void cli_problem_fini(cli_problem *problem)

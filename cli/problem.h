@@ -42,9 +42,12 @@ cli_peak_fn cli_timeline_peak;
 const lh_schedule *cli_problem_schedule(const cli_problem *problem);
 
 /* Reads the schedule of a CSV, with the link orders beside it, or of a plan;
- * `fifo`: without link orders. Prints the number of skipped cells. */
+ * `fifo`: without link orders. */
 lh_status cli_read_schedule(cli *c, const char *path, bool fifo,
                             lh_schedule **out);
+/* The same for a use of its passes alone; prints the number of other cells. */
+lh_status cli_read_passes(cli *c, const char *path, bool fifo,
+                          lh_schedule **out);
 
 /* Reads a job and plans it under `options`, with progress on the terminal. */
 lh_status cli_read_and_plan_job(cli *c, const cli_input *input,

@@ -35,7 +35,7 @@ lh_status cli_view_schedule(cli *c, cli_view *view, const char *name,
     else if (!strpbrk(name, "./")) /* probably meant as a method name */
         return cli_check_method(c, "--schedule", name);
     else
-        CLI_TRY(cli_read_schedule(c, name, model->fifo, &view->own_schedule));
+        CLI_TRY(cli_read_passes(c, name, model->fifo, &view->own_schedule));
     view->schedule = view->own_schedule;
     return LH_OK;
 }

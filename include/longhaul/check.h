@@ -21,12 +21,21 @@ typedef struct lh_verdict lh_verdict;
  * - valid pass order per device and no deadlock
  * - memory within the limits
  * - link orders complete and on the right link
+ * - communication cells, if there are any: each message has one send and one
+ *   receive at valid positions, in equal orders for each pair of devices, and
+ *   they run without deadlock if sends wait for their receives
  *
  * Returns LH_OK for valid and invalid schedules alike. Release with
  * lh_verdict_free(). */
 LH_API lh_status lh_check(const lh_pipeline *pipeline,
                           const lh_schedule *schedule, lh_verdict **out,
                           lh_error *err);
+/* The same for a transport that buffers up to `buffers` messages of each pair
+ * of devices, so that a send waits only if they are in use; 0: lh_check(). */
+LH_API lh_status lh_check_buffered(const lh_pipeline *pipeline,
+                                   const lh_schedule *schedule,
+                                   uint32_t buffers, lh_verdict **out,
+                                   lh_error *err);
 LH_API void lh_verdict_free(lh_verdict *verdict); /* frees; NULL is a no-op */
 /* Returns true if no rule is violated. */
 LH_API bool lh_verdict_valid(const lh_verdict *verdict);

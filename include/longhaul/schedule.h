@@ -30,6 +30,31 @@ typedef struct lh_pass {
     uint8_t kind;     /* lh_pass_kind */
 } lh_pass;
 
+/* Kinds of communication cells in PyTorch's CSV format, and of longhaul's
+ * executor for it: SEND_F and RECV_F of activations, SEND_B and RECV_B of
+ * gradients, waits for sends, and operations on a chunk's parameters. */
+typedef enum lh_comm_kind {
+    LH_COMM_SEND_F,
+    LH_COMM_RECV_F,
+    LH_COMM_SEND_B,
+    LH_COMM_RECV_B,
+    LH_COMM_WAIT_SEND_F,
+    LH_COMM_WAIT_SEND_B,
+    LH_COMM_UNSHARD,
+    LH_COMM_RESHARD,
+    LH_COMM_REDUCE_GRAD,
+    LH_COMM_WAIT_REDUCE_GRAD,
+} lh_comm_kind;
+
+/* A communication cell. */
+typedef struct lh_comm {
+    uint32_t chunk;      /* of the row: sends or receives */
+    uint32_t microbatch; /* of a message or a wait for it; else 0 */
+    uint32_t cell;       /* column in the file, counted from 1 */
+    uint32_t n_before;   /* passes before it in its row */
+    uint8_t kind;        /* lh_comm_kind */
+} lh_comm;
+
 typedef struct lh_schedule lh_schedule;
 
 /* Message order on one link, given by the producing passes. */
@@ -53,13 +78,13 @@ LH_API lh_status lh_schedule_make(uint32_t n_devices,
 LH_API void lh_schedule_free(lh_schedule *schedule);
 
 /* Copies the schedule, with or without its link orders. The file's cell
- * positions and skipped-cell count are not copied. */
+ * positions and communication cells are not copied. */
 LH_API lh_status lh_schedule_copy(const lh_schedule *schedule, bool links,
                                   lh_schedule **out, lh_error *err);
 
 /* Parses a schedule CSV, including PyTorch's: cells with communication actions
- * (SEND_F, RECV_B, UNSHARD, ...) are skipped and counted; overlapped pairs are
- * separated. */
+ * (SEND_F, RECV_B, UNSHARD, ...) are kept apart from the passes; overlapped
+ * pairs are separated. */
 LH_API lh_status lh_schedule_parse(const char *text, size_t len,
                                    const char *name, lh_schedule **out,
                                    lh_error *err);
@@ -67,8 +92,13 @@ LH_API lh_status lh_schedule_parse(const char *text, size_t len,
  */
 LH_API lh_status lh_schedule_read(const char *path, bool fifo,
                                   lh_schedule **out, lh_error *err);
-/* Returns the number of communication cells that the reader skipped. */
-LH_API uint32_t lh_schedule_n_skipped(const lh_schedule *schedule);
+/* Returns the communication cells of a device's row in order and sets *n.
+ * Borrowed. lh_check() judges them; everything else derives the messages from
+ * the pipeline. */
+LH_API const lh_comm *lh_schedule_comms(const lh_schedule *schedule,
+                                        uint32_t device, uint32_t *n);
+/* Returns the number of communication cells in all rows. */
+LH_API uint32_t lh_schedule_n_comms(const lh_schedule *schedule);
 
 /* Formats the schedule as CSV; release *text with lh_text_free(). */
 LH_API lh_status lh_schedule_format(const lh_schedule *schedule, char **text,
@@ -102,6 +132,9 @@ LH_API const lh_link_order *lh_schedule_link_order(const lh_schedule *schedule,
 #define LH_PASS_TEXT_SIZE 48
 /* Formats a pass, see above. */
 LH_API char *lh_pass_format(const lh_pass *pass, char *buffer);
+
+/* Formats a communication cell ("0SEND_F3", "1UNSHARD") likewise. */
+LH_API char *lh_comm_format(const lh_comm *comm, char *buffer);
 
 /* Merges the parts of every split W. The merged pass runs at the position of
  * its first or last part, or between them: wherever the makespan increases

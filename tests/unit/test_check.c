@@ -307,6 +307,35 @@ static void stays_small_for_little(void)
     lh_verdict_free(v);
 }
 
+/* tests/cli/test_communication_cells.py compares with a brute force. */
+static void judges_communication_cells(void)
+{
+    static const char text[] = "longhaul: pipeline/1\nmicrobatches: 2\n"
+                               "devices: 2\nbackward: joint\nuniform: "
+                               "{placement: ud, chunks_per_device: 1, F: 1, "
+                               "D: 1, W: 1}\n";
+    static const char csv[] =
+        "0F0,0F1,0SEND_F0,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
+        "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n";
+    lh_error err = {0};
+    lh_pipeline *p = NULL;
+    lh_schedule *s = NULL;
+    lh_verdict *v = NULL;
+    CHECK_OK(lh_pipeline_parse(text, strlen(text), "p", &p, &err), err);
+    CHECK_OK(lh_schedule_parse(csv, strlen(csv), "s", &s, &err), err);
+    CHECK_OK(lh_check(p, s, &v, &err), err);
+    expect_of(v, 1,
+              "deadlock where sends wait for their receives: device 0 in cell "
+              "4 (0SEND_F1) waits for device 1; device 1 in cell 4 (1SEND_B0) "
+              "waits for device 0; with 1 buffered message per pair they run");
+    CHECK_OK(lh_check_buffered(p, s, 1, &v, &err), err);
+    CHECK(lh_verdict_valid(v));
+    CHECK_INT(lh_verdict_makespan(v), 9 * INT64_C(1000000000));
+    lh_verdict_free(v);
+    lh_schedule_free(s);
+    lh_pipeline_free(p);
+}
+
 int main(void)
 {
     RUN(accepts_a_valid_one);
@@ -321,5 +350,6 @@ int main(void)
     RUN(shares_links);
     RUN(counts_data_parallel);
     RUN(stays_small_for_little);
+    RUN(judges_communication_cells);
     return test_summary();
 }

@@ -331,7 +331,15 @@ static void pytorch_cells_are_taken(void)
     const lh_pass *passes = lh_schedule_order(s, 0, &n);
     CHECK_INT(n, 3);
     CHECK_INT(passes[2].kind, LH_B);
-    CHECK_INT(lh_schedule_n_skipped(s), 3);
+    CHECK_INT(lh_schedule_n_comms(s), 3);
+    const lh_comm *comms = lh_schedule_comms(s, 0, &n);
+    char text[LH_PASS_TEXT_SIZE];
+    CHECK_INT(n, 2);
+    CHECK_STR(lh_comm_format(&comms[0], text), "0SEND_F0");
+    CHECK_INT(comms[0].cell, 3);
+    CHECK_INT(comms[0].n_before, 1);
+    CHECK_STR(lh_comm_format(&comms[1], text), "0UNSHARD");
+    CHECK_INT(comms[1].n_before, 3);
     lh_schedule_free(s);
 }
 

@@ -21,6 +21,49 @@ char *lh_pass_format(const lh_pass *pass, char *buffer)
     return buffer;
 }
 
+/* Names by lh_comm_kind; a microbatch follows the first N_MESSAGE_KINDS. */
+static const char *const comm_names[] = {
+    [LH_COMM_SEND_F] = "SEND_F",
+    [LH_COMM_RECV_F] = "RECV_F",
+    [LH_COMM_SEND_B] = "SEND_B",
+    [LH_COMM_RECV_B] = "RECV_B",
+    [LH_COMM_WAIT_SEND_F] = "WAIT_SEND_F",
+    [LH_COMM_WAIT_SEND_B] = "WAIT_SEND_B",
+    [LH_COMM_UNSHARD] = "UNSHARD",
+    [LH_COMM_RESHARD] = "RESHARD",
+    [LH_COMM_REDUCE_GRAD] = "REDUCE_GRAD",
+    [LH_COMM_WAIT_REDUCE_GRAD] = "WAIT_REDUCE_GRAD",
+};
+enum { N_MESSAGE_KINDS = LH_COMM_WAIT_SEND_B + 1 };
+
+char *lh_comm_format(const lh_comm *comm, char *buffer)
+{
+    int n = snprintf(
+        buffer, LH_PASS_TEXT_SIZE, "%" PRIu32 "%s", comm->chunk,
+        comm->kind <= LH_COMM_WAIT_REDUCE_GRAD ? comm_names[comm->kind] : "?");
+    if (comm->kind < N_MESSAGE_KINDS)
+        snprintf(buffer + n, LH_PASS_TEXT_SIZE - (size_t)n, "%" PRIu32,
+                 comm->microbatch);
+    return buffer;
+}
+
+const char *lhi_scan_comm(const char *at, const char *end, lh_comm *out)
+{
+    at = lhi_scan_number(at, end, LH_MAX_CHUNKS, &out->chunk);
+    for (uint8_t kind = 0; at && kind <= LH_COMM_WAIT_REDUCE_GRAD; kind++) {
+        const size_t len = strlen(comm_names[kind]);
+        if ((size_t)(end - at) < len || memcmp(at, comm_names[kind], len) != 0)
+            continue;
+        out->kind = kind;
+        out->microbatch = 0;
+        return kind < N_MESSAGE_KINDS
+                   ? lhi_scan_number(at + len, end, LH_MAX_MICROBATCHES,
+                                     &out->microbatch)
+                   : at + len;
+    }
+    return NULL;
+}
+
 const char *lhi_scan_number(const char *at, const char *end, uint32_t below,
                             uint32_t *out)
 {
@@ -226,9 +269,16 @@ void lh_schedule_free(lh_schedule *schedule)
         lhi_arena_free(schedule->mem);
 }
 
-uint32_t lh_schedule_n_skipped(const lh_schedule *schedule)
+const lh_comm *lh_schedule_comms(const lh_schedule *schedule, uint32_t device,
+                                 uint32_t *n)
 {
-    return schedule->n_skipped;
+    *n = schedule->comms ? schedule->comm_counts[device] : 0;
+    return schedule->comms ? schedule->comms[device] : NULL;
+}
+
+uint32_t lh_schedule_n_comms(const lh_schedule *schedule)
+{
+    return schedule->n_comms;
 }
 
 uint32_t lh_schedule_n_devices(const lh_schedule *schedule)

@@ -12,11 +12,14 @@
 struct lh_schedule {
     lhi_arena *mem;
     const char *name; /* source file, or NULL */
-    uint32_t n_devices, n_link_orders, n_skipped;
+    uint32_t n_devices, n_link_orders, n_comms;
     const lh_pass **orders; /* [device][0..counts[device]-1] */
     uint32_t *counts;
     const uint32_t **cells; /* per device: each pass's cell, 1-based; NULL, also
                              * per device: pass i is in cell i + 1 */
+    const lh_comm **comms;  /* per device: its communication cells; NULL: none
+                             * anywhere */
+    uint32_t *comm_counts;
     const lh_link_order *link_orders;
 };
 
@@ -32,6 +35,8 @@ const char *lhi_scan_number(const char *at, const char *end, uint32_t below,
  * Sets *bad_cut (may be NULL) if only its partition suffix is invalid. */
 const char *lhi_scan_pass(const char *at, const char *end, lh_pass *out,
                           bool *bad_cut);
+/* Parses a communication cell in the format of lh_comm_format(). */
+const char *lhi_scan_comm(const char *at, const char *end, lh_comm *out);
 /* Parses a whole text as a pass; `pass` points to an lh_pass. */
 bool lhi_parse_pass(const char *text, void *pass);
 #define LHI_PASS_FORM "a pass, such as 3F0, 3I0, 3B0 or 0W3:2/8"

@@ -39,7 +39,8 @@ static lh_status concatenate_orders(lhi_verifier *judge, lh_error *err)
 }
 
 /* Runs all checks; timing only if no violation was found before. */
-static lh_status run_all_checks(lhi_verifier *judge, lh_error *err)
+static lh_status run_all_checks(lhi_verifier *judge, uint32_t buffers,
+                                lh_error *err)
 {
     lh_verdict *v = judge->verdict;
     v->n_devices = judge->n_devices;
@@ -58,6 +59,7 @@ static lh_status run_all_checks(lhi_verifier *judge, lh_error *err)
     LHI_TRY(lhi_verify_find_links(judge, err));
     LHI_TRY(lhi_verify_check_passes(judge, err));
     LHI_TRY(lhi_verify_check_links(judge, err));
+    LHI_TRY(lhi_verify_check_communication(judge, buffers, err));
     bool can_run = v->total == 0;
     lhi_verify_check_memory(judge);
     if (can_run)
@@ -67,6 +69,13 @@ static lh_status run_all_checks(lhi_verifier *judge, lh_error *err)
 
 lh_status lh_check(const lh_pipeline *pipeline, const lh_schedule *schedule,
                    lh_verdict **out, lh_error *err)
+{
+    return lh_check_buffered(pipeline, schedule, 0, out, err);
+}
+
+lh_status lh_check_buffered(const lh_pipeline *pipeline,
+                            const lh_schedule *schedule, uint32_t buffers,
+                            lh_verdict **out, lh_error *err)
 {
     lhi_verifier judge = {
         .pipeline = pipeline,
@@ -82,7 +91,7 @@ lh_status lh_check(const lh_pipeline *pipeline, const lh_schedule *schedule,
         judge.verdict = LHI_NEW(kept, lh_verdict, 1);
     if (judge.verdict) {
         judge.verdict->mem = kept;
-        status = run_all_checks(&judge, err);
+        status = run_all_checks(&judge, buffers, err);
     } else {
         status = lhi_fail_nomem(err);
     }

@@ -7,6 +7,7 @@
  *
  *     check.c          all checks of a schedule, in sequence
  *     passes.c         every pass exists once, at a valid position
+ *     communication.c  SEND, RECV and other communication cells
  *     links.c          messages per link; explicit orders are complete
  *     memory.c         memory limits
  *     timing.c         execution, deadlock and makespan
@@ -99,6 +100,10 @@ lh_status lhi_verify_check_passes(lhi_verifier *judge, lh_error *err);
 lh_status lhi_verify_find_links(lhi_verifier *judge, lh_error *err);
 /* Checks the explicit message orders (links.c). */
 lh_status lhi_verify_check_links(lhi_verifier *judge, lh_error *err);
+/* Checks the communication cells, if there are any (communication.c); `buffers`
+ * as for lh_check_buffered(). */
+lh_status lhi_verify_check_communication(lhi_verifier *judge, uint32_t buffers,
+                                         lh_error *err);
 /* Checks all memory limits (memory.c). */
 void lhi_verify_check_memory(lhi_verifier *judge);
 /* Simulates a schedule that has no violation so far (timing.c). */

@@ -27,7 +27,6 @@ typedef struct span {
 typedef struct reader {
     const char *file;
     uint32_t line, cell; /* both 1-based, for messages */
-    uint32_t n_skipped;
 } reader;
 
 /* Removes blanks, tabs and carriage returns from both ends. */
@@ -61,14 +60,6 @@ static bool skip_text(span *s, const char *text)
     return true;
 }
 
-/* Consumes a number less than `below`; false: there is none. */
-static bool read_number(span *s, uint32_t below, uint32_t *out)
-{
-    const char *after = lhi_scan_number(s->at, s->end, below, out);
-    s->at = after ? after : s->at;
-    return after;
-}
-
 /* Reports an invalid cell with file, line, cell number and its first 40 bytes.
  */
 static lh_status fail_cell(const reader *r, span cell, lh_error *err,
@@ -78,30 +69,6 @@ static lh_status fail_cell(const reader *r, span cell, lh_error *err,
     return lhi_fail(err, LH_EINPUT,
                     "%s:%" PRIu32 ": cell %" PRIu32 ": '%.*s': %s", r->file,
                     r->line, r->cell, len, cell.at, why);
-}
-
-/* Detects PyTorch's communication actions, which a schedule does not need. */
-static bool is_communication(span s)
-{
-    static const char *const with_microbatch[] = {"SEND_F", "RECV_F", "SEND_B",
-                                                  "RECV_B", NULL};
-    static const char *const without[] = {"UNSHARD", "RESHARD", "REDUCE_GRAD",
-                                          NULL};
-    uint32_t number;
-    if (!read_number(&s, LH_MAX_CHUNKS, &number))
-        return false;
-    for (int i = 0; with_microbatch[i]; i++) {
-        span t = s;
-        if (skip_text(&t, with_microbatch[i]))
-            return read_number(&t, LH_MAX_MICROBATCHES, &number) &&
-                   t.at == t.end;
-    }
-    for (int i = 0; without[i]; i++) {
-        span t = s;
-        if (skip_text(&t, without[i]))
-            return t.at == t.end;
-    }
-    return false;
 }
 
 /* Reads a pass such as '3F0' or '3W0:2/8' from a whole cell. */
@@ -120,20 +87,31 @@ static lh_status read_pass(const reader *r, span cell, lh_pass *out,
                              : why);
 }
 
+/* The cells of a row, under construction. */
+typedef struct row_cells {
+    lh_pass *passes;
+    uint32_t n;
+    uint32_t *cells; /* per pass; NULL: pass i is in cell i + 1 */
+    lh_comm *comms;
+    uint32_t n_comms;
+} row_cells;
+
 /* Reads a cell; the two passes of "(0F7;7B3)OVERLAP_F_B" run one after the
- * other here. Appends to passes[*n]. */
-static lh_status read_cell(reader *r, span cell, lh_pass *passes, uint32_t *n,
-                           lh_error *err)
+ * other here. */
+static lh_status read_cell(reader *r, span cell, row_cells *row, lh_error *err)
 {
+    lh_comm *comm = &row->comms[row->n_comms];
     if (cell.at == cell.end)
         return LH_OK; /* an idle step */
-    if (is_communication(cell)) {
-        r->n_skipped++;
+    if (lhi_scan_comm(cell.at, cell.end, comm) == cell.end) {
+        comm->cell = r->cell;
+        comm->n_before = row->n;
+        row->n_comms++;
         return LH_OK;
     }
     if (*cell.at != '(') {
-        LHI_TRY(read_pass(r, cell, &passes[*n], err));
-        (*n)++;
+        LHI_TRY(read_pass(r, cell, &row->passes[row->n], err));
+        row->n++;
         return LH_OK;
     }
     const char *close = memchr(cell.at, ')', (size_t)(cell.end - cell.at));
@@ -144,57 +122,63 @@ static lh_status read_cell(reader *r, span cell, lh_pass *passes, uint32_t *n,
                          "(0F7;7B3)OVERLAP_F_B");
     span inside = {cell.at + 1, close};
     while (inside.at < inside.end) {
-        LHI_TRY(read_pass(r, trim(cut(&inside, ';')), &passes[*n], err));
-        (*n)++;
+        LHI_TRY(
+            read_pass(r, trim(cut(&inside, ';')), &row->passes[row->n], err));
+        row->n++;
     }
     return LH_OK;
 }
 
-/* Returns an upper bound on the passes in a row: cells, and halves of
- * "(0F7;7B3)...", with at least the length of 0F0, plus the one being read. */
-static size_t count_passes(span row)
+/* Returns the number of parts between `separators` that have at least `least`
+ * characters, plus one for the part being read. */
+static size_t count_parts(span row, const char *separators, ptrdiff_t least)
 {
     const char *from = row.at;
     size_t n = 1;
     for (const char *p = row.at; p < row.end; p++)
-        if (*p == ',' || *p == ';') {
-            n += p - from >= 3;
+        if (*p == separators[0] || *p == separators[1]) {
+            n += p - from >= least;
             from = p + 1;
         }
-    return n + (row.end - from >= 3);
+    return n + (row.end - from >= least);
 }
 
-/* Reads a row. *cells (if not NULL) is set if passes and cells do not
- * correspond one to one. */
-static lh_status read_row(reader *r, lhi_arena *mem, span row,
-                          const lh_pass **out, uint32_t *count,
-                          const uint32_t **cells, lh_error *err)
+/* Appends the cell of each new pass to *found, which stays NULL while passes
+ * and cells correspond one to one. */
+static lh_status note_cells(const reader *r, lhi_arena *mem, size_t most,
+                            uint32_t before, uint32_t after, uint32_t **found,
+                            lh_error *err)
 {
-    size_t most = count_passes(row);
+    if (!*found && after != r->cell) {
+        if (!(*found = LHI_NEW(mem, uint32_t, most)))
+            return lhi_fail_nomem(err);
+        for (uint32_t i = 0; i < before; i++)
+            (*found)[i] = i + 1;
+    }
+    for (uint32_t i = before; *found && i < after; i++)
+        (*found)[i] = r->cell;
+    return LH_OK;
+}
+
+/* Reads a row. */
+static lh_status read_row(reader *r, lhi_arena *mem, span row, row_cells *out,
+                          lh_error *err)
+{
+    const size_t most = count_parts(row, ",;", sizeof "0F0" - 1);
+    const size_t most_comms = count_parts(row, ",,", sizeof "0SEND_F0" - 1);
     if (most > UINT32_MAX / 2)
         return lhi_fail(err, LH_EINPUT, "%s:%" PRIu32 ": the row is too long",
                         r->file, r->line);
-    lh_pass *passes = LHI_NEW(mem, lh_pass, most);
-    if (!passes)
+    *out = (row_cells){.passes = LHI_NEW(mem, lh_pass, most),
+                       .comms = LHI_NEW(mem, lh_comm, most_comms)};
+    if (!out->passes || !out->comms)
         return lhi_fail_nomem(err);
-    uint32_t *found = NULL;
-    *count = 0;
     while (row.at < row.end) {
-        uint32_t before = *count;
+        const uint32_t before = out->n;
         r->cell++;
-        LHI_TRY(read_cell(r, trim(cut(&row, ',')), passes, count, err));
-        if (cells && !found && *count != r->cell) {
-            if (!(found = LHI_NEW(mem, uint32_t, most)))
-                return lhi_fail_nomem(err);
-            for (uint32_t i = 0; i < before; i++)
-                found[i] = i + 1;
-        }
-        for (uint32_t i = before; found && i < *count; i++)
-            found[i] = r->cell;
+        LHI_TRY(read_cell(r, trim(cut(&row, ',')), out, err));
+        LHI_TRY(note_cells(r, mem, most, before, out->n, &out->cells, err));
     }
-    *out = passes;
-    if (cells)
-        *cells = found;
     return LH_OK;
 }
 
@@ -223,16 +207,23 @@ static lh_status read_rows(lh_schedule *s, span text, const char *name,
     s->orders = LHI_NEW(s->mem, const lh_pass *, n);
     s->counts = LHI_NEW(s->mem, uint32_t, n);
     s->cells = LHI_NEW(s->mem, const uint32_t *, n);
-    if (!s->orders || !s->counts || !s->cells)
+    s->comms = LHI_NEW(s->mem, const lh_comm *, n);
+    s->comm_counts = LHI_NEW(s->mem, uint32_t, n);
+    if (!s->orders || !s->counts || !s->cells || !s->comms || !s->comm_counts)
         return lhi_fail_nomem(err);
     s->n_devices = n;
     for (uint32_t d = 0; d < n; d++) {
         r.line = d + 1;
         r.cell = 0;
-        LHI_TRY(read_row(&r, s->mem, cut(&text, '\n'), &s->orders[d],
-                         &s->counts[d], &s->cells[d], err));
+        row_cells row;
+        LHI_TRY(read_row(&r, s->mem, cut(&text, '\n'), &row, err));
+        s->orders[d] = row.passes;
+        s->counts[d] = row.n;
+        s->cells[d] = row.cells;
+        s->comms[d] = row.comms;
+        s->comm_counts[d] = row.n_comms;
+        s->n_comms += row.n_comms;
     }
-    s->n_skipped = r.n_skipped;
     return LH_OK;
 }
 
@@ -271,7 +262,16 @@ static lh_status read_link_row(reader *r, lh_schedule *s, span row,
     out->link = lhi_arena_strndup(s->mem, name.at, len);
     if (!out->link)
         return lhi_fail_nomem(err);
-    return read_row(r, s->mem, row, &out->passes, &out->n_passes, NULL, err);
+    row_cells cells;
+    LHI_TRY(read_row(r, s->mem, row, &cells, err));
+    if (cells.n_comms)
+        return lhi_fail(err, LH_EINPUT,
+                        "%s:%" PRIu32 ": a link's row lists passes, not "
+                        "communication cells",
+                        r->file, r->line);
+    out->passes = cells.passes;
+    out->n_passes = cells.n;
+    return LH_OK;
 }
 
 /* Adds a links file's rows to a schedule under construction. */
