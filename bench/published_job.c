@@ -114,10 +114,11 @@ static bool has_unpublished_schedule(const published *run)
 
 static void append_layout(const published *run, writer *w)
 {
-    /* Megatron-LM's default rank order. */
+    /* Megatron-LM's default rank order; any framework, since the runs have
+     * settings beyond the supported version. */
     append(w,
-           "layout: {outermost: pipeline, tensor: %u, context: %u, "
-           "pipeline: %u, data: %u, ",
+           "layout: {framework: any, outermost: pipeline, tensor: %u, "
+           "context: %u, pipeline: %u, data: %u, ",
            run->tensor, run->context, run->pipeline, run->data);
     if (run->moe || run->expert > 1)
         append(w, "expert: %u, ", run->expert);

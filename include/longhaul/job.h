@@ -316,7 +316,8 @@ typedef struct lh_job {
     const lh_wan *wans;
     uint32_t n_gpus, n_nodes; /* all datacenters together */
     lh_layout layout;
-    lh_target target;          /* layout.framework */
+    lh_target target;          /* layout.framework, else by framework.preset */
+    bool target_implied;       /* by framework.preset */
     const lh_profile *profile; /* NULL: none */
     /* Cost-model constants; NULL (always after parsing): lh_cost_defaults().
      * Fitting tools set it in a copy of the job. */

@@ -160,12 +160,19 @@ static lh_status find_plan(const lh_plan_options *options, lhi_plan *plan,
     return status;
 }
 
-static lh_status check_target(const lh_job *job, lh_error *err)
+static lh_status check_target(const lh_job *job, bool implied, lh_error *err)
 {
-    lh_status status = lhi_target_check_job(job->target, job, err);
-    if (status != LH_OK)
-        lhi_fail_add_context(err, "%s: layout.framework", job->name);
-    return status;
+    lh_error cause = {0};
+    lh_status status = lhi_target_check_job(job->target, job, &cause);
+    if (status == LH_OK)
+        return LH_OK;
+    if (implied)
+        return lhi_fail(err, status,
+                        "%s: framework.preset: %s; or set layout.framework: "
+                        "any to plan with these settings for no program",
+                        job->name, cause.text);
+    return lhi_fail(err, status, "%s: layout.framework: %s", job->name,
+                    cause.text);
 }
 
 /* Evaluates the plan, and finds the best ones, with other links. */
@@ -188,7 +195,9 @@ static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
     LHI_TRY(lhi_schedule_check(job, err)); /* the copy has other line numbers */
     LHI_TRY(lhi_sharding_check(job, err));
     LHI_TRY(copy_job(job, options, plan, err));
-    LHI_TRY(check_target(plan->job, err));
+    LHI_TRY(check_target(
+        plan->job, job->target_implied && options->target == LH_TARGET_ANY,
+        err));
     LHI_TRY(lhi_plan_check_questions(plan->job, options, err));
     lh_status status = find_plan(options, plan, err);
     if (status == LH_OK)

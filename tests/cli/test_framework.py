@@ -4,9 +4,10 @@
 values as the plan.
 """
 import json
+import re
 
-from harness import (ANY, ROOT, case, check, finish, json_case, read, test,
-                     write)
+from harness import (ANY, ROOT, case, check, finish, json_case, read, run,
+                     test, write)
 
 JOB = """
     longhaul: job/1
@@ -91,10 +92,50 @@ def overlap_and_fp8_make_it_faster():
 
 @test
 def a_key_has_more_to_say_than_the_preset():
-    early = plan("preset: megatron, receives: early")
+    with_any = lambda text: text.replace("layout: {", "layout: {framework: any, ")
+    early = plan("preset: megatron, receives: early", change=with_any)
     none = plan("preset: none")
     check(early["iteration_ns"] == none["iteration_ns"] and
           early["pipeline"] == none["pipeline"], "megatron, but receives early")
+
+
+@test
+def the_preset_restricts_the_search():
+    text = run("init", "-m", "llama3-8b", "-s", "2", "-n", "2").stdout
+    write("job.yaml", text.replace("# framework: {preset", "framework: {preset"))
+    case("plan of init's job", ["plan", "job.yaml", "--no-optimal", "--effort",
+                                "2000", "-o", "plan.json"],
+         out=r"\nfor +Megatron-LM \(core 0\.16\) [\d.]+ m?s; [^\n]*\n.*"
+             r"runs any.*\niteration ", err=ANY)
+    check(json.loads(read("plan.json"))["job"]["layout"]["framework"] ==
+          "megatron", "in the plan's job")
+    case("its export", ["export", "plan.json", "--to", "megatron"],
+         out="--tensor-model-parallel-size|--num-layers")
+    for preset, key, runs in (("megatron", "", "Megatron-LM"),
+                              ("torchtitan", "", "torchtitan"),
+                              ("deepspeed", "", None), ("none", "", None),
+                              ("megatron", "framework: any, ", None),
+                              ("megatron", "framework: pytorch, ", "PyTorch")):
+        text = JOB.format(framework=f"framework: {{preset: {preset}}}", zero=3,
+                          precision="bf16", outermost="pipeline")
+        text = text.replace("layout: {tensor: 2, ", f"layout: {{{key}tensor: 2, ")
+        text = re.sub(r", pipeline: 2.*\n.*", "}", text)
+        text = text.replace("recompute: none", "recompute: none, dropout: false")
+        write("job.yaml", text)
+        case(f"{preset} {key}", ["plan", "job.yaml", "--no-optimal", "--effort",
+                                 "1000", "-o", "plan.json"],
+             out=rf"\n{f'for +{runs}' if runs else 'iteration'} ", err=ANY)
+        again = json.loads(read("plan.json"))
+        case("it reads back", ["explain", "plan.json"], out=ANY, err=ANY)
+        check(again["job"]["layout"].get("framework") ==
+              {"Megatron-LM": "megatron", "torchtitan": "torchtitan",
+               "PyTorch": "pytorch"}.get(runs, "any" if key else None),
+              again["job"]["layout"])
+    text = JOB.format(framework="framework: {preset: megatron}", zero=1,
+                      precision="bf16", outermost="pipeline")
+    write("job.yaml", text.replace("schedule: 1f1b", "schedule: zb-h1"))
+    case("refused", ["plan", "job.yaml"], 1,
+         err=r"job\.yaml: framework\.preset: .*; or set layout\.framework: any")
 
 
 @test

@@ -114,6 +114,22 @@ static lh_framework_preset find_preset(lh_target target)
     return LH_FRAMEWORK_NONE;
 }
 
+lh_target lhi_framework_find_target(const lh_framework *framework)
+{
+    if (!framework->preset_given)
+        return LH_TARGET_ANY;
+    switch (framework->preset) {
+    case LH_FRAMEWORK_MEGATRON:
+        return LH_TARGET_MEGATRON;
+    case LH_FRAMEWORK_TORCHTITAN:
+        return LH_TARGET_TORCHTITAN;
+    case LH_FRAMEWORK_NONE:
+    case LH_FRAMEWORK_DEEPSPEED: /* no target */
+        break;
+    }
+    return LH_TARGET_ANY;
+}
+
 /* Applies the target's preset. For attention and sequence parallelism, the
  * targets' presets equal the defaults without a preset. */
 void lhi_framework_apply_target(lh_job *job)

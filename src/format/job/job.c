@@ -28,6 +28,7 @@ typedef struct reader {
     lhi_arena *mem;
     lh_job *job;
     const char **files; /* the job's */
+    bool target_given;  /* layout.framework */
 } reader;
 
 /* Resolves the path of a file named in the job. */
@@ -520,10 +521,10 @@ static lh_status read_layout(reader *r, lh_error *err)
                         &given, err));
     if (given)
         l->sharding = (lh_sharding)(sharding + 1);
-    LHI_TRY(read_choice(r, map, "framework", lhi_target_names, &target, &given,
-                        err));
-    if (given)
-        r->job->target = (lh_target)(target + 1);
+    LHI_TRY(read_choice(r, map, "framework", lhi_target_choices, &target,
+                        &r->target_given, err));
+    if (r->target_given)
+        r->job->target = (lh_target)target;
     if ((node = lhi_node_find(map, "schedule"))) {
         r->job->schedule_line = node->line;
         LHI_TRY(lhi_node_get_string(r->doc, node, &l->schedule, err));
@@ -693,6 +694,10 @@ static lh_status read_all(reader *r, lh_error *err)
         LHI_TRY(lhi_framework_from_node(r->doc, node, r->mem, r->job, err));
     else
         lhi_framework_apply_target(r->job);
+    if (!r->target_given) {
+        r->job->target = lhi_framework_find_target(&r->job->framework);
+        r->job->target_implied = r->job->target != LH_TARGET_ANY;
+    }
     return read_profile(r, err);
 }
 

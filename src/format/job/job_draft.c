@@ -231,10 +231,10 @@ static void add_framework(draft *d)
         lhi_schema_find_field(&lhi_framework_schema, "preset");
     lhi_text keys = list_keys(&lhi_framework_schema, NULL, but);
     lhi_text_puts(t, "\n");
-    lhi_draft_add_comment(
-        t, 0,
-        "Training framework; its defaults determine times and memory "
-        "(docs/formats/job.md#framework)");
+    lhi_draft_add_comment(t, 0,
+                          "Training framework: its defaults determine times "
+                          "and memory, and plans "
+                          "are for it (docs/formats/job.md#framework)");
     lhi_text all = {0};
     append_list(&all, "", preset->names);
     lhi_text_printf(&all, "; and %s", keys.data ? keys.data : "");

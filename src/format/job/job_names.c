@@ -32,8 +32,8 @@ const char *const lhi_outermost_names[] = {"pipeline", "data", "mixed", NULL};
 const char *const lhi_rank_order_names[] = {"pipeline", "data", NULL};
 const char *const lhi_sharding_names[] = {"full", "hybrid", "hybrid-leaders",
                                           NULL};
-const char *const lhi_target_names[] = {"longhaul", "megatron", "torchtitan",
-                                        "pytorch", NULL};
+const char *const lhi_target_choices[] = {"any",        "longhaul", "megatron",
+                                          "torchtitan", "pytorch",  NULL};
 const char *const lhi_dispatcher_names[] = {"alltoall", "deepep", NULL};
 
 const char *lh_precision_name(lh_precision precision)
@@ -64,14 +64,14 @@ const char *lh_outermost_name(lh_outermost outermost)
 
 const char *lh_target_name(lh_target target)
 {
-    return target == LH_TARGET_ANY ? "any" : lhi_target_names[target - 1];
+    return lhi_target_choices[target];
 }
 
 lh_status lh_target_find(const char *name, lh_target *target, lh_error *err)
 {
-    for (int i = 0; lhi_target_names[i]; i++)
-        if (strcmp(lhi_target_names[i], name) == 0) {
-            *target = (lh_target)(i + 1);
+    for (int i = LH_TARGET_ANY + 1; lhi_target_choices[i]; i++)
+        if (strcmp(lhi_target_choices[i], name) == 0) {
+            *target = (lh_target)i;
             return LH_OK;
         }
     return lhi_fail(err, LH_EINVAL,

@@ -316,7 +316,8 @@ static json_t *layout_to_json(const lh_job *job)
         (l->sharding == LH_SHARDING_ANY ||
          lhi_json_set(map, "sharding",
                       json_string(lh_sharding_name(l->sharding)))) &&
-        (job->target == LH_TARGET_ANY ||
+        ((job->target == LH_TARGET_ANY &&
+          lhi_framework_find_target(&job->framework) == LH_TARGET_ANY) ||
          lhi_json_set(map, "framework",
                       json_string(lh_target_name(job->target)))) &&
         (!l->schedule ||

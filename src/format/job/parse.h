@@ -201,6 +201,8 @@ extern const lhi_schema lhi_job_link_schema;
 /* Applies the default behaviour of the target program, unless the job specifies
  * a framework. */
 void lhi_framework_apply_target(lh_job *job);
+/* Returns the target that a given preset implies; LH_TARGET_ANY: none. */
+lh_target lhi_framework_find_target(const lh_framework *framework);
 
 /* Returns the parameters on a GPU with these layers: tensor parallelism divides
  * everything except experts, which their own group divides. */
@@ -315,7 +317,7 @@ extern const char *const lhi_module_names[];
 extern const char *const lhi_outermost_names[]; /* without "any" */
 extern const char *const lhi_rank_order_names[];
 extern const char *const lhi_sharding_names[];  /* without "any" */
-extern const char *const lhi_target_names[];    /* without "any" */
+extern const char *const lhi_target_choices[];  /* with "any" */
 extern const char *const lhi_dispatcher_names[];
 extern const char *const lhi_profile_kinds[];
 extern const char *const lhi_profile_paths[];

@@ -402,9 +402,8 @@ static lh_status add_layout(writer *w, const char *name, lh_error *err)
                           "Current layout; a removed line is searched: "
                           "docs/formats/job.md#layout");
     lhi_text_puts(text, "layout:\n");
-    if (w->in->target != LH_TARGET_ANY)
-        lhi_draft_add_value(text, "the framework that runs the plan",
-                            "  framework: %s", lh_target_name(w->in->target));
+    lhi_draft_add_value(text, "the framework that runs the plan",
+                        "  framework: %s", lh_target_name(w->in->target));
     for (size_t i = 0; i < sizeof degrees / sizeof *degrees; i++)
         if (degrees[i].value)
             lhi_draft_add_value(text, "", "  %s: %" PRIu32, degrees[i].key,
