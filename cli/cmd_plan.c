@@ -325,6 +325,7 @@ static lh_status run_planner(cli *c, const lh_job *job, lh_plan_options *how,
 typedef struct planning_result {
     lh_plan *plan, *today; /* today: with --from, unless `why` has the reason */
     char why[512];
+    lh_memory_needs needs; /* filled if nothing fits in memory */
 } planning_result;
 
 /* Imports the configuration given to another program as a job, and returns the
@@ -518,6 +519,7 @@ static lh_status make_plan(cli *c, planning_result *m)
                            .curves = s->curves,
                            .sampling.seed = c->common.seed,
                            .elastic_as_published = s->elastic == 1,
+                           .memory_needs = &m->needs,
                            .partition = (lh_partition_search)s->search};
     if (cli_is_given(c, "for"))
         how.target = (lh_target)(s->target + 1);
@@ -578,6 +580,57 @@ static lh_status write_plan(cli *c, const planning_result *m, uint32_t parts)
     return status;
 }
 
+/* Checks whether some change makes the job fit in memory. */
+static bool has_needs(const lh_memory_needs *needs)
+{
+    return needs->gpu_gib > 0 || needs->nodes;
+}
+
+/* Returns the layout as JSON; NULL: no memory. */
+static json_t *fitting_layout_json(const lh_fitting_layout *at)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "tensor",
+                     (json_int_t)at->tensor, "context", (json_int_t)at->context,
+                     "expert", (json_int_t)at->expert, "pipeline",
+                     (json_int_t)at->pipeline, "data", (json_int_t)at->data,
+                     "micro_batch", (json_int_t)at->micro_batch, "zero",
+                     (json_int_t)at->zero, "recompute",
+                     lh_recompute_name(at->recompute));
+}
+
+/* Writes a failure for lack of memory as JSON, in addition to the error
+ * message. */
+static lh_status write_needs(cli *c, const lh_memory_needs *needs)
+{
+    json_t *all = json_object();
+    int failed = 0;
+    if (needs->gpu_gib > 0)
+        failed |= json_object_set_new(
+            all, "gpu_memory",
+            json_pack("{s:f, s:o}", "memory_gib", needs->gpu_gib, "layout",
+                      fitting_layout_json(&needs->gpu_layout)));
+    if (needs->nodes)
+        failed |= json_object_set_new(
+            all, "nodes",
+            json_pack("{s:I, s:I, s:o}", "nodes", (json_int_t)needs->nodes,
+                      "gpus", (json_int_t)needs->gpus, "layout",
+                      fitting_layout_json(&needs->nodes_layout)));
+    if (*needs->key)
+        failed |= json_object_set_new(
+            all, "key",
+            json_pack("{s:s, s:f, s:o}", "set", needs->key, "memory_gib",
+                      needs->key_gib, "layout",
+                      fitting_layout_json(&needs->key_layout)));
+    if (failed) {
+        json_decref(all);
+        return cli_no_memory(c);
+    }
+    cli_print_stderr("%s", c->err.text);
+    c->exit_code = EXIT_FAILED;
+    return cli_put_json(
+        c, json_pack("{s:s, s:o}", "error", c->err.text, "memory_needs", all));
+}
+
 /* Runs 'longhaul plan' and frees its results. */
 static lh_status run_plan(cli *c)
 {
@@ -586,7 +639,9 @@ static lh_status run_plan(cli *c)
     uint32_t parts;
     CLI_TRY(cli_show_parse(c, s->show, &parts));
     lh_status status = make_plan(c, &m);
-    if (status == LH_OK)
+    if (status == LH_EINFEASIBLE && c->common.json && has_needs(&m.needs))
+        status = write_needs(c, &m.needs);
+    else if (status == LH_OK)
         status = write_plan(c, &m, parts);
     lh_plan_free(m.plan);
     lh_plan_free(m.today);
@@ -629,6 +684,9 @@ const cli_command cmd_plan = {
         "names another. The output lists the differences and, where the search "
         "has it, the plan's time if it kept the current value of one "
         "dimension. With --json the output is {today, changes, plan}.\n"
+        "\n"
+        "If no layout fits in memory, the command fails and prints the least "
+        "memory per GPU and the fewest nodes with which one fits.\n"
         "\n"
         "Ctrl-C or SIGTERM ends the search; the best plan so far is written as "
         "usual. A second one ends the program.",

@@ -378,6 +378,32 @@ typedef struct lh_plan_progress {
     uint64_t n_open;   /* other known layouts */
 } lh_plan_progress;
 
+/* A layout at which a changed job fits in memory. */
+typedef struct lh_fitting_layout {
+    uint32_t tensor, context, expert, pipeline, data, micro_batch;
+    uint32_t zero;
+    lh_recompute recompute;
+} lh_fitting_layout;
+
+/* Changes to a job that does not fit in memory, each of which makes it fit. */
+typedef struct lh_memory_needs {
+    /* Least memory_gib of every GPU, over all layouts, within 1 %; 0: more
+     * memory does not help. */
+    double gpu_gib;
+    lh_fitting_layout gpu_layout;
+    /* Fewest nodes and GPUs of all datacenters together, in the ratio of the
+     * job's, up to 64 times as many, with one sequence per microbatch and full
+     * recomputation if the job leaves them open; 0: none. */
+    uint32_t nodes, gpus;
+    lh_fitting_layout nodes_layout;
+    /* The training key that reduces gpu_gib most, with its value, as
+     * "training.zero: 3", and the least memory with it; the job's own memory if
+     * that suffices. Empty: no key reduces it by 5 %. */
+    char key[48];
+    double key_gib;
+    lh_fitting_layout key_layout;
+} lh_memory_needs;
+
 /* Options of lh_plan_make(). 0 or NULL: the default. */
 typedef struct lh_plan_options {
     size_t size;         /* sizeof(lh_plan_options) */
@@ -443,6 +469,9 @@ typedef struct lh_plan_options {
      * Pareto front, questions, sensitivity, curves, another objective, quick or
      * LH_PARTITION_MONTE_CARLO. */
     bool elastic_as_published;
+    /* Filled if no layout fits in memory (LH_EINFEASIBLE), else with zeros; may
+     * be NULL. `err` has the same content as text. */
+    lh_memory_needs *memory_needs;
 } lh_plan_options;
 
 /* Searches the best plan over everything that the job leaves open. `options`

@@ -229,6 +229,8 @@ lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
     lh_plan_options checked;
     lh_jitter jitter;
     LHI_TRY(LHI_OPTIONS_COPY(lh_plan_options, &checked, options, err));
+    if (checked.memory_needs)
+        *checked.memory_needs = (lh_memory_needs){0};
     if (checked.jitter) {
         LHI_TRY(LHI_OPTIONS_COPY(lh_jitter, &jitter, checked.jitter, err));
         LHI_TRY(lhi_plan_check_jitter(&jitter, err));

@@ -475,7 +475,8 @@ static void no_room_for_the_head(void)
 
 static void refusals_say_by_how_much(void)
 {
-    refuses(job_two_sites("", 32, 4), "no layout fits in memory; the closest");
+    refuses(job_two_sites("", 32, 4),
+            "no layout fits in memory; use GPUs with at least ");
     refuses(job_two_sites("{context: 5}", 30, 80),
             "no layout evenly divides 16 GPUs");
     refuses(job_two_sites("{context: 5, data: 2}", 30, 80),

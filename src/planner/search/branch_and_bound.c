@@ -180,14 +180,6 @@ static lh_status note_dropped(lhi_layout_search *s, lhi_level level,
                : LH_OK;
 }
 
-/* Checks whether a bound is closest to fitting in memory so far. */
-static bool is_closer_to_fitting(const lhi_layout_search *s,
-                                 const lhi_lower_bound *f)
-{
-    return s->closest_floor.missing == 0 ||
-           f->missing < s->closest_floor.missing;
-}
-
 /* Takes one child: counts it as pruned or queues it. */
 static lh_status queue_child(branch_and_bound *b, const node *child,
                              lh_error *err)
@@ -198,11 +190,7 @@ static lh_status queue_child(branch_and_bound *b, const node *child,
         return LH_OK;
     if (child->floor.kind == LHI_BOUND_MEMORY) {
         s->n_memory += child->n_layouts;
-        if (is_closer_to_fitting(s, &child->floor)) {
-            s->closest = child->config;
-            s->closest_floor = child->floor;
-            s->closest_is_complete = child->level == LHI_LEVEL_COMPLETE;
-        }
+        s->lacks_memory = true;
         return LH_OK;
     }
     if (has_enough(s) && is_hopeless(s, child->bound, child->level,

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bounds for a built layout. */
 #include "planner/search/candidate.h"
+
+#include "base/integer_math.h"
 #include "planner/layout/layer_partition.h"
 
 #include <longhaul/bounds.h>
@@ -22,10 +24,7 @@ static lh_status find_missing(const lh_pipeline *p, lhi_candidate *c,
     }
     for (uint32_t d = 0; d < n; d++) {
         int64_t over = least[d] - lh_pipeline_memory_limit(p, d);
-        if (over > c->missing) {
-            c->missing = over;
-            c->missing_on = d;
-        }
+        c->missing = lhi_max_int64(c->missing, over);
     }
     free(least);
     return LH_OK;

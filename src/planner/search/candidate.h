@@ -39,9 +39,8 @@ enum { LHI_FEW_PASSES = 1000 };
 typedef struct lhi_candidate {
     lhi_config config;
     lhi_lower_bound lower_bound; /* over every partition of its layers */
-    int64_t bound_ns;    /* of this partition; INT64_MAX: does not fit */
-    int64_t missing;     /* bytes, if it does not fit */
-    uint32_t missing_on; /* device */
+    int64_t bound_ns; /* of this partition; INT64_MAX: does not fit */
+    int64_t missing;  /* bytes, if it does not fit */
     bool simulated;
     bool fully_evaluated;   /* evaluated under every method */
     bool with_slow_methods; /* including slow ones, even without prospects */
@@ -113,10 +112,8 @@ typedef struct lhi_layout_search {
     int64_t proven_ns; /* no layout, partition or schedule is faster */
     /* or cheaper, if cost is the objective; 0: unknown */
     double proven_usd;
-    lh_error first_refusal;        /* why the first failing layout failed */
-    lhi_config closest;            /* closest to fitting in memory */
-    lhi_lower_bound closest_floor; /* missing 0: none */
-    bool closest_is_complete;      /* complete configuration */
+    lh_error first_refusal; /* why the first failing layout failed */
+    bool lacks_memory;      /* a bound excluded layouts by memory */
     /* Layouts that allow elastic plans, and those not searched. */
     uint64_t n_elastic, n_elastic_left;
     lhi_elastic_choices elastic;

@@ -5,6 +5,7 @@
 #include "planner/layout/equivalence.h"
 #include "planner/layout/target.h"
 #include "planner/search/infeasible_key.h"
+#include "planner/search/memory_needs.h"
 #include "planner/search/objective.h"
 #include "planner/search/plan_search.h"
 
@@ -20,16 +21,13 @@ static const double MIN_PRINTED_SHARE = 0.0005;
 /* The bound of built layouts, besides those of lhi_bound_kind_name(). */
 #define OWN_PIPELINE "pipeline"
 
-/* Returns the layout closest to fitting, of those whose own pipeline does not.
- */
-static const lhi_candidate *nearest_to_fit(const lhi_layout_search *s)
+/* Checks whether some layout lacks memory. */
+static bool lacks_memory(const lhi_layout_search *s)
 {
-    const lhi_candidate *nearest = NULL;
-    for (uint32_t i = 0; i < s->n; i++)
-        if (s->candidates[i].missing > 0 &&
-            (!nearest || s->candidates[i].missing < nearest->missing))
-            nearest = &s->candidates[i];
-    return nearest;
+    bool lacks = s->lacks_memory;
+    for (uint32_t i = 0; i < s->n && !lacks; i++)
+        lacks = s->candidates[i].missing > 0;
+    return lacks;
 }
 
 enum { ADVICE_TEXT = 160 };
@@ -52,48 +50,44 @@ static void memory_advice(const lh_job *job, char text[ADVICE_TEXT])
              given ? ", or fix less of layout" : "");
 }
 
-/* Reports missing memory: for the built layouts, and the closest one by its
- * bound if that is complete. The missing bytes with these layers are often many
- * times its bound. */
-static lh_status fail_memory(lhi_layout_search *s, lh_error *err)
+/* Formats the changes that make the job fit in memory; without any, general
+ * advice. Only the plan's own search looks for them. */
+static lh_status memory_remedy(const lhi_layout_search *s,
+                               char text[LHI_MEMORY_NEEDS_TEXT], lh_error *err)
 {
-    const lhi_candidate *c = nearest_to_fit(s);
-    const bool none_built = !c;
-    lhi_candidate closest = {.config = s->closest};
-    char missing[LHI_FORMAT_BYTES_SIZE], least[LHI_FORMAT_BYTES_SIZE];
-    char at_least[ADVICE_TEXT] = "", advice[ADVICE_TEXT];
-    memory_advice(s->job, advice);
-    if (s->closest_floor.missing && s->closest_is_complete) {
-        LHI_TRY(lhi_candidate_compute_bound(s, &closest, err));
-        if (closest.missing > 0 && (!c || closest.missing < c->missing))
-            c = &closest;
-    }
-    lhi_format_bytes(s->closest_floor.missing, least);
-    const lh_layout *l = c ? &c->config.layout : &s->closest.layout;
-    const lh_datacenter *dc = &s->job->datacenters[s->closest_floor.missing_in];
-    if (c && none_built && s->closest_floor.missing < c->missing)
-        snprintf(at_least, sizeof at_least,
-                 ", and by lower bounds every layout lacks %s or more", least);
-    if (c)
-        return lhi_fail(err, LH_EINFEASIBLE,
-                        "%s: no layout fits in memory; the closest evaluated "
-                        "one (tensor %" PRIu32 ", pipeline %" PRIu32
-                        ", data %" PRIu32 ", micro_batch %" PRIu32
-                        ", recompute %s) needs %s more than a GPU of device "
-                        "%" PRIu32 " has%s; %s",
-                        s->job->name, l->tensor, l->pipeline, l->data,
-                        l->micro_batch, lh_recompute_name(c->config.recompute),
-                        lhi_format_bytes(c->missing, missing), c->missing_on,
-                        at_least, advice);
+    lh_memory_needs needs = {0};
+    if (s->unexplored && !s->cancelled)
+        LHI_TRY(lhi_find_memory_needs(s, &needs, err));
+    if (s->options.memory_needs)
+        *s->options.memory_needs = needs;
+    lhi_format_memory_needs(s->job, &needs, text);
+    if (!*text)
+        memory_advice(s->job, text);
+    return LH_OK;
+}
+
+static lh_status fail_memory(const lhi_layout_search *s, lh_error *err)
+{
+    char text[LHI_MEMORY_NEEDS_TEXT];
+    LHI_TRY(memory_remedy(s, text, err));
+    return lhi_fail(err, LH_EINFEASIBLE, "%s: no layout fits in memory; %s",
+                    s->job->name, text);
+}
+
+/* Reports a layout that fits, but no schedule of which works. */
+static lh_status fail_schedules(const lhi_layout_search *s,
+                                const lhi_candidate *c, lh_error *err)
+{
+    const lh_layout *l = &c->config.layout;
+    char text[LHI_MEMORY_NEEDS_TEXT] = "";
+    if (c->choice.status == LH_CHOICE_MEMORY)
+        LHI_TRY(memory_remedy(s, text, err));
     return lhi_fail(err, LH_EINFEASIBLE,
-                    "%s: no layout fits in memory; the closest (tensor "
-                    "%" PRIu32 ", pipeline %" PRIu32 ", data %" PRIu32
-                    ", micro_batch %" PRIu32 ", recompute %s) needs at least "
-                    "%s more than a %s of %s has, for "
-                    "any layer partition; %s",
+                    "%s: no schedule works with the layouts that fit "
+                    "(tensor %" PRIu32 ", pipeline %" PRIu32 ", data %" PRIu32
+                    ", micro_batch %" PRIu32 "): %s%s%s",
                     s->job->name, l->tensor, l->pipeline, l->data,
-                    l->micro_batch, lh_recompute_name(s->closest.recompute),
-                    least, dc->gpu.name, dc->name, advice);
+                    l->micro_batch, c->choice.why, *text ? "; " : "", text);
 }
 
 static lh_status fail_monte_carlo(const lhi_layout_search *s, lh_error *err)
@@ -170,16 +164,14 @@ static lh_status fail_target(lhi_layout_search *s, lh_error *err)
         status = lhi_target_check(target, s->job, (lhi_level)k, &config, &why);
     if (status == LH_OK)
         return LH_OK;
-    if ((s->closest_floor.missing && s->closest_is_complete) ||
-        nearest_to_fit(s))
+    if (lacks_memory(s))
         memory_advice(s->job, advice);
     const lh_layout *l = &config.layout;
     return lhi_fail(err, LH_EINFEASIBLE,
                     "%s: no layout%s is supported by %s; the best of the "
                     "others (tensor %" PRIu32 ", pipeline %" PRIu32
                     ", data %" PRIu32 "): %s%s%s",
-                    s->job->name,
-                    s->closest_floor.missing ? " that fits in memory" : "",
+                    s->job->name, s->lacks_memory ? " that fits in memory" : "",
                     lhi_target_display_name(target), l->tensor, l->pipeline,
                     l->data, why.text, *advice ? "; or " : "", advice);
 }
@@ -194,18 +186,12 @@ static bool has_too_many_chunks(const lh_job *job)
            stages * l->chunks_per_device > job->model->layers;
 }
 
-/* Nothing works: reports the layout that comes closest. */
+/* Nothing works: reports the reason. */
 static lh_status fail_infeasible(lhi_layout_search *s, lh_error *err)
 {
     const lhi_candidate *c = find_layout_with_reason(s);
     if (c)
-        return lhi_fail(err, LH_EINFEASIBLE,
-                        "%s: no schedule works with the layouts that fit "
-                        "(tensor %" PRIu32 ", pipeline %" PRIu32
-                        ", data %" PRIu32 ", micro_batch %" PRIu32 "): %s",
-                        s->job->name, c->config.layout.tensor,
-                        c->config.layout.pipeline, c->config.layout.data,
-                        c->config.layout.micro_batch, c->choice.why);
+        return fail_schedules(s, c, err);
     if (lacks_mixed_placement(s))
         return fail_mixed(s, err);
     if (has_too_many_chunks(s->job))
@@ -214,7 +200,7 @@ static lh_status fail_infeasible(lhi_layout_search *s, lh_error *err)
             "%s: every layout has more chunks than layers: %s has %" PRIu32
             "; change the degrees fixed in layout",
             s->job->name, s->job->model->name, s->job->model->layers);
-    if (s->closest_floor.missing || nearest_to_fit(s)) {
+    if (lacks_memory(s)) {
         LHI_TRY(fail_target(s, err));
         return fail_memory(s, err);
     }
