@@ -93,6 +93,9 @@ typedef struct lh_training {
     /* Expert capacity factor, relative to an even distribution of the choices;
      * 0: unlimited. */
     double expert_capacity;
+    /* Rows that the experts of the hottest rank process, relative to the mean
+     * over the ranks that share a layer's experts; >= 1, default 1. */
+    double imbalance;
     /* Activation offload to the host's storage between F and B: affects the
      * first ceil(share * layers) layers of each chunk, all activations except
      * the layers' inputs and recomputed ones. 0: none. Second value: storage

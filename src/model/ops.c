@@ -144,7 +144,7 @@ static void add_experts(op_list *l)
     const lh_model *m = s->model;
     double e = s->element, t = s->tokens;
     double moved = t * s->dispatched * m->hidden * e;
-    double gathered = t * s->dispatched * m->hidden * s->product_element *
+    double gathered = t * s->received * m->hidden * s->product_element *
                       (s->dispatches_tokens ? s->expert_tensor : 1);
     double routed = 4.0 * t * s->norm_share * m->experts;
     lhi_layer_op *router = add_linear(l, "router", t * s->norm_share, m->hidden,

@@ -94,7 +94,7 @@ static void add_layer(const lhi_shape *shape, uint32_t layer, layer_bytes *p)
     /* Dispatched tokens, including those gathered by all GPUs that share an
      * expert, and the experts' results where the router weights them. */
     double moved = e * m->hidden * shape->dispatched;
-    double gathered = shape->product_element * m->hidden * shape->dispatched *
+    double gathered = shape->product_element * m->hidden * shape->received *
                       (shape->dispatches_tokens ? shape->expert_tensor : 1);
     double routed = 4.0 * m->experts * shape->norm_share;
     p->moved += gathered + routed;

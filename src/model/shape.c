@@ -215,6 +215,17 @@ bool lhi_is_module_recomputed(const lhi_shape *shape, lh_module module)
            (shape->modules >> module & 1) != 0;
 }
 
+/* Returns the rows of the hottest rank relative to the mean. At most all rows
+ * are on one of the ranks that share the experts, and each expert has at most
+ * its capacity. */
+static double compute_imbalance(const lh_training *t, const lh_layout *layout)
+{
+    double most = fmin(t->imbalance, layout->expert);
+    if (t->expert_capacity > 0)
+        most = fmin(most, t->expert_capacity);
+    return fmax(1, most);
+}
+
 lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
                          const lh_cost_options *options, lhi_shape *out,
                          lh_error *err)
@@ -269,6 +280,9 @@ lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
         out->expert_rows = m->experts_per_token;
         if (out->dispatches_tokens)
             out->expert_rows *= out->expert_tensor / t;
+        const double imbalance = compute_imbalance(&job->training, layout);
+        out->received = imbalance * out->dispatched;
+        out->expert_rows *= imbalance;
     }
     return LH_OK;
 }

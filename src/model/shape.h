@@ -42,8 +42,10 @@ typedef struct lhi_shape {
     /* The biases of experts' results are added expert by expert, as in Megatron
      * Core (TEGroupedMLP._apply_bias()) with unfused experts. */
     bool adds_biases;
-    double dispatched;       /* copies per token in `tokens` that a GPU sends */
-    double expert_rows;      /* copies per token that its experts process */
+    double dispatched; /* copies per token in `tokens` that a GPU sends */
+    /* On the hottest rank (training.imbalance): copies per token that arrive,
+     * and that its experts process. */
+    double received, expert_rows;
     double tokens;           /* per GPU and microbatch */
     double norm_share;       /* fraction of the tokens processed by norms and
                               * residuals: 1/tensor with sequence parallelism */

@@ -418,22 +418,24 @@ static void add_routed_experts(const lhi_shape *shape, lhi_pass_work *out)
     lhi_work_biases(shape, &out->f, &out->d);
 }
 
-/* Adds router, dispatch, experts and combine. Assumes that tokens are balanced
- * over experts, so that each GPU's experts receive as many as it sends (GShard,
- * arXiv:2006.16668). */
+/* Adds router, dispatch, experts and combine. A GPU sends the mean number of
+ * tokens; the hottest rank, for which the others wait, receives imbalance times
+ * as many, and combines them in the other direction. */
 static void add_experts(const lhi_shape *shape, lhi_pass_work *out)
 {
     const lh_model *m = shape->model;
     double moved =
         shape->tokens * shape->dispatched * m->hidden * shape->element;
+    double received =
+        shape->tokens * shape->received * m->hidden * shape->element;
 
     add_linear(shape, out, shape->tokens * shape->norm_share, m->hidden,
                m->experts, 1);
     add_pointwise(&out->f, 4 * moved, 4);
     add_pointwise(&out->d, 4 * moved, 4);
     if (shape->dispatches_tokens) {
-        add_token_messages(shape, moved, &out->f);
-        add_token_messages(shape, moved, &out->d);
+        add_token_messages(shape, received, &out->f);
+        add_token_messages(shape, received, &out->d);
     }
     add_routed_experts(shape, out);
     add_shared_experts(shape, out);

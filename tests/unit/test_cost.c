@@ -262,6 +262,46 @@ static void expert_parallel_volume(void)
     CHECK_INT(f.cost.expert_params, 2 * 3 * 4096LL * 14336);
 }
 
+/* Costs a Mixtral layer with `expert` ranks; 0: the key is absent. */
+static lh_cost cost_with(uint32_t expert, double imbalance, double capacity)
+{
+    fixture f;
+
+    fixture_init(&f, "mixtral-8x7b");
+    f.sites[0].node_link.latency_ns = 0;
+    f.layout.data = 4;
+    f.layout.expert = expert;
+    f.job.training.imbalance = imbalance;
+    f.job.training.expert_capacity = capacity;
+    COST(&f);
+    return f.cost;
+}
+
+/* The experts of the hottest rank process 1.3 times the mean: its products, its
+ * activations and its all-to-alls grow, and nothing else. */
+static void hottest_rank(void)
+{
+    const double rows = 8192.0 * 2, h = 4096, ffn = 14336;
+    lh_cost even = cost_with(4, 1, 0), hot = cost_with(4, 1.3, 0);
+    lh_cost limited = cost_with(4, 1.3, 1.1), all = cost_with(4, 100, 0);
+
+    CHECK_NEAR(hot.f.flops - even.f.flops, 0.3 * rows * 3 * 2 * h * ffn, 1e6);
+    CHECK_NEAR(hot.d.flops - even.d.flops, 0.3 * rows * 3 * 2 * h * ffn, 1e6);
+    CHECK_NEAR(hot.w.flops - even.w.flops, 0.3 * rows * 3 * 2 * h * ffn, 1e6);
+    CHECK_NEAR((double)hot.f.communication_ns,
+               1.3 * 2 * rows * h * 2 * 3 / 4 / fixture_node_rate(), 2);
+    /* 2 bytes each: received tokens, gate, up, and their product */
+    CHECK_NEAR((double)(hot.activation_bytes - even.activation_bytes),
+               0.3 * rows * 2 * (h + 3 * ffn), 2);
+    CHECK_INT(hot.params, even.params);
+    /* At most the capacity factor, and all rows on one of the ranks. */
+    CHECK_NEAR(limited.f.flops - even.f.flops, 0.1 * rows * 3 * 2 * h * ffn,
+               1e6);
+    CHECK_NEAR(all.f.flops - even.f.flops, 3 * rows * 3 * 2 * h * ffn, 1e6);
+    /* A rank with all experts has all rows. */
+    CHECK_NEAR(cost_with(1, 1.3, 0).f.flops, cost_with(1, 1, 0).f.flops, 0);
+}
+
 /* Ring attention's exchange overlaps with attention until the links are slow.
  */
 static void context_parallel_overlap(void)
@@ -532,6 +572,7 @@ int main(void)
     RUN(small_layers_wait_for_the_host);
     RUN(recomputation_repeats_forward);
     RUN(expert_parallel_volume);
+    RUN(hottest_rank);
     RUN(context_parallel_overlap);
     RUN(context_parallel_costs);
     RUN(rings_have_steps);

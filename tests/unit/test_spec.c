@@ -334,7 +334,7 @@ static void odd_jobs_survive_a_round_trip(void)
         "raw_shares: true, routed_scale: 2.827, expert_groups: 4, "
         "groups_per_token: 2}\ntraining: {global_batch: 8, sequence: 16, "
         "dropout: 0.15, balance_loss: 0, balance_bias: 0.002, "
-        "expert_capacity: 1.25}\n" TWO LINK,
+        "expert_capacity: 1.25, imbalance: 1.3}\n" TWO LINK,
         "longhaul: job/1\nmodel: {layers: 8, hidden: 8, heads: 2, vocab: 10, "
         "ffn: 7, activation: quick_gelu, glu_linear_offset: 1, swiglu_limit: "
         "7.5, partial_rotary_factor: 0.5, initializer_range: 0.006, "

@@ -105,6 +105,8 @@ static void bad_training_is_refused(void)
            "dropout: must be true, false, or a share");
     refuse(WITH("{global_batch: 8, sequence: 16, balance_loss: 1}"),
            "balance_loss: llama3-8b has no experts");
+    refuse(WITH("{global_batch: 8, sequence: 16, imbalance: 1.3}"),
+           "imbalance: llama3-8b has no experts");
     refuse(WITH("{global_batch: 8, sequence: 16, expert_capacity: 1}"),
            "expert_capacity: llama3-8b has no experts");
     refuse("longhaul: job/1\nmodel: mixtral-8x7b\n"

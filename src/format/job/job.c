@@ -232,6 +232,9 @@ static lh_status read_balance(reader *r, const lhi_node *map, lh_error *err)
                                &t->balance_loss_given, &t->balance_loss, err));
     LHI_TRY(read_expert_number(r, map, "expert_capacity", 0.001, 1e6, lacks,
                                &given, &t->expert_capacity, err));
+    t->imbalance = 1;
+    LHI_TRY(read_expert_number(r, map, "imbalance", 1, 1e6, lacks, &given,
+                               &t->imbalance, err));
     if (!lacks && m->router != LH_ROUTER_SIGMOID)
         lacks = "has no router bias that could balance its experts; this "
                 "requires router: sigmoid";

@@ -6,13 +6,12 @@
 
 #include <string.h>
 
-const char *const lhi_training_keys[] = {"global_batch", "sequence",
-                                         "precision",    "optimizer",
-                                         "zero",         "recompute",
-                                         "rings",        "dispatcher",
-                                         "dropout",      "balance_loss",
-                                         "balance_bias", "expert_capacity",
-                                         "offload",      NULL};
+const char *const lhi_training_keys[] = {
+    "global_batch", "sequence",     "precision",
+    "optimizer",    "zero",         "recompute",
+    "rings",        "dispatcher",   "dropout",
+    "balance_loss", "balance_bias", "expert_capacity",
+    "imbalance",    "offload",      NULL};
 const char *const lhi_offload_keys[] = {"layers", "storage_gbps", NULL};
 const char *const lhi_layout_keys[] = {
     "tensor",    "context",   "expert",      "expert_tensor",

@@ -81,6 +81,8 @@ static json_t *training_to_json(const lh_training *t)
         (t->expert_capacity == 0 ||
          lhi_json_set(map, "expert_capacity",
                       lhi_json_number(t->expert_capacity))) &&
+        (t->imbalance <= 1 ||
+         lhi_json_set(map, "imbalance", lhi_json_number(t->imbalance))) &&
         (t->offload_share == 0 ||
          lhi_json_set(map, "offload", offload_to_json(t))) &&
         (t->rings == LH_RING_LOCKSTEP ||
