@@ -26,7 +26,7 @@ typedef struct settings {
     bool no_optimal, sensitivity, curves;
     cli_jitter jitter;
     uint32_t by;
-    const char *what_if;
+    const char *what_if, *margin;
     uint32_t objective;
     bool pareto;
     double pareto_times;
@@ -195,6 +195,13 @@ static const cli_option options[] = {
      .high = 1e9,
      .help = "Price of 10^9 bytes sent between datacenters, instead of the "
              "job's usd_per_gb."},
+    {.name = "margin",
+     .type = CLI_TEXT,
+     .at = offsetof(settings, margin),
+     .arg = "MEMORY",
+     .example_argument = "5%",
+     .help = "Also find the best plan that leaves this much memory of every "
+             "GPU free, beyond memory_reserve: a share, as 5%, or GiB."},
     {.name = "what-if",
      .type = CLI_TEXT,
      .at = offsetof(settings, what_if),
@@ -439,8 +446,9 @@ static lh_status check_limits(cli *c)
  * plan only. */
 static lh_status check_published(cli *c)
 {
-    static const char *const others[] = {
-        "jitter", "pareto", "what-if", "sensitivity", "curves", "from", NULL};
+    static const char *const others[] = {"jitter",      "pareto", "what-if",
+                                         "sensitivity", "curves", "margin",
+                                         "from",        NULL};
     const settings *s = c->settings;
     if (s->elastic == 0)
         return LH_OK;
@@ -500,6 +508,19 @@ static lh_status read_job(cli *c, lh_job **out, lh_target *plan_for)
     return status;
 }
 
+/* Parses "5%" or a number of GiB, above 0. */
+static bool parse_margin(const char *text, lh_plan_options *how)
+{
+    char *end;
+    const double value = strtod(text, &end);
+    const bool share = strcmp(end, "%") == 0;
+    if (end == text || (*end && !share) || !(value > 0) ||
+        value >= (share ? 100 : 1e6))
+        return false;
+    *(share ? &how->margin_percent : &how->margin_gib) = value;
+    return true;
+}
+
 /* Checks the options, reads the job and plans it. */
 static lh_status make_plan(cli *c, planning_result *m)
 {
@@ -534,6 +555,11 @@ static lh_status make_plan(cli *c, planning_result *m)
                            "--draws: '%.40s' is not one to four whole numbers "
                            "from 1 to 1000000, separated by commas",
                            s->draws);
+    if (status == LH_OK && s->margin && !parse_margin(s->margin, &how))
+        status = cli_usage(c,
+                           "--margin: '%.40s' is not a share of the GPU memory "
+                           "below 100%%, as 5%%, or a number of GiB, as 4",
+                           s->margin);
     lh_job *job = NULL;
     lh_target plan_for = how.target;
     if (status == LH_OK)

@@ -141,6 +141,34 @@ static void print_target(cli *c, const lh_plan *p)
                  other->layout.schedule, lh_placement_name(other->placement));
 }
 
+/* Prints the best plan with the memory of --margin free. */
+static void print_margin(cli *c, const lh_plan *p)
+{
+    const lh_plan_margin *m = p->margin;
+    char amount[40], time[CLI_TIME_TEXT], layout[240];
+    if (!m)
+        return;
+    if (m->percent > 0)
+        snprintf(amount, sizeof amount, "%.4g %% free", m->percent);
+    else
+        snprintf(amount, sizeof amount, "%.4g GiB free", m->gib);
+    if (!m->best) {
+        cli_wrap(c, "margin", 2, "no plan found with %s", amount);
+        return;
+    }
+    const double free_gib =
+        (double)(m->best->memory_limit_bytes - m->best->peak_memory_bytes) /
+        0x1p30;
+    cli_wrap(c, "margin", 2,
+             "with %s: %s (%+.1f %%), %.1f GiB free beyond the reserve, with "
+             "%s, %s",
+             amount, cli_plan_time(p, (double)m->best->iteration_ns, time),
+             cli_percent_slower((double)m->best->iteration_ns,
+                                (double)p->best.iteration_ns),
+             free_gib, m->best->layout.schedule,
+             cli_layout_text(m->best, layout, sizeof layout));
+}
+
 /* Prints iteration time, throughput, memory, jitter, cost and the reason for
  * the choice. */
 static void print_result(cli *c, const lh_plan *p)
@@ -160,6 +188,7 @@ static void print_result(cli *c, const lh_plan *p)
              100 * b->mfu, peak_text(p, peak, sizeof peak));
     if (b->jitter)
         print_jitter(c, p);
+    print_margin(c, p);
     cli_print_cost(c, b);
     cli_print_cheaper_plans(c, p);
     cli_wrap(c, "why", "%s", b->why);

@@ -264,6 +264,14 @@ typedef struct lh_plan_unmeasured {
     const lh_choice *fastest;
 } lh_plan_unmeasured;
 
+/* The best plan that leaves more memory free than the job's reserve. */
+typedef struct lh_plan_margin {
+    /* Free memory of every GPU, as requested: percent of its memory, or GiB;
+     * the other value is 0. */
+    double percent, gib;
+    const lh_choice *best; /* NULL: none found */
+} lh_plan_margin;
+
 /* Objective of a plan. */
 typedef enum lh_plan_objective {
     LH_PLAN_FASTEST,  /* iteration time */
@@ -331,6 +339,7 @@ typedef struct lh_plan {
     /* NULL: some of the plan's passes are measured, or the job has no profile
      * of passes. */
     const lh_plan_unmeasured *unmeasured;
+    const lh_plan_margin *margin; /* NULL: not requested */
     /* Recommendations for every inter-datacenter link of the plan, by `from`,
      * then `to`; and the iteration time with all recommended settings and with
      * the current ones (the job's, else the simplest); -1: not simulated. */
@@ -472,6 +481,9 @@ typedef struct lh_plan_options {
     /* Filled if no layout fits in memory (LH_EINFEASIBLE), else with zeros; may
      * be NULL. `err` has the same content as text. */
     lh_memory_needs *memory_needs;
+    /* Also find the best plan that leaves this much memory of every GPU free,
+     * beyond its reserve: percent of its memory, or GiB. 0: none. */
+    double margin_percent, margin_gib;
 } lh_plan_options;
 
 /* Searches the best plan over everything that the job leaves open. `options`

@@ -4,6 +4,7 @@
 #include "planner/explain/breakdown.h"
 #include "planner/explain/curves.h"
 #include "planner/explain/link_advice.h"
+#include "planner/explain/margin.h"
 #include "planner/explain/rank_memory.h"
 #include "planner/explain/unmeasured.h"
 #include "planner/explain/whatif.h"
@@ -214,6 +215,8 @@ static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
         status =
             lhi_plan_compare_measured(options, plan->mem, &plan->plan, err);
     if (status == LH_OK)
+        status = lhi_plan_find_margin(options, plan->mem, &plan->plan, err);
+    if (status == LH_OK)
         status = evaluate_links(options, plan, err);
     if (status == LH_OK)
         status = lhi_pricing_fill_plan(plan->mem, &plan->plan, err);
@@ -236,6 +239,13 @@ lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
         LHI_TRY(lhi_plan_check_jitter(&jitter, err));
         checked.jitter = &jitter;
     }
+    if (!(checked.margin_percent >= 0 && checked.margin_percent < 100 &&
+          checked.margin_gib >= 0 && checked.margin_gib <= 1e6) ||
+        (checked.margin_percent > 0 && checked.margin_gib > 0))
+        return lhi_fail(err, LH_EINVAL,
+                        "lh_plan_options: margin_percent is %g and margin_gib "
+                        "%g; expected one of them, below 100 %% and 1e6 GiB",
+                        checked.margin_percent, checked.margin_gib);
     if (!(checked.seconds >= 0 && checked.seconds <= DBL_MAX))
         return lhi_fail(err, LH_EINVAL,
                         "lh_plan_options.seconds is out of "

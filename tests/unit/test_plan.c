@@ -535,8 +535,68 @@ static void constants_are_the_jobs(void)
     lh_job_free(job);
 }
 
+/* Plans within a margin. `percent` or `gib` is 0. */
+static lh_plan *plan_with_margin(lh_job *job, double percent, double gib)
+{
+    const lh_plan_options o = {.size = sizeof o,
+                               .no_optimal = true,
+                               .effort = 1,
+                               .margin_percent = percent,
+                               .margin_gib = gib};
+    lh_plan *plan = NULL;
+    lh_error err = {0};
+    CHECK_OK(lh_plan_make(job, &o, &plan, &err), err);
+    return plan;
+}
+
+/* The row of a margin leaves the memory free, is no faster than the plan, is
+ * the plan itself where that has the memory free, and is in the file. */
+static void margins_are_free(void)
+{
+    lh_job *job = job_two_sites("", 32, 40);
+    const double gib = 0x1p30;
+    lh_plan *none = plan_with_margin(job, 0, 0);
+    CHECK(!none->margin);
+    const double own =
+        (double)(none->best.memory_limit_bytes - none->best.peak_memory_bytes) /
+        gib;
+    const double asked[] = {own / 2, own + 1, own + 4};
+    for (int i = 0; i < 3; i++) {
+        lh_plan *plan = plan_with_margin(job, i == 1 ? 100 * asked[i] / 40 : 0,
+                                         i == 1 ? 0 : asked[i]);
+        const lh_choice *best = plan->margin->best;
+        CHECK(best != NULL);
+        if (!best) {
+            lh_plan_free(plan);
+            continue;
+        }
+        CHECK((double)(best->memory_limit_bytes - best->peak_memory_bytes) >=
+              asked[i] * gib - 1);
+        CHECK(best->memory_limit_bytes <= plan->best.memory_limit_bytes + 2);
+        CHECK(best->iteration_ns >= plan->best.iteration_ns);
+        CHECK(i > 0 || best->iteration_ns == plan->best.iteration_ns);
+        char *text = NULL, *again = NULL;
+        lh_plan *read = NULL;
+        lh_error err = {0};
+        CHECK_OK(lh_plan_format(plan, &text, NULL, &err), err);
+        CHECK_OK(lh_plan_parse(text, strlen(text), "plan", &read, &err), err);
+        CHECK_OK(lh_plan_format(read, &again, NULL, &err), err);
+        CHECK(strcmp(text, again) == 0 && read->margin && read->margin->best);
+        lh_text_free(text);
+        lh_text_free(again);
+        lh_plan_free(read);
+        lh_plan_free(plan);
+    }
+    lh_plan *impossible = plan_with_margin(job, 93, 0);
+    CHECK(impossible->margin && !impossible->margin->best);
+    lh_plan_free(impossible);
+    lh_plan_free(none);
+    lh_job_free(job);
+}
+
 int main(void)
 {
+    RUN(margins_are_free);
     RUN(layers_are_even);
     RUN(constants_are_the_jobs);
     RUN(ranks_are_placed);

@@ -239,6 +239,17 @@ static const lhi_schema_field unmeasured_rows[] = {
 static const lhi_schema unmeasured_table = {
     LHI_ROWS("unmeasured", lh_plan_unmeasured, unmeasured_rows)};
 
+static const lhi_schema_field margin_rows[] = {
+    {"percent", LHI_REAL(lh_plan_margin, percent), .high = 100,
+     LHI_OMIT_IF(lh_plan_margin, percent, 0)},
+    {"gib", LHI_REAL(lh_plan_margin, gib), .high = 1e6,
+     LHI_OMIT_IF(lh_plan_margin, gib, 0)},
+    {"best", LHI_STRUCT_POINTER(lh_plan_margin, best),
+     .table = &lhi_choice_table, .when = LHI_OPTIONAL},
+};
+static const lhi_schema margin_table = {
+    LHI_ROWS("margin", lh_plan_margin, margin_rows)};
+
 /* --- complete file ---------------------------------------------------------
  */
 
@@ -318,6 +329,8 @@ static const lhi_schema_field plan_rows[] = {
      .table = &lhi_choice_table, .when = LHI_OPTIONAL},
     {"unmeasured", LHI_STRUCT_POINTER(lh_plan, unmeasured),
      .table = &unmeasured_table, .when = LHI_OPTIONAL},
+    {"margin", LHI_STRUCT_POINTER(lh_plan, margin), .table = &margin_table,
+     .when = LHI_OPTIONAL},
     {"job", LHI_CUSTOM(lh_plan), .write = write_job}, /* read first */
 };
 const lhi_schema lhi_plan_table = {LHI_ROWS("plan", lh_plan, plan_rows),

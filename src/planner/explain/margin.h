@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The best plan that leaves more memory free. */
+#ifndef LHI_PLANNER_EXPLAIN_MARGIN_H
+#define LHI_PLANNER_EXPLAIN_MARGIN_H
+
+#include "base/arena.h"
+
+#include <longhaul/plan.h>
+
+/* Fills plan->margin if options->margin_percent or margin_gib is set. Results
+ * are in `mem`. */
+lh_status lhi_plan_find_margin(const lh_plan_options *options, lhi_arena *mem,
+                               lh_plan *plan, lh_error *err);
+
+#endif
