@@ -153,13 +153,13 @@ static void print_margin(cli *c, const lh_plan *p)
     else
         snprintf(amount, sizeof amount, "%.4g GiB free", m->gib);
     if (!m->best) {
-        cli_wrap(c, "margin", 2, "no plan found with %s", amount);
+        cli_wrap(c, "margin", "no plan found with %s", amount);
         return;
     }
     const double free_gib =
         (double)(m->best->memory_limit_bytes - m->best->peak_memory_bytes) /
         0x1p30;
-    cli_wrap(c, "margin", 2,
+    cli_wrap(c, "margin",
              "with %s: %s (%+.1f %%), %.1f GiB free beyond the reserve, with "
              "%s, %s",
              amount, cli_plan_time(p, (double)m->best->iteration_ns, time),
