@@ -2,7 +2,7 @@
 /* The best plan that leaves more memory free. A short search of the job with a
  * larger memory reserve competes with the plan and its alternatives that leave
  * as much free anyway. */
-#include "planner/explain/margin.h"
+#include "planner/margin.h"
 
 #include "base/fail.h"
 #include "base/integer_math.h"

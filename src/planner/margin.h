@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The best plan that leaves more memory free. */
-#ifndef LHI_PLANNER_EXPLAIN_MARGIN_H
-#define LHI_PLANNER_EXPLAIN_MARGIN_H
+#ifndef LHI_PLANNER_MARGIN_H
+#define LHI_PLANNER_MARGIN_H
 
 #include "base/arena.h"
 
