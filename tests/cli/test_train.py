@@ -129,8 +129,8 @@ check(fast["predicted_s"] == 0.0916 and fast["speed"] == 5,
 # --- refusals ----------------------------------------------------------------------
 for text, why in [("x=latency:1ms", "'x' is neither a link of the pipeline: "
                    "dc0>dc1, dc1>dc0, nor a pair of its 4 devices"),
-                  ("0-2=latency:1ms", "'0-2' has no effect: there are no "
-                   "messages between devices 0 and 2"),
+                  ("0-2=latency:1ms", "'0-2' has no effect: no messages are "
+                   "sent between devices 0 and 2"),
                   ("dc0-dc1", "LINK=latency"),
                   ("dc0-dc1=speed:3", "must be latency:TIME"),
                   ("dc0-dc1=gbps:0", "must be latency:TIME"),

@@ -248,7 +248,7 @@ static void times_one_by_one(void)
         CHECK_INT(fewer[i], ns[i]);
     j.samples = 0;
     CHECK_INT(lh_jitter_times(p, s, NULL, &j, ns, &err), LH_EINVAL);
-    CHECK_HAS(err.text, "no samples");
+    CHECK_HAS(err.text, "jitter: samples must be given");
     lh_schedule_free(s);
     lh_pipeline_free(p);
 }
