@@ -30,6 +30,8 @@ static void compute_state_bytes(const lhi_cost_context *p,
     state[2] = optimizer * (zero >= 1 ? split : params->total);
 }
 
+/* Copies a pass's time breakdown to `out`, rounded up to ns. Error: a time
+ * exceeds the supported range. */
 static lh_status fill_pass(const lhi_time_breakdown *s, lh_pass_cost *out,
                            lh_error *err)
 {
@@ -143,6 +145,8 @@ static double estimate_offload_bytes(const lhi_cost_context *p,
     return all > 0 ? floor(s->memory.activation * moved / all) : 0;
 }
 
+/* Sets the bytes of activations offloaded to host memory per pass, and their
+ * copy time at the job's or else the GPU's host bandwidth. */
 static lh_status fill_offload(const lhi_cost_context *p,
                               const lhi_slice_sums *s, lh_cost *out,
                               lh_error *err)
@@ -160,6 +164,8 @@ static lh_status fill_offload(const lhi_cost_context *p,
                                 &out->offload_ns, err);
 }
 
+/* Sets the parameter counts and the bytes of activations, weights, gradients,
+ * optimizer state, buffers and workspace of a chunk. */
 static lh_status fill_memory(const lhi_cost_context *p, const lhi_slice_sums *s,
                              const lhi_params *params, lh_cost *out,
                              lh_error *err)

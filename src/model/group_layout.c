@@ -128,6 +128,8 @@ static lhi_stage_nodes find_nodes(const lhi_group_layout *f, uint32_t site)
     return nodes;
 }
 
+/* Returns the index, among the stage's sites, of a datacenter; 0 if it is not
+ * one of them. */
 static uint32_t find_site(const lhi_group_layout *f, uint32_t datacenter)
 {
     uint32_t site = 0;
@@ -193,6 +195,7 @@ static void find_members(const lhi_group_layout *f, uint64_t first,
     }
 }
 
+/* Returns the greatest common divisor. */
 static uint64_t find_gcd(uint64_t a, uint64_t b)
 {
     return (uint64_t)lhi_gcd((int64_t)a, (int64_t)b);
@@ -290,6 +293,8 @@ static uint64_t count_replicas_before(const lhi_group_layout *f, uint64_t start,
     return rank > start ? (rank - start + f->block - 1) / f->block : 0;
 }
 
+/* Returns the position, within its block of expert ranks, of the first rank of
+ * site `kind`. */
 static uint64_t find_kind_start(const lhi_group_layout *f, uint32_t kind)
 {
     return count_ranks_before(f, kind) % f->block;

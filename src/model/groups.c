@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 
+/* Returns the number of GPUs of one replica of a stage: tensor x context. */
 static uint64_t count_stage_gpus(const lh_layout *layout)
 {
     return (uint64_t)layout->tensor * layout->context;
@@ -100,6 +101,8 @@ static uint32_t find_replicas_here(const lh_layout *layout,
                                        : layout->data;
 }
 
+/* Finds a process group of MoE layers, which share GPUs differently from the
+ * dense layers. Expert replicas equal dense ones if both are laid out alike. */
 static lh_status find_experts(const lh_job *job, const lh_layout *layout,
                               lh_cost_dimension dimension,
                               const lh_cost_layer_range *slice,
@@ -113,6 +116,9 @@ static lh_status find_experts(const lh_job *job, const lh_layout *layout,
     return lhi_group_layout_compute_group(&fold, dimension, slice, out, err);
 }
 
+/* Finds the process group of a dimension for a layer range: its size and its
+ * ranks per node and datacenter. LH_EINVAL: the range, the layout or the
+ * dimension is invalid. */
 static lh_status find_group(const lh_job *job, const lh_layout *layout,
                             lh_cost_dimension dimension,
                             const lh_cost_layer_range *slice,

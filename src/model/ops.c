@@ -12,6 +12,8 @@ typedef struct op_list {
     uint32_t n;
 } op_list;
 
+/* Appends an operation that stores `stored` bytes of activations. Returns it;
+ * its work is zero. */
 static lhi_layer_op *add_op(op_list *l, const char *name, double stored)
 {
     lhi_layer_op *op = &l->ops[l->n++];
@@ -38,6 +40,8 @@ static lhi_layer_op *add_linear(op_list *l, const char *name, double m,
     return op;
 }
 
+/* Appends an element-wise operation: one kernel that moves `moved` bytes when
+ * recomputed. */
 static void add_pointwise(op_list *l, const char *name, double stored,
                           double moved)
 {
@@ -46,6 +50,7 @@ static void add_pointwise(op_list *l, const char *name, double stored,
     op->recompute_work.kernels = 1;
 }
 
+/* Appends a normalisation of this GPU's share of the hidden states. */
 static void add_norm(op_list *l, const char *name)
 {
     const lhi_shape *s = l->shape;
@@ -54,6 +59,8 @@ static void add_norm(op_list *l, const char *name)
                   2 * values * s->element);
 }
 
+/* Appends the query, key and value projections; with multi-head latent
+ * attention, also those to the latents. */
 static void add_projections(op_list *l)
 {
     const lhi_shape *s = l->shape;
@@ -80,6 +87,8 @@ static void add_projections(op_list *l)
     lhi_work_linear(s, t, m->kv_lora_rank, out, 1, &kv->recompute_work);
 }
 
+/* Appends core attention. It stores its output and the scores or, if fused, the
+ * log-sum-exp of each row. */
 static void add_core(op_list *l, uint32_t layer)
 {
     const lhi_shape *s = l->shape;
@@ -94,6 +103,8 @@ static void add_core(op_list *l, uint32_t layer)
     lhi_work_attention(s, layer, &op->recompute_work);
 }
 
+/* Appends the operations of an attention block: projections, core attention,
+ * output projection and dropout. */
 static void add_attention(op_list *l, uint32_t layer)
 {
     const lhi_shape *s = l->shape;

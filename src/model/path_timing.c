@@ -99,6 +99,8 @@ static lh_status find_sharing_path(lhi_cost_context *p,
     return LH_OK;
 }
 
+/* Finds the network paths of token dispatch and of expert tensor parallelism,
+ * if experts are distributed. */
 static lh_status find_expert_paths(lhi_cost_context *p, lh_error *err)
 {
     lhi_group_layout fold;
@@ -171,6 +173,8 @@ static lh_status find_least_paths(lhi_cost_context *p, lh_error *err)
                        : LH_OK;
 }
 
+/* Finds the groups and network paths of tensor, context and expert
+ * communication. For a lower bound, takes the fastest paths. */
 static lh_status find_paths(lhi_cost_context *p, lh_error *err)
 {
     lh_cost_group context;
@@ -196,6 +200,7 @@ static lh_status find_paths(lhi_cost_context *p, lh_error *err)
     return lh_cost_group_path(p->job, &context, &p->options, &p->context, err);
 }
 
+/* Checks that the layer range is in the model and its datacenter in the job. */
 static lh_status check_slice(const lh_job *job,
                              const lh_cost_layer_range *slice, lh_error *err)
 {

@@ -29,6 +29,7 @@ typedef struct layer_bytes {
                                     * ([Qi] table 1: 32sbh) */
 } layer_bytes;
 
+/* Adds the resident activation bytes of one attention block, per token. */
 static void add_attention(const lhi_shape *shape, layer_bytes *p)
 {
     const lh_model *m = shape->model;
@@ -73,6 +74,7 @@ static void add_mlp(const lhi_shape *shape, double rows, double local,
     p->linear_grad += shape->product_element * into;
 }
 
+/* Adds the resident activation bytes of one layer, per token. */
 static void add_layer(const lhi_shape *shape, uint32_t layer, layer_bytes *p)
 {
     const lh_model *m = shape->model;
@@ -111,6 +113,7 @@ static void add_layer(const lhi_shape *shape, uint32_t layer, layer_bytes *p)
         p->linear_grad += e * hidden;
 }
 
+/* Returns all bytes that an MLP retains per token. */
 static double sum_mlp(const mlp_bytes *mlp)
 {
     return mlp->into + mlp->product;

@@ -63,6 +63,7 @@ const char *lh_cost_source_name(lh_cost_source source)
     return "model";
 }
 
+/* Checks that a cost constant is a fraction: above 0, at most 1. */
 static lh_status check_share(double value, const char *what, lh_error *err)
 {
     if (!(value > 0 && value <= 1))
@@ -73,6 +74,7 @@ static lh_status check_share(double value, const char *what, lh_error *err)
     return LH_OK;
 }
 
+/* Checks that a cost constant is an amount: from 0 to 1e15. */
 static lh_status check_amount(double value, const char *what, lh_error *err)
 {
     if (!(value >= 0 && value <= 1e15))
@@ -135,6 +137,7 @@ lh_status lhi_round_up_checked(double value, const char *what, int64_t *out,
     return LH_OK;
 }
 
+/* Checks that a parallel degree of the layout is set and within the limit. */
 static lh_status check_degree(uint32_t value, const char *what, lh_error *err)
 {
     if (value == 0 || value > LH_MAX_GPUS)
@@ -145,6 +148,7 @@ static lh_status check_degree(uint32_t value, const char *what, lh_error *err)
     return LH_OK;
 }
 
+/* Checks that `by`, the degree named `degree`, divides `value`. */
 static lh_status check_divides(uint32_t value, uint32_t by, const char *what,
                                const char *degree, lh_error *err)
 {
@@ -171,6 +175,8 @@ static lh_status check_block(const lh_layout *layout, lh_error *err)
     return LH_OK;
 }
 
+/* Checks that all degrees are set and divide the model's heads, widths, experts
+ * and sequence. LH_EUNSUPPORTED: they do not. */
 static lh_status check_layout(const lh_job *job, const lh_layout *layout,
                               lh_error *err)
 {

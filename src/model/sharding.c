@@ -18,6 +18,8 @@ typedef struct sharding_context {
     const lhi_expert_replicas *kind; /* with `fold`: the groups in question */
 } sharding_context;
 
+/* Finds the replica group within one site: of experts if the context has an
+ * expert layout, else of dense layers. */
 static void find_site_group(const sharding_context *s, const lh_cost_site *site,
                             lh_cost_group *out)
 {
@@ -34,6 +36,7 @@ static uint32_t count_datacenters(const lh_cost_group *group)
                               : group->size / group->per_datacenter;
 }
 
+/* Adds the transfer and latency times of a collective, in ns. */
 static void add_times(lhi_collective *to, const lhi_collective *what)
 {
     to->transfer += what->transfer;
@@ -364,6 +367,8 @@ void lhi_find_part_times(const lh_job *job, const lh_cost_layer_range *slice,
     *reduce = sent->reduce.transfer + sent->reduce.latency;
 }
 
+/* Completes the cost options; the job's ring mode, if it is not the default,
+ * takes precedence. */
 static lh_status complete_options(const lh_job *job,
                                   const lh_cost_options *given,
                                   lh_cost_options *out, lh_error *err)

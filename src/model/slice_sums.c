@@ -59,6 +59,8 @@ static double compute_selective_recompute_time(const lhi_cost_context *p,
            (communication ? 0 : a.communication - b.communication);
 }
 
+/* Returns the times and resident memory of a layer, the embedding or the head:
+ * measured where `m` has a measurement, else modelled. */
 static lhi_slice_part build_part(const lhi_cost_context *p,
                                  const lhi_measurement *m,
                                  const lhi_pass_work *work,
@@ -88,6 +90,8 @@ static lhi_slice_part build_part(const lhi_cost_context *p,
     return out;
 }
 
+/* Adds the times and memory of one layer, embedding or head to the sums of the
+ * chunk. */
 static void add_part(const lhi_slice_part *one, lhi_slice_sums *s)
 {
     if (one->measured)
@@ -170,6 +174,7 @@ static void compute_end_work(const lhi_cost_context *p, lhi_pass_work *work,
     held->d_workspace = fmax(held->d_workspace, kept.d_workspace);
 }
 
+/* Adds the embedding and the head, if the chunk contains them. */
 static lh_status sum_ends(const lhi_cost_context *p, lhi_slice_sums *s,
                           lh_error *err)
 {

@@ -5,16 +5,20 @@
 
 #include "base/integer_math.h"
 
+/* Returns run `i` of equally spaced replicas of a stage; without a list of
+ * runs, the only one. */
 static const lh_cost_run *run_of(const lhi_stage_nodes *s, uint32_t i)
 {
     return s->runs ? &s->runs[i] : &s->aligned;
 }
 
+/* Returns the greatest common divisor. */
 static uint64_t gcd(uint64_t a, uint64_t b)
 {
     return (uint64_t)lhi_gcd((int64_t)a, (int64_t)b);
 }
 
+/* Returns the smaller value. */
 static uint64_t min(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
@@ -70,6 +74,7 @@ typedef struct node_walk {
     lhi_node_count sum;  /* of the nodes before */
 } node_walk;
 
+/* Ends the current node of the walk; updates the fewest members on any node. */
 static void leave_node(node_walk *w)
 {
     if (w->here)
@@ -77,6 +82,7 @@ static void leave_node(node_walk *w)
     w->here = 0;
 }
 
+/* Counts a group member on `node`. Members must come in node order. */
 static void visit_node(node_walk *w, uint64_t node)
 {
     if (!w->here || node != w->node) {

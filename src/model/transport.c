@@ -3,12 +3,14 @@
 
 #include <math.h>
 
+/* Checks that a flow's bandwidth, latency and loss are in range. */
 static bool is_usable(const lh_flow *flow)
 {
     return flow->bytes_per_s > 0 && flow->latency_ns >= 0 && flow->loss >= 0 &&
            flow->loss < 1;
 }
 
+/* Returns the serialisation time of a packet, in ns. */
 static double packet_ns(const lh_flow *flow)
 {
     return LH_PACKET_BYTES * 1e9 / flow->bytes_per_s;

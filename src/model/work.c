@@ -66,12 +66,15 @@ static void add_linear(const lhi_shape *shape, lhi_pass_work *out, double m,
     add_padding(false, m, k, n, out);
 }
 
+/* Adds the memory traffic and kernel launches of element-wise operations. */
 static void add_pointwise(lhi_work *work, double bytes, double kernels)
 {
     work->bytes += bytes;
     work->kernels += kernels;
 }
 
+/* Adds a matrix product that may run in FP8: FLOPs, memory traffic and one
+ * kernel. */
 static void add_product(lhi_work *work, double flops, double bytes)
 {
     work->flops += flops;
@@ -299,6 +302,8 @@ static void add_rotation(const lhi_shape *shape, lhi_work *work)
         add_pointwise(work, rotated, 1);
 }
 
+/* Adds the work of an attention block to the forward, dgrad and wgrad passes.
+ */
 static void add_attention(const lhi_shape *shape, uint32_t layer,
                           lhi_pass_work *out)
 {
@@ -334,6 +339,8 @@ static void add_activation(const lhi_shape *shape, double rows, double width,
         add_pointwise(d, (shape->model->gated ? 5 : 3) * values, 1);
 }
 
+/* Adds the work of `matrices` MLPs of `local` width per GPU on `rows` tokens in
+ * all to the three passes. */
 static void add_mlp(const lhi_shape *shape, double rows, double local,
                     double matrices, lhi_pass_work *out)
 {
@@ -369,6 +376,7 @@ static void add_token_messages(const lhi_shape *shape, double moved,
     }
 }
 
+/* Adds the work of the shared experts, which process all tokens. */
 static void add_shared_experts(const lhi_shape *shape, lhi_pass_work *out)
 {
     const lh_model *m = shape->model;
@@ -404,6 +412,8 @@ void lhi_work_biases(const lhi_shape *shape, lhi_work *f, lhi_work *d)
                   5 * experts + 2);
 }
 
+/* Adds the work of the routed experts on this GPU, with equally many tokens
+ * each. */
 static void add_routed_experts(const lhi_shape *shape, lhi_pass_work *out)
 {
     const lh_model *m = shape->model;
@@ -516,6 +526,8 @@ static void recompute_norms(const lhi_shape *shape, lhi_work *d)
     add_pointwise(d, times * 2 * values * shape->element, times);
 }
 
+/* Adds the recomputation of the routed experts' activation function to a dgrad
+ * pass. */
 static void recompute_routed_activation(const lhi_shape *shape, lhi_work *d)
 {
     add_activation(shape, shape->tokens * shape->expert_rows,
