@@ -161,6 +161,8 @@ static lh_status find_plan(const lh_plan_options *options, lhi_plan *plan,
     return status;
 }
 
+/* Checks that the job's target framework supports the job; adds the job's name
+ * to the error. */
 static lh_status check_target(const lh_job *job, bool implied, lh_error *err)
 {
     lh_error cause = {0};
@@ -190,6 +192,8 @@ static lh_status evaluate_links(const lh_plan_options *options, lhi_plan *plan,
     return status;
 }
 
+/* Checks the job, searches for the plan, and adds link advice, curves,
+ * comparisons and prices as requested. */
 static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
                            lhi_plan *plan, lh_error *err)
 {

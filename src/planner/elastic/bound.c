@@ -65,6 +65,7 @@ typedef struct bound_state {
     device_span *spans; /* per device */
 } bound_state;
 
+/* Returns the number of layers of a chunk. */
 static uint32_t count_layers(const bound_state *b, uint32_t chunk)
 {
     uint32_t first, n;
@@ -531,6 +532,8 @@ static void compute_span(const bound_state *b, uint32_t d, const region *r,
     }
 }
 
+/* Computes lower bounds on the work, idle and tail times of each device for all
+ * settings in region `r`. */
 static void compute_spans(const bound_state *b, const region *r)
 {
     const lh_pipeline *p = b->built.pipeline;
@@ -651,6 +654,7 @@ static lh_status bound_shares(const bound_state *b, double enough_ns,
 /* --- complete bound ----------------------------------------------------------
  */
 
+/* Computes the gather and reduce times of each chunk's sharded state. */
 static lh_status find_sharded(bound_state *b, lh_error *err)
 {
     b->sharded = LHI_NEW(b->mem, lhi_chunk_sharded, (size_t)b->P * b->M);
@@ -659,6 +663,8 @@ static lh_status find_sharded(bound_state *b, lh_error *err)
     return lhi_layout_compute_sharded_times(b->job, b->config, b->sharded, err);
 }
 
+/* Computes the lower bounds on the makespan with and without memory limits, in
+ * ns. Ends early once `below_ns` is exceeded. */
 static lh_status compute_bound(bound_state *b, lhi_elastic_lower_bound *out,
                                lh_error *err)
 {

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Returns the bit of a sharding mode in a set of modes. */
 static uint32_t bit(lh_elastic_sharding sharding)
 {
     return 1u << sharding;

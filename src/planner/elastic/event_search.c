@@ -238,6 +238,8 @@ static bool is_candidate_queue(const lh_elastic_case *g, uint32_t q)
            lhi_elastic_count_groups(g, q - 1) != lhi_elastic_count_groups(g, q);
 }
 
+/* Checks whether the caller stops the search; passes on whether it has a plan.
+ */
 static bool is_stopped(const event_search *s)
 {
     const lh_elastic_setting *set = s->setting;

@@ -30,7 +30,9 @@ static int find_matrix_product(const char *name)
     return 0;
 }
 
-/* Adds an operation, merged with others of the same product. */
+/* Adds an operation to the operations that can be recomputed. Projections of
+ * one fused matrix product (query, key and value; up and gate) become one
+ * entry. */
 static void add_kind(lhi_elastic_kinds *kinds, const lh_cost_op *op)
 {
     int product = find_matrix_product(op->name);

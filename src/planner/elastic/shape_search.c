@@ -64,18 +64,23 @@ static lhi_elastic_context make_context(const shape_search *s)
                                  .host_bytes_per_s = s->host_bytes_per_s};
 }
 
+/* Returns the part of `bytes` of activations that is offloaded to host memory.
+ */
 static int64_t compute_offloaded_bytes(const shape_search *s, int64_t bytes)
 {
     lhi_elastic_context ground = make_context(s);
     return lhi_elastic_offloaded_bytes(&ground, bytes);
 }
 
+/* Returns the copy time of `bytes` of activations to the host, in ns. */
 static int64_t copying_ns(const shape_search *s, int64_t bytes)
 {
     lhi_elastic_context ground = make_context(s);
     return lhi_elastic_offload_copy_ns(&ground, bytes);
 }
 
+/* Returns the copy time of the offloaded part of `bytes` of activations, in ns.
+ */
 static int64_t estimate_transfer_ns(const shape_search *s, int64_t bytes)
 {
     return copying_ns(s, compute_offloaded_bytes(s, bytes));
@@ -105,27 +110,34 @@ static int64_t max_per_chunk(const shape_search *s,
     return (most + s->M - 1) / s->M;
 }
 
+/* Returns a chunk's forward time, in ns. */
 static int64_t forward_of(const lh_chunk *c)
 {
     return c->f_ns;
 }
 
+/* Returns a chunk's backward time (dgrad and wgrad), in ns. */
 static int64_t backward_of(const lh_chunk *c)
 {
     return c->d_ns + c->w_ns;
 }
 
+/* Returns the time of a chunk's longer data-parallel collective, with its
+ * latency, in ns. */
 static int64_t collective_of(const lh_chunk *c)
 {
     return lhi_max_int64(c->all_gather_ns, c->reduce_scatter_ns) +
            c->dp_latency_ns;
 }
 
+/* Returns the activation bytes of one forward pass of a chunk. */
 static int64_t activation_of(const lh_chunk *c)
 {
     return c->mem_f;
 }
 
+/* Returns the largest time of a message between stages: latency plus transfer,
+ * in ns. */
 static int64_t slowest_hop(const lh_pipeline *p)
 {
     int64_t most = 0;
@@ -314,6 +326,7 @@ static lh_status describe(const shape_search *s,
     return LH_OK;
 }
 
+/* Builds the pipeline of the best elastic plan found so far. */
 static lh_status make_pipeline(const shape_search *s,
                                const lh_elastic_search_result *best,
                                lh_pipeline **out, lh_error *err)
@@ -369,6 +382,8 @@ typedef struct stop_context {
     const lhi_elastic_result *out;
 } stop_context;
 
+/* Checks whether the caller stops the search; passes on whether it has a
+ * schedule. */
 static bool is_stopped(void *context, bool works)
 {
     const stop_context *a = context;

@@ -54,6 +54,8 @@ void lh_advice_option_text(const lh_advice_option *option,
     }
 }
 
+/* Returns the bandwidth of a link setting for messages or, without messages,
+ * for collectives, in bytes/s. */
 static double rate_of(const lh_advice_option *o)
 {
     return o->message_bytes_per_s > 0 ? o->message_bytes_per_s

@@ -96,6 +96,7 @@ static int64_t value_of(const alternative_search *r, const lh_choice *c)
     return bounded ? c->lower_bound_ns : INT64_MAX;
 }
 
+/* Checks whether `a` has a known value below that of `b`, which may be NULL. */
 static bool is_better(const alternative_search *r, const lh_choice *a,
                       const lh_choice *b)
 {
@@ -122,9 +123,10 @@ static lh_choice *find_least(const alternative_search *r, lhi_dimension d,
     return (lh_choice *)best;
 }
 
-/* Finds the best local-search result with another value. Results under one
- * method alone are no layout's best and are not listed, nor are elastic plans
- * on other degrees. */
+/* Returns the best local-search result, or NULL, whose value of dimension `d`
+ * differs from the plan's, of those that are not among its alternatives:
+ * elastic plans and, if `d` is the schedule, the best results of single
+ * methods. */
 static const lh_choice *find_local_search_best(const alternative_search *r,
                                                lhi_dimension d)
 {
@@ -166,6 +168,8 @@ static double percent_at(const alternative_search *r, const lh_choice *c,
     return lhi_compute_percent_gap(r->options, &then, &r->plan->best);
 }
 
+/* Returns the difference of a choice's iteration time to the plan's, in
+ * percent. */
 static double percent(const alternative_search *r, const lh_choice *c)
 {
     return percent_at(r, c, c->iteration_ns);
@@ -221,6 +225,8 @@ static lh_status format_reason(const alternative_search *r,
     return c->why ? LH_OK : lhi_fail_nomem(err);
 }
 
+/* Returns the number of F, D and W passes of one iteration, to estimate
+ * simulation work. */
 static uint64_t passes_of(const lh_choice *c)
 {
     return (uint64_t)c->layout.pipeline * c->layout.chunks_per_device *

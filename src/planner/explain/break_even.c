@@ -264,6 +264,8 @@ static lh_status find_break_evens(sensitivity_search *f, lh_plan_range *range,
 /* --- links -----------------------------------------------------------------
  */
 
+/* Appends two ranges for the links between two datacenters: one of latency, one
+ * of bandwidth. */
 static void add_range(lh_plan_range *ranges, uint32_t *n, uint32_t from,
                       uint32_t to)
 {

@@ -178,6 +178,7 @@ static uint32_t find_crossings(const lh_plan_curve *c, double *crossings)
     return found;
 }
 
+/* Reports progress. Checks whether the caller has ever asked to stop. */
 static bool is_stopped(curve_builder *p, uint32_t done, uint32_t total)
 {
     if (p->options->progress && !p->stopped)

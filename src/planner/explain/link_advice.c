@@ -265,6 +265,7 @@ static lh_status simulate(const link_advisor *a, const lh_wan *wans,
     return status;
 }
 
+/* Copies the job's matrix of links between datacenters to the arena. */
 static lh_status copy_wans(const link_advisor *a, lh_wan **out, lh_error *err)
 {
     size_t n = (size_t)a->job->n_datacenters * a->job->n_datacenters;
@@ -387,6 +388,8 @@ typedef struct options {
     lh_advice_option *all;
 } options;
 
+/* Returns the option whose endpoint settings equal those of `s`; appends one if
+ * there is none. */
 static lh_advice_option *add_option(options *o, const lh_link_setting *s)
 {
     for (uint32_t i = 0; i < o->n; i++)
@@ -669,6 +672,8 @@ static lh_status answer_all_questions(const link_advisor *a,
     return LH_OK;
 }
 
+/* Returns the name of the datacenter; for a zone, that of the datacenter it is
+ * part of. */
 static const char *site_name(const lh_datacenter *dc)
 {
     return dc->zone_of ? dc->zone_of : dc->name;

@@ -41,6 +41,8 @@ static bool set_degrees(const lh_profile_entry *e, uint32_t chunks,
             set_or_compare(&l->pipeline, e->n_chunks / chunks));
 }
 
+/* Checks whether two layouts have equal degrees, microbatch size and chunk
+ * count; ignores replicas. */
 static bool same_degrees(const lh_layout *x, const lh_layout *y)
 {
     return x->tensor == y->tensor && x->context == y->context &&
@@ -96,6 +98,7 @@ static lh_status list_layouts(const lh_job *job, lhi_arena *mem,
     return LH_OK;
 }
 
+/* Checks whether a cost source is a profile, alone or mixed with the model. */
 static bool is_measured(const char *source)
 {
     return strcmp(source, lh_cost_source_name(LH_COST_PROFILE)) == 0 ||

@@ -48,6 +48,8 @@ static const lhi_schema_field question_rows[] = {
 static const lhi_schema question_table = {
     LHI_ROWS("question", lh_advice_question, question_rows)};
 
+/* Checks that the job has a datacenter, or a datacenter with zones, of this
+ * name. LH_EINPUT otherwise. */
 static lh_status check_site(const lhi_read_context *r, const lhi_node *map,
                             const char *key, const char *name, lh_error *err)
 {
@@ -61,6 +63,7 @@ static lh_status check_site(const lhi_read_context *r, const lhi_node *map,
                         "the job has no datacenter '%.60s'", name);
 }
 
+/* Checks that a link's two datacenters exist and differ. */
 static lh_status check_ends(const lhi_read_context *r, const lhi_node *map,
                             void *it, lh_error *err)
 {

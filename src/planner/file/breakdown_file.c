@@ -26,6 +26,8 @@ static const lhi_schema_field account_rows[] = {
 
 enum { N_PARTS = sizeof account_rows / sizeof *account_rows };
 
+/* Checks that the parts of the breakdown add up to the plan's iteration time.
+ */
 static lh_status check_sum(const lhi_read_context *r, const lhi_node *map,
                            void *it, lh_error *err)
 {
@@ -49,6 +51,7 @@ static lh_status check_sum(const lhi_read_context *r, const lhi_node *map,
 const lhi_schema lhi_account_table = {
     LHI_ROWS("account", lh_plan_breakdown, account_rows), .check = check_sum};
 
+/* Checks that the name of the layout dimension is known. */
 static lh_status check_dimension(const lhi_read_context *r, const lhi_node *map,
                                  void *it, lh_error *err)
 {

@@ -23,6 +23,8 @@ static bool nearly_equal(double said, double value)
     return fabs(said - value) <= 1e-6 * fabs(value);
 }
 
+/* Checks that the layers per chunk add up to the model's, and that chunks
+ * without layers are allowed. */
 static lh_status check_layers(const checker *k, lh_error *err)
 {
     const lh_choice *c = k->c;
@@ -53,6 +55,8 @@ static lh_status check_layers(const checker *k, lh_error *err)
                         sum, layers);
 }
 
+/* Checks that the placement of chunks (ud, loop, wave) is possible with the
+ * chunks per device. */
 static lh_status check_placement(const checker *k, lh_error *err)
 {
     uint32_t n = k->c->layout.chunks_per_device;
@@ -70,6 +74,8 @@ static lh_status check_placement(const checker *k, lh_error *err)
                  : "as 'loop'");
 }
 
+/* Checks that the job has the GPUs that the layout needs, and that the cost
+ * counts a possible number. */
 static lh_status check_gpus(const checker *k, lh_error *err)
 {
     const lh_layout *l = &k->c->layout;
@@ -89,6 +95,8 @@ static lh_status check_gpus(const checker *k, lh_error *err)
     return LH_OK;
 }
 
+/* Checks the expert degrees: 1 without experts; else they divide the ranks, the
+ * number of experts and their width. */
 static lh_status check_experts(const checker *k, lh_error *err)
 {
     const lh_model *m = k->job->model;
@@ -145,6 +153,8 @@ static lh_status check_recompute(const checker *k, lh_error *err)
                         "a list of modules");
 }
 
+/* Checks that replicas, microbatches and microbatch size multiply to the job's
+ * global batch. */
 static lh_status check_batch(const checker *k, lh_error *err)
 {
     const lh_layout *l = &k->c->layout;
@@ -192,6 +202,8 @@ static lh_status check_times(const checker *k, lh_error *err)
     return LH_OK;
 }
 
+/* Checks that `iteration_s` equals `iteration_ns`, or is null if that is
+ * unknown. */
 static lh_status check_seconds(const checker *k, lh_error *err)
 {
     const lhi_node *node;
@@ -207,6 +219,8 @@ static lh_status check_seconds(const checker *k, lh_error *err)
                         "does not match iteration_ns");
 }
 
+/* Checks that a feasible choice fits in memory, and that its tokens/s match its
+ * iteration time. */
 static lh_status check_rates(const checker *k, lh_error *err)
 {
     const lh_choice *c = k->c;
@@ -247,6 +261,8 @@ static lh_status check_mfu(const checker *k, lh_error *err)
                         want.mfu);
 }
 
+/* Checks that the groups of an elastic plan under `key` contain all
+ * microbatches. */
 static lh_status check_groups(const checker *k, const char *key, uint32_t n,
                               const uint32_t *groups, lh_error *err)
 {
@@ -298,6 +314,7 @@ static lh_status check_recomputed(const checker *k, const lh_plan_recomputed *r,
     return LH_OK;
 }
 
+/* Checks that the ZeRO stage is that of the elastic plan's sharded shares. */
 static lh_status check_level(const checker *k, lh_error *err)
 {
     const lh_plan_elastic *e = k->c->elastic;
@@ -311,6 +328,8 @@ static lh_status check_level(const checker *k, lh_error *err)
                         k->c->zero, e->gradients, e->parameters, least);
 }
 
+/* Checks an elastic plan: its groups, recomputed operations, and shares of
+ * sharded state. */
 static lh_status check_elastic(const checker *k, lh_error *err)
 {
     const lh_plan_elastic *e = k->c->elastic;

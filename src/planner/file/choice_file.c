@@ -9,6 +9,7 @@
 /* --- layout ----------------------------------------------------------------
  */
 
+/* Reads the placement of replicas and stages in datacenters. */
 static lh_status read_sites(const lhi_read_context *r, const lhi_node *node,
                             void *owner, lh_error *err)
 {
@@ -17,6 +18,7 @@ static lh_status read_sites(const lhi_read_context *r, const lhi_node *node,
                                err);
 }
 
+/* Writes the placement of replicas and stages in datacenters. */
 static json_t *write_sites(const void *owner, const void *context)
 {
     const lh_layout *layout = owner;
@@ -105,6 +107,7 @@ static const lhi_schema_field layers_row = {.width = sizeof(uint32_t),
                                             .item_type = LHI_FIELD_INTEGER,
                                             .most = LH_MAX_CHUNKS};
 
+/* Reads the layers per chunk. LH_EINPUT: not one number for each chunk. */
 static lh_status read_layers(const lhi_read_context *r, const lhi_node *node,
                              void *owner, lh_error *err)
 {
@@ -121,6 +124,7 @@ static lh_status read_layers(const lhi_read_context *r, const lhi_node *node,
     return LH_OK;
 }
 
+/* Writes the layers per chunk. */
 static json_t *write_layers(const void *owner, const void *context)
 {
     const lh_choice *c = owner;
@@ -129,6 +133,7 @@ static json_t *write_layers(const void *owner, const void *context)
         c->layout.pipeline * c->layout.chunks_per_device, context);
 }
 
+/* Writes the iteration time in seconds; null if it is unknown. */
 static json_t *write_seconds(const void *owner, const void *context)
 {
     const lh_choice *c = owner;
@@ -144,6 +149,7 @@ static void start_zero(const lhi_read_context *r, void *it)
     ((lh_choice *)it)->zero = plan->job->training.zero;
 }
 
+/* Checks a choice that was read against the plan's job. */
 static lh_status check_choice(const lhi_read_context *r, const lhi_node *map,
                               void *it, lh_error *err)
 {

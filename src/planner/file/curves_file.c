@@ -31,6 +31,8 @@ static const lhi_schema series_table = {
 static const lhi_schema_field series_row = {.width = sizeof(series),
                                             .table = &series_table};
 
+/* Reads the series of a curve: each a name and one iteration time per x value.
+ */
 static lh_status read_series(const lhi_read_context *r, const lhi_node *list,
                              void *owner, lh_error *err)
 {
@@ -58,6 +60,7 @@ static lh_status read_series(const lhi_read_context *r, const lhi_node *list,
     return LH_OK;
 }
 
+/* Writes the series of a curve. Returns NULL without memory. */
 static json_t *write_series(const void *owner, const void *context)
 {
     const lh_plan_curve *c = owner;
@@ -74,6 +77,7 @@ static json_t *write_series(const void *owner, const void *context)
     return list;
 }
 
+/* Checks that each value of a list is above the one before. */
 static lh_status check_rising(const lhi_read_context *r, const lhi_node *list,
                               const double *values, lh_error *err)
 {
@@ -84,6 +88,7 @@ static lh_status check_rising(const lhi_read_context *r, const lhi_node *list,
     return LH_OK;
 }
 
+/* Checks that a curve's x values and crossings increase. */
 static lh_status check_curve(const lhi_read_context *r, const lhi_node *map,
                              void *it, lh_error *err)
 {

@@ -8,11 +8,14 @@
 #include <inttypes.h>
 #include <math.h>
 
+/* Returns the node of a key in the document's `elastic` map, or NULL. */
 static const lhi_node *node_of(const lhi_doc *doc, const char *key)
 {
     return lhi_node_find(lhi_node_find(doc->root, "elastic"), key);
 }
 
+/* Checks that the groups of microbatches under `key` equal those of the plan's
+ * pipeline. */
 static lh_status check_groups(const lhi_doc *doc, const char *key, uint32_t n,
                               const uint32_t *has, uint32_t n_want,
                               const uint32_t *want, lh_error *err)
@@ -66,6 +69,8 @@ static lh_status check_share(const lhi_doc *doc, const char *key, double has,
                         has, s->share);
 }
 
+/* Checks that the number of buckets under `key` equals that of the plan's
+ * pipeline. */
 static lh_status check_buckets(const lhi_doc *doc, const char *key,
                                uint32_t has, const operation_values *s,
                                lh_error *err)

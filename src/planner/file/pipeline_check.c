@@ -56,6 +56,8 @@ static lh_status check_passes(const lhi_doc *doc, const lh_plan *p,
     return LH_OK;
 }
 
+/* Checks that the bubble ratio matches the makespan and the pipeline's pass
+ * times. */
 static lh_status check_bubble(const lhi_doc *doc, const lh_plan *p,
                               lh_error *err)
 {
@@ -145,6 +147,8 @@ static lh_status check_rank_order(const lhi_doc *doc, const lh_plan *p,
         "layout.rank_order in the job and plan again");
 }
 
+/* Checks that the layout's sharding is the one that the job requires, or full
+ * where all are equivalent. */
 static lh_status check_sharding(const lhi_doc *doc, const lh_plan *p,
                                 lh_error *err)
 {
@@ -167,6 +171,7 @@ static lh_status check_sharding(const lhi_doc *doc, const lh_plan *p,
         lh_sharding_name(want));
 }
 
+/* Checks that `cost_source` is a known name. */
 static lh_status check_source_word(const lhi_doc *doc, const lh_plan *p,
                                    lh_error *err)
 {

@@ -76,6 +76,7 @@ static lh_status check_jitter(const lhi_doc *doc, const lhi_node *map,
     return LH_OK;
 }
 
+/* Checks the jitter results of each choice in the list under `key`. */
 static lh_status check_list_jitter(const lhi_doc *doc, const char *key,
                                    const lh_plan *p, uint32_t n,
                                    const lh_choice *all, lh_error *err)
@@ -87,6 +88,8 @@ static lh_status check_list_jitter(const lhi_doc *doc, const char *key,
     return LH_OK;
 }
 
+/* Checks the results under jitter: those of the plan, its methods and its
+ * alternatives. */
 static lh_status check_robust(const lhi_doc *doc, const lh_plan *p,
                               lh_error *err)
 {
@@ -131,6 +134,8 @@ static lh_status check_sizes(const lhi_doc *doc, const lh_plan *p,
     return LH_OK;
 }
 
+/* Checks that an iteration time with network settings comes with advice for a
+ * link. */
 static lh_status check_network(const lhi_doc *doc, const lh_plan *p,
                                lh_error *err)
 {

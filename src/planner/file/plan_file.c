@@ -18,6 +18,8 @@ static lhi_plan *own(void *owner)
 /* --- schedule --------------------------------------------------------------
  */
 
+/* Reads the scheduling method of the plan. LH_EINPUT: it differs from the
+ * layout's. */
 static lh_status read_method(const lhi_read_context *r, const lhi_node *node,
                              void *owner, lh_error *err)
 {
@@ -33,6 +35,7 @@ static lh_status read_method(const lhi_read_context *r, const lhi_node *node,
     return p->best.layout.schedule ? LH_OK : lhi_fail_nomem(err);
 }
 
+/* Writes the scheduling method of the plan. */
 static json_t *write_method(const void *owner, const void *context)
 {
     (void)context;
@@ -41,6 +44,7 @@ static json_t *write_method(const void *owner, const void *context)
 
 static const char *const proofs[] = {"optimal", "feasible", NULL};
 
+/* Writes "optimal" if the makespan equals its lower bound, else "feasible". */
 static json_t *write_proof(const void *owner, const void *context)
 {
     (void)context;
@@ -48,12 +52,15 @@ static json_t *write_proof(const void *owner, const void *context)
         proofs[lhi_choice_gap(&((const lh_plan *)owner)->best) > 0]);
 }
 
+/* Writes the relative gap between the plan's makespan and its lower bound. */
 static json_t *write_schedule_gap(const void *owner, const void *context)
 {
     (void)context;
     return json_real(lhi_choice_gap(&((const lh_plan *)owner)->best));
 }
 
+/* Reads the plan's schedule: the order of passes per device and of messages per
+ * link. The plan owns it. */
 static lh_status read_rows(const lhi_read_context *r, const lhi_node *node,
                            void *owner, lh_error *err)
 {
@@ -63,12 +70,14 @@ static lh_status read_rows(const lhi_read_context *r, const lhi_node *node,
     return LH_OK;
 }
 
+/* Writes the order of passes per device. */
 static json_t *write_rows(const void *owner, const void *context)
 {
     (void)context;
     return lhi_schedule_rows_to_json(((const lh_plan *)owner)->schedule);
 }
 
+/* Writes the order of messages per link. */
 static json_t *write_link_orders(const void *owner, const void *context)
 {
     (void)context;
@@ -115,18 +124,21 @@ static const lhi_schema schedule_table = {
 /* --- search ----------------------------------------------------------------
  */
 
+/* Writes the search's lower bound on the iteration time, in seconds. */
 static json_t *write_bound(const void *owner, const void *context)
 {
     (void)context;
     return json_real((double)((const lh_plan *)owner)->search_bound_ns / 1e9);
 }
 
+/* Writes the plan's gap to the search's lower bound, as a fraction. */
 static json_t *write_gap(const void *owner, const void *context)
 {
     (void)context;
     return json_real(lh_plan_gap(owner));
 }
 
+/* Writes the number of GPUs that the plan uses. */
 static json_t *write_gpus(const void *owner, const void *context)
 {
     (void)context;
@@ -155,6 +167,8 @@ static lh_status read_pruned(const lhi_read_context *r, const lhi_node *map,
     return LH_OK;
 }
 
+/* Writes the number of layouts pruned by each kind of bound. Returns NULL
+ * without memory. */
 static json_t *write_pruned(const void *owner, const void *context)
 {
     const lh_plan *p = owner;
@@ -253,6 +267,7 @@ static const lhi_schema margin_table = {
 /* --- complete file ---------------------------------------------------------
  */
 
+/* Reads the plan's pipeline. The plan owns it. */
 static lh_status read_pipeline(const lhi_read_context *r, const lhi_node *node,
                                void *owner, lh_error *err)
 {
@@ -263,6 +278,7 @@ static lh_status read_pipeline(const lhi_read_context *r, const lhi_node *node,
     return LH_OK;
 }
 
+/* Writes the plan's pipeline. Returns NULL without memory. */
 static json_t *write_pipeline(const void *owner, const void *context)
 {
     json_t *map;
@@ -273,6 +289,7 @@ static json_t *write_pipeline(const void *owner, const void *context)
                : NULL;
 }
 
+/* Writes the plan's job. */
 static json_t *write_job(const void *owner, const void *context)
 {
     (void)context;
@@ -339,6 +356,7 @@ const lhi_schema lhi_plan_table = {LHI_ROWS("plan", lh_plan, plan_rows),
 /* --- texts -----------------------------------------------------------------
  */
 
+/* Reads a plan from a document: its job first, then all other keys. */
 static lh_status read_plan(const lhi_doc *doc, lhi_plan *plan, lh_error *err)
 {
     const lhi_read_context r = {
@@ -352,6 +370,8 @@ static lh_status read_plan(const lhi_doc *doc, lhi_plan *plan, lh_error *err)
     return lhi_schema_read(&r, doc->root, &lhi_plan_table, &plan->plan, err);
 }
 
+/* Builds a plan from a document and frees the document. The caller frees *out
+ * with lh_plan_free(). */
 static lh_status from_doc(lhi_doc *doc, lh_plan **out, lh_error *err)
 {
     lhi_arena *mem = lhi_arena_make(0);

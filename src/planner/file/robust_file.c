@@ -20,6 +20,8 @@ static const lhi_schema_field jitter_rows[] = {
     DRAWN("most_s", max_ns),
 };
 
+/* Checks that the statistics of the sampled times increase from the minimum to
+ * the maximum. */
 static lh_status check_drawn(const lhi_read_context *r, const lhi_node *map,
                              void *it, lh_error *err)
 {
@@ -55,6 +57,8 @@ static const lhi_schema_field straggler_rows[] = {
 static const lhi_schema straggler_table = {
     LHI_ROWS("straggler", lh_plan_robust, straggler_rows)};
 
+/* Initialises the robust result before its keys are read: sets the size of its
+ * structs. */
 static void start_robust(const lhi_read_context *r, void *it)
 {
     lh_plan_robust *robust = it;

@@ -39,16 +39,21 @@ bool lhi_range_value(const lh_job *job, const lh_plan_range *range,
 /* --- answers ---------------------------------------------------------------
  */
 
+/* Compares values with a relative tolerance of 1e-9. */
 static bool nearly_equal(double a, double b)
 {
     return fabs(a - b) <= 1e-9 * fmax(1, fabs(b));
 }
 
+/* Writes the relative loss of keeping the current plan instead of the best one.
+ */
 static json_t *write_keeping(const void *owner, const void *context)
 {
     return json_real(lhi_compute_keeping_loss(context, owner));
 }
 
+/* Checks that `keeping_costs` matches the iteration times of `kept` and `best`.
+ */
 static lh_status check_keeping(const lhi_read_context *r, const lhi_node *map,
                                void *it, lh_error *err)
 {
@@ -78,6 +83,7 @@ const lhi_schema lhi_answer_table = {
 /* --- sensitivity -----------------------------------------------------------
  */
 
+/* Checks that the break-even factors are in order. */
 static lh_status check_factors(const lhi_read_context *r, const lhi_node *map,
                                void *it, lh_error *err)
 {
@@ -101,6 +107,8 @@ static const lhi_schema_field flip_rows[] = {
 static const lhi_schema flip_table = {
     LHI_ROWS("flip", lh_plan_break_even, flip_rows), .check = check_factors};
 
+/* Finds the index of the datacenter that a node names. LH_EINPUT: the job has
+ * none of this name. */
 static lh_status find_site(const lhi_read_context *r, const lhi_node *node,
                            uint32_t *out, lh_error *err)
 {
@@ -114,6 +122,7 @@ static lh_status find_site(const lhi_read_context *r, const lhi_node *node,
                         "the job has no datacenter '%.60s'", name);
 }
 
+/* Reads the two datacenters of a range. LH_EINPUT: not two different ones. */
 static lh_status read_between(const lhi_read_context *r, const lhi_node *list,
                               void *owner, lh_error *err)
 {
@@ -130,6 +139,7 @@ static lh_status read_between(const lhi_read_context *r, const lhi_node *list,
                         "must name two different datacenters");
 }
 
+/* Writes the names of the two datacenters of a range. */
 static json_t *write_between(const void *owner, const void *context)
 {
     const lh_plan_range *range = owner;
@@ -137,6 +147,7 @@ static json_t *write_between(const void *owner, const void *context)
     return json_pack("[s,s]", sites[range->from].name, sites[range->to].name);
 }
 
+/* Writes the current value of a range's quantity; null if its links differ. */
 static json_t *write_value(const void *owner, const void *context)
 {
     double value = 0;
@@ -145,6 +156,7 @@ static json_t *write_value(const void *owner, const void *context)
     return known ? json_real(value) : json_null();
 }
 
+/* Checks that `value` is the job's current value of a range's quantity. */
 static lh_status check_value(const lhi_read_context *r, const lhi_node *map,
                              void *it, lh_error *err)
 {
@@ -161,6 +173,7 @@ static lh_status check_value(const lhi_read_context *r, const lhi_node *map,
                         "does not match these links in the job");
 }
 
+/* Initialises a range before its keys are read: it applies to all links. */
 static void start_range(const lhi_read_context *r, void *it)
 {
     lh_plan_range *range = it;

@@ -37,6 +37,7 @@ typedef struct builder {
     lhi_built_layout *built;
 } builder;
 
+/* Returns the location of a pipeline rank (stage) of a group of replicas. */
 static const lhi_rank_location *rank_of(const builder *b, uint32_t group,
                                         uint32_t stage)
 {
@@ -58,6 +59,7 @@ static int64_t state_bytes(const lh_cost *cost)
     return cost->static_bytes - cost->workspace_bytes - cost->buffer_bytes;
 }
 
+/* Checks whether a cost comes from a profile, at least in part. */
 static bool has_measured(lh_cost_source source)
 {
     return source == LH_COST_PROFILE || source == LH_COST_MIXED;
@@ -153,6 +155,7 @@ lh_cost_layer_range lhi_config_slice(const lh_job *job,
     return slice;
 }
 
+/* Checks whether the profile measures whole chunks. */
 static bool has_chunk_times(const lh_profile *profile)
 {
     for (uint32_t i = 0; profile && i < profile->n_entries; i++)
@@ -457,6 +460,8 @@ static const char *end_name(const lh_job *job, uint32_t at)
 
 enum { LINK_NAME = 256 };
 
+/* Formats the name of the link between a pair of datacenters: "A>B". Links
+ * between zones of one datacenter are named by the zone. */
 static void format_link_name(const lh_job *job, uint32_t pair,
                              char name[LINK_NAME])
 {
@@ -589,6 +594,8 @@ static lh_status name_dp_link(builder *b, uint32_t chunk, lh_error *err)
     return b->dp_links[d] ? LH_OK : lhi_fail_nomem(err);
 }
 
+/* Names the data-parallel link of each device whose chunks gather parameters or
+ * reduce gradients. */
 static lh_status name_dp_links(builder *b, lh_error *err)
 {
     for (uint32_t c = 0; c < b->n_chunks; c++) {
@@ -612,6 +619,7 @@ static lh_status add_hop(builder *b, uint32_t from, uint32_t to, lh_error *err)
     return add_link(b, from, to, err);
 }
 
+/* Allocates the builder's arrays in its arena. */
 static lh_status allocate(builder *b, lh_error *err)
 {
     uint32_t P = b->config->layout.pipeline;
@@ -654,6 +662,8 @@ static lh_status add_tied_embedding(builder *b, lh_error *err)
     return LH_OK;
 }
 
+/* Builds the pipeline from the chunks and links. A device's memory limit is the
+ * lowest of the datacenters with replicas of its stage. */
 static lh_status make_pipeline(builder *b, lh_error *err)
 {
     uint32_t P = b->config->layout.pipeline;
@@ -708,6 +718,8 @@ static lh_status make_pipeline(builder *b, lh_error *err)
     return LH_EUNSUPPORTED;
 }
 
+/* Places the ranks, then adds chunks, links, data-parallel links and the tied
+ * embedding, and builds the pipeline. */
 static lh_status build(builder *b, lh_error *err)
 {
     const lh_layout *l = &b->config->layout;
@@ -740,6 +752,8 @@ lh_job lhi_config_job(const lh_job *job, const lhi_config *config)
     return as_configured;
 }
 
+/* Builds the pipeline of a configuration into `built`. LH_EUNSUPPORTED: more
+ * chunks than layers. */
 static lh_status build_config(const lh_job *job, const lhi_config *config,
                               lhi_build_cache *known, lh_plan_memory *parts,
                               lhi_built_layout *built, lh_error *err)

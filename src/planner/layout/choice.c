@@ -47,6 +47,8 @@ static const char *chunks_needed(lhi_chunk_layout chunks)
                                              : "one or two chunks";
 }
 
+/* Rejects the job's `layout.schedule` with its line number and the reason
+ * `why`. */
 static lh_status refuse_schedule(const lh_job *job, const char *why,
                                  lh_error *err)
 {
@@ -128,6 +130,8 @@ void lhi_choice_clear(lh_choice *choice)
     choice->peak_memory_bytes = choice->memory_limit_bytes = 0;
 }
 
+/* Returns a device's peak memory when its passes run in schedule order, in the
+ * pipeline's unit. */
 static int64_t peak_of(const lh_pipeline *p, const lh_schedule *schedule,
                        uint32_t device)
 {

@@ -17,6 +17,8 @@ bool lhi_layers_are_equivalent(const lh_model *model, uint32_t a, uint32_t b)
 
 /* ---- layouts ---- */
 
+/* Checks whether two groups have equal numbers of replicas, and equal stages in
+ * the same datacenters. */
 static bool same_group(const lh_site_group *a, const lh_site_group *b)
 {
     if (a->replicas != b->replicas || a->n_parts != b->n_parts)
@@ -141,12 +143,15 @@ bool lhi_stage_placements_are_alike(const lh_job *job, const lh_layout *layout,
 
 /* ---- datacenters and links ---- */
 
+/* Checks whether two networks have equal bandwidth and latency. */
 static bool same_network(const lh_network *a, const lh_network *b)
 {
     return lhi_equals_exactly(a->bytes_per_s, b->bytes_per_s) &&
            a->latency_ns == b->latency_ns;
 }
 
+/* Checks whether two GPU types are equal in all that affects costs and memory.
+ */
 static bool same_gpu(const lh_gpu *a, const lh_gpu *b)
 {
     const char *p = a->preset ? a->preset : "";
@@ -163,6 +168,8 @@ static bool same_gpu(const lh_gpu *a, const lh_gpu *b)
            lhi_equals_exactly(a->efficiency, b->efficiency);
 }
 
+/* Checks whether two measured links have equal latency and time per byte;
+ * either may be NULL. */
 static bool same_profile_link(const lh_profile_link *a,
                               const lh_profile_link *b)
 {
@@ -192,6 +199,7 @@ bool lhi_datacenters_are_equivalent(const lh_job *job, uint32_t a, uint32_t b)
            same_network(&x->fabric, &y->fabric) && same_inside(job, a, b);
 }
 
+/* Checks whether two link settings are equal. */
 static bool same_setting(const lh_link_setting *a, const lh_link_setting *b)
 {
     return a->balancing == b->balancing && a->congestion == b->congestion &&

@@ -54,11 +54,14 @@ void lhi_evaluation_cache_free(lhi_evaluation_cache *tried)
 
 /* --- known results -------------------------------------------------------- */
 
+/* Checks whether a hash-table entry is unused. */
 static bool is_empty(const entry *e)
 {
     return e->of.a == 0 && e->of.b == 0;
 }
 
+/* Returns the entry with this fingerprint, or the empty entry where it belongs
+ * (linear probing). */
 static entry *find_slot(const lhi_evaluation_cache *t, lhi_fingerprint of)
 {
     uint32_t at = (uint32_t)(of.a >> 32) & (t->room - 1);
@@ -122,6 +125,7 @@ static void add_outcome(lhi_evaluation_cache *t, lhi_fingerprint of,
 
 /* --- new results ---------------------------------------------------------- */
 
+/* Returns the idle fraction of all devices over the makespan. */
 static double bubble_ratio(const lh_pipeline *p, int64_t makespan_ns)
 {
     double all = (double)makespan_ns * p->n_devices;

@@ -31,6 +31,7 @@ double lhi_layer_partition_max_ratio(const lh_job *job,
     return ratio;
 }
 
+/* Returns the number of chunks over all devices. */
 static uint32_t count_chunks(const lhi_config *config)
 {
     return config->layout.pipeline * config->layout.chunks_per_device;
@@ -284,6 +285,8 @@ static void build_starts(const lhi_partition *p, const uint32_t *like,
     }
 }
 
+/* Evaluates the starting partitions, at most `most` partitions in all. Sets
+ * *works if one is feasible. */
 static lh_status time_starts(trial *t, lhi_partition *p, uint64_t most,
                              start *starts, bool *works, lh_error *err)
 {

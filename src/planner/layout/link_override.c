@@ -58,6 +58,8 @@ static lh_status set_value(const lh_job *job, uint32_t from, uint32_t to,
     return LH_OK;
 }
 
+/* Returns a link quantity in its unit: latency in ms, bandwidth in Gb/s, loss,
+ * or oversubscription. */
 static double value_of(const lh_wan *wan, lh_link_quantity quantity)
 {
     return quantity == LH_LINK_LATENCY     ? (double)wan->latency_ns / 1e6
@@ -66,6 +68,8 @@ static double value_of(const lh_wan *wan, lh_link_quantity quantity)
                                            : wan->oversubscription;
 }
 
+/* Applies a change of latency, bandwidth, loss or oversubscription to one link
+ * or to all links. LH_EINVAL: the job has no such link. */
 static lh_status change_links(const lh_job *job, const lh_link_change *change,
                               lh_wan *wans, lh_error *err)
 {
@@ -90,11 +94,15 @@ static lh_status change_links(const lh_job *job, const lh_link_change *change,
 
 /* --- profile -------------------------------------------------------------- */
 
+/* Returns a link's effective bandwidth after loss and oversubscription, in
+ * bytes/s. */
 static double rate_of(const lh_wan *wan)
 {
     return wan->bytes_per_s * (1 - wan->loss) / wan->oversubscription;
 }
 
+/* Returns the first datacenter with this name or that is a zone of it; the
+ * number of datacenters if none. */
 static uint32_t find_site(const lh_job *job, const char *name)
 {
     uint32_t i = 0;

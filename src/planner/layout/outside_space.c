@@ -19,6 +19,7 @@ static void add_degree(lhi_text *t, const char *name, uint32_t value,
         lhi_text_printf(t, "%s%s %" PRIu32, next(t), name, value);
 }
 
+/* Checks whether the layout has a chunk without layers. */
 static bool has_empty_chunk(const lh_layout *l)
 {
     for (uint32_t i = 0; i < l->n_chunk_layers; i++)

@@ -194,6 +194,7 @@ typedef struct sample {
     uint32_t number; /* in sampling order */
 } sample;
 
+/* Orders samples by time, then by sampling order. */
 static int compare(const void *a, const void *b)
 {
     const sample *x = a, *y = b;

@@ -15,6 +15,8 @@ bool lhi_layout_is_folded(const lh_layout *layout)
            lh_layout_expert_tensor(layout) != layout->tensor;
 }
 
+/* Allocates a placement with this many groups and parts in all. NULL: no
+ * memory. */
 static lh_sites *make_sites(lhi_arena *mem, uint32_t n_groups, uint32_t n_parts,
                             lh_site_group **groups, lh_site_stages **parts)
 {
@@ -119,6 +121,8 @@ typedef struct placement_builder {
     uint64_t *used; /* GPUs, per datacenter */
 } placement_builder;
 
+/* Places consecutive stages of a group on the next free GPUs of one datacenter.
+ * LH_EUNSUPPORTED: it has too few. */
 static lh_status place_part(placement_builder *p, const lh_site_group *group,
                             const lh_site_stages *part,
                             lhi_rank_location *ranks, lh_error *err)
@@ -171,6 +175,8 @@ static lh_status place_group(placement_builder *p, uint32_t g, lh_error *err)
                     g + 1, P);
 }
 
+/* Places all groups of replicas. LH_EUNSUPPORTED: they do not have the layout's
+ * number of replicas. */
 static lh_status place_groups(placement_builder *p, lh_error *err)
 {
     uint64_t replicas = 0;
@@ -188,6 +194,8 @@ static lh_status place_groups(placement_builder *p, lh_error *err)
 
 /* ---- replicas of one stage ---- */
 
+/* Checks whether stages `s` and `t` are in the same datacenter in every group.
+ */
 static bool same_datacenters(const placement_builder *p, uint32_t s, uint32_t t)
 {
     uint32_t P = p->layout->pipeline;
@@ -249,6 +257,7 @@ lh_cost_layer_range lhi_stage_range(const lhi_stage_placement *spread)
                                  .runs = spread->runs};
 }
 
+/* Checks whether the stage has replicas in a datacenter. */
 static bool has_site(const lhi_stage_placement *spread, uint32_t dc)
 {
     for (uint32_t i = 0; i < spread->n_sites; i++)
@@ -337,6 +346,8 @@ static lh_status order_rings(placement_builder *p, const uint32_t *first,
     return LH_OK;
 }
 
+/* Finds, for each stage, the datacenters and GPUs of its replicas, and the
+ * order of the datacenters in its ring. */
 static lh_status find_stage_placements(placement_builder *p, lh_error *err)
 {
     uint32_t P = p->layout->pipeline, n = 0;

@@ -22,6 +22,8 @@ typedef struct ring {
     double best_ns;
 } ring;
 
+/* Returns the time of one ring step at this time per byte and latency, in ns.
+ */
 static double time_of(const ring *r, double ns_per_byte, double latency)
 {
     return r->bytes / r->n * ns_per_byte + latency;
@@ -162,6 +164,8 @@ static bool is_at_lower_bound(const ring *r)
     return compute_step_ns(r, r->order) <= time_of(r, slow, late);
 }
 
+/* Reads time per byte and latency between all datacenters of the ring, with
+ * `concurrent` rings on each link. */
 static lh_status read_links(ring *r, const lh_job *job,
                             const lh_cost_site *sites, double concurrent,
                             lh_error *err)
@@ -183,6 +187,8 @@ static lh_status read_links(ring *r, const lh_job *job,
     return LH_OK;
 }
 
+/* Reorders `sites` into the order with the shortest ring step: exhaustively for
+ * few datacenters, else by local search. */
 static lh_status find_order(ring *r, const lh_job *job, lh_cost_site *sites,
                             double concurrent, lhi_arena *mem, lh_error *err)
 {

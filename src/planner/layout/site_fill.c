@@ -22,6 +22,8 @@ static uint32_t count_fitting_stages(const draft_filler *f, uint32_t part,
     return (uint32_t)(room < P ? room : P);
 }
 
+/* Checks whether the group's parts have capacity for all stages with `r`
+ * replicas, and each for a stage at least. */
 static bool has_capacity(const draft_filler *f, uint32_t group, uint32_t r)
 {
     uint64_t all = 0, least = 0;

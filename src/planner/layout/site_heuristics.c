@@ -22,6 +22,7 @@ typedef struct placement_generator {
     void *context;
 } placement_generator;
 
+/* Returns the sum of the hop times along an order of datacenters, in ns. */
 static double length_of(const placement_generator *m, const uint32_t *order)
 {
     double ns = 0;
@@ -79,18 +80,22 @@ static void improve_by_2opt(placement_generator *m)
     }
 }
 
+/* Empties a draft placement. */
 static void start_draft(lhi_placement_draft *d)
 {
     d->n_groups = d->n_parts = 0;
     d->from[0] = 0;
 }
 
+/* Appends a group of replicas without parts; zero replicas mean undecided. */
 static void add_group(lhi_placement_draft *d)
 {
     d->replicas[d->n_groups++] = 0;
     d->from[d->n_groups] = d->n_parts;
 }
 
+/* Appends datacenter `i` to the draft's last group, with an undecided number of
+ * stages. */
 static void add_part(const placement_generator *m, lhi_placement_draft *d,
                      uint32_t i)
 {
@@ -207,6 +212,8 @@ static lh_status read_hops(placement_generator *m, lh_error *err)
     return LH_OK;
 }
 
+/* Generates placements from the job's order of datacenters, from
+ * nearest-neighbour orders improved by 2-opt, and from clusters. */
 static lh_status add_all(placement_generator *m, lh_error *err)
 {
     LHI_TRY(read_hops(m, err));

@@ -42,11 +42,13 @@ lh_outermost lhi_sites_outermost(const lh_sites *sites)
 
 /* ---- duplicates ---- */
 
+/* Adds a value to an FNV-1a hash. */
 static uint64_t mix(uint64_t hash, uint32_t value)
 {
     return (hash ^ value) * UINT64_C(1099511628211);
 }
 
+/* Returns a hash of a placement's groups, datacenters and stages; never 0. */
 static uint64_t hash_of(const lhi_placement_draft *d)
 {
     uint64_t hash = UINT64_C(14695981039346656037);
@@ -227,6 +229,7 @@ static lh_status extend_groups(placement_search *f, lhi_placement_draft *d,
     return LH_OK;
 }
 
+/* Converts a placement to a draft. False: more parts than a draft holds. */
 static bool to_draft(const lh_sites *sites, lhi_placement_draft *d)
 {
     d->n_groups = d->n_parts = 0;
@@ -268,6 +271,7 @@ static lh_status add_defaults(placement_search *f, lh_error *err)
 
 /* ---- result list ---- */
 
+/* Converts a draft to a placement in `mem`. */
 static lh_status to_sites(const lhi_placement_draft *d, lhi_arena *mem,
                           lh_sites *out, lh_error *err)
 {
@@ -329,6 +333,8 @@ static lh_status find_drafts(placement_search *f, lh_error *err)
                                             err);
 }
 
+/* Lists the placements found, in `mem`. Required ones come first, with the
+ * first of each rank order among them. */
 static lh_status find_list(placement_search *f, lhi_arena *mem,
                            const lh_sites **list, uint32_t *n, lh_error *err)
 {

@@ -34,6 +34,8 @@ static bool may_rename(const lhi_placement_case *c, const uint32_t *to,
     return true;
 }
 
+/* Checks whether two datacenters are interchangeable: equal capacity and GPUs,
+ * and equal links to all others. */
 static bool may_swap(const lhi_placement_case *c, uint32_t a, uint32_t b)
 {
     const lh_job *job = c->job;
@@ -94,6 +96,7 @@ lh_status lhi_placement_find_symmetries(lhi_placement_case *c, lhi_arena *mem,
 
 /* ---- drafts ---- */
 
+/* Appends group `g` of one draft to another. */
 static void copy_group(const lhi_placement_draft *from, uint32_t g,
                        lhi_placement_draft *to)
 {
@@ -126,6 +129,7 @@ void lhi_placement_sort_groups(lhi_placement_draft *d)
     *d = sorted;
 }
 
+/* Orders numbers, ascending. */
 static int compare(uint32_t a, uint32_t b)
 {
     return a < b ? -1 : a > b;

@@ -99,6 +99,8 @@ bool lhi_space_chunks(uint32_t chunks)
 
 /* --- tensor, context, expert, micro_batch -------------------------------- */
 
+/* Visits the microbatch sizes that divide the global batch: the job's, or
+ * powers of two. */
 static lh_status add_micro_batches(expansion *g, lh_error *err)
 {
     lh_layout *l = &g->config.layout;
@@ -123,6 +125,8 @@ static bool context_suits(const expansion *g, uint32_t cp)
     return lhi_space_context(g->space, cp);
 }
 
+/* Checks whether tensor x context is allowed: it fits in the GPUs, and in a
+ * node or in whole nodes, unless the job sets the tensor degree. */
 static bool group_suits(const expansion *g, uint32_t tp, uint32_t cp)
 {
     uint64_t group = (uint64_t)tp * cp, node = g->space->node;
@@ -146,6 +150,7 @@ static bool expert_suits(const expansion *g, uint32_t ep)
     return ep == 1 || (experts > 0 && experts % ep == 0);
 }
 
+/* Visits the expert degrees, each with its expert tensor degree. */
 static lh_status add_experts(expansion *g, lh_error *err)
 {
     const lh_job *job = g->space->job;
@@ -165,6 +170,8 @@ static lh_status add_experts(expansion *g, lh_error *err)
     return LH_OK;
 }
 
+/* Visits the tensor and context degrees, with the expert degrees and microbatch
+ * sizes of each. */
 static lh_status add_groups(expansion *g, lh_error *err)
 {
     uint32_t gpus = g->space->job->n_gpus;
@@ -182,6 +189,7 @@ static lh_status add_groups(expansion *g, lh_error *err)
 
 /* --- recomputation ------------------------------------------------------- */
 
+/* Visits the kinds of recomputation: the job's, or none, selective and full. */
 static lh_status add_recomputations(expansion *g, lh_error *err)
 {
     const lh_training *t = &g->space->job->training;
@@ -281,6 +289,8 @@ static bool outermost_suits(const expansion *g, lh_outermost o)
             lhi_outermost_matters(g->space->job, &g->config.layout));
 }
 
+/* Visits the rank orders, without choosing the datacenters of stages and
+ * replicas. */
 static lh_status add_outermost(expansion *g, lh_error *err)
 {
     g->config.layout.sites = g->want->sites;
@@ -308,6 +318,8 @@ static lh_status add_rank_orders(expansion *g, lh_error *err)
     return visit_child(g, err);
 }
 
+/* Visits the placements of stages and replicas in datacenters, with the rank
+ * orders of each. */
 static lh_status add_placements(expansion *g, lh_error *err)
 {
     lh_layout *l = &g->config.layout;
@@ -474,6 +486,7 @@ typedef struct counting {
     uint64_t n;
 } counting;
 
+/* Adds the number of complete configurations below one configuration. */
 static lh_status count_one(void *context, const lhi_config *config,
                            lh_error *err)
 {

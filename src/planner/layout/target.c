@@ -152,11 +152,14 @@ uint32_t lhi_state_groups(const lh_job *job, const lh_layout *l, uint32_t zero)
 /* --- reasons ---------------------------------------------------------------
  */
 
+/* Rejects with the target's name followed by the reason. Returns
+ * LH_EUNSUPPORTED. */
 static lh_status refuse(lh_target target, lh_error *err, const char *why)
 {
     return lhi_fail(err, LH_EUNSUPPORTED, "%s %s", of(target)->shown, why);
 }
 
+/* Checks whether a set of values, possibly ANY, contains a value. */
 static bool has_bit(uint32_t bits, uint32_t value)
 {
     return bits == ANY || (bits >> value & 1) != 0;
@@ -187,6 +190,8 @@ static bool supports_biases(const lh_model *m)
            (!m->experts || m->router_bias == m->mlp_bias);
 }
 
+/* Checks that Megatron-LM supports the job's model and framework settings.
+ * LH_EUNSUPPORTED otherwise. */
 static lh_status megatron_job(const lh_job *job, lh_error *err)
 {
     if (job->model->parallel_block)
@@ -236,6 +241,7 @@ static bool deepep_supports(uint64_t ranks)
     return false;
 }
 
+/* Checks that Megatron-LM supports the tensor and expert degrees. */
 static lh_status megatron_group(const lh_job *job, const lh_layout *l,
                                 lh_error *err)
 {
@@ -347,6 +353,8 @@ static lh_status megatron_fsdp(const lh_job *job, const lh_layout *l,
     return LH_OK;
 }
 
+/* Checks that Megatron-LM supports the ZeRO stage and the sharding of optimizer
+ * state. */
 static lh_status megatron_state(const lh_job *job, const lhi_config *c,
                                 lh_error *err)
 {
@@ -378,6 +386,8 @@ static lh_status megatron_state(const lh_job *job, const lhi_config *c,
     return LH_OK;
 }
 
+/* Checks that Megatron-LM supports the pipeline's chunks, receives and
+ * microbatch count. */
 static lh_status megatron_whole(const lh_job *job, const lhi_config *c,
                                 lh_error *err)
 {
@@ -439,6 +449,8 @@ static lh_status torchtitan_context(uint32_t context, uint32_t zero,
                   "training.zero: 2 or 3, or layout.context: 1");
 }
 
+/* Checks that torchtitan supports the job's model, training and framework
+ * settings. LH_EUNSUPPORTED otherwise. */
 static lh_status torchtitan_job(const lh_job *job, lh_error *err)
 {
     const lh_framework *f = &job->framework;
@@ -479,6 +491,7 @@ static lh_status torchtitan_job(const lh_job *job, lh_error *err)
                : LH_OK;
 }
 
+/* Checks that torchtitan supports the expert tensor degree. */
 static lh_status torchtitan_group(const lh_job *job, const lh_layout *l,
                                   lh_error *err)
 {
@@ -492,6 +505,8 @@ static lh_status torchtitan_group(const lh_job *job, const lh_layout *l,
                     l->expert, l->tensor, etp);
 }
 
+/* Checks that the rank order has the pipeline outermost, as torchtitan
+ * requires. */
 static lh_status torchtitan_placed(const lh_job *job, const lh_layout *l,
                                    lh_error *err)
 {
@@ -536,6 +551,7 @@ static lh_status torchtitan_state(const lh_job *job, const lhi_config *c,
     return LH_OK;
 }
 
+/* Checks that torchtitan supports the chunks per device and the receives. */
 static lh_status torchtitan_whole(const lh_job *job, const lhi_config *c,
                                   lh_error *err)
 {
@@ -627,6 +643,8 @@ lh_status lhi_target_check_job(lh_target target, const lh_job *job,
     }
 }
 
+/* Checks the part of a configuration that `level` decides against Megatron-LM's
+ * limits. */
 static lh_status check_megatron(const lh_job *job, lhi_level level,
                                 const lhi_config *c, lh_error *err)
 {
@@ -646,6 +664,8 @@ static lh_status check_megatron(const lh_job *job, lhi_level level,
     }
 }
 
+/* Checks the part of a configuration that `level` decides against torchtitan's
+ * limits. */
 static lh_status check_torchtitan(const lh_job *job, lhi_level level,
                                   const lhi_config *c, lh_error *err)
 {
@@ -663,6 +683,8 @@ static lh_status check_torchtitan(const lh_job *job, lhi_level level,
     }
 }
 
+/* Checks the part of a configuration that `level` decides against the limits of
+ * longhaul's own engine. */
 static lh_status check_longhaul(const lh_job *job, lhi_level level,
                                 const lhi_config *c, lh_error *err)
 {

@@ -31,6 +31,8 @@ lh_status lhi_longhaul_job(const lh_job *job, lh_error *err)
 /* --- degrees ----------------------------------------------------------------
  */
 
+/* Checks that the tensor degree divides heads, KV heads and MLP width, and
+ * leaves each rank a token and a vocabulary entry. */
 static lh_status check_tensor(const lh_job *job, const lh_layout *l,
                               lh_error *err)
 {

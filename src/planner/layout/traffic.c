@@ -23,6 +23,7 @@ typedef struct state_builder {
     uint64_t *at_once;       /* for one pair of stages; indexed like `pairs` */
 } counter;
 
+/* Returns the datacenter of a stage in a group of replicas. */
 static uint32_t datacenter_of(const counter *c, uint32_t group, uint32_t stage)
 {
     size_t P = c->config->layout.pipeline;
@@ -53,6 +54,8 @@ static void count_messages(counter *c, uint32_t from, uint32_t to)
     }
 }
 
+/* Counts the activation and gradient messages between all consecutive chunks.
+ */
 static void count_all_messages(counter *c)
 {
     const lh_layout *l = &c->config->layout;
@@ -227,6 +230,8 @@ static lh_status count_tokens(counter *c, const lhi_group_layout *fold,
     return LH_OK;
 }
 
+/* Counts a chunk's data-parallel and expert traffic, if its replicas are in
+ * several datacenters. */
 static lh_status count_chunk(counter *c, uint32_t chunk, lh_error *err)
 {
     const lh_layout *l = &c->config->layout;
@@ -283,6 +288,8 @@ static void count_flows(counter *c)
     }
 }
 
+/* Counts the data-parallel and expert traffic of all chunks, in bytes per
+ * iteration for each pair of datacenters. */
 static lh_status count_data(counter *c, lh_error *err)
 {
     const lh_layout *l = &c->config->layout;

@@ -52,6 +52,7 @@ static lh_status least_cost(lhi_bound_inputs *f, const lh_job *job,
                                       cost, err);
 }
 
+/* Costs a layer range, by the model where measurements are missing. */
 static lh_status cost_of(lhi_bound_inputs *f, const lh_job *job,
                          const lh_layout *layout,
                          const lh_cost_layer_range *slice, lh_cost *cost,
@@ -168,11 +169,13 @@ static lh_status cost_site(lhi_bound_inputs *f, const lh_job *job,
 
 /* --- sites ---------------------------------------------------------------- */
 
+/* Returns the larger or the smaller value. */
 static int64_t pick(int64_t a, int64_t b, bool larger)
 {
     return larger ? lhi_max_int64(a, b) : lhi_min_int64(a, b);
 }
 
+/* Reduces pass times to the larger or smaller ones, for each kind of pass. */
 static void pick_pass(lhi_bound_pass *a, const lhi_bound_pass *b, bool larger)
 {
     a->f = pick(a->f, b->f, larger);
@@ -298,6 +301,7 @@ static void clear_unknown(const lhi_bound_inputs *f, lhi_bound_site *s)
                               .head_memory = s->head_memory};
 }
 
+/* Returns the sum of forward, dgrad and wgrad times, in ns. */
 static int64_t sum_of(const lhi_bound_pass *p)
 {
     return p->f + p->d + p->w;

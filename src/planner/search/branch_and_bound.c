@@ -131,6 +131,7 @@ static bool can_win(const lhi_layout_search *s, const lhi_candidate *c)
 
 /* --- nodes ---------------------------------------------------------------- */
 
+/* Takes an unused node; *at is its index. Grows the array as needed. */
 static lh_status new_node(branch_and_bound *b, uint32_t *at, lh_error *err)
 {
     if (b->n_unused) {
@@ -153,6 +154,8 @@ static lh_status new_node(branch_and_bound *b, uint32_t *at, lh_error *err)
     return LH_OK;
 }
 
+/* Adds a node to the open nodes, ordered by lower bound; of equal bounds, the
+ * deeper node comes first. */
 static lh_status push(branch_and_bound *b, const node *n, uint32_t *at,
                       lh_error *err)
 {
@@ -237,6 +240,7 @@ static lh_status expand(branch_and_bound *b, lhi_level level,
 
 /* --- complete layouts ----------------------------------------------------- */
 
+/* Ensures capacity for one more candidate. */
 static lh_status new_candidate(lhi_layout_search *s, lh_error *err)
 {
     if (s->n < s->room)
@@ -452,6 +456,8 @@ static bool is_good_enough(const branch_and_bound *b)
                GOOD_ENOUGH_RATIO * (double)compute_open_bound(b);
 }
 
+/* Reports progress (best time, lower bound, closed and open layouts). Checks
+ * whether the caller asks to stop. */
 static bool is_stopped_by_watcher(const branch_and_bound *b)
 {
     const lhi_layout_search *s = b->s;
@@ -522,6 +528,8 @@ static lh_status count_pruned(branch_and_bound *b, const lhi_event *e,
     return note_dropped(b->s, n->level, &n->config, n->floor.ns, err);
 }
 
+/* Returns the number of nodes to expand in parallel: 1 until a plan is found,
+ * then in proportion to the nodes expanded so far. */
 static uint32_t compute_batch_size(const branch_and_bound *b)
 {
     uint64_t n = b->n_taken / BATCH_DIVISOR;
@@ -754,6 +762,7 @@ static lh_status decide_exact(lhi_layout_search *s, lh_error *err)
     return LH_OK;
 }
 
+/* Frees the search state; not the candidates. */
 static void close_branch(branch_and_bound *b)
 {
     lhi_heap_fini(&b->open);

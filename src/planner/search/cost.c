@@ -173,6 +173,7 @@ lh_status lhi_pricing_set_choice(const lh_job *job, lhi_arena *mem,
     return LH_OK;
 }
 
+/* Sets the cost in USD of each choice in a list. */
 static lh_status fill_list(const lh_job *job, lhi_arena *mem,
                            const lh_choice *list, uint32_t n, lh_error *err)
 {

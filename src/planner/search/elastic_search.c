@@ -91,6 +91,8 @@ static lh_status note(elastic_branch *t, const node *n, lh_error *err)
 /* --- nodes -------------------------------------------------------------------
  */
 
+/* Adds node `at` to the open nodes, ordered by lower bound; of equal bounds,
+ * the deeper node comes first. */
 static lh_status push(elastic_branch *t, uint32_t at, lh_error *err)
 {
     const node *n = &t->nodes[at];
@@ -101,6 +103,7 @@ static lh_status push(elastic_branch *t, uint32_t at, lh_error *err)
     return lhi_heap_push(&t->open, event) ? LH_OK : lhi_fail_nomem(err);
 }
 
+/* Appends a node and adds it to the open nodes. */
 static lh_status add_node(elastic_branch *t, const node *n, lh_error *err)
 {
     if (t->n == t->room) {
@@ -289,7 +292,8 @@ static bool has_same_degrees(const lh_layout *a, const lh_layout *b)
            a->rank_order == b->rank_order;
 }
 
-/* Ranks a candidate by how close to a plan it came; less is better. */
+/* Ranks candidates to search first: feasible ones by objective value (less is
+ * better), then those for which the missing memory is known. */
 static int64_t rank_of(const lhi_layout_search *s, const lhi_candidate *c)
 {
     if (lhi_candidate_is_feasible(c))
@@ -327,6 +331,8 @@ static lh_status search_best_degrees(elastic_branch *t, lh_error *err)
 /* --- complete search ---------------------------------------------------------
  */
 
+/* Checks whether the layout search must stop, by its deadline or on request;
+ * never before there is a plan. */
 static bool is_stopped(void *context, bool works)
 {
     elastic_branch *t = context;
@@ -334,6 +340,9 @@ static bool is_stopped(void *context, bool works)
                                          works || t->best->schedule);
 }
 
+/* Checks whether the elastic search ends: stopped, its work limit reached, or a
+ * plan found in a quick search. Without any plan, the limit is MOST_SHARES
+ * times as high. */
 static bool has_ended(elastic_branch *t)
 {
     bool works = t->best_value < INT64_MAX;
@@ -402,6 +411,8 @@ static lh_status tighten_bounds(elastic_branch *t, lh_error *err)
     return LH_OK;
 }
 
+/* Searches the best degrees of other schedules first if required, then all
+ * degrees in the order of their bounds. */
 static lh_status search_all(elastic_branch *t, lh_error *err)
 {
     lhi_event e;
@@ -423,6 +434,8 @@ static lh_status search_all(elastic_branch *t, lh_error *err)
     return record_open(t, err);
 }
 
+/* Runs the elastic branch and bound: sets up the search space and bounds
+ * without memory limits, and frees them. */
 static lh_status branch(elastic_branch *t, lh_error *err)
 {
     lhi_layout_search *s = t->s;

@@ -88,6 +88,8 @@ static lh_status try_partition(void *context, const uint32_t *layers,
     return LH_OK;
 }
 
+/* Returns the partition problem of a candidate: its layers, chunks and allowed
+ * ratio. */
 static lhi_partition partition_of(const lhi_layout_search *s,
                                   const lhi_candidate *c)
 {
@@ -97,6 +99,8 @@ static lhi_partition partition_of(const lhi_layout_search *s,
                            .max_ratio = lhi_layer_partition_ratio(&s->options)};
 }
 
+/* Evaluates all layer partitions of a candidate. LH_EINVAL: more than
+ * MAX_PARTITIONS. Raises its lower bound if none was skipped. */
 static lh_status enumerate(lhi_layout_search *s, lhi_candidate *c,
                            lh_error *err)
 {

@@ -27,6 +27,7 @@ typedef enum key {
 
 enum { KEY_TEXT = 60 };
 
+/* Returns the layout member of a degree key; NULL for other keys. */
 static uint32_t *degree_of(lh_layout *l, key which)
 {
     switch (which) {
@@ -51,6 +52,7 @@ static uint32_t *degree_of(lh_layout *l, key which)
     }
 }
 
+/* Returns a key's name in job files. */
 static const char *key_name(key which)
 {
     static const char *const names[N_KEYS] = {

@@ -259,6 +259,7 @@ static lh_status evaluate_neighbours(lhi_local_search *d,
 
 /* --- under one method ---------------------------------------------------- */
 
+/* Checks whether the target is a scheduling method that is slow to run. */
 static bool is_slow(const lhi_local_search_target *t)
 {
     return lhi_methods[t->value].kind == LHI_METHOD_SLOW;

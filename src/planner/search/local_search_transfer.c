@@ -57,11 +57,14 @@ lh_status lhi_local_search_transfer_partition(lhi_local_search *d,
 
 /* --- from the best to all others ------------------------------------------ */
 
+/* Returns the number of chunks over all devices. */
 static uint32_t chunks_of(const lh_layout *l)
 {
     return l->pipeline * l->chunks_per_device;
 }
 
+/* Checks whether a configuration has the same layers per chunk as a row of the
+ * plan. */
 static bool has_same_layers(const lh_choice *row, const lhi_config *config)
 {
     const uint32_t n = chunks_of(&row->layout);

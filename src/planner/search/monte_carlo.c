@@ -40,6 +40,7 @@ typedef struct drawing {
     lhi_config chosen;
 } monte_carlo;
 
+/* Returns the given value, or the default if it is 0. */
 static uint32_t value_or_default(uint32_t given, uint32_t usual)
 {
     return given ? given : usual;
@@ -171,6 +172,7 @@ static lh_status time_partition(void *context, const uint32_t *layers,
     return *ns < INT64_MAX ? keep_partition(d, *ns, layers, err) : LH_OK;
 }
 
+/* Returns the partition problem of the current layout. */
 static lhi_partition partition_of(monte_carlo *d)
 {
     const lh_layout *l = &d->s->candidates[d->layout].config.layout;
@@ -220,6 +222,8 @@ static lh_status change(monte_carlo *d, const kept_partition *one,
 
 /* --- complete search ------------------------------------------------------ */
 
+/* Samples layouts, each with a scheduling method, and explores their layer
+ * partitions. */
 static lh_status sample_all(monte_carlo *d, lh_error *err)
 {
     lhi_layout_search *s = d->s;

@@ -133,6 +133,7 @@ typedef struct step {
     uint32_t changes;
 } traversal;
 
+/* Checks whether tensor x context groups have equal sizes. */
 static bool is_same_group(const lh_layout *a, const lh_layout *b)
 {
     return lhi_group_size(a) == lhi_group_size(b);
@@ -148,6 +149,8 @@ static uint32_t changes_of_degrees(const lh_layout *a, const lh_layout *b)
     return pipeline && data;
 }
 
+/* Counts the change of placement between two layouts, 0 or 1; 0 if their
+ * degrees rule out equal placements. */
 static uint32_t changes_of_places(const lh_layout *a, const lh_layout *b)
 {
     if (!is_same_group(a, b) || a->pipeline != b->pipeline ||
@@ -157,6 +160,8 @@ static uint32_t changes_of_places(const lh_layout *a, const lh_layout *b)
            !lhi_sites_are_equal(a->sites, b->sites);
 }
 
+/* Counts the changes of ZeRO stage and sharding; not of sharding that follows
+ * from another change. */
 static uint32_t changes_of_state(const lhi_config *a, const lhi_config *b)
 {
     const lh_layout *x = &a->layout, *y = &b->layout;

@@ -68,6 +68,8 @@ double lhi_compute_percent_gap(const lh_plan_options *options,
 /* --- lists -------------------------------------------------------------------
  */
 
+/* Orders choices by status, then by objective value; infeasible ones by lower
+ * bound. */
 static int compare(const lh_plan_options *options, const lh_choice *x,
                    const lh_choice *y)
 {
@@ -79,11 +81,13 @@ static int compare(const lh_plan_options *options, const lh_choice *x,
     return (m > n) - (m < n);
 }
 
+/* Orders choices by iteration time. */
 static int compare_times(const void *a, const void *b)
 {
     return compare(&(lh_plan_options){.objective = LH_PLAN_FASTEST}, a, b);
 }
 
+/* Orders choices by cost. */
 static int compare_costs(const void *a, const void *b)
 {
     return compare(&(lh_plan_options){.objective = LH_PLAN_CHEAPEST}, a, b);

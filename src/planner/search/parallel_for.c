@@ -94,6 +94,8 @@ static void reset_thread(parallel_job *j, worker *w, uint32_t who)
     w->own.mem = w->mem;
 }
 
+/* Runs part `i` on a worker, with the incumbent and, for Pareto searches, a
+ * front of its own. Records the first refusal. */
 static lh_status run_part(parallel_job *j, worker *w, uint32_t who, uint32_t i)
 {
     lhi_layout_search *own = &w->own;
@@ -183,6 +185,8 @@ static void run_chunks(parallel_job *j)
         run_chunk(j, i, 0);
 }
 
+/* Runs all parts in parallel, then merges counts, errors and Pareto fronts in
+ * the order of the parts. */
 static lh_status run_all(parallel_job *j, lh_error *err)
 {
     lhi_layout_search *s = j->s;

@@ -34,6 +34,7 @@ bool lhi_pareto_front_covers(const lhi_pareto_front *front,
     return false;
 }
 
+/* Ensures capacity for one more point. */
 static lh_status grow(lhi_pareto_front *f, lh_error *err)
 {
     if (f->n < f->room)
@@ -85,6 +86,7 @@ lh_status lhi_pareto_front_add(lhi_pareto_front *f, const lh_choice *choice,
     return LH_OK;
 }
 
+/* Orders choices by iteration time, then memory, then cost. */
 static int compare(const void *a, const void *b)
 {
     lhi_pareto_point x = lhi_pareto_point_of(a), y = lhi_pareto_point_of(b);

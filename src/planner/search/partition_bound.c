@@ -49,16 +49,19 @@ typedef struct load {
     double stay; /* from the start of F to the end of D, without waiting */
 } load;
 
+/* Checks whether devices have two chunks in Wave placement. */
 static bool is_wave(const lhi_bound_case *c)
 {
     return c->placement == LH_PLACEMENT_WAVE && c->chunks_per_device == 2;
 }
 
+/* Checks whether devices have two chunks in Loop placement. */
 static bool is_loop(const lhi_bound_case *c)
 {
     return c->placement == LH_PLACEMENT_LOOP && c->chunks_per_device == 2;
 }
 
+/* Checks whether devices have two chunks, in Wave or Loop placement. */
 static bool has_two(const lhi_bound_case *c)
 {
     return is_wave(c) || is_loop(c);
@@ -76,6 +79,7 @@ static sums between(const sums *all, uint32_t from, uint32_t to)
                   b->state - a->state};
 }
 
+/* Adds the times and memory of a layer, the embedding or the head. */
 static void add_end(sums *to, const lhi_bound_pass *p,
                     const lhi_bound_memory_part *h)
 {
@@ -87,6 +91,7 @@ static void add_end(sums *to, const lhi_bound_pass *p,
     to->state += (double)h->state;
 }
 
+/* Returns the sum of times and memory. */
 static sums sum_of(const sums *a, const sums *b)
 {
     return (sums){a->f + b->f,
@@ -480,6 +485,8 @@ static void compute_paths(partition_search *s)
     s->w = s->of[0][c->least_layers].w + (double)lhi_bound_first_reduce_ns(c);
 }
 
+/* Allocates the search state in `mem` and computes its prefix sums and path
+ * times. False: no memory. */
 static bool make_splitter(partition_search *s, lhi_arena *mem)
 {
     const lhi_bound_case *c = s->c;

@@ -72,6 +72,7 @@ static const char *quick_method(const partition_mover *m,
     return quick ? want->name : lhi_method_get_representative()->name;
 }
 
+/* Returns a candidate's objective value; less is better. */
 static int64_t value(const partition_mover *m, const lhi_candidate *c)
 {
     return lhi_objective_value(&m->s->options, &c->choice);
@@ -191,6 +192,8 @@ static int64_t known_ns(const lhi_candidate *c)
     return lhi_candidate_is_feasible(c) ? c->choice.iteration_ns : c->bound_ns;
 }
 
+/* Checks whether layers were moved before in a candidate with equal pipeline
+ * degree and chunk count. */
 static bool is_known_kind(const partition_mover *m, const lhi_candidate *c)
 {
     const lh_layout *l = &c->config.layout;
@@ -201,6 +204,8 @@ static bool is_known_kind(const partition_mover *m, const lhi_candidate *c)
     return false;
 }
 
+/* Records the candidate's pipeline degree and chunk count for is_known_kind().
+ */
 static void record_kind(partition_mover *m, const lhi_candidate *c)
 {
     const lh_layout *l = &c->config.layout;
@@ -265,6 +270,8 @@ static lh_status move_fastest(partition_mover *m, lh_error *err)
     return LH_OK;
 }
 
+/* Returns the number of F, D and W passes of one iteration, to estimate
+ * simulation work. */
 static uint64_t passes_of(const lhi_candidate *c)
 {
     return 3 * (uint64_t)c->config.layout.pipeline *
@@ -364,6 +371,8 @@ static bool is_chunked_alike(const lhi_candidate *a, const lhi_candidate *b)
            a->config.placement == b->config.placement;
 }
 
+/* Checks whether two candidates with equal chunk counts have equal layers per
+ * chunk. */
 static bool is_same_layers(const lhi_candidate *a, const lhi_candidate *b)
 {
     const uint32_t n =
@@ -470,6 +479,8 @@ static lh_status transfer_layers(partition_mover *m, lh_error *err)
 /* --- slow methods -----------------------------------------------------------
  */
 
+/* Checks whether the search must stop; callback of the layer-partition search.
+ */
 static bool is_asked(void *context)
 {
     return is_over(context);

@@ -25,6 +25,8 @@ enum {
 /* --- elastic plans ---------------------------------------------------------
  */
 
+/* Checks whether the layout search must stop, by its deadline or on request;
+ * never before there is a plan. */
 static bool is_stopped(void *context, bool works)
 {
     lhi_layout_search *s = context;

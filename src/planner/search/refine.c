@@ -31,6 +31,8 @@ enum {
     MAX_TABLE_BYTES = 256 << 20 /* bytes for the solver's tables */
 };
 
+/* Reports progress to the caller of the solver's run. Returns whether to stop.
+ */
 static bool watch(void *context, const lh_solve_progress *now)
 {
     lhi_refinement *r = context;
@@ -48,6 +50,8 @@ static bool is_elastic(const lh_choice *c)
     return c->elastic != NULL; /* plain groups are an order like others */
 }
 
+/* Returns the number of F, D and W passes of one iteration, to estimate solver
+ * work. */
 static uint64_t passes_of(const lh_pipeline *p)
 {
     return (uint64_t)lh_pipeline_n_chunks(p) * lh_pipeline_n_microbatches(p) *
@@ -72,6 +76,8 @@ static lh_status search(lhi_refinement *r, const lh_pipeline *p,
     return LH_OK;
 }
 
+/* Simulates a schedule and updates the choice's times, memory, tokens/s and
+ * MFU. Messages are sent first in, first out. */
 static lh_status measure(const lh_pipeline *p, const lh_schedule *schedule,
                          lh_choice *c, lh_error *err)
 {
@@ -215,6 +221,8 @@ static lh_status list_methods(lhi_refinement *r, const lh_choice *like,
     return LH_OK;
 }
 
+/* Formats how far a choice is behind the plan, in percent; in the arena, NULL
+ * without memory. */
 static const char *percent_behind(lhi_refinement *r, const lh_choice *c)
 {
     char text[120];
@@ -358,6 +366,7 @@ static void record_search(lhi_refinement *r, const lh_choice *before,
             gained && i == 0};
 }
 
+/* Optimises the schedule of alternative `i` and records the search. */
 static lh_status search_other(lhi_refinement *r, lh_choice *list, uint32_t i,
                               uint64_t effort, char *why, size_t room,
                               lh_error *err)
@@ -533,6 +542,8 @@ lh_status lhi_plan_refine_alternative(const lh_plan_options *options,
 
 /* --- plan ---------------------------------------------------------------- */
 
+/* Sets the plan's text on its optimality: that of the layout search, then the
+ * gap of its schedule and the limit reached. */
 static lh_status format_gap_text(lhi_refinement *r, const char *limit,
                                  lh_error *err)
 {

@@ -85,11 +85,13 @@ typedef struct partition_refinement {
     uint64_t left; /* work */
 } partition_refinement;
 
+/* Returns the plan's objective value; less is better. */
 static int64_t best_value(const partition_refinement *m)
 {
     return lhi_objective_value(m->r->options, &m->r->plan->best);
 }
 
+/* Subtracts work from the remaining budget, down to 0. */
 static void spend(partition_refinement *m, uint64_t work)
 {
     m->left -= work < m->left ? work : m->left;
@@ -224,6 +226,7 @@ static lh_status climb_again(partition_refinement *m, const lh_choice *from,
 
 /* --- neighbours --------------------------------------------------------- */
 
+/* Ensures capacity for one more neighbour. */
 static lh_status ensure_capacity(partition_refinement *m, lh_error *err)
 {
     if (m->n_neighbours < m->room)
@@ -378,6 +381,7 @@ static lh_status collect(partition_refinement *m, uint32_t *layers,
     return LH_OK;
 }
 
+/* Orders neighbours by lower bound. */
 static int compare_bounds(const void *a, const void *b)
 {
     const neighbour *x = a, *y = b;

@@ -90,6 +90,7 @@ static lh_status fail_schedules(const lhi_layout_search *s,
                     l->micro_batch, c->choice.why, *text ? "; " : "", text);
 }
 
+/* Reports that no sampled layout is feasible, with the first reason. */
 static lh_status fail_monte_carlo(const lhi_layout_search *s, lh_error *err)
 {
     const char *why = s->first_refusal.text;
@@ -124,6 +125,7 @@ static bool lacks_mixed_placement(const lhi_layout_search *s)
            s->first_refusal.text[0];
 }
 
+/* Reports that `layout.outermost: mixed` has no feasible placement. */
 static lh_status fail_mixed(const lhi_layout_search *s, lh_error *err)
 {
     return lhi_fail(
@@ -493,11 +495,14 @@ static lh_status finish_elastic(lhi_layout_search *s, lh_plan *plan,
     return plan->best.why ? LH_OK : lhi_fail_nomem(err);
 }
 
+/* Returns the number, at most UINT32_MAX. */
 static uint32_t clamp_to_uint32(uint64_t n)
 {
     return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }
 
+/* Sets the plan's numbers of layouts: pruned by memory or bounds, simulated,
+ * and unexplored. */
 static void count(const lhi_layout_search *s, lh_plan *plan)
 {
     uint64_t bounded = 0, left = s->n_unexplored, simulated = s->n_simulated;

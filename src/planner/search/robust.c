@@ -103,6 +103,8 @@ static bool cannot_win(tally *t, int64_t ns)
            (double)t->limit_ns - 0.5;
 }
 
+/* Starts the statistic of a layout's samples, with the time limit less the
+ * optimizer and overhead times. */
 static tally start_tally(const robust *r, const drawn *d, int64_t limit_ns)
 {
     int64_t after_ns = d->built.optimizer_ns + d->built.overhead_ns;
@@ -185,6 +187,7 @@ static lh_status open_layout(const robust *r, const lh_choice *like, drawn *d,
     return status;
 }
 
+/* Frees a layout's sampler, schedule and pipeline. */
 static void close_layout(drawn *d)
 {
     lhi_jitter_sampler_free(d->draws);
@@ -383,6 +386,8 @@ static lh_status sample_best(robust *r, lh_error *err)
 /* --- alternatives ----------------------------------------------------------
  */
 
+/* Checks whether row `x` is better than `y` (NULL: none) by status, then
+ * statistic, then nominal time. */
 static bool row_is_better(const lh_choice *x, const lh_choice *y,
                           lh_plan_statistic by)
 {
@@ -454,6 +459,8 @@ static lh_status sample_alternative(robust *r, lh_choice *slot, bool show,
     return status;
 }
 
+/* Orders rows by status, then by the statistic of the samples, then by nominal
+ * time or lower bound. */
 static int by_score(const lh_choice *x, const lh_choice *y,
                     lh_plan_statistic by)
 {
@@ -468,16 +475,19 @@ static int by_score(const lh_choice *x, const lh_choice *y,
     return (m > n) - (m < n);
 }
 
+/* Orders rows by the mean of their samples. */
 static int by_mean(const void *a, const void *b)
 {
     return by_score(a, b, LH_PLAN_BY_MEAN);
 }
 
+/* Orders rows by the 95th percentile of their samples. */
 static int by_p95(const void *a, const void *b)
 {
     return by_score(a, b, LH_PLAN_BY_P95);
 }
 
+/* Sorts rows by the statistic of the options. */
 static void sort(const robust *r, lh_choice *list, uint32_t n)
 {
     if (n)
@@ -526,6 +536,7 @@ static int64_t wide_value(void *context, const lhi_candidate *c)
     return c->choice.iteration_ns;
 }
 
+/* Checks whether a choice is the plan or in the list. */
 static bool is_known(const robust *r, const lh_choice *list, uint32_t n,
                      const lh_choice *c)
 {
@@ -582,6 +593,7 @@ static lh_status search_wider(robust *r, lh_choice **list, uint32_t *n,
     return status;
 }
 
+/* Reports progress. Checks whether the caller asks to stop. */
 static bool is_stopped(const robust *r)
 {
     const lh_plan_options *o = r->options;
@@ -617,11 +629,14 @@ static void put_first(lh_choice *rows, uint32_t n, const lh_jitter_result *own)
     }
 }
 
+/* Returns the difference of `x` to `y`, in percent. */
 static double percent(double x, double y)
 {
     return lhi_drop_negative_zero(100 * (x / y - 1), 1);
 }
 
+/* Sets the text of each alternative with samples: its differences to the plan,
+ * nominal and with jitter, in percent. */
 static lh_status format_gap_text(robust *r, lh_choice *list, uint32_t n,
                                  lh_error *err)
 {

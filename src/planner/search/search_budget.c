@@ -68,6 +68,8 @@ bool lhi_search_limits_are_reached(const lhi_search_limits *limits,
                limits->from_s + limits->seconds * parts / of;
 }
 
+/* Checks whether the processor time is used up or the caller asks to stop;
+ * progress callback. */
 static bool is_over(void *context, uint32_t done, uint32_t total,
                     int64_t best_ns)
 {
@@ -77,6 +79,8 @@ static bool is_over(void *context, uint32_t done, uint32_t total,
            (o->progress && o->progress(o->context, done, total, best_ns));
 }
 
+/* Passes on the progress over layouts to the caller. Returns whether it asks to
+ * stop. */
 static bool is_watched(void *context, const lh_plan_progress *now)
 {
     const lhi_deadline *d = context;
@@ -102,6 +106,7 @@ uint64_t lhi_estimate_bound_work(lhi_level level, uint32_t n_datacenters)
                                         : 8 * (1 + (uint64_t)n_datacenters);
 }
 
+/* Returns the number of chunks over all devices. */
 static uint64_t chunks_of(const lhi_config *config)
 {
     return (uint64_t)config->layout.pipeline * config->layout.chunks_per_device;

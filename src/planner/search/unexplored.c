@@ -145,6 +145,8 @@ static lhi_unexplored_bound *find_entry(const lhi_unexplored *u,
     return &u->table[at];
 }
 
+/* Keeps the hash table at most half full: grows it and inserts its entries
+ * again. */
 static lh_status ensure_capacity(lhi_unexplored *u, lh_error *err)
 {
     if (2 * (u->n + LHI_N_DIMENSIONS) < u->room)
