@@ -29,6 +29,7 @@ typedef struct bundle_files {
     bundle_file files[LH_MAX_DATACENTERS + 8];
 } bundle_files;
 
+/* Frees the bundle's files and the list. */
 static void free_files(bundle_files *all)
 {
     for (uint32_t i = 0; i < all->n; i++) {
@@ -49,6 +50,7 @@ static lh_status add_file(bundle_files *all, const char *name, char *text,
     return lhi_text_take(&copy, &file->name, NULL, err);
 }
 
+/* Adds a file with this text; takes ownership of the text. */
 static lh_status add_text(bundle_files *all, const char *name, lhi_text *text,
                           lh_error *err)
 {
@@ -74,6 +76,8 @@ static lh_status add_arguments(bundle_files *all, const lhi_bundle *b,
     return lhi_text_take(&out, remarks, NULL, err);
 }
 
+/* Adds the schedule as CSV in this form, and the modules of each stage as JSON.
+ */
 static lh_status add_schedule(bundle_files *all, lhi_bundle *b,
                               lh_pytorch_form form, lh_error *err)
 {
@@ -86,6 +90,8 @@ static lh_status add_schedule(bundle_files *all, lhi_bundle *b,
     return add_file(all, "stages.json", text, len, err);
 }
 
+/* Adds the target program's arguments or recipe and, where it reads one, the
+ * schedule. LH_EUNSUPPORTED: the target is not a training program. */
 static lh_status add_target(bundle_files *all, lhi_bundle *b,
                             lh_pytorch_form form, char **remarks, lh_error *err)
 {
@@ -108,6 +114,7 @@ static lh_status add_target(bundle_files *all, lhi_bundle *b,
 
 /* --- launch files --------------------------------------------------------- */
 
+/* Adds a file of host names to fill in for each datacenter with hosts. */
 static lh_status add_hosts(bundle_files *all, const lhi_bundle *b,
                            lh_error *err)
 {
@@ -128,6 +135,8 @@ static lh_status add_hosts(bundle_files *all, const lhi_bundle *b,
     return LH_OK;
 }
 
+/* Adds the host lists, the rank list, the launch scripts (shell and Slurm) and
+ * the README. */
 static lh_status add_scripts(bundle_files *all, const lhi_bundle *b,
                              lh_error *err)
 {
@@ -144,6 +153,7 @@ static lh_status add_scripts(bundle_files *all, const lhi_bundle *b,
     return add_text(all, "README.md", &text, err);
 }
 
+/* Generates all files of a bundle in memory. */
 static lh_status make_files(bundle_files *all, lhi_bundle *b,
                             lh_pytorch_form form, lh_error *err)
 {
@@ -163,6 +173,8 @@ static lh_status make_files(bundle_files *all, lhi_bundle *b,
 
 /* --- folder --------------------------------------------------------------- */
 
+/* Reports that a path exists already, or cannot be written for the errno
+ * `cause`. */
 static lh_status fail_path(const char *path, int cause, lh_error *err)
 {
     if (cause == EEXIST || cause == ENOTEMPTY || cause == ENOTDIR)
@@ -180,6 +192,7 @@ typedef struct unfinished {
     size_t room;
 } unfinished;
 
+/* Creates a temporary folder beside `path` and allocates its path names. */
 static lh_status begin_folder(const char *path, const bundle_files *all,
                               unfinished *out, lh_error *err)
 {
@@ -204,6 +217,7 @@ static lh_status begin_folder(const char *path, const bundle_files *all,
                     strerror(cause));
 }
 
+/* Writes a file into the temporary folder; makes scripts executable. */
 static lh_status write_file(const unfinished *u, const bundle_file *file,
                             lh_error *err)
 {
@@ -238,6 +252,8 @@ static int move_folder(const char *from, const char *to)
     return errno == EINVAL || errno == ENOSYS ? rename(from, to) : -1;
 }
 
+/* Writes all files into a temporary folder and renames it to `path`; on failure
+ * removes it. LH_EIO: `path` exists. */
 static lh_status write_folder(const char *path, const bundle_files *all,
                               lh_error *err)
 {

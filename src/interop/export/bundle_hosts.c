@@ -34,6 +34,8 @@ static uint64_t first_gpu(const assignment_state *w, uint32_t stage,
     return at->first_gpu + (uint64_t)replica * at->stride;
 }
 
+/* Appends the ranks of a host; merges them with the launch before if they
+ * continue its GPUs. */
 static lh_status add_launch(lhi_launches *out, const lhi_launch *one,
                             lh_error *err)
 {
@@ -78,6 +80,8 @@ static lh_status add_gpus(assignment_state *w, uint32_t datacenter,
     return LH_OK;
 }
 
+/* Assigns every tensor x context group to the GPUs of its datacenter, in rank
+ * order. */
 static lh_status add_all(assignment_state *w, lh_error *err)
 {
     const lh_layout *l = w->layout;
@@ -147,6 +151,8 @@ uint32_t lhi_launches_hosts_before(const lh_plan *plan,
 
 /* --- files ---------------------------------------------------------------- */
 
+/* Checks whether a character of a site name is kept in a file name: letters,
+ * digits, '.', '_' and '-'. */
 static bool is_plain(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||

@@ -19,6 +19,8 @@ static void put_confidence(lhi_text *out, const lh_link_advice *a,
         }
 }
 
+/* Writes, as comments, the links whose planned or advised setting has a
+ * property. */
 static void put_links(lhi_text *out, const lh_plan *plan, lh_advice_topic topic,
                       bool has(const lh_link_setting *setting))
 {
@@ -40,11 +42,13 @@ static void put_links(lhi_text *out, const lh_plan *plan, lh_advice_topic topic,
     }
 }
 
+/* Checks whether a link uses several queue pairs. */
 static bool has_pairs(const lh_link_setting *setting)
 {
     return setting->queue_pairs > 1;
 }
 
+/* Checks whether a link sprays packets over paths. */
 static bool has_spray(const lh_link_setting *setting)
 {
     return setting->balancing == LH_BALANCING_SPRAY;
@@ -90,6 +94,8 @@ static int64_t round_up_to_power(double least)
     return power;
 }
 
+/* Writes the NCCL variables for channels per peer and the buffer size, in
+ * bytes. */
 static void put_channels(lhi_text *out, uint32_t channels, int64_t buffer)
 {
     lhi_text_printf(out,
@@ -162,6 +168,8 @@ static void put_ends(lhi_text *out, const lh_plan *plan)
     put_channels(out, limit.ends.channels, buffer);
 }
 
+/* Writes the environment variables of the training program, NCCL and the hosts.
+ */
 static void put_environment(lhi_text *out, const lhi_bundle *b)
 {
     if (b->form->planner_target == LH_TARGET_MEGATRON) {
@@ -334,6 +342,7 @@ static uint32_t gpus_per_node(const lhi_bundle *b)
     return gpus;
 }
 
+/* Writes the #SBATCH lines for `n_hosts` nodes. */
 static void put_header(lhi_text *out, const lhi_bundle *b, uint32_t n_hosts)
 {
     uint32_t gpus = gpus_per_node(b);

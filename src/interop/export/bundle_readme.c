@@ -7,6 +7,8 @@
 
 static const double gib = 1024.0 * 1024 * 1024;
 
+/* Writes the README's beginning: the plan, the list of files and how to start
+ * the job. */
 static void put_start(lhi_text *out, const lhi_bundle *b)
 {
     const lh_plan *plan = b->plan;
@@ -55,6 +57,8 @@ static void put_start(lhi_text *out, const lhi_bundle *b)
     lhi_text_puts(out, b->form->inputs);
 }
 
+/* Writes how ranks are numbered: the dimensions from slowest- to
+ * fastest-varying. */
 static void put_order(lhi_text *out, const lh_plan *plan)
 {
     const lh_layout *l = &plan->best.layout;
@@ -75,6 +79,7 @@ static void put_order(lhi_text *out, const lh_plan *plan)
     lhi_text_puts(out, "\n");
 }
 
+/* Returns a sentence on the source of the plan's pass times. */
 static const char *source_of(const lh_plan *plan)
 {
     return strcmp(plan->cost_source, "profile") == 0
@@ -91,6 +96,8 @@ static const char *source_of(const lh_plan *plan)
                  "job makes them more reliable";
 }
 
+/* Writes the table of memory per GPU and purpose for each pipeline rank, in
+ * GiB. */
 static void put_memory(lhi_text *out, const lh_plan *plan)
 {
     lhi_text_puts(out,
@@ -118,6 +125,7 @@ static void put_memory(lhi_text *out, const lh_plan *plan)
     }
 }
 
+/* Writes the predicted iteration time, its gap to the bound, and the memory. */
 static void put_prediction(lhi_text *out, const lhi_bundle *b)
 {
     const lh_plan *plan = b->plan;
@@ -148,6 +156,7 @@ static void put_prediction(lhi_text *out, const lhi_bundle *b)
         put_memory(out, plan);
 }
 
+/* Writes the list of checks for the first iterations. */
 static void put_checks(lhi_text *out, const lhi_bundle *b)
 {
     const lh_choice *best = &b->plan->best;

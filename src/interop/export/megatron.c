@@ -42,6 +42,7 @@ static void put_stages(lhi_text *out, const lh_plan *plan)
             out, "microbatch-group-size-per-virtual-pipeline-stage", group);
 }
 
+/* Writes the options that recompute the modules in the bit set `named`. */
 static void put_module_names(lhi_text *out, uint32_t named)
 {
     lhi_text_puts(out,
@@ -64,6 +65,7 @@ static void put_recompute_modules(lhi_text *out, const lh_job *job)
                          1u << LH_MODULE_LAYERNORM | 1u << LH_MODULE_MOE_ACT);
 }
 
+/* Writes the options for activation recomputation. */
 static void put_recompute(lhi_text *out, const lh_plan *plan)
 {
     switch (plan->best.recompute) {
@@ -137,6 +139,8 @@ static void put_buckets(lhi_text *out, const lh_plan *plan)
                     least / 1e6, most / 1e6);
 }
 
+/* Writes the options for sharding of optimizer state, gradients and parameters,
+ * and for recomputation. */
 static void put_memory(lhi_text *out, const lh_plan *plan)
 {
     uint32_t groups =
@@ -171,6 +175,7 @@ static void put_memory(lhi_text *out, const lh_plan *plan)
     put_recompute(out, plan);
 }
 
+/* Writes the expert-parallel degrees and the token dispatcher. */
 static void put_experts(lhi_text *out, const lh_job *job, const lh_layout *l)
 {
     lhi_export_add_option(out, "expert-model-parallel-size", l->expert);
@@ -198,6 +203,8 @@ static void put_gradients(lhi_text *out, const lh_job *job)
         lhi_text_puts(out, "--accumulate-allreduce-grads-in-fp32\n");
 }
 
+/* Writes the options for sequence parallelism, attention, gradients, FP8 and
+ * communication overlap. */
 static void put_framework(lhi_text *out, const lh_plan *plan)
 {
     const lh_framework *f = &plan->job->framework;
@@ -227,6 +234,7 @@ lhi_megatron_connection_rule lhi_megatron_connections(const lh_plan *plan)
                                            : LHI_CONNECTIONS_ANY;
 }
 
+/* Writes the required CUDA_DEVICE_MAX_CONNECTIONS as a comment. */
 static void put_environment(lhi_text *out, const lh_plan *plan)
 {
     const lhi_megatron_connection_rule connections =
@@ -250,6 +258,8 @@ static void put_replicas_outermost(lhi_text *out, const lh_job *job,
                               (uint64_t)l->tensor * l->context);
 }
 
+/* Writes all arguments of a plan, with comments on the plan, its ranks and any
+ * deviations. */
 static void put_all(lhi_text *out, const lh_plan *plan, lh_export_target target)
 {
     const lh_job *job = plan->job;

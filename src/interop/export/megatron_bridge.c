@@ -38,12 +38,14 @@ static bool next_argument(const char **text, argument *out)
     return true;
 }
 
+/* Checks whether an argument has this name, without dashes. */
 static bool is_called(const argument *a, const char *name)
 {
     return strlen(name) == a->name_len &&
            memcmp(a->name, name, a->name_len) == 0;
 }
 
+/* Checks whether the argument list contains an argument of this name. */
 static bool is_given(const char *text, const char *name)
 {
     argument a;
@@ -62,12 +64,15 @@ typedef struct recipe {
     lhi_text parts[LHI_N_BRIDGE_PARTS];
 } recipe;
 
+/* Writes `field=value` into a configuration object of the recipe. */
 static void put_field(recipe *r, lhi_bridge_object part, const char *field,
                       const char *value)
 {
     lhi_text_printf(&r->parts[part], "            %s=%s,\n", field, value);
 }
 
+/* Writes the field name of a row: its own, or the argument's with underscores.
+ */
 static void put_field_name(lhi_text *out, const lhi_bridge_field *row)
 {
     const char *name = row->field ? row->field : row->argument;
@@ -75,6 +80,7 @@ static void put_field_name(lhi_text *out, const lhi_bridge_field *row)
         lhi_text_puts(out, (char[]){*name == '-' ? '_' : *name, '\0'});
 }
 
+/* Writes an argument's values as a Python list of strings. */
 static void put_texts(lhi_text *out, const argument *a)
 {
     const char *word = a->words, *end = word + a->words_len;
@@ -89,6 +95,7 @@ static void put_texts(lhi_text *out, const argument *a)
     lhi_text_puts(out, "]");
 }
 
+/* Writes the field for an argument, in the form that its row defines. */
 static void put_row(recipe *r, const lhi_bridge_field *row, const argument *a)
 {
     lhi_text *out = &r->parts[row->part];
@@ -181,6 +188,7 @@ static void put_latent_attention(recipe *r)
     put_field(r, LHI_BRIDGE_MODEL, "beta_slow", number);
 }
 
+/* Writes the vocabulary size, padded as in the plan. */
 static void put_vocabulary(recipe *r)
 {
     uint32_t multiple;
@@ -198,6 +206,8 @@ static bool needs_blocks(const recipe *r)
     return r->plan->job->model->experts || r->plan->job->model->kv_lora_rank;
 }
 
+/* Writes the fields for precision, gradient reduction and the check for NaN
+ * gradients. */
 static void put_precision(recipe *r)
 {
     const bool bf16 = is_given(r->text, "bf16"),
@@ -232,6 +242,8 @@ static void put_buckets(recipe *r)
     put_field(r, LHI_BRIDGE_DDP, "bucket_size", size);
 }
 
+/* Checks that learned positions, if any, equal the sequence length.
+ * LH_EUNSUPPORTED otherwise. */
 static lh_status check_positions(const lh_plan *plan, lh_error *err)
 {
     const uint32_t positions = plan->job->model->positions;
@@ -319,6 +331,8 @@ static lh_status put_part(recipe *r, lhi_text *out, lhi_bridge_object part,
     return LH_OK;
 }
 
+/* Writes the ConfigContainer with all configuration objects; settings not in a
+ * plan get defaults. */
 static lh_status put_container(recipe *r, lhi_text *out, lh_error *err)
 {
     lhi_text_puts(out, "    return ConfigContainer(\n");
@@ -368,6 +382,8 @@ static lh_status put_container(recipe *r, lhi_text *out, lh_error *err)
     return LH_OK;
 }
 
+/* Writes the complete Python recipe: comments, imports, pretrain_config() and
+ * the main program. */
 static lh_status put_recipe(recipe *r, lhi_text *out, lh_error *err)
 {
     lhi_export_copy_comments(out, r->text);

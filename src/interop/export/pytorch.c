@@ -5,6 +5,8 @@
 
 #include <longhaul/simulate.h>
 
+/* Formats the schedule with its communication actions, in the order of a
+ * simulated timeline. The caller frees *text. */
 static lh_status with_comms(const lh_pipeline *pipeline,
                             const lh_timeline *timeline, char **text,
                             size_t *len, lh_error *err)

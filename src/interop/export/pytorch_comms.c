@@ -42,6 +42,7 @@ static uint32_t run_from(const comms *m, uint32_t device, int64_t at_ns)
     return low;
 }
 
+/* Checks whether two passes have equal chunk, microbatch and kind. */
 static bool is_pass(const lh_pass *a, const lh_pass *b)
 {
     return a->chunk == b->chunk && a->microbatch == b->microbatch &&
@@ -61,6 +62,8 @@ static uint32_t run_behind(const comms *m, const lh_trace_message *message)
     return at;
 }
 
+/* Appends a send, receive or wait of a message before run `before` of a device;
+ * `at_ns` orders actions there. */
 static void add_action(comms *m, uint32_t device, uint32_t before,
                        uint32_t message, enum action_kind kind, int64_t at_ns)
 {
@@ -94,6 +97,7 @@ static void begin_cell(lhi_text *out)
         lhi_text_puts(out, ",");
 }
 
+/* Writes the cell of a send, receive or wait, such as 1SEND_F0. */
 static void put_action(lhi_text *out, const comms *m, const action *a)
 {
     static const char *const names[] = {"RECV_", "SEND_", "WAIT_SEND_"};
@@ -106,6 +110,8 @@ static void put_action(lhi_text *out, const comms *m, const action *a)
                     forward ? 'F' : 'B', of->microbatch);
 }
 
+/* Writes the cell of a pass, with UNSHARD before a chunk's first pass, and
+ * RESHARD and gradient reduction after its last one. */
 static void put_run(lhi_text *out, comms *m, const lh_pass *pass)
 {
     char cell[LH_PASS_TEXT_SIZE];
@@ -123,6 +129,8 @@ static void put_run(lhi_text *out, comms *m, const lh_pass *pass)
                         chunk, chunk, chunk);
 }
 
+/* Writes one row per device: its passes with the communication actions between
+ * them. */
 static void put_rows(lhi_text *out, comms *m)
 {
     uint32_t next = 0;
@@ -138,6 +146,8 @@ static void put_rows(lhi_text *out, comms *m)
     }
 }
 
+/* Finds the positions of all sends, receives and waits between the passes, and
+ * sorts them. */
 static void place_actions(comms *m)
 {
     const lh_trace *t = m->trace;
@@ -170,6 +180,7 @@ static void place_actions(comms *m)
     qsort(m->actions, m->n, sizeof *m->actions, compare);
 }
 
+/* Returns the number of chunks in a trace. */
 static uint32_t count_chunks(const lh_trace *t)
 {
     uint32_t n = 0;

@@ -54,6 +54,8 @@ typedef struct rank_run {
     uint32_t datacenter;
 } rank_run;
 
+/* Writes the comment for consecutive ranks in one datacenter, unless there are
+ * none. */
 static void end_run(const rank_run *r)
 {
     if (r->next == r->first)
@@ -65,6 +67,8 @@ static void end_run(const rank_run *r)
     lhi_text_puts(r->out, "\n");
 }
 
+/* Adds the next `n` ranks; ends the current run if they are in another
+ * datacenter. */
 static void add_ranks(rank_run *r, uint32_t datacenter, uint64_t n)
 {
     if (datacenter != r->datacenter) {
@@ -75,6 +79,7 @@ static void add_ranks(rank_run *r, uint32_t datacenter, uint64_t n)
     r->next += n;
 }
 
+/* Returns the datacenter of a stage in a group of replicas. */
 static uint32_t datacenter_of(const lh_site_group *group, uint32_t stage)
 {
     uint32_t i = 0;

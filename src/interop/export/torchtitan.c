@@ -18,6 +18,8 @@
 /* Writes a stage's module by torchtitan's name. */
 typedef void put_module(lhi_text *out, const char *comma, const char *name);
 
+/* Writes the module names of a chunk: embedding, layers, norm and head, each by
+ * `put`. */
 static void put_modules(lhi_text *out, const lh_plan *plan, uint32_t chunk,
                         put_module *put)
 {
@@ -40,11 +42,13 @@ static void put_modules(lhi_text *out, const lh_plan *plan, uint32_t chunk,
     }
 }
 
+/* Writes a module name as an indented JSON string after `comma`. */
 static void put_json_module(lhi_text *out, const char *comma, const char *name)
 {
     lhi_text_printf(out, "%s\n      \"%s\"", comma, name);
 }
 
+/* Writes a module name after `comma`. */
 static void put_word(lhi_text *out, const char *comma, const char *name)
 {
     lhi_text_printf(out, "%s%s", comma, name);
@@ -88,6 +92,8 @@ static const char *schedule_class(const lh_choice *best)
     }
 }
 
+/* Writes the data-parallel replicate and shard degrees and, for ZeRO 2 and 3,
+ * resharding after forward. */
 static void put_data_parallel(lhi_text *out, const lh_plan *plan)
 {
     const lh_layout *l = &plan->best.layout;
@@ -103,6 +109,8 @@ static void put_data_parallel(lhi_text *out, const lh_plan *plan)
                         zero == 3 ? "always" : "never");
 }
 
+/* Writes the pipeline degree, the schedule class with its CSV file, and the
+ * modules of each stage. */
 static void put_pipeline(lhi_text *out, const lh_plan *plan)
 {
     const lh_choice *best = &plan->best;
@@ -158,6 +166,7 @@ static lh_status put_model(lhi_text *out, const lh_plan *plan, lh_error *err)
     return LH_OK;
 }
 
+/* Writes all options of a plan, with comments on the plan and its ranks. */
 static lh_status put_all(lhi_text *out, const lh_plan *plan, lh_error *err)
 {
     const lh_training *t = &plan->job->training;

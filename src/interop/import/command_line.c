@@ -27,11 +27,13 @@ lh_status lhi_command_line_check_expanded(const char *file,
                     file, word->line, word->expansion);
 }
 
+/* Checks whether a character separates words. */
 static bool is_space(char ch)
 {
     return ch == ' ' || ch == '\t' || ch == '\n' || ch == '\r';
 }
 
+/* Copies a character to the current word; counts lines. */
 static void append_letter(splitter *c)
 {
     c->line += *c->at == '\n';
@@ -75,6 +77,8 @@ static void add_escaped(splitter *c, bool in_quotes)
     }
 }
 
+/* Copies a quoted part of a word without its quotes. LH_EINPUT: no closing
+ * quote, or a shell expansion. */
 static lh_status add_quoted(splitter *c, lh_error *err)
 {
     const char quote = *c->at++;
@@ -94,6 +98,7 @@ static lh_status add_quoted(splitter *c, lh_error *err)
     return LH_OK;
 }
 
+/* Splits off the next word, as a shell would. LH_EINPUT: a shell expansion. */
 static lh_status add_word(splitter *c, lh_error *err)
 {
     lhi_command_line_word *word = &c->words[c->n];
@@ -159,6 +164,7 @@ lh_status lhi_command_line_parse(const char *text, size_t len, const char *name,
     return LH_OK;
 }
 
+/* Checks whether `text` ends in `end`. */
 static bool ends_in(const char *text, const char *end)
 {
     size_t a = strlen(text), b = strlen(end);

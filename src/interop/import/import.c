@@ -79,6 +79,8 @@ void lh_import_free(lh_import *import)
         lhi_arena_free(((owned_import *)import)->mem);
 }
 
+/* Reads the text of another program, writes a job from it and builds the
+ * import. The caller frees *out. */
 static lh_status import_text(lh_import_source source, const char *text,
                              size_t len, const char *name,
                              const lh_import_options *options,

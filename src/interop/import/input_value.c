@@ -77,6 +77,7 @@ lh_status lhi_input_value_get_choice(lhi_input_key key,
 /* --- names -----------------------------------------------------------------
  */
 
+/* Checks whether two characters differ; '-' equals '_'. */
 static bool differs(char a, char b)
 {
     return (a == '_' ? '-' : a) != (b == '_' ? '-' : b);

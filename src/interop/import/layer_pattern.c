@@ -15,6 +15,7 @@ typedef struct list_parser {
     uint32_t n, most, deep;
 } list_parser;
 
+/* Parses a decimal number. False: none, or it is too large. */
 static bool read_number(list_parser *l, uint32_t *out)
 {
     uint32_t number = 0;
@@ -58,6 +59,7 @@ static bool repeat(list_parser *l, uint32_t first, uint32_t times)
 
 static bool read_sum(list_parser *l);
 
+/* Parses a list or a sum in parentheses, repeated by any following `*N`. */
 static bool read_product(list_parser *l)
 {
     const uint32_t first = l->n;
@@ -81,6 +83,7 @@ static bool read_product(list_parser *l)
     return true;
 }
 
+/* Parses lists joined by `+`; appends their entries. */
 static bool read_sum(list_parser *l)
 {
     if (!read_product(l))

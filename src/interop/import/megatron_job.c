@@ -11,6 +11,7 @@
 /* --- training ---------------------------------------------------------------
  */
 
+/* Reads the precision: --fp16, --bf16 or fp32. LH_EINPUT: both. */
 static lh_status read_precision(const lhi_megatron *m, lhi_imported_job *in,
                                 lh_error *err)
 {
@@ -25,6 +26,8 @@ static lh_status read_precision(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
+/* Reads whether hidden states and attention use dropout, and its rate if both
+ * are equal. */
 static lh_status read_dropout(const lhi_megatron *m, lhi_imported_job *in,
                               lh_error *err)
 {
@@ -43,6 +46,7 @@ static lh_status read_dropout(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
+/* Checks that the optimizer is Adam. LH_EUNSUPPORTED otherwise. */
 static lh_status read_optimizer(const lhi_megatron *m, lhi_imported_job *in,
                                 lh_error *err)
 {
@@ -91,6 +95,8 @@ static lh_status read_last_batch(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
+/* Reads the sequence length, microbatch size and global batch. LH_EINPUT: the
+ * batch is not a multiple of microbatch size x data parallelism. */
 static lh_status read_batch(const lhi_megatron *m, lhi_imported_job *in,
                             lh_error *err)
 {
@@ -154,6 +160,7 @@ static lh_status check_groups(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
+/* Reads the modules of selective recomputation; default: core attention. */
 static lh_status read_modules(const lhi_megatron *m, lhi_imported_job *in,
                               lh_error *err)
 {
@@ -175,6 +182,8 @@ static lh_status read_modules(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
+/* Reads the granularity of activation recomputation; notes what is modelled
+ * differently. */
 static lh_status read_recompute(const lhi_megatron *m, lhi_imported_job *in,
                                 lh_error *err)
 {
@@ -243,6 +252,8 @@ static lh_status check_gathers(const lhi_megatron *m, lh_error *err)
     return LH_OK;
 }
 
+/* Reads the ZeRO stage: of the distributed optimizer, Megatron FSDP or PyTorch
+ * FSDP2. */
 static lh_status read_zero(const lhi_megatron *m, lhi_imported_job *in,
                            lh_error *err)
 {
@@ -264,6 +275,8 @@ static lh_status read_zero(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
+/* Reads the number of optimizer instances; checks and notes communication
+ * overlap. */
 static lh_status read_state(const lhi_megatron *m, lhi_imported_job *in,
                             lh_error *err)
 {
@@ -275,6 +288,7 @@ static lh_status read_state(const lhi_megatron *m, lhi_imported_job *in,
                                1, LHI_MAX_DEGREE, &in->instances, err);
 }
 
+/* Reads the token dispatcher of experts; notes what is modelled differently. */
 static lh_status read_dispatcher(const lhi_megatron *m, lhi_imported_job *in,
                                  lh_error *err)
 {
@@ -299,6 +313,8 @@ static lh_status read_dispatcher(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
+/* Reads precision, dropout, optimizer, recomputation, optimizer instances and
+ * token dispatcher. */
 static lh_status read_training(const lhi_megatron *m, lhi_imported_job *in,
                                lh_error *err)
 {
@@ -313,6 +329,7 @@ static lh_status read_training(const lhi_megatron *m, lhi_imported_job *in,
 /* --- framework --------------------------------------------------------------
  */
 
+/* Reads the types in which gradients are stored and reduced. */
 static lh_status read_gradients(const lhi_megatron *m, lhi_imported_job *in,
                                 lh_error *err)
 {
@@ -336,6 +353,7 @@ static lh_status read_gradients(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
+/* Reads whether attention runs unfused. */
 static lh_status read_attention(const lhi_megatron *m, lhi_imported_job *in,
                                 lh_error *err)
 {
@@ -354,6 +372,8 @@ static lh_status read_attention(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
+/* Reads sequence parallelism and the overlap of tensor, expert and pipeline
+ * communication with compute. */
 static lh_status read_overlaps(const lhi_megatron *m, lhi_imported_job *in,
                                lh_error *err)
 {
@@ -388,6 +408,7 @@ static lh_status read_overlaps(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
+/* Reads the framework settings: gradients, attention, overlaps and FP8. */
 static lh_status read_framework(const lhi_megatron *m, lhi_imported_job *in,
                                 lh_error *err)
 {
@@ -411,6 +432,8 @@ static lh_status read_framework(const lhi_megatron *m, lhi_imported_job *in,
 /* --- ranks ------------------------------------------------------------------
  */
 
+/* Computes the data-parallel degree from the number of GPUs. LH_EINPUT: the
+ * number is unknown or not divisible. */
 static lh_status find_replicas(const lhi_megatron *m, lhi_imported_job *in,
                                const lh_import_options *options, lh_error *err)
 {
@@ -435,6 +458,8 @@ static lh_status find_replicas(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
+/* Reads the expert and expert tensor degrees. LH_EINPUT: they do not divide the
+ * experts, or there are none. */
 static lh_status read_expert_degrees(const lhi_megatron *m,
                                      lhi_imported_job *in, lh_error *err)
 {
@@ -462,6 +487,7 @@ static lh_status read_expert_degrees(const lhi_megatron *m,
     return LH_OK;
 }
 
+/* Reads all parallel degrees and the rank order. */
 static lh_status read_degrees(const lhi_megatron *m, lhi_imported_job *in,
                               const lh_import_options *options, lh_error *err)
 {
@@ -485,6 +511,8 @@ static lh_status read_degrees(const lhi_megatron *m, lhi_imported_job *in,
     return find_replicas(m, in, options, err);
 }
 
+/* Parses Megatron-LM's arguments into an imported job: model, degrees,
+ * training, framework and stages. */
 lh_status lhi_import_megatron_text(const char *text, size_t len,
                                    const char *name,
                                    const lh_import_options *options,

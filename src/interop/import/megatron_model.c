@@ -7,6 +7,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* Reads the numbers of layers, attention heads and prediction layers, and the
+ * hidden size. */
 static lh_status read_sizes(const lhi_megatron *m, lh_model *model,
                             lh_error *err)
 {
@@ -29,6 +31,8 @@ static lh_status read_sizes(const lhi_megatron *m, lh_model *model,
                                &model->mtp_layers, err);
 }
 
+/* Reads the sizes of multi-head latent attention, with Megatron-LM's defaults.
+ */
 static lh_status read_latent(const lhi_megatron *m, lhi_imported_job *in,
                              lh_error *err)
 {
@@ -60,6 +64,7 @@ static lh_status read_latent(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
+/* Reads the sizes of attention heads and key/value heads. */
 static lh_status read_heads(const lhi_megatron *m, lhi_imported_job *in,
                             lh_error *err)
 {
@@ -137,6 +142,7 @@ static lh_status read_window(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
+/* Reads heads, attention window and softmax type. */
 static lh_status read_attention(const lhi_megatron *m, lhi_imported_job *in,
                                 lh_error *err)
 {
@@ -150,6 +156,8 @@ static lh_status read_attention(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
+/* Reads the position embedding: learned, rotary or none. LH_EUNSUPPORTED:
+ * relative. */
 static lh_status read_positions(const lhi_megatron *m, lhi_imported_job *in,
                                 lh_error *err)
 {
@@ -177,6 +185,7 @@ static lh_status read_positions(const lhi_megatron *m, lhi_imported_job *in,
                                            &model->rope_theta, err);
 }
 
+/* Reads the MLP's width, gating and biases. */
 static lh_status read_mlp(const lhi_megatron *m, lh_model *model, lh_error *err)
 {
     const bool swiglu = lhi_arg_is_given(m, LHI_ARG_SWIGLU);
@@ -191,6 +200,8 @@ static lh_status read_mlp(const lhi_megatron *m, lh_model *model, lh_error *err)
     return LH_OK;
 }
 
+/* Reads which layers have experts. LH_EINPUT: an invalid pattern, or no layer.
+ */
 static lh_status read_expert_layers(const lhi_megatron *m, lhi_imported_job *in,
                                     lh_error *err)
 {
@@ -244,6 +255,7 @@ static lh_status read_router(const lhi_megatron *m, lh_model *model,
                                err);
 }
 
+/* Reads the number, widths, router and layers of experts. */
 static lh_status read_experts(const lhi_megatron *m, lhi_imported_job *in,
                               lh_error *err)
 {
@@ -275,6 +287,8 @@ static lh_status read_experts(const lhi_megatron *m, lhi_imported_job *in,
 /* --- presets ----------------------------------------------------------------
  */
 
+/* Checks whether two models have equal sizes and features, except the MLP's
+ * widths. */
 static bool same_shape(const lh_model *a, const lh_model *b)
 {
     const uint32_t pairs[][2] = {
@@ -308,6 +322,7 @@ static bool same_shape(const lh_model *a, const lh_model *b)
     return true;
 }
 
+/* Checks whether two models route tokens to experts equally. */
 static bool same_router(const lh_model *a, const lh_model *b)
 {
     return a->router == b->router &&
@@ -317,6 +332,8 @@ static bool same_router(const lh_model *a, const lh_model *b)
            a->groups_per_token == b->groups_per_token;
 }
 
+/* Checks whether two models have equal experts per token, widths and routers.
+ */
 static bool same_experts(const lh_model *a, const lh_model *b)
 {
     return a->experts == 0 ||

@@ -48,6 +48,8 @@ typedef struct option {
     lhi_input_value given; /* its values */
 } option;
 
+/* Reads the name of an argument, without dashes and value. LH_EINPUT: the word
+ * is not an argument. */
 static lh_status read_name(const reader *r, const lhi_command_line_word *word,
                            option *o, lh_error *err)
 {
@@ -88,6 +90,8 @@ static uint32_t values_behind(const reader *r, lhi_arity arity)
     return n;
 }
 
+/* Reads an argument's values: after `=`, or the words that follow. LH_EINPUT: a
+ * wrong number of them. */
 static lh_status read_values(reader *r, const lhi_command_line_word *word,
                              lhi_arity arity, option *o, lh_error *err)
 {
@@ -133,6 +137,8 @@ static lh_status add_unknown(reader *r, const option *o, lh_error *err)
     return LH_OK;
 }
 
+/* Handles an argument that is not mapped to a job: rejects it, notes its
+ * effect, or ignores it. */
 static lh_status read_unread(reader *r, const lhi_command_line_word *word,
                              option *o, lh_error *err)
 {
@@ -156,6 +162,7 @@ static lh_status read_unread(reader *r, const lhi_command_line_word *word,
     return LH_OK;
 }
 
+/* Reads an argument and its values. */
 static lh_status read_option(reader *r, lh_error *err)
 {
     const lhi_command_line_word *word = &r->words->all[r->i++];
@@ -177,6 +184,8 @@ static lh_status read_option(reader *r, lh_error *err)
 /* --- launcher ----------------------------------------------------------------
  */
 
+/* Reads the number of GPUs from the launcher's part of the command line and
+ * skips it. */
 static void read_launcher(reader *r)
 {
     const uint32_t n = lhi_command_line_find_arguments(r->words);
@@ -216,6 +225,8 @@ bool lhi_arg_is_given(const lhi_megatron *m, lhi_megatron_key key)
     return m->args[key].is_given;
 }
 
+/* Returns a key with its file, its name and the given value, for the value
+ * functions. */
 static lhi_input_key key_of(const lhi_megatron *m, lhi_megatron_key key)
 {
     return (lhi_input_key){m->file, rows[key].shown, &m->args[key]};

@@ -19,6 +19,8 @@ typedef struct stages {
     const char *wrong; /* error, or NULL */
 } stages;
 
+/* Adds a letter of --pipeline-model-parallel-layout to the stages: | next
+ * stage, E embedding, t decoder layer, m prediction layer, L loss. */
 static void add_layer(stages *s, char kind)
 {
     switch (kind) {
@@ -84,6 +86,8 @@ static void add_letters(stages *s, const char *at, const char *end)
     }
 }
 
+/* Parses a --pipeline-model-parallel-layout string with groups such as (tt|)*4.
+ * Errors are in s->wrong. */
 static void read_layout_string(stages *s, const char *at)
 {
     s->layers[s->n++] = 0;
@@ -111,6 +115,8 @@ static void read_layout_string(stages *s, const char *at)
             s->embedding ? "has no L at its end" : "does not begin with E";
 }
 
+/* Reads the layers of each stage from --pipeline-model-parallel-layout, and the
+ * stage of the prediction layers. */
 static lh_status stages_of_string(const lhi_megatron *m, lhi_imported_job *in,
                                   stages *s, lh_error *err)
 {
@@ -155,6 +161,7 @@ typedef struct split {
     bool embedding, loss; /* count as a layer */
 } split;
 
+/* Reads the options on the division of layers over ranks and virtual stages. */
 static lh_status read_split(const lhi_megatron *m, const lhi_imported_job *in,
                             split *s, lh_error *err)
 {
@@ -196,6 +203,8 @@ static lh_status read_split(const lhi_megatron *m, const lhi_imported_job *in,
     return LH_OK;
 }
 
+/* Reports that layers cannot be divided evenly over ranks and virtual stages.
+ */
 static lh_status fail_unequal_split(const lhi_megatron *m,
                                     const lhi_imported_job *in, const split *s,
                                     lh_error *err)
@@ -209,6 +218,8 @@ static lh_status fail_unequal_split(const lhi_megatron *m,
                                   : "");
 }
 
+/* Computes the layers of each stage from the numbers of ranks, virtual stages,
+ * and layers of the first and last rank. */
 static lh_status stages_of_numbers(const lhi_megatron *m, lhi_imported_job *in,
                                    const split *s, uint32_t *layers,
                                    lh_error *err)
@@ -238,6 +249,7 @@ static lh_status stages_of_numbers(const lhi_megatron *m, lhi_imported_job *in,
 /* --- several ranks
  * ------------------------------------------------------------- */
 
+/* Counts the given options that define virtual stages. */
 static uint32_t count_given_notations(const lhi_megatron *m)
 {
     return (uint32_t)lhi_arg_is_given(
@@ -335,6 +347,7 @@ static lh_status read_buckets(const lhi_megatron *m, lhi_imported_job *in,
 /* --- pipeline
  * --------------------------------------------------------------------- */
 
+/* Reads the layers of each pipeline stage. */
 static lh_status read_pipeline(const lhi_megatron *m, lhi_imported_job *in,
                                lh_error *err)
 {

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+/* Returns the prefix of key names in messages: "--" for command-line options,
+ * none for TOML keys. */
 static const char *find_key_prefix(const lhi_titan *t)
 {
     return t->form == LHI_TITAN_TOML ? "" : "--";
@@ -54,6 +56,8 @@ static lh_status find_replicas(const lhi_titan *t, lhi_imported_job *in,
     return LH_OK;
 }
 
+/* Reads the expert degrees. LH_EINPUT: they do not divide the experts, or the
+ * GPUs that share a layer's parameters, `sharers`. */
 static lh_status read_expert_degrees(const lhi_titan *t, lhi_imported_job *in,
                                      uint64_t sharers, lh_error *err)
 {
@@ -84,6 +88,7 @@ static lh_status read_expert_degrees(const lhi_titan *t, lhi_imported_job *in,
     return LH_OK;
 }
 
+/* Reads all parallel degrees, including those of data parallelism. */
 static lh_status read_degrees(const lhi_titan *t, lhi_imported_job *in,
                               const lh_import_options *options, data_degrees *d,
                               lh_error *err)
@@ -118,6 +123,8 @@ static lh_status read_degrees(const lhi_titan *t, lhi_imported_job *in,
 /* --- training ----------------------------------------------------------------
  */
 
+/* Reads the ZeRO stage from the shard degree and the resharding policy, and the
+ * number of replica groups. */
 static lh_status read_state(const lhi_titan *t, lhi_imported_job *in,
                             const data_degrees *d, lh_error *err)
 {
@@ -141,6 +148,7 @@ static lh_status read_state(const lhi_titan *t, lhi_imported_job *in,
     return LH_OK;
 }
 
+/* Reads the activation checkpoint mode; notes what is modelled differently. */
 static lh_status read_recompute(const lhi_titan *t, lhi_imported_job *in,
                                 lh_error *err)
 {
@@ -184,6 +192,8 @@ static lh_status read_recompute(const lhi_titan *t, lhi_imported_job *in,
     return LH_OK;
 }
 
+/* Checks whether `n` microbatches divide into n / ranks equal rounds (at least
+ * one), as PyTorch's interleaved schedules require. */
 static bool has_equal_rounds(uint32_t n, uint32_t ranks)
 {
     return n % (n < ranks ? 1 : n / ranks) == 0;
@@ -256,6 +266,7 @@ static lh_status read_batch(const lhi_titan *t, lhi_imported_job *in,
     return LH_OK;
 }
 
+/* Reads precision, optimizer, ZeRO stage, recomputation and batch. */
 static lh_status read_training(const lhi_titan *t, lhi_imported_job *in,
                                const data_degrees *d, lh_error *err)
 {
@@ -317,6 +328,8 @@ static lh_status read_converters(lhi_titan *t, lhi_imported_job *in,
     return LH_OK;
 }
 
+/* Notes that element-wise operations are modelled as compiled if compilation is
+ * off. */
 static void read_compiled(const lhi_titan *t, lhi_imported_job *in)
 {
     const lhi_input_value *parts = &t->keys[LHI_TITAN_COMPONENTS];
@@ -330,6 +343,8 @@ static void read_compiled(const lhi_titan *t, lhi_imported_job *in)
                         find_key_prefix(t));
 }
 
+/* Reads the token dispatcher of experts; with DeepEP the plan is not limited to
+ * torchtitan. */
 static lh_status read_dispatcher(lhi_titan *t, lhi_imported_job *in,
                                  lh_error *err)
 {
@@ -351,6 +366,8 @@ static lh_status read_dispatcher(lhi_titan *t, lhi_imported_job *in,
     return LH_OK;
 }
 
+/* Reads the framework settings: sequence parallelism, asynchronous tensor
+ * parallelism, compilation, dispatcher and converters. */
 static lh_status read_framework(lhi_titan *t, lhi_imported_job *in,
                                 lh_error *err)
 {
@@ -376,6 +393,8 @@ static lh_status read_framework(lhi_titan *t, lhi_imported_job *in,
     return read_converters(t, in, err);
 }
 
+/* Parses torchtitan's TOML file or command-line options into an imported job.
+ */
 lh_status lhi_import_torchtitan_text(const char *text, size_t len,
                                      const char *name,
                                      const lh_import_options *options,

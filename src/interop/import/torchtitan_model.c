@@ -87,6 +87,7 @@ static const flavor flavors[] = {
     {"gpt_oss", "120b", BOTH, "gpt-oss-120b", {0}},
 };
 
+/* Writes the known flavors of a model to `out`, separated by commas. */
 static void list_flavors(lhi_titan_form form, const char *model, char *out,
                          size_t size)
 {
@@ -99,6 +100,7 @@ static void list_flavors(lhi_titan_form form, const char *model, char *out,
                                     len ? ", " : "", flavors[i].name);
 }
 
+/* Returns the flavor (size) of a model with this name, or NULL. */
 static const flavor *find_flavor(lhi_titan_form form, const char *model,
                                  const char *name)
 {
@@ -109,6 +111,7 @@ static const flavor *find_flavor(lhi_titan_form form, const char *model,
     return NULL;
 }
 
+/* Sets the job's model to that of a flavor. */
 static void use_flavor(const flavor *f, lhi_imported_job *in)
 {
     in->model = f->preset ? *lh_model_preset(f->preset) : f->shape;
@@ -173,6 +176,7 @@ static const config configs[] = {
     {"gpt_oss", "gpt_oss_120b", "120b", BATCH(1, 8192) FULL, false, false},
 };
 
+/* Returns the configuration with this module and name, or NULL. */
 static const config *find_config(const char *module, const char *name)
 {
     for (size_t i = 0; i < sizeof configs / sizeof *configs; i++)
@@ -182,6 +186,7 @@ static const config *find_config(const char *module, const char *name)
     return NULL;
 }
 
+/* Reports an unknown configuration, with the known ones of its module. */
 static lh_status reject_config(const lhi_titan *t, const char *module,
                                const char *name, lh_error *err)
 {
@@ -229,6 +234,8 @@ static lh_status read_config(lhi_titan *t, lhi_imported_job *in,
 /* --- selection ---------------------------------------------------------------
  */
 
+/* Sets the job's model by model.name and model.flavor of a TOML file.
+ * LH_EUNSUPPORTED: unknown. */
 static lh_status find_toml_model(const lhi_titan *t, lhi_imported_job *in,
                                  lh_error *err)
 {
@@ -254,6 +261,8 @@ static lh_status find_toml_model(const lhi_titan *t, lhi_imported_job *in,
                           name, model, known);
 }
 
+/* Sets the job's model to the one of --model; notes that it replaces the
+ * input's. */
 static void use_given_model(const lhi_titan *t, lhi_imported_job *in,
                             const lh_model *model)
 {

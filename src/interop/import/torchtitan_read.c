@@ -35,6 +35,7 @@ typedef struct reader {
     uint32_t i; /* index of the next word */
 } reader;
 
+/* Returns the torchtitan version that reads this form of input. */
 static const char *program_of(lhi_titan_form form)
 {
     return form == LHI_TITAN_TOML ? "torchtitan 0.2" : "torchtitan 0.3";
@@ -56,6 +57,8 @@ typedef struct found_key {
     lhi_titan_type type;
 } found_key;
 
+/* Finds a key by name, among mapped and then unmapped keys of this form. False:
+ * unknown. */
 static bool find_key(const char *name, lhi_titan_form form, found_key *out)
 {
     *out = (found_key){.row = LHI_N_TITAN_KEYS};
@@ -72,6 +75,7 @@ static bool find_key(const char *name, lhi_titan_form form, found_key *out)
     return out->unread != NULL;
 }
 
+/* Reports an unknown key, with a similar one or the form that has it. */
 static lh_status reject_unknown(const reader *r, const char *name,
                                 uint32_t line, lh_error *err)
 {
@@ -105,6 +109,8 @@ static lh_status reject_unknown(const reader *r, const char *name,
 /* --- storage ---------------------------------------------------------------
  */
 
+/* Checks whether a value is the one with which an unmapped key has no effect.
+ */
 static bool is_ignored_value(const lhi_titan_unmapped *u,
                              const lhi_input_value *given)
 {
@@ -114,6 +120,8 @@ static bool is_ignored_value(const lhi_titan_unmapped *u,
                                                     u->ignored_value) == 0);
 }
 
+/* Handles a key that is not mapped to a job: rejects it, notes its effect, or
+ * ignores it. */
 static lh_status store_unmapped(reader *r, const lhi_titan_unmapped *u,
                                 const char *name, const lhi_input_value *given,
                                 lh_error *err)
@@ -144,6 +152,7 @@ static lh_status check_group(const reader *r, const lhi_input_value *given,
     return lhi_input_value_get_choice(key, names, &which, err);
 }
 
+/* Stores the value of a key; defaults never replace given values. */
 static lh_status store_key(reader *r, const found_key *k, const char *name,
                            const lhi_input_value *given, lh_error *err)
 {
@@ -178,6 +187,8 @@ static bool is_name(const char *word)
            word[1] != '.';
 }
 
+/* Checks whether a word selects the activation checkpoint mode:
+ * activation-checkpoint:MODE. */
 static bool is_kind(const char *word)
 {
     return strncmp(word, "activation", 10) == 0 && strchr(word, ':');
@@ -215,6 +226,8 @@ static lh_status read_name(const reader *r, const lhi_command_line_word *word,
     return LH_OK;
 }
 
+/* Reads an option's values: `behind` the `=`, or the words that follow.
+ * LH_EINPUT: one is required. */
 static lh_status read_values(reader *r, const found_key *k, const char *name,
                              const char *behind, lhi_input_value *given,
                              lh_error *err)
@@ -242,6 +255,8 @@ static lh_status read_values(reader *r, const found_key *k, const char *name,
     return LH_OK;
 }
 
+/* Reads a boolean option: true, or false with a no- prefix. LH_EINPUT: it has a
+ * value. */
 static lh_status read_bool(reader *r, const char *name, const char *behind,
                            bool is, lhi_input_value *given, lh_error *err)
 {
@@ -258,6 +273,7 @@ static lh_status read_bool(reader *r, const char *name, const char *behind,
     return LH_OK;
 }
 
+/* Reads an option and its values, or an activation checkpoint mode. */
 static lh_status read_option(reader *r, lh_error *err)
 {
     const lhi_command_line_word *word = &r->words->all[r->i++];
@@ -293,6 +309,7 @@ static lh_status read_option(reader *r, lh_error *err)
     return store_key(r, &k, no ? plain : name, &given, err);
 }
 
+/* Reads the number of GPUs from the value of NGPU. */
 static lh_status read_gpus(reader *r, const lhi_command_line_word *word,
                            const char *text, lh_error *err)
 {
@@ -348,6 +365,7 @@ static lh_status read_launcher(reader *r, lh_error *err)
     return LH_OK;
 }
 
+/* Reads a command line: the launcher, then all options. */
 static lh_status read_options(reader *r, const char *text, size_t len,
                               lh_error *err)
 {
@@ -378,11 +396,14 @@ lh_status lhi_titan_read_config(const char *options, lhi_imported_job *in,
 /* --- TOML ------------------------------------------------------------------
  */
 
+/* Checks whether a node is true or false. */
 static bool is_boolean(const lhi_node *node)
 {
     return strcmp(node->text, "true") == 0 || strcmp(node->text, "false") == 0;
 }
 
+/* Returns what a value of this type must be, if the node is not one; else NULL.
+ */
 static const char *wrong_scalar(const lhi_node *node, lhi_titan_type type)
 {
     if (node->kind != LHI_SCALAR)
@@ -405,6 +426,8 @@ static const char *wrong_scalar(const lhi_node *node, lhi_titan_type type)
     }
 }
 
+/* Returns what the node must be, if it is not a list of strings (`nested`: of
+ * such lists); else NULL. */
 static const char *wrong_list(const lhi_node *node, bool nested)
 {
     if (node->kind != LHI_LIST)
@@ -456,6 +479,7 @@ static lh_status read_node(reader *r, const lhi_node *node, lhi_titan_type type,
     return LH_OK;
 }
 
+/* Reads the value of a TOML key. LH_EINPUT: a wrong type or an unknown key. */
 static lh_status read_leaf(reader *r, const lhi_doc *doc, const lhi_node *node,
                            const char *name, lh_error *err)
 {
@@ -473,6 +497,8 @@ static lh_status read_leaf(reader *r, const lhi_doc *doc, const lhi_node *node,
     return store_key(r, &k, name, &given, err);
 }
 
+/* Reads all keys of a TOML table and its subtables; `before` is the table's
+ * name. */
 static lh_status read_table(reader *r, const lhi_doc *doc, const lhi_node *map,
                             const char *before, lh_error *err)
 {
@@ -488,6 +514,7 @@ static lh_status read_table(reader *r, const lhi_doc *doc, const lhi_node *map,
     return LH_OK;
 }
 
+/* Reads a TOML file. */
 static lh_status read_toml(reader *r, const char *text, size_t len,
                            lh_error *err)
 {
@@ -541,6 +568,8 @@ lh_status lhi_titan_read(const char *text, size_t len, const char *name,
 /* --- values ----------------------------------------------------------------
  */
 
+/* Returns a key with its file, its name and the given value, for the value
+ * functions. */
 static lhi_input_key key_of(const lhi_titan *t, lhi_titan_key key)
 {
     return (lhi_input_key){

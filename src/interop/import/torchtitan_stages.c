@@ -36,6 +36,7 @@ static const schedule_mapping orders[] = {
      "modelled in the pass order of zb-v, without overlap of passes"},
 };
 
+/* Returns the mapping of a torchtitan schedule name to longhaul's, or NULL. */
 static const schedule_mapping *find_order(const char *name)
 {
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
@@ -44,6 +45,7 @@ static const schedule_mapping *find_order(const char *name)
     return NULL;
 }
 
+/* Reads the pipeline schedule; default: 1F1B. */
 static lh_status read_order(const lhi_titan *t, const schedule_mapping **out,
                             lh_error *err)
 {
@@ -58,6 +60,7 @@ static lh_status read_order(const lhi_titan *t, const schedule_mapping **out,
                           name);
 }
 
+/* Checks whether the schedule is a CSV file. */
 static bool has_csv(const lhi_titan *t)
 {
     const char *path = lhi_titan_get_string(t, LHI_TITAN_SCHEDULE_CSV);
@@ -157,6 +160,7 @@ static const char *count_stage(const char *list, bool first, bool last,
                            "last stage";
 }
 
+/* Reads the layers of each stage from the list of modules per stage. */
 static lh_status read_listed(const lhi_titan *t, lhi_imported_job *in,
                              uint32_t *layers, lh_error *err)
 {
@@ -184,6 +188,8 @@ typedef struct split {
     uint32_t stages, first, last; /* weights of the ends, in layers */
 } split;
 
+/* Reads the number of stages, and how many layers the embedding and the head
+ * count as. */
 static lh_status read_split(const lhi_titan *t, const lhi_imported_job *in,
                             const schedule_mapping *order, split *s,
                             lh_error *err)
@@ -214,6 +220,8 @@ static lh_status read_split(const lhi_titan *t, const lhi_imported_job *in,
     return LH_OK;
 }
 
+/* Computes the layers of each stage; the embedding and the head count as
+ * layers. LH_EINPUT: too few layers. */
 static lh_status count_layers(const lhi_titan *t, const lhi_imported_job *in,
                               const split *s, uint32_t *layers, lh_error *err)
 {
@@ -233,6 +241,7 @@ static lh_status count_layers(const lhi_titan *t, const lhi_imported_job *in,
 /* --- pipeline ----------------------------------------------------------------
  */
 
+/* Checks that stages divide over ranks, suit the schedule, and have layers. */
 static lh_status check_stages(const lhi_titan *t, const lhi_imported_job *in,
                               const schedule_mapping *order,
                               const uint32_t *layers, uint32_t n, lh_error *err)
@@ -258,6 +267,7 @@ static lh_status check_stages(const lhi_titan *t, const lhi_imported_job *in,
     return LH_OK;
 }
 
+/* Reads the layers of each pipeline stage and the schedule. */
 static lh_status read_pipeline(const lhi_titan *t, lhi_imported_job *in,
                                const lh_import_options *options, lh_error *err)
 {

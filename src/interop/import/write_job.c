@@ -20,6 +20,7 @@ typedef struct writer {
 /* --- datacenters -------------------------------------------------------------
  */
 
+/* Returns the number of GPUs of datacenter `i`. */
 static uint64_t count_site_gpus(const writer *w, uint32_t i)
 {
     if (w->o->cluster)
@@ -84,6 +85,8 @@ static lh_status find_nodes(writer *w, const char *name, lh_error *err)
     return LH_OK;
 }
 
+/* Returns the datacenter of a rank: by the export's comments, else in the order
+ * of the datacenters. */
 static uint32_t site_of_rank(const writer *w, uint64_t rank)
 {
     const lhi_imported_job *in = w->in;
@@ -108,6 +111,8 @@ static uint64_t find_rank(const lh_layout *l, uint32_t replica, uint32_t stage)
                         : (uint64_t)stage * l->data + replica);
 }
 
+/* Checks whether replicas `a` and `b` have every stage in the same datacenter.
+ */
 static bool same_sites(const writer *w, uint32_t a, uint32_t b)
 {
     const lh_layout *l = &w->in->layout;
@@ -129,6 +134,8 @@ static bool spans_datacenters(const writer *w, uint32_t replica)
     return false;
 }
 
+/* Writes a group of replicas with the number of stages in each datacenter, as
+ * YAML. */
 static void add_group(writer *w, uint32_t first, uint32_t replicas)
 {
     const lh_layout *l = &w->in->layout;
@@ -159,6 +166,8 @@ static bool is_hybrid(const writer *w)
     return true;
 }
 
+/* Notes that optimizer state is modelled as sharded over all replicas, unless
+ * each optimizer instance is one datacenter's replicas. */
 static void note_instances(writer *w)
 {
     if (w->in->training.zero > 0 && w->in->instances > 1 && !is_hybrid(w))
@@ -191,6 +200,8 @@ static lh_status check_stage_boundaries(const writer *w, const char *name,
     return LH_OK;
 }
 
+/* Writes the placement of replicas and stages in datacenters, the rank order
+ * and the sharding. */
 static lh_status add_placement(writer *w, const char *name, lh_error *err)
 {
     const lh_layout *l = &w->in->layout;
@@ -233,6 +244,7 @@ static lh_status add_placement(writer *w, const char *name, lh_error *err)
 /* --- sections ----------------------------------------------------------------
  */
 
+/* Writes the model as a YAML map. False: no memory. */
 static bool add_model_map(lhi_text *text, const lh_model *model)
 {
     json_t *map = lhi_model_to_json(model), *value;
@@ -250,6 +262,7 @@ static bool add_model_map(lhi_text *text, const lh_model *model)
     return ok && !text->failed;
 }
 
+/* Writes the model: its preset's name, or a map. False: no memory. */
 static bool add_model(writer *w)
 {
     const lhi_imported_job *in = w->in;
@@ -266,6 +279,7 @@ static bool add_model(writer *w)
     return true;
 }
 
+/* Writes the kind of recomputation, or the list of recomputed modules. */
 static void add_recompute(lhi_text *text, const lh_training *t)
 {
     const char *const remark = "recomputation of activations";
@@ -284,6 +298,7 @@ static void add_recompute(lhi_text *text, const lh_training *t)
     lhi_draft_add_value(text, remark, "  recompute: [%s]", names);
 }
 
+/* Writes the training settings. */
 static void add_training(writer *w)
 {
     const lh_training *t = &w->in->training;
@@ -317,6 +332,7 @@ static void add_training(writer *w)
                             "  dispatcher: deepep");
 }
 
+/* Writes the framework settings that differ from the preset. */
 static void add_framework(writer *w)
 {
     const lh_framework *f = &w->in->framework;
@@ -368,6 +384,7 @@ static bool add_cluster(writer *w)
     return ok;
 }
 
+/* Writes the layers of each stage, 20 per line. */
 static void add_layers(lhi_text *text, const lh_layout *l)
 {
     lhi_text_puts(text, "  layers: [");
@@ -382,6 +399,7 @@ static void add_layers(lhi_text *text, const lh_layout *l)
     lhi_text_puts(text, "] # per stage, in model order\n");
 }
 
+/* Writes the degrees, the schedule, the layers per stage and the placement. */
 static lh_status add_layout(writer *w, const char *name, lh_error *err)
 {
     const lh_layout *l = &w->in->layout;
@@ -424,6 +442,7 @@ static lh_status add_layout(writer *w, const char *name, lh_error *err)
     return LH_OK;
 }
 
+/* Writes a list of names, separated by commas, as a comment after `before`. */
 static void add_list(lhi_text *text, const char *before, const lhi_text *list,
                      uint32_t n)
 {
@@ -440,6 +459,8 @@ static void add_list(lhi_text *text, const char *before, const lhi_text *list,
     lhi_text_fini(&all);
 }
 
+/* Writes the head of the job: comments on its source, notes, ignored keys, and
+ * the format. */
 static void add_head(writer *w)
 {
     const lhi_imported_job *in = w->in;
@@ -467,6 +488,7 @@ static void add_head(writer *w)
     lhi_text_puts(&w->before, "longhaul: job/1\n\n");
 }
 
+/* Writes the job file. The caller frees *text. */
 static lh_status write_all(writer *w, const char *name, char **text,
                            size_t *len, lh_error *err)
 {
