@@ -21,11 +21,11 @@ extern "C" {
 
 /* Export targets, in the order of the help text. */
 typedef enum lh_export_target {
-    LH_EXPORT_PYTORCH,         /* lh_export_pytorch() */
-    LH_EXPORT_TORCHTITAN,      /* lh_export_torchtitan() */
-    LH_EXPORT_MEGATRON,        /* lh_export_megatron() */
-    LH_EXPORT_MEGATRON_BRIDGE, /* lh_export_megatron_bridge() */
-    LH_EXPORT_CHROME,          /* lh_export_chrome() */
+    LH_EXPORT_PYTORCH,         /* schedule CSV of PyTorch */
+    LH_EXPORT_TORCHTITAN,      /* torchtitan's options */
+    LH_EXPORT_MEGATRON,        /* Megatron-LM's arguments */
+    LH_EXPORT_MEGATRON_BRIDGE, /* Megatron-Bridge's recipe, in Python */
+    LH_EXPORT_CHROME,          /* trace events in JSON */
 } lh_export_target;
 
 /* Returns the number of export targets. */
@@ -46,12 +46,13 @@ LH_API uint32_t lh_n_pytorch_forms(void);
 /* Returns the form's name, such as "compute_only"; NULL: no such form. */
 LH_API const char *lh_pytorch_form_name(lh_pytorch_form form);
 
-/* Exports the schedule as CSV for _load_csv() in torch.distributed.pipelining
- * (with communication: PyTorch 2.15). PyTorch supports neither split W passes
- * nor message orders. Parts are merged as in lh_schedule_merge_parts().
- * *cost_ns (may be NULL) receives the resulting increase of the iteration time;
- * negative: a decrease. Errors include LH_EDEADLOCK and those of lh_simulate().
- */
+/* Exports the schedule as CSV for _load_csv() in torch.distributed.pipelining;
+ * `form`: compute passes alone, or with communication (PyTorch 2.15). PyTorch
+ * supports neither split W passes nor message orders. Parts are merged as in
+ * lh_schedule_merge_parts(). *cost_ns (may be NULL) receives the resulting
+ * increase of the iteration time, in ns; negative: a decrease. The caller frees
+ * *text with lh_text_free(). Errors include LH_EDEADLOCK and those of
+ * lh_simulate(). */
 LH_API lh_status lh_export_pytorch(const lh_pipeline *pipeline,
                                    const lh_schedule *schedule,
                                    lh_pytorch_form form, char **text,

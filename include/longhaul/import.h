@@ -65,7 +65,8 @@ LH_API lh_status lh_import_parse(lh_import_source source, const char *text,
                                  size_t len, const char *name,
                                  const lh_import_options *options,
                                  lh_import **out, lh_error *err);
-LH_API void lh_import_free(lh_import *import); /* frees; NULL is a no-op */
+/* Frees an import; NULL is a no-op. */
+LH_API void lh_import_free(lh_import *import);
 
 #ifdef __cplusplus
 }

@@ -23,7 +23,8 @@ typedef enum lh_choice_status {
     LH_CHOICE_FAILED,  /* method not applicable; iteration_ns is -1 */
 } lh_choice_status;
 
-LH_API const char *lh_choice_status_name(lh_choice_status status); /* "ok" */
+/* Returns the status's name, such as "ok". */
+LH_API const char *lh_choice_status_name(lh_choice_status status);
 
 /* A recomputed operation: fraction of layers on the first and on the last
  * device, and number of layers per chunk (its first ones). */
@@ -91,7 +92,8 @@ typedef enum lh_plan_statistic {
     LH_PLAN_BY_P95,  /* 95th percentile */
 } lh_plan_statistic;
 
-LH_API const char *lh_plan_statistic_name(lh_plan_statistic by); /* "mean" */
+/* Returns the statistic's name, such as "mean". */
+LH_API const char *lh_plan_statistic_name(lh_plan_statistic by);
 
 /* Computes in *out the jitter to apply to a choice's pipeline. The straggler
  * probability in `given` is per GPU. A pipeline device represents all GPUs of a
@@ -238,7 +240,8 @@ typedef enum lh_curve_over {
     LH_CURVE_EXPERTS,          /* number of experts in the model */
 } lh_curve_over;
 
-LH_API const char *lh_curve_over_name(lh_curve_over over); /* "experts" */
+/* Returns the name of a curve's x axis, such as "experts". */
+LH_API const char *lh_curve_over_name(lh_curve_over over);
 
 /* Best iteration time with pipelines across datacenters ("PP-out") and with
  * replicas across them ("DP-out"). Both use the plan's tensor, context and
@@ -278,7 +281,8 @@ typedef enum lh_plan_objective {
     LH_PLAN_CHEAPEST, /* cost per iteration, hence per token */
 } lh_plan_objective;
 
-LH_API const char *lh_plan_objective_name(lh_plan_objective goal); /* "time" */
+/* Returns the objective's name, such as "time". */
+LH_API const char *lh_plan_objective_name(lh_plan_objective goal);
 
 /* A plan. Immutable; owns its contents. Release with lh_plan_free(). */
 typedef struct lh_plan {
@@ -492,7 +496,8 @@ typedef struct lh_plan_options {
  * constraint and the amount. */
 LH_API lh_status lh_plan_make(const lh_job *job, const lh_plan_options *options,
                               lh_plan **out, lh_error *err);
-LH_API void lh_plan_free(lh_plan *plan); /* frees; NULL is a no-op */
+/* Frees a plan and its contents; NULL is a no-op. */
+LH_API void lh_plan_free(lh_plan *plan);
 /* Return the target's display name and the version against which its rules were
  * checked: "Megatron-LM", "core 0.16". Static storage. */
 LH_API const char *lh_target_display_name(lh_target target);

@@ -25,7 +25,8 @@ typedef struct lhi_slice_sums {
     double static_bytes; /* measured; -1: incomplete */
 } lhi_slice_sums;
 
-/* Computes the sums from the job's profile where it has measurements, otherwise
+/* Sums the pass times and resident memory over the layers, embedding and head
+ * of a layer range: from the job's profile where it has measurements, otherwise
  * from the model. Errors as lh_cost_chunk(). */
 lh_status lhi_slice_sums_build(const lhi_cost_context *p, lhi_slice_sums *out,
                                lh_error *err);

@@ -42,12 +42,14 @@ void lhi_export_add_ranks(lhi_text *out, const lh_plan *plan);
 /* Copies the lines of `text` that begin with '#'. */
 void lhi_export_copy_comments(lhi_text *out, const char *text);
 
-/* Writes a target's file without checking for settings that it cannot express.
- */
+/* Writes torchtitan's options for a plan, without checks for settings that it
+ * cannot express. */
 lh_status lhi_export_write_torchtitan(const lh_plan *plan, char **text,
                                       size_t *len, lh_error *err);
+/* Writes Megatron-LM's arguments for a plan, without these checks. */
 lh_status lhi_export_write_megatron(const lh_plan *plan, char **text,
                                     size_t *len, lh_error *err);
+/* Writes Megatron-Bridge's recipe for a plan, without these checks. */
 lh_status lhi_export_write_megatron_bridge(const lh_plan *plan, char **text,
                                            size_t *len, lh_error *err);
 /* Writes Megatron-LM's arguments for it or for Megatron-Bridge, which can

@@ -90,6 +90,7 @@ bool lhi_has_same_shape(const lh_model *a, const lh_model *b);
 /* Sets the model's name if a preset has the same shape. */
 void lhi_import_name_model(lhi_imported_job *in);
 
+/* Parse Megatron-LM's arguments, and torchtitan's TOML or options. */
 lhi_import_fn lhi_import_megatron_text, lhi_import_torchtitan_text;
 
 /* Returns the number of GPUs in the options' machines; 0 if the number of nodes

@@ -14,7 +14,8 @@ typedef struct lhi_found_plans {
     lh_plan *all; /* job, best, pipeline, schedule each; no duplicates */
 } lhi_found_plans;
 
-void lhi_found_plans_fini(lhi_found_plans *known); /* {0} is valid */
+/* Frees the pool's plans; valid on a zeroed pool. */
+void lhi_found_plans_fini(lhi_found_plans *known);
 
 /* Adds a plan. Takes ownership of pipeline and schedule, on failure too; the
  * job and the choice's data must outlive the list. */

@@ -10,7 +10,8 @@ typedef struct lhi_build_cache lhi_build_cache;
 
 /* Creates an empty cache. */
 lh_status lhi_build_cache_make(lhi_build_cache **out, lh_error *err);
-void lhi_build_cache_free(lhi_build_cache *known); /* NULL is allowed */
+/* Frees the cache; NULL is allowed. */
+void lhi_build_cache_free(lhi_build_cache *known);
 
 /* Like lhi_layout_place(), cached; *out lives as long as the cache. */
 lh_status lhi_build_cache_place(lhi_build_cache *known, const lh_job *job,

@@ -18,8 +18,8 @@
 typedef struct lhi_evaluation_cache lhi_evaluation_cache;
 /* Creates an empty cache. */
 lh_status lhi_evaluation_cache_make(lhi_evaluation_cache **out, lh_error *err);
-void lhi_evaluation_cache_free(
-    lhi_evaluation_cache *tried); /* NULL is allowed */
+/* Frees the cache; NULL is allowed. */
+void lhi_evaluation_cache_free(lhi_evaluation_cache *tried);
 
 /* Outcome of a method on a pipeline. */
 typedef struct lhi_method_outcome {

@@ -25,8 +25,9 @@ typedef struct lhi_traffic {
     int64_t expert_bytes;
 } lhi_traffic;
 
-/* Lists the pairs with traffic, by `from`, then `to`; in `mem`. `config` must
- * be complete. Errors as lhi_layout_build(). */
+/* Computes the traffic per iteration of a complete configuration between each
+ * ordered pair of datacenters; lists pairs with traffic by `from`, then `to`,
+ * in `mem`. Errors as lhi_layout_build(). */
 lh_status lhi_traffic_of(const lh_job *job, const lhi_config *config,
                          lhi_arena *mem, const lhi_traffic **out, uint32_t *n,
                          lh_error *err);

@@ -84,8 +84,8 @@ void lhi_local_search_update_targets_by_row(lhi_local_search *d,
  * lhi_methods. */
 bool lhi_local_search_has_value(const lhi_local_search_target *t,
                                 const lhi_config *config, uint64_t method);
-int lhi_local_search_compare_neighbours(const void *a,
-                                        const void *b); /* compares keys */
+/* Orders neighbours by key, for sorting. */
+int lhi_local_search_compare_neighbours(const void *a, const void *b);
 
 /* Gives a candidate the layers of `from` if that improves it and may make it
  * the target's best. */

@@ -29,7 +29,8 @@ typedef struct lhi_lower_bound {
     int64_t memory_bytes; /* least memory of the fullest GPU */
 } lhi_lower_bound;
 
-const char *lhi_bound_kind_name(lhi_bound_kind kind); /* "ramp" */
+/* Returns the name of a kind of bound, such as "ramp". */
+const char *lhi_bound_kind_name(lhi_bound_kind kind);
 
 /* Pass durations for one microbatch, in ns. */
 typedef struct lhi_bound_pass {
@@ -117,13 +118,14 @@ int64_t lhi_bound_compute_missing_memory(const lhi_bound_case *c,
 uint32_t lhi_bound_compute_least_layers(uint32_t layers, uint32_t chunks,
                                         double ratio);
 
-/* Computes all bounds for a configuration's decided values. LH_EUNSUPPORTED:
- * nothing below works; `err` has the reason. */
-typedef struct lhi_bound_inputs lhi_bound_inputs; /* includes scratch memory */
+/* Costs of a job's layers and links for lower bounds; includes scratch memory.
+ */
+typedef struct lhi_bound_inputs lhi_bound_inputs;
 /* Creates the bound inputs for a job; `ratio` limits the chunk sizes. */
 lh_status lhi_bound_inputs_make(const lh_job *job, double ratio,
                                 lhi_bound_inputs **out, lh_error *err);
-void lhi_bound_inputs_free(lhi_bound_inputs *floors); /* NULL is allowed */
+/* Frees the bound inputs; NULL is allowed. */
+void lhi_bound_inputs_free(lhi_bound_inputs *floors);
 /* Disables the memory bounds, for plans that need less memory than their
  * layouts. */
 void lhi_bound_inputs_ignore_memory(lhi_bound_inputs *floors);

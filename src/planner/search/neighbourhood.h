@@ -17,7 +17,8 @@ typedef lh_status lhi_neighbour_visitor(void *context, const lhi_config *config,
 typedef struct lhi_bound_cache lhi_bound_cache;
 /* Creates an empty cache. */
 lh_status lhi_bound_cache_make(lhi_bound_cache **out, lh_error *err);
-void lhi_bound_cache_free(lhi_bound_cache *bounded); /* NULL is allowed */
+/* Frees the cache; NULL is allowed. */
+void lhi_bound_cache_free(lhi_bound_cache *bounded);
 
 /* A neighbourhood query. */
 typedef struct lhi_neighbourhood {

@@ -38,8 +38,10 @@ typedef struct lhi_cost_objective {
     lhi_objective objective;
 } lhi_cost_objective;
 
-/* Initialises the goal; goal->objective is for lhi_plan_search. LH_EINVAL:
- * options->goal is cost and the job has no prices. */
+/* Initialises the objective functions for the search; pass out->objective to
+ * lhi_plan_search(). With `front` (may be NULL), bounds prune only what cannot
+ * be on that Pareto front. LH_EINVAL: the objective is cost, and the job has no
+ * prices. */
 lh_status lhi_cost_objective_init(const lh_job *job,
                                   const lh_plan_options *options,
                                   const lhi_pareto_front *front,

@@ -15,7 +15,8 @@ typedef struct lhi_workers lhi_workers;
  * first work. Results in the parts' arenas live as long as `mem`. */
 lh_status lhi_workers_make(uint32_t threads, lhi_arena *mem, lhi_workers **out,
                            lh_error *err);
-void lhi_workers_free(lhi_workers *workers); /* NULL is allowed */
+/* Ends and frees the threads; NULL is allowed. */
+void lhi_workers_free(lhi_workers *workers);
 /* Returns the most threads; thread numbers are below that. */
 uint32_t lhi_workers_count(const lhi_workers *workers); /* NULL: 1 */
 

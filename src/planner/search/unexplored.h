@@ -26,7 +26,8 @@ typedef enum lhi_dimension {
     LHI_N_DIMENSIONS
 } lhi_dimension;
 
-const char *lhi_dimension_name(lhi_dimension dimension); /* "micro_batch" */
+/* Returns a layout dimension's name, such as "micro_batch". */
+const char *lhi_dimension_name(lhi_dimension dimension);
 
 /* Returns the level that decides a dimension. */
 lhi_level lhi_dimension_level(lhi_dimension dimension);

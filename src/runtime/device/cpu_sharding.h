@@ -24,8 +24,9 @@ void lhi_cpu_set_sharded_gradients(lhi_cpu_chunk *chunk, float *room,
 /* Builds the parts of a chunk; needs its tensors. */
 lh_status lhi_cpu_build_parts(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                               lh_error *err);
-/* Requests the values of `part` at the start of its computation, with per-layer
- * sharding. */
+/* Requests the parameter values of `part` at the start of its computation and
+ * announces the next part: with `backward`, the one before it. No-op without
+ * per-layer sharding. */
 lh_status lhi_cpu_request_part_values(const lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                                       uint32_t part, bool backward,
                                       lh_error *err);

@@ -24,9 +24,10 @@ struct lhi_observer {
     double *sums;
 };
 
-/* Returns the number of sums per step. All sums: rows of steps, each with
- * COLUMNS per chunk; then four numbers per chunk. Each entry is filled by one
- * rank, or by one rank in each replica. */
+/* Returns the number of entries of o->sums for one step: COLUMNS per chunk, the
+ * times of its passes and messages in ns. The rows of MAX_STEPS steps come
+ * first, then PER_CHUNK numbers per chunk. Each entry is filled by the rank
+ * that runs the chunk, or by one such rank per replica; the others leave 0. */
 static size_t row_size(const lhi_job *job)
 {
     return (size_t)COLUMNS * job->exec->n_chunks;

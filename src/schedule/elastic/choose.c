@@ -63,8 +63,9 @@ static lh_status find_options(chooser *c, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the memory that queue `o` requires with `stored` bytes per chunk
- * pass, as a numerator over D M. */
+/* Returns the memory per device that queue size `o` requires with `stored`
+ * activation bytes per chunk pass, in bytes times replicas x chunks (D M in the
+ * paper), to stay exact. */
 static lhi_int128 compute_memory(const chooser *c, const option *o,
                                  int64_t stored)
 {
