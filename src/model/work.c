@@ -412,8 +412,8 @@ void lhi_work_biases(const lhi_shape *shape, lhi_work *f, lhi_work *d)
                   5 * experts + 2);
 }
 
-/* Adds the work of the routed experts on this GPU, with equally many tokens
- * each. */
+/* Adds the work of the routed experts on the GPU that receives the most tokens.
+ */
 static void add_routed_experts(const lhi_shape *shape, lhi_pass_work *out)
 {
     const lh_model *m = shape->model;

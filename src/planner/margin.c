@@ -13,6 +13,8 @@
 #include <math.h>
 #include <string.h>
 
+/* Returns the margin of a GPU's memory in bytes, from its GiB and its
+ * percentage. */
 static int64_t compute_margin(const lh_plan_margin *margin, const lh_gpu *gpu)
 {
     return (int64_t)ceil(margin->gib * 0x1p30 +

@@ -161,8 +161,8 @@ static lh_status find_plan(const lh_plan_options *options, lhi_plan *plan,
     return status;
 }
 
-/* Checks that the job's target framework supports the job; adds the job's name
- * to the error. */
+/* Checks that the target framework supports the job. `implied`:
+ * framework.preset chose the target; the error then names that key. */
 static lh_status check_target(const lh_job *job, bool implied, lh_error *err)
 {
     lh_error cause = {0};
@@ -193,7 +193,7 @@ static lh_status evaluate_links(const lh_plan_options *options, lhi_plan *plan,
 }
 
 /* Checks the job, searches for the plan, and adds link advice, curves,
- * comparisons and prices as requested. */
+ * comparisons, memory margin and prices as requested. */
 static lh_status fill_plan(const lh_job *job, const lh_plan_options *options,
                            lhi_plan *plan, lh_error *err)
 {

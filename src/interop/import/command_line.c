@@ -77,8 +77,8 @@ static void add_escaped(splitter *c, bool in_quotes)
     }
 }
 
-/* Copies a quoted part of a word without its quotes. LH_EINPUT: no closing
- * quote, or a shell expansion. */
+/* Copies a quoted part of a word without its quotes; keeps expansions as they
+ * are. LH_EINPUT: no closing quote. */
 static lh_status add_quoted(splitter *c, lh_error *err)
 {
     const char quote = *c->at++;
@@ -98,7 +98,8 @@ static lh_status add_quoted(splitter *c, lh_error *err)
     return LH_OK;
 }
 
-/* Splits off the next word, as a shell would. LH_EINPUT: a shell expansion. */
+/* Splits off the next word, as a shell would, but keeps expansions as they are.
+ */
 static lh_status add_word(splitter *c, lh_error *err)
 {
     lhi_command_line_word *word = &c->words[c->n];

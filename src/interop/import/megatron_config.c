@@ -32,6 +32,8 @@ typedef struct word_list {
     uint32_t n;
 } word_list;
 
+/* Appends a copy of a word, with its line and its first shell expansion, if
+ * any. */
 static lh_status add_word(word_list *w, const char *text, size_t len,
                           uint32_t line, lh_error *err)
 {
@@ -58,6 +60,8 @@ static lh_status add_words(word_list *w, const char *text, size_t len,
     return LH_OK;
 }
 
+/* Appends the value of a flag or option: nothing for true, the entries of a
+ * list in brackets, or the value itself. */
 static lh_status add_scalar(word_list *w, const lhi_node *node, lh_error *err)
 {
     const size_t len = strlen(node->text);
@@ -124,6 +128,7 @@ static void note_other_keys(const lhi_node *root, lhi_imported_job *in)
     }
 }
 
+/* Converts the argument map of a model_config.yaml to command-line words. */
 static lh_status read_words(const lhi_doc *doc, const char *name,
                             lhi_imported_job *in, lhi_command_line *out,
                             lh_error *err)

@@ -624,6 +624,7 @@ static const char *const lists[] = {"data-path",
                                     "validation-set-names",
                                     NULL};
 
+/* Checks whether a NULL-terminated list contains a name. */
 static bool is_listed(const char *const *names, const char *name)
 {
     for (uint32_t i = 0; names[i]; i++)

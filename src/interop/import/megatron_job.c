@@ -46,7 +46,8 @@ static lh_status read_dropout(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Checks that the optimizer is Adam. LH_EUNSUPPORTED otherwise. */
+/* Reads the optimizer; all are modelled as Adam, others with a note.
+ * LH_EUNSUPPORTED: soap. */
 static lh_status read_optimizer(const lhi_megatron *m, lhi_imported_job *in,
                                 lh_error *err)
 {

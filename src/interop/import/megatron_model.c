@@ -156,8 +156,8 @@ static lh_status read_attention(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
-/* Reads the position embedding: learned, rotary or none. LH_EUNSUPPORTED:
- * relative. */
+/* Reads the position embedding: learned, rotary (also with MRoPE or YaRN) or
+ * none. LH_EUNSUPPORTED: relative. */
 static lh_status read_positions(const lhi_megatron *m, lhi_imported_job *in,
                                 lh_error *err)
 {

@@ -71,6 +71,7 @@ static lh_status read_name(const reader *r, const lhi_command_line_word *word,
     return LH_OK;
 }
 
+/* Checks whether an argument takes exactly one value, such as a path. */
 static bool takes_one(lhi_arity arity)
 {
     return arity == LHI_ARITY_ONE || arity == LHI_ARITY_PATH;
@@ -138,7 +139,7 @@ static lh_status add_unknown(reader *r, const option *o, lh_error *err)
 }
 
 /* Handles an argument that is not mapped to a job: rejects it, notes its
- * effect, or ignores it. */
+ * effect, ignores it, or records it as unknown. */
 static lh_status read_unread(reader *r, const lhi_command_line_word *word,
                              option *o, lh_error *err)
 {

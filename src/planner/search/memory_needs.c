@@ -49,6 +49,7 @@ typedef struct first_result {
     const lh_plan_options *given;
 } first_result;
 
+/* Passes on the progress to the caller. Returns whether it asks to stop. */
 static bool is_asked_to_stop(void *context, uint32_t done, uint32_t total,
                              int64_t best_ns)
 {
@@ -57,12 +58,15 @@ static bool is_asked_to_stop(void *context, uint32_t done, uint32_t total,
            f->given->progress(f->given->context, done, total, best_ns);
 }
 
+/* Stops the search at its first feasible plan; progress callback. */
 static bool has_result(void *context, const lh_plan_progress *now)
 {
     (void)context;
     return now->best_ns >= 0;
 }
 
+/* Returns the degrees, ZeRO stage and recomputation of a configuration that
+ * fits. */
 static lh_fitting_layout fitting_layout_of(const lhi_config *config)
 {
     const lh_layout *l = &config->layout;
@@ -169,6 +173,8 @@ typedef struct job_number {
                 lh_datacenter *sites);
 } job_number;
 
+/* Checks whether the job fits with the tested number set to `value`; *at is
+ * then a layout. */
 static lh_status check_number(needs_search *n, const job_number *number,
                               double value, bool all_steps,
                               lh_fitting_layout *at, bool *found, lh_error *err)
@@ -239,12 +245,15 @@ static double round_up(double gib)
     return ceil(gib / unit - 1e-9) * unit;
 }
 
+/* Returns the memory size to test between two, in GiB: their geometric mean,
+ * rounded up. `low`: they are close enough. */
 static double memory_between(double low, double high)
 {
     const double middle = round_up(sqrt(low * high));
     return high <= low * (1 + PRECISION) || middle >= high ? low : middle;
 }
 
+/* Returns the memory size, in GiB, that must not fit if `gib` is the least. */
 static double memory_below(double gib)
 {
     return gib * (1 - 2 * PRECISION);
@@ -262,6 +271,7 @@ static void set_memory(const lh_job *job, double gib, lh_job *out,
         }
 }
 
+/* Returns the smallest GPU memory of the job, in GiB. */
 static double find_least_memory(const lh_job *job)
 {
     double least = job->datacenters[0].gpu.memory_gib;
@@ -270,6 +280,7 @@ static double find_least_memory(const lh_job *job)
     return least;
 }
 
+/* Returns the search problem for the least memory per GPU. */
 static job_number memory_number(const lh_job *job)
 {
     const double least = find_least_memory(job);
@@ -292,6 +303,7 @@ static uint32_t count_node_parts(const lh_job *job)
     return (uint32_t)parts;
 }
 
+/* Returns the number of nodes to test between two; `low`: none. */
 static double nodes_between(double low, double high)
 {
     return floor((low + high) / 2);
@@ -316,6 +328,8 @@ static void set_nodes(const lh_job *job, double parts, lh_job *out,
     }
 }
 
+/* Returns the search problem for the least number of nodes, as multiples of the
+ * common divisor of all datacenters. */
 static job_number nodes_number(const lh_job *job)
 {
     const uint32_t parts = count_node_parts(job);
@@ -327,6 +341,8 @@ static job_number nodes_number(const lh_job *job)
                         .set = set_nodes};
 }
 
+/* Checks whether every datacenter has a fabric or node link, so that nodes can
+ * be added. */
 static bool has_links_for_nodes(const lh_job *job)
 {
     for (uint32_t i = 0; i < job->n_datacenters; i++)
@@ -336,6 +352,8 @@ static bool has_links_for_nodes(const lh_job *job)
     return true;
 }
 
+/* Finds the fewest nodes and GPUs with which the job fits, in the job's
+ * proportions. Leaves 0 if links between nodes are not given. */
 static lh_status find_nodes(needs_search *n, const lh_job *job,
                             lh_memory_needs *out, lh_error *err)
 {
@@ -389,6 +407,7 @@ static bool relax_key(lh_job *job, memory_key key)
     return false;
 }
 
+/* Formats the job key and value that make the job fit. */
 static void format_key(memory_key key, const lh_fitting_layout *at,
                        lh_memory_needs *out)
 {
@@ -464,6 +483,8 @@ lh_status lhi_find_memory_needs(const lhi_layout_search *s,
 
 enum { LAYOUT_TEXT = 160 };
 
+/* Formats the degrees, ZeRO stage and recomputation of a layout. Returns
+ * `text`. */
 static const char *format_layout(const lh_fitting_layout *at,
                                  char text[LAYOUT_TEXT])
 {
@@ -483,6 +504,7 @@ static const char *format_layout(const lh_fitting_layout *at,
 /* Appends to a text of LHI_MEMORY_NEEDS_TEXT bytes. */
 static void append(char *text, const char *format, ...) LHI_PRINTF(2, 3);
 
+/* Appends formatted text, cut at LHI_MEMORY_NEEDS_TEXT bytes. */
 static void append(char *text, const char *format, ...)
 {
     const size_t len = strlen(text);

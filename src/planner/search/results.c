@@ -66,6 +66,8 @@ static lh_status memory_remedy(const lhi_layout_search *s,
     return LH_OK;
 }
 
+/* Reports that no layout fits in memory, with the changes that would make one
+ * fit. */
 static lh_status fail_memory(const lhi_layout_search *s, lh_error *err)
 {
     char text[LHI_MEMORY_NEEDS_TEXT];
