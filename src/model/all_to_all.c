@@ -15,9 +15,9 @@ typedef struct shares {
     double member; /* to each member on other nodes */
 } shares;
 
-/* Computes the shares. DeepEP sends a token once to each remote node with some
- * of its experts, hence at most once per node; the copies are made and
- * distributed within that node. */
+/* Computes the shares of the exchanged bytes that stay within a node and that
+ * go to each member elsewhere. DeepEP sends a token at most once to each remote
+ * node; copies are distributed within that node. */
 static shares compute_shares(const lhi_exchange *exchange, double size,
                              double near, double nodes)
 {

@@ -107,7 +107,7 @@ lh_status lhi_group_layout_build(const lh_job *job, const lh_layout *layout,
     return list_sites(layout, slice, out, err);
 }
 
-/* Returns the first rank in one of its datacenters. */
+/* Returns the number of the stage's ranks in the sites before `site`. */
 static uint64_t count_ranks_before(const lhi_group_layout *f, uint32_t site)
 {
     uint64_t n = 0;

@@ -16,7 +16,8 @@ typedef struct truncated_poisson {
     double mean, variance, third, fourth; /* central moments */
 } truncated_poisson;
 
-/* Sums w and jw over the terms w, which are scaled so that the largest is 1. */
+/* Sums the weights w(j) = x^j / j! for j up to `most`, and j w(j), scaled so
+ * that the largest weight is 1. */
 static void add_terms(double x, double most, double *sum, double *first)
 {
     double at = fmin(most, floor(x)), up = 1, down = 1;
@@ -283,7 +284,9 @@ static double find_busiest_cached(lhi_ecmp_cache *known, double flows,
     return busiest;
 }
 
-/* Computes the rates on the wire. */
+/* Computes a link's rate on the wire: the sender's share, limited by load
+ * balancing, window, congestion control and interface. Sets which one limits.
+ */
 static void fill_wire(const lh_link_load *use, const lh_link_setting *s,
                       double queue_pairs, lhi_ecmp_cache *known,
                       lh_link_effect *e)

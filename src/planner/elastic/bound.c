@@ -474,8 +474,8 @@ static void compute_idle_times(const bound_state *b, uint32_t group,
         waits[d] = free_at[d] - work[d];
 }
 
-/* Returns the waits of the first group with index `at`; NULL: beyond the table.
- */
+/* Returns each device's idle time in ns with the first group `group`, number
+ * `at` in the table; NULL: beyond the table. */
 static const double *get_idle_times(const bound_state *b, uint32_t at,
                                     uint32_t group)
 {

@@ -51,7 +51,7 @@ static double find_host_rate(const lh_job *job)
     return least;
 }
 
-/* Collects the inputs of pipeline.h. */
+/* Returns the inputs for building the pipelines of elastic plans. */
 static lhi_elastic_context make_context(const shape_search *s)
 {
     return (lhi_elastic_context){.job = s->job,
@@ -480,8 +480,8 @@ static lh_status search_budgets(shape_search *s, lhi_arena *mem,
     return lhi_fail(err, LH_EINFEASIBLE, "no elastic plan fits");
 }
 
-/* Searches all offloaded shares. With offloading, a smaller share need not be
- * faster because it may need more sharding. */
+/* Searches all shares of activations to offload. A smaller share is not always
+ * faster: it may need more sharding. */
 static lh_status search_chunks(shape_search *s, lhi_arena *mem,
                                lhi_elastic_result *out, lh_error *err)
 {

@@ -100,7 +100,8 @@ static lh_status remove_offload(breakdown *a, lh_error *err)
     return replace(a, &desc, err);
 }
 
-/* Measures the time saved by the last removal under the current schedule. */
+/* Simulates the current schedule after the last cause was removed from the
+ * pipeline; *ns is the time saved. */
 static lh_status measure_saving(breakdown *a, int64_t *ns, lh_error *err)
 {
     lh_evaluator *evaluator;

@@ -29,8 +29,8 @@ typedef struct curve_builder {
     bool stopped;
 } curve_builder;
 
-/* Builds the two placements: one pipeline through all datacenters in the job's
- * order, and whole replicas in each. */
+/* Builds the two placements to compare: one pipeline through all datacenters in
+ * the job's order, and complete replicas in each datacenter. */
 static lh_status make_sites(curve_builder *p, lh_error *err)
 {
     uint32_t n = p->job->n_datacenters;

@@ -182,7 +182,7 @@ static lh_status try_degrees(edit_search *f, lh_error *err)
     return LH_OK;
 }
 
-/* Tries other expert degrees. */
+/* Tries whether the plan's pipeline follows from another expert degree. */
 static lh_status try_experts(edit_search *f, lh_error *err)
 {
     uint32_t experts = f->plan->job->model->experts;

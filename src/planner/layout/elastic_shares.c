@@ -65,7 +65,8 @@ lh_status lhi_layout_compute_sharded_times(const lh_job *job,
     return status;
 }
 
-/* Converts a chunk's times for the elastic model. */
+/* Returns a chunk's gather and reduce times with and without sharded state, in
+ * ns, for the elastic model. */
 static lhi_elastic_times times_of(const lh_chunk *plain,
                                   const lhi_chunk_sharded *sharded, bool shares)
 {

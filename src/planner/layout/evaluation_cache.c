@@ -93,7 +93,8 @@ static bool ensure_capacity(lhi_evaluation_cache *t)
     return true;
 }
 
-/* Looks up a result. */
+/* Looks up the outcome of an evaluation by its fingerprint. False: not cached.
+ */
 static bool is_known(lhi_evaluation_cache *t, lhi_fingerprint of,
                      lhi_method_outcome *out)
 {

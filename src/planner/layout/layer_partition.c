@@ -58,7 +58,7 @@ typedef struct enumeration {
     lhi_arena *mem; /* for error texts */
 } trial;
 
-/* Times one partition. */
+/* Evaluates a layer partition: its iteration time, in ns. */
 static lh_status time_of(void *context, const uint32_t *layers, int64_t *ns,
                          lh_error *err)
 {
@@ -643,7 +643,8 @@ lh_status lhi_layer_partition_rebalance(const lh_job *job,
 /* --- sites with different speed ----------------------------------------------
  */
 
-/* Computes the time of a middle layer, F to W, at each site. */
+/* Computes the time of a middle layer's F, D and W in each datacenter, in ns.
+ */
 static lh_status layer_times(const lh_job *job, const lhi_config *config,
                              double *ns, lh_error *err)
 {

@@ -25,8 +25,9 @@ static bool find_site(const lh_job *job, const char *name, uint32_t *out)
     return false;
 }
 
-/* Returns the fewest concurrent senders, each of which has the largest share;
- * 0: none. */
+/* Returns the number of GPUs that send at once over a link: the smaller of
+ * message and data-parallel flows, for which the share of each is largest; 0:
+ * none. */
 static double count_senders(const lh_link_advice *a)
 {
     uint64_t m = a->message_flows, d = a->data_flows;

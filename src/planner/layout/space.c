@@ -278,8 +278,8 @@ bool lhi_rank_order_matters(const lh_job *job, const lh_layout *layout)
     return false;
 }
 
-/* Where both orders are equivalent, the pipeline is outermost, as in
- * frameworks. */
+/* Checks whether to visit a rank order: the job's if it sets one, else the
+ * pipeline outermost and, where that differs, data outermost. */
 static bool outermost_suits(const expansion *g, lh_outermost o)
 {
     if (g->want->outermost)

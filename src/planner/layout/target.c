@@ -698,7 +698,8 @@ static lh_status check_longhaul(const lh_job *job, lhi_level level,
     }
 }
 
-/* Checks the configuration against the capability table. */
+/* Checks that the target framework supports the recomputation, ZeRO stage and
+ * chunk placement, as far as `level` decides them. */
 static lh_status check_values(lh_target target, lhi_level level,
                               const lhi_config *config, lh_error *err)
 {

@@ -307,7 +307,8 @@ static int64_t sum_of(const lhi_bound_pass *p)
     return p->f + p->d + p->w;
 }
 
-/* Returns the slowdown relative to the first datacenter. */
+/* Returns the least ratio of a site's times to the first site's, over layers,
+ * embedding and head. */
 static double slowness_of(const lhi_bound_site *s, const lhi_bound_site *first)
 {
     double least_ratio = 0;

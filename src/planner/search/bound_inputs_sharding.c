@@ -7,8 +7,9 @@
 
 #include <math.h>
 
-/* Computes the gather and reduction of each part with ZeRO 2 and 3; none for an
- * end that may share the other end's matrix. */
+/* Computes the times of gathering parameters and reducing gradients for each
+ * kind of layer, the embedding and the head with ZeRO 2 and 3. None for a head
+ * that shares the embedding's matrix. */
 static lh_status compute_traffic(lhi_bound_inputs *f, const lh_job *job,
                                  const lh_layout *layout,
                                  lh_cost_layer_range slice,

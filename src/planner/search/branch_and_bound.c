@@ -429,8 +429,8 @@ static bool is_far(const branch_and_bound *b)
            s->best_ns / FAR_FACTOR > compute_open_bound(b);
 }
 
-/* Dives while that holds: expands only each node's best child, for an early
- * incumbent. */
+/* Dives for an early incumbent: expands only each node's best child, while the
+ * incumbent is far from the bound. */
 static lh_status run_local_search(branch_and_bound *b, lh_error *err)
 {
     const bool evaluated_quickly = b->batch.n_quick_evaluations > 0;

@@ -59,7 +59,7 @@ static int64_t bound_of(const elastic_branch *t, const node *n)
              : n->floor.ns;
 }
 
-/* Checks whether a node's bound prunes it. */
+/* Checks whether a node's lower bound shows that it contains no better plan. */
 static bool is_hopeless(const elastic_branch *t, const node *n)
 {
     const lhi_objective *o = t->s->objective;
@@ -399,7 +399,8 @@ static bool is_bounded(const elastic_branch *t)
     return !t->open.count || t->nodes[t->open.items[0].payload].bounded;
 }
 
-/* Tightens bounds independent of results: bounds are cheap. */
+/* Expands the node with the least bound until that is a bound over all chunk
+ * counts of a layout. Evaluates no layout: bounds are cheap. */
 static lh_status tighten_bounds(elastic_branch *t, lh_error *err)
 {
     lhi_event e;

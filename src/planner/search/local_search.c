@@ -168,7 +168,8 @@ static bool is_far(const lhi_local_search *d, int64_t ns)
            (double)ns > FAR_RATIO * (double)d->targets[0].best;
 }
 
-/* Tries the partition of the neighbourhood's central layout. */
+/* Evaluates candidate `at` with the layer partition of another layout, `from`;
+ * keeps the result if it is better. */
 static lh_status try_layers(lhi_local_search *d, uint32_t at,
                             const lhi_config *from, bool closer, lh_error *err)
 {
@@ -617,8 +618,8 @@ static lh_status search_all_targets(lhi_local_search *d, lh_error *err)
     return LH_OK;
 }
 
-/* Moves the layers of the candidates close to the best: only moved layers and
- * optimised schedules show which is best. */
+/* Optimises the layer partitions of the candidates close to the best, since
+ * only optimised ones show which candidate is best. */
 static lh_status move_others(lhi_local_search *d, lh_error *err)
 {
     const lhi_layout_search *s = d->s;

@@ -138,7 +138,8 @@ int64_t lhi_local_search_value(const lhi_local_search *d, uint32_t at)
                : INT64_MAX;
 }
 
-/* Times at or above the limit are useless; bounds do not apply to costs. */
+/* Returns the iteration time from which a result is useless for the target;
+ * none if the objective is cost, to which time bounds do not apply. */
 int64_t lhi_local_search_limit(const lhi_local_search *d,
                                const lhi_local_search_target *t)
 {

@@ -80,7 +80,8 @@ static lh_fitting_layout fitting_layout_of(const lhi_config *config)
                                .recompute = config->recompute};
 }
 
-/* Runs the next step if nothing works yet. */
+/* Runs a step of the layout search unless an earlier one found a feasible
+ * layout. */
 static lh_status run_step(lhi_layout_search *s,
                           lh_status (*step)(lhi_layout_search *, lh_error *),
                           lh_error *err)

@@ -114,7 +114,8 @@ typedef struct pass_times {
     double end;     /* after the last D */
 } pass_times;
 
-/* Computes the earliest pass times. */
+/* Computes lower bounds on a stage's times before its first F and first D, and
+ * after its last F and last D, in ns. */
 static pass_times compute_pass_times(const partition_search *s, const share *h)
 {
     const lhi_bound_case *c = s->c;
@@ -145,8 +146,8 @@ static pass_times compute_pass_times(const partition_search *s, const share *h)
     return m;
 }
 
-/* Computes the second chunk's load: all later layers follow it, and with a loop
- * the rest of the ring. */
+/* Computes the second chunk's work and memory, and the time that a microbatch
+ * stays in later chunks before it returns: their F and D, and hops. */
 static load compute_second_load(const partition_search *s, const share *h,
                                 double head)
 {
@@ -431,7 +432,8 @@ static bool is_possible(partition_search *s, double ns)
     return false;
 }
 
-/* Computes the prefix sums, from the first layer on. */
+/* Computes the sums of times and memory over the first n layers on one site,
+ * for each n. */
 static void compute_prefix_sums(const lhi_bound_case *c, sums *out,
                                 const lhi_bound_site *s)
 {

@@ -278,7 +278,8 @@ static uint64_t passes_of(const lhi_candidate *c)
            c->config.layout.chunks_per_device * c->config.microbatches;
 }
 
-/* Moves one further candidate's layers. */
+/* Optimises the layer partition of one further candidate, with the effort for
+ * candidates that are not the fastest. */
 static lh_status move_other(partition_mover *m, lhi_candidate *c, lh_error *err)
 {
     uint64_t each = passes_of(c);

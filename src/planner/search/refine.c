@@ -264,7 +264,8 @@ lh_status lhi_refinement_replace_best(lhi_refinement *r, const lh_choice *won,
     return LH_OK;
 }
 
-/* Alternative i is faster than the best: swaps them. */
+/* Makes alternative `i`, which is faster, the plan, and the plan an
+ * alternative. */
 static lh_status swap_with_best(lhi_refinement *r, lh_choice *list, uint32_t i,
                                 lhi_built_layout *built, lh_schedule *schedule,
                                 lh_error *err)
@@ -304,7 +305,8 @@ static lh_status improve_other(lhi_refinement *r, lh_choice *list, uint32_t i,
     return status;
 }
 
-/* Returns the best layout on its other placement; NULL: none. */
+/* Returns the best result with the plan's chunks in the other placement (Wave
+ * or Loop); NULL: none. */
 static const lh_choice *other_placement(const lh_plan *p)
 {
     const lh_choice *best = &p->best;
@@ -559,7 +561,8 @@ static lh_status format_gap_text(lhi_refinement *r, const char *limit,
     return p->best.why ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Updates comparisons, because the plan may have improved since. */
+/* Updates the text of each alternative on its difference to the plan, because
+ * the plan may have improved since. */
 static lh_status compare_again(lhi_refinement *r, lh_error *err)
 {
     lh_plan *p = r->plan;

@@ -284,8 +284,8 @@ static bool is_new(const partition_refinement *m, const uint32_t *layers)
     return true;
 }
 
-/* Adds a partition if its bound is below the best. Its "time" stays unknown, so
- * that an enumeration continues. */
+/* Adds a partition of layers if its bound is below the best. Always reports an
+ * unknown time, so that the enumeration of neighbours continues. */
 static lh_status add_neighbour(void *context, const uint32_t *layers,
                                int64_t *ns, lh_error *err)
 {
@@ -405,7 +405,8 @@ static void sort_neighbours(partition_refinement *m)
     }
 }
 
-/* Inserts a contender in order if its key is one of the least. */
+/* Inserts a partition to solve into the list sorted by key; the list keeps the
+ * MAX_SOLVED least. */
 static void insert_contender(partition_refinement *m, const contender *o)
 {
     uint32_t at = m->n_contenders;
@@ -525,8 +526,8 @@ static lh_status solve_contenders(partition_refinement *m, uint64_t effort,
     return LH_OK;
 }
 
-/* Sets the problem for the partitions of a choice's layout. Returns its layers,
- * or NULL: there are no others. */
+/* Starts the search over layer partitions of a choice's layout. *layers: its
+ * own partition, or NULL if there are no others. */
 static lh_status begin(partition_refinement *m, const lh_choice *from,
                        uint32_t **layers, lh_error *err)
 {
@@ -593,8 +594,8 @@ static bool has_same_chunks(const lh_choice *a, const lh_choice *b)
            a->placement == b->placement;
 }
 
-/* Checks whether the plan, or an alternative before the i-th, has its chunks.
- */
+/* Checks whether the plan, or an alternative before the i-th, has the same
+ * chunks as the i-th. */
 static bool is_tried(const lh_plan *p, uint32_t i)
 {
     const lh_choice *c = &p->alternatives[i];

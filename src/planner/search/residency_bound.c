@@ -18,9 +18,10 @@ typedef struct least_values {
     double state;                       /* whole model */
 } least_values;
 
-/* Computes a part's least values. With separate D and W, D starts by allocating
- * the input of W, which W frees, in shares if W is split. A combined B keeps
- * the activation until its end. */
+/* Computes the least times and memory of a layer kind, the embedding or the
+ * head over all sites. With separate D and W, D starts by allocating the input
+ * of W, which W frees, in shares if W is split. A combined B keeps the
+ * activation until its end. */
 static void find_least(const lhi_bound_case *c, uint32_t part,
                        least_values *out)
 {
@@ -221,7 +222,8 @@ static void add_part_to_slope(slope *s, double bytes, double ns)
         s->mean = fmax(s->mean, s->area / s->held);
 }
 
-/* Returns the hops forward, or back, between a chunk and the next. */
+/* Returns the time of a message from a chunk to the next one (`back`: of its
+ * gradient), in ns. */
 static double hop_of(const lhi_bound_case *c, uint32_t chunk, bool back)
 {
     uint32_t P = c->stages, k = chunk % P;

@@ -32,7 +32,8 @@ static bool lacks_memory(const lhi_layout_search *s)
 
 enum { ADVICE_TEXT = 160 };
 
-/* Formats remedies that the job allows. */
+/* Formats general advice to fit in memory: more GPUs or, where the job fixes
+ * them, other settings. */
 static void memory_advice(const lh_job *job, char text[ADVICE_TEXT])
 {
     const lh_layout *l = &job->layout;
@@ -332,8 +333,8 @@ static bool is_equivalent_listed(const lh_choice *list, uint32_t n,
     return false;
 }
 
-/* Checks whether it is the best layout on another placement, which is listed
- * under methods. */
+/* Checks whether a candidate is the best layout in another placement of chunks;
+ * the plan lists that one under its methods. */
 static bool is_listed(const lhi_candidate *best, const lhi_candidate *c)
 {
     lhi_config there = best->config;
@@ -551,8 +552,8 @@ void lhi_plan_count_simulated(lh_plan *plan, int64_t bound_ns)
     plan->n_simulated++;
 }
 
-/* Lists how many layouts each bound pruned; the remaining ones by the bound of
- * their own pipeline. */
+/* Lists how many layouts each kind of bound pruned; layouts pruned by the bound
+ * of their own pipeline come last. */
 static lh_status list_pruned(const lhi_layout_search *s, lh_plan *plan,
                              lh_error *err)
 {

@@ -203,7 +203,8 @@ static lh_status try_method(const robust *r, const drawn *d, lh_choice *row,
                                schedule, err);
 }
 
-/* Keeps the schedule if it is the overall best so far. */
+/* Keeps the schedule if its statistic is the best over all layouts so far;
+ * otherwise frees it. */
 static void compare(robust *r, drawn *d, uint32_t row, lh_schedule *schedule)
 {
     if (score_of(&d->rows[row], r->options->statistic) >= r->best_ns) {

@@ -7,8 +7,9 @@
 
 enum { HALVINGS = 14 }; /* bisection steps in the bound's interval */
 
-/* Computes the first chunk's gather, F of the whole model with each part on its
- * fastest site, and all hops: *forth; with D: *back. */
+/* Computes lower bounds on the forward time of a microbatch through all stages,
+ * with the first gather, and on its dgrad time back, each part on its fastest
+ * site. In ns, with all hops. */
 static void compute_paths(const lhi_bound_case *c, int64_t *forth,
                           int64_t *back)
 {
@@ -91,7 +92,8 @@ static lhi_bound_pass sum_end_passes(const lhi_bound_case *c, uint32_t k)
     return (lhi_bound_pass){a.f + b.f, a.d + b.d, a.w + b.w};
 }
 
-/* Returns a stage's memory for one kind's layers. */
+/* Returns the bytes per GPU of stage `k` left for its layers: without the
+ * transient memory of layers of `kind`, the embedding and the head. */
 static double compute_layer_memory(const lhi_bound_case *c, int kind,
                                    uint32_t k)
 {
@@ -267,7 +269,8 @@ static time_outside outside_of(const lhi_bound_case *c, const stages_before *b,
     return o;
 }
 
-/* NULL: memory unknown or unlimited. */
+/* Returns the memory limits of stage b->k, computed once per site; NULL: memory
+ * is unknown or unlimited. */
 static const layer_memory *get_memory_limits(const lhi_bound_case *c, int kind,
                                              const stages_before *b)
 {
