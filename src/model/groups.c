@@ -11,7 +11,8 @@ static uint64_t count_stage_gpus(const lh_layout *layout)
     return (uint64_t)layout->tensor * layout->context;
 }
 
-/* Sets the members on nodes. */
+/* Sets the group's number of nodes, and its members on the node with the
+ * fewest. */
 static void set_nodes(lh_cost_group *group, lhi_node_count count)
 {
     group->per_node = (uint32_t)count.fewest;

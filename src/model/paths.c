@@ -209,7 +209,8 @@ static void add_hops(ring *r, const lh_cost_path *path, uint32_t hops)
     r->slowest.measured = r->slowest.measured && path->measured;
 }
 
-/* Returns the path that represents a ring. */
+/* Returns the path that represents a ring: the rate of its slowest hop, and the
+ * latency around it without the shortest hop. */
 static lh_cost_path summarise_ring(const ring *r)
 {
     lh_cost_path path = r->slowest;

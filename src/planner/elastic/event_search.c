@@ -190,7 +190,8 @@ static lh_status evaluate_plan(event_search *s, const lh_elastic_case *g,
     return store_best(s, g, plan, time_ns, err);
 }
 
-/* Sorts the subset sums and finds the cheapest prefix. */
+/* Builds the table of subsets of operations to recompute; finds, up to each
+ * entry, the one with the least recompute time. */
 static lh_status sort_sums(event_search *s, lh_error *err)
 {
     const lh_elastic_case *g = &s->setting->given;

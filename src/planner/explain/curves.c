@@ -53,7 +53,8 @@ static lh_status make_sites(curve_builder *p, lh_error *err)
 
 enum { PARTS = 12 }; /* work per point: the plan's divided by PARTS */
 
-/* Plans one point; *ns is -1 if nothing fits. */
+/* Plans one point of a curve with this placement, with even layers and the
+ * plan's tensor, context and expert degrees. *ns is -1 if nothing fits. */
 static lh_status plan_point(const curve_builder *p, lh_job *job,
                             const lh_sites *sites, int64_t *ns, lh_error *err)
 {

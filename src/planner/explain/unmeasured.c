@@ -105,8 +105,8 @@ static bool is_measured(const char *source)
            strcmp(source, lh_cost_source_name(LH_COST_MIXED)) == 0;
 }
 
-/* Runs one search out of `parts`. Its result replaces *best if it is measured
- * and better. */
+/* Searches the best plan of a layout, with a share 1 / parts of the work. Its
+ * result replaces *best if it is measured and better. */
 static lh_status evaluate_layout(const lh_plan_options *options,
                                  const lh_plan *plan, const lh_layout *layout,
                                  uint32_t parts, lhi_arena *mem,

@@ -49,7 +49,8 @@ typedef enum similarity {
     SAME, /* times as well */
 } similarity;
 
-/* Compares the data-parallel operations. */
+/* Checks whether two pipelines have equal data-parallel operations: chunks,
+ * buckets and transfer times. */
 static bool same_ops(const lh_pipeline *a, const lh_pipeline *b)
 {
     if (a->n_dp_ops != b->n_dp_ops)
@@ -63,7 +64,9 @@ static bool same_ops(const lh_pipeline *a, const lh_pipeline *b)
     return true;
 }
 
-/* Compares D + W as a sum, because joined passes have no separate values. */
+/* Compares the memory and times of two pipelines: different, equal memory, or
+ * the same. D + W counts as a sum, because joined passes have no separate
+ * values. */
 static similarity compare(const lh_pipeline *a, const lh_pipeline *b)
 {
     if (a->n_chunks != b->n_chunks)

@@ -286,7 +286,7 @@ static void merge(const lhi_bound_inputs *f, lhi_bound_site *a,
         a->slowness = b->slowness;
 }
 
-/* Clears the values that the profile makes unknown. */
+/* Clears the times and memory that a profile replaces: no bound is known. */
 static void clear_unknown(const lhi_bound_inputs *f, lhi_bound_site *s)
 {
     if (!f->memory_known) {
@@ -611,7 +611,7 @@ static uint32_t datacenter_of(const lhi_bound_inputs *f, uint32_t site)
     return smallest;
 }
 
-/* Takes the memory bound. */
+/* Rejects a configuration that lacks memory; sets its least memory. */
 static void apply_memory_bound(const lhi_bound_inputs *f,
                                const lhi_bound_case *c, lhi_lower_bound *out)
 {
@@ -737,7 +737,7 @@ lh_status lhi_bound_inputs_compute_tight(lhi_bound_inputs *f,
     return compute_bound(f, LHI_LEVEL_COMPLETE, config, below_ns, out, err);
 }
 
-/* Checks what the profile makes unknown. */
+/* Sets whether the modelled times and memory hold despite the profile. */
 static void check_profile(lhi_bound_inputs *f)
 {
     const lh_profile *p = f->job->profile;

@@ -143,7 +143,8 @@ static bool is_worth_it(const lhi_layout_search *s, const lhi_candidate *c)
                 s->best_value);
 }
 
-/* Runs one method and keeps the better result. */
+/* Schedules a candidate by one method and keeps the result if it is faster.
+ * *row is the result in any case; *best (may be NULL) the schedule. */
 static lh_status run_method(lhi_layout_search *s, lhi_candidate *c,
                             const lhi_built_layout *built, const char *name,
                             lh_schedule **best, lh_choice *row, lh_error *err)

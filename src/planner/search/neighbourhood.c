@@ -222,7 +222,8 @@ static bool has_value(const lhi_neighbourhood *n, lhi_level level,
            lhi_dimension_value(n->dimension, config) == n->value;
 }
 
-/* Counts the changes for the required value, which is exempt. */
+/* Returns 1 if the configuration differs from the centre in the dimension whose
+ * value the search requires; this change does not count. */
 static uint32_t changes_for_value(const lhi_neighbourhood *n, lhi_level level,
                                   const lhi_config *config)
 {

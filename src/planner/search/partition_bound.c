@@ -206,7 +206,8 @@ static double count_whole(double room, double each)
     return floor(room / each * (1 + 1e-9) + 1e-9);
 }
 
-/* Returns the memory for activations: without state and transient memory. */
+/* Returns the bytes per GPU of a stage that are left for activations, after
+ * state and transient memory. */
 static double compute_activation_memory(const partition_search *s,
                                         const share *h, double state)
 {

@@ -137,7 +137,8 @@ uint64_t lhi_refinement_effort(const lhi_refinement *r)
 
 /* --- the winner ---------------------------------------------------------- */
 
-/* Inserts the row before the first one that it beats. */
+/* Inserts a row into the plan's methods, before the first one that is not
+ * faster. */
 static lh_status add_method(lhi_refinement *r, const lh_choice *row,
                             lh_error *err)
 {

@@ -87,8 +87,8 @@ static double compute_hops_after(const lhi_bound_case *c, uint32_t chunk)
     return (double)(c->forward_hops[k] + c->backward_hops[k]);
 }
 
-/* Returns the fewest pairs of layers within one chunk: even chunks have the
- * fewest. */
+/* Returns the fewest pairs of layers that are in the same chunk: chunks of even
+ * size have the fewest. */
 static double least_pairs(double layers, double chunks)
 {
     double each = floor(layers / chunks), more = layers - each * chunks;
@@ -212,7 +212,8 @@ typedef struct slope {
     double mean;  /* largest area / held, from any part on */
 } slope;
 
-/* Adds a part, or a hop, which retains nothing. */
+/* Adds a layer or other part that takes `ns` and retains `bytes`; a hop between
+ * stages retains none. */
 static void add_part_to_slope(slope *s, double bytes, double ns)
 {
     s->held += bytes;

@@ -457,7 +457,8 @@ static bool is_elastic_alone(const lhi_layout_search *s)
            s->elastic.n_rows && s->elastic.rows[0].status == LH_CHOICE_OK;
 }
 
-/* Makes the elastic plan the best in place of the others. */
+/* Makes the elastic plan the best plan in place of the others, with a text on
+ * how it compares. */
 static lh_status finish_elastic(lhi_layout_search *s, lh_plan *plan,
                                 lh_error *err)
 {

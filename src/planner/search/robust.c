@@ -89,7 +89,8 @@ typedef struct tally {
     double sum, least_ns; /* per remaining sample */
 } tally;
 
-/* Adds a sample; true: the schedule cannot win any more. */
+/* Adds a sample's time to the statistic. True: even if all other samples were
+ * as fast as possible, the schedule could not beat the limit. */
 static bool cannot_win(tally *t, int64_t ns)
 {
     t->done++;

@@ -255,7 +255,8 @@ typedef struct time_outside {
     int64_t f, d;
 } time_outside;
 
-/* Computes the least time outside a stage. */
+/* Computes the least F and D time that a microbatch spends in the stages after
+ * stage b->k, with the hops there and back. */
 static time_outside outside_of(const lhi_bound_case *c, const stages_before *b,
                                const lhi_bound_pass *layer)
 {
