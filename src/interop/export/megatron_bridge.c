@@ -188,7 +188,7 @@ static void put_latent_attention(recipe *r)
     put_field(r, LHI_BRIDGE_MODEL, "beta_slow", number);
 }
 
-/* Writes the vocabulary size, padded as in the plan. */
+/* Writes the vocabulary size, padded as by Megatron-LM. */
 static void put_vocabulary(recipe *r)
 {
     uint32_t multiple;

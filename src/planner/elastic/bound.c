@@ -663,8 +663,8 @@ static lh_status find_sharded(bound_state *b, lh_error *err)
     return lhi_layout_compute_sharded_times(b->job, b->config, b->sharded, err);
 }
 
-/* Computes the lower bounds on the makespan with and without memory limits, in
- * ns. Ends early once `below_ns` is exceeded. */
+/* Computes the lower bound on the makespan of elastic plans (INT64_MAX: nothing
+ * fits) and the time after it, in ns. Ends early above freedom->below_ns. */
 static lh_status compute_bound(bound_state *b, lhi_elastic_lower_bound *out,
                                lh_error *err)
 {

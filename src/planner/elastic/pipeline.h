@@ -56,12 +56,10 @@ typedef struct lhi_elastic_context {
 
 enum { LHI_ELASTIC_PARTS = 64 };
 
-/* lhi_elastic_offloaded_bytes(): returns the offloaded part of `bytes` of
- * activations. lhi_elastic_offload_copy_ns(): returns its copy time in ns,
- * rounded up. */
+/* Returns the part of `bytes` of activations that is offloaded to the host. */
 int64_t lhi_elastic_offloaded_bytes(const lhi_elastic_context *ground,
                                     int64_t bytes);
-/* Returns the copy time of the offloaded part of `bytes`, in ns, rounded up. */
+/* Returns the time to copy `bytes` to the host, in ns, rounded up. */
 int64_t lhi_elastic_offload_copy_ns(const lhi_elastic_context *ground,
                                     int64_t bytes);
 

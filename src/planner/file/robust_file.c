@@ -58,7 +58,7 @@ static const lhi_schema straggler_table = {
     LHI_ROWS("straggler", lh_plan_robust, straggler_rows)};
 
 /* Initialises the robust result before its keys are read: sets the size of its
- * structs. */
+ * jitter struct. */
 static void start_robust(const lhi_read_context *r, void *it)
 {
     lh_plan_robust *robust = it;
