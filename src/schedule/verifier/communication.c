@@ -42,11 +42,14 @@ typedef struct communication {
     bool matched;    /* every message has its two ends, in consistent orders */
 } communication;
 
+/* Formats the cell of a send or receive into `buffer`, which it returns. */
 static const char *text_of(const end *e, char *buffer)
 {
     return lh_comm_format(&e->comm, buffer);
 }
 
+/* Reports a send or receive that violates a rule; the messages then do not
+ * match. */
 static void add_end_violation(communication *m, const end *e, const char *why)
 {
     char text[LH_PASS_TEXT_SIZE];
@@ -58,6 +61,7 @@ static void add_end_violation(communication *m, const end *e, const char *why)
 
 /* --- 1: ends of messages --- */
 
+/* Returns the device of a chunk. */
 static uint32_t device_of(const communication *m, uint32_t chunk)
 {
     return lh_pipeline_chunk(m->judge->pipeline, chunk)->device;
@@ -114,6 +118,7 @@ static void check_position(communication *m, const end *e)
                               : "comes before the pass that produces it");
 }
 
+/* Orders numbers, ascending. */
 static int compare_u32(uint32_t a, uint32_t b)
 {
     return (a > b) - (a < b);
@@ -135,6 +140,8 @@ static int by_message(const void *a, const void *b)
     return order ? order : compare_u32(x->order, y->order);
 }
 
+/* Checks whether two ends have equal direction, sending chunk and microbatch.
+ */
 static bool same_message(const end *a, const end *b)
 {
     return a->backward == b->backward && a->sender == b->sender &&
@@ -217,6 +224,8 @@ static uint32_t check_sender(communication *m, bool backward, uint32_t sender,
     return i;
 }
 
+/* Checks that each link between chunks has exactly the sends and receives of
+ * its messages. */
 static void check_messages(communication *m)
 {
     const lhi_verifier *judge = m->judge;
@@ -288,6 +297,8 @@ typedef struct execution {
     bool *is_on_stack;
 } execution;
 
+/* Pushes a row on the stack of rows that may be able to run, unless it is
+ * there. */
 static void push(execution *x, uint32_t row)
 {
     if (x->is_on_stack[row])
@@ -427,6 +438,8 @@ static void report_deadlock(execution *x, uint32_t buffers)
                              remedy);
 }
 
+/* Executes the rows with `buffers` messages in flight per pair of devices (0:
+ * sends block until received). Reports a deadlock. */
 static lh_status check_execution(const communication *m, uint32_t buffers,
                                  lh_error *err)
 {
@@ -454,11 +467,13 @@ typedef struct chunk_state {
     uint32_t backward_total;
 } chunk_state;
 
+/* Checks whether a pass completes a microbatch's backward: B or W. */
 static bool is_backward_end(const lh_pass *pass)
 {
     return pass->kind == LH_B || pass->kind == LH_W;
 }
 
+/* Reports a communication cell that violates a rule in its device's row. */
 static void add_row_violation(communication *m, uint32_t row,
                               const lh_comm *comm, const char *why)
 {
@@ -468,6 +483,8 @@ static void add_row_violation(communication *m, uint32_t row,
                              comm->cell, lh_comm_format(comm, text), why);
 }
 
+/* Checks the order of UNSHARD, RESHARD, REDUCE_GRAD and its wait for one chunk,
+ * against its passes. */
 static void check_parameter_cell(communication *m, uint32_t row,
                                  const lh_comm *comm, chunk_state *state)
 {
@@ -520,6 +537,7 @@ static void check_passes_until(communication *m, uint32_t row, uint32_t *pass,
     }
 }
 
+/* Checks the cells of one device's row on sharded parameters and gradients. */
 static void check_row(communication *m, uint32_t row, chunk_state *chunks)
 {
     const lhi_verifier *judge = m->judge;
@@ -594,6 +612,7 @@ static void check_waits(communication *m)
 
 /* --- all --- */
 
+/* Collects the sends and receives of all rows. */
 static lh_status collect_ends(communication *m, lh_error *err)
 {
     const lhi_verifier *judge = m->judge;
