@@ -278,24 +278,23 @@ static columns derive(const model *m, uint32_t system)
 
 static void print_table4(void)
 {
-    printf("## Table IV\n\n"
-           "Derived / published (error).\n\n"
-           "- Inputs: forward, backward and critical PP times. They are "
-           "measured, and no published\n  model predicts them.\n- Bubble: "
+    printf("## Table IV\n\nDerived / published (error).\n\n- Forward, "
+           "backward and critical PP times are the paper's measurements, "
+           "since no published\n  model predicts them.\n- The bubble follows "
            "from the row's compute times.\n- Critical DP: 2 C_DP and the "
-           "time that the schedule's windows do not hide. C_DP follows from\n"
-           "  parameters, D and %.2f of the device's share of its node's "
-           "link, one number for all rows.\n- Memory: first stage.\n- "
-           "Throughput: model FLOPs over the sum of the five published time "
-           "columns, without\n  embedding, optimiser and loading.\n",
+           "time that the schedule's windows do not hide. C_DP follows "
+           "from\n  parameters, D and %.2f of the device's share of its "
+           "node's link, one number for all rows.\n- Memory is that of the "
+           "first stage.\n- Throughput is model FLOPs over the sum of the "
+           "five published time columns, without\n  embedding, optimiser and "
+           "loading.\n",
            LINK_EFFICIENCY);
     for (uint32_t i = 0; i < 4; i++) {
         const model *m = &models[i];
         printf("\n### %s\n\nP = %u, D = %u, B = %u per pipeline, q = %u; "
-               "recomputed: %s.\n\n"
-               "| system | M | bubble, ms | critical DP, ms | M_a, GiB | M_g, "
-               "GiB | M_p, GiB | TFLOPS | MFU, %% |\n| --- | --- | --- | --- | "
-               "--- | --- | --- | --- | --- |\n",
+               "recomputed: %s.\n\n| system | M | bubble, ms | critical DP, "
+               "ms | M_a, GiB | M_g, GiB | M_p, GiB | TFLOPS | MFU, %% |\n| "
+               "--- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
                m->name, m->P, m->D, microbatches(m), m->q, m->dropped);
         for (uint32_t s = 0; s < 4; s++) {
             const published *row = &m->rows[s];
@@ -320,17 +319,16 @@ static void print_table4(void)
 
 static void print_columns(void)
 {
-    printf("\n## Queue, shares and messages\n\n"
-           "- Least q: the shortest queue whose forwards hide C_DP, with "
-           "C_DP half the published\n  critical DP time.\n- ZeRO-3: the "
-           "share at ZeRO-3 by the paper's rules with that C_DP, with one "
-           "scatter bucket\n  more, and with the two conditions in "
+    printf("\n## Queue, shares and messages\n\n- Least q is the shortest "
+           "queue whose forwards hide a chunk's collective C_DP, with C_DP\n "
+           " half the published critical DP time.\n- ZeRO-3: the share at "
+           "ZeRO-3 by the paper's rules with that C_DP, with one scatter "
+           "bucket\n  more, and with the two conditions in "
            "docs/theory/elastic.md.\n- C_PP / Cf: the C_PP for which the "
            "published critical PP time is 2(P - 1) C_PP, in\n  forwards. It "
-           "may not exceed one.\n\n"
-           "| | least q | published | ZeRO-3 by the rules | one bucket more "
-           "| published | with conditions | C_PP / Cf |\n| --- | --- | --- | "
-           "--- | --- | --- | --- | --- |\n");
+           "may not exceed one.\n\n| | least q | published | ZeRO-3 by the "
+           "rules | one bucket more | published | with conditions | C_PP / "
+           "Cf |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n");
     static const char *const shares[] = {"-", "84.4 %", "90.9 %", "86.9 %"};
     for (uint32_t i = 0; i < 4; i++) {
         const model *m = &models[i];
@@ -432,16 +430,17 @@ static double event_ms(const lh_elastic_case *g, const lh_elastic_plan *plan,
 
 static void print_planner(void)
 {
-    printf("\n## The planner\n\n"
-           "- Compute times: the Megatron rows (nothing recomputed, little "
-           "contention). An operation's\n  time is its share of the forward's "
-           "FLOPs.\n- C_PP at link rate. The memory budget is depth-first's by "
-           "the same formulas.\n- Times of one iteration in ms: by equation 1 "
-           "and by event simulation.\n- `joint`: chunks (every divisor of the "
+    printf("\n## The planner\n\n- Compute times are those of the Megatron "
+           "rows (nothing recomputed, little contention).\n  The time of an "
+           "operation is its share of the forward's FLOPs.\n- Messages C_PP "
+           "are at link rate. The memory budget is that of depth-first by "
+           "the paper's\n  formulas.\n- The columns \"model\" and \"events\" "
+           "have the time of one iteration in ms, by equation 1 and\n  by "
+           "event simulation.\n- `joint`: chunks (every divisor of the "
            "stage's layers), queue, sharding and recomputation\n  searched "
-           "together on simulated time.\n\n"
-           "| | planner | M | groups | ZeRO-3 | recomputed per chunk | model | "
-           "events |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n");
+           "together on simulated time.\n\n| | planner | M | groups | ZeRO-3 "
+           "| recomputed per chunk | model | events |\n| --- | --- | --- | "
+           "--- | --- | --- | --- | --- |\n");
     for (uint32_t i = 0; i < 4; i++) {
         const model *m = &models[i];
         static problem p[32];
@@ -559,13 +558,13 @@ static void print_fig13(lh_report *report)
     double xs[6];
     int64_t ns[6];
     static problem p, scratch;
-    printf("\n## Fig. 13: chunks\n\n"
-           "Falcon, q = 12. C_PP is a forward with 8 chunks, the largest "
-           "with which the planner chooses 8.\nC_PP is not published; at "
-           "link rate it would be %.1f ms, and more chunks would always "
-           "help.\nRecomputation by memory; event simulation.\n\n"
-           "| M | Cf, ms | iteration, ms | TFLOPS |\n| --- | --- | --- | --- "
-           "|\n",
+    printf("\n## Fig. 13: chunks\n\nFalcon, q = 12. The message time C_PP is "
+           "set to a forward with 8 chunks per stage: the longest "
+           "with\nwhich the planner chooses 8 chunks. C_PP is not published; "
+           "at link rate it would be %.1f ms, and more chunks would\nalways "
+           "help. Recomputation follows from memory, times from event "
+           "simulation.\n\n| M | Cf, ms | iteration, ms | TFLOPS |\n| --- | "
+           "--- | --- | --- |\n",
            hop_ns(m) / MS);
     for (int i = 0; i < 6; i++) {
         lh_elastic_choice *c;
@@ -590,11 +589,11 @@ static void print_fig14(lh_report *report)
     int64_t ns[6];
     static problem p, scratch;
     fill_problem(m, 8, &p);
-    printf("\n## Fig. 14: the queue\n\n"
-           "Falcon, M = 8, C_PP at link rate; recomputation by memory; event "
-           "simulation.\n\n"
-           "| q | recomputed per chunk | iteration, ms | TFLOPS |\n| --- | "
-           "--- | --- | --- |\n");
+    printf("\n## Fig. 14: the queue\n\nThe table is for Falcon with M = 8 "
+           "chunks per stage and messages at link rate, with as\nmuch "
+           "recomputation as the memory requires, by event simulation.\n\n| "
+           "q | recomputed per chunk | iteration, ms | TFLOPS |\n| --- | --- "
+           "| --- | --- |\n");
     for (int i = 0; i < 6; i++) {
         lh_elastic_choice *c;
         double ms = best_ms(&p, queues[i], LH_ELASTIC_MIXED, &scratch, &c);
@@ -629,12 +628,12 @@ static void print_fig15(lh_report *report)
     double mixed = 0, xs[7];
     int64_t ns[7];
     fill_problem(m, 8, &p);
-    printf("\n## Fig. 15: the parts\n\n"
-           "Falcon, M = 8, the same budget; depth-first uses groups of P. "
-           "The last two rows are\nnot in the figure. Throughput against the "
-           "mixed plan, derived / published.\n\n"
-           "| | recomputed per chunk | iteration, ms | throughput |\n| --- | "
-           "--- | --- | --- |\n");
+    printf("\n## Fig. 15: the parts\n\nThe table is for Falcon with M = 8 "
+           "chunks per stage and the memory budget of depth-first,\nwhich "
+           "uses groups of P microbatches. The last two rows are not in the "
+           "paper's figure.\nThroughput is relative to the mixed plan, "
+           "derived / published.\n\n| | recomputed per chunk | iteration, ms "
+           "| throughput |\n| --- | --- | --- | --- |\n");
     for (int i = 0; i < 7; i++) {
         lh_elastic_choice *c;
         double ms = best_ms(&p, rows[i].q, rows[i].sharding, &scratch, &c);
@@ -668,14 +667,13 @@ static void print_fig15(lh_report *report)
  * times include the slowdown. */
 static void print_order(void)
 {
-    printf("\n## Order at equal memory\n\n"
-           "Iteration in ms. Elastic and depth-first are planned as above "
-           "(event simulation,\ndepth-first's budget, M as published). "
-           "Breadth-first with offload is from the published\ncolumns, since "
-           "the offloading cost cannot be derived.\n\n"
-           "| | elastic | depth-first | breadth-first | published: elastic | "
-           "depth-first | breadth-first |\n| --- | --- | --- | --- | --- | "
-           "--- | --- |\n");
+    printf("\n## Order at equal memory\n\nThe table has iterations in ms. "
+           "Elastic and depth-first plans are made by event simulation\nwith "
+           "depth-first's memory budget and the published chunk counts. "
+           "Breadth-first with\noffload is from the published columns, since "
+           "the offloading cost cannot be derived.\n\n| | elastic | "
+           "depth-first | breadth-first | published: elastic | depth-first | "
+           "breadth-first |\n| --- | --- | --- | --- | --- | --- | --- |\n");
     for (uint32_t i = 0; i < 4; i++) {
         const model *m = &models[i];
         static problem p;
@@ -725,31 +723,32 @@ static void print_more(void)
 
 static void print_missing(void)
 {
-    printf(
-        "\n## What does not match, and what cannot be derived\n\n"
-        "* M_p for the elastic plans: the formula gives 15 to 30 %% more "
-        "than published; 8/M\n  would have to be about 5.2/M.\n* Critical DP "
-        "for the depth-first rows on 100 Gb/s: 13 and 27 %% less than "
-        "published for\n  GPT-3 and Falcon, although windows of P "
-        "microbatches are assumed to be fully used.\n* Critical PP times: "
-        "2(P - 1) C_PP with C_PP at most a forward is too short, and\n  at "
-        "link rate C_PP is a small part of them.\n* ZeRO-3 shares: rule and "
-        "times give 100 %%. With seven scatter buckets, where the rule\n  "
-        "gives six, GPT-3 has the published 84.4 %%, and Falcon has 88.1 %% "
-        "(published: 86.9 %%). No\n  bucket count gives Llama2's 90.9 %%.\n* "
-        "Fig. 13 peaks at 12 chunks, not 8. The exposed part of C_PP costs "
-        "less than the\n  bubble and the 2 C_DP that more chunks save. This "
-        "holds for any C_PP for which the\n  planner chooses 8.\n* Fig. 15: "
-        "with all parameters at ZeRO-3 all communication is still hidden, so "
-        "that this row\n  is no slower than the mixed plan. The published "
-        "2.7 %% are contention, which the model\n  does not have.\n* q = 12 "
-        "where 11 hides as much: from 24 microbatches 11 makes three groups, "
-        "12 makes two;\n  11 keeps M - 1 fewer passes in memory.\n* Compute "
-        "times, CPU memory, total GPU memory (29.9 GiB against 28 for states "
-        "and\n  activations) and Fold3D's activations are measurements of "
-        "the implementation.\n* Fitted: %.2f of the link rate; 28 sbh for "
-        "GPT-3 on A100.\n",
-        LINK_EFFICIENCY);
+    printf("\n## What does not match, and what cannot be derived\n\n* M_p "
+           "for the elastic plans: the formula gives 15 to 30 %% more than "
+           "published; 8/M\n  would have to be about 5.2/M.\n* Critical DP "
+           "of the depth-first rows on 100 Gb/s is 13 and 27 %% less than "
+           "published for\n  GPT-3 and Falcon, although windows of P "
+           "microbatches are assumed to be fully used.\n* Critical PP times "
+           "are longer than 2(P - 1) C_PP with a message time C_PP of at "
+           "most a\n  forward, and at link rate C_PP is a small part of "
+           "them.\n* ZeRO-3 shares are 100 %% by the paper's rule and times. "
+           "With seven scatter buckets, where\n  the rule gives six, GPT-3 "
+           "has the published 84.4 %%, and Falcon has 88.1 %% (published:\n  "
+           "86.9 %%). No bucket count gives Llama2's 90.9 %%.\n* Fig. 13 "
+           "peaks at 12 chunks, not 8. The exposed part of C_PP costs less "
+           "than the bubble\n  and the 2 C_DP that more chunks save. The "
+           "peak is at 12 for any C_PP for which the\n  planner chooses "
+           "8.\n* Fig. 15: with all parameters at ZeRO-3 all communication "
+           "is still hidden, so that this row\n  is no slower than the mixed "
+           "plan. The published 2.7 %% are contention, which the model\n  "
+           "does not have.\n* The paper has a queue of q = 12 microbatches "
+           "where 11 hide as much: 24 microbatches make\n  three groups of "
+           "at most 11, or two of 12; with 11 a stage keeps M - 1 fewer "
+           "passes in\n  memory.\n* Compute times, CPU memory, total GPU "
+           "memory (29.9 GiB against 28 for states and\n  activations) and "
+           "Fold3D's activations are measurements of the implementation.\n* "
+           "Fitted: %.2f of the link rate; 28 sbh for GPT-3 on A100.\n",
+           LINK_EFFICIENCY);
 }
 
 static void write_report(lh_report *report, const char *path)
@@ -774,12 +773,12 @@ int main(int argc, char **argv)
     if (argc == 2 &&
         lh_report_make("PipeMesh Figs. 13 to 15", &report, &err) != LH_OK)
         die(&err);
-    printf("# PipeMesh, reproduced\n\n"
-           "Li et al., *PipeMesh: Achieving Memory-Efficient "
-           "Computation-Communication Overlap for\nTraining Large Language "
-           "Models*, IEEE TPDS 2025. `examples/papers/pipemesh` prints this\n"
-           "page except for the results of training. The formulas are in\n"
-           "[elastic.md](../theory/elastic.md).\n\n");
+    printf("# PipeMesh, reproduced\n\nLi et al., *PipeMesh: Achieving "
+           "Memory-Efficient Computation-Communication Overlap for\nTraining "
+           "Large Language Models*, IEEE TPDS 2025. "
+           "`examples/papers/pipemesh` prints this\npage except for the "
+           "results of training. The formulas are "
+           "in\n[elastic.md](../theory/elastic.md).\n\n");
     print_table4();
     print_columns();
     print_planner();

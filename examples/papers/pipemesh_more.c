@@ -29,16 +29,16 @@ void pipemesh_print_table5(const pipemesh_row *a100, const pipemesh_row *v100)
                 {"144", 144, 0, 3.56, {123.9, 49}},
                 {"36, delayed", 36, 1, 4.17, {121.3, 46.6}}};
     const pipemesh_row *clusters[] = {a100, v100};
-    printf("\n## Table V and Fig. 11: larger batches, delayed updates\n\n"
-           "Megatron's GPT-3 58B.\n\n"
-           "- Throughput, derived / published (error): from each cluster's "
-           "only row in table IV (batch 36\n  on A100, 72 on V100). Compute "
-           "scales with the batch; bubble and critical DP and PP are\n  "
-           "constant. There is no critical DP where updates are a step "
-           "late.\n- Time: the measured tokens to a loss of 2.8, over that "
-           "throughput, against batch 36.\n\n"
-           "| batch | tokens, B | TFLOPS, A100 | time | TFLOPS, V100 | time "
-           "|\n| --- | --- | --- | --- | --- | --- |\n");
+    printf("\n## Table V and Fig. 11: larger batches, delayed "
+           "updates\n\nMegatron's GPT-3 58B.\n\n- Throughput, derived / "
+           "published (error): from each cluster's only row in table IV "
+           "(batch 36\n  on A100, 72 on V100). Compute scales with the "
+           "batch; bubble and critical DP and PP are\n  constant. There "
+           "is no critical DP where updates are a step late.\n- Time is "
+           "the measured number of tokens to a loss of 2.8 over the "
+           "throughput, relative to\n  batch 36.\n\n| batch | tokens, B | "
+           "TFLOPS, A100 | time | TFLOPS, V100 | time |\n| --- | --- | "
+           "--- | --- | --- | --- |\n");
     for (int i = 0; i < 4; i++) {
         printf("| %s | %.2f |", rows[i].name, rows[i].tokens);
         for (int c = 0; c < 2; c++) {
@@ -59,25 +59,25 @@ void pipemesh_print_table5(const pipemesh_row *a100, const pipemesh_row *v100)
     printf("\nThe text has +2.6, +16.8 and +39.7 %% for A100. So derived and "
            "published times agree on the\nfastest batch: 72 on V100, as in "
            "table IV, and 36 on A100.\n");
-    printf(
-        "\n**Training.** `bench/delayed.py build/cli/longhaul --write "
-        "docs/papers/pipemesh.md` trains a model\nwith 0.2 M parameters on "
-        "the cpu device: four layers on two stages with two chunks each, and "
-        "two\nreplicas. The data is the text of docs/theory at that time. "
-        "The runs:\n\n"
-        "- An elastic plan, which hides communication and does not change "
-        "batch or updates.\n- A depth-first plan with the same batch, 8 "
-        "sequences with 64 tokens each.\n- The depth-first plan with larger "
-        "batches, and with `--delayed-update`.\n\n"
-        "All runs begin with the same weights and read the same windows in "
-        "the same order. The learning\nrate is 3e-3 after a warm-up of 8192 "
-        "tokens. Losses are means over the last 16384 tokens.\n\n"
-        "<!-- delayed: written by bench/delayed.py -->\n<!-- delayed: end "
-        "-->\n\n"
-        "The order agrees with the published one: larger batches need more "
-        "tokens to the same loss, and\nupdates a step late need more than "
-        "batches four times as large. The ratio depends on model, rate\nand "
-        "loss; a small model early in training differs from GPT-3 at 2.8.\n");
+    printf("\n**Training.** `bench/delayed.py build/cli/longhaul --write "
+           "docs/papers/pipemesh.md` trains a model\nwith 0.2 M "
+           "parameters on the cpu device: four layers on two stages with "
+           "two chunks each, and two\nreplicas. The data is the text of "
+           "docs/theory at that time. The runs:\n\n- An elastic plan, "
+           "which hides communication and does not change batch or "
+           "updates.\n- A depth-first plan with the same batch, 8 "
+           "sequences with 64 tokens each.\n- The depth-first plan with "
+           "larger batches, and with `--delayed-update`.\n\nAll runs "
+           "begin with the same weights and read the same windows in the "
+           "same order. The learning\nrate is 3e-3 after a warm-up of "
+           "8192 tokens. Losses are means over the last 16384 "
+           "tokens.\n\n<!-- delayed: written by bench/delayed.py "
+           "-->\n<!-- delayed: end -->\n\nThe order of the runs agrees "
+           "with the published one: larger batches need more tokens "
+           "to\nthe same loss, and updates a step late need more tokens "
+           "than batches four times as large.\nThe ratio of tokens "
+           "depends on model, learning rate and loss; a small model early "
+           "in\ntraining differs from GPT-3 at a loss of 2.8.\n");
 }
 
 /* --- table VI and Fig. 12: weak scaling on A10s ------------------------- */
@@ -205,13 +205,14 @@ void pipemesh_print_table6(double rate, double backward, double efficiency)
         double at = (low + high) / 2;
         *(mean_share(rate, backward, at) > middle ? &low : &high) = at;
     }
-    printf("\n## Table VI and Fig. 12: weak scaling\n\n"
-           "- A10s (125 TFLOP/s, as V100), nodes with four GPUs at 50 Gb/s.\n"
-           "- T = 4, M = 4, queues of half the microbatches, as published. "
-           "Megatron has two chunks, as in\n  table IV.\n- s = 3072 is from "
-           "table III, since table VI has none.\n- Layers have the time per "
-           "operation of V100s in table IV. Critical PP is omitted.\n\n"
-           "With %.2f of the link, as in all tables above:\n\n",
+    printf("\n## Table VI and Fig. 12: weak scaling\n\n- A10s (125 "
+           "TFLOP/s, as V100), nodes with four GPUs at 50 Gb/s.\n- Tensor "
+           "degree T = 4, M = 4 chunks per stage, and queues of half the "
+           "microbatches, as\n  published. Megatron has two chunks, as in "
+           "table IV.\n- The sequence length s = 3072 is from table III, "
+           "since table VI has none.\n- Layers take the time per "
+           "operation of V100s in table IV. Critical PP is "
+           "omitted.\n\nWith %.2f of the link, as in all tables above:\n\n",
            efficiency);
     print_settings(rate, backward, efficiency);
     printf("\nPublished: critical DP of 32.0 to 38.6 %%, throughput 25.0 to "

@@ -295,16 +295,16 @@ static double job_s(const model *m, double over, unsigned n,
 static void print_placement(void)
 {
     static const double overs[] = {1, 2, 4, 8, 16};
-    puts("## Which parallelism crosses: dense model\n\n"
-         "44 microbatches per replica, `dorapp`, a layer per chunk. "
-         "*PP-out*: the pipeline crosses\nbetween the buildings. *DP-out*: "
-         "data parallelism crosses.\n\n"
-         "The first columns follow the paper's formulas. The others are the "
-         "job\n`dense-17b-two-buildings.yaml` with this layout, as printed "
-         "by `longhaul plan`.\n\n"
-         "| oversubscription | PP-out, s | DP-out, s | PP-out is slower by | "
-         "job: PP-out, s | DP-out, s | by |\n| --- | --- | --- | --- | --- | "
-         "--- | --- |");
+    puts("## Which parallelism crosses: dense model\n\nThe table is for "
+         "44 microbatches per replica, `dorapp` and a layer per chunk. "
+         "*PP-out*:\nthe pipeline crosses between the buildings. "
+         "*DP-out*: data parallelism crosses.\n\nThe first three "
+         "columns after the oversubscription follow the paper's "
+         "formulas. The others\nare for the job "
+         "`dense-17b-two-buildings.yaml` with this layout, as printed "
+         "by `longhaul\nplan`.\n\n| oversubscription | PP-out, s | "
+         "DP-out, s | PP-out is slower by | job: PP-out, s | DP-out, s "
+         "| by |\n| --- | --- | --- | --- | --- | --- | --- |");
     for (size_t i = 0; i < 5; i++) {
         setting s = {&dense, overs[i], true, 44, .method = "dorapp"};
         double a = iteration(&s);
@@ -355,12 +355,13 @@ static double best_of(setting s, unsigned most)
 static void print_batches(void)
 {
     static const unsigned sizes[] = {2, 4, 8, 11, 22, 44};
-    puts("## Smaller batches favour PP-out\n\n"
-         "Best PP-out / best DP-out at 1:16. Each has its own best chunk size "
-         "(of seven) and schedule\n(`dorapp` or `interleaved-zbv`). The last "
-         "column has `dorapp` and one layer per chunk.\n\n"
-         "| microbatches | rounds of 2 | of 2 or 4 | one layer |\n| --- | --- "
-         "| --- | --- |");
+    puts("## Smaller batches favour PP-out\n\nThe table has the best "
+         "PP-out time over the best DP-out time at an oversubscription "
+         "of\n1:16. Each has its own best chunk size (of seven) and "
+         "schedule (`dorapp` or\n`interleaved-zbv`). The last column "
+         "has `dorapp` and one layer per chunk.\n\n| microbatches | "
+         "rounds of 2 | of 2 or 4 | one layer |\n| --- | --- | --- | "
+         "--- |");
     for (size_t i = 0; i < 6; i++) {
         setting s = {&dense, 16, .n = sizes[i]};
         double two = best_of(s, 2), four = best_of(s, 4);
@@ -385,10 +386,11 @@ static void print_experts(void)
 {
     static const double overs[] = {4.0 / 3, 4, 8, 16};
     static const double experts[] = {16, 64, 128};
-    puts("## Mixture of experts\n\n"
-         "DP-out / PP-out, 4 microbatches, `dorapp`, two layers per chunk.\n\n"
-         "| experts | 1:1.33 | 1:4 | 1:8 | 1:16 |\n"
-         "| --- | --- | --- | --- | --- |");
+    puts("## Mixture of experts\n\nThe table has DP-out time over "
+         "PP-out time by oversubscription, for 4 "
+         "microbatches,\n`dorapp` and two layers per chunk.\n\n| "
+         "experts | 1:1.33 | 1:4 | 1:8 | 1:16 |\n| --- | --- | --- | "
+         "--- | --- |");
     for (size_t e = 0; e < 3; e++) {
         model m = mixture(experts[e]);
         printf("| %g |", experts[e]);
@@ -449,18 +451,18 @@ static void print_layouts(void)
                    .micro_batch = 1,
                    .chunks_per_device = 12,
                    .sharding = LH_SHARDING_FULL};
-    puts("## Experts inside the ranks of a stage\n\n"
-         "The paper's formula above divides experts by EP and by TP. In "
-         "frameworks EP x ETP ranks in a\nstage share experts, and TP x DP / "
-         "(EP x ETP) ranks have the same experts. So dense\ngradients and "
-         "expert gradients are reduced over different groups.\n\n"
-         "The table has layouts on 128 GPUs with 128 experts, as the job "
+    puts("## Experts inside the ranks of a stage\n\nThe paper's formula "
+         "divides experts by EP and by TP. In frameworks EP x ETP ranks "
+         "in a\nstage share experts, and TP x DP / (EP x ETP) ranks "
+         "have the same experts. So dense\ngradients and expert "
+         "gradients are reduced over different groups.\n\nThe table has "
+         "layouts on 128 GPUs with 128 experts, as the job "
          "`moe-40b-two-buildings.yaml`:\nfour microbatches, `dorapp`, "
-         "gradients reduced in 32 bits as for Llama 3. Columns: parameters\n"
-         "in millions per GPU and layer; GPUs that reduce gradients; seconds "
-         "with PP-out and DP-out,\nand their ratio.\n\n"
-         "| layout | dense, experts | dense, experts over | 1:1.33 | 1:16 |\n"
-         "| --- | --- | --- | --- | --- |");
+         "gradients reduced in 32 bits as for Llama 3. Columns: "
+         "parameters\nin millions per GPU and layer; GPUs that reduce "
+         "gradients; seconds with PP-out and DP-out,\nand their "
+         "ratio.\n\n| layout | dense, experts | dense, experts over | "
+         "1:1.33 | 1:16 |\n| --- | --- | --- | --- | --- |");
     print_layout("TP 4, EP 16, ETP 1, PP 2, DP 16 (table 2)", l);
     l.expert_tensor = 4;
     print_layout("TP 4, EP 16, ETP 4, PP 2, DP 16", l);
@@ -499,9 +501,10 @@ static void print_schedules(void)
         printf("| 1:%g | %+.1f %% | %+.1f %% |\n", overs[i],
                percent(adapted, dora), percent(iteration(&s), dora));
     }
-    puts("\nPaper: ZBV slower up to 1:8, faster beyond. The order for any "
-         "network does not reproduce\nthis: its warm-up has no slack for "
-         "messages.\n");
+    puts("\nIn the paper ZBV is slower than DoraPP up to an "
+         "oversubscription of 1:8, and faster\nbeyond. The ZBV order "
+         "for any network does not reproduce this result: its warm-up "
+         "has no\nslack for messages.\n");
 }
 
 static void print_hybrid(void)
@@ -519,16 +522,16 @@ static void print_hybrid(void)
         printf("| %u | %+.1f %% | %+.1f %% |\n", sizes[i],
                percent(fsdp, shared), percent(fsdp, iteration(&s)));
     }
-    puts("\nPaper: about even at little oversubscription, 6.83 % faster at "
-         "1:16.\n");
+    puts("\nIn the paper HSDP and FSDP are about even at little "
+         "oversubscription, and HSDP is 6.83 %\nfaster at 1:16.\n");
 }
 
 static void print_latency(void)
 {
-    puts("## Latency and loss\n\n"
-         "Dense model at 1:1, from 50 to 1000 us between the buildings, "
-         "go-back-N.\n\n"
-         "| loss | PP-out | DP-out |\n| --- | --- | --- |");
+    puts("## Latency and loss\n\nThe table has the growth of the dense "
+         "model's iteration at 1:1 when the latency between\nthe "
+         "buildings grows from 50 to 1000 us, with go-back-N.\n\n| loss "
+         "| PP-out | DP-out |\n| --- | --- | --- |");
     for (int lossy = 0; lossy < 2; lossy++) {
         double growth[2];
         for (int out = 0; out < 2; out++) {
@@ -545,9 +548,10 @@ static void print_latency(void)
         printf("| %s | %+.1f %% | %+.1f %% |\n", lossy ? "0.02 %" : "none",
                growth[0], growth[1]);
     }
-    puts("\nPaper: PP-out grows faster, and loss multiplies its time, up to "
-         "1.93 times. That needs small\nmessages and short kernels. The four "
-         "cases have the same order here.\n");
+    puts("\nIn the paper PP-out grows faster than DP-out, and loss "
+         "multiplies its time, up to 1.93\ntimes. Such factors need "
+         "small messages and short kernels. The four cases have the "
+         "same\norder in the table.\n");
 }
 
 /* Simulates four ranks, one of them in a distant building. */
@@ -594,7 +598,8 @@ static void print_uneven(void)
         printf("| %g us | %.4f | %.4f | %+.1f %% |\n", latency / 1e3, even,
                uneven, percent(uneven, even));
     }
-    puts("\nPaper: slower at first, 1.3 % faster at 2000 us.\n");
+    puts("\nIn the paper the doubled first chunks are slower at short "
+         "latencies, and 1.3 % faster at\n2000 us.\n");
 }
 
 static void print_transport(void)
@@ -610,17 +615,18 @@ static void print_transport(void)
                lh_spray_rate(1e15, 4, latency) * 8e-9,
                lh_spray_queue_pairs(line, latency));
     }
-    printf(
-        "\nPaper: spraying is slower than ECMP at 1000 us with up to four "
-        "queue pairs. It counts a\nwindow per one-way latency, twice these "
-        "rates. Under ECMP a flow's share is 25 to 100 Gb/s.\nCompared with "
-        "that, one queue pair is faster at 50 us and slower at 1000 us. Four "
-        "queue\npairs at 1000 us equal a small share.\n\n"
-        "A ring over 1024 GPUs with 1 ms between some, for 89.1 MB, takes "
-        "%.0f ms if each step waits\nfor the slowest, as in the paper. With "
-        "pipelined pieces it takes %.2f ms.\n",
-        lh_ring_ns(LH_RING_LOCKSTEP, 1024, 89.1e6, &ring, 0) / 1e6,
-        lh_ring_ns(LH_RING_PIPELINED, 1024, 89.1e6, &ring, 0) / 1e6);
+    printf("\nIn the paper spraying is slower than ECMP at 1000 us with "
+           "up to four queue pairs. The\npaper counts a window per "
+           "one-way latency, which gives twice the rates of the table. "
+           "Under\nECMP a flow's share is 25 to 100 Gb/s. Compared with "
+           "this share, spraying over one queue\npair is faster at 50 us "
+           "and slower at 1000 us. Four queue pairs at 1000 us equal a "
+           "small\nshare.\n\nA ring over 1024 GPUs with 1 ms between "
+           "some, for 89.1 MB, takes %.0f ms if each step waits\nfor the "
+           "slowest, as in the paper. With pipelined pieces it takes %.2f "
+           "ms.\n",
+           lh_ring_ns(LH_RING_LOCKSTEP, 1024, 89.1e6, &ring, 0) / 1e6,
+           lh_ring_ns(LH_RING_PIPELINED, 1024, 89.1e6, &ring, 0) / 1e6);
 }
 
 int main(void)
