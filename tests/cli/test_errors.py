@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Invalid input: status 1, one line on standard error with location and problem,
-nothing on standard output.
+nothing on standard output, except that plan --json prints the memory needs of a
+job that does not fit.
 """
-from harness import ANY, ROOT, WORK, case, check, finish, run, uniform, write
+from harness import (ANY, ROOT, WORK, case, check, finish, json_case, run, uniform,
+                     write)
 
 GOOD = """
     longhaul: pipeline/1
@@ -175,6 +177,34 @@ for name, old, new, message in (
     case(f"job: {name}", ["plan", "bad-job.yaml"], 1,
          err=rf"\Alonghaul: bad-job\.yaml:\d+:[^\n]*{message}[^\n]*\n\Z")
     check(not (WORK / "plan.json").exists(), f"job: {name}: no plan is left")
+write("large.yaml", """
+    longhaul: job/1
+    model: llama3-8b
+    cluster:
+      gpu: {preset: h100-sxm, memory_gib: 10}
+      gpus_per_node: 8
+      node_link: {gbps: 3600, latency_us: 3}
+      datacenters:
+        - {name: a, nodes: 1}
+    training: {global_batch: 8, sequence: 1024}
+""")
+needs = (r"\Alonghaul: large\.yaml: no layout fits in memory; use GPUs with at "
+         r"least \S+ GiB \(now 10; [^\n]+\), or \d nodes \(now 1; [^\n]+\n\Z")
+case("does not fit", ["plan", "large.yaml"], 1, out=r"\A\Z", err=needs)
+answer = json_case("does not fit, as JSON", ["plan", "large.yaml"], 1,
+                   err=needs)["memory_needs"]
+check(10 < answer["gpu_memory"]["memory_gib"] < 80 and
+      answer["nodes"]["gpus"] == 8 * answer["nodes"]["nodes"] > 8 and
+      answer["nodes"]["layout"]["recompute"] == "full",
+      "the needs are numbers in JSON")
+(WORK / "large.yaml").write_text((WORK / "large.yaml").read_text().replace(
+    "memory_gib: 10", f"memory_gib: {answer['gpu_memory']['memory_gib']}"))
+case("fits with the stated memory, but without a margin",
+     ["plan", "large.yaml", "--margin", "50%", "--effort", "1"], 0,
+     out=r"(?m)^margin +no plan found with 50 % free$")
+for margin in ("5x", "100%", "0", "-1", "nan"):
+    case(f"margin {margin}", ["plan", "large.yaml", f"--margin={margin}"], 2,
+         err=r"--margin: '[^']+' is not a share of the GPU memory below 100%")
 write("broken.json", '{"longhaul": "plan/1"}')
 case("plan that is none", ["simulate", "broken.json"], 1,
      err=r"\Alonghaul: broken\.json:[^\n]+\n\Z")
