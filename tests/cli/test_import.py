@@ -5,8 +5,8 @@ import json
 import random
 import re
 
-from harness import (ANY, case, check, finish, has_few_cases, json_case, read,
-                     run, test, write)
+from harness import (ANY, ROOT, case, check, finish, has_few_cases, json_case,
+                     read, run, test, write)
 from made import MEGATRON as SMALL
 from megatron_rules import complaints
 from random_jobs import job
@@ -73,6 +73,129 @@ def what_was_exported_comes_back_and_costs_the_same():
         if "dense_layers" not in was:
             check(was == now, f"seed {seed}: {was} comes back as {now}")
     check(back >= seeds / 2, f"{back} plans came back")
+
+
+def training_jobs():
+    """Model and training of each example, and of Hugging Face configurations,
+    with one layout on four GPUs of unlimited memory."""
+    machines = ("cluster: {gpu: {tflops: 900, memory_gib: 100000, memory_gbps: "
+                "3350}, gpus_per_node: 4, node_link: {gbps: 3600, latency_us: "
+                "3}, datacenters: [{name: a, nodes: 1}]}\n"
+                "layout: {framework: megatron, tensor: 1, context: 1, "
+                "pipeline: 2, data: 2, micro_batch: 1, schedule: 1f1b, "
+                "chunks_per_device: 1}\n")
+    for path in sorted((ROOT / "examples").glob("*.yaml")):
+        found = re.findall(r"^(?:model|training):.*\n(?:(?:[ #].*)?\n)*",
+                           path.read_text(), re.M)
+        if len(found) == 2:
+            yield path.stem, "longhaul: job/1\n" + "".join(found) + machines
+    for path in sorted((ROOT / "tests/data/configs").glob("*/config.json")):
+        yield path.parent.name, (
+            f"longhaul: job/1\nmodel: {path}\ntraining: {{global_batch: 16, "
+            f"sequence: 2048, zero: 1, recompute: none}}\n{machines}")
+
+
+def exported_arguments(name, job_file):
+    """Plans the job and exports it; returns the arguments without comments."""
+    run("plan", job_file, "-q", "-o", "p.json", "--no-optimal", "--effort",
+        "50")
+    case(f"{name}: export", ["export", "p.json", "--to", "megatron",
+                             "--allow-inexact", "-o", "args.txt"],
+         out=ANY, err=ANY)
+    return [line for line in read("args.txt").splitlines()
+            if not line.startswith("#")]
+
+
+@test
+def what_was_exported_comes_back_with_the_same_arguments():
+    """For models of examples and of Hugging Face, whose constants differ."""
+    back, names = 0, set()
+    for name, text in training_jobs():
+        write("job.yaml", text)
+        first = exported_arguments(name, "job.yaml")
+        write("cluster.yaml", text)
+        case(f"{name}: import", ["import", "--from", "megatron", "args.txt",
+                                 "--cluster", "cluster.yaml", "-o",
+                                 "again.yaml", "--force", "-q"], out=ANY)
+        again = exported_arguments(name, "again.yaml")
+        check(first == again, f"{name}: {sorted(set(first) ^ set(again))}")
+        names.update(line.split()[0] for line in first)
+        back += 1
+    check(back >= 30, f"{back} jobs came back")
+    missing = {"--norm-epsilon", "--rotary-percent", "--rotary-base",
+               "--use-rope-scaling", "--rope-scaling-factor", "--rope-type",
+               "--rotary-scaling-factor", "--mscale", "--mscale-all-dim",
+               "--squared-relu", "--quick-geglu", "--apply-layernorm-1p",
+               "--qk-l2-norm", "--no-rope-freq", "--moe-aux-loss-coeff",
+               "--glu-linear-offset", "--activation-func-clamp-value",
+               "--no-bias-gelu-fusion"} - names
+    check(not missing, f"no job has {missing}")
+
+
+@test
+def constants_are_those_of_the_arguments():
+    """Absent arguments have Megatron-LM's defaults."""
+    rotary = "--position-embedding-type rope "
+    experts = rotary + "--num-experts 8 --moe-grouped-gemm "
+    latent = rotary + "--multi-latent-attention --qk-layernorm "
+    for more, *lines in (
+            ("--norm-epsilon 1e-6", "norm_epsilon: 1e-6"),
+            ("--norm-epsilon 1e-5", "!norm_epsilon"),
+            ("--init-method-std 0.006", "initializer_range: 0.006"),
+            ("--init-method-std 0.02", "!initializer_range"),
+            ("--squared-relu", 'activation: "relu2"', "gated: false"),
+            ("--no-bias-gelu-fusion", 'activation: "gelu"'),
+            ("--quick-geglu --glu-linear-offset 1 "
+             "--activation-func-clamp-value 7", 'activation: "quick_gelu"',
+             "glu_linear_offset: 1", "swiglu_limit: 7"),
+            ("--apply-layernorm-1p", "norm_zero_centered: true"),
+            ("--qk-l2-norm", "qk_l2_norm: true"),
+            (rotary + "--rotary-percent 0.5", "partial_rotary_factor: 0.5"),
+            (rotary + "--rotary-percent 1", "!partial_rotary_factor"),
+            ("--rotary-percent 0.5", "!partial_rotary_factor: "),
+            (rotary + "--no-rope-freq 4", "no_rope_interval: 4"),
+            (rotary + "--no-rope-freq ([0]+[1])*4", "no_rope_interval: 2"),
+            (rotary + "--use-rope-scaling",
+             '.*"rope_type":"llama3","factor":8.*'),
+            (rotary + "--use-rope-scaling --rope-scaling-factor 32",
+             '.*"rope_type":"llama3","factor":32.*'),
+            (rotary + "--rope-scaling-factor 32", "!rope_scaling: "),
+            (latent, "!rope_scaling: "),
+            (latent + "--rotary-scaling-factor 40",
+             '.*"rope_type":"yarn","factor":40.*'),
+            (latent + "--rotary-scaling-factor 40 --mscale 0.707 "
+             "--mscale-all-dim 0.5", '.*"mscale":0.707,"mscale_all_dim":0.5.*'),
+            (latent + "--rotary-scaling-factor 40 --mscale 2",
+             '.*"attention_factor":1.737.*'),
+            (latent + "--rope-type rope --rotary-scaling-factor 40",
+             "!rope_scaling: "),
+            (experts, "balance_loss: 0"),
+            (experts + "--moe-aux-loss-coeff 0.01", "!balance_loss"),
+            (experts + "--moe-aux-loss-coeff 0.02 "
+             "--moe-router-load-balancing-type none", "balance_loss: 0"),
+            (experts + "--moe-aux-loss-coeff 0.02", "balance_loss: 0.02"),
+            (experts + "--moe-router-score-function sigmoid "
+             "--moe-router-enable-expert-bias", "!balance_bias"),
+            (experts + "--moe-router-score-function sigmoid",
+             "balance_bias: 0")):
+        text = imported(SMALL + more)
+        for line in lines:
+            if line[0] == "!":
+                check(line[1:] not in text["job"], f"{more}: {text['job']}")
+            else:
+                has(text, line)
+    for more, why in (
+            ("--norm-epsilon 0", "--norm-epsilon: is out of range"),
+            ("--init-method-std x", "--init-method-std: 'x' is not a number"),
+            ("--squared-relu --swiglu", "--squared-relu: cannot be combined "
+             "with --swiglu"),
+            (rotary + "--no-rope-freq [1]*5",
+             r"--no-rope-freq: '\[1\]\*5' is neither"),
+            (rotary + "--no-rope-freq [1]+[0]*7", "only at equal intervals"),
+            (experts + "--moe-aux-loss-coeff", "-coeff: needs a value"),
+            (latent + "--rotary-scaling-factor 2 --mscale 0 --mscale-all-dim 1",
+             "--mscale: longhaul does not support 0")):
+        refused(SMALL + more, why)
 
 
 @test

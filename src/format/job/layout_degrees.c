@@ -33,6 +33,20 @@ double lhi_layout_count_all_params(const lh_model *m, const lh_layout *l)
            experts / (double)lh_layout_expert_block(l);
 }
 
+/* rope_utils.py and MLATransformerConfig of core 0.16.1, whose gpt_builders.py
+ * does not pass on another factor of Llama 3.1's. */
+const lh_rope_scaling lhi_megatron_llama3 = {.type = LH_ROPE_LLAMA3,
+                                             .factor = 8,
+                                             .original_positions = 8192,
+                                             .low_freq_factor = 1,
+                                             .high_freq_factor = 4};
+const lh_rope_scaling lhi_megatron_yarn = {.type = LH_ROPE_YARN,
+                                           .factor = 1,
+                                           .original_positions = 4096,
+                                           .beta_fast = 32,
+                                           .beta_slow = 1,
+                                           .mscale = 1};
+
 uint32_t lhi_megatron_padded_vocab(uint32_t vocab, uint32_t tensor,
                                    uint32_t *multiple)
 {

@@ -220,6 +220,11 @@ double lhi_layout_count_all_params(const lh_model *model,
 uint32_t lhi_megatron_padded_vocab(uint32_t vocab, uint32_t tensor,
                                    uint32_t *multiple);
 
+/* The scalings of rotary positions that Megatron-LM builds: Llama 3.1's with
+ * --use-rope-scaling, and YaRN of latent attention. Arguments set the factors
+ * and mscale, with these defaults; the other numbers are fixed. */
+extern const lh_rope_scaling lhi_megatron_llama3, lhi_megatron_yarn;
+
 /* Returns the vocabulary size with `tensor`-way tensor parallelism:
  * Megatron-LM's padded size if the job targets it. */
 uint32_t lhi_job_padded_vocab(const lh_job *job, uint32_t tensor);
@@ -316,8 +321,8 @@ extern const char *const lhi_chosen_recompute_names[];
 extern const char *const lhi_module_names[];
 extern const char *const lhi_outermost_names[]; /* without "any" */
 extern const char *const lhi_rank_order_names[];
-extern const char *const lhi_sharding_names[];  /* without "any" */
-extern const char *const lhi_target_choices[];  /* with "any" */
+extern const char *const lhi_sharding_names[]; /* without "any" */
+extern const char *const lhi_target_choices[]; /* with "any" */
 extern const char *const lhi_dispatcher_names[];
 extern const char *const lhi_profile_kinds[];
 extern const char *const lhi_profile_paths[];

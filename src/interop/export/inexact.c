@@ -4,6 +4,7 @@
  * nor YaRN outside latent attention), transformer_config.py, moe_utils.py,
  * rotary_pos_embedding.py and yarn_rotary_pos_embedding.py; Megatron-Bridge
  * 0.3.1, models/gpt_provider.py. */
+#include "format/job/parse.h"
 #include "interop/export/export_internal.h"
 
 #include <stdio.h>
@@ -51,12 +52,16 @@ static void find_rotary(search *s)
         return;
     }
     if (scaling->type == LH_ROPE_LLAMA3) {
-        add_if(s, scaling->factor != 8 && !s->bridge, "rope_scaling.factor",
+        add_if(s, scaling->factor != lhi_megatron_llama3.factor && !s->bridge,
+               "rope_scaling.factor",
                "the model is built with 8, whatever --rope-scaling-factor is");
         add_if(s,
-               scaling->original_positions != 8192 ||
-                   scaling->low_freq_factor != 1 ||
-                   scaling->high_freq_factor != 4,
+               scaling->original_positions !=
+                       lhi_megatron_llama3.original_positions ||
+                   scaling->low_freq_factor !=
+                       lhi_megatron_llama3.low_freq_factor ||
+                   scaling->high_freq_factor !=
+                       lhi_megatron_llama3.high_freq_factor,
                "rope_scaling",
                "its Llama 3.1 scaling is fixed at "
                "original_max_position_embeddings 8192, low_freq_factor 1 and "
@@ -64,8 +69,10 @@ static void find_rotary(search *s)
         return;
     }
     add_if(s,
-           !s->bridge && (scaling->original_positions != 4096 ||
-                          scaling->beta_fast != 32 || scaling->beta_slow != 1),
+           !s->bridge && (scaling->original_positions !=
+                              lhi_megatron_yarn.original_positions ||
+                          scaling->beta_fast != lhi_megatron_yarn.beta_fast ||
+                          scaling->beta_slow != lhi_megatron_yarn.beta_slow),
            "rope_scaling",
            "its YaRN is fixed at original_max_position_embeddings 4096, "
            "beta_fast 32 and beta_slow 1");

@@ -57,11 +57,13 @@ static void put_number(lhi_text *out, const char *name, double value)
  * Hugging Face ignores one of mscale and mscale_all_dim without the other. */
 static void put_latent_scaling(lhi_text *out, const lh_rope_scaling *s)
 {
+    const lh_rope_scaling *plain = &lhi_megatron_yarn;
     const bool both = s && s->mscale > 0 && s->mscale_all_dim > 0;
     lhi_text_puts(out, "--rope-type yarn\n");
-    put_number(out, "rotary-scaling-factor", s ? s->factor : 1);
-    put_number(out, "mscale", both ? s->mscale : 1);
-    put_number(out, "mscale-all-dim", both ? s->mscale_all_dim : 0);
+    put_number(out, "rotary-scaling-factor", s ? s->factor : plain->factor);
+    put_number(out, "mscale", both ? s->mscale : plain->mscale);
+    put_number(out, "mscale-all-dim",
+               both ? s->mscale_all_dim : plain->mscale_all_dim);
 }
 
 /* Adds base, rotated fraction and scaling of rotary positions. */

@@ -40,7 +40,7 @@ typedef struct lhi_rank_range {
     uint32_t datacenter;
 } lhi_rank_range;
 
-enum { LHI_MOST_IMPORT_ORIGINS = 64 };
+enum { LHI_MOST_IMPORT_ORIGINS = 80 };
 
 /* The imported job without its cluster. Strings and lists are in `mem`. */
 typedef struct lhi_imported_job {
@@ -87,8 +87,11 @@ typedef lh_status lhi_import_fn(const char *text, size_t len, const char *name,
                                 lhi_imported_job *in, lh_error *err);
 /* Checks whether two models have the same shape; ignores names. */
 bool lhi_has_same_shape(const lh_model *a, const lh_model *b);
-/* Sets the model's name if a preset has the same shape. */
-void lhi_import_name_model(lhi_imported_job *in);
+/* Sets the model to the first preset with the same shape for which is_same,
+ * unless it is NULL, returns true. */
+void lhi_import_name_model(lhi_imported_job *in,
+                           bool is_same(const lh_model *preset,
+                                        const lh_model *model));
 
 /* Parse Megatron-LM's arguments, and torchtitan's TOML or options. */
 lhi_import_fn lhi_import_megatron_text, lhi_import_torchtitan_text;

@@ -106,8 +106,9 @@ bool lhi_layer_pattern_read(const char *text, lhi_pattern_number number,
     if (!read_number(&l, &every) || *l.at || every == 0)
         return false;
     for (uint32_t i = 0; i < n; i++)
-        is[i] = number == LHI_PATTERN_MULTIPLES ? i % every == 0
-                                                : i % every != every - 1;
+        is[i] = number == LHI_PATTERN_MULTIPLES
+                    ? i % every == 0
+                    : (i % every == every - 1) == (number == LHI_PATTERN_LAST);
     return true;
 }
 
@@ -188,5 +189,18 @@ bool lhi_layer_pattern_set_windows(const bool *is, uint32_t window,
     /* Omits the first layer if the interval alone describes the pattern. */
     model->window_first_layer = matches_interval(is, layers, 0, n) ? 0 : first;
     model->full_interval = n;
+    return true;
+}
+
+bool lhi_layer_pattern_set_no_rope(const bool *is, lh_model *model)
+{
+    uint32_t first = 0;
+    while (first < model->layers && !is[first])
+        first++;
+    if (first == model->layers)
+        return true; /* every layer has positions */
+    if (!matches_phase(is, model->layers, 0, first + 1, first))
+        return false;
+    model->no_rope_interval = first + 1;
     return true;
 }

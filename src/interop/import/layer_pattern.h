@@ -12,6 +12,7 @@
 typedef enum lhi_pattern_number {
     LHI_PATTERN_MULTIPLES,        /* N: layers 0, N, 2N, ... */
     LHI_PATTERN_EXCEPT_MULTIPLES, /* N: all except layers N-1, 2N-1, ... */
+    LHI_PATTERN_LAST,             /* N: layers N-1, 2N-1, ... */
 } lhi_pattern_number;
 
 /* Parses a pattern into is[0..n-1]; returns false if it is neither a number nor
@@ -27,5 +28,8 @@ bool lhi_layer_pattern_set_experts(const bool *is, lhi_arena *mem,
  * false if no keys can express the pattern. */
 bool lhi_layer_pattern_set_windows(const bool *is, uint32_t window,
                                    lh_model *model);
+/* Sets the model's key for layers without positions. Returns false if no key
+ * can express the pattern. */
+bool lhi_layer_pattern_set_no_rope(const bool *is, lh_model *model);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Megatron-LM's arguments without effect on an iteration's time and memory:
- * data and checkpoint paths, logging, seeds, learning rates, loss weights,
- * inference. Also arguments that are meaningless without another one that
- * megatron_unmapped.c notes or rejects.
+ * data and checkpoint paths, logging, seeds, learning rates, inference. Also
+ * arguments that are meaningless without another one that megatron_unmapped.c
+ * notes or rejects.
  *
  * Source: megatron/training/arguments.py with the dataclasses that it turns
  * into arguments, of core 0.16.1 and of core 0.20 (commit d98e8a64, August
@@ -14,7 +14,6 @@
 static const char *const flags[] = {
     "adlr-autoresume",
     "allow-ambiguous-pad-tokens",
-    "apply-layernorm-1p",
     "apply-wd-to-qk-layernorm",
     "async-ckpt-use-cpu-shm",
     "async-save",
@@ -129,7 +128,6 @@ static const char *const flags[] = {
     "moe-pad-experts-for-cuda-graph-inference",
     "moe-per-layer-logging",
     "moe-permute-fusion",
-    "moe-router-enable-expert-bias",
     "moe-router-force-load-balancing",
     "moe-router-fusion",
     "moe-routing-trace-capture-hidden-states",
@@ -243,14 +241,12 @@ static const char *const flags[] = {
     "use-one-sent-docs",
     "use-persistent-ckpt-worker",
     "use-pytorch-profiler",
-    "use-rope-scaling",
     "use-same-sampling-seed-across-dp-ranks",
     "use-te-activation-func",
     "verify-integrity",
     "yarn-correction-range-round-to-int",
     NULL};
 static const char *const values[] = {
-    "activation-func-clamp-value",
     "adam-beta1",
     "adam-beta2",
     "adam-eps",
@@ -351,7 +347,6 @@ static const char *const values[] = {
     "ft-num-warmup-iters",
     "gdp-num-chunk-states-to-recompute",
     "gdp-num-householder",
-    "glu-linear-offset",
     "gpu-sniff-test-interval",
     "grpo-clamp-eps-lower",
     "grpo-clamp-eps-upper",
@@ -395,7 +390,6 @@ static const char *const values[] = {
     "inference-max-seq-length",
     "inference-moe-token-dispatcher-type",
     "inference-shards",
-    "init-method-std",
     "initial-loss-scale",
     "inprocess-active-world-size",
     "inprocess-barrier-timeout",
@@ -477,7 +471,6 @@ static const char *const values[] = {
     "moe-paged-stash-buffer-size-factor-cpu",
     "moe-paged-stash-buffer-size-factor-cuda",
     "moe-paged-stash-page-size",
-    "moe-router-bias-update-rate",
     "moe-router-dtype",
     "moe-router-force-biased",
     "moe-router-quantile-balancing-ema",
@@ -486,8 +479,6 @@ static const char *const values[] = {
     "moe-shared-expert-glu-interleave-size",
     "moe-token-drop-policy",
     "moe-z-loss-coeff",
-    "mscale",
-    "mscale-all-dim",
     "mtp-loss-scaling-factor",
     "muon-coefficient-type",
     "muon-extra-scale-factor",
@@ -509,7 +500,6 @@ static const char *const values[] = {
     "non-persistent-local-ckpt-algo",
     "non-persistent-local-ckpt-dir",
     "non-persistent-save-interval",
-    "norm-epsilon",
     "null-tokenizer-eod-id",
     "null-tokenizer-pad-id",
     "num-channels",
@@ -559,10 +549,6 @@ static const char *const values[] = {
     "rl-sequence-packing-algo",
     "rl-sequence-packing-max-sequences-per-bin",
     "rl-submission-granularity",
-    "rope-scaling-factor",
-    "rope-type",
-    "rotary-percent",
-    "rotary-scaling-factor",
     "rotary-seq-len-interpolation-factor",
     "sample-rate",
     "save",
@@ -611,8 +597,6 @@ static const char *const lists[] = {"data-path",
                                     "gtp-remat-opt-in-modules",
                                     "high-priority-stream-groups",
                                     "iterations-to-skip",
-                                    "moe-aux-loss-coeff",
-                                    "moe-router-load-balancing-type",
                                     "profile-ranks",
                                     "retriever-report-topk-accuracies",
                                     "rl-inference-parsers",

@@ -44,7 +44,9 @@ lhi_unmapped_argument lhi_megatron_find_unmapped(const char *name);
       "account-for-loss-in-pipeline-split", FLAG)                              \
     X(ACCUMULATE_ALLREDUCE_GRADS_IN_FP32,                                      \
       "accumulate-allreduce-grads-in-fp32", FLAG)                              \
+    X(ACTIVATION_FUNC_CLAMP_VALUE, "activation-func-clamp-value", ONE)         \
     X(ADD_QKV_BIAS, "add-qkv-bias", FLAG)                                      \
+    X(APPLY_LAYERNORM_1P, "apply-layernorm-1p", FLAG)                          \
     X(ATTENTION_BACKEND, "attention-backend", ONE)                             \
     X(ATTENTION_DROPOUT, "attention-dropout", ONE)                             \
     X(BF16, "bf16", FLAG)                                                      \
@@ -66,10 +68,12 @@ lhi_unmapped_argument lhi_megatron_find_unmapped(const char *name);
     X(FP8_FORMAT, "fp8-format", ONE)                                           \
     X(FP8_PARAM_GATHER, "fp8-param-gather", FLAG)                              \
     X(GLOBAL_BATCH_SIZE, "global-batch-size", ONE)                             \
+    X(GLU_LINEAR_OFFSET, "glu-linear-offset", ONE)                             \
     X(GRAD_REDUCE_IN_BF16, "grad-reduce-in-bf16", FLAG)                        \
     X(GROUP_QUERY_ATTENTION, "group-query-attention", FLAG)                    \
     X(HIDDEN_DROPOUT, "hidden-dropout", ONE)                                   \
     X(HIDDEN_SIZE, "hidden-size", ONE)                                         \
+    X(INIT_METHOD_STD, "init-method-std", ONE)                                 \
     X(KV_CHANNELS, "kv-channels", ONE)                                         \
     X(KV_LORA_RANK, "kv-lora-rank", ONE)                                       \
     X(MAIN_GRADS_DTYPE, "main-grads-dtype", ONE)                               \
@@ -79,13 +83,17 @@ lhi_unmapped_argument lhi_megatron_find_unmapped(const char *name);
     X(MICROBATCH_GROUP_SIZE_PER_VIRTUAL_PIPELINE_STAGE,                        \
       "microbatch-group-size-per-virtual-pipeline-stage", ONE)                 \
     X(MODEL_PROVIDER, "model-provider", ONE)                                   \
+    X(MOE_AUX_LOSS_COEFF, "moe-aux-loss-coeff", SOME)                          \
     X(MOE_ENABLE_DEEPEP, "moe-enable-deepep", FLAG)                            \
     X(MOE_FFN_HIDDEN_SIZE, "moe-ffn-hidden-size", ONE)                         \
     X(MOE_FLEX_DISPATCHER_BACKEND, "moe-flex-dispatcher-backend", ONE)         \
     X(MOE_GROUPED_GEMM, "moe-grouped-gemm", FLAG)                              \
     X(MOE_LAYER_FREQ, "moe-layer-freq", ONE)                                   \
     X(MOE_LAYER_RECOMPUTE, "moe-layer-recompute", FLAG)                        \
+    X(MOE_ROUTER_BIAS_UPDATE_RATE, "moe-router-bias-update-rate", ONE)         \
+    X(MOE_ROUTER_ENABLE_EXPERT_BIAS, "moe-router-enable-expert-bias", FLAG)    \
     X(MOE_ROUTER_GROUP_TOPK, "moe-router-group-topk", ONE)                     \
+    X(MOE_ROUTER_LOAD_BALANCING_TYPE, "moe-router-load-balancing-type", SOME)  \
     X(MOE_ROUTER_NUM_GROUPS, "moe-router-num-groups", ONE)                     \
     X(MOE_ROUTER_PRE_SOFTMAX, "moe-router-pre-softmax", FLAG)                  \
     X(MOE_ROUTER_SCORE_FUNCTION, "moe-router-score-function", ONE)             \
@@ -95,9 +103,14 @@ lhi_unmapped_argument lhi_megatron_find_unmapped(const char *name);
     X(MOE_SHARED_EXPERT_INTERMEDIATE_SIZE,                                     \
       "moe-shared-expert-intermediate-size", ONE)                              \
     X(MOE_TOKEN_DISPATCHER_TYPE, "moe-token-dispatcher-type", ONE)             \
+    X(MSCALE, "mscale", ONE)                                                   \
+    X(MSCALE_ALL_DIM, "mscale-all-dim", ONE)                                   \
     X(MTP_NUM_LAYERS, "mtp-num-layers", ONE)                                   \
     X(MULTI_LATENT_ATTENTION, "multi-latent-attention", FLAG)                  \
+    X(NO_BIAS_GELU_FUSION, "no-bias-gelu-fusion", FLAG)                        \
     X(NO_OVERLAP_P2P_COMMUNICATION, "no-overlap-p2p-communication", FLAG)      \
+    X(NO_ROPE_FREQ, "no-rope-freq", ONE)                                       \
+    X(NORM_EPSILON, "norm-epsilon", ONE)                                       \
     X(NORMALIZATION, "normalization", ONE)                                     \
     X(NUM_ATTENTION_HEADS, "num-attention-heads", ONE)                         \
     X(NUM_DISTRIBUTED_OPTIMIZER_INSTANCES,                                     \
@@ -120,6 +133,7 @@ lhi_unmapped_argument lhi_megatron_find_unmapped(const char *name);
     X(POSITION_EMBEDDING_TYPE, "position-embedding-type", ONE)                 \
     X(Q_LORA_RANK, "q-lora-rank", ONE)                                         \
     X(QK_HEAD_DIM, "qk-head-dim", ONE)                                         \
+    X(QK_L2_NORM, "qk-l2-norm", FLAG)                                          \
     X(QK_LAYERNORM, "qk-layernorm", FLAG)                                      \
     X(QK_POS_EMB_HEAD_DIM, "qk-pos-emb-head-dim", ONE)                         \
     X(QUICK_GEGLU, "quick-geglu", FLAG)                                        \
@@ -128,10 +142,15 @@ lhi_unmapped_argument lhi_megatron_find_unmapped(const char *name);
     X(RECOMPUTE_METHOD, "recompute-method", ONE)                               \
     X(RECOMPUTE_MODULES, "recompute-modules", SOME)                            \
     X(RECOMPUTE_NUM_LAYERS, "recompute-num-layers", ONE)                       \
+    X(ROPE_SCALING_FACTOR, "rope-scaling-factor", ONE)                         \
+    X(ROPE_TYPE, "rope-type", ONE)                                             \
     X(ROTARY_BASE, "rotary-base", ONE)                                         \
+    X(ROTARY_PERCENT, "rotary-percent", ONE)                                   \
+    X(ROTARY_SCALING_FACTOR, "rotary-scaling-factor", ONE)                     \
     X(SEQ_LENGTH, "seq-length", ONE)                                           \
     X(SEQUENCE_PARALLEL, "sequence-parallel", FLAG)                            \
     X(SOFTMAX_TYPE, "softmax-type", ONE)                                       \
+    X(SQUARED_RELU, "squared-relu", FLAG)                                      \
     X(STEP_BATCH_SIZE_SCHEDULE, "step-batch-size-schedule", ONE)               \
     X(SWIGLU, "swiglu", FLAG)                                                  \
     X(TENSOR_MODEL_PARALLEL_SIZE, "tensor-model-parallel-size", ONE)           \
@@ -146,6 +165,7 @@ lhi_unmapped_argument lhi_megatron_find_unmapped(const char *name);
     X(USE_DISTRIBUTED_OPTIMIZER, "use-distributed-optimizer", FLAG)            \
     X(USE_FLASH_ATTN, "use-flash-attn", FLAG)                                  \
     X(USE_MEGATRON_FSDP, "use-megatron-fsdp", FLAG)                            \
+    X(USE_ROPE_SCALING, "use-rope-scaling", FLAG)                              \
     X(USE_ROTARY_POSITION_EMBEDDINGS, "use-rotary-position-embeddings", FLAG)  \
     X(USE_TORCH_FSDP2, "use-torch-fsdp2", FLAG)                                \
     X(USE_TP_PP_DP_MAPPING, "use-tp-pp-dp-mapping", FLAG)                      \
@@ -200,9 +220,12 @@ lh_status lhi_arg_get_integer(const lhi_megatron *m, lhi_megatron_key key,
 lh_status lhi_arg_require_integer(const lhi_megatron *m, lhi_megatron_key key,
                                   uint32_t least, uint32_t most, uint32_t *out,
                                   lh_error *err);
-/* Reads a number; *out is unchanged if it is not given. */
+/* Reads a number in low..high; *out is unchanged if it is not given. */
 lh_status lhi_arg_get_real(const lhi_megatron *m, lhi_megatron_key key,
-                           double *out, lh_error *err);
+                           double low, double high, double *out, lh_error *err);
+/* Records an argument that has no effect beside the others, if it is given. */
+void lhi_arg_ignore(const lhi_megatron *m, lhi_megatron_key key,
+                    lhi_imported_job *in);
 /* Reads a name from the NULL-terminated list `names`; *out is unchanged if it
  * is not given. */
 lh_status lhi_arg_get_choice(const lhi_megatron *m, lhi_megatron_key key,

@@ -32,8 +32,9 @@ static lh_status read_dropout(const lhi_megatron *m, lhi_imported_job *in,
                               lh_error *err)
 {
     double hidden = 0.1, attention = 0.1;
-    LHI_TRY(lhi_arg_get_real(m, LHI_ARG_HIDDEN_DROPOUT, &hidden, err));
-    LHI_TRY(lhi_arg_get_real(m, LHI_ARG_ATTENTION_DROPOUT, &attention, err));
+    LHI_TRY(lhi_arg_get_real(m, LHI_ARG_HIDDEN_DROPOUT, 0, 1, &hidden, err));
+    LHI_TRY(
+        lhi_arg_get_real(m, LHI_ARG_ATTENTION_DROPOUT, 0, 1, &attention, err));
     in->training.dropout_given = true;
     in->training.dropout = hidden > 0 || attention > 0;
     if (hidden == attention && hidden != 0.1 && hidden <= 0.999)
@@ -314,6 +315,48 @@ static lh_status read_dispatcher(const lhi_megatron *m, lhi_imported_job *in,
     return LH_OK;
 }
 
+/* Reads the balancing of experts: by default no loss, and a bias only with its
+ * argument. Defaults of the job are left unset. */
+static lh_status read_balance(const lhi_megatron *m, lhi_imported_job *in,
+                              lh_error *err)
+{
+    lh_training *t = &in->training;
+    const lh_job plain = {.model = &in->model};
+    const lhi_input_value *kind =
+        &m->args[LHI_ARG_MOE_ROUTER_LOAD_BALANCING_TYPE];
+    const lhi_input_value *losses = &m->args[LHI_ARG_MOE_AUX_LOSS_COEFF];
+    double loss = 0, bias = 0.001;
+    if (losses->is_given && losses->n == 0)
+        return lhi_arg_fail(m, LHI_ARG_MOE_AUX_LOSS_COEFF, LH_EINPUT, err,
+                            "needs a value");
+    if (kind->is_given && kind->n == 0)
+        return lhi_arg_fail(m, LHI_ARG_MOE_ROUTER_LOAD_BALANCING_TYPE,
+                            LH_EINPUT, err, "needs a value");
+    LHI_TRY(
+        lhi_arg_get_real(m, LHI_ARG_MOE_AUX_LOSS_COEFF, 0, 1e6, &loss, err));
+    LHI_TRY(lhi_arg_get_real(m, LHI_ARG_MOE_ROUTER_BIAS_UPDATE_RATE, 0, 1,
+                             &bias, err));
+    if (!in->model.experts)
+        return LH_OK;
+    if (losses->n > 1)
+        lhi_import_note(in, "--moe-aux-loss-coeff: only the first of the "
+                            "losses is imported");
+    if (kind->is_given && !strstr(kind->values[0].text, "aux_loss"))
+        loss = 0;
+    if (!lhi_arg_is_given(m, LHI_ARG_MOE_ROUTER_ENABLE_EXPERT_BIAS))
+        bias = 0;
+    if (loss != lhi_job_balance_loss(&plain)) {
+        t->balance_loss_given = true;
+        t->balance_loss = loss;
+    }
+    if (in->model.router == LH_ROUTER_SIGMOID &&
+        bias != lhi_job_balance_bias(&plain)) {
+        t->balance_bias_given = true;
+        t->balance_bias = bias;
+    }
+    return LH_OK;
+}
+
 /* Reads precision, dropout, optimizer, recomputation, optimizer instances and
  * token dispatcher. */
 static lh_status read_training(const lhi_megatron *m, lhi_imported_job *in,
@@ -324,6 +367,7 @@ static lh_status read_training(const lhi_megatron *m, lhi_imported_job *in,
     LHI_TRY(read_optimizer(m, in, err));
     LHI_TRY(read_recompute(m, in, err));
     LHI_TRY(read_state(m, in, err));
+    LHI_TRY(read_balance(m, in, err));
     return read_dispatcher(m, in, err);
 }
 

@@ -5,6 +5,7 @@
 #include "interop/import/megatron_internal.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 /* Reads the numbers of layers, attention heads and prediction layers, and the
@@ -153,7 +154,132 @@ static lh_status read_attention(const lhi_megatron *m, lhi_imported_job *in,
     LHI_TRY(read_window(m, in, err));
     LHI_TRY(lhi_arg_get_choice(m, LHI_ARG_SOFTMAX_TYPE, softmax, &kind, err));
     in->model.attention_sinks = kind == 2;
+    in->model.qk_l2_norm = lhi_arg_is_given(m, LHI_ARG_QK_L2_NORM);
+    if (in->model.qk_l2_norm)
+        lhi_import_note(in, "--qk-l2-norm: norms without weights are not "
+                            "modelled");
     return LH_OK;
+}
+
+/* --- positions ---------------------------------------------------------------
+ */
+
+/* Reads the layers without positions: a list, or every n-th layer. */
+static lh_status read_no_rope(const lhi_megatron *m, lhi_imported_job *in,
+                              lh_error *err)
+{
+    const lhi_input_value *freq = &m->args[LHI_ARG_NO_ROPE_FREQ];
+    bool *is = LHI_NEW(in->mem, bool, in->model.layers);
+    if (!is)
+        return lhi_fail_nomem(err);
+    if (!freq->is_given)
+        return LH_OK;
+    if (!lhi_layer_pattern_read(freq->values[0].text, LHI_PATTERN_LAST, is,
+                                in->model.layers))
+        return lhi_arg_fail(m, LHI_ARG_NO_ROPE_FREQ, LH_EINPUT, err,
+                            "'%.60s' is neither a layer interval nor a list of "
+                            "0 or 1 for each of %u layers, such as "
+                            "([0]*3+[1])*8",
+                            freq->values[0].text, in->model.layers);
+    if (!lhi_layer_pattern_set_no_rope(is, &in->model))
+        return lhi_arg_fail(m, LHI_ARG_NO_ROPE_FREQ, LH_EUNSUPPORTED, err,
+                            "longhaul supports layers without positions only "
+                            "at equal intervals");
+    lhi_import_note(in, "--no-rope-freq: rotary positions are modelled in "
+                        "every layer");
+    return LH_OK;
+}
+
+/* Reads the scaling of Llama 3.1. */
+static lh_status read_scaling(const lhi_megatron *m, lhi_imported_job *in,
+                              lh_error *err)
+{
+    if (!lhi_arg_is_given(m, LHI_ARG_USE_ROPE_SCALING)) {
+        lhi_arg_ignore(m, LHI_ARG_ROPE_SCALING_FACTOR, in);
+        return LH_OK;
+    }
+    lh_rope_scaling *s = LHI_NEW(in->mem, lh_rope_scaling, 1);
+    if (!s)
+        return lhi_fail_nomem(err);
+    *s = lhi_megatron_llama3;
+    LHI_TRY(lhi_arg_get_real(m, LHI_ARG_ROPE_SCALING_FACTOR, 1, 1e6, &s->factor,
+                             err));
+    if (s->factor != lhi_megatron_llama3.factor)
+        lhi_import_note(in,
+                        "--rope-scaling-factor: the job has %.12g; Megatron-LM "
+                        "(core 0.16) builds the model with %.12g",
+                        s->factor, lhi_megatron_llama3.factor);
+    in->model.rope_scaling = s;
+    return LH_OK;
+}
+
+/* Reads YaRN of latent attention, which scales nothing with a factor of 1.
+ * Without mscale_all_dim, mscale is a coefficient of attention_factor, whose
+ * default has 1. */
+static lh_status read_yarn(const lhi_megatron *m, lhi_imported_job *in,
+                           lh_error *err)
+{
+    lh_rope_scaling *s = LHI_NEW(in->mem, lh_rope_scaling, 1);
+    if (!s)
+        return lhi_fail_nomem(err);
+    *s = lhi_megatron_yarn;
+    LHI_TRY(lhi_arg_get_real(m, LHI_ARG_ROTARY_SCALING_FACTOR, 1, 1e6,
+                             &s->factor, err));
+    LHI_TRY(lhi_arg_get_real(m, LHI_ARG_MSCALE, 0, 1e6, &s->mscale, err));
+    LHI_TRY(lhi_arg_get_real(m, LHI_ARG_MSCALE_ALL_DIM, 0, 1e6,
+                             &s->mscale_all_dim, err));
+    if (s->factor == 1)
+        return LH_OK;
+    if (s->mscale_all_dim > 0 && s->mscale == 0)
+        return lhi_arg_fail(m, LHI_ARG_MSCALE, LH_EUNSUPPORTED, err,
+                            "longhaul does not support 0 with "
+                            "--mscale-all-dim above 0");
+    if (s->mscale_all_dim == 0) {
+        if (s->mscale != 1)
+            s->attention_factor = 0.1 * s->mscale * log(s->factor) + 1;
+        s->mscale = 0;
+    }
+    in->model.rope_scaling = s;
+    return LH_OK;
+}
+
+/* Reads base, rotated fraction and scaling of rotary positions. Latent
+ * attention rotates whole vectors. */
+static lh_status read_rotary(const lhi_megatron *m, lhi_imported_job *in,
+                             lh_error *err)
+{
+    static const char *const types[] = {"rope", "yarn", NULL};
+    lh_model *model = &in->model;
+    uint32_t type = model->kv_lora_rank > 0;
+    LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_ROTARY_BASE, 1, INT32_MAX,
+                                &model->rope_theta, err));
+    LHI_TRY(read_no_rope(m, in, err));
+    LHI_TRY(lhi_arg_get_choice(m, LHI_ARG_ROPE_TYPE, types, &type, err));
+    if (type == 1 && model->kv_lora_rank) {
+        lhi_arg_ignore(m, LHI_ARG_ROTARY_PERCENT, in);
+        return read_yarn(m, in, err);
+    }
+    lhi_arg_ignore(m, LHI_ARG_ROTARY_SCALING_FACTOR, in);
+    lhi_arg_ignore(m, LHI_ARG_MSCALE, in);
+    lhi_arg_ignore(m, LHI_ARG_MSCALE_ALL_DIM, in);
+    LHI_TRY(lhi_arg_get_real(m, LHI_ARG_ROTARY_PERCENT, 1e-6, 1,
+                             &model->partial_rotary_factor, err));
+    if (model->partial_rotary_factor == 1)
+        model->partial_rotary_factor = 0; /* the default */
+    return model->kv_lora_rank ? LH_OK : read_scaling(m, in, err);
+}
+
+/* Records the arguments of rotary positions of a model without them. */
+static void ignore_rotary(const lhi_megatron *m, lhi_imported_job *in)
+{
+    static const lhi_megatron_key keys[] = {
+        LHI_ARG_ROTARY_BASE,      LHI_ARG_ROTARY_PERCENT,
+        LHI_ARG_USE_ROPE_SCALING, LHI_ARG_ROPE_SCALING_FACTOR,
+        LHI_ARG_ROPE_TYPE,        LHI_ARG_ROTARY_SCALING_FACTOR,
+        LHI_ARG_MSCALE,           LHI_ARG_MSCALE_ALL_DIM,
+        LHI_ARG_NO_ROPE_FREQ};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        lhi_arg_ignore(m, keys[i], in);
 }
 
 /* Reads the position embedding: learned, rotary (also with MRoPE or YaRN) or
@@ -178,16 +304,83 @@ static lh_status read_positions(const lhi_megatron *m, lhi_imported_job *in,
         LHI_TRY(lhi_arg_require_integer(m, LHI_ARG_MAX_POSITION_EMBEDDINGS, 1,
                                         LHI_MAX_VOCAB, &positions, err));
     model->positions = positions;
-    if (kind == 0 && lhi_arg_is_given(m, LHI_ARG_ROTARY_BASE))
-        lhi_import_ignore(in, "--rotary-base");
-    return kind == 0 ? LH_OK
-                     : lhi_arg_get_integer(m, LHI_ARG_ROTARY_BASE, 1, INT32_MAX,
-                                           &model->rope_theta, err);
+    if (kind == 5 && !model->kv_lora_rank)
+        lhi_import_note(in, "--position-embedding-type: positions are "
+                            "modelled without YaRN, which is imported only "
+                            "with --multi-latent-attention");
+    if (kind == 0) {
+        ignore_rotary(m, in);
+        return LH_OK;
+    }
+    return read_rotary(m, in, err);
+}
+
+/* --- MLPs and norms ----------------------------------------------------------
+ */
+
+/* Reads the activation function. The fusion of GeLU with a bias has the
+ * approximation with tanh, which is the job's default, else the function is
+ * exact. */
+static lh_status read_activation(const lhi_megatron *m, lhi_imported_job *in,
+                                 lh_error *err)
+{
+    lh_model *model = &in->model;
+    const bool quick = lhi_arg_is_given(m, LHI_ARG_QUICK_GEGLU);
+    const bool squared = lhi_arg_is_given(m, LHI_ARG_SQUARED_RELU);
+    const bool unfused = lhi_arg_is_given(m, LHI_ARG_NO_BIAS_GELU_FUSION);
+    if (squared && model->gated)
+        return lhi_arg_fail(m, LHI_ARG_SQUARED_RELU, LH_EINPUT, err,
+                            "cannot be combined with %s",
+                            quick ? "--quick-geglu" : "--swiglu");
+    if (quick)
+        model->activation = LH_ACTIVATION_QUICK_GELU;
+    else if (squared)
+        model->activation = LH_ACTIVATION_RELU2;
+    else if (unfused && model->mlp_bias && !model->gated)
+        model->activation = LH_ACTIVATION_GELU;
+    if (squared)
+        lhi_import_note(in, "--squared-relu: activation functions are modelled "
+                            "as fused GELU");
+    if (unfused)
+        lhi_import_note(in,
+                        "--no-bias-gelu-fusion: kernels are modelled as fused");
+    if (!model->gated) {
+        lhi_arg_ignore(m, LHI_ARG_GLU_LINEAR_OFFSET, in);
+        lhi_arg_ignore(m, LHI_ARG_ACTIVATION_FUNC_CLAMP_VALUE, in);
+        return LH_OK;
+    }
+    LHI_TRY(lhi_arg_get_real(m, LHI_ARG_GLU_LINEAR_OFFSET, 0, 1e6,
+                             &model->glu_linear_offset, err));
+    return lhi_arg_get_real(m, LHI_ARG_ACTIVATION_FUNC_CLAMP_VALUE, 1e-6, 1e6,
+                            &model->swiglu_limit, err);
+}
+
+/* Reads norms and the range of initial weights; defaults are left unset. */
+static lh_status read_norms(const lhi_megatron *m, lh_model *model,
+                            lh_error *err)
+{
+    static const char *const norms[] = {"RMSNorm", "LayerNorm", NULL};
+    static const lh_model plain;
+    uint32_t norm = LH_NORM_LAYER;
+    LHI_TRY(lhi_arg_get_choice(m, LHI_ARG_NORMALIZATION, norms, &norm, err));
+    model->norm = (lh_norm)norm;
+    model->norm_zero_centered = lhi_arg_is_given(m, LHI_ARG_APPLY_LAYERNORM_1P);
+    LHI_TRY(lhi_arg_get_real(m, LHI_ARG_NORM_EPSILON, LHI_MIN_EPSILON,
+                             LHI_MAX_EPSILON, &model->norm_epsilon, err));
+    if (model->norm_epsilon == lh_model_norm_epsilon(&plain))
+        model->norm_epsilon = 0;
+    LHI_TRY(lhi_arg_get_real(m, LHI_ARG_INIT_METHOD_STD, 1e-9, 1e3,
+                             &model->initializer_range, err));
+    if (model->initializer_range == 0.02)
+        model->initializer_range = 0;
+    return LH_OK;
 }
 
 /* Reads the MLP's width, gating and biases. */
-static lh_status read_mlp(const lhi_megatron *m, lh_model *model, lh_error *err)
+static lh_status read_mlp(const lhi_megatron *m, lhi_imported_job *in,
+                          lh_error *err)
 {
+    lh_model *model = &in->model;
     const bool swiglu = lhi_arg_is_given(m, LHI_ARG_SWIGLU);
     const uint64_t wide = 4 * (uint64_t)model->hidden;
     model->gated = swiglu || lhi_arg_is_given(m, LHI_ARG_QUICK_GEGLU);
@@ -197,7 +390,7 @@ static lh_status read_mlp(const lhi_megatron *m, lh_model *model, lh_error *err)
     const bool biased = !lhi_arg_is_given(m, LHI_ARG_DISABLE_BIAS_LINEAR);
     model->output_bias = model->mlp_bias = biased;
     model->qkv_bias = biased || lhi_arg_is_given(m, LHI_ARG_ADD_QKV_BIAS);
-    return LH_OK;
+    return read_activation(m, in, err);
 }
 
 /* Reads which layers have experts. LH_EINPUT: an invalid pattern, or no layer.
@@ -239,12 +432,8 @@ static lh_status read_router(const lhi_megatron *m, lh_model *model,
     model->unnormalised_scores =
         router == LH_ROUTER_SOFTMAX && model->experts_per_token > 1 &&
         lhi_arg_is_given(m, LHI_ARG_MOE_ROUTER_PRE_SOFTMAX);
-    LHI_TRY(lhi_arg_get_real(m, LHI_ARG_MOE_ROUTER_TOPK_SCALING_FACTOR,
+    LHI_TRY(lhi_arg_get_real(m, LHI_ARG_MOE_ROUTER_TOPK_SCALING_FACTOR, 0, 1e6,
                              &model->routed_scale, err));
-    if (model->routed_scale < 0 || model->routed_scale > 1e6)
-        return lhi_arg_fail(m, LHI_ARG_MOE_ROUTER_TOPK_SCALING_FACTOR,
-                            LH_EINPUT, err,
-                            "is out of range; expected 0 to 1e6");
     if (!lhi_arg_is_given(m, LHI_ARG_MOE_ROUTER_NUM_GROUPS))
         return LH_OK;
     LHI_TRY(lhi_arg_get_integer(m, LHI_ARG_MOE_ROUTER_NUM_GROUPS, 1,
@@ -369,11 +558,52 @@ bool lhi_has_same_shape(const lh_model *a, const lh_model *b)
            same_layers(a, b);
 }
 
-void lhi_import_name_model(lhi_imported_job *in)
+static bool has_unimported_yarn(const lh_model *m)
+{
+    return m->rope_scaling && m->rope_scaling->type == LH_ROPE_YARN &&
+           !m->kv_lora_rank;
+}
+
+static bool same_scaling(const lh_rope_scaling *a, const lh_rope_scaling *b)
+{
+    return !a || !b
+               ? a == b
+               : a->type == b->type && a->factor == b->factor &&
+                     a->original_positions == b->original_positions &&
+                     a->low_freq_factor == b->low_freq_factor &&
+                     a->high_freq_factor == b->high_freq_factor &&
+                     a->beta_fast == b->beta_fast &&
+                     a->beta_slow == b->beta_slow && a->mscale == b->mscale &&
+                     a->mscale_all_dim == b->mscale_all_dim &&
+                     a->attention_factor == b->attention_factor &&
+                     a->fractional_range == b->fractional_range;
+}
+
+/* Compares the constants that arguments set, which have no effect on cost. */
+static bool same_constants(const lh_model *preset, const lh_model *model)
+{
+    return lh_model_norm_epsilon(preset) == lh_model_norm_epsilon(model) &&
+           preset->norm_zero_centered == model->norm_zero_centered &&
+           preset->activation == model->activation &&
+           preset->glu_linear_offset == model->glu_linear_offset &&
+           preset->swiglu_limit == model->swiglu_limit &&
+           preset->partial_rotary_factor == model->partial_rotary_factor &&
+           preset->no_rope_interval == model->no_rope_interval &&
+           preset->qk_l2_norm == model->qk_l2_norm &&
+           preset->initializer_range == model->initializer_range &&
+           (has_unimported_yarn(preset)
+                ? !model->rope_scaling
+                : same_scaling(preset->rope_scaling, model->rope_scaling));
+}
+
+void lhi_import_name_model(lhi_imported_job *in,
+                           bool is_same(const lh_model *preset,
+                                        const lh_model *model))
 {
     for (const char *const *name = lh_model_presets(); *name; name++) {
         const lh_model *preset = lh_model_preset(*name);
-        if (lhi_has_same_shape(preset, &in->model)) {
+        if (lhi_has_same_shape(preset, &in->model) &&
+            (!is_same || is_same(preset, &in->model))) {
             in->model_name = preset->name;
             in->model = *preset;
             return;
@@ -384,21 +614,24 @@ void lhi_import_name_model(lhi_imported_job *in)
 lh_status lhi_megatron_build_model(const lhi_megatron *m, lhi_imported_job *in,
                                    lh_error *err)
 {
-    static const char *const norms[] = {"RMSNorm", "LayerNorm", NULL};
     lh_model *model = &in->model;
-    uint32_t norm = LH_NORM_LAYER;
     *model = (lh_model){.name = "imported", .moe_interval = 1};
     LHI_TRY(read_sizes(m, model, err));
     LHI_TRY(read_attention(m, in, err));
     LHI_TRY(read_positions(m, in, err));
-    LHI_TRY(read_mlp(m, model, err));
+    LHI_TRY(read_mlp(m, in, err));
     LHI_TRY(read_experts(m, in, err));
     LHI_TRY(lhi_megatron_read_vocabulary(m, in, err));
-    LHI_TRY(lhi_arg_get_choice(m, LHI_ARG_NORMALIZATION, norms, &norm, err));
-    model->norm = (lh_norm)norm;
+    LHI_TRY(read_norms(m, model, err));
     model->tied_embeddings =
         !lhi_arg_is_given(m, LHI_ARG_UNTIE_EMBEDDINGS_AND_OUTPUT_WEIGHTS);
-    lhi_import_name_model(in);
+    lhi_import_name_model(in, same_constants);
+    if (has_unimported_yarn(model))
+        lhi_import_note(
+            in,
+            "rope_scaling: is that of %s; YaRN is imported only with "
+            "--multi-latent-attention",
+            model->name);
     if (model->rope_theta && model->rope_theta != 10000 &&
         !lhi_arg_is_given(m, LHI_ARG_ROTARY_BASE))
         lhi_import_note(in,

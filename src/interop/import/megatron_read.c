@@ -252,6 +252,18 @@ lh_status lhi_megatron_add_origins(const lhi_megatron *m, lhi_imported_job *in,
         {"model.vocab", LHI_ARG_PADDED_VOCAB_SIZE},
         {"model.positions", LHI_ARG_MAX_POSITION_EMBEDDINGS},
         {"model.rope_theta", LHI_ARG_ROTARY_BASE},
+        {"model.partial_rotary_factor", LHI_ARG_ROTARY_PERCENT},
+        {"model.no_rope_interval", LHI_ARG_NO_ROPE_FREQ},
+        {"model.rope_scaling", LHI_ARG_USE_ROPE_SCALING},
+        {"model.rope_scaling", LHI_ARG_ROTARY_SCALING_FACTOR},
+        {"model.qk_l2_norm", LHI_ARG_QK_L2_NORM},
+        {"model.norm_epsilon", LHI_ARG_NORM_EPSILON},
+        {"model.norm_zero_centered", LHI_ARG_APPLY_LAYERNORM_1P},
+        {"model.activation", LHI_ARG_SQUARED_RELU},
+        {"model.activation", LHI_ARG_QUICK_GEGLU},
+        {"model.glu_linear_offset", LHI_ARG_GLU_LINEAR_OFFSET},
+        {"model.swiglu_limit", LHI_ARG_ACTIVATION_FUNC_CLAMP_VALUE},
+        {"model.initializer_range", LHI_ARG_INIT_METHOD_STD},
         {"model.sliding_window", LHI_ARG_WINDOW_SIZE},
         {"model.full_interval", LHI_ARG_WINDOW_ATTN_SKIP_FREQ},
         {"model.window_first_layer", LHI_ARG_WINDOW_ATTN_SKIP_FREQ},
@@ -286,6 +298,8 @@ lh_status lhi_megatron_add_origins(const lhi_megatron *m, lhi_imported_job *in,
         {"training.recompute", LHI_ARG_RECOMPUTE_MODULES},
         {"training.recompute", LHI_ARG_RECOMPUTE_GRANULARITY},
         {"training.dropout", LHI_ARG_HIDDEN_DROPOUT},
+        {"training.balance_loss", LHI_ARG_MOE_AUX_LOSS_COEFF},
+        {"training.balance_bias", LHI_ARG_MOE_ROUTER_BIAS_UPDATE_RATE},
         {"training.dispatcher", LHI_ARG_MOE_TOKEN_DISPATCHER_TYPE},
         {"framework.attention", LHI_ARG_ATTENTION_BACKEND},
         {"framework.gradients", LHI_ARG_MAIN_GRADS_DTYPE},
@@ -350,9 +364,25 @@ lh_status lhi_arg_require_integer(const lhi_megatron *m, lhi_megatron_key key,
 }
 
 lh_status lhi_arg_get_real(const lhi_megatron *m, lhi_megatron_key key,
-                           double *out, lh_error *err)
+                           double low, double high, double *out, lh_error *err)
 {
-    return lhi_input_value_get_real(key_of(m, key), out, err);
+    double number = *out;
+    if (!lhi_arg_is_given(m, key))
+        return LH_OK;
+    LHI_TRY(lhi_input_value_get_real(key_of(m, key), &number, err));
+    if (number < low || number > high)
+        return lhi_arg_fail(m, key, LH_EINPUT, err,
+                            "is out of range; expected %.12g to %.12g", low,
+                            high);
+    *out = number;
+    return LH_OK;
+}
+
+void lhi_arg_ignore(const lhi_megatron *m, lhi_megatron_key key,
+                    lhi_imported_job *in)
+{
+    if (lhi_arg_is_given(m, key))
+        lhi_import_ignore(in, rows[key].shown);
 }
 
 lh_status lhi_arg_get_choice(const lhi_megatron *m, lhi_megatron_key key,

@@ -300,7 +300,7 @@ static lh_status estimate_buckets(const lhi_megatron *m, lhi_imported_job *in,
     const double replicas = (double)l->data * l->context;
     const uint32_t layers = in->model.layers;
     double size = replicas > 40 ? 1e6 * replicas : 40e6, given = 0;
-    LHI_TRY(lhi_arg_get_real(m, LHI_ARG_DDP_BUCKET_SIZE, &given, err));
+    LHI_TRY(lhi_arg_get_real(m, LHI_ARG_DDP_BUCKET_SIZE, 0, 1e18, &given, err));
     if (given >= 1)
         size = given;
     const double n = lhi_layout_count_all_params(&in->model, l) / size;

@@ -115,7 +115,7 @@ static const flavor *find_flavor(lhi_titan_form form, const char *model,
 static void use_flavor(const flavor *f, lhi_imported_job *in)
 {
     in->model = f->preset ? *lh_model_preset(f->preset) : f->shape;
-    lhi_import_name_model(in);
+    lhi_import_name_model(in, NULL);
 }
 
 /* --- configurations ----------------------------------------------------------
@@ -269,7 +269,7 @@ static void use_given_model(const lhi_titan *t, lhi_imported_job *in,
     const lhi_titan_key says =
         t->form == LHI_TITAN_TOML ? LHI_TITAN_FLAVOR : LHI_TITAN_CONFIG;
     in->model = *model;
-    lhi_import_name_model(in);
+    lhi_import_name_model(in, NULL);
     if (lhi_titan_is_given(t, says))
         lhi_import_note(in, "%s: is replaced by the model that --model names",
                         t->form == LHI_TITAN_TOML ? "model.flavor"

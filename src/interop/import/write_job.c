@@ -252,7 +252,8 @@ static bool add_model_map(lhi_text *text, const lh_model *model)
     lhi_draft_add_line(text, "model:", "");
     json_object_foreach(map, key, value)
     {
-        char *dumped = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        char *dumped = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT |
+                                             JSON_REAL_PRECISION(15));
         lhi_text_printf(text, "  %s: %s\n", key, dumped ? dumped : "");
         text->failed = text->failed || !dumped;
         free(dumped);
@@ -327,6 +328,12 @@ static void add_training(writer *w)
              t->dropout != lhi_model_uses_dropout(&w->in->model))
         lhi_draft_add_value(text, "whether layers use dropout", "  dropout: %s",
                             t->dropout ? "true" : "false");
+    if (t->balance_loss_given)
+        lhi_draft_add_value(text, "coefficient of the load-balancing loss",
+                            "  balance_loss: %.15g", t->balance_loss);
+    if (t->balance_bias_given)
+        lhi_draft_add_value(text, "update of an expert's bias per step",
+                            "  balance_bias: %.15g", t->balance_bias);
     if (t->dispatcher == LH_DISPATCHER_DEEPEP)
         lhi_draft_add_value(text, "how tokens are sent to experts",
                             "  dispatcher: deepep");
