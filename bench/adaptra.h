@@ -7,7 +7,7 @@
 #include "page_section.h"
 #include "paper_pipeline.h"
 
-#include <longhaul/events.h>
+#include <longhaul/experimental/events.h>
 
 /* Compared systems. On the direct path a device's sends share a queue of one
  * entry with its passes, and receives are posted only when the device reaches

@@ -3,8 +3,8 @@
  * online. */
 #include "adaptra.h"
 
-#include <longhaul/adapt.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/adapt.h>
+#include <longhaul/experimental/methods.h>
 
 enum { STEPS = 1200 };
 

@@ -3,8 +3,8 @@
  * that swap their stages. */
 #include "adaptra.h"
 
-#include <longhaul/host_placement.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/host_placement.h>
+#include <longhaul/experimental/methods.h>
 
 #include <stdlib.h>
 

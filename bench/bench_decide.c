@@ -12,8 +12,8 @@
 #include "bench.h"
 
 #include <inttypes.h>
-#include <longhaul/adapt.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/adapt.h>
+#include <longhaul/experimental/methods.h>
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -15,8 +15,8 @@
 #include "bench.h"
 #include "commit.h"
 
-#include <longhaul/engine.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/engine.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/pipeline.h>
 #include <longhaul/simulate.h>
 #include <math.h>

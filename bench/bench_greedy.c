@@ -12,7 +12,7 @@
 #define _GNU_SOURCE /* wait4 */
 #include "commit.h"
 
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 
 #include <inttypes.h>
 #include <stdio.h>

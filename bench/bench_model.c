@@ -6,7 +6,7 @@
 #define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include "bench.h"
 
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/plan.h>
 #include <longhaul/simulate.h>
 

@@ -13,7 +13,7 @@
 #define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include "bench.h"
 
-#include <longhaul/optical.h>
+#include <longhaul/experimental/optical.h>
 
 enum { MAX_RUNS = 101, REQUESTS = 1000000 };
 

@@ -10,7 +10,7 @@
 #define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include "bench.h"
 
-#include <longhaul/solve.h>
+#include <longhaul/experimental/solve.h>
 
 #include <inttypes.h>
 

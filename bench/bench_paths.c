@@ -14,8 +14,8 @@
 #define _DEFAULT_SOURCE
 #include "bench.h"
 
-#include <longhaul/engine.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/engine.h>
+#include <longhaul/experimental/methods.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>

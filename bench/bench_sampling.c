@@ -16,7 +16,7 @@
 #define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include "bench.h"
 
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/plan.h>
 
 enum { GPUS_PER_NODE = 2, LARGEST_RATIO = 3 };

@@ -12,7 +12,7 @@
 #include "bench.h"
 #include "pipelines.h"
 
-#include <longhaul/solve.h>
+#include <longhaul/experimental/solve.h>
 
 #include <inttypes.h>
 #include <math.h>

@@ -13,9 +13,9 @@
 #define _DEFAULT_SOURCE
 #include "bench.h"
 
-#include <longhaul/engine.h>
-#include <longhaul/methods.h>
-#include <longhaul/monitor.h>
+#include <longhaul/experimental/engine.h>
+#include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/monitor.h>
 #include <stdbool.h>
 #include <stdint.h>
 

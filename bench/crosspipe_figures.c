@@ -3,7 +3,7 @@
 #include "crosspipe.h"
 #include "paper_pipeline.h"
 
-#include <longhaul/report.h>
+#include <longhaul/experimental/report.h>
 
 #include <math.h>
 #include <string.h>

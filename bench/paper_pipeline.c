@@ -2,8 +2,8 @@
 /* Builds pipelines in papers' settings and measures their schedules. */
 #include "paper_pipeline.h"
 
-#include <longhaul/methods.h>
-#include <longhaul/solve.h>
+#include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/solve.h>
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "published.h"
 
-#include <longhaul/model.h>
+#include <longhaul/experimental/model.h>
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * of iteration times; keys match bench/data/scaleacross/findings.csv. */
 #include "scaleacross.h"
 
-#include <longhaul/network_model.h>
+#include <longhaul/experimental/network_model.h>
 
 #include <math.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "scaleacross.h"
 
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/plan.h>
 #include <longhaul/simulate.h>
 

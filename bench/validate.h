@@ -6,7 +6,7 @@
 
 #include "table.h"
 
-#include <longhaul/cost.h>
+#include <longhaul/experimental/cost.h>
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
  * with a fixed layout uses. */
 #include "validate.h"
 
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/plan.h>
 #include <longhaul/simulate.h>
 

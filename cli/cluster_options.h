@@ -6,7 +6,7 @@
 
 #include "cli.h"
 
-#include <longhaul/draft.h>
+#include <longhaul/experimental/draft.h>
 
 /* Settings of the cluster options. */
 typedef struct cli_cluster_options {

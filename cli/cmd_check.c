@@ -3,7 +3,7 @@
 #include "commands.h"
 #include "problem.h"
 
-#include <longhaul/json_output.h>
+#include <longhaul/experimental/json_output.h>
 
 #include <inttypes.h>
 

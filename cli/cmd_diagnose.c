@@ -7,8 +7,8 @@
 #include "view.h"
 #include "wrap.h"
 
-#include <longhaul/diagnose.h>
-#include <longhaul/json_output.h>
+#include <longhaul/experimental/diagnose.h>
+#include <longhaul/experimental/json_output.h>
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "view.h"
 
 #include <inttypes.h>
-#include <longhaul/engine.h>
+#include <longhaul/experimental/engine.h>
 #include <string.h>
 
 typedef struct settings {

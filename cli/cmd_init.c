@@ -6,7 +6,7 @@
 #include "inputs.h"
 #include "values.h"
 
-#include <longhaul/draft.h>
+#include <longhaul/experimental/draft.h>
 
 #include <inttypes.h>
 #include <stdlib.h>

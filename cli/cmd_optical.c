@@ -4,7 +4,7 @@
 #include "commands.h"
 #include "inputs.h"
 
-#include <longhaul/json_output.h>
+#include <longhaul/experimental/json_output.h>
 
 #include <inttypes.h>
 #include <stdlib.h>

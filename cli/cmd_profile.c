@@ -6,7 +6,7 @@
 #include "profile_torch.h"
 
 #include <inttypes.h>
-#include <longhaul/engine.h>
+#include <longhaul/experimental/engine.h>
 #include <string.h>
 
 typedef struct settings {

@@ -6,7 +6,7 @@
 #include "tradeoff_view.h"
 #include "values.h"
 
-#include <longhaul/json_output.h>
+#include <longhaul/experimental/json_output.h>
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #include "sweep.h"
 #include "view.h"
 
-#include <longhaul/json_output.h>
+#include <longhaul/experimental/json_output.h>
 
 /* Comparison and its presentation settings. */
 typedef struct cli_comparison {

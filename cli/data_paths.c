@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "data_paths.h"
 
-#include <longhaul/events.h>
+#include <longhaul/experimental/events.h>
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 
 #include "inputs.h"
 
-#include <longhaul/delegate.h>
+#include <longhaul/experimental/delegate.h>
 
 /* Option rows; `settings` has a const char *path, and an int64_t `staging`. */
 #define CLI_PATH_ROWS(settings, staging_member, says)                          \

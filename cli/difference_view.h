@@ -5,8 +5,8 @@
 
 #include "cli.h"
 
-#include <longhaul/report.h>
-#include <longhaul/trace_compare.h>
+#include <longhaul/experimental/report.h>
+#include <longhaul/experimental/trace_compare.h>
 
 /* Prints text. `how` is the measurement method, "" if unknown. `log`, the run's
  * iterations, may be NULL. */

@@ -7,12 +7,12 @@
 #include "view.h"
 #include "wrap.h"
 
-#include <longhaul/adapt.h>
-#include <longhaul/delegate.h>
-#include <longhaul/events.h>
-#include <longhaul/host_placement.h>
-#include <longhaul/jitter.h>
-#include <longhaul/layers.h>
+#include <longhaul/experimental/adapt.h>
+#include <longhaul/experimental/delegate.h>
+#include <longhaul/experimental/events.h>
+#include <longhaul/experimental/host_placement.h>
+#include <longhaul/experimental/jitter.h>
+#include <longhaul/experimental/layers.h>
 #include <longhaul/plan.h>
 
 /* Option row; `member` of the settings is a const char *. */

@@ -6,7 +6,7 @@
 
 #include "cluster_options.h"
 
-#include <longhaul/import.h>
+#include <longhaul/experimental/import.h>
 
 /* Source of an import. */
 typedef struct cli_import_options {

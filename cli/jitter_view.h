@@ -5,8 +5,8 @@
 
 #include "inputs.h"
 
-#include <longhaul/jitter.h>
-#include <longhaul/report.h>
+#include <longhaul/experimental/jitter.h>
+#include <longhaul/experimental/report.h>
 
 /* Settings of --jitter. */
 typedef struct cli_jitter {

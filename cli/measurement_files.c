@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "measurement_files.h"
 
+#include <longhaul/experimental/profile.h>
 #include <longhaul/job.h>
-#include <longhaul/profile.h>
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 
 #include "cli.h"
 
-#include <longhaul/diagnose.h>
+#include <longhaul/experimental/diagnose.h>
 
 /* Output files for measurements. */
 typedef struct cli_measurement_files {

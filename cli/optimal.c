@@ -4,7 +4,7 @@
 #include "problem.h"
 #include "values.h"
 
-#include <longhaul/certificate.h>
+#include <longhaul/experimental/certificate.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -5,7 +5,7 @@
 
 #include "inputs.h"
 
-#include <longhaul/solve.h>
+#include <longhaul/experimental/solve.h>
 
 /* Settings of the optimal-schedule search. */
 typedef struct cli_search {

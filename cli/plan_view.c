@@ -3,7 +3,7 @@
 #include "view.h"
 
 #include <inttypes.h>
-#include <longhaul/cost.h>
+#include <longhaul/experimental/cost.h>
 #include <math.h>
 #include <string.h>
 

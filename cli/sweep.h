@@ -6,7 +6,7 @@
 
 #include "inputs.h"
 
-#include <longhaul/compare.h>
+#include <longhaul/experimental/compare.h>
 
 /* Swept quantity. */
 typedef enum cli_axis_kind {

@@ -5,7 +5,7 @@
 
 #include "optimal.h"
 
-#include <longhaul/tradeoff.h>
+#include <longhaul/experimental/tradeoff.h>
 
 /* Settings of the trade-off options. */
 typedef struct cli_tradeoff {

@@ -17,7 +17,7 @@
 #include "event_timeline_view.h"
 #include "view.h"
 
-#include <longhaul/engine.h>
+#include <longhaul/experimental/engine.h>
 
 enum { TRAIN_INPROC, TRAIN_LOCAL, TRAIN_UCX, TRAIN_TCP }; /* --transport */
 enum { TRAIN_RANKS_ANY, TRAIN_RANKS_LOCAL };              /* --ranks */

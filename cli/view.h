@@ -5,8 +5,8 @@
 
 #include "problem.h"
 
-#include <longhaul/analysis.h>
-#include <longhaul/report.h>
+#include <longhaul/experimental/analysis.h>
+#include <longhaul/experimental/report.h>
 
 /* A simulated schedule. Owns everything except the pipeline. Zero-initialise;
  * cli_view_fini() is valid at any time. */

@@ -5,7 +5,7 @@
 
 #include "cli.h"
 
-#include <longhaul/report.h>
+#include <longhaul/experimental/report.h>
 
 enum {
     CLI_LABEL = 14,        /* columns of a label and the gap after it */

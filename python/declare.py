@@ -4,7 +4,7 @@
 
 usage: declare.py OUTPUT INCLUDE CC [ARGUMENT...]
 
-The compiler preprocesses the headers of INCLUDE/longhaul. The declarations that
+The compiler preprocesses the headers below INCLUDE. The declarations that
 come from these files, and not from the system's, are passed to cffi. No
 declaration is written twice.
 """
@@ -45,7 +45,7 @@ def preprocessed(source: str, include: pathlib.Path, cc: list[str]) -> str:
     for line in text.splitlines():
         marker = re.match(r'# \d+ "(.*?)"', line)
         if marker:
-            ours = pathlib.Path(marker[1]).parent == include / "longhaul"
+            ours = include in pathlib.Path(marker[1]).parents
         elif ours:
             lines.append(line)
     return "\n".join(lines)
@@ -53,8 +53,10 @@ def preprocessed(source: str, include: pathlib.Path, cc: list[str]) -> str:
 
 def main() -> None:
     output, include = sys.argv[1], pathlib.Path(sys.argv[2])
-    headers = sorted(p.name for p in (include / "longhaul").glob("*.h"))
-    source = "".join(f"#include <longhaul/{name}>\n" for name in headers)
+    headers = sorted(
+        p.relative_to(include).as_posix() for p in include.rglob("*.h")
+    )
+    source = "".join(f"#include <{name}>\n" for name in headers)
     ffi = cffi.FFI()
     ffi.cdef(preprocessed(source, include, sys.argv[3:]))
     ffi.cdef("".join(f"#define {name} ...\n" for name in CONSTANTS))

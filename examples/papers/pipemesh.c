@@ -8,9 +8,9 @@
  * Prints Markdown; with an argument it also writes the curves as a report. */
 #include "pipemesh_more.h"
 
-#include <longhaul/cost.h>
-#include <longhaul/elastic.h>
-#include <longhaul/report.h>
+#include <longhaul/experimental/cost.h>
+#include <longhaul/experimental/elastic.h>
+#include <longhaul/experimental/report.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

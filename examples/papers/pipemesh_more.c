@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipemesh_more.h"
 
-#include <longhaul/cost.h>
-#include <longhaul/elastic.h>
+#include <longhaul/experimental/cost.h>
+#include <longhaul/experimental/elastic.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

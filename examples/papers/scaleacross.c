@@ -7,10 +7,10 @@
  *
  * The paper withholds most of its constants. The page lists our choices, and
  * those made with knowledge of the paper's results. */
-#include <longhaul/cost.h>
+#include <longhaul/experimental/cost.h>
+#include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/network_model.h>
 #include <longhaul/job.h>
-#include <longhaul/methods.h>
-#include <longhaul/network_model.h>
 #include <longhaul/pipeline.h>
 #include <longhaul/plan.h>
 #include <longhaul/simulate.h>

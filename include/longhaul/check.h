@@ -4,7 +4,7 @@
 #ifndef LONGHAUL_CHECK_H
 #define LONGHAUL_CHECK_H
 
-#include <longhaul/certificate.h>
+#include <longhaul/experimental/certificate.h>
 #include <longhaul/pipeline.h>
 #include <longhaul/schedule.h>
 #include <longhaul/status.h>

@@ -8,10 +8,10 @@
 #ifndef LONGHAUL_JOB_H
 #define LONGHAUL_JOB_H
 
-#include <longhaul/model.h>
-#include <longhaul/network_model.h>
+#include <longhaul/experimental/model.h>
+#include <longhaul/experimental/network_model.h>
+#include <longhaul/experimental/profile.h>
 #include <longhaul/pipeline.h>
-#include <longhaul/profile.h>
 #include <longhaul/status.h>
 
 #include <stdbool.h>
@@ -167,7 +167,7 @@ typedef struct lh_gpu {
     double memory_gbps; /* memory bandwidth, 10^9 BYTES per second */
     double memory_bytes_per_s;
     /* fraction of tflops reached by whole passes, all kernels without
-     * communication (longhaul/cost.h); 0: the cost model's own */
+     * communication (longhaul/experimental/cost.h); 0: the cost model's own */
     double efficiency;
     /* Dense 8-bit peak, 10^12 FLOP/s; 0: unsupported or unknown. */
     double fp8_tflops;
@@ -226,7 +226,7 @@ typedef enum lh_outermost {
 
 /* Sharding of weights, gradients and optimizer state across the replicas of
  * several datacenters, for the state that training.zero shards
- * (longhaul/cost.h). */
+ * (longhaul/experimental/cost.h). */
 typedef enum lh_sharding {
     LH_SHARDING_ANY,    /* not given */
     LH_SHARDING_FULL,   /* over all replicas */

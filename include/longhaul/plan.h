@@ -4,8 +4,8 @@
 #ifndef LONGHAUL_PLAN_H
 #define LONGHAUL_PLAN_H
 
-#include <longhaul/advice.h>
-#include <longhaul/jitter.h>
+#include <longhaul/experimental/advice.h>
+#include <longhaul/experimental/jitter.h>
 #include <longhaul/job.h>
 #include <longhaul/pipeline.h>
 #include <longhaul/schedule.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Creates schedules by name: every method in <longhaul/methods.h>, "optimal"
- * (search), and "auto", which picks the best result. */
+/* Creates schedules by name: every method in <longhaul/experimental/methods.h>,
+ * "optimal" (search), and "auto", which picks the best result. */
 #ifndef LONGHAUL_SCHEDULER_H
 #define LONGHAUL_SCHEDULER_H
 
-#include <longhaul/methods.h>
-#include <longhaul/solve.h>
+#include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/solve.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives over one path: the alpha-beta model. */
-#include <longhaul/cost.h>
+#include <longhaul/experimental/cost.h>
 
 void lh_cost_collective_ring(lh_ring ring, lh_collective_kind kind, uint32_t n,
                              double bytes, const lh_cost_path *path,

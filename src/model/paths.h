@@ -5,7 +5,7 @@
 
 #include "model/shape.h"
 
-#include <longhaul/network_model.h>
+#include <longhaul/experimental/network_model.h>
 
 /* Returns the job profile's measurement for a path, or NULL. */
 const lh_profile_link *lhi_profile_link(const lh_job *job, lh_profile_path kind,

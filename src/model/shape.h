@@ -3,7 +3,8 @@
  * written.
  *
  * The cost model consists of pure formulas. Input: a job, a layout, a layer
- * range of the model. Output: times, bytes and memory (longhaul/cost.h).
+ * range of the model. Output: times, bytes and memory
+ * (longhaul/experimental/cost.h).
  *
  *     shape.h            sizes per GPU, and the model's constants
  *     work.h             operations and bytes of passes: work.c; their resident
@@ -24,7 +25,7 @@
 #ifndef LHI_MODEL_SHAPE_H
 #define LHI_MODEL_SHAPE_H
 
-#include <longhaul/cost.h>
+#include <longhaul/experimental/cost.h>
 
 /* Sizes per GPU for one job and layout. */
 typedef struct lhi_shape {

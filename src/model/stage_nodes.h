@@ -5,7 +5,7 @@
 #ifndef LHI_MODEL_STAGE_NODES_H
 #define LHI_MODEL_STAGE_NODES_H
 
-#include <longhaul/cost.h>
+#include <longhaul/experimental/cost.h>
 
 /* A stage's ranks in one datacenter. */
 typedef struct lhi_stage_nodes {

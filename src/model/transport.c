@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <longhaul/network_model.h>
+#include <longhaul/experimental/network_model.h>
 
 #include <math.h>
 

@@ -2,11 +2,11 @@
 /* Writes the reports that test_report.py opens in a browser, their traces, and
  * a diagnosis of the recording into a folder:
  *     make_reports DIR RECORDING */
-#include <longhaul/analysis.h>
-#include <longhaul/diagnose.h>
-#include <longhaul/json_output.h>
-#include <longhaul/methods.h>
-#include <longhaul/report.h>
+#include <longhaul/experimental/analysis.h>
+#include <longhaul/experimental/diagnose.h>
+#include <longhaul/experimental/json_output.h>
+#include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/report.h>
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * event timeline. */
 #include "fuzz.h"
 
-#include <longhaul/events.h>
+#include <longhaul/experimental/events.h>
 
 static const char pipeline_text[] =
     "longhaul: pipeline/1\n"

@@ -2,7 +2,7 @@
 /* Input: a Hugging Face config.json. */
 #include "fuzz.h"
 
-#include <longhaul/model.h>
+#include <longhaul/experimental/model.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -2,7 +2,7 @@
 /* Input: a profile. */
 #include "fuzz.h"
 
-#include <longhaul/profile.h>
+#include <longhaul/experimental/profile.h>
 
 static lh_status parse(const char *text, size_t len, lh_profile **out,
                        lh_error *err)

@@ -3,7 +3,7 @@
  * compressed. Any recording that results must be diagnosable. */
 #include "fuzz.h"
 
-#include <longhaul/diagnose.h>
+#include <longhaul/experimental/diagnose.h>
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
 /* Input: a rank map. */
 #include "fuzz.h"
 
-#include <longhaul/diagnose.h>
+#include <longhaul/experimental/diagnose.h>
 
 static lh_status parse(const char *text, size_t len, lh_rank_map **out,
                        lh_error *err)

@@ -3,8 +3,8 @@
  * diagnosis must contain finite numbers only. */
 #include "fuzz.h"
 
-#include <longhaul/diagnose.h>
-#include <longhaul/json_output.h>
+#include <longhaul/experimental/diagnose.h>
+#include <longhaul/experimental/json_output.h>
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
 /* Input: a topology. Finds several routes in it and checks them. */
 #include "fuzz.h"
 
-#include <longhaul/optical.h>
+#include <longhaul/experimental/optical.h>
 
 static int64_t cable_km(const lh_topology *t, uint32_t a, uint32_t b)
 {

@@ -2,8 +2,8 @@
 /* Input: a trace. */
 #include "fuzz.h"
 
-#include <longhaul/report.h>
-#include <longhaul/trace.h>
+#include <longhaul/experimental/report.h>
+#include <longhaul/experimental/trace.h>
 
 static lh_status parse(const char *text, size_t len, lh_trace **out,
                        lh_error *err)

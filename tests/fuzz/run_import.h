@@ -3,7 +3,7 @@
 #ifndef RUN_IMPORT_H
 #define RUN_IMPORT_H
 
-#include <longhaul/import.h>
+#include <longhaul/experimental/import.h>
 
 #include <stdint.h>
 

@@ -4,10 +4,10 @@
 #include "fuzz.h"
 
 #include <inttypes.h>
-#include <longhaul/analysis.h>
-#include <longhaul/bounds.h>
 #include <longhaul/check.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/analysis.h>
+#include <longhaul/experimental/bounds.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/simulate.h>
 
 bool fuzz_is_small(const lh_pipeline *p)

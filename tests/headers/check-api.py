@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the rules of docs/develop.md, "The API", that headers show.
 
-check-api.py FOLDER: FOLDER has include/longhaul and tests/unit/test_api.c. Prints a
+check-api.py FOLDER: FOLDER has include and tests/unit/test_api.c. Prints a
 line for each rule that a header violates, and fails if there is one.
 """
 import pathlib
@@ -108,10 +108,10 @@ def check_enum(header, name, body):
                     + ', '.join(sorted(first)))
 
 
-def check_header(header, sized, tested, all_code):
+def check_header(header, path, sized, tested, all_code):
     text = header.read_text()
     code = without_comments(text)
-    guard = 'LONGHAUL_' + header.stem.upper() + '_H'
+    guard = re.sub(r'\W', '_', path.removesuffix('.h')).upper() + '_H'
     if not re.match(r'/\* SPDX[^\n]*\n/\* [A-Z]', text):
         say(header, 'does not begin with what it is for')
     if f'#ifndef {guard}\n#define {guard}\n' not in text:
@@ -130,13 +130,14 @@ def check_header(header, sized, tested, all_code):
 
 def main():
     root = pathlib.Path(sys.argv[1])
-    headers = sorted((root / 'include/longhaul').glob('*.h'))
+    headers = sorted((root / 'include').rglob('*.h'))
     all_code = without_comments('\n'.join(h.read_text() for h in headers))
     sized = set(re.findall(r'typedef struct (\w+) \{\s*size_t size;', all_code))
     test = (root / 'tests/unit/test_api.c').read_text()
     tested = set(re.findall(r'TAKER\((\w+),', test))
     for h in headers:
-        check_header(h, sized, tested, all_code)
+        path = h.relative_to(root / 'include').as_posix()
+        check_header(h, path, sized, tested, all_code)
     print('\n'.join(wrong) or f'api: {len(headers)} headers, '
           f'{len(sized)} structs with a size')
     return bool(wrong)

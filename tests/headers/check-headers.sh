@@ -20,7 +20,7 @@ try() { # COMPILER HEADER; words of COMPILER are split on purpose
         failed=$((failed + 1))
     }
 }
-for header in include/longhaul/*.h; do
+for header in $(find include -name '*.h' | sort); do
     language='-std=c11 -x c'
     try "$cc" "${header#include/}"
     language='-std=c++11 -x c++'

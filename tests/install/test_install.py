@@ -48,9 +48,10 @@ with tempfile.TemporaryDirectory(prefix="longhaul-install-") as temp:
     root = temp / "root" / PREFIX.lstrip("/")
     for name in FILES:
         check((root / name).is_file(), f"{name} is installed")
-    headers = {p.name for p in pathlib.Path(SOURCE, "include/longhaul")
-               .glob("*.h")}
-    check(headers == {p.name for p in (root / "include/longhaul").iterdir()},
+    def list_headers(folder):
+        return {p.relative_to(folder) for p in folder.rglob("*.h")}
+    check(list_headers(pathlib.Path(SOURCE, "include")) ==
+          list_headers(root / "include"),
           "all public headers are installed, and no others")
 
     env = {**os.environ, "PKG_CONFIG_PATH": str(root / LIBDIR / "pkgconfig"),

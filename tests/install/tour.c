@@ -2,7 +2,7 @@
 /* Uses the installed library: reads a pipeline, generates and simulates a
  * schedule, and prints its makespan. */
 #include <longhaul/check.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/simulate.h>
 
 #include <inttypes.h>

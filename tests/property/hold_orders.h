@@ -9,8 +9,8 @@
 
 #include "schedule/solver/model/machine_orders.h"
 
-#include <longhaul/bounds.h>
 #include <longhaul/check.h>
+#include <longhaul/experimental/bounds.h>
 
 /* Checks that the orders take the stated time, and that as a schedule of the
  * pipeline they run, respect its memory limits and are not below a proven

@@ -8,8 +8,8 @@
 #include "test.h"
 #include "uniform.h"
 
-#include <longhaul/adapt.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/adapt.h>
+#include <longhaul/experimental/methods.h>
 
 static uint32_t n_cases = OF_CASES(600), first_case;
 

@@ -8,8 +8,8 @@
 #include "random_pipeline.h"
 #include "test.h"
 
-#include <longhaul/analysis.h>
 #include <longhaul/check.h>
+#include <longhaul/experimental/analysis.h>
 #include <stdlib.h>
 
 static uint32_t n_cases = OF_CASES(20000), first_case;

@@ -13,7 +13,7 @@
 #include "planner/elastic/pipeline.h"
 #include "planner/elastic/shape_search.h"
 
-#include <longhaul/elastic.h>
+#include <longhaul/experimental/elastic.h>
 #include <longhaul/simulate.h>
 #include <math.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include "planner/layout/partition_search.h"
 #include "planner/layout/space.h"
 
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/plan.h>
 #include <longhaul/simulate.h>
 #include <stdlib.h>

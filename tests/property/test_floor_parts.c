@@ -11,9 +11,9 @@
 
 #include "planner/search/lower_bound.h"
 
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/solve.h>
 #include <longhaul/simulate.h>
-#include <longhaul/solve.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,7 @@
 #include "base/random.h"
 #include "planner/search/lower_bound.h"
 
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/simulate.h>
 #include <stdlib.h>
 

@@ -10,9 +10,9 @@
 
 #include "schedule/methods/sched.h"
 
-#include <longhaul/bounds.h>
 #include <longhaul/check.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/bounds.h>
+#include <longhaul/experimental/methods.h>
 #include <stdlib.h>
 
 static uint32_t n_cases = OF_CASES(3000), first_case;

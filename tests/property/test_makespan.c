@@ -13,7 +13,7 @@
 #include "random_pipeline.h"
 #include "test.h"
 
-#include <longhaul/bounds.h>
+#include <longhaul/experimental/bounds.h>
 #include <longhaul/simulate.h>
 #include <stdlib.h>
 

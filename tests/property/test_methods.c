@@ -9,9 +9,9 @@
 #include "random_pipeline.h"
 #include "test.h"
 
-#include <longhaul/bounds.h>
 #include <longhaul/check.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/bounds.h>
+#include <longhaul/experimental/methods.h>
 #include <stdlib.h>
 
 static uint32_t n_cases = OF_CASES(1500), first_case;

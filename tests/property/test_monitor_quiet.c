@@ -10,7 +10,7 @@
 #include "test.h"
 #include "uniform.h"
 
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 
 static uint32_t n_cases = 10000, first_case = 1;
 

@@ -11,7 +11,7 @@
 #include "test.h"
 #include "uniform.h"
 
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 
 enum { MOST_TRUTHS = 3, STEPS = 90, SOON = 3, MOST = 64 };
 

@@ -11,8 +11,8 @@
 #include "test.h"
 #include "tiny_model.h"
 
-#include <longhaul/engine.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/engine.h>
+#include <longhaul/experimental/methods.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -8,10 +8,10 @@
 #include "random_pipeline.h"
 #include "test.h"
 
-#include <longhaul/bounds.h>
 #include <longhaul/check.h>
+#include <longhaul/experimental/bounds.h>
+#include <longhaul/experimental/solve.h>
 #include <longhaul/simulate.h>
-#include <longhaul/solve.h>
 #include <stdlib.h>
 
 static uint32_t n_cases = OF_CASES(3000), first_case;

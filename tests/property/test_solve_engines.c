@@ -9,8 +9,8 @@
 #include "test.h"
 
 #include <longhaul/check.h>
+#include <longhaul/experimental/solve.h>
 #include <longhaul/scheduler.h>
-#include <longhaul/solve.h>
 #include <stdlib.h>
 #include <string.h>
 

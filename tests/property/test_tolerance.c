@@ -7,8 +7,8 @@
 #include "random_pipeline.h"
 #include "test.h"
 
-#include <longhaul/analysis.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/analysis.h>
+#include <longhaul/experimental/methods.h>
 
 static uint32_t n_cases = OF_CASES(600), first_case;
 

@@ -9,7 +9,7 @@
 #include "test.h"
 
 #include <longhaul/check.h>
-#include <longhaul/tradeoff.h>
+#include <longhaul/experimental/tradeoff.h>
 #include <stdlib.h>
 
 enum { MOST_LIMIT = 40 };

@@ -11,7 +11,7 @@
 
 #include <ctype.h>
 #include <inttypes.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/simulate.h>
 #include <string.h>
 

@@ -84,8 +84,8 @@ def the_wheel_is_small_and_whole():
     check(wheel.stat().st_size < MOST_BYTES, f"{wheel.stat().st_size} bytes")
     print(f"{wheel.name}: {wheel.stat().st_size} bytes")
     names = set(zipfile.ZipFile(wheel).namelist())
-    headers = {f"longhaul/include/longhaul/{p.name}"
-               for p in (ROOT / "include/longhaul").glob("*.h")}
+    headers = {f"longhaul/{p.relative_to(ROOT)}"
+               for p in (ROOT / "include").rglob("*.h")}
     sources = {str(p.relative_to(ROOT / "python"))
                for p in (ROOT / "python/longhaul").rglob("*.py")}
     for wanted in headers | sources | {

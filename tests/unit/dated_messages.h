@@ -7,9 +7,9 @@
 
 #include "test.h"
 
-#include <longhaul/engine.h>
+#include <longhaul/experimental/engine.h>
+#include <longhaul/experimental/trace.h>
 #include <longhaul/simulate.h>
-#include <longhaul/trace.h>
 
 #define LONGEST_NS INT64_C(2000000) /* upper limit for a run */
 

@@ -3,7 +3,7 @@
 #ifndef MOE_MODELS_H
 #define MOE_MODELS_H
 
-#include <longhaul/model.h>
+#include <longhaul/experimental/model.h>
 
 /* Makes every layer a Mixtral-like MoE layer. */
 static inline lh_model mixtral_of(lh_model m)

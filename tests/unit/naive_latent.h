@@ -4,7 +4,7 @@
 #ifndef NAIVE_LATENT_H
 #define NAIVE_LATENT_H
 
-#include <longhaul/model.h>
+#include <longhaul/experimental/model.h>
 
 #include <stddef.h>
 

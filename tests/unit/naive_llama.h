@@ -7,7 +7,7 @@
 #ifndef NAIVE_LLAMA_H
 #define NAIVE_LLAMA_H
 
-#include <longhaul/model.h>
+#include <longhaul/experimental/model.h>
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -8,7 +8,7 @@
 #include "base/random.h"
 #include "schedule/pipeline/pipeline_internal.h"
 
-#include <longhaul/monitor.h>
+#include <longhaul/experimental/monitor.h>
 
 #include <math.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ typedef struct noisy_run {
     bool
         /* the same factor throughout an iteration, per link or device */
         together;
-    bool late;    /* a receive is posted when the device reaches its pass */
+    bool late; /* a receive is posted when the device reaches its pass */
     lhi_random random;
     /* Actual values per link or per device; NULL: the pipeline's. */
     const double *latency, *transfer, *slower; /* factors */

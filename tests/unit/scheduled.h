@@ -5,7 +5,7 @@
 
 #include "test.h"
 
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/pipeline.h>
 
 /* Parses a pipeline; NULL fails the test. */

@@ -8,8 +8,8 @@
 #include "scheduled.h"
 #include "test.h"
 
-#include <longhaul/engine.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/engine.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/simulate.h>
 #include <stdlib.h>
 

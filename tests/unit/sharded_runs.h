@@ -9,8 +9,8 @@
 #include "tiny_model.h"
 #include "training_folder.h"
 
-#include <longhaul/engine.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/engine.h>
+#include <longhaul/experimental/methods.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -21,7 +21,7 @@ static void (*progress)(void *context, const lh_iteration *iteration);
 /* Configuration of a training run; zeros are defaults. */
 typedef struct setup {
     uint32_t stages, chunks, replicas;
-    uint32_t tensor, expert, cut; /* 0: 1; cut: ranks that share one expert */
+    uint32_t tensor, expert, cut;  /* 0: 1; cut: ranks that share one expert */
     const char *enqueue, *dequeue; /* NULL: 1F1B without operations */
     double gradients, parameters;
     uint32_t scatter, forward, backward; /* buckets */
@@ -42,7 +42,7 @@ typedef struct setup {
     const uint32_t *sites;
     bool leaders;
     lh_model (*model)(uint32_t layers); /* NULL: tiny_model or tiny_mixtral */
-    const char *then; /* method to switch to at step 2; NULL: none */
+    const char *then;       /* method to switch to at step 2; NULL: none */
     const uint32_t *layers; /* ... and its chunks' layers; NULL */
 } setup;
 

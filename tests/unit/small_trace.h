@@ -4,8 +4,8 @@
 #ifndef SMALL_TRACE_H
 #define SMALL_TRACE_H
 
-#include <longhaul/report.h>
-#include <longhaul/trace.h>
+#include <longhaul/experimental/report.h>
+#include <longhaul/experimental/trace.h>
 
 static const char *const small_sites[] = {"west", "east & <b>"};
 static const char *const small_links[] = {"west-east", "east-west"};

@@ -9,7 +9,7 @@
 #include "uniform.h"
 
 #include <longhaul/check.h>
-#include <longhaul/solve.h>
+#include <longhaul/experimental/solve.h>
 
 /* Creates the row's pipeline. */
 static inline lh_pipeline *solve_row_make(const solve_row *r)

@@ -3,9 +3,9 @@
 #include "test.h"
 #include "uniform.h"
 
-#include <longhaul/adapt.h>
-#include <longhaul/bounds.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/adapt.h>
+#include <longhaul/experimental/bounds.h>
+#include <longhaul/experimental/methods.h>
 
 enum { MS = 1000000, MOST_EVENTS = 4 };
 

@@ -5,8 +5,8 @@
 #define _GNU_SOURCE /* mkdtemp */
 #include "api_calls.h"
 
-#include <longhaul/host_placement.h>
-#include <longhaul/layers.h>
+#include <longhaul/experimental/host_placement.h>
+#include <longhaul/experimental/layers.h>
 
 /* --- structs -------------------------------------------------------------- */
 

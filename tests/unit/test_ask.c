@@ -7,7 +7,7 @@
 #include "report/whatif/whatif.h"
 #include "schedule/pipeline/file/serialize.h"
 
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "test.h"
 #include "uniform.h"
 
-#include <longhaul/bounds.h>
+#include <longhaul/experimental/bounds.h>
 
 /* A setting and its expected bound. */
 typedef struct row {

@@ -5,10 +5,10 @@
 #include "test.h"
 #include "uniform.h"
 
-#include <longhaul/certificate.h>
 #include <longhaul/check.h>
+#include <longhaul/experimental/certificate.h>
+#include <longhaul/experimental/tradeoff.h>
 #include <longhaul/scheduler.h>
-#include <longhaul/tradeoff.h>
 
 static void each_certificate(uniform u, lh_proof_kind kind)
 {

@@ -6,7 +6,7 @@
 #include "jobs.h"
 #include "plans.h"
 
-#include <longhaul/cost.h>
+#include <longhaul/experimental/cost.h>
 #include <longhaul/export.h>
 #include <longhaul/plan.h>
 

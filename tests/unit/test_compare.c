@@ -5,7 +5,7 @@
 #include "jobs.h"
 #include "uniform.h"
 
-#include <longhaul/compare.h>
+#include <longhaul/experimental/compare.h>
 
 static lh_pipeline *pipeline_of(const char *placement)
 {

@@ -5,7 +5,7 @@
 
 #include "test.h"
 
-#include <longhaul/cost.h>
+#include <longhaul/experimental/cost.h>
 
 /* Intra-node links: bytes per second, ns. */
 #define FIXTURE_NODE_LINK 450e9

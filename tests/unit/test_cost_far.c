@@ -3,7 +3,7 @@
  * of ScaleAcross Explorer's two models. */
 #include "test_cost.h"
 
-#include <longhaul/network_model.h>
+#include <longhaul/experimental/network_model.h>
 
 /* dense-17B and MoE-40B: the paper gives width, layers and degrees; the rest
  * follows from its parameter counts. Ungated MLPs would have two matrices,

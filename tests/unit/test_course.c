@@ -6,9 +6,9 @@
 #include "uniform.h"
 #include <math.h>
 
-#include <longhaul/delegate.h>
-#include <longhaul/events.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/delegate.h>
+#include <longhaul/experimental/events.h>
+#include <longhaul/experimental/methods.h>
 
 #define MS INT64_C(1000000)
 

@@ -4,7 +4,7 @@
 #include "test.h"
 
 #include <jansson.h>
-#include <longhaul/diagnose.h>
+#include <longhaul/experimental/diagnose.h>
 #include <longhaul/simulate.h>
 #include <stdlib.h>
 

@@ -4,7 +4,7 @@
 #include "small_recording.h"
 #include "test.h"
 
-#include <longhaul/diagnose.h>
+#include <longhaul/experimental/diagnose.h>
 #include <stdlib.h>
 
 enum { STEPS = 6, STAGES = 3, REPLICAS = 4, MICROBATCHES = 8 };

@@ -4,7 +4,7 @@
  * for any model, GPU and number of datacenters. */
 #include "test_spec.h"
 
-#include <longhaul/draft.h>
+#include <longhaul/experimental/draft.h>
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -5,8 +5,8 @@
 #include "test.h"
 
 #include <longhaul/check.h>
-#include <longhaul/elastic.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/elastic.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/scheduler.h>
 #include <longhaul/simulate.h>
 #include <stdlib.h>

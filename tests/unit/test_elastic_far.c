@@ -8,8 +8,8 @@
 #include "planner/layout/elastic_shares.h"
 #include "planner/layout/link_override.h"
 
-#include <longhaul/cost.h>
-#include <longhaul/elastic.h>
+#include <longhaul/experimental/cost.h>
+#include <longhaul/experimental/elastic.h>
 #include <longhaul/plan.h>
 #include <longhaul/simulate.h>
 

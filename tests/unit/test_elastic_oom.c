@@ -4,7 +4,7 @@
 #include "jobs.h"
 #include "plans.h"
 
-#include <longhaul/elastic.h>
+#include <longhaul/experimental/elastic.h>
 #include <longhaul/plan.h>
 #include <string.h>
 

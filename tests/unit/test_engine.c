@@ -7,7 +7,7 @@
 #include "scheduled.h"
 #include "test.h"
 
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 #include <stdlib.h>
 
 static const char two[] =

@@ -9,8 +9,8 @@
 #include "uniform.h"
 #include "virtual_time.h"
 
-#include <longhaul/engine.h>
-#include <longhaul/events.h>
+#include <longhaul/experimental/engine.h>
+#include <longhaul/experimental/events.h>
 #include <math.h>
 #include <stdlib.h>
 

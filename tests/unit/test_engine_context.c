@@ -10,7 +10,7 @@
 #include "test.h"
 #include "virtual_time.h"
 
-#include <longhaul/engine.h>
+#include <longhaul/experimental/engine.h>
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>

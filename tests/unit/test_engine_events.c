@@ -6,10 +6,10 @@
 #include "uniform.h"
 #include "virtual_time.h"
 
-#include <longhaul/engine.h>
-#include <longhaul/events.h>
-#include <longhaul/methods.h>
-#include <longhaul/trace.h>
+#include <longhaul/experimental/engine.h>
+#include <longhaul/experimental/events.h>
+#include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/trace.h>
 
 enum { STEPS = 6 };
 

@@ -12,8 +12,8 @@
 #include "training_folder.h"
 #include "virtual_time.h"
 
-#include <longhaul/engine.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/engine.h>
+#include <longhaul/experimental/methods.h>
 #include <stdlib.h>
 #include <unistd.h>
 

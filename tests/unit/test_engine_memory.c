@@ -6,8 +6,8 @@
 #include "tiny_model.h"
 #include "virtual_time.h"
 
-#include <longhaul/engine.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/engine.h>
+#include <longhaul/experimental/methods.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>

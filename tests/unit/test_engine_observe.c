@@ -6,8 +6,8 @@
 
 #include "runtime/engine/observer.h"
 
-#include <longhaul/engine.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/engine.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/simulate.h>
 #include <stdlib.h>
 

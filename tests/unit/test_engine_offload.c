@@ -11,7 +11,7 @@
 #include "virtual_time.h"
 
 #include <dirent.h>
-#include <longhaul/engine.h>
+#include <longhaul/experimental/engine.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>

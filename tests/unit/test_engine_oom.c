@@ -8,8 +8,8 @@
 #include "tiny_model.h"
 #include "training_text.h"
 
-#include <longhaul/engine.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/engine.h>
+#include <longhaul/experimental/methods.h>
 #include <stdlib.h>
 #include <unistd.h>
 

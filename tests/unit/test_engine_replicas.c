@@ -10,7 +10,7 @@
 #include "plans.h"
 #include "training_text.h"
 
-#include <longhaul/engine.h>
+#include <longhaul/experimental/engine.h>
 #include <longhaul/plan.h>
 #include <stdlib.h>
 #include <unistd.h>

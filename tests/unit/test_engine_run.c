@@ -10,8 +10,8 @@
 #include "virtual_time.h"
 
 #include <dirent.h>
-#include <longhaul/methods.h>
-#include <longhaul/trace.h>
+#include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/trace.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -11,9 +11,9 @@
 #include "virtual_time.h"
 
 #include <dirent.h>
-#include <longhaul/engine.h>
-#include <longhaul/methods.h>
-#include <longhaul/solve.h>
+#include <longhaul/experimental/engine.h>
+#include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/solve.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>

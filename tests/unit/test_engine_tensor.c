@@ -9,8 +9,8 @@
 #include "training_folder.h"
 #include "virtual_time.h"
 
-#include <longhaul/engine.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/engine.h>
+#include <longhaul/experimental/methods.h>
 #include <stdlib.h>
 
 enum {

@@ -5,7 +5,7 @@
 
 #include "jobs.h"
 
-#include <longhaul/cost.h>
+#include <longhaul/experimental/cost.h>
 
 #define TP2 "layout: {tensor: 2}\n"
 #define FP16                                                                   \

@@ -5,7 +5,7 @@
 #include "fail_alloc.h"
 #include "test.h"
 
-#include <longhaul/import.h>
+#include <longhaul/experimental/import.h>
 
 #include <string.h>
 

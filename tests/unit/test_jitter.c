@@ -4,8 +4,8 @@
 #include "test.h"
 #include "uniform.h"
 
-#include <longhaul/jitter.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/jitter.h>
+#include <longhaul/experimental/methods.h>
 
 #include <math.h>
 

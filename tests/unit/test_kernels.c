@@ -5,7 +5,7 @@
 #include "random_pipeline.h"
 #include "test.h"
 
-#include <longhaul/kernels.h>
+#include <longhaul/experimental/kernels.h>
 
 enum { AG0, F0, P, F1, B1, Q, B0, RS0, N };
 

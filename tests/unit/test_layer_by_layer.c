@@ -8,7 +8,7 @@
 #include "model/paths.h"
 #include "model/sharding.h"
 
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/plan.h>
 #include <longhaul/simulate.h>
 

@@ -3,8 +3,8 @@
 #include "test.h"
 #include "uniform.h"
 
-#include <longhaul/layers.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/layers.h>
+#include <longhaul/experimental/methods.h>
 
 enum { MS = 1000000, STAGES = 4 };
 

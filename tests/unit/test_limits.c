@@ -3,8 +3,8 @@
  * any quadratic cost. */
 #include "test.h"
 
-#include <longhaul/analysis.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/analysis.h>
+#include <longhaul/experimental/methods.h>
 #include <stdlib.h>
 
 enum { MOST = 65536 };

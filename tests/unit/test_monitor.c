@@ -5,7 +5,7 @@
 #include "test.h"
 #include "uniform.h"
 
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 
 enum { MS = 1000000 };
 

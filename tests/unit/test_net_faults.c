@@ -17,8 +17,8 @@
 
 #include "base/realtime.h"
 
-#include <longhaul/engine.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/engine.h>
+#include <longhaul/experimental/methods.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>

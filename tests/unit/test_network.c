@@ -2,7 +2,7 @@
 /* Settings of links between datacenters: hashing, windows, congestion, loss. */
 #include "test.h"
 
-#include <longhaul/network_model.h>
+#include <longhaul/experimental/network_model.h>
 
 static const double ms = 1e6, us = 1e3;
 

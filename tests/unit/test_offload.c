@@ -3,12 +3,12 @@
  * between simulator, verifier, execution plans and traces. */
 #include "scheduled.h"
 
-#include <longhaul/analysis.h>
 #include <longhaul/check.h>
-#include <longhaul/engine.h>
+#include <longhaul/experimental/analysis.h>
+#include <longhaul/experimental/engine.h>
+#include <longhaul/experimental/solve.h>
+#include <longhaul/experimental/trace.h>
 #include <longhaul/simulate.h>
-#include <longhaul/solve.h>
-#include <longhaul/trace.h>
 
 enum { MS = 1000000 };
 

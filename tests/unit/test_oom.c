@@ -9,15 +9,15 @@
 #define _POSIX_C_SOURCE 200809L
 #include "jobs.h"
 
-#include <longhaul/analysis.h>
-#include <longhaul/bounds.h>
 #include <longhaul/check.h>
-#include <longhaul/events.h>
-#include <longhaul/methods.h>
-#include <longhaul/optical.h>
+#include <longhaul/experimental/analysis.h>
+#include <longhaul/experimental/bounds.h>
+#include <longhaul/experimental/events.h>
+#include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/optical.h>
+#include <longhaul/experimental/report.h>
+#include <longhaul/experimental/solve.h>
 #include <longhaul/plan.h>
-#include <longhaul/report.h>
-#include <longhaul/solve.h>
 #include <stdlib.h>
 
 /* --- malloc ----------------------------------------------------------------

@@ -5,7 +5,7 @@
 #include "network/optical/device_placement.h"
 #include "network/optical/simulation.h"
 
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/simulate.h>
 
 #include <stdlib.h>

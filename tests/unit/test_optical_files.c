@@ -4,7 +4,7 @@
 
 #include "network/optical/scenario.h"
 
-#include <longhaul/cost.h>
+#include <longhaul/experimental/cost.h>
 
 #include <stdlib.h>
 

@@ -4,7 +4,7 @@
 #include "fail_alloc.h"
 #include "test.h"
 
-#include <longhaul/optical.h>
+#include <longhaul/experimental/optical.h>
 
 static const char text[] =
     "longhaul: optical/1\n"

@@ -11,7 +11,7 @@
 #include "sanitized.h"
 #include "test.h"
 
-#include <longhaul/optical.h>
+#include <longhaul/experimental/optical.h>
 
 #include <stdlib.h>
 #include <time.h>

@@ -4,7 +4,7 @@
  * fit with contiguous slots on one fibre. */
 #include "test.h"
 
-#include <longhaul/optical.h>
+#include <longhaul/experimental/optical.h>
 
 #include <stdlib.h>
 

@@ -4,8 +4,8 @@
 #include "optima.h"
 #include "test.h"
 
-#include <longhaul/bounds.h>
 #include <longhaul/check.h>
+#include <longhaul/experimental/bounds.h>
 #include <longhaul/simulate.h>
 
 static void reaches(const char *name, int64_t want_ns)

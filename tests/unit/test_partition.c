@@ -4,7 +4,7 @@
 #include "planner/layout/partition_search.h"
 #include "test.h"
 
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/simulate.h>
 
 /* Two ranks, 4 microbatches, layers of 1 s per pass, 4 % more for interleaved

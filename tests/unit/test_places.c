@@ -4,8 +4,8 @@
 #include "test.h"
 #include "uniform.h"
 
-#include <longhaul/host_placement.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/host_placement.h>
+#include <longhaul/experimental/methods.h>
 
 enum { MS = 1000000, MOST_HOSTS = 16 };
 

@@ -6,7 +6,7 @@
 #include "planner/layout/layout.h"
 
 #include <longhaul/check.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/plan.h>
 #include <stdlib.h>
 

@@ -4,7 +4,7 @@
 #include "jobs.h"
 #include "plan_edits.h"
 
-#include <longhaul/cost.h>
+#include <longhaul/experimental/cost.h>
 #include <longhaul/plan.h>
 
 typedef plan_edit edit;

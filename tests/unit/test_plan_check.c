@@ -4,7 +4,7 @@
 #include "jobs.h"
 #include "plan_edits.h"
 
-#include <longhaul/jitter.h>
+#include <longhaul/experimental/jitter.h>
 #include <longhaul/plan.h>
 
 #include <stdlib.h>

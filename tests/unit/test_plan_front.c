@@ -11,7 +11,7 @@
 #include "planner/search/pareto_front.h"
 
 #include <longhaul/check.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/plan.h>
 #include <longhaul/simulate.h>
 #include <math.h>

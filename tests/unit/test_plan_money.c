@@ -6,7 +6,7 @@
 #include "planner/elastic/layout_search.h"
 #include "planner/search/cost.h"
 
-#include <longhaul/elastic.h>
+#include <longhaul/experimental/elastic.h>
 #include <longhaul/plan.h>
 #include <stdlib.h>
 

@@ -6,7 +6,7 @@
 
 #include "base/random.h"
 
-#include <longhaul/cost.h>
+#include <longhaul/experimental/cost.h>
 #include <longhaul/plan.h>
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "jobs.h"
 #include "plans.h"
 
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/plan.h>
 #include <longhaul/simulate.h>
 

@@ -5,10 +5,10 @@
 #include "test.h"
 #include "uniform.h"
 
-#include <longhaul/diagnose.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/diagnose.h>
+#include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/trace.h>
 #include <longhaul/simulate.h>
-#include <longhaul/trace.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <zlib.h>

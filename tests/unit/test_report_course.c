@@ -2,7 +2,7 @@
 /* Iterations of a run as a chart. */
 #include "test.h"
 
-#include <longhaul/report.h>
+#include <longhaul/experimental/report.h>
 #include <stdlib.h>
 
 static const char *const names[] = {"measured", "1f1b <b>"};

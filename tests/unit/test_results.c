@@ -5,8 +5,8 @@
 #include "test.h"
 #include "uniform.h"
 
-#include <longhaul/json_output.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/json_output.h>
+#include <longhaul/experimental/methods.h>
 
 #include <jansson.h>
 #include <stdlib.h>

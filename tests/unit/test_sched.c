@@ -5,7 +5,7 @@
 #include "uniform.h"
 
 #include <longhaul/check.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 
 /* A schedule's makespan, validity and peak memory. */
 typedef struct result {

@@ -5,7 +5,7 @@
 #include "uniform.h"
 
 #include <longhaul/check.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 
 static double ms_of(const lh_pipeline *p, const char *method,
                     const lh_method_options *options)

@@ -4,7 +4,7 @@
 #include "test.h"
 #include "uniform.h"
 
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 
 static void try_methods(uniform u)
 {

@@ -6,7 +6,7 @@
 #include "uniform.h"
 
 #include <longhaul/check.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 
 /* Each chunk takes 1 ms for each of F, D, W; every message between devices
  * arrives `latency` ms later. */

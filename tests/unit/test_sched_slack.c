@@ -7,7 +7,7 @@
 #include "schedule/methods/slack.h"
 
 #include <longhaul/check.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 
 enum { MS = 1000000 };
 

@@ -4,7 +4,7 @@
 #include "test.h"
 #include "uniform.h"
 
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/simulate.h>
 
 enum { MS = 1000000 };

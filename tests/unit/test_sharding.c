@@ -2,7 +2,7 @@
 /* State sharded over all replicas, or over those in a datacenter. */
 #include "test_cost.h"
 
-#include <longhaul/network_model.h>
+#include <longhaul/experimental/network_model.h>
 
 /* Sixteen replicas of a Llama 3 70B layer on eight GPUs each, half in each
  * datacenter: 64 GPUs send concurrently over 400 GB/s. */

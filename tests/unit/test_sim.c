@@ -5,11 +5,11 @@
 #include "test.h"
 #include "uniform.h"
 
-#include <longhaul/analysis.h>
 #include <longhaul/check.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/analysis.h>
+#include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/solve.h>
 #include <longhaul/simulate.h>
-#include <longhaul/solve.h>
 
 #define MS INT64_C(1000000)
 

@@ -5,7 +5,7 @@
 #include "planner/layout/equivalence.h"
 #include "planner/layout/site_search.h"
 
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/simulate.h>
 #include <stdlib.h>
 

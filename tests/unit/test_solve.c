@@ -3,7 +3,7 @@
 #include "optima.h"
 #include "solve_check.h"
 
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/simulate.h>
 #include <time.h>
 

@@ -4,7 +4,7 @@
 #include "test.h"
 #include "uniform.h"
 
-#include <longhaul/solve.h>
+#include <longhaul/experimental/solve.h>
 
 static void try_solving(uniform u, uint32_t parts)
 {

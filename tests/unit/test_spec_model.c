@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Presets, Hugging Face files, and parameter counts compared with published
  * ones. */
-#include <longhaul/model.h>
+#include <longhaul/experimental/model.h>
 
 #include "test.h"
 

@@ -2,7 +2,7 @@
 /* Jobs, models and profiles when memory runs out: each allocation fails in
  * turn, and each time the call returns LH_ENOMEM, leaks nothing and leaves its
  * output unchanged. */
-#include <longhaul/draft.h>
+#include <longhaul/experimental/draft.h>
 #include <longhaul/job.h>
 
 #include "fail_alloc.h"

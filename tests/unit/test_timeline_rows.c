@@ -2,8 +2,8 @@
 /* The page, the SVG and the terminal have the same rows, order and names. */
 #include "test.h"
 
-#include <longhaul/report.h>
-#include <longhaul/trace.h>
+#include <longhaul/experimental/report.h>
+#include <longhaul/experimental/trace.h>
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
 #include "report/trace/trace_internal.h"
 #include "schedule/pipeline/schedule_internal.h"
 
-#include <longhaul/trace.h>
+#include <longhaul/experimental/trace.h>
 #include <stdlib.h>
 
 static lh_pass pass(uint32_t chunk, lh_pass_kind kind, uint32_t microbatch)

@@ -5,7 +5,7 @@
 #include "small_trace.h"
 #include "test.h"
 
-#include <longhaul/trace_compare.h>
+#include <longhaul/experimental/trace_compare.h>
 
 /* Shifts small_trace by `by_ns` from run `from` on. */
 static void later(lh_trace *trace, lh_trace_run *runs, uint32_t from,

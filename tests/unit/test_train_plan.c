@@ -8,9 +8,9 @@
 #include "runtime/engine/plan/group_links.h"
 #include "training_text.h"
 
-#include <longhaul/cost.h>
-#include <longhaul/engine.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/cost.h>
+#include <longhaul/experimental/engine.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/plan.h>
 #include <math.h>
 #include <stdlib.h>

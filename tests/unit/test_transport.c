@@ -3,7 +3,7 @@
  * hand. */
 #include "test.h"
 
-#include <longhaul/network_model.h>
+#include <longhaul/experimental/network_model.h>
 
 #define CHECK_DIGITS(got, want, digits)                                        \
     CHECK_MSG(fabs((got) - (want)) <= 0.5 * pow(10, -(digits)),                \

@@ -6,7 +6,7 @@
 
 #include "planner/layout/traffic.h"
 
-#include <longhaul/cost.h>
+#include <longhaul/experimental/cost.h>
 #include <longhaul/plan.h>
 
 /* Two datacenters with two zones of two nodes with eight H100s. Alone a GPU has

@@ -3,7 +3,7 @@
 #ifndef TINY_MODEL_H
 #define TINY_MODEL_H
 
-#include <longhaul/model.h>
+#include <longhaul/experimental/model.h>
 
 /* Returns a tiny Llama model. */
 static inline lh_model tiny_model(uint32_t layers)

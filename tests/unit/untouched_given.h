@@ -9,26 +9,26 @@
 #include "small_trace.h"
 #include "uniform.h"
 
-#include <longhaul/adapt.h>
-#include <longhaul/advice.h>
-#include <longhaul/analysis.h>
 #include <longhaul/check.h>
-#include <longhaul/compare.h>
-#include <longhaul/cost.h>
-#include <longhaul/diagnose.h>
-#include <longhaul/draft.h>
-#include <longhaul/elastic.h>
-#include <longhaul/engine.h>
-#include <longhaul/events.h>
-#include <longhaul/host_placement.h>
-#include <longhaul/jitter.h>
-#include <longhaul/kernels.h>
-#include <longhaul/layers.h>
-#include <longhaul/monitor.h>
-#include <longhaul/optical.h>
+#include <longhaul/experimental/adapt.h>
+#include <longhaul/experimental/advice.h>
+#include <longhaul/experimental/analysis.h>
+#include <longhaul/experimental/compare.h>
+#include <longhaul/experimental/cost.h>
+#include <longhaul/experimental/diagnose.h>
+#include <longhaul/experimental/draft.h>
+#include <longhaul/experimental/elastic.h>
+#include <longhaul/experimental/engine.h>
+#include <longhaul/experimental/events.h>
+#include <longhaul/experimental/host_placement.h>
+#include <longhaul/experimental/jitter.h>
+#include <longhaul/experimental/kernels.h>
+#include <longhaul/experimental/layers.h>
+#include <longhaul/experimental/monitor.h>
+#include <longhaul/experimental/optical.h>
+#include <longhaul/experimental/tradeoff.h>
 #include <longhaul/plan.h>
 #include <longhaul/scheduler.h>
-#include <longhaul/tradeoff.h>
 
 enum { POISON = 0x5a };
 

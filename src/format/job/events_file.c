@@ -2,7 +2,7 @@
 /* Parsing and formatting event files. */
 #include "format/job/parse.h"
 
-#include <longhaul/events.h>
+#include <longhaul/experimental/events.h>
 
 #define MOST_STEP INT64_C(1000000000000)
 #define MOST_TIMES 1e6

@@ -4,7 +4,7 @@
 #ifndef LHI_FORMAT_JOB_FAMILY_H
 #define LHI_FORMAT_JOB_FAMILY_H
 
-#include <longhaul/model.h>
+#include <longhaul/experimental/model.h>
 
 /* The model families. */
 typedef enum lhi_family {

@@ -2,7 +2,7 @@
 /* Writing a commented template of a job. The values listed for a key come from
  * the tables that parse it, and the text is parsed before it is returned, so
  * that no rule of the format is duplicated here. */
-#include <longhaul/draft.h>
+#include <longhaul/experimental/draft.h>
 
 #include "base/options.h"
 #include "base/text.h"

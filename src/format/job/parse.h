@@ -22,10 +22,10 @@
 #ifndef LHI_FORMAT_JOB_PARSE_H
 #define LHI_FORMAT_JOB_PARSE_H
 
-#include <longhaul/draft.h>
+#include <longhaul/experimental/draft.h>
+#include <longhaul/experimental/model.h>
+#include <longhaul/experimental/profile.h>
 #include <longhaul/job.h>
-#include <longhaul/model.h>
-#include <longhaul/profile.h>
 
 #include "base/arena.h"
 #include "base/fail.h"

@@ -17,8 +17,8 @@
 
 #include "base/escape.h"
 
+#include <longhaul/experimental/trace.h>
 #include <longhaul/export.h>
-#include <longhaul/trace.h>
 
 /* Writes the actions for _load_csv(..., format="compute_comms"), a row per
  * device: passes, sends, receives, waits for sends, and the collectives of

@@ -31,7 +31,7 @@
 #include "format/job/parse.h"
 #include "interop/import/input_value.h"
 
-#include <longhaul/import.h>
+#include <longhaul/experimental/import.h>
 
 /* A run of consecutive ranks in one datacenter: from the end of the previous
  * run (0 for the first) to `end`, exclusive. */

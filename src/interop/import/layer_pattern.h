@@ -6,7 +6,7 @@
 
 #include "base/arena.h"
 
-#include <longhaul/model.h>
+#include <longhaul/experimental/model.h>
 
 /* The meaning of a single number N. */
 typedef enum lhi_pattern_number {

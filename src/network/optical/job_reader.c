@@ -2,8 +2,8 @@
 /* Reads a scenario's jobs. */
 #include "network/optical/scenario.h"
 
-#include <longhaul/cost.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/cost.h>
+#include <longhaul/experimental/methods.h>
 
 #include <inttypes.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #ifndef LHI_NETWORK_OPTICAL_NETWORK_H
 #define LHI_NETWORK_OPTICAL_NETWORK_H
 
-#include <longhaul/optical.h>
+#include <longhaul/experimental/optical.h>
 
 #include "base/arena.h"
 #include "format/document/tree.h"

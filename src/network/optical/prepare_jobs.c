@@ -3,7 +3,7 @@
 #include "network/optical/device_placement.h"
 #include "network/optical/scenario.h"
 
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 
 #include <string.h>
 

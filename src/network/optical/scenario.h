@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A validated scenario: training jobs over an elastic optical network. Input: a
  * scenario's file. Output: iteration times under each policy
- * (longhaul/optical.h).
+ * (longhaul/experimental/optical.h).
  *
  *     network.h          nodes, cables: topology.c; candidate routes: routes.c
  *     spectrum.h         slots of fibres; assignment.h: slots for requests

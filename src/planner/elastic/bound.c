@@ -14,8 +14,8 @@
 #include "planner/layout/elastic_shares.h"
 #include "schedule/pipeline/pipeline_internal.h"
 
-#include <longhaul/bounds.h>
-#include <longhaul/elastic.h>
+#include <longhaul/experimental/bounds.h>
+#include <longhaul/experimental/elastic.h>
 #include <math.h>
 
 enum {

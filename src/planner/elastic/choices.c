@@ -7,9 +7,9 @@
 #include "base/format_units.h"
 #include "planner/layout/choice.h"
 
-#include <longhaul/bounds.h>
-#include <longhaul/elastic.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/bounds.h>
+#include <longhaul/experimental/elastic.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/simulate.h>
 #include <stdio.h>
 #include <string.h>

@@ -10,7 +10,7 @@
 #include "planner/layout/target.h"
 
 #include <inttypes.h>
-#include <longhaul/elastic.h>
+#include <longhaul/experimental/elastic.h>
 #include <string.h>
 
 enum {

@@ -8,7 +8,7 @@
 #include "schedule/pipeline/pipeline_internal.h"
 
 #include <inttypes.h>
-#include <longhaul/elastic.h>
+#include <longhaul/experimental/elastic.h>
 #include <math.h>
 #include <string.h>
 

@@ -11,7 +11,7 @@
 #include "planner/elastic/pipeline.h"
 #include "schedule/pipeline/pipeline_internal.h"
 
-#include <longhaul/elastic.h>
+#include <longhaul/experimental/elastic.h>
 #include <longhaul/simulate.h>
 #include <math.h>
 #include <string.h>

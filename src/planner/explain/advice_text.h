@@ -4,7 +4,7 @@
 
 #include "base/arena.h"
 
-#include <longhaul/advice.h>
+#include <longhaul/experimental/advice.h>
 
 /* Fills q->why from the question's other members; the text is in `mem`.
  * `shared`: other jobs use the link too. */

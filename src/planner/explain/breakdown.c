@@ -8,7 +8,7 @@
 #include "planner/search/candidate.h"
 #include "schedule/pipeline/pipeline_internal.h"
 
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/simulate.h>
 #include <stdlib.h>
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Link advice confidence. The rates have a closed form
- * (longhaul/network_model.h). Published packet simulations are compared with
- * it:
- *     [SX]  ScaleAcross Explorer: Exploring Communication Optimization for
- *           Scale-Across AI Model Training, 2026
+ * (longhaul/experimental/network_model.h). Published packet simulations are
+ * compared with it: [SX]  ScaleAcross Explorer: Exploring Communication
+ * Optimization for Scale-Across AI Model Training, 2026
  * docs/theory/network-advice.md has the table, and
  * docs/papers/scaleacross-figures.md the closed forms at the paper's points. */
 #include "planner/explain/confidence.h"

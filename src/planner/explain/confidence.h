@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 
-#include <longhaul/advice.h>
+#include <longhaul/experimental/advice.h>
 
 /* Fills the packet-simulation results of a question and `sure`, with texts in
  * `mem`; all other members of *q must be set. `latency_ms` and `loss` belong to

@@ -6,7 +6,7 @@
 #include "planner/layout/link_override.h"
 #include "planner/search/objective.h"
 
-#include <longhaul/bounds.h>
+#include <longhaul/experimental/bounds.h>
 #include <longhaul/simulate.h>
 #include <stdlib.h>
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Recommends settings for the links that a plan uses. Rates have a closed form
- * (longhaul/network_model.h), so every combination is rated by its sending
- * time per GPU. Only the options in the report are simulated with the plan.
+ * (longhaul/experimental/network_model.h), so every combination is rated by its
+ * sending time per GPU. Only the options in the report are simulated with the
+ * plan.
  *
  * Questions are answered one by one without loss: the rate is a product with
  * one factor per setting. Only the retransmission rate depends on the other
@@ -21,7 +22,7 @@
 #include "model/shape.h"
 
 #include <inttypes.h>
-#include <longhaul/cost.h>
+#include <longhaul/experimental/cost.h>
 #include <longhaul/simulate.h>
 #include <math.h>
 #include <stdio.h>

@@ -12,7 +12,7 @@
 #include "planner/layout/choice.h"
 #include "planner/search/objective.h"
 
-#include <longhaul/cost.h>
+#include <longhaul/experimental/cost.h>
 #include <string.h>
 
 /* Checks whether a degree is open or equal; sets it if open. */

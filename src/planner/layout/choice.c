@@ -2,7 +2,7 @@
 #include "planner/layout/choice.h"
 
 #include <inttypes.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/simulate.h>
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 
 #include "planner/layout/choice.h"
 
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/simulate.h>
 #include <pthread.h>
 #include <stdlib.h>

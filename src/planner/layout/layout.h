@@ -23,7 +23,7 @@
 #include "base/arena.h"
 #include "base/fail.h"
 
-#include <longhaul/cost.h>
+#include <longhaul/experimental/cost.h>
 #include <longhaul/job.h>
 #include <longhaul/pipeline.h>
 #include <longhaul/plan.h>

@@ -6,7 +6,7 @@
 #include "planner/layout/choice.h"
 #include "planner/layout/elastic_shares.h"
 
-#include <longhaul/elastic.h>
+#include <longhaul/experimental/elastic.h>
 #include <math.h>
 #include <string.h>
 

@@ -5,7 +5,7 @@
  * promising are kept. */
 #include "planner/layout/site_search_internal.h"
 
-#include <longhaul/cost.h>
+#include <longhaul/experimental/cost.h>
 #include <string.h>
 
 /* Enumeration state. */

@@ -5,7 +5,7 @@
 #include "base/integer_math.h"
 #include "planner/layout/layer_partition.h"
 
-#include <longhaul/bounds.h>
+#include <longhaul/experimental/bounds.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,7 +7,7 @@
 #include "planner/search/objective.h"
 
 #include <inttypes.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/simulate.h>
 #include <string.h>
 

@@ -7,7 +7,7 @@
 #include "planner/search/candidate.h"
 
 #include <inttypes.h>
-#include <longhaul/bounds.h>
+#include <longhaul/experimental/bounds.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -9,7 +9,7 @@
 
 #include "base/random.h"
 
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/simulate.h>
 #include <stdlib.h>
 #include <string.h>

@@ -11,10 +11,10 @@
 #include "planner/search/plan_search.h"
 
 #include <inttypes.h>
-#include <longhaul/bounds.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/bounds.h>
+#include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/solve.h>
 #include <longhaul/simulate.h>
-#include <longhaul/solve.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -19,7 +19,7 @@
 #include "planner/search/objective.h"
 #include "planner/search/search_budget.h"
 
-#include <longhaul/bounds.h>
+#include <longhaul/experimental/bounds.h>
 #include <stdio.h>
 #include <string.h>
 

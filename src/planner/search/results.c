@@ -10,7 +10,7 @@
 #include "planner/search/plan_search.h"
 
 #include <inttypes.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

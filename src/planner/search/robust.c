@@ -20,8 +20,8 @@
 #include "schedule/simulator/jitter_samples.h"
 
 #include <inttypes.h>
-#include <longhaul/bounds.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/bounds.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/simulate.h>
 #include <math.h>
 #include <stdio.h>

@@ -14,7 +14,7 @@
 #include "base/arena.h"
 #include "base/fail.h"
 
-#include <longhaul/compare.h>
+#include <longhaul/experimental/compare.h>
 
 /* The pipeline and schedule for one method's evaluation. */
 typedef struct lhi_compare_case {

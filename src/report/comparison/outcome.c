@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/comparison/compare_internal.h"
 
-#include <longhaul/bounds.h>
+#include <longhaul/experimental/bounds.h>
 #include <longhaul/scheduler.h>
 
 #include <stdio.h>

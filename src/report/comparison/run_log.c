@@ -4,7 +4,7 @@
 #include "base/sort.h"
 #include "base/text.h"
 
-#include <longhaul/trace_compare.h>
+#include <longhaul/experimental/trace_compare.h>
 
 #include <inttypes.h>
 #include <jansson.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/fail.h"
 
-#include <longhaul/trace_compare.h>
+#include <longhaul/experimental/trace_compare.h>
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include "base/arena.h"
 #include "base/fail.h"
 
-#include <longhaul/diagnose.h>
+#include <longhaul/experimental/diagnose.h>
 
 #include <stdint.h>
 

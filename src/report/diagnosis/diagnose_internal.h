@@ -6,7 +6,7 @@
 #include "report/diagnosis/replay.h"
 #include "report/diagnosis/typical_passes.h"
 
-#include <longhaul/trace.h>
+#include <longhaul/experimental/trace.h>
 
 /* A recommendation's timeline source: a replay scenario for the recorded steps,
  * or one replica's simulated iteration. */

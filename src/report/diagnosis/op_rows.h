@@ -6,7 +6,7 @@
 #include "base/fail.h"
 #include "report/diagnosis/defects.h"
 
-#include <longhaul/diagnose.h>
+#include <longhaul/experimental/diagnose.h>
 
 #include <stdbool.h>
 #include <stdint.h>

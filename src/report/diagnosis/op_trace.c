@@ -4,7 +4,7 @@
 #include "base/input_limits.h"
 #include "base/text.h"
 
-#include <longhaul/trace.h>
+#include <longhaul/experimental/trace.h>
 
 #include <inttypes.h>
 #include <stdlib.h>

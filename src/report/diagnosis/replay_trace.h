@@ -5,7 +5,7 @@
 
 #include "report/diagnosis/replay.h"
 
-#include <longhaul/trace.h>
+#include <longhaul/experimental/trace.h>
 
 /* A replayed step and the replicas to display. */
 typedef struct lhi_replayed_step {

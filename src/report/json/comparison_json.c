@@ -4,7 +4,7 @@
 #include "format/document/schema.h"
 #include "report/json/json_parts.h"
 
-#include <longhaul/json_output.h>
+#include <longhaul/experimental/json_output.h>
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
 #include "format/document/schema.h"
 #include "report/json/json_parts.h"
 
-#include <longhaul/json_output.h>
+#include <longhaul/experimental/json_output.h>
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -3,8 +3,8 @@
 #ifndef LHI_REPORT_JSON_JSON_PARTS_H
 #define LHI_REPORT_JSON_JSON_PARTS_H
 
-#include <longhaul/diagnose.h>
-#include <longhaul/jitter.h>
+#include <longhaul/experimental/diagnose.h>
+#include <longhaul/experimental/jitter.h>
 #include <longhaul/simulate.h>
 
 #include <jansson.h>

@@ -4,7 +4,7 @@
 #include "base/fail.h"
 #include "base/options.h"
 
-#include <longhaul/json_output.h>
+#include <longhaul/experimental/json_output.h>
 
 /* Simulates a schedule and returns its makespan in ns. */
 static lh_status find_makespan(const lh_pipeline *pipeline,

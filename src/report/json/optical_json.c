@@ -3,7 +3,7 @@
 #include "format/document/schema.h"
 #include "report/json/json_parts.h"
 
-#include <longhaul/json_output.h>
+#include <longhaul/experimental/json_output.h>
 
 /* Builds a list of integers from `wide`, or from `narrow` if `wide` is NULL. */
 static json_t *ints(const int64_t *wide, const uint32_t *narrow, uint32_t n)

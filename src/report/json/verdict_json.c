@@ -3,7 +3,7 @@
 #include "format/document/schema.h"
 #include "report/json/json_parts.h"
 
-#include <longhaul/json_output.h>
+#include <longhaul/experimental/json_output.h>
 
 /* Builds the verdict on a certificate with its list of checked claims. */
 static json_t *claims_json(const lh_certificate *certificate,

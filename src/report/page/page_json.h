@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "report/trace/json_string.h"
 
-#include <longhaul/report.h>
+#include <longhaul/experimental/report.h>
 
 /* Adds a trace in the page's format: integer columns, with times counted in the
  * largest tick that divides them all. docs/report.md describes the columns. */

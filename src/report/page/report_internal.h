@@ -2,7 +2,7 @@
 /* Shared report declarations.
  *
  * Input: traces with their analysis, rows, sweeps and tables. Output: text
- * (longhaul/report.h).
+ * (longhaul/experimental/report.h).
  *
  *     report.c         HTML page with its data as JSON; report.html, .css
  *                      and .js, decode.js, check.js and others draw it
@@ -26,7 +26,7 @@
 #include "base/fail.h"
 #include "report/page/page_json.h"
 
-#include <longhaul/report.h>
+#include <longhaul/experimental/report.h>
 
 /* Page templates report.html, report.css and report.js, embedded by
  * tools/embed.py. */

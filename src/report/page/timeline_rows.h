@@ -6,7 +6,7 @@
 
 #include "base/arena.h"
 
-#include <longhaul/trace.h>
+#include <longhaul/experimental/trace.h>
 
 #include <stdbool.h>
 

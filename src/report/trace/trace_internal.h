@@ -14,7 +14,7 @@
 
 #include "base/fail.h"
 
-#include <longhaul/trace.h>
+#include <longhaul/experimental/trace.h>
 
 /* A trace's source lines in their input order, for error messages. */
 typedef struct lhi_trace_source_lines {

@@ -5,7 +5,7 @@
 
 #include "format/document/schema.h"
 
-#include <longhaul/trace.h>
+#include <longhaul/experimental/trace.h>
 
 #define LHI_TRACE_MOST_NS (INT64_C(1) << 53)
 

@@ -6,8 +6,8 @@
 #include "report/page/page_json.h"
 #include "schedule/pipeline/pipeline_internal.h"
 
-#include <longhaul/analysis.h>
-#include <longhaul/report.h>
+#include <longhaul/experimental/analysis.h>
+#include <longhaul/experimental/report.h>
 #include <longhaul/scheduler.h>
 
 #include <inttypes.h>

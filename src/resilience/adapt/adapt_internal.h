@@ -2,7 +2,7 @@
 /* lh_adapt internals.
  *
  * Input: the estimated pipeline and the active events. Output: whether to
- * switch to another schedule (longhaul/adapt.h).
+ * switch to another schedule (longhaul/experimental/adapt.h).
  *
  * - persistent_changes.c: expected remaining duration of slowdowns
  * - candidates.c: candidate schedules and their iteration times
@@ -14,7 +14,7 @@
 
 #include "base/fail.h"
 
-#include <longhaul/adapt.h>
+#include <longhaul/experimental/adapt.h>
 
 /* --- persistent changes --------------------------------------------------- */
 

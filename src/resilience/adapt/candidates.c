@@ -6,10 +6,10 @@
 #include "schedule/pipeline/pipeline_internal.h"
 #include "schedule/pipeline/schedule_internal.h"
 
-#include <longhaul/bounds.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/bounds.h>
+#include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/solve.h>
 #include <longhaul/scheduler.h>
-#include <longhaul/solve.h>
 
 #include <string.h>
 

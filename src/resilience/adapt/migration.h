@@ -5,8 +5,8 @@
 #ifndef LHI_RESILIENCE_ADAPT_MIGRATION_H
 #define LHI_RESILIENCE_ADAPT_MIGRATION_H
 
-#include <longhaul/adapt.h>
-#include <longhaul/host_placement.h>
+#include <longhaul/experimental/adapt.h>
+#include <longhaul/experimental/host_placement.h>
 
 /* Conditions of the last searches. A search repeats only if they have changed
  * or the expected remaining duration has doubled. Zero-initialise. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Event timeline internals (lh_event_timeline), immutable once built.
  *
- * Input: a pipeline and events (longhaul/events.h). Output: the pipeline at
- * each step.
+ * Input: a pipeline and events (longhaul/experimental/events.h). Output: the
+ * pipeline at each step.
  *
  * - event_links.c: a pipeline's links that match a name
  *   (schedule/pipeline/link_names.h)
@@ -16,7 +16,7 @@
 #include "base/arena.h"
 #include "base/fail.h"
 
-#include <longhaul/events.h>
+#include <longhaul/experimental/events.h>
 
 /* An event with its targets resolved. */
 typedef struct lhi_event_effect {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lh_monitor internals.
  *
- * Input: iterations (longhaul/monitor.h). Output: each link's level, device and
- * data-parallel link, and detected jumps.
+ * Input: iterations (longhaul/experimental/monitor.h). Output: each link's
+ * level, device and data-parallel link, and detected jumps.
  *
  * - iteration.c: one iteration, from times to readings and changes
  * - monitor_estimate.c: estimates, the pipeline built from them, costs
@@ -16,7 +16,7 @@
 #include "resilience/monitor/drift_detector.h"
 #include "schedule/pipeline/pipeline_internal.h"
 
-#include <longhaul/monitor.h>
+#include <longhaul/experimental/monitor.h>
 
 /* Measured series of a chunk: passes by lh_pass_kind, followed by these. */
 enum { LHI_GATHERS = LH_B + 1, LHI_SCATTERS, LHI_N_SERIES };

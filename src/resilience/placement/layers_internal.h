@@ -10,7 +10,7 @@
 #include "base/fail.h"
 #include "schedule/pipeline/pipeline_internal.h"
 
-#include <longhaul/layers.h>
+#include <longhaul/experimental/layers.h>
 
 enum { LHI_MOST_LAYERS = 1000000 };
 

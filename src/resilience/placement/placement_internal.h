@@ -2,7 +2,8 @@
 /* Internals of a placement (lh_host_placement).
  *
  * Input: a pipeline, the number of replicas, and the present slowdowns. Output:
- * each host's place, and the resulting times (longhaul/host_placement.h).
+ * each host's place, and the resulting times
+ * (longhaul/experimental/host_placement.h).
  *
  * - placement.c: a pipeline with a placement's slowdowns
  * - state_migration.c: state transfer from host to host
@@ -16,7 +17,7 @@
 #include "base/fail.h"
 #include "schedule/pipeline/pipeline_internal.h"
 
-#include <longhaul/host_placement.h>
+#include <longhaul/experimental/host_placement.h>
 
 /* A placement problem: hosts, replicas and the times of the links between
  * hosts. */

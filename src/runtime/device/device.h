@@ -37,8 +37,8 @@
 #include "runtime/transport/group.h"
 #include "schedule/pipeline/offload.h"
 
-#include <longhaul/engine.h>
-#include <longhaul/model.h>
+#include <longhaul/experimental/engine.h>
+#include <longhaul/experimental/model.h>
 #include <longhaul/pipeline.h>
 #include <longhaul/schedule.h>
 #include <longhaul/status.h>

@@ -6,7 +6,7 @@
 #ifndef LHI_RUNTIME_ENGINE_CONTROL_MESSAGES_H
 #define LHI_RUNTIME_ENGINE_CONTROL_MESSAGES_H
 
-#include <longhaul/engine.h>
+#include <longhaul/experimental/engine.h>
 #include <longhaul/status.h>
 
 #include <stdbool.h>

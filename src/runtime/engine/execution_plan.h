@@ -8,7 +8,7 @@
 #include "schedule/pipeline/offload.h"
 #include "schedule/pipeline/schedule_internal.h"
 
-#include <longhaul/engine.h>
+#include <longhaul/experimental/engine.h>
 
 /* A pass with its input and output. Numbering of pass inputs, with n
  * microbatches and N = chunks * n:

@@ -10,7 +10,7 @@
 
 #include "runtime/engine/job.h"
 
-#include <longhaul/monitor.h>
+#include <longhaul/experimental/monitor.h>
 
 /* Observation of one rank. */
 typedef struct lhi_rank_observation {

@@ -13,7 +13,7 @@
 #include "runtime/device/device.h"
 
 #include <errno.h>
-#include <longhaul/engine.h>
+#include <longhaul/experimental/engine.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include "base/fail.h"
 #include "runtime/transport/transport.h"
 
-#include <longhaul/profile.h>
+#include <longhaul/experimental/profile.h>
 #include <stdint.h>
 
 /* Copies a profile so that it owns its strings. */

@@ -5,7 +5,7 @@
 #include "schedule/simulator/timeline.h"
 
 #include <inttypes.h>
-#include <longhaul/trace.h>
+#include <longhaul/experimental/trace.h>
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -8,7 +8,7 @@
 #include "schedule/simulator/timeline.h"
 
 #include <inttypes.h>
-#include <longhaul/trace.h>
+#include <longhaul/experimental/trace.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #ifndef LHI_RUNTIME_ENGINE_RANK_ASSIGNMENT_H
 #define LHI_RUNTIME_ENGINE_RANK_ASSIGNMENT_H
 
-#include <longhaul/layers.h>
+#include <longhaul/experimental/layers.h>
 #include <longhaul/status.h>
 
 #include <stdbool.h>

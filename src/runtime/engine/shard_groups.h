@@ -7,7 +7,7 @@
 
 #include "runtime/engine/process_grid.h"
 
-#include <longhaul/engine.h>
+#include <longhaul/experimental/engine.h>
 
 /* A member's place in the shard groups. */
 typedef struct lhi_shard_groups {

@@ -47,7 +47,7 @@
 
 #include "runtime/device/device.h"
 
-#include <longhaul/model.h>
+#include <longhaul/experimental/model.h>
 
 typedef struct lhi_train lhi_train;
 

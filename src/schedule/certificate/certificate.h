@@ -16,7 +16,7 @@
 #include "base/fail.h"
 #include "format/document/schema.h"
 
-#include <longhaul/certificate.h>
+#include <longhaul/experimental/certificate.h>
 
 /* A certificate with the memory that it owns. The public part comes first, so
  * every lh_certificate can be cast to this type. */

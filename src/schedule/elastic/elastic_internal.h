@@ -4,7 +4,7 @@
  *
  * Closed forms for equal chunks on equal stages. Input: a case (chunk times and
  * sizes, stages, replicas, microbatches). Output: plans (groups, shares,
- * buckets) with their time and memory (longhaul/elastic.h).
+ * buckets) with their time and memory (longhaul/experimental/elastic.h).
  *
  *     queue_plan.c        plan for a queue size; plans from input
  *     pass_order.c        pass order per stage
@@ -20,7 +20,7 @@
 #include "base/arena.h"
 #include "base/fail.h"
 
-#include <longhaul/elastic.h>
+#include <longhaul/experimental/elastic.h>
 
 /* 128-bit integers: parameter shares are products of numbers up to 52, 20 and
  * 50 bits, so exact arithmetic needs more than 64 bits. */

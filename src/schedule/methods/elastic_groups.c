@@ -6,7 +6,7 @@
 #include "schedule/methods/sched.h"
 
 #include <inttypes.h>
-#include <longhaul/elastic.h>
+#include <longhaul/experimental/elastic.h>
 #include <stdlib.h>
 
 /* Describes the pipeline for the closed forms: slowest communication, nothing

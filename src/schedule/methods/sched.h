@@ -18,7 +18,7 @@
 #include "schedule/pipeline/pipeline_internal.h"
 
 #include <assert.h>
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 
 /* X(name, function, chunks, backward, kind, one-line description): all methods,
  * in the order for help texts and for ties in `auto`. Each function has a file.

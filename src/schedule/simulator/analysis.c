@@ -3,7 +3,7 @@
  * and slackness. */
 #include "schedule/simulator/timeline.h"
 
-#include <longhaul/analysis.h>
+#include <longhaul/experimental/analysis.h>
 #include <string.h>
 
 /* The result of an analysis; all memory belongs to `mem`. */

@@ -7,7 +7,7 @@
 #include "base/options.h"
 
 #include <inttypes.h>
-#include <longhaul/delegate.h>
+#include <longhaul/experimental/delegate.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef LHI_SCHEDULE_SIMULATOR_JITTER_SAMPLES_H
 #define LHI_SCHEDULE_SIMULATOR_JITTER_SAMPLES_H
 
-#include <longhaul/jitter.h>
+#include <longhaul/experimental/jitter.h>
 
 typedef struct lhi_jitter_sampler lhi_jitter_sampler;
 

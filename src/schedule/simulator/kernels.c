@@ -5,7 +5,7 @@
 #include "base/fail.h"
 
 #include <inttypes.h>
-#include <longhaul/kernels.h>
+#include <longhaul/experimental/kernels.h>
 
 #define LONGEST_NS (INT64_C(1) << 53)
 #define NONE UINT32_MAX

@@ -3,7 +3,7 @@
  *
  * The performance model. Input: a pipeline and a schedule for it. Output: the
  * time of each pass, message and collective (longhaul/simulate.h), and an
- * explanation of the total (longhaul/analysis.h).
+ * explanation of the total (longhaul/experimental/analysis.h).
  *
  *     order_check.c        checks that the orders are complete, before a run
  *     event_engine.c       the model: events in time order
@@ -22,7 +22,7 @@
 #include "schedule/pipeline/pipeline_internal.h"
 #include "schedule/pipeline/schedule_internal.h"
 
-#include <longhaul/analysis.h>
+#include <longhaul/experimental/analysis.h>
 #include <longhaul/simulate.h>
 
 /* The result of a simulation; all memory belongs to `mem`. */

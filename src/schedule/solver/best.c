@@ -3,7 +3,7 @@
 #include "base/options.h"
 #include "schedule/pipeline/pipeline_internal.h"
 
-#include <longhaul/bounds.h>
+#include <longhaul/experimental/bounds.h>
 #include <longhaul/scheduler.h>
 #include <longhaul/simulate.h>
 #include <stdio.h>

@@ -8,8 +8,8 @@
 #include "schedule/solver/model/budget.h"
 
 #include <inttypes.h>
+#include <longhaul/experimental/tradeoff.h>
 #include <longhaul/simulate.h>
-#include <longhaul/tradeoff.h>
 #include <stdlib.h>
 
 enum { EFFORT = 2000000, POINTS = 64 };

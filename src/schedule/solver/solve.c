@@ -14,7 +14,7 @@
 #include "schedule/solver/relaxation.h"
 
 #include <inttypes.h>
-#include <longhaul/bounds.h>
+#include <longhaul/experimental/bounds.h>
 #include <stdio.h>
 #include <string.h>
 

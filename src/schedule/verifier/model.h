@@ -9,8 +9,8 @@
 #include "base/arena.h"
 #include "base/fail.h"
 
-#include <longhaul/bounds.h>
-#include <longhaul/certificate.h>
+#include <longhaul/experimental/bounds.h>
+#include <longhaul/experimental/certificate.h>
 #include <longhaul/pipeline.h>
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,7 +4,7 @@
 #ifndef LHI_RUNTIME_ENGINE_PLAN_GROUP_LINKS_H
 #define LHI_RUNTIME_ENGINE_PLAN_GROUP_LINKS_H
 
-#include <longhaul/engine.h>
+#include <longhaul/experimental/engine.h>
 #include <longhaul/plan.h>
 
 /* Fills in model->groups for the groups in the plan's layout. With by_layer

@@ -3,7 +3,7 @@
 #ifndef LHI_RUNTIME_ENGINE_PLAN_SHARDING_H
 #define LHI_RUNTIME_ENGINE_PLAN_SHARDING_H
 
-#include <longhaul/engine.h>
+#include <longhaul/experimental/engine.h>
 #include <longhaul/plan.h>
 
 /* Sets the model's sharding fields. *sites, which `model` then references, is

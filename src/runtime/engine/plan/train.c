@@ -11,8 +11,8 @@
 #include "runtime/engine/plan/sharding.h"
 
 #include <inttypes.h>
-#include <longhaul/cost.h>
-#include <longhaul/engine.h>
+#include <longhaul/experimental/cost.h>
+#include <longhaul/experimental/engine.h>
 #include <longhaul/plan.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "schedule/pipeline/file/pipe_file.h"
 
 #include <inttypes.h>
-#include <longhaul/elastic.h>
+#include <longhaul/experimental/elastic.h>
 #include <math.h>
 
 /* Nominal parameter count to which shares apply, since a pipeline has no

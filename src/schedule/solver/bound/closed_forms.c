@@ -6,7 +6,7 @@
 #include "schedule/pipeline/pipeline_internal.h"
 
 #include <inttypes.h>
-#include <longhaul/bounds.h>
+#include <longhaul/experimental/bounds.h>
 #include <stdarg.h>
 #include <stdio.h>
 

@@ -16,7 +16,7 @@
 #include "base/fail.h"
 #include "schedule/pipeline/pipeline_internal.h"
 
-#include <longhaul/bounds.h>
+#include <longhaul/experimental/bounds.h>
 #include <string.h>
 
 enum {

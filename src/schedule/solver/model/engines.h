@@ -5,7 +5,7 @@
 #ifndef LHI_SCHEDULE_SOLVER_MODEL_ENGINES_H
 #define LHI_SCHEDULE_SOLVER_MODEL_ENGINES_H
 
-#include <longhaul/solve.h>
+#include <longhaul/experimental/solve.h>
 
 /* X(identifier, name, label for its results, one-line help) */
 #define LHI_ENGINE_LIST(X)                                                     \

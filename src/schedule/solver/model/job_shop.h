@@ -9,8 +9,8 @@
 #include "base/arena.h"
 #include "base/fail.h"
 
+#include <longhaul/experimental/solve.h>
 #include <longhaul/pipeline.h>
-#include <longhaul/solve.h>
 
 #define NONE UINT32_MAX
 #define FAR (INT64_MAX / 4)

@@ -4,7 +4,7 @@
 #include "schedule/pipeline/pipeline_internal.h"
 #include "schedule/solver/state/solver.h"
 
-#include <longhaul/methods.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/simulate.h>
 
 bool lhi_solver_is_done(const lhi_solver *r)

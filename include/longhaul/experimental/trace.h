@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Execution traces, simulated or measured. Text form: Chrome trace events
  * (docs/formats/trace.md), readable by Perfetto: one process per datacenter,
- * one thread per device, one track per link. Immutable after creation. */
-#ifndef LONGHAUL_TRACE_H
-#define LONGHAUL_TRACE_H
+ * one thread per device, one track per link. Immutable after creation.
+ *
+ * Experimental: may change in any release, see longhaul.h. */
+#ifndef LONGHAUL_EXPERIMENTAL_TRACE_H
+#define LONGHAUL_EXPERIMENTAL_TRACE_H
 
 #include <longhaul/pipeline.h>
 #include <longhaul/schedule.h>

@@ -13,9 +13,11 @@
  * slowest link. The effect of a slow link therefore depends on its traffic,
  * which an exchange of hosts changes. Rules: docs/theory/host-placement.md.
  *
- * No threads, files or clock. Times are nanoseconds. */
-#ifndef LONGHAUL_HOST_PLACEMENT_H
-#define LONGHAUL_HOST_PLACEMENT_H
+ * No threads, files or clock. Times are nanoseconds.
+ *
+ * Experimental: may change in any release, see longhaul.h. */
+#ifndef LONGHAUL_EXPERIMENTAL_HOST_PLACEMENT_H
+#define LONGHAUL_EXPERIMENTAL_HOST_PLACEMENT_H
 
 #include <longhaul/pipeline.h>
 #include <longhaul/schedule.h>

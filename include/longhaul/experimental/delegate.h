@@ -8,9 +8,11 @@
  * threads and copied to the device at the destination. Passes never wait for a
  * send, and each message takes two copies longer.
  *
- * Times are nanoseconds. docs/theory/adapt.md. */
-#ifndef LONGHAUL_DELEGATE_H
-#define LONGHAUL_DELEGATE_H
+ * Times are nanoseconds. docs/theory/adapt.md.
+ *
+ * Experimental: may change in any release, see longhaul.h. */
+#ifndef LONGHAUL_EXPERIMENTAL_DELEGATE_H
+#define LONGHAUL_EXPERIMENTAL_DELEGATE_H
 
 #include <longhaul/pipeline.h>
 #include <longhaul/simulate.h>

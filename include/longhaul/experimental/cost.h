@@ -21,18 +21,21 @@
  *
  * GPU numbering: tensor varies fastest, then context. Next comes data before
  * pipeline (pipeline outermost, the default) or pipeline before data (data
- * outermost; see lh_layout_rank_order()). The tensor x context GPUs of one pipeline rank share every
- * microbatch: `micro_batch` counts the sequences that they process together,
- * and a GPU processes micro_batch * sequence / context tokens.
+ * outermost; see lh_layout_rank_order()). The tensor x context GPUs of one
+ * pipeline rank share every microbatch: `micro_batch` counts the sequences that
+ * they process together, and a GPU processes micro_batch * sequence / context
+ * tokens.
  *
  * Experts are distributed over the tensor x context x data ranks of a pipeline
  * stage (MoE Parallel Folding, arXiv:2504.14960). In the order above, each
  * block with expert x expert_tensor ranks holds all experts of a layer: tensor
  * * context * data = expert * expert_tensor * copies. These numbers equal
  * Megatron-LM's tensor, context, expert, expert-tensor, pipeline and data
- * parallel sizes and its micro-batch size. */
-#ifndef LONGHAUL_COST_H
-#define LONGHAUL_COST_H
+ * parallel sizes and its micro-batch size.
+ *
+ * Experimental: may change in any release, see longhaul.h. */
+#ifndef LONGHAUL_EXPERIMENTAL_COST_H
+#define LONGHAUL_EXPERIMENTAL_COST_H
 
 #include <longhaul/job.h>
 #include <longhaul/status.h>

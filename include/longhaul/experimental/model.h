@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Transformer architecture: the dimensions that the cost model needs, and
- * parameter counts. docs/models.md gives each preset's source. */
-#ifndef LONGHAUL_MODEL_H
-#define LONGHAUL_MODEL_H
+ * parameter counts. docs/models.md gives each preset's source.
+ *
+ * Experimental: may change in any release, see longhaul.h. */
+#ifndef LONGHAUL_EXPERIMENTAL_MODEL_H
+#define LONGHAUL_EXPERIMENTAL_MODEL_H
 
 #include <longhaul/status.h>
 

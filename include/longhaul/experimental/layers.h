@@ -3,9 +3,11 @@
  * Chunks keep their devices and order; their layer counts change. Rules:
  * docs/theory/host-placement.md.
  *
- * No threads, files or clock. Times are nanoseconds. */
-#ifndef LONGHAUL_LAYERS_H
-#define LONGHAUL_LAYERS_H
+ * No threads, files or clock. Times are nanoseconds.
+ *
+ * Experimental: may change in any release, see longhaul.h. */
+#ifndef LONGHAUL_EXPERIMENTAL_LAYERS_H
+#define LONGHAUL_EXPERIMENTAL_LAYERS_H
 
 #include <longhaul/pipeline.h>
 #include <longhaul/schedule.h>

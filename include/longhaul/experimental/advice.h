@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Recommends network settings at the endpoints of inter-datacenter links for a
- * plan, with reasons: docs/theory/network-advice.md. */
-#ifndef LONGHAUL_ADVICE_H
-#define LONGHAUL_ADVICE_H
+ * plan, with reasons: docs/theory/network-advice.md.
+ *
+ * Experimental: may change in any release, see longhaul.h. */
+#ifndef LONGHAUL_EXPERIMENTAL_ADVICE_H
+#define LONGHAUL_EXPERIMENTAL_ADVICE_H
 
-#include <longhaul/network_model.h>
+#include <longhaul/experimental/network_model.h>
 #include <longhaul/status.h>
 
 #include <stdbool.h>

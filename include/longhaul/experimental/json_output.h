@@ -2,20 +2,22 @@
 /* JSON output: the results that the program prints with --json, for library
  * users. A failed call produces no partial text. Release texts with
  * lh_text_free(); `len` receives the size in bytes and may be NULL. Times are
- * seconds; memory has the pipeline's unit. */
-#ifndef LONGHAUL_JSON_OUTPUT_H
-#define LONGHAUL_JSON_OUTPUT_H
+ * seconds; memory has the pipeline's unit.
+ *
+ * Experimental: may change in any release, see longhaul.h. */
+#ifndef LONGHAUL_EXPERIMENTAL_JSON_OUTPUT_H
+#define LONGHAUL_EXPERIMENTAL_JSON_OUTPUT_H
 
-#include <longhaul/analysis.h>
-#include <longhaul/bounds.h>
 #include <longhaul/check.h>
-#include <longhaul/compare.h>
-#include <longhaul/diagnose.h>
-#include <longhaul/jitter.h>
-#include <longhaul/optical.h>
+#include <longhaul/experimental/analysis.h>
+#include <longhaul/experimental/bounds.h>
+#include <longhaul/experimental/compare.h>
+#include <longhaul/experimental/diagnose.h>
+#include <longhaul/experimental/jitter.h>
+#include <longhaul/experimental/optical.h>
+#include <longhaul/experimental/solve.h>
+#include <longhaul/experimental/tradeoff.h>
 #include <longhaul/plan.h>
-#include <longhaul/solve.h>
-#include <longhaul/tradeoff.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Renders timelines and results: a self-contained HTML page, an SVG image, or
- * text for the terminal. See docs/report.md. */
-#ifndef LONGHAUL_REPORT_H
-#define LONGHAUL_REPORT_H
+ * text for the terminal. See docs/report.md.
+ *
+ * Experimental: may change in any release, see longhaul.h. */
+#ifndef LONGHAUL_EXPERIMENTAL_REPORT_H
+#define LONGHAUL_EXPERIMENTAL_REPORT_H
 
-#include <longhaul/analysis.h>
-#include <longhaul/diagnose.h>
+#include <longhaul/experimental/analysis.h>
+#include <longhaul/experimental/diagnose.h>
+#include <longhaul/experimental/trace.h>
 #include <longhaul/pipeline.h>
 #include <longhaul/schedule.h>
 #include <longhaul/simulate.h>
 #include <longhaul/status.h>
-#include <longhaul/trace.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -6,11 +6,13 @@
  *
  * Steps are numbered from 0. Overlapping events combine: a link's latency is
  * multiplied by all factors, then all extra times are added; the same holds for
- * its transfer time. Pass times are multiplied by all factors. */
-#ifndef LONGHAUL_EVENTS_H
-#define LONGHAUL_EVENTS_H
+ * its transfer time. Pass times are multiplied by all factors.
+ *
+ * Experimental: may change in any release, see longhaul.h. */
+#ifndef LONGHAUL_EXPERIMENTAL_EVENTS_H
+#define LONGHAUL_EXPERIMENTAL_EVENTS_H
 
-#include <longhaul/host_placement.h>
+#include <longhaul/experimental/host_placement.h>
 #include <longhaul/pipeline.h>
 #include <longhaul/schedule.h>
 #include <longhaul/simulate.h>
@@ -133,8 +135,9 @@ LH_API lh_status lh_event_timeline_pipeline(const lh_event_timeline *timeline,
                                             uint32_t state, lh_pipeline **out,
                                             lh_error *err);
 /* With a host placement: builds the pipeline in a state with `hosts` at the
- * placements (longhaul/host_placement.h); NULL: initial placement. LH_EINVAL:
- * some host does not occur exactly once, or there is no host placement. */
+ * placements (longhaul/experimental/host_placement.h); NULL: initial placement.
+ * LH_EINVAL: some host does not occur exactly once, or there is no host
+ * placement. */
 LH_API lh_status lh_event_timeline_pipeline_with_hosts(
     const lh_event_timeline *timeline, uint32_t state, const uint32_t *hosts,
     lh_pipeline **out, lh_error *err);

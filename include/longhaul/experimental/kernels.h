@@ -3,9 +3,11 @@
  * (DP-out) and pipeline outermost (PP-out). Each kernel has predecessors and a
  * duration in either placement; the iteration is reconstructed by longest paths
  * (ScaleAcross Explorer, 2026). Intended for iterations that were recorded or
- * modelled kernel by kernel, without a pipeline to simulate. */
-#ifndef LONGHAUL_KERNELS_H
-#define LONGHAUL_KERNELS_H
+ * modelled kernel by kernel, without a pipeline to simulate.
+ *
+ * Experimental: may change in any release, see longhaul.h. */
+#ifndef LONGHAUL_EXPERIMENTAL_KERNELS_H
+#define LONGHAUL_EXPERIMENTAL_KERNELS_H
 
 #include <longhaul/status.h>
 

@@ -8,9 +8,10 @@
  * iteration. Method and limitations: docs/theory/monitor.md.
  *
  * Times are nanoseconds. Not thread-safe: calls on one object must not overlap.
- */
-#ifndef LONGHAUL_MONITOR_H
-#define LONGHAUL_MONITOR_H
+ *
+ * Experimental: may change in any release, see longhaul.h. */
+#ifndef LONGHAUL_EXPERIMENTAL_MONITOR_H
+#define LONGHAUL_EXPERIMENTAL_MONITOR_H
 
 #include <longhaul/pipeline.h>
 #include <longhaul/schedule.h>

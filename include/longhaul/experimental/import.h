@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Imports a Megatron-LM or torchtitan configuration as a longhaul job: model,
  * training and layout come from its arguments or configuration file, machines
- * from the caller. docs/import.md describes the mapping. */
-#ifndef LONGHAUL_IMPORT_H
-#define LONGHAUL_IMPORT_H
+ * from the caller. docs/import.md describes the mapping.
+ *
+ * Experimental: may change in any release, see longhaul.h. */
+#ifndef LONGHAUL_EXPERIMENTAL_IMPORT_H
+#define LONGHAUL_EXPERIMENTAL_IMPORT_H
 
-#include <longhaul/draft.h>
+#include <longhaul/experimental/draft.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -4,9 +4,9 @@
  * 6).
  *
  * Input: the pipeline as currently estimated and the active events
- * (longhaul/monitor.h). Output: a decision with the predicted iteration time of
- * both alternatives, a lower bound on any schedule, and the reason. Rules and
- * constants: docs/theory/adapt.md.
+ * (longhaul/experimental/monitor.h). Output: a decision with the predicted
+ * iteration time of both alternatives, a lower bound on any schedule, and the
+ * reason. Rules and constants: docs/theory/adapt.md.
  *
  * The module uses no threads, files or clock. Search effort is counted in work
  * units, so equal inputs give equal decisions on every machine. The caller runs
@@ -18,15 +18,16 @@
  *     lh_adapt_confirm(adapt, i + 3, followed)   i + 3 begins
  *
  * Times are nanoseconds. Not thread-safe: calls on one object must not overlap.
- */
-#ifndef LONGHAUL_ADAPT_H
-#define LONGHAUL_ADAPT_H
+ *
+ * Experimental: may change in any release, see longhaul.h. */
+#ifndef LONGHAUL_EXPERIMENTAL_ADAPT_H
+#define LONGHAUL_EXPERIMENTAL_ADAPT_H
 
-#include <longhaul/delegate.h>
-#include <longhaul/events.h>
-#include <longhaul/jitter.h>
-#include <longhaul/layers.h>
-#include <longhaul/monitor.h>
+#include <longhaul/experimental/delegate.h>
+#include <longhaul/experimental/events.h>
+#include <longhaul/experimental/jitter.h>
+#include <longhaul/experimental/layers.h>
+#include <longhaul/experimental/monitor.h>
 #include <longhaul/pipeline.h>
 #include <longhaul/schedule.h>
 #include <longhaul/simulate.h>

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Optimality certificate: a record that lets a third party check that a
- * schedule is optimal. Text form: docs/formats/certificate.md. */
-#ifndef LONGHAUL_CERTIFICATE_H
-#define LONGHAUL_CERTIFICATE_H
+ * schedule is optimal. Text form: docs/formats/certificate.md.
+ *
+ * Experimental: may change in any release, see longhaul.h. */
+#ifndef LONGHAUL_EXPERIMENTAL_CERTIFICATE_H
+#define LONGHAUL_EXPERIMENTAL_CERTIFICATE_H
 
-#include <longhaul/bounds.h>
+#include <longhaul/experimental/bounds.h>
+#include <longhaul/experimental/solve.h>
 #include <longhaul/pipeline.h>
 #include <longhaul/schedule.h>
-#include <longhaul/solve.h>
 #include <longhaul/status.h>
 
 #ifdef __cplusplus

@@ -4,23 +4,25 @@
  * communication (CrossPipe section 6.3). The plan is proven deadlock-free
  * before the run starts. See docs/engine.md.
  *
- * Rank d runs device d of the pipeline. Times are nanoseconds. */
-#ifndef LONGHAUL_ENGINE_H
-#define LONGHAUL_ENGINE_H
+ * Rank d runs device d of the pipeline. Times are nanoseconds.
+ *
+ * Experimental: may change in any release, see longhaul.h. */
+#ifndef LONGHAUL_EXPERIMENTAL_ENGINE_H
+#define LONGHAUL_EXPERIMENTAL_ENGINE_H
 
-#include <longhaul/adapt.h>
-#include <longhaul/delegate.h>
-#include <longhaul/events.h>
+#include <longhaul/experimental/adapt.h>
+#include <longhaul/experimental/delegate.h>
+#include <longhaul/experimental/events.h>
+#include <longhaul/experimental/model.h>
+#include <longhaul/experimental/monitor.h>
+#include <longhaul/experimental/profile.h>
+#include <longhaul/experimental/trace.h>
 #include <longhaul/job.h>
-#include <longhaul/model.h>
-#include <longhaul/monitor.h>
 #include <longhaul/pipeline.h>
 #include <longhaul/plan.h>
-#include <longhaul/profile.h>
 #include <longhaul/schedule.h>
 #include <longhaul/simulate.h>
 #include <longhaul/status.h>
-#include <longhaul/trace.h>
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -90,11 +92,11 @@ typedef struct lh_exec_options {
      * sends share with its passes. Passes stop while it is full; a message
      * occupies it until arrival. 0: sends never block. */
     uint32_t coupled_queue;
-    /* Messages on the delegated path (longhaul/delegate.h): none, all, or those
-     * on delegation->links. They wait for neither `coupled_queue` nor
-     * `receives`. Each direction between two ranks has as many queues as the
-     * prediction needs so that no copy waits for another. LH_EUNSUPPORTED: more
-     * than LH_MAX_QUEUES are needed. */
+    /* Messages on the delegated path (longhaul/experimental/delegate.h): none,
+     * all, or those on delegation->links. They wait for neither `coupled_queue`
+     * nor `receives`. Each direction between two ranks has as many queues as
+     * the prediction needs so that no copy waits for another. LH_EUNSUPPORTED:
+     * more than LH_MAX_QUEUES are needed. */
     lh_data_path path;
     /* Cost of the delegated path; NULL: copies take no time. Copied. The timed
      * device uses these times; on the cpu device copies are real and these
@@ -237,9 +239,10 @@ typedef struct lh_adapt_event {
  *
  * All ranks record the time of their passes and messages. After an iteration
  * the records go to rank 0. There a thread updates a monitor
- * (longhaul/monitor.h) and decides (longhaul/adapt.h) while the next iterations
- * run. Ranks vote on proposals as for `reschedule`. Iterations are skipped if
- * recording them would cost more than 0.25 % of the run time. */
+ * (longhaul/experimental/monitor.h) and decides (longhaul/experimental/adapt.h)
+ * while the next iterations run. Ranks vote on proposals as for `reschedule`.
+ * Iterations are skipped if recording them would cost more than 0.25 % of the
+ * run time. */
 typedef struct lh_train_adapt {
     size_t size; /* sizeof(lh_train_adapt) */
     /* NULL: defaults of lh_adapt_make(). `sim` is ignored: message timing

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Scheduling methods by name: static and greedy generators (DESIGN section 5).
- */
-#ifndef LONGHAUL_METHODS_H
-#define LONGHAUL_METHODS_H
+ *
+ * Experimental: may change in any release, see longhaul.h. */
+#ifndef LONGHAUL_EXPERIMENTAL_METHODS_H
+#define LONGHAUL_EXPERIMENTAL_METHODS_H
 
 #include <longhaul/pipeline.h>
 #include <longhaul/schedule.h>

@@ -2,9 +2,11 @@
 /* Simulates pipeline-parallel training over an elastic optical network:
  * topologies, scenarios, and the comparison of policies for routing and
  * spectrum assignment. Model: docs/optical.md. File formats:
- * docs/formats/topology.md, docs/formats/scenario.md. */
-#ifndef LONGHAUL_OPTICAL_H
-#define LONGHAUL_OPTICAL_H
+ * docs/formats/topology.md, docs/formats/scenario.md.
+ *
+ * Experimental: may change in any release, see longhaul.h. */
+#ifndef LONGHAUL_EXPERIMENTAL_OPTICAL_H
+#define LONGHAUL_EXPERIMENTAL_OPTICAL_H
 
 #include <longhaul/pipeline.h>
 #include <longhaul/status.h>

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Generates a commented job file as a starting point; the user edits the values
- * that differ. Text form: docs/formats/job.md. */
-#ifndef LONGHAUL_DRAFT_H
-#define LONGHAUL_DRAFT_H
+ * that differ. Text form: docs/formats/job.md.
+ *
+ * Experimental: may change in any release, see longhaul.h. */
+#ifndef LONGHAUL_EXPERIMENTAL_DRAFT_H
+#define LONGHAUL_EXPERIMENTAL_DRAFT_H
 
 #include <longhaul/job.h>
 

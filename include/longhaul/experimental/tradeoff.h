@@ -2,11 +2,13 @@
 /* Trade-off between time and memory: the minimum memory limit for a given
  * makespan, and the curve of minimum makespan over the limit. A limit is one
  * number for all devices, like `memory_limit` in a pipeline file; lower limits
- * in the pipeline take precedence. docs/theory/optimal.md, "Memory". */
-#ifndef LONGHAUL_TRADEOFF_H
-#define LONGHAUL_TRADEOFF_H
+ * in the pipeline take precedence. docs/theory/optimal.md, "Memory".
+ *
+ * Experimental: may change in any release, see longhaul.h. */
+#ifndef LONGHAUL_EXPERIMENTAL_TRADEOFF_H
+#define LONGHAUL_EXPERIMENTAL_TRADEOFF_H
 
-#include <longhaul/solve.h>
+#include <longhaul/experimental/solve.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compares scheduling methods on one or several pipelines, with the given link
- * delays or a sweep of them. */
-#ifndef LONGHAUL_COMPARE_H
-#define LONGHAUL_COMPARE_H
+ * delays or a sweep of them.
+ *
+ * Experimental: may change in any release, see longhaul.h. */
+#ifndef LONGHAUL_EXPERIMENTAL_COMPARE_H
+#define LONGHAUL_EXPERIMENTAL_COMPARE_H
 
-#include <longhaul/jitter.h>
+#include <longhaul/experimental/jitter.h>
+#include <longhaul/experimental/solve.h>
 #include <longhaul/pipeline.h>
 #include <longhaul/plan.h>
 #include <longhaul/simulate.h>
-#include <longhaul/solve.h>
 #include <longhaul/status.h>
 
 #include <stdbool.h>

@@ -13,9 +13,11 @@
  *           Architecture for Planetary Scale RDMA Communication, SC 2025
  *
  * Rates are bytes per second, times nanoseconds, latencies one-way. Invalid
- * arguments (a rate of 0, a loss of 1) give INFINITY. */
-#ifndef LONGHAUL_NETWORK_MODEL_H
-#define LONGHAUL_NETWORK_MODEL_H
+ * arguments (a rate of 0, a loss of 1) give INFINITY.
+ *
+ * Experimental: may change in any release, see longhaul.h. */
+#ifndef LONGHAUL_EXPERIMENTAL_NETWORK_MODEL_H
+#define LONGHAUL_EXPERIMENTAL_NETWORK_MODEL_H
 
 #include <longhaul/status.h>
 

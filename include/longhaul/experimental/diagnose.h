@@ -8,9 +8,11 @@
  * (as if all were equal), then with mixtures of both. Measurements and
  * assumptions: docs/diagnose.md.
  *
- * Times are nanoseconds. */
-#ifndef LONGHAUL_DIAGNOSE_H
-#define LONGHAUL_DIAGNOSE_H
+ * Times are nanoseconds.
+ *
+ * Experimental: may change in any release, see longhaul.h. */
+#ifndef LONGHAUL_EXPERIMENTAL_DIAGNOSE_H
+#define LONGHAUL_EXPERIMENTAL_DIAGNOSE_H
 
 #include <longhaul/pipeline.h>
 #include <longhaul/schedule.h>

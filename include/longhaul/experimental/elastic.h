@@ -5,9 +5,11 @@
  * on equal stages; docs/theory/elastic.md derives them.
  *
  * Stages, and chunks within a stage, are numbered from 1 as in the paper.
- * Passes and pipeline chunks are numbered from 0, as elsewhere. */
-#ifndef LONGHAUL_ELASTIC_H
-#define LONGHAUL_ELASTIC_H
+ * Passes and pipeline chunks are numbered from 0, as elsewhere.
+ *
+ * Experimental: may change in any release, see longhaul.h. */
+#ifndef LONGHAUL_EXPERIMENTAL_ELASTIC_H
+#define LONGHAUL_EXPERIMENTAL_ELASTIC_H
 
 #include <longhaul/pipeline.h>
 #include <longhaul/schedule.h>

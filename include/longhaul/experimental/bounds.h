@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Proven lower bounds on the makespan of every schedule for a pipeline. Proofs:
- * docs/theory/bounds.md. */
-#ifndef LONGHAUL_BOUNDS_H
-#define LONGHAUL_BOUNDS_H
+ * docs/theory/bounds.md.
+ *
+ * Experimental: may change in any release, see longhaul.h. */
+#ifndef LONGHAUL_EXPERIMENTAL_BOUNDS_H
+#define LONGHAUL_EXPERIMENTAL_BOUNDS_H
 
 #include <longhaul/pipeline.h>
 #include <longhaul/status.h>

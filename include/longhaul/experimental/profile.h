@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measured times for forward (F), dgrad (D) and wgrad (W) passes, memory and
  * links. A job's profile overrides the cost model's estimates. Text form:
- * docs/formats/profile.md. */
-#ifndef LONGHAUL_PROFILE_H
-#define LONGHAUL_PROFILE_H
+ * docs/formats/profile.md.
+ *
+ * Experimental: may change in any release, see longhaul.h. */
+#ifndef LONGHAUL_EXPERIMENTAL_PROFILE_H
+#define LONGHAUL_EXPERIMENTAL_PROFILE_H
 
 #include <longhaul/status.h>
 

@@ -2,9 +2,11 @@
 /* Monte Carlo simulation of a schedule under varying link and device speeds:
  * mean and tail iteration times. Each sample draws a delay per link and a speed
  * per device, keeps them for one iteration, and simulates the unchanged
- * schedule. See docs/theory/jitter.md. */
-#ifndef LONGHAUL_JITTER_H
-#define LONGHAUL_JITTER_H
+ * schedule. See docs/theory/jitter.md.
+ *
+ * Experimental: may change in any release, see longhaul.h. */
+#ifndef LONGHAUL_EXPERIMENTAL_JITTER_H
+#define LONGHAUL_EXPERIMENTAL_JITTER_H
 
 #include <longhaul/pipeline.h>
 #include <longhaul/schedule.h>

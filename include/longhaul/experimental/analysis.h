@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Explains the duration of a simulated iteration: critical path, idle time by
- * cause, link use and slackness. */
-#ifndef LONGHAUL_ANALYSIS_H
-#define LONGHAUL_ANALYSIS_H
+ * cause, link use and slackness.
+ *
+ * Experimental: may change in any release, see longhaul.h. */
+#ifndef LONGHAUL_EXPERIMENTAL_ANALYSIS_H
+#define LONGHAUL_EXPERIMENTAL_ANALYSIS_H
 
 #include <longhaul/pipeline.h>
 #include <longhaul/schedule.h>

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compares a measured iteration with its prediction pass by pass, and reads
- * iteration times from a run's log. */
-#ifndef LONGHAUL_TRACE_COMPARE_H
-#define LONGHAUL_TRACE_COMPARE_H
+ * iteration times from a run's log.
+ *
+ * Experimental: may change in any release, see longhaul.h. */
+#ifndef LONGHAUL_EXPERIMENTAL_TRACE_COMPARE_H
+#define LONGHAUL_EXPERIMENTAL_TRACE_COMPARE_H
 
+#include <longhaul/experimental/trace.h>
 #include <longhaul/schedule.h>
 #include <longhaul/status.h>
-#include <longhaul/trace.h>
 
 #include <stdbool.h>
 #include <stddef.h>

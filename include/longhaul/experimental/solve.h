@@ -3,9 +3,11 @@
  * permits (DESIGN section 5.1; CrossPipe section 4.1). Input: a pipeline and a
  * limit. Output: a schedule, a lower bound, and statistics per search engine.
  * Algorithms and proofs: docs/theory/optimal.md. Source overview:
- * src/schedule/solver/state/solver.h. */
-#ifndef LONGHAUL_SOLVE_H
-#define LONGHAUL_SOLVE_H
+ * src/schedule/solver/state/solver.h.
+ *
+ * Experimental: may change in any release, see longhaul.h. */
+#ifndef LONGHAUL_EXPERIMENTAL_SOLVE_H
+#define LONGHAUL_EXPERIMENTAL_SOLVE_H
 
 #include <longhaul/pipeline.h>
 #include <longhaul/schedule.h>
