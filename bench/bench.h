@@ -4,7 +4,7 @@
 #ifndef BENCH_H
 #define BENCH_H
 
-#include <longhaul/status.h>
+#include <longhaul.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

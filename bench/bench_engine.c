@@ -15,10 +15,9 @@
 #include "bench.h"
 #include "commit.h"
 
+#include <longhaul.h>
 #include <longhaul/experimental/engine.h>
 #include <longhaul/experimental/methods.h>
-#include <longhaul/pipeline.h>
-#include <longhaul/simulate.h>
 #include <math.h>
 #include <stdbool.h>
 #include <sys/resource.h>

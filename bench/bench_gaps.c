@@ -12,9 +12,9 @@
 #include "bench.h"
 #include "pipelines.h"
 
+#include <longhaul.h>
 #include <longhaul/experimental/methods.h>
 #include <longhaul/experimental/solve.h>
-#include <longhaul/simulate.h>
 
 #include <inttypes.h>
 

@@ -13,6 +13,7 @@
 #include "commit.h"
 
 #include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/status.h>
 
 #include <inttypes.h>
 #include <stdio.h>

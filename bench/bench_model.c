@@ -7,8 +7,8 @@
 #include "bench.h"
 
 #include <longhaul/experimental/methods.h>
-#include <longhaul/plan.h>
-#include <longhaul/simulate.h>
+#include <longhaul/experimental/plan.h>
+#include <longhaul/experimental/simulate.h>
 
 enum { RUNS = 9 };
 

@@ -17,7 +17,7 @@
 #include "bench.h"
 
 #include <longhaul/experimental/methods.h>
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 enum { GPUS_PER_NODE = 2, LARGEST_RATIO = 3 };
 

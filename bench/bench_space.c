@@ -13,7 +13,7 @@
 #define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include "bench.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 enum { TENSOR, MICRO_BATCH, CHUNKS, ZERO, KEYS };
 enum { MOST = 32 };

@@ -4,6 +4,7 @@
 #include "paper_pipeline.h"
 
 #include <longhaul/experimental/report.h>
+#include <longhaul/experimental/status.h>
 
 #include <math.h>
 #include <string.h>

@@ -4,9 +4,7 @@
 #ifndef PAPER_PIPE_H
 #define PAPER_PIPE_H
 
-#include <longhaul/pipeline.h>
-#include <longhaul/schedule.h>
-#include <longhaul/simulate.h>
+#include <longhaul.h>
 
 #include <stdbool.h>
 #include <stdint.h>

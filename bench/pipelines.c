@@ -4,6 +4,8 @@
 
 #include "bench.h"
 
+#include <longhaul/experimental/pipeline.h>
+
 void bench_check_status(lh_status status, const lh_error *err)
 {
     if (status != LH_OK)

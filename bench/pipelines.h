@@ -4,7 +4,7 @@
 #ifndef BENCH_PIPELINES_H
 #define BENCH_PIPELINES_H
 
-#include <longhaul/pipeline.h>
+#include <longhaul.h>
 
 /* Exits with the message if `status` is an error. */
 void bench_check_status(lh_status status, const lh_error *err);

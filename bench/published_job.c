@@ -2,7 +2,7 @@
 /* Converts a published run to a job, using only features of job files. */
 #include "published.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -5,9 +5,9 @@
 #define _POSIX_C_SOURCE 200809L
 #include "scaleacross.h"
 
+#include <longhaul.h>
 #include <longhaul/experimental/methods.h>
-#include <longhaul/plan.h>
-#include <longhaul/simulate.h>
+#include <longhaul/experimental/plan.h>
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -8,9 +8,9 @@
  * communication nor host time. Without arguments the parts are printed. */
 #include "page_section.h"
 
+#include <longhaul.h>
 #include <longhaul/experimental/cost.h>
 #include <longhaul/experimental/profile.h>
-#include <longhaul/job.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,9 +3,9 @@
  * with a fixed layout uses. */
 #include "validate.h"
 
+#include <longhaul.h>
 #include <longhaul/experimental/methods.h>
-#include <longhaul/plan.h>
-#include <longhaul/simulate.h>
+#include <longhaul/experimental/plan.h>
 
 #include <math.h>
 #include <stdarg.h>

@@ -7,7 +7,7 @@
 #ifndef CLI_H
 #define CLI_H
 
-#include <longhaul/status.h>
+#include <longhaul.h>
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -3,7 +3,7 @@
 #include "commands.h"
 #include "view.h"
 
-#include <longhaul/export.h>
+#include <longhaul/experimental/export.h>
 
 #include <inttypes.h>
 #include <stdlib.h>

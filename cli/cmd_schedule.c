@@ -7,6 +7,7 @@
 #include "values.h"
 
 #include <longhaul/experimental/json_output.h>
+#include <longhaul/experimental/methods.h>
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -9,6 +9,7 @@
 #include "wrap.h"
 
 #include <longhaul/experimental/json_output.h>
+#include <longhaul/experimental/simulate.h>
 
 #include <inttypes.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 
 #include "cli.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 /* The current configuration's plan. */
 typedef struct cli_current_plan {

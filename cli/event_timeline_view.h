@@ -13,7 +13,7 @@
 #include <longhaul/experimental/host_placement.h>
 #include <longhaul/experimental/jitter.h>
 #include <longhaul/experimental/layers.h>
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 /* Option row; `member` of the settings is a const char *. */
 #define CLI_EVENTS_ROW(settings, member, says)                                 \

@@ -2,6 +2,9 @@
 #define _POSIX_C_SOURCE 200809L
 #include "inputs.h"
 
+#include <longhaul/experimental/pipeline.h>
+#include <longhaul/experimental/simulate.h>
+
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>

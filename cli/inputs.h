@@ -6,10 +6,9 @@
 
 #include "cli.h"
 
-#include <longhaul/pipeline.h>
-#include <longhaul/schedule.h>
-#include <longhaul/scheduler.h>
-#include <longhaul/simulate.h>
+#include <longhaul.h>
+#include <longhaul/experimental/schedule.h>
+#include <longhaul/experimental/status.h>
 
 /* --- files -------------------------------------------------------------- */
 

@@ -3,6 +3,8 @@
 #include "link_override.h"
 #include "values.h"
 
+#include <longhaul/experimental/pipeline.h>
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "measurement_files.h"
 
+#include <longhaul/experimental/job.h>
+#include <longhaul/experimental/pipeline.h>
 #include <longhaul/experimental/profile.h>
-#include <longhaul/job.h>
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,8 +2,9 @@
 /* Defines the options common to all commands and looks up options in tables. */
 #include "cli.h"
 
-#include <longhaul/job.h>
-#include <longhaul/scheduler.h>
+#include <longhaul.h>
+#include <longhaul/experimental/job.h>
+#include <longhaul/experimental/solve.h>
 
 #include <string.h>
 

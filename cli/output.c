@@ -2,6 +2,8 @@
 /* Writes a command's output. */
 #include "cli.h"
 
+#include <longhaul/experimental/status.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

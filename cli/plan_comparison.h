@@ -5,8 +5,8 @@
 
 #include "cli.h"
 
+#include <longhaul/experimental/plan.h>
 #include <longhaul/experimental/report.h>
-#include <longhaul/plan.h>
 
 /* Fills a report on two plans: a heading line for each, the key numbers, and a
  * table of all differences. `names` are their labels in the report. */

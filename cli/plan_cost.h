@@ -5,8 +5,8 @@
 
 #include "cli.h"
 
+#include <longhaul/experimental/plan.h>
 #include <longhaul/experimental/report.h>
-#include <longhaul/plan.h>
 
 /* Prints a line for the plan's heading; nothing if the job has no prices. */
 void cli_print_cost(cli *c, const lh_choice *choice);

@@ -5,8 +5,8 @@
 
 #include "cli.h"
 
+#include <longhaul/experimental/plan.h>
 #include <longhaul/experimental/report.h>
-#include <longhaul/plan.h>
 
 /* Splits an iteration into its parts; the optimizer and later steps come last.
  */

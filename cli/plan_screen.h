@@ -6,8 +6,8 @@
 
 #include "cli.h"
 
+#include <longhaul/experimental/plan.h>
 #include <longhaul/experimental/report.h>
-#include <longhaul/plan.h>
 
 /* Parts of a plan beyond the screen: name, print function, contents. */
 #define CLI_PART_LIST(X)                                                       \

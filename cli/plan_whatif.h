@@ -7,7 +7,7 @@
 #include "cli.h"
 #include "wrap.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 enum { CLI_MOST_QUESTIONS = 256 };
 

@@ -6,7 +6,7 @@
 
 #include "inputs.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 /* The input and its derived pipelines. */
 typedef struct cli_problem {

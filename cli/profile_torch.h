@@ -5,8 +5,8 @@
 
 #include "cli.h"
 
+#include <longhaul/experimental/job.h>
 #include <longhaul/experimental/profile.h>
-#include <longhaul/job.h>
 
 /* Arguments of `python -m longhaul.torch`; lists are NULL if not given. */
 typedef struct torch_profile {

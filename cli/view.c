@@ -3,6 +3,8 @@
 
 #include "optimal.h"
 
+#include <longhaul/experimental/methods.h>
+
 #include <inttypes.h>
 #include <string.h>
 

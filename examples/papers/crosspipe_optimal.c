@@ -9,10 +9,9 @@
  * SECONDS: limit for each of the 60 settings, in processor time, so that a busy
  * machine does not change the result (default 60). --check solves the settings
  * with one chunk per device and compares their rows with the page. */
+#include <longhaul.h>
 #include <longhaul/experimental/methods.h>
 #include <longhaul/experimental/solve.h>
-#include <longhaul/pipeline.h>
-#include <longhaul/simulate.h>
 
 #include <stdio.h>
 #include <stdlib.h>

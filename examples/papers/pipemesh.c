@@ -11,6 +11,7 @@
 #include <longhaul/experimental/cost.h>
 #include <longhaul/experimental/elastic.h>
 #include <longhaul/experimental/report.h>
+#include <longhaul/experimental/status.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

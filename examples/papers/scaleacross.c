@@ -7,13 +7,13 @@
  *
  * The paper withholds most of its constants. The page lists our choices, and
  * those made with knowledge of the paper's results. */
+#include <longhaul.h>
 #include <longhaul/experimental/cost.h>
+#include <longhaul/experimental/job.h>
 #include <longhaul/experimental/methods.h>
 #include <longhaul/experimental/network_model.h>
-#include <longhaul/job.h>
-#include <longhaul/pipeline.h>
-#include <longhaul/plan.h>
-#include <longhaul/simulate.h>
+#include <longhaul/experimental/pipeline.h>
+#include <longhaul/experimental/plan.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,6 @@
 #ifndef LONGHAUL_CHECK_H
 #define LONGHAUL_CHECK_H
 
-#include <longhaul/experimental/certificate.h>
 #include <longhaul/pipeline.h>
 #include <longhaul/schedule.h>
 #include <longhaul/status.h>
@@ -13,6 +12,7 @@
 extern "C" {
 #endif
 
+/* The verifier's result. Release with lh_verdict_free(). */
 typedef struct lh_verdict lh_verdict;
 
 /* Checks `schedule` against every rule in DESIGN sections 2 and 3:
@@ -30,60 +30,28 @@ typedef struct lh_verdict lh_verdict;
 LH_API lh_status lh_check(const lh_pipeline *pipeline,
                           const lh_schedule *schedule, lh_verdict **out,
                           lh_error *err);
-/* The same for a transport that buffers up to `buffers` messages of each pair
- * of devices, so that a send waits only if they are in use; 0: lh_check(). */
-LH_API lh_status lh_check_buffered(const lh_pipeline *pipeline,
-                                   const lh_schedule *schedule,
-                                   uint32_t buffers, lh_verdict **out,
-                                   lh_error *err);
+
 LH_API void lh_verdict_free(lh_verdict *verdict); /* frees; NULL is a no-op */
+
 /* Returns true if no rule is violated. */
 LH_API bool lh_verdict_valid(const lh_verdict *verdict);
+
 /* Returns the number of stored violations, at most the first 100. `total`
  * receives the full count. */
 LH_API uint32_t lh_verdict_n_violations(const lh_verdict *verdict,
                                         uint64_t *total);
+
 /* Returns the text of violation i; borrowed. */
 LH_API const char *lh_verdict_violation(const lh_verdict *verdict, uint32_t i);
+
 /* Returns the makespan in ns from the verifier's own arithmetic; -1 if the
  * schedule cannot run. */
 LH_API int64_t lh_verdict_makespan(const lh_verdict *verdict);
+
 /* Returns the device's peak memory from the verifier's own arithmetic; -1 if
  * the schedule cannot run. */
 LH_API int64_t lh_verdict_peak_memory(const lh_verdict *verdict,
                                       uint32_t device);
-
-/* --- certificates -------------------------------------------------------- */
-
-/* Status of one claim in a certificate. */
-typedef enum lh_claim_status {
-    LH_CLAIM_VERIFIED,
-    LH_CLAIM_UNVERIFIED, /* plausible, but beyond the verifier's methods */
-    LH_CLAIM_WRONG,      /* contradicts the verifier's result */
-} lh_claim_status;
-
-typedef struct lh_claims lh_claims;
-
-/* Checks every statement in a certificate with the verifier's own arithmetic
- * and reasoning. `schedule` (may be NULL) replaces the certificate's schedule
- * as the one claimed optimal. Returns LH_OK for any verdict. Release with
- * lh_claims_free(). */
-LH_API lh_status lh_check_certificate(const lh_pipeline *pipeline,
-                                      const lh_schedule *schedule,
-                                      const lh_certificate *certificate,
-                                      lh_claims **out, lh_error *err);
-LH_API void lh_claims_free(lh_claims *claims); /* frees; NULL is a no-op */
-/* Returns the number of claims. */
-LH_API uint32_t lh_n_claims(const lh_claims *claims);
-/* Returns the status of claim i. */
-LH_API lh_claim_status lh_claims_status(const lh_claims *claims, uint32_t i);
-/* Returns the text of claim i; borrowed. */
-LH_API const char *lh_claims_text(const lh_claims *claims, uint32_t i);
-/* Returns the worst status of all claims. LH_CLAIM_VERIFIED means that the
- * schedule is optimal. */
-LH_API lh_claim_status lh_claims_verdict(const lh_claims *claims);
-/* Returns the status name; static storage. */
-LH_API const char *lh_claim_status_name(lh_claim_status status);
 
 #ifdef __cplusplus
 }

@@ -2,7 +2,8 @@
 /* Exports plans and schedules to PyTorch pipelining, torchtitan, Megatron-LM,
  * Megatron-Bridge and Perfetto. A failed export produces no partial text.
  * Release texts with lh_text_free(); `len` receives the size in bytes and may
- * be NULL. */
+ * be NULL. The texts follow the other program's version that each function
+ * names. */
 #ifndef LONGHAUL_EXPORT_H
 #define LONGHAUL_EXPORT_H
 
@@ -28,11 +29,6 @@ typedef enum lh_export_target {
     LH_EXPORT_CHROME,          /* trace events in JSON */
 } lh_export_target;
 
-/* Returns the number of export targets. */
-LH_API uint32_t lh_n_export_targets(void);
-/* Returns the target's name, such as "pytorch"; NULL: no such target. */
-LH_API const char *lh_export_target_name(lh_export_target target);
-
 /* Forms of PyTorch's schedule CSV. */
 typedef enum lh_pytorch_form {
     LH_PYTORCH_COMPUTE_ONLY, /* passes; PyTorch inserts communication */
@@ -41,10 +37,13 @@ typedef enum lh_pytorch_form {
     LH_PYTORCH_COMPUTE_COMMS,
 } lh_pytorch_form;
 
-/* Returns the number of forms. */
-LH_API uint32_t lh_n_pytorch_forms(void);
-/* Returns the form's name, such as "compute_only"; NULL: no such form. */
-LH_API const char *lh_pytorch_form_name(lh_pytorch_form form);
+/* Options of the exports below. */
+typedef struct lh_export_options {
+    size_t size; /* sizeof(lh_export_options) */
+    /* Exports although lh_export_list_inexact() finds settings; the file lists
+     * them in comments. Otherwise the export fails with LH_EUNSUPPORTED. */
+    bool allow_inexact;
+} lh_export_options;
 
 /* Exports the schedule as CSV for _load_csv() in torch.distributed.pipelining;
  * `form`: compute passes alone, or with communication (PyTorch 2.15). PyTorch
@@ -58,28 +57,6 @@ LH_API lh_status lh_export_pytorch(const lh_pipeline *pipeline,
                                    lh_pytorch_form form, char **text,
                                    size_t *len, int64_t *cost_ns,
                                    lh_error *err);
-
-/* A setting of the plan's model that a target cannot be given. */
-typedef struct lh_inexact_setting {
-    const char *key;    /* the job's key, or "FILE: KEYS" of a config.json */
-    const char *reason; /* limitation of the target */
-} lh_inexact_setting;
-
-enum { LH_MAX_INEXACT = 32 }; /* upper bound of lh_export_list_inexact() */
-
-/* Lists the model settings that a target cannot be given, at most `room` of
- * them in `out`; returns their number. The texts live as long as the plan. */
-LH_API uint32_t lh_export_list_inexact(const lh_plan *plan,
-                                       lh_export_target target,
-                                       lh_inexact_setting *out, uint32_t room);
-
-/* Options of the exports below. */
-typedef struct lh_export_options {
-    size_t size; /* sizeof(lh_export_options) */
-    /* Exports although lh_export_list_inexact() finds settings; the file lists
-     * them in comments. Otherwise the export fails with LH_EUNSUPPORTED. */
-    bool allow_inexact;
-} lh_export_options;
 
 /* Exports the layout as torchtitan options, one per line, with comments after
  * '#'. The schedule uses PyTorch's CSV. LH_EUNSUPPORTED: torchtitan cannot run
@@ -113,11 +90,6 @@ LH_API lh_status lh_export_megatron_bridge(const lh_plan *plan,
 LH_API lh_status lh_export_chrome(const lh_pipeline *pipeline,
                                   const lh_schedule *schedule,
                                   const char *title, char **text, size_t *len,
-                                  lh_error *err);
-
-/* Exports as JSON the modules of each stage, by torchtitan's names, and the
- * stage's rank. */
-LH_API lh_status lh_export_stages(const lh_plan *plan, char **text, size_t *len,
                                   lh_error *err);
 
 /* Options of lh_export_bundle(). */

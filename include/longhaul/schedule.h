@@ -5,8 +5,10 @@
 #ifndef LONGHAUL_SCHEDULE_H
 #define LONGHAUL_SCHEDULE_H
 
-#include <longhaul/pipeline.h>
 #include <longhaul/status.h>
+
+#include <stdbool.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -20,8 +22,6 @@ typedef enum lh_pass_kind {
     LH_B, /* D then W as one pass */
 } lh_pass_kind;
 
-#define LH_MAX_PARTS 4096u
-
 /* A pass of one chunk on one microbatch. */
 typedef struct lh_pass {
     uint32_t chunk, microbatch;
@@ -30,57 +30,11 @@ typedef struct lh_pass {
     uint8_t kind;     /* lh_pass_kind */
 } lh_pass;
 
-/* Kinds of communication cells in PyTorch's CSV format, and of longhaul's
- * executor for it: SEND_F and RECV_F of activations, SEND_B and RECV_B of
- * gradients, waits for sends, and operations on a chunk's parameters. */
-typedef enum lh_comm_kind {
-    LH_COMM_SEND_F,
-    LH_COMM_RECV_F,
-    LH_COMM_SEND_B,
-    LH_COMM_RECV_B,
-    LH_COMM_WAIT_SEND_F,
-    LH_COMM_WAIT_SEND_B,
-    LH_COMM_UNSHARD,
-    LH_COMM_RESHARD,
-    LH_COMM_REDUCE_GRAD,
-    LH_COMM_WAIT_REDUCE_GRAD,
-} lh_comm_kind;
-
-/* A communication cell. */
-typedef struct lh_comm {
-    uint32_t chunk;      /* of the row: sends or receives */
-    uint32_t microbatch; /* of a message or a wait for it; else 0 */
-    uint32_t cell;       /* column in the file, counted from 1 */
-    uint32_t n_before;   /* passes before it in its row */
-    uint8_t kind;        /* lh_comm_kind */
-} lh_comm;
-
+/* A schedule. Release with lh_schedule_free(). */
 typedef struct lh_schedule lh_schedule;
 
-/* Message order on one link, given by the producing passes. */
-typedef struct lh_link_order {
-    const char *link; /* link name; "from-to" if unnamed */
-    uint32_t n_passes;
-    const lh_pass *passes;
-} lh_link_order;
-
-/* Creates a schedule from copies of `orders[d][0..n_passes[d]-1]` for every
- * device d and the link orders (may be none). Validates only the form of each
- * pass; lh_check() verifies a schedule against a pipeline. Release with
- * lh_schedule_free(). */
-LH_API lh_status lh_schedule_make(uint32_t n_devices,
-                                  const lh_pass *const *orders,
-                                  const uint32_t *n_passes,
-                                  uint32_t n_link_orders,
-                                  const lh_link_order *link_orders,
-                                  lh_schedule **out, lh_error *err);
 /* frees; NULL is a no-op */
 LH_API void lh_schedule_free(lh_schedule *schedule);
-
-/* Copies the schedule, with or without its link orders. The file's cell
- * positions and communication cells are not copied. */
-LH_API lh_status lh_schedule_copy(const lh_schedule *schedule, bool links,
-                                  lh_schedule **out, lh_error *err);
 
 /* Parses a schedule CSV, including PyTorch's: cells with communication actions
  * (SEND_F, RECV_B, UNSHARD, ...) are kept apart from the passes; overlapped
@@ -88,25 +42,16 @@ LH_API lh_status lh_schedule_copy(const lh_schedule *schedule, bool links,
 LH_API lh_status lh_schedule_parse(const char *text, size_t len,
                                    const char *name, lh_schedule **out,
                                    lh_error *err);
+
 /* Reads S.csv and, unless `fifo`, the link orders in S.links.csv if it exists.
  */
 LH_API lh_status lh_schedule_read(const char *path, bool fifo,
                                   lh_schedule **out, lh_error *err);
-/* Returns the communication cells of a device's row in order and sets *n.
- * Borrowed. lh_check() judges them; everything else derives the messages from
- * the pipeline. */
-LH_API const lh_comm *lh_schedule_comms(const lh_schedule *schedule,
-                                        uint32_t device, uint32_t *n);
-/* Returns the number of communication cells in all rows. */
-LH_API uint32_t lh_schedule_n_comms(const lh_schedule *schedule);
 
 /* Formats the schedule as CSV; release *text with lh_text_free(). */
 LH_API lh_status lh_schedule_format(const lh_schedule *schedule, char **text,
                                     size_t *len, lh_error *err);
-/* Formats the link orders as CSV; *text = NULL if there are none. */
-LH_API lh_status lh_schedule_format_links(const lh_schedule *schedule,
-                                          char **text, size_t *len,
-                                          lh_error *err);
+
 /* Writes `path` and, beside it, the link orders if any. Removes an old links
  * file that no longer applies. */
 LH_API lh_status lh_schedule_write(const lh_schedule *schedule,
@@ -114,34 +59,17 @@ LH_API lh_status lh_schedule_write(const lh_schedule *schedule,
 
 /* Returns the number of devices. */
 LH_API uint32_t lh_schedule_n_devices(const lh_schedule *schedule);
+
 /* Returns one device's passes in order and sets *n_passes. Borrowed. */
 LH_API const lh_pass *lh_schedule_order(const lh_schedule *schedule,
                                         uint32_t device, uint32_t *n_passes);
-/* Returns the column of a pass in its row of the file, counted from 1,
- * including idle and skipped cells. */
-LH_API uint32_t lh_schedule_cell(const lh_schedule *schedule, uint32_t device,
-                                 uint32_t pass);
-/* Returns the number of link orders. */
-LH_API uint32_t lh_schedule_n_link_orders(const lh_schedule *schedule);
-/* Returns a link order; borrowed. */
-LH_API const lh_link_order *lh_schedule_link_order(const lh_schedule *schedule,
-                                                   uint32_t i);
 
 /* Formats a pass as a cell ("3F0", "0W3:2/8") into `buffer`, which must hold
  * LH_PASS_TEXT_SIZE bytes, and returns `buffer`. */
 #define LH_PASS_TEXT_SIZE 48
+
 /* Formats a pass, see above. */
 LH_API char *lh_pass_format(const lh_pass *pass, char *buffer);
-
-/* Formats a communication cell ("0SEND_F3", "1UNSHARD") likewise. */
-LH_API char *lh_comm_format(const lh_comm *comm, char *buffer);
-
-/* Merges the parts of every split W. The merged pass runs at the position of
- * its first or last part, or between them: wherever the makespan increases
- * least. `pipeline` NULL: at the last part's position. */
-LH_API lh_status lh_schedule_merge_parts(const lh_pipeline *pipeline,
-                                         const lh_schedule *schedule,
-                                         lh_schedule **out, lh_error *err);
 
 #ifdef __cplusplus
 }

@@ -4,12 +4,20 @@
 #ifndef LONGHAUL_SCHEDULER_H
 #define LONGHAUL_SCHEDULER_H
 
-#include <longhaul/experimental/methods.h>
-#include <longhaul/experimental/solve.h>
+#include <longhaul/pipeline.h>
+#include <longhaul/schedule.h>
+#include <longhaul/status.h>
+
+#include <stdbool.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Experimental parts of the options. */
+struct lh_method_options;
+struct lh_solve_progress;
 
 /* Returns the number of scheduler names, including "optimal" and "auto". Names
  * are ordered as in help texts and tables. */
@@ -27,15 +35,16 @@ LH_API lh_status lh_scheduler_check_name(const char *name, lh_error *err);
 
 /* Options of lh_scheduler_run(). */
 typedef struct lh_scheduler_options {
-    size_t size;                     /* sizeof(lh_scheduler_options) */
-    const lh_method_options *method; /* `sim` evaluates candidates; `bound_ns`
-                                      * is computed. NULL: defaults */
+    size_t size; /* sizeof(lh_scheduler_options) */
+    const struct lh_method_options
+        *method; /* `sim` evaluates candidates; `bound_ns`
+                  * is computed. NULL: defaults */
     /* Search effort in units of lh_solve_options; results are deterministic. 0:
      * 200000 for "auto", 1000000 for "optimal". */
     uint64_t effort;
     /* Progress callback; may stop a search, see lh_solve_options. May be NULL.
      */
-    bool (*progress)(void *context, const lh_solve_progress *now);
+    bool (*progress)(void *context, const struct lh_solve_progress *now);
     void *context;
     /* Solver engines to disable, see lh_solve_options. */
     const char *disabled_engines;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Simulates schedules with the performance model (DESIGN section 3; CrossPipe
- * section 4.1): start and end of every pass and message. */
+/* Simulates schedules with the performance model
+ * (docs/theory/performance-model.md): start and end of every pass. */
 #ifndef LONGHAUL_SIMULATE_H
 #define LONGHAUL_SIMULATE_H
 
@@ -41,40 +41,7 @@ typedef struct lh_timeline_run {
     uint32_t message; /* message that it waited for; LH_NONE: none or local */
 } lh_timeline_run;
 
-/* One message between two devices. */
-typedef struct lh_message {
-    lh_pass producer, consumer;
-    uint32_t from, to; /* devices */
-    uint32_t link;     /* lh_pipeline_link() index; LH_NONE: no link */
-    /* links with equal names share one; LH_NONE: no link */
-    uint32_t resource;
-    int64_t produced_ns; /* end of the producer */
-    int64_t ready_ns;    /* issued and receive posted: enters the link queue */
-    int64_t depart_ns;   /* transfer begins */
-    int64_t sent_ns;     /* transfer ends */
-    int64_t arrive_ns;
-} lh_message;
-
-/* One data-parallel communication. */
-typedef struct lh_collective {
-    uint32_t chunk, device;
-    bool is_reduce_scatter; /* else all-gather */
-    int64_t ready_ns, depart_ns, sent_ns, arrive_ns;
-    uint32_t op; /* lh_pipeline_dp_op() index; LH_NONE: the chunk's own at the
-                  * start or end of the iteration */
-} lh_collective;
-
-/* One copy of offloaded activations (lh_chunk.offload_ns), to or from the host,
- * on a device stream that carries one copy at a time. */
-typedef struct lh_offload_copy {
-    uint32_t chunk, microbatch, device;
-    bool is_reload;
-    /* Indices of the device's runs: the copy is launched when the first starts
-     * (reload) or ends (offload); the second waits for the copy. */
-    uint32_t launching_run, waiting_run;
-    int64_t ready_ns, depart_ns, end_ns;
-} lh_offload_copy;
-
+/* A simulated iteration. Release with lh_timeline_free(). */
 typedef struct lh_timeline lh_timeline;
 
 /* Simulates the schedule. `options` may be NULL. Release with
@@ -87,6 +54,7 @@ LH_API lh_status lh_simulate(const lh_pipeline *pipeline,
                              const lh_schedule *schedule,
                              const lh_sim_options *options, lh_timeline **out,
                              lh_error *err);
+
 /* frees; NULL is a no-op */
 LH_API void lh_timeline_free(lh_timeline *timeline);
 
@@ -94,58 +62,25 @@ LH_API void lh_timeline_free(lh_timeline *timeline);
  * the first pass starts, to the end of the last pass or data-parallel
  * communication. */
 LH_API int64_t lh_timeline_makespan(const lh_timeline *timeline);
-/* Returns the end of the last pass on chunk 0's device (CrossPipe section 4.1).
- */
-LH_API int64_t lh_timeline_first_device_end(const lh_timeline *timeline);
+
 /* Returns idle time / makespan over all devices, 0..1. */
 LH_API double lh_timeline_bubble_ratio(const lh_timeline *timeline);
+
 /* Returns the device's peak memory in the pipeline's unit. */
 LH_API int64_t lh_timeline_peak_memory(const lh_timeline *timeline,
                                        uint32_t device);
+
 /* Checks whether every device respects its memory limit; else *device (may be
  * NULL) receives the first that does not. */
 LH_API bool lh_timeline_fits(const lh_timeline *timeline, uint32_t *device);
 
 /* Returns the number of devices. */
 LH_API uint32_t lh_timeline_n_devices(const lh_timeline *timeline);
+
 /* Returns one device's runs in order; borrowed. */
 LH_API const lh_timeline_run *lh_timeline_runs(const lh_timeline *timeline,
                                                uint32_t device,
                                                uint32_t *n_runs);
-/* Returns all messages between devices; those on one link in departure order.
- * Borrowed. */
-LH_API const lh_message *lh_timeline_messages(const lh_timeline *timeline,
-                                              uint32_t *n_messages);
-/* Returns all data-parallel communication; borrowed. */
-LH_API const lh_collective *lh_timeline_collectives(const lh_timeline *timeline,
-                                                    uint32_t *n_collectives);
-/* Returns all offload copies; those on one device in stream order. Borrowed. */
-LH_API const lh_offload_copy *lh_timeline_copies(const lh_timeline *timeline,
-                                                 uint32_t *n_copies);
-/* Returns the number of distinct links (equal names count once): the resources
- * in lh_message. */
-LH_API uint32_t lh_timeline_n_resources(const lh_timeline *timeline);
-/* Returns the resource's name; borrowed. */
-LH_API const char *lh_timeline_resource_name(const lh_timeline *timeline,
-                                             uint32_t resource);
-
-/* --- evaluating many orders of one pipeline ----------------------------- */
-
-/* Computes makespans only, without allocation per call; for searches. Not
- * thread-safe. */
-typedef struct lh_evaluator lh_evaluator;
-
-/* Creates an evaluator. `options` may be NULL. Release with
- * lh_evaluator_free(). */
-LH_API lh_status lh_evaluator_make(const lh_pipeline *pipeline,
-                                   const lh_sim_options *options,
-                                   lh_evaluator **out, lh_error *err);
-/* frees; NULL is a no-op */
-LH_API void lh_evaluator_free(lh_evaluator *evaluator);
-/* Computes a schedule's makespan; same result and errors as lh_simulate(). */
-LH_API lh_status lh_evaluator_run(lh_evaluator *evaluator,
-                                  const lh_schedule *schedule,
-                                  int64_t *makespan_ns, lh_error *err);
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/escape.h"
 
+#include <longhaul/experimental/status.h>
+
 #include <stdio.h>
 #include <string.h>
 

@@ -6,6 +6,8 @@
 
 #include "base/temp_file.h"
 
+#include <longhaul/experimental/status.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Detects the format that a text declares. */
-#include <longhaul/status.h>
+#include <longhaul/experimental/status.h>
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 /* Fills plan->margin if options->margin_percent or margin_gib is set. Results
  * are in `mem`. */

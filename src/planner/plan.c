@@ -331,6 +331,21 @@ uint32_t lh_plan_gpus(const lh_plan *plan)
     return lhi_group_size(l) * l->pipeline * l->data;
 }
 
+int64_t lh_plan_iteration_ns(const lh_plan *plan)
+{
+    return plan->best.iteration_ns;
+}
+
+const lh_pipeline *lh_plan_best_pipeline(const lh_plan *plan)
+{
+    return plan->pipeline;
+}
+
+const lh_schedule *lh_plan_best_schedule(const lh_plan *plan)
+{
+    return plan->schedule;
+}
+
 double lh_plan_gap(const lh_plan *plan)
 {
     int64_t bound = plan->search_bound_ns, ns = plan->best.iteration_ns;

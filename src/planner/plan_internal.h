@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 /* The public part is first: every lh_plan is one of these. */
 typedef struct lhi_plan {

@@ -7,6 +7,7 @@
 #include <longhaul/experimental/json_output.h>
 #include <longhaul/experimental/methods.h>
 #include <longhaul/experimental/report.h>
+#include <longhaul/experimental/status.h>
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  * the verifier must accept only the pipeline's optimum. */
 #include "fuzz.h"
 
-#include <longhaul/check.h>
 #include <longhaul/experimental/certificate.h>
+#include <longhaul/experimental/check.h>
 #include <longhaul/experimental/solve.h>
 
 #define HASH "fnv1a64:3fb7622eabca4598" /* hash over pipeline_text */

@@ -2,7 +2,7 @@
 /* Input: a job, which may not refer to other files. */
 #include "fuzz.h"
 
-#include <longhaul/job.h>
+#include <longhaul/experimental/job.h>
 
 static lh_status parse(const char *text, size_t len, lh_job **out,
                        lh_error *err)

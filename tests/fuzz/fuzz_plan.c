@@ -2,7 +2,7 @@
 /* Input: a plan. */
 #include "fuzz.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 static lh_status parse(const char *text, size_t len, lh_plan **out,
                        lh_error *err)

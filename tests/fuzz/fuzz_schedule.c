@@ -5,6 +5,8 @@
 #include "run_schedule.h"
 #include "schedule/pipeline/file/pipe_file.h"
 
+#include <longhaul/experimental/schedule.h>
+
 static lh_schedule *read_twice(const char *rows, size_t rows_len,
                                const char *links, size_t links_len)
 {

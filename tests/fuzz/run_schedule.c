@@ -8,7 +8,9 @@
 #include <longhaul/experimental/analysis.h>
 #include <longhaul/experimental/bounds.h>
 #include <longhaul/experimental/methods.h>
-#include <longhaul/simulate.h>
+#include <longhaul/experimental/pipeline.h>
+#include <longhaul/experimental/schedule.h>
+#include <longhaul/experimental/simulate.h>
 
 bool fuzz_is_small(const lh_pipeline *p)
 {

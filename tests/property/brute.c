@@ -4,6 +4,8 @@
  * dominates. */
 #include "brute.h"
 
+#include <longhaul/experimental/pipeline.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

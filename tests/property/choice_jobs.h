@@ -10,7 +10,7 @@
 
 #include "base/random.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 #include <stdlib.h>
 
 enum {
@@ -146,8 +146,8 @@ static inline void draw_sites(lhi_random *r, const job_size *size, job_parts *p)
         p->sites[i].nodes = part < 1 ? 1 : (uint32_t)part;
         if (alike)
             p->sites[i].nodes = p->sites[0].nodes;
-    /* Samples each site's GPU type and memory for a model with that many
-     * billions of parameters. */
+        /* Samples each site's GPU type and memory for a model with that many
+         * billions of parameters. */
     }
 }
 

@@ -10,6 +10,9 @@
 
 #include <longhaul/check.h>
 #include <longhaul/experimental/analysis.h>
+#include <longhaul/experimental/pipeline.h>
+#include <longhaul/experimental/schedule.h>
+#include <longhaul/experimental/simulate.h>
 #include <stdlib.h>
 
 static uint32_t n_cases = OF_CASES(20000), first_case;

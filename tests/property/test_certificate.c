@@ -8,8 +8,9 @@
 #include "random_pipeline.h"
 #include "test.h"
 
-#include <longhaul/check.h>
 #include <longhaul/experimental/certificate.h>
+#include <longhaul/experimental/check.h>
+#include <longhaul/experimental/pipeline.h>
 #include <stdlib.h>
 
 static uint32_t n_cases = 400, first_case;

@@ -6,6 +6,8 @@
 #include "random_pipeline.h"
 #include "test.h"
 
+#include <longhaul/experimental/pipeline.h>
+
 #include <stdlib.h>
 #include <string.h>
 

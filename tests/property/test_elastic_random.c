@@ -10,7 +10,7 @@
 #include "test.h"
 
 #include <longhaul/check.h>
-#include <longhaul/simulate.h>
+#include <longhaul/experimental/simulate.h>
 #include <stdlib.h>
 
 static uint32_t n_cases = 2000, first_case;

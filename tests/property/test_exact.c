@@ -7,7 +7,7 @@
 #include "planner/layout/space.h"
 
 #include <longhaul/experimental/methods.h>
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 #include <longhaul/simulate.h>
 #include <stdlib.h>
 

@@ -12,6 +12,7 @@
 #include "planner/search/lower_bound.h"
 
 #include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/schedule.h>
 #include <longhaul/experimental/solve.h>
 #include <longhaul/simulate.h>
 #include <math.h>

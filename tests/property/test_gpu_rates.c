@@ -6,7 +6,7 @@
 
 #include "base/random.h"
 
-#include <longhaul/job.h>
+#include <longhaul/experimental/job.h>
 
 static const char *const models[] = {"llama3-8b", "llama3-70b", "llama3-405b",
                                      "mixtral-8x7b", "deepseek-v3"};

@@ -14,6 +14,8 @@
 #include "test.h"
 
 #include <longhaul/experimental/bounds.h>
+#include <longhaul/experimental/pipeline.h>
+#include <longhaul/experimental/schedule.h>
 #include <longhaul/simulate.h>
 #include <stdlib.h>
 

@@ -12,6 +12,9 @@
 #include <longhaul/check.h>
 #include <longhaul/experimental/bounds.h>
 #include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/pipeline.h>
+#include <longhaul/experimental/schedule.h>
+#include <longhaul/experimental/simulate.h>
 #include <stdlib.h>
 
 static uint32_t n_cases = OF_CASES(1500), first_case;

@@ -10,6 +10,8 @@
 
 #include "schedule/solver/model/mirror.h"
 
+#include <longhaul/experimental/pipeline.h>
+
 #include <stdlib.h>
 
 static uint32_t n_cases = 3000, first_case;

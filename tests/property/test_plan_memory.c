@@ -8,7 +8,7 @@
 #include "base/random.h"
 
 #include <longhaul/check.h>
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 #include <stdlib.h>
 

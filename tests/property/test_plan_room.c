@@ -11,7 +11,7 @@
 #include "base/random.h"
 #include "sanitized.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 #include <stdlib.h>
 

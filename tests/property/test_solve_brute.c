@@ -10,8 +10,10 @@
 
 #include <longhaul/check.h>
 #include <longhaul/experimental/bounds.h>
+#include <longhaul/experimental/pipeline.h>
+#include <longhaul/experimental/schedule.h>
+#include <longhaul/experimental/simulate.h>
 #include <longhaul/experimental/solve.h>
-#include <longhaul/simulate.h>
 #include <stdlib.h>
 
 static uint32_t n_cases = OF_CASES(3000), first_case;

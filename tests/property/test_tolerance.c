@@ -9,6 +9,7 @@
 
 #include <longhaul/experimental/analysis.h>
 #include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/pipeline.h>
 
 static uint32_t n_cases = OF_CASES(600), first_case;
 

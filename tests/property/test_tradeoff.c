@@ -9,6 +9,7 @@
 #include "test.h"
 
 #include <longhaul/check.h>
+#include <longhaul/experimental/pipeline.h>
 #include <longhaul/experimental/tradeoff.h>
 #include <stdlib.h>
 

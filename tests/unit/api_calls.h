@@ -24,11 +24,13 @@
 #include <longhaul/experimental/import.h>
 #include <longhaul/experimental/jitter.h>
 #include <longhaul/experimental/json_output.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/experimental/monitor.h>
 #include <longhaul/experimental/optical.h>
+#include <longhaul/experimental/plan.h>
+#include <longhaul/experimental/simulate.h>
 #include <longhaul/experimental/tradeoff.h>
 #include <longhaul/export.h>
-#include <longhaul/plan.h>
 #include <longhaul/scheduler.h>
 #include <stddef.h>
 #include <unistd.h>

@@ -8,8 +8,8 @@
 #include "test.h"
 
 #include <longhaul/experimental/engine.h>
+#include <longhaul/experimental/simulate.h>
 #include <longhaul/experimental/trace.h>
-#include <longhaul/simulate.h>
 
 #define LONGEST_NS INT64_C(2000000) /* upper limit for a run */
 

@@ -15,7 +15,7 @@
 
 #include "test.h"
 
-#include <longhaul/job.h>
+#include <longhaul/experimental/job.h>
 #include <stdarg.h>
 
 /* Llama 3 8B on 2 x 8 GPUs in two datacenters. */

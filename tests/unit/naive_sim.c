@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "naive_sim.h"
 
+#include <longhaul/experimental/pipeline.h>
+#include <longhaul/experimental/schedule.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,8 +47,7 @@ typedef struct world {
     wire *wires;
     int64_t *dp_free_ns;  /* [device] */
     int64_t *gathered_ns; /* [chunk] */
-    int64_t
-        *operated_ns; /* [operation]: arrival; NEVER: not launched */
+    int64_t *operated_ns; /* [operation]: arrival; NEVER: not launched */
     uint64_t n_issued;
     int64_t now;
     naive_result *out;

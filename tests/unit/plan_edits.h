@@ -6,7 +6,7 @@
 #include "jobs.h"
 #include "test.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,7 +5,7 @@
 
 #include "test.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 /* Evaluation budget for layouts, a twentieth of the default, for properties
  * that hold for any plan. */

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "random_pipeline.h"
 
+#include <longhaul/experimental/pipeline.h>
+#include <longhaul/experimental/schedule.h>
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

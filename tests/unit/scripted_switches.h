@@ -10,7 +10,8 @@
 
 #include <longhaul/experimental/engine.h>
 #include <longhaul/experimental/methods.h>
-#include <longhaul/simulate.h>
+#include <longhaul/experimental/schedule.h>
+#include <longhaul/experimental/simulate.h>
 #include <stdlib.h>
 
 enum { MOST_METHODS = 24, MOST_LINKS = 16 };

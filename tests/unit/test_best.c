@@ -3,9 +3,11 @@
 #include "test.h"
 
 #include <longhaul/check.h>
+#include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/simulate.h>
+#include <longhaul/experimental/solve.h>
 #include <longhaul/pipeline.h>
 #include <longhaul/scheduler.h>
-#include <longhaul/simulate.h>
 #include <stdlib.h>
 
 static lh_pipeline *wave(const char *limit, uint32_t n)

@@ -5,8 +5,8 @@
 #include "test.h"
 #include "uniform.h"
 
-#include <longhaul/check.h>
 #include <longhaul/experimental/certificate.h>
+#include <longhaul/experimental/check.h>
 #include <longhaul/experimental/tradeoff.h>
 #include <longhaul/scheduler.h>
 

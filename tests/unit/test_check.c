@@ -2,7 +2,8 @@
 /* The verifier: one valid schedule, and one for each kind of violation. */
 #include "test.h"
 
-#include <longhaul/check.h>
+#include <longhaul/experimental/check.h>
+#include <longhaul/experimental/schedule.h>
 
 static const char split[] =
     "longhaul: pipeline/1\n"

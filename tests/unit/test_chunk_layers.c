@@ -7,8 +7,8 @@
 #include "plans.h"
 
 #include <longhaul/experimental/cost.h>
+#include <longhaul/experimental/plan.h>
 #include <longhaul/export.h>
-#include <longhaul/plan.h>
 
 #define PP2 "layout: {tensor: 2, pipeline: 2, chunks_per_device: 2, layers: "
 

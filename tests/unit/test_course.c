@@ -9,6 +9,7 @@
 #include <longhaul/experimental/delegate.h>
 #include <longhaul/experimental/events.h>
 #include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/simulate.h>
 
 #define MS INT64_C(1000000)
 

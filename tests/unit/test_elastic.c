@@ -7,8 +7,8 @@
 #include <longhaul/check.h>
 #include <longhaul/experimental/elastic.h>
 #include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/simulate.h>
 #include <longhaul/scheduler.h>
-#include <longhaul/simulate.h>
 #include <stdlib.h>
 
 typedef lh_elastic_case elastic_case;

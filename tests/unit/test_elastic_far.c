@@ -10,7 +10,7 @@
 
 #include <longhaul/experimental/cost.h>
 #include <longhaul/experimental/elastic.h>
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 #include <longhaul/simulate.h>
 
 /* Creates a job with `layers` in two datacenters with 4 GPUs each, data

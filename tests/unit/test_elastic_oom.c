@@ -5,7 +5,7 @@
 #include "plans.h"
 
 #include <longhaul/experimental/elastic.h>
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 #include <string.h>
 
 static const lh_elastic_op ops[] = {{40, 1}, {20, 1}, {60, 3}};

@@ -9,6 +9,7 @@
 #include <longhaul/experimental/engine.h>
 #include <longhaul/experimental/events.h>
 #include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/simulate.h>
 #include <longhaul/experimental/trace.h>
 
 enum { STEPS = 6 };

@@ -8,7 +8,7 @@
 
 #include <longhaul/experimental/engine.h>
 #include <longhaul/experimental/methods.h>
-#include <longhaul/simulate.h>
+#include <longhaul/experimental/simulate.h>
 #include <stdlib.h>
 
 /* 4 stages, split or joint, with links that are always idle when needed. */

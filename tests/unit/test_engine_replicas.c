@@ -11,7 +11,7 @@
 #include "training_text.h"
 
 #include <longhaul/experimental/engine.h>
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -7,6 +7,8 @@
 #include "uniform.h"
 #include "virtual_time.h"
 
+#include <longhaul/experimental/simulate.h>
+
 #include <stdlib.h>
 
 enum { MOST_RANKS = 8 };

@@ -5,8 +5,8 @@
 #include "fail_alloc.h"
 #include "jobs.h"
 
-#include <longhaul/export.h>
-#include <longhaul/plan.h>
+#include <longhaul/experimental/export.h>
+#include <longhaul/experimental/plan.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -11,7 +11,7 @@
 #include "model/paths.h"
 #include "schedule/pipeline/pipeline_internal.h"
 
-#include <longhaul/job.h>
+#include <longhaul/experimental/job.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -9,8 +9,8 @@
 #include "model/sharding.h"
 
 #include <longhaul/experimental/methods.h>
-#include <longhaul/plan.h>
-#include <longhaul/simulate.h>
+#include <longhaul/experimental/plan.h>
+#include <longhaul/experimental/simulate.h>
 
 enum { MOST = 100 };
 

@@ -5,6 +5,7 @@
 
 #include <longhaul/experimental/layers.h>
 #include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/pipeline.h>
 
 enum { MS = 1000000, STAGES = 4 };
 

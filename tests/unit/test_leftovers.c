@@ -7,7 +7,7 @@
 #include "base/process.h"
 #include "base/temp_file.h"
 
-#include <longhaul/status.h>
+#include <longhaul/experimental/status.h>
 
 #include <dirent.h>
 #include <fcntl.h>

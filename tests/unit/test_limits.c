@@ -5,6 +5,8 @@
 
 #include <longhaul/experimental/analysis.h>
 #include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/pipeline.h>
+#include <longhaul/experimental/schedule.h>
 #include <stdlib.h>
 
 enum { MOST = 65536 };

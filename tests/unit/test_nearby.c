@@ -7,7 +7,7 @@
 #include "planner/layout/equivalence.h"
 #include "planner/search/neighbourhood.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 enum { MOST = 4000 };
 

@@ -6,9 +6,9 @@
 #include <longhaul/check.h>
 #include <longhaul/experimental/analysis.h>
 #include <longhaul/experimental/engine.h>
+#include <longhaul/experimental/simulate.h>
 #include <longhaul/experimental/solve.h>
 #include <longhaul/experimental/trace.h>
-#include <longhaul/simulate.h>
 
 enum { MS = 1000000 };
 

@@ -15,9 +15,12 @@
 #include <longhaul/experimental/events.h>
 #include <longhaul/experimental/methods.h>
 #include <longhaul/experimental/optical.h>
+#include <longhaul/experimental/plan.h>
 #include <longhaul/experimental/report.h>
+#include <longhaul/experimental/schedule.h>
+#include <longhaul/experimental/simulate.h>
 #include <longhaul/experimental/solve.h>
-#include <longhaul/plan.h>
+#include <longhaul/experimental/status.h>
 #include <stdlib.h>
 
 /* --- malloc ----------------------------------------------------------------

@@ -5,6 +5,7 @@
 #include "network/optical/scenario.h"
 
 #include <longhaul/experimental/cost.h>
+#include <longhaul/experimental/status.h>
 
 #include <stdlib.h>
 

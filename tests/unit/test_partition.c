@@ -5,6 +5,7 @@
 #include "test.h"
 
 #include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/pipeline.h>
 #include <longhaul/simulate.h>
 
 /* Two ranks, 4 microbatches, layers of 1 s per pass, 4 % more for interleaved

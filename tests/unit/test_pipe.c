@@ -3,8 +3,9 @@
 #define _POSIX_C_SOURCE 200809L /* mkdtemp */
 #include "test.h"
 
-#include <longhaul/pipeline.h>
-#include <longhaul/schedule.h>
+#include <longhaul/experimental/pipeline.h>
+#include <longhaul/experimental/schedule.h>
+#include <longhaul/experimental/status.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -6,7 +6,7 @@
 #include "planner/layout/layout.h"
 #include "planner/layout/traffic.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 #include <stdlib.h>
 

@@ -7,7 +7,7 @@
 
 #include <longhaul/check.h>
 #include <longhaul/experimental/methods.h>
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 #include <stdlib.h>
 
 static void layers_are_even(void)

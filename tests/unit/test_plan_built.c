@@ -5,7 +5,7 @@
 #include "plan_edits.h"
 
 #include <longhaul/experimental/cost.h>
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 typedef plan_edit edit;
 

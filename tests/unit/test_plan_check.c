@@ -5,7 +5,7 @@
 #include "plan_edits.h"
 
 #include <longhaul/experimental/jitter.h>
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 #include <stdlib.h>
 #include <string.h>

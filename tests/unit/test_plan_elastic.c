@@ -7,7 +7,7 @@
 #include "planner/search/elastic_search.h"
 
 #include <longhaul/check.h>
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 #include <stdlib.h>
 
 /* Checks that the plan is rejected with the value of the first `key` after

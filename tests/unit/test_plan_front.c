@@ -12,7 +12,7 @@
 
 #include <longhaul/check.h>
 #include <longhaul/experimental/methods.h>
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 #include <longhaul/simulate.h>
 #include <math.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include "planner/layout/choice.h"
 #include "planner/search/plan_search.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 #include <math.h>
 #include <stdlib.h>
 

@@ -9,8 +9,8 @@
 #include "planner/layout/equivalence.h"
 #include "planner/layout/link_override.h"
 
-#include <longhaul/plan.h>
-#include <longhaul/simulate.h>
+#include <longhaul/experimental/plan.h>
+#include <longhaul/experimental/simulate.h>
 #include <math.h>
 #include <stdlib.h>
 

@@ -7,7 +7,7 @@
 #include "planner/search/cost.h"
 
 #include <longhaul/experimental/elastic.h>
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 #include <stdlib.h>
 
 /* Two datacenters with four-GPU nodes; a four-layer model needs few. */

@@ -7,7 +7,7 @@
 #include "base/random.h"
 
 #include <longhaul/experimental/cost.h>
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
 #include "jobs.h"
 #include "plans.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 #include <stdlib.h>
 

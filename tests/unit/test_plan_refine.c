@@ -5,7 +5,8 @@
 #include "plans.h"
 
 #include <longhaul/check.h>
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
+#include <longhaul/experimental/schedule.h>
 #include <math.h>
 #include <stdlib.h>
 

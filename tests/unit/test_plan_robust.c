@@ -4,7 +4,7 @@
 #include "plans.h"
 
 #include <longhaul/experimental/methods.h>
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 #include <longhaul/simulate.h>
 
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include "plans.h"
 #include "sanitized.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 #include <pthread.h>
 #include <stdlib.h>
 

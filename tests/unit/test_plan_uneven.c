@@ -8,7 +8,7 @@
 #include "planner/layout/layer_partition.h"
 
 #include <longhaul/check.h>
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 #include <stdlib.h>
 #include <string.h>
 

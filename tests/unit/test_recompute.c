@@ -3,8 +3,8 @@
  * hand. */
 #include "test_cost.h"
 
+#include <longhaul/experimental/plan.h>
 #include <longhaul/export.h>
-#include <longhaul/plan.h>
 #include <string.h>
 
 static void recompute(fixture *f, uint32_t modules)
@@ -259,8 +259,7 @@ static void in_a_job(void)
     refused("llama3-8b", "modules", "must be none");
     refused("llama3-8b", "[moe_act]", "llama3-8b has no experts");
     refused("llama3-8b", "[mla_up_proj]", "no multi-head latent attention");
-    refused("qwen3-30b-a3b", "[shared_experts]",
-            "no shared experts");
+    refused("qwen3-30b-a3b", "[shared_experts]", "no shared experts");
     refused("{layers: 4, hidden: 1024, heads: 8, vocab: 1000, ffn: 4096, "
             "experts: 8, experts_per_token: 2, expert_ffn: 512}",
             "[mlp]", "has no layers without experts");

@@ -7,6 +7,8 @@
 
 #include <longhaul/experimental/json_output.h>
 #include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/schedule.h>
+#include <longhaul/experimental/status.h>
 
 #include <jansson.h>
 #include <stdlib.h>

@@ -6,6 +6,7 @@
 
 #include <longhaul/check.h>
 #include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/pipeline.h>
 
 /* A schedule's makespan, validity and peak memory. */
 typedef struct result {

@@ -5,6 +5,7 @@
 #include "uniform.h"
 
 #include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/pipeline.h>
 #include <longhaul/simulate.h>
 
 enum { MS = 1000000 };

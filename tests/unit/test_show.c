@@ -5,6 +5,8 @@
 #include "base/escape.h"
 #include "base/random.h"
 
+#include <longhaul/experimental/status.h>
+
 #include <jansson.h>
 #include <string.h>
 

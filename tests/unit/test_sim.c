@@ -8,8 +8,10 @@
 #include <longhaul/check.h>
 #include <longhaul/experimental/analysis.h>
 #include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/pipeline.h>
+#include <longhaul/experimental/schedule.h>
+#include <longhaul/experimental/simulate.h>
 #include <longhaul/experimental/solve.h>
-#include <longhaul/simulate.h>
 
 #define MS INT64_C(1000000)
 

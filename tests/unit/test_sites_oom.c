@@ -8,7 +8,7 @@
 
 #include "fail_alloc.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 static const char seven[] =
     "  datacenters: [{name: a, nodes: 1}, {name: b, nodes: 1}, "

@@ -5,7 +5,7 @@
 
 #include "test.h"
 
-#include <longhaul/job.h>
+#include <longhaul/experimental/job.h>
 
 #define TRAINING "training: {global_batch: 8, sequence: 16}\n"
 #define TWO                                                                    \

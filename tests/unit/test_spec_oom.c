@@ -3,7 +3,7 @@
  * turn, and each time the call returns LH_ENOMEM, leaks nothing and leaves its
  * output unchanged. */
 #include <longhaul/experimental/draft.h>
-#include <longhaul/job.h>
+#include <longhaul/experimental/job.h>
 
 #include "fail_alloc.h"
 #include "test.h"

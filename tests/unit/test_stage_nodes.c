@@ -10,7 +10,7 @@
 #include "model/paths.h"
 #include "planner/layout/space.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 #include <math.h>
 
 enum {

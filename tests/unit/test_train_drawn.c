@@ -8,7 +8,7 @@
 #include "sharded_runs.h"
 #include "virtual_time.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 enum { DRAWN_STEPS = 3 };
 

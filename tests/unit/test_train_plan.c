@@ -11,7 +11,7 @@
 #include <longhaul/experimental/cost.h>
 #include <longhaul/experimental/engine.h>
 #include <longhaul/experimental/methods.h>
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -7,7 +7,7 @@
 #include "planner/layout/traffic.h"
 
 #include <longhaul/experimental/cost.h>
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 /* Two datacenters with two zones of two nodes with eight H100s. Alone a GPU has
  * 50 GB/s to other zones and 25 to other nodes; all sixteen in a zone have 200

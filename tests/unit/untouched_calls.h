@@ -5,6 +5,12 @@
 
 #include "untouched_given.h"
 
+#include <longhaul/experimental/bounds.h>
+#include <longhaul/experimental/certificate.h>
+#include <longhaul/experimental/check.h>
+#include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/simulate.h>
+
 static lh_status takes_pipeline(bool bad)
 {
     POISONED(lh_pipeline *, out);

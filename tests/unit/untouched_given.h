@@ -13,6 +13,7 @@
 #include <longhaul/experimental/adapt.h>
 #include <longhaul/experimental/advice.h>
 #include <longhaul/experimental/analysis.h>
+#include <longhaul/experimental/certificate.h>
 #include <longhaul/experimental/compare.h>
 #include <longhaul/experimental/cost.h>
 #include <longhaul/experimental/diagnose.h>
@@ -24,10 +25,11 @@
 #include <longhaul/experimental/jitter.h>
 #include <longhaul/experimental/kernels.h>
 #include <longhaul/experimental/layers.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/experimental/monitor.h>
 #include <longhaul/experimental/optical.h>
+#include <longhaul/experimental/plan.h>
 #include <longhaul/experimental/tradeoff.h>
-#include <longhaul/plan.h>
 #include <longhaul/scheduler.h>
 
 enum { POISON = 0x5a };

@@ -5,7 +5,7 @@
 #include "commands.h"
 #include "inputs.h"
 
-#include <longhaul/job.h>
+#include <longhaul/experimental/job.h>
 
 #include <string.h>
 #include <yaml.h>

@@ -7,9 +7,9 @@
 #define LONGHAUL_EXPERIMENTAL_COMPARE_H
 
 #include <longhaul/experimental/jitter.h>
+#include <longhaul/experimental/pipeline.h>
+#include <longhaul/experimental/plan.h>
 #include <longhaul/experimental/solve.h>
-#include <longhaul/pipeline.h>
-#include <longhaul/plan.h>
 #include <longhaul/simulate.h>
 #include <longhaul/status.h>
 

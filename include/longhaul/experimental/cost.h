@@ -37,7 +37,7 @@
 #ifndef LONGHAUL_EXPERIMENTAL_COST_H
 #define LONGHAUL_EXPERIMENTAL_COST_H
 
-#include <longhaul/job.h>
+#include <longhaul/experimental/job.h>
 #include <longhaul/status.h>
 
 #include <stdbool.h>

@@ -6,7 +6,7 @@
 #ifndef LONGHAUL_EXPERIMENTAL_DRAFT_H
 #define LONGHAUL_EXPERIMENTAL_DRAFT_H
 
-#include <longhaul/job.h>
+#include <longhaul/experimental/job.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -11,7 +11,7 @@
 #ifndef LONGHAUL_EXPERIMENTAL_ELASTIC_H
 #define LONGHAUL_EXPERIMENTAL_ELASTIC_H
 
-#include <longhaul/pipeline.h>
+#include <longhaul/experimental/pipeline.h>
 #include <longhaul/schedule.h>
 #include <longhaul/status.h>
 

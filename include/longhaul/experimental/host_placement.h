@@ -19,7 +19,7 @@
 #ifndef LONGHAUL_EXPERIMENTAL_HOST_PLACEMENT_H
 #define LONGHAUL_EXPERIMENTAL_HOST_PLACEMENT_H
 
-#include <longhaul/pipeline.h>
+#include <longhaul/experimental/pipeline.h>
 #include <longhaul/schedule.h>
 #include <longhaul/simulate.h>
 #include <longhaul/status.h>

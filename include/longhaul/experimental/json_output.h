@@ -8,16 +8,16 @@
 #ifndef LONGHAUL_EXPERIMENTAL_JSON_OUTPUT_H
 #define LONGHAUL_EXPERIMENTAL_JSON_OUTPUT_H
 
-#include <longhaul/check.h>
 #include <longhaul/experimental/analysis.h>
 #include <longhaul/experimental/bounds.h>
+#include <longhaul/experimental/check.h>
 #include <longhaul/experimental/compare.h>
 #include <longhaul/experimental/diagnose.h>
 #include <longhaul/experimental/jitter.h>
 #include <longhaul/experimental/optical.h>
+#include <longhaul/experimental/plan.h>
 #include <longhaul/experimental/solve.h>
 #include <longhaul/experimental/tradeoff.h>
-#include <longhaul/plan.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -7,7 +7,7 @@
 #ifndef LONGHAUL_EXPERIMENTAL_TRACE_H
 #define LONGHAUL_EXPERIMENTAL_TRACE_H
 
-#include <longhaul/pipeline.h>
+#include <longhaul/experimental/pipeline.h>
 #include <longhaul/schedule.h>
 #include <longhaul/simulate.h>
 #include <longhaul/status.h>

@@ -23,9 +23,9 @@
 #define LHI_FORMAT_JOB_PARSE_H
 
 #include <longhaul/experimental/draft.h>
+#include <longhaul/experimental/job.h>
 #include <longhaul/experimental/model.h>
 #include <longhaul/experimental/profile.h>
-#include <longhaul/job.h>
 
 #include "base/arena.h"
 #include "base/fail.h"

@@ -6,6 +6,9 @@
 #include "base/options.h"
 #include "base/temp_file.h"
 
+#include <longhaul/experimental/export.h>
+#include <longhaul/experimental/status.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

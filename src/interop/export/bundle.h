@@ -6,6 +6,8 @@
 
 #include "interop/export/export_internal.h"
 
+#include <longhaul/experimental/plan.h>
+
 /* Ranks that one torchrun starts: consecutive ranks on consecutive GPUs of one
  * host. A host has several launches if its ranks are not consecutive. */
 typedef struct lhi_launch {

@@ -3,6 +3,7 @@
 
 #include "base/options.h"
 
+#include <longhaul/experimental/export.h>
 #include <longhaul/simulate.h>
 
 static const lhi_export_form export_forms[] = {

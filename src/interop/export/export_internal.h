@@ -17,6 +17,8 @@
 
 #include "base/escape.h"
 
+#include <longhaul/experimental/job.h>
+#include <longhaul/experimental/plan.h>
 #include <longhaul/experimental/trace.h>
 #include <longhaul/export.h>
 

@@ -7,6 +7,8 @@
 #include "format/job/parse.h"
 #include "interop/export/export_internal.h"
 
+#include <longhaul/experimental/export.h>
+
 #include <stdio.h>
 #include <string.h>
 

@@ -3,6 +3,8 @@
  * weight-gradient passes. */
 #include "interop/export/export_internal.h"
 
+#include <longhaul/experimental/export.h>
+#include <longhaul/experimental/schedule.h>
 #include <longhaul/simulate.h>
 
 /* Formats the schedule with its communication actions, in the order of a

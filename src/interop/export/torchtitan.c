@@ -8,6 +8,8 @@
 #include "format/job/parse.h"
 #include "planner/layout/target.h"
 
+#include <longhaul/experimental/export.h>
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

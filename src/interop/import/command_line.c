@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "interop/import/command_line.h"
 
-#include <longhaul/job.h>
+#include <longhaul/experimental/job.h>
 
 #include <stdbool.h>
 #include <stdlib.h>

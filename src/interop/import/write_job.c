@@ -4,6 +4,8 @@
 
 #include "base/escape.h"
 
+#include <longhaul/experimental/pipeline.h>
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

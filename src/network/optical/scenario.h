@@ -18,7 +18,7 @@
 
 #include "network/optical/simulation.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 /* One job: a regular chain of stages, or a pipeline with its schedule. */
 typedef struct lhi_optical_job_spec {

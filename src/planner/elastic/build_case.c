@@ -3,6 +3,8 @@
  * public functions. */
 #include "schedule/elastic/elastic_internal.h"
 
+#include <longhaul/experimental/schedule.h>
+
 #include <stdlib.h>
 
 /* Fills the chunks with pass times, memory and recomputation. */

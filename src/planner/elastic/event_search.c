@@ -7,7 +7,7 @@
 #include "schedule/elastic/elastic_internal.h"
 
 #include <inttypes.h>
-#include <longhaul/simulate.h>
+#include <longhaul/experimental/simulate.h>
 #include <string.h>
 
 /* The best plan and the arena that owns it. */

@@ -9,7 +9,7 @@
 #include "schedule/pipeline/pipeline_internal.h"
 
 #include <longhaul/experimental/methods.h>
-#include <longhaul/simulate.h>
+#include <longhaul/experimental/simulate.h>
 #include <stdlib.h>
 
 /* Time breakdown state. */

@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 /* Fills plan->curves; none if there is only one datacenter. */
 lh_status lhi_plan_curves(const lh_job *job, const lh_plan_options *options,

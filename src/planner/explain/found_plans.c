@@ -7,6 +7,7 @@
 #include "planner/search/objective.h"
 
 #include <longhaul/experimental/bounds.h>
+#include <longhaul/experimental/schedule.h>
 #include <longhaul/simulate.h>
 #include <stdlib.h>
 

@@ -6,7 +6,7 @@
 
 #include "base/arena.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 /* Plan pool. */
 typedef struct lhi_found_plans {

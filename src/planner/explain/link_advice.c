@@ -23,7 +23,7 @@
 
 #include <inttypes.h>
 #include <longhaul/experimental/cost.h>
-#include <longhaul/simulate.h>
+#include <longhaul/experimental/simulate.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 /* Names in the order of lh_advice_topic; ends with NULL. */
 extern const char *const lhi_advice_topics[];

@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 /* Fills plan->rank_memory from plan->best, plan->pipeline and plan->schedule.
  */

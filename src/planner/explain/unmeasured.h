@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 /* Fills plan->unmeasured if the job's profile measured passes, but none for the
  * plan's layout. */

@@ -19,7 +19,7 @@
 
 #include "format/document/schema.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 extern const lhi_schema lhi_plan_table;
 extern const lhi_schema lhi_choice_table;

@@ -4,7 +4,7 @@
 #include "planner/layout/choice.h"
 
 #include <longhaul/experimental/methods.h>
-#include <longhaul/simulate.h>
+#include <longhaul/experimental/simulate.h>
 #include <pthread.h>
 #include <stdlib.h>
 

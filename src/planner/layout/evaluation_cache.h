@@ -11,7 +11,7 @@
 #include "base/arena.h"
 #include "schedule/pipeline/pipeline_internal.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 /* The cache of one search, in which all evaluations have the same sub-blocks.
  * Thread-safe. */

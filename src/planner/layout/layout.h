@@ -24,9 +24,9 @@
 #include "base/fail.h"
 
 #include <longhaul/experimental/cost.h>
-#include <longhaul/job.h>
-#include <longhaul/pipeline.h>
-#include <longhaul/plan.h>
+#include <longhaul/experimental/job.h>
+#include <longhaul/experimental/pipeline.h>
+#include <longhaul/experimental/plan.h>
 
 /* Place of a pipeline rank of one data-parallel replica. */
 typedef struct lhi_rank_location {

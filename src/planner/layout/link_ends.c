@@ -4,7 +4,7 @@
 #include "model/paths.h"
 #include "model/shape.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 #include <math.h>
 #include <string.h>
 

@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 /* Builds a job that shares all but links and profile with `job`, which must
  * outlive it; new data is in `mem`. Profile measurements on a link scale with

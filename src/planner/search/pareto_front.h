@@ -6,7 +6,7 @@
 #include "base/arena.h"
 #include "base/fail.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 /* Coordinates of a choice, or their lower bounds; less is better in each. */
 typedef struct lhi_pareto_point {

@@ -5,7 +5,7 @@
 
 #include "planner/search/unexplored.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 /* Searches for a plan. Bounds on unsimulated layouts go to `unexplored` (NULL:
  * nowhere), which the caller releases, on failure too; without a proof there

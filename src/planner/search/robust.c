@@ -22,7 +22,7 @@
 #include <inttypes.h>
 #include <longhaul/experimental/bounds.h>
 #include <longhaul/experimental/methods.h>
-#include <longhaul/simulate.h>
+#include <longhaul/experimental/simulate.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

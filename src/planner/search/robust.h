@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 /* Number of alternatives to sample, the best by times and bounds. */
 enum { LHI_ROBUST_LAYOUTS = 300 };

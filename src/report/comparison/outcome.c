@@ -2,6 +2,8 @@
 #include "report/comparison/compare_internal.h"
 
 #include <longhaul/experimental/bounds.h>
+#include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/simulate.h>
 #include <longhaul/scheduler.h>
 
 #include <stdio.h>

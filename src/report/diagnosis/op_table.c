@@ -4,6 +4,8 @@
 #include "base/input_limits.h"
 #include "base/text.h"
 
+#include <longhaul/experimental/pipeline.h>
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

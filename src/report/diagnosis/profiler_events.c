@@ -4,6 +4,8 @@
 #include "base/json_input.h"
 #include "report/diagnosis/json_stream.h"
 
+#include <longhaul/experimental/pipeline.h>
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>

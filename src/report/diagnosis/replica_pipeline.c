@@ -5,6 +5,8 @@
 
 #include "base/sort.h"
 
+#include <longhaul/experimental/schedule.h>
+
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,6 +3,8 @@
 
 #include "base/integer_math.h"
 
+#include <longhaul/experimental/pipeline.h>
+
 json_t *lhi_json_seconds(int64_t ns)
 {
     return json_real((double)ns / 1e9);

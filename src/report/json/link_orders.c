@@ -5,6 +5,7 @@
 #include "base/options.h"
 
 #include <longhaul/experimental/json_output.h>
+#include <longhaul/experimental/schedule.h>
 
 /* Simulates a schedule and returns its makespan in ns. */
 static lh_status find_makespan(const lh_pipeline *pipeline,

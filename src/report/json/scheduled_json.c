@@ -6,6 +6,7 @@
 #include "report/json/json_parts.h"
 
 #include <longhaul/experimental/json_output.h>
+#include <longhaul/experimental/simulate.h>
 
 /* Builds each search engine's statistics. */
 static json_t *engines_json(const lh_scheduled *s)

@@ -6,6 +6,8 @@
 #include "base/options.h"
 #include "schedule/pipeline/file/serialize.h"
 
+#include <longhaul/experimental/schedule.h>
+
 #include <inttypes.h>
 #include <stdlib.h>
 

@@ -6,6 +6,8 @@
 #include "report/trace/json_text.h"
 #include "report/trace/trace_keys.h"
 
+#include <longhaul/experimental/schedule.h>
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -4,6 +4,8 @@
 #include "report/trace/trace_internal.h"
 #include "schedule/pipeline/pipeline_internal.h"
 
+#include <longhaul/experimental/simulate.h>
+
 /* Adds with saturation: the sums are only drawn. */
 static int64_t capped_sum(int64_t a, int64_t b)
 {

@@ -7,7 +7,9 @@
 #include "schedule/pipeline/pipeline_internal.h"
 
 #include <longhaul/experimental/analysis.h>
+#include <longhaul/experimental/methods.h>
 #include <longhaul/experimental/report.h>
+#include <longhaul/experimental/schedule.h>
 #include <longhaul/scheduler.h>
 
 #include <inttypes.h>

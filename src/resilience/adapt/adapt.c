@@ -6,6 +6,8 @@
 #include "schedule/pipeline/pipeline_internal.h"
 #include "schedule/pipeline/schedule_internal.h"
 
+#include <longhaul/experimental/simulate.h>
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>

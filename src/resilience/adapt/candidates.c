@@ -8,6 +8,7 @@
 
 #include <longhaul/experimental/bounds.h>
 #include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/simulate.h>
 #include <longhaul/experimental/solve.h>
 #include <longhaul/scheduler.h>
 

@@ -9,6 +9,8 @@
 #include "schedule/pipeline/pipeline_internal.h"
 #include "schedule/pipeline/schedule_internal.h"
 
+#include <longhaul/experimental/simulate.h>
+
 #include <stdlib.h>
 #include <string.h>
 

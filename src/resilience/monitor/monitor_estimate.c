@@ -5,6 +5,8 @@
 
 #include "base/fail.h"
 
+#include <longhaul/experimental/simulate.h>
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

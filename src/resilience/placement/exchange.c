@@ -7,6 +7,8 @@
 
 #include "base/options.h"
 
+#include <longhaul/experimental/simulate.h>
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>

@@ -5,6 +5,8 @@
 #include "base/options.h"
 #include "runtime/engine/execution_plan.h"
 
+#include <longhaul/experimental/simulate.h>
+
 #include <inttypes.h>
 #include <stdlib.h>
 

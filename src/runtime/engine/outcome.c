@@ -581,6 +581,27 @@ lh_data_path lh_train_path(const lh_train_result *result,
     return own->path;
 }
 
+uint32_t lh_train_n_iterations(const lh_train_result *result)
+{
+    return result->n_iterations;
+}
+
+const lh_iteration *lh_train_iteration(const lh_train_result *result,
+                                       uint32_t i)
+{
+    return &result->iterations[i];
+}
+
+int64_t lh_train_predicted_ns(const lh_train_result *result)
+{
+    return result->predicted_ns;
+}
+
+int64_t lh_train_median_ns(const lh_train_result *result)
+{
+    return result->median_ns;
+}
+
 void lh_train_result_free(lh_train_result *result)
 {
     owned_result *own = (owned_result *)result;

@@ -4,6 +4,8 @@
 #include "base/text.h"
 #include "runtime/training/train_internal.h"
 
+#include <longhaul/experimental/status.h>
+
 #include <math.h>
 
 /* Returns JSON text for a truth value. */

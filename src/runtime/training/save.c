@@ -8,6 +8,8 @@
 #include "base/text.h"
 #include "runtime/training/train_internal.h"
 
+#include <longhaul/experimental/status.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -3,6 +3,8 @@
  * keeps the fastest. */
 #include "schedule/methods/sched.h"
 
+#include <longhaul/experimental/simulate.h>
+
 /* Comparison state: the fastest orders so far. */
 typedef struct comparison {
     const lh_pipeline *pipeline;

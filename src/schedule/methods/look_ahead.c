@@ -10,7 +10,7 @@
 #include "schedule/methods/list_scheduler.h"
 #include "schedule/pipeline/schedule_internal.h"
 
-#include <longhaul/simulate.h>
+#include <longhaul/experimental/simulate.h>
 #include <string.h>
 
 /* Work limits in the unit of lhi_list_scheduler_estimate_cost(), about 1 ns.

@@ -8,8 +8,8 @@
 #include "base/fail.h"
 #include "schedule/pipeline/pipeline_internal.h"
 
-#include <longhaul/schedule.h>
-#include <longhaul/simulate.h>
+#include <longhaul/experimental/schedule.h>
+#include <longhaul/experimental/simulate.h>
 #include <stdbool.h>
 
 /* Work limit for local search: passes evaluated over all moves. */

@@ -3,6 +3,8 @@
 
 #include "base/options.h"
 
+#include <longhaul/experimental/schedule.h>
+
 #include <string.h>
 
 /* Requirements on the pipeline, appended to a method's description. */

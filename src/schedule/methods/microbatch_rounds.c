@@ -9,7 +9,7 @@
 #include "schedule/methods/sched.h"
 
 #include <inttypes.h>
-#include <longhaul/simulate.h>
+#include <longhaul/experimental/simulate.h>
 
 /* Cursor over all passes in one direction. */
 typedef struct round_cursor {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "schedule/methods/sched.h"
 
+#include <longhaul/experimental/schedule.h>
+
 #include <inttypes.h>
 #include <stdlib.h>
 

@@ -10,7 +10,7 @@
 #include "schedule/methods/sched.h"
 #include "schedule/pipeline/schedule_internal.h"
 
-#include <longhaul/simulate.h>
+#include <longhaul/experimental/simulate.h>
 #include <math.h>
 
 /* Fraction of a slot by which a pass may start before its input is available on

@@ -7,7 +7,7 @@
 
 #include "schedule/pipeline/schedule_internal.h"
 
-#include <longhaul/simulate.h>
+#include <longhaul/experimental/simulate.h>
 
 /* A device's order under construction. */
 typedef struct row {

@@ -3,7 +3,7 @@
 #ifndef LHI_SCHEDULE_PIPELINE_LINK_NAMES_H
 #define LHI_SCHEDULE_PIPELINE_LINK_NAMES_H
 
-#include <longhaul/pipeline.h>
+#include <longhaul/experimental/pipeline.h>
 
 /* The links of a pipeline, with capacity for two more per name looked up. */
 typedef struct lhi_link_list {

@@ -19,7 +19,7 @@
 #include "base/arena.h"
 #include "format/document/tree.h"
 
-#include <longhaul/pipeline.h>
+#include <longhaul/experimental/pipeline.h>
 #include <longhaul/schedule.h>
 
 /* The route of messages between neighbouring chunks. */

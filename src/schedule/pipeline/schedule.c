@@ -3,6 +3,8 @@
 
 #include "base/fail.h"
 
+#include <longhaul/experimental/pipeline.h>
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 
-#include <longhaul/schedule.h>
+#include <longhaul/experimental/schedule.h>
 #include <stdbool.h>
 
 /* A schedule: the pass order of each device, and link orders. */

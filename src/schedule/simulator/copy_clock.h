@@ -9,7 +9,7 @@
 #include "schedule/pipeline/offload.h"
 #include "schedule/pipeline/schedule_internal.h"
 
-#include <longhaul/simulate.h>
+#include <longhaul/experimental/simulate.h>
 
 /* Copy streams for all devices. */
 typedef struct lhi_copy_clock {

@@ -10,7 +10,7 @@
 #include "base/fail.h"
 #include "schedule/pipeline/pipeline_internal.h"
 
-#include <longhaul/simulate.h>
+#include <longhaul/experimental/simulate.h>
 
 /* Data-parallel links for all devices. */
 typedef struct lhi_dp_clock {

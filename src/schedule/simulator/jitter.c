@@ -8,6 +8,8 @@
 #include "base/random.h"
 #include "schedule/pipeline/pipeline_internal.h"
 
+#include <longhaul/experimental/simulate.h>
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>

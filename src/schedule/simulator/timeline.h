@@ -23,7 +23,7 @@
 #include "schedule/pipeline/schedule_internal.h"
 
 #include <longhaul/experimental/analysis.h>
-#include <longhaul/simulate.h>
+#include <longhaul/experimental/simulate.h>
 
 /* The result of a simulation; all memory belongs to `mem`. */
 struct lh_timeline {

@@ -4,8 +4,10 @@
 #include "schedule/pipeline/pipeline_internal.h"
 
 #include <longhaul/experimental/bounds.h>
+#include <longhaul/experimental/methods.h>
+#include <longhaul/experimental/simulate.h>
+#include <longhaul/experimental/solve.h>
 #include <longhaul/scheduler.h>
-#include <longhaul/simulate.h>
 #include <stdio.h>
 #include <string.h>
 

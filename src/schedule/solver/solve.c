@@ -15,6 +15,7 @@
 
 #include <inttypes.h>
 #include <longhaul/experimental/bounds.h>
+#include <longhaul/experimental/schedule.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #include "schedule/verifier/model.h"
 
 #include <inttypes.h>
-#include <longhaul/check.h>
+#include <longhaul/experimental/check.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -2,6 +2,8 @@
 /* The schedule verifier: runs all checks in sequence. */
 #include "schedule/verifier/verifier.h"
 
+#include <longhaul/experimental/check.h>
+
 #include <inttypes.h>
 
 /* Concatenates the orders of all devices. */

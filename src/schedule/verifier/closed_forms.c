@@ -5,6 +5,8 @@
 #include "base/integer_math.h"
 #include "schedule/verifier/verifier.h"
 
+#include <longhaul/experimental/pipeline.h>
+
 #include <string.h>
 
 /* State for one closed form. */

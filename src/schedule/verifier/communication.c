@@ -16,6 +16,9 @@
  *    chunk; REDUCE_GRAD follows its backward passes. */
 #include "schedule/verifier/verifier.h"
 
+#include <longhaul/experimental/pipeline.h>
+#include <longhaul/experimental/schedule.h>
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

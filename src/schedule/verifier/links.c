@@ -2,6 +2,9 @@
 /* Assigns messages to links and checks the explicit message orders. */
 #include "schedule/verifier/verifier.h"
 
+#include <longhaul/experimental/pipeline.h>
+#include <longhaul/experimental/schedule.h>
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,6 +3,8 @@
  * The peak is the largest prefix sum plus static memory. */
 #include "schedule/verifier/verifier.h"
 
+#include <longhaul/experimental/pipeline.h>
+
 #include <inttypes.h>
 
 /* Adds with saturation: schedules with duplicate passes may exceed the range.

@@ -6,6 +6,8 @@
 
 #include "base/integer_math.h"
 
+#include <longhaul/experimental/pipeline.h>
+
 #include <stdlib.h>
 #include <string.h>
 

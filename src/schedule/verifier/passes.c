@@ -4,6 +4,8 @@
  * size even if the pipeline has far more passes. */
 #include "schedule/verifier/verifier.h"
 
+#include <longhaul/experimental/pipeline.h>
+
 #include <inttypes.h>
 #include <stdlib.h>
 

@@ -8,6 +8,9 @@
 
 #include "base/heap.h"
 
+#include <longhaul/experimental/pipeline.h>
+#include <longhaul/experimental/schedule.h>
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -2,6 +2,8 @@
 /* Collects violations, and provides helpers shared by all checks. */
 #include "schedule/verifier/verifier.h"
 
+#include <longhaul/experimental/schedule.h>
+
 #include <stdarg.h>
 #include <stdio.h>
 

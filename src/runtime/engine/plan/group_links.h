@@ -5,7 +5,7 @@
 #define LHI_RUNTIME_ENGINE_PLAN_GROUP_LINKS_H
 
 #include <longhaul/experimental/engine.h>
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 /* Fills in model->groups for the groups in the plan's layout. With by_layer
  * also parts, expert_parts and part_waits_ns, for 4-byte elements where the

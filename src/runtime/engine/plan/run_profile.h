@@ -5,7 +5,7 @@
 
 #include "runtime/engine/observer.h"
 
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 /* The executed part of a plan: a pipeline with the plan's chunks. */
 typedef struct lhi_plan_run {

@@ -4,7 +4,7 @@
 #define LHI_RUNTIME_ENGINE_PLAN_SHARDING_H
 
 #include <longhaul/experimental/engine.h>
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 
 /* Sets the model's sharding fields. *sites, which `model` then references, is
  * released with free(). LH_EUNSUPPORTED: the cpu device cannot run it. */

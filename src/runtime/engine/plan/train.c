@@ -13,7 +13,7 @@
 #include <inttypes.h>
 #include <longhaul/experimental/cost.h>
 #include <longhaul/experimental/engine.h>
-#include <longhaul/plan.h>
+#include <longhaul/experimental/plan.h>
 #include <stdlib.h>
 #include <string.h>
 

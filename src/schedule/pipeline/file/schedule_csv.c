@@ -6,6 +6,9 @@
 #include "base/text.h"
 #include "schedule/pipeline/schedule_internal.h"
 
+#include <longhaul/experimental/pipeline.h>
+#include <longhaul/experimental/status.h>
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>

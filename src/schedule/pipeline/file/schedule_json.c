@@ -5,6 +5,8 @@
 
 #include "base/text.h"
 
+#include <longhaul/experimental/schedule.h>
+
 #include <string.h>
 
 /* Returns the lines of a text as a list of strings; NULL: out of memory. */

@@ -6,6 +6,8 @@
 #include "base/arena.h"
 #include "base/bytes.h"
 
+#include <longhaul/experimental/pipeline.h>
+
 #include <inttypes.h>
 #include <string.h>
 

@@ -4,7 +4,7 @@
 #include "schedule/simulator/timeline.h"
 #include "schedule/solver/model/job_shop.h"
 
-#include <longhaul/simulate.h>
+#include <longhaul/experimental/simulate.h>
 #include <string.h>
 
 /* Returns the pass of an operation; for a message the pass that produces it. */

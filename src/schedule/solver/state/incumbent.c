@@ -5,7 +5,8 @@
 #include "schedule/solver/state/solver.h"
 
 #include <longhaul/experimental/methods.h>
-#include <longhaul/simulate.h>
+#include <longhaul/experimental/schedule.h>
+#include <longhaul/experimental/simulate.h>
 
 bool lhi_solver_is_done(const lhi_solver *r)
 {

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names of export targets and forms; the stages of a plan.
+ *
+ * Experimental: may change in any release, see longhaul.h. */
+#ifndef LONGHAUL_EXPERIMENTAL_EXPORT_H
+#define LONGHAUL_EXPERIMENTAL_EXPORT_H
+
+#include <longhaul/experimental/plan.h>
+#include <longhaul/export.h>
+#include <longhaul/pipeline.h>
+#include <longhaul/schedule.h>
+#include <longhaul/status.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Returns the number of export targets. */
+LH_API uint32_t lh_n_export_targets(void);
+/* Returns the target's name, such as "pytorch"; NULL: no such target. */
+LH_API const char *lh_export_target_name(lh_export_target target);
+
+/* Returns the number of forms. */
+LH_API uint32_t lh_n_pytorch_forms(void);
+/* Returns the form's name, such as "compute_only"; NULL: no such form. */
+LH_API const char *lh_pytorch_form_name(lh_pytorch_form form);
+
+/* A setting of the plan's model that a target cannot be given. */
+typedef struct lh_inexact_setting {
+    const char *key;    /* the job's key, or "FILE: KEYS" of a config.json */
+    const char *reason; /* limitation of the target */
+} lh_inexact_setting;
+
+enum { LH_MAX_INEXACT = 32 }; /* upper bound of lh_export_list_inexact() */
+
+/* Lists the model settings that a target cannot be given, at most `room` of
+ * them in `out`; returns their number. The texts live as long as the plan. */
+LH_API uint32_t lh_export_list_inexact(const lh_plan *plan,
+                                       lh_export_target target,
+                                       lh_inexact_setting *out, uint32_t room);
+
+/* Exports as JSON the modules of each stage, by torchtitan's names, and the
+ * stage's rank. */
+LH_API lh_status lh_export_stages(const lh_plan *plan, char **text, size_t *len,
+                                  lh_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
