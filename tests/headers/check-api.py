@@ -3,7 +3,9 @@
 """Checks the rules of docs/develop.md, "The API", that headers show.
 
 check-api.py FOLDER: FOLDER has include and tests/unit/test_api.c. Prints a
-line for each rule that a header violates, and fails if there is one.
+line for each rule that a header violates, and fails if there is one. Also checks the
+two tiers: headers outside longhaul/experimental are stable, longhaul.h includes all
+of them, and none includes an experimental one.
 """
 import pathlib
 import re
@@ -12,6 +14,8 @@ import sys
 # Values that are words of the field, not of an enumeration of ours.
 WORDS = {'lh_status', 'lh_pass_kind', 'lh_assignment', 'lh_collective_kind'}
 
+EXPERIMENTAL = 'longhaul/experimental/'
+PLEDGE = 'Experimental: may change in any release, see longhaul.h.'
 wrong = []
 
 
@@ -108,6 +112,20 @@ def check_enum(header, name, body):
                     + ', '.join(sorted(first)))
 
 
+def check_tier(header, path, text, stable):
+    experimental = path.startswith(EXPERIMENTAL)
+    if experimental != (PLEDGE in ' '.join(re.sub(r'\n \*', ' ', text).split())):
+        say(header, f'must say: {PLEDGE}' if experimental else
+            'is outside longhaul/experimental, but says that it is experimental')
+    included = set(re.findall(r'#\s*include [<"]([^>"]+)', text))
+    for other in sorted(included):
+        if not experimental and other.startswith(EXPERIMENTAL):
+            say(header, f'is stable and includes the experimental {other}')
+    if path == 'longhaul.h':
+        for other in sorted(stable - included - {path}):
+            say(header, f'does not include {other}')
+
+
 def check_header(header, path, sized, tested, all_code):
     text = header.read_text()
     code = without_comments(text)
@@ -116,7 +134,7 @@ def check_header(header, path, sized, tested, all_code):
         say(header, 'does not begin with what it is for')
     if f'#ifndef {guard}\n#define {guard}\n' not in text:
         say(header, f'the guard is not {guard}')
-    if 'extern "C"' not in text:
+    if 'extern "C"' not in text and '{' in code:
         say(header, 'lacks extern "C"')
     for f in functions(code):
         check_function(header, *f, all_code)
@@ -135,11 +153,17 @@ def main():
     sized = set(re.findall(r'typedef struct (\w+) \{\s*size_t size;', all_code))
     test = (root / 'tests/unit/test_api.c').read_text()
     tested = set(re.findall(r'TAKER\((\w+),', test))
-    for h in headers:
-        path = h.relative_to(root / 'include').as_posix()
+    paths = {h: h.relative_to(root / 'include').as_posix() for h in headers}
+    stable = {p for p in paths.values() if not p.startswith(EXPERIMENTAL)}
+    for h, path in paths.items():
         check_header(h, path, sized, tested, all_code)
+        check_tier(h, path, h.read_text(), stable)
+    n = {tier: sum(len(list(functions(without_comments(h.read_text()))))
+                   for h, path in paths.items() if (path in stable) == tier)
+         for tier in (True, False)}
     print('\n'.join(wrong) or f'api: {len(headers)} headers, '
-          f'{len(sized)} structs with a size')
+          f'{len(sized)} structs with a size, {n[True]} stable and {n[False]} '
+          'experimental functions')
     return bool(wrong)
 
 

@@ -1,30 +1,27 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`meson install` into an empty folder, and a C program that uses what is
-there through pkg-config.
+"""`meson install` into an empty folder, and the example in longhaul.h, compiled
+with the flags of pkg-config.
 
     test_install.py BUILD SOURCE PREFIX LIBDIR SANITIZE CC...
 """
 import os
+import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 
 BUILD, SOURCE, PREFIX, LIBDIR, SANITIZE, *CC = sys.argv[1:]
-FILES = ["bin/longhaul", "include/longhaul/pipeline.h",
+FILES = ["bin/longhaul", "include/longhaul.h",
+         "include/longhaul/plan.h", "include/longhaul/experimental/plan.h",
          "share/man/man1/longhaul.1", "share/man/man1/longhaul-simulate.1",
          "share/bash-completion/completions/longhaul",
          "share/zsh/site-functions/_longhaul",
          "share/fish/vendor_completions.d/longhaul.fish",
          f"{LIBDIR}/liblonghaul.so", f"{LIBDIR}/pkgconfig/longhaul.pc"]
-PIPELINE = """longhaul: pipeline/1
-time_unit: ms
-microbatches: 12
-devices: 4
-backward: split
-uniform: {placement: ud, chunks_per_device: 1, F: 8, D: 8, W: 8, memory: {F: 1, D: 0, W: -1}}
-"""
+JOB = pathlib.Path(SOURCE, "examples/tiny-llama-cpu.yaml")
 count = {True: 0, False: 0}
 
 
@@ -64,11 +61,21 @@ with tempfile.TemporaryDirectory(prefix="longhaul-install-") as temp:
                 env=env).split()
     if SANITIZE != "none":
         flags.append(f"-fsanitize={SANITIZE}")
-    run(*CC, "-std=c11", "-Wall", "-Wextra", "-Werror", "-o", temp / "tour",
-        pathlib.Path(SOURCE, "tests/install/tour.c"), *flags)
-    (temp / "p.yaml").write_text(PIPELINE)
-    check(run(temp / "tour", temp / "p.yaml", env=env) == "312000000 ns\n",
-          "the program says what zb-h1 takes")
+    example = re.findall(r"^ \*     (.*)", (root / "include/longhaul.h")
+                         .read_text(), re.M)
+    (temp / "example.c").write_text("\n".join(example) + "\n")
+    run(*CC, "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-o",
+        temp / "example", temp / "example.c", *flags)
+    run(root / "bin/longhaul", "plan", JOB, "-o", temp / "plan.json", env=env)
+    plan = json.loads((temp / "plan.json").read_text())
+    said = run(temp / "example", JOB, env=env)
+    found = re.fullmatch(r"plan: (\d+) ns on 4 GPUs\n\S+: (\d+) ns, valid\n"
+                         r"measured / predicted: \d+\.\d+\n", said)
+    check(found, f"the example's output: {said}")
+    check(found and int(found[1]) == plan["iteration_ns"],
+          f"the plan's time is that of the command: {said}")
+    check(found and int(found[2]) <= plan["makespan_ns"],
+          f"the schedule takes at most the plan's makespan: {said}")
 
 print(f"{count[True]} passed, {count[False]} failed")
 sys.exit(1 if count[False] else 0)

@@ -116,7 +116,11 @@ def it_runs_where_manylinux_does():
 def headers_and_library_compile_a_user():
     with tempfile.TemporaryDirectory() as folder:
         user = pathlib.Path(folder, "user")
-        said("cc", ROOT / "tests/install/tour.c", "-o", user,
+        text = (PACKAGE / "include/longhaul.h").read_text()
+        example = "\n".join(re.findall(r"^ \*     (.*)", text, re.M)) + "\n"
+        source = pathlib.Path(folder, "user.c")
+        source.write_text(example)
+        said("cc", source, "-o", user,
              f"-I{PACKAGE / 'include'}", f"-L{PACKAGE / 'lib'}", "-llonghaul",
              f"-Wl,-rpath,{PACKAGE / 'lib'}")
         libraries = said("ldd", user)
