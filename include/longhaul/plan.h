@@ -18,6 +18,7 @@ extern "C" {
 
 /* A plan. Immutable; owns its contents. Release with lh_plan_free(). */
 typedef struct lh_plan lh_plan;
+typedef struct lh_memory_needs lh_memory_needs;
 
 /* Experimental parts of the options. */
 struct lh_jitter;

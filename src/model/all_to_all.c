@@ -305,10 +305,10 @@ static lh_status distribute_evenly(const lh_job *job,
     return LH_OK;
 }
 
-lh_status lh_cost_all_to_all(const lh_job *job, const lh_cost_group *group,
-                             double bytes, const lh_cost_options *options,
-                             double *transfer_ns, double *latency_ns,
-                             lh_error *err)
+lh_status lhi_cost_all_to_all(const lh_job *job, const lh_cost_group *group,
+                              double bytes, const lh_cost_options *options,
+                              double *transfer_ns, double *latency_ns,
+                              lh_error *err)
 {
     const lhi_exchange plain = {LH_DISPATCHER_ALL_TO_ALL, 1};
     lhi_ecmp_cache known = {0};

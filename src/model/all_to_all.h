@@ -5,6 +5,8 @@
 
 #include "model/paths.h"
 
+#include <longhaul/experimental/cost.h>
+
 /* The members of a group in one datacenter. Counts can be fractional where the
  * GPUs that share an expert straddle a boundary. */
 typedef struct lhi_site_members {
@@ -77,5 +79,19 @@ lh_status lhi_all_to_all_compute_lower_bound(
     const lh_job *job, uint32_t datacenter, double size, uint32_t step,
     const lhi_exchange *exchange, const lh_cost_options *options,
     lhi_exchange_time *out, lh_error *err);
+
+/* Computes an all-to-all: each GPU sends 1/size of `bytes` to every other GPU.
+ * Traffic within a node uses node_link, traffic within the datacenter uses the
+ * GPU's own interface, and other traffic uses its share of the inter-datacenter
+ * link.
+ *
+ * Transfers through the interface are sequential and overlap with the node's
+ * links. All messages are in flight at once, as in an NCCL group call, so the
+ * longest latency counts once. (A job may select another token dispatch:
+ * training.dispatcher.) */
+lh_status lhi_cost_all_to_all(const lh_job *job, const lh_cost_group *group,
+                              double bytes, const lh_cost_options *options,
+                              double *transfer_ns, double *latency_ns,
+                              lh_error *err);
 
 #endif

@@ -305,10 +305,10 @@ lh_status lh_cost_chunk(const lh_job *job, const lh_layout *layout,
     return lhi_chunk_cost(job, layout, slice, options, &known, out, err);
 }
 
-lh_status lh_cost_layer_ops(const lh_job *job, const lh_layout *layout,
-                            const lh_cost_layer_range *slice, uint32_t layer,
-                            const lh_cost_options *options, lh_cost_op *ops,
-                            uint32_t *n_ops, lh_error *err)
+lh_status lhi_cost_layer_ops(const lh_job *job, const lh_layout *layout,
+                             const lh_cost_layer_range *slice, uint32_t layer,
+                             const lh_cost_options *options, lh_cost_op *ops,
+                             uint32_t *n_ops, lh_error *err)
 {
     lhi_cost_context p;
     lhi_layer_op list[LH_COST_MAX_OPS];

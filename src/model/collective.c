@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives over one path: the alpha-beta model. */
+#include "model/collective.h"
+
 #include <longhaul/experimental/cost.h>
 
-void lh_cost_collective_ring(lh_ring ring, lh_collective_kind kind, uint32_t n,
-                             double bytes, const lh_cost_path *path,
-                             double *transfer_ns, double *latency_ns)
+void lhi_cost_collective_ring(lh_ring ring, lh_collective_kind kind, uint32_t n,
+                              double bytes, const lh_cost_path *path,
+                              double *transfer_ns, double *latency_ns)
 {
     double rounds = kind == LH_ALL_REDUCE ? 2 : 1;
     double steps = n > 1 ? rounds * ((double)n - 1) : 0;
@@ -22,6 +24,6 @@ void lh_cost_collective(lh_collective_kind kind, uint32_t n, double bytes,
                         const lh_cost_path *path, double *transfer_ns,
                         double *latency_ns)
 {
-    lh_cost_collective_ring(LH_RING_LOCKSTEP, kind, n, bytes, path, transfer_ns,
-                            latency_ns);
+    lhi_cost_collective_ring(LH_RING_LOCKSTEP, kind, n, bytes, path,
+                             transfer_ns, latency_ns);
 }

@@ -55,8 +55,8 @@ static lh_status check_fabric_contention(const lhi_cost_context *p, bool *out,
 {
     lh_cost_group group;
 
-    LHI_TRY(lh_cost_find_group(p->job, p->layout, LH_COST_DATA_SHARED, p->slice,
-                               &group, err));
+    LHI_TRY(lhi_cost_find_group(p->job, p->layout, LH_COST_DATA_SHARED,
+                                p->slice, &group, err));
     *out = !p->is_lower_bound && group.n_sites < 2 &&
            group.size <= group.per_datacenter && group.size > group.per_node;
     return LH_OK;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Floating-point operations that a model needs, independent of hardware and
  * framework. */
+#include "model/flop_count.h"
 #include "model/work.h"
 
 /* Returns a layer's parameters that take part in matrix products for each
@@ -31,8 +32,8 @@ static double count_multiplied_params(const lh_model *m, uint32_t layer)
     return attention + mlp + (m->gated ? 3 : 2) * h * width;
 }
 
-void lh_cost_layer_flops(const lh_model *model, uint32_t layer,
-                         uint32_t sequence, double *linear, double *attention)
+void lhi_cost_layer_flops(const lh_model *model, uint32_t layer,
+                          uint32_t sequence, double *linear, double *attention)
 {
     double s = sequence;
     double v = model->kv_lora_rank ? model->v_head_dim : model->head_dim;
@@ -42,7 +43,7 @@ void lh_cost_layer_flops(const lh_model *model, uint32_t layer,
                  model->heads * (model->head_dim + v);
 }
 
-double lh_cost_head_flops(const lh_model *model, uint32_t sequence)
+double lhi_cost_head_flops(const lh_model *model, uint32_t sequence)
 {
     return 2.0 * sequence * model->hidden * model->vocab;
 }
@@ -51,15 +52,15 @@ double lh_cost_iteration_flops(const lh_job *job)
 {
     const lh_model *m = job->model;
     uint32_t s = job->training.sequence;
-    double sum = lh_cost_head_flops(m, s) * (1.0 + m->mtp_layers);
+    double sum = lhi_cost_head_flops(m, s) * (1.0 + m->mtp_layers);
     double linear, attention;
 
     for (uint32_t i = 0; i < m->layers; i++) {
-        lh_cost_layer_flops(m, i, s, &linear, &attention);
+        lhi_cost_layer_flops(m, i, s, &linear, &attention);
         sum += linear + attention;
     }
     if (m->mtp_layers) {
-        lh_cost_layer_flops(m, m->layers - 1, s, &linear, &attention);
+        lhi_cost_layer_flops(m, m->layers - 1, s, &linear, &attention);
         sum += m->mtp_layers *
                (linear + attention + 4.0 * s * m->hidden * m->hidden);
     }

@@ -94,7 +94,7 @@ void lhi_group_layout_find_site_replicas(const lhi_group_layout *fold,
                                          const lh_cost_site *site,
                                          lh_cost_group *out);
 
-/* Implements lh_cost_find_group() for the expert dimensions. */
+/* Implements lhi_cost_find_group() for the expert dimensions. */
 lh_status lhi_group_layout_compute_group(const lhi_group_layout *fold,
                                          lh_cost_dimension dimension,
                                          const lh_cost_layer_range *slice,

@@ -160,10 +160,10 @@ static lh_status find_group(const lh_job *job, const lh_layout *layout,
     return LH_OK;
 }
 
-lh_status lh_cost_find_group(const lh_job *job, const lh_layout *layout,
-                             lh_cost_dimension dimension,
-                             const lh_cost_layer_range *slice,
-                             lh_cost_group *out, lh_error *err)
+lh_status lhi_cost_find_group(const lh_job *job, const lh_layout *layout,
+                              lh_cost_dimension dimension,
+                              const lh_cost_layer_range *slice,
+                              lh_cost_group *out, lh_error *err)
 {
     lh_cost_group group;
 

@@ -5,10 +5,22 @@
 
 #include "model/group_layout.h"
 
+#include <longhaul/experimental/cost.h>
+
 /* Computes the members of a data-parallel group (LH_COST_DATA_SHARED) in one
  * datacenter. */
 void lhi_compute_site_group(const lh_job *job, const lh_layout *layout,
                             const lh_cost_layer_range *slice,
                             const lh_cost_site *site, lh_cost_group *out);
+
+/* Finds the GPU group along one dimension. If groups differ, as expert groups
+ * may between datacenters, returns one that spans the most datacenters. Where
+ * some straddle nodes, `per_node` is the least and `nodes` the most of all.
+ * LH_EUNSUPPORTED: the group spans some of the range's datacenters and not
+ * others. */
+lh_status lhi_cost_find_group(const lh_job *job, const lh_layout *layout,
+                              lh_cost_dimension dimension,
+                              const lh_cost_layer_range *slice,
+                              lh_cost_group *out, lh_error *err);
 
 #endif

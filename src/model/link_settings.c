@@ -5,6 +5,7 @@
 
 #include "base/exact_equality.h"
 #include "base/fail.h"
+#include "model/link_settings.h"
 
 #include <math.h>
 
@@ -127,7 +128,7 @@ static double expected_max_normal(double n)
     return sum * step;
 }
 
-double lh_ecmp_busiest_path_flows(double flows, double paths)
+double lhi_ecmp_busiest_path_flows(double flows, double paths)
 {
     double mean, from, expected = 0;
 
@@ -163,7 +164,7 @@ double lh_ecmp_busiest_path_flows(double flows, double paths)
     return expected;
 }
 
-double lh_fec_residual(uint32_t data, uint32_t parity, double loss)
+double lhi_fec_residual(uint32_t data, uint32_t parity, double loss)
 {
     double n = (double)data + parity, first = (double)parity + 1;
     double left = 0;
@@ -189,8 +190,8 @@ double lh_fec_residual(uint32_t data, uint32_t parity, double loss)
     return fmin(left, loss);
 }
 
-double lh_congestion_share(double bytes_per_s, double latency_ns,
-                           double queue_bytes, double flows)
+double lhi_congestion_share(double bytes_per_s, double latency_ns,
+                            double queue_bytes, double flows)
 {
     double product = bytes_per_s * 2 * latency_ns / 1e9;
     double b = product > 0 ? queue_bytes * sqrt(flows) / product : 1;
@@ -264,7 +265,7 @@ static double half_round_trip_ns(const lh_link_load *use)
                               : use->latency_ns;
 }
 
-/* Returns lh_ecmp_busiest_path_flows() from the cache, computing it on a miss.
+/* Returns lhi_ecmp_busiest_path_flows() from the cache, computing it on a miss.
  */
 static double find_busiest_cached(lhi_ecmp_cache *known, double flows,
                                   double paths)
@@ -275,7 +276,7 @@ static double find_busiest_cached(lhi_ecmp_cache *known, double flows,
         if (lhi_equals_exactly(known->last[i].flows, flows) &&
             lhi_equals_exactly(known->last[i].paths, paths))
             return known->last[i].busiest;
-    busiest = lh_ecmp_busiest_path_flows(flows, paths);
+    busiest = lhi_ecmp_busiest_path_flows(flows, paths);
     known->last[known->next].flows = flows;
     known->last[known->next].paths = paths;
     known->last[known->next].busiest = busiest;
@@ -313,7 +314,7 @@ static void fill_wire(const lh_link_load *use, const lh_link_setting *s,
     e->congestion_share = 1;
     if (s->congestion == LH_CONGESTION_ON &&
         room < fmin(own, e->window_bytes_per_s))
-        e->congestion_share = lh_congestion_share(
+        e->congestion_share = lhi_congestion_share(
             use->line_bytes_per_s / paths, half_round_trip_ns(use),
             s->queue_bytes > 0 ? s->queue_bytes : LH_QUEUE_BYTES,
             fmax(1, flows / paths));
@@ -345,12 +346,12 @@ lh_status lhi_compute_link_effect(const lh_link_load *use,
         e.fec_share = setting->fec_data /
                       ((double)setting->fec_data + setting->fec_parity);
         e.loss =
-            lh_fec_residual(setting->fec_data, setting->fec_parity, use->loss);
+            lhi_fec_residual(setting->fec_data, setting->fec_parity, use->loss);
     }
     /* Each queue pair sends its part and repeats only its own losses. */
     flow = (lh_flow){e.wire_bytes_per_s * e.fec_share / queue_pairs,
                      half_round_trip_ns(use), e.loss};
-    e.recovery_share = lh_flow_efficiency(setting->recovery, &flow);
+    e.recovery_share = lhi_flow_efficiency(setting->recovery, &flow);
     e.bytes_per_s = e.wire_bytes_per_s * e.fec_share * e.recovery_share;
     e.in_flight_bytes = e.bytes_per_s * use->latency_ns / 1e9;
     if (use->message_bytes > 0) {
@@ -363,9 +364,9 @@ lh_status lhi_compute_link_effect(const lh_link_load *use,
     return LH_OK;
 }
 
-lh_status lh_cost_link_setting(const lh_link_load *use,
-                               const lh_link_setting *setting,
-                               lh_link_effect *out, lh_error *err)
+lh_status lhi_cost_link_setting(const lh_link_load *use,
+                                const lh_link_setting *setting,
+                                lh_link_effect *out, lh_error *err)
 {
     lhi_ecmp_cache known = {0};
 

@@ -179,10 +179,10 @@ static lh_status find_paths(lhi_cost_context *p, lh_error *err)
 {
     lh_cost_group context;
 
-    LHI_TRY(lh_cost_find_group(p->job, p->layout, LH_COST_TENSOR, p->slice,
-                               &p->tensor_group, err));
-    LHI_TRY(lh_cost_find_group(p->job, p->layout, LH_COST_CONTEXT, p->slice,
-                               &p->context_group, err));
+    LHI_TRY(lhi_cost_find_group(p->job, p->layout, LH_COST_TENSOR, p->slice,
+                                &p->tensor_group, err));
+    LHI_TRY(lhi_cost_find_group(p->job, p->layout, LH_COST_CONTEXT, p->slice,
+                                &p->context_group, err));
     LHI_TRY(find_expert_paths(p, err));
     if (p->is_lower_bound)
         return find_least_paths(p, err);

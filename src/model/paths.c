@@ -4,6 +4,7 @@
 #include "model/paths.h"
 
 #include "base/fail.h"
+#include "format/job/job_values.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -344,11 +345,11 @@ lh_status lh_cost_group_path(const lh_job *job, const lh_cost_group *group,
     return lhi_compute_group_path(job, group, options, &known, out, err);
 }
 
-int64_t lh_cost_message_bytes(const lh_job *job, const lh_layout *layout)
+int64_t lhi_cost_message_bytes(const lh_job *job, const lh_layout *layout)
 {
     double bytes = (double)layout->micro_batch * job->training.sequence *
                    job->model->hidden *
-                   lh_precision_bytes(job->training.precision);
+                   lhi_precision_bytes(job->training.precision);
 
     return bytes < 0x1p62 ? (int64_t)bytes : INT64_C(1) << 62;
 }
@@ -424,7 +425,7 @@ lh_status lhi_compute_hop_message(const lh_job *job, const lh_layout *layout,
     LHI_TRY(lhi_complete_cost_options(job, options, &full, err));
     LHI_TRY(lhi_shape_make(job, layout, &full, &shape, err));
     LHI_TRY(compute_hop_path(job, layout, hop, &full, known, &path, err));
-    message.bytes = lh_cost_message_bytes(job, layout);
+    message.bytes = lhi_cost_message_bytes(job, layout);
     gpus = (double)layout->tensor * layout->context;
     share = (double)message.bytes / gpus;
     if (full.unsplit_messages)
@@ -439,20 +440,20 @@ lh_status lhi_compute_hop_message(const lh_job *job, const lh_layout *layout,
     return LH_OK;
 }
 
-lh_status lh_cost_hop_message(const lh_job *job, const lh_layout *layout,
-                              const lh_cost_hop *hop,
-                              const lh_cost_options *options,
-                              lh_cost_message *out, lh_error *err)
+lh_status lhi_cost_hop_message(const lh_job *job, const lh_layout *layout,
+                               const lh_cost_hop *hop,
+                               const lh_cost_options *options,
+                               lh_cost_message *out, lh_error *err)
 {
     lhi_ecmp_cache known = {0};
 
     return lhi_compute_hop_message(job, layout, hop, options, &known, out, err);
 }
 
-lh_status lh_cost_tied_embedding(const lh_job *job, const lh_layout *layout,
-                                 const lh_cost_hop *hop,
-                                 const lh_cost_options *options, int64_t *ns,
-                                 lh_error *err)
+lh_status lhi_cost_tied_embedding(const lh_job *job, const lh_layout *layout,
+                                  const lh_cost_hop *hop,
+                                  const lh_cost_options *options, int64_t *ns,
+                                  lh_error *err)
 {
     lh_cost_options full;
     lhi_shape shape;

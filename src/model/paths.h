@@ -5,6 +5,7 @@
 
 #include "model/shape.h"
 
+#include <longhaul/experimental/cost.h>
 #include <longhaul/experimental/network_model.h>
 
 /* Returns the job profile's measurement for a path, or NULL. */
@@ -34,7 +35,7 @@ lh_status lhi_compute_intra_datacenter_path(const lh_job *job,
 lh_link_load lhi_link_load(const lh_job *job, uint32_t from, uint32_t to,
                            const lh_cost_constants *constants);
 
-/* A cache for lh_ecmp_busiest_path_flows(), the most expensive computation
+/* A cache for lhi_ecmp_busiest_path_flows(), the most expensive computation
  * about a link, which is mostly called with the same arguments. Zero-initialise
  * it. */
 enum { LHI_ECMP_CACHE_SIZE = 16 };
@@ -46,7 +47,7 @@ typedef struct lhi_ecmp_cache {
     uint32_t next, asked;
 } lhi_ecmp_cache;
 
-/* Implements lh_cost_link_setting() with a cache. */
+/* Implements lhi_cost_link_setting() with a cache. */
 lh_status lhi_compute_link_effect(const lh_link_load *use,
                                   const lh_link_setting *setting,
                                   lhi_ecmp_cache *known, lh_link_effect *out,
@@ -85,11 +86,31 @@ lh_status lhi_chunk_cost_lower_bound(const lh_job *job, const lh_layout *layout,
                                      const lh_cost_options *options,
                                      lhi_ecmp_cache *known, lh_cost *out,
                                      lh_error *err);
-/* Implements lh_cost_hop_message() with a cache. */
+/* Implements lhi_cost_hop_message() with a cache. */
 lh_status lhi_compute_hop_message(const lh_job *job, const lh_layout *layout,
                                   const lh_cost_hop *hop,
                                   const lh_cost_options *options,
                                   lhi_ecmp_cache *known, lh_cost_message *out,
+                                  lh_error *err);
+
+/* Computes the message that carries one microbatch's activation or its
+ * gradient: micro_batch * sequence * hidden elements, each GPU sending its
+ * share [Nar section 4.1]. Between datacenters, the replicas send concurrently
+ * over one link. */
+lh_status lhi_cost_hop_message(const lh_job *job, const lh_layout *layout,
+                               const lh_cost_hop *hop,
+                               const lh_cost_options *options,
+                               lh_cost_message *out, lh_error *err);
+
+/* Returns the bytes of that message, all GPUs of the pipeline rank together. */
+int64_t lhi_cost_message_bytes(const lh_job *job, const lh_layout *layout);
+
+/* Computes the all-reduce of a tied embedding's gradient between the first and
+ * the last pipeline rank, after the last W, as in Megatron-LM. `hop` leads from
+ * the first rank to the last. *ns is 0 if nothing is tied or pipeline is 1. */
+lh_status lhi_cost_tied_embedding(const lh_job *job, const lh_layout *layout,
+                                  const lh_cost_hop *hop,
+                                  const lh_cost_options *options, int64_t *ns,
                                   lh_error *err);
 
 #endif

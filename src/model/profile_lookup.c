@@ -4,6 +4,7 @@
 
 #include "base/fail.h"
 #include "format/job/parse.h"
+#include "format/job/profile_lookup.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -65,7 +66,7 @@ static bool find_nearest(const lh_profile *profile,
                          const lh_profile_entry *like, lhi_measurement *out)
 {
     const lh_profile_entry *low = NULL, *high = NULL;
-    const lh_profile_entry *exact = lh_profile_find(profile, like);
+    const lh_profile_entry *exact = lhi_profile_find(profile, like);
 
     if (exact) {
         interpolate(exact, exact, like->micro_batch, out);

@@ -5,6 +5,7 @@
  * retains sbh(34 + 5as/h), divided among tensor-parallel GPUs as in its
  * equations 2 and 4. Here the sum is per tensor, so that it also covers gated
  * MLPs, grouped queries, experts and flash attention. */
+#include "format/job/model_size.h"
 #include "model/work.h"
 
 #include <math.h>
@@ -261,21 +262,21 @@ void lhi_count_slice_params(const lhi_shape *shape,
     const lh_model *m = shape->model;
     double t = shape->tensor;
     lh_layer_params sum =
-        lh_model_range_params(m, slice->first_layer, slice->n_layers);
+        lhi_model_range_params(m, slice->first_layer, slice->n_layers);
     double experts = (double)sum.experts;
     double split = (double)sum.attention + (double)sum.mlp;
     double whole = (double)sum.norms + (double)sum.router;
     double added = shape->vocab_padding * m->hidden;
 
     if (slice->embedding)
-        split += (double)lh_model_embedding_params(m) + added;
+        split += (double)lhi_model_embedding_params(m) + added;
     if (slice->head)
-        split += (double)lh_model_head_params(m) + added;
+        split += (double)lhi_model_head_params(m) + added;
     if (lhi_slice_has_mtp(m, slice)) {
         /* The modules' layers are like the model's last one. */
-        lh_layer_params last = lh_model_layer_params(m, m->layers - 1);
+        lh_layer_params last = lhi_model_layer_params(m, m->layers - 1);
 
-        split += (double)lh_model_mtp_params(m) -
+        split += (double)lhi_model_mtp_params(m) -
                  (double)m->mtp_layers * (double)last.experts;
         experts += (double)m->mtp_layers * (double)last.experts;
     }

@@ -3,6 +3,7 @@
 
 #include "base/fail.h"
 #include "base/options.h"
+#include "format/job/job_values.h"
 #include "format/job/parse.h"
 
 #include <inttypes.h>
@@ -90,9 +91,9 @@ static void add_framework(const lh_framework *f, lh_cost_options *options)
     options->unfused_attention |= f->unfused_attention;
     options->no_sequence_parallel |= f->no_sequence_parallel;
     if (!options->gradient_bytes)
-        options->gradient_bytes = lh_gradient_bytes(f->gradients);
+        options->gradient_bytes = lhi_gradient_bytes(f->gradients);
     if (!options->gradient_wire_bytes)
-        options->gradient_wire_bytes = lh_gradient_bytes(f->reduce);
+        options->gradient_wire_bytes = lhi_gradient_bytes(f->reduce);
 }
 
 lh_status lhi_complete_cost_options(const lh_job *job,
@@ -237,7 +238,7 @@ lh_status lhi_shape_make(const lh_job *job, const lh_layout *layout,
                          lh_error *err)
 {
     const lh_model *m = job->model;
-    double t, element = lh_precision_bytes(job->training.precision);
+    double t, element = lhi_precision_bytes(job->training.precision);
     uint64_t block = lh_layout_expert_block(layout);
 
     LHI_TRY(check_layout(job, layout, err));

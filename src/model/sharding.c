@@ -4,6 +4,8 @@
 #include "model/sharding.h"
 
 #include "base/fail.h"
+#include "format/job/job_values.h"
+#include "model/collective.h"
 
 #include <math.h>
 
@@ -56,8 +58,8 @@ static lh_status compute_site_time(const sharding_context *s,
         return LH_OK;
     LHI_TRY(lhi_compute_group_path(s->job, group, s->options, s->known, &path,
                                    err));
-    lh_cost_collective_ring(s->options->rings, kind, group->size, bytes, &path,
-                            &out->transfer, &out->latency);
+    lhi_cost_collective_ring(s->options->rings, kind, group->size, bytes, &path,
+                             &out->transfer, &out->latency);
     return LH_OK;
 }
 
@@ -108,8 +110,8 @@ static lh_status compute_ring_time(const sharding_context *s,
         return LH_OK;
     LHI_TRY(lhi_compute_group_path(s->job, &ring, s->options, s->known, &path,
                                    err));
-    lh_cost_collective_ring(s->options->rings, kind, n, bytes, &path,
-                            &out->transfer, &out->latency);
+    lhi_cost_collective_ring(s->options->rings, kind, n, bytes, &path,
+                             &out->transfer, &out->latency);
     return LH_OK;
 }
 
@@ -224,7 +226,7 @@ static lh_status add_group_times(const sharding_context *s,
                                  lhi_data_times *sum, lh_error *err)
 {
     uint32_t zero = s->job->training.zero;
-    double gather = params * lh_precision_bytes(s->job->training.precision);
+    double gather = params * lhi_precision_bytes(s->job->training.precision);
     double reduce = params * s->options->gradient_wire_bytes;
 
     if (group->size < 2 || params <= 0)
@@ -286,8 +288,8 @@ lh_status lhi_compute_data_times(const lh_job *job, const lh_layout *layout,
     lhi_group_layout fold;
 
     *out = (lhi_data_times){0};
-    LHI_TRY(lh_cost_find_group(job, layout, LH_COST_DATA_SHARED, slice, &group,
-                               err));
+    LHI_TRY(lhi_cost_find_group(job, layout, LH_COST_DATA_SHARED, slice, &group,
+                                err));
     LHI_TRY(
         add_group_times(&s, &group, params->total - params->experts, out, err));
     if (!(params->experts > 0))
@@ -492,8 +494,8 @@ lh_status lhi_count_state_ranks(const lh_job *job, const lh_layout *layout,
         *shared * layout->tensor / (double)lh_layout_expert_block(layout);
     if (layout->sharding <= LH_SHARDING_FULL)
         return LH_OK;
-    LHI_TRY(lh_cost_find_group(job, layout, LH_COST_DATA_SHARED, slice, &group,
-                               err));
+    LHI_TRY(lhi_cost_find_group(job, layout, LH_COST_DATA_SHARED, slice, &group,
+                                err));
     *shared = *experts = count_members_here(&s, &group);
     if (!job->model->experts)
         return LH_OK;

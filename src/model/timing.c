@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Converts work to time. */
 #include "model/timing.h"
+#include "model/collective.h"
 
 #include <math.h>
 
@@ -14,8 +15,8 @@ static double compute_ring_time(const lhi_cost_context *p, uint32_t gpus,
 
     if (calls <= 0 || gpus < 2)
         return 0;
-    lh_cost_collective_ring(p->options.rings, LH_ALL_GATHER, gpus,
-                            bytes / calls, path, &transfer, &latency);
+    lhi_cost_collective_ring(p->options.rings, LH_ALL_GATHER, gpus,
+                             bytes / calls, path, &transfer, &latency);
     return calls * (transfer + latency);
 }
 

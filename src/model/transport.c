@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "model/link_settings.h"
+
 #include <longhaul/experimental/network_model.h>
 
 #include <math.h>
@@ -73,7 +75,7 @@ double lh_message_ns(lh_recovery recovery, double bytes, const lh_flow *flow)
     return flow->latency_ns + packets * each + lost * again;
 }
 
-double lh_flow_efficiency(lh_recovery recovery, const lh_flow *flow)
+double lhi_flow_efficiency(lh_recovery recovery, const lh_flow *flow)
 {
     if (!is_usable(flow))
         return 0;

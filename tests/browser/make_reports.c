@@ -2,6 +2,8 @@
 /* Writes the reports that test_report.py opens in a browser, their traces, and
  * a diagnosis of the recording into a folder:
  *     make_reports DIR RECORDING */
+#include "report/diagnosis/recording.h"
+
 #include <longhaul/experimental/analysis.h>
 #include <longhaul/experimental/diagnose.h>
 #include <longhaul/experimental/json_output.h>
@@ -308,7 +310,7 @@ static void diagnosis(const char *dir, const char *recorded)
     lh_report *report;
     char *text;
     size_t len;
-    must(lh_recording_read(&recorded, 1, &recording, &err));
+    must(lhi_recording_read(&recorded, 1, &recording, &err));
     must(lh_diagnose(recording, NULL, &d, &err));
     must(lh_diagnosis_format(d, &text, &len, &err));
     write_text(dir, "diagnosis.json", text, len);

@@ -2,6 +2,7 @@
 /* Input: a certificate. Whatever the certificate for a small pipeline claims,
  * the verifier must accept only the pipeline's optimum. */
 #include "fuzz.h"
+#include "schedule/certificate/certificate.h"
 
 #include <longhaul/experimental/certificate.h>
 #include <longhaul/experimental/check.h>
@@ -18,7 +19,7 @@ static const char pipeline_text[] =
 static lh_status parse(const char *text, size_t len, lh_certificate **out,
                        lh_error *err)
 {
-    return lh_certificate_parse(text, len, "proof.json", out, err);
+    return lhi_certificate_parse(text, len, "proof.json", out, err);
 }
 
 FUZZ_ROUND_TRIP(read_twice, lh_certificate, parse, lh_certificate_format,

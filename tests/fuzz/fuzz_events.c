@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Input: an events file. If it parses, it is applied to a small pipeline as an
  * event timeline. */
+#include "format/job/events_file.h"
 #include "fuzz.h"
 
 #include <longhaul/experimental/events.h>
@@ -19,10 +20,10 @@ static const char pipeline_text[] =
 static lh_status parse(const char *text, size_t len, lh_events **out,
                        lh_error *err)
 {
-    return lh_events_parse(text, len, "events.yaml", out, err);
+    return lhi_events_parse(text, len, "events.yaml", out, err);
 }
 
-FUZZ_ROUND_TRIP(read_twice, lh_events, parse, lh_events_format, lh_events_free)
+FUZZ_ROUND_TRIP(read_twice, lh_events, parse, lhi_events_format, lh_events_free)
 
 /* Checks the event timeline: state 0 has no slowdown, and every event's steps
  * map to valid states. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Input: a profile. */
+#include "format/job/profile_lookup.h"
 #include "fuzz.h"
 
 #include <longhaul/experimental/profile.h>
@@ -17,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     lh_profile *profile = read_twice((const char *)data, size);
     for (uint32_t i = 0; profile && i < profile->n_entries; i++)
-        REQUIRE(lh_profile_find(profile, &profile->entries[i]) != NULL,
+        REQUIRE(lhi_profile_find(profile, &profile->entries[i]) != NULL,
                 "an entry is not found");
     lh_profile_free(profile);
     return 0;

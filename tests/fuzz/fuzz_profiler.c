@@ -2,6 +2,8 @@
 /* Input: a rank map (may be empty), a NUL, and a profiler trace, plain or
  * compressed. Any recording that results must be diagnosable. */
 #include "fuzz.h"
+#include "report/diagnosis/rank_map.h"
+#include "report/diagnosis/recording.h"
 
 #include <longhaul/experimental/diagnose.h>
 
@@ -29,14 +31,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const char *map_text = fuzz_cut(&rest, &rest_len, &map_len);
     if (map_len) {
         lh_status status =
-            lh_rank_map_parse(map_text, map_len, "ranks.yaml", &map, &err);
+            lhi_rank_map_parse(map_text, map_len, "ranks.yaml", &map, &err);
         if (status != LH_OK) {
             fuzz_refused(status, &err, map);
             return 0;
         }
     }
-    lh_status status = lh_recording_parse_mapped(rest, rest_len, "rank0.json",
-                                                 map, &recording, &err);
+    lh_status status = lhi_recording_parse_mapped(rest, rest_len, "rank0.json",
+                                                  map, &recording, &err);
     if (status != LH_OK)
         fuzz_refused(status, &err, recording);
     else

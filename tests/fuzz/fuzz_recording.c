@@ -2,6 +2,7 @@
 /* Input: a recording. Any recording that parses must be diagnosable, and the
  * diagnosis must contain finite numbers only. */
 #include "fuzz.h"
+#include "report/diagnosis/recording.h"
 
 #include <longhaul/experimental/diagnose.h>
 #include <longhaul/experimental/json_output.h>
@@ -29,8 +30,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     lh_recording *recording = NULL;
     lh_error err = {0};
-    lh_status status = lh_recording_parse((const char *)data, size,
-                                          "recording.csv", &recording, &err);
+    lh_status status = lhi_recording_parse((const char *)data, size,
+                                           "recording.csv", &recording, &err);
     if (status != LH_OK)
         fuzz_refused(status, &err, recording);
     else

@@ -21,12 +21,12 @@ static lh_schedule *read_twice(const char *rows, size_t rows_len,
     char *a = NULL, *b = NULL, *c = NULL, *d = NULL;
     size_t a_len = 0, b_len = 0, c_len = 0, d_len = 0;
     MUST(lh_schedule_format(first, &a, &a_len, &err), err);
-    MUST(lh_schedule_format_links(first, &b, &b_len, &err), err);
+    MUST(lhi_schedule_format_links(first, &b, &b_len, &err), err);
     status =
         lhi_schedule_parse_both(a, a_len, b, b_len, "again.csv", &second, &err);
     REQUIRE(status == LH_OK, "%s\n%s\n%s", err.text, a, b ? b : "");
     MUST(lh_schedule_format(second, &c, &c_len, &err), err);
-    MUST(lh_schedule_format_links(second, &d, &d_len, &err), err);
+    MUST(lhi_schedule_format_links(second, &d, &d_len, &err), err);
     REQUIRE(a_len == c_len && memcmp(a, c, a_len) == 0, "%s\n%s", a, c);
     REQUIRE(b_len == d_len && (!b || memcmp(b, d, b_len) == 0), "%s\n%s",
             b ? b : "", d ? d : "");

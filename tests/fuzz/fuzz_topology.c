@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Input: a topology. Finds several routes in it and checks them. */
 #include "fuzz.h"
+#include "network/optical/network.h"
 
 #include <longhaul/experimental/optical.h>
 
 static int64_t cable_km(const lh_topology *t, uint32_t a, uint32_t b)
 {
     for (uint32_t c = 0; c < lh_topology_n_cables(t); c++) {
-        const lh_cable *x = lh_topology_cable(t, c);
+        const lh_cable *x = lhi_topology_cable(t, c);
         if ((x->a == a && x->b == b) || (x->a == b && x->b == a))
             return x->km;
     }
@@ -35,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     lh_topology *t = NULL;
     lh_error err = {0};
     lh_status status =
-        lh_topology_parse((const char *)data, size, "t.yaml", &t, &err);
+        lhi_topology_parse((const char *)data, size, "t.yaml", &t, &err);
     if (status != LH_OK) {
         fuzz_refused(status, &err, t);
         return 0;
@@ -44,13 +45,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (uint32_t to = n > 4 ? n - 3 : 1; to < n; to++) {
         lh_route *routes = NULL;
         uint32_t count = 0;
-        MUST(lh_topology_routes(t, 0, to, 4, &routes, &count, &err), err);
+        MUST(lhi_topology_routes(t, 0, to, 4, &routes, &count, &err), err);
         REQUIRE(count > 0, "no route");
         for (uint32_t i = 0; i < count; i++) {
             check_route(t, &routes[i], 0, to);
             REQUIRE(i == 0 || routes[i - 1].km <= routes[i].km, "order");
         }
-        lh_routes_free(routes);
+        lhi_routes_free(routes);
     }
     lh_topology_free(t);
     return 0;

@@ -2,6 +2,7 @@
 #include "run_schedule.h"
 
 #include "fuzz.h"
+#include "schedule/solver/bound/closed_forms.h"
 
 #include <inttypes.h>
 #include <longhaul/check.h>
@@ -105,7 +106,7 @@ void fuzz_run(const lh_pipeline *p, const lh_schedule *s)
     lh_sim_options o = {.size = sizeof o};
     int64_t ns = simulate(p, s, &o, &fits);
     judge(p, s, ns, fits);
-    MUST(lh_lower_bound(p, &bound, &err), err);
+    MUST(lhi_compute_closed_form_bound(p, &bound, &err), err);
     REQUIRE(ns < 0 || !fits || bound.ns <= ns,
             "bound %" PRId64 " (%s), makespan %" PRId64, bound.ns, bound.text,
             ns);

@@ -3,6 +3,7 @@
  * and messages per stream; it keeps the time vectors that no other vector
  * dominates. */
 #include "brute.h"
+#include "schedule/pipeline/accessors.h"
 
 #include <longhaul/experimental/pipeline.h>
 
@@ -145,7 +146,7 @@ static uint32_t add_message(brute *b, uint32_t c, bool forward)
 static bool set_up(brute *b)
 {
     const lh_pipeline *p = b->p;
-    bool joint = lh_pipeline_is_joint(p);
+    bool joint = lhi_pipeline_is_joint(p);
     b->n = lh_pipeline_n_microbatches(p);
     b->n_devices = lh_pipeline_n_devices(p);
     b->n_machines = b->n_devices + lh_pipeline_n_links(p);
@@ -275,8 +276,8 @@ static void run_next(const brute *b, int64_t *v, uint32_t i, uint32_t x)
     int64_t end = now;
     v[b->ready_at[i] + x] = -1;
     *busy = now;
-    bool release =
-        s->weight || (lh_pipeline_is_joint(b->p) && !s->message && !s->forward);
+    bool release = s->weight ||
+                   (lhi_pipeline_is_joint(b->p) && !s->message && !s->forward);
     if (release && x + 1 == s->count && k->reduce_scatter_ns > 0 &&
         !b->o.first_device) {
         int64_t *line = scatter_at(b, v, k->device);

@@ -7,6 +7,7 @@
 #include "random_pipeline.h"
 #include "test.h"
 
+#include "schedule/solver/bound/closed_forms.h"
 #include "schedule/solver/model/machine_orders.h"
 
 #include <longhaul/check.h>
@@ -27,7 +28,7 @@ static inline void hold_orders(const lh_pipeline *p, lhi_machine_orders *words,
     CHECK_INT(lhi_machine_orders_evaluate(words), time);
     if (s->fifo_relaxed || test_state.bad)
         return;
-    CHECK_OK(lh_lower_bound(p, &bound, &err), err);
+    CHECK_OK(lhi_compute_closed_form_bound(p, &bound, &err), err);
     CHECK_OK(lhi_shop_build_schedule(s, orders, true, &schedule, &err), err);
     CHECK_OK(lh_check(p, schedule, &v, &err), err);
     CHECK_MSG(lh_verdict_valid(v), "%s", lh_verdict_violation(v, 0));

@@ -4,6 +4,7 @@
  *
  *     test_adapt_random [CASES [FIRST]] */
 #include "cases.h"
+#include "format/job/events_file.h"
 #include "random_pipeline.h"
 #include "test.h"
 #include "uniform.h"
@@ -325,7 +326,7 @@ static lh_event_timeline *seldom_slow(rng *r, const lh_pipeline *p)
         at = to + 5 + rng_below(r, 15);
     }
     lh_events *events = NULL;
-    CHECK_OK(lh_events_parse(text, len, "e", &events, &err), err);
+    CHECK_OK(lhi_events_parse(text, len, "e", &events, &err), err);
     CHECK_OK(lh_event_timeline_make(p, events, NULL, &course, &err), err);
     lh_events_free(events);
     return course;

@@ -6,6 +6,8 @@
 #include "brute.h"
 #include "cases.h"
 #include "random_pipeline.h"
+#include "schedule/certificate/certificate.h"
+#include "schedule/pipeline/accessors.h"
 #include "test.h"
 
 #include <longhaul/experimental/certificate.h>
@@ -62,7 +64,7 @@ static void check_text(const lh_certificate *c)
     lh_certificate *again = NULL;
     lh_error err = {0};
     CHECK_OK(lh_certificate_format(c, &a, &n, &err), err);
-    CHECK_OK(lh_certificate_parse(a, n, "c.json", &again, &err), err);
+    CHECK_OK(lhi_certificate_parse(a, n, "c.json", &again, &err), err);
     if (again) {
         CHECK_OK(lh_certificate_format(again, &b, &m, &err), err);
         CHECK_STR(b, a);
@@ -99,7 +101,7 @@ static void check_lies(const lh_pipeline *p, const lh_certificate *c, rng *r)
     lh_proof_order orders[CLAUSES * ORDERS];
     lh_proof_clause clauses[CLAUSES];
     uint32_t n = lh_pipeline_n_microbatches(p);
-    bool joint = lh_pipeline_is_joint(p);
+    bool joint = lhi_pipeline_is_joint(p);
     for (uint32_t i = 0; i < CLAUSES * ORDERS; i++) {
         lh_proof_order *o = &orders[i];
         static const uint8_t split[] = {LH_F, LH_D, LH_W};

@@ -5,7 +5,9 @@
  *
  *     test_elastic_random [CASES [FIRST]] */
 #include "cases.h"
+#include "planner/elastic/pipeline.h"
 #include "random_pipeline.h"
+#include "schedule/elastic/elastic.h"
 #include "schedule/elastic/elastic_internal.h"
 #include "test.h"
 
@@ -49,8 +51,8 @@ static bool run_events(const lh_elastic_case *g, const lh_elastic_plan *plan,
     lh_evaluator *e = NULL;
     lh_verdict *v = NULL;
     int64_t fast = -1;
-    bool ok = lh_elastic_pipeline(g, plan, 0, 1, &p, &err) == LH_OK &&
-              lh_elastic_schedule(g, plan, &s, &err) == LH_OK &&
+    bool ok = lhi_elastic_pipeline(g, plan, 0, 1, &p, &err) == LH_OK &&
+              lhi_elastic_schedule(g, plan, &s, &err) == LH_OK &&
               lh_simulate(p, s, NULL, &t, &err) == LH_OK &&
               lh_evaluator_make(p, NULL, &e, &err) == LH_OK &&
               lh_evaluator_run(e, s, &fast, &err) == LH_OK &&
@@ -92,7 +94,7 @@ static void check_plan(const lh_elastic_case *g, const lh_elastic_plan *plan,
     if (!run_events(g, plan, &e))
         return;
     if (exact)
-        CHECK_INT(e.time_ns, lh_elastic_iteration_ns(g, plan, 0));
+        CHECK_INT(e.time_ns, lhi_elastic_iteration_ns(g, plan, 0));
     for (uint32_t i = 0; i < g->stages; i++)
         CHECK_INT(e.peaks[i], lh_elastic_resident_passes(g, plan, i + 1));
 }
@@ -164,7 +166,7 @@ static void hand_made_ones_never_stop(void)
         wanted.backward_buckets = 1 + rng_below(&r, 30);
         lh_elastic_plan *plan = NULL;
         lh_error err = {0};
-        CHECK_OK(lh_elastic_plan_make(&g, &wanted, &plan, &err), err);
+        CHECK_OK(lhi_elastic_plan_make(&g, &wanted, &plan, &err), err);
         if (!plan)
             continue;
         check_plan(&g, plan, false);
@@ -190,9 +192,9 @@ static void hidden_messages_cost_what_the_model_says(void)
         events e;
         if (plan->pp_hidden && run_events(&g, plan, &e)) {
             n_hidden++;
-            bool same = e.time_ns == lh_elastic_iteration_ns(&g, plan, 0);
+            bool same = e.time_ns == lhi_elastic_iteration_ns(&g, plan, 0);
             CHECK_MSG(same, "%" PRId64 " by events, %" PRId64 " by model",
-                      e.time_ns, lh_elastic_iteration_ns(&g, plan, 0));
+                      e.time_ns, lhi_elastic_iteration_ns(&g, plan, 0));
             if (!same)
                 say(i, &g);
         }

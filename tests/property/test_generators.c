@@ -9,6 +9,8 @@
 #include "test.h"
 
 #include "schedule/methods/sched.h"
+#include "schedule/pipeline/accessors.h"
+#include "schedule/solver/bound/closed_forms.h"
 
 #include <longhaul/check.h>
 #include <longhaul/experimental/bounds.h>
@@ -41,8 +43,8 @@ static int64_t makespan(const lh_pipeline *p, const lh_schedule *s)
 static bool adapts(const char *method, const lh_pipeline *p)
 {
     if (strcmp(method, "slack") == 0 || strcmp(method, "steady-slack") == 0)
-        return lh_pipeline_placement(p) == LH_PLACEMENT_UD &&
-               !lh_pipeline_is_joint(p);
+        return lhi_pipeline_placement(p) == LH_PLACEMENT_UD &&
+               !lhi_pipeline_is_joint(p);
     return strcmp(method, "greedy") == 0 || strcmp(method, "look-ahead") == 0 ||
            strcmp(method, "auto") == 0;
 }
@@ -78,7 +80,7 @@ static void try_all(rng *r, const lh_pipeline *p)
                                  .slack_initial = rng_chance(r, 50)};
     lh_bound bound = {0};
     lh_error err = {0};
-    CHECK_OK(lh_lower_bound(p, &bound, &err), err);
+    CHECK_OK(lhi_compute_closed_form_bound(p, &bound, &err), err);
     int64_t best = -1, by_auto = -1, by_greedy = -1, ahead = -1;
     for (uint32_t i = 0; i < lh_n_methods(); i++) {
         const char *name = lh_method_name(i);

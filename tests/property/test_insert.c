@@ -14,6 +14,7 @@
 #include "hold_orders.h"
 #include "trains.h"
 
+#include "schedule/pipeline/accessors.h"
 #include "schedule/pipeline/pipeline_internal.h"
 #include "schedule/solver/improve/insertion.h"
 #include "schedule/solver/model/mirror.h"
@@ -324,7 +325,7 @@ static void try_fewer(maker *k, uint32_t parts, bool fifo, rng *r)
 /* Checks from the pipeline whether insertion applies to the job shop. */
 static bool should_fit(const lh_pipeline *p, const lhi_shop *s)
 {
-    bool fits = true, joint = lh_pipeline_is_joint(p);
+    bool fits = true, joint = lhi_pipeline_is_joint(p);
     uint32_t n = lh_pipeline_n_chunks(p);
     for (uint32_t c = 0; c < n; c++) {
         const lh_chunk *k = lh_pipeline_chunk(p, c);

@@ -11,6 +11,7 @@
  *     test_makespan [CASES [FIRST]] */
 #include "cases.h"
 #include "random_pipeline.h"
+#include "schedule/solver/bound/closed_forms.h"
 #include "test.h"
 
 #include <longhaul/experimental/bounds.h>
@@ -204,7 +205,7 @@ static void bounds_hold(void)
         lh_bound bound;
         lh_error err = {0};
         if (ns >= 0) {
-            CHECK_OK(lh_lower_bound(p, &bound, &err), err);
+            CHECK_OK(lhi_compute_closed_form_bound(p, &bound, &err), err);
             int64_t ours = all_bounds(p, s);
             n_tight += bound.ns == ns;
             if (bound.ns > ns || ours > ns) {

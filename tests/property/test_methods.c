@@ -7,6 +7,8 @@
 #include "cases.h"
 #include "naive_sim.h"
 #include "random_pipeline.h"
+#include "schedule/pipeline/accessors.h"
+#include "schedule/solver/bound/closed_forms.h"
 #include "test.h"
 
 #include <longhaul/check.h>
@@ -40,7 +42,7 @@ static void judge(const lh_pipeline *p, const lh_schedule *s)
     lh_error err = {0};
     CHECK_OK(lh_check(p, s, &v, &err), err);
     CHECK_OK(lh_simulate(p, s, NULL, &t, &err), err);
-    CHECK_OK(lh_lower_bound(p, &bound, &err), err);
+    CHECK_OK(lhi_compute_closed_form_bound(p, &bound, &err), err);
     if (v && t) {
         CHECK_MSG(lh_verdict_valid(v), "%s", lh_verdict_violation(v, 0));
         CHECK_INT(lh_verdict_makespan(v), lh_timeline_makespan(t));
@@ -144,7 +146,7 @@ static void try_bound(const lh_pipeline *p, const char *name,
 {
     lh_bound bound = {0};
     lh_error err = {0};
-    CHECK_OK(lh_lower_bound(p, &bound, &err), err);
+    CHECK_OK(lhi_compute_closed_form_bound(p, &bound, &err), err);
     char *csv[2] = {NULL, NULL};
     const char *by[2] = {"none", "none"};
     for (int i = 0; i < 2; i++) {
@@ -296,7 +298,7 @@ static orders orders_of(const lh_pipeline *p, uint32_t device)
         for (uint32_t m = 0; m < lh_pipeline_n_microbatches(p); m++)
             if (lh_pipeline_chunk(p, c)->device == device && n < MAX_LENGTH)
                 chains[n++] = (chain){c, m, 0};
-    extend(&o, chains, n, lh_pipeline_is_joint(p), prefix, 0);
+    extend(&o, chains, n, lhi_pipeline_is_joint(p), prefix, 0);
     return o;
 }
 
@@ -400,7 +402,7 @@ static void none_beats_the_best(void)
         if (best != -2) {
             n_tried++;
             compare_methods(p, best);
-            CHECK_OK(lh_lower_bound(p, &bound, &err), err);
+            CHECK_OK(lhi_compute_closed_form_bound(p, &bound, &err), err);
             if (best >= 0)
                 CHECK_MSG(bound.ns <= best,
                           "bound %" PRId64 " (%s) above the best %" PRId64,

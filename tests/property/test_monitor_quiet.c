@@ -7,6 +7,7 @@
  * Other kinds of noise run for a fifth as many iterations. */
 #include "cases.h"
 #include "noisy_run.h"
+#include "resilience/monitor/monitor.h"
 #include "test.h"
 #include "uniform.h"
 
@@ -25,7 +26,7 @@ static void check_quiet(noisy_run *n, uint32_t steps, const uint32_t *clocks)
         noisy_iterate(n, step);
         CHECK_OK(lh_monitor_add(m, &n->seen, &err), err);
         uint32_t news;
-        const lh_monitor_event *e = lh_monitor_events(m, &news);
+        const lh_monitor_event *e = lhi_monitor_events(m, &news);
         if (news > 0)
             fprintf(stderr, "step %" PRIu64 ": %s %u %s, %g to %g\n", step,
                     lh_monitor_target_name(e->target), e->index,

@@ -8,6 +8,7 @@
 #include "cases.h"
 #include "noisy_run.h"
 #include "random_pipeline.h"
+#include "resilience/monitor/monitor.h"
 #include "test.h"
 #include "uniform.h"
 
@@ -159,7 +160,7 @@ static void play(noisy_run *n, truth *t, uint32_t n_truths, double *latency,
         noisy_iterate(n, step);
         CHECK_OK(lh_monitor_add(m, &n->seen, &err), err);
         uint32_t news;
-        const lh_monitor_event *e = lh_monitor_events(m, &news);
+        const lh_monitor_event *e = lhi_monitor_events(m, &news);
         for (uint32_t i = 0; i < news; i++)
             note_event(t, n_truths, &e[i], step);
     }

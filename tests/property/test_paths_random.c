@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "base/text.h"
 #include "cases.h"
+#include "format/job/events_file.h"
 #include "random_pipeline.h"
 #include "scheduled.h"
 #include "test.h"
@@ -104,7 +105,7 @@ static void draw_events(setting *s, const lh_pipeline *p)
     }
     lh_events *events = NULL;
     lh_error err = {0};
-    CHECK_OK(lh_events_parse(text, at, "e", &events, &err), err);
+    CHECK_OK(lhi_events_parse(text, at, "e", &events, &err), err);
     CHECK_OK(lh_event_timeline_make(p, events, NULL, &s->course, &err), err);
     CHECK_OK(lh_event_timeline_pipeline(s->course, 0, &s->pipeline, &err), err);
     lh_events_free(events);

@@ -6,6 +6,8 @@
 #include "brute.h"
 #include "cases.h"
 #include "random_pipeline.h"
+#include "schedule/pipeline/accessors.h"
+#include "schedule/solver/bound/closed_forms.h"
 #include "test.h"
 
 #include <longhaul/check.h>
@@ -88,7 +90,7 @@ static void check_solution(const lh_pipeline *p, const lh_solve_options *o,
             CHECK_INT(lh_verdict_makespan(v), s->makespan_ns);
     }
     lh_verdict_free(v);
-    CHECK_OK(lh_lower_bound(p, &bound, &err), err);
+    CHECK_OK(lhi_compute_closed_form_bound(p, &bound, &err), err);
     if (o->objective == LH_SOLVE_OBJECTIVE_MAKESPAN)
         CHECK(s->bound_ns >= bound.ns);
     seen.ordered += lh_schedule_n_link_orders(s->schedule) > 0;
@@ -131,7 +133,7 @@ static void compare(uint32_t number)
     lh_solve_options o = {.size = sizeof o, .effort = 3000000};
     lh_solution s = {0};
     lh_error err = {0};
-    if (rng_chance(&r, 50) && divides(p, 2) && !lh_pipeline_is_joint(p))
+    if (rng_chance(&r, 50) && divides(p, 2) && !lhi_pipeline_is_joint(p))
         o.sub_blocks = 2;
     o.fifo = rng_chance(&r, 20) && !brute_shared_links(p);
     if (rng_chance(&r, 15))
@@ -178,7 +180,7 @@ static void bounds_hold_for_uneven_parts(void)
         lh_solution s = {0};
         lh_error err = {0};
         o.sub_blocks = 2 + rng_below(&r, 2);
-        if (!lh_pipeline_is_joint(p) && !divides(p, o.sub_blocks)) {
+        if (!lhi_pipeline_is_joint(p) && !divides(p, o.sub_blocks)) {
             CHECK_OK(lh_solve(p, &o, &s, &err), err);
             brute_options b = {.below_ns = s.schedule ? s.bound_ns : INT64_MAX,
                                .parts = o.sub_blocks,

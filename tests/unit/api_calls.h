@@ -5,6 +5,9 @@
 #define API_CALLS_H
 
 #include "jobs.h"
+#include "network/optical/network.h"
+#include "report/diagnosis/recording.h"
+#include "resilience/monitor/monitor.h"
 #include "small_recording.h"
 #include "small_trace.h"
 #include "test.h"
@@ -154,7 +157,7 @@ static lh_status watched(const void *given, lh_error *err)
     lh_schedule *s = schedule(p);
     lh_monitor *m = NULL;
     lh_status status = lh_monitor_make(p, s, given, &m, err);
-    say(status, "%g", m ? lh_monitor_link(m, 0).delay_ns : 0.);
+    say(status, "%g", m ? lhi_monitor_link(m, 0).delay_ns : 0.);
     lh_monitor_free(m);
     lh_schedule_free(s);
     lh_pipeline_free(p);
@@ -232,7 +235,7 @@ static lh_status diagnosed(const void *given, lh_error *err)
     small_recording(&(small_job){
         .steps = 2, .stages = 2, .replicas = 1, .microbatches = 2});
     lh_status status =
-        lh_recording_parse(small_text, small_len, "small.csv", &r, err);
+        lhi_recording_parse(small_text, small_len, "small.csv", &r, err);
     if (status == LH_OK)
         status = lh_diagnose(r, given, &d, err);
     say(status, "%g", d ? d->slowdown : 0.);
@@ -249,7 +252,7 @@ static lh_status watches(const void *given, lh_error *err)
     lh_status status = lh_monitor_make(p, s, NULL, &m, err);
     if (status == LH_OK)
         status = lh_monitor_add(m, given, err);
-    say(status, "%g", m ? lh_monitor_pass(m, 0, LH_F).ns : 0.);
+    say(status, "%g", m ? lhi_monitor_pass(m, 0, LH_F).ns : 0.);
     lh_monitor_free(m);
     lh_schedule_free(s);
     lh_pipeline_free(p);
@@ -636,7 +639,7 @@ static lh_status with_diagnosis(const void *given, lh_error *err)
     small_recording(&(small_job){
         .steps = 2, .stages = 2, .replicas = 1, .microbatches = 2});
     lh_status status =
-        lh_recording_parse(small_text, small_len, "small.csv", &r, err);
+        lhi_recording_parse(small_text, small_len, "small.csv", &r, err);
     if (status == LH_OK)
         status = lh_diagnose(r, NULL, &d, err);
     page->recording = r;
@@ -722,7 +725,7 @@ static lh_status loaded(const void *given, lh_error *err)
         "{a: 2, b: 3, km: 1}, {a: 1, b: 3, km: 1}]\n";
     lh_topology *t = NULL;
     lh_traffic_result r = {0};
-    lh_status status = lh_topology_parse(text, strlen(text), "t", &t, err);
+    lh_status status = lhi_topology_parse(text, strlen(text), "t", &t, err);
     if (status == LH_OK)
         status = lh_traffic_run(t, given, 1, 0, 50, &r, err);
     say(status, "%" PRIu64 " %.17g", r.refused, r.carried_slots);

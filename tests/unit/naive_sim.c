@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "naive_sim.h"
+#include "schedule/pipeline/accessors.h"
 
 #include <longhaul/experimental/pipeline.h>
 #include <longhaul/experimental/schedule.h>
@@ -250,7 +251,7 @@ static void gather_all(world *w)
 {
     uint32_t n = lh_pipeline_n_chunks(w->p);
     w->gathered_ns = grab(n, sizeof *w->gathered_ns);
-    uint32_t n_ops = lh_pipeline_n_dp_ops(w->p);
+    uint32_t n_ops = lhi_pipeline_n_dp_ops(w->p);
     w->out->collectives =
         grab((size_t)2 * n + n_ops, sizeof *w->out->collectives);
     w->operated_ns = grab(n_ops, sizeof *w->operated_ns);
@@ -259,7 +260,7 @@ static void gather_all(world *w)
     for (uint32_t c = 0; c < n; c++)
         if (lh_pipeline_chunk(w->p, c)->all_gather_ns > 0)
             w->gathered_ns[c] = NEVER;
-    uint32_t first = lh_pipeline_n_initial_gathers(w->p);
+    uint32_t first = lhi_pipeline_n_initial_gathers(w->p);
     for (uint32_t d = 0; d < w->out->n_devices; d++)
         for (uint32_t i = 0; i < (first ? first : n); i++)
             gather_next(w, d);
@@ -300,7 +301,7 @@ static bool is_at(const lh_pass *pass, const lh_dp_pass *at)
 
 static void launch(world *w, const lh_pass *pass)
 {
-    for (uint32_t i = 0; i < lh_pipeline_n_dp_ops(w->p); i++) {
+    for (uint32_t i = 0; i < lhi_pipeline_n_dp_ops(w->p); i++) {
         const lh_dp_op *op = lh_pipeline_dp_op(w->p, i);
         if (!is_at(pass, &op->launch))
             continue;
@@ -317,7 +318,7 @@ static void launch(world *w, const lh_pass *pass)
 
 static bool has_operations(const world *w, const lh_pass *pass)
 {
-    for (uint32_t i = 0; i < lh_pipeline_n_dp_ops(w->p); i++)
+    for (uint32_t i = 0; i < lhi_pipeline_n_dp_ops(w->p); i++)
         if (is_at(pass, &lh_pipeline_dp_op(w->p, i)->needed_by) &&
             w->operated_ns[i] > w->now)
             return false;
@@ -521,7 +522,7 @@ static int64_t next_moment(const world *w)
     for (uint32_t c = 0; c < lh_pipeline_n_chunks(w->p); c++)
         if (w->gathered_ns[c] > w->now && w->gathered_ns[c] < next)
             next = w->gathered_ns[c];
-    for (uint32_t i = 0; i < lh_pipeline_n_dp_ops(w->p); i++)
+    for (uint32_t i = 0; i < lhi_pipeline_n_dp_ops(w->p); i++)
         if (w->operated_ns[i] > w->now && w->operated_ns[i] < next)
             next = w->operated_ns[i];
     return next;

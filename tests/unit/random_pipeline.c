@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "random_pipeline.h"
+#include "schedule/pipeline/accessors.h"
+#include "schedule/pipeline/file/schedule_csv.h"
 
 #include <longhaul/experimental/pipeline.h>
 #include <longhaul/experimental/schedule.h>
@@ -578,7 +580,7 @@ lh_schedule *random_schedule(rng *r, const lh_pipeline *p, bool parts,
     w.n = lh_pipeline_n_microbatches(p);
     w.n_chunks = lh_pipeline_n_chunks(p);
     size_t cells = (size_t)w.n * w.n_chunks;
-    bool joint = lh_pipeline_is_joint(p), unite = rng_chance(r, 30);
+    bool joint = lhi_pipeline_is_joint(p), unite = rng_chance(r, 30);
     w.cells = grab(cells, sizeof *w.cells);
     for (size_t i = 0; i < cells; i++) {
         w.cells[i].unite = joint || (unite && rng_chance(r, 50));
@@ -694,7 +696,7 @@ void print_case(const lh_pipeline *p, const lh_schedule *s)
         fprintf(stderr, "%s\n", text);
     lh_text_free(text);
     text = NULL;
-    if (s && lh_schedule_format_links(s, &text, NULL, NULL) == LH_OK && text)
+    if (s && lhi_schedule_format_links(s, &text, NULL, NULL) == LH_OK && text)
         fprintf(stderr, "%s\n", text);
     lh_text_free(text);
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Adaptation decisions on pipelines and events with known outcomes. */
+#include "schedule/simulator/delegate.h"
+#include "schedule/solver/bound/closed_forms.h"
 #include "test.h"
 #include "uniform.h"
 
@@ -198,7 +200,7 @@ static void a_slow_link_is_answered(void)
     CHECK_INT(d.current_ns, makespan(slow, t.schedule));
     CHECK_INT(d.predicted_ns, makespan(slow, d.schedule));
     CHECK(d.predicted_ns < d.current_ns);
-    CHECK_OK(lh_lower_bound(slow, &bound, &err), err);
+    CHECK_OK(lhi_compute_closed_form_bound(slow, &bound, &err), err);
     CHECK(d.bound_ns >= bound.ns && d.bound_ns <= d.predicted_ns);
     lh_pipeline_free(slow);
     CHECK(!decide(&t).is_switch); /* until the switch is answered */
@@ -227,13 +229,13 @@ static void what_was_refused_waits(void)
  * and queue. */
 static void queues_keep_pace(void)
 {
-    CHECK_INT(lh_delegation_count_queues(8, 2), 4);
-    CHECK_INT(lh_delegation_count_queues(9, 2), 5);
-    CHECK_INT(lh_delegation_count_queues(1, 2), 1);
-    CHECK_INT(lh_delegation_count_queues(0, 2), 1);
-    CHECK_INT(lh_delegation_count_queues(1e300, 1), UINT32_MAX);
+    CHECK_INT(lhi_delegation_count_queues(8, 2), 4);
+    CHECK_INT(lhi_delegation_count_queues(9, 2), 5);
+    CHECK_INT(lhi_delegation_count_queues(1, 2), 1);
+    CHECK_INT(lhi_delegation_count_queues(0, 2), 1);
+    CHECK_INT(lhi_delegation_count_queues(1e300, 1), UINT32_MAX);
     /* 4 MB at 8 GB/s and 20 us */
-    CHECK_INT(lh_delegation_staging_ns(4000000, 8e9, 20000), 520000);
+    CHECK_INT(lhi_delegation_staging_ns(4000000, 8e9, 20000), 520000);
 }
 
 static const lh_sim_options coupled = {

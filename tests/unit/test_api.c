@@ -4,6 +4,7 @@
  * newer header. */
 #define _GNU_SOURCE /* mkdtemp */
 #include "api_calls.h"
+#include "resilience/placement/layers_search.h"
 
 #include <longhaul/experimental/host_placement.h>
 #include <longhaul/experimental/layers.h>
@@ -98,9 +99,9 @@ static lh_status shared_out(const void *given, lh_error *err)
     lh_layer_migration *m = NULL;
     lh_status status = lh_layers_make(p, two, &layers, err);
     if (status == LH_OK)
-        status = lh_layers_find_partition(layers, p, s, given, &m, err);
+        status = lhi_layers_find_partition(layers, p, s, given, &m, err);
     say(status, "%s", m ? m->why : "");
-    lh_layer_migration_free(m);
+    lhi_layer_migration_free(m);
     lh_layers_free(layers);
     lh_schedule_free(s);
     lh_pipeline_free(p);

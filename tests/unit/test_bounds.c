@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Closed-form bounds: values for CrossPipe's settings, computed by hand. */
+#include "schedule/solver/bound/closed_forms.h"
 #include "test.h"
 #include "uniform.h"
 
@@ -33,7 +34,7 @@ static void crosspipe(void)
                                                 38 * r->transfer, r->k, NULL});
         lh_bound bound;
         lh_error err;
-        CHECK_OK(lh_lower_bound(p, &bound, &err), err);
+        CHECK_OK(lhi_compute_closed_form_bound(p, &bound, &err), err);
         CHECK_NEAR((double)bound.ns / 1e6, r->want, 0);
         lh_pipeline_free(p);
     }
@@ -45,7 +46,7 @@ static void says_what_limits(void)
         uniform_make((uniform){"ud", 8, 16, 38, 48, 20, 4, 76, 76, 8, NULL});
     lh_bound bound;
     lh_error err;
-    CHECK_OK(lh_lower_bound(p, &bound, &err), err);
+    CHECK_OK(lhi_compute_closed_form_bound(p, &bound, &err), err);
     CHECK_STR(bound.text,
               "memory on device 0: two round trips and 8 full cycles");
     CHECK_INT(bound.kind, LH_BOUND_MEMORY);
@@ -61,7 +62,7 @@ static void link_limits(void)
         uniform_make((uniform){"ud", 2, 10, 1, 1, 1, 2, 5, 100, 0, NULL});
     lh_bound bound;
     lh_error err;
-    CHECK_OK(lh_lower_bound(p, &bound, &err), err);
+    CHECK_OK(lhi_compute_closed_form_bound(p, &bound, &err), err);
     CHECK_INT(bound.kind, LH_BOUND_LINK);
     CHECK_NEAR((double)bound.ns / 1e6, 1 + 10 * 100 + 5 + 1 + 1 + 105 + 1 + 1,
                0);
@@ -78,7 +79,7 @@ static void collectives_count(void)
                   "latency: 1}\n"});
     lh_bound bound;
     lh_error err;
-    CHECK_OK(lh_lower_bound(p, &bound, &err), err);
+    CHECK_OK(lhi_compute_closed_form_bound(p, &bound, &err), err);
     CHECK_NEAR((double)bound.ns / 1e6, 8 + 30 + 9, 0);
     lh_pipeline_free(p);
 }

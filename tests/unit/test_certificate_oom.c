@@ -2,6 +2,7 @@
 /* Certificates, trade-offs and the best schedule with each allocation failing
  * in turn. */
 #include "fail_alloc.h"
+#include "schedule/certificate/certificate.h"
 #include "test.h"
 #include "uniform.h"
 
@@ -35,7 +36,7 @@ static void each_certificate(uniform u, lh_proof_kind kind)
     });
     FAIL_EACH_ALLOC({
         lh_certificate *again = NULL;
-        status = lh_certificate_parse(text, len, "c", &again, &err);
+        status = lhi_certificate_parse(text, len, "c", &again, &err);
         lh_certificate_free(again);
     });
     FAIL_EACH_ALLOC({

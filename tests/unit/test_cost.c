@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operations and durations of passes. */
 #include "test_cost.h"
+#include "model/flop_count.h"
+#include "model/paths.h"
 
 /* Matrix parameters of a Llama 3 layer: queries and outputs, keys and values,
  * and the three MLP matrices. */
@@ -45,10 +47,10 @@ static void llama_layer(void)
     const lh_model *m = lh_model_preset("llama3-70b");
     double linear, attention;
 
-    lh_cost_layer_flops(m, 0, 8192, &linear, &attention);
+    lhi_cost_layer_flops(m, 0, 8192, &linear, &attention);
     CHECK_NEAR(linear, 2 * 8192 * llama3_layer(8192, 8 * 128, 28672), 0);
     CHECK_NEAR(attention, attention_flops(8192, 8192), 0);
-    CHECK_NEAR(lh_cost_head_flops(m, 8192), 2.0 * 8192 * 8192 * 128256, 0);
+    CHECK_NEAR(lhi_cost_head_flops(m, 8192), 2.0 * 8192 * 8192 * 128256, 0);
 }
 
 static void experts_count_as_used(void)
@@ -57,7 +59,7 @@ static void experts_count_as_used(void)
     double linear, attention;
 
     /* Two out of eight experts, and the router. */
-    lh_cost_layer_flops(m, 0, 4096, &linear, &attention);
+    lhi_cost_layer_flops(m, 0, 4096, &linear, &attention);
     CHECK_NEAR(
         linear,
         2.0 * 4096 *
@@ -70,18 +72,18 @@ static void window_bounds_attention(void)
     lh_model m = *lh_model_preset("llama3-8b");
     double linear, all, some, same;
 
-    lh_cost_layer_flops(&m, 0, 8192, &linear, &all);
+    lhi_cost_layer_flops(&m, 0, 8192, &linear, &all);
     m.sliding_window = 1024;
-    lh_cost_layer_flops(&m, 0, 8192, &linear, &some);
+    lhi_cost_layer_flops(&m, 0, 8192, &linear, &some);
     CHECK_NEAR(some / all, (1024 - 1024.0 * 1024 / 16384) / 4096, 1e-12);
     m.sliding_window = 8192;
-    lh_cost_layer_flops(&m, 0, 8192, &linear, &same);
+    lhi_cost_layer_flops(&m, 0, 8192, &linear, &same);
     CHECK_NEAR(same, all, 0);
     m.sliding_window = 1024;
     m.full_interval = 2;
-    lh_cost_layer_flops(&m, 0, 8192, &linear, &same);
+    lhi_cost_layer_flops(&m, 0, 8192, &linear, &same);
     CHECK_NEAR(same, some, 0);
-    lh_cost_layer_flops(&m, 1, 8192, &linear, &same);
+    lhi_cost_layer_flops(&m, 1, 8192, &linear, &same);
     CHECK_NEAR(same, all, 0);
 }
 
@@ -94,12 +96,12 @@ static void chunks_bound_attention(void)
 
     m.chunked_attention = true;
     m.sliding_window = 8192;
-    lh_cost_layer_flops(&m, 0, 8192, &linear, &all);
+    lhi_cost_layer_flops(&m, 0, 8192, &linear, &all);
     m.sliding_window = 2048;
-    lh_cost_layer_flops(&m, 0, 8192, &linear, &some);
+    lhi_cost_layer_flops(&m, 0, 8192, &linear, &some);
     CHECK_NEAR(some / all, 0.25, 1e-12);
     m.sliding_window = 6144;
-    lh_cost_layer_flops(&m, 0, 8192, &linear, &some);
+    lhi_cost_layer_flops(&m, 0, 8192, &linear, &some);
     CHECK_NEAR(some / all, (6144.0 * 6144 + 2048 * 2048) / (8192.0 * 8192),
                1e-12);
 }
@@ -460,7 +462,7 @@ static void ends(void)
     more = f.cost;
     /* One MTP module: a layer, a 2h x h projection, the head again. */
     CHECK_NEAR(more.f.flops - 2 * layers.f.flops,
-               2 * lh_cost_head_flops(f.job.model, 4096) +
+               2 * lhi_cost_head_flops(f.job.model, 4096) +
                    4.0 * 4096 * 7168 * 7168,
                1e6);
     f.slice = (lh_cost_layer_range){.embedding = true};
@@ -555,7 +557,7 @@ static void overflow_is_refused(void)
     f.slice.n_layers = 80;
     CHECK_INT(fixture_cost(&f), LH_EUNSUPPORTED);
     CHECK_HAS(f.err.text, "out of range");
-    CHECK(lh_cost_message_bytes(&f.job, &f.layout) > 0);
+    CHECK(lhi_cost_message_bytes(&f.job, &f.layout) > 0);
 }
 
 int main(void)

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GPU groups beyond a node and beyond a datacenter, and the volumes and times
  * of ScaleAcross Explorer's two models. */
+#include "model/all_to_all.h"
+#include "model/collective.h"
+#include "model/flop_count.h"
+#include "model/groups.h"
 #include "test_cost.h"
 
 #include <longhaul/experimental/network_model.h>
@@ -54,12 +58,12 @@ static void dense_volumes(void)
     COST(&f);
     /* 4H^2 + 3HF divided by eight, and two norms with H on each. */
     CHECK_INT(f.cost.params, 44564480 + 2 * 5120);
-    lh_cost_layer_flops(&dense, 0, 8192, &linear, &attention);
+    lhi_cost_layer_flops(&dense, 0, 8192, &linear, &attention);
     CHECK_NEAR(4 * (linear + attention), 26113401159680.0, 0);
     /* Each GPU's share of an activation: 2 (H/TP) (S/CP) m. */
-    CHECK_INT(lh_cost_message_bytes(&f.job, &f.layout) / 8, 41943040);
+    CHECK_INT(lhi_cost_message_bytes(&f.job, &f.layout) / 8, 41943040);
     f.layout.context = 2;
-    CHECK_INT(lh_cost_message_bytes(&f.job, &f.layout) / 16, 41943040 / 2);
+    CHECK_INT(lhi_cost_message_bytes(&f.job, &f.layout) / 16, 41943040 / 2);
     f.layout.context = 1;
     /* 400 Gb/s per GPU between the buildings, 1:1 and 1:16, while all 32 GPUs
      * of a rank's replicas send. */
@@ -68,9 +72,9 @@ static void dense_volumes(void)
     for (int i = 0; i < 2; i++) {
         f.wans[1].oversubscription = i ? 16 : 1;
         m = (lh_cost_message){0};
-        CHECK_OK(lh_cost_hop_message(&f.job, &f.layout,
-                                     &(lh_cost_hop){0, 1, 0, 0, 0, 0, 0},
-                                     &f.options, &m, &f.err),
+        CHECK_OK(lhi_cost_hop_message(&f.job, &f.layout,
+                                      &(lh_cost_hop){0, 1, 0, 0, 0, 0, 0},
+                                      &f.options, &m, &f.err),
                  f.err);
         CHECK_NEAR((double)m.transfer_ns / 1e6, i ? 13.42 : 0.839,
                    i ? 5e-3 : 5e-4);
@@ -104,7 +108,7 @@ static void mixture_volumes(void)
         COST(&f);
         /* Also: two norms, and the router. */
         CHECK_INT(f.cost.params, cases[i].volume + whole);
-        CHECK_INT(lh_cost_message_bytes(&f.job, &f.layout) / 4, 8388608);
+        CHECK_INT(lhi_cost_message_bytes(&f.job, &f.layout) / 4, 8388608);
         /* Whole experts: four copies of each. */
         f.layout.expert_tensor = 0;
         COST(&f);
@@ -135,17 +139,17 @@ static void rings(void)
         .bytes_per_s = 6.25e9, .latency_ns = 50e3, .ring_latency_ns = 2 * 50e3};
     double transfer, latency;
 
-    lh_cost_collective_ring(LH_RING_LOCKSTEP, LH_ALL_GATHER, 4, 100e6, &p,
-                            &transfer, &latency);
+    lhi_cost_collective_ring(LH_RING_LOCKSTEP, LH_ALL_GATHER, 4, 100e6, &p,
+                             &transfer, &latency);
     CHECK_NEAR((transfer + latency) / 1e6, 12.15, 1e-9);
-    lh_cost_collective_ring(LH_RING_PIPELINED, LH_ALL_GATHER, 4, 100e6, &p,
-                            &transfer, &latency);
+    lhi_cost_collective_ring(LH_RING_PIPELINED, LH_ALL_GATHER, 4, 100e6, &p,
+                             &transfer, &latency);
     CHECK_NEAR((transfer + latency) / 1e6, 12.10, 1e-9);
-    lh_cost_collective_ring(LH_RING_PIPELINED, LH_ALL_REDUCE, 4, 100e6, &p,
-                            &transfer, &latency);
+    lhi_cost_collective_ring(LH_RING_PIPELINED, LH_ALL_REDUCE, 4, 100e6, &p,
+                             &transfer, &latency);
     CHECK_NEAR((transfer + latency) / 1e6, 24.20, 1e-9);
-    lh_cost_collective_ring(LH_RING_PIPELINED, LH_ALL_TO_ALL, 4, 0, &p,
-                            &transfer, &latency);
+    lhi_cost_collective_ring(LH_RING_PIPELINED, LH_ALL_TO_ALL, 4, 0, &p,
+                             &transfer, &latency);
     CHECK_NEAR(latency, 50e3, 0);
     fixture_init(&f, "llama3-8b");
     /* Four nodes with four members: four hops of 8 us and twelve of 3, minus
@@ -200,8 +204,8 @@ static void experts_beyond_a_node(void)
     f.layout.data = 4;
     f.layout.pipeline = 2;
     f.layout.outermost = LH_OUTERMOST_DATA;
-    CHECK_OK(lh_cost_find_group(&f.job, &f.layout, LH_COST_EXPERT, &f.slice, &g,
-                                &f.err),
+    CHECK_OK(lhi_cost_find_group(&f.job, &f.layout, LH_COST_EXPERT, &f.slice,
+                                 &g, &f.err),
              f.err);
     CHECK(g.size == 8 && g.per_node == 4 && g.per_datacenter == 8);
     f.sites[0].node_link.latency_ns = 0;
@@ -227,13 +231,13 @@ static void experts_beyond_a_datacenter(void)
     f.layout.data = 8;
     f.layout.pipeline = 4;
     f.slice.data_datacenters = 2;
-    CHECK_OK(lh_cost_find_group(&f.job, &f.layout, LH_COST_EXPERT, &f.slice, &g,
-                                &f.err),
+    CHECK_OK(lhi_cost_find_group(&f.job, &f.layout, LH_COST_EXPERT, &f.slice,
+                                 &g, &f.err),
              f.err);
     CHECK(g.size == 8 && g.per_node == 4 && g.per_datacenter == 4);
     CHECK_INT(g.concurrent, 16);
-    CHECK_OK(lh_cost_all_to_all(&f.job, &g, 8e9, &f.options, &transfer,
-                                &latency, &f.err),
+    CHECK_OK(lhi_cost_all_to_all(&f.job, &g, 8e9, &f.options, &transfer,
+                                 &latency, &f.err),
              f.err);
     CHECK_NEAR(transfer, 4 * 1e9 / (400.0 / 16), 1);
     CHECK_NEAR(latency, 2e7, 0);
@@ -243,8 +247,8 @@ static void experts_beyond_a_datacenter(void)
     /* Eight members on each of two nodes per datacenter: the interface sends to
      * eight on the other node, then to sixteen in the other datacenter. */
     g = (lh_cost_group){32, 8, 16, 0, 1, 0, NULL, 0};
-    CHECK_OK(lh_cost_all_to_all(&f.job, &g, 32e6, &f.options, &transfer,
-                                &latency, &f.err),
+    CHECK_OK(lhi_cost_all_to_all(&f.job, &g, 32e6, &f.options, &transfer,
+                                 &latency, &f.err),
              f.err);
     CHECK_NEAR(transfer, 24e6 / (0.985 * 50), 1);
     CHECK_NEAR(latency, 2e7, 0);
@@ -252,7 +256,7 @@ static void experts_beyond_a_datacenter(void)
     CHECK_INT(fixture_cost(&f), LH_EINVAL);
     g.per_node = 0;
     CHECK_INT(
-        lh_cost_all_to_all(&f.job, &g, 1, NULL, &transfer, &latency, &f.err),
+        lhi_cost_all_to_all(&f.job, &g, 1, NULL, &transfer, &latency, &f.err),
         LH_EINVAL);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Paths, groups, collectives, messages. */
+#include "model/groups.h"
 #include "test_cost.h"
 
 static void rings(void)
@@ -88,9 +89,9 @@ static void settings_change_rates(void)
     f.layout.pipeline = 2;
     f.wans[1].setting.recovery = LH_RECOVERY_GO_BACK_N;
     m = (lh_cost_message){0};
-    CHECK_OK(lh_cost_hop_message(&f.job, &f.layout,
-                                 &(lh_cost_hop){0, 1, 0, 0, 0, 0, 0},
-                                 &f.options, &m, &f.err),
+    CHECK_OK(lhi_cost_hop_message(&f.job, &f.layout,
+                                  &(lh_cost_hop){0, 1, 0, 0, 0, 0, 0},
+                                  &f.options, &m, &f.err),
              f.err);
     CHECK_INT(m.latency_ns, 1000000);
     CHECK_NEAR((double)(m.transfer_ns + m.latency_ns),
@@ -157,8 +158,8 @@ static lh_cost_group group_of(fixture *f, lh_cost_dimension dimension)
 {
     lh_cost_group group = {0};
 
-    CHECK_OK(lh_cost_find_group(&f->job, &f->layout, dimension, &f->slice,
-                                &group, &f->err),
+    CHECK_OK(lhi_cost_find_group(&f->job, &f->layout, dimension, &f->slice,
+                                 &group, &f->err),
              f->err);
     return group;
 }
@@ -211,8 +212,8 @@ static void groups_lie_as_numbered(void)
     g = group_of(&f, LH_COST_TENSOR);
     CHECK(g.size == 16 && g.per_node == 8);
     f.layout.data = 3;
-    CHECK_INT(lh_cost_find_group(&f.job, &f.layout, LH_COST_DATA, &f.slice, &g,
-                                 &f.err),
+    CHECK_INT(lhi_cost_find_group(&f.job, &f.layout, LH_COST_DATA, &f.slice, &g,
+                                  &f.err),
               LH_EUNSUPPORTED);
 }
 
@@ -220,8 +221,8 @@ static lh_cost_message message(fixture *f, lh_cost_hop hop)
 {
     lh_cost_message m = {0};
 
-    CHECK_OK(lh_cost_hop_message(&f->job, &f->layout, &hop, &f->options, &m,
-                                 &f->err),
+    CHECK_OK(lhi_cost_hop_message(&f->job, &f->layout, &hop, &f->options, &m,
+                                  &f->err),
              f->err);
     return m;
 }
@@ -237,7 +238,7 @@ static void messages(void)
     f.layout.tensor = 8;
     f.layout.data = 4;
     f.layout.pipeline = 8;
-    CHECK_INT(lh_cost_message_bytes(&f.job, &f.layout), bytes);
+    CHECK_INT(lhi_cost_message_bytes(&f.job, &f.layout), bytes);
     /* Each of eight GPUs sends an eighth over its own interface. */
     m = message(&f, (lh_cost_hop){0, 0, 0, 32, 0, 0, 0});
     CHECK_INT(m.bytes, bytes);
@@ -417,18 +418,18 @@ static void tied_embedding(void)
     fixture_init(&f, "llama3-8b");
     f.layout.pipeline = 4;
     CHECK_OK(
-        lh_cost_tied_embedding(&f.job, &f.layout, &ends, NULL, &ns, &f.err),
+        lhi_cost_tied_embedding(&f.job, &f.layout, &ends, NULL, &ns, &f.err),
         f.err);
     CHECK_INT(ns, 0);
     fixture_init(&f, "gpt3-175b");
     f.layout.tensor = 8;
     CHECK_OK(
-        lh_cost_tied_embedding(&f.job, &f.layout, &ends, NULL, &ns, &f.err),
+        lhi_cost_tied_embedding(&f.job, &f.layout, &ends, NULL, &ns, &f.err),
         f.err);
     CHECK_INT(ns, 0); /* one pipeline rank */
     f.layout.pipeline = 4;
     CHECK_OK(
-        lh_cost_tied_embedding(&f.job, &f.layout, &ends, NULL, &ns, &f.err),
+        lhi_cost_tied_embedding(&f.job, &f.layout, &ends, NULL, &ns, &f.err),
         f.err);
     CHECK_NEAR((double)ns, 6283.0 * 12288 * 4 / (0.985 * 50) + 16000, 2);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory: activations and model state, and how they change with the layout. */
+#include "format/job/model_size.h"
 #include "test_cost.h"
 
 /* A GPT-3 layer as counted by Korthikanti et al. (arXiv:2205.05198): 16 bits,
@@ -202,7 +203,7 @@ static void parameters_add_up(void)
             COST(&f);
             sum += f.cost.params;
         }
-        want = (int64_t)(lh_model_params(m) + lh_model_mtp_params(m));
+        want = (int64_t)(lh_model_params(m) + lhi_model_mtp_params(m));
         /* A tied matrix exists at both ends. */
         if (m->tied_embeddings)
             want += (int64_t)m->vocab * m->hidden;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measured times and memory replace estimates. */
+#include "model/paths.h"
 #include "test_cost.h"
 
 /* A fixture with a measured profile. */
@@ -262,8 +263,8 @@ static void measured_links(void)
     CHECK_OK(lh_cost_group_path(&m.f.job, &group, NULL, &path, &m.f.err),
              m.f.err);
     CHECK(!path.measured);
-    CHECK_OK(lh_cost_hop_message(&m.f.job, &m.f.layout, &hop, NULL, &message,
-                                 &m.f.err),
+    CHECK_OK(lhi_cost_hop_message(&m.f.job, &m.f.layout, &hop, NULL, &message,
+                                  &m.f.err),
              m.f.err);
     CHECK(message.measured);
     CHECK_INT(message.latency_ns, 9000000);

@@ -3,6 +3,7 @@
  * effect, and iterations simulated under them. */
 #include "test.h"
 
+#include "format/job/events_file.h"
 #include "uniform.h"
 #include <math.h>
 
@@ -20,7 +21,8 @@ static lh_events *events_of(const char *lines)
     lh_error err = {0};
     snprintf(text, sizeof text,
              "longhaul: events/1\ntime_unit: ms\nevents:\n%s", lines);
-    CHECK_OK(lh_events_parse(text, strlen(text), "e.yaml", &events, &err), err);
+    CHECK_OK(lhi_events_parse(text, strlen(text), "e.yaml", &events, &err),
+             err);
     return events;
 }
 
@@ -87,7 +89,7 @@ static void units_are_the_files(void)
                  "longhaul: events/1\n%sevents:\n"
                  "  - {from: 0, to: 9, links: [0-1], latency: 3}\n",
                  units[i].unit);
-        CHECK_OK(lh_events_parse(text, strlen(text), "e", &e, &err), err);
+        CHECK_OK(lhi_events_parse(text, strlen(text), "e", &e, &err), err);
         if (e)
             CHECK_INT(e->events[0].latency_ns, units[i].ns);
         lh_events_free(e);
@@ -132,7 +134,7 @@ static void what_makes_no_sense_is_refused(void)
         lh_error err = {0};
         snprintf(text, sizeof text, "longhaul: events/1\nevents:\n  - %s\n",
                  bad[i].event);
-        CHECK_INT(lh_events_parse(text, strlen(text), "e.yaml", &e, &err),
+        CHECK_INT(lhi_events_parse(text, strlen(text), "e.yaml", &e, &err),
                   LH_EINPUT);
         CHECK_HAS(err.text, "e.yaml:3: ");
         CHECK_HAS(err.text, bad[i].says);

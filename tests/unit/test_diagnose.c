@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compares three recordings of production jobs with their authors' analysis,
  * and with the performance model alone. */
+#include "report/diagnosis/replica_pipeline.h"
 #include "test.h"
 
 #include <jansson.h>
@@ -25,7 +26,7 @@ static void job_open(job *j, const char *name)
     memset(j, 0, sizeof *j);
     snprintf(path, sizeof path, "%s%s.csv.gz", RECORDINGS, name);
     snprintf(result, sizeof result, "%s%s.expected.json", RECORDINGS, name);
-    CHECK_OK(lh_recording_read(paths, 1, &j->recording, &err), err);
+    CHECK_OK(lhi_recording_read(paths, 1, &j->recording, &err), err);
     CHECK_OK(lh_diagnose(j->recording, NULL, &j->diagnosis, &err), err);
     j->expected = json_load_file(result, 0, NULL);
     CHECK(j->expected != NULL);
@@ -205,7 +206,7 @@ static void hold_model(const job *j, uint32_t replica, double simulated,
     lh_schedule *s = NULL;
     lh_timeline *t = NULL;
     lh_error err = {0};
-    CHECK_OK(lh_recording_pipeline(j->recording, replica, &p, &s, &err), err);
+    CHECK_OK(lhi_recording_pipeline(j->recording, replica, &p, &s, &err), err);
     CHECK_OK(lh_simulate(p, s, NULL, &t, &err), err);
     double predicted = (double)lh_timeline_makespan(t) / 1e9;
     double passes = (double)lh_recording_passes_ns(j->recording, replica) / 1e9;
@@ -229,7 +230,8 @@ static void the_model_alone_predicts_the_spans_of_passes(void)
     hold_model(&j, 0, 2.001, 2.003, 0.001);
     lh_pipeline *p = NULL;
     lh_error err = {0};
-    CHECK_INT(lh_recording_pipeline(j.recording, 2, &p, NULL, &err), LH_EINVAL);
+    CHECK_INT(lhi_recording_pipeline(j.recording, 2, &p, NULL, &err),
+              LH_EINVAL);
     CHECK(p == NULL);
     job_close(&j);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Distinguishes uneven microbatches from slow workers. */
 #include "base/random.h"
+#include "report/diagnosis/recording.h"
 #include "small_recording.h"
 #include "test.h"
 
@@ -39,7 +40,7 @@ static lh_diagnosis *diagnosed(const small_job *j)
     lh_diagnosis *d = NULL;
     lh_error err = {0};
     small_recording(j);
-    CHECK_OK(lh_recording_parse(small_text, small_len, "small.csv", &r, &err),
+    CHECK_OK(lhi_recording_parse(small_text, small_len, "small.csv", &r, &err),
              err);
     if (r)
         CHECK_OK(lh_diagnose(r, NULL, &d, &err), err);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Elastic pipelines: worked cases of the closed forms, the planner, the pass
  * order and the event simulation. */
+#include "planner/elastic/pipeline.h"
+#include "schedule/elastic/elastic.h"
 #include "schedule/elastic/elastic_internal.h"
 #include "test.h"
 
@@ -41,8 +43,8 @@ static int64_t event_time(const elastic_case *g, const lh_elastic_plan *plan,
     lh_verdict *v = NULL;
     int64_t time = -1, fast = -1;
     elastic_case light = *g;
-    CHECK_OK(lh_elastic_pipeline(&light, plan, 0, 1, &p, &err), err);
-    CHECK_OK(lh_elastic_schedule(&light, plan, &s, &err), err);
+    CHECK_OK(lhi_elastic_pipeline(&light, plan, 0, 1, &p, &err), err);
+    CHECK_OK(lhi_elastic_schedule(&light, plan, &s, &err), err);
     if (!p || !s)
         return -1;
     lh_status status = lh_simulate(p, s, NULL, &t, &err);
@@ -140,7 +142,7 @@ static void order_of_passes(void)
         lh_pass passes[16];
         char text[200] = "";
         size_t used = 0;
-        lh_elastic_order(&g, &plan, i + 1, passes);
+        lhi_elastic_order(&g, &plan, i + 1, passes);
         for (int k = 0; k < 16; k++)
             used += (size_t)snprintf(
                 text + used, sizeof text - used, "%c%" PRIu32 ".%" PRIu32 " ",
@@ -165,13 +167,13 @@ static void without_communication(void)
     }
     g.b_ns = 2;
     CHECK_INT(event_time(&g, &plan, NULL), 117);
-    CHECK_INT(lh_elastic_iteration_ns(&g, &plan, 0), 117);
+    CHECK_INT(lhi_elastic_iteration_ns(&g, &plan, 0), 117);
     g.stages = 6; /* groups of 4 cause bubbles */
     CHECK_INT(event_time(&g, &plan, NULL), 147);
-    CHECK_INT(lh_elastic_iteration_ns(&g, &plan, 0), 123);
+    CHECK_INT(lhi_elastic_iteration_ns(&g, &plan, 0), 123);
     lh_elastic_plan *refused = NULL;
     lh_error err = {0};
-    CHECK_INT(lh_elastic_plan_make(&g, &plan, &refused, &err), LH_EINPUT);
+    CHECK_INT(lhi_elastic_plan_make(&g, &plan, &refused, &err), LH_EINPUT);
     CHECK_HAS(err.text, "2 fewer than the pipeline has stages");
 }
 
@@ -203,13 +205,13 @@ static void with_communication(void)
     plan.scatter_buckets = 5;
     CHECK_INT(lh_elastic_exposed_communication(&g, &plan, 0).optimizer_ns, 48);
     CHECK_INT(lh_elastic_exposed_communication(&g, &plan, 0).sum_ns, 48);
-    CHECK_INT(lh_elastic_iteration_ns(&g, &plan, 0), 282);
+    CHECK_INT(lhi_elastic_iteration_ns(&g, &plan, 0), 282);
     CHECK_INT(event_time(&g, &plan, NULL), 282);
     g.dp_ns = 30;
     lh_elastic_terms t = lh_elastic_exposed_communication(&g, &plan, 0);
     CHECK_INT(t.optimizer_ns, 100);
     CHECK_INT(t.gradients_ns, 30);
-    CHECK_INT(lh_elastic_iteration_ns(&g, &plan, 0), 364);
+    CHECK_INT(lhi_elastic_iteration_ns(&g, &plan, 0), 364);
     CHECK_INT(event_time(&g, &plan, NULL), 338);
     g = make_case(3, 4, 3, 12, 2, 4, 10, 0, 1000);
     plan = by_hand(&g, 2, e, 2, d);
@@ -219,7 +221,7 @@ static void with_communication(void)
     plan.forward_buckets = 3;
     plan.backward_buckets = 2;
     CHECK_INT(lh_elastic_exposed_communication(&g, &plan, 0).sum_ns, 20);
-    CHECK_INT(lh_elastic_iteration_ns(&g, &plan, 0), 248);
+    CHECK_INT(lhi_elastic_iteration_ns(&g, &plan, 0), 248);
     CHECK_INT(event_time(&g, &plan, NULL), 248);
 }
 
@@ -254,7 +256,7 @@ static void operations_say_what_they_carry(void)
     lh_dp_op *ops = NULL;
     lh_error err = {0};
     uint32_t n = 0, mine = 0, wanted = 0;
-    CHECK_OK(lh_elastic_operations(&g, &plan, &ops, &n, &err), err);
+    CHECK_OK(lhi_elastic_operations(&g, &plan, &ops, &n, &err), err);
     for (uint32_t i = 0; i < n; i++)
         mine += ops[i].chunk % 4 == 0;
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
@@ -279,7 +281,7 @@ static void operations_say_what_they_carry(void)
                                                         : 1));
         }
     CHECK_INT(mine, wanted);
-    lh_elastic_ops_free(ops);
+    lhi_elastic_ops_free(ops);
 }
 
 /* The last plan above, where sequential layer communication takes 16 instead of
@@ -299,7 +301,7 @@ static void layer_by_layer(void)
     plan.backward_buckets = 2;
     g.sharded_ns = 16;
     CHECK_INT(lh_elastic_exposed_communication(&g, &plan, 0).sum_ns, 13 + 16);
-    CHECK_INT(lh_elastic_iteration_ns(&g, &plan, 0), (36 + 2) * 6 + 29);
+    CHECK_INT(lhi_elastic_iteration_ns(&g, &plan, 0), (36 + 2) * 6 + 29);
     CHECK_INT(event_time(&g, &plan, NULL), 257);
     /* With sharding none or complete, equal to the default. */
     plan.params_g = plan.params_p = 0;
@@ -358,7 +360,7 @@ static void planned(void)
         CHECK_INT(lh_elastic_resident_passes(&g, plan, 1), w->passes);
         g.pp_ns = 0;
         CHECK_INT(event_time(&g, plan, NULL),
-                  lh_elastic_iteration_ns(&g, plan, 0));
+                  lhi_elastic_iteration_ns(&g, plan, 0));
         lh_elastic_plan_free(plan);
     }
 }
@@ -419,8 +421,8 @@ static void launches(void)
     lh_pass passes[72];
     char text[1200] = "";
     size_t used = 0;
-    CHECK_OK(lh_elastic_operations(&g, &plan, &ops, &n, &err), err);
-    lh_elastic_order(&g, &plan, 1, passes);
+    CHECK_OK(lhi_elastic_operations(&g, &plan, &ops, &n, &err), err);
+    lhi_elastic_order(&g, &plan, 1, passes);
     for (int k = 0; k < 72; k++)
         for (uint32_t i = 0; i < n; i++) {
             const lh_dp_pass *at = &ops[i].launch;
@@ -437,7 +439,7 @@ static void launches(void)
                 ops[i].bucket, ops[i].n_buckets);
         }
     CHECK_STR(text, want);
-    lh_elastic_ops_free(ops);
+    lhi_elastic_ops_free(ops);
 }
 
 static void pipeline_messages(void)
@@ -457,7 +459,7 @@ static void pipeline_messages(void)
             make_case(rows[i].P, 1, 3, rows[i].B, 4, 8, 0, rows[i].pp, 0);
         const uint32_t *e = groups[rows[i].which];
         lh_elastic_plan plan = by_hand(&g, rows[i].n, e, rows[i].n, e);
-        CHECK_INT(lh_elastic_iteration_ns(&g, &plan, 0), rows[i].model);
+        CHECK_INT(lhi_elastic_iteration_ns(&g, &plan, 0), rows[i].model);
         CHECK_INT(event_time(&g, &plan, NULL), rows[i].event);
         CHECK_MSG(!plan.pp_hidden || rows[i].event == rows[i].model, "row %zu",
                   i);
@@ -590,16 +592,16 @@ static void what_cannot_be(void)
     elastic_case g = make_case(4, 4, 3, 12, 2, 4, 20, 0, 1000);
     lh_elastic_plan wanted = {
         .n_enqueue = 2, .n_dequeue = 2, .enqueue = e, .dequeue = d};
-    CHECK_INT(lh_elastic_plan_make(&g, &wanted, &plan, &err), LH_EINPUT);
+    CHECK_INT(lhi_elastic_plan_make(&g, &wanted, &plan, &err), LH_EINPUT);
     CHECK_HAS(err.text, "enqueue: the groups have 13 microbatches, 1 more");
     wanted.enqueue = d;
     wanted.params_g = 1001;
     wanted.scatter_buckets = 1;
-    CHECK_INT(lh_elastic_plan_make(&g, &wanted, &plan, &err), LH_EINPUT);
+    CHECK_INT(lhi_elastic_plan_make(&g, &wanted, &plan, &err), LH_EINPUT);
     CHECK_HAS(err.text, "1 fewer");
     wanted.params_g = 500;
     wanted.params_p = 600;
-    CHECK_INT(lh_elastic_plan_make(&g, &wanted, &plan, &err), LH_EINPUT);
+    CHECK_INT(lhi_elastic_plan_make(&g, &wanted, &plan, &err), LH_EINPUT);
     CHECK_HAS(err.text, "100 more than have sharded gradients");
     CHECK_INT(lh_elastic_plan_queue(&g, 10, &plan, &err), LH_EINFEASIBLE);
     CHECK_HAS(err.text, "2 fewer than the 4 stages");

@@ -7,6 +7,7 @@
 #include "planner/elastic/layout_search.h"
 #include "planner/layout/elastic_shares.h"
 #include "planner/layout/link_override.h"
+#include "schedule/pipeline/accessors.h"
 
 #include <longhaul/experimental/cost.h>
 #include <longhaul/experimental/elastic.h>
@@ -201,7 +202,7 @@ static void nothing_sharded_as_elsewhere(void)
         CHECK_INT(a->reduce_scatter_ns, b->reduce_scatter_ns);
         CHECK_INT(a->dp_latency_ns, b->dp_latency_ns);
     }
-    for (uint32_t i = 0; i < lh_pipeline_n_dp_ops(r.built.pipeline); i++) {
+    for (uint32_t i = 0; i < lhi_pipeline_n_dp_ops(r.built.pipeline); i++) {
         const lh_dp_op *op = lh_pipeline_dp_op(r.built.pipeline, i);
         const lh_chunk *b = lh_pipeline_chunk(built.pipeline, op->chunk);
         CHECK_INT(op->transfer_ns, op->is_reduce_scatter ? b->reduce_scatter_ns

@@ -2,6 +2,7 @@
 /* Elastic plans with each allocation failing in turn. */
 #include "fail_alloc.h"
 #include "jobs.h"
+#include "planner/elastic/pipeline.h"
 #include "plans.h"
 
 #include <longhaul/experimental/elastic.h>
@@ -46,7 +47,7 @@ static void pipelines(void)
         return;
     FAIL_EACH_ALLOC({
         lh_pipeline *p = NULL;
-        status = lh_elastic_pipeline(&given, plan, 1, 1, &p, &err);
+        status = lhi_elastic_pipeline(&given, plan, 1, 1, &p, &err);
         CHECK((status == LH_OK) == (p != NULL));
         lh_pipeline_free(p);
     });

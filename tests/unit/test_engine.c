@@ -4,6 +4,7 @@
 #include "random_pipeline.h"
 #include "runtime/engine/execution_plan.h"
 #include "runtime/engine/measure.h"
+#include "schedule/pipeline/accessors.h"
 #include "scheduled.h"
 #include "test.h"
 
@@ -144,7 +145,7 @@ static void check_data(const lh_pipeline *p, const lh_exec *x)
         }
         CHECK_INT(listed, rank->n_data);
     }
-    CHECK_INT(n_ops, lh_pipeline_n_dp_ops(p));
+    CHECK_INT(n_ops, lhi_pipeline_n_dp_ops(p));
 }
 
 static void data_stream_of_an_elastic_pipeline(void)

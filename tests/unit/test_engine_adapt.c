@@ -4,6 +4,7 @@
  * input does not depend on machine load; only the moment of a decision, and its
  * first iteration, does. */
 #define _GNU_SOURCE
+#include "format/job/events_file.h"
 #include "scheduled.h"
 #include "test.h"
 #include "uniform.h"
@@ -54,7 +55,7 @@ static setting set_up(const char *text, const char *method, uint32_t coupled)
                                             .f = 1,
                                             .d = 1,
                                             .w = 1});
-    CHECK_OK(lh_events_parse(text, strlen(text), "e", &events, &err), err);
+    CHECK_OK(lhi_events_parse(text, strlen(text), "e", &events, &err), err);
     CHECK_OK(lh_event_timeline_make(p, events, NULL, &s.course, &err), err);
     CHECK_OK(lh_event_timeline_pipeline(s.course, 0, &s.base, &err), err);
     s.schedule = schedule_by(s.base, method);

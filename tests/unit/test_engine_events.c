@@ -2,6 +2,7 @@
 /* Runs whose links and devices become slow. Message times follow the devices'
  * deadlines and the link emulation; with unlimited slip they equal the
  * simulator's to the nanosecond on a busy machine, too. */
+#include "format/job/events_file.h"
 #include "test.h"
 #include "uniform.h"
 #include "virtual_time.h"
@@ -51,7 +52,7 @@ static setting set_up(const char *text, const char *method)
     lh_error err = {0};
     lh_events *events = NULL;
     lh_pipeline *p = pipeline_of(plain_links);
-    CHECK_OK(lh_events_parse(text, strlen(text), "e", &events, &err), err);
+    CHECK_OK(lhi_events_parse(text, strlen(text), "e", &events, &err), err);
     CHECK_OK(lh_event_timeline_make(p, events, NULL, &s.course, &err), err);
     CHECK_OK(lh_event_timeline_pipeline(s.course, 0, &s.base, &err), err);
     CHECK_OK(lh_method_run(method, s.base, NULL, &s.schedule, NULL, &err), err);

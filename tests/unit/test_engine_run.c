@@ -5,6 +5,7 @@
 #include "dated_messages.h"
 #include "random_pipeline.h"
 #include "runtime/engine/execution_plan.h"
+#include "schedule/pipeline/accessors.h"
 #include "scheduled.h"
 #include "test.h"
 #include "virtual_time.h"
@@ -189,7 +190,7 @@ static void data_streams_are_played_in_time(void)
             if (trace)
                 CHECK_INT(count_other_dates(t, trace), 0);
             n_run += trace != NULL;
-            n_ops += trace != NULL && lh_pipeline_n_dp_ops(p) > 0;
+            n_ops += trace != NULL && lhi_pipeline_n_dp_ops(p) > 0;
             lh_trace_free(trace);
         }
         if (test_state.bad)

@@ -3,6 +3,7 @@
  * a layer's experts, gradients where both have the same ones. */
 #include "jobs.h"
 
+#include "format/job/model_size.h"
 #include "planner/layout/traffic.h"
 
 enum { LAYERS = 4, HIDDEN = 1024, SEQUENCE = 1024, BATCH = 24, REPLICAS = 6 };
@@ -45,7 +46,7 @@ static void start(spread_job *s, uint32_t first, uint32_t expert)
                                         .sites = &s->sites},
                              .placement = LH_PLACEMENT_UD,
                              .microbatches = BATCH / REPLICAS};
-    p = lh_model_range_params(s->job->model, 0, LAYERS);
+    p = lhi_model_range_params(s->job->model, 0, LAYERS);
     s->experts = (double)p.experts;
     s->dense = (double)lh_model_params(s->job->model) - s->experts;
 }

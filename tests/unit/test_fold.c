@@ -6,6 +6,7 @@
 
 #include "base/random.h"
 #include "model/group_layout.h"
+#include "model/groups.h"
 #include "model/shape.h"
 
 #include <math.h>
@@ -48,8 +49,8 @@ static void check_group(fixture *f, lh_cost_dimension dimension,
     lh_cost_group g = {0};
     bool seen[16] = {false};
 
-    CHECK_OK(lh_cost_find_group(&f->job, &f->layout, dimension, &f->slice, &g,
-                                &f->err),
+    CHECK_OK(lhi_cost_find_group(&f->job, &f->layout, dimension, &f->slice, &g,
+                                 &f->err),
              f->err);
     CHECK_INT(g.size, size);
     CHECK_INT(groups * size, 16);

@@ -3,6 +3,7 @@
  * equal costs for the same choices through options. */
 #include "test_spec.h"
 
+#include "format/job/job_values.h"
 #include "jobs.h"
 
 #include <longhaul/experimental/cost.h>
@@ -101,8 +102,8 @@ static void presets_and_keys_mean_what_they_say(void)
                       f->no_sequence_parallel == e->whole_norms &&
                       f->gradients == e->gradients && f->reduce == e->reduce,
                   "%s", e->text);
-        CHECK_INT(lh_framework_receives(f, 1), e->plain);
-        CHECK_INT(lh_framework_receives(f, 2), e->interleaved);
+        CHECK_INT(lhi_framework_receives(f, 1), e->plain);
+        CHECK_INT(lhi_framework_receives(f, 2), e->interleaved);
         it_reads_back_to_itself(j);
         lh_job_free(j);
     }
@@ -126,9 +127,9 @@ static void all_keys_survive_a_round_trip(void)
     CHECK_NEAR(j->framework.overlap_tensor, 0.25, 0);
     CHECK_NEAR(j->framework.overlap_expert, 1, 0);
     CHECK_INT(j->framework.fp8, LH_FP8_MATMUL);
-    CHECK_STR(lh_fp8_name(j->framework.fp8), "matmul");
-    CHECK_STR(lh_gradient_name(j->framework.reduce), "fp16");
-    CHECK_STR(lh_framework_preset_name(j->framework.preset), "torchtitan");
+    CHECK_STR(lhi_fp8_name(j->framework.fp8), "matmul");
+    CHECK_STR(lhi_gradient_name(j->framework.reduce), "fp16");
+    CHECK_STR(lhi_framework_preset_name(j->framework.preset), "torchtitan");
     it_reads_back_to_itself(j);
     lh_job_free(j);
 }

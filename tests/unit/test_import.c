@@ -3,6 +3,8 @@
  * and clusters from options or another job. tests/cli/test_import.py and
  * test_import_torchtitan.py check the imported values. */
 #include "fail_alloc.h"
+#include "format/job/model_size.h"
+#include "interop/import/import_internal.h"
 #include "test.h"
 
 #include <longhaul/experimental/import.h>
@@ -76,10 +78,10 @@ static void names(void)
 {
     CHECK_STR(lh_import_source_name(LH_IMPORT_MEGATRON), "megatron");
     CHECK_STR(lh_import_source_name(LH_IMPORT_TORCHTITAN), "torchtitan");
-    CHECK(!lh_import_source_name((lh_import_source)lh_n_import_sources()));
+    CHECK(!lh_import_source_name((lh_import_source)lhi_n_import_sources()));
     lh_import *in = NULL;
     lh_error err = {0};
-    CHECK_INT(lh_import_parse((lh_import_source)lh_n_import_sources(), "", 0,
+    CHECK_INT(lh_import_parse((lh_import_source)lhi_n_import_sources(), "", 0,
                               "args", NULL, &in, &err),
               LH_EINVAL);
     CHECK(!in);
@@ -99,7 +101,7 @@ static void all_is_there(void)
     CHECK_INT(job->training.global_batch, 16);
     CHECK_INT(job->model->sliding_window, 128);
     CHECK_INT(job->model->full_interval, 4);
-    CHECK_INT(lh_model_moe_layers(job->model, 0, 8), 4);
+    CHECK_INT(lhi_model_moe_layers(job->model, 0, 8), 4);
     CHECK_INT(job->layout.sites->n_groups, 1);
     CHECK_INT(in->n_ignored, 2);
     CHECK_STR(in->ignored[1], "seed");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layer migration away from slow devices. */
+#include "resilience/placement/layers_search.h"
 #include "test.h"
 #include "uniform.h"
 
@@ -87,7 +88,7 @@ static lh_layer_migration *find(const setting *t, const lh_pipeline *p,
 {
     lh_error err = {0};
     lh_layer_migration *m = NULL;
-    CHECK_OK(lh_layers_find_partition(t->layers, p, t->schedule, o, &m, &err),
+    CHECK_OK(lhi_layers_find_partition(t->layers, p, t->schedule, o, &m, &err),
              err);
     return m;
 }
@@ -167,7 +168,7 @@ static void layers_leave_a_slow_device(void)
                       "device %" PRIu32 ", %g: %" PRId64 ", least %" PRId64, d,
                       times, m->predicted_ns, best);
             CHECK_HAS(m->why, "times as long");
-            lh_layer_migration_free(m);
+            lhi_layer_migration_free(m);
             lh_pipeline_free(slow);
         }
     tear_down(&t);
@@ -187,18 +188,18 @@ static void it_has_to_pay(void)
     int64_t gain = m->current_ns - m->predicted_ns;
     uint32_t n[STAGES];
     memcpy(n, m->layer_counts, sizeof n);
-    lh_layer_migration_free(m);
+    lhi_layer_migration_free(m);
     o.layer_ns = 10 * gain;
     m = find(&t, slow, &o);
     CHECK(!m->is_move);
     CHECK_INT(m->move_ns, 0);
     CHECK_HAS(m->why, "no layer migration is worth its cost");
-    lh_layer_migration_free(m);
+    lhi_layer_migration_free(m);
     o = (lh_layers_options){.size = sizeof o, .benefit_steps = 1};
     m = find(&t, slow, &o);
     CHECK_HAS(m->why, "has an effect for 1 iteration");
     CHECK(!strstr(m->why, "1 iterations"));
-    lh_layer_migration_free(m);
+    lhi_layer_migration_free(m);
     /* When the device recovers, they return. */
     o = (lh_layers_options){.size = sizeof o,
                             .benefit_steps = 100,
@@ -208,7 +209,7 @@ static void it_has_to_pay(void)
     CHECK(m->is_move);
     for (uint32_t c = 0; c < STAGES; c++)
         CHECK_INT(m->layer_counts[c], 4);
-    lh_layer_migration_free(m);
+    lhi_layer_migration_free(m);
     lh_pipeline_free(slow);
     tear_down(&t);
 }
@@ -235,7 +236,7 @@ static void memory_is_kept_to(void)
         lh_layer_migration *m = find(&t, pipelines[i], NULL);
         CHECK(m->is_move);
         CHECK((m->layer_counts[0] > 4) == (i == 0));
-        lh_layer_migration_free(m);
+        lhi_layer_migration_free(m);
         lh_pipeline_free(pipelines[i]);
     }
     lh_pipeline_free(slow);

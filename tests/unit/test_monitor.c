@@ -2,6 +2,7 @@
 /* The monitor with known measurements. */
 #include "noisy_run.h"
 #include "resilience/monitor/drift_detector.h"
+#include "resilience/monitor/monitor.h"
 #include "test.h"
 #include "uniform.h"
 
@@ -84,7 +85,7 @@ static uint32_t go_on(setting *t, uint32_t steps, lh_monitor_event *last)
         uint32_t n;
         noisy_iterate(&t->n, t->step++);
         CHECK_OK(lh_monitor_add(t->m, &t->n.seen, &err), err);
-        const lh_monitor_event *e = lh_monitor_events(t->m, &n);
+        const lh_monitor_event *e = lhi_monitor_events(t->m, &n);
         if (n > 0)
             *last = e[n - 1];
         told += n;
@@ -159,7 +160,7 @@ static void a_queue_is_not_latency(void)
     set_up(&t, u, "1f1b", 0.05, NULL);
     CHECK_INT(go_on(&t, 60, &e), 0);
     uint32_t l = link_between(t.p, 0, 1);
-    lh_link_estimate is = lh_monitor_link(t.m, l);
+    lh_link_estimate is = lhi_monitor_link(t.m, l);
     CHECK(is.transfer_measured && is.n_messages == 60 * u.microbatches);
     CHECK_NEAR(is.delay_ns, 45 * MS, 3 * is.error_ns);
     CHECK_NEAR(is.transfer_ns, 25 * MS, 0.5 * MS);
@@ -170,7 +171,7 @@ static void a_queue_is_not_latency(void)
     u.transfer = 1;
     set_up(&t, u, "1f1b", 0.05, NULL);
     go_on(&t, 20, &e);
-    is = lh_monitor_link(t.m, l);
+    is = lhi_monitor_link(t.m, l);
     CHECK(!is.transfer_measured && is.gbps == 0);
     CHECK_NEAR(is.transfer_ns, MS, 0);
     tear_down(&t);
@@ -200,13 +201,13 @@ static void less_bandwidth_is_not_latency(void)
     CHECK_INT(go_on(&t, 30, &e), 0);
     uint32_t l = link_between(t.p, 0, 1);
     t.transfer[l] = 2;
-    CHECK(lh_monitor_link(t.m, l).transfer_measured);
+    CHECK(lhi_monitor_link(t.m, l).transfer_measured);
     uint32_t told = 0;
     for (uint32_t i = 0; i < 3 && !told; i++)
         told = go_on(&t, 1, &e);
     CHECK(told == 1 && e.index == l && e.change == LH_MONITOR_BEGINS);
-    CHECK_NEAR(lh_monitor_link(t.m, l).transfer_ns, 28 * MS, 1);
-    CHECK_NEAR(lh_monitor_link(t.m, l).latency_ns, 20 * MS, 1);
+    CHECK_NEAR(lhi_monitor_link(t.m, l).transfer_ns, 28 * MS, 1);
+    CHECK_NEAR(lhi_monitor_link(t.m, l).latency_ns, 20 * MS, 1);
     tear_down(&t);
 }
 
@@ -220,10 +221,10 @@ static void a_slow_device_is_not_a_slow_link(void)
     CHECK_INT(go_on(&t, 30, &e), 1);
     CHECK(e.target == LH_MONITOR_DEVICE && e.index == 2 && e.first_step == 30);
     CHECK_NEAR(e.current_ns / e.baseline_ns, 1.3, 0.03);
-    CHECK_NEAR(lh_monitor_pass(t.m, 2, LH_F).ns, 13 * MS, 0.5 * MS);
-    CHECK_NEAR(lh_monitor_pass(t.m, 1, LH_F).ns, 10 * MS, 0.5 * MS);
+    CHECK_NEAR(lhi_monitor_pass(t.m, 2, LH_F).ns, 13 * MS, 0.5 * MS);
+    CHECK_NEAR(lhi_monitor_pass(t.m, 1, LH_F).ns, 10 * MS, 0.5 * MS);
     /* Never run here: scaled like the passes that ran. */
-    lh_pass_estimate w = lh_monitor_pass(t.m, 2, LH_W);
+    lh_pass_estimate w = lhi_monitor_pass(t.m, 2, LH_W);
     CHECK_INT(w.n_passes, 0);
     CHECK_NEAR(w.ns, 13 * MS, 0.5 * MS);
     tear_down(&t);
@@ -238,7 +239,7 @@ static void a_switch_is_no_event(void)
     CHECK_INT(go_on(&t, 30, &e), 0);
     lh_schedule *split = follow_method(&t, "zb-h1");
     CHECK_INT(go_on(&t, 30, &e), 0);
-    CHECK_NEAR(lh_monitor_pass(t.m, 2, LH_W).ns, 10 * MS, 0.5 * MS);
+    CHECK_NEAR(lhi_monitor_pass(t.m, 2, LH_W).ns, 10 * MS, 0.5 * MS);
     t.slower[1] = 1.3;
     CHECK_INT(go_on(&t, 30, &e), 1);
     CHECK(e.target == LH_MONITOR_DEVICE && e.index == 1);
@@ -281,8 +282,8 @@ static void passes_come_back_on_a_slow_device(void)
     CHECK_INT(go_on(&t, 10, &e), 1);
     follow(&t, t.s);
     CHECK_INT(go_on(&t, 2, &e), 0);
-    CHECK_NEAR(lh_monitor_pass(t.m, 1, LH_B).ns, 40 * MS, 2 * MS);
-    CHECK_NEAR(lh_monitor_pass(t.m, 2, LH_B).ns, 20 * MS, MS);
+    CHECK_NEAR(lhi_monitor_pass(t.m, 1, LH_B).ns, 40 * MS, 2 * MS);
+    CHECK_NEAR(lhi_monitor_pass(t.m, 2, LH_B).ns, 20 * MS, MS);
     lh_schedule_free(split);
     tear_down(&t);
 }
@@ -327,28 +328,28 @@ static void clocks_of_hosts(void)
         t.drift[d] = 5e4;
     }
     CHECK_INT(go_on(&t, 60, &e), 0);
-    lh_clock_estimate c = lh_monitor_clock(t.m, 0, 1);
+    lh_clock_estimate c = lhi_monitor_clock(t.m, 0, 1);
     CHECK_NEAR(c.offset_ns, 5e9 + 59 * 5e4, 1e6);
     CHECK_NEAR(c.drift, 5e4, 1e4);
-    CHECK_NEAR(lh_monitor_clock(t.m, 1, 0).offset_ns, -c.offset_ns, 0);
-    CHECK_INT(lh_monitor_clock(t.m, 0, 2).n_iterations, 0);
+    CHECK_NEAR(lhi_monitor_clock(t.m, 1, 0).offset_ns, -c.offset_ns, 0);
+    CHECK_INT(lhi_monitor_clock(t.m, 0, 2).n_iterations, 0);
     uint32_t there = link_between(t.p, 1, 2), back = link_between(t.p, 2, 1);
-    CHECK(lh_monitor_link(t.m, there).round_trip_only);
-    CHECK(!lh_monitor_link(t.m, link_between(t.p, 0, 1)).round_trip_only);
-    double both = lh_monitor_link(t.m, there).delay_ns +
-                  lh_monitor_link(t.m, back).delay_ns;
+    CHECK(lhi_monitor_link(t.m, there).round_trip_only);
+    CHECK(!lhi_monitor_link(t.m, link_between(t.p, 0, 1)).round_trip_only);
+    double both = lhi_monitor_link(t.m, there).delay_ns +
+                  lhi_monitor_link(t.m, back).delay_ns;
     CHECK_NEAR(both, 44 * MS, 1 * MS);
     /* The clock is set: no event, and the offset follows. */
     t.clock[2] = t.clock[3] = 2e9;
     CHECK_INT(go_on(&t, 20, &e), 0);
-    CHECK_NEAR(lh_monitor_clock(t.m, 0, 1).offset_ns, 2e9 + 79 * 5e4, 1.5e6);
+    CHECK_NEAR(lhi_monitor_clock(t.m, 0, 1).offset_ns, 2e9 + 79 * 5e4, 1.5e6);
     /* One direction becomes slower: the event names it, with the correct
      * amount. */
     t.latency[back] = 2;
     CHECK_INT(go_on(&t, 20, &e), 1);
     CHECK(e.target == LH_MONITOR_LINK && e.index == back);
     CHECK_NEAR(e.current_ns - e.baseline_ns, 20 * MS, 1.5 * MS);
-    CHECK_NEAR(lh_monitor_clock(t.m, 0, 1).offset_ns, 2e9 + 99 * 5e4, 2e6);
+    CHECK_NEAR(lhi_monitor_clock(t.m, 0, 1).offset_ns, 2e9 + 99 * 5e4, 2e6);
     t.latency[back] = 1;
     CHECK_INT(go_on(&t, 20, &e), 1);
     CHECK(e.index == back && e.change == LH_MONITOR_ENDS);
@@ -374,11 +375,11 @@ static void clocks_seen_from_one_side(void)
                             .messages = message};
         uint32_t n;
         CHECK_OK(lh_monitor_add(t.m, &s, &err), err);
-        lh_monitor_events(t.m, &n);
+        lhi_monitor_events(t.m, &n);
         told += n;
     }
     CHECK_INT(told, 1);
-    CHECK_NEAR(lh_monitor_link(t.m, l).delay_ns, 40 * MS, 1);
+    CHECK_NEAR(lhi_monitor_link(t.m, l).delay_ns, 40 * MS, 1);
     tear_down(&t);
 }
 
@@ -401,7 +402,7 @@ static void hiccups_are_no_events(void)
         noisy_iterate(&t.n, t.step++);
         t.n.messages[i % t.n.seen.n_messages].arrived_ns += 200 * MS;
         CHECK_OK(lh_monitor_add(t.m, &t.n.seen, &err), err);
-        lh_monitor_events(t.m, &n);
+        lhi_monitor_events(t.m, &n);
         CHECK_INT(n, 0);
     }
     tear_down(&t);
@@ -418,7 +419,7 @@ static void drifts_are_followed(void)
         t.latency[0] *= 1.0005; /* 22 % in total */
     }
     CHECK_INT(told, 0);
-    CHECK_NEAR(lh_monitor_link(t.m, 0).delay_ns, (2 + 20 * t.latency[0]) * MS,
+    CHECK_NEAR(lhi_monitor_link(t.m, 0).delay_ns, (2 + 20 * t.latency[0]) * MS,
                1 * MS);
     tear_down(&t);
 }
@@ -444,7 +445,7 @@ static void nonsense_is_refused(void)
     bad[1].message.produced_ns = 6;
     bad[2].message.arrived_ns = 4;
     bad[3].message.produced_ns = INT64_MIN;
-    uint64_t before = lh_monitor_link(t.m, 0).n_messages;
+    uint64_t before = lhi_monitor_link(t.m, 0).n_messages;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         lh_observed_message both[] = {good, bad[i].message};
         lh_observation s = {
@@ -468,7 +469,7 @@ static void nonsense_is_refused(void)
     s = (lh_observation){.size = sizeof s, .step = 9};
     CHECK_INT(lh_monitor_add(t.m, &s, &err), LH_EINVAL);
     CHECK_HAS(err.text, "step 9");
-    CHECK_INT(lh_monitor_link(t.m, 0).n_messages, before);
+    CHECK_INT(lhi_monitor_link(t.m, 0).n_messages, before);
     lh_monitor_options o = {.size = sizeof o, .warm_up = 3};
     lh_monitor *m = NULL;
     CHECK_INT(lh_monitor_make(t.p, t.s, &o, &m, &err), LH_EINVAL);
@@ -497,7 +498,7 @@ static void slow_data_parallel_links(void)
                             .collectives = c};
         uint32_t n;
         CHECK_OK(lh_monitor_add(t.m, &s, &err), err);
-        const lh_monitor_event *news = lh_monitor_events(t.m, &n);
+        const lh_monitor_event *news = lhi_monitor_events(t.m, &n);
         if (n > 0)
             e = news[0];
         told += n;
@@ -594,7 +595,7 @@ static void steps_may_be_left_out(void)
             t.latency[link_between(t.p, 1, 2)] = 2.5;
         noisy_iterate(&t.n, 7 + 10 * (uint64_t)i);
         CHECK_OK(lh_monitor_add(t.m, &t.n.seen, &err), err);
-        const lh_monitor_event *e = lh_monitor_events(t.m, &n);
+        const lh_monitor_event *e = lhi_monitor_events(t.m, &n);
         last = n > 0 ? e[n - 1] : last;
         told += n;
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Settings of links between datacenters: hashing, windows, congestion, loss. */
+#include "model/link_settings.h"
 #include "test.h"
 
 #include <longhaul/experimental/network_model.h>
@@ -37,22 +38,22 @@ static void hashing(void)
                                    {60, 7}, {60, 60}};
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        double got = lh_ecmp_busiest_path_flows(cases[i][0], cases[i][1]);
+        double got = lhi_ecmp_busiest_path_flows(cases[i][0], cases[i][1]);
         double want = busiest_by_counting(cases[i][0], cases[i][1]);
 
         CHECK_MSG(fabs(got / want - 1) < 0.01, "%d on %d: %g, not %g",
                   cases[i][0], cases[i][1], got, want);
     }
-    CHECK_NEAR(lh_ecmp_busiest_path_flows(2, 2), 1.5, 1e-9);
-    CHECK_NEAR(lh_ecmp_busiest_path_flows(7, 1), 7, 0);
-    CHECK_NEAR(lh_ecmp_busiest_path_flows(0, 4), 0, 0);
+    CHECK_NEAR(lhi_ecmp_busiest_path_flows(2, 2), 1.5, 1e-9);
+    CHECK_NEAR(lhi_ecmp_busiest_path_flows(7, 1), 7, 0);
+    CHECK_NEAR(lhi_ecmp_busiest_path_flows(0, 4), 0, 0);
     /* The formula changes at 64 flows per path. */
-    CHECK_NEAR(lh_ecmp_busiest_path_flows(8 * 64 + 1, 8),
-               lh_ecmp_busiest_path_flows(8 * 64, 8), 1.0);
+    CHECK_NEAR(lhi_ecmp_busiest_path_flows(8 * 64 + 1, 8),
+               lhi_ecmp_busiest_path_flows(8 * 64, 8), 1.0);
     /* More queue pairs reduce the imbalance. */
     double before = 100;
     for (double q = 1; q <= 4096; q *= 2) {
-        double over = lh_ecmp_busiest_path_flows(16 * q, 48) / (16 * q / 48);
+        double over = lhi_ecmp_busiest_path_flows(16 * q, 48) / (16 * q / 48);
 
         CHECK(over >= 1 && over < before);
         before = over;
@@ -75,12 +76,12 @@ static void nccl_ends(void)
     CHECK_INT(lh_nccl_channels(50e9), 4);
     CHECK_INT(lh_nccl_channels(14e9), 1);
     CHECK_INT(lh_nccl_channels(0), 2);
-    CHECK_OK(lh_cost_link_setting(&use, &s, &e, &err), err);
+    CHECK_OK(lhi_cost_link_setting(&use, &s, &e, &err), err);
     CHECK_INT(e.limit, LH_LIMIT_WINDOW);
     CHECK_NEAR(e.bytes_per_s, 4194304 / 0.14, 1);
     s.channels = 4;
     s.buffer_bytes = 64 * 1048576.0;
-    CHECK_OK(lh_cost_link_setting(&use, &s, &e, &err), err);
+    CHECK_OK(lhi_cost_link_setting(&use, &s, &e, &err), err);
     CHECK_NEAR(e.bytes_per_s, 4 * 64 * 1048576 / 0.14, 1);
     /* TCP: windows of Linux's default limit, or given ones. */
     s.sockets = 2;
@@ -91,7 +92,7 @@ static void nccl_ends(void)
     CHECK_NEAR(lh_nccl_window_bytes(&s), 4 * 64 * 1048576.0, 0);
     /* Enough in flight: the link limits. */
     s.channels = 64;
-    CHECK_OK(lh_cost_link_setting(&use, &s, &e, &err), err);
+    CHECK_OK(lhi_cost_link_setting(&use, &s, &e, &err), err);
     CHECK_INT(e.limit, LH_LIMIT_SHARE);
     CHECK_NEAR(e.bytes_per_s, 6.25e9, 1);
     s = (lh_link_setting){0};
@@ -103,16 +104,16 @@ static void nccl_ends(void)
 static void codes(void)
 {
     /* One parity packet for one data packet: both lost. */
-    CHECK_NEAR(lh_fec_residual(1, 1, 0.1), 0.01, 1e-12);
+    CHECK_NEAR(lhi_fec_residual(1, 1, 0.1), 0.01, 1e-12);
     /* Two and one: all three lost, or two of them with a share of 2/3. */
-    CHECK_NEAR(lh_fec_residual(2, 1, 0.1), 0.001 + 3 * 0.01 * 0.9 * 2 / 3,
+    CHECK_NEAR(lhi_fec_residual(2, 1, 0.1), 0.001 + 3 * 0.01 * 0.9 * 2 / 3,
                1e-12);
-    CHECK_NEAR(lh_fec_residual(8, 0, 0.1), 0.1, 1e-12);
-    CHECK(lh_fec_residual(32, 4, 0) == 0);
-    CHECK(lh_fec_residual(32, 2, 1e-3) < 1e-5);
-    CHECK(lh_fec_residual(32, 4, 1e-3) < lh_fec_residual(32, 2, 1e-3));
-    CHECK_NEAR(lh_fec_residual(1000, 10, 0.99), 0.99, 1e-6);
-    CHECK_NEAR(lh_fec_residual(1000, 10, 0.01), 0.0055395773, 1e-9);
+    CHECK_NEAR(lhi_fec_residual(8, 0, 0.1), 0.1, 1e-12);
+    CHECK(lhi_fec_residual(32, 4, 0) == 0);
+    CHECK(lhi_fec_residual(32, 2, 1e-3) < 1e-5);
+    CHECK(lhi_fec_residual(32, 4, 1e-3) < lhi_fec_residual(32, 2, 1e-3));
+    CHECK_NEAR(lhi_fec_residual(1000, 10, 0.99), 0.99, 1e-6);
+    CHECK_NEAR(lhi_fec_residual(1000, 10, 0.01), 0.0055395773, 1e-9);
 }
 
 /* The sawtooth, round by round: `window` packets are sent per round trip, or in
@@ -131,16 +132,16 @@ static double saw_tooth(double product, double queue)
 static void congestion(void)
 {
     for (double q = 0; q <= 1e5; q += 2e4)
-        CHECK_NEAR(lh_congestion_share(4096e9, 5e4, q * 4096, 1),
+        CHECK_NEAR(lhi_congestion_share(4096e9, 5e4, q * 4096, 1),
                    saw_tooth(1e5, q), 1e-5);
-    CHECK_NEAR(lh_congestion_share(12.5e9, 1 * ms, 0, 1), 0.75, 1e-12);
-    CHECK_NEAR(lh_congestion_share(12.5e9, 1 * ms, 25e6, 1), 1, 1e-12);
-    CHECK_NEAR(lh_congestion_share(12.5e9, 0, 0, 1), 1, 0);
+    CHECK_NEAR(lhi_congestion_share(12.5e9, 1 * ms, 0, 1), 0.75, 1e-12);
+    CHECK_NEAR(lhi_congestion_share(12.5e9, 1 * ms, 25e6, 1), 1, 1e-12);
+    CHECK_NEAR(lhi_congestion_share(12.5e9, 0, 0, 1), 1, 0);
     /* Half a product: (0.5 x 3.5 / 8 + 0.5 + 0.125) / (0.25 + 0.625). */
-    CHECK_NEAR(lh_congestion_share(12.5e9, 1 * ms, 12.5e6, 1), 0.84375 / 0.875,
+    CHECK_NEAR(lhi_congestion_share(12.5e9, 1 * ms, 12.5e6, 1), 0.84375 / 0.875,
                1e-12);
     /* Four alternating flows need half the queue. */
-    CHECK_NEAR(lh_congestion_share(12.5e9, 1 * ms, 6.25e6, 4), 0.84375 / 0.875,
+    CHECK_NEAR(lhi_congestion_share(12.5e9, 1 * ms, 6.25e6, 4), 0.84375 / 0.875,
                1e-12);
 }
 
@@ -149,7 +150,7 @@ static lh_link_effect effect(lh_link_load use, lh_link_setting setting)
     lh_link_effect e = {0};
     lh_error err = {0};
 
-    CHECK_OK(lh_cost_link_setting(&use, &setting, &e, &err), err);
+    CHECK_OK(lhi_cost_link_setting(&use, &setting, &e, &err), err);
     return e;
 }
 
@@ -185,7 +186,7 @@ static void shares(void)
     e = effect(use, (lh_link_setting){.balancing = LH_BALANCING_ECMP,
                                       .paths = 8,
                                       .queue_pairs = 8});
-    CHECK_NEAR(e.balance_share, 1 / lh_ecmp_busiest_path_flows(8, 8), 1e-12);
+    CHECK_NEAR(e.balance_share, 1 / lhi_ecmp_busiest_path_flows(8, 8), 1e-12);
 }
 
 /* One and four queue pairs at 1 ms, one at 50 us, on a fast line. */
@@ -286,7 +287,7 @@ static void signals(void)
 
     CHECK_NEAR(fast.bytes_per_s, 100e9 / 32, 1);
     CHECK_NEAR(slow.congestion_share,
-               lh_congestion_share(100e9, 1 * ms, LH_QUEUE_BYTES, 4), 1e-12);
+               lhi_congestion_share(100e9, 1 * ms, LH_QUEUE_BYTES, 4), 1e-12);
     CHECK(slow.bytes_per_s < fast.bytes_per_s);
     on.queue_bytes = 1e9;
     CHECK_NEAR(effect(use, on).bytes_per_s, fast.bytes_per_s, 1);
@@ -303,14 +304,14 @@ static void nonsense(void)
     lh_link_effect e;
     lh_error err;
 
-    CHECK_INT(lh_cost_link_setting(&use, &setting, &e, &err), LH_EINVAL);
+    CHECK_INT(lhi_cost_link_setting(&use, &setting, &e, &err), LH_EINVAL);
     CHECK_HAS(err.text, "senders of at least 1");
     use.senders = 1;
     setting.fec_parity = 1;
-    CHECK_INT(lh_cost_link_setting(&use, &setting, &e, &err), LH_EINVAL);
+    CHECK_INT(lhi_cost_link_setting(&use, &setting, &e, &err), LH_EINVAL);
     CHECK_HAS(err.text, "block of a code");
     setting.fec_data = 1;
-    CHECK_OK(lh_cost_link_setting(&use, &setting, &e, &err), err);
+    CHECK_OK(lhi_cost_link_setting(&use, &setting, &e, &err), err);
     CHECK(!lh_link_setting_is_default(&setting));
 }
 

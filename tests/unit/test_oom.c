@@ -7,7 +7,12 @@
  * Each is tried twice: only that allocation fails, and all from it on fail.
  * Beyond a call's first 400 allocations, progressively fewer are tried. */
 #define _POSIX_C_SOURCE 200809L
+#include "format/job/events_file.h"
+#include "format/job/model_size.h"
 #include "jobs.h"
+#include "network/optical/network.h"
+#include "schedule/pipeline/file/schedule_csv.h"
+#include "schedule/solver/bound/closed_forms.h"
 
 #include <longhaul/check.h>
 #include <longhaul/experimental/analysis.h>
@@ -184,7 +189,7 @@ CALL(schedule_parse, lh_schedule,
 CALL(schedule_read, lh_schedule, lh_schedule_read(csv_file, false, &out, &err),
      lh_schedule_free)
 TEXT(schedule_format, lh_schedule_format(ordered, &out, NULL, &err))
-TEXT(links_format, lh_schedule_format_links(ordered, &out, NULL, &err))
+TEXT(links_format, lhi_schedule_format_links(ordered, &out, NULL, &err))
 CALL(schedule_whole, lh_schedule,
      lh_schedule_merge_parts(pipeline, schedule, &out, &err), lh_schedule_free)
 CALL(schedule_whole_alone, lh_schedule,
@@ -205,7 +210,7 @@ CALL(trace_parse, lh_trace,
      lh_trace_parse(trace_text, strlen(trace_text), "t", &out, &err),
      lh_trace_free)
 CALL(model_parse, lh_model,
-     lh_model_parse(model_text, LEN(model_text), "m", &out, &err),
+     lhi_model_parse(model_text, LEN(model_text), "m", &out, &err),
      lh_model_free)
 CALL(profile_parse, lh_profile,
      lh_profile_parse(profile_text, LEN(profile_text), "p", &out, &err),
@@ -217,9 +222,9 @@ static const char events_text[] =
 static lh_events *events;
 static lh_event_timeline *course;
 CALL(events_parse, lh_events,
-     lh_events_parse(events_text, LEN(events_text), "e", &out, &err),
+     lhi_events_parse(events_text, LEN(events_text), "e", &out, &err),
      lh_events_free)
-TEXT(events_format, lh_events_format(events, &out, NULL, &err))
+TEXT(events_format, lhi_events_format(events, &out, NULL, &err))
 CALL(course_make, lh_event_timeline,
      lh_event_timeline_make(pipeline, events, NULL, &out, &err),
      lh_event_timeline_free)
@@ -309,10 +314,10 @@ static lh_status routes(void)
 {
     lh_route *out = NULL;
     uint32_t n = 0;
-    lh_status status = lh_topology_routes(lh_scenario_topology(scenario), 0, 2,
-                                          2, &out, &n, &err);
+    lh_status status = lhi_topology_routes(lh_scenario_topology(scenario), 0, 2,
+                                           2, &out, &n, &err);
     CHECK((status == LH_OK) == (out != NULL));
-    lh_routes_free(out);
+    lhi_routes_free(out);
     return status;
 }
 
@@ -372,7 +377,7 @@ static lh_status evaluate(void)
 static lh_status lower_bound(void)
 {
     lh_bound bound;
-    return lh_lower_bound(pipeline, &bound, &err);
+    return lhi_compute_closed_form_bound(pipeline, &bound, &err);
 }
 
 static lh_status write_file(void)
@@ -555,8 +560,8 @@ static bool prepare(void)
            !lh_trace_format(trace, &trace_text, NULL, &err) &&
            !lh_profile_parse(profile_text, LEN(profile_text), "p", &profile,
                              &err) &&
-           !lh_events_parse(events_text, LEN(events_text), "e", &events,
-                            &err) &&
+           !lhi_events_parse(events_text, LEN(events_text), "e", &events,
+                             &err) &&
            !lh_event_timeline_make(pipeline, events, NULL, &course, &err) &&
            !lh_job_parse(job_yaml, strlen(job_yaml), "j", NULL, &job, &err) &&
            !lh_plan_make(job, &robust, &plan, &err) &&

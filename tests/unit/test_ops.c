@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A layer's operations: their memory and operations equal the cost model's for
  * a layer, and published totals. */
+#include "model/ops.h"
 #include "test_cost.h"
 
 static void sum_like_a_layer(const char *preset, uint32_t layer,
@@ -18,8 +19,8 @@ static void sum_like_a_layer(const char *preset, uint32_t layer,
     f.job.framework.fp8 = fp8;
     f.slice = (lh_cost_layer_range){.first_layer = layer, .n_layers = 1};
     COST(&f);
-    CHECK_OK(lh_cost_layer_ops(&f.job, &f.layout, &f.slice, layer, &f.options,
-                               ops, &n, &err),
+    CHECK_OK(lhi_cost_layer_ops(&f.job, &f.layout, &f.slice, layer, &f.options,
+                                ops, &n, &err),
              err);
     for (uint32_t i = 0; i < n; i++) {
         bytes += (double)ops[i].bytes;
@@ -64,8 +65,8 @@ static void parallel_blocks(void)
         CHECK_NEAR(beside.cost.f.flops, plain.cost.f.flops, 0);
         CHECK(beside.cost.f.total_ns < plain.cost.f.total_ns);
         lh_error err = {0};
-        CHECK_OK(lh_cost_layer_ops(&beside.job, &beside.layout, &beside.slice,
-                                   0, &beside.options, ops, &n, &err),
+        CHECK_OK(lhi_cost_layer_ops(&beside.job, &beside.layout, &beside.slice,
+                                    0, &beside.options, ops, &n, &err),
                  err);
         for (uint32_t i = 0; i < n; i++)
             bytes += (double)ops[i].bytes;

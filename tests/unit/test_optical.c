@@ -215,7 +215,7 @@ static void routes_are_all(void)
         a->n = 0;
         search(a, nodes, 0, 0);
         qsort(a->found, a->n, sizeof *a->found, by_rule);
-        CHECK_OK(lh_topology_routes(t, from, to, 40, &got, &n, &err), err);
+        CHECK_OK(lhi_topology_routes(t, from, to, 40, &got, &n, &err), err);
         CHECK_INT(n, a->n < 40 ? a->n : 40);
         for (uint32_t k = 0; k < n; k++) {
             CHECK_INT(got[k].km, a->found[k].km);
@@ -223,7 +223,7 @@ static void routes_are_all(void)
             CHECK(memcmp(got[k].nodes, a->found[k].nodes,
                          got[k].n_nodes * sizeof *nodes) == 0);
         }
-        lh_routes_free(got);
+        lhi_routes_free(got);
     }
     free(a);
     lh_topology_free(t);

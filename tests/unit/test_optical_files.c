@@ -2,6 +2,7 @@
 /* Topologies and scenarios: parsed values, and errors with their reasons. */
 #include "jobs.h"
 
+#include "model/paths.h"
 #include "network/optical/scenario.h"
 
 #include <longhaul/experimental/cost.h>
@@ -23,7 +24,7 @@ static void refused_topology(const char *text, const char *why)
     lh_topology *t = NULL;
     lh_error err = {0};
     lh_status status =
-        lh_topology_parse(text, strlen(text), "t.yaml", &t, &err);
+        lhi_topology_parse(text, strlen(text), "t.yaml", &t, &err);
     CHECK_INT(status, LH_EINPUT);
     CHECK(t == NULL);
     CHECK_HAS(err.text, why);
@@ -53,7 +54,7 @@ static void topologies(void)
         CHECK_INT(lh_topology_n_cables(t), cables[i]);
         int64_t km = 0;
         for (uint32_t c = 0; c < lh_topology_n_cables(t); c++)
-            km += lh_topology_cable(t, c)->km;
+            km += lhi_topology_cable(t, c)->km;
         if (i == 0)
             CHECK_INT(km, 21300);
         lh_topology_free(t);
@@ -336,7 +337,7 @@ static void check_plan(const lh_plan *plan, const char *text)
         return;
     const lh_layout *layout = &plan->best.layout;
     CHECK_INT(s->jobs[0].chain.bits,
-              8 * lh_cost_message_bytes(plan->job, layout) * layout->data);
+              8 * lhi_cost_message_bytes(plan->job, layout) * layout->data);
     CHECK_OK(lh_optical_run_all(s, NULL, &o, &err), err);
     for (uint32_t i = 0; o && i < 2; i++) {
         const lh_optical_job *job = &o->policies[0].runs[i].jobs[0];

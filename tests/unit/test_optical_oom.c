@@ -2,6 +2,7 @@
 /* Each allocation fails in turn: the call returns LH_ENOMEM, leaks nothing and
  * leaves its output unchanged. */
 #include "fail_alloc.h"
+#include "network/optical/network.h"
 #include "test.h"
 
 #include <longhaul/experimental/optical.h>
@@ -53,9 +54,9 @@ static lh_status find_routes(void)
     uint32_t count;
     lh_error err = {0};
     lh_status status =
-        lh_topology_parse(small, sizeof small - 1, "t", &t, &err);
+        lhi_topology_parse(small, sizeof small - 1, "t", &t, &err);
     if (status == LH_OK)
-        status = lh_topology_routes(t, 0, 2, 3, &routes, &count, &err);
+        status = lhi_topology_routes(t, 0, 2, 3, &routes, &count, &err);
     lh_traffic load = {.size = sizeof load,
                        .erlang = 5,
                        .holding_s = 1,
@@ -66,7 +67,7 @@ static lh_status find_routes(void)
     lh_traffic_result result;
     if (status == LH_OK)
         status = lh_traffic_run(t, &load, 1, 0, 50, &result, &err);
-    lh_routes_free(routes);
+    lhi_routes_free(routes);
     lh_topology_free(t);
     return status;
 }

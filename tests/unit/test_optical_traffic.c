@@ -2,6 +2,7 @@
 /* Background traffic in cases with known results: Erlang's loss formula for one
  * link and for two routes between one pair, and the exact Markov chain of first
  * fit with contiguous slots on one fibre. */
+#include "network/optical/network.h"
 #include "test.h"
 
 #include <longhaul/experimental/optical.h>
@@ -15,7 +16,7 @@ static lh_topology *topology(const char *links)
     lh_error err = {0};
     snprintf(text, sizeof text,
              "nodes: [{id: 1}, {id: 2}, {id: 3}]\nlinks: [%s]\n", links);
-    CHECK_OK(lh_topology_parse(text, strlen(text), "t.yaml", &t, &err), err);
+    CHECK_OK(lhi_topology_parse(text, strlen(text), "t.yaml", &t, &err), err);
     return t;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pipelines and schedules, read and written. */
 #define _POSIX_C_SOURCE 200809L /* mkdtemp */
+#include "schedule/pipeline/accessors.h"
 #include "test.h"
 
 #include <longhaul/experimental/pipeline.h>
@@ -53,7 +54,7 @@ static void shorthands_expand(void)
         CHECK_INT(lh_pipeline_chunk(p, c)->device, devices[c]);
         CHECK_INT(lh_pipeline_chunk(p, c)->f_ns, 5000000);
     }
-    CHECK_INT(lh_pipeline_placement(p), LH_PLACEMENT_WAVE);
+    CHECK_INT(lhi_pipeline_placement(p), LH_PLACEMENT_WAVE);
     CHECK_INT(lh_pipeline_n_links(p), 2);
     CHECK_INT(lh_pipeline_link(p, 0)->from, 1);
     CHECK_INT(lh_pipeline_link(p, 0)->to, 2);
@@ -66,7 +67,7 @@ static void shorthands_expand(void)
               "uniform: {placement: loop, chunks_per_device: 3, F: 3, D: 3, "
               "W: 3}\ndatacenters: {count: 2, latency: 5}\n");
     CHECK_INT(lh_pipeline_n_chunks(p), 12);
-    CHECK_INT(lh_pipeline_placement(p), LH_PLACEMENT_LOOP);
+    CHECK_INT(lhi_pipeline_placement(p), LH_PLACEMENT_LOOP);
     CHECK_INT(lh_pipeline_n_links(p), 4);
     CHECK_STR(lh_pipeline_link(p, 0)->name, "dc0>dc1");
     CHECK_INT(lh_pipeline_link(p, 2)->from, 3);

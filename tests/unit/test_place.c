@@ -5,6 +5,7 @@
 
 #include "planner/layout/layout.h"
 #include "planner/layout/traffic.h"
+#include "schedule/pipeline/accessors.h"
 
 #include <longhaul/experimental/plan.h>
 
@@ -585,8 +586,8 @@ static void plans_keep_sites(void)
     CHECK(sites && sites->n_groups == 1);
     CHECK_INT(plan->best.layout.pipeline, 5);
     CHECK_INT(plan->best.layout.data, 1);
-    CHECK_STR(lh_pipeline_site_name(plan->pipeline,
-                                    lh_pipeline_device_site(plan->pipeline, 2)),
+    CHECK_STR(lhi_pipeline_site_name(
+                  plan->pipeline, lh_pipeline_device_site(plan->pipeline, 2)),
               "a");
     CHECK_OK(lh_plan_format(plan, &text, NULL, &err), err);
     CHECK_OK(lh_plan_parse(text, strlen(text), "p", &again, &err), err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rank reassignment: hosts that exchange their placement. */
+#include "resilience/placement/placement.h"
 #include "resilience/placement/placement_internal.h"
 #include "test.h"
 #include "uniform.h"
@@ -115,10 +116,10 @@ static const lh_host_slowdowns ring_now = {
 static void a_slow_link_matters_by_what_it_carries(void)
 {
     setting t = set_up(two, 2, NULL);
-    CHECK_INT(lh_host_placement_n_hosts(t.places), 4);
-    CHECK_INT(lh_host_placement_nominal_link(t.places, 0, 1).latency_ns,
+    CHECK_INT(lhi_host_placement_n_hosts(t.places), 4);
+    CHECK_INT(lhi_host_placement_nominal_link(t.places, 0, 1).latency_ns,
               2 * MS);
-    CHECK_INT(lh_host_placement_nominal_link(t.places, 0, 3).transfer_ns,
+    CHECK_INT(lhi_host_placement_nominal_link(t.places, 0, 3).transfer_ns,
               1 * MS);
 
     /* Data: 20 and 30 messages with 3 ms more each, one step with 4 ms more. */
@@ -482,9 +483,9 @@ static void what_differs_stays_at_its_device(void)
         CHECK_INT(lh_pipeline_link(p, 0)->transfer_ns, 4 * MS);
         CHECK_INT(lh_pipeline_link(p, 1)->latency_ns, back);
         lh_pipeline_free(p);
-        CHECK_INT(lh_host_placement_nominal_link(t.places, 1, 2).latency_ns,
+        CHECK_INT(lhi_host_placement_nominal_link(t.places, 1, 2).latency_ns,
                   back);
-        CHECK_INT(lh_host_placement_nominal_link(t.places, 0, 2).latency_ns,
+        CHECK_INT(lhi_host_placement_nominal_link(t.places, 0, 2).latency_ns,
                   i == 0 ? 0 : 2 * MS);
         lh_host_exchange *x = exchange(&t, &now, NULL);
         CHECK(x->is_exchange && x->predicted_ns == makespan(&t, NULL, NULL));

@@ -4,6 +4,7 @@
 #include "plans.h"
 
 #include "planner/layout/layout.h"
+#include "schedule/pipeline/accessors.h"
 
 #include <longhaul/check.h>
 #include <longhaul/experimental/methods.h>
@@ -97,10 +98,10 @@ static void pipelines_are_built(void)
                               &optimizer_ns, &err),
              err);
     CHECK_INT(lh_pipeline_n_microbatches(p), 32);
-    CHECK_INT(lh_pipeline_placement(p), LH_PLACEMENT_UD);
+    CHECK_INT(lhi_pipeline_placement(p), LH_PLACEMENT_UD);
     CHECK_INT(lh_pipeline_n_links(p), 14);
     CHECK_INT(lh_pipeline_memory_limit(p, 3), INT64_C(80) << 30);
-    CHECK_STR(lh_pipeline_site_name(p, lh_pipeline_device_site(p, 4)), "east");
+    CHECK_STR(lhi_pipeline_site_name(p, lh_pipeline_device_site(p, 4)), "east");
     CHECK(optimizer_ns > 0);
     for (uint32_t i = 0; i < 14; i++) {
         const lh_link *k = lh_pipeline_link(p, i);

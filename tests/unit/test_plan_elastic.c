@@ -5,6 +5,7 @@
 
 #include "planner/elastic/layout_search.h"
 #include "planner/search/elastic_search.h"
+#include "schedule/pipeline/accessors.h"
 
 #include <longhaul/check.h>
 #include <longhaul/experimental/plan.h>
@@ -95,7 +96,7 @@ static void elastic_plans(void)
         }
         CHECK(plan->best.peak_memory_bytes <= plan->best.memory_limit_bytes);
         CHECK(plan->best.layout.chunks_per_device == 1 ||
-              lh_pipeline_n_dp_ops(plan->pipeline) > 0);
+              lhi_pipeline_n_dp_ops(plan->pipeline) > 0);
         says_what_it_is(plan);
         lh_verdict *verdict = NULL;
         CHECK_OK(lh_check(plan->pipeline, plan->schedule, &verdict, &err), err);

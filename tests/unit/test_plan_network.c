@@ -5,6 +5,7 @@
 #include "plans.h"
 
 #include "base/random.h"
+#include "model/link_settings.h"
 
 #include <longhaul/experimental/cost.h>
 #include <longhaul/experimental/plan.h>
@@ -105,7 +106,7 @@ static double gbps_at(const lh_advice_option *o, double path, double latency_ns)
     double share =
         o && o->setting.congestion == LH_CONGESTION_ON &&
                 o->setting.balancing == LH_BALANCING_ECMP
-            ? lh_congestion_share(path, latency_ns, LH_QUEUE_BYTES, 1)
+            ? lhi_congestion_share(path, latency_ns, LH_QUEUE_BYTES, 1)
             : 1;
     return o ? o->message_bytes_per_s * 8 / 1e9 / share : -1;
 }

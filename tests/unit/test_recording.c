@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Recordings with known properties, intact and damaged: derivable results are
  * given, damage is counted, and nothing is invented. */
+#include "report/diagnosis/recording.h"
 #include "small_recording.h"
 #include "test.h"
 #include "uniform.h"
@@ -33,7 +34,7 @@ static lh_diagnosis *diagnosed(const char *text, size_t len)
     lh_recording *r = NULL;
     lh_diagnosis *d = NULL;
     lh_error err = {0};
-    CHECK_OK(lh_recording_parse(text, len, "small.csv", &r, &err), err);
+    CHECK_OK(lhi_recording_parse(text, len, "small.csv", &r, &err), err);
     if (r)
         CHECK_OK(lh_diagnose(r, NULL, &d, &err), err);
     lh_recording_free(r);
@@ -609,7 +610,7 @@ static void check_cut(const char *text, size_t len, bool may_be_whole)
     lh_recording *r = NULL;
     lh_diagnosis *d = NULL;
     lh_error err = {0};
-    lh_status status = lh_recording_parse(text, len, "cut.csv", &r, &err);
+    lh_status status = lhi_recording_parse(text, len, "cut.csv", &r, &err);
     if (status != LH_OK) {
         CHECK(status == LH_EINPUT && strstr(err.text, "cut.csv"));
         return;
@@ -663,7 +664,7 @@ static void a_cut_or_damaged_gzip_file_says_so(void)
         lh_recording *r = NULL;
         lh_error err = {0};
         lh_status status =
-            lh_recording_parse((char *)zipped, len, "cut.csv", &r, &err);
+            lhi_recording_parse((char *)zipped, len, "cut.csv", &r, &err);
         CHECK(status == LH_OK || status == LH_EINPUT);
         lh_recording_free(r);
         zipped[at] ^= 0x55;
@@ -697,7 +698,7 @@ static void a_chunk_of_a_large_number_takes_no_memory(void)
                                 "1,%d,0,%d,forward-compute,0,%d,-1,0,0,1\n", s,
                                 s, INT16_MAX);
     getrusage(RUSAGE_SELF, &before);
-    CHECK_INT(lh_recording_parse(text, len, "t.csv", &r, &err), LH_EINPUT);
+    CHECK_INT(lhi_recording_parse(text, len, "t.csv", &r, &err), LH_EINPUT);
     CHECK(strstr(err.text, "a chunk has no passes"));
     getrusage(RUSAGE_SELF, &after);
     CHECK(after.ru_maxrss - before.ru_maxrss < 128 * 1024); /* KiB */
@@ -709,7 +710,7 @@ static void check_refused(const char *text, const char *why)
     lh_recording *r = NULL;
     lh_error err = {0};
     lh_status status =
-        lh_recording_parse(text, strlen(text), "it.csv", &r, &err);
+        lhi_recording_parse(text, strlen(text), "it.csv", &r, &err);
     CHECK_INT(status, LH_EINPUT);
     CHECK_HAS(err.text, why);
     CHECK(r == NULL);

@@ -2,6 +2,7 @@
 /* Traces and reports with each allocation failing in turn, including jansson's.
  */
 #include "fail_alloc.h"
+#include "report/diagnosis/recording.h"
 #include "small_recording.h"
 #include "small_trace.h"
 #include "test.h"
@@ -99,8 +100,8 @@ static void diagnoses(void)
     const small_job job = {
         .steps = 2, .stages = 2, .replicas = 2, .microbatches = 2, .slower = 2};
     small_recording(&job);
-    CHECK_OK(lh_recording_parse(small_text, small_len, "small.csv", &recording,
-                                &err),
+    CHECK_OK(lhi_recording_parse(small_text, small_len, "small.csv", &recording,
+                                 &err),
              err);
     CHECK_OK(lh_diagnose(recording, NULL, &d, &err), err);
     page.recording = recording;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The methods' orders and makespans in cases known from the papers, from the
  * zero-bubble authors' scheduler, or computed by hand. */
+#include "schedule/methods/sched.h"
 #include "test.h"
 #include "uniform.h"
 
@@ -388,7 +389,7 @@ static void names(void)
     CHECK(s == NULL);
     for (uint32_t i = 0; i < lh_n_methods(); i++) {
         CHECK(lh_method_name(i) != NULL);
-        CHECK(lh_method_about(i) != NULL);
+        CHECK(lhi_method_about(i) != NULL);
     }
     CHECK(lh_method_name(lh_n_methods()) == NULL);
     lh_method_options options = {.size = sizeof options, .sub_blocks = 4097};

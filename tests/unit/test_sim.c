@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The performance model in cases computed by hand, and its analysis.
  * tests/property compares it with a second implementation. */
+#include "schedule/pipeline/accessors.h"
 #include "scheduled.h"
 #include "test.h"
 #include "uniform.h"
@@ -298,7 +299,7 @@ static void prefetch_depths(void)
                   (i == 1 ? 111 : 104) * MS);
         CHECK_OK(lh_check(p, s, &v, &err), err);
         CHECK_INT(lh_verdict_makespan(v), ends[i] * MS);
-        CHECK_INT(lh_pipeline_n_initial_gathers(p), i);
+        CHECK_INT(lhi_pipeline_n_initial_gathers(p), i);
         if (i == 1) {
             CHECK_INT(lh_solve(p, NULL, &solution, &err), LH_EUNSUPPORTED);
             CHECK_HAS(err.text, "only all-gathers launched at the start");

@@ -6,6 +6,7 @@
 #include "test.h"
 
 #include "format/document/tree.h"
+#include "format/job/model_size.h"
 #include "format/job/parse.h"
 
 #define SOURCE_ROOT TEST_DATA "/../.."
@@ -42,7 +43,7 @@ static void presets_have_published_counts(void)
     /* DeepSeek's README_WEIGHTS: 11.5 B for the MTP module itself; the
      * projection adds 2 x 7168^2. */
     const lh_model *v3 = lh_model_preset("deepseek-v3");
-    CHECK_NEAR((double)lh_model_mtp_params(v3) - 2 * 7168.0 * 7168.0, 11.5e9,
+    CHECK_NEAR((double)lhi_model_mtp_params(v3) - 2 * 7168.0 * 7168.0, 11.5e9,
                0.01e9);
     CHECK(lh_model_preset("llama4") == NULL);
 }
@@ -69,8 +70,8 @@ static void crosspipe_models_are_short_llamas(void)
     const lh_model *m70 = lh_model_preset("crosspipe-m70");
     const lh_model *llama = lh_model_preset("llama3-70b");
     CHECK_INT(m70->layers, 62);
-    CHECK_INT(lh_model_layer_params(m70, 0).total,
-              lh_model_layer_params(llama, 0).total);
+    CHECK_INT(lhi_model_layer_params(m70, 0).total,
+              lhi_model_layer_params(llama, 0).total);
     CHECK_INT(lh_model_preset("crosspipe-m8")->layers, 30);
 }
 
@@ -78,9 +79,10 @@ static void parts_add_up(void)
 {
     for (const char *const *name = lh_model_presets(); *name; name++) {
         const lh_model *m = lh_model_preset(*name);
-        lh_layer_params sum = {0}, all = lh_model_range_params(m, 0, m->layers);
+        lh_layer_params sum = {0},
+                        all = lhi_model_range_params(m, 0, m->layers);
         for (uint32_t i = 0; i < m->layers; i++) {
-            lh_layer_params p = lh_model_layer_params(m, i);
+            lh_layer_params p = lhi_model_layer_params(m, i);
             CHECK_INT(p.total,
                       p.attention + p.norms + p.mlp + p.router + p.experts);
             CHECK(p.active <= p.total);
@@ -92,12 +94,13 @@ static void parts_add_up(void)
         CHECK_INT(all.active, sum.active);
         uint64_t shared =
             m->tied_embeddings ? (uint64_t)m->hidden * m->vocab : 0;
-        CHECK_INT(lh_model_params(m), sum.total + lh_model_embedding_params(m) +
-                                          lh_model_head_params(m) - shared);
+        CHECK_INT(lh_model_params(m), sum.total +
+                                          lhi_model_embedding_params(m) +
+                                          lhi_model_head_params(m) - shared);
     }
     const lh_model *v3 = lh_model_preset("deepseek-v3");
-    CHECK_INT(lh_model_moe_layers(v3, 0, 61), 58);
-    CHECK_INT(lh_model_moe_layers(v3, 2, 2), 1);
+    CHECK_INT(lhi_model_moe_layers(v3, 0, 61), 58);
+    CHECK_INT(lhi_model_moe_layers(v3, 2, 2), 1);
     CHECK(!lh_model_layer_is_moe(v3, 2));
     CHECK(lh_model_layer_is_moe(v3, 3));
 }
@@ -214,21 +217,21 @@ static void layers_of_other_families_are_known(void)
     CHECK(m && m->norm_placement == LH_NORM_PLACEMENT_BOTH && m->qk_norm &&
           m->norm_zero_centered && m->tied_embeddings && m->head_dim == 256 &&
           m->full_interval == 6 && m->rope_theta == 1000000);
-    CHECK(m && lh_model_layer_params(m, 0).norms == 4 * 64);
+    CHECK(m && lhi_model_layer_params(m, 0).norms == 4 * 64);
     lh_model_free(m);
     m = parse_of("cohere2", "", &err);
     CHECK(m && m->norm == LH_NORM_LAYER_UNBIASED && m->parallel_block &&
           m->no_rope_interval == 4 && m->full_interval == 4);
-    CHECK(m && lh_model_layer_params(m, 0).norms == 64);
+    CHECK(m && lhi_model_layer_params(m, 0).norms == 64);
     lh_model_free(m);
     m = parse_of("nemotron", "", &err);
     CHECK(m && m->activation == LH_ACTIVATION_RELU2 && !m->gated &&
           m->partial_rotary_factor == 0.5 && !lhi_model_uses_dropout(m));
-    CHECK(m && lh_model_layer_params(m, 0).norms == 4 * 64);
+    CHECK(m && lhi_model_layer_params(m, 0).norms == 4 * 64);
     lh_model_free(m);
     m = parse_of("olmo2", "", &err);
     CHECK(m && m->norm_placement == LH_NORM_PLACEMENT_POST);
-    CHECK(m && lh_model_layer_params(m, 0).attention ==
+    CHECK(m && lhi_model_layer_params(m, 0).attention ==
                    4 * 64 * 64 + 2 * 64); /* norms of all heads together */
     lh_model_free(m);
     m = parse_of("minimax_m2",
@@ -279,7 +282,7 @@ static lh_model *parse(const char *text, lh_error *err)
 {
     lh_model *m = NULL;
     *err = (lh_error){0};
-    return lh_model_parse(text, strlen(text), "c.json", &m, err) == LH_OK
+    return lhi_model_parse(text, strlen(text), "c.json", &m, err) == LH_OK
                ? m
                : NULL;
 }
@@ -370,7 +373,7 @@ static void expert_patterns(void)
         /* Every second layer (1, 3, 5), but not 1 and 3. */
         CHECK_INT(m->experts, 8);
         CHECK_INT(m->n_dense_list, 2);
-        CHECK_INT(lh_model_moe_layers(m, 0, 6), 1);
+        CHECK_INT(lhi_model_moe_layers(m, 0, 6), 1);
         CHECK(lh_model_layer_is_moe(m, 5));
     }
     lh_model_free(m);
@@ -633,7 +636,7 @@ static void gpt2_config(void)
         "\"activation_function\": \"gelu_new\"}";
     lh_model *m = NULL;
     lh_error err;
-    CHECK_OK(lh_model_parse(text, strlen(text), "gpt2.json", &m, &err), err);
+    CHECK_OK(lhi_model_parse(text, strlen(text), "gpt2.json", &m, &err), err);
     CHECK_INT(lh_model_params(m), 124439808);
     CHECK(m->tied_embeddings && m->norm == LH_NORM_LAYER && !m->gated);
     lh_model_free(m);
@@ -664,7 +667,7 @@ static void falcon_config(void)
     CHECK_MSG(m, "%s", err.text);
     if (m)
         CHECK(!m->parallel_block && m->kv_heads == 71 && m->mlp_bias &&
-              lh_model_layer_params(m, 0).norms == 4 * 4544);
+              lhi_model_layer_params(m, 0).norms == 4 * 4544);
     lh_model_free(m);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Profile files: rejected input, and entry lookup. */
+#include "format/job/profile_lookup.h"
 #include "test_spec.h"
 
 static void refuse_profile(const char *text, const char *says)
@@ -108,31 +109,31 @@ static void entries_are_found_by_their_conditions(void)
                              .expert = 1,
                              .micro_batch = 1,
                              .sequence = 8};
-    const lh_profile_entry *e = lh_profile_find(p, &like);
+    const lh_profile_entry *e = lhi_profile_find(p, &like);
     CHECK(e && e->f_ns == 1000 && e->activation_bytes == LH_NOT_MEASURED);
     like.gpu = "b200";
-    e = lh_profile_find(p, &like);
+    e = lhi_profile_find(p, &like);
     CHECK(e && e->f_ns == 4000 && e->activation_bytes == 0);
     like.gpu = "a100-80g";
-    CHECK(!lh_profile_find(p, &like));
+    CHECK(!lhi_profile_find(p, &like));
     like.gpu = NULL;
-    CHECK(lh_profile_find(p, &like) != NULL);
+    CHECK(lhi_profile_find(p, &like) != NULL);
     like.model = "mine"; /* no entry names another model */
-    CHECK(lh_profile_find(p, &like) != NULL);
+    CHECK(lhi_profile_find(p, &like) != NULL);
     like.sequence = 9;
-    CHECK(!lh_profile_find(p, &like));
+    CHECK(!lhi_profile_find(p, &like));
     like.sequence = 16;
-    e = lh_profile_find(p, &like);
+    e = lhi_profile_find(p, &like);
     CHECK(e && e->f_ns == 11000);
     like.no_sequence_parallel = true;
-    e = lh_profile_find(p, &like);
+    e = lhi_profile_find(p, &like);
     CHECK(e && e->f_ns == 12000);
     like.no_sequence_parallel = false;
     like.model = "llama3-405b";
-    e = lh_profile_find(p, &like);
+    e = lhi_profile_find(p, &like);
     CHECK(e && e->f_ns == 10000);
     like.model = "llama3-70b";
-    CHECK(!lh_profile_find(p, &like));
+    CHECK(!lhi_profile_find(p, &like));
     like = (lh_profile_entry){.kind = LH_PROFILE_CHUNK,
                               .gpu = "h200",
                               .tensor = 1,
@@ -142,7 +143,7 @@ static void entries_are_found_by_their_conditions(void)
                               .sequence = 8,
                               .chunk = 0,
                               .n_chunks = 2};
-    e = lh_profile_find(p, &like);
+    e = lhi_profile_find(p, &like);
     CHECK(e && e->f_ns == 7500);
     profile_round_trip(p, "profile");
     lh_profile_free(p);

@@ -198,12 +198,12 @@ static void check_dense_groups(laid_out *c, uint32_t stage,
     for (uint32_t r = 0; r < l->tensor; r++)
         count_group(c, stage, dc, r, l->tensor, c->n / l->tensor, &data);
     CHECK_OK(
-        lh_cost_find_group(&c->f.job, l, LH_COST_TENSOR, slice, &g, &c->f.err),
+        lhi_cost_find_group(&c->f.job, l, LH_COST_TENSOR, slice, &g, &c->f.err),
         c->f.err);
     check_worst(&tensor, &g);
-    CHECK_OK(
-        lh_cost_find_group(&c->f.job, l, LH_COST_CONTEXT, slice, &g, &c->f.err),
-        c->f.err);
+    CHECK_OK(lhi_cost_find_group(&c->f.job, l, LH_COST_CONTEXT, slice, &g,
+                                 &c->f.err),
+             c->f.err);
     check_worst(&context, &g);
     lhi_compute_site_group(&c->f.job, l, slice, site, &g);
     CHECK_INT(g.size, site->replicas * l->context);
@@ -311,7 +311,7 @@ static void check_message(laid_out *c, const lhi_layout_placement *at,
         latency = net->latency_ns > latency ? net->latency_ns : latency;
     }
     CHECK_OK(
-        lh_cost_hop_message(&c->f.job, l, &hop, &c->f.options, &m, &c->f.err),
+        lhi_cost_hop_message(&c->f.job, l, &hop, &c->f.options, &m, &c->f.err),
         c->f.err);
     CHECK_NEAR((double)m.transfer_ns, (double)m.bytes / c->size * 1e9 / rate,
                1);

@@ -2,6 +2,7 @@
 /* Compares a trace with a later one, and a run's log, also when memory runs
  * out. */
 #include "fail_alloc.h"
+#include "report/comparison/run_log.h"
 #include "small_trace.h"
 #include "test.h"
 
@@ -63,7 +64,7 @@ static void logs(void)
     lh_error err = {0};
     FAIL_EACH_ALLOC({
         log = NULL;
-        status = lh_run_log_parse(two_runs, strlen(two_runs), "l", &log, &err);
+        status = lhi_run_log_parse(two_runs, strlen(two_runs), "l", &log, &err);
         CHECK((status == LH_OK) == (log != NULL));
         if (log) {
             CHECK_INT(log->n_iterations, 3);
@@ -73,10 +74,11 @@ static void logs(void)
         lh_run_log_free(log);
     });
     log = NULL;
-    CHECK_INT(lh_run_log_parse("", 0, "empty", &log, &err), LH_EINPUT);
+    CHECK_INT(lhi_run_log_parse("", 0, "empty", &log, &err), LH_EINPUT);
     CHECK_STR(err.text, "empty: contains no iteration");
     static const char bad[] = "{\"step\": 0, \"seconds\": 9}\n\n";
-    CHECK_INT(lh_run_log_parse(bad, strlen(bad), "bad", &log, &err), LH_EINPUT);
+    CHECK_INT(lhi_run_log_parse(bad, strlen(bad), "bad", &log, &err),
+              LH_EINPUT);
     CHECK_HAS(err.text, "bad:2: ");
     CHECK(!log);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages and collectives over long links, compared with numbers computed by
  * hand. */
+#include "model/link_settings.h"
 #include "test.h"
 
 #include <longhaul/experimental/network_model.h>
@@ -74,12 +75,12 @@ static void losses(void)
                  3.6110, 4);
     CHECK_DIGITS(lh_message_ns(LH_RECOVERY_GO_BACK_N, bytes, &far) / ms, 8.4529,
                  4);
-    CHECK_DIGITS(lh_flow_efficiency(LH_RECOVERY_GO_BACK_N, &far), 0.4502, 4);
+    CHECK_DIGITS(lhi_flow_efficiency(LH_RECOVERY_GO_BACK_N, &far), 0.4502, 4);
     /* Resending only lost packets: 2.048 packets with 0.328 us more. */
     CHECK_DIGITS(lh_message_ns(LH_RECOVERY_SELECTIVE_REPEAT, bytes, &far) / ms,
                  4.3561, 4);
-    CHECK(lh_flow_efficiency(LH_RECOVERY_SELECTIVE_REPEAT, &far) == 1 - 2e-4);
-    CHECK(lh_flow_efficiency(LH_RECOVERY_GO_BACK_N, &clean) == 1);
+    CHECK(lhi_flow_efficiency(LH_RECOVERY_SELECTIVE_REPEAT, &far) == 1 - 2e-4);
+    CHECK(lhi_flow_efficiency(LH_RECOVERY_GO_BACK_N, &clean) == 1);
     CHECK(isinf(lh_message_ns(LH_RECOVERY_GO_BACK_N, 1, &(lh_flow){1, 1, 1})));
 }
 

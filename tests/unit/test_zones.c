@@ -4,6 +4,8 @@
 #include "jobs.h"
 #include "test_spec.h"
 
+#include "model/all_to_all.h"
+#include "model/groups.h"
 #include "planner/layout/traffic.h"
 
 #include <longhaul/experimental/cost.h>
@@ -143,14 +145,16 @@ static void all_to_all_by_hand(void)
     double transfer, latency;
     lh_error err;
 
-    CHECK_OK(lh_cost_all_to_all(job, &g, 32e6, NULL, &transfer, &latency, &err),
-             err);
+    CHECK_OK(
+        lhi_cost_all_to_all(job, &g, 32e6, NULL, &transfer, &latency, &err),
+        err);
     CHECK_NEAR(transfer, 8e6 / fabric + 16e6 / (200.0 / 16), 1);
     CHECK_NEAR(latency, 20000, 0);
     /* Over all four: both zones in the west share the link to the east. */
     g.size = 64;
-    CHECK_OK(lh_cost_all_to_all(job, &g, 64e6, NULL, &transfer, &latency, &err),
-             err);
+    CHECK_OK(
+        lhi_cost_all_to_all(job, &g, 64e6, NULL, &transfer, &latency, &err),
+        err);
     CHECK_NEAR(transfer, 8e6 / fabric + 16e6 / (200.0 / 16) + 32e6 / (50. / 32),
                1);
     CHECK_NEAR(latency, 5e6, 0);
@@ -207,7 +211,7 @@ static double message_ns(const lh_job *job, uint32_t from, uint32_t to,
     lh_cost_message m;
     lh_error err;
 
-    CHECK_OK(lh_cost_hop_message(job, &l, &hop, NULL, &m, &err), err);
+    CHECK_OK(lhi_cost_hop_message(job, &l, &hop, NULL, &m, &err), err);
     *latency = m.latency_ns;
     return (double)m.transfer_ns;
 }
@@ -290,7 +294,7 @@ static void experts_stay_in_zones(void)
     lh_cost_group g;
     lh_error err;
 
-    CHECK_OK(lh_cost_find_group(job, &l, LH_COST_EXPERT, &slice, &g, &err),
+    CHECK_OK(lhi_cost_find_group(job, &l, LH_COST_EXPERT, &slice, &g, &err),
              err);
     CHECK(g.size == 8 && g.per_node == 8 && g.per_datacenter == 8);
     lh_job_free(job);

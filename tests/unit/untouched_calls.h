@@ -3,6 +3,20 @@
 #ifndef UNTOUCHED_CALLS_H
 #define UNTOUCHED_CALLS_H
 
+#include "format/job/events_file.h"
+#include "format/job/model_size.h"
+#include "model/all_to_all.h"
+#include "model/groups.h"
+#include "model/link_settings.h"
+#include "model/ops.h"
+#include "network/optical/network.h"
+#include "report/diagnosis/rank_map.h"
+#include "report/diagnosis/recording.h"
+#include "report/diagnosis/replica_pipeline.h"
+#include "schedule/certificate/certificate.h"
+#include "schedule/elastic/elastic.h"
+#include "schedule/methods/sched.h"
+#include "schedule/solver/bound/closed_forms.h"
 #include "untouched_given.h"
 
 #include <longhaul/experimental/bounds.h>
@@ -74,7 +88,7 @@ static lh_status makes_schedule(bool bad)
 static lh_status finds_method(bool bad)
 {
     POISONED(uint32_t, out);
-    return CALL(lh_method_find(bad ? "x" : "1f1b", &out, &err), out);
+    return CALL(lhi_method_find_number(bad ? "x" : "1f1b", &out, &err), out);
 }
 
 static lh_status chooses(const char *name, bool bad)
@@ -125,7 +139,8 @@ static lh_status bounds(bool bad)
 {
     POISONED(lh_bound, out);
     (void)bad; /* it can fail only for lack of memory */
-    lh_status status = CALL(lh_lower_bound(pipeline, &out, &err), out);
+    lh_status status =
+        CALL(lhi_compute_closed_form_bound(pipeline, &out, &err), out);
     return bad ? LH_EINVAL : status;
 }
 
@@ -327,9 +342,10 @@ static lh_status reads_recording(bool bad)
     POISONED(lh_recording *, out);
     small_recording(&(small_job){
         .steps = 1, .stages = 2, .replicas = 2, .microbatches = 2});
-    lh_status status = CALL(lh_recording_parse(small_text, bad ? 40 : small_len,
-                                               "small.csv", &out, &err),
-                            out);
+    lh_status status =
+        CALL(lhi_recording_parse(small_text, bad ? 40 : small_len, "small.csv",
+                                 &out, &err),
+             out);
     if (status == LH_OK)
         lh_recording_free(out);
     return status;
@@ -344,8 +360,8 @@ static lh_status reads_ranks(bool bad)
 {
     POISONED(lh_rank_map *, out);
     lh_status status =
-        CALL(lh_rank_map_parse(ranks_text, bad ? 40 : sizeof ranks_text - 1,
-                               "ranks.yaml", &out, &err),
+        CALL(lhi_rank_map_parse(ranks_text, bad ? 40 : sizeof ranks_text - 1,
+                                "ranks.yaml", &out, &err),
              out);
     if (status == LH_OK)
         lh_rank_map_free(out);
@@ -372,10 +388,10 @@ static lh_status reads_profiler(bool bad)
 {
     lh_rank_map *map = NULL;
     POISONED(lh_recording *, out);
-    lh_status status = lh_rank_map_parse(ranks_text, sizeof ranks_text - 1,
-                                         "ranks.yaml", &map, &err);
+    lh_status status = lhi_rank_map_parse(ranks_text, sizeof ranks_text - 1,
+                                          "ranks.yaml", &map, &err);
     if (status == LH_OK)
-        status = CALL(lh_recording_parse_mapped(
+        status = CALL(lhi_recording_parse_mapped(
                           profiler_text, bad ? 40 : sizeof profiler_text - 1,
                           "rank0.json", map, &out, &err),
                       out);
@@ -393,7 +409,7 @@ static lh_status diagnoses(bool bad)
     small_recording(&(small_job){
         .steps = 1, .stages = 2, .replicas = 2, .microbatches = 2});
     lh_status status =
-        lh_recording_parse(small_text, small_len, "small.csv", &r, &err);
+        lhi_recording_parse(small_text, small_len, "small.csv", &r, &err);
     if (status == LH_OK)
         status = CALL(lh_diagnose(r, &with, &out, &err), out);
     if (status == LH_OK)
@@ -410,10 +426,10 @@ static lh_status reshapes(bool bad)
     small_recording(&(small_job){
         .steps = 1, .stages = 2, .replicas = 2, .microbatches = 2});
     lh_status status =
-        lh_recording_parse(small_text, small_len, "small.csv", &r, &err);
+        lhi_recording_parse(small_text, small_len, "small.csv", &r, &err);
     if (status == LH_OK)
-        status = CALL(lh_recording_pipeline(r, bad ? 2 : 1, &out, &order, &err),
-                      out);
+        status = CALL(
+            lhi_recording_pipeline(r, bad ? 2 : 1, &out, &order, &err), out);
     if (status == LH_OK)
         lh_pipeline_free(out);
     lh_schedule_free(order);
@@ -428,7 +444,7 @@ static lh_status reshapes_with_links(bool bad)
     small_recording(&(small_job){
         .steps = 1, .stages = 2, .replicas = 2, .microbatches = 2});
     lh_status status =
-        lh_recording_parse(small_text, small_len, "small.csv", &r, &err);
+        lhi_recording_parse(small_text, small_len, "small.csv", &r, &err);
     if (status == LH_OK)
         status =
             CALL(lh_recording_linked_pipeline(r, bad ? 2 : 1, &out, &err), out);
@@ -552,7 +568,7 @@ static lh_status lists_ops(bool bad)
     large.training.sequence = bad ? UINT32_MAX : job->training.sequence;
     memset(ops, POISON, sizeof ops);
     lh_status status =
-        CALL(lh_cost_layer_ops(&large, &l, &slice, 0, NULL, ops, &n, &err), n);
+        CALL(lhi_cost_layer_ops(&large, &l, &slice, 0, NULL, ops, &n, &err), n);
     return left_alone(status, ops, sizeof ops);
 }
 
@@ -573,7 +589,7 @@ static lh_status finds_group(bool bad)
     lh_cost_layer_range slice = {.n_layers = 2,
                                  .data_datacenters = bad ? 2 : 1};
     return CALL(
-        lh_cost_find_group(job, &layout, LH_COST_DATA, &slice, &out, &err),
+        lhi_cost_find_group(job, &layout, LH_COST_DATA, &slice, &out, &err),
         out);
 }
 
@@ -597,7 +613,7 @@ static lh_status exchanges(bool bad)
                        .datacenter = bad ? 9 : 0,
                        .concurrent = 1};
     memset(out, POISON, sizeof out);
-    return CALL(lh_cost_all_to_all(job, &g, 1e6, NULL, &out[0], &out[1], &err),
+    return CALL(lhi_cost_all_to_all(job, &g, 1e6, NULL, &out[0], &out[1], &err),
                 out);
 }
 
@@ -605,7 +621,8 @@ static lh_status sends(bool bad)
 {
     POISONED(lh_cost_message, out);
     lh_cost_hop hop = {.to = bad ? 7 : 1};
-    return CALL(lh_cost_hop_message(job, &layout, &hop, NULL, &out, &err), out);
+    return CALL(lhi_cost_hop_message(job, &layout, &hop, NULL, &out, &err),
+                out);
 }
 
 static lh_status sets_link(bool bad)
@@ -615,7 +632,7 @@ static lh_status sets_link(bool bad)
                          .oversubscription = 1,
                          .senders = 1};
     lh_link_setting setting = {.queue_pairs = 2};
-    return CALL(lh_cost_link_setting(&load, &setting, &out, &err), out);
+    return CALL(lhi_cost_link_setting(&load, &setting, &out, &err), out);
 }
 
 static lh_status queues(bool bad)
@@ -641,10 +658,10 @@ static lh_status times_events(bool bad)
         status = CALL(lh_elastic_event_time(&g, p, 0, &ns, &err), ns);
     lh_status listed = status;
     if (p && (status == LH_OK || bad)) {
-        listed = CALL(lh_elastic_operations(&g, p, &ops, &n, &err), ops);
+        listed = CALL(lhi_elastic_operations(&g, p, &ops, &n, &err), ops);
         left_alone(listed, &n, sizeof n);
         if (listed == LH_OK)
-            lh_elastic_ops_free(ops);
+            lhi_elastic_ops_free(ops);
     }
     lh_elastic_plan_free(p);
     return listed;
@@ -677,12 +694,12 @@ static lh_status searches_elastic(bool bad)
 
 static lh_status reconstructs(bool bad)
 {
-    POISONED(lh_reconstruction, out);
-    lh_kernel k[2];
+    POISONED(lhi_reconstruction, out);
+    lhi_placement_kernel k[2];
     memset(k, 0, sizeof k);
     k[0].ns[0] = 3;
     k[1].ns[0] = bad ? -1 : 2;
-    return CALL(lh_kernels_reconstruct(k, 2, &out, &err), out);
+    return CALL(lhi_kernels_reconstruct(k, 2, &out, &err), out);
 }
 
 static lh_status routes(bool bad)
@@ -690,10 +707,10 @@ static lh_status routes(bool bad)
     POISONED(lh_route *, out);
     POISONED(uint32_t, n);
     lh_status status = CALL(
-        lh_topology_routes(topology, 0, bad ? 0 : 1, 2, &out, &n, &err), out);
+        lhi_topology_routes(topology, 0, bad ? 0 : 1, 2, &out, &n, &err), out);
     left_alone(status, &n, sizeof n);
     if (status == LH_OK)
-        lh_routes_free(out);
+        lhi_routes_free(out);
     return status;
 }
 
@@ -724,21 +741,21 @@ static lh_status loads(bool bad)
         return CALL(call, out);                                                \
     }
 READER(reads_job, lh_job, lh_job_parse(text, len, "x", NULL, &out, &err))
-READER(reads_model, lh_model, lh_model_parse(text, len, "x", &out, &err))
+READER(reads_model, lh_model, lhi_model_parse(text, len, "x", &out, &err))
 READER(reads_plan, lh_plan, lh_plan_parse(text, len, "x", &out, &err))
 READER(reads_trace, lh_trace, lh_trace_parse(text, len, "x", &out, &err))
 READER(reads_profile, lh_profile, lh_profile_parse(text, len, "x", &out, &err))
-READER(reads_events, lh_events, lh_events_parse(text, len, "x", &out, &err))
+READER(reads_events, lh_events, lhi_events_parse(text, len, "x", &out, &err))
 READER(reads_pipeline, lh_pipeline,
        lh_pipeline_parse(text, len, "x", &out, &err))
 READER(reads_schedule, lh_schedule,
        lh_schedule_parse(text, len, "x", &out, &err))
 READER(reads_certificate, lh_certificate,
-       lh_certificate_parse(text, len, "x", &out, &err))
+       lhi_certificate_parse(text, len, "x", &out, &err))
 READER(reads_scenario, lh_scenario,
        lh_scenario_parse(text, len, "x", &out, &err))
 READER(reads_topology, lh_topology,
-       lh_topology_parse(text, len, "x", &out, &err))
+       lhi_topology_parse(text, len, "x", &out, &err))
 READER(reads_file, lh_plan, lh_plan_read("/nowhere/x", &out, &err))
 
 /* Each writer, which can fail only for lack of memory. */

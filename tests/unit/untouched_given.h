@@ -9,6 +9,8 @@
 #include "small_trace.h"
 #include "uniform.h"
 
+#include "network/optical/network.h"
+#include "schedule/simulator/kernels.h"
 #include <longhaul/check.h>
 #include <longhaul/experimental/adapt.h>
 #include <longhaul/experimental/advice.h>
@@ -23,7 +25,6 @@
 #include <longhaul/experimental/events.h>
 #include <longhaul/experimental/host_placement.h>
 #include <longhaul/experimental/jitter.h>
-#include <longhaul/experimental/kernels.h>
 #include <longhaul/experimental/layers.h>
 #include <longhaul/experimental/methods.h>
 #include <longhaul/experimental/monitor.h>
@@ -121,7 +122,7 @@ static void make_all(void)
     CHECK_OK(lh_exec_make(pipeline, schedule, NULL, &exec, &why), why);
     CHECK_OK(lh_solve(pipeline, &o, &solution, &why), why);
     CHECK_OK(lh_certify(pipeline, &o, &solution, &certificate, &why), why);
-    CHECK_OK(lh_topology_parse(nodes, strlen(nodes), "t", &topology, &why),
+    CHECK_OK(lhi_topology_parse(nodes, strlen(nodes), "t", &topology, &why),
              why);
 }
 

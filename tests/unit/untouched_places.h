@@ -3,6 +3,7 @@
 #ifndef UNTOUCHED_PLACES_H
 #define UNTOUCHED_PLACES_H
 
+#include "resilience/placement/layers_search.h"
 #include "untouched_given.h"
 
 static lh_status makes_places(bool bad)
@@ -51,12 +52,12 @@ static lh_status makes_layers(bool bad)
     status = CALL(lh_layers_pipeline(out, pipeline, numbers, &at, &err), at);
     if (status == LH_OK) {
         lh_pipeline_free(at);
-        status = CALL(lh_layers_find_partition(out, pipeline, schedule, NULL,
-                                               &move, &err),
+        status = CALL(lhi_layers_find_partition(out, pipeline, schedule, NULL,
+                                                &move, &err),
                       move);
     }
     if (status == LH_OK)
-        lh_layer_migration_free(move);
+        lhi_layer_migration_free(move);
     lh_layers_free(out);
     return status;
 }

@@ -43,12 +43,6 @@ typedef struct lh_bound {
     lh_bound_term terms[LH_BOUND_TERMS]; /* sum equals `ns` */
 } lh_bound;
 
-/* Computes the largest closed-form bound. It is valid for schedules with whole
- * or split W, joint B or D and W, any message order, and every data path in
- * lh_sim_options. Time O(chunks + links). */
-LH_API lh_status lh_lower_bound(const lh_pipeline *pipeline, lh_bound *out,
-                                lh_error *err);
-
 #ifdef __cplusplus
 }
 #endif

@@ -103,20 +103,13 @@ LH_API void lh_certificate_free(lh_certificate *certificate);
  * be NULL. */
 LH_API lh_status lh_certificate_format(const lh_certificate *certificate,
                                        char **text, size_t *len, lh_error *err);
-/* Parses the JSON form; `name` appears in error messages. LH_EINPUT: the text
- * is not a valid certificate. Release *out with lh_certificate_free(). */
-LH_API lh_status lh_certificate_parse(const char *text, size_t len,
-                                      const char *name, lh_certificate **out,
-                                      lh_error *err);
 /* Reads and parses a certificate file. LH_EIO: the file cannot be read;
- * otherwise as lh_certificate_parse(). */
+ * LH_EINPUT: it is no valid certificate. Release *out with
+ * lh_certificate_free(). */
 LH_API lh_status lh_certificate_read(const char *path, lh_certificate **out,
                                      lh_error *err);
 
 LH_API const char *lh_proof_kind_name(lh_proof_kind kind); /* "windows" */
-/* Returns "path", "device", "drain", "round-trips", "memory" or "link"; static
- * storage. */
-LH_API const char *lh_bound_kind_name(lh_bound_kind kind);
 
 #ifdef __cplusplus
 }

@@ -271,17 +271,6 @@ typedef struct lh_cost_op {
     bool recomputable; /* its output can be freed and recomputed */
 } lh_cost_op;
 
-/* Lists the operations of `layer`, which must be in the range, ignoring the
- * job's recomputation. Their stored bytes add up to the lh_cost_chunk() value
- * for a layer without recomputation. Writes *n_ops entries, at most
- * LH_COST_MAX_OPS. */
-LH_API lh_status lh_cost_layer_ops(const lh_job *job, const lh_layout *layout,
-                                   const lh_cost_layer_range *slice,
-                                   uint32_t layer,
-                                   const lh_cost_options *options,
-                                   lh_cost_op *ops, uint32_t *n_ops,
-                                   lh_error *err);
-
 /* Layer families as counted by PipeMesh (Li et al., IEEE TPDS 2025, tables I
  * and II): full attention over all token pairs, every output stored, 16 bits.
  */
@@ -359,16 +348,6 @@ typedef enum lh_cost_dimension {
     LH_COST_EXPERT_TENSOR, /* share each expert */
 } lh_cost_dimension;
 
-/* Finds the GPU group along one dimension. If groups differ, as expert groups
- * may between datacenters, returns one that spans the most datacenters. Where
- * some straddle nodes, `per_node` is the least and `nodes` the most of all.
- * LH_EUNSUPPORTED: the group spans some of the range's datacenters and not
- * others. */
-LH_API lh_status lh_cost_find_group(const lh_job *job, const lh_layout *layout,
-                                    lh_cost_dimension dimension,
-                                    const lh_cost_layer_range *slice,
-                                    lh_cost_group *out, lh_error *err);
-
 /* Kinds of collectives. Formulas: n GPUs, step latency a, buffer size S,
  * bandwidth b. */
 typedef enum lh_collective_kind {
@@ -386,29 +365,6 @@ typedef enum lh_collective_kind {
 LH_API void lh_cost_collective(lh_collective_kind kind, uint32_t n,
                                double bytes, const lh_cost_path *path,
                                double *transfer_ns, double *latency_ns);
-
-/* As lh_cost_collective(), for rings whose pieces may circulate concurrently.
- * The latency is then the path's ring_latency_ns: n - 1 hops with the latency
- * of each. [SX section 3.2, where every step waits for the longest hop.] */
-LH_API void lh_cost_collective_ring(lh_ring ring, lh_collective_kind kind,
-                                    uint32_t n, double bytes,
-                                    const lh_cost_path *path,
-                                    double *transfer_ns, double *latency_ns);
-
-/* Computes an all-to-all: each GPU sends 1/size of `bytes` to every other GPU.
- * Traffic within a node uses node_link, traffic within the datacenter uses the
- * GPU's own interface, and other traffic uses its share of the inter-datacenter
- * link.
- *
- * Transfers through the interface are sequential and overlap with the node's
- * links. All messages are in flight at once, as in an NCCL group call, so the
- * longest latency counts once. (A job may select another token dispatch:
- * training.dispatcher.) */
-LH_API lh_status lh_cost_all_to_all(const lh_job *job,
-                                    const lh_cost_group *group, double bytes,
-                                    const lh_cost_options *options,
-                                    double *transfer_ns, double *latency_ns,
-                                    lh_error *err);
 
 /* A pipeline message: from the pipeline rank whose first GPU is `from_gpu` in
  * datacenter `from` to the one at `to_gpu` in `to`. GPUs are counted within the
@@ -433,40 +389,8 @@ typedef struct lh_cost_message {
     bool measured;
 } lh_cost_message;
 
-/* Computes the message that carries one microbatch's activation or its
- * gradient: micro_batch * sequence * hidden elements, each GPU sending its
- * share [Nar section 4.1]. Between datacenters, the replicas send concurrently
- * over one link. */
-LH_API lh_status lh_cost_hop_message(const lh_job *job, const lh_layout *layout,
-                                     const lh_cost_hop *hop,
-                                     const lh_cost_options *options,
-                                     lh_cost_message *out, lh_error *err);
-
-/* Returns the bytes of that message, all GPUs of the pipeline rank together. */
-LH_API int64_t lh_cost_message_bytes(const lh_job *job,
-                                     const lh_layout *layout);
-
-/* Computes the all-reduce of a tied embedding's gradient between the first and
- * the last pipeline rank, after the last W, as in Megatron-LM. `hop` leads from
- * the first rank to the last. *ns is 0 if nothing is tied or pipeline is 1. */
-LH_API lh_status lh_cost_tied_embedding(const lh_job *job,
-                                        const lh_layout *layout,
-                                        const lh_cost_hop *hop,
-                                        const lh_cost_options *options,
-                                        int64_t *ns, lh_error *err);
-
 /* ---- Counting ---- */
 
-/* Computes one layer's forward FLOPs for one sequence, all GPUs together: 2 per
- * parameter and token in matrix products, plus both products of causal
- * attention with 4 * (visible tokens) * heads * head_dim per token [Nar
- * appendix, with causal masking]. A backward pass needs twice as many: `linear`
- * each for D and W, and D also all of attention's. */
-LH_API void lh_cost_layer_flops(const lh_model *model, uint32_t layer,
-                                uint32_t sequence, double *linear,
-                                double *attention);
-/* Returns the vocabulary matrix's forward FLOPs for one sequence. */
-LH_API double lh_cost_head_flops(const lh_model *model, uint32_t sequence);
 /* Returns forward and backward FLOPs for an iteration without recomputation:
  * the numerator of model FLOPs utilisation (MFU). */
 LH_API double lh_cost_iteration_flops(const lh_job *job);

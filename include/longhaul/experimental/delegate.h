@@ -51,17 +51,6 @@ typedef struct lh_delegation {
     int64_t host_copy_ns;
 } lh_delegation;
 
-/* Returns a message's copy time at either end: bytes / rate + constant. The
- * rate must be positive. */
-LH_API int64_t lh_delegation_staging_ns(uint64_t bytes, double host_bytes_per_s,
-                                        int64_t constant_ns);
-
-/* Returns the number of queues per direction that lets sends keep pace with
- * production: ceil(made / moved), at least 1. `made` and `moved` (per queue)
- * are messages per unit time, finite, with `moved` > 0. Example in Adaptra
- * section 5.2: 8 made and 2 moved per second need 4 queues. */
-LH_API uint32_t lh_delegation_count_queues(double made, double moved);
-
 /* Builds the pipeline and simulator options for delegated messages. Delegated
  * links are two copies longer. If copies take time, devices without a link
  * between them get one, appended to the links.

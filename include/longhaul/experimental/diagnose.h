@@ -74,17 +74,10 @@ enum { LH_MAX_MAP_RANKS = 65536, LH_MAX_MAP_NAMES = 1024 };
 /* Reads a rank map from a file. */
 LH_API lh_status lh_rank_map_read(const char *path, lh_rank_map **out,
                                   lh_error *err);
-/* Parses a rank map; `name` appears in error messages. */
-LH_API lh_status lh_rank_map_parse(const char *text, size_t len,
-                                   const char *name, lh_rank_map **out,
-                                   lh_error *err);
-/* Formats a rank map as text. Release *text with lh_text_free(); `len` may be
- * NULL. */
-LH_API lh_status lh_rank_map_format(const lh_rank_map *map, char **text,
-                                    size_t *len, lh_error *err);
 LH_API void lh_rank_map_free(lh_rank_map *map); /* frees; NULL is a no-op */
 
-/* Reads the files of one recording, plain or gzip-compressed. Accepted kinds:
+/* Reads the files of one recording, plain or gzip-compressed, with a rank map
+ * (may be NULL; not retained). Accepted kinds:
  *
  * - tables (docs/formats/recording.md); rows of a step may be spread over
  *   several tables
@@ -95,50 +88,31 @@ LH_API void lh_rank_map_free(lh_rank_map *map); /* frees; NULL is a no-op */
  * lh_diagnosis.defects. Release with lh_recording_free().
  *
  * LH_EINPUT: a file has a different kind than the first or an unknown kind, has
- * no heading, contains no intact record, or a rank's position is unknown.
- * LH_EUNSUPPORTED: a trace has data-parallel communication in parts. */
-LH_API lh_status lh_recording_read(const char *const *paths, uint32_t n_paths,
-                                   lh_recording **out, lh_error *err);
-/* Parses one recording from memory, plain or gzip-compressed; `name` appears in
- * error messages. Otherwise as lh_recording_read(). */
-LH_API lh_status lh_recording_parse(const char *text, size_t len,
-                                    const char *name, lh_recording **out,
-                                    lh_error *err);
-/* Reads a recording with a rank map (may be NULL; not retained). LH_EINPUT: a
+ * no heading, contains no intact record, or a rank's position is unknown; or a
  * map was given and the files are not PyTorch profiler traces, or the map names
- * ranges that do not occur. Otherwise as lh_recording_read(). */
+ * ranges that do not occur. LH_EUNSUPPORTED: a trace has data-parallel
+ * communication in parts. */
 LH_API lh_status lh_recording_read_mapped(const char *const *paths,
                                           uint32_t n_paths,
                                           const lh_rank_map *map,
                                           lh_recording **out, lh_error *err);
-/* Parses a recording with a rank map, see lh_recording_read_mapped(). */
-LH_API lh_status lh_recording_parse_mapped(const char *text, size_t len,
-                                           const char *name,
-                                           const lh_rank_map *map,
-                                           lh_recording **out, lh_error *err);
 /* frees; NULL is a no-op */
 LH_API void lh_recording_free(lh_recording *recording);
 
 /* Returns the number of recorded steps. */
 LH_API uint32_t lh_recording_n_steps(const lh_recording *recording);
-/* Returns the number of pipeline stages. */
-LH_API uint32_t lh_recording_n_stages(const lh_recording *recording);
 /* Returns the number of replicas. */
 LH_API uint32_t lh_recording_n_replicas(const lh_recording *recording);
 
 /* Builds a scheduling problem from one replica, and its recorded order if
- * `schedule` is not NULL. Chunks have the mean pass times; messages take no
- * time. A chunk's F adds 1 unit of memory and its last pass frees 1, so that
- * memory counts resident microbatches. Release both.
+ * `schedule` is not NULL. Chunks have the mean pass times; messages have mean
+ * times on links between the stages, modelled as latency alone because a
+ * recording does not separate latency from transfer. A chunk's F adds 1 unit of
+ * memory and its last pass frees 1, so that memory counts resident
+ * microbatches. Release both.
  *
  * LH_EINVAL: no such replica. LH_EUNSUPPORTED: some chunk does not process
  * every microbatch exactly once, as a pipeline must. */
-LH_API lh_status lh_recording_pipeline(const lh_recording *recording,
-                                       uint32_t replica, lh_pipeline **pipeline,
-                                       lh_schedule **schedule, lh_error *err);
-/* As lh_recording_pipeline(), with mean message times on links between the
- * stages. They are modelled as latency alone because a recording does not
- * separate latency from transfer. */
 LH_API lh_status lh_recording_linked_pipeline(const lh_recording *recording,
                                               uint32_t replica,
                                               lh_pipeline **out, lh_error *err);

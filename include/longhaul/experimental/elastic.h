@@ -97,12 +97,6 @@ typedef struct lh_elastic_memory {
 LH_API lh_status lh_elastic_plan_queue(const lh_elastic_case *given,
                                        uint32_t queue, lh_elastic_plan **out,
                                        lh_error *err);
-/* Builds a plan with the sequences, shares and buckets in `wanted`; its derived
- * values are ignored. LH_EINPUT: the values do not add up, are too short, or
- * share more than exists; `err` gives the amount. */
-LH_API lh_status lh_elastic_plan_make(const lh_elastic_case *given,
-                                      const lh_elastic_plan *wanted,
-                                      lh_elastic_plan **out, lh_error *err);
 /* frees; NULL is a no-op */
 LH_API void lh_elastic_plan_free(lh_elastic_plan *plan);
 
@@ -120,11 +114,6 @@ lh_elastic_depth_first_resident_passes(const lh_elastic_case *given);
 LH_API lh_elastic_terms lh_elastic_exposed_communication(
     const lh_elastic_case *given, const lh_elastic_plan *plan,
     int64_t backward_ns);
-/* Computes the iteration time by equation 1 of the paper. `recompute_ns` per
- * chunk pass lengthens every pass but, as in the paper, widens no window. */
-LH_API int64_t lh_elastic_iteration_ns(const lh_elastic_case *given,
-                                       const lh_elastic_plan *plan,
-                                       int64_t recompute_ns);
 /* Computes the first stage's memory. `stored`: bytes that one chunk pass stores
  * for its backward, in addition to base_bytes. */
 LH_API lh_elastic_memory lh_elastic_peak_memory(const lh_elastic_case *given,
@@ -218,36 +207,6 @@ LH_API lh_status lh_elastic_event_time(const lh_elastic_case *given,
                                        const lh_elastic_plan *plan,
                                        int64_t recompute_ns, int64_t *out_ns,
                                        lh_error *err);
-
-/* Lists the data-parallel communication of the plan's passes, for a pipeline
- * whose chunk (c - 1) P + i - 1 is chunk c on stage i. Operations of each
- * stage's first chunk at the start and end of the iteration are excluded: see
- * lh_chunk. Release *ops with lh_elastic_ops_free(). */
-LH_API lh_status lh_elastic_operations(const lh_elastic_case *given,
-                                       const lh_elastic_plan *plan,
-                                       lh_dp_op **ops, uint32_t *n_ops,
-                                       lh_error *err);
-LH_API void lh_elastic_ops_free(lh_dp_op *ops); /* frees; NULL is a no-op */
-
-/* Writes the passes of stage 1..P in order to `passes`, which must hold 2 M B
- * entries. */
-LH_API void lh_elastic_order(const lh_elastic_case *given,
-                             const lh_elastic_plan *plan, uint32_t stage,
-                             lh_pass *passes);
-
-/* Builds the pipeline for the event time: joint backwards, links with latency
- * C_PP without occupancy, memory in bytes with the states on each stage's first
- * chunk. `recompute_ns` and `stored` are per chunk pass. Release *out with
- * lh_pipeline_free(). */
-LH_API lh_status lh_elastic_pipeline(const lh_elastic_case *given,
-                                     const lh_elastic_plan *plan,
-                                     int64_t recompute_ns, int64_t stored,
-                                     lh_pipeline **out, lh_error *err);
-/* Builds the plan's schedule, for the pipeline from lh_elastic_pipeline().
- * Release *out with lh_schedule_free(). */
-LH_API lh_status lh_elastic_schedule(const lh_elastic_case *given,
-                                     const lh_elastic_plan *plan,
-                                     lh_schedule **out, lh_error *err);
 
 #ifdef __cplusplus
 }

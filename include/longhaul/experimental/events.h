@@ -66,19 +66,10 @@ typedef struct lh_events {
     const lh_event *events; /* in file order */
 } lh_events;
 
-/* Parses events. LH_EINPUT: `err` has file, line and key. Release with
- * lh_events_free(). */
-LH_API lh_status lh_events_parse(const char *text, size_t len, const char *name,
-                                 lh_events **out, lh_error *err);
 /* Reads and parses an events file. LH_EIO: the file cannot be read. */
 LH_API lh_status lh_events_read(const char *path, lh_events **out,
                                 lh_error *err);
 LH_API void lh_events_free(lh_events *events); /* frees; NULL is a no-op */
-/* Formats the canonical text (JSON, nanoseconds). Parsing it gives the same
- * events, which format to the same text. Release *text with lh_text_free();
- * `len` may be NULL. */
-LH_API lh_status lh_events_format(const lh_events *events, char **text,
-                                  size_t *len, lh_error *err);
 
 /* Sets `hit[i]` for each lh_pipeline_link() i that matches a link name in an
  * event; other entries are unchanged. LH_EINPUT: no match. */
@@ -142,9 +133,9 @@ LH_API lh_status lh_event_timeline_pipeline_with_hosts(
     const lh_event_timeline *timeline, uint32_t state, const uint32_t *hosts,
     lh_pipeline **out, lh_error *err);
 /* With a host placement: computes the time in a state to migrate from placement
- * `from` to placement `to`, as lh_host_placement_migration(); NULL: initial
- * placement. `vias` (may be NULL) receives, per placement, the host that relays
- * its state; LH_NONE: none. Errors as in that function. */
+ * `from` to placement `to`, with transfers as in lh_host_exchange; NULL:
+ * initial placement. `vias` (may be NULL) receives, per placement, the host
+ * that relays its state; LH_NONE: none. Errors as in that function. */
 LH_API lh_status lh_event_timeline_migration(const lh_event_timeline *timeline,
                                              uint32_t state,
                                              const uint32_t *from,

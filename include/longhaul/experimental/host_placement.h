@@ -62,13 +62,6 @@ LH_API lh_status lh_host_placement_make(
     lh_host_placement **out, lh_error *err);
 LH_API void
 lh_host_placement_free(lh_host_placement *places); /* frees; NULL is a no-op */
-/* Returns the number of hosts. */
-LH_API uint32_t lh_host_placement_n_hosts(const lh_host_placement *places);
-/* Returns the nominal link between two hosts at their initial placements; its
- * name is NULL. If links differ, only the pipeline's own links are known;
- * others take no time. */
-LH_API lh_link lh_host_placement_nominal_link(const lh_host_placement *places,
-                                              uint32_t from, uint32_t to);
 
 /* Extra delay on the link from one host to another. */
 typedef struct lh_host_link_delay {
@@ -98,16 +91,6 @@ LH_API lh_status lh_host_placement_pipeline(const lh_host_placement *places,
                                             const lh_host_slowdowns *now,
                                             const uint32_t *hosts,
                                             lh_pipeline **out, lh_error *err);
-
-/* Computes the migration time from placement `from` to placement `to`, with
- * transfers as in lh_host_exchange; NULL: initial placement. `now` may be NULL.
- * LH_EINVAL: some host does not occur exactly once, or a value in `now` is out
- * of range. LH_EUNSUPPORTED: the time on a slow link is unknown. */
-LH_API lh_status lh_host_placement_migration(const lh_host_placement *places,
-                                             const lh_host_slowdowns *now,
-                                             const uint32_t *from,
-                                             const uint32_t *to,
-                                             int64_t *out_ns, lh_error *err);
 
 /* Options of lh_host_placement_find_exchange(). */
 typedef struct lh_host_exchange_options {

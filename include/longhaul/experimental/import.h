@@ -19,8 +19,6 @@ typedef enum lh_import_source {
     LH_IMPORT_TORCHTITAN, /* options of torchtitan 0.3, or TOML of 0.2 */
 } lh_import_source;
 
-/* Returns the number of import sources. */
-LH_API uint32_t lh_n_import_sources(void);
 /* Returns the source's name, such as "megatron"; NULL: no such source. */
 LH_API const char *lh_import_source_name(lh_import_source source);
 

@@ -138,7 +138,7 @@ typedef struct lh_framework {
     lh_gradient gradients, reduce; /* in memory; during reduction */
     bool gradients_given, reduce_given;
     /* Receives for messages between pipeline ranks. Default: the preset's,
-     * which may depend on the layout: lh_framework_receives(). */
+     * which may depend on the layout. */
     bool receives_given;
     lh_receives receives;
     /* Fraction of communication hidden behind compute, 0..1: tensor
@@ -319,10 +319,6 @@ struct lh_job {
     uint32_t schedule_line; /* line of layout.schedule in the text; 0: absent */
 };
 
-/* Returns the receive mode of a layout with that many chunks per device. */
-LH_API lh_receives lh_framework_receives(const lh_framework *framework,
-                                         uint32_t chunks_per_device);
-
 /* Returns a GPU preset (16-bit peak) with static lifetime; NULL: no such
  * preset. `name` may be an alias (docs/formats/job.md), such as "h100". */
 LH_API const lh_gpu *lh_gpu_preset(const char *name);
@@ -336,29 +332,16 @@ LH_API int64_t lh_gpu_usable_bytes(const lh_gpu *gpu);
 
 /* Return names as spelled in the job format; static storage. */
 LH_API const char *lh_precision_name(lh_precision precision);
-/* Returns the name as spelled in the job format; static storage. */
-LH_API const char *lh_optimizer_name(lh_optimizer optimizer);
 LH_API const char *
 lh_recompute_name(lh_recompute recompute); /* also "modules", "operations" */
 /* Returns the name as in --recompute-modules; static storage. */
 LH_API const char *lh_module_name(lh_module module);
 LH_API const char *lh_outermost_name(lh_outermost outermost); /* also "any" */
 LH_API const char *lh_sharding_name(lh_sharding sharding);    /* also "any" */
-LH_API const char *lh_target_name(lh_target target);          /* also "any" */
 /* Finds the target with that name, excluding "any". LH_EINVAL: no such target.
  */
 LH_API lh_status lh_target_find(const char *name, lh_target *target,
                                 lh_error *err);
-/* Returns the preset's name as in the job format; static storage. */
-LH_API const char *lh_framework_preset_name(lh_framework_preset preset);
-/* Returns the gradient format's name as in the job format; static storage. */
-LH_API const char *lh_gradient_name(lh_gradient gradient);
-/* Returns the FP8 mode's name as in the job format; static storage. */
-LH_API const char *lh_fp8_name(lh_fp8 fp8);
-/* Returns the bytes per element. */
-LH_API uint32_t lh_precision_bytes(lh_precision precision);
-/* Returns the bytes per gradient element. */
-LH_API uint32_t lh_gradient_bytes(lh_gradient gradient);
 
 #ifdef __cplusplus
 }

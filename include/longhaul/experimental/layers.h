@@ -53,7 +53,7 @@ LH_API lh_status lh_layers_migration_ns(const lh_layers *layers,
                                         const uint32_t *to, int64_t layer_ns,
                                         int64_t *out_ns, lh_error *err);
 
-/* Options of lh_layers_find_partition(). */
+/* Options of the search for another layer partition. */
 typedef struct lh_layers_options {
     size_t size;                  /* sizeof(lh_layers_options) */
     const uint32_t *layer_counts; /* current layers per chunk; NULL: initial */
@@ -75,21 +75,6 @@ typedef struct lh_layer_migration {
     uint64_t n_evaluated; /* partitions simulated */
     const char *why;      /* explanation in one or two sentences */
 } lh_layer_migration;
-
-/* Searches layer counts that shorten the coming iterations, migration time
- * included. Hill climbing: moves one layer at a time, from and to the chunks
- * with the largest gain, starting from the current and from the initial counts.
- * Rejects counts that exceed a memory limit. `pipeline` as in
- * lh_layers_pipeline(). Release with lh_layer_migration_free(). Errors as in
- * lh_layers_pipeline() and lh_simulate(). */
-LH_API lh_status lh_layers_find_partition(const lh_layers *layers,
-                                          const lh_pipeline *pipeline,
-                                          const lh_schedule *schedule,
-                                          const lh_layers_options *options,
-                                          lh_layer_migration **out,
-                                          lh_error *err);
-/* frees; NULL is a no-op */
-LH_API void lh_layer_migration_free(lh_layer_migration *move);
 
 #ifdef __cplusplus
 }

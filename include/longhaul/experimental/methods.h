@@ -38,15 +38,10 @@ typedef struct lh_method_options {
 
 /* Returns the number of methods, in the order of help texts and tables. */
 LH_API uint32_t lh_n_methods(void);
-LH_API const char *lh_method_name(uint32_t method);  /* "zb-h1" */
-LH_API const char *lh_method_about(uint32_t method); /* one line */
+LH_API const char *lh_method_name(uint32_t method); /* "zb-h1" */
 /* Returns true for "auto", which selects the best result of the other methods
  * and is no separate method in comparisons. */
 LH_API bool lh_method_is_auto(const char *name);
-
-/* Finds a method by name and writes its number to *out (may be NULL).
- * LH_EINVAL: no such method; `err` lists the names. */
-LH_API lh_status lh_method_find(const char *name, uint32_t *out, lh_error *err);
 
 /* Builds a schedule with the named method. `options` may be NULL. *chosen (may
  * be NULL) receives the method that made it, different from `name` only for

@@ -166,13 +166,6 @@ LH_API const lh_model *lh_model_preset(const char *name);
 /* Returns the presets' names, NULL-terminated; static storage. */
 LH_API const char *const *lh_model_presets(void);
 
-/* Parses a Hugging Face config.json of the Llama, Mistral, Mixtral, Qwen2,
- * Qwen3, Qwen2-MoE, Qwen3-MoE, DeepSeek-V2, DeepSeek-V3, gpt-oss, GPT-2,
- * Falcon (7B), Phi-3, OLMo 2, Nemotron, Command A, Gemma 3, MiniMax-M2, Llama 4
- * or Grok-1 family. Release with lh_model_free(). LH_EINPUT: `err` gives line
- * and key; LH_EUNSUPPORTED: another family. */
-LH_API lh_status lh_model_parse(const char *text, size_t len, const char *name,
-                                lh_model **out, lh_error *err);
 /* Reads and parses a config.json; errors also LH_EIO. */
 LH_API lh_status lh_model_read(const char *path, lh_model **out, lh_error *err);
 /* NULL is a no-op; not for presets */
@@ -187,9 +180,6 @@ LH_API double lh_model_norm_epsilon(const lh_model *model);
 LH_API uint32_t lh_model_layer_window(const lh_model *model, uint32_t layer);
 /* Returns true if the layer has experts. */
 LH_API bool lh_model_layer_is_moe(const lh_model *model, uint32_t layer);
-/* Returns the number of MoE layers among first..first+n_layers-1. */
-LH_API uint32_t lh_model_moe_layers(const lh_model *model, uint32_t first,
-                                    uint32_t n_layers);
 
 /* Parameter counts of one layer, or of several added up. */
 typedef struct lh_layer_params {
@@ -203,20 +193,6 @@ typedef struct lh_layer_params {
                          * experts */
 } lh_layer_params;
 
-/* Returns one layer's parameter counts. */
-LH_API lh_layer_params lh_model_layer_params(const lh_model *model,
-                                             uint32_t layer);
-/* Returns the sum over layers first..first+n_layers-1. */
-LH_API lh_layer_params lh_model_range_params(const lh_model *model,
-                                             uint32_t first, uint32_t n_layers);
-/* Returns the parameters of the token (and learned position) embeddings. */
-LH_API uint64_t lh_model_embedding_params(const lh_model *model);
-/* Returns the parameters of the final norm and the vocabulary matrix. A tied
- * matrix counts too, because a head on another device holds its own copy. */
-LH_API uint64_t lh_model_head_params(const lh_model *model);
-/* Returns the parameters of all multi-token prediction modules, without the
- * shared embedding and head. */
-LH_API uint64_t lh_model_mtp_params(const lh_model *model);
 /* Returns the parameters of the model, a tied matrix counted once, without
  * multi-token prediction. */
 LH_API uint64_t lh_model_params(const lh_model *model);

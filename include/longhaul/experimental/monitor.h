@@ -160,36 +160,15 @@ LH_API lh_status lh_monitor_set_schedule(lh_monitor *monitor,
                                          const lh_schedule *schedule,
                                          lh_error *err);
 
-/* Sets the schedule and the message options (`sim`, copied; NULL: unchanged)
- * from the next iteration on. */
-LH_API lh_status lh_monitor_set_schedule_and_path(lh_monitor *monitor,
-                                                  const lh_schedule *schedule,
-                                                  const lh_sim_options *sim,
-                                                  lh_error *err);
-
 /* Adds a finished iteration. LH_EINVAL: an invalid value, described in `err`;
  * the iteration is then ignored. */
 LH_API lh_status lh_monitor_add(lh_monitor *monitor, const lh_observation *seen,
                                 lh_error *err);
 
-/* Returns events caused by the last added iteration; borrowed until the next.
- */
-LH_API const lh_monitor_event *lh_monitor_events(const lh_monitor *monitor,
-                                                 uint32_t *n);
 /* Returns active events, which have begun and not ended; borrowed until the
  * next iteration is added. */
 LH_API const lh_monitor_event *
 lh_monitor_active_events(const lh_monitor *monitor, uint32_t *n);
-
-/* Returns the link's current estimate. */
-LH_API lh_link_estimate lh_monitor_link(const lh_monitor *monitor,
-                                        uint32_t link);
-/* Returns the current estimate for a chunk's passes of one kind. */
-LH_API lh_pass_estimate lh_monitor_pass(const lh_monitor *monitor,
-                                        uint32_t chunk, lh_pass_kind kind);
-/* Returns the offset of clock b against clock a. */
-LH_API lh_clock_estimate lh_monitor_clock(const lh_monitor *monitor, uint32_t a,
-                                          uint32_t b);
 
 /* Builds the pipeline with all current estimates instead of its own times.
  * Release with lh_pipeline_free(). */

@@ -90,35 +90,6 @@ typedef enum lh_recovery {
  * round trip: latency + k t + k p/(1-p) (2 latency + t) [SX section 5.2]. */
 LH_API double lh_message_ns(lh_recovery recovery, double bytes,
                             const lh_flow *flow);
-/* Returns the fraction of the rate available to an endless flow. Go-back-N:
- * (1-p) / (1-p + p (W+1)) with W packets per round trip; selective repeat: 1-p.
- */
-LH_API double lh_flow_efficiency(lh_recovery recovery, const lh_flow *flow);
-
-/* Returns the expected number of flows on the busiest path when `flows` equal
- * flows are hashed uniformly onto `paths` equal paths. Distribution of the
- * largest multinomial count [Lev], with the sum of truncated Poisson variables
- * by saddle point. Above 64 flows per path: the largest of as many normal
- * variables. 0 flows or paths: 0. */
-LH_API double lh_ecmp_busiest_path_flows(double flows, double paths);
-
-/* Returns the fraction of packets that a block code cannot restore. Any `data`
- * packets out of data + parity restore all (Reed-Solomon, or any maximum
- * distance separable code, as in [SDR]); losses are independent. */
-LH_API double lh_fec_residual(uint32_t data, uint32_t parity, double loss);
-
-/* Returns the utilisation of a link by `flows` that halve their rate when a
- * queue of `queue_bytes` signals congestion, and then add one packet per round
- * trip: a saw-tooth over the bandwidth-delay product D = bytes_per_s x round
- * trip. With b = min(1, queue x sqrt(flows) / D),
- *
- *     ((1-b)(3+b)/8 + b + b^2/2) / ((1-b)/2 + b + b^2/2),
- *
- * 3/4 without a queue, and 1 from a full D on. This is the rule of [App] for
- * one flow and for many desynchronised flows; docs/theory/transport.md derives
- * the values between. */
-LH_API double lh_congestion_share(double bytes_per_s, double latency_ns,
-                                  double queue_bytes, double flows);
 
 /* ---- Endpoint settings of a link between sites ---- */
 
@@ -223,13 +194,6 @@ typedef struct lh_link_effect {
     double message_ns;          /* latency included; 0 without a message */
     double message_bytes_per_s; /* message bytes / time */
 } lh_link_effect;
-
-/* Computes the effect of a setting. A sender's queue pairs share its rate
- * evenly, and each retransmits only its own losses; the delay of the slowest
- * one over their mean is neglected. LH_EINVAL: invalid numbers. */
-LH_API lh_status lh_cost_link_setting(const lh_link_load *use,
-                                      const lh_link_setting *setting,
-                                      lh_link_effect *out, lh_error *err);
 
 #ifdef __cplusplus
 }

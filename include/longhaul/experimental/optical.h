@@ -24,11 +24,6 @@ extern "C" {
  * ids; a cable is two opposite fibres. Immutable after creation. */
 typedef struct lh_topology lh_topology;
 
-/* Parses a topology; `name` appears in error messages. LH_EINPUT: invalid text.
- * Release with lh_topology_free(). */
-LH_API lh_status lh_topology_parse(const char *text, size_t len,
-                                   const char *name, lh_topology **out,
-                                   lh_error *err);
 /* Reads and parses a topology file. LH_EIO: it cannot be read. */
 LH_API lh_status lh_topology_read(const char *path, lh_topology **out,
                                   lh_error *err);
@@ -39,13 +34,6 @@ LH_API void lh_topology_free(lh_topology *topology);
 LH_API const char *lh_topology_name(const lh_topology *topology);
 /* Returns the number of nodes. */
 LH_API uint32_t lh_topology_n_nodes(const lh_topology *topology);
-/* Returns the node's id in the file. */
-LH_API int64_t lh_topology_node_id(const lh_topology *topology, uint32_t node);
-/* Returns the node's name; "" if the file gives none. */
-LH_API const char *lh_topology_node_name(const lh_topology *topology,
-                                         uint32_t node);
-/* Returns the node with that id; LH_NONE: no such node. */
-LH_API uint32_t lh_topology_find(const lh_topology *topology, int64_t id);
 
 /* A cable between two nodes. */
 typedef struct lh_cable {
@@ -55,9 +43,6 @@ typedef struct lh_cable {
 
 /* Returns the number of cables. */
 LH_API uint32_t lh_topology_n_cables(const lh_topology *topology);
-/* Returns a cable; borrowed. */
-LH_API const lh_cable *lh_topology_cable(const lh_topology *topology,
-                                         uint32_t cable);
 
 /* A loop-free route. */
 typedef struct lh_route {
@@ -65,14 +50,6 @@ typedef struct lh_route {
     uint32_t n_nodes;
     const uint32_t *nodes;
 } lh_route;
-
-/* Finds up to `k` routes between two different nodes, ordered by km, then hops,
- * then the lower node where they diverge. *out is one block including its
- * arrays; release it with lh_routes_free(). */
-LH_API lh_status lh_topology_routes(const lh_topology *topology, uint32_t from,
-                                    uint32_t to, uint32_t k, lh_route **out,
-                                    uint32_t *n_routes, lh_error *err);
-LH_API void lh_routes_free(lh_route *routes); /* frees; NULL is a no-op */
 
 /* --- scenarios ------------------------------------------------------------ */
 
@@ -85,8 +62,6 @@ typedef enum lh_assignment {
     LH_SLACK,    /* deadlines instead of labels */
     LH_CRITICAL, /* slack from the critical path, routes by cost */
 } lh_assignment;
-
-LH_API const char *lh_assignment_name(lh_assignment assignment); /* "sd-ff" */
 
 /* A scenario: network, traffic and policies. Immutable after creation. */
 typedef struct lh_scenario lh_scenario;

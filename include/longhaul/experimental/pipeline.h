@@ -168,8 +168,6 @@ LH_API lh_status lh_pipeline_set_link_delay(const lh_pipeline *pipeline,
                                             int64_t transfer_ns,
                                             lh_pipeline **out, lh_error *err);
 
-/* Returns true if backward is one pass B. */
-LH_API bool lh_pipeline_is_joint(const lh_pipeline *pipeline);
 /* Returns a chunk; borrowed. */
 LH_API const lh_chunk *lh_pipeline_chunk(const lh_pipeline *pipeline,
                                          uint32_t chunk);
@@ -178,15 +176,11 @@ LH_API uint32_t lh_pipeline_n_links(const lh_pipeline *pipeline);
 /* Returns a link; borrowed. */
 LH_API const lh_link *lh_pipeline_link(const lh_pipeline *pipeline,
                                        uint32_t link);
-/* Returns the number of data-parallel operations within the iteration. */
-LH_API uint32_t lh_pipeline_n_dp_ops(const lh_pipeline *pipeline);
 /* Returns an operation; borrowed. Operations are sorted by launching pass
  * (chunk, microbatch, forward before backward) and form one contiguous array
  * from index 0. */
 LH_API const lh_dp_op *lh_pipeline_dp_op(const lh_pipeline *pipeline,
                                          uint32_t op);
-/* Returns lh_pipeline_desc.n_initial_gathers; 0: all. */
-LH_API uint32_t lh_pipeline_n_initial_gathers(const lh_pipeline *pipeline);
 /* Returns the default receive mode. */
 LH_API lh_receives lh_pipeline_receives(const lh_pipeline *pipeline);
 LH_API const char *lh_receives_name(lh_receives receives); /* "late-fd" */
@@ -201,11 +195,6 @@ LH_API int64_t lh_pipeline_device_limit(const lh_pipeline *pipeline,
                                         uint32_t device);
 /* Returns true if lh_pipeline_with_host() added host memory. */
 LH_API bool lh_pipeline_has_host(const lh_pipeline *pipeline);
-/* Returns the number of sites. */
-LH_API uint32_t lh_pipeline_n_sites(const lh_pipeline *pipeline);
-/* Returns the site's name; borrowed. */
-LH_API const char *lh_pipeline_site_name(const lh_pipeline *pipeline,
-                                         uint32_t site);
 /* Returns the device's site; LH_NONE: the pipeline has no sites. */
 LH_API uint32_t lh_pipeline_device_site(const lh_pipeline *pipeline,
                                         uint32_t device);
@@ -218,8 +207,6 @@ typedef enum lh_placement {
     LH_PLACEMENT_WAVE, /* 2P chunks: forth and back */
 } lh_placement;
 
-/* Returns the placement, LH_PLACEMENT_OTHER if it is none of the named ones. */
-LH_API lh_placement lh_pipeline_placement(const lh_pipeline *pipeline);
 /* Returns the placement's name; static storage. */
 LH_API const char *lh_placement_name(lh_placement placement);
 

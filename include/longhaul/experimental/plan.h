@@ -271,9 +271,6 @@ typedef struct lh_plan_margin {
     const lh_choice *best; /* NULL: none found */
 } lh_plan_margin;
 
-/* Returns the objective's name, such as "time". */
-LH_API const char *lh_plan_objective_name(lh_plan_objective goal);
-
 struct lh_plan {
     const char *name;        /* job name */
     const char *version;     /* longhaul version that wrote it */
@@ -364,7 +361,7 @@ typedef struct lh_fitting_layout {
 } lh_fitting_layout;
 
 /* Changes to a job that does not fit in memory, each of which makes it fit. */
-typedef struct lh_memory_needs {
+struct lh_memory_needs {
     /* Least memory_gib of every GPU, over all layouts, within 1 %; 0: more
      * memory does not help. */
     double gpu_gib;
@@ -380,7 +377,7 @@ typedef struct lh_memory_needs {
     char key[48];
     double key_gib;
     lh_fitting_layout key_layout;
-} lh_memory_needs;
+};
 
 /* Return the target's display name and the version against which its rules were
  * checked: "Megatron-LM", "core 0.16". Static storage. */

@@ -94,13 +94,6 @@ LH_API void lh_profile_free(lh_profile *profile); /* frees; NULL is a no-op */
 LH_API lh_status lh_profile_format(const lh_profile *profile, char **text,
                                    size_t *len, lh_error *err);
 
-/* Finds the entry measured under exactly the conditions in `like`: kind,
- * tensor, context, expert, micro_batch, sequence, recompute, sequence
- * parallelism; for a chunk also chunk and n_chunks. GPU and model must match
- * those in `like` or be unnamed. NULL: none. Borrowed. */
-LH_API const lh_profile_entry *lh_profile_find(const lh_profile *profile,
-                                               const lh_profile_entry *like);
-
 #ifdef __cplusplus
 }
 #endif

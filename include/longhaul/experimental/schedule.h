@@ -71,15 +71,6 @@ LH_API const lh_comm *lh_schedule_comms(const lh_schedule *schedule,
 /* Returns the number of communication cells in all rows. */
 LH_API uint32_t lh_schedule_n_comms(const lh_schedule *schedule);
 
-/* Formats the link orders as CSV; *text = NULL if there are none. */
-LH_API lh_status lh_schedule_format_links(const lh_schedule *schedule,
-                                          char **text, size_t *len,
-                                          lh_error *err);
-
-/* Returns the column of a pass in its row of the file, counted from 1,
- * including idle and skipped cells. */
-LH_API uint32_t lh_schedule_cell(const lh_schedule *schedule, uint32_t device,
-                                 uint32_t pass);
 /* Returns the number of link orders. */
 LH_API uint32_t lh_schedule_n_link_orders(const lh_schedule *schedule);
 /* Returns a link order; borrowed. */

@@ -63,14 +63,6 @@ typedef struct lh_run_log {
     int64_t median_ns;
 } lh_run_log;
 
-/* Parses the last run in a log with one JSON object per line and the keys
- * "step" and "seconds", as written by `longhaul train --log`. A new run begins
- * where the steps restart. `name` appears in error messages. Release with
- * lh_run_log_free(). LH_EINPUT: a line is not an iteration, or there is none.
- */
-LH_API lh_status lh_run_log_parse(const char *text, size_t len,
-                                  const char *name, lh_run_log **out,
-                                  lh_error *err);
 /* Reads and parses a log file. LH_EIO: it cannot be read. */
 LH_API lh_status lh_run_log_read(const char *path, lh_run_log **out,
                                  lh_error *err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parsing and formatting event files. */
+#include "format/job/events_file.h"
 #include "format/job/parse.h"
 
 #include <longhaul/experimental/events.h>
@@ -271,8 +272,8 @@ static lh_status fill_events(const lhi_doc *doc, lhi_arena *mem, void *value,
     return events->name ? LH_OK : lhi_fail_nomem(err);
 }
 
-lh_status lh_events_parse(const char *text, size_t len, const char *name,
-                          lh_events **out, lh_error *err)
+lh_status lhi_events_parse(const char *text, size_t len, const char *name,
+                           lh_events **out, lh_error *err)
 {
     void *events;
     LHI_TRY(lhi_value_parse(text, len, name, LHI_INPUT_EVENTS,
@@ -295,8 +296,8 @@ void lh_events_free(lh_events *events)
     lhi_value_free(events);
 }
 
-lh_status lh_events_format(const lh_events *events, char **text, size_t *len,
-                           lh_error *err)
+lh_status lhi_events_format(const lh_events *events, char **text, size_t *len,
+                            lh_error *err)
 {
     return lhi_json_format(lhi_schema_write(&lhi_events_schema, events, NULL),
                            text, len, err);

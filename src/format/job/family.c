@@ -2,6 +2,7 @@
 #include "format/job/family.h"
 
 #include "base/fail.h"
+#include "format/job/model_size.h"
 
 /* Returns a component that no family supports, or NULL. */
 static const char *find_unsupported_part(const lh_model *m, uint32_t sequence)
@@ -47,7 +48,7 @@ uint32_t lhi_first_moe_layer(const lh_model *m)
 /* Checks whether some layers of a model with experts are dense. */
 static bool has_dense_layers(const lh_model *m)
 {
-    return lh_model_moe_layers(m, 0, m->layers) < m->layers;
+    return lhi_model_moe_layers(m, 0, m->layers) < m->layers;
 }
 
 /* Returns why a model's experts match no supported family, or NULL. */
@@ -84,7 +85,7 @@ static const char *check_sigmoid_experts(const lh_model *m)
         return "a sigmoid router without ungated shared experts that are a "
                "multiple of expert_ffn wide";
     uint32_t first = lhi_first_moe_layer(m), n = m->layers - first;
-    return lh_model_moe_layers(m, first, n) == n
+    return lhi_model_moe_layers(m, first, n) == n
                ? NULL
                : "a sigmoid router with dense layers after expert layers";
 }

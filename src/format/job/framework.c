@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `framework` in a job: behaviour of the training program. docs/formats/job.md
  * lists the presets' sources. */
+#include "format/job/job_values.h"
 #include "format/job/parse.h"
 
 static const char *const preset_names[] = {"none", "megatron", "torchtitan",
@@ -12,28 +13,28 @@ static const char *const expert_names[] = {"grouped", "fused", NULL};
 /* Indexed by lh_receives. */
 static const char *const receive_names[] = {"early", "late", "late-fd", NULL};
 
-const char *lh_framework_preset_name(lh_framework_preset preset)
+const char *lhi_framework_preset_name(lh_framework_preset preset)
 {
     return preset_names[preset];
 }
 
-const char *lh_gradient_name(lh_gradient gradient)
+const char *lhi_gradient_name(lh_gradient gradient)
 {
     return gradient_names[gradient];
 }
 
-const char *lh_fp8_name(lh_fp8 fp8)
+const char *lhi_fp8_name(lh_fp8 fp8)
 {
     return fp8_names[fp8];
 }
 
-uint32_t lh_gradient_bytes(lh_gradient gradient)
+uint32_t lhi_gradient_bytes(lh_gradient gradient)
 {
     return gradient == LH_GRADIENT_FP32 ? 4 : 2;
 }
 
-lh_receives lh_framework_receives(const lh_framework *framework,
-                                  uint32_t chunks_per_device)
+lh_receives lhi_framework_receives(const lh_framework *framework,
+                                   uint32_t chunks_per_device)
 {
     if (framework->receives_given)
         return framework->receives;

@@ -3,12 +3,14 @@
 #include "format/job/parse.h"
 
 #include "base/text.h"
+#include "format/job/job_values.h"
+#include "format/job/model_size.h"
 
 #include <string.h>
 
 static const char *const ring_names[] = {"lockstep", "pipelined", NULL};
 
-uint32_t lh_precision_bytes(lh_precision precision)
+uint32_t lhi_precision_bytes(lh_precision precision)
 {
     return precision == LH_PRECISION_FP32 ? 4 : 2;
 }
@@ -146,7 +148,7 @@ static const char *find_missing_component(const lh_model *m, uint32_t module)
     case LH_MODULE_MLA_UP_PROJ:
         return m->kv_lora_rank ? NULL : "multi-head latent attention";
     case LH_MODULE_MLP:
-        return lh_model_moe_layers(m, 0, m->layers) < m->layers
+        return lhi_model_moe_layers(m, 0, m->layers) < m->layers
                    ? NULL
                    : "layers without experts";
     default:

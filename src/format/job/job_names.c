@@ -3,6 +3,7 @@
 #include "format/job/parse.h"
 
 #include "base/fail.h"
+#include "format/job/job_values.h"
 
 #include <string.h>
 
@@ -40,7 +41,7 @@ const char *lh_precision_name(lh_precision precision)
     return lhi_precision_names[precision];
 }
 
-const char *lh_optimizer_name(lh_optimizer optimizer)
+const char *lhi_optimizer_name(lh_optimizer optimizer)
 {
     return lhi_optimizer_names[optimizer];
 }
@@ -61,7 +62,7 @@ const char *lh_outermost_name(lh_outermost outermost)
                                          : lhi_outermost_names[outermost - 1];
 }
 
-const char *lh_target_name(lh_target target)
+const char *lhi_target_name(lh_target target)
 {
     return lhi_target_choices[target];
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writing a job's canonical text. */
+#include "format/job/job_values.h"
 #include "format/job/parse.h"
 
 #include <stdio.h>
@@ -66,7 +67,7 @@ static json_t *training_to_json(const lh_training *t)
         lhi_json_set(map, "precision",
                      json_string(lh_precision_name(t->precision))) &&
         lhi_json_set(map, "optimizer",
-                     json_string(lh_optimizer_name(t->optimizer))) &&
+                     json_string(lhi_optimizer_name(t->optimizer))) &&
         (!t->zero_given || lhi_json_set(map, "zero", json_integer(t->zero))) &&
         (!t->recompute_given ||
          lhi_json_set(map, "recompute", recompute_to_json(t))) &&
@@ -321,7 +322,7 @@ static json_t *layout_to_json(const lh_job *job)
         ((job->target == LH_TARGET_ANY &&
           lhi_framework_find_target(&job->framework) == LH_TARGET_ANY) ||
          lhi_json_set(map, "framework",
-                      json_string(lh_target_name(job->target)))) &&
+                      json_string(lhi_target_name(job->target)))) &&
         (!l->schedule ||
          lhi_json_set(map, "schedule", json_string(l->schedule))) &&
         (!l->sites ||

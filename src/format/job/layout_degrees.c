@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Relations between the degrees of a layout. */
+#include "format/job/model_size.h"
 #include "format/job/parse.h"
 
 uint32_t lh_layout_expert_tensor(const lh_layout *layout)
@@ -17,18 +18,18 @@ uint64_t lh_layout_expert_block(const lh_layout *layout)
 double lhi_layout_count_params(const lh_model *m, const lh_layout *l,
                                uint32_t first, uint32_t n_layers)
 {
-    const lh_layer_params p = lh_model_range_params(m, first, n_layers);
+    const lh_layer_params p = lhi_model_range_params(m, first, n_layers);
     return (double)(p.total - p.experts) / l->tensor +
            (double)p.experts / (double)lh_layout_expert_block(l);
 }
 
 double lhi_layout_count_all_params(const lh_model *m, const lh_layout *l)
 {
-    const lh_layer_params last = lh_model_layer_params(m, m->layers - 1);
-    const double layers = (double)lh_model_range_params(m, 0, m->layers).total;
+    const lh_layer_params last = lhi_model_layer_params(m, m->layers - 1);
+    const double layers = (double)lhi_model_range_params(m, 0, m->layers).total;
     const double experts = (double)last.experts * m->mtp_layers;
     const double others = (double)lh_model_params(m) - layers +
-                          (double)lh_model_mtp_params(m) - experts;
+                          (double)lhi_model_mtp_params(m) - experts;
     return lhi_layout_count_params(m, l, 0, m->layers) + others / l->tensor +
            experts / (double)lh_layout_expert_block(l);
 }

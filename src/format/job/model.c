@@ -2,6 +2,7 @@
 /* Counting a model's parameters. Every term is a weight matrix or vector of the
  * model's published reference code; tests/unit/test_spec_model.c compares the
  * sums with the published totals. */
+#include "format/job/model_size.h"
 #include "format/job/parse.h"
 
 #include <stdlib.h>
@@ -44,8 +45,8 @@ bool lh_model_layer_is_moe(const lh_model *model, uint32_t layer)
     return true;
 }
 
-uint32_t lh_model_moe_layers(const lh_model *model, uint32_t first,
-                             uint32_t n_layers)
+uint32_t lhi_model_moe_layers(const lh_model *model, uint32_t first,
+                              uint32_t n_layers)
 {
     uint32_t n = 0;
     for (uint32_t i = first; i < first + n_layers; i++)
@@ -118,7 +119,7 @@ static uint64_t mlp_params(const lh_model *m, uint64_t width)
     return n;
 }
 
-lh_layer_params lh_model_layer_params(const lh_model *m, uint32_t layer)
+lh_layer_params lhi_model_layer_params(const lh_model *m, uint32_t layer)
 {
     lh_layer_params p = {0};
     uint64_t idle = 0; /* parameters of experts that one token does not use */
@@ -142,12 +143,12 @@ lh_layer_params lh_model_layer_params(const lh_model *m, uint32_t layer)
     return p;
 }
 
-lh_layer_params lh_model_range_params(const lh_model *model, uint32_t first,
-                                      uint32_t n_layers)
+lh_layer_params lhi_model_range_params(const lh_model *model, uint32_t first,
+                                       uint32_t n_layers)
 {
     lh_layer_params sum = {0};
     for (uint32_t i = first; i < first + n_layers; i++) {
-        lh_layer_params p = lh_model_layer_params(model, i);
+        lh_layer_params p = lhi_model_layer_params(model, i);
         sum.attention += p.attention;
         sum.norms += p.norms;
         sum.mlp += p.mlp;
@@ -159,13 +160,13 @@ lh_layer_params lh_model_range_params(const lh_model *model, uint32_t first,
     return sum;
 }
 
-uint64_t lh_model_embedding_params(const lh_model *model)
+uint64_t lhi_model_embedding_params(const lh_model *model)
 {
     return (uint64_t)model->hidden * model->vocab +
            (uint64_t)model->hidden * model->positions;
 }
 
-uint64_t lh_model_head_params(const lh_model *model)
+uint64_t lhi_model_head_params(const lh_model *model)
 {
     return norm_params(model) + (uint64_t)model->hidden * model->vocab;
 }
@@ -173,33 +174,33 @@ uint64_t lh_model_head_params(const lh_model *model)
 /* DeepSeek-V3 (arXiv:2412.19437) equation 21: a module normalises the hidden
  * state and the next token's embedding, combines them with a 2h x h matrix, and
  * passes them through one layer like the model's last, and a norm. */
-uint64_t lh_model_mtp_params(const lh_model *m)
+uint64_t lhi_model_mtp_params(const lh_model *m)
 {
     uint64_t h = m->hidden;
     if (m->mtp_layers == 0)
         return 0;
     uint64_t one = 3 * norm_params(m) + 2 * h * h +
-                   lh_model_layer_params(m, m->layers - 1).total;
+                   lhi_model_layer_params(m, m->layers - 1).total;
     return one * m->mtp_layers;
 }
 
 /* Returns the parameters of embedding and head; tied ones count once. */
 static uint64_t count_params_outside_layers(const lh_model *m)
 {
-    uint64_t n = lh_model_embedding_params(m) + lh_model_head_params(m);
+    uint64_t n = lhi_model_embedding_params(m) + lhi_model_head_params(m);
     return m->tied_embeddings ? n - (uint64_t)m->hidden * m->vocab : n;
 }
 
 uint64_t lh_model_params(const lh_model *model)
 {
     return count_params_outside_layers(model) +
-           lh_model_range_params(model, 0, model->layers).total;
+           lhi_model_range_params(model, 0, model->layers).total;
 }
 
 uint64_t lh_model_active_params(const lh_model *model)
 {
     return count_params_outside_layers(model) +
-           lh_model_range_params(model, 0, model->layers).active;
+           lhi_model_range_params(model, 0, model->layers).active;
 }
 
 /* Returns an upper bound on the number of parameters, small enough that no sum
@@ -256,7 +257,7 @@ static lh_status check_groups(const lhi_doc *doc, const lhi_node *at,
 static lh_status check_experts(const lhi_doc *doc, const lhi_node *at,
                                const lh_model *m, lh_error *err)
 {
-    uint32_t n_moe = lh_model_moe_layers(m, 0, m->layers);
+    uint32_t n_moe = lhi_model_moe_layers(m, 0, m->layers);
     if (m->experts && n_moe == 0)
         return fail_model(doc, at,
                           "the model has experts, but no layer uses "

@@ -7,6 +7,7 @@
  * class: there, absent sizes default to the class's. A file for a single model
  * must specify its sizes. */
 #include "format/job/model_config_internal.h"
+#include "format/job/model_size.h"
 
 #include <math.h>
 #include <string.h>
@@ -529,8 +530,8 @@ static lh_status fill_model(const lhi_doc *doc, lhi_arena *mem, void *value,
     return read_config(doc, mem, value, err);
 }
 
-lh_status lh_model_parse(const char *text, size_t len, const char *name,
-                         lh_model **out, lh_error *err)
+lh_status lhi_model_parse(const char *text, size_t len, const char *name,
+                          lh_model **out, lh_error *err)
 {
     void *model;
     LHI_TRY(lhi_value_parse(text, len, name, LHI_INPUT_MODEL, sizeof(lh_model),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The model as a map in a job file. */
+#include "format/job/model_size.h"
 #include "format/job/parse.h"
 
 static const char *const norm_names[] = {"rms", "layer", "layer_unbiased",
@@ -288,7 +289,7 @@ static lh_status check_expert_keys(const lhi_doc *doc, const lhi_node *map,
                             "%u experts require experts_per_token, the number "
                             "that processes each token",
                             m->experts);
-    if (m->ffn == 0 && lh_model_moe_layers(m, 0, m->layers) < m->layers)
+    if (m->ffn == 0 && lhi_model_moe_layers(m, 0, m->layers) < m->layers)
         return lhi_doc_fail(doc, map, err, LH_EINPUT,
                             "layers without experts require ffn, their width");
     return LH_OK;

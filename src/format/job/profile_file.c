@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parsing and formatting profiles. */
 #include "format/job/parse.h"
+#include "format/job/profile_lookup.h"
 
 #include <string.h>
 
@@ -339,8 +340,8 @@ bool lhi_profile_entry_matches(const lh_profile_entry *e,
            (!e->model || !like->model || strcmp(e->model, like->model) == 0);
 }
 
-const lh_profile_entry *lh_profile_find(const lh_profile *profile,
-                                        const lh_profile_entry *like)
+const lh_profile_entry *lhi_profile_find(const lh_profile *profile,
+                                         const lh_profile_entry *like)
 {
     for (uint32_t i = 0; i < profile->n_entries; i++) {
         const lh_profile_entry *e = &profile->entries[i];

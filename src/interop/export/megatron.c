@@ -6,6 +6,8 @@
 #include "interop/export/export_internal.h"
 
 #include "base/integer_math.h"
+#include "format/job/job_values.h"
+#include "format/job/model_size.h"
 #include "format/job/parse.h"
 #include "planner/layout/target.h"
 
@@ -101,7 +103,7 @@ static void find_chunks(const lh_plan *plan, double *least, double *most)
         lh_plan_layers(plan, i, &first, &count);
         double own = lhi_layout_count_params(m, l, first, count);
         if (i == 0)
-            own += (double)lh_model_embedding_params(m) / l->tensor;
+            own += (double)lhi_model_embedding_params(m) / l->tensor;
         if (i == n - 1)
             own = left;
         left -= own;
@@ -221,7 +223,7 @@ static void put_framework(lhi_text *out, const lh_plan *plan)
     if (f->overlap_expert > 0 && l->expert > 1)
         lhi_text_puts(out, "--overlap-moe-expert-parallel-comm\n");
     if (l->chunks_per_device > 1 && l->pipeline > 1 &&
-        lh_framework_receives(f, l->chunks_per_device) == LH_RECEIVES_LATE)
+        lhi_framework_receives(f, l->chunks_per_device) == LH_RECEIVES_LATE)
         lhi_text_puts(out, "--no-overlap-p2p-communication\n");
 }
 

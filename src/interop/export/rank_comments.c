@@ -2,6 +2,7 @@
 /* Output common to torchtitan and Megatron-LM. */
 #include "interop/export/export_internal.h"
 
+#include "format/job/job_values.h"
 #include "planner/layout/target.h"
 
 #include <inttypes.h>
@@ -17,7 +18,7 @@ lh_status lhi_export_check(const lh_plan *plan, lh_target target, lh_error *err)
     return lhi_fail(err, status,
                     "%s; use longhaul plan --for %s to search only supported "
                     "plans",
-                    why.text, lh_target_name(target));
+                    why.text, lhi_target_name(target));
 }
 
 void lhi_export_add_option(lhi_text *out, const char *name, uint64_t value)

@@ -7,6 +7,7 @@
 
 #include "format/job/parse.h"
 #include "planner/layout/target.h"
+#include "schedule/pipeline/accessors.h"
 
 #include <longhaul/experimental/export.h>
 
@@ -207,7 +208,7 @@ static lh_status put_all(lhi_text *out, const lh_plan *plan, lh_error *err)
  * lose gradients. */
 static lh_status check_backward(const lh_plan *plan, lh_error *err)
 {
-    if (lh_pipeline_is_joint(plan->pipeline) ||
+    if (lhi_pipeline_is_joint(plan->pipeline) ||
         !lhi_target_joins_backward(LH_TARGET_TORCHTITAN,
                                    plan->best.layout.pipeline, plan->best.zero))
         return LH_OK;

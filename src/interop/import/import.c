@@ -11,15 +11,15 @@ static const struct {
 } sources[] = {{"megatron", lhi_import_megatron_text},
                {"torchtitan", lhi_import_torchtitan_text}};
 
-uint32_t lh_n_import_sources(void)
+uint32_t lhi_n_import_sources(void)
 {
     return sizeof sources / sizeof *sources;
 }
 
 const char *lh_import_source_name(lh_import_source source)
 {
-    return (uint32_t)source < lh_n_import_sources() ? sources[source].name
-                                                    : NULL;
+    return (uint32_t)source < lhi_n_import_sources() ? sources[source].name
+                                                     : NULL;
 }
 
 /* --- results ------------------------------------------------------- */
@@ -106,7 +106,7 @@ lh_status lh_import_parse(lh_import_source source, const char *text, size_t len,
     lh_import_options o;
     lh_draft_options machines;
     const lh_draft_site usual = {.gpu = "h100-sxm"};
-    if ((uint32_t)source >= lh_n_import_sources())
+    if ((uint32_t)source >= lhi_n_import_sources())
         return lhi_fail(err, LH_EINVAL, "unknown import source");
     LHI_TRY(LHI_OPTIONS_COPY(lh_import_options, &o, options, err));
     LHI_TRY(LHI_OPTIONS_COPY(lh_draft_options, &machines, o.machines, err));

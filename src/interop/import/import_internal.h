@@ -118,4 +118,7 @@ lh_status lhi_import_write(lhi_imported_job *in, const char *name,
                            const lh_import_options *options, char **text,
                            size_t *len, lh_error *err);
 
+/* Returns the number of import sources. */
+uint32_t lhi_n_import_sources(void);
+
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The model from Megatron-LM's arguments, with the defaults of arguments.py and
  * transformer_config.py (core 0.16.1 and 0.20). */
+#include "format/job/model_size.h"
 #include "interop/import/layer_pattern.h"
 #include "interop/import/megatron_internal.h"
 
@@ -414,7 +415,7 @@ static lh_status read_expert_layers(const lhi_megatron *m, lhi_imported_job *in,
                             freq->values[0].text, model->layers);
     if (!lhi_layer_pattern_set_experts(is, in->mem, model))
         return lhi_fail_nomem(err);
-    if (lh_model_moe_layers(model, 0, model->layers) == 0)
+    if (lhi_model_moe_layers(model, 0, model->layers) == 0)
         return lhi_arg_fail(m, LHI_ARG_MOE_LAYER_FREQ, LH_EINPUT, err,
                             "no layer has experts; remove --num-experts");
     return LH_OK;

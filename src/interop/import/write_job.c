@@ -3,6 +3,7 @@
 #include "interop/import/import_internal.h"
 
 #include "base/escape.h"
+#include "format/job/job_values.h"
 
 #include <longhaul/experimental/pipeline.h>
 
@@ -317,7 +318,7 @@ static void add_training(writer *w)
     lhi_draft_add_value(text, "compute precision", "  precision: %s",
                         lh_precision_name(t->precision));
     lhi_draft_add_value(text, "", "  optimizer: %s",
-                        lh_optimizer_name(t->optimizer));
+                        lhi_optimizer_name(t->optimizer));
     if (t->zero_given)
         lhi_draft_add_value(text, "ZeRO stage of the replicas",
                             "  zero: %" PRIu32, t->zero);
@@ -351,17 +352,17 @@ static void add_framework(writer *w)
                           "Training framework: docs/formats/job.md#framework");
     lhi_text_puts(text, "framework:\n");
     lhi_draft_add_value(text, "", "  preset: %s",
-                        lh_framework_preset_name(f->preset));
+                        lhi_framework_preset_name(f->preset));
     if (f->unfused_attention)
         lhi_draft_add_value(text, "", "  attention: unfused");
     if (f->no_sequence_parallel)
         lhi_draft_add_value(text, "", "  sequence_parallel: false");
     if (f->gradients_given)
         lhi_draft_add_value(text, "in memory", "  gradients: %s",
-                            lh_gradient_name(f->gradients));
+                            lhi_gradient_name(f->gradients));
     if (f->reduce_given)
         lhi_draft_add_value(text, "for the reduction", "  reduce: %s",
-                            lh_gradient_name(f->reduce));
+                            lhi_gradient_name(f->reduce));
     if (f->receives_given)
         lhi_draft_add_value(text, "when receives are posted", "  receives: %s",
                             lh_receives_name(f->receives));
@@ -372,7 +373,7 @@ static void add_framework(writer *w)
                             "  overlap: {tensor: %.15g, expert: %.15g}",
                             f->overlap_tensor, f->overlap_expert);
     if (f->fp8 != LH_FP8_NONE)
-        lhi_draft_add_value(text, "", "  fp8: %s", lh_fp8_name(f->fp8));
+        lhi_draft_add_value(text, "", "  fp8: %s", lhi_fp8_name(f->fp8));
     lhi_text_puts(text, "\n");
 }
 
@@ -430,7 +431,7 @@ static lh_status add_layout(writer *w, const char *name, lh_error *err)
                           "docs/formats/job.md#layout");
     lhi_text_puts(text, "layout:\n");
     lhi_draft_add_value(text, "the framework that runs the plan",
-                        "  framework: %s", lh_target_name(w->in->target));
+                        "  framework: %s", lhi_target_name(w->in->target));
     for (size_t i = 0; i < sizeof degrees / sizeof *degrees; i++)
         if (degrees[i].value)
             lhi_draft_add_value(text, "", "  %s: %" PRIu32, degrees[i].key,

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads a scenario's jobs. */
+#include "model/paths.h"
 #include "network/optical/scenario.h"
+#include "schedule/pipeline/accessors.h"
 
 #include <longhaul/experimental/cost.h>
 #include <longhaul/experimental/methods.h>
@@ -175,7 +177,7 @@ static lh_status read_plan(reader *r, const lhi_node *node)
     const lh_layout *layout = &plan->best.layout;
     /* Replicas run in lockstep and send together, unless they are outermost:
      * then each has its own sites. */
-    double bits = 8.0 * (double)lh_cost_message_bytes(plan->job, layout);
+    double bits = 8.0 * (double)lhi_cost_message_bytes(plan->job, layout);
     if (layout->outermost != LH_OUTERMOST_DATA)
         bits *= layout->data > 0 ? layout->data : 1;
     if (!(bits >= 1 && bits <= (double)MAX_BITS))
@@ -248,7 +250,7 @@ static lh_status get_node(reader *r, const lhi_node *node, uint32_t *out)
 {
     int64_t id;
     LHI_TRY(lhi_node_get_int(r->doc, node, 0, INT32_MAX, &id, r->err));
-    *out = lh_topology_find(r->s->topology, id);
+    *out = lhi_topology_find(r->s->topology, id);
     if (*out == LH_NONE)
         return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
                             "the topology has no node %" PRId64, id);
@@ -277,7 +279,7 @@ static lh_status read_placement(reader *r, const lhi_node *list)
 static lh_status read_sites(reader *r, const lhi_node *map)
 {
     const lh_pipeline *p = lhi_optical_job_pipeline(r->job);
-    uint32_t n_sites = lh_pipeline_n_sites(p);
+    uint32_t n_sites = lhi_pipeline_n_sites(p);
     LHI_TRY(lhi_node_check_map(r->doc, map, r->err));
     uint32_t *nodes = LHI_NEW(r->s->mem, uint32_t, n_sites + 1);
     uint32_t *sites = LHI_NEW(r->s->mem, uint32_t, r->job->devices);
@@ -288,7 +290,7 @@ static lh_status read_sites(reader *r, const lhi_node *map)
     for (const lhi_node *node = map->first; node; node = node->next) {
         uint32_t i = 0;
         while (i < n_sites &&
-               strcmp(lh_pipeline_site_name(p, i), node->key) != 0)
+               strcmp(lhi_pipeline_site_name(p, i), node->key) != 0)
             i++;
         if (i == n_sites)
             return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
@@ -301,7 +303,7 @@ static lh_status read_sites(reader *r, const lhi_node *map)
             return lhi_doc_fail(
                 r->doc, map, r->err, LH_EINPUT,
                 "datacenter '%.60s' has no node",
-                site == LH_NONE ? "" : lh_pipeline_site_name(p, site));
+                site == LH_NONE ? "" : lhi_pipeline_site_name(p, site));
         sites[d] = nodes[site];
     }
     r->job->placement = sites;
@@ -331,7 +333,7 @@ static lh_status check_datacenters(reader *r, const lhi_node *node)
 static lh_status keep_groups(reader *r, const lhi_node *node)
 {
     const lh_pipeline *p = lhi_optical_job_pipeline(r->job);
-    r->job->datacenters = p ? lh_pipeline_n_sites(p) : 0;
+    r->job->datacenters = p ? lhi_pipeline_n_sites(p) : 0;
     if (r->job->datacenters == 0)
         return lhi_doc_fail(r->doc, node, r->err, LH_EINPUT,
                             "requires the nodes of the stages; set placement: "

@@ -117,4 +117,26 @@ lh_status lhi_routes_find(const lh_topology *topology, uint32_t from,
 lh_status lhi_topology_distances(const lh_topology *topology, uint32_t from,
                                  int64_t *km);
 
+/* Parses a topology; `name` appears in error messages. LH_EINPUT: invalid text.
+ * Release with lh_topology_free(). */
+lh_status lhi_topology_parse(const char *text, size_t len, const char *name,
+                             lh_topology **out, lh_error *err);
+
+/* Returns the node's id in the file. */
+int64_t lhi_topology_node_id(const lh_topology *topology, uint32_t node);
+
+/* Returns the node with that id; LH_NONE: no such node. */
+uint32_t lhi_topology_find(const lh_topology *topology, int64_t id);
+
+/* Returns a cable; borrowed. */
+const lh_cable *lhi_topology_cable(const lh_topology *topology, uint32_t cable);
+
+/* Finds up to `k` routes between two different nodes, ordered by km, then hops,
+ * then the lower node where they diverge. *out is one block including its
+ * arrays; release it with lhi_routes_free(). */
+lh_status lhi_topology_routes(const lh_topology *topology, uint32_t from,
+                              uint32_t to, uint32_t k, lh_route **out,
+                              uint32_t *n_routes, lh_error *err);
+void lhi_routes_free(lh_route *routes); /* frees; NULL is a no-op */
+
 #endif

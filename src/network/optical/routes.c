@@ -245,9 +245,9 @@ lh_status lhi_topology_distances(const lh_topology *topology, uint32_t from,
     return ok ? LH_OK : LH_ENOMEM;
 }
 
-lh_status lh_topology_routes(const lh_topology *topology, uint32_t from,
-                             uint32_t to, uint32_t k, lh_route **out,
-                             uint32_t *n_routes, lh_error *err)
+lh_status lhi_topology_routes(const lh_topology *topology, uint32_t from,
+                              uint32_t to, uint32_t k, lh_route **out,
+                              uint32_t *n_routes, lh_error *err)
 {
     if (from >= topology->n_nodes || to >= topology->n_nodes || from == to)
         return lhi_fail(err, LH_EINVAL, "a route requires two different nodes");
@@ -282,7 +282,7 @@ lh_status lh_topology_routes(const lh_topology *topology, uint32_t from,
     return routes ? LH_OK : lhi_fail_nomem(err);
 }
 
-void lh_routes_free(lh_route *routes)
+void lhi_routes_free(lh_route *routes)
 {
     free(routes);
 }

@@ -23,7 +23,7 @@ typedef struct reader {
 static const char *const assignment_names[] = {"sd-ff", "ksp-ff",   "cba",
                                                "slack", "critical", NULL};
 
-const char *lh_assignment_name(lh_assignment assignment)
+const char *lhi_assignment_name(lh_assignment assignment)
 {
     return assignment_names[assignment];
 }

@@ -18,6 +18,7 @@
 
 #include "network/optical/simulation.h"
 
+#include <longhaul/experimental/optical.h>
 #include <longhaul/experimental/plan.h>
 
 /* One job: a regular chain of stages, or a pipeline with its schedule. */
@@ -90,5 +91,7 @@ lh_status lhi_scenario_prepare_jobs(const lh_scenario *scenario,
                                     const lhi_policy *policy, uint64_t seed,
                                     lhi_arena *mem, lhi_optical_run_job *jobs,
                                     lh_error *err);
+
+const char *lhi_assignment_name(lh_assignment assignment); /* "sd-ff" */
 
 #endif

@@ -279,8 +279,8 @@ lh_status lhi_topology_parse_node(const lhi_doc *doc, const lhi_node *map,
     return status;
 }
 
-lh_status lh_topology_parse(const char *text, size_t len, const char *name,
-                            lh_topology **out, lh_error *err)
+lh_status lhi_topology_parse(const char *text, size_t len, const char *name,
+                             lh_topology **out, lh_error *err)
 {
     lhi_doc *doc;
     LHI_TRY(lhi_doc_parse(text, len, name, LHI_INPUT_TOPOLOGY, &doc, err));
@@ -314,17 +314,12 @@ uint32_t lh_topology_n_nodes(const lh_topology *topology)
     return topology->n_nodes;
 }
 
-int64_t lh_topology_node_id(const lh_topology *topology, uint32_t node)
+int64_t lhi_topology_node_id(const lh_topology *topology, uint32_t node)
 {
     return topology->ids[node];
 }
 
-const char *lh_topology_node_name(const lh_topology *topology, uint32_t node)
-{
-    return topology->names[node];
-}
-
-uint32_t lh_topology_find(const lh_topology *topology, int64_t id)
+uint32_t lhi_topology_find(const lh_topology *topology, int64_t id)
 {
     return find_id(topology->ids, topology->n_nodes, id);
 }
@@ -334,7 +329,7 @@ uint32_t lh_topology_n_cables(const lh_topology *topology)
     return topology->n_cables;
 }
 
-const lh_cable *lh_topology_cable(const lh_topology *topology, uint32_t cable)
+const lh_cable *lhi_topology_cable(const lh_topology *topology, uint32_t cable)
 {
     return &topology->cables[cable];
 }

@@ -13,6 +13,7 @@
 #include "planner/elastic/pipeline.h"
 #include "planner/layout/elastic_shares.h"
 #include "schedule/pipeline/pipeline_internal.h"
+#include "schedule/solver/bound/closed_forms.h"
 
 #include <longhaul/experimental/bounds.h>
 #include <longhaul/experimental/elastic.h>
@@ -368,7 +369,7 @@ static lh_status compute_unconstrained_bound(const bound_state *b, int64_t *out,
     desc.chunks = chunks;
     desc.joint = true;
     LHI_TRY(lh_pipeline_make(&desc, &with, err));
-    lh_status status = lh_lower_bound(with, &bound, err);
+    lh_status status = lhi_compute_closed_form_bound(with, &bound, err);
     lh_pipeline_free(with);
     LHI_TRY(status);
     *out = bound.ns;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Builds the pipeline and the schedule of an elastic plan through the library's
  * public functions. */
+#include "planner/elastic/pipeline.h"
+#include "schedule/elastic/elastic.h"
 #include "schedule/elastic/elastic_internal.h"
 
 #include <longhaul/experimental/schedule.h>
@@ -82,19 +84,20 @@ lh_status lhi_elastic_build_pipeline(const lh_elastic_case *given,
 {
     lh_dp_op *ops;
     uint32_t n_ops;
-    LHI_TRY(lh_elastic_operations(given, plan, &ops, &n_ops, err));
+    LHI_TRY(lhi_elastic_operations(given, plan, &ops, &n_ops, err));
     lhi_arena *mem = lhi_arena_make(0);
     lh_status status =
         mem ? make_pipeline(given, plan, again, mem, ops, n_ops, out, err)
             : lhi_fail_nomem(err);
     lhi_arena_free(mem);
-    lh_elastic_ops_free(ops);
+    lhi_elastic_ops_free(ops);
     return status;
 }
 
-lh_status lh_elastic_pipeline(const lh_elastic_case *given,
-                              const lh_elastic_plan *plan, int64_t recompute_ns,
-                              int64_t stored, lh_pipeline **out, lh_error *err)
+lh_status lhi_elastic_pipeline(const lh_elastic_case *given,
+                               const lh_elastic_plan *plan,
+                               int64_t recompute_ns, int64_t stored,
+                               lh_pipeline **out, lh_error *err)
 {
     lhi_elastic_recompute *again = calloc(given->stages, sizeof *again);
     if (!again)
@@ -106,9 +109,9 @@ lh_status lh_elastic_pipeline(const lh_elastic_case *given,
     return status;
 }
 
-lh_status lh_elastic_schedule(const lh_elastic_case *given,
-                              const lh_elastic_plan *plan, lh_schedule **out,
-                              lh_error *err)
+lh_status lhi_elastic_schedule(const lh_elastic_case *given,
+                               const lh_elastic_plan *plan, lh_schedule **out,
+                               lh_error *err)
 {
     uint32_t P = given->stages;
     size_t count = 2 * (size_t)given->chunks * given->microbatches;
@@ -121,7 +124,7 @@ lh_status lh_elastic_schedule(const lh_elastic_case *given,
         status = lhi_fail_nomem(err);
     } else {
         for (uint32_t i = 0; i < P; i++) {
-            lh_elastic_order(given, plan, i + 1, passes + i * count);
+            lhi_elastic_order(given, plan, i + 1, passes + i * count);
             orders[i] = passes + i * count;
             counts[i] = (uint32_t)count;
         }

@@ -6,6 +6,7 @@
 
 #include "base/format_units.h"
 #include "planner/layout/choice.h"
+#include "schedule/solver/bound/closed_forms.h"
 
 #include <longhaul/experimental/bounds.h>
 #include <longhaul/experimental/elastic.h>
@@ -66,7 +67,7 @@ static lh_status fill_choice(const lhi_elastic_result *found,
         if (found->details->n_recomputed > 0)
             choice->recompute = LH_RECOMPUTE_OPERATIONS;
     }
-    LHI_TRY(lh_lower_bound(p, &bound, err));
+    LHI_TRY(lhi_compute_closed_form_bound(p, &bound, err));
     LHI_TRY(lh_simulate(p, found->schedule, NULL, &t, err));
     choice->makespan_ns = lh_timeline_makespan(t);
     choice->optimizer_ns = found->built.optimizer_ns;

@@ -4,6 +4,8 @@
  * allows; a simulation gives the time. Less recomputation never makes a run
  * longer, because the orders of passes and communications are fixed. No other
  * set of operations can therefore be better. */
+#include "planner/elastic/pipeline.h"
+#include "schedule/elastic/elastic.h"
 #include "schedule/elastic/elastic_internal.h"
 
 #include <inttypes.h>
@@ -44,7 +46,7 @@ static lh_status simulate_plan(const lh_elastic_case *g,
     lh_evaluator *e = NULL;
     lh_status status = lhi_elastic_build_pipeline(g, plan, again, &p, err);
     if (status == LH_OK)
-        status = lh_elastic_schedule(g, plan, &s, err);
+        status = lhi_elastic_schedule(g, plan, &s, err);
     if (status == LH_OK)
         status = lh_evaluator_make(p, NULL, &e, err);
     if (status == LH_OK)
@@ -154,7 +156,7 @@ static lh_status store_best(event_search *s, const lh_elastic_case *g,
         .sharding = g->sharding,
         .plan = copy,
         .time_ns = time_ns,
-        .model_ns = lh_elastic_iteration_ns(g, copy, ns[0]),
+        .model_ns = lhi_elastic_iteration_ns(g, copy, ns[0]),
         .memory = lh_elastic_peak_memory(g, copy, stored[0]),
         .n_stages = P,
         .n_ops = n,
@@ -179,7 +181,7 @@ static lh_status evaluate_plan(event_search *s, const lh_elastic_case *g,
     /* Equation 1 is seldom far above the simulated time; candidates that it
      * puts far behind the best are not simulated. */
     if (s->out->plan &&
-        (double)lh_elastic_iteration_ns(g, plan, s->again[0].ns) >
+        (double)lhi_elastic_iteration_ns(g, plan, s->again[0].ns) >
             1.15 * (double)best->time_ns)
         return LH_OK;
     int64_t time_ns;

@@ -5,6 +5,8 @@
 #include "planner/elastic/pipeline.h"
 
 #include "base/integer_math.h"
+#include "model/ops.h"
+#include "schedule/elastic/elastic.h"
 #include "schedule/pipeline/pipeline_internal.h"
 
 #include <inttypes.h>
@@ -59,8 +61,8 @@ lh_status lhi_elastic_kinds_find(const lh_job *job, const lhi_config *config,
     lh_cost_layer_range slice = {.n_layers = 1};
     lh_cost_options options = {.size = sizeof options,
                                .estimate_missing = true};
-    LHI_TRY(lh_cost_layer_ops(job, &config->layout, &slice,
-                              job->model->layers / 2, &options, all, &n, err));
+    LHI_TRY(lhi_cost_layer_ops(job, &config->layout, &slice,
+                               job->model->layers / 2, &options, all, &n, err));
     out->n = 0;
     for (uint32_t i = 0; i < n; i++)
         if (all[i].recomputable)
@@ -326,7 +328,7 @@ lh_status lhi_elastic_build_plan_pipeline(const lhi_elastic_context *g,
     desc.enqueue = plan->enqueue;
     desc.dequeue = plan->dequeue;
     lh_status status = lh_pipeline_make(&desc, out, err);
-    lh_elastic_ops_free(ops);
+    lhi_elastic_ops_free(ops);
     return status;
 }
 

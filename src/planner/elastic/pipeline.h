@@ -8,6 +8,8 @@
 #include "planner/layout/elastic_shares.h"
 #include "planner/layout/layout.h"
 
+#include <longhaul/experimental/elastic.h>
+
 /* Operations of a layer that can be recomputed. Parts of one fused matrix
  * product (queries, keys and values; gate and up) count as one: `ops` has their
  * sums, `names` each part. */
@@ -86,5 +88,20 @@ lh_status lhi_elastic_memory(const lh_job *job, const lhi_config *config,
                              const lh_plan_elastic *plan,
                              const lh_pipeline *pipeline, lh_plan_memory *parts,
                              lh_error *err);
+
+/* Builds the pipeline for the event time: joint backwards, links with latency
+ * C_PP without occupancy, memory in bytes with the states on each stage's first
+ * chunk. `recompute_ns` and `stored` are per chunk pass. Release *out with
+ * lh_pipeline_free(). */
+lh_status lhi_elastic_pipeline(const lh_elastic_case *given,
+                               const lh_elastic_plan *plan,
+                               int64_t recompute_ns, int64_t stored,
+                               lh_pipeline **out, lh_error *err);
+
+/* Builds the plan's schedule, for the pipeline from lhi_elastic_pipeline().
+ * Release *out with lh_schedule_free(). */
+lh_status lhi_elastic_schedule(const lh_elastic_case *given,
+                               const lh_elastic_plan *plan, lh_schedule **out,
+                               lh_error *err);
 
 #endif

@@ -7,6 +7,7 @@
 #include "planner/elastic/shape_search.h"
 
 #include "base/integer_math.h"
+#include "format/job/job_values.h"
 #include "format/job/parse.h"
 #include "planner/elastic/pipeline.h"
 #include "schedule/pipeline/pipeline_internal.h"
@@ -196,7 +197,7 @@ static lh_status fill_case(shape_search *s, lh_error *err)
                            .pp_ns = slowest_hop(p),
                            .weight_bytes = 2,
                            .gradient_bytes =
-                               lh_gradient_bytes(s->job->framework.gradients),
+                               lhi_gradient_bytes(s->job->framework.gradients),
                            .optimizer_bytes = 12};
     bool whole = s->job->training.precision == LH_PRECISION_FP32;
     if (whole) {
@@ -350,7 +351,7 @@ static lh_status build_result(const shape_search *s,
     *missing = 0;
     lh_status status = make_pipeline(s, best, &p, err);
     if (status == LH_OK)
-        status = lh_elastic_schedule(&s->given, best->plan, &schedule, err);
+        status = lhi_elastic_schedule(&s->given, best->plan, &schedule, err);
     if (status == LH_OK)
         status = lh_simulate(p, schedule, NULL, &t, err);
     for (uint32_t d = 0; status == LH_OK && d < s->P; d++)

@@ -5,6 +5,7 @@
 #include "planner/layout/equivalence.h"
 #include "planner/layout/link_override.h"
 #include "planner/search/objective.h"
+#include "schedule/solver/bound/closed_forms.h"
 
 #include <longhaul/experimental/bounds.h>
 #include <longhaul/experimental/schedule.h>
@@ -30,7 +31,7 @@ static lh_status run_schedule(const lh_plan *plan, const lh_pipeline *p,
 {
     lh_timeline *t;
     lh_bound bound;
-    LHI_TRY(lh_lower_bound(p, &bound, err));
+    LHI_TRY(lhi_compute_closed_form_bound(p, &bound, err));
     LHI_TRY(lh_simulate(p, plan->schedule, NULL, &t, err));
     retime(kept, lh_timeline_makespan(t), after_ns);
     kept->bubble_ratio = lh_timeline_bubble_ratio(t);

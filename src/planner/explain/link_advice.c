@@ -18,6 +18,7 @@
 #include "planner/layout/link_override.h"
 #include "planner/layout/traffic.h"
 
+#include "model/link_settings.h"
 #include "model/paths.h"
 #include "model/shape.h"
 
@@ -79,12 +80,12 @@ static lh_status fill_rates(const link_advisor *a, lh_advice_option *o,
     lh_link_effect e;
     o->message_ns = o->iteration_ns = -1;
     if (a->traffic->message_flows) {
-        LHI_TRY(lh_cost_link_setting(&a->messages, &o->setting, &e, err));
+        LHI_TRY(lhi_cost_link_setting(&a->messages, &o->setting, &e, err));
         o->message_bytes_per_s = e.bytes_per_s;
         o->message_ns = llround(fmin(e.message_ns, longest_ns));
     }
     if (a->traffic->data_flows) {
-        LHI_TRY(lh_cost_link_setting(&a->data, &o->setting, &e, err));
+        LHI_TRY(lhi_cost_link_setting(&a->data, &o->setting, &e, err));
         o->data_bytes_per_s = e.bytes_per_s;
     }
     return LH_OK;

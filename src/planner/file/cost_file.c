@@ -6,11 +6,6 @@
 
 const char *const lhi_plan_objective_names[] = {"time", "cost", NULL};
 
-const char *lh_plan_objective_name(lh_plan_objective goal)
-{
-    return (unsigned)goal < 2 ? lhi_plan_objective_names[goal] : "unknown";
-}
-
 /* Checks that the cost in USD is the sum of GPU and inter-datacenter traffic
  * costs. */
 static lh_status check_cost(const lhi_read_context *r, const lhi_node *map,

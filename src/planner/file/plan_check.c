@@ -4,6 +4,7 @@
 #include "planner/layout/layout.h"
 #include "planner/plan_internal.h"
 #include "planner/search/pareto_front.h"
+#include "schedule/pipeline/accessors.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -47,7 +48,7 @@ static lh_status check_places(const lhi_doc *doc, const lh_plan *p,
         uint32_t site = lh_pipeline_device_site(p->pipeline, d);
         const char *want = p->job->datacenters[places.ranks[d].datacenter].name;
         const char *has =
-            site == LH_NONE ? NULL : lh_pipeline_site_name(p->pipeline, site);
+            site == LH_NONE ? NULL : lhi_pipeline_site_name(p->pipeline, site);
         if (has && strcmp(has, want) != 0)
             status = lhi_doc_fail(doc, lhi_node_find(doc->root, "pipeline"),
                                   err, LH_EINPUT,

@@ -8,6 +8,8 @@
 
 #include "base/integer_math.h"
 #include "base/text.h"
+#include "format/job/job_values.h"
+#include "model/groups.h"
 #include "model/paths.h"
 #include "model/shape.h"
 
@@ -562,8 +564,8 @@ static lh_status leaves_node(const builder *b,
     lh_cost_group all, copies;
     slice.datacenter = spread->sites[0].datacenter;
     LHI_TRY(
-        lh_cost_find_group(b->job, l, LH_COST_DATA_SHARED, &slice, &all, err));
-    LHI_TRY(lh_cost_find_group(b->job, l, LH_COST_DATA, &slice, &copies, err));
+        lhi_cost_find_group(b->job, l, LH_COST_DATA_SHARED, &slice, &all, err));
+    LHI_TRY(lhi_cost_find_group(b->job, l, LH_COST_DATA, &slice, &copies, err));
     *leaves = all.size > all.per_node || copies.size > copies.per_node;
     return LH_OK;
 }
@@ -654,8 +656,8 @@ static lh_status add_tied_embedding(builder *b, lh_error *err)
     for (uint32_t g = 0; g < b->places.sites->n_groups; g++) {
         lh_cost_hop hop = hop_of(b, g, first, last);
         int64_t ns;
-        LHI_TRY(lh_cost_tied_embedding(b->job, &b->config->layout, &hop,
-                                       &options, &ns, err));
+        LHI_TRY(lhi_cost_tied_embedding(b->job, &b->config->layout, &hop,
+                                        &options, &ns, err));
         longest = lhi_max_int64(longest, ns);
     }
     b->built->overhead_ns += longest;
@@ -704,8 +706,8 @@ static lh_status make_pipeline(builder *b, lh_error *err)
         .n_sites = b->job->n_datacenters,
         .sites = sites,
         .device_sites = at,
-        .receives = lh_framework_receives(&b->job->framework,
-                                          b->config->layout.chunks_per_device),
+        .receives = lhi_framework_receives(&b->job->framework,
+                                           b->config->layout.chunks_per_device),
         .dp_links = b->dp_links,
         .joint = lhi_layout_joins_backward(b->job, P),
     };

@@ -66,7 +66,7 @@ lh_status lhi_schedule_check(const lh_job *job, lh_error *err)
     if (lhi_schedule_requested(job) != LHI_REQUEST_METHOD)
         return LH_OK;
     lh_error unknown = {0};
-    if (lh_method_find(l->schedule, NULL, &unknown) != LH_OK)
+    if (lhi_method_find_number(l->schedule, NULL, &unknown) != LH_OK)
         return refuse_schedule(job, unknown.text, err);
     char why[200];
     if (job->training.offload_share > 0 &&

@@ -20,7 +20,7 @@ lh_status lhi_layout_compute_sharded_times(const lh_job *job,
 /* Computes the data-parallel communication of `plan` (its groups, shares and
  * buckets) on `plain`, the layout's pipeline with ZeRO-1 and sharded times
  * `sharded`. Updates the communication in `chunks`, and nothing else there;
- * *ops must be released with lh_elastic_ops_free(). */
+ * *ops must be released with lhi_elastic_ops_free(). */
 lh_status lhi_elastic_compute_communication(const lh_pipeline *plain,
                                             const lhi_chunk_sharded *sharded,
                                             const lh_plan_elastic *plan,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Links whose ends, NCCL's buffers and TCP's windows, limit a sender more than
  * the link does. */
+#include "model/link_settings.h"
 #include "model/paths.h"
 #include "model/shape.h"
 
@@ -61,8 +62,8 @@ static bool find_limit(const lh_plan *plan, const lh_link_advice *a,
                            .planned = !lh_link_setting_is_default(&given)};
     if (!out->planned)
         out->ends.channels = lh_nccl_channels(use.interface_bytes_per_s);
-    if (lh_cost_link_setting(&use, &without, &wide, NULL) != LH_OK ||
-        lh_cost_link_setting(&use, &out->ends, &real, NULL) != LH_OK)
+    if (lhi_cost_link_setting(&use, &without, &wide, NULL) != LH_OK ||
+        lhi_cost_link_setting(&use, &out->ends, &real, NULL) != LH_OK)
         return false;
     out->link_bytes_per_s = wide.bytes_per_s;
     out->ends_bytes_per_s = real.bytes_per_s;

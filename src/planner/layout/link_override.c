@@ -5,6 +5,7 @@
 #include "model/paths.h"
 #include "planner/layout/choice.h"
 #include "planner/layout/elastic_shares.h"
+#include "schedule/elastic/elastic.h"
 
 #include <longhaul/experimental/elastic.h>
 #include <math.h>
@@ -246,7 +247,7 @@ static lh_status replace_link_times(const lh_job *job, const lhi_config *config,
     desc.links = links;
     desc.dp_ops = ops;
     lh_status status = lh_pipeline_make(&desc, out, err);
-    lh_elastic_ops_free(ops);
+    lhi_elastic_ops_free(ops);
     return status;
 }
 

@@ -4,6 +4,7 @@
  * placements, the selection. */
 #include "planner/layout/site_search_internal.h"
 
+#include "format/job/job_values.h"
 #include "model/shape.h"
 
 #include <math.h>
@@ -27,7 +28,7 @@ static double replica_bytes(const lhi_placement_case *c)
 {
     const lh_training *t = &c->job->training;
     return (double)t->global_batch / c->layout->data * t->sequence *
-           c->job->model->hidden * lh_precision_bytes(t->precision);
+           c->job->model->hidden * lhi_precision_bytes(t->precision);
 }
 
 /* Counts the replicas that cross from a to b together with group g at this
@@ -118,7 +119,7 @@ static lh_status add_ring(placement_estimate *r, uint32_t n_stages,
         late = fmax(late, soon);
     }
     /* Gradients, and 2 bytes of parameters. */
-    double element = 2.0 + lh_gradient_bytes(r->c->job->framework.reduce);
+    double element = 2.0 + lhi_gradient_bytes(r->c->job->framework.reduce);
     double bytes = element * r->c->params /
                    ((double)r->c->layout->pipeline * r->c->group * least);
     r->ring = fmax(r->ring, (n - 1.0) / n * bytes * slow + 2 * (n - 1) * late);

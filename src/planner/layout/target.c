@@ -6,6 +6,7 @@
  * distributed/pipelining/schedules.py. */
 #include "planner/layout/target.h"
 
+#include "format/job/job_values.h"
 #include "format/job/parse.h"
 #include "planner/layout/choice.h"
 #include "planner/layout/target_longhaul.h"
@@ -393,7 +394,7 @@ static lh_status megatron_whole(const lh_job *job, const lhi_config *c,
 {
     const lh_layout *l = &c->layout;
     uint32_t chunks = l->chunks_per_device;
-    lh_receives receives = lh_framework_receives(&job->framework, chunks);
+    lh_receives receives = lhi_framework_receives(&job->framework, chunks);
     if (l->pipeline == 1 && job->model->mtp_layers && overlaps_experts(job, l))
         return refuse(LH_TARGET_MEGATRON, err,
                       "overlaps expert communication with multi-token "
@@ -571,7 +572,7 @@ static lh_status torchtitan_whole(const lh_job *job, const lhi_config *c,
                         "%" PRIu32 " chunk%s; remove layout.chunks_per_device",
                         c->zero, chunks, chunks > 1 ? "s" : "");
     if (l->pipeline > 1 &&
-        lh_framework_receives(&job->framework, l->chunks_per_device) !=
+        lhi_framework_receives(&job->framework, l->chunks_per_device) !=
             LH_RECEIVES_EARLY)
         return refuse(LH_TARGET_TORCHTITAN, err,
                       "posts receives early; remove framework.receives and "

@@ -3,6 +3,7 @@
  * times them: docs/theory/placement.md. */
 #include "planner/layout/traffic.h"
 
+#include "format/job/job_values.h"
 #include "model/group_layout.h"
 #include "model/paths.h"
 #include "model/shape.h"
@@ -163,7 +164,7 @@ static void count_rings(counter *c, const ring *r, double each, double rounds)
 /* Counts the gradient and parameter traffic of a ring. */
 static void count_params(counter *c, const ring *r, double params)
 {
-    double element = lh_precision_bytes(c->job->training.precision);
+    double element = lhi_precision_bytes(c->job->training.precision);
     double wire = c->options.gradient_wire_bytes, gathers, reductions;
     count_rounds(c, &gathers, &reductions);
     count_rings(c, r, params * element, gathers);
@@ -335,7 +336,7 @@ lh_status lhi_traffic_of(const lh_job *job, const lhi_config *config,
         t.from = (uint32_t)(i / job->n_datacenters);
         t.to = (uint32_t)(i % job->n_datacenters);
         t.message_bytes =
-            t.messages ? lh_cost_message_bytes(job, &config->layout) : 0;
+            t.messages ? lhi_cost_message_bytes(job, &config->layout) : 0;
         c.pairs[used++] = t;
     }
     *out = c.pairs;

@@ -4,6 +4,7 @@
 
 #include "base/integer_math.h"
 #include "planner/layout/layer_partition.h"
+#include "schedule/solver/bound/closed_forms.h"
 
 #include <longhaul/experimental/bounds.h>
 #include <stdlib.h>
@@ -51,7 +52,7 @@ lh_status lhi_candidate_compute_bound_built(lhi_candidate *c,
                                             lh_error *err)
 {
     lh_bound b;
-    LHI_TRY(lh_lower_bound(built->pipeline, &b, err));
+    LHI_TRY(lhi_compute_closed_form_bound(built->pipeline, &b, err));
     c->bound_ns = b.ns + built->optimizer_ns + built->overhead_ns;
     memcpy(c->bound_text, b.text, sizeof c->bound_text);
     return LH_OK;

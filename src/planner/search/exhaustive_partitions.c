@@ -5,6 +5,7 @@
 #include "planner/layout/layer_partition.h"
 #include "planner/layout/partition_search.h"
 #include "planner/search/candidate.h"
+#include "schedule/solver/bound/closed_forms.h"
 
 #include <inttypes.h>
 #include <longhaul/experimental/bounds.h>
@@ -31,7 +32,7 @@ static lh_status evaluate_built(enumeration *t, lhi_candidate *one,
 {
     lhi_layout_search *s = t->s;
     lh_bound bound;
-    LHI_TRY(lh_lower_bound(built->pipeline, &bound, err));
+    LHI_TRY(lhi_compute_closed_form_bound(built->pipeline, &bound, err));
     one->bound_ns = bound.ns + built->optimizer_ns + built->overhead_ns;
     memcpy(one->bound_text, bound.text, sizeof one->bound_text);
     if (one->bound_ns < t->least_ns)

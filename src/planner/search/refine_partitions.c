@@ -18,6 +18,7 @@
 #include "planner/search/candidate.h"
 #include "planner/search/objective.h"
 #include "planner/search/search_budget.h"
+#include "schedule/solver/bound/closed_forms.h"
 
 #include <longhaul/experimental/bounds.h>
 #include <stdio.h>
@@ -258,7 +259,7 @@ static lh_status compute_bound(partition_refinement *m, const uint32_t *layers,
     if (status != LH_OK && lhi_layout_is_infeasible(status))
         return LH_OK;
     if (status == LH_OK) {
-        status = lh_lower_bound(built.pipeline, &bound, &why);
+        status = lhi_compute_closed_form_bound(built.pipeline, &bound, &why);
         lh_pipeline_free(built.pipeline);
     }
     if (status == LH_OK)

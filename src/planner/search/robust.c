@@ -18,6 +18,7 @@
 #include "planner/search/plan_search.h"
 #include "planner/search/refine.h"
 #include "schedule/simulator/jitter_samples.h"
+#include "schedule/solver/bound/closed_forms.h"
 
 #include <inttypes.h>
 #include <longhaul/experimental/bounds.h>
@@ -126,8 +127,8 @@ static lh_status is_hopeless(const robust *r, drawn *d, bool *out,
     for (uint32_t i = 0; i < t.n && !*out; i++) {
         lh_bound bound;
         lhi_jitter_sampler_draw(d->draws, i);
-        LHI_TRY(lh_lower_bound(lhi_jitter_sampler_get_pipeline(d->draws),
-                               &bound, err));
+        LHI_TRY(lhi_compute_closed_form_bound(
+            lhi_jitter_sampler_get_pipeline(d->draws), &bound, err));
         *out = cannot_win(&t, bound.ns);
     }
     return LH_OK;
@@ -176,7 +177,8 @@ static lh_status open_layout(const robust *r, const lh_choice *like, drawn *d,
     lh_bound bound;
     *d = (drawn){0};
     LHI_TRY(lhi_layout_build(r->job, &config, &d->built, err));
-    lh_status status = lh_lower_bound(d->built.pipeline, &bound, err);
+    lh_status status =
+        lhi_compute_closed_form_bound(d->built.pipeline, &bound, err);
     if (status == LH_OK) {
         lh_jitter jitter;
         d->least_ns = bound.ns;

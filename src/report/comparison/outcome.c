@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report/comparison/compare_internal.h"
+#include "schedule/solver/bound/closed_forms.h"
 
 #include <longhaul/experimental/bounds.h>
 #include <longhaul/experimental/methods.h>
@@ -116,7 +117,7 @@ lh_status lhi_compare_evaluate_method(const lh_compare_options *how,
 {
     lh_bound bound;
     lh_error why = {0};
-    LHI_TRY(lh_lower_bound(on->pipeline, &bound, err));
+    LHI_TRY(lhi_compute_closed_form_bound(on->pipeline, &bound, err));
     *out = (lh_outcome){.bound_ns =
                             bound.ns > on->bound_ns ? bound.ns : on->bound_ns,
                         .why = "",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the iterations in a run's log. */
+#include "report/comparison/run_log.h"
 #include "base/input_limits.h"
 #include "base/sort.h"
 #include "base/text.h"
@@ -99,8 +100,8 @@ static lh_status find_median(const iterations *x, int64_t *out_ns,
     return LH_OK;
 }
 
-lh_status lh_run_log_parse(const char *text, size_t len, const char *name,
-                           lh_run_log **out, lh_error *err)
+lh_status lhi_run_log_parse(const char *text, size_t len, const char *name,
+                            lh_run_log **out, lh_error *err)
 {
     iterations x = {0};
     int64_t median_ns = 0;
@@ -125,7 +126,7 @@ lh_status lh_run_log_read(const char *path, lh_run_log **out, lh_error *err)
     char *text;
     size_t len;
     LHI_TRY(lhi_input_read(path, LHI_INPUT_LOG, &text, &len, err));
-    lh_status status = lh_run_log_parse(text, len, path, out, err);
+    lh_status status = lhi_run_log_parse(text, len, path, out, err);
     lh_text_free(text);
     return status;
 }

@@ -240,8 +240,8 @@ static lh_status fill_map(const lhi_doc *doc, lhi_arena *mem, void *value,
     return map->file ? LH_OK : lhi_fail_nomem(err);
 }
 
-lh_status lh_rank_map_parse(const char *text, size_t len, const char *name,
-                            lh_rank_map **out, lh_error *err)
+lh_status lhi_rank_map_parse(const char *text, size_t len, const char *name,
+                             lh_rank_map **out, lh_error *err)
 {
     void *map;
     LHI_TRY(lhi_value_parse(text, len, name, LHI_INPUT_RANKS,
@@ -264,8 +264,8 @@ void lh_rank_map_free(lh_rank_map *map)
     lhi_value_free(map);
 }
 
-lh_status lh_rank_map_format(const lh_rank_map *map, char **text, size_t *len,
-                             lh_error *err)
+lh_status lhi_rank_map_format(const lh_rank_map *map, char **text, size_t *len,
+                              lh_error *err)
 {
     return lhi_json_format(lhi_schema_write(&lhi_rank_map_table, map, NULL),
                            text, len, err);

@@ -8,6 +8,8 @@
 
 #include "format/document/schema.h"
 
+#include <longhaul/experimental/diagnose.h>
+
 /* A rank's stage and replica. */
 typedef struct lhi_map_rank {
     const char *file; /* its trace, if that lacks the rank; "": none */
@@ -48,5 +50,14 @@ typedef struct lhi_name_numbers {
  * {chunk}, {microbatch} and {step} match integers. */
 bool lhi_name_matches(const char *pattern, const char *name,
                       lhi_name_numbers *numbers);
+
+/* Parses a rank map; `name` appears in error messages. */
+lh_status lhi_rank_map_parse(const char *text, size_t len, const char *name,
+                             lh_rank_map **out, lh_error *err);
+
+/* Formats a rank map as text. Release *text with lh_text_free(); `len` may be
+ * NULL. */
+lh_status lhi_rank_map_format(const lh_rank_map *map, char **text, size_t *len,
+                              lh_error *err);
 
 #endif

@@ -261,11 +261,6 @@ uint32_t lh_recording_n_steps(const lh_recording *recording)
     return recording->n_steps;
 }
 
-uint32_t lh_recording_n_stages(const lh_recording *recording)
-{
-    return recording->n_stages;
-}
-
 uint32_t lh_recording_n_replicas(const lh_recording *recording)
 {
     return recording->n_replicas;

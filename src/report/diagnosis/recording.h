@@ -6,6 +6,8 @@
 #include "report/diagnosis/defects.h"
 #include "report/diagnosis/op_graph.h"
 
+#include <longhaul/experimental/diagnose.h>
+
 /* A step with its graph and measured times. */
 typedef struct lhi_recorded_step {
     uint64_t step;
@@ -37,5 +39,19 @@ lh_status lhi_recording_add(lh_recording *recording, lhi_row_list *list,
 /* Drops all steps whose ranks differ from those of most steps. */
 lh_status lhi_recording_finalise(lh_recording *recording, const char *name,
                                  lh_error *err);
+
+/* lh_recording_read_mapped() without a rank map. */
+lh_status lhi_recording_read(const char *const *paths, uint32_t n_paths,
+                             lh_recording **out, lh_error *err);
+
+/* Parses one recording from memory, plain or gzip-compressed; `name` appears in
+ * error messages. Otherwise as lhi_recording_read(). */
+lh_status lhi_recording_parse(const char *text, size_t len, const char *name,
+                              lh_recording **out, lh_error *err);
+
+/* Parses a recording with a rank map, see lh_recording_read_mapped(). */
+lh_status lhi_recording_parse_mapped(const char *text, size_t len,
+                                     const char *name, const lh_rank_map *map,
+                                     lh_recording **out, lh_error *err);
 
 #endif

@@ -140,9 +140,9 @@ lh_status lh_recording_read_mapped(const char *const *paths, uint32_t n_paths,
     return reading_end(r, status, paths[0], out, err);
 }
 
-lh_status lh_recording_parse_mapped(const char *text, size_t len,
-                                    const char *name, const lh_rank_map *map,
-                                    lh_recording **out, lh_error *err)
+lh_status lhi_recording_parse_mapped(const char *text, size_t len,
+                                     const char *name, const lh_rank_map *map,
+                                     lh_recording **out, lh_error *err)
 {
     reading *r = reading_make(true, map);
     if (!r)
@@ -154,14 +154,14 @@ lh_status lh_recording_parse_mapped(const char *text, size_t len,
     return reading_end(r, status, name, out, err);
 }
 
-lh_status lh_recording_read(const char *const *paths, uint32_t n_paths,
-                            lh_recording **out, lh_error *err)
+lh_status lhi_recording_read(const char *const *paths, uint32_t n_paths,
+                             lh_recording **out, lh_error *err)
 {
     return lh_recording_read_mapped(paths, n_paths, NULL, out, err);
 }
 
-lh_status lh_recording_parse(const char *text, size_t len, const char *name,
-                             lh_recording **out, lh_error *err)
+lh_status lhi_recording_parse(const char *text, size_t len, const char *name,
+                              lh_recording **out, lh_error *err)
 {
-    return lh_recording_parse_mapped(text, len, name, NULL, out, err);
+    return lhi_recording_parse_mapped(text, len, name, NULL, out, err);
 }

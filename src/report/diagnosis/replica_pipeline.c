@@ -278,9 +278,9 @@ lh_status lh_recording_linked_pipeline(const lh_recording *recording,
                                       out, err);
 }
 
-lh_status lh_recording_pipeline(const lh_recording *recording, uint32_t replica,
-                                lh_pipeline **pipeline, lh_schedule **schedule,
-                                lh_error *err)
+lh_status lhi_recording_pipeline(const lh_recording *recording,
+                                 uint32_t replica, lh_pipeline **pipeline,
+                                 lh_schedule **schedule, lh_error *err)
 {
     lh_pipeline *made = NULL;
     LHI_TRY(check_replica(recording, replica, err));

@@ -5,6 +5,8 @@
 
 #include "report/diagnosis/recording.h"
 
+#include <longhaul/experimental/diagnose.h>
+
 /* A chunk's mean pass times in ns. */
 typedef struct lhi_chunk_times {
     double f, b, d, w;
@@ -33,5 +35,10 @@ lh_status lhi_replica_pipeline_build(const lh_recording *recording,
 lh_status lhi_replica_schedule_build(const lh_recording *recording,
                                      uint32_t replica, lh_schedule **out,
                                      lh_error *err);
+
+/* As lh_recording_linked_pipeline(), but messages take no time. */
+lh_status lhi_recording_pipeline(const lh_recording *recording,
+                                 uint32_t replica, lh_pipeline **pipeline,
+                                 lh_schedule **schedule, lh_error *err);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* JSON output for `longhaul optical`. */
 #include "format/document/schema.h"
+#include "network/optical/scenario.h"
 #include "report/json/json_parts.h"
 
 #include <longhaul/experimental/json_output.h>
@@ -21,7 +22,7 @@ static json_t *job_json(const lh_topology *t, const lh_optical_job *job)
     json_t *sites = json_array();
     for (uint32_t d = 0; sites && d < job->n_devices; d++)
         sites = lhi_json_append(
-            sites, json_integer(lh_topology_node_id(t, job->sites[d])));
+            sites, json_integer(lhi_topology_node_id(t, job->sites[d])));
     return json_pack(
         "{s:o, s:o, s:o, s:o, s:I, s:f, s:f, s:f, s:f, s:f, s:o}",
         "iteration_ns", ints(job->iteration_ns, NULL, job->n_iterations),
@@ -61,7 +62,7 @@ static json_t *policy_json(const lh_topology *t, const lh_optical_policy *p)
         seeds = lhi_json_append(seeds, run_json(t, &p->runs[k]));
     return json_pack(
         "{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "policy",
-        lh_assignment_name(p->assignment), "iteration_s", p->iteration_s,
+        lhi_assignment_name(p->assignment), "iteration_s", p->iteration_s,
         "iteration_s_sd", p->iteration_s_sd, "bubble_ratio", p->bubble_ratio,
         "bubble_ratio_sd", p->bubble_ratio_sd, "blocking_probability",
         p->blocking_probability, "blocking_probability_sd",

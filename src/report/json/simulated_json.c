@@ -4,6 +4,7 @@
 #include "base/options.h"
 #include "format/document/schema.h"
 #include "report/json/json_parts.h"
+#include "schedule/solver/bound/closed_forms.h"
 
 #include <longhaul/experimental/json_output.h>
 #include <longhaul/experimental/simulate.h>
@@ -143,7 +144,7 @@ static lh_status copy_input(const lh_simulated *given, lh_simulated *s,
  */
 static lh_status find_bound(const lh_simulated *s, lh_bound *out, lh_error *err)
 {
-    LHI_TRY(lh_lower_bound(s->pipeline, out, err));
+    LHI_TRY(lhi_compute_closed_form_bound(s->pipeline, out, err));
     if (!s->plan || s->schedule != s->plan->schedule ||
         lh_pipeline_has_host(s->pipeline))
         return LH_OK;

@@ -4,6 +4,7 @@
 #include "report/page/report_internal.h"
 
 #include "base/options.h"
+#include "schedule/pipeline/file/schedule_csv.h"
 #include "schedule/pipeline/file/serialize.h"
 
 #include <longhaul/experimental/schedule.h>
@@ -45,7 +46,7 @@ static lh_status add_schedule(lhi_text *out, const lh_schedule *s,
     char *rows = NULL, *links = NULL;
     lh_status status = lh_schedule_format(s, &rows, NULL, err);
     if (status == LH_OK)
-        status = lh_schedule_format_links(s, &links, NULL, err);
+        status = lhi_schedule_format_links(s, &links, NULL, err);
     if (status == LH_OK) {
         add_member(out, "rows", rows);
         add_member(out, "links", links);

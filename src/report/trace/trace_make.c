@@ -2,6 +2,7 @@
 /* Converts a simulated timeline into a trace. */
 #include "base/arena.h"
 #include "report/trace/trace_internal.h"
+#include "schedule/pipeline/accessors.h"
 #include "schedule/pipeline/pipeline_internal.h"
 
 #include <longhaul/experimental/simulate.h>
@@ -149,8 +150,8 @@ static lh_status copy_timeline(const lh_pipeline *pipeline,
     if (!devices || !sites || !links || !runs || !m || !x || !y)
         return lhi_fail_nomem(err);
     sites[0] = "";
-    for (uint32_t i = 0; i < lh_pipeline_n_sites(pipeline); i++)
-        sites[i] = lh_pipeline_site_name(pipeline, i);
+    for (uint32_t i = 0; i < lhi_pipeline_n_sites(pipeline); i++)
+        sites[i] = lhi_pipeline_site_name(pipeline, i);
     for (uint32_t i = 0; i < t->n_links; i++)
         links[i] = lh_timeline_resource_name(timeline, i);
     fill_devices(pipeline, devices, t->n_devices);
@@ -172,7 +173,7 @@ lh_status lh_trace_make(const lh_pipeline *pipeline,
                         const lh_timeline *timeline, const char *title,
                         lh_trace **out, lh_error *err)
 {
-    uint32_t n_sites = lh_pipeline_n_sites(pipeline);
+    uint32_t n_sites = lhi_pipeline_n_sites(pipeline);
     lh_trace t = {
         .title = title,
         .source = "simulated",

@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "report/comparison/compare_internal.h"
 #include "report/page/page_json.h"
+#include "schedule/pipeline/file/schedule_csv.h"
 #include "schedule/pipeline/pipeline_internal.h"
 
 #include <longhaul/experimental/analysis.h>
@@ -133,7 +134,7 @@ static lh_status add_schedule(const answer *a, lhi_text *out, lh_error *err)
     char *rows = NULL, *links = NULL;
     lh_status status = lh_schedule_format(a->schedule, &rows, NULL, err);
     if (status == LH_OK)
-        status = lh_schedule_format_links(a->schedule, &links, NULL, err);
+        status = lhi_schedule_format_links(a->schedule, &links, NULL, err);
     if (status == LH_OK) {
         lhi_text_puts(out, ",\n\"schedule\":[");
         lhi_json_add_string(out, rows);

@@ -5,6 +5,7 @@
 
 #include "schedule/pipeline/pipeline_internal.h"
 #include "schedule/pipeline/schedule_internal.h"
+#include "schedule/solver/bound/closed_forms.h"
 
 #include <longhaul/experimental/bounds.h>
 #include <longhaul/experimental/methods.h>
@@ -98,7 +99,7 @@ static lh_status add_path(search *s, lh_data_path path, const bool *links,
     lh_bound bound;
     path_state *w = &s->ways[s->n_ways++];
     LHI_TRY(make_path(s->adapt, s->now, path, links, w, err));
-    LHI_TRY(lh_lower_bound(w->pipeline, &bound, err));
+    LHI_TRY(lhi_compute_closed_form_bound(w->pipeline, &bound, err));
     if (s->n_ways == 1 || bound.ns < s->found.bound_ns)
         s->found.bound_ns = bound.ns;
     return LH_OK;

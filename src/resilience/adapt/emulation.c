@@ -6,6 +6,7 @@
 
 #include "base/options.h"
 #include "resilience/event_timeline/timeline.h"
+#include "resilience/monitor/monitor.h"
 #include "schedule/pipeline/pipeline_internal.h"
 #include "schedule/pipeline/schedule_internal.h"
 
@@ -198,7 +199,7 @@ static lh_status add_monitor_events(lhi_emulation_run *p, uint64_t step,
 {
     uint32_t n;
     lh_emulation *o = p->out;
-    const lh_monitor_event *events = lh_monitor_events(p->monitor, &n);
+    const lh_monitor_event *events = lhi_monitor_events(p->monitor, &n);
     if (n > o->events_capacity - o->n_events) {
         uint32_t room = 2 * o->events_capacity + n;
         lh_emulated_event *more = realloc(o->events, room * sizeof *more);
@@ -306,7 +307,7 @@ static lh_status activate_pending(lhi_emulation_run *p, uint64_t step,
     }
     const lh_sim_options how = lhi_emulation_sim_options(p, v);
     LHI_TRY(
-        lh_monitor_set_schedule_and_path(p->monitor, v->schedule, &how, err));
+        lhi_monitor_set_schedule_and_path(p->monitor, v->schedule, &how, err));
     return lh_adapt_confirm(p->adapt, step, true, err);
 }
 

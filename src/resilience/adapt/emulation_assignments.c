@@ -3,6 +3,7 @@
 #include "resilience/adapt/emulation_internal.h"
 
 #include "resilience/event_timeline/timeline.h"
+#include "resilience/placement/placement.h"
 #include "resilience/placement/placement_internal.h"
 #include "schedule/pipeline/pipeline_internal.h"
 
@@ -40,7 +41,7 @@ lh_status lhi_emulation_add_assignment(lhi_emulation_run *p,
         return lhi_fail_nomem(err);
     if (hosts)
         LHI_TRY(copy_numbers(hosts,
-                             lh_host_placement_n_hosts(p->timeline->placement),
+                             lhi_host_placement_n_hosts(p->timeline->placement),
                              &spot->hosts, err));
     return copy_numbers(numbers, p->timeline->base->n_chunks,
                         &spot->layer_counts, err);

@@ -3,6 +3,7 @@
  * refer to each chunk's initial layers, so that a device's slowdown does not
  * depend on its present layers. */
 #include "resilience/adapt/emulation_internal.h"
+#include "resilience/placement/layers_search.h"
 
 #include <string.h>
 
@@ -116,6 +117,6 @@ lh_status lhi_emulation_find_migration(lhi_emulation_run *p, uint64_t step,
         status = add_layers(p, found.layers, at, err);
     *moves = found.exchange || found.layers;
     lh_host_exchange_free(found.exchange);
-    lh_layer_migration_free(found.layers);
+    lhi_layer_migration_free(found.layers);
     return status;
 }

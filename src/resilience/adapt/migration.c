@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/fail.h"
 #include "resilience/event_timeline/timeline.h"
+#include "resilience/placement/layers_search.h"
 
 /* Relative gain; estimates are not more accurate. */
 static const double MIN_GAIN = 0.002;
@@ -124,14 +125,14 @@ static lh_status find_layer_migration(lhi_migration_history *tried,
     *out = NULL;
     if (!is_layer_search_due(tried, now))
         return LH_OK;
-    LHI_TRY(lh_layers_find_partition(now->layers, now->estimated, now->schedule,
-                                     &o, &m, err));
+    LHI_TRY(lhi_layers_find_partition(now->layers, now->estimated,
+                                      now->schedule, &o, &m, err));
     if (m->is_move &&
         (double)m->predicted_ns <= (1 - MIN_GAIN) * (double)m->current_ns &&
         is_better(m->predicted_ns, m->move_ns, now->decision))
         *out = m;
     else
-        lh_layer_migration_free(m);
+        lhi_layer_migration_free(m);
     return LH_OK;
 }
 

@@ -48,7 +48,7 @@ typedef struct lhi_migration {
 } lhi_migration;
 
 /* Searches for a migration after an iteration with a slowdown. Errors are those
- * of lh_host_placement_find_exchange() and lh_layers_find_partition(); on an
+ * of lh_host_placement_find_exchange() and lhi_layers_find_partition(); on an
  * error *out is untouched. */
 lh_status lhi_migration_find(lhi_migration_history *tried,
                              const lhi_migration_state *now, lhi_migration *out,

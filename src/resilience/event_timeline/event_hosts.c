@@ -2,6 +2,7 @@
 /* Finds links between hosts by name: h0-h4 for both directions, h0>h4 for one,
  * or a link of the pipeline, which every replica has. */
 #include "resilience/event_timeline/timeline.h"
+#include "resilience/placement/placement.h"
 #include "resilience/placement/placement_internal.h"
 
 #include <inttypes.h>
@@ -54,7 +55,7 @@ static lh_status link_index(lh_event_timeline *c, uint32_t from, uint32_t to,
         c->host_links = more;
     }
     c->host_links[c->n_host_links++] =
-        lh_host_placement_nominal_link(c->placement, from, to);
+        lhi_host_placement_nominal_link(c->placement, from, to);
     return LH_OK;
 }
 

@@ -2,6 +2,7 @@
 /* Builds an event timeline's states from its events. */
 #include "resilience/event_timeline/timeline.h"
 #include "base/options.h"
+#include "resilience/placement/placement.h"
 #include "resilience/placement/placement_internal.h"
 #include "schedule/pipeline/link_names.h"
 #include "schedule/pipeline/pipeline_internal.h"
@@ -100,7 +101,7 @@ static lh_status find_event_links(lhi_link_list *list, lhi_event_effect *effect,
 static lh_status find_host(const lh_event_timeline *c, const lh_event *e,
                            lh_error *err)
 {
-    uint32_t n = lh_host_placement_n_hosts(c->placement);
+    uint32_t n = lhi_host_placement_n_hosts(c->placement);
     if (e->device < n)
         return LH_OK;
     return lhi_fail(err, LH_EINPUT,
@@ -660,7 +661,7 @@ lh_status lhi_event_timeline_host_slowdowns(const lh_event_timeline *c,
                                             lh_error *err)
 {
     uint32_t n = c->n_host_links,
-             n_hosts = lh_host_placement_n_hosts(c->placement);
+             n_hosts = lhi_host_placement_n_hosts(c->placement);
     const uint64_t *set = c->active_sets + (size_t)state * c->n_words;
     lh_link *links = LHI_NEW(mem, lh_link, n);
     lh_host_link_delay *more = LHI_NEW(mem, lh_host_link_delay, n);

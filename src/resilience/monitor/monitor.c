@@ -4,6 +4,7 @@
 #include "base/fail.h"
 #include "base/options.h"
 #include "base/sort.h"
+#include "resilience/monitor/monitor.h"
 #include "schedule/pipeline/schedule_internal.h"
 
 #include <inttypes.h>
@@ -209,10 +210,10 @@ void lh_monitor_free(lh_monitor *m)
     free(m);
 }
 
-lh_status lh_monitor_set_schedule_and_path(lh_monitor *m,
-                                           const lh_schedule *schedule,
-                                           const lh_sim_options *sim,
-                                           lh_error *err)
+lh_status lhi_monitor_set_schedule_and_path(lh_monitor *m,
+                                            const lh_schedule *schedule,
+                                            const lh_sim_options *sim,
+                                            lh_error *err)
 {
     lh_schedule *copy = NULL, *old = m->schedule;
     lh_sim_options old_sim = m->sim, new_sim = m->sim;
@@ -243,7 +244,7 @@ lh_status lh_monitor_set_schedule_and_path(lh_monitor *m,
 lh_status lh_monitor_set_schedule(lh_monitor *m, const lh_schedule *schedule,
                                   lh_error *err)
 {
-    return lh_monitor_set_schedule_and_path(m, schedule, NULL, err);
+    return lhi_monitor_set_schedule_and_path(m, schedule, NULL, err);
 }
 
 /* --- iterations ----------------------------------------------------------- */
@@ -407,7 +408,7 @@ lh_status lh_monitor_add(lh_monitor *m, const lh_observation *seen,
     return LH_OK;
 }
 
-const lh_monitor_event *lh_monitor_events(const lh_monitor *m, uint32_t *n)
+const lh_monitor_event *lhi_monitor_events(const lh_monitor *m, uint32_t *n)
 {
     *n = m->n_news;
     return m->news;

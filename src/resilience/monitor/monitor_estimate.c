@@ -4,6 +4,7 @@
 #include "resilience/monitor/monitor_internal.h"
 
 #include "base/fail.h"
+#include "resilience/monitor/monitor.h"
 
 #include <longhaul/experimental/simulate.h>
 
@@ -25,7 +26,7 @@ static void split_delay(const lh_monitor *m, uint32_t l, double delay,
     *latency = delay - *transfer;
 }
 
-lh_link_estimate lh_monitor_link(const lh_monitor *m, uint32_t l)
+lh_link_estimate lhi_monitor_link(const lh_monitor *m, uint32_t l)
 {
     const lhi_monitored_link *link = &m->links[l];
     const lhi_drift_detector *detector = &link->monitored.detector;
@@ -43,8 +44,8 @@ lh_link_estimate lh_monitor_link(const lh_monitor *m, uint32_t l)
     return e;
 }
 
-lh_pass_estimate lh_monitor_pass(const lh_monitor *m, uint32_t chunk,
-                                 lh_pass_kind kind)
+lh_pass_estimate lhi_monitor_pass(const lh_monitor *m, uint32_t chunk,
+                                  lh_pass_kind kind)
 {
     const lhi_series *s = lhi_monitor_series(m, chunk, kind);
     if (s->n > 0)
@@ -53,7 +54,7 @@ lh_pass_estimate lh_monitor_pass(const lh_monitor *m, uint32_t chunk,
     return (lh_pass_estimate){s->nominal_ns * m->work[device].slowdown, 0, 0};
 }
 
-lh_clock_estimate lh_monitor_clock(const lh_monitor *m, uint32_t a, uint32_t b)
+lh_clock_estimate lhi_monitor_clock(const lh_monitor *m, uint32_t a, uint32_t b)
 {
     for (uint32_t i = 0; i < m->n_pairs; i++) {
         const lhi_clock_pair *p = &m->pairs[i];
@@ -91,15 +92,15 @@ static void estimate_chunk(const lh_monitor *m, uint32_t c, double work,
     const lhi_series *b = lhi_monitor_series(m, c, LH_B);
     const lhi_series *d = lhi_monitor_series(m, c, LH_D);
     double both = (double)from->d_ns + (double)from->w_ns;
-    out->f_ns = whole_ns(work * lh_monitor_pass(m, c, LH_F).ns);
+    out->f_ns = whole_ns(work * lhi_monitor_pass(m, c, LH_F).ns);
     if (b->n > 0 && (d->n == 0 || d->last_step < b->last_step) && both > 0) {
         /* Joint backward: split in the file's ratio. */
         int64_t sum = whole_ns(work * b->mean);
         out->d_ns = whole_ns((double)sum * (double)from->d_ns / both);
         out->w_ns = sum - out->d_ns;
     } else {
-        out->d_ns = whole_ns(work * lh_monitor_pass(m, c, LH_D).ns);
-        out->w_ns = whole_ns(work * lh_monitor_pass(m, c, LH_W).ns);
+        out->d_ns = whole_ns(work * lhi_monitor_pass(m, c, LH_D).ns);
+        out->w_ns = whole_ns(work * lhi_monitor_pass(m, c, LH_W).ns);
     }
     double far = data * m->data[from->device].slowdown;
     out->all_gather_ns = whole_ns((double)from->all_gather_ns * far);
@@ -125,7 +126,7 @@ lh_status lhi_monitor_estimate(const lh_monitor *m, const lhi_monitored *quiet,
     }
     for (uint32_t l = 0; status == LH_OK && l < desc.n_links; l++) {
         double latency, transfer;
-        double delay = lh_monitor_link(m, l).delay_ns *
+        double delay = lhi_monitor_link(m, l).delay_ns *
                        normal_factor(&m->links[l].monitored, quiet, all_quiet);
         split_delay(m, l, delay, &latency, &transfer);
         links[l] = desc.links[l];

@@ -8,6 +8,7 @@
 #include "resilience/placement/text_fragments.h"
 
 #include "base/options.h"
+#include "resilience/placement/layers_search.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -264,11 +265,11 @@ static lh_status make_result(search *s, lh_layer_migration **out, lh_error *err)
     return LH_OK;
 }
 
-lh_status lh_layers_find_partition(const lh_layers *layers,
-                                   const lh_pipeline *pipeline,
-                                   const lh_schedule *schedule,
-                                   const lh_layers_options *options,
-                                   lh_layer_migration **out, lh_error *err)
+lh_status lhi_layers_find_partition(const lh_layers *layers,
+                                    const lh_pipeline *pipeline,
+                                    const lh_schedule *schedule,
+                                    const lh_layers_options *options,
+                                    lh_layer_migration **out, lh_error *err)
 {
     search s = {.layers = layers, .pipeline = pipeline, .schedule = schedule};
     LHI_TRY(LHI_OPTIONS_COPY(lh_layers_options, &s.o, options, err));
@@ -285,7 +286,7 @@ lh_status lh_layers_find_partition(const lh_layers *layers,
     return status;
 }
 
-void lh_layer_migration_free(lh_layer_migration *move)
+void lhi_layer_migration_free(lh_layer_migration *move)
 {
     if (move)
         lhi_arena_free(((owned *)(void *)move)->mem);

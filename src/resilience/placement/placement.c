@@ -3,6 +3,7 @@
 #include "resilience/placement/placement_internal.h"
 
 #include "base/options.h"
+#include "resilience/placement/placement.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -229,13 +230,13 @@ void lh_host_placement_free(lh_host_placement *places)
     lhi_arena_free(places->mem);
 }
 
-uint32_t lh_host_placement_n_hosts(const lh_host_placement *places)
+uint32_t lhi_host_placement_n_hosts(const lh_host_placement *places)
 {
     return places->n_hosts;
 }
 
-lh_link lh_host_placement_nominal_link(const lh_host_placement *places,
-                                       uint32_t from, uint32_t to)
+lh_link lhi_host_placement_nominal_link(const lh_host_placement *places,
+                                        uint32_t from, uint32_t to)
 {
     const lh_pipeline *p = places->pipeline;
     uint32_t a = from % places->n_devices, b = to % places->n_devices;

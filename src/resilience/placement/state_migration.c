@@ -177,12 +177,3 @@ lh_status lhi_host_placement_migration(const lh_host_placement *places,
     lhi_arena_free(mem);
     return status;
 }
-
-lh_status lh_host_placement_migration(const lh_host_placement *places,
-                                      const lh_host_slowdowns *now,
-                                      const uint32_t *from, const uint32_t *to,
-                                      int64_t *out_ns, lh_error *err)
-{
-    return lhi_host_placement_migration(places, now, from, to, NULL, NULL,
-                                        out_ns, err);
-}

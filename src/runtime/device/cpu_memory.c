@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "format/job/model_size.h"
 #include "runtime/device/cpu_mtp.h"
 #include "runtime/device/cpu_node_dispatch.h"
 #include "runtime/device/cpu_sharding.h"
@@ -114,7 +115,7 @@ void lhi_cpu_compute_shape(lhi_cpu *cpu, const lhi_cpu_options *o)
                                    : 0;
     cpu->parallel = model->parallel_block;
     shape_experts(cpu, o);
-    bool dense = lh_model_moe_layers(model, 0, model->layers) < model->layers;
+    bool dense = lhi_model_moe_layers(model, 0, model->layers) < model->layers;
     cpu->f = dense ? model->ffn / cpu->n_tensor_ranks : 0;
     compute_share(cpu, model->vocab, &cpu->first_token, &cpu->v);
     cpu->embeds_twice = lhi_needs_second_embedding(model);
@@ -166,7 +167,7 @@ uint32_t lhi_cpu_count_layer_tensors(const lhi_cpu *cpu, uint32_t first,
     uint32_t n = lhi_layer_tensor_index(m, first + n_layers) -
                  lhi_layer_tensor_index(m, first);
     return n - 3 * (cpu->experts - cpu->n_local_experts) *
-                   lh_model_moe_layers(m, first, n_layers);
+                   lhi_model_moe_layers(m, first, n_layers);
 }
 
 uint32_t lhi_cpu_count_chunk_tensors(const lhi_cpu *cpu,
@@ -637,7 +638,7 @@ double lhi_cpu_count_expert_parameters(const lhi_cpu_options *o, uint32_t i)
     lhi_cpu cpu = {0};
     const lhi_cpu_chunk chunk = lhi_cpu_init_chunk(o, i);
     uint32_t layers =
-        lh_model_moe_layers(o->model, chunk.first_layer, chunk.n_layers);
+        lhi_model_moe_layers(o->model, chunk.first_layer, chunk.n_layers);
     lhi_cpu_compute_shape(&cpu, o);
     if (chunk.is_last)
         layers += lhi_cpu_count_moe_modules(&cpu);

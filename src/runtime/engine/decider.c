@@ -7,6 +7,7 @@
 #include "base/options.h"
 #include "base/realtime.h"
 #include "base/text.h"
+#include "resilience/monitor/monitor.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -338,8 +339,8 @@ static lh_status process_verdict(lhi_decider *d, uint64_t step, lh_error *err)
         const lh_sim_options how =
             lhi_exec_sim_options_on(d->job->exec, given.path, given.delegated);
         d->has_switched = true;
-        LHI_TRY(lh_monitor_set_schedule_and_path(d->monitor, given.schedule,
-                                                 &how, err));
+        LHI_TRY(lhi_monitor_set_schedule_and_path(d->monitor, given.schedule,
+                                                  &how, err));
         if (d->migration)
             LHI_TRY(lhi_migration_decider_record_schedule(d->migration, &given,
                                                           err));
@@ -365,7 +366,7 @@ static lh_status add_step(lhi_decider *d, const lh_observation *seen,
     uint32_t n_news, n_open;
     LHI_TRY(process_verdict(d, seen->step, err));
     LHI_TRY(lh_monitor_add(d->monitor, seen, err));
-    const lh_monitor_event *news = lh_monitor_events(d->monitor, &n_news);
+    const lh_monitor_event *news = lhi_monitor_events(d->monitor, &n_news);
     for (uint32_t i = 0; i < n_news; i++)
         LHI_TRY(report_event(d, seen->step, &news[i], err));
     lh_monitor_active_events(d->monitor, &n_open);

@@ -9,6 +9,7 @@
 #include "runtime/engine/execution_plan.h"
 #include "runtime/training/train.h"
 #include "runtime/transport/transport.h"
+#include "schedule/pipeline/accessors.h"
 
 #include <pthread.h>
 
@@ -18,7 +19,7 @@ typedef struct lhi_elastic_sharding lhi_elastic_sharding;
 static inline bool lhi_has_pass_collectives(const lh_pipeline *pipeline,
                                             const lh_train_model *model)
 {
-    return lh_pipeline_n_dp_ops(pipeline) > 0 || model->sharded_gradients > 0;
+    return lhi_pipeline_n_dp_ops(pipeline) > 0 || model->sharded_gradients > 0;
 }
 
 /* Options for sharding, also used by FSDP. */

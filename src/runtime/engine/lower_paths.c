@@ -9,6 +9,7 @@
 #include "base/options.h"
 #include "base/sort.h"
 #include "runtime/engine/execution_plan.h"
+#include "schedule/simulator/delegate.h"
 
 #include <inttypes.h>
 
@@ -112,7 +113,7 @@ static uint32_t count_queues(const item *items, uint32_t n)
         while (i + made < n &&
                items[i + made].from_ns < items[i].from_ns + items[i].staging_ns)
             made++;
-        uint32_t needed = lh_delegation_count_queues(made, 1);
+        uint32_t needed = lhi_delegation_count_queues(made, 1);
         most = needed > most ? needed : most;
     }
     return most;

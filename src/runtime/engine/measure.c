@@ -8,6 +8,7 @@
 #include "base/options.h"
 #include "base/realtime.h"
 #include "base/sort.h"
+#include "format/job/model_size.h"
 #include "format/job/parse.h"
 #include "runtime/device/data.h"
 #include "runtime/device/device.h"
@@ -253,7 +254,7 @@ static lh_status make_profile(measurement *m, bool links, lh_profile **out,
 static void choose_parts(measurement *m)
 {
     lh_model *model = &m->model;
-    uint32_t n = model->layers, moe = lh_model_moe_layers(model, 0, n);
+    uint32_t n = model->layers, moe = lhi_model_moe_layers(model, 0, n);
     bool dense = moe < n;
     m->parts[m->n_parts++] = LH_PROFILE_EMBEDDING;
     if (dense)

@@ -4,6 +4,7 @@
 #include "base/fail.h"
 #include "base/text.h"
 #include "resilience/event_timeline/timeline.h"
+#include "resilience/placement/layers_search.h"
 #include "resilience/placement/placement_internal.h"
 #include "schedule/pipeline/schedule_internal.h"
 
@@ -77,7 +78,7 @@ lh_status lhi_migration_decider_make(const lhi_job *job,
 static void close_proposal(lhi_migration_decider *m)
 {
     lh_host_exchange_free(m->open.exchange);
-    lh_layer_migration_free(m->open.layers);
+    lhi_layer_migration_free(m->open.layers);
     m->open = (lhi_migration){0};
 }
 

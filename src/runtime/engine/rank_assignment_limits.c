@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/fail.h"
 #include "resilience/event_timeline/timeline.h"
+#include "resilience/placement/placement.h"
 #include "runtime/engine/elastic_sharding.h"
 #include "runtime/engine/migration_target.h"
 #include "runtime/engine/shard_groups.h"
@@ -29,7 +30,7 @@ static void find_migration_obstacle(const lhi_job *job,
     else if (lh_pipeline_offloads(job->pipeline))
         snprintf(why, LHI_FIXED_REASON_BYTES,
                  "activations are offloaded; plan without offload");
-    else if (lh_pipeline_n_dp_ops(job->pipeline) > 0)
+    else if (lhi_pipeline_n_dp_ops(job->pipeline) > 0)
         snprintf(why, LHI_FIXED_REASON_BYTES,
                  "passes launch data-parallel operations; plan with a schedule "
                  "that is not elastic");
@@ -63,7 +64,7 @@ static void find_layer_obstacle(const lhi_job *job, const uint32_t *numbers,
     else if (lh_pipeline_offloads(job->pipeline))
         snprintf(why, LHI_FIXED_REASON_BYTES,
                  "activations are offloaded; plan without offload");
-    else if (lh_pipeline_n_dp_ops(job->pipeline) > 0)
+    else if (lhi_pipeline_n_dp_ops(job->pipeline) > 0)
         snprintf(why, LHI_FIXED_REASON_BYTES,
                  "passes launch data-parallel operations; plan with a schedule "
                  "that is not elastic");
@@ -113,7 +114,7 @@ lh_status lhi_job_set_assignment_limits(lhi_job *job, lh_error *err)
     if (job->model)
         s->n_places = lhi_grid_count_ranks(&job->grid);
     else if (places)
-        s->n_places = lh_host_placement_n_hosts(places);
+        s->n_places = lhi_host_placement_n_hosts(places);
     else
         snprintf(s->places_fixed_reason, sizeof s->places_fixed_reason,
                  "timed devices need an event timeline with hosts");

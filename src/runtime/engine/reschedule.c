@@ -6,6 +6,7 @@
 #include "base/realtime.h"
 #include "base/text.h"
 #include "resilience/event_timeline/timeline.h"
+#include "schedule/pipeline/file/schedule_csv.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -203,7 +204,7 @@ static lh_status format(const lhi_rescheduler *r, lhi_proposal *p, char **out,
     size_t most = lhi_input_max_bytes(LHI_INPUT_SCHEDULE);
     lh_status status = lh_schedule_format(schedule, &rows, &n_rows, err);
     if (status == LH_OK)
-        status = lh_schedule_format_links(schedule, &links, &n_links, err);
+        status = lhi_schedule_format_links(schedule, &links, &n_links, err);
     if (!links)
         n_links = 0;
     if (status == LH_OK && (n_rows > most || n_links > most))

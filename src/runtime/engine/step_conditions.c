@@ -6,6 +6,7 @@
 #include "runtime/engine/migration_target.h"
 
 #include "resilience/event_timeline/timeline.h"
+#include "resilience/placement/placement.h"
 #include "resilience/placement/placement_internal.h"
 #include "runtime/device/timed.h"
 #include "runtime/transport/handshake.h"
@@ -113,12 +114,12 @@ static lh_status check_hosts(const lhi_job *job, lh_error *err)
                         ", context %" PRIu32 ", expert %" PRIu32
                         "): plan with 1 of each, or use events for devices",
                         g->tensor, g->context, g->expert);
-    if (lh_host_placement_n_hosts(timeline->placement) !=
+    if (lhi_host_placement_n_hosts(timeline->placement) !=
         lhi_grid_count_ranks(g))
         return lhi_fail(err, LH_EINVAL,
                         "the events are for %" PRIu32
                         " hosts, but the run has %" PRIu32 " ranks",
-                        lh_host_placement_n_hosts(timeline->placement),
+                        lhi_host_placement_n_hosts(timeline->placement),
                         lhi_grid_count_ranks(g));
     for (uint32_t i = 0; i < timeline->n_effects; i++) {
         const lh_event *e = timeline->effects[i].event;

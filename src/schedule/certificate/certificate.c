@@ -14,7 +14,7 @@ const char *lh_proof_kind_name(lh_proof_kind kind)
     return (unsigned)kind <= LH_PROOF_NONE ? lhi_proof_kinds[kind] : "unknown";
 }
 
-const char *lh_bound_kind_name(lh_bound_kind kind)
+const char *lhi_closed_form_name(lh_bound_kind kind)
 {
     return (unsigned)kind <= LH_BOUND_LINK ? lhi_bound_kinds[kind] : "unknown";
 }

@@ -39,4 +39,13 @@ lh_status lhi_pipeline_hash(const lh_pipeline *pipeline, char *out,
 extern const lhi_schema lhi_certificate_table; /* fields of lh_certificate */
 extern const char *const lhi_proof_kinds[], *const lhi_bound_kinds[];
 
+/* Returns "path", "device", "drain", "round-trips", "memory" or "link"; static
+ * storage. */
+const char *lhi_closed_form_name(lh_bound_kind kind);
+
+/* Parses the JSON form; `name` appears in error messages. LH_EINPUT: the text
+ * is not a valid certificate. Release *out with lh_certificate_free(). */
+lh_status lhi_certificate_parse(const char *text, size_t len, const char *name,
+                                lh_certificate **out, lh_error *err);
+
 #endif

@@ -321,8 +321,8 @@ static lh_status build_from_document(lhi_doc *doc, lh_certificate **out,
     return status;
 }
 
-lh_status lh_certificate_parse(const char *text, size_t len, const char *name,
-                               lh_certificate **out, lh_error *err)
+lh_status lhi_certificate_parse(const char *text, size_t len, const char *name,
+                                lh_certificate **out, lh_error *err)
 {
     lhi_doc *doc;
     LHI_TRY(lhi_doc_parse(text, len, name, LHI_INPUT_CERTIFICATE, &doc, err));

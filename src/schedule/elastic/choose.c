@@ -6,6 +6,7 @@
  * and the queue that then fits. This is the paper's table with its start at
  * L[0][0] = D(F(0)): the differences in exposed communication along a row
  * cancel, so they are added once, at the end. */
+#include "schedule/elastic/elastic.h"
 #include "schedule/elastic/elastic_internal.h"
 
 #include <inttypes.h>
@@ -140,7 +141,7 @@ static lh_status fill_choice(chooser *c, const option *o,
         .stored = at.stored,
         .recompute_ns = at.recompute_ns,
         .overhead_ns = J * at.recompute_ns + o->exposed_ns,
-        .time_ns = lh_elastic_iteration_ns(g, out->plan, at.recompute_ns),
+        .time_ns = lhi_elastic_iteration_ns(g, out->plan, at.recompute_ns),
         .memory = lh_elastic_peak_memory(g, out->plan, at.stored),
     };
     return LH_OK;

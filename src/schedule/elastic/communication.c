@@ -5,6 +5,7 @@
  * A block is a group of microbatches on one chunk. Its passes hide the gather
  * for the next block's parameters and the scatter for the previous block's
  * gradients. */
+#include "schedule/elastic/elastic.h"
 #include "schedule/elastic/elastic_internal.h"
 
 #include <stdlib.h>
@@ -235,14 +236,14 @@ lh_status lhi_elastic_build_operations(const lh_elastic_case *given,
     return LH_OK;
 }
 
-lh_status lh_elastic_operations(const lh_elastic_case *given,
-                                const lh_elastic_plan *plan, lh_dp_op **ops,
-                                uint32_t *n_ops, lh_error *err)
+lh_status lhi_elastic_operations(const lh_elastic_case *given,
+                                 const lh_elastic_plan *plan, lh_dp_op **ops,
+                                 uint32_t *n_ops, lh_error *err)
 {
     return lhi_elastic_build_operations(given, plan, NULL, ops, n_ops, err);
 }
 
-void lh_elastic_ops_free(lh_dp_op *ops)
+void lhi_elastic_ops_free(lh_dp_op *ops)
 {
     free(ops);
 }

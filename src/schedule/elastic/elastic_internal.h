@@ -39,7 +39,7 @@ static inline lhi_int128 lhi_int128_divide_ceil(lhi_int128 a, lhi_int128 b)
 lh_status lhi_elastic_check_case(const lh_elastic_case *given, lh_error *err);
 
 /* Computes x and whether pipeline messages are hidden. Accepts any sequences,
- * including those that lh_elastic_plan_make() rejects. */
+ * including those that lhi_elastic_plan_make() rejects. */
 void lhi_elastic_derive_plan(const lh_elastic_case *given,
                              lh_elastic_plan *plan);
 
@@ -71,7 +71,7 @@ int64_t lhi_elastic_compute_partial_ns(const lh_elastic_case *given,
 int64_t lhi_elastic_compute_first_last_ns(const lh_elastic_case *given,
                                           int64_t share);
 
-/* lh_elastic_operations() for unequal chunks. `times`: one entry per chunk;
+/* lhi_elastic_operations() for unequal chunks. `times`: one entry per chunk;
  * NULL: times from `given`. */
 lh_status lhi_elastic_build_operations(const lh_elastic_case *given,
                                        const lh_elastic_plan *plan,
@@ -97,7 +97,7 @@ typedef struct lhi_elastic_recompute {
     int64_t ns, stored;
 } lhi_elastic_recompute;
 
-/* lh_elastic_pipeline() with one recompute entry per stage. */
+/* lhi_elastic_pipeline() with one recompute entry per stage. */
 lh_status lhi_elastic_build_pipeline(const lh_elastic_case *given,
                                      const lh_elastic_plan *plan,
                                      const lhi_elastic_recompute *again,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Computes time and memory in closed form (PipeMesh, section IV-A, equations 1
  * to 5). Partial communication is rounded up to 1 ns, memory to 1 byte. */
+#include "schedule/elastic/elastic.h"
 #include "schedule/elastic/elastic_internal.h"
 
 int64_t lhi_elastic_get_sharded_ns(const lh_elastic_case *given)
@@ -73,9 +74,9 @@ lh_elastic_terms lh_elastic_exposed_communication(const lh_elastic_case *given,
     return t;
 }
 
-int64_t lh_elastic_iteration_ns(const lh_elastic_case *given,
-                                const lh_elastic_plan *plan,
-                                int64_t recompute_ns)
+int64_t lhi_elastic_iteration_ns(const lh_elastic_case *given,
+                                 const lh_elastic_plan *plan,
+                                 int64_t recompute_ns)
 {
     int64_t passes =
         (int64_t)given->chunks * given->microbatches + given->stages - 1;

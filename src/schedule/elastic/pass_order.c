@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Builds each stage's pass order and computes its warm-up length. */
+#include "schedule/elastic/elastic.h"
 #include "schedule/elastic/elastic_internal.h"
 
 /* Returns the extra warm-up x: the maximum lead, beyond (M - 1) e_1, that the
@@ -115,8 +116,9 @@ static void write_next_pass(list_cursor *w, const lh_elastic_case *g,
     w->completed_microbatches += w->groups[w->group++];
 }
 
-void lh_elastic_order(const lh_elastic_case *given, const lh_elastic_plan *plan,
-                      uint32_t stage, lh_pass *passes)
+void lhi_elastic_order(const lh_elastic_case *given,
+                       const lh_elastic_plan *plan, uint32_t stage,
+                       lh_pass *passes)
 {
     list_cursor f = {.n = plan->n_enqueue, .groups = plan->enqueue};
     list_cursor b = {.n = plan->n_dequeue, .groups = plan->dequeue};

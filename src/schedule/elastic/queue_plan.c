@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Derives sequences, shares and buckets for one queue size (PipeMesh, section
  * IV-B), and validates plans from input. */
+#include "schedule/elastic/elastic.h"
 #include "schedule/elastic/elastic_internal.h"
 
 #include <inttypes.h>
@@ -346,9 +347,9 @@ static lh_status check_shares(const lh_elastic_case *g,
     return LH_OK;
 }
 
-lh_status lh_elastic_plan_make(const lh_elastic_case *given,
-                               const lh_elastic_plan *wanted,
-                               lh_elastic_plan **out, lh_error *err)
+lh_status lhi_elastic_plan_make(const lh_elastic_case *given,
+                                const lh_elastic_plan *wanted,
+                                lh_elastic_plan **out, lh_error *err)
 {
     LHI_TRY(lhi_elastic_check_case(given, err));
     LHI_TRY(check_groups(given, "enqueue", wanted->n_enqueue, wanted->enqueue,

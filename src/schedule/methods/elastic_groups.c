@@ -3,6 +3,7 @@
  * Microbatches run forward in groups, chunk by chunk, and backward in separate
  * groups. Larger first and last groups hide more data-parallel communication
  * behind passes on another chunk. */
+#include "schedule/elastic/elastic.h"
 #include "schedule/methods/sched.h"
 
 #include <inttypes.h>
@@ -37,7 +38,7 @@ static void write_orders(const lh_elastic_case *g, const lh_elastic_plan *plan,
     for (uint32_t d = 0; d < out->n_devices; d++) {
         lhi_order *order = &out->devices[d];
         order->count = order->room;
-        lh_elastic_order(g, plan, d + 1, order->passes);
+        lhi_elastic_order(g, plan, d + 1, order->passes);
     }
 }
 
@@ -62,7 +63,7 @@ static lh_status build_plan_from_options(const lh_elastic_case *g,
         wanted.n_dequeue = n;
         wanted.dequeue = even;
     }
-    return lh_elastic_plan_make(g, &wanted, out, err);
+    return lhi_elastic_plan_make(g, &wanted, out, err);
 }
 
 /* Finds the queue that is fastest by the closed form among those that fit;
@@ -85,8 +86,8 @@ static lh_status find_best_queue(const lh_elastic_case *g, const lh_pipeline *p,
         }
         int64_t held = lh_elastic_resident_passes(g, plan, 1);
         if (held >= too_many ||
-            (best && lh_elastic_iteration_ns(g, plan, 0) >=
-                         lh_elastic_iteration_ns(g, best, 0))) {
+            (best && lhi_elastic_iteration_ns(g, plan, 0) >=
+                         lhi_elastic_iteration_ns(g, best, 0))) {
             lh_elastic_plan_free(plan);
             continue;
         }
@@ -125,7 +126,7 @@ static lh_status make_plan(const lh_elastic_case *g, const lh_pipeline *p,
                                   .enqueue = p->enqueue,
                                   .n_dequeue = p->n_dequeue,
                                   .dequeue = p->dequeue};
-        return lh_elastic_plan_make(g, &wanted, out, err);
+        return lhi_elastic_plan_make(g, &wanted, out, err);
     }
     if (o->dequeue)
         return lhi_fail(err, LH_EINVAL,

@@ -58,7 +58,7 @@ const char *lh_method_name(uint32_t method)
     return method < lhi_n_methods ? lhi_methods[method].name : NULL;
 }
 
-const char *lh_method_about(uint32_t method)
+const char *lhi_method_about(uint32_t method)
 {
     return method < lhi_n_methods ? lhi_methods[method].about : NULL;
 }
@@ -82,7 +82,7 @@ static lh_status report_unknown_name(const char *name, lh_error *err)
                     names);
 }
 
-lh_status lh_method_find(const char *name, uint32_t *out, lh_error *err)
+lh_status lhi_method_find_number(const char *name, uint32_t *out, lh_error *err)
 {
     const lhi_method *method = lhi_method_find(name);
     if (!method)

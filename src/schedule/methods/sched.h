@@ -162,4 +162,11 @@ static inline void lhi_order_add_pass(lhi_order *order, lh_pass_kind kind,
                                               .kind = (uint8_t)kind};
 }
 
+const char *lhi_method_about(uint32_t method); /* one line */
+
+/* Finds a method by name and writes its number to *out (may be NULL).
+ * LH_EINVAL: no such method; `err` lists the names. */
+lh_status lhi_method_find_number(const char *name, uint32_t *out,
+                                 lh_error *err);
+
 #endif

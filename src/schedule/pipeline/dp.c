@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Data-parallel operations launched by passes: checks, sorting, indexing. */
+#include "schedule/pipeline/accessors.h"
 #include "schedule/pipeline/pipeline_internal.h"
 #include "schedule/pipeline/schedule_internal.h"
 
@@ -254,7 +255,7 @@ const char *lh_pipeline_dp_link(const lh_pipeline *pipeline, uint32_t device)
     return pipeline->dp_links ? pipeline->dp_links[device] : NULL;
 }
 
-uint32_t lh_pipeline_n_initial_gathers(const lh_pipeline *pipeline)
+uint32_t lhi_pipeline_n_initial_gathers(const lh_pipeline *pipeline)
 {
     return pipeline->first_gathers;
 }
@@ -278,7 +279,7 @@ lh_status lhi_pipeline_copy_prefetch(lh_pipeline *p,
     return LH_OK;
 }
 
-uint32_t lh_pipeline_n_dp_ops(const lh_pipeline *pipeline)
+uint32_t lhi_pipeline_n_dp_ops(const lh_pipeline *pipeline)
 {
     return pipeline->n_dp_ops;
 }

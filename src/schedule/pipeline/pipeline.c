@@ -2,6 +2,7 @@
 #include "base/options.h"
 #include "schedule/pipeline/pipeline_internal.h"
 
+#include "schedule/pipeline/accessors.h"
 #include "schedule/pipeline/schedule_internal.h"
 
 #include <inttypes.h>
@@ -590,7 +591,7 @@ uint32_t lh_pipeline_n_microbatches(const lh_pipeline *pipeline)
     return pipeline->n_microbatches;
 }
 
-bool lh_pipeline_is_joint(const lh_pipeline *pipeline)
+bool lhi_pipeline_is_joint(const lh_pipeline *pipeline)
 {
     return pipeline->joint;
 }
@@ -625,12 +626,12 @@ const char *lh_pipeline_memory_unit(const lh_pipeline *pipeline)
     return pipeline->memory_unit;
 }
 
-uint32_t lh_pipeline_n_sites(const lh_pipeline *pipeline)
+uint32_t lhi_pipeline_n_sites(const lh_pipeline *pipeline)
 {
     return pipeline->n_sites;
 }
 
-const char *lh_pipeline_site_name(const lh_pipeline *pipeline, uint32_t site)
+const char *lhi_pipeline_site_name(const lh_pipeline *pipeline, uint32_t site)
 {
     return pipeline->sites[site].name;
 }
@@ -646,7 +647,7 @@ bool lhi_link_is_inter_site(const lh_pipeline *p, const lh_link *link)
                                  lh_pipeline_device_site(p, link->to);
 }
 
-lh_placement lh_pipeline_placement(const lh_pipeline *pipeline)
+lh_placement lhi_pipeline_placement(const lh_pipeline *pipeline)
 {
     return pipeline->placement;
 }

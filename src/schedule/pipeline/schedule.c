@@ -2,6 +2,7 @@
 #include "schedule/pipeline/schedule_internal.h"
 
 #include "base/fail.h"
+#include "schedule/pipeline/accessors.h"
 
 #include <longhaul/experimental/pipeline.h>
 
@@ -295,8 +296,8 @@ const lh_pass *lh_schedule_order(const lh_schedule *schedule, uint32_t device,
     return schedule->orders[device];
 }
 
-uint32_t lh_schedule_cell(const lh_schedule *schedule, uint32_t device,
-                          uint32_t pass)
+uint32_t lhi_schedule_cell(const lh_schedule *schedule, uint32_t device,
+                           uint32_t pass)
 {
     const uint32_t *cells = schedule->cells ? schedule->cells[device] : NULL;
     return cells ? cells[pass] : pass + 1;

@@ -5,6 +5,7 @@
 #include "schedule/simulator/timeline.h"
 
 #include "base/options.h"
+#include "schedule/simulator/delegate.h"
 
 #include <inttypes.h>
 #include <longhaul/experimental/delegate.h>
@@ -18,13 +19,13 @@ const char *lh_data_path_name(lh_data_path path)
     return names[path];
 }
 
-int64_t lh_delegation_staging_ns(uint64_t bytes, double host_bytes_per_s,
-                                 int64_t constant_ns)
+int64_t lhi_delegation_staging_ns(uint64_t bytes, double host_bytes_per_s,
+                                  int64_t constant_ns)
 {
     return constant_ns + llround((double)bytes / host_bytes_per_s * 1e9);
 }
 
-uint32_t lh_delegation_count_queues(double made, double moved)
+uint32_t lhi_delegation_count_queues(double made, double moved)
 {
     double queues = ceil(made / moved);
     return queues < 1 ? 1 : queues < UINT32_MAX ? (uint32_t)queues : UINT32_MAX;

@@ -4,15 +4,15 @@
 #include "base/arena.h"
 #include "base/fail.h"
 
+#include "schedule/simulator/kernels.h"
 #include <inttypes.h>
-#include <longhaul/experimental/kernels.h>
 
 #define LONGEST_NS (INT64_C(1) << 53)
 #define NONE UINT32_MAX
 
 /* Dependency graph with path state. */
 typedef struct graph {
-    const lh_kernel *kernels;
+    const lhi_placement_kernel *kernels;
     uint32_t n;
     size_t *first; /* [kernel]: its successors start at after[first[k]] */
     uint32_t *after;
@@ -25,14 +25,14 @@ typedef struct graph {
 /* Checks kinds, durations and dependency indices; counts the arcs. */
 static lh_status check_kernels(const graph *g, size_t *n_arcs, lh_error *err)
 {
-    int64_t sum[LH_N_KERNEL_PLACEMENTS] = {0};
+    int64_t sum[LHI_N_KERNEL_PLACEMENTS] = {0};
     for (uint32_t k = 0; k < g->n; k++) {
-        const lh_kernel *kernel = &g->kernels[k];
-        if ((unsigned)kernel->kind >= LH_N_KERNEL_KINDS)
+        const lhi_placement_kernel *kernel = &g->kernels[k];
+        if ((unsigned)kernel->kind >= LHI_N_KERNEL_KINDS)
             return lhi_fail(err, LH_EINVAL,
                             "kernel %" PRIu32 ": unknown kind %d", k,
                             (int)kernel->kind);
-        for (int i = 0; i < LH_N_KERNEL_PLACEMENTS; i++) {
+        for (int i = 0; i < LHI_N_KERNEL_PLACEMENTS; i++) {
             if (kernel->ns[i] < 0)
                 return lhi_fail(err, LH_EINVAL,
                                 "kernel %" PRIu32 ": a duration is negative",
@@ -111,8 +111,8 @@ static lh_status report_cycle(const graph *g, lh_error *err)
 }
 
 /* Computes the longest path for one placement, by kernel kind. */
-static lh_status find_longest(graph *g, lh_kernel_placement placed,
-                              lh_reconstruction *out, lh_error *err)
+static lh_status find_longest(graph *g, lhi_kernel_placement placed,
+                              lhi_reconstruction *out, lh_error *err)
 {
     uint32_t n_queued = 0, latest = NONE;
     for (uint32_t k = 0; k < g->n; k++) {
@@ -122,7 +122,7 @@ static lh_status find_longest(graph *g, lh_kernel_placement placed,
     }
     for (uint32_t q = 0; q < n_queued; q++) {
         uint32_t k = g->queue[q];
-        const lh_kernel *kernel = &g->kernels[k];
+        const lhi_placement_kernel *kernel = &g->kernels[k];
         int64_t start = 0;
         g->last[k] = NONE;
         for (uint32_t i = 0; i < kernel->n_predecessors; i++) {
@@ -148,25 +148,26 @@ static lh_status find_longest(graph *g, lh_kernel_placement placed,
     return LH_OK;
 }
 
-lh_status lh_kernels_reconstruct(const lh_kernel *kernels, uint32_t n_kernels,
-                                 lh_reconstruction *out, lh_error *err)
+lh_status lhi_kernels_reconstruct(const lhi_placement_kernel *kernels,
+                                  uint32_t n_kernels, lhi_reconstruction *out,
+                                  lh_error *err)
 {
     graph g = {.kernels = kernels, .n = n_kernels};
-    lh_reconstruction made = {0};
+    lhi_reconstruction made = {0};
     size_t n_arcs = 0;
     LHI_TRY(check_kernels(&g, &n_arcs, err));
     lhi_arena *mem = lhi_arena_make(0);
     if (!mem)
         return lhi_fail_nomem(err);
     lh_status status = make_graph(&g, n_arcs, mem, err);
-    for (int i = 0; i < LH_N_KERNEL_PLACEMENTS && status == LH_OK; i++)
-        status = find_longest(&g, (lh_kernel_placement)i, &made, err);
+    for (int i = 0; i < LHI_N_KERNEL_PLACEMENTS && status == LH_OK; i++)
+        status = find_longest(&g, (lhi_kernel_placement)i, &made, err);
     lhi_arena_free(mem);
     if (status != LH_OK)
         return status;
-    made.faster = made.ns[LH_KERNEL_PP_OUT] < made.ns[LH_KERNEL_DP_OUT]
-                      ? LH_KERNEL_PP_OUT
-                      : LH_KERNEL_DP_OUT;
+    made.faster = made.ns[LHI_KERNEL_PP_OUT] < made.ns[LHI_KERNEL_DP_OUT]
+                      ? LHI_KERNEL_PP_OUT
+                      : LHI_KERNEL_DP_OUT;
     *out = made;
     return LH_OK;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checks that a schedule's orders are complete before simulation. */
+#include "schedule/pipeline/accessors.h"
 #include "schedule/simulator/timeline.h"
 
 #include <inttypes.h>
@@ -83,7 +84,7 @@ static lh_status report_cell(const lh_schedule *schedule, uint32_t device,
 {
     char text[LH_PASS_TEXT_SIZE];
     lh_pass_format(&schedule->orders[device][i], text);
-    uint32_t cell = lh_schedule_cell(schedule, device, i);
+    uint32_t cell = lhi_schedule_cell(schedule, device, i);
     if (schedule->name)
         return lhi_fail(err, LH_EINFEASIBLE,
                         "%s:%" PRIu32 ": cell %" PRIu32 " (%s): %s",

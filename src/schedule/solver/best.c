@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/fail.h"
 #include "base/options.h"
+#include "schedule/methods/sched.h"
 #include "schedule/pipeline/pipeline_internal.h"
+#include "schedule/solver/bound/closed_forms.h"
 
 #include <longhaul/experimental/bounds.h>
 #include <longhaul/experimental/methods.h>
@@ -32,9 +34,9 @@ const char *lh_scheduler_name(uint32_t i)
 const char *lh_scheduler_about(uint32_t i)
 {
     uint32_t last = lh_n_methods() - 1;
-    return i < last    ? lh_method_about(i)
+    return i < last    ? lhi_method_about(i)
            : i == last ? "the fastest of all, by searching, with a proven bound"
-                       : lh_method_about(i - 1);
+                       : lhi_method_about(i - 1);
 }
 
 bool lh_scheduler_is_search(const char *name)
@@ -46,7 +48,7 @@ lh_status lh_scheduler_check_name(const char *name, lh_error *err)
 {
     if (lh_scheduler_is_search(name))
         return LH_OK;
-    lh_status status = lh_method_find(name, NULL, err);
+    lh_status status = lhi_method_find_number(name, NULL, err);
     if (status != LH_OK && err) {
         size_t len = strlen(err->text);
         snprintf(err->text + len, sizeof err->text - len, ", %s", optimal);
@@ -205,7 +207,7 @@ static lh_status choose(choice_state *k, const char *name, lh_error *err)
 {
     lh_bound bound;
     LHI_TRY(lh_scheduler_check_name(name, err));
-    LHI_TRY(lh_lower_bound(k->p, &bound, err));
+    LHI_TRY(lhi_compute_closed_form_bound(k->p, &bound, err));
     k->out->bound_ns = bound.ns;
     memcpy(k->out->why, bound.text, sizeof k->out->why);
     k->method.bound_ns = bound.ns;

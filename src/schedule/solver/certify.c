@@ -5,6 +5,7 @@
 #include "schedule/certificate/certificate.h"
 #include "schedule/pipeline/pipeline_internal.h"
 #include "schedule/pipeline/schedule_internal.h"
+#include "schedule/solver/bound/closed_forms.h"
 #include "schedule/solver/bound/lattice.h"
 #include "schedule/solver/bound/windows.h"
 #include "schedule/solver/model/machine_orders.h"
@@ -38,7 +39,7 @@ static lh_status prove_by_closed_form(prover *r, bool *done, lh_error *err)
 {
     lh_certificate *c = &r->out->c;
     lh_bound bound;
-    LHI_TRY(lh_lower_bound(r->p, &bound, err));
+    LHI_TRY(lhi_compute_closed_form_bound(r->p, &bound, err));
     *done = bound.ns == c->makespan_ns;
     if (!*done)
         return LH_OK;

@@ -3,7 +3,9 @@
  * portfolio loop. */
 #include "base/fail.h"
 #include "base/options.h"
+#include "schedule/pipeline/accessors.h"
 #include "schedule/pipeline/pipeline_internal.h"
+#include "schedule/solver/bound/closed_forms.h"
 #include "schedule/solver/improve/dispatch.h"
 #include "schedule/solver/improve/justification.h"
 #include "schedule/solver/improve/parallel_beams.h"
@@ -253,7 +255,7 @@ static lh_status solve_within(lhi_solver *r, lh_error *err)
     r->best_ns = -1;
     if (!static_memory_fits(r))
         return LH_OK;
-    LHI_TRY(lh_lower_bound(r->p, &bound, err));
+    LHI_TRY(lhi_compute_closed_form_bound(r->p, &bound, err));
     if (r->o.objective == LH_SOLVE_OBJECTIVE_MAKESPAN) {
         r->bound_ns = bound.ns;
         r->proven_by = "closed form";
@@ -350,7 +352,7 @@ static lh_status solve_early(const lh_pipeline *pipeline,
                              lh_error *err)
 {
     lhi_solver r = {.p = pipeline, .solve = solve_within};
-    if (lh_pipeline_n_dp_ops(pipeline) > 0)
+    if (lhi_pipeline_n_dp_ops(pipeline) > 0)
         return lhi_fail(err, LH_EUNSUPPORTED,
                         "the search does not support data-parallel operations "
                         "that passes launch; use another method, or give "

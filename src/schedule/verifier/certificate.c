@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checks a certificate, statement by statement. */
+#include "schedule/certificate/certificate.h"
 #include "schedule/verifier/model.h"
 
 #include <inttypes.h>
@@ -141,7 +142,7 @@ static lh_status check_closed_form(checker *k, lh_error *err)
         snprintf(where, sizeof where, " on device %" PRIu32, c->device);
     else if (c->link[0])
         snprintf(where, sizeof where, " on link %.48s", c->link);
-    const char *name = lh_bound_kind_name(c->form);
+    const char *name = lhi_closed_form_name(c->form);
     if (n == 0)
         add_statement(k, LH_CLAIM_WRONG,
                       "the closed form '%s'%s does not apply to this pipeline",

@@ -3,6 +3,7 @@
 #include "schedule/verifier/model.h"
 
 #include "base/integer_math.h"
+#include "schedule/pipeline/accessors.h"
 #include "schedule/verifier/verifier.h"
 
 #include <longhaul/experimental/pipeline.h>
@@ -310,7 +311,7 @@ lh_status lhi_verify_compute_closed_form(const lh_pipeline *p,
     closed_form f = {.p = p,
                      .n_chunks = lh_pipeline_n_chunks(p),
                      .n = lh_pipeline_n_microbatches(p),
-                     .joint = lh_pipeline_is_joint(p),
+                     .joint = lhi_pipeline_is_joint(p),
                      .terms = terms};
     if (!mem)
         return lhi_fail_nomem(err);

@@ -5,6 +5,7 @@
 #include "schedule/verifier/verifier.h"
 
 #include "base/integer_math.h"
+#include "schedule/pipeline/accessors.h"
 
 #include <longhaul/experimental/pipeline.h>
 
@@ -584,8 +585,8 @@ lh_status lhi_verify_model_make(const lh_pipeline *p, uint32_t parts,
                  .n_chunks = lh_pipeline_n_chunks(p),
                  .n_devices = lh_pipeline_n_devices(p),
                  .n = lh_pipeline_n_microbatches(p),
-                 .joint = lh_pipeline_is_joint(p),
-                 .parts = lh_pipeline_is_joint(p) ? 1 : parts};
+                 .joint = lhi_pipeline_is_joint(p),
+                 .parts = lhi_pipeline_is_joint(p) ? 1 : parts};
     b.links = (lhi_verifier){.pipeline = p,
                              .n_devices = b.n_devices,
                              .n_chunks = b.n_chunks,

@@ -2,6 +2,7 @@
 /* Checks that every pass runs exactly once, on its device, after its
  * prerequisites there. Passes are sorted, so the cost depends on the schedule's
  * size even if the pipeline has far more passes. */
+#include "schedule/pipeline/accessors.h"
 #include "schedule/verifier/verifier.h"
 
 #include <longhaul/experimental/pipeline.h>
@@ -101,7 +102,7 @@ static bool is_valid_pass(lhi_verifier *judge, uint32_t node)
                                  "device %" PRIu32 ", cell %" PRIu32
                                  ": %s belongs on device %" PRIu32,
                                  row, at, text, home);
-    if (lh_pipeline_is_joint(judge->pipeline) &&
+    if (lhi_pipeline_is_joint(judge->pipeline) &&
         (pass->kind == LH_D || pass->kind == LH_W)) {
         lhi_verify_add_violation(
             judge,
@@ -155,7 +156,7 @@ static void report_missing(lhi_verifier *judge, const lh_pass *pass)
 static void report_missing_backward(lhi_verifier *judge, const lh_pass *pass)
 {
     uint32_t device = lh_pipeline_chunk(judge->pipeline, pass->chunk)->device;
-    if (lh_pipeline_is_joint(judge->pipeline))
+    if (lhi_pipeline_is_joint(judge->pipeline))
         lhi_verify_add_violation(
             judge, "device %" PRIu32 ": %" PRIu32 "B%" PRIu32 " is missing",
             device, pass->chunk, pass->microbatch);

@@ -7,6 +7,7 @@
 #include "schedule/verifier/verifier.h"
 
 #include "base/heap.h"
+#include "schedule/pipeline/accessors.h"
 
 #include <longhaul/experimental/pipeline.h>
 #include <longhaul/experimental/schedule.h>
@@ -124,7 +125,7 @@ static bool issue_next_gather(simulation *r, uint32_t device, int64_t now_ns)
 static void issue_first_gathers(simulation *r)
 {
     const lhi_verifier *judge = r->judge;
-    uint32_t first = lh_pipeline_n_initial_gathers(judge->pipeline), n = 0;
+    uint32_t first = lhi_pipeline_n_initial_gathers(judge->pipeline), n = 0;
     for (uint32_t device = 0; device < judge->n_devices; device++) {
         r->fetch[device] = n;
         for (uint32_t node = judge->first[device];
@@ -439,7 +440,7 @@ static uint32_t node_at(const lhi_verifier *judge, const lh_dp_pass *at)
 static lh_status find_operations(simulation *r, lh_error *err)
 {
     lhi_verifier *judge = r->judge;
-    uint32_t n = lh_pipeline_n_dp_ops(judge->pipeline);
+    uint32_t n = lhi_pipeline_n_dp_ops(judge->pipeline);
     uint32_t total = judge->first[judge->n_rows];
     if (n == 0)
         return LH_OK;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collects violations, and provides helpers shared by all checks. */
+#include "schedule/pipeline/accessors.h"
 #include "schedule/verifier/verifier.h"
 
 #include <longhaul/experimental/schedule.h>
@@ -38,7 +39,7 @@ void lhi_verify_add_violation(lhi_verifier *judge, const char *format, ...)
 uint32_t lhi_verify_get_cell(const lhi_verifier *judge, uint32_t node)
 {
     uint32_t row = judge->rows[node];
-    return lh_schedule_cell(judge->schedule, row, node - judge->first[row]);
+    return lhi_schedule_cell(judge->schedule, row, node - judge->first[row]);
 }
 
 int64_t lhi_verify_compute_share(int64_t total, const lh_pass *pass)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/engine/plan/group_links.h"
 
+#include "model/collective.h"
 #include "model/group_layout.h"
 #include "model/sharding.h"
 #include "model/timing.h"
@@ -14,7 +15,8 @@ static double engine_bytes(const lh_plan *plan)
     const lh_layout *l = &plan->best.layout;
     double values = (double)l->micro_batch * plan->job->training.sequence *
                     plan->job->model->hidden;
-    return values * sizeof(float) / (double)lh_cost_message_bytes(plan->job, l);
+    return values * sizeof(float) /
+           (double)lhi_cost_message_bytes(plan->job, l);
 }
 
 /* Raises a link's latency and time per byte to at least these. */
@@ -33,8 +35,8 @@ static void add_path(const lh_plan *plan, uint32_t ranks,
                      const lh_cost_path *path, lh_train_group_link *to)
 {
     double transfer_ns, latency_ns;
-    lh_cost_collective_ring(plan->job->training.rings, LH_ALL_GATHER, ranks, 0,
-                            path, &transfer_ns, &latency_ns);
+    lhi_cost_collective_ring(plan->job->training.rings, LH_ALL_GATHER, ranks, 0,
+                             path, &transfer_ns, &latency_ns);
     raise_link(to, latency_ns, 1e9 / path->bytes_per_s / engine_bytes(plan));
 }
 
@@ -45,8 +47,8 @@ static lh_status add_ring(const lh_plan *plan, const lh_cost_layer_range *slice,
 {
     lh_cost_group group;
     lh_cost_path path;
-    LHI_TRY(lh_cost_find_group(plan->job, &plan->best.layout, dimension, slice,
-                               &group, err));
+    LHI_TRY(lhi_cost_find_group(plan->job, &plan->best.layout, dimension, slice,
+                                &group, err));
     if (group.size < 2)
         return LH_OK;
     LHI_TRY(lh_cost_group_path(plan->job, &group, NULL, &path, err));

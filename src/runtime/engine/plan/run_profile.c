@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/engine/plan/run_profile.h"
 
+#include "model/paths.h"
 #include "planner/layout/choice.h"
 #include "planner/layout/layout.h"
 #include "runtime/engine/measure.h"
@@ -86,8 +87,8 @@ static lh_status find_path(profile_writer *w, uint32_t from, uint32_t to,
         lhi_layout_hop(&w->places, &plan->best.layout, 0, from, to, 1);
     lh_cost_message message;
     uint32_t i = 0;
-    LHI_TRY(lh_cost_hop_message(plan->job, &plan->best.layout, &hop, NULL,
-                                &message, err));
+    LHI_TRY(lhi_cost_hop_message(plan->job, &plan->best.layout, &hop, NULL,
+                                 &message, err));
     path x = {message.kind, hop.from, hop.to, 0, 0, 0};
     while (i < w->n_paths &&
            (w->paths[i].kind != x.kind || w->paths[i].from != x.from ||
@@ -106,7 +107,7 @@ static lh_status add_message(profile_writer *w, uint32_t from, uint32_t to,
 {
     const lhi_observed_means *o = w->seen;
     const lh_layout *l = &w->run->plan->best.layout;
-    double bytes = (double)lh_cost_message_bytes(w->run->plan->job, l) /
+    double bytes = (double)lhi_cost_message_bytes(w->run->plan->job, l) /
                    (l->tensor * l->context); /* each GPU sends its share */
     path *x;
     double alpha = o->alpha_ns[boundary], beta = o->beta_ns[boundary];
@@ -138,7 +139,7 @@ static lh_status add_messages(profile_writer *w, lh_error *err)
 static double planner_bytes(const profile_writer *w, const path *x)
 {
     const lh_layout *l = &w->run->plan->best.layout;
-    double bytes = (double)lh_cost_message_bytes(w->run->plan->job, l);
+    double bytes = (double)lhi_cost_message_bytes(w->run->plan->job, l);
     return x->kind == LH_PATH_WAN ? bytes * l->data : bytes;
 }
 

@@ -5,6 +5,7 @@
 #include "base/options.h"
 #include "format/job/family.h"
 #include "format/job/parse.h"
+#include "model/paths.h"
 #include "planner/layout/layout.h"
 #include "runtime/engine/plan/group_links.h"
 #include "runtime/engine/plan/run_profile.h"
@@ -21,7 +22,7 @@ uint64_t lh_train_message_bytes(const lh_plan *plan)
 {
     const lh_layout *l = &plan->best.layout;
     uint64_t gpus = (uint64_t)l->tensor * l->context;
-    int64_t all = lh_cost_message_bytes(plan->job, l);
+    int64_t all = lhi_cost_message_bytes(plan->job, l);
     return all > 0 && gpus ? ((uint64_t)all + gpus - 1) / gpus
                            : LH_TRAIN_MESSAGE_BYTES;
 }

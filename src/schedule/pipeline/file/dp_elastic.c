@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The shorthand `elastic` in `data_parallel`: the communication of an elastic
  * schedule (docs/theory/elastic.md). */
+#include "schedule/elastic/elastic.h"
 #include "schedule/pipeline/file/pipe_file.h"
 
 #include <inttypes.h>
@@ -139,9 +140,9 @@ static lh_status build_operations(const lhi_read_context *r,
     lh_error why = {0};
     lh_dp_op *made;
     uint32_t n;
-    lh_status status = lh_elastic_plan_make(given, wanted, &plan, &why);
+    lh_status status = lhi_elastic_plan_make(given, wanted, &plan, &why);
     if (status == LH_OK) {
-        status = lh_elastic_operations(given, plan, &made, &n, &why);
+        status = lhi_elastic_operations(given, plan, &made, &n, &why);
         lh_elastic_plan_free(plan);
     }
     if (status == LH_ENOMEM)
@@ -149,7 +150,7 @@ static lh_status build_operations(const lhi_read_context *r,
     if (status != LH_OK)
         return lhi_doc_fail(r->doc, node, err, LH_EINPUT, "%s", why.text);
     status = copy_operations(r, node, made, n, text, err);
-    lh_elastic_ops_free(made);
+    lhi_elastic_ops_free(made);
     return status;
 }
 

@@ -404,8 +404,8 @@ lh_status lh_schedule_format(const lh_schedule *schedule, char **text,
     return lhi_text_take(&out, text, len, err);
 }
 
-lh_status lh_schedule_format_links(const lh_schedule *schedule, char **text,
-                                   size_t *len, lh_error *err)
+lh_status lhi_schedule_format_links(const lh_schedule *schedule, char **text,
+                                    size_t *len, lh_error *err)
 {
     if (schedule->n_link_orders == 0) {
         *text = NULL;
@@ -432,7 +432,7 @@ static lh_status write_links_file(const lh_schedule *schedule, const char *path,
 {
     char *text;
     size_t len;
-    LHI_TRY(lh_schedule_format_links(schedule, &text, &len, err));
+    LHI_TRY(lhi_schedule_format_links(schedule, &text, &len, err));
     char *links = links_path(path);
     lh_status status = LH_OK;
     if (!links)

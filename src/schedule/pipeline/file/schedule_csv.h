@@ -3,6 +3,7 @@
 #ifndef LHI_SCHEDULE_PIPELINE_FILE_SCHEDULE_CSV_H
 #define LHI_SCHEDULE_PIPELINE_FILE_SCHEDULE_CSV_H
 
+#include <longhaul/experimental/schedule.h>
 #include <longhaul/schedule.h>
 
 #include <stddef.h>
@@ -12,5 +13,9 @@ lh_status lhi_schedule_parse_both(const char *rows, size_t rows_len,
                                   const char *links, size_t links_len,
                                   const char *name, lh_schedule **out,
                                   lh_error *err);
+
+/* Formats the link orders as CSV; *text = NULL if there are none. */
+lh_status lhi_schedule_format_links(const lh_schedule *schedule, char **text,
+                                    size_t *len, lh_error *err);
 
 #endif

@@ -37,7 +37,7 @@ json_t *lhi_schedule_rows_to_json(const lh_schedule *schedule)
 json_t *lhi_schedule_links_to_json(const lh_schedule *schedule)
 {
     char *text;
-    if (lh_schedule_format_links(schedule, &text, NULL, NULL) != LH_OK)
+    if (lhi_schedule_format_links(schedule, &text, NULL, NULL) != LH_OK)
         return NULL;
     json_t *list = text ? lines_to_json(text) : json_null();
     lh_text_free(text);

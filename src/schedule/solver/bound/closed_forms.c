@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Closed-form lower bounds; proofs are in docs/theory/bounds.md. */
+#include "schedule/solver/bound/closed_forms.h"
 #include "base/arena.h"
 #include "base/fail.h"
 #include "base/integer_math.h"
@@ -319,8 +320,8 @@ static lh_status compute_largest_bound(const lh_pipeline *p, lhi_arena *mem,
     return LH_OK;
 }
 
-lh_status lh_lower_bound(const lh_pipeline *pipeline, lh_bound *out,
-                         lh_error *err)
+lh_status lhi_compute_closed_form_bound(const lh_pipeline *pipeline,
+                                        lh_bound *out, lh_error *err)
 {
     lhi_arena *mem = lhi_arena_make(0);
     if (!mem)

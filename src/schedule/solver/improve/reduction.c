@@ -15,6 +15,7 @@
 
 #include "base/fail.h"
 #include "schedule/pipeline/pipeline_internal.h"
+#include "schedule/solver/bound/closed_forms.h"
 
 #include <longhaul/experimental/bounds.h>
 #include <string.h>
@@ -71,7 +72,7 @@ lh_status lhi_reduction_make(lhi_solver *r, lhi_reduction **out, lh_error *err)
     for (uint32_t m = 1; m < n; m++) {
         lh_bound bound = {0};
         part.n_microbatches = m;
-        LHI_TRY(lh_lower_bound(&part, &bound, err));
+        LHI_TRY(lhi_compute_closed_form_bound(&part, &bound, err));
         f->problems[m].bound_ns = bound.ns;
         f->problems[m].best_ns = -1;
     }

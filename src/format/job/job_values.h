@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names, sizes and defaults of the values in a job. */
+#ifndef LHI_FORMAT_JOB_JOB_VALUES_H
+#define LHI_FORMAT_JOB_JOB_VALUES_H
+
+#include <longhaul/experimental/job.h>
+
+/* Returns the receive mode of a layout with that many chunks per device. */
+lh_receives lhi_framework_receives(const lh_framework *framework,
+                                   uint32_t chunks_per_device);
+
+/* Returns the name as spelled in the job format; static storage. */
+const char *lhi_optimizer_name(lh_optimizer optimizer);
+const char *lhi_target_name(lh_target target); /* also "any" */
+
+/* Returns the preset's name as in the job format; static storage. */
+const char *lhi_framework_preset_name(lh_framework_preset preset);
+
+/* Returns the gradient format's name as in the job format; static storage. */
+const char *lhi_gradient_name(lh_gradient gradient);
+
+/* Returns the FP8 mode's name as in the job format; static storage. */
+const char *lhi_fp8_name(lh_fp8 fp8);
+
+/* Returns the bytes per element. */
+uint32_t lhi_precision_bytes(lh_precision precision);
+
+/* Returns the bytes per gradient element. */
+uint32_t lhi_gradient_bytes(lh_gradient gradient);
+
+#endif

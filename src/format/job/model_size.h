@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parser of model configurations; numbers of layers and parameters. */
+#ifndef LHI_FORMAT_JOB_MODEL_SIZE_H
+#define LHI_FORMAT_JOB_MODEL_SIZE_H
+
+#include <longhaul/experimental/model.h>
+
+/* Parses a Hugging Face config.json of the Llama, Mistral, Mixtral, Qwen2,
+ * Qwen3, Qwen2-MoE, Qwen3-MoE, DeepSeek-V2, DeepSeek-V3, gpt-oss, GPT-2,
+ * Falcon (7B), Phi-3, OLMo 2, Nemotron, Command A, Gemma 3, MiniMax-M2, Llama 4
+ * or Grok-1 family. Release with lh_model_free(). LH_EINPUT: `err` gives line
+ * and key; LH_EUNSUPPORTED: another family. */
+lh_status lhi_model_parse(const char *text, size_t len, const char *name,
+                          lh_model **out, lh_error *err);
+
+/* Returns the number of MoE layers among first..first+n_layers-1. */
+uint32_t lhi_model_moe_layers(const lh_model *model, uint32_t first,
+                              uint32_t n_layers);
+
+/* Returns one layer's parameter counts. */
+lh_layer_params lhi_model_layer_params(const lh_model *model, uint32_t layer);
+
+/* Returns the sum over layers first..first+n_layers-1. */
+lh_layer_params lhi_model_range_params(const lh_model *model, uint32_t first,
+                                       uint32_t n_layers);
+
+/* Returns the parameters of the token (and learned position) embeddings. */
+uint64_t lhi_model_embedding_params(const lh_model *model);
+
+/* Returns the parameters of the final norm and the vocabulary matrix. A tied
+ * matrix counts too, because a head on another device holds its own copy. */
+uint64_t lhi_model_head_params(const lh_model *model);
+
+/* Returns the parameters of all multi-token prediction modules, without the
+ * shared embedding and head. */
+uint64_t lhi_model_mtp_params(const lh_model *model);
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Search for another layer partition. */
+#ifndef LHI_RESILIENCE_PLACEMENT_LAYERS_SEARCH_H
+#define LHI_RESILIENCE_PLACEMENT_LAYERS_SEARCH_H
+
+#include <longhaul/experimental/layers.h>
+
+/* Searches layer counts that shorten the coming iterations, migration time
+ * included. Hill climbing: moves one layer at a time, from and to the chunks
+ * with the largest gain, starting from the current and from the initial counts.
+ * Rejects counts that exceed a memory limit. `pipeline` as in
+ * lh_layers_pipeline(). Release with lhi_layer_migration_free(). Errors as in
+ * lh_layers_pipeline() and lh_simulate(). */
+lh_status lhi_layers_find_partition(const lh_layers *layers,
+                                    const lh_pipeline *pipeline,
+                                    const lh_schedule *schedule,
+                                    const lh_layers_options *options,
+                                    lh_layer_migration **out, lh_error *err);
+
+/* frees; NULL is a no-op */
+void lhi_layer_migration_free(lh_layer_migration *move);
+
+#endif

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Hosts and links of a host placement. */
+#ifndef LHI_RESILIENCE_PLACEMENT_PLACEMENT_H
+#define LHI_RESILIENCE_PLACEMENT_PLACEMENT_H
+
+#include <longhaul/experimental/host_placement.h>
+
+/* Returns the number of hosts. */
+uint32_t lhi_host_placement_n_hosts(const lh_host_placement *places);
+
+/* Returns the nominal link between two hosts at their initial placements; its
+ * name is NULL. If links differ, only the pipeline's own links are known;
+ * others take no time. */
+lh_link lhi_host_placement_nominal_link(const lh_host_placement *places,
+                                        uint32_t from, uint32_t to);
+
+#endif

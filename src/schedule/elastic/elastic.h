@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Elastic plans in closed form, with their operations and pass order. */
+#ifndef LHI_SCHEDULE_ELASTIC_ELASTIC_H
+#define LHI_SCHEDULE_ELASTIC_ELASTIC_H
+
+#include <longhaul/experimental/elastic.h>
+
+/* Builds a plan with the sequences, shares and buckets in `wanted`; its derived
+ * values are ignored. LH_EINPUT: the values do not add up, are too short, or
+ * share more than exists; `err` gives the amount. */
+lh_status lhi_elastic_plan_make(const lh_elastic_case *given,
+                                const lh_elastic_plan *wanted,
+                                lh_elastic_plan **out, lh_error *err);
+
+/* Computes the iteration time by equation 1 of the paper. `recompute_ns` per
+ * chunk pass lengthens every pass but, as in the paper, widens no window. */
+int64_t lhi_elastic_iteration_ns(const lh_elastic_case *given,
+                                 const lh_elastic_plan *plan,
+                                 int64_t recompute_ns);
+
+/* Lists the data-parallel communication of the plan's passes, for a pipeline
+ * whose chunk (c - 1) P + i - 1 is chunk c on stage i. Operations of each
+ * stage's first chunk at the start and end of the iteration are excluded: see
+ * lh_chunk. Release *ops with lhi_elastic_ops_free(). */
+lh_status lhi_elastic_operations(const lh_elastic_case *given,
+                                 const lh_elastic_plan *plan, lh_dp_op **ops,
+                                 uint32_t *n_ops, lh_error *err);
+void lhi_elastic_ops_free(lh_dp_op *ops); /* frees; NULL is a no-op */
+
+/* Writes the passes of stage 1..P in order to `passes`, which must hold 2 M B
+ * entries. */
+void lhi_elastic_order(const lh_elastic_case *given,
+                       const lh_elastic_plan *plan, uint32_t stage,
+                       lh_pass *passes);
+
+#endif

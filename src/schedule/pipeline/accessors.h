@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Accessors of pipelines and schedules for the library itself. */
+#ifndef LHI_SCHEDULE_PIPELINE_ACCESSORS_H
+#define LHI_SCHEDULE_PIPELINE_ACCESSORS_H
+
+#include <longhaul/experimental/pipeline.h>
+#include <longhaul/experimental/schedule.h>
+
+/* Returns true if backward is one pass B. */
+bool lhi_pipeline_is_joint(const lh_pipeline *pipeline);
+
+/* Returns the number of data-parallel operations within the iteration. */
+uint32_t lhi_pipeline_n_dp_ops(const lh_pipeline *pipeline);
+
+/* Returns lh_pipeline_desc.n_initial_gathers; 0: all. */
+uint32_t lhi_pipeline_n_initial_gathers(const lh_pipeline *pipeline);
+
+/* Returns the number of sites. */
+uint32_t lhi_pipeline_n_sites(const lh_pipeline *pipeline);
+
+/* Returns the site's name; borrowed. */
+const char *lhi_pipeline_site_name(const lh_pipeline *pipeline, uint32_t site);
+
+/* Returns the placement, LH_PLACEMENT_OTHER if it is none of the named ones. */
+lh_placement lhi_pipeline_placement(const lh_pipeline *pipeline);
+
+/* Returns the column of a pass in its row of the file, counted from 1,
+ * including idle and skipped cells. */
+uint32_t lhi_schedule_cell(const lh_schedule *schedule, uint32_t device,
+                           uint32_t pass);
+
+#endif

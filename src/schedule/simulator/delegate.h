@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copies and queues of the delegated path. */
+#ifndef LHI_SCHEDULE_SIMULATOR_DELEGATE_H
+#define LHI_SCHEDULE_SIMULATOR_DELEGATE_H
+
+#include <longhaul/experimental/delegate.h>
+
+/* Returns a message's copy time at either end: bytes / rate + constant. The
+ * rate must be positive. */
+int64_t lhi_delegation_staging_ns(uint64_t bytes, double host_bytes_per_s,
+                                  int64_t constant_ns);
+
+/* Returns the number of queues per direction that lets sends keep pace with
+ * production: ceil(made / moved), at least 1. `made` and `moved` (per queue)
+ * are messages per unit time, finite, with `moved` > 0. Example in Adaptra
+ * section 5.2: 8 made and 2 moved per second need 4 queues. */
+uint32_t lhi_delegation_count_queues(double made, double moved);
+
+#endif
