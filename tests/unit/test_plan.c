@@ -350,6 +350,9 @@ static void finds_the_best_of(const fixed *f, double memory_gib)
     CHECK(plan->best.lower_bound_ns <= plan->best.iteration_ns);
     CHECK(plan->search_bound_ns <= plan->best.iteration_ns);
     CHECK(lh_plan_gap(plan) >= 0 && lh_plan_gap(plan) < 0.5);
+    CHECK_INT(lh_plan_iteration_ns(plan), plan->best.iteration_ns);
+    CHECK(lh_plan_best_pipeline(plan) == plan->pipeline);
+    CHECK(lh_plan_best_schedule(plan) == plan->schedule);
     CHECK(plan->best.peak_memory_bytes <= plan->best.memory_limit_bytes);
     lh_verdict *verdict = NULL;
     CHECK_OK(lh_check(plan->pipeline, plan->schedule, &verdict, &err), err);

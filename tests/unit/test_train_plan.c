@@ -47,6 +47,10 @@ static void timed(void)
     CHECK_OK(lh_train_plan(plan, &o, &r, &err), err);
     if (r && x) {
         CHECK_INT(r->n_iterations, 3);
+        CHECK_INT(lh_train_n_iterations(r), 3);
+        CHECK_INT(lh_train_iteration(r, 2)->step, 2);
+        CHECK_INT(lh_train_median_ns(r), r->median_ns);
+        CHECK_INT(lh_train_predicted_ns(r), r->predicted_ns);
         CHECK_INT(r->predicted_ns, lh_exec_predicted_ns(x));
         CHECK(r->min_ns <= r->median_ns && r->median_ns <= r->max_ns);
         bool is_one = false;
