@@ -36,6 +36,11 @@ def example_jobs(root, target):
         yield path, text
 
 
+def by_replicas(layout):
+    """Tests whether the ranks of a replica are consecutive: data outermost."""
+    return layout.get("rank_order", layout["outermost"]) == "data"
+
+
 def put_example(path, text, folder):
     """Writes job.yaml and the files it names; returns all names."""
     named = re.findall(r"(?:profile|model): (\S+\.(?:json|yaml))", text)

@@ -14,7 +14,7 @@ import subprocess
 
 import random_jobs
 from bridge_recipes import differences
-from example_jobs import example_jobs, plan_example
+from example_jobs import by_replicas, example_jobs, plan_example
 from harness import (ANY, ENVIRONMENT, PROGRAM, ROOT, WORK, case, check, finish,
                      has_few_cases, json_case, run, test, write)
 from megatron_rules import complaints
@@ -282,7 +282,7 @@ def check_bundle(what, target, plan_file):
          out=rf"\Awritten +{what}\n\Z", err=r"\A(longhaul: not the model's: "
          r"[^\n]*\n)*\Z")
     check(not [p for p in os.listdir(WORK) if ".tmp-" in p], "leftovers")
-    by_data = (plan["layout"]["outermost"] == "data" and
+    by_data = (by_replicas(plan["layout"]) and
                plan["layout"]["pipeline"] > 1)
     check_scripts(what, what, plan)
     ranks = started(what)

@@ -174,8 +174,8 @@ def engines_to_do_without_add_up():
            for found in (once, twice)]
     check(off[0] == off[1] == {"beams", "insertion"}, f"off: {off}")
     case("each is checked", ["schedule", "ud.yaml", "-m", "optimal",
-                             "--without", "beem", "--without", "beams"], 2,
-         err=r"--without: unknown engine 'beem'; did you mean beams\?")
+                             "--without", "beam", "--without", "beams"], 2,
+         err=r"--without: unknown engine 'beam'; did you mean beams\?")
 
 
 @test

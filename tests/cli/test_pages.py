@@ -63,7 +63,7 @@ check(bash("sc") == {"schedule"}, "bash: a command begun")
 for command in COMMANDS:
     check(bash(command, "--") == {"--" + o for o in options(command)},
           f"bash: options of {command}")
-METHODS = set(re.search(r"there are (.*)$", run(
+METHODS = set(re.search(r"known: (.*)$", run(
     "schedule", "x", "-m", "qqqqqqqq").stderr, re.M)[1].split(", "))
 check(bash("schedule", "--method", "") == METHODS, "bash: methods")
 check(bash("schedule", "-m", "zb-") ==

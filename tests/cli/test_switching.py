@@ -42,7 +42,7 @@ def wrong_ones_are_found_before_the_run():
             ("1=", 2, "is not STEP="),
             ("-1=zb-h1", 2, "is not STEP="),
             ("3=zb-h1", 2, "iterations 0 to 2; see --steps"),
-            ("1=zb-h11", 2, r"--schedule-at: unknown method 'zb-h11'; did you "
+            ("1=zb-hh1", 2, r"--schedule-at: unknown method 'zb-hh1'; did you "
                             "mean zb-h1"),
             ("1=zb-h1;1=gpipe", 2, "two schedules for iteration 1"),
             ("1=zb-v", 1, "--schedule-at 1: .*zb-v"),

@@ -23,6 +23,10 @@ import warnings
 
 from lacking import lacking
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "cli"))
+# pylint: disable=wrong-import-position
+from example_jobs import by_replicas
+
 PROGRAM = os.path.abspath(sys.argv[1])
 warnings.filterwarnings("ignore")
 try:
@@ -119,12 +123,12 @@ class Case:
                      f"{self.plan['zero']}")
 
     def rank(self, device, replica):
-        if self.plan["layout"]["outermost"] == "data":
+        if by_replicas(self.plan["layout"]):
             return replica * self.devices + device
         return device * self.replicas + replica
 
     def where(self, rank):
-        if self.plan["layout"]["outermost"] == "data":
+        if by_replicas(self.plan["layout"]):
             return rank % self.devices, rank // self.devices
         return rank // self.replicas, rank % self.replicas
 

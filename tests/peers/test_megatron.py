@@ -38,7 +38,7 @@ except ImportError as error:
 ROOT = pathlib.Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests/cli"))
 # pylint: disable=wrong-import-position
-from example_jobs import example_jobs, plan_example
+from example_jobs import by_replicas, example_jobs, plan_example
 
 JOBS, WORLDS = 10, 32
 LARGEST = 256  # GPUs of an example: every rank makes all groups
@@ -164,8 +164,8 @@ def check_groups(rank, layout, world, where, instances):
     one datacenter where sharding is hybrid."""
     tensor, block = layout["tensor"], layout["tensor"] * layout["context"]
     first = rank - rank % block
-    step = block * (layout["pipeline"] if layout["outermost"] == "data" else 1)
-    start = rank % step if layout["outermost"] == "data" else (
+    step = block * (layout["pipeline"] if by_replicas(layout) else 1)
+    start = rank % step if by_replicas(layout) else (
         rank - rank % (world // layout["pipeline"]) + rank % block)
     replicas = [start + step * i for i in range(layout["data"])]
     for what, group, planned in (
@@ -248,7 +248,7 @@ def check_rank(rank, plan, given, where, orders):
         group = layout["tensor"] * layout["context"]
         pipeline = layout["pipeline"]
         of_stage = [r for r in range(world)
-                    if (r // group % pipeline if layout["outermost"] == "data"
+                    if (r // group % pipeline if by_replicas(layout)
                         else r // (world // pipeline)) == stage]
         first = of_stage.index(rank) // block * block
         check(ranks == of_stage[first:first + block],
