@@ -25,7 +25,7 @@
 #include <string.h>
 
 enum {
-    WORK_DIVISOR = 20,   /* work: 1/WORK_DIVISOR of that for layouts */
+    WORK_DIVISOR = 6,    /* work: 1/WORK_DIVISOR of that for layouts */
     FIRST_DIVISOR = 20,  /* first solves: 1/FIRST_DIVISOR of the effort each */
     SOLVE_DIVISOR = 2,   /* solves: 1/SOLVE_DIVISOR of it */
     LEVELS = 3,          /* effort levels for the neighbours of one partition */
