@@ -664,7 +664,7 @@ def plans_say_why_today_cannot_be_costed():
     big = SMALL.replace("-layers 8", "-layers 80").replace(
         "-size 1024", "-size 8192").replace("-heads 16", "-heads 64")
     case("too large", ["plan", "--from", "megatron", big, "--nodes", "2", "-q"],
-         out=r"today +cannot be costed: .*use GPUs with at least "
+         out=r"today +cannot be costed: .*use GPUs\s+with at least "
              r"[\d.]+ GiB")
     case("a job has machines", ["plan", "job.yaml", "--sites", "2"], 2,
          err="--sites requires --from")
