@@ -148,14 +148,21 @@ class _Here:
             if self.device.type == "cuda"
             else f"CPU, {torch.get_num_threads()} threads"
         )
-        left_out = self.job.model.unsupported_keys
+        model = self.job.model
+        left_out = (
+            [text_of(model.unsupported_keys)]
+            if model.unsupported_keys != ffi.NULL
+            else []
+        )
+        if model.rope_scaling != ffi.NULL:
+            left_out.append("rope_scaling")
         what = "layers of the job's shape"
         if modules is not None:
             what = (
                 modules if isinstance(modules, str) else type(modules).__name__
             )
-        elif left_out != ffi.NULL:
-            what += f" without {text_of(left_out)}"
+        elif left_out:
+            what += f" without {', '.join(left_out)}"
         return (
             f"{what}, PyTorch {torch.__version__}, {name}, "
             f"{str(self.dtype).removeprefix('torch.')}, "
