@@ -308,6 +308,10 @@ def config(name, folder, model):
     longhaul(folder, "plan", "again.json", "-o", "again-plan.json")
     again = json.loads((folder / "again-plan.json").read_text())["job"]["model"]
     want = model if "positions" in model else {"rope_theta": 10000} | model
+    if not model.get("gated", True):  # the device's GELU, which the file names
+        want = {"activation": "gelu_tanh"} | want
+    loss = job["training"].get("balance_loss", 0.01)
+    check(again.pop("router_aux_loss_coef", loss) == loss, f"{name}: {again}")
     check({key: value for key, value in again.items() if key != "name"} ==
           {key: value for key, value in want.items() if value or
            key == "gated"}, f"{name}: config.json says {again}, not {want}")
