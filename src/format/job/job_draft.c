@@ -283,8 +283,8 @@ static void add_machine(draft *d)
                        "in any currency; plans then include the training cost");
 }
 
-/* Returns the name of the i-th datacenter in the template: a point of the
- * compass, or a number written to `text`. */
+/* Returns the name of the i-th datacenter in the template: west,
+ * east, north or south, or a number written to `text`. */
 static const char *format_site_name(uint32_t i, char text[16])
 {
     static const char *const names[] = {"west", "east", "north", "south"};
