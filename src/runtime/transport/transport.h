@@ -23,6 +23,7 @@
  *     protocol.c                eager and rendezvous protocol over frames
  *     stream.c                  frames over sockets
  *     ucx.c, ucx_calls.c        frames over UCX
+ *     ucx_incoming_frames.c     frames that arrive over UCX
  *     outgoing_frame.c          sends a frame; frame_mac.c: authenticates it
  *     handshake.c               authentication at startup
  *     address_exchange.c        address records at startup

@@ -27,8 +27,7 @@ lh_status lhi_ucx_open(const lhi_ucx_options *options, lhi_net **out,
 #include "base/realtime.h"
 #include "runtime/transport/address_exchange.h"
 #include "runtime/transport/handshake.h"
-#include "runtime/transport/protocol.h"
-#include "runtime/transport/ucx_calls.h"
+#include "runtime/transport/ucx_internal.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -38,77 +37,23 @@ lh_status lhi_ucx_open(const lhi_ucx_options *options, lhi_net **out,
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Tags separate this job's messages from others to the same worker, so they
- * must be secret. A frame's tag has 51 random bits of the job, and the sender.
- * A large message's tag has 63 random bits XORed with the receive's number.
- * Only ranks authenticated with the job's secret receive the random bits.
- * Messages with other tags are discarded. */
-#define TAG_DATA (UINT64_C(1) << 63)
-#define TAG_RANK_BITS 12
-#define TAG_RANK ((UINT64_C(1) << TAG_RANK_BITS) - 1)
-_Static_assert(LHI_NET_MAX_RANKS <= 1 << TAG_RANK_BITS, "a rank in a tag");
-
-enum {
-    FRAME_MOST = LHI_FRAME_BYTES + LHI_NET_EAGER_BYTES,
-    MAX_PROGRESS_CALLS = 100
-};
+enum { MAX_PROGRESS_CALLS = 100 };
 static const int64_t ms_ns = 1000000;
 /* Time after a lost connection in which its reason may still arrive. */
 #define LOSS_REASON_TIMEOUT_NS INT64_C(500000000)
 
-typedef struct ucx ucx;
-
 /* A UCX request in progress. */
-typedef struct ucx_request {
-    struct ucx_request *next, *before; /* in the endpoint's list */
-    ucx *of;
+struct lhi_ucx_request {
+    lhi_ucx_request *next, *before; /* in the endpoint's list */
+    lhi_ucx *of;
     uint32_t peer;
     lhi_net_op *op; /* NULL: a frame, or cancelled */
     void *request;
     unsigned char bytes[]; /* frame contents */
-} ucx_request;
-
-/* An incoming frame, in order of arrival. */
-typedef struct incoming_frame {
-    struct incoming_frame *next;
-    ucx *of;
-    bool there, bad;
-    size_t size;
-    uint32_t from;
-    unsigned char bytes[];
-} incoming_frame;
-
-/* State of a peer. */
-typedef struct ucx_peer {
-    ucp_ep_h ep; /* NULL: none, or closed */
-    int64_t last_received_ns, last_sent_ns;
-    /* Loss reported by UCX: reason and time. An orderly shutdown or a failure
-     * reason from the peer may still be in unread frames. */
-    ucs_status_t lost;
-    int64_t lost_ns;
-} ucx_peer;
-
-/* The endpoint. */
-struct ucx {
-    lhi_proto proto; /* must be first */
-    lhi_failure own_failure;
-    lhi_ucx_calls call;
-    ucp_context_h context;
-    ucp_worker_h worker;
-    int efd, wakeup_fd;
-    uint64_t frame_tag, data_tag; /* the job's */
-    bool stop, failure_shared, shutdown_sent;
-    pthread_t thread;
-    ucx_peer *ends;
-    ucx_request *requests;
-    incoming_frame *first, *last;
-    int64_t silence_ns;
-    void (*closed)(void *context);
-    void *closed_context;
 };
 
 /* Wakes the communication thread. */
-static void wake_thread(ucx *u)
+static void wake_thread(lhi_ucx *u)
 {
     uint64_t one = 1;
     ssize_t n = write(u->wakeup_fd, &one, sizeof one);
@@ -117,7 +62,7 @@ static void wake_thread(ucx *u)
 
 /* Progresses UCX a limited number of times, so that one busy sender cannot
  * block all others. */
-static void progress(const ucx *u)
+static void progress(const lhi_ucx *u)
 {
     for (int i = 0; i < MAX_PROGRESS_CALLS; i++)
         if (!u->call.worker_progress(u->worker))
@@ -128,13 +73,14 @@ static void progress(const ucx *u)
 
 /* Allocates a request with `bytes` of frame memory and adds it to the
  * endpoint's list; NULL: out of memory. */
-static ucx_request *request_make(ucx *u, uint32_t peer, lhi_net_op *op,
-                                 size_t bytes)
+static lhi_ucx_request *request_make(lhi_ucx *u, uint32_t peer, lhi_net_op *op,
+                                     size_t bytes)
 {
-    ucx_request *j = malloc(sizeof *j + bytes);
+    lhi_ucx_request *j = malloc(sizeof *j + bytes);
     if (!j)
         return NULL;
-    *j = (ucx_request){.next = u->requests, .of = u, .peer = peer, .op = op};
+    *j =
+        (lhi_ucx_request){.next = u->requests, .of = u, .peer = peer, .op = op};
     if (u->requests)
         u->requests->before = j;
     u->requests = j;
@@ -142,7 +88,7 @@ static ucx_request *request_make(ucx *u, uint32_t peer, lhi_net_op *op,
 }
 
 /* Removes a request from the endpoint's list and releases it. */
-static void request_release(ucx_request *j)
+static void request_release(lhi_ucx_request *j)
 {
     if (j->before)
         j->before->next = j->next;
@@ -154,9 +100,9 @@ static void request_release(ucx_request *j)
 }
 
 /* Records a lost connection for the timers. */
-static void note_lost(ucx *u, uint32_t peer, ucs_status_t status)
+static void note_lost(lhi_ucx *u, uint32_t peer, ucs_status_t status)
 {
-    ucx_peer *e = &u->ends[peer];
+    lhi_ucx_peer *e = &u->ends[peer];
     if (e->lost_ns)
         return;
     e->lost = status;
@@ -167,8 +113,8 @@ static void note_lost(ucx *u, uint32_t peer, ucs_status_t status)
 /* Completion callback of sends; the lock is held, as in all callbacks. */
 static void send_done(void *request, ucs_status_t status, void *of)
 {
-    ucx_request *j = of;
-    ucx *u = j->of;
+    lhi_ucx_request *j = of;
+    lhi_ucx *u = j->of;
     if (status != UCS_OK)
         note_lost(u, j->peer, status);
     if (j->op)
@@ -183,8 +129,8 @@ static void send_done(void *request, ucs_status_t status, void *of)
 static void receive_done(void *request, ucs_status_t status,
                          const ucp_tag_recv_info_t *info, void *of)
 {
-    ucx_request *j = of;
-    ucx *u = j->of;
+    lhi_ucx_request *j = of;
+    lhi_ucx *u = j->of;
     lhi_net_op *op = j->op;
     if (op)
         op->transport_data = NULL;
@@ -201,12 +147,12 @@ static void receive_done(void *request, ucs_status_t status,
 
 /* Progresses for at most `limit_ns` until `op` has no request left (NULL: none
  * at all); sleeps between attempts. */
-static void wait_requests(ucx *u, const lhi_net_op *op, int64_t limit_ns)
+static void wait_requests(lhi_ucx *u, const lhi_net_op *op, int64_t limit_ns)
 {
     int64_t until_ns = lhi_now_ns() + limit_ns;
     for (;;) {
         progress(u);
-        const ucx_request *j = u->requests;
+        const lhi_ucx_request *j = u->requests;
         while (j && op && j->op != op)
             j = j->next;
         if (!j || lhi_now_ns() >= until_ns)
@@ -216,9 +162,9 @@ static void wait_requests(ucx *u, const lhi_net_op *op, int64_t limit_ns)
 }
 
 /* Closes the peer's UCX endpoint; its requests complete with an error. */
-static void close_peer(ucx *u, uint32_t peer)
+static void close_peer(lhi_ucx *u, uint32_t peer)
 {
-    ucx_peer *e = &u->ends[peer];
+    lhi_ucx_peer *e = &u->ends[peer];
     if (!e->ep)
         return;
     ucp_request_param_t p = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
@@ -238,16 +184,16 @@ static void close_peer(ucx *u, uint32_t peer)
 /* ---- the carrier ---- */
 
 /* Returns the UCX tag of the large message with number `id`. */
-static uint64_t tag_of_data(const ucx *u, uint64_t id)
+static uint64_t tag_of_data(const lhi_ucx *u, uint64_t id)
 {
-    return TAG_DATA | (u->data_tag ^ id);
+    return LHI_UCX_TAG_DATA | (u->data_tag ^ id);
 }
 
 /* Sends a tagged message to the request's peer. */
-static void post(ucx *u, ucx_request *j, const void *bytes, size_t size,
+static void post(lhi_ucx *u, lhi_ucx_request *j, const void *bytes, size_t size,
                  uint64_t tag)
 {
-    ucx_peer *e = &u->ends[j->peer];
+    lhi_ucx_peer *e = &u->ends[j->peer];
     ucp_request_param_t p = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
                                              UCP_OP_ATTR_FIELD_USER_DATA,
                              .cb.send = send_done,
@@ -273,16 +219,16 @@ static void post(ucx *u, ucx_request *j, const void *bytes, size_t size,
 static lh_status ucx_frame(lhi_proto *p, uint32_t to, const lhi_frame *f,
                            const void *payload, lhi_net_op *op, lh_error *err)
 {
-    ucx *u = (ucx *)p;
+    lhi_ucx *u = (lhi_ucx *)p;
     if (f->kind == LHI_FRAME_DATA) {
-        ucx_request *j = request_make(u, to, op, 0);
+        lhi_ucx_request *j = request_make(u, to, op, 0);
         if (!j)
             return lhi_fail_nomem(err);
         post(u, j, payload, (size_t)f->size, tag_of_data(u, f->id));
         return LH_OK;
     }
     size_t size = (size_t)lhi_frame_payload(f);
-    ucx_request *j = request_make(u, to, NULL, LHI_FRAME_BYTES + size);
+    lhi_ucx_request *j = request_make(u, to, NULL, LHI_FRAME_BYTES + size);
     if (!j)
         return lhi_fail_nomem(err);
     lhi_frame_write(f, j->bytes);
@@ -297,8 +243,8 @@ static lh_status ucx_frame(lhi_proto *p, uint32_t to, const lhi_frame *f,
 /* Posts the UCX receive of a granted large message. LH_EIO: UCX rejects it. */
 static lh_status ucx_expect(lhi_proto *p, lhi_net_op *op, lh_error *err)
 {
-    ucx *u = (ucx *)p;
-    ucx_request *j = request_make(u, op->peer, op, 0);
+    lhi_ucx *u = (lhi_ucx *)p;
+    lhi_ucx_request *j = request_make(u, op->peer, op, 0);
     if (!j)
         return lhi_fail_nomem(err);
     ucp_request_param_t how = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
@@ -324,8 +270,8 @@ static lh_status ucx_expect(lhi_proto *p, lhi_net_op *op, lh_error *err)
  * completed. */
 static bool ucx_cancel(lhi_proto *p, lhi_net_op *op)
 {
-    ucx *u = (ucx *)p;
-    ucx_request *j = u->requests;
+    lhi_ucx *u = (lhi_ucx *)p;
+    lhi_ucx_request *j = u->requests;
     while (j && j->op != op)
         j = j->next;
     if (!j)
@@ -357,136 +303,10 @@ static const lhi_carrier ucx_carrier = {
     .cancel = ucx_cancel,
 };
 
-/* ---- incoming messages ---- */
-
-/* Completion callback of an incoming frame. */
-static void frame_received(void *request, ucs_status_t status,
-                           const ucp_tag_recv_info_t *info, void *of)
-{
-    incoming_frame *c = of;
-    c->there = true;
-    c->bad = status != UCS_OK || info->length != c->size;
-    c->of->call.request_free(request);
-}
-
-/* Completion callback of a discarded message. */
-static void discard_done(void *request, ucs_status_t status,
-                         const ucp_tag_recv_info_t *info, void *of)
-{
-    (void)status, (void)info;
-    ((ucx *)of)->call.request_free(request);
-}
-
-/* Receives and discards a message from outside the job, or for a cancelled
- * receive, which UCX would otherwise store until the end of the run. */
-static void discard_message(ucx *u, ucp_tag_message_h m)
-{
-    static char nowhere;
-    ucp_request_param_t p = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
-                                             UCP_OP_ATTR_FIELD_USER_DATA |
-                                             UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
-                             .cb.recv = discard_done,
-                             .user_data = u};
-    u->call.tag_msg_recv_nbx(u->worker, &nowhere, 0, m, &p);
-}
-
-/* Starts receiving all frames that have arrived. */
-static lh_status receive_frames(ucx *u, lh_error *err)
-{
-    for (;;) {
-        ucp_tag_recv_info_t info;
-        ucp_tag_message_h m = u->call.tag_probe_nb(u->worker, 0, 0, 1, &info);
-        if (!m)
-            return LH_OK;
-        if ((info.sender_tag & ~TAG_RANK) != u->frame_tag) {
-            discard_message(u, m);
-            continue;
-        }
-        if (info.length < LHI_FRAME_BYTES || info.length > FRAME_MOST)
-            return lhi_fail(err, LH_EIO, "invalid frame of %zu bytes",
-                            info.length);
-        incoming_frame *c = calloc(1, sizeof *c + info.length);
-        if (!c)
-            return lhi_fail_nomem(err);
-        c->of = u;
-        c->size = info.length;
-        c->from = (uint32_t)(info.sender_tag & TAG_RANK);
-        if (u->first)
-            u->last->next = c;
-        else
-            u->first = c;
-        u->last = c;
-        ucp_request_param_t p = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
-                                                 UCP_OP_ATTR_FIELD_USER_DATA |
-                                                 UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
-                                 .cb.recv = frame_received,
-                                 .user_data = c};
-        ucs_status_ptr_t r =
-            u->call.tag_msg_recv_nbx(u->worker, c->bytes, c->size, m, &p);
-        if (UCS_PTR_IS_ERR(r))
-            return lhi_fail(err, LH_EIO, "cannot receive a frame: %s",
-                            u->call.status_string(UCS_PTR_STATUS(r)));
-    }
-}
-
-/* Handles one received frame by its kind. */
-static lh_status handle_frame(ucx *u, const incoming_frame *c, lh_error *err)
-{
-    lhi_frame f;
-    void *into = NULL;
-    lhi_net_op *op = NULL;
-    lhi_unexpected *kept = NULL;
-    const unsigned char *payload = c->bytes + LHI_FRAME_BYTES;
-    if (c->bad)
-        return lhi_fail(err, LH_EIO, "a truncated frame");
-    LHI_TRY(lhi_frame_read(c->bytes, &f, err));
-    if (f.kind == LHI_FRAME_DATA ||
-        c->size - LHI_FRAME_BYTES != lhi_frame_payload(&f))
-        return lhi_fail(err, LH_EIO, "a frame with %zu bytes after it",
-                        c->size - LHI_FRAME_BYTES);
-    if (f.kind == LHI_FRAME_ABORT) {
-        char text[LHI_ABORT_BYTES + 1];
-        lhi_wire_sanitise_text(payload, (size_t)f.size, text, sizeof text);
-        lhi_failure_set_reported(u->proto.net.failure, c->from, text);
-        u->failure_shared = true;
-        return LH_OK;
-    }
-    LHI_TRY(lhi_proto_frame_received(&u->proto, c->from, &f, &into, &op, &kept,
-                                     err));
-    if (into && f.size)
-        memcpy(into, payload, (size_t)f.size);
-    return op || kept ? lhi_proto_payload_received(&u->proto, op, kept, err)
-                      : LH_OK;
-}
-
-/* Handles complete frames in order of arrival. */
-static void handle_frames(ucx *u)
-{
-    lh_error err = {0};
-    if (receive_frames(u, &err) != LH_OK)
-        lhi_failure_set(u->proto.net.failure, u->proto.net.rank, err.text);
-    while (u->first && u->first->there) {
-        incoming_frame *c = u->first;
-        u->first = c->next;
-        bool known =
-            c->from < u->proto.net.n_ranks && c->from != u->proto.net.rank;
-        if (known)
-            u->ends[c->from].last_received_ns = lhi_now_ns();
-        if (known && handle_frame(u, c, &err) != LH_OK) {
-            char why[600];
-            snprintf(why, sizeof why,
-                     "rank %u received invalid data from it: %s",
-                     u->proto.net.rank, err.text);
-            lhi_failure_set(u->proto.net.failure, c->from, why);
-        }
-        free(c);
-    }
-}
-
 /* ---- the communication thread ---- */
 
 /* Sends a frame to every peer that is connected and has not shut down. */
-static void send_all(ucx *u, const lhi_frame *f, const void *payload)
+static void send_all(lhi_ucx *u, const lhi_frame *f, const void *payload)
 {
     for (uint32_t i = 0; i < u->proto.net.n_ranks; i++)
         if (u->ends[i].ep && !u->proto.peers[i].has_shut_down)
@@ -494,7 +314,7 @@ static void send_all(ucx *u, const lhi_frame *f, const void *payload)
 }
 
 /* Sends the run's failure to all peers, once. */
-static void send_failure(ucx *u)
+static void send_failure(lhi_ucx *u)
 {
     const char *why = lhi_failure_text(u->proto.net.failure);
     if (!why || u->failure_shared)
@@ -508,7 +328,7 @@ static void send_failure(ucx *u)
 
 /* Extends all timeouts if this thread itself is late: the peers' activity
  * meanwhile is unknown. */
-static void extend_timeouts(ucx *u, int64_t late_ns, int64_t now_ns)
+static void extend_timeouts(lhi_ucx *u, int64_t late_ns, int64_t now_ns)
 {
     for (uint32_t i = 0; i < u->proto.net.n_ranks; i++)
         u->ends[i].last_received_ns =
@@ -516,7 +336,7 @@ static void extend_timeouts(ucx *u, int64_t late_ns, int64_t now_ns)
 }
 
 /* Runs the timers; `due_ns`: time at which this call was due, 0: none. */
-static void run_timers(ucx *u, int64_t due_ns)
+static void run_timers(lhi_ucx *u, int64_t due_ns)
 {
     int64_t now_ns = lhi_now_ns();
     if (lhi_failure_text(u->proto.net.failure))
@@ -524,7 +344,7 @@ static void run_timers(ucx *u, int64_t due_ns)
     if (due_ns && now_ns - due_ns > u->silence_ns / 8)
         extend_timeouts(u, now_ns - due_ns, now_ns);
     for (uint32_t i = 0; i < u->proto.net.n_ranks; i++) {
-        const ucx_peer *e = &u->ends[i];
+        const lhi_ucx_peer *e = &u->ends[i];
         if (!e->ep || u->proto.peers[i].has_shut_down)
             continue;
         if (e->lost_ns && now_ns - e->lost_ns > LOSS_REASON_TIMEOUT_NS) {
@@ -551,14 +371,14 @@ static void run_timers(ucx *u, int64_t due_ns)
  * runs timers, and sleeps until the next event. */
 static void *thread_main(void *of)
 {
-    ucx *u = of;
+    lhi_ucx *u = of;
     struct pollfd polls[2] = {{.fd = u->efd, .events = POLLIN},
                               {.fd = u->wakeup_fd, .events = POLLIN}};
     int64_t due_ns = 0;
     for (;;) {
         pthread_mutex_lock(&u->proto.lock);
         progress(u);
-        handle_frames(u);
+        lhi_ucx_handle_frames(u);
         run_timers(u, due_ns);
         send_failure(u);
         due_ns = lhi_now_ns() + u->silence_ns / 16;
@@ -584,13 +404,13 @@ static void *thread_main(void *of)
 /* Fails the run; the communication thread sends the failure to the peers. */
 static void ucx_abort(lhi_net *net, const char *reason)
 {
-    ucx *u = (ucx *)net;
+    lhi_ucx *u = (lhi_ucx *)net;
     lhi_failure_set(net->failure, net->rank, reason);
     wake_thread(u);
 }
 
 /* Checks whether all peers have shut down. */
-static bool all_left(const ucx *u)
+static bool all_left(const lhi_ucx *u)
 {
     for (uint32_t i = 0; i < u->proto.net.n_ranks; i++)
         if (i != u->proto.net.rank && !u->proto.peers[i].has_shut_down)
@@ -601,7 +421,7 @@ static bool all_left(const ucx *u)
 /* Sends the orderly shutdown, or the reason of the failure. Then waits briefly
  * for the others' shutdown, because closing this endpoint would lose messages
  * in transit to them. */
-static void shut_down(ucx *u)
+static void shut_down(lhi_ucx *u)
 {
     pthread_mutex_lock(&u->proto.lock);
     bool failed = lhi_failure_text(u->proto.net.failure) != NULL;
@@ -626,10 +446,10 @@ static void shut_down(ucx *u)
 
 /* Closes all UCX endpoints, completes or cancels requests, and releases the
  * endpoint. */
-static void ucx_free(ucx *u)
+static void ucx_free(lhi_ucx *u)
 {
-    ucx_request *next;
-    for (ucx_request *j = u->requests; j; j = next) {
+    lhi_ucx_request *next;
+    for (lhi_ucx_request *j = u->requests; j; j = next) {
         next = j->next;
         j->op = NULL;
         if (j->request)
@@ -641,7 +461,7 @@ static void ucx_free(ucx *u)
         close_peer(u, i);
     if (u->worker) {
         wait_requests(u, NULL, 500 * ms_ns);
-        receive_frames(u, NULL); /* discards late messages */
+        lhi_ucx_receive_frames(u, NULL); /* discards late messages */
         progress(u);
         u->call.worker_destroy(u->worker);
     }
@@ -650,7 +470,7 @@ static void ucx_free(ucx *u)
     while (u->requests)
         request_release(u->requests);
     while (u->first) {
-        incoming_frame *c = u->first;
+        lhi_ucx_incoming_frame *c = u->first;
         u->first = c->next;
         free(c);
     }
@@ -665,7 +485,7 @@ static void ucx_free(ucx *u)
  * the communication thread. */
 static void ucx_close(lhi_net *net)
 {
-    ucx *u = (ucx *)net;
+    lhi_ucx *u = (lhi_ucx *)net;
     lhi_proto_drain(&u->proto);
     shut_down(u);
     pthread_join(u->thread, NULL);
@@ -688,7 +508,7 @@ static const lhi_net_ops ucx_ops = {
 /* ---- start ---- */
 
 /* Fills this rank's address record. */
-static lh_status write_record(ucx *u, lhi_ucx_record *mine, lh_error *err)
+static lh_status write_record(lhi_ucx *u, lhi_ucx_record *mine, lh_error *err)
 {
     ucp_address_t *address = NULL;
     size_t size = 0;
@@ -716,7 +536,7 @@ static lh_status write_record(ucx *u, lhi_ucx_record *mine, lh_error *err)
 /* Error callback of a UCX endpoint: records the loss of its peer. */
 static void endpoint_lost(void *of, ucp_ep_h ep, ucs_status_t status)
 {
-    ucx *u = of;
+    lhi_ucx *u = of;
     for (uint32_t i = 0; i < u->proto.net.n_ranks; i++)
         if (u->ends[i].ep == ep)
             note_lost(u, i, status);
@@ -725,7 +545,7 @@ static void endpoint_lost(void *of, ucp_ep_h ep, ucs_status_t status)
 /* All-gathers the address records. `status`: result of this rank's earlier
  * steps; on failure it sends an empty record, since the others would wait for
  * it. */
-static lh_status exchange_records(ucx *u, const lhi_ucx_options *o,
+static lh_status exchange_records(lhi_ucx *u, const lhi_ucx_options *o,
                                   lhi_ucx_record *records, lh_status status,
                                   lh_error *err)
 {
@@ -753,13 +573,14 @@ static lh_status exchange_records(ucx *u, const lhi_ucx_options *o,
                               "rank %u cannot start; it prints the reason", i);
     }
     free(bytes);
-    u->frame_tag = records[0].frame_tag << TAG_RANK_BITS & ~TAG_DATA;
+    u->frame_tag =
+        records[0].frame_tag << LHI_UCX_TAG_RANK_BITS & ~LHI_UCX_TAG_DATA;
     u->data_tag = records[0].data_tag;
     return status;
 }
 
 /* Connects to all peers' workers. */
-static lh_status connect_all(ucx *u, const lhi_ucx_options *o,
+static lh_status connect_all(lhi_ucx *u, const lhi_ucx_options *o,
                              const lhi_ucx_record *records, lh_error *err)
 {
     int64_t now_ns = lhi_now_ns();
@@ -787,7 +608,7 @@ static lh_status connect_all(ucx *u, const lhi_ucx_options *o,
 
 /* Creates the UCX worker, exchanges addresses, connects all peers, and starts
  * the communication thread. The caller releases `u` after an error. */
-static lh_status start(ucx *u, const lhi_ucx_options *o, lh_error *err)
+static lh_status start(lhi_ucx *u, const lhi_ucx_options *o, lh_error *err)
 {
     lhi_ucx_record *records = calloc(o->n_ranks, sizeof *records);
     u->ends = calloc(o->n_ranks, sizeof *u->ends);
@@ -818,7 +639,7 @@ static lh_status start(ucx *u, const lhi_ucx_options *o, lh_error *err)
 
 lh_status lhi_ucx_open(const lhi_ucx_options *o, lhi_net **out, lh_error *err)
 {
-    ucx *u = calloc(1, sizeof *u);
+    lhi_ucx *u = calloc(1, sizeof *u);
     if (!u)
         return lhi_fail_nomem(err);
     u->proto.net =
