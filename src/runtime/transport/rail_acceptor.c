@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rail setup: the higher rank connects, and both authenticate with the key from
- * joining this run. As during joining (tcp_join.c), unauthenticated connections
- * are pending connections. */
+ * joining this run. As during joining (tcp_acceptor.c), unauthenticated
+ * connections are pending connections. */
 #define _GNU_SOURCE
 #include "runtime/transport/rails_internal.h"
 

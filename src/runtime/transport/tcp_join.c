@@ -9,12 +9,10 @@
  * neither block a rank nor extend the timeout. A rank whose connection was
  * dropped before authentication reconnects until the timeout. */
 #define _GNU_SOURCE
-#include "runtime/transport/tcp_join.h"
+#include "runtime/transport/tcp_join_internal.h"
 
 #include "base/fail.h"
 #include "base/realtime.h"
-#include "runtime/transport/handshake.h"
-#include "runtime/transport/pending_connections.h"
 #include "runtime/transport/sockets.h"
 #include "runtime/transport/wire_format.h"
 
@@ -30,267 +28,14 @@
 /* Descriptors besides the connections (listener and the threads' wake-up
  * files), and the minimum number of pending connections. */
 enum { OTHER_FILES = 8, MIN_PENDING = 2 };
-/* Connections accepted per poll(), before pending ones are read. */
-enum { ACCEPTS_PER_POLL = 64 };
 static const int64_t ms_ns = 1000000;
 
-/* Reasons for a rejection, from least to most informative. */
-typedef enum rejection {
-    REFUSED_NOBODY,
-    REFUSED_SILENT,
-    REFUSED_INVALID,
-    REFUSED_STRANGER, /* rank of another job, or not in this one */
-    REFUSED_SECRET
-} rejection;
-
-/* State of joining. */
-typedef struct tcp {
-    const lhi_tcp_options *options;
-    unsigned char job[32];
-    int listener;             /* -1: not open */
-    uint32_t port;            /* listener's */
-    int *fds;                 /* authenticated connections by rank; else -1 */
-    unsigned char *addresses; /* LHI_ADDRESS_BYTES per rank */
-    lhi_handshake *shakes;    /* by rank */
-    lhi_pending_connections pending;
-    struct pollfd *polls; /* entries for pending connections and ranks */
-    int64_t until_ns;
-    bool cut; /* peer closed the last connection; a retry may succeed */
-    rejection refused; /* most informative rejection: kind, and text */
-    char refused_text[200];
-    uint64_t n_refused;
-    const lhi_tcp_extra *extra;
-    lhi_tcp_extra_callback *on_extra;
-    void *context;
-} tcp;
-
-/* Creates a handshake message of the given kind. */
-static lhi_handshake_message make_message(const tcp *t, lhi_handshake_kind kind)
-{
-    lhi_handshake_message h = {
-        .kind = kind, .rank = t->options->rank, .n_ranks = t->options->n_ranks};
-    memcpy(h.job, t->job, sizeof h.job);
-    return h;
-}
-
-/* ---- the accepting side ---- */
-
-/* Records a rejection if it is at least as informative as the last. */
-static void note_refusal(tcp *t, const lhi_pending_connection *g, rejection how,
-                         const char *why)
-{
-    struct sockaddr_storage a;
-    char name[LHI_ADDRESS_TEXT];
-    t->n_refused++;
-    if (how < t->refused)
-        return;
-    t->refused = how;
-    lhi_address_format(&a, lhi_address_read(g->address, &a), name);
-    snprintf(t->refused_text, sizeof t->refused_text, "%s (%.100s)", name, why);
-}
-
-/* Sends a refusal without blocking; it is lost if the socket buffer is full. */
-static void refuse(const tcp *t, int fd, const char *why)
-{
-    unsigned char bytes[LHI_HANDSHAKE_BYTES + LHI_REFUSAL_BYTES];
-    lhi_handshake_message h = make_message(t, LHI_HANDSHAKE_REFUSE);
-    h.more = (uint32_t)strnlen(why, LHI_REFUSAL_BYTES);
-    lhi_handshake_write(&h, bytes);
-    memcpy(bytes + LHI_HANDSHAKE_BYTES, why, h.more);
-    lhi_send_now(fd, bytes, LHI_HANDSHAKE_BYTES + h.more);
-}
-
-/* Checks for reasons to reject a rank; `text` receives the reason. */
-static bool find_rejection_reason(const tcp *t, const lhi_handshake_message *h,
-                                  char *text, size_t room)
-{
-    const lhi_tcp_options *o = t->options;
-    if (memcmp(h->job, t->job, sizeof h->job) != 0)
-        snprintf(text, room, "rank %u runs another job at this port", o->rank);
-    else if (h->n_ranks != o->n_ranks)
-        snprintf(text, room, "rank %u has %u ranks in its job, rank %u has %u",
-                 o->rank, o->n_ranks, h->rank, h->n_ranks);
-    else if (h->n_rails != o->n_rails)
-        snprintf(text, room, "rank %u has %u rails, rank %u has %u", o->rank,
-                 o->n_rails, h->rank, h->n_rails);
-    else if (h->rank <= o->rank)
-        snprintf(text, room, "rank %u accepts no connection from rank %u",
-                 o->rank, h->rank);
-    else if (t->fds[h->rank] >= 0)
-        snprintf(text, room, "rank %u is already connected", h->rank);
-    else
-        return false;
-    return true;
-}
-
-/* Answers a pending connection's HELLO with a challenge; false: close the
- * connection, its rejection is recorded. */
-static bool challenge(tcp *t, lhi_pending_connection *g,
-                      const lhi_handshake_message *h)
-{
-    char text[200], why[100];
-    if (h->kind != LHI_HANDSHAKE_HELLO) {
-        note_refusal(t, g, REFUSED_INVALID, "its first message is not a HELLO");
-        return false;
-    }
-    if (find_rejection_reason(t, h, text, sizeof text)) {
-        bool other = memcmp(h->job, t->job, sizeof h->job) != 0;
-        snprintf(why, sizeof why, "rank %u of another job", h->rank);
-        note_refusal(t, g, REFUSED_STRANGER, other ? why : text);
-        refuse(t, g->fd, text);
-        return false;
-    }
-    g->shake = (lhi_handshake){.client = h->rank,
-                               .server = t->options->rank,
-                               .n_ranks = h->n_ranks,
-                               .port = h->port};
-    memcpy(g->shake.job, t->job, sizeof t->job);
-    memcpy(g->shake.client_nonce, h->nonce, sizeof h->nonce);
-    unsigned char bytes[LHI_HANDSHAKE_BYTES];
-    lhi_handshake_message answer = make_message(t, LHI_HANDSHAKE_CHALLENGE);
-    if (!lhi_random_bytes(answer.nonce, sizeof answer.nonce)) {
-        note_refusal(t, g, REFUSED_SECRET, "random number generation failed");
-        return false;
-    }
-    memcpy(g->shake.server_nonce, answer.nonce, sizeof answer.nonce);
-    g->identified = true;
-    lhi_handshake_write(&answer, bytes);
-    return lhi_send_now(g->fd, bytes, sizeof bytes);
-}
-
-/* Checks the client's proof. true: the connection is authenticated and belongs
- * to its rank. false: close it, its rejection is recorded. */
-static bool admit(tcp *t, lhi_pending_connection *g,
-                  const lhi_handshake_message *h)
-{
-    const lhi_tcp_options *o = t->options;
-    unsigned char mac[LHI_MAC_BYTES], bytes[LHI_HANDSHAKE_BYTES];
-    uint32_t rank = g->shake.client;
-    char why[100];
-    lhi_handshake_compute_mac(o->secret, o->secret_size, "client", &g->shake,
-                              NULL, 0, mac);
-    if (h->kind != LHI_HANDSHAKE_PROOF || h->rank != rank ||
-        !lhi_mac_equals(mac, h->mac)) {
-        snprintf(why, sizeof why,
-                 "rank %u: wrong secret: it differs from that of rank %u", rank,
-                 o->rank);
-        note_refusal(t, g, REFUSED_SECRET, why);
-        refuse(t, g->fd, why);
-        return false;
-    }
-    if (t->fds[rank] >= 0) { /* two concurrent connections */
-        snprintf(why, sizeof why, "rank %u is already connected", rank);
-        note_refusal(t, g, REFUSED_STRANGER, why);
-        refuse(t, g->fd, why);
-        return false;
-    }
-    lhi_handshake_message answer = make_message(t, LHI_HANDSHAKE_WELCOME);
-    lhi_handshake_compute_mac(o->secret, o->secret_size, "server", &g->shake,
-                              NULL, 0, answer.mac);
-    lhi_handshake_write(&answer, bytes);
-    if (!lhi_send_now(g->fd, bytes, sizeof bytes))
-        return false;
-    t->fds[rank] = g->fd;
-    t->shakes[rank] = g->shake;
-    memcpy(t->addresses + rank * LHI_ADDRESS_BYTES, g->address,
-           LHI_ADDRESS_BYTES);
-    unsigned char *port = t->addresses + rank * LHI_ADDRESS_BYTES + 16;
-    port[0] = (unsigned char)(g->shake.port >> 8);
-    port[1] = (unsigned char)(g->shake.port & 255);
-    g->fd = -1;
-    return true;
-}
-
-/* Reads from a pending connection; its fd is -1 once it is closed or admitted.
- */
-static void read_pending(tcp *t, lhi_pending_connection *g)
-{
-    ssize_t n = recv(g->fd, g->buffer + g->n_got, sizeof g->buffer - g->n_got,
-                     MSG_DONTWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    bool stays = n > 0;
-    if (!stays)
-        note_refusal(t, g, REFUSED_SILENT, "it closed the connection");
-    else
-        g->n_got += (size_t)n;
-    if (stays && g->n_got == sizeof g->buffer) {
-        lhi_handshake_message h;
-        lh_error err = {0};
-        g->n_got = 0;
-        stays = lhi_handshake_read(g->buffer, &h, &err) == LH_OK;
-        if (!stays)
-            note_refusal(t, g, REFUSED_INVALID, err.text);
-        else
-            stays = g->identified ? admit(t, g, &h) : challenge(t, g, &h);
-    }
-    if (stays)
-        return;
-    close(g->fd);
-    g->fd = -1;
-}
-
-/* Closes pending connections whose time is over. */
-static void close_expired(tcp *t)
-{
-    int64_t now_ns = lhi_now_ns();
-    for (uint32_t i = 0; i < t->pending.n; i++) {
-        lhi_pending_connection *g = &t->pending.list[i];
-        if (g->fd < 0 || now_ns <= g->until_ns)
-            continue;
-        note_refusal(t, g, REFUSED_SILENT, "it sent no message in time");
-        close(g->fd);
-        g->fd = -1;
-    }
-    lhi_pending_remove_closed(&t->pending);
-}
-
-/* ---- waiting, for ranks and pending connections ---- */
-
-/* Polls for at most 100 ms and serves pending connections. Returns whether `fd`
- * (-1: none) has the event `what`. Unless `spoke` is NULL, also polls the
- * connected higher ranks; *spoke receives the rank of one with input, which is
- * out of turn. */
-static bool poll_all(tcp *t, int fd, short what, int64_t until_ns,
-                     uint32_t *spoke)
-{
-    const lhi_tcp_options *o = t->options;
-    int64_t left_ns = until_ns - lhi_now_ns();
-    int ms = left_ns <= 0 ? 0 : left_ns > 100 * ms_ns ? 100 : -1;
-    t->polls[0] = (struct pollfd){.fd = fd, .events = what};
-    struct pollfd *pending = t->polls + 1;
-    uint32_t n_pending =
-        lhi_pending_fill_polls(&t->pending, t->listener, pending) - 1;
-    struct pollfd *ranks = pending + n_pending + 1;
-    for (uint32_t i = 0; i < o->n_ranks && spoke; i++)
-        ranks[i] = (struct pollfd){.fd = i > o->rank ? t->fds[i] : -1,
-                                   .events = POLLIN};
-    nfds_t n = n_pending + 2 + (spoke ? o->n_ranks : 0);
-    if (poll(t->polls, n, ms < 0 ? (int)(left_ns / ms_ns) + 1 : ms) < 0)
-        return false;
-    bool listens = pending[0].revents != 0, has = t->polls[0].revents != 0;
-    for (uint32_t i = 0; i < o->n_ranks && spoke; i++)
-        if (ranks[i].revents)
-            *spoke = i;
-    for (uint32_t i = 0; i < n_pending; i++)
-        if (pending[i + 1].revents)
-            read_pending(t, &t->pending.list[i]);
-    close_expired(t);
-    for (int i = 0; listens && i < ACCEPTS_PER_POLL; i++) {
-        lhi_pending_connection *g =
-            lhi_pending_accept(&t->pending, t->listener);
-        if (!g)
-            break;
-        read_pending(t, g); /* its message may have arrived already */
-        lhi_pending_remove_closed(&t->pending);
-    }
-    return has;
-}
+/* ---- waiting ---- */
 
 /* Waits until the socket is readable (or writable), or until `until_ns`. */
-static bool wait_fd(tcp *t, int fd, short what, int64_t until_ns)
+static bool wait_fd(lhi_tcp_join_state *t, int fd, short what, int64_t until_ns)
 {
-    while (!poll_all(t, fd, what, until_ns, NULL))
+    while (!lhi_tcp_poll(t, fd, what, until_ns, NULL))
         if (lhi_now_ns() >= until_ns)
             return false;
     return true;
@@ -299,7 +44,7 @@ static bool wait_fd(tcp *t, int fd, short what, int64_t until_ns)
 /* Decides after a recv() or send() that returned `n` whether the caller
  * continues; waits if the socket was not ready. false: `errno` has the error.
  */
-static bool should_retry(tcp *t, int fd, ssize_t n, short what,
+static bool should_retry(lhi_tcp_join_state *t, int fd, ssize_t n, short what,
                          int64_t until_ns)
 {
     if (n >= 0)
@@ -314,7 +59,8 @@ static bool should_retry(tcp *t, int fd, ssize_t n, short what,
 
 /* Reads exactly `size` bytes until `until_ns`; false: timeout, error (errno),
  * or end of stream (errno 0). */
-static bool read_until(tcp *t, int fd, void *out, size_t size, int64_t until_ns)
+static bool read_until(lhi_tcp_join_state *t, int fd, void *out, size_t size,
+                       int64_t until_ns)
 {
     for (size_t at = 0; at < size;) {
         ssize_t n =
@@ -329,8 +75,8 @@ static bool read_until(tcp *t, int fd, void *out, size_t size, int64_t until_ns)
 }
 
 /* Writes exactly `size` bytes until `until_ns`; false: timeout or error. */
-static bool write_until(tcp *t, int fd, const void *in, size_t size,
-                        int64_t until_ns)
+static bool write_until(lhi_tcp_join_state *t, int fd, const void *in,
+                        size_t size, int64_t until_ns)
 {
     for (size_t at = 0; at < size;) {
         ssize_t n = send(fd, (const unsigned char *)in + at, size - at,
@@ -346,8 +92,9 @@ static bool write_until(tcp *t, int fd, const void *in, size_t size,
 
 /* Sends a handshake message and its payload of h->more bytes; false: timeout or
  * error. */
-static bool send_message(tcp *t, int fd, const lhi_handshake_message *h,
-                         const void *more, int64_t until_ns)
+static bool send_message(lhi_tcp_join_state *t, int fd,
+                         const lhi_handshake_message *h, const void *more,
+                         int64_t until_ns)
 {
     unsigned char bytes[LHI_HANDSHAKE_BYTES];
     lhi_handshake_write(h, bytes);
@@ -357,9 +104,10 @@ static bool send_message(tcp *t, int fd, const lhi_handshake_message *h,
 
 /* Reads a handshake message of the given kind; a refusal becomes an error with
  * its reason. */
-static lh_status receive_message(tcp *t, int fd, lhi_handshake_kind kind,
-                                 uint32_t from, lhi_handshake_message *h,
-                                 int64_t until_ns, lh_error *err)
+static lh_status receive_message(lhi_tcp_join_state *t, int fd,
+                                 lhi_handshake_kind kind, uint32_t from,
+                                 lhi_handshake_message *h, int64_t until_ns,
+                                 lh_error *err)
 {
     unsigned char bytes[LHI_HANDSHAKE_BYTES], more[LHI_REFUSAL_BYTES];
     t->cut = false;
@@ -391,8 +139,8 @@ static lh_status receive_message(tcp *t, int fd, lhi_handshake_kind kind,
 
 /* Runs the connecting side's handshake: mutual authentication with rank `to`.
  */
-static lh_status run_handshake(tcp *t, int fd, uint32_t to, int64_t until_ns,
-                               lh_error *err)
+static lh_status run_handshake(lhi_tcp_join_state *t, int fd, uint32_t to,
+                               int64_t until_ns, lh_error *err)
 {
     const lhi_tcp_options *o = t->options;
     lhi_handshake *s = &t->shakes[to];
@@ -401,7 +149,8 @@ static lh_status run_handshake(tcp *t, int fd, uint32_t to, int64_t until_ns,
                          .n_ranks = o->n_ranks,
                          .port = t->port};
     memcpy(s->job, t->job, sizeof s->job);
-    lhi_handshake_message h = make_message(t, LHI_HANDSHAKE_HELLO), answer;
+    lhi_handshake_message h = lhi_tcp_make_message(t, LHI_HANDSHAKE_HELLO),
+                          answer;
     h.port = t->port;
     h.n_rails = t->options->n_rails;
     if (!lhi_random_bytes(h.nonce, sizeof h.nonce))
@@ -413,7 +162,7 @@ static lh_status run_handshake(tcp *t, int fd, uint32_t to, int64_t until_ns,
     LHI_TRY(receive_message(t, fd, LHI_HANDSHAKE_CHALLENGE, to, &answer,
                             until_ns, err));
     memcpy(s->server_nonce, answer.nonce, sizeof answer.nonce);
-    h = make_message(t, LHI_HANDSHAKE_PROOF);
+    h = lhi_tcp_make_message(t, LHI_HANDSHAKE_PROOF);
     lhi_handshake_compute_mac(o->secret, o->secret_size, "client", s, NULL, 0,
                               h.mac);
     send_message(t, fd, &h, NULL, until_ns);
@@ -433,7 +182,7 @@ static lh_status run_handshake(tcp *t, int fd, uint32_t to, int64_t until_ns,
 /* ---- waiting for the others ---- */
 
 /* Returns the first rank from `from` on that is not connected. */
-static uint32_t first_missing(const tcp *t, uint32_t from)
+static uint32_t first_missing(const lhi_tcp_join_state *t, uint32_t from)
 {
     uint32_t i = from;
     while (i < t->options->n_ranks && t->fds[i] >= 0)
@@ -442,7 +191,7 @@ static uint32_t first_missing(const tcp *t, uint32_t from)
 }
 
 /* Fails with the missing ranks and the rejections. */
-static lh_status fail_missing(const tcp *t, lh_error *err)
+static lh_status fail_missing(const lhi_tcp_join_state *t, lh_error *err)
 {
     uint32_t n = 0, n_ranks = t->options->n_ranks, mine = t->options->rank;
     for (uint32_t i = mine + 1; i < n_ranks; i++)
@@ -462,7 +211,7 @@ static lh_status fail_missing(const tcp *t, lh_error *err)
 }
 
 /* Waits until all higher ranks are connected, then stops listening. */
-static lh_status accept_higher_ranks(tcp *t, lh_error *err)
+static lh_status accept_higher_ranks(lhi_tcp_join_state *t, lh_error *err)
 {
     const lhi_tcp_options *o = t->options;
     while (first_missing(t, o->rank + 1) < o->n_ranks) {
@@ -471,7 +220,8 @@ static lh_status accept_higher_ranks(tcp *t, lh_error *err)
         if (lhi_now_ns() >= t->until_ns)
             return fail_missing(t, err);
         /* The only message expected from rank 0 now is a refusal. */
-        if (poll_all(t, o->rank ? t->fds[0] : -1, POLLIN, t->until_ns, &spoke))
+        if (lhi_tcp_poll(t, o->rank ? t->fds[0] : -1, POLLIN, t->until_ns,
+                         &spoke))
             spoke = 0;
         if (spoke == UINT32_MAX)
             continue;
@@ -492,7 +242,7 @@ static lh_status accept_higher_ranks(tcp *t, lh_error *err)
 /* ---- joining ---- */
 
 /* Creates a socket, dropping pending connections if descriptors are short. */
-static int make_socket(tcp *t, int family)
+static int make_socket(lhi_tcp_join_state *t, int family)
 {
     int fd;
     do
@@ -503,8 +253,9 @@ static int make_socket(tcp *t, int family)
 }
 
 /* Attempts to connect once; returns 0 or an errno. */
-static int try_connect(tcp *t, int fd, const struct sockaddr_storage *a,
-                       socklen_t size, int64_t until_ns)
+static int try_connect(lhi_tcp_join_state *t, int fd,
+                       const struct sockaddr_storage *a, socklen_t size,
+                       int64_t until_ns)
 {
     int error = 0;
     socklen_t error_size = sizeof error;
@@ -520,7 +271,8 @@ static int try_connect(tcp *t, int fd, const struct sockaddr_storage *a,
 
 /* Listens on the local address of this connection, under which other ranks can
  * reach this one. */
-static lh_status listen_on_local_address(tcp *t, int fd, lh_error *err)
+static lh_status listen_on_local_address(lhi_tcp_join_state *t, int fd,
+                                         lh_error *err)
 {
     struct sockaddr_storage mine;
     socklen_t size = sizeof mine;
@@ -535,8 +287,9 @@ static lh_status listen_on_local_address(tcp *t, int fd, lh_error *err)
 /* Connects to a rank and runs the handshake. Sets t->cut if a retry may
  * succeed: the rank does not listen yet, is overloaded, or dropped this
  * connection in favour of others. */
-static lh_status connect_once(tcp *t, const struct sockaddr_storage *a,
-                              socklen_t size, uint32_t to, lh_error *err)
+static lh_status connect_once(lhi_tcp_join_state *t,
+                              const struct sockaddr_storage *a, socklen_t size,
+                              uint32_t to, lh_error *err)
 {
     /* With a full backlog the system retransmits only after seconds, so a new
      * attempt is faster. */
@@ -570,7 +323,8 @@ static lh_status connect_once(tcp *t, const struct sockaddr_storage *a,
 }
 
 /* Retries until it succeeds, is rejected, or the timeout expires. */
-static lh_status connect_with_retry(tcp *t, const struct sockaddr_storage *a,
+static lh_status connect_with_retry(lhi_tcp_join_state *t,
+                                    const struct sockaddr_storage *a,
                                     socklen_t size, uint32_t to, lh_error *err)
 {
     int64_t pause_ns = 20 * ms_ns;
@@ -590,7 +344,8 @@ static lh_status connect_with_retry(tcp *t, const struct sockaddr_storage *a,
 }
 
 /* Sends all ranks' addresses from rank 0, with the data in `extra`. */
-static lh_status send_table(tcp *t, const lhi_tcp_extra *extra, lh_error *err)
+static lh_status send_table(lhi_tcp_join_state *t, const lhi_tcp_extra *extra,
+                            lh_error *err)
 {
     const lhi_tcp_options *o = t->options;
     size_t size = (size_t)o->n_ranks * LHI_ADDRESS_BYTES;
@@ -602,7 +357,7 @@ static lh_status send_table(tcp *t, const lhi_tcp_extra *extra, lh_error *err)
     size += sizeof extra->bytes;
     lh_status status = LH_OK;
     for (uint32_t i = 1; i < o->n_ranks && status == LH_OK; i++) {
-        lhi_handshake_message h = make_message(t, LHI_HANDSHAKE_TABLE);
+        lhi_handshake_message h = lhi_tcp_make_message(t, LHI_HANDSHAKE_TABLE);
         h.more = (uint32_t)size;
         lhi_handshake_compute_mac(o->secret, o->secret_size, "table",
                                   &t->shakes[i], bytes, size, h.mac);
@@ -617,7 +372,8 @@ static lh_status send_table(tcp *t, const lhi_tcp_extra *extra, lh_error *err)
 
 /* Receives and authenticates rank 0's table of listening addresses, with the
  * extra bytes for shared links. */
-static lh_status receive_table(tcp *t, lhi_tcp_extra *extra, lh_error *err)
+static lh_status receive_table(lhi_tcp_join_state *t, lhi_tcp_extra *extra,
+                               lh_error *err)
 {
     const lhi_tcp_options *o = t->options;
     size_t size = (size_t)o->n_ranks * LHI_ADDRESS_BYTES;
@@ -652,7 +408,8 @@ static lh_status receive_table(tcp *t, lhi_tcp_extra *extra, lh_error *err)
 }
 
 /* On rank 0, waits until each rank has reported its connections complete. */
-static lh_status receive_ready(tcp *t, int64_t until_ns, lh_error *err)
+static lh_status receive_ready(lhi_tcp_join_state *t, int64_t until_ns,
+                               lh_error *err)
 {
     uint32_t n = t->options->n_ranks, left = n - 1;
     bool *ready = calloc(n, sizeof *ready);
@@ -660,7 +417,7 @@ static lh_status receive_ready(tcp *t, int64_t until_ns, lh_error *err)
     while (status == LH_OK && left > 0) {
         lhi_handshake_message h;
         uint32_t spoke = UINT32_MAX, late = 1;
-        poll_all(t, -1, 0, until_ns, &spoke);
+        lhi_tcp_poll(t, -1, 0, until_ns, &spoke);
         while (late < n && ready[late])
             late++;
         if (spoke == UINT32_MAX && lhi_now_ns() < until_ns)
@@ -679,11 +436,12 @@ static lh_status receive_ready(tcp *t, int64_t until_ns, lh_error *err)
 }
 
 /* Barrier: no rank starts before all are connected. */
-static lh_status start_together(tcp *t, lh_error *err)
+static lh_status start_together(lhi_tcp_join_state *t, lh_error *err)
 {
     const lhi_tcp_options *o = t->options;
-    lhi_handshake_message h = make_message(t, o->rank ? LHI_HANDSHAKE_READY
-                                                      : LHI_HANDSHAKE_GO),
+    lhi_handshake_message h = lhi_tcp_make_message(t, o->rank
+                                                          ? LHI_HANDSHAKE_READY
+                                                          : LHI_HANDSHAKE_GO),
                           got;
     int64_t until_ns = t->until_ns + 2000 * ms_ns;
     if (o->rank) {
@@ -699,7 +457,7 @@ static lh_status start_together(tcp *t, lh_error *err)
 }
 
 /* Extends the timeout once all ranks are present, for the remaining steps. */
-static void extend_timeout(tcp *t)
+static void extend_timeout(lhi_tcp_join_state *t)
 {
     int64_t until_ns = lhi_now_ns() + LHI_HANDSHAKE_TIMEOUT_NS;
     if (until_ns > t->until_ns)
@@ -708,7 +466,7 @@ static void extend_timeout(tcp *t)
 
 /* Connects this rank with all others: to lower ranks it connects, from higher
  * ranks it accepts. Rank 0 distributes the addresses. */
-static lh_status join(tcp *t, lh_error *err)
+static lh_status join(lhi_tcp_join_state *t, lh_error *err)
 {
     const lhi_tcp_options *o = t->options;
     struct sockaddr_storage a;
@@ -759,7 +517,7 @@ static lh_status check_options(const lhi_tcp_options *o, lh_error *err)
 
 /* Allocates tables for peers and pending connections; LH_EIO: the limit on open
  * files is too low. */
-static lh_status allocate(tcp *t, lh_error *err)
+static lh_status allocate(lhi_tcp_join_state *t, lh_error *err)
 {
     uint32_t n = t->options->n_ranks, above = n - t->options->rank - 1;
     uint32_t least = n - 1 + OTHER_FILES + MIN_PENDING;
@@ -787,11 +545,11 @@ lh_status lhi_tcp_join(const lhi_tcp_options *o, const lhi_tcp_extra *extra,
                        lhi_tcp_extra_callback *on_extra, void *context,
                        int *fds, unsigned char *keys, lh_error *err)
 {
-    tcp t = {.options = o,
-             .listener = -1,
-             .extra = extra,
-             .on_extra = on_extra,
-             .context = context};
+    lhi_tcp_join_state t = {.options = o,
+                            .listener = -1,
+                            .extra = extra,
+                            .on_extra = on_extra,
+                            .context = context};
     LHI_TRY(check_options(o, err));
     t.until_ns = lhi_now_ns() + (o->join_ns ? o->join_ns : LHI_JOIN_TIMEOUT_NS);
     lhi_compute_job_digest(o->job ? o->job : "", t.job);
@@ -806,7 +564,7 @@ lh_status lhi_tcp_join(const lhi_tcp_options *o, const lhi_tcp_extra *extra,
                                       &t.shakes[i], NULL, 0,
                                       keys + (size_t)i * LHI_MAC_BYTES);
         } else if (t.fds[i] >= 0) { /* waiting ranks receive the reason */
-            refuse(&t, t.fds[i], e.text);
+            lhi_tcp_refuse(&t, t.fds[i], e.text);
             close(t.fds[i]);
         }
     }

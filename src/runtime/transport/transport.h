@@ -30,6 +30,7 @@
  *     pending_connections.c     connections before authentication
  *     sockets.c                 TCP sockets and addresses
  *     tcp_join.c                connects separately started ranks
+ *     tcp_acceptor.c            authenticates connections of higher ranks
  *     remote_endpoints.c        their endpoints
  *     rails.c                   several connections per peer, with failover
  *     rail_io.c                 segments over one connection

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Internals of joining over TCP: tcp_join.c connects to lower ranks and
+ * exchanges the addresses, tcp_acceptor.c authenticates the connections of
+ * higher ranks. Everything here belongs to the one thread that joins. */
+#ifndef LHI_RUNTIME_TRANSPORT_TCP_JOIN_INTERNAL_H
+#define LHI_RUNTIME_TRANSPORT_TCP_JOIN_INTERNAL_H
+
+#include "runtime/transport/pending_connections.h"
+#include "runtime/transport/tcp_join.h"
+
+#include <string.h>
+
+/* Reasons for a rejection, from least to most informative. */
+typedef enum lhi_tcp_rejection {
+    LHI_TCP_REFUSED_NOBODY,
+    LHI_TCP_REFUSED_SILENT,
+    LHI_TCP_REFUSED_INVALID,
+    LHI_TCP_REFUSED_STRANGER, /* rank of another job, or not in this one */
+    LHI_TCP_REFUSED_SECRET
+} lhi_tcp_rejection;
+
+/* State of joining. */
+typedef struct lhi_tcp_join_state {
+    const lhi_tcp_options *options;
+    unsigned char job[32];
+    int listener;             /* -1: not open */
+    uint32_t port;            /* listener's */
+    int *fds;                 /* authenticated connections by rank; else -1 */
+    unsigned char *addresses; /* LHI_ADDRESS_BYTES per rank */
+    lhi_handshake *shakes;    /* by rank */
+    lhi_pending_connections pending;
+    struct pollfd *polls; /* entries for pending connections and ranks */
+    int64_t until_ns;
+    bool cut; /* peer closed the last connection; a retry may succeed */
+    lhi_tcp_rejection refused; /* most informative rejection: kind, and text */
+    char refused_text[200];
+    uint64_t n_refused;
+    const lhi_tcp_extra *extra;
+    lhi_tcp_extra_callback *on_extra;
+    void *context;
+} lhi_tcp_join_state;
+
+/* Creates a handshake message of the given kind. */
+static inline lhi_handshake_message
+lhi_tcp_make_message(const lhi_tcp_join_state *t, lhi_handshake_kind kind)
+{
+    lhi_handshake_message h = {
+        .kind = kind, .rank = t->options->rank, .n_ranks = t->options->n_ranks};
+    memcpy(h.job, t->job, sizeof h.job);
+    return h;
+}
+
+/* Sends a refusal without blocking; it is lost if the socket buffer is full. */
+void lhi_tcp_refuse(const lhi_tcp_join_state *t, int fd, const char *why);
+/* Polls for at most 100 ms and serves pending connections. Returns whether `fd`
+ * (-1: none) has the event `what`. Unless `spoke` is NULL, also polls the
+ * connected higher ranks; *spoke receives the rank of one with input, which is
+ * out of turn. */
+bool lhi_tcp_poll(lhi_tcp_join_state *t, int fd, short what, int64_t until_ns,
+                  uint32_t *spoke);
+
+#endif
