@@ -4,6 +4,7 @@
  * newer header. */
 #define _GNU_SOURCE /* mkdtemp */
 #include "api_calls.h"
+#include "api_report_calls.h"
 #include "resilience/placement/layers_search.h"
 
 #include <longhaul/experimental/host_placement.h>
