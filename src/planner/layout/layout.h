@@ -3,8 +3,8 @@
  * resulting pipeline. Input: a job and a configuration. Output: a pipeline with
  * the cost model's times, or the reason why there is none.
  *     layout.h           configurations; placement.c and build.c make
- *                        placements and pipelines, ring_order.c orders rings of
- *                        datacenters
+ *                        placements and pipelines, build_chunks.c their chunks;
+ *                        ring_order.c orders rings of datacenters
  *     space.h            layouts that a job leaves open, as a tree
  *     site_search.h      placements to try: site_search.c and, through
  *                        site_search_internal.h, site_fill.c,

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Internal interface between build.c and build_chunks.c. */
+#ifndef LHI_PLANNER_LAYOUT_BUILD_INTERNAL_H
+#define LHI_PLANNER_LAYOUT_BUILD_INTERNAL_H
+
+#include "planner/layout/build_cache.h"
+
+#include "model/paths.h"
+
+/* State while building one pipeline. */
+typedef struct lhi_layout_builder {
+    const lh_job *job; /* with the configuration's recomputation */
+    const lhi_config *config;
+    lhi_build_cache *known; /* NULL: no cache */
+    lhi_arena *mem;
+    lhi_layout_placement places;
+    lh_chunk *chunks;
+    uint32_t n_chunks, n_links;
+    lh_link *links;
+    /* per device, per link: see add_hop() in build.c */
+    uint32_t *last_link, *link_before;
+    uint32_t *shared; /* per datacenter pair: see share_links() in build.c */
+    const char **dp_links; /* per device; NULL: sends nothing */
+    lhi_ecmp_cache busiest;
+    lh_cost last; /* cost of chunk `last_chunk`, if that is above 0 */
+    uint32_t last_chunk;
+    int64_t late_ns; /* late part of reductions, beyond the chunk latencies */
+    int64_t *optimizer_ns, *workspace, *buffers; /* per device */
+    lh_plan_memory *parts; /* per device; NULL: not required */
+    lhi_built_layout *built;
+} lhi_layout_builder;
+
+/* Adds chunk `c` with its times and memory. */
+lh_status lhi_layout_builder_add_chunk(lhi_layout_builder *b, uint32_t c,
+                                       lh_error *err);
+
+#endif
