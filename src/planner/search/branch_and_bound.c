@@ -8,12 +8,12 @@
  * Nodes are processed in batches, which grow with the node count already
  * processed. Costs of a batch are computed on several threads; the results are
  * applied in batch order. */
+#include "planner/search/branch_and_bound_internal.h"
+
 #include "planner/layout/layer_partition.h"
 #include "planner/search/objective.h"
 #include "planner/search/parallel_for.h"
-#include "planner/search/search_budget.h"
 
-#include "base/heap.h"
 #include "base/integer_math.h"
 
 #include <stdlib.h>
@@ -29,63 +29,14 @@ enum {
     MIN_WORK_DIVISOR =
         30, /* good enough only after 1/MIN_WORK_DIVISOR of the work */
     BATCH_DIVISOR = 32, /* batch size: nodes processed so far / BATCH_DIVISOR */
-    MAX_BATCH = 256,
-    BOUNDS_PER_TASK = 16,       /* children per bounding task */
-    MAX_FULL_EVALUATIONS = 16,  /* evaluated under every method in parallel */
-    MAX_PARTITION_BOUNDS = 200, /* layouts with an exact partition bound */
-    FAR_FACTOR = 2,             /* far: this multiple of the least bound */
+    BOUNDS_PER_TASK = 16,      /* children per bounding task */
+    MAX_FULL_EVALUATIONS = 16, /* evaluated under every method in parallel */
+    FAR_FACTOR = 2,            /* far: this multiple of the least bound */
     NO_NODE = -1
 };
 
 /* The search ends if nothing can be faster by more than 0.5 %. */
 static const double GOOD_ENOUGH_RATIO = 1.005;
-
-/* A node of the search tree. */
-typedef struct node {
-    lhi_config config;
-    lhi_lower_bound floor;
-    lhi_level level;
-    bool done;
-    uint64_t n_layouts; /* below this node */
-    int64_t bound;      /* in the objective's unit */
-    bool refused;       /* nothing below works */
-} node;
-
-/* Work items of one batch. */
-typedef struct batch {
-    uint32_t n_taken; /* nodes */
-    node *children;
-    uint32_t n_children, room;
-    uint32_t built[MAX_BATCH], n_built; /* candidates: bounds to compute */
-    uint32_t quick_evaluations[MAX_BATCH], n_quick_evaluations;
-} batch;
-
-/* Branch and bound state. */
-typedef struct branch_and_bound {
-    lhi_layout_search *s;
-    lhi_space space;
-    double ratio;
-    lhi_bound_inputs **floors; /* per thread */
-    batch batch;
-    uint64_t n_taken; /* nodes, all batches */
-    lhi_heap open;    /* nodes, by bound */
-    lhi_heap built;   /* candidates, by bound */
-    node *nodes;
-    uint32_t n_nodes, room;
-    uint32_t *unused; /* free list of nodes */
-    uint32_t n_unused, unused_room;
-    lhi_search_limits limits;
-    uint64_t seq, work;
-    int64_t least_partition_bound; /* least bound over all partitions of built
-                                    * layouts */
-    uint64_t n_open;               /* layouts below open nodes */
-    /* built: in total, since the last simulation */
-    uint32_t n_built, since_try;
-    /* State while a node is expanded: */
-    lhi_level level; /* level of its children */
-    int64_t least_bound;
-    int64_t least_child; /* NO_NODE: none is useful */
-} branch_and_bound;
 
 /* Alternatives must have times too, not only bounds. */
 static bool has_enough(const lhi_layout_search *s)
@@ -93,46 +44,10 @@ static bool has_enough(const lhi_layout_search *s)
     return s->n_simulated >= (s->options.quick ? 1 : MIN_SIMULATED);
 }
 
-/* --- objective ------------------------------------------------------------ */
-
-/* Returns the objective's bound, or the time bound. */
-static int64_t bound_of(const lhi_layout_search *s, lhi_level level,
-                        const lhi_config *config, const lhi_lower_bound *floor)
-{
-    const lhi_objective *o = s->objective;
-    return o ? o->bound(o->context, level, config, floor) : floor->ns;
-}
-
-/* Checks whether a bound prunes a node. */
-static bool is_hopeless(const lhi_layout_search *s, int64_t bound,
-                        lhi_level level, const lhi_config *config,
-                        const lhi_lower_bound *floor)
-{
-    const lhi_objective *o = s->objective;
-    return o ? o->is_useless(o->context, bound, level, config, floor)
-             : bound >= s->best_ns;
-}
-
-/* Returns the built pipeline's bound, valid for one partition. */
-static lhi_lower_bound bound_of_built(const lhi_candidate *c)
-{
-    lhi_lower_bound f = c->lower_bound;
-    f.ns = c->bound_ns;
-    return f;
-}
-
-/* Checks whether a candidate may still win. */
-static bool can_win(const lhi_layout_search *s, const lhi_candidate *c)
-{
-    lhi_lower_bound own = bound_of_built(c);
-    int64_t bound = bound_of(s, LHI_LEVEL_COMPLETE, &c->config, &own);
-    return !is_hopeless(s, bound, LHI_LEVEL_COMPLETE, &c->config, &own);
-}
-
 /* --- nodes ---------------------------------------------------------------- */
 
 /* Takes an unused node; *at is its index. Grows the array as needed. */
-static lh_status new_node(branch_and_bound *b, uint32_t *at, lh_error *err)
+static lh_status new_node(lhi_branch_and_bound *b, uint32_t *at, lh_error *err)
 {
     if (b->n_unused) {
         *at = b->unused[--b->n_unused];
@@ -140,7 +55,7 @@ static lh_status new_node(branch_and_bound *b, uint32_t *at, lh_error *err)
     }
     if (b->n_nodes == b->room) {
         uint32_t room = b->room ? 2 * b->room : 256;
-        node *more = realloc(b->nodes, room * sizeof *more);
+        lhi_search_node *more = realloc(b->nodes, room * sizeof *more);
         if (!more)
             return lhi_fail_nomem(err);
         b->nodes = more;
@@ -156,8 +71,8 @@ static lh_status new_node(branch_and_bound *b, uint32_t *at, lh_error *err)
 
 /* Adds a node to the open nodes, ordered by lower bound; of equal bounds, the
  * deeper node comes first. */
-static lh_status push(branch_and_bound *b, const node *n, uint32_t *at,
-                      lh_error *err)
+static lh_status push(lhi_branch_and_bound *b, const lhi_search_node *n,
+                      uint32_t *at, lh_error *err)
 {
     LHI_TRY(new_node(b, at, err));
     b->nodes[*at] = *n;
@@ -170,22 +85,9 @@ static lh_status push(branch_and_bound *b, const node *n, uint32_t *at,
     return lhi_heap_push(&b->open, event) ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Records a discarded layout, which may still be faster if the objective is not
- * time. */
-static lh_status note_dropped(lhi_layout_search *s, lhi_level level,
-                              const lhi_config *config, int64_t ns,
-                              lh_error *err)
-{
-    if (ns < s->dropped_ns)
-        s->dropped_ns = ns;
-    return s->unexplored
-               ? lhi_unexplored_add_bound(s->unexplored, level, config, ns, err)
-               : LH_OK;
-}
-
 /* Takes one child: counts it as pruned or queues it. */
-static lh_status queue_child(branch_and_bound *b, const node *child,
-                             lh_error *err)
+static lh_status queue_child(lhi_branch_and_bound *b,
+                             const lhi_search_node *child, lh_error *err)
 {
     lhi_layout_search *s = b->s;
     b->work += lhi_estimate_bound_work(child->level, s->job->n_datacenters);
@@ -196,11 +98,12 @@ static lh_status queue_child(branch_and_bound *b, const node *child,
         s->lacks_memory = true;
         return LH_OK;
     }
-    if (has_enough(s) && is_hopeless(s, child->bound, child->level,
-                                     &child->config, &child->floor)) {
+    if (has_enough(s) &&
+        lhi_layout_search_is_pruned(s, child->bound, child->level,
+                                    &child->config, &child->floor)) {
         s->pruned[child->floor.kind] += child->n_layouts;
-        return note_dropped(s, child->level, &child->config, child->floor.ns,
-                            err);
+        return lhi_layout_search_drop(s, child->level, &child->config,
+                                      child->floor.ns, err);
     }
     uint32_t at;
     LHI_TRY(push(b, child, &at, err));
@@ -215,22 +118,23 @@ static lh_status queue_child(branch_and_bound *b, const node *child,
 static lh_status add_child(void *context, const lhi_config *config,
                            lh_error *err)
 {
-    branch_and_bound *b = context;
-    batch *t = &b->batch;
+    lhi_branch_and_bound *b = context;
+    lhi_search_batch *t = &b->batch;
     if (t->n_children == t->room) {
         uint32_t room = t->room ? 2 * t->room : 256;
-        node *more = realloc(t->children, room * sizeof *more);
+        lhi_search_node *more = realloc(t->children, room * sizeof *more);
         if (!more)
             return lhi_fail_nomem(err);
         t->children = more;
         t->room = room;
     }
-    t->children[t->n_children++] = (node){.config = *config, .level = b->level};
+    t->children[t->n_children++] =
+        (lhi_search_node){.config = *config, .level = b->level};
     return LH_OK;
 }
 
 /* Lists a configuration's children. */
-static lh_status expand(branch_and_bound *b, lhi_level level,
+static lh_status expand(lhi_branch_and_bound *b, lhi_level level,
                         const lhi_config *config, lh_error *err)
 {
     b->level = (lhi_level)(level + 1);
@@ -255,7 +159,8 @@ static lh_status new_candidate(lhi_layout_search *s, lh_error *err)
 }
 
 /* Adds a complete layout to build; its bound is computed with the batch. */
-static lh_status add_built(branch_and_bound *b, const node *n, lh_error *err)
+static lh_status add_built(lhi_branch_and_bound *b, const lhi_search_node *n,
+                           lh_error *err)
 {
     lhi_layout_search *s = b->s;
     LHI_TRY(new_candidate(s, err));
@@ -267,7 +172,8 @@ static lh_status add_built(branch_and_bound *b, const node *n, lh_error *err)
 }
 
 /* Queues a built candidate. */
-static lh_status queue_built(branch_and_bound *b, uint32_t at, lh_error *err)
+static lh_status queue_built(lhi_branch_and_bound *b, uint32_t at,
+                             lh_error *err)
 {
     lhi_layout_search *s = b->s;
     const lhi_candidate *c = &s->candidates[at];
@@ -278,16 +184,16 @@ static lh_status queue_built(branch_and_bound *b, uint32_t at, lh_error *err)
         return LH_OK;
     b->least_partition_bound =
         lhi_min_int64(b->least_partition_bound, c->lower_bound.ns);
-    lhi_lower_bound own = bound_of_built(c);
-    lhi_event event = {.time_ns =
-                           bound_of(s, LHI_LEVEL_COMPLETE, &c->config, &own),
+    lhi_lower_bound own = lhi_candidate_built_bound(c);
+    lhi_event event = {.time_ns = lhi_layout_search_bound(s, LHI_LEVEL_COMPLETE,
+                                                          &c->config, &own),
                        .seq = b->seq++,
                        .payload = at};
     return lhi_heap_push(&b->built, event) ? LH_OK : lhi_fail_nomem(err);
 }
 
 /* Takes the time of a simulated candidate. */
-static lh_status take_time(branch_and_bound *b, const lhi_candidate *c,
+static lh_status take_time(lhi_branch_and_bound *b, const lhi_candidate *c,
                            lh_error *err)
 {
     lhi_layout_search *s = b->s;
@@ -304,7 +210,7 @@ static lh_status take_time(branch_and_bound *b, const lhi_candidate *c,
 }
 
 /* Adds the most promising built candidate for a quick evaluation. */
-static void add_quick_evaluation(branch_and_bound *b)
+static void add_quick_evaluation(lhi_branch_and_bound *b)
 {
     lhi_event event;
     b->since_try = 0;
@@ -316,9 +222,10 @@ static void add_quick_evaluation(branch_and_bound *b)
 /* --- batches -------------------------------------------------------------- */
 
 /* Expands a node, or adds its complete layout to build. */
-static lh_status process_node(branch_and_bound *b, uint32_t at, lh_error *err)
+static lh_status process_node(lhi_branch_and_bound *b, uint32_t at,
+                              lh_error *err)
 {
-    const node n = b->nodes[at];
+    const lhi_search_node n = b->nodes[at];
     b->nodes[at].done = true;
     b->n_open -= n.n_layouts;
     b->batch.n_taken++;
@@ -329,8 +236,9 @@ static lh_status process_node(branch_and_bound *b, uint32_t at, lh_error *err)
 }
 
 /* Computes a child's bound; `who` is the thread. */
-static lh_status compute_bound(branch_and_bound *b, lhi_layout_search *own,
-                               uint32_t who, node *child, lh_error *err)
+static lh_status compute_bound(lhi_branch_and_bound *b, lhi_layout_search *own,
+                               uint32_t who, lhi_search_node *child,
+                               lh_error *err)
 {
     lh_error why = {0};
     if (!b->floors[who])
@@ -343,8 +251,8 @@ static lh_status compute_bound(branch_and_bound *b, lhi_layout_search *own,
         status != LH_OK &&
         lhi_layout_search_count_refusal(own, status, &why, child->n_layouts);
     if (status == LH_OK && child->floor.kind != LHI_BOUND_MEMORY)
-        child->bound =
-            bound_of(own, child->level, &child->config, &child->floor);
+        child->bound = lhi_layout_search_bound(own, child->level,
+                                               &child->config, &child->floor);
     if (status == LH_OK || child->refused)
         return LH_OK;
     if (err)
@@ -357,12 +265,13 @@ static lh_status compute_bound(branch_and_bound *b, lhi_layout_search *own,
 static lh_status build(lhi_layout_search *own, lhi_candidate *c, lh_error *err)
 {
     LHI_TRY(lhi_candidate_compute_bound(own, c, err));
-    if (own->best_ns == INT64_MAX || own->options.quick || can_win(own, c))
+    if (own->best_ns == INT64_MAX || own->options.quick ||
+        lhi_candidate_can_win(own, c))
         return LH_OK;
-    int64_t least =
-        bound_of(own, LHI_LEVEL_COMPLETE, &c->config, &c->lower_bound);
-    if (is_hopeless(own, least, LHI_LEVEL_COMPLETE, &c->config,
-                    &c->lower_bound))
+    int64_t least = lhi_layout_search_bound(own, LHI_LEVEL_COMPLETE, &c->config,
+                                            &c->lower_bound);
+    if (lhi_layout_search_is_pruned(own, least, LHI_LEVEL_COMPLETE, &c->config,
+                                    &c->lower_bound))
         return LH_OK;
     return lhi_candidate_rebalance(own, c, err);
 }
@@ -372,8 +281,8 @@ static lh_status build(lhi_layout_search *own, lhi_candidate *c, lh_error *err)
 static lh_status run_task(void *context, lhi_layout_search *own, uint32_t who,
                           uint32_t i, lh_error *err)
 {
-    branch_and_bound *b = context;
-    const batch *t = &b->batch;
+    lhi_branch_and_bound *b = context;
+    const lhi_search_batch *t = &b->batch;
     lhi_candidate *all = b->s->candidates;
     if (i < t->n_quick_evaluations)
         return lhi_candidate_evaluate_quickly(
@@ -389,9 +298,9 @@ static lh_status run_task(void *context, lhi_layout_search *own, uint32_t who,
 }
 
 /* Applies a batch's results: times first, because they prune the rest. */
-static lh_status run_batch(branch_and_bound *b, lh_error *err)
+static lh_status run_batch(lhi_branch_and_bound *b, lh_error *err)
 {
-    batch *t = &b->batch;
+    lhi_search_batch *t = &b->batch;
     lhi_layout_search *s = b->s;
     uint32_t groups = (t->n_children + BOUNDS_PER_TASK - 1) / BOUNDS_PER_TASK;
     b->least_child = NO_NODE;
@@ -410,7 +319,7 @@ static lh_status run_batch(branch_and_bound *b, lh_error *err)
 /* --- search --------------------------------------------------------------- */
 
 /* Returns a lower bound on all plans with the partitions of this search. */
-static int64_t compute_open_bound(const branch_and_bound *b)
+static int64_t compute_open_bound(const lhi_branch_and_bound *b)
 {
     int64_t ns = lhi_min_int64(b->s->best_ns, b->least_partition_bound);
     return b->open.count ? lhi_min_int64(ns, b->open.items[0].time_ns) : ns;
@@ -418,7 +327,7 @@ static int64_t compute_open_bound(const branch_and_bound *b)
 
 /* Checks whether nothing has worked yet, or only plans too slow to prune much.
  */
-static bool is_far(const branch_and_bound *b)
+static bool is_far(const lhi_branch_and_bound *b)
 {
     const lhi_layout_search *s = b->s;
     if (s->best_ns == INT64_MAX)
@@ -431,7 +340,7 @@ static bool is_far(const branch_and_bound *b)
 
 /* Dives for an early incumbent: expands only each node's best child, while the
  * incumbent is far from the bound. */
-static lh_status run_local_search(branch_and_bound *b, lh_error *err)
+static lh_status run_local_search(lhi_branch_and_bound *b, lh_error *err)
 {
     const bool evaluated_quickly = b->batch.n_quick_evaluations > 0;
     LHI_TRY(run_batch(b, err));
@@ -446,7 +355,7 @@ static lh_status run_local_search(branch_and_bound *b, lh_error *err)
 }
 
 /* Checks whether the incumbent is close enough to the bound. */
-static bool is_good_enough(const branch_and_bound *b)
+static bool is_good_enough(const lhi_branch_and_bound *b)
 {
     const lhi_layout_search *s = b->s;
     return !s->objective && has_enough(s) &&
@@ -458,7 +367,7 @@ static bool is_good_enough(const branch_and_bound *b)
 
 /* Reports progress (best time, lower bound, closed and open layouts). Checks
  * whether the caller asks to stop. */
-static bool is_stopped_by_watcher(const branch_and_bound *b)
+static bool is_stopped_by_watcher(const lhi_branch_and_bound *b)
 {
     const lhi_layout_search *s = b->s;
     const lh_plan_options *o = &s->options;
@@ -474,7 +383,7 @@ static bool is_stopped_by_watcher(const branch_and_bound *b)
 }
 
 /* Checks whether `parts` of PARTS are used up, or the caller asks to stop. */
-static bool has_stopped(branch_and_bound *b, uint32_t parts)
+static bool has_stopped(lhi_branch_and_bound *b, uint32_t parts)
 {
     lhi_layout_search *s = b->s;
     bool stop = is_stopped_by_watcher(b);
@@ -489,7 +398,7 @@ static bool has_stopped(branch_and_bound *b, uint32_t parts)
 }
 
 /* Checks whether the best built candidate comes before the next node. */
-static bool is_built_next(const branch_and_bound *b)
+static bool is_built_next(const lhi_branch_and_bound *b)
 {
     if (b->built.count == 0)
         return false;
@@ -500,7 +409,7 @@ static bool is_built_next(const branch_and_bound *b)
 
 /* Checks whether the next item is useless. Without a separate objective, so is
  * everything after it. */
-static bool is_next_hopeless(const branch_and_bound *b, bool built)
+static bool is_next_hopeless(const lhi_branch_and_bound *b, bool built)
 {
     const lhi_layout_search *s = b->s;
     const lhi_event *e = built ? &b->built.items[0] : &b->open.items[0];
@@ -508,41 +417,30 @@ static bool is_next_hopeless(const branch_and_bound *b, bool built)
         return false;
     if (built) {
         const lhi_candidate *c = &s->candidates[e->payload];
-        lhi_lower_bound own = bound_of_built(c);
-        return is_hopeless(s, e->time_ns, LHI_LEVEL_COMPLETE, &c->config, &own);
+        lhi_lower_bound own = lhi_candidate_built_bound(c);
+        return lhi_layout_search_is_pruned(s, e->time_ns, LHI_LEVEL_COMPLETE,
+                                           &c->config, &own);
     }
-    const node *n = &b->nodes[e->payload];
-    return !n->done &&
-           is_hopeless(s, e->time_ns, n->level, &n->config, &n->floor);
-}
-
-/* Counts a pruned node. */
-static lh_status count_pruned(branch_and_bound *b, const lhi_event *e,
-                              lh_error *err)
-{
-    const node *n = &b->nodes[e->payload];
-    if (n->done)
-        return LH_OK;
-    b->s->pruned[n->floor.kind] += n->n_layouts;
-    b->n_open -= n->n_layouts;
-    return note_dropped(b->s, n->level, &n->config, n->floor.ns, err);
+    const lhi_search_node *n = &b->nodes[e->payload];
+    return !n->done && lhi_layout_search_is_pruned(s, e->time_ns, n->level,
+                                                   &n->config, &n->floor);
 }
 
 /* Returns the number of nodes to expand in parallel: 1 until a plan is found,
  * then in proportion to the nodes expanded so far. */
-static uint32_t compute_batch_size(const branch_and_bound *b)
+static uint32_t compute_batch_size(const lhi_branch_and_bound *b)
 {
     uint64_t n = b->n_taken / BATCH_DIVISOR;
     if (n < 1 || b->s->best_ns == INT64_MAX)
         return 1;
-    return n < MAX_BATCH ? (uint32_t)n : MAX_BATCH;
+    return n < LHI_MAX_BATCH ? (uint32_t)n : LHI_MAX_BATCH;
 }
 
 /* Fills the next batch: nodes to expand, and built candidates to simulate. */
-static lh_status fill_batch(branch_and_bound *b, lh_error *err)
+static lh_status fill_batch(lhi_branch_and_bound *b, lh_error *err)
 {
     const uint32_t most = compute_batch_size(b);
-    batch *t = &b->batch;
+    lhi_search_batch *t = &b->batch;
     lhi_event e;
     while ((b->open.count || b->built.count) && t->n_taken < most) {
         bool built = is_built_next(b), hopeless = is_next_hopeless(b, built);
@@ -559,7 +457,7 @@ static lh_status fill_batch(branch_and_bound *b, lh_error *err)
         }
         lhi_heap_pop(&b->open, &e);
         if (hopeless)
-            LHI_TRY(count_pruned(b, &e, err));
+            LHI_TRY(lhi_branch_and_bound_count_pruned(b, &e, err));
         else if (!b->nodes[e.payload].done)
             LHI_TRY(process_node(b, (uint32_t)e.payload, err));
         b->unused[b->n_unused++] = (uint32_t)e.payload;
@@ -568,7 +466,7 @@ static lh_status fill_batch(branch_and_bound *b, lh_error *err)
 }
 
 /* Runs the branch and bound until it is complete, stopped or good enough. */
-static lh_status run_search(branch_and_bound *b, lh_error *err)
+static lh_status run_search(lhi_branch_and_bound *b, lh_error *err)
 {
     while ((b->open.count || b->built.count) && !has_stopped(b, PARTS - 1) &&
            !is_good_enough(b)) {
@@ -620,7 +518,7 @@ static lh_status evaluate_fully(void *context, lhi_layout_search *own,
 
 /* Takes the next candidates from the queue that may win; the more were
  * evaluated (n), the more at once. */
-static uint32_t next_candidates(const branch_and_bound *b, lhi_heap *line,
+static uint32_t next_candidates(const lhi_branch_and_bound *b, lhi_heap *line,
                                 uint32_t n, lhi_candidate **list)
 {
     lhi_layout_search *s = b->s;
@@ -631,14 +529,14 @@ static uint32_t next_candidates(const branch_and_bound *b, lhi_heap *line,
              found = 0;
     while (found < most && lhi_heap_pop(line, &e)) {
         bool few = n + found < MIN_SIMULATED && !s->options.quick;
-        if (few || can_win(s, &s->candidates[e.payload]))
+        if (few || lhi_candidate_can_win(s, &s->candidates[e.payload]))
             list[found++] = &s->candidates[e.payload];
     }
     return found;
 }
 
 /* Evaluates the most promising candidates under every method. */
-static lh_status evaluate_promising(branch_and_bound *b, lh_error *err)
+static lh_status evaluate_promising(lhi_branch_and_bound *b, lh_error *err)
 {
     lhi_layout_search *s = b->s;
     lhi_heap line = {0};
@@ -660,94 +558,7 @@ static lh_status evaluate_promising(branch_and_bound *b, lh_error *err)
     return status;
 }
 
-/* --- proven bound --------------------------------------------------------- */
-
-/* Records a layout whose bound, or that of other partitions, is below its time.
- */
-static void note_open(const lhi_layout_search *s, lhi_level level,
-                      const lhi_config *config, const lhi_lower_bound *floor,
-                      int64_t ns)
-{
-    const lhi_objective *o = s->objective;
-    lhi_lower_bound least = *floor;
-    least.ns = ns;
-    if (o && o->add_unexplored && ns < INT64_MAX)
-        o->add_unexplored(o->context, level, config, &least);
-}
-
-/* Tightens bounds with the partition bound, from the least one on: only the
- * least determines the proven bound. */
-static lh_status tighten_bounds(branch_and_bound *b, lh_error *err)
-{
-    lhi_layout_search *s = b->s;
-    lhi_heap line = {0};
-    lhi_event e;
-    lh_status status = LH_OK;
-    if (!b->floors[0])
-        LHI_TRY(lhi_bound_inputs_make(s->job, b->ratio, &b->floors[0], err));
-    for (uint32_t i = 0; i < s->n && status == LH_OK; i++) {
-        lhi_event first = {.time_ns = s->candidates[i].lower_bound.ns,
-                           .payload = i};
-        if (first.time_ns < s->best_ns && !lhi_heap_push(&line, first))
-            status = lhi_fail_nomem(err);
-    }
-    for (int n = 0; n < MAX_PARTITION_BOUNDS && status == LH_OK; n++) {
-        lhi_lower_bound closer;
-        if (!lhi_heap_pop(&line, &e) || e.rank > 0)
-            break;
-        lhi_candidate *c = &s->candidates[e.payload];
-        status = lhi_bound_inputs_compute_tight(b->floors[0], &c->config,
-                                                s->best_ns, &closer, err);
-        if (status != LH_OK)
-            break;
-        c->lower_bound.ns = e.time_ns =
-            lhi_max_int64(c->lower_bound.ns, closer.ns);
-        e.rank = 1;
-        if (!lhi_heap_push(&line, e))
-            status = lhi_fail_nomem(err);
-    }
-    lhi_heap_fini(&line);
-    return status;
-}
-
-/* Computes the proven bound: no unexplored layout is faster. */
-static lh_status compute_proven_bound(branch_and_bound *b, lh_error *err)
-{
-    lhi_layout_search *s = b->s;
-    lhi_event e;
-    if (s->complete && !s->objective && !s->options.quick)
-        LHI_TRY(tighten_bounds(b, err));
-    while (lhi_heap_pop(&b->open, &e)) {
-        const node *n = &b->nodes[e.payload];
-        if (n->done ||
-            is_hopeless(s, e.time_ns, n->level, &n->config, &n->floor)) {
-            LHI_TRY(count_pruned(b, &e, err));
-            continue;
-        }
-        s->n_unexplored += n->n_layouts;
-        note_open(s, n->level, &n->config, &n->floor, n->floor.ns);
-        LHI_TRY(note_dropped(s, n->level, &n->config, n->floor.ns, err));
-    }
-    s->proven_ns = s->best_ns < s->dropped_ns ? s->best_ns : s->dropped_ns;
-    for (uint32_t i = 0; i < s->n; i++) {
-        lhi_candidate *c = &s->candidates[i];
-        int64_t ns = c->lower_bound.ns;
-        c->open = !s->complete && !c->fully_evaluated &&
-                  c->bound_ns < INT64_MAX && can_win(s, c);
-        if (!lhi_layer_partition_has_alternatives(s->job, &c->config,
-                                                  &s->options) &&
-            c->bound_ns > ns)
-            ns = c->bound_ns;
-        if (ns < s->proven_ns)
-            s->proven_ns = ns;
-        note_open(s, LHI_LEVEL_STATE, &c->config, &c->lower_bound, ns);
-        if (s->unexplored &&
-            ns < INT64_MAX) /* perhaps only uneven chunks fit */
-            LHI_TRY(lhi_unexplored_add_bound(s->unexplored, LHI_LEVEL_COMPLETE,
-                                             &c->config, ns, err));
-    }
-    return LH_OK;
-}
+/* --- branch and bound ----------------------------------------------------- */
 
 /* Decides whether to enumerate all partitions: on request, or if few are left
  * to try. */
@@ -763,7 +574,7 @@ static lh_status decide_exact(lhi_layout_search *s, lh_error *err)
 }
 
 /* Frees the search state; not the candidates. */
-static void close_branch(branch_and_bound *b)
+static void close_branch(lhi_branch_and_bound *b)
 {
     lhi_heap_fini(&b->open);
     lhi_heap_fini(&b->built);
@@ -779,7 +590,7 @@ static void close_branch(branch_and_bound *b)
 lh_status lhi_layout_search_branch_and_bound(lhi_layout_search *s,
                                              lh_error *err)
 {
-    branch_and_bound b = {
+    lhi_branch_and_bound b = {
         .s = s,
         .limits = lhi_search_limits_from_options(&s->options, s->sharing),
         .ratio = lhi_layer_partition_max_ratio(s->job, &s->options),
@@ -805,7 +616,7 @@ lh_status lhi_layout_search_branch_and_bound(lhi_layout_search *s,
     if (status == LH_OK && s->exact)
         status = lhi_layout_search_enumerate_partitions(s, err);
     if (status == LH_OK)
-        status = compute_proven_bound(&b, err);
+        status = lhi_branch_and_bound_compute_proven(&b, err);
     if (!s->first_refusal.text[0])
         s->first_refusal = refused.why;
     close_branch(&b);

@@ -3,7 +3,8 @@
  * results under schedules. Input: a job and an objective. Output: the best
  * layout with its schedule, the alternatives, and the proven bound.
  *     plan_search.h       complete search; plan_search.c calls the parts
- *     branch_and_bound.c  branch and bound over layouts with even chunks
+ *     branch_and_bound.c  branch and bound over layouts with even chunks;
+ *                         proven_bound.c: the bound that it proves
  *     parallel_for.h      parts of a search on several threads
  *     lower_bound.h       bounds before a pipeline is built: lower_bound.c;
  *                         bound_inputs.c has their inputs; candidate.c: after

@@ -282,3 +282,36 @@ lh_status lhi_cost_objective_init(const lh_job *job,
     *out = g;
     return LH_OK;
 }
+
+int64_t lhi_layout_search_bound(const lhi_layout_search *s, lhi_level level,
+                                const lhi_config *config,
+                                const lhi_lower_bound *floor)
+{
+    const lhi_objective *o = s->objective;
+    return o ? o->bound(o->context, level, config, floor) : floor->ns;
+}
+
+bool lhi_layout_search_is_pruned(const lhi_layout_search *s, int64_t bound,
+                                 lhi_level level, const lhi_config *config,
+                                 const lhi_lower_bound *floor)
+{
+    const lhi_objective *o = s->objective;
+    return o ? o->is_useless(o->context, bound, level, config, floor)
+             : bound >= s->best_ns;
+}
+
+lhi_lower_bound lhi_candidate_built_bound(const lhi_candidate *c)
+{
+    lhi_lower_bound f = c->lower_bound;
+    f.ns = c->bound_ns;
+    return f;
+}
+
+bool lhi_candidate_can_win(const lhi_layout_search *s, const lhi_candidate *c)
+{
+    lhi_lower_bound own = lhi_candidate_built_bound(c);
+    int64_t bound =
+        lhi_layout_search_bound(s, LHI_LEVEL_COMPLETE, &c->config, &own);
+    return !lhi_layout_search_is_pruned(s, bound, LHI_LEVEL_COMPLETE,
+                                        &c->config, &own);
+}

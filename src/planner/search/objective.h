@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Objective of a plan: iteration time or cost. */
+/* Objective of a plan: iteration time or cost, and pruning by it. */
 #ifndef LHI_PLANNER_SEARCH_OBJECTIVE_H
 #define LHI_PLANNER_SEARCH_OBJECTIVE_H
 
@@ -52,5 +52,21 @@ lh_status lhi_cost_objective_init(const lh_job *job,
 double lhi_cost_objective_bound(lhi_cost_objective *goal, lhi_level level,
                                 const lhi_config *config,
                                 const lhi_lower_bound *floor);
+
+/* Returns the objective's bound, or the time bound. */
+int64_t lhi_layout_search_bound(const lhi_layout_search *s, lhi_level level,
+                                const lhi_config *config,
+                                const lhi_lower_bound *floor);
+
+/* Checks whether a bound prunes a node. */
+bool lhi_layout_search_is_pruned(const lhi_layout_search *s, int64_t bound,
+                                 lhi_level level, const lhi_config *config,
+                                 const lhi_lower_bound *floor);
+
+/* Returns the built pipeline's bound, valid for one partition. */
+lhi_lower_bound lhi_candidate_built_bound(const lhi_candidate *c);
+
+/* Checks whether a candidate may still win. */
+bool lhi_candidate_can_win(const lhi_layout_search *s, const lhi_candidate *c);
 
 #endif
