@@ -7,8 +7,8 @@
  * - event_links.c: a pipeline's links that match a name
  *   (schedule/pipeline/link_names.h)
  * - event_hosts.c: the links between hosts that match a name
- * - timeline.c: groups steps with the same events into states and builds the
- *   pipeline in each
+ * - timeline.c: groups steps with the same events into states
+ * - state_pipeline.c: builds the pipeline in a state
  * - timeline_run.c: simulates the steps in virtual time */
 #ifndef LHI_RESILIENCE_EVENT_TIMELINE_TIMELINE_H
 #define LHI_RESILIENCE_EVENT_TIMELINE_TIMELINE_H
@@ -51,6 +51,12 @@ struct lh_event_timeline {
     uint32_t n_names;
     const char **names; /* all slow parts, without duplicates */
 };
+
+/* Checks whether bit `i` of a set of effects is set. */
+static inline bool lhi_event_set_has(const uint64_t *set, uint32_t i)
+{
+    return set[i / 64] >> i % 64 & 1;
+}
 
 /* Fills in effect->links from the names in its event. LH_EINPUT: a name matches
  * nothing. */
