@@ -185,12 +185,6 @@ typedef struct lh_emulated_step {
     const bool *delegated; /* mixed path: per link of the timeline; else NULL */
 } lh_emulated_step;
 
-/* Event that the monitor reported after a step. */
-typedef struct lh_emulated_event {
-    uint64_t step;
-    lh_monitor_event event;
-} lh_emulated_event;
-
 /* A switch that took effect: schedule names and data path, with the iteration
  * time before, the prediction and the lower bound. */
 typedef struct lh_emulated_switch {
@@ -249,10 +243,6 @@ lh_emulation_exchanges(const lh_emulation *played, uint32_t *n_exchanges);
 /* Returns the layer migrations in order; borrowed from the emulation. */
 LH_API const lh_emulated_migration *
 lh_emulation_migrations(const lh_emulation *played, uint32_t *n_moves);
-/* Returns the monitor's events; borrowed. Device events refer to the initial
- * layer assignment. */
-LH_API const lh_emulated_event *lh_emulation_events(const lh_emulation *played,
-                                                    uint32_t *n_notices);
 
 #ifdef __cplusplus
 }

@@ -193,26 +193,6 @@ static lh_status simulate_step(lhi_emulation_run *p, uint64_t step,
 
 /* --- decisions ------------------------------------------------------------ */
 
-/* Appends the monitor's new events, with their step, to the result. */
-static lh_status add_monitor_events(lhi_emulation_run *p, uint64_t step,
-                                    lh_error *err)
-{
-    uint32_t n;
-    lh_emulation *o = p->out;
-    const lh_monitor_event *events = lhi_monitor_events(p->monitor, &n);
-    if (n > o->events_capacity - o->n_events) {
-        uint32_t room = 2 * o->events_capacity + n;
-        lh_emulated_event *more = realloc(o->events, room * sizeof *more);
-        if (!more)
-            return lhi_fail_nomem(err);
-        o->events = more;
-        o->events_capacity = room;
-    }
-    for (uint32_t i = 0; i < n; i++)
-        o->events[o->n_events++] = (lh_emulated_event){step, events[i]};
-    return LH_OK;
-}
-
 /* Adds a pending version for a schedule switch, active from step `at`. */
 static lh_status add_switch(lhi_emulation_run *p, const lh_decision *d,
                             uint64_t at, lh_error *err)
@@ -318,6 +298,7 @@ static lh_status simulate_all(lhi_emulation_run *p, lh_error *err)
     lh_emulation *o = p->out;
     for (uint64_t i = 0; i < o->n_steps; i++) {
         lhi_emulated_iteration *m;
+        uint32_t n_events;
         int64_t moving_ns = 0;
         LHI_TRY(activate_pending(p, i, &moving_ns, err));
         LHI_TRY(simulate_step(p, i, &m, err));
@@ -326,7 +307,8 @@ static lh_status simulate_all(lhi_emulation_run *p, lh_error *err)
             (lh_emulated_step){m->ns + moving_ns, v->name, v->path, v->links};
         m->observation.step = i;
         LHI_TRY(lh_monitor_add(p->monitor, &m->observation, err));
-        LHI_TRY(add_monitor_events(p, i, err));
+        lhi_monitor_events(p->monitor, &n_events);
+        p->n_events += n_events;
         LHI_TRY(decide(p, i, err));
     }
     return LH_OK;
@@ -424,7 +406,6 @@ void lh_emulation_free(lh_emulation *played)
     free(played->switches);
     free(played->exchanges);
     free(played->layers);
-    free(played->events);
     free(played->steps);
     lhi_arena_free(played->mem);
     free(played);
@@ -456,11 +437,4 @@ const lh_emulated_migration *lh_emulation_migrations(const lh_emulation *played,
 {
     *n_moves = played->n_layers;
     return played->layers;
-}
-
-const lh_emulated_event *lh_emulation_events(const lh_emulation *played,
-                                             uint32_t *n_notices)
-{
-    *n_notices = played->n_events;
-    return played->events;
 }

@@ -55,7 +55,7 @@ struct lh_emulation {
     lhi_arena *mem;
     uint64_t n_steps;
     lh_emulated_step *steps;
-    uint32_t n_versions, n_events, events_capacity;
+    uint32_t n_versions;
     /* Arrays have capacity for one entry more. Each version but the first has
      * one switch, exchange or layer migration, in order. */
     lhi_emulation_version *versions;
@@ -63,7 +63,6 @@ struct lh_emulation {
     lh_emulated_switch *switches;
     lh_emulated_exchange *exchanges;
     lh_emulated_migration *layers;
-    lh_emulated_event *events;
 };
 
 /* Simulated run's state. */
@@ -76,6 +75,7 @@ typedef struct lhi_emulation_run {
     int64_t layer_ns;
     lh_adapt *adapt;
     lh_monitor *monitor;
+    uint32_t n_events; /* monitor events so far */
     uint32_t n_assignments;
     lhi_emulation_assignment *assignments;
     lhi_emulated_iteration **cached; /* cached results per version and state */
