@@ -10,7 +10,7 @@
 typedef struct lhi_ucx_options {
     uint32_t rank, n_ranks;
     /* All-gather for the address exchange: each rank provides `size` bytes at
-     * cards + rank * size; on return all have all records. */
+     * records + rank * size; on return all have all records. */
     lh_status (*exchange)(void *context, void *records, size_t size,
                           lh_error *err);
     void *context;
