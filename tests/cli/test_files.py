@@ -443,11 +443,13 @@ def what_memory_lacks_is_what_mends_it():
     said = plan(130).stderr
     needs = float(re.search(r"use GPUs with at least ([\d.]+) GiB \(now 130; "
                             r".*recompute full\)\n\Z", said)[1])
-    for memory, status in (needs * 1.001, 0), (0.98 * needs, 1):
+    for memory, status in (needs * 1.001, 0), (0.99 * needs, 1):
         done = plan(memory)
         check(done.returncode == status, f"{said!r}, {memory}: {done}")
     check("training.recompute: full with GPUs of" in plan(
         130, ", recompute: none").stderr, "recomputation is fixed")
+    check(plan(130, "", "tensor: 1").stderr.endswith(
+        ", or fix less of layout\n"), "the layout is fixed")
 
 
 finish()

@@ -65,6 +65,13 @@ with tempfile.TemporaryDirectory(prefix="longhaul-pytorch-") as temp:
         verdict = json.loads(done.stdout or "{}")
         check(done.returncode == 0 and verdict.get("valid"),
               f"{path.name} is valid: {done.stdout}{done.stderr}")
+        without = pathlib.Path(temp, "without.csv")
+        without.write_text(re.sub(r"\b\d+SEND_[FB]\d+", "",
+                                  path.read_text(), count=1))
+        if without.read_text() != path.read_text():
+            done = longhaul("check", p, without, "--json")
+            check(done.returncode == 1, f"{path.name} without its first send: "
+                  f"{done.stdout}{done.stderr}")
         done = longhaul("simulate", p, "-s", path, "--json")
         found = json.loads(done.stdout or "{}")
         check(done.returncode == 0 and

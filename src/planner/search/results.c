@@ -30,25 +30,30 @@ static bool lacks_memory(const lhi_layout_search *s)
     return lacks;
 }
 
-enum { ADVICE_TEXT = 160 };
+/* Returns the advice for a job that fixes values of `layout`; else "". */
+static const char *layout_advice(const lh_job *job)
+{
+    const lh_layout *l = &job->layout;
+    const bool given = l->tensor || l->context || l->expert || l->pipeline ||
+                       l->data || l->micro_batch || l->chunks_per_device ||
+                       l->chunk_layers;
+    return given ? ", or fix less of layout" : "";
+}
 
 /* Formats general advice to fit in memory: more GPUs or, where the job fixes
  * them, other settings. */
-static void memory_advice(const lh_job *job, char text[ADVICE_TEXT])
+static void memory_advice(const lh_job *job, char text[LHI_MEMORY_NEEDS_TEXT])
 {
-    const lh_layout *l = &job->layout;
     const lh_training *t = &job->training;
-    bool given = l->tensor || l->context || l->expert || l->pipeline ||
-                 l->data || l->micro_batch || l->chunks_per_device ||
-                 l->chunk_layers;
-    snprintf(text, ADVICE_TEXT, "use more GPUs, or GPUs with more memory%s%s%s",
+    snprintf(text, LHI_MEMORY_NEEDS_TEXT,
+             "use more GPUs, or GPUs with more memory%s%s%s",
              t->zero_given && t->zero < 3 && job->n_gpus > 1
                  ? ", or a higher training.zero"
                  : "",
              t->recompute_given && t->recompute != LH_RECOMPUTE_FULL
                  ? ", or training.recompute: full"
                  : "",
-             given ? ", or fix less of layout" : "");
+             layout_advice(job));
 }
 
 /* Formats the changes that make the job fit in memory; without any, general
@@ -62,7 +67,11 @@ static lh_status memory_remedy(const lhi_layout_search *s,
     if (s->options.memory_needs)
         *s->options.memory_needs = needs;
     lhi_format_memory_needs(s->job, &needs, text);
-    if (!*text)
+    const size_t len = strlen(text);
+    if (len)
+        snprintf(text + len, LHI_MEMORY_NEEDS_TEXT - len, "%s",
+                 layout_advice(s->job));
+    else
         memory_advice(s->job, text);
     return LH_OK;
 }
@@ -160,7 +169,7 @@ static lh_status fail_target(lhi_layout_search *s, lh_error *err)
     bool found;
     lh_error why = {0};
     lh_status status = LH_OK;
-    char advice[ADVICE_TEXT] = "";
+    char advice[LHI_MEMORY_NEEDS_TEXT] = "";
     if (target == LH_TARGET_ANY)
         return LH_OK;
     LHI_TRY(find_without_target(s, &config, &found, err));
