@@ -54,6 +54,8 @@ else
     seconds=${LONGHAUL_FUZZ_SECONDS:-10}
     unset LONGHAUL_ALL_CASES
 fi
+# The builds that compile the same share objects, if ccache is installed.
+export CCACHE_DIR="${CCACHE_DIR:-$PWD/build-ccache}"
 passed=0 failed=0 skipped=0
 begin=$(date +%s)
 mkdir -p build-logs
@@ -137,7 +139,8 @@ suites() {
     ninja -C "$folder" build.ninja >/dev/null # meson.build may be newer
     # shellcheck disable=SC2046 # a list
     step "build $folder" ninja -C "$folder" \
-        $(python3 tools/suite-targets.py "$folder" "$@") || return
+        $(python3 tools/suite-targets.py "$folder" "$@" \
+            --without searches "${without:-none}") || return
     for name; do
         shift
         set -- "$@" --suite "$name"
@@ -160,6 +163,15 @@ fuzz() {
     fi
 }
 
+# packages_end: waits for the packages that only tests need.
+packages_end() {
+    [ -n "$packages_job" ] || return 0
+    wait "$packages_job"
+    step "packages that tests need" test $? = 0 ||
+        tail -n 20 build-logs/packages.log
+    packages_job=''
+}
+
 # finish: prints the times and the last line; its status is the run's.
 finish() {
     stage 'Times'
@@ -175,12 +187,14 @@ finish() {
     [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
 }
 
+# The builds need these; the tests need the other ones too, which are installed
+# during the first builds.
 packages='gcc g++ libc6-dev meson ninja-build pkg-config libyaml-dev
     libjansson-dev zlib1g-dev libssl-dev libucx-dev libopenmpi-dev openmpi-bin
-    libopenblas0-pthread iproute2 procps slurmctld slurmd
-    slurm-client munge clang libclang-rt-14-dev lld wasi-libc libclang-rt-14-dev-wasm32
-    nodejs python3 python3-dev python3-venv mandoc chromium
-    zsh fish binutils'
+    libopenblas0-pthread iproute2 procps clang libclang-rt-14-dev lld ccache
+    python3 python3-dev python3-venv binutils'
+more_packages='slurmctld slurmd slurm-client munge wasi-libc
+    libclang-rt-14-dev-wasm32 nodejs mandoc chromium zsh fish'
 if [ -z "${LONGHAUL_NO_INSTALL:-}" ]; then
     stage 'Packages'
     # shellcheck disable=SC2086 # words
@@ -201,10 +215,14 @@ if [ "$mode" = quick ]; then
 fi
 
 # Mostly downloads: they run in parallel with the first builds.
-torch_job='' wheel_job=''
+torch_job='' packages_job=''
 if [ -z "${LONGHAUL_NO_INSTALL:-}" ]; then
     stage 'Sources of the playground'
     get get-wasm.sh build-wasm
+    # shellcheck disable=SC2086 # words
+    sh tools/need-packages.sh $more_packages >build-logs/packages.log 2>&1 \
+        </dev/null &
+    packages_job=$!
     if [ -z "${LONGHAUL_TORCH:-}" ] && ! python3 -c 'import torch' 2>/dev/null; then
         get get-torch.sh build-torch >build-logs/torch.said 2>&1 &
         torch_job=$!
@@ -212,6 +230,7 @@ if [ -z "${LONGHAUL_NO_INSTALL:-}" ]; then
 fi
 
 if [ "$mode" = all ]; then
+    packages_end
     stage 'gcc, AddressSanitizer, UndefinedBehaviorSanitizer: all suites'
     # With -g1 a report has file and line.
     if build build-asan -Dbuildtype=debugoptimized -Dc_args=-g1 \
@@ -223,7 +242,8 @@ fi
 if command -v clang >/dev/null; then
     stage 'clang, AddressSanitizer, UndefinedBehaviorSanitizer: unit, fuzz'
     [ -f build-fuzz/build.ninja ] ||
-        CC=clang step 'configure build-fuzz' meson setup build-fuzz \
+        CC=clang CC_LD=$(command -v ld.lld >/dev/null && echo lld || echo bfd) \
+            step 'configure build-fuzz' meson setup build-fuzz \
             -Dfuzz=true -Doptimization=1 -Dc_args=-g1 \
             -Db_sanitize=address,undefined -Db_lundef=false \
             -Dplayground=disabled -Dpage=disabled
@@ -244,6 +264,8 @@ if [ "$mode" = all ]; then
             -Db_sanitize=thread -Db_lundef=false
     suites build-tsan threads
 fi
+
+packages_end
 
 stage 'The library by a plain compiler, without configuring'
 step 'cc -std=c11' sh tools/plain-cc.sh

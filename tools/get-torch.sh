@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Makes a virtual environment with torch for the CPU, from PyPI. Its x86-64 wheels
 # depend on gigabytes of CUDA, which torch-without-cuda.py replaces by stubs.
-# Downloads about half a gigabyte the first time, nothing later.
+# Downloads about half a gigabyte the first time, nothing later. Modules are
+# compiled when a test first imports them: most never are.
 #
 #     tools/get-torch.sh FOLDER
 set -eu
@@ -10,7 +11,8 @@ folder=$1
 here=$(dirname "$0")
 version=2.15.0
 pip="$folder/bin/python -m pip install --quiet --no-input
-    --disable-pip-version-check --no-cache-dir --retries 1 --timeout 30"
+    --disable-pip-version-check --no-cache-dir --no-compile --retries 1
+    --timeout 30"
 
 has() { [ -x "$folder/bin/python" ] && "$folder/bin/python" -c "import $1"; }
 

@@ -19,8 +19,16 @@ python3 tools/embed.py "$temp/report_page.c" \
     "lhi_optical_page_css=$report/report.css:src/network/optical/optical.css"
 cc=${CC:-cc}
 sed -n 's/^ \*     //p' include/longhaul.h >"$temp/example.c"
-# shellcheck disable=SC2046 # names without spaces
-$cc -std=c11 -Iinclude -Isrc -DLONGHAUL_VERSION='"plain"' \
-    $(find src -name '*.c') "$temp/report_page.c" "$temp/example.c" \
-    -o "$temp/example" -lyaml -ljansson -lz -lm
+# Each object is named after its path: several files have the same name.
+export cc temp
+{
+    find src -name '*.c'
+    echo "$temp/report_page.c"
+    echo "$temp/example.c"
+} | xargs -P "$(nproc)" -n 8 sh -c 'for source; do
+    object=$temp/$(echo "$source" | tr / _).o
+    $cc -std=c11 -Iinclude -Isrc -DLONGHAUL_VERSION="\"plain\"" \
+        -c "$source" -o "$object" || exit 255
+done' compile
+$cc "$temp"/*.o -o "$temp/example" -lyaml -ljansson -lz -lm
 "$temp/example" examples/tiny-llama-cpu.yaml | grep -q '^plan: .* on 4 GPUs$'
