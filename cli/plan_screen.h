@@ -51,7 +51,7 @@ const char *cli_params_text(uint64_t n, char *text, size_t room);
 const char *cli_precision_text(const lh_job *job, char *text, size_t room);
 /* Formats the GPUs in use. */
 const char *cli_plan_gpus_text(const lh_plan *plan, char *text, size_t room);
-/* Prints the layout in abbreviations and in words. */
+/* Prints the layout, each abbreviation with its meaning, and the schedule. */
 void cli_plan_layout(cli *c, const lh_plan *plan);
 /* Prints the placement over the datacenters. */
 void cli_plan_sites(cli *c, const lh_plan *plan);

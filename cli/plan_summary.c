@@ -153,11 +153,13 @@ void cli_plan_model(cli *c, const lh_plan *p)
 
 /* --- layout ------------------------------------------------------------- */
 
-/* Appends a parallel degree above 1, as in 'tensor 8'. */
-static void add_degree(words *w, const char *name, uint32_t degree)
+/* Appends a parallel degree above 1 with its meaning, as in 'CP 2 (context)'.
+ */
+static void add_degree(words *w, const char *name, uint32_t degree,
+                       const char *meaning)
 {
     if (degree > 1)
-        add_words(w, " x ", "%s %" PRIu32, name, degree);
+        add_words(w, ", ", "%s %" PRIu32 " (%s)", name, degree, meaning);
 }
 
 /* Appends the recomputed operations or modules; nothing without recomputation.
@@ -195,37 +197,37 @@ static bool is_single_site(const lh_sites *sites)
     return sites != NULL;
 }
 
-/* Explains the abbreviations of cli_layout_text(). */
-static void add_legend(words *w, const lh_plan *p)
+/* Appends the layout in the notation of cli_layout_text(), each abbreviation
+ * with its meaning. */
+static void add_layout(words *w, const lh_plan *p)
 {
     const lh_choice *b = &p->best;
     const lh_layout *l = &b->layout;
-    add_degree(w, "tensor", l->tensor);
-    add_degree(w, "context", l->context);
-    add_degree(w, "pipeline", l->pipeline);
-    add_degree(w, "data", l->data);
-    if (!w->len)
-        add_words(w, "", "one GPU");
+    add_words(w, "", "TP %" PRIu32 " (tensor)", l->tensor);
+    add_degree(w, "CP", l->context, "context");
+    add_degree(w, "EP", l->expert, "experts");
     if (l->expert > 1)
-        add_words(w, ", ", "experts over %" PRIu32 " GPUs", l->expert);
-    if (l->expert_tensor > 1)
-        add_words(w, ", ", "each over %" PRIu32, l->expert_tensor);
-    add_words(w, "; ", "%" PRIu32 " chunk%s of layers per device",
-              l->chunks_per_device, l->chunks_per_device > 1 ? "s" : "");
-    add_words(w, "; ", "%" PRIu32 " sequence%s per microbatch", l->micro_batch,
-              l->micro_batch > 1 ? "s" : "");
+        add_degree(w, "ETP", l->expert_tensor, "GPUs per expert");
+    add_words(w, ", ",
+              "PP %" PRIu32 "x%" PRIu32 " (pipeline, %" PRIu32
+              " chunk%s per device)",
+              l->pipeline, l->chunks_per_device, l->chunks_per_device,
+              l->chunks_per_device > 1 ? "s" : "");
+    add_words(w, ", ", "DP %" PRIu32 " (data)", l->data);
+    add_words(w, ", ", "mb %" PRIu32 " (sequence%s per microbatch)",
+              l->micro_batch, l->micro_batch > 1 ? "s" : "");
     if (p->job->n_datacenters > 1)
-        add_words(w, "; ", "%s",
+        add_words(w, ", ", "%s",
                   is_single_site(l->sites) ? "all in one datacenter"
                   : l->outermost == LH_OUTERMOST_DATA
-                      ? "replicas in different datacenters"
+                      ? "DP-out (replicas in different datacenters)"
                   : l->outermost == LH_OUTERMOST_MIXED
-                      ? "pipelines and replicas over datacenters"
-                      : "pipelines over datacenters");
+                      ? "mixed (pipelines and replicas over datacenters)"
+                      : "PP-out (pipelines over datacenters)");
     if (l->rank_order)
-        add_words(w, "; ", "%s outermost in a datacenter's ranks",
+        add_words(w, ", ", "%s outermost in a datacenter's ranks",
                   lh_outermost_name(l->rank_order));
-    add_words(w, "; ", "ZeRO %" PRIu32, b->zero);
+    add_words(w, ", ", "ZeRO %" PRIu32, b->zero);
     if (l->sharding > LH_SHARDING_FULL)
         add_words(w, ", ", "shards %s%s", lh_sharding_name(l->sharding),
                   l->data == 1 || is_single_site(l->sites)
@@ -237,12 +239,11 @@ static void add_legend(words *w, const lh_plan *p)
 void cli_plan_layout(cli *c, const lh_plan *p)
 {
     const lh_choice *b = &p->best;
-    char layout[240];
     words w = {0};
-    cli_wrap(c, "layout", "%s, %" PRIu32 " microbatches",
-             cli_layout_text(b, layout, sizeof layout), b->microbatches);
-    add_legend(&w, p);
-    cli_wrap(c, "", "%s", w.text);
+    add_layout(&w, p);
+    add_words(&w, "; ", "%" PRIu32 " microbatch%s", b->microbatches,
+              b->microbatches == 1 ? "" : "es");
+    cli_wrap(c, "layout", "%s", w.text);
     cli_wrap(c, "schedule", "%s, placement %s; bubble %.2f %%",
              b->layout.schedule, lh_placement_name(b->placement),
              100 * b->bubble_ratio);
@@ -645,8 +646,8 @@ static lh_status add_cards(cli *c, const lh_plan *p, lh_report *report)
 
 lh_status cli_plan_summary(cli *c, const lh_plan *p, lh_report *report)
 {
-    words legend = {0}, search = {0};
-    add_legend(&legend, p);
+    words layout = {0}, search = {0};
+    add_layout(&layout, p);
     add_words(&search, "",
               "%" PRIu32 " layouts: %" PRIu32 " do not fit in "
               "memory, %" PRIu32 " ruled out by a bound, %" PRIu32
@@ -664,7 +665,7 @@ lh_status cli_plan_summary(cli *c, const lh_plan *p, lh_report *report)
                   100 * lh_plan_gap(p));
     CLI_TRY(add_fact(c, report, "model", describe_model(p).text));
     CLI_TRY(add_fact(c, report, "GPUs", describe_gpus(p).text));
-    CLI_TRY(add_fact(c, report, "in words", legend.text));
+    CLI_TRY(add_fact(c, report, "notation", layout.text));
     CLI_TRY(add_fact(c, report, "search", search.text));
     CLI_TRY(add_cards(c, p, report));
     return report_sites(c, p, report);

@@ -5,6 +5,7 @@ import json
 import re
 import shlex
 import shutil
+import subprocess
 
 import harness
 from harness import (ROOT, WORK, case, check, finish, makes, read, run, test,
@@ -259,6 +260,28 @@ def a_form_that_help_shows_is_what_errors_ask_for():
                     "memory", "--makespan", "3980"], 2,
          err=r"is not a time such as 3\.98s or 3980ms")
     check(json.loads(run("init", "--json").stdout)["sites"] == 1, "JSON")
+
+
+@test
+@makes("readme.yaml", "readme.json")
+def the_readme_shows_the_real_output():
+    """Each run of lines between two "[...]" stands so in the output."""
+    readme = (ROOT / "README.md").read_text()
+    lines = re.search(r"\n## Example\n\n((?:    .*\n)+)", readme)[1].split("\n")
+    said, shown = "", []
+    for line in [*(x[4:] for x in lines), "$ end"]:
+        if not line.startswith("$ ") and line not in ("[...]", ""):
+            shown[-1] += line + "\n"
+            continue
+        check(all(part in said for part in shown),
+              f"{shown}\n\nprinted:\n{said}")
+        if line.startswith("$ longhaul "):
+            line = re.sub(r"job\.|plan\.", "readme.", line)
+            said = subprocess.run(  # not run(), which lowers the effort
+                [harness.PROGRAM, *shlex.split(line)[2:]], text=True, cwd=WORK,
+                capture_output=True, check=True).stdout
+            shown = []
+        shown.append("")
 
 
 finish()

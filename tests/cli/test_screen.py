@@ -146,15 +146,15 @@ def where_it_runs_is_said_of_the_sites_in_use():
     kinds = {
         "all in one datacenter":
             f"tensor: 2, pipeline: 2, data: 1, {one}",
-        "pipelines over datacenters":
+        "PP-out (pipelines over datacenters)":
             "tensor: 2, pipeline: 4, data: 1, outermost: pipeline",
-        "replicas in different datacenters":
+        "DP-out (replicas in different datacenters)":
             "tensor: 2, pipeline: 2, data: 2, outermost: data",
     }
     for said, layout in kinds.items():
         text = screen(said, small(layout=layout + ", micro_batch: 1"))
         text = " ".join(text.split())
-        check([kind for kind in kinds if f"; {kind};" in text] == [said], text)
+        check([kind for kind in kinds if f", {kind}, " in text] == [said], text)
 
 
 @test
@@ -241,7 +241,7 @@ def a_report_has_all_that_is_shown():
                   "Sensitivity: link values for which",
                   "Breakdown of the iteration"):
         check(title in html, f"the report has '{title}'")
-    for name in ("model", "GPUs", "in words", "search", "why"):
+    for name in ("model", "GPUs", "notation", "search", "why"):
         check(f'"{name}"' in html, f"the report has the fact '{name}'")
     for range_ in plan["sensitivity"]["ranges"]:
         if "between" in range_:

@@ -5,7 +5,7 @@
 #include "cases.h"
 #include "choice_jobs.h"
 
-static uint32_t n_jobs = OF_CASES(6);
+static uint32_t n_jobs = OF_CASES(15);
 static uint32_t first_seed = 1;
 static uint32_t n_memory, n_nodes, n_keys;
 
