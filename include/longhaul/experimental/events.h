@@ -115,7 +115,7 @@ LH_API void lh_event_timeline_free(
 /* Returns the number of states. Steps with equal events share a state; state 0
  * has no events. */
 LH_API uint32_t lh_event_timeline_n_states(const lh_event_timeline *timeline);
-/* Returns the state of a step. */
+/* Returns the state of a step: the number of its set of active events. */
 LH_API uint32_t lh_event_timeline_state(const lh_event_timeline *timeline,
                                         uint64_t step);
 /* Builds the pipeline in a state. All states have the same chunks and links,
@@ -132,10 +132,11 @@ LH_API lh_status lh_event_timeline_pipeline(const lh_event_timeline *timeline,
 LH_API lh_status lh_event_timeline_pipeline_with_hosts(
     const lh_event_timeline *timeline, uint32_t state, const uint32_t *hosts,
     lh_pipeline **out, lh_error *err);
-/* With a host placement: computes the time in a state to migrate from placement
- * `from` to placement `to`, with transfers as in lh_host_exchange; NULL:
- * initial placement. `vias` (may be NULL) receives, per placement, the host
- * that relays its state; LH_NONE: none. Errors as in that function. */
+/* With a host placement: computes the time in a state to migrate from
+ * placement `from` to placement `to` (NULL: initial), with transfers as in
+ * lh_host_exchange. `vias` (may be NULL) receives, per placement, the host
+ * that relays its state, or LH_NONE. Errors as in
+ * lh_host_placement_pipeline(). */
 LH_API lh_status lh_event_timeline_migration(const lh_event_timeline *timeline,
                                              uint32_t state,
                                              const uint32_t *from,

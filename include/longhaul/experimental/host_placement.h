@@ -135,7 +135,7 @@ LH_API lh_status lh_host_placement_find_exchange(
     const lh_host_placement *places, const lh_host_slowdowns *now,
     const lh_schedule *schedule, const lh_host_exchange_options *options,
     lh_host_exchange **out, lh_error *err);
-/* frees; NULL is a no-op */
+/* Frees a host exchange; ignores NULL. */
 LH_API void lh_host_exchange_free(lh_host_exchange *exchange);
 
 #ifdef __cplusplus

@@ -35,10 +35,10 @@ LH_API lh_status lh_layers_make(const lh_pipeline *pipeline,
                                 lh_error *err);
 LH_API void lh_layers_free(lh_layers *layers); /* frees; NULL is a no-op */
 
-/* Builds a pipeline with other layer counts from `pipeline`, which has the
- * initial counts and may be slow. Release with lh_pipeline_free(). LH_EINVAL:
- * `pipeline` has another shape than the first one, or the counts' sum differs.
- */
+/* Builds a pipeline with `numbers` layers per chunk from `pipeline`, which has
+ * the initial layers and may include slowdowns. Release with
+ * lh_pipeline_free(). LH_EINVAL: `pipeline` has another shape than the
+ * model's, or the total number of layers differs. */
 LH_API lh_status lh_layers_pipeline(const lh_layers *layers,
                                     const lh_pipeline *pipeline,
                                     const uint32_t *numbers, lh_pipeline **out,

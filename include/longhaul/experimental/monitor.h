@@ -170,7 +170,7 @@ LH_API lh_status lh_monitor_add(lh_monitor *monitor, const lh_observation *seen,
 LH_API const lh_monitor_event *
 lh_monitor_active_events(const lh_monitor *monitor, uint32_t *n);
 
-/* Builds the pipeline with all current estimates instead of its own times.
+/* Builds the pipeline with the monitor's current estimates of all times.
  * Release with lh_pipeline_free(). */
 LH_API lh_status lh_monitor_pipeline(const lh_monitor *monitor,
                                      lh_pipeline **out, lh_error *err);

@@ -26,8 +26,8 @@ enum {
 
 /* --- construction --------------------------------------------------------- */
 
-/* Adds the candidate with that name to a bit set. LH_EINVAL: no candidate has
- * the name. */
+/* Sets the bit of the schedule candidate called `name` (`len` characters) in
+ * the bit set `set`. LH_EINVAL: no candidate has the name. */
 static lh_status find_candidate(const char *name, size_t len, uint32_t *set,
                                 lh_error *err)
 {
@@ -66,7 +66,8 @@ static uint64_t compute_default_effort(const lh_pipeline *p)
            (times < MAX_EFFORT_FACTOR ? times : MAX_EFFORT_FACTOR);
 }
 
-/* Validates the options and stores them, with defaults for zeros. */
+/* Validates the options and stores them in `a`; replaces zeros by the
+ * defaults. */
 static lh_status check_options(lh_adapt *a, const lh_adapt_options *o,
                                lh_error *err)
 {
@@ -87,8 +88,8 @@ static lh_status check_options(lh_adapt *a, const lh_adapt_options *o,
     return parse_candidates(a, o->candidates, err);
 }
 
-/* Copies a flag per link into a new array; all flags are false if `from` is
- * NULL. The caller frees *out. */
+/* Copies the flags `from`, one per link for `n` links, into a new array; all
+ * flags are false if `from` is NULL. The caller frees *out. */
 static lh_status copy_links(const bool *from, uint32_t n, bool **out,
                             lh_error *err)
 {
@@ -101,8 +102,8 @@ static lh_status copy_links(const bool *from, uint32_t n, bool **out,
     return LH_OK;
 }
 
-/* Checks whether passes block on sends or sends on receives. If not, another
- * data path only adds time. */
+/* Checks whether a pass can wait for a send to finish, or a send for its
+ * receive. If not, delegating messages to a helper thread only adds time. */
 static bool is_blocking(const lh_adapt *a)
 {
     lh_receives receives = a->sim.receives;
@@ -111,8 +112,9 @@ static bool is_blocking(const lh_adapt *a)
     return a->sim.coupled_queue > 0 || receives != LH_RECEIVES_EARLY;
 }
 
-/* Sets up the data paths: direct only, or delegated and mixed too if the
- * options allow delegation and messages can block passes. */
+/* Enables the data paths that the search may use: direct only, or also
+ * delegated (a helper thread sends from host memory) and mixed, if the options
+ * allow it and messages can block passes. */
 static lh_status set_up_paths(lh_adapt *a, const lh_adapt_options *o,
                               lh_error *err)
 {
@@ -197,6 +199,8 @@ lh_status lh_adapt_make(const lh_pipeline *pipeline,
     return status;
 }
 
+/* Frees a decision maker and its copies of pipeline and schedule; ignores
+ * NULL. */
 void lh_adapt_free(lh_adapt *a)
 {
     if (!a)
@@ -246,7 +250,8 @@ static lh_status check_input(const lh_adapt *a, const lh_adapt_input *now,
     return LH_OK;
 }
 
-/* Returns the slot for an event's link, device or device's data loading. */
+/* Returns the persistent change stored for the link, the device, or the
+ * device's data-parallel communication in event `e`. */
 static lhi_persistent_change *find_change(lh_adapt *a,
                                           const lh_monitor_event *e)
 {
@@ -258,9 +263,9 @@ static lhi_persistent_change *find_change(lh_adapt *a,
     return &a->changes[first + e->index];
 }
 
-/* Marks a change as active since step `since`. Returns true if it was inactive
- * or had another start. */
-static bool mark_active(lhi_persistent_change *thing, uint64_t since)
+/* Marks the change as active since step `since`. Returns true if it was
+ * inactive before or had another start step. */
+static bool activate_change(lhi_persistent_change *thing, uint64_t since)
 {
     bool is_news = !thing->is_active || thing->since_step != since;
     thing->is_active = true;
@@ -279,14 +284,14 @@ static bool update_changes(lh_adapt *a, const lh_adapt_input *now)
         a->changes[i].is_observed = false;
     for (uint32_t i = 0; i < now->n_events; i++) {
         lhi_persistent_change *thing = find_change(a, &now->events[i]);
-        if (mark_active(thing, now->events[i].first_step))
+        if (activate_change(thing, now->events[i].first_step))
             is_news = true;
         thing->is_observed = true;
     }
     if (now->n_events == 0) {
         if (!quiet->is_active) /* before the first call nothing was slow */
-            is_news =
-                mark_active(quiet, a->step == UINT64_MAX ? 0 : now->step - 1);
+            is_news = activate_change(
+                quiet, a->step == UINT64_MAX ? 0 : now->step - 1);
         quiet->is_observed = true;
     }
     for (uint32_t i = 0; i < a->n_changes; i++)
@@ -299,7 +304,8 @@ static bool update_changes(lh_adapt *a, const lh_adapt_input *now)
 
 /* --- decisions ------------------------------------------------------------ */
 
-/* Searches the candidates again and replaces the previous result. */
+/* Evaluates all schedule candidates again and replaces a->candidate, the best
+ * one of the previous search. */
 static lh_status repeat_search(lh_adapt *a, const lh_adapt_input *now,
                                lh_error *err)
 {

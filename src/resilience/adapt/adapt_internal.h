@@ -29,13 +29,15 @@ typedef struct lhi_persistent_change {
     uint64_t n_ended, past_steps[LHI_MAX_PAST_DURATIONS];
 } lhi_persistent_change;
 
-/* Estimates for how many more iterations the current state of `n` changes stays
- * the same, given that `step` is the last step observed. The last slot is the
- * state without any slowdown. UINT64_MAX if no change is active. */
+/* Estimates for how many more iterations the current combination of `n`
+ * changes lasts; `step` is the last observed step. The last entry of `things`
+ * stands for the absence of slowdowns. Returns UINT64_MAX if no change is
+ * active. */
 uint64_t
 lhi_persistent_change_estimate_remaining(const lhi_persistent_change *things,
                                          uint32_t n, uint64_t step);
-/* Ends a change: `step` is the first step without it. */
+/* Ends a persistent change at `step`, the first step without it, and stores
+ * its duration among the change's past durations. */
 void lhi_persistent_change_end(lhi_persistent_change *thing, uint64_t step);
 
 /* --- candidates ----------------------------------------------------------- */
@@ -59,12 +61,14 @@ lh_status lhi_adapt_find_candidate(lh_adapt *adapt, const lh_adapt_input *now,
 
 /* --- reduction order ------------------------------------------------------ */
 
-/* Builds the order in which each chunk accumulates its microbatches' gradients.
- * The caller frees *out with free(). */
+/* Builds the order in which each chunk adds its microbatches' gradients:
+ * n_chunks x n_microbatches microbatch numbers. The caller frees *out with
+ * free(). */
 lh_status lhi_reduction_order_build(const lh_pipeline *p,
                                     const lh_schedule *schedule, uint32_t **out,
                                     lh_error *err);
-/* Checks whether a schedule accumulates gradients in the order `sums`. */
+/* Sets *agree if `schedule` adds every chunk's gradients in the order `sums`,
+ * as built by lhi_reduction_order_build(). */
 lh_status lhi_reduction_order_matches(const lh_pipeline *p,
                                       const uint32_t *sums,
                                       const lh_schedule *schedule, bool *agree,

@@ -67,8 +67,9 @@ typedef struct search {
 
 /* --- paths ---------------------------------------------------------------- */
 
-/* Transforms `p` for messages over `path`. The caller ends *w with free_path(),
- * after a failure too. */
+/* Builds the pipeline, simulator options and evaluator for messages of `p`
+ * over data path `path`; `links`: delegated links if mixed. The caller ends *w
+ * with free_path(), after a failure too. */
 static lh_status make_path(const lh_adapt *a, const lh_pipeline *p,
                            lh_data_path path, const bool *links, path_state *w,
                            lh_error *err)
@@ -84,15 +85,15 @@ static lh_status make_path(const lh_adapt *a, const lh_pipeline *p,
     return lh_evaluator_make(w->pipeline, &w->sim, &w->judge, err);
 }
 
-/* Frees a path's pipeline and evaluator. */
+/* Frees the pipeline and the evaluator of one data path, not `w` itself. */
 static void free_path(path_state *w)
 {
     lh_evaluator_free(w->judge);
     lh_pipeline_free(w->pipeline);
 }
 
-/* Adds a data path to the search, and lowers the overall bound to that path's
- * lower bound. */
+/* Adds a data path to the search, and lowers the search's bound to this path's
+ * lower bound on the iteration time if that is smaller. */
 static lh_status add_path(search *s, lh_data_path path, const bool *links,
                           lh_error *err)
 {
@@ -105,9 +106,10 @@ static lh_status add_path(search *s, lh_data_path path, const bool *links,
     return LH_OK;
 }
 
-/* Marks the links that are slow now, and all links of the same resource.
- * Returns whether there is one. */
-static bool mark_slow(const lh_adapt *a, const lh_adapt_input *now, bool *slow)
+/* Sets slow[l] for every link with an active slowdown event, and for all links
+ * of the same resource. Returns whether there is such an event. */
+static bool mark_slow_links(const lh_adapt *a, const lh_adapt_input *now,
+                            bool *slow)
 {
     const lh_pipeline *p = a->pipeline;
     bool any = false;
@@ -123,8 +125,8 @@ static bool mark_slow(const lh_adapt *a, const lh_adapt_input *now, bool *slow)
     return any;
 }
 
-/* Adds the running data path and, if delegation is allowed, the alternatives to
- * it. */
+/* Adds the current data path to the search and, if delegation is allowed, the
+ * other ones; mixed delegates the slow links only. */
 static lh_status add_paths(search *s, const lh_adapt_input *now, lh_error *err)
 {
     const lh_adapt *a = s->adapt;
@@ -137,7 +139,7 @@ static lh_status add_paths(search *s, const lh_adapt_input *now, lh_error *err)
         LHI_TRY(add_path(s, LH_DATA_PATH_DELEGATED, NULL, err));
     /* If copies take no time, delegating all links is at least as good as a
      * mix. */
-    if (a->has_staging_time && mark_slow(a, now, a->slow_links))
+    if (a->has_staging_time && mark_slow_links(a, now, a->slow_links))
         LHI_TRY(add_path(s, LH_DATA_PATH_MIXED, a->slow_links, err));
     return LH_OK;
 }
@@ -151,16 +153,16 @@ static void free_paths(search *s)
 
 /* --- candidates ----------------------------------------------------------- */
 
-/* Checks whether a status only rules out this candidate: the method does not
- * apply, or the schedule deadlocks or does not fit. */
+/* Checks whether a status excludes only this candidate: the method does not
+ * apply, or the schedule deadlocks or exceeds memory. */
 static bool is_inapplicable(lh_status status)
 {
     return status == LH_EUNSUPPORTED || status == LH_EINFEASIBLE ||
            status == LH_EDEADLOCK;
 }
 
-/* Turns a status that only rules out a candidate into LH_OK; copies `why` into
- * `err` for the others. */
+/* Returns LH_OK for a status that excludes only one candidate; returns any
+ * other status and copies `why` into `err`. */
 static lh_status filter_status(lh_status status, const lh_error *why,
                                lh_error *err)
 {
@@ -171,8 +173,8 @@ static lh_status filter_status(lh_status status, const lh_error *why,
     return status;
 }
 
-/* Checks whether a faster schedule is admissible: with a required reduction
- * order, only one that matches it. */
+/* Sets *may if a faster schedule may be used. With a required reduction order,
+ * the schedule has to accumulate gradients in that order. */
 static lh_status check_admissible(const search *s, const lh_schedule *schedule,
                                   bool *may, lh_error *err)
 {
@@ -183,9 +185,10 @@ static lh_status check_admissible(const search *s, const lh_schedule *schedule,
                                        schedule, may, err);
 }
 
-/* Evaluates a schedule; keeps it as the best candidate, or frees it. */
-static lh_status judge(search *s, uint32_t w, lh_schedule *schedule,
-                       const char *name, lh_error *err)
+/* Simulates `schedule` on path `w`. Stores it as the best candidate if it is
+ * faster than the best so far and admissible; otherwise frees it. */
+static lh_status judge_schedule(search *s, uint32_t w, lh_schedule *schedule,
+                                const char *name, lh_error *err)
 {
     int64_t ns;
     bool may = false;
@@ -206,8 +209,8 @@ static lh_status judge(search *s, uint32_t w, lh_schedule *schedule,
     return filter_status(status, &why, err);
 }
 
-/* Checks whether a schedule made for one path fits the host memory on path `w`.
- */
+/* Simulates schedule `of`, made for another path, on path `w`; sets *fits if
+ * its delegated messages stay within the host memory limit. */
 static lh_status check_memory(const search *s, uint32_t w,
                               const lh_schedule *of, bool *fits, lh_error *err)
 {
@@ -236,7 +239,7 @@ static lh_status try_copy(search *s, uint32_t w, const lh_schedule *of,
     if (!fits)
         return LH_OK;
     LHI_TRY(lhi_schedule_copy(of, &copy, err));
-    return judge(s, w, copy, name, err);
+    return judge_schedule(s, w, copy, name, err);
 }
 
 /* Evaluates a constructive method's schedule on path `w`. */
@@ -252,7 +255,7 @@ static lh_status try_method(search *s, uint32_t w, const char *name,
         lh_method_run(name, s->ways[w].pipeline, &o, &schedule, NULL, &why);
     s->found.effort += s->passes / PASSES_PER_UNIT;
     if (status == LH_OK)
-        return judge(s, w, schedule, name, err);
+        return judge_schedule(s, w, schedule, name, err);
     return filter_status(status, &why, err);
 }
 
@@ -289,7 +292,7 @@ static lh_status try_optimal(search *s, const char *name, lh_error *err)
     lh_schedule *schedule = solution.schedule;
     solution.schedule = NULL;
     lh_solution_fini(&solution);
-    return schedule ? judge(s, s->best, schedule, name, err) : LH_OK;
+    return schedule ? judge_schedule(s, s->best, schedule, name, err) : LH_OK;
 }
 
 /* Evaluates candidate `i`: constructive methods on all paths, searches on the
@@ -308,8 +311,9 @@ static lh_status try_candidate(search *s, uint32_t i, lh_error *err)
     return LH_OK;
 }
 
-/* Evaluates the running schedule on all paths, then the selected candidates in
- * order; stops at the lower bound. */
+/* Evaluates the current schedule on all data paths, then the selected
+ * candidates in order. Stops when the best iteration time equals the lower
+ * bound. */
 static lh_status try_all(search *s, lh_error *err)
 {
     const lh_adapt *a = s->adapt;
@@ -346,8 +350,8 @@ static lh_status evaluate_without_slowdowns(const lh_adapt *a,
     return filter_status(status, &why, err);
 }
 
-/* Computes how much longer the best candidate takes than the running schedule
- * once all slowdowns are over. */
+/* Computes how much longer an iteration takes with the best candidate than
+ * with the current schedule once all slowdowns are over. */
 static lh_status compute_loss(search *s, lh_error *err)
 {
     const lh_adapt *a = s->adapt;

@@ -12,7 +12,8 @@
 static void append_reason(lh_adapt *a, const char *format, ...)
     LHI_PRINTF(2, 3);
 
-/* Appends to the reason; truncates text beyond its capacity. */
+/* Appends formatted text to the decision's reason; truncates text beyond the
+ * reason's capacity. */
 static void append_reason(lh_adapt *a, const char *format, ...)
 {
     size_t used = strlen(a->why);
@@ -42,7 +43,8 @@ static const char *time_text(int64_t ns, char *text)
     return text;
 }
 
-/* Returns the event of a link's other direction if it is as slow, else NULL. */
+/* Returns the event of the opposite link if both directions are equally slow,
+ * else NULL. */
 static const lh_monitor_event *find_opposite_event(const lh_adapt *a,
                                                    const lh_adapt_input *now,
                                                    const lh_monitor_event *e)
@@ -63,7 +65,8 @@ static const lh_monitor_event *find_opposite_event(const lh_adapt *a,
     return NULL;
 }
 
-/* Appends a slowdown to the reason: the link or device and its present time. */
+/* Appends one slowdown to the decision's reason: the link or device and its
+ * current time; `both_directions`: the opposite link too. */
 static void append_event(lh_adapt *a, const lh_monitor_event *e,
                          bool both_directions)
 {
@@ -86,7 +89,8 @@ static void append_event(lh_adapt *a, const lh_monitor_event *e,
                       now);
 }
 
-/* Appends the active slowdowns, the first few by name. */
+/* Appends the active slowdowns to the decision's reason, the first few by
+ * name. */
 static void append_slowdowns(lh_adapt *a, const lh_adapt_input *now)
 {
     enum { SHOWN = 3 };
@@ -104,14 +108,16 @@ static void append_slowdowns(lh_adapt *a, const lh_adapt_input *now)
     append_reason(a, n ? ": " : "nothing is slow: ");
 }
 
-/* Returns a candidate's name for use in a sentence. */
+/* Returns a candidate's name as printed in a reason; the initial schedule is
+ * called "the original order". */
 static const char *candidate_text(const char *name)
 {
     return strcmp(name, lh_adapt_candidate(0)) == 0 ? "the original order"
                                                     : name;
 }
 
-/* Appends the new data path if it differs from the present one. */
+/* Appends to the decision's reason the candidate's data path (direct,
+ * delegated or slow links delegated) if it differs from the current one. */
 static void append_path(lh_adapt *a, const lhi_adapt_candidate_result *f)
 {
     uint32_t n = lh_pipeline_n_links(a->pipeline);
@@ -127,8 +133,9 @@ static void append_path(lh_adapt *a, const lhi_adapt_candidate_result *f)
     }
 }
 
-/* Returns for how many iterations a switch would take effect in the present
- * state: the expected remaining duration less the decision latency. */
+/* Estimates for how many iterations a switch would have an effect: the
+ * expected remaining duration of the current slowdowns less the decision
+ * latency. */
 static uint64_t estimate_benefit_steps(const lh_adapt *a,
                                        const lh_adapt_input *now)
 {
@@ -140,8 +147,9 @@ static uint64_t estimate_benefit_steps(const lh_adapt *a,
 }
 
 /* Computes a switch's cost in ns: the switch itself, plus the candidate's loss
- * per iteration while it stays after the slowdown's end. It stays until the end
- * is reported and followed, or for `min_interval_steps` after the switch. */
+ * per iteration from the slowdown's end until the schedule is switched back.
+ * That is when the end is reported, but `min_interval_steps` after the switch
+ * at the earliest. */
 static double compute_switch_cost(const lh_adapt *a, const lh_adapt_input *now)
 {
     uint64_t lasts = a->decision.benefit_steps,
@@ -154,7 +162,8 @@ static double compute_switch_cost(const lh_adapt *a, const lh_adapt_input *now)
                                       (double)(stays < left ? stays : left);
 }
 
-/* Returns the rule that forbids a switch now, or NULL. */
+/* Returns the reason that forbids a switch now as text: refused earlier, too
+ * small a gain, or the last switch too recent. NULL if none applies. */
 static const char *find_objection(const lh_adapt *a, const lh_adapt_input *now)
 {
     const lhi_adapt_candidate_result *f = &a->candidate;
@@ -173,7 +182,8 @@ static const char *find_objection(const lh_adapt *a, const lh_adapt_input *now)
     return NULL;
 }
 
-/* Writes the reason to stay with the running schedule. */
+/* Writes the reason to continue with the current schedule; `objection`: the
+ * rule that forbids the switch. */
 static void explain_no_switch(lh_adapt *a, const lh_adapt_input *now,
                               const char *objection)
 {
@@ -191,8 +201,8 @@ static void explain_no_switch(lh_adapt *a, const lh_adapt_input *now,
     append_reason(a, "; %s", objection);
 }
 
-/* Sets the decision to a switch to the best candidate, and writes its reason.
- */
+/* Sets the decision to "switch to the best candidate", and writes its reason:
+ * slowdowns and both iteration times. */
 static void propose(lh_adapt *a, const lh_adapt_input *now)
 {
     char one[TIME_TEXT], other[TIME_TEXT];

@@ -17,17 +17,17 @@
 
 /* --- one iteration -------------------------------------------------------- */
 
-/* Returns the time of one copy to or from host memory for a delegated message
- * of a link, in ns. */
+/* Returns the time of one copy between device and host memory for a delegated
+ * message of a link, in ns. */
 static int64_t staging_time(const lhi_emulation_run *p, uint32_t link)
 {
     const lh_delegation *d = p->adapt_options.delegation;
     return d->link_staging_ns ? d->link_staging_ns[link] : d->staging_ns;
 }
 
-/* Records the messages as observed on the network. Staging copies are outside
- * it: a message enters after the copy out and has arrived before the copy in.
- * Messages over no link are not monitored. */
+/* Stores the simulated messages of timeline `t` in `m` as a network observer
+ * sees them: without the copies to and from host memory before and after.
+ * Skips messages that use no link. */
 static void record_messages(const lhi_emulation_run *p,
                             const lhi_emulation_version *v,
                             const lh_timeline *t, lhi_emulated_iteration *m)
@@ -51,8 +51,8 @@ static void record_messages(const lhi_emulation_run *p,
     m->observation.messages = m->messages;
 }
 
-/* Records the passes without copies to and from host memory; the simulator adds
- * those. */
+/* Stores the durations of all passes in timeline `t` in `m`. Excludes copies
+ * to and from host memory, which the simulator adds. */
 static void record_passes(const lh_pipeline *pipeline, const lh_timeline *t,
                           lhi_emulated_iteration *m)
 {
@@ -69,8 +69,8 @@ static void record_passes(const lh_pipeline *pipeline, const lh_timeline *t,
     m->observation.passes = m->passes;
 }
 
-/* Records the collectives of whole chunks; collectives of buckets are not
- * comparable with them. */
+/* Stores the collectives of whole chunks in timeline `t` in `m`. Skips
+ * collectives of buckets, whose durations are not comparable. */
 static void record_collectives(const lh_pipeline *pipeline,
                                const lh_timeline *t, lhi_emulated_iteration *m)
 {
@@ -90,7 +90,7 @@ static void record_collectives(const lh_pipeline *pipeline,
     m->observation.collectives = m->collectives;
 }
 
-/* Frees one iteration's measurements and resets it. */
+/* Frees the measurement arrays of one iteration and sets `m` to zeros. */
 static void free_measurements(lhi_emulated_iteration *m)
 {
     free(m->messages);
@@ -131,7 +131,9 @@ static lh_status record_measurements(const lhi_emulation_run *p,
     return LH_OK;
 }
 
-/* Simulates an iteration on the version's data path; the caller frees *out. */
+/* Simulates an iteration of `pipeline` with a version's schedule and data
+ * path; the caller frees *out. A version is schedule, data path, hosts and
+ * layers. */
 static lh_status simulate_path(const lhi_emulation_run *p,
                                const lhi_emulation_version *v,
                                const lh_pipeline *pipeline, lh_timeline **out,
@@ -150,8 +152,9 @@ static lh_status simulate_path(const lhi_emulation_run *p,
     return status;
 }
 
-/* Simulates one iteration on the version's data path with its layers per chunk.
- * Measurements refer to the initial layers per chunk, those of `pipeline`. */
+/* Simulates one iteration of a version with its layers per chunk and data
+ * path, and stores the measurements in `m`. `pipeline` has the initial layers
+ * per chunk, to which the measurements refer. */
 static lh_status simulate_version(const lhi_emulation_run *p,
                                   const lhi_emulation_version *v,
                                   const lh_pipeline *pipeline,
@@ -169,8 +172,8 @@ static lh_status simulate_version(const lhi_emulation_run *p,
     return status;
 }
 
-/* Simulates a step. Without jitter, the result is cached per state and version.
- */
+/* Simulates step `step`; *out points to its measurements. Without jitter,
+ * caches them per state (set of active events) and version. */
 static lh_status simulate_step(lhi_emulation_run *p, uint64_t step,
                                lhi_emulated_iteration **out, lh_error *err)
 {
@@ -193,7 +196,8 @@ static lh_status simulate_step(lhi_emulation_run *p, uint64_t step,
 
 /* --- decisions ------------------------------------------------------------ */
 
-/* Adds a pending version for a schedule switch, active from step `at`. */
+/* Appends a pending version for the switch `d`; it becomes the running version
+ * at step `at`. */
 static lh_status add_switch(lhi_emulation_run *p, const lh_decision *d,
                             uint64_t at, lh_error *err)
 {
@@ -219,8 +223,8 @@ static lh_status add_switch(lhi_emulation_run *p, const lh_decision *d,
     return LH_OK;
 }
 
-/* Applies the decision; a migration of hosts or layers takes precedence and
- * refuses the switch. */
+/* Adds a pending version for the decision `d`. A migration of hosts or layers
+ * takes precedence: the switch is then rejected. */
 static lh_status apply_decision(lhi_emulation_run *p, uint64_t step,
                                 const lh_pipeline *estimated,
                                 const lh_decision *d, lh_error *err)
@@ -237,7 +241,8 @@ static lh_status apply_decision(lhi_emulation_run *p, uint64_t step,
                : LH_OK;
 }
 
-/* Makes the decision after a step. */
+/* Runs the decision maker after step `step` with the monitor's estimate and
+ * applies its decision. Does nothing while a migration is pending. */
 static lh_status decide(lhi_emulation_run *p, uint64_t step, lh_error *err)
 {
     lh_adapt_input now = {.size = sizeof now,
@@ -265,8 +270,8 @@ static lh_status decide(lhi_emulation_run *p, uint64_t step, lh_error *err)
     return status;
 }
 
-/* Activates the pending version at its step. *moving_ns: migration time before
- * the step, if hosts or layers move. */
+/* Activates the pending version if `step` is its first step. *moving_ns:
+ * migration time before the step if hosts or layers move, else 0. */
 static lh_status activate_pending(lhi_emulation_run *p, uint64_t step,
                                   int64_t *moving_ns, lh_error *err)
 {
@@ -291,8 +296,8 @@ static lh_status activate_pending(lhi_emulation_run *p, uint64_t step,
     return lh_adapt_confirm(p->adapt, step, true, err);
 }
 
-/* Simulates all steps in sequence: activates a pending version, simulates,
- * updates the monitor and decides. */
+/* Simulates all steps in order. Each step: activates a pending version,
+ * simulates, feeds the monitor, and decides. */
 static lh_status simulate_all(lhi_emulation_run *p, lh_error *err)
 {
     lh_emulation *o = p->out;
@@ -316,8 +321,8 @@ static lh_status simulate_all(lhi_emulation_run *p, lh_error *err)
 
 /* --- run ------------------------------------------------------------------ */
 
-/* Allocates the result's arrays, and creates monitor, decision maker and
- * initial version. */
+/* Allocates the result's arrays, and creates the monitor, the decision maker
+ * and the initial version. */
 static lh_status set_up(lhi_emulation_run *p, const lh_schedule *schedule,
                         lh_error *err)
 {
@@ -337,7 +342,7 @@ static lh_status set_up(lhi_emulation_run *p, const lh_schedule *schedule,
                                      LH_DATA_PATH_DIRECT, NULL, 0, err);
 }
 
-/* Frees a run's working state, but not its result. */
+/* Frees all memory of an emulation run except its result `p->out`. */
 static void tear_down(lhi_emulation_run *p)
 {
     uint32_t states = lh_event_timeline_n_states(p->timeline);
@@ -353,7 +358,8 @@ static void tear_down(lhi_emulation_run *p)
     lh_adapt_free(p->adapt);
 }
 
-/* Removes pending versions that no step reached. */
+/* Removes the versions at the end of the list that no simulated step
+ * activated. */
 static void drop_pending(lhi_emulation_run *p)
 {
     lh_emulation *o = p->out;
@@ -396,6 +402,7 @@ lh_status lh_adapt_emulate(const lh_event_timeline *timeline,
     return status;
 }
 
+/* Frees an emulation with its steps, switches and migrations; ignores NULL. */
 void lh_emulation_free(lh_emulation *played)
 {
     if (!played)

@@ -89,7 +89,8 @@ typedef struct lhi_emulation_run {
     lh_emulation *out;
 } lhi_emulation_run;
 
-/* Returns the simulator options for a version's data path. */
+/* Returns the simulator options for a version's data path. Delegated messages
+ * never block a pass, so queue limits are off. */
 lh_sim_options lhi_emulation_sim_options(const lhi_emulation_run *play,
                                          const lhi_emulation_version *version);
 /* Appends a version to out->versions; `schedule` and `links` are copied. On
@@ -98,20 +99,21 @@ lh_status lhi_emulation_add_version(lhi_emulation_run *play, const char *name,
                                     const lh_schedule *schedule,
                                     lh_data_path path, const bool *links,
                                     uint32_t spot, lh_error *err);
-/* Adds an assignment; its pipelines are built on demand. NULL: the initial
- * hosts or layers per chunk. */
+/* Appends an assignment, which is a host per placement (`hosts`) and layers
+ * per chunk (`numbers`); NULL: the initial ones. Its pipelines are built on
+ * demand. */
 lh_status lhi_emulation_add_assignment(lhi_emulation_run *play,
                                        const uint32_t *hosts,
                                        const uint32_t *numbers, lh_error *err);
 /* Frees all assignments and their pipelines. */
 void lhi_emulation_free_assignments(lhi_emulation_run *play);
-/* Builds an assignment's pipeline, and its jitter samples, for a state if
- * missing. */
+/* Builds the pipeline of assignment `i` for state `state` (a set of active
+ * events), and its jitter samples, unless they exist. */
 lh_status lhi_emulation_require_pipeline(lhi_emulation_run *play, uint32_t spot,
                                          uint32_t state, lh_error *err);
 
-/* Copies `pipeline`, which has the initial layers per chunk, with the layers
- * per chunk in the assignment. */
+/* Builds *out from `pipeline`, which has the initial layers per chunk, with
+ * the layers per chunk of assignment `spot`. */
 lh_status lhi_emulation_assign_layers(const lhi_emulation_run *play,
                                       uint32_t spot,
                                       const lh_pipeline *pipeline,

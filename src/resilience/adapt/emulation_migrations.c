@@ -7,8 +7,9 @@
 
 #include <string.h>
 
-/* Adds a pending version that differs from the running one in hosts or layers
- * per chunk. */
+/* Appends a pending version with another assignment and the current version's
+ * schedule and data path. `numbers`: layers per chunk; `came`: why the version
+ * was added. */
 static lh_status add_version(lhi_emulation_run *p, const uint32_t *hosts,
                              const uint32_t *numbers, lhi_version_origin came,
                              lh_error *err)
@@ -21,7 +22,8 @@ static lh_status add_version(lhi_emulation_run *p, const uint32_t *hosts,
     return LH_OK;
 }
 
-/* Copies an assignment and its reason into the run's memory. */
+/* Copies the assignment `from` of `n` numbers and the explanation `text` into
+ * the result's memory as *numbers and *why. */
 static lh_status copy_assignment(lhi_emulation_run *p, const uint32_t *from,
                                  uint32_t n, const char *text,
                                  uint32_t **numbers, const char **why,
@@ -35,7 +37,8 @@ static lh_status copy_assignment(lhi_emulation_run *p, const uint32_t *from,
     return LH_OK;
 }
 
-/* Records a host exchange at step `at` and adds its pending version. */
+/* Stores the host exchange `x` as starting at step `at`, and appends its
+ * pending version. */
 static lh_status add_exchange(lhi_emulation_run *p, const lh_host_exchange *x,
                               uint64_t at, lh_error *err)
 {
@@ -61,7 +64,8 @@ static lh_status add_exchange(lhi_emulation_run *p, const lh_host_exchange *x,
     return LH_OK;
 }
 
-/* Records a layer migration at step `at` and adds its pending version. */
+/* Stores the layer migration `m` as starting at step `at`, and appends its
+ * pending version. */
 static lh_status add_layers(lhi_emulation_run *p, const lh_layer_migration *m,
                             uint64_t at, lh_error *err)
 {

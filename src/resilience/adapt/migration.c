@@ -12,8 +12,9 @@ static const double MIN_GAIN = 0.002;
 /* --- hosts -----------------------------------------------------------------
  */
 
-/* Checks whether to search for a host exchange: once per state and assignment,
- * and again when the expected remaining duration has doubled. */
+/* Checks whether to search for a host exchange: once per state and assignment
+ * of hosts, and again when the slowdown's expected remaining duration has
+ * doubled. */
 static bool is_host_search_due(lhi_migration_history *t,
                                const lhi_migration_state *now)
 {
@@ -32,8 +33,9 @@ static bool is_host_search_due(lhi_migration_history *t,
     return true;
 }
 
-/* Checks whether a migration, its cost included, beats the decision over the
- * same number of iterations. */
+/* Checks whether a migration with its cost `move_ns` leads to less total time
+ * than decision `d` over the same number of iterations. `predicted_ns`:
+ * iteration time after the migration. */
 static bool is_better(int64_t predicted_ns, int64_t move_ns,
                       const lh_decision *d)
 {
@@ -66,7 +68,9 @@ static lh_status find_exchange(const lhi_migration_state *now,
     return status;
 }
 
-/* Searches for a host exchange. *out is NULL if hosts stay. */
+/* Searches for a host exchange if one is due and keeps it if it is faster than
+ * the decision. *out is NULL if all hosts stay; otherwise the caller frees
+ * it. */
 static lh_status find_host_migration(lhi_migration_history *tried,
                                      const lhi_migration_state *now,
                                      lh_host_exchange **out, lh_error *err)
@@ -87,8 +91,9 @@ static lh_status find_host_migration(lhi_migration_history *tried,
  */
 
 /* Checks whether to search for a layer migration: while a device is slow or
- * layers are away from their first chunk. Once per notice and assignment, and
- * again when the expected remaining duration has doubled. */
+ * layers are not in their initial chunk. Searches once per change of the
+ * slowdowns and per assignment, and again when the expected remaining duration
+ * has doubled. */
 static bool is_layer_search_due(lhi_migration_history *t,
                                 const lhi_migration_state *now)
 {

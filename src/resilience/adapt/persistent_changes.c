@@ -17,9 +17,10 @@ typedef struct remaining_sum {
     uint64_t n_alike, left;
 } remaining_sum;
 
-/* Adds a change's past occurrences. An end is reported with the second
- * iteration without it, so the latest iteration may already be the first after
- * the end; hence the + 1. */
+/* Adds to `r` those past durations of the change that are at least `age`
+ * iterations, and the iterations that then remained. The + 1: an end is
+ * reported one iteration late, so the latest iteration may already be the
+ * first after the end. */
 static void add_past_durations(const lhi_persistent_change *thing, uint64_t age,
                                remaining_sum *r)
 {
@@ -34,8 +35,8 @@ static void add_past_durations(const lhi_persistent_change *thing, uint64_t age,
         }
 }
 
-/* Estimates one change's remaining duration in iterations: from its own past
- * occurrences or, without any, from those of `others`. */
+/* Estimates one change's remaining duration in iterations from its own past
+ * durations or, if it has none, from those of the changes `others`. */
 static uint64_t estimate_remaining(const lhi_persistent_change *thing,
                                    const lhi_persistent_change *others,
                                    uint32_t n_others, uint64_t step)

@@ -10,9 +10,10 @@
 #include <string.h>
 
 /* Lists each chunk's microbatches in the order in which their weight gradients
- * are complete: after W or a joint backward, with several parts after the last.
- * `sums` and `parts` have n_chunks x n_microbatches entries; `parts` and `n_of`
- * start at 0. */
+ * are complete: after W or a joint backward, or after the last part of a split
+ * W. `sums` (the order) and `parts` (parts done) have n_chunks x
+ * n_microbatches entries. `n_of`: microbatches listed per chunk. `parts` and
+ * `n_of` start at 0. */
 static void list_reduction_order(const lh_pipeline *p,
                                  const lh_schedule *schedule, uint32_t *sums,
                                  uint32_t *parts, uint32_t *n_of)

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Parses a host at a text's beginning; returns the end, or NULL if there is
- * none. */
+/* Parses a host ("h12") at the beginning of `text` into *out. Returns the text
+ * after it, or NULL if there is no host below n_hosts. */
 static const char *scan_host(const char *text, uint32_t n_hosts, uint32_t *out)
 {
     uint64_t host = 0;
@@ -26,10 +26,10 @@ static const char *scan_host(const char *text, uint32_t n_hosts, uint32_t *out)
     return at > text + 1 ? at : NULL;
 }
 
-/* Parses a link between two different hosts, "h0-h4" or (*one_way) "h0>h4";
- * false if the name has another form. */
-static bool scan_pair(const char *name, uint32_t n_hosts, uint32_t *a,
-                      uint32_t *b, bool *one_way)
+/* Parses a link between two different hosts: "h0-h4" (both directions) or
+ * "h0>h4" (*one_way). Returns false if the name has another form. */
+static bool parse_pair(const char *name, uint32_t n_hosts, uint32_t *a,
+                       uint32_t *b, bool *one_way)
 {
     const char *at = scan_host(name, n_hosts, a);
     if (!at || (*at != '-' && *at != '>'))
@@ -39,10 +39,10 @@ static bool scan_pair(const char *name, uint32_t n_hosts, uint32_t *a,
     return at && *at == '\0' && *a != *b;
 }
 
-/* Returns the timeline's index of a link between hosts; adds the link if it is
- * new. */
-static lh_status link_index(lh_event_timeline *c, uint32_t from, uint32_t to,
-                            uint32_t *out, lh_error *err)
+/* Sets *out to the index of the link between two hosts in c->host_links;
+ * appends the link if it is new. */
+static lh_status get_link_index(lh_event_timeline *c, uint32_t from,
+                                uint32_t to, uint32_t *out, lh_error *err)
 {
     for (*out = 0; *out < c->n_host_links; ++*out)
         if (c->host_links[*out].from == from && c->host_links[*out].to == to)
@@ -64,12 +64,13 @@ typedef struct link_list {
     uint32_t *links, n, room;
 } link_list;
 
-/* Adds the link from one host to another to an effect's list, once. */
+/* Appends the link from host `from` to host `to` to the event's link list `f`,
+ * unless the list has it. */
 static lh_status add_link(lh_event_timeline *c, link_list *f, uint32_t from,
                           uint32_t to, lh_error *err)
 {
     uint32_t number, i = 0;
-    LHI_TRY(link_index(c, from, to, &number, err));
+    LHI_TRY(get_link_index(c, from, to, &number, err));
     while (i < f->n && f->links[i] != number)
         i++;
     if (i < f->n)
@@ -86,9 +87,10 @@ static lh_status add_link(lh_event_timeline *c, link_list *f, uint32_t from,
     return LH_OK;
 }
 
-/* Adds a named pipeline link, once per replica. */
-static lh_status add_replicas(lh_event_timeline *c, const char *name,
-                              link_list *f, lh_error *err)
+/* Appends the host links that carry the pipeline link `name`, one per replica,
+ * to the event's link list `f`. */
+static lh_status add_replica_links(lh_event_timeline *c, const char *name,
+                                   link_list *f, lh_error *err)
 {
     const lh_pipeline *p = c->placement->pipeline;
     bool *hit = calloc(p->n_links + (size_t)1, sizeof *hit);
@@ -104,15 +106,15 @@ static lh_status add_replicas(lh_event_timeline *c, const char *name,
     return status;
 }
 
-/* Adds the links that a name denotes: between two hosts, or a pipeline link in
- * every replica. */
-static lh_status add_named(lh_event_timeline *c, const char *name, link_list *f,
-                           lh_error *err)
+/* Appends the host links for `name` to the event's link list `f`: a pair of
+ * hosts ("h0-h4"), or a pipeline link in every replica. */
+static lh_status add_named_links(lh_event_timeline *c, const char *name,
+                                 link_list *f, lh_error *err)
 {
     uint32_t a, b;
     bool one_way;
-    if (!scan_pair(name, c->placement->n_hosts, &a, &b, &one_way))
-        return add_replicas(c, name, f, err);
+    if (!parse_pair(name, c->placement->n_hosts, &a, &b, &one_way))
+        return add_replica_links(c, name, f, err);
     LHI_TRY(add_link(c, f, a, b, err));
     return one_way ? LH_OK : add_link(c, f, b, a, err);
 }
@@ -124,7 +126,7 @@ lh_status lhi_event_find_host_links(lh_event_timeline *c,
     link_list f = {0};
     lh_status status = LH_OK;
     for (uint32_t i = 0; status == LH_OK && i < e->n_links; i++)
-        status = add_named(c, e->links[i], &f, err);
+        status = add_named_links(c, e->links[i], &f, err);
     if (status == LH_OK) {
         effect->links = LHI_NEW(c->mem, uint32_t, f.n);
         if (!effect->links)

@@ -6,7 +6,9 @@
 
 #include <stdlib.h>
 
-/* Marks the links that a name matches, as for an event, but adds no link. */
+/* Sets hit[i] for every link i of the pipeline that `name` matches by the
+ * rules of events files; leaves the other flags. LH_EINPUT: the pipeline has
+ * no such link. */
 lh_status lh_event_match_links(const lh_pipeline *pipeline, const char *name,
                                bool *hit, lh_error *err)
 {

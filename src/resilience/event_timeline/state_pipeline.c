@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Multiplies a time; saturates at a value beyond a pipeline's limits, so that
- * an invalid time stays invalid. */
+/* Multiplies a time by `factor`; saturates at a value beyond the limit for
+ * pipeline times, so that a later check rejects it. */
 static int64_t times(int64_t ns, double factor)
 {
     double product = round((double)ns * factor);
@@ -24,7 +24,8 @@ static int64_t add_times(int64_t a, int64_t b)
     return a > INT64_MAX / 2 - b ? INT64_MAX / 2 : a + b;
 }
 
-/* Multiplies the pass times on an event's device by its slowdown. */
+/* Multiplies the times of all passes on the event's device by the event's
+ * slowdown factor. */
 static void slow_passes(const lh_event *e, lh_chunk *chunks, uint32_t n_chunks)
 {
     for (uint32_t i = 0; i < n_chunks; i++) {
@@ -37,7 +38,8 @@ static void slow_passes(const lh_event *e, lh_chunk *chunks, uint32_t n_chunks)
     }
 }
 
-/* Checks whether effect `k` is active and a slowdown, not a failed rail. */
+/* Checks whether effect `k` is in the set of active effects and slows its
+ * target, unlike a rail failure, which blocks links. */
 static bool is_slowdown(const uint64_t *set, uint32_t k,
                         const lhi_event_effect *x)
 {
@@ -73,7 +75,8 @@ static void slow_links(const lh_event_timeline *c, const uint64_t *set,
     }
 }
 
-/* Blocks the links of active rail failures until a failure is detected. */
+/* Blocks the links of each active rail failure in `p` from the step's start
+ * until the failure is detected. */
 static lh_status block_links(const lh_event_timeline *c, const uint64_t *set,
                              lh_pipeline *p, lh_error *err)
 {
@@ -132,12 +135,14 @@ lh_status lhi_event_timeline_host_slowdowns(const lh_event_timeline *c,
     return LH_OK;
 }
 
-/* Computes the migration time. `vias`: relays to use, or NULL to choose them;
- * `ways` receives the chosen ones unless NULL. */
-static lh_status move_hosts(const lh_event_timeline *c, uint32_t state,
-                            const uint32_t *from, const uint32_t *to,
-                            const uint32_t *vias, uint32_t *ways,
-                            int64_t *out_ns, lh_error *err)
+/* Computes the time to migrate from hosts `from` to hosts `to` under a state's
+ * slowdowns. `vias`: relay host per placement, or NULL to choose the fastest;
+ * `ways` (may be NULL) receives the relays used. */
+static lh_status compute_migration_time(const lh_event_timeline *c,
+                                        uint32_t state, const uint32_t *from,
+                                        const uint32_t *to,
+                                        const uint32_t *vias, uint32_t *ways,
+                                        int64_t *out_ns, lh_error *err)
 {
     lh_host_slowdowns now;
     lhi_arena *mem = lhi_arena_make(0);
@@ -157,7 +162,8 @@ lh_status lhi_event_timeline_migration(const lh_event_timeline *timeline,
                                        const uint32_t *to, const uint32_t *vias,
                                        int64_t *out_ns, lh_error *err)
 {
-    return move_hosts(timeline, state, from, to, vias, NULL, out_ns, err);
+    return compute_migration_time(timeline, state, from, to, vias, NULL, out_ns,
+                                  err);
 }
 
 /* Fails with LH_EINVAL: the timeline was made without a host placement. */
@@ -173,7 +179,8 @@ lh_status lh_event_timeline_migration(const lh_event_timeline *timeline,
 {
     if (!timeline->placement)
         return fail_no_hosts(err);
-    return move_hosts(timeline, state, from, to, NULL, vias, out_ns, err);
+    return compute_migration_time(timeline, state, from, to, NULL, vias, out_ns,
+                                  err);
 }
 
 /* Builds the pipeline of a state for an assignment of hosts. */

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sets bit `i`. */
-static void add_to(uint64_t *set, uint32_t i)
+/* Sets bit `i` of a bit set. */
+static void set_bit(uint64_t *set, uint32_t i)
 {
     set[i / 64] |= UINT64_C(1) << i % 64;
 }
@@ -56,7 +56,8 @@ static lh_status check_factors(const lh_link *links,
                     *key == 's' ? "latency and no transfer time" : key);
 }
 
-/* Stores the marked links in the effect. */
+/* Copies the indices of all links with hit[i] set into effect->links,
+ * allocated in `mem`. */
 static lh_status store_links(const lhi_link_list *list,
                              lhi_event_effect *effect, const bool *hit,
                              lhi_arena *mem, lh_error *err)
@@ -73,8 +74,8 @@ static lh_status store_links(const lhi_link_list *list,
     return LH_OK;
 }
 
-/* Resolves an event's link names and stores the links in its effect. `hit`:
- * scratch, a flag per link. */
+/* Sets effect->links to the links that its event names. `list`: all links;
+ * `hit`: scratch, a flag per link. */
 static lh_status find_event_links(lhi_link_list *list, lhi_event_effect *effect,
                                   bool *hit, lhi_arena *mem, lh_error *err)
 {
@@ -90,7 +91,8 @@ static lh_status find_event_links(lhi_link_list *list, lhi_event_effect *effect,
     return check_factors(list->links, effect, err);
 }
 
-/* Fails with LH_EINPUT if an event's device is no host of the placement. */
+/* Fails with LH_EINPUT if an event's device number exceeds the hosts of the
+ * placement. */
 static lh_status find_host(const lh_event_timeline *c, const lh_event *e,
                            lh_error *err)
 {
@@ -146,9 +148,11 @@ static lh_status check_numbers(const lh_event *e, lh_error *err)
     return LH_OK;
 }
 
-/* Finds the links for messages from and to the rank. */
-static lh_status find_rail(lhi_link_list *list, lhi_event_effect *effect,
-                           bool *hit, lhi_arena *mem, lh_error *err)
+/* Marks in `hit` all links from and to the event's rank, whose rail fails or
+ * is restored, and stores them in the effect. Fails with LH_EINPUT if there
+ * are none. */
+static lh_status find_rail_links(lhi_link_list *list, lhi_event_effect *effect,
+                                 bool *hit, lhi_arena *mem, lh_error *err)
 {
     uint32_t rank = effect->event->rank;
     uint32_t n = lh_pipeline_n_devices(list->pipeline);
@@ -175,9 +179,10 @@ static lh_status find_rail(lhi_link_list *list, lhi_event_effect *effect,
     return store_links(list, effect, hit, mem, err);
 }
 
-/* Resolves an event on hosts: its links between hosts, or else its host. */
-static lh_status find_hosts(lh_event_timeline *c, lhi_event_effect *effect,
-                            lh_error *err)
+/* Resolves an event of a timeline with a host placement: finds its links
+ * between hosts, or checks its host number if it names no links. */
+static lh_status find_host_targets(lh_event_timeline *c,
+                                   lhi_event_effect *effect, lh_error *err)
 {
     if (effect->event->n_links == 0)
         return find_host(c, effect->event, err);
@@ -189,7 +194,8 @@ static lh_status find_hosts(lh_event_timeline *c, lhi_event_effect *effect,
     return check_factors(c->host_links, effect, err);
 }
 
-/* Validates one event and finds its targets. */
+/* Validates one event and finds the links, device, host or rail that it refers
+ * to. */
 static lh_status resolve_event(lh_event_timeline *c, lhi_link_list *list,
                                lhi_event_effect *effect, bool *hit,
                                lh_error *err)
@@ -200,17 +206,17 @@ static lh_status resolve_event(lh_event_timeline *c, lhi_link_list *list,
                         "rail: rail failures of hosts are not simulated; "
                         "remove the event, or use device events only");
     if (e->rail != LH_RAIL_UNCHANGED)
-        return find_rail(list, effect, hit, c->mem, err);
+        return find_rail_links(list, effect, hit, c->mem, err);
     LHI_TRY(check_numbers(e, err));
     if (c->placement)
-        return find_hosts(c, effect, err);
+        return find_host_targets(c, effect, err);
     if (e->n_links == 0)
         return find_device(list->pipeline, e, err);
     return find_event_links(list, effect, hit, c->mem, err);
 }
 
-/* Checks a rail event: a rank has two rails, and at most one may be down unless
- * the run restarts. */
+/* Checks that a rail failure or restoration is possible: a rank has two rails,
+ * and without `restarts` at most one may be down. */
 static lh_status check_rail(const lh_events *events, const lh_event *e,
                             bool restarts, lh_error *err)
 {
@@ -244,8 +250,8 @@ static lh_status check_rail(const lh_events *events, const lh_event *e,
     return LH_OK;
 }
 
-/* Validates all events and resolves their targets, rail events last.
- * list->links is replaced by a copy that the caller frees. */
+/* Validates all events and finds their links and devices, rail events last.
+ * Replaces list->links by a copy that the caller frees. */
 static lh_status resolve_events(lh_event_timeline *c, const lh_events *events,
                                 lhi_link_list *list, lh_error *err)
 {
@@ -278,14 +284,15 @@ static lh_status resolve_events(lh_event_timeline *c, const lh_events *events,
 
 /* --- states -------------------------------------------------------------- */
 
-/* Orders steps, for sorting. */
+/* Compares two step numbers, for qsort(). */
 static int compare_steps(const void *a, const void *b)
 {
     const int64_t *x = a, *y = b;
     return *x < *y ? -1 : *x > *y;
 }
 
-/* Builds the sorted start steps of the intervals between events. */
+/* Stores the sorted steps at which events begin or end in `c`. Between two of
+ * them the active events stay the same. */
 static lh_status build_intervals(lh_event_timeline *c, lh_error *err)
 {
     int64_t *at = c->starts =
@@ -304,9 +311,9 @@ static lh_status build_intervals(lh_event_timeline *c, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the state with the set in the last slot; adds it as a new state if
- * there is none. */
-static uint32_t find_state(lh_event_timeline *c)
+/* Returns the state whose set of active effects equals the set stored after
+ * the last state; makes that set a new state if there is none. */
+static uint32_t find_or_add_state(lh_event_timeline *c)
 {
     const uint64_t *set = c->active_sets + (size_t)c->n_states * c->n_words;
     for (uint32_t s = 0; s < c->n_states; s++)
@@ -316,8 +323,8 @@ static uint32_t find_state(lh_event_timeline *c)
     return c->n_states++;
 }
 
-/* Determines the state of each interval: the set of active effects, with equal
- * sets sharing one state. */
+/* Determines the state of each interval between event boundaries. Intervals
+ * with equal sets of active effects share one state. */
 static lh_status build_states(lh_event_timeline *c, lh_error *err)
 {
     LHI_TRY(build_intervals(c, err));
@@ -335,16 +342,16 @@ static lh_status build_states(lh_event_timeline *c, lh_error *err)
         for (uint32_t k = 0; k < c->n_effects; k++) {
             const lh_event *e = c->effects[k].event;
             if (e->first_step <= c->starts[i] && c->starts[i] < e->end_step)
-                add_to(set, k);
+                set_bit(set, k);
         }
-        c->states[i] = find_state(c);
+        c->states[i] = find_or_add_state(c);
     }
     return LH_OK;
 }
 
 /* --- names --------------------------------------------------------------- */
 
-/* Finds or appends a display name; *out is its index in c->names. */
+/* Finds the display name in c->names or appends it; *out is its index. */
 static lh_status find_name(lh_event_timeline *c, const char *name,
                            uint32_t *out, lh_error *err)
 {
@@ -407,7 +414,8 @@ static lh_status check_size(const lh_events *events, lh_error *err)
                     events->n_events, n, LH_MAX_EVENTS, LH_MAX_EVENT_LINKS);
 }
 
-/* Fails with LH_EINVAL if the host placement is for another pipeline. */
+/* Fails with LH_EINVAL if the host placement was made for a pipeline of
+ * another shape. */
 static lh_status check_places(const lh_event_timeline *c,
                               const lh_pipeline *pipeline, lh_error *err)
 {
@@ -509,6 +517,7 @@ lh_status lh_event_timeline_make(const lh_pipeline *pipeline,
     return LH_OK;
 }
 
+/* Frees a timeline with its copy of the events; ignores NULL. */
 void lh_event_timeline_free(lh_event_timeline *timeline)
 {
     if (!timeline)
@@ -552,7 +561,7 @@ uint32_t lh_event_timeline_slow_components(const lh_event_timeline *timeline,
         for (uint32_t i = 0; lhi_event_set_has(set, k) && i < x->n_names; i++) {
             if (lhi_event_set_has(seen, x->names[i]))
                 continue;
-            add_to(seen, x->names[i]);
+            set_bit(seen, x->names[i]);
             if (n++ < room)
                 names[n - 1] = timeline->names[x->names[i]];
         }

@@ -58,8 +58,8 @@ static inline bool lhi_event_set_has(const uint64_t *set, uint32_t i)
     return set[i / 64] >> i % 64 & 1;
 }
 
-/* Fills in effect->links from the names in its event. LH_EINPUT: a name matches
- * nothing. */
+/* Sets effect->links to the host links that the event names. LH_EINPUT: a name
+ * matches no link. */
 lh_status lhi_event_find_host_links(lh_event_timeline *timeline,
                                     lhi_event_effect *effect, lh_error *err);
 
@@ -70,14 +70,14 @@ lh_status lhi_event_timeline_host_slowdowns(const lh_event_timeline *timeline,
                                             lh_host_slowdowns *out,
                                             lh_error *err);
 
-/* Computes the migration time as lh_event_timeline_migration() does, but with
- * the relays in `vias`. The timeline has to have a placement. */
+/* Computes the migration time as lh_event_timeline_migration() does, but over
+ * the given relay hosts `vias`. The timeline must have a host placement. */
 lh_status lhi_event_timeline_migration(const lh_event_timeline *timeline,
                                        uint32_t state, const uint32_t *from,
                                        const uint32_t *to, const uint32_t *vias,
                                        int64_t *out_ns, lh_error *err);
 
-/* Counts rails that fail in a state. */
+/* Counts the rails (parallel connections of a rank) that fail in a state. */
 uint32_t lhi_event_timeline_count_failures(const lh_event_timeline *timeline,
                                            uint32_t state);
 

@@ -23,8 +23,8 @@ static lh_status simulate_state(const lh_event_timeline *event_timeline,
     return status;
 }
 
-/* Multiplies the time of a state with a rail failure by the restart's steps,
- * for runs without a second rail. */
+/* Multiplies a state's iteration time by the steps that a restart repeats, if
+ * the state has a rail failure and runs have no second rail. */
 static lh_status add_restarts(const lh_event_timeline *event_timeline,
                               uint32_t state, int64_t *ns, lh_error *err)
 {

@@ -23,8 +23,8 @@ double lhi_clock_offset_error(const lhi_clock_offset *c)
                            : 0;
 }
 
-/* Starts an estimate from one reading: offset `half` and sum of excess delays
- * `both`, in ns. */
+/* Starts a clock-offset estimate at step `step` with offset `half` and sum of
+ * both excess delays `both`, in ns. */
 static void begin_clocks(lhi_clock_offset *c, uint64_t step, double half,
                          double both)
 {
@@ -32,9 +32,10 @@ static void begin_clocks(lhi_clock_offset *c, uint64_t step, double half,
         .offset = half, .round_trip = both, .step = step, .n_iterations = 1};
 }
 
-/* Updates the least-squares line through all readings while there are few
- * (Brookner, Tracking and Kalman Filtering Made Easy, section 1.2.10); later
- * with fading memory. */
+/* Updates offset, drift, round trip and variance by a least-squares line
+ * through all readings, later with fading memory (Brookner, Tracking and
+ * Kalman Filtering Made Easy, section 1.2.10). `off`, `off_both`: deviations
+ * from the prediction in ns; `steps`: steps since the last reading. */
 static void update_line(lhi_clock_offset *c, double off, double off_both,
                         double steps)
 {

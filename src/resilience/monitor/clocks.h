@@ -19,13 +19,14 @@ typedef struct lhi_clock_offset {
     double outlier_sum;
 } lhi_clock_offset;
 
-/* Adds an iteration and returns its clock offset. `there` and `back`: excess
- * delay, by the uncorrected clocks, of the fastest message from a to b and from
- * b to a. */
+/* Updates the estimate with one iteration and returns the offset of clock b
+ * from clock a in ns. `there` and `back`: excess delay, by the uncorrected
+ * clocks, of the fastest message from a to b and from b to a. Ignores single
+ * outliers. */
 double lhi_clock_offset_add(lhi_clock_offset *clocks, uint64_t step,
                             double there, double back);
 
-/* Returns the offset's standard error. */
+/* Returns the standard error of the estimated clock offset, in ns. */
 double lhi_clock_offset_error(const lhi_clock_offset *clocks);
 
 #endif

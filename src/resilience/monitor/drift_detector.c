@@ -13,9 +13,10 @@ static const double change_errors = 6, each_errors = 2.5, agree_errors = 4;
 /* Resolution of clocks and times, relative and in ns. */
 static const double relative_resolution = 1e-3, resolution_ns = 200;
 
-/* Partitions the values around their k-th smallest: Hoare's find, CACM 4(7),
- * 1961, in Wirth's form. Full sorting took most of the monitor's time. */
-static void select_kth(double *values, ptrdiff_t n, ptrdiff_t k)
+/* Reorders the values so that the k-th smallest is in its sorted place, with
+ * smaller ones before it: Hoare's find, CACM 4(7), 1961, in Wirth's form. A
+ * full sort took most of the monitor's time. */
+static void select_smallest(double *values, ptrdiff_t n, ptrdiff_t k)
 {
     ptrdiff_t from = 0, to = n - 1;
     while (from < to) {
@@ -45,14 +46,14 @@ static void swap(double *a, double *b)
     *b = c;
 }
 
-/* Moves the `cut` smallest values to the front and as many of the largest to
- * the back. */
+/* Moves the `cut` smallest values to the front and the `cut` largest to the
+ * back. */
 static void move_extremes(double *values, size_t n, size_t cut)
 {
     if (cut > 3) {
-        select_kth(values, (ptrdiff_t)n, (ptrdiff_t)cut);
-        select_kth(values + cut, (ptrdiff_t)(n - cut),
-                   (ptrdiff_t)(n - 2 * cut) - 1);
+        select_smallest(values, (ptrdiff_t)n, (ptrdiff_t)cut);
+        select_smallest(values + cut, (ptrdiff_t)(n - cut),
+                        (ptrdiff_t)(n - 2 * cut) - 1);
         return;
     }
     for (size_t from = 0, to = n - 1; from < cut; from++, to--) {
@@ -100,8 +101,9 @@ static double square(double x)
     return x * x;
 }
 
-/* Returns the variance of the mean of `w` iterations with `n` samples each. */
-static double variance_of(const lhi_drift_detector *g, double n, double w)
+/* Returns the estimated variance of the mean of `w` iterations with `n`
+ * samples each, in ns squared. */
+static double estimate_variance(const lhi_drift_detector *g, double n, double w)
 {
     /* A scatter from few samples can be far off, and apparent common variation
      * can be chance: both are widened. */
@@ -118,10 +120,11 @@ static double variance_of(const lhi_drift_detector *g, double n, double w)
 double lhi_drift_detector_error(const lhi_drift_detector *g)
 {
     double n = g->n_last ? (double)g->window[0].n : 1;
-    return g->weight > 0 ? sqrt(variance_of(g, n, g->weight)) : 0;
+    return g->weight > 0 ? sqrt(estimate_variance(g, n, g->weight)) : 0;
 }
 
-/* Updates the scatter from a reading that deviates by `off`. */
+/* Updates the estimated variance of single samples and of iteration means from
+ * reading `r`, which deviates from the level by `off` ns. */
 static void learn_scatter(lhi_drift_detector *g, lhi_drift_reading r,
                           double off)
 {
@@ -144,7 +147,8 @@ static void learn_scatter(lhi_drift_detector *g, lhi_drift_reading r,
         g->normal_scatter = g->sample_scatter;
 }
 
-/* Averages a reading into the level. */
+/* Averages a reading into the detector's current level and, unless the level
+ * has changed, into its normal level. */
 static void average_reading(lhi_drift_detector *g, lhi_drift_reading r)
 {
     double off = r.mean - g->level;
@@ -156,7 +160,8 @@ static void average_reading(lhi_drift_detector *g, lhi_drift_reading r)
         learn_scatter(g, r, off);
 }
 
-/* Appends a reading to the window; the oldest goes into the level. */
+/* Inserts a reading as the newest of the window, which holds the readings not
+ * yet averaged. The oldest one of a full window is averaged into the level. */
 static void add_to_window(lhi_drift_detector *g, lhi_drift_reading r)
 {
     if (g->n_last == LHI_DRIFT_WINDOW)
@@ -168,8 +173,9 @@ static void add_to_window(lhi_drift_detector *g, lhi_drift_reading r)
     g->window[0] = r;
 }
 
-/* Checks whether the newest `w` readings all deviate from the level, on the
- * same side; `mean` is theirs. */
+/* Checks whether the newest `w` readings all deviate significantly from the
+ * level in the same direction, and their average by at least `least`. *mean is
+ * their average. */
 static bool has_deviated(const lhi_drift_detector *g, uint32_t w, double least,
                          double *mean)
 {
@@ -178,7 +184,7 @@ static bool has_deviated(const lhi_drift_detector *g, uint32_t w, double least,
     for (uint32_t i = 0; i < w; i++) {
         double off = g->window[i].mean - g->level, n = (double)g->window[i].n;
         if ((off > 0) != above ||
-            square(off) < square(each_errors) * variance_of(g, n, 1))
+            square(off) < square(each_errors) * estimate_variance(g, n, 1))
             return false;
         sum += g->window[i].mean;
         samples += n;
@@ -187,27 +193,28 @@ static bool has_deviated(const lhi_drift_detector *g, uint32_t w, double least,
     double n = samples / w, off = *mean - g->level;
     return fabs(off) >= least &&
            square(off) >=
-               square(change_errors) *
-                   (variance_of(g, n, w) + variance_of(g, n, g->weight));
+               square(change_errors) * (estimate_variance(g, n, w) +
+                                        estimate_variance(g, n, g->weight));
 }
 
-/* Checks whether the newest `w` readings share one level; the oldest may belong
- * to another, or to both. */
+/* Checks whether each of the newest `w` readings agrees with their average
+ * `mean` within its noise. */
 static bool share_level(const lhi_drift_detector *g, uint32_t w, double mean)
 {
     double scale = g->level > 0 ? fmax(mean / g->level, 1) : 1;
     for (uint32_t i = 0; i < w; i++) {
         const lhi_drift_reading *r = &g->window[i];
-        double noise =
-            fmax(variance_of(g, (double)r->n, 1) * square(scale), r->variance);
+        double noise = fmax(
+            estimate_variance(g, (double)r->n, 1) * square(scale), r->variance);
         if (square(r->mean - mean) > square(agree_errors) * noise)
             return false;
     }
     return true;
 }
 
-/* Counts the newest readings that have left the level; 0: none. If all three
- * deviate but do not agree, all three count. */
+/* Returns how many of the newest readings have left the level; 0: none. If a
+ * full window deviates but its readings differ from each other, all count.
+ * *mean is their average. */
 static uint32_t find_change(const lhi_drift_detector *g, double least,
                             double *mean)
 {
@@ -219,7 +226,8 @@ static uint32_t find_change(const lhi_drift_detector *g, double least,
     return wild ? LHI_DRIFT_WINDOW : 0;
 }
 
-/* Moves the level to `mean`, which averages the newest `w` readings. */
+/* Sets the level to `mean`, the average of the newest `w` readings, estimates
+ * its scatter from them, and empties the window. */
 static void move_level(lhi_drift_detector *g, uint32_t w, double mean)
 {
     double scatter = 0;
@@ -232,7 +240,7 @@ static void move_level(lhi_drift_detector *g, uint32_t w, double mean)
     g->n_last = 0;
 }
 
-/* Resets the level to the normal value. */
+/* Sets the level back to the normal level; returns LHI_DRIFT_ENDS. */
 static lhi_drift_change reset_level(lhi_drift_detector *g)
 {
     g->level = g->normal;
@@ -242,7 +250,8 @@ static lhi_drift_change reset_level(lhi_drift_detector *g)
     return LHI_DRIFT_ENDS;
 }
 
-/* Checks whether the level has returned to its normal value. */
+/* Checks whether the newest readings agree with the normal level again;
+ * smaller deviations than `least` are ignored. */
 static bool has_returned(const lhi_drift_detector *g, double least)
 {
     double error = lhi_drift_detector_error(g),

@@ -45,8 +45,8 @@ typedef struct lhi_drift_detector {
     bool has_left;
 } lhi_drift_detector;
 
-/* Computes the mean trimmed by a tenth at either end, and its variance.
- * Reorders the samples. */
+/* Computes the trimmed mean of the samples, without a tenth at either end, and
+ * its variance. Reorders the samples. */
 lhi_drift_reading lhi_drift_reading_compute(double *samples, size_t n);
 
 /* Adds a reading and returns the detected change. During warm-up (`learns`) it
@@ -56,7 +56,7 @@ lhi_drift_change lhi_drift_detector_add(lhi_drift_detector *detector,
                                         lhi_drift_reading reading, bool learns,
                                         double least, uint32_t *ago);
 
-/* Returns the level's standard error. */
+/* Returns the standard error of the detector's current level, in ns. */
 double lhi_drift_detector_error(const lhi_drift_detector *detector);
 
 #endif

@@ -22,7 +22,8 @@ static int compare_entries(const void *a, const void *b)
     return (x->ns > y->ns) - (x->ns < y->ns);
 }
 
-/* Corrects entry times for one link's messages, sorted by entry. */
+/* Raises the entry times of one link's messages, sorted by entry, so that none
+ * enters before the transfer of its predecessor has ended. */
 static void correct_entries(const sorted_entry *entries, size_t n,
                             int64_t transfer_ns)
 {

@@ -11,7 +11,8 @@ static const double min_share = 0.025;
 /* Least reported change, relative to the quantity's own time. */
 static const double min_change = 0.02;
 
-/* Checks whether the monitor is still in its warm-up iterations. */
+/* Checks whether the monitor is still in its warm-up iterations, which set the
+ * normal levels. */
 static bool is_learning(const lh_monitor *m)
 {
     return m->n_iterations < m->warm_up;
@@ -19,7 +20,9 @@ static bool is_learning(const lh_monitor *m)
 
 /* --- changes -------------------------------------------------------------- */
 
-/* Records a detected change as an event. */
+/* Appends change `move` of the monitored quantity `w` (link, device or its
+ * data-parallel communication `index`) as an event that began `ago` iterations
+ * ago. */
 static void report_change(lh_monitor *m, lhi_monitored *w,
                           lh_monitor_target what, uint32_t index,
                           lhi_drift_change move, uint32_t ago)
@@ -44,7 +47,9 @@ static void report_change(lh_monitor *m, lhi_monitored *w,
     m->news[m->n_news++] = w->event;
 }
 
-/* Adds a reading for the present step. */
+/* Adds this iteration's reading to the drift detector of quantity `w` and
+ * returns the change found, which began *ago iterations before. `least`:
+ * smallest reported change, ns. */
 static lhi_drift_change add_reading(const lh_monitor *m, lhi_monitored *w,
                                     lhi_drift_reading reading, double least,
                                     uint32_t *ago)
@@ -56,8 +61,8 @@ static lhi_drift_change add_reading(const lh_monitor *m, lhi_monitored *w,
                                   ago);
 }
 
-/* Returns the least reported change in ns. `times`: occurrences per iteration.
- */
+/* Returns the smallest change of the quantity that is reported, in ns per
+ * occurrence. `times`: occurrences per iteration. */
 static double min_reported_change(const lh_monitor *m, const lhi_monitored *w,
                                   double times)
 {
@@ -67,8 +72,8 @@ static double min_reported_change(const lh_monitor *m, const lhi_monitored *w,
 
 /* --- grouping samples ----------------------------------------------------- */
 
-/* Groups samples by `of`, a number below n_things, with a stable counting sort.
- */
+/* Sorts the first `n` samples by their `group` (below n_things) with a stable
+ * counting sort. */
 static void group_samples(lh_monitor *m, size_t n, size_t n_things)
 {
     size_t sum = 0;
@@ -88,8 +93,8 @@ static void group_samples(lh_monitor *m, size_t n, size_t n_things)
     m->samples = gathered;
 }
 
-/* Reads the group that begins at sample *i and advances *i to the next group.
- */
+/* Computes the trimmed mean of the group of samples that begins at sample *i,
+ * and advances *i to the next group. */
 static lhi_drift_reading next_reading(lh_monitor *m, size_t n, size_t *i)
 {
     uint32_t of = m->samples[*i].group;
@@ -101,8 +106,8 @@ static lhi_drift_reading next_reading(lh_monitor *m, size_t n, size_t *i)
 
 /* --- clocks --------------------------------------------------------------- */
 
-/* Updates the clock offset of each pair from the least excess delay in each
- * direction. */
+/* Updates the clock offset of each pair of clocks from the smallest excess
+ * delay of the observed messages in each direction. */
 static void compare_clocks(lh_monitor *m, const lh_observation *seen)
 {
     for (uint32_t i = 0; i < m->n_pairs; i++)
@@ -132,8 +137,8 @@ static void compare_clocks(lh_monitor *m, const lh_observation *seen)
 
 /* --- links ---------------------------------------------------------------- */
 
-/* Sorts messages by link resource and entry. They are nearly sorted, so
- * insertion suffices. */
+/* Sorts the observed messages by link resource and entry time. Insertion sort
+ * suffices for nearly sorted messages. */
 static void order_messages(lh_monitor *m, const lh_observation *seen)
 {
     const uint32_t *resources = m->pipeline->link_resources;
@@ -154,9 +159,9 @@ static void order_messages(lh_monitor *m, const lh_observation *seen)
     }
 }
 
-/* Lists transfer times. A message that waited only for the link entered when
- * its predecessor's transfer ended: the gap is the predecessor's transfer time.
- */
+/* Lists transfer times as samples and returns their number. A message that
+ * waited only for the link entered when its predecessor's transfer ended, so
+ * the gap between both entries is a transfer time. */
 static size_t find_transfers(lh_monitor *m, const lh_observation *seen)
 {
     const uint32_t *resources = m->pipeline->link_resources;
@@ -175,8 +180,8 @@ static size_t find_transfers(lh_monitor *m, const lh_observation *seen)
     return n;
 }
 
-/* Updates each link's mean transfer time; restarts the mean after a change of
- * the link. */
+/* Updates each link's mean transfer time from the observation; restarts the
+ * mean after a change of the link. */
 static void update_transfers(lh_monitor *m, const lh_observation *seen)
 {
     size_t n = find_transfers(m, seen);
@@ -230,8 +235,8 @@ static void update_links(lh_monitor *m, const lh_observation *seen)
 
 /* --- devices -------------------------------------------------------------- */
 
-/* Computes this iteration's reading for each kind of pass and collective of
- * each chunk; parts of W are scaled to the whole pass. */
+/* Computes this iteration's reading of each series, which is one kind of pass
+ * or collective of one chunk. Scales parts of a split W to the whole pass. */
 static void read_series(lh_monitor *m, const lh_observation *seen)
 {
     size_t n = 0;
@@ -261,8 +266,8 @@ static void read_series(lh_monitor *m, const lh_observation *seen)
     }
 }
 
-/* Updates a series' present mean; restarts it if its device has changed since.
- */
+/* Averages this iteration's reading into the series' current mean; restarts
+ * the mean if its device's level has changed since. */
 static void update_series(lh_monitor *m, lhi_series *s, const lhi_monitored *of)
 {
     bool anew = s->last_step < of->changed_step;
@@ -275,8 +280,9 @@ static void update_series(lh_monitor *m, lhi_series *s, const lhi_monitored *of)
     s->last_step = m->step;
 }
 
-/* Sums each device's busy time and the same work's initial time, because
- * schedules may have other passes. */
+/* Sums each device's busy time in this iteration over series `from` to `to` -
+ * 1, and the time that the same passes took initially. Both are needed because
+ * schedules may run different passes. */
 static void sum_busy_times(lh_monitor *m, uint32_t from, uint32_t to)
 {
     for (uint32_t d = 0; d < m->pipeline->n_devices; d++)
@@ -296,7 +302,8 @@ static void sum_busy_times(lh_monitor *m, uint32_t from, uint32_t to)
     }
 }
 
-/* Computes each device's slowdown relative to the pipeline's nominal times. */
+/* Computes things[d].slowdown, the ratio of device d's mean times to the
+ * pipeline's nominal times, over series `from` to `to` - 1. */
 static void compare_with_nominal(lh_monitor *m, lhi_monitored *things,
                                  uint32_t from, uint32_t to)
 {
@@ -318,8 +325,9 @@ static void compare_with_nominal(lh_monitor *m, lhi_monitored *things,
     }
 }
 
-/* Learns a series' initial mean at its device's normal level: a series that
- * another schedule introduces may first occur while the device is slow. */
+/* Averages the readings of series `from` to `to` - 1 into their initial means,
+ * scaled to their device's normal level, because a new schedule's series may
+ * first occur while the device is slow. */
 static void learn_initial(lh_monitor *m, const lhi_monitored *things,
                           uint32_t from, uint32_t to)
 {
@@ -334,8 +342,9 @@ static void learn_initial(lh_monitor *m, const lhi_monitored *things,
     }
 }
 
-/* Feeds a device's busy time, scaled to the amount of work of the first
- * iterations, into its drift detector. */
+/* Feeds a device's busy time, scaled to the passes of the first iterations,
+ * into its drift detector. Returns the change found, which began *ago
+ * iterations before. */
 static lhi_drift_change update_device(lh_monitor *m, lhi_monitored *w,
                                       const lhi_busy_time *busy, uint32_t *ago)
 {
@@ -349,8 +358,8 @@ static lhi_drift_change update_device(lh_monitor *m, lhi_monitored *w,
     return add_reading(m, w, reading, min_reported_change(m, w, 1), ago);
 }
 
-/* Feeds series `from` to `to` - 1 of each device into its drift detector,
- * reports changes, and updates means and slowdowns. */
+/* Feeds series `from` to `to` - 1 of each device into the device's drift
+ * detector in `things`, reports changes, and updates means and slowdowns. */
 static void update_devices(lh_monitor *m, lhi_monitored *things,
                            lh_monitor_target what, uint32_t from, uint32_t to)
 {

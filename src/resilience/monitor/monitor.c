@@ -15,6 +15,8 @@ enum { DEFAULT_WARM_UP = 8, MIN_WARM_UP = 4 };
 
 /* --- names ---------------------------------------------------------------- */
 
+/* Returns the name of a monitored target: a link, a device or its
+ * data-parallel communication; static storage. */
 const char *lh_monitor_target_name(lh_monitor_target what)
 {
     static const char *const names[] = {"link", "device", "data"};
@@ -29,7 +31,7 @@ const char *lh_monitor_change_name(lh_monitor_change change)
 
 /* --- construction --------------------------------------------------------- */
 
-/* Orders clock pairs by both clock numbers, for sorting and bsearch(). */
+/* Compares two pairs of clock numbers, for qsort() and bsearch(). */
 static int compare_pairs(const void *a, const void *b)
 {
     const lhi_clock_pair *x = a, *y = b;
@@ -37,9 +39,10 @@ static int compare_pairs(const void *a, const void *b)
     return first ? first : (x->b > y->b) - (x->b < y->b);
 }
 
-/* Returns the pair of clocks at the two ends of a link, the lower number first.
- */
-static lhi_clock_pair clock_pair(const lh_link *link, const uint32_t *clocks)
+/* Returns the numbers of the clocks at the two ends of a link, the lower
+ * number first. */
+static lhi_clock_pair get_clock_pair(const lh_link *link,
+                                     const uint32_t *clocks)
 {
     uint32_t a = clocks[link->from], b = clocks[link->to];
     return (lhi_clock_pair){.a = a < b ? a : b, .b = a < b ? b : a};
@@ -57,7 +60,7 @@ static lh_status pair_clocks(lh_monitor *m, const uint32_t *clocks,
     for (uint32_t l = 0; l < p->n_links; l++) {
         m->links[l].pair = LH_NONE;
         if (clocks && clocks[p->links[l].from] != clocks[p->links[l].to])
-            m->pairs[n++] = clock_pair(&p->links[l], clocks);
+            m->pairs[n++] = get_clock_pair(&p->links[l], clocks);
     }
     lhi_sort(m->pairs, n, sizeof *m->pairs, compare_pairs);
     for (uint32_t i = 0; i < n; i++)
@@ -66,7 +69,7 @@ static lh_status pair_clocks(lh_monitor *m, const uint32_t *clocks,
     for (uint32_t l = 0; l < p->n_links; l++) {
         if (!clocks || clocks[p->links[l].from] == clocks[p->links[l].to])
             continue;
-        lhi_clock_pair key = clock_pair(&p->links[l], clocks);
+        lhi_clock_pair key = get_clock_pair(&p->links[l], clocks);
         const lhi_clock_pair *found = bsearch(&key, m->pairs, m->n_pairs,
                                               sizeof *m->pairs, compare_pairs);
         m->links[l].pair = (uint32_t)(found - m->pairs);
@@ -75,7 +78,8 @@ static lh_status pair_clocks(lh_monitor *m, const uint32_t *clocks,
     return LH_OK;
 }
 
-/* Stores the nominal times from the pipeline. */
+/* Stores the pipeline's link delays, pass times and collective times as
+ * nominal times of the monitored links and series. */
 static void store_nominal(lh_monitor *m)
 {
     const lh_pipeline *p = m->pipeline;
@@ -187,6 +191,7 @@ lh_status lh_monitor_make(const lh_pipeline *pipeline,
     return status;
 }
 
+/* Frees a monitor; ignores NULL. */
 void lh_monitor_free(lh_monitor *m)
 {
     if (!m)
@@ -342,7 +347,8 @@ static lh_status grow(lh_monitor *m, const lh_observation *seen, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the monitored quantity that an event refers to. */
+/* Returns the monitored quantity (link, device work or data-parallel
+ * communication) that an event refers to. */
 static lhi_monitored *find_monitored(const lh_monitor *m,
                                      const lh_monitor_event *e)
 {
@@ -369,8 +375,8 @@ static lh_status compute_costs(lh_monitor *m, lh_error *err)
     return LH_OK;
 }
 
-/* Appends a quantity's event, with its present level, to the active events if
- * it has left its normal level. */
+/* Appends the event of a monitored quantity, with its current level, to the
+ * active events if the quantity has left its normal level. */
 static void add_if_active(lh_monitor *m, lhi_monitored *thing)
 {
     if (!thing->is_active)

@@ -75,16 +75,16 @@ static int64_t whole_ns(double ns)
     return ns > 0 ? llround(ns) : 0;
 }
 
-/* Returns the factor from a quantity's present level to its normal level if it
- * is `quiet` or all are; else 1. */
+/* Returns the ratio of a quantity's normal level to its current level if it is
+ * `quiet` or all_quiet is set; otherwise 1. */
 static double normal_factor(const lhi_monitored *thing,
                             const lhi_monitored *quiet, bool all_quiet)
 {
     return all_quiet || thing == quiet ? lhi_monitored_normal_ratio(thing) : 1;
 }
 
-/* Sets a chunk's estimated times. work, data: factors on its passes and on its
- * data-parallel communication. */
+/* Sets the estimated pass and collective times of chunk `c` in *out. `work`,
+ * `data`: factors on its passes and on its data-parallel communication. */
 static void estimate_chunk(const lh_monitor *m, uint32_t c, double work,
                            double data, lh_chunk *out)
 {

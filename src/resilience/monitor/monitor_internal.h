@@ -121,17 +121,19 @@ static inline double lhi_monitored_normal_ratio(const lhi_monitored *thing)
     return g->has_left && g->level > 0 ? g->normal / g->level : 1;
 }
 
-/* Feeds a validated iteration into all drift detectors; changes become news,
- * without costs yet. The scratch arrays have to be large enough. */
+/* Feeds a validated iteration into all drift detectors and stores detected
+ * changes as new events, without costs yet. The scratch arrays must already
+ * have the observation's size. */
 void lhi_monitor_process_iteration(lh_monitor *monitor,
                                    const lh_observation *seen);
 
-/* Builds the pipeline from all estimates. Quantity `quiet`, unless NULL, is at
- * its normal level; with all_quiet all are. */
+/* Builds the pipeline with all current estimates. Quantity `quiet`, unless
+ * NULL, has its normal level instead; with all_quiet all quantities do. */
 lh_status lhi_monitor_estimate(const lh_monitor *monitor,
                                const lhi_monitored *quiet, bool all_quiet,
                                lh_pipeline **out, lh_error *err);
-/* Simulates an iteration on that pipeline. */
+/* Simulates an iteration on the pipeline that lhi_monitor_estimate() builds
+ * with `quiet` and all_quiet. */
 lh_status lhi_monitor_simulate(const lh_monitor *monitor,
                                const lhi_monitored *quiet, bool all_quiet,
                                int64_t *makespan_ns, lh_error *err);

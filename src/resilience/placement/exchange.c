@@ -56,8 +56,9 @@ static uint64_t hash_bytes(const void *bytes, size_t n)
     return h ^ h >> 29;
 }
 
-/* Returns the hash entry of a view, or the free entry for it (open addressing
- * with linear probing). */
+/* Returns the hash entry of a view, or the free entry for a new one (open
+ * addressing with linear probing). A view is the array of slowdowns per link
+ * and device of one host order. */
 static hash_entry *find_entry(const search *s, const void *view)
 {
     size_t bytes = lhi_placement_view_bytes(s->places);
@@ -86,7 +87,8 @@ static bool grow_table(search *s, size_t n)
     return true;
 }
 
-/* Simulates an iteration with the current view. */
+/* Simulates an iteration of the pipeline under the slowdowns in s->view; *ns
+ * is the makespan. */
 static lh_status simulate(search *s, int64_t *ns, lh_error *err)
 {
     lh_pipeline *p;
@@ -102,8 +104,8 @@ static lh_status simulate(search *s, int64_t *ns, lh_error *err)
     return status;
 }
 
-/* Returns an order's iteration time; simulates it unless an equal view is
- * known. */
+/* Sets *ns to the iteration time of a host order. Simulates it unless an order
+ * with the same slowdowns per link and device was simulated before. */
 static lh_status estimate_order(search *s, const uint32_t *hosts, int64_t *ns,
                                 lh_error *err)
 {
@@ -127,7 +129,8 @@ static lh_status estimate_order(search *s, const uint32_t *hosts, int64_t *ns,
 
 /* --- search --------------------------------------------------------------- */
 
-/* Evaluates an order and keeps it if it is better; *better may be NULL. */
+/* Evaluates a host order, migration included, and stores it as the best one if
+ * it takes less time. Sets *better then; `better` may be NULL. */
 static lh_status try_order(search *s, const uint32_t *hosts, bool *better,
                            lh_error *err)
 {
@@ -167,8 +170,8 @@ static void swap(uint32_t *a, uint32_t *b)
     *b = c;
 }
 
-/* Advances to the next permutation in lexicographic order; false after the
- * last. */
+/* Advances `at`, a permutation of `n` numbers, to the next one in
+ * lexicographic order; false after the last. */
 static bool next_order(uint32_t *at, uint32_t n)
 {
     uint32_t i = n - 1, j = n - 1;
@@ -184,7 +187,7 @@ static bool next_order(uint32_t *at, uint32_t n)
     return true;
 }
 
-/* Evaluates all permutations of the hosts. */
+/* Evaluates all permutations of the hosts and keeps the best one. */
 static lh_status try_all(search *s, lh_error *err)
 {
     uint32_t n = s->places->n_hosts;
@@ -197,7 +200,8 @@ static lh_status try_all(search *s, lh_error *err)
     return LH_OK;
 }
 
-/* Repeatedly applies the best pairwise exchange until none improves. */
+/* Applies the best exchange of two hosts repeatedly until none reduces the
+ * time. */
 static lh_status try_exchanges(search *s, lh_error *err)
 {
     uint32_t n = s->places->n_hosts;
@@ -216,8 +220,8 @@ static lh_status try_exchanges(search *s, lh_error *err)
 
 /* --- result --------------------------------------------------------------- */
 
-/* Validates the options, allocates the search state, and evaluates the present
- * order. */
+/* Validates the options, allocates the search's arrays, and evaluates the
+ * current host order. */
 static lh_status set_up(search *s, const lh_host_slowdowns *now,
                         const lh_host_exchange_options *o, lh_error *err)
 {

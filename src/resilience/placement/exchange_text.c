@@ -9,7 +9,8 @@
 
 enum { CARRIED_TEXT = 80, SHOWN = 2, SHOWN_MOVES = 4 };
 
-/* Returns the place that a host has. */
+/* Returns the placement (replica times devices plus device) that `host` has in
+ * `hosts`. */
 static uint32_t find_place(const uint32_t *hosts, uint32_t host)
 {
     uint32_t i = 0;
@@ -30,7 +31,9 @@ static bool has_link(const lh_pipeline *p, uint32_t from, uint32_t to)
 /* Traffic on a link between hosts. */
 typedef enum carries { NOTHING, MESSAGES, DATA } carries;
 
-/* Describes the traffic on the link between two hosts, in either direction. */
+/* Describes in `text` the traffic between hosts `one` and `other`, in either
+ * direction, and returns its kind: pipeline messages, data-parallel ring, or
+ * none. */
 static carries describe_traffic(const lh_host_placement *s,
                                 const uint32_t *hosts, uint32_t one,
                                 uint32_t other, char *text)
@@ -64,8 +67,8 @@ static bool is_slow(const lhi_host_slowdown_tables *slow, uint32_t from,
     return x.latency_ns > 0 || x.transfer_ns > 0;
 }
 
-/* Appends the host pairs with a slow link and their traffic: each, or only
- * their number if there are many. */
+/* Appends the host pairs with a slow link and their traffic to the
+ * explanation; if there are many, only their number. */
 static void add_links(const lh_host_placement *s,
                       const lhi_host_slowdown_tables *slow,
                       const uint32_t *hosts, char *why)
@@ -94,7 +97,8 @@ static void add_links(const lh_host_placement *s,
                             n, of[DATA], of[MESSAGES]);
 }
 
-/* Appends the slow hosts with their slowdown, the first few by number. */
+/* Appends the slow hosts with their slowdown factors to the explanation, the
+ * first few by number. */
 static void add_hosts(const lhi_host_slowdown_tables *slow, char *why)
 {
     uint32_t n = 0;
@@ -109,7 +113,8 @@ static void add_hosts(const lhi_host_slowdown_tables *slow, char *why)
                                 ", so do %" PRIu32 " more", n - SHOWN);
 }
 
-/* Appends the hosts' new devices and replicas, the first few of them. */
+/* Appends the new devices and replicas of the moved hosts to the explanation,
+ * the first few of them. */
 static void add_moves(const lh_host_placement *s, const lh_host_exchange *x,
                       char *why)
 {

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Estimates one layer's times from the chunk with the least other work. */
+/* Estimates one layer's F, D and W times as the smallest quotient of a chunk's
+ * time and its number of layers. */
 static void estimate_layer_times(lh_layers *l)
 {
     const lh_pipeline *p = l->pipeline;
@@ -70,6 +71,7 @@ lh_status lh_layers_make(const lh_pipeline *pipeline, const uint32_t *layers,
     return status;
 }
 
+/* Frees a layer-migration model; ignores NULL. */
 void lh_layers_free(lh_layers *l)
 {
     if (!l)
@@ -80,8 +82,8 @@ void lh_layers_free(lh_layers *l)
 
 /* --- other partitions ----------------------------------------------------- */
 
-/* Returns the ratio of a pass's time with `now` layers to its time with `first`
- * layers, which is `ns`; each layer takes `layer` ns. */
+/* Returns the ratio of a pass's time with `now` layers to its time `ns` with
+ * `first` layers, if each layer takes `layer` ns. */
 static double time_ratio(int64_t ns, double layer, uint32_t first, uint32_t now)
 {
     if (ns <= 0)
@@ -100,7 +102,8 @@ lhi_layer_ratios lhi_layers_ratios(const lh_layers *l, uint32_t c, uint32_t now)
                               .all = (double)now / (double)n};
 }
 
-/* Multiplies an amount by a factor, rounded; saturates at +-INT64_MAX / 4. */
+/* Multiplies an integer amount by a factor and rounds; saturates at
+ * +-INT64_MAX / 4. */
 static int64_t multiply(int64_t value, double factor)
 {
     double product = round((double)value * factor);
@@ -109,8 +112,8 @@ static int64_t multiply(int64_t value, double factor)
                                   : -(INT64_MAX / 4);
 }
 
-/* Scales a chunk's times, memory and communication to another number of layers.
- */
+/* Scales a chunk's pass times, memory and communication by the factors `s` for
+ * another number of layers. */
 static void reshape_chunk(lh_chunk *k, lhi_layer_ratios s)
 {
     bool is_whole = k->mem_f + k->mem_d + k->mem_w == 0;
@@ -126,8 +129,8 @@ static void reshape_chunk(lh_chunk *k, lhi_layer_ratios s)
     k->reduce_scatter_ns = multiply(k->reduce_scatter_ns, s.all);
 }
 
-/* Fails with LH_EINVAL if a chunk has no layer, or if the total number of
- * layers changes. */
+/* Fails with LH_EINVAL if a chunk has no layer, or if the layers do not add up
+ * to the initial total. */
 static lh_status check_numbers(const lh_layers *l, const uint32_t *numbers,
                                lh_error *err)
 {

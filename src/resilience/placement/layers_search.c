@@ -35,7 +35,8 @@ typedef struct search {
     uint64_t n_tried;
 } search;
 
-/* Simulates a partition. *fits: the schedule is within the memory limits. */
+/* Simulates an iteration with `numbers` layers per chunk. *fits: the schedule
+ * is within the memory limits. */
 static lh_status simulate(search *s, const uint32_t *numbers, int64_t *ns,
                           bool *fits, lh_error *err)
 {
@@ -53,8 +54,9 @@ static lh_status simulate(search *s, const uint32_t *numbers, int64_t *ns,
     return status;
 }
 
-/* Returns the sum of squares of the devices' work. Of partitions with equal
- * iteration times, the more balanced one leads to shorter times. */
+/* Returns the sum of squares of the devices' work, which breaks ties: of
+ * partitions with equal iteration times, search continues from the more
+ * balanced one. */
 static double compute_imbalance(const search *s, const uint32_t *numbers)
 {
     const lh_pipeline *p = s->pipeline;
@@ -72,9 +74,9 @@ static double compute_imbalance(const search *s, const uint32_t *numbers)
     return sum;
 }
 
-/* Evaluates the trial partition. Keeps the best one including migration time;
- * *is_next is set if the trial improves on `next` without it, and replaces it.
- */
+/* Evaluates the layer counts s->trial. Stores them as the best ones if they
+ * minimise the time with migration, and as `next` (setting *is_next) if they
+ * minimise it without migration. */
 static lh_status evaluate_partition(search *s, bool *is_next, lh_error *err)
 {
     int64_t ns, busiest;
@@ -102,8 +104,8 @@ static lh_status evaluate_partition(search *s, bool *is_next, lh_error *err)
     return LH_OK;
 }
 
-/* Hill climbing: moves single layers, starting from the partition `next`, until
- * no move improves. */
+/* Hill climbing: moves one layer at a time from the partition s->next until no
+ * move improves it. */
 static lh_status climb(search *s, lh_error *err)
 {
     for (bool better = true; better;) {
@@ -122,7 +124,8 @@ static lh_status climb(search *s, lh_error *err)
     return LH_OK;
 }
 
-/* Runs hill climbing from the present partition and from the initial one. */
+/* Runs hill climbing from the current layers per chunk and from the initial
+ * ones. */
 static lh_status search_partition(search *s, lh_error *err)
 {
     bool is_next;
@@ -135,7 +138,8 @@ static lh_status search_partition(search *s, lh_error *err)
 
 /* --- text ----------------------------------------------------------------- */
 
-/* Appends the number of layers per chunk, the first few of them. */
+/* Appends the number of layers per chunk to the explanation, the first few of
+ * them. */
 static void add_numbers(const search *s, const uint32_t *numbers, char *why)
 {
     for (uint32_t c = 0; c < s->n && c < SHOWN; c++)
@@ -145,9 +149,9 @@ static void add_numbers(const search *s, const uint32_t *numbers, char *why)
         lhi_text_append_limited(why, WHY_TEXT, ", ...");
 }
 
-/* Appends the devices that are slower than in the pipeline without slowdowns.
- */
-static void add_slow(const search *s, char *why)
+/* Appends the devices that take at least 2 % longer than in the pipeline
+ * without slowdowns to the explanation, the first three with their factor. */
+static void add_slow_devices(const search *s, char *why)
 {
     const lh_pipeline *quiet = s->layers->pipeline;
     uint32_t n = 0;
@@ -168,13 +172,14 @@ static void add_slow(const search *s, char *why)
     lhi_text_append_limited(why, WHY_TEXT, n ? ": " : "no device is slow: ");
 }
 
-/* Writes the reason for or against a layer migration. */
+/* Writes the reason for or against a layer migration into `why`, with both
+ * iteration times and layer counts. */
 static void explain(const search *s, const lh_layer_migration *m, char *why)
 {
     char one[LHI_TIME_FORMAT_SIZE], other[LHI_TIME_FORMAT_SIZE],
         move[LHI_TIME_FORMAT_SIZE];
     char many[LHI_TIME_FORMAT_SIZE];
-    add_slow(s, why);
+    add_slow_devices(s, why);
     lhi_text_append_limited(why, WHY_TEXT, "%s an iteration",
                             lhi_time_format(m->current_ns, one));
     if (!m->is_move) {
@@ -195,8 +200,8 @@ static void explain(const search *s, const lh_layer_migration *m, char *why)
 
 /* --- result --------------------------------------------------------------- */
 
-/* Validates the options, allocates the search state, and evaluates the present
- * partition. */
+/* Validates the options, allocates the search's arrays, and evaluates the
+ * current partition. */
 static lh_status set_up(search *s, lh_error *err)
 {
     const lh_pipeline *p = s->layers->pipeline;

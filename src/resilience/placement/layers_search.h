@@ -17,7 +17,7 @@ lh_status lhi_layers_find_partition(const lh_layers *layers,
                                     const lh_layers_options *options,
                                     lh_layer_migration **out, lh_error *err);
 
-/* frees; NULL is a no-op */
+/* Frees a layer migration; ignores NULL. */
 void lhi_layer_migration_free(lh_layer_migration *move);
 
 #endif

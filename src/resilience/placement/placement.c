@@ -13,7 +13,7 @@
 /* --- construction --------------------------------------------------------- */
 
 /* Checks whether all links have the same latency and transfer time. */
-static bool links_are_equal(const lh_pipeline *p)
+static bool are_links_equal(const lh_pipeline *p)
 {
     for (uint32_t i = 1; i < p->n_links; i++)
         if (p->links[i].latency_ns != p->links[0].latency_ns ||
@@ -23,7 +23,7 @@ static bool links_are_equal(const lh_pipeline *p)
 }
 
 /* Checks whether all devices have the same memory limit. */
-static bool devices_are_equal(const lh_pipeline *p)
+static bool are_devices_equal(const lh_pipeline *p)
 {
     for (uint32_t d = 1; d < p->n_devices; d++)
         if (lh_pipeline_memory_limit(p, d) != lh_pipeline_memory_limit(p, 0))
@@ -63,7 +63,8 @@ static bool is_linked(const lh_link *links, uint32_t n, uint32_t a, uint32_t b)
     return false;
 }
 
-/* Adds links for all messages, so that each can become slow. */
+/* Copies the pipeline and adds a link without delay for every message between
+ * devices that has none, so that events can slow it. */
 static lh_status add_links(const lh_pipeline *p, lh_pipeline **out,
                            lh_error *err)
 {
@@ -89,15 +90,15 @@ static lh_status add_links(const lh_pipeline *p, lh_pipeline **out,
     return status;
 }
 
-/* Converts a time into a number of messages. Without a transfer time it is
- * unknown (-1); a slow link then does not prolong the data-parallel
- * communication. */
-static double in_messages(int64_t ns, int64_t transfer_ns)
+/* Converts a time into the number of messages with that total transfer time.
+ * Returns -1 (unknown) if messages take no time but `ns` is positive. */
+static double convert_to_messages(int64_t ns, int64_t transfer_ns)
 {
     return transfer_ns > 0 ? (double)ns / (double)transfer_ns : ns > 0 ? -1 : 0;
 }
 
-/* Checks that all message counts are from 0 to 1e12; true for NULL. */
+/* Checks that all `n` message counts in `of` are from 0 to 1e12; true for
+ * NULL. */
 static bool are_valid_counts(const double *of, uint32_t n)
 {
     for (uint32_t i = 0; of && i < n; i++)
@@ -106,8 +107,8 @@ static bool are_valid_counts(const double *of, uint32_t n)
     return true;
 }
 
-/* Validates and copies the sizes of communication and state, with defaults
- * derived from the pipeline's times. */
+/* Validates and copies the data-parallel and host-state sizes, in messages.
+ * Derives missing ones from the pipeline's times. */
 static lh_status copy_options(lh_host_placement *s,
                               const lh_host_placement_options *o, lh_error *err)
 {
@@ -128,12 +129,13 @@ static lh_status copy_options(lh_host_placement *s,
     for (uint32_t c = 0; c < p->n_chunks; c++) {
         const lh_chunk *k = &p->chunks[c];
         s->gather_messages[c] =
-            o->gather_messages ? o->gather_messages[c]
-                               : in_messages(k->all_gather_ns, s->transfer_ns);
+            o->gather_messages
+                ? o->gather_messages[c]
+                : convert_to_messages(k->all_gather_ns, s->transfer_ns);
         s->scatter_messages[c] =
             o->scatter_messages
                 ? o->scatter_messages[c]
-                : in_messages(k->reduce_scatter_ns, s->transfer_ns);
+                : convert_to_messages(k->reduce_scatter_ns, s->transfer_ns);
     }
     for (uint32_t d = 0; d < p->n_devices; d++) {
         s->state_ns[d] = o->state_ns ? o->state_ns[d] : 0;
@@ -144,8 +146,9 @@ static lh_status copy_options(lh_host_placement *s,
                 " is %" PRId64,
                 d, s->state_ns[d]);
         s->state_messages[d] =
-            o->state_messages ? o->state_messages[d]
-                              : in_messages(s->state_ns[d], s->transfer_ns);
+            o->state_messages
+                ? o->state_messages[d]
+                : convert_to_messages(s->state_ns[d], s->transfer_ns);
     }
     return LH_OK;
 }
@@ -160,8 +163,8 @@ static lh_status set_up(lh_host_placement *s, const lh_pipeline *pipeline,
     LHI_TRY(check_pipeline(pipeline, s->n_replicas, err));
     s->n_hosts = s->n_replicas * s->n_devices;
     LHI_TRY(add_links(pipeline, &s->pipeline, err));
-    bool links = links_are_equal(s->pipeline);
-    s->hosts_are_equivalent = links && devices_are_equal(pipeline);
+    bool links = are_links_equal(s->pipeline);
+    s->hosts_are_equivalent = links && are_devices_equal(pipeline);
     if (links && s->pipeline->n_links > 0) {
         s->latency_ns = s->pipeline->links[0].latency_ns;
         s->transfer_ns = s->pipeline->links[0].transfer_ns;
@@ -222,6 +225,7 @@ lh_status lhi_host_placement_with_times(const lh_host_placement *places,
     return status;
 }
 
+/* Frees a host-placement model; ignores NULL. */
 void lh_host_placement_free(lh_host_placement *places)
 {
     if (!places)
@@ -269,7 +273,8 @@ static int64_t times(int64_t ns, double factor)
     return product < 0x1p61 ? (int64_t)product : INT64_MAX / 4;
 }
 
-/* Validates the link slowdowns and sums them into the table. */
+/* Validates the link slowdowns and sums them per pair of hosts into the tables
+ * `s`. */
 static lh_status fill_links(const lh_host_slowdowns *now,
                             lhi_host_slowdown_tables *s, lh_error *err)
 {
@@ -342,7 +347,8 @@ bool lhi_placement_view_make(const lh_host_placement *s, lhi_arena *mem,
     return true;
 }
 
-/* Raises both times of `most` to at least those of `x`. */
+/* Raises the latency and the transfer time of `most` to those of `x` where `x`
+ * has longer ones. */
 static void raise_to(lhi_additional_time *most, lhi_additional_time x)
 {
     if (x.latency_ns > most->latency_ns)
@@ -375,8 +381,9 @@ void lhi_placement_view_fill(const lh_host_placement *s,
     }
 }
 
-/* Prolongs a chunk's data-parallel communication. A ring takes n_replicas - 1
- * steps, each as long as its slowest link. */
+/* Adds the ring's additional latency and transfer time to the data-parallel
+ * times of chunk `k`. A ring takes n_replicas - 1 steps, each as long as its
+ * slowest link. */
 static lh_status slow_data(const lh_host_placement *s, uint32_t c,
                            lhi_additional_time ring, lh_chunk *k, lh_error *err)
 {
@@ -453,8 +460,8 @@ lh_status lhi_placement_view_pipeline(const lh_host_placement *s,
 
 /* --- hosts ---------------------------------------------------------------- */
 
-/* Fails if `hosts` is no permutation, or if a host cannot take its place.
- * `mem`: scratch. */
+/* Fails if `hosts` is no permutation, or if a host differs in links or memory
+ * from the device it is to replace. `mem`: scratch memory. */
 static lh_status check_hosts(const lh_host_placement *s, const uint32_t *hosts,
                              lhi_arena *mem, lh_error *err)
 {

@@ -56,7 +56,8 @@ typedef struct lhi_host_slowdown_tables {
     double *pass_factors;       /* per host */
 } lhi_host_slowdown_tables;
 
-/* Validates slowdowns and converts them to tables in `mem`. */
+/* Validates the slowdowns `given` and converts them to tables per host and
+ * host pair, allocated in `mem`. */
 lh_status lhi_host_slowdowns_check(const lh_host_placement *places,
                                    const lh_host_slowdowns *now, lhi_arena *mem,
                                    lhi_host_slowdown_tables *out,
@@ -78,30 +79,34 @@ typedef struct lhi_placement_view {
     double *pass_factors;       /* per device */
 } lhi_placement_view;
 
-/* Returns a view's size: its three arrays are contiguous from `links`. */
+/* Returns the size in bytes of a view's three contiguous arrays. A view holds
+ * the slowdowns per link and device of one host order. */
 size_t lhi_placement_view_bytes(const lh_host_placement *places);
-/* Allocates a view; false on allocation failure. */
+/* Allocates the three arrays of a view in `mem`; returns false on allocation
+ * failure. */
 bool lhi_placement_view_make(const lh_host_placement *places, lhi_arena *mem,
                              lhi_placement_view *out);
-/* Computes a host order's view under the slowdowns. */
+/* Sets `view` to the largest slowdowns per link, data-parallel ring and device
+ * over all replicas, with host hosts[i] at placement i. */
 void lhi_placement_view_fill(const lh_host_placement *places,
                              const lhi_host_slowdown_tables *slow,
                              const uint32_t *hosts, lhi_placement_view *view);
-/* Builds the pipeline for a view. LH_EINPUT: a time exceeds a pipeline's limit.
- */
+/* Builds the pipeline with a view's slowdowns applied. LH_EINPUT: a time
+ * exceeds the limit for pipeline times. */
 lh_status lhi_placement_view_pipeline(const lh_host_placement *places,
                                       const lhi_placement_view *view,
                                       lh_pipeline **out, lh_error *err);
 
-/* Copies and validates each place's host; NULL: the initial ones. */
+/* Copies and validates the host of each placement into *out; NULL: the initial
+ * hosts. */
 lh_status lhi_host_placement_copy_hosts(const lh_host_placement *places,
                                         const uint32_t *given, lhi_arena *mem,
                                         uint32_t **out, lh_error *err);
 
-/* Plans the state transfer from the hosts in `from` to those in `to`. Returns
- * the total time, or -1 if a link's time is unknown. `vias`: relay per place;
- * NULL: the fastest one. `moves` needs capacity for all hosts, `free_at` for 2
- * * n_hosts. */
+/* Plans the state transfers from the hosts in `from` to those in `to` into
+ * `moves`. Returns the total time, or -1 if a link's time is unknown. `vias`:
+ * relay per placement; NULL: the fastest ones. `moves` needs capacity for all
+ * hosts, `free_at` (scratch) for 2 * n_hosts. */
 int64_t lhi_host_placement_plan_transfers(
     const lh_host_placement *places, const lhi_host_slowdown_tables *slow,
     const uint32_t *from, const uint32_t *to, const uint32_t *vias,
@@ -118,8 +123,8 @@ lh_status lhi_host_placement_migration(const lh_host_placement *places,
                                        const uint32_t *from, const uint32_t *to,
                                        const uint32_t *vias, uint32_t *ways,
                                        int64_t *out_ns, lh_error *err);
-/* Checks that the state's size in messages is known for every device; otherwise
- * LH_EUNSUPPORTED, because a slow link's time for it is unknown. */
+/* Fails with LH_EUNSUPPORTED unless every device's state size in messages is
+ * known, because the transfer time over a slow link would be unknown. */
 lh_status lhi_host_placement_check_state(const lh_host_placement *places,
                                          lh_error *err);
 
@@ -130,8 +135,9 @@ lh_status lhi_host_placement_with_times(const lh_host_placement *places,
                                         lh_host_placement **out, lh_error *err);
 
 enum { LHI_EXCHANGE_REASON_SIZE = 700 };
-/* Writes the explanation into `why`, which has capacity
- * LHI_EXCHANGE_REASON_SIZE. */
+/* Writes why the hosts are exchanged into `why`, which has capacity
+ * LHI_EXCHANGE_REASON_SIZE. `now_hosts`: current host per placement; `lasts`:
+ * iterations over which the exchange takes effect. */
 void lhi_host_exchange_explain(const lh_host_placement *places,
                                const lhi_host_slowdown_tables *slow,
                                const uint32_t *now_hosts, double lasts,

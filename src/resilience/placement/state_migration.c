@@ -8,11 +8,11 @@
 
 #include <math.h>
 
-/* Returns the time to send a place's state over one link between hosts, in ns;
- * -1 if it is unknown. */
-static int64_t hop_ns(const lh_host_placement *s,
-                      const lhi_host_slowdown_tables *slow, uint32_t device,
-                      uint32_t from, uint32_t to)
+/* Returns the time in ns to send the parameters and optimizer state of
+ * `device` over one link between hosts; -1 if it is unknown. */
+static int64_t compute_hop_time(const lh_host_placement *s,
+                                const lhi_host_slowdown_tables *slow,
+                                uint32_t device, uint32_t from, uint32_t to)
 {
     lhi_additional_time x = lhi_host_slowdowns_link(slow, from, to);
     if (x.transfer_ns > 0 && s->state_messages[device] < 0)
@@ -36,26 +36,29 @@ static int64_t later(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Returns when a place's state arrives over relay `via`; -1: unknown. */
+/* Returns the time at which the state of move `m` arrives over relay host
+ * `via` (LH_NONE: directly) and sets m->start_ns; -1: unknown. `w`: when each
+ * host's links are free. */
 static int64_t route_arrival(const lh_host_placement *s,
                              const lhi_host_slowdown_tables *slow, host_links w,
                              uint32_t via, lh_host_move *m)
 {
     uint32_t device = m->place % s->n_devices;
     if (via == LH_NONE) {
-        int64_t ns = hop_ns(s, slow, device, m->from, m->to);
+        int64_t ns = compute_hop_time(s, slow, device, m->from, m->to);
         m->start_ns = later(w.out[m->from], w.in[m->to]);
         return ns < 0 ? -1 : m->start_ns + ns;
     }
-    int64_t first = hop_ns(s, slow, device, m->from, via);
-    int64_t second = hop_ns(s, slow, device, via, m->to);
+    int64_t first = compute_hop_time(s, slow, device, m->from, via);
+    int64_t second = compute_hop_time(s, slow, device, via, m->to);
     if (first < 0 || second < 0)
         return -1;
     m->start_ns = later(w.out[m->from], w.in[via]);
     return later(later(m->start_ns + first, w.out[via]), w.in[m->to]) + second;
 }
 
-/* Finds the transfer's route. `via`: the relay; NULL: the fastest one. */
+/* Chooses relay and times of transfer `m` for the earliest arrival. `via`: the
+ * only relay to try; NULL: all hosts. Returns false if no time is known. */
 static bool find_route(const lh_host_placement *s,
                        const lhi_host_slowdown_tables *slow, host_links w,
                        const uint32_t *via, lh_host_move *m)
@@ -97,8 +100,8 @@ int64_t lhi_host_placement_plan_transfers(
             return -1;
         if (m->relay != LH_NONE) {
             uint32_t device = i % s->n_devices;
-            w.in[m->relay] =
-                m->start_ns + hop_ns(s, slow, device, m->from, m->relay);
+            w.in[m->relay] = m->start_ns + compute_hop_time(s, slow, device,
+                                                            m->from, m->relay);
             w.out[m->from] = w.in[m->relay];
             w.out[m->relay] = m->end_ns;
         } else {

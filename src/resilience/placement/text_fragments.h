@@ -8,7 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Appends to a text with capacity `room` bytes; truncates the excess. */
+/* Appends formatted text to `text`, whose capacity is `room` bytes; truncates
+ * the excess. */
 void lhi_text_append_limited(char *text, size_t room, const char *format, ...)
     LHI_PRINTF(3, 4);
 
