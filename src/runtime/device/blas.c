@@ -52,7 +52,8 @@ static void *open_library(char *reason, size_t size)
     return library;
 }
 
-/* Fails with LH_EUNSUPPORTED and the loader's reason. */
+/* Fails with LH_EUNSUPPORTED: OpenBLAS cannot be loaded; adds the dynamic
+ * loader's message `reason`. */
 static lh_status fail_to_load(const char *reason, lh_error *err)
 {
     bool absent = strstr(reason, "No such file") != NULL;
@@ -68,7 +69,8 @@ static lh_status fail_to_load(const char *reason, lh_error *err)
                     reason);
 }
 
-/* Checks whether a buffer of LHI_BLAS_BUFFER_BYTES can be mapped now. */
+/* Checks whether LHI_BLAS_BUFFER_BYTES of memory, the size of one OpenBLAS
+ * buffer, can be mapped now. */
 static bool can_map_buffer(void)
 {
     const size_t size = LHI_BLAS_BUFFER_BYTES + (1 << 20);

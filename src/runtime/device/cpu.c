@@ -15,7 +15,8 @@ enum {
     MAX_ROWS = 1 << 24,         /* per microbatch */
 };
 
-/* Checks the options of a cpu device. */
+/* Validates the options of a cpu device: model family, dropout, microbatch
+ * size, and layers per chunk. */
 static lh_status check_options(const lhi_cpu_options *o, lh_error *err)
 {
     uint64_t rows = (uint64_t)o->microbatch * o->sequence;
@@ -73,8 +74,8 @@ static lh_status build_rotary_tables(lhi_cpu *cpu, double theta, lh_error *err)
     return LH_OK;
 }
 
-/* Allocates the scratch buffers; lhi_cpu_scratch_bytes() must count the same
- * ones. */
+/* Allocates the scratch buffers that all passes share. lhi_cpu_scratch_bytes()
+ * must count the same buffers. */
 static lh_status make_scratch(lhi_cpu *cpu, const lhi_cpu_options *o,
                               lh_error *err)
 {
@@ -118,7 +119,8 @@ static lh_status make_scratch(lhi_cpu *cpu, const lhi_cpu_options *o,
     return LH_OK;
 }
 
-/* Creates this device's chunks and their tensors. */
+/* Creates this device's chunks (ranges of layers) and draws or allocates their
+ * weights and gradients. */
 static lh_status make_chunks(lhi_cpu *cpu, const lhi_cpu_options *o,
                              lh_error *err)
 {
@@ -168,8 +170,8 @@ static lhi_cpu_chunk *find_chunk(const lhi_cpu *cpu, uint32_t chunk)
     return NULL;
 }
 
-/* Returns the message size at the chunk's boundary, in bytes; 0 at the model's
- * first or last chunk. */
+/* Returns the bytes of the message that a forward (or `backward`) pass of the
+ * chunk sends; 0 if there is no next chunk in that direction. */
 static size_t message_bytes(const lhi_device *device, uint32_t chunk,
                             bool backward)
 {
@@ -213,7 +215,8 @@ static lh_status begin_step(lhi_device *device, uint64_t step,
     return LH_OK;
 }
 
-/* Validates and runs one F, D, B or W pass. */
+/* Validates one pass and its message buffers and runs its computation. `in`:
+ * received activations or gradients; `out`: those to send. */
 static lh_status run_pass(lhi_cpu *cpu, const lh_pass *pass, const void *in,
                           void *out, lh_error *err)
 {
@@ -252,7 +255,8 @@ static lh_status run_pass(lhi_cpu *cpu, const lh_pass *pass, const void *in,
     }
 }
 
-/* Runs one pass, reports errors of its collectives, and measures its time. */
+/* Runs one pass, reports errors of its collectives, and measures its time into
+ * `span`. `ready_ns`: when its inputs were available. */
 static lh_status run_timed_pass(lhi_device *device, const lh_pass *pass,
                                 const void *in, void *out, int64_t ready_ns,
                                 lhi_span *span, lh_error *err)
@@ -303,16 +307,16 @@ static double modules_loss(const lhi_device *device)
     return sum;
 }
 
-/* Returns the number of a chunk's tensors (lhi_device_ops.n_tensors); 0: the
- * chunk is on another device. */
+/* Returns the number of a chunk's parameter tensors
+ * (lhi_device_ops.n_tensors); 0: the chunk is on another device. */
 static uint32_t n_tensors(const lhi_device *device, uint32_t chunk)
 {
     const lhi_cpu_chunk *found = find_chunk(as_cpu(device), chunk);
     return found ? found->n_tensors : 0;
 }
 
-/* Returns tensor `i` of a chunk (lhi_device_ops.tensor); NULL: none on this
- * device. */
+/* Returns parameter tensor `i` of a chunk (lhi_device_ops.tensor); NULL: the
+ * device has no such tensor. */
 static lhi_tensor *tensor(lhi_device *device, uint32_t chunk, uint32_t i)
 {
     lhi_cpu_chunk *found = find_chunk(as_cpu(device), chunk);
@@ -337,7 +341,8 @@ static void add_memory(const lhi_device *device,
             (int64_t)lhi_storage_file_bytes(cpu->storage);
 }
 
-/* Returns the memory used, storage excluded, in bytes. */
+/* Returns the peak memory in bytes, without the storage for offloaded
+ * activations. */
 static size_t peak_bytes(const lhi_device *device)
 {
     int64_t bytes[LH_N_MEMORY_KINDS] = {0};
@@ -348,7 +353,8 @@ static size_t peak_bytes(const lhi_device *device)
     return sum;
 }
 
-/* Counts the chunk's tensors and values that are sharded. */
+/* Counts the chunk's tensors, parameters and gradients that are sharded over
+ * the data-parallel ranks. */
 static lhi_sharded_tensors sharded_tensors(const lhi_device *device,
                                            uint32_t chunk)
 {
@@ -368,8 +374,8 @@ static lhi_sharded_tensors sharded_tensors(const lhi_device *device,
     return out;
 }
 
-/* Frees the initial full copy of the values; sharded values then need external
- * buffers. */
+/* Frees the initial copy of all parameters. Chunks with sharded parameters
+ * then need buffers from the caller before each step. */
 static void finalise(lhi_device *device)
 {
     lhi_cpu *cpu = as_cpu(device);
@@ -380,14 +386,15 @@ static void finalise(lhi_device *device)
     cpu->full_values = NULL;
 }
 
-/* Sets the buffer of a chunk's gathered values
+/* Sets the buffer with a chunk's all-gathered sharded parameters
  * (lhi_device_ops.set_sharded_values). */
 static void set_sharded_values(lhi_device *device, uint32_t chunk, float *room)
 {
     lhi_cpu_set_sharded_values(find_chunk(as_cpu(device), chunk), room);
 }
 
-/* Sets the buffer of a chunk's gradients for some microbatches
+/* Sets the buffer for a chunk's sharded gradients of `n_microbatches`
+ * microbatches from `first_microbatch` on
  * (lhi_device_ops.set_sharded_gradients). */
 static void set_sharded_gradients(lhi_device *device, uint32_t chunk,
                                   float *room, uint32_t first_microbatch,
@@ -397,16 +404,16 @@ static void set_sharded_gradients(lhi_device *device, uint32_t chunk,
                                   first_microbatch, n_microbatches);
 }
 
-/* Returns the number of a chunk's parts (lhi_device_ops.n_parts); 0: the chunk
- * is on another device. */
+/* Returns the number of a chunk's parts, the units of per-layer sharding
+ * (lhi_device_ops.n_parts); 0: the chunk is on another device. */
 static uint32_t n_parts(const lhi_device *device, uint32_t chunk)
 {
     const lhi_cpu_chunk *found = find_chunk(as_cpu(device), chunk);
     return found ? found->n_parts : 0;
 }
 
-/* Returns part `i` of a chunk (lhi_device_ops.part); NULL: none on this device.
- */
+/* Returns part `i`, a unit of per-layer sharding, of a chunk
+ * (lhi_device_ops.part); NULL: none on this device. */
 static const lhi_device_part *part(const lhi_device *device, uint32_t chunk,
                                    uint32_t i)
 {
@@ -414,23 +421,24 @@ static const lhi_device_part *part(const lhi_device *device, uint32_t chunk,
     return found && i < found->n_parts ? &found->parts[i] : NULL;
 }
 
-/* Sets the callbacks that provide the parts' buffers
- * (lhi_device_ops.set_part_hooks). */
+/* Sets the callbacks that provide buffers for the parameters and gradients of
+ * single parts under per-layer sharding (lhi_device_ops.set_part_hooks). */
 static void set_part_hooks(lhi_device *device,
                            const lhi_device_part_hooks *hooks)
 {
     as_cpu(device)->hooks = hooks;
 }
 
-/* Sets the buffer of a part's values between steps
- * (lhi_device_ops.set_part_values). */
+/* Sets the buffer that has a part's parameters between steps under per-layer
+ * sharding (lhi_device_ops.set_part_values). */
 static void set_part_values(lhi_device *device, uint32_t chunk, uint32_t i,
                             float *room)
 {
     lhi_cpu_set_part_values(find_chunk(as_cpu(device), chunk), i, room);
 }
 
-/* Sets the groups of ranks for collectives in passes (lhi_device_ops.join). */
+/* Sets the groups of ranks for the context-, tensor- and expert-parallel
+ * collectives inside passes (lhi_device_ops.join). */
 static void join(lhi_device *device, const lhi_device_groups *groups)
 {
     as_cpu(device)->context_group = groups->context;
@@ -440,7 +448,8 @@ static void join(lhi_device *device, const lhi_device_groups *groups)
     as_cpu(device)->intra_node_group = groups->intra_node_expert;
 }
 
-/* Starts a copy of offloaded activations (lhi_device_ops.copy). */
+/* Starts copying offloaded activations to or from storage, which takes at
+ * least `least_ns` (lhi_device_ops.copy). */
 static lh_status copy(lhi_device *device, const lhi_offload_copy *what,
                       int64_t least_ns, lh_error *err)
 {
@@ -449,14 +458,15 @@ static lh_status copy(lhi_device *device, const lhi_offload_copy *what,
                               err);
 }
 
-/* Waits for the step's first `n` copies until `until_ns`
+/* Waits for the step's first `n` offload copies, until `until_ns` at most
  * (lhi_device_ops.wait_copies). */
 static bool await_copies(lhi_device *device, uint32_t n, int64_t until_ns)
 {
     return lhi_cpu_wait_copies(as_cpu(device), n, until_ns);
 }
 
-/* Returns the times of the completed copy `i` (lhi_device_ops.copy_times). */
+/* Returns start and end of the step's offload copy `i`, which has completed
+ * (lhi_device_ops.copy_times). */
 static lhi_storage_times copy_times(lhi_device *device, uint32_t i)
 {
     return lhi_storage_copy_times(as_cpu(device)->storage, i);
@@ -488,7 +498,8 @@ static const lhi_device_ops cpu_ops = {
     .copy_times = copy_times,
 };
 
-/* Initialises the device from its options. */
+/* Initialises all fields of the cpu device from its options and allocates its
+ * memory. */
 static lh_status fill_cpu(lhi_cpu *cpu, const lhi_cpu_options *o, lh_error *err)
 {
     lhi_cpu_compute_shape(cpu, o);

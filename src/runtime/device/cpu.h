@@ -390,32 +390,35 @@ float *lhi_cpu_alloc_floats(lhi_arena *mem, size_t rows, size_t columns);
 /* Computes the dimensions that depend only on the model and the options
  * (cpu_memory.c). */
 void lhi_cpu_compute_shape(lhi_cpu *cpu, const lhi_cpu_options *options);
-/* Counts the local tensors in a range of model layers. */
+/* Counts this rank's parameter tensors in n_layers model layers from `first`
+ * on. */
 uint32_t lhi_cpu_count_layer_tensors(const lhi_cpu *cpu, uint32_t first,
                                      uint32_t n_layers);
-/* Counts the local tensors of a chunk; needs its dimensions. */
+/* Counts this rank's parameter tensors of a chunk; needs the chunk's layer
+ * range. */
 uint32_t lhi_cpu_count_chunk_tensors(const lhi_cpu *cpu,
                                      const lhi_cpu_chunk *chunk);
-/* Returns the device's i-th chunk with only its dimensions set. */
+/* Returns the device's i-th chunk with only its index and layer range set. */
 lhi_cpu_chunk lhi_cpu_init_chunk(const lhi_cpu_options *options, uint32_t i);
-/* Counts the modules whose layer has experts. */
+/* Counts the multi-token prediction modules whose layer has experts. */
 uint32_t lhi_cpu_count_moe_modules(const lhi_cpu *cpu);
-/* Counts the local values of a chunk; needs its dimensions. */
+/* Counts this rank's parameters of a chunk; needs the chunk's layer range. */
 double lhi_cpu_count_chunk_values(const lhi_cpu *cpu,
                                   const lhi_cpu_chunk *chunk);
-/* Returns this rank's slice of a tensor. Assumes that an expert's tensor is
- * local. */
+/* Returns the slice of a model tensor that this rank has. An expert's tensor
+ * must belong to one of this rank's experts. */
 lhi_slice lhi_cpu_tensor_slice(const lhi_cpu *cpu, const lhi_model_tensor *of);
-/* Counts the local values of tensors `first` to `first + n - 1`. */
+/* Counts this rank's parameters in the model's tensors `first` to `first + n -
+ * 1`. */
 double lhi_cpu_count_values(const lhi_cpu *cpu, uint32_t first, uint32_t n);
 
-/* Returns the bytes that lhi_cpu_alloc_floats() uses for n floats. */
+/* Returns the bytes that lhi_cpu_alloc_floats() allocates for n floats. */
 double lhi_cpu_float_bytes(double n);
 /* Returns the bytes that one microbatch occupies in a chunk between F and W
  * (make_slot()). Needs the chunk's dimensions and recompute flags. */
 double lhi_cpu_microbatch_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
-/* Returns a chunk's fixed bytes apart from weights and gradients
- * (lhi_cpu_build_tensors()). */
+/* Returns the bytes that lhi_cpu_build_tensors() allocates for a chunk apart
+ * from weights and gradients. */
 double lhi_cpu_chunk_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
 /* Returns the floats per row in the main scratch buffer: the widest
  * intermediate result. */
@@ -425,15 +428,17 @@ size_t lhi_cpu_scratch_width(const lhi_cpu *cpu);
 size_t lhi_cpu_second_scratch_width(const lhi_cpu *cpu);
 /* Returns the bytes allocated by make_scratch() and make_angles() in cpu.c. */
 double lhi_cpu_scratch_bytes(const lhi_cpu *cpu);
-/* Counts the values of a layer's local experts. */
+/* Counts the parameters of a layer's local experts. */
 double lhi_cpu_count_expert_values(const lhi_cpu *cpu);
 /* Counts a chunk's gradient values that tensor-parallel ranks hold as partial
  * sums; see lhi_cpu_reduce_partial_gradients(). */
 size_t lhi_cpu_count_partial_gradients(const lhi_cpu *cpu,
                                        const lhi_cpu_chunk *chunk);
-/* Returns the bytes that the tensor-parallel group allocates for the chunk. */
+/* Returns the bytes that the tensor-parallel group allocates for the chunk's
+ * collectives. */
 double lhi_cpu_group_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk);
-/* Builds a chunk's list of W items; needs the chunk's dimensions. */
+/* Builds a chunk's list of weight-gradient items, the groups of weights whose
+ * gradients are computed together; needs the chunk's layer range. */
 lh_status lhi_cpu_build_items(const lhi_cpu *cpu, lhi_arena *mem,
                               lhi_cpu_chunk *chunk, lh_error *err);
 /* Counts a chunk's layers, its modules' layers included. */
@@ -465,52 +470,56 @@ static inline size_t lhi_cpu_max_items(const lhi_cpu_chunk *chunk)
 lh_status lhi_cpu_build_layer_flags(const lhi_cpu *cpu, lhi_arena *mem,
                                     const lhi_cpu_options *options,
                                     lhi_cpu_chunk *chunk, lh_error *err);
-/* Returns the offloaded bytes per microbatch in a chunk; 0: none. */
+/* Returns the bytes of offloaded activations per microbatch in a chunk; 0:
+ * none. */
 double lhi_cpu_compute_offload_bytes(const lhi_cpu *cpu,
                                      const lhi_cpu_chunk *chunk);
 
-/* Builds a chunk's weights, gradients, tensor names and W items. Initial values
- * are drawn from the seed. */
+/* Builds a chunk's weights, gradients, tensor names and weight-gradient items.
+ * Initial parameters are drawn from the seed. */
 lh_status lhi_cpu_build_tensors(lhi_cpu *cpu, const lhi_cpu_options *options,
                                 lhi_cpu_chunk *chunk, lh_error *err);
 
 /* ---- activations in storage (cpu_offload.c) ---- */
 
-/* Opens the storage and allocates the copy records if any layer's activations
- * are offloaded. */
+/* Opens the offload storage and allocates the records of copies, if any
+ * layer's activations are offloaded. */
 lh_status lhi_cpu_make_storage(lhi_cpu *cpu, const lhi_cpu_options *options,
                                lh_error *err);
 /* Returns the bytes of the copy records, for n_chunks chunks with at most
  * `layers` layers. */
 double lhi_cpu_copy_record_bytes(const lhi_cpu *cpu, uint32_t n_mine,
                                  uint32_t layers);
-/* Starts a copy to or from storage; see lhi_device_ops. */
+/* Starts copying a microbatch's offloaded activations to or from storage; see
+ * lhi_device_ops. */
 lh_status lhi_cpu_start_copy(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                              const lhi_offload_copy *what, int64_t least_ns,
                              lh_error *err);
-/* Waits for the step's first `n` copies; see lhi_device_ops. */
+/* Waits for the step's first `n` offload copies; see lhi_device_ops. */
 bool lhi_cpu_wait_copies(lhi_cpu *cpu, uint32_t n, int64_t until_ns);
-/* Starts a new step: waits for the last step's copies and clears their records.
- */
+/* Waits for the previous step's offload copies and clears their records, at
+ * the start of a step. */
 void lhi_cpu_reset_copies(lhi_cpu *cpu);
-/* Releases a slot's offload buffers and its storage block. */
+/* Returns a microbatch's offload buffers and its storage block to the free
+ * lists. */
 void lhi_cpu_release_offload(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                              lhi_cpu_microbatch_state *slot);
 
-/* Computes y = x w'. The weight w is [out][in]; `adds` accumulates. */
+/* Computes y = x w' with the weight w [out][in]; `adds`: adds to y instead of
+ * overwriting it. */
 void lhi_cpu_forward_product(const lhi_cpu *cpu, const float *x, const float *w,
                              float *y, uint32_t rows, uint32_t in, uint32_t out,
                              bool adds);
-/* Computes dx = dy w. */
+/* Computes the input gradient dx = dy w for the weight w [out][in]. */
 void lhi_cpu_input_product(const lhi_cpu *cpu, const float *dy, const float *w,
                            float *dx, uint32_t rows, uint32_t in, uint32_t out);
-/* Computes dw (+)= dy' x. */
+/* Computes the weight gradient dw = dy' x; `adds`: adds to dw. */
 void lhi_cpu_weight_product(const lhi_cpu *cpu, const float *dy, const float *x,
                             float *dw, uint32_t rows, uint32_t in, uint32_t out,
                             bool adds);
 
-/* Computes a layer's linear product, with weights in the family's layout;
- * `bias` may be NULL. */
+/* Computes y = x w + bias for a layer's weight in the family's layout,
+ * [in][out] or [out][in]; `bias` may be NULL, `adds`: adds to y. */
 void lhi_cpu_linear(const lhi_cpu *cpu, const float *x, const float *w,
                     const float *bias, float *y, uint32_t in, uint32_t out,
                     bool adds);
@@ -554,9 +563,10 @@ lh_status lhi_cpu_check_tensor_parallel(const lhi_cpu_options *options,
                                         lh_error *err);
 /* Allocates the buffers for tensor parallelism; false: out of memory. */
 bool lhi_cpu_make_tensor_parallel(lhi_cpu *cpu);
-/* Returns the address of this rank's rows in [t][h]. */
+/* Returns the address of this rank's rows in the matrix `all` [t][h]. */
 float *lhi_cpu_own_rows(const lhi_cpu *cpu, float *all);
-/* All-gathers the rows of [t][h] from the ranks that own them. */
+/* All-gathers the rows of `all` [t][h] from the tensor-parallel ranks; `own`:
+ * this rank's rows. */
 void lhi_cpu_gather_rows(lhi_cpu *cpu, const float *own, float *all);
 /* Reduce-scatters [t][h]: each rank receives its own rows of the sum. `own` may
  * point into `all`. */
@@ -570,10 +580,11 @@ double lhi_cpu_vocab_parallel_loss(lhi_cpu *cpu, float *logits,
 void lhi_cpu_gather_choices(lhi_cpu *cpu, void *all);
 /* All-reduces n values over the tensor-parallel ranks. */
 void lhi_cpu_all_reduce_values(lhi_cpu *cpu, float *values, size_t n);
-/* Reduces the gradients that tensor-parallel ranks hold as partial sums, for n
- * items from `first` on. These are gradients from a rank's own rows (norms,
- * routers), or from some of the queries that share a key head. A chunk's other
- * gradients are complete without this. */
+/* Sums, over the tensor-parallel ranks, the gradients that they hold as
+ * partial sums, for n weight-gradient items from `first` on. These are
+ * gradients from a rank's own rows (norms, routers), or from some of the
+ * queries that share a key head. All other gradients are complete without
+ * this. */
 void lhi_cpu_reduce_partial_gradients(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                                       uint32_t first, uint32_t n);
 /* Allocates the buffer for partial gradients once the chunks exist; false: out
@@ -603,11 +614,13 @@ static inline bool lhi_cpu_mlp_gathers_rows(const lhi_cpu *cpu, bool moe)
 
 /* ---- dropout (cpu_dropout.c) ---- */
 
-/* Checks whether the current step applies dropout. */
+/* Checks whether the current step applies dropout: training steps with a rate
+ * above 0. */
 bool lhi_cpu_has_dropout(const lhi_cpu *cpu);
 /* Returns the run-wide number of a microbatch's first sequence. */
 uint64_t lhi_cpu_first_sample(const lhi_cpu *cpu, uint32_t microbatch);
-/* Identifies the dropout of the embedding for a microbatch. */
+/* Returns the key (sample, layer, site) that identifies the dropout of the
+ * embedding for a microbatch. */
 lhi_drop lhi_cpu_embedding_dropout(const lhi_cpu *cpu, uint32_t microbatch);
 /* Applies dropout to x: rows from position `row` in the microbatch's sequence
  * `sequence`, columns from `column`. `head` identifies attention scores and is
@@ -623,7 +636,8 @@ void lhi_cpu_apply_dropout_rows(const lhi_cpu *cpu, lhi_drop at, float *x);
  * it is d itself. */
 const float *lhi_cpu_dropout_backward(const lhi_cpu *cpu, lhi_drop at,
                                       const float *d);
-/* Copies the last result of lhi_cpu_dropout_backward() to d. */
+/* Copies the last result of lhi_cpu_dropout_backward() to d; does nothing
+ * without dropout. */
 void lhi_cpu_copy_dropout_gradient(const lhi_cpu *cpu, float *d);
 
 /* ---- attention (cpu_attention.c, cpu_latent_attention.c) ---- */
@@ -723,36 +737,39 @@ lh_status lhi_cpu_run_forward(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
 lh_status lhi_cpu_run_dgrad(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                             uint32_t microbatch, bool joint, const float *in,
                             float *out, lh_error *err);
-/* Requests the layer's weight gradients for the microbatch. They are computed
- * now, or later in microbatch order. */
+/* Requests a layer's weight gradients for the microbatch. They are computed
+ * now, or later so that microbatches are added in order. */
 lh_status lhi_cpu_request_layer_gradients(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                                           uint32_t layer, uint32_t microbatch,
                                           lh_error *err);
 
 /* ---- recompute (cpu_recompute.c) ---- */
 
-/* Attaches buffers for the layer's recomputed parts, from the free list or new;
- * false: out of memory. */
+/* Gives the layer buffers for the activation parts in the bit set `again`,
+ * which are recomputed; false: out of memory. */
 bool lhi_cpu_attach_recompute_buffers(lhi_cpu *cpu,
                                       lhi_cpu_saved_activations *kept,
                                       uint32_t again);
-/* Attaches buffers for the layer's offloaded parts, from a free list of their
- * own. */
+/* Gives the layer buffers for the activation parts in the bit set `away`,
+ * which are offloaded, from a free list separate from recompute buffers;
+ * false: out of memory. */
 bool lhi_cpu_attach_offload_buffers(lhi_cpu *cpu,
                                     lhi_cpu_saved_activations *kept,
                                     uint32_t away);
-/* Returns the buffers for offloaded parts to their free list. */
+/* Returns the buffers of the offloaded activation parts in the bit set `away`
+ * to the free list for offload. */
 void lhi_cpu_detach_offload_buffers(lhi_cpu *cpu,
                                     lhi_cpu_saved_activations *kept,
                                     uint32_t away);
-/* Returns a part's buffer; NULL: none attached. */
+/* Returns the buffer of an activation part; NULL: it has none at present. */
 float *lhi_cpu_part_buffer(lhi_cpu_saved_activations *kept, lh_layer_part part);
-/* Allocates permanent buffers for parts that are neither recomputed nor
- * offloaded. */
+/* Allocates permanent buffers for the activation parts in the bit set `parts`,
+ * which are neither recomputed nor offloaded; false: out of memory. */
 bool lhi_cpu_attach_permanent_buffers(lhi_cpu *cpu,
                                       lhi_cpu_saved_activations *kept,
                                       uint32_t parts);
-/* Returns the buffers for recomputed parts to the free list. */
+/* Returns the buffers of the recomputed activation parts in the bit set
+ * `again` to the free list. */
 void lhi_cpu_detach_recompute_buffers(lhi_cpu *cpu,
                                       lhi_cpu_saved_activations *kept,
                                       uint32_t again);
@@ -769,17 +786,18 @@ static inline bool lhi_cpu_fuses_block_reduction(const lhi_cpu *cpu)
 {
     return cpu->parallel && cpu->tensor_group && !lhi_cpu_has_dropout(cpu);
 }
-/* Recomputes the parts in the bit set `again` exactly as F did, from the
- * layer's input x and its saved activations. */
+/* Recomputes the activation parts in the bit set `again` exactly as F did,
+ * from the layer's input x and its saved activations. */
 void lhi_cpu_recompute_parts(lhi_cpu *cpu, const lhi_cpu_weights *w,
                              lhi_cpu_saved_activations *kept, const float *x,
                              uint32_t again);
-/* Returns the floats in a part (cpu_memory.c); 0: the model has no such part.
- */
+/* Returns the floats per microbatch in a part of a layer's activations, such
+ * as qkv; 0: the model has no such part. */
 double lhi_cpu_part_floats(const lhi_cpu *cpu, lh_layer_part part, bool moe);
-/* Returns the total width of all MLPs that process one row. */
+/* Returns the total width of all MLPs that process one row: the dense one, or
+ * those of the chosen and shared experts. */
 size_t lhi_cpu_mlp_width(const lhi_cpu *cpu, bool moe);
-/* Returns a part's size in bytes. */
+/* Returns the bytes per microbatch of a part of a layer's activations. */
 double lhi_cpu_part_bytes(const lhi_cpu *cpu, lh_layer_part part, bool moe);
 /* Checks whether an item belongs to this part of a split W pass. */
 bool lhi_cpu_is_item_in_pass(const lhi_cpu_chunk *chunk,

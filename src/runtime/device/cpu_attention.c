@@ -18,8 +18,9 @@ typedef struct head {
     float scale;
 } head;
 
-/* Returns a head's addresses in the saved activations. Heads of one group share
- * a key and value head (grouped-query attention). */
+/* Returns the addresses of head `number` of a sequence in the saved
+ * activations. Query heads of one group share a key and value head
+ * (grouped-query attention). */
 static head make_head(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
                       uint32_t sequence, uint32_t number)
 {
@@ -41,17 +42,18 @@ static head make_head(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
     };
 }
 
-/* Applies rotary positions to one head of a sequence, in place. */
+/* Applies rotary positions in place to one head, whose rows are `stride`
+ * floats apart, for all positions of a sequence. */
 static void rotate(const lhi_cpu *cpu, float *x, size_t stride)
 {
     cpu->k->rotate(x, stride, x, stride, cpu->sequence, cpu->head_dim,
                    cpu->cosines, cpu->sines, 1);
 }
 
-/* Computes scores[rows][n]: the products of the queries from `row` on with the
- * first n keys. */
-static void score(const lhi_cpu *cpu, const head *a, uint32_t row,
-                  uint32_t rows, float *scores)
+/* Computes scores[rows][row + rows], the products of the `rows` queries from
+ * `row` on with all keys up to the last of these positions. */
+static void compute_scores(const lhi_cpu *cpu, const head *a, uint32_t row,
+                           uint32_t rows, float *scores)
 {
     int d = (int)cpu->head_dim;
     cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_TRANSPOSED, (int)rows,
@@ -59,10 +61,10 @@ static void score(const lhi_cpu *cpu, const head *a, uint32_t row,
                a->width, a->key, a->width, 0, scores, (int)cpu->sequence);
 }
 
-/* Applies dropout to scores[rows][row + rows], or their gradients; the queries
- * start at `row`. */
-static void drop(const lhi_cpu *cpu, const head *a, uint32_t row, uint32_t rows,
-                 float *scores)
+/* Applies dropout in place to scores[rows][row + rows], or to their gradients;
+ * the queries start at position `row`. */
+static void apply_score_dropout(const lhi_cpu *cpu, const head *a, uint32_t row,
+                                uint32_t rows, float *scores)
 {
     lhi_cpu_apply_dropout(cpu, a->drop, a->sequence,
                           cpu->first_head + a->number, row, 0, scores,
@@ -95,10 +97,10 @@ void lhi_cpu_attention_forward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept)
                 uint32_t n = row + rows;
                 float *to = kept->attention_output +
                             ((size_t)i * s + row) * cpu->o + (size_t)number * d;
-                score(cpu, &a, row, rows, cpu->scores);
+                compute_scores(cpu, &a, row, rows, cpu->scores);
                 cpu->k->softmax(cpu->scores, s, rows, row + 1, n, a.scale,
                                 a.max + row, a.inv + row);
-                drop(cpu, &a, row, rows, cpu->scores);
+                apply_score_dropout(cpu, &a, row, rows, cpu->scores);
                 cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_PLAIN,
                            (int)rows, (int)d, (int)n, 1, cpu->scores, (int)s,
                            a.value, a.width, 0, to, (int)cpu->o);
@@ -108,22 +110,23 @@ void lhi_cpu_attention_forward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept)
     }
 }
 
-/* Returns the scores after dropout, which weigh the values; possibly in
- * d_scores. */
-static const float *scores_after_dropout(const lhi_cpu *cpu, const head *a,
-                                         uint32_t row, uint32_t rows)
+/* Returns the softmax results after dropout: cpu->scores itself without
+ * dropout, else a copy in cpu->d_scores. */
+static const float *get_dropped_scores(const lhi_cpu *cpu, const head *a,
+                                       uint32_t row, uint32_t rows)
 {
     if (!lhi_cpu_has_dropout(cpu))
         return cpu->scores;
     memcpy(cpu->d_scores, cpu->scores,
            (size_t)rows * cpu->sequence * sizeof *cpu->scores);
-    drop(cpu, a, row, rows, cpu->d_scores);
+    apply_score_dropout(cpu, a, row, rows, cpu->d_scores);
     return cpu->d_scores;
 }
 
-/* Computes gradients for the block of query rows from `row` on. Writes the
- * queries' gradient in place, with the rotation inverted. `adds`: accumulate
- * into d_key and d_value instead of overwriting them. */
+/* Computes the attention gradients of the block of queries from `row` on.
+ * Writes the query gradient in place of the queries, with the rotation
+ * inverted; `adds`: adds to d_key and d_value instead of overwriting them.
+ * `attended`: attention output. */
 static void block_backward(lhi_cpu *cpu, const head *a, uint32_t row,
                            const float *attended, const float *d_out, bool adds)
 {
@@ -132,16 +135,16 @@ static void block_backward(lhi_cpu *cpu, const head *a, uint32_t row,
     int d = (int)cpu->head_dim, v = (int)cpu->value_dim, o = (int)cpu->o;
     float *query = a->query + row * (size_t)a->width;
     float beta = adds ? 1 : 0;
-    score(cpu, a, row, rows, cpu->scores);
+    compute_scores(cpu, a, row, rows, cpu->scores);
     cpu->k->softmax_recompute(cpu->scores, s, rows, row + 1, n, a->scale,
                               a->max + row, a->inv + row);
-    const float *after = scores_after_dropout(cpu, a, row, rows);
+    const float *after = get_dropped_scores(cpu, a, row, rows);
     cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_TRANSPOSED, LHI_BLAS_PLAIN, (int)n, v,
                (int)rows, 1, after, (int)s, d_out, o, beta, cpu->d_value, v);
     cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_TRANSPOSED, (int)rows,
                (int)n, v, 1, d_out, o, a->value, a->width, 0, cpu->d_scores,
                (int)s);
-    drop(cpu, a, row, rows, cpu->d_scores);
+    apply_score_dropout(cpu, a, row, rows, cpu->d_scores);
     cpu->k->row_dots(d_out, cpu->o, attended, cpu->o, rows, cpu->value_dim,
                      cpu->delta);
     cpu->k->softmax_backward(cpu->scores, cpu->d_scores, s, rows, n, a->scale,

@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-/* Computes the gradient of norm2, into the scratch buffer, from the MLP
- * output's gradient d. */
+/* Computes the gradient of the MLP's normed input into the scratch buffer,
+ * from the MLP output's gradient d. */
 static void mlp_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
                          lhi_cpu_saved_activations *a, const float *d)
 {
@@ -26,9 +26,9 @@ static void mlp_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
     lhi_cpu_linear_dgrad(cpu, a->gate_up, w->gate_up, wide, cpu->h, cpu->up);
 }
 
-/* Returns the gradient before the dropout at `at`, given d, the gradient after
- * it. With tensor parallelism it gathers all rows into `all`, where W finds
- * them. */
+/* Returns the gradient before the dropout `at`, given the gradient d after it.
+ * With sequence parallelism it all-gathers the rows of all ranks into `all`,
+ * from which W reads them. */
 static const float *gradient_before_dropout(lhi_cpu *cpu, lhi_drop at,
                                             const float *d, float *all)
 {
@@ -39,8 +39,9 @@ static const float *gradient_before_dropout(lhi_cpu *cpu, lhi_drop at,
     return all;
 }
 
-/* Computes a norm's input gradient, in the place of x, from the output gradient
- * in the scratch buffer. */
+/* Reduces the norm's output gradient in the scratch buffer over the
+ * tensor-parallel ranks, and replaces x by the norm's input gradient. `add`: a
+ * gradient to add; `inv`: saved inverse deviations. */
 static void norm_backward(lhi_cpu *cpu, const float *weight, const float *inv,
                           const float *add, float *x, float *d_weight)
 {
@@ -49,8 +50,8 @@ static void norm_backward(lhi_cpu *cpu, const float *weight, const float *inv,
     lhi_cpu_norm_backward(cpu, own, weight, inv, add, x, d_weight);
 }
 
-/* Computes the gradient of norm1, into the scratch buffer, from the attention
- * output's gradient d. */
+/* Computes the gradient of the attention's normed input into the scratch
+ * buffer, from the attention output's gradient d. */
 static void attention_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
                                lhi_cpu_saved_activations *a, const float *d)
 {
@@ -94,8 +95,8 @@ static void parallel_block_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
     lhi_cpu_copy_dropout_gradient(cpu, a->residual);
 }
 
-/* Computes a layer's input gradient in the place of x. `d` has the layer's
- * output gradient and afterwards the gradient of the last summand. */
+/* Replaces the layer's input x by its gradient. `d` has the layer's output
+ * gradient and afterwards that of the attention output before dropout. */
 static void layer_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
                            lhi_cpu_saved_activations *a, float *d, float *x)
 {
@@ -120,7 +121,8 @@ static void layer_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
     lhi_cpu_copy_dropout_gradient(cpu, a->residual);
 }
 
-/* Runs D for the chunk's layer `layer`, or a module's layer. */
+/* Runs D for layer `layer` of the chunk; indices after its last layer are the
+ * multi-token prediction modules. */
 static lh_status run_layer_backward(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                                     const lhi_cpu_microbatch_state *slot,
                                     uint32_t layer, lh_error *err)
@@ -135,9 +137,9 @@ static lh_status run_layer_backward(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     return LH_OK;
 }
 
-/* Runs D for the modules, last one first, before the model's own head.
- * cpu->carried then has the gradient of the state that the first module read.
- */
+/* Runs D for the multi-token prediction modules, last one first, before the
+ * model's own head. cpu->carried then has the gradient of the state that the
+ * first module read. */
 static lh_status modules_backward(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                                   uint32_t microbatch, bool joint,
                                   lh_error *err)

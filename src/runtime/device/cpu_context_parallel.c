@@ -49,7 +49,8 @@ bool lhi_cpu_make_context_parallel(lhi_cpu *cpu)
 
 /* ---- ring ---- */
 
-/* Records the first error of the pass's collectives. */
+/* Stores the first error of the pass's collectives in cpu->collective_status;
+ * later collectives of the pass are then skipped. */
 static void record_error(lhi_cpu *cpu, lh_status status, const lh_error *err)
 {
     if (status == LH_OK || cpu->collective_status != LH_OK)
@@ -81,8 +82,9 @@ void lhi_cpu_all_reduce_contexts(lhi_cpu *cpu, float *values, size_t n)
                      &err);
 }
 
-/* Starts sending ring buffer `room` to the next rank and receiving the previous
- * rank's into the buffer after it. end_ring_shift() swaps the two. */
+/* Starts sending ring buffer `room` (keys and values, or their gradients) to
+ * the next rank and receiving the previous rank's into the buffer after it.
+ * end_ring_shift() swaps the two buffers. */
 static void begin_ring_shift(lhi_cpu *cpu, unsigned room)
 {
     size_t bytes = cpu->t * lhi_cpu_ring_width(cpu) * sizeof(float);
@@ -95,7 +97,8 @@ static void begin_ring_shift(lhi_cpu *cpu, unsigned room)
                      &err);
 }
 
-/* Completes the shift and swaps the two buffers. */
+/* Waits until the shift begun by begin_ring_shift() is complete and swaps ring
+ * buffers `room` and `room` + 1. */
 static void end_ring_shift(lhi_cpu *cpu, unsigned room)
 {
     lh_error err;
@@ -108,7 +111,8 @@ static void end_ring_shift(lhi_cpu *cpu, unsigned room)
 
 enum { KEYS = 0, GRADIENTS = 2 }; /* ring buffer indices */
 
-/* Copies the rank's own keys and values into the ring buffer. */
+/* Copies the rank's own keys and values from qkv into the ring buffer that
+ * circulates among context-parallel ranks. */
 static void fill_ring(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept)
 {
     size_t width = lhi_cpu_ring_width(cpu);
@@ -135,8 +139,8 @@ typedef struct attention_block {
     float scale;
 } attention_block;
 
-/* Calls the callback for every block of this rank's queries that attends to
- * keys from rank `source`. */
+/* Calls `meet` for every pair of a query block of this rank and keys of rank
+ * `source` that the queries attend to. `d`: passed on to the callback. */
 static void
 for_each_block(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
                uint32_t source, const float *d,
@@ -180,8 +184,9 @@ for_each_block(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
     }
 }
 
-/* Computes the block's scores: products of its queries and keys. */
-static void score(const lhi_cpu *cpu, const attention_block *m)
+/* Computes the attention scores of a block: products of its queries with its
+ * keys in the ring buffer. */
+static void compute_scores(const lhi_cpu *cpu, const attention_block *m)
 {
     cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_TRANSPOSED, (int)m->rows,
                (int)m->keys, (int)cpu->head_dim, 1, m->query, (int)cpu->qkv,
@@ -189,17 +194,18 @@ static void score(const lhi_cpu *cpu, const attention_block *m)
                cpu->scores, (int)cpu->sequence);
 }
 
-/* Applies dropout to the block's scores, or to their gradients. */
-static void drop(const lhi_cpu *cpu, const attention_block *m, float *scores)
+/* Applies dropout in place to the scores of a block, or to their gradients. */
+static void apply_score_dropout(const lhi_cpu *cpu, const attention_block *m,
+                                float *scores)
 {
     lhi_cpu_apply_dropout(cpu, m->drop, m->sequence, cpu->first_head + m->head,
                           m->row, m->column, scores, cpu->sequence, m->rows,
                           m->keys);
 }
 
-/* Computes the block's softmax. One kernel call covers causal rows, whose
- * lengths grow by one; without a mask all rows have equal length and each needs
- * its own call. */
+/* Computes the softmax of an attention block. One kernel call covers causal
+ * rows, whose lengths grow by one; without a mask all rows have equal length
+ * and each needs its own call. */
 static void block_softmax(const lhi_cpu *cpu, const attention_block *m)
 {
     if (m->causal)
@@ -211,8 +217,8 @@ static void block_softmax(const lhi_cpu *cpu, const attention_block *m)
                         cpu->partial_inv + i);
 }
 
-/* Recomputes the softmax in the backward pass from the saved maximum and
- * inverse sum. */
+/* Recomputes a block's softmax in the backward pass from the saved maximum and
+ * inverse sum of each row. */
 static void recompute_softmax(const lhi_cpu *cpu, const attention_block *m)
 {
     if (m->causal)
@@ -225,8 +231,9 @@ static void recompute_softmax(const lhi_cpu *cpu, const attention_block *m)
                                   m->max + i, m->inv + i);
 }
 
-/* Merges a partial softmax result into a row's running sum, maximum and total.
- */
+/* Merges a partial attention result (`more`, with its maximum and exponential
+ * sum) into the row's running result `sum`, maximum `max` and exponential sum
+ * `total`; n values. */
 static void merge_row(float *sum, float *max, float *total, const float *more,
                       float more_max, float more_total, uint32_t n)
 {
@@ -239,8 +246,9 @@ static void merge_row(float *sum, float *max, float *total, const float *more,
     *max = top;
 }
 
-/* Adds the block's result to the attention output. Until the end kept->inv
- * holds the sums, not their inverses. */
+/* Adds the block's result to the attention output; `is_first`: overwrites it.
+ * kept->inv holds the rows' exponential sums until the last block, their
+ * inverses afterwards. */
 static void block_forward(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
                           const attention_block *m, bool is_first,
                           const float *unused)
@@ -248,9 +256,9 @@ static void block_forward(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
     uint32_t v = cpu->value_dim;
     float *to = kept->attention_output + m->at * cpu->o + (size_t)m->head * v;
     (void)unused;
-    score(cpu, m);
+    compute_scores(cpu, m);
     block_softmax(cpu, m);
-    drop(cpu, m, cpu->scores);
+    apply_score_dropout(cpu, m, cpu->scores);
     cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_PLAIN, (int)m->rows,
                (int)v, (int)m->keys, 1, cpu->scores, (int)cpu->sequence,
                cpu->ring[KEYS] + m->value, (int)lhi_cpu_ring_width(cpu), 0,
@@ -291,21 +299,21 @@ void lhi_cpu_ring_attention_forward(lhi_cpu *cpu,
     }
 }
 
-/* Returns the scores after dropout, which weigh the values; possibly in
- * d_scores. */
-static const float *scores_after_dropout(const lhi_cpu *cpu,
-                                         const attention_block *m)
+/* Returns the block's softmax results after dropout: cpu->scores itself
+ * without dropout, else a copy in cpu->d_scores. */
+static const float *get_dropped_scores(const lhi_cpu *cpu,
+                                       const attention_block *m)
 {
     if (!lhi_cpu_has_dropout(cpu))
         return cpu->scores;
     memcpy(cpu->d_scores, cpu->scores,
            (size_t)m->rows * cpu->sequence * sizeof *cpu->scores);
-    drop(cpu, m, cpu->d_scores);
+    apply_score_dropout(cpu, m, cpu->d_scores);
     return cpu->d_scores;
 }
 
-/* Adds the block's gradients for queries and for the keys and values in the
- * ring buffer, given the attention output's gradient d. */
+/* Adds the block's query gradients to cpu->d_queries, and its key and value
+ * gradients to the ring buffer, given the attention output's gradient d. */
 static void block_backward(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
                            const attention_block *m, bool is_first,
                            const float *d)
@@ -317,15 +325,15 @@ static void block_backward(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
     const float *keys = cpu->ring[KEYS] + m->key, *d_out = d + at;
     float *to = cpu->d_queries + m->at * cpu->q + (size_t)m->head * (size_t)k;
     (void)is_first;
-    score(cpu, m);
+    compute_scores(cpu, m);
     recompute_softmax(cpu, m);
     cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_TRANSPOSED, LHI_BLAS_PLAIN, n, v, rows,
-               1, scores_after_dropout(cpu, m), s, d_out, o, 1,
+               1, get_dropped_scores(cpu, m), s, d_out, o, 1,
                cpu->ring[GRADIENTS] + m->value, width);
     cpu->sgemm(LHI_BLAS_ROWS, LHI_BLAS_PLAIN, LHI_BLAS_TRANSPOSED, rows, n, v,
                1, d_out, o, cpu->ring[KEYS] + m->value, width, 0, cpu->d_scores,
                s);
-    drop(cpu, m, cpu->d_scores);
+    apply_score_dropout(cpu, m, cpu->d_scores);
     cpu->k->row_dots(d_out, cpu->o, kept->attention_output + at, cpu->o,
                      m->rows, cpu->value_dim, cpu->delta);
     cpu->k->softmax_backward(cpu->scores, cpu->d_scores, cpu->sequence, m->rows,
@@ -337,7 +345,8 @@ static void block_backward(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
                cpu->ring[GRADIENTS] + m->key, width);
 }
 
-/* Writes the accumulated gradients to qkv and inverts the rotation. */
+/* Copies the query, key and value gradients to qkv and inverts the rotary
+ * positions. */
 static void write_qkv_gradients(const lhi_cpu *cpu,
                                 lhi_cpu_saved_activations *kept)
 {

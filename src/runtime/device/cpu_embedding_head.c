@@ -32,7 +32,9 @@ void lhi_cpu_embed_wgrad(const lhi_cpu *cpu, const int32_t *tokens,
     }
 }
 
-/* Processes a few rows at a time, so that they stay in the cache. */
+/* Computes norm, logits and loss of the rows x, a few rows at a time, so that
+ * they stay in the cache. `normed`, `inv`, `logits` are saved for the backward
+ * pass; `scale`: factor on the logits' gradient. */
 double lhi_cpu_head_loss(lhi_cpu *cpu, const float *norm, const float *head,
                          const float *x, float *normed, float *inv,
                          float *logits, const int32_t *targets, float scale)

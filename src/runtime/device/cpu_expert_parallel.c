@@ -70,7 +70,8 @@ typedef struct exchange_context {
     lhi_cpu_saved_activations *kept;
 } exchange_context;
 
-/* Runs an all-to-all unless an earlier collective has failed. */
+/* Runs an all-to-all unless an earlier collective of the pass has failed;
+ * stores its status. */
 static void exchange(lhi_cpu *cpu, lhi_group *group, const void *out,
                      const size_t *gives, void *in, const size_t *gets)
 {
@@ -79,8 +80,9 @@ static void exchange(lhi_cpu *cpu, lhi_group *group, const void *out,
             group, out, gives, in, gets, &cpu->collective_err);
 }
 
-/* Exchanges rows together with the counts that announce them; `known` runs
- * between the two. A single rank copies locally. */
+/* Exchanges the counts `told`, calls known(t) to compute the row sizes from
+ * them, and then exchanges the rows `rows`. Without a group it copies
+ * locally. */
 static void exchange_with_counts(lhi_cpu *cpu, lhi_group *group,
                                  const lhi_group_bytes *told,
                                  const lhi_group_bytes *rows,
@@ -99,8 +101,8 @@ static void exchange_with_counts(lhi_cpu *cpu, lhi_group *group,
         memcpy(rows->in, rows->out, rows->send_bytes[0]);
 }
 
-/* Exchanges data among the expert-parallel ranks; a single rank copies locally.
- */
+/* Exchanges gives[i] and gets[i] bytes with each expert-parallel rank i; a
+ * single rank copies locally. */
 static void exchange_experts(lhi_cpu *cpu, const void *out, const size_t *gives,
                              void *in, const size_t *gets)
 {
@@ -110,8 +112,9 @@ static void exchange_experts(lhi_cpu *cpu, const void *out, const size_t *gives,
         memcpy(in, out, gives[0]);
 }
 
-/* All-gathers over the ranks that share this rank's experts, with the i-th
- * rank's byte count in the i-th exchange size. `mine` may point into `all`. */
+/* All-gathers `mine` into `all` over the expert-tensor-parallel ranks, which
+ * share this rank's experts; rank i provides exchange_sizes[i] bytes. `mine`
+ * may point into `all`. */
 static void gather_expert_tensor(lhi_cpu *cpu, const void *mine, void *all)
 {
     if (cpu->collective_status == LH_OK)
@@ -120,20 +123,23 @@ static void gather_expert_tensor(lhi_cpu *cpu, const void *mine, void *all)
                                  cpu->exchange_sizes, &cpu->collective_err);
 }
 
-/* Counts the local rows that arrived through expert-tensor ranks before the
- * i-th. */
-static size_t rows_before(const lhi_cpu *cpu,
-                          const lhi_cpu_saved_activations *kept, uint32_t i)
+/* Counts the rows for local experts that arrived through the
+ * expert-tensor-parallel ranks before the i-th. */
+static size_t count_rows_before(const lhi_cpu *cpu,
+                                const lhi_cpu_saved_activations *kept,
+                                uint32_t i)
 {
     return (size_t)
         kept->recv_offsets[i * cpu->n_expert_ranks * cpu->n_local_experts];
 }
 
-/* Counts the local rows that arrived through the i-th expert-tensor rank. */
-static size_t count_part_rows(const lhi_cpu *cpu,
+/* Counts the rows for local experts that arrived through the i-th
+ * expert-tensor-parallel rank. */
+static size_t count_rows_from(const lhi_cpu *cpu,
                               const lhi_cpu_saved_activations *kept, uint32_t i)
 {
-    return rows_before(cpu, kept, i + 1) - rows_before(cpu, kept, i);
+    return count_rows_before(cpu, kept, i + 1) -
+           count_rows_before(cpu, kept, i);
 }
 
 /* Computes the bytes of rows of `width` floats sent to and received from each
@@ -152,16 +158,18 @@ static void count_bytes(const lhi_cpu *cpu,
     }
 }
 
-/* Returns the address of the rows, of `width` floats, that this rank received
- * itself. */
-static float *own_incoming(const lhi_cpu *cpu,
+/* Returns the address, in the receive buffer, of the rows of `width` floats
+ * that this rank received itself. The other rows arrived through ranks that
+ * share its experts. */
+static float *get_own_rows(const lhi_cpu *cpu,
                            const lhi_cpu_saved_activations *kept, size_t width)
 {
     return cpu->received +
-           rows_before(cpu, kept, cpu->expert_tensor_rank) * width;
+           count_rows_before(cpu, kept, cpu->expert_tensor_rank) * width;
 }
 
-/* Gathers the received rows over the ranks that share these experts. */
+/* All-gathers the rows of `width` floats that each of the ranks sharing these
+ * experts received. */
 static void gather_incoming(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
                             size_t width)
 {
@@ -169,25 +177,25 @@ static void gather_incoming(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
         return;
     for (uint32_t i = 0; i < cpu->n_expert_tensor_ranks; i++)
         cpu->exchange_sizes[i] =
-            count_part_rows(cpu, kept, i) * width * sizeof(float);
-    gather_expert_tensor(cpu, own_incoming(cpu, kept, width), cpu->received);
+            count_rows_from(cpu, kept, i) * width * sizeof(float);
+    gather_expert_tensor(cpu, get_own_rows(cpu, kept, width), cpu->received);
 }
 
-/* Sums the partial outputs of the rows that this rank received, over the ranks
- * that share these experts. The result replaces the partial outputs in the
- * receive buffer. */
+/* Reduce-scatters the expert outputs: sums the partial outputs of the rows
+ * that this rank received over the ranks that share these experts. The sums
+ * replace the partial outputs in the receive buffer. */
 static void reduce_partial_outputs(lhi_cpu *cpu,
                                    const lhi_cpu_saved_activations *kept,
                                    size_t width)
 {
-    size_t n = count_part_rows(cpu, kept, cpu->expert_tensor_rank) * width;
+    size_t n = count_rows_from(cpu, kept, cpu->expert_tensor_rank) * width;
     size_t *gives = cpu->exchange_sizes,
            *gets = gives + cpu->n_expert_tensor_ranks;
-    float *own = own_incoming(cpu, kept, width);
+    float *own = get_own_rows(cpu, kept, width);
     if (cpu->n_expert_tensor_ranks == 1)
         return;
     for (uint32_t i = 0; i < cpu->n_expert_tensor_ranks; i++) {
-        gives[i] = count_part_rows(cpu, kept, i) * width * sizeof *own;
+        gives[i] = count_rows_from(cpu, kept, i) * width * sizeof *own;
         gets[i] = n * sizeof *own;
     }
     exchange(cpu, cpu->expert_tensor_group, cpu->received, gives,
@@ -197,13 +205,14 @@ static void reduce_partial_outputs(lhi_cpu *cpu,
         cpu->k->add(own, cpu->dispatch_buffer + i * n, n);
 }
 
-/* Combines tokens: returns outputs to the source ranks. Results go to the
- * dispatch buffer in expert order, or as cpu_node_dispatch.h defines. */
+/* Returns expert outputs, or with `gradients` input gradients, to the ranks of
+ * their tokens. They arrive in the dispatch buffer in expert order, or with
+ * node-aware dispatch as lhi_cpu_return_rows_via_relays() defines. */
 static void combine_tokens(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
                            bool gradients)
 {
     size_t width = (size_t)cpu->h + gradients;
-    float *own = own_incoming(cpu, kept, width);
+    float *own = get_own_rows(cpu, kept, width);
     reduce_partial_outputs(cpu, kept, width);
     if (cpu->node_dispatch) {
         lhi_cpu_return_rows_via_relays(cpu, kept, own, gradients);
@@ -217,7 +226,8 @@ static void combine_tokens(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
 /* --- rows with counts known only to the sender ----------------------------
  * Each rank sends its row counts per expert, directly followed by the rows. */
 
-/* Computes the bytes to receive from each expert-parallel rank. */
+/* Computes the bytes to receive from each expert-parallel rank from the
+ * received row counts; `context`: an exchange_context. */
 static void compute_recv_bytes(void *context)
 {
     const lhi_cpu *cpu = ((const exchange_context *)context)->cpu;
@@ -256,7 +266,8 @@ static void dispatch_rows(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                          compute_recv_bytes, &t);
 }
 
-/* Computes the offsets of all received rows from the counts. */
+/* Computes the offsets of all received rows by source rank and local expert
+ * from the row counts; `context`: an exchange_context. */
 static void compute_recv_offsets(void *context)
 {
     const lhi_cpu *cpu = ((const exchange_context *)context)->cpu;
@@ -266,10 +277,11 @@ static void compute_recv_offsets(void *context)
     for (uint32_t i = 0; i < cpu->n_source_ranks * cpu->n_local_experts; i++)
         kept->recv_offsets[i + 1] = kept->recv_offsets[i] + counts[i];
     for (uint32_t i = 0; i < cpu->n_expert_tensor_ranks; i++)
-        gets[i] = count_part_rows(cpu, kept, i) * cpu->h * sizeof(float);
+        gets[i] = count_rows_from(cpu, kept, i) * cpu->h * sizeof(float);
 }
 
-/* All-gathers the received rows over the ranks that share these experts. */
+/* All-gathers row counts and then rows over the ranks that share these
+ * experts. The rows of all arrive in `in`. */
 static void gather_received_rows(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                                  float *in)
 {
@@ -291,8 +303,8 @@ static void gather_received_rows(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                          compute_recv_offsets, &t);
 }
 
-/* Sends the rows of x to their experts; received rows are in `in` and their
- * offsets in recv_offsets. */
+/* Sends the rows of x to the ranks of their experts, counts first. The rows
+ * received here are then in `in`, and their offsets in kept->recv_offsets. */
 static void send_rows_with_counts(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                                   const float *x, float *in)
 {
@@ -315,7 +327,8 @@ static void send_rows_with_counts(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
 
 /* ---- rows ---- */
 
-/* Copies rows to the dispatch buffer in expert order. */
+/* Copies the rows of x, `stride` floats apart in the destination, to the
+ * dispatch buffer in the order of their experts. */
 static void gather(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
                    const float *x, size_t stride)
 {
@@ -353,12 +366,14 @@ void lhi_cpu_return_rows(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept)
         combine_tokens(cpu, kept, false);
 }
 
-/* Sends gradient rows to their experts, each followed by its routing weight. */
-static void send_with_shares(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
-                             const float *d)
+/* Sends the output gradients d to the ranks of their experts, each row
+ * followed by its routing weight. */
+static void send_weighted_gradients(lhi_cpu *cpu,
+                                    lhi_cpu_saved_activations *kept,
+                                    const float *d)
 {
     size_t h = cpu->h, width = h + 1;
-    float *own = own_incoming(cpu, kept, width);
+    float *own = get_own_rows(cpu, kept, width);
     if (cpu->node_dispatch) {
         lhi_cpu_send_rows_via_relays(cpu, kept, d, true, own,
                                      cpu->dispatch_buffer);
@@ -382,7 +397,7 @@ float *lhi_cpu_send_gradients(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
         gather(cpu, kept, d, h);
         return cpu->dispatch_buffer;
     }
-    send_with_shares(cpu, kept, d);
+    send_weighted_gradients(cpu, kept, d);
     gather_incoming(cpu, kept, width);
     float *in = lhi_cpu_received_gradients(cpu, kept);
     for (size_t i = 0; i < lhi_cpu_count_local_rows(cpu, kept); i++) {

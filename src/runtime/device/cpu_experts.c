@@ -23,13 +23,14 @@ typedef struct expert_batch {
     uint32_t n;
 } expert_batch;
 
-/* Counts the batches: local experts times source ranks. */
+/* Counts the batches of expert rows: local experts times source ranks. */
 static uint32_t count_batches(const lhi_cpu *cpu)
 {
     return cpu->n_source_ranks * cpu->n_local_experts;
 }
 
-/* Returns batch `i`: the rows that one source rank sent to one local expert. */
+/* Returns batch `i`: the index range of the rows that one source rank sent to
+ * one local expert. */
 static expert_batch make_batch(const lhi_cpu *cpu,
                                const lhi_cpu_saved_activations *kept,
                                uint32_t i)
@@ -39,48 +40,53 @@ static expert_batch make_batch(const lhi_cpu *cpu,
         (uint32_t)(kept->recv_offsets[i + 1] - kept->recv_offsets[i])};
 }
 
-/* Returns a local expert's gate and up projection, or their gradients. */
-static float *gate_up_of(const lhi_cpu *cpu, const lhi_cpu_weights *w,
-                         uint32_t expert)
+/* Returns the address of a local expert's gate and up projection in `w`, which
+ * has weights or their gradients. */
+static float *get_gate_up(const lhi_cpu *cpu, const lhi_cpu_weights *w,
+                          uint32_t expert)
 {
     return w->experts + (size_t)expert * 3 * cpu->expert_f * cpu->h;
 }
 
-/* Returns a local expert's down projection, or its gradient. */
-static float *down_of(const lhi_cpu *cpu, const lhi_cpu_weights *w,
-                      uint32_t expert)
+/* Returns the address of a local expert's down projection in `w`, which has
+ * weights or their gradients. */
+static float *get_down(const lhi_cpu *cpu, const lhi_cpu_weights *w,
+                       uint32_t expert)
 {
-    return gate_up_of(cpu, w, expert) + 2 * (size_t)cpu->expert_f * cpu->h;
+    return get_gate_up(cpu, w, expert) + 2 * (size_t)cpu->expert_f * cpu->h;
 }
 
-/* Returns the shared experts' down projection, or its gradient. */
-static float *shared_down_of(const lhi_cpu *cpu, const lhi_cpu_weights *w)
+/* Returns the address of the shared experts' down projection in `w`, which has
+ * weights or their gradients. */
+static float *get_shared_down(const lhi_cpu *cpu, const lhi_cpu_weights *w)
 {
     return w->shared + 2 * (size_t)cpu->shared_f * cpu->h;
 }
 
-/* Returns the rows, out of all, that routed experts process. */
-static float *routed_rows(const lhi_cpu *cpu, float *all)
+/* Returns the address of the first row in `all` that this rank's router
+ * processes. */
+static float *get_routed_rows(const lhi_cpu *cpu, float *all)
 {
     return cpu->shards_experts ? all
                                : all + (size_t)cpu->first_router_row * cpu->h;
 }
 
-/* Returns the rows over which the shared experts' outputs are summed; for
- * tensor-parallel experts the routed outputs are in the same sum. */
-static float *shared_rows(const lhi_cpu *cpu, float *all)
+/* Returns the address of the rows in `all` over which the shared experts'
+ * outputs are summed: all rows with tensor-parallel experts, else this rank's
+ * own rows. */
+static float *get_shared_rows(const lhi_cpu *cpu, float *all)
 {
     return cpu->shards_experts ? all : lhi_cpu_own_rows(cpu, all);
 }
 
-/* Returns the number of rows at shared_rows(). */
+/* Returns the number of rows that get_shared_rows() points to. */
 static uint32_t count_shared_rows(const lhi_cpu *cpu)
 {
     return cpu->shards_experts ? cpu->t : cpu->r;
 }
 
-/* Checks whether the gate multiplies the shared experts' output gradient before
- * it is gathered. */
+/* Checks whether the shared experts' output gradient is multiplied by their
+ * gate before it is all-gathered rather than afterwards. */
 static bool gates_before_gather(const lhi_cpu *cpu)
 {
     return lhi_cpu_has_sequence_parallel(cpu) && !cpu->shards_experts;
@@ -92,12 +98,12 @@ void lhi_cpu_experts_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
     uint32_t up = 2 * cpu->expert_f;
     lhi_cpu_route(cpu, w, kept);
     const float *x =
-        lhi_cpu_send_rows(cpu, kept, routed_rows(cpu, kept->norm2));
+        lhi_cpu_send_rows(cpu, kept, get_routed_rows(cpu, kept->norm2));
     for (uint32_t i = 0; i < count_batches(cpu); i++) {
         expert_batch l = make_batch(cpu, kept, i);
         if (l.n)
             lhi_cpu_forward_product(
-                cpu, x + l.first * cpu->h, gate_up_of(cpu, w, l.expert),
+                cpu, x + l.first * cpu->h, get_gate_up(cpu, w, l.expert),
                 kept->gate_up + l.first * up, l.n, cpu->h, up, false);
     }
 }
@@ -117,8 +123,9 @@ void lhi_cpu_shared_experts_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
                             cpu->t, cpu->h, 2 * cpu->shared_f, false);
     if (!w->shared_gate)
         return;
-    cpu->k->row_dots(shared_rows(cpu, kept->norm2), cpu->h, w->shared_gate, 0,
-                     count_shared_rows(cpu), cpu->h, kept->shared_gate_values);
+    cpu->k->row_dots(get_shared_rows(cpu, kept->norm2), cpu->h, w->shared_gate,
+                     0, count_shared_rows(cpu), cpu->h,
+                     kept->shared_gate_values);
     cpu->k->sigmoid(kept->shared_gate_values, count_shared_rows(cpu));
 }
 
@@ -130,13 +137,14 @@ void lhi_cpu_shared_experts_act(const lhi_cpu *cpu, const lhi_cpu_weights *w,
                        cpu->shared_f);
 }
 
-/* Adds the shared experts' outputs to `out`. */
+/* Adds the shared experts' down projection, times their output gate if there
+ * is one, to `out`. */
 static void add_shared(lhi_cpu *cpu, const lhi_cpu_weights *w,
                        const lhi_cpu_saved_activations *kept, float *out)
 {
-    lhi_cpu_forward_product(cpu, kept->shared_act, shared_down_of(cpu, w),
+    lhi_cpu_forward_product(cpu, kept->shared_act, get_shared_down(cpu, w),
                             cpu->scratch, cpu->t, cpu->shared_f, cpu->h, false);
-    float *rows = shared_rows(cpu, cpu->scratch);
+    float *rows = get_shared_rows(cpu, cpu->scratch);
     uint32_t n = count_shared_rows(cpu);
     if (!cpu->shards_experts)
         lhi_cpu_reduce_scatter_rows(cpu, cpu->scratch, rows);
@@ -145,8 +153,8 @@ static void add_shared(lhi_cpu *cpu, const lhi_cpu_weights *w,
     cpu->k->add(out, rows, (size_t)n * cpu->h);
 }
 
-/* Adds `by` times the row's `number`-th routed output to `to`; dropped choices
- * add nothing. */
+/* Adds `by` times the output of the row's `number`-th chosen expert to the row
+ * in `to`; choices dropped for lack of capacity add nothing. */
 static void add_routed(const lhi_cpu *cpu,
                        const lhi_cpu_saved_activations *kept, size_t row,
                        uint32_t number, float by, float *to)
@@ -157,8 +165,8 @@ static void add_routed(const lhi_cpu *cpu,
         to[row * cpu->h + i] += by * x[i];
 }
 
-/* Adds all routed outputs, with their routing weights, to `sum`; gradients are
- * added without weights. */
+/* Adds the outputs of all routed experts, times their routing weights, to
+ * `sum`. With `gradients` it adds the input gradients without weights. */
 static void add_all_routed(const lhi_cpu *cpu,
                            const lhi_cpu_saved_activations *kept,
                            bool gradients, float *sum)
@@ -175,8 +183,8 @@ static void add_all_routed(const lhi_cpu *cpu,
                        sum);
 }
 
-/* Returns the buffer in which expert outputs for x [r][h] are summed: x itself,
- * or a partial sum if the experts are tensor-parallel. */
+/* Returns the buffer in which expert outputs for x [r][h] are summed: x itself
+ * or, if experts are tensor-parallel, a zeroed buffer for partial sums. */
 static float *begin_sum(const lhi_cpu *cpu, float *x)
 {
     if (!cpu->shards_experts)
@@ -185,8 +193,8 @@ static float *begin_sum(const lhi_cpu *cpu, float *x)
     return cpu->summands;
 }
 
-/* Completes a sum begun by begin_sum(), with a reduction if experts are
- * tensor-parallel. */
+/* Completes a sum begun by begin_sum(): with tensor-parallel experts it
+ * reduce-scatters the partial sums and adds the result to x. */
 static void end_sum(lhi_cpu *cpu, float *x)
 {
     if (!cpu->shards_experts)
@@ -206,7 +214,7 @@ void lhi_cpu_experts_down(lhi_cpu *cpu, const lhi_cpu_weights *w,
         expert_batch l = make_batch(cpu, kept, i);
         if (l.n)
             lhi_cpu_forward_product(cpu, kept->act + l.first * cpu->expert_f,
-                                    down_of(cpu, w, l.expert),
+                                    get_down(cpu, w, l.expert),
                                     made + l.first * cpu->h, l.n, cpu->expert_f,
                                     cpu->h, false);
     }
@@ -222,10 +230,11 @@ void lhi_cpu_experts_down(lhi_cpu *cpu, const lhi_cpu_weights *w,
     cpu->k->add(out, kept->residual, n);
 }
 
-/* Multiplies rows in expert order by their routing weights. */
-static void scale_by_shares(const lhi_cpu *cpu,
-                            const lhi_cpu_saved_activations *kept, float *x,
-                            size_t width)
+/* Multiplies the rows x of `width` floats, in expert order, by their routing
+ * weights. */
+static void scale_by_routing_weights(const lhi_cpu *cpu,
+                                     const lhi_cpu_saved_activations *kept,
+                                     float *x, size_t width)
 {
     if (cpu->n_source_ranks > 1) {
         cpu->k->scale_rows(x, width, lhi_cpu_count_local_rows(cpu, kept), width,
@@ -238,8 +247,9 @@ static void scale_by_shares(const lhi_cpu *cpu,
                                1, width, &kept->routing_weights[i]);
 }
 
-/* Gathers the gradient d of all rows into kept->d_down, multiplied by the gate
- * unless experts are tensor-parallel. */
+/* With sequence parallelism: all-gathers the gradient d of all rows into
+ * kept->d_down and returns it; multiplies it by the shared gate before if
+ * gates_before_gather(). Otherwise returns d. */
 static const float *gather_gated_gradient(lhi_cpu *cpu,
                                           const lhi_cpu_weights *w,
                                           lhi_cpu_saved_activations *kept,
@@ -256,8 +266,9 @@ static const float *gather_gated_gradient(lhi_cpu *cpu,
     return kept->d_down;
 }
 
-/* Adds the gate's contribution to the gradient with tensor parallelism, where
- * each rank has part of a row's product. */
+/* Computes the gradient of the shared gate's logits with tensor parallelism,
+ * where each rank has only some columns of every row, and sums it over the
+ * ranks. */
 static void gate_backward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept)
 {
     size_t f = cpu->shared_f;
@@ -284,7 +295,7 @@ static void shared_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
     size_t f = cpu->shared_f;
     if (gates_before_gather(cpu))
         d = gather_gated_gradient(cpu, w, kept, d);
-    lhi_cpu_input_product(cpu, d, shared_down_of(cpu, w), cpu->scratch, cpu->t,
+    lhi_cpu_input_product(cpu, d, get_shared_down(cpu, w), cpu->scratch, cpu->t,
                           cpu->shared_f, cpu->h);
     if (w->shared_gate && cpu->tensor_group) {
         gate_backward(cpu, kept);
@@ -306,7 +317,7 @@ static void add_shared_dgrad(lhi_cpu *cpu, const lhi_cpu_weights *w,
                              const lhi_cpu_saved_activations *kept, float *sum)
 {
     size_t h = cpu->h;
-    float *rows = shared_rows(cpu, cpu->dispatch_buffer);
+    float *rows = get_shared_rows(cpu, cpu->dispatch_buffer);
     lhi_cpu_input_product(cpu, kept->shared_gate_up, w->shared,
                           cpu->dispatch_buffer, cpu->t, cpu->h,
                           2 * cpu->shared_f);
@@ -332,21 +343,21 @@ void lhi_cpu_experts_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
         expert_batch l = make_batch(cpu, kept, i);
         if (l.n)
             lhi_cpu_input_product(
-                cpu, d_made + l.first * h, down_of(cpu, w, l.expert),
+                cpu, d_made + l.first * h, get_down(cpu, w, l.expert),
                 cpu->scratch + l.first * f, l.n, cpu->expert_f, cpu->h);
     }
     /* d W' act' = d (W act)': the gradient of the expert's routing weight. */
     cpu->k->row_dots(cpu->scratch, f, kept->act, f, all, f,
                      cpu->d_routing_weights);
-    scale_by_shares(cpu, kept, cpu->scratch, f);
+    scale_by_routing_weights(cpu, kept, cpu->scratch, f);
     if (cpu->n_source_ranks > 1) /* W reads it from here */
-        scale_by_shares(cpu, kept, d_made, h);
+        scale_by_routing_weights(cpu, kept, d_made, h);
     cpu->k->swiglu_backward(kept->gate_up, cpu->scratch, all, f);
     for (uint32_t i = 0; i < count_batches(cpu); i++) {
         expert_batch l = make_batch(cpu, kept, i);
         if (l.n)
             lhi_cpu_input_product(cpu, kept->gate_up + l.first * 2 * f,
-                                  gate_up_of(cpu, w, l.expert),
+                                  get_gate_up(cpu, w, l.expert),
                                   cpu->dispatch_buffer + l.first * h, l.n,
                                   cpu->h, 2 * cpu->expert_f);
     }
@@ -368,7 +379,8 @@ void lhi_cpu_experts_backward(lhi_cpu *cpu, const lhi_cpu_weights *w,
     end_sum(cpu, cpu->scratch);
 }
 
-/* Computes an expert's weight gradient; zero if no row chose the expert. */
+/* Computes one expert's weight gradient dw from output gradients dy and inputs
+ * x; `adds`: adds to it. Without rows the gradient is 0. */
 static void expert_weights(const lhi_cpu *cpu, const float *dy, const float *x,
                            float *dw, uint32_t rows, uint32_t in, uint32_t out,
                            bool adds)
@@ -387,11 +399,11 @@ void lhi_cpu_experts_up_wgrad(const lhi_cpu *cpu,
     const float *own = lhi_cpu_own_rows(cpu, kept->norm2);
     lhi_cpu_route_wgrad(cpu, kept, d_w, adds);
     const float *x =
-        lhi_cpu_resent_rows(cpu, kept, routed_rows(cpu, kept->norm2));
+        lhi_cpu_resent_rows(cpu, kept, get_routed_rows(cpu, kept->norm2));
     for (uint32_t i = 0; i < count_batches(cpu); i++) {
         expert_batch l = make_batch(cpu, kept, i);
         expert_weights(cpu, kept->gate_up + l.first * up, x + l.first * cpu->h,
-                       gate_up_of(cpu, d_w, l.expert), l.n, cpu->h, up,
+                       get_gate_up(cpu, d_w, l.expert), l.n, cpu->h, up,
                        adds || i >= cpu->n_local_experts);
     }
     if (d_w->shared)
@@ -403,15 +415,16 @@ void lhi_cpu_experts_up_wgrad(const lhi_cpu *cpu,
                                d_w->shared_gate, cpu->r, cpu->h, 1, adds);
 }
 
-/* Returns d in expert order, each row multiplied by its routing weight. */
-static const float *weighted_gradients(const lhi_cpu *cpu,
-                                       const lhi_cpu_saved_activations *kept,
-                                       const float *d)
+/* Returns the output gradients d in expert order, each row multiplied by its
+ * routing weight. */
+static const float *
+get_weighted_gradients(const lhi_cpu *cpu,
+                       const lhi_cpu_saved_activations *kept, const float *d)
 {
     if (cpu->n_source_ranks > 1)
         return lhi_cpu_received_gradients(cpu, kept);
     lhi_cpu_resent_rows(cpu, kept, d);
-    scale_by_shares(cpu, kept, cpu->dispatch_buffer, cpu->h);
+    scale_by_routing_weights(cpu, kept, cpu->dispatch_buffer, cpu->h);
     return cpu->dispatch_buffer;
 }
 
@@ -423,12 +436,12 @@ void lhi_cpu_experts_down_wgrad(const lhi_cpu *cpu,
     if (cpu->shards_experts && lhi_cpu_has_sequence_parallel(cpu))
         d = kept->d_down;
     const float *d_made =
-        weighted_gradients(cpu, kept, lhi_cpu_routed_rows(cpu, d));
+        get_weighted_gradients(cpu, kept, lhi_cpu_routed_rows(cpu, d));
     for (uint32_t i = 0; i < count_batches(cpu); i++) {
         expert_batch l = make_batch(cpu, kept, i);
         expert_weights(cpu, d_made + l.first * cpu->h,
                        kept->act + l.first * cpu->expert_f,
-                       down_of(cpu, d_w, l.expert), l.n, cpu->expert_f, cpu->h,
+                       get_down(cpu, d_w, l.expert), l.n, cpu->expert_f, cpu->h,
                        adds || i >= cpu->n_local_experts);
     }
     if (!d_w->shared)
@@ -441,6 +454,6 @@ void lhi_cpu_experts_down_wgrad(const lhi_cpu *cpu,
                            kept->shared_gate_values);
         d = cpu->dispatch_buffer;
     }
-    lhi_cpu_weight_product(cpu, d, kept->shared_act, shared_down_of(cpu, d_w),
+    lhi_cpu_weight_product(cpu, d, kept->shared_act, get_shared_down(cpu, d_w),
                            cpu->t, cpu->shared_f, cpu->h, adds);
 }

@@ -14,16 +14,16 @@
 bool lhi_cpu_make_choices(lhi_cpu *cpu);
 /* Returns the bytes allocated by lhi_cpu_make_choices(); 0: none needed. */
 size_t lhi_cpu_choice_bytes(const lhi_cpu *cpu);
-/* Allocates a layer's routing state for one microbatch; false: out of memory.
- */
+/* Allocates one microbatch's routing tables of an expert layer; false: out of
+ * memory. */
 bool lhi_cpu_make_routes(const lhi_cpu *cpu, lhi_arena *mem,
                          lhi_cpu_saved_activations *kept);
-/* Routes the rows of norm2: computes each row's experts, their routing weights,
- * and the rows' positions in expert order. */
+/* Routes the rows of norm2: computes each row's experts, their routing
+ * weights, and each choice's row in the dispatch order. */
 void lhi_cpu_route(lhi_cpu *cpu, const lhi_cpu_weights *w,
                    lhi_cpu_saved_activations *kept);
-/* Replaces the scores by the gradients of the router's logits, given the
- * gradients of the routing weights. */
+/* Replaces the saved router scores by the gradients of the router's logits,
+ * given the gradients of the routing weights in cpu->d_routing_weights. */
 void lhi_cpu_route_backward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept);
 /* Computes the router's weight gradient (W) and counts each expert's choices.
  */
@@ -76,11 +76,13 @@ lhi_cpu_own_recv_offsets(const lhi_cpu *cpu,
 }
 /* Number of arrays in exchange_sizes: two exchanges, both directions. */
 enum { LHI_CPU_EXCHANGE_SIZES = 4 };
-/* Sends the routed rows of x [r][h] to their experts. Returns the rows received
- * here, with their offsets in recv_offsets. */
+/* Sends the routed rows of x [r][h] to the ranks of their experts. Returns the
+ * rows received here, with their offsets in kept->recv_offsets. */
 const float *lhi_cpu_send_rows(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                                const float *x);
-/* Returns the rows that lhi_cpu_send_rows() returned, without communication. */
+/* Returns the rows that lhi_cpu_send_rows() returned earlier, for the backward
+ * pass: from the saved activations or, on a single rank, copied again from
+ * x. */
 const float *lhi_cpu_resent_rows(const lhi_cpu *cpu,
                                  const lhi_cpu_saved_activations *kept,
                                  const float *x);
@@ -90,16 +92,18 @@ static inline float *lhi_cpu_expert_output_buffer(const lhi_cpu *cpu)
 {
     return cpu->n_source_ranks > 1 ? cpu->received : cpu->dispatch_buffer;
 }
-/* Sends expert outputs back to the rows' ranks. They are then in the dispatch
- * buffer in expert order, summed over the ranks that share an expert; or as
- * cpu_node_dispatch.h defines. */
+/* Sends expert outputs back to the tokens' ranks. They arrive in the dispatch
+ * buffer in expert order, summed over the ranks that share an expert; with
+ * node-aware dispatch as lhi_cpu_return_rows_via_relays() defines. */
 void lhi_cpu_return_rows(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept);
-/* Sends output gradients to the experts, with routing weights, which are then
- * in recv_routing_weights. Returns the received gradients. */
+/* Sends the output gradients d to the ranks of their experts and returns those
+ * received here. Their routing weights are then in
+ * cpu->recv_routing_weights. */
 float *lhi_cpu_send_gradients(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                               const float *d);
-/* Sends input gradients back to the rows' ranks, into the dispatch buffer, with
- * the gradients of the routing weights. */
+/* Sends input gradients back to the tokens' ranks, into the dispatch buffer.
+ * `worth`: gradient of each row's routing weight, which travels along into
+ * cpu->d_routing_weights. */
 void lhi_cpu_return_gradients(lhi_cpu *cpu,
                               const lhi_cpu_saved_activations *kept,
                               const float *worth);
@@ -131,7 +135,8 @@ lhi_cpu_received_gradients(const lhi_cpu *cpu,
 
 /* ---- experts (cpu_experts.c) ---- */
 
-/* Routes and dispatches norm2, and computes gate_up for all received rows. */
+/* Routes and dispatches the rows of norm2 to experts, and computes the gate
+ * and up projections of all received rows. */
 void lhi_cpu_experts_up(lhi_cpu *cpu, const lhi_cpu_weights *w,
                         lhi_cpu_saved_activations *kept);
 /* Computes the routed experts' activations act from gate_up. */

@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-/* Allocates the state for one microbatch; lhi_cpu_microbatch_bytes() must count
- * the same buffers. */
+/* Allocates the saved activations of one microbatch.
+ * lhi_cpu_microbatch_bytes() must count the same buffers. */
 static lhi_cpu_microbatch_state *make_slot(lhi_cpu *cpu,
                                            const lhi_cpu_chunk *chunk)
 {
@@ -71,8 +71,8 @@ static lh_status take_slot(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
     return LH_OK;
 }
 
-/* Reads, for each position in the microbatch, the tokens at distances `from` to
- * `from + n - 1`: out [n][t]. */
+/* Reads tokens of a microbatch for `n` prediction distances: out[i][position]
+ * is the token `from` + i positions after it. */
 static lh_status read_tokens(lhi_cpu *cpu, uint32_t microbatch, int32_t *out,
                              uint32_t from, uint32_t n, lh_error *err)
 {
@@ -111,8 +111,8 @@ static lh_status embed(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     return LH_OK;
 }
 
-/* Computes a parallel block's output with a single reduction over attention and
- * MLP. */
+/* Computes the output of a block whose attention and MLP run in parallel. One
+ * reduction over the tensor-parallel ranks covers both. */
 static void add_parallel_block(lhi_cpu *cpu, const lhi_cpu_weights *w,
                                lhi_cpu_saved_activations *a, const float *x,
                                float *out)
@@ -125,7 +125,8 @@ static void add_parallel_block(lhi_cpu *cpu, const lhi_cpu_weights *w,
     cpu->k->add(out, x, (size_t)cpu->r * cpu->h);
 }
 
-/* Runs F for one layer. */
+/* Runs F of one transformer layer from input x to `out`; saves activations in
+ * `a`. */
 static void layer_forward(lhi_cpu *cpu, const lhi_cpu_weights *w,
                           lhi_cpu_saved_activations *a, const float *x,
                           float *out)
@@ -140,7 +141,8 @@ static void layer_forward(lhi_cpu *cpu, const lhi_cpu_weights *w,
                          w->down_bias, cpu->f, out);
 }
 
-/* Runs F for the chunk's layer `layer`, or a module's layer. */
+/* Runs F for layer `layer` of the chunk; indices after its last layer are the
+ * multi-token prediction modules. */
 static lh_status run_layer(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                            const lhi_cpu_microbatch_state *slot,
                            uint32_t microbatch, uint32_t layer, lh_error *err)
@@ -161,8 +163,8 @@ static lh_status run_layer(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     return LH_OK;
 }
 
-/* Computes the head's loss, and the modules' losses except in validation steps.
- */
+/* Computes the head's loss and, except in validation steps, the losses of the
+ * multi-token prediction modules. */
 static lh_status head_forward(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                               const lhi_cpu_microbatch_state *slot,
                               uint32_t microbatch, lh_error *err)

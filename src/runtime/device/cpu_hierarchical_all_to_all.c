@@ -2,8 +2,9 @@
 /* Selection of relay ranks for the hierarchical all-to-all. */
 #include "runtime/device/cpu_node_dispatch.h"
 
-/* Returns a member's index among the members on its node. */
-static uint32_t place_on_node(const uint32_t *nodes, uint32_t member)
+/* Returns the number of ranks before `member` that are on the same node;
+ * nodes[i] is the node of rank i. */
+static uint32_t find_index_on_node(const uint32_t *nodes, uint32_t member)
 {
     uint32_t place = 0;
     for (uint32_t i = 0; i < member; i++)
@@ -17,7 +18,7 @@ uint32_t lhi_cpu_find_relay(const uint32_t *nodes, uint32_t n, uint32_t member,
     uint32_t size = 0, i = 0;
     for (uint32_t k = 0; k < n; k++)
         size += nodes[k] == node;
-    uint32_t left = place_on_node(nodes, member) % size;
+    uint32_t left = find_index_on_node(nodes, member) % size;
     while (nodes[i] != node || left-- > 0)
         i++;
     return i;
@@ -28,7 +29,7 @@ lhi_cpu_node_topology lhi_cpu_compute_node_topology(const lhi_cpu_options *o)
     const uint32_t *nodes = o->expert_nodes;
     lhi_cpu_node_topology s = {0};
     for (uint32_t i = 0; nodes && i < o->n_expert; i++) {
-        s.nodes += place_on_node(nodes, i) == 0;
+        s.nodes += find_index_on_node(nodes, i) == 0;
         s.node_ranks += nodes[i] == nodes[o->expert];
         s.sources += lhi_cpu_find_relay(nodes, o->n_expert, i,
                                         nodes[o->expert]) == o->expert;

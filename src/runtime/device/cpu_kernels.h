@@ -100,10 +100,10 @@ typedef struct lhi_kernels {
                   const float *gradient, size_t n);
 } lhi_kernels;
 
-/* Returns the fastest table for this processor. */
+/* Returns the fastest kernel table for this processor. */
 const lhi_kernels *lhi_kernels_find_fastest(void);
-/* Lists the tables that this processor supports, fastest first, at most `room`.
- * Returns their number. */
+/* Lists the kernel tables (implementations of the inner loops) that this
+ * processor supports, fastest first, at most `room`. Returns their number. */
 size_t lhi_kernels_list_supported(const lhi_kernels **out, size_t room);
 
 #endif

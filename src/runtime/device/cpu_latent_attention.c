@@ -18,7 +18,8 @@
  * model's epsilon. */
 static const float latent_epsilon = 1e-6F;
 
-/* Copies [rows][columns] between matrices with different strides. */
+/* Copies a matrix [rows][columns] between buffers whose rows are from_stride
+ * and to_stride floats apart. */
 static void copy(const float *from, size_t from_stride, float *to,
                  size_t to_stride, size_t rows, size_t columns)
 {
@@ -29,7 +30,8 @@ static void copy(const float *from, size_t from_stride, float *to,
 
 /* ---- per-head norms ---- */
 
-/* Applies the norm to `n` heads, starting at `x`, in the rows of qkv. */
+/* Applies RMSNorm to `n` heads, starting at `x`, in the rows of qkv. Saves the
+ * inputs in `plain` and the inverse deviations in `inv`. */
 static void norm_heads(const lhi_cpu *cpu, float *x, uint32_t n,
                        const float *weight, float *plain, float *inv)
 {
@@ -95,7 +97,8 @@ static void halves_to_pairs(const float *from, float *to, uint32_t n)
     }
 }
 
-/* Rotates [t][rope_dim] in place, by the rows' positions. */
+/* Rotates x [t][rope_dim] in place by the rows' positions; `direction` 1
+ * rotates, -1 inverts the rotation. */
 static void apply_rotary(const lhi_cpu *cpu, float *x, size_t stride,
                          float direction)
 {
@@ -136,7 +139,8 @@ void lhi_cpu_compute_latents(const lhi_cpu *cpu, const lhi_cpu_weights *w,
                  cpu->kv_rank, latent_epsilon);
 }
 
-/* Copies all queries from the scratch buffer to qkv. */
+/* Copies all queries from the scratch buffer to qkv, reordered for rotary
+ * positions, and applies these. */
 static void place_queries(const lhi_cpu *cpu, float *qkv)
 {
     uint32_t d = cpu->head_dim, plain = non_rotary_dim(cpu);

@@ -44,8 +44,8 @@ void lhi_cpu_linear(const lhi_cpu *cpu, const float *x, const float *w,
         cpu->k->add_row(y, bias, cpu->t, out);
 }
 
-/* For w [in][out], dy w' is the product that w [out][in] has forward; x' dy for
- * one layout is dy' x for the other. */
+/* Computes the input gradient dx of a layer's linear product from dy. For a
+ * weight [in][out], dy w' is the forward product of the layout [out][in]. */
 void lhi_cpu_linear_dgrad(const lhi_cpu *cpu, const float *dy, const float *w,
                           float *dx, uint32_t in, uint32_t out)
 {

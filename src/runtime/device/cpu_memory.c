@@ -24,7 +24,8 @@ float *lhi_cpu_alloc_floats(lhi_arena *mem, size_t rows, size_t columns)
     return over ? all + (LINE_FLOATS - over / sizeof(float)) : all;
 }
 
-/* Computes the dimensions of expert layers. */
+/* Computes the dimensions of expert layers: experts, ranks that share them,
+ * and capacity. */
 static void shape_experts(lhi_cpu *cpu, const lhi_cpu_options *o)
 {
     const lh_model *m = o->model;
@@ -58,7 +59,8 @@ static void shape_experts(lhi_cpu *cpu, const lhi_cpu_options *o)
         cpu->capacity = (uint32_t)most;
 }
 
-/* Computes the upper bound on received choices; needs max_rows. */
+/* Computes the upper bound on the expert choices that this rank may receive;
+ * needs max_rows. */
 static void bound_choices(lhi_cpu *cpu)
 {
     cpu->max_choices = cpu->topk;
@@ -73,9 +75,10 @@ static void bound_choices(lhi_cpu *cpu)
         cpu->max_choices = (uint32_t)ceil(room / cpu->max_rows);
 }
 
-/* Computes this rank's share of n units: the first and the count. */
-static void compute_share(const lhi_cpu *cpu, uint32_t n, uint32_t *first,
-                          uint32_t *count)
+/* Divides n units over the tensor-parallel ranks: *first and *count are this
+ * rank's. */
+static void compute_rank_share(const lhi_cpu *cpu, uint32_t n, uint32_t *first,
+                               uint32_t *count)
 {
     *first =
         (uint32_t)lhi_slice_first(n, cpu->n_tensor_ranks, cpu->tensor_rank);
@@ -117,7 +120,7 @@ void lhi_cpu_compute_shape(lhi_cpu *cpu, const lhi_cpu_options *o)
     shape_experts(cpu, o);
     bool dense = lhi_model_moe_layers(model, 0, model->layers) < model->layers;
     cpu->f = dense ? model->ffn / cpu->n_tensor_ranks : 0;
-    compute_share(cpu, model->vocab, &cpu->first_token, &cpu->v);
+    compute_rank_share(cpu, model->vocab, &cpu->first_token, &cpu->v);
     cpu->embeds_twice = lhi_needs_second_embedding(model);
     cpu->modules = model->mtp_layers;
     cpu->family = lhi_family_get(model);
@@ -137,7 +140,7 @@ void lhi_cpu_compute_shape(lhi_cpu *cpu, const lhi_cpu_options *o)
     cpu->microbatch = o->microbatch;
     cpu->t = o->microbatch * cpu->sequence;
     cpu->replicates_rows = o->replicates_rows && cpu->n_tensor_ranks > 1;
-    compute_share(cpu, cpu->t, &cpu->first_row, &cpu->r);
+    compute_rank_share(cpu, cpu->t, &cpu->first_row, &cpu->r);
     cpu->n_sent = cpu->r;
     cpu->max_rows =
         cpu->t / cpu->n_tensor_ranks + (cpu->t % cpu->n_tensor_ranks != 0);
@@ -236,8 +239,9 @@ size_t lhi_cpu_mlp_width(const lhi_cpu *cpu, bool moe)
     return moe ? (size_t)cpu->topk * cpu->expert_f + cpu->shared_f : cpu->f;
 }
 
-/* Returns the floats in gate_up or act. With expert parallelism it assumes the
- * most rows that may arrive, and includes the saved received rows. */
+/* Returns the number of floats in gate_up or act per microbatch. With expert
+ * parallelism it assumes the most rows that may arrive, and includes the saved
+ * received rows. */
 static double mlp_floats(const lhi_cpu *cpu, bool moe, bool gate_up)
 {
     double t = cpu->t, all = (double)cpu->max_choices * cpu->max_rows;
@@ -249,8 +253,9 @@ static double mlp_floats(const lhi_cpu *cpu, bool moe, bool gate_up)
            (2.0 * cpu->expert_f + (cpu->n_source_ranks > 1 ? 2 * cpu->h : 0));
 }
 
-/* Returns a part's floats per row. */
-static size_t part_columns(const lhi_cpu *cpu, lh_layer_part part)
+/* Returns the floats per row of a part of a layer's activations, such as qkv
+ * or the MLP norm. */
+static size_t count_part_columns(const lhi_cpu *cpu, lh_layer_part part)
 {
     switch (part) {
     case LH_PART_LATENT: /* before and after the norms, one inverse each */
@@ -278,7 +283,7 @@ double lhi_cpu_part_floats(const lhi_cpu *cpu, lh_layer_part part, bool moe)
     if (part == LH_PART_SHARED_GATE_UP || part == LH_PART_SHARED_ACTIVATION)
         return part == LH_PART_SHARED_GATE_UP ? 2 * shared : shared;
     double rows = part == LH_PART_ATTENTION_OUTPUT ? cpu->r : cpu->t;
-    return rows * (double)part_columns(cpu, part);
+    return rows * (double)count_part_columns(cpu, part);
 }
 
 double lhi_cpu_float_bytes(double n)
@@ -395,8 +400,9 @@ double lhi_cpu_chunk_bytes(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk)
            microbatches * (sizeof(lhi_cpu_microbatch_state *) + sizeof(bool));
 }
 
-/* Counts the values of the partial gradients, as in partial_of() in
- * cpu_tensor_parallel.c, that an item produces; the final norm included. */
+/* Counts the partial-sum gradients of a weight-gradient item (a group of
+ * weights whose gradients are computed together), final norm included.
+ * describe_partial() in cpu_tensor_parallel.c lists them. */
 static size_t count_item_partial(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                                  const lhi_cpu_item *item)
 {
@@ -427,9 +433,9 @@ static size_t count_item_partial(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     }
 }
 
-/* Returns the size of the largest reduction: one part's with per-layer
- * sharding, otherwise the sharded items' or the remaining ones'. Items are in
- * this order. */
+/* Returns the floats in the largest reduction of partial-sum gradients. A
+ * reduction covers one part with per-layer sharding, otherwise all sharded
+ * items or all others. */
 size_t lhi_cpu_count_partial_gradients(const lhi_cpu *cpu,
                                        const lhi_cpu_chunk *chunk)
 {
@@ -551,7 +557,7 @@ static double context_bytes(const lhi_cpu *cpu)
            2 * lhi_cpu_float_bytes(block);
 }
 
-/* Returns the number of ranks whose choices lhi_cpu_make_choices() in
+/* Returns the number of ranks whose expert choices lhi_cpu_make_choices() in
  * cpu_router.c stores. */
 static uint32_t max_choice_ranks(const lhi_cpu *cpu)
 {
@@ -659,7 +665,8 @@ size_t lhi_cpu_message_bytes(const lhi_cpu_options *o)
     return (size_t)cpu.n_sent * cpu.h * sizeof(float);
 }
 
-/* Counts the values of a model chunk with n_layers layers from `first` on. */
+/* Counts this rank's parameters of a chunk with n_layers layers from `first`
+ * on; `is_first`, `is_last`: with embedding, with head. */
 static double count_model_chunk_values(const lhi_cpu *cpu, uint32_t first,
                                        uint32_t n_layers, bool is_first,
                                        bool is_last)

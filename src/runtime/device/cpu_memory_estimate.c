@@ -26,8 +26,8 @@ typedef struct dry_run {
     uint32_t away[2][LH_N_LAYER_PARTS], most_away[2][LH_N_LAYER_PARTS];
 } dry_run;
 
-/* Counts the offload buffers of a microbatch's layer as in use, if they are
- * not. */
+/* Counts the offload buffers of a microbatch's layer as in use, unless they
+ * already are, and updates the peak. */
 static void attach_offload(dry_run *k, chunk_counts *c, uint32_t microbatch,
                            uint32_t layer)
 {
@@ -41,7 +41,7 @@ static void attach_offload(dry_run *k, chunk_counts *c, uint32_t microbatch,
     *is = true;
 }
 
-/* Counts the offload buffers of a microbatch's layer as free. */
+/* Counts the offload buffers of a microbatch's layer as free again. */
 static void detach_offload(dry_run *k, chunk_counts *c, uint32_t microbatch,
                            uint32_t layer)
 {
@@ -52,8 +52,8 @@ static void detach_offload(dry_run *k, chunk_counts *c, uint32_t microbatch,
     *is = false;
 }
 
-/* Counts the recompute buffers of a microbatch's layer as in use, if they are
- * not. */
+/* Counts the recompute buffers of a microbatch's layer as in use, unless they
+ * already are, and updates the peak. */
 static void attach_recompute(dry_run *k, chunk_counts *c, uint32_t microbatch,
                              uint32_t layer)
 {
@@ -68,7 +68,7 @@ static void attach_recompute(dry_run *k, chunk_counts *c, uint32_t microbatch,
     *is = true;
 }
 
-/* Counts the recompute buffers of a microbatch's layer as free. */
+/* Counts the recompute buffers of a microbatch's layer as free again. */
 static void detach_recompute(dry_run *k, chunk_counts *c, uint32_t microbatch,
                              uint32_t layer)
 {
@@ -80,8 +80,8 @@ static void detach_recompute(dry_run *k, chunk_counts *c, uint32_t microbatch,
     *is = false;
 }
 
-/* Counts the buffers of a microbatch's F: one slot for activations, offload
- * buffers, and recompute buffers that it frees at its end. */
+/* Counts the buffers of microbatch m's F: saved activations, offload buffers,
+ * and recompute buffers that are free again at its end. */
 static void count_f(dry_run *k, chunk_counts *c, uint32_t m)
 {
     uint32_t n = lhi_cpu_count_layers(&c->chunk);
@@ -96,8 +96,9 @@ static void count_f(dry_run *k, chunk_counts *c, uint32_t m)
     }
 }
 
-/* Counts an item's gradient of its next microbatch, and the buffers that it
- * frees; mirrors add_next_microbatch() in cpu_weight_gradients.c. */
+/* Counts an item (a group of weights) as having added its next microbatch's
+ * gradient, and the buffers that this frees; mirrors add_next_microbatch() in
+ * cpu_weight_gradients.c. */
 static void add_next_microbatch(dry_run *k, chunk_counts *c, lhi_cpu_item *item)
 {
     uint32_t now = item->done++;
@@ -112,8 +113,9 @@ static void add_next_microbatch(dry_run *k, chunk_counts *c, lhi_cpu_item *item)
         c->n_slots--;
 }
 
-/* Requests an item for microbatch `m` and counts those that are due; mirrors
- * request_item() in cpu_weight_gradients.c. */
+/* Marks an item's gradient (a group of weights) as due for microbatch `m` and
+ * counts all microbatches that can be added in order; mirrors request_item()
+ * in cpu_weight_gradients.c. */
 static void request_item(dry_run *k, chunk_counts *c, lhi_cpu_item *item,
                          uint32_t m)
 {
@@ -133,7 +135,8 @@ static void request_item(dry_run *k, chunk_counts *c, lhi_cpu_item *item,
             add_next_microbatch(k, c, &c->chunk.items[first + i]);
 }
 
-/* Counts a D pass. Modules run before the layers, last one first. */
+/* Counts the buffers of microbatch m's D pass. Multi-token prediction modules
+ * run before the layers, last one first. `joint`: W follows each layer's D. */
 static void count_d(dry_run *k, chunk_counts *c, uint32_t m, bool joint)
 {
     for (uint32_t i = lhi_cpu_count_layers(&c->chunk); i-- > 0;) {
@@ -146,7 +149,7 @@ static void count_d(dry_run *k, chunk_counts *c, uint32_t m, bool joint)
     }
 }
 
-/* Counts the weight gradients that a W pass requests. */
+/* Counts the buffers around the weight gradients that a W pass requests. */
 static void count_w(dry_run *k, chunk_counts *c, const lh_pass *pass)
 {
     for (uint32_t j = 0; j < c->chunk.n_items; j++)
@@ -155,8 +158,8 @@ static void count_w(dry_run *k, chunk_counts *c, const lh_pass *pass)
             request_item(k, c, &c->chunk.items[j], pass->microbatch);
 }
 
-/* Returns the index of a chunk among this device's; n_mine: not on this device.
- */
+/* Returns the index of model chunk `chunk` among this device's n_mine chunks;
+ * n_mine: not on this device. */
 static uint32_t find_chunk(const dry_run *k, uint32_t n_mine, uint32_t chunk)
 {
     uint32_t i = 0;
@@ -165,7 +168,8 @@ static uint32_t find_chunk(const dry_run *k, uint32_t n_mine, uint32_t chunk)
     return i;
 }
 
-/* Counts the start or the end of a copy. */
+/* Counts the buffers that the start of an offload copy takes or, with `done`,
+ * its end frees. */
 static void count_copy(dry_run *k, uint32_t n_mine,
                        const lhi_offload_copy *copy, bool done)
 {
@@ -194,7 +198,7 @@ static void count_pass(dry_run *k, uint32_t n_mine, const lh_pass *pass)
         count_w(k, &k->chunks[i], pass);
 }
 
-/* Initialises the counts of chunk mine[i], all zero. */
+/* Initialises the buffer counts of chunk mine[i] to 0. */
 static lh_status make_chunk(dry_run *k, const lhi_cpu_options *o, uint32_t i,
                             lh_error *err)
 {
@@ -235,7 +239,8 @@ static void add_chunk(const dry_run *k, const chunk_counts *c,
     bytes[LH_MEMORY_SCRATCH] += lhi_cpu_chunk_bytes(&k->cpu, chunk);
 }
 
-/* Adds the memory for offload: buffers here, and storage. */
+/* Adds the bytes for offloaded activations: buffers on the device, and
+ * storage. */
 static void add_offload_bytes(const dry_run *k, uint32_t n_mine,
                               double bytes[LH_N_MEMORY_KINDS])
 {
@@ -261,7 +266,8 @@ static void add_offload_bytes(const dry_run *k, uint32_t n_mine,
     }
 }
 
-/* Counts one step in the order in which lhi_rank_run_step() executes it. */
+/* Counts the buffers of one step's passes and copies in the order in which
+ * lhi_rank_run_step() executes them. */
 static void count_step(dry_run *k, uint32_t n_mine, const lh_pass *passes,
                        uint32_t n_passes, const lhi_offload_copy *copies,
                        uint32_t n_copies)
@@ -280,7 +286,8 @@ static void count_step(dry_run *k, uint32_t n_mine, const lh_pass *passes,
     }
 }
 
-/* Runs the dry run over one step and adds up the peaks by memory kind. */
+/* Counts the buffers of one step and adds their peak bytes by memory kind to
+ * bytes[]. */
 static lh_status count(dry_run *k, const lhi_cpu_options *o,
                        const lh_pass *passes, uint32_t n_passes,
                        const lhi_offload_copy *copies, uint32_t n_copies,
@@ -317,10 +324,11 @@ static lh_status count(dry_run *k, const lhi_cpu_options *o,
     return LH_OK;
 }
 
-/* Counts the sharded expert values: an expert is sharded together with the item
- * that produces its rows. */
-static size_t sharded_experts(const dry_run *k, const lhi_cpu_chunk *chunk,
-                              const lhi_cpu_options *o)
+/* Counts the expert parameters that are sharded over data-parallel ranks. An
+ * expert is sharded together with the weights that produce its rows. */
+static size_t count_sharded_experts(const dry_run *k,
+                                    const lhi_cpu_chunk *chunk,
+                                    const lhi_cpu_options *o)
 {
     uint32_t n, layers = 0;
     lhi_cpu_choose_sharded_items(&k->cpu, chunk, o->sharded_parameters, &n);
@@ -346,7 +354,8 @@ lh_status lhi_cpu_compute_sharded_tensors(const lhi_cpu_options *options,
         *out = (lhi_sharded_tensors){
             .values = k.chunks[i].chunk.n_sharded_values,
             .gradients = k.chunks[i].chunk.n_sharded_gradients,
-            .expert_values = sharded_experts(&k, &k.chunks[i].chunk, options)};
+            .expert_values =
+                count_sharded_experts(&k, &k.chunks[i].chunk, options)};
     lhi_arena_free(k.mem);
     return status;
 }

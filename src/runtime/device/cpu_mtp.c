@@ -33,8 +33,9 @@ bool lhi_cpu_make_modules(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
 
 /* ---- F and D ---- */
 
-/* Multiplies the joined input by eh_proj. Each row in the matrix has the
- * columns for the embedding, then those for the previous state. */
+/* Multiplies a module's joined input (normed embedding and previous state) by
+ * eh_proj into x. Each row of the matrix has the columns for the embedding,
+ * then those for the state. */
 static void join(const lhi_cpu *cpu, const float *w,
                  const lhi_cpu_mtp_activations *m, float *x)
 {
@@ -45,8 +46,8 @@ static void join(const lhi_cpu *cpu, const float *w,
                m->hnormed, h, w + h, 2 * h, 1, x, h);
 }
 
-/* Computes the gradient of one of the two inputs from dx; `w` points to that
- * input's columns. */
+/* Computes the gradient of a module's embedding or state input into `out` from
+ * dx; `w` points to that input's columns of eh_proj. */
 static void join_dgrad(const lhi_cpu *cpu, const float *w, const float *dx,
                        float *out)
 {
@@ -55,34 +56,36 @@ static void join_dgrad(const lhi_cpu *cpu, const float *w, const float *dx,
                w, 2 * h, 0, out, h);
 }
 
-/* Returns the embedding table: the chunk's copy, or the head's matrix if tied.
- */
-static const float *embedding_table(const lhi_cpu_chunk *chunk)
+/* Returns the embedding table that the modules use: the chunk's copy, or the
+ * head's matrix if tied. */
+static const float *get_embedding_table(const lhi_cpu_chunk *chunk)
 {
     return chunk->embedding_copy ? chunk->embedding_copy : chunk->head;
 }
 
-/* Returns module k's input state: the head's input in the module before, or in
- * the model. */
-static float *previous_state(const lhi_cpu *cpu,
-                             const lhi_cpu_microbatch_state *slot, uint32_t k)
+/* Returns the state that module k reads: the head's normed input in the module
+ * before or, for k = 0, in the model. */
+static float *get_previous_state(const lhi_cpu *cpu,
+                                 const lhi_cpu_microbatch_state *slot,
+                                 uint32_t k)
 {
     return lhi_cpu_own_rows(cpu,
                             k ? slot->modules[k - 1].normed : slot->normed);
 }
 
-/* Returns the tokens at distance k + 1 from each position. */
-static const int32_t *module_tokens(const lhi_cpu *cpu,
-                                    const lhi_cpu_microbatch_state *slot,
-                                    uint32_t k)
+/* Returns the input tokens of module k: for each position the token k + 1
+ * positions later. */
+static const int32_t *get_module_tokens(const lhi_cpu *cpu,
+                                        const lhi_cpu_microbatch_state *slot,
+                                        uint32_t k)
 {
     return slot->targets + (size_t)k * cpu->t;
 }
 
 /* Returns the dropout key of module `k` in a microbatch; a module counts as a
  * layer after the model's last. */
-static lhi_drop module_dropout(const lhi_cpu *cpu, uint32_t microbatch,
-                               uint32_t k)
+static lhi_drop get_module_dropout(const lhi_cpu *cpu, uint32_t microbatch,
+                                   uint32_t k)
 {
     return (lhi_drop){lhi_cpu_first_sample(cpu, microbatch), cpu->layers + k,
                       LHI_DROP_EMBEDDING};
@@ -95,12 +98,12 @@ void lhi_cpu_mtp_join(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     const uint32_t layer = chunk->n_layers + k;
     const lhi_cpu_weights *w = &chunk->weights[layer];
     lhi_cpu_mtp_activations *m = &slot->modules[k];
-    lhi_cpu_embed(cpu, module_tokens(cpu, slot, k), embedding_table(chunk),
-                  m->embedded);
-    lhi_cpu_apply_dropout_rows(cpu, module_dropout(cpu, microbatch, k),
+    lhi_cpu_embed(cpu, get_module_tokens(cpu, slot, k),
+                  get_embedding_table(chunk), m->embedded);
+    lhi_cpu_apply_dropout_rows(cpu, get_module_dropout(cpu, microbatch, k),
                                m->embedded);
     lhi_cpu_norm(cpu, m->embedded, w->enorm, m->enormed, m->einv);
-    lhi_cpu_norm(cpu, previous_state(cpu, slot, k), w->hnorm, m->hnormed,
+    lhi_cpu_norm(cpu, get_previous_state(cpu, slot, k), w->hnorm, m->hnormed,
                  m->hinv);
     join(cpu, w->join, m, slot->x[lhi_cpu_input_index(chunk, layer)]);
 }
@@ -114,7 +117,7 @@ double lhi_cpu_mtp_loss(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     return lhi_cpu_head_loss(
         cpu, chunk->weights[layer].module_norm, chunk->head,
         slot->x[lhi_cpu_input_index(chunk, layer) + 1], m->normed, m->inv,
-        m->logits, module_tokens(cpu, slot, k + 1),
+        m->logits, get_module_tokens(cpu, slot, k + 1),
         (float)(share * (double)cpu->loss_scale));
 }
 
@@ -140,12 +143,12 @@ void lhi_cpu_mtp_join_backward(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     join_dgrad(cpu, w->join, dx, cpu->scratch);
     lhi_cpu_norm_backward(cpu, cpu->scratch, w->enorm, m->einv, NULL,
                           m->embedded, m->d_enorm);
-    lhi_cpu_apply_dropout_rows(cpu, module_dropout(cpu, microbatch, k),
+    lhi_cpu_apply_dropout_rows(cpu, get_module_dropout(cpu, microbatch, k),
                                m->embedded);
     if (lhi_cpu_has_sequence_parallel(cpu))
         lhi_cpu_gather_rows(cpu, m->embedded, m->d_embedded);
     join_dgrad(cpu, w->join + cpu->h, dx, cpu->scratch);
-    memcpy(cpu->carried, previous_state(cpu, slot, k),
+    memcpy(cpu->carried, get_previous_state(cpu, slot, k),
            (size_t)cpu->r * cpu->h * sizeof *dx);
     lhi_cpu_norm_backward(cpu, cpu->scratch, w->hnorm, m->hinv, NULL,
                           cpu->carried, m->d_hnorm);
@@ -192,7 +195,7 @@ void lhi_cpu_mtp_shared_wgrad(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
         memset(d_table, 0, (size_t)cpu->v * cpu->h * sizeof *d_table);
     for (uint32_t k = 0; k < chunk->n_modules; k++) {
         const lhi_cpu_mtp_activations *m = &slot->modules[k];
-        lhi_cpu_embed_wgrad(cpu, module_tokens(cpu, slot, k),
+        lhi_cpu_embed_wgrad(cpu, get_module_tokens(cpu, slot, k),
                             lhi_cpu_has_sequence_parallel(cpu) ? m->d_embedded
                                                                : m->embedded,
                             d_table);

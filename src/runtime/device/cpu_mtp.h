@@ -33,37 +33,38 @@ typedef struct lhi_cpu_mtp_activations {
     float *normed, *logits;            /* like the model's */
 } lhi_cpu_mtp_activations;
 
-/* Allocates the modules' activations for one microbatch, except their layers';
- * false: out of memory. */
+/* Allocates the activations of the multi-token prediction modules for one
+ * microbatch, except those of their layers; false: out of memory. */
 bool lhi_cpu_make_modules(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                           lhi_cpu_microbatch_state *slot);
 
-/* Computes the input to module k's layer (k from 0), once the previous module
- * or the model has its `normed`. F in training steps only. */
+/* Computes the input of multi-token prediction module k's layer (k from 0)
+ * from the embedding and the state of the previous module or the model. Used
+ * by F in training steps only. */
 void lhi_cpu_mtp_join(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                       const lhi_cpu_microbatch_state *slot, uint32_t microbatch,
                       uint32_t k);
-/* Computes the module's loss from its layer's output. */
+/* Computes module k's multi-token prediction loss from its layer's output. */
 double lhi_cpu_mtp_loss(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                         const lhi_cpu_microbatch_state *slot, uint32_t k);
-/* Computes the gradient of the module's layer output, in place, from its loss.
- * D runs modules last to first. */
+/* Replaces the output of module k's layer by its gradient from the module's
+ * loss. D runs modules last to first. */
 void lhi_cpu_mtp_loss_backward(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                                const lhi_cpu_microbatch_state *slot,
                                uint32_t k);
-/* Computes the gradients of the joined inputs from that of the layer's input:
- * the embedding's in place, the previous state's (this rank's rows) in
- * cpu->carried. */
+/* Computes the gradients of a module's two inputs from its layer's input
+ * gradient: the embedding's in place, the previous state's (this rank's rows)
+ * in cpu->carried. */
 void lhi_cpu_mtp_join_backward(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                                const lhi_cpu_microbatch_state *slot,
                                uint32_t microbatch, uint32_t k);
-/* Computes the weight gradients of one module's joining matrix and norms
- * (LHI_ITEM_MTP_JOIN). */
+/* Computes the weight gradients of one module's joining matrix and norms for
+ * one microbatch (item LHI_ITEM_MTP_JOIN); `adds`: adds to the sums. */
 void lhi_cpu_mtp_join_wgrad(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                             const lhi_cpu_microbatch_state *slot,
                             uint32_t layer, bool adds);
-/* Adds all modules' weight gradients to those of the head and the embedding,
- * after the model's own gradient of the head. */
+/* Adds the weight gradients of all multi-token prediction modules for the
+ * shared head and embedding, after the model's own gradient of the head. */
 void lhi_cpu_mtp_shared_wgrad(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                               const lhi_cpu_microbatch_state *slot, bool adds);
 
@@ -83,8 +84,9 @@ void lhi_cpu_embed_wgrad(const lhi_cpu *cpu, const int32_t *tokens,
 double lhi_cpu_head_loss(lhi_cpu *cpu, const float *norm, const float *head,
                          const float *x, float *normed, float *inv,
                          float *logits, const int32_t *targets, float scale);
-/* Replaces x by its gradient. `add` [r][h] is a further gradient of `normed`;
- * NULL: none. */
+/* Replaces x by its gradient through head and norm; `logits` holds the logits'
+ * gradient. `add` [r][h] is a further gradient of the normed rows; NULL:
+ * none. */
 void lhi_cpu_head_loss_backward(lhi_cpu *cpu, const float *norm,
                                 const float *head, const float *logits,
                                 const float *inv, const float *add, float *x,

@@ -5,8 +5,8 @@
 
 /* ---- memory ---- */
 
-/* Computes each member's relay, this rank's sources and the ranks on its node.
- */
+/* Computes each expert-parallel rank's relay on this node, the ranks that this
+ * rank relays for, and the ranks on its node; node_of[i]: node of rank i. */
 static void find_members(lhi_cpu *cpu, const uint32_t *node_of)
 {
     struct lhi_cpu_node_dispatch *d = cpu->node_dispatch;
@@ -67,7 +67,8 @@ bool lhi_cpu_make_copies(const lhi_cpu *cpu, lhi_arena *mem,
 
 /* ---- routes ---- */
 
-/* Checks whether a choice was not dropped and its expert is on the node. */
+/* Checks whether an expert choice was kept (not dropped for capacity) and its
+ * expert is on the node. */
 static bool is_choice_on_node(const lhi_cpu *cpu,
                               const lhi_cpu_saved_activations *kept,
                               size_t choice, uint32_t node)
@@ -79,8 +80,8 @@ static bool is_choice_on_node(const lhi_cpu *cpu,
 }
 
 /* Writes the routing header for each rank: the row counts for its experts; for
- * a relay also the choices and routing weights of its rows. gives[i] bytes are
- * sent, gets[i] received. */
+ * a relay also the expert choices and routing weights of the rows it forwards.
+ * gives[i] bytes are sent, gets[i] received. */
 static void write_headers(const lhi_cpu *cpu,
                           const lhi_cpu_saved_activations *kept, size_t *gives,
                           size_t *gets)
@@ -110,8 +111,9 @@ static void write_headers(const lhi_cpu *cpu,
     }
 }
 
-/* Reads the received headers. `counts` receives the row counts as without
- * node-aware dispatch. */
+/* Reads the received routing headers `from`: fills the offsets of received
+ * rows, `counts` (rows per source rank and expert), and the tables of the rows
+ * to relay. */
 static void read_headers(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                          const int32_t *from, int32_t *counts)
 {
@@ -134,8 +136,8 @@ static void read_headers(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
     }
 }
 
-/* Returns a member's index in a list that contains it. */
-static uint32_t index_of(const uint32_t *list, uint32_t member)
+/* Returns the index of `member` in a list that contains it. */
+static uint32_t find_index(const uint32_t *list, uint32_t member)
 {
     uint32_t i = 0;
     while (list[i] != member)
@@ -143,20 +145,21 @@ static uint32_t index_of(const uint32_t *list, uint32_t member)
     return i;
 }
 
-/* Returns the index in d->starts of the copies for one expert from one source.
- */
-static size_t start_of(const lhi_cpu *cpu, size_t source, int32_t expert)
+/* Returns the index in d->first_copies of the copies from source `source` for
+ * expert `expert`. */
+static size_t find_start(const lhi_cpu *cpu, size_t source, int32_t expert)
 {
     uint32_t of = (uint32_t)expert;
     uint32_t q =
-        index_of(cpu->node_dispatch->node_members, of / cpu->n_local_experts);
+        find_index(cpu->node_dispatch->node_members, of / cpu->n_local_experts);
     return (q * (size_t)cpu->node_topology.sources + source) *
                cpu->n_local_experts +
            of % cpu->n_local_experts;
 }
 
-/* Replaces expert indices by positions among the copies, ordered by the
- * expert's rank, then by source, then by expert, as the receiver expects. */
+/* Replaces the expert index of each relayed row's copy by the copy's position
+ * in send order: by the expert's rank, then source, then expert, as the
+ * receiver expects. */
 static void compute_copy_positions(lhi_cpu *cpu,
                                    lhi_cpu_saved_activations *kept)
 {
@@ -167,7 +170,7 @@ static void compute_copy_positions(lhi_cpu *cpu,
     memset(starts, 0, lhi_cpu_copy_table_size(cpu) * sizeof *starts);
     for (size_t k = 0; k < all; k++)
         if (kept->copy_index[k] >= 0)
-            starts[start_of(cpu, k / table, kept->copy_index[k]) + 1]++;
+            starts[find_start(cpu, k / table, kept->copy_index[k]) + 1]++;
     for (size_t i = 1; i < lhi_cpu_copy_table_size(cpu); i++)
         starts[i] += starts[i - 1];
     for (uint32_t q = 0; q <= cpu->node_topology.node_ranks; q++)
@@ -175,11 +178,11 @@ static void compute_copy_positions(lhi_cpu *cpu,
     for (size_t k = 0; k < all; k++)
         if (kept->copy_index[k] >= 0)
             kept->copy_index[k] =
-                starts[start_of(cpu, k / table, kept->copy_index[k])]++;
+                starts[find_start(cpu, k / table, kept->copy_index[k])]++;
 }
 
-/* Runs an all-to-all of the group. After a failure all later ones do nothing;
- * the pass reports it. */
+/* Runs an all-to-all of the group and stores its status. After a failure all
+ * later ones of the pass do nothing. */
 static void exchange(lhi_cpu *cpu, lhi_group *group, const void *out,
                      const size_t *gives, void *in, const size_t *gets)
 {
@@ -190,7 +193,7 @@ static void exchange(lhi_cpu *cpu, lhi_group *group, const void *out,
 
 /* ---- between nodes ---- */
 
-/* Checks whether a row has an expert on the node. */
+/* Checks whether one of a row's chosen experts is on the node. */
 static bool is_row_for_node(const lhi_cpu *cpu,
                             const lhi_cpu_saved_activations *kept, size_t row,
                             uint32_t node)
@@ -201,7 +204,7 @@ static bool is_row_for_node(const lhi_cpu *cpu,
     return false;
 }
 
-/* Checks whether a relayed row has copies for this node. */
+/* Checks whether a relayed row has to be copied to any expert on this node. */
 static bool has_copies(const lhi_cpu *cpu,
                        const lhi_cpu_saved_activations *kept, size_t row)
 {
@@ -211,7 +214,8 @@ static bool has_copies(const lhi_cpu *cpu,
     return false;
 }
 
-/* Computes the bytes of rows of `width` floats sent to each relay. */
+/* Computes in gives[i] the bytes of rows of `width` floats that this rank
+ * sends to relay i. */
 static void compute_send_bytes(const lhi_cpu *cpu,
                                const lhi_cpu_saved_activations *kept,
                                size_t width, size_t *gives)
@@ -224,7 +228,8 @@ static void compute_send_bytes(const lhi_cpu *cpu,
                 gives[i] += width * sizeof(float);
 }
 
-/* Computes the bytes that this relay receives from each source. */
+/* Computes in gets[i] the bytes of rows of `width` floats that this relay
+ * receives from source i. */
 static void compute_recv_bytes(const lhi_cpu *cpu,
                                const lhi_cpu_saved_activations *kept,
                                size_t width, size_t *gets)
@@ -243,27 +248,29 @@ typedef struct exchange_context {
     lhi_cpu_saved_activations *kept;
 } exchange_context;
 
-/* Returns the receive buffer for all ranks' headers. */
-static int32_t *received_headers(const lhi_cpu *cpu)
+/* Returns the receive buffer for the routing headers of all ranks. */
+static int32_t *get_header_buffer(const lhi_cpu *cpu)
 {
     return cpu->node_dispatch->headers +
            (size_t)cpu->n_expert_ranks * cpu->n_local_experts +
            2 * cpu->node_topology.nodes * lhi_cpu_choice_table_size(cpu);
 }
 
-/* Reads the headers and computes the rows to receive. */
+/* Reads the received routing headers and computes positions and sizes of the
+ * rows that follow them; `context`: an exchange_context. */
 static void handle_headers(void *context)
 {
     const exchange_context *t = context;
-    read_headers(t->cpu, t->kept, received_headers(t->cpu),
+    read_headers(t->cpu, t->kept, get_header_buffer(t->cpu),
                  lhi_cpu_row_counts(t->cpu, t->cpu->expert_tensor_rank));
     compute_copy_positions(t->cpu, t->kept);
     compute_recv_bytes(t->cpu, t->kept, t->cpu->h,
                        t->cpu->exchange_sizes + 3 * t->cpu->n_expert_ranks);
 }
 
-/* Sends rows to the relays. `tells`: with headers, since relays do not have the
- * routing yet. */
+/* Sends each row of x once to the relay of every node with one of its experts.
+ * `tells`: with routing headers, which relays still lack in the forward
+ * pass. */
 static void send_to_relays(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                            const float *x, bool tells)
 {
@@ -288,7 +295,7 @@ static void send_to_relays(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
         return;
     write_headers(cpu, kept, cpu->exchange_sizes, cpu->exchange_sizes + n);
     const lhi_group_bytes words = {d->headers, cpu->exchange_sizes, false,
-                                   received_headers(cpu),
+                                   get_header_buffer(cpu),
                                    cpu->exchange_sizes + n};
     const lhi_group_bytes rows = {d->sent, gives, false, d->relayed, gets};
     cpu->collective_status = lhi_group_all_to_all_with_counts(
@@ -298,25 +305,28 @@ static void send_to_relays(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
 
 /* ---- within the node ---- */
 
-/* Counts the rows that this rank's experts receive from members before
+/* Counts the rows that this rank's experts receive from the ranks before
  * `member`. */
-static size_t rows_before(const lhi_cpu *cpu,
-                          const lhi_cpu_saved_activations *kept,
-                          uint32_t member)
+static size_t count_rows_before(const lhi_cpu *cpu,
+                                const lhi_cpu_saved_activations *kept,
+                                uint32_t member)
 {
     const int32_t *first = lhi_cpu_own_recv_offsets(cpu, kept);
     return (size_t)(first[member * cpu->n_local_experts] - first[0]);
 }
 
-/* Counts the rows that this rank's experts receive from a member. */
-static size_t rows_from(const lhi_cpu *cpu,
-                        const lhi_cpu_saved_activations *kept, uint32_t member)
+/* Counts the rows that this rank's experts receive from rank `member`. */
+static size_t count_rows_from(const lhi_cpu *cpu,
+                              const lhi_cpu_saved_activations *kept,
+                              uint32_t member)
 {
-    return rows_before(cpu, kept, member + 1) - rows_before(cpu, kept, member);
+    return count_rows_before(cpu, kept, member + 1) -
+           count_rows_before(cpu, kept, member);
 }
 
-/* Exchanges copies, or on the way back their outputs, between relays and the
- * ranks that have the experts. */
+/* Exchanges rows of `width` floats inside the node: copies from relays to the
+ * experts' ranks or, with `back`, expert outputs to the relays. `by_relay`:
+ * buffer on the experts' side, ordered by relay. */
 static void exchange_within_node(lhi_cpu *cpu,
                                  const lhi_cpu_saved_activations *kept,
                                  size_t width, float *by_relay, bool back)
@@ -331,8 +341,8 @@ static void exchange_within_node(lhi_cpu *cpu,
             (size_t)(kept->copy_offsets[q + 1] - kept->copy_offsets[q]) *
             width * sizeof(float);
     for (uint32_t i = 0; i < cpu->n_expert_ranks; i++)
-        here[index_of(d->node_members, d->relays[i])] +=
-            rows_from(cpu, kept, i) * width * sizeof(float);
+        here[find_index(d->node_members, d->relays[i])] +=
+            count_rows_from(cpu, kept, i) * width * sizeof(float);
     if (n == 1)
         memcpy(back ? d->copies : by_relay, back ? by_relay : d->copies, *here);
     else if (back)
@@ -341,15 +351,16 @@ static void exchange_within_node(lhi_cpu *cpu,
         exchange(cpu, cpu->intra_node_group, d->copies, relays, by_relay, here);
 }
 
-/* Lets the second group's traffic overlap with the first's, so that copies are
- * forwarded while others still arrive. */
+/* Lets the collectives of `second` start before those of `first` are complete,
+ * so that relays forward copies while others still arrive. */
 static void overlap_groups(lhi_group *second, const lhi_group *first)
 {
     if (second && first)
         lhi_group_overlap_next(second, first);
 }
 
-/* Reorders rows from relay order to rank order, or back. */
+/* Copies rows of `width` floats from relay order (`by_relay`) to source-rank
+ * order (`by_rank`) or, with `back`, the other way. */
 static void reorder(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
                     size_t width, float *by_relay, float *by_rank, bool back)
 {
@@ -358,8 +369,8 @@ static void reorder(const lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
         for (uint32_t i = 0; i < cpu->n_expert_ranks; i++) {
             if (d->relays[i] != d->node_members[q])
                 continue;
-            size_t n = rows_from(cpu, kept, i) * width;
-            float *place = by_rank + rows_before(cpu, kept, i) * width;
+            size_t n = count_rows_from(cpu, kept, i) * width;
+            float *place = by_rank + count_rows_before(cpu, kept, i) * width;
             memcpy(back ? by_relay : place, back ? place : by_relay,
                    n * sizeof *place);
             by_relay += n;
@@ -394,8 +405,9 @@ void lhi_cpu_send_rows_via_relays(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
         reorder(cpu, kept, width, room, in, false);
 }
 
-/* Sums each row's copies. Outputs are multiplied by their routing weights;
- * gradients carry the routing weights' gradients along. */
+/* Sums the expert outputs of each relayed row, times their routing weights,
+ * into d->relayed. With `gradients` it sums input gradients without weights
+ * and appends the routing weights' gradients. */
 static void add_copies(const lhi_cpu *cpu,
                        const lhi_cpu_saved_activations *kept, bool gradients,
                        size_t width)

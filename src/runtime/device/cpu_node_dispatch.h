@@ -31,16 +31,20 @@ struct lhi_cpu_node_dispatch {
     float *copies;  /* [...][h + 1], ordered by the expert's local rank */
 };
 
-/* Computes the node topology from the options. All 0: no relays; each row is
- * sent directly to each expert (cpu_hierarchical_all_to_all.c). */
+/* Computes the number of nodes, the ranks on this rank's node, and the ranks
+ * that it relays for. All 0 if there is one node: each row is then sent
+ * directly to each expert (cpu_hierarchical_all_to_all.c). */
 lhi_cpu_node_topology
 lhi_cpu_compute_node_topology(const lhi_cpu_options *options);
-/* Returns member's relay on a node, given the nodes of all n members. */
+/* Returns the relay of rank `member` on `node`: the rank there that receives
+ * its rows and forwards them to the node's experts. nodes[i]: node of rank i,
+ * n ranks. */
 uint32_t lhi_cpu_find_relay(const uint32_t *nodes, uint32_t n, uint32_t member,
                             uint32_t node);
 /* Allocates the buffers for node-aware dispatch; false: out of memory. */
 bool lhi_cpu_make_node_dispatch(lhi_cpu *cpu, const lhi_cpu_options *options);
-/* Allocates a layer's copy tables for one microbatch; false: out of memory. */
+/* Allocates one microbatch's tables of relayed token copies in a layer; false:
+ * out of memory. */
 bool lhi_cpu_make_copies(const lhi_cpu *cpu, lhi_arena *mem,
                          lhi_cpu_saved_activations *kept);
 
@@ -85,12 +89,15 @@ static inline size_t lhi_cpu_max_copies(const lhi_cpu *cpu)
 void lhi_cpu_send_rows_via_relays(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                                   const float *x, bool shares, float *in,
                                   float *room);
-/* Returns expert outputs, weighted by routing weights; or gradients, with the
- * routing weights' gradients, which arrive in cpu->d_routing_weights. */
+/* Returns the rows `made` by this rank's experts over the relays to the
+ * tokens' ranks. Expert outputs arrive summed with routing weights. With
+ * `gradients`, input gradients arrive summed, and the routing weights'
+ * gradients in cpu->d_routing_weights. */
 void lhi_cpu_return_rows_via_relays(lhi_cpu *cpu,
                                     const lhi_cpu_saved_activations *kept,
                                     float *made, bool gradients);
-/* Adds the returned rows to x [router_rows][h]. */
+/* Adds the rows that the relays returned to the tokens' rows x
+ * [router_rows][h]. */
 void lhi_cpu_add_returned_rows(const lhi_cpu *cpu,
                                const lhi_cpu_saved_activations *kept,
                                bool gradients, float *x);

@@ -5,9 +5,10 @@
 #include "base/fail.h"
 #include "runtime/device/cpu.h"
 
-/* Lists a microbatch's offloaded pieces. */
-static uint32_t list_pieces(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                            const lhi_cpu_microbatch_state *slot)
+/* Lists address and size of each offloaded activation buffer of a microbatch
+ * in cpu->pieces; returns their number. */
+static uint32_t list_offloaded_buffers(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
+                                       const lhi_cpu_microbatch_state *slot)
 {
     uint32_t n = 0;
     for (uint32_t k = 0; k < chunk->n_layers; k++)
@@ -22,7 +23,8 @@ static uint32_t list_pieces(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     return n;
 }
 
-/* Detaches the offload buffers of all layers. */
+/* Returns the offload buffers of all layers of a microbatch to the free
+ * list. */
 static void detach_all(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                        const lhi_cpu_microbatch_state *slot)
 {
@@ -31,7 +33,7 @@ static void detach_all(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                                        chunk->offload[k]);
 }
 
-/* Returns the microbatch's storage block to the free list. */
+/* Returns the microbatch's block of offload storage to the free list. */
 static void return_block(lhi_cpu_chunk *chunk, lhi_cpu_microbatch_state *slot)
 {
     if (!slot->storage_block)
@@ -41,7 +43,8 @@ static void return_block(lhi_cpu_chunk *chunk, lhi_cpu_microbatch_state *slot)
     slot->storage_block = NULL;
 }
 
-/* Takes a storage block from the free list, or grows the storage. */
+/* Gives the microbatch a block of offload storage, from the free list or by
+ * enlarging the storage. */
 static lh_status take_block(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                             lhi_cpu_microbatch_state *slot, lh_error *err)
 {
@@ -78,8 +81,8 @@ lh_status lhi_cpu_start_copy(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
     cpu->copies[cpu->n_copies++] = (lhi_cpu_offload_copy){
         slot, (uint32_t)(chunk - cpu->local_chunks), what->to_device};
     return lhi_storage_copy(cpu->storage, slot->storage_block, cpu->pieces,
-                            list_pieces(cpu, chunk, slot), what->to_device,
-                            least_ns, err);
+                            list_offloaded_buffers(cpu, chunk, slot),
+                            what->to_device, least_ns, err);
 }
 
 bool lhi_cpu_wait_copies(lhi_cpu *cpu, uint32_t n, int64_t until_ns)

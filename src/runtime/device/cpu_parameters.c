@@ -45,8 +45,8 @@ static void fill_normal_run(float *values, size_t first, size_t n,
     }
 }
 
-/* Draws a tensor's slice. Each value is equal to that in the complete tensor.
- */
+/* Draws a tensor's slice from normal random numbers. Each value equals the one
+ * that the complete tensor would have at its position. */
 static void fill_normal(float *values, const lhi_slice *slice, uint64_t seed,
                         uint32_t index)
 {
@@ -70,10 +70,11 @@ typedef struct tensor_builder {
     bool failed;
 } tensor_builder;
 
-/* Records the addresses of a tensor's values and gradients. */
-static void record_tensor(lhi_cpu_chunk *chunk, lhi_cpu_weights *w,
-                          lhi_cpu_weights *d, lhi_role role,
-                          const lhi_tensor *t)
+/* Stores the addresses of a tensor's values and gradients in the weight tables
+ * `w` and `d`, or in the chunk, at the fields of its role. */
+static void store_tensor_addresses(lhi_cpu_chunk *chunk, lhi_cpu_weights *w,
+                                   lhi_cpu_weights *d, lhi_role role,
+                                   const lhi_tensor *t)
 {
     float **const places[][2] = {
         [LHI_ROLE_EMBEDDING] = {&chunk->embedding, &chunk->d_embedding},
@@ -114,9 +115,9 @@ static void record_tensor(lhi_cpu_chunk *chunk, lhi_cpu_weights *w,
     *places[role][1] = t->gradient;
 }
 
-/* Adds the model's tensor `index` to the chunk if it is local. Norm weights
- * start at 1, biases at 0. `layer` is chunk-local and ignored for tensors
- * outside layers. */
+/* Adds the model's tensor `index` to the chunk if this rank has it, and
+ * initialises it. Norm weights start at 1, biases at 0. `layer` is chunk-local
+ * and ignored for tensors outside layers. */
 static void make_tensor(tensor_builder *m, uint32_t index, uint32_t layer)
 {
     lhi_cpu_chunk *chunk = m->chunk;
@@ -158,8 +159,8 @@ static void make_tensor(tensor_builder *m, uint32_t index, uint32_t layer)
         fill_normal(tensor->value, &slice, m->seed, index);
     for (size_t i = 0; !of.columns && i < tensor->n; i++)
         tensor->value[i] = of.is_bias ? 0 : 1;
-    record_tensor(chunk, &chunk->weights[layer], &chunk->d_weights[layer],
-                  of.role, tensor);
+    store_tensor_addresses(chunk, &chunk->weights[layer],
+                           &chunk->d_weights[layer], of.role, tensor);
 }
 
 /* State while building a chunk's W items. */
@@ -170,7 +171,8 @@ typedef struct item_builder {
     lh_error *err;
 } item_builder;
 
-/* Adds a weight-gradient item to the chunk; `cost`: multiplications per row. */
+/* Adds a weight-gradient item (a group of weights whose gradients are computed
+ * together) to the chunk. `cost`: multiplications per row. */
 static lh_status make_item(const item_builder *m, lhi_cpu_item_kind kind,
                            uint32_t layer, uint64_t cost)
 {
@@ -184,7 +186,7 @@ static lh_status make_item(const item_builder *m, lhi_cpu_item_kind kind,
 }
 
 /* Counts the multiplications per row from norm1 to queries, keys and values. */
-static uint64_t qkv_cost(const lhi_cpu *cpu)
+static uint64_t count_qkv_cost(const lhi_cpu *cpu)
 {
     uint64_t h = cpu->h;
     if (!cpu->kv_rank)
@@ -196,13 +198,14 @@ static uint64_t qkv_cost(const lhi_cpu *cpu)
            cpu->kv_rank * made;
 }
 
-/* Adds a layer's four weight-gradient items, in the order of its products. */
+/* Adds the four weight-gradient items (groups of weights) of a layer to the
+ * chunk, in the order of the layer's products. */
 static lh_status make_layer_items(const item_builder *m, uint32_t layer)
 {
     const lhi_cpu *cpu = m->cpu;
     uint64_t h = cpu->h;
     uint64_t mlp = h * lhi_cpu_mlp_width(cpu, m->chunk->moe[layer]);
-    LHI_TRY(make_item(m, LHI_ITEM_QKV, layer, qkv_cost(cpu)));
+    LHI_TRY(make_item(m, LHI_ITEM_QKV, layer, count_qkv_cost(cpu)));
     LHI_TRY(make_item(m, LHI_ITEM_OUT, layer, h * cpu->o));
     LHI_TRY(make_item(m, LHI_ITEM_GATE_UP, layer, cpu->gated ? 2 * mlp : mlp));
     return make_item(m, LHI_ITEM_DOWN, layer, mlp);

@@ -7,14 +7,16 @@
 
 #include <string.h>
 
-/* Checks whether the bit set contains the part. */
+/* Checks whether the bit set `again` contains the activation part. */
 static bool contains_part(uint32_t again, lh_layer_part part)
 {
     return again >> part & 1;
 }
 
-/* Returns the pointer that holds a part's buffer. */
-static float **part_pointer(lhi_cpu_saved_activations *kept, lh_layer_part part)
+/* Returns the address of the pointer to a part's buffer in the saved
+ * activations. */
+static float **get_part_pointer(lhi_cpu_saved_activations *kept,
+                                lh_layer_part part)
 {
     float **const places[LH_N_LAYER_PARTS] = {
         [LH_PART_ATTENTION_NORM] = &kept->norm1,
@@ -31,7 +33,8 @@ static float **part_pointer(lhi_cpu_saved_activations *kept, lh_layer_part part)
     return places[part];
 }
 
-/* Allocates a buffer for a part of a layer's activations. */
+/* Allocates a buffer for one part of a layer's activations, such as qkv;
+ * `moe`: for a layer with experts. */
 static float *alloc_buffer(const lhi_cpu *cpu, lh_layer_part part, bool moe,
                            lhi_arena *in)
 {
@@ -39,8 +42,8 @@ static float *alloc_buffer(const lhi_cpu *cpu, lh_layer_part part, bool moe,
     return n < 0x1p53 ? lhi_cpu_alloc_floats(in, (size_t)n, 1) : NULL;
 }
 
-/* Takes a buffer from a free list, or allocates one. Each free buffer begins
- * with the address of the next. */
+/* Takes a buffer for an activation part from the free list `spare`, or
+ * allocates one. Each free buffer begins with the address of the next. */
 static float *take_buffer(lhi_cpu *cpu, float **spare, lh_layer_part part,
                           bool moe, lhi_arena *in)
 {
@@ -51,8 +54,8 @@ static float *take_buffer(lhi_cpu *cpu, float **spare, lh_layer_part part,
     return room;
 }
 
-/* Sets the pointers to the arrays that follow a part's first array in its
- * buffer. */
+/* Sets the pointers to the secondary arrays that follow the first array in the
+ * buffers of `parts` (softmax statistics, norm inputs). */
 static void set_subarrays(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                           uint32_t parts)
 {
@@ -76,8 +79,9 @@ static void set_subarrays(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
     }
 }
 
-/* Attaches buffers for `parts`. `spare` has the free lists, indexed by whether
- * the layer has experts; NULL: allocate permanent buffers. */
+/* Gives a layer's saved activations a buffer for each part in the bit set
+ * `parts`. `spare` has the free lists, indexed by whether the layer has
+ * experts; NULL: allocates permanent buffers. False: out of memory. */
 static bool attach(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                    uint32_t parts, float *(*spare)[LH_N_LAYER_PARTS],
                    lhi_arena *in)
@@ -92,18 +96,19 @@ static bool attach(lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                   : alloc_buffer(cpu, part, kept->moe, in);
         if (!room)
             return false;
-        *part_pointer(kept, part) = room;
+        *get_part_pointer(kept, part) = room;
     }
     set_subarrays(cpu, kept, parts);
     return true;
 }
 
-/* Returns the buffers of `parts` to the free lists. */
+/* Returns the buffers of the activation parts in the bit set `parts` to the
+ * free lists `spare`. */
 static void detach(lhi_cpu_saved_activations *kept, uint32_t parts,
                    float *(*spare)[LH_N_LAYER_PARTS])
 {
     for (uint32_t i = 0; i < LH_N_LAYER_PARTS; i++) {
-        float **place = part_pointer(kept, (lh_layer_part)i);
+        float **place = get_part_pointer(kept, (lh_layer_part)i);
         if (!contains_part(parts, (lh_layer_part)i) || !*place)
             continue;
         memcpy((void *)*place, &spare[kept->moe][i], sizeof(float *));
@@ -149,13 +154,14 @@ void lhi_cpu_detach_offload_buffers(lhi_cpu *cpu,
 
 float *lhi_cpu_part_buffer(lhi_cpu_saved_activations *kept, lh_layer_part part)
 {
-    return *part_pointer(kept, part);
+    return *get_part_pointer(kept, part);
 }
 
-/* Computes x w' + bias from partial products, with a reduction over the
- * tensor-parallel ranks. */
-static void shared_product(lhi_cpu *cpu, const float *x, const float *w,
-                           const float *bias, uint32_t in, float *out)
+/* Computes x w' + bias for a weight split by input columns: local product,
+ * then a reduction over the tensor-parallel ranks. */
+static void compute_row_parallel_product(lhi_cpu *cpu, const float *x,
+                                         const float *w, const float *bias,
+                                         uint32_t in, float *out)
 {
     lhi_cpu_linear(cpu, x, w, NULL, cpu->summands, in, cpu->h, false);
     lhi_cpu_reduce_scatter_rows(cpu, cpu->summands, out);
@@ -173,7 +179,7 @@ void lhi_cpu_residual(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
     if (adds)
         memcpy(out, residual, n * sizeof *out);
     if (cpu->tensor_group)
-        shared_product(cpu, x, w, bias, in, out);
+        compute_row_parallel_product(cpu, x, w, bias, in, out);
     else
         lhi_cpu_linear(cpu, x, w, bias, out, in, cpu->h, adds);
     if (!adds) {
@@ -199,8 +205,8 @@ static void make_qkv(const lhi_cpu *cpu, const lhi_cpu_weights *w,
     lhi_cpu_apply_rotary(cpu, kept);
 }
 
-/* Computes the norm of the local rows and, if `gathers`, all-gathers the
- * result. */
+/* Computes the norm of this rank's rows into `out` and, with `gathers`,
+ * all-gathers the rows of all tensor-parallel ranks. */
 static void norm_rows(lhi_cpu *cpu, const float *x, const float *weight,
                       float *out, float *inv, bool gathers)
 {

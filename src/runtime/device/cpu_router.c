@@ -40,8 +40,9 @@ bool lhi_cpu_make_choices(lhi_cpu *cpu)
            (cpu->choice_bytes = LHI_NEW(cpu->mem, size_t, n));
 }
 
-/* Returns the offset of the local rows' choices. */
-static size_t own_choice_offset(const lhi_cpu *cpu)
+/* Returns the index of this rank's first expert choice in the arrays
+ * [t][topk]. */
+static size_t get_own_choice_offset(const lhi_cpu *cpu)
 {
     return (size_t)cpu->first_dispatched_row * cpu->topk;
 }
@@ -70,8 +71,8 @@ bool lhi_cpu_make_routes(const lhi_cpu *cpu, lhi_arena *mem,
            lhi_cpu_make_copies(cpu, mem, kept);
 }
 
-/* Returns the highest of n ratings not yet marked by -INFINITY, the first of
- * equal ones, and marks it. */
+/* Returns the index of the highest of n ratings, the first of equal ones, and
+ * sets that rating to -INFINITY. */
 static uint32_t pop_best(float *ratings, uint32_t n)
 {
     uint32_t best = 0;
@@ -82,8 +83,9 @@ static uint32_t pop_best(float *ratings, uint32_t n)
     return best;
 }
 
-/* Rates a group by its best expert, or its two best. */
-static float group_rating(const float *ratings, uint32_t n, bool two)
+/* Rates an expert group by its best expert or, with `two`, by the sum of its
+ * two best (group-limited routing). */
+static float rate_group(const float *ratings, uint32_t n, bool two)
 {
     float best = -INFINITY, second = -INFINITY;
     for (uint32_t i = 0; i < n; i++)
@@ -101,7 +103,7 @@ static void mask_groups(const lhi_cpu *cpu, float *ratings, float *groups)
 {
     uint32_t n = cpu->expert_groups, size = cpu->experts / n;
     for (uint32_t g = 0; g < n; g++)
-        groups[g] = group_rating(ratings + g * size, size, cpu->sigmoid);
+        groups[g] = rate_group(ratings + g * size, size, cpu->sigmoid);
     for (uint32_t i = 0; i < cpu->topk_groups; i++)
         pop_best(groups, n);
     for (uint32_t e = 0; e < cpu->experts; e++)
@@ -109,10 +111,10 @@ static void mask_groups(const lhi_cpu *cpu, float *ratings, float *groups)
             ratings[e] = -INFINITY;
 }
 
-/* Chooses the experts for a row with scores p, and computes their routing
- * weights. */
-static void choose(const lhi_cpu *cpu, const float *p, const float *bias,
-                   int32_t *chosen, float *shares)
+/* Chooses the topk experts for a row with router scores p, and computes their
+ * routing weights `shares`. `bias`: added for the choice only. */
+static void choose_experts(const lhi_cpu *cpu, const float *p,
+                           const float *bias, int32_t *chosen, float *shares)
 {
     float *ratings = cpu->d_experts, all = 0;
     for (uint32_t e = 0; e < cpu->experts; e++)
@@ -128,13 +130,13 @@ static void choose(const lhi_cpu *cpu, const float *p, const float *bias,
                     (cpu->raw_routing_weights ? shares[j] : shares[j] / all);
 }
 
-/* Returns the index within t of the first dispatched row. */
-static uint32_t first_dispatched(const lhi_cpu *cpu)
+/* Returns the offset of this rank's first dispatched row among its rows t. */
+static uint32_t get_first_dispatched(const lhi_cpu *cpu)
 {
     return cpu->first_router_row - cpu->first_dispatched_row;
 }
 
-/* Gathers the choices from all ranks that share sequences and rows:
+/* Returns the expert choices of all tensor- and context-parallel ranks:
  * [context][t][topk]. */
 static const int32_t *gather_choices(lhi_cpu *cpu,
                                      const lhi_cpu_saved_activations *kept)
@@ -144,7 +146,8 @@ static const int32_t *gather_choices(lhi_cpu *cpu,
     if (!all)
         return kept->topk_experts;
     int32_t *mine = all + cpu->context_rank * each;
-    memcpy(mine + (size_t)first_dispatched(cpu) * cpu->topk, kept->topk_experts,
+    memcpy(mine + (size_t)get_first_dispatched(cpu) * cpu->topk,
+           kept->topk_experts,
            (size_t)cpu->dispatched_rows * cpu->topk * sizeof *all);
     if (!cpu->shards_experts) /* else they are gathered already */
         lhi_cpu_gather_choices(cpu, mine);
@@ -152,15 +155,16 @@ static const int32_t *gather_choices(lhi_cpu *cpu,
     return all;
 }
 
-/* Applies the capacity to one sequence: sets a choice's position to -1 if it is
- * dropped, else to 0. First choices of all tokens precede second ones; `chosen`
- * is as gathered. */
+/* Applies the expert capacity to one sequence: sets a choice's expert row to
+ * -1 if the choice is dropped, else to 0. First choices of all tokens precede
+ * second ones. `chosen`: from gather_choices(); `taken`: scratch, a count per
+ * expert. */
 static void apply_capacity(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                            const int32_t *chosen, uint32_t sequence,
                            int32_t *taken)
 {
     uint32_t n = cpu->n_context_ranks, pieces = lhi_cpu_count_pieces(cpu);
-    uint32_t first = first_dispatched(cpu);
+    uint32_t first = get_first_dispatched(cpu);
     memset(taken, 0, cpu->experts * sizeof *taken);
     for (uint32_t k = 0; k < cpu->topk * cpu->whole_sequence; k++) {
         uint32_t j = k / cpu->whole_sequence, token = k % cpu->whole_sequence;
@@ -178,7 +182,8 @@ static void apply_capacity(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
     }
 }
 
-/* Computes the choices' positions, sorted by expert. */
+/* Computes each expert choice's row in the dispatch order, sorted by expert,
+ * and the first row of each expert; applies the capacity. */
 static void sort_by_expert(lhi_cpu *cpu, lhi_cpu_saved_activations *kept)
 {
     size_t all = (size_t)cpu->dispatched_rows * cpu->topk;
@@ -205,9 +210,10 @@ static void sort_by_expert(lhi_cpu *cpu, lhi_cpu_saved_activations *kept)
     first[0] = 0;
 }
 
-/* Returns the rows that this rank's router processes. */
-static const float *router_input(const lhi_cpu *cpu,
-                                 const lhi_cpu_saved_activations *kept)
+/* Returns the address in norm2 of the first row that this rank's router
+ * processes. */
+static const float *get_router_input(const lhi_cpu *cpu,
+                                     const lhi_cpu_saved_activations *kept)
 {
     return kept->norm2 + (size_t)cpu->first_router_row * cpu->h;
 }
@@ -215,9 +221,9 @@ static const float *router_input(const lhi_cpu *cpu,
 void lhi_cpu_route(lhi_cpu *cpu, const lhi_cpu_weights *w,
                    lhi_cpu_saved_activations *kept)
 {
-    size_t n = cpu->experts, own = own_choice_offset(cpu);
+    size_t n = cpu->experts, own = get_own_choice_offset(cpu);
     float max, inv;
-    lhi_cpu_forward_product(cpu, router_input(cpu, kept), w->router,
+    lhi_cpu_forward_product(cpu, get_router_input(cpu, kept), w->router,
                             kept->scores, cpu->router_rows, cpu->h,
                             cpu->experts, false);
     if (cpu->sigmoid)
@@ -228,9 +234,9 @@ void lhi_cpu_route(lhi_cpu *cpu, const lhi_cpu_weights *w,
             cpu->k->softmax(p, n, 1, n, n, 1, &max, &inv);
             cpu->k->scale_rows(p, n, 1, n, &inv);
         }
-        choose(cpu, p, w->router_bias,
-               kept->topk_experts + own + row * cpu->topk,
-               kept->routing_weights + own + row * cpu->topk);
+        choose_experts(cpu, p, w->router_bias,
+                       kept->topk_experts + own + row * cpu->topk,
+                       kept->routing_weights + own + row * cpu->topk);
     }
     if (cpu->shards_experts) {
         lhi_cpu_gather_choices(cpu, kept->topk_experts);
@@ -239,21 +245,22 @@ void lhi_cpu_route(lhi_cpu *cpu, const lhi_cpu_weights *w,
     sort_by_expert(cpu, kept);
 }
 
-/* Returns the auxiliary loss's gradient with respect to each probability of an
- * expert with `count` choices in the sequence. */
-static float balance_gradient(const lhi_cpu *cpu, float count)
+/* Returns the gradient of the load-balancing loss by each probability of an
+ * expert that has `count` choices in the sequence. */
+static float compute_balance_gradient(const lhi_cpu *cpu, float count)
 {
     size_t n = (size_t)cpu->whole_sequence * cpu->topk;
     return cpu->balance_weight * (float)cpu->experts * count / (float)n *
            cpu->loss_scale;
 }
 
-/* Counts each expert's choices in each sequence: [microbatch][experts]. */
+/* Counts each expert's choices in each sequence over all ranks:
+ * counts[microbatch][experts]. */
 static void count_choices(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
                           float *counts)
 {
     size_t all = (size_t)cpu->microbatch * cpu->experts;
-    const int32_t *chosen = kept->topk_experts + own_choice_offset(cpu);
+    const int32_t *chosen = kept->topk_experts + get_own_choice_offset(cpu);
     memset(counts, 0, all * sizeof *counts);
     for (size_t i = 0; i < (size_t)cpu->router_rows * cpu->topk; i++) {
         size_t sequence =
@@ -265,8 +272,8 @@ static void count_choices(lhi_cpu *cpu, const lhi_cpu_saved_activations *kept,
     lhi_cpu_all_reduce_contexts(cpu, counts, all);
 }
 
-/* Converts d from gradients of normalised probabilities to gradients of the
- * scores. */
+/* Converts d from gradients of the normalised probabilities p to gradients of
+ * the unnormalised router scores of n experts. */
 static void normalise_backward(const float *p, float *d, uint32_t n)
 {
     float all = 0, mean = 0;
@@ -278,14 +285,15 @@ static void normalise_backward(const float *p, float *d, uint32_t n)
         d[e] = (d[e] - mean) / all;
 }
 
-/* Replaces a row's scores by the gradients of its logits: from those of the
- * routing weights, through the normalisation over the chosen experts, then the
- * softmax or sigmoid. `balance` [experts]. */
+/* Replaces a row's router scores by the gradients of its logits: from those of
+ * the routing weights, through the normalisation over the chosen experts, then
+ * the softmax or sigmoid. `balance` [experts]: gradient of the load-balancing
+ * loss. */
 static void row_backward(const lhi_cpu *cpu, lhi_cpu_saved_activations *kept,
                          size_t row, const float *balance)
 {
     float *p = kept->scores + row * cpu->experts, all = 0, dot = 0, mean = 0;
-    const size_t own = own_choice_offset(cpu) + row * cpu->topk;
+    const size_t own = get_own_choice_offset(cpu) + row * cpu->topk;
     const float *shares = kept->routing_weights + own;
     const int32_t *chosen = kept->topk_experts + own,
                   *place = kept->expert_rows + own;
@@ -314,7 +322,7 @@ void lhi_cpu_route_backward(lhi_cpu *cpu, lhi_cpu_saved_activations *kept)
     float *balance = cpu->d_experts + cpu->experts;
     count_choices(cpu, kept, balance);
     for (size_t i = 0; i < (size_t)cpu->microbatch * cpu->experts; i++)
-        balance[i] = balance_gradient(cpu, balance[i]);
+        balance[i] = compute_balance_gradient(cpu, balance[i]);
     for (size_t row = 0; row < cpu->router_rows; row++) {
         size_t sequence = (cpu->first_router_row + row) / cpu->sequence;
         row_backward(cpu, kept, row, balance + sequence * cpu->experts);
@@ -326,8 +334,8 @@ void lhi_cpu_route_wgrad(const lhi_cpu *cpu,
                          const lhi_cpu_weights *d_w, bool adds)
 {
     size_t all = (size_t)cpu->router_rows * cpu->topk;
-    const int32_t *chosen = kept->topk_experts + own_choice_offset(cpu);
-    lhi_cpu_weight_product(cpu, kept->scores, router_input(cpu, kept),
+    const int32_t *chosen = kept->topk_experts + get_own_choice_offset(cpu);
+    lhi_cpu_weight_product(cpu, kept->scores, get_router_input(cpu, kept),
                            d_w->router, cpu->router_rows, cpu->h, cpu->experts,
                            adds);
     if (!d_w->router_bias)

@@ -8,8 +8,9 @@
 #include <math.h>
 #include <string.h>
 
-/* Returns the W item to which a layer's tensor belongs. */
-static lhi_cpu_item_kind item_of(lhi_role role, lhi_cpu_item_kind before)
+/* Returns the weight-gradient item (group of weights) of a layer's tensor by
+ * its role; roles that begin no group belong to `before`. */
+static lhi_cpu_item_kind find_item_kind(lhi_role role, lhi_cpu_item_kind before)
 {
     switch (role) {
     case LHI_ROLE_NORM1:
@@ -26,9 +27,10 @@ static lhi_cpu_item_kind item_of(lhi_role role, lhi_cpu_item_kind before)
     }
 }
 
-/* Counts the values of an item's weights, which are contiguous. */
-static double item_values(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
-                          const lhi_cpu_item *item)
+/* Counts this rank's parameters of a weight-gradient item, which are
+ * contiguous. */
+static double count_item_values(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
+                                const lhi_cpu_item *item)
 {
     const lh_model *m = cpu->model;
     uint32_t back = lhi_layer_tensor_index(m, m->layers);
@@ -46,7 +48,7 @@ static double item_values(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     for (uint32_t i = 0; i < lhi_count_layer_tensors(m, layer); i++) {
         lhi_model_tensor of;
         lhi_describe_model_tensor(m, first + i, &of);
-        at = item_of(of.role, at);
+        at = find_item_kind(of.role, at);
         sum += at == item->kind ? lhi_cpu_count_values(cpu, first + i, 1) : 0;
     }
     return sum;
@@ -59,9 +61,9 @@ double lhi_cpu_choose_sharded_items(const lhi_cpu *cpu,
     double all = 0, at = 0, best = 0;
     *n_items = 0;
     for (uint32_t i = 0; share > 0 && i < chunk->n_items; i++)
-        all += item_values(cpu, chunk, &chunk->items[i]);
+        all += count_item_values(cpu, chunk, &chunk->items[i]);
     for (uint32_t i = 0; share > 0 && i < chunk->n_items; i++) {
-        double values = item_values(cpu, chunk, &chunk->items[i]);
+        double values = count_item_values(cpu, chunk, &chunk->items[i]);
         at += values;
         /* An expert layer's GATE_UP item contains the weights of all experts,
          * so the next item has no values and joins it. */
@@ -75,7 +77,8 @@ double lhi_cpu_choose_sharded_items(const lhi_cpu *cpu,
     return best;
 }
 
-/* Redirects pointers into the `n` values at `from` to the values at `to`. */
+/* Changes each pointer into the `n` values at `from` to the same offset in the
+ * values at `to`. */
 static void move_pointers(float **pointers, size_t n_pointers, uintptr_t from,
                           size_t n, float *to)
 {
@@ -86,8 +89,8 @@ static void move_pointers(float **pointers, size_t n_pointers, uintptr_t from,
     }
 }
 
-/* Redirects a layer's pointers from the `n` values at `from` to those at `to`.
- */
+/* Changes a layer's weight pointers into the `n` values at `from` to the same
+ * offsets at `to`. */
 static void move_layer(lhi_cpu_weights *of, uintptr_t from, size_t n, float *to)
 {
     float *pointers[sizeof *of / sizeof(float *)];
@@ -96,7 +99,8 @@ static void move_layer(lhi_cpu_weights *of, uintptr_t from, size_t n, float *to)
     memcpy(of, (const void *)pointers, sizeof pointers);
 }
 
-/* Redirects a chunk's weight or gradient pointers. */
+/* Changes a chunk's weight pointers, or with `gradients` its gradient
+ * pointers, from the `n` values at `old` to those at `to`. */
 static void move_weights(lhi_cpu_chunk *chunk, bool gradients, const float *old,
                          size_t n, float *to)
 {
@@ -173,7 +177,8 @@ void lhi_cpu_set_sharded_gradients(lhi_cpu_chunk *chunk, float *room,
 
 /* ---- per-layer sharding (FSDP) ---- */
 
-/* Adds a part that ends before tensor `end_tensor`. */
+/* Appends a part (a unit of per-layer sharding) that ends before tensor
+ * `end_tensor` to the chunk. */
 static void add_part(lhi_cpu_chunk *chunk, uint32_t end_tensor)
 {
     lhi_device_part *part = &chunk->parts[chunk->n_parts++];
@@ -211,8 +216,8 @@ lh_status lhi_cpu_build_parts(lhi_cpu *cpu, lhi_cpu_chunk *chunk, lh_error *err)
     return LH_OK;
 }
 
-/* Redirects only this part's pointers, since other parts may have used the
- * target buffer before. */
+/* Changes the parameter or gradient pointers of part `i` alone to the buffer
+ * `to`, which other parts may have used before. */
 static void move_part(lhi_cpu_chunk *chunk, uint32_t i, bool gradients,
                       float *to)
 {

@@ -87,7 +87,8 @@ bool lhi_cpu_make_tensor_parallel(lhi_cpu *cpu)
     return true;
 }
 
-/* Checks whether a collective is needed and no earlier one has failed. */
+/* Checks whether there are several tensor-parallel ranks and no collective of
+ * the pass has failed. */
 static bool can_run_collective(const lhi_cpu *cpu)
 {
     return cpu->tensor_group && cpu->collective_status == LH_OK;
@@ -117,8 +118,9 @@ void lhi_cpu_reduce_scatter_rows(lhi_cpu *cpu, const float *all, float *own)
             cpu->tensor_group, all, own, cpu->row_floats, &cpu->collective_err);
 }
 
-/* All-gathers x [t][h] from the ranks' shares if rows are replicated. */
-static void gather_shares(lhi_cpu *cpu, float *x)
+/* All-gathers x [t][h] from one share of rows per tensor-parallel rank if all
+ * ranks keep all rows; does nothing otherwise. */
+static void gather_row_shares(lhi_cpu *cpu, float *x)
 {
     if (can_run_collective(cpu) && cpu->replicates_rows)
         cpu->collective_status = lhi_group_all_gather(
@@ -129,7 +131,7 @@ static void gather_shares(lhi_cpu *cpu, float *x)
 void lhi_cpu_gather_expert_outputs(lhi_cpu *cpu, float *x)
 {
     if (!cpu->shards_experts)
-        gather_shares(cpu, x);
+        gather_row_shares(cpu, x);
 }
 
 void lhi_cpu_gather_choices(lhi_cpu *cpu, void *all)
@@ -161,11 +163,11 @@ void lhi_cpu_read_message(lhi_cpu *cpu, const float *message, float *x)
 {
     float *mine = x + (size_t)cpu->first_sent * cpu->h;
     memcpy(mine, message, (size_t)cpu->n_sent * cpu->h * sizeof *x);
-    gather_shares(cpu, x);
+    gather_row_shares(cpu, x);
 }
 
-/* Computes a row's loss from all ranks' statistics. *by receives the factor for
- * this rank's exponentials. */
+/* Computes a row's loss from all ranks' logit statistics `tops`. *by receives
+ * the factor that turns this rank's exponentials into gradients. */
 static double merge_row_loss(const lhi_cpu *cpu, const logit_statistics *tops,
                              size_t row, float scale, float *by)
 {
@@ -185,9 +187,9 @@ static double merge_row_loss(const lhi_cpu *cpu, const logit_statistics *tops,
     return log(all) + (double)high - (double)right;
 }
 
-/* Returns the target's column among the local logits; v or more: on another
- * rank. */
-static uint32_t local_target(const lhi_cpu *cpu, int32_t target)
+/* Returns the target token's column in this rank's part of the vocabulary; v
+ * or more: it belongs to another rank. */
+static uint32_t find_local_target(const lhi_cpu *cpu, int32_t target)
 {
     return (uint32_t)target - cpu->first_token;
 }
@@ -201,7 +203,7 @@ double lhi_cpu_vocab_parallel_loss(lhi_cpu *cpu, float *logits,
     double loss = 0;
     for (size_t row = 0; row < t; row++) {
         float inv, *at = logits + row * v;
-        uint32_t target = local_target(cpu, targets[row]);
+        uint32_t target = find_local_target(cpu, targets[row]);
         mine[row].right = target < v ? at[target] : 0;
         cpu->k->softmax(at, v, 1, v, v, 1, &mine[row].max, &inv);
         mine[row].sum = 1 / inv;
@@ -215,7 +217,7 @@ double lhi_cpu_vocab_parallel_loss(lhi_cpu *cpu, float *logits,
         loss += merge_row_loss(cpu, tops, row, scale, &by);
         if (!(scale > 0))
             continue;
-        uint32_t target = local_target(cpu, targets[row]);
+        uint32_t target = find_local_target(cpu, targets[row]);
         cpu->k->scale_rows(at, v, 1, v, &by);
         if (target < v)
             at[target] -= scale;
@@ -236,8 +238,9 @@ typedef struct partial_gradient {
     lhi_cpu_item_kind item; /* W item that produces it */
 } partial_gradient;
 
-/* Returns the i-th partial gradient. Norms of heads and latents have the sum
- * over the rank's own heads. Keys and values follow the queries. */
+/* Describes the i-th gradient that tensor-parallel ranks hold as partial sums:
+ * address, size and weight-gradient item. Norms of heads and latents have the
+ * sum over the rank's own heads. Keys and values follow the queries. */
 static partial_gradient describe_partial(const lhi_cpu *cpu,
                                          const lhi_cpu_weights *d, uint32_t i)
 {
@@ -281,8 +284,9 @@ bool lhi_cpu_make_partial_gradients(lhi_cpu *cpu)
                NULL;
 }
 
-/* Copies a partial gradient to the reduction buffer, with zeros for the other
- * slices, or the sum back. Returns the number of values. */
+/* Copies a partial-sum gradient to the reduction buffer `sums`, with zeros in
+ * the slices of other ranks; with `back` copies the sum from there. Returns
+ * the floats used in `sums`. */
 static size_t copy_partial(const partial_gradient *p, float *sums, bool back)
 {
     float *at = sums + p->mine * p->n;
@@ -294,8 +298,9 @@ static size_t copy_partial(const partial_gradient *p, float *sums, bool back)
     return p->slices * p->n;
 }
 
-/* Copies the partial gradients that n items from `first` on produce to
- * cpu->partial_sums, or back. Returns the number of values. */
+/* Copies the partial-sum gradients of `n` weight-gradient items from `first`
+ * on to cpu->partial_sums, or with `back` from it. Returns the number of
+ * floats. */
 static size_t copy_partial_gradients(const lhi_cpu *cpu,
                                      const lhi_cpu_chunk *chunk, uint32_t first,
                                      uint32_t n, bool back)

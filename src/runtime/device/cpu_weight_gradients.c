@@ -29,7 +29,8 @@ static void add_norm(const lhi_cpu *cpu, float *to, const float *x, bool adds)
     add_vector(cpu, to, x, (size_t)cpu->norm_vectors * cpu->h, adds);
 }
 
-/* Adds the weight gradients between norm1 and queries, keys and values. */
+/* Computes the weight gradients between norm1 and queries, keys and values for
+ * a microbatch; `adds`: adds to the sums in `d`. */
 static void add_qkv(const lhi_cpu *cpu, const lhi_cpu_saved_activations *a,
                     const lhi_cpu_weights *d, bool adds)
 {
@@ -68,7 +69,8 @@ static void add_embedding(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                     d + i * cpu->piece * h, cpu->piece * h);
 }
 
-/* Computes one item's gradient for a microbatch. */
+/* Computes the gradient of one weight-gradient item (a group of weights) for a
+ * microbatch. */
 static void run_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                      const lhi_cpu_item *item,
                      const lhi_cpu_microbatch_state *slot)
@@ -124,8 +126,8 @@ static void run_item(const lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     }
 }
 
-/* Each item belongs to the one of n parts that contains its midpoint in cost.
- */
+/* Checks whether a W pass computes the item's gradient. Each item (a group of
+ * weights) belongs to the one of n parts that contains its midpoint in cost. */
 bool lhi_cpu_is_item_in_pass(const lhi_cpu_chunk *chunk,
                              const lhi_cpu_item *item, const lh_pass *pass)
 {
@@ -134,9 +136,8 @@ bool lhi_cpu_is_item_in_pass(const lhi_cpu_chunk *chunk,
            pass->part;
 }
 
-/* Called when an item's gradient has all its microbatches. Once the items that
- * are reduced together with it are complete too, reduces their partial
- * gradients. */
+/* Reduces the partial-sum gradients over the tensor-parallel ranks once an
+ * item and all items reduced together with it have all microbatches. */
 static void finish_item(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
                         const lhi_cpu_item *item)
 {
@@ -151,7 +152,8 @@ static void finish_item(lhi_cpu *cpu, const lhi_cpu_chunk *chunk,
     lhi_cpu_reduce_partial_gradients(cpu, chunk, first, last - first);
 }
 
-/* Adds the next microbatch to the item's gradient. */
+/* Adds the next microbatch's gradient to the item (a group of weights), and
+ * frees activation buffers that no other item needs. */
 static void add_next_microbatch(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                                 lhi_cpu_item *item)
 {
@@ -184,8 +186,8 @@ uint32_t lhi_cpu_part_items(const lhi_cpu_chunk *chunk, uint32_t part,
     return n;
 }
 
-/* Runs all items of a part that are due, microbatch by microbatch, since each
- * microbatch's gradients are scattered. */
+/* Runs all weight-gradient items of a part for each microbatch that is due,
+ * and reduce-scatters each microbatch's gradients (per-layer sharding). */
 static lh_status request_part(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t part,
                               lh_error *err)
 {
@@ -200,7 +202,8 @@ static lh_status request_part(lhi_cpu *cpu, lhi_cpu_chunk *chunk, uint32_t part,
     return LH_OK;
 }
 
-/* Requests an item for a microbatch and runs it if it is due. */
+/* Marks an item's gradient as due for a microbatch, and runs it for all
+ * microbatches that can be added in order. */
 static lh_status request_item(lhi_cpu *cpu, lhi_cpu_chunk *chunk,
                               lhi_cpu_item *item, uint32_t microbatch,
                               lh_error *err)

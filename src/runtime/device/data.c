@@ -30,8 +30,9 @@ struct lhi_data {
     uint64_t seed;
 };
 
-/* Counts the windows in n_tokens. Windows overlap by one token, since the last
- * target is the next window's first token, and by the look-ahead tokens. */
+/* Counts the training sequences (windows) in n_tokens. Windows overlap by one
+ * token, since the last target is the next window's first token, and by the
+ * look-ahead tokens. */
 static uint64_t count_windows(uint64_t n_tokens, const lhi_data_options *o)
 {
     uint64_t over = 1 + (uint64_t)o->look_ahead;
@@ -60,7 +61,7 @@ static uint64_t shuffle(uint64_t i, uint64_t n, uint64_t key)
     return i;
 }
 
-/* Encodes the text file with the tokenizer. */
+/* Encodes the text file with the tokenizer into data->encoded. */
 static lh_status encode(lhi_data *data, const char *tokenizer, lh_error *err)
 {
     lhi_tokenizer *bpe = NULL;

@@ -289,10 +289,10 @@ typedef struct lhi_cpu_options {
                       * concurrently; NULL: loaded here for one caller */
 } lhi_cpu_options;
 
-/* Predicts a cpu device's memory when each step has these passes of its chunks
- * and these copies, in order. Adds bytes by kind to bytes[]. Uses doubles,
- * since sizes may exceed 64 bits. Neither reads `data` nor checks the passes.
- */
+/* Predicts the memory of a cpu device when each step has the given passes of
+ * its chunks and offload copies, in order. Adds bytes by kind to bytes[]. Uses
+ * doubles, since sizes may exceed 64 bits. Neither reads `data` nor checks the
+ * passes. */
 lh_status lhi_cpu_estimate_memory(const lhi_cpu_options *options,
                                   const lh_pass *passes, uint32_t n_passes,
                                   const lhi_offload_copy *copies,
@@ -302,8 +302,8 @@ lh_status lhi_cpu_estimate_memory(const lhi_cpu_options *options,
 /* Returns the bytes that chunk mine[i] offloads per microbatch. */
 double lhi_cpu_estimate_offload_bytes(const lhi_cpu_options *options,
                                       uint32_t i);
-/* Counts the floats of chunk mine[i]'s sharded parameters and gradients; does
- * not count the tensors (n_values and n_gradients are 0). */
+/* Counts the sharded parameters and gradients of chunk mine[i], in floats;
+ * does not count their tensors (n_values and n_gradients are 0). */
 lh_status lhi_cpu_compute_sharded_tensors(const lhi_cpu_options *options,
                                           uint32_t i, lhi_sharded_tensors *out,
                                           lh_error *err);
@@ -314,17 +314,18 @@ typedef struct lhi_cpu_part_sizes {
     uint32_t n;
     double largest, largest_without_experts, experts;
 } lhi_cpu_part_sizes;
-/* Computes the part sizes of chunk mine[i]. */
+/* Computes the sizes of chunk mine[i]'s parts, the units of per-layer
+ * sharding. */
 lhi_cpu_part_sizes lhi_cpu_compute_part_sizes(const lhi_cpu_options *options,
                                               uint32_t i);
-/* Counts the local tensors of chunk mine[i]. */
+/* Counts this rank's parameter tensors of chunk mine[i]. */
 uint32_t lhi_cpu_count_tensors(const lhi_cpu_options *options, uint32_t i);
-/* Counts the local expert parameters of chunk mine[i]. */
+/* Counts this rank's expert parameters of chunk mine[i]. */
 double lhi_cpu_count_expert_parameters(const lhi_cpu_options *options,
                                        uint32_t i);
-/* Counts the local parameters of chunk mine[i], in floats. */
+/* Counts this rank's parameters of chunk mine[i]. */
 double lhi_cpu_count_parameters(const lhi_cpu_options *options, uint32_t i);
-/* Counts the local parameters in the embedding, or equally the head. */
+/* Counts this rank's parameters in the embedding; the head has as many. */
 double lhi_cpu_count_embedding_parameters(const lhi_cpu_options *options);
 /* Returns the bytes of a message between two chunks. */
 size_t lhi_cpu_message_bytes(const lhi_cpu_options *options);
