@@ -111,11 +111,11 @@ typedef struct lh_exec_options {
  */
 enum { LH_MAX_QUEUES = 64 };
 
-/* Lowers a schedule to an execution plan. `options` may be NULL. Release with
- * lh_exec_free().
+/* Builds the execution plan of a schedule: the instructions of each rank.
+ * `options` may be NULL. Release with lh_exec_free().
  *
- * LH_EINFEASIBLE: the schedule does not match the pipeline. LH_EDEADLOCK: ranks
- * would wait for each other; `err` names them and the passes. */
+ * LH_EINFEASIBLE: the schedule does not match the pipeline. LH_EDEADLOCK:
+ * ranks would wait for each other; `err` names them and the passes. */
 LH_API lh_status lh_exec_make(const lh_pipeline *pipeline,
                               const lh_schedule *schedule,
                               const lh_exec_options *options, lh_exec **out,
@@ -124,16 +124,16 @@ LH_API void lh_exec_free(lh_exec *exec); /* frees; NULL is a no-op */
 
 /* Returns the number of ranks. */
 LH_API uint32_t lh_exec_n_ranks(const lh_exec *exec);
-/* Returns the simulator's predicted makespan under the same options. */
+/* Returns the makespan that the simulator predicts for the plan, in ns. */
 LH_API int64_t lh_exec_predicted_ns(const lh_exec *exec);
-/* Returns the rank's number of receive buffers. */
+/* Returns the rank's number of receive buffers for pipeline messages. */
 LH_API uint32_t lh_exec_receive_slots(const lh_exec *exec, uint32_t rank);
-/* Returns the rank's maximum number of messages in flight, as predicted. */
+/* Returns the predicted maximum number of the rank's sent messages that have
+ * not arrived yet. */
 LH_API uint32_t lh_exec_sends_in_flight(const lh_exec *exec, uint32_t rank);
 /* Returns the link's name; borrowed. */
 LH_API const char *lh_exec_link_name(const lh_exec *exec, uint32_t link);
-/* Returns the rank's instructions in issue order (or one stream's, in its
- * order). Borrowed. */
+/* Returns the instructions of a rank in issue order; borrowed. */
 LH_API const lh_instruction *lh_exec_instructions(const lh_exec *exec,
                                                   uint32_t rank,
                                                   uint32_t *n_instructions);
@@ -482,8 +482,8 @@ typedef struct lh_measure_options {
     bool links;       /* measure links between two local processes */
 } lh_measure_options;
 
-/* Measures the job's model on the cpu device: time and stored bytes of F, D and
- * W for a layer, the embedding and the head, plus alpha and beta of a link.
+/* Measures the job's model on the cpu device: time and memory of F, D and W
+ * for a layer, the embedding and the head, plus alpha and beta of a link.
  * Release with lh_profile_free(). LH_EUNSUPPORTED: the cpu device does not
  * support the model. With `links`, the caller must have no other threads. */
 LH_API lh_status lh_profile_measure(const lh_job *job,

@@ -109,8 +109,9 @@ static lh_status open_file(lhi_data *data, lh_error *err)
     return LH_OK;
 }
 
-/* Opens the data and splits them into training and validation. LH_EINPUT: a
- * split has no complete window. */
+/* Opens the token file or the encoded text and splits the tokens into training
+ * and validation. LH_EINPUT: one of the two is too short for a training
+ * sequence. */
 static lh_status open_tokens(lhi_data *data, const lhi_data_options *o,
                              lh_error *err)
 {
@@ -187,7 +188,8 @@ uint64_t lhi_data_n_windows(const lhi_data *data, int validation)
         validation ? data->n_tokens - data->n_train : data->n_train, &o);
 }
 
-/* Reads exactly `size` bytes at offset `at`. */
+/* Reads exactly `size` bytes of the token file at byte offset `at` into
+ * `to`. */
 static lh_status read_bytes(const lhi_data *data, uint64_t at, char *to,
                             size_t size, lh_error *err)
 {
@@ -206,8 +208,10 @@ static lh_status read_bytes(const lhi_data *data, uint64_t at, char *to,
     return LH_OK;
 }
 
-/* Widens tokens to int32 in place; the file's bytes are at the array's end. */
-static void widen(int32_t *tokens, size_t n, uint32_t size, const char *from)
+/* Widens `n` tokens of `size` bytes each to int32 in the array `tokens`; the
+ * unconverted bytes `from` are at the array's end. */
+static void widen_tokens(int32_t *tokens, size_t n, uint32_t size,
+                         const char *from)
 {
     const unsigned char *bytes = (const unsigned char *)from;
     for (size_t i = 0; i < n; i++, bytes += size) {
@@ -238,7 +242,7 @@ lh_status lhi_data_read_window(const lhi_data *data, int validation,
         char *end = (char *)tokens + count * (sizeof *tokens - data->size);
         LHI_TRY(
             read_bytes(data, at * data->size, end, count * data->size, err));
-        widen(tokens, count, data->size, end);
+        widen_tokens(tokens, count, data->size, end);
     }
     for (size_t i = 0; i < count; i++)
         if (tokens[i] < 0 || (uint32_t)tokens[i] >= data->vocab)

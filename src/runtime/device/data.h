@@ -39,12 +39,14 @@ typedef struct lhi_data_options {
  * part, or has a token beyond the vocabulary (detected when read). */
 lh_status lhi_data_open(const lhi_data_options *options, lhi_data **out,
                         lh_error *err);
-/* Closes the data; NULL is allowed. */
+/* Closes the data set and frees it; NULL is allowed. */
 void lhi_data_close(lhi_data *data);
 
-/* Returns the number of tokens, training and validation together. */
+/* Returns the number of tokens in the data set, training and validation
+ * together. */
 uint64_t lhi_data_n_tokens(const lhi_data *data);
-/* Returns the number of windows in the training or validation part. */
+/* Returns the number of windows (training sequences) in the training part or,
+ * with `validation` 1, the validation part. */
 uint64_t lhi_data_n_windows(const lhi_data *data, int validation);
 
 /* Fills tokens[0..sequence + ahead], one token more than the window and the

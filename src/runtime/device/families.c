@@ -238,7 +238,8 @@ static const family_table glm4_moe = {"model.layers",       ROWS(llama_front),
                                       ROWS(glm4_moe_layer), ROWS(llama_back),
                                       "mlp.experts",        ROWS(mlp_expert)};
 
-/* Returns the tensors of the model's family. */
+/* Returns the table of parameter tensors of the model's family (Llama, GPT-2,
+ * Falcon). */
 static const family_table *find_family_table(const lh_model *m)
 {
     switch (lhi_family_get(m)) {
@@ -263,7 +264,8 @@ static const family_table *find_family_table(const lh_model *m)
 
 static const rows module_rows[2] = {ROWS(module_front), ROWS(module_back)};
 
-/* Checks whether the model has the row's tensor; `layer` is ignored for rows
+/* Checks whether the model has the tensor that table row `r` describes, by the
+ * row's condition (bias, QK norm, experts). `layer` is ignored for tensors
  * outside layers. */
 static bool has_tensor(const lh_model *m, uint32_t layer, const tensor_row *r)
 {
@@ -289,8 +291,8 @@ static bool has_tensor(const lh_model *m, uint32_t layer, const tensor_row *r)
     }
 }
 
-/* Counts the tensors of a list that the model has. */
-static uint32_t count_rows(const lh_model *m, uint32_t layer, rows list)
+/* Counts the tensors in a table list that the model has in layer `layer`. */
+static uint32_t count_tensors(const lh_model *m, uint32_t layer, rows list)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < list.n; i++)
@@ -298,10 +300,10 @@ static uint32_t count_rows(const lh_model *m, uint32_t layer, rows list)
     return n;
 }
 
-/* Returns tensor `number`, counted among those tensors of the list that the
- * model has. */
-static const tensor_row *find_row(const lh_model *m, uint32_t layer, rows list,
-                                  uint32_t number)
+/* Returns the table row of tensor `number`, counting only those tensors in the
+ * list that the model has. */
+static const tensor_row *find_tensor_row(const lh_model *m, uint32_t layer,
+                                         rows list, uint32_t number)
 {
     uint32_t i = 0;
     while (!has_tensor(m, layer, &list.rows[i]) || number-- > 0)
@@ -309,8 +311,9 @@ static const tensor_row *find_row(const lh_model *m, uint32_t layer, rows list,
     return &list.rows[i];
 }
 
-/* Returns the size of a dimension in the model. */
-static uint32_t width_of(const lh_model *m, dimension of)
+/* Returns the size of a named dimension, such as hidden size or vocabulary, in
+ * the model. */
+static uint32_t get_dimension_size(const lh_model *m, dimension of)
 {
     uint32_t q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim;
     switch (of) {
@@ -357,9 +360,9 @@ static uint32_t width_of(const lh_model *m, dimension of)
     }
 }
 
-/* Checks whether tensor parallelism cuts the side. Latents are whole on each
- * rank; experts may be. */
-static bool is_cut(dimension of)
+/* Checks whether tensor parallelism slices this dimension of a matrix. Latents
+ * are complete on each rank; experts may be sliced. */
+static bool is_sharded_dimension(dimension of)
 {
     return of == Q || of == KV || of == QKV || of == KV_UP || of == OUT ||
            of == F || of == SHARED_F || of == EXPERT_F || of == VOCAB;
@@ -367,13 +370,13 @@ static bool is_cut(dimension of)
 
 uint32_t lhi_count_front_tensors(const lh_model *m)
 {
-    return count_rows(m, 0, find_family_table(m)->front);
+    return count_tensors(m, 0, find_family_table(m)->front);
 }
 
 uint32_t lhi_count_layer_tensors(const lh_model *m, uint32_t layer)
 {
     const family_table *lists = find_family_table(m);
-    uint32_t n = count_rows(m, layer, lists->layer);
+    uint32_t n = count_tensors(m, layer, lists->layer);
     if (lhi_layer_is_moe(m, layer))
         n += m->experts * lists->expert.n;
     if (layer >= m->layers)
@@ -389,12 +392,13 @@ uint32_t lhi_layer_tensor_index(const lh_model *m, uint32_t layer)
     return index;
 }
 
-/* Modules follow the head, which they share. If the head is not tied, a copy of
- * the embedding precedes them. */
+/* Returns the model-wide index of a multi-token prediction module's first
+ * tensor. Modules follow the head, which they share; if the head is not tied,
+ * a copy of the embedding precedes them. */
 uint32_t lhi_module_tensor_index(const lh_model *m, uint32_t module)
 {
     uint32_t index = lhi_layer_tensor_index(m, m->layers) +
-                     count_rows(m, 0, find_family_table(m)->back) +
+                     count_tensors(m, 0, find_family_table(m)->back) +
                      lhi_has_separate_embedding_copy(m);
     for (uint32_t k = 0; k < module; k++)
         index += lhi_count_layer_tensors(m, m->layers + k);
@@ -406,20 +410,21 @@ uint32_t lhi_count_model_tensors(const lh_model *m)
     return lhi_module_tensor_index(m, m->mtp_layers);
 }
 
-/* Returns the row for the layer's tensor `index`; also for a module's layer. */
+/* Returns the table row for tensor `index` of a layer or of a multi-token
+ * prediction module. Sets *expert if the tensor belongs to an expert. */
 static const tensor_row *find_layer_row(const lh_model *m, uint32_t layer,
                                         uint32_t index, uint32_t *expert)
 {
     const family_table *lists = find_family_table(m);
     uint32_t before = layer >= m->layers ? module_rows[0].n : 0;
-    uint32_t common = count_rows(m, layer, lists->layer);
+    uint32_t common = count_tensors(m, layer, lists->layer);
     uint32_t experts =
         lhi_layer_is_moe(m, layer) ? m->experts * lists->expert.n : 0;
     if (index < before)
         return &module_rows[0].rows[index];
     index -= before;
     if (index < common)
-        return find_row(m, layer, lists->layer, index);
+        return find_tensor_row(m, layer, lists->layer, index);
     index -= common;
     if (index >= experts)
         return &module_rows[1].rows[index - experts];
@@ -427,7 +432,8 @@ static const tensor_row *find_layer_row(const lh_model *m, uint32_t layer,
     return &lists->expert.rows[index % lists->expert.n];
 }
 
-/* Returns the row for the model's tensor `index`. */
+/* Returns the table row for the model's tensor `index`, and its layer and
+ * expert; UINT32_MAX: outside layers, no expert. */
 static const tensor_row *find_model_row(const lh_model *m, uint32_t index,
                                         uint32_t *layer, uint32_t *expert)
 {
@@ -435,17 +441,17 @@ static const tensor_row *find_model_row(const lh_model *m, uint32_t index,
                                     ALWAYS};
     const family_table *lists = find_family_table(m);
     uint32_t front = lhi_count_front_tensors(m), at = 0, n;
-    uint32_t back = count_rows(m, 0, lists->back);
+    uint32_t back = count_tensors(m, 0, lists->back);
     *layer = *expert = UINT32_MAX;
     if (index < front)
-        return find_row(m, 0, lists->front, index);
+        return find_tensor_row(m, 0, lists->front, index);
     index -= front;
     while (at < m->layers && index >= (n = lhi_count_layer_tensors(m, at))) {
         index -= n;
         at++;
     }
     if (at == m->layers && index < back)
-        return find_row(m, 0, lists->back, index);
+        return find_tensor_row(m, 0, lists->back, index);
     if (at == m->layers) {
         index -= back;
         if (lhi_has_separate_embedding_copy(m) && index-- == 0)
@@ -477,16 +483,16 @@ void lhi_describe_model_tensor(const lh_model *m, uint32_t index,
     else
         snprintf(out->name, sizeof out->name, "%s.%u.%s.%u.%s", lists->layers,
                  layer, lists->experts, expert, name);
-    out->rows = width_of(m, r->rows);
-    out->columns = width_of(m, r->columns);
+    out->rows = get_dimension_size(m, r->rows);
+    out->columns = get_dimension_size(m, r->columns);
     out->n = (size_t)out->rows * (out->columns ? out->columns : 1);
     out->expert = expert;
     out->layer = layer;
     out->role = r->role;
     out->is_tied_copy = copies;
-    out->cut = is_cut(r->rows)      ? LHI_CUT_ROWS
-               : is_cut(r->columns) ? LHI_CUT_COLUMNS
-                                    : LHI_CUT_NOT;
+    out->cut = is_sharded_dimension(r->rows)      ? LHI_CUT_ROWS
+               : is_sharded_dimension(r->columns) ? LHI_CUT_COLUMNS
+                                                  : LHI_CUT_NOT;
     /* A parallel block (Falcon) has one key and value head. */
     bool fused = r->rows == QKV || r->columns == QKV;
     out->parts = fused && !m->parallel_block ? 3 : 1;
@@ -519,8 +525,8 @@ double lhi_count_values(const lh_model *m, uint32_t first, uint32_t n)
     for (uint32_t i = first; i < first + n; i++) {
         uint32_t layer, expert;
         const tensor_row *r = find_model_row(m, i, &layer, &expert);
-        double columns = r->columns ? width_of(m, r->columns) : 1;
-        values += width_of(m, r->rows) * columns;
+        double columns = r->columns ? get_dimension_size(m, r->columns) : 1;
+        values += get_dimension_size(m, r->rows) * columns;
     }
     return values;
 }

@@ -64,28 +64,31 @@ typedef struct lhi_model_tensor {
     uint32_t n_common_rows; /* uncut rows, of keys and values */
 } lhi_model_tensor;
 
-/* Counts the tensors before the layers. In the model's order these are followed
- * by the layers', those after the layers, and the modules'. A tied head counts,
- * as does the modules' copy of the embedding. */
+/* Counts the tensors before the layers. Then follow, in the model's order, the
+ * tensors in layers, those after the layers, and those of the multi-token
+ * prediction modules. A tied head counts, as does the modules' copy of the
+ * embedding. */
 uint32_t lhi_count_front_tensors(const lh_model *model);
-/* Counts a layer's tensors. */
+/* Counts the parameter tensors of model layer `layer`. */
 uint32_t lhi_count_layer_tensors(const lh_model *model, uint32_t layer);
-/* Counts all tensors of a model. */
+/* Counts all parameter tensors of a model. */
 uint32_t lhi_count_model_tensors(const lh_model *model);
-/* Returns the index of a layer's first tensor; `layer` = model->layers: the
- * norm before the head. */
+/* Returns the model-wide index of a layer's first tensor; for `layer` =
+ * model->layers, that of the norm before the head. */
 uint32_t lhi_layer_tensor_index(const lh_model *model, uint32_t layer);
 /* Returns the index of a module's first tensor, its layer's tensors included.
  */
 uint32_t lhi_module_tensor_index(const lh_model *model, uint32_t module);
-/* Describes the model's tensor `index`. */
+/* Describes the model's tensor `index` in *out: name, sizes, role, layer,
+ * expert, and how tensor parallelism slices it. */
 void lhi_describe_model_tensor(const lh_model *model, uint32_t index,
                                lhi_model_tensor *out);
-/* Returns rank `mine`'s slice of a tensor among `ranks`. A slice limit, if any,
- * and `ranks` must divide one another. */
+/* Returns the slice of a tensor that rank `mine` of `ranks` has. A tensor with
+ * at most n slices is shared: `ranks` / n ranks then have the same slice. */
 lhi_slice lhi_model_slice(const lhi_model_tensor *tensor, uint32_t ranks,
                           uint32_t mine);
-/* Counts the values in tensors `first` to `first + n - 1`, without overflow. */
+/* Counts the parameters in the model's tensors `first` to `first + n - 1`, as
+ * a double because integers could overflow. */
 double lhi_count_values(const lh_model *model, uint32_t first, uint32_t n);
 
 #endif

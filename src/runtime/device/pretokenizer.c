@@ -15,9 +15,9 @@ typedef enum class {
     OTHER,
 } class;
 
-/* Decodes the first character in n > 0 bytes; *size receives its length in
- * bytes. */
-static uint32_t decode(const unsigned char *p, size_t n, size_t *size)
+/* Decodes the first UTF-8 character in n > 0 bytes; *size receives its length
+ * in bytes. */
+static uint32_t decode_utf8(const unsigned char *p, size_t n, size_t *size)
 {
     uint32_t c = p[0];
     size_t more = c >= 0xf0 && c < 0xf5   ? 3
@@ -66,10 +66,11 @@ static bool is_space(uint32_t c)
            c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
-/* Decodes the code point at `p` and returns its class; *size: its bytes. */
+/* Decodes the character at `p` (n bytes left) and returns its class: letter,
+ * digit, space or other. *size: its length in bytes. */
 static class classify(const unsigned char *p, size_t n, size_t *size)
 {
-    uint32_t c = decode(p, n, size);
+    uint32_t c = decode_utf8(p, n, size);
     if (is_space(c))
         return SPACE;
     if (is_in(lhi_letters, sizeof lhi_letters / sizeof lhi_letters[0], c))
@@ -79,8 +80,8 @@ static class classify(const unsigned char *p, size_t n, size_t *size)
     return OTHER;
 }
 
-/* Returns the end of the run of characters in one class from `at` on; *last
- * receives the offset of its last character. */
+/* Returns the end of the run of characters of class `of` that begins at `at`;
+ * *last receives the offset of its last character. */
 static size_t find_run_end(const unsigned char *p, size_t len, size_t at,
                            class of, size_t *last)
 {

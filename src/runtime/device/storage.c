@@ -44,8 +44,8 @@ struct lhi_storage {
     int64_t free_ns; /* end of the last copy */
 };
 
-/* Fails because of the storage folder, with the reason in errno; `what` says
- * which operation failed. */
+/* Fails because of the storage folder, with errno's text; `what` names the
+ * operation that failed. */
 static lh_status fail_folder(const char *folder, const char *what,
                              lh_error *err)
 {
@@ -55,7 +55,8 @@ static lh_status fail_folder(const char *folder, const char *what,
                     what, folder, strerror(errno));
 }
 
-/* Copies the bytes of all pieces. */
+/* Copies all pieces (offloaded buffers) of copy `c` to their storage block or,
+ * if is_back, from it. Stops early when the storage closes. */
 static void copy_pieces(lhi_storage *s, const copy *c)
 {
     unsigned char *at = c->block->at;
@@ -69,8 +70,9 @@ static void copy_pieces(lhi_storage *s, const copy *c)
     }
 }
 
-/* Runs a copy; releases the lock meanwhile. Times count from when the copy
- * could have started, so that a late wake-up does not slow the stream down. */
+/* Runs copy `c` for at least its minimum duration; releases the lock
+ * meanwhile. Its start is when the previous copy ended and it was ready, so
+ * that a late wake-up does not delay later copies. */
 static void run_copy(lhi_storage *s, copy *c)
 {
     lhi_storage_times *when = &c->when;
@@ -107,8 +109,8 @@ static void *thread_main(void *of)
     return NULL;
 }
 
-/* Creates the storage file in the folder without a name, so that it disappears
- * with the process. */
+/* Creates the storage file in the folder and unlinks it at once, so that it
+ * disappears with the process. */
 static lh_status make_file(lhi_storage *s, lh_error *err)
 {
     size_t room = strlen(s->folder) + 32;
@@ -193,8 +195,8 @@ size_t lhi_storage_block_bytes(size_t size)
     return (size + page - 1) / page * page;
 }
 
-/* Allocates disk space up front: writing a mapped page without disk space would
- * kill the process. */
+/* Reserves disk space for `size` more bytes of the file: writing a mapped page
+ * without disk space would kill the process. */
 static lh_status allocate_disk_space(lhi_storage *s, size_t size, lh_error *err)
 {
     int failed;
@@ -253,9 +255,9 @@ void lhi_storage_begin_step(lhi_storage *s)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Returns the next copy record, allocating one if needed. Records have stable
- * addresses. */
-static copy *next_copy(lhi_storage *s)
+/* Returns the record for the step's next copy, allocating one if needed.
+ * Records have stable addresses. */
+static copy *get_next_copy(lhi_storage *s)
 {
     if (s->n_begun < s->n_room)
         return s->copies[s->n_begun];
@@ -268,7 +270,8 @@ static copy *next_copy(lhi_storage *s)
     return more[s->n_room++];
 }
 
-/* Copies the list of pieces into the record. */
+/* Copies the list of `n` pieces (address and size of a buffer) into the copy
+ * record; false: out of memory. */
 static bool store_pieces(copy *c, const lhi_storage_piece *pieces, uint32_t n)
 {
     if (n > c->room) {
@@ -289,7 +292,7 @@ lh_status lhi_storage_copy(lhi_storage *s, lhi_storage_block *block,
                            bool is_back, int64_t least_ns, lh_error *err)
 {
     pthread_mutex_lock(&s->lock);
-    copy *c = next_copy(s);
+    copy *c = get_next_copy(s);
     bool ok = c && store_pieces(c, pieces, n);
     if (ok) {
         c->block = block;

@@ -32,34 +32,39 @@ typedef struct lhi_storage_times {
     int64_t ready_ns, depart_ns, end_ns;
 } lhi_storage_times;
 
-/* Creates the file in `folder`. LH_EIO: creation failed; `err` has the cause
- * and the remedy. */
+/* Opens a storage for offloaded activations: a file in `folder` and a copy
+ * thread. LH_EIO: creation failed; `err` has the cause and the remedy. */
 lh_status lhi_storage_open(const char *folder, lhi_storage **out,
                            lh_error *err);
-/* Stops the thread; pending copies are dropped. NULL is allowed. */
+/* Stops the copy thread, drops pending copies and frees the storage. NULL is
+ * allowed. */
 void lhi_storage_close(lhi_storage *storage);
 
-/* Extends the file by a block of `size` bytes, valid until the storage is
- * closed. LH_EIO: the disk is full. */
+/* Extends the file by a block of `size` bytes for one microbatch's offloaded
+ * activations, valid until the storage is closed. LH_EIO: the disk is full. */
 lh_status lhi_storage_add_block(lhi_storage *storage, size_t size,
                                 lhi_storage_block **out, lh_error *err);
-/* Returns the file space for a block in bytes: whole pages. */
+/* Returns the file space in bytes for a block of `size` bytes, rounded up to
+ * whole pages. */
 size_t lhi_storage_block_bytes(size_t size);
 /* Returns the current size of the storage file in bytes. */
 size_t lhi_storage_file_bytes(const lhi_storage *storage);
 
-/* Starts a new step: waits for running copies and resets the count. */
+/* Starts a new step: waits for running copies and sets the number of the
+ * step's copies to 0. */
 void lhi_storage_begin_step(lhi_storage *storage);
-/* Starts a copy of `n` pieces to the block, contiguously, or back from it. It
- * takes at least `least_ns`, counted from the previous copy's end. The list of
- * pieces is copied; their memory may not be touched until the copy is done. */
+/* Starts a copy of `n` pieces (memory buffers) to the block, contiguously, or
+ * with is_back from the block. It takes at least `least_ns`, counted from the
+ * previous copy's end. The list is copied; the buffers may not be touched
+ * until the copy is done. */
 lh_status lhi_storage_copy(lhi_storage *storage, lhi_storage_block *block,
                            const lhi_storage_piece *pieces, uint32_t n,
                            bool is_back, int64_t least_ns, lh_error *err);
 /* Waits until `until_ns` (CLOCK_MONOTONIC) for the step's first `n` copies.
  * Returns whether they are done. */
 bool lhi_storage_wait(lhi_storage *storage, uint32_t n, int64_t until_ns);
-/* Returns the times of copy i, which must be done. */
+/* Returns when the step's copy `i` was ready, started and ended; the copy must
+ * be done. */
 lhi_storage_times lhi_storage_copy_times(lhi_storage *storage, uint32_t i);
 
 #endif

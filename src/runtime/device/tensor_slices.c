@@ -17,14 +17,16 @@ lhi_slice lhi_slice_for_rank(const lhi_slice *slice, uint32_t rank)
     return out;
 }
 
-/* Returns the number of columns, 1 for a vector. */
-static size_t width_of(const lhi_slice *s)
+/* Returns the number of columns of the tensor, 1 for a vector. */
+static size_t get_width(const lhi_slice *s)
 {
     return s->columns ? s->columns : 1;
 }
 
-/* Computes the slice's start and length in each matrix along the cut side. */
-static void find_part(const lhi_slice *s, size_t side, size_t *first, size_t *n)
+/* Computes the slice's first index and length along the sliced side, in each
+ * of the matrices that the tensor stacks. */
+static void find_range(const lhi_slice *s, size_t side, size_t *first,
+                       size_t *n)
 {
     size_t all = (side - s->n_common_rows) / s->parts;
     *first = lhi_slice_first(all, s->ranks, s->mine);
@@ -33,11 +35,11 @@ static void find_part(const lhi_slice *s, size_t side, size_t *first, size_t *n)
 
 size_t lhi_slice_count_values(const lhi_slice *s)
 {
-    size_t first, n, width = width_of(s);
+    size_t first, n, width = get_width(s);
     if (s->cut == LHI_CUT_NOT || s->ranks == 1)
         return s->rows * width;
     bool by_rows = s->cut == LHI_CUT_ROWS;
-    find_part(s, by_rows ? s->rows : width, &first, &n);
+    find_range(s, by_rows ? s->rows : width, &first, &n);
     return (n * s->parts + s->n_common_rows) * (by_rows ? width : s->rows);
 }
 
@@ -46,8 +48,9 @@ size_t lhi_slice_count_own_values(const lhi_slice *s, uint32_t rank)
     size_t all = lhi_slice_count_values(s);
     if (!lhi_slice_is_first(s, rank))
         return 0;
-    return s->ranks == 1 || s->mine == 0 ? all
-                                         : all - s->n_common_rows * width_of(s);
+    return s->ranks == 1 || s->mine == 0
+               ? all
+               : all - s->n_common_rows * get_width(s);
 }
 
 size_t lhi_slice_count_runs(const lhi_slice *s)
@@ -60,11 +63,11 @@ size_t lhi_slice_count_runs(const lhi_slice *s)
 
 lhi_slice_run lhi_slice_run_of(const lhi_slice *s, size_t run)
 {
-    size_t first, n, width = width_of(s);
+    size_t first, n, width = get_width(s);
     if (s->cut == LHI_CUT_NOT || s->ranks == 1)
         return (lhi_slice_run){0, 0, s->rows * width};
     if (s->cut == LHI_CUT_ROWS) {
-        find_part(s, s->rows, &first, &n);
+        find_range(s, s->rows, &first, &n);
         size_t cut = s->rows - s->n_common_rows, part = cut / s->parts;
         if (run == s->parts)
             return (lhi_slice_run){run * n * width, cut * width,
@@ -73,12 +76,13 @@ lhi_slice_run lhi_slice_run_of(const lhi_slice *s, size_t run)
                                n * width};
     }
     /* Runs are ordered by row, then by matrix. */
-    find_part(s, width, &first, &n);
+    find_range(s, width, &first, &n);
     size_t part = width / s->parts;
     return (lhi_slice_run){run * n, run * part + first, n};
 }
 
-/* Copies the slice's values [first, first + n) run by run. */
+/* Copies the slice's values [first, first + n) between the full tensor `whole`
+ * and `values`, run by run; `puts`: into the tensor. */
 static void copy_runs(const lhi_slice *s, float *whole, size_t first, size_t n,
                       float *values, bool puts)
 {

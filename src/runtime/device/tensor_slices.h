@@ -38,22 +38,25 @@ typedef struct lhi_slice_run {
     size_t slice_offset, tensor_offset, n;
 } lhi_slice_run;
 
-/* Returns the first of n units that rank `i` out of `ranks` has. */
+/* Returns the first of n units that rank `i` has if they are divided over
+ * `ranks` ranks in order. */
 size_t lhi_slice_first(size_t n, uint32_t ranks, uint32_t i);
-/* Returns rank `rank`'s slice of the same tensor. */
+/* Returns the slice of the same tensor that rank `rank` has. */
 lhi_slice lhi_slice_for_rank(const lhi_slice *slice, uint32_t rank);
 /* Checks whether no lower rank has the same slice. */
 static inline bool lhi_slice_is_first(const lhi_slice *slice, uint32_t rank)
 {
     return rank % slice->sharers == 0;
 }
-/* Counts the leading values in the slice of `rank` that no lower rank has. */
+/* Counts the values in rank `rank`'s slice that no lower rank also has; the
+ * others are shared by several ranks. */
 size_t lhi_slice_count_own_values(const lhi_slice *slice, uint32_t rank);
 /* Counts the slice's values. */
 size_t lhi_slice_count_values(const lhi_slice *slice);
-/* Counts the contiguous runs of values in a slice. */
+/* Counts the contiguous runs of values that a slice occupies in the full
+ * tensor. */
 size_t lhi_slice_count_runs(const lhi_slice *slice);
-/* Returns a contiguous run of a slice by its index. */
+/* Returns offset and length of a slice's contiguous run number `run`. */
 lhi_slice_run lhi_slice_run_of(const lhi_slice *slice, size_t run);
 
 /* Copies the slice's values first .. first + n - 1 out of the full tensor. */

@@ -18,8 +18,8 @@ typedef struct timed {
     lhi_timed_slips slips;
 } timed;
 
-/* Returns the duration of a pass. Parts of a split W have shares that sum up
- * exactly. */
+/* Returns the duration of a pass in ns. The parts of a split W add up exactly
+ * to the whole. */
 static int64_t pass_duration(const lh_chunk *chunk, const lh_pass *pass)
 {
     int64_t each = chunk->w_ns / pass->n_parts;
@@ -66,7 +66,8 @@ static lh_status timed_begin(lhi_device *device, uint64_t step,
     return LH_OK;
 }
 
-/* Sleeps until the pass's deadline. */
+/* Emulates a pass: sleeps until its deadline and sets `span`. The deadline
+ * counts from `ready_ns`, or from now if the pass is more than slip_ns late. */
 static lh_status timed_run(lhi_device *device, const lh_pass *pass,
                            const void *in, void *out, int64_t ready_ns,
                            lhi_span *span, lh_error *err)

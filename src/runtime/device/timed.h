@@ -12,13 +12,15 @@ typedef struct lhi_timed_slips {
     int64_t worst_ns; /* latest start of any pass, slipped or not */
 } lhi_timed_slips;
 
-/* Returns a timed device's slips since the last call and resets them. */
+/* Returns how many passes of a timed device started late and the time lost,
+ * since the last call, and resets both. */
 lhi_timed_slips lhi_timed_read_slips(lhi_device *device);
 
-/* Takes pass and data-parallel communication times from `pipeline` from the
- * next pass on. It must have the same chunks as the device's pipeline. */
+/* Replaces the device's pass and data-parallel communication times by those of
+ * `pipeline`, which must have the same chunks, from the next pass on. */
 void lhi_timed_set_pipeline(lhi_device *device, const lh_pipeline *pipeline);
-/* Returns a chunk with its current times. */
+/* Returns a chunk of the timed device with its current pass and communication
+ * times. */
 const lh_chunk *lhi_timed_find_chunk(const lhi_device *device, uint32_t chunk);
 
 #endif

@@ -37,10 +37,10 @@ struct lhi_tokenizer {
     merge *merges;
 };
 
-/* Returns the character that represents a byte in GPT-2's vocabulary, in UTF-8:
- * printable Latin-1 characters represent themselves, the other bytes those from
- * 256 on. */
-static size_t byte_text(unsigned byte, char *out)
+/* Writes the UTF-8 character that represents a byte in GPT-2's vocabulary to
+ * `out` and returns its length. Printable Latin-1 characters represent
+ * themselves, other bytes the characters from 256 on. */
+static size_t format_byte(unsigned byte, char *out)
 {
     unsigned c = byte;
     bool shown = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) ||
@@ -56,8 +56,8 @@ static size_t byte_text(unsigned byte, char *out)
     return 2;
 }
 
-/* Returns the hash slot of a pair of tokens: that of its merge, or an empty
- * one. */
+/* Returns the hash slot of the pair of tokens left, right: the slot of its
+ * merge, or an empty one if the pair has no merge. */
 static size_t find_merge_slot(const lhi_tokenizer *t, int32_t left,
                               int32_t right)
 {
@@ -88,8 +88,8 @@ static bool is_absent(const json_t *node)
     return !node || json_is_null(node) || json_is_false(node);
 }
 
-/* Checks that the tokenizer is byte-level BPE without unsupported features.
- * LH_EUNSUPPORTED: another kind. */
+/* Checks that a parsed tokenizer.json is byte-level BPE without unsupported
+ * features; otherwise LH_EUNSUPPORTED. */
 static lh_status check_kind(lhi_tokenizer *t, const json_t *root, lh_error *err)
 {
     const json_t *model = json_object_get(root, "model");
@@ -115,7 +115,7 @@ static lh_status check_kind(lhi_tokenizer *t, const json_t *root, lh_error *err)
     return LH_OK;
 }
 
-/* Reads the number of tokens and the token of each byte. */
+/* Reads the vocabulary: the number of tokens, and the token of each byte. */
 static lh_status read_vocab(lhi_tokenizer *t, const json_t *vocab,
                             lh_error *err)
 {
@@ -136,15 +136,16 @@ static lh_status read_vocab(lhi_tokenizer *t, const json_t *vocab,
     }
     for (unsigned byte = 0; byte < 256; byte++) {
         char text[3] = "";
-        text[byte_text(byte, text)] = '\0';
+        text[format_byte(byte, text)] = '\0';
         const json_t *token = json_object_get(vocab, text);
         t->bytes[byte] = token ? (int32_t)json_integer_value(token) : NONE;
     }
     return LH_OK;
 }
 
-/* Parses "left right" or ["left", "right"] and copies to `buffer` of `room`
- * bytes. */
+/* Parses a merge, "left right" or ["left", "right"], into *left and *right,
+ * which point into `buffer` of `room` bytes. False: another form, or too
+ * long. */
 static bool parse_pair(const json_t *item, char *buffer, size_t room,
                        const char **left, const char **right)
 {
@@ -187,8 +188,8 @@ static bool find_merge(const json_t *vocab, const char *left, const char *right,
     return true;
 }
 
-/* Reads the merges in order of rank into the hash table; of equal pairs the
- * first counts. */
+/* Reads the merges in order of priority into the hash table. If a pair occurs
+ * twice, the first one counts. */
 static lh_status read_merges(lhi_tokenizer *t, const json_t *vocab,
                              const json_t *list, lh_error *err)
 {
@@ -288,7 +289,8 @@ typedef struct word {
     lhi_heap heap;
 } word;
 
-/* Adds the pair that begins at token i to the heap if it can be merged. */
+/* Pushes the pair of tokens that begins at token i of the word to the heap of
+ * possible merges, if the pair has a merge. False: out of memory. */
 static bool push_candidate(const lhi_tokenizer *t, word *w, uint32_t i)
 {
     uint32_t next = w->next[i];
@@ -308,7 +310,8 @@ static bool push_candidate(const lhi_tokenizer *t, word *w, uint32_t i)
                                      .payload = (uint64_t)m->to});
 }
 
-/* Merges pairs until none is left. */
+/* Applies the merges of a word in order of priority until no pair has a merge;
+ * false: out of memory. */
 static bool merge_all(const lhi_tokenizer *t, word *w)
 {
     lhi_event e;
@@ -333,7 +336,8 @@ static bool merge_all(const lhi_tokenizer *t, word *w)
     return true;
 }
 
-/* Encodes one word of n bytes; writes at most n tokens. */
+/* Encodes one word of n bytes into `out`, at most n tokens; *made receives
+ * their number. `w`: scratch. */
 static lh_status encode_word(const lhi_tokenizer *t, word *w, const char *text,
                              uint32_t n, uint32_t *out, size_t *made,
                              lh_error *err)
@@ -358,8 +362,8 @@ static lh_status encode_word(const lhi_tokenizer *t, word *w, const char *text,
     return LH_OK;
 }
 
-/* Encodes a text word by word; adds its tokens to `out` and their number to *n.
- */
+/* Encodes a text word by word; appends its tokens to `out` and adds their
+ * number to *n. `w`: scratch. */
 static lh_status encode_all(const lhi_tokenizer *t, word *w, const char *text,
                             size_t len, uint32_t *out, size_t *n, lh_error *err)
 {
@@ -374,7 +378,8 @@ static lh_status encode_all(const lhi_tokenizer *t, word *w, const char *text,
 
 /* Returns the bytes of the text's longest word; the whole text if it is not
  * split. */
-static size_t longest_word(const lhi_tokenizer *t, const char *text, size_t len)
+static size_t find_longest_word(const lhi_tokenizer *t, const char *text,
+                                size_t len)
 {
     size_t most = t->splits ? 1 : len;
     for (size_t at = 0; t->splits && at < len;) {
@@ -391,7 +396,7 @@ lh_status lhi_tokenizer_encode(const lhi_tokenizer *tokenizer, const char *text,
 {
     if (len >= INT32_MAX)
         return lhi_fail(err, LH_EINPUT, "a text of %zu bytes is too long", len);
-    size_t longest = longest_word(tokenizer, text, len), made = 0;
+    size_t longest = find_longest_word(tokenizer, text, len), made = 0;
     if (tokenizer->splits && longest > MAX_WORD)
         return lhi_fail(err, LH_EINPUT,
                         "a word of %zu bytes is longer than %d KiB; insert "

@@ -20,7 +20,7 @@ lh_status lhi_tokenizer_read(const char *path, lhi_tokenizer **out,
 /* Frees a tokenizer; NULL is allowed. */
 void lhi_tokenizer_free(lhi_tokenizer *tokenizer);
 
-/* Returns the largest token + 1. */
+/* Returns the vocabulary size: the largest token + 1. */
 uint32_t lhi_tokenizer_size(const lhi_tokenizer *tokenizer);
 /* Encodes text; release *tokens with lhi_tokens_free(). LH_EINPUT: the
  * vocabulary lacks a byte in the text, or a word exceeds 256 KiB. */

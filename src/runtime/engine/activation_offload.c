@@ -9,8 +9,8 @@
 #include "runtime/device/timed.h"
 #include "runtime/engine/elastic_sharding.h"
 
-/* Checks whether the device has activations to copy; timed devices have none.
- */
+/* Checks whether the rank's device has activations whose offload copies have
+ * to be run; timed devices only emulate the copies. */
 static bool has_activations(const lhi_rank *rank)
 {
     return rank->o.hooks != NULL;
@@ -29,8 +29,8 @@ void lhi_activation_offload_begin_step(lhi_rank *rank, int64_t t0_ns)
     rank->copy_free_ns = t0_ns;
 }
 
-/* Waits for the first `n` copies; ends when the run does. */
-static lh_status await(lhi_rank *rank, uint32_t n, lh_error *err)
+/* Waits for the step's first `n` offload copies; fails when the run ends. */
+static lh_status await_copies(lhi_rank *rank, uint32_t n, lh_error *err)
 {
     enum { POLL_NS = 50000000 };
     lhi_device *device = rank->o.device;
@@ -39,7 +39,9 @@ static lh_status await(lhi_rank *rank, uint32_t n, lh_error *err)
     return LH_OK;
 }
 
-/* Emulates a copy on the timed device. */
+/* Records an offload copy of `chunk` on a timed device: it starts when the
+ * previous copy has ended and it is ready, and takes the chunk's offload
+ * time. */
 static void emulate_copy(lhi_rank *rank, uint32_t chunk, int64_t ready_ns)
 {
     lhi_storage_times *when = &rank->copied[rank->n_copied++];
@@ -51,9 +53,11 @@ static void emulate_copy(lhi_rank *rank, uint32_t chunk, int64_t ready_ns)
         lhi_timed_find_chunk(rank->o.device, chunk)->offload_ns;
 }
 
-/* Launches the copies of pass `i` at its start (back) or end. */
-static lh_status launch(lhi_rank *rank, uint32_t i, bool is_back,
-                        int64_t now_ns, lh_error *err)
+/* Launches the offload copies of pass `i` at time now_ns: with is_back those
+ * to the device, at the pass's start; otherwise those to storage, at its
+ * end. */
+static lh_status launch_copies(lhi_rank *rank, uint32_t i, bool is_back,
+                               int64_t now_ns, lh_error *err)
 {
     const lhi_exec_rank *program = rank->program;
     uint32_t end = program->passes[i + 1].first_copy;
@@ -80,10 +84,10 @@ lh_status lhi_activation_offload_before_pass(lhi_rank *rank, uint32_t i,
     if (has_activations(rank)) {
         int64_t from_ns = lhi_now_ns();
         if (n > 0) {
-            LHI_TRY(await(rank, n, err));
+            LHI_TRY(await_copies(rank, n, err));
             rank->copy_sums.waited_ns += lhi_now_ns() - from_ns;
         }
-        return launch(rank, i, true, 0, err);
+        return launch_copies(rank, i, true, 0, err);
     }
     int64_t done_ns = n > 0 ? rank->copied[n - 1].end_ns : 0;
     if (done_ns > *ready_ns)
@@ -95,15 +99,15 @@ lh_status lhi_activation_offload_after_pass(lhi_rank *rank, uint32_t i,
                                             const lhi_span *span, lh_error *err)
 {
     if (!has_activations(rank))
-        LHI_TRY(launch(rank, i, true, span->start_ns, err));
-    return launch(rank, i, false, span->end_ns, err);
+        LHI_TRY(launch_copies(rank, i, true, span->start_ns, err));
+    return launch_copies(rank, i, false, span->end_ns, err);
 }
 
 lh_status lhi_activation_offload_end_step(lhi_rank *rank, lh_error *err)
 {
     const lhi_device *device = rank->o.device;
     if (has_activations(rank) && rank->n_copied > 0)
-        LHI_TRY(await(rank, rank->n_copied, err));
+        LHI_TRY(await_copies(rank, rank->n_copied, err));
     for (uint32_t i = 0; i < rank->n_copied; i++) {
         lhi_storage_times *when = &rank->copied[i];
         if (has_activations(rank))

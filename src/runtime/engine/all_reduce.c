@@ -7,7 +7,8 @@
 
 #include <stdlib.h>
 
-/* Sends bytes to a rank and waits until they are sent, or until `stop`. */
+/* Sends `size` bytes to rank `to` and waits until they are sent; fails if
+ * `stop` is requested. */
 static lh_status send_bytes(lhi_net *net, uint32_t to, uint64_t tag,
                             const void *data, size_t size,
                             const lhi_net_stop *stop, lh_error *err)
@@ -18,7 +19,8 @@ static lh_status send_bytes(lhi_net *net, uint32_t to, uint64_t tag,
     return lhi_net_wait_or_stop(net, &op, stop, err);
 }
 
-/* Receives exactly `size` bytes from a rank, or waits until `stop`. */
+/* Receives exactly `size` bytes from rank `from`; fails if `stop` is
+ * requested. */
 static lh_status receive_bytes(lhi_net *net, uint32_t from, uint64_t tag,
                                void *data, size_t size,
                                const lhi_net_stop *stop, lh_error *err)
@@ -28,7 +30,9 @@ static lh_status receive_bytes(lhi_net *net, uint32_t from, uint64_t tag,
     return lhi_net_wait_or_stop(net, &op, stop, err);
 }
 
-/* Each entry is filled by one rank, so the order of addition is irrelevant. */
+/* Sums `values` of all ranks, element by element, on every rank. Each element
+ * is nonzero on one rank only, so the order of addition does not change the
+ * result. `turn`: distinguishes successive calls. */
 lh_status lhi_all_reduce_sum(lhi_net *net, uint64_t turn, double *values,
                              size_t n, const lhi_net_stop *stop, lh_error *err)
 {

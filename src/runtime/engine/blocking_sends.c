@@ -64,13 +64,14 @@ int64_t lhi_rank_arrived_ns(const lhi_rank *rank, uint32_t link,
 
 /* --- thread; called with the lock held --- */
 
-/* Returns the tag for the n-th arrival notice in a step. */
-static uint64_t notice_tag(const lhi_blocking_sends *c, uint32_t nth)
+/* Returns the message tag for the n-th arrival notice of the current step. */
+static uint64_t make_notice_tag(const lhi_blocking_sends *c, uint32_t nth)
 {
     return lhi_tag(LHI_TAG_ARRIVED, 2 * c->step + LHI_STEP_TRAIN, nth);
 }
 
-/* Sends an arrival notice to the message's sender. */
+/* Sends an arrival notice to the sender of a received message, whose queue
+ * entry becomes free at arrived_ns. */
 static lh_status send_notice(lhi_blocking_sends *c, const lhi_exec_post *post,
                              int64_t arrived_ns, lh_error *err)
 {
@@ -79,13 +80,13 @@ static lh_status send_notice(lhi_blocking_sends *c, const lhi_exec_post *post,
     *w = (arrival_notice){0};
     lhi_receive_notice_write(arrived_ns, w->bytes);
     return lhi_net_send(rank->o.net, lhi_rank_of_stage(rank, post->peer),
-                        notice_tag(c, c->n_notices_to[post->peer]++), w->bytes,
-                        sizeof w->bytes, LHI_NET_NO_LINK, lhi_now_ns(),
-                        LHI_NET_NO_TURN, &w->op, err);
+                        make_notice_tag(c, c->n_notices_to[post->peer]++),
+                        w->bytes, sizeof w->bytes, LHI_NET_NO_LINK,
+                        lhi_now_ns(), LHI_NET_NO_TURN, &w->op, err);
 }
 
-/* Polls an operation. Lowers *look_ns to the time of the next poll if it is not
- * done. */
+/* Tests a network operation without waiting; *is_done: it is complete.
+ * Otherwise lowers *look_ns to the time of the next poll. */
 static lh_status poll_op(lhi_blocking_sends *c, lhi_net_op *op,
                          int64_t *look_ns, bool *is_done, lh_error *err)
 {
@@ -99,7 +100,8 @@ static lh_status poll_op(lhi_blocking_sends *c, lhi_net_op *op,
     return LH_OK;
 }
 
-/* Polls all posted receives and sends a notice for each arrival. */
+/* Polls all posted receives and sends an arrival notice for each message that
+ * has arrived. Lowers *look_ns to the time of the next poll. */
 static lh_status poll_receives(lhi_blocking_sends *c, int64_t *look_ns,
                                lh_error *err)
 {
@@ -121,18 +123,19 @@ static lh_status poll_receives(lhi_blocking_sends *c, int64_t *look_ns,
     return LH_OK;
 }
 
-/* Posts the receive for the next notice from a receiver. */
+/* Posts the receive for the next arrival notice from a receiving rank. */
 static lh_status post_notice_receive(lhi_blocking_sends *c, receiver *r,
                                      lh_error *err)
 {
     const lhi_rank *rank = c->rank;
     r->next = (arrival_notice){.op = {.signals_event = true}};
     return lhi_net_receive(rank->o.net, lhi_rank_of_stage(rank, r->peer),
-                           notice_tag(c, r->n_arrived), r->next.bytes,
+                           make_notice_tag(c, r->n_arrived), r->next.bytes,
                            sizeof r->next.bytes, &r->next.op, err);
 }
 
-/* Inserts the time at which an entry became free; keeps freed_ns sorted. */
+/* Inserts the time `ns` at which a queue entry became free into c->freed_ns,
+ * which stays sorted. */
 static void record_freed(lhi_blocking_sends *c, int64_t ns)
 {
     uint32_t at = c->n_freed++;
@@ -142,7 +145,8 @@ static void record_freed(lhi_blocking_sends *c, int64_t ns)
     pthread_cond_signal(&c->changed);
 }
 
-/* Processes one arrival notice and posts the next receive. */
+/* Processes one arrival notice from receiver `r`: frees a queue entry and
+ * posts the receive for the next notice. */
 static lh_status process_notice(lhi_blocking_sends *c, receiver *r,
                                 lh_error *err)
 {
@@ -201,7 +205,8 @@ static void *thread_main(void *of)
 
 /* --- called by the passes --- */
 
-/* Counts a step's messages per receiving rank. */
+/* Counts a step's messages to each receiving rank and allocates the state per
+ * receiver. */
 static lh_status count_sends(lhi_blocking_sends *c, lh_error *err)
 {
     const lhi_rank *rank = c->rank;
@@ -271,7 +276,8 @@ void lhi_blocking_sends_free(lhi_blocking_sends *c)
     pthread_mutex_destroy(&c->lock);
 }
 
-/* Resets the counters and posts the first notice receive of each peer. */
+/* Sets the step's counters to 0 and posts the receive of the first arrival
+ * notice from each receiving rank. */
 static lh_status begin_step(lhi_blocking_sends *c, uint64_t step, lh_error *err)
 {
     c->step = step;
@@ -320,7 +326,8 @@ void lhi_blocking_sends_add_receive(lhi_blocking_sends *c,
     lhi_net_signal_event(c->rank->o.net);
 }
 
-/* Sleeps until the thread signals progress; called with the lock held. */
+/* Sleeps until the notice thread signals progress, 0.1 s at most; fails if the
+ * run ends. Called with the lock held. */
 static lh_status wait_for_progress(lhi_blocking_sends *c, lh_error *err)
 {
     enum { POLL_NS = 100000000 };

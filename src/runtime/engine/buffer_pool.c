@@ -35,7 +35,8 @@ static lhi_buffer *make_buffer(lhi_pool *pool)
     return buffer;
 }
 
-/* Reclaims buffers with completed sends, oldest first. */
+/* Returns buffers whose sends are complete to the pool; tests the four oldest
+ * sends only. */
 static void reclaim(lhi_pool *pool)
 {
     lhi_buffer **at = &pool->sending;

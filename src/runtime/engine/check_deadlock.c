@@ -44,7 +44,7 @@ typedef struct deadlock_walk {
     uint32_t n_stack;
 } deadlock_walk;
 
-/* Allocates the walk's arrays in its arena. */
+/* Allocates the arrays of the deadlock check in its arena. */
 static lh_status allocate(deadlock_walk *p, lh_error *err)
 {
     size_t n = 2 * (size_t)p->x->n_half;
@@ -74,7 +74,8 @@ static lh_status allocate(deadlock_walk *p, lh_error *err)
     return LH_OK;
 }
 
-/* Links the messages on links with explicit orders. */
+/* For links with an explicit message order, stores each message's predecessor
+ * and successor on its link. */
 static lh_status chain_turns(deadlock_walk *p, lh_error *err)
 {
     const lh_exec *x = p->x;
@@ -109,15 +110,16 @@ static lh_status chain_turns(deadlock_walk *p, lh_error *err)
     return LH_OK;
 }
 
-/* Fulfils one condition of a message; pushes the message if it was the last. */
+/* Decrements the number of unmet conditions of a message; pushes the message
+ * to the stack of movable ones when none remains. */
 static void satisfy(deadlock_walk *p, uint32_t message)
 {
     if (--p->n_waits[message] == 0)
         p->stack[p->n_stack++] = message;
 }
 
-/* Queues the message of the rank's last pass and posts the receives that
- * follow; false: the queue is full. */
+/* Enqueues the message of the rank's last pass, if it has one, and posts the
+ * receives that follow the pass. Returns false if the send queue is full. */
 static bool issue_message(deadlock_walk *p, uint32_t r)
 {
     const lhi_exec_rank *rank = &p->x->ranks[r];
@@ -137,8 +139,8 @@ static bool issue_message(deadlock_walk *p, uint32_t r)
     return true;
 }
 
-/* Checks whether the next pass needs a communication that only a later pass
- * launches. */
+/* Checks whether the rank's next pass needs a collective or offload copy that
+ * only a later pass launches. */
 static bool needs_later_launch(const deadlock_walk *p, uint32_t r)
 {
     const lhi_exec_rank *rank = &p->x->ranks[r];
@@ -148,7 +150,8 @@ static bool needs_later_launch(const deadlock_walk *p, uint32_t r)
             pass->n_required_copies > pass->first_copy);
 }
 
-/* Runs a rank's passes while their inputs are available. */
+/* Executes a rank's passes in order until one lacks its input or the send
+ * queue is full. */
 static void run_rank(deadlock_walk *p, uint32_t r)
 {
     const lhi_exec_rank *rank = &p->x->ranks[r];
@@ -168,7 +171,8 @@ static void run_rank(deadlock_walk *p, uint32_t r)
     }
 }
 
-/* Links the messages that a queue copies one after the other. */
+/* For a delegated lane that receives, stores each message's predecessor and
+ * successor in its copy queue. */
 static void chain_queues(deadlock_walk *p, const lhi_exec_rank *rank,
                          const lhi_exec_lane *lane)
 {
@@ -180,8 +184,9 @@ static void chain_queues(deadlock_walk *p, const lhi_exec_rank *rank,
     }
 }
 
-/* Enters each message's ranks and unmet conditions from the receives of all
- * ranks, and chains the copy queues. */
+/* Stores, for each message, its sending and receiving rank and the number of
+ * unmet conditions, from the receives of all ranks; links the messages of each
+ * copy queue. */
 static void init(deadlock_walk *p)
 {
     const lh_exec *x = p->x;
@@ -202,7 +207,8 @@ static void init(deadlock_walk *p)
     }
 }
 
-/* Checks whether the awaited input has moved but not reached its pass. */
+/* Checks whether the input of the rank's next pass has arrived in host memory
+ * but waits there for earlier messages in its copy queue. */
 static bool has_input_in_queue(const deadlock_walk *p, uint32_t r)
 {
     const lhi_exec_rank *rank = &p->x->ranks[r];
@@ -233,8 +239,8 @@ static lh_status fail_own_communication(const lhi_exec_rank *rank, uint32_t r,
                     lh_pass_format(&rank->passes[data->after].pass, there));
 }
 
-/* Fails with the cause for which rank `r` cannot run its next pass, and a
- * remedy. */
+/* Fails with LH_EDEADLOCK: explains why rank `r` cannot run its next pass, and
+ * how to avoid it. */
 static lh_status fail_deadlock(const deadlock_walk *p, uint32_t r,
                                lh_error *err)
 {
@@ -279,8 +285,9 @@ static lh_status fail_deadlock(const deadlock_walk *p, uint32_t r,
                     r, here, maker, ended ? "its end" : there);
 }
 
-/* Marks a message as available once all earlier ones in its queue are, then
- * those after it. */
+/* Marks a message that has arrived as available to its pass once all earlier
+ * ones in its copy queue are, runs the pass's rank, and continues with the
+ * later messages. */
 static void mark_available(deadlock_walk *p, uint32_t message)
 {
     while (message != LH_NONE && p->moved[message] &&
@@ -292,7 +299,8 @@ static void mark_available(deadlock_walk *p, uint32_t message)
     }
 }
 
-/* Runs the walk until no instruction is possible; LH_EDEADLOCK: one is left. */
+/* Executes passes and moves messages until nothing is possible. LH_EDEADLOCK:
+ * a pass remains. */
 static lh_status run_all(deadlock_walk *p, lh_error *err)
 {
     const lh_exec *x = p->x;

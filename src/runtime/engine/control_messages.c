@@ -90,7 +90,8 @@ static double get_real(const unsigned char **at)
     return lhi_double_from_bits(get64(at));
 }
 
-/* Writes the header; returns the start of the fields. */
+/* Writes the header (kind, version, size) of a control message; returns the
+ * start of its fields. */
 static unsigned char *put_head(unsigned char *out, message_kind kind)
 {
     out[0] = 'L';
@@ -100,7 +101,8 @@ static unsigned char *put_head(unsigned char *out, message_kind kind)
     return out + HEAD_BYTES;
 }
 
-/* Checks kind, version and size of a message; *at: start of its fields. */
+/* Checks kind, version and size `want` of a control message; *at: start of its
+ * fields. LH_EIO: another message. */
 static lh_status get_head(const unsigned char *in, size_t size,
                           message_kind kind, size_t want,
                           const unsigned char **at, lh_error *err)
@@ -314,15 +316,15 @@ lh_status lhi_record_rows_read(const unsigned char *in, size_t size,
     return get_collectives(in, c->n_collectives, executed, err);
 }
 
-/* Limits times to 73 years around any clock's zero, so that differences do not
- * overflow. */
+/* Checks that a time is within 73 years of the clock's zero, so that
+ * differences do not overflow. */
 static bool is_valid_time(int64_t ns)
 {
     const int64_t most = INT64_C(1) << 61;
     return ns >= -most && ns <= most;
 }
 
-/* Checks the times of an observed pass. */
+/* Checks that all times in an observed pass are in range. */
 static bool has_valid_pass_times(const lhi_pass_observation *x)
 {
     return is_valid_time(x->ready_ns) && is_valid_time(x->ended_ns) &&
@@ -330,7 +332,7 @@ static bool has_valid_pass_times(const lhi_pass_observation *x)
            is_valid_time(x->transfer_start_ns) && is_valid_time(x->arrived_ns);
 }
 
-/* Checks the times of a recorded collective or copy. */
+/* Checks that all times in a recorded collective or copy are in range. */
 static bool has_valid_collective_times(const lhi_collective_record *x)
 {
     return is_valid_time(x->ready_ns) && is_valid_time(x->depart_ns) &&
@@ -400,7 +402,8 @@ lh_status lhi_observation_read(const unsigned char *in, size_t size,
 
 /* --- schedule proposals --- */
 
-/* Writes at most `room` bytes of text, zero-terminated and zero-padded. */
+/* Writes a text into a field of `room` bytes, truncated, zero-terminated and
+ * zero-padded, and advances `at`. */
 static void put_text(unsigned char **at, const char *text, size_t room)
 {
     size_t len = strlen(text);
@@ -411,7 +414,8 @@ static void put_text(unsigned char **at, const char *text, size_t room)
     *at += room;
 }
 
-/* Reads a zero-padded text field. */
+/* Reads a zero-padded text field of `room` bytes and advances `at`. LH_EIO:
+ * not terminated. */
 static lh_status get_text(const unsigned char **at, char *out, size_t room,
                           message_kind kind, lh_error *err)
 {

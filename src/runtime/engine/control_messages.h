@@ -180,10 +180,10 @@ typedef struct lhi_outcome {
     lhi_proposal_texts texts;
 } lhi_outcome;
 
-/* Encodes rank 0's command. */
+/* Encodes a command that rank 0 sends to all ranks. */
 void lhi_command_write(const lhi_command *command,
                        unsigned char out[LHI_COMMAND_BYTES]);
-/* Decodes rank 0's command. */
+/* Decodes a command of rank 0. LH_EIO: invalid. */
 lh_status lhi_command_read(const unsigned char *in, size_t size,
                            lhi_command *out, lh_error *err);
 
@@ -208,7 +208,8 @@ void lhi_record_counts_write(const lhi_record_counts *counts,
 lh_status lhi_record_counts_read(const unsigned char *in, size_t size,
                                  lhi_record_counts *out, lh_error *err);
 
-/* Returns the size of a rank's rows: pass records, then collectives. */
+/* Returns the encoded size in bytes of a rank's records: passes, then
+ * collectives and copies. */
 size_t lhi_record_rows_size(const lhi_record_counts *counts);
 /* Encodes a rank's pass and collective records. */
 void lhi_record_rows_write(const lhi_record_counts *counts,
@@ -221,14 +222,17 @@ lh_status lhi_record_rows_read(const unsigned char *in, size_t size,
                                lhi_pass_record *records,
                                lhi_collective_record *executed, lh_error *err);
 
-/* Returns the size of an observation: header, rows and collectives. */
+/* Returns the encoded size in bytes of a rank's observation: header, passes
+ * and collectives. */
 size_t lhi_observation_size(const lhi_observation_header *seen);
-/* Encodes a rank's observation of an iteration. */
+/* Encodes a rank's measurements of one iteration: passes `rows` and
+ * collectives `executed`. */
 void lhi_observation_write(const lhi_observation_header *seen,
                            const lhi_pass_observation *rows,
                            const lhi_collective_record *executed,
                            unsigned char *out);
-/* Decodes an observation whose counts must match *seen; sets its clock. */
+/* Decodes a rank's measurements of one iteration, whose counts must match
+ * *seen; sets the rank's clock in *seen. */
 lh_status lhi_observation_read(const unsigned char *in, size_t size,
                                lhi_observation_header *seen,
                                lhi_pass_observation *rows,
@@ -246,30 +250,30 @@ void lhi_vote_write(const lhi_vote *vote, unsigned char out[LHI_VOTE_BYTES]);
 lh_status lhi_vote_read(const unsigned char *in, size_t size, lhi_vote *out,
                         lh_error *err);
 
-/* Encodes a schedule switch. */
+/* Encodes the command that ranks switch to a new schedule at a step. */
 void lhi_switch_write(const lhi_switch *row,
                       unsigned char out[LHI_SWITCH_BYTES]);
-/* Decodes a schedule switch. */
+/* Decodes the command that ranks switch to a new schedule at a step. */
 lh_status lhi_switch_read(const unsigned char *in, size_t size, lhi_switch *out,
                           lh_error *err);
 
-/* Encodes an adaptation notice. */
+/* Encodes a notice about a monitor event or an adaptation decision. */
 void lhi_adapt_notice_write(const lhi_adapt_notice *row,
                             unsigned char out[LHI_ADAPT_NOTICE_BYTES]);
-/* Decodes an adaptation notice. */
+/* Decodes a notice about a monitor event or an adaptation decision. */
 lh_status lhi_adapt_notice_read(const unsigned char *in, size_t size,
                                 lhi_adapt_notice *out, lh_error *err);
 
-/* Encodes the outcome header. */
+/* Encodes the header of the run's outcome, which rank 0 sends to the caller. */
 void lhi_outcome_head_write(const lhi_outcome *outcome,
                             unsigned char out[LHI_OUTCOME_BYTES]);
-/* Decodes the outcome header. */
+/* Decodes the header of the run's outcome. */
 lh_status lhi_outcome_head_read(const unsigned char *in, size_t size,
                                 lhi_outcome *out, lh_error *err);
-/* Encodes the results of an iteration. */
+/* Encodes the results (times, loss) of an iteration. */
 void lhi_iteration_write(const lh_iteration *iteration,
                          unsigned char out[LHI_ITERATION_BYTES]);
-/* Decodes the results of an iteration. */
+/* Decodes the results (times, loss) of an iteration. */
 lh_iteration lhi_iteration_read(const unsigned char in[LHI_ITERATION_BYTES]);
 
 #endif

@@ -96,7 +96,8 @@ void lhi_decider_free(lhi_decider *d)
 
 /* --- notices --- */
 
-/* Appends a notice; the array doubles when it is full. */
+/* Appends a notice (about an event or a decision) to the decider's list; the
+ * array doubles when it is full. */
 static lh_status add_notice(lhi_decider *d, const lhi_adapt_notice *row,
                             lh_error *err)
 {
@@ -124,7 +125,8 @@ static void format_time(double ns, char *text, size_t room)
         snprintf(text, room, "%.3g us", ns / 1e3);
 }
 
-/* Names the monitored link, device or communication in a notice. */
+/* Formats the link, device or data-parallel communication that a monitor event
+ * is about. */
 static void format_subject(const lhi_decider *d, const lh_monitor_event *e,
                            char *text, size_t room)
 {
@@ -141,8 +143,8 @@ static void format_subject(const lhi_decider *d, const lh_monitor_event *e,
                  e->index);
 }
 
-/* Returns the part of a notice that names a remedy this run has not enabled; ""
- * if none. */
+/* Returns a clause that names an option against this event which the run has
+ * not enabled; "" if there is none. */
 static const char *describe_disabled_option(const lhi_decider *d,
                                             const lh_monitor_event *e)
 {
@@ -158,7 +160,8 @@ static const char *describe_disabled_option(const lhi_decider *d,
     return "";
 }
 
-/* Adds the notice for a monitor event. */
+/* Appends a notice that describes a monitor event: what became slower, its
+ * times, and the cost per iteration. */
 static lh_status report_event(lhi_decider *d, uint64_t step,
                               const lh_monitor_event *e, lh_error *err)
 {
@@ -183,9 +186,9 @@ static lh_status report_event(lhi_decider *d, uint64_t step,
     return add_notice(d, &row, err);
 }
 
-/* Stores the remark that decisions fail, once per run, because the cause
- * usually persists. */
-static void record_failure(lhi_decider *d, const lh_error *err)
+/* Stores, once per run, the remark that the run continues without adapting,
+ * with the cause `err`. Later causes are mostly the same. */
+static void store_remark(lhi_decider *d, const lh_error *err)
 {
     pthread_mutex_lock(&d->lock);
     if (!d->has_remarked)
@@ -199,7 +202,8 @@ static void record_failure(lhi_decider *d, const lh_error *err)
 
 /* --- decisions --- */
 
-/* Adds the notice for a decision unless it repeats the previous reason. */
+/* Appends a notice for the decision `what`. Skips a decision not to switch
+ * that is not `news` or has the same reason as the last one. */
 static lh_status report_decision(lhi_decider *d, uint64_t step,
                                  const lh_decision *what, bool news,
                                  lh_error *err)
@@ -221,8 +225,10 @@ static lh_status report_decision(lhi_decider *d, uint64_t step,
     return add_notice(d, &row, err);
 }
 
-/* Stores the decision for rank 0 to propose. */
-static void propose(lhi_decider *d, const lh_reschedule *given, bool is_move)
+/* Stores a proposal (schedule, data path or migration), which rank 0 then
+ * proposes to all ranks. `is_move`: hosts or layers migrate. */
+static void store_proposal(lhi_decider *d, const lh_reschedule *given,
+                           bool is_move)
 {
     pthread_mutex_lock(&d->lock);
     d->proposal = *given;
@@ -231,8 +237,9 @@ static void propose(lhi_decider *d, const lh_reschedule *given, bool is_move)
     pthread_mutex_unlock(&d->lock);
 }
 
-/* Checks whether a migration is better than the decision; if so, proposes it.
- */
+/* Searches for a migration of hosts or layers that is better than the decision
+ * `what`. If there is one, stores it as the proposal, rejects the decision and
+ * sets *moves. */
 static lh_status propose_migration(lhi_decider *d, uint64_t step,
                                    const lh_pipeline *estimated,
                                    const lh_decision *what, bool *moves,
@@ -260,11 +267,12 @@ static lh_status propose_migration(lhi_decider *d, uint64_t step,
     decision.predicted_ns = move.proposal.predicted_ns;
     decision.why = move.proposal.why;
     LHI_TRY(report_decision(d, step, &decision, true, err));
-    propose(d, &move.proposal, true);
+    store_proposal(d, &move.proposal, true);
     return LH_OK;
 }
 
-/* Proposes a migration if it is better, else the adaptation's decision. */
+/* Stores the proposal of step `step`: a migration if it is better, else the
+ * decision `what` if it is a switch. `news`: events began, changed or ended. */
 static lh_status propose_decision(lhi_decider *d, uint64_t step, bool news,
                                   const lh_pipeline *estimated,
                                   const lh_decision *what, lh_error *err)
@@ -283,11 +291,13 @@ static lh_status propose_decision(lhi_decider *d, uint64_t step, bool news,
                                  .delegated = what->delegated,
                                  .predicted_ns = what->predicted_ns};
     if (what->is_switch)
-        propose(d, &given, false);
+        store_proposal(d, &given, false);
     return LH_OK;
 }
 
-/* Runs the adaptation on the monitor's current estimate. */
+/* Runs the decision maker on the monitor's current estimate after iteration
+ * `step` and stores a proposal if it decides to switch. Counts its processor
+ * time. */
 static lh_status decide(lhi_decider *d, uint64_t step, bool news, lh_error *err)
 {
     lh_pipeline *estimated = NULL, *shared = NULL;
@@ -312,8 +322,9 @@ static lh_status decide(lhi_decider *d, uint64_t step, bool news, lh_error *err)
     return status;
 }
 
-/* Processes the verdict on the last proposal once iteration `step` runs under
- * it. */
+/* Processes the ranks' answer to the last proposal: at once if refused, from
+ * the first iteration under it if accepted. Informs the decision maker and the
+ * monitor. */
 static lh_status process_verdict(lhi_decider *d, uint64_t step, lh_error *err)
 {
     pthread_mutex_lock(&d->lock);
@@ -348,7 +359,7 @@ static lh_status process_verdict(lhi_decider *d, uint64_t step, lh_error *err)
     return lh_adapt_confirm(d->adapt, from, was == ACCEPTED, err);
 }
 
-/* Checks whether no proposal awaits its verdict. */
+/* Checks whether no proposal is waiting for the ranks' answer. */
 static bool has_no_proposal(lhi_decider *d)
 {
     pthread_mutex_lock(&d->lock);
@@ -394,7 +405,7 @@ lh_status lhi_decider_add_iteration(lhi_decider *d, const lh_observation *seen,
     if (status == LH_ENOMEM)
         return lhi_fail_nomem(err);
     if (status != LH_OK)
-        record_failure(d, &why);
+        store_remark(d, &why);
     return LH_OK;
 }
 

@@ -10,19 +10,21 @@
 
 typedef struct lhi_decider lhi_decider;
 
-/* Makes the adaptation with the run's own options. Release it with
- * lh_adapt_free(). */
+/* Creates the decision maker for schedule switches with the run's own options.
+ * Release it with lh_adapt_free(). */
 lh_status lhi_job_make_adapt(const lhi_job *job, lh_adapt **out, lh_error *err);
 
-/* Makes the decider of a run. */
+/* Creates the decider of a run: monitor, decision maker and, if enabled,
+ * migrations. */
 lh_status lhi_decider_make(const lhi_job *job, lhi_decider **out,
                            lh_error *err);
 /* Frees the decider; NULL is allowed. */
 void lhi_decider_free(lhi_decider *deciding);
 
-/* Adds a finished iteration. `clocks`: clock id per device; NULL: one clock;
- * used in the first call only. Failures in the monitor or the decision become a
- * remark and do not end the run. Returns LH_ENOMEM only. */
+/* Feeds a finished iteration to monitor and decision maker. `clocks`: clock
+ * number per device; NULL: one clock; used in the first call only. Failures in
+ * the monitor or the decision become a remark and do not end the run. Returns
+ * LH_ENOMEM only. */
 lh_status lhi_decider_add_iteration(lhi_decider *deciding,
                                     const lh_observation *seen,
                                     const uint32_t *clocks, lh_error *err);
@@ -32,17 +34,19 @@ int64_t lhi_decider_cpu_ns(const lhi_decider *deciding);
 
 /* --- callable from the rank's thread at any time --- */
 
-/* Takes a new decision for proposal; NULL: none. Borrowed until its verdict is
- * recorded. */
+/* Returns a new proposal for rank 0 to send to all ranks, once; NULL: none.
+ * Borrowed until the ranks' answer is recorded. */
 const lh_reschedule *lhi_decider_take_proposal(lhi_decider *deciding);
-/* Records the verdict: in effect from `step` on, or refused. */
+/* Records the ranks' answer to the proposal: in effect from `step` on
+ * (`followed`), or refused. */
 void lhi_decider_record_verdict(lhi_decider *deciding, uint64_t step,
                                 bool followed);
 
 /* Copies the i-th notice; false: there are fewer. */
 bool lhi_decider_get_notice(lhi_decider *deciding, uint32_t i,
                             lhi_adapt_notice *out);
-/* Takes the pending remark; false: there is none. */
+/* Moves the pending remark, a message for the user, into `text` of `room`
+ * bytes; false: there is none. */
 bool lhi_decider_take_remark(lhi_decider *deciding, char *text, size_t room);
 
 #endif

@@ -72,14 +72,16 @@ struct lhi_delegated_path {
 
 /* --- threads; called with the lock held unless noted --- */
 
-/* Checks whether copies take modelled durations (timed device). */
+/* Checks whether copies to and from host memory take modelled durations, as on
+ * the timed device. */
 static bool emulates_copies(const lhi_delegated_path *d)
 {
     return d->rank->o.hooks == NULL;
 }
 
-/* Finishes a copy that could start at from_ns: at the current time or, on the
- * timed device, after its modelled duration. Called without the lock. */
+/* Finishes a copy to or from host memory that could start at from_ns; returns
+ * its end: now or, on the timed device, after the modelled duration
+ * `staging_ns`, for which it sleeps. Called without the lock. */
 static int64_t finish_copy(queue *q, int64_t from_ns, int64_t staging_ns)
 {
     if (!emulates_copies(q->d))
@@ -92,7 +94,8 @@ static int64_t finish_copy(queue *q, int64_t from_ns, int64_t staging_ns)
     return q->free_ns;
 }
 
-/* Waits for a signal; false: the path is stopping. */
+/* Waits for a signal to the queue's thread; false: the delegated path is
+ * stopping. Called with the lock held. */
 static bool wait_for_signal(queue *q)
 {
     if (q->d->stop || q->d->status != LH_OK)
@@ -101,7 +104,8 @@ static bool wait_for_signal(queue *q)
     return true;
 }
 
-/* Wakes all queues of a lane. */
+/* Signals the threads of all queues of a lane, which holds the delegated
+ * messages to or from one rank. */
 static void wake_lane(lane *l)
 {
     for (uint32_t i = 0; i < l->of->n_queues; i++)
@@ -114,7 +118,8 @@ static lh_status fail_stopped(lh_error *err)
     return lhi_fail(err, LH_ECANCELED, "stopped");
 }
 
-/* Copies and sends message `nth` in the lane's order. */
+/* Copies message `nth` of the lane to host memory and sends it; records when
+ * the device buffer is free. */
 static lh_status send_one(queue *q, uint32_t nth, lh_error *err)
 {
     lhi_delegated_path *d = q->d;
@@ -156,7 +161,8 @@ static lh_status send_one(queue *q, uint32_t nth, lh_error *err)
     return status;
 }
 
-/* Receives and copies message `nth`. */
+/* Receives message `nth` of the lane into host memory and copies it to the
+ * device. */
 static lh_status receive_one(queue *q, uint32_t nth, lh_error *err)
 {
     lhi_delegated_path *d = q->d;
@@ -186,7 +192,8 @@ static lh_status receive_one(queue *q, uint32_t nth, lh_error *err)
     return LH_OK;
 }
 
-/* Processes all messages of the queue in a step. */
+/* Sends or receives all messages of the queue in a step: every n-th of its
+ * lane, which has n queues. */
 static lh_status run_step(queue *q, lh_error *err)
 {
     const lhi_exec_lane *of = q->lane->of;
@@ -196,8 +203,8 @@ static lh_status run_step(queue *q, lh_error *err)
     return LH_OK;
 }
 
-/* Records the first failure and aborts the run, so that no rank waits for this
- * one. */
+/* Records the first failure of a delegated message and aborts the run, so that
+ * no rank waits for this one. */
 static void fail(lhi_delegated_path *d, lh_status status, const lh_error *err)
 {
     if (d->status != LH_OK || d->stop)
@@ -250,7 +257,8 @@ static void init_conditions(lhi_delegated_path *d)
     pthread_condattr_destroy(&how);
 }
 
-/* Makes the run state of the rank's lanes and their queues. */
+/* Allocates the rank's lanes (delegated messages to or from one rank) and the
+ * state of their queues, each with its own thread. */
 static lh_status make_queues(lhi_delegated_path *d, lh_error *err)
 {
     lhi_rank *rank = d->rank;
@@ -273,8 +281,8 @@ static lh_status make_queues(lhi_delegated_path *d, lh_error *err)
     return LH_OK;
 }
 
-/* Allocates host buffers: one per receive slot, and a pool per sending queue.
- */
+/* Allocates host buffers: one per receive slot, and a buffer pool per sending
+ * queue. */
 static lh_status make_buffers(lhi_delegated_path *d, lh_error *err)
 {
     lhi_rank *rank = d->rank;
@@ -347,7 +355,7 @@ void lhi_delegated_path_free(lhi_delegated_path *d)
 
 /* --- called by the passes --- */
 
-/* Starts the threads of all queues without one. */
+/* Starts a thread for each queue that has none. */
 static lh_status start_threads(lhi_delegated_path *d, lh_error *err)
 {
     for (uint32_t i = 0; i < d->n_queues; i++) {
@@ -390,7 +398,8 @@ bool lhi_delegated_path_is_active(const lhi_delegated_path *d)
     return d && d->is_active;
 }
 
-/* Wakes the queue that owns the message. */
+/* Signals the thread of queue `nth` in the lane that receives from or sends to
+ * rank `peer`. */
 static void wake_queue(lhi_delegated_path *d, bool receives, uint32_t peer,
                        uint32_t nth)
 {
@@ -434,7 +443,8 @@ void lhi_delegated_path_reclaim_buffers(lhi_delegated_path *d)
     }
 }
 
-/* Sleeps until the threads signal progress; called with the lock held. */
+/* Sleeps until a queue's thread signals progress; fails if the run ends.
+ * Called with the lock held. */
 static lh_status await_threads(lhi_delegated_path *d, lh_error *err)
 {
     enum { POLL_NS = 100000000 };

@@ -38,17 +38,17 @@ struct lhi_elastic_sharding {
 
 /* --- collectives --- */
 
-/* Returns the first tag of collective `number` in a step; tags below belong to
- * whole-chunk collectives. */
-static uint64_t tag_of(const lhi_elastic_sharding *s, uint64_t step,
-                       uint32_t number)
+/* Returns the first message tag of collective `number` in a step; lower tags
+ * belong to whole-chunk collectives. */
+static uint64_t make_tag(const lhi_elastic_sharding *s, uint64_t step,
+                         uint32_t number)
 {
     uint32_t first = 2 * s->o.exec->n_chunks;
     return lhi_tag(LHI_TAG_DATA, step, (first + number) * LHI_PART_TAGS);
 }
 
-/* Checks whether communication k carries the entire chunk, once per iteration.
- */
+/* Checks whether collective `k` of the rank's data stream carries the entire
+ * chunk once per iteration, not a bucket of it. */
 static bool is_whole_chunk(const lhi_elastic_sharding *s, uint32_t k)
 {
     uint32_t op = s->program->data[k].op;
@@ -57,8 +57,9 @@ static bool is_whole_chunk(const lhi_elastic_sharding *s, uint32_t k)
     return kind == LH_DP_AGO || kind == LH_DP_RSO;
 }
 
-/* Returns the part that communication k carries. */
-static lhi_train_part part_of(const lhi_elastic_sharding *s, uint32_t k)
+/* Returns the range of parameters or gradients that collective `k` of the
+ * rank's data stream carries. */
+static lhi_train_part find_part(const lhi_elastic_sharding *s, uint32_t k)
 {
     const lhi_exec_data *d = &s->program->data[k];
     lhi_train_part part = {.chunk = d->chunk};
@@ -76,15 +77,15 @@ static lhi_train_part part_of(const lhi_elastic_sharding *s, uint32_t k)
     return part;
 }
 
-/* Runs collective `k` of the rank's data stream: an all-gather into its value
- * buffer, or a reduce-scatter of its gradient buffer, with the sum over sites
- * if it carries the whole chunk. */
-static lh_status communicate(lhi_elastic_sharding *s, uint32_t k, uint64_t step,
-                             int64_t *ready_ns, lh_error *err)
+/* Runs collective `k` of the rank's data stream: an all-gather into its
+ * parameter buffer, or a reduce-scatter of its gradient buffer. The latter
+ * then sums over datacenters if it carries the whole chunk. */
+static lh_status run_collective(lhi_elastic_sharding *s, uint32_t k,
+                                uint64_t step, int64_t *ready_ns, lh_error *err)
 {
     const lhi_shard_op *op = &s->plan.ops[k];
-    const lhi_train_part part = part_of(s, k);
-    uint64_t tag = tag_of(s, step, k);
+    const lhi_train_part part = find_part(s, k);
+    uint64_t tag = make_tag(s, step, k);
     int64_t *ready = s->o.shared_clock ? ready_ns : NULL;
     if (!s->program->data[k].is_scatter)
         return lhi_part_all_gather(
@@ -99,14 +100,15 @@ static lh_status communicate(lhi_elastic_sharding *s, uint32_t k, uint64_t step,
         return LH_OK;
     uint32_t number =
         s->program->n_data + k * lhi_part_count_sum_tags(&s->exchange);
-    return lhi_part_sum_sites(&s->exchange, &part, tag_of(s, step, number),
+    return lhi_part_sum_sites(&s->exchange, &part, make_tag(s, step, number),
                               ready, err);
 }
 
 /* --- times --- */
 
-/* Records the times as measured, or as emulated on the stage's serial
- * data-parallel link. Called with the lock held. */
+/* Records the times of collective `k`, which was ready at ready_ns: measured,
+ * or emulated on the stage's data-parallel link, which carries one collective
+ * at a time. Called with the lock held. */
 static void record_times(lhi_elastic_sharding *s, uint32_t k, int64_t ready_ns)
 {
     const lhi_exec_data *d = &s->program->data[k];
@@ -153,15 +155,15 @@ lh_status lhi_sleep_emulated(lhi_net *net, const lhi_net_stop *stop,
 
 /* --- thread --- */
 
-/* Runs the next launched collective. Called with the lock held; releases it
- * meanwhile. */
+/* Runs the next launched collective of the data stream. Called with the lock
+ * held; releases it meanwhile. */
 static lh_status run_next(lhi_elastic_sharding *s)
 {
     uint32_t k = s->n_done;
     uint64_t step = s->step;
     int64_t ready_ns = s->launched_ns[k];
     pthread_mutex_unlock(&s->lock);
-    lh_status status = communicate(s, k, step, &ready_ns, &s->err);
+    lh_status status = run_collective(s, k, step, &ready_ns, &s->err);
     pthread_mutex_lock(&s->lock);
     if (status != LH_OK)
         return status;
@@ -190,9 +192,10 @@ static void *thread_main(void *of)
 
 /* --- step --- */
 
-/* Returns the sharded tensors of a chunk on this device. */
-static lhi_sharded_tensors sharded_of(const lhi_elastic_sharding *s,
-                                      uint32_t chunk)
+/* Returns the number of sharded parameters and gradients of a chunk on this
+ * device. */
+static lhi_sharded_tensors get_sharded_tensors(const lhi_elastic_sharding *s,
+                                               uint32_t chunk)
 {
     return s->o.device->ops->sharded_tensors(s->o.device, chunk);
 }
@@ -201,9 +204,9 @@ void lhi_elastic_sharding_begin_step(lhi_elastic_sharding *s, uint64_t step)
 {
     for (uint32_t i = 0; i < s->o.n_mine; i++) {
         uint32_t chunk = s->o.mine[i];
-        if (sharded_of(s, chunk).values > 0)
+        if (get_sharded_tensors(s, chunk).values > 0)
             s->o.device->ops->set_sharded_values(s->o.device, chunk, NULL);
-        if (sharded_of(s, chunk).gradients > 0)
+        if (get_sharded_tensors(s, chunk).gradients > 0)
             s->o.device->ops->set_sharded_gradients(s->o.device, chunk, NULL, 0,
                                                     0);
     }
@@ -216,8 +219,8 @@ void lhi_elastic_sharding_begin_step(lhi_elastic_sharding *s, uint64_t step)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Launches the communications that start with pass i, and waits for the first
- * `needs`. */
+/* Launches the collectives that start with pass i, and waits until the
+ * stream's first `needs` collectives have arrived. */
 static lh_status launch_and_wait(lhi_elastic_sharding *s, uint32_t i,
                                  uint32_t needs, lh_error *err)
 {
@@ -241,13 +244,13 @@ static lh_status launch_and_wait(lhi_elastic_sharding *s, uint32_t i,
     return lhi_sleep_emulated(s->o.net, s->o.stop, arrive_ns, err);
 }
 
-/* Gathers the pass's chunk for validation, unless it is gathered already or has
- * no sharded values. */
+/* All-gathers the parameters of the pass's chunk in a validation step, unless
+ * they are gathered already or not sharded. */
 static lh_status gather_for_pass(lhi_elastic_sharding *s, const lh_pass *pass,
                                  lh_error *err)
 {
     if (s->gathered_chunk == pass->chunk ||
-        sharded_of(s, pass->chunk).values == 0)
+        get_sharded_tensors(s, pass->chunk).values == 0)
         return LH_OK;
     return lhi_elastic_sharding_gather_chunk(s, pass->chunk, true, err);
 }
@@ -296,11 +299,11 @@ lhi_elastic_sharding_collectives(const lhi_elastic_sharding *s, uint32_t *n)
 
 /* --- between steps --- */
 
-/* Returns the tag of the next collective outside the step's data stream; its
+/* Returns the tag of the next collective outside the steps' data streams; its
  * step number is above all steps. */
-static uint64_t next_tag(lhi_elastic_sharding *s)
+static uint64_t make_next_tag(lhi_elastic_sharding *s)
 {
-    return tag_of(s, (1u << 23) + s->turn, s->n_turn++);
+    return make_tag(s, (1u << 23) + s->turn, s->n_turn++);
 }
 
 lh_status lhi_elastic_sharding_gather_values(lhi_elastic_sharding *s,
@@ -315,7 +318,7 @@ lh_status lhi_elastic_sharding_gather_values(lhi_elastic_sharding *s,
                 s->o.train, part.chunk, (lhi_train_bucket_kind)k);
             part.of[k] = (lhi_train_range){pieces.values, pieces.all};
         }
-        LHI_TRY(lhi_part_all_gather(&s->exchange, &part, NULL, next_tag(s),
+        LHI_TRY(lhi_part_all_gather(&s->exchange, &part, NULL, make_next_tag(s),
                                     NULL, err));
     }
     s->gathered_chunk = LH_NONE;
@@ -327,7 +330,7 @@ lh_status lhi_elastic_sharding_gather_chunk(lhi_elastic_sharding *s,
                                             lh_error *err)
 {
     lhi_train_part part = {.chunk = chunk};
-    if (sharded_of(s, chunk).values == 0)
+    if (get_sharded_tensors(s, chunk).values == 0)
         return LH_OK;
     for (uint32_t i = 0; i < LHI_N_TRAIN_BUCKETS; i++)
         part.of[i].to = lhi_train_find_piece_sizes(s->o.train, chunk,
@@ -336,7 +339,7 @@ lh_status lhi_elastic_sharding_gather_chunk(lhi_elastic_sharding *s,
     s->gathered_chunk = whole ? chunk : LH_NONE;
     if (whole)
         LHI_TRY(lhi_part_all_gather(&s->exchange, &part, s->values[0],
-                                    next_tag(s), NULL, err));
+                                    make_next_tag(s), NULL, err));
     s->o.device->ops->set_sharded_values(s->o.device, chunk,
                                          whole ? s->values[0] : NULL);
     return LH_OK;
@@ -350,12 +353,13 @@ void lhi_elastic_sharding_add_memory(const lhi_elastic_sharding *s,
 
 /* --- construction --- */
 
-/* Returns the largest sharded sizes over this rank's chunks. */
+/* Returns the largest number of sharded parameters and of gradients in one of
+ * this rank's chunks. */
 static lhi_sharded_tensors find_most(const lhi_elastic_sharding *s)
 {
     lhi_sharded_tensors most = {0};
     for (uint32_t i = 0; i < s->o.n_mine; i++) {
-        lhi_sharded_tensors t = sharded_of(s, s->o.mine[i]);
+        lhi_sharded_tensors t = get_sharded_tensors(s, s->o.mine[i]);
         most.values = t.values > most.values ? t.values : most.values;
         if (t.gradients > most.gradients)
             most.gradients = t.gradients;
@@ -363,7 +367,8 @@ static lhi_sharded_tensors find_most(const lhi_elastic_sharding *s)
     return most;
 }
 
-/* Grows the buffer list to the plan's size and keeps the existing buffers. */
+/* Enlarges a list of buffers of `size` floats to `wanted` entries and keeps
+ * the existing buffers; false: out of memory. */
 static bool add_buffers(const lhi_elastic_sharding *s, float ***rooms,
                         uint32_t *n, uint32_t wanted, size_t size)
 {
@@ -382,7 +387,8 @@ static bool add_buffers(const lhi_elastic_sharding *s, float ***rooms,
     return true;
 }
 
-/* Plans the rank's buffers and allocates them. */
+/* Plans which buffer each collective and pass uses, and allocates buffers and
+ * records. */
 static lh_status make_plan(lhi_elastic_sharding *s, lh_error *err)
 {
     uint32_t n = s->program->n_data, n_chunks = s->o.exec->n_chunks;
@@ -394,7 +400,7 @@ static lh_status make_plan(lhi_elastic_sharding *s, lh_error *err)
     if (!all || !s->launched_ns || !s->arrive_ns || !s->executed)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < s->o.n_mine; i++)
-        all[s->o.mine[i]] = sharded_of(s, s->o.mine[i]);
+        all[s->o.mine[i]] = get_sharded_tensors(s, s->o.mine[i]);
     LHI_TRY(lhi_shard_plan_make(s->o.pipeline, s->o.exec, s->o.stage, all,
                                 &s->plan, err));
     bool ok = add_buffers(s, &s->values, &s->n_values, s->plan.n_values,
@@ -404,8 +410,8 @@ static lh_status make_plan(lhi_elastic_sharding *s, lh_error *err)
     return ok ? LH_OK : lhi_fail_nomem(err);
 }
 
-/* Makes the plan and the exchange buffers, and starts the communication thread.
- */
+/* Makes the buffer plan and the exchange buffers, and starts the communication
+ * thread. */
 static lh_status init(lhi_elastic_sharding *s, lh_error *err)
 {
     lhi_part_buffer_sizes room = {0};

@@ -43,38 +43,42 @@ typedef struct lhi_sharding_options {
     lhi_device *device;
 } lhi_sharding_options;
 
-/* Makes the sharding and starts its communication thread. */
+/* Creates the elastic sharding (parameters or gradients gathered and reduced
+ * by collectives of the schedule) and starts its communication thread. */
 lh_status lhi_elastic_sharding_make(const lhi_sharding_options *options,
                                     lhi_elastic_sharding **out, lh_error *err);
 /* Ends the thread; after a failure, call it once all ranks are notified. */
 void lhi_elastic_sharding_stop(lhi_elastic_sharding *s);
-/* Frees the sharding; NULL is allowed. */
+/* Frees the elastic sharding; NULL is allowed. */
 void lhi_elastic_sharding_free(lhi_elastic_sharding *s);
 
-/* Starts a step: withdraws the device's buffers and resets the collectives. */
+/* Starts a step: removes the device's pointers to parameter and gradient
+ * buffers, and sets the step's collective counts to 0. */
 void lhi_elastic_sharding_begin_step(lhi_elastic_sharding *s, uint64_t step);
-/* Prepares pass `i`: launches its communications and waits for those it needs.
- * In validation steps it only gathers the parameters. */
+/* Prepares pass `i`: launches the collectives that start with it, waits for
+ * those it needs, and sets its buffers. In validation steps it only gathers
+ * the parameters. */
 lh_status lhi_elastic_sharding_prepare_pass(lhi_elastic_sharding *s, uint32_t i,
                                             lhi_step_kind kind, lh_error *err);
-/* Waits until all communications are complete. */
+/* Waits until all collectives of the step are complete. */
 lh_status lhi_elastic_sharding_end_step(lhi_elastic_sharding *s, lh_error *err);
-/* Returns the collective records of the last step. */
+/* Returns the records of the last step's collectives, *n of them; borrowed. */
 const lhi_collective_record *
 lhi_elastic_sharding_collectives(const lhi_elastic_sharding *s, uint32_t *n);
 
-/* Switches to `exec` between steps. Its shard plan must exist (checked by
- * lhi_job_predict_memory()). Out of memory fails the next step. */
+/* Switches to the execution plan `exec` between steps and plans the buffers
+ * again. Its shard plan must exist (checked by lhi_job_predict_memory()). Out
+ * of memory fails the next step. */
 void lhi_elastic_sharding_set_plan(lhi_elastic_sharding *s,
                                    const lh_exec *exec);
 
-/* Gathers the values that are not sharded, before validation steps and
- * checkpoints. All replicas call it between steps, with a new `turn` each time.
- */
+/* All-gathers the parameters that are not sharded, before validation steps and
+ * checkpoints. All replicas call it between steps, with a new `turn` each
+ * time. */
 lh_status lhi_elastic_sharding_gather_values(lhi_elastic_sharding *s,
                                              uint64_t turn, lh_error *err);
-/* Gathers a whole chunk (`whole`), which stays in memory until the call with
- * false. Collective over the replicas. */
+/* All-gathers a whole chunk's parameters (`whole`), which stay in memory until
+ * the call with false. All replicas must call it. */
 lh_status lhi_elastic_sharding_gather_chunk(lhi_elastic_sharding *s,
                                             uint32_t chunk, bool whole,
                                             lh_error *err);
@@ -87,7 +91,8 @@ void lhi_elastic_sharding_add_memory(const lhi_elastic_sharding *s,
  * requested. */
 lh_status lhi_check_run_end(lhi_net *net, const lhi_net_stop *stop,
                             lh_error *err);
-/* Sleeps for an emulated duration; returns early when the run ends. */
+/* Sleeps until the emulated time `until_ns`; returns early with an error when
+ * the run ends. */
 lh_status lhi_sleep_emulated(lhi_net *net, const lhi_net_stop *stop,
                              int64_t until_ns, lh_error *err);
 

@@ -19,7 +19,7 @@ lh_status lhi_emulated_collectives_make(lhi_rank *rank, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the modelled duration of a data-parallel collective, ns. */
+/* Returns the modelled transfer time of a data-parallel collective in ns. */
 static int64_t transfer_time(const lhi_rank *rank, const lhi_exec_data *data)
 {
     const lh_chunk *k = lhi_timed_find_chunk(rank->o.device, data->chunk);
@@ -28,8 +28,10 @@ static int64_t transfer_time(const lhi_rank *rank, const lhi_exec_data *data)
     return data->is_scatter ? k->reduce_scatter_ns : k->all_gather_ns;
 }
 
-/* Emulates the next collective in the stream. */
-static void emulate_next(lhi_rank *rank, int64_t ready_ns)
+/* Computes the times of the next collective in the rank's data stream, ready
+ * at ready_ns: it starts when the previous one has been sent. Delays the pass
+ * that needs it. */
+static void emulate_next_collective(lhi_rank *rank, int64_t ready_ns)
 {
     const lhi_exec_data *data = &rank->program->data[rank->n_collectives];
     lhi_collective_record *x = &rank->collectives[rank->n_collectives++];
@@ -52,14 +54,14 @@ static void emulate_next(lhi_rank *rank, int64_t ready_ns)
         *waits = x->arrive_ns;
 }
 
-/* Emulates the collectives before `end` that are launched after at most this
- * many passes. */
-static void emulate_until(lhi_rank *rank, uint32_t end, uint32_t after,
-                          int64_t ready_ns)
+/* Emulates the stream's collectives before index `end` that are launched after
+ * at most `after` passes, all ready at ready_ns. */
+static void emulate_collectives(lhi_rank *rank, uint32_t end, uint32_t after,
+                                int64_t ready_ns)
 {
     while (rank->n_collectives < end &&
            rank->program->data[rank->n_collectives].after <= after)
-        emulate_next(rank, ready_ns);
+        emulate_next_collective(rank, ready_ns);
 }
 
 void lhi_emulated_collectives_begin_step(lhi_rank *rank, int64_t t0_ns)
@@ -69,7 +71,7 @@ void lhi_emulated_collectives_begin_step(lhi_rank *rank, int64_t t0_ns)
            program->n_passes * sizeof *rank->data_ready_ns);
     rank->n_collectives = 0;
     rank->data_free_ns = t0_ns;
-    emulate_until(rank, program->passes[0].first_data, 0, t0_ns);
+    emulate_collectives(rank, program->passes[0].first_data, 0, t0_ns);
 }
 
 int64_t lhi_emulated_collectives_ready_ns(const lhi_rank *rank,
@@ -82,15 +84,15 @@ void lhi_emulated_collectives_start_pass(lhi_rank *rank,
                                          const lhi_exec_pass *pass,
                                          int64_t start_ns)
 {
-    emulate_until(rank, pass[1].first_data,
-                  (uint32_t)(pass - rank->program->passes), start_ns);
+    emulate_collectives(rank, pass[1].first_data,
+                        (uint32_t)(pass - rank->program->passes), start_ns);
 }
 
 void lhi_emulated_collectives_end_pass(lhi_rank *rank,
                                        const lhi_exec_pass *pass,
                                        int64_t end_ns)
 {
-    emulate_until(rank, pass[1].first_data, UINT32_MAX, end_ns);
+    emulate_collectives(rank, pass[1].first_data, UINT32_MAX, end_ns);
 }
 
 int64_t lhi_emulated_collectives_last_ns(const lhi_rank *rank)

@@ -2,6 +2,8 @@
 /* Accessors for an execution plan. */
 #include "runtime/engine/execution_plan.h"
 
+/* Returns the name of an instruction stream (compute, send, receive, data,
+ * offload); static storage. */
 const char *lh_stream_name(lh_stream stream)
 {
     static const char *const names[] = {
@@ -11,6 +13,7 @@ const char *lh_stream_name(lh_stream stream)
     return stream < LH_N_STREAMS ? names[stream] : "?";
 }
 
+/* Frees an execution plan; ignores NULL. */
 void lh_exec_free(lh_exec *exec)
 {
     if (!exec)

@@ -95,24 +95,28 @@ struct lh_exec {
     lh_schedule *schedule; /* the source schedule */
 };
 
-/* lh_exec_make() without the deadlock check. */
+/* Builds an execution plan as lh_exec_make() does, but without the deadlock
+ * check. */
 lh_status lhi_exec_lower(const lh_pipeline *pipeline,
                          const lh_schedule *schedule,
                          const lh_exec_options *options, lh_exec **out,
                          lh_error *err);
 
-/* Fills in a rank's data stream from its passes (lower_data.c). */
+/* Builds a rank's data stream (collectives in launch order) from its passes
+ * (lower_data.c). */
 lh_status lhi_exec_lower_data(const lh_pipeline *p, lhi_arena *mem,
                               lhi_arena *scratch, lhi_exec_rank *rank,
                               lh_error *err);
 
-/* Fills in a rank's offload stream from its passes (lower_data.c). */
+/* Builds a rank's offload stream (copies in launch order) from its passes
+ * (lower_data.c). */
 lh_status lhi_exec_lower_copies(const lh_pipeline *p, lhi_arena *mem,
                                 lhi_arena *scratch, lhi_exec_rank *rank,
                                 lh_error *err);
 
-/* Returns simulator options with the plan's message settings, to simulate other
- * schedules in its place. Delegated links are without their copies. */
+/* Returns simulator options with the plan's message settings, for simulations
+ * of other schedules. Leaves out the copies of delegated links to and from
+ * host memory. */
 lh_sim_options lhi_exec_sim_options(const lh_exec *exec);
 /* Returns simulator options with the plan's message settings but another data
  * path; `delegated`: links on the mixed path, else NULL. */
@@ -121,11 +125,12 @@ lh_sim_options lhi_exec_sim_options_on(const lh_exec *exec, lh_data_path path,
 
 /* --- direct and delegated path (lower_paths.c) --- */
 
-/* Copies the delegation options that the path uses. */
+/* Copies the delegation options that the plan's data path uses into `mem`. */
 lh_status lhi_exec_copy_delegation(const lh_pipeline *pipeline,
                                    lh_exec_options *options, lhi_arena *mem,
                                    lh_error *err);
-/* Simulates the schedule with the data path from the options. */
+/* Simulates the schedule with the data path (direct, delegated or mixed) of
+ * the options. */
 lh_status lhi_exec_simulate(const lh_pipeline *pipeline,
                             const lh_schedule *schedule,
                             const lh_exec_options *options, lh_timeline **out,
@@ -134,16 +139,17 @@ lh_status lhi_exec_simulate(const lh_pipeline *pipeline,
  * each copy. */
 bool lhi_exec_is_delegated(const lh_exec_options *options,
                            const lhi_route *route, int64_t *staging_ns);
-/* Builds the rank's lanes from its passes and posts. made_ns, arrive_ns: per
- * input, when the prediction has its message produced and arrived.
- * LH_EUNSUPPORTED: more queues are needed than LH_MAX_QUEUES. */
+/* Builds a rank's lanes, each with the delegated messages to or from one rank.
+ * made_ns, arrive_ns: predicted time, per input number, when the message is
+ * produced and arrives. LH_EUNSUPPORTED: more than LH_MAX_QUEUES queues are
+ * needed. */
 lh_status lhi_exec_add_lanes(lh_exec *exec, uint32_t rank,
                              const int64_t *made_ns, const int64_t *arrive_ns,
                              lh_error *err);
 
 /* Checks that every instruction can eventually run, if a message moves only
  * after its receive is posted and links with explicit orders wait for the next
- * message in turn. LH_EDEADLOCK: the plan deadlocks. */
+ * message in their order. LH_EDEADLOCK: the plan deadlocks. */
 lh_status lhi_exec_check_deadlock(const lh_exec *exec, lh_error *err);
 
 /* Returns the rank that produces an input. */

@@ -73,13 +73,15 @@ struct lhi_fsdp {
     lh_error err;
 };
 
-/* Returns the number of a chunk's parts: layers, embedding, head. */
-static uint32_t parts_of(const lhi_fsdp *l, uint32_t chunk)
+/* Returns the number of a chunk's parts, the units of FSDP: layers, embedding,
+ * head. */
+static uint32_t count_parts(const lhi_fsdp *l, uint32_t chunk)
 {
     return l->o.device->ops->n_parts(l->o.device, chunk);
 }
 
-/* Returns a device part as a range of the training arrays. */
+/* Returns the range of a part (layer, embedding or head) in the training
+ * arrays. */
 static lhi_train_part find_part(const lhi_fsdp *l, uint32_t chunk,
                                 uint32_t part)
 {
@@ -90,12 +92,12 @@ static lhi_train_part find_part(const lhi_fsdp *l, uint32_t chunk,
 
 /* --- thread --- */
 
-/* Gathers all parts of a chunk, one after the other, when values are not
- * sharded. */
+/* All-gathers the parts of a chunk one after the other, once per step, if
+ * parameters are not sharded. *ready_ns: when the collective could start. */
 static lh_status gather_chunk(lhi_fsdp *l, const queued_communication *s,
                               int64_t *ready_ns, lh_error *err)
 {
-    for (uint32_t i = 0; i < parts_of(l, s->chunk); i++) {
+    for (uint32_t i = 0; i < count_parts(l, s->chunk); i++) {
         lhi_train_part part = find_part(l, s->chunk, i);
         LHI_TRY(lhi_part_all_gather(&l->exchange, &part, NULL,
                                     s->tag + (uint64_t)i * LHI_PART_TAGS,
@@ -104,14 +106,14 @@ static lh_status gather_chunk(lhi_fsdp *l, const queued_communication *s,
     return LH_OK;
 }
 
-/* Sums a chunk's gradients over sites part by part, since the buffers hold one
- * part. */
+/* Sums a chunk's gradients over datacenters part by part, since the buffers
+ * hold one part (layer, embedding or head). */
 static lh_status sum_chunk(lhi_fsdp *l, const queued_communication *s,
                            int64_t *ready_ns, lh_error *err)
 {
     uint64_t tags =
         (uint64_t)lhi_part_count_sum_tags(&l->exchange) * LHI_PART_TAGS;
-    for (uint32_t i = 0; i < parts_of(l, s->chunk); i++) {
+    for (uint32_t i = 0; i < count_parts(l, s->chunk); i++) {
         lhi_train_part part = find_part(l, s->chunk, i);
         LHI_TRY(lhi_part_sum_sites(&l->exchange, &part, s->tag + i * tags,
                                    i == 0 ? ready_ns : NULL, err));
@@ -119,10 +121,11 @@ static lh_status sum_chunk(lhi_fsdp *l, const queued_communication *s,
     return LH_OK;
 }
 
-/* Runs a queued communication: a gather or reduce-scatter of a part, a gather
- * of a chunk, or its sum over sites. */
-static lh_status communicate(lhi_fsdp *l, const queued_communication *s,
-                             int64_t *ready_ns, lh_error *err)
+/* Runs a queued communication: an all-gather or reduce-scatter of a part
+ * (layer, embedding or head), an all-gather of a chunk, or its sum over
+ * datacenters. */
+static lh_status run_communication(lhi_fsdp *l, const queued_communication *s,
+                                   int64_t *ready_ns, lh_error *err)
 {
     lhi_train_part part;
     if (!l->o.shared_clock)
@@ -139,10 +142,12 @@ static lh_status communicate(lhi_fsdp *l, const queued_communication *s,
                                    s->tag, ready_ns, err);
 }
 
-/* Returns the emulated transfer time; *latency_ns: additional latency.
- * Collectives for parts run one after the other, as in the planner's model. */
-static int64_t transfer_of(const lhi_fsdp *l, const queued_communication *s,
-                           int64_t *latency_ns)
+/* Returns the emulated transfer time of a queued communication; *latency_ns:
+ * additional latency. Collectives for single layers run one after the other,
+ * as in the planner's model. */
+static int64_t compute_transfer_time(const lhi_fsdp *l,
+                                     const queued_communication *s,
+                                     int64_t *latency_ns)
 {
     const lh_chunk *chunk = &l->o.times[s->chunk];
     bool gathers = s->kind == GATHER_PART || s->kind == GATHER_CHUNK;
@@ -168,8 +173,9 @@ static int64_t transfer_of(const lhi_fsdp *l, const queued_communication *s,
     return (int64_t)(ns + 0.5);
 }
 
-/* Records the times as measured, or as emulated on the stage's serial
- * data-parallel link. Called with the lock held. */
+/* Records the times of communication `s`, ready at ready_ns: measured, or
+ * emulated on the stage's data-parallel link, which carries one at a time.
+ * Called with the lock held. */
 static void record_times(lhi_fsdp *l, const queued_communication *s,
                          int64_t ready_ns)
 {
@@ -177,7 +183,7 @@ static void record_times(lhi_fsdp *l, const queued_communication *s,
     int64_t depart = ready_ns, sent = lhi_now_ns(), latency = 0;
     if (l->o.emulates && !l->validates) {
         depart = ready_ns > l->free_ns ? ready_ns : l->free_ns;
-        l->free_ns = sent = depart + transfer_of(l, s, &latency);
+        l->free_ns = sent = depart + compute_transfer_time(l, s, &latency);
     }
     int64_t arrive = sent + latency;
     if (s->arrive_ns)
@@ -198,7 +204,7 @@ static lh_status run_next(lhi_fsdp *l)
     queued_communication s = l->queue[l->n_done % l->queue_capacity];
     int64_t ready_ns = s.launched_ns;
     pthread_mutex_unlock(&l->lock);
-    lh_status status = communicate(l, &s, &ready_ns, &l->err);
+    lh_status status = run_communication(l, &s, &ready_ns, &l->err);
     pthread_mutex_lock(&l->lock);
     if (status != LH_OK)
         return status;
@@ -225,10 +231,11 @@ static void *thread_main(void *of)
     return NULL;
 }
 
-/* Waits until `done` communications have completed and arrived. Called with the
- * lock held; releases it while waiting. */
-static lh_status await(lhi_fsdp *l, uint64_t done, const int64_t *arrive_ns,
-                       lh_error *err)
+/* Waits until the first `done` queued communications are complete and, when
+ * emulating, until *arrive_ns. Called with the lock held; releases it while
+ * waiting. */
+static lh_status await_communications(lhi_fsdp *l, uint64_t done,
+                                      const int64_t *arrive_ns, lh_error *err)
 {
     while (l->n_done < done && l->status == LH_OK)
         pthread_cond_wait(&l->changed, &l->lock);
@@ -243,20 +250,20 @@ static lh_status await(lhi_fsdp *l, uint64_t done, const int64_t *arrive_ns,
     return status;
 }
 
-/* Waits until `done` communications have completed and arrived, and counts the
- * time towards the current pass. */
+/* Waits as await_communications() does, and adds the wait time to that of the
+ * current pass. */
 static lh_status await_in_pass(lhi_fsdp *l, uint64_t done,
                                const int64_t *arrive_ns, lh_error *err)
 {
     int64_t from = lhi_now_ns();
-    lh_status status = await(l, done, arrive_ns, err);
+    lh_status status = await_communications(l, done, arrive_ns, err);
     if (l->pass < l->n_waited)
         l->waited_ns[l->pass] += lhi_now_ns() - from;
     return status;
 }
 
-/* Reserves tags for n collectives. Validation steps use numbers above all
- * training steps. */
+/* Reserves the tags for n collectives and returns the first. Validation steps
+ * use step numbers above all training steps. */
 static uint64_t reserve_tags(lhi_fsdp *l, uint32_t n)
 {
     uint64_t step = l->validates ? (1u << 23) + l->turn : l->step;
@@ -265,8 +272,9 @@ static uint64_t reserve_tags(lhi_fsdp *l, uint32_t n)
     return lhi_tag(LHI_TAG_DATA, step, at * LHI_PART_TAGS);
 }
 
-/* Appends a communication; called with the lock held. Returns the completion
- * count to wait for. */
+/* Appends a communication to the queue of the communication thread, with
+ * n_tags tags; called with the lock held. Returns the completion count to wait
+ * for. */
 static uint64_t enqueue(lhi_fsdp *l, queued_communication s, uint32_t n_tags)
 {
     s.tag = reserve_tags(l, n_tags);
@@ -278,7 +286,8 @@ static uint64_t enqueue(lhi_fsdp *l, queued_communication s, uint32_t n_tags)
 
 /* --- device hooks --- */
 
-/* Queues the all-gather of a part into a buffer. */
+/* Queues the all-gather of a part (layer, embedding or head) into buffer
+ * `into`. `is_planned`: the pipeline model has this collective. */
 static void gather_into(lhi_fsdp *l, uint32_t chunk, uint32_t part, room *into,
                         bool is_planned)
 {
@@ -294,7 +303,8 @@ static void gather_into(lhi_fsdp *l, uint32_t chunk, uint32_t part, room *into,
                          1);
 }
 
-/* Device hook: returns the gathered values of a part and prefetches part
+/* Device hook: waits for the all-gathered parameters of `part` (a layer, the
+ * embedding or the head) and sets *out to them; starts to prefetch part
  * `then`. */
 static lh_status provide_values(void *of, uint32_t chunk, uint32_t part,
                                 uint32_t then, float **out, lh_error *err)
@@ -317,7 +327,8 @@ static lh_status provide_values(void *of, uint32_t chunk, uint32_t part,
     return status;
 }
 
-/* Device hook: returns a free gradient buffer. */
+/* Device hook: sets *out to a free gradient buffer for one microbatch of a
+ * part (layer, embedding or head). */
 static lh_status provide_gradients(void *of, uint32_t chunk, uint32_t part,
                                    float **out, lh_error *err)
 {
@@ -332,19 +343,21 @@ static lh_status provide_gradients(void *of, uint32_t chunk, uint32_t part,
     return status;
 }
 
-/* Checks whether the pipeline has a reduce-scatter for the chunk. */
+/* Checks whether the pipeline model has a reduce-scatter for the chunk at the
+ * end of an iteration. */
 static bool is_planned_last(const lhi_fsdp *l, uint32_t chunk)
 {
     return l->o.pipeline->chunks[chunk].reduce_scatter_ns > 0;
 }
 
-/* Device hook: queues the reduce-scatter of a part's gradients. */
+/* Device hook: queues the reduce-scatter of a part's gradients for a
+ * microbatch and, after the chunk's last one, their sum over datacenters. */
 static void queue_scatter(void *of, uint32_t chunk, uint32_t part,
                           uint32_t microbatch)
 {
     lhi_fsdp *l = of;
     room *mine = &l->gradients[l->next_gradients];
-    uint32_t all = parts_of(l, chunk) * l->o.pipeline->n_microbatches;
+    uint32_t all = count_parts(l, chunk) * l->o.pipeline->n_microbatches;
     bool is_last = ++l->scattered[chunk] == all;
     l->next_gradients = (l->next_gradients + 1) % l->n_buffers;
     pthread_mutex_lock(&l->lock);
@@ -364,12 +377,12 @@ static void queue_scatter(void *of, uint32_t chunk, uint32_t part,
                 (queued_communication){.kind = SUM_CHUNK,
                                        .chunk = chunk,
                                        .is_planned = is_planned_last(l, chunk)},
-                parts_of(l, chunk) * lhi_part_count_sum_tags(&l->exchange));
+                count_parts(l, chunk) * lhi_part_count_sum_tags(&l->exchange));
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Device hook at the end of a pass: waits for its communications, except the
- * last reduce-scatter if the pipeline models it. */
+/* Device hook at the end of a pass: waits for the pass's collectives, except
+ * the last reduce-scatter if the pipeline models it separately. */
 static lh_status end_pass(void *of, const lh_pass *pass, lh_error *err)
 {
     lhi_fsdp *l = of;
@@ -410,7 +423,7 @@ void lhi_fsdp_begin_step(lhi_fsdp *l, uint64_t step)
                             .is_planned =
                                 l->o.pipeline->chunks[chunk].all_gather_ns > 0,
                             .arrive_ns = &l->arrive_ns[chunk]},
-                        parts_of(l, chunk));
+                        count_parts(l, chunk));
     }
     /* The first pass waits for it; later passes overlap theirs. */
     if (l->shards_values && program->n_passes > 0) {
@@ -430,7 +443,8 @@ lh_status lhi_fsdp_prepare_pass(lhi_fsdp *l, uint32_t i, lhi_step_kind kind,
         !l->program->passes[i].is_first)
         return LH_OK;
     pthread_mutex_lock(&l->lock);
-    lh_status status = await(l, l->gathered[chunk], &l->arrive_ns[chunk], err);
+    lh_status status =
+        await_communications(l, l->gathered[chunk], &l->arrive_ns[chunk], err);
     pthread_mutex_unlock(&l->lock);
     return status;
 }
@@ -438,7 +452,7 @@ lh_status lhi_fsdp_prepare_pass(lhi_fsdp *l, uint32_t i, lhi_step_kind kind,
 lh_status lhi_fsdp_end_step(lhi_fsdp *l, lh_error *err)
 {
     pthread_mutex_lock(&l->lock);
-    lh_status status = await(l, l->n_queued, &l->last_ns, err);
+    lh_status status = await_communications(l, l->n_queued, &l->last_ns, err);
     pthread_mutex_unlock(&l->lock);
     return status;
 }
@@ -473,14 +487,15 @@ lh_status lhi_fsdp_gather_values(lhi_fsdp *l, uint64_t turn, lh_error *err)
     pthread_mutex_unlock(&l->lock);
     for (uint32_t i = 0; !l->shards_values && i < l->o.n_mine; i++) {
         queued_communication s = {.kind = GATHER_CHUNK, .chunk = l->o.mine[i]};
-        s.tag = reserve_tags(l, parts_of(l, s.chunk));
+        s.tag = reserve_tags(l, count_parts(l, s.chunk));
         LHI_TRY(gather_chunk(l, &s, NULL, err));
     }
     return LH_OK;
 }
 
-/* Gathers the whole part that contains the tensor, since the next tensors are
- * mostly in the same part. */
+/* All-gathers the part (layer, embedding or head) that contains the tensor;
+ * the next tensors are mostly in the same part. LH_NONE: releases the
+ * buffer. */
 lh_status lhi_fsdp_gather_tensor(lhi_fsdp *l, uint32_t chunk, uint32_t tensor,
                                  lh_error *err)
 {
@@ -493,7 +508,7 @@ lh_status lhi_fsdp_gather_tensor(lhi_fsdp *l, uint32_t chunk, uint32_t tensor,
         into->chunk = LH_NONE;
         return LH_OK;
     }
-    for (; i < parts_of(l, chunk); i++) {
+    for (; i < count_parts(l, chunk); i++) {
         p = l->o.device->ops->part(l->o.device, chunk, i);
         if (tensor < p->first_tensor + p->n_tensors)
             break;
@@ -524,14 +539,15 @@ double lhi_fsdp_predict_bytes(double largest_part, uint32_t n_parts,
     return sizeof(float) * largest_part * kinds * rooms;
 }
 
-/* Allocates the layer buffers, the exchange arrays and the queue. */
+/* Allocates FSDP's parameter and gradient buffers, the exchange arrays and the
+ * queue of communications. */
 static lh_status make_buffers(lhi_fsdp *l, lh_error *err)
 {
     size_t values = 0;
     uint32_t most_parts = 0;
     lhi_part_buffer_sizes exchanged = {0};
     for (uint32_t i = 0; i < l->o.n_mine; i++) {
-        uint32_t chunk = l->o.mine[i], n = parts_of(l, chunk);
+        uint32_t chunk = l->o.mine[i], n = count_parts(l, chunk);
         most_parts = n > most_parts ? n : most_parts;
         for (uint32_t k = 0; k < n; k++) {
             const lhi_device_part *p =

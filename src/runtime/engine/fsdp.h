@@ -13,7 +13,8 @@
 
 typedef struct lhi_fsdp lhi_fsdp;
 
-/* Makes FSDP in place of the elastic sharding, with the same options. */
+/* Creates FSDP (per-layer sharding) in place of the elastic sharding, with the
+ * same options. */
 lh_status lhi_fsdp_make(const lhi_sharding_options *options, lhi_fsdp **out,
                         lh_error *err);
 /* Ends the thread; after a failure, call it once all ranks are notified. */
@@ -21,25 +22,26 @@ void lhi_fsdp_stop(lhi_fsdp *l);
 /* Frees the FSDP state; NULL is allowed. */
 void lhi_fsdp_free(lhi_fsdp *l);
 
-/* Starts a step: resets records and wait times, and queues the first gather, or
- * those of all chunks if values are not sharded. */
+/* Starts a step: clears records and wait times, and queues the first part's
+ * all-gather or, if parameters are not sharded, those of all chunks. */
 void lhi_fsdp_begin_step(lhi_fsdp *l, uint64_t step);
 /* Prepares pass `i` of the rank: before a chunk's first pass, waits for its
- * gather if values are not sharded. */
+ * all-gather if parameters are not sharded. */
 lh_status lhi_fsdp_prepare_pass(lhi_fsdp *l, uint32_t i, lhi_step_kind kind,
                                 lh_error *err);
-/* Waits until all sums are complete. */
+/* Waits until all reduce-scatters and sums of the step are complete. */
 lh_status lhi_fsdp_end_step(lhi_fsdp *l, lh_error *err);
-/* Returns the collectives that the pipeline models. */
+/* Returns the records of those collectives of the last step that the pipeline
+ * models, *n of them; borrowed. */
 const lhi_collective_record *lhi_fsdp_collectives(const lhi_fsdp *l,
                                                   uint32_t *n);
 /* Returns the wait time inside each pass of the last step, in ns. */
 const int64_t *lhi_fsdp_wait_times(const lhi_fsdp *l);
-/* Switches to `exec` between steps. */
+/* Switches to the execution plan `exec` between steps. */
 void lhi_fsdp_set_plan(lhi_fsdp *l, const lh_exec *exec);
 
-/* Gathers the values that are not sharded between steps. All replicas call it,
- * with a new `turn` each time. */
+/* All-gathers the parameters if they are not sharded between steps. All
+ * replicas call it, with a new `turn` each time. */
 lh_status lhi_fsdp_gather_values(lhi_fsdp *l, uint64_t turn, lh_error *err);
 /* Gathers one sharded tensor until the next call, on all replicas; LH_NONE
  * releases the buffer. */
@@ -48,8 +50,9 @@ lh_status lhi_fsdp_gather_tensor(lhi_fsdp *l, uint32_t chunk, uint32_t tensor,
 
 /* Adds the bytes of the buffers and exchange arrays to bytes[]. */
 void lhi_fsdp_add_memory(const lhi_fsdp *l, int64_t bytes[LH_N_MEMORY_KINDS]);
-/* Predicts the buffers' bytes, without the exchange arrays, for chunks with at
- * most `n_parts` parts whose largest has `largest_part` values. */
+/* Predicts the bytes of FSDP's buffers, without the exchange arrays, for
+ * chunks with at most `n_parts` parts (layers, embedding, head) whose largest
+ * has `largest_part` parameters. */
 double lhi_fsdp_predict_bytes(double largest_part, uint32_t n_parts,
                               bool shards_values);
 

@@ -25,7 +25,8 @@ struct lhi_iteration_observation {
 
 /* --- construction --- */
 
-/* Stores the bytes of the messages into each chunk, forward and backward. */
+/* Stores in s->bytes the size of each chunk's input message, forward and
+ * backward. */
 static lh_status record_message_bytes(lhi_iteration_observation *s,
                                       const lhi_device *device, lh_error *err)
 {
@@ -77,7 +78,8 @@ void lhi_iteration_observation_free(lhi_iteration_observation *s)
     free(s);
 }
 
-/* Grows an array to n entries; NULL: out of memory, `at` is unchanged. */
+/* Enlarges an array to at least n entries of `size` bytes; returns its new
+ * address. NULL: out of memory, `at` is unchanged. */
 static void *grow_array(void *at, size_t *room, size_t n, size_t size)
 {
     if (at && n <= *room)
@@ -112,8 +114,9 @@ static lh_status grow_arrays(lhi_iteration_observation *s, size_t n_passes,
     return LH_OK;
 }
 
-/* Returns the link over which a pass receives its input. */
-static uint32_t link_of(const lhi_iteration_observation *s, const lh_pass *pass)
+/* Returns the link over which a pass receives its input message. */
+static uint32_t find_input_link(const lhi_iteration_observation *s,
+                                const lh_pass *pass)
 {
     const lh_pipeline *p = s->pipeline;
     return pass->kind == LH_F ? p->forward[pass->chunk - 1].link
@@ -125,11 +128,11 @@ static bool uses_link(const lhi_iteration_observation *s,
                       const lhi_exec_pass *pass)
 {
     return pass->input != LH_NONE && !pass->local_input &&
-           link_of(s, &pass->pass) != LH_NONE;
+           find_input_link(s, &pass->pass) != LH_NONE;
 }
 
-/* Counts the iteration's messages, passes and collectives, and finds the
- * producers. */
+/* Counts the messages, passes and collectives of an iteration, and finds the
+ * pass that produces each message. */
 static lh_status count_all(lhi_iteration_observation *s, const lh_exec *x,
                            const lhi_rank_observation *parts, lh_error *err)
 {
@@ -156,7 +159,8 @@ static int64_t max_time(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Fills in one observed message. */
+/* Fills in one observed message from the records of its consumer (`pass`,
+ * `row`) and its producer (`from`). */
 static void add_message(lhi_iteration_observation *s, const lhi_exec_pass *pass,
                         const lhi_pass_observation *row,
                         const lhi_pass_observation *from,
@@ -164,7 +168,7 @@ static void add_message(lhi_iteration_observation *s, const lhi_exec_pass *pass,
 {
     bool backward = pass->pass.kind != LH_F;
     *to = (lh_observed_message){
-        .link = link_of(s, &pass->pass),
+        .link = find_input_link(s, &pass->pass),
         .bytes =
             s->bytes[pass->pass.chunk + (backward ? s->pipeline->n_chunks : 0)],
         .produced_ns = from->free_ns,
@@ -179,8 +183,8 @@ static void add_message(lhi_iteration_observation *s, const lhi_exec_pass *pass,
                               max_time(row->handed_over_ns, from->free_ns));
 }
 
-/* Adds all link messages of one copy of the pipeline, in rank and pass order.
- */
+/* Writes all link messages of one replica of the pipeline to `to`, in rank and
+ * pass order. */
 static void add_messages(lhi_iteration_observation *s, const lh_exec *x,
                          const lhi_rank_observation *parts,
                          lh_observed_message *to)
@@ -196,7 +200,7 @@ static void add_messages(lhi_iteration_observation *s, const lh_exec *x,
         }
 }
 
-/* Checks whether all ranks read the same clock. */
+/* Checks whether all ranks read the same clock, that is, run on one host. */
 static bool reads_one_clock(const lhi_iteration_observation *s,
                             const lhi_rank_observation *parts)
 {
@@ -206,8 +210,9 @@ static bool reads_one_clock(const lhi_iteration_observation *s,
     return true;
 }
 
-/* Merges the copies' messages: keeps, for each message, the copy with the
- * longest time on the link. */
+/* Merges the messages of all replicas: keeps, for each message, the one with
+ * the longest time on the link. With different clocks uses the first replica
+ * only. */
 static lh_status merge_messages(lhi_iteration_observation *s, const lh_exec *x,
                                 const lhi_rank_observation *parts,
                                 lh_error *err)
@@ -231,7 +236,7 @@ static lh_status merge_messages(lhi_iteration_observation *s, const lh_exec *x,
 
 /* --- passes and collectives --- */
 
-/* Merges the copies' passes: keeps each pass's longest duration. */
+/* Merges the passes of all replicas: keeps each pass's longest duration. */
 static void merge_passes(lhi_iteration_observation *s, const lh_exec *x,
                          const lhi_rank_observation *parts)
 {
@@ -248,11 +253,11 @@ static void merge_passes(lhi_iteration_observation *s, const lh_exec *x,
     s->n_passes = (size_t)(to - s->passes);
 }
 
-/* Takes collectives of whole chunks; all replicas take part in each. Skips
- * parts of chunks, which elastic pipelines gather and reduce between passes,
- * since the monitor models chunks only. */
-static void take_collectives(lhi_iteration_observation *s,
-                             const lhi_rank_observation *parts)
+/* Stores the durations of the whole-chunk collectives of the first replica, in
+ * which all replicas take part. Skips collectives of parts of chunks, since
+ * the monitor models whole chunks only. */
+static void merge_collectives(lhi_iteration_observation *s,
+                              const lhi_rank_observation *parts)
 {
     s->n_collectives = 0;
     for (uint32_t r = 0; r < s->n_stages; r++)
@@ -275,7 +280,7 @@ lh_status lhi_iteration_observation_merge(lhi_iteration_observation *s,
     LHI_TRY(count_all(s, exec, parts, err));
     LHI_TRY(merge_messages(s, exec, parts, err));
     merge_passes(s, exec, parts);
-    take_collectives(s, parts);
+    merge_collectives(s, parts);
     *out = (lh_observation){.size = sizeof *out,
                             .step = step,
                             .n_messages = s->n_messages,
@@ -300,7 +305,8 @@ bool lhi_iteration_observation_find_clocks(const lhi_rank_observation *parts,
     return n > 1;
 }
 
-/* Scales a duration from the current pipeline to the initial one. */
+/* Scales a duration `ns` by first_ns / now_ns, from a pipeline with other
+ * layer counts to the initial one. */
 static int64_t scale_to_initial(int64_t ns, int64_t first_ns, int64_t now_ns)
 {
     return now_ns > 0

@@ -22,16 +22,17 @@ typedef struct lhi_rank_observation {
 typedef struct lhi_iteration_observation
     lhi_iteration_observation; /* buffers shared by iterations */
 
-/* Makes the buffers. `device`: any rank's, for message sizes. */
+/* Allocates the buffers for merging all ranks' observations of an iteration.
+ * `device`: any rank's, for message sizes. */
 lh_status lhi_iteration_observation_make(const lhi_job *job,
                                          const lhi_device *device,
                                          lhi_iteration_observation **out,
                                          lh_error *err);
-/* Frees the buffers; NULL is allowed. */
+/* Frees the observation buffers; NULL is allowed. */
 void lhi_iteration_observation_free(lhi_iteration_observation *observation);
 
-/* Merges the observations of all ranks under `exec`. *out is borrowed until the
- * next call. */
+/* Merges the measurements of all ranks under execution plan `exec` into one
+ * observed iteration `step`. *out is borrowed until the next call. */
 lh_status lhi_iteration_observation_merge(
     lhi_iteration_observation *observation, const lh_exec *exec,
     const lhi_rank_observation *parts, uint64_t step, lh_observation *out,

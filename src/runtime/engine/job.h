@@ -136,7 +136,7 @@ lh_status lhi_job_state_bytes(const lhi_job *job, const lh_exec *exec,
 lh_status lhi_job_check_extra_memory(double bytes, const char *what,
                                      lh_error *err);
 
-/* Makes the device of a rank. */
+/* Makes the device (cpu or timed) of a rank. */
 lh_status lhi_job_make_device(const lhi_job *job, uint32_t rank,
                               lhi_device **out, lh_error *err);
 
@@ -151,9 +151,9 @@ lh_status lhi_job_run_launched(lhi_job *job, uint32_t n_links,
                                const lhi_net_link *links,
                                lhi_rank_result *result, lh_error *err);
 
-/* Computes a SHA-256 over everything that all ranks must share: instructions
- * with their times, and the training parameters. Excludes file paths, which may
- * differ per host. In job_digest.c. */
+/* Computes a SHA-256 of everything that all ranks must have in common:
+ * instructions with their times, and the training parameters. Excludes file
+ * paths, which may differ per host. In job_digest.c. */
 lh_status lhi_job_compute_digest(const lhi_job *job, unsigned char out[32],
                                  lh_error *err);
 
@@ -182,8 +182,8 @@ lh_status lhi_job_apply_conditions(const lhi_job *job, uint64_t step,
 lh_status lhi_job_digest_events(const lhi_job *job, unsigned char sum[32],
                                 lh_error *err);
 
-/* Returns the number of emulated links: one per resource and copy of the
- * pipeline, the first copy's first. */
+/* Returns the number of emulated links: one per link resource and replica of
+ * the pipeline, the first replica's first. */
 size_t lhi_job_count_links(const lhi_job *job);
 /* Fills in the emulated links' parameters, lhi_job_count_links() entries. */
 lh_status lhi_job_list_links(const lhi_job *job, lhi_net_link *links,

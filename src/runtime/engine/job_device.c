@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-/* Lists the nodes of the ranks that together hold all experts, or the same
- * slices of them. */
+/* Lists in `out` the node of each rank in this rank's expert-parallel group,
+ * whose ranks together hold all experts. */
 static void list_nodes(const lhi_job *job, const lhi_grid_coords *at,
                        uint32_t *out)
 {
@@ -73,8 +73,8 @@ lh_status lhi_job_fill_cpu_options(const lhi_job *job, uint32_t rank,
 }
 
 /* Makes a rank's cpu device with the job's data and matrix kernels. */
-static lh_status cpu_device(const lhi_job *job, uint32_t rank, lhi_device **out,
-                            lh_error *err)
+static lh_status make_cpu_device(const lhi_job *job, uint32_t rank,
+                                 lhi_device **out, lh_error *err)
 {
     lhi_cpu_options o;
     LHI_TRY(lhi_job_fill_cpu_options(job, rank, &o, err));
@@ -89,7 +89,7 @@ lh_status lhi_job_make_device(const lhi_job *job, uint32_t rank,
                               lhi_device **out, lh_error *err)
 {
     if (job->model)
-        return cpu_device(job, rank, out, err);
+        return make_cpu_device(job, rank, out, err);
     return lhi_device_timed(job->pipeline, rank % job->exec->n_ranks,
                             (size_t)job->o.message_bytes,
                             job->o.tolerated_lateness_ns, out, err);

@@ -21,7 +21,7 @@ static void digest_numbers(unsigned char sum[DIGEST_BYTES],
     lhi_compute_sha256(bytes, DIGEST_BYTES + 8 * n, sum);
 }
 
-/* Encodes an instruction in INSTRUCTION_BYTES for the digest. */
+/* Encodes an instruction in INSTRUCTION_BYTES bytes at `out` for the digest. */
 static void write_instruction(const lh_instruction *in, unsigned char *out)
 {
     lhi_store_little_endian(out, 4, (uint64_t)in->stream);
@@ -168,7 +168,8 @@ static lh_status digest_data(unsigned char sum[DIGEST_BYTES],
     return status;
 }
 
-/* Extends the digest by the memory limits if they are enforced. */
+/* Extends the digest `sum` by the memory limits per device if the run enforces
+ * them. */
 static void digest_limits(unsigned char sum[DIGEST_BYTES], const lhi_job *job)
 {
     digest_numbers(sum, &(uint64_t){job->o.enforces_memory}, 1);
@@ -179,8 +180,8 @@ static void digest_limits(unsigned char sum[DIGEST_BYTES], const lhi_job *job)
             1);
 }
 
-/* Extends the digest by properties of operations that instructions do not have.
- */
+/* Extends the digest `sum` by the properties of the pipeline's data-parallel
+ * operations that instructions lack. */
 static void digest_operations(unsigned char sum[DIGEST_BYTES],
                               const lh_pipeline *p)
 {
@@ -197,7 +198,7 @@ static void digest_operations(unsigned char sum[DIGEST_BYTES],
         digest_numbers(sum, &(uint64_t){p->dequeue[i]}, 1);
 }
 
-/* Extends the digest by the copy durations of delegated messages. */
+/* Extends the digest `sum` by the copy durations of delegated messages. */
 static void digest_copies(unsigned char sum[DIGEST_BYTES], const lhi_job *job)
 {
     const lh_delegation *d = job->proposal_options.delegation;

@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Reports a failed run to the caller, which exits; `why` NULL: another rank
- * prints the message. Without a message it sleeps first, because mpirun kills
- * all processes when one ends. */
+/* Passes the message of a failed run to the caller, which exits; `why` NULL:
+ * another rank prints it. A rank without a message sleeps first, because
+ * mpirun kills all processes when one ends. */
 static void exit_with_message(const lhi_job *job, const char *why)
 {
     if (job->o.failed)
@@ -34,7 +34,8 @@ static lh_status launched_main(lhi_net *net, void *of, char **result,
     return status;
 }
 
-/* Checks that the launcher started as many ranks as the plan has. */
+/* Fails unless the launcher `how` started as many ranks as the plan has and
+ * `rank` is one of them. */
 static lh_status check_ranks(const lhi_job *job, uint32_t rank,
                              uint32_t n_ranks, const char *how, lh_error *err)
 {
@@ -60,10 +61,11 @@ static void format_job_name(const lhi_slurm_settings *s,
         n += snprintf(out + n, room - (size_t)n, "%02x", digest[i]);
 }
 
-/* Runs a task in a Slurm step. */
-static lh_status run_task(lhi_job *job, uint32_t n_links,
-                          const lhi_net_link *links, lhi_rank_result *result,
-                          lh_error *err)
+/* Runs this process as a rank of a Slurm step: connects to the others and runs
+ * the job. */
+static lh_status run_slurm_task(lhi_job *job, uint32_t n_links,
+                                const lhi_net_link *links,
+                                lhi_rank_result *result, lh_error *err)
 {
     lhi_slurm_settings s;
     lhi_net *net = NULL;
@@ -108,7 +110,7 @@ lh_status lhi_job_run_launched(lhi_job *job, uint32_t n_links,
     uint32_t n = lhi_grid_count_ranks(&job->grid);
     job->launched = true;
     if (lhi_slurm_is_launched())
-        return run_task(job, n_links, links, result, err);
+        return run_slurm_task(job, n_links, links, result, err);
     if (!lhi_mpi_is_launched())
         return lhi_fail(err, LH_EINVAL,
                         "transport %s requires ranks started by mpirun or "

@@ -23,18 +23,19 @@ typedef struct lowering {
     int64_t lead_ns;
 } lowering;
 
-/* Returns a forward input's number; that of a backward input is larger by
- * n_half. */
-static uint32_t input_number(const lowering *l, uint32_t chunk,
-                             uint32_t microbatch)
+/* Returns the number of a chunk's forward input for a microbatch; the number
+ * of a backward input is larger by n_half. */
+static uint32_t get_input_number(const lowering *l, uint32_t chunk,
+                                 uint32_t microbatch)
 {
     return chunk * l->p->n_microbatches + microbatch;
 }
 
-/* Returns the input number of a pass; LH_NONE: none. */
-static uint32_t input_of(const lowering *l, const lh_pass *pass)
+/* Returns the number of the input message or local input of a pass; LH_NONE:
+ * none. */
+static uint32_t find_input(const lowering *l, const lh_pass *pass)
 {
-    uint32_t i = input_number(l, pass->chunk, pass->microbatch);
+    uint32_t i = get_input_number(l, pass->chunk, pass->microbatch);
     if (pass->kind == LH_F)
         return pass->chunk > 0 ? i : LH_NONE;
     if (pass->kind == LH_W || pass->chunk + 1 == l->p->n_chunks)
@@ -42,11 +43,12 @@ static uint32_t input_of(const lowering *l, const lh_pass *pass)
     return l->x->n_half + i;
 }
 
-/* Returns the input number that a pass produces, and its route. */
-static uint32_t output_of(const lowering *l, const lh_pass *pass,
-                          const lhi_route **route)
+/* Returns the number of the input that a pass produces for its successor, and
+ * in *route the link it uses; LH_NONE: none. */
+static uint32_t find_output(const lowering *l, const lh_pass *pass,
+                            const lhi_route **route)
 {
-    uint32_t i = input_number(l, pass->chunk, pass->microbatch);
+    uint32_t i = get_input_number(l, pass->chunk, pass->microbatch);
     uint32_t n = l->p->n_microbatches;
     if (pass->kind == LH_F) {
         *route = &l->p->forward[pass->chunk];
@@ -57,7 +59,7 @@ static uint32_t output_of(const lowering *l, const lh_pass *pass,
                                                  : LH_NONE;
 }
 
-/* Checks whether an input comes from another rank. */
+/* Checks whether input number `input` comes from another rank. */
 static bool is_message(const lowering *l, uint32_t input)
 {
     uint32_t c = input % l->x->n_half / l->p->n_microbatches;
@@ -67,8 +69,8 @@ static bool is_message(const lowering *l, uint32_t input)
 
 /* --- prediction --- */
 
-/* Records message times from the timeline and turns from explicit link orders.
- */
+/* Stores each message's times from the simulated timeline, and its position on
+ * links with an explicit order. */
 static lh_status record_messages(lowering *l, lh_error *err)
 {
     size_t n = 2 * (size_t)l->x->n_half;
@@ -82,7 +84,7 @@ static lh_status record_messages(lowering *l, lh_error *err)
     uint32_t count;
     const lh_message *messages = lh_timeline_messages(l->t, &count);
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t input = input_of(l, &messages[i].consumer);
+        uint32_t input = find_input(l, &messages[i].consumer);
         l->produced_ns[input] = messages[i].produced_ns;
         l->arrive_ns[input] = messages[i].arrive_ns;
     }
@@ -92,7 +94,7 @@ static lh_status record_messages(lowering *l, lh_error *err)
         const lh_link_order *order = lh_schedule_link_order(l->s, k);
         const lhi_route *route;
         for (uint32_t i = 0; i < order->n_passes; i++)
-            l->turns[output_of(l, &order->passes[i], &route)] = i;
+            l->turns[find_output(l, &order->passes[i], &route)] = i;
     }
     return LH_OK;
 }
@@ -104,7 +106,8 @@ static int compare_times(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Counts the maximum number of a rank's messages in flight. */
+/* Counts the maximum number of the rank's messages in flight at a time into
+ * rank->n_in_flight. */
 static lh_status count_in_flight(lowering *l, lhi_exec_rank *rank,
                                  lh_error *err)
 {
@@ -133,9 +136,9 @@ static lh_status count_in_flight(lowering *l, lhi_exec_rank *rank,
     return LH_OK;
 }
 
-/* Counts output buffers. An output occupies a buffer from its start until it
- * has arrived, or until the local consumer has ended. Ranks that send get one
- * spare buffer for longer transfers. */
+/* Sets the rank's number of output buffers. An output occupies a buffer from
+ * its pass's start until it has arrived, or until the local consumer has
+ * ended. Ranks that send get one spare buffer for longer transfers. */
 static void count_buffers(lhi_exec_rank *rank)
 {
     uint32_t left = 0, most = 0;
@@ -168,8 +171,8 @@ static void lower_pass(const lowering *l, const lh_timeline_run *run,
                            .start_ns = run->start_ns,
                            .end_ns = run->end_ns,
                            .issued_ns = run->issued_ns};
-    out->input = input_of(l, &run->pass);
-    out->output = output_of(l, &run->pass, &route);
+    out->input = find_input(l, &run->pass);
+    out->output = find_output(l, &run->pass, &route);
     out->host_copy_ns =
         run->end_ns - run->start_ns -
         lhi_pass_duration(&l->p->chunks[run->pass.chunk], &run->pass);
@@ -188,7 +191,8 @@ static void lower_pass(const lowering *l, const lh_timeline_run *run,
     }
 }
 
-/* Marks each chunk's first F and its last W or B. */
+/* Marks each chunk's first F and its last W or B among the rank's passes.
+ * `seen`: scratch, two flags per chunk. */
 static void mark_first_and_last(const lowering *l, lhi_exec_rank *rank,
                                 bool *seen)
 {
@@ -208,9 +212,9 @@ static void mark_first_and_last(const lowering *l, lhi_exec_rank *rank,
 
 /* --- receives --- */
 
-/* Returns the pass before which a receive is posted. Early: one pass duration
- * before its message is produced. Late: when the rank reaches the consuming
- * pass. */
+/* Returns the index of the pass before which the receive for pass `consumer`
+ * is posted. Early: one pass duration before its message is produced. Late:
+ * when the rank reaches the consuming pass. */
 static uint32_t find_post_position(const lowering *l, const lhi_exec_rank *rank,
                                    uint32_t consumer)
 {
@@ -247,8 +251,8 @@ static int compare_posts(const void *a, const void *b)
     return (x->consumer > y->consumer) - (x->consumer < y->consumer);
 }
 
-/* Assigns receive buffers round-robin in the order of consumption, so that the
- * next needed message always has one, even with few buffers. */
+/* Assigns receive buffers (slots) round-robin in the order of consumption, so
+ * that the next needed message always has one, even with few buffers. */
 static void assign_slots(const lowering *l, lhi_exec_rank *rank)
 {
     lhi_exec_post *posts = rank->posts;
@@ -277,8 +281,8 @@ static void assign_slots(const lowering *l, lhi_exec_rank *rank)
     }
 }
 
-/* Fills in the rank's receives: peer, link, slot, and the pass before which
- * each is posted. */
+/* Fills in the rank's receives: sending rank, link, buffer, and the pass
+ * before which each is posted. */
 static void lower_posts(const lowering *l, lhi_exec_rank *rank)
 {
     for (uint32_t i = 0; i < rank->n_passes; i++) {
@@ -315,8 +319,8 @@ static void lower_posts(const lowering *l, lhi_exec_rank *rank)
 
 /* --- printable instructions --- */
 
-/* Appends an instruction that may run once `after` passes are done; the caller
- * fills in its peer and link. */
+/* Appends an instruction for `pass` that may run once `after` passes are done;
+ * the caller fills in its peer rank and link. */
 static lh_instruction *add_instruction(lhi_exec_rank *rank, lh_stream stream,
                                        const lh_pass *pass, uint32_t after)
 {
@@ -336,7 +340,7 @@ static lh_instruction *add_instruction(lhi_exec_rank *rank, lh_stream stream,
     return out;
 }
 
-/* Appends the receives that are posted before pass `i`. */
+/* Appends instructions for the receives that are posted before pass `i`. */
 static void add_posts(lhi_exec_rank *rank, uint32_t i)
 {
     const lhi_exec_pass *passes = rank->passes;
@@ -355,7 +359,8 @@ static void add_posts(lhi_exec_rank *rank, uint32_t i)
     }
 }
 
-/* Appends pass `i`, and the send of its output if that is a message. */
+/* Appends instructions for pass `i` and for the send of its output if that is
+ * a message. */
 static void add_pass(lhi_exec_rank *rank, uint32_t i)
 {
     const lhi_exec_pass *pass = &rank->passes[i];
@@ -373,8 +378,8 @@ static void add_pass(lhi_exec_rank *rank, uint32_t i)
     }
 }
 
-/* Adds the communications before `end` that are launched after at most this
- * many passes. */
+/* Appends instructions for the collectives `from` to `end` - 1 that are
+ * launched after at most `after` passes. Returns the next collective. */
 static uint32_t add_communications(lhi_exec_rank *rank, uint32_t from,
                                    uint32_t end, uint32_t after)
 {
@@ -390,7 +395,9 @@ static uint32_t add_communications(lhi_exec_rank *rank, uint32_t from,
     return from;
 }
 
-/* Adds the copies that pass `i` launches when it starts (back) or ends. */
+/* Appends instructions for the offload copies that pass `i` launches: with
+ * is_back those to the device, at its start; otherwise those to storage, at
+ * its end. */
 static void add_copies(lhi_exec_rank *rank, uint32_t i, bool is_back)
 {
     const lhi_exec_pass *pass = &rank->passes[i];
@@ -408,7 +415,7 @@ static void add_copies(lhi_exec_rank *rank, uint32_t i, bool is_back)
 }
 
 /* Builds the rank's instructions: passes, receives, sends, collectives and
- * copies, in order of launch. */
+ * offload copies, in order of launch. */
 static lh_status build_instructions(lowering *l, lhi_exec_rank *rank,
                                     lh_error *err)
 {
@@ -432,8 +439,8 @@ static lh_status build_instructions(lowering *l, lhi_exec_rank *rank,
 
 /* --- lowering --- */
 
-/* Lowers device `d`: passes, receives, queues, collectives and copies. seen:
- * scratch, two per chunk. */
+/* Builds the program of device `d`: passes, receives, queues, collectives and
+ * offload copies. `seen`: scratch, two flags per chunk. */
 static lh_status lower_rank(lowering *l, uint32_t d, bool *seen, lh_error *err)
 {
     lhi_exec_rank *rank = &l->x->ranks[d];
@@ -455,7 +462,7 @@ static lh_status lower_rank(lowering *l, uint32_t d, bool *seen, lh_error *err)
 }
 
 /* Allocates the plan's tables per rank, chunk and link; copies link names and
- * message counts. */
+ * the numbers of chunks and messages. */
 static lh_status copy_names(lh_exec *x, const lh_pipeline *p, lh_error *err)
 {
     x->link_names = LHI_NEW(x->mem, const char *, p->n_resources);
@@ -476,7 +483,7 @@ static lh_status copy_names(lh_exec *x, const lh_pipeline *p, lh_error *err)
     return LH_OK;
 }
 
-/* Lowers all ranks from the simulated timeline. */
+/* Builds the programs of all ranks from the simulated timeline. */
 static lh_status lower_all(lowering *l, lh_error *err)
 {
     lh_exec *x = l->x;

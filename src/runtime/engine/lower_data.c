@@ -14,21 +14,23 @@ typedef struct stream_builder {
     uint32_t n_gathers, next_gather;
 } stream_builder;
 
-/* Returns the index of a pass in `pass_of`. */
-static size_t point_of(const stream_builder *l, const lh_pass *pass)
+/* Returns the index of an F, D or B pass in `pass_of`. */
+static size_t get_pass_index(const stream_builder *l, const lh_pass *pass)
 {
     return lhi_pass_index(l->p, pass->chunk, pass->microbatch,
                           pass->kind != LH_F);
 }
 
-/* Checks whether a chunk's weights are gathered before pass i. */
+/* Checks whether a chunk's parameters are all-gathered before pass i of the
+ * rank. */
 static bool is_gathered(const stream_builder *l, uint32_t i)
 {
     const lhi_exec_pass *pass = &l->rank->passes[i];
     return pass->is_first && l->p->chunks[pass->pass.chunk].all_gather_ns > 0;
 }
 
-/* Indexes the rank's passes, and lists those that wait for a gathered chunk. */
+/* Indexes the rank's passes in `pass_of`, and lists those that wait for their
+ * chunk's all-gather. `n_points`: entries of `pass_of`. */
 static void find_passes(stream_builder *l, size_t n_points)
 {
     for (size_t i = 0; i < n_points; i++)
@@ -36,31 +38,34 @@ static void find_passes(stream_builder *l, size_t n_points)
     for (uint32_t i = 0; i < l->rank->n_passes; i++) {
         const lhi_exec_pass *pass = &l->rank->passes[i];
         if (n_points > 0 && pass->pass.kind != LH_W)
-            l->pass_of[point_of(l, &pass->pass)] = i;
+            l->pass_of[get_pass_index(l, &pass->pass)] = i;
         if (is_gathered(l, i))
             l->gathers[l->n_gathers++] = i;
     }
 }
 
-/* Appends a collective to the rank's data stream. */
-static void add_data(stream_builder *l, lhi_exec_data what)
+/* Appends a collective to the rank's data stream, the order of its
+ * data-parallel collectives. */
+static void add_collective(stream_builder *l, lhi_exec_data what)
 {
     l->rank->data[l->rank->n_data++] = what;
 }
 
-/* Adds the gather for the next chunk. */
+/* Appends the all-gather for the next chunk that needs one, launched after
+ * `after` passes; `now`: predicted time. */
 static void add_gather(stream_builder *l, uint32_t after, int64_t now)
 {
     uint32_t before = l->gathers[l->next_gather++];
-    add_data(l, (lhi_exec_data){.chunk = l->rank->passes[before].pass.chunk,
-                                .op = LH_NONE,
-                                .after = after,
-                                .before = before,
-                                .predicted_ns = now});
+    add_collective(l,
+                   (lhi_exec_data){.chunk = l->rank->passes[before].pass.chunk,
+                                   .op = LH_NONE,
+                                   .after = after,
+                                   .before = before,
+                                   .predicted_ns = now});
 }
 
-/* Returns the rank's pass for a data-parallel operation's pass; LH_NONE: none.
- */
+/* Returns the rank's pass that a data-parallel operation refers to; LH_NONE:
+ * none. */
 static uint32_t find_pass(const stream_builder *l, const lh_dp_pass *at)
 {
     return at->chunk == LH_NONE
@@ -69,29 +74,30 @@ static uint32_t find_pass(const stream_builder *l, const lh_dp_pass *at)
                                            at->backward)];
 }
 
-/* Adds the communications launched when pass i starts. */
+/* Appends the collectives that are launched when pass i starts. */
 static void add_launched(stream_builder *l, uint32_t i)
 {
     const lh_pipeline *p = l->p;
     const lhi_exec_pass *pass = &l->rank->passes[i];
     if (p->n_dp_ops && pass->pass.kind != LH_W) {
-        size_t at = point_of(l, &pass->pass);
+        size_t at = get_pass_index(l, &pass->pass);
         for (uint32_t k = p->dp_first[at]; k < p->dp_first[at + 1]; k++) {
             const lh_dp_op *op = &p->dp_ops[k];
-            add_data(l, (lhi_exec_data){.chunk = op->chunk,
-                                        .op = k,
-                                        .is_scatter = op->is_reduce_scatter,
-                                        .after = i,
-                                        .before = find_pass(l, &op->needed_by),
-                                        .predicted_ns = pass->start_ns});
+            add_collective(
+                l, (lhi_exec_data){.chunk = op->chunk,
+                                   .op = k,
+                                   .is_scatter = op->is_reduce_scatter,
+                                   .after = i,
+                                   .before = find_pass(l, &op->needed_by),
+                                   .predicted_ns = pass->start_ns});
         }
     }
     if (is_gathered(l, i) && l->next_gather < l->n_gathers)
         add_gather(l, i, pass->start_ns);
 }
 
-/* Builds the data stream in launch order, and the number of collectives that
- * each pass waits for. */
+/* Builds the rank's data stream, its collectives in launch order, and the
+ * number of them that each pass waits for. */
 static void build_stream(stream_builder *l)
 {
     lhi_exec_rank *rank = l->rank;
@@ -105,12 +111,12 @@ static void build_stream(stream_builder *l)
         add_launched(l, i);
         if (pass->is_last &&
             l->p->chunks[pass->pass.chunk].reduce_scatter_ns > 0)
-            add_data(l, (lhi_exec_data){.chunk = pass->pass.chunk,
-                                        .op = LH_NONE,
-                                        .is_scatter = true,
-                                        .after = i + 1,
-                                        .before = LH_NONE,
-                                        .predicted_ns = pass->issued_ns});
+            add_collective(l, (lhi_exec_data){.chunk = pass->pass.chunk,
+                                              .op = LH_NONE,
+                                              .is_scatter = true,
+                                              .after = i + 1,
+                                              .before = LH_NONE,
+                                              .predicted_ns = pass->issued_ns});
     }
     rank->passes[rank->n_passes].first_data = rank->n_data;
     for (uint32_t k = 0; k < rank->n_data; k++)

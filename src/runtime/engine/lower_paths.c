@@ -91,9 +91,9 @@ typedef struct item {
     int64_t staging_ns;
 } item;
 
-/* Comparator for a lane's messages: by posting position, start of the copy, and
- * index. */
-static int compare_items(const void *a, const void *b)
+/* Compares two delegated messages of a lane for sorting: by posting position,
+ * start of the copy, and index. */
+static int compare_messages(const void *a, const void *b)
 {
     const item *x = a, *y = b;
     if (x->before != y->before)
@@ -103,8 +103,8 @@ static int compare_items(const void *a, const void *b)
     return (x->what > y->what) - (x->what < y->what);
 }
 
-/* Returns the queue count at which each queue has finished its last copy when
- * its turn comes. */
+/* Returns the number of queues with which each queue has finished a copy
+ * before its next message comes. `items`: the lane's n messages in order. */
 static uint32_t count_queues(const item *items, uint32_t n)
 {
     uint32_t most = 1;
@@ -119,10 +119,13 @@ static uint32_t count_queues(const item *items, uint32_t n)
     return most;
 }
 
-/* Lists the passes that send to `peer`, or the posts that receive from it. */
-static uint32_t list_items(const lh_exec *x, const lhi_exec_rank *rank,
-                           uint32_t peer, bool receives, const int64_t *made_ns,
-                           const int64_t *arrive_ns, item *items)
+/* Lists in `items` the delegated messages to `peer`, or with `receives` those
+ * from it, sorted; returns their number. made_ns, arrive_ns: predicted times
+ * per input number. */
+static uint32_t list_messages(const lh_exec *x, const lhi_exec_rank *rank,
+                              uint32_t peer, bool receives,
+                              const int64_t *made_ns, const int64_t *arrive_ns,
+                              item *items)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; !receives && i < rank->n_passes; i++) {
@@ -139,12 +142,12 @@ static uint32_t list_items(const lh_exec *x, const lhi_exec_rank *rank,
         items[n++] = (item){k, x->options.receive_slots ? post->before : 0,
                             arrive_ns[post->input] - staging, staging};
     }
-    lhi_sort(items, n, sizeof *items, compare_items);
+    lhi_sort(items, n, sizeof *items, compare_messages);
     return n;
 }
 
-/* Fills in a lane's messages and queues; LH_EUNSUPPORTED: more than
- * LH_MAX_QUEUES queues. */
+/* Fills in the messages of a lane (the delegated messages to or from one rank)
+ * and its queues. LH_EUNSUPPORTED: more than LH_MAX_QUEUES queues. */
 static lh_status fill_lane(lh_exec *x, lhi_exec_rank *rank, lhi_exec_lane *lane,
                            const item *items, lh_error *err)
 {
@@ -179,8 +182,8 @@ lh_status lhi_exec_add_lanes(lh_exec *x, uint32_t r, const int64_t *made_ns,
     lh_status status = items && rank->lanes ? LH_OK : lhi_fail_nomem(err);
     for (uint32_t i = 0; status == LH_OK && i < 2 * x->n_ranks; i++) {
         lhi_exec_lane lane = {.receives = i % 2, .peer = i / 2};
-        lane.n = list_items(x, rank, lane.peer, lane.receives, made_ns,
-                            arrive_ns, items);
+        lane.n = list_messages(x, rank, lane.peer, lane.receives, made_ns,
+                               arrive_ns, items);
         if (lane.n == 0)
             continue;
         status = fill_lane(x, rank, &lane, items, err);

@@ -37,7 +37,8 @@ typedef struct measurement {
     size_t activation_bytes[MOST_PARTS];
 } measurement;
 
-/* Writes random tokens, enough for all windows. */
+/* Writes a file of random tokens, enough for all windows (training sequences)
+ * of the measurement. */
 static lh_status write_tokens(const measurement *m, char *path, lh_error *err)
 {
     int fd = mkstemp(path);
@@ -63,7 +64,8 @@ static lh_status write_tokens(const measurement *m, char *path, lh_error *err)
     return LH_OK;
 }
 
-/* Runs one pass on one microbatch; `counts`: records its duration. */
+/* Runs one pass of model part `part` (layer, embedding or head) on one
+ * microbatch; `counts`: records its duration. */
 static lh_status run_pass(measurement *m, uint32_t part, lh_pass_kind kind,
                           uint32_t microbatch, bool counts, lh_error *err)
 {
@@ -86,8 +88,9 @@ static lh_status run_pass(measurement *m, uint32_t part, lh_pass_kind kind,
     return LH_OK;
 }
 
-/* Runs all passes of the microbatches. A part's activation memory is the peak's
- * growth at its second microbatch. */
+/* Runs F, D and W of all parts (layer, embedding, head) on all microbatches.
+ * The growth of peak memory at a part's second microbatch is its activation
+ * memory. */
 static lh_status run_step(measurement *m, uint64_t step, bool counts,
                           lh_error *err)
 {
@@ -113,7 +116,8 @@ static lh_status run_step(measurement *m, uint64_t step, bool counts,
     return LH_OK;
 }
 
-/* Allocates the message buffers and the tables of durations. */
+/* Allocates the message buffers and the tables of durations per part and
+ * pass. */
 static lh_status allocate(measurement *m, lh_error *err)
 {
     size_t bytes = m->device->ops->message_bytes(m->device, 0, false);
@@ -129,7 +133,7 @@ static lh_status allocate(measurement *m, lh_error *err)
     return LH_OK;
 }
 
-/* Runs a warm-up step, then steps until `repeats` durations per pass are
+/* Runs a warm-up step, then steps until `repeats` durations of each pass are
  * recorded. */
 static lh_status run_passes(measurement *m, const lhi_data *data, lh_error *err)
 {
@@ -182,9 +186,9 @@ static lh_status measure_passes(measurement *m, lh_error *err)
     return status;
 }
 
-/* Returns the bytes of values, gradients and AdamW's two moments, 4 bytes each.
- */
-static int64_t static_bytes(const measurement *m, uint32_t part)
+/* Returns the bytes of a part's parameters, gradients and AdamW's two moments,
+ * 4 bytes each. */
+static int64_t count_static_bytes(const measurement *m, uint32_t part)
 {
     int64_t n = 0;
     const lhi_device_ops *ops = m->device->ops;
@@ -193,7 +197,8 @@ static int64_t static_bytes(const measurement *m, uint32_t part)
     return 16 * n;
 }
 
-/* Fills in a profile entry from a part's median durations and memory. */
+/* Fills in a profile entry with the median durations and the memory of a part
+ * (layer, embedding or head). */
 static void fill_entry(const measurement *m, uint32_t part,
                        lh_profile_entry *out)
 {
@@ -211,7 +216,7 @@ static void fill_entry(const measurement *m, uint32_t part,
         .activation_bytes = m->activation_bytes[part]
                                 ? (int64_t)m->activation_bytes[part]
                                 : LH_NOT_MEASURED,
-        .static_bytes = static_bytes(m, part),
+        .static_bytes = count_static_bytes(m, part),
     };
 }
 
@@ -226,8 +231,8 @@ lh_status lhi_profile_copy(const lh_profile *profile, lh_profile **out,
     return status;
 }
 
-/* Makes the profile from the measured passes; `links`: also measures a link
- * between two ranks here. */
+/* Makes the profile from the measured passes; with `links` it also measures a
+ * link between two processes on this machine. */
 static lh_status make_profile(measurement *m, bool links, lh_profile **out,
                               lh_error *err)
 {
@@ -250,7 +255,8 @@ static lh_status make_profile(measurement *m, bool links, lh_profile **out,
     return lhi_profile_copy(&made, out, err);
 }
 
-/* Selects the parts and builds a model that contains each once. */
+/* Lists the kinds of model parts (embedding, dense layer, expert layer, head)
+ * and builds a model that contains each once. */
 static void choose_parts(measurement *m)
 {
     lh_model *model = &m->model;

@@ -34,7 +34,8 @@ void lhi_fit_link(const double *bytes, const double *ns, uint32_t n,
     *alpha_ns = alpha > 0 ? alpha : 0;
 }
 
-/* Sends or receives one message and waits until it is done. */
+/* Sends one message to rank `peer`, or receives one from it, and waits until
+ * it is done. */
 static lh_status transfer(lhi_net *net, uint32_t peer, bool sends, uint64_t tag,
                           void *data, size_t size, lh_error *err)
 {
@@ -47,7 +48,8 @@ static lh_status transfer(lhi_net *net, uint32_t peer, bool sends, uint64_t tag,
     return lhi_net_wait(net, &op, 0, err);
 }
 
-/* Measures round trips; half is one way. */
+/* Measures `repeats` round trips between ranks a and b for each message size;
+ * stores half the median, the time of one way, in `out`. */
 static lh_status measure_round_trips(lhi_net *net, uint32_t a, uint32_t b,
                                      uint64_t tag, uint32_t repeats, char *data,
                                      int64_t *times, double *out, lh_error *err)

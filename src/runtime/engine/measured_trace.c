@@ -20,13 +20,13 @@ typedef struct trace_builder {
 } trace_builder;
 
 /* Returns the larger of two times. */
-static int64_t at_least(int64_t value, int64_t least)
+static int64_t get_maximum(int64_t value, int64_t least)
 {
     return value > least ? value : least;
 }
 
-/* Adds a consumed message to the trace; derives its departure from the arrival
- * and the emulated link. */
+/* Adds the message that pass `consumer` consumed to the trace; computes its
+ * departure from the arrival and the emulated link's times. */
 static void add_message(trace_builder *m, const lh_timeline_run *consumer,
                         const lhi_exec_pass *pass,
                         const lhi_pass_record *record)
@@ -49,18 +49,18 @@ static void add_message(trace_builder *m, const lh_timeline_run *consumer,
                       .resource = pass->in_link};
     /* The timed device dates its messages by their deadlines and wakes slightly
      * later. Without a shared clock, the sender's time is unusable. */
-    x->ready_ns = at_least(
+    x->ready_ns = get_maximum(
         m->job->shared_clock ? record->entered_ns : record->arrived_ns, 0);
     x->produced_ns =
         producer->end_ns < x->ready_ns ? producer->end_ns : x->ready_ns;
-    x->arrive_ns = at_least(record->arrived_ns, x->ready_ns);
-    x->sent_ns = at_least(x->arrive_ns - latency, x->ready_ns);
-    x->depart_ns = at_least(x->sent_ns - transfer, x->ready_ns);
+    x->arrive_ns = get_maximum(record->arrived_ns, x->ready_ns);
+    x->sent_ns = get_maximum(x->arrive_ns - latency, x->ready_ns);
+    x->depart_ns = get_maximum(x->sent_ns - transfer, x->ready_ns);
     t->n_messages++;
 }
 
-/* Adds all passes and their messages to the trace; shifts times that overlap
- * because of late wake-ups. */
+/* Adds all measured passes and their messages to the trace; moves passes that
+ * overlap because of late wake-ups to the end of the previous one. */
 static void add_runs(trace_builder *m)
 {
     lh_timeline *t = m->t;
@@ -73,13 +73,13 @@ static void add_runs(trace_builder *m)
             int64_t least = i > 0 ? run[-1].issued_ns : 0;
             run->pass = pass->pass;
             run->device = r;
-            run->start_ns = at_least(record->start_ns, least);
-            run->end_ns = at_least(record->end_ns, run->start_ns);
-            run->issued_ns = at_least(record->issued_ns, run->end_ns);
+            run->start_ns = get_maximum(record->start_ns, least);
+            run->end_ns = get_maximum(record->end_ns, run->start_ns);
+            run->issued_ns = get_maximum(record->issued_ns, run->end_ns);
             run->message = LH_NONE;
             if (pass->output != LH_NONE)
                 m->makers[pass->output] = (uint32_t)(t->offsets[r] + i);
-            t->makespan_ns = at_least(t->makespan_ns, run->end_ns);
+            t->makespan_ns = get_maximum(t->makespan_ns, run->end_ns);
         }
     for (uint32_t r = 0; r < x->n_ranks; r++)
         for (uint32_t i = 0; i < x->ranks[r].n_passes; i++) {
@@ -92,7 +92,8 @@ static void add_runs(trace_builder *m)
         }
 }
 
-/* Adds all recorded collectives to the trace. */
+/* Adds all recorded collectives to the trace, n_executed[r] records for each
+ * rank r. */
 static void add_collectives(trace_builder *m,
                             const lhi_collective_record *const *executed,
                             const uint32_t *n_executed)
@@ -108,15 +109,16 @@ static void add_collectives(trace_builder *m,
                                  .device = r,
                                  .op = from->op,
                                  .is_reduce_scatter = from->is_reduce_scatter};
-            x->ready_ns = at_least(from->ready_ns, 0);
-            x->depart_ns = at_least(from->depart_ns, x->ready_ns);
-            x->sent_ns = at_least(from->sent_ns, x->depart_ns);
-            x->arrive_ns = at_least(from->arrive_ns, x->sent_ns);
-            t->makespan_ns = at_least(t->makespan_ns, x->arrive_ns);
+            x->ready_ns = get_maximum(from->ready_ns, 0);
+            x->depart_ns = get_maximum(from->depart_ns, x->ready_ns);
+            x->sent_ns = get_maximum(from->sent_ns, x->depart_ns);
+            x->arrive_ns = get_maximum(from->arrive_ns, x->sent_ns);
+            t->makespan_ns = get_maximum(t->makespan_ns, x->arrive_ns);
         }
 }
 
-/* Adds all recorded activation copies to the trace. */
+/* Adds all recorded offload copies to the trace, n_executed[r] records for
+ * each rank r. */
 static void add_copies(trace_builder *m,
                        const lhi_collective_record *const *executed,
                        const uint32_t *n_executed)
@@ -136,9 +138,9 @@ static void add_copies(trace_builder *m,
                                    .is_reload = what->to_device,
                                    .launching_run = what->at,
                                    .waiting_run = what->before};
-            x->ready_ns = at_least(from->ready_ns, 0);
-            x->depart_ns = at_least(from->depart_ns, x->ready_ns);
-            x->end_ns = at_least(from->arrive_ns, x->depart_ns);
+            x->ready_ns = get_maximum(from->ready_ns, 0);
+            x->depart_ns = get_maximum(from->depart_ns, x->ready_ns);
+            x->end_ns = get_maximum(from->arrive_ns, x->depart_ns);
         }
 }
 

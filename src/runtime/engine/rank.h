@@ -177,7 +177,8 @@ void lhi_pool_give(lhi_pool *pool, lhi_buffer *buffer);
 /* Returns a buffer whose send is in flight; it becomes free when the send
  * completes. */
 void lhi_pool_give_after_send(lhi_pool *pool, lhi_buffer *buffer);
-/* Waits until all sends are complete. */
+/* Waits until all sends from the pool's buffers are complete and returns the
+ * buffers to the pool. */
 lh_status lhi_pool_drain(lhi_pool *pool, const lhi_net_stop *stop,
                          lh_error *err);
 
@@ -206,33 +207,35 @@ lh_status lhi_rendezvous_end_step(lhi_rendezvous *late, lh_error *err);
 
 /* --- blocking sends (blocking_sends.c) --- */
 
-/* Head-of-line blocking: the rank's sends share one queue with its passes and
- * occupy an entry until the receiver's arrival notice. A thread per rank
- * exchanges the notices independently of the passes. Applies to training steps;
- * in others all calls below return at once. */
+/* Makes the state of blocking sends: the rank's sends share one queue with its
+ * passes (head-of-line blocking) and occupy an entry until the receiver's
+ * arrival notice. A thread per rank exchanges the notices independently of the
+ * passes. Training steps only; in others all calls below return at once. */
 lh_status lhi_blocking_sends_make(lhi_rank *rank, lh_error *err);
-/* Ends the thread. Call it before the endpoint is closed. */
+/* Ends the notice thread. Call it before the endpoint is closed. */
 void lhi_blocking_sends_stop(lhi_blocking_sends *coupled);
-/* Frees the state; NULL is fine. */
+/* Frees the blocking-sends state; NULL is allowed. */
 void lhi_blocking_sends_free(lhi_blocking_sends *coupled);
-/* Starts a step; the first call starts the thread. */
+/* Starts a step with blocking sends; the first call starts the notice
+ * thread. */
 lh_status lhi_blocking_sends_begin_step(lhi_blocking_sends *coupled,
                                         uint64_t step, lhi_step_kind kind,
                                         lh_error *err);
-/* Checks whether the thread awaits the step's receives; their `op` must then
- * ring the bell. */
+/* Checks whether the notice thread polls this step's receives, so that their
+ * `op` has to wake it on completion. */
 bool lhi_blocking_sends_is_active(const lhi_blocking_sends *coupled);
-/* Registers a posted receive, so that its arrival is reported to the sender. */
+/* Registers a posted receive, so that the notice thread reports its arrival to
+ * the sender. */
 void lhi_blocking_sends_add_receive(lhi_blocking_sends *coupled,
                                     const lhi_exec_post *post);
-/* Waits for the message posted into `slot`. */
+/* Waits for the message of receive buffer `slot`. */
 lh_status lhi_blocking_sends_await_receive(lhi_blocking_sends *coupled,
                                            uint32_t slot, lh_error *err);
-/* Waits for a free queue entry for the output of a pass that ended at *at_ns;
- * raises *at_ns to the time when the entry was free. */
+/* Waits for a free entry in the send queue for the output of a pass that ended
+ * at *at_ns; raises *at_ns to the time at which the entry became free. */
 lh_status lhi_blocking_sends_acquire_entry(lhi_blocking_sends *coupled,
                                            int64_t *at_ns, lh_error *err);
-/* Waits until all sends of the step have arrived. */
+/* Waits until the arrival notices of all sends of the step are received. */
 lh_status lhi_blocking_sends_end_step(lhi_blocking_sends *coupled,
                                       lh_error *err);
 /* Returns the arrival time of a received message on its link. */
@@ -241,73 +244,82 @@ int64_t lhi_rank_arrived_ns(const lhi_rank *rank, uint32_t link,
 
 /* --- delegated path (delegated_path.c) --- */
 
-/* A message is copied to host memory, sent from there, and copied to the device
- * at the other end. One thread per queue in a lane does this with its own
- * buffers. Applies to training steps; other steps use the direct path. */
+/* Makes the delegated path: a message is copied to host memory, sent from
+ * there, and copied to the device at the other end. One thread per queue in a
+ * lane (the messages to or from one rank) does this with its own buffers.
+ * Training steps only; other steps use the direct path. */
 lh_status lhi_delegated_path_make(lhi_rank *rank, lh_error *err);
-/* Ends the threads. Call it before the endpoint is closed. */
+/* Ends the threads of the delegated path. Call it before the endpoint is
+ * closed. */
 void lhi_delegated_path_stop(lhi_delegated_path *d);
-/* Frees the state; NULL is fine. */
+/* Frees the state of the delegated path; NULL is allowed. */
 void lhi_delegated_path_free(lhi_delegated_path *d);
-/* Starts a step; the first call starts the threads. */
+/* Starts a step of the delegated path; the first call starts the threads. */
 lh_status lhi_delegated_path_begin_step(lhi_delegated_path *d, uint64_t step,
                                         lhi_step_kind kind, lh_error *err);
-/* Checks whether this step uses the delegated path; NULL: no. */
+/* Checks whether the delegated path exists and this step uses it. */
 bool lhi_delegated_path_is_active(const lhi_delegated_path *d);
-/* Registers a posted receive, by its index. */
+/* Registers posted receive number `i`, so that its queue's thread waits for
+ * the message. */
 void lhi_delegated_path_add_receive(lhi_delegated_path *d, uint32_t post);
-/* Queues the output of pass `pass`, produced at `made_ns`. After the copy,
- * lhi_delegated_path_reclaim_buffers() returns the buffer to the rank. */
+/* Passes the output of pass `i`, produced at `made_ns`, to its queue's thread.
+ * After the copy, lhi_delegated_path_reclaim_buffers() returns the buffer to
+ * the rank. */
 void lhi_delegated_path_add_output(lhi_delegated_path *d, uint32_t pass,
                                    lhi_buffer *buffer, int64_t made_ns);
-/* Returns copied buffers to the rank's pool. */
+/* Returns the device buffers that are copied to host memory to the rank's
+ * pool. */
 void lhi_delegated_path_reclaim_buffers(lhi_delegated_path *d);
-/* Waits for the input in `slot`; *data: its copy, *there_ns: when the copy was
- * complete. */
+/* Waits for the input in receive slot `slot`. *data: its copy on the device;
+ * *there_ns: when the copy was complete. */
 lh_status lhi_delegated_path_await_input(lhi_delegated_path *d, uint32_t slot,
                                          const void **data, int64_t *there_ns,
                                          lh_error *err);
-/* Waits until all messages of the step are in flight. */
+/* Waits until all delegated messages of the step have been sent. */
 lh_status lhi_delegated_path_end_step(lhi_delegated_path *d, lh_error *err);
-/* Returns the number of buffers allocated after construction. */
+/* Returns the number of host buffers that were allocated during steps, because
+ * the pools were empty. */
 uint32_t lhi_delegated_path_pool_growth(const lhi_delegated_path *d);
-/* Returns the bytes of all buffers. */
+/* Returns the bytes of all device and host buffers of the delegated path. */
 size_t lhi_delegated_path_count_bytes(const lhi_delegated_path *d);
 
 /* --- activation offload (activation_offload.c) ---
  *
  * Training steps only. */
 
-/* Allocates the rank's copy records. */
+/* Allocates the rank's records of activation-offload copies. */
 lh_status lhi_activation_offload_make(lhi_rank *rank, lh_error *err);
-/* Starts a step at t0_ns: resets the copies. */
+/* Starts a step at t0_ns: forgets the offload copies of the previous step. */
 void lhi_activation_offload_begin_step(lhi_rank *rank, int64_t t0_ns);
-/* Prepares pass i: waits for its copies, then starts those launched with it.
- * Raises *ready_ns to their completion. */
+/* Prepares pass i: waits for the offload copies that it needs, then launches
+ * the copies that start with it. Raises *ready_ns to the end of the awaited
+ * copies. */
 lh_status lhi_activation_offload_before_pass(lhi_rank *rank, uint32_t i,
                                              int64_t *ready_ns, lh_error *err);
-/* Launches the copies that follow pass i. */
+/* Launches the offload copies to storage that follow pass i, which ran during
+ * `span`. */
 lh_status lhi_activation_offload_after_pass(lhi_rank *rank, uint32_t i,
                                             const lhi_span *span,
                                             lh_error *err);
-/* Waits for all copies of the step and completes rank->copied. */
+/* Waits for all offload copies of the step and stores their times in
+ * rank->copied. */
 lh_status lhi_activation_offload_end_step(lhi_rank *rank, lh_error *err);
 
 /* --- emulated collectives (emulated_collectives.c) --- */
 
 /* Allocates the rank's collective records and arrival times. */
 lh_status lhi_emulated_collectives_make(lhi_rank *rank, lh_error *err);
-/* Starts a step at t0_ns: resets the collectives. */
+/* Starts a step at t0_ns: forgets the collectives of the previous step. */
 void lhi_emulated_collectives_begin_step(lhi_rank *rank, int64_t t0_ns);
 /* Returns the arrival time of all collectives that the pass waits for; 0: none.
  */
 int64_t lhi_emulated_collectives_ready_ns(const lhi_rank *rank,
                                           const lhi_exec_pass *pass);
-/* Launches the collectives that start with the pass. */
+/* Emulates the collectives that are launched at the start of `pass`. */
 void lhi_emulated_collectives_start_pass(lhi_rank *rank,
                                          const lhi_exec_pass *pass,
                                          int64_t start_ns);
-/* Launches the collectives that follow the pass. */
+/* Emulates the collectives that are launched at the end of `pass`. */
 void lhi_emulated_collectives_end_pass(lhi_rank *rank,
                                        const lhi_exec_pass *pass,
                                        int64_t end_ns);
