@@ -173,8 +173,9 @@ typedef struct lh_train_plan_options {
 /* Result of a run. Owns its contents; release with lh_train_result_free(). */
 typedef struct lh_train_result lh_train_result;
 
-/* Lowers the plan's schedule and runs it. `options` NULL: one iteration on the
- * timed device. Release with lh_train_result_free().
+/* Builds an execution plan from the plan's schedule and runs it. `options`
+ * NULL: one iteration on the timed device. Release with
+ * lh_train_result_free().
  *
  * Errors as in lh_exec_make(), lh_train_timed() and lh_train_cpu(); also
  * LH_EUNSUPPORTED: the cpu device cannot run layers that the plan splits
@@ -194,7 +195,7 @@ LH_API int64_t lh_train_predicted_ns(const lh_train_result *result);
 /* Returns the median of the measured iteration times in ns; 0: there was none.
  */
 LH_API int64_t lh_train_median_ns(const lh_train_result *result);
-/* frees; NULL is a no-op */
+/* Frees a training result; ignores NULL. */
 LH_API void lh_train_result_free(lh_train_result *result);
 
 #ifdef __cplusplus

@@ -454,7 +454,7 @@ typedef struct lh_train_model {
 /* GPT-2's dropout rate. */
 #define LH_TRAIN_DROPOUT 0.1
 
-/* Returns the default values. */
+/* Returns a model's default training options. */
 LH_API lh_train_model lh_train_model_defaults(void);
 
 /* Trains until options->steps steps are done, including those before a resume.

@@ -101,38 +101,42 @@ typedef enum lhi_job_launch_kind {
     LHI_RANKS_LAUNCHED,  /* one is in this process */
 } lhi_job_launch_kind;
 
-/* Checks the memory before the start. LH_ENOMEM: weights, gradients, optimizer,
- * the schedule's activations and OpenBLAS buffers exceed the limits of the
- * process, its control groups or the machine. `err` names the amounts and a
- * remedy. */
+/* Checks the memory before the start; `place`: how ranks are launched.
+ * LH_ENOMEM: parameters, gradients, optimizer, the schedule's activations and
+ * OpenBLAS buffers exceed the limits of the process, its control groups or the
+ * machine. `err` names the amounts and a remedy. */
 lh_status lhi_job_check_memory(const lhi_job *job, lhi_job_launch_kind place,
                                lh_error *err);
 
-/* Predicts a rank's memory under `exec`, and returns its limit. */
+/* Predicts a rank's memory under execution plan `exec`, by kind, and returns
+ * its memory limit. */
 lh_status lhi_job_predict_memory(const lhi_job *job, const lh_exec *exec,
                                  uint32_t rank, lh_train_memory *out,
                                  lh_error *err);
-/* Checks enforced limits. LH_ENOMEM: a rank is predicted to exceed its limit
- * under `exec`; LH_EINVAL: the pipeline has no limits. */
+/* Checks the enforced memory limits. LH_ENOMEM: a rank is predicted to exceed
+ * its limit under `exec`; LH_EINVAL: the pipeline has no limits. */
 lh_status lhi_job_check_limits(const lhi_job *job, const lh_exec *exec,
                                lh_error *err);
-/* Returns LH_ENOMEM: a rank exceeded its limit. */
+/* Fails with LH_ENOMEM: a rank used `bytes` in step `step`, more than its
+ * limit. */
 lh_status lhi_job_fail_over_limit(uint32_t rank, int64_t bytes,
                                   int64_t limit_bytes, uint64_t step,
                                   lh_error *err);
 
-/* Returns the peak activation bytes under a schedule, including scratch: for
- * one rank, or the sum over all ranks. */
+/* Returns the predicted peak bytes of activations and scratch buffers under
+ * execution plan `exec`: for one rank or, with `all`, the sum over all
+ * ranks. */
 lh_status lhi_job_activation_bytes(const lhi_job *job, const lh_exec *exec,
                                    uint32_t rank, bool all, double *bytes,
                                    lh_error *err);
-/* Returns the bytes of weights, gradients, moments and buffers under a
- * schedule: for one rank, or the sum over all ranks. */
+/* Returns the predicted bytes of parameters, gradients, moments and buffers
+ * under execution plan `exec`: for one rank or, with `all`, the sum over all
+ * ranks. */
 lh_status lhi_job_state_bytes(const lhi_job *job, const lh_exec *exec,
                               uint32_t rank, bool all, double *bytes,
                               lh_error *err);
-/* Checks additional memory beside the resident memory. LH_ENOMEM: too little is
- * available; `what` names its use. */
+/* Checks that `bytes` more memory can be allocated besides the memory in use.
+ * LH_ENOMEM: too little is available; `what` names the use. */
 lh_status lhi_job_check_extra_memory(double bytes, const char *what,
                                      lh_error *err);
 
@@ -165,20 +169,22 @@ lh_status lhi_job_hold_links(const lhi_job *job, uint32_t state, lhi_net *net,
                              int64_t begin_ns, lh_error *err);
 /* Checks that the event timeline, if any, fits this run. */
 lh_status lhi_job_check_events(const lhi_job *job, lh_error *err);
-/* Makes the pipeline for a step under a rank assignment: *out, released by the
- * caller; NULL: as at the start. */
+/* Makes the pipeline that applies in a step, with slowdowns of the event
+ * timeline and under a rank assignment: *out, released by the caller; NULL: as
+ * at the start. */
 lh_status lhi_job_make_step_pipeline(const lhi_job *job, uint64_t step,
                                      const lhi_rank_assignment *assignment,
                                      lh_pipeline **out, lh_error *err);
-/* Applies a step's conditions between steps: on each rank before it starts
- * `step`, on rank 0 before it sends the command. If the timeline's state
- * differs from *state, sets links, device and training (NULL: none). */
+/* Applies the event timeline's conditions between steps: on each rank before
+ * it starts `step`, on rank 0 before it sends the command. If the timeline's
+ * state differs from *state, sets the times of links, device and training
+ * (NULL: none). */
 lh_status lhi_job_apply_conditions(const lhi_job *job, uint64_t step,
                                    const lhi_rank_assignment *assignment,
                                    lhi_net *net, lhi_device *device,
                                    lhi_training *training, uint32_t *state,
                                    lh_error *err);
-/* Adds the event timeline to lhi_job_compute_digest(). */
+/* Extends the digest of lhi_job_compute_digest() by the event timeline. */
 lh_status lhi_job_digest_events(const lhi_job *job, unsigned char sum[32],
                                 lh_error *err);
 
@@ -198,14 +204,15 @@ enum { LHI_MEMORY_REPORT_NUMBERS = LH_N_MEMORY_KINDS + LH_N_TRAIN_GROUPS + 2 };
 lh_status lhi_outcome_read(const lhi_job *job, const char *text, size_t size,
                            lh_train_result **out, lh_error *err);
 
-/* Checks whether a rank's record counts are possible under `exec`; LH_EIO: no.
- */
+/* Checks that a rank's numbers of recorded passes and collectives are possible
+ * under execution plan `exec`; otherwise LH_EIO. */
 lh_status lhi_job_check_counts(const lhi_job *job, const lh_exec *exec,
                                uint32_t rank, const lhi_record_counts *counts,
                                lh_error *err);
 
-/* Makes the trace from the records under `exec`: `records[r]` and `executed[r]`
- * per rank, times from the start of the iteration. */
+/* Makes the trace of an iteration under execution plan `exec`. records[r] has
+ * rank r's passes and executed[r] its n_executed[r] collectives and copies,
+ * times from the iteration's start. */
 lh_status lhi_measured_trace(const lhi_job *job, const lh_exec *exec,
                              const lhi_pass_record *const *records,
                              const lhi_collective_record *const *executed,

@@ -144,7 +144,8 @@ static void add_copies(trace_builder *m,
         }
 }
 
-/* Allocates the trace's tables, sized for all passes, messages and records. */
+/* Allocates the trace's tables, sized for all passes, messages and recorded
+ * collectives. n_executed: recorded collectives and copies per rank. */
 static lh_status allocate(trace_builder *m, const uint32_t *n_executed,
                           lhi_arena *mem, lh_error *err)
 {
@@ -175,7 +176,9 @@ static lh_status allocate(trace_builder *m, const uint32_t *n_executed,
     return LH_OK;
 }
 
-/* Lists the conditions that make durations differ from a plain run. */
+/* Formats the trace's title: the conditions that make durations differ from a
+ * plain run (timed device, blocking sends, delegated messages). Returns
+ * `text`. */
 static const char *format_title(const lhi_job *job, const lh_exec *exec,
                                 char *text, size_t room)
 {
@@ -201,7 +204,8 @@ static const char *format_title(const lhi_job *job, const lh_exec *exec,
     return text;
 }
 
-/* Replaces planned memory values, since memory over time is not measured. */
+/* Copies a trace and clears the memory values that come from the plan, since
+ * memory over time is not measured. */
 static lh_status clear_planned_memory(const lhi_job *job, const lh_exec *exec,
                                       const lh_trace *from, lh_trace **out,
                                       lh_error *err)

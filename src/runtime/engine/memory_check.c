@@ -23,10 +23,10 @@ typedef struct rank_memory {
     double activations; /* including scratch and messages */
 } rank_memory;
 
-/* Returns the size of a tied embedding with a second copy on another rank; 0:
- * none. */
-static double count_tied(const lhi_cpu_options *o, const lh_exec *exec,
-                         uint32_t stage)
+/* Returns the parameters of the embedding if it is tied to the head but has a
+ * copy on another rank, and `stage` has one of the two; otherwise 0. */
+static double count_tied_embedding(const lhi_cpu_options *o,
+                                   const lh_exec *exec, uint32_t stage)
 {
     const lh_model *m = o->model;
     uint32_t first = exec->chunk_ranks[0];
@@ -40,7 +40,7 @@ static double count_tied(const lhi_cpu_options *o, const lh_exec *exec,
 /* Returns the bytes of a rank's message buffers as make_receives() in rank.c
  * and make_buffers() in delegated_path.c allocate them. `bytes`: size of a
  * message. */
-static double count_messages(const lhi_exec_rank *rank, double bytes)
+static double count_message_bytes(const lhi_exec_rank *rank, double bytes)
 {
     bool any = false;
     for (uint32_t p = 0; p < rank->n_passes; p++)
@@ -57,8 +57,8 @@ static double count_messages(const lhi_exec_rank *rank, double bytes)
     return sum + (rank->n_lanes > 0 ? rank->n_slots * most : 0);
 }
 
-/* Predicts a cpu device's memory under the rank's passes and copies, bytes by
- * kind. */
+/* Predicts the memory of a rank's cpu device under the rank's passes and
+ * offload copies, bytes by kind. */
 static lh_status predict_device(const lhi_exec_rank *rank,
                                 const lhi_cpu_options *o,
                                 double bytes[LH_N_MEMORY_KINDS], lh_error *err)
@@ -89,7 +89,8 @@ typedef struct chunks_memory {
     lhi_sharded_tensors most;
 } chunks_memory;
 
-/* Adds one chunk to the device's sums. */
+/* Adds the parameters of chunk `i`, by bucket (experts and others), to the
+ * stage's sums and maxima; sharded: its sharded parameters. */
 static void add_chunk(chunks_memory *need, const lhi_cpu_options *o, uint32_t i,
                       const lhi_sharded_tensors *sharded)
 {
@@ -118,9 +119,9 @@ static void add_chunk(chunks_memory *need, const lhi_cpu_options *o, uint32_t i,
         need->most.gradients = sharded->gradients;
 }
 
-/* Returns, per bucket, how many ranks share a gradient sum and into how many
- * shards they divide it at a stage. */
-static chunks_memory find_groups(const lhi_job *job, uint32_t stage)
+/* Returns for both buckets (experts and other parameters) how many ranks add
+ * their gradients and into how many shards they divide them at a stage. */
+static chunks_memory find_sharing(const lhi_job *job, uint32_t stage)
 {
     chunks_memory need = {0};
     bucket_memory *most = &need.buckets[LHI_BUCKET_DEFAULT];
@@ -136,9 +137,9 @@ static chunks_memory find_groups(const lhi_job *job, uint32_t stage)
     return need;
 }
 
-/* Returns the bytes of the exchange arrays: all shards of a bucket and one
- * shard. */
-static double exchange_bytes(const chunks_memory *need)
+/* Returns the bytes of the two arrays that collectives use: the largest
+ * bucket, and one shard of it. */
+static double count_exchange_bytes(const chunks_memory *need)
 {
     double all = 0, one = 0;
     for (uint32_t i = 0; i < LHI_N_TRAIN_BUCKETS; i++) {
@@ -150,15 +151,15 @@ static double exchange_bytes(const chunks_memory *need)
     return sizeof(float) * (all + one);
 }
 
-/* Predicts training memory beside the device: lhi_train_add_memory(), and the
- * buffers in elastic_sharding.c or fsdp.c. */
+/* Predicts the training memory apart from the device: lhi_train_add_memory(),
+ * and the buffers in elastic_sharding.c or fsdp.c. */
 static lh_status predict_training(const lhi_job *job, const lh_exec *exec,
                                   uint32_t stage, const lhi_cpu_options *o,
                                   double bytes[LH_N_MEMORY_KINDS],
                                   lh_error *err)
 {
     const bool by_layer = job->model->per_layer_sharding;
-    chunks_memory need = find_groups(job, stage);
+    chunks_memory need = find_sharing(job, stage);
     bool staged = need.buckets[LHI_BUCKET_DEFAULT].n_sharers > 1 &&
                   lhi_has_pass_collectives(job->pipeline, job->model);
     lhi_sharded_tensors *all = calloc(exec->n_chunks, sizeof *all);
@@ -182,14 +183,15 @@ static lh_status predict_training(const lhi_job *job, const lh_exec *exec,
         if (bucket->n_sharers)
             lhi_train_predict_memory(
                 bucket->values,
-                i == LHI_BUCKET_DEFAULT ? count_tied(o, exec, stage) : 0,
+                i == LHI_BUCKET_DEFAULT ? count_tied_embedding(o, exec, stage)
+                                        : 0,
                 bucket->sharded, bucket->n_sharers, bucket->n_shards, staged,
                 job->model->delayed_update, bytes);
     }
     bytes[LH_MEMORY_SCRATCH] +=
         lhi_train_bookkeeping_bytes(o->n_mine, n_tensors);
     if (staged)
-        bytes[LH_MEMORY_BUFFERS] += exchange_bytes(&need);
+        bytes[LH_MEMORY_BUFFERS] += count_exchange_bytes(&need);
     if (staged && by_layer)
         bytes[LH_MEMORY_BUFFERS] += lhi_fsdp_predict_bytes(
             need.part, need.n_parts, need.most.values > 0);
@@ -214,14 +216,17 @@ static lh_status predict_rank(const lhi_job *job, const lh_exec *exec,
     const double message = (double)lhi_cpu_message_bytes(&o);
     if (status == LH_OK)
         status = predict_training(job, exec, stage, &o, bytes, err);
-    bytes[LH_MEMORY_BUFFERS] += count_messages(&exec->ranks[stage], message);
+    bytes[LH_MEMORY_BUFFERS] +=
+        count_message_bytes(&exec->ranks[stage], message);
     free((uint32_t *)(uintptr_t)o.mine);
     return status;
 }
 
-/* Predicts one rank's activations and state, bytes; storage is not counted. */
-static lh_status count_rank(const lhi_job *job, const lh_exec *exec,
-                            uint32_t rank, rank_memory *out, lh_error *err)
+/* Predicts the bytes of one rank's activations and training state, without the
+ * storage for offloaded activations. */
+static lh_status predict_rank_memory(const lhi_job *job, const lh_exec *exec,
+                                     uint32_t rank, rank_memory *out,
+                                     lh_error *err)
 {
     double bytes[LH_N_MEMORY_KINDS] = {0};
     LHI_TRY(predict_rank(job, exec, rank, bytes, err));
@@ -233,7 +238,7 @@ static lh_status count_rank(const lhi_job *job, const lh_exec *exec,
 }
 
 /* Returns the default thread stack size in bytes. */
-static double stack_bytes(void)
+static double get_stack_bytes(void)
 {
     pthread_attr_t attributes;
     size_t size = 0;
@@ -247,8 +252,8 @@ static double stack_bytes(void)
 /* "12.5 GiB". Required memory rounds up and available memory rounds down, so
  * that the two never print as equal. */
 typedef char size_text[32];
-/* Formats bytes in MiB, GiB or TiB with one decimal, rounded up or down;
- * returns `text`. */
+/* Formats bytes in MiB, GiB or TiB with one decimal, rounded up (`up`) or
+ * down; returns `text`. */
 static const char *format_bytes(double bytes, bool up, char *text)
 {
     static const char *const units[] = {"MiB", "GiB", "TiB"};
@@ -265,8 +270,9 @@ static const char *format_bytes(double bytes, bool up, char *text)
     return text;
 }
 
-/* Fails because the required memory exceeds the available one; `also` is a
- * further remedy. */
+/* Fails with LH_ENOMEM: the required memory `need` exceeds the available
+ * memory `room` at `where`; `blas`: bytes of OpenBLAS buffers; `also`: a
+ * further remedy for the message. */
 static lh_status fail_memory(const char *where, rank_memory need, double blas,
                              lhi_available_memory room, const char *also,
                              lh_error *err)
@@ -285,12 +291,13 @@ static lh_status fail_memory(const char *where, rank_memory need, double blas,
         format_bytes((double)room.bytes, false, there), room.limit, also);
 }
 
-/* Compares the process and the machine with their limits. */
+/* Fails if the predicted memory exceeds a limit: `here`, for the n_here ranks
+ * of this process, or `machine`, for all ranks on this machine. */
 static lh_status check_available(rank_memory here, double n_here,
                                  rank_memory machine, lh_error *err)
 {
     /* In this process and each that it starts, with one thread per rank. */
-    double maps = n_here * (LHI_BLAS_BUFFER_BYTES + stack_bytes());
+    double maps = n_here * (LHI_BLAS_BUFFER_BYTES + get_stack_bytes());
     lhi_available_memory to_map = lhi_find_mappable_memory(),
                          to_fill = lhi_find_physical_memory("");
     if (here.state + here.activations + maps > (double)to_map.bytes)
@@ -314,7 +321,7 @@ static int64_t round_up_bytes(double bytes)
 }
 
 /* Sums memory over all kinds except storage; limited to INT64_MAX. */
-static int64_t total_bytes(const int64_t bytes[LH_N_MEMORY_KINDS])
+static int64_t sum_kinds(const int64_t bytes[LH_N_MEMORY_KINDS])
 {
     int64_t sum = 0;
     for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
@@ -337,7 +344,7 @@ lh_status lhi_job_predict_memory(const lhi_job *job, const lh_exec *exec,
             lh_pipeline_memory_limit(job->pipeline, rank % exec->n_ranks);
     for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
         out->predicted[i] = round_up_bytes(bytes[i]);
-    out->predicted_bytes = total_bytes(out->predicted);
+    out->predicted_bytes = sum_kinds(out->predicted);
     return LH_OK;
 }
 
@@ -386,8 +393,8 @@ lh_status lhi_job_check_limits(const lhi_job *job, const lh_exec *exec,
             return lhi_fail(
                 err, LH_ENOMEM,
                 "rank %" PRIu32 " would use %s (%s), but its limit is %s: plan "
-                                "with recompute: full, smaller microbatches or "
-                                "more devices, or do not enforce the limit",
+                "with recompute: full, smaller microbatches or "
+                "more devices, or do not enforce the limit",
                 r, format_bytes((double)one.predicted_bytes, true, all),
                 format_kinds(one.predicted, parts, sizeof parts),
                 format_bytes((double)one.limit_bytes, false, limit));
@@ -413,7 +420,7 @@ lh_status lhi_job_check_memory(const lhi_job *job, lhi_job_launch_kind place,
     uint32_t n = lhi_grid_count_ranks(&job->grid);
     rank_memory sum = {0}, most = {0}, least = {0}, one = {0};
     for (uint32_t r = 0; r < n; r++) {
-        LHI_TRY(count_rank(job, job->exec, r, &one, err));
+        LHI_TRY(predict_rank_memory(job, job->exec, r, &one, err));
         double total = one.state + one.activations;
         sum.state += one.state;
         sum.activations += one.activations;
@@ -432,7 +439,8 @@ lh_status lhi_job_check_memory(const lhi_job *job, lhi_job_launch_kind place,
     }
 }
 
-/* Predicts the memory of one rank or of all ranks together. */
+/* Predicts activations and training state of `rank` or, with `all`, the sum
+ * over all ranks. */
 static lh_status sum_rank_memory(const lhi_job *job, const lh_exec *exec,
                                  uint32_t rank, bool all, rank_memory *sum,
                                  lh_error *err)
@@ -441,7 +449,7 @@ static lh_status sum_rank_memory(const lhi_job *job, const lh_exec *exec,
     *sum = (rank_memory){0};
     for (uint32_t r = 0; r < n; r++) {
         rank_memory one = {0};
-        LHI_TRY(count_rank(job, exec, all ? r : rank, &one, err));
+        LHI_TRY(predict_rank_memory(job, exec, all ? r : rank, &one, err));
         sum->activations += one.activations;
         sum->state += one.state;
     }

@@ -21,7 +21,8 @@
 
 enum { N_ARRAYS = 1 + LHI_MAX_MOMENTS }; /* values and moments */
 
-/* Returns the chunk that holds a tensor under the given layer partition. */
+/* Returns the chunk that has tensor `index` when chunk c begins at layer
+ * first_layers[c]. */
 static uint32_t find_chunk(const lhi_job *job, const uint32_t *first_layers,
                            uint32_t index)
 {
@@ -36,7 +37,8 @@ static uint32_t find_chunk(const lhi_job *job, const uint32_t *first_layers,
     return c;
 }
 
-/* Returns the rank that holds a tensor in one copy of the pipeline. */
+/* Returns the rank that has tensor `index` in replica `copy` under a rank
+ * assignment and layer partition. */
 static uint32_t find_holder(const lhi_job *job,
                             const lhi_rank_assignment *assignment,
                             const uint32_t *first_layers, uint32_t index,
@@ -53,8 +55,8 @@ typedef struct route {
     uint32_t via; /* LH_NONE: direct */
 } route;
 
-/* Returns the route of a tensor in one copy: old holder, new holder, and any
- * relay between them. */
+/* Returns the route of a tensor's migration in replica `copy`: its old rank,
+ * its new rank, and any relay between them. */
 static route find_route(const lhi_state_migration_options *o, uint32_t index,
                         uint32_t copy)
 {
@@ -71,33 +73,34 @@ static route find_route(const lhi_state_migration_options *o, uint32_t index,
     return w;
 }
 
-/* Returns the next free operation, zeroed. */
-static lhi_net_op *next_op(lhi_state_migration_ops *all)
+/* Returns the next free network operation of the list, zeroed. */
+static lhi_net_op *get_next_op(lhi_state_migration_ops *all)
 {
     lhi_net_op *op = &all->ops[all->n++];
     *op = (lhi_net_op){0};
     return op;
 }
 
-/* Returns the tag of a tensor's array. It includes the copy, because a rank may
- * receive one tensor twice from the same peer: to keep it, and to relay it for
- * another copy. */
-static uint64_t state_tag(const lhi_state_migration_options *o, uint32_t index,
-                          uint32_t copy, uint32_t array)
+/* Returns the message tag of array `array` of a tensor. It includes the
+ * replica `copy`, because a rank may receive one tensor twice from the same
+ * peer: to keep it, and to relay it for another replica. */
+static uint64_t make_state_tag(const lhi_state_migration_options *o,
+                               uint32_t index, uint32_t copy, uint32_t array)
 {
     uint32_t tensor = index * o->job->grid.replicas + copy;
     return lhi_tag(LHI_TAG_STATE, o->turn, N_ARRAYS * tensor + array);
 }
 
-/* Returns array `i` of a tensor state: its values or a moment. */
-static float *array_of(const lhi_train_tensor_state *t, uint32_t i, size_t *n)
+/* Returns array `i` of a tensor's training state, 0 for its values, otherwise
+ * a moment of the optimizer; *n: its length. */
+static float *get_array(const lhi_train_tensor_state *t, uint32_t i, size_t *n)
 {
     *n = i == 0 ? t->n_values : t->n_moments;
     return i == 0 ? t->values : t->moments[i - 1];
 }
 
-/* Posts the receives of all tensors that this rank will hold in one copy of the
- * pipeline. */
+/* Posts the receives of all tensors that this rank will have in replica `copy`
+ * after the migration. */
 static lh_status receive_all(const lhi_state_migration_options *o,
                              lhi_train *to, uint32_t copy,
                              lhi_state_migration_ops *ops, lh_error *err)
@@ -108,16 +111,18 @@ static lh_status receive_all(const lhi_state_migration_options *o,
         const route w = find_route(o, t.index, copy);
         for (uint32_t k = 0; w.from != me && k <= t.n; k++) {
             size_t values;
-            float *array = array_of(&t, k, &values);
+            float *array = get_array(&t, k, &values);
             LHI_TRY(lhi_net_receive(o->net, w.via == LH_NONE ? w.from : w.via,
-                                    state_tag(o, t.index, copy, k), array,
-                                    values * sizeof *array, next_op(ops), err));
+                                    make_state_tag(o, t.index, copy, k), array,
+                                    values * sizeof *array, get_next_op(ops),
+                                    err));
         }
     }
     return LH_OK;
 }
 
-/* Copies a tensor that stays on this rank. */
+/* Copies the training state of a tensor that stays on this rank from its old
+ * to its new place in memory. */
 static void copy_locally(const lhi_train_tensor_state *t, lhi_train *to)
 {
     uint32_t n = lhi_train_count_tensor_states(to), i = 0;
@@ -126,12 +131,12 @@ static void copy_locally(const lhi_train_tensor_state *t, lhi_train *to)
     const lhi_train_tensor_state there = lhi_train_get_tensor_state(to, i);
     for (uint32_t k = 0; k <= t->n; k++) {
         size_t values;
-        const float *array = array_of(t, k, &values);
-        memcpy(array_of(&there, k, &values), array, values * sizeof *array);
+        const float *array = get_array(t, k, &values);
+        memcpy(get_array(&there, k, &values), array, values * sizeof *array);
     }
 }
 
-/* Starts sending one array of a tensor to a rank. */
+/* Starts sending `n` values of one array of a tensor's state to rank `to`. */
 static lh_status send_array(const lhi_state_migration_options *o, uint32_t to,
                             uint64_t tag, const float *values, size_t n,
                             lhi_net_op *op, lh_error *err)
@@ -141,8 +146,8 @@ static lh_status send_array(const lhi_state_migration_options *o, uint32_t to,
                         err);
 }
 
-/* Starts sending all tensors that this rank holds in one copy; copies those
- * that it keeps. */
+/* Starts sending all tensors that this rank has in replica `copy` before the
+ * migration; copies those that it keeps. */
 static lh_status send_all(const lhi_state_migration_options *o, lhi_train *from,
                           lhi_train *to, uint32_t copy,
                           lhi_state_migration_ops *ops, lh_error *err)
@@ -155,10 +160,10 @@ static lh_status send_all(const lhi_state_migration_options *o, lhi_train *from,
             copy_locally(&t, to);
         for (uint32_t k = 0; w.to != me && k <= t.n; k++) {
             size_t values;
-            const float *array = array_of(&t, k, &values);
+            const float *array = get_array(&t, k, &values);
             LHI_TRY(send_array(o, w.via == LH_NONE ? w.to : w.via,
-                               state_tag(o, t.index, copy, k), array, values,
-                               next_op(ops), err));
+                               make_state_tag(o, t.index, copy, k), array,
+                               values, get_next_op(ops), err));
         }
     }
     return LH_OK;
@@ -166,17 +171,18 @@ static lh_status send_all(const lhi_state_migration_options *o, lhi_train *from,
 
 /* --- relays --- */
 
-/* Returns the number of moments per tensor. */
-static uint32_t n_moments(const lhi_state_migration_options *o)
+/* Returns the number of optimizer moment arrays per tensor. */
+static uint32_t count_moments(const lhi_state_migration_options *o)
 {
     return o->job->model->delayed_update ? LHI_MAX_MOMENTS
                                          : LHI_MAX_MOMENTS - 1;
 }
 
-/* Counts the values in one array of a tensor for one replica. */
-static size_t array_size(const lhi_state_migration_options *o,
-                         const lhi_model_tensor *t, uint32_t array,
-                         uint32_t copy)
+/* Counts the values in array `array` of a tensor in replica `copy`: all of
+ * them for array 0, the replica's shard for moments. */
+static size_t count_array_values(const lhi_state_migration_options *o,
+                                 const lhi_model_tensor *t, uint32_t array,
+                                 uint32_t copy)
 {
     const lhi_job *job = o->job;
     const lhi_shard_groups shards =
@@ -187,7 +193,8 @@ static size_t array_size(const lhi_state_migration_options *o,
     return array == 0 ? t->n : piece;
 }
 
-/* Relays the arrays of one tensor from one rank to another through `room`. */
+/* Receives the arrays of one tensor from rank w->from and sends them to rank
+ * w->to, one after the other, through `room`. */
 static lh_status relay_tensor(const lhi_state_migration_options *o,
                               const route *w, uint32_t index, uint32_t copy,
                               float *room, lhi_state_migration_ops *ops,
@@ -196,10 +203,10 @@ static lh_status relay_tensor(const lhi_state_migration_options *o,
     lhi_model_tensor t;
     lhi_describe_model_tensor(o->job->model->model, index, &t);
     const size_t n_before = ops->n;
-    for (uint32_t k = 0; k <= n_moments(o); k++) {
-        const uint64_t tag = state_tag(o, index, copy, k);
-        size_t n = array_size(o, &t, k, copy);
-        lhi_net_op *op = next_op(ops);
+    for (uint32_t k = 0; k <= count_moments(o); k++) {
+        const uint64_t tag = make_state_tag(o, index, copy, k);
+        size_t n = count_array_values(o, &t, k, copy);
+        lhi_net_op *op = get_next_op(ops);
         LHI_TRY(lhi_net_receive(o->net, w->from, tag, room, n * sizeof *room,
                                 op, err));
         LHI_TRY(lhi_net_wait(o->net, op, 0, err));
@@ -211,8 +218,9 @@ static lh_status relay_tensor(const lhi_state_migration_options *o,
     return LH_OK;
 }
 
-/* Returns the size of the largest array that this rank relays; 0: none. */
-static size_t max_relay_size(const lhi_state_migration_options *o)
+/* Returns the number of values in the largest array that this rank relays; 0:
+ * none. */
+static size_t find_max_relay_size(const lhi_state_migration_options *o)
 {
     const lh_model *m = o->job->model->model;
     const uint32_t me = lhi_net_rank(o->net);
@@ -245,13 +253,14 @@ static lh_status relay_all(const lhi_state_migration_options *o,
 
 /* --- migration --- */
 
-/* Allocates `n` operations and, if the assignment has relays, a buffer for one
- * array. */
+/* Allocates `n` network operations and, if the assignment has relays, a buffer
+ * for one array. */
 static lh_status allocate_ops(const lhi_state_migration_options *o, size_t n,
                               lhi_state_migration_ops *ops, lh_error *err)
 {
-    const size_t most =
-        o->new_assignment && o->new_assignment->relays ? max_relay_size(o) : 0;
+    const size_t most = o->new_assignment && o->new_assignment->relays
+                            ? find_max_relay_size(o)
+                            : 0;
     lhi_state_migration_ops_fini(ops);
     ops->ops = calloc(n + 1, sizeof *ops->ops);
     if (most > 0)
@@ -302,9 +311,9 @@ uint64_t lhi_state_migration_count_bytes(const lhi_state_migration_options *o)
             if (w.from == w.to)
                 continue;
             lhi_describe_model_tensor(m, i, &t);
-            for (uint32_t k = 0; k <= n_moments(o); k++)
+            for (uint32_t k = 0; k <= count_moments(o); k++)
                 sum += (w.via == LH_NONE ? 1 : 2) * sizeof(float) *
-                       array_size(o, &t, k, r);
+                       count_array_values(o, &t, k, r);
         }
     return sum;
 }

@@ -74,7 +74,7 @@ lh_status lhi_migration_decider_make(const lhi_job *job,
     return LH_OK;
 }
 
-/* Releases the open migration proposal. */
+/* Frees the migration that is proposed but not yet answered. */
 static void close_proposal(lhi_migration_decider *m)
 {
     lh_host_exchange_free(m->open.exchange);
@@ -107,12 +107,13 @@ lh_status lhi_migration_decider_make_pipeline(const lhi_migration_decider *m,
 }
 
 /* Returns the schedule that the run currently follows. */
-static const lh_schedule *current_schedule(const lhi_migration_decider *m)
+static const lh_schedule *get_current_schedule(const lhi_migration_decider *m)
 {
     return m->schedule ? m->schedule : m->job->exec->schedule;
 }
 
-/* Fills the decision from the open proposal. */
+/* Fills in the result from the migration in m->open: new hosts or layers per
+ * chunk, relays and predicted times. */
 static void fill_decision(lhi_migration_decider *m,
                           lhi_migration_decider_result *out)
 {
@@ -124,7 +125,7 @@ static void fill_decision(lhi_migration_decider *m,
         m->relays[x->moves[i].place] = x->moves[i].relay;
     *out = (lhi_migration_decider_result){
         .proposal = {.size = sizeof out->proposal,
-                     .schedule = current_schedule(m),
+                     .schedule = get_current_schedule(m),
                      .name = m->name,
                      .why = x ? x->why : l->why,
                      .override_path = true,
@@ -138,8 +139,8 @@ static void fill_decision(lhi_migration_decider *m,
         .now_ns = x ? x->current_ns : l->current_ns};
 }
 
-/* Makes a placement with measured pass durations if the run computes on the cpu
- * device. *out NULL: the event timeline's placement applies. */
+/* Makes a host placement with the pass times of `measured` if the run computes
+ * on the cpu device. *out NULL: the event timeline's placement applies. */
 static lh_status make_measured_placement(const lhi_migration_decider *m,
                                          const lh_pipeline *measured,
                                          lh_host_placement **out, lh_error *err)
@@ -175,7 +176,7 @@ lh_status lhi_migration_decider_find(lhi_migration_decider *m,
         .monitor = seen->monitor,
         .n_events = seen->n_notices,
         .estimated = seen->estimated,
-        .schedule = current_schedule(m),
+        .schedule = get_current_schedule(m),
         .sim = &sim,
         .decision = seen->decision};
     lh_status status = lhi_migration_find(&m->tried, &now, &m->open, err);

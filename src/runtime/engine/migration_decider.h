@@ -10,21 +10,23 @@
 
 typedef struct lhi_migration_decider lhi_migration_decider;
 
-/* Checks whether an adapting run may migrate anything. */
+/* Checks whether an adapting run may migrate hosts or layers. */
 bool lhi_job_can_migrate(const lhi_job *job);
-/* Checks that the run supports the requested migrations: LH_EINVAL,
- * LH_EUNSUPPORTED. */
+/* Checks that the run supports the requested migrations of hosts and layers;
+ * otherwise LH_EINVAL or LH_EUNSUPPORTED. */
 lh_status lhi_job_check_migration(const lhi_job *job, lh_error *err);
 
-/* Makes the migration decider of a run. */
+/* Creates the migration decider of a run, which searches for migrations of
+ * hosts or layers. */
 lh_status lhi_migration_decider_make(const lhi_job *job,
                                      lhi_migration_decider **out,
                                      lh_error *err);
 /* Frees the migration decider; NULL is allowed. */
 void lhi_migration_decider_free(lhi_migration_decider *mind);
 
-/* Converts `first`, a pipeline with the initial layer counts, to the current
- * ones: *out, released by the caller; NULL: the counts are the initial ones. */
+/* Converts `first`, a pipeline with the initial layers per chunk, to the
+ * current ones: *out, released by the caller; NULL: the layers are the initial
+ * ones. */
 lh_status lhi_migration_decider_make_pipeline(const lhi_migration_decider *mind,
                                               const lh_pipeline *first,
                                               lh_pipeline **out, lh_error *err);
@@ -44,17 +46,19 @@ typedef struct lhi_migration_decider_result {
     int64_t now_ns; /* current duration of an iteration */
 } lhi_migration_decider_result;
 
-/* Searches for a migration. *moves: one was found and is in *out, borrowed
- * until its verdict is recorded. */
+/* Searches for a migration of hosts or layers. *moves: one was found and is in
+ * *out, borrowed until the ranks' answer is recorded. */
 lh_status lhi_migration_decider_find(lhi_migration_decider *mind,
                                      const lhi_migration_decider_input *seen,
                                      lhi_migration_decider_result *out,
                                      bool *moves, lh_error *err);
-/* Records the verdict. *layers: layers have moved. */
+/* Records the ranks' answer to the proposed migration: in effect (`followed`)
+ * or refused. *layers: layers have moved. */
 lh_status lhi_migration_decider_record_verdict(lhi_migration_decider *mind,
                                                bool followed, bool *layers,
                                                lh_error *err);
-/* Records that the run switched to another schedule. */
+/* Records that the run switched to another schedule, so that later searches
+ * use it. */
 lh_status lhi_migration_decider_record_schedule(lhi_migration_decider *mind,
                                                 const lh_reschedule *what,
                                                 lh_error *err);

@@ -17,7 +17,8 @@ lh_status lhi_rank_assignment_make_pipeline(
                               assignment->layers, out, err);
 }
 
-/* Adapts the job to the new rank assignment. */
+/* Replaces pipeline and layer partition in the target's copy of the job by
+ * those of the new rank assignment. */
 static lh_status adapt_job(lhi_migration_target *s, lh_error *err)
 {
     uint32_t n = s->job.exec->n_chunks;
@@ -37,7 +38,8 @@ static lh_status adapt_job(lhi_migration_target *s, lh_error *err)
     return LH_OK;
 }
 
-/* Checks memory: the training state is resident twice until it has moved. */
+/* Checks that the training state fits into memory twice, as it must until it
+ * has migrated. */
 static lh_status check_memory(const lhi_migration_target *s,
                               const lh_exec *exec, lh_error *err)
 {
@@ -79,7 +81,8 @@ lhi_training_options lhi_job_training_options(const lhi_job *job, lhi_net *net,
 }
 
 /* Makes this rank's device and training under the new assignment, if the job
- * trains a model. LH_ENOMEM: no memory for both. */
+ * trains a model. LH_ENOMEM: the memory does not suffice for old and new
+ * state. */
 static lh_status make_target(lhi_migration_target *s, lhi_net *net,
                              const lh_exec *exec, const lhi_net_stop *stop,
                              lh_error *err)

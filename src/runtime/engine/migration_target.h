@@ -20,35 +20,38 @@ typedef struct lhi_migration_target {
     lhi_training *training; /* likewise */
 } lhi_migration_target;
 
-/* Makes a migration target. `exec`: the plan that runs there. LH_ENOMEM also if
+/* Makes a migration target: this rank's job, device and training under a new
+ * assignment. `exec`: the execution plan that runs there. LH_ENOMEM also if
  * the training state does not fit into memory twice, as it must until it has
- * moved. */
+ * migrated. */
 lh_status lhi_migration_target_make(const lhi_job *job, lhi_net *net,
                                     const lh_exec *exec,
                                     const lhi_rank_assignment *assignment,
                                     const lhi_net_stop *stop,
                                     lhi_migration_target **out, lh_error *err);
-/* Ends its threads. Call it before the endpoint is closed. NULL is fine. */
+/* Ends the migration target's threads. Call it before the endpoint is closed.
+ * NULL is allowed. */
 void lhi_migration_target_stop(lhi_migration_target *target);
 /* Frees the migration target; NULL is allowed. */
 void lhi_migration_target_free(lhi_migration_target *target);
 
-/* Returns the training options for a logical rank. */
+/* Returns the training options for logical rank `place`, its position in the
+ * process grid. */
 lhi_training_options lhi_job_training_options(const lhi_job *job, lhi_net *net,
                                               lhi_device *device,
                                               uint32_t place,
                                               const lhi_net_stop *stop);
 
-/* Converts a pipeline of the run to other layer counts: *out, released by the
- * caller; NULL: it is unchanged. */
+/* Converts a pipeline of the run to the assignment's layers per chunk: *out,
+ * released by the caller; NULL: the layers are unchanged. */
 lh_status lhi_rank_assignment_make_pipeline(
     const lhi_job *job, const lh_pipeline *pipeline,
     const lhi_rank_assignment *assignment, lh_pipeline **out, lh_error *err);
 
 /* --- rank_assignment_limits.c --- */
 
-/* Fills in job->assignment_limits: permitted migrations, and reasons against
- * the others. The caller releases its layers. */
+/* Fills in job->assignment_limits: permitted migrations, and the reasons
+ * against the others. The caller releases the layers in it. */
 lh_status lhi_job_set_assignment_limits(lhi_job *job, lh_error *err);
 /* Checks the requested migrations. LH_EUNSUPPORTED: one is not permitted. */
 lh_status lhi_job_check_assignment_limits(const lhi_job *job, lh_error *err);
@@ -62,7 +65,8 @@ typedef struct lhi_state_migration_ops {
     size_t n;
     float *relay_buffer; /* buffer for one relayed array */
 } lhi_state_migration_ops;
-/* Frees the operations and the relay buffer; a zeroed struct is allowed. */
+/* Frees the network operations and the relay buffer; a zeroed struct is
+ * allowed. */
 void lhi_state_migration_ops_fini(lhi_state_migration_ops *ops);
 
 /* Options for a state migration. */
@@ -75,12 +79,13 @@ typedef struct lhi_state_migration_options {
     uint64_t turn;
 } lhi_state_migration_options;
 
-/* Migrates values, which must be gathered, and moments between two steps, from
- * their old holders to the new ones. Collective. */
+/* Migrates the parameters, which must be all-gathered, and the moments between
+ * two steps, from the old ranks (`from`) to the new ones (`to`). Collective. */
 lh_status lhi_state_migration_run(const lhi_state_migration_options *options,
                                   lhi_train *from, lhi_train *to,
                                   lhi_state_migration_ops *ops, lh_error *err);
-/* Returns the bytes sent between ranks; relayed bytes count twice. */
+/* Returns the bytes of training state that the migration sends between ranks;
+ * relayed bytes count twice. */
 uint64_t
 lhi_state_migration_count_bytes(const lhi_state_migration_options *options);
 

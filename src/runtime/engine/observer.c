@@ -24,27 +24,28 @@ struct lhi_observer {
     double *sums;
 };
 
-/* Returns the number of entries of o->sums for one step: COLUMNS per chunk, the
- * times of its passes and messages in ns. The rows of MAX_STEPS steps come
- * first, then PER_CHUNK numbers per chunk. Each entry is filled by the rank
- * that runs the chunk, or by one such rank per replica; the others leave 0. */
-static size_t row_size(const lhi_job *job)
+/* Returns the entries of o->sums for one step: COLUMNS per chunk, the times of
+ * its passes and messages in ns. MAX_STEPS steps come first, then PER_CHUNK
+ * numbers per chunk. Only the rank that runs a chunk, or one per replica,
+ * fills in its entries. */
+static size_t count_columns(const lhi_job *job)
 {
     return (size_t)COLUMNS * job->exec->n_chunks;
 }
 
 enum { STATE, ACTIVATIONS, ALPHA, BETA, PER_CHUNK };
 
-/* Returns the index, in the sums, of a chunk's number of kind `what`. */
-static size_t chunk_index(const lhi_job *job, int what, uint32_t chunk)
+/* Returns the index in o->sums of the number `what` (state bytes, activation
+ * bytes, alpha, beta) of a chunk. */
+static size_t get_chunk_index(const lhi_job *job, int what, uint32_t chunk)
 {
-    return MAX_STEPS * row_size(job) + (size_t)what * job->exec->n_chunks +
+    return MAX_STEPS * count_columns(job) + (size_t)what * job->exec->n_chunks +
            chunk;
 }
 
 size_t lhi_observer_count_sums(const lhi_job *job)
 {
-    return chunk_index(job, PER_CHUNK, 0);
+    return get_chunk_index(job, PER_CHUNK, 0);
 }
 
 lh_status lhi_observer_make(const lhi_job *job, uint32_t rank,
@@ -76,8 +77,9 @@ const double *lhi_observer_sums(const lhi_observer *o)
 
 /* --- steps --- */
 
-/* Returns the arrival time of a chunk's all-gather; 0: none. */
-static int64_t gathered_ns(const lhi_rank_program *s, uint32_t chunk)
+/* Returns the arrival time in ns of a chunk's all-gather in the recorded step;
+ * 0: none. */
+static int64_t find_gather_time(const lhi_rank_program *s, uint32_t chunk)
 {
     for (uint32_t i = 0; i < s->n_collectives; i++)
         if (s->collectives[i].chunk == chunk &&
@@ -92,7 +94,8 @@ static int64_t max_time(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Records the growth of the device's peak at a chunk's second and later F. */
+/* Stores, as a chunk's activation bytes, the largest growth of the device's
+ * peak memory in its second and later F. */
 static void record_activations(lhi_observer *o, const lhi_rank_program *s)
 {
     const lhi_exec_rank *program = s->rank->program;
@@ -100,22 +103,24 @@ static void record_activations(lhi_observer *o, const lhi_rank_program *s)
         const lh_pass *pass = &program->passes[i].pass;
         size_t before = s->rank->records[i - 1].peak_bytes;
         size_t after = s->rank->records[i].peak_bytes;
-        double *kept = &o->sums[chunk_index(o->job, ACTIVATIONS, pass->chunk)];
+        double *kept =
+            &o->sums[get_chunk_index(o->job, ACTIVATIONS, pass->chunk)];
         if (pass->kind == LH_F && !program->passes[i].is_first &&
             (double)after - (double)before > *kept)
             *kept = (double)after - (double)before;
     }
 }
 
-/* A pass with data-parallel communication starts when that is complete and may
- * wait for it inside; profiles count only its computation. */
+/* Adds the durations of a step's passes and messages. A pass with
+ * data-parallel communication starts when that is complete and may wait for it
+ * inside (waited_ns[i]); profiles count only its computation. */
 void lhi_observer_add_step(lhi_observer *o, uint64_t iteration,
                            const lhi_rank_program *s, const int64_t *waited_ns)
 {
     const lhi_rank_hooks *hooks = s->rank->o.hooks;
     bool staged = hooks && hooks->pass;
     const lhi_exec_rank *program = s->rank->program;
-    size_t size = row_size(o->job);
+    size_t size = count_columns(o->job);
     double *row = o->sums + iteration % MAX_STEPS * size;
     memset(row, 0, size * sizeof *row);
     for (uint32_t i = 0; i < program->n_passes; i++) {
@@ -130,7 +135,7 @@ void lhi_observer_add_step(lhi_observer *o, uint64_t iteration,
                 (double)(r->arrived_ns - r->entered_ns);
         }
         if (pass->is_first)
-            from = max_time(from, gathered_ns(s, pass->pass.chunk));
+            from = max_time(from, find_gather_time(s, pass->pass.chunk));
         if ((i == 0 && !waits) || staged)
             from = max_time(from, r->start_ns);
         int64_t takes = r->end_ns - from - (waited_ns ? waited_ns[i] : 0);
@@ -143,9 +148,10 @@ void lhi_observer_add_step(lhi_observer *o, uint64_t iteration,
 
 /* --- end of the run --- */
 
-/* Counts a chunk's values; *experts: those in disjoint expert groups. */
-static double count_values(const lhi_observer *o, lhi_device *device,
-                           uint32_t chunk, double *experts)
+/* Counts a chunk's parameters on this rank; *experts: those of experts if
+ * other ranks share them than share the remaining parameters, else 0. */
+static double count_parameters(const lhi_observer *o, lhi_device *device,
+                               uint32_t chunk, double *experts)
 {
     const lhi_device_ops *ops = device->ops;
     bool apart = lhi_has_disjoint_expert_groups(o->job->model, &o->job->grid);
@@ -159,9 +165,8 @@ static double count_values(const lhi_observer *o, lhi_device *device,
     return values;
 }
 
-/* Records the state bytes of the stage's chunks: values, gradients and
- * optimizer state, without the sharded share. Only in the first copy of the
- * pipeline. */
+/* Stores the bytes of parameters, gradients and optimizer state of the stage's
+ * chunks, without the memory that sharding saves. First replica only. */
 static void record_state(lhi_observer *o, lhi_device *device)
 {
     const lhi_device_ops *ops = device->ops;
@@ -177,7 +182,7 @@ static void record_state(lhi_observer *o, lhi_device *device)
         double bytes[LH_N_MEMORY_KINDS] = {0}, experts, *to;
         if (x->chunk_ranks[c] != o->stage)
             continue;
-        double values = count_values(o, device, c, &experts);
+        double values = count_parameters(o, device, c, &experts);
         /* Elastic plans subtract the memory sharded beyond the optimizer
          * themselves. */
         lhi_sharded_tensors sharded = {0};
@@ -189,7 +194,7 @@ static void record_state(lhi_observer *o, lhi_device *device)
                                  by_layer, m->delayed_update, bytes);
         lhi_train_predict_memory(experts, 0, of, same, n_expert_shards,
                                  by_layer, m->delayed_update, bytes);
-        to = &o->sums[chunk_index(o->job, STATE, c)];
+        to = &o->sums[get_chunk_index(o->job, STATE, c)];
         *to = sizeof(float) *
               (2 * values - (double)sharded.values - (double)sharded.gradients);
         for (uint32_t i = 0; i < LH_N_MEMORY_KINDS; i++)
@@ -197,8 +202,8 @@ static void record_state(lhi_observer *o, lhi_device *device)
     }
 }
 
-/* Checks whether an earlier chunk boundary joins the same two stages; *first:
- * that boundary. */
+/* Checks whether the boundary after chunk `chunk` joins the same two stages as
+ * an earlier boundary; *first: that boundary. */
 static bool is_repeated_boundary(const lh_exec *x, uint32_t chunk,
                                  uint32_t *first)
 {
@@ -212,7 +217,8 @@ static bool is_repeated_boundary(const lh_exec *x, uint32_t chunk,
     return false;
 }
 
-/* Measures the stage pairs one after the other, without other traffic. */
+/* Measures the link of each pair of neighbouring stages, one pair after the
+ * other, without other traffic. */
 static lh_status measure_stages(lhi_observer *o, lhi_net *net, uint64_t turn,
                                 lh_error *err)
 {
@@ -228,8 +234,8 @@ static lh_status measure_stages(lhi_observer *o, lhi_net *net, uint64_t turn,
             LHI_TRY(lhi_measure_ping(net, a, b, lhi_tag(LHI_TAG_PING, turn, 0),
                                      REPEATS, &alpha, &beta, err));
             if (o->rank == a) {
-                o->sums[chunk_index(o->job, ALPHA, c)] = alpha;
-                o->sums[chunk_index(o->job, BETA, c)] = beta;
+                o->sums[get_chunk_index(o->job, ALPHA, c)] = alpha;
+                o->sums[get_chunk_index(o->job, BETA, c)] = beta;
             }
         }
         LHI_TRY(lhi_net_barrier(
@@ -264,9 +270,10 @@ static int compare_durations(const void *a, const void *b)
     return x->ns < y->ns ? -1 : x->ns > y->ns;
 }
 
-/* Selects the steps between the quartiles; without the first, a warm-up, if
- * there are others. */
-static uint32_t choose_steps(const lh_iteration *iterations, uint64_t n,
+/* Selects the recorded steps whose duration lies between the quartiles,
+ * without the first step, a warm-up, if there are others. Returns their
+ * number. */
+static uint32_t select_steps(const lh_iteration *iterations, uint64_t n,
                              recorded_step steps[MAX_STEPS])
 {
     uint32_t n_steps = 0;
@@ -293,7 +300,8 @@ static void count_passes(const lh_exec *x, double *counts)
         }
 }
 
-/* Adds the mean durations per pass and message over the chosen steps. */
+/* Adds the mean durations per pass and message over the selected steps to *to;
+ * `counts`: passes per step. */
 static void add_steps(const lhi_job *job, const double *sums,
                       const recorded_step *steps, const double *counts,
                       lhi_observed_means *to)
@@ -301,7 +309,7 @@ static void add_steps(const lhi_job *job, const double *sums,
     uint32_t n_chunks = job->exec->n_chunks;
     for (uint32_t i = 0; i < to->n_steps; i++) {
         const double *row =
-            sums + steps[i].iteration % MAX_STEPS * row_size(job);
+            sums + steps[i].iteration % MAX_STEPS * count_columns(job);
         for (uint32_t c = 0; c < n_chunks; c++)
             for (uint32_t k = 0; k < COLUMNS; k++) {
                 double n = counts[(size_t)COLUMNS * c + k] *
@@ -316,8 +324,9 @@ static void add_steps(const lhi_job *job, const double *sums,
     }
 }
 
-/* Copies each chunk's state, activations and link parameters; boundaries with
- * equal ranks share link parameters. */
+/* Copies each chunk's state bytes, activation bytes and link parameters to
+ * *to; boundaries that join the same two stages have the same link
+ * parameters. */
 static void add_chunk_values(const lhi_job *job, const double *sums,
                              lhi_observed_means *to)
 {
@@ -326,14 +335,14 @@ static void add_chunk_values(const lhi_job *job, const double *sums,
         uint32_t like = c, first;
         if (c + 1 < x->n_chunks && is_repeated_boundary(x, c, &first))
             like = first;
-        to->state_bytes[c] = sums[chunk_index(job, STATE, c)];
-        to->activation_bytes[c] = sums[chunk_index(job, ACTIVATIONS, c)];
-        to->alpha_ns[c] = sums[chunk_index(job, ALPHA, like)];
-        to->beta_ns[c] = sums[chunk_index(job, BETA, like)];
+        to->state_bytes[c] = sums[get_chunk_index(job, STATE, c)];
+        to->activation_bytes[c] = sums[get_chunk_index(job, ACTIVATIONS, c)];
+        to->alpha_ns[c] = sums[get_chunk_index(job, ALPHA, like)];
+        to->beta_ns[c] = sums[get_chunk_index(job, BETA, like)];
     }
 }
 
-/* Allocates the means with their arrays behind the struct. */
+/* Allocates the means and their arrays in one block. */
 static lhi_observed_means *allocate_means(uint32_t n_chunks)
 {
     size_t n = n_chunks;
@@ -364,7 +373,7 @@ lh_status lhi_observed_means_make(const lhi_job *job,
         free(counts);
         return lhi_fail_nomem(err);
     }
-    o->n_steps = choose_steps(iterations, n, steps);
+    o->n_steps = select_steps(iterations, n, steps);
     o->has_messages = job->shared_clock && !job->emulates;
     count_passes(job->exec, counts);
     add_steps(job, sums, steps, counts, o);

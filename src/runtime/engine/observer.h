@@ -15,7 +15,8 @@
 
 typedef struct lhi_observer lhi_observer;
 
-/* Makes the observer of a rank. */
+/* Creates a rank's observer, which collects pass times, message times and
+ * memory for a profile. */
 lh_status lhi_observer_make(const lhi_job *job, uint32_t rank,
                             lhi_observer **out, lh_error *err);
 /* Frees the observer; NULL is allowed. */
@@ -27,13 +28,14 @@ void lhi_observer_free(lhi_observer *observer);
 void lhi_observer_add_step(lhi_observer *observer, uint64_t iteration,
                            const lhi_rank_program *shift,
                            const int64_t *waited_ns);
-/* Measures links and reduces the sums after the last step. Collective. `turn`
- * is equal on all ranks and unique to this call. */
+/* Measures the links and sums the observations over all ranks after the last
+ * step. Collective. `turn` is equal on all ranks and unique to this call. */
 lh_status lhi_observer_finish(lhi_observer *observer, lhi_net *net,
                               lhi_device *device, uint64_t turn, lh_error *err);
-/* Returns the sums on rank 0, for lhi_observed_means_make(). */
+/* Returns the observer's array, summed over all ranks, on rank 0, for
+ * lhi_observed_means_make(). */
 const double *lhi_observer_sums(const lhi_observer *observer);
-/* Returns the number of sums. */
+/* Returns the number of entries in an observer's array of sums. */
 size_t lhi_observer_count_sums(const lhi_job *job);
 
 /* Means, in ns and bytes. */
@@ -50,8 +52,8 @@ typedef struct lhi_observed_means {
     double iteration_ns;
 } lhi_observed_means;
 
-/* Computes the means over the run's n iterations. Release with
- * lhi_observed_means_free(). */
+/* Computes the mean durations over the run's n iterations from the observers'
+ * sums. Release with lhi_observed_means_free(). */
 lh_status lhi_observed_means_make(const lhi_job *job,
                                   const lh_iteration *iterations, uint64_t n,
                                   const double *sums, lhi_observed_means **out,
@@ -62,7 +64,7 @@ void lhi_observed_means_free(lhi_observed_means *observed);
 /* Returns a result's means; NULL: none. In outcome.c. */
 const lhi_observed_means *
 lhi_result_observed_means(const lh_train_result *result);
-/* Attaches a profile, which the result then owns. */
+/* Stores a profile in the result, which then owns it. */
 void lhi_result_take_profile(lh_train_result *result, lh_profile *profile);
 
 #endif

@@ -79,7 +79,8 @@ uint64_t lhi_host_clock_id(const lhi_job *job, uint32_t rank)
 
 /* --- thread --- */
 
-/* Grows the row arrays to hold an entire iteration. */
+/* Enlarges the arrays of passes and collectives to the size of a whole
+ * iteration. */
 static lh_status grow_rows(lhi_adaptation *a, const observed_step *in,
                            lh_error *err)
 {
@@ -107,7 +108,8 @@ static lh_status grow_rows(lhi_adaptation *a, const observed_step *in,
     return LH_OK;
 }
 
-/* Waits for the messages of all ranks and parses them into a->seen. */
+/* Waits for the observations of all ranks in this iteration and decodes them
+ * into a->seen. */
 static lh_status read_messages(lhi_adaptation *a, observed_step *in,
                                lh_error *err)
 {
@@ -134,7 +136,7 @@ static lh_status read_messages(lhi_adaptation *a, observed_step *in,
     return LH_OK;
 }
 
-/* Merges one iteration and hands it to the decider. */
+/* Merges the observations of one iteration and passes them to the decider. */
 static lh_status process_iteration(lhi_adaptation *a, observed_step *in,
                                    lh_error *err)
 {
@@ -181,7 +183,8 @@ static void *thread_main(void *of)
 
 /* --- construction --- */
 
-/* Allocates the queue, decider and observations, and starts the thread. */
+/* Allocates the queue, decider and observation buffers, and starts the
+ * thread. */
 static lh_status init(lhi_adaptation *a, const lhi_device *device,
                       lh_error *err)
 {
@@ -284,8 +287,8 @@ bool lhi_adaptation_begin_iteration(lhi_adaptation *a, uint64_t step,
     return true;
 }
 
-/* Prepares the receive buffer and expected header for one rank's message in the
- * current iteration. */
+/* Prepares the receive buffer and the expected header for a rank's message
+ * with n_executed collectives in the current iteration. */
 static lh_status prepare_message(lhi_adaptation *a, uint32_t rank,
                                  uint32_t n_executed, rank_message **out,
                                  lh_error *err)

@@ -10,12 +10,12 @@
 
 typedef struct lhi_adaptation lhi_adaptation;
 
-/* Makes rank 0's adaptation and starts its thread. */
+/* Creates rank 0's online adaptation and starts its thread. */
 lh_status lhi_adaptation_make(const lhi_job *job, lhi_net *net,
                               const lhi_device *device, lhi_adaptation **out,
                               lh_error *err);
-/* Ends the thread. Call it before the endpoint is closed; after a failure, once
- * all ranks are notified. */
+/* Ends the adaptation thread. Call it before the endpoint is closed; after a
+ * failure, once all ranks are notified. */
 void lhi_adaptation_stop(lhi_adaptation *a);
 /* Frees the adaptation once the endpoint is closed; NULL is allowed. */
 void lhi_adaptation_free(lhi_adaptation *a);
@@ -28,20 +28,21 @@ lhi_decider *lhi_adaptation_decider(lhi_adaptation *a);
  * then ends the iteration. */
 bool lhi_adaptation_begin_iteration(lhi_adaptation *a, uint64_t step,
                                     const lhi_rank_program *shift);
-/* Posts the receive for a rank that announced an observation with
- * `n_collectives` collectives. */
+/* Posts the receive for a rank that announced an observation with n_executed
+ * collectives. */
 lh_status lhi_adaptation_expect_rank(lhi_adaptation *a, uint32_t rank,
                                      uint32_t n_executed, uint64_t tag,
                                      lh_error *err);
-/* Adds this rank's own observation. */
+/* Adds this rank's own observation, with n_executed collectives, to the
+ * current iteration. */
 lh_status lhi_adaptation_add_local(lhi_adaptation *a, const lhi_rank *rank,
                                    const lhi_collective_record *executed,
                                    uint32_t n_executed, lh_error *err);
-/* Completes the current iteration and wakes the thread. */
+/* Completes the current iteration and wakes the adaptation thread. */
 void lhi_adaptation_end_iteration(lhi_adaptation *a);
 
-/* Returns an id of the host's clock, equal on ranks that read the same one.
- * Reads files of the host. */
+/* Returns a number for the clock that the rank reads, equal on ranks of one
+ * host. Reads the host's boot identity from files. */
 uint64_t lhi_host_clock_id(const lhi_job *job, uint32_t rank);
 
 #endif

@@ -43,8 +43,9 @@ typedef struct reader {
     size_t n_left;
 } reader;
 
-/* Takes the next `size` bytes; NULL: not enough are left. */
-static const unsigned char *next_bytes(reader *r, size_t size)
+/* Returns the address of the next `size` bytes of the text and advances the
+ * reader; NULL: fewer are left. */
+static const unsigned char *take_bytes(reader *r, size_t size)
 {
     const unsigned char *at = r->at;
     if (size > r->n_left)
@@ -54,7 +55,7 @@ static const unsigned char *next_bytes(reader *r, size_t size)
     return at;
 }
 
-/* Fails because rank 0's result ends early. */
+/* Fails with LH_EIO: the result text of rank 0 ends early. */
 static lh_status fail_truncated(lh_error *err)
 {
     return lhi_fail(err, LH_EIO, "rank 0 returned an incomplete result");
@@ -77,7 +78,8 @@ lh_status lhi_job_check_counts(const lhi_job *job, const lh_exec *exec,
         rank, counts->n_passes, counts->n_collectives, n_passes, most);
 }
 
-/* Checks that recorded collectives and copies exist in the pipeline. */
+/* Checks that the chunks and operations of recorded collectives and copies
+ * exist in the pipeline. */
 static lh_status check_recorded(const lhi_job *job, const lh_exec *exec,
                                 uint32_t rank,
                                 const lhi_collective_record *executed,
@@ -96,7 +98,8 @@ static lh_status check_recorded(const lhi_job *job, const lh_exec *exec,
     return LH_OK;
 }
 
-/* Parses the records of one rank. */
+/* Decodes one rank's records: passes and, n_executed of them, collectives and
+ * copies. */
 static lh_status read_rank(const lhi_job *job, const lh_exec *exec,
                            uint32_t rank, reader *r, lhi_arena *mem,
                            lhi_pass_record **records,
@@ -104,14 +107,14 @@ static lh_status read_rank(const lhi_job *job, const lh_exec *exec,
                            uint32_t *n_executed, lh_error *err)
 {
     lhi_record_counts counts;
-    const unsigned char *head = next_bytes(r, LHI_RECORD_COUNTS_BYTES);
+    const unsigned char *head = take_bytes(r, LHI_RECORD_COUNTS_BYTES);
     if (!head)
         return fail_truncated(err);
     LHI_TRY(
         lhi_record_counts_read(head, LHI_RECORD_COUNTS_BYTES, &counts, err));
     LHI_TRY(lhi_job_check_counts(job, exec, rank, &counts, err));
     size_t size = lhi_record_rows_size(&counts);
-    const unsigned char *rows = next_bytes(r, size);
+    const unsigned char *rows = take_bytes(r, size);
     if (!rows)
         return fail_truncated(err);
     *records = LHI_NEW(mem, lhi_pass_record, counts.n_passes);
@@ -129,7 +132,7 @@ static lh_status read_rank(const lhi_job *job, const lh_exec *exec,
                           err);
 }
 
-/* Reads all ranks' records and makes the measured trace. */
+/* Decodes the records of all ranks and makes the measured trace. */
 static lh_status read_records(const lhi_job *job, const lh_exec *exec,
                               reader *r, lhi_arena *mem, lh_trace **out,
                               lh_error *err)
@@ -148,9 +151,9 @@ static lh_status read_records(const lhi_job *job, const lh_exec *exec,
         (const lhi_collective_record *const *)executed, n_executed, out, err);
 }
 
-/* Sets the prediction, which assumes one processor per pipeline rank. With
- * fewer processors, the total pass time divided by their number is a lower
- * bound. */
+/* Stores the predicted iteration time alone_ns, which assumes one processor
+ * per pipeline rank. With fewer processors, the total pass time divided by
+ * their number is a lower bound. */
 static void set_prediction(const lhi_job *job, int64_t alone_ns,
                            lh_train_result *r)
 {
@@ -172,8 +175,8 @@ static void set_prediction(const lhi_job *job, int64_t alone_ns,
         r->predicted_ns = (int64_t)passes_ns;
 }
 
-/* Copies the job to *at with the conditions of the last iteration under
- * `assignment`; *made: its pipeline. */
+/* Copies the job to *at with the pipeline of the last of n iterations under
+ * `assignment`. *made: that pipeline; NULL: unchanged. */
 static lh_status find_last_conditions(const lhi_job *job,
                                       const owned_result *to, uint64_t n,
                                       const lhi_rank_assignment *assignment,
@@ -191,9 +194,8 @@ static lh_status find_last_conditions(const lhi_job *job,
     return LH_OK;
 }
 
-/* Finds the schedule of the last iteration: the step from which it was in
- * effect, and its prediction. A run may end before a new schedule's first
- * iteration. */
+/* Returns the first step of the last iteration's schedule, and its predicted
+ * iteration time. A run may end before a new schedule's first iteration. */
 static uint64_t find_last_schedule(const lhi_job *job, const owned_result *to,
                                    int64_t *predicted_ns)
 {
@@ -243,12 +245,12 @@ static lh_status summarise(const lhi_job *job, owned_result *to, lh_error *err)
     return LH_OK;
 }
 
-/* Reads the observer's sums and makes means over iterations. */
+/* Decodes the observers' sums and computes the means over n iterations. */
 static lh_status read_observed(const lhi_job *job, reader *r, owned_result *to,
                                uint64_t n, lh_error *err)
 {
     size_t size = lhi_observer_count_sums(job) * sizeof(double);
-    const unsigned char *bytes = next_bytes(r, size);
+    const unsigned char *bytes = take_bytes(r, size);
     double *sums = malloc(size);
     lh_status status =
         bytes ? sums ? LH_OK : lhi_fail_nomem(err) : fail_truncated(err);
@@ -261,9 +263,9 @@ static lh_status read_observed(const lhi_job *job, reader *r, owned_result *to,
     return status;
 }
 
-/* Returns the predicted copy time per iteration under the initial schedule,
- * averaged over ranks, in ns. */
-static int64_t predicted_copies(const lhi_job *job)
+/* Returns the predicted time of offload copies per iteration under the initial
+ * schedule, averaged over ranks, in ns. */
+static int64_t predict_copy_time(const lhi_job *job)
 {
     double sum_ns = 0;
     for (uint32_t r = 0; r < job->exec->n_ranks; r++)
@@ -274,14 +276,14 @@ static int64_t predicted_copies(const lhi_job *job)
     return (int64_t)(sum_ns / job->exec->n_ranks);
 }
 
-/* Parses each rank's measured memory, next to its prediction. */
+/* Decodes each rank's measured memory and stores it with its prediction. */
 static lh_status read_memory(const lhi_job *job, reader *r, owned_result *to,
                              lh_error *err)
 {
     double held;
     uint32_t n = lhi_grid_count_ranks(&job->grid);
     const unsigned char *at =
-        next_bytes(r, n * LHI_MEMORY_REPORT_NUMBERS * sizeof held);
+        take_bytes(r, n * LHI_MEMORY_REPORT_NUMBERS * sizeof held);
     if (!at)
         return fail_truncated(err);
     if (!(to->memory = calloc(n, sizeof *to->memory)))
@@ -318,14 +320,14 @@ static lh_status read_memory(const lhi_job *job, reader *r, owned_result *to,
     return LH_OK;
 }
 
-/* Parses the migration of a switch, if any. */
+/* Decodes the migration that belongs to switch `i`, if any. */
 static lh_status read_migration(const lhi_job *job, reader *r, owned_result *to,
                                 uint32_t i, lh_error *err)
 {
     const lhi_switch *row = &to->rows[i];
     if (row->n_assignment == 0)
         return LH_OK;
-    const unsigned char *text = next_bytes(r, row->n_assignment);
+    const unsigned char *text = take_bytes(r, row->n_assignment);
     if (!text)
         return fail_truncated(err);
     LHI_TRY(lhi_rank_assignment_parse((const char *)text, row->n_assignment,
@@ -335,7 +337,7 @@ static lh_status read_migration(const lhi_job *job, reader *r, owned_result *to,
     return LH_OK;
 }
 
-/* Reads `n` schedule switches with their migrations. */
+/* Decodes `n` schedule switches with their migrations. */
 static lh_status read_switches(const lhi_job *job, reader *r, uint32_t n,
                                owned_result *to, lh_error *err)
 {
@@ -348,7 +350,7 @@ static lh_status read_switches(const lhi_job *job, reader *r, uint32_t n,
     if (!to->rows || !to->switches || !to->assignments || !to->moved)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < n; i++) {
-        const unsigned char *bytes = next_bytes(r, LHI_SWITCH_BYTES);
+        const unsigned char *bytes = take_bytes(r, LHI_SWITCH_BYTES);
         if (!bytes)
             return fail_truncated(err);
         LHI_TRY(lhi_switch_read(bytes, LHI_SWITCH_BYTES, &to->rows[i], err));
@@ -359,7 +361,7 @@ static lh_status read_switches(const lhi_job *job, reader *r, uint32_t n,
     return LH_OK;
 }
 
-/* Reads `n` notices of the adaptation. */
+/* Decodes `n` notices of the adaptation (events and decisions). */
 static lh_status read_notices(reader *r, uint32_t n, owned_result *to,
                               lh_error *err)
 {
@@ -370,7 +372,7 @@ static lh_status read_notices(reader *r, uint32_t n, owned_result *to,
     if (!to->notice_rows || !to->notices)
         return lhi_fail_nomem(err);
     for (uint32_t i = 0; i < n; i++) {
-        LHI_TRY(lhi_adapt_notice_read(next_bytes(r, LHI_ADAPT_NOTICE_BYTES),
+        LHI_TRY(lhi_adapt_notice_read(take_bytes(r, LHI_ADAPT_NOTICE_BYTES),
                                       LHI_ADAPT_NOTICE_BYTES,
                                       &to->notice_rows[i], err));
         to->notices[i] = lhi_notice_to_public(&to->notice_rows[i]);
@@ -379,13 +381,13 @@ static lh_status read_notices(reader *r, uint32_t n, owned_result *to,
     return LH_OK;
 }
 
-/* Parses the schedule of the last iteration; NULL: the initial one. */
+/* Decodes the schedule of the last iteration; *out NULL: the initial one. */
 static lh_status read_schedule(const lhi_job *job, reader *r,
                                const lhi_outcome *head,
                                const lhi_proposed_plan **out, lh_error *err)
 {
     const unsigned char *text =
-        next_bytes(r, lhi_proposal_texts_size(&head->texts));
+        take_bytes(r, lhi_proposal_texts_size(&head->texts));
     *out = NULL;
     if (!text)
         return fail_truncated(err);
@@ -395,7 +397,8 @@ static lh_status read_schedule(const lhi_job *job, reader *r,
                                      &head->texts, out, err);
 }
 
-/* Parses the ranks' records of the last iteration. */
+/* Decodes the ranks' records of the last iteration, which ran under
+ * `followed`, and makes its trace. */
 static lh_status read_last(const lhi_job *job,
                            const lhi_proposed_plan *followed, reader *r,
                            owned_result *to, uint64_t n, lh_error *err)
@@ -416,7 +419,8 @@ static lh_status read_last(const lhi_job *job,
     return status;
 }
 
-/* Stores the data path at the end of the run. */
+/* Stores the data path (direct, delegated or mixed) of the last iteration in
+ * the result. */
 static lh_status store_path(const lhi_job *job, const lh_exec *exec,
                             owned_result *to, lh_error *err)
 {
@@ -431,8 +435,8 @@ static lh_status store_path(const lhi_job *job, const lh_exec *exec,
     return LH_OK;
 }
 
-/* Reads rank 0's whole result, in the order in which it was written, and
- * summarises it. */
+/* Decodes rank 0's whole result, in the order in which it was written, and
+ * computes the summary. */
 static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
                           lh_error *err)
 {
@@ -440,7 +444,7 @@ static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
     const lhi_proposed_plan *followed = NULL;
     size_t head_bytes =
         r->n_left < LHI_OUTCOME_BYTES ? r->n_left : LHI_OUTCOME_BYTES;
-    LHI_TRY(lhi_outcome_head_read(next_bytes(r, head_bytes), head_bytes, &head,
+    LHI_TRY(lhi_outcome_head_read(take_bytes(r, head_bytes), head_bytes, &head,
                                   err));
     if (head.n_iterations > r->n_left / LHI_ITERATION_BYTES ||
         (head.n_recorded && head.n_recorded != job->exec->n_ranks))
@@ -450,7 +454,7 @@ static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
         return lhi_fail_nomem(err);
     for (uint64_t i = 0; i < head.n_iterations; i++)
         to->iterations[i] =
-            lhi_iteration_read(next_bytes(r, LHI_ITERATION_BYTES));
+            lhi_iteration_read(take_bytes(r, LHI_ITERATION_BYTES));
     lh_status status = read_switches(job, r, head.n_switches, to, err);
     if (status == LH_OK)
         status = read_notices(r, head.n_notices, to, err);
@@ -490,7 +494,7 @@ static lh_status read_all(const lhi_job *job, reader *r, owned_result *to,
         to->result.copy_wait_ns =
             (int64_t)(to->waited_ns / (double)head.n_iterations);
     }
-    to->result.predicted_copy_ns = predicted_copies(job);
+    to->result.predicted_copy_ns = predict_copy_time(job);
     for (uint32_t k = 0; k < LH_N_TRAIN_GROUPS && head.n_iterations > 0; k++)
         to->result.exchange_ns[k] =
             (int64_t)(to->spent_ns[k] / (double)head.n_iterations);

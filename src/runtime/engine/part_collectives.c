@@ -23,7 +23,8 @@ bool lhi_part_make_buffers(lhi_part_collectives *x,
            (x->sums = LHI_NEW(mem, float, room->sums));
 }
 
-/* Gathers one bucket of a part from all shards into `room`. */
+/* All-gathers one bucket (experts or other parameters) of a part; `room`
+ * receives the sharded parameters. */
 static lh_status gather_bucket(const lhi_part_collectives *x,
                                const lhi_train_part *part,
                                lhi_train_bucket_kind bucket, float *room,
@@ -52,8 +53,9 @@ lh_status lhi_part_all_gather(const lhi_part_collectives *x,
     return LH_OK;
 }
 
-/* Reduces one bucket of a part's gradients and stores this rank's piece;
- * `adds`: adds to the sharded gradients of earlier groups. */
+/* Reduce-scatters one bucket (experts or other parameters) of a part's
+ * gradients and stores this rank's shard. `adds`: adds to the sharded
+ * gradients of earlier microbatch groups. */
 static lh_status scatter_bucket(const lhi_part_collectives *x,
                                 const lhi_train_part *part,
                                 lhi_train_bucket_kind bucket, const float *room,
@@ -96,7 +98,8 @@ lh_status lhi_part_reduce_scatter(const lhi_part_collectives *x,
     return LH_OK;
 }
 
-/* Sums one shard over sites: reduce-scatter, then all-gather. */
+/* Sums this rank's shard over datacenters in place: reduce-scatter, then
+ * all-gather. */
 static lh_status sum_across(const lhi_site_sums *s, float *values, size_t n,
                             uint64_t tag, int64_t *ready_ns, lh_error *err)
 {
@@ -110,10 +113,11 @@ static lh_status sum_across(const lhi_site_sums *s, float *values, size_t n,
                               sizeof *values, err);
 }
 
-/* Sends values to a member of the site group and waits until they are sent. */
-static lh_status send_to(const lhi_site_sums *s, uint32_t member,
-                         const float *values, size_t n, uint64_t tag,
-                         lh_error *err)
+/* Sends n values to a member of the group at this rank's datacenter and waits
+ * until they are sent. */
+static lh_status send_to_member(const lhi_site_sums *s, uint32_t member,
+                                const float *values, size_t n, uint64_t tag,
+                                lh_error *err)
 {
     lhi_net_op op = {0};
     LHI_TRY(lhi_net_send(s->net, s->group->ranks[member], tag, values,
@@ -122,10 +126,10 @@ static lh_status send_to(const lhi_site_sums *s, uint32_t member,
     return lhi_net_wait(s->net, &op, 0, err);
 }
 
-/* Receives values from a member of the site group. */
-static lh_status receive_from(const lhi_site_sums *s, uint32_t member,
-                              float *values, size_t n, uint64_t tag,
-                              lh_error *err)
+/* Receives n values from a member of the group at this rank's datacenter. */
+static lh_status receive_from_member(const lhi_site_sums *s, uint32_t member,
+                                     float *values, size_t n, uint64_t tag,
+                                     lh_error *err)
 {
     lhi_net_op op = {0};
     LHI_TRY(lhi_net_receive(s->net, s->group->ranks[member], tag, values,
@@ -133,7 +137,9 @@ static lh_status receive_from(const lhi_site_sums *s, uint32_t member,
     return lhi_net_wait(s->net, &op, 0, err);
 }
 
-/* Sums a site's shards one after the other through its leader. */
+/* Sums the shards of all ranks at a datacenter over datacenters, one after the
+ * other, through its leader (member 0), which alone communicates with others.
+ * `room`: buffer of the leader. */
 static lh_status sum_by_leaders(const lhi_site_sums *s, float *values, size_t n,
                                 float *room, uint64_t tag, int64_t *ready_ns,
                                 lh_error *err)
@@ -141,15 +147,17 @@ static lh_status sum_by_leaders(const lhi_site_sums *s, float *values, size_t n,
     uint32_t mine = s->group->mine;
     if (mine > 0) {
         tag += (uint64_t)4 * mine * LHI_NET_TAGS;
-        LHI_TRY(send_to(s, 0, values, n, tag + 2 * LHI_NET_TAGS, err));
-        return receive_from(s, 0, values, n, tag + 3 * LHI_NET_TAGS, err);
+        LHI_TRY(send_to_member(s, 0, values, n, tag + 2 * LHI_NET_TAGS, err));
+        return receive_from_member(s, 0, values, n, tag + 3 * LHI_NET_TAGS,
+                                   err);
     }
     LHI_TRY(sum_across(s, values, n, tag, ready_ns, err));
     for (uint32_t i = 1; i < s->group->n_ranks; i++) {
         tag += (uint64_t)4 * LHI_NET_TAGS;
-        LHI_TRY(receive_from(s, i, room, n, tag + 2 * LHI_NET_TAGS, err));
+        LHI_TRY(
+            receive_from_member(s, i, room, n, tag + 2 * LHI_NET_TAGS, err));
         LHI_TRY(sum_across(s, room, n, tag, NULL, err));
-        LHI_TRY(send_to(s, i, room, n, tag + 3 * LHI_NET_TAGS, err));
+        LHI_TRY(send_to_member(s, i, room, n, tag + 3 * LHI_NET_TAGS, err));
     }
     return LH_OK;
 }

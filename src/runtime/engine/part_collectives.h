@@ -29,32 +29,33 @@ typedef struct lhi_part_buffer_sizes {
     size_t array, sums;
 } lhi_part_buffer_sizes;
 
-/* Grows `room` to fit the part. */
+/* Enlarges the sizes in `room` to those that collectives over the part need. */
 void lhi_part_fit_buffers(const lhi_part_collectives *x,
                           const lhi_train_part *part,
                           lhi_part_buffer_sizes *room);
-/* Allocates both arrays; false: out of memory. */
+/* Allocates the two arrays that collectives over parts use; false: out of
+ * memory. */
 bool lhi_part_make_buffers(lhi_part_collectives *x,
                            const lhi_part_buffer_sizes *room, lhi_arena *mem);
-/* All-gathers a part. The collectives here raise *ready_ns (NULL: no shared
- * clock) from the time when this rank was ready to the time when all were. They
- * use LHI_PART_TAGS from `tag` on. `room`: sharded values to write, or sharded
- * gradients to read. */
+/* All-gathers a part, a range of a chunk's parameters. The collectives here
+ * raise *ready_ns (NULL: no shared clock) from the time when this rank was
+ * ready to the time when all were. They use LHI_PART_TAGS tags from `tag` on.
+ * `room`: sharded values to write, or sharded gradients to read. */
 lh_status lhi_part_all_gather(const lhi_part_collectives *x,
                               const lhi_train_part *part, float *room,
                               uint64_t tag, int64_t *ready_ns, lh_error *err);
-/* Reduce-scatters a part's gradients. `adds`: sharded ones are added to the
- * sums of earlier microbatch groups. */
+/* Reduce-scatters the gradients of a part, a range of a chunk's parameters.
+ * `adds`: adds sharded gradients to the sums of earlier microbatch groups. */
 lh_status lhi_part_reduce_scatter(const lhi_part_collectives *x,
                                   const lhi_train_part *part, const float *room,
                                   bool adds, uint64_t tag, int64_t *ready_ns,
                                   lh_error *err);
 
-/* Returns the tag blocks, each LHI_PART_TAGS, that lhi_part_sum_sites() uses.
- */
+/* Returns the number of tag blocks, each of LHI_PART_TAGS tags, that
+ * lhi_part_sum_sites() uses. */
 uint32_t lhi_part_count_sum_tags(const lhi_part_collectives *x);
-/* Sums a reduced part over all sites. Raises *ready_ns (NULL: none) to the time
- * at which all members were ready. */
+/* Sums a part's reduce-scattered gradients over all datacenters. Raises
+ * *ready_ns (NULL: none) to the time at which all members were ready. */
 lh_status lhi_part_sum_sites(const lhi_part_collectives *x,
                              const lhi_train_part *part, uint64_t tag,
                              int64_t *ready_ns, lh_error *err);
@@ -74,9 +75,9 @@ static inline uint32_t lhi_site_count_sum_tags(const lhi_net_group *group)
     return 4 * group->n_ranks;
 }
 
-/* Adds n values over all sites, in the order of sites; all get the sums.
- * `room`: n values, for leaders only. Raises *ready_ns (NULL: none) to the time
- * at which all members were ready. */
+/* Adds n values over all datacenters, in the order of datacenters; all get the
+ * sums. `room`: n values, for leaders only. Raises *ready_ns (NULL: none) to
+ * the time at which all members were ready. */
 lh_status lhi_sum_sites(const lhi_site_sums *s, float *values, size_t n,
                         float *room, uint64_t tag, int64_t *ready_ns,
                         lh_error *err);

@@ -87,15 +87,16 @@ uint32_t lhi_grid_group_size(const lhi_grid *g, lhi_grid_group_kind kind)
     }
 }
 
-/* Returns how many consecutive copies are members at a time. */
-static uint32_t run_length(const lhi_grid *g, lhi_grid_group_kind kind)
+/* Returns how many consecutive pipeline copies a group of the kind contains
+ * before it skips some. */
+static uint32_t get_run_length(const lhi_grid *g, lhi_grid_group_kind kind)
 {
     return kind == LHI_GRID_EXPERT_SLICES ? g->expert_tensor : 1;
 }
 
-/* Returns the distance, in copies, between members or between runs of
- * consecutive members. */
-static uint32_t stride_of(const lhi_grid *g, lhi_grid_group_kind kind)
+/* Returns the distance, in pipeline copies, between the members of a group of
+ * the kind, or between its runs of consecutive members. */
+static uint32_t get_stride(const lhi_grid *g, lhi_grid_group_kind kind)
 {
     switch (kind) {
     case LHI_GRID_CONTEXT:
@@ -114,8 +115,8 @@ static uint32_t stride_of(const lhi_grid *g, lhi_grid_group_kind kind)
 uint32_t lhi_grid_find_group(const lhi_grid *g, lhi_grid_group_kind kind,
                              uint32_t rank, uint32_t *ranks)
 {
-    uint32_t n = lhi_grid_group_size(g, kind), stride = stride_of(g, kind);
-    uint32_t run = run_length(g, kind), copy = rank / g->n_devices;
+    uint32_t n = lhi_grid_group_size(g, kind), stride = get_stride(g, kind);
+    uint32_t run = get_run_length(g, kind), copy = rank / g->n_devices;
     uint32_t mine = copy / stride % (n / run), at = copy % run;
     uint32_t first = copy - mine * stride - at;
     for (uint32_t i = 0; i < n; i++)
@@ -124,8 +125,9 @@ uint32_t lhi_grid_find_group(const lhi_grid *g, lhi_grid_group_kind kind,
     return mine * run + at;
 }
 
-/* Returns the node of a rank. */
-static uint32_t node_of(const lhi_grid *g, const uint32_t *nodes, uint32_t rank)
+/* Returns the node of a rank; `nodes`: per stage and pipeline copy. */
+static uint32_t get_node(const lhi_grid *g, const uint32_t *nodes,
+                         uint32_t rank)
 {
     return nodes[(size_t)(rank % g->n_devices) * lhi_grid_count_copies(g) +
                  rank / g->n_devices];
@@ -134,10 +136,10 @@ static uint32_t node_of(const lhi_grid *g, const uint32_t *nodes, uint32_t rank)
 uint32_t lhi_grid_select_same_node(const lhi_grid *g, const uint32_t *nodes,
                                    uint32_t n, uint32_t *ranks, uint32_t *mine)
 {
-    const uint32_t me = ranks[*mine], node = node_of(g, nodes, me);
+    const uint32_t me = ranks[*mine], node = get_node(g, nodes, me);
     uint32_t near = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (node_of(g, nodes, ranks[i]) != node)
+        if (get_node(g, nodes, ranks[i]) != node)
             continue;
         if (ranks[i] == me)
             *mine = near;

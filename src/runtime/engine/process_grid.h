@@ -42,24 +42,27 @@ typedef enum lhi_grid_group_kind {
     LHI_N_GRID_KINDS
 } lhi_grid_group_kind;
 
-/* Checks the degrees. LH_EINVAL: a degree is 0, experts do not divide the
- * copies, or there are too many ranks. */
+/* Checks the parallel degrees. LH_EINVAL: a degree is 0, the expert degree
+ * does not divide the number of pipeline copies, or there are too many
+ * ranks. */
 lh_status lhi_grid_check(const lhi_grid *grid, lh_error *err);
 
-/* Returns the number of copies of the pipeline. */
+/* Returns the number of copies of the pipeline: replicas times context times
+ * tensor ranks. */
 uint32_t lhi_grid_count_copies(const lhi_grid *grid);
 /* Returns the number of ranks. */
 uint32_t lhi_grid_count_ranks(const lhi_grid *grid);
-/* Returns a logical rank's coordinates in the process grid. */
+/* Returns the coordinates (stage, replica, context, tensor, expert) of a
+ * logical rank in the process grid. */
 lhi_grid_coords lhi_grid_find_coords(const lhi_grid *grid, uint32_t rank);
 /* Returns the rank at the given coordinates; the expert coordinates follow from
  * the others and are ignored. */
 uint32_t lhi_grid_find_rank(const lhi_grid *grid, const lhi_grid_coords *place);
 
-/* Returns the group size for a kind. */
+/* Returns the number of ranks in a group of the kind, such as LHI_GRID_DATA. */
 uint32_t lhi_grid_group_size(const lhi_grid *grid, lhi_grid_group_kind kind);
-/* Lists the group that contains `rank` in ascending order, ranks[0..size-1].
- * Returns the rank's index in it. */
+/* Lists the group of the kind that contains `rank` in ascending order,
+ * ranks[0..size-1]. Returns the index of `rank` in it. */
 uint32_t lhi_grid_find_group(const lhi_grid *grid, lhi_grid_group_kind kind,
                              uint32_t rank, uint32_t *ranks);
 /* Moves the members on the node of ranks[*mine] to the front and updates *mine.

@@ -54,6 +54,8 @@ void lhi_proposals_free(lhi_proposals *all)
     free(all);
 }
 
+/* Formats a data path as text in `out` for a proposal: its name and, if mixed,
+ * a flag per link. Returns the length. */
 uint32_t lhi_paths_format(lh_data_path path, const bool *delegated,
                           uint32_t n_links, char *out)
 {
@@ -64,7 +66,8 @@ uint32_t lhi_paths_format(lh_data_path path, const bool *delegated,
     return n_links;
 }
 
-/* Parses the path text into `o`; `links` has one entry per link. */
+/* Parses the text of a data path into `o`; `links` receives a flag per link,
+ * the delegated ones. */
 static lh_status read_paths(const char *text, uint32_t n, uint32_t n_links,
                             bool *links, lh_exec_options *o, lh_error *err)
 {
@@ -90,7 +93,8 @@ static lh_status read_paths(const char *text, uint32_t n, uint32_t n_links,
     return LH_OK;
 }
 
-/* Sets the options for lowering an entry; `links` has one entry per link. */
+/* Sets the options for building an entry's execution plan. `links`: the
+ * delegated links; `costs` receives the delegation options. */
 static lh_status fill_options(const entry *e, lh_delegation *costs, bool *links,
                               lh_exec_options *out, lh_error *err)
 {
@@ -108,7 +112,7 @@ static lh_status fill_options(const entry *e, lh_delegation *costs, bool *links,
     return LH_OK;
 }
 
-/* Parses the rank assignment and builds its pipeline. */
+/* Parses the rank assignment of a proposal's entry and builds its pipeline. */
 static lh_status set_assignment(entry *e, lh_error *err)
 {
     const lhi_proposal_texts *t = &e->proposed.texts;
@@ -124,7 +128,7 @@ static lh_status set_assignment(entry *e, lh_error *err)
     return LH_OK;
 }
 
-/* Parses the entry's schedule and lowers it to an execution plan. */
+/* Parses the schedule of a proposal's entry and builds its execution plan. */
 static lh_status lower_entry(entry *e, lh_error *err)
 {
     const lhi_proposal_texts *t = &e->proposed.texts;
@@ -147,7 +151,7 @@ static lh_status lower_entry(entry *e, lh_error *err)
     return status;
 }
 
-/* Releases a proposal's entry. */
+/* Frees an entry of the list of proposed plans. */
 static void free_entry(entry *e)
 {
     lh_exec_free(e->exec);
@@ -156,8 +160,8 @@ static void free_entry(entry *e)
     free(e);
 }
 
-/* Makes an entry for new texts, lowers its schedule, and adds it to the list.
- */
+/* Makes an entry for a new proposal text, builds its execution plan, and adds
+ * it to the list. */
 static lh_status make_entry(lhi_proposals *all, const char *text,
                             const lhi_proposal_texts *texts, entry **out,
                             lh_error *err)

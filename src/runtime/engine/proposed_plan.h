@@ -22,19 +22,21 @@ typedef struct lhi_proposed_plan {
     const lh_pipeline *pipeline;
 } lhi_proposed_plan;
 
-/* Makes the list. All plans are lowered for the pipeline under `options`,
- * except for their own data path. `limits`: permitted migrations; NULL: none.
- * All are borrowed. */
+/* Creates the list of proposed plans. All are built for the pipeline under
+ * `options`, except for their own data path. `limits`: permitted migrations;
+ * NULL: none. All three are borrowed. */
 lh_status lhi_proposals_make(const lh_pipeline *pipeline,
                              const lh_exec_options *options,
                              const lhi_rank_assignment_limits *limits,
                              lhi_proposals **out, lh_error *err);
-/* Call it once all plans are released. NULL is fine. */
+/* Frees the list of proposed plans, once all plans are released. NULL is
+ * allowed. */
 void lhi_proposals_free(lhi_proposals *proposals);
 
-/* Lowers and checks a plan, unless it is in the list; `text` is copied. Errors
- * as in lh_schedule_parse() and lh_exec_make(); LH_EINPUT: the paths do not
- * match the pipeline's links. Release with lhi_proposed_plan_release(). */
+/* Returns the plan of a proposal's texts; builds and checks it unless it is in
+ * the list. `text` is copied. Errors as in lh_schedule_parse() and
+ * lh_exec_make(); LH_EINPUT: the paths do not match the pipeline's links.
+ * Release with lhi_proposed_plan_release(). */
 lh_status lhi_proposed_plan_acquire(lhi_proposals *proposals, const char *text,
                                     const lhi_proposal_texts *texts,
                                     const lhi_proposed_plan **out,
@@ -45,10 +47,11 @@ lh_status lhi_proposed_plan_acquire(lhi_proposals *proposals, const char *text,
 enum { LHI_PATHS_TEXT_BYTES = 16 };
 uint32_t lhi_paths_format(lh_data_path path, const bool *delegated,
                           uint32_t n_links, char *out);
-/* Adds a reference. */
+/* Adds a reference to a proposed plan and returns it. */
 const lhi_proposed_plan *
 lhi_proposed_plan_retain(const lhi_proposed_plan *proposed);
-/* Drops a reference; the last one frees the plan. NULL is allowed. */
+/* Drops a reference to a proposed plan; the last one frees the plan. NULL is
+ * allowed. */
 void lhi_proposed_plan_release(const lhi_proposed_plan *proposed);
 
 #endif

@@ -8,8 +8,8 @@
 
 /* --- construction --- */
 
-/* Allocates receive buffers, the output pool and the records of passes, sized
- * for the largest message. */
+/* Allocates receive buffers, the pool of output buffers and the records of
+ * passes, sized for the largest message. */
 static lh_status make_receives(lhi_rank *rank, lh_error *err)
 {
     const lhi_exec_rank *program = rank->program;
@@ -126,7 +126,8 @@ lh_status lhi_rank_make(const lhi_rank_options *options, lhi_rank **out,
 
 /* --- messages --- */
 
-/* Posts receive `k` and registers it with its protocol. */
+/* Posts receive `k` of the rank and registers it with the transfer protocol in
+ * use: blocking sends, rendezvous or delegated path. */
 static lh_status post(lhi_rank *rank, uint32_t k, uint64_t step,
                       lhi_step_kind kind, int64_t now_ns, lh_error *err)
 {
@@ -149,7 +150,8 @@ static lh_status post(lhi_rank *rank, uint32_t k, uint64_t step,
     return LH_OK;
 }
 
-/* Posts the receives that precede pass `i`; in validation only those for F. */
+/* Posts the receives that the plan has before pass `i`; in validation steps
+ * only those for F. */
 static lh_status post_before(lhi_rank *rank, uint32_t i, uint64_t step,
                              lhi_step_kind kind, int64_t now_ns, lh_error *err)
 {
@@ -164,7 +166,8 @@ static lh_status post_before(lhi_rank *rank, uint32_t i, uint64_t step,
     return LH_OK;
 }
 
-/* Waits for the pass's input; raises *ready_ns to its arrival. */
+/* Waits for the input of pass `i`; raises *ready_ns to its arrival. *in: its
+ * buffer. */
 static lh_status take_input(lhi_rank *rank, uint32_t i, const void **in,
                             int64_t *ready_ns, lh_error *err)
 {
@@ -209,8 +212,8 @@ static lh_status take_input(lhi_rank *rank, uint32_t i, const void **in,
     return LH_OK;
 }
 
-/* Hands over the pass's output. *free_ns: in, end of the pass; out, when the
- * rank may continue. */
+/* Passes the output of pass `i` to its consumer, its protocol's thread or the
+ * network. *free_ns: in, end of the pass; out, when the rank may continue. */
 static lh_status hand_over_output(lhi_rank *rank, uint32_t i,
                                   lhi_buffer *buffer, uint64_t step,
                                   lhi_step_kind kind, int64_t *free_ns,
@@ -249,9 +252,10 @@ static lh_status hand_over_output(lhi_rank *rank, uint32_t i,
 
 /* --- step --- */
 
-/* Waits for the data-parallel communication that the pass needs. */
-static lh_status before_pass(lhi_rank *rank, uint32_t i, lhi_step_kind kind,
-                             int64_t *ready_ns, lh_error *err)
+/* Waits for the data-parallel communication that pass `i` needs and raises
+ * *ready_ns to its end. */
+static lh_status await_pass_data(lhi_rank *rank, uint32_t i, lhi_step_kind kind,
+                                 int64_t *ready_ns, lh_error *err)
 {
     const lhi_exec_pass *pass = &rank->program->passes[i];
     const lhi_rank_hooks *hooks = rank->o.hooks;
@@ -270,8 +274,8 @@ static lh_status before_pass(lhi_rank *rank, uint32_t i, lhi_step_kind kind,
 }
 
 /* Launches the data-parallel communication that follows a pass. */
-static void after_pass(lhi_rank *rank, const lhi_exec_pass *pass,
-                       const lhi_span *span)
+static void launch_pass_data(lhi_rank *rank, const lhi_exec_pass *pass,
+                             const lhi_span *span)
 {
     const lhi_rank_hooks *hooks = rank->o.hooks;
     if (!hooks) {
@@ -282,9 +286,9 @@ static void after_pass(lhi_rank *rank, const lhi_exec_pass *pass,
     }
 }
 
-/* Records the observation of a pass. A late pass on the timed device counts
- * from its real start. On other devices a pass that waits for a gather or for
- * the step command counts from its start too. */
+/* Stores when pass `i` could start and when it ended, for the monitor. A late
+ * pass on the timed device counts from its real start. On other devices a pass
+ * that waits for a gather or for the step command counts from its start too. */
 static void record_observation(lhi_rank *rank, uint32_t i, int64_t ready_ns,
                                const lhi_span *span)
 {
@@ -313,7 +317,7 @@ static lh_status run_pass(lhi_rank *rank, uint32_t i, uint64_t step,
     const void *in;
     int64_t ready_ns = *free_ns;
     LHI_TRY(take_input(rank, i, &in, &ready_ns, err));
-    LHI_TRY(before_pass(rank, i, kind, &ready_ns, err));
+    LHI_TRY(await_pass_data(rank, i, kind, &ready_ns, err));
     if (kind == LHI_STEP_TRAIN)
         LHI_TRY(lhi_activation_offload_before_pass(rank, i, &ready_ns, err));
     if (pass->output != LH_NONE && rank->delegated)
@@ -341,7 +345,7 @@ static lh_status run_pass(lhi_rank *rank, uint32_t i, uint64_t step,
         lhi_sleep_until(span.end_ns);
         record->end_ns = record->issued_ns = lhi_now_ns();
     }
-    after_pass(rank, pass, &span);
+    launch_pass_data(rank, pass, &span);
     if (kind == LHI_STEP_TRAIN)
         status = lhi_activation_offload_after_pass(rank, i, &span, err);
     if (status != LH_OK) {
@@ -358,7 +362,8 @@ static lh_status run_pass(lhi_rank *rank, uint32_t i, uint64_t step,
     return LH_OK;
 }
 
-/* Sleeps until the last emulated collective has arrived. */
+/* Sleeps until the step's last emulated collective has arrived and raises
+ * *end_ns to now. */
 static void await_collectives(lhi_rank *rank, int64_t *end_ns)
 {
     int64_t last = lhi_emulated_collectives_last_ns(rank);

@@ -129,7 +129,7 @@ static inline uint32_t lhi_rank_of_stage(const lhi_rank *rank, uint32_t stage)
                                          rank->o.base + stage);
 }
 
-/* Makes a rank for a plan. */
+/* Creates a rank with the buffers and threads that its execution plan needs. */
 lh_status lhi_rank_make(const lhi_rank_options *options, lhi_rank **out,
                         lh_error *err);
 /* Ends the rank's threads. Call it before the endpoint is closed; after a
@@ -138,10 +138,11 @@ void lhi_rank_stop(lhi_rank *rank);
 /* Frees a rank; NULL is fine. After a failure, close the endpoint first. */
 void lhi_rank_free(lhi_rank *rank);
 
-/* Returns the number of message buffers allocated beyond the prediction. */
+/* Returns the number of output buffers that were allocated during steps,
+ * beyond the predicted number. */
 uint32_t lhi_rank_pool_growth(const lhi_rank *rank);
 
-/* Adds the bytes of its message buffers to bytes[]. */
+/* Adds the bytes of the rank's message buffers to bytes[]. */
 void lhi_rank_add_memory(const lhi_rank *rank,
                          int64_t bytes[LH_N_MEMORY_KINDS]);
 
@@ -154,7 +155,8 @@ lh_status lhi_rank_run_step(lhi_rank *rank, uint64_t step, lhi_step_kind kind,
 
 /* Returns the size of the message for input `input`, in bytes. */
 size_t lhi_rank_input_bytes(const lhi_rank *rank, uint32_t input);
-/* Sends the output of `pass`, produced at entered_ns. */
+/* Sends the output of `pass`, produced at entered_ns; `buffer` is free again
+ * once it is sent. */
 lh_status lhi_rank_send(lhi_rank *rank, const lhi_exec_pass *pass,
                         lhi_buffer *buffer, uint64_t step, lhi_step_kind kind,
                         int64_t entered_ns, lh_error *err);
@@ -184,25 +186,26 @@ lh_status lhi_pool_drain(lhi_pool *pool, const lhi_net_stop *stop,
 
 /* --- rendezvous receives (rendezvous.c) --- */
 
-/* Rendezvous: a message is sent only after a notice that its receive is posted.
- * One thread per receiving rank waits for the notices, so that passes do not.
- */
+/* Makes the rendezvous protocol: a message is sent only after a notice that
+ * its receive is posted. One thread per receiving rank waits for the notices,
+ * so that passes do not. */
 lh_status lhi_rendezvous_make(lhi_rank *rank, lh_error *err);
 /* Ends the sender threads. */
 void lhi_rendezvous_stop(lhi_rendezvous *late);
-/* Frees the protocol state; NULL is fine. */
+/* Frees the rendezvous state; NULL is allowed. */
 void lhi_rendezvous_free(lhi_rendezvous *late);
-/* Starts a step; the first call starts the threads. */
+/* Starts a step with rendezvous; the first call starts the sender threads. */
 lh_status lhi_rendezvous_begin_step(lhi_rendezvous *late, uint64_t step,
                                     lhi_step_kind kind, lh_error *err);
 /* Sends the notice that a receive was posted at `posted_ns`. */
 lh_status lhi_rendezvous_notify_posted(lhi_rendezvous *late,
                                        const lhi_exec_post *post,
                                        int64_t posted_ns, lh_error *err);
-/* Queues the output of pass `pass`, produced at `made_ns`. */
+/* Passes the output of pass number `pass`, produced at made_ns, to the sender
+ * thread of its receiver. */
 void lhi_rendezvous_add_output(lhi_rendezvous *late, uint32_t pass,
                                lhi_buffer *buffer, int64_t made_ns);
-/* Waits until all messages of the step are in flight. */
+/* Waits until all messages of the step have been sent. */
 lh_status lhi_rendezvous_end_step(lhi_rendezvous *late, lh_error *err);
 
 /* --- blocking sends (blocking_sends.c) --- */

@@ -41,7 +41,7 @@ typedef struct cursor {
     const char *at, *end;
 } cursor;
 
-/* Parses a number with at most 18 digits and no sign. */
+/* Parses a number of at most `most` with at most 18 digits and no sign. */
 static bool read_number(cursor *c, uint64_t most, uint64_t *out)
 {
     uint64_t value = 0;
@@ -67,7 +67,8 @@ static lh_status fail_field(const char *what, lh_error *err)
     return lhi_fail(err, LH_EINPUT, "a rank assignment with invalid %s", what);
 }
 
-/* Parses n numbers or none, then a semicolon. */
+/* Parses n numbers of at most `most`, or none (*out NULL), then a semicolon;
+ * `what` names the field in errors. */
 static lh_status read_numbers(cursor *c, uint32_t n, uint64_t most,
                               const char *what, uint32_t **out, lh_error *err)
 {
@@ -106,7 +107,7 @@ lhi_rank_assignment_fail_places(const lhi_rank_assignment_limits *limits,
 }
 
 /* Checks that each chunk has a layer and all chunks together have the job's
- * layers. */
+ * number of layers. */
 static lh_status check_layers(const lhi_rank_assignment *s,
                               const lhi_rank_assignment_limits *limits,
                               lh_error *err)
@@ -128,7 +129,8 @@ static lh_status check_layers(const lhi_rank_assignment *s,
     return LH_OK;
 }
 
-/* Checks that the ranks are a permutation of the places. */
+/* Checks that the assigned ranks are a permutation of the places (positions in
+ * the process grid). */
 static lh_status check_hosts(const lhi_rank_assignment *s, lh_error *err)
 {
     bool *there = calloc((size_t)s->n_places + 1, sizeof *there);
@@ -148,7 +150,8 @@ static lh_status check_hosts(const lhi_rank_assignment *s, lh_error *err)
     return status;
 }
 
-/* Checks that each relay is a rank other than the receiver. */
+/* Checks that each relay is an existing rank other than the one that receives
+ * the state. */
 static lh_status check_relays(const lhi_rank_assignment *s, lh_error *err)
 {
     for (uint32_t p = 0; p < s->n_places; p++) {
@@ -258,8 +261,9 @@ static bool are_equal(const uint32_t *a, const uint32_t *b, uint32_t n)
     return memcmp(a, b, n * sizeof *a) == 0;
 }
 
-/* Explicit arrays that equal the defaults still count as different: the
- * migration then moves nothing and takes no time. */
+/* Checks whether two rank assignments are equal. Explicit arrays that equal
+ * the defaults count as different: the migration then moves nothing and takes
+ * no time. */
 bool lhi_rank_assignment_equal(const lhi_rank_assignment *a,
                                const lhi_rank_assignment *b)
 {

@@ -36,22 +36,25 @@ typedef struct lhi_rank_assignment_limits {
         places_fixed_reason[LHI_FIXED_REASON_BYTES];
 } lhi_rank_assignment_limits;
 
-/* Returns LH_EUNSUPPORTED with the reason why layers cannot move. */
+/* Fails with LH_EUNSUPPORTED and the reason why this run cannot migrate
+ * layers. */
 lh_status
 lhi_rank_assignment_fail_layers(const lhi_rank_assignment_limits *limits,
                                 lh_error *err);
-/* Returns LH_EUNSUPPORTED with the reason why ranks cannot move. */
+/* Fails with LH_EUNSUPPORTED and the reason why this run cannot migrate
+ * ranks. */
 lh_status
 lhi_rank_assignment_fail_places(const lhi_rank_assignment_limits *limits,
                                 lh_error *err);
 
-/* Formats an assignment: layer counts, ranks, relays and nanoseconds, separated
- * by `;`, numbers by commas; "" for the initial assignment. Release with
- * free(). */
+/* Formats a rank assignment as text: layers per chunk, ranks, relays and
+ * nanoseconds, separated by `;`, numbers by commas; "" for the initial
+ * assignment. Release with free(). */
 lh_status lhi_rank_assignment_format(const lhi_rank_assignment *assignment,
                                      char **text, lh_error *err);
-/* Parses an assignment. LH_EINPUT: invalid text, or outside the limits. `text`
- * need not be zero-terminated. Release with lhi_rank_assignment_fini(). */
+/* Parses the text of a rank assignment (`n` characters, not necessarily
+ * zero-terminated). LH_EINPUT: invalid text, or outside the limits. Release
+ * with lhi_rank_assignment_fini(). */
 lh_status lhi_rank_assignment_parse(const char *text, uint32_t n,
                                     const lhi_rank_assignment_limits *limits,
                                     lhi_rank_assignment *out, lh_error *err);
@@ -65,10 +68,11 @@ void lhi_rank_assignment_fini(lhi_rank_assignment *assignment);
 /* Compares two assignments; NULL: the initial one. */
 bool lhi_rank_assignment_equal(const lhi_rank_assignment *a,
                                const lhi_rank_assignment *b);
-/* Returns the rank at a place. */
+/* Returns the rank that is assigned to a place (position in the process
+ * grid). */
 uint32_t lhi_rank_assignment_find_rank(const lhi_rank_assignment *assignment,
                                        uint32_t place);
-/* Returns the place of a rank. */
+/* Returns the place (position in the process grid) of rank `host`. */
 uint32_t lhi_rank_assignment_find_place(const lhi_rank_assignment *assignment,
                                         uint32_t host);
 

@@ -10,7 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Finds the reason why training state cannot move; "" if it can. */
+/* Writes the reason why this run cannot migrate training state into `why`; ""
+ * if it can. */
 static void find_migration_obstacle(const lhi_job *job,
                                     char why[LHI_FIXED_REASON_BYTES])
 {
@@ -51,7 +52,8 @@ static void find_migration_obstacle(const lhi_job *job,
             "different sites at different stages; plan with sharding: full");
 }
 
-/* Finds the reason why layers cannot move between chunks; "" if they can. */
+/* Writes the reason why this run cannot migrate layers between chunks into
+ * `why`; "" if it can. `numbers`: layers per chunk. */
 static void find_layer_obstacle(const lhi_job *job, const uint32_t *numbers,
                                 char why[LHI_FIXED_REASON_BYTES])
 {
@@ -73,7 +75,7 @@ static void find_layer_obstacle(const lhi_job *job, const uint32_t *numbers,
                  "a chunk has no layer; each needs at least 1");
 }
 
-/* Sets the layer counts per chunk. */
+/* Sets the layers per chunk in the job's assignment limits. */
 static lh_status set_layers(lhi_job *job, lh_error *err)
 {
     const lh_train_model *m = job->model;

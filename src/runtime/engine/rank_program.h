@@ -19,14 +19,16 @@ typedef struct lhi_rank_program {
     bool has_records;
 } lhi_rank_program;
 
-/* Makes the storage of a rank for one execution plan. */
+/* Makes a rank's program: the rank's state and record storage for one
+ * execution plan. */
 lh_status lhi_rank_program_make(const lhi_rank_options *options,
                                 lhi_rank_program **out, lh_error *err);
-/* Frees it as lhi_rank_free() does; NULL is fine. */
+/* Frees a rank program and its rank as lhi_rank_free() does; NULL is
+ * allowed. */
 void lhi_rank_program_free(lhi_rank_program *shift);
 
-/* Stores the records of the step that started at t0_ns, relative to it: passes,
- * data-parallel collectives, then activation copies. */
+/* Stores the records of the step that started at t0_ns, relative to it:
+ * passes, data-parallel collectives (n_executed), then activation copies. */
 void lhi_rank_program_store_records(lhi_rank_program *shift, int64_t t0_ns,
                                     const lhi_collective_record *executed,
                                     uint32_t n_executed);

@@ -48,14 +48,16 @@ struct lhi_rendezvous {
     bool stop;
 };
 
-/* Checks whether a validation step skips the pass. */
+/* Checks whether this is a validation step, which skips pass number `pass`
+ * because it is no F. */
 static bool skips_in_validation(const sender *s, uint32_t pass)
 {
     return s->late->kind == LHI_STEP_VALIDATE &&
            s->late->rank->program->passes[pass].pass.kind != LH_F;
 }
 
-/* Waits for the receiver's notice and the pass's output, then sends it. */
+/* Waits for the notice that the receive of pass `pass`'s output is posted and
+ * for the output itself, then sends it. */
 static lh_status send_one(sender *s, uint32_t pass)
 {
     lhi_rendezvous *late = s->late;
@@ -115,8 +117,8 @@ static void *sender_main(void *of)
     return NULL;
 }
 
-/* Lists this rank's passes in the order in which `peer` posts their messages.
- */
+/* Lists this rank's passes in the order in which rank `peer` posts the
+ * receives of their outputs. `maker`: producing pass per input number. */
 static lh_status fill_sender(lhi_rendezvous *late, sender *s, uint32_t peer,
                              const uint32_t *maker, lh_error *err)
 {

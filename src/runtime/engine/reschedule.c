@@ -65,8 +65,8 @@ struct lhi_rescheduler {
 
 /* --- all ranks --- */
 
-/* Checks the additional memory that the plan needs beyond the previous peak.
- * Rank 0 checks for all ranks on one machine. */
+/* Checks that the memory that the proposed plan needs beyond the previous peak
+ * is available. Rank 0 checks for all ranks on one machine. */
 static lh_status check_memory(lhi_rescheduler *r, const lhi_job *job,
                               const lh_exec *exec, lh_error *err)
 {
@@ -84,12 +84,13 @@ static lh_status check_memory(lhi_rescheduler *r, const lhi_job *job,
 
 /* Returns a proposal's rank assignment; NULL: the initial one. */
 static const lhi_rank_assignment *
-assignment_of(const lhi_proposed_plan *proposed)
+get_assignment(const lhi_proposed_plan *proposed)
 {
     return proposed ? proposed->assignment : NULL;
 }
 
-/* Checks whether the event timeline's hosts may have these places. */
+/* Checks that the event timeline's hosts may be exchanged as the assignment
+ * says, as to links and memory. */
 static lh_status check_places(const lhi_job *job,
                               const lhi_rank_assignment *assignment,
                               lh_error *err)
@@ -104,7 +105,7 @@ static lh_status check_places(const lhi_job *job,
     return LH_OK;
 }
 
-/* Sets up this rank's options under the proposal. A changed rank assignment
+/* Sets this rank's options under the proposal. A changed rank assignment
  * requires a new device and training. */
 static lh_status set_up_target(lhi_rescheduler *r,
                                const lhi_proposed_plan *proposed, lh_error *err)
@@ -118,7 +119,7 @@ static lh_status set_up_target(lhi_rescheduler *r,
     if (!r->job->model) /* emulated work stays with the timed rank */
         return LH_OK;
     with->assignment = assignment;
-    if (lhi_rank_assignment_equal(assignment, assignment_of(r->proposed)))
+    if (lhi_rank_assignment_equal(assignment, get_assignment(r->proposed)))
         return LH_OK;
     LHI_TRY(lhi_migration_target_make(r->job, with->net, proposed->exec,
                                       assignment, with->stop, &r->next_target,
@@ -131,7 +132,7 @@ static lh_status set_up_target(lhi_rescheduler *r,
     return LH_OK;
 }
 
-/* Lowers the proposal and makes the rank program for it. */
+/* Builds the execution plan of the proposal and this rank's program for it. */
 static lh_status make_program(lhi_rescheduler *r, const lhi_proposal *p,
                               lh_error *err)
 {
@@ -154,7 +155,8 @@ static lh_status make_program(lhi_rescheduler *r, const lhi_proposal *p,
     return status;
 }
 
-/* Evaluates the proposal and fills in this rank's vote. */
+/* Builds and checks the proposed plan, unless `status` is already an error
+ * (`why`), and fills in this rank's vote. */
 static void evaluate_proposal(lhi_rescheduler *r, const lhi_proposal *p,
                               lh_status status, lh_error *why)
 {
@@ -165,8 +167,9 @@ static void evaluate_proposal(lhi_rescheduler *r, const lhi_proposal *p,
         lhi_text_copy(r->vote.why, sizeof r->vote.why, why->text);
 }
 
-/* Returns the tag of a proposal's message: 0 the header, 1 the text. */
-static uint64_t proposal_tag(const lhi_rescheduler *r, uint32_t number)
+/* Returns the tag of a proposal's message: `number` 0 for the header, 1 for
+ * the text. */
+static uint64_t make_proposal_tag(const lhi_rescheduler *r, uint32_t number)
 {
     return lhi_tag(LHI_TAG_SCHEDULE, r->round, number);
 }
@@ -181,7 +184,7 @@ static lh_status send_bytes(lhi_rescheduler *r, uint32_t to, uint64_t tag,
                         lhi_now_ns(), LHI_NET_NO_TURN, op, err);
 }
 
-/* Posts a receive of exactly `size` bytes. */
+/* Posts a receive of exactly `size` bytes from rank `from`. */
 static lh_status receive_bytes(lhi_rescheduler *r, uint32_t from, uint64_t tag,
                                void *bytes, size_t size, lhi_net_op *op,
                                lh_error *err)
@@ -192,10 +195,10 @@ static lh_status receive_bytes(lhi_rescheduler *r, uint32_t from, uint64_t tag,
 
 /* --- rank 0 --- */
 
-/* Formats the proposal as texts, *out; texts above the size limit are rejected.
- */
-static lh_status format(const lhi_rescheduler *r, lhi_proposal *p, char **out,
-                        lh_error *err)
+/* Formats the proposal's schedule, link orders, paths and assignment as one
+ * text *out; rejects texts above the size limit. */
+static lh_status format_proposal(const lhi_rescheduler *r, lhi_proposal *p,
+                                 char **out, lh_error *err)
 {
     const lh_schedule *schedule = r->schedule;
     char *rows = NULL, *links = NULL, *both = NULL;
@@ -235,7 +238,8 @@ static lh_status format(const lhi_rescheduler *r, lhi_proposal *p, char **out,
     return status;
 }
 
-/* Receives a vote; the first refusal becomes the result. */
+/* Receives the vote of rank `from`; the first refusal becomes the result of
+ * the proposal. */
 static lh_status receive_vote(lhi_rescheduler *r, uint32_t from, lh_error *err)
 {
     lhi_vote vote;
@@ -261,21 +265,21 @@ static lh_status receive_vote(lhi_rescheduler *r, uint32_t from, lh_error *err)
     return LH_OK;
 }
 
-/* Rank 0's part: sends the proposal and collects the votes. */
+/* Sends the proposal to all ranks and collects their votes (rank 0). */
 static lh_status lead_proposal(lhi_rescheduler *r, lh_error *err)
 {
     lhi_proposal p = {.step = r->step};
     lh_error why = {0};
-    lh_status formatted = format(r, &p, &r->text, &why);
+    lh_status formatted = format_proposal(r, &p, &r->text, &why);
     lhi_proposal_write(&p, r->head);
     for (uint32_t to = 1; to < r->n; to++) {
         peer_messages *x = &r->others[to];
         LHI_TRY(receive_bytes(r, to, lhi_tag(LHI_TAG_VOTE, r->round, 0),
                               x->bytes, sizeof x->bytes, &x->vote, err));
-        LHI_TRY(send_bytes(r, to, proposal_tag(r, 0), r->head, sizeof r->head,
-                           &x->head, err));
+        LHI_TRY(send_bytes(r, to, make_proposal_tag(r, 0), r->head,
+                           sizeof r->head, &x->head, err));
         if (p.texts.n_rows)
-            LHI_TRY(send_bytes(r, to, proposal_tag(r, 1), r->text,
+            LHI_TRY(send_bytes(r, to, make_proposal_tag(r, 1), r->text,
                                lhi_proposal_texts_size(&p.texts), &x->text,
                                err));
     }
@@ -292,13 +296,13 @@ static lh_status lead_proposal(lhi_rescheduler *r, lh_error *err)
 
 /* --- other ranks --- */
 
-/* Receives a proposal's header from rank 0; an invalid one ends the run. */
+/* Receives a proposal's header from rank 0; an invalid header ends the run. */
 static lh_status receive_header(lhi_rescheduler *r, lhi_proposal *out,
                                 lh_error *err)
 {
     peer_messages *x = r->others;
-    LHI_TRY(receive_bytes(r, 0, proposal_tag(r, 0), r->head, sizeof r->head,
-                          &x->head, err));
+    LHI_TRY(receive_bytes(r, 0, make_proposal_tag(r, 0), r->head,
+                          sizeof r->head, &x->head, err));
     LHI_TRY(lhi_net_wait(r->rank.net, &x->head, 0, err));
     lh_status status = lhi_proposal_read(r->head, sizeof r->head, out, err);
     if (status == LH_OK && out->step != r->step)
@@ -312,7 +316,7 @@ static lh_status receive_header(lhi_rescheduler *r, lhi_proposal *out,
     return status;
 }
 
-/* Receives the proposal's texts from rank 0. */
+/* Receives the proposal's text from rank 0. */
 static lh_status receive_text(lhi_rescheduler *r, const lhi_proposal *p,
                               lh_error *err)
 {
@@ -324,12 +328,13 @@ static lh_status receive_text(lhi_rescheduler *r, const lhi_proposal *p,
         lhi_net_abort(r->rank.net, err->text);
         return LH_ENOMEM;
     }
-    LHI_TRY(
-        receive_bytes(r, 0, proposal_tag(r, 1), r->text, size, &x->text, err));
+    LHI_TRY(receive_bytes(r, 0, make_proposal_tag(r, 1), r->text, size,
+                          &x->text, err));
     return lhi_net_wait(r->rank.net, &x->text, 0, err);
 }
 
-/* The other ranks' part: receives the proposal and votes. */
+/* Receives a proposal, evaluates it and sends this rank's vote (ranks other
+ * than 0). */
 static lh_status follow_proposal(lhi_rescheduler *r, lh_error *err)
 {
     lhi_proposal p;
@@ -351,8 +356,8 @@ static lh_status follow_proposal(lhi_rescheduler *r, lh_error *err)
 
 /* --- thread --- */
 
-/* Main function of the rescheduler's thread: evaluates open proposals and frees
- * retired programs, so that the step loop does not wait. */
+/* Main function of the rescheduler's thread: evaluates open proposals and
+ * frees replaced programs, so that the step loop does not wait. */
 static void *thread_main(void *of)
 {
     lhi_rescheduler *r = of;
@@ -396,8 +401,8 @@ static lh_status start_thread(lhi_rescheduler *r, lh_error *err)
 
 /* --- construction --- */
 
-/* Allocates the rescheduler's buffers, predicts the initial activations, and
- * starts its thread. */
+/* Allocates the rescheduler's buffers, predicts the initial activation memory,
+ * and starts the thread. */
 static lh_status init(lhi_rescheduler *r, lh_error *err)
 {
     bool all = !r->job->launched;
@@ -448,7 +453,7 @@ void lhi_rescheduler_stop(lhi_rescheduler *r)
     lhi_migration_target_stop(r->next_target);
 }
 
-/* Releases the list of switches. */
+/* Frees the list of switches and their texts. */
 static void free_switches(lhi_rescheduler *r)
 {
     for (uint32_t i = 0; i < r->n_closed; i++)
@@ -477,7 +482,8 @@ void lhi_rescheduler_free(lhi_rescheduler *r)
 
 /* --- called by the rank --- */
 
-/* Appends a switch for a new proposal to the list. */
+/* Appends a switch to the schedule `what`, proposed for step `step`, to rank
+ * 0's list. */
 static lh_status add_switch(lhi_rescheduler *r, uint64_t step,
                             const lh_reschedule *what, lh_error *err)
 {
@@ -496,12 +502,13 @@ static lh_status add_switch(lhi_rescheduler *r, uint64_t step,
     return LH_OK;
 }
 
-/* Formats the proposed rank assignment: as given, else the current one. */
+/* Formats the rank assignment of proposal `what`; where it gives none, the
+ * current one. */
 static lh_status format_assignment(lhi_rescheduler *r,
                                    const lh_reschedule *what, lh_error *err)
 {
     static const lhi_rank_assignment begun = {0};
-    const lhi_rank_assignment *now = assignment_of(r->proposed);
+    const lhi_rank_assignment *now = get_assignment(r->proposed);
     lhi_rank_assignment then = now ? *now : begun;
     then.n_chunks = r->job->assignment_limits.n_chunks;
     then.n_places = r->job->assignment_limits.n_places;
@@ -596,7 +603,8 @@ lhi_migration_target *lhi_rescheduler_migration_target(lhi_rescheduler *r)
     return r->next_target;
 }
 
-/* Completes rank 0's record of a proposal that was accepted or dropped. */
+/* Completes rank 0's list entry of a proposal that was accepted (`go`) or
+ * dropped; `moved`: migration statistics or NULL. */
 static void record_result(lhi_rescheduler *r, bool go,
                           const lhi_migration_stats *moved)
 {
@@ -616,7 +624,8 @@ static void record_result(lhi_rescheduler *r, bool go,
     row->move_expected_ns = r->next->proposed->assignment->move_ns;
 }
 
-/* Switches to the accepted plan. */
+/* Replaces the caller's rank program by the accepted one; the thread frees the
+ * old one later. */
 static void switch_plan(lhi_rescheduler *r, lhi_rank_program **shift)
 {
     r->retired = *shift;

@@ -36,7 +36,7 @@ lh_status lhi_rescheduler_open(lhi_rescheduler *r, uint64_t step,
 /* Checks whether a proposal is open; NULL: false. */
 bool lhi_rescheduler_is_open(lhi_rescheduler *r);
 /* Waits for this rank's vote, on rank 0 for all votes. *agrees: this rank
- * accepts; on rank 0, all accept. LH_ECANCELED: the run is stopping. */
+ * accepts or, on rank 0, all accept. LH_ECANCELED: the run is stopping. */
 lh_status lhi_rescheduler_await(lhi_rescheduler *r, bool *agrees,
                                 lh_error *err);
 /* Statistics of a migration. */
@@ -46,23 +46,26 @@ typedef struct lhi_migration_stats {
 } lhi_migration_stats;
 
 /* Closes the proposal after lhi_rescheduler_await(). `go`, which requires this
- * rank's acceptance: replaces the caller's rank program and frees the old one
- * later. Otherwise frees the proposed program. A drop after all ranks accepted
- * leaves no record. `moved`: migration statistics on rank 0; else NULL. */
+ * rank's acceptance: replaces the caller's rank program *shift and frees the
+ * old one later. Otherwise frees the proposed program. A drop after all ranks
+ * accepted is not listed among the switches. `moved`: migration statistics on
+ * rank 0; else NULL. */
 void lhi_rescheduler_close(lhi_rescheduler *r, bool go,
                            const lhi_migration_stats *moved,
                            lhi_rank_program **shift);
 
-/* Returns the proposed program; borrowed. */
+/* Returns this rank's program under the open proposal; borrowed. */
 const lhi_rank_program *lhi_rescheduler_next_program(lhi_rescheduler *r);
-/* Checks whether the proposal migrates parts of the job. If so, the training
- * state must be migrated before the close to the target below, if any; the
- * caller owns that after an accepted close. */
+/* Checks whether the proposal migrates hosts or layers. If so, the training
+ * state must be migrated before the close to the migration target, if any; the
+ * caller owns the target after an accepted close. */
 bool lhi_rescheduler_migrates(lhi_rescheduler *r);
-/* Returns the migration target; NULL: the rank keeps its device. */
+/* Returns the migration target (new device and training) of the open proposal;
+ * NULL: the rank keeps its device. */
 lhi_migration_target *lhi_rescheduler_migration_target(lhi_rescheduler *r);
 
-/* Returns rank 0's accepted and refused proposals so far. */
+/* Returns rank 0's list of accepted and refused proposals so far, *n of them;
+ * borrowed. */
 const lhi_switch *lhi_rescheduler_switches(const lhi_rescheduler *r,
                                            uint32_t *n);
 /* Converts a switch to the public struct, which borrows its texts. */

@@ -35,15 +35,15 @@ static bool is_leader(const agreement *r)
     return lhi_net_rank(r->o->net) == 0;
 }
 
-/* Prints a remark to the caller. */
+/* Passes a remark to the caller, which prints it. */
 static void print_remark(const agreement *r, const char *text)
 {
     if (r->o->remarks.print)
         r->o->remarks.print(r->o->remarks.context, text);
 }
 
-/* Looks for newer checkpoints, since a run that still writes removes its older
- * ones. */
+/* Lists the checkpoints again if there are newer ones, since a run that still
+ * writes removes its older ones. */
 static void find_newer(agreement *r)
 {
     uint64_t *steps = NULL;
@@ -61,7 +61,8 @@ static void find_newer(agreement *r)
     r->newest = steps[n - 1];
 }
 
-/* Selects the next checkpoint on all ranks. */
+/* Selects the next older checkpoint on rank 0 and sends its step to all ranks
+ * as *which. */
 static lh_status choose_checkpoint(agreement *r, double *which, lh_error *err)
 {
     *which = 0;
@@ -77,7 +78,8 @@ static lh_status choose_checkpoint(agreement *r, double *which, lh_error *err)
     return lhi_all_reduce_sum(r->o->net, r->turn++, which, 1, r->o->stop, err);
 }
 
-/* Reports a checkpoint that is skipped. */
+/* Passes a remark to the caller: checkpoint `which` is skipped because of rank
+ * `rank`'s error `why`. */
 static void report_skipped(agreement *r, double which, uint32_t rank,
                            const char *why)
 {
@@ -91,7 +93,8 @@ static void report_skipped(agreement *r, double which, uint32_t rank,
     r->is_first_whole = false;
 }
 
-/* Checks whether all ranks have read their parts; `mine`: this rank's error. */
+/* Determines whether all ranks have read their parts of checkpoint `which`
+ * (*all); `failed`, `mine`: this rank's result and error. */
 static lh_status agree(agreement *r, double which, bool failed, lh_error *mine,
                        bool *all, lh_error *err)
 {
@@ -117,7 +120,8 @@ static lh_status agree(agreement *r, double which, bool failed, lh_error *mine,
     return LH_OK;
 }
 
-/* Reads one checkpoint and agrees on the result. */
+/* Reads one checkpoint and determines whether all ranks could read it
+ * (*all). */
 static lh_status try_checkpoint(agreement *r, double which, bool *all,
                                 lh_error *err)
 {

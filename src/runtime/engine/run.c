@@ -38,8 +38,8 @@ static uint32_t find_transport(const char *name)
     return i;
 }
 
-/* Checks the run's options and fills in defaults. LH_EINVAL: a contradiction;
- * LH_EUNSUPPORTED: unknown transport. */
+/* Checks the run's options and stores them in *out with defaults. LH_EINVAL:
+ * options contradict each other; LH_EUNSUPPORTED: unknown transport. */
 static lh_status check_options(const lh_train_options *options,
                                lh_train_options *out, lh_error *err)
 {
@@ -71,7 +71,8 @@ static lh_status check_options(const lh_train_options *options,
     return LH_OK;
 }
 
-/* Polls the stop callback and stores its answer for rank 0. */
+/* Calls the caller's stop callback and stores its answer for rank 0; true:
+ * stop now. */
 static bool poll_stop(void *of)
 {
     const lhi_job *job = of;
@@ -80,8 +81,8 @@ static bool poll_stop(void *of)
     return asked == LH_STOP_NOW;
 }
 
-/* Runs the ranks as local processes. Only this process receives signals, so it
- * stores stop requests for rank 0 in shared memory. */
+/* Runs the n ranks as local processes. Only this process receives signals, so
+ * it stores stop requests for rank 0 in shared memory. */
 static lh_status run_processes(lhi_job *job, uint32_t n, uint32_t n_links,
                                const lhi_net_link *links,
                                lhi_rank_result *results, lh_error *err)
@@ -102,7 +103,8 @@ static lh_status run_processes(lhi_job *job, uint32_t n, uint32_t n_links,
     return status;
 }
 
-/* Runs all ranks, or this process's rank; *first: rank 0's outcome. */
+/* Runs all ranks here, or only this process's rank if mpirun or srun started
+ * it; *first: rank 0's outcome. */
 static lh_status run_ranks(lhi_job *job, const lhi_net_link *links,
                            lhi_rank_result *first, lh_error *err)
 {
@@ -291,7 +293,8 @@ static lh_status set_grid(lhi_job *job, lh_error *err)
     return lhi_grid_check(g, err);
 }
 
-/* Checks that the pipeline's offload times match the model's offload. */
+/* Checks that the pipeline has offload times exactly if the model offloads
+ * activations. */
 static lh_status check_offload(const lhi_job *job, lh_error *err)
 {
     const lh_train_model *m = job->model;
@@ -329,8 +332,9 @@ static lh_status check_offload(const lhi_job *job, lh_error *err)
     return LH_OK;
 }
 
-/* Checks the sharded shares and that the cpu device supports the pipeline's
- * gathers. lhi_shard_plan_make() checks operations launched by passes. */
+/* Checks the sharded shares of parameters and gradients, and that the cpu
+ * device supports the pipeline's gathers. lhi_shard_plan_make() checks
+ * operations launched by passes. */
 static lh_status check_collectives(const lhi_job *job, lh_error *err)
 {
     const lh_pipeline *p = job->pipeline;
@@ -361,7 +365,7 @@ static lh_status check_collectives(const lhi_job *job, lh_error *err)
 }
 
 /* Makes the devices for ranks that are threads, so that errors are reported
- * before threads start. */
+ * before the threads start. */
 static lh_status make_devices(lhi_job *job, lh_error *err)
 {
     uint32_t n = lhi_grid_count_ranks(&job->grid), made = 0;

@@ -15,26 +15,28 @@ typedef struct gradient_group {
     const uint32_t *places; /* per member; NULL: equally many per replica */
 } gradient_group;
 
-/* Returns the data-parallel group of a stage, n ranks. */
-static gradient_group data_group(const lh_train_model *m, uint32_t n,
-                                 uint32_t stage)
+/* Returns the group of n ranks that share the gradients of a stage, experts
+ * possibly excepted. */
+static gradient_group get_data_group(const lh_train_model *m, uint32_t n,
+                                     uint32_t stage)
 {
     return (gradient_group){m, n, stage, NULL, NULL};
 }
 
-/* Fills `places` with the logical ranks in the expert group. */
-static gradient_group expert_group(const lh_train_model *m,
-                                   const lhi_grid *grid, uint32_t place,
-                                   uint32_t *places, uint32_t *member)
+/* Returns the group of ranks with the same experts as logical rank `place`.
+ * `places` receives its logical ranks, *member the index of `place`. */
+static gradient_group get_expert_group(const lh_train_model *m,
+                                       const lhi_grid *grid, uint32_t place,
+                                       uint32_t *places, uint32_t *member)
 {
     *member = lhi_grid_find_group(grid, LHI_GRID_EXPERT_DATA, place, places);
     return (gradient_group){m, lhi_grid_group_size(grid, LHI_GRID_EXPERT_DATA),
                             place % grid->n_devices, grid, places};
 }
 
-/* Returns the site number of a member; each member is a site of its own if the
- * optimizer is not sharded. */
-static uint32_t site_of(const gradient_group *s, uint32_t member)
+/* Returns the datacenter of a group member; each member counts as a site of
+ * its own if the optimizer is not sharded. */
+static uint32_t get_site(const gradient_group *s, uint32_t member)
 {
     const lh_train_model *m = s->m;
     uint32_t replicas = m->replicas ? m->replicas : 1, replica;
@@ -48,32 +50,33 @@ static uint32_t site_of(const gradient_group *s, uint32_t member)
     return m->sites[(size_t)s->stage * replicas + replica];
 }
 
-/* Counts the members at a member's site. */
+/* Counts the group members at the datacenter of `member`. */
 static uint32_t count_at_site(const gradient_group *s, uint32_t member)
 {
-    uint32_t site = site_of(s, member), n = 0;
+    uint32_t site = get_site(s, member), n = 0;
     for (uint32_t i = 0; i < s->n; i++)
-        n += site_of(s, i) == site;
+        n += get_site(s, i) == site;
     return n;
 }
 
-/* Checks whether no earlier member is at the same site. */
-static bool is_first(const gradient_group *s, uint32_t member)
+/* Checks whether no earlier group member is at the same datacenter. */
+static bool is_first_at_site(const gradient_group *s, uint32_t member)
 {
-    uint32_t site = site_of(s, member), i = 0;
-    while (site_of(s, i) != site)
+    uint32_t site = get_site(s, member), i = 0;
+    while (get_site(s, i) != site)
         i++;
     return i == member;
 }
 
-/* Returns a member's shard within its site, and its site's index. */
+/* Returns a member's shard among the members at its datacenter, and its
+ * datacenter's index. */
 static lhi_shard_groups find_groups(const gradient_group *s, uint32_t member)
 {
     lhi_shard_groups out = {0};
-    uint32_t site = site_of(s, member);
+    uint32_t site = get_site(s, member);
     for (uint32_t i = 0; i < s->n; i++) {
-        bool here = site_of(s, i) == site;
-        if (is_first(s, i)) {
+        bool here = get_site(s, i) == site;
+        if (is_first_at_site(s, i)) {
             out.site = here ? out.n_sites : out.site;
             out.n_sites++;
         }
@@ -83,8 +86,9 @@ static lhi_shard_groups find_groups(const gradient_group *s, uint32_t member)
     return out;
 }
 
-/* Lists the members at the same site, and those with the same shard at each
- * site. */
+/* Lists the group members at the same datacenter (`sharers`), and the members
+ * with the same shard at each datacenter (`across`). `ranks`: rank of each
+ * member. */
 static void list_members(const gradient_group *s, uint32_t member,
                          const uint32_t *ranks, uint32_t *sharers,
                          uint32_t *across)
@@ -103,7 +107,7 @@ static void list_members(const gradient_group *s, uint32_t member,
 lhi_shard_groups lhi_shard_groups_find(const lh_train_model *m, uint32_t n,
                                        uint32_t stage, uint32_t member)
 {
-    const gradient_group s = data_group(m, n, stage);
+    const gradient_group s = get_data_group(m, n, stage);
     return find_groups(&s, member);
 }
 
@@ -112,7 +116,7 @@ void lhi_shard_groups_list_members(const lh_train_model *m, uint32_t n,
                                    const uint32_t *ranks, uint32_t *sharers,
                                    uint32_t *across)
 {
-    const gradient_group s = data_group(m, n, stage);
+    const gradient_group s = get_data_group(m, n, stage);
     list_members(&s, member, ranks, sharers, across);
 }
 
@@ -138,7 +142,7 @@ lhi_shard_groups lhi_expert_shard_groups_find(const lh_train_model *m,
                                               uint32_t place)
 {
     uint32_t places[LHI_NET_MAX_RANKS], member;
-    const gradient_group s = expert_group(m, grid, place, places, &member);
+    const gradient_group s = get_expert_group(m, grid, place, places, &member);
     return find_groups(&s, member);
 }
 
@@ -148,12 +152,12 @@ void lhi_expert_shard_groups_list_members(const lh_train_model *m,
                                           uint32_t *sharers, uint32_t *across)
 {
     uint32_t places[LHI_NET_MAX_RANKS], member;
-    const gradient_group s = expert_group(m, grid, place, places, &member);
+    const gradient_group s = get_expert_group(m, grid, place, places, &member);
     list_members(&s, member, ranks, sharers, across);
 }
 
-/* Checks that every site has the same number of shards, and that a replica's
- * shards of both tied embeddings are the same. */
+/* Checks that every datacenter has the same number of shards, and that a
+ * replica has the same shard of both copies of a tied embedding. */
 static lh_status check_replicas(const lh_train_model *m, const lhi_grid *grid,
                                 lh_error *err)
 {
@@ -183,13 +187,14 @@ static lh_status check_replicas(const lh_train_model *m, const lhi_grid *grid,
     return LH_OK;
 }
 
-/* Checks that each site has the same number of ranks with the same experts. */
+/* Checks that each datacenter has the same number of ranks with the same
+ * experts. */
 static lh_status check_experts(const lh_train_model *m, const lhi_grid *grid,
                                lh_error *err)
 {
     uint32_t places[LHI_NET_MAX_RANKS], member, first = 0;
     for (uint32_t p = 0; p < lhi_grid_count_ranks(grid); p++) {
-        const gradient_group s = expert_group(m, grid, p, places, &member);
+        const gradient_group s = get_expert_group(m, grid, p, places, &member);
         uint32_t here = count_at_site(&s, member);
         first = p ? first : here;
         if (here != first)

@@ -15,17 +15,18 @@ typedef struct lhi_shard_groups {
     uint32_t n_sites, site;   /* numbered by their first members */
 } lhi_shard_groups;
 
-/* Returns the shard groups for one of `n` members, in group order. */
+/* Returns the shard groups for member `member` of the `n` data-parallel ranks
+ * at a stage, in group order. */
 lhi_shard_groups lhi_shard_groups_find(const lh_train_model *model, uint32_t n,
                                        uint32_t stage, uint32_t member);
-/* Lists the ranks at the member's site (n_shards) and those with the same shard
- * (n_sites). */
+/* Lists the ranks at the member's datacenter in `sharers` (n_shards) and those
+ * with the same shard in `across` (n_sites). `ranks`: rank of each member. */
 void lhi_shard_groups_list_members(const lh_train_model *model, uint32_t n,
                                    uint32_t stage, uint32_t member,
                                    const uint32_t *ranks, uint32_t *sharers,
                                    uint32_t *across);
 
-/* Checks whether each member has the same shard at all stages. */
+/* Checks whether each data-parallel member has the same shard at all stages. */
 bool lhi_shard_groups_equal_at_stages(const lh_train_model *model, uint32_t n,
                                       uint32_t n_stages);
 
@@ -34,18 +35,21 @@ bool lhi_shard_groups_equal_at_stages(const lh_train_model *model, uint32_t n,
 bool lhi_has_disjoint_expert_groups(const lh_train_model *model,
                                     const lhi_grid *grid);
 
-/* Returns the shard groups of a logical rank within its expert group. */
+/* Returns the shard groups of a logical rank among the ranks with the same
+ * experts. */
 lhi_shard_groups lhi_expert_shard_groups_find(const lh_train_model *model,
                                               const lhi_grid *grid,
                                               uint32_t place);
-/* Lists the ranks in the expert group's shard groups. */
+/* Lists the ranks with the same experts at the same datacenter (`sharers`) and
+ * with the same shard at other datacenters (`across`). `ranks`: rank of each
+ * member. */
 void lhi_expert_shard_groups_list_members(const lh_train_model *model,
                                           const lhi_grid *grid, uint32_t place,
                                           const uint32_t *ranks,
                                           uint32_t *sharers, uint32_t *across);
 
-/* Checks the sites. LH_EUNSUPPORTED: sites have different numbers of a stage's
- * replicas, or of ranks with the same experts. */
+/* Checks that datacenters are alike. LH_EUNSUPPORTED: they have different
+ * numbers of a stage's replicas, or of ranks with the same experts. */
 lh_status lhi_shard_groups_check(const lh_train_model *model,
                                  const lhi_grid *grid, lh_error *err);
 

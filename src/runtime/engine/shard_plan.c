@@ -43,8 +43,8 @@ typedef struct planner {
     lh_error *err;
 } planner;
 
-/* Fails because the plan cannot run; `what` is the reason, at a pass (n_passes:
- * the end). */
+/* Fails because the shard plan cannot run; `what`: the reason, at pass `pass`
+ * (n_passes: the end). */
 static lh_status fail_plan(const planner *l, uint32_t pass, uint32_t chunk,
                            const char *what)
 {
@@ -58,17 +58,18 @@ static lh_status fail_plan(const planner *l, uint32_t pass, uint32_t chunk,
                     chunk, text, what);
 }
 
-/* Returns the block of a microbatch on a chunk. */
-static block *block_of(const planner *l, bool backward, uint32_t chunk,
-                       uint32_t microbatch)
+/* Returns the block (the microbatches of a chunk that use one gather or
+ * scatter) that contains a microbatch. */
+static block *get_block(const planner *l, bool backward, uint32_t chunk,
+                        uint32_t microbatch)
 {
     uint32_t group = l->group_of[backward][microbatch];
     return &l->blocks[backward][chunk * l->n_groups[backward] + group];
 }
 
-/* Divides the microbatches into groups and makes a block for each chunk and
- * group. */
-static lh_status take_groups(planner *l, bool backward, const uint32_t *sizes,
+/* Divides the microbatches into n groups of the given sizes and makes a block
+ * for each chunk and group, forward or backward. */
+static lh_status make_blocks(planner *l, bool backward, const uint32_t *sizes,
                              uint32_t n)
 {
     lhi_arena *mem = l->out->mem;
@@ -91,24 +92,25 @@ static lh_status take_groups(planner *l, bool backward, const uint32_t *sizes,
 }
 
 /* Returns the kind of a data-parallel collective. */
-static lh_dp_kind kind_of(const planner *l, const lhi_exec_data *d)
+static lh_dp_kind get_kind(const planner *l, const lhi_exec_data *d)
 {
     if (d->op == LH_NONE)
         return d->is_scatter ? LH_DP_RSO : LH_DP_AGO;
     return l->p->dp_ops[d->op].kind;
 }
 
-/* Checks whether the collective carries the entire chunk. */
+/* Checks whether the collective carries the entire chunk once per iteration,
+ * not a bucket of it. */
 static bool is_whole_chunk(const planner *l, const lhi_exec_data *d)
 {
-    lh_dp_kind kind = kind_of(l, d);
+    lh_dp_kind kind = get_kind(l, d);
     return kind == LH_DP_AGO || kind == LH_DP_RSO;
 }
 
-/* Checks that buckets arrive in order 0, 1, ...; *last: the operation is
- * complete. */
-static lh_status take_bucket(const planner *l, uint32_t i, uint32_t k,
-                             buckets *parts, bool *last)
+/* Checks that the buckets of an operation come in order 0, 1, ...; `parts`:
+ * buckets so far; *last: all have come. */
+static lh_status check_bucket(const planner *l, uint32_t i, uint32_t k,
+                              buckets *parts, bool *last)
 {
     const lhi_exec_data *d = &l->rank->data[k];
     uint32_t bucket = 0, all = 1;
@@ -131,24 +133,25 @@ static lh_status take_bucket(const planner *l, uint32_t i, uint32_t k,
     return LH_OK;
 }
 
-/* Finds the block that gather k serves, from the waiting pass of its last
- * bucket. NULL: no pass waits. */
+/* Finds the block of microbatches that all-gather `k` serves, from the pass
+ * that waits for its last bucket (*last). NULL: no pass waits. */
 static block *find_target(const planner *l, uint32_t k, uint32_t *last)
 {
     const lhi_exec_data *d = &l->rank->data[k];
     for (; k < l->rank->n_data; k++) {
         const lhi_exec_data *next = &l->rank->data[k];
         if (next->chunk != d->chunk || next->before == LH_NONE ||
-            kind_of(l, next) != kind_of(l, d))
+            get_kind(l, next) != get_kind(l, d))
             continue;
         *last = k;
         const lh_pass *pass = &l->rank->passes[next->before].pass;
-        return block_of(l, pass->kind != LH_F, pass->chunk, pass->microbatch);
+        return get_block(l, pass->kind != LH_F, pass->chunk, pass->microbatch);
     }
     return NULL;
 }
 
-/* Returns a value buffer that no block uses; adds one if all are in use. */
+/* Returns a parameter buffer that no block of microbatches uses; adds one if
+ * all are in use. */
 static uint32_t take_buffer(planner *l)
 {
     uint32_t i = 0;
@@ -159,8 +162,8 @@ static uint32_t take_buffer(planner *l)
     return i;
 }
 
-/* Counts the backward blocks without a gather, which reuse the values of the
- * chunk's first forward block. */
+/* Counts a chunk's backward blocks without an own all-gather, which reuse the
+ * parameters of the first forward block. */
 static uint32_t count_value_reusers(const planner *l, uint32_t chunk)
 {
     uint32_t n = 0, groups = l->n_groups[true];
@@ -169,8 +172,8 @@ static uint32_t count_value_reusers(const planner *l, uint32_t chunk)
     return n;
 }
 
-/* Plans the all-gather `k`, launched at pass `i`: its target block and buffer.
- */
+/* Plans all-gather `k`, launched at pass `i`: the block of microbatches that
+ * uses it and its buffer. */
 static lh_status plan_gather(planner *l, uint32_t i, uint32_t k)
 {
     const lhi_exec_data *d = &l->rank->data[k];
@@ -179,13 +182,13 @@ static lh_status plan_gather(planner *l, uint32_t i, uint32_t k)
     block *b = find_target(l, k, &last);
     if (!b)
         return fail_plan(l, i, d->chunk, "no pass waits for a gather");
-    LHI_TRY(take_bucket(l, i, k, &b->parts, &is_all));
+    LHI_TRY(check_bucket(l, i, k, &b->parts, &is_all));
     if (is_whole_chunk(l, d))
         l->begun[d->chunk] = true;
     if (l->sharded[d->chunk].values == 0)
         return LH_OK;
     if (b->room == LH_NONE) {
-        bool first = b == block_of(l, false, d->chunk, 0);
+        bool first = b == get_block(l, false, d->chunk, 0);
         b->room = take_buffer(l);
         l->n_users[b->room] =
             1 + (first ? count_value_reusers(l, d->chunk) : 0);
@@ -196,8 +199,8 @@ static lh_status plan_gather(planner *l, uint32_t i, uint32_t k)
     return LH_OK;
 }
 
-/* Plans the reduce-scatter `k`, launched at pass `i`: the gradient buffer that
- * it drains. */
+/* Plans reduce-scatter `k`, launched at pass `i`: the gradient buffer that it
+ * empties. */
 static lh_status plan_scatter(planner *l, uint32_t i, uint32_t k)
 {
     const lhi_exec_data *d = &l->rank->data[k];
@@ -207,7 +210,7 @@ static lh_status plan_scatter(planner *l, uint32_t i, uint32_t k)
     if (!l->is_pending[c])
         return fail_plan(l, i, c,
                          "gradients are scattered before they are computed");
-    LHI_TRY(take_bucket(l, i, k, &l->parts[c], &is_all));
+    LHI_TRY(check_bucket(l, i, k, &l->parts[c], &is_all));
     op->buffer = l->pending[c];
     op->accumulates = l->added[c];
     if (is_whole_chunk(l, d)) {
@@ -229,7 +232,7 @@ static lh_status plan_scatter(planner *l, uint32_t i, uint32_t k)
     return LH_OK;
 }
 
-/* Plans all collectives launched up to pass `i`. */
+/* Plans all collectives that are launched up to pass `i`. */
 static lh_status plan_launches(planner *l, uint32_t i)
 {
     const lhi_exec_rank *rank = l->rank;
@@ -242,8 +245,8 @@ static lh_status plan_launches(planner *l, uint32_t i)
     return LH_OK;
 }
 
-/* Checks, at a block's first pass, that the parameters are gathered; a backward
- * may reuse the buffer of the first forward block. */
+/* Checks, at a block's first pass, that its parameters are all-gathered; a
+ * backward block may reuse the buffer of the first forward block. */
 static lh_status begin_values(planner *l, uint32_t i, block *b)
 {
     const lh_pass *pass = &l->rank->passes[i].pass;
@@ -253,7 +256,7 @@ static lh_status begin_values(planner *l, uint32_t i, block *b)
     if (l->sharded[pass->chunk].values == 0)
         return LH_OK;
     if (b->room == LH_NONE && pass->kind != LH_F) {
-        const block *first = block_of(l, false, pass->chunk, 0);
+        const block *first = get_block(l, false, pass->chunk, 0);
         b->room = first->room;
         b->gathered = first->gathered;
     }
@@ -263,8 +266,8 @@ static lh_status begin_values(planner *l, uint32_t i, block *b)
                            "its parameters are not gathered");
 }
 
-/* Chooses a gradient buffer at a block's first backward: a new one, or the one
- * that is drained earliest. */
+/* Chooses a gradient buffer at a block's first backward pass: a new one or, at
+ * the limit, the one that is emptied earliest. */
 static lh_status begin_gradients(planner *l, uint32_t i, block *b)
 {
     const lh_pass *pass = &l->rank->passes[i].pass;
@@ -290,15 +293,15 @@ static lh_status begin_gradients(planner *l, uint32_t i, block *b)
     return LH_OK;
 }
 
-/* Plans pass `i`: its buffers, its microbatches, and the collectives that it
- * waits for. */
+/* Plans pass `i`: its buffers, its microbatches, and the number of collectives
+ * that it waits for. */
 static lh_status plan_pass(planner *l, uint32_t i)
 {
     const lhi_exec_pass *pass = &l->rank->passes[i];
     uint32_t c = pass->pass.chunk;
     bool backward = pass->pass.kind == LH_B;
     lhi_shard_pass *out = &l->out->passes[i];
-    block *b = block_of(l, backward, c, pass->pass.microbatch);
+    block *b = get_block(l, backward, c, pass->pass.microbatch);
     if (pass->pass.kind != LH_F && !backward)
         return fail_plan(l, i, c, "the backward is split into two passes");
     out->n_required = pass->n_required_data;
@@ -329,7 +332,7 @@ static lh_status plan_pass(planner *l, uint32_t i)
     return LH_OK;
 }
 
-/* Checks that the gradients of all chunks are finally scattered. */
+/* Checks that the gradients of all chunks are reduce-scattered at the end. */
 static lh_status check_end(const planner *l)
 {
     for (uint32_t i = 0; i < l->rank->n_passes; i++) {
@@ -389,8 +392,8 @@ static lh_status plan_rank(planner *l)
             l->err, LH_EUNSUPPORTED,
             "the pipeline launches data-parallel operations but has no groups "
             "of microbatches: it needs data_parallel.groups");
-    LHI_TRY(take_groups(l, false, p->enqueue, p->n_enqueue));
-    LHI_TRY(take_groups(l, true, p->dequeue, p->n_dequeue));
+    LHI_TRY(make_blocks(l, false, p->enqueue, p->n_enqueue));
+    LHI_TRY(make_blocks(l, true, p->dequeue, p->n_dequeue));
     return plan_all(l);
 }
 

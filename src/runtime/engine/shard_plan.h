@@ -31,9 +31,10 @@ typedef struct lhi_shard_plan {
     uint32_t n_values, n_gradients; /* buffers; at most two of gradients */
 } lhi_shard_plan;
 
-/* Makes the plan. `sharded`: per chunk of the pipeline. LH_EUNSUPPORTED: a pass
- * would lack parameters, or gradients would not be scattered in time; `err`
- * names the case. Release with lhi_shard_plan_fini(). */
+/* Plans which buffers a stage's passes and collectives use. `sharded`: sizes
+ * per chunk of the pipeline. LH_EUNSUPPORTED: a pass would lack parameters, or
+ * gradients would not be scattered in time; `err` names the case. Release with
+ * lhi_shard_plan_fini(). */
 lh_status lhi_shard_plan_make(const lh_pipeline *pipeline, const lh_exec *exec,
                               uint32_t stage,
                               const lhi_sharded_tensors *sharded,

@@ -16,7 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sets all emulated links to the pipeline's current parameters. */
+/* Sets all emulated links to the latencies and transfer times in the pipeline
+ * `now`. */
 static lh_status set_links(const lhi_job *job, const lh_pipeline *now,
                            lhi_net *net, lh_error *err)
 {
@@ -80,7 +81,8 @@ lh_status lhi_job_apply_conditions(const lhi_job *job, uint64_t step,
     return status;
 }
 
-/* Holds the links that wait for a failed rail in this step's state. */
+/* Suspends, from begin_ns on, the emulated links that a failed rail blocks in
+ * this state of the event timeline. */
 lh_status lhi_job_hold_links(const lhi_job *job, uint32_t state, lhi_net *net,
                              int64_t begin_ns, lh_error *err)
 {
@@ -101,7 +103,8 @@ lh_status lhi_job_hold_links(const lhi_job *job, uint32_t state, lhi_net *net,
     return status;
 }
 
-/* Checks that the event timeline's hosts are the run's ranks, one each. */
+/* Checks that the event timeline's hosts are the run's ranks, one rank per
+ * host. */
 static lh_status check_hosts(const lhi_job *job, lh_error *err)
 {
     const lh_event_timeline *timeline = job->o.event_timeline;
@@ -165,7 +168,7 @@ lh_status lhi_job_check_events(const lhi_job *job, lh_error *err)
     return timeline->placement && job->model ? check_hosts(job, err) : LH_OK;
 }
 
-/* Extends the digest by a text. */
+/* Extends the digest `sum` by a text. */
 static void digest_text(unsigned char sum[32], const char *text, size_t len)
 {
     unsigned char both[64];
@@ -174,8 +177,8 @@ static void digest_text(unsigned char sum[32], const char *text, size_t len)
     lhi_compute_sha256(both, sizeof both, sum);
 }
 
-/* Extends the digest by the delays of host links, which affect the run once
- * hosts exchange places. */
+/* Extends the digest `sum` by the delays of links between hosts, which affect
+ * the run once hosts exchange places. */
 static lh_status digest_hosts(const lh_event_timeline *timeline, uint32_t state,
                               unsigned char sum[32], lh_error *err)
 {
@@ -197,8 +200,8 @@ static lh_status digest_hosts(const lh_event_timeline *timeline, uint32_t state,
     return status;
 }
 
-/* Extends the digest by one timeline state: its pipeline, held links and host
- * links. */
+/* Extends the digest `sum` by one timeline state: its pipeline, suspended
+ * links and host links. */
 static lh_status digest_state(const lh_event_timeline *timeline, uint32_t state,
                               unsigned char sum[32], lh_error *err)
 {

@@ -19,7 +19,8 @@ enum { TURNS_PER_COMMAND = 4 }; /* turns that a command may use */
 #define START_LEAD_NS 1000000
 #define START_LEAD_PER_RANK_NS 100000
 
-/* Applies the event timeline's conditions of a step to this rank. */
+/* Applies the event timeline's conditions of `step` to this rank's links,
+ * device and training. */
 static lh_status apply_conditions(lhi_run_worker *w, uint64_t step,
                                   lh_error *err)
 {
@@ -30,7 +31,8 @@ static lh_status apply_conditions(lhi_run_worker *w, uint64_t step,
 
 /* --- step --- */
 
-/* Adds a rank's report to the iteration. */
+/* Raises the iteration's time and lateness in *it to those that a rank
+ * reported. */
 static void add_report(lhi_run_worker *w, lh_iteration *it, int64_t t0_ns,
                        const lhi_command_report *d)
 {
@@ -42,8 +44,8 @@ static void add_report(lhi_run_worker *w, lh_iteration *it, int64_t t0_ns,
         it->max_lateness_ns = d->worst_late_ns;
 }
 
-/* Runs one training step: passes, optimizer, records and memory check. *end_ns:
- * its end; *report is filled in. */
+/* Runs one training step of this rank, begun at t0: passes, optimizer, records
+ * and memory check. *end_ns: its end; *report is filled in. */
 static lh_status train_step(lhi_run_worker *w, const lhi_command *command,
                             int64_t t0, int64_t *end_ns,
                             lhi_train_report *report, lh_error *err)
@@ -79,9 +81,9 @@ static lh_status validate(lhi_run_worker *w, double *loss, lh_error *err)
     return lhi_training_end_validation(w->training, w->turn, loss, err);
 }
 
-/* Returns the last step's collective records, with clock times. */
-static const lhi_collective_record *last_collectives(const lhi_run_worker *w,
-                                                     uint32_t *n)
+/* Returns the records of the last step's collectives, with clock times. */
+static const lhi_collective_record *
+get_last_collectives(const lhi_run_worker *w, uint32_t *n)
 {
     if (w->training)
         return lhi_training_collectives(w->training, n);
@@ -97,7 +99,7 @@ static lh_status send_observation(lhi_run_worker *w, lh_error *err)
     lhi_observation_header seen = {.n_passes = rank->program->n_passes,
                                    .clock = w->clock};
     const lhi_collective_record *executed =
-        last_collectives(w, &seen.n_collectives);
+        get_last_collectives(w, &seen.n_collectives);
     size_t size = lhi_observation_size(&seen);
     if (s->is_in_flight)
         LHI_TRY(lhi_net_wait(w->net, &s->op, 0, err));
@@ -118,7 +120,8 @@ static lh_status send_observation(lhi_run_worker *w, lh_error *err)
     return LH_OK;
 }
 
-/* Closes the proposal. `moved`: statistics of a migration; NULL: none. */
+/* Closes the rescheduler's open proposal: `go` switches to it. `moved`:
+ * statistics of a migration; NULL: none. */
 static void close_proposal(lhi_run_worker *w, bool go,
                            const lhi_migration_stats *moved)
 {
@@ -143,7 +146,8 @@ static void close_proposal(lhi_run_worker *w, bool go,
         lhi_training_set_plan(w->training, w->program->exec);
 }
 
-/* Migrates the training state before `step` and closes the proposal. */
+/* Migrates the training state before `step` and closes the proposal as
+ * accepted. */
 static lh_status migrate(lhi_run_worker *w, uint64_t step, lh_error *err)
 {
     lhi_migration_stats moved;
@@ -152,7 +156,8 @@ static lh_status migrate(lhi_run_worker *w, uint64_t step, lh_error *err)
     return LH_OK;
 }
 
-/* Executes a command; *report: values that only rank 0 uses. */
+/* Executes a command of rank 0. *out: this rank's reply; *report: values that
+ * only rank 0 uses. */
 static lh_status execute_command(lhi_run_worker *w, const lhi_command *command,
                                  lhi_command_report *out,
                                  lhi_train_report *report, lh_error *err)
@@ -185,11 +190,12 @@ static lh_status execute_command(lhi_run_worker *w, const lhi_command *command,
     out->end_ns = w->job->shared_clock ? end_ns : end_ns - t0;
     out->pool_growth =
         w->earlier_pool_growth + lhi_rank_pool_growth(w->program->rank);
-    last_collectives(w, &out->n_collectives);
+    get_last_collectives(w, &out->n_collectives);
     return LH_OK;
 }
 
-/* Sends a command to all ranks and executes it; adds the reports up in *it. */
+/* Sends a command to all ranks, executes it and collects the replies, whose
+ * times it adds to *it. */
 static lh_status lead_command(lhi_run_worker *w, const lhi_command *command,
                               lh_iteration *it, lhi_train_report *report,
                               lh_error *err)
@@ -206,7 +212,8 @@ static lh_status lead_command(lhi_run_worker *w, const lhi_command *command,
     if (command->wants_observation)
         LHI_TRY(lhi_adaptation_add_local(
             w->adapting, w->program->rank,
-            last_collectives(w, &mine.n_collectives), mine.n_collectives, err));
+            get_last_collectives(w, &mine.n_collectives), mine.n_collectives,
+            err));
     for (uint32_t r = 1; r < w->n; r++) {
         lhi_command_report theirs;
         LHI_TRY(lhi_run_worker_receive_report(w, r, &theirs, err));
@@ -228,8 +235,9 @@ static lh_status lead_command(lhi_run_worker *w, const lhi_command *command,
 
 /* --- schedule proposals --- */
 
-/* Returns the options for this rank's program at its current place. */
-static lhi_rank_options rank_options(const lhi_run_worker *w)
+/* Returns the options for this rank's program at its current place in the
+ * process grid. */
+static lhi_rank_options make_rank_options(const lhi_run_worker *w)
 {
     uint32_t stage = w->place % w->job->exec->n_ranks;
     return (lhi_rank_options){
@@ -250,13 +258,14 @@ static lhi_rank_options rank_options(const lhi_run_worker *w)
 static lh_status open_proposal(lhi_run_worker *w, uint64_t step,
                                const lh_reschedule *what, lh_error *err)
 {
-    const lhi_rank_options with = rank_options(w);
+    const lhi_rank_options with = make_rank_options(w);
     if (!w->rescheduler)
         LHI_TRY(lhi_rescheduler_make(w->job, &with, &w->rescheduler, err));
     return lhi_rescheduler_open(w->rescheduler, step, what, err);
 }
 
-/* Asks the decider or the caller for a schedule from `step` on. */
+/* Asks the decider or the caller for a new schedule from `step` on; if there
+ * is one, opens the proposal and adds it to the command. */
 static lh_status propose(lhi_run_worker *w, uint64_t step, lhi_command *command,
                          lh_error *err)
 {
@@ -288,8 +297,9 @@ static lh_status propose(lhi_run_worker *w, uint64_t step, lhi_command *command,
     return LH_OK;
 }
 
-/* Migrates on all ranks and counts the duration towards the next iteration. */
-static lh_status lead_move(lhi_run_worker *w, uint64_t step, lh_error *err)
+/* Sends the migrate command to all ranks and stores its duration, which counts
+ * towards the next iteration. */
+static lh_status lead_migration(lhi_run_worker *w, uint64_t step, lh_error *err)
 {
     const lhi_command command = {
         .what = LHI_COMMAND_MOVE, .step = step, .verdict = LHI_VERDICT_GO};
@@ -313,7 +323,8 @@ static lh_status report_migration(const lhi_run_worker *w,
     return LH_OK;
 }
 
-/* Decides an open proposal, if any. */
+/* Waits for the votes on the open proposal, if any, and sets the command's
+ * verdict: switch to it, drop it, or migrate first. */
 static lh_status decide_proposal(lhi_run_worker *w, lhi_command *command,
                                  lh_error *err)
 {
@@ -325,7 +336,7 @@ static lh_status decide_proposal(lhi_run_worker *w, lhi_command *command,
     bool go = all_agree && command->what == LHI_COMMAND_STEP;
     lhi_rescheduler_switches(w->rescheduler, &before);
     if (go && lhi_rescheduler_migrates(w->rescheduler)) {
-        LHI_TRY(lead_move(w, command->step, err));
+        LHI_TRY(lead_migration(w, command->step, err));
     } else {
         command->verdict = go ? LHI_VERDICT_GO : LHI_VERDICT_DROP;
         close_proposal(w, go, NULL);
@@ -362,7 +373,8 @@ static void report_notices(lhi_run_worker *w)
         o->warning(o->context, text);
 }
 
-/* Checks and applies the verdict and proposal in rank 0's command. */
+/* Checks that the verdict and the proposal in rank 0's command are possible
+ * now, and applies them on this rank. */
 static lh_status apply_verdict(lhi_run_worker *w, const lhi_command *command,
                                lh_error *err)
 {
@@ -407,13 +419,15 @@ static lh_status apply_verdict(lhi_run_worker *w, const lhi_command *command,
 
 /* --- leading a step --- */
 
-/* Checks whether a periodic action follows step `step`; `every` 0: never. */
+/* Checks whether an action that is due every `every` steps follows step
+ * `step`; `every` 0: never. */
 static bool is_due(uint64_t step, uint32_t every)
 {
     return every > 0 && (step + 1) % every == 0;
 }
 
-/* Leads validation and checkpoint after a training step. */
+/* Runs validation and checkpoint on all ranks if they are due after step
+ * `step`; rank 0. */
 static lh_status lead_validation_and_save(lhi_run_worker *w, uint64_t step,
                                           lh_iteration *it, lh_error *err)
 {
@@ -468,8 +482,8 @@ static lh_status lead_step(lhi_run_worker *w, uint64_t step, lh_error *err)
     return LH_OK;
 }
 
-/* Proposes a schedule for the first step to all ranks, if the decider or the
- * caller has one. */
+/* Proposes a schedule for the first step `step` to all ranks, if the decider
+ * or the caller has one; rank 0. */
 static lh_status lead_first_schedule(lhi_run_worker *w, uint64_t step,
                                      lh_error *err)
 {
@@ -480,7 +494,8 @@ static lh_status lead_first_schedule(lhi_run_worker *w, uint64_t step,
                : LH_OK;
 }
 
-/* Saves at the end of the run, unless just done. */
+/* Saves a checkpoint at the end of the run, unless the last step was saved;
+ * rank 0. */
 static lh_status lead_save(lhi_run_worker *w, lh_error *err)
 {
     const lh_train_model *m = w->job->model;
@@ -491,9 +506,9 @@ static lh_status lead_save(lhi_run_worker *w, lh_error *err)
                         err);
 }
 
-/* Measures the links between stages for the profile at the end of the run, also
- * of a stopped one. */
-static lh_status lead_measuring(lhi_run_worker *w, lh_error *err)
+/* Measures the links between stages for the profile at the end of the run,
+ * also of a stopped one. */
+static lh_status lead_measurement(lhi_run_worker *w, lh_error *err)
 {
     lhi_command command = {.what = LHI_COMMAND_MEASURE};
     if (!w->observer || w->n_iterations == 0)
@@ -504,8 +519,8 @@ static lh_status lead_measuring(lhi_run_worker *w, lh_error *err)
 
 /* --- end of the run --- */
 
-/* Ends the run as rank 0: gathers memory and records of all ranks into `out`.
- */
+/* Ends the run as rank 0: collects memory and records of all ranks and writes
+ * the result to `out`. */
 static lh_status lead_end(lhi_run_worker *w, lhi_text *out, lh_error *err)
 {
     lhi_command command = {.what = LHI_COMMAND_END};
@@ -525,7 +540,7 @@ static lh_status lead_end(lhi_run_worker *w, lhi_text *out, lh_error *err)
 
 /* --- leading and following --- */
 
-/* Prints a warning to the caller. */
+/* Passes a warning to the caller, which prints it. */
 static void print_remark(const lhi_run_worker *w, const char *text)
 {
     if (w->job->o.warning)
@@ -533,7 +548,7 @@ static void print_remark(const lhi_run_worker *w, const char *text)
 }
 
 /* Returns the strongest stop request so far (LH_STOP_...); prints it once. */
-static int asked_to_stop(lhi_run_worker *w)
+static int get_stop_request(lhi_run_worker *w)
 {
     const lhi_job *job = w->job;
     int here = job->o.stop ? job->o.stop(job->o.context) : LH_STOP_NO;
@@ -546,15 +561,15 @@ static int asked_to_stop(lhi_run_worker *w)
     return asked;
 }
 
-/* Stop condition for waits: an immediate stop was requested. */
+/* Checks whether an immediate stop was requested, to end waits. */
 static bool stop_now(void *of)
 {
-    return asked_to_stop(of) == LH_STOP_NOW;
+    return get_stop_request(of) == LH_STOP_NOW;
 }
 
-/* Reports that only this rank was asked to stop. A signal to all ranks would
- * reach rank 0 too, which then ends the run; waits for a second step, since the
- * command for the first may have been in flight. */
+/* Warns that only this rank, not rank 0, was asked to stop, so that the run
+ * continues. Waits for a second step, since rank 0's command for the first may
+ * have been in flight. */
 static void report_unheard_stop(lhi_run_worker *w)
 {
     enum { STEPS_TO_CONFIRM = 2 };
@@ -589,7 +604,8 @@ static lh_status await_all_ranks(lhi_run_worker *w, lh_error *err)
                            w->stop, err);
 }
 
-/* Reports a missing checkpoint when a run stops at once. */
+/* Warns that no checkpoint of the last iteration exists if a run stops at
+ * once. */
 static void report_unsaved(lhi_run_worker *w)
 {
     const lh_train_model *m = w->job->model;
@@ -608,7 +624,7 @@ static lh_status lead(lhi_run_worker *w, lhi_text *out, lh_error *err)
     if (status == LH_OK)
         status = lead_first_schedule(w, step, err);
     for (; status == LH_OK && step < w->job->o.steps; step++) {
-        if (asked_to_stop(w) != LH_STOP_NO) {
+        if (get_stop_request(w) != LH_STOP_NO) {
             w->interrupted = true;
             break;
         }
@@ -626,7 +642,7 @@ static lh_status lead(lhi_run_worker *w, lhi_text *out, lh_error *err)
             w->over_limit_rank, w->over_limit_bytes,
             w->job->memory[w->over_limit_rank].limit_bytes, step, err);
     if (status == LH_OK)
-        status = lead_measuring(w, err);
+        status = lead_measurement(w, err);
     if (status == LH_OK)
         status = lead_end(w, out, err);
     if (status == LH_ECANCELED) { /* results without the other ranks */
@@ -689,7 +705,7 @@ static lh_status make_rank(lhi_run_worker *w, lh_error *err)
     LHI_TRY(lhi_run_worker_join_groups(w, err));
     if (job->model)
         LHI_TRY(make_training(w, err));
-    const lhi_rank_options o = rank_options(w);
+    const lhi_rank_options o = make_rank_options(w);
     LHI_TRY(lhi_rank_program_make(&o, &w->program, err));
     if (w->training && job->o.profiles)
         LHI_TRY(lhi_observer_make(job, w->me, &w->observer, err));
@@ -705,7 +721,8 @@ static lh_status make_rank(lhi_run_worker *w, lh_error *err)
                : LH_OK;
 }
 
-/* Makes this rank and runs it to the end. */
+/* Makes this rank and runs it to the end, as rank 0 or as one that follows its
+ * commands. */
 static lh_status lead_or_follow(lhi_run_worker *w, lhi_text *out, lh_error *err)
 {
     LHI_TRY(lhi_enable_precise_wakeups(w->job->o.realtime, err));
@@ -717,8 +734,8 @@ static lh_status lead_or_follow(lhi_run_worker *w, lhi_text *out, lh_error *err)
     return w->me == 0 ? lead(w, out, err) : follow(w, err);
 }
 
-/* Releases the worker. Called when the endpoint is closed; until then messages
- * in flight may use its memory. */
+/* Frees the worker. Called when the endpoint is closed; until then messages in
+ * flight may use its memory. */
 static void free_worker(void *of)
 {
     lhi_run_worker *w = of;

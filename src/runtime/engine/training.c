@@ -35,8 +35,8 @@ void lhi_training_set_times(lhi_training *t, const lh_pipeline *pipeline)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* Waits until the gradients of all chunks are reduced; without a thread,
- * reduces them now. */
+/* Waits until the gradients of all chunks are reduce-scattered; without a
+ * thread, reduces them now. */
 static lh_status await_scatters(lhi_training *t, lh_error *err)
 {
     if (t->sharded)
@@ -63,7 +63,8 @@ static lh_status await_scatters(lhi_training *t, lh_error *err)
                : status;
 }
 
-/* Exchanges equally large arrays with a peer. */
+/* Sends `size` bytes from `mine` to a rank and receives as many into
+ * `theirs`. */
 static lh_status exchange(lhi_training *t, uint32_t peer, uint64_t turn,
                           const void *mine, void *theirs, size_t size,
                           lh_error *err)
@@ -80,7 +81,8 @@ static lh_status exchange(lhi_training *t, uint32_t peer, uint64_t turn,
     return status == LH_OK ? heard : status;
 }
 
-/* Exchanges the gradients of a tied embedding. */
+/* Adds the gradients of a tied embedding's two copies, on the first and last
+ * stage. */
 static lh_status exchange_tied(lhi_training *t, uint64_t turn, lh_error *err)
 {
     lhi_train_tied_pair pair = lhi_train_get_tied_pair(t->train);
@@ -93,8 +95,8 @@ static lh_status exchange_tied(lhi_training *t, uint64_t turn, lh_error *err)
                     pair.n * sizeof *pair.mine, err);
 }
 
-/* Sums the ranks' tallies from lhi_train_tally() or, in validation steps,
- * lhi_train_validation_tally(). */
+/* Sums the ranks' tallies (loss, gradient norm, token counts), which `fill`
+ * computes, into a new array *out; the caller frees it. */
 static lh_status sum_tally(lhi_training *t, uint64_t turn,
                            lh_status (*fill)(lhi_train *, double *, lh_error *),
                            double **out, lh_error *err)
@@ -157,8 +159,8 @@ lh_status lhi_training_end_validation(lhi_training *t, uint64_t turn,
     return status;
 }
 
-/* Writes a checkpoint: rank 0 makes the folder, all ranks write, rank 0
- * completes it. */
+/* Writes a checkpoint: rank 0 makes the folder, all ranks write their parts,
+ * rank 0 completes it. `sums`: tallies to store. */
 static lh_status save_parts(lhi_training *t, uint64_t turn, double *sums,
                             size_t n, lh_error *err)
 {
@@ -197,7 +199,8 @@ lhi_train *lhi_training_state(lhi_training *t)
     return t->train;
 }
 
-/* Only one of them holds the folder lock. */
+/* Takes over the step number and the checkpoint folder's lock, which only one
+ * training holds, from the training `before` a migration. */
 void lhi_training_take_over(lhi_training *t, lhi_training *before)
 {
     lhi_train_set_step(t->train, lhi_train_step(before->train));

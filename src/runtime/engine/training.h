@@ -36,11 +36,12 @@ typedef struct lhi_training_options {
     bool is_migrated;
 } lhi_training_options;
 
-/* Makes the training. Collective: resuming ranks agree on a checkpoint. Rank 0
- * holds the checkpoint folder's lock until lhi_training_free(). */
+/* Creates a rank's training. Collective: resuming ranks agree on a checkpoint.
+ * Rank 0 holds the checkpoint folder's lock until lhi_training_free(). */
 lh_status lhi_training_make(const lhi_training_options *options,
                             lhi_training **out, lh_error *err);
-/* Ends the thread; after a failure, call it once all ranks are notified. */
+/* Ends the communication thread; after a failure, call it once all ranks are
+ * notified. */
 void lhi_training_stop(lhi_training *training);
 /* Frees the training; NULL is allowed. */
 void lhi_training_free(lhi_training *training);
@@ -55,7 +56,8 @@ void lhi_training_take_over(lhi_training *training, lhi_training *before);
 /* Returns the number of completed steps. */
 uint64_t lhi_training_step(const lhi_training *training);
 
-/* Adds the bytes beside the device's to bytes[]. */
+/* Adds the bytes of the training state and buffers, without the device's, to
+ * bytes[]. */
 void lhi_training_add_memory(const lhi_training *training,
                              int64_t bytes[LH_N_MEMORY_KINDS]);
 
@@ -63,14 +65,16 @@ void lhi_training_add_memory(const lhi_training *training,
  * collectives. */
 void lhi_training_set_plan(lhi_training *training, const lh_exec *exec);
 
-/* Sets emulated collectives to the times in `pipeline`, which has the same
- * chunks; between steps. */
+/* Sets the durations of emulated collectives to those in `pipeline`, which has
+ * the same chunks. Call it between steps. */
 void lhi_training_set_times(lhi_training *training,
                             const lh_pipeline *pipeline);
 
-/* Starts a step, before its passes. */
+/* Starts a training step, before its passes: lets the communication thread
+ * gather parameters. */
 void lhi_training_begin_step(lhi_training *training, uint64_t step);
-/* Ends a step after its passes: reduces, clips, updates. */
+/* Ends a training step after its passes: reduces the gradients, clips them and
+ * updates the parameters. *report: loss and norm. */
 lh_status lhi_training_end_step(lhi_training *training, uint64_t turn,
                                 lhi_train_report *report, lh_error *err);
 /* Returns the last step's all-gathers and reduce-scatters, one record each, on
@@ -78,13 +82,14 @@ lh_status lhi_training_end_step(lhi_training *training, uint64_t turn,
  * replica. */
 const lhi_collective_record *
 lhi_training_collectives(const lhi_training *training, uint32_t *n);
-/* Returns the wait time inside each pass of the last step for gathers and
- * scatters, in ns; NULL: passes do not wait. */
+/* Returns the wait time inside each pass of the last step for FSDP's
+ * all-gathers and reduce-scatters, in ns; NULL: passes do not wait. */
 const int64_t *lhi_training_wait_times(const lhi_training *training);
-/* Gathers all values between steps; valid until the next update. */
+/* All-gathers all parameters between steps; they are valid until the next
+ * update. */
 lh_status lhi_training_gather_values(lhi_training *training, uint64_t turn,
                                      lh_error *err);
-/* Ends a validation step after its passes; returns the loss. */
+/* Ends a validation step after its passes; *loss: mean over all ranks. */
 lh_status lhi_training_end_validation(lhi_training *training, uint64_t turn,
                                       double *loss, lh_error *err);
 /* Saves a checkpoint into the job's folder. Collective. */

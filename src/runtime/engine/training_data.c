@@ -4,22 +4,23 @@
 #include "base/realtime.h"
 
 /* Returns the first tag of a chunk's all-gather or reduce-scatter in a step. */
-static uint64_t data_tag(uint64_t step, uint32_t chunk, bool is_scatter)
+static uint64_t make_data_tag(uint64_t step, uint32_t chunk, bool is_scatter)
 {
     return lhi_tag(LHI_TAG_DATA, step, (2 * chunk + is_scatter) * LHI_NET_TAGS);
 }
 
-/* Returns the number of a chunk's bucket in tags: chunks first, then their
- * experts. */
-static uint32_t chunk_number(const lhi_training *t, uint32_t chunk,
-                             lhi_train_bucket_kind bucket)
+/* Returns the number of a chunk's bucket for tags: first the chunks, then the
+ * expert buckets of the chunks. */
+static uint32_t get_chunk_number(const lhi_training *t, uint32_t chunk,
+                                 lhi_train_bucket_kind bucket)
 {
     return chunk + bucket * t->o.exec->n_chunks;
 }
 
-/* Returns the first tag of a sum over sites; its numbers follow those of all
- * chunks. */
-static uint64_t sum_tag(const lhi_training *t, uint64_t step, uint32_t number)
+/* Returns the first tag of sum number `number` over datacenters; these tags
+ * follow those of all chunks. */
+static uint64_t make_sum_tag(const lhi_training *t, uint64_t step,
+                             uint32_t number)
 {
     uint32_t first = 2 * LHI_N_TRAIN_BUCKETS * t->o.exec->n_chunks;
     uint32_t each = lhi_site_count_sum_tags(&t->group);
@@ -28,8 +29,8 @@ static uint64_t sum_tag(const lhi_training *t, uint64_t step, uint32_t number)
     return lhi_tag(LHI_TAG_DATA, step, (first + each * number) * LHI_NET_TAGS);
 }
 
-/* Sums over sites with the same sharding. `room`: the bucket's array, unused by
- * then. */
+/* Sums a chunk's sharded gradients in one bucket over datacenters. `room`: the
+ * bucket's array, unused by then. */
 static lh_status sum_sites(lhi_training *t, uint64_t step, uint32_t chunk,
                            lhi_train_bucket_kind bucket, float *room,
                            int64_t *ready_ns, lh_error *err)
@@ -40,13 +41,15 @@ static lh_status sum_sites(lhi_training *t, uint64_t step, uint32_t chunk,
                                  t->o.model->reduce_by_leaders};
     size_t n;
     float *sums = lhi_train_get_sums(t->train, chunk, bucket, &n);
-    return lhi_sum_sites(&sites, sums, n, room,
-                         sum_tag(t, step, chunk_number(t, chunk, bucket)),
-                         ready_ns, err);
+    return lhi_sum_sites(
+        &sites, sums, n, room,
+        make_sum_tag(t, step, get_chunk_number(t, chunk, bucket)), ready_ns,
+        err);
 }
 
-/* All-gathers a chunk's updated values in one bucket. With a shared clock,
- * raises *ready_ns to the time at which all replicas were ready. */
+/* All-gathers a chunk's updated parameters in one bucket (experts or others).
+ * With a shared clock, raises *ready_ns to the time at which all replicas were
+ * ready. */
 static lh_status gather_bucket(lhi_training *t, uint64_t step, uint32_t chunk,
                                lhi_train_bucket_kind bucket, int64_t *ready_ns,
                                lh_error *err)
@@ -59,8 +62,9 @@ static lh_status gather_bucket(lhi_training *t, uint64_t step, uint32_t chunk,
     if (n == 0)
         return LH_OK;
     return lhi_net_all_gather(
-        t->o.net, &group, data_tag(step, chunk_number(t, chunk, bucket), false),
-        values, n, sizeof *values, err);
+        t->o.net, &group,
+        make_data_tag(step, get_chunk_number(t, chunk, bucket), false), values,
+        n, sizeof *values, err);
 }
 
 lh_status lhi_training_gather_chunk(lhi_training *t, uint64_t step,
@@ -73,8 +77,9 @@ lh_status lhi_training_gather_chunk(lhi_training *t, uint64_t step,
     return LH_OK;
 }
 
-/* Reduce-scatters a chunk's gradients in one bucket. With a shared clock,
- * raises *ready_ns to the time at which all replicas were ready. */
+/* Reduce-scatters a chunk's gradients in one bucket (experts or others);
+ * *values receives its array. With a shared clock, raises *ready_ns to the
+ * time at which all replicas were ready. */
 static lh_status scatter_bucket(lhi_training *t, uint64_t step, uint32_t chunk,
                                 lhi_train_bucket_kind bucket,
                                 const float **values, int64_t *ready_ns,
@@ -88,8 +93,9 @@ static lh_status scatter_bucket(lhi_training *t, uint64_t step, uint32_t chunk,
     if (n == 0)
         return LH_OK;
     return lhi_net_reduce_scatter(
-        t->o.net, &group, data_tag(step, chunk_number(t, chunk, bucket), true),
-        *values, n, out, err);
+        t->o.net, &group,
+        make_data_tag(step, get_chunk_number(t, chunk, bucket), true), *values,
+        n, out, err);
 }
 
 lh_status lhi_training_scatter_chunk(lhi_training *t, uint64_t step,
@@ -109,9 +115,9 @@ lh_status lhi_training_scatter_chunk(lhi_training *t, uint64_t step,
 
 /* --- times --- */
 
-/* Records a completed collective that all replicas were ready for at
- * `ready_ns`: as measured, or as emulated on the stage's serial data-parallel
- * link. Returns its arrival. Called with the lock held. */
+/* Records a completed collective that all replicas were ready for at ready_ns:
+ * with measured times, or as emulated on the stage's data-parallel link, which
+ * carries one at a time. Returns its arrival. Called with the lock held. */
 static int64_t record_collective(lhi_training *t, uint32_t chunk,
                                  bool is_scatter, int64_t ready_ns)
 {
@@ -134,8 +140,8 @@ static int64_t record_collective(lhi_training *t, uint32_t chunk,
 
 /* --- thread --- */
 
-/* Runs a step's collectives: all-gathers at once, reduce-scatters as chunks
- * finish. */
+/* Runs a step's collectives: with `gathers` all chunks' all-gathers at once,
+ * then each reduce-scatter when its chunk's last pass has ended. */
 static lh_status run_round(lhi_training *t, uint64_t step, bool gathers)
 {
     for (uint32_t i = 0; gathers && i < t->n_mine; i++) {

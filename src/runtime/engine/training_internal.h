@@ -65,17 +65,18 @@ struct lhi_training {
     lh_error err;
 };
 
-/* All-gathers a chunk's values. *ready_ns: in, when this replica was ready;
- * out, when all were. */
+/* All-gathers a chunk's parameters. *ready_ns: in, when this replica was
+ * ready; out, when all were. */
 lh_status lhi_training_gather_chunk(lhi_training *t, uint64_t step,
                                     uint32_t chunk, int64_t *ready_ns,
                                     lh_error *err);
-/* Reduce-scatters a chunk's gradients and sums them over sites. *ready_ns: in,
- * when this replica was ready; out, when all were. */
+/* Reduce-scatters a chunk's gradients and sums them over datacenters.
+ * *ready_ns: in, when this replica was ready; out, when all were. */
 lh_status lhi_training_scatter_chunk(lhi_training *t, uint64_t step,
                                      uint32_t chunk, int64_t *ready_ns,
                                      lh_error *err);
-/* Main function of the thread; `training`: its lhi_training. */
+/* Main function of the training's communication thread; `training`: its
+ * lhi_training. */
 void *lhi_training_thread(void *training);
 
 #endif

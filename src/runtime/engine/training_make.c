@@ -12,7 +12,7 @@
 
 /* --- hooks --- */
 
-/* Hook before a chunk's first F: waits for its gathered values. */
+/* Hook before a chunk's first F: waits for its all-gathered parameters. */
 static lh_status before_first_pass(void *of, uint32_t chunk, lh_error *err)
 {
     lhi_training *t = of;
@@ -35,7 +35,8 @@ static lh_status before_first_pass(void *of, uint32_t chunk, lh_error *err)
     return status;
 }
 
-/* Hook before every pass with sharding. */
+/* Hook before every pass if parameters or gradients are sharded: prepares pass
+ * `i` in FSDP or elastic sharding. */
 static lh_status before_pass(void *of, uint32_t i, lhi_step_kind kind,
                              lh_error *err)
 {
@@ -45,8 +46,8 @@ static lh_status before_pass(void *of, uint32_t i, lhi_step_kind kind,
                : lhi_elastic_sharding_prepare_pass(t->sharded, i, kind, err);
 }
 
-/* Gathers slices at the first of this device's ranks that hold the same tensors
- * or slices of them. */
+/* Sends n values, this rank's slice of a tensor, to the first rank of its
+ * slice group, which receives gets[i] values from rank i into `all`. */
 static lh_status exchange_slices(void *of, lhi_train_bucket_kind bucket,
                                  const float *mine, size_t n, float *all,
                                  const size_t *gets, lh_error *err)
@@ -66,7 +67,8 @@ static lh_status exchange_slices(void *of, lhi_train_bucket_kind bucket,
     return status;
 }
 
-/* Gathers a tensor before it is written to a checkpoint. */
+/* Gathers a tensor's sharded parameters before it is written to a checkpoint;
+ * LH_NONE: releases them. */
 static lh_status gather_for_checkpoint(void *of, uint32_t chunk,
                                        uint32_t tensor, lh_error *err)
 {
@@ -79,7 +81,8 @@ static lh_status gather_for_checkpoint(void *of, uint32_t chunk,
                : LH_OK;
 }
 
-/* Hook after a chunk's last W or B: wakes the thread. */
+/* Hook after a chunk's last W or B: lets the communication thread reduce the
+ * chunk's gradients. */
 static void after_last_pass(void *of, uint32_t chunk)
 {
     lhi_training *t = of;
@@ -92,7 +95,9 @@ static void after_last_pass(void *of, uint32_t chunk)
 
 /* --- construction --- */
 
-/* Each chunk is in both lists once in any order, so their size suffices. */
+/* Switches to the execution plan `exec`: stores the order of the chunks'
+ * gathers and scatters. Every plan has each chunk once in both lists, so their
+ * size suffices. */
 void lhi_training_set_plan(lhi_training *t, const lh_exec *exec)
 {
     const lhi_exec_rank *program = &exec->ranks[t->o.stage];
@@ -112,15 +117,18 @@ void lhi_training_set_plan(lhi_training *t, const lh_exec *exec)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* Returns a group of ranks without an emulated link. */
-static lhi_net_group group_at(uint32_t n, uint32_t mine, const uint32_t *ranks)
+/* Returns a group of n ranks, this one being number `mine`, without an
+ * emulated link. */
+static lhi_net_group make_group(uint32_t n, uint32_t mine,
+                                const uint32_t *ranks)
 {
     return (lhi_net_group){
         .n_ranks = n, .mine = mine, .ranks = ranks, .link = LHI_NET_NO_LINK};
 }
 
-/* Lists the expert group, if it differs from the group for other tensors. */
-static void list_experts(lhi_training *t)
+/* Lists the ranks with the same experts and their shard groups, if they differ
+ * from the ranks that share other tensors. */
+static void list_expert_group(lhi_training *t)
 {
     uint32_t all[LHI_NET_MAX_RANKS];
     if (!lhi_has_disjoint_expert_groups(t->o.model, t->o.grid))
@@ -140,12 +148,12 @@ static void list_experts(lhi_training *t)
                                          t->expert_ranks,
                                          t->expert_across_ranks);
     t->expert_shards = of;
-    t->experts = group_at(of.n_shards, of.shard, t->expert_ranks);
-    t->expert_across = group_at(of.n_sites, of.site, t->expert_across_ranks);
+    t->experts = make_group(of.n_shards, of.shard, t->expert_ranks);
+    t->expert_across = make_group(of.n_sites, of.site, t->expert_across_ranks);
 }
 
-/* Fills in the groups that share this rank's parameters: all replicas, the
- * shards at its site, and the same shard at other sites. */
+/* Lists the ranks that share this rank's parameters: all replicas, the shards
+ * at its datacenter, and the same shard at other datacenters. */
 static void list_groups(lhi_training *t)
 {
     lhi_grid_find_group(t->o.grid, LHI_GRID_DATA, t->o.place, t->all_ranks);
@@ -162,13 +170,13 @@ static void list_groups(lhi_training *t)
     lhi_shard_groups_list_members(t->o.model, t->o.n_replicas, t->o.stage,
                                   t->o.replica, t->all_ranks, t->group_ranks,
                                   t->across_ranks);
-    t->group = group_at(t->shards.n_shards, t->shards.shard, t->group_ranks);
-    t->across = group_at(t->shards.n_sites, t->shards.site, t->across_ranks);
-    list_experts(t);
+    t->group = make_group(t->shards.n_shards, t->shards.shard, t->group_ranks);
+    t->across = make_group(t->shards.n_sites, t->shards.site, t->across_ranks);
+    list_expert_group(t);
 }
 
 /* Allocates the tables per chunk and replica, and fills in this rank's chunks,
- * plan, times and groups. */
+ * execution plan, times and groups. */
 static lh_status list_chunks(lhi_training *t, lh_error *err)
 {
     const lh_exec *x = t->o.exec;
@@ -205,7 +213,8 @@ static lh_status list_chunks(lhi_training *t, lh_error *err)
     return LH_OK;
 }
 
-/* Checks whether parameters or gradients are sharded during passes. */
+/* Checks whether parameters or gradients are gathered or scattered during
+ * passes (FSDP or elastic sharding). */
 static bool has_sharding_in_passes(const lhi_training *t)
 {
     return t->o.n_replicas > 1 &&
@@ -262,9 +271,9 @@ static lhi_train_options train_options(const lhi_training *t)
     return with;
 }
 
-/* Describes everything that the run's numbers depend on beside the checkpoint's
- * own content. The number of steps is excluded, so that a run can be extended.
- */
+/* Writes a text with all settings that the run's numbers depend on besides the
+ * checkpoint's own content. The number of steps is excluded, so that a run can
+ * be extended. */
 static void describe_recipe(lhi_training *t, const lhi_train_options *with)
 {
     const lh_train_model *m = t->o.model;
@@ -345,7 +354,8 @@ static lh_status make_sharded(lhi_training *t, lh_error *err)
     return LH_OK;
 }
 
-/* Makes the group that gathers a bucket's slices. */
+/* Makes the group of ranks that collect the slices of a bucket's tensors for
+ * checkpoints. */
 static lh_status make_slice_group(lhi_training *t, lhi_train_bucket_kind bucket,
                                   lhi_grid_group_kind kind, lh_error *err)
 {

@@ -8,9 +8,9 @@
 #include "planner/layout/choice.h"
 #include "planner/layout/layout.h"
 
-/* Returns the ratio of bytes sent by the engine to bytes counted by the plan.
- */
-static double engine_bytes(const lh_plan *plan)
+/* Returns the ratio of the bytes that the engine sends, 4 per element, to the
+ * bytes that the plan counts. */
+static double compute_byte_ratio(const lh_plan *plan)
 {
     const lh_layout *l = &plan->best.layout;
     double values = (double)l->micro_batch * plan->job->training.sequence *
@@ -19,7 +19,8 @@ static double engine_bytes(const lh_plan *plan)
            (double)lhi_cost_message_bytes(plan->job, l);
 }
 
-/* Raises a link's latency and time per byte to at least these. */
+/* Raises a link's latency (ns) and time per byte (ns) to the given values if
+ * these are larger. */
 static void raise_link(lh_train_group_link *to, double latency_ns,
                        double ns_per_byte)
 {
@@ -29,18 +30,20 @@ static void raise_link(lh_train_group_link *to, double latency_ns,
         to->ns_per_byte = ns_per_byte;
 }
 
-/* Adds a ring in which each rank sends (n - 1) / n of the total at once, as the
- * engine does. */
-static void add_path(const lh_plan *plan, uint32_t ranks,
-                     const lh_cost_path *path, lh_train_group_link *to)
+/* Raises the link `to` to a ring over `path` in which each of `ranks` ranks
+ * sends (n - 1) / n of the data at once, as the engine does. */
+static void add_ring_path(const lh_plan *plan, uint32_t ranks,
+                          const lh_cost_path *path, lh_train_group_link *to)
 {
     double transfer_ns, latency_ns;
     lhi_cost_collective_ring(plan->job->training.rings, LH_ALL_GATHER, ranks, 0,
                              path, &transfer_ns, &latency_ns);
-    raise_link(to, latency_ns, 1e9 / path->bytes_per_s / engine_bytes(plan));
+    raise_link(to, latency_ns,
+               1e9 / path->bytes_per_s / compute_byte_ratio(plan));
 }
 
-/* Adds the ring of one parallel dimension. */
+/* Raises the link `to` to the ring of the group of one parallel dimension;
+ * does nothing for a group of one. */
 static lh_status add_ring(const lh_plan *plan, const lh_cost_layer_range *slice,
                           lh_cost_dimension dimension, lh_train_group_link *to,
                           lh_error *err)
@@ -52,13 +55,14 @@ static lh_status add_ring(const lh_plan *plan, const lh_cost_layer_range *slice,
     if (group.size < 2)
         return LH_OK;
     LHI_TRY(lh_cost_group_path(plan->job, &group, NULL, &path, err));
-    add_path(plan, group.size, &path, to);
+    add_ring_path(plan, group.size, &path, to);
     return LH_OK;
 }
 
-/* Adds the links among ranks with different experts or slices of the same ones,
- * at each of the stage's sites. The plan's all-to-all counts a rank's own share
- * too. */
+/* Raises the links of the expert and expert-tensor groups to those at each of
+ * the stage's datacenters. The plan's all-to-all also counts a rank's own
+ * share, so its time per byte is scaled. by_nodes: the expert group's link is
+ * set by add_nodes(). */
 static lh_status add_experts(const lh_plan *plan,
                              const lhi_stage_placement *spread,
                              lh_train_group_link *groups, bool by_nodes,
@@ -74,22 +78,23 @@ static lh_status add_experts(const lh_plan *plan,
         LHI_TRY(lhi_cost_context_build(plan->job, l, &slice, NULL, false,
                                        &known, &prices, err));
         if (prices.shape.dispatches_tokens && prices.shape.expert_tensor > 1)
-            add_path(plan, prices.shape.expert_tensor, &prices.sharing,
-                     &groups[LH_TRAIN_GROUP_EXPERT_TENSOR]);
+            add_ring_path(plan, prices.shape.expert_tensor, &prices.sharing,
+                          &groups[LH_TRAIN_GROUP_EXPERT_TENSOR]);
         if (l->expert > 1 && !by_nodes)
             raise_link(&groups[LH_TRAIN_GROUP_EXPERT], prices.expert.latency_ns,
                        prices.expert.ns_per_byte * l->expert /
-                           (l->expert - 1.0) / engine_bytes(plan));
+                           (l->expert - 1.0) / compute_byte_ratio(plan));
     }
     return LH_OK;
 }
 
-/* Adds the links for node-aware dispatch: between nodes and within a node. */
+/* Sets the links of node-aware dispatch to the stage's ones: between nodes and
+ * within a node. */
 static lh_status add_nodes(const lh_plan *plan,
                            const lhi_stage_placement *spread,
                            lh_train_model *to, lh_error *err)
 {
-    const double bytes = engine_bytes(plan);
+    const double bytes = compute_byte_ratio(plan);
     const lh_cost_layer_range slice = lhi_stage_range(spread);
     lh_cost_options options;
     lhi_ecmp_cache known = {0};
@@ -113,8 +118,8 @@ static lh_status add_nodes(const lh_plan *plan,
     return LH_OK;
 }
 
-/* Adds a sharing group: each of `sharers` ranks sends everything except its own
- * share. */
+/* Raises the links `to` to the all-gather and reduction of one byte in a group
+ * of `sharers` ranks that share parameters; of_expert: those of experts. */
 static lh_status add_sharing(const lh_job *job, const lh_layout *layout,
                              const lh_cost_layer_range *slice, bool of_expert,
                              double sharers, lh_train_collective_links *to,
@@ -131,8 +136,8 @@ static lh_status add_sharing(const lh_job *job, const lh_layout *layout,
     return LH_OK;
 }
 
-/* Adds the gathers and reductions inside passes, over all the stage's
- * datacenters. */
+/* Raises the links of the all-gathers and reductions inside passes (FSDP) to
+ * those at all of the stage's datacenters. */
 static lh_status add_parts(const lh_plan *plan,
                            const lhi_stage_placement *spread, uint32_t stage,
                            lh_train_model *to, lh_error *err)
@@ -154,7 +159,7 @@ static lh_status add_parts(const lh_plan *plan,
     return LH_OK;
 }
 
-/* Sets the planned wait time inside passes. */
+/* Sets the model's planned wait time inside passes for FSDP collectives. */
 static lh_status find_wait_time(const lh_plan *plan, lh_train_model *to,
                                 lh_error *err)
 {

@@ -7,10 +7,10 @@
 #include <longhaul/experimental/engine.h>
 #include <longhaul/experimental/plan.h>
 
-/* Fills in model->groups for the groups in the plan's layout. With by_layer
- * also parts, expert_parts and part_waits_ns, for 4-byte elements where the
- * plan counts its own element size. If devices have different networks, the
- * slowest counts. */
+/* Sets model->groups to the links of the groups in the plan's layout. With
+ * by_layer also layer_links, expert_links and the wait times inside passes,
+ * for 4-byte elements where the plan counts its own element size. If devices
+ * have different networks, the slowest counts. */
 lh_status lhi_plan_set_group_links(const lh_plan *plan, lh_train_model *model,
                                    lh_error *err);
 

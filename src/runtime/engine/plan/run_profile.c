@@ -30,8 +30,8 @@ typedef struct profile_writer {
 
 /* --- passes --- */
 
-/* Fills in a chunk's measured durations. Splits combined D and W passes in the
- * planned proportion. */
+/* Fills in a chunk's measured durations. Splits joint backward passes (B) into
+ * D and W in the planned proportion. */
 static void fill_times(const profile_writer *w, uint32_t c,
                        lh_profile_entry *out)
 {
@@ -77,10 +77,10 @@ static void fill_chunk(const profile_writer *w, uint32_t c,
 
 /* --- links --- */
 
-/* Finds the path between two stages, or adds it: of the kind that the planner
- * counts. */
-static lh_status find_path(profile_writer *w, uint32_t from, uint32_t to,
-                           path **out, lh_error *err)
+/* Finds the network path (as the planner classifies it: node, site or WAN)
+ * between stages `from` and `to`, or appends it. */
+static lh_status find_or_add_path(profile_writer *w, uint32_t from, uint32_t to,
+                                  path **out, lh_error *err)
 {
     const lh_plan *plan = w->run->plan;
     lh_cost_hop hop =
@@ -100,8 +100,9 @@ static lh_status find_path(profile_writer *w, uint32_t from, uint32_t to,
     return LH_OK;
 }
 
-/* Adds a message between two stages: as measured in the run with a shared
- * clock, else from the unloaded measurement. */
+/* Adds a message between two stages to its path: seen_ns as measured in the
+ * run or, without a shared clock, the time from the unloaded measurement of
+ * the boundary. */
 static lh_status add_message(profile_writer *w, uint32_t from, uint32_t to,
                              double seen_ns, uint32_t boundary, lh_error *err)
 {
@@ -111,7 +112,7 @@ static lh_status add_message(profile_writer *w, uint32_t from, uint32_t to,
                    (l->tensor * l->context); /* each GPU sends its share */
     path *x;
     double alpha = o->alpha_ns[boundary], beta = o->beta_ns[boundary];
-    LHI_TRY(find_path(w, from, to, &x, err));
+    LHI_TRY(find_or_add_path(w, from, to, &x, err));
     x->ns += o->has_messages ? seen_ns : alpha + beta * bytes;
     x->beta += beta;
     x->n++;
@@ -135,21 +136,22 @@ static lh_status add_messages(profile_writer *w, lh_error *err)
     return LH_OK;
 }
 
-/* Returns the bytes that the planner counts for a message on the path. */
-static double planner_bytes(const profile_writer *w, const path *x)
+/* Returns the bytes that the planner counts for a message on the path; between
+ * datacenters those of all replicas. */
+static double count_planner_bytes(const profile_writer *w, const path *x)
 {
     const lh_layout *l = &w->run->plan->best.layout;
     double bytes = (double)lhi_cost_message_bytes(w->run->plan->job, l);
     return x->kind == LH_PATH_WAN ? bytes * l->data : bytes;
 }
 
-/* Fits the link so that the planner reproduces the message time; on links
- * between datacenters the planner counts the bytes of all replicas. */
-static lh_profile_link link_of(const profile_writer *w, const path *x)
+/* Returns the profile's link with which the planner reproduces the path's mean
+ * message time. */
+static lh_profile_link fit_link(const profile_writer *w, const path *x)
 {
     const lh_job *job = w->run->plan->job;
     double beta = x->beta / x->n;
-    double alpha = x->ns / x->n - beta * planner_bytes(w, x);
+    double alpha = x->ns / x->n - beta * count_planner_bytes(w, x);
     lh_profile_link out = {.path = x->kind,
                            .alpha_ns = alpha > 0 ? llround(alpha) : 0,
                            .beta_ns_per_byte = beta};
@@ -164,8 +166,8 @@ static lh_profile_link link_of(const profile_writer *w, const path *x)
 
 /* --- overhead per iteration --- */
 
-/* Builds the pipeline as the next plan will have it, with all durations from
- * the profile and data-parallel times from its links. */
+/* Builds the pipeline that the next plan will have: all durations from the
+ * profile, and data-parallel times from the profile's links. */
 static lh_status make_next_pipeline(const profile_writer *w,
                                     const lh_profile *profile,
                                     lh_pipeline **out, lh_error *err)
@@ -179,8 +181,8 @@ static lh_status make_next_pipeline(const profile_writer *w,
     return LH_OK;
 }
 
-/* Builds the pipeline if no link was measured: with the run's own links, which
- * may have been emulated with other delays than the job's. */
+/* Builds the pipeline if no link was measured: with the run's own links,
+ * because the run may have emulated other delays than the job's. */
 static lh_status make_run_pipeline(const profile_writer *w,
                                    const lh_profile *profile, lh_pipeline **out,
                                    lh_error *err)
@@ -200,8 +202,9 @@ static lh_status make_run_pipeline(const profile_writer *w,
     return lh_pipeline_make(&desc, out, err);
 }
 
-/* Computes the iteration time beyond the simulation of the profile: the
- * optimizer, sums over ranks, and waits due to variation between passes. */
+/* Computes the overhead: the measured iteration time less the simulated one.
+ * It covers the optimizer, sums over ranks, and waits due to variation between
+ * passes. */
 static lh_status compute_overhead(profile_writer *w, lh_profile *profile,
                                   lh_error *err)
 {
@@ -240,7 +243,7 @@ static lh_status write_profile(profile_writer *w, lh_profile **out,
         fill_chunk(w, c, &entries[c]);
     LHI_TRY(add_messages(w, err));
     for (uint32_t i = 0; i < w->n_paths; i++)
-        links[i] = link_of(w, &w->paths[i]);
+        links[i] = fit_link(w, &w->paths[i]);
     snprintf(source, sizeof source,
              "longhaul train, cpu device, float32: means of %" PRIu32
              " iterations",

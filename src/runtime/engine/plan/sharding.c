@@ -7,7 +7,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Returns the site of each stage and replica; release with free(). */
+/* Lists the datacenter of each stage and replica in *out; release with
+ * free(). */
 static lh_status make_sites(const lh_plan *plan, uint32_t **out, lh_error *err)
 {
     const lh_layout *l = &plan->best.layout;
@@ -23,8 +24,8 @@ static lh_status make_sites(const lh_plan *plan, uint32_t **out, lh_error *err)
     return LH_OK;
 }
 
-/* Counts the replicas that share with the first one at stage 0.
- * Context-parallel ranks share too. */
+/* Counts the ranks that share stage 0's optimizer state with the first one:
+ * those at the same datacenter. Context-parallel ranks count too. */
 static uint32_t count_sharers(const uint32_t *sites, uint32_t n_replicas)
 {
     uint32_t n = 0;

@@ -6,8 +6,9 @@
 #include <longhaul/experimental/engine.h>
 #include <longhaul/experimental/plan.h>
 
-/* Sets the model's sharding fields. *sites, which `model` then references, is
- * released with free(). LH_EUNSUPPORTED: the cpu device cannot run it. */
+/* Sets the model's sharding fields from the plan. *sites (datacenters), which
+ * `model` then references, is released with free(). LH_EUNSUPPORTED: the cpu
+ * device cannot run the plan's sharding. */
 lh_status lhi_plan_set_sharding(const lh_plan *plan, lh_train_model *model,
                                 uint32_t **sites, lh_error *err);
 

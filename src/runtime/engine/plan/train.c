@@ -27,8 +27,8 @@ uint64_t lh_train_message_bytes(const lh_plan *plan)
                            : LH_TRAIN_MESSAGE_BYTES;
 }
 
-/* Checks whether the chunks were measured in a run with this pipeline: then the
- * durations already include sharing of processors. */
+/* Checks whether the job's profile was measured in a run with this number of
+ * chunks: its durations then already include sharing of processors. */
 static bool was_measured_shared(const lh_plan *plan,
                                 const lh_pipeline *pipeline)
 {
@@ -40,8 +40,8 @@ static bool was_measured_shared(const lh_plan *plan,
     return false;
 }
 
-/* Adds the planned time after the pipeline on the cpu device: the optimizer and
- * the overhead, once per iteration. */
+/* Adds the planned time after the pipeline's end on the cpu device to the
+ * result: the optimizer and the overhead, once per iteration. */
 static lh_status add_planned_end(const lhi_plan_run *run, lh_train_result *r,
                                  lh_error *err)
 {
@@ -64,9 +64,9 @@ static lh_status add_planned_end(const lhi_plan_run *run, lh_train_result *r,
     return LH_OK;
 }
 
-/* Returns the utilisation of the plan's machines; negative: no time was
- * measured. */
-static double utilisation(const lh_plan *plan, int64_t ns)
+/* Returns the model-FLOP utilisation of the plan's machines for the iteration
+ * time `ns`; negative: no time was measured. */
+static double compute_utilisation(const lh_plan *plan, int64_t ns)
 {
     const lh_choice *best = &plan->best;
     if (ns <= 0 || best->mfu <= 0)
@@ -74,8 +74,8 @@ static double utilisation(const lh_plan *plan, int64_t ns)
     return best->mfu * (double)best->iteration_ns / (double)ns;
 }
 
-/* Rejects profiling a run whose experts and layers are sliced over different
- * numbers of ranks, because profiles have no field for it. */
+/* Rejects profiling a run that slices experts over another number of ranks
+ * than layers, because profiles have no field for it. */
 static lh_status check_profile(const lh_plan *plan, const lh_train_options *run,
                                lh_error *err)
 {
@@ -108,7 +108,8 @@ static lh_status check_optimizer(const lh_plan *plan, const lh_train_model *m,
                     "(--weight-decay 0), or plan with optimizer: adamw");
 }
 
-/* Lists the nodes of all ranks for node-aware dispatch; else NULL. */
+/* Lists the node of each rank in *out if the plan uses node-aware dispatch of
+ * tokens; else *out is NULL. Release with free(). */
 static lh_status list_nodes(const lh_plan *plan, uint32_t **out, lh_error *err)
 {
     const lh_layout *l = &plan->best.layout;
@@ -122,8 +123,9 @@ static lh_status list_nodes(const lh_plan *plan, uint32_t **out, lh_error *err)
                 : lhi_fail_nomem(err);
 }
 
-/* Returns the first layer of each chunk, and the end of the last one. */
-static uint32_t *layers_of(const lh_plan *plan, uint32_t n_chunks)
+/* Returns the first layer of each chunk, and the end of the last one; release
+ * with free(). NULL: out of memory. */
+static uint32_t *list_first_layers(const lh_plan *plan, uint32_t n_chunks)
 {
     uint32_t *first = calloc((size_t)n_chunks + 1, sizeof *first);
     for (uint32_t c = 0; first && c < n_chunks; c++) {
@@ -162,7 +164,8 @@ static const struct {
 };
 enum { N_OPERATIONS = sizeof operations / sizeof *operations };
 
-/* Returns the number of layers in a chunk that recompute the operation. */
+/* Returns the number of a chunk's layers in which the elastic plan recomputes
+ * the named operation (such as "gate" or "key"). */
 static uint32_t count_recomputed_layers(const lh_plan_elastic *e,
                                         const char *operation, uint32_t chunk)
 {
@@ -172,8 +175,8 @@ static uint32_t count_recomputed_layers(const lh_plan_elastic *e,
     return 0;
 }
 
-/* Checks that the cpu device supports an elastic plan's recomputed operations;
- * else LH_EUNSUPPORTED. */
+/* Checks that the cpu device supports the operations that an elastic plan
+ * recomputes; else LH_EUNSUPPORTED. */
 static lh_status check_operations(const lh_plan_elastic *e, uint32_t n_chunks,
                                   lh_error *err)
 {
@@ -195,7 +198,9 @@ static lh_status check_operations(const lh_plan_elastic *e, uint32_t n_chunks,
     return LH_OK;
 }
 
-/* Checks whether the model has the operation. */
+/* Checks whether the model's layers contain entry `k` of the table
+ * `operations`, such as "latent" or "shared gate", which elastic plans may
+ * recompute. */
 static bool has_operation(const lh_model *m, uint32_t k)
 {
     const char *name = operations[k].name;
@@ -209,7 +214,8 @@ static bool has_operation(const lh_model *m, uint32_t k)
     return m->kv_lora_rank ? !plain : !latent;
 }
 
-/* Lists the recomputed parts of an elastic plan, chunk by chunk. */
+/* Sets again[i] to the bit set of activation parts that layer i recomputes
+ * under an elastic plan. Fails if the operations of one part differ. */
 static lh_status list_operations(const lh_plan *plan, uint32_t n_chunks,
                                  uint32_t *again, lh_error *err)
 {
@@ -244,9 +250,10 @@ static lh_status list_operations(const lh_plan *plan, uint32_t n_chunks,
     return LH_OK;
 }
 
-/* Returns the parts of a layer that belong to the named modules. */
-static uint32_t parts_of_modules(const lh_model *m, uint32_t modules,
-                                 uint32_t layer)
+/* Returns the activation parts, as a bit set, that belong to Megatron's
+ * recompute modules `modules` in layer `layer`. */
+static uint32_t find_recomputed_parts(const lh_model *m, uint32_t modules,
+                                      uint32_t layer)
 {
     const uint32_t norms =
         1u << LH_PART_ATTENTION_NORM | 1u << LH_PART_MLP_NORM;
@@ -273,7 +280,8 @@ static uint32_t parts_of_modules(const lh_model *m, uint32_t modules,
     return parts;
 }
 
-/* Lists the recomputed parts per layer of the model and of its MTP modules. */
+/* Sets again[i] to the bit set of activation parts that layer i recomputes
+ * under the plan; multi-token prediction modules follow the layers. */
 static lh_status list_recomputed(const lh_plan *plan, uint32_t n_chunks,
                                  uint32_t *again, lh_error *err)
 {
@@ -288,12 +296,13 @@ static lh_status list_recomputed(const lh_plan *plan, uint32_t n_chunks,
         again[i] = kind == LH_RECOMPUTE_FULL        ? LH_PART_ALL
                    : kind == LH_RECOMPUTE_SELECTIVE ? cheap
                    : kind == LH_RECOMPUTE_MODULES
-                       ? parts_of_modules(model, modules, i)
+                       ? find_recomputed_parts(model, modules, i)
                        : 0;
     return LH_OK;
 }
 
-/* Lists whether each layer's activations are offloaded to storage. */
+/* Returns a flag per layer: its activations are offloaded to storage. Release
+ * with free(); NULL: out of memory. */
 static bool *list_offload(const lh_plan *plan, uint32_t n_chunks)
 {
     bool *offload = calloc(plan->job->model->layers + 1u, sizeof *offload);
@@ -306,7 +315,7 @@ static bool *list_offload(const lh_plan *plan, uint32_t n_chunks)
     return offload;
 }
 
-/* Copies the plan's parallel degrees. */
+/* Copies the plan's parallel degrees to the training options. */
 static void set_degrees(const lh_plan *plan, lh_train_model *m)
 {
     const lh_layout *l = &plan->best.layout;
@@ -318,7 +327,8 @@ static void set_degrees(const lh_plan *plan, lh_train_model *m)
     m->no_sequence_parallel = plan->job->framework.no_sequence_parallel;
 }
 
-/* Rejects plans whose MTP modules are apart from the head. */
+/* Rejects plans that place multi-token prediction modules on another rank than
+ * the head. */
 static lh_status check_modules(const lh_plan *plan, lh_error *err)
 {
     if (!plan->job->layout.mtp_chunk)
@@ -343,7 +353,7 @@ static lh_status train_cpu(const lh_plan *plan, const lh_pipeline *pipeline,
     LHI_TRY(check_modules(plan, err));
     LHI_TRY(check_profile(plan, run, err));
     uint32_t n_chunks = lh_pipeline_n_chunks(pipeline);
-    uint32_t *first = layers_of(plan, n_chunks);
+    uint32_t *first = list_first_layers(plan, n_chunks);
     const lh_model *model = plan->job->model;
     uint32_t *again =
         calloc((size_t)model->layers + model->mtp_layers + 1, sizeof *again);
@@ -406,7 +416,7 @@ lh_status lh_train_plan(const lh_plan *plan,
     lh_exec_free(exec);
     if (status != LH_OK)
         return status;
-    made->utilisation = utilisation(plan, made->median_ns);
+    made->utilisation = compute_utilisation(plan, made->median_ns);
     if (o.device == LH_TRAIN_CPU)
         status = add_planned_end(
             &(lhi_plan_run){plan, pipeline, schedule, o.exec}, made, err);
